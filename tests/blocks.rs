@@ -328,7 +328,7 @@ fn without_norm(backend: Backend) -> Outcome {
         (33, [10, 9], conv(1, 1, [3, 3]), "implicit-gemm"),
         (3, [24, 30], conv(2, 1, [7, 7]), "implicit-gemm"),
         (3, [10, 9], conv(1, 1, [1, 1]), "direct"),
-        (32, [10, 9], conv(1, 32, [3, 3]), "stencil"),
+        (32, [10, 9], conv(1, 32, [3, 3]), "depthwise"),
     ] {
         let chain = Chain::new(channels, [&[layer], &tail[..]].concat())?;
         let name = format!("blocks/without_norm_{channels}");

@@ -1,4 +1,4 @@
-//! Inputs whose channels are neighbours in memory, which products of wide tiles read as they lie: in 16 bits, and f32 that they round.
+//! Inputs whose channels are neighbours in memory, which products of warp-specialized tiles read as they lie: in 16 bits, and f32 that they round.
 
 use convfuse::chain::{Chain, ConvLayer, Layer};
 use convfuse::model::Precision;
@@ -17,8 +17,8 @@ pub(crate) fn trials() -> Vec<Trial> {
     )
 }
 
-/// A chain whose convolution takes wide tiles, if the device has them.
-fn of_wide_tiles(
+/// A chain whose convolution takes warp-specialized tiles, if the device has them.
+fn of_warp_specialized_tiles(
     norm: Option<Layer>,
     [channels, filters]: [usize; 2],
     (groups, stride): (usize, usize),
@@ -38,39 +38,39 @@ fn without_a_copy(backend: Backend) -> Outcome {
     let stream = backend.stream()?;
     let norm = || Layer::group_norm("norm", 8);
     // What is wide on an emulated device is too little for all the multiprocessors of others.
-    let (normed, grouped, alone) = match backend {
+    let (normed, grouped, without_norm) = match backend {
         Backend::Emulator => ([2, 128, 12, 20], [64, 128], [17, 33]),
         _ => ([2, 128, 24, 40], [128, 256], [40, 66]),
     };
-    // Where rounding takes no longer than packing.
+    // Where rounding takes no longer than reformatting.
     let rounded = match backend {
         Backend::Emulator => normed,
         _ => [2, 128, 128, 128],
     };
     let cases = [
         (
-            of_wide_tiles(Some(norm()), [128, 128], (1, 1))?,
+            of_warp_specialized_tiles(Some(norm()), [128, 128], (1, 1))?,
             normed,
             DType::F16,
             1.0,
         ),
         (
-            of_wide_tiles(Some(norm()), [128, 128], (1, 1))?,
+            of_warp_specialized_tiles(Some(norm()), [128, 128], (1, 1))?,
             rounded,
             DType::F32,
             1.0,
         ),
         // A sample that the usual scale does not suit.
         (
-            of_wide_tiles(Some(norm()), [128, 128], (1, 1))?,
+            of_warp_specialized_tiles(Some(norm()), [128, 128], (1, 1))?,
             rounded,
             DType::F32,
             1e4,
         ),
         // Without a norm what is not finite is computed again, from the input as it lies.
         (
-            of_wide_tiles(None, grouped, (2, 2))?,
-            [2, grouped[0], alone[0], alone[1]],
+            of_warp_specialized_tiles(None, grouped, (2, 2))?,
+            [2, grouped[0], without_norm[0], without_norm[1]],
             DType::BF16,
             1.0,
         ),
@@ -80,8 +80,8 @@ fn without_a_copy(backend: Backend) -> Outcome {
         let mut values = data::signed(1, &shape[..]);
         let last = values.outer_iter_mut().next_back();
         last.expect("a sample").mapv_inplace(|x| x * factor);
-        let is_alone = chain.layers().len() == 2;
-        if is_alone {
+        let is_without_norm = chain.layers().len() == 2;
+        if is_without_norm {
             let specials = [f32::NAN, f32::INFINITY];
             let places = values.iter_mut().step_by(1000);
             places.zip(specials).for_each(|(x, special)| *x = special);
@@ -109,16 +109,30 @@ fn without_a_copy(backend: Backend) -> Outcome {
                 channels_last,
             )
         };
-        for (way, are_cells) in [(&plain, true), (&gap, true), (&odd, false), (&part, false)] {
+        for (way, are_k_vectors) in [(&plain, true), (&gap, true), (&odd, false), (&part, false)] {
             let x = lying(&stream, &values, dtype, way)?;
             let plan = model.plan_for(&stream, &x, &options)?;
             let launches = plan.explain()?.launches;
             let has = |part: &str| launches.iter().any(|launch| launch.kernel.contains(part));
-            let reads_cells = are_cells && has("gemm_wide");
-            assert_eq!(has("copy_strided"), !reads_cells, "{} in {dtype}", way.name);
-            assert_eq!(has("gemm_pack"), !reads_cells, "{} in {dtype}", way.name);
-            let has_wide = stream.device().properties().has_warpgroup_products;
-            assert_eq!(has("gemm_wide"), has_wide, "{dtype}");
+            let reads_k_vectors = are_k_vectors && has("gemm_warp_specialized");
+            assert_eq!(
+                has("copy_strided"),
+                !reads_k_vectors,
+                "{} in {dtype}",
+                way.name
+            );
+            assert_eq!(
+                has("gemm_pack"),
+                !reads_k_vectors,
+                "{} in {dtype}",
+                way.name
+            );
+            let has_warp_specialized = stream.device().properties().has_warpgroup_products;
+            assert_eq!(
+                has("gemm_warp_specialized"),
+                has_warp_specialized,
+                "{dtype}"
+            );
             assert_eq!(
                 bits_of(&model.forward_with(&x, &options)?)?,
                 wanted,

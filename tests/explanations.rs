@@ -54,7 +54,7 @@ fn rows_and_rules(backend: Backend) -> Outcome {
     let refused = |rule: &str| Verdict::Refused(rule.to_owned());
     let wanted = [
         ("one-launch-2d", refused("width is 120, expected 128")),
-        ("stencil", refused("channels of a group is 8, expected 1")),
+        ("depthwise", refused("channels of a group is 8, expected 1")),
         ("implicit-gemm", Verdict::Taken),
     ];
     assert_eq!(considered, wanted);

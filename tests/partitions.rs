@@ -141,7 +141,7 @@ fn refusals(backend: Backend) -> Outcome {
         ),
         (
             "conv2d @no-such | group_norm scale max_pool2d clamp",
-            "conv2d: no kernels called no-such: known are one-launch-2d, one-launch-3d, stencil, \
+            "conv2d: no kernels called no-such: known are one-launch-2d, one-launch-3d, depthwise, \
              implicit-gemm, direct, im2col, norm-scale-pool-clamp, scale-norm-clamp-scale-max, \
              norm-scale, folded, norm-functions, scale-pool-clamp, pool-clamp, clamp-scale-max, norm, pointwise, \
              operator",
@@ -151,9 +151,9 @@ fn refusals(backend: Backend) -> Outcome {
             "group_norm scale: no kernels called direct: direct: the layers are not a convolution alone",
         ),
         (
-            "conv2d group_norm scale max_pool2d clamp @stencil",
-            "conv2d group_norm scale max_pool2d clamp: no kernels called stencil: \
-             stencil: channels of a group is 8, expected 1",
+            "conv2d group_norm scale max_pool2d clamp @depthwise",
+            "conv2d group_norm scale max_pool2d clamp: no kernels called depthwise: \
+             depthwise: channels of a group is 8, expected 1",
         ),
     ] {
         let options = Options::default().partition(partition(text)?);

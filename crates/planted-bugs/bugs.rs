@@ -1,4 +1,4 @@
-// The mistakes; those of the product of wide tiles are in `wide_bugs.rs`, `unpacked_bugs.rs`, `split_bugs.rs` and `alternating_bugs.rs`, those about what hardware does in `hardware_bugs.rs`. Included by the build script, which plants them,
+// The mistakes; those of the product of warp-specialized tiles are in `warp_specialized_bugs.rs`, `channels_last_bugs.rs`, `split_bugs.rs` and `ping_pong_bugs.rs`, those about what hardware does in `hardware_bugs.rs`. Included by the build script, which plants them,
 // and by the test, which expects them to be noticed; each defines the macro `bugs` for it:
 //
 // - `name` says what is wrong, and is the name of a test.
@@ -17,7 +17,7 @@ bugs! {
         wrong: "",
     }
     {
-        name: direct_convolution_stages_over_rows_in_use,
+        name: direct_convolution_k_blocks_over_rows_in_use,
         check: conv::direct::<f32, 2>,
         file: "conv/direct.rs",
         right: "        «thread::sync_threads();»\n        stage_filter(",
@@ -186,14 +186,14 @@ bugs! {
     }
     {
         name: rows_are_rescaled_while_products_read_them,
-        check: conv2d_group_norm_scale_max_pool_clamp::matches::<Rounded>,
+        check: conv2d_group_norm_scale_max_pool_clamp::matches::<ScaledF16>,
         file: "fused/conv2d_group_norm_scale_max_pool_clamp/produce.rs",
         right: "                    if «band >= 2» {\n",
         wrong: "false",
     }
     {
-        name: filled_slots_are_not_shown_to_the_tensor_cores,
-        check: conv2d_group_norm_scale_max_pool_clamp::matches::<Split>,
+        name: filled_stages_are_not_shown_to_the_tensor_cores,
+        check: conv2d_group_norm_scale_max_pool_clamp::matches::<F16x2>,
         file: "fused/conv2d_group_norm_scale_max_pool_clamp/produce.rs",
         right: "                «async_proxy::fence_shared();»\n",
         wrong: "",
@@ -207,20 +207,20 @@ bugs! {
     }
     {
         name: channels_are_written_before_their_factors_are_known,
-        check: conv2d_group_norm_scale_max_pool_clamp::matches::<Rounded>,
+        check: conv2d_group_norm_scale_max_pool_clamp::matches::<ScaledF16>,
         file: "fused/conv2d_group_norm_scale_max_pool_clamp/statistics.rs",
         right: "    «barrier::sync(MULTIPLIERS, threads);»\n    write::<F>(",
         wrong: "",
     }
     {
         name: statistics_of_the_other_block_are_awaited_as_the_own,
-        check: conv2d_group_norm_scale_max_pool_clamp::matches::<Rounded>,
+        check: conv2d_group_norm_scale_max_pool_clamp::matches::<ScaledF16>,
         file: "fused/conv2d_group_norm_scale_max_pool_clamp/statistics.rs",
         right: "    «cluster::wait(exchanged, phase);»\n",
         wrong: "exchanged.wait(phase);",
     }
     {
-        name: slots_are_freed_before_their_last_product,
+        name: stages_are_freed_before_their_last_product,
         check: conv2d_group_norm_scale_max_pool_clamp::matches::<f16>,
         file: "fused/conv2d_group_norm_scale_max_pool_clamp/window_row.rs",
         right: "                if «y + 1 == self.rows» {\n                    window_row_freed(",
@@ -235,35 +235,35 @@ bugs! {
     }
     {
         name: maxima_of_the_next_sample_come_too_early,
-        check: conv2d_group_norm_scale_max_pool_clamp::matches::<Split>,
+        check: conv2d_group_norm_scale_max_pool_clamp::matches::<F16x2>,
         file: "fused/conv2d_group_norm_scale_max_pool_clamp/statistics.rs",
         right: "    // The next sample's maxima come where these were.\n    «barrier::sync(MULTIPLIERS, threads);»\n",
         wrong: "",
     }
     {
         name: one_barrier_for_the_statistics_of_all_samples,
-        check: conv2d_group_norm_scale_max_pool_clamp::matches::<Rounded>,
+        check: conv2d_group_norm_scale_max_pool_clamp::matches::<ScaledF16>,
         file: "fused/conv2d_group_norm_scale_max_pool_clamp/statistics.rs",
         right: "    let exchanged = Barrier::at(memory.exchanged, «place»);\n    let mut mine",
         wrong: "0",
     }
     {
-        name: slots_are_filled_while_products_read_them,
+        name: stages_are_filled_while_products_read_them,
         check: conv2d_group_norm_scale_max_pool_clamp::matches::<f16>,
         file: "fused/conv2d_group_norm_scale_max_pool_clamp/produce.rs",
-        right: "                if «count >= slots» {\n",
+        right: "                if «count >= stages» {\n",
         wrong: "false",
     }
     {
-        name: blocks_that_share_a_half_do_not_free_slots_for_each_other,
-        check: conv2d_group_norm_scale_max_pool_clamp::spread::<Rounded>,
+        name: blocks_that_share_a_half_do_not_free_stages_for_each_other,
+        check: conv2d_group_norm_scale_max_pool_clamp::spread::<ScaledF16>,
         file: "fused/conv2d_group_norm_scale_max_pool_clamp/consume.rs",
-        right: "                «window_row_freed(memory, count % slots, place.lane);»\n",
-        wrong: "if F::CONFIG.blocks_per_half == 1 { window_row_freed(memory, count % slots, place.lane); }",
+        right: "                «window_row_freed(memory, count % stages, place.lane);»\n",
+        wrong: "if F::CONFIG.blocks_per_half == 1 { window_row_freed(memory, count % stages, place.lane); }",
     }
     {
         name: statistics_of_blocks_that_share_a_half_are_not_awaited,
-        check: conv2d_group_norm_scale_max_pool_clamp::spread::<Split>,
+        check: conv2d_group_norm_scale_max_pool_clamp::spread::<F16x2>,
         file: "fused/conv2d_group_norm_scale_max_pool_clamp/statistics.rs",
         right: "    «cluster::wait(exchanged, phase);»\n",
         wrong: "if F::CONFIG.blocks_per_half == 1 { cluster::wait(exchanged, phase); }",
@@ -276,78 +276,78 @@ bugs! {
         wrong: "0",
     }
     {
-        name: implicit_gemm_multiplies_a_patch_that_has_not_arrived,
-        check: implicit_gemm::matches::<Split>,
+        name: implicit_gemm_multiplies_a_halo_that_has_not_arrived,
+        check: implicit_gemm::matches::<F16x2>,
         file: "fused/implicit_gemm/product.rs",
-        right: "            «cp_async::wait_all();»\n            S::Multiplier::<F>::show_patch();",
+        right: "            «cp_async::wait_all();»\n            S::Multiplier::<F>::show_halo();",
         wrong: "",
     }
     {
-        name: implicit_gemm_overwrites_the_patch_in_use,
-        check: implicit_gemm::matches::<Split>,
+        name: implicit_gemm_overwrites_the_halo_in_use,
+        check: implicit_gemm::matches::<F16x2>,
         file: "fused/implicit_gemm/product.rs",
-        right: "patch.start::<F>(&place, stage + 1, «1 - buffer»);",
+        right: "halo.start::<F>(&place, k_block + 1, «1 - buffer»);",
         wrong: "buffer",
     }
     {
         name: implicit_gemm_reads_results_before_all_are_there,
-        check: implicit_gemm::matches::<Split>,
+        check: implicit_gemm::matches::<F16x2>,
         file: "fused/implicit_gemm/results/mod.rs",
         right: "        self.store_tile(sums);\n        «thread::sync_threads();»",
         wrong: "",
     }
     {
         name: implicit_gemm_takes_unused_pixels_into_the_moments,
-        check: implicit_gemm::matches::<Split>,
+        check: implicit_gemm::matches::<F16x2>,
         file: "fused/implicit_gemm/results/mod.rs",
         right: "(limits - pixel) & BEYOND == BEYOND",
         wrong: "(limits - pixel) & BEYOND != 0",
     }
     {
-        name: implicit_gemm_keeps_a_sample_packed_at_the_wrong_scale,
-        check: implicit_gemm::matches::<Split>,
-        file: "fused/implicit_gemm/pack.rs",
-        right: "    if «usual» || g.is_rounded_on_its_way() {\n        return;",
+        name: implicit_gemm_keeps_a_sample_reformatted_at_the_wrong_scale,
+        check: implicit_gemm::matches::<F16x2>,
+        file: "fused/implicit_gemm/reformat.rs",
+        right: "    if «usual» || g.is_converted_in_producer() {\n        return;",
         wrong: "largest > USUAL_LEAST",
     }
     {
         name: implicit_gemm_leaves_what_met_an_infinity_outside_of_its_window,
-        check: implicit_gemm_alone::matches::<Parts>,
-        file: "fused/implicit_gemm/again.rs",
+        check: implicit_gemm_without_norm::matches::<Bf16x3>,
+        file: "fused/implicit_gemm/fixup.rs",
         right: "if !«warp::warp_vote_any(warp::ALL_LANES, seen)» {",
         wrong: "warp::warp_vote_any(warp::ALL_LANES, false)",
     }
     {
         name: implicit_gemm_convolves_again_without_the_bias,
-        check: implicit_gemm_alone::matches::<Parts>,
-        file: "fused/implicit_gemm/again.rs",
+        check: implicit_gemm_without_norm::matches::<Bf16x3>,
+        file: "fused/implicit_gemm/fixup.rs",
         right: "map([gain, shift], «sum + bias»)",
         wrong: "sum",
     }
     {
         name: implicit_gemm_multiplies_other_parts_than_a_pass_has,
-        check: implicit_gemm_alone::matches::<Parts>,
+        check: implicit_gemm_without_norm::matches::<Bf16x3>,
         file: "fused/implicit_gemm/tables.rs",
-        right: "in_patch += «part_of_pass(INPUT_PARTS, pass)» * g.patch_cells;",
+        right: "in_halo += «part_of_pass(INPUT_PARTS, pass)» * g.halo_k_vectors;",
         wrong: "0",
     }
     {
-        name: wide_sums_of_parts_are_put_aside_before_they_are_there,
-        check: implicit_gemm_alone::matches::<Parts>,
-        file: "fused/implicit_gemm/wide/format.rs",
-        right: "put_aside(&mut aside, &«chains.wait::<0>()»);\n                let chains",
-        wrong: "chains.wait::<1>()",
+        name: warp_specialized_sums_of_parts_are_put_promoted_before_they_are_there,
+        check: implicit_gemm_without_norm::matches::<Bf16x3>,
+        file: "fused/implicit_gemm/sm90/format.rs",
+        right: "promote(&mut promoted, &«mma_batches.wait::<0>()»);\n                let mma_batches",
+        wrong: "mma_batches.wait::<1>()",
     }
     {
         name: power_sums_of_other_blocks_are_read_before_they_are_there,
-        check: conv3d_multiply_instance_norm_clamp_multiply_max::clusters::<Split>,
+        check: conv3d_multiply_instance_norm_clamp_multiply_max::clusters::<F16x2>,
         file: "fused/conv3d_multiply_instance_norm_clamp_multiply_max/pass.rs",
         right: "        «cluster::sync();»\n",
         wrong: "thread::sync_threads();",
     }
     {
         name: block_ends_while_others_read_its_power_sums,
-        check: conv3d_multiply_instance_norm_clamp_multiply_max::clusters::<Rounded>,
+        check: conv3d_multiply_instance_norm_clamp_multiply_max::clusters::<ScaledF16>,
         file: "fused/conv3d_multiply_instance_norm_clamp_multiply_max/mod.rs",
         right: "    «if BLOCKS > 1 {\n        cluster::wait_all();\n    }»\n}\n",
         wrong: "",
@@ -361,29 +361,29 @@ bugs! {
     }
     {
         name: block_decides_by_the_largest_magnitude_of_its_own_rows,
-        check: conv3d_multiply_instance_norm_clamp_multiply_max::clusters::<Split>,
+        check: conv3d_multiply_instance_norm_clamp_multiply_max::clusters::<F16x2>,
         file: "fused/conv3d_multiply_instance_norm_clamp_multiply_max/pass.rs",
         right: "«self.warp % BLOCKS»);",
         wrong: "cluster::block_rank()",
     }
     {
-        name: stencil_takes_padding_for_input,
-        check: stencil::matches::<f32>,
-        file: "fused/stencil/item.rs",
+        name: depthwise_takes_padding_for_input,
+        check: depthwise::matches::<f32>,
+        file: "fused/depthwise/item.rs",
         right: "let inside = «is_column && h < conv.h»;",
         wrong: "is_column && h <= conv.h",
     }
     {
-        name: stencil_takes_rows_beyond_the_output_into_the_moments,
-        check: stencil::matches::<f32>,
-        file: "fused/stencil/mod.rs",
+        name: depthwise_takes_rows_beyond_the_output_into_the_moments,
+        check: depthwise::matches::<f32>,
+        file: "fused/depthwise/mod.rs",
         right: "(conv.p - place.p).min(g.item_rows)",
         wrong: "g.item_rows",
     }
     {
-        name: stencil_pools_across_one_column_too_few,
-        check: stencil::matches::<f32>,
-        file: "fused/stencil/results.rs",
+        name: depthwise_pools_across_one_column_too_few,
+        check: depthwise::matches::<f32>,
+        file: "fused/depthwise/results.rs",
         right: "while «column < g.pool_w» {",
         wrong: "column + 1 < g.pool_w",
     }
@@ -416,9 +416,9 @@ bugs! {
         wrong: "",
     }
     {
-        name: border_repeats_the_edge_that_it_mirrors,
-        check: conv_border::matches::<f32>,
-        file: "conv/border.rs",
+        name: pad_repeats_the_edge_that_it_mirrors,
+        check: conv_pad::matches::<f32>,
+        file: "conv/pad.rs",
         right: "if position < 0 {\n            «-position»\n",
         wrong: "-position - 1",
     }

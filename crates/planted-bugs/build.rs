@@ -22,9 +22,9 @@ macro_rules! bugs {
 }
 
 include!("bugs.rs");
-include!("wide_bugs.rs");
-include!("unpacked_bugs.rs");
-include!("alternating_bugs.rs");
+include!("warp_specialized_bugs.rs");
+include!("channels_last_bugs.rs");
+include!("ping_pong_bugs.rs");
 include!("split_bugs.rs");
 include!("hardware_bugs.rs");
 
@@ -41,24 +41,24 @@ const LEFT_OUT: [(&str, &str, &str); 11] = [
     ("", "T: [f32, f16, bf16]", "T: [f32]"),
     ("copy_strided", "S: [f32, f16, bf16]", "S: [f32]"),
     (
-        "implicit_gemm/pack.rs",
-        "F: [split_f32: Split, rounded_f32: Rounded, parts_f32: Parts, f16: F16, bf16: Bf16]",
-        "F: [split_f32: Split, rounded_f32: Rounded, parts_f32: Parts, f16: F16]",
+        "implicit_gemm/reformat.rs",
+        "F: [f16x2_f32: F16x2, scaled_f16_f32: ScaledF16, bf16x3_f32: Bf16x3, f16: F16, bf16: Bf16]",
+        "F: [f16x2_f32: F16x2, scaled_f16_f32: ScaledF16, bf16x3_f32: Bf16x3, f16: F16]",
     ),
     (
         "implicit_gemm/filters.rs",
-        "F: [split_f32: Split, rounded_f32: Rounded, parts_f32: Parts, f16: F16, bf16: Bf16]",
-        "F: [split_f32: Split, rounded_f32: Rounded, parts_f32: Parts, f16: F16]",
+        "F: [f16x2_f32: F16x2, scaled_f16_f32: ScaledF16, bf16x3_f32: Bf16x3, f16: F16, bf16: Bf16]",
+        "F: [f16x2_f32: F16x2, scaled_f16_f32: ScaledF16, bf16x3_f32: Bf16x3, f16: F16]",
     ),
     (
-        "implicit_gemm/wide",
-        "F: [rounded_f32: Rounded, f16: F16, bf16: Bf16]",
-        "F: [rounded_f32: Rounded, f16: F16]",
+        "implicit_gemm/sm90",
+        "F: [scaled_f16_f32: ScaledF16, f16: F16, bf16: Bf16]",
+        "F: [scaled_f16_f32: ScaledF16, f16: F16]",
     ),
     (
         "implicit_gemm",
-        "F: [split_f32: Split, rounded_f32: Rounded, f16: F16, bf16: Bf16]",
-        "F: [split_f32: Split]",
+        "F: [f16x2_f32: F16x2, scaled_f16_f32: ScaledF16, f16: F16, bf16: Bf16]",
+        "F: [f16x2_f32: F16x2]",
     ),
     ("conv3d", ", f16: F16, bf16: Bf16]", "]"),
     ("conv3d", "F: [f16: F16, bf16: Bf16]", "F: [f16: F16]"),
@@ -77,9 +77,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     println!("cargo::rerun-if-changed={}", source.display());
     println!("cargo::rerun-if-changed=bugs.rs");
-    println!("cargo::rerun-if-changed=wide_bugs.rs");
-    println!("cargo::rerun-if-changed=unpacked_bugs.rs");
-    println!("cargo::rerun-if-changed=alternating_bugs.rs");
+    println!("cargo::rerun-if-changed=warp_specialized_bugs.rs");
+    println!("cargo::rerun-if-changed=channels_last_bugs.rs");
+    println!("cargo::rerun-if-changed=ping_pong_bugs.rs");
     println!("cargo::rerun-if-changed=split_bugs.rs");
     println!("cargo::rerun-if-changed=hardware_bugs.rs");
     println!("cargo::rerun-if-changed=build.rs");
@@ -150,9 +150,9 @@ impl Copy {
     fn plant(&mut self) -> Result<(), String> {
         let bugs = [
             BUGS,
-            WIDE_BUGS,
-            UNPACKED_BUGS,
-            ALTERNATING_BUGS,
+            WARP_SPECIALIZED_BUGS,
+            CHANNELS_LAST_BUGS,
+            PING_PONG_BUGS,
             SPLIT_BUGS,
             HARDWARE_BUGS,
         ]

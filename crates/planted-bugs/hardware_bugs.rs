@@ -5,21 +5,21 @@ bugs! {
     HARDWARE_BUGS:
     {
         name: registers_are_taken_that_nobody_gives_back,
-        check: implicit_gemm::wide::<f16>,
-        file: "fused/implicit_gemm/wide/mod.rs",
-        right: "        «registers::decrease::<FILLING_REGISTERS>();»\n",
+        check: implicit_gemm::warp_specialized::<f16>,
+        file: "fused/implicit_gemm/sm90/mod.rs",
+        right: "        «registers::decrease::<PRODUCER_REGISTERS>();»\n",
         wrong: "",
     }
     {
         name: more_registers_are_taken_than_there_are,
-        check: implicit_gemm::wide::<f16>,
-        file: "fused/implicit_gemm/wide/mod.rs",
-        right: "    «registers::increase::<MULTIPLYING_REGISTERS>();»\n",
+        check: implicit_gemm::warp_specialized::<f16>,
+        file: "fused/implicit_gemm/sm90/mod.rs",
+        right: "    «registers::increase::<CONSUMER_REGISTERS>();»\n",
         wrong: "registers::increase::<232>();",
     }
     {
         name: registers_are_given_back_by_one_warp,
-        check: conv2d_group_norm_scale_max_pool_clamp::matches::<Split>,
+        check: conv2d_group_norm_scale_max_pool_clamp::matches::<F16x2>,
         file: "fused/conv2d_group_norm_scale_max_pool_clamp/mod.rs",
         right: "        «F::give_registers();»\n",
         wrong: "if thread / WARP_THREADS == 0 { F::give_registers(); }",
@@ -27,21 +27,21 @@ bugs! {
     {
         name: barriers_of_a_split_are_not_shown_to_other_blocks,
         check: implicit_gemm::split::<f16>,
-        file: "fused/implicit_gemm/wide/exchange.rs",
+        file: "fused/implicit_gemm/sm90/cluster_reduce.rs",
         right: "        «cluster::fence_barriers();»\n",
         wrong: "",
     }
     {
         name: barriers_of_a_cluster_are_not_shown_to_other_blocks,
-        check: conv2d_group_norm_scale_max_pool_clamp::matches::<Split>,
+        check: conv2d_group_norm_scale_max_pool_clamp::matches::<F16x2>,
         file: "fused/conv2d_group_norm_scale_max_pool_clamp/mod.rs",
         right: "        «cluster::fence_barriers();»\n",
         wrong: "",
     }
     {
         name: last_chain_is_not_waited_for,
-        check: implicit_gemm::wide::<f16>,
-        file: "fused/implicit_gemm/wide/format.rs",
+        check: implicit_gemm::warp_specialized::<f16>,
+        file: "fused/implicit_gemm/sm90/format.rs",
         right: "                «sums.wait::<0>()»\n",
         wrong: "sums.wait::<1>()",
     }
@@ -81,9 +81,9 @@ bugs! {
         wrong: "thread::block_idx_x().wrapping_mul(g.row_elements as u32) as usize",
     }
     {
-        name: planes_inside_a_border_start_in_32_bits,
+        name: planes_inside_a_pad_start_in_32_bits,
         check: far::moved,
-        file: "conv/border.rs",
+        file: "conv/pad.rs",
         right: "x.load(«plane * inner» + ",
         wrong: "(plane as u32).wrapping_mul(inner as u32) as usize",
     }
@@ -173,56 +173,56 @@ bugs! {
     }
     {
         name: stencils_are_written_in_32_bits,
-        check: far_products::stencil,
-        file: "fused/stencil/mod.rs",
+        check: far_products::depthwise,
+        file: "fused/depthwise/mod.rs",
         right: "GlobalMut::new(y, planes * outputs).slice(«plane * outputs», outputs);",
         wrong: "(plane as u32).wrapping_mul(outputs as u32) as usize",
     }
     {
         name: stencils_are_read_in_32_bits,
-        check: far_products::stencil,
-        file: "fused/stencil/mod.rs",
+        check: far_products::depthwise,
+        file: "fused/depthwise/mod.rs",
         right: "Global::new(x, planes * inputs).slice(«plane * inputs», inputs);",
         wrong: "(plane as u32).wrapping_mul(inputs as u32) as usize",
     }
     {
-        name: cells_are_packed_from_32_bits,
-        check: far_products::wide::<f16>,
-        file: "fused/implicit_gemm/pack.rs",
+        name: k_vectors_are_reformatted_from_32_bits,
+        check: far_products::warp_specialized::<f16>,
+        file: "fused/implicit_gemm/reformat.rs",
         right: "            .slice(«first_plane * plane_elements», channels * plane_elements);",
         wrong: "(first_plane * plane_elements) as u32 as usize",
     }
     {
-        name: cells_are_packed_to_32_bits,
-        check: far_products::wide::<f16>,
-        file: "fused/implicit_gemm/pack.rs",
-        right: "            let at = «first_cell + cell as usize»;",
-        wrong: "(first_cell + cell as usize) as u32 as usize",
+        name: k_vectors_are_reformatted_to_32_bits,
+        check: far_products::warp_specialized::<f16>,
+        file: "fused/implicit_gemm/reformat.rs",
+        right: "            let at = «first_k_vector + k_vector as usize»;",
+        wrong: "(first_k_vector + k_vector as usize) as u32 as usize",
     }
     {
-        name: patches_of_wide_tiles_start_in_32_bits,
-        check: far_products::wide::<f16>,
-        file: "fused/implicit_gemm/wide/produce.rs",
+        name: halos_of_warp_specialized_tiles_start_in_32_bits,
+        check: far_products::warp_specialized::<f16>,
+        file: "fused/implicit_gemm/sm90/produce.rs",
         right: "        let mut from = «part * plane_words» + first;",
         wrong: "(part as u32).wrapping_mul(plane_words as u32) as usize",
     }
     {
-        name: wide_tiles_are_written_in_32_bits,
-        check: far_products::wide::<f16>,
-        file: "fused/implicit_gemm/wide/rows.rs",
+        name: warp_specialized_tiles_are_written_in_32_bits,
+        check: far_products::warp_specialized::<f16>,
+        file: "fused/implicit_gemm/sm90/rows.rs",
         right: "                let to = «self.plane(filter) * spatial + position as usize»;",
         wrong: "(self.plane(filter) * spatial + position as usize) as u32 as usize",
     }
     {
-        name: patches_start_in_32_bits,
-        check: far_products::narrow::<Split>,
-        file: "fused/implicit_gemm/patch.rs",
-        right: "        let from = «part * plane_cells» + first as usize;",
-        wrong: "(part as u32).wrapping_mul(plane_cells as u32) as usize",
+        name: halos_start_in_32_bits,
+        check: far_products::narrow::<F16x2>,
+        file: "fused/implicit_gemm/halo.rs",
+        right: "        let from = «part * plane_k_vectors» + first as usize;",
+        wrong: "(part as u32).wrapping_mul(plane_k_vectors as u32) as usize",
     }
     {
         name: tiles_are_written_in_32_bits,
-        check: far_products::narrow::<Split>,
+        check: far_products::narrow::<F16x2>,
         file: "fused/implicit_gemm/results/rows.rs",
         right: "        let mut plane = «(self.first_plane(place, filters) + warp as usize) * spatial»;",
         wrong: "((self.first_plane(place, filters) + warp as usize) as u32).wrapping_mul(spatial as u32) as usize",
@@ -243,7 +243,7 @@ bugs! {
     }
     {
         name: volumes_start_in_32_bits,
-        check: conv3d_multiply_instance_norm_clamp_multiply_max::far::<Split>,
+        check: conv3d_multiply_instance_norm_clamp_multiply_max::far::<F16x2>,
         file: "fused/conv3d_multiply_instance_norm_clamp_multiply_max/mod.rs",
         right: "Global::new(x, g.input_elements()).slice(«sample * g.sample_elements()», g.sample_elements());",
         wrong: "(sample * g.sample_elements()) as u32 as usize",

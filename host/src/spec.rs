@@ -18,12 +18,12 @@
 pub use op_spec::{
     AdaptiveAvgPool2dSpec, AdaptiveAvgPool3dSpec, AdaptiveAvgPoolProblem, AdaptiveAvgPoolSpec,
     AddProblem, AddSpec, AvgPool2dSpec, AvgPool3dSpec, AvgPoolProblem, AvgPoolSpec,
-    BatchNormProblem, BatchNormSpec, Border, ChannelMaxProblem, ChannelMaxSpec, ChannelShape,
-    ClampProblem, ClampSpec, Conv1dSpec, Conv2dSpec, Conv3dSpec, ConvProblem, ConvSpec,
-    GeluApproximation, GroupNormProblem, GroupNormSpec, InstanceNormProblem, InstanceNormSpec,
-    LayerNormProblem, LayerNormSpec, MaxPool2dProblem, MaxPool2dSpec, MaxPool3dProblem,
-    MaxPool3dSpec, Padding, PaddingMode, PointwiseProblem, PointwiseSpec, PoolProblem, Pooled,
-    PreluProblem, PreluSpec, Quantity, RankRule, ScaleProblem, ScaleSpec, Shape, SpecError,
+    BatchNormProblem, BatchNormSpec, ChannelMaxProblem, ChannelMaxSpec, ChannelShape, ClampProblem,
+    ClampSpec, Conv1dSpec, Conv2dSpec, Conv3dSpec, ConvProblem, ConvSpec, GeluApproximation,
+    GroupNormProblem, GroupNormSpec, InstanceNormProblem, InstanceNormSpec, LayerNormProblem,
+    LayerNormSpec, MaxPool2dProblem, MaxPool2dSpec, MaxPool3dProblem, MaxPool3dSpec, Pad, Padding,
+    PaddingMode, PointwiseProblem, PointwiseSpec, PoolProblem, Pooled, PreluProblem, PreluSpec,
+    Quantity, RankRule, ScaleProblem, ScaleSpec, Shape, SpecError,
 };
 
 pub(crate) use op_spec::launch;

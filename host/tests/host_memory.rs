@@ -22,7 +22,7 @@ fn ones(shape: [usize; 4]) -> Tensor {
 }
 
 #[test]
-fn a_convolution_with_a_wide_border() {
+fn a_convolution_with_a_wide_pad() {
     let (x, weight) = (ones([1, 2, 5, 5]), ones([3, 2, 3, 3]));
     let spec = Conv2dSpec {
         padding: [1_000_000; 2].into(),

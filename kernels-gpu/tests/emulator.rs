@@ -7,7 +7,7 @@ mod checks;
 #[path = "checks/peak.rs"]
 mod peak;
 
-use checks::convolved::{Parts, Rounded, Split};
+use checks::convolved::{Bf16x3, F16x2, ScaledF16};
 use checks::{Outcome, Run};
 use cuda_std::{bf16, f16};
 
@@ -51,9 +51,9 @@ tests! {
     conv2d_direct_matches_in_half_precision: checks::conv::direct::<f16, 2> => checks::conv::direct::<bf16, 2>;
     conv3d_direct_matches_on_ragged_shapes: checks::conv::direct::<f32, 3>;
     conv3d_direct_matches_in_half_precision: checks::conv::direct::<f16, 3> => checks::conv::direct::<bf16, 3>;
-    conv_border_puts_planes_of_any_length_into_any_border:
-        checks::conv_border::matches::<f32>
-            => checks::conv_border::matches::<f16>, checks::conv_border::matches::<bf16>;
+    conv_pad_puts_planes_of_any_length_into_any_pad:
+        checks::conv_pad::matches::<f32>
+            => checks::conv_pad::matches::<f16>, checks::conv_pad::matches::<bf16>;
     conv2d_gemm_matches_with_any_workspace: checks::conv::gemm::<f32, 2>;
     conv2d_gemm_matches_in_half_precision: checks::conv::gemm::<f16, 2> => checks::conv::gemm::<bf16, 2>;
     conv3d_gemm_matches_with_any_workspace: checks::conv::gemm::<f32, 3>;
@@ -105,14 +105,14 @@ tests! {
     channel_max_matches_in_half_precision:
         checks::channel_max::channel_max::<f16> => checks::channel_max::channel_max::<bf16>;
     conv2d_group_norm_scale_max_pool_clamp_matches:
-        checks::conv2d_group_norm_scale_max_pool_clamp::matches::<Split>
-            => checks::conv2d_group_norm_scale_max_pool_clamp::matches::<Rounded>;
+        checks::conv2d_group_norm_scale_max_pool_clamp::matches::<F16x2>
+            => checks::conv2d_group_norm_scale_max_pool_clamp::matches::<ScaledF16>;
     conv2d_group_norm_scale_max_pool_clamp_matches_in_half_precision:
         checks::conv2d_group_norm_scale_max_pool_clamp::matches::<f16>
             => checks::conv2d_group_norm_scale_max_pool_clamp::matches::<bf16>;
     conv3d_multiply_instance_norm_clamp_multiply_max_matches:
-        checks::conv3d_multiply_instance_norm_clamp_multiply_max::matches::<Split>
-            => checks::conv3d_multiply_instance_norm_clamp_multiply_max::matches::<Rounded>;
+        checks::conv3d_multiply_instance_norm_clamp_multiply_max::matches::<F16x2>
+            => checks::conv3d_multiply_instance_norm_clamp_multiply_max::matches::<ScaledF16>;
     conv3d_multiply_instance_norm_clamp_multiply_max_matches_in_half_precision:
         checks::conv3d_multiply_instance_norm_clamp_multiply_max::matches::<f16>
             => checks::conv3d_multiply_instance_norm_clamp_multiply_max::matches::<bf16>;
@@ -120,19 +120,19 @@ tests! {
         checks::implicit_gemm::matches::<f16> => checks::implicit_gemm::matches::<bf16>;
     implicit_gemm_combine_matches_for_rows_of_many_parts: checks::combine::in_pieces;
     implicit_gemm_keeps_to_windows_where_no_norm_follows:
-        checks::implicit_gemm_alone::matches::<f16>, checks::implicit_gemm_alone::zeros::<f16>
-            => checks::implicit_gemm_alone::matches::<bf16>;
+        checks::implicit_gemm_without_norm::matches::<f16>, checks::implicit_gemm_without_norm::zeros::<f16>
+            => checks::implicit_gemm_without_norm::matches::<bf16>;
     implicit_gemm_keeps_magnitudes_to_windows_in_parts:
-        checks::implicit_gemm_alone::matches::<Parts>, checks::implicit_gemm_alone::magnitudes::<Parts>;
+        checks::implicit_gemm_without_norm::matches::<Bf16x3>, checks::implicit_gemm_without_norm::magnitudes::<Bf16x3>;
     implicit_gemm_keeps_scales_to_samples_and_filters_where_no_norm_follows:
-        checks::implicit_gemm_alone::matches::<Rounded>, checks::implicit_gemm_alone::scales::<Rounded>;
-    implicit_gemm_packs_cells_of_few_channels:
-        checks::implicit_gemm_corners::few_channels::<Split>
-            => checks::implicit_gemm_corners::few_channels::<Rounded>,
+        checks::implicit_gemm_without_norm::matches::<ScaledF16>, checks::implicit_gemm_without_norm::scales::<ScaledF16>;
+    implicit_gemm_reformats_k_vectors_of_few_channels:
+        checks::implicit_gemm_corners::few_channels::<F16x2>
+            => checks::implicit_gemm_corners::few_channels::<ScaledF16>,
             checks::implicit_gemm_corners::few_channels::<f16>, checks::implicit_gemm_corners::few_channels::<bf16>;
-    implicit_gemm_puts_sums_aside_and_writes_odd_rows:
-        checks::implicit_gemm_corners::sums_and_rows::<Split>
-            => checks::implicit_gemm_corners::sums_and_rows::<Rounded>,
+    implicit_gemm_puts_sums_promoted_and_writes_odd_rows:
+        checks::implicit_gemm_corners::sums_and_rows::<F16x2>
+            => checks::implicit_gemm_corners::sums_and_rows::<ScaledF16>,
             checks::implicit_gemm_corners::sums_and_rows::<f16>, checks::implicit_gemm_corners::sums_and_rows::<bf16>;
     stencils_and_tiles_of_warpgroups_match_where_no_two_axes_are_alike:
         checks::draws::stencils::<f32> => checks::draws::stencils::<bf16>, checks::draws::warpgroups;
@@ -145,57 +145,57 @@ tests! {
     group_norm_gives_the_same_bits_for_statistics_in_parts_and_combined_ones:
         checks::counted::bits::<f32> => checks::counted::bits::<f16>;
     implicit_gemm_pools_windows_of_any_extent_in_every_tile:
-        checks::implicit_gemm_corners::windows::<Split>
-            => checks::implicit_gemm_corners::windows::<Rounded>, checks::implicit_gemm_corners::windows::<f16>,
+        checks::implicit_gemm_corners::windows::<F16x2>
+            => checks::implicit_gemm_corners::windows::<ScaledF16>, checks::implicit_gemm_corners::windows::<f16>,
             checks::implicit_gemm_corners::windows::<bf16>;
     implicit_gemm_keeps_nan_of_windows:
-        checks::implicit_gemm_nan::windows::<Split>
-            => checks::implicit_gemm_nan::windows::<Rounded>, checks::implicit_gemm_nan::windows::<f16>,
+        checks::implicit_gemm_nan::windows::<F16x2>
+            => checks::implicit_gemm_nan::windows::<ScaledF16>, checks::implicit_gemm_nan::windows::<f16>,
             checks::implicit_gemm_nan::windows::<bf16>;
     implicit_gemm_keeps_infinities_between_windows_out_of_them:
-        checks::implicit_gemm_nan::between_windows::<Split> => checks::implicit_gemm_nan::between_windows::<f16>;
+        checks::implicit_gemm_nan::between_windows::<F16x2> => checks::implicit_gemm_nan::between_windows::<f16>;
     implicit_gemm_undoes_scales_of_any_magnitude:
-        checks::implicit_gemm_corners::magnitudes::<Split> => checks::implicit_gemm_corners::magnitudes::<Rounded>;
+        checks::implicit_gemm_corners::magnitudes::<F16x2> => checks::implicit_gemm_corners::magnitudes::<ScaledF16>;
     implicit_gemm_finds_a_scale_for_each_sample:
-        checks::implicit_gemm_corners::samples_apart::<Split> => checks::implicit_gemm_corners::samples_apart::<Rounded>;
+        checks::implicit_gemm_corners::samples_apart::<F16x2> => checks::implicit_gemm_corners::samples_apart::<ScaledF16>;
     implicit_gemm_keeps_nan_out_of_scales:
-        checks::implicit_gemm_corners::not_a_number::<Split>
-            => checks::implicit_gemm_corners::not_a_number::<Rounded>,
+        checks::implicit_gemm_corners::not_a_number::<F16x2>
+            => checks::implicit_gemm_corners::not_a_number::<ScaledF16>,
             checks::implicit_gemm_corners::not_a_number::<f16>, checks::implicit_gemm_corners::not_a_number::<bf16>;
     one_launch_kernels_match_at_the_corners_of_problem_85:
-        checks::one_launch_corners::of_problem85::<Split>
-            => checks::one_launch_corners::of_problem85::<Rounded>, checks::one_launch_corners::of_problem85::<f16>,
+        checks::one_launch_corners::of_problem85::<F16x2>
+            => checks::one_launch_corners::of_problem85::<ScaledF16>, checks::one_launch_corners::of_problem85::<f16>,
             checks::one_launch_corners::of_problem85::<bf16>;
     one_launch_kernels_match_at_the_corners_of_problem_79:
-        checks::one_launch_corners::of_problem79::<Split>,
+        checks::one_launch_corners::of_problem79::<F16x2>,
         checks::one_launch_corners::of_problem79_on_warpgroups::<f16>
-            => checks::one_launch_corners::of_problem79::<Rounded>, checks::one_launch_corners::of_problem79::<f16>,
+            => checks::one_launch_corners::of_problem79::<ScaledF16>, checks::one_launch_corners::of_problem79::<f16>,
             checks::one_launch_corners::of_problem79::<bf16>,
             checks::one_launch_corners::of_problem79_on_warpgroups::<bf16>;
     one_launch_kernels_keep_nan_to_their_channels_and_samples:
-        checks::one_launch_nan::of_problem85::<Split>, checks::one_launch_nan::of_problem79::<Split>,
+        checks::one_launch_nan::of_problem85::<F16x2>, checks::one_launch_nan::of_problem79::<F16x2>,
         checks::one_launch_nan::of_problem79_on_warpgroups::<f16>
-            => checks::one_launch_nan::of_problem85::<Rounded>, checks::one_launch_nan::of_problem85::<f16>,
-            checks::one_launch_nan::of_problem85::<bf16>, checks::one_launch_nan::of_problem79::<Rounded>,
+            => checks::one_launch_nan::of_problem85::<ScaledF16>, checks::one_launch_nan::of_problem85::<f16>,
+            checks::one_launch_nan::of_problem85::<bf16>, checks::one_launch_nan::of_problem79::<ScaledF16>,
             checks::one_launch_nan::of_problem79::<f16>, checks::one_launch_nan::of_problem79::<bf16>,
             checks::one_launch_nan::of_problem79_on_warpgroups::<bf16>;
-    implicit_gemm_fills_and_frees_all_slots_of_wide_tiles:
-        checks::implicit_gemm::wide::<Split> => checks::implicit_gemm::wide::<Rounded>;
-    implicit_gemm_makes_two_outputs_in_depth_of_a_wide_tile:
-        checks::wide_tiles::two_outputs::<f16> => checks::wide_tiles::two_outputs::<Split>;
-    implicit_gemm_warpgroups_alternate_in_wide_tiles:
-        checks::wide_tiles::alternating::<f16>;
+    implicit_gemm_fills_and_frees_all_stages_of_warp_specialized_tiles:
+        checks::implicit_gemm::warp_specialized::<F16x2> => checks::implicit_gemm::warp_specialized::<ScaledF16>;
+    implicit_gemm_makes_two_outputs_in_depth_of_a_warp_specialized_tile:
+        checks::warp_specialized_tiles::two_outputs::<f16> => checks::warp_specialized_tiles::two_outputs::<F16x2>;
+    implicit_gemm_warpgroups_ping_pong_in_warp_specialized_tiles:
+        checks::warp_specialized_tiles::ping_pong::<f16>;
     implicit_gemm_combines_the_moments_of_neighbouring_channels:
-        checks::wide_tiles::moments_together::<f16> => checks::wide_tiles::moments_together::<Split>;
-    implicit_gemm_fills_and_frees_all_slots_of_wide_tiles_in_half_precision:
-        checks::implicit_gemm::wide::<f16> => checks::implicit_gemm::wide::<bf16>;
-    implicit_gemm_gives_the_same_bits_where_patches_are_of_lines:
-        checks::implicit_gemm_unpacked::same_bits_as_packed::<f16>,
-        checks::implicit_gemm_unpacked::same_bits_as_packed::<Rounded>;
+        checks::warp_specialized_tiles::moments_together::<f16> => checks::warp_specialized_tiles::moments_together::<F16x2>;
+    implicit_gemm_fills_and_frees_all_stages_of_warp_specialized_tiles_in_half_precision:
+        checks::implicit_gemm::warp_specialized::<f16> => checks::implicit_gemm::warp_specialized::<bf16>;
+    implicit_gemm_gives_the_same_bits_where_halos_are_of_lines:
+        checks::implicit_gemm_channels_last::same_bits_as_reformatted::<f16>,
+        checks::implicit_gemm_channels_last::same_bits_as_reformatted::<ScaledF16>;
     conv3d_multiply_instance_norm_clamp_multiply_max_matches_on_warpgroups:
         checks::conv3d_multiply_instance_norm_clamp_multiply_max::matches_on_warpgroups::<f16>
             => checks::conv3d_multiply_instance_norm_clamp_multiply_max::matches_on_warpgroups::<bf16>;
-    peak_kernels_store_what_their_chains_come_to: peak::copy, peak::fma, peak::mma, peak::wgmma;
+    peak_kernels_store_what_their_mma_batches_come_to: peak::copy, peak::fma, peak::mma, peak::wgmma;
     copy_strided_keeps_the_bits_of_any_array:
         checks::copy_strided::copies::<f32, f32>
             => checks::copy_strided::copies::<f16, f16>, checks::copy_strided::copies::<bf16, bf16>;
@@ -215,19 +215,19 @@ tests! {
     far_elements_are_found_by_norms:
         checks::far_norms::statistics::<f32>, checks::far_norms::resident::<f32>
             => checks::far_norms::statistics::<f16>;
-    far_elements_are_found_by_convolutions: checks::far_products::on_cores, checks::far_products::stencil;
+    far_elements_are_found_by_convolutions: checks::far_products::on_cores, checks::far_products::depthwise;
     far_elements_are_found_by_products_on_tensor_cores:
-        checks::far_products::wide::<f16>, checks::far_products::by_warpgroups::<f16>,
-        checks::far_products::narrow::<Split>;
+        checks::far_products::warp_specialized::<f16>, checks::far_products::by_warpgroups::<f16>,
+        checks::far_products::narrow::<F16x2>;
     far_samples_are_found_by_kernels_of_one_launch:
         checks::conv2d_group_norm_scale_max_pool_clamp::far::<f16>,
-        checks::conv3d_multiply_instance_norm_clamp_multiply_max::far::<Split>,
+        checks::conv3d_multiply_instance_norm_clamp_multiply_max::far::<F16x2>,
         checks::conv3d_multiply_instance_norm_clamp_multiply_max::far_on_warpgroups::<f16>;
-    stencil_keeps_nan_of_windows:
-        checks::stencil_nan::windows::<f32>
-            => checks::stencil_nan::windows::<f16>, checks::stencil_nan::windows::<bf16>;
-    stencil_matches: checks::stencil::matches::<f32>;
-    stencil_matches_in_half_precision: checks::stencil::matches::<f16> => checks::stencil::matches::<bf16>;
+    depthwise_keeps_nan_of_windows:
+        checks::depthwise_nan::windows::<f32>
+            => checks::depthwise_nan::windows::<f16>, checks::depthwise_nan::windows::<bf16>;
+    depthwise_matches: checks::depthwise::matches::<f32>;
+    depthwise_matches_in_half_precision: checks::depthwise::matches::<f16> => checks::depthwise::matches::<bf16>;
     instance_norm_clamp_multiply_channel_max_matches: checks::channel_max::normed::<f32>;
     instance_norm_clamp_multiply_channel_max_matches_in_half_precision:
         checks::channel_max::normed::<f16> => checks::channel_max::normed::<bf16>;
@@ -236,20 +236,20 @@ tests! {
 tests! {
     in 1:
     conv2d_group_norm_scale_max_pool_clamp_gives_the_same_bits_on_more_blocks:
-        checks::conv2d_group_norm_scale_max_pool_clamp::spread::<Split>
-            => checks::conv2d_group_norm_scale_max_pool_clamp::spread::<Rounded>;
+        checks::conv2d_group_norm_scale_max_pool_clamp::spread::<F16x2>
+            => checks::conv2d_group_norm_scale_max_pool_clamp::spread::<ScaledF16>;
     conv2d_group_norm_scale_max_pool_clamp_gives_the_same_bits_on_more_blocks_in_half_precision:
         checks::conv2d_group_norm_scale_max_pool_clamp::spread::<f16>
             => checks::conv2d_group_norm_scale_max_pool_clamp::spread::<bf16>;
-    implicit_gemm_matches: checks::implicit_gemm::matches::<Split> => checks::implicit_gemm::matches::<Rounded>;
+    implicit_gemm_matches: checks::implicit_gemm::matches::<F16x2> => checks::implicit_gemm::matches::<ScaledF16>;
     implicit_gemm_adds_sums_that_a_cluster_split:
-        checks::implicit_gemm::split::<Split>
-            => checks::implicit_gemm::split::<Rounded>, checks::implicit_gemm::split::<f16>,
+        checks::implicit_gemm::split::<F16x2>
+            => checks::implicit_gemm::split::<ScaledF16>, checks::implicit_gemm::split::<f16>,
             checks::implicit_gemm::split::<bf16>;
     conv3d_multiply_instance_norm_clamp_multiply_max_gives_the_same_bits_in_clusters:
-        checks::conv3d_multiply_instance_norm_clamp_multiply_max::clusters::<Split>,
+        checks::conv3d_multiply_instance_norm_clamp_multiply_max::clusters::<F16x2>,
         checks::conv3d_multiply_instance_norm_clamp_multiply_max::warpgroup_clusters::<f16>
-            => checks::conv3d_multiply_instance_norm_clamp_multiply_max::clusters::<Rounded>,
+            => checks::conv3d_multiply_instance_norm_clamp_multiply_max::clusters::<ScaledF16>,
             checks::conv3d_multiply_instance_norm_clamp_multiply_max::warpgroup_clusters::<bf16>;
 }
 

@@ -311,21 +311,21 @@ mod tests {
 
     #[test]
     fn a_list_gives_every_combination_in_the_order_of_its_parameters() {
-        let lists = "instances(BLOCKS: [1, 2], F: [f16, split_f32: Split<A>])";
+        let lists = "instances(BLOCKS: [1, 2], F: [f16, f16x2_f32: Split<A>])";
         let found = of(lists, &generic()).unwrap();
         assert_eq!(
             symbols(&found),
             [
                 "k_blocks1_f16",
-                "k_blocks1_split_f32",
+                "k_blocks1_f16x2_f32",
                 "k_blocks2_f16",
-                "k_blocks2_split_f32"
+                "k_blocks2_f16x2_f32"
             ]
         );
         let last = &found[3];
         assert_eq!(
             last.labels,
-            [Label::Number(2), Label::Name("split_f32".into())]
+            [Label::Number(2), Label::Name("f16x2_f32".into())]
         );
         let arguments: Vec<_> = last.arguments.iter().map(ToString::to_string).collect();
         assert_eq!(arguments, ["Split < A >", "2"]);

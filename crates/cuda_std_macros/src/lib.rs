@@ -43,7 +43,7 @@ use syn::{ItemFn, parse_macro_input};
 /// - Each value has a label, written before it. A type that is a single name in lower case is its own
 ///   label, and so is a whole number. Other constants than literals and single names stand in braces.
 /// - The symbol of an instance is the function's name and the labels in the order of the list, joined
-///   by underscores; a number follows its parameter's name: `fused_blocks2_split_f32`.
+///   by underscores; a number follows its parameter's name: `fused_blocks2_f16x2_f32`.
 /// - Combinations that are no full product take several lists, of the same parameters in the same order.
 /// - A list, and a value in a list, may have a `#[cfg(..)]`.
 ///

@@ -4,7 +4,7 @@
 pub(crate) mod layer;
 mod padding;
 
-pub use padding::{Border, Padding, PaddingMode};
+pub use padding::{Pad, Padding, PaddingMode};
 
 use crate::error::{Quantity, RankRule, SpecError, at_least_one, check_plane, kernel_extent};
 use crate::launch::conv::ConvGeometry;
@@ -166,7 +166,7 @@ impl<const D: usize> ConvSpec<D> {
             output: [0; D],
             stride: self.stride,
             padding: [0; D],
-            border: None,
+            pad: None,
             dilation: self.dilation,
             groups: self.groups,
             bias: bias.is_some(),
@@ -182,10 +182,10 @@ impl<const D: usize> ConvSpec<D> {
                 )?;
             }
         }
-        let (padding, border) = self.border(problem.input, problem.kernel_size)?;
-        (problem.padding, problem.border) = (padding, border);
-        if let Some(border) = border {
-            problem.input = border.outer();
+        let (padding, pad) = self.pad(problem.input, problem.kernel_size)?;
+        (problem.padding, problem.pad) = (padding, pad);
+        if let Some(pad) = pad {
+            problem.input = pad.outer();
             let padded = Shape::new(n, c, problem.input);
             elements(operator, "padded input", &padded)?;
         }
@@ -220,11 +220,11 @@ impl<const D: usize> ConvProblem<D> {
             output: lifted(1, self.output),
             stride: lifted(1, self.stride),
             padding: lifted(0, self.padding),
-            border: self.border.map(|border| Border {
-                inner: lifted(1, border.inner),
-                before: lifted(0, border.before),
-                after: lifted(0, border.after),
-                mode: border.mode,
+            pad: self.pad.map(|pad| Pad {
+                inner: lifted(1, pad.inner),
+                before: lifted(0, pad.before),
+                after: lifted(0, pad.after),
+                mode: pad.mode,
             }),
             dilation: lifted(1, self.dilation),
             groups: self.groups,
@@ -270,7 +270,7 @@ pub struct ConvProblem<const D: usize> {
     /// Zeros on both sides.
     pub padding: [usize; D],
     /// What is put around the input first, where zeros on both sides are not what is asked for.
-    pub border: Option<Border<D>>,
+    pub pad: Option<Pad<D>>,
     /// Step between the elements of a window.
     pub dilation: [usize; D],
     /// Independent convolutions.
@@ -283,7 +283,7 @@ impl<const D: usize> ConvProblem<D> {
     /// Shape of the input.
     #[must_use]
     pub fn input_shape(&self) -> Shape {
-        let extents = self.border.map_or(self.input, |border| border.inner);
+        let extents = self.pad.map_or(self.input, |pad| pad.inner);
         Shape::new(self.n, self.c, extents)
     }
 

@@ -158,7 +158,7 @@ pub enum SpecError {
         stride: usize,
     },
     /// There is not enough input to fill a border from.
-    BorderTooLarge {
+    PadTooLarge {
         /// Operator that refused.
         operator: &'static str,
         /// What the border is filled with.
@@ -300,7 +300,7 @@ impl fmt::Display for SpecError {
                 f,
                 "{operator}: stride[{axis}] is {stride}, expected 1 with padding same"
             ),
-            Self::BorderTooLarge {
+            Self::PadTooLarge {
                 operator,
                 mode,
                 axis,
@@ -412,8 +412,8 @@ pub(crate) fn check_plane(
 ) -> Result<(), SpecError> {
     let limit = i32::MAX as usize;
     let positions = extents.iter().zip(padding).map(|(&extent, &padding)| {
-        let border = padding.saturating_mul(2);
-        extent.saturating_add(border).max(1)
+        let pad = padding.saturating_mul(2);
+        extent.saturating_add(pad).max(1)
     });
     let actual = positions.fold(1, usize::saturating_mul);
     if actual > limit {

@@ -68,7 +68,7 @@ pub use add::{AddProblem, AddSpec};
 pub use batch_norm::{BatchNormProblem, BatchNormSpec};
 pub use channel_max::{ChannelMaxProblem, ChannelMaxSpec};
 pub use conv::{
-    Border, Conv1dSpec, Conv2dSpec, Conv3dSpec, ConvProblem, ConvSpec, Padding, PaddingMode,
+    Conv1dSpec, Conv2dSpec, Conv3dSpec, ConvProblem, ConvSpec, Pad, Padding, PaddingMode,
 };
 pub use error::{Quantity, RankRule, SpecError};
 pub use group_norm::{GroupNormProblem, GroupNormSpec};

@@ -2,8 +2,8 @@
 
 use op_spec::launch::conv::ConvGeometry;
 use op_spec::launch::implicit_gemm::{
-    CHAIN_STEPS, GemmConfig, GemmDevice, KEPT_STEPS, M16N64, M16N256, M32N128, M64N32, M64N128,
-    OperandFormat, STEP_CELLS, W64N128, WIDE, combining,
+    GemmConfig, GemmDevice, M16N64, M16N256, M32N128, M64N32, M64N128, MMA_BATCH_STEPS,
+    MMA_STEP_K_VECTORS, OperandFormat, PROMOTION_MMA_STEPS, W64N128, WARP_SPECIALIZED, combining,
 };
 use op_spec::{Conv3dSpec, ConvSpec};
 
@@ -72,8 +72,8 @@ fn problems() -> Vec<(ConvGeometry, Option<[u32; 2]>)> {
 
 fn configs() -> Vec<GemmConfig> {
     let formats = [
-        OperandFormat::SPLIT,
-        OperandFormat::ROUNDED,
+        OperandFormat::F16X2,
+        OperandFormat::SCALED_F16,
         OperandFormat::STORED,
     ];
     problems()
@@ -106,16 +106,16 @@ fn tiles_cover_every_output_once_and_no_more_shared_memory_than_there_is() {
         }
         assert!(g.tile_pixels() <= config.tile.pixels(), "{config:?}");
         assert!(g.filter_tiles * config.tile.filters() >= conv.group_k);
-        assert!(g.stages * g.stage_planes >= g.planes);
-        assert!(g.planes * g.cell_channels >= conv.group_c);
-        assert!(g.steps * STEP_CELLS >= g.stage_cells());
+        assert!(g.k_blocks * g.k_block_planes >= g.planes);
+        assert!(g.planes * g.k_vector_channels >= conv.group_c);
+        assert!(g.mma_steps * MMA_STEP_K_VECTORS >= g.k_block_k_vectors());
         assert!(config.shared_bytes(&DEVICE) <= DEVICE.shared_bytes);
         assert!(config.shape(&DEVICE).is_some());
     }
 }
 
 #[test]
-fn patches_hold_every_tap_of_every_pixel_and_packed_inputs_every_patch() {
+fn halos_hold_every_tap_of_every_pixel_and_reformatted_inputs_every_halo() {
     for config in configs() {
         let g = &config.geometry;
         let conv = &g.conv;
@@ -124,41 +124,56 @@ fn patches_hold_every_tap_of_every_pixel_and_packed_inputs_every_patch() {
         };
         let d = last(g.tile_d, conv.stride_d, conv.t, conv.dilation_d);
         let h = last(g.tile_h, conv.stride_h, conv.r, conv.dilation_h);
-        assert!(d < g.patch_d && h < g.patch_h, "{config:?}");
+        assert!(d < g.halo_d && h < g.halo_h, "{config:?}");
         for tap in 0..g.column_taps {
-            let w = tap * g.cell_columns * conv.dilation_w;
-            assert!(w % conv.stride_w < g.residues, "{config:?}");
+            let w = tap * g.k_vector_columns * conv.dilation_w;
+            assert!(w % conv.stride_w < g.stride_phases, "{config:?}");
             let columns = g.tile_w / g.strips.max(1);
-            assert!(columns - 1 + w / conv.stride_w < g.patch_columns);
+            assert!(columns - 1 + w / conv.stride_w < g.halo_columns);
         }
-        for (tiles, tile, stride, patch, packed) in [
-            (g.tiles_d, g.tile_d, conv.stride_d, g.patch_d, g.packed_d),
-            (g.tiles_h, g.tile_h, conv.stride_h, g.patch_h, g.packed_h),
+        for (tiles, tile, stride, halo, reformatted) in [
+            (
+                g.tiles_d,
+                g.tile_d,
+                conv.stride_d,
+                g.halo_d,
+                g.reformatted_d,
+            ),
+            (
+                g.tiles_h,
+                g.tile_h,
+                conv.stride_h,
+                g.halo_h,
+                g.reformatted_h,
+            ),
         ] {
-            assert!((tiles - 1) * tile * stride + patch <= packed, "{config:?}");
+            assert!(
+                (tiles - 1) * tile * stride + halo <= reformatted,
+                "{config:?}"
+            );
         }
         // Strips are eight columns apart.
         let last_strip = g.strips.saturating_sub(1) * 8;
-        let last_column = (g.tiles_w - 1) * g.tile_w + last_strip + g.patch_columns;
-        assert!(last_column <= g.residue_columns, "{config:?}");
+        let last_column = (g.tiles_w - 1) * g.tile_w + last_strip + g.halo_columns;
+        assert!(last_column <= g.stride_phase_columns, "{config:?}");
     }
 }
 
 #[test]
-fn eight_pixels_of_a_warpgroup_are_neighbours_in_the_patch_and_equally_far_from_the_next() {
+fn eight_pixels_of_a_warpgroup_are_neighbours_in_the_halo_and_equally_far_from_the_next() {
     let formats = [
-        OperandFormat::SPLIT,
-        OperandFormat::ROUNDED,
-        OperandFormat::PARTS,
+        OperandFormat::F16X2,
+        OperandFormat::SCALED_F16,
+        OperandFormat::BF16X3,
     ];
-    for tile in [W64N128, WIDE] {
+    for tile in [W64N128, WARP_SPECIALIZED] {
         let mut layouts = [0; 2];
         for (conv, pool) in problems() {
-            let pool = if tile == WIDE { None } else { pool };
+            let pool = if tile == WARP_SPECIALIZED { None } else { pool };
             for format in formats {
                 let config = GemmConfig::with_tile(&conv, pool, format, &HOPPER, tile);
                 if let Some(config) = config {
-                    layouts[usize::from(config.geometry.octet_cells == 8)] += 1;
+                    layouts[usize::from(config.geometry.octet_k_vectors == 8)] += 1;
                     octets_are_equally_far(&config);
                 }
             }
@@ -170,19 +185,19 @@ fn eight_pixels_of_a_warpgroup_are_neighbours_in_the_patch_and_equally_far_from_
 fn octets_are_equally_far(config: &GemmConfig) {
     let (g, pixels) = (&config.geometry, config.tile.pixels());
     let conv = &g.conv;
-    assert!(g.steps.is_multiple_of(CHAIN_STEPS));
-    assert!(g.steps >= config.format.passes * g.paired_steps());
-    // The columns of taps, and how far a step's second cell is from its first.
+    assert!(g.mma_steps.is_multiple_of(MMA_BATCH_STEPS));
+    assert!(g.mma_steps >= config.format.passes * g.paired_mma_steps());
+    // The columns of taps, and how far a step's second K-vector is from its first.
     let column = |tap: u32| {
-        let w = tap * g.cell_columns * conv.dilation_w;
-        w % conv.stride_w * g.patch_columns + w / conv.stride_w
+        let w = tap * g.k_vector_columns * conv.dilation_w;
+        w % conv.stride_w * g.halo_columns + w / conv.stride_w
     };
-    match g.pair_cells {
-        0 => assert!(g.stage_planes.is_multiple_of(STEP_CELLS)),
-        cells => {
+    match g.pair_k_vectors {
+        0 => assert!(g.k_block_planes.is_multiple_of(MMA_STEP_K_VECTORS)),
+        k_vectors => {
             assert_eq!(g.planes, 1);
             let taps = 1..g.column_taps;
-            taps.for_each(|tap| assert_eq!(column(tap) - column(tap - 1), cells, "{config:?}"));
+            taps.for_each(|tap| assert_eq!(column(tap) - column(tap - 1), k_vectors, "{config:?}"));
             // Each column is one of a pair's, and pairs have no others.
             let pairs = (0..g.row_pairs()).map(|pair| g.first_of_pair(pair));
             let mut of_pairs: Vec<u32> = pairs.flat_map(|first| [first, first + 1]).collect();
@@ -192,24 +207,24 @@ fn octets_are_equally_far(config: &GemmConfig) {
         }
     }
     let filter_slices = g.filter_slices;
-    assert_eq!(filter_slices * g.depth_stages, conv.t);
+    assert_eq!(filter_slices * g.depth_k_blocks, conv.t);
     assert_eq!(g.taps, filter_slices * conv.r * g.column_taps);
-    let first_cell = |pixel: u32| pixel / 8 * g.octet_cells + pixel % 8;
-    // The first cell of the window of a pixel, and how far a row of the filter is from that.
+    let first_k_vector = |pixel: u32| pixel / 8 * g.octet_k_vectors + pixel % 8;
+    // The first K-vector of the window of a pixel, and how far a row of the filter is from that.
     let window = |[d, h, w]: [u32; 3]| match g.strips {
-        0 => (d * conv.stride_d * g.patch_h + h * conv.stride_h) * g.patch_row() + w,
-        strips => ((h * g.tile_d + d) * strips + w / 8) * g.patch_row() + w % 8,
+        0 => (d * conv.stride_d * g.halo_h + h * conv.stride_h) * g.halo_row() + w,
+        strips => ((h * g.tile_d + d) * strips + w / 8) * g.halo_row() + w % 8,
     };
     let filter_row = |[t, r]: [u32; 2]| match g.strips {
-        0 => (t * conv.dilation_d * g.patch_h + r * conv.dilation_h) * g.patch_row(),
+        0 => (t * conv.dilation_d * g.halo_h + r * conv.dilation_h) * g.halo_row(),
         strips => {
-            let (row, residue) = (
+            let (row, stride_phase) = (
                 r * conv.dilation_h / conv.stride_h,
                 r * conv.dilation_h % conv.stride_h,
             );
-            assert!(residue < g.row_residues && g.tile_h + row <= g.residue_rows);
-            let row = (t * g.row_residues + residue) * g.residue_rows + row;
-            row * g.tile_d * strips * g.patch_row()
+            assert!(stride_phase < g.row_stride_phases && g.tile_h + row <= g.stride_phase_rows);
+            let row = (t * g.row_stride_phases + stride_phase) * g.stride_phase_rows + row;
+            row * g.tile_d * strips * g.halo_row()
         }
     };
     for d in 0..g.tile_d {
@@ -217,7 +232,7 @@ fn octets_are_equally_far(config: &GemmConfig) {
             for w in 0..g.tile_w {
                 let pixel = d * g.slice_pitch + h * g.tile_pitch + w;
                 assert!(pixel < pixels, "{config:?}");
-                assert_eq!(first_cell(pixel), window([d, h, w]), "{config:?}");
+                assert_eq!(first_k_vector(pixel), window([d, h, w]), "{config:?}");
             }
         }
     }
@@ -225,8 +240,8 @@ fn octets_are_equally_far(config: &GemmConfig) {
     let rows = (0..filter_slices).flat_map(|t| (0..conv.r).map(move |r| [t, r]));
     let columns = (0..g.column_taps).map(column).max().unwrap_or(0);
     let farthest = rows.map(filter_row).max().unwrap_or(0) + columns;
-    let reached = first_cell(pixels - 1) + farthest;
-    assert!(reached < g.patch_cells, "{config:?}");
+    let reached = first_k_vector(pixels - 1) + farthest;
+    assert!(reached < g.halo_k_vectors, "{config:?}");
 }
 
 #[test]
@@ -234,7 +249,7 @@ fn warpgroups_are_for_many_channels() {
     let warpgroups = |c: usize, r: usize, device| {
         let conv = conv([8, c, 1, 56, 56], [64, c, 1, r, r], Conv3dSpec::default());
         let of = |pool| {
-            let config = GemmConfig::new(&conv, pool, OperandFormat::ROUNDED, device, None).ok();
+            let config = GemmConfig::new(&conv, pool, OperandFormat::SCALED_F16, device, None).ok();
             config.expect("a config").tile.warpgroups
         };
         // With two of them tiles do not pool.
@@ -256,12 +271,12 @@ fn warpgroups_are_for_many_channels() {
 }
 
 #[test]
-fn long_sums_of_split_values_have_tiles_that_put_them_aside() {
+fn long_sums_of_split_values_have_tiles_that_put_them_promoted() {
     for config in configs() {
-        let steps = config.geometry.stages * config.geometry.steps;
-        if config.format == OperandFormat::SPLIT && steps > KEPT_STEPS {
+        let mma_steps = config.geometry.k_blocks * config.geometry.mma_steps;
+        if config.format == OperandFormat::F16X2 && mma_steps > PROMOTION_MMA_STEPS {
             // Chains of warpgroups start anew.
-            let kept_short = config.tile.warpgroups > 0 || config.tile.puts_aside();
+            let kept_short = config.tile.warpgroups > 0 || config.tile.promotes();
             assert!(kept_short, "{config:?}");
         }
     }
@@ -291,7 +306,7 @@ fn square(n: usize, k: usize, extent: usize) -> ConvGeometry {
 fn tiles_follow_the_number_of_filters_and_of_pixels() {
     let tile = |k, extent| {
         let conv = square(3, k, extent);
-        let config = GemmConfig::new(&conv, None, OperandFormat::ROUNDED, &DEVICE, None).ok();
+        let config = GemmConfig::new(&conv, None, OperandFormat::SCALED_F16, &DEVICE, None).ok();
         config.expect("a config").tile
     };
     assert_eq!(tile(64, 128), M64N128);
@@ -309,7 +324,7 @@ fn tiles_follow_the_number_of_filters_and_of_pixels() {
 fn the_batch_matters_only_where_it_is_given() {
     let config = |n, batch| {
         let conv = square(n, 64, 30);
-        GemmConfig::new(&conv, None, OperandFormat::SPLIT, &DEVICE, batch).expect("a config")
+        GemmConfig::new(&conv, None, OperandFormat::F16X2, &DEVICE, batch).expect("a config")
     };
     let same = |a: GemmConfig, b: GemmConfig| {
         let of = |config: GemmConfig| {
@@ -366,7 +381,7 @@ fn what_shared_memory_cannot_hold_has_no_plan() {
             shared_bytes,
             ..DEVICE
         };
-        GemmConfig::new(conv, pool, OperandFormat::SPLIT, &device, None).ok()
+        GemmConfig::new(conv, pool, OperandFormat::F16X2, &device, None).ok()
     };
     let conv = conv([1, 4, 1, 1000, 1000], [4, 4, 1, 3, 3], far);
     assert_eq!(config(&conv, None, DEVICE.shared_bytes), None);
@@ -392,12 +407,12 @@ fn many_moments_are_combined_in_two_steps() {
             assert_eq!(left, 1);
         }
     }
-    let steps = |count| combining(count, 8).map(|step| step.map(|s| s.pieces));
-    assert_eq!(steps(8), [None, None]);
-    assert_eq!(steps(9), [Some(1), None]);
-    assert_eq!(steps(2048), [Some(1), None]);
-    assert_eq!(steps(16_384), [Some(16), Some(1)]);
-    assert_eq!(steps(2049), [Some(3), Some(1)]);
+    let mma_steps = |count| combining(count, 8).map(|step| step.map(|s| s.pieces));
+    assert_eq!(mma_steps(8), [None, None]);
+    assert_eq!(mma_steps(9), [Some(1), None]);
+    assert_eq!(mma_steps(2048), [Some(1), None]);
+    assert_eq!(mma_steps(16_384), [Some(16), Some(1)]);
+    assert_eq!(mma_steps(2049), [Some(3), Some(1)]);
 }
 
 /// Without a norm behind, tiles are those whose kernels look at results again, and there are no moments.
@@ -408,37 +423,50 @@ fn convolutions_alone_take_tiles_that_end_results() {
             let [r, s] = extents;
             let weight = [64, channels, 1, r, s];
             let geometry = conv([4, channels, 1, 56, 56], weight, Conv3dSpec::default());
-            let alone = |format| GemmConfig::alone(&geometry, format, &device, None);
+            let without_norm =
+                |format| GemmConfig::new_without_norm(&geometry, format, &device, None);
             for format in [
                 OperandFormat::STORED,
-                OperandFormat::ROUNDED,
-                OperandFormat::PARTS,
+                OperandFormat::SCALED_F16,
+                OperandFormat::BF16X3,
             ] {
-                let alone = alone(format).expect("a tile");
-                let any = GemmConfig::with_tile(&geometry, None, format, &device, alone.tile);
+                let without_norm = without_norm(format).expect("a tile");
+                let any =
+                    GemmConfig::with_tile(&geometry, None, format, &device, without_norm.tile);
                 let any = any.expect("a tile");
-                assert_eq!(alone.geometry, any.without_norm().geometry);
-                assert!(alone.tile.ends(format));
-                assert_eq!(alone.moment_elements(), 0);
+                assert_eq!(without_norm.geometry, any.without_norm().geometry);
+                assert!(without_norm.tile.ends(format));
+                assert_eq!(without_norm.moment_elements(), 0);
                 assert!(any.moment_elements() > 0);
             }
-            assert!(alone(OperandFormat::SPLIT).is_err());
+            assert!(without_norm(OperandFormat::F16X2).is_err());
         }
     }
 }
 
 /// A tile of 64 filters would be half empty, unless its filters make two outputs each.
 #[test]
-fn few_filters_of_rounded_f32_take_a_small_tile_that_ends_results() {
+fn few_filters_of_scaled_f16_f32_take_a_small_tile_that_ends_results() {
     for device in [DEVICE, HOPPER] {
         for channels in [1, 3, 32] {
             let weight = [32, channels, 3, 3, 3];
             let geometry = conv([2, channels, 64, 64, 64], weight, Conv3dSpec::default());
-            let alone = GemmConfig::alone(&geometry, OperandFormat::ROUNDED, &device, None);
-            let alone = alone.expect("a tile");
-            let is_wide = device.warpgroups && channels > 1;
-            assert_eq!(alone.tile, if is_wide { WIDE } else { M32N128 });
-            assert_eq!(alone.geometry.outputs_d, if is_wide { 2 } else { 1 });
+            let without_norm =
+                GemmConfig::new_without_norm(&geometry, OperandFormat::SCALED_F16, &device, None);
+            let without_norm = without_norm.expect("a tile");
+            let is_warp_specialized = device.warpgroups && channels > 1;
+            assert_eq!(
+                without_norm.tile,
+                if is_warp_specialized {
+                    WARP_SPECIALIZED
+                } else {
+                    M32N128
+                }
+            );
+            assert_eq!(
+                without_norm.geometry.outputs_d,
+                if is_warp_specialized { 2 } else { 1 }
+            );
         }
     }
 }

@@ -421,7 +421,7 @@ fn planes_of_more_cells_than_32_bits_address_have_no_plan() {
             shared_bytes: 227 * 1024,
             warpgroups: false,
         };
-        GemmConfig::new(&conv, None, OperandFormat::SPLIT, &device, None)
+        GemmConfig::new(&conv, None, OperandFormat::F16X2, &device, None)
     };
     let strided = ConvSpec {
         stride: [1, 1, 3],

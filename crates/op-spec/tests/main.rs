@@ -1,6 +1,7 @@
 //! The tests of specifications, chains and launches, as one program.
 
 mod chain;
+mod channels_last;
 mod implicit_gemm;
 mod inputs;
 mod launch;
@@ -9,7 +10,6 @@ mod paddings;
 mod pool;
 mod properties;
 mod refusals;
-mod split_sums;
-mod unpacked;
-mod wide_choice;
-mod wide_tiles;
+mod split_k;
+mod warp_specialized_choice;
+mod warp_specialized_tiles;

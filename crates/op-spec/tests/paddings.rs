@@ -18,11 +18,11 @@ fn paddings_refuse_and_accept() {
     let problem = same.problem(&input, &weight, None).unwrap();
     assert_eq!(*problem.output_shape(), [2, 4, 5, 9]);
     assert_eq!(*problem.input_shape(), input);
-    let border = problem.border.unwrap();
-    assert_eq!((border.before, border.after), ([1, 0], [1, 1]));
+    let pad = problem.pad.unwrap();
+    assert_eq!((pad.before, pad.after), ([1, 0], [1, 1]));
     // Odd filters need none: both sides are alike.
     let problem = same.problem(&input, &[4, 3, 3, 5], None).unwrap();
-    assert_eq!((problem.border, problem.padding), (None, [1, 2]));
+    assert_eq!((problem.pad, problem.padding), (None, [1, 2]));
     let strided = Conv2dSpec {
         stride: [1, 2],
         ..same

@@ -24,7 +24,7 @@ pub struct Case {
 /// The shape of a convolution's sample within its border; of what has none, that of nothing.
 fn bordered(layer: &LayerProblem) -> Vec<usize> {
     fn shape<const D: usize>(problem: &ConvProblem<D>) -> Vec<usize> {
-        let outer = problem.border.map(|border| border.outer());
+        let outer = problem.pad.map(|pad| pad.outer());
         outer.map_or(vec![0], |outer| [&[problem.c], &outer[..]].concat())
     }
     match layer {

@@ -12,7 +12,7 @@ use op_spec::launch::LaunchShape;
 
 include!(concat!(env!("OUT_DIR"), "/kernels.rs"));
 
-use checks::convolved::{Parts, Rounded, Split};
+use checks::convolved::{Bf16x3, F16x2, ScaledF16};
 use checks::*;
 use cuda_std::f16;
 
@@ -27,9 +27,9 @@ macro_rules! bugs {
 }
 
 include!("../bugs.rs");
-include!("../wide_bugs.rs");
-include!("../unpacked_bugs.rs");
-include!("../alternating_bugs.rs");
+include!("../warp_specialized_bugs.rs");
+include!("../channels_last_bugs.rs");
+include!("../ping_pong_bugs.rs");
 include!("../split_bugs.rs");
 include!("../hardware_bugs.rs");
 
@@ -81,9 +81,9 @@ fn main() {
     let mut checks = BTreeMap::new();
     let bugs = [
         BUGS,
-        WIDE_BUGS,
-        UNPACKED_BUGS,
-        ALTERNATING_BUGS,
+        WARP_SPECIALIZED_BUGS,
+        CHANNELS_LAST_BUGS,
+        PING_PONG_BUGS,
         SPLIT_BUGS,
         HARDWARE_BUGS,
     ]

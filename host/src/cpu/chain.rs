@@ -12,7 +12,7 @@ use op_spec::{ConvProblem, PoolProblem};
 use rayon::prelude::*;
 
 use super::channel_max::max_over_channels;
-use super::conv::{convolve_sample, fill_border};
+use super::conv::{convolve_sample, fill_pad};
 use super::dense;
 use super::maps::{Map, Norm, add, prelu};
 use super::max_pool2d::pool_plane;
@@ -212,7 +212,7 @@ struct Convolution<'a> {
 impl Convolution<'_> {
     /// Elements of a sample within its border, if it has one.
     fn bordered_len(&self) -> usize {
-        let bordered = self.problem.border.map(|border| border.outer());
+        let bordered = self.problem.pad.map(|pad| pad.outer());
         bordered.map_or(0, |outer| self.problem.c * outer.iter().product::<usize>())
     }
 }
@@ -357,11 +357,11 @@ impl<'a> Stage<'a> {
                 y.copy_from_slice(x);
                 Ok(())
             }
-            Some(of) => match &of.problem.border {
+            Some(of) => match &of.problem.pad {
                 None => convolve_sample(x, of.weight, of.bias, &of.problem, y),
-                Some(border) => {
+                Some(pad) => {
                     let mut padded = zeroed(of.bordered_len())?;
-                    fill_border(x, border, &mut padded);
+                    fill_pad(x, pad, &mut padded);
                     convolve_sample(&padded, of.weight, of.bias, &of.problem, y)
                 }
             },

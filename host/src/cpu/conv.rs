@@ -7,7 +7,7 @@
 
 use ndarray::linalg::general_mat_mul;
 use ndarray::{ArrayView2, ArrayViewMut2, Axis};
-use op_spec::{Border, ConvProblem};
+use op_spec::{ConvProblem, Pad};
 use rayon::prelude::*;
 
 use crate::error::Result;
@@ -62,14 +62,14 @@ pub(super) fn convolve_sample(
 }
 
 /// Writes each plane of `x` within its border into `padded`, which holds zeros.
-pub(super) fn fill_border(x: &[f32], border: &Border<3>, padded: &mut [f32]) {
-    let [d, h, w] = border.inner;
-    let [outer_d, outer_h, outer_w] = border.outer();
+pub(super) fn fill_pad(x: &[f32], pad: &Pad<3>, padded: &mut [f32]) {
+    let [d, h, w] = pad.inner;
+    let [outer_d, outer_h, outer_w] = pad.outer();
     let from = |axis: usize, position: usize| {
-        let position = position as isize - border.before[axis] as isize;
-        border.mode.source(position, border.inner[axis])
+        let position = position as isize - pad.before[axis] as isize;
+        pad.mode.source(position, pad.inner[axis])
     };
-    let left = border.before[2];
+    let left = pad.before[2];
     padded
         .par_chunks_mut(outer_d * outer_h * outer_w)
         .zip(x.par_chunks(d * h * w))
@@ -134,16 +134,16 @@ fn fill_run(run: &mut [f32], row: &[f32], problem: &ConvProblem<3>, q: usize, s:
         .saturating_sub(offset)
         .div_ceil(stride)
         .min(run.len());
-    let (border, run) = run.split_at_mut(left);
-    border.fill(0.0);
+    let (pad, run) = run.split_at_mut(left);
+    pad.fill(0.0);
     let first = (offset + left * stride).saturating_sub(padding);
     let inside = row
         .len()
         .saturating_sub(first)
         .div_ceil(stride)
         .min(run.len());
-    let (run, border) = run.split_at_mut(inside);
-    border.fill(0.0);
+    let (run, pad) = run.split_at_mut(inside);
+    pad.fill(0.0);
     if inside == 0 {
         return;
     }

@@ -11,7 +11,7 @@ use super::table::Kernels;
 use crate::device::Tensor;
 use crate::error::Result;
 use crate::ops::batch_norm::{self, Folded, Statistics};
-use crate::ops::conv::{Filters, append_border};
+use crate::ops::conv::{Filters, append_pad};
 use crate::ops::forms::MappedNorm;
 use crate::ops::fused::group_norm_scale_pointwise::{self, Tail};
 use crate::ops::fused::{
@@ -112,11 +112,11 @@ impl<'a> Appending<'a> {
     }
 
     /// Whether the layer is a convolution that wants a border around its input.
-    fn has_border(&self, layer: usize) -> bool {
+    fn has_pad(&self, layer: usize) -> bool {
         match &self.of.problem.steps[layer].problem {
-            LayerProblem::Conv1d(conv) => conv.border.is_some(),
-            LayerProblem::Conv2d(conv) => conv.border.is_some(),
-            LayerProblem::Conv3d(conv) => conv.border.is_some(),
+            LayerProblem::Conv1d(conv) => conv.pad.is_some(),
+            LayerProblem::Conv2d(conv) => conv.pad.is_some(),
+            LayerProblem::Conv3d(conv) => conv.pad.is_some(),
             _ => false,
         }
     }
@@ -124,9 +124,9 @@ impl<'a> Appending<'a> {
     /// Puts the border around `x` that the convolution `layer` wants there, if it is one and does.
     fn bordered(&mut self, x: Value, layer: usize) -> Result<Value> {
         match &self.of.problem.steps[layer].problem {
-            LayerProblem::Conv1d(conv) => append_border(self.program, x, conv.border.as_ref()),
-            LayerProblem::Conv2d(conv) => append_border(self.program, x, conv.border.as_ref()),
-            LayerProblem::Conv3d(conv) => append_border(self.program, x, conv.border.as_ref()),
+            LayerProblem::Conv1d(conv) => append_pad(self.program, x, conv.pad.as_ref()),
+            LayerProblem::Conv2d(conv) => append_pad(self.program, x, conv.pad.as_ref()),
+            LayerProblem::Conv3d(conv) => append_pad(self.program, x, conv.pad.as_ref()),
             _ => Ok(x),
         }
     }
@@ -136,7 +136,7 @@ impl<'a> Appending<'a> {
         let layers = &run.layers;
         let x = match &run.kernels {
             // A product asks how its input lies.
-            kernels if kernels.product().is_some() && !self.has_border(layers.start) => x,
+            kernels if kernels.product().is_some() && !self.has_pad(layers.start) => x,
             _ => self.program.in_order(x)?,
         };
         let x = match &run.kernels {
@@ -200,7 +200,7 @@ impl<'a> Appending<'a> {
                     layer: layers.start,
                     preparations: self.preparations,
                 };
-                any_shape::append_ending(self.program, x, &parameters, form, convolution)
+                any_shape::append_epilogue(self.program, x, &parameters, form, convolution)
             }
             Kernels::Partial => self.partial(x, layers, false),
             Kernels::FoldedScale => self.partial(x, layers, true),

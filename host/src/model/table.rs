@@ -5,15 +5,15 @@
 
 use op_spec::launch::Refusal;
 use op_spec::launch::conv::ConvGeometry;
+use op_spec::launch::depthwise::DepthwiseGeometry;
 use op_spec::launch::implicit_gemm::GemmConfig;
-use op_spec::launch::stencil::StencilGeometry;
 
 use super::question::RunQuestion;
 use crate::ops::any_shape::{PoolingChoice, StatisticsConvolution, conv_geometry};
 use crate::ops::conv2d_group_norm_scale_max_pool_clamp::OneLaunch2d;
 use crate::ops::conv3d_multiply_instance_norm_clamp_multiply_max::OneLaunch3d;
-use crate::ops::forms::{EndingForm, MappedForm, MappedNorm, PoolingForm, ReducingForm};
-use crate::ops::implicit_gemm::{gemm_config, gemm_config_alone};
+use crate::ops::forms::{EpilogueForm, MappedForm, MappedNorm, PoolingForm, ReducingForm};
+use crate::ops::implicit_gemm::{gemm_config, gemm_config_without_norm};
 use crate::ops::{ConvAlgorithm, ConvOptions};
 
 /// Kernels that were chosen for a run, with all that was decided about them.
@@ -33,7 +33,7 @@ pub(super) enum Kernels {
     MappedNorm(MappedNorm),
     /// A convolution that no norm of its own statistics follows, by the kernels of those that leave statistics, and what its
     /// product does with the results before it writes them.
-    Convolution(EndingForm, StatisticsConvolution),
+    Convolution(EpilogueForm, StatisticsConvolution),
     /// Several operators without a convolution.
     Partial,
     /// A norm with the factors of the scale behind it in its weight and bias.
@@ -56,7 +56,7 @@ impl Kernels {
         };
         match convolution {
             StatisticsConvolution::Gemm(config, _) => Some(config),
-            StatisticsConvolution::Stencil(_) => None,
+            StatisticsConvolution::Depthwise(_) => None,
         }
     }
 
@@ -71,7 +71,7 @@ impl Kernels {
             return Ok(());
         };
         let conv = &config.geometry.conv;
-        if StencilGeometry::check(conv).is_ok() {
+        if DepthwiseGeometry::check(conv).is_ok() {
             Err("depthwise, of which tensor cores would multiply mostly zeros")
         } else if !GemmConfig::pays(conv) {
             Err("too few products for each value of the input to pay for its layout")
@@ -117,19 +117,19 @@ pub(super) const TABLE: [Row; 17] = [
         },
     },
     Row {
-        name: "stencil",
+        name: "depthwise",
         takes: "convolution, norm, functions; with max_pool2d among the functions, those before it keep order; or the form of the row above; or a convolution alone; depthwise, filters of up to 1,024 taps",
         summary: "depthwise convolution with statistics on FMA, then one kernel for the rest",
         can: |_, run| {
-            let stencil = |conv: &ConvGeometry, windows| {
-                StencilGeometry::new(conv, windows).map(StatisticsConvolution::Stencil)
+            let depthwise = |conv: &ConvGeometry, windows| {
+                DepthwiseGeometry::new(conv, windows).map(StatisticsConvolution::Depthwise)
             };
-            match ending_form(run) {
+            match epilogue_form(run) {
                 Ok(form) if run.layers.len() == 1 => {
-                    let convolution = stencil(&conv_geometry(&form.conv)?, None)?;
+                    let convolution = depthwise(&conv_geometry(&form.conv)?, None)?;
                     Ok(Kernels::Convolution(form, convolution))
                 }
-                _ => convolution_with_statistics(run, stencil),
+                _ => convolution_with_statistics(run, depthwise),
             }
         },
     },
@@ -139,9 +139,9 @@ pub(super) const TABLE: [Row; 17] = [
         summary: "implicit matrix product with statistics on tensor cores, then one kernel for the rest; without a norm, that product alone",
         can: |_, run| {
             let (of, options) = (run.of, run.of.options.fused());
-            if let Ok(form) = ending_form(run) {
+            if let Ok(form) = epilogue_form(run) {
                 let geometry = conv_geometry(&form.conv)?;
-                let config = gemm_config_alone(&geometry, of.dtype, of.properties, options)?;
+                let config = gemm_config_without_norm(&geometry, of.dtype, of.properties, options)?;
                 let product = StatisticsConvolution::Gemm(config, options.precision);
                 return Ok(Kernels::Convolution(form, product));
             }
@@ -316,8 +316,8 @@ fn same_factor(run: &RunQuestion<'_>, layers: [usize; 2]) -> Result<(), Refusal>
     }
 }
 
-fn ending_form(run: &RunQuestion<'_>) -> Result<EndingForm, Refusal> {
-    EndingForm::of(run.of.problem, run.form.as_ref())
+fn epilogue_form(run: &RunQuestion<'_>) -> Result<EpilogueForm, Refusal> {
+    EpilogueForm::of(run.of.problem, run.form.as_ref())
 }
 
 fn pooling_form(run: &RunQuestion<'_>) -> Result<PoolingForm, Refusal> {

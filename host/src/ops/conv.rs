@@ -1,11 +1,11 @@
 //! Convolution in one to three dimensions.
 
-mod border;
+mod pad;
 
 use cuda_std::Label;
 use kernels_gpu::conv::{CONV_DIRECT, CONV_GEMM, CONV_IM2COL};
 
-pub(crate) use border::append as append_border;
+pub(crate) use pad::append as append_pad;
 
 use super::launching::{kernel, shape_of, single_with, with_or_without_batch};
 use crate::chain::LayerProblem;
@@ -255,7 +255,7 @@ pub(crate) fn append<const D: usize>(
     problem: &ConvProblem<D>,
     options: &ConvOptions,
 ) -> Result<Value> {
-    let x = border::append(program, x, problem.border.as_ref())?;
+    let x = pad::append(program, x, problem.pad.as_ref())?;
     let geometry = problem.geometry()?;
     let y = program.tensor(&problem.output_shape(), program.dtype(x))?;
     if program.bytes(&[y]) == 0 {

@@ -43,7 +43,7 @@ impl Precision {
 
     /// What kernels that multiply tensors of `dtype` so are labelled.
     pub(crate) fn label(self, dtype: DType) -> Label {
-        let [split, rounded] = ["split_f32", "rounded_f32"].map(Label::Name);
+        let [split, rounded] = ["f16x2_f32", "scaled_f16_f32"].map(Label::Name);
         self.pick(dtype, [split, rounded, dtype.label()])
     }
 

@@ -8,6 +8,7 @@ pub mod clamp_multiply_channel_max;
 #[cfg(hopper)]
 pub mod conv2d_group_norm_scale_max_pool_clamp;
 pub mod conv3d_multiply_instance_norm_clamp_multiply_max;
+pub mod depthwise;
 pub mod fold_scale;
 pub mod group_norm_scale_max_pool2d_clamp;
 pub mod group_norm_scale_pointwise;
@@ -16,4 +17,3 @@ pub mod implicit_gemm;
 pub mod instance_norm_clamp_multiply_channel_max;
 pub mod max_pool2d_clamp;
 pub mod scale_max_pool2d_clamp;
-pub mod stencil;

@@ -11,7 +11,7 @@ use op_spec::launch::conv2d_group_norm_scale_max_pool_clamp::{
 use oracle::{Case, Precision};
 
 use super::super::kernels::fused::conv2d_group_norm_scale_max_pool_clamp::*;
-use super::convolved::{Format, Rounded, Split, set_filters_apart};
+use super::convolved::{F16x2, Format, ScaledF16, set_filters_apart};
 use super::norm::optional;
 use super::{Failure, Loaded, Outcome, Run, Tensor, compare, precision, same_bits, stored};
 
@@ -102,12 +102,12 @@ pub(crate) trait Configured: Format {
     const CONFIG: OneLaunch2dConfig;
 }
 
-impl Configured for Split {
-    const CONFIG: OneLaunch2dConfig = OneLaunch2dConfig::SPLIT;
+impl Configured for F16x2 {
+    const CONFIG: OneLaunch2dConfig = OneLaunch2dConfig::F16X2;
 }
 
-impl Configured for Rounded {
-    const CONFIG: OneLaunch2dConfig = OneLaunch2dConfig::ROUNDED;
+impl Configured for ScaledF16 {
+    const CONFIG: OneLaunch2dConfig = OneLaunch2dConfig::SCALED_F16;
 }
 
 impl Configured for f16 {

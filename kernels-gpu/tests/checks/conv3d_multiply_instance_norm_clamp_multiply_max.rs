@@ -12,7 +12,7 @@ use op_spec::launch::conv3d_multiply_instance_norm_clamp_multiply_max::{
 use oracle::{Case, Precision};
 
 use super::super::kernels::fused::conv3d_multiply_instance_norm_clamp_multiply_max::*;
-use super::convolved::{Format, Split, set_filters_apart};
+use super::convolved::{F16x2, Format, set_filters_apart};
 use super::norm::optional;
 use super::{Failure, Loaded, Outcome, Run, Tensor, case, compare, precision, stored};
 
@@ -147,7 +147,7 @@ pub(super) fn of_warps<F: Format>(
     blocks: u32,
 ) -> (Chosen, Option<LaunchShape>) {
     let labels = [blocks.into(), F::LABEL.into()];
-    let planes = if F::LABEL == Split::LABEL {
+    let planes = if F::LABEL == F16x2::LABEL {
         SPLIT_PLANES
     } else {
         PAIR_PLANES
@@ -170,8 +170,8 @@ pub(super) fn of_warpgroups<F: Format>(
 /// Every shape with every input that the format is made for.
 fn matches_by<F: Format>(run: &Run, choose: Choose) -> Outcome {
     let is_for = |&(.., special): &Input| match F::LABEL {
-        "split_f32" => true,
-        "rounded_f32" => special != Some(1e6),
+        "f16x2_f32" => true,
+        "scaled_f16_f32" => special != Some(1e6),
         _ => special.is_none_or(f32::is_nan),
     };
     for shape in SHAPES {

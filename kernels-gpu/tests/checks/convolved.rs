@@ -22,36 +22,36 @@ pub(crate) trait Format {
 }
 
 /// f32 in two parts, of 22 bits together.
-pub(crate) struct Split;
+pub(crate) struct F16x2;
 
 /// f32 rounded to 11 bits.
-pub(crate) struct Rounded;
+pub(crate) struct ScaledF16;
 
 /// f32 in three bf16, which are all of its bits.
-pub(crate) struct Parts;
+pub(crate) struct Bf16x3;
 
 /// Products of parts leave out `e * f` of factors `a + e` and `b + f` that are rounded to 16 bits and to 8: twice `2^-8 * 2^-16` of the
 /// product.
 const PARTS_UNIT: f64 = 1.0 / (1 << 23) as f64;
 
-impl Format for Parts {
+impl Format for Bf16x3 {
     type Stored = f32;
-    const LABEL: &'static str = "parts_f32";
+    const LABEL: &'static str = "bf16x3_f32";
     const PRODUCTS: f64 = PARTS_UNIT;
 }
 
 const SPLIT_UNIT: f64 = 1.0 / (1 << 22) as f64;
 const ROUNDED_UNIT: f64 = 1.0 / (1 << 11) as f64;
 
-impl Format for Split {
+impl Format for F16x2 {
     type Stored = f32;
-    const LABEL: &'static str = "split_f32";
+    const LABEL: &'static str = "f16x2_f32";
     const PRODUCTS: f64 = SPLIT_UNIT;
 }
 
-impl Format for Rounded {
+impl Format for ScaledF16 {
     type Stored = f32;
-    const LABEL: &'static str = "rounded_f32";
+    const LABEL: &'static str = "scaled_f16_f32";
     const PRODUCTS: f64 = ROUNDED_UNIT;
 }
 

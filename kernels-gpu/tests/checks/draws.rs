@@ -9,12 +9,15 @@ use op_spec::ConvSpec;
 use op_spec::chain::{ConvLayer, Layer};
 use op_spec::launch::conv::ConvGeometry;
 use op_spec::launch::implicit_gemm::{
-    GemmConfig, GemmTile, KEPT_STEPS, OperandFormat, STEP_CELLS, TILES, WIDE,
+    GemmConfig, GemmTile, MMA_STEP_K_VECTORS, OperandFormat, PROMOTION_MMA_STEPS, TILES,
+    WARP_SPECIALIZED,
 };
 
-use super::convolved::{Convolution, Parts, Rounded, Split};
-use super::implicit_gemm::{DEVICE, Packed, check_config, check_convolution, spec};
-use super::{Failure, Outcome, Run, conv, implicit_gemm_alone, implicit_gemm_unpacked, stencil};
+use super::convolved::{Bf16x3, Convolution, F16x2, ScaledF16};
+use super::implicit_gemm::{DEVICE, Operand, check_config, check_convolution, spec};
+use super::{
+    Failure, Outcome, Run, conv, depthwise, implicit_gemm_channels_last, implicit_gemm_without_norm,
+};
 
 /// Numbers that a seed gives.
 pub(super) struct Draw(u64);
@@ -24,12 +27,12 @@ impl Draw {
         Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
     }
 
-    /// A number from `least` to `most`.
-    pub(super) fn from(&mut self, least: usize, most: usize) -> usize {
+    /// A number from `least` to `max`.
+    pub(super) fn from(&mut self, least: usize, max: usize) -> usize {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
-        least + (self.0 >> 33) as usize % (most - least + 1)
+        least + (self.0 >> 33) as usize % (max - least + 1)
     }
 
     pub(super) fn of<T: Copy>(&mut self, all: &[T]) -> T {
@@ -56,7 +59,7 @@ pub(super) struct Drawn {
 }
 
 /// More products than this take long in the emulator.
-const MOST_PRODUCTS: usize = 1_500_000;
+const MAX_PRODUCTS: usize = 1_500_000;
 
 impl Drawn {
     /// A volume, or an image where there are windows behind it; of few products.
@@ -104,7 +107,7 @@ impl Drawn {
             let taps: usize = filter.iter().product();
             let products = outputs * taps * of_group * filters * groups;
             let is_long = of_group * taps > 1024;
-            if products > MOST_PRODUCTS || is_long || input.contains(&0) {
+            if products > MAX_PRODUCTS || is_long || input.contains(&0) {
                 continue;
             }
             let pool = pools.then(|| [draw.from(1, 5) as u32, draw.from(1, 7) as u32]);
@@ -177,25 +180,25 @@ const KINDS: [(&str, Kind); 11] = [
         is_left(config, 2)
     }),
     ("cells of a channel", |config| {
-        config.geometry.cell_channels == 1
+        config.geometry.k_vector_channels == 1
     }),
     ("cells of two channels", |config| {
-        config.geometry.cell_channels == 2
+        config.geometry.k_vector_channels == 2
     }),
     ("cells of four channels", |config| {
-        config.geometry.cell_channels == 4
+        config.geometry.k_vector_channels == 4
     }),
     ("stages, the last of which has fewer planes", |config| {
         let g = &config.geometry;
-        g.stages > 2 * g.depth_stages && g.planes % g.stage_planes != 0
+        g.k_blocks > 2 * g.depth_k_blocks && g.planes % g.k_block_planes != 0
     }),
     (
         "an odd number of cells, or of columns that go in pairs",
         |config| {
             let g = &config.geometry;
             let is_odd = match g.paired {
-                0 => g.stage_cells() % STEP_CELLS == 1,
-                _ => g.pair_cells > 0 && g.column_taps % STEP_CELLS == 1,
+                0 => g.k_block_k_vectors() % MMA_STEP_K_VECTORS == 1,
+                _ => g.pair_k_vectors > 0 && g.column_taps % MMA_STEP_K_VECTORS == 1,
             };
             is_odd && g.pixel_tiles() > 1
         },
@@ -204,7 +207,9 @@ const KINDS: [(&str, Kind); 11] = [
         "several tiles of more steps than sums are kept for",
         |config| {
             let g = &config.geometry;
-            g.stages * g.steps > 2 * KEPT_STEPS && g.items() > 1 && g.stages > 1
+            g.k_blocks * g.mma_steps > 2 * PROMOTION_MMA_STEPS
+                && g.work_tiles() > 1
+                && g.k_blocks > 1
         },
     ),
 ];
@@ -235,11 +240,11 @@ const CANDIDATES: usize = 6;
 fn find(seed: usize, tile: GemmTile, format: OperandFormat, kind: Kind) -> Option<Drawn> {
     let mut draw = Draw::new(1 + seed as u64);
     let candidates = (0..TRIES).filter_map(|n| {
-        let drawn = Drawn::new(&mut draw, tile != WIDE && n % 3 == 0);
+        let drawn = Drawn::new(&mut draw, tile != WARP_SPECIALIZED && n % 3 == 0);
         let config = GemmConfig::with_tile(&drawn.geometry(), drawn.pool, format, &DEVICE, tile)?;
         let g = &config.geometry;
-        let steps = g.items() * u64::from(g.filter_sets() * g.stages * g.steps);
-        let work = steps * u64::from(tile.pixels() * tile.filters());
+        let mma_steps = g.work_tiles() * u64::from(g.filter_sets() * g.k_blocks * g.mma_steps);
+        let work = mma_steps * u64::from(tile.pixels() * tile.filters());
         kind(&config).then_some((work, drawn))
     });
     let least = candidates.take(CANDIDATES).min_by_key(|(work, _)| *work);
@@ -257,8 +262,8 @@ fn each_kind(run: &Run, tiles: Range<usize>) -> Outcome {
                 continue;
             }
             found[index] += match seed % 4 {
-                0 => check::<Split>(run, seed, tile, name, kind)?,
-                1 => check::<Rounded>(run, seed, tile, name, kind)?,
+                0 => check::<F16x2>(run, seed, tile, name, kind)?,
+                1 => check::<ScaledF16>(run, seed, tile, name, kind)?,
                 2 => check::<f16>(run, seed, tile, name, kind)?,
                 _ => check::<bf16>(run, seed, tile, name, kind)?,
             };
@@ -284,14 +289,14 @@ pub(crate) fn warpgroups(run: &Run) -> Outcome {
         let drawn = Drawn::small(&mut draw, false);
         checked += match checked % 2 {
             0 => two_outputs::<f16>(run, &drawn)?,
-            _ => two_outputs::<Split>(run, &drawn)?,
+            _ => two_outputs::<F16x2>(run, &drawn)?,
         };
     }
     Ok(())
 }
 
 /// Filters that make two outputs in depth, where they may; how many launches that were.
-fn two_outputs<F: Packed>(run: &Run, drawn: &Drawn) -> Result<usize, Failure> {
+fn two_outputs<F: Operand>(run: &Run, drawn: &Drawn) -> Result<usize, Failure> {
     let conv = drawn.convolution::<F::Stored>();
     let config = GemmConfig::with_two_outputs(&conv.geometry, F::OPERANDS, &DEVICE);
     let Some(config) = config else {
@@ -303,7 +308,7 @@ fn two_outputs<F: Packed>(run: &Run, drawn: &Drawn) -> Result<usize, Failure> {
 }
 
 /// One launch of a kind, if there is one; how many there were.
-fn check<F: Packed>(
+fn check<F: Operand>(
     run: &Run,
     seed: usize,
     tile: GemmTile,
@@ -319,24 +324,24 @@ fn check<F: Packed>(
     Ok(1)
 }
 
-/// No norm behind them: values that are not finite, batch norms, functions; inputs that lie as cells, too.
+/// No norm behind them: values that are not finite, batch norms, functions; inputs that lie as K-vectors, too.
 pub(crate) fn without_norm(run: &Run) -> Outcome {
     let mut draw = Draw::new(7);
     for n in 0..6 {
         let drawn = Drawn::small(&mut draw, false);
         let batch_norm = n % 2 == 0;
         match n % 3 {
-            0 => implicit_gemm_alone::drawn::<f16>(run, &drawn, batch_norm)?,
-            1 => implicit_gemm_alone::drawn::<Rounded>(run, &drawn, batch_norm)?,
-            _ => implicit_gemm_alone::drawn::<Parts>(run, &drawn, batch_norm)?,
+            0 => implicit_gemm_without_norm::drawn::<f16>(run, &drawn, batch_norm)?,
+            1 => implicit_gemm_without_norm::drawn::<ScaledF16>(run, &drawn, batch_norm)?,
+            _ => implicit_gemm_without_norm::drawn::<Bf16x3>(run, &drawn, batch_norm)?,
         }
     }
-    let mut of_cells = 0;
-    while of_cells < 3 {
+    let mut of_k_vectors = 0;
+    while of_k_vectors < 3 {
         let mut drawn = Drawn::small(&mut draw, false);
         drawn.channels[1] = drawn.attributes.groups * draw.of(&[8, 16]);
         let (what, conv) = (format!("{drawn:?}"), drawn.convolution::<bf16>());
-        of_cells += implicit_gemm_unpacked::drawn::<bf16>(run, &what, conv)?;
+        of_k_vectors += implicit_gemm_channels_last::drawn::<bf16>(run, &what, conv)?;
     }
     Ok(())
 }
@@ -354,7 +359,7 @@ pub(crate) fn stencils<T: Storage>(run: &Run) -> Outcome {
             drawn.input[2] += draw.from(50, 80);
         }
         let conv = drawn.convolution::<T>();
-        stencil::check::<T>(run, &format!("{drawn:?}"), &conv, drawn.pool)?;
+        depthwise::check::<T>(run, &format!("{drawn:?}"), &conv, drawn.pool)?;
     }
     Ok(())
 }

@@ -15,7 +15,7 @@ use op_spec::launch::pointwise::PointwiseList;
 use op_spec::{Conv2dSpec, PaddingMode};
 
 use super::super::kernels::add::ADD;
-use super::super::kernels::conv::CONV_BORDER;
+use super::super::kernels::conv::CONV_PAD;
 use super::super::kernels::copy_strided::COPY_STRIDED;
 use super::super::kernels::fused::group_norm_scale_pointwise::GROUP_NORM_SCALE_POINTWISE;
 use super::super::kernels::pointwise::POINTWISE;
@@ -203,16 +203,16 @@ pub(crate) fn moved(run: &Run) -> Outcome {
         ..Conv2dSpec::default()
     };
     let problem = spec.problem(&[1, planes, inner[0], inner[1]], &[1, planes, 1, 1], None);
-    let border = problem.expect("a convolution").border.expect("a border");
-    let g = border.geometry(planes).expect("planes of 2^31 elements");
+    let pad = problem.expect("a convolution").pad.expect("a pad");
+    let g = pad.geometry(planes).expect("planes of 2^31 elements");
     let x = run.computed::<f32>((planes * inner[0] * inner[1]) as u64, number)?;
     let y = run.sparse::<f32>(g.elements)?;
     let blocks = far_blocks(g.elements, BLOCK);
     let arguments = (x.source(), y.ptr(), g);
-    run.launch_some(&CONV_BORDER, &labels, g.shape(), &blocks, arguments)?;
+    run.launch_some(&CONV_PAD, &labels, g.shape(), &blocks, arguments)?;
     let outer = inner.map(|extent| extent as u64);
     let [h, w] = [outer[0] + 6, outer[1] + 4];
-    blocks_are("border", &y, BLOCK, &blocks, |index| {
+    blocks_are("pad", &y, BLOCK, &blocks, |index| {
         let (plane, p, q) = (index / (h * w), index / w % h, index % w);
         let [p, q] = [(p + outer[0] - 3) % outer[0], (q + outer[1] - 2) % outer[1]];
         number((plane * outer[0] + p) * outer[1] + q)

@@ -5,14 +5,16 @@ use cuda_std::{Label, Storage};
 use op_spec::ConvSpec;
 use op_spec::launch::conv::{ChannelTile, ConvGeometry, TILE_PIXELS};
 use op_spec::launch::conv_gemm::{ColumnPlan, FLAT, IM2COL_THREADS, TALL};
-use op_spec::launch::implicit_gemm::{GemmConfig, GemmDevice, GemmTile, M32N128, W64N128, WIDE};
-use op_spec::launch::stencil::StencilGeometry;
+use op_spec::launch::depthwise::DepthwiseGeometry;
+use op_spec::launch::implicit_gemm::{
+    GemmConfig, GemmDevice, GemmTile, M32N128, W64N128, WARP_SPECIALIZED,
+};
 
 use super::super::kernels::conv::{CONV_DIRECT, CONV_GEMM, CONV_IM2COL};
+use super::super::kernels::fused::depthwise::DEPTHWISE;
 use super::super::kernels::fused::implicit_gemm::*;
-use super::super::kernels::fused::stencil::STENCIL;
 use super::far::number;
-use super::implicit_gemm::{DEVICE, Packed};
+use super::implicit_gemm::{DEVICE, Operand};
 use super::implicit_gemm_launch::Ended;
 use super::{Outcome, Run, Tensor, label};
 
@@ -132,8 +134,8 @@ fn one_by_one(run: &Run, dimensions: u32, g: &ConvGeometry) -> Outcome {
     // The last columns of the last channel of a whole matrix of 2^34 elements; and the product with one in which numbers stand.
     let rows = u64::from(g.input_channels() * g.taps());
     let plan = ColumnPlan::new(g, 1 << 34).expect("a workspace for a vector");
-    let most = plan.chunks().map(|chunk| chunk.pixels).max();
-    let whole = plan.chunks().filter(|chunk| Some(chunk.pixels) == most);
+    let max = plan.chunks().map(|chunk| chunk.pixels).max();
+    let whole = plan.chunks().filter(|chunk| Some(chunk.pixels) == max);
     let chunk = whole.last().expect("pixels");
     let elements = plan.workspace_elements();
     let columns = run.sparse::<f32>(elements)?;
@@ -185,9 +187,9 @@ fn one_by_one(run: &Run, dimensions: u32, g: &ConvGeometry) -> Outcome {
 }
 
 /// Depthwise, with one filter to a channel, whose planes are the outputs'.
-pub(crate) fn stencil(run: &Run) -> Outcome {
+pub(crate) fn depthwise(run: &Run) -> Outcome {
     let g = geometry([3, 2, 2], [1, 20_000, 70_001], [1, 3, 3], 2);
-    let of = StencilGeometry::new(&g, None).expect("a geometry");
+    let of = DepthwiseGeometry::new(&g, None).expect("a geometry");
     let x = run.computed::<f32>(inputs(&g), number)?;
     let (values, weight) = filters::<f32>(run, &g)?;
     let y = run.sparse::<f32>(outputs(&g))?;
@@ -205,36 +207,36 @@ pub(crate) fn stencil(run: &Run) -> Outcome {
     );
     let shape = of.shape();
     let last = u64::from(shape.expect("few blocks").grid[0]) - 1;
-    run.launch_some(&STENCIL, &[label::<f32>()], shape, &[last], arguments)?;
+    run.launch_some(&DEPTHWISE, &[label::<f32>()], shape, &[last], arguments)?;
     let all = outputs(&g);
-    y.are("stencil", all - 3..all, |index| {
+    y.are("depthwise", all - 3..all, |index| {
         convolved(&g, &values, index)
     })
 }
 
-/// On tensor cores, in wide tiles.
-pub(crate) fn wide<F: Packed>(run: &Run) -> Outcome {
-    implicit_gemm::<F>(run, WIDE)
+/// On tensor cores, in warp-specialized tiles.
+pub(crate) fn warp_specialized<F: Operand>(run: &Run) -> Outcome {
+    implicit_gemm::<F>(run, WARP_SPECIALIZED)
 }
 
 /// In the tiles of warpgroups.
-pub(crate) fn by_warpgroups<F: Packed>(run: &Run) -> Outcome {
+pub(crate) fn by_warpgroups<F: Operand>(run: &Run) -> Outcome {
     implicit_gemm::<F>(run, W64N128)
 }
 
 /// In the tiles of warps.
-pub(crate) fn narrow<F: Packed>(run: &Run) -> Outcome {
+pub(crate) fn narrow<F: Operand>(run: &Run) -> Outcome {
     implicit_gemm::<F>(run, M32N128)
 }
 
-/// On tensor cores: the last cells of each plane of the last sample are packed, and the last tile is multiplied.
-fn implicit_gemm<F: Packed>(run: &Run, tile: GemmTile) -> Outcome {
+/// On tensor cores: the last K-vectors of each plane of the last sample are reformatted, and the last tile is multiplied.
+fn implicit_gemm<F: Operand>(run: &Run, tile: GemmTile) -> Outcome {
     /// One block for each tile.
     const MANY: GemmDevice = GemmDevice {
         multiprocessors: 1 << 28,
         ..DEVICE
     };
-    // Rows are short, so that the last tile's neighbours are packed by few blocks.
+    // Rows are short, so that the last tile's neighbours are reformatted by few blocks.
     let conv = geometry([3, 9, 19], [1, 40_000_000, 20], [1, 3, 3], 1);
     let config = GemmConfig::with_tile(&conv, None, F::OPERANDS, &MANY, tile);
     let config = config.expect("indices of 32 bits");
@@ -258,7 +260,7 @@ fn implicit_gemm<F: Packed>(run: &Run, tile: GemmTile) -> Outcome {
         arguments,
     )?;
 
-    let packed = run.sparse::<f32>(config.packed_words())?;
+    let reformatted = run.sparse::<f32>(config.reformatted_words())?;
     let of_sample = u64::from(g.sample_blocks());
     let largest = run.sparse::<f32>(conv.n * of_sample)?;
     // What samples are divided by that are not looked through: they are multiplied by 512.
@@ -267,61 +269,67 @@ fn implicit_gemm<F: Packed>(run: &Run, tile: GemmTile) -> Outcome {
     let ends =
         (0..u64::from(g.planes)).map(|plane| (conv.n - 1) * of_sample + (plane + 1) * of_plane);
     let blocks: Vec<u64> = ends.flat_map(|end| end - 4..end).collect();
-    let arguments = (x.source(), packed.ptr(), descales.ptr(), largest.ptr(), g);
+    let arguments = (
+        x.source(),
+        reformatted.ptr(),
+        descales.ptr(),
+        largest.ptr(),
+        g,
+    );
     run.launch_some(
-        &IMPLICIT_GEMM_PACK,
+        &IMPLICIT_GEMM_REFORMAT,
         &labels,
-        g.pack_shape(),
+        g.reformat_shape(),
         &blocks,
         arguments,
     )?;
 
     let y = run.sparse::<F::Stored>(outputs(&conv))?;
     let moments = run.sparse::<f32>(config.moment_elements())?;
-    let alone = Ended::<F::Stored>::NONE;
+    let without_norm = Ended::<F::Stored>::NONE;
     let none = std::ptr::null();
     let shape = config.shape(&MANY);
     let last = u64::from(shape.expect("few blocks").grid[0]) - 1;
-    if tile.is_wide() {
-        let rings = config.wide_rings(&MANY).expect("a wide tile");
+    if tile.is_warp_specialized() {
+        let mainloop = config.mainloop_config(&MANY).expect("a wide tile");
         let arguments = (
-            packed.source(),
+            reformatted.source(),
             descales.source(),
             operands.source(),
             filter_descales.source(),
             none,
-            alone.x.cast(),
-            alone.weight.cast(),
-            alone.gain,
-            alone.shift,
+            without_norm.x.cast(),
+            without_norm.weight.cast(),
+            without_norm.gain,
+            without_norm.shift,
             y.ptr(),
             moments.ptr(),
             std::ptr::null_mut(),
             TensorMap::NONE,
             g,
-            rings,
-            alone.ending,
+            mainloop,
+            without_norm.epilogue,
             0,
         );
-        let labels = [rings.label().into(), labels[0]];
-        run.launch_some(&IMPLICIT_GEMM_WIDE, &labels, shape, &[last], arguments)?;
+        let labels = [mainloop.label().into(), labels[0]];
+        run.launch_some(&IMPLICIT_GEMM_SM90, &labels, shape, &[last], arguments)?;
     } else {
         let arguments = (
-            packed.source(),
+            reformatted.source(),
             descales.source(),
             operands.source(),
             filter_descales.source(),
             none,
             none,
             none,
-            alone.x.cast(),
-            alone.weight.cast(),
-            alone.gain,
-            alone.shift,
+            without_norm.x.cast(),
+            without_norm.weight.cast(),
+            without_norm.gain,
+            without_norm.shift,
             y.ptr(),
             moments.ptr(),
             g,
-            alone.ending,
+            without_norm.epilogue,
         );
         let labels = [tile.name().expect("a tile with kernels").into(), labels[0]];
         run.launch_some(&IMPLICIT_GEMM, &labels, shape, &[last], arguments)?;

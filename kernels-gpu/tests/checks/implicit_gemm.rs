@@ -3,12 +3,12 @@
 use cuda_std::{bf16, f16};
 use op_spec::ConvSpec;
 use op_spec::launch::implicit_gemm::{
-    GemmConfig, GemmDevice, GemmTile, OperandFormat, TILES, W64N128, WIDE,
+    GemmConfig, GemmDevice, GemmTile, OperandFormat, TILES, W64N128, WARP_SPECIALIZED,
 };
 use op_spec::launch::norm::COUNTED_ELEMENTS;
 
-use super::convolved::{Convolution, Format, Parts, Rounded, Split};
-use super::implicit_gemm_launch::{Ended, multiply, multiply_wide, prepare};
+use super::convolved::{Bf16x3, Convolution, F16x2, Format, ScaledF16};
+use super::implicit_gemm_launch::{Ended, multiply, multiply_warp_specialized, prepare};
 use super::{Loaded, Outcome, Run, Tensor, combine, compare, same_bits};
 
 /// A device on which a block has several tiles to do.
@@ -18,8 +18,8 @@ pub(super) const DEVICE: GemmDevice = GemmDevice {
     warpgroups: true,
 };
 
-/// One on which wide tiles come alone or in twos.
-pub(super) const FOR_WIDE_TILES: GemmDevice = GemmDevice {
+/// One on which warp-specialized tiles come alone or in twos.
+pub(super) const FOR_WARP_SPECIALIZED_TILES: GemmDevice = GemmDevice {
     multiprocessors: 2,
     ..DEVICE
 };
@@ -67,9 +67,9 @@ const LONG: u32 = 1024;
 fn rows() -> Vec<Row> {
     let plain = ConvSpec::default();
     let mut rows = vec![
-        // Several columns of the filter in a cell; tiles that are not whole; windows that are not.
+        // Several columns of the filter in a K-vector; tiles that are not whole; windows that are not.
         ([2, 3, 20], [1, 14, 21], [1, 3, 3], plain, Some([4, 4]), 1.0),
-        // Stages; a last one that is not full; a scale that is not the usual one.
+        // K blocks; a last one that is not full; a scale that is not the usual one.
         (
             [1, 37, 9],
             [1, 15, 19],
@@ -108,7 +108,7 @@ fn rows() -> Vec<Row> {
         ),
         // A sample that is not looked through beforehand.
         ([1, 9, 4], [1, 42, 47], [1, 1, 1], plain, Some([3, 5]), 30.0),
-        // Ones whose samples are packed again: at the usual scale f16 would not hold their largest values, by little and by far.
+        // Ones whose samples are reformatted again: at the usual scale f16 would not hold their largest values, by little and by far.
         ([1, 9, 4], [1, 42, 47], [1, 1, 1], plain, None, 200.0),
         ([1, 9, 4], [1, 42, 47], [1, 1, 1], plain, None, 1e4),
         // A long sum, of positive terms.
@@ -126,11 +126,11 @@ fn rows() -> Vec<Row> {
             1.0,
         ),
         ([1, 9, 19], [1, 13, 16], [1, 3, 3], plain, Some([2, 2]), 1.0),
-        // Filters of three wide tiles, and rows of a multiple of eight pixels.
+        // Filters of three warp-specialized tiles, and rows of a multiple of eight pixels.
         ([1, 20, 140], [1, 9, 18], [1, 3, 3], plain, None, 1.0),
-        // Patches of which shared memory holds two, and more stages.
+        // Halo tiles of which shared memory holds two, and more K blocks.
         ([1, 72, 9], [3, 33, 10], [3, 3, 3], plain, None, 1.0),
-        // One plane of cells, whose neighbouring columns make the steps of warpgroups: an even and an odd number of them; strides,
+        // One plane of K-vectors, whose neighbouring columns make the steps of warpgroups: an even and an odd number of them; strides,
         // dilation, depth.
         (
             [1, 3, 9],
@@ -163,15 +163,15 @@ fn rows() -> Vec<Row> {
 /// The tiles that a row is computed with: that of its config without warpgroups, and the warpgroups'; all of them if it has
 /// 19 filters.
 fn tiles(&([_, _, k], .., pool, _): &Row) -> impl Iterator<Item = Option<GemmTile>> + use<> {
-    let planned = [None, Some(W64N128), Some(WIDE)];
+    let planned = [None, Some(W64N128), Some(WARP_SPECIALIZED)];
     let all = TILES.map(Some);
     let every = k == 19;
     planned
         .into_iter()
         .filter(move |_| !every)
         .chain(all.into_iter().filter(move |_| every))
-        // Wide tiles do not pool.
-        .filter(move |&tile| tile != Some(WIDE) || pool.is_none())
+        // Warp-specialized tiles do not pool.
+        .filter(move |&tile| tile != Some(WARP_SPECIALIZED) || pool.is_none())
 }
 
 /// What a long sum of positive terms may be off by, in parts of it. Of 16 terms and a sum tensor cores cut off what is
@@ -179,38 +179,38 @@ fn tiles(&([_, _, k], .., pool, _): &Row) -> impl Iterator<Item = Option<GemmTil
 /// do so with three instructions a step and at most 17 steps in a row; these sums are added with roundings
 /// of `2^-24`; and the factors are off by `2^-22`, as is the product of their low parts.
 fn long_rounding(reduction: u32) -> f64 {
-    let steps = f64::from(reduction) / 16.0;
+    let mma_steps = f64::from(reduction) / 16.0;
     let cut = (1.0 + 17.0 / 4.0) * f64::exp2(-23.0);
-    17.0 * 3.0 * cut + steps / 16.0 * f64::exp2(-24.0) + 3.0 * f64::exp2(-22.0)
+    17.0 * 3.0 * cut + mma_steps / 16.0 * f64::exp2(-24.0) + 3.0 * f64::exp2(-22.0)
 }
 
-/// How a format's operands are packed.
-pub(crate) trait Packed: Format {
+/// How a format's operands are reformatted.
+pub(crate) trait Operand: Format {
     const OPERANDS: OperandFormat;
 }
 
-impl Packed for Split {
-    const OPERANDS: OperandFormat = OperandFormat::SPLIT;
+impl Operand for F16x2 {
+    const OPERANDS: OperandFormat = OperandFormat::F16X2;
 }
 
-impl Packed for Rounded {
-    const OPERANDS: OperandFormat = OperandFormat::ROUNDED;
+impl Operand for ScaledF16 {
+    const OPERANDS: OperandFormat = OperandFormat::SCALED_F16;
 }
 
-impl Packed for Parts {
-    const OPERANDS: OperandFormat = OperandFormat::PARTS;
+impl Operand for Bf16x3 {
+    const OPERANDS: OperandFormat = OperandFormat::BF16X3;
 }
 
-impl Packed for f16 {
+impl Operand for f16 {
     const OPERANDS: OperandFormat = OperandFormat::STORED;
 }
 
-impl Packed for bf16 {
+impl Operand for bf16 {
     const OPERANDS: OperandFormat = OperandFormat::STORED;
 }
 
 /// All rows, from filters to combined moments.
-pub(crate) fn matches<F: Packed>(run: &Run) -> Outcome {
+pub(crate) fn matches<F: Operand>(run: &Run) -> Outcome {
     for (number, row) in rows().into_iter().enumerate() {
         for tile in tiles(&row) {
             check_row::<F>(run, number, row, tile, 1)?;
@@ -219,17 +219,17 @@ pub(crate) fn matches<F: Packed>(run: &Run) -> Outcome {
     Ok(())
 }
 
-/// Rows that use all of what wide tiles have, in few blocks.
-pub(crate) fn wide<F: Packed>(run: &Run) -> Outcome {
+/// Rows that use all of what warp-specialized tiles have, in few blocks.
+pub(crate) fn warp_specialized<F: Operand>(run: &Run) -> Outcome {
     let plain = ConvSpec::default();
     let mut rows: Vec<Row> = vec![
-        // Seven tiles of filters, two a block, and several tiles of pixels for it; a last stage that is not full.
+        // Seven tiles of filters, two a block, and several tiles of pixels for it; a last K block that is not full.
         ([2, 72, 390], [1, 7, 18], [1, 1, 3], plain, None, 1.0),
-        // One tile a block, of whose pixels each warpgroup has half; octets that are not eight cells apart.
+        // One tile a block, of whose pixels each warpgroup has half; octets that are not eight K-vectors apart.
         ([3, 32, 9], [3, 33, 10], [3, 3, 3], plain, None, 1.0),
         // Strips of octets side by side, which share a row of pixels.
         ([2, 20, 70], [1, 18, 18], [1, 3, 3], plain, None, 1.0),
-        // Octets of several slices, all strides, a slice of the filter a stage, and rows of the patch that nobody reads.
+        // Octets of several slices, all strides, a slice of the filter a K block, and rows of the halo tile that nobody reads.
         (
             [1, 24, 70],
             [9, 17, 18],
@@ -238,48 +238,48 @@ pub(crate) fn wide<F: Packed>(run: &Run) -> Outcome {
             None,
             1.0,
         ),
-        // Octets of several slices, and all of the filter's in a stage.
+        // Octets of several slices, and all of the filter's in a K block.
         ([1, 24, 9], [9, 9, 9], [2, 2, 2], plain, None, 1.0),
         // Two tiles a block, whose rows are a multiple of four pixels, and of an odd number.
         ([1, 8, 140], [1, 4, 12], [1, 1, 1], plain, None, 1.0),
         ([1, 8, 140], [1, 3, 11], [1, 1, 1], plain, None, 1.0),
-        // More steps in the one stage than a block has threads.
+        // More steps in the one K block than a block has threads.
         ([1, 8, 9], [1, 31, 38], [1, 29, 31], plain, None, 1.0),
     ];
     if F::OPERANDS.parts == 1 {
-        // Patches of which shared memory has fewer than there are warps to bring them. In two parts the row above has such.
+        // Halo tiles of which shared memory has fewer than there are warps to load them. In two parts the row above has such.
         let far = spec([1; 3], [0; 3], [1, 40, 20], 1);
         rows.push(([2, 96, 9], [1, 60, 40], [1, 2, 2], far, None, 1.0));
     }
     for (number, row) in rows.into_iter().enumerate() {
-        check_row::<F>(run, number, row, Some(WIDE), 1)?;
+        check_row::<F>(run, number, row, Some(WARP_SPECIALIZED), 1)?;
     }
     Ok(())
 }
 
 /// Rows whose sums the blocks of clusters split, which have several tiles each.
-pub(crate) fn split<F: Packed>(run: &Run) -> Outcome {
+pub(crate) fn split<F: Operand>(run: &Run) -> Outcome {
     let plain = ConvSpec::default();
     let rows: [Row; 2] = [
         // Two tiles of filters, in one block or in two, and several tiles of pixels.
         ([2, 70, 100], [1, 14, 30], [1, 3, 3], plain, None, 1.0),
-        // One tile a block, and fewer stages than blocks of the largest cluster.
+        // One tile a block, and fewer K blocks than blocks of the largest cluster.
         ([3, 32, 9], [3, 17, 10], [3, 3, 3], plain, None, 1.0),
     ];
     for (number, row) in rows.into_iter().enumerate() {
-        for splits in [2, 4] {
-            check_row::<F>(run, number, row, Some(WIDE), splits)?;
+        for split_k in [2, 4] {
+            check_row::<F>(run, number, row, Some(WARP_SPECIALIZED), split_k)?;
         }
     }
     Ok(())
 }
 
-fn check_row<F: Packed>(
+fn check_row<F: Operand>(
     run: &Run,
     number: usize,
     row: Row,
     tile: Option<GemmTile>,
-    splits: u32,
+    split_k: u32,
 ) -> Outcome {
     let (channels, input, filter, spec, pool, factor) = row;
     let mut conv = Convolution::new::<F::Stored>(channels, input, filter, spec);
@@ -298,18 +298,18 @@ fn check_row<F: Packed>(
         conv.case.parameters[0].mapv_inplace(f32::abs);
         products = long_rounding(reduction) / (4.0 + f64::from(reduction).sqrt());
     }
-    check_convolution::<F>(run, &what, &conv, products, pool, tile, splits)
+    check_convolution::<F>(run, &what, &conv, products, pool, tile, split_k)
 }
 
 /// Products may be off by `products`.
-pub(super) fn check_convolution<F: Packed>(
+pub(super) fn check_convolution<F: Operand>(
     run: &Run,
     what: &str,
     conv: &Convolution,
     products: f64,
     pool: Option<[u32; 2]>,
     tile: Option<GemmTile>,
-    splits: u32,
+    split_k: u32,
 ) -> Outcome {
     let config = match tile {
         Some(tile) => GemmConfig::with_tile(&conv.geometry, pool, F::OPERANDS, &DEVICE, tile),
@@ -319,14 +319,14 @@ pub(super) fn check_convolution<F: Packed>(
         }
     };
     let config = GemmConfig {
-        splits,
+        split_k,
         ..config.expect("a config")
     };
     check_config::<F>(run, what, conv, products, pool, &config)
 }
 
 /// The same with `config`.
-pub(super) fn check_config<F: Packed>(
+pub(super) fn check_config<F: Operand>(
     run: &Run,
     what: &str,
     conv: &Convolution,
@@ -350,20 +350,29 @@ pub(super) fn check_config<F: Packed>(
     let combined = run.empty::<f32>(combined * COUNTED_ELEMENTS)?;
 
     let operands = prepare::<F>(run, config, &x, &parameters[0])?;
-    let alone = Ended::NONE;
+    let without_norm = Ended::NONE;
     let none = run.empty::<F::Stored>(0)?;
     let bias = parameters.get(1).unwrap_or(&none);
-    if config.tile.is_wide() {
+    if config.tile.is_warp_specialized() {
         let multiply = |device: &GemmDevice, y: &Tensor<F::Stored>, moments: &Tensor<f32>| {
-            multiply_wide::<F>(run, config, device, &operands, bias, &alone, y, moments)
+            multiply_warp_specialized::<F>(
+                run,
+                config,
+                device,
+                &operands,
+                bias,
+                &without_norm,
+                y,
+                moments,
+            )
         };
-        multiply(&FOR_WIDE_TILES, &y, &moments)?;
+        multiply(&FOR_WARP_SPECIALIZED_TILES, &y, &moments)?;
         let blocks = |device| {
             config
-                .wide_rings(device)
-                .map(|rings| (rings.tiles, rings.alternate))
+                .mainloop_config(device)
+                .map(|mainloop| (mainloop.tiles, mainloop.ping_pong))
         };
-        let mut seen = vec![blocks(&FOR_WIDE_TILES)];
+        let mut seen = vec![blocks(&FOR_WARP_SPECIALIZED_TILES)];
         for device in [&DEVICE, &FOR_SINGLE_TILES] {
             // However a block's warpgroups share tiles, the bits are the same.
             if !seen.contains(&blocks(device)) {
@@ -376,11 +385,20 @@ pub(super) fn check_config<F: Packed>(
             }
         }
     } else {
-        multiply::<F>(run, config, &operands, bias, &factors, &alone, &y, &moments)?;
+        multiply::<F>(
+            run,
+            config,
+            &operands,
+            bias,
+            &factors,
+            &without_norm,
+            &y,
+            &moments,
+        )?;
     }
     combine::whole(run, &moments, config.moment_parts(), &combined)?;
 
-    let what = format!("{what}, {:?}, split by {}", config.tile, config.splits);
+    let what = format!("{what}, {:?}, split by {}", config.tile, config.split_k);
     compare(&format!("{what}, moments"), &combined, &wanted_moments)?;
     compare(&what, &y, &wanted)
 }

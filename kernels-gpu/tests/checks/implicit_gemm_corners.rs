@@ -1,19 +1,19 @@
-//! The implicit matrix product where other checks do not go: cells of few channels, no bias, windows in every tile, magnitudes at their
+//! The implicit matrix product where other checks do not go: K-vectors of few channels, no bias, windows in every tile, magnitudes at their
 //! ends, what is not finite.
 
 use ndarray::Axis;
 use op_spec::ConvSpec;
-use op_spec::launch::implicit_gemm::{GemmTile, M64N32, TILES, W64N128, WIDE};
+use op_spec::launch::implicit_gemm::{GemmTile, M64N32, TILES, W64N128, WARP_SPECIALIZED};
 
 use super::convolved::Convolution;
-use super::implicit_gemm::{Packed, check_convolution};
+use super::implicit_gemm::{Operand, check_convolution};
 use super::{Outcome, Run};
 
 /// Tiles that no norm but also moments are taken with: that of the config without warpgroups, and the warpgroups'.
-const USUAL: [Option<GemmTile>; 3] = [None, Some(W64N128), Some(WIDE)];
+const USUAL: [Option<GemmTile>; 3] = [None, Some(W64N128), Some(WARP_SPECIALIZED)];
 
-/// Cells of one and of two channels, with columns of the filter's reach beside each other; and no bias.
-pub(crate) fn few_channels<F: Packed>(run: &Run) -> Outcome {
+/// K-vectors of one and of two channels, with columns of the filter's reach beside each other; and no bias.
+pub(crate) fn few_channels<F: Operand>(run: &Run) -> Outcome {
     let plain = ConvSpec::default();
     let padded = ConvSpec {
         padding: [0, 1, 3].into(),
@@ -42,21 +42,29 @@ pub(crate) fn few_channels<F: Packed>(run: &Run) -> Outcome {
     Ok(())
 }
 
-/// Sums that are put aside more than once, in every tile that does; and rows of an odd number of pixels in two wide tiles a block.
-pub(crate) fn sums_and_rows<F: Packed>(run: &Run) -> Outcome {
+/// Sums that are promoted more than once, in every tile that does; and rows of an odd number of pixels in two warp-specialized tiles a block.
+pub(crate) fn sums_and_rows<F: Operand>(run: &Run) -> Outcome {
     let plain = ConvSpec::default();
-    // More steps than sums take before they are put aside, three times over.
+    // More steps than sums take before they are promoted, three times over.
     let long = Convolution::new::<F::Stored>([1, 1040, 9], [1, 2, 5], [1, 1, 1], plain);
-    let kept = TILES.into_iter().filter(|tile| tile.puts_aside());
+    let kept = TILES.into_iter().filter(|tile| tile.promotes());
     for tile in kept.filter(|_| F::OPERANDS.step_parts() == 2) {
         check_convolution::<F>(run, "a long sum", &long, F::PRODUCTS, None, Some(tile), 1)?;
     }
     let odd = Convolution::new::<F::Stored>([1, 8, 70], [1, 6, 13], [1, 3, 3], plain);
-    check_convolution::<F>(run, "odd rows", &odd, F::PRODUCTS, None, Some(WIDE), 1)
+    check_convolution::<F>(
+        run,
+        "odd rows",
+        &odd,
+        F::PRODUCTS,
+        None,
+        Some(WARP_SPECIALIZED),
+        1,
+    )
 }
 
 /// Windows of every extent, in every tile that pools; square ones and such as are not, with rows of vectors and of single elements.
-pub(crate) fn windows<F: Packed>(run: &Run) -> Outcome {
+pub(crate) fn windows<F: Operand>(run: &Run) -> Outcome {
     let squares = (2..=8).map(|extent| [extent; 2]);
     let others = [[3, 4], [4, 2], [2, 3]];
     // In other orders of threads two will do: windows differ in where they lie alone.
@@ -66,7 +74,8 @@ pub(crate) fn windows<F: Packed>(run: &Run) -> Outcome {
         // Two rows of windows, and pixels that are left over.
         let input = [1, 2 * h + 3, 2 * w + 3];
         let conv = Convolution::new::<F::Stored>([1, 8, 9], input, [1, 3, 3], ConvSpec::default());
-        let has_room = |tile: &GemmTile| tile.pixels() as usize >= h * w && *tile != WIDE;
+        let has_room =
+            |tile: &GemmTile| tile.pixels() as usize >= h * w && *tile != WARP_SPECIALIZED;
         for tile in TILES.into_iter().filter(has_room) {
             let what = format!("windows {pool:?}");
             check_convolution::<F>(run, &what, &conv, F::PRODUCTS, Some(pool), Some(tile), 1)?;
@@ -77,7 +86,7 @@ pub(crate) fn windows<F: Packed>(run: &Run) -> Outcome {
 
 /// f32 so small that what undoes both scales is no normal number, the input's being the smaller one and the filters'; nothing but
 /// zeros, in the input, in a filter; an input that f16 does not hold; and one of which a block among many does not.
-pub(crate) fn magnitudes<F: Packed>(run: &Run) -> Outcome {
+pub(crate) fn magnitudes<F: Operand>(run: &Run) -> Outcome {
     let plain = ConvSpec::default();
     for (of_input, of_filters) in [(-60, -70), (-75, -55), (-10_000, 0), (20, 0)] {
         let mut conv = Convolution::new::<F::Stored>([1, 9, 20], [1, 8, 13], [1, 2, 2], plain);
@@ -93,7 +102,7 @@ pub(crate) fn magnitudes<F: Packed>(run: &Run) -> Outcome {
             check_convolution::<F>(run, &what, &conv, F::PRODUCTS, None, tile, 1)?;
         }
     }
-    // More blocks pack a sample than a block has threads, and the last one has what is largest. Few terms of a sum are not 0.
+    // More blocks reformat a sample than a block has threads, and the last one has what is largest. Few terms of a sum are not 0.
     let mut conv = Convolution::new::<F::Stored>([1, 2064, 3], [1, 3, 3], [1, 1, 1], plain);
     for (channel, mut plane) in conv.case.x.axis_iter_mut(Axis(1)).enumerate() {
         let factor = match channel {
@@ -106,8 +115,8 @@ pub(crate) fn magnitudes<F: Packed>(run: &Run) -> Outcome {
     check_convolution::<F>(run, "many blocks", &conv, F::PRODUCTS, None, None, 1)
 }
 
-/// Samples that are too large to be looked through before they are packed, of which one, another or two have a scale of their own.
-pub(crate) fn samples_apart<F: Packed>(run: &Run) -> Outcome {
+/// Samples that are too large to be looked through before they are reformatted, of which one, another or two have a scale of their own.
+pub(crate) fn samples_apart<F: Operand>(run: &Run) -> Outcome {
     for exponents in [[0, 20, -20], [30, 0, 0]] {
         let channels = [3, 9, 4];
         let (input, plain) = ([1, 42, 47], ConvSpec::default());
@@ -122,7 +131,7 @@ pub(crate) fn samples_apart<F: Packed>(run: &Run) -> Outcome {
 }
 
 /// A NaN of the input, one of a filter and an infinity spoil what they are multiplied with, and no scale.
-pub(crate) fn not_a_number<F: Packed>(run: &Run) -> Outcome {
+pub(crate) fn not_a_number<F: Operand>(run: &Run) -> Outcome {
     let mut conv =
         Convolution::new::<F::Stored>([2, 16, 20], [1, 5, 9], [1, 1, 1], ConvSpec::default());
     conv.case.x[[1, 3, 0, 2, 4]] = f32::NAN;

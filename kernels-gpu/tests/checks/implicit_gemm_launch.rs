@@ -1,18 +1,18 @@
-//! Launches of the implicit matrix product: what packs input and filters, and the product.
+//! Launches of the implicit matrix product: what reformats input and filters, and the product.
 
 use cuda_std::Label;
 use cuda_std::tensor_map::TensorMap;
-use op_spec::launch::implicit_gemm::{Ending, GemmConfig, GemmDevice};
+use op_spec::launch::implicit_gemm::{Epilogue, GemmConfig, GemmDevice};
 
 use super::super::kernels::fused::implicit_gemm::*;
 use super::convolved::Factors;
-use super::implicit_gemm::{DEVICE, Packed};
+use super::implicit_gemm::{DEVICE, Operand};
 use super::norm::optional;
 use super::{Failure, Outcome, Run, Tensor};
 
 /// Packed input and filters, and what undoes their scaling.
 pub(super) struct Operands {
-    packed: Tensor<f32>,
+    reformatted: Tensor<f32>,
     descales: Tensor<f32>,
     operands: Tensor<f32>,
     filter_descales: Tensor<f32>,
@@ -22,7 +22,7 @@ impl Operands {
     /// The filters alone, and room for the scales of samples that the product rounds.
     pub(super) fn without_input(self, run: &Run, samples: usize) -> Result<Self, Failure> {
         Ok(Self {
-            packed: run.empty(0)?,
+            reformatted: run.empty(0)?,
             descales: run.empty(samples)?,
             ..self
         })
@@ -30,7 +30,7 @@ impl Operands {
 }
 
 /// Packs input and filters.
-pub(super) fn prepare<F: Packed>(
+pub(super) fn prepare<F: Operand>(
     run: &Run,
     config: &GemmConfig,
     x: &Tensor<F::Stored>,
@@ -41,7 +41,7 @@ pub(super) fn prepare<F: Packed>(
     let of = Operands {
         operands: run.empty::<f32>(config.filter_words() as usize)?,
         filter_descales: run.empty::<f32>(g.conv.output_channels() as usize)?,
-        packed: run.empty::<f32>(config.packed_words() as usize)?,
+        reformatted: run.empty::<f32>(config.reformatted_words() as usize)?,
         descales: run.empty::<f32>(n)?,
     };
     let largest = run.empty::<f32>(n * g.sample_blocks() as usize)?;
@@ -54,13 +54,30 @@ pub(super) fn prepare<F: Packed>(
         config.filters_shape(),
         arguments,
     )?;
-    let (packed, descales) = (of.packed.ptr(), of.descales.ptr());
-    let arguments = (x.source(), packed, descales, largest.ptr(), g);
-    run.launch(&IMPLICIT_GEMM_PACK, &labels, g.pack_shape(), arguments)?;
+    let (reformatted, descales) = (of.reformatted.ptr(), of.descales.ptr());
+    let arguments = (x.source(), reformatted, descales, largest.ptr(), g);
+    run.launch(
+        &IMPLICIT_GEMM_REFORMAT,
+        &labels,
+        g.reformat_shape(),
+        arguments,
+    )?;
     if F::OPERANDS.scaled && g.scans == 0 {
         let blocks = g.sample_blocks();
-        let arguments = (x.source(), packed, descales, largest.source(), g, blocks);
-        run.launch(&IMPLICIT_GEMM_REPACK, &labels, g.repack_shape(), arguments)?;
+        let arguments = (
+            x.source(),
+            reformatted,
+            descales,
+            largest.source(),
+            g,
+            blocks,
+        );
+        run.launch(
+            &IMPLICIT_GEMM_RESCALE,
+            &labels,
+            g.rescale_shape(),
+            arguments,
+        )?;
     }
     Ok(of)
 }
@@ -71,7 +88,7 @@ pub(super) struct Ended<T> {
     pub(super) weight: *const T,
     pub(super) gain: *const f32,
     pub(super) shift: *const f32,
-    pub(super) ending: Ending,
+    pub(super) epilogue: Epilogue,
 }
 
 impl<T> Ended<T> {
@@ -81,13 +98,13 @@ impl<T> Ended<T> {
         weight: std::ptr::null(),
         gain: std::ptr::null(),
         shift: std::ptr::null(),
-        ending: Ending::NONE,
+        epilogue: Epilogue::NONE,
     };
 }
 
-/// The product of wide tiles; how many of them a block had.
+/// The product of warp-specialized tiles; how many of them a block had.
 #[expect(clippy::too_many_arguments, reason = "as many as the kernel has")]
-pub(super) fn multiply_wide<F: Packed>(
+pub(super) fn multiply_warp_specialized<F: Operand>(
     run: &Run,
     config: &GemmConfig,
     device: &GemmDevice,
@@ -97,25 +114,25 @@ pub(super) fn multiply_wide<F: Packed>(
     y: &Tensor<F::Stored>,
     moments: &Tensor<f32>,
 ) -> Result<u32, Failure> {
-    let rings = config.wide_rings(device).expect("a wide tile");
+    let mainloop = config.mainloop_config(device).expect("a wide tile");
     let g = &config.geometry;
-    let map = match (g.has_lines(), g.cells.is_unpacked) {
+    let map = match (g.has_nhwc_tile(), g.k_vectors.is_channels_last) {
         (false, _) => TensorMap::NONE,
-        (true, 0) => boxes(g).emulated(of.packed.source::<u32>().cast()),
+        (true, 0) => boxes(g).emulated(of.reformatted.source::<u32>().cast()),
         (true, _) => boxes(g).emulated(ended.x.cast()),
     };
-    let rounds = g.is_rounded_on_its_way();
-    let noted = if rounds {
-        config.noted_of_tile(rings)
+    let rounds = g.is_converted_in_producer();
+    let recorded = if rounds {
+        config.recorded_of_tile(mainloop)
     } else {
         0
     };
-    let largest = run.empty::<f32>(noted as usize * g.items() as usize)?;
-    let labels = [rings.label().into(), Label::Name(F::LABEL)];
+    let largest = run.empty::<f32>(recorded as usize * g.work_tiles() as usize)?;
+    let labels = [mainloop.label().into(), Label::Name(F::LABEL)];
     let shape = config.shape(device);
-    let multiply = |noted: u32| {
+    let multiply = |recorded: u32| {
         let arguments = (
-            of.packed.source(),
+            of.reformatted.source(),
             of.descales.source(),
             of.operands.source(),
             of.filter_descales.source(),
@@ -129,27 +146,39 @@ pub(super) fn multiply_wide<F: Packed>(
             largest.ptr(),
             map,
             config.geometry,
-            rings,
-            ended.ending,
-            noted,
+            mainloop,
+            ended.epilogue,
+            recorded,
         );
-        run.launch(&IMPLICIT_GEMM_WIDE, &labels, shape, arguments)
+        run.launch(&IMPLICIT_GEMM_SM90, &labels, shape, arguments)
     };
-    multiply(noted)?;
+    multiply(recorded)?;
     if rounds {
         let (x, descales) = (ended.x.cast(), of.descales.ptr());
-        let noted = noted * g.pixel_tiles();
-        let arguments = (x, of.packed.ptr(), descales, largest.source(), *g, noted);
+        let recorded = recorded * g.pixel_tiles();
+        let arguments = (
+            x,
+            of.reformatted.ptr(),
+            descales,
+            largest.source(),
+            *g,
+            recorded,
+        );
         let labels = [Label::Name(F::LABEL)];
-        run.launch(&IMPLICIT_GEMM_REPACK, &labels, g.repack_shape(), arguments)?;
+        run.launch(
+            &IMPLICIT_GEMM_RESCALE,
+            &labels,
+            g.rescale_shape(),
+            arguments,
+        )?;
         multiply(0)?;
     }
-    Ok(rings.tiles)
+    Ok(mainloop.tiles)
 }
 
 /// The product of any other tiles.
 #[expect(clippy::too_many_arguments, reason = "as many as the kernel has")]
-pub(super) fn multiply<F: Packed>(
+pub(super) fn multiply<F: Operand>(
     run: &Run,
     config: &GemmConfig,
     of: &Operands,
@@ -161,7 +190,7 @@ pub(super) fn multiply<F: Packed>(
 ) -> Outcome {
     let tile = config.tile.name().expect("a tile with kernels");
     let arguments = (
-        of.packed.source(),
+        of.reformatted.source(),
         of.descales.source(),
         of.operands.source(),
         of.filter_descales.source(),
@@ -175,7 +204,7 @@ pub(super) fn multiply<F: Packed>(
         y.ptr(),
         moments.ptr(),
         config.geometry,
-        ended.ending,
+        ended.epilogue,
     );
     let labels = [tile.into(), Label::Name(F::LABEL)];
     run.launch(&IMPLICIT_GEMM, &labels, config.shape(&DEVICE), arguments)

@@ -2,15 +2,15 @@
 //! window has, and infinities that no window of the convolution has.
 
 use op_spec::ConvSpec;
-use op_spec::launch::implicit_gemm::{W64N128, WIDE};
+use op_spec::launch::implicit_gemm::{W64N128, WARP_SPECIALIZED};
 
 use super::convolved::Convolution;
-use super::implicit_gemm::{Packed, check_convolution, spec};
+use super::implicit_gemm::{Operand, check_convolution, spec};
 use super::{Outcome, Run};
 
 /// Filters of one tap, so that a NaN is one pixel's, and windows each of which has one at another place: square ones, which are
 /// written out, and others, of four columns, of two and of as many as are no vector.
-pub(crate) fn windows<F: Packed>(run: &Run) -> Outcome {
+pub(crate) fn windows<F: Operand>(run: &Run) -> Outcome {
     for pool in [[2, 2], [3, 3], [4, 4], [2, 5], [2, 4], [3, 2]] {
         let [h, w] = pool.map(|extent| extent as usize);
         let shape = [1, h * h + 1, w * w + 2];
@@ -30,9 +30,9 @@ pub(crate) fn windows<F: Packed>(run: &Run) -> Outcome {
     Ok(())
 }
 
-/// Infinities in the columns and rows between windows and behind the last one: columns of the filter's reach may be neighbours in a cell
+/// Infinities in the columns and rows between windows and behind the last one: columns of the filter's reach may be neighbours in a K-vector
 /// with these, or a step's other half, where they would meet a filter of 0.
-pub(crate) fn between_windows<F: Packed>(run: &Run) -> Outcome {
+pub(crate) fn between_windows<F: Operand>(run: &Run) -> Outcome {
     // `[n, c, k]`; extents of the input and of the filter, stride and dilation, by rows and columns.
     let rows = [
         // The stride is more than the filter is wide, and not more than it is high.
@@ -41,7 +41,7 @@ pub(crate) fn between_windows<F: Packed>(run: &Run) -> Outcome {
         // The dilation is not 1.
         ([1, 2, 9], [7, 13], [6, 3], [1, 2], [1, 3]),
         ([1, 4, 9], [7, 14], [6, 3], [1, 3], [1, 2]),
-        // Columns behind the last window, in a cell with columns of its.
+        // Columns behind the last window, in a K-vector with columns of its.
         ([1, 4, 9], [7, 18], [6, 3], [1, 2], [1, 1]),
         ([1, 1, 9], [7, 21], [6, 7], [1, 4], [1, 1]),
         // More columns from a tap to the next than there are windows, and rows that no window has, behind an odd number of taps.
@@ -75,7 +75,7 @@ pub(crate) fn between_windows<F: Packed>(run: &Run) -> Outcome {
             }
         }
         assert!(unseen > 0, "row {number} has elements that no window has");
-        for tile in [None, Some(W64N128), Some(WIDE)] {
+        for tile in [None, Some(W64N128), Some(WARP_SPECIALIZED)] {
             let what = format!("infinities between windows, row {number}");
             check_convolution::<F>(run, &what, &conv, F::PRODUCTS, None, tile, 1)?;
         }

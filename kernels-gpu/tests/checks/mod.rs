@@ -22,10 +22,12 @@ pub(crate) mod combine;
 pub(crate) mod conv;
 pub(crate) mod conv2d_group_norm_scale_max_pool_clamp;
 pub(crate) mod conv3d_multiply_instance_norm_clamp_multiply_max;
-pub(crate) mod conv_border;
+pub(crate) mod conv_pad;
 pub(crate) mod convolved;
 pub(crate) mod copy_strided;
 pub(crate) mod counted;
+pub(crate) mod depthwise;
+pub(crate) mod depthwise_nan;
 pub(crate) mod draws;
 pub(crate) mod draws_pools;
 pub(crate) mod elementwise;
@@ -34,20 +36,18 @@ pub(crate) mod far_norms;
 pub(crate) mod far_pools;
 pub(crate) mod far_products;
 pub(crate) mod implicit_gemm;
-pub(crate) mod implicit_gemm_alone;
+pub(crate) mod implicit_gemm_channels_last;
 pub(crate) mod implicit_gemm_corners;
 mod implicit_gemm_launch;
 pub(crate) mod implicit_gemm_nan;
-pub(crate) mod implicit_gemm_unpacked;
+pub(crate) mod implicit_gemm_without_norm;
 pub(crate) mod max_pool2d;
 pub(crate) mod norm;
 pub(crate) mod one_launch_corners;
 pub(crate) mod one_launch_nan;
 pub(crate) mod pointwise;
 pub(crate) mod pool;
-pub(crate) mod stencil;
-pub(crate) mod stencil_nan;
-pub(crate) mod wide_tiles;
+pub(crate) mod warp_specialized_tiles;
 
 /// Why a check failed: what the emulator reported, or what differs.
 #[derive(Debug)]

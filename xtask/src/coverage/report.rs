@@ -223,7 +223,7 @@ mod tests {
 
     fn region(line: u64) -> Region {
         Region {
-            file: "fused/stencil/mod.rs".into(),
+            file: "fused/depthwise/mod.rs".into(),
             start: (line, 1),
             end: (line, 9),
         }
@@ -254,7 +254,7 @@ mod tests {
         };
         assert_eq!(
             report.folders.into_iter().collect::<Vec<_>>(),
-            [("fused/stencil", folder)]
+            [("fused/depthwise", folder)]
         );
         let missed: Vec<_> = report
             .missed
@@ -283,13 +283,13 @@ mod tests {
     #[test]
     fn marks_leave_out_what_is_not_reached_and_nothing_else() {
         let src = tempfile::tempdir().unwrap();
-        let folder = src.path().join("fused/stencil");
+        let folder = src.path().join("fused/depthwise");
         std::fs::create_dir_all(&folder).unwrap();
         std::fs::write(folder.join("mod.rs"), "a\nb\nc\nd\ne\n").unwrap();
         let (regions, names) = (regions(), BTreeMap::new());
         let of = |line: &str, instance: &str| {
             let text = format!(
-                "unreachable fused/stencil/mod.rs\n    {line}\n{instance}because\u{20}so it is\n"
+                "unreachable fused/depthwise/mod.rs\n    {line}\n{instance}because\u{20}so it is\n"
             );
             let figures = Figures::parse(&text).unwrap();
             let marks = figures.marks(src.path()).unwrap();

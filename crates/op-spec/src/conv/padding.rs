@@ -2,7 +2,7 @@
 
 use super::ConvSpec;
 use crate::error::{Quantity, SpecError, at_least_one, check_plane, kernel_extent};
-use crate::launch::border::BorderGeometry;
+use crate::launch::pad::PadGeometry;
 use crate::launch::reciprocal::Reciprocal;
 
 /// How far a convolution reads beyond its input.
@@ -86,7 +86,7 @@ impl PaddingMode {
 /// What is put around an input before it is convolved, where a convolution cannot read it as zeros on both sides alike.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Border<const D: usize> {
+pub struct Pad<const D: usize> {
     /// Extents of the input, `(d,) (h,) w`.
     pub inner: [usize; D],
     /// Elements before the first one of each axis.
@@ -97,7 +97,7 @@ pub struct Border<const D: usize> {
     pub mode: PaddingMode,
 }
 
-impl<const D: usize> Border<D> {
+impl<const D: usize> Pad<D> {
     /// Extents of input and border.
     #[must_use]
     pub fn outer(&self) -> [usize; D] {
@@ -108,7 +108,7 @@ impl<const D: usize> Border<D> {
     ///
     /// # Errors
     /// [`SpecError::BeyondKernel`] if planes (or volumes) with their border exceed what kernels index with 32 bits.
-    pub fn geometry(&self, planes: usize) -> Result<BorderGeometry, SpecError> {
+    pub fn geometry(&self, planes: usize) -> Result<PadGeometry, SpecError> {
         let operator = ConvSpec::<D>::OPERATOR;
         let outer = self.outer();
         check_plane(operator, "padded input plane", &outer, &[0; D])?;
@@ -123,10 +123,10 @@ impl<const D: usize> Border<D> {
         };
         let plane: usize = outer.iter().product();
         let [_, rows, columns] = axes(&outer, 1)?;
-        Ok(BorderGeometry {
+        Ok(PadGeometry {
             elements: planes as u64 * plane as u64,
             planes: planes as u64,
-            near: BorderGeometry::near(plane as u64),
+            near: PadGeometry::near(plane as u64),
             rows: Reciprocal::of(rows),
             columns: Reciprocal::of(columns),
             plane: plane as u32,
@@ -143,11 +143,11 @@ impl<const D: usize> ConvSpec<D> {
     /// # Errors
     /// `same` with a stride; padding beyond what its mode allows; an axis without elements to fill a border from; a border
     /// beyond what can be counted.
-    pub(super) fn border(
+    pub(super) fn pad(
         &self,
         input: [usize; D],
         kernel_size: [usize; D],
-    ) -> Result<([usize; D], Option<Border<D>>), SpecError> {
+    ) -> Result<([usize; D], Option<Pad<D>>), SpecError> {
         let operator = Self::OPERATOR;
         let none = [0; D];
         let (before, after) = match self.padding {
@@ -183,7 +183,7 @@ impl<const D: usize> ConvSpec<D> {
             };
             let padding = before[axis].max(after[axis]);
             if padding > limit {
-                return Err(SpecError::BorderTooLarge {
+                return Err(SpecError::PadTooLarge {
                     operator,
                     mode: mode.name(),
                     axis,
@@ -198,13 +198,13 @@ impl<const D: usize> ConvSpec<D> {
                 tensor: "padded input",
             })?;
         }
-        let border = Border {
+        let pad = Pad {
             inner: input,
             before,
             after,
             mode,
         };
-        Ok((none, Some(border)))
+        Ok((none, Some(pad)))
     }
 
     /// Refuses `same` with a stride.

@@ -68,14 +68,14 @@ pub const WINDOWS: u32 = WIDTH / POOL;
 pub const PIXEL_BYTES: u32 = 16;
 
 /// Bytes of a *residue*: the pixels of a row whose columns have the same remainder by [`POOL`].
-pub const RESIDUE_BYTES: u32 = WINDOWS * PIXEL_BYTES;
+pub const STRIDE_PHASE_BYTES: u32 = WINDOWS * PIXEL_BYTES;
 
 /// Residues of a row in shared memory: the four, and the first two again, one window to the left, so that the
 /// columns of a tap are four of them one behind the other, whatever the tap.
-pub const RESIDUES: u32 = POOL + FILTER - 1;
+pub const STRIDE_PHASES: u32 = POOL + FILTER - 1;
 
 /// Bytes of a row of one part (the high or the low halves of the pixels).
-pub const PART_BYTES: u32 = RESIDUES * RESIDUE_BYTES;
+pub const PART_BYTES: u32 = STRIDE_PHASES * STRIDE_PHASE_BYTES;
 
 /// Words of a fragment: what a thread has of the filters of one step.
 pub const FRAGMENT_WORDS: u32 = 4;
@@ -309,7 +309,7 @@ mod tests {
     #[test]
     fn the_kernelbench_problem_fills_an_h200() {
         let g = geometry([128, 8, 128, 128]).unwrap();
-        let shape = g.launch_shape(OneLaunch2dConfig::SPLIT, 132);
+        let shape = g.launch_shape(OneLaunch2dConfig::F16X2, 132);
         assert_eq!((shape.grid, shape.block), ([132, 1, 1], [384, 1, 1]));
     }
 
@@ -335,8 +335,8 @@ mod tests {
         ];
         for (multiprocessors, of_f32, of_stored) in table {
             let configs = [
-                (OneLaunch2dConfig::SPLIT, of_f32),
-                (OneLaunch2dConfig::ROUNDED, of_f32),
+                (OneLaunch2dConfig::F16X2, of_f32),
+                (OneLaunch2dConfig::SCALED_F16, of_f32),
                 (OneLaunch2dConfig::STORED, of_stored),
             ];
             for (config, largest) in configs {

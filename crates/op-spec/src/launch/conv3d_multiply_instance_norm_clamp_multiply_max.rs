@@ -334,7 +334,7 @@ pub const fn shared_words(planes: u32) -> u32 {
     planes * PLANE_WORDS + STAGING_WORDS + COMMON_WORDS
 }
 
-/// Planes of the kernel whose values are split in two parts (`.._split_f32`).
+/// Planes of the kernel whose values are split in two parts (`.._f16x2_f32`).
 pub const SPLIT_PLANES: u32 = 3;
 
 /// Planes of the other kernels.

@@ -2,63 +2,63 @@
 //!
 //! Once for a model, the kernel of the *filters* puts these into the order of the tensor cores' registers. For each
 //! input, four kernels follow one another; `kernels_gpu::fused::implicit_gemm` says how they work.
-//! 1. The input is *packed*: padded, and in *cells* of eight 16-bit values, so that one cell is what one
-//!    row of a tensor-core operand takes, wherever it lies; or it is packed in lines (`lines`). One that is cells as it lies is not packed (`unpacked`).
-//! 2. f32 samples whose values the usual scale does not suit are repacked.
-//! 3. The product. A block has a *tile* of filters times pixels. It brings the part of the packed
-//!    input that its pixels touch, the *patch*, into shared memory, some channels (a *stage*) at a time.
+//! 1. The input is *reformatted*: padded, and in *K-vectors* of eight 16-bit values, so that one K-vector is what one
+//!    row of a tensor-core operand takes, wherever it lies; or it is reformatted in lines (`lines`). One that is K-vectors as it lies is not reformatted (`channels_last`).
+//! 2. f32 samples whose values the usual scale does not suit are reformatted again.
+//! 3. The product. A block has a *tile* of filters times pixels. It loads the part of the reformatted
+//!    input that its pixels touch, the *halo tile*, into shared memory, some channels (a *K block*) at a time.
 //! 4. The moments of the tiles of a norm's row are combined, where they are many.
 //!
-//! # The packed input
-//! A cell holds eight channels of one pixel. Where a group has at most four channels, it holds
+//! # The reformatted input
+//! A K-vector holds eight channels of one pixel. Where a group has at most four channels, it holds
 //! those of several neighbouring columns of the filter's reach instead, so that few of its places
-//! are empty: two columns of four channels, four of two, or eight of one. One cell then serves
-//! that many columns of the filter; a *tap* is what one cell serves.
+//! are empty: two columns of four channels, four of two, or eight of one. One K-vector then serves
+//! that many columns of the filter; a *tap* is what one K-vector serves.
 //!
-//! Columns that are a stride apart lie next to each other: column `w` is cell `w / stride` of
-//! *residue* `w % stride`. Pixels that are neighbours in the output are so in the packed input, too.
+//! Columns that are a stride apart lie next to each other: column `w` is K-vector `w / stride` of
+//! *stride phase* `w % stride`. Pixels that are neighbours in the output are so in the reformatted input, too.
 
 use super::conv::ConvGeometry;
 use super::{LaunchShape, WARP_THREADS};
 
+mod channels_last;
 mod combining;
 mod config;
 mod costs;
-mod ending;
+mod epilogue;
+mod k_blocks;
 mod layout;
-mod lines;
-mod pieces;
+mod nhwc_tile;
 mod pixels;
-mod stages;
+pub mod sm90;
+mod staged_f32;
 mod tile;
-mod unpacked;
-pub mod wide;
 
+pub use channels_last::KVectorStrides;
 pub use combining::{COMBINED_BY_THREAD, Combining, combining};
-pub use config::{GemmConfig, GemmDevice, USUAL_BATCH};
-pub use ending::Ending;
+pub use config::{ASSUMED_BATCH, GemmConfig, GemmDevice};
+pub use epilogue::Epilogue;
 pub use layout::{Layout, OUTSIDE, PLACE_BITS, TILE_PADDING, TILE_WORDS};
-pub use pieces::{PIECE_WORDS, Pieces, STAGED_WIDTH};
+pub use staged_f32::{STAGED_TILE_WORDS, STAGED_WIDTH, StagedTiles};
 pub use tile::{
-    CHAIN_STEPS, GemmTile, KEPT_STEPS, M16N64, M16N256, M32N128, M64N32, M64N128, TILES, W64N128,
-    WIDE,
+    GemmTile, M16N64, M16N256, M32N128, M64N32, M64N128, MMA_BATCH_STEPS, PROMOTION_MMA_STEPS,
+    TILES, W64N128, WARP_SPECIALIZED,
 };
-pub use unpacked::CellStrides;
 
 /// Threads of a block of the product.
 pub const BLOCK_THREADS: u32 = 4 * WARP_THREADS;
 
-/// Values of a cell.
-pub const CELL_VALUES: u32 = 8;
+/// Values of a K-vector.
+pub const K_VECTOR_VALUES: u32 = 8;
 
-/// Bytes of a cell.
-pub const CELL_BYTES: u32 = 16;
+/// Bytes of a K-vector.
+pub const K_VECTOR_BYTES: u32 = 16;
 
-/// 32-bit words of a cell.
-pub const CELL_WORDS: u32 = CELL_BYTES / 4;
+/// 32-bit words of a K-vector.
+pub const K_VECTOR_WORDS: u32 = K_VECTOR_BYTES / 4;
 
-/// Cells of a step, which has the sixteen values of the reduction that one tensor-core instruction sums.
-pub const STEP_CELLS: u32 = 2;
+/// K-vectors of a step, which has the sixteen values of the reduction that one tensor-core instruction sums.
+pub const MMA_STEP_K_VECTORS: u32 = 2;
 
 /// Words of the operand that one step has for 16 filters.
 pub const OPERAND_WORDS: u32 = 4 * WARP_THREADS;
@@ -66,20 +66,20 @@ pub const OPERAND_WORDS: u32 = 4 * WARP_THREADS;
 /// Filters of an operand.
 pub const OPERAND_ROWS: u32 = 16;
 
-/// Threads of the blocks that make packed input, filters and statistics.
+/// Threads of the blocks that make reformatted input, filters and statistics.
 pub const SPREAD_THREADS: u32 = 256;
 
-/// Most elements of a sample that every block looks through before it packs its cells.
+/// Most elements of a sample that every block looks through before it reformats its K-vectors.
 const SCANNED_ELEMENTS: u64 = 16 * 1024;
 
 /// Most blocks of one sample in the second pass over the input.
-const REPACKING_BLOCKS: u32 = 16;
+const RESCALING_BLOCKS: u32 = 16;
 
-/// Cells that a thread packs.
-pub const CELLS_PER_THREAD: u32 = 4;
+/// K-vectors that a thread reformats.
+pub const K_VECTORS_PER_THREAD: u32 = 4;
 
-/// Most cells of the patch of one channel.
-const MAX_PATCH_CELLS: u32 = 4096;
+/// Most K-vectors of the halo tile of one channel.
+const MAX_HALO_K_VECTORS: u32 = 4096;
 
 /// How values become operands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -93,20 +93,20 @@ pub struct OperandFormat {
     pub passes: u32,
 }
 
-/// Parts of the filters and of the input that meet in each pass of [`OperandFormat::PARTS`], the smallest products first: low and high,
+/// Parts of the filters and of the input that meet in each pass of [`OperandFormat::BF16X3`], the smallest products first: low and high,
 /// middle and middle, high and low, middle and high, high and middle, high and high. Tensor cores cut off from each sum in
 /// proportion to it, so it should become large as late as can be.
 pub const PASSES: [[u32; 2]; 6] = [[2, 0], [1, 1], [0, 2], [1, 0], [0, 1], [0, 0]];
 
 impl OperandFormat {
     /// f32, split in two f16, 22 bits in all.
-    pub const SPLIT: Self = Self {
+    pub const F16X2: Self = Self {
         parts: 2,
         scaled: true,
         passes: 1,
     };
     /// f32, rounded to one f16, 11 bits.
-    pub const ROUNDED: Self = Self {
+    pub const SCALED_F16: Self = Self {
         parts: 1,
         scaled: true,
         passes: 1,
@@ -119,7 +119,7 @@ impl OperandFormat {
     };
     /// f32 where no norm follows: three bf16, which are all of its 24 bits, and have its range, so that nothing is scaled, and what
     /// is small stays itself beside what is large. Products of less than `2^-24` of the largest are left out.
-    pub const PARTS: Self = Self {
+    pub const BF16X3: Self = Self {
         parts: 3,
         scaled: false,
         passes: PASSES.len() as u32,
@@ -144,30 +144,30 @@ impl OperandFormat {
 pub struct GemmGeometry {
     /// The convolution.
     pub conv: ConvGeometry,
-    /// Channels of a pixel in a cell: 8, 4, 2 or 1.
-    pub cell_channels: u32,
-    /// Columns of the filter that one cell serves.
-    pub cell_columns: u32,
-    /// Cells that the columns of the filter take.
+    /// Channels of a pixel in a K-vector: 8, 4, 2 or 1.
+    pub k_vector_channels: u32,
+    /// Columns of the filter that one K-vector serves.
+    pub k_vector_columns: u32,
+    /// K-vectors that the columns of the filter take.
     pub column_taps: u32,
-    /// Cells of a filter in each plane of a stage.
+    /// K-vectors of a filter in each plane of a K block.
     pub taps: u32,
-    /// Stages that a filter's depth takes: one, or one for each of its slices.
-    pub depth_stages: u32,
-    /// Slices of a filter in a stage.
+    /// K blocks that a filter's depth takes: one, or one for each of its slices.
+    pub depth_k_blocks: u32,
+    /// Slices of a filter in a K block.
     pub filter_slices: u32,
-    /// Planes of cells that the channels of a group take.
+    /// Planes of K-vectors that the channels of a group take.
     pub planes: u32,
-    /// Depth of the packed input, which reaches as far as the last tile does.
-    pub packed_d: u32,
-    /// Rows of the packed input.
-    pub packed_h: u32,
-    /// Columns of the padded input that some window touches. The packed input has zeros for those behind.
+    /// Depth of the reformatted input, which reaches as far as the last tile does.
+    pub reformatted_d: u32,
+    /// Rows of the reformatted input.
+    pub reformatted_h: u32,
+    /// Columns of the padded input that some window touches. The reformatted input has zeros for those behind.
     pub used_w: u32,
     /// Residues of a row.
-    pub residues: u32,
-    /// Columns of a residue.
-    pub residue_columns: u32,
+    pub stride_phases: u32,
+    /// Columns of a stride phase.
+    pub stride_phase_columns: u32,
     /// Depth of a tile of pixels.
     pub tile_d: u32,
     /// Rows of a tile of pixels.
@@ -184,42 +184,42 @@ pub struct GemmGeometry {
     pub tile_pitch: u32,
     /// From a pixel of a tile to the one a slice behind.
     pub slice_pitch: u32,
-    /// From eight pixels of a warpgroup's tile to the next eight, in cells of the patch.
-    pub octet_cells: u32,
-    /// From an octet of pixels to the next one, and from that to the one behind it, in cells of the patch: where octets are multiplied in turn. Of two strips of a
-    /// patch of lines the first of these leads to the other strip.
-    pub octets_in_turn: [u32; 2],
-    /// 1 if the two cells of a step are equally far apart in all steps, for warpgroups, else 0: then they are any
+    /// From eight pixels of a warpgroup's tile to the next eight, in K-vectors of the halo tile.
+    pub octet_k_vectors: u32,
+    /// From an octet of pixels to the next one, and from that to the one behind it, in K-vectors of the halo tile: where octets are multiplied in turn. Of two strips of a
+    /// halo tile of lines the first of these leads to the other strip.
+    pub interleaved_octets: [u32; 2],
+    /// 1 if the two K-vectors of a step are equally far apart in all steps, for warpgroups, else 0: then they are any
     /// two that follow one another.
     pub paired: u32,
-    /// How many cells of the patch from the first one to the second, where they are neighbouring columns of taps in the one plane that
+    /// How many K-vectors of the halo tile from the first one to the second, where they are neighbouring columns of taps in the one plane that
     /// there is; 0 where they are the same tap in two planes.
-    pub pair_cells: u32,
+    pub pair_k_vectors: u32,
     /// Strips of eight columns in a tile of octets; 0 in other layouts.
     pub strips: u32,
-    /// Residues of the rows of a patch of octets.
-    pub row_residues: u32,
+    /// Residues of the rows of a halo tile of octets.
+    pub row_stride_phases: u32,
     /// Rows of each of them.
-    pub residue_rows: u32,
+    pub stride_phase_rows: u32,
     /// Depth of what a tile's pixels touch.
-    pub patch_d: u32,
+    pub halo_d: u32,
     /// Rows of what a tile's pixels touch.
-    pub patch_h: u32,
-    /// Columns of a residue of a patch's row.
-    pub patch_columns: u32,
-    /// Cells of one part of one plane of a patch; some behind those of the input are read by pixels that are not used.
-    pub patch_cells: u32,
+    pub halo_h: u32,
+    /// Columns of a stride phase of a halo tile's row.
+    pub halo_columns: u32,
+    /// K-vectors of one part of one plane of a halo tile; some behind those of the input are read by pixels that are not used.
+    pub halo_k_vectors: u32,
     /// Tiles of filters in a group.
     pub filter_tiles: u32,
-    /// Planes in a stage.
-    pub stage_planes: u32,
-    /// Planes that all stages of one slice of the filter have before those of the next slice follow, where slices are stages: those of one stage, or of two.
+    /// Planes in a K block.
+    pub k_block_planes: u32,
+    /// Planes that all K blocks of one slice of the filter have before those of the next slice follow, where slices are K blocks: those of one K block, or of two.
     pub slice_planes: u32,
-    /// Stages.
-    pub stages: u32,
-    /// Tensor-core steps of a stage.
-    pub steps: u32,
-    /// Entries of the table of offsets: one for each cell of a stage and one behind, or for each step of pairs.
+    /// K blocks.
+    pub k_blocks: u32,
+    /// Tensor-core steps of a K block.
+    pub mma_steps: u32,
+    /// Entries of the table of offsets: one for each K-vector of a K block and one behind, or for each step of pairs.
     pub offsets: u32,
     /// Rows of a pooling window; 0 where outputs are not pooled.
     pub pool_h: u32,
@@ -233,20 +233,20 @@ pub struct GemmGeometry {
     pub pooled_h: u32,
     /// Columns of the pooled output.
     pub pooled_w: u32,
-    /// 1 if the largest magnitude of a sample is found before it is packed, else 0: then it is
-    /// found meanwhile, and a sample that was packed at the wrong scale is repacked.
+    /// 1 if the largest magnitude of a sample is found before it is reformatted, else 0: then it is
+    /// found meanwhile, and a sample that was reformatted at the wrong scale is reformatted again.
     pub scans: u32,
     /// 1 if no norm of their own statistics follows the results: then there are no moments, and what comes out as NaN is
     /// computed again; else 0.
-    pub alone: u32,
-    /// Where the cells of an input lie that is not packed, or packed in lines.
-    pub cells: CellStrides,
+    pub without_norm: u32,
+    /// Where the K-vectors of an input lie that is not reformatted, or reformatted in lines.
+    pub k_vectors: KVectorStrides,
     /// How boxes are copied.
-    pub pieces: Pieces,
-    /// Neighbouring outputs in depth for which a tile has filters: 1; or 2, of which each half of a wide tile's filters makes one. Tiles, patches
-    /// and the packed input are then those of a convolution with twice the stride in depth and filters of a slice more; `conv` is what was asked for.
+    pub staged_tiles: StagedTiles,
+    /// Neighbouring outputs in depth for which a tile has filters: 1; or 2, of which each half of a warp-specialized tile's filters makes one. Tiles, halo tiles
+    /// and the reformatted input are then those of a convolution with twice the stride in depth and filters of a slice more; `conv` is what was asked for.
     pub outputs_d: u32,
-    /// Neighbouring channels whose moments become one: 1, or a power of two up to those of a warp of a wide tile.
+    /// Neighbouring channels whose moments become one: 1, or a power of two up to those of a warp of a warp-specialized tile.
     pub moment_channels: u32,
 }
 
@@ -259,7 +259,7 @@ impl GemmGeometry {
 
     /// Tiles of pixels of all samples.
     #[must_use]
-    pub const fn items(&self) -> u64 {
+    pub const fn work_tiles(&self) -> u64 {
         self.conv.n * self.pixel_tiles() as u64
     }
 
@@ -288,17 +288,17 @@ impl GemmGeometry {
         self.tile_d * self.tile_h * self.tile_w
     }
 
-    /// Cells of a filter in one stage, in each pass.
+    /// K-vectors of a filter in one K block, in each pass.
     #[must_use]
-    pub const fn stage_cells(&self) -> u32 {
-        self.stage_planes * self.taps
+    pub const fn k_block_k_vectors(&self) -> u32 {
+        self.k_block_planes * self.taps
     }
 
-    /// Steps of pairs in one pass over a stage.
+    /// Steps of pairs in one pass over a K block.
     #[must_use]
-    pub const fn paired_steps(&self) -> u32 {
-        match self.pair_cells {
-            0 => self.stage_planes / STEP_CELLS * self.taps,
+    pub const fn paired_mma_steps(&self) -> u32 {
+        match self.pair_k_vectors {
+            0 => self.k_block_planes / MMA_STEP_K_VECTORS * self.taps,
             _ => self.filter_slices * self.conv.r * self.row_pairs(),
         }
     }
@@ -307,67 +307,70 @@ impl GemmGeometry {
     /// pair reads a column that no window has, in which there may be an infinity.
     #[must_use]
     pub const fn row_pairs(&self) -> u32 {
-        self.column_taps.div_ceil(STEP_CELLS)
+        self.column_taps.div_ceil(MMA_STEP_K_VECTORS)
     }
 
     /// The first column of pair `pair`.
     #[must_use]
     #[inline(always)]
     pub const fn first_of_pair(&self, pair: u32) -> u32 {
-        let (column, last) = (pair * STEP_CELLS, self.column_taps - STEP_CELLS);
+        let (column, last) = (
+            pair * MMA_STEP_K_VECTORS,
+            self.column_taps - MMA_STEP_K_VECTORS,
+        );
         if column < last { column } else { last }
     }
 
-    /// How many cells of the patch from a step's first cell to its second, where values have `parts` parts.
+    /// How many K-vectors of the halo tile from a step's first K-vector to its second, where values have `parts` parts.
     #[must_use]
-    pub const fn second_cell(&self, parts: u32) -> u32 {
-        match self.pair_cells {
-            0 => parts * self.patch_cells,
-            cells => cells,
+    pub const fn second_k_vector(&self, parts: u32) -> u32 {
+        match self.pair_k_vectors {
+            0 => parts * self.halo_k_vectors,
+            k_vectors => k_vectors,
         }
     }
 
-    /// Cells of one row of the packed input.
+    /// K-vectors of one row of the reformatted input.
     #[must_use]
-    pub const fn row_cells(&self) -> u32 {
-        self.residues * self.residue_columns
+    pub const fn row_k_vectors(&self) -> u32 {
+        self.stride_phases * self.stride_phase_columns
     }
 
-    /// Cells of one part of one plane.
+    /// K-vectors of one part of one plane.
     #[must_use]
-    pub const fn plane_cells(&self) -> u32 {
-        self.packed_d * self.packed_h * self.row_cells()
+    pub const fn plane_k_vectors(&self) -> u32 {
+        self.reformatted_d * self.reformatted_h * self.row_k_vectors()
     }
 
-    /// Cells of one row of a patch.
+    /// K-vectors of one row of a halo tile.
     #[must_use]
-    pub const fn patch_row(&self) -> u32 {
-        self.residues * self.patch_columns
+    pub const fn halo_row(&self) -> u32 {
+        self.stride_phases * self.halo_columns
     }
 
-    /// Rows of a patch.
+    /// Rows of a halo tile.
     #[must_use]
-    pub const fn patch_rows(&self) -> u32 {
+    pub const fn halo_rows(&self) -> u32 {
         match self.strips {
-            0 => self.patch_d * self.patch_h,
+            0 => self.halo_d * self.halo_h,
             strips => {
-                let rows = self.filter_slices * self.row_residues * self.residue_rows;
+                let rows = self.filter_slices * self.row_stride_phases * self.stride_phase_rows;
                 rows * self.tile_d * strips
             }
         }
     }
 
-    /// Cells of one part of one plane of a patch that are brought from the input, packed or not.
+    /// K-vectors of one part of one plane of a halo tile that are loaded from the input, reformatted or not.
     #[must_use]
-    pub const fn packed_patch_cells(&self) -> u32 {
-        self.patch_rows() * self.patch_row()
+    pub const fn reformatted_halo_k_vectors(&self) -> u32 {
+        self.halo_rows() * self.halo_row()
     }
 
     /// Words of the operands of one group, of whose values each step multiplies `parts` parts.
     #[must_use]
     pub const fn filter_words(&self, tile: GemmTile, parts: u32) -> u64 {
         let operands = self.filter_tiles as u64 * (tile.filters() / OPERAND_ROWS) as u64;
-        operands * (self.stages * self.steps) as u64 * (parts * OPERAND_WORDS) as u64
+        operands * (self.k_blocks * self.mma_steps) as u64 * (parts * OPERAND_WORDS) as u64
     }
 
     /// Elements of a sample of the input.
@@ -376,55 +379,55 @@ impl GemmGeometry {
         self.conv.input_channels() as u64 * self.conv.input_pixels() as u64
     }
 
-    /// Blocks that pack one plane of cells, or two of lines.
+    /// Blocks that reformat one plane of K-vectors, or two of lines.
     #[must_use]
     pub const fn plane_blocks(&self) -> u32 {
-        let cells = if self.has_lines() {
+        let k_vectors = if self.has_nhwc_tile() {
             self.conv.input_pixels()
         } else {
-            self.plane_cells()
+            self.plane_k_vectors()
         };
-        cells.div_ceil(SPREAD_THREADS * CELLS_PER_THREAD)
+        k_vectors.div_ceil(SPREAD_THREADS * K_VECTORS_PER_THREAD)
     }
 
-    /// Planes of a group that are packed one by one, or two by two in lines.
+    /// Planes of a group that are reformatted one by one, or two by two in lines.
     #[must_use]
     #[inline(always)]
-    pub const fn packed_planes(&self) -> u32 {
-        if self.has_lines() {
-            self.planes / STEP_CELLS
+    pub const fn reformatted_planes(&self) -> u32 {
+        if self.has_nhwc_tile() {
+            self.planes / MMA_STEP_K_VECTORS
         } else {
             self.planes
         }
     }
 
-    /// Blocks that pack one sample.
+    /// Blocks that reformat one sample.
     #[must_use]
     pub const fn sample_blocks(&self) -> u32 {
-        self.conv.groups * self.packed_planes() * self.plane_blocks()
+        self.conv.groups * self.reformatted_planes() * self.plane_blocks()
     }
 
-    /// Launch of the kernel that packs the input, if its indices fit 32 bits.
+    /// Launch of the kernel that reformats the input, if its indices fit 32 bits.
     #[must_use]
-    pub fn pack_shape(&self) -> Option<LaunchShape> {
-        let planes = self.conv.groups.checked_mul(self.packed_planes())?;
+    pub fn reformat_shape(&self) -> Option<LaunchShape> {
+        let planes = self.conv.groups.checked_mul(self.reformatted_planes())?;
         let blocks = planes.checked_mul(self.plane_blocks())?;
         LaunchShape::linear(self.conv.n.checked_mul(blocks.into())?, SPREAD_THREADS)
     }
 
-    /// Blocks of one sample in the kernel that repacks; one that finds the scale, where the product rounds.
+    /// Blocks of one sample in the kernel that reformats again; one that finds the scale, where the product rounds.
     #[must_use]
-    pub fn repacking_blocks(&self) -> u32 {
-        if self.is_rounded_on_its_way() {
+    pub fn rescaling_blocks(&self) -> u32 {
+        if self.is_converted_in_producer() {
             return 1;
         }
-        self.sample_blocks().min(REPACKING_BLOCKS)
+        self.sample_blocks().min(RESCALING_BLOCKS)
     }
 
-    /// Launch of the kernel that repacks samples that need it.
+    /// Launch of the kernel that reformats again samples that need it.
     #[must_use]
-    pub fn repack_shape(&self) -> Option<LaunchShape> {
-        let blocks = self.conv.n.checked_mul(self.repacking_blocks().into())?;
+    pub fn rescale_shape(&self) -> Option<LaunchShape> {
+        let blocks = self.conv.n.checked_mul(self.rescaling_blocks().into())?;
         LaunchShape::linear(blocks, SPREAD_THREADS)
     }
 }

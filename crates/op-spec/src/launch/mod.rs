@@ -10,7 +10,6 @@
 //! plane (or volume) of a convolution or a pool may not.
 
 pub mod batch_norm;
-pub mod border;
 pub mod channel_max;
 mod clusters;
 pub mod conv;
@@ -18,16 +17,17 @@ pub mod conv2d_group_norm_scale_max_pool_clamp;
 pub mod conv3d_multiply_instance_norm_clamp_multiply_max;
 pub mod conv_gemm;
 pub mod copy_strided;
+pub mod depthwise;
 pub mod elementwise;
 pub mod implicit_gemm;
 pub mod max_pool2d;
 pub mod norm;
+pub mod pad;
 pub mod peak;
 pub mod pointwise;
 pub mod pool;
 pub mod reciprocal;
 mod refusal;
-pub mod stencil;
 
 pub use refusal::{Refusal, Rule};
 

@@ -14,7 +14,7 @@ mod sequences;
 mod sums;
 
 use ndarray::{Array5, ArrayD, ArrayView5, ArrayViewD, Axis, Ix5};
-use op_spec::{Border, ConvProblem, PaddingMode};
+use op_spec::{ConvProblem, Pad, PaddingMode};
 
 use super::operator::{Operator, chained};
 use crate::Precision;
@@ -171,7 +171,7 @@ fn sums_of<const D: usize>(
 ) -> ArrayD<f64> {
     let problem = problem.as_conv3d();
     let (x, weight) = (as_volumes(x), as_volumes(weight));
-    let within = problem.border.map(|border| within(&x, &border));
+    let within = problem.pad.map(|pad| within(&x, &pad));
     let x = within.as_ref().map_or(x, |within| within.view());
     let mut y = convolve(&x, &weight, bias, &problem, terms).into_dyn();
     while y.ndim() > D + 2 {
@@ -190,13 +190,13 @@ fn as_volumes(x: &ArrayD<f64>) -> ArrayView5<'_, f64> {
 }
 
 /// Volumes within a border: each element is looked up where the mode of padding says.
-fn within(x: &ArrayView5<'_, f64>, border: &Border<3>) -> Array5<f64> {
+fn within(x: &ArrayView5<'_, f64>, pad: &Pad<3>) -> Array5<f64> {
     // Along an axis, the position in the input; none for a zero.
     let source = |axis: usize, position: usize| {
-        let extent = border.inner[axis] as isize;
-        let position = position as isize - border.before[axis] as isize;
+        let extent = pad.inner[axis] as isize;
+        let position = position as isize - pad.before[axis] as isize;
         let mirrored = (extent - 1) - (extent - 1 - position.abs()).abs();
-        let found = match border.mode {
+        let found = match pad.mode {
             PaddingMode::Zeros if position < 0 || position >= extent => return None,
             PaddingMode::Zeros => position,
             PaddingMode::Reflect => mirrored,
@@ -205,7 +205,7 @@ fn within(x: &ArrayView5<'_, f64>, border: &Border<3>) -> Array5<f64> {
         };
         Some(found as usize)
     };
-    let outer = border.outer();
+    let outer = pad.outer();
     let sources = [0, 1, 2].map(|axis| -> Vec<Option<usize>> {
         let positions = 0..outer[axis];
         positions.map(|position| source(axis, position)).collect()

@@ -127,17 +127,12 @@ fn ragged() -> Vec<Case> {
         case("empty_batch", [0, 3, 8, 9], plain([2, 3])),
         case("identity", [2, 3, 5, 7], plain([1, 1])),
         case("whole_image", [2, 3, 5, 7], plain([5, 7])),
-        case("overlapping_with_border", [2, 3, 13, 11], overlapping),
+        case("overlapping_with_pad", [2, 3, 13, 11], overlapping),
         case("dilated_ceil_mode", [1, 5, 17, 23], dilated),
         case("window_around_a_single_pixel", [1, 2, 1, 1], hollow),
         case("windows_around_all_rows", [2, 3, 5, 7], padding_alone),
         case("nan_and_infinities", [2, 3, 29, 31], plain([3, 2])).special(),
-        case(
-            "nan_and_infinities_with_border",
-            [1, 2, 31, 29],
-            overlapping,
-        )
-        .special(),
+        case("nan_and_infinities_with_pad", [1, 2, 31, 29], overlapping).special(),
     ]
 }
 

@@ -139,7 +139,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn zeros_of_the_border_count_and_what_hangs_over_does_not() {
+    fn zeros_of_the_pad_count_and_what_hangs_over_does_not() {
         let x = array![[[[1.0, 2.0, 4.0]]]].into_dyn();
         let spec = AvgPool2dSpec {
             stride: Some([1, 2]),

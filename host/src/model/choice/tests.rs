@@ -209,18 +209,23 @@ fn depthwise_convolutions() {
     let input = [4, 16, 60, 60];
     check(
         &[
-            ("small", chain_85(depthwise([3, 3])), &input, ["stencil"; 3]),
+            (
+                "small",
+                chain_85(depthwise([3, 3])),
+                &input,
+                ["depthwise"; 3],
+            ),
             (
                 "1,024 taps",
                 chain_85(depthwise([32, 32])),
                 &input,
-                ["stencil"; 3],
+                ["depthwise"; 3],
             ),
             (
                 "volumes",
                 chain_79(of_volumes),
                 &[4, 16, 8, 20, 20],
-                ["stencil"; 3],
+                ["depthwise"; 3],
             ),
             ("two filters", chain_85(two_filters), &input, rest),
         ],

@@ -1,19 +1,19 @@
 //! Normal forms on any shape: a convolution that leaves the norm's statistics, then one kernel for all that follows.
 
 use super::convolved::{Convolved, Parameters};
-use super::forms::{EndingForm, MappedForm, PoolingForm, ReducingForm};
+use super::forms::{EpilogueForm, MappedForm, PoolingForm, ReducingForm};
 use super::group_norm_scale_max_pool2d_clamp::normalise_and_pool;
 use super::group_norm_scale_pointwise::{Tail, normalise_and_map};
 use super::multiply_instance_norm_clamp_multiply_channel_max::normalise_and_reduce;
-use super::{implicit_gemm, stencil};
+use super::{depthwise, implicit_gemm};
 use crate::error::Result;
 use crate::ops::{Precision, pointwise};
 use crate::program::{ProgramBuilder, Value};
 use crate::spec::launch::Refusal;
 use crate::spec::launch::conv::ConvGeometry;
+use crate::spec::launch::depthwise::DepthwiseGeometry;
 use crate::spec::launch::elementwise::Bounds;
-use crate::spec::launch::implicit_gemm::{Ending, GemmConfig};
-use crate::spec::launch::stencil::StencilGeometry;
+use crate::spec::launch::implicit_gemm::{Epilogue, GemmConfig};
 use crate::spec::{ConvProblem, MaxPool2dProblem};
 
 /// A convolution that leaves the norm's statistics.
@@ -26,7 +26,7 @@ pub(crate) enum StatisticsConvolution {
     /// On tensor cores.
     Gemm(GemmConfig, Precision),
     /// On FMA, of one channel to a group.
-    Stencil(StencilGeometry),
+    Depthwise(DepthwiseGeometry),
 }
 
 impl StatisticsConvolution {
@@ -41,30 +41,32 @@ impl StatisticsConvolution {
     ) -> Result<Convolved> {
         match self {
             Self::Gemm(config, precision) => {
-                let config = (&config.for_rows_of(row_channels), Ending::NONE);
+                let config = (&config.for_rows_of(row_channels), Epilogue::NONE);
                 implicit_gemm::append(program, x, parameters, config, *precision, output)
             }
-            Self::Stencil(geometry) => stencil::append(program, x, parameters, geometry, output),
+            Self::Depthwise(geometry) => {
+                depthwise::append(program, x, parameters, geometry, output)
+            }
         }
     }
 }
 
 /// Appends `function(batch_norm(convolution(x)))`, with the convolution that was chosen for this problem: one that no norm of its own
 /// statistics follows, and, if it is not by a product, nothing at all.
-pub(crate) fn append_ending(
+pub(crate) fn append_epilogue(
     program: &mut ProgramBuilder,
     x: Value,
     parameters: &Parameters<'_>,
-    form: &EndingForm,
+    form: &EpilogueForm,
     convolution: &StatisticsConvolution,
 ) -> Result<Value> {
     let convolved = match convolution {
         StatisticsConvolution::Gemm(config, precision) => {
-            let config = (config, form.ending);
+            let config = (config, form.epilogue);
             implicit_gemm::append(program, x, parameters, config, *precision, &form.output)
         }
-        StatisticsConvolution::Stencil(geometry) => {
-            stencil::append(program, x, parameters, geometry, &form.output)
+        StatisticsConvolution::Depthwise(geometry) => {
+            depthwise::append(program, x, parameters, geometry, &form.output)
         }
     };
     Ok(convolved?.y)

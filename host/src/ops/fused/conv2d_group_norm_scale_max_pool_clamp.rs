@@ -63,7 +63,7 @@ impl OneLaunch2d {
 /// The way to multiply.
 fn config(dtype: DType, precision: Precision) -> OneLaunch2dConfig {
     type Config = OneLaunch2dConfig;
-    precision.pick(dtype, [Config::SPLIT, Config::ROUNDED, Config::STORED])
+    precision.pick(dtype, [Config::F16X2, Config::SCALED_F16, Config::STORED])
 }
 
 /// The parameters as the kernel takes them: 32-bit words, the filters as operands of the tensor cores, and four numbers for

@@ -4,7 +4,7 @@ use op_spec::chain::{ChainProblem, NormalForm, Pointwise, Reduction};
 use op_spec::{BatchNormProblem, PointwiseProblem, PreluProblem, ScaleProblem};
 
 use crate::spec::launch::Refusal;
-use crate::spec::launch::implicit_gemm::Ending;
+use crate::spec::launch::implicit_gemm::Epilogue;
 use crate::spec::{
     ChannelMaxProblem, ClampProblem, ConvProblem, GroupNormProblem, MaxPool2dProblem,
 };
@@ -35,22 +35,22 @@ fn functions(
 
 /// `function(batch_norm(convolution(x)))`, of which the last two may be absent.
 #[derive(Debug, Clone)]
-pub(crate) struct EndingForm {
+pub(crate) struct EpilogueForm {
     pub(crate) conv: ConvProblem<3>,
     /// The layer of the batch norm.
     pub(crate) batch_norm: Option<(usize, BatchNormProblem)>,
     /// The function, and whether there is a batch norm.
-    pub(crate) ending: Ending,
+    pub(crate) epilogue: Epilogue,
     /// Shape of the convolution's output, and of the result.
     pub(crate) output: Vec<usize>,
 }
 
-impl EndingForm {
-    /// The form, if it is this one, and the function one of those that an [`Ending`] can be.
+impl EpilogueForm {
+    /// The form, if it is this one, and the function one of those that an [`Epilogue`] can be.
     pub(crate) fn of(
         problem: &ChainProblem,
         form: Option<&NormalForm>,
-    ) -> Result<EndingForm, Refusal> {
+    ) -> Result<EpilogueForm, Refusal> {
         let expected = "a convolution, perhaps batch_norm, perhaps a clamp or leaky_relu";
         let refusal = Refusal::Layers { expected };
         let form = form.ok_or(refusal)?;
@@ -64,19 +64,19 @@ impl EndingForm {
             }
             functions => (None, functions),
         };
-        let ending = match functions {
-            [] => Ending::NONE,
+        let epilogue = match functions {
+            [] => Epilogue::NONE,
             [(_, Pointwise::Function(problem))] => {
-                Ending::of(problem.function.step()).ok_or(refusal)?
+                Epilogue::of(problem.function.step()).ok_or(refusal)?
             }
             _ => return Err(refusal),
         };
-        Ok(EndingForm {
+        Ok(EpilogueForm {
             conv,
             batch_norm,
-            ending: Ending {
+            epilogue: Epilogue {
                 is_mapped: u32::from(batch_norm.is_some()),
-                ..ending
+                ..epilogue
             },
             output: problem.steps[convolution].output.clone(),
         })

@@ -1,8 +1,8 @@
 //! A convolution by an implicit matrix product on tensor cores, with the moments that a norm wants.
 
 use kernels_gpu::fused::implicit_gemm::{
-    IMPLICIT_GEMM, IMPLICIT_GEMM_FILTERS, IMPLICIT_GEMM_PACK, IMPLICIT_GEMM_REPACK,
-    IMPLICIT_GEMM_WIDE, boxes,
+    IMPLICIT_GEMM, IMPLICIT_GEMM_FILTERS, IMPLICIT_GEMM_REFORMAT, IMPLICIT_GEMM_RESCALE,
+    IMPLICIT_GEMM_SM90, boxes,
 };
 
 use cuda_std::Label;
@@ -17,8 +17,8 @@ use crate::ops::{FusedOptions, Precision};
 use crate::program::{BoxesOf, ProgramBuilder, Value};
 use crate::spec::launch::Refusal;
 use crate::spec::launch::conv::ConvGeometry;
-use crate::spec::launch::implicit_gemm::wide::WideRings;
-use crate::spec::launch::implicit_gemm::{Ending, GemmConfig, GemmDevice, OperandFormat};
+use crate::spec::launch::implicit_gemm::sm90::MainloopConfig;
+use crate::spec::launch::implicit_gemm::{Epilogue, GemmConfig, GemmDevice, OperandFormat};
 
 /// What configs must know of a device.
 fn gemm_device(properties: &DeviceProperties) -> GemmDevice {
@@ -55,7 +55,7 @@ pub(crate) fn gemm_config(
 /// How values become operands.
 fn operand_format(dtype: DType, options: FusedOptions) -> OperandFormat {
     type Format = OperandFormat;
-    let formats = [Format::SPLIT, Format::ROUNDED, Format::STORED];
+    let formats = [Format::F16X2, Format::SCALED_F16, Format::STORED];
     options.precision.pick(dtype, formats)
 }
 
@@ -63,7 +63,7 @@ fn operand_format(dtype: DType, options: FusedOptions) -> OperandFormat {
 ///
 /// # Errors
 /// Where it has to be done otherwise.
-pub(crate) fn gemm_config_alone(
+pub(crate) fn gemm_config_without_norm(
     geometry: &ConvGeometry,
     dtype: DType,
     properties: &DeviceProperties,
@@ -72,16 +72,16 @@ pub(crate) fn gemm_config_alone(
     type Format = OperandFormat;
     let device = gemm_device(properties);
     let batch = (!options.batch_invariant).then_some(geometry.n);
-    let formats = [Format::PARTS, Format::ROUNDED, Format::STORED];
+    let formats = [Format::BF16X3, Format::SCALED_F16, Format::STORED];
     let format = options.precision.pick(dtype, formats);
-    GemmConfig::alone(geometry, format, &device, batch)
+    GemmConfig::new_without_norm(geometry, format, &device, batch)
 }
 
 /// What the kernels of `config` for tensors of `dtype` are labelled.
 fn label(config: &GemmConfig, precision: Precision, dtype: DType) -> Label {
     match config.format.passes {
         1 => precision.label(dtype),
-        _ => Label::Name("parts_f32"),
+        _ => Label::Name("bf16x3_f32"),
     }
 }
 
@@ -96,11 +96,11 @@ fn prepare(
     let form = Preparation::Gemm {
         precision,
         tile,
-        cell_channels: geometry.cell_channels,
-        stage_planes: geometry.stage_planes,
+        k_vector_channels: geometry.k_vector_channels,
+        k_block_planes: geometry.k_block_planes,
         slice_planes: geometry.slice_planes,
         passes: config.format.passes,
-        depth_stages: geometry.depth_stages,
+        depth_k_blocks: geometry.depth_k_blocks,
         outputs_d: geometry.outputs_d,
     };
     let (weight, of) = (parameters.filters.weight, (parameters.layer, form));
@@ -119,7 +119,7 @@ fn prepare(
     prepared(program, parameters.preparations, of, [Some(weight)], append)
 }
 
-/// Appends what packs `x` as the product takes it; with the reciprocals of the samples' scales.
+/// Appends what reformats `x` as the product takes it; with the reciprocals of the samples' scales.
 fn pack(
     program: &mut ProgramBuilder,
     x: Value,
@@ -127,39 +127,39 @@ fn pack(
     precision: Precision,
 ) -> Result<[Value; 2]> {
     let (g, dtype) = (&config.geometry, program.dtype(x));
-    let words = program.tensor(&[config.packed_words() as usize], DType::F32)?;
+    let words = program.tensor(&[config.reformatted_words() as usize], DType::F32)?;
     let samples = g.conv.n as usize;
     let descales = program.tensor(&[samples], DType::F32)?;
     // Where values are scaled but samples not scanned, what the first pass saw.
     let twice = config.format.scaled && g.scans == 0;
-    let slots = if twice {
+    let stages = if twice {
         samples * g.sample_blocks() as usize
     } else {
         0
     };
-    let largest = program.tensor(&[slots], DType::F32)?;
+    let largest = program.tensor(&[stages], DType::F32)?;
     let bytes_moved = program.bytes(&[x, words, largest]);
     let label = [label(config, precision, dtype)];
-    let (pack, shape) = kernel(&IMPLICIT_GEMM_PACK, &label, g.pack_shape())?;
+    let (pack, shape) = kernel(&IMPLICIT_GEMM_REFORMAT, &label, g.reformat_shape())?;
     let arguments = (x, words, descales, largest, *g);
     // SAFETY: `x` has the shape that the geometry was made from, `words` the config's size, `descales` an element for each
     // sample, and `largest` one for each block if the kernel writes it.
     unsafe { program.launch_moving(pack, shape, arguments, bytes_moved) }
     if twice {
-        let (repack, shape) = kernel(&IMPLICIT_GEMM_REPACK, &label, g.repack_shape())?;
+        let (rescale, shape) = kernel(&IMPLICIT_GEMM_RESCALE, &label, g.rescale_shape())?;
         let bytes_moved = program.bytes(&[largest]);
         let arguments = (x, words, descales, largest, *g, g.sample_blocks());
         // SAFETY: as above; `largest` was written by the kernel before. Only f32 is scaled.
-        unsafe { program.launch_moving(repack, shape, arguments, bytes_moved) }
+        unsafe { program.launch_moving(rescale, shape, arguments, bytes_moved) }
     }
     Ok([words, descales])
 }
 
-/// What is known of the scales of samples that the product rounds: the reciprocals, and the magnitudes that its first launch notes, `noted` of each tile.
+/// What is known of the scales of samples that the product rounds: the reciprocals, and the magnitudes that its first launch notes, `recorded` of each tile.
 struct Scales {
     descales: Value,
     largest: Value,
-    noted: u32,
+    recorded: u32,
 }
 
 impl Scales {
@@ -167,19 +167,19 @@ impl Scales {
     fn of(
         program: &mut ProgramBuilder,
         config: &GemmConfig,
-        rings: Option<WideRings>,
+        mainloop: Option<MainloopConfig>,
     ) -> Result<Option<Self>> {
         let g = &config.geometry;
-        let Some(rings) = rings.filter(|_| g.is_rounded_on_its_way()) else {
+        let Some(mainloop) = mainloop.filter(|_| g.is_converted_in_producer()) else {
             return Ok(None);
         };
         // A config whose product rounds counts what it notes in 32 bits.
-        let noted = config.noted_of_tile(rings);
-        let all = g.items() as usize * noted as usize;
+        let recorded = config.recorded_of_tile(mainloop);
+        let all = g.work_tiles() as usize * recorded as usize;
         Ok(Some(Self {
             descales: program.tensor(&[g.conv.n as usize], DType::F32)?,
             largest: program.tensor(&[all], DType::F32)?,
-            noted,
+            recorded,
         }))
     }
 
@@ -192,39 +192,39 @@ impl Scales {
         label: Label,
     ) -> Result<()> {
         let g = &config.geometry;
-        let (kernel, shape) = kernel(&IMPLICIT_GEMM_REPACK, &[label], g.repack_shape())?;
-        let packed = None::<Value>;
+        let (kernel, shape) = kernel(&IMPLICIT_GEMM_RESCALE, &[label], g.rescale_shape())?;
+        let reformatted = None::<Value>;
         let bytes_moved = program.bytes(&[self.largest]);
-        let noted = self.noted * g.pixel_tiles();
-        let arguments = (x, packed, self.descales, self.largest, *g, noted);
-        // SAFETY: the product has noted so many magnitudes of each sample; nothing is packed.
+        let recorded = self.recorded * g.pixel_tiles();
+        let arguments = (x, reformatted, self.descales, self.largest, *g, recorded);
+        // SAFETY: the product has noted so many magnitudes of each sample; nothing is reformatted.
         unsafe { program.launch_moving(kernel, shape, arguments, bytes_moved) }
         Ok(())
     }
 }
 
 /// Appends the convolution of `x`, which may lie in any way; its output has the shape `output`. Where its channels are neighbours in memory, as
-/// in PyTorch's `channels_last`, wide tiles read 16-bit values as they lie, and round f32 on its way: no launch packs them, and the bits are the same.
+/// in PyTorch's `channels_last`, warp-specialized tiles read 16-bit values as they lie, and round f32 on its way: no launch reformats them, and the bits are the same.
 ///
 /// `config` is what [`gemm_config`] gave for the shapes of `x` and of the parameters, for `precision`, and for the program's
-/// device; or [`gemm_config_alone`], and the results end as `ending` says.
+/// device; or [`gemm_config_without_norm`], and the results end as `epilogue` says.
 pub(crate) fn append(
     program: &mut ProgramBuilder,
     x: Value,
     parameters: &Parameters<'_>,
-    (config, ending): (&GemmConfig, Ending),
+    (config, epilogue): (&GemmConfig, Epilogue),
     precision: Precision,
     output: &[usize],
 ) -> Result<Convolved> {
     let device = gemm_device(program.properties());
     let strides = program.strides(x);
-    let unpacked = strides
-        .and_then(|strides| config.unpacked(strides, &device))
-        .filter(|unpacked| unpacked.pays_unpacked(&device));
-    let is_unpacked = unpacked.is_some();
-    let lined = unpacked.or_else(|| config.packed_in_lines(&device));
+    let channels_last = strides
+        .and_then(|strides| config.channels_last(strides, &device))
+        .filter(|channels_last| channels_last.pays_channels_last(&device));
+    let is_channels_last = channels_last.is_some();
+    let lined = channels_last.or_else(|| config.reformatted_to_nhwc(&device));
     let config = lined.as_ref().unwrap_or(config);
-    let (x, packed) = if is_unpacked {
+    let (x, reformatted) = if is_channels_last {
         (x, None)
     } else {
         let x = program.in_order(x)?;
@@ -234,29 +234,33 @@ pub(crate) fn append(
     let [operands, filter_descales] = prepare(program, parameters, config, precision)?;
     let y = program.tensor(output, dtype)?;
     let moments = program.tensor(&[config.moment_elements() as usize], DType::F32)?;
-    let rings = config.wide_rings(&device);
-    let scales = Scales::of(program, config, rings)?;
-    let (words, descales) = packed.map(<(Value, Value)>::from).unzip();
+    let mainloop = config.mainloop_config(&device);
+    let scales = Scales::of(program, config, mainloop)?;
+    let (words, descales) = reformatted.map(<(Value, Value)>::from).unzip();
     let bytes_moved = program.bytes(&[words.unwrap_or(x), operands, y, moments]);
     let (bias, norm_weight) = (parameters.filters.bias, parameters.norm.weight);
-    // What a product looks at that no norm follows, or that packs nothing.
-    let x = (g.alone != 0 || is_unpacked).then_some(x);
-    let weight = (g.alone != 0).then_some(parameters.filters.weight);
+    // What a product looks at that no norm follows, or that reformats nothing.
+    let x = (g.without_norm != 0 || is_channels_last).then_some(x);
+    let weight = (g.without_norm != 0).then_some(parameters.filters.weight);
     let folded = parameters
         .folded
         .map(|Folded { gain, shift }| (gain, shift));
     let (gain, shift) = folded.unzip();
     let (label, shape) = (label(config, precision, dtype), config.shape(&device));
-    if let Some(rings) = rings {
-        let (kernel, shape) = kernel(&IMPLICIT_GEMM_WIDE, &[rings.label().into(), label], shape)?;
-        let lines = words.or(x).filter(|_| g.has_lines());
+    if let Some(mainloop) = mainloop {
+        let (kernel, shape) = kernel(
+            &IMPLICIT_GEMM_SM90,
+            &[mainloop.label().into(), label],
+            shape,
+        )?;
+        let lines = words.or(x).filter(|_| g.has_nhwc_tile());
         let in_boxes = lines.map(|value| BoxesOf {
             value,
             boxes: boxes(g),
         });
         let largest = scales.as_ref().map(|scales| scales.largest);
-        let noted = scales.as_ref().map_or(0, |scales| scales.noted);
-        let arguments = |noted: u32, descales: Option<Value>| {
+        let recorded = scales.as_ref().map_or(0, |scales| scales.recorded);
+        let arguments = |recorded: u32, descales: Option<Value>| {
             (
                 words,
                 descales,
@@ -272,15 +276,15 @@ pub(crate) fn append(
                 largest,
                 in_boxes,
                 *g,
-                rings,
-                ending,
-                noted,
+                mainloop,
+                epilogue,
+                recorded,
             )
         };
-        // SAFETY: packed input and filters are those of this config, or the input lies as its strides say; bias, gain and shift have an element for each channel where
-        // they exist, and the ending says whether the last two do; `y` has an element for each output, `moments` the config's size;
-        // the rings are those of the launch's shared memory. Where no norm follows, input and filters are there.
-        unsafe { program.launch_moving(kernel, shape, arguments(noted, descales), bytes_moved) }
+        // SAFETY: reformatted input and filters are those of this config, or the input lies as its strides say; bias, gain and shift have an element for each channel where
+        // they exist, and the epilogue says whether the last two do; `y` has an element for each output, `moments` the config's size;
+        // the pipelines are those of the launch's shared memory. Where no norm follows, input and filters are there.
+        unsafe { program.launch_moving(kernel, shape, arguments(recorded, descales), bytes_moved) }
         if let (Some(scales), Some(x)) = (scales, x) {
             scales.find(program, x, config, label)?;
             let arguments = arguments(0, Some(scales.descales));
@@ -305,7 +309,7 @@ pub(crate) fn append(
             y,
             moments,
             *g,
-            ending,
+            epilogue,
         );
         // SAFETY: as above; norm weight and scale have an element for each channel where they exist, and with pooling `y` has
         // one for each window.

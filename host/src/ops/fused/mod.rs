@@ -9,6 +9,7 @@ pub(crate) mod clamp_multiply_channel_max;
 pub(crate) mod conv2d_group_norm_scale_max_pool_clamp;
 pub(crate) mod conv3d_multiply_instance_norm_clamp_multiply_max;
 mod convolved;
+mod depthwise;
 mod fold_scale;
 pub(crate) mod forms;
 pub(crate) mod group_norm_scale;
@@ -19,7 +20,6 @@ pub(crate) mod max_pool2d_clamp;
 pub(crate) mod multiply_instance_norm_clamp_multiply_channel_max;
 mod preparation;
 pub(crate) mod scale_max_pool2d_clamp;
-mod stencil;
 
 pub(crate) use convolved::Parameters as ConvolutionParameters;
 pub(crate) use fold_scale::fold_scale;

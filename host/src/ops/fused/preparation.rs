@@ -18,11 +18,11 @@ pub(crate) enum Preparation {
     Gemm {
         precision: Precision,
         tile: GemmTile,
-        cell_channels: u32,
-        stage_planes: u32,
+        k_vector_channels: u32,
+        k_block_planes: u32,
         slice_planes: u32,
         passes: u32,
-        depth_stages: u32,
+        depth_k_blocks: u32,
         outputs_d: u32,
     },
 }

@@ -92,8 +92,8 @@ pub(super) unsafe fn consume<F: Format>(
         let mut band = warpgroup;
         while band < rows.bands {
             let count = first_band + band;
-            let slots = F::CONFIG.slots;
-            Barrier::at(memory.filled, count % slots).wait((count / slots) & 1);
+            let stages = F::CONFIG.stages;
+            Barrier::at(memory.filled, count % stages).wait((count / stages) & 1);
             let has_window_row = if F::CONFIG.blocks_per_half == 1 {
                 band < rows.window_rows
             } else {
@@ -103,15 +103,15 @@ pub(super) unsafe fn consume<F: Format>(
                 let needs_next = band + 1 < rows.bands;
                 let next = count + 1;
                 if needs_next {
-                    Barrier::at(memory.filled, next % slots).wait((next / slots) & 1);
+                    Barrier::at(memory.filled, next % stages).wait((next / stages) & 1);
                 }
                 let window_row = WindowRow {
-                    slot: count % slots,
-                    next_slot: next % slots,
+                    stage: count % stages,
+                    next_stage: next % stages,
                     rows: (rows.rows - band * BAND_ROWS).min(BAND_ROWS),
                     input_descale: if F::SCALED {
                         let last = if needs_next { next } else { count };
-                        memory.descale.load(last % slots)
+                        memory.descale.load(last % stages)
                     } else {
                         1.0
                     },
@@ -134,7 +134,7 @@ pub(super) unsafe fn consume<F: Format>(
                     });
                 }
             } else {
-                window_row_freed(memory, count % slots, place.lane);
+                window_row_freed(memory, count % stages, place.lane);
             }
             band += F::CONFIG.consumers;
         }

@@ -4,7 +4,7 @@ use cuda_std::global::Global;
 use cuda_std::wgmma::{self, InFlight, MatrixDescriptor, UNIT_BYTES};
 use cuda_std::{Storage, f16, math, mma, opaque};
 use op_spec::launch::conv2d_group_norm_scale_max_pool_clamp::{
-    FRAGMENT_WORDS, OneLaunch2dConfig, PART_BYTES, RESIDUE_BYTES, WARPGROUP_THREADS,
+    FRAGMENT_WORDS, OneLaunch2dConfig, PART_BYTES, STRIDE_PHASE_BYTES, WARPGROUP_THREADS,
 };
 
 use crate::parts::unroll::unroll;
@@ -16,7 +16,7 @@ pub(super) type Fragment = [u32; FRAGMENT_WORDS as usize];
 pub(super) type Pixel = [u32; 4];
 
 /// Units of 16 bytes from one residue to the next, from a pixel's high to its low part.
-const RESIDUE: u32 = RESIDUE_BYTES / UNIT_BYTES;
+const STRIDE_PHASE: u32 = STRIDE_PHASE_BYTES / UNIT_BYTES;
 pub(super) const PART: u32 = PART_BYTES / UNIT_BYTES;
 
 pub(super) trait Format {
@@ -83,13 +83,13 @@ pub(super) unsafe fn fragments<const N: usize>(from: Global<u32>, thread: u32) -
 /// Columns of a row for horizontal tap `s`, the second half of K `k` units further.
 #[inline(always)]
 const fn tap(row: u32, s: u32, k: u32) -> MatrixDescriptor {
-    MatrixDescriptor::new(row + s * RESIDUE, k)
+    MatrixDescriptor::new(row + s * STRIDE_PHASE, k)
 }
 
 /// Columns whose second half of K is the constant.
 #[inline(always)]
 const fn tap_and_constant(row: u32, s: u32, constant: u32) -> MatrixDescriptor {
-    let first = row + s * RESIDUE;
+    let first = row + s * STRIDE_PHASE;
     MatrixDescriptor::new(first, constant - first)
 }
 
@@ -127,9 +127,9 @@ pub(super) fn one_part<const CROSSING: bool>(
     (
         [f[0], f[1], f[2], pair, single],
         [
-            tap(r0, 0, RESIDUE),
-            tap(r1, 0, RESIDUE),
-            tap(r2, 0, RESIDUE),
+            tap(r0, 0, STRIDE_PHASE),
+            tap(r1, 0, STRIDE_PHASE),
+            tap(r2, 0, STRIDE_PHASE),
             tap(pair_row, 2, row),
             tap_and_constant(single_row, 2, constant),
         ],
@@ -226,16 +226,16 @@ macro_rules! f32_input {
 }
 
 /// f32 as two f16.
-pub(super) struct Split<const SPREAD: bool>;
+pub(super) struct F16x2<const SPREAD: bool>;
 
-impl<const SPREAD: bool> Format for Split<SPREAD> {
-    const CONFIG: OneLaunch2dConfig = config(OneLaunch2dConfig::SPLIT, SPREAD);
+impl<const SPREAD: bool> Format for F16x2<SPREAD> {
+    const CONFIG: OneLaunch2dConfig = config(OneLaunch2dConfig::F16X2, SPREAD);
     const LOADS_AHEAD: usize = if SPREAD { 2 } else { 1 };
     /// Seven fragments of the high parts, seven of the low ones. The single taps of the high parts
     /// stand in both halves, for both parts of a pixel.
     type Filters = [Fragment; 14];
 
-    register_counts!(OneLaunch2dConfig::SPLIT);
+    register_counts!(OneLaunch2dConfig::F16X2);
     f32_input!();
 
     #[inline(always)]
@@ -279,15 +279,15 @@ impl<const SPREAD: bool> Format for Split<SPREAD> {
             low_single,
         ];
         let b = [
-            tap(r0, 0, RESIDUE),
-            tap(r0 + PART, 0, RESIDUE),
-            tap(r0, 0, RESIDUE),
-            tap(r1, 0, RESIDUE),
-            tap(r1 + PART, 0, RESIDUE),
-            tap(r1, 0, RESIDUE),
-            tap(r2, 0, RESIDUE),
-            tap(r2 + PART, 0, RESIDUE),
-            tap(r2, 0, RESIDUE),
+            tap(r0, 0, STRIDE_PHASE),
+            tap(r0 + PART, 0, STRIDE_PHASE),
+            tap(r0, 0, STRIDE_PHASE),
+            tap(r1, 0, STRIDE_PHASE),
+            tap(r1 + PART, 0, STRIDE_PHASE),
+            tap(r1, 0, STRIDE_PHASE),
+            tap(r2, 0, STRIDE_PHASE),
+            tap(r2 + PART, 0, STRIDE_PHASE),
+            tap(r2, 0, STRIDE_PHASE),
             tap(p, 2, ROW),
             tap(p + PART, 2, ROW),
             tap(p, 2, ROW),
@@ -311,14 +311,14 @@ impl<const SPREAD: bool> Format for Split<SPREAD> {
 }
 
 /// f32 rounded to f16.
-pub(super) struct Rounded<const SPREAD: bool>;
+pub(super) struct ScaledF16<const SPREAD: bool>;
 
-impl<const SPREAD: bool> Format for Rounded<SPREAD> {
-    const CONFIG: OneLaunch2dConfig = config(OneLaunch2dConfig::ROUNDED, SPREAD);
+impl<const SPREAD: bool> Format for ScaledF16<SPREAD> {
+    const CONFIG: OneLaunch2dConfig = config(OneLaunch2dConfig::SCALED_F16, SPREAD);
     const LOADS_AHEAD: usize = 2;
     type Filters = [Fragment; 7];
 
-    register_counts!(OneLaunch2dConfig::ROUNDED);
+    register_counts!(OneLaunch2dConfig::SCALED_F16);
     f32_input!();
 
     #[inline(always)]

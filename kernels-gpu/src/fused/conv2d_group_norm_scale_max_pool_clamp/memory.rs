@@ -9,7 +9,7 @@ use op_spec::launch::conv2d_group_norm_scale_max_pool_clamp::{
 /// Views of what `OneLaunch2dLayout` describes.
 pub(super) struct Memory {
     pub pooled: Shared<f32>,
-    pub ring: Shared<u32>,
+    pub pipeline: Shared<u32>,
     pub constant: Shared<u32>,
     pub magnitudes: Shared<u32>,
     pub filled: Shared<u64>,
@@ -26,16 +26,16 @@ impl Memory {
     #[inline(always)]
     pub(super) fn new(config: OneLaunch2dConfig) -> Self {
         let layout = config.layout();
-        let slots = config.slots;
+        let stages = config.stages;
         Self {
             pooled: shared::dynamic(layout.pooled, OUT_CHANNELS * config.pooled_pitch()),
-            ring: shared::dynamic(layout.ring, slots * BAND_ROWS * config.row_bytes() / 4),
+            pipeline: shared::dynamic(layout.pipeline, stages * BAND_ROWS * config.row_bytes() / 4),
             constant: shared::dynamic(layout.constant, WIDTH * PIXEL_BYTES / 4),
             magnitudes: shared::dynamic(layout.magnitudes, 2 * super::WARPS),
-            filled: shared::dynamic(layout.filled, slots),
-            freed: shared::dynamic(layout.freed, slots),
+            filled: shared::dynamic(layout.filled, stages),
+            freed: shared::dynamic(layout.freed, stages),
             exchanged: shared::dynamic(layout.exchanged, 2),
-            descale: shared::dynamic(layout.descale, slots),
+            descale: shared::dynamic(layout.descale, stages),
             moments: shared::dynamic(
                 layout.moments,
                 config.consumers * OUT_CHANNELS * MOMENTS_BYTES / 4,

@@ -68,14 +68,14 @@
 //! # Barriers
 //! | barrier | arrivals | says |
 //! |---|---|---|
-//! | `filled[slot]` | a lane of each loading warp | the band's rows are stored and visible to the tensor cores |
-//! | `freed[slot]` | a lane of each warp of a warpgroup | the products of the slot's *window row* are done |
+//! | `filled[stage]` | a lane of each loading warp | the band's rows are stored and visible to the tensor cores |
+//! | `freed[stage]` | a lane of each warp of a warpgroup | the products of the slot's *window row* are done |
 //! | `exchanged[sample % 2]` | one thread, and 512 bytes for each set of statistics | the other block's statistics, or those of all blocks, are here |
 //! | named 1 | the loading warpgroup | magnitudes of a band |
 //! | named 2 | all multiplying warpgroups | statistics in, channels in, channel maps out, pooled rows read |
 //!
 //! # Invariants
-//! - Bands are counted through all samples; band `g` uses slot `g % slots` in phase `g / slots`.
+//! - Bands are counted through all samples; band `g` uses slot `g % stages` in phase `g / stages`.
 //! - A slot is written again after `freed` of its window row, and so, since window rows are freed in the
 //!   order in which this was waited for, also after that of the window row before, which reads its
 //!   first two rows.
@@ -110,7 +110,7 @@ use op_spec::launch::conv2d_group_norm_scale_max_pool_clamp::{
     OneLaunch2dGeometry, WARPGROUP_THREADS,
 };
 
-use format::{Format, Rounded, Split};
+use format::{F16x2, Format, ScaledF16};
 use format_stored::Stored;
 use memory::Memory;
 pub use prepare::*;
@@ -145,11 +145,11 @@ unsafe fn body<F: Format>(
     let thread = thread::thread_idx_x();
     let warpgroup = opaque::uniform(thread / WARPGROUP_THREADS);
     if thread == 0 {
-        let mut slot = 0;
-        while slot < F::CONFIG.slots {
-            Barrier::at(memory.filled, slot).init(WARPS);
-            Barrier::at(memory.freed, slot).init(WARPS);
-            slot += 1;
+        let mut stage = 0;
+        while stage < F::CONFIG.stages {
+            Barrier::at(memory.filled, stage).init(WARPS);
+            Barrier::at(memory.freed, stage).init(WARPS);
+            stage += 1;
         }
         Barrier::at(memory.exchanged, 0).init(1);
         Barrier::at(memory.exchanged, 1).init(1);
@@ -177,8 +177,8 @@ unsafe fn body<F: Format>(
 /// wrote, with 16-byte alignment.
 #[kernel(
     instances(F: [
-        split_f32: Split<false>,
-        rounded_f32: Rounded<false>,
+        f16x2_f32: F16x2<false>,
+        scaled_f16_f32: ScaledF16<false>,
         f16: Stored<f16, false>,
         bf16: Stored<bf16, false>,
     ]),
@@ -204,8 +204,8 @@ pub unsafe fn conv2d_group_norm_scale_max_pool_clamp_wgmma<F: Format>(
 /// As there.
 #[kernel(
     instances(F: [
-        split_f32: Split<true>,
-        rounded_f32: Rounded<true>,
+        f16x2_f32: F16x2<true>,
+        scaled_f16_f32: ScaledF16<true>,
         f16: Stored<f16, true>,
         bf16: Stored<bf16, true>,
     ]),

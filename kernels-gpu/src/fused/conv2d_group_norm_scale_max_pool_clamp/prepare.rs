@@ -12,7 +12,7 @@ use op_spec::launch::conv2d_group_norm_scale_max_pool_clamp::{
     OneLaunch2dConfig, OneLaunch2dGeometry, WARPGROUP_THREADS,
 };
 
-use super::format::{Format, Rounded, Split};
+use super::format::{F16x2, Format, ScaledF16};
 use super::format_stored::Stored;
 use crate::parts::map::is_not_infinite;
 
@@ -35,8 +35,8 @@ const TAPS: [Taps; 7] = [
     [taps(0, 2), None],
 ];
 
-const _: () = assert!(OneLaunch2dConfig::ROUNDED.fragments == TAPS.len() as u32);
-const _: () = assert!(OneLaunch2dConfig::SPLIT.fragments == 2 * TAPS.len() as u32);
+const _: () = assert!(OneLaunch2dConfig::SCALED_F16.fragments == TAPS.len() as u32);
+const _: () = assert!(OneLaunch2dConfig::F16X2.fragments == 2 * TAPS.len() as u32);
 
 /// In place of an infinite scale, with which a bias and what is added to it may be infinities of both signs, whose sum is NaN: a finite one
 /// that makes about 2^96 of the larger of `weight` and `bias`. A bound clamps what comes of it as it clamps infinity, unless the bound is
@@ -64,8 +64,8 @@ fn large(scale: f32, weight: f32, bias: f32) -> f32 {
 /// `OneLaunch2dConfig::operand_words`, `channels` `CHANNEL_FLOATS` elements.
 #[kernel(
     instances(F: [
-        split_f32: Split<false>,
-        rounded_f32: Rounded<false>,
+        f16x2_f32: F16x2<false>,
+        scaled_f16_f32: ScaledF16<false>,
         f16: Stored<f16, false>,
         bf16: Stored<bf16, false>,
     ]),

@@ -5,7 +5,7 @@ use cuda_std::{Storage, async_proxy, barrier, cluster, f16, mma, thread, warp};
 use op_spec::launch::WARP_THREADS;
 use op_spec::launch::conv2d_group_norm_scale_max_pool_clamp::{
     BAND_ROWS, FILTER, HalfRows, IN_CHANNELS, OneLaunch2dGeometry, PART_BYTES, PIXEL_BYTES, POOL,
-    RESIDUE_BYTES, WARPGROUP_THREADS, WIDTH,
+    STRIDE_PHASE_BYTES, WARPGROUP_THREADS, WIDTH,
 };
 
 use super::format::{Format, Pixel};
@@ -16,7 +16,7 @@ use crate::parts::unroll::unroll;
 /// The named barrier of this warpgroup.
 const LOADERS: u32 = 1;
 
-const RESIDUE_WORDS: u32 = RESIDUE_BYTES / 4;
+const STRIDE_PHASE_WORDS: u32 = STRIDE_PHASE_BYTES / 4;
 const PART_WORDS: u32 = PART_BYTES / 4;
 const PIXEL_WORDS: u32 = PIXEL_BYTES / 4;
 
@@ -126,7 +126,7 @@ pub(super) unsafe fn produce<F: Format>(
         }
     });
 
-    let slots = F::CONFIG.slots;
+    let stages = F::CONFIG.stages;
     let row_words = F::CONFIG.row_bytes() / 4;
     let mut scale = Scale::none();
     let (mut count, mut band) = (0, 0);
@@ -134,7 +134,7 @@ pub(super) unsafe fn produce<F: Format>(
         unroll!(4, |i| {
             if i < F::LOADS_AHEAD {
                 let raw = &ahead[i];
-                let slot = count % slots;
+                let stage = count % stages;
                 let mut lowered = 0;
                 if F::SCALED {
                     let most = largest(memory, F::magnitude(raw), count % 2, warp, lane);
@@ -146,29 +146,29 @@ pub(super) unsafe fn produce<F: Format>(
                         scale = chosen;
                     }
                 }
-                if count >= slots {
-                    Barrier::at(memory.freed, slot).wait((count / slots + 1) & 1);
+                if count >= stages {
+                    Barrier::at(memory.freed, stage).wait((count / stages + 1) & 1);
                 }
                 if F::SCALED && lowered > 0 {
                     if band >= 2 {
                         let window_row = count - 2;
-                        Barrier::at(memory.freed, window_row % slots)
-                            .wait((window_row / slots) & 1);
+                        Barrier::at(memory.freed, window_row % stages)
+                            .wait((window_row / stages) & 1);
                     }
-                    let row = (count - 1) % slots * BAND_ROWS + warp;
+                    let row = (count - 1) % stages * BAND_ROWS + warp;
                     rescale(memory, row * row_words, row_words, lane, lowered);
                 }
                 if band * BAND_ROWS + warp < rows.input_rows {
-                    let row = (slot * BAND_ROWS + warp) * row_words;
+                    let row = (stage * BAND_ROWS + warp) * row_words;
                     store::<F>(memory, row, raw, scale.factor, lane);
                 }
                 if F::SCALED && thread == 0 {
-                    memory.descale.store(slot, power(-scale.exponent));
+                    memory.descale.store(stage, power(-scale.exponent));
                 }
                 async_proxy::fence_shared();
                 warp::sync_warp(warp::ALL_LANES);
                 if lane == 0 {
-                    Barrier::at(memory.filled, slot).arrive();
+                    Barrier::at(memory.filled, stage).arrive();
                 }
                 count += 1;
                 band += 1;
@@ -212,12 +212,12 @@ unsafe fn rescale(memory: &Memory, row: u32, row_words: u32, lane: u32, lowered:
     let half = |bits: u32| Storage::to_f32(f16::from_bits(bits as u16)) * factor;
     let mut at = row + lane * PIXEL_WORDS;
     while at < row + row_words {
-        let mut pixel: Pixel = memory.ring.load_vec(at);
+        let mut pixel: Pixel = memory.pipeline.load_vec(at);
         unroll!(4, |c| {
             pixel[c] = mma::pack_f16x2(half(pixel[c]), half(pixel[c] >> 16));
         });
-        memory.ring.store_vec(at, pixel);
-        at += RESIDUE_WORDS;
+        memory.pipeline.store_vec(at, pixel);
+        at += STRIDE_PHASE_WORDS;
     }
 }
 
@@ -232,13 +232,13 @@ unsafe fn store<F: Format>(memory: &Memory, row: u32, raw: &F::Raw, scale: f32, 
         let parts = F::pixel(raw, i, scale);
         unroll!(2, |part| {
             if (part as u32) < F::CONFIG.parts {
-                let residue = part as u32 * PART_WORDS + i as u32 * RESIDUE_WORDS;
-                memory.ring.store_vec(mine + residue, parts[part]);
+                let stride_phase = part as u32 * PART_WORDS + i as u32 * STRIDE_PHASE_WORDS;
+                memory.pipeline.store_vec(mine + stride_phase, parts[part]);
                 if (i as u32) < FILTER - 1 {
                     let shown = if lane == 0 { [0; 4] } else { parts[part] };
                     memory
-                        .ring
-                        .store_vec(left + residue + POOL * RESIDUE_WORDS, shown);
+                        .pipeline
+                        .store_vec(left + stride_phase + POOL * STRIDE_PHASE_WORDS, shown);
                 }
             }
         });

@@ -42,17 +42,17 @@ pub(super) struct Sums {
 
 /// Says that this warp has no more products with the slot's window row.
 #[inline(always)]
-pub(super) unsafe fn window_row_freed(memory: &Memory, slot: u32, lane: u32) {
+pub(super) unsafe fn window_row_freed(memory: &Memory, stage: u32, lane: u32) {
     warp::sync_warp(warp::ALL_LANES);
     if lane == 0 {
-        Barrier::at(memory.freed, slot).arrive();
+        Barrier::at(memory.freed, stage).arrive();
     }
 }
 
 /// Four rows of the convolution, or what is left of them: one row of pooling windows.
 pub(super) struct WindowRow {
-    pub(super) slot: u32,
-    pub(super) next_slot: u32,
+    pub(super) stage: u32,
+    pub(super) next_stage: u32,
     pub(super) rows: u32,
     /// Undoes the scale of the input.
     pub(super) input_descale: f32,
@@ -114,7 +114,7 @@ impl WindowRow {
             let right = start::<F, true>(filters, &rows, 3, 1, constant);
             of.reduce::<0>(&left.wait::<1>(), place.edge);
             let right = right.wait::<0>();
-            window_row_freed(memory, self.slot, place.lane);
+            window_row_freed(memory, self.stage, place.lane);
             of.reduce::<1>(&right, place.edge);
             sums.rows += BAND_ROWS;
         } else {
@@ -134,7 +134,7 @@ impl WindowRow {
                     right = second.wait::<0>();
                 }
                 if y + 1 == self.rows {
-                    window_row_freed(memory, self.slot, place.lane);
+                    window_row_freed(memory, self.stage, place.lane);
                 }
                 if sums.rows == 0 {
                     unroll!(2, |h| {
@@ -184,10 +184,10 @@ impl WindowRow {
     /// The units at which the six input rows of the window row start.
     #[inline(always)]
     fn input_rows<F: Format>(&self, memory: &Memory) -> [u32; 6] {
-        let ring = wgmma::unit(memory.ring.addr(0));
+        let pipeline = wgmma::unit(memory.pipeline.addr(0));
         let row = F::CONFIG.row_bytes() / PIXEL_BYTES;
-        let first = ring + self.slot * BAND_ROWS * row;
-        let next = ring + self.next_slot * BAND_ROWS * row;
+        let first = pipeline + self.stage * BAND_ROWS * row;
+        let next = pipeline + self.next_stage * BAND_ROWS * row;
         [
             first,
             first + row,

@@ -318,7 +318,7 @@ impl<F: Format> Filler<'_, F> {
         let high = F::pack(v[0], v[1]);
         planes.store(at, high);
         let third = F::pack(v[2], 0.0);
-        if F::SPLIT {
+        if F::F16X2 {
             let [h0, h1] = halves::<F>(high);
             planes.store(at + PLANE_WORDS, F::pack(v[0] - h0, v[1] - h1));
             let [h2, _] = halves::<F>(third);

@@ -33,7 +33,7 @@ pub(super) trait Format {
     /// What input, parameters and output are stored in.
     type Stored: Storage;
     /// Whether values are split in two parts.
-    const SPLIT: bool;
+    const F16X2: bool;
     /// Whether values are centred and scaled before they are rounded. What is stored in 16 bits
     /// is multiplied as it is.
     const CENTRED: bool;
@@ -53,9 +53,9 @@ pub(super) trait Format {
 }
 
 /// f32, split in two f16.
-pub(super) struct Split;
+pub(super) struct F16x2;
 /// f32, rounded to f16.
-pub(super) struct Rounded;
+pub(super) struct ScaledF16;
 /// f16.
 pub(super) struct F16;
 /// bf16.
@@ -65,7 +65,7 @@ macro_rules! format {
     ($name:ident, $stored:ident, $half:ident, $pack:ident, $mma:ident, $split:literal, $centred:literal, $planes:ident, $steps:literal) => {
         impl Format for $name {
             type Stored = $stored;
-            const SPLIT: bool = $split;
+            const F16X2: bool = $split;
             const CENTRED: bool = $centred;
             const PLANES: u32 = $planes;
             const FILTER_STEPS: u32 = $steps;
@@ -86,11 +86,11 @@ macro_rules! format {
     };
 }
 format!(
-    Split,
+    F16x2,
     f32, f16, pack_f16x2, m16n8k16_f16, true, true, SPLIT_PLANES, 5
 );
 format!(
-    Rounded,
+    ScaledF16,
     f32, f16, pack_f16x2, m16n8k16_f16, false, true, PAIR_PLANES, 2
 );
 format!(
@@ -114,7 +114,7 @@ enum Pair {
     /// Channels 0 and 1 of one line.
     Channels,
     /// Channel 2 of one line, twice: for its high and its low part.
-    Parts,
+    Bf16x3,
     /// Channel 2 of a line and of the line one deeper. Of two such words the second, at `t = 1`,
     /// gives only its deeper half, `t = 2`.
     Depths,
@@ -135,13 +135,13 @@ pub(super) unsafe fn filter_word<F: Format>(
     scale: f32,
 ) -> u32 {
     let (line, low_part, pair);
-    if F::SPLIT {
+    if F::F16X2 {
         let rest = step == 4;
         line = if rest { 8 } else { half * 4 + quad_lane };
         low_part = if rest { half == 1 } else { step >= 2 };
         pair = match (rest, step % 2, quad_lane) {
             (false, 0, _) | (true, _, 0) => Pair::Channels,
-            (false, _, _) | (true, _, 2) => Pair::Parts,
+            (false, _, _) | (true, _, 2) => Pair::Bf16x3,
             // Low parts of values meet high parts of filters only.
             (true, _, 1) if half == 0 => Pair::Channels,
             _ => Pair::Nothing,
@@ -196,7 +196,7 @@ pub(super) fn quartet_offsets<F: Format>(
         t * slice_words + (line - 3 * t) * pitch
     };
     let (low, high) = (line(quad_lane), line(4 + quad_lane));
-    if F::SPLIT {
+    if F::F16X2 {
         let plane = if quad_lane == 3 {
             0
         } else {

@@ -129,7 +129,7 @@ unsafe fn column<F: Format, E: Epilogue, const I: usize>(
             tap!(a, $step, 0);
         }};
     }
-    if F::SPLIT {
+    if F::F16X2 {
         let channels = [load(0, 0), load(1, 0)];
         let low_parts = [load(0, 1), load(1, 1)];
         let third = [load(0, 2), load(1, 2)];

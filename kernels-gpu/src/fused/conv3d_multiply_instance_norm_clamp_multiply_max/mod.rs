@@ -35,8 +35,8 @@
 //! # Precision
 //! | symbol | products | largest error seen against f64, problem 79 |
 //! |---|---|---|
-//! | `.._split_f32` | f16 high and low parts, three products of 22 bits in all | 5e-6 |
-//! | `.._rounded_f32` | one product of f16, as accurate as tf32 | 5e-3 |
+//! | `.._f16x2_f32` | f16 high and low parts, three products of 22 bits in all | 5e-6 |
+//! | `.._scaled_f16_f32` | one product of f16, as accurate as tf32 | 5e-3 |
 //! | `.._f16`, `.._bf16` | as stored, exact | rounding of the output |
 //!
 //! On Hopper the 16-bit types have kernels of their own: `warpgroup`.
@@ -89,7 +89,7 @@ mod warpgroup;
 pub use warpgroup::*;
 
 use fill::{Centre, Filler};
-use format::{Bf16, F16, Format, Rounded, Split};
+use format::{Bf16, F16, F16x2, Format, ScaledF16};
 use item::{Operands, convolve};
 use output::Maximum;
 use parameters::FilterTensors;
@@ -144,9 +144,9 @@ const SCALED_MAX: f32 = 30_000.0;
 /// `FILTER_ELEMENTS`, `multiplier`, and `bias` if the geometry says that it exists, `OUT_CHANNELS`; all start on 16
 /// bytes, and `y` is apart from the others. The grid has `BLOCKS` blocks for each of `g.n` samples.
 #[kernel(
-    instances(BLOCKS: [1], F: [split_f32: Split, rounded_f32: Rounded, f16: F16, bf16: Bf16]),
+    instances(BLOCKS: [1], F: [f16x2_f32: F16x2, scaled_f16_f32: ScaledF16, f16: F16, bf16: Bf16]),
     #[cfg(hopper)]
-    instances(BLOCKS: [2, 4, 8], F: [split_f32: Split, rounded_f32: Rounded]),
+    instances(BLOCKS: [2, 4, 8], F: [f16x2_f32: F16x2, scaled_f16_f32: ScaledF16]),
     max_threads = BLOCK_THREADS,
     min_blocks = 1,
     cluster_blocks = BLOCKS

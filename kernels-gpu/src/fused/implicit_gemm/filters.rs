@@ -3,13 +3,14 @@
 use cuda_std::global::{Global, GlobalMut};
 use cuda_std::{Storage, kernel, math, thread, warp};
 use op_spec::launch::WARP_THREADS;
-use op_spec::launch::implicit_gemm::wide::filter_word;
+use op_spec::launch::implicit_gemm::sm90::filter_word;
 use op_spec::launch::implicit_gemm::{
-    CELL_VALUES, GemmGeometry, GemmTile, OPERAND_ROWS, OPERAND_WORDS, SPREAD_THREADS, STEP_CELLS,
+    GemmGeometry, GemmTile, K_VECTOR_VALUES, MMA_STEP_K_VECTORS, OPERAND_ROWS, OPERAND_WORDS,
+    SPREAD_THREADS,
 };
 
-use super::format::{Bf16, F16, FILTER_PARTS, Format, Parts, Rounded, Split, part_of_pass};
-use super::tables::stage_place;
+use super::format::{Bf16, Bf16x3, F16, F16x2, FILTER_PARTS, Format, ScaledF16, part_of_pass};
+use super::tables::k_block_place;
 use crate::parts::index::div_rem;
 use crate::parts::prescale::prescale_for;
 
@@ -23,52 +24,52 @@ struct Filter<'a, T: Storage> {
 }
 
 impl<T: Storage> Filter<'_, T> {
-    /// The pass, and the plane and the tap of cell `half` of a step of a stage; behind the last pass one that there is not.
+    /// The pass, and the plane and the tap of K-vector `half` of a step of a K block; behind the last pass one that there is not.
     #[inline(always)]
-    unsafe fn cell(&self, step: u32, half: u32, passes: u32) -> (u32, (u32, u32)) {
+    unsafe fn k_vector(&self, step: u32, half: u32, passes: u32) -> (u32, (u32, u32)) {
         let g = self.g;
         if g.paired != 0 {
             let (pass, step) = if passes > 1 {
-                div_rem(step, g.paired_steps())
+                div_rem(step, g.paired_mma_steps())
             } else {
                 (0, step)
             };
-            if g.pair_cells > 0 {
+            if g.pair_k_vectors > 0 {
                 let (row, pair) = div_rem(step, g.row_pairs());
                 let column = g.first_of_pair(pair) + half;
                 // Of an odd number of columns the pair before has the first of the last two.
-                let is_new = column >= pair * STEP_CELLS;
+                let is_new = column >= pair * MMA_STEP_K_VECTORS;
                 let exists = is_new && row < g.filter_slices * g.conv.r;
-                let plane = if exists { 0 } else { g.stage_planes };
+                let plane = if exists { 0 } else { g.k_block_planes };
                 return (pass, (plane, row * g.column_taps + column));
             }
             let (pair, tap) = div_rem(step, g.taps);
-            (pass, (pair * STEP_CELLS + half, tap))
+            (pass, (pair * MMA_STEP_K_VECTORS + half, tap))
         } else {
-            let cell = step * STEP_CELLS + half;
-            let (pass, cell) = if passes > 1 {
-                div_rem(cell, g.stage_cells())
+            let k_vector = step * MMA_STEP_K_VECTORS + half;
+            let (pass, k_vector) = if passes > 1 {
+                div_rem(k_vector, g.k_block_k_vectors())
             } else {
-                (0, cell)
+                (0, k_vector)
             };
-            (pass, div_rem(cell, g.taps))
+            (pass, div_rem(k_vector, g.taps))
         }
     }
 
-    /// The value that meets value `value` of the cell of tap `tap` in plane `plane` of the stage; 0 where there is
+    /// The value that meets value `value` of the K-vector of tap `tap` in plane `plane` of the K block; 0 where there is
     /// none.
     #[inline(always)]
-    unsafe fn value(&self, stage: u32, (plane, tap): (u32, u32), value: u32) -> f32 {
+    unsafe fn value(&self, k_block: u32, (plane, tap): (u32, u32), value: u32) -> f32 {
         let (g, conv) = (self.g, &self.g.conv);
-        let (first_plane, depth) = stage_place(g, stage);
+        let (first_plane, depth) = k_block_place(g, k_block);
         let (row, column) = div_rem(tap, g.column_taps);
-        // Where the filter's slices are stages, those of one have its rows. Before the first, wrapped.
+        // Where the filter's slices are K blocks, those of one have its rows. Before the first, wrapped.
         let row = (depth * conv.r + row).wrapping_sub(self.behind * conv.r);
-        let (j, c) = div_rem(value, g.cell_channels);
-        let channel = (first_plane + plane) * g.cell_channels + c;
-        let s = column * g.cell_columns + j;
+        let (j, c) = div_rem(value, g.k_vector_channels);
+        let channel = (first_plane + plane) * g.k_vector_channels + c;
+        let s = column * g.k_vector_columns + j;
         let in_filter = row < conv.t * conv.r && s < conv.s;
-        if plane < g.stage_planes && channel < conv.group_c && in_filter {
+        if plane < g.k_block_planes && channel < conv.group_c && in_filter {
             let at = channel * conv.taps() + row * conv.s + s;
             self.weight.load(at as usize).to_f32() * self.scale
         } else {
@@ -77,7 +78,7 @@ impl<T: Storage> Filter<'_, T> {
     }
 }
 
-const _: () = assert!(CELL_VALUES == 8 && OPERAND_ROWS == 16);
+const _: () = assert!(K_VECTOR_VALUES == 8 && OPERAND_ROWS == 16);
 
 /// A warp lays out one filter.
 ///
@@ -90,7 +91,7 @@ const _: () = assert!(CELL_VALUES == 8 && OPERAND_ROWS == 16);
 /// and `descales` an element for each filter where values are scaled; `tile` is the
 /// config's.
 #[kernel(
-    instances(F: [split_f32: Split, rounded_f32: Rounded, parts_f32: Parts, f16: F16, bf16: Bf16]),
+    instances(F: [f16x2_f32: F16x2, scaled_f16_f32: ScaledF16, bf16x3_f32: Bf16x3, f16: F16, bf16: Bf16]),
     max_threads = SPREAD_THREADS
 )]
 pub unsafe fn implicit_gemm_filters<F: Format>(
@@ -150,7 +151,7 @@ pub unsafe fn implicit_gemm_filters<F: Format>(
     let sets = tile.filters() / OPERAND_ROWS;
     let (filter_tile, set) = div_rem(set, sets);
     let (high_row, quad) = div_rem(row, 8);
-    let all_steps = g.stages * g.steps;
+    let all_mma_steps = g.k_blocks * g.mma_steps;
     let filter = Filter {
         weight,
         scale,
@@ -159,15 +160,15 @@ pub unsafe fn implicit_gemm_filters<F: Format>(
     };
     // Four lanes, two words each, for each step.
     let mut at = lane;
-    while at < all_steps * 8 {
+    while at < all_mma_steps * 8 {
         let (step, place) = div_rem(at, 8);
         let (quad_lane, half) = (place % 4, place / 4);
-        let (stage, step_of_stage) = div_rem(step, g.steps);
-        let (pass, cell) = filter.cell(step_of_stage, half, passes);
+        let (k_block, step_of_k_block) = div_rem(step, g.mma_steps);
+        let (pass, k_vector) = filter.k_vector(step_of_k_block, half, passes);
         let (mut low, mut high) = (0.0, 0.0);
         if exists && pass < passes {
-            low = filter.value(stage, cell, 2 * quad_lane);
-            high = filter.value(stage, cell, 2 * quad_lane + 1);
+            low = filter.value(k_block, k_vector, 2 * quad_lane);
+            high = filter.value(k_block, k_vector, 2 * quad_lane + 1);
         }
         let mut word = F::pack(low, high);
         if passes > 1 && pass < passes {
@@ -179,10 +180,10 @@ pub unsafe fn implicit_gemm_filters<F: Format>(
                 left -= 1;
             }
         }
-        let operand = ((filter_tile * all_steps + step) * parts) * sets;
+        let operand = ((filter_tile * all_mma_steps + step) * parts) * sets;
         let to = |part: u32| {
-            // Wide tiles have them as the tensor cores find them in shared memory.
-            let (operand, in_operand) = if tile.is_wide() {
+            // Warp-specialized tiles have them as the tensor cores find them in shared memory.
+            let (operand, in_operand) = if tile.is_warp_specialized() {
                 let filter = set * OPERAND_ROWS + row;
                 (operand + part * sets, filter_word(filter, half, quad_lane))
             } else {

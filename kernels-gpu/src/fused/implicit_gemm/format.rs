@@ -4,12 +4,12 @@
 use cuda_std::wgmma::{self, InFlight, MatrixDescriptor};
 use cuda_std::{Storage, bf16, f16, mma};
 #[cfg(hopper)]
-use op_spec::launch::implicit_gemm::CHAIN_STEPS;
+use op_spec::launch::implicit_gemm::MMA_BATCH_STEPS;
 use op_spec::launch::implicit_gemm::{OperandFormat, PASSES};
 
-/// A warp's filters for the steps of a chain, by part.
+/// A warp's filters for the steps of a MMA batch, by part.
 #[cfg(hopper)]
-pub(super) type ChainFilters = [[[u32; 4]; CHAIN_STEPS as usize]; 2];
+pub(super) type MmaBatchFilters = [[[u32; 4]; MMA_BATCH_STEPS as usize]; 2];
 
 /// How a kernel stores and multiplies.
 pub(super) trait Format {
@@ -21,7 +21,7 @@ pub(super) trait Format {
     fn pack(low: f32, high: f32) -> u32;
     /// The same of two stored values. Where these are operands as they are, nothing is converted.
     fn join(low: Self::Stored, high: Self::Stored) -> u32;
-    /// What rounding leaves of two values that [`pack`](Self::pack) made `word` of, exactly.
+    /// What rounding leaves of two values that [`pack`](Self::reformat) made `word` of, exactly.
     fn left(word: u32, low: f32, high: f32) -> [f32; 2];
     /// The same as operands.
     fn rest(word: u32, low: f32, high: f32) -> u32;
@@ -30,7 +30,7 @@ pub(super) trait Format {
     /// # Safety
     /// All lanes of the warp make this call.
     unsafe fn multiply_add(d: [f32; 4], a: [u32; 4], b: [u32; 2]) -> [f32; 4];
-    /// Starts the products of a chain of steps with 64 pixels, whose high parts are at `b` and whose low ones `low`
+    /// Starts the products of a MMA batch of steps with 64 pixels, whose high parts are at `b` and whose low ones `low`
     /// units further. Split values give sums of their own, others are added to `sums`.
     ///
     /// # Safety
@@ -38,22 +38,22 @@ pub(super) trait Format {
     #[cfg(hopper)]
     unsafe fn start(
         sums: [f32; 32],
-        a: &ChainFilters,
-        b: [MatrixDescriptor; CHAIN_STEPS as usize],
+        a: &MmaBatchFilters,
+        b: [MatrixDescriptor; MMA_BATCH_STEPS as usize],
         low: u32,
     ) -> InFlight;
 }
 
 /// f32, split in two f16.
-pub(super) struct Split;
+pub(super) struct F16x2;
 /// f32, rounded to f16.
-pub(super) struct Rounded;
+pub(super) struct ScaledF16;
 /// f16.
 pub(super) struct F16;
 /// bf16.
 pub(super) struct Bf16;
 /// f32 in three bf16, which are multiplied in several passes.
-pub(super) struct Parts;
+pub(super) struct Bf16x3;
 
 /// The parts of the filters or of the input in each pass, two bits for each.
 const fn parts_of_passes(which: usize) -> u32 {
@@ -109,13 +109,13 @@ macro_rules! format {
             #[inline(always)]
             unsafe fn start(
                 sums: [f32; 32],
-                a: &ChainFilters,
-                b: [MatrixDescriptor; CHAIN_STEPS as usize],
+                a: &MmaBatchFilters,
+                b: [MatrixDescriptor; MMA_BATCH_STEPS as usize],
                 low: u32,
             ) -> InFlight {
                 let start: unsafe fn(
                     [f32; 32],
-                    &ChainFilters,
+                    &MmaBatchFilters,
                     [MatrixDescriptor; 3],
                     u32,
                 ) -> InFlight = $start;
@@ -125,10 +125,10 @@ macro_rules! format {
     };
 }
 format!(
-    Split,
+    F16x2,
     f32,
     f16,
-    SPLIT,
+    F16X2,
     pack_f16x2,
     m16n8k16_f16,
     |_, [high, rest], b, low| {
@@ -152,10 +152,10 @@ format!(
     }
 );
 format!(
-    Rounded,
+    ScaledF16,
     f32,
     f16,
-    ROUNDED,
+    SCALED_F16,
     pack_f16x2,
     m16n8k16_f16,
     |sums, [a, _], b, _| wgmma::add_f16_3(sums, a, &b)
@@ -170,10 +170,10 @@ format!(
     |sums, [a, _], b, _| wgmma::add_f16_3(sums, a, &b)
 );
 format!(
-    Parts,
+    Bf16x3,
     f32,
     bf16,
-    PARTS,
+    BF16X3,
     pack_bf16x2,
     m16n8k16_bf16,
     |sums, [a, _], b, _| wgmma::add_bf16_3(sums, a, &b)

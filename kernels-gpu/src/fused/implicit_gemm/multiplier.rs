@@ -3,29 +3,29 @@
 use cuda_std::global::Global;
 
 use super::format::Format;
-use super::patch::Patch;
+use super::halo::Halo;
 use super::results::Results;
 use super::tile::{Sums, TileShape};
 
-/// How a block multiplies its filters with a patch.
+/// How a block multiplies its filters with a halo tile.
 pub(super) trait Multiplier<F: Format, S: TileShape>: Sized {
     /// Starts with the first filters; `operands` are those of the block.
     ///
     /// # Safety
     /// All threads of the block call it, after the barrier behind `find_places`.
-    unsafe fn new(operands: Global<u32>, patch: &Patch<'_>, results: &Results<'_, F, S>) -> Self;
+    unsafe fn new(operands: Global<u32>, halo: &Halo<'_>, results: &Results<'_, F, S>) -> Self;
 
     /// Makes what the thread copied visible to whoever multiplies; a barrier follows.
-    fn show_patch();
+    fn show_halo();
 
-    /// Adds the products of the stage that lies in `buffer` to the sums.
+    /// Adds the products of the K block that lies in `buffer` to the sums.
     ///
     /// # Safety
-    /// All threads of the block call it, and the patch is there.
-    unsafe fn multiply_stage(
+    /// All threads of the block call it, and the halo tile is there.
+    unsafe fn multiply_k_block(
         &mut self,
         sums: &mut Sums,
-        patch: &Patch<'_>,
+        halo: &Halo<'_>,
         results: &Results<'_, F, S>,
         buffer: u32,
     );

@@ -20,10 +20,10 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// Tile `item` of all samples.
+    /// Tile `work_tile` of all samples.
     #[inline(always)]
-    pub(super) unsafe fn of(item: u32, g: &GemmGeometry) -> Self {
-        let (sample, tile) = div_rem(item, g.pixel_tiles());
+    pub(super) unsafe fn of(work_tile: u32, g: &GemmGeometry) -> Self {
+        let (sample, tile) = div_rem(work_tile, g.pixel_tiles());
         let (row, tile_w) = div_rem(tile, g.tiles_w);
         let (tile_d, tile_h) = div_rem(row, g.tiles_h);
         Self {

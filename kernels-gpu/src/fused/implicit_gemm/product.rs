@@ -1,28 +1,28 @@
-//! The product of filters and packed input.
+//! The product of filters and reformatted input.
 //!
 //! # Tiles
 //! A block has 4 warps, and a tile of filters times pixels (`op_spec::launch::implicit_gemm`). Its
-//! pixels are a box of the output, so that the cells of the packed input which they touch are one, too:
-//! the patch. A pixel has its base in the patch, a tap its offset, and their sum is the address
-//! of the cell that the tap of that pixel multiplies, whatever stride, dilation and filter are.
-//! How a stage is multiplied is a [`Multiplier`]: warp by warp (`warps`) or as a warpgroup (`warpgroup`).
+//! pixels are a box of the output, so that the K-vectors of the reformatted input which they touch are one, too:
+//! the halo tile. A pixel has its base in the halo tile, a tap its offset, and their sum is the address
+//! of the K-vector that the tap of that pixel multiplies, whatever stride, dilation and filter are.
+//! How a K block is multiplied is a [`Multiplier`]: warp by warp (`warps`) or as a warpgroup (`warpgroup`).
 //!
-//! A block keeps its filters and takes one tile of pixels after another. While it multiplies one stage,
-//! the patch of the next, be it the next tile's, is on its way. Filters come from global memory as
+//! A block keeps its filters and takes one tile of pixels after another. While it multiplies one K block,
+//! the halo tile of the next, be it the next tile's, is on its way. Filters come from global memory as
 //! they are needed, already in the order of registers, a step ahead; all warps of a block read the
 //! same ones again and again, so they stay in cache.
 //!
 //! # Barriers
-//! All threads reach all barriers. One at the start of each stage: its patch is there then, and
+//! All threads reach all barriers. One at the start of each K block: its halo tile is there then, and
 //! the other buffer free. One in `results`, between writing and reading a tile's results; the next
-//! stage's barrier stands between reading and writing them again. They also stand between writing what
+//! K block's barrier stands between reading and writing them again. They also stand between writing what
 //! the next tile is and reading it, and between reading it and writing again.
 //!
 //! # Invariants
-//! - A thread copies the cells of the patch whose sources it wrote to the table itself.
-//! - While a stage is multiplied, only the other buffer is written.
-//! - Each step adds two cells to the sums; where a stage has an odd number of them, the last one
-//!   meets filters of 0. So does what a stage has beyond the last channel.
+//! - A thread copies the K-vectors of the halo tile whose sources it wrote to the table itself.
+//! - While a K block is multiplied, only the other buffer is written.
+//! - Each step adds two K-vectors to the sums; where a K block has an odd number of them, the last one
+//!   meets filters of 0. So does what a K block has beyond the last channel.
 
 use cuda_std::global::Global;
 use cuda_std::shared;
@@ -30,14 +30,14 @@ use cuda_std::{cp_async, kernel, opaque, thread};
 use op_spec::launch::WARP_THREADS;
 use op_spec::launch::conv::ConvGeometry;
 use op_spec::launch::implicit_gemm::{
-    BLOCK_THREADS, CELL_WORDS, Ending, GemmGeometry, GemmTile, OPERAND_ROWS, OPERAND_WORDS,
+    BLOCK_THREADS, Epilogue, GemmGeometry, GemmTile, K_VECTOR_WORDS, OPERAND_ROWS, OPERAND_WORDS,
     OperandFormat, TILE_WORDS,
 };
 
-use super::again::Alone;
-use super::format::{Bf16, F16, Format, Parts, Rounded, Split};
+use super::fixup::WithoutNorm;
+use super::format::{Bf16, Bf16x3, F16, F16x2, Format, ScaledF16};
+use super::halo::Halo;
 use super::multiplier::Multiplier;
-use super::patch::Patch;
 use super::place::{FilterSet, Place, load_tile};
 use super::results::{Output, Results};
 use super::tables::Tables;
@@ -74,7 +74,7 @@ multiplied!(W64N128 by Warpgroup,);
 
 /// Tiles of pixels of all samples, computed anew.
 #[inline(always)]
-fn items_here(g: &GemmGeometry) -> u32 {
+fn work_tiles_here(g: &GemmGeometry) -> u32 {
     let tiles = opaque::to_compiler(g.tiles_d) * g.tiles_h * g.tiles_w;
     g.conv.n as u32 * tiles
 }
@@ -98,7 +98,7 @@ fn geometry_here(g: &GemmGeometry) -> GemmGeometry {
         tiles_d: opaque::to_compiler(g.tiles_d),
         tiles_h: opaque::to_compiler(g.tiles_h),
         tiles_w: opaque::to_compiler(g.tiles_w),
-        patch_cells: opaque::to_compiler(g.patch_cells),
+        halo_k_vectors: opaque::to_compiler(g.halo_k_vectors),
         offsets: opaque::to_compiler(g.offsets),
         windows_h: opaque::to_compiler(g.windows_h),
         windows_w: opaque::to_compiler(g.windows_w),
@@ -120,15 +120,15 @@ const fn min_blocks(tile: GemmTile, format: OperandFormat) -> u32 {
 /// writes them or their pooled extrema.
 ///
 /// *Launch*: the config's `shape(..)`. *Mapping*, *barriers*: at the head of the module.
-/// *Traffic*: each cell of the packed input about once for each tile of filters, the filters once a
+/// *Traffic*: each K-vector of the reformatted input about once for each tile of filters, the filters once a
 /// block (from cache), the output once.
 ///
 /// # Safety
-/// `packed` and `input_descales` are what the packing kernels of the same config wrote, `operands` and
+/// `reformatted` and `input_descales` are what the reformatting kernels of the same config wrote, `operands` and
 /// `filter_descales` what the filters kernel did; `bias`, `norm_weight` and `scale` are null or
 /// have an element for each output channel; `y` has an element for each output, or, with
 /// pooling, for each window; `moments` has the config's `moment_elements()`. Where no norm follows, `x` and `weight` are what
-/// input and filters were made of, and `gain` and `shift` have an element for each output channel if the ending has them; else
+/// input and filters were made of, and `gain` and `shift` have an element for each output channel if the epilogue has them; else
 /// none of these is looked at. `y` and `moments` are apart from all else and start on 16 bytes.
 #[kernel(
     instances(
@@ -141,14 +141,14 @@ const fn min_blocks(tile: GemmTile, format: OperandFormat) -> u32 {
             #[cfg(hopper)]
             w64n128: W64N128,
         ],
-        F: [split_f32: Split, rounded_f32: Rounded, f16: F16, bf16: Bf16]
+        F: [f16x2_f32: F16x2, scaled_f16_f32: ScaledF16, f16: F16, bf16: Bf16]
     ),
-    instances(S: [m32n128: M32N128], F: [parts_f32: Parts]),
+    instances(S: [m32n128: M32N128], F: [bf16x3_f32: Bf16x3]),
     max_threads = BLOCK_THREADS,
     min_blocks = min_blocks(S::TILE, F::OPERANDS)
 )]
 pub unsafe fn implicit_gemm<S: Multiplied, F: Format>(
-    packed: *const u32,
+    reformatted: *const u32,
     input_descales: *const f32,
     operands: *const u32,
     filter_descales: *const f32,
@@ -162,7 +162,7 @@ pub unsafe fn implicit_gemm<S: Multiplied, F: Format>(
     y: *mut F::Stored,
     moments: *mut f32,
     g: &GemmGeometry,
-    ending: Ending,
+    epilogue: Epilogue,
 ) {
     let output = Output {
         bias,
@@ -170,40 +170,40 @@ pub unsafe fn implicit_gemm<S: Multiplied, F: Format>(
         scale,
         y,
         moments,
-        alone: Alone {
+        without_norm: WithoutNorm {
             x,
             weight,
             gain,
             shift,
-            ending,
+            epilogue,
         },
     };
     let (parts, step_parts) = (F::OPERANDS.parts, F::OPERANDS.step_parts());
     let sets = g.filter_sets();
-    let (first_item, set) = div_rem(thread::block_idx_x(), sets);
-    let (item_step, _) = div_rem(thread::grid_dim_x(), sets);
+    let (first_work_tile, set) = div_rem(thread::block_idx_x(), sets);
+    let (work_tile_step, _) = div_rem(thread::grid_dim_x(), sets);
     let (group, filter_tile) = div_rem(set, g.filter_tiles);
 
     let layout = g.layout(S::TILE, parts);
     let planes = g.conv.n as usize * (g.conv.groups * g.planes * parts) as usize;
-    let packed_words = planes * g.plane_cells() as usize * CELL_WORDS as usize;
+    let reformatted_words = planes * g.plane_k_vectors() as usize * K_VECTOR_WORDS as usize;
     let tables = Tables::of::<S>(&layout, g);
-    let patch = Patch {
+    let halo = Halo {
         tables,
-        buffers: shared::dynamic(layout.patches, 2 * g.stage_bytes(parts) / 4),
-        packed: Global::new(packed, packed_words),
+        buffers: shared::dynamic(layout.halos, 2 * g.k_block_bytes(parts) / 4),
+        reformatted: Global::new(reformatted, reformatted_words),
         group,
     };
     let tiles = shared::dynamic(layout.tiles, 2 * TILE_WORDS);
-    let mut item = first_item;
-    let place = Place::of(item, g);
+    let mut work_tile = first_work_tile;
+    let place = Place::of(work_tile, g);
     let filters = FilterSet::of::<S>(group, filter_tile, g);
     if thread::thread_idx_x() == 0 {
         place.store(tiles, 0);
         filters.store(tiles);
     }
     tables.find_sources::<S>();
-    patch.start::<F>(&place, 0, 0);
+    halo.start::<F>(&place, 0, 0);
     cp_async::commit_group();
     tables.find_places::<F, S>();
 
@@ -214,7 +214,7 @@ pub unsafe fn implicit_gemm<S: Multiplied, F: Format>(
             pixels: shared::dynamic(layout.pixels, S::TILE.pixels()),
             positions: shared::dynamic(layout.positions, S::TILE.pixels()),
             windows: shared::dynamic(layout.windows, g.windows()),
-            channels: shared::dynamic(layout.channels, S::TILE.filters() * CELL_WORDS),
+            channels: shared::dynamic(layout.channels, S::TILE.filters() * K_VECTOR_WORDS),
             moments: shared::dynamic(layout.moments, (layout.results - layout.moments) / 4),
             tile: shared::dynamic(layout.results, Results::<F, S>::TILE_WORDS),
             output: &output,
@@ -231,40 +231,40 @@ pub unsafe fn implicit_gemm<S: Multiplied, F: Format>(
     results.load_channels(&filters, Global::new(filter_descales, all_channels));
 
     let words = g.filter_words(S::TILE, step_parts) as usize;
-    let all_steps = g.stages * g.steps;
+    let all_mma_steps = g.k_blocks * g.mma_steps;
     let tile_words =
-        (all_steps * step_parts * (S::TILE.filters() / OPERAND_ROWS) * OPERAND_WORDS) as usize;
+        (all_mma_steps * step_parts * (S::TILE.filters() / OPERAND_ROWS) * OPERAND_WORDS) as usize;
     let operands = Global::new(operands, g.conv.groups as usize * words).slice(
         group as usize * words + filter_tile as usize * tile_words,
         tile_words,
     );
     let input_descales = Global::new(input_descales, g.conv.n as usize);
     thread::sync_threads();
-    let mut multiplier = S::Multiplier::<F>::new(operands, &patch, &results);
+    let mut multiplier = S::Multiplier::<F>::new(operands, &halo, &results);
 
     let (mut buffer, mut entry) = (0, 0);
     loop {
-        item += item_step;
-        let another = item < items_here(g);
+        work_tile += work_tile_step;
+        let another = work_tile < work_tiles_here(g);
         let mut sums = NO_SUMS;
-        let mut stage = 0;
-        while stage < g.stages {
+        let mut k_block = 0;
+        while k_block < g.k_blocks {
             cp_async::wait_all();
-            S::Multiplier::<F>::show_patch();
+            S::Multiplier::<F>::show_halo();
             thread::sync_threads();
-            if stage + 1 < g.stages {
+            if k_block + 1 < g.k_blocks {
                 let (place, _) = load_tile(tiles, entry);
-                patch.start::<F>(&place, stage + 1, 1 - buffer);
+                halo.start::<F>(&place, k_block + 1, 1 - buffer);
             } else if another {
-                let following = Place::of(item, g);
+                let following = Place::of(work_tile, g);
                 if thread::thread_idx_x() == 0 {
                     following.store(tiles, 1 - entry);
                 }
-                patch.start::<F>(&following, 0, 1 - buffer);
+                halo.start::<F>(&following, 0, 1 - buffer);
             }
-            multiplier.multiply_stage(&mut sums, &patch, &results, buffer);
+            multiplier.multiply_k_block(&mut sums, &halo, &results, buffer);
             buffer = 1 - buffer;
-            stage += 1;
+            k_block += 1;
         }
         // Computed anew, or what depends on it would take the products' registers.
         let thread = opaque::to_compiler(thread::thread_idx_x());

@@ -1,9 +1,9 @@
-//! Tables in shared memory, by which a block finds cells, pixels and windows.
+//! Tables in shared memory, by which a block finds K-vectors, pixels and windows.
 
 use cuda_std::shared::{self, Shared};
 use cuda_std::{opaque, thread};
 use op_spec::launch::implicit_gemm::{
-    BLOCK_THREADS, CELL_BYTES, GemmGeometry, GemmTile, Layout, OUTSIDE, PLACE_BITS,
+    BLOCK_THREADS, GemmGeometry, GemmTile, K_VECTOR_BYTES, Layout, OUTSIDE, PLACE_BITS,
 };
 
 use super::format::{Format, INPUT_PARTS, part_of_pass};
@@ -22,50 +22,54 @@ fn strips(g: &GemmGeometry, tile: GemmTile) -> u32 {
 /// Neighbouring outputs in depth that a tile's filters make: known to the compiler where it always is one.
 #[inline(always)]
 fn outputs_d(g: &GemmGeometry, tile: GemmTile) -> u32 {
-    if tile.is_wide() { g.outputs_d } else { 1 }
+    if tile.is_warp_specialized() {
+        g.outputs_d
+    } else {
+        1
+    }
 }
 
-/// The binary logarithm of the cells of a line of the patch: 0, which is known to the compiler where it always is, if planes are apart.
+/// The binary logarithm of the K-vectors of a line of the halo tile: 0, which is known to the compiler where it always is, if planes are apart.
 #[inline(always)]
-pub(super) fn line_shift<F: Format>(g: &GemmGeometry, tile: GemmTile) -> u32 {
-    if may_have_lines::<F>(tile) {
-        g.line_shift()
+pub(super) fn span_shift<F: Format>(g: &GemmGeometry, tile: GemmTile) -> u32 {
+    if may_have_nhwc_tile::<F>(tile) {
+        g.span_shift()
     } else {
         0
     }
 }
 
-/// Whether a patch may be of lines, which one of values of several parts never is.
+/// Whether a halo tile may be of lines, which one of values of several parts never is.
 #[inline(always)]
-const fn may_have_lines<F: Format>(tile: GemmTile) -> bool {
-    tile.is_wide() && F::OPERANDS.parts == 1
+const fn may_have_nhwc_tile<F: Format>(tile: GemmTile) -> bool {
+    tile.is_warp_specialized() && F::OPERANDS.parts == 1
 }
 
-/// Whether the input's values may be rounded on their way to the patch, which only those are that become one part, scaled.
+/// Whether the input's values may be converted in the producer to the halo tile, which only those are that become one part, scaled.
 #[inline(always)]
-pub(super) const fn may_round<F: Format>() -> bool {
+pub(super) const fn may_convert_in_producer<F: Format>() -> bool {
     F::OPERANDS.parts == 1 && F::OPERANDS.scaled
 }
 
 /// Whether they are. Asked anew each time, or the answer would take a register.
 #[inline(always)]
 pub(super) fn rounds<F: Format>(g: &GemmGeometry) -> bool {
-    may_round::<F>() && opaque::to_compiler(g.pieces.staged_bytes) != 0
+    may_convert_in_producer::<F>() && opaque::to_compiler(g.staged_tiles.staged_bytes) != 0
 }
 
-/// Whether the patch is of lines.
+/// Whether the halo tile is of lines.
 #[inline(always)]
-pub(super) fn has_lines<F: Format>(g: &GemmGeometry, tile: GemmTile) -> bool {
-    may_have_lines::<F>(tile) && g.has_lines()
+pub(super) fn has_nhwc_tile<F: Format>(g: &GemmGeometry, tile: GemmTile) -> bool {
+    may_have_nhwc_tile::<F>(tile) && g.has_nhwc_tile()
 }
 
-/// The first plane of a stage, and which of the filter's slices it has, if it has one.
+/// The first plane of a K block, and which of the filter's slices it has, if it has one.
 #[inline(always)]
-pub(super) unsafe fn stage_place(g: &GemmGeometry, stage: u32) -> (u32, u32) {
-    // Stages of a slice before the next slice's turn: one or two.
-    let shift = u32::from(g.slice_planes > g.stage_planes);
-    let (group, of_group) = div_rem(stage, g.depth_stages << shift);
-    let plane = group * g.slice_planes + (of_group & shift) * g.stage_planes;
+pub(super) unsafe fn k_block_place(g: &GemmGeometry, k_block: u32) -> (u32, u32) {
+    // K blocks of a slice before the next slice's turn: one or two.
+    let shift = u32::from(g.slice_planes > g.k_block_planes);
+    let (group, of_group) = div_rem(k_block, g.depth_k_blocks << shift);
+    let plane = group * g.slice_planes + (of_group & shift) * g.k_block_planes;
     (plane, of_group >> shift)
 }
 
@@ -107,20 +111,20 @@ impl<'a> Tables<'a> {
             bases: shared::dynamic(layout.bases, S::TILE.pixels()),
             pixels: shared::dynamic(layout.pixels, S::TILE.pixels()),
             positions: shared::dynamic(layout.positions, S::TILE.pixels()),
-            sources: shared::dynamic(layout.sources, g.patch_cells),
+            sources: shared::dynamic(layout.sources, g.halo_k_vectors),
             windows: shared::dynamic(layout.windows, g.windows()),
             g,
         }
     }
 
-    /// Notes where in the packed input the cells of a patch are, from its first.
+    /// Notes where in the reformatted input the K-vectors of a halo tile are, from its first.
     #[inline(always)]
     pub(super) unsafe fn find_sources<S: TileShape>(&self) {
         let g = self.g;
-        let mut cell = thread::thread_idx_x();
-        while cell < g.patch_cells {
-            self.sources.store(cell, source(g, S::TILE, cell));
-            cell += BLOCK_THREADS;
+        let mut k_vector = thread::thread_idx_x();
+        while k_vector < g.halo_k_vectors {
+            self.sources.store(k_vector, source(g, S::TILE, k_vector));
+            k_vector += BLOCK_THREADS;
         }
     }
 
@@ -153,36 +157,36 @@ impl<'a> Tables<'a> {
     }
 }
 
-/// Where in the packed input a cell of a patch is, from the patch's first.
+/// Where in the reformatted input a K-vector of a halo tile is, from the halo tile's first.
 #[inline(always)]
-pub(super) unsafe fn source(g: &GemmGeometry, tile: GemmTile, cell: u32) -> u32 {
-    let CellPlace {
+pub(super) unsafe fn source(g: &GemmGeometry, tile: GemmTile, k_vector: u32) -> u32 {
+    let KVectorPlace {
         d,
         h,
-        residue,
+        stride_phase,
         column,
-    } = CellPlace::of(g, tile, cell);
-    (d * g.packed_h + h) * g.row_cells() + residue * g.residue_columns + column
+    } = KVectorPlace::of(g, tile, k_vector);
+    (d * g.reformatted_h + h) * g.row_k_vectors() + stride_phase * g.stride_phase_columns + column
 }
 
-/// Where a cell of a patch is, from the patch's first.
-struct CellPlace {
+/// Where a K-vector of a halo tile is, from the halo tile's first.
+struct KVectorPlace {
     d: u32,
     h: u32,
-    /// The residue of its row that it is in, and its column there.
-    residue: u32,
+    /// The stride phase of its row that it is in, and its column there.
+    stride_phase: u32,
     column: u32,
 }
 
-impl CellPlace {
+impl KVectorPlace {
     #[inline(always)]
-    unsafe fn of(g: &GemmGeometry, tile: GemmTile, cell: u32) -> Self {
+    unsafe fn of(g: &GemmGeometry, tile: GemmTile, k_vector: u32) -> Self {
         // Any will do for pixels that are not used.
-        let from = cell.min(g.packed_patch_cells() - 1);
-        let (row, at) = div_rem(from, g.patch_row());
-        let (residue, column) = div_rem(at, g.patch_columns);
+        let from = k_vector.min(g.reformatted_halo_k_vectors() - 1);
+        let (row, at) = div_rem(from, g.halo_row());
+        let (stride_phase, column) = div_rem(at, g.halo_columns);
         let (d, h, strip) = if strips(g, tile) == 0 {
-            let (d, h) = div_rem(row, g.patch_h);
+            let (d, h) = div_rem(row, g.halo_h);
             (d, h, 0)
         } else {
             row_of_octet(g, tile, row)
@@ -191,49 +195,49 @@ impl CellPlace {
         Self {
             d,
             h,
-            residue,
+            stride_phase,
             column,
         }
     }
 }
 
-/// Depth, row and strip of a row of a patch of octets.
+/// Depth, row and strip of a row of a halo tile of octets.
 #[inline(always)]
 unsafe fn row_of_octet(g: &GemmGeometry, tile: GemmTile, row: u32) -> (u32, u32, u32) {
     let conv = &g.conv;
     let (row, strip) = div_rem(row, g.strips);
     let (row, slice) = div_rem(row, g.tile_d);
-    let (row, residue_row) = div_rem(row, g.residue_rows);
-    let (t, residue) = div_rem(row, g.row_residues);
+    let (row, stride_phase_row) = div_rem(row, g.stride_phase_rows);
+    let (t, stride_phase) = div_rem(row, g.row_stride_phases);
     // Residues have as many rows each, of which the last may be one that nobody reads.
-    let h = (residue_row * conv.stride_h + residue).min(g.patch_h - 1);
+    let h = (stride_phase_row * conv.stride_h + stride_phase).min(g.halo_h - 1);
     let d = slice * conv.stride_d * outputs_d(g, tile) + t * conv.dilation_d;
     (d, h, strip)
 }
 
-/// How far the cell that entry `entry` of the table of offsets stands for is from a pixel's first: a cell of the
-/// stage, in bytes, or the first cell of a step, in cells.
+/// How far the K-vector that entry `entry` of the table of offsets stands for is from a pixel's first: a K-vector of the
+/// K block, in bytes, or the first K-vector of a step, in K-vectors.
 #[inline(always)]
 pub(super) unsafe fn offset<F: Format>(g: &GemmGeometry, tile: GemmTile, entry: u32) -> u32 {
     let conv = &g.conv;
-    let cells = if g.paired != 0 {
-        g.paired_steps()
+    let k_vectors = if g.paired != 0 {
+        g.paired_mma_steps()
     } else {
-        g.stage_cells()
+        g.k_block_k_vectors()
     };
     let format = F::OPERANDS;
-    // What is behind the last one meets filters of 0; any cell will do for it.
-    let entry = if entry < format.passes * cells {
+    // What is behind the last one meets filters of 0; any K-vector will do for it.
+    let entry = if entry < format.passes * k_vectors {
         entry
     } else {
         0
     };
     let (pass, entry) = if format.passes > 1 {
-        div_rem(entry, cells)
+        div_rem(entry, k_vectors)
     } else {
         (0, entry)
     };
-    let (plane, tap) = if g.pair_cells > 0 {
+    let (plane, tap) = if g.pair_k_vectors > 0 {
         let (row, pair) = div_rem(entry, g.row_pairs());
         (0, row * g.column_taps + g.first_of_pair(pair))
     } else {
@@ -241,40 +245,41 @@ pub(super) unsafe fn offset<F: Format>(g: &GemmGeometry, tile: GemmTile, entry: 
     };
     let (row, column) = div_rem(tap, g.column_taps);
     let (t, r) = div_rem(row, conv.r);
-    let w = column * g.cell_columns * conv.dilation_w;
-    let (column, residue) = div_rem(w, conv.stride_w);
-    let mut in_patch = if strips(g, tile) == 0 {
-        let row = t * conv.dilation_d * g.patch_h + r * conv.dilation_h;
-        row * g.patch_row() + residue * g.patch_columns + column
+    let w = column * g.k_vector_columns * conv.dilation_w;
+    let (column, stride_phase) = div_rem(w, conv.stride_w);
+    let mut in_halo = if strips(g, tile) == 0 {
+        let row = t * conv.dilation_d * g.halo_h + r * conv.dilation_h;
+        row * g.halo_row() + stride_phase * g.halo_columns + column
     } else {
-        let (row, row_residue) = div_rem(r * conv.dilation_h, conv.stride_h);
-        let of_residue = t * g.row_residues + row_residue;
-        if has_lines::<F>(g, tile) {
+        let (row, row_stride_phase) = div_rem(r * conv.dilation_h, conv.stride_h);
+        let of_stride_phase = t * g.row_stride_phases + row_stride_phase;
+        if has_nhwc_tile::<F>(g, tile) {
             let [rows, slices] = g.box_rows();
-            let first_box = of_residue * rows * slices * g.strips * g.residues + residue;
-            first_box * g.box_lines() + row * g.row_lines() + column
+            let first_box =
+                of_stride_phase * rows * slices * g.strips * g.stride_phases + stride_phase;
+            first_box * g.box_pixels() + row * g.row_pixels() + column
         } else {
-            let row = (of_residue * g.residue_rows + row) * g.tile_d * g.strips;
-            row * g.patch_row() + residue * g.patch_columns + column
+            let row = (of_stride_phase * g.stride_phase_rows + row) * g.tile_d * g.strips;
+            row * g.halo_row() + stride_phase * g.halo_columns + column
         }
     };
     if format.passes > 1 {
-        in_patch += part_of_pass(INPUT_PARTS, pass) * g.patch_cells;
+        in_halo += part_of_pass(INPUT_PARTS, pass) * g.halo_k_vectors;
     }
-    let of_plane = format.parts * g.patch_cells;
+    let of_plane = format.parts * g.halo_k_vectors;
     if g.paired != 0 {
         // Planes by two; of a line they are side by side.
-        let shift = line_shift::<F>(g, tile);
+        let shift = span_shift::<F>(g, tile);
         let of_line = (2 * plane) & ((1 << shift) - 1);
-        (2 * plane - of_line) * of_plane + (in_patch << shift) + of_line
+        (2 * plane - of_line) * of_plane + (in_halo << shift) + of_line
     } else {
-        (plane * of_plane + in_patch) * CELL_BYTES
+        (plane * of_plane + in_halo) * K_VECTOR_BYTES
     }
 }
 
 /// Where a pixel of a tile is.
 pub(super) struct PixelPlace {
-    /// Its first cell of the patch, in bytes.
+    /// Its first K-vector of the halo tile, in bytes.
     base: u32,
     /// In the tile, in one word.
     pub(super) coordinates: u32,
@@ -297,8 +302,8 @@ impl PixelPlace {
             (d, h, w)
         };
         let used = d < g.tile_d && h < g.tile_h && w < g.tile_w;
-        let row = d * conv.stride_d * g.patch_h + h * conv.stride_h;
-        let base = (row * g.patch_row() + w) * CELL_BYTES;
+        let row = d * conv.stride_d * g.halo_h + h * conv.stride_h;
+        let base = (row * g.halo_row() + w) * K_VECTOR_BYTES;
         Self {
             base: if used { base } else { 0 },
             coordinates: if used { to_word(d, h, w) } else { OUTSIDE },

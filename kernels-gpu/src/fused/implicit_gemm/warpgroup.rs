@@ -1,43 +1,43 @@
-//! Products of a stage by `wgmma` (sm_90a): the block is one warpgroup.
+//! Products of a K block by `wgmma` (sm_90a): the block is one warpgroup.
 //!
 //! # Operands
-//! A are the filters, in registers, 16 rows for each warp; B are the patch's cells, where they lie. A step is
+//! A are the filters, in registers, 16 rows for each warp; B are the halo tile's K-vectors, where they lie. A step is
 //! one tap in two planes, or two neighbouring columns of the one plane that there is, so its halves of K are equally far apart in every step, and pixels
 //! lie as `W64N128` says: a tap is nothing but another first address.
 //!
 //! # Sums
-//! [`CHAIN_STEPS`] steps are a chain. Those of split values start from zero, and their sums are added to the tile's in
+//! [`MMA_BATCH_STEPS`] steps are a MMA batch. Those of split values start from zero, and their sums are added to the tile's in
 //! the ordinary way, which rounds. Tensor cores truncate (`warps` says what comes of it); so few of their additions in
 //! a row leave an error of 4e-7 of the results' standard deviation, for any number of terms. What has one part is
 //! added up by the tensor cores alone, which saves registers.
 //!
-//! The tile's two halves of 64 pixels are chains of their own: the first one's sums are added while the tensor cores are
-//! at the second. The filters of the next chain are loaded meanwhile or, if they are split and registers too few,
-//! as soon as the chain is over; a multiprocessor holds
+//! The tile's two halves of 64 pixels are MMA batches of their own: the first one's sums are added while the tensor cores are
+//! at the second. The filters of the next MMA batch are loaded meanwhile or, if they are split and registers too few,
+//! as soon as the MMA batch is over; a multiprocessor holds
 //! two or three blocks, of which one multiplies while another waits.
 
 use cuda_std::global::Global;
 use cuda_std::wgmma::{self, InFlight, MatrixDescriptor};
 use cuda_std::{async_proxy, thread};
 use op_spec::launch::WARP_THREADS;
-use op_spec::launch::implicit_gemm::{CHAIN_STEPS, OPERAND_ROWS, OPERAND_WORDS};
+use op_spec::launch::implicit_gemm::{MMA_BATCH_STEPS, OPERAND_ROWS, OPERAND_WORDS};
 
-use super::format::{ChainFilters, Format};
+use super::format::{Format, MmaBatchFilters};
+use super::halo::Halo;
 use super::multiplier::Multiplier;
-use super::patch::Patch;
 use super::results::Results;
 use super::tile::{Sums, TileShape};
 use crate::parts::unroll::unroll;
 
-/// Octets of pixels of a chain.
+/// Octets of pixels of a MMA batch.
 const OCTETS: usize = 8;
 
-/// What a thread keeps from one stage to the next.
+/// What a thread keeps from one K block to the next.
 pub(super) struct Warpgroup {
     operands: Global<u32>,
-    /// The step of the whole reduction that comes next, and the filters of its chain.
+    /// The step of the whole reduction that comes next, and the filters of its MMA batch.
     step: u32,
-    filters: ChainFilters,
+    filters: MmaBatchFilters,
     filter_warp: u32,
 }
 
@@ -53,7 +53,7 @@ fn half(sums: &Sums, half: usize) -> [f32; 32] {
     values
 }
 
-/// Makes a half's sums those of a chain, or adds these to them if they are split values'.
+/// Makes a half's sums those of a MMA batch, or adds these to them if they are split values'.
 #[inline(always)]
 fn take<F: Format>(sums: &mut Sums, half: usize, values: [f32; 32]) {
     unroll!(8, |n| {
@@ -69,23 +69,23 @@ fn take<F: Format>(sums: &mut Sums, half: usize, values: [f32; 32]) {
     });
 }
 
-/// The step behind a chain, be it the next tile's first.
+/// The step behind a MMA batch, be it the next tile's first.
 #[inline(always)]
-fn following(step: u32, all_steps: u32) -> u32 {
-    let next = step + CHAIN_STEPS;
-    if next == all_steps { 0 } else { next }
+fn following(step: u32, all_mma_steps: u32) -> u32 {
+    let next = step + MMA_BATCH_STEPS;
+    if next == all_mma_steps { 0 } else { next }
 }
 
-/// Both halves of a chain.
-struct Chain([InFlight; 2]);
+/// Both halves of a MMA batch.
+struct MmaBatch([InFlight; 2]);
 
-impl Chain {
-    /// Multiplies both halves of the pixels; the second one's cells are `second_half` units behind the first one's.
+impl MmaBatch {
+    /// Multiplies both halves of the pixels; the second one's K-vectors are `second_half` units behind the first one's.
     #[inline(always)]
     unsafe fn start<F: Format>(
         sums: &Sums,
-        filters: &ChainFilters,
-        b: [MatrixDescriptor; CHAIN_STEPS as usize],
+        filters: &MmaBatchFilters,
+        b: [MatrixDescriptor; MMA_BATCH_STEPS as usize],
         second_half: u32,
         low: u32,
     ) -> Self {
@@ -112,20 +112,20 @@ impl Chain {
 }
 
 impl Warpgroup {
-    /// Loads the filters of the chain that starts with step `step`.
+    /// Loads the filters of the MMA batch that starts with step `step`.
     #[inline(always)]
     unsafe fn load<F: Format, S: TileShape>(
         operands: Global<u32>,
         step: u32,
         filter_warp: u32,
-    ) -> ChainFilters {
+    ) -> MmaBatchFilters {
         let parts = F::OPERANDS.parts;
         let sets = S::TILE.filters() / OPERAND_ROWS;
         let lane = thread::thread_idx_x() % WARP_THREADS;
         let first = ((step * parts * sets + filter_warp) * OPERAND_WORDS + lane * 4) as usize;
-        let mut filters: ChainFilters = [[[0; 4]; CHAIN_STEPS as usize]; 2];
+        let mut filters: MmaBatchFilters = [[[0; 4]; MMA_BATCH_STEPS as usize]; 2];
         unroll!(4, |i| {
-            if i < CHAIN_STEPS as usize {
+            if i < MMA_BATCH_STEPS as usize {
                 unroll!(2, |part| {
                     if (part as u32) < parts {
                         let operand = (i * parts as usize + part) * sets as usize;
@@ -141,7 +141,7 @@ impl Warpgroup {
 
 impl<F: Format, S: TileShape> Multiplier<F, S> for Warpgroup {
     #[inline(always)]
-    unsafe fn new(operands: Global<u32>, _: &Patch<'_>, results: &Results<'_, F, S>) -> Self {
+    unsafe fn new(operands: Global<u32>, _: &Halo<'_>, results: &Results<'_, F, S>) -> Self {
         let filter_warp = results.filter_warp;
         Self {
             operands,
@@ -152,30 +152,30 @@ impl<F: Format, S: TileShape> Multiplier<F, S> for Warpgroup {
     }
 
     #[inline(always)]
-    fn show_patch() {
+    fn show_halo() {
         async_proxy::fence_shared();
     }
 
     #[inline(always)]
-    unsafe fn multiply_stage(
+    unsafe fn multiply_k_block(
         &mut self,
         sums: &mut Sums,
-        patch: &Patch<'_>,
+        halo: &Halo<'_>,
         _: &Results<'_, F, S>,
         buffer: u32,
     ) {
-        let g = patch.tables.g;
+        let g = halo.tables.g;
         let parts = F::OPERANDS.parts;
-        let all_steps = g.stages * g.steps;
-        let low = g.patch_cells;
-        let k_units = g.second_cell(parts);
-        let second_half = OCTETS as u32 * g.octet_cells;
-        let at = patch.buffers.addr(buffer * (g.stage_bytes(parts) / 4));
+        let all_mma_steps = g.k_blocks * g.mma_steps;
+        let low = g.halo_k_vectors;
+        let k_units = g.second_k_vector(parts);
+        let second_half = OCTETS as u32 * g.octet_k_vectors;
+        let at = halo.buffers.addr(buffer * (g.k_block_bytes(parts) / 4));
         let first = wgmma::unit(at);
         let columns = |step: u32| {
             let columns = |i: u32| {
-                let first = first + patch.tables.offsets.load(step + i);
-                MatrixDescriptor::apart(first, k_units, g.octet_cells)
+                let first = first + halo.tables.offsets.load(step + i);
+                MatrixDescriptor::apart(first, k_units, g.octet_k_vectors)
             };
             [columns(0), columns(1), columns(2)]
         };
@@ -184,32 +184,34 @@ impl<F: Format, S: TileShape> Multiplier<F, S> for Warpgroup {
         let load = |step: u32| Self::load::<F, S>(operands, step, filter_warp);
         let mut step = 0;
         if parts == 1 {
-            // Two chains at a time, with filters in registers of their own: a write to those of a chain under way
+            // Two MMA batches at a time, with filters in registers of their own: a write to those of a MMA batch under way
             // would make the assembler put its products one after another.
-            while step + CHAIN_STEPS < g.steps {
-                let next = self.step + CHAIN_STEPS;
-                let chain = Chain::start::<F>(sums, &self.filters, columns(step), second_half, low);
+            while step + MMA_BATCH_STEPS < g.mma_steps {
+                let next = self.step + MMA_BATCH_STEPS;
+                let mma_batch =
+                    MmaBatch::start::<F>(sums, &self.filters, columns(step), second_half, low);
                 let others = load(next);
-                chain.end::<F>(sums);
-                self.step = following(next, all_steps);
-                let b = columns(step + CHAIN_STEPS);
-                let chain = Chain::start::<F>(sums, &others, b, second_half, low);
+                mma_batch.end::<F>(sums);
+                self.step = following(next, all_mma_steps);
+                let b = columns(step + MMA_BATCH_STEPS);
+                let mma_batch = MmaBatch::start::<F>(sums, &others, b, second_half, low);
                 self.filters = load(self.step);
-                chain.end::<F>(sums);
-                step += 2 * CHAIN_STEPS;
+                mma_batch.end::<F>(sums);
+                step += 2 * MMA_BATCH_STEPS;
             }
         }
-        while step < g.steps {
-            let chain = Chain::start::<F>(sums, &self.filters, columns(step), second_half, low);
-            self.step = following(self.step, all_steps);
-            let right = chain.end_left::<F>(sums);
+        while step < g.mma_steps {
+            let mma_batch =
+                MmaBatch::start::<F>(sums, &self.filters, columns(step), second_half, low);
+            self.step = following(self.step, all_mma_steps);
+            let right = mma_batch.end_left::<F>(sums);
             self.filters = load(self.step);
             take::<F>(sums, 1, right);
-            step += CHAIN_STEPS;
+            step += MMA_BATCH_STEPS;
         }
     }
 
     #[inline(always)]
     unsafe fn end(&mut self, _: &mut Sums, _: &Results<'_, F, S>) {}
 }
-const _: () = assert!(CHAIN_STEPS == 3);
+const _: () = assert!(MMA_BATCH_STEPS == 3);

@@ -1,32 +1,32 @@
-//! Products of a stage by `mma.sync`, warp by warp.
+//! Products of a K block by `mma.sync`, warp by warp.
 //!
-//! `ldmatrix` takes from each lane the address of a cell: base of a pixel plus offset of a tap.
+//! `ldmatrix` takes from each lane the address of a K-vector: base of a pixel plus offset of a tap.
 //!
 //! # Long sums
 //! Tensor cores truncate when they add to a sum, so a long sum drifts towards zero, by up to `2^-24` of itself for
 //! each instruction on average where signs are mixed. In the split format a lane therefore puts its sums aside, in the
-//! shared memory of the results, after [`KEPT_STEPS`] steps (or one more, as steps come in twos), and starts them anew;
-//! those additions round. (In the format of parts, whose steps are one instruction each, after twice as many.) Shorter sums are never put aside. Of 16 terms and a sum an instruction cuts off less than `5.25 *
+//! shared memory of the results, after [`PROMOTION_MMA_STEPS`] steps (or one more, as steps come in twos), and starts them anew;
+//! those additions round. (In the format of parts, whose steps are one instruction each, after twice as many.) Shorter sums are never promoted. Of 16 terms and a sum an instruction cuts off less than `5.25 *
 //! 2^-23` of the largest, so what 51 of them cut off is less than 3.2e-5 of the sum of magnitudes; usual errors, and those of an
-//! FMA chain, are in docs/tuning.md: 1e-6 of the results' standard deviation, however many terms there are.
+//! FMA MMA batch, are in docs/tuning.md: 1e-6 of the results' standard deviation, however many terms there are.
 
 use cuda_std::global::Global;
 use cuda_std::shared;
 use cuda_std::{mma, thread};
 use op_spec::launch::WARP_THREADS;
 use op_spec::launch::implicit_gemm::{
-    CELL_BYTES, KEPT_STEPS, OPERAND_ROWS, OPERAND_WORDS, STEP_CELLS,
+    K_VECTOR_BYTES, MMA_STEP_K_VECTORS, OPERAND_ROWS, OPERAND_WORDS, PROMOTION_MMA_STEPS,
 };
 
 use super::format::Format;
+use super::halo::Halo;
 use super::multiplier::Multiplier;
-use super::patch::Patch;
 use super::results::Results;
 use super::tile::{MAX_OPERANDS, MAX_PIXEL_OCTETS, Sums, TileShape};
 use crate::parts::unroll::unroll;
 
 /// More than any number of steps that are kept.
-const ASIDE: u32 = 1 << 16;
+const PROMOTED: u32 = 1 << 16;
 
 /// Pairs of octets of pixels of a warp.
 const MAX_PAIRS: usize = MAX_PIXEL_OCTETS / 4;
@@ -68,14 +68,14 @@ unsafe fn multiply<F: Format, S: TileShape>(
     filters: &Filters,
     bases: &[u32; MAX_PAIRS],
     low_part: u32,
-    patch: shared::SharedAddr,
+    halo: shared::SharedAddr,
 ) {
     let mut pixels = [[[0; 2]; MAX_PIXEL_OCTETS]; 2];
     unroll!(2, |part| {
         if (part as u32) < F::OPERANDS.step_parts() {
             unroll!(4, |pair| {
                 if 2 * (pair as u32) < S::TILE.pixel_octets {
-                    let at = patch.offset(bases[pair] + part as u32 * low_part);
+                    let at = halo.offset(bases[pair] + part as u32 * low_part);
                     let [a, b, c, d] = mma::ldmatrix_x4(at);
                     pixels[part][2 * pair] = [a, b];
                     pixels[part][2 * pair + 1] = [c, d];
@@ -104,7 +104,7 @@ unsafe fn multiply<F: Format, S: TileShape>(
     });
 }
 
-/// What a thread keeps from one stage to the next.
+/// What a thread keeps from one K block to the next.
 pub(super) struct Warps {
     operands: Global<u32>,
     /// The step of the whole reduction that comes next, and its filters.
@@ -112,11 +112,11 @@ pub(super) struct Warps {
     filters: Filters,
     /// The first of the warp's operands in a step's.
     first_operand: u32,
-    /// Where the lane's pixels are in a patch, for every second octet of them.
+    /// Where the lane's pixels are in a halo tile, for every second octet of them.
     bases: [u32; MAX_PAIRS],
-    /// 1 in lanes that give addresses of the second cell of a step.
+    /// 1 in lanes that give addresses of the second K-vector of a step.
     second: u32,
-    /// Steps whose products the sums have, and [`ASIDE`] if sums of this tile were put aside.
+    /// Steps whose products the sums have, and [`PROMOTED`] if sums of this tile were promoted.
     kept: u32,
 }
 
@@ -125,37 +125,37 @@ impl Warps {
     #[inline(always)]
     unsafe fn keep<F: Format, S: TileShape>(
         &mut self,
-        steps: u32,
+        mma_steps: u32,
         sums: &mut Sums,
         results: &Results<'_, F, S>,
     ) {
-        if F::OPERANDS.parts > 1 && S::TILE.puts_aside() {
+        if F::OPERANDS.parts > 1 && S::TILE.promotes() {
             // A step of parts is one instruction, not three.
-            let most = if F::OPERANDS.passes > 1 {
-                2 * KEPT_STEPS
+            let max = if F::OPERANDS.passes > 1 {
+                2 * PROMOTION_MMA_STEPS
             } else {
-                KEPT_STEPS
+                PROMOTION_MMA_STEPS
             };
-            if self.kept % ASIDE >= most {
-                results.put_aside(sums, self.kept < ASIDE);
-                self.kept = ASIDE;
+            if self.kept % PROMOTED >= max {
+                results.promote(sums, self.kept < PROMOTED);
+                self.kept = PROMOTED;
             }
-            self.kept += steps;
+            self.kept += mma_steps;
         }
     }
 }
 
 impl<F: Format, S: TileShape> Multiplier<F, S> for Warps {
     #[inline(always)]
-    unsafe fn new(operands: Global<u32>, patch: &Patch<'_>, results: &Results<'_, F, S>) -> Self {
+    unsafe fn new(operands: Global<u32>, halo: &Halo<'_>, results: &Results<'_, F, S>) -> Self {
         let lane = thread::thread_idx_x() % WARP_THREADS;
-        // Lanes 0 to 7 give the pixels of the first cell, 8 to 15 the same ones of the second, the others
+        // Lanes 0 to 7 give the pixels of the first K-vector, 8 to 15 the same ones of the second, the others
         // those of the next octet of pixels.
         let first_pixel = results.pixel_warp * S::TILE.warp_pixels() + lane / 16 * 8 + lane % 8;
         let mut bases = [0; MAX_PAIRS];
         unroll!(4, |pair| {
             if 2 * (pair as u32) < S::TILE.pixel_octets {
-                bases[pair] = patch.tables.bases.load(first_pixel + 16 * pair as u32);
+                bases[pair] = halo.tables.bases.load(first_pixel + 16 * pair as u32);
             }
         });
         let first_operand = results.filter_warp * S::TILE.operands;
@@ -171,28 +171,28 @@ impl<F: Format, S: TileShape> Multiplier<F, S> for Warps {
     }
 
     #[inline(always)]
-    fn show_patch() {}
+    fn show_halo() {}
 
     #[inline(always)]
-    unsafe fn multiply_stage(
+    unsafe fn multiply_k_block(
         &mut self,
         sums: &mut Sums,
-        patch: &Patch<'_>,
+        halo: &Halo<'_>,
         results: &Results<'_, F, S>,
         buffer: u32,
     ) {
-        let g = patch.tables.g;
+        let g = halo.tables.g;
         let parts = F::OPERANDS.parts;
-        let all_steps = g.stages * g.steps;
-        let low_part = g.patch_cells * CELL_BYTES;
-        let at = patch.buffers.addr(buffer * (g.stage_bytes(parts) / 4));
-        let mut cell = self.second;
+        let all_mma_steps = g.k_blocks * g.mma_steps;
+        let low_part = g.halo_k_vectors * K_VECTOR_BYTES;
+        let at = halo.buffers.addr(buffer * (g.k_block_bytes(parts) / 4));
+        let mut k_vector = self.second;
         // Two steps at a time, so that the operands of one can be loaded while the other's are used.
-        let mut left = g.steps;
+        let mut left = g.mma_steps;
         while left >= 2 {
             self.keep(2, sums, results);
             let others = load_filters::<F, S>(self.operands, self.step + 1, self.first_operand);
-            let offset = patch.tables.offsets.load(cell);
+            let offset = halo.tables.offsets.load(k_vector);
             multiply::<F, S>(
                 sums,
                 &self.filters,
@@ -200,20 +200,20 @@ impl<F: Format, S: TileShape> Multiplier<F, S> for Warps {
                 low_part,
                 at.offset(offset),
             );
-            self.step = if self.step + 2 < all_steps {
+            self.step = if self.step + 2 < all_mma_steps {
                 self.step + 2
             } else {
                 0
             };
             self.filters = load_filters::<F, S>(self.operands, self.step, self.first_operand);
-            let offset = patch.tables.offsets.load(cell + STEP_CELLS);
+            let offset = halo.tables.offsets.load(k_vector + MMA_STEP_K_VECTORS);
             multiply::<F, S>(sums, &others, &self.bases, low_part, at.offset(offset));
-            cell += 2 * STEP_CELLS;
+            k_vector += 2 * MMA_STEP_K_VECTORS;
             left -= 2;
         }
         if left > 0 {
             self.keep(1, sums, results);
-            let offset = patch.tables.offsets.load(cell);
+            let offset = halo.tables.offsets.load(k_vector);
             multiply::<F, S>(
                 sums,
                 &self.filters,
@@ -221,7 +221,7 @@ impl<F: Format, S: TileShape> Multiplier<F, S> for Warps {
                 low_part,
                 at.offset(offset),
             );
-            self.step = if self.step + 1 < all_steps {
+            self.step = if self.step + 1 < all_mma_steps {
                 self.step + 1
             } else {
                 0
@@ -232,8 +232,8 @@ impl<F: Format, S: TileShape> Multiplier<F, S> for Warps {
 
     #[inline(always)]
     unsafe fn end(&mut self, sums: &mut Sums, results: &Results<'_, F, S>) {
-        if self.kept >= ASIDE {
-            results.add_aside(sums);
+        if self.kept >= PROMOTED {
+            results.add_promoted(sums);
         }
         self.kept = 0;
     }

@@ -14,7 +14,7 @@ pub struct OneLaunch2dConfig {
     /// Fragments of the filters, 16 bytes each, of a thread.
     pub fragments: u32,
     /// Bands that shared memory holds.
-    pub slots: u32,
+    pub stages: u32,
     /// Warpgroups that multiply; one more loads.
     pub consumers: u32,
     /// Registers of a thread that loads.
@@ -28,10 +28,10 @@ pub struct OneLaunch2dConfig {
 
 impl OneLaunch2dConfig {
     /// f32 as the sum of two scaled f16, three of the four products: error as of an f32 FMA chain.
-    pub const SPLIT: Self = Self {
+    pub const F16X2: Self = Self {
         parts: 2,
         fragments: 14,
-        slots: 4,
+        stages: 4,
         consumers: 2,
         producer_registers: 104,
         consumer_registers: 200,
@@ -39,10 +39,10 @@ impl OneLaunch2dConfig {
     };
 
     /// f32 rounded to one scaled f16: 11 bits, as tf32.
-    pub const ROUNDED: Self = Self {
+    pub const SCALED_F16: Self = Self {
         parts: 1,
         fragments: 7,
-        slots: 6,
+        stages: 6,
         consumers: 2,
         producer_registers: 120,
         consumer_registers: 192,
@@ -53,7 +53,7 @@ impl OneLaunch2dConfig {
     pub const STORED: Self = Self {
         parts: 1,
         fragments: 7,
-        slots: 6,
+        stages: 6,
         consumers: 3,
         producer_registers: 80,
         consumer_registers: 144,
@@ -70,8 +70,8 @@ impl OneLaunch2dConfig {
         };
         if self.parts == 2 {
             // With fewer products to a block the loads count: two bands of them under way.
-            spread.producer_registers = Self::ROUNDED.producer_registers;
-            spread.consumer_registers = Self::ROUNDED.consumer_registers;
+            spread.producer_registers = Self::SCALED_F16.producer_registers;
+            spread.consumer_registers = Self::SCALED_F16.consumer_registers;
         }
         spread
     }
@@ -128,20 +128,20 @@ impl OneLaunch2dConfig {
     #[must_use]
     pub const fn layout(self) -> OneLaunch2dLayout {
         let pooled = 0;
-        let ring = pooled + 4 * OUT_CHANNELS * self.pooled_pitch();
-        let constant = ring + self.slots * BAND_ROWS * self.row_bytes();
+        let pipeline = pooled + 4 * OUT_CHANNELS * self.pooled_pitch();
+        let constant = pipeline + self.stages * BAND_ROWS * self.row_bytes();
         let magnitudes = constant + WIDTH * PIXEL_BYTES;
         let filled = magnitudes + 2 * 16;
-        let freed = filled + 8 * self.slots;
-        let exchanged = freed + 8 * self.slots;
+        let freed = filled + 8 * self.stages;
+        let exchanged = freed + 8 * self.stages;
         let descale = exchanged + 2 * 8;
-        let moments = descale + 4 * self.slots.next_multiple_of(2);
+        let moments = descale + 4 * self.stages.next_multiple_of(2);
         let partner = moments + self.consumers * OUT_CHANNELS * MOMENTS_BYTES;
         let affine = partner + 2 * self.received() * OUT_CHANNELS * RECEIVED_BYTES;
         let channels = affine + OUT_CHANNELS * AFFINE_BYTES;
         OneLaunch2dLayout {
             pooled,
-            ring,
+            pipeline,
             constant,
             magnitudes,
             filled,
@@ -172,7 +172,7 @@ pub struct OneLaunch2dLayout {
     /// Maxima of the pooling windows: f32, channel by channel.
     pub pooled: u32,
     /// Input rows as operands: slot, row, part, residue, window.
-    pub ring: u32,
+    pub pipeline: u32,
     /// A row of pixels that are all the same constant.
     pub constant: u32,
     /// Largest magnitude that each loading warp saw, for even and for odd bands.
@@ -202,11 +202,11 @@ mod tests {
     use super::*;
 
     const CONFIGS: [OneLaunch2dConfig; 6] = [
-        OneLaunch2dConfig::SPLIT,
-        OneLaunch2dConfig::ROUNDED,
+        OneLaunch2dConfig::F16X2,
+        OneLaunch2dConfig::SCALED_F16,
         OneLaunch2dConfig::STORED,
-        OneLaunch2dConfig::SPLIT.spread(),
-        OneLaunch2dConfig::ROUNDED.spread(),
+        OneLaunch2dConfig::F16X2.spread(),
+        OneLaunch2dConfig::SCALED_F16.spread(),
         OneLaunch2dConfig::STORED.spread(),
     ];
 
@@ -215,7 +215,7 @@ mod tests {
         for config in CONFIGS {
             let layout = config.layout();
             assert!(layout.bytes <= 227 * 1024, "{layout:?}");
-            assert_eq!(layout.ring % 128, 0);
+            assert_eq!(layout.pipeline % 128, 0);
             assert_eq!(layout.constant % 128, 0);
             assert_eq!(layout.magnitudes % 16, 0);
             for barrier in [

@@ -1,10 +1,10 @@
-//! Which tile a product is made of, and in which stages.
+//! Which tile a product is made of, and in which K blocks.
 
+use super::k_blocks::MAX_K_BLOCK_K_VECTORS;
 use super::pixels::{choose_pixels, reach};
-use super::stages::MAX_STAGE_CELLS;
 use super::{
-    BLOCK_THREADS, CELL_VALUES, CELL_WORDS, CellStrides, GemmGeometry, GemmTile, OperandFormat,
-    Pieces, SCANNED_ELEMENTS, SPREAD_THREADS, TILES, WIDE, wide,
+    BLOCK_THREADS, GemmGeometry, GemmTile, K_VECTOR_VALUES, K_VECTOR_WORDS, KVectorStrides,
+    OperandFormat, SCANNED_ELEMENTS, SPREAD_THREADS, StagedTiles, TILES, WARP_SPECIALIZED, sm90,
 };
 use crate::launch::conv::ConvGeometry;
 use crate::launch::norm::{COMBINED_BY_WARP, COUNTED_ELEMENTS};
@@ -15,7 +15,7 @@ const BLOCK_RESERVE: u32 = 1024;
 
 /// The batch for which tiles are chosen where the true one must not matter: enough samples for the
 /// throughput of larger ones, few enough that a single sample does not leave most of a device idle.
-pub const USUAL_BATCH: u64 = 8;
+pub const ASSUMED_BATCH: u64 = 8;
 
 /// What a config must know of a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,7 +38,7 @@ pub struct GemmConfig {
     /// How values become operands.
     pub format: OperandFormat,
     /// Blocks of a cluster that split each sum; 1 for none. Results depend on it.
-    pub splits: u32,
+    pub split_k: u32,
 }
 
 impl GemmConfig {
@@ -46,11 +46,11 @@ impl GemmConfig {
     /// lie side by side, only the maximum (or minimum) of each whole window is kept.
     ///
     /// The tile is the one that takes the least time for a batch of `batch` samples, or of
-    /// [`USUAL_BATCH`]. Tiles differ in the order of their sums, so only with the latter are a
+    /// [`ASSUMED_BATCH`]. Tiles differ in the order of their sums, so only with the latter are a
     /// sample's results the same bits in any batch.
     ///
     /// # Errors
-    /// Where the product cannot be had: a patch that shared memory does not hold, windows
+    /// Where the product cannot be had: a halo tile that shared memory does not hold, windows
     /// larger than a tile, a filter of more than a thousand taps, indices beyond 32 bits.
     pub fn new(
         conv: &ConvGeometry,
@@ -75,20 +75,20 @@ impl GemmConfig {
             return Err(Refusal::Needs("an output with elements"));
         }
         let indexed = Refusal::Needs("indices of 32 bits");
-        let input = PackedInput::new(conv).ok_or(indexed)?;
-        let samples = batch.unwrap_or(USUAL_BATCH);
+        let input = ReformattedInput::new(conv).ok_or(indexed)?;
+        let samples = batch.unwrap_or(ASSUMED_BATCH);
         TILES
             .into_iter()
             .filter(|&tile| takes(tile))
             .flat_map(|tile| [1, 2].map(|outputs_d| (tile, outputs_d)))
             .filter_map(|(tile, outputs_d)| input.config(tile, outputs_d, pool, format, device))
             .filter(|config| config.tile.warpgroups == 0 || config.suits_warpgroups(device))
-            .map(|config| config.with_splits(device, samples))
+            .map(|config| config.with_split_k(device, samples))
             .filter_map(|config| Some((config.cost(device, samples)?, config)))
             .min_by_key(|(cost, _)| *cost)
             .map(|(_, config)| match batch {
                 Some(_) => config,
-                None => config.split_for_few(device),
+                None => config.split_k_for_few(device),
             })
             .ok_or(Refusal::Needs(
                 "a tile of whole windows whose patch of the packed input fits shared memory",
@@ -105,26 +105,26 @@ impl GemmConfig {
         device: &GemmDevice,
         tile: GemmTile,
     ) -> Option<Self> {
-        PackedInput::new(conv)?.config(tile, 1, pool, format, device)
+        ReformattedInput::new(conv)?.config(tile, 1, pool, format, device)
     }
 
-    /// The config with wide tiles whose filters make two neighbouring outputs in depth each, if there may be such.
+    /// The config with warp-specialized tiles whose filters make two neighbouring outputs in depth each, if there may be such.
     #[must_use]
     pub fn with_two_outputs(
         conv: &ConvGeometry,
         format: OperandFormat,
         device: &GemmDevice,
     ) -> Option<Self> {
-        PackedInput::new(conv)?.config(WIDE, 2, None, format, device)
+        ReformattedInput::new(conv)?.config(WARP_SPECIALIZED, 2, None, format, device)
     }
 
     /// The config if its launches can be made.
     fn launched(self, device: &GemmDevice) -> Option<Self> {
         let launches = self.shape(device).is_some()
             && self.filters_shape().is_some()
-            && self.geometry.pack_shape().is_some()
-            && self.geometry.repack_shape().is_some();
-        let counted = i32::try_from(self.geometry.items()).is_ok();
+            && self.geometry.reformat_shape().is_some()
+            && self.geometry.rescale_shape().is_some();
+        let counted = i32::try_from(self.geometry.work_tiles()).is_ok();
         (launches && counted).then_some(self)
     }
 
@@ -133,8 +133,8 @@ impl GemmConfig {
         // What a multiprocessor has is what a block can have, and a KiB that every block takes.
         let all = device.shared_bytes + BLOCK_RESERVE;
         let each = self.shared_bytes(device) + BLOCK_RESERVE;
-        let most = (self.tile).blocks_per_processor(self.format.step_parts());
-        (all / each).clamp(1, most)
+        let max = (self.tile).blocks_per_processor(self.format.step_parts());
+        (all / each).clamp(1, max)
     }
 
     /// Launch of the product on the device that it was chosen for. A block keeps its filters and
@@ -143,26 +143,29 @@ impl GemmConfig {
     #[must_use]
     pub fn shape(&self, device: &GemmDevice) -> Option<LaunchShape> {
         let g = &self.geometry;
-        let (sets, threads) = match self.tile.is_wide() {
-            true => (g.wide_sets(self.wide_tiles(device)), wide::BLOCK_THREADS),
+        let (sets, threads) = match self.tile.is_warp_specialized() {
+            true => (
+                g.warp_specialized_sets(self.warp_specialized_tiles(device)),
+                sm90::BLOCK_THREADS,
+            ),
             false => (g.filter_sets(), BLOCK_THREADS),
         };
-        let (sets, items) = (u64::from(sets), g.items());
-        if sets == 0 || items == 0 {
+        let (sets, work_tiles) = (u64::from(sets), g.work_tiles());
+        if sets == 0 || work_tiles == 0 {
             return None;
         }
-        let at_once = match self.tile.is_wide() {
-            true => self.wide_clusters(device),
+        let at_once = match self.tile.is_warp_specialized() {
+            true => self.warp_specialized_clusters(device),
             false => {
                 let together = self.blocks_per_processor(device);
                 u64::from(device.multiprocessors) * u64::from(together)
             }
         };
-        let rows = (at_once / sets).clamp(1, items);
-        let rounds = items.div_ceil(rows);
-        let rows = items.div_ceil(rounds);
-        let blocks = rows.checked_mul(sets)?.checked_mul(self.splits.into())?;
-        let shape = LaunchShape::linear(blocks, threads)?.in_clusters(self.splits);
+        let rows = (at_once / sets).clamp(1, work_tiles);
+        let rounds = work_tiles.div_ceil(rows);
+        let rows = work_tiles.div_ceil(rounds);
+        let blocks = rows.checked_mul(sets)?.checked_mul(self.split_k.into())?;
+        let shape = LaunchShape::linear(blocks, threads)?.in_clusters(self.split_k);
         Some(shape.with_shared(self.shared_bytes(device)))
     }
 
@@ -170,10 +173,11 @@ impl GemmConfig {
     #[must_use]
     pub fn shared_bytes(&self, device: &GemmDevice) -> u32 {
         let (g, parts) = (&self.geometry, self.format.parts);
-        if !self.tile.is_wide() {
+        if !self.tile.is_warp_specialized() {
             return g.layout(self.tile, parts).end;
         }
-        let layout = (self.wide_rings(device)).map(|rings| g.wide_layout(self.format, rings));
+        let layout = (self.mainloop_config(device))
+            .map(|mainloop| g.warp_specialized_layout(self.format, mainloop));
         layout.map_or(u32::MAX, |layout| layout.end)
     }
 
@@ -185,14 +189,14 @@ impl GemmConfig {
     }
 
     /// The config for a norm whose rows have `row_channels` channels each. Where the norm's blocks could not combine all moments of a row
-    /// ([`COMBINED_BY_WARP`]), and could if those of neighbouring channels were one, warps of wide tiles make them one, of no more channels than that takes.
+    /// ([`COMBINED_BY_WARP`]), and could if those of neighbouring channels were one, warps of warp-specialized tiles make them one, of no more channels than that takes.
     /// Elsewhere a launch combines them, or none is needed: nothing covers what a warp does at a tile's end.
     #[must_use]
     pub const fn for_rows_of(mut self, row_channels: u32) -> Self {
         let of_group = self.geometry.conv.group_k;
         let mut channels = 1;
         // A warp's first filter is a multiple of its number of filters, in its group.
-        while self.tile.is_wide() && channels <= wide::WARP_FILTERS {
+        while self.tile.is_warp_specialized() && channels <= sm90::WARP_FILTERS {
             let are_alike =
                 row_channels.is_multiple_of(channels) && of_group.is_multiple_of(channels);
             let of_row = self.moment_parts() as u64 * (row_channels / channels) as u64;
@@ -209,7 +213,7 @@ impl GemmConfig {
     #[must_use]
     pub fn moment_elements(&self) -> u64 {
         let g = &self.geometry;
-        if g.alone != 0 {
+        if g.without_norm != 0 {
             return 0;
         }
         let channels = g.conv.n * u64::from(g.conv.output_channels());
@@ -217,17 +221,17 @@ impl GemmConfig {
         moments * COUNTED_ELEMENTS as u64
     }
 
-    /// 32-bit words of the packed input.
+    /// 32-bit words of the reformatted input.
     #[must_use]
-    pub fn packed_words(&self) -> u64 {
+    pub fn reformatted_words(&self) -> u64 {
         let g = &self.geometry;
         let planes = g.conv.n * u64::from(g.conv.groups * g.planes * self.format.parts);
-        let cells = if g.has_lines() {
+        let k_vectors = if g.has_nhwc_tile() {
             g.conv.input_pixels()
         } else {
-            g.plane_cells()
+            g.plane_k_vectors()
         };
-        planes * u64::from(cells) * u64::from(CELL_WORDS)
+        planes * u64::from(k_vectors) * u64::from(K_VECTOR_WORDS)
     }
 
     /// 32-bit words of the filters as operands.
@@ -250,15 +254,15 @@ impl GemmConfig {
     }
 }
 
-/// The packed input of a convolution, before tiles are chosen.
-struct PackedInput<'a> {
+/// The reformatted input of a convolution, before tiles are chosen.
+struct ReformattedInput<'a> {
     conv: &'a ConvGeometry,
-    cell_channels: u32,
+    k_vector_channels: u32,
     /// Columns of the padded input that some window touches.
     used_w: u32,
 }
 
-impl<'a> PackedInput<'a> {
+impl<'a> ReformattedInput<'a> {
     fn new(conv: &'a ConvGeometry) -> Option<Self> {
         if conv.n == 0 || conv.output_pixels() == 0 {
             return None;
@@ -266,7 +270,7 @@ impl<'a> PackedInput<'a> {
         let used_w = reach(conv.q, conv.stride_w, conv.s, conv.dilation_w)?;
         Some(Self {
             conv,
-            cell_channels: cell_channels(conv),
+            k_vector_channels: k_vector_channels(conv),
             used_w,
         })
     }
@@ -291,29 +295,29 @@ impl<'a> PackedInput<'a> {
         if format.passes > 1 && !tile.makes_passes() {
             return None;
         }
-        // A wide tile's results are never all in shared memory.
-        if tile.is_wide() && pool.is_some() {
+        // A warp-specialized tile's results are never all in shared memory.
+        if tile.is_warp_specialized() && pool.is_some() {
             return None;
         }
-        let residues = conv.stride_w.min(self.used_w);
+        let stride_phases = conv.stride_w.min(self.used_w);
         let [pool_h, pool_w] = pool.unwrap_or([0, 0]);
         let sample = u64::from(conv.input_channels()) * u64::from(conv.input_pixels());
-        let cell_columns = CELL_VALUES / self.cell_channels;
-        let column_taps = conv.s.div_ceil(cell_columns);
+        let k_vector_columns = K_VECTOR_VALUES / self.k_vector_channels;
+        let column_taps = conv.s.div_ceil(k_vector_columns);
         let mut geometry = GemmGeometry {
             conv,
-            cell_channels: self.cell_channels,
-            cell_columns,
+            k_vector_channels: self.k_vector_channels,
+            k_vector_columns,
             column_taps,
             taps: conv.t.checked_mul(conv.r)?.checked_mul(column_taps)?,
-            depth_stages: 1,
+            depth_k_blocks: 1,
             filter_slices: conv.t,
-            planes: conv.group_c.div_ceil(self.cell_channels),
-            packed_d: 1,
-            packed_h: 1,
+            planes: conv.group_c.div_ceil(self.k_vector_channels),
+            reformatted_d: 1,
+            reformatted_h: 1,
             used_w: self.used_w,
-            residues,
-            residue_columns: 1,
+            stride_phases,
+            stride_phase_columns: 1,
             tile_d: 1,
             tile_h: 1,
             tile_w: 1,
@@ -322,22 +326,22 @@ impl<'a> PackedInput<'a> {
             tiles_w: conv.q,
             tile_pitch: 1,
             slice_pitch: 1,
-            octet_cells: 0,
-            octets_in_turn: [0; 2],
+            octet_k_vectors: 0,
+            interleaved_octets: [0; 2],
             paired: 0,
-            pair_cells: 0,
+            pair_k_vectors: 0,
             strips: 0,
-            row_residues: 1,
-            residue_rows: 1,
-            patch_d: 1,
-            patch_h: 1,
-            patch_columns: 1,
-            patch_cells: 1,
+            row_stride_phases: 1,
+            stride_phase_rows: 1,
+            halo_d: 1,
+            halo_h: 1,
+            halo_columns: 1,
+            halo_k_vectors: 1,
             filter_tiles: conv.group_k.div_ceil(tile.filters()),
-            stage_planes: 1,
+            k_block_planes: 1,
             slice_planes: 1,
-            stages: 1,
-            steps: 1,
+            k_blocks: 1,
+            mma_steps: 1,
             offsets: 1,
             pool_h,
             pool_w,
@@ -346,27 +350,27 @@ impl<'a> PackedInput<'a> {
             pooled_h: conv.p.checked_div(pool_h).unwrap_or(0),
             pooled_w: conv.q.checked_div(pool_w).unwrap_or(0),
             scans: u32::from(sample <= SCANNED_ELEMENTS),
-            alone: 0,
-            cells: CellStrides::PACKED,
-            pieces: Pieces::NONE,
+            without_norm: 0,
+            k_vectors: KVectorStrides::REFORMATTED,
+            staged_tiles: StagedTiles::NONE,
             outputs_d,
             moment_channels: 1,
         };
-        if geometry.taps > MAX_STAGE_CELLS {
+        if geometry.taps > MAX_K_BLOCK_K_VECTORS {
             return None;
         }
         choose_pixels(&mut geometry, tile, format, device)?;
-        geometry.choose_stages(format);
-        geometry.octets_in_turn = [geometry.octet_cells, 2 * geometry.octet_cells];
+        geometry.choose_k_blocks(format);
+        geometry.interleaved_octets = [geometry.octet_k_vectors, 2 * geometry.octet_k_vectors];
         geometry.conv = *asked;
-        if format.step_parts() == 2 && !tile.allows_split(geometry.stages * geometry.steps) {
+        if format.step_parts() == 2 && !tile.allows_f16x2(geometry.k_blocks * geometry.mma_steps) {
             return None;
         }
         let config = GemmConfig {
             geometry,
             tile,
             format,
-            splits: 1,
+            split_k: 1,
         };
         (config.shared_bytes(device) <= device.shared_bytes).then_some(config)
     }
@@ -381,7 +385,7 @@ impl<'a> PackedInput<'a> {
 fn two_outputs(conv: &ConvGeometry, tile: GemmTile) -> Option<ConvGeometry> {
     let overlaps = conv.stride_d == 1 && conv.dilation_d == 1 && conv.t > 1 && conv.z > 1;
     let are_half = 2 * conv.group_k <= tile.filters();
-    (tile.is_wide() && overlaps && are_half).then(|| ConvGeometry {
+    (tile.is_warp_specialized() && overlaps && are_half).then(|| ConvGeometry {
         group_k: tile.filters(),
         t: conv.t + 1,
         z: conv.z.div_ceil(2),
@@ -390,12 +394,12 @@ fn two_outputs(conv: &ConvGeometry, tile: GemmTile) -> Option<ConvGeometry> {
     })
 }
 
-/// Channels of a pixel that share a cell with other columns of the filter's reach, or all eight.
+/// Channels of a pixel that share a K-vector with other columns of the filter's reach, or all eight.
 ///
-/// A cell with several columns may hold columns that no window with that cell has; their
+/// A K-vector with several columns may hold columns that no window with that K-vector has; their
 /// filter values are 0. They must belong to some other window of the sample, or an infinity there
 /// would be noticed where PyTorch never looks: so all columns within reach must be used.
-const fn cell_channels(conv: &ConvGeometry) -> u32 {
+const fn k_vector_channels(conv: &ConvGeometry) -> u32 {
     let all_used = if conv.stride_w == 1 {
         conv.dilation_w <= conv.q
     } else {
@@ -405,6 +409,6 @@ const fn cell_channels(conv: &ConvGeometry) -> u32 {
         1 if all_used && conv.s > 4 => 1,
         1 | 2 if all_used && conv.s > 2 => 2,
         1..=4 if all_used && conv.s > 1 => 4,
-        _ => CELL_VALUES,
+        _ => K_VECTOR_VALUES,
     }
 }

@@ -1,6 +1,6 @@
 //! Where what a block of the product has lies in its shared memory.
 
-use super::{CELL_BYTES, GemmGeometry, GemmTile};
+use super::{GemmGeometry, GemmTile, K_VECTOR_BYTES};
 use crate::launch::norm::COUNTED_ELEMENTS;
 
 /// Floats between the rows of a tile in shared memory, beyond its pixels: eight banks, so that four
@@ -10,15 +10,15 @@ pub const TILE_PADDING: u32 = 8;
 /// Bytes of shared memory at which its parts start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Layout {
-    /// For each cell of a filter in a stage, or for each step, how far its cell of the patch is from a pixel's.
+    /// For each K-vector of a filter in a K block, or for each step, how far its K-vector of the halo tile is from a pixel's.
     pub offsets: u32,
-    /// For each pixel, its first cell of the patch.
+    /// For each pixel, its first K-vector of the halo tile.
     pub bases: u32,
     /// For each pixel, its place in the tile, in one word; [`OUTSIDE`] for one that is not used.
     pub pixels: u32,
     /// For each pixel, its place in the output plane, from the tile's first.
     pub positions: u32,
-    /// For each cell of a patch, its cell of the packed input, from the patch's first.
+    /// For each K-vector of a halo tile, its K-vector of the reformatted input, from the halo tile's first.
     pub sources: u32,
     /// For each pooling window, its place in the tile, in one word.
     pub windows: u32,
@@ -30,8 +30,8 @@ pub struct Layout {
     pub moments: u32,
     /// The results, a row for each filter.
     pub results: u32,
-    /// The patches of two stages.
-    pub patches: u32,
+    /// The halo tiles of two K blocks.
+    pub halos: u32,
     /// The end.
     pub end: u32,
 }
@@ -54,12 +54,12 @@ impl GemmGeometry {
         let pixels = bases + 4 * tile.pixels();
         let positions = pixels.next_multiple_of(8) + 4 * tile.pixels();
         let sources = positions + 4 * tile.pixels();
-        let windows = sources + 4 * self.patch_cells;
-        let tiles = (windows + 4 * self.windows()).next_multiple_of(CELL_BYTES);
+        let windows = sources + 4 * self.halo_k_vectors;
+        let tiles = (windows + 4 * self.windows()).next_multiple_of(K_VECTOR_BYTES);
         let channels = tiles + 2 * TILE_WORDS * 4;
-        let moments = channels + tile.filters() * CELL_BYTES;
+        let moments = channels + tile.filters() * K_VECTOR_BYTES;
         let results = moments + tile.filters() * tile.pixel_warps() * counted;
-        let patches = results + tile.filters() * (tile.pixels() + TILE_PADDING) * 4;
+        let halos = results + tile.filters() * (tile.pixels() + TILE_PADDING) * 4;
         Layout {
             offsets: 0,
             bases,
@@ -71,14 +71,14 @@ impl GemmGeometry {
             channels,
             moments,
             results,
-            patches,
-            end: patches + 2 * self.stage_bytes(parts),
+            halos,
+            end: halos + 2 * self.k_block_bytes(parts),
         }
     }
 
-    /// Bytes of one stage of the patch.
+    /// Bytes of one K block of the halo tile.
     #[must_use]
-    pub const fn stage_bytes(&self, parts: u32) -> u32 {
-        self.stage_planes * parts * self.patch_cells * CELL_BYTES
+    pub const fn k_block_bytes(&self, parts: u32) -> u32 {
+        self.k_block_planes * parts * self.halo_k_vectors * K_VECTOR_BYTES
     }
 }

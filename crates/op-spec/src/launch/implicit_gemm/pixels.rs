@@ -1,28 +1,28 @@
-//! Which pixels a tile has, and how their patch lies.
+//! Which pixels a tile has, and how their halo tile lies.
 //!
 //! # Octets
-//! A warpgroup multiplies by octets of pixels that are equally far apart in the patch. In the layout of *octets* they may be any
-//! box of rows, slices and *strips* (eight columns each) of the output, because each octet has a row of the patch to itself: its eight
+//! A warpgroup multiplies by octets of pixels that are equally far apart in the halo tile. In the layout of *octets* they may be any
+//! box of rows, slices and *strips* (eight columns each) of the output, because each octet has a row of the halo tile to itself: its eight
 //! pixels and what the filter's columns reach beyond. The rows follow one another like the octets: strips, then slices, then rows of
 //! the output. What the filter's rows reach beyond is then simply further rows, of all strips and slices; rows that are a
-//! stride apart in the input are neighbours in the patch, as columns are, so the rest of a stride is one more such block of rows. Only what the
+//! stride apart in the input are neighbours in the halo tile, as columns are, so the rest of a stride is one more such block of rows. Only what the
 //! filter reaches in depth is in the way, as slices lie between the rows: so each slice of the filter has a block of its own.
 //!
 //! ```text
-//! patch[slice of the filter][rest of the row's stride][row][slice][strip][rest of the column's stride][column]
+//! halo tile[slice of the filter][rest of the row's stride][row][slice][strip][rest of the column's stride][column]
 //! ```
 //! Columns between two strips are there twice, and slices of the input that several of the output read as many times as slices of the
 //! filter do. In return no pixel of the tile is wasted where extents are a multiple of the box's, such as 16 by 16 or 8 by 8 by 8.
-//! A slice of the filter may also be a stage by itself, as it reads nothing of the others' blocks.
+//! A slice of the filter may also be a K block by itself, as it reads nothing of the others' blocks.
 
-use super::tile::{CHAIN_STEPS, INSTRUCTION_PIXELS};
+use super::tile::{INSTRUCTION_PIXELS, MMA_BATCH_STEPS};
 use super::{
-    CELL_WORDS, GemmDevice, GemmGeometry, GemmTile, MAX_PATCH_CELLS, OperandFormat, STEP_CELLS,
-    USUAL_BATCH, WARP_THREADS,
+    ASSUMED_BATCH, GemmDevice, GemmGeometry, GemmTile, K_VECTOR_WORDS, MAX_HALO_K_VECTORS,
+    MMA_STEP_K_VECTORS, OperandFormat, WARP_THREADS,
 };
 
 /// Chooses the extents of a tile's pixels: those with the least work for the whole plane, of which
-/// the patches are a part. Where outputs are pooled, whole windows. Of wide tiles, for values in `format`, it is the least
+/// the halo tiles are a part. Where outputs are pooled, whole windows. Of warp-specialized tiles, for values in `format`, it is the least
 /// time of a device for the usual batch, which comes in whole rounds.
 pub(super) fn choose_pixels(
     g: &mut GemmGeometry,
@@ -31,21 +31,21 @@ pub(super) fn choose_pixels(
     device: &GemmDevice,
 ) -> Option<()> {
     let (step_h, step_w) = (g.pool_h.max(1), g.pool_w.max(1));
-    let most = tile.pixels();
+    let max = tile.pixels();
     let mut best = u64::MAX;
     let mut chosen = None;
     let mut widest = g.conv.q.next_multiple_of(step_w);
-    if tile.is_wide() {
+    if tile.is_warp_specialized() {
         // Several strips are whole ones.
         widest = widest.next_multiple_of(INSTRUCTION_PIXELS);
     }
     let mut w = step_w;
-    while w <= most.min(widest) {
+    while w <= max.min(widest) {
         let mut h = step_h;
-        while h * w <= most && h <= g.conv.p.next_multiple_of(step_h) {
+        while h * w <= max && h <= g.conv.p.next_multiple_of(step_h) {
             for candidate in g.candidates(h, w, tile).into_iter().flatten() {
-                let cost = match tile.is_wide() {
-                    true => candidate.wide_pixel_cost(format, device),
+                let cost = match tile.is_warp_specialized() {
+                    true => candidate.warp_specialized_pixel_cost(format, device),
                     false => Some(candidate.pixel_cost(tile)),
                 };
                 if let Some(cost) = cost.filter(|&cost| cost < best) {
@@ -60,20 +60,20 @@ pub(super) fn choose_pixels(
     Some(())
 }
 
-/// Weight of a cell of the patch against a pixel of the tile, in the cost of a tile.
-const PATCH_WEIGHT: u64 = 1;
+/// Weight of a K-vector of the halo tile against a pixel of the tile, in the cost of a tile.
+const HALO_WEIGHT: u64 = 1;
 /// Weight of a pixel of the tile, used or not.
 const PIXEL_WEIGHT: u64 = 4;
 
-/// Weight of a row of a warpgroup's patch, in cells: its ends are parts of what memory transfers at once.
+/// Weight of a row of a warpgroup's halo tile, in K-vectors: its ends are parts of what memory transfers at once.
 const ROW_WEIGHT: u64 = 4;
 
-/// The same for wide tiles, whose rows are short.
-const WIDE_ROW_WEIGHT: u64 = 2;
+/// The same for warp-specialized tiles, whose rows are short.
+const WARP_SPECIALIZED_ROW_WEIGHT: u64 = 2;
 
 /// The same for a tap of one plane. Tensor cores take 64 cycles for it, half a step, or 128 for two tiles of filters, and
-/// cells come meanwhile: so these count little.
-const WIDE_TAP_WEIGHT: u64 = 256;
+/// K-vectors come meanwhile: so these count little.
+const WARP_SPECIALIZED_TAP_WEIGHT: u64 = 256;
 
 /// The same for a tile whose results of 16 bits are at most eight neighbours of the output at a time, 16 bytes: half of what the level-2
 /// cache takes at once, so that it takes twice as many stores. Of 64 filters such a tile ends some 3,900 cycles later on an H200 (128 channels
@@ -97,93 +97,93 @@ impl GemmGeometry {
     /// The same with tiles of `h` rows and `w` columns, in every layout. As deep as it goes: a slice less
     /// is never better.
     fn candidates(&self, h: u32, w: u32, tile: GemmTile) -> [Option<Self>; 2] {
-        let most = tile.pixels();
+        let max = tile.pixels();
         if tile.warpgroups == 0 {
-            let d = (most / (h * w)).clamp(1, self.conv.z);
+            let d = (max / (h * w)).clamp(1, self.conv.z);
             return [self.with_pixels([d, h, w]), None];
         }
-        [self.flat(h, w, most), self.octets(h, w, tile)]
+        [self.flat(h, w, max), self.octets(h, w, tile)]
     }
 
     /// The flat layout of a tile with these rows and columns.
-    fn flat(&self, h: u32, w: u32, most: u32) -> Option<Self> {
+    fn flat(&self, h: u32, w: u32, max: u32) -> Option<Self> {
         let one_slice = self.with_pixels([1, h, w])?;
         let conv = &self.conv;
-        if self.residues != 1 {
+        if self.stride_phases != 1 {
             return None;
         }
-        let row = one_slice.patch_row();
+        let row = one_slice.halo_row();
         let tile_pitch = conv.stride_h.checked_mul(row)?;
-        let slice_pitch = product([conv.stride_d, one_slice.patch_h, row])?;
+        let slice_pitch = product([conv.stride_d, one_slice.halo_h, row])?;
         let of_slice = (h - 1).checked_mul(tile_pitch)?.checked_add(w)?;
-        let d = (most.checked_sub(of_slice)? / slice_pitch + 1).min(conv.z);
+        let d = (max.checked_sub(of_slice)? / slice_pitch + 1).min(conv.z);
         let flat = Self {
             tile_pitch,
             slice_pitch,
-            octet_cells: INSTRUCTION_PIXELS,
+            octet_k_vectors: INSTRUCTION_PIXELS,
             ..self.with_pixels([d, h, w])?
         };
         let last_row =
-            (conv.t - 1) * conv.dilation_d * flat.patch_h + (conv.r - 1) * conv.dilation_h;
-        flat.for_warpgroup(most, last_row)
+            (conv.t - 1) * conv.dilation_d * flat.halo_h + (conv.r - 1) * conv.dilation_h;
+        flat.for_warpgroup(max, last_row)
     }
 
     /// The layout of octets of a tile with these rows and columns.
     fn octets(&self, h: u32, w: u32, tile: GemmTile) -> Option<Self> {
         let conv = &self.conv;
-        let most = tile.pixels() / INSTRUCTION_PIXELS;
+        let max = tile.pixels() / INSTRUCTION_PIXELS;
         let strips = w.div_ceil(INSTRUCTION_PIXELS);
         // Strips are whole, or one.
         let are_whole = strips == 1 || w.is_multiple_of(INSTRUCTION_PIXELS);
-        if !are_whole || strips * h > most || !tile.is_wide() && strips > 1 {
+        if !are_whole || strips * h > max || !tile.is_warp_specialized() && strips > 1 {
             return None;
         }
         let mut d = 1;
-        if tile.is_wide() {
+        if tile.is_warp_specialized() {
             // No deeper than it takes for as many tiles.
-            let deepest = (most / (strips * h)).min(conv.z);
+            let deepest = (max / (strips * h)).min(conv.z);
             d = conv.z.div_ceil(conv.z.div_ceil(deepest));
         }
         let extents = self.with_extents([d, h, w])?;
-        let strip_columns = extents.patch_columns - w + w.min(INSTRUCTION_PIXELS);
+        let strip_columns = extents.halo_columns - w + w.min(INSTRUCTION_PIXELS);
         // What the filter's rows reach, in rows that are a stride apart.
         let reached = (conv.r - 1).checked_mul(conv.dilation_h)?;
         let octets = Self {
             tile_pitch: d * strips * INSTRUCTION_PIXELS,
             slice_pitch: strips * INSTRUCTION_PIXELS,
             strips,
-            patch_columns: strip_columns,
-            octet_cells: product([self.residues, strip_columns])?,
-            row_residues: conv.stride_h.min(reached.checked_add(1)?),
-            residue_rows: h.checked_add(reached / conv.stride_h)?,
+            halo_columns: strip_columns,
+            octet_k_vectors: product([self.stride_phases, strip_columns])?,
+            row_stride_phases: conv.stride_h.min(reached.checked_add(1)?),
+            stride_phase_rows: h.checked_add(reached / conv.stride_h)?,
             ..extents
         };
-        let all = |depth_stages: u32| {
+        let all = |depth_k_blocks: u32| {
             let octets = Self {
-                depth_stages,
-                filter_slices: conv.t / depth_stages,
-                taps: self.taps / depth_stages,
+                depth_k_blocks,
+                filter_slices: conv.t / depth_k_blocks,
+                taps: self.taps / depth_k_blocks,
                 ..octets
             };
             let slices = octets.filter_slices;
-            let rows = product([slices, octets.row_residues, octets.residue_rows])?;
+            let rows = product([slices, octets.row_stride_phases, octets.stride_phase_rows])?;
             let octets = Self {
-                patch_cells: product([rows, d, strips, octets.octet_cells])?,
+                halo_k_vectors: product([rows, d, strips, octets.octet_k_vectors])?,
                 ..octets
             };
             octets.for_warpgroup(tile.pixels(), rows - h)
         };
-        // A slice of the filter a stage, if its taps leave no more than an eighth of their chains empty.
+        // A slice of the filter a K block, if its taps leave no more than an eighth of their chains empty.
         let taps = self.taps / conv.t;
-        match 8 * taps.next_multiple_of(CHAIN_STEPS) <= 9 * taps {
-            true if tile.is_wide() => all(conv.t),
+        match 8 * taps.next_multiple_of(MMA_BATCH_STEPS) <= 9 * taps {
+            true if tile.is_warp_specialized() => all(conv.t),
             _ => all(1),
         }
     }
 
     /// How far neighbouring columns of taps are apart, if there is one plane and they are equally far apart; else 0.
-    fn pair_cells(&self) -> Option<u32> {
-        let columns = self.cell_columns.checked_mul(self.conv.dilation_w)?;
+    fn pair_k_vectors(&self) -> Option<u32> {
+        let columns = self.k_vector_columns.checked_mul(self.conv.dilation_w)?;
         let together = self.planes == 1 && self.column_taps > 1;
         let are_even = together && columns.is_multiple_of(self.conv.stride_w);
         Some(if are_even {
@@ -193,14 +193,14 @@ impl GemmGeometry {
         })
     }
 
-    /// The same, with steps of two planes, or of two columns of taps in the one that there is, and a patch that has a cell for each
+    /// The same, with steps of two planes, or of two columns of taps in the one that there is, and a halo tile that has a K-vector for each
     /// tap of every pixel of a block, used or not. The filter's last row is `last_row` rows behind its first.
-    fn for_warpgroup(self, most: u32, last_row: u32) -> Option<Self> {
+    fn for_warpgroup(self, max: u32, last_row: u32) -> Option<Self> {
         // How far a column of a filter is from its first, at most.
         let column = |tap: u32| {
-            let w = tap * self.cell_columns * self.conv.dilation_w;
-            let (column, residue) = (w / self.conv.stride_w, w % self.conv.stride_w);
-            residue * self.patch_columns + column
+            let w = tap * self.k_vector_columns * self.conv.dilation_w;
+            let (column, stride_phase) = (w / self.conv.stride_w, w % self.conv.stride_w);
+            stride_phase * self.halo_columns + column
         };
         let columns = (0..self.column_taps).map(column).max().unwrap_or(0);
         // A row of pixels: that of all octets that have the same row of the output.
@@ -208,37 +208,37 @@ impl GemmGeometry {
             0 => 1,
             _ => self.tile_d * self.strips,
         };
-        let taps = product([last_row, octets_in_row, self.patch_row()])?.checked_add(columns)?;
-        let pixels = (most / INSTRUCTION_PIXELS - 1).checked_mul(self.octet_cells)?;
-        let pair_cells = self.pair_cells()?;
+        let taps = product([last_row, octets_in_row, self.halo_row()])?.checked_add(columns)?;
+        let pixels = (max / INSTRUCTION_PIXELS - 1).checked_mul(self.octet_k_vectors)?;
+        let pair_k_vectors = self.pair_k_vectors()?;
         let reached = (pixels.checked_add(INSTRUCTION_PIXELS)?).checked_add(taps)?;
         let paired = Self {
-            pair_cells,
-            patch_cells: reached.max(self.patch_cells),
+            pair_k_vectors,
+            halo_k_vectors: reached.max(self.halo_k_vectors),
             paired: 1,
             ..self
         };
-        (paired.patch_cells <= MAX_PATCH_CELLS).then_some(paired)
+        (paired.halo_k_vectors <= MAX_HALO_K_VECTORS).then_some(paired)
     }
 
-    /// The same with tiles of these extents, if indices and a patch of all that they reach are not too large.
+    /// The same with tiles of these extents, if indices and a halo tile of all that they reach are not too large.
     fn with_pixels(&self, extents: [u32; 3]) -> Option<Self> {
         let candidate = self.with_extents(extents)?;
         let c = &candidate;
-        let patch = product([c.patch_d, c.patch_h, c.residues, c.patch_columns])?;
-        (patch <= MAX_PATCH_CELLS).then_some(Self {
-            patch_cells: patch,
+        let halo = product([c.halo_d, c.halo_h, c.stride_phases, c.halo_columns])?;
+        (halo <= MAX_HALO_K_VECTORS).then_some(Self {
+            halo_k_vectors: halo,
             ..candidate
         })
     }
 
-    /// The same with tiles of these extents, if indices are not too large, but for the patch.
+    /// The same with tiles of these extents, if indices are not too large, but for the halo tile.
     fn with_extents(&self, [d, h, w]: [u32; 3]) -> Option<Self> {
         let conv = &self.conv;
         let [tiles_d, tiles_h, tiles_w] =
             [conv.z.div_ceil(d), conv.p.div_ceil(h), conv.q.div_ceil(w)];
-        // The first column of the last tap, in columns of its residue.
-        let last_tap = (self.column_taps - 1) * self.cell_columns;
+        // The first column of the last tap, in columns of its stride phase.
+        let last_tap = (self.column_taps - 1) * self.k_vector_columns;
         let last_tap = last_tap.checked_mul(conv.dilation_w)? / conv.stride_w;
         let candidate = Self {
             tile_d: d,
@@ -247,12 +247,12 @@ impl GemmGeometry {
             tiles_d,
             tiles_h,
             tiles_w,
-            patch_d: reach(d, conv.stride_d, conv.t, conv.dilation_d)?,
-            patch_h: reach(h, conv.stride_h, conv.r, conv.dilation_h)?,
-            patch_columns: w.checked_add(last_tap)?,
-            packed_d: reach(tiles_d * d, conv.stride_d, conv.t, conv.dilation_d)?,
-            packed_h: reach(tiles_h * h, conv.stride_h, conv.r, conv.dilation_h)?,
-            residue_columns: (tiles_w * w).checked_add(last_tap)?,
+            halo_d: reach(d, conv.stride_d, conv.t, conv.dilation_d)?,
+            halo_h: reach(h, conv.stride_h, conv.r, conv.dilation_h)?,
+            halo_columns: w.checked_add(last_tap)?,
+            reformatted_d: reach(tiles_d * d, conv.stride_d, conv.t, conv.dilation_d)?,
+            reformatted_h: reach(tiles_h * h, conv.stride_h, conv.r, conv.dilation_h)?,
+            stride_phase_columns: (tiles_w * w).checked_add(last_tap)?,
             tile_pitch: w,
             slice_pitch: h * w,
             windows_h: h.checked_div(self.pool_h).unwrap_or(0),
@@ -260,8 +260,13 @@ impl GemmGeometry {
             ..*self
         };
         let c = &candidate;
-        let plane = product([c.packed_d, c.packed_h, c.residues, c.residue_columns])?;
-        (plane <= u32::MAX / CELL_WORDS).then_some(candidate)
+        let plane = product([
+            c.reformatted_d,
+            c.reformatted_h,
+            c.stride_phases,
+            c.stride_phase_columns,
+        ])?;
+        (plane <= u32::MAX / K_VECTOR_WORDS).then_some(candidate)
     }
 
     /// What says which pixels of a tile are neighbours in the output: where a power of two divides it, as many are from each multiple of
@@ -274,50 +279,58 @@ impl GemmGeometry {
 
     /// What all tiles of a plane cost, in units of no meaning, but for wide ones.
     fn pixel_cost(&self, tile: GemmTile) -> u64 {
-        let rows = u64::from(self.patch_rows());
-        let cells = if tile.warpgroups == 0 {
+        let rows = u64::from(self.halo_rows());
+        let k_vectors = if tile.warpgroups == 0 {
             // A warp copies a row at a time.
-            rows * u64::from(self.patch_row().next_multiple_of(WARP_THREADS))
+            rows * u64::from(self.halo_row().next_multiple_of(WARP_THREADS))
         } else {
-            rows * ROW_WEIGHT + u64::from(self.patch_cells)
+            rows * ROW_WEIGHT + u64::from(self.halo_k_vectors)
         };
         let mut pixels = PIXEL_WEIGHT * u64::from(tile.pixels());
         if tile.warpgroups == 0 && !self.tile_w.is_multiple_of(INSTRUCTION_PIXELS) {
-            // The eight rows of an operand lie in several rows of the patch, and meet in banks.
+            // The eight rows of an operand lie in several rows of the halo tile, and meet in banks.
             pixels += pixels / 16;
         }
-        u64::from(self.pixel_tiles()).saturating_mul(pixels + PATCH_WEIGHT * cells)
+        u64::from(self.pixel_tiles()).saturating_mul(pixels + HALO_WEIGHT * k_vectors)
     }
 
-    /// The same for wide tiles, if shared memory holds two slots of each ring. Half of it is the time of the usual batch, which takes
+    /// The same for warp-specialized tiles, if shared memory holds two pipeline stages of each pipeline. Half of it is the time of the usual batch, which takes
     /// whole rounds, and half that of others, in proportion to their tiles; all of it if the usual batch does not fill a round.
-    fn wide_pixel_cost(&self, format: OperandFormat, device: &GemmDevice) -> Option<u64> {
-        let one_stage = Self {
-            stage_planes: if self.pair_cells > 0 { 1 } else { STEP_CELLS },
+    fn warp_specialized_pixel_cost(
+        &self,
+        format: OperandFormat,
+        device: &GemmDevice,
+    ) -> Option<u64> {
+        let one_k_block = Self {
+            k_block_planes: if self.pair_k_vectors > 0 {
+                1
+            } else {
+                MMA_STEP_K_VECTORS
+            },
             ..*self
         };
-        let steps = format.passes * one_stage.paired_steps();
+        let mma_steps = format.passes * one_k_block.paired_mma_steps();
         let least = Self {
-            offsets: steps.next_multiple_of(CHAIN_STEPS),
-            ..one_stage
+            offsets: mma_steps.next_multiple_of(MMA_BATCH_STEPS),
+            ..one_k_block
         };
-        least.wide_rings(format, [1, 1], device.shared_bytes)?;
-        let depth_stages = u64::from(self.depth_stages);
-        let taps = u64::from(self.taps) * WIDE_TAP_WEIGHT;
-        let cells = PATCH_WEIGHT * u64::from(self.patch_cells);
-        let rows = WIDE_ROW_WEIGHT * u64::from(self.patch_rows());
-        let mut tile = depth_stages * (taps + cells + rows);
+        least.mainloop_config(format, [1, 1], device.shared_bytes)?;
+        let depth_k_blocks = u64::from(self.depth_k_blocks);
+        let taps = u64::from(self.taps) * WARP_SPECIALIZED_TAP_WEIGHT;
+        let k_vectors = HALO_WEIGHT * u64::from(self.halo_k_vectors);
+        let rows = WARP_SPECIALIZED_ROW_WEIGHT * u64::from(self.halo_rows());
+        let mut tile = depth_k_blocks * (taps + k_vectors + rows);
         if format.is_stored() && !self.neighbours().is_multiple_of(2 * INSTRUCTION_PIXELS) {
             // The rest is of each plane.
             tile += HALF_SECTORS_WEIGHT / u64::from(self.planes.max(1));
         }
-        let items = USUAL_BATCH.checked_mul(self.pixel_tiles().into())?;
-        let tiles = items.checked_mul(self.filter_sets().into())?;
+        let work_tiles = ASSUMED_BATCH.checked_mul(self.pixel_tiles().into())?;
+        let tiles = work_tiles.checked_mul(self.filter_sets().into())?;
         let multiprocessors = u64::from(device.multiprocessors);
         let of_tiles = tiles.checked_mul(100)?;
         let mut of_rounds = of_tiles;
         if tiles > multiprocessors {
-            let rounds = self.wide_rounds(format, 1, device, items)?;
+            let rounds = self.warp_specialized_rounds(format, 1, device, work_tiles)?;
             of_rounds = rounds.into_iter().min()?.checked_mul(multiprocessors)?;
         }
         of_rounds.checked_add(of_tiles)?.checked_mul(tile)

@@ -1,6 +1,6 @@
 //! Tiles of the product.
 
-use super::{OPERAND_ROWS, OperandFormat, wide};
+use super::{OPERAND_ROWS, OperandFormat, sm90};
 
 /// Warps of a block.
 const WARPS: u32 = 4;
@@ -22,31 +22,31 @@ pub struct GemmTile {
     pub warpgroups: u32,
 }
 
-/// 64 filters by 128 pixels, by a warpgroup. Eight pixels that multiply at once are neighbours in the patch, and
+/// 64 filters by 128 pixels, by a warpgroup. Eight pixels that multiply at once are neighbours in the halo tile, and
 /// it is equally far from each eight to the next, so a tile has one of two layouts:
 ///
 /// | | pixels | where |
 /// |---|---|---|
-/// | *flat* | as many cells of the patch in one piece as a block has pixels; those between the rows are not used | columns are no stride apart |
-/// | *octets* | rows of eight pixels in one plane, each of which has its row of the patch | anywhere |
+/// | *flat* | as many K-vectors of the halo tile in one piece as a block has pixels; those between the rows are not used | columns are no stride apart |
+/// | *octets* | rows of eight pixels in one plane, each of which has its row of the halo tile | anywhere |
 pub const W64N128: GemmTile = GemmTile {
     warpgroups: 1,
     ..GemmTile::new(1, 16, 4)
 };
 
 /// 64 filters by 256 pixels, in the layouts of [`W64N128`], with all operands in shared memory: two warpgroups have such a tile
-/// each, of the same pixels, or half of the pixels of one ([`super::wide`]). Octets may lie side by side in it, and in several slices.
-pub const WIDE: GemmTile = GemmTile {
+/// each, of the same pixels, or half of the pixels of one ([`super::sm90`]). Octets may lie side by side in it, and in several slices.
+pub const WARP_SPECIALIZED: GemmTile = GemmTile {
     warpgroups: 2,
     ..GemmTile::new(1, 32, 4)
 };
 
-/// Steps that tensor cores add to one sum of split values before it is put aside; see `kernels_gpu`'s
+/// Steps that tensor cores add to one sum of split values before it is promoted; see `kernels_gpu`'s
 /// `implicit_gemm::warps`.
-pub const KEPT_STEPS: u32 = 16;
+pub const PROMOTION_MMA_STEPS: u32 = 16;
 
-/// Steps of the product that a warpgroup starts at once; stages have a multiple of them.
-pub const CHAIN_STEPS: u32 = 3;
+/// Steps of the product that a warpgroup starts at once; K blocks have a multiple of them.
+pub const MMA_BATCH_STEPS: u32 = 3;
 
 /// 64 filters by 128 pixels.
 pub const M64N128: GemmTile = GemmTile::new(4, 4, 1);
@@ -64,7 +64,15 @@ pub const M64N32: GemmTile = GemmTile::new(1, 4, 4);
 pub const M16N64: GemmTile = GemmTile::new(1, 2, 1);
 
 /// All tiles.
-pub const TILES: [GemmTile; 7] = [M64N128, M32N128, M16N256, M64N32, M16N64, W64N128, WIDE];
+pub const TILES: [GemmTile; 7] = [
+    M64N128,
+    M32N128,
+    M16N256,
+    M64N32,
+    M16N64,
+    W64N128,
+    WARP_SPECIALIZED,
+];
 
 impl GemmTile {
     /// What kernels of the tile are labelled; nothing if it is none of [`TILES`].
@@ -76,7 +84,7 @@ impl GemmTile {
             M64N32 => Some("m64n32"),
             M16N64 => Some("m16n64"),
             W64N128 => Some("w64n128"),
-            WIDE => Some("wide"),
+            WARP_SPECIALIZED => Some("sm90"),
             _ => None,
         }
     }
@@ -92,14 +100,18 @@ impl GemmTile {
 
     /// Whether the filters, too, come to shared memory.
     #[must_use]
-    pub const fn is_wide(self) -> bool {
+    pub const fn is_warp_specialized(self) -> bool {
         self.warpgroups == 2
     }
 
     /// Moments that a tile leaves of each of its filters.
     #[must_use]
     pub const fn moments(self) -> u32 {
-        if self.is_wide() { wide::HALVES } else { 1 }
+        if self.is_warp_specialized() {
+            sm90::HALVES
+        } else {
+            1
+        }
     }
 
     /// Filters of a tile.
@@ -145,15 +157,15 @@ impl GemmTile {
         self.warp_pixels() * self.pixel_warps()
     }
 
-    /// Whether long sums of split values are put aside now and then. The largest tile has no registers left for that;
+    /// Whether long sums of split values are promoted now and then. The largest tile has no registers left for that;
     /// it makes no long sums of split values, therefore.
     #[must_use]
-    pub const fn puts_aside(self) -> bool {
+    pub const fn promotes(self) -> bool {
         self.warpgroups == 0 && self.operands < 4
     }
 
     /// Whether kernels of the tile in `format` end results that no norm follows. Where a step multiplies several parts none does: there is
-    /// [`OperandFormat::PARTS`] for that. Else the largest tile of each way to multiply does, and, of f32, one for few filters.
+    /// [`OperandFormat::BF16X3`] for that. Else the largest tile of each way to multiply does, and, of f32, one for few filters.
     #[must_use]
     pub const fn ends(self, format: OperandFormat) -> bool {
         let is_largest = self.warpgroups > 0 || self.operands == M64N128.operands;
@@ -163,12 +175,12 @@ impl GemmTile {
 
     /// Whether there are kernels of the tile that go through the reduction in several passes.
     pub(super) const fn makes_passes(self) -> bool {
-        self.is_wide() || self.operands == M32N128.operands
+        self.is_warp_specialized() || self.operands == M32N128.operands
     }
 
-    /// Whether the tile adds up `steps` steps of split values well.
-    pub(super) const fn allows_split(self, steps: u32) -> bool {
-        self.warpgroups != 0 || self.puts_aside() || steps <= KEPT_STEPS
+    /// Whether the tile adds up `mma_steps` steps of split values well.
+    pub(super) const fn allows_f16x2(self, mma_steps: u32) -> bool {
+        self.warpgroups != 0 || self.promotes() || mma_steps <= PROMOTION_MMA_STEPS
     }
 
     /// What an output takes of a multiprocessor for each step of the product, in ten-thousandths of a
@@ -176,7 +188,7 @@ impl GemmTile {
     /// outputs a warp has, the more operands it loads for each.
     pub(super) const fn step_cost(self) -> u64 {
         match (self.operands, self.pixel_octets) {
-            _ if self.is_wide() => 45,
+            _ if self.is_warp_specialized() => 45,
             _ if self.warpgroups != 0 => 95,
             (4, _) => 130,
             (2, _) => 150,

@@ -29,12 +29,12 @@ pub(in super::super) const CONV3D: Cases = Cases {
     },
     ragged: ragged_volumes,
     realistic: || {
-        let border = Conv3dSpec {
+        let pad = Conv3dSpec {
             padding: [1; 3].into(),
             ..Conv3dSpec::default()
         };
         vec![
-            conv3d("video_block", [1, 16, 8, 28, 28], 32, [3; 3], true, border),
+            conv3d("video_block", [1, 16, 8, 28, 28], 32, [3; 3], true, pad),
             conv3d(
                 "bottleneck",
                 [1, 8, 4, 14, 14],
@@ -93,7 +93,7 @@ fn conv3d(
 
 fn realistic_images() -> Vec<Case> {
     let plain = Conv2dSpec::default();
-    let border = Conv2dSpec {
+    let pad = Conv2dSpec {
         padding: [1, 1].into(),
         ..plain
     };
@@ -102,13 +102,10 @@ fn realistic_images() -> Vec<Case> {
         padding: [3, 3].into(),
         ..plain
     };
-    let depthwise = Conv2dSpec {
-        groups: 96,
-        ..border
-    };
+    let depthwise = Conv2dSpec { groups: 96, ..pad };
     vec![
         conv2d("resnet_stem", [1, 3, 112, 112], 64, [7, 7], false, stem),
-        conv2d("resnet_block", [2, 64, 28, 28], 64, [3, 3], true, border),
+        conv2d("resnet_block", [2, 64, 28, 28], 64, [3, 3], true, pad),
         conv2d("pointwise", [2, 96, 27, 27], 40, [1, 1], true, plain),
         conv2d("squeeze", [1, 64, 14, 14], 40, [1, 1], true, plain),
         conv2d(
@@ -136,7 +133,7 @@ fn ragged_images() -> Vec<Case> {
         groups: 13,
         ..spec
     };
-    let wide_border = Conv2dSpec {
+    let wide_pad = Conv2dSpec {
         padding: [5, 4].into(),
         ..spec
     };
@@ -183,7 +180,7 @@ fn ragged_images() -> Vec<Case> {
             3,
             [3, 3],
             true,
-            wide_border,
+            wide_pad,
         ),
         conv2d(
             "stride_beyond_filter",

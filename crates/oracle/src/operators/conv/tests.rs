@@ -226,7 +226,7 @@ fn a_convolution_worked_by_hand() {
     assert_eq!(y, array![[[[102.0, 120.0]]]].into_dyn());
 }
 #[test]
-fn borders_worked_by_hand() {
+fn pads_worked_by_hand() {
     let x = array![[[1.0, 2.0, 3.0]]].into_dyn();
     let weight = array![[[100.0, 10.0, 1.0]]].into_dyn();
     let rows = [

@@ -182,12 +182,12 @@ fn max_ragged() -> Vec<Case> {
         max("empty_batch", [0, 3, 4, 8, 9], plain([2, 3, 1])),
         max("identity", [2, 3, 2, 5, 7], plain([1; 3])),
         max("whole_volume", [2, 3, 2, 5, 7], plain([2, 5, 7])),
-        max("overlapping_with_border", [2, 3, 7, 11, 13], overlapping),
+        max("overlapping_with_pad", [2, 3, 7, 11, 13], overlapping),
         max("dilated_ceil_mode", [1, 5, 11, 9, 17], dilated),
         max("window_around_a_single_voxel", [1, 2, 1, 1, 1], hollow),
         max("windows_around_all_rows", [2, 3, 4, 5, 7], padding_alone),
         max("nan_and_infinities", [2, 3, 7, 9, 11], plain([2, 3, 2])).special(),
-        max("nan_with_border", [1, 2, 11, 7, 13], overlapping).special(),
+        max("nan_with_pad", [1, 2, 11, 7, 13], overlapping).special(),
     ]
 }
 
@@ -229,15 +229,15 @@ fn images_ragged() -> Vec<Case> {
         images("identity", [2, 3, 5, 7], plain([1, 1])),
         images("whole_image", [2, 3, 5, 7], plain([5, 7])),
         images("whole_image_divided", [2, 3, 5, 7], divided_whole),
-        images("border", [2, 3, 13, 11], bordered),
-        images("border_not_counted", [2, 3, 13, 11], without),
+        images("pad", [2, 3, 13, 11], bordered),
+        images("pad_not_counted", [2, 3, 13, 11], without),
         images("ceil_mode", [1, 5, 17, 23], hanging),
         images("ceil_mode_not_counted", [1, 5, 17, 23], hanging_without),
         images("divided", [2, 3, 13, 11], divided),
         images("largest_divisor", [1, 2, 4, 4], large),
         images("shifted", [1, 2, 33, 31], plain([11, 7])).shifted(1000.0),
         images("nan_and_infinities", [2, 3, 29, 31], plain([3, 2])).special(),
-        images("nan_with_border", [1, 2, 31, 29], without).special(),
+        images("nan_with_pad", [1, 2, 31, 29], without).special(),
     ]
 }
 
@@ -266,12 +266,12 @@ fn volumes_ragged() -> Vec<Case> {
         volumes("empty_batch", [0, 3, 4, 8, 9], plain([2, 3, 1])),
         volumes("identity", [2, 3, 2, 5, 7], plain([1; 3])),
         volumes("whole_volume", [2, 3, 2, 5, 7], plain([2, 5, 7])),
-        volumes("border", [2, 3, 7, 11, 13], bordered),
-        volumes("border_not_counted", [2, 3, 7, 11, 13], without),
+        volumes("pad", [2, 3, 7, 11, 13], bordered),
+        volumes("pad_not_counted", [2, 3, 7, 11, 13], without),
         volumes("ceil_mode", [1, 5, 11, 9, 17], hanging),
         volumes("divided", [1, 5, 11, 9, 17], divided),
         volumes("nan_and_infinities", [2, 3, 7, 9, 11], plain([2, 3, 2])).special(),
-        volumes("nan_with_border", [1, 2, 11, 7, 13], without).special(),
+        volumes("nan_with_pad", [1, 2, 11, 7, 13], without).special(),
     ]
 }
 

@@ -31,9 +31,9 @@ fn partitions_say_which_runs_and_which_rows() {
             "implicit-gemm",
         ),
         (
-            "conv2d group_norm scale max_pool2d clamp @stencil",
-            "conv2d group_norm scale max_pool2d clamp: no kernels called stencil: \
-             stencil: channels of a group is 8, expected 1",
+            "conv2d group_norm scale max_pool2d clamp @depthwise",
+            "conv2d group_norm scale max_pool2d clamp: no kernels called depthwise: \
+             depthwise: channels of a group is 8, expected 1",
         ),
         (
             "conv2d group_norm | scale max_pool2d clamp",
@@ -57,7 +57,7 @@ fn partitions_say_which_runs_and_which_rows() {
         ),
         (
             "conv2d @no-such | group_norm scale max_pool2d clamp",
-            "conv2d: no kernels called no-such: known are one-launch-2d, one-launch-3d, stencil, \
+            "conv2d: no kernels called no-such: known are one-launch-2d, one-launch-3d, depthwise, \
              implicit-gemm, direct, im2col, norm-scale-pool-clamp, scale-norm-clamp-scale-max, \
              norm-scale, folded, norm-functions, scale-pool-clamp, pool-clamp, clamp-scale-max, norm, \
              pointwise, operator",
@@ -99,7 +99,7 @@ fn every_row_that_was_asked_is_kept() {
         answers(&chain_85(of_85()), &[1, 8, 128, 120], &H200),
         [
             "one-launch-2d: width is 120, expected 128",
-            "stencil: channels of a group is 8, expected 1",
+            "depthwise: channels of a group is 8, expected 1",
             "implicit-gemm: taken"
         ]
     );
@@ -113,9 +113,9 @@ fn every_row_that_was_asked_is_kept() {
         answers(&chain_85(few), &[1, 1, 60, 60], &A100),
         [
             "one-launch-2d: needs warpgroup products",
-            "stencil: filters of a group is 8, expected 1",
+            "depthwise: filters of a group is 8, expected 1",
             "implicit-gemm: too few products for each value of the input to pay for its layout",
-            "stencil: filters of a group is 8, expected 1",
+            "depthwise: filters of a group is 8, expected 1",
             "implicit-gemm: too few products for each value of the input to pay for its layout",
             "direct: taken"
         ]

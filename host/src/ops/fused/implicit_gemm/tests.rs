@@ -8,7 +8,7 @@ use crate::ops::launching::Affine;
 use crate::spec::Conv3dSpec;
 
 /// The parameters of a chain's first layer that has filters alone.
-fn filters_alone(weight: Value, preparations: &Preparations) -> Parameters<'_> {
+fn filters_without_norm(weight: Value, preparations: &Preparations) -> Parameters<'_> {
     Parameters {
         filters: Filters { weight, bias: None },
         norm: Affine {
@@ -30,7 +30,7 @@ fn prepared_for(
     options: FusedOptions,
 ) -> [Tensor; 2] {
     let mut program = ProgramBuilder::new(weight.device());
-    let parameters = filters_alone(program.parameter(weight), preparations);
+    let parameters = filters_without_norm(program.parameter(weight), preparations);
     let prepared = prepare(&mut program, &parameters, config, options.precision).unwrap();
     prepared.map(|value| program.known(value).clone())
 }
@@ -60,7 +60,7 @@ fn filters_that_are_found_are_laid_out_as_if_they_were_prepared() {
                     };
                     let configs = [
                         gemm_config(&geometry, None, dtype, &properties, options),
-                        gemm_config_alone(&geometry, dtype, &properties, options),
+                        gemm_config_without_norm(&geometry, dtype, &properties, options),
                     ];
                     for config in configs.into_iter().flatten() {
                         let found = prepared_for(&weight, &all, &config, options);
@@ -75,7 +75,7 @@ fn filters_that_are_found_are_laid_out_as_if_they_were_prepared() {
                             let of = [&found[index], &wanted[index]].map(bits);
                             assert!(of[0] == of[1], "{extent} {dtype} {config:?}");
                         }
-                        layouts.push((config.tile, config.geometry.stage_planes));
+                        layouts.push((config.tile, config.geometry.k_block_planes));
                         held.push(found);
                     }
                 }
@@ -126,9 +126,9 @@ fn launches_have_room_for_what_they_leave_to_each_other() {
                 let input = program
                     .input(x.shape(), dtype, &x.order().unwrap())
                     .unwrap();
-                let parameters = filters_alone(program.parameter(&weight), &preparations);
+                let parameters = filters_without_norm(program.parameter(&weight), &preparations);
                 let output = problem.output_shape();
-                let config = (&config, Ending::NONE);
+                let config = (&config, Epilogue::NONE);
                 let convolved =
                     append(&mut program, input, &parameters, config, precision, &output).unwrap();
                 let program = program.finish(&[convolved.y]);
@@ -143,11 +143,11 @@ fn launches_have_room_for_what_they_leave_to_each_other() {
                     let one = all.index_axis(axis, sample).insert_axis(axis);
                     one.as_standard_layout().into_owned()
                 };
-                let alone = convolve(&of(&values));
+                let without_norm = convolve(&of(&values));
                 let bits = |all: &ndarray::ArrayD<f32>| all.mapv(f32::to_bits);
                 let what = format!("{channels} {groups} {precision:?}, sample {sample}");
-                assert!(alone.iter().any(|y| *y != 0.0), "{what}");
-                assert!(bits(&alone) == bits(&of(&both)), "{what}");
+                assert!(without_norm.iter().any(|y| *y != 0.0), "{what}");
+                assert!(bits(&without_norm) == bits(&of(&both)), "{what}");
             }
         }
     }

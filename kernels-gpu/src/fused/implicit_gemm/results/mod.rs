@@ -7,10 +7,10 @@ use cuda_std::shared::Shared;
 use cuda_std::{Storage, math, thread};
 use op_spec::launch::WARP_THREADS;
 use op_spec::launch::implicit_gemm::{
-    BLOCK_THREADS, CELL_WORDS, GemmGeometry, OPERAND_ROWS, PLACE_BITS, TILE_PADDING,
+    BLOCK_THREADS, GemmGeometry, K_VECTOR_WORDS, OPERAND_ROWS, PLACE_BITS, TILE_PADDING,
 };
 
-use super::again::Alone;
+use super::fixup::WithoutNorm;
 use super::format::Format;
 use super::place::{FilterSet, Place, load_tile};
 use super::tables::to_word;
@@ -18,8 +18,8 @@ use super::tile::{MAX_PIXEL_OCTETS, Sums, TileShape};
 use crate::parts::moments::stored;
 use crate::parts::unroll::unroll;
 
-mod aside;
 pub(super) mod moments;
+mod promotion;
 mod rows;
 mod windows;
 
@@ -40,7 +40,7 @@ pub(super) struct Output<T: Storage> {
     pub(super) y: *mut T,
     pub(super) moments: *mut f32,
     /// For results that no norm follows.
-    pub(super) alone: Alone<T>,
+    pub(super) without_norm: WithoutNorm<T>,
 }
 
 /// What a block does with its results.
@@ -121,8 +121,8 @@ impl<F: Format, S: TileShape> Results<'_, F, S> {
 
     /// Whether no norm follows. Only with some tiles may that be.
     #[inline(always)]
-    pub(super) fn is_alone(&self) -> bool {
-        S::TILE.ends(F::OPERANDS) && self.g.alone != 0
+    pub(super) fn is_without_norm(&self) -> bool {
+        S::TILE.ends(F::OPERANDS) && self.g.without_norm != 0
     }
 
     /// Brings what the block's filters need to shared memory, for all tiles.
@@ -151,11 +151,12 @@ impl<F: Format, S: TileShape> Results<'_, F, S> {
                 }
             }
             let mut of_channel = [sign * bias, sign * descale, sign, 0.0];
-            if self.is_alone() && filter < filters.count {
+            if self.is_without_norm() && filter < filters.count {
                 let channel = (filters.first_channel + filter) as usize;
-                [of_channel[2], of_channel[3]] = self.output.alone.of_channel(channel, channels);
+                [of_channel[2], of_channel[3]] =
+                    self.output.without_norm.of_channel(channel, channels);
             }
-            self.channels.store_vec(filter * CELL_WORDS, of_channel);
+            self.channels.store_vec(filter * K_VECTOR_WORDS, of_channel);
             filter += BLOCK_THREADS;
         }
     }
@@ -179,7 +180,7 @@ impl<F: Format, S: TileShape> Results<'_, F, S> {
             1.0
         };
         self.scale(sums, input_descale);
-        if !self.is_alone() {
+        if !self.is_without_norm() {
             // So moments are those of what the norm will read.
             self.round(sums);
             self.take_moments(sums, &place);
@@ -187,7 +188,7 @@ impl<F: Format, S: TileShape> Results<'_, F, S> {
         self.store_tile(sums);
         thread::sync_threads();
         let (place, filters) = load_tile(tiles, entry);
-        if !self.is_alone() {
+        if !self.is_without_norm() {
             self.write_moments(&place, &filters);
         }
         if self.g.pool_h > 0 {

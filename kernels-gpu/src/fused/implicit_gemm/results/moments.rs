@@ -176,9 +176,9 @@ impl<F: Format, S: TileShape> Results<'_, F, S> {
                     let values = |n: usize, j: usize| sums[m][n][2 * i + j];
                     let [mean, m2] = inside.moments(S::TILE.pixel_octets, values);
                     if self.thread.is_multiple_of(4) {
-                        let slot = self.filter_of(m, i) * S::TILE.pixel_warps() + self.pixel_warp;
+                        let stage = self.filter_of(m, i) * S::TILE.pixel_warps() + self.pixel_warp;
                         self.moments.store_vec(
-                            slot * COUNTED_ELEMENTS as u32,
+                            stage * COUNTED_ELEMENTS as u32,
                             [inside.count, mean, m2, 0.0],
                         );
                     }
@@ -196,9 +196,9 @@ impl<F: Format, S: TileShape> Results<'_, F, S> {
             let mut all = Moments::EMPTY;
             unroll!(4, |w| {
                 if (w as u32) < S::TILE.pixel_warps() {
-                    let slot = filter * S::TILE.pixel_warps() + w as u32;
+                    let stage = filter * S::TILE.pixel_warps() + w as u32;
                     let [count, mean, m2, _] =
-                        self.moments.load_vec::<4>(slot * COUNTED_ELEMENTS as u32);
+                        self.moments.load_vec::<4>(stage * COUNTED_ELEMENTS as u32);
                     all = all.and(Moments { count, mean, m2 });
                 }
             });

@@ -3,9 +3,9 @@
 use cuda_std::global::GlobalMut;
 use cuda_std::{Storage, opaque};
 use op_spec::launch::WARP_THREADS;
-use op_spec::launch::implicit_gemm::{BLOCK_THREADS, CELL_WORDS};
+use op_spec::launch::implicit_gemm::{BLOCK_THREADS, K_VECTOR_WORDS};
 
-use super::super::again::{Written, judged};
+use super::super::fixup::{Written, judged};
 use super::super::format::Format;
 use super::super::place::{FilterSet, Place};
 use super::super::tile::TileShape;
@@ -27,10 +27,10 @@ impl<F: Format, S: TileShape> Results<'_, F, S> {
         } else {
             self.write_rows_of::<1>(place, filters)
         };
-        if self.is_alone() {
+        if self.is_without_norm() {
             let planes = conv.n as usize * conv.output_channels() as usize;
             let written = Written {
-                alone: &self.output.alone,
+                without_norm: &self.output.without_norm,
                 y: GlobalMut::new(self.output.y, planes * conv.output_pixels() as usize),
                 g,
                 place,
@@ -44,7 +44,7 @@ impl<F: Format, S: TileShape> Results<'_, F, S> {
                 first_pixel: 0,
                 pixels_end: S::TILE.pixels(),
             };
-            written.look_again::<false>(seen);
+            written.fix_up::<false>(seen);
         }
     }
 
@@ -76,18 +76,19 @@ impl<F: Format, S: TileShape> Results<'_, F, S> {
         let mut plane = (self.first_plane(place, filters) + warp as usize) * spatial;
         while filter < filters.count {
             // Asked anew for each filter, or there would be two of this loop.
-            let is_alone = self.is_alone() && opaque::to_compiler(g.alone) != 0;
+            let is_without_norm =
+                self.is_without_norm() && opaque::to_compiler(g.without_norm) != 0;
             let mut map = [0.0; 2];
-            if is_alone {
-                map = self.channels.load_vec::<2>(filter * CELL_WORDS + 2);
+            if is_without_norm {
+                map = self.channels.load_vec::<2>(filter * K_VECTOR_WORDS + 2);
             }
             let mut mapped = |value: f32| {
-                if !is_alone {
+                if !is_without_norm {
                     return value;
                 }
                 let value = judged::<F>(value);
                 seen |= value.is_nan();
-                self.output.alone.map(map, value)
+                self.output.without_norm.map(map, value)
             };
             unroll!(8, |i| {
                 if (i as u32) * step < S::TILE.pixels() && positions[i] != NOWHERE {

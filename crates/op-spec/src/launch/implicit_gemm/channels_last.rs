@@ -1,0 +1,119 @@
+//! Inputs that are K-vectors as they lie, so that nothing reformats them.
+//!
+//! Where the channels of a pixel are neighbours in memory, as in PyTorch's `channels_last`, eight 16-bit ones of them are the K-vector that
+//! reformatting would make, and eight f32 are when they are rounded (`staged_tiles`). The product of warp-specialized tiles loads such K-vectors from where they lie (`lines`).
+
+use super::{K_VECTOR_VALUES, K_VECTOR_WORDS};
+use crate::launch::conv::ConvGeometry;
+
+/// Where the K-vectors of an channels-last input lie, or of one that is reformatted in lines: from a pixel to the next one along each axis, in K-vectors. The planes of a pixel follow one another.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct KVectorStrides {
+    /// From a sample to the next.
+    pub sample: u32,
+    /// From a slice to the next.
+    pub slice: u32,
+    /// From a row to the next.
+    pub row: u32,
+    /// From a column to the next.
+    pub column: u32,
+    /// 1 if the product reads the input where it lies, else 0: then it is reformatted, in lines of K-vectors as such an input has them or in planes.
+    pub is_channels_last: u32,
+    /// Planes of a pixel that lie side by side in the halo tile: 2 or 4, of one plane 1; 0 if the input is reformatted in planes.
+    pub span_k_vectors: u32,
+    /// Boxes that a halo tile of lines has of the planes of a line.
+    pub boxes: u32,
+}
+
+impl KVectorStrides {
+    /// Those of an input that is reformatted in planes.
+    pub const REFORMATTED: Self = Self {
+        sample: 0,
+        slice: 0,
+        row: 0,
+        column: 0,
+        is_channels_last: 0,
+        span_k_vectors: 0,
+        boxes: 0,
+    };
+
+    /// Those of an input of one element a value with these strides of samples, channels, slices, rows and columns, in elements, if the
+    /// channels are neighbours and every pixel starts on a whole K-vector.
+    pub(super) fn new(conv: &ConvGeometry, strides: [i64; 5]) -> Option<Self> {
+        let extents = [conv.n, 1, conv.d.into(), conv.h.into(), conv.w.into()];
+        let are_k_vectors = conv.group_c.is_multiple_of(K_VECTOR_VALUES) && strides[1] == 1;
+        if !are_k_vectors || extents.contains(&0) {
+            return None;
+        }
+        let mut k_vectors = [0; 5];
+        for (axis, of_axis) in k_vectors.iter_mut().enumerate() {
+            // Of one index no stride matters.
+            if extents[axis] > 1 {
+                let elements = u64::try_from(strides[axis]).ok()?;
+                *of_axis = elements / u64::from(K_VECTOR_VALUES);
+                // A tensor map has no stride of 0.
+                if *of_axis == 0 || !elements.is_multiple_of(K_VECTOR_VALUES.into()) {
+                    return None;
+                }
+            }
+        }
+        let [sample, _, slice, row, column] = k_vectors;
+        let as_u32 = |k_vectors: u64| u32::try_from(k_vectors).ok();
+        let strides = Self {
+            sample: as_u32(sample)?,
+            slice: as_u32(slice)?,
+            row: as_u32(row)?,
+            column: as_u32(column)?,
+            is_channels_last: 1,
+            span_k_vectors: 0,
+            boxes: 0,
+        };
+        // Kernels count the words of a sample in 32 bits.
+        let last = strides.last_pixel(conv).checked_add(planes(conv))?;
+        (last <= u64::from(u32::MAX / K_VECTOR_WORDS)).then_some(strides)
+    }
+
+    /// Those of what reformatting makes in lines of `planes` planes, of all groups, if 32 bits count the words of a sample.
+    pub(super) fn reformatted(conv: &ConvGeometry, planes: u32) -> Option<Self> {
+        let row = conv.w.checked_mul(planes)?;
+        let slice = conv.h.checked_mul(row)?;
+        let sample = conv.d.checked_mul(slice)?;
+        let are_counted = (1..=u32::MAX / K_VECTOR_WORDS).contains(&sample);
+        are_counted.then_some(Self {
+            sample,
+            slice,
+            row,
+            column: planes,
+            ..Self::REFORMATTED
+        })
+    }
+
+    /// How far the last pixel of a sample is from its first.
+    const fn last_pixel(&self, conv: &ConvGeometry) -> u64 {
+        // Each product is below 2^63, and so is the sum of those of a tensor that is in memory; of others it is refused.
+        let slices = (conv.d - 1) as u64 * self.slice as u64;
+        let rows = (conv.h - 1) as u64 * self.row as u64;
+        let columns = (conv.w - 1) as u64 * self.column as u64;
+        slices.saturating_add(rows).saturating_add(columns)
+    }
+
+    /// K-vectors that one sample spans, from its first pixel to the last.
+    #[must_use]
+    #[inline(always)]
+    pub const fn sample_k_vectors(&self, conv: &ConvGeometry) -> u64 {
+        self.last_pixel(conv) + planes(conv)
+    }
+
+    /// K-vectors that all samples span.
+    #[must_use]
+    #[inline(always)]
+    pub const fn all_k_vectors(&self, conv: &ConvGeometry) -> u64 {
+        (conv.n - 1) * self.sample as u64 + self.sample_k_vectors(conv)
+    }
+}
+
+/// Planes of K-vectors of all groups.
+const fn planes(conv: &ConvGeometry) -> u64 {
+    (conv.group_c / K_VECTOR_VALUES) as u64 * conv.groups as u64
+}

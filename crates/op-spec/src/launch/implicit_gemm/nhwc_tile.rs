@@ -1,0 +1,318 @@
+//! Halo tiles of lines, which tensor maps load.
+//!
+//! Of a pixel such a halo tile has [`span_k_vectors`](CellStrides::line_planes) planes side by side, a *line*, as they lie in memory: an input that is read where it
+//! lies has them so, and one that is reformatted for it. Lines lie in boxes, which a tensor map loads one by one, with zeros for what is not in the input:
+//! ```text
+//! halo tile[planes of a line][slice of the filter][rest of the row's stride][strip][rest of the column's stride] box[row][slice][column]
+//! ```
+//! So a strip is apart from the next one, where a halo tile of planes has their rows in turn: what a box has outside of the input is zero, along each axis by itself, and
+//! that of one strip may be inside of another. Of two strips every second octet of pixels is of the same one, and these are multiplied in turn. Of more strips
+//! boxes are single rows, in the order of a halo tile of planes. In the layout that is not of octets the halo tile is one box.
+
+use super::sm90::TARGET_BYTES;
+use super::tile::INSTRUCTION_PIXELS;
+use super::{
+    GemmConfig, GemmDevice, GemmGeometry, K_VECTOR_BYTES, K_VECTOR_VALUES, KVectorStrides,
+    MAX_HALO_K_VECTORS, MMA_STEP_K_VECTORS, StagedTiles, WARP_SPECIALIZED,
+};
+
+/// Most lines of a box along an axis, those between what is loaded counted.
+const MAX_BOX_PIXELS: u32 = 256;
+
+/// Longest step of a box along an axis.
+const MAX_BOX_STRIDE: u32 = 8;
+
+/// Most strips of a tile whose boxes have all rows: every second octet of pixels is of the same one.
+const MAX_WHOLE_STRIPS: u32 = 2;
+
+/// Planes of a line where it is as long as it may be.
+const LONG_SPAN: u32 = 4;
+
+/// Filter pipeline stages that long lines must leave room for: with fewer, what multiplies waits for filters.
+pub(super) const MIN_FILTER_STAGES: u32 = 4;
+
+impl GemmGeometry {
+    /// Whether the halo tile is of lines, in boxes.
+    #[must_use]
+    #[inline(always)]
+    pub const fn has_nhwc_tile(&self) -> bool {
+        self.k_vectors.span_k_vectors != 0
+    }
+
+    /// The binary logarithm of the K-vectors of a line; 0 where planes are apart.
+    #[must_use]
+    #[inline(always)]
+    pub const fn span_shift(&self) -> u32 {
+        self.k_vectors.span_k_vectors >> 1
+    }
+
+    /// Columns, slices and rows of a box.
+    #[must_use]
+    #[inline(always)]
+    pub const fn box_extents(&self) -> [u32; 3] {
+        match self.strips {
+            0 => [self.halo_columns, self.halo_d, self.halo_h],
+            1..=MAX_WHOLE_STRIPS => [self.halo_columns, self.tile_d, self.stride_phase_rows],
+            _ => [self.halo_columns, 1, 1],
+        }
+    }
+
+    /// What a box has along its axes, in the order of its lines: columns, and slices and rows, or rows and slices where tiles are not of octets.
+    #[must_use]
+    #[inline(always)]
+    pub const fn box_axes(&self) -> [u32; 3] {
+        let [columns, slices, rows] = self.box_extents();
+        if self.strips == 0 {
+            [columns, rows, slices]
+        } else {
+            [columns, slices, rows]
+        }
+    }
+
+    /// Rows and slices of a tile's halo tile that have boxes of their own.
+    #[must_use]
+    #[inline(always)]
+    pub const fn box_rows(&self) -> [u32; 2] {
+        if self.strips > MAX_WHOLE_STRIPS {
+            [self.stride_phase_rows, self.tile_d]
+        } else {
+            [1; 2]
+        }
+    }
+
+    /// From a column, slice or row of the padded input that a box has to the next one.
+    #[must_use]
+    pub const fn box_strides(&self) -> [u32; 3] {
+        match self.strips {
+            0 => [1; 3],
+            _ => [self.conv.stride_w, self.slice_stride(), self.conv.stride_h],
+        }
+    }
+
+    /// Lines of a box.
+    #[must_use]
+    #[inline(always)]
+    pub const fn box_used(&self) -> u32 {
+        let [columns, slices, rows] = self.box_extents();
+        columns * slices * rows
+    }
+
+    /// Lines from a box to the next.
+    #[must_use]
+    #[inline(always)]
+    pub const fn box_pixels(&self) -> u32 {
+        let aligned = if self.strips > MAX_WHOLE_STRIPS {
+            (TARGET_BYTES / K_VECTOR_BYTES) >> self.span_shift()
+        } else {
+            INSTRUCTION_PIXELS
+        };
+        (self.box_used() + aligned - 1) & !(aligned - 1)
+    }
+
+    /// Boxes of the planes of a line, which [`KVectorStrides::boxes`] then says.
+    const fn boxes(&self) -> u32 {
+        let [rows, slices] = self.box_rows();
+        match self.strips {
+            0 => 1,
+            strips => {
+                self.filter_slices
+                    * self.row_stride_phases
+                    * rows
+                    * slices
+                    * strips
+                    * self.stride_phases
+            }
+        }
+    }
+
+    /// How many lines from an octet of pixels to the next one, and from that to the one behind it.
+    const fn octet_pixels(&self) -> [u32; 2] {
+        let to_next = match self.strips {
+            0 => INSTRUCTION_PIXELS,
+            1 => self.halo_columns,
+            _ => self.stride_phases * self.box_pixels(),
+        };
+        // Of two strips every second octet is of the same one.
+        let to_second = if self.strips == MAX_WHOLE_STRIPS {
+            self.halo_columns
+        } else {
+            2 * to_next
+        };
+        [to_next, to_second]
+    }
+
+    /// From a row of the filter's reach to the next in the halo tile of lines of octets, in lines.
+    #[must_use]
+    #[inline(always)]
+    pub const fn row_pixels(&self) -> u32 {
+        if self.strips > MAX_WHOLE_STRIPS {
+            self.tile_d * self.strips * self.stride_phases * self.box_pixels()
+        } else {
+            self.tile_d * self.halo_columns
+        }
+    }
+
+    /// Lines of the halo tile: those of all boxes, and what octets that are not used reach.
+    fn halo_pixels(&self) -> Option<u32> {
+        let conv = &self.conv;
+        let octets = WARP_SPECIALIZED.pixels() / INSTRUCTION_PIXELS;
+        let brought = self.boxes().checked_mul(self.box_pixels())?;
+        let [to_next, to_second] = self.octet_pixels();
+        // The last tap's line in the first box of its rows, and the last octet's from the first.
+        let (first_box, last_tap) = match self.strips {
+            0 => {
+                let slices = (self.filter_slices - 1) * conv.dilation_d * self.halo_h;
+                let rows = (slices + (conv.r - 1) * conv.dilation_h) * self.halo_columns;
+                (0, rows + self.halo_columns - self.tile_w)
+            }
+            _ => {
+                let of_rows = brought / (self.filter_slices * self.row_stride_phases);
+                let rows = (conv.r - 1) * conv.dilation_h / conv.stride_h * self.row_pixels();
+                let columns = self.halo_columns - self.tile_w.min(INSTRUCTION_PIXELS);
+                let stride_phases = (self.stride_phases - 1) * self.box_pixels();
+                (brought - of_rows, stride_phases + rows + columns)
+            }
+        };
+        let last_octet = to_next + (octets / 2 - 1) * to_second;
+        let reached = first_box + last_tap + last_octet + INSTRUCTION_PIXELS;
+        // Whatever follows starts on whole boxes' bytes, too.
+        brought
+            .max(reached)
+            .checked_next_multiple_of(TARGET_BYTES / K_VECTOR_BYTES)
+    }
+
+    /// The same with lines of `planes` planes, which every K block then has, if a tensor map can load its boxes.
+    fn with_nhwc_tile(&self, planes: u32) -> Option<Self> {
+        let is_channels_last = self.k_vectors.is_channels_last != 0;
+        // Behind the last plane of a group are planes of the next one, which are not zero.
+        let are_without_norm =
+            !is_channels_last || self.conv.groups == 1 || self.planes.is_multiple_of(planes);
+        let mut lined = *self;
+        lined.k_vectors.span_k_vectors = planes;
+        if !is_channels_last {
+            lined.planes = self.planes.checked_next_multiple_of(planes)?;
+        }
+        if planes > self.k_block_planes {
+            lined.k_block_planes = planes;
+            lined.k_blocks /= 2;
+            lined.mma_steps *= 2;
+            lined.offsets *= 2;
+            lined.slice_planes = planes;
+        }
+        let reaches = (self.box_extents().into_iter()).zip(self.box_strides());
+        let fit = reaches.into_iter().all(|(lines, step)| {
+            let reached = (lines - 1).checked_mul(step);
+            step <= MAX_BOX_STRIDE && reached.is_some_and(|reached| reached < MAX_BOX_PIXELS)
+        });
+        if !are_without_norm || !fit {
+            return None;
+        }
+        lined.k_vectors.boxes = lined.boxes();
+        let halo_k_vectors = lined.halo_pixels()?;
+        lined.interleaved_octets = lined
+            .octet_pixels()
+            .map(|lines| lines << lined.span_shift());
+        (halo_k_vectors <= MAX_HALO_K_VECTORS).then_some(Self {
+            halo_k_vectors,
+            ..lined
+        })
+    }
+
+    /// Channels of a pixel where it lies, those that reformatting adds among them.
+    #[must_use]
+    pub const fn pixel_channels(&self) -> u32 {
+        if self.k_vectors.is_channels_last != 0 {
+            self.conv.input_channels()
+        } else {
+            self.conv.groups * self.planes * K_VECTOR_VALUES
+        }
+    }
+}
+
+impl GemmConfig {
+    /// The same for an input that lies in memory with these strides of samples, channels, slices, rows and columns, in elements, from a
+    /// multiple of 16 bytes on, if the product can read it there. Results are the same bits as from a reformatted input.
+    #[must_use]
+    pub fn channels_last(&self, strides: [i64; 5], device: &GemmDevice) -> Option<Self> {
+        if !self.format.is_stored() && !self.may_convert_in_producer() {
+            return None;
+        }
+        let k_vectors = KVectorStrides::new(&self.geometry.conv, strides)?;
+        let lined = self.as_nhwc_tile(device, |_| Some(k_vectors))?;
+        (self.format.is_stored() || lined.can_convert_on(device)).then_some(lined)
+    }
+
+    /// The same for an input that is reformatted in lines, as an channels-last one lies, if the product can read it there. Results are the same bits as from one that is reformatted in planes.
+    #[must_use]
+    pub fn reformatted_to_nhwc(&self, device: &GemmDevice) -> Option<Self> {
+        let g = &self.geometry;
+        // Pixels are reformatted two by two.
+        if g.pair_k_vectors > 0 || !g.conv.input_pixels().is_multiple_of(2) {
+            return None;
+        }
+        let lined = self.as_nhwc_tile(device, |planes| {
+            let of_pixel = g.planes.checked_next_multiple_of(planes)?;
+            KVectorStrides::reformatted(&g.conv, g.conv.groups.checked_mul(of_pixel)?)
+        });
+        lined.filter(|lined| {
+            let g = &lined.geometry;
+            g.reformat_shape().is_some() && g.rescale_shape().is_some()
+        })
+    }
+
+    /// The same with a halo tile of lines, of an input whose K-vectors lie as `k_vectors` says for the planes of a line.
+    fn as_nhwc_tile(
+        &self,
+        device: &GemmDevice,
+        k_vectors: impl Fn(u32) -> Option<KVectorStrides>,
+    ) -> Option<Self> {
+        let g = &self.geometry;
+        // Octets of values that are stored as they are multiplied are so in turn, which two strips take; it costs small tiles some time.
+        let are_interleaved = self.format.is_stored() || g.strips != MAX_WHOLE_STRIPS;
+        let may_have_nhwc_tile = self.tile.is_warp_specialized() && self.format.parts == 1;
+        if !may_have_nhwc_tile || !are_interleaved || g.k_vector_channels != K_VECTOR_VALUES {
+            return None;
+        }
+        let with_nhwc_tile = |planes| {
+            let k_vectors = GemmGeometry {
+                k_vectors: k_vectors(planes)?,
+                ..*g
+            };
+            let mut geometry = k_vectors.with_nhwc_tile(planes)?;
+            let rounded =
+                k_vectors.k_vectors.is_channels_last * u32::from(!self.format.is_stored());
+            geometry.staged_tiles = StagedTiles::of(&geometry, rounded);
+            let lined = Self { geometry, ..*self };
+            lined.mainloop_config(device).map(|_| lined)
+        };
+        if g.pair_k_vectors > 0 {
+            return with_nhwc_tile(1);
+        }
+        let short = with_nhwc_tile(MMA_STEP_K_VECTORS);
+        let long = with_nhwc_tile(LONG_SPAN).filter(|long| self.suits_long_span(long));
+        // Filters that come again and again cost more than long lines gain, and so do filters that are waited for.
+        let stay = |lined: &Self| {
+            lined
+                .mainloop_config(device)
+                .is_some_and(|mainloop| mainloop.stay == 1)
+        };
+        let has_stages = |long: &Self| {
+            let mainloop = long.mainloop_config(device);
+            mainloop.is_some_and(|mainloop| mainloop.filters >= MIN_FILTER_STAGES)
+        };
+        let short_stays = short.as_ref().is_some_and(stay);
+        long.filter(|long| stay(long) || has_stages(long) && !short_stays)
+            .or(short)
+    }
+
+    /// Whether `long`, the same with long lines, multiplies the same in the same order.
+    fn suits_long_span(&self, long: &Self) -> bool {
+        let (g, k_blocks) = (&self.geometry, long.geometry.k_blocks);
+        let are_joined = g.k_block_planes == MMA_STEP_K_VECTORS
+            && g.planes.is_multiple_of(LONG_SPAN)
+            && (g.depth_k_blocks == 1 || g.slice_planes == LONG_SPAN)
+            && g.mma_steps == g.paired_mma_steps()
+            && k_blocks.is_multiple_of(self.split_k);
+        are_joined || g.k_block_planes.is_multiple_of(LONG_SPAN)
+    }
+}

@@ -1,0 +1,322 @@
+//! Which inputs a product of warp-specialized tiles reads as they lie or reformats in lines, and what changes where it does.
+
+use op_spec::launch::conv::ConvGeometry;
+use op_spec::launch::implicit_gemm::{
+    GemmConfig, GemmDevice, KVectorStrides, OperandFormat, W64N128, WARP_SPECIALIZED,
+};
+use op_spec::{Conv3dSpec, ConvSpec};
+
+const HOPPER: GemmDevice = GemmDevice {
+    multiprocessors: 132,
+    shared_bytes: 227 * 1024,
+    warpgroups: true,
+};
+
+/// A convolution to 128 channels, of filters with one slice where the input has one.
+fn conv(c: usize, [d, h, w]: [usize; 3], filter: usize, spec: Conv3dSpec) -> ConvGeometry {
+    let (input, weight) = (
+        [2, c, d, h, w],
+        [
+            128,
+            c / spec.groups,
+            1.max(filter * (d.min(2) - 1)),
+            filter,
+            filter,
+        ],
+    );
+    let problem = spec.problem(&input, &weight, None);
+    problem
+        .expect("the tests' problems are sound")
+        .geometry()
+        .expect("the tests' problems are small")
+}
+
+fn config(conv: &ConvGeometry) -> GemmConfig {
+    GemmConfig::with_tile(conv, None, OperandFormat::STORED, &HOPPER, WARP_SPECIALIZED)
+        .expect("a config")
+}
+
+/// The strides of samples, channels, slices, rows and columns, with so many elements from pixel to pixel.
+fn nhwc_strides(conv: &ConvGeometry, pixel: i64) -> [i64; 5] {
+    let row = pixel * i64::from(conv.w);
+    let slice = row * i64::from(conv.h);
+    [slice * i64::from(conv.d), 1, slice, row, pixel]
+}
+
+fn plain() -> ConvGeometry {
+    conv(64, [1, 20, 30], 3, Conv3dSpec::default())
+}
+
+#[test]
+fn strides_are_counted_in_k_vectors() {
+    let conv = plain();
+    let channels_last = config(&conv).channels_last(nhwc_strides(&conv, 64), &HOPPER);
+    let k_vectors = channels_last.expect("cells").geometry.k_vectors;
+    let expected = KVectorStrides {
+        sample: 20 * 30 * 8,
+        slice: 0,
+        row: 30 * 8,
+        column: 8,
+        is_channels_last: 1,
+        span_k_vectors: 4,
+        boxes: k_vectors.boxes,
+    };
+    assert_eq!(k_vectors, expected);
+    assert_eq!(k_vectors.sample_k_vectors(&conv), 20 * 30 * 8);
+    assert_eq!(k_vectors.all_k_vectors(&conv), 2 * 20 * 30 * 8);
+    // With gaps, the last of which is not there.
+    let channels_last = config(&conv).channels_last(nhwc_strides(&conv, 80), &HOPPER);
+    let k_vectors = channels_last.expect("cells").geometry.k_vectors;
+    assert_eq!(k_vectors.all_k_vectors(&conv), 2 * 20 * 30 * 10 - 2);
+}
+
+#[test]
+fn what_is_no_k_vector_is_reformatted() {
+    let conv = plain();
+    let warp_specialized = config(&conv);
+    let last = nhwc_strides(&conv, 64);
+    assert!(warp_specialized.channels_last(last, &HOPPER).is_some());
+    let contiguous = [64 * 600, 600, 600, 30, 1];
+    assert_eq!(warp_specialized.channels_last(contiguous, &HOPPER), None);
+    for (axis, stride) in [
+        (0, 1),
+        (0, 0),
+        (0, -8),
+        (1, 2),
+        (3, 30 * 64 + 4),
+        (4, 68),
+        (4, -64),
+    ] {
+        let mut strides = last;
+        strides[axis] = stride;
+        assert_eq!(
+            warp_specialized.channels_last(strides, &HOPPER),
+            None,
+            "{strides:?}"
+        );
+    }
+    // The one slice lies anywhere.
+    let mut strides = last;
+    strides[2] = -3;
+    assert!(warp_specialized.channels_last(strides, &HOPPER).is_some());
+    // More words of a sample than 32 bits count.
+    strides[3] = 1 << 33;
+    assert_eq!(warp_specialized.channels_last(strides, &HOPPER), None);
+    strides[3] = i64::MAX - 7;
+    assert_eq!(warp_specialized.channels_last(strides, &HOPPER), None);
+    // As many K-vectors that in 32 bits hardly any are left of them, along the rows and the columns.
+    for (axis, mma_steps) in [(3, 19), (4, 29)] {
+        let mut strides = last;
+        strides[axis] = 8 * (1i64 << 32).div_euclid(mma_steps) + 8;
+        assert_eq!(
+            warp_specialized.channels_last(strides, &HOPPER),
+            None,
+            "{strides:?}"
+        );
+    }
+}
+
+#[test]
+fn other_formats_tiles_and_groups_are_reformatted() {
+    let conv = plain();
+    let last = nhwc_strides(&conv, 64);
+    for format in [OperandFormat::F16X2, OperandFormat::BF16X3] {
+        let config = GemmConfig::with_tile(&conv, None, format, &HOPPER, WARP_SPECIALIZED)
+            .expect("a config");
+        assert_eq!(config.channels_last(last, &HOPPER), None, "{format:?}");
+    }
+    let format = OperandFormat::STORED;
+    let narrow = GemmConfig::with_tile(&conv, None, format, &HOPPER, W64N128).expect("a config");
+    assert_eq!(narrow.channels_last(last, &HOPPER), None);
+    let spec = ConvSpec {
+        groups: 4,
+        ..Conv3dSpec::default()
+    };
+    // Of 16 channels, of 12, and of 24, of which a line would have those of the next group.
+    for (channels, are_k_vectors) in [(64, true), (48, false), (96, false)] {
+        let conv = self::conv(channels, [1, 20, 30], 3, spec);
+        let config = config(&conv);
+        let channels_last = config.channels_last(nhwc_strides(&conv, channels as i64), &HOPPER);
+        assert_eq!(channels_last.is_some(), are_k_vectors, "{channels}");
+        // Packing fills lines up.
+        let lined = config.reformatted_to_nhwc(&HOPPER).expect("lines");
+        let g = lined.geometry;
+        assert!(
+            g.planes.is_multiple_of(g.k_vectors.span_k_vectors)
+                && g.k_vectors.column == 4 * g.planes
+        );
+    }
+}
+
+#[test]
+fn boxes_reach_no_further_than_a_tensor_map_lets_them() {
+    // How far a box goes along the columns, and what it leaves out of them.
+    for (columns, dilation, stride, has_nhwc_tile) in [
+        (100, 20, 1, true),
+        (600, 260, 1, false),
+        (400, 1, 8, true),
+        (400, 1, 9, false),
+    ] {
+        let spec = ConvSpec {
+            dilation: [1, 1, dilation],
+            stride: [1, 1, stride],
+            ..Conv3dSpec::default()
+        };
+        let conv = conv(16, [1, 4, columns], 3, spec);
+        let config = config(&conv);
+        let channels_last = config.channels_last(nhwc_strides(&conv, 16), &HOPPER);
+        let lined = config.reformatted_to_nhwc(&HOPPER);
+        assert_eq!(
+            channels_last.is_some(),
+            has_nhwc_tile,
+            "{dilation} {stride}"
+        );
+        assert_eq!(lined.is_some(), has_nhwc_tile, "{dilation} {stride}");
+    }
+}
+
+fn spec(stride: usize, padding: usize) -> Conv3dSpec {
+    ConvSpec {
+        stride: [stride; 3],
+        padding: [padding; 3].into(),
+        ..ConvSpec::default()
+    }
+}
+
+#[test]
+fn lines_are_long_where_they_leave_filters_enough_stages() {
+    let of = |c: usize, extents: [usize; 3], stride: usize, filters: u32| {
+        let conv = ConvGeometry {
+            group_k: filters,
+            ..conv(c, extents, 3, spec(stride, usize::from(extents[0] > 1)))
+        };
+        let config = GemmConfig::new(&conv, None, OperandFormat::STORED, &HOPPER, None);
+        let config = config.expect("a config");
+        let channels_last = config.channels_last(nhwc_strides(&conv, c as i64), &HOPPER);
+        let channels_last = channels_last.expect("cells");
+        let mainloop = channels_last.mainloop_config(&HOPPER).expect("slots");
+        (
+            channels_last.geometry.k_vectors.span_k_vectors,
+            mainloop.stay,
+        )
+    };
+    assert_eq!(of(32, [128; 3], 2, 64), (4, 0));
+    assert_eq!(of(512, [1, 64, 64], 1, 512), (4, 0));
+    // Two tiles of filters in a block leave too few pipeline stages beside halo tiles of long lines with a stride.
+    assert_eq!(of(64, [64; 3], 2, 128), (2, 0));
+    // Filters stay where lines are short.
+    assert_eq!(of(32, [128; 3], 1, 32), (2, 1));
+    // Blocks that split sums have an odd number of K blocks each.
+    assert_eq!(of(320, [8; 3], 1, 320), (2, 0));
+}
+
+#[test]
+fn nothing_that_decides_about_bits_changes() {
+    // The last has one plane, of which two columns make a step.
+    let one_plane = conv(8, [1, 60, 60], 3, Conv3dSpec::default());
+    for (conv, planes) in [
+        (plain(), 4),
+        (conv(24, [1, 20, 30], 3, Conv3dSpec::default()), 2),
+        (conv(512, [1, 64, 64], 3, Conv3dSpec::default()), 4),
+        (conv(32, [32, 32, 32], 3, spec(2, 1)), 4),
+        (conv(64, [16, 16, 16], 3, spec(1, 1)), 4),
+        (conv(256, [1, 25, 38], 1, Conv3dSpec::default()), 4),
+        // Of four strips.
+        (conv(256, [1, 102, 154], 3, Conv3dSpec::default()), 4),
+        (one_plane, 1),
+    ] {
+        let reformatted = config(&conv);
+        let strides = nhwc_strides(&conv, conv.input_channels().into());
+        let channels_last = reformatted.channels_last(strides, &HOPPER).expect("cells");
+        let lined = reformatted.reformatted_to_nhwc(&HOPPER);
+        assert_eq!(lined.is_some(), planes > 1);
+        for with_nhwc_tile in [Some(channels_last), lined].into_iter().flatten() {
+            let (from, to) = (reformatted.geometry, with_nhwc_tile.geometry);
+            assert_eq!(to.k_vectors.span_k_vectors, planes);
+            assert_eq!(with_nhwc_tile.split_k, reformatted.split_k);
+            // The same steps in the same order: slices of the filter take turns after as many planes.
+            let slice_planes = |g: &op_spec::launch::implicit_gemm::GemmGeometry| {
+                if g.depth_k_blocks > 1 {
+                    g.slice_planes
+                } else {
+                    0
+                }
+            };
+            assert_eq!(slice_planes(&to), slice_planes(&from));
+            assert_eq!(to.k_blocks * to.mma_steps, from.k_blocks * from.mma_steps);
+            assert_eq!(
+                to.k_blocks * to.k_block_planes,
+                from.k_blocks * from.k_block_planes
+            );
+            let same = op_spec::launch::implicit_gemm::GemmGeometry {
+                k_vectors: from.k_vectors,
+                planes: from.planes,
+                k_block_planes: from.k_block_planes,
+                slice_planes: from.slice_planes,
+                k_blocks: from.k_blocks,
+                mma_steps: from.mma_steps,
+                offsets: from.offsets,
+                interleaved_octets: from.interleaved_octets,
+                halo_k_vectors: from.halo_k_vectors,
+                staged_tiles: from.staged_tiles,
+                ..to
+            };
+            assert_eq!(same, from);
+        }
+    }
+}
+
+/// Rounding pays where each value is rounded by few blocks, and not where many have the same pixels, or boxes are single rows.
+#[test]
+fn f32_is_rounded_on_its_way_where_that_pays() {
+    let spec = |stride: usize| Conv3dSpec {
+        stride: [stride; 3],
+        padding: [1; 3].into(),
+        ..Conv3dSpec::default()
+    };
+    let flat = Conv3dSpec {
+        padding: [0, 1, 1].into(),
+        ..Conv3dSpec::default()
+    };
+    for (conv, pays) in [
+        (conv(32, [128; 3], 3, spec(2)), true),
+        (conv(64, [64; 3], 3, spec(2)), true),
+        (conv(128, [32; 3], 3, spec(1)), true),
+        (conv(128, [1, 128, 128], 3, flat), true),
+        (conv(1024, [16; 3], 3, spec(2)), false),
+        // Of four strips.
+        (conv(256, [1, 104, 152], 3, flat), false),
+    ] {
+        let format = OperandFormat::SCALED_F16;
+        let config = GemmConfig::with_tile(&conv, None, format, &HOPPER, WARP_SPECIALIZED)
+            .expect("a config");
+        let strides = nhwc_strides(&conv, conv.input_channels().into());
+        let channels_last = config.channels_last(strides, &HOPPER).expect("cells");
+        assert_eq!(channels_last.pays_channels_last(&HOPPER), pays, "{conv:?}");
+        let g = &channels_last.geometry;
+        // Pieces are runs of whole rows of a box, as many as it takes.
+        let [_, second, third] = g.box_axes();
+        let [along_second, along_third] = g.staged_tiles.extents;
+        assert!(along_second == second || along_third == 1);
+        let counts = [second.div_ceil(along_second), third.div_ceil(along_third)];
+        assert_eq!(g.staged_tiles.counts, counts);
+        let mainloop = channels_last.mainloop_config(&HOPPER).expect("rings");
+        assert!([2, 3].contains(&mainloop.staged) && (mainloop.staged == 2 || mainloop.halos == 2));
+        let layout = g.warp_specialized_layout(format, mainloop);
+        assert_eq!(mainloop.staged_at, layout.staged);
+        assert!(layout.end <= HOPPER.shared_bytes);
+    }
+    // Without a norm, and of few values.
+    let small = conv(64, [1, 12, 12], 3, Conv3dSpec::default());
+    let format = OperandFormat::SCALED_F16;
+    let config =
+        GemmConfig::with_tile(&small, None, format, &HOPPER, WARP_SPECIALIZED).expect("a config");
+    let strides = nhwc_strides(&small, 64);
+    assert_eq!(config.channels_last(strides, &HOPPER), None);
+    let large = conv(64, [64; 3], 3, spec(2));
+    let config = GemmConfig::new_without_norm(&large, format, &HOPPER, None).expect("a config");
+    assert_eq!(
+        config.channels_last(nhwc_strides(&large, 64), &HOPPER),
+        None
+    );
+}

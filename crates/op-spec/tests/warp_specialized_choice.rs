@@ -1,0 +1,199 @@
+//! Which problems take warp-specialized tiles, and which extents these have.
+
+use op_spec::launch::conv::ConvGeometry;
+use op_spec::launch::implicit_gemm::{GemmConfig, GemmDevice, OperandFormat, WARP_SPECIALIZED};
+use op_spec::{Conv3dSpec, ConvSpec};
+
+use crate::warp_specialized_tiles::{FORMATS, HOPPER, conv, problems};
+
+/// What is chosen for a square image of `c` channels, as many filters, and this extent.
+fn chosen(c: usize, extent: usize, pool: Option<[u32; 2]>, device: &GemmDevice) -> GemmConfig {
+    let plain = Conv3dSpec::default();
+    let conv = conv([8, c, c], [1, extent, extent], [1, 3, 3], plain);
+    GemmConfig::new(&conv, pool, OperandFormat::STORED, device, None).expect("a config")
+}
+
+#[test]
+fn warp_specialized_tiles_are_for_many_channels_and_pixels() {
+    let is_warp_specialized =
+        |c, extent, pool, device| chosen(c, extent, pool, device).tile == WARP_SPECIALIZED;
+    let without = GemmDevice {
+        warpgroups: false,
+        ..HOPPER
+    };
+    for (c, extent) in [(128, 128), (256, 64), (512, 128)] {
+        assert!(
+            is_warp_specialized(c, extent, None, &HOPPER),
+            "{c} channels"
+        );
+        assert!(
+            !is_warp_specialized(c, extent, None, &without),
+            "{c} channels"
+        );
+        assert!(
+            !is_warp_specialized(c, extent, Some([2, 2]), &HOPPER),
+            "{c} channels"
+        );
+    }
+    for (c, extent) in [(8, 128), (16, 64), (32, 8)] {
+        assert!(
+            !is_warp_specialized(c, extent, None, &HOPPER),
+            "{c} channels"
+        );
+    }
+    for (pool, device) in [(Some([2, 2]), HOPPER), (None, without)] {
+        for conv in problems(2) {
+            for format in FORMATS {
+                assert_eq!(
+                    GemmConfig::with_tile(&conv, pool, format, &device, WARP_SPECIALIZED),
+                    None
+                );
+            }
+        }
+    }
+}
+
+/// The config that is chosen for channels, filters, extents of the input and a stride, of a filter of 3 along each axis that is longer
+/// than 1, padded to the input's extents.
+fn padded(
+    [c, k]: [usize; 2],
+    extents: [usize; 3],
+    stride: usize,
+    format: OperandFormat,
+) -> GemmConfig {
+    let of = |inside: usize| extents.map(|extent| if extent > 1 { inside } else { 1 });
+    let spec = ConvSpec {
+        stride: of(stride),
+        padding: extents.map(|extent| usize::from(extent > 1)).into(),
+        ..ConvSpec::default()
+    };
+    let conv = conv([2, c, k], extents, of(3), spec);
+    GemmConfig::new(&conv, None, format, &HOPPER, None).expect("a config")
+}
+
+/// Two tiles of warpgroups that alternate take the time of one, so few steps pay where there are many pixels, but not where a tile's only halo tile is large, or
+/// where a block has two tiles or three.
+#[test]
+fn warp_specialized_tiles_are_for_first_layers_of_many_pixels() {
+    let of = |[c, k]: [usize; 2], input, filter: [usize; 3], stride: [usize; 3]| {
+        let spec = ConvSpec {
+            stride,
+            padding: filter.map(|extent| extent / 2).into(),
+            ..ConvSpec::default()
+        };
+        conv([1, c, k], input, filter, spec)
+    };
+    let is_warp_specialized = |conv: &ConvGeometry, format, batch| {
+        let config = GemmConfig::new(conv, None, format, &HOPPER, batch).expect("a config");
+        config.tile == WARP_SPECIALIZED
+    };
+    let [image, volume] = [[1, 224, 224], [48; 3]];
+    let stem = of([3, 64], image, [1, 7, 7], [1, 2, 2]);
+    let first = of([4, 64], volume, [3; 3], [1; 3]);
+    let narrow = of([16, 192], [1, 112, 112], [1, 3, 3], [1; 3]);
+    for format in [OperandFormat::SCALED_F16, OperandFormat::STORED] {
+        for conv in [&stem, &first, &narrow] {
+            assert!(is_warp_specialized(conv, format, None), "{conv:?}");
+        }
+        // Of one sample there are fewer tiles than multiprocessors.
+        assert!(!is_warp_specialized(&stem, format, Some(1)));
+    }
+    // The last of a block's tiles takes all of its time, but no more than that.
+    let last = of([24, 192], [1, 112, 112], [1, 7, 7], [1, 3, 3]);
+    assert!(is_warp_specialized(&last, OperandFormat::STORED, None));
+    // Tiles of one halo tile of 55 KB, of which shared memory holds two: two tiles for a block, and three.
+    for k in [64, 96] {
+        let strided = of([2, k], [24; 3], [5; 3], [2; 3]);
+        assert!(
+            !is_warp_specialized(&strided, OperandFormat::STORED, None),
+            "{k}"
+        );
+    }
+}
+
+#[test]
+fn volumes_and_planes_of_even_extents_fill_warp_specialized_tiles() {
+    for (channels, extents, stride) in [
+        ([32, 64], [128; 3], 2),
+        ([64, 64], [64; 3], 1),
+        ([64, 128], [64; 3], 2),
+        ([128, 128], [32; 3], 1),
+        ([128, 256], [32; 3], 2),
+        ([256, 256], [16; 3], 1),
+        ([256, 320], [16; 3], 2),
+        ([320, 320], [8; 3], 1),
+        ([512, 512], [1, 128, 128], 1),
+        ([512, 512], [1, 16, 16], 1),
+    ] {
+        let config = padded(channels, extents, stride, OperandFormat::STORED);
+        assert_eq!(config.tile, WARP_SPECIALIZED, "{channels:?}");
+        assert_eq!(
+            config.geometry.tile_pixels(),
+            WARP_SPECIALIZED.pixels(),
+            "{config:?}"
+        );
+        // Two pipeline stages for halo tiles are the least; three let one arrive while another waits. Sums that other blocks send may take its room.
+        let mainloop = config.mainloop_config(&HOPPER).expect("a wide tile");
+        let halos = if mainloop.split_k == 1 { 3 } else { 2 };
+        assert!(
+            mainloop.halos >= halos && mainloop.filters >= 4,
+            "{mainloop:?}"
+        );
+        let split = padded(channels, extents, stride, OperandFormat::F16X2);
+        assert_eq!(split.tile, WARP_SPECIALIZED, "{channels:?}");
+    }
+}
+
+#[test]
+fn extents_of_warp_specialized_tiles_are_chosen_by_whole_rounds() {
+    let config = padded([256, 256], [1, 100, 152], 1, OperandFormat::STORED);
+    assert_eq!(config.tile, WARP_SPECIALIZED);
+    assert!(config.geometry.pixel_tiles() <= 66, "{config:?}");
+}
+
+#[test]
+fn results_of_16_bits_fill_sectors_where_rows_are_long_enough() {
+    let extents = |channels, [d, w]: [usize; 2], stride, format| {
+        let g = padded(channels, [d, w, w], stride, format).geometry;
+        [g.tile_d, g.tile_h, g.tile_w]
+    };
+    for (channels, input, stride) in [
+        ([128, 128], [1, 512], 1),
+        ([512, 512], [1, 64], 1),
+        ([128, 128], [32, 32], 1),
+        ([32, 64], [128, 128], 2),
+    ] {
+        let stored = extents(channels, input, stride, OperandFormat::STORED);
+        assert_eq!(stored, [1, 16, 16], "{channels:?}, {input:?}");
+        // Those of f32 do with eight neighbours, whose halo tile is smaller.
+        let rounded = extents(channels, input, stride, OperandFormat::SCALED_F16);
+        assert_eq!(rounded, [1, 32, 8], "{channels:?}, {input:?}");
+    }
+    // Of rows of 24 no tile has 16 neighbours throughout.
+    let short = extents([256, 256], [1, 24], 1, OperandFormat::STORED);
+    let rounded = extents([256, 256], [1, 24], 1, OperandFormat::SCALED_F16);
+    assert_eq!(short, rounded);
+}
+
+#[test]
+fn whether_tiles_are_warp_specialized_does_not_depend_on_the_batch() {
+    for format in FORMATS {
+        let chosen = |n| -> Vec<_> {
+            let tile = |conv: &ConvGeometry| {
+                let config = GemmConfig::new(conv, None, format, &HOPPER, None).ok()?;
+                Some((config.tile, config.moment_parts()))
+            };
+            problems(n).iter().map(tile).collect()
+        };
+        let without_norm = chosen(1);
+        assert!(
+            without_norm
+                .iter()
+                .flatten()
+                .any(|(tile, _)| *tile == WARP_SPECIALIZED)
+        );
+        for n in [2, 8, 31, 1000] {
+            assert_eq!(chosen(n), without_norm);
+        }
+    }
+}

@@ -1,0 +1,377 @@
+//! Configs of warp-specialized tiles: where all lies in shared memory, and what depends on the number of a block's tiles.
+
+use op_spec::launch::conv::ConvGeometry;
+use op_spec::launch::implicit_gemm::sm90::{
+    BLOCK_THREADS, HALO_WARPS, HALVES, MainloopConfig, WARPS, WRITTEN_WORDS, filter_word,
+    mma_batch_bytes,
+};
+use op_spec::launch::implicit_gemm::{
+    GemmConfig, GemmDevice, MMA_BATCH_STEPS, MMA_STEP_K_VECTORS, OperandFormat, W64N128,
+    WARP_SPECIALIZED,
+};
+use op_spec::{Conv3dSpec, ConvSpec};
+
+pub(crate) const HOPPER: GemmDevice = GemmDevice {
+    multiprocessors: 132,
+    shared_bytes: 227 * 1024,
+    warpgroups: true,
+};
+
+pub(crate) const FORMATS: [OperandFormat; 4] = [
+    OperandFormat::BF16X3,
+    OperandFormat::F16X2,
+    OperandFormat::SCALED_F16,
+    OperandFormat::STORED,
+];
+
+/// Samples, channels, filters; extents of input and filter.
+pub(crate) fn conv(
+    [n, c, k]: [usize; 3],
+    [d, h, w]: [usize; 3],
+    [t, r, s]: [usize; 3],
+    spec: Conv3dSpec,
+) -> ConvGeometry {
+    let (input, weight) = ([n, c, d, h, w], [k, c / spec.groups, t, r, s]);
+    let problem = spec.problem(&input, &weight, None);
+    problem
+        .expect("the tests' problems are sound")
+        .geometry()
+        .expect("the tests' problems are small")
+}
+
+/// Problems of all kinds, for `n` samples.
+pub(crate) fn problems(n: usize) -> Vec<ConvGeometry> {
+    let plain = Conv3dSpec::default();
+    let spec = |stride, dilation, groups| ConvSpec {
+        stride,
+        padding: [0; 3].into(),
+        dilation,
+        groups,
+        ..ConvSpec::default()
+    };
+    vec![
+        conv([n, 256, 256], [1, 64, 64], [1, 3, 3], plain),
+        conv([n, 128, 320], [8, 32, 32], [3, 3, 3], plain),
+        conv([n, 512, 512], [1, 128, 128], [1, 3, 3], plain),
+        conv([n, 64, 64], [1, 56, 56], [1, 1, 1], plain),
+        conv([n, 20, 140], [1, 9, 18], [1, 3, 3], plain),
+        conv([n, 3, 16], [1, 224, 224], [1, 7, 7], plain),
+        conv([n, 1, 1], [1, 1, 1], [1, 1, 1], plain),
+        conv(
+            [n, 96, 192],
+            [1, 40, 40],
+            [1, 3, 3],
+            spec([1, 2, 2], [1; 3], 3),
+        ),
+        conv(
+            [n, 96, 9],
+            [1, 60, 40],
+            [1, 2, 2],
+            spec([1; 3], [1, 40, 20], 1),
+        ),
+        conv(
+            [n, 8, 70],
+            [9, 20, 40],
+            [2, 3, 4],
+            spec([2, 3, 4], [1, 2, 3], 1),
+        ),
+    ]
+}
+
+fn warp_specialized(
+    conv: &ConvGeometry,
+    format: OperandFormat,
+    device: &GemmDevice,
+) -> Option<GemmConfig> {
+    GemmConfig::with_tile(conv, None, format, device, WARP_SPECIALIZED)
+}
+
+/// Devices of different sizes and shared memories.
+fn devices() -> impl Iterator<Item = GemmDevice> {
+    let sizes = [1, 2, 3, 16, 78, 132, 148, 1000];
+    let memories = [100 * 1024, 163 * 1024, 227 * 1024];
+    sizes.into_iter().flat_map(move |multiprocessors| {
+        memories.map(|shared_bytes| GemmDevice {
+            multiprocessors,
+            shared_bytes,
+            warpgroups: true,
+        })
+    })
+}
+
+/// That parts of shared memory for these pipelines are aligned, follow one another without overlapping, and end where they must.
+fn lies_apart(config: &GemmConfig, mainloop: MainloopConfig, shared_bytes: u32) {
+    let (g, parts) = (&config.geometry, config.format.parts);
+    let at = g.warp_specialized_layout(config.format, mainloop);
+    let filters = WARP_SPECIALIZED.filters();
+    let all = [
+        ("offsets", at.offsets, 4 * g.offsets, 4),
+        ("pixels", at.pixels, 4 * WARP_SPECIALIZED.pixels(), 8),
+        ("positions", at.positions, 4 * WARP_SPECIALIZED.pixels(), 4),
+        ("sources", at.sources, 4 * g.halo_k_vectors, 4),
+        ("channels", at.channels, 16 * mainloop.tiles * filters, 16),
+        ("barriers", at.barriers, 8 * mainloop.barriers(), 8),
+        ("results", at.results, 4 * WARPS * WRITTEN_WORDS, 128),
+        ("exchange", at.exchange, 4 * mainloop.exchanged(), 128),
+        (
+            "filters",
+            at.filters,
+            mainloop.filters * mainloop.tiles * mma_batch_bytes(config.format.step_parts()),
+            128,
+        ),
+        (
+            "patches",
+            at.halos,
+            mainloop.halos * g.k_block_bytes(parts),
+            128,
+        ),
+    ];
+    let mut end = 0;
+    for (name, start, bytes, alignment) in all {
+        assert!(start >= end, "{name} of {mainloop:?}, {config:?}");
+        assert!(start.is_multiple_of(alignment), "{name}, {config:?}");
+        end = start + bytes;
+    }
+    assert_eq!(at.end, end, "{mainloop:?}, {config:?}");
+    assert!(at.end <= shared_bytes, "{mainloop:?}, {config:?}");
+}
+
+#[test]
+fn shared_memory_holds_all_parts_side_by_side_and_two_stages_of_each_pipeline() {
+    let (mut min, mut stay) = ([u32::MAX; 2], [false; 2]);
+    for conv in problems(3) {
+        for (config, device) in FORMATS
+            .into_iter()
+            .flat_map(|f| devices().map(move |d| (f, d)))
+            .flat_map(|(format, device)| {
+                let one = warp_specialized(&conv, format, &device);
+                let two = GemmConfig::with_two_outputs(&conv, format, &device);
+                one.into_iter()
+                    .chain(two)
+                    .map(move |config| (config, device))
+            })
+        {
+            let format = config.format;
+            let g = &config.geometry;
+            for blocks in [[1, 1], [2, 1], [1, 2], [2, 2], [1, 4], [2, 4]] {
+                if let Some(mainloop) = g.mainloop_config(format, blocks, device.shared_bytes) {
+                    assert_eq!([mainloop.tiles, mainloop.split_k], blocks);
+                    let mma_batches = (g.k_blocks * g.mma_steps).div_ceil(MMA_BATCH_STEPS);
+                    if mainloop.stay == 1 {
+                        assert_eq!((mainloop.filters, mainloop.split_k), (mma_batches, 1));
+                        assert!(mainloop.halos >= HALO_WARPS, "{mainloop:?}");
+                    } else {
+                        assert!(mainloop.halos >= 2 && mainloop.filters >= 2, "{mainloop:?}");
+                    }
+                    stay[mainloop.stay as usize] = true;
+                    assert!(mainloop.halos <= HALO_WARPS + 1, "{mainloop:?}");
+                    lies_apart(&config, mainloop, device.shared_bytes);
+                    min[0] = min[0].min(mainloop.halos);
+                    min[1] = min[1].min(mainloop.filters);
+                }
+            }
+            let mainloop = config.mainloop_config(&device).expect("a config has rings");
+            let layout = g.warp_specialized_layout(format, mainloop);
+            assert_eq!(config.shared_bytes(&device), layout.end);
+        }
+    }
+    // The rows have some for which memory is short, and some whose filters stay.
+    assert_eq!(min[0], 2);
+    assert_eq!(stay, [true; 2]);
+}
+
+#[test]
+fn no_further_stage_fits_shared_memory() {
+    const MAX_FILTERS: u32 = 8;
+    let mut full = 0;
+    for (conv, format) in problems(1).iter().flat_map(|c| FORMATS.map(|f| (c, f))) {
+        let Some(config) = warp_specialized(conv, format, &HOPPER) else {
+            continue;
+        };
+        let g = &config.geometry;
+        let bytes = |mainloop| g.warp_specialized_layout(format, mainloop).end;
+        for (tiles, kib) in [1, 2]
+            .into_iter()
+            .flat_map(|t| (64..=227).map(move |k| (t, k)))
+        {
+            let shared_bytes = kib * 1024;
+            let min = MainloopConfig {
+                tiles,
+                split_k: 1,
+                halos: 2,
+                filters: 2,
+                stay: 0,
+                ping_pong: 0,
+                staged: 0,
+                staged_barrier: 0,
+                staged_at: 0,
+                staged_bytes: 0,
+            };
+            let Some(mainloop) = g.mainloop_config(format, [tiles, 1], shared_bytes) else {
+                assert!(bytes(min) > shared_bytes, "{config:?}");
+                continue;
+            };
+            full += 1;
+            let one_more = [
+                (mainloop.halos <= HALO_WARPS, [1, 0]),
+                (mainloop.filters < MAX_FILTERS && mainloop.stay == 0, [0, 1]),
+            ];
+            for (_, [halos, filters]) in one_more.into_iter().filter(|(may, _)| *may) {
+                let more = MainloopConfig {
+                    tiles,
+                    split_k: 1,
+                    halos: mainloop.halos + halos,
+                    filters: mainloop.filters + filters,
+                    stay: mainloop.stay,
+                    ping_pong: mainloop.ping_pong,
+                    staged: 0,
+                    staged_barrier: 0,
+                    staged_at: 0,
+                    staged_bytes: 0,
+                };
+                assert!(bytes(more) > shared_bytes, "{mainloop:?}, {config:?}");
+            }
+        }
+    }
+    assert!(full > 0);
+}
+
+#[test]
+fn warpgroups_ping_pong_where_filters_stay_or_little_is_brought() {
+    let volume = |n, [c, k]: [usize; 2], extent, stride| {
+        let spec = ConvSpec {
+            padding: [1; 3].into(),
+            stride: [stride; 3],
+            ..ConvSpec::default()
+        };
+        conv([n, c, k], [extent; 3], [3; 3], spec)
+    };
+    let [_, split, rounded, stored] = FORMATS;
+    for (what, conv, format, wanted) in [
+        ("filters stay", volume(2, [32, 32], 64, 1), rounded, [1, 1]),
+        ("they do not", volume(2, [64, 64], 64, 1), rounded, [0, 0]),
+        ("16 bits", volume(2, [64, 64], 64, 1), stored, [0, 1]),
+        ("large patches", volume(2, [32, 64], 64, 2), stored, [0, 0]),
+        ("few tiles", volume(1, [32, 32], 16, 1), stored, [1, 0]),
+        ("one adds", volume(2, [16, 32], 64, 1), split, [0, 0]),
+    ] {
+        let config = GemmConfig::new(&conv, None, format, &HOPPER, None).expect("a product");
+        let mainloop = config.mainloop_config(&HOPPER).expect("a wide tile");
+        assert_eq!(
+            [mainloop.stay, mainloop.ping_pong],
+            wanted,
+            "{what}: {config:?}"
+        );
+        assert_eq!(mainloop.label(), ["halves", "whole"][wanted[1] as usize]);
+        assert_eq!(
+            mainloop.consumer_warps() * (1 + mainloop.ping_pong),
+            WARPS,
+            "{what}"
+        );
+    }
+}
+
+#[test]
+fn blocks_of_one_tile_and_of_two_have_the_same_geometry_and_moments() {
+    let mut seen = [false; 2];
+    for format in FORMATS {
+        let of_one = problems(1);
+        for n in [1, 2, 7, 64] {
+            for (without_norm, conv) in of_one.iter().zip(problems(n)) {
+                for device in devices() {
+                    let first = warp_specialized(without_norm, format, &device);
+                    let config = warp_specialized(&conv, format, &device);
+                    assert_eq!(config.is_some(), first.is_some());
+                    let (Some(config), Some(first)) = (config, first) else {
+                        continue;
+                    };
+                    let mut geometry = config.geometry;
+                    geometry.conv.n = 1;
+                    assert_eq!(geometry, first.geometry);
+                    assert_eq!(config.moment_parts(), first.moment_parts());
+                    let parts = HALVES * geometry.pixel_tiles();
+                    assert_eq!(config.moment_parts(), parts);
+                    assert_eq!(config.filter_words(), first.filter_words());
+                    let mainloop = config.mainloop_config(&device).expect("a config has rings");
+                    seen[mainloop.tiles as usize - 1] = true;
+                    if format.parts > 1 {
+                        assert_eq!(mainloop.tiles, 1, "split sums leave registers for one");
+                    }
+                }
+            }
+        }
+    }
+    assert_eq!(seen, [true; 2]);
+}
+
+#[test]
+fn blocks_are_of_whole_sets_and_do_every_tile() {
+    for (conv, format) in problems(5).iter().flat_map(|c| FORMATS.map(|f| (c, f))) {
+        for device in devices() {
+            let Some(config) = warp_specialized(conv, format, &device) else {
+                continue;
+            };
+            let g = &config.geometry;
+            let mainloop = config.mainloop_config(&device).expect("a config has rings");
+            let sets = g.warp_specialized_sets(mainloop.tiles);
+            assert!(sets * mainloop.tiles >= g.conv.groups * g.filter_tiles);
+            let shape = config.shape(&device).expect("a launch");
+            assert_eq!(shape.block, [BLOCK_THREADS, 1, 1]);
+            let [blocks, ..] = shape.grid;
+            assert!(blocks.is_multiple_of(sets), "{config:?}");
+            assert!(blocks <= device.multiprocessors.max(sets), "{config:?}");
+            assert!(u64::from(blocks / sets) <= g.work_tiles());
+        }
+    }
+}
+
+#[test]
+fn neighbouring_channels_of_a_row_and_a_group_share_moments() {
+    // Of images of this extent, which tiles of 16 by 16 leave two moments each.
+    let of = |[groups, k]: [usize; 2], extent, tile, row_channels| {
+        let spec = ConvSpec {
+            groups,
+            padding: [0, 1, 1].into(),
+            ..Conv3dSpec::default()
+        };
+        let conv = conv([3, 16 * groups, k], [1, extent, extent], [1, 3, 3], spec);
+        let config = GemmConfig::with_tile(&conv, None, OperandFormat::STORED, &HOPPER, tile);
+        let without_norm = config.expect("a config");
+        let together = without_norm.for_rows_of(row_channels);
+        let channels = together.geometry.moment_channels;
+        let elements = together.moment_elements() * u64::from(channels);
+        assert_eq!(without_norm.moment_elements(), elements);
+        channels
+    };
+    // 32 moments of each channel: as many become one as leave a row 64, up to those of a warp; of longer rows none.
+    let without_norm = [1, 256];
+    for (row_channels, together) in [(1, 1), (2, 1), (4, 2), (8, 4), (16, 8), (32, 16), (64, 1)] {
+        assert_eq!(
+            of(without_norm, 64, WARP_SPECIALIZED, row_channels),
+            together
+        );
+    }
+    // Two of each: of few channels none is one with others.
+    assert_eq!(of(without_norm, 16, WARP_SPECIALIZED, 32), 1);
+    assert_eq!(of(without_norm, 16, WARP_SPECIALIZED, 64), 2);
+    // A warp has no filters of two groups, and rows are of whole ones. Eight of each.
+    assert_eq!(of([2, 48], 32, WARP_SPECIALIZED, 24), 4);
+    assert_eq!(of([2, 20], 32, WARP_SPECIALIZED, 10), 2);
+    assert_eq!(of([2, 18], 32, WARP_SPECIALIZED, 9), 1);
+    // Fifty of each, of which those of eight channels would be one: the third row has channels of both groups.
+    assert_eq!(of([2, 48], 80, WARP_SPECIALIZED, 8), 8);
+    assert_eq!(of([2, 40], 80, WARP_SPECIALIZED, 8), 1);
+    // Other tiles are combined filter by filter.
+    assert_eq!(of(without_norm, 32, W64N128, 16), 1);
+}
+
+#[test]
+fn filters_fill_a_step() {
+    let words = 4;
+    let k_vectors = (0..MMA_STEP_K_VECTORS)
+        .flat_map(|k_vector| (0..WARP_SPECIALIZED.filters()).map(move |k| (k_vector, k)));
+    let places = k_vectors
+        .flat_map(|(k_vector, k)| (0..words).map(move |word| filter_word(k, k_vector, word)));
+    // Filters of a K-vector follow one another, and K-vectors do.
+    assert!(places.eq(0..MMA_STEP_K_VECTORS * WARP_SPECIALIZED.filters() * words));
+}

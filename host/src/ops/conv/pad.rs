@@ -1,0 +1,26 @@
+//! What is put around the input of a convolution that does not read zeros on both sides alike.
+
+use kernels_gpu::conv::CONV_PAD;
+
+use crate::error::Result;
+use crate::ops::launching::compute;
+use crate::program::{ProgramBuilder, Value};
+use crate::spec::Pad;
+
+/// Appends the launch that puts `x`, `(n, c, *)`, within its border, if it has one.
+pub(crate) fn append<const D: usize>(
+    program: &mut ProgramBuilder,
+    x: Value,
+    pad: Option<&Pad<D>>,
+) -> Result<Value> {
+    let Some(pad) = pad else {
+        return Ok(x);
+    };
+    let mut shape = program.shape(x).to_vec();
+    let geometry = pad.geometry(shape[0] * shape[1])?;
+    shape[2..].copy_from_slice(&pad.outer());
+    let y = program.tensor(&shape, program.dtype(x))?;
+    // SAFETY: `x` has the extents inside the border, for so many planes, and `y` those with it, which `geometry()` has found
+    // to be less than 2^31; the specification has refused borders that their mode cannot fill.
+    unsafe { compute(program, &CONV_PAD, geometry.shape(), y, (x, y, geometry)) }
+}

@@ -1,0 +1,41 @@
+//! A depthwise convolution, on FMA, with the moments that a norm wants.
+
+use super::convolved::{Convolved, Parameters};
+use kernels_gpu::fused::depthwise::DEPTHWISE;
+
+use crate::device::DType;
+use crate::error::Result;
+use crate::ops::conv::Filters;
+use crate::ops::launching::kernel;
+use crate::program::{ProgramBuilder, Value};
+use crate::spec::launch::depthwise::DepthwiseGeometry;
+
+/// Appends the convolution of `x`; its output has the shape `output`.
+///
+/// `geometry` is that of the shapes of `x` and of the parameters.
+pub(crate) fn append(
+    program: &mut ProgramBuilder,
+    x: Value,
+    parameters: &Parameters<'_>,
+    geometry: &DepthwiseGeometry,
+    output: &[usize],
+) -> Result<Convolved> {
+    let dtype = program.dtype(x);
+    let (kernel, shape) = kernel(&DEPTHWISE, &[dtype.label()], geometry.shape())?;
+    let y = program.tensor(output, dtype)?;
+    let moments = program.tensor(&[geometry.moment_elements() as usize], DType::F32)?;
+    let Filters { weight, bias } = parameters.filters;
+    let (gain, factors) = (parameters.norm.weight, parameters.factors);
+    let bytes_moved = program.bytes(&[x, y, moments]) + parameters.filters.bytes(program);
+    let arguments = (x, weight, bias, gain, factors, y, moments, *geometry);
+    // SAFETY: `x` and the filters have the shapes that the geometry was made from; bias, norm weight and scale have an
+    // element for each channel where they exist; `y` has an element for each output or window, `moments` the geometry's
+    // size.
+    unsafe { program.launch_moving(kernel, shape, arguments, bytes_moved) }
+    Ok(Convolved {
+        y,
+        moments,
+        parts: geometry.plane_blocks,
+        moment_channels: 1,
+    })
+}

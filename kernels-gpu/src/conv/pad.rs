@@ -1,0 +1,104 @@
+//! Inputs of convolutions with a border around each plane (or volume).
+
+use cuda_std::global::{Global, GlobalMut};
+use cuda_std::{Storage, bf16, f16, kernel, math, thread};
+use op_spec::PaddingMode;
+use op_spec::launch::VECTOR_ELEMENTS;
+use op_spec::launch::elementwise::{
+    BLOCK_ELEMENTS, BLOCK_THREADS, MIN_BLOCKS, ROUND_ELEMENTS, VECTORS_PER_THREAD,
+};
+use op_spec::launch::pad::PadGeometry;
+
+use crate::parts::elementwise::block_start;
+use crate::parts::index::NearSegments;
+use crate::parts::unroll::unroll;
+
+/// What stands for an element that is a zero.
+const NONE: u32 = u32::MAX;
+
+/// A block writes `BLOCK_ELEMENTS` consecutive elements of `y`: planes of `x`, each within its border.
+///
+/// *Launch*: `g.shape()`.
+/// *Mapping*: four vectors a thread, a block's width apart, each element of which is looked up by itself.
+/// *Barriers*: none.
+/// *Traffic*: each element of `y` is written once; those of `x` are read once, some near the edges several times.
+///
+/// # Safety
+/// `y` has `g.elements` elements and starts on 16 bytes, `x` has `g.planes` times the product of `g.inner`; the two are apart.
+/// The border is as wide as its mode allows, and a plane of `y` has less than 2^31 elements.
+#[kernel(instances(T: [f32, f16, bf16]), max_threads = BLOCK_THREADS, min_blocks = MIN_BLOCKS)]
+pub unsafe fn conv_pad<T: Storage>(x: *const T, y: *mut T, g: &PadGeometry) {
+    let [depth, height, width] = g.inner;
+    let inner = (depth * height * width) as usize;
+    let x = Global::new(x, g.planes as usize * inner);
+    let y = GlobalMut::new(y, g.elements as usize);
+    let start = block_start();
+    let segments = NearSegments::from(start, g.plane as u64, &g.near);
+    let element = |local: u32| {
+        let (begun, position) = segments.position(local);
+        let (row, column) = g.columns.div_rem(position as u32, math::high_word);
+        let (slice, row) = g.rows.div_rem(row, math::high_word);
+        let [slice, row, column] = [
+            source(g.mode, slice as i32 - g.before[0] as i32, depth),
+            source(g.mode, row as i32 - g.before[1] as i32, height),
+            source(g.mode, column as i32 - g.before[2] as i32, width),
+        ];
+        // Of positions in the input none is `NONE`.
+        if slice == NONE || row == NONE || column == NONE {
+            return T::from_f32(0.0);
+        }
+        let plane = (segments.first + begun as u64) as usize;
+        x.load(plane * inner + ((slice * height + row) * width + column) as usize)
+    };
+    let first = thread::thread_idx_x() * VECTOR_ELEMENTS as u32;
+    let mut round = 0;
+    while round < VECTORS_PER_THREAD as u32 {
+        let local = first + round * ROUND_ELEMENTS as u32;
+        let at = start as usize + local as usize;
+        if at + VECTOR_ELEMENTS <= y.len() {
+            let mut vector = [T::from_f32(0.0); VECTOR_ELEMENTS];
+            unroll!(4, |i| {
+                vector[i] = element(local + i as u32);
+            });
+            y.store_vec(at, vector);
+        } else {
+            let mut i = 0;
+            while at + i < y.len() && i < VECTOR_ELEMENTS {
+                y.store(at + i, element(local + i as u32));
+                i += 1;
+            }
+        }
+        round += 1;
+    }
+}
+
+const _: () = assert!(BLOCK_ELEMENTS == ROUND_ELEMENTS * VECTORS_PER_THREAD);
+
+/// Where the element at `position` of an axis of `extent` elements is, which may be beyond either end.
+#[inline(always)]
+fn source(mode: u32, position: i32, extent: u32) -> u32 {
+    let extent = extent as i32;
+    if position >= 0 && position < extent {
+        return position as u32;
+    }
+    let last = extent - 1;
+    // The launch's, equal in all threads.
+    let found = if mode == PaddingMode::Reflect as u32 {
+        if position < 0 {
+            -position
+        } else {
+            last - (position - last)
+        }
+    } else if mode == PaddingMode::Replicate as u32 {
+        if position < 0 { 0 } else { last }
+    } else if mode == PaddingMode::Circular as u32 {
+        if position < 0 {
+            position + extent
+        } else {
+            position - extent
+        }
+    } else {
+        return NONE;
+    };
+    found as u32
+}

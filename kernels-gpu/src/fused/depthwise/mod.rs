@@ -1,0 +1,167 @@
+//! A depthwise convolution, on FMA, with what a norm and a pool want of it.
+//!
+//! # Idea
+//! A convolution of one channel to a group has a few products for each value that it reads: tensor cores
+//! would idle, memory should be what binds. So the input is read once, the output written once at
+//! most, and there are few instructions beside the products:
+//!
+//! 1. Lanes are neighbouring columns, and each has up to `ITEM_ROWS` rows below one another: an *item* of the warp. For
+//!    each tap a lane loads its rows' values, and the filter's value once for all of them. What
+//!    neighbouring taps and rows load again comes from L1.
+//! 2. Items that touch no padding, most of them, are computed without asking for it, and those that do only beside
+//!    columns with one question a column. Padding is multiplied like an
+//!    input of 0, so that it meets an infinite filter value as it does in PyTorch.
+//! 3. Where windows lie side by side, of each only the value is written that pooling would take after the norm
+//!    (`parts::extrema`).
+//!
+//! ```text
+//! a block has up to 32 items of one channel of one sample
+//! filter = the channel's taps, to shared memory
+//! barrier
+//! for each item of the warp, a column to a lane:
+//!     sum[0..8] = 0
+//!     for each tap (t, r, s):
+//!         factor = filter[t, r, s]
+//!         for each row i of the item:                          # 8 loads in flight
+//!             sum[i] += x[input slice + t][input row i + r][input column + s] * factor   # 0 in the padding
+//!     sum += bias
+//!     moments += moments of the rows of `sum` that are in the output
+//!     with a pool: largest = max of sign * sum, down the rows of a window in registers
+//!                  largest = max over the window's columns, by shuffles
+//!                  y[window] = sign * largest                  # sign = -1 where norm and scale reverse the order
+//!     without one: y[row i][column] = sum[i]
+//! moments of the block: lanes, warps, and by one barrier all of it
+//! ```
+//!
+//! Sums are f32, FMA in the order of the taps. How items lie: `op_spec::launch::depthwise`.
+//!
+//! # Barriers
+//! All threads reach all barriers: one after the filter is in shared memory, one between the warps' moments
+//! and their combination. Warps go through their items on their own.
+
+use cuda_std::global::{Global, GlobalMut};
+use cuda_std::shared;
+use cuda_std::{Storage, bf16, f16, kernel, shared_array, thread, warp};
+use op_spec::launch::WARP_THREADS;
+use op_spec::launch::depthwise::{
+    BLOCK_ITEMS, DepthwiseGeometry, MAX_BLOCK_THREADS, MAX_WARPS, MIN_BLOCKS,
+};
+use op_spec::launch::norm::COUNTED_ELEMENTS;
+
+use crate::parts::extrema::is_reversed;
+use crate::parts::index::div_rem;
+use crate::parts::moments::{Moments, WARP_SLOT, stored};
+use crate::parts::unroll::unroll;
+
+mod item;
+mod results;
+
+use item::{Item, convolve_edge, convolve_inner};
+use results::{write_rows, write_windows};
+
+shared_array! {
+    /// The moments of each warp.
+    static DEPTHWISE_WARPS: [f32; (MAX_WARPS * WARP_SLOT) as usize];
+}
+
+/// A block convolves items of one channel of one sample, and takes moments and, where outputs are
+/// pooled, extrema.
+///
+/// *Launch*: `g.shape()`. *Mapping*: items of a block to its warps in turn; columns to lanes.
+/// *Barriers*: at the head of the module. *Traffic*: the input about once; each output, or the
+/// extremum of each window, once.
+///
+/// # Safety
+/// The tensors are as large as the geometry says; `y` and `moments` are apart from the others and
+/// `moments` starts on 16 bytes; `bias` is read only where the geometry has one, `norm_weight` where it
+/// is not null, both like `scale` with a value for each channel, and the latter two only where outputs are
+/// pooled; planes have less than 2^31 elements.
+#[kernel(instances(T: [f32, f16, bf16]), max_threads = MAX_BLOCK_THREADS, min_blocks = MIN_BLOCKS)]
+pub unsafe fn depthwise<T: Storage>(
+    x: *const T,
+    weight: *const T,
+    bias: *const T,
+    norm_weight: *const T,
+    scale: *const T,
+    y: *mut T,
+    moments: *mut f32,
+    g: &DepthwiseGeometry,
+) {
+    let conv = &g.conv;
+    let channels = conv.output_channels();
+    let planes = conv.n as usize * channels as usize;
+    let (plane, block_in_plane) = div_rem(thread::block_idx_x(), g.plane_blocks);
+    let (_, channel) = div_rem(plane, channels);
+    let channel = channel as usize;
+    let (plane, block_in_plane) = (plane as usize, block_in_plane as usize);
+    // With one filter to a channel, planes of input and output have the same number.
+    let inputs = conv.input_pixels() as usize;
+    let x = Global::new(x, planes * inputs).slice(plane * inputs, inputs);
+    let outputs = if g.pool_h > 0 {
+        (g.pooled_h * g.pooled_w) as usize
+    } else {
+        conv.output_pixels() as usize
+    };
+    let y = GlobalMut::new(y, planes * outputs).slice(plane * outputs, outputs);
+
+    let taps = conv.taps();
+    let filter = shared::dynamic::<f32>(0, taps);
+    let weight = Global::new(weight, channels as usize * taps as usize);
+    let mut tap = thread::thread_idx_x();
+    while tap < taps {
+        let value = weight.load_readonly(channel * taps as usize + tap as usize);
+        filter.store(tap, value.to_f32());
+        tap += thread::block_dim_x();
+    }
+    let bias = if conv.has_bias != 0 {
+        Global::new(bias, channels as usize)
+            .load_readonly(channel)
+            .to_f32()
+    } else {
+        0.0
+    };
+    let pooled = g.pool_h > 0;
+    let reversed = pooled && is_reversed(norm_weight, scale, channels as usize, channel);
+    let sign = if reversed { -1.0 } else { 1.0 };
+    thread::sync_threads();
+
+    let first = block_in_plane as u32 * BLOCK_ITEMS;
+    let end = (first + BLOCK_ITEMS).min(g.items());
+    let warps = thread::block_dim_x() / WARP_THREADS;
+    let mut item = first + thread::thread_idx_x() / WARP_THREADS;
+    let mut all = Moments::EMPTY;
+    while item < end {
+        let place = Item::of(g, item);
+        let mut sums = match (place.rows_inside, place.columns_inside) {
+            (true, true) => convolve_inner::<T, true>(x, filter, g, &place),
+            (true, false) => convolve_inner::<T, false>(x, filter, g, &place),
+            (false, _) => convolve_edge(x, filter, g, &place),
+        };
+        // What is stored, so that moments are those of what the norm will read.
+        unroll!(4, |i| {
+            let pair = [sums[2 * i] + bias, sums[2 * i + 1] + bias];
+            [sums[2 * i], sums[2 * i + 1]] = stored::<T>(pair);
+        });
+        warp::sync_warp(warp::ALL_LANES);
+        let rows = if place.is_column {
+            (conv.p - place.p).min(g.item_rows)
+        } else {
+            0
+        };
+        all = all.and(Moments::of_first(&sums, rows));
+        if pooled {
+            warp::sync_warp(warp::ALL_LANES);
+            write_windows(y, g, &place, &sums, sign);
+        } else {
+            write_rows(y, g, &place, rows, &sums);
+        }
+        item += warps;
+    }
+
+    let all = all.of_block(DEPTHWISE_WARPS.view(), warps);
+    if thread::thread_idx_x() == 0 {
+        let at = plane * g.plane_blocks as usize + block_in_plane;
+        GlobalMut::new(moments, g.moment_elements() as usize)
+            .store_vec(at * COUNTED_ELEMENTS, [all.count, all.mean, all.m2, 0.0]);
+    }
+}

@@ -1,0 +1,98 @@
+//! What is written of an item: its rows, or their windows' extrema.
+
+use cuda_std::global::GlobalMut;
+use cuda_std::{Storage, math, thread, warp};
+use op_spec::launch::WARP_THREADS;
+use op_spec::launch::depthwise::DepthwiseGeometry;
+
+use super::item::{Item, ROWS};
+use crate::parts::index::div_rem;
+use crate::parts::unroll::unroll;
+
+/// Writes the lane's first `rows` sums to the output plane `y`.
+///
+/// # Safety
+/// Where `rows` is not 0 the lane has a column, and `rows` rows of it, from the item's first on, are in the output.
+#[inline(always)]
+pub(super) unsafe fn write_rows<T: Storage>(
+    y: GlobalMut<T>,
+    g: &DepthwiseGeometry,
+    item: &Item,
+    rows: u32,
+    sums: &[f32; ROWS],
+) {
+    let conv = &g.conv;
+    let first = (item.z * conv.p + item.p) * conv.q + item.q;
+    unroll!(8, |i| {
+        if (i as u32) < rows {
+            let at = first + i as u32 * conv.q;
+            y.store(at as usize, T::from_f32(sums[i]));
+        }
+    });
+}
+
+/// The window that a lane is at.
+struct Window {
+    /// Its row in the pooled output.
+    p: u32,
+    /// How many of its rows have been seen, and the largest of their values in this column.
+    rows: u32,
+    largest: f32,
+}
+
+impl Window {
+    /// Starts with the next one.
+    #[inline(always)]
+    fn go_on(&mut self) {
+        self.p = self.p.wrapping_add(1);
+        self.rows = 0;
+        self.largest = f32::NEG_INFINITY;
+    }
+}
+
+/// Writes of each whole window of the item the value that will be the largest after norm and scale, of which `sign` says
+/// whether they reverse the order.
+///
+/// # Safety
+/// All lanes of the warp call it together; outputs are pooled.
+#[inline(always)]
+pub(super) unsafe fn write_windows<T: Storage>(
+    y: GlobalMut<T>,
+    g: &DepthwiseGeometry,
+    item: &Item,
+    sums: &[f32; ROWS],
+    sign: f32,
+) {
+    let lane = thread::thread_idx_x() % WARP_THREADS;
+    let (_, in_window) = div_rem(lane, g.pool_w);
+    let (q, _) = div_rem(item.q, g.pool_w);
+    let (p, _) = div_rem(item.p, g.pool_h);
+    let writes = in_window == 0 && lane < g.item_columns && q < g.pooled_w;
+    let mut window = Window {
+        p: p.wrapping_sub(1),
+        rows: 0,
+        largest: 0.0,
+    };
+    window.go_on();
+    unroll!(8, |i| {
+        window.largest = math::max_nan(window.largest, sign * sums[i]);
+        window.rows += 1;
+        // The same in all lanes, and so is all that it depends on.
+        if window.rows == g.pool_h {
+            let of_column = window.largest;
+            let mut column = 1;
+            while column < g.pool_w {
+                let (other, _) =
+                    warp::warp_shuffle_down(warp::ALL_LANES, of_column, column, WARP_THREADS);
+                window.largest = math::max_nan(window.largest, other);
+                column += 1;
+            }
+            if writes && (i as u32) < g.item_rows && window.p < g.pooled_h {
+                let at = (window.p * g.pooled_w + q) as usize;
+                y.store(at, T::from_f32(sign * window.largest));
+            }
+            warp::sync_warp(warp::ALL_LANES);
+            window.go_on();
+        }
+    });
+}

@@ -1,0 +1,248 @@
+//! Results that no norm follows: what is done with them, and those that are computed again.
+//!
+//! A window's operands are filled up with filters of 0, which meet values outside of the window. As long as these are finite,
+//! the product is 0 and nothing is wrong with it. A product of 0 and an infinity is NaN, and whatever it is added to. So what came
+//! out as anything but NaN never met one, and what came out as NaN is computed again, from the input and the filters as
+//! they were given, one FMA for each value of its own window. If it is NaN then, too, it is so in PyTorch.
+//!
+//! That takes as long as it takes: one thread has a whole window, and nothing is shared. An input with a few infinities costs a few
+//! windows, one full of NaN as much as a convolution by the most obvious loop.
+
+use cuda_std::global::{Global, GlobalMut};
+use cuda_std::shared::Shared;
+use cuda_std::{Storage, math, opaque, thread, warp};
+use op_spec::launch::WARP_THREADS;
+use op_spec::launch::implicit_gemm::{
+    Epilogue, GemmGeometry, K_VECTOR_VALUES, K_VECTOR_WORDS, OUTSIDE,
+};
+
+use super::format::Format;
+use super::place::Place;
+use super::tables::from_word;
+use crate::parts::index::div_rem;
+use crate::parts::map::clamp;
+
+/// The tensors that a convolution is defined by, and what is done with its results.
+#[derive(Clone, Copy)]
+pub(super) struct WithoutNorm<T: Storage> {
+    pub(super) x: *const T,
+    pub(super) weight: *const T,
+    /// Gain and shift of each channel, where the epilogue has them.
+    pub(super) gain: *const f32,
+    pub(super) shift: *const f32,
+    pub(super) epilogue: Epilogue,
+}
+
+/// Gain and shift that leave every value as it is, the sign of a zero included.
+const NOTHING: [f32; 2] = [1.0, -0.0];
+
+impl<T: Storage> WithoutNorm<T> {
+    /// Gain and shift of a channel of `channels`.
+    #[inline(always)]
+    pub(super) unsafe fn of_channel(&self, channel: usize, channels: usize) -> [f32; 2] {
+        if self.epilogue.is_mapped == 0 {
+            return NOTHING;
+        }
+        let load = |values| Global::<f32>::new(values, channels).load_readonly(channel);
+        [load(self.gain), load(self.shift)]
+    }
+
+    /// What is written of a result, by gain and shift of its channel. A NaN stays one.
+    #[inline(always)]
+    pub(super) fn map(&self, [gain, shift]: [f32; 2], result: f32) -> f32 {
+        let value = math::fma(gain, result, shift);
+        let sloped = if value > 0.0 {
+            value
+        } else {
+            value * self.epilogue.slope
+        };
+        clamp(self.epilogue.bounds, sloped)
+    }
+}
+
+/// A result; NaN in place of one that is to be computed again. Parts of f32 make an infinity of what bf16 cannot round to a
+/// finite number, so theirs are not to be trusted either. (Values that are scaled never become one by it.)
+#[inline(always)]
+pub(super) fn judged<F: Format>(result: f32) -> f32 {
+    if F::OPERANDS.passes > 1 && !result.is_finite() {
+        return f32::NAN;
+    }
+    result
+}
+
+/// Where the elements of an channels-last input are: from a sample, slice, row or column to the next, in elements. Channels are neighbours.
+struct Pixels {
+    sample: usize,
+    slice: usize,
+    row: usize,
+    column: usize,
+}
+
+impl Pixels {
+    /// Computed anew each time, or what follows from it would take the products' registers.
+    #[inline(always)]
+    fn of(g: &GemmGeometry) -> Self {
+        let k_vectors = &g.k_vectors;
+        let k_vector = opaque::to_compiler(K_VECTOR_VALUES) as usize;
+        Self {
+            sample: k_vectors.sample as usize * k_vector,
+            slice: k_vectors.slice as usize * k_vector,
+            row: k_vectors.row as usize * k_vector,
+            column: k_vectors.column as usize * k_vector,
+        }
+    }
+
+    /// Where a pixel is, from the first of its sample.
+    #[inline(always)]
+    fn pixel(&self, [d, h, w]: [u32; 3]) -> usize {
+        d as usize * self.slice + h as usize * self.row + w as usize * self.column
+    }
+}
+
+/// The sum of the products of filter `channel` with the window of one output of a sample, one after another: taps in
+/// order, and of each the channels, as `conv_direct` has them. Padding is a value of 0.
+///
+/// Only of `WARP_SPECIALIZED` tiles is the input ever channels-last.
+#[cfg_attr(target_arch = "nvptx64", inline(always))]
+#[cfg_attr(not(target_arch = "nvptx64"), inline(never))]
+unsafe fn convolve<T: Storage, const WARP_SPECIALIZED: bool>(
+    x: *const T,
+    weight: *const T,
+    g: &GemmGeometry,
+    (sample, channel): (u32, u32),
+    [z, p, q]: [u32; 3],
+) -> f32 {
+    let conv = &g.conv;
+    let pixels = conv.input_pixels() as usize;
+    let is_channels_last =
+        WARP_SPECIALIZED && opaque::to_compiler(g.k_vectors.is_channels_last) != 0;
+    let all = if is_channels_last {
+        (g.k_vectors.all_k_vectors(conv) * u64::from(K_VECTOR_VALUES)) as usize
+    } else {
+        conv.n as usize * conv.input_channels() as usize * pixels
+    };
+    let filters = conv.output_channels() as usize * conv.reduction() as usize;
+    let (x, weight) = (Global::new(x, all), Global::new(weight, filters));
+    let (group, _) = div_rem(channel, conv.group_k);
+    let first_of_group = (group * conv.group_c) as usize;
+    let first_plane = sample as usize * conv.input_channels() as usize + first_of_group;
+    let filter = channel as usize * conv.reduction() as usize;
+    let (mut sum, mut tap) = (0.0, 0);
+    // None of the loops is unrolled: this is hardly ever run, and is in every instance of the product.
+    let mut t = 0;
+    while t < conv.t {
+        // In the padding they are below zero, wrapped.
+        let d = (z * conv.stride_d + t * conv.dilation_d).wrapping_sub(conv.pad_d);
+        let mut r = 0;
+        while r < conv.r {
+            let h = (p * conv.stride_h + r * conv.dilation_h).wrapping_sub(conv.pad_h);
+            let mut s = 0;
+            while s < conv.s {
+                let w = (q * conv.stride_w + s * conv.dilation_w).wrapping_sub(conv.pad_w);
+                let inside = d < conv.d && h < conv.h && w < conv.w;
+                let element = if !inside {
+                    0
+                } else if is_channels_last {
+                    let pixels = Pixels::of(g);
+                    sample as usize * pixels.sample + pixels.pixel([d, h, w]) + first_of_group
+                } else {
+                    ((d * conv.h + h) * conv.w + w) as usize
+                };
+                let mut c = 0;
+                while c < conv.group_c {
+                    let at = if is_channels_last {
+                        element + c as usize
+                    } else {
+                        (first_plane + c as usize) * pixels + element
+                    };
+                    let value = x.load(at).to_f32();
+                    let value = if inside { value } else { 0.0 };
+                    let weight = weight.load(filter + (c * conv.taps() + tap) as usize);
+                    sum = math::fma(value, weight.to_f32(), sum);
+                    c = opaque::to_compiler(c + 1);
+                }
+                tap += 1;
+                s = opaque::to_compiler(s + 1);
+            }
+            r = opaque::to_compiler(r + 1);
+        }
+        t = opaque::to_compiler(t + 1);
+    }
+    sum
+}
+
+/// Results of a warp, of pixels of one tile.
+pub(super) struct Written<'a, T: Storage> {
+    pub(super) without_norm: &'a WithoutNorm<T>,
+    pub(super) y: GlobalMut<T>,
+    pub(super) g: &'a GemmGeometry,
+    pub(super) place: &'a Place,
+    /// Which of neighbouring outputs in depth they are; only of warp-specialized tiles there are several.
+    pub(super) output_d: u32,
+    /// For each pixel, its place in the tile.
+    pub(super) pixels: Shared<u32>,
+    /// For each filter of the block: bias, reciprocal of its scale, gain, shift.
+    pub(super) channels: Shared<f32>,
+    /// The first of the filters, and as many numbers of them as there are, each so far from the one before.
+    pub(super) first_filter: u32,
+    pub(super) filter_step: u32,
+    pub(super) filters_end: u32,
+    /// The output channel of the block's filter 0, as far before that of the first one as their numbers are apart: wrapped, of a second half.
+    pub(super) first_channel: u32,
+    /// The pixels.
+    pub(super) first_pixel: u32,
+    pub(super) pixels_end: u32,
+}
+
+impl<T: Storage> Written<'_, T> {
+    /// Computes again what the warp wrote that is NaN, if any lane has seen one. Only of `WARP_SPECIALIZED` tiles is the input ever channels-last.
+    ///
+    /// # Safety
+    /// All lanes of the warp call it together, and no other warp wrote these results.
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    #[cfg_attr(not(target_arch = "nvptx64"), inline(never))]
+    pub(super) unsafe fn fix_up<const WARP_SPECIALIZED: bool>(&self, seen: bool) {
+        warp::sync_warp(warp::ALL_LANES);
+        if !warp::warp_vote_any(warp::ALL_LANES, seen) {
+            return;
+        }
+        let (g, place) = (self.g, self.place);
+        let conv = &g.conv;
+        let mut filter = self.first_filter;
+        while filter < self.filters_end {
+            let channel = self.first_channel.wrapping_add(filter);
+            let plane = place.sample as usize * conv.output_channels() as usize + channel as usize;
+            let mut pixel = self.first_pixel + thread::thread_idx_x() % WARP_THREADS;
+            while pixel < self.pixels_end {
+                let word = self.pixels.load(pixel);
+                let [d, h, w] = from_word(word);
+                let slice = if WARP_SPECIALIZED {
+                    (place.z + d) * g.outputs_d + self.output_d
+                } else {
+                    place.z + d
+                };
+                let (z, p, q) = (slice, place.p + h, place.q + w);
+                if word != OUTSIDE && z < conv.z && p < conv.p && q < conv.q {
+                    let at = (z * conv.p + p) * conv.q + q;
+                    let to = plane * conv.output_pixels() as usize + at as usize;
+                    if self.y.load(to).to_f32().is_nan() {
+                        let of = (place.sample, channel);
+                        let sum = convolve::<T, WARP_SPECIALIZED>(
+                            self.without_norm.x,
+                            self.without_norm.weight,
+                            g,
+                            of,
+                            [z, p, q],
+                        );
+                        let [bias, _, gain, shift] =
+                            self.channels.load_vec::<4>(filter * K_VECTOR_WORDS);
+                        let value = self.without_norm.map([gain, shift], sum + bias);
+                        self.y.store(to, T::from_f32(value));
+                    }
+                }
+                pixel = opaque::to_compiler(pixel + WARP_THREADS);
+            }
+            filter = opaque::to_compiler(filter + self.filter_step);
+        }
+    }
+}

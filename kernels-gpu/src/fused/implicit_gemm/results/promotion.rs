@@ -1,0 +1,71 @@
+//! Sums that are promoted, where the results will be.
+
+use cuda_std::{opaque, thread};
+use op_spec::launch::WARP_THREADS;
+use op_spec::launch::implicit_gemm::OPERAND_ROWS;
+
+use super::super::format::Format;
+use super::super::tile::{NO_SUMS, Sums, TileShape};
+use super::Results;
+use crate::parts::unroll::unroll;
+
+impl<F: Format, S: TileShape> Results<'_, F, S> {
+    /// Adds the sums to those of the tile in shared memory, or leaves them there if they are the first, and
+    /// starts them anew. A thread has the same places each time, and shares them with no other.
+    #[inline(always)]
+    pub(in super::super) unsafe fn promote(&self, sums: &mut Sums, first: bool) {
+        if !first {
+            self.add_promoted(sums);
+        }
+        let at = self.first_place();
+        unroll!(4, |m| {
+            if (m as u32) < S::TILE.operands {
+                unroll!(2, |i| {
+                    unroll!(16, |n| {
+                        if (n as u32) < S::TILE.pixel_octets {
+                            let values = [sums[m][n][2 * i], sums[m][n][2 * i + 1]];
+                            self.tile.store_vec(at + Self::place(m, i, n), values);
+                        }
+                    });
+                });
+            }
+        });
+        *sums = NO_SUMS;
+    }
+
+    /// Adds what was promoted to the sums.
+    #[inline(always)]
+    pub(in super::super) unsafe fn add_promoted(&self, sums: &mut Sums) {
+        let at = self.first_place();
+        unroll!(4, |m| {
+            if (m as u32) < S::TILE.operands {
+                unroll!(2, |i| {
+                    unroll!(16, |n| {
+                        if (n as u32) < S::TILE.pixel_octets {
+                            let values = self.tile.load_vec::<2>(at + Self::place(m, i, n));
+                            unroll!(2, |j| {
+                                sums[m][n][2 * i + j] += values[j];
+                            });
+                        }
+                    });
+                });
+            }
+        });
+    }
+
+    /// Where the thread's first result is in the tile: worked out where it is wanted, so that it takes no register
+    /// before.
+    #[inline(always)]
+    unsafe fn first_place(&self) -> u32 {
+        let thread = opaque::to_assembler(thread::thread_idx_x());
+        let lane = thread % WARP_THREADS;
+        let filter = self.filter_warp * S::TILE.operands * OPERAND_ROWS + lane / 4;
+        filter * Self::PITCH + self.pixel_warp * S::TILE.warp_pixels() + 2 * (lane % 4)
+    }
+
+    /// How far from there the results of octet `n` are, of row `i` (0 or 8 further) of operand `m`.
+    #[inline(always)]
+    const fn place(m: usize, i: usize, n: usize) -> u32 {
+        (m as u32 * OPERAND_ROWS + 8 * i as u32) * Self::PITCH + 8 * n as u32
+    }
+}

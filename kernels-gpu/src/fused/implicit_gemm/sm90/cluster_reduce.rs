@@ -1,0 +1,161 @@
+//! What the blocks of a cluster that split their sums do with them.
+//!
+//! Each warp has a share of the tile's sums, over the K blocks of its block. The warps of one number in all blocks have shares of the
+//! same results; one of them, the *owner*, finishes these, in a block that depends on the number. The others send it what they have,
+//! in the layout of registers: thread by thread, four sums at a time, so neither side meets in banks.
+//!
+//! # Order
+//! Of four blocks, those whose numbers differ in the last bit are pairs. Sums are added in each pair, and then those of the pairs:
+//! the same bits, whichever block owns them.
+//!
+//! # Barriers
+//! Each warp has two transaction barriers, of which its block uses one. *Come*, in the owner's block: the other warps arrive when their
+//! sums are there. *Taken*, in the others': the owner arrives when it has read them, and they may send those of the next tile. All are
+//! known to the cluster before anyone sends. Behind the last tile nobody says that anything is taken: each arrival and each store is awaited
+//! by the block that it goes to, so blocks may end without each other.
+
+use cuda_std::mbarrier::Barrier;
+use cuda_std::{cluster, opaque, thread, warp};
+use op_spec::launch::WARP_THREADS;
+use op_spec::launch::implicit_gemm::sm90::{MainloopConfig, WARPS};
+use op_spec::launch::implicit_gemm::{GemmGeometry, OperandFormat};
+
+use super::{Memory, rank};
+use crate::parts::unroll::unroll;
+
+/// Words that a warp's lanes write at once.
+const LANES_WORDS: u32 = 4 * WARP_THREADS;
+
+impl Memory {
+    /// At the owner: the sums of the other warps of this number are there.
+    #[inline(always)]
+    fn come(&self, warp: u32) -> Barrier {
+        Barrier::at(self.barriers, self.first_of_warps() + 2 * warp)
+    }
+
+    /// At the others: the owner has what was sent.
+    #[inline(always)]
+    fn taken(&self, warp: u32) -> Barrier {
+        Barrier::at(self.barriers, self.first_of_warps() + 2 * warp + 1)
+    }
+
+    #[inline(always)]
+    fn first_of_warps(&self) -> u32 {
+        2 * (self.mainloop.halos + self.mainloop.filters)
+    }
+
+    /// Makes the barriers.
+    #[inline(always)]
+    pub(super) unsafe fn init_exchange(&self) {
+        let mut warp = 0;
+        while warp < WARPS {
+            opaque::not_unrolled();
+            self.come(warp).init(self.mainloop.split_k - 1);
+            self.taken(warp).init(1);
+            warp = opaque::to_compiler(warp + 1);
+        }
+        cluster::fence_barriers();
+    }
+}
+
+/// Makes a warp's sums those of all blocks, and says so, or sends them to the warp that does. `parity` is that of the number of
+/// tiles before; `more` is whether there are any behind.
+///
+/// # Safety
+/// All lanes of the warp call it together, and the warps of its number in all blocks of the cluster do, as many times; the
+/// barriers are known to all of them.
+#[inline(always)]
+pub(super) unsafe fn is_owner<const SUMS: usize>(
+    g: &GemmGeometry,
+    mainloop: MainloopConfig,
+    format: OperandFormat,
+    parity: u32,
+    more: bool,
+    sums: &mut [f32; SUMS],
+) -> bool {
+    // Computed anew, or what depends on it would take the products' registers.
+    let thread = opaque::to_compiler(thread::thread_idx_x());
+    let g = GemmGeometry {
+        offsets: opaque::to_compiler(g.offsets),
+        ..*g
+    };
+    let mainloop = MainloopConfig {
+        split_k: opaque::to_compiler(mainloop.split_k),
+        halos: opaque::to_compiler(mainloop.halos),
+        ..mainloop
+    };
+    let memory = Memory::of(&g, mainloop, format);
+    let (warp, lane) = (thread / WARP_THREADS, thread % WARP_THREADS);
+    let owner = warp * mainloop.split_k / WARPS;
+    let rank = rank(mainloop.split_k);
+    // Where the owner has what block `rank` sends: the first four sums of this lane.
+    let place = |rank: u32| {
+        let of_owner = warp & (mainloop.finishing_warps() - 1);
+        let sent = of_owner * (mainloop.split_k - 1) + (rank ^ owner) - 1;
+        sent * (SUMS as u32 * WARP_THREADS) + 4 * lane
+    };
+    if rank != owner {
+        let first = place(rank);
+        // A new barrier's phase of parity 1 is over, as it were: nothing was sent before.
+        cluster::wait(memory.taken(warp), parity ^ 1);
+        unroll!(2, |half| {
+            if half < SUMS / 64 {
+                unroll!(16, |i| {
+                    let at = 64 * half + 4 * i;
+                    let four = [sums[at], sums[at + 1], sums[at + 2], sums[at + 3]];
+                    let to = first + (16 * half + i) as u32 * LANES_WORDS;
+                    cluster::store_vec(memory.exchange, to, owner, four);
+                });
+            }
+        });
+        warp::sync_warp(warp::ALL_LANES);
+        if lane == 0 {
+            cluster::arrive_at(memory.come(warp), owner);
+        }
+        return false;
+    }
+    cluster::wait(memory.come(warp), parity);
+    let partner = place(owner ^ 1);
+    unroll!(2, |half| {
+        if half < SUMS / 64 {
+            unroll!(16, |i| {
+                let from = partner + (16 * half + i) as u32 * LANES_WORDS;
+                let theirs = memory.exchange.load_vec::<4>(from);
+                unroll!(4, |j| {
+                    sums[64 * half + 4 * i + j] += theirs[j];
+                });
+            });
+        }
+    });
+    if mainloop.split_k == 4 {
+        let pair = [place(owner ^ 2), place(owner ^ 3)];
+        unroll!(2, |half| {
+            if half < SUMS / 64 {
+                unroll!(16, |i| {
+                    // No load moves before this, or they would take more registers than there are.
+                    if i % 8 == 0 {
+                        warp::sync_warp(warp::ALL_LANES);
+                    }
+                    let from = |sent: u32| sent + (16 * half + i) as u32 * LANES_WORDS;
+                    let one = memory.exchange.load_vec::<4>(from(pair[0]));
+                    let other = memory.exchange.load_vec::<4>(from(pair[1]));
+                    unroll!(4, |j| {
+                        sums[64 * half + 4 * i + j] += one[j] + other[j];
+                    });
+                });
+            }
+        });
+    }
+    warp::sync_warp(warp::ALL_LANES);
+    if more && lane == 0 {
+        let mut other = 0;
+        while other < mainloop.split_k {
+            opaque::not_unrolled();
+            if other != owner {
+                cluster::arrive_at(memory.taken(warp), other);
+            }
+            other = opaque::to_compiler(other + 1);
+        }
+    }
+    true
+}

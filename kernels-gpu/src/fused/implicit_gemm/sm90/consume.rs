@@ -1,0 +1,258 @@
+//! The warpgroups that multiply.
+
+use cuda_std::mbarrier::Barrier;
+use cuda_std::wgmma::{self, MatrixDescriptor, MatrixLayout};
+use cuda_std::{opaque, thread};
+use op_spec::launch::WARP_THREADS;
+use op_spec::launch::implicit_gemm::sm90::{HALF_PIXELS, MMA_STEP_BYTES, mma_batch_bytes};
+use op_spec::launch::implicit_gemm::{
+    GemmGeometry, K_VECTOR_BYTES, K_VECTOR_VALUES, MMA_BATCH_STEPS, WARP_SPECIALIZED,
+};
+
+use super::super::place::Place;
+use super::super::tables::{may_convert_in_producer, span_shift};
+use super::cluster_reduce;
+use super::format::{Operands, WarpSpecializedFormat};
+use super::results::{HALF_SUMS, Output, Results};
+use super::{Memory, Pipeline, PipelineState, WARPGROUP_WARPS, Work, share_of};
+
+/// Units of the filters of one part of a step, and of one K-vector of them.
+const MMA_STEP_UNITS: u32 = MMA_STEP_BYTES / wgmma::UNIT_BYTES;
+const K_VECTOR_UNITS: u32 = WARP_SPECIALIZED.filters() * K_VECTOR_BYTES / wgmma::UNIT_BYTES;
+
+/// Octets of half of a tile's pixels.
+const HALF_OCTETS: u32 = HALF_PIXELS / K_VECTOR_VALUES;
+
+/// Says that the warp has no more use for a pipeline stage.
+#[inline(always)]
+unsafe fn release(barrier: Barrier) {
+    if thread::thread_idx_x().is_multiple_of(WARP_THREADS) {
+        barrier.arrive();
+    }
+}
+
+/// The warpgroup's number; computed anew, or it would take a register.
+#[inline(always)]
+unsafe fn warpgroup() -> u32 {
+    opaque::uniform(opaque::to_compiler(thread::thread_idx_x()) / (WARPGROUP_WARPS * WARP_THREADS))
+}
+
+/// Which of the block's tiles of pixels are the warpgroup's, each in a round of its own.
+struct Rounds<'a, const SUMS: usize> {
+    work: &'a Work<'a>,
+    /// Whether the other warpgroup has every second tile.
+    ping_pong: u32,
+}
+
+impl<const SUMS: usize> Rounds<'_, SUMS> {
+    /// How many of the other warpgroup's tiles come first.
+    #[inline(always)]
+    unsafe fn behind(&self) -> u32 {
+        if SUMS == HALF_SUMS {
+            0
+        } else {
+            self.ping_pong * warpgroup()
+        }
+    }
+
+    /// The tile of round `round`.
+    #[inline(always)]
+    unsafe fn work_tile(&self, round: u32) -> u32 {
+        let tile = (opaque::to_compiler(round) << self.ping_pong) + self.behind();
+        self.work.first_work_tile + tile * self.work.work_tile_step
+    }
+}
+
+/// Chains of a tile whose sums are not split.
+#[inline(always)]
+fn mma_batches(g: &GemmGeometry) -> u32 {
+    opaque::to_compiler(g.k_blocks) * (g.mma_steps / MMA_BATCH_STEPS)
+}
+
+/// How the pixels that a product multiplies lie; computed anew for each tile, or it would take registers while results are finished.
+#[inline(always)]
+unsafe fn layout<F: WarpSpecializedFormat<SUMS>, const SUMS: usize>(
+    g: &GemmGeometry,
+    parts: u32,
+) -> MatrixLayout {
+    let octet_units = opaque::to_compiler(g.interleaved_octets[usize::from(F::INTERLEAVED)]);
+    let shift = span_shift::<F>(g, WARP_SPECIALIZED);
+    if shift == 0 {
+        MatrixLayout::apart(g.second_k_vector(parts), octet_units)
+    } else {
+        MatrixLayout::swizzled(opaque::to_compiler(shift), octet_units)
+    }
+}
+
+/// Pipeline stages of two pipelines: of the MMA batch before, and of the K block before if that MMA batch was its last.
+struct Used {
+    filters: u32,
+    halo: Option<u32>,
+}
+
+impl Used {
+    #[inline(always)]
+    unsafe fn release(&self, filters: &Pipeline, halos: &Pipeline) {
+        release(filters.empty(self.filters));
+        if let Some(halo) = self.halo {
+            release(halos.empty(halo));
+        }
+    }
+}
+
+/// Multiplies and finishes all of the block's work that is the warpgroup's.
+///
+/// # Safety
+/// All threads of a warpgroup call it, after the barrier behind `prepare`; `warp` is the warp's number in the block.
+#[inline(always)]
+pub(super) unsafe fn consume<F: WarpSpecializedFormat<SUMS>, const SUMS: usize>(
+    work: &Work<'_>,
+    memory: &Memory,
+    output: &Output<F>,
+    warp: u32,
+) {
+    let g = work.g;
+    let (parts, step_parts) = (memory.format.parts, F::OPERANDS.step_parts());
+    let tiles = memory.mainloop.tiles;
+    let has_half = SUMS == HALF_SUMS;
+    let (first_filter, first_half) = share_of(warp, tiles, has_half);
+    let filter_tile = first_filter / WARP_SPECIALIZED.filters();
+    let (halo_pipeline, filter_pipeline) = (memory.halos(), memory.filters());
+    let (mut halo, mut filters) = (PipelineState::FIRST, PipelineState::FIRST);
+
+    let [to_next, to_second] = g.interleaved_octets;
+    let half_units = if F::INTERLEAVED {
+        HALF_OCTETS / 2 * to_second
+    } else {
+        HALF_OCTETS * to_next
+    };
+    let stage_units = g.k_block_bytes(parts) / wgmma::UNIT_BYTES;
+    let mma_batch_units = mma_batch_bytes(step_parts) / wgmma::UNIT_BYTES;
+    let first_pixels = wgmma::unit(memory.halos.addr(0)) + first_half * half_units;
+    let first_filters = wgmma::unit(memory.filters.addr(0)) + filter_tile * mma_batch_units;
+
+    let rounds = Rounds::<SUMS> {
+        work,
+        ping_pong: if has_half {
+            0
+        } else {
+            memory.mainloop.ping_pong
+        },
+    };
+    let ping_pong = rounds.ping_pong;
+    // Where warpgroups alternate, each leaves out what the other one does of the pipelines.
+    if ping_pong == 1 {
+        halo = halo.skip(rounds.behind() * g.k_blocks, &halo_pipeline);
+        filters = filters.skip(rounds.behind() * mma_batches(g), &filter_pipeline);
+    }
+
+    let mut round = 0;
+    while rounds.work_tile(round) < g.work_tiles() as u32 {
+        let parity = opaque::to_compiler(round) & 1;
+        if ping_pong == 1 {
+            // A new barrier's phase of parity 1 is over, as it were: the first one to begin is the first warpgroup.
+            let warpgroup = warpgroup();
+            memory.may_begin(warpgroup).wait(parity ^ 1 ^ warpgroup);
+        }
+        let layout = layout::<F, SUMS>(g, parts);
+        let mut sums = F::nothing();
+        let mut used: Option<Used> = None;
+        let [mut k_block, end_k_block] = work.k_blocks();
+        while k_block < end_k_block {
+            halo_pipeline.full(halo.stage).wait(halo.parity);
+            let pixels_at = first_pixels + halo.stage * stage_units;
+            let mut step = 0;
+            while step < g.mma_steps {
+                // Filters that stay have been waited for in the first round.
+                if round == 0 || filter_pipeline.wraps == 1 {
+                    filter_pipeline.full(filters.stage).wait(filters.parity);
+                }
+                let filters_at = first_filters + filters.stage * tiles * mma_batch_units;
+                let filter = |i: u32| {
+                    MatrixDescriptor::new(
+                        filters_at + i * step_parts * MMA_STEP_UNITS,
+                        K_VECTOR_UNITS,
+                    )
+                };
+                let pixel = |i: u32| {
+                    let first = pixels_at + memory.offsets.load(step + i);
+                    MatrixDescriptor::laid_out(first, layout)
+                };
+                let filter_operands = Operands {
+                    first: [filter(0), filter(1), filter(2)],
+                    low: MMA_STEP_UNITS,
+                };
+                let pixel_operands = Operands {
+                    first: [pixel(0), pixel(1), pixel(2)],
+                    low: g.halo_k_vectors,
+                };
+                // Computed anew for each MMA batch, or it would take a register.
+                let to_next = opaque::to_compiler(g.interleaved_octets[0]);
+                let second = if F::INTERLEAVED {
+                    to_next
+                } else {
+                    HALF_OCTETS * to_next
+                };
+                sums = F::multiply(sums, filter_operands, pixel_operands, second);
+                step += MMA_BATCH_STEPS;
+                let now = Used {
+                    filters: filters.stage,
+                    halo: (step == g.mma_steps).then_some(halo.stage),
+                };
+                let over = if F::STAYS {
+                    used.replace(now)
+                } else {
+                    Some(now)
+                };
+                if let Some(over) = over {
+                    over.release(&filter_pipeline, &halo_pipeline);
+                }
+                // Else the pipeline stage would be free when the next K block is there; who rounds that would wait for others who do.
+                if may_convert_in_producer::<F>()
+                    && step == g.mma_steps
+                    && memory.mainloop.releases_early()
+                {
+                    F::settle(&sums);
+                    if let Some(over) = used.take() {
+                        over.release(&filter_pipeline, &halo_pipeline);
+                    }
+                }
+                filters = filters.next(&filter_pipeline);
+            }
+            halo = halo.next(&halo_pipeline);
+            k_block += 1;
+        }
+        if ping_pong == 1 {
+            // The warp has waited for all that its tile has of the pipelines, so what they come to next is the other's.
+            release(memory.may_begin(1 - warpgroup()));
+            halo = halo.skip(g.k_blocks, &halo_pipeline);
+            filters = filters.skip(mma_batches(g), &filter_pipeline);
+        }
+        let more = rounds.work_tile(round + 1) < g.work_tiles() as u32;
+        // Divisions, while the last MMA batch is under way.
+        let place = Place::of(rounds.work_tile(round), g);
+        let place = Place {
+            sample: opaque::to_compiler(place.sample),
+            tile: 0,
+            z: opaque::to_compiler(place.z),
+            p: opaque::to_compiler(place.p),
+            q: opaque::to_compiler(place.q),
+        };
+        let mut sums = F::finish(sums);
+        if let Some(over) = used {
+            over.release(&filter_pipeline, &halo_pipeline);
+        }
+        let is_mine = work.split_k == 1
+            || cluster_reduce::is_owner(g, memory.mainloop, memory.format, parity, more, &mut sums);
+        if is_mine {
+            // Not before, for a register less while sums are exchanged.
+            let place = Place {
+                tile: rounds.work_tile(round) - place.sample * g.pixel_tiles(),
+                ..place
+            };
+            Results::<F, SUMS>::new(work, memory.mainloop, output, &place).finish(sums);
+        }
+        round += 1;
+    }
+}
+const _: () = assert!(MMA_BATCH_STEPS == 3);

@@ -1,0 +1,184 @@
+//! The shared memory of a block, and the tables in it.
+
+use cuda_std::mbarrier::Barrier;
+use cuda_std::shared::{self, Shared};
+use cuda_std::{async_proxy, thread};
+use op_spec::launch::implicit_gemm::sm90::{
+    BLOCK_THREADS, MainloopConfig, WARPS, WRITTEN_WORDS, mma_batch_bytes,
+};
+use op_spec::launch::implicit_gemm::{
+    GemmGeometry, K_VECTOR_WORDS, OperandFormat, WARP_SPECIALIZED,
+};
+
+use super::super::tables::{PixelPlace, has_nhwc_tile, offset, rounds, source, span_shift};
+use super::format::WarpSpecializedFormat;
+use super::pipeline::Pipeline;
+use super::{WARPGROUP_WARPS, nhwc_tile};
+use crate::parts::index::div_rem;
+
+/// Views of what `WarpSpecializedLayout` describes.
+#[derive(Clone, Copy)]
+pub(super) struct Memory {
+    pub(super) offsets: Shared<u32>,
+    pub(super) pixels: Shared<u32>,
+    pub(super) positions: Shared<u32>,
+    pub(super) sources: Shared<u32>,
+    pub(super) channels: Shared<f32>,
+    pub(super) barriers: Shared<u64>,
+    pub(super) results: Shared<f32>,
+    pub(super) exchange: Shared<f32>,
+    pub(super) halos: Shared<u32>,
+    pub(super) filters: Shared<u32>,
+    pub(super) mainloop: MainloopConfig,
+    /// How values are operands.
+    pub(super) format: OperandFormat,
+}
+
+impl Memory {
+    #[inline(always)]
+    pub(super) unsafe fn of(
+        g: &GemmGeometry,
+        mainloop: MainloopConfig,
+        format: OperandFormat,
+    ) -> Self {
+        let layout = g.warp_specialized_layout(format, mainloop);
+        let mma_batch_words = mainloop.tiles * mma_batch_bytes(format.step_parts()) / 4;
+        Self {
+            offsets: shared::dynamic(layout.offsets, g.offsets),
+            pixels: shared::dynamic(layout.pixels, WARP_SPECIALIZED.pixels()),
+            positions: shared::dynamic(layout.positions, WARP_SPECIALIZED.pixels()),
+            sources: shared::dynamic(layout.sources, g.source_words()),
+            channels: shared::dynamic(
+                layout.channels,
+                mainloop.tiles * WARP_SPECIALIZED.filters() * K_VECTOR_WORDS,
+            ),
+            barriers: shared::dynamic(layout.barriers, mainloop.barriers()),
+            results: shared::dynamic(layout.results, WARPS * WRITTEN_WORDS),
+            exchange: shared::dynamic(layout.exchange, mainloop.exchanged()),
+            halos: shared::dynamic(
+                layout.halos,
+                mainloop.halos * g.k_block_bytes(format.parts) / 4,
+            ),
+            filters: shared::dynamic(layout.filters, mainloop.filters * mma_batch_words),
+            mainloop,
+            format,
+        }
+    }
+
+    pub(super) fn halos(&self) -> Pipeline {
+        Pipeline {
+            barriers: self.barriers,
+            first: 0,
+            stages: self.mainloop.halos,
+            wraps: 1,
+        }
+    }
+
+    /// Where warpgroups alternate: `warpgroup` may begin its next tile, as the other one's warps wait for nothing of theirs any more.
+    #[inline(always)]
+    pub(super) fn may_begin(&self, warpgroup: u32) -> Barrier {
+        let stages = 2 * (self.mainloop.halos + self.mainloop.filters);
+        Barrier::at(self.barriers, stages + warpgroup)
+    }
+
+    pub(super) fn filters(&self) -> Pipeline {
+        Pipeline {
+            barriers: self.barriers,
+            first: 2 * self.mainloop.halos,
+            stages: self.mainloop.filters,
+            wraps: 1 - self.mainloop.stay,
+        }
+    }
+
+    /// Fills in the tables, and makes the barriers.
+    ///
+    /// # Safety
+    /// All threads of the block call it, and a barrier follows.
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    #[cfg_attr(not(target_arch = "nvptx64"), inline(never))]
+    pub(super) unsafe fn prepare<F: WarpSpecializedFormat<64>>(&self, g: &GemmGeometry) {
+        let thread = thread::thread_idx_x();
+        if thread == 0 {
+            let consumer_warps = self.mainloop.consumer_warps();
+            // Warps may share the boxes of a halo tile, or round staged tiles of them; else whoever loads something loads all of it.
+            let fillers = if rounds::<F>(g) {
+                self.init_staged();
+                g.staged_tiles.of_k_block
+            } else if has_nhwc_tile::<F>(g, WARP_SPECIALIZED) {
+                nhwc_tile::sharing_warps(g)
+            } else {
+                1
+            };
+            self.halos().init(fillers, consumer_warps);
+            self.filters().init(1, consumer_warps);
+            if self.mainloop.split_k > 1 {
+                self.init_exchange();
+            }
+            if self.mainloop.ping_pong == 1 {
+                self.may_begin(0).init(WARPGROUP_WARPS);
+                self.may_begin(1).init(WARPGROUP_WARPS);
+            }
+        }
+        let mut entry = thread;
+        while entry < g.offsets {
+            self.offsets
+                .store(entry, offset::<F>(g, WARP_SPECIALIZED, entry));
+            entry += BLOCK_THREADS;
+        }
+        let mut pixel = thread;
+        while pixel < WARP_SPECIALIZED.pixels() {
+            let place = PixelPlace::of(g, WARP_SPECIALIZED, pixel);
+            self.pixels.store(pixel, place.coordinates);
+            self.positions.store(pixel, place.position);
+            pixel += BLOCK_THREADS;
+        }
+        self.clear_gaps::<F>(g, thread);
+        if has_nhwc_tile::<F>(g, WARP_SPECIALIZED) {
+            nhwc_tile::find_staged_tiles(g, self.sources, thread);
+        } else {
+            let mut k_vector = thread;
+            while k_vector < g.reformatted_halo_k_vectors() {
+                self.sources.store(
+                    k_vector,
+                    source(g, WARP_SPECIALIZED, k_vector) * K_VECTOR_WORDS,
+                );
+                k_vector += BLOCK_THREADS;
+            }
+        }
+        async_proxy::fence_shared();
+    }
+
+    /// Zeros what nobody loads to a halo tile: behind its K-vectors, or behind the lines of each box and behind the last box, of all planes of each pipeline stage.
+    #[cfg_attr(target_arch = "nvptx64", inline(always))]
+    #[cfg_attr(not(target_arch = "nvptx64"), inline(never))]
+    unsafe fn clear_gaps<F: WarpSpecializedFormat<64>>(&self, g: &GemmGeometry, thread: u32) {
+        let shift = span_shift::<F>(g, WARP_SPECIALIZED);
+        let (staged_tiles, used, pitch) = if has_nhwc_tile::<F>(g, WARP_SPECIALIZED) {
+            (g.k_vectors.boxes, g.box_used(), g.box_pixels())
+        } else {
+            (
+                1,
+                g.reformatted_halo_k_vectors(),
+                g.reformatted_halo_k_vectors(),
+            )
+        };
+        let (of_each, all) = (pitch - used, staged_tiles * pitch);
+        let lines = staged_tiles * of_each + g.halo_k_vectors - all;
+        let planes = (self.mainloop.halos * g.k_block_planes * self.format.parts) >> shift;
+        let k_vectors = lines << shift;
+        let mut k_vector = thread;
+        while k_vector < k_vectors * planes {
+            let (plane, of_plane) = div_rem(k_vector, k_vectors);
+            let gap = of_plane >> shift;
+            let line = if gap < staged_tiles * of_each {
+                let (staged_tile, gap) = div_rem(gap, of_each);
+                staged_tile * pitch + used + gap
+            } else {
+                gap - staged_tiles * of_each + all
+            };
+            let at = ((plane * g.halo_k_vectors + line) << shift) + of_plane - (gap << shift);
+            self.halos.store_vec(at * K_VECTOR_WORDS, [0u32; 4]);
+            k_vector += BLOCK_THREADS;
+        }
+    }
+}

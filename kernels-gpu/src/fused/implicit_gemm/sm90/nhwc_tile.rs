@@ -1,0 +1,168 @@
+//! Halo tiles of lines: of an input that is K-vectors as it lies, or that was reformatted as such a one lies.
+//!
+//! A tensor map loads them ([`cuda_std::tensor_map`]), box by box, so that nobody computes where a K-vector is. What the
+//! padded input has around the input is not in memory, and comes as zeros. How the boxes lie: `op_spec::launch::implicit_gemm::lines`.
+//!
+//! # Bits
+//! What a pixel of the output multiplies is the same as from a halo tile of planes: K-vectors of its window and, with filters of 0, zeros or some of those again. That
+//! planes have zeros in the columns behind the last that a window sees changes nothing here: no pixel multiplies them.
+
+use cuda_std::shared::Shared;
+use cuda_std::tensor_map::{self, TensorMap, copy_box};
+use op_spec::launch::implicit_gemm::sm90::{BLOCK_THREADS, HALO_WARPS, TARGET_BYTES};
+use op_spec::launch::implicit_gemm::{
+    GemmGeometry, K_VECTOR_VALUES, K_VECTOR_WORDS, STAGED_TILE_WORDS,
+};
+
+use super::super::place::Place;
+use super::super::tables::{OCTET_PIXELS, k_block_place};
+use super::{Memory, PipelineState, Work};
+use crate::parts::index::div_rem;
+
+const _: () = assert!(TARGET_BYTES == tensor_map::TARGET_BYTES);
+
+/// Boxes from which on warps share them: one thread is sooner done with few without others.
+const MANY_BOXES: u32 = 9;
+
+/// Warps that share the boxes of a halo tile, each of which has a thread for it.
+#[inline(always)]
+pub(super) fn sharing_warps(g: &GemmGeometry) -> u32 {
+    if g.k_vectors.boxes >= MANY_BOXES {
+        HALO_WARPS
+    } else {
+        1
+    }
+}
+
+/// Brings boxes of all of the block's work: those of each halo tile from number `first` on that are the warp's turn.
+///
+/// # Safety
+/// One thread of each warp that loads halo tiles calls it, after the barrier behind `prepare`. The geometry is of lines, and `map` loads its boxes.
+#[cfg_attr(target_arch = "nvptx64", inline(always))]
+#[cfg_attr(not(target_arch = "nvptx64"), inline(never))]
+pub(super) unsafe fn load_halos(work: &Work<'_>, memory: &Memory, map: &TensorMap, first: u32) {
+    let g = work.g;
+    let pipeline = memory.halos();
+    let step = sharing_warps(g);
+    if first >= step {
+        return;
+    }
+    let (own, _) = div_rem(g.staged_tiles.of_k_block + step - 1 - first, step);
+    let bytes = own * g.staged_tiles.bytes;
+    let mut state = PipelineState::FIRST;
+    let mut work_tile = work.first_work_tile;
+    while work_tile < g.work_tiles() as u32 {
+        let place = Place::of(work_tile, g);
+        let [mut k_block, end_k_block] = work.k_blocks();
+        while k_block < end_k_block {
+            let start = start_of(work, &place, k_block, 1);
+            let stage = state.stage * (g.k_block_bytes(1) / 4);
+            // A new barrier's phase of parity 1 is over, as it were: its pipeline stage is free.
+            pipeline.empty(state.stage).wait(state.parity ^ 1);
+            let full = pipeline.full(state.stage);
+            full.arrive_expect(bytes);
+            let mut number = first;
+            while number < g.staged_tiles.of_k_block {
+                let entry = STAGED_TILE_WORDS * number;
+                let from = memory.sources.load_vec(entry);
+                let to = stage + memory.sources.load(entry + 4);
+                copy_box(memory.halos.addr(to), map, coordinates(start, from), full);
+                number += step;
+            }
+            state = state.next(&pipeline);
+            k_block += 1;
+        }
+        work_tile += work.work_tile_step;
+    }
+}
+
+/// Where a copy starts that is `from` behind its K block's start.
+#[inline(always)]
+pub(super) fn coordinates(start: [i32; 5], from: [u32; 4]) -> [i32; 5] {
+    let [a, b, c, d, sample] = start;
+    let [e, f, g, h] = from.map(|index| index as i32);
+    [a + e, b + f, c + g, d + h, sample]
+}
+
+/// Where the copies of a K block's halo tile start, as its map has coordinates, of elements `width` of which are a value; negative before the input.
+#[inline(always)]
+pub(super) unsafe fn start_of(
+    work: &Work<'_>,
+    place: &Place,
+    k_block: u32,
+    width: u32,
+) -> [i32; 5] {
+    let g = work.g;
+    let conv = &g.conv;
+    let (first_plane, filter_slice) = k_block_place(g, k_block);
+    let d =
+        (place.z * g.slice_stride() + filter_slice * conv.dilation_d) as i32 - conv.pad_d as i32;
+    let h = (place.p * conv.stride_h) as i32 - conv.pad_h as i32;
+    let w = (place.q * conv.stride_w) as i32 - conv.pad_w as i32;
+    let channel = (work.group * g.planes + first_plane) * K_VECTOR_VALUES * width;
+    let [second, third] = in_box_order(g, [d, h]);
+    [channel as i32, w, second, third, place.sample as i32]
+}
+
+/// Notes of each staged tile of a K block where its copy starts, from the K block's start; and where its lines are in the halo tile, and of how many words.
+///
+/// # Safety
+/// All threads of the block call it, each with its number. The geometry is of lines.
+#[cfg_attr(target_arch = "nvptx64", inline(always))]
+#[cfg_attr(not(target_arch = "nvptx64"), inline(never))]
+pub(super) unsafe fn find_staged_tiles(g: &GemmGeometry, sources: Shared<u32>, thread: u32) {
+    let conv = &g.conv;
+    let [rows, slices] = g.box_rows();
+    let [columns, second_extent, third_extent] = g.box_axes();
+    let [_, slice_step, row_step] = g.box_strides();
+    let [second_step, third_step] = in_box_order(g, [slice_step, row_step]);
+    let [second_lines, third_lines] = g.staged_tiles.extents;
+    let [second_count, third_count] = g.staged_tiles.counts;
+    let mut number = thread;
+    while number < g.staged_tiles.of_k_block {
+        let (rest, second) = div_rem(number, second_count);
+        let (box_of_k_block, third) = div_rem(rest, third_count);
+        let (span_of_k_block, number_of_box) = div_rem(box_of_k_block, g.k_vectors.boxes);
+        let (second, third) = (second * second_lines, third * third_lines);
+
+        let (rest, stride_phase) = div_rem(number_of_box, g.stride_phases);
+        let (rest, strip) = div_rem(rest, g.strips.max(1));
+        let (rest, slice) = div_rem(rest, slices);
+        let (rest, row) = div_rem(rest, rows);
+        let (t, row_stride_phase) = div_rem(rest, g.row_stride_phases);
+        let d = t * conv.dilation_d + slice * g.slice_stride();
+        let h = row * conv.stride_h + row_stride_phase;
+        let w = strip * OCTET_PIXELS * conv.stride_w + stride_phase;
+        let [of_box, of_boxes] = in_box_order(g, [d, h]);
+        let channel = span_of_k_block * (K_VECTOR_VALUES << g.span_shift()) * g.source_width();
+        let from = [
+            channel,
+            w,
+            of_box + second * second_step,
+            of_boxes + third * third_step,
+        ];
+
+        // Of several along the third axis a staged tile has all along the second.
+        let lines = columns
+            * second_lines.min(second_extent - second)
+            * third_lines.min(third_extent - third);
+        let line = span_of_k_block * g.halo_k_vectors
+            + number_of_box * g.box_pixels()
+            + (third * second_extent + second) * columns;
+        let span_words = K_VECTOR_WORDS << g.span_shift();
+        let entry = STAGED_TILE_WORDS * number;
+        sources.store_vec(entry, from);
+        sources.store_vec(entry + 4, [line * span_words, lines * span_words]);
+        number += BLOCK_THREADS;
+    }
+}
+
+/// What is along slices and rows in the order of a box's axes: rows come first where tiles are not of octets.
+#[inline(always)]
+pub(super) fn in_box_order<T>(g: &GemmGeometry, [slices, rows]: [T; 2]) -> [T; 2] {
+    if g.strips == 0 {
+        [rows, slices]
+    } else {
+        [slices, rows]
+    }
+}

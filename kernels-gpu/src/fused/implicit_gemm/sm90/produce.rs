@@ -1,0 +1,165 @@
+//! The warps that fill the pipelines, those of halo tiles from a reformatted input.
+
+use cuda_std::global::Global;
+use cuda_std::mbarrier::copy_bulk;
+use cuda_std::{async_proxy, cp_async, thread, warp};
+use op_spec::launch::WARP_THREADS;
+use op_spec::launch::implicit_gemm::sm90::{HALO_WARPS, MMA_STEP_BYTES, mma_batch_bytes};
+use op_spec::launch::implicit_gemm::{K_VECTOR_WORDS, MMA_BATCH_STEPS};
+
+use super::super::place::Place;
+use super::super::tables::k_block_place;
+use super::{Memory, PipelineState, Work};
+use crate::parts::unroll::unroll;
+
+/// K-vectors whose places a lane looks up before it copies the first of them.
+const TOGETHER: usize = 8;
+
+/// Brings the filters of all of the block's work, MMA batch by MMA batch; once, if they stay.
+///
+/// # Safety
+/// One thread calls it, after the barrier behind `prepare`.
+#[cfg_attr(target_arch = "nvptx64", inline(always))]
+#[cfg_attr(not(target_arch = "nvptx64"), inline(never))]
+pub(super) unsafe fn load_filters(work: &Work<'_>, memory: &Memory, operands: Global<u32>) {
+    let (g, tiles) = (work.g, memory.mainloop.tiles);
+    let parts = memory.format.step_parts();
+    let pipeline = memory.filters();
+    let all_mma_steps = g.k_blocks * g.mma_steps;
+    let mma_batch_words = mma_batch_bytes(parts) / 4;
+    let mut state = PipelineState::FIRST;
+    let mut work_tile = work.first_work_tile;
+    while work_tile < g.work_tiles() as u32 {
+        let [first_k_block, end_k_block] = work.k_blocks();
+        let mut step = first_k_block * g.mma_steps;
+        while step < end_k_block * g.mma_steps {
+            // A new barrier's phase of parity 1 is over, as it were: its pipeline stage is free.
+            pipeline.empty(state.stage).wait(state.parity ^ 1);
+            let full = pipeline.full(state.stage);
+            full.arrive_expect(tiles * mma_batch_words * 4);
+            let mut tile = 0;
+            while tile < tiles {
+                // Behind the last tile, that one again: what comes of it is not written.
+                let from = (work.filter_tile + tile).min(g.filter_tiles - 1);
+                let at = (from * all_mma_steps + step) * parts * (MMA_STEP_BYTES / 4);
+                let to = memory
+                    .filters
+                    .addr((state.stage * tiles + tile) * mma_batch_words);
+                copy_bulk(to, operands, at as usize, mma_batch_words * 4, full);
+                tile += 1;
+            }
+            state = state.next(&pipeline);
+            step += MMA_BATCH_STEPS;
+        }
+        if pipeline.wraps == 0 {
+            break;
+        }
+        work_tile += work.work_tile_step;
+    }
+}
+
+/// Brings halo tiles of the block's work, from number `first` on each that is the warp's turn. A warp waits for its own copies,
+/// so several of them keep memory busy. No more of them than there are pipeline stages: one that was two rounds of the pipeline ahead would take a
+/// pipeline stage's phase for the one before the last.
+///
+/// # Safety
+/// All lanes of the warp call it, after the barrier behind `prepare`.
+#[cfg_attr(target_arch = "nvptx64", inline(always))]
+#[cfg_attr(not(target_arch = "nvptx64"), inline(never))]
+pub(super) unsafe fn load_halos(
+    work: &Work<'_>,
+    memory: &Memory,
+    reformatted: Global<u32>,
+    first: u32,
+) {
+    let g = work.g;
+    let pipeline = memory.halos();
+    let warps = HALO_WARPS.min(pipeline.stages);
+    if first >= warps {
+        return;
+    }
+    let mut state = PipelineState::FIRST;
+    let mut others = first;
+    let mut work_tile = work.first_work_tile;
+    while work_tile < g.work_tiles() as u32 {
+        let place = Place::of(work_tile, g);
+        let [mut k_block, end_k_block] = work.k_blocks();
+        while k_block < end_k_block {
+            if others == 0 {
+                start_halo(work, memory, reformatted, &place, k_block, state);
+                cp_async::wait_all();
+                async_proxy::fence_shared();
+                warp::sync_warp(warp::ALL_LANES);
+                if thread::thread_idx_x().is_multiple_of(WARP_THREADS) {
+                    pipeline.full(state.stage).arrive();
+                }
+                others = warps;
+            }
+            others -= 1;
+            state = state.next(&pipeline);
+            k_block += 1;
+        }
+        work_tile += work.work_tile_step;
+    }
+}
+
+/// Starts to copy a K block's halo tile to a pipeline stage as soon as that is free: each lane every 32nd K-vector, of [`TOGETHER`] of which it looks up the places at a time,
+/// for all planes, so that no copy waits for a place. All that can be known before the pipeline stage is free is.
+#[inline(always)]
+unsafe fn start_halo(
+    work: &Work<'_>,
+    memory: &Memory,
+    reformatted: Global<u32>,
+    place: &Place,
+    k_block: u32,
+    state: PipelineState,
+) {
+    let (g, parts) = (work.g, memory.format.parts);
+    let conv = &g.conv;
+    let plane_words = g.plane_k_vectors() as usize * K_VECTOR_WORDS as usize;
+    let (first_plane, filter_slice) = k_block_place(g, k_block);
+    let z = place.z * g.slice_stride() + filter_slice * conv.dilation_d;
+    let first = (z * g.reformatted_h + place.p * conv.stride_h) * g.row_k_vectors() + place.q;
+    let of_group = place.sample as usize * conv.groups as usize + work.group as usize;
+    let part = (of_group * g.planes as usize + first_plane as usize) * parts as usize;
+    let first = first as usize * K_VECTOR_WORDS as usize;
+    // Filters of channels that do not exist are 0, whatever they meet: the last ones again.
+    let planes = g.k_block_planes.min(g.planes - first_plane);
+    let stage = state.stage * (g.k_block_bytes(parts) / 4);
+    let k_vectors = g.reformatted_halo_k_vectors();
+    let mut k_vector = thread::thread_idx_x() % WARP_THREADS;
+    memory.halos().empty(state.stage).wait(state.parity ^ 1);
+    while k_vector < k_vectors {
+        let left = (k_vectors - k_vector).div_ceil(WARP_THREADS);
+        let mut sources = [0; TOGETHER];
+        unroll!(8, |i| {
+            if (i as u32) < left {
+                sources[i] = memory.sources.load(k_vector + i as u32 * WARP_THREADS);
+            }
+        });
+        let mut from = part * plane_words + first;
+        let mut target = stage + k_vector * K_VECTOR_WORDS;
+        let mut local = 0;
+        while local < g.k_block_planes {
+            unroll!(3, |part| {
+                if (part as u32) < parts {
+                    // From here on 32 bits reach every K-vector.
+                    let of_part = from + part * plane_words;
+                    let plane = reformatted.slice(of_part, plane_words - first);
+                    unroll!(8, |i| {
+                        if (i as u32) < left {
+                            let at = target + i as u32 * WARP_THREADS * K_VECTOR_WORDS;
+                            cp_async::copy16(memory.halos.addr(at), plane, sources[i] as usize);
+                        }
+                    });
+                    target += g.halo_k_vectors * K_VECTOR_WORDS;
+                }
+            });
+            local += 1;
+            if local < planes {
+                from += parts as usize * plane_words;
+            }
+        }
+        k_vector += TOGETHER as u32 * WARP_THREADS;
+    }
+}

@@ -1,0 +1,413 @@
+//! What a warp does with its sums: moments, and the output.
+
+use cuda_std::global::{Global, GlobalMut};
+use cuda_std::{Storage, math, opaque, thread, warp};
+use op_spec::launch::WARP_THREADS;
+use op_spec::launch::conv::ConvGeometry;
+use op_spec::launch::implicit_gemm::sm90::{
+    BLOCK_THREADS, HALF_PIXELS, HALVES, MainloopConfig, WARP_FILTERS, WRITTEN_WORDS,
+};
+use op_spec::launch::implicit_gemm::{
+    GemmGeometry, K_VECTOR_WORDS, OUTSIDE, PLACE_BITS, WARP_SPECIALIZED,
+};
+use op_spec::launch::norm::COUNTED_ELEMENTS;
+
+use super::super::fixup::{WithoutNorm, Written, judged};
+use super::super::format::Format;
+use super::super::place::Place;
+use super::super::results::moments::Inside;
+use super::super::results::{BEYOND, in_order, is_inside, is_normal, is_within, limits};
+use super::rows::Rows;
+use super::staged_f32::Scales;
+use super::{Made, Memory, Work, share_of, which_output};
+use crate::parts::moments::Moments;
+use crate::parts::unroll::unroll;
+
+/// Octets of pixels of a half.
+const HALF_OCTETS: u32 = HALF_PIXELS / 8;
+
+/// Limits that no coordinates are within: the bit above those of the depth is not set.
+const NOTHING: u32 = OUTSIDE | BEYOND & ((1 << (2 * PLACE_BITS)) - 1);
+
+/// Filters of a row of a thread's sums: one for each quad.
+const ROW_FILTERS: u32 = WARP_THREADS / 4;
+const _: () = assert!(2 * ROW_FILTERS == WARP_FILTERS);
+
+/// Sums that a thread has of a half: two pixels of each octet, of two filters.
+pub(super) const HALF_SUMS: usize = 4 * HALF_OCTETS as usize;
+const _: () = assert!(HALF_OCTETS == 16);
+
+/// The tensors behind the product, and what undoes the scaling of each sample.
+pub(super) struct Output<F: Format> {
+    pub(super) y: *mut F::Stored,
+    pub(super) moments: *mut f32,
+    pub(super) scales: Scales,
+    /// For results that no norm follows.
+    pub(super) without_norm: WithoutNorm<F::Stored>,
+}
+
+/// Whether no norm follows. Only in some formats may that be.
+#[inline(always)]
+fn is_without_norm<F: Format>(g: &GemmGeometry) -> bool {
+    WARP_SPECIALIZED.ends(F::OPERANDS) && g.without_norm != 0
+}
+
+/// Brings bias and reciprocal of the scale of each of the block's filters to shared memory, and gain and shift where no norm
+/// follows.
+///
+/// # Safety
+/// All threads of the block call it, and a barrier follows.
+#[cfg_attr(target_arch = "nvptx64", inline(always))]
+#[cfg_attr(not(target_arch = "nvptx64"), inline(never))]
+pub(super) unsafe fn load_channels<F: Format>(
+    memory: &Memory,
+    work: &Work<'_>,
+    bias: *const F::Stored,
+    descales: Global<f32>,
+    without_norm: &WithoutNorm<F::Stored>,
+) {
+    let conv = &work.g.conv;
+    let channels = conv.output_channels() as usize;
+    let mut filter = thread::thread_idx_x();
+    while filter < memory.mainloop.tiles * WARP_SPECIALIZED.filters() {
+        // What is computed for filters that do not exist is written nowhere.
+        let mut of_channel = [0.0, 1.0, 0.0, 0.0];
+        let made = work.made_by(filter);
+        if made.filters > 0 {
+            let channel = made.channel as usize;
+            if conv.has_bias != 0 {
+                of_channel[0] = Global::new(bias, channels).load_readonly(channel).to_f32();
+            }
+            if F::OPERANDS.scaled {
+                of_channel[1] = descales.load_readonly(channel);
+            }
+            if is_without_norm::<F>(work.g) {
+                [of_channel[2], of_channel[3]] = without_norm.of_channel(channel, channels);
+            }
+        }
+        memory
+            .channels
+            .store_vec(filter * K_VECTOR_WORDS, of_channel);
+        filter += BLOCK_THREADS;
+    }
+}
+
+/// Makes each of the first [`HALF_SUMS`] sums that is of row `i` of a thread what `f` makes of it.
+#[inline(always)]
+fn each_of_row<const SUMS: usize>(sums: &mut [f32; SUMS], i: usize, mut f: impl FnMut(f32) -> f32) {
+    unroll!(16, |n| {
+        unroll!(2, |j| {
+            let at = 4 * n + 2 * i + j;
+            sums[at] = f(sums[at]);
+        });
+    });
+}
+
+/// The results of a warp: of `WARP_FILTERS` filters, and of the tile's pixels from the first of half `first_half` on as many
+/// as it has sums for.
+pub(super) struct Results<'a, F: Format, const SUMS: usize> {
+    pub(super) memory: Memory,
+    pub(super) output: &'a Output<F>,
+    pub(super) g: GemmGeometry,
+    pub(super) place: &'a Place,
+    first_half: u32,
+    pub(super) lane: u32,
+    /// The warp's first filter among those of the block, and its channel.
+    filter: u32,
+    channel: u32,
+    /// How many of the warp's filters there are.
+    pub(super) filters: u32,
+    /// The warp's place for results in shared memory.
+    pub(super) rows: Rows<F::Stored>,
+}
+
+impl<'a, F: Format, const SUMS: usize> Results<'a, F, SUMS> {
+    /// In how many staged tiles a half goes through shared memory.
+    const STAGED_TILES: usize = (HALF_PIXELS / Rows::<F::Stored>::PIXELS) as usize;
+
+    /// Those of this thread's warp.
+    #[inline(always)]
+    pub(super) unsafe fn new(
+        work: &Work<'_>,
+        mainloop: MainloopConfig,
+        output: &'a Output<F>,
+        place: &'a Place,
+    ) -> Self {
+        // Computed anew, or what depends on it would take the products' registers.
+        let thread = opaque::to_compiler(thread::thread_idx_x());
+        let g = work.g;
+        let g = GemmGeometry {
+            offsets: opaque::to_compiler(g.offsets),
+            filter_tiles: opaque::to_compiler(g.filter_tiles),
+            conv: ConvGeometry {
+                z: opaque::to_compiler(g.conv.z),
+                ..g.conv
+            },
+            ..*g
+        };
+        let work = Work {
+            group: opaque::to_compiler(work.group),
+            filter_tile: opaque::to_compiler(work.filter_tile),
+            ..*work
+        };
+        let warp = thread / WARP_THREADS;
+        let (filter, first_half) =
+            share_of(warp, opaque::to_compiler(mainloop.tiles), SUMS == HALF_SUMS);
+        let Made {
+            channel, filters, ..
+        } = work.made_by(filter);
+        let memory = Memory::of(&g, mainloop, F::OPERANDS);
+        let words = (memory.results).slice(warp * WRITTEN_WORDS, WRITTEN_WORDS);
+        Self {
+            memory,
+            output,
+            g,
+            place,
+            first_half,
+            lane: thread % WARP_THREADS,
+            filter,
+            channel,
+            filters,
+            rows: Rows::of(words),
+        }
+    }
+
+    /// Writes all that there is to write of the tile.
+    ///
+    /// # Safety
+    /// All lanes of the warp call it together.
+    #[inline(always)]
+    pub(super) unsafe fn finish(&self, mut sums: [f32; SUMS]) {
+        let g = &self.g;
+        let is_whole =
+            g.tile_pixels() == WARP_SPECIALIZED.pixels() && is_within(&self.made(), self.place);
+        let mut seen = false;
+        let mut half = self.first_half;
+        loop {
+            seen |= self.finish_half(&mut sums, half, is_whole);
+            if SUMS == HALF_SUMS || half + 1 == HALVES {
+                break;
+            }
+            // Registers are moved once, or there would be twice the code, which is long.
+            half = opaque::to_compiler(half + 1);
+            unroll!(4, |quarter| {
+                unroll!(16, |i| {
+                    let at = 16 * quarter + i;
+                    sums[at] = sums[(HALF_SUMS + at) % SUMS];
+                });
+            });
+        }
+        if is_without_norm::<F>(g) {
+            self.fix_up(seen);
+        }
+    }
+
+    /// The same of half `half` of its pixels, of which the first [`HALF_SUMS`] sums are. Where no norm follows, whether one is to be
+    /// computed again.
+    #[inline(always)]
+    unsafe fn finish_half(&self, sums: &mut [f32; SUMS], half: u32, is_whole: bool) -> bool {
+        let g = &self.g;
+        let seen = self.scale(sums);
+        unroll!(2, |staged_tile| {
+            if staged_tile < Self::STAGED_TILES {
+                // Nobody reads what was there before.
+                warp::sync_warp(warp::ALL_LANES);
+                self.store(sums, staged_tile);
+                warp::sync_warp(warp::ALL_LANES);
+                if staged_tile + 1 == Self::STAGED_TILES && !is_without_norm::<F>(g) {
+                    self.take_moments(sums, half, is_whole);
+                }
+                let first = half * HALF_PIXELS + staged_tile as u32 * Rows::<F::Stored>::PIXELS;
+                self.write(first);
+            }
+        });
+        seen
+    }
+
+    /// Brings staged tile `staged_tile` of a half to shared memory, and leaves of its values what is stored of them, so that moments are those of what
+    /// the norm will read.
+    #[inline(always)]
+    unsafe fn store(&self, sums: &mut [f32; SUMS], staged_tile: usize) {
+        let octets = HALF_OCTETS as usize / Self::STAGED_TILES;
+        let places = self.rows.of_lane(self.lane);
+        unroll!(16, |n| {
+            if n < octets {
+                unroll!(2, |i| {
+                    let at = 4 * (octets * staged_tile + n) + 2 * i;
+                    let values = F::Stored::from_f32_pair([sums[at], sums[at + 1]]);
+                    places.store(i, n, values);
+                    [sums[at], sums[at + 1]] = F::Stored::to_f32_pair(values);
+                });
+            }
+        });
+    }
+
+    /// Writes the moments of the warp's filters over half `half` of the tile's pixels, or of as many neighbouring ones as make one.
+    #[inline(always)]
+    unsafe fn take_moments(&self, sums: &[f32; SUMS], half: u32, is_whole: bool) {
+        let value = |i: usize, n: usize, j: usize| sums[4 * n + 2 * i + j];
+        // Where all pixels are inside, nothing asks for one.
+        let (count, both) = if is_whole {
+            let inside = Inside::all(HALF_OCTETS);
+            (inside.count, inside.moments_of_two(HALF_OCTETS, value))
+        } else {
+            let inside = self.inside(half);
+            (inside.count, inside.moments_of_two(HALF_OCTETS, value))
+        };
+        let mut both = both.map(|[mean, m2]| Moments { count, mean, m2 });
+        let together = self.g.moment_channels;
+        let mut filters = 1;
+        // Those of the quads that follow, a half of which are of no further use.
+        while filters < together.min(ROW_FILTERS) {
+            opaque::not_unrolled();
+            both = both.map(|moments| moments.and(moments.of_lane_behind(4 * filters)));
+            filters = opaque::to_compiler(2 * filters);
+        }
+        if together > ROW_FILTERS {
+            both[0] = both[0].and(both[1]);
+        }
+        // Each lane of a quad has both; two of them write one each.
+        let i = self.lane % 4;
+        let Moments { count, mean, m2 } = if i == 0 { both[0] } else { both[1] };
+        let filter = self.lane / 4 + ROW_FILTERS * i;
+        if i < 2 && filter < self.filters && filter & (together - 1) == 0 {
+            self.write_moments(filter, half, [count, mean, m2, 0.0]);
+        }
+    }
+
+    /// Which of neighbouring outputs in depth the warp's filters make.
+    #[inline(always)]
+    fn output_d(&self) -> u32 {
+        which_output(&self.g, self.filter)
+    }
+
+    /// The geometry with the outputs in depth that the warp's filters make, alone.
+    #[inline(always)]
+    fn made(&self) -> GemmGeometry {
+        let others = self.g.outputs_d - 1 - self.output_d();
+        GemmGeometry {
+            conv: ConvGeometry {
+                z: (self.g.conv.z + others) >> self.g.outputs_d.trailing_zeros(),
+                ..self.g.conv
+            },
+            ..self.g
+        }
+    }
+
+    /// The last coordinates in the tile that are in the output, as [`limits`] has them.
+    #[inline(always)]
+    pub(super) unsafe fn limits(&self) -> u32 {
+        let made = self.made();
+        // Of two outputs the last may not be there.
+        if self.place.z < made.conv.z {
+            limits(&made, self.place)
+        } else {
+            NOTHING
+        }
+    }
+
+    /// The first of the tile's slices of the output.
+    #[inline(always)]
+    pub(super) fn first_slice(&self) -> u32 {
+        self.place.z * self.g.outputs_d + self.output_d()
+    }
+
+    /// Which pixels of half `half` are in the output.
+    #[inline(always)]
+    unsafe fn inside(&self, half: u32) -> Inside {
+        let limits = self.limits();
+        let first = half * HALF_PIXELS + 2 * (self.lane % 4);
+        let (mut bits, mut n) = (0, 0);
+        while n < HALF_OCTETS {
+            opaque::not_unrolled();
+            unroll!(4, |i| {
+                let octet = n + i as u32;
+                let pixels = self.memory.pixels.load_vec::<2>(first + 8 * octet);
+                unroll!(2, |j| {
+                    bits |= u32::from(is_inside(limits, pixels[j])) << (2 * octet + j as u32);
+                });
+            });
+            n = opaque::to_compiler(n + 4);
+        }
+        Inside::of_bits(bits)
+    }
+
+    /// Computes again what the warp wrote of the tile that is NaN, if a lane has `seen` one.
+    #[inline(always)]
+    unsafe fn fix_up(&self, seen: bool) {
+        let g = &self.g;
+        let planes = g.conv.n as usize * g.conv.output_channels() as usize;
+        let first_pixel = self.first_half * HALF_PIXELS;
+        let written = Written {
+            without_norm: &self.output.without_norm,
+            y: GlobalMut::new(self.output.y, planes * g.conv.output_pixels() as usize),
+            g,
+            place: self.place,
+            output_d: self.output_d(),
+            pixels: self.memory.pixels,
+            channels: self.memory.channels,
+            first_filter: self.filter,
+            filter_step: 1,
+            filters_end: self.filter + self.filters,
+            first_channel: self.channel.wrapping_sub(self.filter),
+            first_pixel,
+            pixels_end: first_pixel + (SUMS / HALF_SUMS) as u32 * HALF_PIXELS,
+        };
+        written.fix_up::<true>(seen);
+    }
+
+    /// Undoes the scaling and adds the bias; where no norm follows, makes the values what is stored of them but for rounding, and says
+    /// whether one was to be computed again.
+    #[inline(always)]
+    unsafe fn scale(&self, sums: &mut [f32; SUMS]) -> bool {
+        let mut input_descale = 1.0;
+        if F::OPERANDS.scaled {
+            input_descale = self.output.scales.descale(self.place.sample);
+        }
+        let mut seen = false;
+        unroll!(2, |i| {
+            let filter = self.lane / 4 + 8 * i as u32;
+            let at = (self.filter + filter) * K_VECTOR_WORDS;
+            let [bias, descale, gain, shift] = self.memory.channels.load_vec::<4>(at);
+            let mut factor = descale * input_descale;
+            if F::OPERANDS.scaled && !is_normal(factor) {
+                let first;
+                [first, factor] = in_order(descale, input_descale);
+                each_of_row(sums, i, |sum| sum * first);
+            }
+            each_of_row(sums, i, |sum| math::fma(sum, factor, bias));
+            if is_without_norm::<F>(&self.g) {
+                let mut seen_here = false;
+                each_of_row(sums, i, |sum| {
+                    let value = judged::<F>(sum);
+                    seen_here |= value.is_nan();
+                    self.output.without_norm.map([gain, shift], value)
+                });
+                // Nobody writes the others.
+                seen |= seen_here && filter < self.filters;
+            }
+        });
+        seen
+    }
+
+    /// Writes the moments of the warp's filter `filter`, and of those behind it that make one with it, over a half of the tile's pixels.
+    #[inline(always)]
+    unsafe fn write_moments(&self, filter: u32, half: u32, moments: [f32; COUNTED_ELEMENTS]) {
+        let conv = &self.g.conv;
+        let outputs = self.g.outputs_d;
+        let parts = (self.g.pixel_tiles() * outputs * HALVES) as usize;
+        let planes = conv.n as usize * conv.output_channels() as usize;
+        let shift = self.g.moment_channels.trailing_zeros();
+        let at = (self.plane(filter) >> shift) * parts
+            + ((self.place.tile * outputs + self.output_d()) * HALVES + half) as usize;
+        let elements = (planes >> shift) * parts * COUNTED_ELEMENTS;
+        GlobalMut::new(self.output.moments, elements).store_vec(at * COUNTED_ELEMENTS, moments);
+    }
+
+    /// The plane of the warp's filter `filter` in a tensor of `(n, k, ..)`.
+    #[inline(always)]
+    pub(super) fn plane(&self, filter: u32) -> usize {
+        let channels = self.g.conv.output_channels() as usize;
+        self.place.sample as usize * channels + (self.channel + filter) as usize
+    }
+}

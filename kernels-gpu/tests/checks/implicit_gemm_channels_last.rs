@@ -1,0 +1,282 @@
+//! The product of warp-specialized tiles on halo tiles of lines, of inputs that are K-vectors as they lie and of reformatted ones: the same bits as from planes.
+
+use cuda_std::Storage;
+use ndarray::ArrayD;
+use op_spec::ConvSpec;
+use op_spec::launch::conv::ConvGeometry;
+use op_spec::launch::implicit_gemm::{GemmConfig, GemmDevice, OperandFormat, WARP_SPECIALIZED};
+
+use super::convolved::Convolution;
+use super::implicit_gemm::{DEVICE, FOR_SINGLE_TILES, FOR_WARP_SPECIALIZED_TILES, Operand, spec};
+use super::implicit_gemm_launch::{Ended, Operands, multiply_warp_specialized, prepare};
+use super::{Failure, Loaded, Outcome, Run, Tensor, bits, same_bits};
+
+/// `[n, c, k]`, extents of input and filter, attributes, and the blocks that split a sum.
+type Row = ([usize; 3], [usize; 3], [usize; 3], ConvSpec<3>, u32);
+
+fn rows() -> Vec<Row> {
+    let plain = ConvSpec::default();
+    let around = spec([1; 3], [0, 1, 1], [1; 3], 1);
+    vec![
+        // Padding on all sides; two planes at a time.
+        ([2, 16, 20], [1, 7, 9], [1, 3, 3], around, 1),
+        // Four planes at a time; stride phases; a column and a row that no window sees.
+        (
+            [1, 32, 9],
+            [1, 18, 26],
+            [1, 3, 3],
+            spec([1, 2, 2], [0, 1, 0], [1; 3], 1),
+            1,
+        ),
+        // Groups.
+        (
+            [2, 64, 10],
+            [1, 9, 11],
+            [1, 3, 3],
+            spec([1; 3], [0, 1, 0], [1, 1, 2], 2),
+            1,
+        ),
+        // Octets of several slices, all strides, a slice of the filter a K block.
+        (
+            [1, 24, 70],
+            [9, 17, 18],
+            [3, 3, 3],
+            spec([2; 3], [1; 3], [1, 2, 1], 1),
+            1,
+        ),
+        // One plane, whose neighbouring columns make a step.
+        (
+            [2, 8, 20],
+            [3, 9, 14],
+            [2, 3, 5],
+            spec([1; 3], [0, 1, 2], [1, 1, 3], 1),
+            1,
+        ),
+        // Several tiles of filters, and pipelines that come round.
+        ([2, 72, 130], [1, 5, 18], [1, 1, 3], plain, 1),
+        // Halo tiles in the padding alone.
+        (
+            [1, 16, 9],
+            [1, 4, 5],
+            [1, 3, 3],
+            spec([1; 3], [0, 40, 1], [1; 3], 1),
+            1,
+        ),
+        // Groups of six planes, of which a K block has four, in two lines.
+        (
+            [1, 96, 10],
+            [1, 6, 8],
+            [1, 1, 1],
+            spec([1; 3], [0; 3], [1; 3], 2),
+            1,
+        ),
+        // Four strips, whose boxes are rows.
+        ([1, 32, 9], [1, 8, 32], [1, 3, 3], around, 1),
+        // Sums that two blocks split.
+        ([3, 32, 9], [3, 17, 10], [3, 3, 3], plain, 2),
+        // Boxes of stride phases, each in two pieces of which the second one is smaller where values are rounded.
+        (
+            [1, 16, 9],
+            [1, 65, 17],
+            [1, 3, 3],
+            spec([1, 2, 2], [0; 3], [1; 3], 1),
+            1,
+        ),
+        // Large halo tiles, of which shared memory has two.
+        (
+            [1, 64, 9],
+            [1, 60, 40],
+            [1, 2, 2],
+            spec([1; 3], [0; 3], [1, 40, 20], 1),
+            1,
+        ),
+    ]
+}
+
+/// From a sample, channel, slice, row and column of an input to the next, in elements: channels are neighbours, and there are gaps
+/// behind pixels, rows, slices and samples.
+fn strides(conv: &ConvGeometry) -> [i64; 5] {
+    let column = i64::from(conv.input_channels()) + 8;
+    let row = i64::from(conv.w) * column + 16;
+    let slice = i64::from(conv.h) * row + 8;
+    let sample = i64::from(conv.d) * slice + 24;
+    [sample, 1, slice, row, column]
+}
+
+/// The input in memory with these strides. Nobody has written the gaps.
+fn laid_out<T: Storage>(
+    run: &Run,
+    x: &ArrayD<f32>,
+    strides: [i64; 5],
+) -> Result<Tensor<T>, Failure> {
+    let place = |index: &[usize]| -> usize {
+        let along = index.iter().zip(strides);
+        along.map(|(&index, stride)| index * stride as usize).sum()
+    };
+    let last: Vec<usize> = x.shape().iter().map(|extent| extent - 1).collect();
+    let tensor = run.empty::<T>(place(&last) + 1)?;
+    for (index, &value) in x.indexed_iter() {
+        let index: Vec<usize> = (0..5).map(|axis| index[axis]).collect();
+        let at = place(&index) * size_of::<T>();
+        tensor.buffer.write(at, &bits(T::from_f32(value)))?;
+    }
+    Ok(tensor)
+}
+
+/// All rows, with a norm behind them and without, on values that are not finite, too.
+pub(crate) fn same_bits_as_reformatted<F: Operand>(run: &Run) -> Outcome {
+    let mut strips = std::collections::BTreeSet::new();
+    for (number, row) in rows().into_iter().enumerate() {
+        let (channels, input, filter, spec, split_k) = row;
+        let mut conv = Convolution::new::<F::Stored>(channels, input, filter, spec);
+        let geometry = conv.geometry;
+        let config = GemmConfig::with_tile(&geometry, None, F::OPERANDS, &DEVICE, WARP_SPECIALIZED);
+        let mut config = GemmConfig {
+            split_k,
+            ..config.expect("a config")
+        };
+        // As if samples were large: the product rounds no others.
+        config.geometry.scans = 0;
+        if number == 1 {
+            // In the last column, which no window sees.
+            assert!(config.geometry.used_w < geometry.w);
+            for (index, x) in conv.case.x.indexed_iter_mut() {
+                if index[4] + 1 == input[2] {
+                    *x = f32::INFINITY;
+                }
+            }
+        }
+        strips.insert(config.geometry.strips);
+        with_and_without_norm::<F>(run, &format!("row {number}"), conv, &config)?;
+    }
+    // Boxes of each kind.
+    if F::OPERANDS.is_stored() {
+        assert!(
+            [0, 1, 2, 4].iter().all(|kind| strips.contains(kind)),
+            "{strips:?}"
+        );
+    }
+    Ok(())
+}
+
+fn with_and_without_norm<F: Operand>(
+    run: &Run,
+    what: &str,
+    mut conv: Convolution,
+    config: &GemmConfig,
+) -> Outcome {
+    check::<F>(run, what, &conv, config)?;
+    let is_rounded = F::OPERANDS == OperandFormat::SCALED_F16;
+    let last_sample_times = |conv: &mut Convolution, factor: f32| {
+        let mut samples = conv.case.x.outer_iter_mut();
+        let last = samples.next_back().expect("a sample");
+        last.into_iter().for_each(|x| *x *= factor);
+        format!("{what}, the last sample times {factor}")
+    };
+    if is_rounded {
+        // A scale that is not the usual one.
+        let what = last_sample_times(&mut conv, 1e-6);
+        check::<F>(run, &what, &conv, config)?;
+    }
+    let all = conv.case.x.len();
+    let values = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY];
+    for (index, value) in [0, all / 2 + 3, all - 1].into_iter().zip(values) {
+        *conv.case.x.iter_mut().nth(index).expect("an element") = value;
+    }
+    // Where the last K block is full: else halo tiles of planes have the last plane again, and filters of 0 meet it.
+    if is_rounded && config.geometry.planes.is_multiple_of(4) {
+        let what = last_sample_times(&mut conv, 1e10);
+        check::<F>(run, &what, &conv, config)?;
+    }
+    let what = format!("{what}, alone");
+    check::<F>(run, &what, &conv, &config.without_norm())
+}
+
+/// One that is drawn, if it is of K-vectors and of several warp-specialized tiles; how many are.
+pub(super) fn drawn<F: Operand>(
+    run: &Run,
+    what: &str,
+    conv: Convolution,
+) -> Result<usize, Failure> {
+    let geometry = conv.geometry;
+    let config = GemmConfig::with_tile(&geometry, None, F::OPERANDS, &DEVICE, WARP_SPECIALIZED);
+    let strides = strides(&geometry);
+    let of_k_vectors = config.filter(|config| {
+        config.geometry.pixel_tiles() > 1
+            && config
+                .channels_last(strides, &FOR_WARP_SPECIALIZED_TILES)
+                .is_some()
+    });
+    let Some(config) = of_k_vectors else {
+        return Ok(0);
+    };
+    with_and_without_norm::<F>(run, what, conv, &config)?;
+    Ok(1)
+}
+
+/// Whether the product reads the input where it lies: values that are operands as they are, or that are converted in the producer.
+fn is_read_as_it_lies(config: &GemmConfig) -> bool {
+    let (format, g) = (config.format, &config.geometry);
+    let is_rounded = format == OperandFormat::SCALED_F16 && g.without_norm == 0 && g.scans == 0;
+    format.is_stored() || is_rounded && g.strips != 2
+}
+
+fn check<F: Operand>(run: &Run, what: &str, conv: &Convolution, config: &GemmConfig) -> Outcome {
+    let Loaded { x, parameters } = run.load::<F::Stored>(&conv.case)?;
+    let (weight, bias) = (&parameters[0], &parameters[1]);
+    let ended = |x: &Tensor<F::Stored>| Ended {
+        x: x.source::<F::Stored>(),
+        weight: weight.source(),
+        ..Ended::NONE
+    };
+    let outputs = conv.geometry.n
+        * u64::from(conv.geometry.output_channels())
+        * u64::from(conv.geometry.output_pixels());
+    type Results<T> = (Tensor<T>, Tensor<f32>);
+    let multiply = |config: &GemmConfig,
+                    device: &GemmDevice,
+                    operands: &Operands,
+                    x: &Tensor<F::Stored>|
+     -> Result<Results<F::Stored>, Failure> {
+        let y = run.empty::<F::Stored>(outputs as usize)?;
+        let moments = run.empty::<f32>(config.moment_elements() as usize)?;
+        let ended = ended(x);
+        multiply_warp_specialized::<F>(run, config, device, operands, bias, &ended, &y, &moments)?;
+        Ok((y, moments))
+    };
+    let operands = prepare::<F>(run, config, &x, weight)?;
+    let (y, moments) = multiply(config, &FOR_WARP_SPECIALIZED_TILES, &operands, &x)?;
+    // One tile a block and two, which load halo tiles alike.
+    let is_whole = conv.geometry.output_channels() <= WARP_SPECIALIZED.filters();
+    let devices = [&FOR_WARP_SPECIALIZED_TILES, &FOR_SINGLE_TILES];
+    let devices = &devices[..2 - usize::from(is_whole)];
+    let same = |way: &str, (other, other_moments): Results<F::Stored>| {
+        same_bits(&format!("{what}, {way}"), &other, &y)?;
+        same_bits(&format!("{what}, {way}, moments"), &other_moments, &moments)
+    };
+    for device in devices {
+        let Some(lined) = config.reformatted_to_nhwc(device) else {
+            let g = &config.geometry;
+            let is_odd = g.conv.input_pixels() % 2 == 1;
+            let is_interleaved = g.strips == 2 && !F::OPERANDS.is_stored();
+            assert!(
+                g.pair_k_vectors > 0 || is_odd || is_interleaved,
+                "{what}: no lines"
+            );
+            continue;
+        };
+        let operands = prepare::<F>(run, &lined, &x, weight)?;
+        same("in lines", multiply(&lined, device, &operands, &x)?)?;
+    }
+    if !is_read_as_it_lies(config) {
+        return Ok(());
+    }
+    let operands = operands.without_input(run, conv.geometry.n as usize)?;
+    let strides = strides(&conv.geometry);
+    let x = laid_out::<F::Stored>(run, &conv.case.x, strides)?;
+    for device in devices {
+        let channels_last = config.channels_last(strides, device).expect("cells");
+        same("unpacked", multiply(&channels_last, device, &operands, &x)?)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,378 @@
+//! The implicit matrix product where no norm of its own statistics follows: what is not finite keeps to its windows, and batch norm
+//! and function are done before a result is written.
+
+use ndarray::s;
+use op_spec::chain::{BatchNormLayer, ConvLayer, Layer, LayerProblem};
+use op_spec::launch::implicit_gemm::{
+    Epilogue, GemmConfig, GemmTile, M32N128, TILES, W64N128, WARP_SPECIALIZED,
+};
+use op_spec::{BatchNormSpec, ConvSpec};
+use oracle::{Case, Expected, Precision};
+
+use super::convolved::Factors;
+use super::draws::Drawn;
+use super::implicit_gemm::{DEVICE, FOR_SINGLE_TILES, FOR_WARP_SPECIALIZED_TILES, Operand, spec};
+use super::implicit_gemm_launch::{Ended, multiply, multiply_warp_specialized, prepare};
+use super::{Loaded, Outcome, Run, case, compare, precision, same_bits, stored};
+
+/// `[n, c, k]`, extents of input and filter, attributes, and the layers behind.
+struct Row {
+    channels: [usize; 3],
+    input: [usize; 3],
+    filter: [usize; 3],
+    attributes: ConvSpec<3>,
+    batch_norm: bool,
+    function: Option<Layer>,
+}
+
+/// What filters, steps, K blocks and K-vectors leave over, and everything in whole steps.
+fn rows() -> Vec<Row> {
+    let row = |channels, input, filter, attributes, batch_norm, function| Row {
+        channels,
+        input,
+        filter,
+        attributes,
+        batch_norm,
+        function,
+    };
+    let padded = spec([1; 3], [0, 1, 1], [1; 3], 1);
+    let relu = || Some(Layer::relu());
+    vec![
+        // Whole steps; a group of infinities and NaN.
+        row([2, 16, 20], [1, 7, 9], [1, 3, 3], padded, false, None),
+        // A column of the K-vectors and a step of the taps left over; with strides.
+        row(
+            [1, 3, 9],
+            [1, 17, 22],
+            [1, 5, 7],
+            spec([1, 2, 2], [0, 2, 3], [1; 3], 1),
+            true,
+            relu(),
+        ),
+        // Channels left over, in groups; a batch norm alone.
+        row(
+            [2, 20, 6],
+            [1, 7, 11],
+            [1, 3, 3],
+            spec([1; 3], [0, 1, 0], [1, 1, 2], 2),
+            true,
+            None,
+        ),
+        // Depth; planes of a K block left over; a function alone.
+        row(
+            [1, 37, 19],
+            [3, 5, 7],
+            [2, 3, 3],
+            spec([1; 3], [1, 0, 1], [1; 3], 1),
+            false,
+            Some(Layer::leaky_relu(0.25)),
+        ),
+        // A stride of the depth that is not its dilation.
+        row(
+            [1, 3, 9],
+            [6, 3, 9],
+            [2, 1, 3],
+            spec([2, 1, 1], [0; 3], [3, 1, 1], 1),
+            false,
+            None,
+        ),
+        // A sum of parts that is promoted.
+        row([1, 130, 3], [1, 3, 6], [1, 2, 3], padded, false, None),
+        // So deep that no tile has all of it.
+        row(
+            [1, 4, 9],
+            [9, 9, 18],
+            [2, 2, 3],
+            ConvSpec::default(),
+            false,
+            None,
+        ),
+        // Filters of three warp-specialized tiles, pixels of several.
+        row([1, 9, 140], [1, 20, 40], [1, 1, 3], padded, true, relu()),
+        // The same, so few pixels that a block has two of them; in both halves of a tile pixels meet what is beside their windows.
+        row([1, 8, 140], [1, 11, 19], [1, 1, 3], padded, true, relu()),
+    ]
+}
+
+/// What a row is computed with.
+fn tiles<F: Operand>(row: &Row) -> Vec<Option<GemmTile>> {
+    if F::OPERANDS.passes > 1 {
+        return vec![Some(M32N128), Some(WARP_SPECIALIZED)];
+    }
+    match row.channels[2] {
+        19 => {
+            let epilogue = TILES.into_iter().filter(|tile| tile.ends(F::OPERANDS));
+            epilogue.map(Some).collect()
+        }
+        _ => vec![None, Some(W64N128), Some(WARP_SPECIALIZED)],
+    }
+}
+
+/// The row's layers, its input strewn with values that are not finite.
+fn case_of<F: Operand>(row: &Row) -> Case {
+    let [n, c, k] = row.channels;
+    let mut conv = ConvLayer::new("conv", k, row.filter);
+    conv.attributes = row.attributes;
+    let mut layers = vec![Layer::conv3d(conv)];
+    if row.batch_norm {
+        layers.push(Layer::BatchNorm(BatchNormLayer {
+            name: "norm".to_owned(),
+            attributes: BatchNormSpec { eps: 1e-3 },
+            affine: true,
+        }));
+    }
+    layers.extend(row.function.clone());
+    let [d, h, w] = row.input;
+    let mut case = case::<F::Stored>(layers, &[n, c, d, h, w]);
+    if row.batch_norm {
+        case.parameters[3].mapv_inplace(|v| stored::<F::Stored>(v.abs() + 0.1));
+    }
+    // At the end of each row, so that every part of a tile meets some beside its windows.
+    for (index, x) in case.x.indexed_iter_mut() {
+        if index[1] + 1 == c && index[4] + 1 == w {
+            *x = f32::INFINITY;
+        }
+    }
+    let values = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY];
+    let all = case.x.len();
+    // At both ends, where windows begin and end, and far apart.
+    for (index, value) in [0, all / 2 + 3, all - 1].into_iter().zip(values) {
+        *case.x.iter_mut().nth(index).expect("an element") = value;
+    }
+    // An infinity that meets 0 is NaN.
+    let filters = &mut case.parameters[0];
+    filters.iter_mut().step_by(5).for_each(|w| *w = 0.0);
+    case
+}
+
+/// What the row's layers come to, if products may be off by as much as the format's.
+fn wanted<F: Operand>(case: &Case) -> Expected {
+    let precision_of_products = match F::OPERANDS.scaled {
+        true => Precision::TF32,
+        false => Precision {
+            products: F::PRODUCTS,
+            ..Precision::F32
+        },
+    };
+    let bounded = case.bounded_of_one_kernel(&precision_of_products);
+    let bounded = bounded.expect("layers that take this input");
+    let precision = precision::<F::Stored>();
+    Expected::new(bounded.stored(&precision), &precision)
+}
+
+/// Gain and shift of the batch norm of a case, which is its second layer.
+fn folded(case: &Case) -> [Vec<f32>; 2] {
+    let problem = case.problem().expect("a sound problem").steps[1].problem;
+    let LayerProblem::BatchNorm(problem) = problem else {
+        unreachable!("a batch norm behind the convolution")
+    };
+    let of = |index: usize, c: usize| f64::from(case.parameters[index][c]);
+    let channels = case.parameters[2].len();
+    let each = |which: usize| {
+        let value = |c| {
+            let parameters = [of(2, c), of(3, c), of(4, c), of(5, c)];
+            problem.gain_and_shift(parameters, f64::sqrt)[which] as f32
+        };
+        (0..channels).map(value).collect()
+    };
+    [each(0), each(1)]
+}
+
+/// All rows, by all kinds of tiles.
+pub(crate) fn matches<F: Operand>(run: &Run) -> Outcome {
+    for (number, row) in rows().iter().enumerate() {
+        let case = case_of::<F>(row);
+        check::<F>(run, &format!("row {number}"), row, &case)?;
+    }
+    Ok(())
+}
+
+/// f32 of any magnitude: each window has what is of its own, however large what is beside it. Of what is so small that bf16 has no
+/// parts of it as small as it takes, what is left over is below `2^-134`, which the format's error has beside that in parts of products.
+pub(crate) fn magnitudes<F: Operand>(run: &Run) -> Outcome {
+    let row = Row {
+        channels: [1, 20, 9],
+        input: [1, 9, 31],
+        filter: [1, 3, 3],
+        attributes: ConvSpec::default(),
+        batch_norm: false,
+        function: None,
+    };
+    let mut case = case_of::<F>(&row);
+    let plain = case.x.mapv(|x| if x.is_finite() { x } else { 0.25 });
+    // By columns: windows within eight of them, and such as see both.
+    let factors = [1.0, 1e30, 1e-30, f32::MAX / 64.0, 1e-39];
+    case.x = plain.clone();
+    for (index, x) in case.x.indexed_iter_mut() {
+        *x *= factors[index[4] / 7];
+    }
+    // Beyond what bf16 rounds to a finite number, though not beyond f32; with a filter that loads it back.
+    case.x[[0, 0, 0, 4, 3]] = f32::MAX;
+    case.parameters[0].mapv_inplace(|w| w / 16.0);
+    check::<F>(run, "magnitudes", &row, &case)?;
+    // Filters, too.
+    case.x = plain;
+    let filters = case.parameters[0].len() / 9;
+    for (index, w) in case.parameters[0].iter_mut().enumerate() {
+        *w *= factors[index / filters % 5];
+    }
+    check::<F>(run, "magnitudes of filters", &row, &case)?;
+    // Results that f32 holds, and sums of parts that it does not: these go by channels, where f32 goes by taps.
+    case.x.fill(1.5 * 2f32.powi(127));
+    case.parameters.iter_mut().for_each(|of| of.fill(0.0));
+    for (channel, tap, w) in [(0, 0, 1.0), (0, 1, 1.0), (8, 0, -1.0)] {
+        case.parameters[0]
+            .slice_mut(s![.., channel, 0, 0, tap])
+            .fill(w);
+    }
+    check::<F>(run, "sums of parts beyond f32", &row, &case)
+}
+
+/// f32 whose samples and filters have scales of their own, up to those whose products undo to no normal number: what is below f32's range
+/// comes to the bias, what is beyond it to an infinity. The last sample has values of several magnitudes, the first some that are not finite.
+pub(crate) fn scales<F: Operand>(run: &Run) -> Outcome {
+    let row = Row {
+        channels: [6, 9, 10],
+        input: [1, 7, 12],
+        filter: [1, 3, 3],
+        attributes: ConvSpec::default(),
+        batch_norm: false,
+        function: None,
+    };
+    let mut case = case_of::<F>(&row);
+    let factors = [1.0, 1e30, 1e-30, f32::MAX / 64.0, 1e-39];
+    for (index, x) in case.x.indexed_iter_mut() {
+        let plain = if x.is_finite() { *x } else { 0.25 };
+        let of_columns = [1.0, 1e6, 1e9][index[4] / 4];
+        *x = plain * factors.get(index[0]).copied().unwrap_or(of_columns);
+    }
+    case.x[[3, 2, 0, 5, 5]] = f32::MAX;
+    case.x[[0, 2, 0, 5, 5]] = f32::NEG_INFINITY;
+    case.x[[0, 1, 0, 0, 9]] = f32::NAN;
+    let [weight, bias] = &mut case.parameters[..] else {
+        unreachable!("a weight and a bias")
+    };
+    for (index, w) in weight.indexed_iter_mut() {
+        *w *= factors[index[0] % 5];
+    }
+    bias.iter_mut().take(5).for_each(|bias| *bias = 0.0);
+    check::<F>(run, "scales", &row, &case)
+}
+
+/// Results that are 0, with slopes that are not finite or negative: what is not above 0 is multiplied, so the one is NaN there, and the
+/// other leaves a zero.
+pub(crate) fn zeros<F: Operand>(run: &Run) -> Outcome {
+    for slope in [f64::INFINITY, -0.5] {
+        let row = Row {
+            channels: [1, 8, 9],
+            input: [1, 3, 9],
+            filter: [1, 1, 3],
+            attributes: ConvSpec::default(),
+            batch_norm: false,
+            function: Some(Layer::leaky_relu(slope)),
+        };
+        let mut case = case_of::<F>(&row);
+        case.x.fill(0.5);
+        case.parameters[0].fill(0.0);
+        let bias = case.parameters[1].iter_mut().enumerate();
+        bias.for_each(|(k, b)| *b = (k % 3) as f32);
+        check::<F>(run, &format!("zeros, slope {slope}"), &row, &case)?;
+    }
+    Ok(())
+}
+
+/// One that is drawn, with every tile that takes it, and a function behind it.
+pub(super) fn drawn<F: Operand>(run: &Run, drawn: &Drawn, batch_norm: bool) -> Outcome {
+    let row = Row {
+        channels: drawn.channels,
+        input: drawn.input,
+        filter: drawn.filter,
+        attributes: drawn.attributes,
+        batch_norm,
+        function: Some(Layer::leaky_relu(0.25)),
+    };
+    let case = case_of::<F>(&row);
+    check::<F>(run, &format!("{drawn:?}"), &row, &case)
+}
+
+fn check<F: Operand>(run: &Run, name: &str, row: &Row, case: &Case) -> Outcome {
+    let wanted = wanted::<F>(case);
+    let problem = case.problem().expect("a sound problem").steps[0].problem;
+    let LayerProblem::Conv3d(conv) = problem else {
+        unreachable!("a convolution of volumes")
+    };
+    let geometry = conv.geometry().expect("a small problem");
+    let Loaded { x, parameters } = run.load::<F::Stored>(case)?;
+    let mut epilogue = (row.function.as_ref())
+        .and_then(|function| match function {
+            Layer::Pointwise(function) => Epilogue::of(function.step()),
+            _ => None,
+        })
+        .unwrap_or(Epilogue::NONE);
+    epilogue.is_mapped = u32::from(row.batch_norm);
+    let [gain, shift] = match row.batch_norm {
+        true => folded(case),
+        false => [vec![], vec![]],
+    };
+    let [gain, shift] = [run.tensor::<f32>(&gain)?, run.tensor::<f32>(&shift)?];
+    let ended = Ended {
+        x: x.source::<F::Stored>(),
+        weight: parameters[0].source(),
+        gain: gain.source(),
+        shift: shift.source(),
+        epilogue,
+    };
+    let of_tile = |tile: Option<GemmTile>| {
+        let config = match tile {
+            Some(tile) => {
+                let config = GemmConfig::with_tile(&geometry, None, F::OPERANDS, &DEVICE, tile);
+                config.map(GemmConfig::without_norm)
+            }
+            None => GemmConfig::new_without_norm(&geometry, F::OPERANDS, &DEVICE, None).ok(),
+        };
+        // Three parts of two planes with stride phases do not fit shared memory twice.
+        let is_large = F::OPERANDS.parts == 3 && row.attributes.stride != [1; 3];
+        let may_lack = tile == Some(WARP_SPECIALIZED) && is_large;
+        assert!(config.is_some() || may_lack, "{name}, {tile:?}");
+        config
+    };
+    // Where one output's zeros meet what is not finite in the other's window, too.
+    let two_outputs = GemmConfig::with_two_outputs(&geometry, F::OPERANDS, &DEVICE);
+    let two_outputs = two_outputs.map(GemmConfig::without_norm);
+    let is_deep = geometry.z > 1 && geometry.stride_d == 1;
+    assert_eq!(two_outputs.is_some(), is_deep, "{name}");
+    for config in (tiles::<F>(row).into_iter())
+        .filter_map(of_tile)
+        .chain(two_outputs)
+    {
+        assert_eq!(config.moment_elements(), 0);
+        let operands = prepare::<F>(run, &config, &x, &parameters[0])?;
+        let bias = &parameters[1];
+        let elements = wanted.shape().iter().product();
+        let y = run.empty::<F::Stored>(elements)?;
+        let none = run.empty::<f32>(0)?;
+        let outputs = config.geometry.outputs_d;
+        let what = format!("{name}, {:?} of {outputs}", config.tile);
+        if config.tile.is_warp_specialized() {
+            let multiply = |device, y| {
+                multiply_warp_specialized::<F>(
+                    run, &config, device, &operands, bias, &ended, y, &none,
+                )
+            };
+            let tiles = multiply(&FOR_WARP_SPECIALIZED_TILES, &y)?;
+            if tiles == 2 {
+                let other = run.empty::<F::Stored>(elements)?;
+                assert_eq!(multiply(&FOR_SINGLE_TILES, &other)?, 1);
+                same_bits(&what, &other, &y)?;
+            }
+        } else {
+            let factors = Factors {
+                norm_weight: None,
+                scale: run.empty(0)?,
+            };
+            multiply::<F>(run, &config, &operands, bias, &factors, &ended, &y, &none)?;
+        }
+        compare(&what, &y, &wanted)?;
+    }
+    Ok(())
+}
