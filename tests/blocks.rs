@@ -241,7 +241,7 @@ fn one_run(backend: Backend) -> Outcome {
         |case: &Case| -> Result<(Vec<&'static str>, &'static str), libtest_mimic::Failed> {
             let model = chains::model(&stream, case, DType::F16)?;
             let facts = model.explain(case.x.shape(), &Options::default())?;
-            let rows = facts.runs.iter().map(|run| run.kernels).collect();
+            let rows = facts.regions.iter().map(|run| run.kernels).collect();
             Ok((
                 rows,
                 facts.launches.last().map_or("", |launch| launch.kernel),
@@ -260,13 +260,13 @@ fn one_run(backend: Backend) -> Outcome {
         let (rows, last) = last_of(&case)?;
         let (wanted, kernel): (&[&str], _) = match case.name.as_str() {
             "blocks/scale_behind_functions" => {
-                (&["implicit-gemm", "operator", "pointwise"], "pointwise_f16")
+                (&["implicit-gemm", "tensor", "tensor"], "pointwise_f16")
             }
             "blocks/scale_before_groups" => (
-                &["implicit-gemm", "operator", "norm-functions"],
+                &["implicit-gemm", "tensor", "tensor"],
                 "group_norm_scale_pointwise_f16",
             ),
-            "blocks/silu_before_a_pool" => (&["implicit-gemm", "operator"], "max_pool2d_f16"),
+            "blocks/silu_before_a_pool" => (&["implicit-gemm", "tensor"], "max_pool2d_f16"),
             "blocks/many_functions"
             | "blocks/functions_around_a_pool"
             | "blocks/clamp_and_function" => (&["implicit-gemm"], "pointwise_f16"),
@@ -357,7 +357,7 @@ fn without_norm(backend: Backend) -> Outcome {
                         .map(|c| format!("{name} {dtype} {value}: {c}")),
                 );
                 if backend == Backend::Emulator {
-                    let rows = model.explain(case.x.shape(), &Options::default())?.runs;
+                    let rows = model.explain(case.x.shape(), &Options::default())?.regions;
                     assert_eq!(rows[0].kernels, row, "{name} {dtype}");
                 }
             }

@@ -44,7 +44,7 @@ fn model(backend: Backend, dtype: DType) -> Result<Model, libtest_mimic::Failed>
 fn rows_and_rules(backend: Backend) -> Outcome {
     let model = model(backend, DType::F32)?;
     let explanation = model.explain(&[1, 8, 20, 120], &Options::default())?;
-    let [run] = &explanation.runs[..] else {
+    let [run] = &explanation.regions[..] else {
         return Err(format!("one run does all: {explanation}").into());
     };
     assert_eq!(run.kernels, "implicit-gemm");
@@ -75,8 +75,8 @@ fn rows_and_rules(backend: Backend) -> Outcome {
     };
     let few = Model::init(model.stream(), &few.chain()?, 1)?;
     let explanation = few.explain(&[1, 1, 20, 30], &Options::default())?;
-    let rows: Vec<&str> = explanation.runs.iter().map(|run| run.kernels).collect();
-    assert_eq!(rows, ["direct", "norm-scale-pool-clamp"]);
+    let rows: Vec<&str> = explanation.regions.iter().map(|run| run.kernels).collect();
+    assert_eq!(rows, ["direct", "tensor"]);
     let text = explanation.to_string();
     let line = "  implicit-gemm              could, but: too few products for each value of the input to pay for its layout";
     assert!(text.lines().any(|other| other == line), "{text}");
@@ -87,7 +87,7 @@ fn launches(backend: Backend) -> Outcome {
     for (dtype, size) in [(DType::F32, 4), (DType::F16, 2)] {
         let model = model(backend, dtype)?;
         let explanation = model.explain(&[3, 8, 14, 128], &Options::default())?;
-        assert_eq!(explanation.runs[0].kernels, "one-launch-2d");
+        assert_eq!(explanation.regions[0].kernels, "one-launch-2d");
         let [launch] = &explanation.launches[..] else {
             return Err(format!("one launch does all: {explanation}").into());
         };

@@ -60,7 +60,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     trials
 }
 
-/// The rows of the table, each with chains that it does in one run: norms with weight and bias, then without.
+/// Fusions without a convolution, each with chains of one region: norms with weight and bias, then without.
 fn fusions() -> [(&'static str, [Vec<Layer>; 2]); 7] {
     let scale = || Layer::scale("scale");
     let clamp = || Layer::clamp(-0.4, 0.7);
@@ -128,7 +128,7 @@ pub(crate) fn case(layers: Vec<Layer>, input: &[usize]) -> Case {
     case
 }
 
-/// What one row of the table makes of a case.
+/// What a fusion makes of a case: the row `folded` if it is that one, else the row `tensor`.
 pub(crate) fn fused(
     stream: &Stream,
     case: &Case,
@@ -136,6 +136,10 @@ pub(crate) fn fused(
     dtype: DType,
 ) -> convfuse::Result<Tensor> {
     let operators: Vec<&str> = case.chain.layers().iter().map(Layer::operator).collect();
+    let row = match row {
+        "folded" => row,
+        _ => "tensor",
+    };
     let text = format!("{} @{row}", operators.join(" "));
     let partition = Partition::parse(&case.chain, &text).expect("a partition");
     let x = Tensor::from_f32_array(stream, &case.x, dtype)?;

@@ -90,9 +90,9 @@ fn named_kernels(backend: Backend) -> Outcome {
         (
             preset_85(),
             &[
-                "conv2d @im2col | group_norm scale @folded | max_pool2d clamp @pool-clamp",
-                "conv2d @direct | group_norm @norm | scale max_pool2d clamp @scale-pool-clamp",
-                "conv2d @im2col | group_norm scale max_pool2d clamp @norm-scale-pool-clamp",
+                "conv2d @im2col | group_norm scale @folded | max_pool2d clamp @tensor",
+                "conv2d @direct | group_norm @tensor | scale max_pool2d clamp @tensor",
+                "conv2d @im2col | group_norm scale max_pool2d clamp @tensor",
                 "conv2d group_norm scale max_pool2d clamp @implicit-gemm",
             ][..],
         ),
@@ -100,7 +100,7 @@ fn named_kernels(backend: Backend) -> Outcome {
             preset_79(),
             &[
                 "conv3d @im2col | scale instance_norm clamp scale channel_max",
-                "conv3d @direct | scale @operator | instance_norm | clamp scale channel_max @clamp-scale-max",
+                "conv3d @direct | scale @tensor | instance_norm | clamp scale channel_max @tensor",
                 "conv3d scale instance_norm clamp scale channel_max @implicit-gemm",
             ],
         ),
@@ -113,7 +113,7 @@ fn named_kernels(backend: Backend) -> Outcome {
             for text in texts {
                 let partition = Partition::parse(&preset.chain, text)?;
                 let options = Options::default().partition(partition);
-                let runs = model.explain(preset.small, &options)?.runs;
+                let runs = model.explain(preset.small, &options)?.regions;
                 for (run, part) in runs.iter().zip(text.split(" | ")) {
                     if let Some((layers, kernels)) = part.split_once(" @") {
                         assert_eq!((run.layers.as_str(), run.kernels), (layers, kernels));
@@ -136,15 +136,14 @@ fn refusals(backend: Backend) -> Outcome {
     let partition = |text: &str| Partition::parse(&preset.chain, text);
     for (text, wanted) in [
         (
-            "conv2d | group_norm scale max_pool2d | clamp",
-            "group_norm scale max_pool2d: no kernels: no row of the table does these layers together",
+            "conv2d group_norm scale max_pool2d clamp @direct",
+            "conv2d group_norm scale max_pool2d clamp: no kernels called direct: direct: the layers are not \
+             a convolution alone",
         ),
         (
             "conv2d @no-such | group_norm scale max_pool2d clamp",
             "conv2d: no kernels called no-such: known are one-launch-2d, one-launch-3d, depthwise, \
-             implicit-gemm, direct, im2col, norm-scale-pool-clamp, scale-norm-clamp-scale-max, \
-             norm-scale, folded, norm-functions, scale-pool-clamp, pool-clamp, clamp-scale-max, norm, pointwise, \
-             operator",
+             implicit-gemm, direct, im2col, tensor, folded",
         ),
         (
             "conv2d | group_norm scale @direct | max_pool2d clamp",

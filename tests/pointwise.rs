@@ -28,7 +28,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     let of_leaky_relu = Backend::trials(&Backend::DEVICES, "leaky_relu", &[(name, signs)]);
     let of_functions = Backend::trials(
         &Backend::DEVICES,
-        "pointwise",
+        "tensor",
         &[
             ("treats_zeros_and_infinities_as_pytorch_does_on_a_gpu", ends),
             ("takes_a_launch_for_eight_functions", lists),
@@ -56,14 +56,14 @@ fn chains_with(function: &Layer) -> Vec<(Case, &'static str)> {
     let norm = || Layer::instance_norm("instance_norm");
     let reducing = || [scale(), norm(), f(), scale(), maximum()];
     vec![
-        (case(vec![f()]).special(), "pointwise"),
+        (case(vec![f()]).special(), "tensor"),
         (case([&[conv()], &tail()[..]].concat()), "implicit-gemm"),
         (case([&[conv()], &reducing()[..]].concat()), "implicit-gemm"),
-        (case(tail().into()), "norm-scale-pool-clamp"),
-        (case(reducing().into()), "scale-norm-clamp-scale-max"),
-        (case(vec![scale(), pool(), f()]), "scale-pool-clamp"),
-        (case(vec![pool(), f()]).special(), "pool-clamp"),
-        (case(vec![f(), scale(), maximum()]), "clamp-scale-max"),
+        (case(tail().into()), "tensor"),
+        (case(reducing().into()), "tensor"),
+        (case(vec![scale(), pool(), f()]), "tensor"),
+        (case(vec![pool(), f()]).special(), "tensor"),
+        (case(vec![f(), scale(), maximum()]), "tensor"),
     ]
 }
 
@@ -86,7 +86,7 @@ fn relu_is_a_clamp(backend: Backend) -> Outcome {
                     if backend == Backend::Cpu {
                         return Ok((bits, Vec::new()));
                     }
-                    let runs = model.explain(case.x.shape(), &options)?.runs;
+                    let runs = model.explain(case.x.shape(), &options)?.regions;
                     Ok((bits, runs.iter().map(|run| run.kernels).collect()))
                 };
                 let (clamped, rectified) = (run(&clamped)?, run(&rectified)?);
@@ -227,7 +227,7 @@ fn lists(backend: Backend) -> Outcome {
         if backend != Backend::Cpu {
             let facts = model.explain(case.x.shape(), &options)?;
             assert_eq!(facts.launches.len(), launches, "{strategy}");
-            assert!(facts.runs.iter().all(|run| run.kernels == "pointwise"));
+            assert!(facts.regions.iter().all(|run| run.kernels == "tensor"));
         }
     }
     assert!(results.len() > 1);

@@ -195,8 +195,8 @@ fn launches(backend: Backend) -> Outcome {
     let model = Model::init(&stream, &Chain::new(3, head)?, 1)?;
     let kernels = |shape: &[usize]| -> convfuse::Result<Vec<String>> {
         let explanation = model.explain(shape, &Options::default())?;
-        let rows: Vec<&str> = explanation.runs.iter().map(|run| run.kernels).collect();
-        assert_eq!(rows, ["pointwise", "operator"]);
+        let rows: Vec<&str> = explanation.regions.iter().map(|run| run.kernels).collect();
+        assert_eq!(rows, ["tensor", "tensor"]);
         let launches = explanation.launches.iter();
         Ok(launches.map(|launch| launch.kernel.to_owned()).collect())
     };

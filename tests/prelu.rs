@@ -151,37 +151,37 @@ fn blocks() -> Vec<Block> {
         (
             "scale_between",
             vec![norm(), Layer::scale("scale"), each()],
-            &["implicit-gemm", "operator"],
+            &["implicit-gemm", "tensor"],
             "scale_f32",
         ),
         (
             "residual_between",
             vec![norm(), Layer::add("shortcut"), each()],
-            &["implicit-gemm", "operator", "operator"],
+            &["implicit-gemm", "tensor", "tensor"],
             "scale_f32",
         ),
         (
             "batch_norm",
             vec![Layer::batch_norm("norm"), one()],
-            &["implicit-gemm", "operator"],
+            &["implicit-gemm", "tensor"],
             "scale_f32",
         ),
         (
             "before_a_pool",
             vec![norm(), each(), pool()],
-            &["implicit-gemm", "operator"],
+            &["implicit-gemm", "tensor"],
             "max_pool2d_f32",
         ),
         (
             "behind_a_pool",
             vec![norm(), pool(), each()],
-            &["implicit-gemm", "operator"],
+            &["implicit-gemm", "tensor"],
             "scale_f32",
         ),
         (
             "behind_a_channel_maximum",
             vec![norm(), Layer::channel_max(), one()],
-            &["implicit-gemm", "operator", "operator"],
+            &["implicit-gemm", "tensor", "tensor"],
             "scale_f32",
         ),
     ]
@@ -215,7 +215,7 @@ fn behind_a_norm(backend: Backend) -> Outcome {
         }
         let model = chains::model(&stream, &case, DType::F32)?;
         let facts = model.explain(case.x.shape(), &Options::default())?;
-        let taken: Vec<_> = facts.runs.iter().map(|run| run.kernels).collect();
+        let taken: Vec<_> = facts.regions.iter().map(|run| run.kernels).collect();
         assert_eq!(taken, rows, "{}", case.name);
         let kernel = facts.launches.last().map(|launch| launch.kernel);
         assert_eq!(kernel, Some(last), "{}", case.name);

@@ -11,6 +11,7 @@ use op_spec::launch::LaunchShape;
 use crate::device::{DType, DeviceProperties, Stream, Tensor};
 use crate::error::Result;
 use crate::host_memory;
+use crate::lowering;
 use crate::model::{self, Options};
 use crate::ops::{
     ConvOptions, add, batch_norm, channel_max, conv1d_with, conv2d_with, conv3d_with, group_norm,
@@ -132,7 +133,7 @@ pub fn must_have_kernels(
     options: &Options,
     properties: &DeviceProperties,
 ) -> Result<()> {
-    model::must_have_kernels(chain, input, dtype, options, properties)
+    lowering::must_have_kernels(chain, input, dtype, options, properties)
 }
 
 /// Writes one tensor to a safetensors file, replacing the file only once it is complete.

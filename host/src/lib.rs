@@ -61,6 +61,7 @@ mod host_memory;
 #[cfg(any(test, feature = "lab"))]
 #[doc(hidden)]
 pub mod lab;
+mod lowering;
 pub mod model;
 pub mod ops;
 mod parameters;

@@ -172,7 +172,7 @@ fn a_pointwise_function_is_written_under_its_own_name() {
     let problem = chain.problem(&[1, 2, 3]).unwrap();
     let form = NormalForm::of(&problem, 0..1).unwrap();
     assert_eq!(form.summary().to_string(), "relu");
-    let clamp = form.pointwise[0].1.as_clamp().unwrap();
+    let clamp = form.epilogue.list[0].1.as_clamp().unwrap();
     assert_eq!((clamp.min, clamp.max), (0.0, f64::INFINITY));
 }
 
@@ -299,16 +299,19 @@ fn both_presets_have_a_normal_form() {
         "convolution, moments of 16 groups, affine, max_pool2d, clamp"
     );
     assert_eq!(of_85.convolution.unwrap().1.kernel_size, [1, 3, 3]);
-    assert_eq!(of_85.factors_behind[0].0, 2);
-    assert!(matches!(of_85.behind[..], [(4, Pointwise::Function(_))]));
+    assert_eq!(of_85.epilogue.affine[0].0, 2);
+    assert!(matches!(
+        of_85.epilogue.after[..],
+        [(4, Pointwise::Function(_))]
+    ));
     let of_79 = form(&chain_79(), &KernelBench79::INPUT);
     assert_eq!(
         of_79.summary().to_string(),
         "convolution, factors, moments of 16 groups, normalise, clamp, scale, channel_max"
     );
-    assert_eq!(of_79.factors_before[0].0, 1);
+    assert_eq!(of_79.epilogue.before[0].0, 1);
     assert!(matches!(
-        of_79.reduction,
+        of_79.epilogue.reduce,
         Some((5, Reduction::ChannelMax(_)))
     ));
 }

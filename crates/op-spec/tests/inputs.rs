@@ -105,15 +105,21 @@ fn the_normal_form_says_where_a_residual_is_added() {
         "convolution, moments of 4 groups, affine, add, relu, max_pool2d, add, add"
     );
     assert!(matches!(
-        form.pointwise[..],
+        form.epilogue.list[..],
         [(2, Pointwise::Residual(_)), (3, Pointwise::Function(_))]
     ));
     assert!(
-        form.pointwise
+        form.epilogue
+            .list
             .iter()
             .all(|(layer, of)| of.keeps_order() == (*layer == 3))
     );
-    assert!(form.behind.iter().all(|(_, of)| of.as_clamp().is_none()));
+    assert!(
+        form.epilogue
+            .after
+            .iter()
+            .all(|(_, of)| of.as_clamp().is_none())
+    );
     // Behind a sum there is no norm, and factors before it are no part of one.
     let layers = [
         Layer::scale("s"),

@@ -278,7 +278,7 @@ fn a_prelu_has_pytorchs_parameter_and_is_pointwise() {
         form.summary().to_string(),
         "convolution, moments of 6 groups, normalise, prelu, channel_max, prelu"
     );
-    assert!(!form.pointwise[0].1.keeps_order() && form.pointwise[0].1.as_clamp().is_none());
+    assert!(!form.epilogue.list[0].1.keeps_order() && form.epilogue.list[0].1.as_clamp().is_none());
     // One slope needs neither channels nor a batch.
     let chain = Chain::new(3, [conv(), Layer::prelu("act", 1)]).unwrap();
     assert_eq!(chain.problem(&[3, 8, 9]).unwrap().output_shape(), [6, 6, 7]);

@@ -56,11 +56,11 @@ impl<'a> Evaluation<'a> {
 
     fn output(&self) -> ArrayD<f64> {
         let mut y = self.convolved(self.case.x.mapv(f64::from));
-        if let Some((layer, norm)) = self.form.norm {
+        if let Some((layer, norm)) = self.form.epilogue.norm {
             self.normalise(&mut y, layer, &norm);
         }
-        self.map(&mut y, &self.form.pointwise);
-        if let Some((layer, _)) = self.form.reduction {
+        self.map(&mut y, &self.form.epilogue.list);
+        if let Some((layer, _)) = self.form.epilogue.reduce {
             let tolerance = ArrayD::zeros(y.raw_dim());
             let mapped = Bounded {
                 values: y,
@@ -69,7 +69,7 @@ impl<'a> Evaluation<'a> {
             let reduction = &self.problem.steps[layer].problem;
             y = mapped.through(reduction, &[], &Precision::F64).values;
         }
-        self.map(&mut y, &self.form.behind);
+        self.map(&mut y, &self.form.epilogue.after);
         y
     }
 
@@ -95,11 +95,11 @@ impl<'a> Evaluation<'a> {
     fn normalise(&self, y: &mut ArrayD<f64>, layer: usize, norm: &GroupNormProblem) {
         let affine = self.parameters_of(layer);
         let before = |c: usize| -> f64 {
-            let factors = self.form.factors_before.iter();
+            let factors = self.form.epilogue.before.iter();
             factors.map(|&(layer, _)| self.factor(layer, c)).product()
         };
         let behind = |c: usize| -> f64 {
-            let factors = self.form.factors_behind.iter();
+            let factors = self.form.epilogue.affine.iter();
             factors.map(|&(layer, _)| self.factor(layer, c)).product()
         };
         for mut sample in y.axis_iter_mut(Axis(0)) {

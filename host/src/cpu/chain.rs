@@ -7,8 +7,8 @@
 use std::borrow::Cow;
 
 use ndarray::{ArrayD, ArrayViewD, Axis, CowArray, IxDyn};
+use op_spec::ConvProblem;
 use op_spec::chain::{Chain, ChainProblem, LayerProblem, NormalForm, Pointwise, Reduction};
-use op_spec::{ConvProblem, PoolProblem};
 use rayon::prelude::*;
 
 use super::channel_max::max_over_channels;
@@ -96,10 +96,8 @@ fn output_shape(form: &NormalForm, input: &[usize]) -> Vec<usize> {
         output[1] = conv.k;
         output[2..].copy_from_slice(&conv.output[absent..]);
     }
-    if let Some((_, pool)) = form.pool {
-        output[2..].copy_from_slice(&pool.output_shape()[2..]);
-    }
-    match form.reduction {
+    match form.epilogue.reduce {
+        Some((_, Reduction::Pool(pool))) => output[2..].copy_from_slice(&pool.output_shape()[2..]),
         Some((_, Reduction::MaxPool2d(pool))) => output[2..].copy_from_slice(&pool.output),
         Some((_, Reduction::ChannelMax(_))) => drop(output.remove(1)),
         None => {}
@@ -195,8 +193,6 @@ struct Stage<'a> {
     pointwise: Vec<Map<'a>>,
     reduction: Option<Reduction>,
     behind: Vec<Map<'a>>,
-    /// A pool that is all there is.
-    pool: Option<PoolProblem>,
     /// Elements of a sample once it is convolved, and of one of its channels.
     mapped_len: usize,
     plane: usize,
@@ -274,11 +270,12 @@ impl<'a> Stage<'a> {
             };
             pointwise.iter().map(map).collect::<Vec<_>>()
         };
-        let norm = form.norm.map(|(layer, problem)| Norm {
+        let epilogue = form.epilogue;
+        let norm = epilogue.norm.map(|(layer, problem)| Norm {
             weight: parameter(layer, 0).filter(|_| problem.weight),
             bias: parameter(layer, 1).filter(|_| problem.bias),
-            before: factors(&form.factors_before),
-            behind: factors(&form.factors_behind),
+            before: factors(&epilogue.before),
+            behind: factors(&epilogue.affine),
             problem,
         });
         let convolution = form.convolution.map(|(layer, problem)| Convolution {
@@ -296,10 +293,9 @@ impl<'a> Stage<'a> {
         Self {
             convolution,
             norm,
-            pointwise: maps(&form.pointwise),
-            reduction: form.reduction.map(|(_, reduction)| reduction),
-            behind: maps(&form.behind),
-            pool: form.pool.map(|(_, pool)| pool),
+            pointwise: maps(&epilogue.list),
+            reduction: epilogue.reduce.map(|(_, reduction)| reduction),
+            behind: maps(&epilogue.after),
             mapped_len: channels * plane,
             plane,
             output_len: output[1..].iter().product(),
@@ -308,18 +304,31 @@ impl<'a> Stage<'a> {
 
     /// Sample `number`.
     fn run(&self, number: usize, x: &[f32], y: &mut [f32], mapped: &mut Vec<f32>) -> Result<()> {
-        if let Some(pool) = &self.pool {
-            pool_sample(x, y, pool);
-            return Ok(());
-        }
         let Some(reduction) = self.reduction else {
             self.convolve(x, y)?;
             self.map_groups(number, y);
             return Ok(());
         };
+        if let Reduction::Pool(pool) = &reduction
+            && self.is_alone()
+        {
+            pool_sample(x, y, pool);
+            return Ok(());
+        }
         resize(mapped, self.mapped_len)?;
         self.convolve(x, mapped)?;
         match reduction {
+            Reduction::Pool(pool) => {
+                self.map_groups(number, mapped);
+                pool_sample(mapped, y, &pool);
+                let pooled = y.len() / (self.mapped_len / self.plane);
+                for (c, y) in y.chunks_exact_mut(pooled).enumerate() {
+                    let first = number * self.output_len + c * pooled;
+                    let behind = self.behind.iter();
+                    behind.for_each(|map| map.apply(first, c, y));
+                }
+                Ok(())
+            }
             Reduction::ChannelMax(_) => {
                 self.map_groups(number, mapped);
                 max_over_channels(mapped, y);
@@ -349,6 +358,12 @@ impl<'a> Stage<'a> {
                     })
             }
         }
+    }
+
+    /// Whether the reduction is all there is.
+    fn is_alone(&self) -> bool {
+        let reads_input = self.convolution.is_none() && self.norm.is_none();
+        reads_input && self.pointwise.is_empty() && self.behind.is_empty()
     }
 
     fn convolve(&self, x: &[f32], y: &mut [f32]) -> Result<()> {

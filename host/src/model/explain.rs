@@ -8,13 +8,12 @@ use op_spec::chain::{Chain, ChainInput, ChainProblem, LayerProblem, NormalForm};
 use super::Model;
 #[cfg(any(test, feature = "lab"))]
 use super::Options;
-use super::choice::Chosen;
-use super::question::{Question, RunFacts};
 #[cfg(any(test, feature = "lab"))]
 use crate::device::Order;
 use crate::device::{DType, DeviceProperties};
 #[cfg(any(test, feature = "lab"))]
 use crate::error::Result;
+use crate::lowering::{Chosen, Query, RegionFacts};
 use crate::ops::Precision;
 use crate::program::{Program, Step};
 
@@ -43,8 +42,8 @@ pub struct Explanation {
     pub normal_form: Option<String>,
     /// What kernels were chosen by.
     pub properties: DeviceProperties,
-    /// The runs of layers that are done together.
-    pub runs: Vec<RunFacts>,
+    /// The regions: layers that are computed together.
+    pub regions: Vec<RegionFacts>,
     /// The launches, in order.
     pub launches: Vec<LaunchFacts>,
     /// Bytes of memory beyond inputs, output and parameters.
@@ -75,18 +74,14 @@ pub struct LaunchFacts {
 }
 
 impl Explanation {
-    pub(super) fn new(
-        question: Question<'_>,
-        chosen: Vec<Chosen>,
-        program: &Program,
-    ) -> Explanation {
-        let (chain, problem, dtype) = (question.chain, question.problem, question.dtype);
+    pub(super) fn new(query: Query<'_>, chosen: Vec<Chosen>, program: &Program) -> Explanation {
+        let (chain, problem, dtype) = (query.chain, query.problem, query.dtype);
         let (bytes, flop) = bytes_and_flop(chain, problem, dtype);
-        let products = match (dtype, question.options.precision) {
+        let products = match (dtype, query.options.precision) {
             (DType::F32, Precision::Accurate) => 3,
             _ => 1,
         };
-        let least_s = question.properties.has_warpgroup_products.then(|| {
+        let least_s = query.properties.has_warpgroup_products.then(|| {
             let moving = bytes as f64 / H200_BYTES_PER_S;
             let multiplying = (flop * products) as f64 / H200_FLOP_PER_S;
             moving.max(multiplying).max(LAUNCH_S)
@@ -106,8 +101,8 @@ impl Explanation {
             output: problem.output_shape().to_vec(),
             dtype,
             normal_form: form.ok().map(|form| form.summary().to_string()),
-            properties: *question.properties,
-            runs: chosen.into_iter().map(|run| run.facts).collect(),
+            properties: *query.properties,
+            regions: chosen.into_iter().map(|region| region.facts).collect(),
             launches: program.steps().iter().map(launch).collect(),
             workspace_bytes: program.workspace_bytes(),
             bytes,
@@ -198,9 +193,19 @@ impl fmt::Display for Explanation {
                 "without"
             },
         )?;
-        for run in &self.runs {
-            writeln!(f, "\n{}: {}, {}", run.layers, run.kernels, run.summary)?;
-            for considered in &run.considered {
+        for region in &self.regions {
+            let RegionFacts {
+                layers,
+                kernels,
+                summary,
+                config,
+                considered,
+            } = region;
+            writeln!(f, "\n{layers}: {kernels}, {summary}")?;
+            if !config.is_empty() {
+                writeln!(f, "  {config}")?;
+            }
+            for considered in considered {
                 writeln!(f, "  {:<26} {}", considered.kernels, considered.verdict)?;
             }
         }

@@ -6,15 +6,13 @@ use std::sync::{Arc, OnceLock};
 use op_spec::chain::{Chain, ChainInput, ChainProblem, Parameter};
 
 use super::arrays::Rings;
-use super::choice::{self, Chosen};
 use super::inputs::{Inputs, must_have_shapes, of_input};
-use super::kernels::Appending;
 use super::programs::Programs;
-use super::question::Question;
 use super::{Explanation, Options};
 use crate::cpu;
 use crate::device::{DType, Device, DeviceProperties, Order, Stream, Tensor};
 use crate::error::{Error, Result};
+use crate::lowering::{self, Appending, Chosen, Query};
 use crate::ops::Preparations;
 use crate::parameters::Parameters;
 use crate::program::{Program, ProgramBuilder};
@@ -264,7 +262,7 @@ impl Model {
     /// let model = Model::init(&stream, &KernelBench79::default().chain()?, 7)?;
     /// for (name, properties) in DeviceProperties::NAMED {
     ///     let explanation = model.explain_for(&[128, 3, 16, 32, 32], &Options::default(), &properties)?;
-    ///     println!("{name}: {}", explanation.runs[0].kernels);
+    ///     println!("{name}: {}", explanation.regions[0].kernels);
     /// }
     /// # Ok::<(), convfuse::Error>(())
     /// ```
@@ -293,10 +291,10 @@ impl Model {
             });
         }
         let problem = self.shared.chain.problem(input)?;
-        let question = self.question(&problem, options, properties);
-        let chosen = choice::choose(question)?;
-        let program = self.make(question, orders, &chosen)?;
-        Ok(Explanation::new(question, chosen, &program))
+        let query = self.query(&problem, &orders[0], options, properties);
+        let chosen = lowering::choose(query)?;
+        let program = self.make(query, orders, &chosen)?;
+        Ok(Explanation::new(query, chosen, &program))
     }
 
     /// One pass of the CPU backend.
@@ -320,61 +318,63 @@ impl Model {
         self.shared.programs.get(input, orders, options, || {
             let properties = self.device().properties();
             let problem = self.shared.chain.problem(input)?;
-            let question = self.question(&problem, options, &properties);
-            self.make(question, orders, &choice::choose(question)?)
+            let query = self.query(&problem, &orders[0], options, &properties);
+            self.make(query, orders, &lowering::choose(query)?)
         })
     }
 
-    fn question<'a>(
+    fn query<'a>(
         &'a self,
         problem: &'a ChainProblem,
+        order: &'a Order,
         options: &'a Options,
         properties: &'a DeviceProperties,
-    ) -> Question<'a> {
-        Question {
+    ) -> Query<'a> {
+        Query {
             chain: &self.shared.chain,
             problem,
             dtype: self.shared.dtype,
+            order,
             properties,
             options,
         }
     }
 
     /// A program of the kernels that were chosen.
-    fn make(&self, question: Question<'_>, orders: &[Order], chosen: &[Chosen]) -> Result<Program> {
+    fn make(&self, query: Query<'_>, orders: &[Order], chosen: &[Chosen]) -> Result<Program> {
         let shared = &*self.shared;
-        let input = question.problem.input_shape();
-        let mut program = ProgramBuilder::for_properties(self.device(), question.properties);
+        let input = query.problem.input_shape();
+        let mut program = ProgramBuilder::for_properties(self.device(), query.properties);
         let x = program.input_as_it_lies(input, shared.dtype, &orders[0])?;
-        let further = question.problem.inputs.iter().zip(&orders[1..]);
+        let further = query.problem.inputs.iter().zip(&orders[1..]);
         let further = further
             .map(|(ChainInput { name, shape, .. }, order)| {
                 program.named_input(name, shape, shared.dtype, order)
             })
             .collect::<Result<Vec<_>>>()?;
         // Operators see a batch in any case.
-        program.see_as(x, &question.problem.steps[0].input);
-        if !question.problem.is_batched {
-            for (&value, input) in further.iter().zip(&question.problem.inputs) {
+        program.see_as(x, &query.problem.steps[0].input);
+        if !query.problem.is_batched {
+            for (&value, input) in further.iter().zip(&query.problem.inputs) {
                 program.see_as(value, &[&[1], &input.shape[..]].concat());
             }
         }
         let mut value = x;
         let mut appending = Appending {
             program: &mut program,
-            of: question,
+            of: query,
             inputs: &further,
             tensors: &shared.tensors,
             values: vec![None; shared.tensors.len()],
             preparations: &shared.preparations,
         };
-        for run in chosen {
-            value = appending.run(value, run)?;
+        for region in chosen {
+            value = appending.region(value, region)?;
         }
         program.see_as(x, input);
-        program.see_as(value, question.problem.output_shape());
-        for run in chosen {
-            let (layers, kernels) = (&*run.facts.layers, run.facts.kernels);
+        program.see_as(value, query.problem.output_shape());
+        for region in chosen {
+            let (layers, kernels) = (&*region.facts.layers, region.facts.kernels);
             tracing::debug!(target: "convfuse::choice", ?input, layers, kernels, "kernels are chosen");
         }
         Ok(program.finish(&[value]))

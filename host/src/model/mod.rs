@@ -1,8 +1,7 @@
 //! Models: chains of layers with parameters on a device, ready to run.
 //!
-//! [`Model`] holds a [`Chain`](crate::chain::Chain) and its parameters. For an input's shape it *chooses* kernels, a pure function of problem,
-//! device properties and options whose whole table stands in one place (`choice`), and makes a *program* of launches,
-//! which it keeps. [`Plan`] is a program with memory on one stream; [`Captured`] is a plan as a CUDA graph.
+//! [`Model`] holds a [`Chain`](crate::chain::Chain) and its parameters. For an input's shape it chooses kernels (`lowering`), and makes a
+//! *program* of launches, which it keeps. [`Plan`] is a program with memory on one stream; [`Captured`] is a plan as a CUDA graph.
 //! [`Explanation`] says what was chosen and why.
 //!
 //! # Examples
@@ -19,26 +18,19 @@
 //! ```
 
 mod arrays;
-mod choice;
 mod comparison;
 mod explain;
 mod forward;
 mod from_tensors;
 mod inputs;
-mod kernels;
 mod launches;
-mod options;
 mod plan;
 mod programs;
-mod question;
 mod replicas;
 mod strategy;
-mod table;
 
 #[cfg(any(test, feature = "lab"))]
 pub use arrays::forward_array_cut;
-#[cfg(any(test, feature = "lab"))]
-pub(crate) use choice::must_have_kernels;
 pub use comparison::{Comparison, Difference, Tolerance};
 #[cfg(any(test, feature = "lab"))]
 pub(crate) use explain::bytes_and_flop;
@@ -48,10 +40,9 @@ pub use explain::{explain_axes, launched_kernels};
 pub use forward::Model;
 pub use inputs::Inputs;
 pub use launches::Launches;
-pub use options::Options;
 pub use plan::{Captured, Plan};
-pub use question::{Considered, RunFacts, Verdict};
 pub use replicas::{ReplicaPlans, Replicas};
 pub use strategy::Strategy;
 
+pub use crate::lowering::{Considered, Options, RegionFacts, Verdict};
 pub use crate::ops::Precision;

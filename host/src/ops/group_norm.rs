@@ -64,7 +64,7 @@ pub(crate) struct NormInput {
 }
 
 /// Appends the statistics of every row of `x`.
-pub(super) fn statistics(
+pub(crate) fn statistics(
     program: &mut ProgramBuilder,
     x: Value,
     affine: Affine,

@@ -63,8 +63,8 @@ use crate::error::Result;
 use crate::program::{ProgramBuilder, Value};
 
 pub(crate) use fused::{
-    ConvolutionParameters, Preparations, any_shape, conv2d_group_norm_scale_max_pool_clamp,
-    conv3d_multiply_instance_norm_clamp_multiply_max, forms, implicit_gemm,
+    ConvolutionParameters, Convolved, Preparations, conv2d_group_norm_scale_max_pool_clamp,
+    conv3d_multiply_instance_norm_clamp_multiply_max, implicit_gemm,
 };
 pub(crate) use launching::Affine;
 pub(crate) use precision::FusedOptions;

@@ -119,30 +119,6 @@ impl ProgramBuilder {
         }
     }
 
-    /// The strides of a batch of `(n, c, *)`, in elements: of samples, channels, slices, rows and columns, 0 where `x` has none. `None`
-    /// for one that is dense, as every kernel reads it, that does not start on 16 bytes, or has more axes.
-    pub(crate) fn strides(&self, x: Value) -> Option<[i64; 5]> {
-        let Order::Strided {
-            axes,
-            is_aligned: true,
-        } = self.order(x)
-        else {
-            return None;
-        };
-        let [n, c, spatial @ ..] = self.shape(x) else {
-            return None;
-        };
-        let mut extents = [1; 5];
-        (extents[0], extents[1]) = (*n as u64, *c as u64);
-        // The last ones.
-        let first = extents.len() - spatial.len().min(4);
-        let places = extents.get_mut(first..).filter(|_| first >= 2)?;
-        for (place, &extent) in places.iter_mut().zip(spatial) {
-            *place = extent as u64;
-        }
-        axes.strides(extents)
-    }
-
     /// `x`, or where it is not dense a copy that is.
     ///
     /// # Errors

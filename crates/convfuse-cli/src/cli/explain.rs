@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use convfuse::chain::ChainInput;
 use convfuse::model::{
-    Considered, Explanation, LaunchFacts, Model, Precision, RunFacts, Strategy, Verdict,
+    Considered, Explanation, LaunchFacts, Model, Precision, RegionFacts, Strategy, Verdict,
 };
 use convfuse::{DType, Parameters, lab};
 use convfuse_cli::Status;
@@ -107,12 +107,13 @@ fn record(strategy: &str, explanation: &Explanation) -> Value {
         };
         json!({ "kernels": considered.kernels, "verdict": verdict, "reason": reason })
     };
-    let run = |run: &RunFacts| {
+    let region = |region: &RegionFacts| {
         json!({
-            "layers": run.layers,
-            "kernels": run.kernels,
-            "summary": run.summary,
-            "considered": run.considered.iter().map(considered).collect::<Vec<_>>(),
+            "layers": region.layers,
+            "kernels": region.kernels,
+            "summary": region.summary,
+            "config": region.config,
+            "considered": region.considered.iter().map(considered).collect::<Vec<_>>(),
         })
     };
     let launch = |launch: &LaunchFacts| {
@@ -139,7 +140,7 @@ fn record(strategy: &str, explanation: &Explanation) -> Value {
             "shared_bytes_per_block": properties.shared_bytes_per_block,
             "has_warpgroup_products": properties.has_warpgroup_products,
         },
-        "runs": explanation.runs.iter().map(run).collect::<Vec<_>>(),
+        "regions": explanation.regions.iter().map(region).collect::<Vec<_>>(),
         "launches": explanation.launches.iter().map(launch).collect::<Vec<_>>(),
         "workspace_bytes": explanation.workspace_bytes,
         "bytes": explanation.bytes,

@@ -68,9 +68,9 @@ pub(crate) trait ChainLayer {
     fn problem(&self, input: &[usize]) -> Result<(LayerProblem, Vec<usize>), SpecError>;
 }
 
-/// Where a layer stands in a [normal form](super::NormalForm).
+/// The part of a [normal form](super::NormalForm) that a layer can be.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Place {
+pub(super) enum Role {
     /// Images are one voxel deep, sequences one voxel high as well.
     Convolution(ConvProblem<3>),
     Norm(GroupNormProblem),
@@ -81,17 +81,17 @@ pub(super) enum Place {
     Pointwise(PointwiseProblem),
     Residual(AddProblem),
     Reduction(Reduction),
-    /// A pool that shares kernels with no other layer.
-    Pool(PoolProblem),
 }
 
-/// A maximum.
+/// A reduction of several values to one.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Reduction {
-    /// Over windows of images.
+    /// The maximum of windows of images.
     MaxPool2d(MaxPool2dProblem),
-    /// Over the channels.
+    /// The maximum over the channels.
     ChannelMax(ChannelMaxProblem),
+    /// Any other pool: the maximum of windows of volumes, and averages.
+    Pool(PoolProblem),
 }
 
 impl Reduction {
@@ -100,6 +100,7 @@ impl Reduction {
         match self {
             Self::MaxPool2d(_) => "max_pool2d",
             Self::ChannelMax(_) => "channel_max",
+            Self::Pool(pool) => pool.operator,
         }
     }
 }
@@ -108,7 +109,7 @@ macro_rules! layers {
     ($(
         $(#[$doc:meta])*
         $Variant:ident($Layer:ty) is $operator:literal,
-        |$problem:ident: $Problem:ty| $place:expr;
+        |$problem:ident: $Problem:ty| $role:expr;
     )+) => {
         /// One step of a chain.
         #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -164,11 +165,11 @@ macro_rules! layers {
         }
 
         impl LayerProblem {
-            /// Where the layer stands in a normal form.
-            pub(super) fn place(self) -> Place {
+            /// The part of a normal form that the layer can be.
+            pub(super) fn role(self) -> Role {
                 match self {
-                    $(Self::$Variant($problem) => $place,)+
-                    Self::Pointwise(problem) => Place::Pointwise(problem),
+                    $(Self::$Variant($problem) => $role,)+
+                    Self::Pointwise(problem) => Role::Pointwise(problem),
                 }
             }
         }
@@ -184,55 +185,55 @@ macro_rules! layers {
 layers! {
     /// A convolution of sequences.
     Conv1d(ConvLayer<1>) is "conv1d",
-    |problem: ConvProblem<1>| Place::Convolution(problem.as_conv3d());
+    |problem: ConvProblem<1>| Role::Convolution(problem.as_conv3d());
     /// A convolution of images.
     Conv2d(ConvLayer<2>) is "conv2d",
-    |problem: ConvProblem<2>| Place::Convolution(problem.as_conv3d());
+    |problem: ConvProblem<2>| Role::Convolution(problem.as_conv3d());
     /// A convolution of volumes.
     Conv3d(ConvLayer<3>) is "conv3d",
-    |problem: ConvProblem<3>| Place::Convolution(problem);
+    |problem: ConvProblem<3>| Role::Convolution(problem);
     /// A norm of groups of channels.
     GroupNorm(GroupNormLayer) is "group_norm",
-    |problem: GroupNormProblem| Place::Norm(problem);
+    |problem: GroupNormProblem| Role::Norm(problem);
     /// A norm of every channel by itself.
     InstanceNorm(InstanceNormLayer) is "instance_norm",
-    |problem: InstanceNormProblem| Place::Norm(problem.as_group_norm());
+    |problem: InstanceNormProblem| Role::Norm(problem.as_group_norm());
     /// A norm of every sample by itself.
     LayerNorm(LayerNormLayer) is "layer_norm",
-    |problem: LayerNormProblem| Place::LayerNorm(problem);
+    |problem: LayerNormProblem| Role::LayerNorm(problem);
     /// A norm of every channel by statistics that are parameters.
     BatchNorm(BatchNormLayer) is "batch_norm",
-    |problem: BatchNormProblem| Place::Affine(problem);
+    |problem: BatchNormProblem| Role::Affine(problem);
     /// A product with one factor per channel.
     Scale(ScaleLayer) is "scale",
-    |problem: ScaleProblem| Place::Factors(problem);
+    |problem: ScaleProblem| Role::Factors(problem);
     /// A rectifier whose slope below 0 is a parameter, of all channels or of each.
     Prelu(PreluLayer) is "prelu",
-    |problem: PreluProblem| Place::Slopes(problem);
+    |problem: PreluProblem| Role::Slopes(problem);
     /// The maximum of windows of images.
     MaxPool2d(MaxPool2dSpec) is "max_pool2d",
-    |problem: MaxPool2dProblem| Place::Reduction(Reduction::MaxPool2d(problem));
+    |problem: MaxPool2dProblem| Role::Reduction(Reduction::MaxPool2d(problem));
     /// The maximum over the channels; the output lacks dimension 1.
     ChannelMax(ChannelMaxSpec) is "channel_max",
-    |problem: ChannelMaxProblem| Place::Reduction(Reduction::ChannelMax(problem));
+    |problem: ChannelMaxProblem| Role::Reduction(Reduction::ChannelMax(problem));
     /// The addition of a further input of the chain.
     Add(AddLayer) is "add",
-    |problem: AddProblem| Place::Residual(problem);
+    |problem: AddProblem| Role::Residual(problem);
     /// The maximum of windows of volumes.
     MaxPool3d(MaxPool3dSpec) is "max_pool3d",
-    |problem: MaxPool3dProblem| Place::Pool(problem.pool);
+    |problem: MaxPool3dProblem| Role::Reduction(Reduction::Pool(problem.pool));
     /// The average of windows of images.
     AvgPool2d(AvgPoolSpec<2>) is "avg_pool2d",
-    |problem: AvgPoolProblem<2>| Place::Pool(problem.pool);
+    |problem: AvgPoolProblem<2>| Role::Reduction(Reduction::Pool(problem.pool));
     /// The average of windows of volumes.
     AvgPool3d(AvgPoolSpec<3>) is "avg_pool3d",
-    |problem: AvgPoolProblem<3>| Place::Pool(problem.pool);
+    |problem: AvgPoolProblem<3>| Role::Reduction(Reduction::Pool(problem.pool));
     /// The average of each channel of images.
     AdaptiveAvgPool2d(AdaptiveAvgPoolSpec<2>) is "adaptive_avg_pool2d",
-    |problem: AdaptiveAvgPoolProblem<2>| Place::Pool(problem.pool);
+    |problem: AdaptiveAvgPoolProblem<2>| Role::Reduction(Reduction::Pool(problem.pool));
     /// The average of each channel of volumes.
     AdaptiveAvgPool3d(AdaptiveAvgPoolSpec<3>) is "adaptive_avg_pool3d",
-    |problem: AdaptiveAvgPoolProblem<3>| Place::Pool(problem.pool);
+    |problem: AdaptiveAvgPoolProblem<3>| Role::Reduction(Reduction::Pool(problem.pool));
 }
 
 /// What a layer is given, as far as it does not depend on the input.

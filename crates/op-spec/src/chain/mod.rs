@@ -47,7 +47,7 @@ pub use layer::{
     AddLayer, BatchNormLayer, ConvLayer, GroupNormLayer, InstanceNormLayer, Layer, LayerNormLayer,
     LayerProblem, PreluLayer, Reduction, ScaleLayer,
 };
-pub use normal_form::{NormalForm, NotNormal, Pointwise};
+pub use normal_form::{Epilogue, NormalForm, NotNormal, Pointwise};
 pub use parameters::{Initialisation, Parameter};
 pub use partition::{Partition, PartitionError, Run};
 pub use problem::{ChainProblem, ShapedLayer};

@@ -1,34 +1,33 @@
-//! What a run of layers computes, in the terms in which kernels are chosen.
+//! What a region, some layers in a row, computes, in the terms in which kernels are chosen.
 //!
-//! A run with at most one convolution, one norm and one maximum is, if its layers come in this order,
+//! A region with at most one convolution, one norm and one reduction is, if its layers come in this order, a convolution
+//! and an [`Epilogue`]:
 //!
 //! ```text
-//! convolution -> factors -> moments of groups -> a * y + b for each sample and channel -> pointwise -> maximum -> pointwise
+//! convolution -> before -> norm -> affine -> list -> reduce -> after
 //! ```
 //!
-//! and every part may be absent. (A pool that is no `max_pool2d` is a form of its own.) The steps that bring layers into it:
+//! Every part may be absent. These steps bring layers into the form:
 //!
-//! 1. A convolution of images is one of volumes that are one voxel deep.
-//! 2. An instance norm is a group norm with a group for each channel.
-//!    So is a layer norm, of one group; its weight and bias, which are those of each element, are pointwise.
-//! 3. Factors between convolution and norm are kept as such. `norm(m * y) = sign(m) * (y - mean) / sqrt(var + eps / m^2)`
-//!    for an instance norm, so the tensor `m * y` need not exist; `m = 0` gives 0, as it does there.
-//! 4. The norm's weight and bias, and the factors right behind it, make `a` and `b`:
-//!    `(y * weight + bias) * m = y * (weight * m) + bias * m`.
-//! 5. A batch norm at inference is `a * y + b` with constants of the channels, pointwise like any other: right behind a
-//!    convolution it goes into the writing of its sums.
-//! 6. What follows is pointwise, until a maximum, and again behind it. The addition of a residual is pointwise as well: it
-//!    has its place in the list, for `norm -> relu -> add -> relu` the second.
+//! 1. A convolution of images is a convolution of volumes that are one voxel deep.
+//! 2. An instance norm is a group norm with one group for each channel. A layer norm is a group norm of one group; its weight
+//!    and bias have a value for each element and are part of the list.
+//! 3. Factors between convolution and norm stay factors: `norm(m * y) = sign(m) * (y - mean) / sqrt(var + eps / m^2)` for an
+//!    instance norm, so the tensor `m * y` need not exist. `m = 0` gives 0, as it does there.
+//! 4. Factors right behind the norm join its weight and bias: `(y * weight + bias) * m = y * (weight * m) + bias * m`.
+//! 5. A batch norm at inference multiplies and adds constants of the channels. It is part of the list.
+//! 6. The list holds pointwise functions, and additions of residuals, until a reduction follows; what is done to the
+//!    reduction's result is the part `after`.
 
 use alloc::vec::Vec;
 use core::fmt;
 use core::ops::Range;
 
-use super::layer::{LayerProblem, Place, Reduction};
+use super::layer::{LayerProblem, Reduction, Role};
 use super::problem::ChainProblem;
 use crate::{
     AddProblem, BatchNormProblem, ClampProblem, ConvProblem, GroupNormProblem, LayerNormProblem,
-    PointwiseProblem, PoolProblem, PreluProblem, ScaleProblem,
+    PointwiseProblem, PreluProblem, ScaleProblem,
 };
 
 /// A function of single values and, at most, their channel, or what a residual has at their place.
@@ -88,26 +87,32 @@ impl Pointwise {
     }
 }
 
-/// What a run of layers computes. Each part has the index of its layer in the chain.
+/// What a region computes: a convolution, if there is one, and what follows. Each part names its layer in the chain.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct NormalForm {
     /// The convolution; images are one voxel deep.
     pub convolution: Option<(usize, ConvProblem<3>)>,
+    /// What is done to its result, or, without a convolution, to the region's input.
+    pub epilogue: Epilogue,
+}
+
+/// What is done to the values of a producer before the region's output is written.
+#[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
+pub struct Epilogue {
     /// Factors of the channels before the norm.
-    pub factors_before: Vec<(usize, ScaleProblem)>,
+    pub before: Vec<(usize, ScaleProblem)>,
     /// The groups that share moments, with eps and whether weight and bias are there.
     pub norm: Option<(usize, GroupNormProblem)>,
     /// Factors of the channels right behind the norm.
-    pub factors_behind: Vec<(usize, ScaleProblem)>,
-    /// What is done with single values then.
-    pub pointwise: Vec<(usize, Pointwise)>,
-    /// The maximum that is taken of them.
-    pub reduction: Option<(usize, Reduction)>,
-    /// What is done with each maximum.
-    pub behind: Vec<(usize, Pointwise)>,
-    /// A pool of another kind, beside which there is nothing else.
-    pub pool: Option<(usize, PoolProblem)>,
+    pub affine: Vec<(usize, ScaleProblem)>,
+    /// Functions of single values.
+    pub list: Vec<(usize, Pointwise)>,
+    /// The reduction, over windows or over channels.
+    pub reduce: Option<(usize, Reduction)>,
+    /// Functions of the reduction's results.
+    pub after: Vec<(usize, Pointwise)>,
 }
 
 /// Where in a normal form the layers have got to.
@@ -121,7 +126,7 @@ enum Part {
 }
 
 impl NormalForm {
-    /// The normal form of the layers `layers`.
+    /// The normal form of the region of the layers `layers`.
     ///
     /// # Errors
     /// The first layer that does not fit behind the others.
@@ -163,7 +168,7 @@ impl NormalForm {
         };
         let convolve = |form: &mut Self, problem| {
             // Factors in front of a convolution are no part of the form.
-            if part != Part::Start || !form.factors_before.is_empty() {
+            if part != Part::Start || !form.epilogue.before.is_empty() {
                 return Err(refuse("a convolution comes first"));
             }
             form.convolution = Some((index, problem));
@@ -174,72 +179,63 @@ impl NormalForm {
                 Part::Normalised,
                 "one norm, before anything but a convolution and factors",
             )?;
-            form.norm = Some((index, problem));
+            form.epilogue.norm = Some((index, problem));
             Ok(Part::Normalised)
         };
         let reduce = |form: &mut Self, reduction| {
-            before(Part::Reduced, "one maximum")?;
+            before(Part::Reduced, "one reduction")?;
             form.settle_factors();
-            form.reduction = Some((index, reduction));
+            form.epilogue.reduce = Some((index, reduction));
             Ok(Part::Reduced)
         };
-        if self.pool.is_some() {
-            return Err(refuse("nothing behind a pool that is no max_pool2d"));
-        }
-        match step.place() {
-            Place::Convolution(problem) => convolve(self, problem),
-            Place::Norm(problem) => normalise(self, problem),
-            Place::LayerNorm(problem) => {
+        match step.role() {
+            Role::Convolution(problem) => convolve(self, problem),
+            Role::Norm(problem) => normalise(self, problem),
+            Role::LayerNorm(problem) => {
                 let part = normalise(self, problem.as_group_norm())?;
                 match problem.is_affine() {
                     true => Ok(self.map(index, Pointwise::LayerAffine(problem), part)),
                     false => Ok(part),
                 }
             }
-            Place::Reduction(reduction) => reduce(self, reduction),
-            Place::Factors(problem) => {
-                let scale = (index, Pointwise::Scale(problem));
+            Role::Reduction(reduction) => reduce(self, reduction),
+            Role::Factors(problem) => {
+                let (scale, epilogue) = ((index, Pointwise::Scale(problem)), &mut self.epilogue);
                 match part {
-                    Part::Start | Part::Convolved => self.factors_before.push((index, problem)),
-                    Part::Normalised => self.factors_behind.push((index, problem)),
-                    Part::Mapped => self.pointwise.push(scale),
-                    Part::Reduced => self.behind.push(scale),
+                    Part::Start | Part::Convolved => epilogue.before.push((index, problem)),
+                    Part::Normalised => epilogue.affine.push((index, problem)),
+                    Part::Mapped => epilogue.list.push(scale),
+                    Part::Reduced => epilogue.after.push(scale),
                 }
                 Ok(part)
             }
-            Place::Pointwise(problem) => Ok(self.map(index, Pointwise::Function(problem), part)),
-            Place::Affine(problem) => Ok(self.map(index, Pointwise::BatchNorm(problem), part)),
-            Place::Slopes(problem) => Ok(self.map(index, Pointwise::Prelu(problem), part)),
-            Place::Residual(problem) => Ok(self.map(index, Pointwise::Residual(problem), part)),
-            Place::Pool(problem) => {
-                if part != Part::Start || !self.factors_before.is_empty() {
-                    return Err(refuse("a pool that is no max_pool2d comes alone"));
-                }
-                self.pool = Some((index, problem));
-                Ok(part)
-            }
+            Role::Pointwise(problem) => Ok(self.map(index, Pointwise::Function(problem), part)),
+            Role::Affine(problem) => Ok(self.map(index, Pointwise::BatchNorm(problem), part)),
+            Role::Slopes(problem) => Ok(self.map(index, Pointwise::Prelu(problem), part)),
+            Role::Residual(problem) => Ok(self.map(index, Pointwise::Residual(problem), part)),
         }
     }
 
-    /// Adds what is done with single values.
+    /// Adds a function of single values.
     fn map(&mut self, index: usize, function: Pointwise, part: Part) -> Part {
         if part == Part::Reduced {
-            self.behind.push((index, function));
+            self.epilogue.after.push((index, function));
             return part;
         }
         self.settle_factors();
-        self.pointwise.push((index, function));
+        self.epilogue.list.push((index, function));
         Part::Mapped
     }
 
-    /// Factors that no norm followed are pointwise.
+    /// Factors without a norm behind them are part of the list.
     fn settle_factors(&mut self) {
-        if self.norm.is_none() {
-            let factors = core::mem::take(&mut self.factors_before);
+        let epilogue = &mut self.epilogue;
+        if epilogue.norm.is_none() {
+            let factors = core::mem::take(&mut epilogue.before);
             let pointwise = factors
                 .into_iter()
                 .map(|(index, problem)| (index, Pointwise::Scale(problem)));
-            self.pointwise.splice(0..0, pointwise);
+            epilogue.list.splice(0..0, pointwise);
         }
     }
 
@@ -256,7 +252,7 @@ pub struct Summary<'a>(&'a NormalForm);
 
 impl fmt::Display for Summary<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let form = self.0;
+        let (form, epilogue) = (self.0, &self.0.epilogue);
         let mut first = true;
         let mut part = |f: &mut fmt::Formatter<'_>, text: fmt::Arguments<'_>| {
             if !core::mem::replace(&mut first, false) {
@@ -267,39 +263,36 @@ impl fmt::Display for Summary<'_> {
         if form.convolution.is_some() {
             part(f, format_args!("convolution"))?;
         }
-        if !form.factors_before.is_empty() {
+        if !epilogue.before.is_empty() {
             part(f, format_args!("factors"))?;
         }
-        if let Some((_, norm)) = form.norm {
+        if let Some((_, norm)) = epilogue.norm {
             part(f, format_args!("moments of {} groups", norm.num_groups))?;
-            if norm.weight || norm.bias || !form.factors_behind.is_empty() {
+            if norm.weight || norm.bias || !epilogue.affine.is_empty() {
                 part(f, format_args!("affine"))?;
             } else {
                 part(f, format_args!("normalise"))?;
             }
         }
-        for (_, pointwise) in &form.pointwise {
+        for (_, pointwise) in &epilogue.list {
             part(f, format_args!("{}", pointwise.operator()))?;
         }
-        if let Some((_, reduction)) = &form.reduction {
+        if let Some((_, reduction)) = &epilogue.reduce {
             part(f, format_args!("{}", reduction.operator()))?;
         }
-        for (_, pointwise) in &form.behind {
+        for (_, pointwise) in &epilogue.after {
             part(f, format_args!("{}", pointwise.operator()))?;
-        }
-        if let Some((_, pool)) = &form.pool {
-            part(f, format_args!("{}", pool.operator))?;
         }
         Ok(())
     }
 }
 
-/// A run of layers that has no normal form.
+/// A region without a normal form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NotNormal {
-    /// The layer that does not fit.
+    /// The layer that breaks it.
     pub layer: usize,
-    /// What it would have to keep.
+    /// The rule that it breaks.
     pub rule: &'static str,
 }
 

@@ -46,6 +46,30 @@ impl fmt::Display for Order {
 }
 
 impl Order {
+    /// The strides of a tensor of this shape as one of volumes, `(n, c, d, h, w)`, in elements, where it is not dense and its
+    /// first element is aligned.
+    pub(crate) fn strides(&self, shape: &[usize]) -> Option<[i64; 5]> {
+        let Order::Strided {
+            axes,
+            is_aligned: true,
+        } = self
+        else {
+            return None;
+        };
+        let [n, c, spatial @ ..] = shape else {
+            return None;
+        };
+        let mut extents = [1; 5];
+        (extents[0], extents[1]) = (*n as u64, *c as u64);
+        // The last ones.
+        let first = extents.len() - spatial.len().min(4);
+        let places = extents.get_mut(first..).filter(|_| first >= 2)?;
+        for (place, &extent) in places.iter_mut().zip(spatial) {
+            *place = extent as u64;
+        }
+        axes.strides(extents)
+    }
+
     /// That of a tensor with this layout.
     fn of(layout: &Layout, is_aligned: bool) -> Result<Order> {
         if layout.len() == 0 || (is_aligned && layout.is_contiguous()) {

@@ -6,7 +6,6 @@ use kernels_gpu::fused::conv2d_group_norm_scale_max_pool_clamp::{
 };
 
 use super::convolved::Parameters;
-use super::forms::PoolingForm;
 use super::preparation::{Preparation, prepared};
 use crate::device::{DType, DeviceProperties, LaunchShape};
 use crate::error::Result;
@@ -16,6 +15,15 @@ use crate::spec::launch::Refusal;
 use crate::spec::launch::conv2d_group_norm_scale_max_pool_clamp::{
     CHANNEL_FLOATS, OneLaunch2dConfig, OneLaunch2dGeometry,
 };
+use crate::spec::{ClampProblem, ConvProblem, GroupNormProblem, MaxPool2dProblem};
+
+/// Convolution, norm, pool and clamp.
+type Problem2d<'a> = (
+    &'a ConvProblem<3>,
+    &'a GroupNormProblem,
+    &'a MaxPool2dProblem,
+    &'a ClampProblem,
+);
 
 /// How the one launch is done.
 #[derive(Debug, Clone, Copy)]
@@ -35,20 +43,15 @@ impl OneLaunch2d {
     /// # Errors
     /// What the kernels cannot take.
     pub(crate) fn choose(
-        problem: &PoolingForm,
+        (conv, norm, pool, clamp): Problem2d<'_>,
         dtype: DType,
         properties: &DeviceProperties,
         precision: Precision,
     ) -> Result<Self, Refusal> {
-        let expected = "a convolution, a norm, one factor, max_pool2d, clamp";
-        let other_layers = Refusal::Layers { expected };
-        let clamp = problem.clamp().ok_or(other_layers)?;
-        problem.factors.ok_or(other_layers)?;
         if !properties.has_warpgroup_products {
             return Err(Refusal::Needs("warpgroup products"));
         }
-        let geometry =
-            OneLaunch2dGeometry::new(&problem.conv, &problem.norm, &problem.pool, &clamp)?;
+        let geometry = OneLaunch2dGeometry::new(conv, norm, pool, clamp)?;
         let multiprocessors = properties.multiprocessors;
         let config = geometry.spread(config(dtype, precision), multiprocessors);
         Ok(Self {
@@ -96,13 +99,13 @@ fn prepare(
     prepared(program, parameters.preparations, of, known, append)
 }
 
-/// Appends `clamp(max_pool2d(group_norm(conv2d(x)) * scale))` in one launch, as `choice` says for `problem`, which is
-/// that of `x` and of the parameters.
+/// Appends `clamp(max_pool2d(group_norm(conv2d(x)) * scale))` in one launch, as `choice` says for the problem of `x` and of the
+/// parameters, whose output has the shape `output`.
 pub(crate) fn append(
     program: &mut ProgramBuilder,
     x: Value,
     parameters: &Parameters<'_>,
-    problem: &PoolingForm,
+    output: &[usize],
     choice: &OneLaunch2d,
 ) -> Result<Value> {
     let &OneLaunch2d {
@@ -112,7 +115,7 @@ pub(crate) fn append(
         shape,
     } = choice;
     let dtype = program.dtype(x);
-    let y = program.tensor(&problem.output, dtype)?;
+    let y = program.tensor(output, dtype)?;
     let [operands, channels] = prepare(program, parameters, choice)?;
     let arguments = (x, operands, channels, y, geometry);
     let family = if config.blocks_per_half == 1 {

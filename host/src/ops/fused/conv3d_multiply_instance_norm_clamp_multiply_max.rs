@@ -6,7 +6,6 @@ use kernels_gpu::fused::conv3d_multiply_instance_norm_clamp_multiply_max::{
 };
 
 use super::convolved::Parameters;
-use super::forms::ReducingForm;
 use crate::device::{DType, DeviceProperties, LaunchShape};
 use crate::error::Result;
 use crate::ops::conv::Filters;
@@ -17,6 +16,7 @@ use crate::spec::launch::Refusal;
 use crate::spec::launch::conv3d_multiply_instance_norm_clamp_multiply_max::{
     OneLaunch3dGeometry, PAIR_PLANES, SPLIT_PLANES, warpgroup,
 };
+use crate::spec::{ClampProblem, ConvProblem, GroupNormProblem};
 
 /// How the one launch is done.
 #[derive(Debug, Clone, Copy)]
@@ -37,14 +37,14 @@ impl OneLaunch3d {
     /// # Errors
     /// What the kernel cannot take; too little shared memory.
     pub(crate) fn choose(
-        problem: &ReducingForm,
+        (conv, norm, clamp): (&ConvProblem<3>, &GroupNormProblem, &ClampProblem),
         dtype: DType,
         properties: &DeviceProperties,
         options: FusedOptions,
     ) -> Result<Self, Refusal> {
         let planes = [SPLIT_PLANES, PAIR_PLANES, PAIR_PLANES];
         let planes = options.precision.pick(dtype, planes);
-        let geometry = OneLaunch3dGeometry::new(&problem.conv, &problem.norm, &problem.clamp)?;
+        let geometry = OneLaunch3dGeometry::new(conv, norm, clamp)?;
         let multiprocessors = properties.multiprocessors;
         let on_hopper = properties.has_warpgroup_products;
         let on_warpgroups = dtype != DType::F32 && on_hopper;
@@ -76,13 +76,13 @@ impl OneLaunch3d {
     }
 }
 
-/// Appends `channel_max(clamp(instance_norm(conv3d(x) * m)) * m)` in one launch, as `choice` says for `problem`, which
-/// is that of `x` and of the parameters.
+/// Appends `channel_max(clamp(instance_norm(conv3d(x) * m)) * m)` in one launch, as `choice` says for the problem
+/// of `x` and of the parameters, whose output has the shape `output`.
 pub(crate) fn append(
     program: &mut ProgramBuilder,
     x: Value,
     parameters: &Parameters<'_>,
-    problem: &ReducingForm,
+    output: &[usize],
     choice: &OneLaunch3d,
 ) -> Result<Value> {
     let &OneLaunch3d {
@@ -94,7 +94,7 @@ pub(crate) fn append(
         ..
     } = choice;
     let dtype = program.dtype(x);
-    let y = program.tensor(&problem.output, dtype)?;
+    let y = program.tensor(output, dtype)?;
     let Filters { weight, bias } = parameters.filters;
     let arguments = (x, weight, bias, parameters.factors, y, geometry);
     let format = precision.label(dtype);

@@ -18,7 +18,7 @@ pub(crate) fn append(
     program: &mut ProgramBuilder,
     x: Value,
     affine: Affine,
-    scale: Value,
+    scale: Option<Value>,
     norm: &GroupNormProblem,
 ) -> Result<Value> {
     let (geometry, y) = (norm.geometry()?, program.tensor_like(x)?);
@@ -34,7 +34,7 @@ pub(crate) fn append(
         return unsafe { compute(program, &GROUP_NORM_SCALE_RESIDENT, resident, y, arguments) };
     }
     let tail = Tail {
-        scale: Some(scale),
+        scale,
         ..Tail::NONE
     };
     group_norm_scale_pointwise::append(program, x, affine, geometry, tail)

@@ -3,33 +3,15 @@
 use kernels_gpu::fused::group_norm_scale_max_pool2d_clamp::GROUP_NORM_SCALE_MAX_POOL2D_CLAMP;
 
 use crate::error::Result;
-use crate::ops::group_norm::{NormInput, statistics};
+use crate::ops::group_norm::NormInput;
 use crate::ops::launching::{Affine, compute};
 use crate::program::{ProgramBuilder, Value};
+use crate::spec::MaxPool2dProblem;
 use crate::spec::launch::elementwise::Bounds;
-use crate::spec::{ClampProblem, GroupNormProblem, MaxPool2dProblem};
 
-/// Appends `clamp(max_pool2d(group_norm(x, weight, bias) * scale[c]))` in two kernels: the norm's statistics, then all the
-/// rest.
+/// Appends what follows the statistics of the norm in `clamp(max_pool2d(group_norm(x, weight, bias) * scale[c]))`, in one
+/// kernel.
 pub(crate) fn append(
-    program: &mut ProgramBuilder,
-    x: Value,
-    affine: Affine,
-    scale: Value,
-    norm: &GroupNormProblem,
-    pool: &MaxPool2dProblem,
-    clamp: &ClampProblem,
-) -> Result<Value> {
-    let output = pool.output_shape();
-    if output.elements() == 0 {
-        return program.tensor(&output, program.dtype(x));
-    }
-    let input = statistics(program, x, affine, norm.geometry()?)?;
-    normalise_and_pool(program, &input, Some(scale), pool, clamp.kernel_bounds())
-}
-
-/// Appends what follows the norm's statistics, up to clamping by `bounds`.
-pub(crate) fn normalise_and_pool(
     program: &mut ProgramBuilder,
     input: &NormInput,
     scale: Option<Value>,

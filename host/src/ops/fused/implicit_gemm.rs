@@ -5,11 +5,13 @@ use kernels_gpu::fused::implicit_gemm::{
     IMPLICIT_GEMM_SM90, boxes,
 };
 
+use std::fmt;
+
 use cuda_std::Label;
 
 use super::convolved::{Convolved, Parameters};
 use super::preparation::{Preparation, prepared};
-use crate::device::{DType, DeviceProperties};
+use crate::device::{DType, DeviceProperties, LaunchShape};
 use crate::error::Result;
 use crate::ops::batch_norm::Folded;
 use crate::ops::launching::kernel;
@@ -29,52 +31,147 @@ fn gemm_device(properties: &DeviceProperties) -> GemmDevice {
     }
 }
 
-/// How this convolution is done, with its outputs pooled in windows of `pool` that lie side by side. The search looks at
-/// thousands of tiles.
-///
-/// # Errors
-/// Where it has to be done otherwise.
-pub(crate) fn gemm_config(
-    geometry: &ConvGeometry,
-    pool: Option<[u32; 2]>,
-    dtype: DType,
-    properties: &DeviceProperties,
-    options: FusedOptions,
-) -> Result<GemmConfig, Refusal> {
-    let device = gemm_device(properties);
-    let batch = (!options.batch_invariant).then_some(geometry.n);
-    GemmConfig::new(
-        geometry,
-        pool,
-        operand_format(dtype, options),
-        &device,
-        batch,
-    )
+/// How a convolution runs as an implicit GEMM: all that is decided about its launches.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Gemm {
+    config: GemmConfig,
+    precision: Precision,
+    loader: Loader,
+    /// The mainloop of a warp-specialized tile.
+    mainloop: Option<MainloopConfig>,
+    shape: Option<LaunchShape>,
 }
 
-/// How values become operands.
-fn operand_format(dtype: DType, options: FusedOptions) -> OperandFormat {
-    type Format = OperandFormat;
-    let formats = [Format::F16X2, Format::SCALED_F16, Format::STORED];
-    options.precision.pick(dtype, formats)
+/// How the input comes to the product.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Loader {
+    /// A channels-last input is read where it lies.
+    ChannelsLast,
+    /// A launch reformats it to channels-last K-vectors.
+    ReformatToNhwc,
+    /// A launch reformats it to padded planes of K-vectors.
+    ReformatToPlanes,
 }
 
-/// How this convolution is done where no norm of its own statistics follows, so that infinities and NaN have to come out as they are.
-///
-/// # Errors
-/// Where it has to be done otherwise.
-pub(crate) fn gemm_config_without_norm(
-    geometry: &ConvGeometry,
-    dtype: DType,
-    properties: &DeviceProperties,
-    options: FusedOptions,
-) -> Result<GemmConfig, Refusal> {
-    type Format = OperandFormat;
-    let device = gemm_device(properties);
-    let batch = (!options.batch_invariant).then_some(geometry.n);
-    let formats = [Format::BF16X3, Format::SCALED_F16, Format::STORED];
-    let format = options.precision.pick(dtype, formats);
-    GemmConfig::new_without_norm(geometry, format, &device, batch)
+impl Gemm {
+    /// A convolution that leaves the moments of a norm, whose rows have `row_channels` channels, with its results pooled in
+    /// `windows` that lie side by side. `strides` are those of an input that is not dense. The search looks at thousands of tiles.
+    ///
+    /// # Errors
+    /// The rule that the product breaks.
+    pub(crate) fn with_moments(
+        conv: &ConvGeometry,
+        (windows, row_channels): (Option<[u32; 2]>, u32),
+        dtype: DType,
+        properties: &DeviceProperties,
+        options: FusedOptions,
+        strides: Option<[i64; 5]>,
+    ) -> Result<Self, Refusal> {
+        type Format = OperandFormat;
+        let formats = [Format::F16X2, Format::SCALED_F16, Format::STORED];
+        let format = options.precision.pick(dtype, formats);
+        let device = gemm_device(properties);
+        let batch = (!options.batch_invariant).then_some(conv.n);
+        let config = GemmConfig::new(conv, windows, format, &device, batch)?;
+        let config = config.for_rows_of(row_channels);
+        Ok(Self::new(config, options.precision, &device, strides))
+    }
+
+    /// A convolution whose statistics no norm follows, so that infinities and NaN have to come out as they are.
+    ///
+    /// # Errors
+    /// The rule that the product breaks.
+    pub(crate) fn without_norm(
+        conv: &ConvGeometry,
+        dtype: DType,
+        properties: &DeviceProperties,
+        options: FusedOptions,
+        strides: Option<[i64; 5]>,
+    ) -> Result<Self, Refusal> {
+        type Format = OperandFormat;
+        let formats = [Format::BF16X3, Format::SCALED_F16, Format::STORED];
+        let format = options.precision.pick(dtype, formats);
+        let device = gemm_device(properties);
+        let batch = (!options.batch_invariant).then_some(conv.n);
+        let config = GemmConfig::new_without_norm(conv, format, &device, batch)?;
+        Ok(Self::new(config, options.precision, &device, strides))
+    }
+
+    /// The product of `config`, with the loader that suits the input.
+    fn new(
+        config: GemmConfig,
+        precision: Precision,
+        device: &GemmDevice,
+        strides: Option<[i64; 5]>,
+    ) -> Self {
+        let in_place = strides
+            .and_then(|strides| config.channels_last(strides, device))
+            .filter(|in_place| in_place.pays_channels_last(device));
+        let (config, loader) = match (in_place, config.reformatted_to_nhwc(device)) {
+            (Some(in_place), _) => (in_place, Loader::ChannelsLast),
+            (None, Some(nhwc)) => (nhwc, Loader::ReformatToNhwc),
+            (None, None) => (config, Loader::ReformatToPlanes),
+        };
+        Self {
+            mainloop: config.mainloop_config(device),
+            shape: config.shape(device),
+            config,
+            precision,
+            loader,
+        }
+    }
+
+    /// The convolution.
+    pub(crate) fn conv(&self) -> &ConvGeometry {
+        &self.config.geometry.conv
+    }
+
+    /// Whether the input is read where it lies.
+    pub(crate) fn reads_in_place(&self) -> bool {
+        self.loader == Loader::ChannelsLast
+    }
+}
+
+impl fmt::Display for Gemm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (config, g) = (&self.config, &self.config.geometry);
+        let tile = config.tile.name().unwrap_or_default();
+        let operands = match config.format {
+            OperandFormat::F16X2 => "f16x2 split",
+            OperandFormat::SCALED_F16 => "scaled f16",
+            OperandFormat::BF16X3 => "bf16x3 split",
+            _ => "operands as stored",
+        };
+        let (filters, pixels) = (config.tile.filters(), config.tile.pixels());
+        write!(
+            f,
+            "tile {tile} of {filters} filters x {pixels} pixels, {operands}"
+        )?;
+        if let Some(mainloop) = &self.mainloop {
+            let schedule = match mainloop.ping_pong {
+                0 => "cooperative",
+                _ => "ping-pong",
+            };
+            let resident = if mainloop.stay == 1 { ", resident" } else { "" };
+            write!(
+                f,
+                ", {schedule}, {} tiles of filters a block, {} halo stages, {} filter stages{resident}",
+                mainloop.tiles, mainloop.halos, mainloop.filters
+            )?;
+        }
+        if config.split_k > 1 {
+            write!(f, ", split-K over {} blocks", config.split_k)?;
+        }
+        write!(f, ", {} K blocks of {} MMA steps", g.k_blocks, g.mma_steps)?;
+        f.write_str(match self.loader {
+            Loader::ChannelsLast if g.is_converted_in_producer() => {
+                "; channels-last input read in place, f32 converted in the producer"
+            }
+            Loader::ChannelsLast => "; channels-last input read in place",
+            Loader::ReformatToNhwc => "; input reformatted to channels-last K-vectors",
+            Loader::ReformatToPlanes => "; input reformatted to padded planes of K-vectors",
+        })
+    }
 }
 
 /// What the kernels of `config` for tensors of `dtype` are labelled.
@@ -120,7 +217,7 @@ fn prepare(
 }
 
 /// Appends what reformats `x` as the product takes it; with the reciprocals of the samples' scales.
-fn pack(
+fn reformat(
     program: &mut ProgramBuilder,
     x: Value,
     config: &GemmConfig,
@@ -132,19 +229,19 @@ fn pack(
     let descales = program.tensor(&[samples], DType::F32)?;
     // Where values are scaled but samples not scanned, what the first pass saw.
     let twice = config.format.scaled && g.scans == 0;
-    let stages = if twice {
+    let blocks = if twice {
         samples * g.sample_blocks() as usize
     } else {
         0
     };
-    let largest = program.tensor(&[stages], DType::F32)?;
+    let largest = program.tensor(&[blocks], DType::F32)?;
     let bytes_moved = program.bytes(&[x, words, largest]);
     let label = [label(config, precision, dtype)];
-    let (pack, shape) = kernel(&IMPLICIT_GEMM_REFORMAT, &label, g.reformat_shape())?;
+    let (reformat, shape) = kernel(&IMPLICIT_GEMM_REFORMAT, &label, g.reformat_shape())?;
     let arguments = (x, words, descales, largest, *g);
     // SAFETY: `x` has the shape that the geometry was made from, `words` the config's size, `descales` an element for each
     // sample, and `largest` one for each block if the kernel writes it.
-    unsafe { program.launch_moving(pack, shape, arguments, bytes_moved) }
+    unsafe { program.launch_moving(reformat, shape, arguments, bytes_moved) }
     if twice {
         let (rescale, shape) = kernel(&IMPLICIT_GEMM_RESCALE, &label, g.rescale_shape())?;
         let bytes_moved = program.bytes(&[largest]);
@@ -203,38 +300,35 @@ impl Scales {
     }
 }
 
-/// Appends the convolution of `x`, which may lie in any way; its output has the shape `output`. Where its channels are neighbours in memory, as
-/// in PyTorch's `channels_last`, warp-specialized tiles read 16-bit values as they lie, and round f32 on its way: no launch reformats them, and the bits are the same.
+/// Appends the convolution of `x`, which may lie in any way where the product reads in place, and is dense elsewhere; its output has the
+/// shape `output`. The bits do not depend on the loader. Without a norm behind, the results are stored through `epilogue`.
 ///
-/// `config` is what [`gemm_config`] gave for the shapes of `x` and of the parameters, for `precision`, and for the program's
-/// device; or [`gemm_config_without_norm`], and the results end as `epilogue` says.
+/// `gemm` was chosen for the shapes of `x` and of the parameters, and for the program's device.
 pub(crate) fn append(
     program: &mut ProgramBuilder,
     x: Value,
     parameters: &Parameters<'_>,
-    (config, epilogue): (&GemmConfig, Epilogue),
-    precision: Precision,
+    gemm: &Gemm,
+    epilogue: Epilogue,
     output: &[usize],
 ) -> Result<Convolved> {
-    let device = gemm_device(program.properties());
-    let strides = program.strides(x);
-    let channels_last = strides
-        .and_then(|strides| config.channels_last(strides, &device))
-        .filter(|channels_last| channels_last.pays_channels_last(&device));
-    let is_channels_last = channels_last.is_some();
-    let lined = channels_last.or_else(|| config.reformatted_to_nhwc(&device));
-    let config = lined.as_ref().unwrap_or(config);
-    let (x, reformatted) = if is_channels_last {
-        (x, None)
-    } else {
-        let x = program.in_order(x)?;
-        (x, Some(pack(program, x, config, precision)?))
+    let &Gemm {
+        config,
+        precision,
+        mainloop,
+        shape,
+        ..
+    } = gemm;
+    let config = &config;
+    let is_channels_last = gemm.reads_in_place();
+    let reformatted = match is_channels_last {
+        true => None,
+        false => Some(reformat(program, x, config, precision)?),
     };
     let (g, dtype) = (&config.geometry, program.dtype(x));
     let [operands, filter_descales] = prepare(program, parameters, config, precision)?;
     let y = program.tensor(output, dtype)?;
     let moments = program.tensor(&[config.moment_elements() as usize], DType::F32)?;
-    let mainloop = config.mainloop_config(&device);
     let scales = Scales::of(program, config, mainloop)?;
     let (words, descales) = reformatted.map(<(Value, Value)>::from).unzip();
     let bytes_moved = program.bytes(&[words.unwrap_or(x), operands, y, moments]);
@@ -246,7 +340,7 @@ pub(crate) fn append(
         .folded
         .map(|Folded { gain, shift }| (gain, shift));
     let (gain, shift) = folded.unzip();
-    let (label, shape) = (label(config, precision, dtype), config.shape(&device));
+    let label = label(config, precision, dtype);
     if let Some(mainloop) = mainloop {
         let (kernel, shape) = kernel(
             &IMPLICIT_GEMM_SM90,

@@ -5,18 +5,19 @@ use kernels_gpu::fused::max_pool2d_clamp::MAX_POOL2D_CLAMP;
 use crate::error::Result;
 use crate::ops::launching::compute;
 use crate::program::{ProgramBuilder, Value};
-use crate::spec::{ClampProblem, MaxPool2dProblem};
+use crate::spec::MaxPool2dProblem;
+use crate::spec::launch::elementwise::Bounds;
 
 /// Appends `clamp(max_pool2d(x))` in one kernel.
 pub(crate) fn append(
     program: &mut ProgramBuilder,
     x: Value,
     pool: &MaxPool2dProblem,
-    clamp: &ClampProblem,
+    bounds: Bounds,
 ) -> Result<Value> {
     let geometry = pool.geometry()?;
     let y = program.tensor(&pool.output_shape(), program.dtype(x))?;
-    let arguments = (x, y, geometry, clamp.kernel_bounds());
+    let arguments = (x, y, geometry, bounds);
     // SAFETY: `x` and `y` have the problem's input and output shapes.
     unsafe { compute(program, &MAX_POOL2D_CLAMP, geometry.shape(), y, arguments) }
 }

@@ -4,14 +4,12 @@
 //! NaN behaviour and errors are those of the operators, whose roundings happen in the same places unless the function
 //! says otherwise.
 
-pub(crate) mod any_shape;
 pub(crate) mod clamp_multiply_channel_max;
 pub(crate) mod conv2d_group_norm_scale_max_pool_clamp;
 pub(crate) mod conv3d_multiply_instance_norm_clamp_multiply_max;
 mod convolved;
-mod depthwise;
+pub(crate) mod depthwise;
 mod fold_scale;
-pub(crate) mod forms;
 pub(crate) mod group_norm_scale;
 pub(crate) mod group_norm_scale_max_pool2d_clamp;
 pub(crate) mod group_norm_scale_pointwise;
@@ -21,6 +19,6 @@ pub(crate) mod multiply_instance_norm_clamp_multiply_channel_max;
 mod preparation;
 pub(crate) mod scale_max_pool2d_clamp;
 
-pub(crate) use convolved::Parameters as ConvolutionParameters;
+pub(crate) use convolved::{Convolved, Parameters as ConvolutionParameters};
 pub(crate) use fold_scale::fold_scale;
 pub(crate) use preparation::{Preparation, Preparations, prepared};

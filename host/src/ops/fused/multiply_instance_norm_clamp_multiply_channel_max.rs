@@ -4,35 +4,17 @@ use kernels_gpu::fused::instance_norm_clamp_multiply_channel_max::INSTANCE_NORM_
 
 use crate::error::Result;
 use crate::ops::channel_max::without_channels;
-use crate::ops::group_norm::{NormInput, statistics};
+use crate::ops::group_norm::NormInput;
 use crate::ops::launching::{Affine, compute};
 use crate::program::{ProgramBuilder, Value};
-use crate::spec::{ChannelMaxProblem, ClampProblem, InstanceNormProblem};
+use crate::spec::{ChannelMaxProblem, ClampProblem};
 
-/// Appends `channel_max(clamp(instance_norm(x * m[c], weight, bias)) * m[c])` in two kernels: the statistics of `x`, then
-/// all the rest.
+/// Appends what follows the statistics of `x` in `channel_max(clamp(instance_norm(x * m[c], weight, bias)) * m[c])`, in one
+/// kernel.
 ///
 /// The first multiplication is folded into the norm, `norm(m x) = m (x - mean) / sqrt(m^2 var + eps)`, which is exact in
 /// real arithmetic for every `m`, zero included; it saves a rounding.
 pub(crate) fn append(
-    program: &mut ProgramBuilder,
-    x: Value,
-    affine: Affine,
-    factor: Value,
-    norm: &InstanceNormProblem,
-    clamp: &ClampProblem,
-    channel_max: &ChannelMaxProblem,
-) -> Result<Value> {
-    let output = without_channels(program.shape(x));
-    if output.iter().product::<usize>() == 0 {
-        return program.tensor(&output, program.dtype(x));
-    }
-    let input = statistics(program, x, affine, norm.geometry()?)?;
-    normalise_and_reduce(program, &input, factor, clamp, channel_max)
-}
-
-/// Appends all that follows the norm's statistics.
-pub(crate) fn normalise_and_reduce(
     program: &mut ProgramBuilder,
     input: &NormInput,
     factor: Value,

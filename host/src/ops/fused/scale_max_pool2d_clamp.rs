@@ -5,7 +5,8 @@ use kernels_gpu::fused::scale_max_pool2d_clamp::SCALE_MAX_POOL2D_CLAMP;
 use crate::error::Result;
 use crate::ops::launching::compute;
 use crate::program::{ProgramBuilder, Value};
-use crate::spec::{ClampProblem, MaxPool2dProblem};
+use crate::spec::MaxPool2dProblem;
+use crate::spec::launch::elementwise::Bounds;
 
 /// Appends `clamp(max_pool2d(x * scale[c]))` in one kernel.
 ///
@@ -15,12 +16,12 @@ pub(crate) fn append(
     x: Value,
     scale: Value,
     pool: &MaxPool2dProblem,
-    clamp: &ClampProblem,
+    bounds: Bounds,
 ) -> Result<Value> {
     let geometry = pool.geometry()?;
     let y = program.tensor(&pool.output_shape(), program.dtype(x))?;
     let (family, shape) = (&SCALE_MAX_POOL2D_CLAMP, geometry.shape());
-    let arguments = (x, scale, y, geometry, clamp.kernel_bounds());
+    let arguments = (x, scale, y, geometry, bounds);
     // SAFETY: `x` and `y` have the problem's input and output shapes, `scale` has a value per channel.
     unsafe { compute(program, family, shape, y, arguments) }
 }

@@ -59,10 +59,11 @@ fn filters_that_are_found_are_laid_out_as_if_they_were_prepared() {
                         batch_invariant: true,
                     };
                     let configs = [
-                        gemm_config(&geometry, None, dtype, &properties, options),
-                        gemm_config_without_norm(&geometry, dtype, &properties, options),
+                        Gemm::with_moments(&geometry, (None, 1), dtype, &properties, options, None),
+                        Gemm::without_norm(&geometry, dtype, &properties, options, None),
                     ];
-                    for config in configs.into_iter().flatten() {
+                    for gemm in configs.into_iter().flatten() {
+                        let config = gemm.config;
                         let found = prepared_for(&weight, &all, &config, options);
                         let fresh = Preparations::default();
                         let wanted = prepared_for(&weight, &fresh, &config, options);
@@ -118,8 +119,10 @@ fn launches_have_room_for_what_they_leave_to_each_other() {
             let convolve = |values: &ndarray::ArrayD<f32>| {
                 let problem = spec.problem(values.shape(), &shape, None).unwrap();
                 let geometry = problem.geometry().unwrap();
-                let config = gemm_config(&geometry, None, dtype, &device.properties(), options);
-                let config = config.unwrap();
+                let properties = device.properties();
+                let gemm =
+                    Gemm::with_moments(&geometry, (None, 1), dtype, &properties, options, None);
+                let gemm = gemm.unwrap();
                 let preparations = Preparations::default();
                 let mut program = ProgramBuilder::new(&device);
                 let x = Tensor::from_f32_array(&stream, values, dtype).unwrap();
@@ -128,9 +131,9 @@ fn launches_have_room_for_what_they_leave_to_each_other() {
                     .unwrap();
                 let parameters = filters_without_norm(program.parameter(&weight), &preparations);
                 let output = problem.output_shape();
-                let config = (&config, Epilogue::NONE);
+                let epilogue = Epilogue::NONE;
                 let convolved =
-                    append(&mut program, input, &parameters, config, precision, &output).unwrap();
+                    append(&mut program, input, &parameters, &gemm, epilogue, &output).unwrap();
                 let program = program.finish(&[convolved.y]);
                 let y = program.run_once("conv3d", &stream, &[&x]).unwrap();
                 y[0].to_array::<f32>().unwrap()

@@ -5,7 +5,7 @@ use op_spec::chain::Partition;
 use super::*;
 
 #[test]
-fn partitions_say_which_runs_and_which_rows() {
+fn partitions_say_which_regions_and_which_rows() {
     let chain = chain_85(of_85());
     let ask = |chain: &Chain, input: &[usize], text: &str| {
         let partition = Partition::parse(chain, text).unwrap();
@@ -15,15 +15,15 @@ fn partitions_say_which_runs_and_which_rows() {
     for (text, expected) in [
         (
             "conv2d @im2col | group_norm scale @folded | max_pool2d clamp",
-            "im2col | folded | pool-clamp",
+            "im2col | folded | tensor",
         ),
         (
             "conv2d | group_norm | scale max_pool2d clamp",
-            "implicit-gemm | norm | scale-pool-clamp",
+            "implicit-gemm | tensor | tensor",
         ),
         (
             "conv2d | group_norm | scale | max_pool2d | clamp",
-            "implicit-gemm | norm | operator | operator | pointwise",
+            "implicit-gemm | tensor | tensor | tensor | tensor",
         ),
         ("conv2d group_norm scale max_pool2d clamp", "one-launch-2d"),
         (
@@ -37,30 +37,28 @@ fn partitions_say_which_runs_and_which_rows() {
         ),
         (
             "conv2d group_norm | scale max_pool2d clamp",
-            "implicit-gemm | scale-pool-clamp",
+            "implicit-gemm | tensor",
         ),
         (
             "conv2d group_norm scale | max_pool2d | clamp",
-            "implicit-gemm | operator | pointwise",
+            "implicit-gemm | tensor | tensor",
         ),
         (
             "conv2d group_norm scale max_pool2d | clamp",
-            "implicit-gemm | pointwise",
+            "implicit-gemm | tensor",
         ),
         (
-            "conv2d | group_norm scale @norm-functions | max_pool2d clamp",
-            "implicit-gemm | norm-functions | pool-clamp",
+            "conv2d | group_norm scale @tensor | max_pool2d clamp",
+            "implicit-gemm | tensor | tensor",
         ),
         (
             "conv2d | group_norm scale max_pool2d | clamp",
-            "group_norm scale max_pool2d: no kernels: no row of the table does these layers together",
+            "implicit-gemm | tensor | tensor",
         ),
         (
             "conv2d @no-such | group_norm scale max_pool2d clamp",
             "conv2d: no kernels called no-such: known are one-launch-2d, one-launch-3d, depthwise, \
-             implicit-gemm, direct, im2col, norm-scale-pool-clamp, scale-norm-clamp-scale-max, \
-             norm-scale, folded, norm-functions, scale-pool-clamp, pool-clamp, clamp-scale-max, norm, \
-             pointwise, operator",
+             implicit-gemm, direct, im2col, tensor, folded",
         ),
     ] {
         assert_eq!(ask(&chain, &FULL_85, text), expected, "{text}");

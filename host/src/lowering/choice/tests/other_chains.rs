@@ -53,7 +53,7 @@ fn other_chains() {
                 "no convolution",
                 chain(vec![eight_groups.clone(), scale(), pool(), clamp()]),
                 &input,
-                ["norm-scale-pool-clamp"; 3],
+                ["tensor"; 3],
             ),
             (
                 "two maxima",
@@ -65,7 +65,7 @@ fn other_chains() {
                     Layer::channel_max(),
                 ]),
                 &input,
-                ["norm-functions | operator | operator"; 3],
+                ["tensor | tensor"; 3],
             ),
             (
                 "a factor first",
@@ -77,13 +77,13 @@ fn other_chains() {
                     Layer::channel_max(),
                 ]),
                 &input,
-                ["scale-pool-clamp | operator | operator"; 3],
+                ["tensor | tensor | tensor"; 3],
             ),
             (
                 "a clamp before factor and maximum",
                 chain(vec![clamp(), scale(), Layer::channel_max(), clamp()]),
                 &input,
-                ["clamp-scale-max | pointwise"; 3],
+                ["tensor | tensor"; 3],
             ),
         ],
         &DTYPES,
@@ -94,11 +94,8 @@ fn other_chains() {
         (&[], "implicit-gemm"),
         (&[batch_norm()], "implicit-gemm"),
         (&[batch_norm(), Layer::relu()], "implicit-gemm"),
-        (
-            &[Layer::leaky_relu(0.1), clamp()],
-            "implicit-gemm | pointwise",
-        ),
-        (&[batch_norm(), Layer::silu()], "implicit-gemm | pointwise"),
+        (&[Layer::leaky_relu(0.1), clamp()], "implicit-gemm | tensor"),
+        (&[batch_norm(), Layer::silu()], "implicit-gemm | tensor"),
     ];
     for (behind, second) in endings {
         let two = chain([&head()[..], &[conv("b")], behind].concat());
@@ -127,7 +124,7 @@ fn other_chains() {
             "another factor",
             other_factor,
             &KernelBench79::INPUT,
-            ["implicit-gemm | operator | operator"; 3],
+            ["implicit-gemm | tensor | tensor"; 3],
         )],
         &DTYPES,
         &Options::default(),
@@ -189,7 +186,7 @@ fn blocks() {
                 "silu before the pool",
                 other_stem,
                 &[64, 3, 224, 224],
-                ["implicit-gemm | operator"; 3],
+                ["implicit-gemm | tensor"; 3],
             ),
         ],
         &DTYPES,

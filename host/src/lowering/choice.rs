@@ -1,9 +1,9 @@
-//! Which kernels do a chain: a function of problem, device properties and options alone.
+//! Which kernels compute a chain: a function of problem, layout, device properties and options alone.
 //!
-//! A chain is done run by run, as a partition says. For a run the rows of the [table](super::table) are asked from top to
-//! bottom: whether their kernels can do it (if not, by which rule), then whether they should (if not, why). The first row
-//! that can and should does it; one that was asked for by name only has to be able to. Without a partition the whole chain
-//! is one run; if no row does it, the longest run of first layers that some row does is cut off, and so on.
+//! A partition cuts a chain into regions. For each region the rows of the [table](super::table) are asked from top to bottom:
+//! whether they can implement it (if not, by which rule), then whether they pay (if not, why). The first row that can and
+//! pays is taken; a row that was asked for by name only has to be able to. Without a partition the whole chain is one region;
+//! if no row takes it, the longest region of first layers that some row takes is cut off, and so on.
 
 use std::ops::Range;
 
@@ -14,34 +14,34 @@ use op_spec::launch::Refusal;
 
 #[cfg(any(test, feature = "lab"))]
 use super::Options;
-use super::question::{Considered, Question, RunFacts, RunQuestion, Verdict};
-use super::table::{Kernels, TABLE};
+use super::region::{Considered, Query, Region, RegionFacts, Verdict};
+use super::table::{Lowered, TABLE};
 #[cfg(any(test, feature = "lab"))]
-use crate::device::{DType, DeviceProperties};
+use crate::device::{DType, DeviceProperties, Order};
 use crate::error::{Error, Result};
 
-/// The kernels for a run, and how they were found.
-pub(super) struct Chosen {
+/// A region with its kernels, and how they were found.
+pub(crate) struct Chosen {
     pub(super) layers: Range<usize>,
-    pub(super) kernels: Kernels,
-    pub(super) facts: RunFacts,
+    pub(super) lowered: Lowered,
+    pub(crate) facts: RegionFacts,
 }
 
 /// The kernels for a whole chain.
 ///
 /// # Errors
-/// [`Error::NoKernels`] for a run of a partition that no row does, or not the one that it names.
-pub(super) fn choose(question: Question<'_>) -> Result<Vec<Chosen>> {
-    let known = question.chain.layers().len();
-    let Some(partition) = &question.options.partition else {
-        return choose_whole(question, known);
+/// [`Error::NoKernels`] for a region of a partition that no row does, or not the one that it names.
+pub(crate) fn choose(query: Query<'_>) -> Result<Vec<Chosen>> {
+    let known = query.chain.layers().len();
+    let Some(partition) = &query.options.partition else {
+        return choose_whole(query, known);
     };
     let covered = partition.runs().last().map_or(0, |run| run.layers.end);
     if covered != known {
         return Err(Error::OtherPartition { covered, known });
     }
     let runs = partition.runs().iter();
-    runs.map(|run| choose_run(question, run.layers.clone(), run.kernel.as_deref()))
+    runs.map(|run| choose_region(query, run.layers.clone(), run.kernel.as_deref()))
         .collect()
 }
 
@@ -58,19 +58,20 @@ pub(crate) fn must_have_kernels(
     properties: &DeviceProperties,
 ) -> Result<()> {
     let problem = chain.problem(input)?;
-    let question = Question {
+    let query = Query {
         chain,
         problem: &problem,
         dtype,
+        order: &Order::Dense,
         properties,
         options,
     };
-    choose(question).map(drop)
+    choose(query).map(drop)
 }
 
-/// The kernels for a run, or those that were asked for.
-fn choose_run(question: Question<'_>, layers: Range<usize>, asked: Option<&str>) -> Result<Chosen> {
-    ask(question, layers.clone(), asked).map_err(|considered| {
+/// The kernels for a region, or those that were asked for.
+fn choose_region(query: Query<'_>, layers: Range<usize>, asked: Option<&str>) -> Result<Chosen> {
+    ask(query, layers.clone(), asked).map_err(|considered| {
         let reason = |Considered { kernels, verdict }: &Considered| match verdict {
             Verdict::Refused(reason) | Verdict::Passed(reason) => {
                 Some(format!("{kernels}: {reason}"))
@@ -87,7 +88,7 @@ fn choose_run(question: Question<'_>, layers: Range<usize>, asked: Option<&str>)
             "no row of the table does these layers together".to_owned()
         };
         Error::NoKernels {
-            layers: question.operators(layers),
+            layers: query.operators(layers),
             asked: asked.map(str::to_owned),
             reasons,
         }
@@ -95,17 +96,17 @@ fn choose_run(question: Question<'_>, layers: Range<usize>, asked: Option<&str>)
 }
 
 /// The kernels for a chain of `end` layers without a partition.
-fn choose_whole(question: Question<'_>, end: usize) -> Result<Vec<Chosen>> {
+fn choose_whole(query: Query<'_>, end: usize) -> Result<Vec<Chosen>> {
     // What the rows said of all layers together is told with the first run.
-    let mut considered_whole = match ask(question, 0..end, None) {
+    let mut considered_whole = match ask(query, 0..end, None) {
         Ok(run) => return Ok(vec![run]),
         Err(considered) => considered,
     };
     let (mut chosen, mut start) = (Vec::new(), 0);
     while start < end {
         let mut stops = (start + 2..=end).rev().filter(|stop| stop - start < end);
-        let several = stops.find_map(|stop| ask(question, start..stop, None).ok());
-        let single = || choose_run(question, start..start + 1, None);
+        let several = stops.find_map(|stop| ask(query, start..stop, None).ok());
+        let single = || choose_region(query, start..start + 1, None);
         let mut run: Chosen = several.map_or_else(single, Ok)?;
         let considered = &mut run.facts.considered;
         considered.splice(..0, considered_whole.drain(..));
@@ -115,15 +116,15 @@ fn choose_whole(question: Question<'_>, end: usize) -> Result<Vec<Chosen>> {
     Ok(chosen)
 }
 
-/// Asks the table's rows for a run, or the one row that is named.
+/// Asks the table's rows for a region, or the one row that is named.
 fn ask(
-    question: Question<'_>,
+    query: Query<'_>,
     layers: Range<usize>,
     asked: Option<&str>,
 ) -> Result<Chosen, Vec<Considered>> {
-    let run = RunQuestion {
-        of: question,
-        form: NormalForm::of(question.problem, layers.clone()).ok(),
+    let region = Region {
+        of: query,
+        form: NormalForm::of(query.problem, layers.clone()).ok(),
         layers,
     };
     let mut considered = Vec::new();
@@ -135,22 +136,24 @@ fn ask(
                 verdict,
             });
         };
-        match (row.can)(row, &run) {
+        let Some(form) = &region.form else { continue };
+        match (row.can_implement)(row, &region, form) {
             Err(Refusal::Layers { .. }) if asked.is_none() => {}
             Err(refusal) => note(Verdict::Refused(refusal.to_string())),
-            Ok(kernels) => match kernels.should(&run) {
+            Ok(lowered) => match lowered.pays(&region) {
                 Err(reason) if asked.is_none() => note(Verdict::Passed(reason.to_owned())),
                 _ => {
                     note(Verdict::Taken);
-                    let facts = RunFacts {
-                        layers: question.operators(run.layers.clone()),
+                    let facts = RegionFacts {
+                        layers: query.operators(region.layers.clone()),
                         kernels: row.name,
-                        summary: row.summary,
+                        summary: row.summary(&lowered.plan),
+                        config: lowered.producer.to_string(),
                         considered,
                     };
                     return Ok(Chosen {
-                        layers: run.layers,
-                        kernels,
+                        layers: region.layers,
+                        lowered,
                         facts,
                     });
                 }

@@ -5,7 +5,7 @@ use op_spec::chain::presets::{KernelBench79, KernelBench85};
 use op_spec::{Conv2dSpec, Conv3dSpec, GroupNormSpec, MaxPool2dSpec};
 
 use super::*;
-use crate::device::{DType, DeviceProperties};
+use crate::device::{DType, DeviceProperties, Order};
 use crate::model::Options;
 use crate::ops::Precision;
 
@@ -58,10 +58,11 @@ fn chosen(
     properties: &DeviceProperties,
     options: &Options,
 ) -> Result<Vec<Chosen>> {
-    choose(Question {
+    choose(Query {
         chain,
         problem: &chain.problem(input)?,
         dtype,
+        order: &Order::Dense,
         properties,
         options,
     })
@@ -113,7 +114,7 @@ fn chain_79(attributes: KernelBench79) -> Chain {
 #[test]
 fn convolution_norm_and_pool() {
     let one_launch = ["one-launch-2d", "implicit-gemm", "implicit-gemm"];
-    let rest = ["direct | norm-scale-pool-clamp"; 3];
+    let rest = ["direct | tensor"; 3];
     let bare = KernelBench85 {
         bias: false,
         affine: false,
@@ -205,7 +206,7 @@ fn depthwise_convolutions() {
         out_channels: 32,
         ..depthwise([3, 3])
     };
-    let rest = ["direct | norm-scale-pool-clamp"; 3];
+    let rest = ["direct | tensor"; 3];
     let input = [4, 16, 60, 60];
     check(
         &[
@@ -257,7 +258,7 @@ fn convolution_norm_and_channel_max() {
         in_channels: 1,
         ..of_79()
     };
-    let rest = ["direct | scale-norm-clamp-scale-max"; 3];
+    let rest = ["direct | tensor"; 3];
     let (full, one) = (KernelBench79::INPUT, [1, 3, 16, 32, 32]);
     let alike = [
         ("affine", chain_79(affine), &full, GEMM),

@@ -1,0 +1,331 @@
+//! From lowered regions to the launches of a program.
+
+use op_spec::chain::LayerProblem;
+use op_spec::{BatchNormProblem, PointwiseProblem};
+
+use super::choice::Chosen;
+use super::epilogue::{Map, MaxOverChannels, Plan, Pool, Store};
+use super::producer::Producer;
+use super::region::Query;
+use crate::device::Tensor;
+use crate::error::Result;
+use crate::ops::batch_norm::{self, Folded, Statistics};
+use crate::ops::conv::{Filters, append_pad};
+use crate::ops::fused::group_norm_scale_pointwise::{Tail, normalise_and_map};
+use crate::ops::fused::{
+    clamp_multiply_channel_max, depthwise, fold_scale, group_norm_scale,
+    group_norm_scale_max_pool2d_clamp, implicit_gemm, max_pool2d_clamp,
+    multiply_instance_norm_clamp_multiply_channel_max, scale_max_pool2d_clamp,
+};
+use crate::ops::group_norm::{self, NormInput};
+use crate::ops::{
+    self, Affine, ConvolutionParameters, Convolved, Preparations,
+    conv2d_group_norm_scale_max_pool_clamp as one_launch_2d,
+    conv3d_multiply_instance_norm_clamp_multiply_max as one_launch_3d, pointwise,
+};
+use crate::program::{ProgramBuilder, Value};
+use crate::spec::launch::elementwise::Bounds;
+use crate::spec::launch::implicit_gemm::Epilogue as StoreEpilogue;
+use crate::spec::launch::norm::NormGeometry;
+
+/// A program in the making, with what the layers of a chain need.
+pub(crate) struct Appending<'a> {
+    pub(crate) program: &'a mut ProgramBuilder,
+    pub(crate) of: Query<'a>,
+    /// The chain's further inputs.
+    pub(crate) inputs: &'a [Value],
+    /// One for each parameter of the chain.
+    pub(crate) tensors: &'a [Tensor],
+    /// The same as values, once a layer has asked for them.
+    pub(crate) values: Vec<Option<Value>>,
+    pub(crate) preparations: &'a Preparations,
+}
+
+/// What a producer leaves.
+enum Produced {
+    Tensor(Value),
+    /// With moments of each channel.
+    Convolved(Convolved),
+}
+
+impl<'a> Appending<'a> {
+    /// Parameter number `index` of a layer, if it has it.
+    fn parameter(&mut self, layer: usize, index: usize) -> Option<Value> {
+        let slot = *self.of.chain.parameters_of(layer).get(index)?;
+        let tensor = &self.tensors[slot];
+        let program = &mut *self.program;
+        Some(*self.values[slot].get_or_insert_with(|| program.parameter(tensor)))
+    }
+
+    /// The first parameter of a layer, which has one.
+    fn first(&mut self, layer: usize) -> Value {
+        self.parameter(layer, 0)
+            .expect("the chain's table has the layer's first parameter")
+    }
+
+    /// The weight and the bias of the norm `layer`.
+    fn affine(&mut self, layer: usize) -> Affine {
+        Affine {
+            weight: self.parameter(layer, 0),
+            bias: self.parameter(layer, 1),
+        }
+    }
+
+    /// The parameters of the batch norm `layer`, as a factor and a summand for each channel.
+    fn folded_batch_norm(&mut self, layer: usize, problem: &BatchNormProblem) -> Result<Folded> {
+        let statistics = Statistics {
+            mean: self.first(layer),
+            variance: (self.parameter(layer, 1)).expect("a batch norm has both statistics"),
+            weight: self.parameter(layer, 2),
+            bias: self.parameter(layer, 3),
+        };
+        let (program, preparations) = (&mut *self.program, self.preparations);
+        batch_norm::folded(program, preparations, layer, statistics, problem)
+    }
+
+    /// The parameters of a region that begins with the convolution `layer`.
+    fn convolution(&mut self, layer: usize, plan: &Plan) -> Result<ConvolutionParameters<'a>> {
+        let none = Affine {
+            weight: None,
+            bias: None,
+        };
+        let norm = plan.norm().map_or(none, |(norm, _)| self.affine(norm));
+        let folded = match plan {
+            Plan::Store(Store {
+                batch_norm: Some((layer, problem)),
+                ..
+            }) => Some(self.folded_batch_norm(*layer, problem)?),
+            _ => None,
+        };
+        let factors = match plan {
+            Plan::Pool(pool) => pool.factors,
+            Plan::MaxOverChannels(max) => Some(max.factors),
+            _ => None,
+        };
+        Ok(ConvolutionParameters {
+            filters: Filters {
+                weight: self.first(layer),
+                bias: self.parameter(layer, 1),
+            },
+            norm,
+            folded,
+            factors: factors.map(|layer| self.first(layer)),
+            layer,
+            preparations: self.preparations,
+        })
+    }
+
+    /// Puts the padding around `x` that the convolution `layer` wants there, if it is one and wants some.
+    fn padded(&mut self, x: Value, layer: usize) -> Result<Value> {
+        match &self.of.problem.steps[layer].problem {
+            LayerProblem::Conv1d(conv) => append_pad(self.program, x, conv.pad.as_ref()),
+            LayerProblem::Conv2d(conv) => append_pad(self.program, x, conv.pad.as_ref()),
+            LayerProblem::Conv3d(conv) => append_pad(self.program, x, conv.pad.as_ref()),
+            _ => Ok(x),
+        }
+    }
+
+    /// Appends the launches of a region.
+    pub(crate) fn region(&mut self, x: Value, region: &Chosen) -> Result<Value> {
+        let (layers, lowered) = (region.layers.clone(), &region.lowered);
+        let output = &self.of.problem.steps[layers.end - 1].output;
+        if output.iter().product::<usize>() == 0 {
+            return self.program.tensor(output, self.program.dtype(x));
+        }
+        let (start, plan) = (layers.start, &lowered.plan);
+        let reads_in_place =
+            matches!(&lowered.producer, Producer::ImplicitGemm(gemm) if gemm.reads_in_place());
+        let x = if reads_in_place {
+            x
+        } else {
+            self.program.in_order(x)?
+        };
+        let produced = match &lowered.producer {
+            Producer::Tensor if matches!(plan, Plan::Whole) => {
+                return self.layer(x, start, &ops::ConvOptions::default());
+            }
+            Producer::Direct(options) => return self.layer(x, start, options),
+            Producer::Tensor => Produced::Tensor(x),
+            Producer::OneLaunch2d(launch) => {
+                let x = self.padded(x, start)?;
+                let parameters = self.convolution(start, plan)?;
+                return one_launch_2d::append(self.program, x, &parameters, output, launch);
+            }
+            Producer::OneLaunch3d(launch) => {
+                let x = self.padded(x, start)?;
+                let parameters = self.convolution(start, plan)?;
+                return one_launch_3d::append(self.program, x, &parameters, output, launch);
+            }
+            Producer::ImplicitGemm(gemm) => {
+                let x = self.padded(x, start)?;
+                let parameters = self.convolution(start, plan)?;
+                let epilogue = match plan {
+                    Plan::Store(store) => store.epilogue,
+                    _ => StoreEpilogue::NONE,
+                };
+                let output = self.produced_shape(start, plan);
+                let program = &mut *self.program;
+                let gemm = implicit_gemm::append(program, x, &parameters, gemm, epilogue, output)?;
+                Produced::Convolved(gemm)
+            }
+            Producer::Depthwise(geometry) => {
+                let x = self.padded(x, start)?;
+                let parameters = self.convolution(start, plan)?;
+                let output = self.produced_shape(start, plan);
+                let program = &mut *self.program;
+                let y = depthwise::append(program, x, &parameters, geometry, output)?;
+                Produced::Convolved(y)
+            }
+        };
+        self.epilogue(produced, plan)
+    }
+
+    /// The shape of what the producer, a convolution, writes.
+    fn produced_shape(&self, layer: usize, plan: &'a Plan) -> &'a [usize] {
+        match plan {
+            Plan::Pool(pool) if pool.in_producer => &pool.output,
+            _ => &self.of.problem.steps[layer].output,
+        }
+    }
+
+    /// Appends a layer by its operator's own kernels.
+    fn layer(&mut self, x: Value, layer: usize, options: &ops::ConvOptions) -> Result<Value> {
+        let problem = &self.of.problem.steps[layer].problem;
+        if let LayerProblem::BatchNorm(problem) = problem {
+            let folded = self.folded_batch_norm(layer, problem)?;
+            return batch_norm::append_folded(self.program, x, folded, problem);
+        }
+        // A residual stands in the place of a parameter.
+        let parameters = match self.of.chain.input_of(layer) {
+            Some(input) => [Some(self.inputs[input]), None, None, None],
+            None => std::array::from_fn(|index| self.parameter(layer, index)),
+        };
+        ops::append(self.program, x, problem, parameters, options)
+    }
+
+    /// Appends what follows the producer.
+    fn epilogue(&mut self, produced: Produced, plan: &Plan) -> Result<Value> {
+        match plan {
+            Plan::Whole | Plan::Store(_) => Ok(produced.value()),
+            Plan::Map(map) => self.map(&produced, map),
+            Plan::Pool(pool) => self.pool(&produced, pool),
+            Plan::MaxOverChannels(max) => self.max_over_channels(&produced, max),
+            Plan::NormScale(map) => {
+                let (layer, norm) = &map.norm;
+                let scale = map.behind.map(|behind| self.first(behind.layer));
+                let (affine, x) = (self.affine(*layer), produced.value());
+                group_norm_scale::append(self.program, x, affine, scale, norm)
+            }
+            Plan::FoldedScale(map) => {
+                let (layer, mut norm) = map.norm;
+                let affine = self.affine(layer);
+                let (program, preparations) = (&mut *self.program, self.preparations);
+                let affine = match map.behind {
+                    Some(behind) => {
+                        let slot = self.of.chain.parameters_of(behind.layer)[0];
+                        let scale = program.parameter(&self.tensors[slot]);
+                        fold_scale(program, preparations, layer, affine, scale)?
+                    }
+                    None => affine,
+                };
+                // It has weight and bias now, whatever it had before.
+                (norm.weight, norm.bias) = (true, true);
+                group_norm::append(program, produced.value(), affine, norm.geometry()?)
+            }
+            Plan::List(list) => pointwise::append(self.program, produced.value(), list),
+        }
+    }
+
+    /// Appends what completes the statistics of a norm of what was produced, unless a row has no more moments than `by_readers`, which
+    /// the kernel that follows combines itself.
+    fn statistics(
+        &mut self,
+        produced: &Produced,
+        layer: usize,
+        norm: NormGeometry,
+        by_readers: u64,
+    ) -> Result<NormInput> {
+        let affine = self.affine(layer);
+        match produced {
+            Produced::Convolved(y) => y.statistics(self.program, affine, norm, by_readers),
+            Produced::Tensor(x) => group_norm::statistics(self.program, *x, affine, norm),
+        }
+    }
+
+    fn map(&mut self, produced: &Produced, map: &Map) -> Result<Value> {
+        let (layer, norm) = &map.norm;
+        let geometry = norm.geometry()?;
+        let bytes = self.program.dtype(produced.value()).size() as u32;
+        let by_readers = geometry.apply(bytes).combined_moments();
+        let input = self.statistics(produced, *layer, geometry, by_readers)?;
+        let tail = Tail {
+            before: map.before.map(|layer| self.first(layer)),
+            scale: map.behind.map(|behind| self.first(behind.layer)),
+            prelu: map.behind.and_then(|behind| behind.prelu),
+            functions: &map.functions,
+        };
+        normalise_and_map(self.program, &input, tail)
+    }
+
+    fn pool(&mut self, produced: &Produced, pool: &Pool) -> Result<Value> {
+        let scale = pool.factors.map(|layer| self.first(layer));
+        let functions = &pool.functions[..];
+        let input = match &pool.norm {
+            Some((layer, norm)) => Some(self.statistics(produced, *layer, norm.geometry()?, 1)?),
+            None => None,
+        };
+        if let (Some(input), true) = (&input, pool.in_producer) {
+            let tail = Tail {
+                scale,
+                functions,
+                ..Tail::NONE
+            };
+            return normalise_and_map(self.program, input, tail);
+        }
+        // The kernels that pool do a clamp besides; all else takes a launch of its own, of what is left of the pixels.
+        let clamp = functions.first().and_then(PointwiseProblem::as_clamp);
+        let (bounds, rest) = match clamp {
+            Some(clamp) => (clamp.kernel_bounds(), &functions[1..]),
+            None => (Bounds::NONE, functions),
+        };
+        let (program, x, of) = (&mut *self.program, produced.value(), &pool.pool);
+        let pooled = match (input, scale) {
+            (Some(input), scale) => {
+                group_norm_scale_max_pool2d_clamp::append(program, &input, scale, of, bounds)?
+            }
+            (None, Some(scale)) => scale_max_pool2d_clamp::append(program, x, scale, of, bounds)?,
+            (None, None) => max_pool2d_clamp::append(program, x, of, bounds)?,
+        };
+        pointwise::append(program, pooled, rest)
+    }
+
+    fn max_over_channels(&mut self, produced: &Produced, max: &MaxOverChannels) -> Result<Value> {
+        let factors = self.first(max.factors);
+        let (clamp, of) = (&max.clamp, &max.channel_max);
+        match &max.norm {
+            Some((layer, norm)) => {
+                let input = self.statistics(produced, *layer, norm.geometry()?, 1)?;
+                multiply_instance_norm_clamp_multiply_channel_max::append(
+                    self.program,
+                    &input,
+                    factors,
+                    clamp,
+                    of,
+                )
+            }
+            None => {
+                let x = produced.value();
+                clamp_multiply_channel_max::append(self.program, x, factors, clamp, of)
+            }
+        }
+    }
+}
+
+impl Produced {
+    fn value(&self) -> Value {
+        match self {
+            Produced::Tensor(x) => *x,
+            Produced::Convolved(convolved) => convolved.y,
+        }
+    }
+}

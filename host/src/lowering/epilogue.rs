@@ -1,0 +1,427 @@
+//! How an epilogue runs: which kernels compute it, and what they are told.
+//!
+//! Each type here is one kind of epilogue that there are kernels for. Its `of` takes a region's form, or refuses it.
+
+use op_spec::chain::{Epilogue, NormalForm, Pointwise, Reduction};
+use op_spec::{BatchNormProblem, PointwiseProblem, PreluProblem, ScaleProblem};
+
+use super::region::Region;
+use crate::spec::launch::Refusal;
+use crate::spec::launch::implicit_gemm::Epilogue as StoreEpilogue;
+use crate::spec::{ChannelMaxProblem, ClampProblem, GroupNormProblem, MaxPool2dProblem};
+
+/// How what follows a producer runs.
+#[derive(Debug, Clone)]
+pub(super) enum Plan {
+    /// The producer writes the region's output, by its own operator's kernel or by a kernel of the whole region.
+    Whole,
+    /// The producer does it to its accumulators before it writes them.
+    Store(Store),
+    /// Norm and functions of single values.
+    Map(Map),
+    /// Norm, scale, max_pool2d and functions; the norm, the scale and the functions may be absent.
+    Pool(Pool),
+    /// Scale, norm, clamp, the same scale and channel_max; the scale and the norm in front may be absent.
+    MaxOverChannels(MaxOverChannels),
+    /// A norm and a scale, in one launch where a block has room for a row.
+    NormScale(Map),
+    /// A norm with the factors of the scale behind it in its weight and bias.
+    FoldedScale(Map),
+    /// Pointwise functions.
+    List(Vec<PointwiseProblem>),
+}
+
+impl Plan {
+    /// What runs behind the producer, in words.
+    pub(super) fn summary(&self) -> &'static str {
+        match self {
+            Plan::Whole => "",
+            Plan::Store(_) => "batch norm and function before the result is written",
+            Plan::Map(_) => "norm, scale or prelu, and functions in one launch",
+            Plan::Pool(pool) if pool.norm.is_some() => {
+                "norm, scale, max_pool2d and clamp in one launch"
+            }
+            Plan::Pool(_) => "scale, max_pool2d and clamp in one launch",
+            Plan::MaxOverChannels(max) if max.norm.is_some() => {
+                "scale, norm, clamp, scale and channel_max in one launch"
+            }
+            Plan::MaxOverChannels(_) => "clamp, scale and channel_max in one launch",
+            Plan::NormScale(_) => "norm and scale, in one launch where a block holds a row",
+            Plan::FoldedScale(_) => "norm whose weight and bias have the scale in them",
+            Plan::List(_) => "pointwise functions, up to eight a launch",
+        }
+    }
+
+    /// The norm whose statistics come before it.
+    pub(super) fn norm(&self) -> Option<(usize, GroupNormProblem)> {
+        match self {
+            Plan::Map(map) | Plan::NormScale(map) | Plan::FoldedScale(map) => Some(map.norm),
+            Plan::Pool(pool) => pool.norm,
+            Plan::MaxOverChannels(max) => max.norm,
+            Plan::Whole | Plan::Store(_) | Plan::List(_) => None,
+        }
+    }
+}
+
+/// `function(batch_norm(x))`, of which each may be absent, done to accumulators.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Store {
+    /// The layer of the batch norm.
+    pub(super) batch_norm: Option<(usize, BatchNormProblem)>,
+    /// The function, and whether there is a batch norm.
+    pub(super) epilogue: StoreEpilogue,
+}
+
+impl Store {
+    /// The epilogue, if it is this one, and the function one that the product's store has.
+    pub(super) fn of(form: &Epilogue) -> Result<Store, Refusal> {
+        let expected = "a convolution, perhaps batch_norm, perhaps a clamp or leaky_relu";
+        let refusal = Refusal::Layers { expected };
+        if form.norm.is_some() || form.reduce.is_some() {
+            return Err(refusal);
+        }
+        let (batch_norm, functions) = match &form.list[..] {
+            [(layer, Pointwise::BatchNorm(problem)), functions @ ..] => {
+                (Some((*layer, *problem)), functions)
+            }
+            functions => (None, functions),
+        };
+        let function = match functions {
+            [] => StoreEpilogue::NONE,
+            [(_, Pointwise::Function(problem))] => {
+                StoreEpilogue::of(problem.function.step()).ok_or(refusal)?
+            }
+            _ => return Err(refusal),
+        };
+        let is_mapped = u32::from(batch_norm.is_some());
+        Ok(Store {
+            batch_norm,
+            epilogue: StoreEpilogue {
+                is_mapped,
+                ..function
+            },
+        })
+    }
+}
+
+/// What is done right behind a norm with a parameter that has one value for each channel.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct PerChannel {
+    /// The layer, whose only parameter it is.
+    pub(super) layer: usize,
+    /// The problem of a prelu, whose slopes the values are; else they are factors.
+    pub(super) prelu: Option<PreluProblem>,
+}
+
+/// `functions(norm(x * before) * behind)`, or a prelu behind the norm. Factors before are those of a norm of each channel.
+#[derive(Debug, Clone)]
+pub(super) struct Map {
+    pub(super) norm: (usize, GroupNormProblem),
+    /// The layer of the factors before the norm.
+    pub(super) before: Option<usize>,
+    /// The factors right behind it, or the prelu.
+    pub(super) behind: Option<PerChannel>,
+    pub(super) functions: Vec<PointwiseProblem>,
+}
+
+impl Map {
+    pub(super) fn of(form: &Epilogue) -> Result<Map, Refusal> {
+        let expected = "a norm, functions of single values; perhaps scale or prelu behind the norm, and scale before a norm of each channel";
+        let refusal = Refusal::Layers { expected };
+        let norm = form.norm.ok_or(refusal)?;
+        let before = at_most_one(&form.before, refusal)?;
+        let is_each_channel = norm.1.channels_per_group() == 1;
+        if form.reduce.is_some() || before.is_some() && !is_each_channel {
+            return Err(refusal);
+        }
+        let factors = at_most_one(&form.affine, refusal)?;
+        let factors = factors.map(|layer| PerChannel { layer, prelu: None });
+        let (behind, list) = match (factors, &form.list[..]) {
+            (None, [(layer, Pointwise::Prelu(problem)), rest @ ..]) => {
+                let (layer, prelu) = (*layer, Some(*problem));
+                (Some(PerChannel { layer, prelu }), rest)
+            }
+            (factors, all) => (factors, all),
+        };
+        Ok(Map {
+            norm,
+            before,
+            behind,
+            functions: functions(list, refusal)?,
+        })
+    }
+
+    /// The layer of the scale, if norm and scale are all there is.
+    pub(super) fn scale_alone(&self) -> Option<usize> {
+        let scale = self.behind.filter(|behind| behind.prelu.is_none())?;
+        (self.before.is_none() && self.functions.is_empty()).then_some(scale.layer)
+    }
+}
+
+/// `functions(max_pool2d(norm(x) * factor))`, where norm and factor may be absent.
+#[derive(Debug, Clone)]
+pub(super) struct Pool {
+    pub(super) norm: Option<(usize, GroupNormProblem)>,
+    /// The layer of the factors behind the norm.
+    pub(super) factors: Option<usize>,
+    pub(super) pool: MaxPool2dProblem,
+    /// What is done to each maximum: also what was done before it, if that keeps order.
+    pub(super) functions: Vec<PointwiseProblem>,
+    /// Whether the producer keeps of each window the value that norm and scale make the largest. Norm and scale are monotonic, so
+    /// it is the one that pooling takes. The producer's output is then never written.
+    pub(super) in_producer: bool,
+    /// Shape of the result.
+    pub(super) output: Vec<usize>,
+}
+
+impl Pool {
+    pub(super) fn of(region: &Region<'_>, form: &Epilogue) -> Result<Pool, Refusal> {
+        let expected = "a norm, max_pool2d, and functions that keep order before it and any behind";
+        let refusal = Refusal::Layers { expected };
+        let Some((reduction, Reduction::MaxPool2d(pool))) = form.reduce else {
+            return Err(refusal);
+        };
+        // Without a norm, factors are part of the list.
+        let (factors, list) = match (form.norm, &form.list[..]) {
+            (None, [(layer, Pointwise::Scale(_))]) => (Some(*layer), &[][..]),
+            (None, []) | (Some(_), _) => (at_most_one(&form.affine, refusal)?, &form.list[..]),
+            (None, _) => return Err(refusal),
+        };
+        let keeps_order = list.iter().all(|(_, step)| step.keeps_order());
+        if !form.before.is_empty() || !keeps_order {
+            return Err(refusal);
+        }
+        let last = form.after.last().map_or(reduction, |(layer, _)| *layer);
+        Ok(Pool {
+            norm: form.norm,
+            factors,
+            pool,
+            functions: functions(&[list, &form.after[..]].concat(), refusal)?,
+            in_producer: false,
+            output: region.output_of(last).to_vec(),
+        })
+    }
+
+    /// The windows, if they lie side by side and are whole.
+    pub(super) fn windows_side_by_side(&self) -> Option<[u32; 2]> {
+        windows_side_by_side(&self.pool)
+    }
+
+    /// The only function, if it is a clamp.
+    pub(super) fn clamp(&self) -> Option<ClampProblem> {
+        match &self.functions[..] {
+            [function] => function.as_clamp(),
+            _ => None,
+        }
+    }
+}
+
+/// `channel_max(clamp(norm(x * m)) * m)`, the norm of every channel by itself; without the norm `channel_max(clamp(x) * m)`.
+#[derive(Debug, Clone)]
+pub(super) struct MaxOverChannels {
+    pub(super) norm: Option<(usize, GroupNormProblem)>,
+    pub(super) clamp: ClampProblem,
+    pub(super) channel_max: ChannelMaxProblem,
+    /// The layer of the factors.
+    pub(super) factors: usize,
+}
+
+impl MaxOverChannels {
+    pub(super) fn of(region: &Region<'_>, form: &Epilogue) -> Result<MaxOverChannels, Refusal> {
+        let expected = "one factor, a norm of each channel, clamp, the same factor, channel_max";
+        let refusal = Refusal::Layers { expected };
+        let Some((_, Reduction::ChannelMax(channel_max))) = form.reduce else {
+            return Err(refusal);
+        };
+        let [(_, function), (behind, Pointwise::Scale(_))] = form.list[..] else {
+            return Err(refusal);
+        };
+        let clamp = function.as_clamp().ok_or(refusal)?;
+        if !form.affine.is_empty() || !form.after.is_empty() {
+            return Err(refusal);
+        }
+        if let Some((_, norm)) = form.norm {
+            let [(before, _)] = form.before[..] else {
+                return Err(refusal);
+            };
+            if norm.channels_per_group() != 1 {
+                return Err(refusal);
+            }
+            let [first, second] =
+                [before, behind].map(|layer| region.of.chain.parameters_of(layer));
+            if first != second {
+                return Err(Refusal::Needs(
+                    "the same factor before the norm and behind the clamp",
+                ));
+            }
+        }
+        Ok(MaxOverChannels {
+            norm: form.norm,
+            clamp,
+            channel_max,
+            factors: behind,
+        })
+    }
+}
+
+/// The epilogue of a producer that leaves moments: the first of the kinds that have a norm and take this form.
+///
+/// # Errors
+/// The refusal that says the most: a broken rule rather than other layers.
+pub(super) fn with_norm(region: &Region<'_>, form: &Epilogue) -> Result<Plan, Refusal> {
+    let expected =
+        "a convolution, a norm, functions; perhaps max_pool2d, or channel_max as in problem 79";
+    let other_layers = Refusal::Layers { expected };
+    form.norm.ok_or(other_layers)?;
+    let kinds = [
+        Pool::of(region, form).map(Plan::Pool),
+        Map::of(form).map(Plan::Map),
+        MaxOverChannels::of(region, form).map(Plan::MaxOverChannels),
+    ];
+    let mut refusal = other_layers;
+    for kind in kinds {
+        match kind {
+            Ok(plan) => return Ok(plan),
+            Err(Refusal::Layers { .. }) => {}
+            Err(rule) => refusal = rule,
+        }
+    }
+    Err(refusal)
+}
+
+/// The epilogue of a tensor: any that there are kernels for.
+///
+/// # Errors
+/// As [`with_norm`].
+pub(super) fn of_tensor(region: &Region<'_>, form: &NormalForm) -> Result<Plan, Refusal> {
+    let expected = "layers without a convolution that there are kernels for together";
+    let refusal = Refusal::Layers { expected };
+    if form.convolution.is_some() {
+        return Err(refusal);
+    }
+    if region.layers.len() == 1 {
+        return Ok(Plan::Whole);
+    }
+    let form = &form.epilogue;
+    if form.norm.is_some() {
+        return Ok(match with_norm(region, form)? {
+            // Groups of several channels are what the kernel for norm and scale is for.
+            Plan::Map(map)
+                if map.scale_alone().is_some() && map.norm.1.channels_per_group() > 1 =>
+            {
+                Plan::NormScale(map)
+            }
+            plan => plan,
+        });
+    }
+    match form.reduce {
+        Some((_, Reduction::MaxPool2d(_))) => Pool::of(region, form).map(Plan::Pool),
+        Some((_, Reduction::ChannelMax(_))) => {
+            MaxOverChannels::of(region, form).map(Plan::MaxOverChannels)
+        }
+        Some((_, Reduction::Pool(_))) => Err(refusal),
+        None => functions(&form.list, refusal).map(Plan::List),
+    }
+}
+
+/// The layer of the only factors, if there are any; refused are several.
+fn at_most_one(
+    factors: &[(usize, ScaleProblem)],
+    refusal: Refusal,
+) -> Result<Option<usize>, Refusal> {
+    match factors {
+        [] => Ok(None),
+        [(layer, _)] => Ok(Some(*layer)),
+        _ => Err(refusal),
+    }
+}
+
+/// Functions of single values, which all of these are; others are refused.
+fn functions(
+    list: &[(usize, Pointwise)],
+    refusal: Refusal,
+) -> Result<Vec<PointwiseProblem>, Refusal> {
+    let function = |(_, pointwise): &(usize, Pointwise)| match pointwise {
+        Pointwise::Function(problem) => Ok(*problem),
+        _ => Err(refusal),
+    };
+    list.iter().map(function).collect()
+}
+
+/// The windows of a pool, if they lie side by side and are whole.
+fn windows_side_by_side(pool: &MaxPool2dProblem) -> Option<[u32; 2]> {
+    let [h, w] = pool.kernel_size;
+    let plain = pool.stride == pool.kernel_size
+        && pool.padding == [0, 0]
+        && (pool.dilation[0] == 1 || h == 1)
+        && (pool.dilation[1] == 1 || w == 1)
+        && pool.output == [pool.input[0] / h, pool.input[1] / w];
+    plain.then_some([u32::try_from(h).ok()?, u32::try_from(w).ok()?])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::spec::MaxPool2dSpec;
+
+    /// The indices of an axis that each window has, by its attributes.
+    fn windows(pool: &MaxPool2dProblem, axis: usize) -> Vec<Vec<usize>> {
+        let of = |output: usize| {
+            let taps = 0..pool.kernel_size[axis];
+            let places = taps.map(|tap| output * pool.stride[axis] + tap * pool.dilation[axis]);
+            let inside = places.filter_map(|place| place.checked_sub(pool.padding[axis]));
+            inside.filter(|&place| place < pool.input[axis]).collect()
+        };
+        (0..pool.output[axis]).map(of).collect()
+    }
+
+    /// Producers that pool their results have windows that follow one another from the first row and column on, all of them whole.
+    #[test]
+    fn windows_are_side_by_side_that_share_nothing_and_lack_nothing() {
+        let mut found = [0; 2];
+        // One number for each attribute of both axes.
+        for number in 0..3 * 3 * 2 * 2 * 2 * 2 * 2 * 7 * 7 {
+            let mut left = number;
+            let mut next = |count: usize| {
+                let value = left % count;
+                left /= count;
+                value
+            };
+            let kernel_size = [1 + next(3), 1 + next(3)];
+            let stride = [kernel_size[0] + next(2), kernel_size[1] + next(2)];
+            let dilation = [1 + next(2), 1 + next(2)];
+            let pads = next(2) == 1;
+            let input = [4 + next(7), 4 + next(7)];
+            for (padding, ceil_mode) in [([0, 0], false), ([0, 0], true), ([0, 1], false)] {
+                if (padding[1] == 1) != pads || padding[1] > kernel_size[1] / 2 {
+                    continue;
+                }
+                let spec = MaxPool2dSpec {
+                    stride: Some(stride),
+                    padding,
+                    dilation,
+                    ceil_mode,
+                    ..MaxPool2dSpec::new(kernel_size)
+                };
+                let Ok(pool) = spec.problem(&[1, 1, input[0], input[1]]) else {
+                    continue;
+                };
+                let follow = (0..2).all(|axis| {
+                    let extent = kernel_size[axis];
+                    let whole =
+                        (0..input[axis] / extent).map(|p| (p * extent..(p + 1) * extent).collect());
+                    windows(&pool, axis) == whole.collect::<Vec<Vec<usize>>>()
+                });
+                let wanted = follow.then_some(kernel_size.map(|extent| extent as u32));
+                // A stride that no second window takes may be any.
+                let is_one =
+                    (0..2).any(|axis| pool.output[axis] == 1 && stride[axis] != kernel_size[axis]);
+                if !is_one {
+                    assert_eq!(windows_side_by_side(&pool), wanted, "{pool:?}");
+                }
+                found[usize::from(follow)] += 1;
+            }
+        }
+        assert!(found.iter().all(|&count| count > 1000), "{found:?}");
+    }
+}

@@ -1,0 +1,34 @@
+//! From a chain of layers to the launches of a program.
+//!
+//! A *region* is some layers in a row that are computed together. Lowering makes a [`Lowered`] of each region, which is
+//! data: a [`Producer`], which makes values, and a [`Plan`], which says how the epilogue behind it runs.
+//!
+//! ```text
+//! chain, shape     the regions, and what each computes            region.rs, op_spec::chain::NormalForm
+//!   | choice       the first row of the table that can and pays   choice.rs, table.rs
+//!   | lowered      producer, its configuration, and the plan      producer.rs, epilogue.rs
+//!   | launches     appended to a program                          append.rs
+//! ```
+//!
+//! The choice is a pure function of the problem, of how the input lies in memory, of
+//! [`DeviceProperties`](crate::DeviceProperties) and of the options. [`append`](append::Appending) decides nothing: it appends
+//! the launches that a [`Lowered`] says. `explain` prints it.
+
+mod append;
+mod choice;
+mod epilogue;
+mod options;
+mod producer;
+mod region;
+mod table;
+
+pub(crate) use append::Appending;
+#[cfg(any(test, feature = "lab"))]
+pub(crate) use choice::must_have_kernels;
+pub(crate) use choice::{Chosen, choose};
+pub use options::Options;
+pub(crate) use region::Query;
+pub use region::{Considered, RegionFacts, Verdict};
+
+#[cfg(doc)]
+use self::{epilogue::Plan, producer::Producer, table::Lowered};

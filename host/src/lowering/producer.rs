@@ -1,0 +1,65 @@
+//! What makes the values of a region, before its epilogue.
+
+use std::fmt;
+
+use crate::ops::ConvOptions;
+use crate::ops::conv2d_group_norm_scale_max_pool_clamp::OneLaunch2d;
+use crate::ops::conv3d_multiply_instance_norm_clamp_multiply_max::OneLaunch3d;
+use crate::ops::implicit_gemm::Gemm;
+use crate::spec::launch::Refusal;
+use crate::spec::launch::conv::ConvGeometry;
+use crate::spec::launch::depthwise::DepthwiseGeometry;
+use crate::spec::{ConvProblem, GroupNormProblem};
+
+/// What makes the values of a region.
+#[derive(Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "there is one for each region of a program"
+)]
+pub(super) enum Producer {
+    /// One kernel for the whole region, as in problem 85.
+    OneLaunch2d(OneLaunch2d),
+    /// The same, as in problem 79.
+    OneLaunch3d(OneLaunch3d),
+    /// A convolution as an implicit GEMM on tensor cores.
+    ImplicitGemm(Gemm),
+    /// A depthwise convolution on FMA units.
+    Depthwise(DepthwiseGeometry),
+    /// A convolution by the kernels of its operator, on FMA units.
+    Direct(ConvOptions),
+    /// The region's input, or its only layer by its operator's own kernels.
+    Tensor,
+}
+
+/// The configuration, in words; nothing where there is none.
+impl fmt::Display for Producer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Producer::ImplicitGemm(gemm) => gemm.fmt(f),
+            Producer::Depthwise(geometry) => {
+                write!(f, "{} blocks for each plane", geometry.plane_blocks)
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The geometry of a convolution.
+///
+/// # Errors
+/// Extents that no kernel can index.
+pub(super) fn conv_geometry(problem: &ConvProblem<3>) -> Result<ConvGeometry, Refusal> {
+    let geometry = problem.geometry();
+    geometry.map_err(|_| Refusal::Needs("planes and filters that are indexed with 32 bits"))
+}
+
+/// Channels of a row of the norm's statistics.
+///
+/// # Errors
+/// Extents that no kernel can index.
+pub(super) fn row_channels(norm: &GroupNormProblem) -> Result<u32, Refusal> {
+    let geometry = norm.geometry();
+    let geometry = geometry.map_err(|_| Refusal::Needs("groups that are indexed with 32 bits"))?;
+    Ok(geometry.row_channels)
+}

@@ -1,0 +1,110 @@
+//! Regions, and what rows of the [table](super::table) answer about them.
+
+use std::fmt;
+use std::ops::Range;
+
+use op_spec::chain::{Chain, ChainProblem, Layer, LayerProblem, NormalForm};
+
+use super::Options;
+use crate::device::{DType, DeviceProperties, Order};
+
+/// What a chain is lowered for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Query<'a> {
+    pub(crate) chain: &'a Chain,
+    pub(crate) problem: &'a ChainProblem,
+    pub(crate) dtype: DType,
+    /// How the chain's first input lies in memory.
+    pub(crate) order: &'a Order,
+    pub(crate) properties: &'a DeviceProperties,
+    pub(crate) options: &'a Options,
+}
+
+/// Some layers in a row that are to be computed together.
+#[derive(Debug)]
+pub(super) struct Region<'a> {
+    pub(super) of: Query<'a>,
+    pub(super) layers: Range<usize>,
+    /// Nothing where the layers have none.
+    pub(super) form: Option<NormalForm>,
+}
+
+impl Query<'_> {
+    /// The names of the operators of these layers.
+    pub(super) fn operators(&self, layers: Range<usize>) -> String {
+        let layers = self.chain.layers()[layers].iter();
+        layers.map(Layer::operator).collect::<Vec<_>>().join(" ")
+    }
+
+    /// Whether the layer is a convolution whose padding a launch of its own puts around the input.
+    pub(super) fn has_explicit_padding(&self, layer: usize) -> bool {
+        match &self.problem.steps[layer].problem {
+            LayerProblem::Conv1d(conv) => conv.pad.is_some(),
+            LayerProblem::Conv2d(conv) => conv.pad.is_some(),
+            LayerProblem::Conv3d(conv) => conv.pad.is_some(),
+            _ => false,
+        }
+    }
+}
+
+impl Region<'_> {
+    /// The strides of the region's input, `(n, c, d, h, w)`, where it is the chain's, is not dense, and starts on a vector.
+    pub(super) fn strides(&self) -> Option<[i64; 5]> {
+        let start = self.layers.start;
+        let reads_input = start == 0 && !self.of.has_explicit_padding(start);
+        let input = &self.of.problem.steps[start].input;
+        reads_input.then(|| self.of.order.strides(input)).flatten()
+    }
+
+    /// Shape of the output of the layer `layer`.
+    pub(super) fn output_of(&self, layer: usize) -> &[usize] {
+        &self.of.problem.steps[layer].output
+    }
+}
+
+/// A region, and how its kernels were chosen.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct RegionFacts {
+    /// The operators' names.
+    pub layers: String,
+    /// The row of the table that does it.
+    pub kernels: &'static str,
+    /// What runs, in words.
+    pub summary: String,
+    /// The configuration of the producer: tile, loader, split-K, schedule. Empty where there is nothing to configure.
+    pub config: String,
+    /// The rows that were asked, from top to bottom. Those for other layers are left out.
+    pub considered: Vec<Considered>,
+}
+
+/// What a row of the table answered.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct Considered {
+    /// The row.
+    pub kernels: &'static str,
+    /// Its answer.
+    pub verdict: Verdict,
+}
+
+/// An answer of a row of the table.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Verdict {
+    /// It does the region.
+    Taken,
+    /// It could do the region, but there is a better one: why.
+    Passed(String),
+    /// It cannot do the region: the rule that is broken.
+    Refused(String),
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Verdict::Taken => f.write_str("yes"),
+            Verdict::Passed(reason) => write!(f, "could, but: {reason}"),
+            Verdict::Refused(rule) => write!(f, "no: {rule}"),
+        }
+    }
+}

@@ -1,0 +1,275 @@
+//! The table of producers, in order of preference.
+//!
+//! `can_implement` says whether a row can do a region, and how, or which rule the region breaks. [`Lowered::pays`], of a region
+//! that a row can do, says whether the row is preferred to those below it, or why not. Both look at problem, layout, device
+//! properties and options only, and match forms, never names.
+
+use op_spec::chain::NormalForm;
+use op_spec::launch::Refusal;
+use op_spec::launch::conv::ConvGeometry;
+use op_spec::launch::depthwise::DepthwiseGeometry;
+use op_spec::launch::implicit_gemm::GemmConfig;
+
+use super::epilogue::{self, MaxOverChannels, Plan, Pool, Store};
+use super::producer::{Producer, conv_geometry, row_channels};
+use super::region::Region;
+use crate::ops::conv2d_group_norm_scale_max_pool_clamp::OneLaunch2d;
+use crate::ops::conv3d_multiply_instance_norm_clamp_multiply_max::OneLaunch3d;
+use crate::ops::implicit_gemm::Gemm;
+use crate::ops::{ConvAlgorithm, ConvOptions};
+
+/// A region with all that was decided about it.
+#[derive(Debug)]
+pub(super) struct Lowered {
+    pub(super) producer: Producer,
+    pub(super) plan: Plan,
+}
+
+impl Lowered {
+    /// Whether the row is to be taken for `region`, which it can do, before the rows below, or why not.
+    pub(super) fn pays(&self, region: &Region<'_>) -> Result<(), &'static str> {
+        match &self.producer {
+            Producer::OneLaunch3d(launch)
+                if !(launch.fills || region.of.options.batch_invariant) =>
+            {
+                Err("too few samples to fill the device with a block for each")
+            }
+            Producer::ImplicitGemm(gemm) => {
+                let conv = gemm.conv();
+                if DepthwiseGeometry::check(conv).is_ok() {
+                    Err("depthwise, of which tensor cores would multiply mostly zeros")
+                } else if !GemmConfig::pays(conv) {
+                    Err("too few products for each value of the input to pay for its layout")
+                } else {
+                    Ok(())
+                }
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// A row of the table.
+pub(super) struct Row {
+    /// The name by which a partition asks for it.
+    pub(super) name: &'static str,
+    /// The regions that it implements, in words; `can_implement` knows them exactly.
+    pub(super) implements: &'static str,
+    /// What the producer runs, in words.
+    pub(super) summary: &'static str,
+    pub(super) can_implement: fn(&Row, &Region<'_>, &NormalForm) -> Result<Lowered, Refusal>,
+}
+
+impl Row {
+    /// The refusal of layers that are not the row's.
+    fn other_layers(&self) -> Refusal {
+        Refusal::Layers {
+            expected: self.implements,
+        }
+    }
+
+    /// What runs, in words.
+    pub(super) fn summary(&self, plan: &Plan) -> String {
+        match plan.summary() {
+            "" => self.summary.to_owned(),
+            plan => format!("{}, then {plan}", self.summary),
+        }
+    }
+}
+
+/// Every row, in order of preference.
+pub(super) const TABLE: [Row; 8] = [
+    Row {
+        name: "one-launch-2d",
+        implements: "convolution, norm, scale, max_pool2d, clamp; `sm_90a`, 8 to 64 channels, 3x3 filters, width 128, height 10 to 133, pooling by 4",
+        summary: "one launch on warpgroup MMA, a cluster for each sample",
+        can_implement: |row, region, form| {
+            let (_, conv) = form.convolution.ok_or(row.other_layers())?;
+            let pool = Pool::of(region, &form.epilogue)?;
+            let (Some((_, norm)), Some(clamp), Some(_)) = (pool.norm, pool.clamp(), pool.factors)
+            else {
+                return Err(row.other_layers());
+            };
+            let of = region.of;
+            let launch = OneLaunch2d::choose(
+                (&conv, &norm, &pool.pool, &clamp),
+                of.dtype,
+                of.properties,
+                of.options.precision,
+            )?;
+            Ok(Lowered {
+                producer: Producer::OneLaunch2d(launch),
+                plan: Plan::Pool(pool),
+            })
+        },
+    },
+    Row {
+        name: "one-launch-3d",
+        implements: "convolution, scale, norm of each channel, clamp, the same scale, channel_max; 163 to 232 KB of shared memory a block, 3 to 16 channels, 3x3x3 filters, width 32, a sample of up to 17,160 words a plane, no weight and bias of the norm",
+        summary: "one launch on tensor cores, a block or a cluster for each sample",
+        can_implement: |row, region, form| {
+            let (_, conv) = form.convolution.ok_or(row.other_layers())?;
+            let max = MaxOverChannels::of(region, &form.epilogue)?;
+            let (_, norm) = max.norm.ok_or(row.other_layers())?;
+            let of = region.of;
+            let launch = OneLaunch3d::choose(
+                (&conv, &norm, &max.clamp),
+                of.dtype,
+                of.properties,
+                of.options.fused(),
+            )?;
+            Ok(Lowered {
+                producer: Producer::OneLaunch3d(launch),
+                plan: Plan::MaxOverChannels(max),
+            })
+        },
+    },
+    Row {
+        name: "depthwise",
+        implements: "a depthwise convolution alone, or with a norm and what `tensor` does behind a norm; filters of up to 1,024 taps",
+        summary: "depthwise convolution with moments on FMA units",
+        can_implement: |row, region, form| {
+            let producer = |conv: &ConvGeometry, windows| {
+                DepthwiseGeometry::new(conv, windows).map(Producer::Depthwise)
+            };
+            let (_, conv) = form.convolution.ok_or(row.other_layers())?;
+            match Store::of(&form.epilogue) {
+                Ok(store) if region.layers.len() == 1 => Ok(Lowered {
+                    producer: producer(&conv_geometry(&conv)?, None)?,
+                    plan: Plan::Store(store),
+                }),
+                _ => behind_moments(region, form, |conv, windows, _| producer(conv, windows)),
+            }
+        },
+    },
+    Row {
+        name: "implicit-gemm",
+        implements: "a convolution of any shape and attribute whose halo tile fits shared memory, with a norm and what `tensor` does behind a norm; or without a norm, perhaps with batch_norm, perhaps with a clamp or leaky_relu",
+        summary: "implicit GEMM on tensor cores, with moments where a norm follows",
+        can_implement: |row, region, form| {
+            let (of, options) = (region.of, region.of.options.fused());
+            let (_, conv) = form.convolution.ok_or(row.other_layers())?;
+            let strides = region.strides();
+            if let Ok(store) = Store::of(&form.epilogue) {
+                let conv = conv_geometry(&conv)?;
+                let gemm = Gemm::without_norm(&conv, of.dtype, of.properties, options, strides)?;
+                return Ok(Lowered {
+                    producer: Producer::ImplicitGemm(gemm),
+                    plan: Plan::Store(store),
+                });
+            }
+            behind_moments(region, form, |conv, windows, row_channels| {
+                let rows = (windows, row_channels);
+                Gemm::with_moments(conv, rows, of.dtype, of.properties, options, strides)
+                    .map(Producer::ImplicitGemm)
+            })
+        },
+    },
+    Row {
+        name: "direct",
+        implements: "a convolution alone",
+        summary: "direct convolution on FMA units",
+        can_implement: |row, region, form| convolution(row, region, form, ConvAlgorithm::Direct),
+    },
+    Row {
+        name: "im2col",
+        implements: "a convolution alone",
+        summary: "convolution by a column matrix and a GEMM on FMA units",
+        can_implement: |row, region, form| convolution(row, region, form, ConvAlgorithm::Im2col),
+    },
+    Row {
+        name: "tensor",
+        implements: "layers without a convolution: one by itself; a norm with scale or prelu and functions; norm, scale, max_pool2d and functions; scale, norm, clamp, scale and channel_max as in problem 79; the last two without a norm; functions",
+        summary: "kernels that read a tensor, behind a launch for the statistics of a norm",
+        can_implement: |_, region, form| {
+            Ok(Lowered {
+                plan: epilogue::of_tensor(region, form)?,
+                producer: Producer::Tensor,
+            })
+        },
+    },
+    Row {
+        name: "folded",
+        implements: "group_norm, scale",
+        summary: "kernels that read a tensor, behind a launch for the statistics of a norm",
+        can_implement: |row, region, form| match epilogue::of_tensor(region, form)? {
+            Plan::NormScale(map) => Ok(Lowered {
+                producer: Producer::Tensor,
+                plan: Plan::FoldedScale(map),
+            }),
+            _ => Err(row.other_layers()),
+        },
+    },
+];
+
+/// A convolution alone, by its operator's kernels.
+fn convolution(
+    row: &Row,
+    region: &Region<'_>,
+    form: &NormalForm,
+    algorithm: ConvAlgorithm,
+) -> Result<Lowered, Refusal> {
+    if form.convolution.is_none() || region.layers.len() != 1 {
+        return Err(row.other_layers());
+    }
+    let options = ConvOptions::algorithm(algorithm);
+    let options = options.workspace_bytes(region.of.options.workspace_bytes);
+    Ok(Lowered {
+        producer: Producer::Direct(options),
+        plan: Plan::Whole,
+    })
+}
+
+/// A convolution that leaves moments, as `choose` has it for a convolution whose results are pooled in windows that lie side by
+/// side, or are not, and for a norm whose rows have so many channels; and what follows the norm.
+fn behind_moments(
+    region: &Region<'_>,
+    form: &NormalForm,
+    choose: impl Fn(&ConvGeometry, Option<[u32; 2]>, u32) -> Result<Producer, Refusal>,
+) -> Result<Lowered, Refusal> {
+    let expected = "a convolution, a norm";
+    let (_, conv) = form.convolution.ok_or(Refusal::Layers { expected })?;
+    let mut plan = epilogue::with_norm(region, &form.epilogue)?;
+    let conv = conv_geometry(&conv)?;
+    let (_, norm) = plan.norm().ok_or(Refusal::Layers { expected })?;
+    let row_channels = row_channels(&norm)?;
+    if let Plan::Pool(pool) = &mut plan
+        && let Some(windows) = pool.windows_side_by_side()
+        && let Ok(producer) = choose(&conv, Some(windows), row_channels)
+    {
+        pool.in_producer = true;
+        return Ok(Lowered { producer, plan });
+    }
+    Ok(Lowered {
+        producer: choose(&conv, None, row_channels)?,
+        plan,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_design_document_has_this_table() {
+        let design = include_str!("../../../DESIGN.md");
+        let mut table = "| row | implements | what the producer runs |\n|---|---|---|\n".to_owned();
+        for Row {
+            name,
+            implements,
+            summary,
+            ..
+        } in &TABLE
+        {
+            table += &format!("| `{name}` | {implements} | {summary} |\n");
+        }
+        assert!(design.contains(&table), "DESIGN.md should have\n{table}");
+    }
+
+    #[test]
+    fn rows_have_names_of_their_own() {
+        for (index, row) in TABLE.iter().enumerate() {
+            assert!(TABLE[..index].iter().all(|other| other.name != row.name));
+        }
+    }
+}
