@@ -114,7 +114,7 @@ fn without_a_copy(backend: Backend) -> Outcome {
             let plan = model.plan_for(&stream, &x, &options)?;
             let launches = plan.explain()?.launches;
             let has = |part: &str| launches.iter().any(|launch| launch.kernel.contains(part));
-            let reads_k_vectors = are_k_vectors && has("gemm_warp_specialized");
+            let reads_k_vectors = are_k_vectors && has("gemm_sm90");
             assert_eq!(
                 has("copy_strided"),
                 !reads_k_vectors,
@@ -122,14 +122,14 @@ fn without_a_copy(backend: Backend) -> Outcome {
                 way.name
             );
             assert_eq!(
-                has("gemm_pack"),
+                has("gemm_reformat"),
                 !reads_k_vectors,
                 "{} in {dtype}",
                 way.name
             );
             let has_warp_specialized = stream.device().properties().has_warpgroup_products;
             assert_eq!(
-                has("gemm_warp_specialized"),
+                has("gemm_sm90"),
                 has_warp_specialized,
                 "{dtype}"
             );

@@ -56,7 +56,7 @@ const DTYPES: [(DType, Precision); 2] =
 fn every_partition(backend: Backend) -> Outcome {
     let stream = backend.stream()?;
     let mut complaints = Vec::new();
-    for (preset, with_kernels) in [(preset_85(), 13), (preset_79(), 11)] {
+    for (preset, with_kernels) in [(preset_85(), 16), (preset_79(), 11)] {
         for (dtype, precision) in DTYPES {
             let case = case(&preset, dtype);
             let expected = case.expected(&precision)?;

@@ -17,7 +17,7 @@
 //!                   for each step, two K-vectors of the reduction:                 # (`warps`, `warpgroup`)
 //!                       sums[filter][pixel] += operands[step] * halo tile[base[pixel] + offset[step]]
 //!               value = sums * descale + bias                                    # (`results`)
-//!               without a norm: y = epilogue(value); that again which is NaN         # (`again`)
+//!               without a norm: y = epilogue(value); that again which is NaN         # (`fixup`)
 //!               moments of each filter over the tile's pixels
 //!               without a pool: y = value
 //!               with one: y = of each window the value that pooling would take after the norm, the
@@ -40,14 +40,14 @@
 //! Sums are f32. Tensor cores truncate them, so those of split values are promoted now and then (`warps`,
 //! `warpgroup`). A value that is not finite makes all results of its sample and group not finite, or
 //! NaN: a norm follows, and there they all become NaN in any case. Where none follows, what comes out as NaN is
-//! computed again from its own window (`again`).
+//! computed again from its own window (`fixup`).
 //!
 //! # Layers
 //! The modules, from the bottom up; each imports only from lines before its own, which a test checks.
 //! 1. `format`, `tile`: how values become operands; tiles as types, and their sums
-//! 2. `pack`, `combine`: the kernels before the product, on the input, and after it
+//! 2. `reformat`, `combine`: the kernels before the product, on the input, and after it
 //! 3. `place`, `tables`: what a block computes; by what it finds K blocks, K-vectors, pixels and windows
-//! 4. `filters`, `halo`, `again`: the kernel before it, on the filters; what a block multiplies; what it computes again
+//! 4. `filters`, `halo`, `fixup`: the kernel before it, on the filters; what a block multiplies; what it computes again
 //! 5. `results`: what becomes of the sums
 //! 6. `multiplier`: what a way to multiply has to do
 //! 7. `warps`, `warpgroup`: the two ways
