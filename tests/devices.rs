@@ -2,11 +2,11 @@
 
 use convfuse::spec::ClampSpec;
 use convfuse::{Carried, DType, Device, Error, Tensor, data, lab, ops};
+use launch_config::LaunchShape;
+use launch_config::elementwise::BLOCK_THREADS;
+use launch_config::pointwise::{Function, PointwiseList, Step};
 use libtest_mimic::Trial;
 use ndarray::{Array2, array};
-use op_spec::launch::LaunchShape;
-use op_spec::launch::elementwise::BLOCK_THREADS;
-use op_spec::launch::pointwise::{Function, PointwiseList, Step};
 
 use crate::backend::{Backend, Outcome};
 use crate::suite::says;

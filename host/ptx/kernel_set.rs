@@ -11,6 +11,7 @@ pub(crate) fn kernel_set(root: &Path) -> KernelSet {
         "kernels-gpu",
         "crates/cuda_std",
         "crates/cuda_std_macros",
+        "crates/launch-config",
         "crates/op-spec",
     ];
     KernelSet {

@@ -1,6 +1,6 @@
 //! The launch contract: what a kernel and a device allow, checked before anything runs.
 
-use op_spec::launch::LaunchShape;
+use launch_config::LaunchShape;
 
 /// A launch that was refused. Nothing ran.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

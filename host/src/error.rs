@@ -144,7 +144,7 @@ pub enum Error {
     /// A problem so large that its blocks do not fit a grid.
     #[error(
         "{operator}: the output needs more blocks than a grid has, limit {}",
-        op_spec::launch::MAX_BLOCKS
+        launch_config::MAX_BLOCKS
     )]
     TooManyBlocks {
         /// The name of the operator or of its kernel.

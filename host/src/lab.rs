@@ -4,9 +4,9 @@
 use std::path::Path;
 
 use cuda_std::{Instance, KernelArgs};
+use launch_config::LaunchShape;
 use ndarray::{ArrayBase, Data, Dimension};
 use op_spec::chain::{Chain, ChainProblem, Layer};
-use op_spec::launch::LaunchShape;
 
 use crate::device::{DType, DeviceProperties, Stream, Tensor};
 use crate::error::Result;

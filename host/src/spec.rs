@@ -25,5 +25,3 @@ pub use op_spec::{
     PaddingMode, PointwiseProblem, PointwiseSpec, PoolProblem, Pooled, PreluProblem, PreluSpec,
     Quantity, RankRule, ScaleProblem, ScaleSpec, Shape, SpecError,
 };
-
-pub(crate) use op_spec::launch;

@@ -7,8 +7,8 @@ use cuda_std::global::{Global, GlobalMut};
 use cuda_std::math::GpuFloat;
 use cuda_std::thread;
 use cuda_std::{Storage, bf16, f16, kernel};
-use op_spec::launch::batch_norm::FoldGeometry;
-use op_spec::launch::elementwise::{BLOCK_THREADS, ChannelGeometry, FOLD_THREADS, MIN_BLOCKS};
+use launch_config::batch_norm::FoldGeometry;
+use launch_config::elementwise::{BLOCK_THREADS, ChannelGeometry, FOLD_THREADS, MIN_BLOCKS};
 
 use crate::parts::elementwise::{block_start, map_block};
 use crate::parts::index::Channels;

@@ -1,7 +1,7 @@
 //! `channel_max`: the largest channel at each position; NaN wins.
 
 use cuda_std::{Storage, bf16, f16, kernel, shared_array};
-use op_spec::launch::channel_max::{BLOCK_THREADS, ChannelMaxGeometry, MIN_BLOCKS};
+use launch_config::channel_max::{BLOCK_THREADS, ChannelMaxGeometry, MIN_BLOCKS};
 
 use crate::parts::channel_reduce::{ChannelMap, MEETING_ELEMENTS, channel_reduce_block};
 

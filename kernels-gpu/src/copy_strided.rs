@@ -1,6 +1,6 @@
 //! `copy_strided`: any array in memory, written dense and row-major, and in another storage type where one is wanted.
 //!
-//! `op_spec::launch::copy_strided` says how the work is divided and why. A block finds its place once, one axis a thread, and
+//! `launch_config::copy_strided` says how the work is divided and why. A block finds its place once, one axis a thread, and
 //! counts on from there: within a row a position is an addition, past its end a product with a reciprocal.
 
 use core::any::TypeId;
@@ -9,12 +9,12 @@ use core::mem::transmute_copy;
 use cuda_std::global::{Global, GlobalMut};
 use cuda_std::shared::Shared;
 use cuda_std::{Storage, bf16, f16, kernel, math, shared_array, thread};
-use op_spec::launch::VECTOR_ELEMENTS;
-use op_spec::launch::copy_strided::{
+use launch_config::VECTOR_ELEMENTS;
+use launch_config::copy_strided::{
     BLOCK_ELEMENTS, BLOCK_THREADS, CopyAxis, CopyGeometry, FAR, MAX_AXES, MIN_BLOCKS,
     ROUND_ELEMENTS, TILE_WORDS, VECTORS_PER_THREAD,
 };
-use op_spec::launch::reciprocal::Reciprocal;
+use launch_config::reciprocal::Reciprocal;
 
 use crate::parts::index::div_rem_u64;
 use crate::parts::unroll::unroll;

@@ -2,13 +2,13 @@
 //!
 //! Two launches. The first reduces rows, or splits of long rows, to a mean and a sum of squared
 //! deviations (`parts/moments.rs` says how); the second, `group_norm_scale_pointwise`, combines the splits of the rows
-//! that its block touches and normalises. `op_spec::launch::norm` says what a row is and how rows
+//! that its block touches and normalises. `launch_config::norm` says what a row is and how rows
 //! are spread over blocks.
 
 use cuda_std::global::{Global, GlobalMut};
 use cuda_std::{Storage, bf16, f16, kernel, shared_array, thread};
-use op_spec::launch::WARP_THREADS;
-use op_spec::launch::norm::{
+use launch_config::WARP_THREADS;
+use launch_config::norm::{
     NormGeometry, PARTIAL_ELEMENTS, STATS_THREADS, WARP_ROW_ELEMENTS, WARP_ROWS_PER_BLOCK,
 };
 

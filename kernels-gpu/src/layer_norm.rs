@@ -5,9 +5,9 @@
 
 use cuda_std::global::{Global, GlobalMut};
 use cuda_std::{Storage, bf16, f16, kernel, math, thread};
-use op_spec::launch::VECTOR_ELEMENTS;
-use op_spec::launch::elementwise::{BLOCK_THREADS, MIN_BLOCKS, ROUND_ELEMENTS};
-use op_spec::launch::norm::ApplyGeometry;
+use launch_config::VECTOR_ELEMENTS;
+use launch_config::elementwise::{BLOCK_THREADS, MIN_BLOCKS, ROUND_ELEMENTS};
+use launch_config::norm::ApplyGeometry;
 
 use crate::parts::index::NearSegments;
 use crate::parts::map::PlaneMap;

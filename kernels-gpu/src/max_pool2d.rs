@@ -4,8 +4,8 @@
 //! ever sees elements of the input.
 
 use cuda_std::{Storage, bf16, f16, kernel};
-use op_spec::launch::elementwise::Bounds;
-use op_spec::launch::max_pool2d::{BLOCK_THREADS, MIN_BLOCKS, PoolGeometry};
+use launch_config::elementwise::Bounds;
+use launch_config::max_pool2d::{BLOCK_THREADS, MIN_BLOCKS, PoolGeometry};
 
 use crate::parts::map::Identity;
 use crate::parts::pool::pool_block;
@@ -14,7 +14,7 @@ use crate::parts::pool::pool_block;
 ///
 /// *Launch*: `g.shape()`.
 /// *Mapping*: a thread takes four tasks of one window each side by side, or stacks of four windows one after another;
-/// see `op_spec::launch::max_pool2d`.
+/// see `launch_config::max_pool2d`.
 /// *Barriers*: none.
 /// *Traffic*: each element of a window is read once from cache, each element of the input
 /// about once from memory; each output is written once.

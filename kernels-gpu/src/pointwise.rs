@@ -4,11 +4,11 @@
 
 use cuda_std::global::{Global, GlobalMut};
 use cuda_std::{Storage, bf16, f16, kernel, thread};
-use op_spec::launch::VECTOR_ELEMENTS;
-use op_spec::launch::elementwise::{
+use launch_config::VECTOR_ELEMENTS;
+use launch_config::elementwise::{
     BLOCK_ELEMENTS, BLOCK_THREADS, MIN_BLOCKS, ROUND_ELEMENTS, VECTORS_PER_THREAD,
 };
-use op_spec::launch::pointwise::PointwiseList;
+use launch_config::pointwise::PointwiseList;
 
 use crate::parts::elementwise::block_start;
 use crate::parts::pointwise::apply;

@@ -5,11 +5,11 @@
 
 use cuda_std::global::{Global, GlobalMut};
 use cuda_std::{Storage, bf16, f16, kernel, math, thread};
-use op_spec::launch::pool::{
+use launch_config::pool::{
     BLOCK_OUTPUTS, BLOCK_THREADS, BLOCK_WARPS, MIN_BLOCKS, OUTPUTS_PER_THREAD, PART_ELEMENTS,
     PlaneGeometry, WINDOW_MIN_BLOCKS, WindowGeometry, WindowResult,
 };
-use op_spec::launch::{VECTOR_ELEMENTS, WARP_THREADS};
+use launch_config::{VECTOR_ELEMENTS, WARP_THREADS};
 
 use crate::parts::index::{NearSegments, div_rem_u64};
 use crate::parts::lanes::sum_of_lanes;

@@ -2,7 +2,7 @@
 
 use cuda_std::global::{Global, GlobalMut};
 use cuda_std::{Storage, bf16, f16, kernel};
-use op_spec::launch::elementwise::{BLOCK_THREADS, ChannelGeometry, MIN_BLOCKS};
+use launch_config::elementwise::{BLOCK_THREADS, ChannelGeometry, MIN_BLOCKS};
 
 use crate::parts::elementwise::{block_start, map_block};
 use crate::parts::index::Channels;

@@ -2,15 +2,16 @@
 
 mod uploaded;
 
+use launch_config::KernelGeometry;
 use std::fmt;
 
 use convfuse::lab;
 use convfuse::model::{Options, Strategy};
 use convfuse::ops::{ConvAlgorithm, ConvOptions, Precision as Products};
 use convfuse::{DType, Device, Error, Inputs, Stream, Tensor};
+use launch_config::VECTOR_ELEMENTS;
 use ndarray::ArrayD;
 use op_spec::chain::{Chain, Layer, LayerProblem, Partition};
-use op_spec::launch::VECTOR_ELEMENTS;
 use oracle::{Agreement, Case, Expected, Precision};
 
 use crate::status::{Status, told};

@@ -1,8 +1,6 @@
 //! Batch normalisation at inference: every channel by statistics that are known before.
 
 use crate::error::{SpecError, check_eps};
-use crate::launch::batch_norm::FoldGeometry;
-use crate::launch::elementwise::ChannelGeometry;
 use crate::shape::ChannelShape;
 
 const OPERATOR: &str = "batch_norm";
@@ -96,30 +94,6 @@ impl BatchNormProblem {
     ) -> [f64; 2] {
         let gain = weight / sqrt(variance + self.eps);
         [gain, bias - mean * gain]
-    }
-
-    /// The extents as the kernel takes them that folds the four parameters into two.
-    ///
-    /// # Errors
-    /// [`SpecError::BeyondKernel`] if the channels exceed 32 bits.
-    pub fn fold_geometry(&self) -> Result<FoldGeometry, SpecError> {
-        let (_, channels, _) = self.shape.kernel_extents(OPERATOR)?;
-        Ok(FoldGeometry {
-            eps: self.eps,
-            channels,
-            has_weight: self.weight.into(),
-            has_bias: self.bias.into(),
-            unused: 0,
-        })
-    }
-
-    /// The extents as the kernel takes them that applies the two.
-    ///
-    /// # Errors
-    /// [`SpecError::BeyondKernel`] if the channels exceed 32 bits.
-    pub fn geometry(&self) -> Result<ChannelGeometry, SpecError> {
-        let (n, channels, spatial) = self.shape.kernel_extents(OPERATOR)?;
-        Ok(ChannelGeometry::new(n, channels, spatial))
     }
 }
 

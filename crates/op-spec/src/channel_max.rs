@@ -1,7 +1,6 @@
 //! Maximum over the channels.
 
 use crate::error::{Quantity, SpecError, at_least_one};
-use crate::launch::channel_max::ChannelMaxGeometry;
 use crate::shape::ChannelShape;
 
 const OPERATOR: &str = "channel_max";
@@ -43,15 +42,6 @@ impl ChannelMaxProblem {
     #[must_use]
     pub const fn output_elements(&self) -> usize {
         self.shape.n * self.shape.spatial
-    }
-
-    /// The extents as kernels take them.
-    ///
-    /// # Errors
-    /// [`SpecError::BeyondKernel`] if the channels exceed 32 bits.
-    pub fn geometry(&self) -> Result<ChannelMaxGeometry, SpecError> {
-        let (n, channels, spatial) = self.shape.kernel_extents(OPERATOR)?;
-        Ok(ChannelMaxGeometry::new(n, channels, spatial))
     }
 }
 

@@ -6,8 +6,7 @@ mod padding;
 
 pub use padding::{Pad, Padding, PaddingMode};
 
-use crate::error::{Quantity, RankRule, SpecError, at_least_one, check_plane, kernel_extent};
-use crate::launch::conv::ConvGeometry;
+use crate::error::{Quantity, RankRule, SpecError, at_least_one};
 use crate::shape::{Shape, elements};
 use crate::window::Window;
 
@@ -333,58 +332,5 @@ impl<const D: usize> ConvProblem<D> {
     #[must_use]
     pub fn multiply_adds(&self) -> u128 {
         self.output_shape().elements() as u128 * self.reduction() as u128
-    }
-
-    /// The extents as kernels take them, with extents of 1 for absent axes.
-    ///
-    /// # Errors
-    /// [`SpecError::BeyondKernel`] if a padded plane (or volume), a filter or an attribute exceeds
-    /// what kernels index with 32 bits.
-    pub fn geometry(&self) -> Result<ConvGeometry, SpecError> {
-        let operator = ConvSpec::<D>::OPERATOR;
-        check_plane(operator, "padded input plane", &self.input, &self.padding)?;
-        check_plane(operator, "output plane", &self.output, &[0; D])?;
-        check_plane(operator, "filter length", &[self.reduction()], &[0])?;
-        // Axes are right-aligned: the last one is that of columns in any dimension.
-        let axes = |name, values: [usize; D], absent: u32| {
-            let mut extents = [absent; 3];
-            for (axis, value) in values.into_iter().enumerate() {
-                let quantity = Quantity::entry(name, axis);
-                extents[axis + 3 - D] = kernel_extent(operator, quantity, value)?;
-            }
-            Ok(extents)
-        };
-        let [d, h, w] = axes("input extent", self.input, 1)?;
-        let [t, r, s] = axes("kernel_size", self.kernel_size, 1)?;
-        let [z, p, q] = axes("output extent", self.output, 1)?;
-        let [stride_d, stride_h, stride_w] = axes("stride", self.stride, 1)?;
-        let [pad_d, pad_h, pad_w] = axes("padding", self.padding, 0)?;
-        let [dilation_d, dilation_h, dilation_w] = axes("dilation", self.dilation, 1)?;
-        let channels = |name, value| kernel_extent(operator, Quantity::scalar(name), value);
-        Ok(ConvGeometry {
-            n: self.n as u64,
-            groups: channels("groups", self.groups)?,
-            group_c: channels("in_channels", self.c)? / self.groups as u32,
-            group_k: channels("out_channels", self.k)? / self.groups as u32,
-            d,
-            h,
-            w,
-            t,
-            r,
-            s,
-            z,
-            p,
-            q,
-            stride_d,
-            stride_h,
-            stride_w,
-            pad_d,
-            pad_h,
-            pad_w,
-            dilation_d,
-            dilation_h,
-            dilation_w,
-            has_bias: self.bias.into(),
-        })
     }
 }

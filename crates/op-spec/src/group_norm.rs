@@ -1,7 +1,6 @@
 //! Group normalisation.
 
-use crate::error::{Quantity, SpecError, at_least_one, check_eps, kernel_extent};
-use crate::launch::norm::NormGeometry;
+use crate::error::{Quantity, SpecError, at_least_one, check_eps};
 use crate::shape::ChannelShape;
 
 const OPERATOR: &str = "group_norm";
@@ -109,18 +108,6 @@ impl GroupNormProblem {
     #[must_use]
     pub const fn group_len(&self) -> usize {
         self.channels_per_group() * self.shape.spatial
-    }
-
-    /// The extents as kernels take them.
-    ///
-    /// # Errors
-    /// [`SpecError::BeyondKernel`] if the channels exceed 32 bits.
-    pub fn geometry(&self) -> Result<NormGeometry, SpecError> {
-        let (n, channels, spatial) = self.shape.kernel_extents(OPERATOR)?;
-        let groups = Quantity::scalar("num_groups");
-        let groups = kernel_extent(OPERATOR, groups, self.num_groups)?;
-        let geometry = NormGeometry::new(n, channels, groups, spatial, self.eps as f32);
-        Ok(geometry.affine(self.weight, self.bias))
     }
 }
 

@@ -2,7 +2,6 @@
 
 use crate::error::{SpecError, check_eps};
 use crate::group_norm::GroupNormProblem;
-use crate::launch::norm::NormGeometry;
 use crate::shape::ChannelShape;
 
 const OPERATOR: &str = "instance_norm";
@@ -94,17 +93,6 @@ impl InstanceNormProblem {
             weight: self.weight,
             bias: self.bias,
         }
-    }
-
-    /// The extents as kernels take them.
-    ///
-    /// # Errors
-    /// [`SpecError::BeyondKernel`] if the channels exceed 32 bits.
-    pub fn geometry(&self) -> Result<NormGeometry, SpecError> {
-        let (n, channels, spatial) = self.shape.kernel_extents(OPERATOR)?;
-        let groups = channels.max(1);
-        let geometry = NormGeometry::new(n, channels, groups, spatial, self.eps as f32);
-        Ok(geometry.affine(self.weight, self.bias))
     }
 }
 

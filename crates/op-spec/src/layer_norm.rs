@@ -2,7 +2,6 @@
 
 use crate::error::{Quantity, RankRule, SpecError, check_eps};
 use crate::group_norm::GroupNormProblem;
-use crate::launch::norm::NormGeometry;
 use crate::shape::ChannelShape;
 
 const OPERATOR: &str = "layer_norm";
@@ -127,13 +126,6 @@ impl LayerNormProblem {
             weight: false,
             bias: false,
         }
-    }
-
-    /// The extents as kernels take them: a sample is a row of a single channel, which has no weight and no bias as such.
-    #[must_use]
-    pub const fn geometry(&self) -> NormGeometry {
-        let elements = self.shape.c as u64 * self.shape.spatial as u64;
-        NormGeometry::new(self.shape.n as u64, 1, 1, elements, self.eps as f32)
     }
 }
 

@@ -18,9 +18,8 @@
 //! # }
 //! ```
 //!
-//! `problem.geometry()` turns a problem into what its kernels receive by value; that step fails
-//! only for extents which no kernel can index. Module [`launch`] has the geometries, tile constants
-//! and launch shapes.
+//! Nothing here knows kernels. The crate `launch-config` turns a problem into what its kernels receive by value, and has the
+//! tile constants and launch shapes.
 //!
 //! # Letters
 //!
@@ -56,7 +55,6 @@ mod conv;
 pub mod data;
 mod group_norm;
 mod instance_norm;
-pub mod launch;
 mod layer_norm;
 mod max_pool2d;
 mod pointwise;

@@ -1,8 +1,6 @@
 //! Maximum over sliding windows of images.
 
-use crate::error::{Quantity, RankRule, SpecError, at_least_one, check_plane, kernel_extent};
-use crate::launch::max_pool2d::PoolGeometry;
-use crate::launch::reciprocal::Reciprocal;
+use crate::error::{Quantity, RankRule, SpecError, at_least_one};
 use crate::shape::{Shape, elements};
 use crate::window::Window;
 
@@ -158,38 +156,5 @@ impl MaxPool2dProblem {
     #[must_use]
     pub fn output_shape(&self) -> Shape {
         Shape::new(self.n, self.c, self.output)
-    }
-
-    /// The extents as kernels take them.
-    ///
-    /// # Errors
-    /// [`SpecError::BeyondKernel`] if a padded plane, an attribute, or the channels exceed what
-    /// kernels index with 32 bits.
-    pub fn geometry(&self) -> Result<PoolGeometry, SpecError> {
-        check_plane(OPERATOR, "padded input plane", &self.input, &self.padding)?;
-        check_plane(OPERATOR, "output plane", &self.output, &[0, 0])?;
-        let extent =
-            |name, axis, value| kernel_extent(OPERATOR, Quantity::entry(name, axis), value);
-        Ok(PoolGeometry {
-            planes: (self.n * self.c) as u64,
-            channels: extent("input", 1, self.c)?,
-            h: extent("input", 2, self.input[0])?,
-            w: extent("input", 3, self.input[1])?,
-            p: extent("output", 2, self.output[0])?,
-            q: extent("output", 3, self.output[1])?,
-            r: extent("kernel_size", 0, self.kernel_size[0])?,
-            s: extent("kernel_size", 1, self.kernel_size[1])?,
-            stride_h: extent("stride", 0, self.stride[0])?,
-            stride_w: extent("stride", 1, self.stride[1])?,
-            pad_h: extent("padding", 0, self.padding[0])?,
-            pad_w: extent("padding", 1, self.padding[1])?,
-            dilation_h: extent("dilation", 0, self.dilation[0])?,
-            dilation_w: extent("dilation", 1, self.dilation[1])?,
-            columns: Reciprocal::of(1),
-            near: Reciprocal::of(1),
-            stacked: 0,
-            block_tasks: 0,
-        }
-        .planned())
     }
 }

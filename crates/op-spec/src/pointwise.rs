@@ -7,7 +7,6 @@ mod clamp;
 pub use clamp::{ClampProblem, ClampSpec};
 
 use crate::error::SpecError;
-use crate::launch::pointwise::{Function, Step};
 use crate::shape::elements;
 
 /// A function of single values, with PyTorch's attributes.
@@ -163,35 +162,6 @@ impl PointwiseSpec {
             | Self::Elu { .. }
             | Self::Softplus { .. }
             | Self::Mish {} => None,
-        }
-    }
-
-    /// The function as kernels take it. Of a clamp without bounds, one that does nothing.
-    #[must_use]
-    pub fn step(&self) -> Step {
-        if let Some(clamp) = self.as_clamp() {
-            let (min, max) = clamp.bounds().unwrap_or((f64::NEG_INFINITY, f64::INFINITY));
-            return Step::new(Function::Clamp, [min, max, 0.0]);
-        }
-        let plain = |function| Step::new(function, [0.0; 3]);
-        match *self {
-            Self::Clamp(_) | Self::Relu {} => unreachable!("they are clamps"),
-            Self::LeakyRelu { negative_slope } => {
-                Step::new(Function::LeakyRelu, [negative_slope, 0.0, 0.0])
-            }
-            Self::Silu {} => plain(Function::Silu),
-            Self::Gelu { approximate } => plain(match approximate {
-                GeluApproximation::None => Function::Gelu,
-                GeluApproximation::Tanh => Function::GeluTanh,
-            }),
-            Self::Sigmoid {} => plain(Function::Sigmoid),
-            Self::Tanh {} => plain(Function::Tanh),
-            Self::Hardswish {} => plain(Function::Hardswish),
-            Self::Elu { alpha } => Step::new(Function::Elu, [alpha, 0.0, 0.0]),
-            Self::Softplus { beta, threshold } => {
-                Step::new(Function::Softplus, [beta, threshold, 1.0 / beta])
-            }
-            Self::Mish {} => plain(Function::Mish),
         }
     }
 

@@ -13,9 +13,7 @@ pub use adaptive::{
 pub use average::{AvgPool2dSpec, AvgPool3dSpec, AvgPoolProblem, AvgPoolSpec};
 pub use maximum::{MaxPool3dProblem, MaxPool3dSpec};
 
-use crate::error::{Quantity, RankRule, SpecError, at_least_one, check_plane, kernel_extent};
-use crate::launch::pool::{PlaneGeometry, WindowGeometry, WindowResult};
-use crate::launch::reciprocal::Reciprocal;
+use crate::error::{Quantity, RankRule, SpecError, at_least_one};
 use crate::shape::{Shape, elements};
 use crate::window::Window;
 
@@ -229,64 +227,12 @@ impl PoolProblem {
     }
 
     /// The window's extents without what is behind the padded input wherever the window starts.
-    fn taps(&self) -> [usize; 3] {
+    pub fn taps(&self) -> [usize; 3] {
         let mut taps = self.kernel_size;
         for (axis, taps) in taps.iter_mut().enumerate() {
             let padded = self.input[axis].saturating_add(self.padding[axis].saturating_mul(2));
             *taps = (*taps).min(padded.div_ceil(self.dilation[axis]));
         }
         taps
-    }
-
-    /// The extents as the kernel for windows takes them.
-    ///
-    /// # Errors
-    /// [`SpecError::BeyondKernel`] if a padded plane or an attribute exceeds what kernels index with 32 bits.
-    pub fn geometry(&self) -> Result<WindowGeometry, SpecError> {
-        let operator = self.operator;
-        check_plane(operator, "padded input plane", &self.input, &self.padding)?;
-        check_plane(operator, "output plane", &self.output, &[0; 3])?;
-        let all = |name, values: [usize; 3]| {
-            let mut held = [0; 3];
-            for (axis, (held, value)) in held.iter_mut().zip(values).enumerate() {
-                // Of an image the depth is no axis.
-                let axis = axis.saturating_sub(3 - self.dimensions);
-                *held = kernel_extent(operator, Quantity::entry(name, axis), value)?;
-            }
-            Ok(held)
-        };
-        let (result, divisor) = match self.pooled {
-            Pooled::Maximum => (WindowResult::Maximum, 1.0),
-            Pooled::DividedBy(divisor) => (WindowResult::Divided, divisor as f32),
-            Pooled::Average {
-                count_include_pad: true,
-            } => (WindowResult::AverageOfPadded, 1.0),
-            Pooled::Average {
-                count_include_pad: false,
-            } => (WindowResult::Average, 1.0),
-        };
-        Ok(WindowGeometry {
-            planes: (self.n * self.c) as u64,
-            input: all("input extents", self.input)?,
-            output: all("output extents", self.output)?,
-            kernel: all("kernel_size", self.taps())?,
-            stride: all("stride", self.stride)?,
-            padding: all("padding", self.padding)?,
-            dilation: all("dilation", self.dilation)?,
-            result: result as u32,
-            divisor,
-            columns: Reciprocal::of(1),
-            slice: Reciprocal::of(1),
-            near: Reciprocal::of(1),
-        }
-        .planned())
-    }
-
-    /// The extents as the kernels for whole planes take them, with the divisor of
-    /// [`of_whole_planes`](Self::of_whole_planes).
-    #[must_use]
-    pub fn plane_geometry(&self, divisor: f64) -> PlaneGeometry {
-        let elements = self.input.iter().product::<usize>();
-        PlaneGeometry::new((self.n * self.c) as u64, elements as u64, divisor as f32)
     }
 }

@@ -1,7 +1,6 @@
 //! A rectifier whose slope below 0 is a parameter.
 
 use crate::error::{Quantity, RankRule, SpecError};
-use crate::launch::elementwise::ChannelGeometry;
 use crate::shape::{ChannelShape, elements};
 
 const OPERATOR: &str = "prelu";
@@ -68,16 +67,7 @@ pub struct PreluProblem {
     pub shape: ChannelShape,
 }
 
-impl PreluProblem {
-    /// The extents as kernels take them.
-    ///
-    /// # Errors
-    /// [`SpecError::BeyondKernel`] if the channels exceed 32 bits.
-    pub fn geometry(&self) -> Result<ChannelGeometry, SpecError> {
-        let (n, channels, spatial) = self.shape.kernel_extents(OPERATOR)?;
-        Ok(ChannelGeometry::new(n, channels, spatial))
-    }
-}
+impl PreluProblem {}
 
 #[cfg(feature = "chain")]
 pub(crate) mod layer {

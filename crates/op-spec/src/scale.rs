@@ -1,7 +1,6 @@
 //! Multiplication by one factor per channel.
 
 use crate::error::SpecError;
-use crate::launch::elementwise::ChannelGeometry;
 use crate::shape::ChannelShape;
 
 const OPERATOR: &str = "scale";
@@ -30,16 +29,7 @@ pub struct ScaleProblem {
     pub shape: ChannelShape,
 }
 
-impl ScaleProblem {
-    /// The extents as kernels take them.
-    ///
-    /// # Errors
-    /// [`SpecError::BeyondKernel`] if the channels exceed 32 bits.
-    pub fn geometry(&self) -> Result<ChannelGeometry, SpecError> {
-        let (n, channels, spatial) = self.shape.kernel_extents(OPERATOR)?;
-        Ok(ChannelGeometry::new(n, channels, spatial))
-    }
-}
+impl ScaleProblem {}
 
 #[cfg(feature = "chain")]
 pub(crate) mod layer {

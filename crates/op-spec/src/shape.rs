@@ -3,7 +3,7 @@
 use core::fmt;
 use core::ops::Deref;
 
-use crate::error::{Quantity, RankRule, SpecError, kernel_extent};
+use crate::error::{Quantity, RankRule, SpecError};
 
 /// The most elements a tensor may have: the largest count whose bytes an address difference can express where each is an
 /// f32. Others may have no more: what is made of them on the way is f32.
@@ -146,18 +146,6 @@ impl ChannelShape {
             });
         }
         Ok(())
-    }
-
-    /// Samples, channels and positions in the integers that kernels take.
-    ///
-    /// # Errors
-    /// [`SpecError::BeyondKernel`] if the channels exceed 32 bits.
-    pub(crate) fn kernel_extents(
-        &self,
-        operator: &'static str,
-    ) -> Result<(u64, u32, u64), SpecError> {
-        let channels = kernel_extent(operator, Quantity::scalar("channels"), self.c)?;
-        Ok((self.n as u64, channels, self.spatial as u64))
     }
 }
 

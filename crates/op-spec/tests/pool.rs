@@ -1,5 +1,6 @@
 //! Pools: shapes, divisors, files, normal forms, and any numbers at all.
 
+use launch_config::KernelGeometry;
 use op_spec::chain::{Chain, Layer, NormalForm};
 use op_spec::{AdaptiveAvgPoolSpec, AvgPool2dSpec, AvgPoolSpec, MAX_ELEMENTS, MaxPool3dSpec};
 use proptest::array::uniform3;

@@ -1,7 +1,9 @@
 //! Validation holds for any numbers at all: it never panics, and what passes it adds up.
 
+use launch_config::KernelGeometry;
+use launch_config::elementwise::Bounds;
+use launch_config::norm::NormGeometry;
 use op_spec::chain::presets::{KernelBench79, KernelBench85};
-use op_spec::launch::norm::NormGeometry;
 use op_spec::{
     ChannelMaxSpec, ClampSpec, Conv2dSpec, Conv3dSpec, GroupNormSpec, InstanceNormSpec,
     MAX_ELEMENTS, MaxPool2dSpec, ScaleSpec,
@@ -168,7 +170,7 @@ proptest! {
             let _ = problem.geometry();
         }
         if let Ok(problem) = (ClampSpec { min, max }).problem(&input) {
-            let _ = problem.kernel_bounds();
+            let _ = Bounds::of(&problem);
         }
     }
 

@@ -1,5 +1,6 @@
 //! What PyTorch refuses is refused, in words that name both values; what it accepts is accepted.
 
+use launch_config::KernelGeometry;
 use op_spec::{
     BatchNormSpec, ChannelMaxSpec, ClampSpec, Conv2dSpec, Conv3dSpec, GroupNormSpec,
     InstanceNormSpec, MAX_ELEMENTS, MaxPool2dSpec, PreluSpec, ScaleSpec, SpecError,

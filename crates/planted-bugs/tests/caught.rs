@@ -7,8 +7,8 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 
 use cuda_std::prelude::*;
+use launch_config::LaunchShape;
 use libtest_mimic::{Arguments, Failed, Trial};
-use op_spec::launch::LaunchShape;
 
 include!(concat!(env!("OUT_DIR"), "/kernels.rs"));
 

@@ -2,8 +2,8 @@
 
 use std::f64::consts::PI;
 
+use launch_config::pointwise::TAIL;
 use ndarray::{ArrayD, ArrayViewD};
-use op_spec::launch::pointwise::TAIL;
 use op_spec::{ClampSpec, GeluApproximation, PointwiseProblem, PointwiseSpec};
 use rayon::prelude::*;
 

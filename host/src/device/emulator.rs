@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use cuda_std::emulator::FaultKind;
 use cuda_std::{Instance, KernelArgs};
-use op_spec::launch::LaunchShape;
+use launch_config::LaunchShape;
 
 use super::counters::Counters;
 use crate::contract::{self, KernelFacts, Limits};

@@ -51,7 +51,7 @@ pub use tensor::Tensor;
 pub(crate) use tensor::{Order, Reading, WeakTensor, must_have_shape};
 
 pub(crate) use crate::dtype::DType;
-pub(crate) use op_spec::launch::LaunchShape;
+pub(crate) use launch_config::LaunchShape;
 
 #[cfg(test)]
 mod tests {

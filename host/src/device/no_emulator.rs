@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use cuda_std::{Instance, KernelArgs};
-use op_spec::launch::LaunchShape;
+use launch_config::LaunchShape;
 
 use super::counters::Counters;
 use crate::error::Result;

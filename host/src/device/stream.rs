@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use cuda_std::{Instance, KernelArgs};
-use op_spec::launch::LaunchShape;
+use launch_config::LaunchShape;
 
 use super::counters::{Counters, Counts};
 use super::emulator::EmulatedBuffer;

@@ -1,5 +1,6 @@
 //! From lowered regions to the launches of a program.
 
+use launch_config::KernelGeometry;
 use op_spec::chain::LayerProblem;
 use op_spec::{BatchNormProblem, PointwiseProblem};
 
@@ -24,9 +25,9 @@ use crate::ops::{
     conv3d_multiply_instance_norm_clamp_multiply_max as one_launch_3d, pointwise,
 };
 use crate::program::{ProgramBuilder, Value};
-use crate::spec::launch::elementwise::Bounds;
-use crate::spec::launch::implicit_gemm::Epilogue as StoreEpilogue;
-use crate::spec::launch::norm::NormGeometry;
+use launch_config::elementwise::Bounds;
+use launch_config::implicit_gemm::Epilogue as StoreEpilogue;
+use launch_config::norm::NormGeometry;
 
 /// A program in the making, with what the layers of a chain need.
 pub(crate) struct Appending<'a> {
@@ -285,7 +286,7 @@ impl<'a> Appending<'a> {
         // The kernels that pool do a clamp besides; all else takes a launch of its own, of what is left of the pixels.
         let clamp = functions.first().and_then(PointwiseProblem::as_clamp);
         let (bounds, rest) = match clamp {
-            Some(clamp) => (clamp.kernel_bounds(), &functions[1..]),
+            Some(clamp) => (Bounds::of(&clamp), &functions[1..]),
             None => (Bounds::NONE, functions),
         };
         let (program, x, of) = (&mut *self.program, produced.value(), &pool.pool);

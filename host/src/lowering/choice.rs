@@ -7,10 +7,10 @@
 
 use std::ops::Range;
 
+use launch_config::Refusal;
 #[cfg(any(test, feature = "lab"))]
 use op_spec::chain::Chain;
 use op_spec::chain::NormalForm;
-use op_spec::launch::Refusal;
 
 #[cfg(any(test, feature = "lab"))]
 use super::Options;

@@ -2,13 +2,14 @@
 //!
 //! Each type here is one kind of epilogue that there are kernels for. Its `of` takes a region's form, or refuses it.
 
+use launch_config::pointwise::Step;
 use op_spec::chain::{Epilogue, NormalForm, Pointwise, Reduction};
 use op_spec::{BatchNormProblem, PointwiseProblem, PreluProblem, ScaleProblem};
 
 use super::region::Region;
-use crate::spec::launch::Refusal;
-use crate::spec::launch::implicit_gemm::Epilogue as StoreEpilogue;
 use crate::spec::{ChannelMaxProblem, ClampProblem, GroupNormProblem, MaxPool2dProblem};
+use launch_config::Refusal;
+use launch_config::implicit_gemm::Epilogue as StoreEpilogue;
 
 /// How what follows a producer runs.
 #[derive(Debug, Clone)]
@@ -89,7 +90,7 @@ impl Store {
         let function = match functions {
             [] => StoreEpilogue::NONE,
             [(_, Pointwise::Function(problem))] => {
-                StoreEpilogue::of(problem.function.step()).ok_or(refusal)?
+                StoreEpilogue::of(Step::of(&problem.function)).ok_or(refusal)?
             }
             _ => return Err(refusal),
         };

@@ -1,15 +1,16 @@
 //! What makes the values of a region, before its epilogue.
 
+use launch_config::KernelGeometry;
 use std::fmt;
 
 use crate::ops::ConvOptions;
 use crate::ops::conv2d_group_norm_scale_max_pool_clamp::OneLaunch2d;
 use crate::ops::conv3d_multiply_instance_norm_clamp_multiply_max::OneLaunch3d;
 use crate::ops::implicit_gemm::Gemm;
-use crate::spec::launch::Refusal;
-use crate::spec::launch::conv::ConvGeometry;
-use crate::spec::launch::depthwise::DepthwiseGeometry;
 use crate::spec::{ConvProblem, GroupNormProblem};
+use launch_config::Refusal;
+use launch_config::conv::ConvGeometry;
+use launch_config::depthwise::DepthwiseGeometry;
 
 /// What makes the values of a region.
 #[derive(Debug)]

@@ -4,11 +4,11 @@
 //! that a row can do, says whether the row is preferred to those below it, or why not. Both look at problem, layout, device
 //! properties and options only, and match forms, never names.
 
+use launch_config::Refusal;
+use launch_config::conv::ConvGeometry;
+use launch_config::depthwise::DepthwiseGeometry;
+use launch_config::implicit_gemm::GemmConfig;
 use op_spec::chain::NormalForm;
-use op_spec::launch::Refusal;
-use op_spec::launch::conv::ConvGeometry;
-use op_spec::launch::depthwise::DepthwiseGeometry;
-use op_spec::launch::implicit_gemm::GemmConfig;
 
 use super::epilogue::{self, MaxOverChannels, Plan, Pool, Store};
 use super::producer::{Producer, conv_geometry, row_channels};

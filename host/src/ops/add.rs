@@ -6,8 +6,8 @@ use kernels_gpu::add::ADD;
 use crate::device::Tensor;
 use crate::error::Result;
 use crate::program::{ProgramBuilder, Value};
-use crate::spec::launch::elementwise;
 use crate::spec::{AddProblem, AddSpec};
+use launch_config::elementwise;
 
 /// `y = x + residual`, element by element.
 ///

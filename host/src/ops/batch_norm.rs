@@ -1,14 +1,16 @@
 //! Normalisation of every channel by statistics that are parameters.
 
 use kernels_gpu::batch_norm::{BATCH_NORM, FOLD_BATCH_NORM};
+use launch_config::KernelGeometry;
+use launch_config::batch_norm::FoldGeometry;
 
 use super::fused::{Preparation, Preparations, prepared};
 use super::launching::{compute, kernel, shape_of, single};
 use crate::device::{DType, Tensor};
 use crate::error::Result;
 use crate::program::{ProgramBuilder, Value};
-use crate::spec::launch::elementwise;
 use crate::spec::{BatchNormProblem, BatchNormSpec};
+use launch_config::elementwise;
 
 /// `y = (x - running_mean[c]) / sqrt(running_var[c] + eps) * weight[c] + bias[c]`: batch normalisation at inference, one map for
 /// each channel.
@@ -89,7 +91,7 @@ fn fold(
     of: Statistics,
     problem: &BatchNormProblem,
 ) -> Result<Folded> {
-    let geometry = problem.fold_geometry()?;
+    let geometry = FoldGeometry::of(&problem)?;
     let shape = elementwise::fold_shape(geometry.channels);
     let label = [program.dtype(of.mean).label()];
     let (kernel, shape) = kernel(&FOLD_BATCH_NORM, &label, shape)?;

@@ -2,6 +2,7 @@
 
 use super::launching::{compute, single};
 use kernels_gpu::channel_max::CHANNEL_MAX;
+use launch_config::KernelGeometry;
 
 use crate::device::Tensor;
 use crate::error::Result;

@@ -4,6 +4,7 @@ mod pad;
 
 use cuda_std::Label;
 use kernels_gpu::conv::{CONV_DIRECT, CONV_GEMM, CONV_IM2COL};
+use launch_config::KernelGeometry;
 
 pub(crate) use pad::append as append_pad;
 
@@ -12,9 +13,9 @@ use crate::chain::LayerProblem;
 use crate::device::Tensor;
 use crate::error::{Error, Result};
 use crate::program::{ProgramBuilder, Value};
-use crate::spec::launch::conv::ConvGeometry;
-use crate::spec::launch::conv_gemm::ColumnPlan;
 use crate::spec::{Conv1dSpec, Conv2dSpec, Conv3dSpec, ConvProblem, ConvSpec};
+use launch_config::conv::ConvGeometry;
+use launch_config::conv_gemm::ColumnPlan;
 
 /// How a convolution is computed on a GPU. Both sum in f32 and give results that repeat bit for bit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]

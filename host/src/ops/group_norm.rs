@@ -8,7 +8,7 @@ use crate::device::{DType, Tensor};
 use crate::error::Result;
 use crate::program::{ProgramBuilder, Value};
 use crate::spec::GroupNormSpec;
-use crate::spec::launch::norm::NormGeometry;
+use launch_config::norm::NormGeometry;
 
 /// `y = (x - mean) / sqrt(var + eps) * weight[c] + bias[c]`, with mean and (biased) variance over each group of
 /// channels of each sample.

@@ -1,6 +1,7 @@
 //! Normalisation of every sample by itself.
 
 use kernels_gpu::layer_norm::LAYER_NORM_APPLY;
+use launch_config::KernelGeometry;
 
 use super::group_norm::{self, NormInput};
 use super::launching::{Affine, compute, shape_of, single, with_or_without_batch};
@@ -69,7 +70,7 @@ pub(crate) fn append(
     if program.bytes(&[y]) == 0 {
         return Ok(y);
     }
-    let norm = problem.geometry();
+    let norm = problem.geometry()?;
     let NormInput { partials, .. } = group_norm::statistics(program, x, affine, norm)?;
     let apply = norm.apply(program.dtype(x).size() as u32);
     let arguments = (x, partials, affine.weight, affine.bias, y, apply);

@@ -2,6 +2,7 @@
 
 use super::launching::{compute, single, with_or_without_batch};
 use kernels_gpu::max_pool2d::MAX_POOL2D;
+use launch_config::KernelGeometry;
 
 use crate::device::Tensor;
 use crate::error::Result;

@@ -50,6 +50,7 @@ pub use conv::{
 };
 pub use group_norm::group_norm;
 pub use instance_norm::instance_norm;
+use launch_config::KernelGeometry;
 pub use layer_norm::layer_norm;
 pub use max_pool2d::max_pool2d;
 pub use pointwise::*;

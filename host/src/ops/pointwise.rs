@@ -3,14 +3,15 @@
 //! A new function is documented here as [`clamp`] is; what the CPU backend does is in `cpu/pointwise.rs`.
 
 use kernels_gpu::pointwise::POINTWISE;
+use launch_config::pointwise::Step;
 
 use super::launching::{compute, single};
 use crate::chain::LayerProblem;
 use crate::device::Tensor;
 use crate::error::Result;
 use crate::program::{ProgramBuilder, Value};
-use crate::spec::launch::pointwise::{MAX_STEPS, PointwiseList, shape};
 use crate::spec::{ClampSpec, GeluApproximation, PointwiseProblem, PointwiseSpec};
+use launch_config::pointwise::{MAX_STEPS, PointwiseList, shape};
 
 /// `y = min(max(x, spec.min), spec.max)`, elementwise.
 ///
@@ -354,7 +355,7 @@ pub(crate) fn append(
         .iter()
         .map(|&extent| extent as u64)
         .product();
-    let mut steps = functions.iter().map(|problem| problem.function.step());
+    let mut steps = functions.iter().map(|problem| Step::of(&problem.function));
     for _ in functions.chunks(MAX_STEPS) {
         let list = PointwiseList::take(&mut steps);
         let y = program.tensor_like(value)?;

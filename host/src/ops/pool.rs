@@ -3,6 +3,8 @@
 
 use super::launching::{compute, kernel, single};
 use kernels_gpu::pool::{PLANE_AVERAGES, PLANE_SUMS, POOL};
+use launch_config::KernelGeometry;
+use launch_config::pool::PlaneGeometry;
 
 use crate::device::{DType, Tensor};
 use crate::error::Result;
@@ -173,7 +175,7 @@ pub(crate) fn append(
         // SAFETY: `x` and `y` have the problem's input and output shapes.
         return unsafe { compute(program, &POOL, geometry.shape(), y, (x, y, geometry)) };
     };
-    let g = problem.plane_geometry(divisor);
+    let g = PlaneGeometry::of(&problem, divisor);
     let label = program.dtype(x).label();
     let parts = usize::try_from(g.planes * g.parts).unwrap_or(usize::MAX);
     let sums = program.tensor(&[parts], DType::F32)?;

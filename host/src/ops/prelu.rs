@@ -2,12 +2,13 @@
 
 use super::launching::{compute, single};
 use kernels_gpu::scale::SCALE;
+use launch_config::KernelGeometry;
 
 use crate::device::Tensor;
 use crate::error::Result;
 use crate::program::{ProgramBuilder, Value};
-use crate::spec::launch::elementwise;
 use crate::spec::{PreluProblem, PreluSpec};
+use launch_config::elementwise;
 
 /// `y[n, c, ..] = x[n, c, ..]` where that is above 0, else `y[n, c, ..] = x[n, c, ..] * weight[c]`.
 ///

@@ -3,7 +3,7 @@
 use cuda_std::tensor_map::{Boxes, TensorMap};
 use cuda_std::{Instance, KernelArgs};
 use kernels_gpu::copy_strided::COPY_STRIDED;
-use op_spec::launch::copy_strided::{Collapsed, CopyGeometry};
+use launch_config::copy_strided::{Collapsed, CopyGeometry};
 
 use super::arguments::{Arguments, Places, Use};
 use super::memory::{Life, pack};

@@ -14,8 +14,8 @@
 use cuda_std::global::{Global, GlobalMut};
 use cuda_std::shared::Shared;
 use cuda_std::{Storage, bf16, f16, kernel, math, shared_array, thread};
-use op_spec::launch::VECTOR_ELEMENTS;
-use op_spec::launch::conv::{
+use launch_config::VECTOR_ELEMENTS;
+use launch_config::conv::{
     BLOCK_THREADS, ChannelTile, ConvGeometry, NARROW_CHANNELS, PIXELS_PER_THREAD, STAGED_AT_ONCE,
     STAGED_ROWS, TILE_PIXELS, WIDE_CHANNELS, min_blocks,
 };

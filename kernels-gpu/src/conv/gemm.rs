@@ -1,6 +1,6 @@
 //! The matrix product of a group's filters with the column matrix.
 //!
-//! 1. A block computes a tile of output channels times pixels; `op_spec::launch::conv_gemm` has a
+//! 1. A block computes a tile of output channels times pixels; `launch_config::conv_gemm` has a
 //!    tall and a flat one. Each thread keeps 8 x 8 (or 4 x 8) sums in registers, fed by vectors of
 //!    both operands: 16 values from shared memory for 64 multiplications.
 //! 2. Eight rows of the reduction are in shared memory at a time, in one of two buffers. The rows
@@ -13,9 +13,9 @@
 use cuda_std::global::{Global, GlobalMut};
 use cuda_std::shared::Shared;
 use cuda_std::{Storage, bf16, f16, kernel, math, shared_array, thread};
-use op_spec::launch::VECTOR_ELEMENTS;
-use op_spec::launch::conv::ConvGeometry;
-use op_spec::launch::conv_gemm::{
+use launch_config::VECTOR_ELEMENTS;
+use launch_config::conv::ConvGeometry;
+use launch_config::conv_gemm::{
     COLUMN_VECTORS, Chunk, ColumnGemmTile, FLAT, GEMM_THREADS, TALL, TILE_REDUCTION,
 };
 

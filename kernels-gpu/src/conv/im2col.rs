@@ -8,9 +8,9 @@
 use cuda_std::global::{Global, GlobalMut};
 use cuda_std::thread;
 use cuda_std::{Storage, bf16, f16, kernel};
-use op_spec::launch::VECTOR_ELEMENTS;
-use op_spec::launch::conv::ConvGeometry;
-use op_spec::launch::conv_gemm::{Chunk, IM2COL_THREADS};
+use launch_config::VECTOR_ELEMENTS;
+use launch_config::conv::ConvGeometry;
+use launch_config::conv_gemm::{Chunk, IM2COL_THREADS};
 
 use super::window::{Row, Window};
 use crate::parts::index::div_rem;

@@ -2,12 +2,12 @@
 
 use cuda_std::global::{Global, GlobalMut};
 use cuda_std::{Storage, bf16, f16, kernel, math, thread};
-use op_spec::PaddingMode;
-use op_spec::launch::VECTOR_ELEMENTS;
-use op_spec::launch::elementwise::{
+use launch_config::VECTOR_ELEMENTS;
+use launch_config::elementwise::{
     BLOCK_ELEMENTS, BLOCK_THREADS, MIN_BLOCKS, ROUND_ELEMENTS, VECTORS_PER_THREAD,
 };
-use op_spec::launch::pad::PadGeometry;
+use launch_config::pad::PadGeometry;
+use op_spec::PaddingMode;
 
 use crate::parts::elementwise::block_start;
 use crate::parts::index::NearSegments;

@@ -1,6 +1,6 @@
 //! Where in the input the filter lies for one output pixel.
 
-use op_spec::launch::conv::ConvGeometry;
+use launch_config::conv::ConvGeometry;
 
 use crate::parts::index::div_rem;
 

@@ -3,8 +3,8 @@
 
 use cuda_std::global::Global;
 use cuda_std::{Storage, bf16, f16, kernel, shared_array};
-use op_spec::launch::channel_max::{BLOCK_THREADS, ChannelMaxGeometry, MIN_BLOCKS};
-use op_spec::launch::elementwise::Bounds;
+use launch_config::channel_max::{BLOCK_THREADS, ChannelMaxGeometry, MIN_BLOCKS};
+use launch_config::elementwise::Bounds;
 
 use crate::parts::channel_reduce::{ChannelMap, MEETING_ELEMENTS, channel_reduce_block};
 use crate::parts::map::clamp;

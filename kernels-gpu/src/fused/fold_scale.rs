@@ -6,7 +6,7 @@
 use cuda_std::global::{Global, GlobalMut};
 use cuda_std::thread;
 use cuda_std::{Storage, bf16, f16, kernel};
-use op_spec::launch::elementwise::FOLD_THREADS;
+use launch_config::elementwise::FOLD_THREADS;
 
 /// A block folds the scale of `FOLD_THREADS` channels into their weight and bias, which
 /// are 1 and 0 where the norm has none.

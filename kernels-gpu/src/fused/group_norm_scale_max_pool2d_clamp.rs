@@ -16,9 +16,9 @@
 //! ```
 
 use cuda_std::{Storage, bf16, f16, kernel};
-use op_spec::launch::elementwise::Bounds;
-use op_spec::launch::max_pool2d::{BLOCK_THREADS, MIN_BLOCKS, PoolGeometry};
-use op_spec::launch::norm::NormGeometry;
+use launch_config::elementwise::Bounds;
+use launch_config::max_pool2d::{BLOCK_THREADS, MIN_BLOCKS, PoolGeometry};
+use launch_config::norm::NormGeometry;
 
 use crate::parts::planes::{Behind, NormTensors, Planes};
 use crate::parts::pool::pool_block;
@@ -28,7 +28,7 @@ use crate::parts::pool::pool_block;
 ///
 /// *Launch*: `pool.norm_shape(&norm)`.
 /// *Mapping*: a thread takes four tasks of one window each side by side, or stacks of four windows one after another;
-/// see `op_spec::launch::max_pool2d`.
+/// see `launch_config::max_pool2d`.
 /// *Barriers*: one, after the parameters of the block's planes are in shared memory, and one before it if
 /// statistics are in splits.
 /// *Traffic*: each element of the input is read about once from memory; each output is

@@ -25,9 +25,9 @@
 
 use cuda_std::global::{Global, GlobalMut};
 use cuda_std::{Storage, bf16, f16, kernel, thread};
-use op_spec::launch::elementwise::{BLOCK_THREADS, MIN_BLOCKS};
-use op_spec::launch::norm::{APPLY_VALUES, ApplyGeometry};
-use op_spec::launch::pointwise::PointwiseList;
+use launch_config::elementwise::{BLOCK_THREADS, MIN_BLOCKS};
+use launch_config::norm::{APPLY_VALUES, ApplyGeometry};
+use launch_config::pointwise::PointwiseList;
 
 use crate::parts::index::NearSegments;
 use crate::parts::map::PlaneMap;

@@ -29,8 +29,8 @@ use cuda_std::{
     global::{Global, GlobalMut},
     kernel, math, shared, shared_array, thread,
 };
-use op_spec::launch::norm::{NormGeometry, RESIDENT_BYTES, RESIDENT_THREADS};
-use op_spec::launch::{VECTOR_ELEMENTS, WARP_THREADS};
+use launch_config::norm::{NormGeometry, RESIDENT_BYTES, RESIDENT_THREADS};
+use launch_config::{VECTOR_ELEMENTS, WARP_THREADS};
 
 use crate::parts::index::div_rem;
 use crate::parts::moments::{self, WARP_SLOT, whole_vectors};

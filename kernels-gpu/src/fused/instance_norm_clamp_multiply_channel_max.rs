@@ -26,12 +26,10 @@
 use cuda_std::global::Global;
 use cuda_std::shared::Shared;
 use cuda_std::{Storage, bf16, f16, kernel, math, shared_array, thread};
-use op_spec::launch::VECTOR_ELEMENTS;
-use op_spec::launch::channel_max::{
-    BLOCK_THREADS, ChannelMaxGeometry, MIN_BLOCKS, STAGED_CHANNELS,
-};
-use op_spec::launch::elementwise::Bounds;
-use op_spec::launch::norm::NormGeometry;
+use launch_config::VECTOR_ELEMENTS;
+use launch_config::channel_max::{BLOCK_THREADS, ChannelMaxGeometry, MIN_BLOCKS, STAGED_CHANNELS};
+use launch_config::elementwise::Bounds;
+use launch_config::norm::NormGeometry;
 
 use crate::parts::channel_reduce::{ChannelMap, MEETING_ELEMENTS, channel_reduce_block};
 use crate::parts::map::clamp;

@@ -1,8 +1,8 @@
 //! `max_pool2d` and `clamp`: the maximum is clamped before it is stored.
 
 use cuda_std::{Storage, bf16, f16, kernel};
-use op_spec::launch::elementwise::Bounds;
-use op_spec::launch::max_pool2d::{BLOCK_THREADS, MIN_BLOCKS, PoolGeometry};
+use launch_config::elementwise::Bounds;
+use launch_config::max_pool2d::{BLOCK_THREADS, MIN_BLOCKS, PoolGeometry};
 
 use crate::parts::map::Identity;
 use crate::parts::pool::pool_block;
@@ -11,7 +11,7 @@ use crate::parts::pool::pool_block;
 ///
 /// *Launch*: `g.shape()`.
 /// *Mapping*: a thread takes four tasks of one window each side by side, or stacks of four windows one after another;
-/// see `op_spec::launch::max_pool2d`.
+/// see `launch_config::max_pool2d`.
 /// *Barriers*: none.
 /// *Traffic*: each element of the input is read about once from memory; each output is
 /// written once.

@@ -4,8 +4,8 @@
 
 use cuda_std::global::Global;
 use cuda_std::{Storage, bf16, f16, kernel};
-use op_spec::launch::elementwise::Bounds;
-use op_spec::launch::max_pool2d::{BLOCK_THREADS, PoolGeometry, SCALED_MIN_BLOCKS};
+use launch_config::elementwise::Bounds;
+use launch_config::max_pool2d::{BLOCK_THREADS, PoolGeometry, SCALED_MIN_BLOCKS};
 
 use crate::parts::index::div_rem_u64;
 use crate::parts::map::PlaneScale;
@@ -15,7 +15,7 @@ use crate::parts::pool::pool_block;
 ///
 /// *Launch*: `g.shape()`.
 /// *Mapping*: a thread takes four tasks of one window each side by side, or stacks of four windows one after another;
-/// see `op_spec::launch::max_pool2d`.
+/// see `launch_config::max_pool2d`.
 /// *Barriers*: none.
 /// *Traffic*: each element of the input is read about once from memory; each output is
 /// written once.

@@ -3,13 +3,13 @@
 //! A thread follows four positions through its channels, four channels at a time, so that sixteen
 //! loads are in flight. Positions are one vector where the planes allow it, else a block's width
 //! apart. If the block's threads divide the channels among them (see
-//! `op_spec::launch::channel_max`), their maxima meet in shared memory at the end.
+//! `launch_config::channel_max`), their maxima meet in shared memory at the end.
 
 use cuda_std::Storage;
 use cuda_std::global::{Global, GlobalMut};
 use cuda_std::shared::Shared;
 use cuda_std::{math, thread};
-use op_spec::launch::channel_max::{
+use launch_config::channel_max::{
     BLOCK_THREADS, ChannelMaxGeometry, POSITIONS_PER_THREAD, STAGED_CHANNELS,
 };
 

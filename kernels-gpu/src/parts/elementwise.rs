@@ -7,8 +7,8 @@
 use cuda_std::Storage;
 use cuda_std::global::{Global, GlobalMut};
 use cuda_std::thread;
-use op_spec::launch::VECTOR_ELEMENTS;
-use op_spec::launch::elementwise::{BLOCK_ELEMENTS, ROUND_ELEMENTS, VECTORS_PER_THREAD};
+use launch_config::VECTOR_ELEMENTS;
+use launch_config::elementwise::{BLOCK_ELEMENTS, ROUND_ELEMENTS, VECTORS_PER_THREAD};
 
 use crate::parts::map::ElementMap;
 use crate::parts::unroll::unroll;

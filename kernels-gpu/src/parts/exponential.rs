@@ -11,7 +11,7 @@
 
 use cuda_std::Storage;
 use cuda_std::math::{self, fma};
-use op_spec::launch::pointwise::TAIL;
+use launch_config::pointwise::TAIL;
 
 /// ln 2 in two parts; the first has trailing zeros, so a whole number below 2^9 times it is exact.
 const LN2_HIGH: f32 = 0.693_145_75;

@@ -8,7 +8,7 @@
 use core::num::{NonZeroU32, NonZeroU64};
 
 use cuda_std::math;
-use op_spec::launch::reciprocal::Reciprocal;
+use launch_config::reciprocal::Reciprocal;
 
 /// The most elements that a block counts through; see [`Segments`].
 pub(crate) const MAX_SPAN: u32 = 4096;

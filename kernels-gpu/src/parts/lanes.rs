@@ -3,7 +3,7 @@
 use core::ops::Add;
 
 use cuda_std::warp::{self, WarpShuffleValue};
-use op_spec::launch::WARP_THREADS;
+use launch_config::WARP_THREADS;
 
 /// All values of `LANES` neighbouring lanes, combined by halves: each lane with the one `LANES / 2` away, and so on down
 /// to its neighbour. The same in all of them.

@@ -8,7 +8,7 @@
 use cuda_std::Storage;
 use cuda_std::global::Global;
 use cuda_std::math;
-use op_spec::launch::elementwise::Bounds;
+use launch_config::elementwise::Bounds;
 
 use crate::parts::index::{Channels, div_rem};
 

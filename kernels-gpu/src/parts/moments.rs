@@ -15,8 +15,8 @@ use cuda_std::Storage;
 use cuda_std::global::Global;
 use cuda_std::shared::Shared;
 use cuda_std::{math, opaque, thread, warp};
-use op_spec::launch::norm::{COUNTED_ELEMENTS, NormGeometry, PARTIAL_ELEMENTS};
-use op_spec::launch::{VECTOR_ELEMENTS, WARP_THREADS};
+use launch_config::norm::{COUNTED_ELEMENTS, NormGeometry, PARTIAL_ELEMENTS};
+use launch_config::{VECTOR_ELEMENTS, WARP_THREADS};
 
 use crate::parts::unroll::unroll;
 

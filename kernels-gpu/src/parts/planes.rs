@@ -7,7 +7,7 @@ use cuda_std::Storage;
 use cuda_std::global::Global;
 use cuda_std::shared::{self, Shared};
 use cuda_std::{math, thread};
-use op_spec::launch::norm::{NormGeometry, PARTIAL_ELEMENTS, PLANE_ELEMENTS};
+use launch_config::norm::{NormGeometry, PARTIAL_ELEMENTS, PLANE_ELEMENTS};
 
 use crate::parts::index::{div_rem, div_rem_u64};
 use crate::parts::map::{PlaneMap, is_not_infinite, multiply};

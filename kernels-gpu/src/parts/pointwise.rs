@@ -8,8 +8,8 @@
 
 use cuda_std::Storage;
 use cuda_std::math::{self, fma};
-use op_spec::launch::elementwise::Bounds;
-use op_spec::launch::pointwise::{Function, MAX_STEPS, PointwiseList, Step};
+use launch_config::elementwise::Bounds;
+use launch_config::pointwise::{Function, MAX_STEPS, PointwiseList, Step};
 
 use super::exponential::{Exponential, exp_less_one, ln_of_one_and, scaled_tail, with_sign};
 use super::map::clamp;

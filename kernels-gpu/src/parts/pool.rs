@@ -3,7 +3,7 @@
 //! What is taken of a window are its smallest and its largest element, as they are stored; the map is applied to these
 //! two. Where they do not decide (see [`PlaneMap::extremes_decide`]), or there are none, each element is mapped, the slow way.
 //!
-//! *Mapping*: a thread has four windows, in one of two ways that the launch chooses (`op_spec::launch::max_pool2d`).
+//! *Mapping*: a thread has four windows, in one of two ways that the launch chooses (`launch_config::max_pool2d`).
 //! Windows apart go through their elements side by side, so that four loads are in flight at a time; elements in the
 //! padding are not loaded and compared: their place is taken by the first element of the plane, and the result of
 //! that comparison is dropped. A stack is unrolled, and has neither tests nor padding: rows and columns that are not in the input
@@ -13,8 +13,8 @@ use cuda_std::Storage;
 use cuda_std::global::{Global, GlobalMut};
 use cuda_std::math;
 use cuda_std::thread;
-use op_spec::launch::elementwise::Bounds;
-use op_spec::launch::max_pool2d::{BLOCK_THREADS, OUTPUTS_PER_THREAD, PoolGeometry, STACK_STRIDE};
+use launch_config::elementwise::Bounds;
+use launch_config::max_pool2d::{BLOCK_THREADS, OUTPUTS_PER_THREAD, PoolGeometry, STACK_STRIDE};
 
 use crate::parts::index::NearSegments;
 use crate::parts::map::{PlaneMap, clamp};

@@ -2,8 +2,8 @@
 
 use cuda_std::global::{Global, GlobalMut};
 use cuda_std::{kernel, thread};
-use op_spec::launch::VECTOR_ELEMENTS;
-use op_spec::launch::peak::{
+use launch_config::VECTOR_ELEMENTS;
+use launch_config::peak::{
     BLOCK_THREADS, COPY_BLOCK_ELEMENTS, COPY_ROUND_ELEMENTS, COPY_VECTORS_PER_THREAD,
 };
 

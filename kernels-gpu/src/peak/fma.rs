@@ -2,7 +2,7 @@
 
 use cuda_std::global::GlobalMut;
 use cuda_std::{kernel, math, thread};
-use op_spec::launch::peak::{BLOCK_THREADS, CHAINS, FMA_BLOCKS_PER_PROCESSOR, chain_start};
+use launch_config::peak::{BLOCK_THREADS, CHAINS, FMA_BLOCKS_PER_PROCESSOR, chain_start};
 
 use crate::parts::unroll::unroll;
 

@@ -3,7 +3,7 @@
 use cuda_std::global::GlobalMut;
 use cuda_std::mma::{m16n8k8_tf32, m16n8k16_f16, pack_f16x2, to_tf32};
 use cuda_std::{kernel, thread, warp};
-use op_spec::launch::peak::{
+use launch_config::peak::{
     BLOCK_THREADS, CHAINS, MMA_BLOCKS_PER_PROCESSOR, MMA_LANE_ELEMENTS, chain_start,
     mma_column_value, mma_row_value,
 };

@@ -5,7 +5,7 @@ use cuda_std::mma::pack_f16x2;
 use cuda_std::shared::Shared;
 use cuda_std::wgmma::{self, MatrixDescriptor, UNIT_BYTES, unit};
 use cuda_std::{async_proxy, kernel, shared_array, thread};
-use op_spec::launch::peak::{
+use launch_config::peak::{
     BLOCK_THREADS, MMA_LANE_ELEMENTS, WGMMA_BLOCKS_PER_PROCESSOR, WGMMA_TILE, WGMMA_UNROLL,
     mma_column_value, mma_row_value,
 };

@@ -1,9 +1,11 @@
 //! Batch norm: four parameters folded into two, and the map that these make.
 
 use cuda_std::Storage;
+use launch_config::KernelGeometry;
+use launch_config::batch_norm::FoldGeometry;
+use launch_config::elementwise::{fold_shape, shape};
 use op_spec::BatchNormSpec;
 use op_spec::chain::{BatchNormLayer, Layer};
-use op_spec::launch::elementwise::{fold_shape, shape};
 
 use super::super::kernels::batch_norm::{BATCH_NORM, FOLD_BATCH_NORM};
 use super::elementwise::SHAPES;
@@ -48,7 +50,7 @@ pub(crate) fn matches<T: Storage>(run: &Run) -> Outcome {
             optional(has_bias.then_some(&parameters[3])),
             gain.ptr(),
             shift.ptr(),
-            problem.fold_geometry().expect("few channels"),
+            FoldGeometry::of(&problem).expect("few channels"),
         );
         let labels = [label::<T>()];
         run.launch(&FOLD_BATCH_NORM, &labels, fold_shape(c as u32), arguments)?;

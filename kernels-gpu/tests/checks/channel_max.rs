@@ -1,10 +1,10 @@
 //! The maximum over channels, alone and with what comes before it.
 
 use cuda_std::Storage;
+use launch_config::channel_max::ChannelMaxGeometry;
+use launch_config::elementwise::Bounds;
 use op_spec::InstanceNormSpec;
 use op_spec::chain::{InstanceNormLayer, Layer};
-use op_spec::launch::channel_max::ChannelMaxGeometry;
-use op_spec::launch::elementwise::Bounds;
 use oracle::Case;
 
 use super::super::kernels::channel_max::*;

@@ -1,7 +1,7 @@
 //! Moments of many parts of a row, combined.
 
-use op_spec::launch::implicit_gemm::{Combining, combining};
-use op_spec::launch::norm::COUNTED_ELEMENTS;
+use launch_config::implicit_gemm::{Combining, combining};
+use launch_config::norm::COUNTED_ELEMENTS;
 use oracle::data::signed;
 
 use super::super::kernels::fused::implicit_gemm::IMPLICIT_GEMM_COMBINE;

@@ -1,12 +1,13 @@
 //! Convolutions, by both algorithms.
 
+use launch_config::KernelGeometry;
 use std::ops::Range;
 
 use cuda_std::{Label, Storage};
+use launch_config::conv::{ChannelTile, ConvGeometry};
+use launch_config::conv_gemm::{ColumnGemmTile, ColumnPlan, FLAT, TALL};
 use op_spec::ConvSpec;
 use op_spec::chain::{ConvLayer, Layer, LayerProblem};
-use op_spec::launch::conv::{ChannelTile, ConvGeometry};
-use op_spec::launch::conv_gemm::{ColumnGemmTile, ColumnPlan, FLAT, TALL};
 use oracle::Expected;
 
 use super::super::kernels::conv::*;

@@ -1,13 +1,13 @@
 //! The whole of problem 85 in one launch, on images that it can take.
 
 use cuda_std::{Label, Storage, bf16, f16};
+use launch_config::conv2d_group_norm_scale_max_pool_clamp::{
+    CHANNEL_FLOATS, OneLaunch2dConfig, OneLaunch2dGeometry, WIDTH,
+};
 use ndarray::Axis;
 use op_spec::ClampSpec;
 use op_spec::chain::LayerProblem;
 use op_spec::chain::presets::KernelBench85;
-use op_spec::launch::conv2d_group_norm_scale_max_pool_clamp::{
-    CHANNEL_FLOATS, OneLaunch2dConfig, OneLaunch2dGeometry, WIDTH,
-};
 use oracle::{Case, Precision};
 
 use super::super::kernels::fused::conv2d_group_norm_scale_max_pool_clamp::*;

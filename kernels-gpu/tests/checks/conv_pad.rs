@@ -1,6 +1,7 @@
 //! Borders around planes and volumes: the bits of each element where the mode of padding says.
 
 use cuda_std::Storage;
+use launch_config::pad::PadGeometry;
 use op_spec::{Conv3dSpec, PaddingMode};
 use oracle::data::signed;
 
@@ -38,7 +39,7 @@ pub(crate) fn matches<T: Storage>(run: &Run) -> Outcome {
             let Some(pad) = problem.pad else {
                 continue;
             };
-            let geometry = pad.geometry(planes).expect("few elements");
+            let geometry = PadGeometry::of(&pad, planes).expect("few elements");
             let values: Vec<f32> = signed(1, &input).into_iter().collect();
             let x = run.tensor::<T>(&values)?;
             let y = run.empty::<T>(geometry.elements as usize)?;

@@ -1,11 +1,12 @@
 //! What is expected of a kernel that convolves, takes moments and keeps extrema.
 
 use cuda_std::{Storage, bf16, f16};
+use launch_config::KernelGeometry;
+use launch_config::conv::ConvGeometry;
 use ndarray::{Array, ArrayD, Axis};
 use op_spec::ConvSpec;
 use op_spec::MaxPool2dSpec;
 use op_spec::chain::{ConvLayer, Layer, LayerProblem};
-use op_spec::launch::conv::ConvGeometry;
 use oracle::data::signed;
 use oracle::{Bounded, Case, Expected, Precision};
 

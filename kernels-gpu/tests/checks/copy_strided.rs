@@ -1,7 +1,7 @@
 //! Copies of arrays with any strides: the bits of a copy element by element, or these rounded to the target's type.
 
 use cuda_std::Storage;
-use op_spec::launch::copy_strided::{Collapsed, CopyGeometry};
+use launch_config::copy_strided::{Collapsed, CopyGeometry};
 use oracle::data::signed;
 
 use super::super::kernels::copy_strided::COPY_STRIDED;

@@ -1,9 +1,9 @@
 //! Norms of statistics that another kernel left, in parts of any length.
 
 use cuda_std::Storage;
+use launch_config::norm::COUNTED_ELEMENTS;
+use launch_config::pointwise::PointwiseList;
 use op_spec::chain::Layer;
-use op_spec::launch::norm::COUNTED_ELEMENTS;
-use op_spec::launch::pointwise::PointwiseList;
 use oracle::Case;
 
 use super::super::kernels::fused::group_norm_scale_pointwise::GROUP_NORM_SCALE_POINTWISE;

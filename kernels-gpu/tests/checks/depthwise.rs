@@ -1,9 +1,9 @@
 //! The depthwise convolution with moments and windows.
 
 use cuda_std::Storage;
+use launch_config::depthwise::DepthwiseGeometry;
+use launch_config::norm::COUNTED_ELEMENTS;
 use op_spec::ConvSpec;
-use op_spec::launch::depthwise::DepthwiseGeometry;
-use op_spec::launch::norm::COUNTED_ELEMENTS;
 use oracle::Precision;
 
 use super::super::kernels::fused::depthwise::*;

@@ -1,8 +1,8 @@
 //! NaN among the pixels of windows that the depthwise convolution pools, at each place that a window has.
 
 use cuda_std::Storage;
+use launch_config::depthwise::DepthwiseGeometry;
 use op_spec::ConvSpec;
-use op_spec::launch::depthwise::DepthwiseGeometry;
 use oracle::Precision;
 
 use super::super::kernels::fused::depthwise::*;

@@ -2,16 +2,17 @@
 //! another shows. Of each tile of the implicit product there is one of each kind that a launch can be of: with tiles along every axis,
 //! with one axis alone that tiles do not divide, and the like, which a table of problems has where somebody thought of it.
 
+use launch_config::KernelGeometry;
 use std::ops::Range;
 
 use cuda_std::{Storage, bf16, f16};
-use op_spec::ConvSpec;
-use op_spec::chain::{ConvLayer, Layer};
-use op_spec::launch::conv::ConvGeometry;
-use op_spec::launch::implicit_gemm::{
+use launch_config::conv::ConvGeometry;
+use launch_config::implicit_gemm::{
     GemmConfig, GemmTile, MMA_STEP_K_VECTORS, OperandFormat, PROMOTION_MMA_STEPS, TILES,
     WARP_SPECIALIZED,
 };
+use op_spec::ConvSpec;
+use op_spec::chain::{ConvLayer, Layer};
 
 use super::convolved::{Bf16x3, Convolution, F16x2, ScaledF16};
 use super::implicit_gemm::{DEVICE, Operand, check_config, check_convolution, spec};

@@ -1,8 +1,8 @@
 //! Scale, prelu, folding a scale into a norm, and the addition of a residual.
 
 use cuda_std::Storage;
+use launch_config::elementwise::{ChannelGeometry, fold_shape, shape};
 use op_spec::chain::Layer;
-use op_spec::launch::elementwise::{ChannelGeometry, fold_shape, shape};
 
 use super::super::kernels::add::ADD;
 use super::super::kernels::fused::fold_scale::FOLD_SCALE;

@@ -2,16 +2,18 @@
 //! end. What stands at an element follows from its number, so an index that was too narrow reads something else than stands
 //! there, or leaves out what it should write. All values are small fractions, and so are exact.
 
+use launch_config::pad::PadGeometry;
+use launch_config::pointwise::Step;
 use std::ops::Range;
 
 use cuda_std::emulator::Launch;
 use cuda_std::{Family, KernelArgs, Label, Storage};
+use launch_config::LaunchShape;
+use launch_config::copy_strided::{Collapsed, CopyGeometry};
+use launch_config::elementwise::{BLOCK_ELEMENTS, ChannelGeometry, shape};
+use launch_config::norm::NormGeometry;
+use launch_config::pointwise::PointwiseList;
 use op_spec::chain::Layer;
-use op_spec::launch::LaunchShape;
-use op_spec::launch::copy_strided::{Collapsed, CopyGeometry};
-use op_spec::launch::elementwise::{BLOCK_ELEMENTS, ChannelGeometry, shape};
-use op_spec::launch::norm::NormGeometry;
-use op_spec::launch::pointwise::PointwiseList;
 use op_spec::{Conv2dSpec, PaddingMode};
 
 use super::super::kernels::add::ADD;
@@ -155,7 +157,7 @@ pub(crate) fn elementwise(run: &Run) -> Outcome {
     let Layer::Pointwise(clamp) = Layer::clamp(-1.0, 2.0) else {
         unreachable!("a function of single values")
     };
-    let list = PointwiseList::take(&mut [clamp.step()].into_iter());
+    let list = PointwiseList::take(&mut [Step::of(&clamp)].into_iter());
     let arguments = (x.source(), y.ptr(), g.elements, list);
     run.launch_some(&POINTWISE, &labels, launch, &blocks, arguments)?;
     blocks_are("clamp", &y, BLOCK, &blocks, |index| {
@@ -204,7 +206,7 @@ pub(crate) fn moved(run: &Run) -> Outcome {
     };
     let problem = spec.problem(&[1, planes, inner[0], inner[1]], &[1, planes, 1, 1], None);
     let pad = problem.expect("a convolution").pad.expect("a pad");
-    let g = pad.geometry(planes).expect("planes of 2^31 elements");
+    let g = PadGeometry::of(&pad, planes).expect("planes of 2^31 elements");
     let x = run.computed::<f32>((planes * inner[0] * inner[1]) as u64, number)?;
     let y = run.sparse::<f32>(g.elements)?;
     let blocks = far_blocks(g.elements, BLOCK);

@@ -2,7 +2,7 @@
 //! many comes to the bits that it comes to alone.
 
 use cuda_std::Storage;
-use op_spec::launch::norm::{NormGeometry, PARTIAL_ELEMENTS};
+use launch_config::norm::{NormGeometry, PARTIAL_ELEMENTS};
 
 use super::super::kernels::fused::group_norm_scale_resident::GROUP_NORM_SCALE_RESIDENT;
 use super::super::kernels::group_norm::GROUP_NORM_STATS;

@@ -1,11 +1,12 @@
 //! Pools of tensors of more elements than 32 bits count: as in `far`.
 
+use launch_config::KernelGeometry;
+use launch_config::channel_max::ChannelMaxGeometry;
+use launch_config::max_pool2d::{BLOCK_OUTPUTS, OUTPUTS_PER_THREAD};
+use launch_config::pool::{self, BLOCK_WARPS, PART_ELEMENTS, PlaneGeometry};
+use launch_config::pool::{WindowGeometry, WindowResult};
+use launch_config::reciprocal::Reciprocal;
 use op_spec::MaxPool2dSpec;
-use op_spec::launch::channel_max::ChannelMaxGeometry;
-use op_spec::launch::max_pool2d::{BLOCK_OUTPUTS, OUTPUTS_PER_THREAD};
-use op_spec::launch::pool::{self, BLOCK_WARPS, PART_ELEMENTS, PlaneGeometry};
-use op_spec::launch::pool::{WindowGeometry, WindowResult};
-use op_spec::launch::reciprocal::Reciprocal;
 
 use super::super::kernels::channel_max::CHANNEL_MAX;
 use super::super::kernels::max_pool2d::MAX_POOL2D;

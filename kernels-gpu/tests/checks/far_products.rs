@@ -2,13 +2,14 @@
 
 use cuda_std::tensor_map::TensorMap;
 use cuda_std::{Label, Storage};
-use op_spec::ConvSpec;
-use op_spec::launch::conv::{ChannelTile, ConvGeometry, TILE_PIXELS};
-use op_spec::launch::conv_gemm::{ColumnPlan, FLAT, IM2COL_THREADS, TALL};
-use op_spec::launch::depthwise::DepthwiseGeometry;
-use op_spec::launch::implicit_gemm::{
+use launch_config::KernelGeometry;
+use launch_config::conv::{ChannelTile, ConvGeometry, TILE_PIXELS};
+use launch_config::conv_gemm::{ColumnPlan, FLAT, IM2COL_THREADS, TALL};
+use launch_config::depthwise::DepthwiseGeometry;
+use launch_config::implicit_gemm::{
     GemmConfig, GemmDevice, GemmTile, M32N128, W64N128, WARP_SPECIALIZED,
 };
+use op_spec::ConvSpec;
 
 use super::super::kernels::conv::{CONV_DIRECT, CONV_GEMM, CONV_IM2COL};
 use super::super::kernels::fused::depthwise::DEPTHWISE;
@@ -108,7 +109,7 @@ fn one_by_one(run: &Run, dimensions: u32, g: &ConvGeometry) -> Outcome {
     let none = std::ptr::null();
     let pixels = u64::from(g.output_pixels());
     let wanted = |index| convolved(g, &values, index);
-    let last = |shape: Option<op_spec::launch::LaunchShape>| {
+    let last = |shape: Option<launch_config::LaunchShape>| {
         u64::from(shape.map_or(1, |shape| shape.grid[0])) - 1
     };
     for tile in [ChannelTile::Wide, ChannelTile::Narrow] {

@@ -1,11 +1,11 @@
 //! The implicit matrix product: what it convolves, the moments that it takes, the windows that it pools.
 
 use cuda_std::{bf16, f16};
-use op_spec::ConvSpec;
-use op_spec::launch::implicit_gemm::{
+use launch_config::implicit_gemm::{
     GemmConfig, GemmDevice, GemmTile, OperandFormat, TILES, W64N128, WARP_SPECIALIZED,
 };
-use op_spec::launch::norm::COUNTED_ELEMENTS;
+use launch_config::norm::COUNTED_ELEMENTS;
+use op_spec::ConvSpec;
 
 use super::convolved::{Bf16x3, Convolution, F16x2, Format, ScaledF16};
 use super::implicit_gemm_launch::{Ended, multiply, multiply_warp_specialized, prepare};

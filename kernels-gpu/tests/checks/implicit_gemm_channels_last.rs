@@ -1,10 +1,10 @@
 //! The product of warp-specialized tiles on halo tiles of lines, of inputs that are K-vectors as they lie and of reformatted ones: the same bits as from planes.
 
 use cuda_std::Storage;
+use launch_config::conv::ConvGeometry;
+use launch_config::implicit_gemm::{GemmConfig, GemmDevice, OperandFormat, WARP_SPECIALIZED};
 use ndarray::ArrayD;
 use op_spec::ConvSpec;
-use op_spec::launch::conv::ConvGeometry;
-use op_spec::launch::implicit_gemm::{GemmConfig, GemmDevice, OperandFormat, WARP_SPECIALIZED};
 
 use super::convolved::Convolution;
 use super::implicit_gemm::{DEVICE, FOR_SINGLE_TILES, FOR_WARP_SPECIALIZED_TILES, Operand, spec};

@@ -1,9 +1,9 @@
 //! The implicit matrix product where other checks do not go: K-vectors of few channels, no bias, windows in every tile, magnitudes at their
 //! ends, what is not finite.
 
+use launch_config::implicit_gemm::{GemmTile, M64N32, TILES, W64N128, WARP_SPECIALIZED};
 use ndarray::Axis;
 use op_spec::ConvSpec;
-use op_spec::launch::implicit_gemm::{GemmTile, M64N32, TILES, W64N128, WARP_SPECIALIZED};
 
 use super::convolved::Convolution;
 use super::implicit_gemm::{Operand, check_convolution};

@@ -2,7 +2,7 @@
 
 use cuda_std::Label;
 use cuda_std::tensor_map::TensorMap;
-use op_spec::launch::implicit_gemm::{Epilogue, GemmConfig, GemmDevice};
+use launch_config::implicit_gemm::{Epilogue, GemmConfig, GemmDevice};
 
 use super::super::kernels::fused::implicit_gemm::*;
 use super::convolved::Factors;

@@ -1,8 +1,8 @@
 //! What is not finite where a norm follows the implicit matrix product: NaN among the pixels of windows that it pools, at each place that a
 //! window has, and infinities that no window of the convolution has.
 
+use launch_config::implicit_gemm::{W64N128, WARP_SPECIALIZED};
 use op_spec::ConvSpec;
-use op_spec::launch::implicit_gemm::{W64N128, WARP_SPECIALIZED};
 
 use super::convolved::Convolution;
 use super::implicit_gemm::{Operand, check_convolution, spec};

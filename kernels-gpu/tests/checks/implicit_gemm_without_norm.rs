@@ -1,11 +1,13 @@
 //! The implicit matrix product where no norm of its own statistics follows: what is not finite keeps to its windows, and batch norm
 //! and function are done before a result is written.
 
-use ndarray::s;
-use op_spec::chain::{BatchNormLayer, ConvLayer, Layer, LayerProblem};
-use op_spec::launch::implicit_gemm::{
+use launch_config::KernelGeometry;
+use launch_config::implicit_gemm::{
     Epilogue, GemmConfig, GemmTile, M32N128, TILES, W64N128, WARP_SPECIALIZED,
 };
+use launch_config::pointwise::Step;
+use ndarray::s;
+use op_spec::chain::{BatchNormLayer, ConvLayer, Layer, LayerProblem};
 use op_spec::{BatchNormSpec, ConvSpec};
 use oracle::{Case, Expected, Precision};
 
@@ -305,7 +307,7 @@ fn check<F: Operand>(run: &Run, name: &str, row: &Row, case: &Case) -> Outcome {
     let Loaded { x, parameters } = run.load::<F::Stored>(case)?;
     let mut epilogue = (row.function.as_ref())
         .and_then(|function| match function {
-            Layer::Pointwise(function) => Epilogue::of(function.step()),
+            Layer::Pointwise(function) => Epilogue::of(Step::of(&function)),
             _ => None,
         })
         .unwrap_or(Epilogue::NONE);

@@ -1,13 +1,14 @@
 //! Pooling, alone and with what comes before and after it.
 
 use cuda_std::Storage;
+use launch_config::KernelGeometry;
+use launch_config::elementwise::Bounds;
+use launch_config::max_pool2d::PoolGeometry;
+use launch_config::norm::NormGeometry;
+use launch_config::pointwise::PointwiseList;
+use launch_config::reciprocal::Reciprocal;
 use op_spec::MaxPool2dSpec;
 use op_spec::chain::Layer;
-use op_spec::launch::elementwise::Bounds;
-use op_spec::launch::max_pool2d::PoolGeometry;
-use op_spec::launch::norm::NormGeometry;
-use op_spec::launch::pointwise::PointwiseList;
-use op_spec::launch::reciprocal::Reciprocal;
 use oracle::Case;
 use oracle::data::signed;
 

@@ -10,9 +10,9 @@ use std::fmt;
 
 use cuda_std::emulator::{Buffer, Device, Fault, Launch};
 use cuda_std::{Family, KernelArgs, Label, NoInstance, Storage, bf16, f16};
+use launch_config::LaunchShape;
 use ndarray::{Array1, ArrayD};
 use op_spec::chain::{Chain, Layer};
-use op_spec::launch::LaunchShape;
 use oracle::data::signed;
 use oracle::{Bounded, Case, Expected, Precision};
 

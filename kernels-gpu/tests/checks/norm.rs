@@ -1,12 +1,13 @@
 //! Normalisation: statistics, the elementwise pass with all that it does besides, and the kernel that does both.
 
 use cuda_std::{Label, Storage};
+use launch_config::elementwise::ROUND_ELEMENTS;
+use launch_config::norm::NormGeometry;
+use launch_config::pointwise::PointwiseList;
+use launch_config::pointwise::Step;
+use launch_config::reciprocal::Reciprocal;
 use ndarray::Axis;
 use op_spec::chain::Layer;
-use op_spec::launch::elementwise::ROUND_ELEMENTS;
-use op_spec::launch::norm::NormGeometry;
-use op_spec::launch::pointwise::PointwiseList;
-use op_spec::launch::reciprocal::Reciprocal;
 use oracle::Case;
 
 use super::super::kernels::fused::group_norm_scale_pointwise::*;
@@ -215,7 +216,7 @@ pub(crate) fn functions<T: Storage>(run: &Run) -> Outcome {
 /// The list of these layers.
 fn list(layers: &[Layer]) -> PointwiseList {
     let mut steps = layers.iter().map(|layer| match layer {
-        Layer::Pointwise(function) => function.step(),
+        Layer::Pointwise(function) => Step::of(&function),
         _ => unreachable!("only functions are done"),
     });
     PointwiseList::take(&mut steps)

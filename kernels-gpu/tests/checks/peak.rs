@@ -1,11 +1,11 @@
 //! Kernels that run one unit of the device as fast as it goes: what they store has a closed form.
 
 use cuda_std::Label;
-use op_spec::launch::peak::{
+use launch_config::peak::{
     BLOCK_THREADS, CHAINS, COPY_BLOCK_ELEMENTS, FMA_UNROLL, MMA_LANE_ELEMENTS, MMA_UNROLL,
     WGMMA_CHAINS, WGMMA_UNROLL, chain_start, copy_shape, mma_column_value, mma_row_value,
 };
-use op_spec::launch::{LaunchShape, WARP_THREADS};
+use launch_config::{LaunchShape, WARP_THREADS};
 
 use crate::checks::{Failure, Outcome, Run, Tensor, same_bits};
 use crate::kernels::peak::{PEAK_COPY_F32, PEAK_FMA_F32, PEAK_MMA, PEAK_WGMMA_F16};

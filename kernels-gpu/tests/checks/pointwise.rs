@@ -1,8 +1,9 @@
 //! The pointwise functions, alone and in lists.
 
 use cuda_std::Storage;
+use launch_config::pointwise::Step;
+use launch_config::pointwise::{PointwiseList, shape};
 use op_spec::chain::Layer;
-use op_spec::launch::pointwise::{PointwiseList, shape};
 use op_spec::{GeluApproximation, PointwiseSpec};
 
 use super::super::kernels::pointwise::POINTWISE;
@@ -11,7 +12,7 @@ use super::{Failure, Outcome, Run, case, compare, expected, label, rounded_once}
 /// A list of the functions of layers.
 fn list(layers: &[Layer]) -> PointwiseList {
     let mut steps = layers.iter().map(|layer| match layer {
-        Layer::Pointwise(function) => function.step(),
+        Layer::Pointwise(function) => Step::of(&function),
         other => panic!("{} is no function of single values", other.operator()),
     });
     let list = PointwiseList::take(&mut steps);

@@ -1,9 +1,11 @@
 //! Windows of images and volumes, and whole planes.
 
 use cuda_std::Storage;
+use launch_config::KernelGeometry;
+use launch_config::pool::BLOCK_OUTPUTS;
+use launch_config::pool::PlaneGeometry;
+use launch_config::reciprocal::Reciprocal;
 use op_spec::chain::{Layer, LayerProblem};
-use op_spec::launch::pool::BLOCK_OUTPUTS;
-use op_spec::launch::reciprocal::Reciprocal;
 use op_spec::{AvgPoolSpec, MaxPool3dSpec, PoolProblem};
 use oracle::Case;
 
@@ -128,7 +130,7 @@ pub(crate) fn planes<T: Storage>(run: &Run) -> Outcome {
             }
             let problem = problem(&case);
             let divisor = problem.of_whole_planes().expect("one window");
-            let g = problem.plane_geometry(divisor);
+            let g = PlaneGeometry::of(&problem, divisor);
             let Loaded { x, .. } = run.load::<T>(&case)?;
             let y = run.empty::<T>(g.planes as usize)?;
             let sums = run.empty::<f32>((g.planes * g.parts) as usize)?;

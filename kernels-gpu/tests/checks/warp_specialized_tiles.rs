@@ -1,7 +1,7 @@
 //! Warp-specialized tiles whose filters make two outputs, those whose warpgroups alternate, and moments of several channels.
 
+use launch_config::implicit_gemm::{GemmConfig, WARP_SPECIALIZED};
 use op_spec::ConvSpec;
-use op_spec::launch::implicit_gemm::{GemmConfig, WARP_SPECIALIZED};
 
 use super::convolved::Convolution;
 use super::implicit_gemm::{DEVICE, FOR_WARP_SPECIALIZED_TILES, Operand, Row, check_config, spec};

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use convfuse::{DType, Stream, Tensor};
-use op_spec::launch::peak::COPY_BLOCK_ELEMENTS;
+use launch_config::peak::COPY_BLOCK_ELEMENTS;
 use serde::Serialize;
 
 use super::peak::{self, CeilingsError, Unit};

@@ -2,12 +2,12 @@
 
 use convfuse::{DType, Device, Error, Result, Stream, Tensor, lab};
 use kernels_gpu::peak::{PEAK_COPY_F32, PEAK_FMA_F32, PEAK_MMA, PEAK_WGMMA_F16};
-use ndarray::{ArrayD, IxDyn};
-use op_spec::launch::peak::{
+use launch_config::peak::{
     self, BLOCK_THREADS, CHAINS, FMA_UNROLL, MMA_LANE_ELEMENTS, MMA_UNROLL, WGMMA_CHAINS,
     WGMMA_UNROLL, chain_start,
 };
-use op_spec::launch::{LaunchShape, WARP_THREADS};
+use launch_config::{LaunchShape, WARP_THREADS};
+use ndarray::{ArrayD, IxDyn};
 
 /// Why a device could not be measured.
 #[derive(Debug, thiserror::Error)]

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use convfuse::{DType, Result, Stream, Tensor};
-use op_spec::launch::peak::COPY_BLOCK_ELEMENTS;
+use launch_config::peak::COPY_BLOCK_ELEMENTS;
 
 use super::{Summary, peak};
 

@@ -1,9 +1,7 @@
 //! What a convolution reads beyond the edges of its input.
 
 use super::ConvSpec;
-use crate::error::{Quantity, SpecError, at_least_one, check_plane, kernel_extent};
-use crate::launch::pad::PadGeometry;
-use crate::launch::reciprocal::Reciprocal;
+use crate::error::{Quantity, SpecError, at_least_one};
 
 /// How far a convolution reads beyond its input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -102,38 +100,6 @@ impl<const D: usize> Pad<D> {
     #[must_use]
     pub fn outer(&self) -> [usize; D] {
         core::array::from_fn(|axis| self.inner[axis] + self.before[axis] + self.after[axis])
-    }
-
-    /// The extents as the kernel takes them, with extents of 1 for absent axes, for `planes` samples and channels together.
-    ///
-    /// # Errors
-    /// [`SpecError::BeyondKernel`] if planes (or volumes) with their border exceed what kernels index with 32 bits.
-    pub fn geometry(&self, planes: usize) -> Result<PadGeometry, SpecError> {
-        let operator = ConvSpec::<D>::OPERATOR;
-        let outer = self.outer();
-        check_plane(operator, "padded input plane", &outer, &[0; D])?;
-        // Axes are right-aligned.
-        let axes = |values: &[usize; D], absent: u32| {
-            let mut extents = [absent; 3];
-            for (axis, &value) in values.iter().enumerate() {
-                let quantity = Quantity::entry("padded input", axis);
-                extents[axis + 3 - D] = kernel_extent(operator, quantity, value)?;
-            }
-            Ok(extents)
-        };
-        let plane: usize = outer.iter().product();
-        let [_, rows, columns] = axes(&outer, 1)?;
-        Ok(PadGeometry {
-            elements: planes as u64 * plane as u64,
-            planes: planes as u64,
-            near: PadGeometry::near(plane as u64),
-            rows: Reciprocal::of(rows),
-            columns: Reciprocal::of(columns),
-            plane: plane as u32,
-            inner: axes(&self.inner, 1)?,
-            before: axes(&self.before, 0)?,
-            mode: self.mode as u32,
-        })
     }
 }
 

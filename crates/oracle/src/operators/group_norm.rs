@@ -4,9 +4,9 @@
 //! *Condition*: `rstd * abs(weight) * (abs(x) + mean of abs(x)) + abs(y) + abs(bias)`. *Passes on* `t` as
 //! `rstd * abs(weight) * (t + mean of t + abs(x̂) * mean of abs(x̂) * t)`.
 
+use launch_config::norm::{NormGeometry, STATS_THREADS};
 use ndarray::{Array1, ArrayD, Axis};
 use op_spec::chain::{GroupNormLayer, Layer};
-use op_spec::launch::norm::{NormGeometry, STATS_THREADS};
 use op_spec::{GroupNormProblem, GroupNormSpec};
 use rayon::prelude::*;
 use serde::Deserialize;

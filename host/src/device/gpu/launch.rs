@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 
 use cuda_std::{Instance, KernelArgs};
 use cust::sys;
-use op_spec::launch::LaunchShape;
+use launch_config::LaunchShape;
 
 use super::context::Gpu;
 use super::driver::{Current, check, cu};

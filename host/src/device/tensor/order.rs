@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use op_spec::launch::copy_strided::Collapsed;
+use launch_config::copy_strided::Collapsed;
 
 use super::{Layout, Tensor};
 use crate::error::{Error, Result};

@@ -1,6 +1,7 @@
 //! What is put around the input of a convolution that does not read zeros on both sides alike.
 
 use kernels_gpu::conv::CONV_PAD;
+use launch_config::pad::PadGeometry;
 
 use crate::error::Result;
 use crate::ops::launching::compute;
@@ -17,7 +18,7 @@ pub(crate) fn append<const D: usize>(
         return Ok(x);
     };
     let mut shape = program.shape(x).to_vec();
-    let geometry = pad.geometry(shape[0] * shape[1])?;
+    let geometry = PadGeometry::of(&pad, shape[0] * shape[1])?;
     shape[2..].copy_from_slice(&pad.outer());
     let y = program.tensor(&shape, program.dtype(x))?;
     // SAFETY: `x` has the extents inside the border, for so many planes, and `y` those with it, which `geometry()` has found

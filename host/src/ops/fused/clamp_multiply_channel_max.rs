@@ -1,6 +1,8 @@
 //! `clamp`, multiply, `channel_max`.
 
 use kernels_gpu::fused::clamp_multiply_channel_max::CLAMP_MULTIPLY_CHANNEL_MAX;
+use launch_config::KernelGeometry;
+use launch_config::elementwise::Bounds;
 
 use crate::error::Result;
 use crate::ops::channel_max::without_channels;
@@ -19,7 +21,7 @@ pub(crate) fn append(
     let geometry = channel_max.geometry()?;
     let y = program.tensor(&without_channels(program.shape(x)), program.dtype(x))?;
     let (family, shape) = (&CLAMP_MULTIPLY_CHANNEL_MAX, geometry.shape());
-    let arguments = (x, multiplier, y, geometry, clamp.kernel_bounds());
+    let arguments = (x, multiplier, y, geometry, Bounds::of(&clamp));
     // SAFETY: `x` has the problem's extents and `y` the same without channels; `multiplier` has a value per channel.
     unsafe { compute(program, family, shape, y, arguments) }
 }

@@ -11,11 +11,11 @@ use crate::device::{DType, DeviceProperties, LaunchShape};
 use crate::error::Result;
 use crate::ops::Precision;
 use crate::program::{ProgramBuilder, Value};
-use crate::spec::launch::Refusal;
-use crate::spec::launch::conv2d_group_norm_scale_max_pool_clamp::{
+use crate::spec::{ClampProblem, ConvProblem, GroupNormProblem, MaxPool2dProblem};
+use launch_config::Refusal;
+use launch_config::conv2d_group_norm_scale_max_pool_clamp::{
     CHANNEL_FLOATS, OneLaunch2dConfig, OneLaunch2dGeometry,
 };
-use crate::spec::{ClampProblem, ConvProblem, GroupNormProblem, MaxPool2dProblem};
 
 /// Convolution, norm, pool and clamp.
 type Problem2d<'a> = (

@@ -12,11 +12,11 @@ use crate::ops::conv::Filters;
 use crate::ops::{FusedOptions, Precision};
 use crate::program::{ProgramBuilder, Value};
 use crate::spec::Quantity;
-use crate::spec::launch::Refusal;
-use crate::spec::launch::conv3d_multiply_instance_norm_clamp_multiply_max::{
+use crate::spec::{ClampProblem, ConvProblem, GroupNormProblem};
+use launch_config::Refusal;
+use launch_config::conv3d_multiply_instance_norm_clamp_multiply_max::{
     OneLaunch3dGeometry, PAIR_PLANES, SPLIT_PLANES, warpgroup,
 };
-use crate::spec::{ClampProblem, ConvProblem, GroupNormProblem};
 
 /// How the one launch is done.
 #[derive(Debug, Clone, Copy)]

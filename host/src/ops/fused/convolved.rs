@@ -10,8 +10,8 @@ use crate::ops::conv::Filters;
 use crate::ops::group_norm::NormInput;
 use crate::ops::launching::{Affine, kernel};
 use crate::program::{ProgramBuilder, Value};
-use crate::spec::launch::implicit_gemm::combining;
-use crate::spec::launch::norm::{COUNTED_ELEMENTS, NormGeometry};
+use launch_config::implicit_gemm::combining;
+use launch_config::norm::{COUNTED_ELEMENTS, NormGeometry};
 
 /// The parameters of layers that convolve, normalise and multiply.
 #[derive(Clone, Copy)]

@@ -8,7 +8,7 @@ use crate::error::Result;
 use crate::ops::conv::Filters;
 use crate::ops::launching::kernel;
 use crate::program::{ProgramBuilder, Value};
-use crate::spec::launch::depthwise::DepthwiseGeometry;
+use launch_config::depthwise::DepthwiseGeometry;
 
 /// Appends the convolution of `x`; its output has the shape `output`.
 ///

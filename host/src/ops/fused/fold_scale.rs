@@ -6,8 +6,8 @@ use super::preparation::{Preparation, Preparations, prepared};
 use crate::error::Result;
 use crate::ops::launching::{Affine, kernel};
 use crate::program::{ProgramBuilder, Value};
-use crate::spec::launch::elementwise;
 use crate::spec::{Quantity, SpecError};
+use launch_config::elementwise;
 
 /// `weight * scale` and `bias * scale`, with 1 and 0 for what is absent: the parameters of the norm `layer`, with which it
 /// scales by itself. The arguments are parameters of `program`, `(c)` all of them.

@@ -1,6 +1,7 @@
 //! `group_norm`, `scale`.
 
 use kernels_gpu::fused::group_norm_scale_resident::GROUP_NORM_SCALE_RESIDENT;
+use launch_config::KernelGeometry;
 
 use super::group_norm_scale_pointwise::{self, Tail};
 use crate::device::{DType, DeviceProperties, LaunchShape};
@@ -8,7 +9,7 @@ use crate::error::Result;
 use crate::ops::launching::{Affine, compute};
 use crate::program::{ProgramBuilder, Value};
 use crate::spec::GroupNormProblem;
-use crate::spec::launch::norm::{NormGeometry, RESIDENT_STATIC_BYTES};
+use launch_config::norm::{NormGeometry, RESIDENT_STATIC_BYTES};
 
 /// Appends `group_norm(x, weight, bias) * scale[c]`, the scale applied by the kernel that normalises.
 ///

@@ -1,13 +1,14 @@
 //! `group_norm`, `scale`, `max_pool2d`, `clamp`.
 
 use kernels_gpu::fused::group_norm_scale_max_pool2d_clamp::GROUP_NORM_SCALE_MAX_POOL2D_CLAMP;
+use launch_config::KernelGeometry;
 
 use crate::error::Result;
 use crate::ops::group_norm::NormInput;
 use crate::ops::launching::{Affine, compute};
 use crate::program::{ProgramBuilder, Value};
 use crate::spec::MaxPool2dProblem;
-use crate::spec::launch::elementwise::Bounds;
+use launch_config::elementwise::Bounds;
 
 /// Appends what follows the statistics of the norm in `clamp(max_pool2d(group_norm(x, weight, bias) * scale[c]))`, in one
 /// kernel.

@@ -1,15 +1,16 @@
 //! `group_norm` with a scale on either side of it, or a prelu behind it, and pointwise functions.
 
 use kernels_gpu::fused::group_norm_scale_pointwise::GROUP_NORM_SCALE_POINTWISE;
+use launch_config::pointwise::Step;
 
 use crate::error::Result;
 use crate::ops::group_norm::{NormInput, statistics};
 use crate::ops::launching::{Affine, compute};
 use crate::ops::pointwise;
 use crate::program::{ProgramBuilder, Value};
-use crate::spec::launch::norm::NormGeometry;
-use crate::spec::launch::pointwise::{MAX_STEPS, PointwiseList};
 use crate::spec::{PointwiseProblem, PreluProblem};
+use launch_config::norm::NormGeometry;
+use launch_config::pointwise::{MAX_STEPS, PointwiseList};
 
 /// What is done to single values around a norm.
 #[derive(Debug, Clone, Copy)]
@@ -71,7 +72,7 @@ pub(crate) fn normalise_and_map(
         None => geometry,
     };
     let (first, rest) = tail.functions.split_at(tail.functions.len().min(MAX_STEPS));
-    let list = PointwiseList::take(&mut first.iter().map(|problem| problem.function.step()));
+    let list = PointwiseList::take(&mut first.iter().map(|problem| Step::of(&problem.function)));
     let y = if is_spent { x } else { program.tensor_like(x)? };
     let (before, scale) = (tail.before, tail.scale);
     let arguments = (x, partials, before, weight, bias, scale, y, geometry, list);

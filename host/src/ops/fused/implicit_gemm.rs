@@ -17,10 +17,10 @@ use crate::ops::batch_norm::Folded;
 use crate::ops::launching::kernel;
 use crate::ops::{FusedOptions, Precision};
 use crate::program::{BoxesOf, ProgramBuilder, Value};
-use crate::spec::launch::Refusal;
-use crate::spec::launch::conv::ConvGeometry;
-use crate::spec::launch::implicit_gemm::sm90::MainloopConfig;
-use crate::spec::launch::implicit_gemm::{Epilogue, GemmConfig, GemmDevice, OperandFormat};
+use launch_config::Refusal;
+use launch_config::conv::ConvGeometry;
+use launch_config::implicit_gemm::sm90::MainloopConfig;
+use launch_config::implicit_gemm::{Epilogue, GemmConfig, GemmDevice, OperandFormat};
 
 /// What configs must know of a device.
 fn gemm_device(properties: &DeviceProperties) -> GemmDevice {

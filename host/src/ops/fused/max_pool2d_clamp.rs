@@ -1,12 +1,13 @@
 //! `max_pool2d`, `clamp`.
 
 use kernels_gpu::fused::max_pool2d_clamp::MAX_POOL2D_CLAMP;
+use launch_config::KernelGeometry;
 
 use crate::error::Result;
 use crate::ops::launching::compute;
 use crate::program::{ProgramBuilder, Value};
 use crate::spec::MaxPool2dProblem;
-use crate::spec::launch::elementwise::Bounds;
+use launch_config::elementwise::Bounds;
 
 /// Appends `clamp(max_pool2d(x))` in one kernel.
 pub(crate) fn append(

@@ -1,6 +1,8 @@
 //! Multiply, `instance_norm`, `clamp`, multiply, `channel_max`.
 
 use kernels_gpu::fused::instance_norm_clamp_multiply_channel_max::INSTANCE_NORM_CLAMP_MULTIPLY_CHANNEL_MAX;
+use launch_config::KernelGeometry;
+use launch_config::elementwise::Bounds;
 
 use crate::error::Result;
 use crate::ops::channel_max::without_channels;
@@ -25,7 +27,7 @@ pub(crate) fn append(
         x, partials, norm, ..
     } = input;
     let Affine { weight, bias } = input.affine;
-    let (geometry, bounds) = (channel_max.geometry()?, clamp.kernel_bounds());
+    let (geometry, bounds) = (channel_max.geometry()?, Bounds::of(&clamp));
     let (family, shape) = (&INSTANCE_NORM_CLAMP_MULTIPLY_CHANNEL_MAX, geometry.shape());
     let y = program.tensor(&without_channels(program.shape(x)), program.dtype(x))?;
     let arguments = (x, partials, weight, bias, factor, y, norm, geometry, bounds);

@@ -3,7 +3,7 @@
 use crate::error::Result;
 use crate::ops::Precision;
 use crate::program::{PreparedParameters, ProgramBuilder, Value};
-use crate::spec::launch::implicit_gemm::GemmTile;
+use launch_config::implicit_gemm::GemmTile;
 
 /// What the prepared parameters of a layer depend on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

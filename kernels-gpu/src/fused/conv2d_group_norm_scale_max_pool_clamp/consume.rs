@@ -3,8 +3,8 @@
 use cuda_std::global::Global;
 use cuda_std::mbarrier::Barrier;
 use cuda_std::{async_proxy, barrier, cluster, math, opaque, thread};
-use op_spec::launch::WARP_THREADS;
-use op_spec::launch::conv2d_group_norm_scale_max_pool_clamp::{
+use launch_config::WARP_THREADS;
+use launch_config::conv2d_group_norm_scale_max_pool_clamp::{
     BAND_ROWS, CHANNEL_FLOATS, OUT_WIDTH, OneLaunch2dGeometry, PIXEL_BYTES, WARPGROUP_THREADS,
     WIDTH,
 };

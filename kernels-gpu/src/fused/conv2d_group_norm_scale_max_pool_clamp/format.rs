@@ -3,7 +3,7 @@
 use cuda_std::global::Global;
 use cuda_std::wgmma::{self, InFlight, MatrixDescriptor, UNIT_BYTES};
 use cuda_std::{Storage, f16, math, mma, opaque};
-use op_spec::launch::conv2d_group_norm_scale_max_pool_clamp::{
+use launch_config::conv2d_group_norm_scale_max_pool_clamp::{
     FRAGMENT_WORDS, OneLaunch2dConfig, PART_BYTES, STRIDE_PHASE_BYTES, WARPGROUP_THREADS,
 };
 

@@ -5,7 +5,7 @@ use core::marker::PhantomData;
 use cuda_std::global::Global;
 use cuda_std::wgmma::{InFlight, MatrixDescriptor};
 use cuda_std::{Storage, bf16, f16, mma, wgmma};
-use op_spec::launch::conv2d_group_norm_scale_max_pool_clamp::OneLaunch2dConfig;
+use launch_config::conv2d_group_norm_scale_max_pool_clamp::OneLaunch2dConfig;
 
 use super::format::{
     Format, Fragment, PART, Pixel, config, fragments, one_part, register_counts, set_constant,

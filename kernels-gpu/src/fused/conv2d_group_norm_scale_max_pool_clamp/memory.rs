@@ -1,7 +1,7 @@
 //! The block's shared memory, by name.
 
 use cuda_std::shared::{self, Shared};
-use op_spec::launch::conv2d_group_norm_scale_max_pool_clamp::{
+use launch_config::conv2d_group_norm_scale_max_pool_clamp::{
     AFFINE_BYTES, BAND_ROWS, CHANNEL_FLOATS, MOMENTS_BYTES, OUT_CHANNELS, OneLaunch2dConfig,
     PIXEL_BYTES, RECEIVED_BYTES, WIDTH,
 };

@@ -53,7 +53,7 @@
 //! lower; the blocks are persistent, and the clusters take samples by turns. A *band* is four input
 //! rows, of 2 KiB a channel in f32; a *window row* is four rows of the convolution, one pooled row, and
 //! needs its own band and two rows of the next. Constants and the map of shared memory are in
-//! `op_spec::launch::conv2d_group_norm_scale_max_pool_clamp`.
+//! `launch_config::conv2d_group_norm_scale_max_pool_clamp`.
 //!
 //! # Small batches
 //! Where samples are few, a cluster has more blocks (`SPREAD`): for each half one for every
@@ -105,8 +105,8 @@ mod window_row;
 
 use cuda_std::mbarrier::Barrier;
 use cuda_std::{bf16, cluster, f16, kernel, opaque, thread};
-use op_spec::launch::WARP_THREADS;
-use op_spec::launch::conv2d_group_norm_scale_max_pool_clamp::{
+use launch_config::WARP_THREADS;
+use launch_config::conv2d_group_norm_scale_max_pool_clamp::{
     OneLaunch2dGeometry, WARPGROUP_THREADS,
 };
 

@@ -7,7 +7,7 @@
 
 use cuda_std::global::{Global, GlobalMut};
 use cuda_std::{Storage, bf16, f16, kernel, thread};
-use op_spec::launch::conv2d_group_norm_scale_max_pool_clamp::{
+use launch_config::conv2d_group_norm_scale_max_pool_clamp::{
     CHANNEL_FLOATS, FILTER, FILTER_ELEMENTS, FRAGMENT_WORDS, IN_CHANNELS, OUT_CHANNELS,
     OneLaunch2dConfig, OneLaunch2dGeometry, WARPGROUP_THREADS,
 };

@@ -2,8 +2,8 @@
 
 use cuda_std::mbarrier::Barrier;
 use cuda_std::{Storage, async_proxy, barrier, cluster, f16, mma, thread, warp};
-use op_spec::launch::WARP_THREADS;
-use op_spec::launch::conv2d_group_norm_scale_max_pool_clamp::{
+use launch_config::WARP_THREADS;
+use launch_config::conv2d_group_norm_scale_max_pool_clamp::{
     BAND_ROWS, FILTER, HalfRows, IN_CHANNELS, OneLaunch2dGeometry, PART_BYTES, PIXEL_BYTES, POOL,
     STRIDE_PHASE_BYTES, WARPGROUP_THREADS, WIDTH,
 };

@@ -4,8 +4,8 @@ use cuda_std::global::GlobalMut;
 use cuda_std::mbarrier::Barrier;
 use cuda_std::shared::Shared;
 use cuda_std::{Storage, barrier, cluster, math, opaque, warp};
-use op_spec::launch::WARP_THREADS;
-use op_spec::launch::conv2d_group_norm_scale_max_pool_clamp::{
+use launch_config::WARP_THREADS;
+use launch_config::conv2d_group_norm_scale_max_pool_clamp::{
     AFFINE_BYTES, CONV_WIDTH, HalfRows, MOMENTS_BYTES, OUT_CHANNELS, OUT_WIDTH,
     OneLaunch2dGeometry, POOL, RECEIVED_BYTES, WARPGROUP_THREADS, turns,
 };

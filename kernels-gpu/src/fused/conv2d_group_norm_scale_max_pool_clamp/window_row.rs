@@ -3,7 +3,7 @@
 use cuda_std::mbarrier::Barrier;
 use cuda_std::wgmma::InFlight;
 use cuda_std::{math, warp, wgmma};
-use op_spec::launch::conv2d_group_norm_scale_max_pool_clamp::{BAND_ROWS, PIXEL_BYTES, WIDTH};
+use launch_config::conv2d_group_norm_scale_max_pool_clamp::{BAND_ROWS, PIXEL_BYTES, WIDTH};
 
 use super::format::Format;
 use super::memory::Memory;

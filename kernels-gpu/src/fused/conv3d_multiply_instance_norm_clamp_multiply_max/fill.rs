@@ -3,7 +3,7 @@
 use cuda_std::global::Global;
 use cuda_std::shared::Shared;
 use cuda_std::{cp_async, math, thread};
-use op_spec::launch::conv3d_multiply_instance_norm_clamp_multiply_max::{
+use launch_config::conv3d_multiply_instance_norm_clamp_multiply_max::{
     BLOCK_THREADS, COPY_BYTES, OneLaunch3dGeometry, PEEK_ROWS, PLANE_WORDS, RECIPROCAL_SHIFT,
     ROW_PITCH, STAGING_ROWS, WIDTH,
 };

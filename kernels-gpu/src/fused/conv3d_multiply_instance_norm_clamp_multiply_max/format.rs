@@ -21,7 +21,7 @@
 
 use cuda_std::shared::Shared;
 use cuda_std::{Storage, bf16, f16, mma};
-use op_spec::launch::conv3d_multiply_instance_norm_clamp_multiply_max::{
+use launch_config::conv3d_multiply_instance_norm_clamp_multiply_max::{
     IN_CHANNELS, PAIR_PLANES, SPLIT_PLANES,
 };
 

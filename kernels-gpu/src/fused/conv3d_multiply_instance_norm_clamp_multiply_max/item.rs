@@ -2,7 +2,7 @@
 
 use cuda_std::shared::Shared;
 use cuda_std::{math, opaque, warp};
-use op_spec::launch::conv3d_multiply_instance_norm_clamp_multiply_max::{
+use launch_config::conv3d_multiply_instance_norm_clamp_multiply_max::{
     FILTER, OneLaunch3dGeometry, PLANE_WORDS, RECIPROCAL_SHIFT, ROW_PITCH, STRIP_COLUMNS, STRIPS,
     TILE_ROWS,
 };

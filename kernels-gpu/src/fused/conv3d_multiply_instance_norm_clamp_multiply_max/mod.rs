@@ -44,7 +44,7 @@
 //! Sums are f32; the same bits in every run, for every split of the batch, and by however many blocks.
 //!
 //! # Tiles
-//! The constants are in `op_spec::launch` beside the launch shape. An item is 16 rows by 10
+//! The constants are in `launch_config` beside the launch shape. An item is 16 rows by 10
 //! columns: the rows are the m16 of m16n8k16, two n8 are the 16 filters, and the columns are walked
 //! through (`item::convolve`). How pixels become operands: `format`.
 //!
@@ -69,8 +69,8 @@ use core::marker::PhantomData;
 use cuda_std::global::{Global, GlobalMut};
 use cuda_std::shared;
 use cuda_std::{cluster, cp_async, kernel, math, opaque, thread, warp};
-use op_spec::launch::WARP_THREADS;
-use op_spec::launch::conv3d_multiply_instance_norm_clamp_multiply_max::{
+use launch_config::WARP_THREADS;
+use launch_config::conv3d_multiply_instance_norm_clamp_multiply_max::{
     BLOCK_THREADS, COMMON_WORDS, OUT_CHANNELS, OneLaunch3dGeometry, PEEK_ROWS, PLANE_WORDS,
     STAGING_WORDS, WARPS,
 };

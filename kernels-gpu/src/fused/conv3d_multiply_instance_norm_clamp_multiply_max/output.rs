@@ -3,7 +3,7 @@
 use cuda_std::global::GlobalMut;
 use cuda_std::shared::Shared;
 use cuda_std::{GpuFloat, Storage, math, warp};
-use op_spec::launch::conv3d_multiply_instance_norm_clamp_multiply_max::{
+use launch_config::conv3d_multiply_instance_norm_clamp_multiply_max::{
     OUT_WIDTH, OneLaunch3dGeometry,
 };
 

@@ -3,7 +3,7 @@
 use cuda_std::global::Global;
 use cuda_std::shared::Shared;
 use cuda_std::{Storage, cp_async, math, thread, warp};
-use op_spec::launch::conv3d_multiply_instance_norm_clamp_multiply_max::{
+use launch_config::conv3d_multiply_instance_norm_clamp_multiply_max::{
     BLOCK_THREADS, FILTER, FILTER_ELEMENTS, OUT_CHANNELS, OneLaunch3dGeometry, STAGING_WORDS,
 };
 

@@ -14,7 +14,7 @@
 use cuda_std::global::Global;
 use cuda_std::shared::Shared;
 use cuda_std::{cluster, opaque, thread, warp};
-use op_spec::launch::conv3d_multiply_instance_norm_clamp_multiply_max::{
+use launch_config::conv3d_multiply_instance_norm_clamp_multiply_max::{
     MOST_WARP_ITEMS, OneLaunch3dGeometry, POWER_SUM_WORDS, SHARE_WORDS, STAGING_ROWS, WARPS,
 };
 

@@ -2,7 +2,7 @@
 
 use cuda_std::math;
 use cuda_std::shared::Shared;
-use op_spec::launch::conv3d_multiply_instance_norm_clamp_multiply_max::{
+use launch_config::conv3d_multiply_instance_norm_clamp_multiply_max::{
     FILTER_ELEMENTS, IN_CHANNELS, OUT_CHANNELS,
 };
 

@@ -3,8 +3,8 @@
 use cuda_std::global::Global;
 use cuda_std::shared::Shared;
 use cuda_std::{Storage, math, thread};
-use op_spec::launch::WARP_THREADS;
-use op_spec::launch::depthwise::{DepthwiseGeometry, ITEM_ROWS};
+use launch_config::WARP_THREADS;
+use launch_config::depthwise::{DepthwiseGeometry, ITEM_ROWS};
 
 use crate::parts::index::div_rem;
 use crate::parts::unroll::unroll;

@@ -33,7 +33,7 @@
 //! moments of the block: lanes, warps, and by one barrier all of it
 //! ```
 //!
-//! Sums are f32, FMA in the order of the taps. How items lie: `op_spec::launch::depthwise`.
+//! Sums are f32, FMA in the order of the taps. How items lie: `launch_config::depthwise`.
 //!
 //! # Barriers
 //! All threads reach all barriers: one after the filter is in shared memory, one between the warps' moments
@@ -42,11 +42,11 @@
 use cuda_std::global::{Global, GlobalMut};
 use cuda_std::shared;
 use cuda_std::{Storage, bf16, f16, kernel, shared_array, thread, warp};
-use op_spec::launch::WARP_THREADS;
-use op_spec::launch::depthwise::{
+use launch_config::WARP_THREADS;
+use launch_config::depthwise::{
     BLOCK_ITEMS, DepthwiseGeometry, MAX_BLOCK_THREADS, MAX_WARPS, MIN_BLOCKS,
 };
-use op_spec::launch::norm::COUNTED_ELEMENTS;
+use launch_config::norm::COUNTED_ELEMENTS;
 
 use crate::parts::extrema::is_reversed;
 use crate::parts::index::div_rem;

@@ -2,8 +2,8 @@
 
 use cuda_std::global::GlobalMut;
 use cuda_std::{Storage, math, thread, warp};
-use op_spec::launch::WARP_THREADS;
-use op_spec::launch::depthwise::DepthwiseGeometry;
+use launch_config::WARP_THREADS;
+use launch_config::depthwise::DepthwiseGeometry;
 
 use super::item::{Item, ROWS};
 use crate::parts::index::div_rem;

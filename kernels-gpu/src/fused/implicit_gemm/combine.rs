@@ -2,9 +2,9 @@
 
 use cuda_std::global::{Global, GlobalMut};
 use cuda_std::{kernel, shared_array, thread};
-use op_spec::launch::WARP_THREADS;
-use op_spec::launch::implicit_gemm::{COMBINED_BY_THREAD, Combining, SPREAD_THREADS};
-use op_spec::launch::norm::COUNTED_ELEMENTS;
+use launch_config::WARP_THREADS;
+use launch_config::implicit_gemm::{COMBINED_BY_THREAD, Combining, SPREAD_THREADS};
+use launch_config::norm::COUNTED_ELEMENTS;
 
 use crate::parts::index::div_rem;
 use crate::parts::moments::{Moments, WARP_SLOT};

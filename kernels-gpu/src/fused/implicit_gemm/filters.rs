@@ -2,9 +2,9 @@
 
 use cuda_std::global::{Global, GlobalMut};
 use cuda_std::{Storage, kernel, math, thread, warp};
-use op_spec::launch::WARP_THREADS;
-use op_spec::launch::implicit_gemm::sm90::filter_word;
-use op_spec::launch::implicit_gemm::{
+use launch_config::WARP_THREADS;
+use launch_config::implicit_gemm::sm90::filter_word;
+use launch_config::implicit_gemm::{
     GemmGeometry, GemmTile, K_VECTOR_VALUES, MMA_STEP_K_VECTORS, OPERAND_ROWS, OPERAND_WORDS,
     SPREAD_THREADS,
 };

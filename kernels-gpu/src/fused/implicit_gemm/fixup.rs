@@ -11,8 +11,8 @@
 use cuda_std::global::{Global, GlobalMut};
 use cuda_std::shared::Shared;
 use cuda_std::{Storage, math, opaque, thread, warp};
-use op_spec::launch::WARP_THREADS;
-use op_spec::launch::implicit_gemm::{
+use launch_config::WARP_THREADS;
+use launch_config::implicit_gemm::{
     Epilogue, GemmGeometry, K_VECTOR_VALUES, K_VECTOR_WORDS, OUTSIDE,
 };
 

@@ -4,8 +4,8 @@
 use cuda_std::wgmma::{self, InFlight, MatrixDescriptor};
 use cuda_std::{Storage, bf16, f16, mma};
 #[cfg(hopper)]
-use op_spec::launch::implicit_gemm::MMA_BATCH_STEPS;
-use op_spec::launch::implicit_gemm::{OperandFormat, PASSES};
+use launch_config::implicit_gemm::MMA_BATCH_STEPS;
+use launch_config::implicit_gemm::{OperandFormat, PASSES};
 
 /// A warp's filters for the steps of a MMA batch, by part.
 #[cfg(hopper)]

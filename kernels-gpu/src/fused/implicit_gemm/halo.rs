@@ -3,7 +3,7 @@
 use cuda_std::global::Global;
 use cuda_std::shared::Shared;
 use cuda_std::{cp_async, thread};
-use op_spec::launch::implicit_gemm::{BLOCK_THREADS, K_VECTOR_WORDS};
+use launch_config::implicit_gemm::{BLOCK_THREADS, K_VECTOR_WORDS};
 
 use super::format::Format;
 use super::place::Place;

@@ -27,7 +27,7 @@
 //! What follows is `group_norm_scale_pointwise` where outputs were pooled, or where there is no maximum, else
 //! `group_norm_scale_max_pool2d_clamp` or `instance_norm_clamp_multiply_channel_max`.
 //!
-//! How reformatted input and tiles are laid out: `op_spec::launch::implicit_gemm`.
+//! How reformatted input and tiles are laid out: `launch_config::implicit_gemm`.
 //!
 //! # Precision
 //! | symbols | products |

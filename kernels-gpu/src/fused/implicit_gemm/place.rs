@@ -1,7 +1,7 @@
 //! What a block computes: its filters, and one tile of pixels after another.
 
 use cuda_std::shared::Shared;
-use op_spec::launch::implicit_gemm::{GemmGeometry, TILE_WORDS};
+use launch_config::implicit_gemm::{GemmGeometry, TILE_WORDS};
 
 use super::tile::TileShape;
 use crate::parts::index::div_rem;

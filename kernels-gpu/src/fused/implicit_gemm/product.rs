@@ -1,7 +1,7 @@
 //! The product of filters and reformatted input.
 //!
 //! # Tiles
-//! A block has 4 warps, and a tile of filters times pixels (`op_spec::launch::implicit_gemm`). Its
+//! A block has 4 warps, and a tile of filters times pixels (`launch_config::implicit_gemm`). Its
 //! pixels are a box of the output, so that the K-vectors of the reformatted input which they touch are one, too:
 //! the halo tile. A pixel has its base in the halo tile, a tap its offset, and their sum is the address
 //! of the K-vector that the tap of that pixel multiplies, whatever stride, dilation and filter are.
@@ -27,9 +27,9 @@
 use cuda_std::global::Global;
 use cuda_std::shared;
 use cuda_std::{cp_async, kernel, opaque, thread};
-use op_spec::launch::WARP_THREADS;
-use op_spec::launch::conv::ConvGeometry;
-use op_spec::launch::implicit_gemm::{
+use launch_config::WARP_THREADS;
+use launch_config::conv::ConvGeometry;
+use launch_config::implicit_gemm::{
     BLOCK_THREADS, Epilogue, GemmGeometry, GemmTile, K_VECTOR_WORDS, OPERAND_ROWS, OPERAND_WORDS,
     OperandFormat, TILE_WORDS,
 };

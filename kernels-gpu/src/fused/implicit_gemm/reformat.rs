@@ -7,8 +7,8 @@
 
 use cuda_std::global::{Global, GlobalMut};
 use cuda_std::{Storage, kernel, math, shared_array, thread, warp};
-use op_spec::launch::WARP_THREADS;
-use op_spec::launch::implicit_gemm::{
+use launch_config::WARP_THREADS;
+use launch_config::implicit_gemm::{
     GemmGeometry, K_VECTOR_VALUES, K_VECTOR_WORDS, K_VECTORS_PER_THREAD, SPREAD_THREADS,
 };
 

@@ -2,7 +2,7 @@
 
 use cuda_std::shared::{self, Shared};
 use cuda_std::{opaque, thread};
-use op_spec::launch::implicit_gemm::{
+use launch_config::implicit_gemm::{
     BLOCK_THREADS, GemmGeometry, GemmTile, K_VECTOR_BYTES, Layout, OUTSIDE, PLACE_BITS,
 };
 

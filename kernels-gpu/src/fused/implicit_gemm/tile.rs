@@ -1,6 +1,6 @@
 //! Tiles as types, and the sums of one.
 
-use op_spec::launch::implicit_gemm::{self, GemmTile};
+use launch_config::implicit_gemm::{self, GemmTile};
 
 /// A tile as a type.
 pub(super) trait TileShape {

@@ -19,8 +19,8 @@
 use cuda_std::global::Global;
 use cuda_std::wgmma::{self, InFlight, MatrixDescriptor};
 use cuda_std::{async_proxy, thread};
-use op_spec::launch::WARP_THREADS;
-use op_spec::launch::implicit_gemm::{MMA_BATCH_STEPS, OPERAND_ROWS, OPERAND_WORDS};
+use launch_config::WARP_THREADS;
+use launch_config::implicit_gemm::{MMA_BATCH_STEPS, OPERAND_ROWS, OPERAND_WORDS};
 
 use super::format::{Format, MmaBatchFilters};
 use super::halo::Halo;

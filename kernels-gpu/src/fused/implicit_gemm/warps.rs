@@ -13,8 +13,8 @@
 use cuda_std::global::Global;
 use cuda_std::shared;
 use cuda_std::{mma, thread};
-use op_spec::launch::WARP_THREADS;
-use op_spec::launch::implicit_gemm::{
+use launch_config::WARP_THREADS;
+use launch_config::implicit_gemm::{
     K_VECTOR_BYTES, MMA_STEP_K_VECTORS, OPERAND_ROWS, OPERAND_WORDS, PROMOTION_MMA_STEPS,
 };
 

@@ -6,6 +6,7 @@ use crate::device::{Device, Tensor};
 use crate::ops::conv::Filters;
 use crate::ops::launching::Affine;
 use crate::spec::Conv3dSpec;
+use launch_config::KernelGeometry;
 
 /// The parameters of a chain's first layer that has filters alone.
 fn filters_without_norm(weight: Value, preparations: &Preparations) -> Parameters<'_> {

@@ -5,9 +5,9 @@ use core::marker::PhantomData;
 use cuda_std::global::GlobalMut;
 use cuda_std::shared::Shared;
 use cuda_std::{math, warp};
-use op_spec::launch::WARP_THREADS;
-use op_spec::launch::conv3d_multiply_instance_norm_clamp_multiply_max::TILE_ROWS as WARP_ROWS;
-use op_spec::launch::conv3d_multiply_instance_norm_clamp_multiply_max::warpgroup::{
+use launch_config::WARP_THREADS;
+use launch_config::conv3d_multiply_instance_norm_clamp_multiply_max::TILE_ROWS as WARP_ROWS;
+use launch_config::conv3d_multiply_instance_norm_clamp_multiply_max::warpgroup::{
     PAIRS, RESULT_PITCH, STRIP_PAIRS,
 };
 

@@ -3,10 +3,10 @@
 use cuda_std::global::Global;
 use cuda_std::shared::Shared;
 use cuda_std::thread;
-use op_spec::launch::conv3d_multiply_instance_norm_clamp_multiply_max::warpgroup::{
+use launch_config::conv3d_multiply_instance_norm_clamp_multiply_max::warpgroup::{
     BLOCK_THREADS, LOAD_ELEMENTS, OWN_LOADS, PLANE_PITCH, ROW_LOADS,
 };
-use op_spec::launch::conv3d_multiply_instance_norm_clamp_multiply_max::{
+use launch_config::conv3d_multiply_instance_norm_clamp_multiply_max::{
     OneLaunch3dGeometry, RECIPROCAL_SHIFT, ROW_PITCH,
 };
 

@@ -66,14 +66,14 @@ use cuda_std::global::{Global, GlobalMut};
 use cuda_std::shared;
 use cuda_std::wgmma::{self, MatrixDescriptor};
 use cuda_std::{Storage, async_proxy, cluster, kernel, opaque, packed, thread, warp};
-use op_spec::launch::WARP_THREADS;
-use op_spec::launch::conv3d_multiply_instance_norm_clamp_multiply_max::warpgroup::{
+use launch_config::WARP_THREADS;
+use launch_config::conv3d_multiply_instance_norm_clamp_multiply_max::warpgroup::{
     BLOCK_THREADS, CLUSTER_BLOCKS, CLUSTER_SHARED_WORDS, COMMON, COMMON_WORDS, FILTERS,
     LANE_POWER_SUMS, LOAD_ELEMENTS, MOST_WARPGROUP_ITEMS, PAIRS, PARTIAL, POWER_SUMS, RESULT_WORDS,
     RESULTS, SHARED_WORDS, STRIP_PAIRS, STRIPS, TILE_ROWS, WARPGROUP_WARPS, WARPGROUPS, WARPS,
     share,
 };
-use op_spec::launch::conv3d_multiply_instance_norm_clamp_multiply_max::{
+use launch_config::conv3d_multiply_instance_norm_clamp_multiply_max::{
     FILTER_ELEMENTS, OUT_CHANNELS, OneLaunch3dGeometry, TILE_ROWS as WARP_ROWS,
 };
 

@@ -3,11 +3,11 @@
 use cuda_std::global::Global;
 use cuda_std::shared::Shared;
 use cuda_std::{Storage, math, thread, warp};
-use op_spec::launch::conv3d_multiply_instance_norm_clamp_multiply_max::warpgroup::{
+use launch_config::conv3d_multiply_instance_norm_clamp_multiply_max::warpgroup::{
     BLOCK_THREADS, BLOCK_WORDS, COMMON, COMMON_WORDS, DISTINCT_BLOCKS, FILTERS, ONES,
     OPERAND_COLUMNS, PARTIAL, PLANE_PITCH, WARPS, ZEROS,
 };
-use op_spec::launch::conv3d_multiply_instance_norm_clamp_multiply_max::{
+use launch_config::conv3d_multiply_instance_norm_clamp_multiply_max::{
     FILTER, IN_CHANNELS, OUT_CHANNELS, OneLaunch3dGeometry, WIDTH,
 };
 

@@ -3,10 +3,10 @@
 use cuda_std::shared::Shared;
 use cuda_std::warp;
 use cuda_std::wgmma::{MatrixDescriptor, UNIT_BYTES};
-use op_spec::launch::conv3d_multiply_instance_norm_clamp_multiply_max::warpgroup::{
+use launch_config::conv3d_multiply_instance_norm_clamp_multiply_max::warpgroup::{
     BLOCK_WORDS, ONES, PLANE_PITCH, PRODUCT_COLUMNS, ZEROS,
 };
-use op_spec::launch::conv3d_multiply_instance_norm_clamp_multiply_max::{
+use launch_config::conv3d_multiply_instance_norm_clamp_multiply_max::{
     OneLaunch3dGeometry, RECIPROCAL_SHIFT, ROW_PITCH,
 };
 

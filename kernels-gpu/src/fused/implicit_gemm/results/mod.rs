@@ -5,8 +5,8 @@ use core::marker::PhantomData;
 use cuda_std::global::Global;
 use cuda_std::shared::Shared;
 use cuda_std::{Storage, math, thread};
-use op_spec::launch::WARP_THREADS;
-use op_spec::launch::implicit_gemm::{
+use launch_config::WARP_THREADS;
+use launch_config::implicit_gemm::{
     BLOCK_THREADS, GemmGeometry, K_VECTOR_WORDS, OPERAND_ROWS, PLACE_BITS, TILE_PADDING,
 };
 

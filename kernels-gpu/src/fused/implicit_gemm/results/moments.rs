@@ -2,7 +2,7 @@
 
 use cuda_std::global::GlobalMut;
 use cuda_std::{math, warp};
-use op_spec::launch::norm::COUNTED_ELEMENTS;
+use launch_config::norm::COUNTED_ELEMENTS;
 
 use super::super::format::Format;
 use super::super::place::{FilterSet, Place};

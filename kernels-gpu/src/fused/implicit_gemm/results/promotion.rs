@@ -1,8 +1,8 @@
 //! Sums that are promoted, where the results will be.
 
 use cuda_std::{opaque, thread};
-use op_spec::launch::WARP_THREADS;
-use op_spec::launch::implicit_gemm::OPERAND_ROWS;
+use launch_config::WARP_THREADS;
+use launch_config::implicit_gemm::OPERAND_ROWS;
 
 use super::super::format::Format;
 use super::super::tile::{NO_SUMS, Sums, TileShape};

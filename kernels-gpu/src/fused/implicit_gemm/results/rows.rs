@@ -2,8 +2,8 @@
 
 use cuda_std::global::GlobalMut;
 use cuda_std::{Storage, opaque};
-use op_spec::launch::WARP_THREADS;
-use op_spec::launch::implicit_gemm::{BLOCK_THREADS, K_VECTOR_WORDS};
+use launch_config::WARP_THREADS;
+use launch_config::implicit_gemm::{BLOCK_THREADS, K_VECTOR_WORDS};
 
 use super::super::fixup::{Written, judged};
 use super::super::format::Format;

@@ -2,7 +2,7 @@
 
 use cuda_std::Storage;
 use cuda_std::global::GlobalMut;
-use op_spec::launch::implicit_gemm::BLOCK_THREADS;
+use launch_config::implicit_gemm::BLOCK_THREADS;
 
 use super::super::format::Format;
 use super::super::place::{FilterSet, Place};

@@ -1,7 +1,7 @@
 //! The boxes of an input of lines, as a tensor map has them.
 
 use cuda_std::tensor_map::Boxes;
-use op_spec::launch::implicit_gemm::{GemmGeometry, K_VECTOR_BYTES, K_VECTOR_VALUES};
+use launch_config::implicit_gemm::{GemmGeometry, K_VECTOR_BYTES, K_VECTOR_VALUES};
 
 use super::nhwc_tile::in_box_order;
 

@@ -16,9 +16,9 @@
 
 use cuda_std::mbarrier::Barrier;
 use cuda_std::{cluster, opaque, thread, warp};
-use op_spec::launch::WARP_THREADS;
-use op_spec::launch::implicit_gemm::sm90::{MainloopConfig, WARPS};
-use op_spec::launch::implicit_gemm::{GemmGeometry, OperandFormat};
+use launch_config::WARP_THREADS;
+use launch_config::implicit_gemm::sm90::{MainloopConfig, WARPS};
+use launch_config::implicit_gemm::{GemmGeometry, OperandFormat};
 
 use super::{Memory, rank};
 use crate::parts::unroll::unroll;

@@ -3,9 +3,9 @@
 use cuda_std::mbarrier::Barrier;
 use cuda_std::wgmma::{self, MatrixDescriptor, MatrixLayout};
 use cuda_std::{opaque, thread};
-use op_spec::launch::WARP_THREADS;
-use op_spec::launch::implicit_gemm::sm90::{HALF_PIXELS, MMA_STEP_BYTES, mma_batch_bytes};
-use op_spec::launch::implicit_gemm::{
+use launch_config::WARP_THREADS;
+use launch_config::implicit_gemm::sm90::{HALF_PIXELS, MMA_STEP_BYTES, mma_batch_bytes};
+use launch_config::implicit_gemm::{
     GemmGeometry, K_VECTOR_BYTES, K_VECTOR_VALUES, MMA_BATCH_STEPS, WARP_SPECIALIZED,
 };
 

@@ -1,7 +1,7 @@
 //! How MMA batches of wide products are added up.
 
 use cuda_std::wgmma::{self, InFlight, MatrixDescriptor};
-use op_spec::launch::implicit_gemm::MMA_BATCH_STEPS;
+use launch_config::implicit_gemm::MMA_BATCH_STEPS;
 
 use super::super::format::{Bf16, Bf16x3, F16, F16x2, Format, ScaledF16};
 use crate::parts::unroll::unroll;

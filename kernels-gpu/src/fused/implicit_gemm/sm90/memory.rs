@@ -3,12 +3,10 @@
 use cuda_std::mbarrier::Barrier;
 use cuda_std::shared::{self, Shared};
 use cuda_std::{async_proxy, thread};
-use op_spec::launch::implicit_gemm::sm90::{
+use launch_config::implicit_gemm::sm90::{
     BLOCK_THREADS, MainloopConfig, WARPS, WRITTEN_WORDS, mma_batch_bytes,
 };
-use op_spec::launch::implicit_gemm::{
-    GemmGeometry, K_VECTOR_WORDS, OperandFormat, WARP_SPECIALIZED,
-};
+use launch_config::implicit_gemm::{GemmGeometry, K_VECTOR_WORDS, OperandFormat, WARP_SPECIALIZED};
 
 use super::super::tables::{PixelPlace, has_nhwc_tile, offset, rounds, source, span_shift};
 use super::format::WarpSpecializedFormat;

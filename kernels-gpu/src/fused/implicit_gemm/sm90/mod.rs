@@ -18,7 +18,7 @@
 //!                            until the MMA batch before is over; its filters' pipeline stage is free, and its halo tile's after the last of a K block
 //!                    value = sums * descale + bias; moments; y = value
 //! ```
-//! Tiles, pipeline stages and shared memory: `op_spec::launch::implicit_gemm::sm90`.
+//! Tiles, pipeline stages and shared memory: `launch_config::implicit_gemm::sm90`.
 //!
 //! # Sums
 //! Those of 16-bit operands and of rounded f32 are added up by the tensor cores alone. A MMA batch of split values starts from zero,
@@ -64,9 +64,9 @@ pub use boxes::boxes;
 use cuda_std::global::Global;
 use cuda_std::tensor_map::TensorMap;
 use cuda_std::{cluster, kernel, opaque, registers, thread};
-use op_spec::launch::WARP_THREADS;
-use op_spec::launch::implicit_gemm::sm90::{BLOCK_THREADS, MainloopConfig, WARP_FILTERS, WARPS};
-use op_spec::launch::implicit_gemm::{Epilogue, GemmGeometry, K_VECTOR_WORDS, WARP_SPECIALIZED};
+use launch_config::WARP_THREADS;
+use launch_config::implicit_gemm::sm90::{BLOCK_THREADS, MainloopConfig, WARP_FILTERS, WARPS};
+use launch_config::implicit_gemm::{Epilogue, GemmGeometry, K_VECTOR_WORDS, WARP_SPECIALIZED};
 
 use super::fixup::WithoutNorm;
 use super::format::{Bf16, Bf16x3, F16, F16x2, ScaledF16};

@@ -1,7 +1,7 @@
 //! Halo tiles of lines: of an input that is K-vectors as it lies, or that was reformatted as such a one lies.
 //!
 //! A tensor map loads them ([`cuda_std::tensor_map`]), box by box, so that nobody computes where a K-vector is. What the
-//! padded input has around the input is not in memory, and comes as zeros. How the boxes lie: `op_spec::launch::implicit_gemm::lines`.
+//! padded input has around the input is not in memory, and comes as zeros. How the boxes lie: `launch_config::implicit_gemm::lines`.
 //!
 //! # Bits
 //! What a pixel of the output multiplies is the same as from a halo tile of planes: K-vectors of its window and, with filters of 0, zeros or some of those again. That
@@ -9,8 +9,8 @@
 
 use cuda_std::shared::Shared;
 use cuda_std::tensor_map::{self, TensorMap, copy_box};
-use op_spec::launch::implicit_gemm::sm90::{BLOCK_THREADS, HALO_WARPS, TARGET_BYTES};
-use op_spec::launch::implicit_gemm::{
+use launch_config::implicit_gemm::sm90::{BLOCK_THREADS, HALO_WARPS, TARGET_BYTES};
+use launch_config::implicit_gemm::{
     GemmGeometry, K_VECTOR_VALUES, K_VECTOR_WORDS, STAGED_TILE_WORDS,
 };
 

@@ -3,9 +3,9 @@
 use cuda_std::global::Global;
 use cuda_std::mbarrier::copy_bulk;
 use cuda_std::{async_proxy, cp_async, thread, warp};
-use op_spec::launch::WARP_THREADS;
-use op_spec::launch::implicit_gemm::sm90::{HALO_WARPS, MMA_STEP_BYTES, mma_batch_bytes};
-use op_spec::launch::implicit_gemm::{K_VECTOR_WORDS, MMA_BATCH_STEPS};
+use launch_config::WARP_THREADS;
+use launch_config::implicit_gemm::sm90::{HALO_WARPS, MMA_STEP_BYTES, mma_batch_bytes};
+use launch_config::implicit_gemm::{K_VECTOR_WORDS, MMA_BATCH_STEPS};
 
 use super::super::place::Place;
 use super::super::tables::k_block_place;

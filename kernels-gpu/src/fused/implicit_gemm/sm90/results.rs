@@ -2,15 +2,15 @@
 
 use cuda_std::global::{Global, GlobalMut};
 use cuda_std::{Storage, math, opaque, thread, warp};
-use op_spec::launch::WARP_THREADS;
-use op_spec::launch::conv::ConvGeometry;
-use op_spec::launch::implicit_gemm::sm90::{
+use launch_config::WARP_THREADS;
+use launch_config::conv::ConvGeometry;
+use launch_config::implicit_gemm::sm90::{
     BLOCK_THREADS, HALF_PIXELS, HALVES, MainloopConfig, WARP_FILTERS, WRITTEN_WORDS,
 };
-use op_spec::launch::implicit_gemm::{
+use launch_config::implicit_gemm::{
     GemmGeometry, K_VECTOR_WORDS, OUTSIDE, PLACE_BITS, WARP_SPECIALIZED,
 };
-use op_spec::launch::norm::COUNTED_ELEMENTS;
+use launch_config::norm::COUNTED_ELEMENTS;
 
 use super::super::fixup::{WithoutNorm, Written, judged};
 use super::super::format::Format;

@@ -7,8 +7,8 @@ use core::mem::size_of;
 use cuda_std::global::GlobalMut;
 use cuda_std::shared::Shared;
 use cuda_std::{Storage, opaque};
-use op_spec::launch::WARP_THREADS;
-use op_spec::launch::implicit_gemm::sm90::{WARP_FILTERS, WRITTEN_BYTES, WRITTEN_PADDING};
+use launch_config::WARP_THREADS;
+use launch_config::implicit_gemm::sm90::{WARP_FILTERS, WRITTEN_BYTES, WRITTEN_PADDING};
 
 use super::super::format::Format;
 use super::super::results::is_inside;

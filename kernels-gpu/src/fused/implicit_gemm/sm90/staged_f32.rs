@@ -1,6 +1,6 @@
 //! Halo tiles of f32 that is converted in the producer, staged tile by staged tile.
 //!
-//! The three warps that load halo tiles take staged tiles in turn: each starts copies to places of its own, and rounds from there into the halo tile. How boxes are divided: `op_spec::launch::implicit_gemm::staged_tiles`.
+//! The three warps that load halo tiles take staged tiles in turn: each starts copies to places of its own, and rounds from there into the halo tile. How boxes are divided: `launch_config::implicit_gemm::staged_tiles`.
 //!
 //! # Scales
 //! Of the kernel's two launches the first one takes the usual scale for all samples, and notes the largest magnitude of what each warp rounds of each tile. `implicit_gemm_rescale` finds
@@ -15,11 +15,9 @@ use cuda_std::mbarrier::Barrier;
 use cuda_std::shared::Shared;
 use cuda_std::tensor_map::{TensorMap, copy_box};
 use cuda_std::{async_proxy, math, opaque, shared, thread, warp};
-use op_spec::launch::WARP_THREADS;
-use op_spec::launch::implicit_gemm::sm90::HALO_WARPS;
-use op_spec::launch::implicit_gemm::{
-    GemmGeometry, K_VECTOR_WORDS, STAGED_TILE_WORDS, STAGED_WIDTH,
-};
+use launch_config::WARP_THREADS;
+use launch_config::implicit_gemm::sm90::HALO_WARPS;
+use launch_config::implicit_gemm::{GemmGeometry, K_VECTOR_WORDS, STAGED_TILE_WORDS, STAGED_WIDTH};
 
 use super::super::format::Format;
 use super::super::place::Place;

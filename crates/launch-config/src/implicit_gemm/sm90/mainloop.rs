@@ -1,7 +1,7 @@
 //! The pipelines of a block of warp-specialized tiles, and where all lies in its shared memory.
 
 use super::{HALO_WARPS, TILE_SUMS, WARPGROUPS, WARPS};
-use crate::launch::WARP_THREADS;
+use crate::WARP_THREADS;
 
 /// The pipeline stages of a block.
 #[repr(C)]

@@ -1,7 +1,7 @@
 //! Which problems take warp-specialized tiles, and which extents these have.
 
-use op_spec::launch::conv::ConvGeometry;
-use op_spec::launch::implicit_gemm::{GemmConfig, GemmDevice, OperandFormat, WARP_SPECIALIZED};
+use launch_config::conv::ConvGeometry;
+use launch_config::implicit_gemm::{GemmConfig, GemmDevice, OperandFormat, WARP_SPECIALIZED};
 use op_spec::{Conv3dSpec, ConvSpec};
 
 use crate::warp_specialized_tiles::{FORMATS, HOPPER, conv, problems};

@@ -9,8 +9,8 @@ use super::{
     OUT_CHANNELS, OUT_WIDTH, OneLaunch3dGeometry, PAIR_PLANES, PLANE_WORDS, ROW_PITCH, Share,
     TILE_ROWS as WARP_ROWS, WIDTH,
 };
-use crate::launch::clusters::at_once;
-use crate::launch::{LaunchShape, WARP_THREADS};
+use crate::clusters::at_once;
+use crate::{LaunchShape, WARP_THREADS};
 
 /// Warps of a warpgroup.
 pub const WARPGROUP_WARPS: u32 = 4;

@@ -1,11 +1,12 @@
 //! Configs of warp-specialized tiles: where all lies in shared memory, and what depends on the number of a block's tiles.
 
-use op_spec::launch::conv::ConvGeometry;
-use op_spec::launch::implicit_gemm::sm90::{
+use launch_config::KernelGeometry;
+use launch_config::conv::ConvGeometry;
+use launch_config::implicit_gemm::sm90::{
     BLOCK_THREADS, HALO_WARPS, HALVES, MainloopConfig, WARPS, WRITTEN_WORDS, filter_word,
     mma_batch_bytes,
 };
-use op_spec::launch::implicit_gemm::{
+use launch_config::implicit_gemm::{
     GemmConfig, GemmDevice, MMA_BATCH_STEPS, MMA_STEP_K_VECTORS, OperandFormat, W64N128,
     WARP_SPECIALIZED,
 };

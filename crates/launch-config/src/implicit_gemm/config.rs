@@ -6,9 +6,9 @@ use super::{
     BLOCK_THREADS, GemmGeometry, GemmTile, K_VECTOR_VALUES, K_VECTOR_WORDS, KVectorStrides,
     OperandFormat, SCANNED_ELEMENTS, SPREAD_THREADS, StagedTiles, TILES, WARP_SPECIALIZED, sm90,
 };
-use crate::launch::conv::ConvGeometry;
-use crate::launch::norm::{COMBINED_BY_WARP, COUNTED_ELEMENTS};
-use crate::launch::{LaunchShape, Refusal, WARP_THREADS};
+use crate::conv::ConvGeometry;
+use crate::norm::{COMBINED_BY_WARP, COUNTED_ELEMENTS};
+use crate::{LaunchShape, Refusal, WARP_THREADS};
 
 /// Shared memory that the system takes of each block.
 const BLOCK_RESERVE: u32 = 1024;

@@ -20,8 +20,9 @@ pub use config::{
 
 use super::clusters::at_once;
 use super::{LaunchShape, Refusal};
-use crate::error::Quantity;
-use crate::{ClampProblem, ConvProblem, GroupNormProblem, MaxPool2dProblem};
+use crate::elementwise::Bounds;
+use op_spec::Quantity;
+use op_spec::{ClampProblem, ConvProblem, GroupNormProblem, MaxPool2dProblem};
 
 /// Input channels: the eight values of K that one 16-byte operand holds.
 pub const IN_CHANNELS: u32 = 8;
@@ -141,7 +142,7 @@ impl OneLaunch2dGeometry {
         let most_rows = (HALVES * HALF_POOL_ROWS) as usize;
         Refusal::unless_at_most(number("pooled rows"), rows, most_rows)?;
         Refusal::unless_at_most(number("batch"), conv.n, u32::MAX as usize)?;
-        let bounds = clamp.kernel_bounds();
+        let bounds = Bounds::of(clamp);
         Ok(Self {
             n: conv.n as u32,
             height: height as u32,
@@ -276,7 +277,7 @@ pub const fn turns(items: u32, taker: u32, takers: u32) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{ClampSpec, Conv2dSpec, GroupNormSpec, MaxPool2dSpec};
+    use op_spec::{ClampSpec, Conv2dSpec, GroupNormSpec, MaxPool2dSpec};
 
     /// The geometry of the benchmark problem on this input.
     fn geometry(input: [usize; 4]) -> Option<OneLaunch2dGeometry> {

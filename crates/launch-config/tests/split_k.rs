@@ -1,7 +1,8 @@
 //! Sums that the blocks of a cluster split: how many blocks, of which K blocks, in which launches.
 
-use op_spec::launch::conv::ConvGeometry;
-use op_spec::launch::implicit_gemm::{GemmConfig, GemmDevice, OperandFormat, WARP_SPECIALIZED};
+use launch_config::KernelGeometry;
+use launch_config::conv::ConvGeometry;
+use launch_config::implicit_gemm::{GemmConfig, GemmDevice, OperandFormat, WARP_SPECIALIZED};
 use op_spec::{Conv3dSpec, ConvSpec};
 
 const HOPPER: GemmDevice = GemmDevice {
@@ -119,7 +120,7 @@ fn launches_are_of_whole_clusters() {
     }
     // Other tiles' sums are not split, nor are short ones.
     let conv = conv(1, [64, 64], [1, 8, 8], 1);
-    for config in op_spec::launch::implicit_gemm::TILES
+    for config in launch_config::implicit_gemm::TILES
         .into_iter()
         .filter_map(|tile| GemmConfig::with_tile(&conv, None, OperandFormat::STORED, &HOPPER, tile))
     {

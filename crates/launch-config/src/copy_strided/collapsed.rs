@@ -1,6 +1,6 @@
 //! Arrays with no more axes than they need.
 
-use crate::error::{Quantity, SpecError};
+use op_spec::{Quantity, SpecError};
 
 /// The most axes that are left after merging.
 pub const MAX_AXES: usize = 8;

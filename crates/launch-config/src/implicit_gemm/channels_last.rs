@@ -4,7 +4,7 @@
 //! reformatting would make, and eight f32 are when they are rounded (`staged_tiles`). The product of warp-specialized tiles loads such K-vectors from where they lie (`lines`).
 
 use super::{K_VECTOR_VALUES, K_VECTOR_WORDS};
-use crate::launch::conv::ConvGeometry;
+use crate::conv::ConvGeometry;
 
 /// Where the K-vectors of an channels-last input lie, or of one that is reformatted in lines: from a pixel to the next one along each axis, in K-vectors. The planes of a pixel follow one another.
 #[repr(C)]

@@ -1,7 +1,8 @@
 //! Configs of the implicit matrix product: what tiles are chosen, and that they cover what they must.
 
-use op_spec::launch::conv::ConvGeometry;
-use op_spec::launch::implicit_gemm::{
+use launch_config::KernelGeometry;
+use launch_config::conv::ConvGeometry;
+use launch_config::implicit_gemm::{
     GemmConfig, GemmDevice, M16N64, M16N256, M32N128, M64N32, M64N128, MMA_BATCH_STEPS,
     MMA_STEP_K_VECTORS, OperandFormat, PROMOTION_MMA_STEPS, W64N128, WARP_SPECIALIZED, combining,
 };

@@ -6,7 +6,7 @@
 use super::conv::ConvGeometry;
 use super::norm::COUNTED_ELEMENTS;
 use super::{LaunchShape, Refusal, WARP_THREADS};
-use crate::error::Quantity;
+use op_spec::Quantity;
 
 /// Most warps of a block.
 pub const MAX_WARPS: u32 = 8;
@@ -136,7 +136,8 @@ impl DepthwiseGeometry {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::conv::ConvSpec;
+    use crate::KernelGeometry;
+    use op_spec::ConvSpec;
 
     fn geometry(x: [usize; 5], w: [usize; 5], spec: ConvSpec<3>) -> ConvGeometry {
         let problem = spec.problem(&x, &w, None).expect("a sound problem");

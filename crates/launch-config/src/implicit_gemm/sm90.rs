@@ -26,8 +26,8 @@ use super::{
     GemmConfig, GemmDevice, GemmGeometry, K_VECTOR_BYTES, K_VECTOR_VALUES, MMA_BATCH_STEPS,
     MMA_STEP_K_VECTORS, OperandFormat, WARP_SPECIALIZED,
 };
-use crate::launch::WARP_THREADS;
-use crate::launch::clusters::at_once;
+use crate::WARP_THREADS;
+use crate::clusters::at_once;
 
 /// Halves of a tile's pixels.
 pub const HALVES: u32 = 2;

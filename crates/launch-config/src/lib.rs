@@ -9,6 +9,8 @@
 //! are 64-bit, positions inside one plane 32-bit, so a tensor may exceed 2^31 elements but one
 //! plane (or volume) of a convolution or a pool may not.
 
+#![no_std]
+
 pub mod batch_norm;
 pub mod channel_max;
 mod clusters;
@@ -19,6 +21,7 @@ pub mod conv_gemm;
 pub mod copy_strided;
 pub mod depthwise;
 pub mod elementwise;
+mod geometry;
 pub mod implicit_gemm;
 pub mod max_pool2d;
 pub mod norm;
@@ -29,6 +32,7 @@ pub mod pool;
 pub mod reciprocal;
 mod refusal;
 
+pub use geometry::KernelGeometry;
 pub use refusal::{Refusal, Rule};
 
 /// Elements that one vector access moves: 16 bytes of f32, 8 bytes of f16 or bf16.

@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use crate::error::Quantity;
+use op_spec::Quantity;
 
 /// What a kernel asks of a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! Where what a block of the product has lies in its shared memory.
 
 use super::{GemmGeometry, GemmTile, K_VECTOR_BYTES};
-use crate::launch::norm::COUNTED_ELEMENTS;
+use crate::norm::COUNTED_ELEMENTS;
 
 /// Floats between the rows of a tile in shared memory, beyond its pixels: eight banks, so that four
 /// rows of two floats for each of four lanes touch all banks once.

@@ -1,11 +1,12 @@
 //! Launch shapes: everything is covered, once, by what a device can launch.
 
-use op_spec::launch::channel_max::{self, ChannelMaxGeometry};
-use op_spec::launch::conv::ConvGeometry;
-use op_spec::launch::conv_gemm::{ColumnPlan, FLAT, GEMM_THREADS, TALL};
-use op_spec::launch::implicit_gemm::{GemmConfig, GemmDevice, OperandFormat};
-use op_spec::launch::norm::{MAX_SPLITS, NormGeometry, SPLIT_ELEMENTS, WARP_ROW_ELEMENTS};
-use op_spec::launch::{LaunchShape, MAX_BLOCKS, WARP_THREADS, elementwise, max_pool2d};
+use launch_config::KernelGeometry;
+use launch_config::channel_max::{self, ChannelMaxGeometry};
+use launch_config::conv::ConvGeometry;
+use launch_config::conv_gemm::{ColumnPlan, FLAT, GEMM_THREADS, TALL};
+use launch_config::implicit_gemm::{GemmConfig, GemmDevice, OperandFormat};
+use launch_config::norm::{MAX_SPLITS, NormGeometry, SPLIT_ELEMENTS, WARP_ROW_ELEMENTS};
+use launch_config::{LaunchShape, MAX_BLOCKS, WARP_THREADS, elementwise, max_pool2d};
 use op_spec::{Conv2dSpec, Conv3dSpec, ConvSpec, MaxPool2dSpec};
 
 fn conv(n: usize, c: usize, k: usize, image: [usize; 2], spec: Conv2dSpec) -> ConvGeometry {
@@ -234,7 +235,7 @@ fn more_blocks_than_a_grid_has_are_refused_and_none_are_no_launch() {
 }
 
 mod conv3d_multiply_instance_norm_clamp_multiply_max {
-    use op_spec::launch::conv3d_multiply_instance_norm_clamp_multiply_max::*;
+    use launch_config::conv3d_multiply_instance_norm_clamp_multiply_max::*;
     use op_spec::{ClampSpec, Conv3dSpec, InstanceNormSpec};
 
     /// The input of the benchmark problem.

@@ -16,8 +16,9 @@ pub mod warpgroup;
 
 use super::clusters::at_once;
 use super::{LaunchShape, Refusal, WARP_THREADS};
-use crate::error::Quantity;
-use crate::{ClampProblem, ConvProblem, GroupNormProblem};
+use crate::elementwise::Bounds;
+use op_spec::Quantity;
+use op_spec::{ClampProblem, ConvProblem, GroupNormProblem};
 
 /// Input channels.
 pub const IN_CHANNELS: u32 = 3;
@@ -163,7 +164,7 @@ impl OneLaunch3dGeometry {
         let slice_words = (height * ROW_PITCH + 15) / 32 * 32 + 16;
         let words = depth as usize * slice_words as usize;
         Refusal::unless_at_most(number("words of a sample's plane"), words, plane)?;
-        let bounds = clamp.kernel_bounds();
+        let bounds = Bounds::of(clamp);
         let out_height = height - (FILTER - 1);
         let out_rows = (depth - (FILTER - 1)) * out_height;
         Ok(Self {

@@ -1,7 +1,8 @@
 //! Which inputs a product of warp-specialized tiles reads as they lie or reformats in lines, and what changes where it does.
 
-use op_spec::launch::conv::ConvGeometry;
-use op_spec::launch::implicit_gemm::{
+use launch_config::KernelGeometry;
+use launch_config::conv::ConvGeometry;
+use launch_config::implicit_gemm::{
     GemmConfig, GemmDevice, KVectorStrides, OperandFormat, W64N128, WARP_SPECIALIZED,
 };
 use op_spec::{Conv3dSpec, ConvSpec};
@@ -235,7 +236,7 @@ fn nothing_that_decides_about_bits_changes() {
             assert_eq!(to.k_vectors.span_k_vectors, planes);
             assert_eq!(with_nhwc_tile.split_k, reformatted.split_k);
             // The same steps in the same order: slices of the filter take turns after as many planes.
-            let slice_planes = |g: &op_spec::launch::implicit_gemm::GemmGeometry| {
+            let slice_planes = |g: &launch_config::implicit_gemm::GemmGeometry| {
                 if g.depth_k_blocks > 1 {
                     g.slice_planes
                 } else {
@@ -248,7 +249,7 @@ fn nothing_that_decides_about_bits_changes() {
                 to.k_blocks * to.k_block_planes,
                 from.k_blocks * from.k_block_planes
             );
-            let same = op_spec::launch::implicit_gemm::GemmGeometry {
+            let same = launch_config::implicit_gemm::GemmGeometry {
                 k_vectors: from.k_vectors,
                 planes: from.planes,
                 k_block_planes: from.k_block_planes,

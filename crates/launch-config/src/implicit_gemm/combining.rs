@@ -1,7 +1,7 @@
 //! Launches that combine the moments of tiles.
 
 use super::SPREAD_THREADS;
-use crate::launch::LaunchShape;
+use crate::LaunchShape;
 
 /// More moments than this of one row are combined in pieces first.
 const COMBINED_AT_ONCE: u64 = 2048;

@@ -1,7 +1,7 @@
 //! What products cost, by which tiles are chosen and other kernels are preferred.
 
 use super::{GemmConfig, GemmDevice, GemmTile, MMA_STEP_K_VECTORS};
-use crate::launch::conv::ConvGeometry;
+use crate::conv::ConvGeometry;
 
 /// Fewer steps than this do not pay for a warpgroup: a chain of them that is not full costs as much as a full one, and
 /// the first one's filters are waited for.

@@ -5,10 +5,10 @@
 //! that no norm follows therefore looks again at what came out as NaN; see `kernels_gpu`'s `implicit_gemm::again`.
 
 use super::{GemmConfig, GemmDevice, GemmTile, OperandFormat};
-use crate::launch::Refusal;
-use crate::launch::conv::ConvGeometry;
-use crate::launch::elementwise::Bounds;
-use crate::launch::pointwise::{Function, Step};
+use crate::Refusal;
+use crate::conv::ConvGeometry;
+use crate::elementwise::Bounds;
+use crate::pointwise::{Function, Step};
 
 /// What a product that no norm follows does with a value before it writes it: `fma(gain[c], y, shift[c])`, where there are gain and
 /// shift of its channel, then `y > 0 ? y : slope * y`, then the bounds. With a slope of 1 and bounds that are infinite

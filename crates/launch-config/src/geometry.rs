@@ -1,0 +1,383 @@
+//! From a problem to what its kernels take by value.
+//!
+//! A problem knows shapes and attributes as `usize` and `f64`. Kernels index with 32 bits inside a plane, so this step refuses
+//! extents that no kernel can index, and nothing else.
+
+use op_spec::{
+    BatchNormProblem, ChannelMaxProblem, ChannelShape, ClampProblem, ConvProblem, ConvSpec,
+    GeluApproximation, GroupNormProblem, InstanceNormProblem, LayerNormProblem, MaxPool2dProblem,
+    Pad, PointwiseSpec, PoolProblem, Pooled, PreluProblem, Quantity, ScaleProblem, SpecError,
+};
+
+use crate::batch_norm::FoldGeometry;
+use crate::channel_max::ChannelMaxGeometry;
+use crate::conv::ConvGeometry;
+use crate::elementwise::{Bounds, ChannelGeometry};
+use crate::max_pool2d::PoolGeometry;
+use crate::norm::NormGeometry;
+use crate::pad::PadGeometry;
+use crate::pointwise::{Function, Step};
+use crate::pool::{PlaneGeometry, WindowGeometry, WindowResult};
+use crate::reciprocal::Reciprocal;
+
+/// A problem whose kernels take its extents by value.
+pub trait KernelGeometry {
+    /// What the kernels take.
+    type Geometry;
+
+    /// The extents as kernels take them, with extents of 1 for absent axes.
+    ///
+    /// # Errors
+    /// [`SpecError::BeyondKernel`] if a padded plane (or volume), a filter, the channels or an attribute exceeds what kernels index
+    /// with 32 bits.
+    fn geometry(&self) -> Result<Self::Geometry, SpecError>;
+}
+
+impl<const D: usize> KernelGeometry for ConvProblem<D> {
+    type Geometry = ConvGeometry;
+
+    fn geometry(&self) -> Result<ConvGeometry, SpecError> {
+        let operator = ConvSpec::<D>::OPERATOR;
+        check_plane(operator, "padded input plane", &self.input, &self.padding)?;
+        check_plane(operator, "output plane", &self.output, &[0; D])?;
+        check_plane(operator, "filter length", &[self.reduction()], &[0])?;
+        // Axes are right-aligned: the last one is that of columns in any dimension.
+        let axes = |name, values: [usize; D], absent: u32| {
+            let mut extents = [absent; 3];
+            for (axis, value) in values.into_iter().enumerate() {
+                let quantity = Quantity::entry(name, axis);
+                extents[axis + 3 - D] = kernel_extent(operator, quantity, value)?;
+            }
+            Ok(extents)
+        };
+        let [d, h, w] = axes("input extent", self.input, 1)?;
+        let [t, r, s] = axes("kernel_size", self.kernel_size, 1)?;
+        let [z, p, q] = axes("output extent", self.output, 1)?;
+        let [stride_d, stride_h, stride_w] = axes("stride", self.stride, 1)?;
+        let [pad_d, pad_h, pad_w] = axes("padding", self.padding, 0)?;
+        let [dilation_d, dilation_h, dilation_w] = axes("dilation", self.dilation, 1)?;
+        let channels = |name, value| kernel_extent(operator, Quantity::scalar(name), value);
+        Ok(ConvGeometry {
+            n: self.n as u64,
+            groups: channels("groups", self.groups)?,
+            group_c: channels("in_channels", self.c)? / self.groups as u32,
+            group_k: channels("out_channels", self.k)? / self.groups as u32,
+            d,
+            h,
+            w,
+            t,
+            r,
+            s,
+            z,
+            p,
+            q,
+            stride_d,
+            stride_h,
+            stride_w,
+            pad_d,
+            pad_h,
+            pad_w,
+            dilation_d,
+            dilation_h,
+            dilation_w,
+            has_bias: self.bias.into(),
+        })
+    }
+}
+
+impl KernelGeometry for PoolProblem {
+    type Geometry = WindowGeometry;
+
+    fn geometry(&self) -> Result<WindowGeometry, SpecError> {
+        let operator = self.operator;
+        check_plane(operator, "padded input plane", &self.input, &self.padding)?;
+        check_plane(operator, "output plane", &self.output, &[0; 3])?;
+        let all = |name, values: [usize; 3]| {
+            let mut held = [0; 3];
+            for (axis, (held, value)) in held.iter_mut().zip(values).enumerate() {
+                // Of an image the depth is no axis.
+                let axis = axis.saturating_sub(3 - self.dimensions);
+                *held = kernel_extent(operator, Quantity::entry(name, axis), value)?;
+            }
+            Ok(held)
+        };
+        let (result, divisor) = match self.pooled {
+            Pooled::Maximum => (WindowResult::Maximum, 1.0),
+            Pooled::DividedBy(divisor) => (WindowResult::Divided, divisor as f32),
+            Pooled::Average {
+                count_include_pad: true,
+            } => (WindowResult::AverageOfPadded, 1.0),
+            Pooled::Average {
+                count_include_pad: false,
+            } => (WindowResult::Average, 1.0),
+        };
+        Ok(WindowGeometry {
+            planes: (self.n * self.c) as u64,
+            input: all("input extents", self.input)?,
+            output: all("output extents", self.output)?,
+            kernel: all("kernel_size", self.taps())?,
+            stride: all("stride", self.stride)?,
+            padding: all("padding", self.padding)?,
+            dilation: all("dilation", self.dilation)?,
+            result: result as u32,
+            divisor,
+            columns: Reciprocal::of(1),
+            slice: Reciprocal::of(1),
+            near: Reciprocal::of(1),
+        }
+        .planned())
+    }
+}
+
+impl KernelGeometry for MaxPool2dProblem {
+    type Geometry = PoolGeometry;
+
+    fn geometry(&self) -> Result<PoolGeometry, SpecError> {
+        check_plane(
+            "max_pool2d",
+            "padded input plane",
+            &self.input,
+            &self.padding,
+        )?;
+        check_plane("max_pool2d", "output plane", &self.output, &[0, 0])?;
+        let extent =
+            |name, axis, value| kernel_extent("max_pool2d", Quantity::entry(name, axis), value);
+        Ok(PoolGeometry {
+            planes: (self.n * self.c) as u64,
+            channels: extent("input", 1, self.c)?,
+            h: extent("input", 2, self.input[0])?,
+            w: extent("input", 3, self.input[1])?,
+            p: extent("output", 2, self.output[0])?,
+            q: extent("output", 3, self.output[1])?,
+            r: extent("kernel_size", 0, self.kernel_size[0])?,
+            s: extent("kernel_size", 1, self.kernel_size[1])?,
+            stride_h: extent("stride", 0, self.stride[0])?,
+            stride_w: extent("stride", 1, self.stride[1])?,
+            pad_h: extent("padding", 0, self.padding[0])?,
+            pad_w: extent("padding", 1, self.padding[1])?,
+            dilation_h: extent("dilation", 0, self.dilation[0])?,
+            dilation_w: extent("dilation", 1, self.dilation[1])?,
+            columns: Reciprocal::of(1),
+            near: Reciprocal::of(1),
+            stacked: 0,
+            block_tasks: 0,
+        }
+        .planned())
+    }
+}
+
+impl KernelGeometry for GroupNormProblem {
+    type Geometry = NormGeometry;
+
+    fn geometry(&self) -> Result<NormGeometry, SpecError> {
+        let (n, channels, spatial) = extents(&self.shape, "group_norm")?;
+        let groups = Quantity::scalar("num_groups");
+        let groups = kernel_extent("group_norm", groups, self.num_groups)?;
+        let geometry = NormGeometry::new(n, channels, groups, spatial, self.eps as f32);
+        Ok(geometry.affine(self.weight, self.bias))
+    }
+}
+
+impl KernelGeometry for InstanceNormProblem {
+    type Geometry = NormGeometry;
+
+    fn geometry(&self) -> Result<NormGeometry, SpecError> {
+        let (n, channels, spatial) = extents(&self.shape, "instance_norm")?;
+        let groups = channels.max(1);
+        let geometry = NormGeometry::new(n, channels, groups, spatial, self.eps as f32);
+        Ok(geometry.affine(self.weight, self.bias))
+    }
+}
+
+impl KernelGeometry for LayerNormProblem {
+    type Geometry = NormGeometry;
+
+    fn geometry(&self) -> Result<NormGeometry, SpecError> {
+        Ok({
+            let elements = self.shape.c as u64 * self.shape.spatial as u64;
+            NormGeometry::new(self.shape.n as u64, 1, 1, elements, self.eps as f32)
+        })
+    }
+}
+
+impl KernelGeometry for BatchNormProblem {
+    type Geometry = ChannelGeometry;
+
+    fn geometry(&self) -> Result<ChannelGeometry, SpecError> {
+        let (n, channels, spatial) = extents(&self.shape, "batch_norm")?;
+        Ok(ChannelGeometry::new(n, channels, spatial))
+    }
+}
+
+impl KernelGeometry for ChannelMaxProblem {
+    type Geometry = ChannelMaxGeometry;
+
+    fn geometry(&self) -> Result<ChannelMaxGeometry, SpecError> {
+        let (n, channels, spatial) = extents(&self.shape, "channel_max")?;
+        Ok(ChannelMaxGeometry::new(n, channels, spatial))
+    }
+}
+
+impl KernelGeometry for PreluProblem {
+    type Geometry = ChannelGeometry;
+
+    fn geometry(&self) -> Result<ChannelGeometry, SpecError> {
+        let (n, channels, spatial) = extents(&self.shape, "prelu")?;
+        Ok(ChannelGeometry::new(n, channels, spatial))
+    }
+}
+
+impl KernelGeometry for ScaleProblem {
+    type Geometry = ChannelGeometry;
+
+    fn geometry(&self) -> Result<ChannelGeometry, SpecError> {
+        let (n, channels, spatial) = extents(&self.shape, "scale")?;
+        Ok(ChannelGeometry::new(n, channels, spatial))
+    }
+}
+
+impl PadGeometry {
+    /// The padding of `planes` samples and channels together, with extents of 1 for absent axes.
+    ///
+    /// # Errors
+    /// [`SpecError::BeyondKernel`] if padded planes (or volumes) exceed what kernels index with 32 bits.
+    pub fn of<const D: usize>(pad: &Pad<D>, planes: usize) -> Result<Self, SpecError> {
+        let operator = ConvSpec::<D>::OPERATOR;
+        let outer = pad.outer();
+        check_plane(operator, "padded input plane", &outer, &[0; D])?;
+        // Axes are right-aligned.
+        let axes = |values: &[usize; D], absent: u32| {
+            let mut extents = [absent; 3];
+            for (axis, &value) in values.iter().enumerate() {
+                let quantity = Quantity::entry("padded input", axis);
+                extents[axis + 3 - D] = kernel_extent(operator, quantity, value)?;
+            }
+            Ok(extents)
+        };
+        let plane: usize = outer.iter().product();
+        let [_, rows, columns] = axes(&outer, 1)?;
+        Ok(Self {
+            elements: planes as u64 * plane as u64,
+            planes: planes as u64,
+            near: Self::near(plane as u64),
+            rows: Reciprocal::of(rows),
+            columns: Reciprocal::of(columns),
+            plane: plane as u32,
+            inner: axes(&pad.inner, 1)?,
+            before: axes(&pad.before, 0)?,
+            mode: pad.mode as u32,
+        })
+    }
+}
+
+impl PlaneGeometry {
+    /// The extents as the kernels for whole planes take them, with the divisor of [`PoolProblem::of_whole_planes`].
+    #[must_use]
+    pub fn of(pool: &PoolProblem, divisor: f64) -> Self {
+        let elements = pool.input.iter().product::<usize>();
+        Self::new((pool.n * pool.c) as u64, elements as u64, divisor as f32)
+    }
+}
+
+impl FoldGeometry {
+    /// The extents as the kernel takes them that folds the four parameters into two.
+    ///
+    /// # Errors
+    /// [`SpecError::BeyondKernel`] if the channels exceed 32 bits.
+    pub fn of(problem: &BatchNormProblem) -> Result<Self, SpecError> {
+        let (_, channels, _) = extents(&problem.shape, "batch_norm")?;
+        Ok(Self {
+            eps: problem.eps,
+            channels,
+            has_weight: problem.weight.into(),
+            has_bias: problem.bias.into(),
+            unused: 0,
+        })
+    }
+}
+
+impl Bounds {
+    /// The bounds of a clamp, rounded to f32.
+    #[must_use]
+    pub const fn of(clamp: &ClampProblem) -> Self {
+        Self {
+            min: clamp.min as f32,
+            max: clamp.max as f32,
+        }
+    }
+}
+
+impl Step {
+    /// A pointwise function as kernels take it. Of a clamp without bounds, one that does nothing.
+    #[must_use]
+    pub fn of(function: &PointwiseSpec) -> Self {
+        if let Some(clamp) = function.as_clamp() {
+            let (min, max) = clamp.bounds().unwrap_or((f64::NEG_INFINITY, f64::INFINITY));
+            return Self::new(Function::Clamp, [min, max, 0.0]);
+        }
+        let plain = |function| Self::new(function, [0.0; 3]);
+        match *function {
+            PointwiseSpec::Clamp(_) | PointwiseSpec::Relu {} => unreachable!("they are clamps"),
+            PointwiseSpec::LeakyRelu { negative_slope } => {
+                Self::new(Function::LeakyRelu, [negative_slope, 0.0, 0.0])
+            }
+            PointwiseSpec::Silu {} => plain(Function::Silu),
+            PointwiseSpec::Gelu { approximate } => plain(match approximate {
+                GeluApproximation::None => Function::Gelu,
+                GeluApproximation::Tanh => Function::GeluTanh,
+            }),
+            PointwiseSpec::Sigmoid {} => plain(Function::Sigmoid),
+            PointwiseSpec::Tanh {} => plain(Function::Tanh),
+            PointwiseSpec::Hardswish {} => plain(Function::Hardswish),
+            PointwiseSpec::Elu { alpha } => Self::new(Function::Elu, [alpha, 0.0, 0.0]),
+            PointwiseSpec::Softplus { beta, threshold } => {
+                Self::new(Function::Softplus, [beta, threshold, 1.0 / beta])
+            }
+            PointwiseSpec::Mish {} => plain(Function::Mish),
+        }
+    }
+}
+
+/// Samples, channels and positions in the integers that kernels take.
+fn extents(shape: &ChannelShape, operator: &'static str) -> Result<(u64, u32, u64), SpecError> {
+    let channels = kernel_extent(operator, Quantity::scalar("channels"), shape.c)?;
+    Ok((shape.n as u64, channels, shape.spatial as u64))
+}
+
+/// `value` as a kernel holds it.
+fn kernel_extent(
+    operator: &'static str,
+    quantity: Quantity,
+    value: usize,
+) -> Result<u32, SpecError> {
+    u32::try_from(value).map_err(|_| SpecError::BeyondKernel {
+        operator,
+        quantity,
+        actual: value,
+        limit: u32::MAX as usize,
+    })
+}
+
+/// Refuses a padded plane (or volume) whose positions signed 32-bit arithmetic cannot hold.
+fn check_plane(
+    operator: &'static str,
+    name: &'static str,
+    extents: &[usize],
+    padding: &[usize],
+) -> Result<(), SpecError> {
+    let limit = i32::MAX as usize;
+    let positions = extents.iter().zip(padding).map(|(&extent, &padding)| {
+        let pad = padding.saturating_mul(2);
+        extent.saturating_add(pad).max(1)
+    });
+    let actual = positions.fold(1, usize::saturating_mul);
+    if actual > limit {
+        return Err(SpecError::BeyondKernel {
+            operator,
+            quantity: Quantity::scalar(name),
+            actual,
+            limit,
+        });
+    }
+    Ok(())
+}
