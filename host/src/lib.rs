@@ -1,13 +1,41 @@
-//! Fused convolution pipelines on the GPU, in Rust from the API down to the kernels.
+//! Fused convolution pipelines for inference on NVIDIA GPUs, in Rust from the API to the kernels.
 //!
-//! - [`Device`], [`Stream`], [`Tensor`]: a GPU, the CPU, or the emulator that runs the GPU's kernels on
-//!   the CPU; work in order; arrays on a device.
-//! - [`ops`]: PyTorch-equal operators on tensors.
-//! - [`Model`]: a [`chain`] of layers with its parameters, under several strategies from one kernel per operator
-//!   to fused ones.
+//! A [`chain`] is a list of layers: a convolution, a norm, activations, a pool. A [`Model`] is a chain with its
+//! parameters. It runs neighbouring layers in few kernels, on a GPU, on the CPU, or in the emulator.
 //!
-//! Shapes and attributes are checked before anything runs, errors are typed, and results repeat bit
-//! for bit.
+//! - [`Device`], [`Stream`], [`Tensor`]: a GPU, the CPU or the emulator; work in order; arrays on a device.
+//! - [`ops`]: PyTorch's operators on tensors, one function each.
+//! - [`Model`], [`Plan`], [`Options`]: chains of operators, prepared for one shape, under several strategies.
+//!
+//! The guide (`docs/guide.md` in the repository) has layouts, math modes, weights, plans and troubleshooting.
+//! Its section "Layers" lists every layer with its attributes; [`chain::Layer`] has their constructors.
+//!
+//! Shapes and attributes are checked before anything runs, errors are typed, and results repeat bit for bit.
+//!
+//! # Example
+//! ```
+//! use convfuse::chain::{Chain, ConvLayer, Layer};
+//! use convfuse::{Device, Model, data};
+//!
+//! let layers = [
+//!     Layer::conv2d(ConvLayer::new("conv", 8, [3, 3])),
+//!     Layer::group_norm("norm", 4),
+//!     Layer::relu(),
+//! ];
+//! let chain = Chain::new(3, layers)?;
+//! let model = Model::init(&Device::cpu().stream()?, &chain, 42)?; // Device::best() takes a GPU if there is one
+//! let y = model.forward_array(&data::fill(1, (2, 3, 8, 8)))?;
+//! assert_eq!(y.shape(), [2, 8, 6, 6]);
+//! assert!(y.iter().all(|&value| value >= 0.0));
+//! # Ok::<(), convfuse::Error>(())
+//! ```
+//!
+//! # Features
+//!
+//! | feature | default | what |
+//! |---|---|---|
+//! | `emulator` | yes | [`Device::emulator`], which runs the GPU's kernels on the CPU and checks each step |
+//! | `dlpack` | no | tensors from and for other libraries, by DLPack |
 //!
 //! # Tracing
 //! The library tells [`tracing`](https://docs.rs/tracing) what it does. Without a subscriber that costs a load for each event;
@@ -24,7 +52,7 @@
 //! | `convfuse::memory` | debug, trace | memory that is allocated, given back, or trimmed |
 //! | `convfuse::fault` | error, debug | what the emulator stopped; a device that is lost; driver calls that failed |
 //!
-//! # Examples
+//! # Operators by themselves
 //! ```
 //! use convfuse::{Device, Tensor, ops};
 //! use convfuse::spec::{ClampSpec, MaxPool2dSpec};

@@ -1,6 +1,7 @@
 //! The tests of specifications and chains, as one program.
 
 mod chain;
+mod guide;
 mod inputs;
 mod layers;
 mod paddings;

@@ -1,0 +1,366 @@
+//! The guide's table of layers and the schema of chain files, held against the reader of chain files.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use jsonschema::Validator;
+use op_spec::chain::{Chain, ConvLayer, Layer};
+use op_spec::{AvgPoolSpec, GeluApproximation, MaxPool2dSpec, MaxPool3dSpec};
+use serde_json::{Map, Value, json};
+
+/// A file of the repository.
+fn repository(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../..")
+        .join(path)
+}
+
+fn read(path: &str) -> String {
+    fs::read_to_string(repository(path)).expect(path)
+}
+
+/// The layers as their constructors make them. A constructor has the name of its operator.
+fn constructed() -> Vec<Layer> {
+    vec![
+        Layer::conv1d(ConvLayer::new("x", 1, [1])),
+        Layer::conv2d(ConvLayer::new("x", 1, [1; 2])),
+        Layer::conv3d(ConvLayer::new("x", 1, [1; 3])),
+        Layer::group_norm("x", 1),
+        Layer::instance_norm("x"),
+        Layer::layer_norm("x", &[1]),
+        Layer::batch_norm("x"),
+        Layer::scale("x"),
+        Layer::prelu("x", 1),
+        Layer::max_pool2d(MaxPool2dSpec::new([1; 2])),
+        Layer::channel_max(),
+        Layer::add("x"),
+        Layer::max_pool3d(MaxPool3dSpec::new([1; 3])),
+        Layer::avg_pool2d(AvgPoolSpec::new([1; 2])),
+        Layer::avg_pool3d(AvgPoolSpec::new([1; 3])),
+        Layer::adaptive_avg_pool2d(),
+        Layer::adaptive_avg_pool3d(),
+        Layer::clamp(0.0, 1.0),
+        Layer::relu(),
+        Layer::leaky_relu(0.01),
+        Layer::silu(),
+        Layer::gelu(GeluApproximation::None),
+        Layer::sigmoid(),
+        Layer::tanh(),
+        Layer::hardswish(),
+        Layer::elu(1.0),
+        Layer::softplus(1.0, 20.0),
+        Layer::mish(),
+    ]
+}
+
+fn layer(operator: &str, attributes: &Map<String, Value>) -> Result<Layer, String> {
+    let mut file = Map::new();
+    file.insert(operator.to_owned(), Value::Object(attributes.clone()));
+    serde_json::from_value(Value::Object(file)).map_err(|error| error.to_string())
+}
+
+/// The names in backticks behind the first one.
+fn names(message: &str) -> BTreeSet<String> {
+    let quoted = message.split('`').skip(1).step_by(2);
+    quoted.skip(1).map(str::to_owned).collect()
+}
+
+/// Every operator that the reader knows: it lists them where it is given another.
+fn operators() -> BTreeSet<String> {
+    let message = layer("no_such_operator", &Map::new()).unwrap_err();
+    names(&message)
+}
+
+/// Every attribute that the reader takes: it lists them where it is given another.
+fn attributes(operator: &str) -> BTreeSet<String> {
+    let mut unknown = Map::new();
+    unknown.insert("no_such_attribute".to_owned(), json!(0));
+    let message = layer(operator, &unknown).unwrap_err();
+    assert!(
+        message.starts_with("unknown field"),
+        "{operator}: {message}"
+    );
+    names(&message)
+}
+
+/// A value that suits an attribute without a default.
+fn sample(operator: &str, attribute: &str) -> Value {
+    match attribute {
+        "name" | "input" => json!("x"),
+        "normalized_shape" => json!([1, 4, 4]),
+        "out_channels" | "kernel_size" | "num_groups" | "output_size" => json!(1),
+        _ => panic!("{operator}: {attribute} has no sample"),
+    }
+}
+
+/// The attributes that cannot be left out: the reader names one at a time.
+fn required(operator: &str) -> Map<String, Value> {
+    let mut given = Map::new();
+    while let Err(message) = layer(operator, &given) {
+        let missing = message.strip_prefix("missing field `");
+        let missing = missing.and_then(|rest| rest.split('`').next());
+        let missing = missing.unwrap_or_else(|| panic!("{operator}: {message}"));
+        given.insert(missing.to_owned(), sample(operator, missing));
+    }
+    given
+}
+
+/// What `clamp` needs besides: at least one of its bounds, which single attributes cannot say.
+fn valid(operator: &str) -> Map<String, Value> {
+    let mut given = required(operator);
+    if operator == "clamp" {
+        given.insert("min".to_owned(), json!(0.0));
+    }
+    given
+}
+
+fn chain_file(operator: &str, attributes: &Map<String, Value>) -> Value {
+    let mut layer = Map::new();
+    layer.insert(operator.to_owned(), Value::Object(attributes.clone()));
+    json!({"in_channels": 1, "layers": [layer]})
+}
+
+fn is_chain(file: &Value) -> bool {
+    serde_json::from_value::<Chain>(file.clone()).is_ok()
+}
+
+fn schema() -> Validator {
+    let schema: Value = serde_json::from_str(&read("docs/chain.schema.json")).unwrap();
+    jsonschema::validator_for(&schema).expect("the schema is one")
+}
+
+/// A row of the guide's table: operator, constructor, attributes with their defaults.
+struct Row {
+    operator: String,
+    constructor: String,
+    attributes: Vec<(String, Option<Value>)>,
+}
+
+/// An attribute is `name`, or `name` = `default` where there is a default.
+fn parse_attributes(cell: &str) -> Vec<(String, Option<Value>)> {
+    let mut attributes: Vec<(String, Option<Value>)> = Vec::new();
+    let mut parts = cell.split('`');
+    while let (Some(before), Some(quoted)) = (parts.next(), parts.next()) {
+        if before.trim() == "=" {
+            let default = serde_json::from_str(quoted);
+            let default = default.unwrap_or_else(|_| panic!("{quoted} is no JSON, in {cell}"));
+            attributes.last_mut().expect("a name comes first").1 = Some(default);
+        } else {
+            attributes.push((quoted.to_owned(), None));
+        }
+    }
+    attributes
+}
+
+fn rows() -> Vec<Row> {
+    let guide = read("docs/guide.md");
+    let (_, table) = guide
+        .split_once("| JSON name |")
+        .expect("the guide has the table");
+    let rows = table
+        .lines()
+        .skip(2)
+        .take_while(|line| line.starts_with('|'));
+    let rows = rows.map(|line| {
+        let cells: Vec<&str> = line.trim_matches('|').split('|').map(str::trim).collect();
+        assert_eq!(cells.len(), 6, "{line}");
+        Row {
+            operator: cells[0].trim_matches('`').to_owned(),
+            constructor: cells[1].to_owned(),
+            attributes: parse_attributes(cells[2]),
+        }
+    });
+    rows.collect()
+}
+
+#[test]
+fn the_guide_lists_every_layer_once() {
+    let rows = rows();
+    let listed: BTreeSet<String> = rows.iter().map(|row| row.operator.clone()).collect();
+    assert_eq!(listed, operators());
+    assert_eq!(rows.len(), listed.len(), "an operator stands in two rows");
+}
+
+#[test]
+fn the_guide_names_every_constructor() {
+    let constructed = constructed();
+    let built: BTreeSet<String> = constructed
+        .iter()
+        .map(|l| l.operator().to_owned())
+        .collect();
+    assert_eq!(built, operators());
+    for row in rows() {
+        let call = format!("`Layer::{}(", row.operator);
+        let constructor = &row.constructor;
+        assert!(
+            constructor.starts_with(&call),
+            "{constructor} is not {call}"
+        );
+    }
+}
+
+#[test]
+fn the_guide_lists_every_attribute_with_its_default() {
+    for row in rows() {
+        let operator = &row.operator;
+        let listed: BTreeSet<String> = row
+            .attributes
+            .iter()
+            .map(|(name, _)| name.clone())
+            .collect();
+        assert_eq!(listed, attributes(operator), "{operator}");
+        assert_eq!(
+            row.attributes.len(),
+            listed.len(),
+            "{operator}: one stands twice"
+        );
+        let required = required(operator);
+        let without = layer(operator, &required).unwrap();
+        for (name, default) in row.attributes {
+            let Some(default) = default else {
+                assert!(
+                    required.contains_key(&name),
+                    "{operator}: {name} has a default"
+                );
+                continue;
+            };
+            assert!(
+                !required.contains_key(&name),
+                "{operator}: {name} has no default"
+            );
+            let mut given = required.clone();
+            given.insert(name.clone(), default.clone());
+            let with = layer(operator, &given).unwrap();
+            assert_eq!(with, without, "{operator}: {name} = {default}");
+        }
+    }
+}
+
+#[test]
+fn the_schema_takes_every_chain_of_the_repository() {
+    let schema = schema();
+    let mut taken = 0;
+    for folder in ["examples/chains", "tests/corpus"] {
+        for entry in fs::read_dir(repository(folder)).unwrap() {
+            let path = entry.unwrap().path();
+            if path.extension().is_none_or(|extension| extension != "json") {
+                continue;
+            }
+            let file: Value = serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
+            if is_chain(&file) {
+                assert!(schema.is_valid(&file), "{}", path.display());
+                taken += 1;
+            }
+        }
+    }
+    assert!(taken >= 12, "{taken} chains");
+}
+
+#[test]
+fn the_guides_examples_are_chains_that_the_schema_takes() {
+    let schema = schema();
+    let guide = read("docs/guide.md");
+    let blocks = guide.split("```json\n").skip(1);
+    let blocks: Vec<&str> = blocks.filter_map(|rest| rest.split("```").next()).collect();
+    assert!(blocks.len() >= 2, "{} examples", blocks.len());
+    for block in blocks {
+        let file: Value = serde_json::from_str(block).unwrap();
+        serde_json::from_value::<Chain>(file.clone()).expect(block);
+        assert!(schema.is_valid(&file), "{block}");
+    }
+}
+
+#[test]
+fn the_schema_has_the_layers_and_attributes_of_the_reader() {
+    let schema: Value = serde_json::from_str(&read("docs/chain.schema.json")).unwrap();
+    let keys = |value: &Value| -> BTreeSet<String> {
+        value
+            .as_object()
+            .expect("an object")
+            .keys()
+            .cloned()
+            .collect()
+    };
+    assert_eq!(keys(&schema["$defs"]["layer"]["properties"]), operators());
+    for operator in operators() {
+        let listed = keys(&schema["$defs"][operator.as_str()]["properties"]);
+        assert_eq!(listed, attributes(&operator), "{operator}");
+    }
+}
+
+#[test]
+fn the_schema_refuses_unknown_layers_and_attributes() {
+    let schema = schema();
+    assert!(!schema.is_valid(&chain_file("no_such_operator", &Map::new())));
+    for operator in operators() {
+        let mut given = valid(&operator);
+        assert!(
+            schema.is_valid(&chain_file(&operator, &given)),
+            "{operator}"
+        );
+        given.insert("no_such_attribute".to_owned(), json!(1));
+        let file = chain_file(&operator, &given);
+        assert!(!is_chain(&file) && !schema.is_valid(&file), "{operator}");
+        for missing in required(&operator).keys() {
+            let mut given = valid(&operator);
+            given.remove(missing);
+            let file = chain_file(&operator, &given);
+            assert!(!schema.is_valid(&file), "{operator} without {missing}");
+        }
+    }
+}
+
+/// Values of all kinds in every attribute: the schema takes whatever the reader takes, and refuses wrong types.
+#[test]
+fn the_schema_takes_what_the_reader_takes() {
+    let schema = schema();
+    let values = [
+        json!(null),
+        json!(true),
+        json!(false),
+        json!(-1),
+        json!(0),
+        json!(1),
+        json!(2),
+        json!(0.5),
+        json!([]),
+        json!([1]),
+        json!([1, 1]),
+        json!([1, 1, 1]),
+        json!([1, 1, 1, 1]),
+        json!(""),
+        json!("x"),
+        json!("same"),
+        json!("valid"),
+        json!("zeros"),
+        json!("reflect"),
+        json!("replicate"),
+        json!("circular"),
+        json!("ones"),
+        json!("normal"),
+        json!("none"),
+        json!("tanh"),
+        json!({"constant": 2.0}),
+        json!({"uniform": {"fan_in": 3}}),
+    ];
+    let mut differing = Vec::new();
+    for operator in operators() {
+        for attribute in attributes(&operator) {
+            for value in &values {
+                let mut given = valid(&operator);
+                given.insert(attribute.clone(), value.clone());
+                let file = chain_file(&operator, &given);
+                let (read, taken) = (is_chain(&file), schema.is_valid(&file));
+                // Only the reader knows that attributes do not fit together, so the schema may take more.
+                let is_of_wrong_type = layer(&operator, &given).is_err();
+                if read && !taken || is_of_wrong_type && taken {
+                    differing.push(format!(
+                        "{operator}: {attribute} = {value}: reader {read}, schema {taken}"
+                    ));
+                }
+            }
+        }
+    }
+    assert!(differing.is_empty(), "{}", differing.join("\n"));
+}
