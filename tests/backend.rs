@@ -2,7 +2,7 @@
 
 use std::sync::{OnceLock, PoisonError, RwLock};
 
-use convfuse::{Device, EmulatorOptions, Stream};
+use convfuse::{Arch, Device, EmulatorOptions, Stream};
 use libtest_mimic::{Completion, Failed, Trial};
 
 /// Something that carries out cases.
@@ -12,8 +12,10 @@ pub(crate) enum Backend {
     Reference,
     /// The ndarray backend.
     Cpu,
-    /// The GPU's kernels, run by the emulator.
+    /// The GPU's kernels for Hopper, run by the emulator.
     Emulator,
+    /// Those for other GPUs.
+    EmulatorSm80,
     /// GPU 0.
     Gpu,
 }
@@ -35,6 +37,14 @@ impl Backend {
     /// Those that are devices of the library.
     pub(crate) const DEVICES: [Backend; 3] = [Backend::Cpu, Backend::Emulator, Backend::Gpu];
 
+    /// The same, with both architectures of the emulator.
+    pub(crate) const ARCHITECTURES: [Backend; 4] = [
+        Backend::Cpu,
+        Backend::Emulator,
+        Backend::EmulatorSm80,
+        Backend::Gpu,
+    ];
+
     /// Those that run kernels.
     pub(crate) const KERNELS: [Backend; 2] = [Backend::Emulator, Backend::Gpu];
 
@@ -43,6 +53,7 @@ impl Backend {
             Backend::Reference => "reference",
             Backend::Cpu => "cpu",
             Backend::Emulator => "emulator",
+            Backend::EmulatorSm80 => "emulator_sm80",
             Backend::Gpu => "gpu",
         }
     }
@@ -57,7 +68,8 @@ impl Backend {
         match self {
             Backend::Reference => Err("the reference is no device".into()),
             Backend::Cpu => Ok(Device::cpu()),
-            Backend::Emulator => Ok(emulator(None)),
+            Backend::Emulator => Ok(emulator(None, Arch::Sm90)),
+            Backend::EmulatorSm80 => Ok(emulator(None, Arch::Sm80)),
             Backend::Gpu => Ok(Device::gpu(0)?),
         }
     }
@@ -65,7 +77,7 @@ impl Backend {
     /// A stream on which kernels run in another order than usual, where the backend has a say in that.
     pub(crate) fn shuffled_stream(self, seed: u64) -> Result<Stream, Failed> {
         match self {
-            Backend::Emulator => Ok(emulator(Some(seed)).stream()?),
+            Backend::Emulator => Ok(emulator(Some(seed), Arch::Sm90).stream()?),
             _ => self.stream(),
         }
     }
@@ -151,8 +163,9 @@ impl Backend {
 static COMPANY: RwLock<()> = RwLock::new(());
 
 /// An emulator in which a kernel that crashes fails its test alone.
-fn emulator(seed: Option<u64>) -> Device {
+fn emulator(seed: Option<u64>, arch: Arch) -> Device {
     let mut options = EmulatorOptions::new();
+    options.arch = arch;
     options.seed = seed;
     options.catch_signals = true;
     Device::emulator_with(options)

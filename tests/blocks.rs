@@ -41,11 +41,13 @@ const BLOCKS: [Block; 5] = [
 
 pub(crate) fn trials() -> Vec<Trial> {
     let mut trials = Vec::new();
-    for backend in Backend::DEVICES {
+    for backend in Backend::ARCHITECTURES {
         for dtype in [DType::F32, DType::F16, DType::BF16] {
             let name = format!("match_reference_in_{dtype}");
             trials.push(backend.trial("blocks", &name, move |b| match_reference(b, dtype)));
         }
+    }
+    for backend in Backend::DEVICES {
         let name = "without_a_norm_keep_infinities_and_nan_to_their_windows";
         trials.push(backend.trial("blocks", name, without_norm));
         let name = "make_nan_of_a_whole_sample_and_of_no_other";

@@ -127,12 +127,8 @@ fn without_a_copy(backend: Backend) -> Outcome {
                 "{} in {dtype}",
                 way.name
             );
-            let has_warp_specialized = stream.device().properties().has_warpgroup_products;
-            assert_eq!(
-                has("gemm_sm90"),
-                has_warp_specialized,
-                "{dtype}"
-            );
+            let has_warp_specialized = stream.device().properties().arch.has_warpgroup_mma();
+            assert_eq!(has("gemm_sm90"), has_warp_specialized, "{dtype}");
             assert_eq!(
                 bits_of(&model.forward_with(&x, &options)?)?,
                 wanted,

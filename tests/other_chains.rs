@@ -16,7 +16,7 @@ use crate::suite::all_right;
 
 pub(crate) fn trials() -> Vec<Trial> {
     let mut trials = Vec::new();
-    for backend in Backend::DEVICES {
+    for backend in Backend::ARCHITECTURES {
         for dtype in [DType::F32, DType::F16, DType::BF16] {
             let name = format!("match_reference_in_{dtype}");
             let test = move |backend| match_reference(backend, dtype);

@@ -109,6 +109,7 @@ pub use device::{
 };
 pub use dtype::{DType, Element, bf16, f16};
 pub use error::{DriverError, Error, InputsError, Result};
+pub use launch_config::Arch;
 pub use model::{Inputs, Model, Options, Plan, Replicas};
 pub use parameters::{Parameters, ParametersError};
 pub use tensor_file::{LoadOptions, TensorFileError};

@@ -30,6 +30,7 @@ mod k_blocks;
 mod layout;
 mod nhwc_tile;
 mod pixels;
+pub mod sm80;
 pub mod sm90;
 mod staged_f32;
 mod tile;
@@ -39,11 +40,21 @@ pub use combining::{COMBINED_BY_THREAD, Combining, combining};
 pub use config::{ASSUMED_BATCH, GemmConfig, GemmDevice};
 pub use epilogue::Epilogue;
 pub use layout::{Layout, OUTSIDE, PLACE_BITS, TILE_PADDING, TILE_WORDS};
+pub use sm80::{M16N64, M16N256, M32N128, M64N32, M64N128};
+pub use sm90::{W64N128, WARP_SPECIALIZED};
 pub use staged_f32::{STAGED_TILE_WORDS, STAGED_WIDTH, StagedTiles};
-pub use tile::{
-    GemmTile, M16N64, M16N256, M32N128, M64N32, M64N128, MMA_BATCH_STEPS, PROMOTION_MMA_STEPS,
-    TILES, W64N128, WARP_SPECIALIZED,
-};
+pub use tile::{GemmTile, MMA_BATCH_STEPS, PROMOTION_MMA_STEPS};
+
+/// Every tile of every architecture.
+pub const TILES: [GemmTile; 7] = [
+    M64N128,
+    M32N128,
+    M16N256,
+    M64N32,
+    M16N64,
+    W64N128,
+    WARP_SPECIALIZED,
+];
 
 /// Threads of a block of the product.
 pub const BLOCK_THREADS: u32 = 4 * WARP_THREADS;

@@ -11,6 +11,7 @@
 
 #![no_std]
 
+mod arch;
 pub mod batch_norm;
 pub mod channel_max;
 mod clusters;
@@ -32,6 +33,7 @@ pub mod pool;
 pub mod reciprocal;
 mod refusal;
 
+pub use arch::{Arch, f16_multiply_adds_per_cycle};
 pub use geometry::KernelGeometry;
 pub use refusal::{Refusal, Rule};
 

@@ -1,5 +1,6 @@
 //! Which inputs a product of warp-specialized tiles reads as they lie or reformats in lines, and what changes where it does.
 
+use launch_config::Arch;
 use launch_config::KernelGeometry;
 use launch_config::conv::ConvGeometry;
 use launch_config::implicit_gemm::{
@@ -10,7 +11,8 @@ use op_spec::{Conv3dSpec, ConvSpec};
 const HOPPER: GemmDevice = GemmDevice {
     multiprocessors: 132,
     shared_bytes: 227 * 1024,
-    warpgroups: true,
+    arch: Arch::Sm90,
+    multiply_adds_per_cycle: 0,
 };
 
 /// A convolution to 128 channels, of filters with one slice where the input has one.

@@ -1,5 +1,6 @@
 //! Configs of the implicit matrix product: what tiles are chosen, and that they cover what they must.
 
+use launch_config::Arch;
 use launch_config::KernelGeometry;
 use launch_config::conv::ConvGeometry;
 use launch_config::implicit_gemm::{
@@ -11,12 +12,14 @@ use op_spec::{Conv3dSpec, ConvSpec};
 const DEVICE: GemmDevice = GemmDevice {
     multiprocessors: 132,
     shared_bytes: 227 * 1024,
-    warpgroups: false,
+    arch: Arch::Sm80,
+    multiply_adds_per_cycle: 0,
 };
 
 /// The same with warpgroup products.
 const HOPPER: GemmDevice = GemmDevice {
-    warpgroups: true,
+    arch: Arch::Sm90,
+    multiply_adds_per_cycle: 0,
     ..DEVICE
 };
 
@@ -455,7 +458,7 @@ fn few_filters_of_scaled_f16_f32_take_a_small_tile_that_ends_results() {
             let without_norm =
                 GemmConfig::new_without_norm(&geometry, OperandFormat::SCALED_F16, &device, None);
             let without_norm = without_norm.expect("a tile");
-            let is_warp_specialized = device.warpgroups && channels > 1;
+            let is_warp_specialized = device.arch.has_warpgroup_mma() && channels > 1;
             assert_eq!(
                 without_norm.tile,
                 if is_warp_specialized {

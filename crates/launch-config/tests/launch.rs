@@ -1,5 +1,6 @@
 //! Launch shapes: everything is covered, once, by what a device can launch.
 
+use launch_config::Arch;
 use launch_config::KernelGeometry;
 use launch_config::channel_max::{self, ChannelMaxGeometry};
 use launch_config::conv::ConvGeometry;
@@ -420,7 +421,8 @@ fn planes_of_more_cells_than_32_bits_address_have_no_plan() {
         let device = GemmDevice {
             multiprocessors: 132,
             shared_bytes: 227 * 1024,
-            warpgroups: false,
+            arch: Arch::Sm80,
+            multiply_adds_per_cycle: 0,
         };
         GemmConfig::new(&conv, None, OperandFormat::F16X2, &device, None)
     };

@@ -1,5 +1,6 @@
 //! Sums that the blocks of a cluster split: how many blocks, of which K blocks, in which launches.
 
+use launch_config::Arch;
 use launch_config::KernelGeometry;
 use launch_config::conv::ConvGeometry;
 use launch_config::implicit_gemm::{GemmConfig, GemmDevice, OperandFormat, WARP_SPECIALIZED};
@@ -8,7 +9,8 @@ use op_spec::{Conv3dSpec, ConvSpec};
 const HOPPER: GemmDevice = GemmDevice {
     multiprocessors: 132,
     shared_bytes: 227 * 1024,
-    warpgroups: true,
+    arch: Arch::Sm90,
+    multiply_adds_per_cycle: 0,
 };
 
 /// A 3x3 convolution of an image, or a 3x3x3 one of a volume, of `c` channels to `k`, which keeps its extents but for the stride.

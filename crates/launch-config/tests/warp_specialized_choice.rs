@@ -1,5 +1,6 @@
 //! Which problems take warp-specialized tiles, and which extents these have.
 
+use launch_config::Arch;
 use launch_config::conv::ConvGeometry;
 use launch_config::implicit_gemm::{GemmConfig, GemmDevice, OperandFormat, WARP_SPECIALIZED};
 use op_spec::{Conv3dSpec, ConvSpec};
@@ -18,7 +19,8 @@ fn warp_specialized_tiles_are_for_many_channels_and_pixels() {
     let is_warp_specialized =
         |c, extent, pool, device| chosen(c, extent, pool, device).tile == WARP_SPECIALIZED;
     let without = GemmDevice {
-        warpgroups: false,
+        arch: Arch::Sm80,
+        multiply_adds_per_cycle: 0,
         ..HOPPER
     };
     for (c, extent) in [(128, 128), (256, 64), (512, 128)] {

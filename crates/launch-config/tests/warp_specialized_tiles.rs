@@ -1,5 +1,6 @@
 //! Configs of warp-specialized tiles: where all lies in shared memory, and what depends on the number of a block's tiles.
 
+use launch_config::Arch;
 use launch_config::KernelGeometry;
 use launch_config::conv::ConvGeometry;
 use launch_config::implicit_gemm::sm90::{
@@ -15,7 +16,8 @@ use op_spec::{Conv3dSpec, ConvSpec};
 pub(crate) const HOPPER: GemmDevice = GemmDevice {
     multiprocessors: 132,
     shared_bytes: 227 * 1024,
-    warpgroups: true,
+    arch: Arch::Sm90,
+    multiply_adds_per_cycle: 0,
 };
 
 pub(crate) const FORMATS: [OperandFormat; 4] = [
@@ -95,7 +97,8 @@ fn devices() -> impl Iterator<Item = GemmDevice> {
         memories.map(|shared_bytes| GemmDevice {
             multiprocessors,
             shared_bytes,
-            warpgroups: true,
+            arch: Arch::Sm90,
+            multiply_adds_per_cycle: 0,
         })
     })
 }

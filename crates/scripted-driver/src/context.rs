@@ -101,7 +101,10 @@ driver! {
             4 => 64,
             5 => i32::MAX,               // extents of a grid
             6 | 7 => 65535,
+            13 => 1_830_000,             // kHz of the multiprocessors
             16 => 132,                   // multiprocessors
+            36 => 2_619_000,             // kHz of the memory
+            37 => 5120,                  // bits of its bus
             38 => 50 << 20,              // bytes of the second cache
             75 => if hopper { 9 } else { 8 },
             76 => 0,

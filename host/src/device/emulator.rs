@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use cuda_std::emulator::FaultKind;
 use cuda_std::{Instance, KernelArgs};
-use launch_config::LaunchShape;
+use launch_config::{Arch, LaunchShape};
 
 use super::counters::Counters;
 use crate::contract::{self, KernelFacts, Limits};
@@ -26,6 +26,8 @@ pub struct EmulatorOptions {
     /// accesses through `cuda_std`'s views, which this library's kernels keep to, are checked in either case. A loop that
     /// never calls into `cuda_std` is then not ended but left to itself, and the device is lost.
     pub catch_signals: bool,
+    /// The architecture whose kernels run: [`Arch::Sm90`] has all that the emulator models, [`Arch::Sm80`] is what other GPUs run.
+    pub arch: Arch,
 }
 
 impl EmulatorOptions {
@@ -35,6 +37,7 @@ impl EmulatorOptions {
             seed: None,
             step_limit: None,
             catch_signals: false,
+            arch: Arch::Sm90,
         }
     }
 }
@@ -55,6 +58,11 @@ impl Emulator {
     pub(crate) fn new(options: EmulatorOptions) -> Emulator {
         let device = cuda_std::emulator::Device::new();
         Emulator { device, options }
+    }
+
+    /// The architecture whose kernels run.
+    pub(crate) fn arch(&self) -> Arch {
+        self.options.arch
     }
 
     /// Checks the launch contract, then runs `kernel`.

@@ -1,73 +1,127 @@
 //! What a choice between kernels may depend on.
 
+use launch_config::{Arch, f16_multiply_adds_per_cycle};
+
 use super::kind::{Device, Kind};
 use crate::contract::Limits;
 
-/// What launches in the emulator are made for: enough for a choice between kernels that fill a device and kernels that
-/// do not, where it is the batch that decides.
+/// Multiprocessors of the device that launches in the emulator are made for: enough for a choice between kernels that fill a device
+/// and kernels that do not, where it is the batch that decides.
 const EMULATED_MULTIPROCESSORS: u32 = 16;
-
-/// The compute capability of the one generation with warpgroup products.
-const HOPPER: (u32, u32) = (9, 0);
 
 /// The properties of a device that kernels, tiles and launches are chosen by. A choice takes these and no device, so it
 /// can be asked for a device that is not there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub struct DeviceProperties {
+    /// The architecture, which says what kernels may use.
+    pub arch: Arch,
     /// Multiprocessors, of which the CPU has one.
     pub multiprocessors: u32,
     /// The most shared memory that a block may have, in bytes; none where there are no blocks.
     pub shared_bytes_per_block: u32,
-    /// Whether kernels with clusters and warpgroup products run there.
-    pub has_warpgroup_products: bool,
+    /// The level-2 cache, in bytes; 0 where it is not known.
+    pub l2_bytes: u64,
+    /// What memory moves in a second by its data sheet, in bytes; 0 where it is not known.
+    pub memory_bytes_per_s: u64,
+    /// Multiply-adds of 16-bit factors, with sums in f32, that a multiprocessor's tensor cores do in a cycle; 0 where it is not known.
+    pub f16_multiply_adds_per_cycle: u32,
+    /// The multiprocessors' boost clock, in Hz; 0 where it is not known.
+    pub clock_hz: u64,
 }
 
+/// A GPU by its compute capability, multiprocessors, shared memory of a block in KiB, level-2 cache in MiB, memory in GB/s and
+/// boost clock in MHz.
 const fn gpu(
-    multiprocessors: u32,
-    shared_kib: u32,
-    has_warpgroup_products: bool,
+    (major, minor): (u32, u32),
+    [multiprocessors, shared_kib, l2_mib]: [u32; 3],
+    [gb_per_s, mhz]: [u64; 2],
 ) -> DeviceProperties {
+    let Some(arch) = Arch::of_capability(major, minor) else {
+        panic!("there are kernels from compute capability 8.0 on")
+    };
     DeviceProperties {
+        arch,
         multiprocessors,
         shared_bytes_per_block: shared_kib * 1024,
-        has_warpgroup_products,
+        l2_bytes: (l2_mib as u64) << 20,
+        memory_bytes_per_s: gb_per_s * 1_000_000_000,
+        f16_multiply_adds_per_cycle: f16_multiply_adds_per_cycle(major, minor),
+        clock_hz: mhz * 1_000_000,
     }
 }
 
 impl DeviceProperties {
-    /// GPUs by name, for choices on a device that is not there. Shared memory is that of CUDA's table of compute
-    /// capabilities (8.0: 163 KiB, 8.6 and 8.9: 99 KiB, from 9.0 on 227 KiB); the kernels with warpgroup products are
-    /// Hopper's alone.
+    /// GPUs by name, for choices on a device that is not there. Sources: CUDA's table of compute capabilities for shared memory,
+    /// NVIDIA's data sheets for the rest (A100: 80 GB SXM; H100 and H200: SXM).
     pub const NAMED: [(&str, DeviceProperties); 7] = [
-        ("a10", gpu(72, 99, false)),
-        ("a100", gpu(108, 163, false)),
-        ("l40s", gpu(142, 99, false)),
-        ("rtx4090", gpu(128, 99, false)),
-        ("h100", gpu(132, 227, true)),
-        ("h200", gpu(132, 227, true)),
-        ("b200", gpu(148, 227, false)),
+        ("a10", gpu((8, 6), [72, 99, 6], [600, 1695])),
+        ("a100", gpu((8, 0), [108, 163, 40], [2039, 1410])),
+        ("l40s", gpu((8, 9), [142, 99, 96], [864, 2520])),
+        ("rtx4090", gpu((8, 9), [128, 99, 72], [1008, 2520])),
+        ("h100", gpu((9, 0), [132, 227, 50], [3350, 1830])),
+        ("h200", gpu((9, 0), [132, 227, 50], [4800, 1830])),
+        ("b200", gpu((10, 0), [148, 227, 126], [8000, 1850])),
     ];
+
+    /// The device of this name in [`NAMED`](Self::NAMED).
+    #[must_use]
+    pub fn named(name: &str) -> Option<DeviceProperties> {
+        let mut named = Self::NAMED.into_iter();
+        named
+            .find(|(known, _)| *known == name)
+            .map(|(_, properties)| properties)
+    }
+
+    /// The least seconds that moving so many bytes and doing so many multiply-adds of 16-bit factors take, whichever is longer;
+    /// nothing where the rates are not known.
+    #[must_use]
+    pub fn least_s(&self, bytes: u64, multiply_adds: u64) -> Option<f64> {
+        let rate = u64::from(self.multiprocessors)
+            * u64::from(self.f16_multiply_adds_per_cycle)
+            * self.clock_hz;
+        if rate == 0 || self.memory_bytes_per_s == 0 {
+            return None;
+        }
+        let moving = bytes as f64 / self.memory_bytes_per_s as f64;
+        Some(moving.max(multiply_adds as f64 / rate as f64))
+    }
 }
 
 impl Device {
     /// What kernels are chosen by.
     pub fn properties(&self) -> DeviceProperties {
+        let unknown = DeviceProperties {
+            arch: Arch::Sm80,
+            multiprocessors: 1,
+            shared_bytes_per_block: 0,
+            l2_bytes: 0,
+            memory_bytes_per_s: 0,
+            f16_multiply_adds_per_cycle: 0,
+            clock_hz: 0,
+        };
         match self.kind() {
-            Kind::Cpu(_) => DeviceProperties {
-                multiprocessors: 1,
-                shared_bytes_per_block: 0,
-                has_warpgroup_products: false,
-            },
-            Kind::Emulator(_) => DeviceProperties {
+            Kind::Cpu(_) => unknown,
+            Kind::Emulator(emulator) => DeviceProperties {
+                arch: emulator.arch(),
                 multiprocessors: EMULATED_MULTIPROCESSORS,
                 shared_bytes_per_block: Limits::EMULATED.shared_bytes,
-                has_warpgroup_products: true,
+                ..unknown
             },
-            Kind::Gpu(gpu) => DeviceProperties {
-                multiprocessors: gpu.facts().processors,
-                shared_bytes_per_block: gpu.limits.shared_bytes,
-                has_warpgroup_products: gpu.facts().compute_capability == Some(HOPPER),
-            },
+            Kind::Gpu(gpu) => {
+                let facts = gpu.facts();
+                let (major, minor) = facts.compute_capability.unwrap_or_default();
+                DeviceProperties {
+                    // A GPU that is older than every kernel is not opened.
+                    arch: Arch::of_capability(major, minor).unwrap_or(Arch::Sm80),
+                    multiprocessors: facts.processors,
+                    shared_bytes_per_block: gpu.limits.shared_bytes,
+                    l2_bytes: facts.l2_bytes.unwrap_or(0),
+                    memory_bytes_per_s: gpu.rates.memory_bytes_per_s,
+                    f16_multiply_adds_per_cycle: f16_multiply_adds_per_cycle(major, minor),
+                    clock_hz: gpu.rates.clock_hz,
+                }
+            }
         }
     }
 }

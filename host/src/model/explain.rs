@@ -17,10 +17,6 @@ use crate::lowering::{Chosen, Query, RegionFacts};
 use crate::ops::Precision;
 use crate::program::{Program, Step};
 
-/// What a device reaches when it does one thing only, by `convfuse bench` on an NVIDIA H200.
-const H200_BYTES_PER_S: f64 = 4.1e12;
-const H200_FLOP_PER_S: f64 = 972e12;
-
 /// Seconds that a launch takes at the least.
 const LAUNCH_S: f64 = 5e-6;
 
@@ -52,8 +48,8 @@ pub struct Explanation {
     pub bytes: u64,
     /// Operations of the convolutions, and of those that an accurate f32 product is made of.
     pub flop: u64,
-    /// The least time that an H200 allows: bytes at 4.1 TB/s, operations at 972 TFLOP/s (three for an accurate product of
-    /// f32), 5 us for being launched at all. Nothing on devices without warpgroup products.
+    /// The least time that the device allows by its data sheet: all bytes once through memory, or the multiply-adds (three for an
+    /// accurate product of f32), whichever is longer, and 5 us for being launched at all. Nothing where its rates are not known.
     pub least_s: Option<f64>,
 }
 
@@ -81,11 +77,9 @@ impl Explanation {
             (DType::F32, Precision::Accurate) => 3,
             _ => 1,
         };
-        let least_s = query.properties.has_warpgroup_products.then(|| {
-            let moving = bytes as f64 / H200_BYTES_PER_S;
-            let multiplying = (flop * products) as f64 / H200_FLOP_PER_S;
-            moving.max(multiplying).max(LAUNCH_S)
-        });
+        let multiply_adds = flop / 2 * products;
+        let least_s = query.properties.least_s(bytes, multiply_adds);
+        let least_s = least_s.map(|least| least.max(LAUNCH_S));
         let launch = |step: &Step| LaunchFacts {
             kernel: step.kernel,
             blocks: step.shape.grid.map(u64::from).iter().product(),
@@ -184,14 +178,10 @@ impl fmt::Display for Explanation {
         let properties = &self.properties;
         writeln!(
             f,
-            "device: {} multiprocessors, {} bytes of shared memory a block, {} warpgroup products",
+            "device: {}, {} multiprocessors, {} bytes of shared memory a block",
+            properties.arch.name(),
             properties.multiprocessors,
             properties.shared_bytes_per_block,
-            if properties.has_warpgroup_products {
-                "with"
-            } else {
-                "without"
-            },
         )?;
         for region in &self.regions {
             let RegionFacts {
@@ -229,7 +219,7 @@ impl fmt::Display for Explanation {
             self.flop as f64 / 1e9,
         )?;
         match self.least_s {
-            Some(least) => write!(f, "; at least {:.1} us on an H200", least * 1e6),
+            Some(least) => write!(f, "; at least {:.1} us on this device", least * 1e6),
             None => Ok(()),
         }
     }

@@ -1,6 +1,7 @@
 //! The implicit matrix product: what it convolves, the moments that it takes, the windows that it pools.
 
 use cuda_std::{bf16, f16};
+use launch_config::Arch;
 use launch_config::implicit_gemm::{
     GemmConfig, GemmDevice, GemmTile, OperandFormat, TILES, W64N128, WARP_SPECIALIZED,
 };
@@ -15,7 +16,8 @@ use super::{Loaded, Outcome, Run, Tensor, combine, compare, same_bits};
 pub(super) const DEVICE: GemmDevice = GemmDevice {
     multiprocessors: 1,
     shared_bytes: 227 * 1024,
-    warpgroups: true,
+    arch: Arch::Sm90,
+    multiply_adds_per_cycle: 0,
 };
 
 /// One on which warp-specialized tiles come alone or in twos.
@@ -32,7 +34,8 @@ pub(super) const FOR_SINGLE_TILES: GemmDevice = GemmDevice {
 
 /// One that multiplies warp by warp.
 const WITHOUT_WARPGROUPS: GemmDevice = GemmDevice {
-    warpgroups: false,
+    arch: Arch::Sm80,
+    multiply_adds_per_cycle: 0,
     ..DEVICE
 };
 

@@ -76,7 +76,9 @@ impl Unit {
 
     /// Whether a device has the unit.
     pub(super) fn is_on(self, device: &Device) -> bool {
-        self != Unit::WgmmaF16 || device.is_emulator() || device.properties().has_warpgroup_products
+        self != Unit::WgmmaF16
+            || device.is_emulator()
+            || device.properties().arch.has_warpgroup_mma()
     }
 
     /// The extent that one instruction sums over.

@@ -138,7 +138,11 @@ fn record(strategy: &str, explanation: &Explanation) -> Value {
         "properties": {
             "multiprocessors": properties.multiprocessors,
             "shared_bytes_per_block": properties.shared_bytes_per_block,
-            "has_warpgroup_products": properties.has_warpgroup_products,
+            "arch": properties.arch.name(),
+            "l2_bytes": properties.l2_bytes,
+            "memory_bytes_per_s": properties.memory_bytes_per_s,
+            "f16_multiply_adds_per_cycle": properties.f16_multiply_adds_per_cycle,
+            "clock_hz": properties.clock_hz,
         },
         "regions": explanation.regions.iter().map(region).collect::<Vec<_>>(),
         "launches": explanation.launches.iter().map(launch).collect::<Vec<_>>(),

@@ -52,8 +52,11 @@ fn strategies_are_checked_for_every_problem_and_device() {
         program.run_with(&arguments, partition)
     };
     partition("cpu", "magic").was_refused(&["85 [1, 8, 9, 9] f32: partition: "]);
-    partition("emulator", "conv2d group_norm scale max_pool2d clamp @direct")
-        .was_refused(&["85 [1, 8, 9, 9] f32: ", "no kernels"]);
+    partition(
+        "emulator",
+        "conv2d group_norm scale max_pool2d clamp @direct",
+    )
+    .was_refused(&["85 [1, 8, 9, 9] f32: ", "no kernels"]);
     let shape = program.run("bench --device cpu --model 85 --shape 1,3,4,5,6");
     shape.was_refused(&["--shape [1, 3, 4, 5, 6] has 5 extents"]);
 }

@@ -4,11 +4,11 @@ use super::k_blocks::MAX_K_BLOCK_K_VECTORS;
 use super::pixels::{choose_pixels, reach};
 use super::{
     BLOCK_THREADS, GemmGeometry, GemmTile, K_VECTOR_VALUES, K_VECTOR_WORDS, KVectorStrides,
-    OperandFormat, SCANNED_ELEMENTS, SPREAD_THREADS, StagedTiles, TILES, WARP_SPECIALIZED, sm90,
+    OperandFormat, SCANNED_ELEMENTS, SPREAD_THREADS, StagedTiles, WARP_SPECIALIZED, sm80, sm90,
 };
 use crate::conv::ConvGeometry;
 use crate::norm::{COMBINED_BY_WARP, COUNTED_ELEMENTS};
-use crate::{LaunchShape, Refusal, WARP_THREADS};
+use crate::{Arch, LaunchShape, Refusal, WARP_THREADS};
 
 /// Shared memory that the system takes of each block.
 const BLOCK_RESERVE: u32 = 1024;
@@ -24,8 +24,31 @@ pub struct GemmDevice {
     pub multiprocessors: u32,
     /// The most shared memory of a block, in bytes.
     pub shared_bytes: u32,
-    /// Whether warpgroups multiply there.
-    pub warpgroups: bool,
+    /// The architecture, which has the tiles that a config is chosen from.
+    pub arch: Arch,
+    /// Multiply-adds of 16-bit factors of a multiprocessor in a cycle, at most 2^16; 0 for the architecture's usual rate.
+    pub multiply_adds_per_cycle: u32,
+}
+
+impl GemmDevice {
+    /// The rate that costs count with.
+    pub(super) fn rate(&self) -> u64 {
+        match self.multiply_adds_per_cycle {
+            0 => sm80::FITTED_RATE,
+            rate => rate.into(),
+        }
+    }
+
+    /// The tiles that a config is chosen from.
+    fn tiles(&self) -> impl Iterator<Item = GemmTile> {
+        let warpgroup_tiles = match self.arch.has_warpgroup_mma() {
+            true => &sm90::TILES[..],
+            false => &[],
+        };
+        sm80::TILES
+            .into_iter()
+            .chain(warpgroup_tiles.iter().copied())
+    }
 }
 
 /// A product, and the tile that it is made of.
@@ -77,8 +100,8 @@ impl GemmConfig {
         let indexed = Refusal::Needs("indices of 32 bits");
         let input = ReformattedInput::new(conv).ok_or(indexed)?;
         let samples = batch.unwrap_or(ASSUMED_BATCH);
-        TILES
-            .into_iter()
+        device
+            .tiles()
             .filter(|&tile| takes(tile))
             .flat_map(|tile| [1, 2].map(|outputs_d| (tile, outputs_d)))
             .filter_map(|(tile, outputs_d)| input.config(tile, outputs_d, pool, format, device))
@@ -289,7 +312,7 @@ impl<'a> ReformattedInput<'a> {
             1 => *asked,
             _ => two_outputs(asked, tile)?,
         };
-        if tile.warpgroups != 0 && !device.warpgroups {
+        if tile.warpgroups != 0 && !device.arch.has_warpgroup_mma() {
             return None;
         }
         if format.passes > 1 && !tile.makes_passes() {

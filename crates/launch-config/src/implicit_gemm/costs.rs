@@ -69,8 +69,8 @@ impl GemmConfig {
         let outputs = u64::from(self.tile.filters() * self.tile.pixels());
         let products = if self.format.step_parts() == 2 { 3 } else { 1 };
         let mma_steps = u64::from(g.k_blocks) * u64::from(g.mma_steps);
-        let consumer =
-            outputs * mma_steps * products * self.tile.step_cost() / STEP_COSTS_PER_CYCLE;
+        let consumer = outputs * mma_steps * products * self.tile.step_cost(device.rate())
+            / STEP_COSTS_PER_CYCLE;
         let finishing = outputs * RESULT_COST / STEP_COSTS_PER_CYCLE;
         if self.tile.is_warp_specialized() {
             return self.warp_specialized_cost(
@@ -103,7 +103,8 @@ impl GemmConfig {
 
 impl GemmTile {
     /// About how many cycles a step of values of one part takes.
-    pub(super) fn step_cycles(self) -> u64 {
-        u64::from(self.filters() * self.pixels()) * self.step_cost() / STEP_COSTS_PER_CYCLE
+    pub(super) fn step_cycles(self, device: &GemmDevice) -> u64 {
+        let outputs = u64::from(self.filters() * self.pixels());
+        outputs * self.step_cost(device.rate()) / STEP_COSTS_PER_CYCLE
     }
 }

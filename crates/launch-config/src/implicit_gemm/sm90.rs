@@ -21,13 +21,40 @@ pub use mainloop::{MainloopConfig, WarpSpecializedLayout};
 
 use super::costs::COPIED_PER_CYCLE;
 use super::nhwc_tile::MIN_FILTER_STAGES;
-use super::staged_f32::{MORE_STAGED_STAGED_TILES, STAGED_STAGED_TILES, STAGED_TILE_WORDS};
+use super::staged_f32::{MORE_STAGED_TILES_PER_WARP, STAGED_TILE_WORDS, STAGED_TILES_PER_WARP};
 use super::{
-    GemmConfig, GemmDevice, GemmGeometry, K_VECTOR_BYTES, K_VECTOR_VALUES, MMA_BATCH_STEPS,
-    MMA_STEP_K_VECTORS, OperandFormat, WARP_SPECIALIZED,
+    GemmConfig, GemmDevice, GemmGeometry, GemmTile, K_VECTOR_BYTES, K_VECTOR_VALUES,
+    MMA_BATCH_STEPS, MMA_STEP_K_VECTORS, OperandFormat,
 };
 use crate::WARP_THREADS;
 use crate::clusters::at_once;
+
+/// 64 filters by 128 pixels, by a warpgroup. Eight pixels that multiply at once are neighbours in the halo tile, and
+/// it is equally far from each eight to the next, so a tile has one of two layouts:
+///
+/// | | pixels | where |
+/// |---|---|---|
+/// | *flat* | as many K-vectors of the halo tile in one piece as a block has pixels; those between the rows are not used | columns are no stride apart |
+/// | *octets* | rows of eight pixels in one plane, each of which has its row of the halo tile | anywhere |
+pub const W64N128: GemmTile = GemmTile {
+    warpgroups: 1,
+    ..GemmTile::new(1, 16, 4)
+};
+
+/// 64 filters by 256 pixels, in the layouts of [`W64N128`], with all operands in shared memory: two warpgroups have such a tile
+/// each, of the same pixels, or half of the pixels of one (the head of this module). Octets may lie side by side in it, and in several slices.
+pub const WARP_SPECIALIZED: GemmTile = GemmTile {
+    warpgroups: 2,
+    ..GemmTile::new(1, 32, 4)
+};
+
+/// The tiles that a config is chosen from, besides those of [`sm80`](super::sm80).
+pub const TILES: [GemmTile; 2] = [W64N128, WARP_SPECIALIZED];
+
+/// Cycles of an output for each MMA step, in ten-thousandths, on an H200.
+pub(super) const fn step_cost(tile: GemmTile) -> u64 {
+    if tile.is_warp_specialized() { 45 } else { 95 }
+}
 
 /// Halves of a tile's pixels.
 pub const HALVES: u32 = 2;
@@ -172,12 +199,13 @@ impl GemmGeometry {
         if !self.is_converted_in_producer() {
             return self.stages_beside(format, blocks, 0, shared_bytes);
         }
-        let Some(mainloop) = self.stages_beside(format, blocks, STAGED_STAGED_TILES, shared_bytes)
+        let Some(mainloop) =
+            self.stages_beside(format, blocks, STAGED_TILES_PER_WARP, shared_bytes)
         else {
             return None;
         };
         if mainloop.halos == MIN_STAGES {
-            let more = self.stages_beside(format, blocks, MORE_STAGED_STAGED_TILES, shared_bytes);
+            let more = self.stages_beside(format, blocks, MORE_STAGED_TILES_PER_WARP, shared_bytes);
             if let Some(more) = more
                 && more.halos == MIN_STAGES
                 && more.filters >= MIN_FILTER_STAGES
@@ -391,20 +419,20 @@ impl GemmConfig {
     }
 
     /// About how many cycles `work_tiles` tiles of pixels take, where the products of a tile of filters take `consumer` and what
-    /// is made of them `finishing`, and `without_norm` is what nothing overlaps with. Of warpgroups that alternate one multiplies while the other
+    /// is made of them `finishing`, and `serial` is what nothing overlaps with. Of warpgroups that alternate one multiplies while the other
     /// does all else, so two tiles take what one takes from its first product to its last result, or the products of both, or their halo tiles.
     pub(super) fn warp_specialized_cost(
         &self,
         device: &GemmDevice,
         work_tiles: u64,
-        [consumer, finishing, without_norm]: [u64; 3],
+        [consumer, finishing, serial]: [u64; 3],
     ) -> Option<u64> {
         let g = &self.geometry;
         let k_blocks = g.k_blocks;
         let max_k_blocks = k_blocks.div_ceil(self.split_k);
         let of_block = consumer * u64::from(max_k_blocks) / u64::from(k_blocks);
         let exchange = if self.split_k > 1 { EXCHANGE_CYCLES } else { 0 };
-        let tile = of_block + finishing / u64::from(self.split_k) + without_norm + exchange;
+        let tile = of_block + finishing / u64::from(self.split_k) + serial + exchange;
         let [one, two] =
             g.warp_specialized_rounds(self.format, self.split_k, device, work_tiles)?;
         let ping_pong = (one < two).then(|| self.ping_pong_mainloop(device, work_tiles));

@@ -16,8 +16,8 @@ const STAGED_TILE_BYTES: u32 = 10 * 1024;
 
 /// Pieces that a warp has staged at a time: one that it rounds, and others on their way. More of them where halo tiles are large, so that there are pipeline stages for two, if that
 /// leaves filters enough.
-pub(super) const STAGED_STAGED_TILES: u32 = 2;
-pub(super) const MORE_STAGED_STAGED_TILES: u32 = 3;
+pub(super) const STAGED_TILES_PER_WARP: u32 = 2;
+pub(super) const MORE_STAGED_TILES_PER_WARP: u32 = 3;
 
 /// Fours of values that a warp rounds in a round, and about how many cycles that takes, and each piece besides (docs/tuning.md).
 const ROUND_FOURS: u64 = 128;
@@ -176,7 +176,7 @@ impl GemmConfig {
 
         let consumer = k_blocks
             .checked_mul(u64::from(g.mma_steps * mainloop.tiles))?
-            .checked_mul(self.tile.step_cycles())?;
+            .checked_mul(self.tile.step_cycles(device))?;
         let values = g.sample_elements().checked_mul(g.conv.n)?;
         let moved = values.checked_mul(REFORMATTED_BYTES)? / (MOVED_PER_CYCLE * multiprocessors);
         Some(rounding <= consumer.saturating_add(moved + LAUNCH_CYCLES))

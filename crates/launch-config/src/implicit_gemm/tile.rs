@@ -1,6 +1,8 @@
 //! Tiles of the product.
 
-use super::{OPERAND_ROWS, OperandFormat, sm90};
+use super::sm80::{M16N64, M16N256, M32N128, M64N32, M64N128};
+use super::sm90::{W64N128, WARP_SPECIALIZED};
+use super::{OPERAND_ROWS, OperandFormat, sm80, sm90};
 
 /// Warps of a block.
 const WARPS: u32 = 4;
@@ -22,25 +24,6 @@ pub struct GemmTile {
     pub warpgroups: u32,
 }
 
-/// 64 filters by 128 pixels, by a warpgroup. Eight pixels that multiply at once are neighbours in the halo tile, and
-/// it is equally far from each eight to the next, so a tile has one of two layouts:
-///
-/// | | pixels | where |
-/// |---|---|---|
-/// | *flat* | as many K-vectors of the halo tile in one piece as a block has pixels; those between the rows are not used | columns are no stride apart |
-/// | *octets* | rows of eight pixels in one plane, each of which has its row of the halo tile | anywhere |
-pub const W64N128: GemmTile = GemmTile {
-    warpgroups: 1,
-    ..GemmTile::new(1, 16, 4)
-};
-
-/// 64 filters by 256 pixels, in the layouts of [`W64N128`], with all operands in shared memory: two warpgroups have such a tile
-/// each, of the same pixels, or half of the pixels of one ([`super::sm90`]). Octets may lie side by side in it, and in several slices.
-pub const WARP_SPECIALIZED: GemmTile = GemmTile {
-    warpgroups: 2,
-    ..GemmTile::new(1, 32, 4)
-};
-
 /// Steps that tensor cores add to one sum of split values before it is promoted; see `kernels_gpu`'s
 /// `implicit_gemm::warps`.
 pub const PROMOTION_MMA_STEPS: u32 = 16;
@@ -48,34 +31,8 @@ pub const PROMOTION_MMA_STEPS: u32 = 16;
 /// Steps of the product that a warpgroup starts at once; K blocks have a multiple of them.
 pub const MMA_BATCH_STEPS: u32 = 3;
 
-/// 64 filters by 128 pixels.
-pub const M64N128: GemmTile = GemmTile::new(4, 4, 1);
-
-/// 32 filters by 128 pixels.
-pub const M32N128: GemmTile = GemmTile::new(2, 4, 1);
-
-/// 16 filters by 256 pixels.
-pub const M16N256: GemmTile = GemmTile::new(1, 8, 1);
-
-/// 64 filters by 32 pixels, for problems that have few pixels.
-pub const M64N32: GemmTile = GemmTile::new(1, 4, 4);
-
-/// 16 filters by 64 pixels, for problems that have few pixels.
-pub const M16N64: GemmTile = GemmTile::new(1, 2, 1);
-
-/// All tiles.
-pub const TILES: [GemmTile; 7] = [
-    M64N128,
-    M32N128,
-    M16N256,
-    M64N32,
-    M16N64,
-    W64N128,
-    WARP_SPECIALIZED,
-];
-
 impl GemmTile {
-    /// What kernels of the tile are labelled; nothing if it is none of [`TILES`].
+    /// What kernels of the tile are labelled; nothing if it is none of the architectures' tiles.
     pub const fn name(self) -> Option<&'static str> {
         match self {
             M64N128 => Some("m64n128"),
@@ -84,12 +41,12 @@ impl GemmTile {
             M64N32 => Some("m64n32"),
             M16N64 => Some("m16n64"),
             W64N128 => Some("w64n128"),
-            WARP_SPECIALIZED => Some("sm90"),
+            WARP_SPECIALIZED => Some("ws64n256"),
             _ => None,
         }
     }
 
-    const fn new(operands: u32, pixel_octets: u32, filter_warps: u32) -> Self {
+    pub(super) const fn new(operands: u32, pixel_octets: u32, filter_warps: u32) -> Self {
         Self {
             operands,
             pixel_octets,
@@ -183,17 +140,12 @@ impl GemmTile {
         self.warpgroups != 0 || self.promotes() || mma_steps <= PROMOTION_MMA_STEPS
     }
 
-    /// What an output takes of a multiprocessor for each step of the product, in ten-thousandths of a
-    /// cycle. 2,048 additions of products a cycle and 16 in a step make 78 at best; the fewer
-    /// outputs a warp has, the more operands it loads for each.
-    pub(super) const fn step_cost(self) -> u64 {
-        match (self.operands, self.pixel_octets) {
-            _ if self.is_warp_specialized() => 45,
-            _ if self.warpgroups != 0 => 95,
-            (4, _) => 130,
-            (2, _) => 150,
-            (_, 8) => 170,
-            _ => 300,
+    /// Cycles of an output for each MMA step, in ten-thousandths, on a device whose multiprocessors do `rate` multiply-adds in a
+    /// cycle.
+    pub(super) const fn step_cost(self, rate: u64) -> u64 {
+        match self.warpgroups {
+            0 => sm80::step_cost(self) * sm80::FITTED_RATE / rate,
+            _ => sm90::step_cost(self),
         }
     }
 }

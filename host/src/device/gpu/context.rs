@@ -25,6 +25,7 @@ pub(crate) struct Gpu {
     pub(crate) ordinal: u32,
     info: DeviceInfo,
     pub(crate) limits: Limits,
+    pub(crate) rates: Rates,
     context: PrimaryContext,
     pub(super) kernels: Kernels,
     /// Where its memory comes from.
@@ -94,7 +95,7 @@ impl Gpu {
 
     fn new(ordinal: u32) -> Result<Gpu> {
         let device = wrapped("cuDeviceGet", CudaDevice::get_device(ordinal))?;
-        let limits = limits(device)?;
+        let (limits, rates) = (limits(device)?, rates(device)?);
         let mut info = describe(device, &limits)?;
         let capability = info.compute_capability.unwrap_or_default();
         let Some(carried) = carried::Kernels::of(capability) else {
@@ -117,6 +118,7 @@ impl Gpu {
             ordinal,
             info,
             limits,
+            rates,
             context,
             kernels,
             pool,
@@ -226,6 +228,25 @@ fn describe(device: CudaDevice, limits: &Limits) -> Result<DeviceInfo, DriverErr
         driver_time: INITIALISED.get().copied(),
         context_time: None,
         kernels: Vec::new(),
+    })
+}
+
+/// What a device does in a second by what the driver says of it; 0 where it does not say.
+#[derive(Clone, Copy)]
+pub(crate) struct Rates {
+    pub(crate) clock_hz: u64,
+    pub(crate) memory_bytes_per_s: u64,
+}
+
+fn rates(device: CudaDevice) -> Result<Rates, DriverError> {
+    use sys::CUdevice_attribute::*;
+    let get = |which| attribute(device, which).map(u64::from);
+    let memory_khz = get(CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE)?;
+    let bus_bits = get(CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH)?;
+    Ok(Rates {
+        clock_hz: 1000 * get(CU_DEVICE_ATTRIBUTE_CLOCK_RATE)?,
+        // Two transfers a cycle.
+        memory_bytes_per_s: 2 * 1000 * memory_khz * bus_bits / 8,
     })
 }
 

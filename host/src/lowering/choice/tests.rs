@@ -12,22 +12,18 @@ use crate::ops::Precision;
 mod other_chains;
 mod partitions;
 
-const H200: DeviceProperties = DeviceProperties {
-    multiprocessors: 132,
-    shared_bytes_per_block: 232_448,
-    has_warpgroup_products: true,
-};
-const A100: DeviceProperties = DeviceProperties {
-    multiprocessors: 108,
-    shared_bytes_per_block: 166_912,
-    has_warpgroup_products: false,
-};
+/// A device by its name, with another number of multiprocessors if there is one.
+const fn device(index: usize, multiprocessors: u32) -> DeviceProperties {
+    DeviceProperties {
+        multiprocessors,
+        ..DeviceProperties::NAMED[index].1
+    }
+}
+
+const H200: DeviceProperties = device(5, 132);
+const A100: DeviceProperties = device(1, 108);
 /// A small device of compute capability 8.6.
-const SM_86: DeviceProperties = DeviceProperties {
-    multiprocessors: 46,
-    shared_bytes_per_block: 101_376,
-    has_warpgroup_products: false,
-};
+const SM_86: DeviceProperties = device(0, 46);
 
 fn of_85() -> KernelBench85 {
     KernelBench85::default()

@@ -48,7 +48,7 @@ impl OneLaunch2d {
         properties: &DeviceProperties,
         precision: Precision,
     ) -> Result<Self, Refusal> {
-        if !properties.has_warpgroup_products {
+        if !properties.arch.has_warpgroup_mma() {
             return Err(Refusal::Needs("warpgroup products"));
         }
         let geometry = OneLaunch2dGeometry::new(conv, norm, pool, clamp)?;

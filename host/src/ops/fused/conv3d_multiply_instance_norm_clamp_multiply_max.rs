@@ -46,7 +46,7 @@ impl OneLaunch3d {
         let planes = options.precision.pick(dtype, planes);
         let geometry = OneLaunch3dGeometry::new(conv, norm, clamp)?;
         let multiprocessors = properties.multiprocessors;
-        let on_hopper = properties.has_warpgroup_products;
+        let on_hopper = properties.arch.has_warpgroup_mma();
         let on_warpgroups = dtype != DType::F32 && on_hopper;
         let (blocks, shape) = if on_warpgroups {
             let blocks = warpgroup::blocks(&geometry, multiprocessors);

@@ -60,9 +60,8 @@ mod tests {
     #[test]
     fn rows_are_kept_where_a_block_has_the_memory() {
         let with = |shared_bytes_per_block| DeviceProperties {
-            multiprocessors: 132,
             shared_bytes_per_block,
-            has_warpgroup_products: false,
+            ..DeviceProperties::NAMED[0].1
         };
         // 256 rows of 40,000 elements, of which f32 takes 160,012 bytes with the vector it may touch beyond.
         let geometry = NormGeometry::new(32, 64, 8, 5000, 1e-5);

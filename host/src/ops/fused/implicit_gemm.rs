@@ -27,7 +27,8 @@ fn gemm_device(properties: &DeviceProperties) -> GemmDevice {
     GemmDevice {
         multiprocessors: properties.multiprocessors,
         shared_bytes: properties.shared_bytes_per_block,
-        warpgroups: properties.has_warpgroup_products,
+        arch: properties.arch,
+        multiply_adds_per_cycle: properties.f16_multiply_adds_per_cycle,
     }
 }
 

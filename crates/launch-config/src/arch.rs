@@ -1,0 +1,76 @@
+//! Architectures: what each can run, and how fast its tensor cores are.
+
+/// An architecture that kernels, tiles and costs are chosen for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Arch {
+    /// Ampere and Ada, compute capability 8: `mma.sync` and `cp.async`.
+    Sm80,
+    /// Hopper, compute capability 9.0: warpgroup MMA, tensor maps, clusters.
+    Sm90,
+    /// Blackwell, compute capability 10 and above. It has no kernels of its own yet and runs those of [`Sm80`](Self::Sm80).
+    Sm100,
+}
+
+impl Arch {
+    /// The architecture of a GPU of this compute capability; nothing for one that is older than every kernel.
+    #[must_use]
+    pub const fn of_capability(major: u32, minor: u32) -> Option<Self> {
+        match (major, minor) {
+            (0..=7, _) => None,
+            (8, _) => Some(Self::Sm80),
+            (9, 0) => Some(Self::Sm90),
+            _ => Some(Self::Sm100),
+        }
+    }
+
+    /// The architecture whose kernels run here: its own, or those that it falls back to.
+    #[must_use]
+    pub const fn kernels(self) -> Self {
+        match self {
+            Self::Sm100 => Self::Sm80,
+            own => own,
+        }
+    }
+
+    /// Whether there are kernels with warpgroup MMA (`wgmma`) for it.
+    #[must_use]
+    pub const fn has_warpgroup_mma(self) -> bool {
+        matches!(self.kernels(), Self::Sm90)
+    }
+
+    /// Whether there are kernels with clusters of blocks for it.
+    #[must_use]
+    pub const fn has_clusters(self) -> bool {
+        matches!(self.kernels(), Self::Sm90)
+    }
+
+    /// Whether there are kernels that load through tensor maps for it.
+    #[must_use]
+    pub const fn has_tensor_maps(self) -> bool {
+        matches!(self.kernels(), Self::Sm90)
+    }
+
+    /// Its name in PTX, without a suffix.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Sm80 => "sm_80",
+            Self::Sm90 => "sm_90",
+            Self::Sm100 => "sm_100",
+        }
+    }
+}
+
+/// Multiply-adds of 16-bit factors, with sums in f32, of a multiprocessor of this compute capability in a cycle, without sparsity.
+///
+/// Sources: NVIDIA's architecture whitepapers (A100, Ada, H100, Blackwell), from TFLOP/s, multiprocessors and boost clock.
+#[must_use]
+pub const fn f16_multiply_adds_per_cycle(major: u32, minor: u32) -> u32 {
+    match (major, minor) {
+        (8, 0) => 1024,
+        (8, _) => 512,
+        (9, _) => 2048,
+        (10, _) => 4096,
+        _ => 512,
+    }
+}

@@ -1,0 +1,35 @@
+//! Tiles of `mma.sync` (sm_80 and later): each warp multiplies by itself, its operand of filters in registers.
+
+use super::GemmTile;
+
+/// 64 filters by 128 pixels.
+pub const M64N128: GemmTile = GemmTile::new(4, 4, 1);
+
+/// 32 filters by 128 pixels.
+pub const M32N128: GemmTile = GemmTile::new(2, 4, 1);
+
+/// 16 filters by 256 pixels.
+pub const M16N256: GemmTile = GemmTile::new(1, 8, 1);
+
+/// 64 filters by 32 pixels, for problems that have few pixels.
+pub const M64N32: GemmTile = GemmTile::new(1, 4, 4);
+
+/// 16 filters by 64 pixels, for problems that have few pixels.
+pub const M16N64: GemmTile = GemmTile::new(1, 2, 1);
+
+/// The tiles that a config is chosen from.
+pub const TILES: [GemmTile; 5] = [M64N128, M32N128, M16N256, M64N32, M16N64];
+
+/// The rate that [`step_cost`] was fitted at: multiply-adds of a multiprocessor in a cycle, of an H200.
+pub(super) const FITTED_RATE: u64 = 2048;
+
+/// Cycles of an output for each MMA step, in ten-thousandths, on a device of [`FITTED_RATE`]. 16 multiply-adds make 78 at best; the
+/// fewer outputs a warp has, the more operands it loads for each.
+pub(super) const fn step_cost(tile: GemmTile) -> u64 {
+    match (tile.operands, tile.pixel_octets) {
+        (4, _) => 130,
+        (2, _) => 150,
+        (_, 8) => 170,
+        _ => 300,
+    }
+}
