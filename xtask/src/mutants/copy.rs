@@ -96,7 +96,7 @@ impl Copy {
         let is_source = |file: &str| {
             let kernels = file.starts_with("kernels-gpu/src/") && !file.contains("/peak/");
             let launches =
-                file.starts_with("crates/op-spec/src/launch/") && !file.ends_with("/peak.rs");
+                file.starts_with("crates/launch-config/src/") && !file.ends_with("/peak.rs");
             kernels || launches
         };
         let texts = self
