@@ -180,98 +180,98 @@ bugs! {
     {
         name: cluster_starts_before_its_barriers_are_known,
         check: conv2d_group_norm_scale_max_pool_clamp::matches::<f16>,
-        file: "fused/conv2d_group_norm_scale_max_pool_clamp/mod.rs",
+        file: "one_launch/conv2d_group_norm_scale_max_pool_clamp/mod.rs",
         right: "    «cluster::sync();»\n",
         wrong: "thread::sync_threads();",
     }
     {
         name: rows_are_rescaled_while_products_read_them,
         check: conv2d_group_norm_scale_max_pool_clamp::matches::<ScaledF16>,
-        file: "fused/conv2d_group_norm_scale_max_pool_clamp/produce.rs",
+        file: "one_launch/conv2d_group_norm_scale_max_pool_clamp/produce.rs",
         right: "                    if «band >= 2» {\n",
         wrong: "false",
     }
     {
         name: filled_stages_are_not_shown_to_the_tensor_cores,
         check: conv2d_group_norm_scale_max_pool_clamp::matches::<F16x2>,
-        file: "fused/conv2d_group_norm_scale_max_pool_clamp/produce.rs",
+        file: "one_launch/conv2d_group_norm_scale_max_pool_clamp/produce.rs",
         right: "                «async_proxy::fence_shared();»\n",
         wrong: "",
     }
     {
         name: statistics_of_the_other_block_are_not_awaited,
         check: conv2d_group_norm_scale_max_pool_clamp::matches::<f16>,
-        file: "fused/conv2d_group_norm_scale_max_pool_clamp/statistics.rs",
+        file: "one_launch/conv2d_group_norm_scale_max_pool_clamp/statistics.rs",
         right: "    «cluster::wait(exchanged, phase);»\n",
         wrong: "",
     }
     {
         name: channels_are_written_before_their_factors_are_known,
         check: conv2d_group_norm_scale_max_pool_clamp::matches::<ScaledF16>,
-        file: "fused/conv2d_group_norm_scale_max_pool_clamp/statistics.rs",
+        file: "one_launch/conv2d_group_norm_scale_max_pool_clamp/statistics.rs",
         right: "    «barrier::sync(MULTIPLIERS, threads);»\n    write::<F>(",
         wrong: "",
     }
     {
         name: statistics_of_the_other_block_are_awaited_as_the_own,
         check: conv2d_group_norm_scale_max_pool_clamp::matches::<ScaledF16>,
-        file: "fused/conv2d_group_norm_scale_max_pool_clamp/statistics.rs",
+        file: "one_launch/conv2d_group_norm_scale_max_pool_clamp/statistics.rs",
         right: "    «cluster::wait(exchanged, phase);»\n",
         wrong: "exchanged.wait(phase);",
     }
     {
         name: stages_are_freed_before_their_last_product,
         check: conv2d_group_norm_scale_max_pool_clamp::matches::<f16>,
-        file: "fused/conv2d_group_norm_scale_max_pool_clamp/window_row.rs",
+        file: "one_launch/conv2d_group_norm_scale_max_pool_clamp/window_row.rs",
         right: "                if «y + 1 == self.rows» {\n                    window_row_freed(",
         wrong: "y == 0",
     }
     {
         name: other_block_announces_too_few_bytes,
         check: conv2d_group_norm_scale_max_pool_clamp::matches::<f16>,
-        file: "fused/conv2d_group_norm_scale_max_pool_clamp/consume.rs",
+        file: "one_launch/conv2d_group_norm_scale_max_pool_clamp/consume.rs",
         right: ".arrive_expect(«statistics::bytes::<F>()»);",
         wrong: "504",
     }
     {
         name: maxima_of_the_next_sample_come_too_early,
         check: conv2d_group_norm_scale_max_pool_clamp::matches::<F16x2>,
-        file: "fused/conv2d_group_norm_scale_max_pool_clamp/statistics.rs",
+        file: "one_launch/conv2d_group_norm_scale_max_pool_clamp/statistics.rs",
         right: "    // The next sample's maxima come where these were.\n    «barrier::sync(MULTIPLIERS, threads);»\n",
         wrong: "",
     }
     {
         name: one_barrier_for_the_statistics_of_all_samples,
         check: conv2d_group_norm_scale_max_pool_clamp::matches::<ScaledF16>,
-        file: "fused/conv2d_group_norm_scale_max_pool_clamp/statistics.rs",
+        file: "one_launch/conv2d_group_norm_scale_max_pool_clamp/statistics.rs",
         right: "    let exchanged = Barrier::at(memory.exchanged, «place»);\n    let mut mine",
         wrong: "0",
     }
     {
         name: stages_are_filled_while_products_read_them,
         check: conv2d_group_norm_scale_max_pool_clamp::matches::<f16>,
-        file: "fused/conv2d_group_norm_scale_max_pool_clamp/produce.rs",
+        file: "one_launch/conv2d_group_norm_scale_max_pool_clamp/produce.rs",
         right: "                if «count >= stages» {\n",
         wrong: "false",
     }
     {
         name: blocks_that_share_a_half_do_not_free_stages_for_each_other,
         check: conv2d_group_norm_scale_max_pool_clamp::spread::<ScaledF16>,
-        file: "fused/conv2d_group_norm_scale_max_pool_clamp/consume.rs",
+        file: "one_launch/conv2d_group_norm_scale_max_pool_clamp/consume.rs",
         right: "                «window_row_freed(memory, count % stages, place.lane);»\n",
         wrong: "if F::CONFIG.blocks_per_half == 1 { window_row_freed(memory, count % stages, place.lane); }",
     }
     {
         name: statistics_of_blocks_that_share_a_half_are_not_awaited,
         check: conv2d_group_norm_scale_max_pool_clamp::spread::<F16x2>,
-        file: "fused/conv2d_group_norm_scale_max_pool_clamp/statistics.rs",
+        file: "one_launch/conv2d_group_norm_scale_max_pool_clamp/statistics.rs",
         right: "    «cluster::wait(exchanged, phase);»\n",
         wrong: "if F::CONFIG.blocks_per_half == 1 { cluster::wait(exchanged, phase); }",
     }
     {
         name: blocks_that_share_a_half_all_write_the_first_rows,
         check: conv2d_group_norm_scale_max_pool_clamp::spread::<f16>,
-        file: "fused/conv2d_group_norm_scale_max_pool_clamp/statistics.rs",
+        file: "one_launch/conv2d_group_norm_scale_max_pool_clamp/statistics.rs",
         right: "        «cluster::block_rank() % blocks»\n",
         wrong: "0",
     }
@@ -341,28 +341,28 @@ bugs! {
     {
         name: power_sums_of_other_blocks_are_read_before_they_are_there,
         check: conv3d_multiply_instance_norm_clamp_multiply_max::clusters::<F16x2>,
-        file: "fused/conv3d_multiply_instance_norm_clamp_multiply_max/pass.rs",
+        file: "one_launch/conv3d_multiply_instance_norm_clamp_multiply_max/pass.rs",
         right: "        «cluster::sync();»\n",
         wrong: "thread::sync_threads();",
     }
     {
         name: block_ends_while_others_read_its_power_sums,
         check: conv3d_multiply_instance_norm_clamp_multiply_max::clusters::<ScaledF16>,
-        file: "fused/conv3d_multiply_instance_norm_clamp_multiply_max/mod.rs",
+        file: "one_launch/conv3d_multiply_instance_norm_clamp_multiply_max/mod.rs",
         right: "    «if BLOCKS > 1 {\n        cluster::wait_all();\n    }»\n}\n",
         wrong: "",
     }
     {
         name: power_sums_come_from_other_blocks_without_a_barrier,
         check: conv3d_multiply_instance_norm_clamp_multiply_max::warpgroup_clusters::<f16>,
-        file: "fused/conv3d_multiply_instance_norm_clamp_multiply_max/warpgroup/mod.rs",
+        file: "one_launch/conv3d_multiply_instance_norm_clamp_multiply_max/warpgroup/mod.rs",
         right: "        «cluster::sync();»\n",
         wrong: "thread::sync_threads();",
     }
     {
         name: block_decides_by_the_largest_magnitude_of_its_own_rows,
         check: conv3d_multiply_instance_norm_clamp_multiply_max::clusters::<F16x2>,
-        file: "fused/conv3d_multiply_instance_norm_clamp_multiply_max/pass.rs",
+        file: "one_launch/conv3d_multiply_instance_norm_clamp_multiply_max/pass.rs",
         right: "«self.warp % BLOCKS»);",
         wrong: "cluster::block_rank()",
     }

@@ -20,7 +20,7 @@ bugs! {
     {
         name: registers_are_given_back_by_one_warp,
         check: conv2d_group_norm_scale_max_pool_clamp::matches::<F16x2>,
-        file: "fused/conv2d_group_norm_scale_max_pool_clamp/mod.rs",
+        file: "one_launch/conv2d_group_norm_scale_max_pool_clamp/mod.rs",
         right: "        «F::give_registers();»\n",
         wrong: "if thread / WARP_THREADS == 0 { F::give_registers(); }",
     }
@@ -34,7 +34,7 @@ bugs! {
     {
         name: barriers_of_a_cluster_are_not_shown_to_other_blocks,
         check: conv2d_group_norm_scale_max_pool_clamp::matches::<F16x2>,
-        file: "fused/conv2d_group_norm_scale_max_pool_clamp/mod.rs",
+        file: "one_launch/conv2d_group_norm_scale_max_pool_clamp/mod.rs",
         right: "        «cluster::fence_barriers();»\n",
         wrong: "",
     }
@@ -230,28 +230,28 @@ bugs! {
     {
         name: samples_start_in_32_bits,
         check: conv2d_group_norm_scale_max_pool_clamp::far::<f16>,
-        file: "fused/conv2d_group_norm_scale_max_pool_clamp/produce.rs",
+        file: "one_launch/conv2d_group_norm_scale_max_pool_clamp/produce.rs",
         right: "            let at = «next.sample as usize * IN_CHANNELS as usize * plane» + in_plane as usize;",
         wrong: "next.sample.wrapping_mul(IN_CHANNELS as u32 * plane as u32) as usize",
     }
     {
         name: samples_are_written_in_32_bits,
         check: conv2d_group_norm_scale_max_pool_clamp::far::<f16>,
-        file: "fused/conv2d_group_norm_scale_max_pool_clamp/statistics.rs",
+        file: "one_launch/conv2d_group_norm_scale_max_pool_clamp/statistics.rs",
         right: "        let to = «(sample as usize * OUT_CHANNELS as usize + k as usize) * of_channel» + first;",
         wrong: "((sample as usize * OUT_CHANNELS as usize + k as usize) * of_channel) as u32 as usize",
     }
     {
         name: volumes_start_in_32_bits,
         check: conv3d_multiply_instance_norm_clamp_multiply_max::far::<F16x2>,
-        file: "fused/conv3d_multiply_instance_norm_clamp_multiply_max/mod.rs",
+        file: "one_launch/conv3d_multiply_instance_norm_clamp_multiply_max/mod.rs",
         right: "Global::new(x, g.input_elements()).slice(«sample * g.sample_elements()», g.sample_elements());",
         wrong: "(sample * g.sample_elements()) as u32 as usize",
     }
     {
         name: volumes_of_warpgroups_are_written_in_32_bits,
         check: conv3d_multiply_instance_norm_clamp_multiply_max::far_on_warpgroups::<f16>,
-        file: "fused/conv3d_multiply_instance_norm_clamp_multiply_max/warpgroup/mod.rs",
+        file: "one_launch/conv3d_multiply_instance_norm_clamp_multiply_max/warpgroup/mod.rs",
         right: "        .slice(«sample * out_words», out_words);",
         wrong: "(sample * out_words) as u32 as usize",
     }

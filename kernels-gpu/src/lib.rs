@@ -12,6 +12,7 @@
 //! |---|---|
 //! | `conv/`, `group_norm`, `layer_norm`, `batch_norm`, `scale`, `add`, `max_pool2d`, `pool`, `pointwise`, `channel_max` | the operators |
 //! | `fused/` | their fusions |
+//! | `one_launch/` | problems 85 and 79 of KernelBench in one launch each |
 //! | `copy_strided` | arrays with any strides, made dense |
 //! | `peak/` | no operators: what the device can do at most, for benchmarks |
 //! | `parts/`: `elementwise`, `normalise`, `pool`, `channel_reduce` | the loops that operators and fusions share |
@@ -38,6 +39,7 @@ pub mod group_norm;
 pub mod instance_norm;
 pub mod layer_norm;
 pub mod max_pool2d;
+pub mod one_launch;
 pub mod peak;
 pub mod pointwise;
 pub mod pool;

@@ -22,6 +22,14 @@ const KINDS: &[Kind] = &[
         ],
     },
     Kind {
+        name: "pipeline in one launch",
+        homes: &[
+            "kernels-gpu/src/one_launch",
+            "crates/launch-config/src/one_launch",
+            "host/src/ops/one_launch",
+        ],
+    },
+    Kind {
         name: "fused operator",
         homes: &["kernels-gpu/src/fused", "host/src/ops/fused"],
     },

@@ -236,7 +236,7 @@ fn more_blocks_than_a_grid_has_are_refused_and_none_are_no_launch() {
 }
 
 mod conv3d_multiply_instance_norm_clamp_multiply_max {
-    use launch_config::conv3d_multiply_instance_norm_clamp_multiply_max::*;
+    use launch_config::one_launch::conv3d_multiply_instance_norm_clamp_multiply_max::*;
     use op_spec::{ClampSpec, Conv3dSpec, InstanceNormSpec};
 
     /// The input of the benchmark problem.

@@ -336,7 +336,7 @@ fn layers_in_another_order_have_none() {
         1
     );
     let pool = || Layer::max_pool2d(MaxPool2dSpec::new([2, 2]));
-    assert_eq!(rule(vec![pool(), pool()]).rule, "one maximum");
+    assert_eq!(rule(vec![pool(), pool()]).rule, "one reduction");
     // Factors without a norm are pointwise.
     let chain = Chain::new(8, [conv("a"), Layer::scale("s"), Layer::clamp(0.0, 1.0)]).unwrap();
     let problem = chain.problem(&[1, 8, 9, 9]).unwrap();

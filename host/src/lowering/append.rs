@@ -19,11 +19,11 @@ use crate::ops::fused::{
     multiply_instance_norm_clamp_multiply_channel_max, scale_max_pool2d_clamp,
 };
 use crate::ops::group_norm::{self, NormInput};
-use crate::ops::{
-    self, Affine, ConvolutionParameters, Convolved, Preparations,
+use crate::ops::one_launch::{
     conv2d_group_norm_scale_max_pool_clamp as one_launch_2d,
-    conv3d_multiply_instance_norm_clamp_multiply_max as one_launch_3d, pointwise,
+    conv3d_multiply_instance_norm_clamp_multiply_max as one_launch_3d,
 };
+use crate::ops::{self, Affine, ConvolutionParameters, Convolved, Preparations, pointwise};
 use crate::program::{ProgramBuilder, Value};
 use launch_config::elementwise::Bounds;
 use launch_config::implicit_gemm::Epilogue as StoreEpilogue;

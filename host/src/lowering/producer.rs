@@ -4,9 +4,9 @@ use launch_config::KernelGeometry;
 use std::fmt;
 
 use crate::ops::ConvOptions;
-use crate::ops::conv2d_group_norm_scale_max_pool_clamp::OneLaunch2d;
-use crate::ops::conv3d_multiply_instance_norm_clamp_multiply_max::OneLaunch3d;
 use crate::ops::implicit_gemm::Gemm;
+use crate::ops::one_launch::conv2d_group_norm_scale_max_pool_clamp::OneLaunch2d;
+use crate::ops::one_launch::conv3d_multiply_instance_norm_clamp_multiply_max::OneLaunch3d;
 use crate::spec::{ConvProblem, GroupNormProblem};
 use launch_config::Refusal;
 use launch_config::conv::ConvGeometry;

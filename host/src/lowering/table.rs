@@ -13,9 +13,9 @@ use op_spec::chain::NormalForm;
 use super::epilogue::{self, MaxOverChannels, Plan, Pool, Store};
 use super::producer::{Producer, conv_geometry, row_channels};
 use super::region::Region;
-use crate::ops::conv2d_group_norm_scale_max_pool_clamp::OneLaunch2d;
-use crate::ops::conv3d_multiply_instance_norm_clamp_multiply_max::OneLaunch3d;
 use crate::ops::implicit_gemm::Gemm;
+use crate::ops::one_launch::conv2d_group_norm_scale_max_pool_clamp::OneLaunch2d;
+use crate::ops::one_launch::conv3d_multiply_instance_norm_clamp_multiply_max::OneLaunch3d;
 use crate::ops::{ConvAlgorithm, ConvOptions};
 
 /// A region with all that was decided about it.

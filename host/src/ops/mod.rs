@@ -36,6 +36,7 @@ pub(crate) mod instance_norm;
 mod launching;
 pub(crate) mod layer_norm;
 pub(crate) mod max_pool2d;
+pub(crate) mod one_launch;
 pub(crate) mod pointwise;
 pub(crate) mod pool;
 mod precision;
@@ -63,10 +64,7 @@ use crate::chain::LayerProblem;
 use crate::error::Result;
 use crate::program::{ProgramBuilder, Value};
 
-pub(crate) use fused::{
-    ConvolutionParameters, Convolved, Preparations, conv2d_group_norm_scale_max_pool_clamp,
-    conv3d_multiply_instance_norm_clamp_multiply_max, implicit_gemm,
-};
+pub(crate) use fused::{ConvolutionParameters, Convolved, Preparations, implicit_gemm};
 pub(crate) use launching::Affine;
 pub(crate) use precision::FusedOptions;
 

@@ -4,10 +4,6 @@
 //! is what the separate kernels compute, less the tensors between them.
 
 pub mod clamp_multiply_channel_max;
-// Only Hopper has what these kernels are made of.
-#[cfg(hopper)]
-pub mod conv2d_group_norm_scale_max_pool_clamp;
-pub mod conv3d_multiply_instance_norm_clamp_multiply_max;
 pub mod depthwise;
 pub mod fold_scale;
 pub mod group_norm_scale_max_pool2d_clamp;

@@ -1,7 +1,7 @@
 //! The whole of problem 85 in one launch, on images that it can take.
 
 use cuda_std::{Label, Storage, bf16, f16};
-use launch_config::conv2d_group_norm_scale_max_pool_clamp::{
+use launch_config::one_launch::conv2d_group_norm_scale_max_pool_clamp::{
     CHANNEL_FLOATS, OneLaunch2dConfig, OneLaunch2dGeometry, WIDTH,
 };
 use ndarray::Axis;
@@ -10,7 +10,7 @@ use op_spec::chain::LayerProblem;
 use op_spec::chain::presets::KernelBench85;
 use oracle::{Case, Precision};
 
-use super::super::kernels::fused::conv2d_group_norm_scale_max_pool_clamp::*;
+use super::super::kernels::one_launch::conv2d_group_norm_scale_max_pool_clamp::*;
 use super::convolved::{F16x2, Format, ScaledF16, set_filters_apart};
 use super::norm::optional;
 use super::{Failure, Loaded, Outcome, Run, Tensor, compare, precision, same_bits, stored};

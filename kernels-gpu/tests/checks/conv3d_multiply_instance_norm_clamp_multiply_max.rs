@@ -4,14 +4,14 @@ use std::ffi::c_void;
 
 use cuda_std::{Family, Label, Storage};
 use launch_config::LaunchShape;
-use launch_config::conv3d_multiply_instance_norm_clamp_multiply_max::{
+use launch_config::one_launch::conv3d_multiply_instance_norm_clamp_multiply_max::{
     OneLaunch3dGeometry, PAIR_PLANES, SPLIT_PLANES, warpgroup,
 };
 use op_spec::chain::LayerProblem;
 use op_spec::chain::presets::KernelBench79;
 use oracle::{Case, Precision};
 
-use super::super::kernels::fused::conv3d_multiply_instance_norm_clamp_multiply_max::*;
+use super::super::kernels::one_launch::conv3d_multiply_instance_norm_clamp_multiply_max::*;
 use super::convolved::{F16x2, Format, set_filters_apart};
 use super::norm::optional;
 use super::{Failure, Loaded, Outcome, Run, Tensor, case, compare, precision, stored};

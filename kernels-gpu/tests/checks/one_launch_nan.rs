@@ -1,7 +1,7 @@
 //! Problems 85 and 79 in one launch where some values are NaN and others are not, so that a step that loses NaN shows: a NaN of
 //! the input is in all that its norm makes, one of a parameter in its channel alone.
 
-use launch_config::conv3d_multiply_instance_norm_clamp_multiply_max::warpgroup;
+use launch_config::one_launch::conv3d_multiply_instance_norm_clamp_multiply_max::warpgroup;
 use op_spec::ClampSpec;
 use op_spec::chain::presets::{KernelBench79, KernelBench85};
 use oracle::{Case, Precision};

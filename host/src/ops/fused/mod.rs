@@ -5,8 +5,6 @@
 //! says otherwise.
 
 pub(crate) mod clamp_multiply_channel_max;
-pub(crate) mod conv2d_group_norm_scale_max_pool_clamp;
-pub(crate) mod conv3d_multiply_instance_norm_clamp_multiply_max;
 mod convolved;
 pub(crate) mod depthwise;
 mod fold_scale;

@@ -1,0 +1,130 @@
+//! The whole of pipeline 85 in one launch, after one that prepares its parameters.
+
+use kernels_gpu::one_launch::conv2d_group_norm_scale_max_pool_clamp::{
+    CONV2D_GROUP_NORM_SCALE_MAX_POOL_CLAMP_PREPARE, CONV2D_GROUP_NORM_SCALE_MAX_POOL_CLAMP_WGMMA,
+    CONV2D_GROUP_NORM_SCALE_MAX_POOL_CLAMP_WGMMA_SPREAD,
+};
+
+use crate::device::{DType, DeviceProperties, LaunchShape};
+use crate::error::Result;
+use crate::ops::ConvolutionParameters as Parameters;
+use crate::ops::Precision;
+use crate::ops::fused::{Preparation, prepared};
+use crate::program::{ProgramBuilder, Value};
+use crate::spec::{ClampProblem, ConvProblem, GroupNormProblem, MaxPool2dProblem};
+use launch_config::Refusal;
+use launch_config::one_launch::conv2d_group_norm_scale_max_pool_clamp::{
+    CHANNEL_FLOATS, OneLaunch2dConfig, OneLaunch2dGeometry,
+};
+
+/// Convolution, norm, pool and clamp.
+type Problem2d<'a> = (
+    &'a ConvProblem<3>,
+    &'a GroupNormProblem,
+    &'a MaxPool2dProblem,
+    &'a ClampProblem,
+);
+
+/// How the one launch is done.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct OneLaunch2d {
+    geometry: OneLaunch2dGeometry,
+    config: OneLaunch2dConfig,
+    precision: Precision,
+    shape: LaunchShape,
+}
+
+impl OneLaunch2d {
+    /// The launch for this problem on this device.
+    ///
+    /// The kernels use clusters and warpgroup products, which only Hopper and the emulator have. Since a small batch is
+    /// spread over more blocks, no other kernels are faster for it.
+    ///
+    /// # Errors
+    /// What the kernels cannot take.
+    pub(crate) fn choose(
+        (conv, norm, pool, clamp): Problem2d<'_>,
+        dtype: DType,
+        properties: &DeviceProperties,
+        precision: Precision,
+    ) -> Result<Self, Refusal> {
+        if !properties.arch.has_warpgroup_mma() {
+            return Err(Refusal::Needs("warpgroup products"));
+        }
+        let geometry = OneLaunch2dGeometry::new(conv, norm, pool, clamp)?;
+        let multiprocessors = properties.multiprocessors;
+        let config = geometry.spread(config(dtype, precision), multiprocessors);
+        Ok(Self {
+            geometry,
+            config,
+            precision,
+            shape: geometry.launch_shape(config, multiprocessors),
+        })
+    }
+}
+
+/// The way to multiply.
+fn config(dtype: DType, precision: Precision) -> OneLaunch2dConfig {
+    type Config = OneLaunch2dConfig;
+    precision.pick(dtype, [Config::F16X2, Config::SCALED_F16, Config::STORED])
+}
+
+/// The parameters as the kernel takes them: 32-bit words, the filters as operands of the tensor cores, and four numbers for
+/// each channel.
+fn prepare(
+    program: &mut ProgramBuilder,
+    parameters: &Parameters<'_>,
+    choice: &OneLaunch2d,
+) -> Result<[Value; 2]> {
+    let Parameters { filters, norm, .. } = *parameters;
+    let (geometry, dtype) = (choice.geometry, program.dtype(filters.weight));
+    let of = (parameters.layer, Preparation::OneLaunch(choice.precision));
+    let label = choice.precision.label(dtype);
+    let words = config(dtype, choice.precision).operand_words() as usize;
+    let (weight, factors) = (Some(filters.weight), parameters.factors);
+    let known = [weight, filters.bias, norm.weight, norm.bias, factors];
+    let append = |program: &mut ProgramBuilder, known: [Option<Value>; 5]| {
+        let operands = program.tensor(&[words], DType::F32)?;
+        let channels = program.tensor(&[CHANNEL_FLOATS as usize], DType::F32)?;
+        let [weight, bias, gain, shift, factors] = known;
+        let arguments = (
+            weight, bias, gain, shift, factors, operands, channels, geometry,
+        );
+        let kernel = CONV2D_GROUP_NORM_SCALE_MAX_POOL_CLAMP_PREPARE.instance(&[label])?;
+        // SAFETY: the geometry is that of these parameters, which exist where it says so; the two outputs have the sizes
+        // that the kernel's config asks for.
+        unsafe { program.launch_moving(kernel, geometry.prepare_shape(), arguments, 0) }
+        Ok([operands, channels])
+    };
+    prepared(program, parameters.preparations, of, known, append)
+}
+
+/// Appends `clamp(max_pool2d(group_norm(conv2d(x)) * scale))` in one launch, as `choice` says for the problem of `x` and of the
+/// parameters, whose output has the shape `output`.
+pub(crate) fn append(
+    program: &mut ProgramBuilder,
+    x: Value,
+    parameters: &Parameters<'_>,
+    output: &[usize],
+    choice: &OneLaunch2d,
+) -> Result<Value> {
+    let &OneLaunch2d {
+        geometry,
+        config,
+        precision,
+        shape,
+    } = choice;
+    let dtype = program.dtype(x);
+    let y = program.tensor(output, dtype)?;
+    let [operands, channels] = prepare(program, parameters, choice)?;
+    let arguments = (x, operands, channels, y, geometry);
+    let family = if config.blocks_per_half == 1 {
+        &CONV2D_GROUP_NORM_SCALE_MAX_POOL_CLAMP_WGMMA
+    } else {
+        &CONV2D_GROUP_NORM_SCALE_MAX_POOL_CLAMP_WGMMA_SPREAD
+    };
+    let kernel = family.instance(&[precision.label(dtype)])?;
+    // SAFETY: the geometry is that of `x`, whose output shape `y` has; the parameters were prepared for it.
+    unsafe { program.launch(kernel, shape, arguments) }
+    Ok(y)
+}

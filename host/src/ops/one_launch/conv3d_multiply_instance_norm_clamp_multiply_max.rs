@@ -1,0 +1,111 @@
+//! The whole of pipeline 79 in one launch.
+
+use kernels_gpu::one_launch::conv3d_multiply_instance_norm_clamp_multiply_max::{
+    CONV3D_MULTIPLY_INSTANCE_NORM_CLAMP_MULTIPLY_MAX,
+    CONV3D_MULTIPLY_INSTANCE_NORM_CLAMP_MULTIPLY_MAX_WGMMA,
+};
+
+use crate::device::{DType, DeviceProperties, LaunchShape};
+use crate::error::Result;
+use crate::ops::ConvolutionParameters as Parameters;
+use crate::ops::conv::Filters;
+use crate::ops::{FusedOptions, Precision};
+use crate::program::{ProgramBuilder, Value};
+use crate::spec::Quantity;
+use crate::spec::{ClampProblem, ConvProblem, GroupNormProblem};
+use launch_config::Refusal;
+use launch_config::one_launch::conv3d_multiply_instance_norm_clamp_multiply_max::{
+    OneLaunch3dGeometry, PAIR_PLANES, SPLIT_PLANES, warpgroup,
+};
+
+/// How the one launch is done.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct OneLaunch3d {
+    geometry: OneLaunch3dGeometry,
+    precision: Precision,
+    on_warpgroups: bool,
+    /// Blocks that share a sample. However many there are, its results are the same bits.
+    blocks: u32,
+    shape: LaunchShape,
+    /// Whether the samples, each with a block of its own, are enough for no other kernels to be faster.
+    pub(crate) fills: bool,
+}
+
+impl OneLaunch3d {
+    /// The launch for this problem on this device.
+    ///
+    /// # Errors
+    /// What the kernel cannot take; too little shared memory.
+    pub(crate) fn choose(
+        (conv, norm, clamp): (&ConvProblem<3>, &GroupNormProblem, &ClampProblem),
+        dtype: DType,
+        properties: &DeviceProperties,
+        options: FusedOptions,
+    ) -> Result<Self, Refusal> {
+        let planes = [SPLIT_PLANES, PAIR_PLANES, PAIR_PLANES];
+        let planes = options.precision.pick(dtype, planes);
+        let geometry = OneLaunch3dGeometry::new(conv, norm, clamp)?;
+        let multiprocessors = properties.multiprocessors;
+        let on_hopper = properties.arch.has_warpgroup_mma();
+        let on_warpgroups = dtype != DType::F32 && on_hopper;
+        let (blocks, shape) = if on_warpgroups {
+            let blocks = warpgroup::blocks(&geometry, multiprocessors);
+            (blocks, warpgroup::shape(&geometry, blocks))
+        } else {
+            let blocks = if on_hopper {
+                geometry.cluster_blocks(multiprocessors)
+            } else {
+                1
+            };
+            (blocks, geometry.shape(planes, blocks))
+        };
+        let shape = shape.ok_or(Refusal::Needs("a grid of no more than 2^31 - 1 blocks"))?;
+        let bytes = Quantity::scalar("shared memory");
+        let limit = properties.shared_bytes_per_block as usize;
+        Refusal::unless_at_most(bytes, shape.shared_bytes as usize, limit)?;
+        // Where blocks can share a sample, no batch is too small.
+        let fills = on_hopper || geometry.fills_enough(planes, multiprocessors);
+        Ok(Self {
+            fills,
+            geometry,
+            precision: options.precision,
+            on_warpgroups,
+            blocks,
+            shape,
+        })
+    }
+}
+
+/// Appends `channel_max(clamp(instance_norm(conv3d(x) * m)) * m)` in one launch, as `choice` says for the problem
+/// of `x` and of the parameters, whose output has the shape `output`.
+pub(crate) fn append(
+    program: &mut ProgramBuilder,
+    x: Value,
+    parameters: &Parameters<'_>,
+    output: &[usize],
+    choice: &OneLaunch3d,
+) -> Result<Value> {
+    let &OneLaunch3d {
+        geometry,
+        precision,
+        on_warpgroups,
+        blocks,
+        shape,
+        ..
+    } = choice;
+    let dtype = program.dtype(x);
+    let y = program.tensor(output, dtype)?;
+    let Filters { weight, bias } = parameters.filters;
+    let arguments = (x, weight, bias, parameters.factors, y, geometry);
+    let format = precision.label(dtype);
+    let kernel = if on_warpgroups {
+        let blocks = if blocks == 1 { "alone" } else { "cluster" };
+        CONV3D_MULTIPLY_INSTANCE_NORM_CLAMP_MULTIPLY_MAX_WGMMA.instance(&[blocks.into(), format])?
+    } else {
+        CONV3D_MULTIPLY_INSTANCE_NORM_CLAMP_MULTIPLY_MAX.instance(&[blocks.into(), format])?
+    };
+    // SAFETY: the geometry is that of all these values; there is a bias where it says so; the grid has as many blocks
+    // for each sample as the kernel has in a cluster.
+    unsafe { program.launch(kernel, shape, arguments) }
+    Ok(y)
+}

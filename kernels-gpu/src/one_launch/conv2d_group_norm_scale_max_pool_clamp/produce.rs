@@ -1,0 +1,246 @@
+//! The loading warpgroup.
+
+use cuda_std::mbarrier::Barrier;
+use cuda_std::{Storage, async_proxy, barrier, cluster, f16, mma, thread, warp};
+use launch_config::WARP_THREADS;
+use launch_config::one_launch::conv2d_group_norm_scale_max_pool_clamp::{
+    BAND_ROWS, FILTER, HalfRows, IN_CHANNELS, OneLaunch2dGeometry, PART_BYTES, PIXEL_BYTES, POOL,
+    STRIDE_PHASE_BYTES, WARPGROUP_THREADS, WIDTH,
+};
+
+use super::format::{Format, Pixel};
+use super::memory::Memory;
+use super::{Arguments, WARPS};
+use crate::parts::unroll::unroll;
+
+/// The named barrier of this warpgroup.
+const LOADERS: u32 = 1;
+
+const STRIDE_PHASE_WORDS: u32 = STRIDE_PHASE_BYTES / 4;
+const PART_WORDS: u32 = PART_BYTES / 4;
+const PIXEL_WORDS: u32 = PIXEL_BYTES / 4;
+
+/// Where the next load comes from.
+struct Cursor {
+    sample: u32,
+    band: u32,
+}
+
+impl Cursor {
+    /// On to the next band, of a later sample after the last one.
+    #[inline(always)]
+    fn advance(&mut self, rows: &HalfRows, clusters: u32) {
+        self.band += 1;
+        if self.band == rows.bands {
+            self.band = 0;
+            self.sample += clusters;
+        }
+    }
+}
+
+/// The power of two that inputs are multiplied with, and when it must change.
+struct Scale {
+    exponent: i32,
+    factor: f32,
+    /// The first magnitude that is too large.
+    limit: f32,
+}
+
+impl Scale {
+    /// Where the largest magnitude of the rows that choose the scale goes: between 2^11 and 2^12.
+    /// Eight times as much still fits f16, and what is 2^25 times smaller still has 11 bits in
+    /// its low part.
+    const TARGET: i32 = 11;
+    /// From 2^15 on a magnitude is too large for f16.
+    const LIMIT: i32 = 15;
+    /// Larger exponents would serve inputs that no float32 statistics can.
+    const MAX: i32 = 100;
+    const BIAS: i32 = 127;
+
+    #[inline(always)]
+    fn none() -> Self {
+        Self {
+            exponent: 0,
+            factor: 1.0,
+            limit: 0.0,
+        }
+    }
+
+    /// The scale for a largest magnitude with these bits.
+    #[inline(always)]
+    fn of(magnitude: u32) -> Self {
+        let exponent = (Self::TARGET + Self::BIAS - (magnitude >> 23) as i32).min(Self::MAX);
+        let limit = (Self::LIMIT - exponent + Self::BIAS).min(255);
+        Self {
+            exponent,
+            factor: power(exponent),
+            limit: f32::from_bits((limit as u32) << 23),
+        }
+    }
+}
+
+/// `2^exponent`, for a normal result.
+#[inline(always)]
+fn power(exponent: i32) -> f32 {
+    f32::from_bits(((exponent + Scale::BIAS) as u32) << 23)
+}
+
+/// Loads, converts and stores all bands of the block's half of all its samples.
+///
+/// # Safety
+/// As the kernels; the caller is the loading warpgroup, and all of it.
+#[inline(always)]
+pub(super) unsafe fn produce<F: Format>(
+    arguments: &Arguments<F::Stored>,
+    g: &OneLaunch2dGeometry,
+    memory: &Memory,
+) {
+    let thread = thread::thread_idx_x();
+    let (warp, lane) = (thread / WARP_THREADS, thread % WARP_THREADS);
+    let rows = g.half_rows(cluster::block_rank() / F::CONFIG.blocks_per_half);
+    let clusters = thread::grid_dim_x() / F::CONFIG.cluster_blocks();
+    let plane = (g.height * WIDTH) as usize;
+    let elements = g.n as usize * IN_CHANNELS as usize * plane;
+    let mut sample = thread::block_idx_x() / F::CONFIG.cluster_blocks();
+    if sample >= g.n {
+        return;
+    }
+
+    let mut next = Cursor { sample, band: 0 };
+    let mut fetch = || {
+        let row = next.band * BAND_ROWS + warp;
+        let raw = if next.sample < g.n && row < rows.input_rows {
+            let in_plane = (rows.first + row) * WIDTH + lane * POOL;
+            let at = next.sample as usize * IN_CHANNELS as usize * plane + in_plane as usize;
+            F::load(arguments.x, elements, at, plane)
+        } else {
+            F::nothing()
+        };
+        next.advance(&rows, clusters);
+        raw
+    };
+    let mut ahead = [F::nothing(); 4];
+    unroll!(4, |i| {
+        if i < F::LOADS_AHEAD {
+            ahead[i] = fetch();
+        }
+    });
+
+    let stages = F::CONFIG.stages;
+    let row_words = F::CONFIG.row_bytes() / 4;
+    let mut scale = Scale::none();
+    let (mut count, mut band) = (0, 0);
+    'bands: loop {
+        unroll!(4, |i| {
+            if i < F::LOADS_AHEAD {
+                let raw = &ahead[i];
+                let stage = count % stages;
+                let mut lowered = 0;
+                if F::SCALED {
+                    let most = largest(memory, F::magnitude(raw), count % 2, warp, lane);
+                    if band == 0 || f32::from_bits(most) >= scale.limit {
+                        let chosen = Scale::of(most);
+                        if band > 0 {
+                            lowered = scale.exponent - chosen.exponent;
+                        }
+                        scale = chosen;
+                    }
+                }
+                if count >= stages {
+                    Barrier::at(memory.freed, stage).wait((count / stages + 1) & 1);
+                }
+                if F::SCALED && lowered > 0 {
+                    if band >= 2 {
+                        let window_row = count - 2;
+                        Barrier::at(memory.freed, window_row % stages)
+                            .wait((window_row / stages) & 1);
+                    }
+                    let row = (count - 1) % stages * BAND_ROWS + warp;
+                    rescale(memory, row * row_words, row_words, lane, lowered);
+                }
+                if band * BAND_ROWS + warp < rows.input_rows {
+                    let row = (stage * BAND_ROWS + warp) * row_words;
+                    store::<F>(memory, row, raw, scale.factor, lane);
+                }
+                if F::SCALED && thread == 0 {
+                    memory.descale.store(stage, power(-scale.exponent));
+                }
+                async_proxy::fence_shared();
+                warp::sync_warp(warp::ALL_LANES);
+                if lane == 0 {
+                    Barrier::at(memory.filled, stage).arrive();
+                }
+                count += 1;
+                band += 1;
+                if band == rows.bands {
+                    band = 0;
+                    sample += clusters;
+                }
+                if sample >= g.n {
+                    break 'bands;
+                }
+                ahead[i] = fetch();
+            }
+        });
+    }
+}
+
+/// The bits of the largest finite magnitude in the band. Infinity and NaN spoil the sample
+/// whatever the scale.
+#[inline(always)]
+unsafe fn largest(memory: &Memory, magnitude: f32, parity: u32, warp: u32, lane: u32) -> u32 {
+    let bits = if magnitude < f32::INFINITY {
+        magnitude.to_bits()
+    } else {
+        0
+    };
+    // Bits of floats that are not negative have the order of the floats.
+    let of_warp = warp::warp_reduce_max(warp::ALL_LANES, bits);
+    if lane == 0 {
+        memory.magnitudes.store(parity * WARPS + warp, of_warp);
+    }
+    // One barrier is enough: the other parity's places are written only after the next one.
+    barrier::sync(LOADERS, WARPGROUP_THREADS);
+    let [a, b, c, d] = memory.magnitudes.load_vec(parity * WARPS);
+    a.max(b).max(c.max(d))
+}
+
+/// Multiplies a row of the ring by `2^-lowered`, each lane its window.
+#[inline(always)]
+unsafe fn rescale(memory: &Memory, row: u32, row_words: u32, lane: u32, lowered: i32) {
+    let factor = power(-lowered.min(Scale::BIAS - 1));
+    let half = |bits: u32| Storage::to_f32(f16::from_bits(bits as u16)) * factor;
+    let mut at = row + lane * PIXEL_WORDS;
+    while at < row + row_words {
+        let mut pixel: Pixel = memory.pipeline.load_vec(at);
+        unroll!(4, |c| {
+            pixel[c] = mma::pack_f16x2(half(pixel[c]), half(pixel[c] >> 16));
+        });
+        memory.pipeline.store_vec(at, pixel);
+        at += STRIDE_PHASE_WORDS;
+    }
+}
+
+/// Stores the lane's window of a row as operands.
+#[inline(always)]
+unsafe fn store<F: Format>(memory: &Memory, row: u32, raw: &F::Raw, scale: f32, lane: u32) {
+    let mine = row + lane * PIXEL_WORDS;
+    // The residues that repeat are one window to the left; the last place gets what is right of the
+    // image.
+    let left = row + (lane + WARP_THREADS - 1) % WARP_THREADS * PIXEL_WORDS;
+    unroll!(4, |i| {
+        let parts = F::pixel(raw, i, scale);
+        unroll!(2, |part| {
+            if (part as u32) < F::CONFIG.parts {
+                let stride_phase = part as u32 * PART_WORDS + i as u32 * STRIDE_PHASE_WORDS;
+                memory.pipeline.store_vec(mine + stride_phase, parts[part]);
+                if (i as u32) < FILTER - 1 {
+                    let shown = if lane == 0 { [0; 4] } else { parts[part] };
+                    memory
+                        .pipeline
+                        .store_vec(left + stride_phase + POOL * STRIDE_PHASE_WORDS, shown);
+                }
+            }
+        });
+    });
+}

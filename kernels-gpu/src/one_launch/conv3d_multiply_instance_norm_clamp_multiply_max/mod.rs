@@ -1,0 +1,309 @@
+//! `channel_max(clamp(instance_norm(conv3d(x) * m)) * m)` in one launch, on tensor cores.
+//!
+//! # Idea
+//! One block takes one sample, or the blocks of a cluster share one (`pass`). Its input, converted to f16 (or as it is stored, in 16 bits), stays in
+//! shared memory from beginning to end, so that the convolution can be done twice: once for the
+//! statistics of each filter, once more for the result. Nothing but the result is
+//! written.
+//!
+//! ```text
+//! 1   filters = weight * 2^e, rounded (and what that leaves): operands, in the registers of every warp
+//! 2   means, scale = survey of the first PEEK_ROWS rows        # a guess of the means: any value would do
+//!     planes = (those rows - means) * scale, rounded (and what that leaves)      # 16-bit types: as stored
+//! 3   for each round, an item of 16 rows x 10 columns to a warp:                 # first pass (`pass`)
+//!         start to copy the next STAGING_ROWS rows
+//!         for each column of the item (`item::convolve`):
+//!             d = planes x filters, over 27 taps and 3 channels                  # 16 rows x 16 filters; 16-bit
+//!                                                                                # types: - means x filters
+//!             sum += d; squares += d * d
+//!         wait for the rows; planes = (rows - means) * scale; largest = max(largest, magnitudes)
+//!         barrier
+//! 4   mean, variance = sums of all warps in their order, in f64
+//!     factor, added, lower, upper of each filter                                 # `output::Constants`
+//!     if `largest`, known only now, does not suit the scale: once more from 3, with the scale that does
+//! 5   for each item of the warp:                                                 # second pass
+//!         for each column of the item:
+//!             d = as in 3
+//!             y = max over the filters of min(d * factor + added, upper), but at least the largest `lower`
+//! ```
+//!
+//! The norm takes away any factor and any constant from a filter's outputs, so scales and
+//! means only show where eps does; and the bias has no effect unless it is not finite. A value of the
+//! sample that is not finite makes, through the statistics, all outputs of the sample NaN, as in the
+//! separate operators.
+//!
+//! # Precision
+//! | symbol | products | largest error seen against f64, problem 79 |
+//! |---|---|---|
+//! | `.._f16x2_f32` | f16 high and low parts, three products of 22 bits in all | 5e-6 |
+//! | `.._scaled_f16_f32` | one product of f16, as accurate as tf32 | 5e-3 |
+//! | `.._f16`, `.._bf16` | as stored, exact | rounding of the output |
+//!
+//! On Hopper the 16-bit types have kernels of their own: `warpgroup`.
+//!
+//! Sums are f32; the same bits in every run, for every split of the batch, and by however many blocks.
+//!
+//! # Tiles
+//! The constants are in `launch_config` beside the launch shape. An item is 16 rows by 10
+//! columns: the rows are the m16 of m16n8k16, two n8 are the 16 filters, and the columns are walked
+//! through (`item::convolve`). How pixels become operands: `format`.
+//!
+//! What bounds the time is the rate of `mma.sync`: of 6 cycles that an m16n8k16 takes a
+//! scheduler, register reads take most, so that other instructions add to it rather than overlap.
+//!
+//! # Barriers
+//! All threads reach all barriers. Three before the filters are in registers, one more before the
+//! first pass, one after each round, two around the statistics. In a cluster there are no rounds but one
+//! barrier before the pass. All threads of the cluster reach its two barriers after each pass: that of the power sums,
+//! and that after which no block reads another's.
+//!
+//! # Invariants
+//! - A round starts only when all rows that its items touch are converted.
+//! - `staging` belongs to the filters until every thread has its operands, then to arriving rows, and
+//!   when the pass is over to the partial statistics.
+//! - In a cluster, all blocks find the same means, scales and largest magnitude, and so repeat the pass all or none.
+//! - The words of depth `d` in plane 1 of the pair formats are complete once depth `d + 1` is.
+
+use core::marker::PhantomData;
+
+use cuda_std::global::{Global, GlobalMut};
+use cuda_std::shared;
+use cuda_std::{cluster, cp_async, kernel, math, opaque, thread, warp};
+use launch_config::WARP_THREADS;
+use launch_config::one_launch::conv3d_multiply_instance_norm_clamp_multiply_max::{
+    BLOCK_THREADS, COMMON_WORDS, OUT_CHANNELS, OneLaunch3dGeometry, PEEK_ROWS, PLANE_WORDS,
+    STAGING_WORDS, WARPS,
+};
+
+mod fill;
+mod format;
+mod item;
+mod output;
+mod parameters;
+mod pass;
+mod survey;
+// Only Hopper has what these kernels are made of.
+#[cfg(hopper)]
+mod warpgroup;
+#[cfg(hopper)]
+pub use warpgroup::*;
+
+use fill::{Centre, Filler};
+use format::{Bf16, F16, F16x2, Format, ScaledF16};
+use item::{Operands, convolve};
+use output::Maximum;
+use parameters::FilterTensors;
+use pass::{Pass, finish_filter, largest_of_warps};
+
+use crate::parts::lanes::sum_of_lanes;
+use crate::parts::prescale::prescale_of_finite;
+use crate::parts::unroll::unroll;
+
+/// Words of shared memory for all threads, by what they hold.
+mod common {
+    /// Sums over what warp 0 has of the peek, one for each channel, and its pixels.
+    pub(super) const SUMS: u32 = 0;
+    /// Largest magnitude that each warp saw.
+    pub(super) const LARGEST: u32 = 4;
+    /// The same, of the block whose number in the cluster is the warp's, or the warp's modulo the blocks.
+    pub(super) const LARGEST_OF_ALL: u32 = 16;
+    /// Scale of each filter.
+    pub(super) const SCALES: u32 = 64;
+    /// Four constants for each filter.
+    pub(super) const CONSTANTS: u32 = 80;
+    /// Sums of each filter's channels.
+    pub(super) const FILTER_SUMS: u32 = 144;
+    /// The multiplier, as stored.
+    pub(super) const MULTIPLIER: u32 = 192;
+    /// The bias, as stored.
+    pub(super) const BIAS: u32 = 208;
+    /// Means of the channels.
+    pub(super) const MEANS: u32 = 224;
+    /// Scale and offsets of the conversion.
+    pub(super) const CENTRE: u32 = 228;
+    /// Where the block's items begin and end, and the rows that they touch.
+    pub(super) const SHARE: u32 = 232;
+    /// Items of every block but the last ones, and all items of the sample.
+    pub(super) const ITEMS: u32 = 236;
+}
+
+/// Magnitudes, after scaling, that the conversion takes without loss.
+const SCALED_MIN: f32 = 0.25;
+const SCALED_MAX: f32 = 30_000.0;
+
+/// Blocks for a sample of `channel_max(clamp(instance_norm(conv3d(x) * m)) * m)`: `BLOCKS`, which are a
+/// cluster where they are several.
+///
+/// *Launch*: `g.shape(planes, BLOCKS)`, `SPLIT_PLANES` for split values, else `PAIR_PLANES`.
+/// *Mapping*: items of 16 rows by 10 columns go to the warps in turn; within an item, lanes as m16n8k16
+/// has them. *Barriers* and invariants: at the head of the module.
+/// *Traffic*: the input once by a block that is alone, parameters and first rows once a block, the output once.
+///
+/// # Safety
+/// `x` has `g.input_elements()` elements, `y` has `g.n * g.out_elements()`, `weight`
+/// `FILTER_ELEMENTS`, `multiplier`, and `bias` if the geometry says that it exists, `OUT_CHANNELS`; all start on 16
+/// bytes, and `y` is apart from the others. The grid has `BLOCKS` blocks for each of `g.n` samples.
+#[kernel(
+    instances(BLOCKS: [1], F: [f16x2_f32: F16x2, scaled_f16_f32: ScaledF16, f16: F16, bf16: Bf16]),
+    #[cfg(hopper)]
+    instances(BLOCKS: [2, 4, 8], F: [f16x2_f32: F16x2, scaled_f16_f32: ScaledF16]),
+    max_threads = BLOCK_THREADS,
+    min_blocks = 1,
+    cluster_blocks = BLOCKS
+)]
+pub unsafe fn conv3d_multiply_instance_norm_clamp_multiply_max<F: Format, const BLOCKS: u32>(
+    x: *const F::Stored,
+    weight: *const F::Stored,
+    bias: *const F::Stored,
+    multiplier: *const F::Stored,
+    y: *mut F::Stored,
+    g: &OneLaunch3dGeometry,
+) {
+    let sample = (thread::block_idx_x() / BLOCKS) as usize;
+    let pointer = x;
+    let x =
+        Global::new(x, g.input_elements()).slice(sample * g.sample_elements(), g.sample_elements());
+    let planes = shared::dynamic::<u32>(0, F::PLANES * PLANE_WORDS);
+    let staging = shared::dynamic::<u32>(4 * F::PLANES * PLANE_WORDS, STAGING_WORDS);
+    let words = shared::dynamic::<u32>(4 * (F::PLANES * PLANE_WORDS + STAGING_WORDS), COMMON_WORDS);
+    let floats = words.cast::<f32>();
+
+    let thread = thread::thread_idx_x();
+    let lane = warp::lane_id();
+    let warp = opaque::uniform(thread / WARP_THREADS);
+    let filler = Filler::<F> {
+        x,
+        planes,
+        staging,
+        g,
+    };
+
+    // 1, with the copies of 2 under way.
+    let parameters = FilterTensors::<F> {
+        staging,
+        words,
+        g,
+        format: PhantomData,
+    };
+    parameters.start(weight, bias, multiplier);
+    cp_async::commit_group();
+    filler.start_peek();
+    cp_async::commit_group();
+    cp_async::wait_group::<1>();
+    thread::sync_threads();
+    parameters.scale();
+    thread::sync_threads();
+    parameters.lay_out();
+
+    // 2
+    cp_async::wait_all();
+    thread::sync_threads();
+    let (largest, mut sums, pixels) = filler.survey_peek();
+    warp::sync_warp(warp::ALL_LANES);
+    let of_warp = warp::warp_reduce_max(warp::ALL_LANES, largest.to_bits());
+    if warp == 0 {
+        unroll!(3, |c| {
+            sums[c] = sum_of_lanes::<WARP_THREADS>(sums[c]);
+        });
+        let pixels = warp::warp_reduce_add(warp::ALL_LANES, pixels);
+        if lane == 0 {
+            floats.store_vec(common::SUMS, [sums[0], sums[1], sums[2], pixels as f32]);
+        }
+    }
+    if lane == 0 {
+        words.store(common::LARGEST + warp, of_warp);
+    }
+    thread::sync_threads();
+    let [sum0, sum1, sum2, pixels] = floats.load_vec::<4>(common::SUMS);
+    let each = math::reciprocal_approx(pixels);
+    let means = [sum0 * each, sum1 * each, sum2 * each];
+    let centre = Centre::new(
+        prescale_of_finite(largest_of_warps(words, common::LARGEST)),
+        means,
+    );
+    if BLOCKS == 1 {
+        filler.convert_peek(centre);
+    }
+    let filters = parameters.operands();
+    let start = parameters.start_values(means);
+    if thread == 0 {
+        floats.store_vec(common::MEANS, [means[0], means[1], means[2], 0.0]);
+        centre.store(floats);
+        if BLOCKS > 1 {
+            let share = g.share(cluster::block_rank(), BLOCKS);
+            let rows = [share.first_row, share.end_row];
+            words.store_vec(common::SHARE, [share.first, share.end, rows[0], rows[1]]);
+            words.store_vec(common::ITEMS, [g.share_items(BLOCKS), g.items()]);
+        }
+    }
+    thread::sync_threads();
+
+    // 3
+    let operands = Operands {
+        planes,
+        filters: &filters,
+        start,
+        g,
+    };
+    let pass = Pass {
+        filler,
+        words,
+        warp,
+    };
+    let mut repeated = false;
+    loop {
+        if BLOCKS == 1 {
+            pass.alone(operands, if repeated { 0 } else { PEEK_ROWS });
+        } else {
+            pass.shared::<BLOCKS>(operands, pointer);
+        }
+
+        // 4
+        thread::sync_threads();
+        let scale = floats.load(common::CENTRE);
+        if thread < OUT_CHANNELS {
+            finish_filter::<F>(thread, &parameters, pass.partial(BLOCKS), floats, scale, g);
+        }
+        let all = largest_of_warps(
+            words,
+            if BLOCKS == 1 {
+                common::LARGEST
+            } else {
+                common::LARGEST_OF_ALL
+            },
+        );
+        thread::sync_threads();
+        let scaled = all * scale;
+        let suits = (SCALED_MIN..=SCALED_MAX).contains(&scaled) || all == 0.0;
+        if !F::CENTRED || suits || repeated || !all.is_finite() {
+            break;
+        }
+        let [m0, m1, m2, _] = floats.load_vec::<4>(common::MEANS);
+        if thread == 0 {
+            Centre::new(prescale_of_finite(all), [m0, m1, m2]).store(floats);
+        }
+        if BLOCKS > 1 {
+            cluster::wait_all();
+        }
+        thread::sync_threads();
+        repeated = true;
+    }
+
+    // 5
+    let y = GlobalMut::new(y, g.n as usize * g.out_elements())
+        .slice(sample * g.out_elements(), g.out_elements());
+    let mut maximum = Maximum::new(y, floats.slice(common::CONSTANTS, 64));
+    let [first, end] = if BLOCKS == 1 {
+        [0, g.items()]
+    } else {
+        words.load_vec(common::SHARE)
+    };
+    let mut item = first + warp;
+    while item < end {
+        convolve::<F, _>(item, operands, &mut maximum);
+        item += WARPS;
+    }
+    if BLOCKS > 1 {
+        cluster::wait_all();
+    }
+}
