@@ -12,7 +12,7 @@ use safetensors::tensor::{Dtype, Metadata, SafeTensorError, TensorInfo, View};
 
 use crate::dtype::{as_bytes, bf16, f16};
 use crate::host_memory::reserve;
-use crate::parameters::{ParametersError, collected, in_order};
+use crate::parameters::given::{ParametersError, collected, in_order};
 
 /// Why tensors could not be loaded or saved.
 #[derive(Debug, thiserror::Error)]

@@ -34,6 +34,7 @@ pub mod sm80;
 pub mod sm90;
 mod staged_f32;
 mod tile;
+mod tiles;
 
 pub use channels_last::KVectorStrides;
 pub use combining::{COMBINED_BY_THREAD, Combining, combining};
@@ -41,20 +42,11 @@ pub use config::{ASSUMED_BATCH, GemmConfig, GemmDevice};
 pub use epilogue::Epilogue;
 pub use layout::{Layout, OUTSIDE, PLACE_BITS, TILE_PADDING, TILE_WORDS};
 pub use sm80::{M16N64, M16N256, M32N128, M64N32, M64N128};
+pub use sm90::block::STAGED_TILE_WORDS;
 pub use sm90::{W64N128, WARP_SPECIALIZED};
-pub use staged_f32::{STAGED_TILE_WORDS, STAGED_WIDTH, StagedTiles};
+pub use staged_f32::{STAGED_WIDTH, StagedTiles};
 pub use tile::{GemmTile, MMA_BATCH_STEPS, PROMOTION_MMA_STEPS};
-
-/// Every tile of every architecture.
-pub const TILES: [GemmTile; 7] = [
-    M64N128,
-    M32N128,
-    M16N256,
-    M64N32,
-    M16N64,
-    W64N128,
-    WARP_SPECIALIZED,
-];
+pub use tiles::TILES;
 
 /// Threads of a block of the product.
 pub const BLOCK_THREADS: u32 = 4 * WARP_THREADS;

@@ -18,7 +18,8 @@ use crate::ops::fused::{
     group_norm_scale_max_pool2d_clamp, implicit_gemm, max_pool2d_clamp,
     multiply_instance_norm_clamp_multiply_channel_max, scale_max_pool2d_clamp,
 };
-use crate::ops::group_norm::{self, NormInput};
+use crate::ops::group_norm;
+use crate::ops::norm_statistics::{self, NormInput};
 use crate::ops::one_launch::{
     conv2d_group_norm_scale_max_pool_clamp as one_launch_2d,
     conv3d_multiply_instance_norm_clamp_multiply_max as one_launch_3d,
@@ -249,7 +250,7 @@ impl<'a> Appending<'a> {
         let affine = self.affine(layer);
         match produced {
             Produced::Convolved(y) => y.statistics(self.program, affine, norm, by_readers),
-            Produced::Tensor(x) => group_norm::statistics(self.program, *x, affine, norm),
+            Produced::Tensor(x) => norm_statistics::statistics(self.program, *x, affine, norm),
         }
     }
 

@@ -306,12 +306,7 @@ pub(super) fn of_tensor(region: &Region<'_>, form: &NormalForm) -> Result<Plan, 
     let form = &form.epilogue;
     if form.norm.is_some() {
         return Ok(match with_norm(region, form)? {
-            // Groups of several channels are what the kernel for norm and scale is for.
-            Plan::Map(map)
-                if map.scale_alone().is_some() && map.norm.1.channels_per_group() > 1 =>
-            {
-                Plan::NormScale(map)
-            }
+            Plan::Map(map) if map.scale_alone().is_some() => Plan::NormScale(map),
             plan => plan,
         });
     }

@@ -3,8 +3,9 @@
 use kernels_gpu::layer_norm::LAYER_NORM_APPLY;
 use launch_config::KernelGeometry;
 
-use super::group_norm::{self, NormInput};
+use super::group_norm;
 use super::launching::{Affine, compute, shape_of, single, with_or_without_batch};
+use super::norm_statistics::{self, NormInput};
 use crate::device::Tensor;
 use crate::error::Result;
 use crate::program::{ProgramBuilder, Value};
@@ -71,7 +72,7 @@ pub(crate) fn append(
         return Ok(y);
     }
     let norm = problem.geometry()?;
-    let NormInput { partials, .. } = group_norm::statistics(program, x, affine, norm)?;
+    let NormInput { partials, .. } = norm_statistics::statistics(program, x, affine, norm)?;
     let apply = norm.apply(program.dtype(x).size() as u32);
     let arguments = (x, partials, affine.weight, affine.bias, y, apply);
     // SAFETY: `x` and `y` have `norm.elements()` elements; the partial results are those of `x`; weight and bias have an element

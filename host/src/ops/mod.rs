@@ -36,6 +36,7 @@ pub(crate) mod instance_norm;
 mod launching;
 pub(crate) mod layer_norm;
 pub(crate) mod max_pool2d;
+pub(crate) mod norm_statistics;
 pub(crate) mod one_launch;
 pub(crate) mod pointwise;
 pub(crate) mod pool;

@@ -1,3 +1,4 @@
+use ndarray::IxDyn;
 use std::fs;
 
 use ndarray::ArrayD;

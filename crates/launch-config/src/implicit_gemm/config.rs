@@ -42,7 +42,7 @@ impl GemmDevice {
     /// The tiles that a config is chosen from.
     fn tiles(&self) -> impl Iterator<Item = GemmTile> {
         let warpgroup_tiles = match self.arch.has_warpgroup_mma() {
-            true => &sm90::TILES[..],
+            true => &sm90::tiles::TILES[..],
             false => &[],
         };
         sm80::TILES

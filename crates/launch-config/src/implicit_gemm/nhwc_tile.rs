@@ -9,7 +9,7 @@
 //! that of one strip may be inside of another. Of two strips every second octet of pixels is of the same one, and these are multiplied in turn. Of more strips
 //! boxes are single rows, in the order of a halo tile of planes. In the layout that is not of octets the halo tile is one box.
 
-use super::sm90::TARGET_BYTES;
+use super::sm90::block::{MIN_FILTER_STAGES, TARGET_BYTES};
 use super::tile::INSTRUCTION_PIXELS;
 use super::{
     GemmConfig, GemmDevice, GemmGeometry, K_VECTOR_BYTES, K_VECTOR_VALUES, KVectorStrides,
@@ -27,9 +27,6 @@ const MAX_WHOLE_STRIPS: u32 = 2;
 
 /// Planes of a line where it is as long as it may be.
 const LONG_SPAN: u32 = 4;
-
-/// Filter pipeline stages that long lines must leave room for: with fewer, what multiplies waits for filters.
-pub(super) const MIN_FILTER_STAGES: u32 = 4;
 
 impl GemmGeometry {
     /// Whether the halo tile is of lines, in boxes.

@@ -14,85 +14,27 @@
 //! the K blocks. A warp finishes a share of the tile's results in one of the blocks, to which the warps of its number in the others
 //! send their sums. Sums of sums are rounded, so results depend on the number of blocks ([`GemmConfig::split_k`]).
 
+pub(super) mod block;
 mod mainloop;
 mod split_k;
+pub(super) mod tiles;
 
+pub use block::{
+    BLOCK_THREADS, HALF_PIXELS, HALO_WARPS, HALVES, MMA_STEP_BYTES, TARGET_BYTES, WARP_FILTERS,
+    WARPGROUPS, WARPS, WRITTEN_BYTES, WRITTEN_PADDING, WRITTEN_WORDS,
+};
 pub use mainloop::{MainloopConfig, WarpSpecializedLayout};
+pub use tiles::{W64N128, WARP_SPECIALIZED};
 
 use super::costs::COPIED_PER_CYCLE;
-use super::nhwc_tile::MIN_FILTER_STAGES;
-use super::staged_f32::{MORE_STAGED_TILES_PER_WARP, STAGED_TILE_WORDS, STAGED_TILES_PER_WARP};
 use super::{
-    GemmConfig, GemmDevice, GemmGeometry, GemmTile, K_VECTOR_BYTES, K_VECTOR_VALUES,
-    MMA_BATCH_STEPS, MMA_STEP_K_VECTORS, OperandFormat,
+    GemmConfig, GemmDevice, GemmGeometry, K_VECTOR_BYTES, K_VECTOR_VALUES, MMA_BATCH_STEPS,
+    OperandFormat,
 };
-use crate::WARP_THREADS;
 use crate::clusters::at_once;
-
-/// 64 filters by 128 pixels, by a warpgroup. Eight pixels that multiply at once are neighbours in the halo tile, and
-/// it is equally far from each eight to the next, so a tile has one of two layouts:
-///
-/// | | pixels | where |
-/// |---|---|---|
-/// | *flat* | as many K-vectors of the halo tile in one piece as a block has pixels; those between the rows are not used | columns are no stride apart |
-/// | *octets* | rows of eight pixels in one plane, each of which has its row of the halo tile | anywhere |
-pub const W64N128: GemmTile = GemmTile {
-    warpgroups: 1,
-    ..GemmTile::new(1, 16, 4)
+use block::{
+    MIN_FILTER_STAGES, MORE_STAGED_TILES_PER_WARP, STAGED_TILE_WORDS, STAGED_TILES_PER_WARP,
 };
-
-/// 64 filters by 256 pixels, in the layouts of [`W64N128`], with all operands in shared memory: two warpgroups have such a tile
-/// each, of the same pixels, or half of the pixels of one (the head of this module). Octets may lie side by side in it, and in several slices.
-pub const WARP_SPECIALIZED: GemmTile = GemmTile {
-    warpgroups: 2,
-    ..GemmTile::new(1, 32, 4)
-};
-
-/// The tiles that a config is chosen from, besides those of [`sm80`](super::sm80).
-pub const TILES: [GemmTile; 2] = [W64N128, WARP_SPECIALIZED];
-
-/// Cycles of an output for each MMA step, in ten-thousandths, on an H200.
-pub(super) const fn step_cost(tile: GemmTile) -> u64 {
-    if tile.is_warp_specialized() { 45 } else { 95 }
-}
-
-/// Halves of a tile's pixels.
-pub const HALVES: u32 = 2;
-
-/// Pixels of one of them.
-pub const HALF_PIXELS: u32 = WARP_SPECIALIZED.pixels() / HALVES;
-
-/// Warps that multiply.
-pub const WARPS: u32 = 8;
-
-/// The warpgroups that they are.
-pub const WARPGROUPS: u32 = 2;
-
-/// Warps that load halo tiles, beside one that loads filters.
-pub const HALO_WARPS: u32 = 3;
-
-/// Threads of a block.
-pub const BLOCK_THREADS: u32 = (WARPS + 1 + HALO_WARPS) * WARP_THREADS;
-
-/// Filters of a warp.
-pub const WARP_FILTERS: u32 = 16;
-
-/// Bytes of a filter's results that a warp has in shared memory at a time: of 64 pixels in f32, of 128 in 16 bits.
-pub const WRITTEN_BYTES: u32 = 256;
-
-/// Values between one filter's results there and the next one's, so that rows of two values for each of four lanes touch all banks
-/// once: two for each word of rows of 16 bits, of which eight are stored at a time, and one for each of f32, of which
-/// four are.
-pub const WRITTEN_PADDING: u32 = 8;
-
-/// Words of a warp's results there, which 16-bit ones do not fill.
-pub const WRITTEN_WORDS: u32 = WARP_FILTERS * (WRITTEN_BYTES / 4 + WRITTEN_PADDING);
-
-/// Bytes of the filters of one step of a tile, of each part.
-pub const MMA_STEP_BYTES: u32 = WARP_SPECIALIZED.filters() * MMA_STEP_K_VECTORS * K_VECTOR_BYTES;
-
-/// What copies start on in shared memory: boxes have to, and a bulk copy that does not reads a quarter more sectors.
-pub const TARGET_BYTES: u32 = 128;
 
 /// Fewer pipeline stages than this leave nothing to fill while others are read.
 const MIN_STAGES: u32 = 2;
@@ -112,10 +54,6 @@ const PING_PONG_STEP_BYTES: u32 = 2048;
 
 /// Cycles that sums take to another block.
 const EXCHANGE_CYCLES: u64 = 2_500;
-
-/// Sums of a lane for each tile of its block: a tile's for the eight warps, or two tiles', of which four have one.
-const TILE_SUMS: u32 =
-    WARP_SPECIALIZED.filters() * WARP_SPECIALIZED.pixels() / (WARPS * WARP_THREADS);
 
 /// What half a tile for each warpgroup costs more for each filter than whole ones, in hundredths: halo tiles are loaded for
 /// half as many filters.

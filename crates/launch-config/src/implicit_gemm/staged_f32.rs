@@ -8,16 +8,12 @@
 //! kernel between finds out which samples that does not suit, and the product is launched once more; it returns at once
 //! where there is none.
 
-use super::sm90::{HALO_WARPS, MainloopConfig, TARGET_BYTES};
+use super::sm90::MainloopConfig;
+use super::sm90::block::{HALO_WARPS, TARGET_BYTES};
 use super::{GemmConfig, GemmDevice, GemmGeometry, K_VECTOR_BYTES};
 
 /// Bytes that a piece should not exceed, if it is more than one row.
 const STAGED_TILE_BYTES: u32 = 10 * 1024;
-
-/// Pieces that a warp has staged at a time: one that it rounds, and others on their way. More of them where halo tiles are large, so that there are pipeline stages for two, if that
-/// leaves filters enough.
-pub(super) const STAGED_TILES_PER_WARP: u32 = 2;
-pub(super) const MORE_STAGED_TILES_PER_WARP: u32 = 3;
 
 /// Fours of values that a warp rounds in a round, and about how many cycles that takes, and each piece besides (docs/tuning.md).
 const ROUND_FOURS: u64 = 128;
@@ -32,9 +28,6 @@ const MOVED_PER_CYCLE: u64 = 14;
 
 /// Cycles of a launch: there is one more where the input is loaded into order and reformatted.
 const LAUNCH_CYCLES: u64 = 4_000;
-
-/// Words that a block notes of each piece of a K block.
-pub const STAGED_TILE_WORDS: u32 = 8;
 
 /// Bytes of a value that is rounded, over those of its operand.
 pub const STAGED_WIDTH: u32 = 2;

@@ -1,8 +1,9 @@
 //! Tiles of the product.
 
-use super::sm80::{M16N64, M16N256, M32N128, M64N32, M64N128};
-use super::sm90::{W64N128, WARP_SPECIALIZED};
-use super::{OPERAND_ROWS, OperandFormat, sm80, sm90};
+use super::OPERAND_ROWS;
+
+/// Halves of the pixels of a warp-specialized tile, over which moments are taken.
+pub const HALVES: u32 = 2;
 
 /// Warps of a block.
 const WARPS: u32 = 4;
@@ -32,20 +33,6 @@ pub const PROMOTION_MMA_STEPS: u32 = 16;
 pub const MMA_BATCH_STEPS: u32 = 3;
 
 impl GemmTile {
-    /// What kernels of the tile are labelled; nothing if it is none of the architectures' tiles.
-    pub const fn name(self) -> Option<&'static str> {
-        match self {
-            M64N128 => Some("m64n128"),
-            M32N128 => Some("m32n128"),
-            M16N256 => Some("m16n256"),
-            M64N32 => Some("m64n32"),
-            M16N64 => Some("m16n64"),
-            W64N128 => Some("w64n128"),
-            WARP_SPECIALIZED => Some("ws64n256"),
-            _ => None,
-        }
-    }
-
     pub(super) const fn new(operands: u32, pixel_octets: u32, filter_warps: u32) -> Self {
         Self {
             operands,
@@ -65,7 +52,7 @@ impl GemmTile {
     #[must_use]
     pub const fn moments(self) -> u32 {
         if self.is_warp_specialized() {
-            sm90::HALVES
+            HALVES
         } else {
             1
         }
@@ -121,31 +108,8 @@ impl GemmTile {
         self.warpgroups == 0 && self.operands < 4
     }
 
-    /// Whether kernels of the tile in `format` end results that no norm follows. Where a step multiplies several parts none does: there is
-    /// [`OperandFormat::BF16X3`] for that. Else the largest tile of each way to multiply does, and, of f32, one for few filters.
-    #[must_use]
-    pub const fn ends(self, format: OperandFormat) -> bool {
-        let is_largest = self.warpgroups > 0 || self.operands == M64N128.operands;
-        let is_smaller = self.operands == M32N128.operands && !format.is_stored();
-        format.step_parts() == 1 && (is_largest || is_smaller)
-    }
-
-    /// Whether there are kernels of the tile that go through the reduction in several passes.
-    pub(super) const fn makes_passes(self) -> bool {
-        self.is_warp_specialized() || self.operands == M32N128.operands
-    }
-
     /// Whether the tile adds up `mma_steps` steps of split values well.
     pub(super) const fn allows_f16x2(self, mma_steps: u32) -> bool {
         self.warpgroups != 0 || self.promotes() || mma_steps <= PROMOTION_MMA_STEPS
-    }
-
-    /// Cycles of an output for each MMA step, in ten-thousandths, on a device whose multiprocessors do `rate` multiply-adds in a
-    /// cycle.
-    pub(super) const fn step_cost(self, rate: u64) -> u64 {
-        match self.warpgroups {
-            0 => sm80::step_cost(self) * sm80::FITTED_RATE / rate,
-            _ => sm90::step_cost(self),
-        }
     }
 }

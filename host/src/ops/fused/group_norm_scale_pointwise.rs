@@ -4,8 +4,8 @@ use kernels_gpu::fused::group_norm_scale_pointwise::GROUP_NORM_SCALE_POINTWISE;
 use launch_config::pointwise::Step;
 
 use crate::error::Result;
-use crate::ops::group_norm::{NormInput, statistics};
 use crate::ops::launching::{Affine, compute};
+use crate::ops::norm_statistics::{NormInput, statistics};
 use crate::ops::pointwise;
 use crate::program::{ProgramBuilder, Value};
 use crate::spec::{PointwiseProblem, PreluProblem};

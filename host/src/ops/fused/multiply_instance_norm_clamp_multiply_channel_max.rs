@@ -6,8 +6,8 @@ use launch_config::elementwise::Bounds;
 
 use crate::error::Result;
 use crate::ops::channel_max::without_channels;
-use crate::ops::group_norm::NormInput;
 use crate::ops::launching::{Affine, compute};
+use crate::ops::norm_statistics::NormInput;
 use crate::program::{ProgramBuilder, Value};
 use crate::spec::{ChannelMaxProblem, ClampProblem};
 

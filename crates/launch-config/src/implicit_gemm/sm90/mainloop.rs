@@ -1,6 +1,6 @@
 //! The pipelines of a block of warp-specialized tiles, and where all lies in its shared memory.
 
-use super::{HALO_WARPS, TILE_SUMS, WARPGROUPS, WARPS};
+use super::block::{HALO_WARPS, TILE_SUMS, WARPGROUPS, WARPS};
 use crate::WARP_THREADS;
 
 /// The pipeline stages of a block.
