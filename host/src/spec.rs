@@ -21,7 +21,7 @@ pub use op_spec::{
     BatchNormProblem, BatchNormSpec, ChannelMaxProblem, ChannelMaxSpec, ChannelShape, ClampProblem,
     ClampSpec, Conv1dSpec, Conv2dSpec, Conv3dSpec, ConvProblem, ConvSpec, GeluApproximation,
     GroupNormProblem, GroupNormSpec, InstanceNormProblem, InstanceNormSpec, LayerNormProblem,
-    LayerNormSpec, MaxPool2dProblem, MaxPool2dSpec, MaxPool3dProblem, MaxPool3dSpec, Pad, Padding,
-    PaddingMode, PointwiseProblem, PointwiseSpec, PoolProblem, Pooled, PreluProblem, PreluSpec,
-    Quantity, RankRule, ScaleProblem, ScaleSpec, Shape, SpecError,
+    LayerNormSpec, Layout, MaxPool2dProblem, MaxPool2dSpec, MaxPool3dProblem, MaxPool3dSpec, Pad,
+    Padding, PaddingMode, PointwiseProblem, PointwiseSpec, PoolProblem, Pooled, PreluProblem,
+    PreluSpec, Quantity, RankRule, ScaleProblem, ScaleSpec, Shape, SpecError,
 };

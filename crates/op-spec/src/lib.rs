@@ -56,6 +56,7 @@ pub mod data;
 mod group_norm;
 mod instance_norm;
 mod layer_norm;
+mod layout;
 mod max_pool2d;
 mod pointwise;
 mod pool;
@@ -72,6 +73,7 @@ pub use error::{Quantity, RankRule, SpecError};
 pub use group_norm::{GroupNormProblem, GroupNormSpec};
 pub use instance_norm::{InstanceNormProblem, InstanceNormSpec};
 pub use layer_norm::{LayerNormProblem, LayerNormSpec};
+pub use layout::Layout;
 pub use max_pool2d::{MaxPool2dProblem, MaxPool2dSpec};
 pub use pointwise::{ClampProblem, ClampSpec, GeluApproximation, PointwiseProblem, PointwiseSpec};
 pub use pool::{

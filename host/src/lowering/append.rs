@@ -2,7 +2,7 @@
 
 use launch_config::KernelGeometry;
 use op_spec::chain::LayerProblem;
-use op_spec::{BatchNormProblem, PointwiseProblem};
+use op_spec::{BatchNormProblem, Layout, PointwiseProblem};
 
 use super::choice::Chosen;
 use super::epilogue::{Map, MaxOverChannels, Plan, Pool, Store};
@@ -135,12 +135,10 @@ impl<'a> Appending<'a> {
             return self.program.tensor(output, self.program.dtype(x));
         }
         let (start, plan) = (layers.start, &lowered.plan);
-        let reads_in_place =
-            matches!(&lowered.producer, Producer::ImplicitGemm(gemm) if gemm.reads_in_place());
-        let x = if reads_in_place {
-            x
-        } else {
-            self.program.in_order(x)?
+        // The producer reads NHWC where it lies; anything else is made dense NCHW.
+        let x = match lowered.reads() {
+            Layout::Nhwc => x,
+            Layout::Nchw => self.program.in_order(x)?,
         };
         let produced = match &lowered.producer {
             Producer::Tensor if matches!(plan, Plan::Whole) => {

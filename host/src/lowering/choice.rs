@@ -8,6 +8,7 @@
 use std::ops::Range;
 
 use launch_config::Refusal;
+use op_spec::Layout;
 #[cfg(any(test, feature = "lab"))]
 use op_spec::chain::Chain;
 use op_spec::chain::NormalForm;
@@ -40,9 +41,14 @@ pub(crate) fn choose(query: Query<'_>) -> Result<Vec<Chosen>> {
     if covered != known {
         return Err(Error::OtherPartition { covered, known });
     }
-    let runs = partition.runs().iter();
-    runs.map(|run| choose_region(query, run.layers.clone(), run.kernel.as_deref()))
-        .collect()
+    let mut input = query.input_layout();
+    let mut chosen = Vec::new();
+    for run in partition.runs() {
+        let region = choose_region(query, input, run.layers.clone(), run.kernel.as_deref())?;
+        input = region.lowered.writes();
+        chosen.push(region);
+    }
+    Ok(chosen)
 }
 
 /// Whether kernels can be chosen for a chain on inputs of this shape.
@@ -70,8 +76,13 @@ pub(crate) fn must_have_kernels(
 }
 
 /// The kernels for a region, or those that were asked for.
-fn choose_region(query: Query<'_>, layers: Range<usize>, asked: Option<&str>) -> Result<Chosen> {
-    ask(query, layers.clone(), asked).map_err(|considered| {
+fn choose_region(
+    query: Query<'_>,
+    input: Layout,
+    layers: Range<usize>,
+    asked: Option<&str>,
+) -> Result<Chosen> {
+    ask(query, input, layers.clone(), asked).map_err(|considered| {
         let reason = |Considered { kernels, verdict }: &Considered| match verdict {
             Verdict::Refused(reason) | Verdict::Passed(reason) => {
                 Some(format!("{kernels}: {reason}"))
@@ -97,21 +108,23 @@ fn choose_region(query: Query<'_>, layers: Range<usize>, asked: Option<&str>) ->
 
 /// The kernels for a chain of `end` layers without a partition.
 fn choose_whole(query: Query<'_>, end: usize) -> Result<Vec<Chosen>> {
-    // What the rows said of all layers together is told with the first run.
-    let mut considered_whole = match ask(query, 0..end, None) {
-        Ok(run) => return Ok(vec![run]),
+    let mut input = query.input_layout();
+    // What the rows said of all layers together is told with the first region.
+    let mut considered_whole = match ask(query, input, 0..end, None) {
+        Ok(region) => return Ok(vec![region]),
         Err(considered) => considered,
     };
     let (mut chosen, mut start) = (Vec::new(), 0);
     while start < end {
         let mut stops = (start + 2..=end).rev().filter(|stop| stop - start < end);
-        let several = stops.find_map(|stop| ask(query, start..stop, None).ok());
-        let single = || choose_region(query, start..start + 1, None);
-        let mut run: Chosen = several.map_or_else(single, Ok)?;
-        let considered = &mut run.facts.considered;
+        let several = stops.find_map(|stop| ask(query, input, start..stop, None).ok());
+        let single = || choose_region(query, input, start..start + 1, None);
+        let mut region: Chosen = several.map_or_else(single, Ok)?;
+        let considered = &mut region.facts.considered;
         considered.splice(..0, considered_whole.drain(..));
-        start = run.layers.end;
-        chosen.push(run);
+        start = region.layers.end;
+        input = region.lowered.writes();
+        chosen.push(region);
     }
     Ok(chosen)
 }
@@ -119,6 +132,7 @@ fn choose_whole(query: Query<'_>, end: usize) -> Result<Vec<Chosen>> {
 /// Asks the table's rows for a region, or the one row that is named.
 fn ask(
     query: Query<'_>,
+    input: Layout,
     layers: Range<usize>,
     asked: Option<&str>,
 ) -> Result<Chosen, Vec<Considered>> {
@@ -126,6 +140,7 @@ fn ask(
         of: query,
         form: NormalForm::of(query.problem, layers.clone()).ok(),
         layers,
+        input,
     };
     let mut considered = Vec::new();
     let is_asked = |name| asked.is_none_or(|asked| asked == name);
@@ -148,6 +163,8 @@ fn ask(
                         layers: query.operators(region.layers.clone()),
                         kernels: row.name,
                         summary: row.summary(&lowered.plan),
+                        reads: lowered.reads(),
+                        writes: lowered.writes(),
                         config: lowered.producer.to_string(),
                         considered,
                     };

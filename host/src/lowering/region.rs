@@ -6,6 +6,8 @@ use std::ops::Range;
 use op_spec::chain::{Chain, ChainProblem, Layer, LayerProblem, NormalForm};
 
 use super::Options;
+use op_spec::Layout;
+
 use crate::device::{DType, DeviceProperties, Order};
 
 /// What a chain is lowered for.
@@ -27,6 +29,8 @@ pub(super) struct Region<'a> {
     pub(super) layers: Range<usize>,
     /// Nothing where the layers have none.
     pub(super) form: Option<NormalForm>,
+    /// The layout of its input: the chain's, or what the region before writes.
+    pub(super) input: Layout,
 }
 
 impl Query<'_> {
@@ -34,6 +38,16 @@ impl Query<'_> {
     pub(super) fn operators(&self, layers: Range<usize>) -> String {
         let layers = self.chain.layers()[layers].iter();
         layers.map(Layer::operator).collect::<Vec<_>>().join(" ")
+    }
+
+    /// The layout of the chain's first input. One that is neither is made NCHW by a copy.
+    pub(super) fn input_layout(&self) -> Layout {
+        let channels_are_neighbours = |[_, channels, ..]: [i64; 5]| channels == 1;
+        let strides = self.order.strides(&self.problem.steps[0].input);
+        match strides.is_some_and(channels_are_neighbours) {
+            true => Layout::Nhwc,
+            false => Layout::Nchw,
+        }
     }
 
     /// Whether the layer is a convolution whose padding a launch of its own puts around the input.
@@ -48,18 +62,38 @@ impl Query<'_> {
 }
 
 impl Region<'_> {
-    /// The strides of the region's input, `(n, c, d, h, w)`, where it is the chain's, is not dense, and starts on a vector.
+    /// The strides of the region's input, `(n, c, d, h, w)`, where it is not dense NCHW and starts on a vector.
     pub(super) fn strides(&self) -> Option<[i64; 5]> {
         let start = self.layers.start;
-        let reads_input = start == 0 && !self.of.has_explicit_padding(start);
         let input = &self.of.problem.steps[start].input;
-        reads_input.then(|| self.of.order.strides(input)).flatten()
+        match start {
+            // A padding kernel writes NCHW.
+            _ if self.of.has_explicit_padding(start) => None,
+            0 => self.of.order.strides(input),
+            _ => (self.input == Layout::Nhwc).then(|| dense_nhwc(input)),
+        }
     }
 
     /// Shape of the output of the layer `layer`.
     pub(super) fn output_of(&self, layer: usize) -> &[usize] {
         &self.of.problem.steps[layer].output
     }
+}
+
+/// The strides of a dense NHWC tensor of this shape, as `(n, c, d, h, w)`.
+fn dense_nhwc(shape: &[usize]) -> [i64; 5] {
+    let mut strides = [1; 5];
+    let mut stride = shape.get(1).map_or(1, |&channels| channels as i64);
+    let spatial = shape.get(2..).unwrap_or(&[]);
+    for (axis, &extent) in (0..5).rev().zip(spatial.iter().rev()) {
+        strides[axis] = stride;
+        stride *= extent as i64;
+    }
+    for axis in 2..5 - spatial.len() {
+        strides[axis] = stride;
+    }
+    strides[0] = stride;
+    strides
 }
 
 /// A region, and how its kernels were chosen.
@@ -72,6 +106,10 @@ pub struct RegionFacts {
     pub kernels: &'static str,
     /// What runs, in words.
     pub summary: String,
+    /// The layout that the region reads; a copy makes it of any other.
+    pub reads: Layout,
+    /// The layout that the region writes.
+    pub writes: Layout,
     /// The configuration of the producer: tile, loader, split-K, schedule. Empty where there is nothing to configure.
     pub config: String,
     /// The rows that were asked, from top to bottom. Those for other layers are left out.
@@ -106,5 +144,17 @@ impl fmt::Display for Verdict {
             Verdict::Passed(reason) => write!(f, "could, but: {reason}"),
             Verdict::Refused(rule) => write!(f, "no: {rule}"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::dense_nhwc;
+
+    #[test]
+    fn strides_of_nhwc_count_channels_first() {
+        assert_eq!(dense_nhwc(&[2, 8, 3, 4, 5]), [480, 1, 160, 40, 8]);
+        assert_eq!(dense_nhwc(&[2, 8, 4, 5]), [160, 1, 160, 40, 8]);
+        assert_eq!(dense_nhwc(&[2, 8, 5]), [40, 1, 40, 40, 8]);
     }
 }

@@ -8,6 +8,7 @@ use launch_config::Refusal;
 use launch_config::conv::ConvGeometry;
 use launch_config::depthwise::DepthwiseGeometry;
 use launch_config::implicit_gemm::GemmConfig;
+use op_spec::Layout;
 use op_spec::chain::NormalForm;
 
 use super::epilogue::{self, MaxOverChannels, Plan, Pool, Store};
@@ -26,6 +27,19 @@ pub(super) struct Lowered {
 }
 
 impl Lowered {
+    /// The layout that the producer reads. A plan inserts a reformat where its input has another one.
+    pub(super) fn reads(&self) -> Layout {
+        match &self.producer {
+            Producer::ImplicitGemm(gemm) if gemm.reads_in_place() => Layout::Nhwc,
+            _ => Layout::Nchw,
+        }
+    }
+
+    /// The layout that the epilogue writes.
+    pub(super) fn writes(&self) -> Layout {
+        Layout::Nchw
+    }
+
     /// Whether the row is to be taken for `region`, which it can do, before the rows below, or why not.
     pub(super) fn pays(&self, region: &Region<'_>) -> Result<(), &'static str> {
         match &self.producer {

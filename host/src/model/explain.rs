@@ -188,10 +188,16 @@ impl fmt::Display for Explanation {
                 layers,
                 kernels,
                 summary,
+                reads,
+                writes,
                 config,
                 considered,
             } = region;
-            writeln!(f, "\n{layers}: {kernels}, {summary}")?;
+            writeln!(
+                f,
+                "
+{layers}: {kernels}, {summary}; reads {reads}, writes {writes}"
+            )?;
             if !config.is_empty() {
                 writeln!(f, "  {config}")?;
             }

@@ -112,6 +112,8 @@ fn record(strategy: &str, explanation: &Explanation) -> Value {
             "layers": region.layers,
             "kernels": region.kernels,
             "summary": region.summary,
+            "reads": region.reads.to_string(),
+            "writes": region.writes.to_string(),
             "config": region.config,
             "considered": region.considered.iter().map(considered).collect::<Vec<_>>(),
         })
