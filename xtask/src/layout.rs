@@ -1,9 +1,9 @@
-//! `cargo xtask layout`: every operator has its homes, and files stay short.
+//! `cargo xtask layout`: every operator has its homes, files stay short, and so do lines of prose.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// A kind of thing that has one file, or folder, of its name in each of these places.
 struct Kind {
@@ -36,10 +36,25 @@ const KINDS: &[Kind] = &[
 ];
 
 /// Names that hold no operator wherever they stand.
-const SUPPORT: &[&str] = &["mod", "lib", "main", "error", "fused", "tests", "chain"];
+const SUPPORT: &[&str] = &[
+    "mod",
+    "lib",
+    "main",
+    "error",
+    "fused",
+    "one_launch",
+    "tests",
+    "chain",
+];
 
 /// A file that passes 400 lines by more than a little usually holds two ideas.
 const MAX_LINES: usize = 450;
+
+/// Columns of a line of comments or of Markdown prose.
+const MAX_COLUMNS: usize = 110;
+
+/// Documents whose lines may be longer: what tools wrote, and what is history.
+const LONG_LINES: &[&str] = &["CHANGELOG.md", "docs/results"];
 
 /// Prints what breaks the layout, and fails if anything does.
 pub(crate) fn run(root: &Path) -> Result<(), Box<dyn Error>> {
@@ -47,9 +62,13 @@ pub(crate) fn run(root: &Path) -> Result<(), Box<dyn Error>> {
     for kind in KINDS {
         faults.extend(missing_homes(root, kind));
     }
-    faults.extend(long_files(root)?);
+    let files = sources(root)?;
+    faults.extend(long_files(&files));
+    faults.extend(long_prose(&files));
     if faults.is_empty() {
-        println!("every operator has its homes, no file is longer than {MAX_LINES} lines");
+        println!(
+            "every operator has its homes, no file is longer than {MAX_LINES} lines, no prose than {MAX_COLUMNS} columns"
+        );
         Ok(())
     } else {
         Err(faults.join("\n").into())
@@ -87,31 +106,69 @@ fn stems(folder: &Path) -> BTreeSet<String> {
         .collect()
 }
 
-fn long_files(root: &Path) -> Result<Vec<String>, Box<dyn Error>> {
-    let mut faults = Vec::new();
-    let mut folders: Vec<PathBuf> = ["crates", "host", "kernels-gpu", "tests", "xtask"]
-        .iter()
-        .map(|folder| root.join(folder))
-        .collect();
+/// The texts of all Rust files and documents, by their paths from the root.
+fn sources(root: &Path) -> Result<BTreeMap<String, String>, Box<dyn Error>> {
+    let mut found = BTreeMap::new();
+    let mut folders = vec![root.to_owned()];
     while let Some(folder) = folders.pop() {
         for entry in folder.read_dir()? {
             let path = entry?.path();
-            if path.is_dir() && !path.ends_with("target") {
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            // What tools leave there is not the project's.
+            let is_left = name.starts_with('.') || name.starts_with("target") || name == "venv";
+            if path.is_dir() && !is_left {
                 folders.push(path);
-            } else if path.extension().is_some_and(|end| end == "rs") {
-                let lines = fs::read_to_string(&path)?.lines().count();
-                let shown = path
-                    .strip_prefix(root)?
-                    .to_string_lossy()
-                    .replace('\\', "/");
-                if lines > MAX_LINES {
-                    faults.push(format!("{shown}: {lines} lines, limit {MAX_LINES}"));
-                }
+            } else if path
+                .extension()
+                .is_some_and(|end| end == "rs" || end == "md")
+            {
+                let shown = path.strip_prefix(root)?.to_string_lossy();
+                found.insert(shown.replace('\\', "/"), fs::read_to_string(&path)?);
             }
         }
     }
-    faults.sort();
-    Ok(faults)
+    Ok(found)
+}
+
+/// The Rust files that are too long.
+fn long_files(files: &BTreeMap<String, String>) -> Vec<String> {
+    let sources = files.iter().filter(|(name, _)| name.ends_with(".rs"));
+    let lengths = sources.map(|(name, text)| (name, text.lines().count()));
+    lengths
+        .filter(|(_, lines)| *lines > MAX_LINES)
+        .map(|(name, lines)| format!("{name}: {lines} lines, limit {MAX_LINES}"))
+        .collect()
+}
+
+/// The lines of prose that are too long: comments that have a line to themselves, and paragraphs of Markdown.
+fn long_prose(files: &BTreeMap<String, String>) -> Vec<String> {
+    let mut faults = Vec::new();
+    for (name, text) in files {
+        if LONG_LINES.iter().any(|long| name.starts_with(long)) {
+            continue;
+        }
+        let mut is_code = false;
+        for (number, line) in (1..).zip(text.lines()) {
+            let comment = line.trim_start().strip_prefix("//");
+            let prose = match comment {
+                Some(comment) => comment.trim_start_matches(['/', '!']).trim(),
+                None if name.ends_with(".md") => line.trim(),
+                None => continue,
+            };
+            if prose.starts_with("```") {
+                is_code = !is_code;
+            }
+            // A table has a line for each row, and a long word no place to break.
+            let is_prose = !is_code && !prose.starts_with('|') && prose.contains(' ');
+            let columns = line.chars().count();
+            if is_prose && columns > MAX_COLUMNS {
+                faults.push(format!(
+                    "{name}:{number}: {columns} columns of prose, limit {MAX_COLUMNS}"
+                ));
+            }
+        }
+    }
+    faults
 }
 
 #[cfg(test)]
@@ -131,5 +188,41 @@ mod tests {
             missing_homes(root.path(), &KINDS[0]),
             ["operator clamp: no host/src/ops/clamp.rs"]
         );
+    }
+    /// The faults of one file.
+    fn faults(name: &str, text: &str) -> Vec<String> {
+        let files = BTreeMap::from([(name.to_owned(), text.to_owned())]);
+        [long_files(&files), long_prose(&files)].concat()
+    }
+
+    #[test]
+    fn prose_has_a_limit_and_code_and_tables_have_none() {
+        let long = "word ".repeat(30);
+        for text in [
+            format!("/// {long}"),
+            format!("    //! {long}"),
+            format!("    // {long}"),
+        ] {
+            let columns = text.chars().count();
+            let expected = format!("a.rs:2: {columns} columns of prose, limit 110");
+            assert_eq!(faults("a.rs", &format!("\n{text}\n")), [expected]);
+        }
+        assert_eq!(faults("a.md", &long).len(), 1);
+        for text in [
+            format!("let x = \"{long}\";"),
+            format!("/// | {long} |"),
+            format!("//! ```\n//! {long}\n//! ```"),
+        ] {
+            assert_eq!(faults("a.rs", &text), [""; 0], "{text}");
+        }
+        assert_eq!(faults("a.md", &format!("```\n{long}\n```")), [""; 0]);
+        assert_eq!(faults("docs/results/a.md", &long), [""; 0]);
+    }
+
+    #[test]
+    fn files_have_a_limit() {
+        assert_eq!(faults("a.rs", &"x\n".repeat(450)), [""; 0]);
+        let expected = "a.rs: 451 lines, limit 450";
+        assert_eq!(faults("a.rs", &"x\n".repeat(451)), [expected]);
     }
 }

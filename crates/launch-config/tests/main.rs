@@ -6,3 +6,4 @@ mod launch;
 mod split_k;
 mod warp_specialized_choice;
 mod warp_specialized_tiles;
+mod without_norm;
