@@ -1,4 +1,4 @@
-//! The warpgroups that multiply.
+//! The consumer warpgroups: the mainloop.
 
 use cuda_std::mbarrier::Barrier;
 use cuda_std::wgmma::{self, MatrixDescriptor, MatrixLayout};
@@ -16,14 +16,14 @@ use super::format::{Operands, WarpSpecializedFormat};
 use super::results::{HALF_SUMS, Output, Results};
 use super::{Memory, Pipeline, PipelineState, WARPGROUP_WARPS, Work, share_of};
 
-/// Units of the filters of one part of a step, and of one K-vector of them.
+/// Units (16 bytes) of the filters of one part of an MMA step, and of one K-vector of them.
 const MMA_STEP_UNITS: u32 = MMA_STEP_BYTES / wgmma::UNIT_BYTES;
 const K_VECTOR_UNITS: u32 = WARP_SPECIALIZED.filters() * K_VECTOR_BYTES / wgmma::UNIT_BYTES;
 
-/// Octets of half of a tile's pixels.
+/// Octets (eight pixels) of half of a tile's pixels.
 const HALF_OCTETS: u32 = HALF_PIXELS / K_VECTOR_VALUES;
 
-/// Says that the warp has no more use for a pipeline stage.
+/// Arrives at a barrier for the warp: it has no more use for a stage.
 #[inline(always)]
 unsafe fn release(barrier: Barrier) {
     if thread::thread_idx_x().is_multiple_of(WARP_THREADS) {
@@ -31,21 +31,21 @@ unsafe fn release(barrier: Barrier) {
     }
 }
 
-/// The warpgroup's number; computed anew, or it would take a register.
+/// The warpgroup's number. Computed at each call, or it would take a register.
 #[inline(always)]
 unsafe fn warpgroup() -> u32 {
     opaque::uniform(opaque::to_compiler(thread::thread_idx_x()) / (WARPGROUP_WARPS * WARP_THREADS))
 }
 
-/// Which of the block's tiles of pixels are the warpgroup's, each in a round of its own.
+/// The block's tiles of pixels that are the warpgroup's, one for each round.
 struct Rounds<'a, const SUMS: usize> {
     work: &'a Work<'a>,
-    /// Whether the other warpgroup has every second tile.
+    /// 1 in the ping-pong schedule, where the other warpgroup has every second tile, else 0.
     ping_pong: u32,
 }
 
 impl<const SUMS: usize> Rounds<'_, SUMS> {
-    /// How many of the other warpgroup's tiles come first.
+    /// Tiles of the other warpgroup that come first.
     #[inline(always)]
     unsafe fn behind(&self) -> u32 {
         if SUMS == HALF_SUMS {
@@ -55,7 +55,7 @@ impl<const SUMS: usize> Rounds<'_, SUMS> {
         }
     }
 
-    /// The tile of round `round`.
+    /// The tile of pixels of round `round`.
     #[inline(always)]
     unsafe fn work_tile(&self, round: u32) -> u32 {
         let tile = (opaque::to_compiler(round) << self.ping_pong) + self.behind();
@@ -63,13 +63,13 @@ impl<const SUMS: usize> Rounds<'_, SUMS> {
     }
 }
 
-/// Chains of a tile whose sums are not split.
+/// MMA batches of a tile without split-K.
 #[inline(always)]
 fn mma_batches(g: &GemmGeometry) -> u32 {
     opaque::to_compiler(g.k_blocks) * (g.mma_steps / MMA_BATCH_STEPS)
 }
 
-/// How the pixels that a product multiplies lie; computed anew for each tile, or it would take registers while results are finished.
+/// The layout of the pixels in shared memory. Computed for each tile, or it would take registers during the epilogue.
 #[inline(always)]
 unsafe fn layout<F: WarpSpecializedFormat<SUMS>, const SUMS: usize>(
     g: &GemmGeometry,
@@ -84,7 +84,7 @@ unsafe fn layout<F: WarpSpecializedFormat<SUMS>, const SUMS: usize>(
     }
 }
 
-/// Pipeline stages of two pipelines: of the MMA batch before, and of the K block before if that MMA batch was its last.
+/// Stages to release: the filter stage of the MMA batch before, and the halo stage of the K block that it ended.
 struct Used {
     filters: u32,
     halo: Option<u32>,
@@ -100,7 +100,7 @@ impl Used {
     }
 }
 
-/// Multiplies and finishes all of the block's work that is the warpgroup's.
+/// The mainloop and the epilogue of all of the block's work that is the warpgroup's.
 ///
 /// # Safety
 /// All threads of a warpgroup call it, after the barrier behind `prepare`; `warp` is the warp's number in the block.
@@ -140,7 +140,7 @@ pub(super) unsafe fn consume<F: WarpSpecializedFormat<SUMS>, const SUMS: usize>(
         },
     };
     let ping_pong = rounds.ping_pong;
-    // Where warpgroups alternate, each leaves out what the other one does of the pipelines.
+    // In the ping-pong schedule each warpgroup skips the stages of the other one's tiles.
     if ping_pong == 1 {
         halo = halo.skip(rounds.behind() * g.k_blocks, &halo_pipeline);
         filters = filters.skip(rounds.behind() * mma_batches(g), &filter_pipeline);
@@ -150,7 +150,7 @@ pub(super) unsafe fn consume<F: WarpSpecializedFormat<SUMS>, const SUMS: usize>(
     while rounds.work_tile(round) < g.work_tiles() as u32 {
         let parity = opaque::to_compiler(round) & 1;
         if ping_pong == 1 {
-            // A new barrier's phase of parity 1 is over, as it were: the first one to begin is the first warpgroup.
+            // The phase of parity 1 of a new barrier counts as over, so the first warpgroup begins.
             let warpgroup = warpgroup();
             memory.may_begin(warpgroup).wait(parity ^ 1 ^ warpgroup);
         }
@@ -163,7 +163,7 @@ pub(super) unsafe fn consume<F: WarpSpecializedFormat<SUMS>, const SUMS: usize>(
             let pixels_at = first_pixels + halo.stage * stage_units;
             let mut step = 0;
             while step < g.mma_steps {
-                // Filters that stay have been waited for in the first round.
+                // Resident filters were waited for in the first round.
                 if round == 0 || filter_pipeline.wraps == 1 {
                     filter_pipeline.full(filters.stage).wait(filters.parity);
                 }
@@ -186,7 +186,7 @@ pub(super) unsafe fn consume<F: WarpSpecializedFormat<SUMS>, const SUMS: usize>(
                     first: [pixel(0), pixel(1), pixel(2)],
                     low: g.halo_k_vectors,
                 };
-                // Computed anew for each MMA batch, or it would take a register.
+                // Computed for each MMA batch, or it would take a register.
                 let to_next = opaque::to_compiler(g.interleaved_octets[0]);
                 let second = if F::INTERLEAVED {
                     to_next
@@ -207,7 +207,8 @@ pub(super) unsafe fn consume<F: WarpSpecializedFormat<SUMS>, const SUMS: usize>(
                 if let Some(over) = over {
                     over.release(&filter_pipeline, &halo_pipeline);
                 }
-                // Else the pipeline stage would be free when the next K block is there; who rounds that would wait for others who do.
+                // Else the stage would be released when the next K block is full, and a producer that converts it would wait for
+                // other producers.
                 if may_convert_in_producer::<F>()
                     && step == g.mma_steps
                     && memory.mainloop.releases_early()
@@ -223,13 +224,13 @@ pub(super) unsafe fn consume<F: WarpSpecializedFormat<SUMS>, const SUMS: usize>(
             k_block += 1;
         }
         if ping_pong == 1 {
-            // The warp has waited for all that its tile has of the pipelines, so what they come to next is the other's.
+            // The warp has waited for all stages of its tile; the next stages belong to the other warpgroup.
             release(memory.may_begin(1 - warpgroup()));
             halo = halo.skip(g.k_blocks, &halo_pipeline);
             filters = filters.skip(mma_batches(g), &filter_pipeline);
         }
         let more = rounds.work_tile(round + 1) < g.work_tiles() as u32;
-        // Divisions, while the last MMA batch is under way.
+        // Divisions, while the last MMA batch runs.
         let place = Place::of(rounds.work_tile(round), g);
         let place = Place {
             sample: opaque::to_compiler(place.sample),
@@ -245,7 +246,7 @@ pub(super) unsafe fn consume<F: WarpSpecializedFormat<SUMS>, const SUMS: usize>(
         let is_mine = work.split_k == 1
             || cluster_reduce::is_owner(g, memory.mainloop, memory.format, parity, more, &mut sums);
         if is_mine {
-            // Not before, for a register less while sums are exchanged.
+            // Here, to save a register during the reduction.
             let place = Place {
                 tile: rounds.work_tile(round) - place.sample * g.pixel_tiles(),
                 ..place

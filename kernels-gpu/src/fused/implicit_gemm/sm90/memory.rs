@@ -14,7 +14,7 @@ use super::pipeline::Pipeline;
 use super::{WARPGROUP_WARPS, nhwc_tile};
 use crate::parts::index::div_rem;
 
-/// Views of what `WarpSpecializedLayout` describes.
+/// Views of the parts that `WarpSpecializedLayout` describes.
 #[derive(Clone, Copy)]
 pub(super) struct Memory {
     pub(super) offsets: Shared<u32>,
@@ -28,7 +28,7 @@ pub(super) struct Memory {
     pub(super) halos: Shared<u32>,
     pub(super) filters: Shared<u32>,
     pub(super) mainloop: MainloopConfig,
-    /// How values are operands.
+    /// How values become operands.
     pub(super) format: OperandFormat,
 }
 
@@ -72,7 +72,7 @@ impl Memory {
         }
     }
 
-    /// Where warpgroups alternate: `warpgroup` may begin its next tile, as the other one's warps wait for nothing of theirs any more.
+    /// In the ping-pong schedule: `warpgroup` may begin its next tile, since the other warpgroup waits for no more stages.
     #[inline(always)]
     pub(super) fn may_begin(&self, warpgroup: u32) -> Barrier {
         let stages = 2 * (self.mainloop.halos + self.mainloop.filters);
@@ -88,7 +88,7 @@ impl Memory {
         }
     }
 
-    /// Fills in the tables, and makes the barriers.
+    /// Fills in the tables and initialises the barriers.
     ///
     /// # Safety
     /// All threads of the block call it, and a barrier follows.
@@ -98,8 +98,8 @@ impl Memory {
         let thread = thread::thread_idx_x();
         if thread == 0 {
             let consumer_warps = self.mainloop.consumer_warps();
-            // Warps may share the boxes of a halo tile, or round staged tiles of them; else whoever loads something loads all of it.
-            let fillers = if rounds::<F>(g) {
+            // Warps may share the boxes of a halo tile, or convert staged tiles of it; else one producer loads all of it.
+            let producers = if rounds::<F>(g) {
                 self.init_staged();
                 g.staged_tiles.of_k_block
             } else if has_nhwc_tile::<F>(g, WARP_SPECIALIZED) {
@@ -107,7 +107,7 @@ impl Memory {
             } else {
                 1
             };
-            self.halos().init(fillers, consumer_warps);
+            self.halos().init(producers, consumer_warps);
             self.filters().init(1, consumer_warps);
             if self.mainloop.split_k > 1 {
                 self.init_exchange();
@@ -146,7 +146,8 @@ impl Memory {
         async_proxy::fence_shared();
     }
 
-    /// Zeros what nobody loads to a halo tile: behind its K-vectors, or behind the lines of each box and behind the last box, of all planes of each pipeline stage.
+    /// Zeros what no producer loads: behind the K-vectors of a halo tile, or behind the pixels of each box and behind the last box,
+    /// in all planes of each stage.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
     #[cfg_attr(not(target_arch = "nvptx64"), inline(never))]
     unsafe fn clear_gaps<F: WarpSpecializedFormat<64>>(&self, g: &GemmGeometry, thread: u32) {

@@ -1,49 +1,58 @@
-//! The product of warp-specialized tiles (sm_90a): all operands in shared memory.
+//! The warp-specialized mainloop for Hopper (sm_90a): warpgroup MMA with both operands in shared memory.
 //!
 //! # Idea
-//! The widest instructions keep the tensor cores busiest, and leave a thread no registers but for sums. So the filters
-//! come to shared memory too, once for 256 pixels. Two warpgroups do nothing but multiply (`consume`) and finish their tiles
-//! (`results`, `rows`), each by itself, so that neither waits for the other but for operands. The warps of a third load operands into two
-//! pipelines of pipeline stages (`produce`): one loads filters by bulk copies, three load halo tiles of planes, K-vector by K-vector, in turn, or start copies of a halo tile
-//! of lines (`lines`), or round such halo tiles from f32 that they load (`staged_tiles`).
+//! `wgmma` with 64 filters and 128 or 256 pixels keeps the tensor cores busiest and leaves a thread no registers but for
+//! accumulators. So filters come through shared memory as well as the halo tile. Eight consumer warps (two warpgroups) multiply
+//! (`consume`) and run the epilogue of their tiles (`results`, `rows`). Four producer warps load operands into two pipelines
+//! (`pipeline`): one warp loads filters by bulk copies (`produce`), three load halo tiles, in one of three ways:
+//!
+//! | halo tile | loaded by | file |
+//! |---|---|---|
+//! | planes of K-vectors | `cp.async`, K-vector by K-vector | `produce` |
+//! | NHWC | tensor maps (TMA), box by box | `nhwc_tile` |
+//! | NHWC, from f32 | TMA into staged f32 tiles, converted to f16 by the producer | `staged_f32` |
 //!
 //! ```text
-//! one warp:      for each tile of pixels, for each MMA batch of three steps:
-//!                    wait for a free filter pipeline stage; copy the filters
-//! three warps:   for each tile of pixels, for each K block of its share:
-//!                    wait for a free halo tile pipeline stage; copy the halo tile, or boxes of it: each a third of many, or one all of few
-//! eight warps:   for each tile of pixels:
-//!                    for each K block: wait for its halo tile
-//!                        for each MMA batch: wait for its filters; start it
-//!                            until the MMA batch before is over; its filters' pipeline stage is free, and its halo tile's after the last of a K block
-//!                    value = sums * descale + bias; moments; y = value
+//! filter producer, one warp:    for each tile of pixels, for each MMA batch of three MMA steps:
+//!                                   wait until the filter stage is empty; bulk copy the filters
+//! halo producers, three warps:  for each tile of pixels, for each K block of the block's split:
+//!                                   wait until the halo stage is empty; load the halo tile
+//! consumers, eight warps:       for each tile of pixels:
+//!                                   for each K block:    wait until its halo stage is full
+//!                                       for each MMA batch: wait until its filter stage is full; start wgmma
+//!                                           wait for the MMA batch before; release its filter stage, and its halo stage
+//!                                           behind the last MMA batch of a K block
+//!                                   epilogue: value = accumulator * descale + bias; moments; y = value
 //! ```
-//! Tiles, pipeline stages and shared memory: `launch_config::implicit_gemm::sm90`.
+//! `launch_config::implicit_gemm::sm90` has the tiles, the pipelines' stages and the layout of shared memory.
 //!
-//! # Sums
-//! Those of 16-bit operands and of rounded f32 are added up by the tensor cores alone. A MMA batch of split values starts from zero,
-//! and its sums are added in the ordinary way, which rounds, while the other warpgroup's MMA batch is multiplied (`warpgroup`
-//! says why). These are the first product's registers, so a block has one tile of split values, never two.
-//! In the format of parts MMA batches go on as where values have one, and every few of them their sums are promoted likewise.
+//! # Accumulators
+//! Tensor cores accumulate 16-bit operands and scaled f16 by themselves. An MMA batch of the f16x2 split starts from zero and is
+//! promoted: ordinary additions, which round, add it to the total while the other warpgroup multiplies (`warpgroup` says why).
+//! The promoted total takes the registers of a second tile, so a block has one tile of f16x2 split values. In the bf16x3 split,
+//! accumulators are promoted every few MMA batches.
 //!
-//! # Alternation
-//! Where a block has one tile of filters, its warpgroups may alternate (`mainloop.ping_pong`): each has every second tile of pixels. Both pipelines are then one
-//! warpgroup's for a whole tile, and the other's for the next, so the tensor cores have one warpgroup's MMA batches at a time while the other finishes its
-//! tile. A barrier tells the parity of its phase alone, so nobody may wait for a pipeline stage that is to be filled twice until then: a warpgroup begins when all
-//! warps of the other one have waited for all of their tile, which they say at a barrier as the last MMA batch is started.
+//! # Schedules
+//! *Cooperative*: both warpgroups work on the same pixels, each on a tile of filters or on half of the pixels. *Ping-pong*
+//! (`mainloop.ping_pong`): a block has one tile of filters, and each warpgroup has every second tile of pixels, so one runs its
+//! epilogue while the other multiplies. Both pipelines belong to one warpgroup for a whole tile, then to the other. A transaction
+//! barrier tells only the parity of its phase, so no warp may wait for a stage that is filled twice in between. A warpgroup
+//! therefore starts when all warps of the other one have waited for all stages of their tile, which they signal at a barrier
+//! when they start the last MMA batch.
 //!
-//! # Clusters
-//! Where sums are split (`mainloop.split_k`), the blocks of a cluster have the same tiles and a share of the K blocks each; behind a tile's last
-//! MMA batch they add up what they have (`exchange`), and each warp's results are finished in one of the blocks.
+//! # Split-K
+//! With `mainloop.split_k` above 1 the blocks of a cluster have the same tiles and a share of the K blocks each. Behind the last
+//! MMA batch of a tile they reduce their accumulators through distributed shared memory (`cluster_reduce`), and each warp's
+//! results are finished in one of the blocks.
 //!
 //! # Barriers
-//! One of the block, or the cluster, when tables and barriers are there. From then on a pipeline stage has two transaction barriers: it is filled, for which
-//! who fills it arrives; and it is free again, for which each of the eight warps, or of the four whose turn it is, arrives after its own products
-//! with the pipeline stage are over. Where warpgroups alternate, there is one for each that says that it may begin. Where sums are split, `exchange` has its own.
+//! One barrier of the block, or of the cluster, when tables and barriers are initialised. Each pipeline stage has two transaction
+//! barriers. `full`: the producers of the stage arrive. `empty`: each consumer warp of the stage arrives when its MMA of the stage
+//! is over. The ping-pong schedule has one more barrier for each warpgroup. `cluster_reduce` has its own.
 //!
 //! # Invariants
-//! - A warp's results are in shared memory of its own.
-//! - A pipeline stage is filled in the order in which it is read, whoever fills it.
+//! - A warp's results have shared memory of their own.
+//! - A stage is filled in the order in which it is read, whichever producer fills it.
 
 #[cfg(not(target_arch = "nvptx64"))]
 mod boxes;
@@ -78,29 +87,30 @@ use pipeline::{Pipeline, PipelineState};
 use results::{HALF_SUMS, Output};
 use staged_f32::{FOURS, FOURS_OF_HALVES, Scales};
 
-/// Registers of a thread that multiplies, and of one beside it. Together they are no more than the block starts with.
+/// Registers of a consumer thread and of a producer thread (`setmaxnreg`). Together they are no more than the block starts with.
 const CONSUMER_REGISTERS: u32 = 224;
 const PRODUCER_REGISTERS: u32 = 56;
 
-/// The same where those beside it may have to round.
+/// The same where producers may convert f32.
 const CONSUMER_REGISTERS_BESIDE_CONVERSION: u32 = 216;
 const CONVERTING_PRODUCER_REGISTERS: u32 = 72;
 
-/// Filters of a tile that make the same one of two outputs.
+/// Filters of a tile that make the same one of two neighbouring outputs in depth.
 const HALF_FILTERS: u32 = WARP_SPECIALIZED.filters() / 2;
 const _: () = assert!(HALF_FILTERS.is_multiple_of(WARP_FILTERS));
 
 /// Warps of a warpgroup.
 const WARPGROUP_WARPS: u32 = WARPS / 2;
 
-/// What a warpgroup has of a tile's pixels.
+/// The share of a tile's pixels that a warpgroup has.
 pub(super) trait Share {
     const SUMS: usize;
 }
 
-/// Half of them, and the other warpgroup the other half.
+/// Half of the pixels; the other warpgroup has the other half.
 pub(super) struct Halves;
-/// All of them. The other warpgroup has another tile: of further filters and the same pixels, or, if they alternate, the block's next one.
+/// All pixels. The other warpgroup has another tile: further filters and the same pixels, or, in the ping-pong schedule, the
+/// block's next tile of pixels.
 pub(super) struct Whole;
 
 impl Share for Halves {
@@ -111,21 +121,21 @@ impl Share for Whole {
     const SUMS: usize = 2 * HALF_SUMS;
 }
 
-/// What a block computes: its filters, and one tile of pixels after another, of the sums of which it has some K blocks.
+/// The work of a block: its tiles of filters, one tile of pixels after another, and its share of the K blocks.
 #[derive(Clone, Copy)]
 struct Work<'a> {
     g: &'a GemmGeometry,
     group: u32,
-    /// The first of its tiles of filters, in the group.
+    /// The first of the block's tiles of filters, within the group.
     filter_tile: u32,
     first_work_tile: u32,
     work_tile_step: u32,
-    /// Blocks that split the same sums.
+    /// Blocks of the cluster that share the K blocks of a tile.
     split_k: u32,
 }
 
 impl<'a> Work<'a> {
-    /// That of the block; blocks have `tiles` tiles, and `split_k` of them split sums.
+    /// The work of this block. Each block has `tiles` tiles of filters, and `split_k` blocks share a tile.
     #[inline(always)]
     unsafe fn of(g: &'a GemmGeometry, tiles: u32, split_k: u32) -> Self {
         let sets = g.warp_specialized_sets(tiles);
@@ -143,7 +153,7 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// What a warp's filters make, the first of which is `filter` among those of the block.
+    /// The output channels of a warp's filters, the first of which is `filter` among those of the block.
     #[inline(always)]
     fn made_by(&self, filter: u32) -> Made {
         let of_all = self.g.conv.group_k;
@@ -156,7 +166,7 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// The block's first K block, and the one behind its last; computed where it is asked for.
+    /// The block's first K block, and the one behind its last. Computed at each call, to save registers.
     #[inline(always)]
     fn k_blocks(&self) -> [u32; 2] {
         let split_k = opaque::to_compiler(self.split_k);
@@ -164,16 +174,16 @@ impl<'a> Work<'a> {
     }
 }
 
-/// What a warp's filters make.
+/// The output channels of a warp's filters.
 #[derive(Clone, Copy)]
 struct Made {
-    /// The output channel of the first.
+    /// The first output channel.
     channel: u32,
-    /// How many of them there are.
+    /// How many there are.
     filters: u32,
 }
 
-/// Which of neighbouring outputs in depth filter `filter` of a block makes, which has one tile if there are two.
+/// Which of two neighbouring outputs in depth the filter `filter` of a block makes. A block with two outputs has one tile.
 #[inline(always)]
 fn which_output(g: &GemmGeometry, filter: u32) -> u32 {
     if g.outputs_d == 1 {
@@ -183,8 +193,8 @@ fn which_output(g: &GemmGeometry, filter: u32) -> u32 {
     }
 }
 
-/// What warp `warp` has part of in a block of `tiles` tiles of filters: the first of its filters among those of the block, and the
-/// first half of the pixels, of which it has one half or both.
+/// The share of warp `warp` in a block of `tiles` tiles of filters: its first filter among those of the block, and the first half
+/// of the pixels that it has.
 #[inline(always)]
 fn share_of(warp: u32, tiles: u32, has_half: bool) -> (u32, u32) {
     let warpgroup = warp / WARPGROUP_WARPS;
@@ -199,27 +209,29 @@ fn share_of(warp: u32, tiles: u32, has_half: bool) -> (u32, u32) {
     }
 }
 
-/// The block's number among the `split_k` that split the same sums.
+/// The rank of the block among the `split_k` blocks that share a tile.
 #[inline(always)]
 fn rank(split_k: u32) -> u32 {
     thread::block_idx_x() & (split_k - 1)
 }
 
-/// A block, or a cluster, computes tiles of filters times pixels, the moments of each filter over each half of those pixels, and
-/// writes them.
+/// A block, or a cluster, computes tiles of filters times pixels and the moments of each filter over each half of those pixels,
+/// and writes both.
 ///
 /// *Launch*: the config's `shape(..)`, with its `mainloop_config`. *Mapping*, *barriers*: at the head of the module.
-/// *Traffic*: each K-vector of the reformatted input about once for each tile or two of filters, these once for each
-/// tile of pixels (from cache), the output once.
+/// *Traffic*: each K-vector of the input about once for each one or two tiles of filters, filters once for each tile of pixels
+/// (from the level-2 cache), the output once.
 ///
 /// # Safety
-/// `reformatted` and `input_descales` are what the reformatting kernels of the same config wrote, and not looked at where the input is not reformatted:
-/// then `x` starts on 16 bytes and has the `k_vectors.all_k_vectors(&conv)` K-vectors that the geometry's `k_vectors` say. Where halo tiles are of lines, `boxes` is the map of the
-/// geometry's [`boxes()`] of `reformatted`, or of `x`; else it is not looked at. Where values are converted in the producer, a first launch writes `recorded`
-/// elements of `largest` for each tile of pixels of all samples, as many as the config's `recorded_of_tile`; in a second one, behind `implicit_gemm_rescale`, which wrote `input_descales`, `recorded` is 0, as it is elsewhere. `operands` and
-/// `filter_descales` are what the filters kernel wrote; `bias` is null or has an element for each output channel; `y` has an
-/// element for each output; `moments` has the config's `moment_elements()`. `x`, `weight`, `gain` and `shift` are else as for
-/// `implicit_gemm`. `y` and `moments` are apart from all else and start on 16 bytes.
+/// Where the input is reformatted, `reformatted` and `input_descales` are what the reformatting kernels of the same config
+/// wrote. Where it is read in place, `x` starts on 16 bytes and has `k_vectors.all_k_vectors(&conv)` K-vectors at the strides of
+/// the geometry's `k_vectors`, and `reformatted` is not read. Where halo tiles are NHWC, `boxes` is the tensor map of the
+/// geometry's [`boxes()`] over `reformatted` or over `x`; else it is not read. Where f32 is converted in the producer, a first
+/// launch writes `recorded` elements of `largest` for each tile of pixels of all samples, as many as the config's
+/// `recorded_of_tile`; the second launch, behind `implicit_gemm_rescale`, which wrote `input_descales`, has `recorded` of 0, as
+/// all other launches have. `operands` and `filter_descales` are what the filters kernel wrote. `bias` is null or has an element
+/// for each output channel, `y` one for each output, and `moments` the config's `moment_elements()`. `x`, `weight`, `gain` and
+/// `shift` are otherwise as for `implicit_gemm`. `y` and `moments` overlap nothing else and start on 16 bytes.
 #[kernel(
     instances(S: [halves: Halves], F: [f16x2_f32: F16x2, bf16x3_f32: Bf16x3]),
     instances(S: [halves: Halves, whole: Whole], F: [scaled_f16_f32: ScaledF16, f16: F16, bf16: Bf16]),

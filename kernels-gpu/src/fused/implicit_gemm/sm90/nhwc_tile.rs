@@ -1,11 +1,12 @@
-//! Halo tiles of lines: of an input that is K-vectors as it lies, or that was reformatted as such a one lies.
+//! NHWC halo tiles, which tensor maps load box by box ([`cuda_std::tensor_map`]).
 //!
-//! A tensor map loads them ([`cuda_std::tensor_map`]), box by box, so that nobody computes where a K-vector is. What the
-//! padded input has around the input is not in memory, and comes as zeros. How the boxes lie: `launch_config::implicit_gemm::lines`.
+//! The input is channels-last, or was reformatted to be. Nobody computes the address of a K-vector. The padding around the input is
+//! not in memory and comes as zeros. `launch_config::implicit_gemm` says how boxes lie in the halo tile.
 //!
 //! # Bits
-//! What a pixel of the output multiplies is the same as from a halo tile of planes: K-vectors of its window and, with filters of 0, zeros or some of those again. That
-//! planes have zeros in the columns behind the last that a window sees changes nothing here: no pixel multiplies them.
+//! An output pixel multiplies the same values as from a halo tile of planes: the K-vectors of its window, and, against filters of
+//! 0, zeros or some of those again. Planes have zeros in the columns behind the last that a window sees; no pixel multiplies
+//! them.
 
 use cuda_std::shared::Shared;
 use cuda_std::tensor_map::{self, TensorMap, copy_box};
@@ -21,10 +22,10 @@ use crate::parts::index::div_rem;
 
 const _: () = assert!(TARGET_BYTES == tensor_map::TARGET_BYTES);
 
-/// Boxes from which on warps share them: one thread is sooner done with few without others.
+/// Boxes from which on the producer warps share them: one thread is faster with few.
 const MANY_BOXES: u32 = 9;
 
-/// Warps that share the boxes of a halo tile, each of which has a thread for it.
+/// Producer warps that share the boxes of a halo tile, with one thread each.
 #[inline(always)]
 pub(super) fn sharing_warps(g: &GemmGeometry) -> u32 {
     if g.k_vectors.boxes >= MANY_BOXES {
@@ -34,10 +35,11 @@ pub(super) fn sharing_warps(g: &GemmGeometry) -> u32 {
     }
 }
 
-/// Brings boxes of all of the block's work: those of each halo tile from number `first` on that are the warp's turn.
+/// Loads the warp's boxes of every halo tile of the block's work, from number `first` on.
 ///
 /// # Safety
-/// One thread of each warp that loads halo tiles calls it, after the barrier behind `prepare`. The geometry is of lines, and `map` loads its boxes.
+/// One thread of each producer warp of halo tiles calls it, after the barrier behind `prepare`. The geometry has an NHWC halo
+/// tile, and `map` is the tensor map of its boxes.
 #[cfg_attr(target_arch = "nvptx64", inline(always))]
 #[cfg_attr(not(target_arch = "nvptx64"), inline(never))]
 pub(super) unsafe fn load_halos(work: &Work<'_>, memory: &Memory, map: &TensorMap, first: u32) {
@@ -57,7 +59,7 @@ pub(super) unsafe fn load_halos(work: &Work<'_>, memory: &Memory, map: &TensorMa
         while k_block < end_k_block {
             let start = start_of(work, &place, k_block, 1);
             let stage = state.stage * (g.k_block_bytes(1) / 4);
-            // A new barrier's phase of parity 1 is over, as it were: its pipeline stage is free.
+            // The phase of parity 1 of a new barrier counts as over: its stage is empty.
             pipeline.empty(state.stage).wait(state.parity ^ 1);
             let full = pipeline.full(state.stage);
             full.arrive_expect(bytes);
@@ -76,7 +78,7 @@ pub(super) unsafe fn load_halos(work: &Work<'_>, memory: &Memory, map: &TensorMa
     }
 }
 
-/// Where a copy starts that is `from` behind its K block's start.
+/// The coordinates of a copy that starts `from` behind its K block's start.
 #[inline(always)]
 pub(super) fn coordinates(start: [i32; 5], from: [u32; 4]) -> [i32; 5] {
     let [a, b, c, d, sample] = start;
@@ -84,7 +86,8 @@ pub(super) fn coordinates(start: [i32; 5], from: [u32; 4]) -> [i32; 5] {
     [a + e, b + f, c + g, d + h, sample]
 }
 
-/// Where the copies of a K block's halo tile start, as its map has coordinates, of elements `width` of which are a value; negative before the input.
+/// The coordinates at which the copies of a K block's halo tile start, where `width` elements of the map are a value. Negative in
+/// the padding before the input.
 #[inline(always)]
 pub(super) unsafe fn start_of(
     work: &Work<'_>,
@@ -104,10 +107,11 @@ pub(super) unsafe fn start_of(
     [channel as i32, w, second, third, place.sample as i32]
 }
 
-/// Notes of each staged tile of a K block where its copy starts, from the K block's start; and where its lines are in the halo tile, and of how many words.
+/// Records for each staged tile of a K block the coordinates of its copy from the K block's start, where its pixels are in the halo
+/// tile, and how many words they have.
 ///
 /// # Safety
-/// All threads of the block call it, each with its number. The geometry is of lines.
+/// All threads of the block call it, each with its number. The geometry has an NHWC halo tile.
 #[cfg_attr(target_arch = "nvptx64", inline(always))]
 #[cfg_attr(not(target_arch = "nvptx64"), inline(never))]
 pub(super) unsafe fn find_staged_tiles(g: &GemmGeometry, sources: Shared<u32>, thread: u32) {
@@ -142,7 +146,7 @@ pub(super) unsafe fn find_staged_tiles(g: &GemmGeometry, sources: Shared<u32>, t
             of_boxes + third * third_step,
         ];
 
-        // Of several along the third axis a staged tile has all along the second.
+        // A staged tile with several indices along the third axis has all along the second.
         let lines = columns
             * second_lines.min(second_extent - second)
             * third_lines.min(third_extent - third);
@@ -157,7 +161,7 @@ pub(super) unsafe fn find_staged_tiles(g: &GemmGeometry, sources: Shared<u32>, t
     }
 }
 
-/// What is along slices and rows in the order of a box's axes: rows come first where tiles are not of octets.
+/// Values of slices and rows in the order of a box's axes: rows come first where tiles do not consist of octets.
 #[inline(always)]
 pub(super) fn in_box_order<T>(g: &GemmGeometry, [slices, rows]: [T; 2]) -> [T; 2] {
     if g.strips == 0 {

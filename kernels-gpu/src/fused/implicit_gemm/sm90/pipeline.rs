@@ -1,4 +1,4 @@
-//! Rings of pipeline stages: their barriers, and whose turn it is.
+//! Pipelines of stages in shared memory: their barriers, and the state of whoever walks through them.
 
 use cuda_std::mbarrier::Barrier;
 use cuda_std::opaque;
@@ -6,24 +6,24 @@ use cuda_std::shared::Shared;
 
 use crate::parts::index::div_rem;
 
-/// The barriers of a pipeline of pipeline stages: of each pipeline stage one for that it is filled, and one for that it is free.
+/// A pipeline: two transaction barriers for each stage, `full` and `empty`.
 #[derive(Clone, Copy)]
 pub(super) struct Pipeline {
     pub(super) barriers: Shared<u64>,
     pub(super) first: u32,
     pub(super) stages: u32,
-    /// 0 if each pipeline stage is filled once, and stays so, else 1.
+    /// 0 if each stage is filled once and stays full, else 1.
     pub(super) wraps: u32,
 }
 
 impl Pipeline {
     #[inline(always)]
-    pub(super) unsafe fn init(&self, fillers: u32, consumer_warps: u32) {
+    pub(super) unsafe fn init(&self, producers: u32, consumers: u32) {
         let mut stage = 0;
         while stage < self.stages {
             opaque::not_unrolled();
-            self.full(stage).init(fillers);
-            self.empty(stage).init(consumer_warps);
+            self.full(stage).init(producers);
+            self.empty(stage).init(consumers);
             stage = opaque::to_compiler(stage + 1);
         }
     }
@@ -39,7 +39,7 @@ impl Pipeline {
     }
 }
 
-/// The pipeline stage that comes next, and the parity of how often the pipeline has come round, if it does.
+/// The next stage, and the parity of the phase of its barriers, which flips whenever the pipeline wraps.
 #[derive(Clone, Copy)]
 pub(super) struct PipelineState {
     pub(super) stage: u32,
@@ -67,7 +67,7 @@ impl PipelineState {
         }
     }
 
-    /// The one `stages` turns later.
+    /// The state `stages` stages later.
     #[inline(always)]
     pub(super) unsafe fn skip(self, stages: u32, pipeline: &Pipeline) -> Self {
         let (rounds, stage) = div_rem(self.stage + stages, pipeline.stages);

@@ -1,4 +1,4 @@
-//! The warps that fill the pipelines, those of halo tiles from a reformatted input.
+//! Producer warps: filters by bulk copies, and halo tiles of planes by `cp.async` from a reformatted input.
 
 use cuda_std::global::Global;
 use cuda_std::mbarrier::copy_bulk;
@@ -12,10 +12,10 @@ use super::super::tables::k_block_place;
 use super::{Memory, PipelineState, Work};
 use crate::parts::unroll::unroll;
 
-/// K-vectors whose places a lane looks up before it copies the first of them.
+/// K-vectors whose offsets a lane looks up before it copies the first of them.
 const TOGETHER: usize = 8;
 
-/// Brings the filters of all of the block's work, MMA batch by MMA batch; once, if they stay.
+/// Loads the filters of all of the block's work, MMA batch by MMA batch; once if they are resident.
 ///
 /// # Safety
 /// One thread calls it, after the barrier behind `prepare`.
@@ -33,13 +33,13 @@ pub(super) unsafe fn load_filters(work: &Work<'_>, memory: &Memory, operands: Gl
         let [first_k_block, end_k_block] = work.k_blocks();
         let mut step = first_k_block * g.mma_steps;
         while step < end_k_block * g.mma_steps {
-            // A new barrier's phase of parity 1 is over, as it were: its pipeline stage is free.
+            // The phase of parity 1 of a new barrier counts as over: its stage is empty.
             pipeline.empty(state.stage).wait(state.parity ^ 1);
             let full = pipeline.full(state.stage);
             full.arrive_expect(tiles * mma_batch_words * 4);
             let mut tile = 0;
             while tile < tiles {
-                // Behind the last tile, that one again: what comes of it is not written.
+                // Behind the last tile of filters, that one again: its results are not written.
                 let from = (work.filter_tile + tile).min(g.filter_tiles - 1);
                 let at = (from * all_mma_steps + step) * parts * (MMA_STEP_BYTES / 4);
                 let to = memory
@@ -58,9 +58,9 @@ pub(super) unsafe fn load_filters(work: &Work<'_>, memory: &Memory, operands: Gl
     }
 }
 
-/// Brings halo tiles of the block's work, from number `first` on each that is the warp's turn. A warp waits for its own copies,
-/// so several of them keep memory busy. No more of them than there are pipeline stages: one that was two rounds of the pipeline ahead would take a
-/// pipeline stage's phase for the one before the last.
+/// Loads every `warps`-th halo tile of the block's work, from number `first` on. A warp waits for its own copies, so several warps
+/// keep memory busy. There are no more of them than stages: a warp two rounds of the pipeline ahead would mistake a phase of its
+/// stage for the phase before the last.
 ///
 /// # Safety
 /// All lanes of the warp call it, after the barrier behind `prepare`.
@@ -103,8 +103,9 @@ pub(super) unsafe fn load_halos(
     }
 }
 
-/// Starts to copy a K block's halo tile to a pipeline stage as soon as that is free: each lane every 32nd K-vector, of [`TOGETHER`] of which it looks up the places at a time,
-/// for all planes, so that no copy waits for a place. All that can be known before the pipeline stage is free is.
+/// Starts the copies of a K block's halo tile as soon as its stage is empty. Each lane copies every 32nd K-vector of all planes, and
+/// looks up [`TOGETHER`] offsets at a time, so no copy waits for an offset. Whatever does not depend on the stage is computed
+/// before.
 #[inline(always)]
 unsafe fn start_halo(
     work: &Work<'_>,
@@ -123,7 +124,7 @@ unsafe fn start_halo(
     let of_group = place.sample as usize * conv.groups as usize + work.group as usize;
     let part = (of_group * g.planes as usize + first_plane as usize) * parts as usize;
     let first = first as usize * K_VECTOR_WORDS as usize;
-    // Filters of channels that do not exist are 0, whatever they meet: the last ones again.
+    // Filters of channels that do not exist are 0, whatever they multiply: the last planes again.
     let planes = g.k_block_planes.min(g.planes - first_plane);
     let stage = state.stage * (g.k_block_bytes(parts) / 4);
     let k_vectors = g.reformatted_halo_k_vectors();
@@ -143,7 +144,7 @@ unsafe fn start_halo(
         while local < g.k_block_planes {
             unroll!(3, |part| {
                 if (part as u32) < parts {
-                    // From here on 32 bits reach every K-vector.
+                    // From here 32 bits reach every K-vector.
                     let of_part = from + part * plane_words;
                     let plane = reformatted.slice(of_part, plane_words - first);
                     unroll!(8, |i| {
