@@ -1,22 +1,22 @@
-//! A convolution as a matrix product on tensor cores, whose matrix of columns is never written.
+//! A convolution as an implicit GEMM on tensor cores: the matrix of columns is never written.
 //!
-//! Once for a model, the kernel of the *filters* puts these into the order of the tensor cores' registers. For each
-//! input, four kernels follow one another; `kernels_gpu::fused::implicit_gemm` says how they work.
-//! 1. The input is *reformatted*: padded, and in *K-vectors* of eight 16-bit values, so that one K-vector is what one
-//!    row of a tensor-core operand takes, wherever it lies; or it is reformatted in lines (`lines`). One that is K-vectors as it lies is not reformatted (`channels_last`).
-//! 2. f32 samples whose values the usual scale does not suit are reformatted again.
-//! 3. The product. A block has a *tile* of filters times pixels. It loads the part of the reformatted
-//!    input that its pixels touch, the *halo tile*, into shared memory, some channels (a *K block*) at a time.
-//! 4. The moments of the tiles of a norm's row are combined, where they are many.
+//! The kernel of the *filters* puts filters into the order of tensor core operands, once for a model. Four kernels run for each
+//! input; `kernels_gpu::fused::implicit_gemm` says how they work.
+//! 1. The *reformat*: the input, padded, as *K-vectors* of eight 16-bit values, so one K-vector is one row of a tensor core operand
+//!    wherever it lies. K-vectors lie in planes, or in NHWC order (`nhwc_tile`). A channels-last input needs no reformat
+//!    (`channels_last`).
+//! 2. Reformatting again the f32 samples that the optimistic scale does not suit.
+//! 3. The product. A block has a *tile* of filters times pixels. It loads the *halo tile*, the part of the input that its pixels
+//!    touch, into shared memory, one *K block* of channels at a time.
+//! 4. Combining the moments of the tiles of a norm's row, where they are many.
 //!
 //! # The reformatted input
-//! A K-vector holds eight channels of one pixel. Where a group has at most four channels, it holds
-//! those of several neighbouring columns of the filter's reach instead, so that few of its places
-//! are empty: two columns of four channels, four of two, or eight of one. One K-vector then serves
-//! that many columns of the filter; a *tap* is what one K-vector serves.
+//! A K-vector holds eight channels of one pixel. Where a group has at most four channels, it holds those of several neighbouring
+//! columns of the filter's reach instead, so few of its places are empty: two columns of four channels, four of two, or eight of
+//! one. One K-vector then serves that many columns of the filter; a *tap* is what one K-vector serves.
 //!
-//! Columns that are a stride apart lie next to each other: column `w` is K-vector `w / stride` of
-//! *stride phase* `w % stride`. Pixels that are neighbours in the output are so in the reformatted input, too.
+//! Columns that are a stride apart lie next to each other: column `w` is K-vector `w / stride` of the *stride phase* `w % stride`.
+//! So neighbouring pixels of the output are neighbours in the reformatted input.
 
 use super::conv::ConvGeometry;
 use super::{LaunchShape, WARP_THREADS};

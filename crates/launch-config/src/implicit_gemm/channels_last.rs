@@ -1,7 +1,8 @@
-//! Inputs that are K-vectors as they lie, so that nothing reformats them.
+//! Channels-last inputs, which the product reads where they lie.
 //!
-//! Where the channels of a pixel are neighbours in memory, as in PyTorch's `channels_last`, eight 16-bit ones of them are the K-vector that
-//! reformatting would make, and eight f32 are when they are rounded (`staged_tiles`). The product of warp-specialized tiles loads such K-vectors from where they lie (`lines`).
+//! Where the channels of a pixel are neighbours in memory, as in PyTorch's `channels_last`, eight 16-bit channels are the K-vector
+//! that a reformat would make, and eight f32 are once they are converted (`staged_f32`). Warp-specialized tiles load such K-vectors
+//! in place (`nhwc_tile`).
 
 use super::{K_VECTOR_VALUES, K_VECTOR_WORDS};
 use crate::conv::ConvGeometry;

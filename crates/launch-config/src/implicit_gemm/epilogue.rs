@@ -1,8 +1,8 @@
-//! Products whose results are wanted as they are, without a norm of their own statistics behind, and what is done with them.
+//! The epilogue of a product without a norm behind: batch norm, and a clamp or leaky_relu, before the results are stored.
 //!
-//! Behind such a norm a value that is not finite makes NaN of its whole sample, so a product may multiply such a value with filters
-//! of 0 that fill up steps. Without one PyTorch has an infinity, or NaN, in the windows that see it, and in no other. A product
-//! that no norm follows therefore looks again at what came out as NaN; see `kernels_gpu`'s `implicit_gemm::again`.
+//! Behind a norm, a value that is not finite makes its whole sample NaN, so a product may multiply such a value by the filters of 0
+//! that pad an MMA step. Without a norm PyTorch has an infinity or NaN in the windows that see it and in no other. Such a product
+//! therefore has a NaN/Inf fix-up pass, which computes again what came out as NaN; see `kernels_gpu`'s `implicit_gemm::fixup`.
 
 use super::{GemmConfig, GemmDevice, GemmTile, OperandFormat};
 use crate::Refusal;

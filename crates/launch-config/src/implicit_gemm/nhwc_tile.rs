@@ -1,13 +1,15 @@
-//! Halo tiles of lines, which tensor maps load.
+//! NHWC halo tiles, which tensor maps load.
 //!
-//! Of a pixel such a halo tile has [`span_k_vectors`](CellStrides::line_planes) planes side by side, a *line*, as they lie in memory: an input that is read where it
-//! lies has them so, and one that is reformatted for it. Lines lie in boxes, which a tensor map loads one by one, with zeros for what is not in the input:
+//! Such a halo tile has [`span_k_vectors`](KVectorStrides::span_k_vectors) K-vectors of a pixel side by side, as a channels-last input
+//! has them: the *span* of a pixel, which is the swizzle span of the tensor map. An input is read where it lies, or is reformatted to
+//! this layout. Pixels lie in boxes. A tensor map loads each box, with zeros for the padding around the input:
 //! ```text
-//! halo tile[planes of a line][slice of the filter][rest of the row's stride][strip][rest of the column's stride] box[row][slice][column]
+//! halo tile[span of channels][slice of the filter][row stride phase][strip][column stride phase] box[row][slice][column]
 //! ```
-//! So a strip is apart from the next one, where a halo tile of planes has their rows in turn: what a box has outside of the input is zero, along each axis by itself, and
-//! that of one strip may be inside of another. Of two strips every second octet of pixels is of the same one, and these are multiplied in turn. Of more strips
-//! boxes are single rows, in the order of a halo tile of planes. In the layout that is not of octets the halo tile is one box.
+//! Strips lie apart here, where a halo tile of planes interleaves their rows: zeros are filled in along each axis by itself, and a
+//! pixel that is outside for one strip may be inside for another. With two strips, every second octet of pixels belongs to the same
+//! strip, and even and odd octets are multiplied by one instruction each. With more strips, boxes are single rows, in the order of
+//! a halo tile of planes. In the flat layout the halo tile is one box.
 
 use super::sm90::block::{MIN_FILTER_STAGES, TARGET_BYTES};
 use super::tile::INSTRUCTION_PIXELS;

@@ -1,19 +1,19 @@
-//! Which pixels a tile has, and how their halo tile lies.
+//! The pixels of a tile, and the layout of their halo tile.
 //!
 //! # Octets
-//! A warpgroup multiplies by octets of pixels that are equally far apart in the halo tile. In the layout of *octets* they may be any
-//! box of rows, slices and *strips* (eight columns each) of the output, because each octet has a row of the halo tile to itself: its eight
-//! pixels and what the filter's columns reach beyond. The rows follow one another like the octets: strips, then slices, then rows of
-//! the output. What the filter's rows reach beyond is then simply further rows, of all strips and slices; rows that are a
-//! stride apart in the input are neighbours in the halo tile, as columns are, so the rest of a stride is one more such block of rows. Only what the
-//! filter reaches in depth is in the way, as slices lie between the rows: so each slice of the filter has a block of its own.
+//! A warpgroup multiplies octets of pixels that are equally far apart in the halo tile. In the layout of *octets* a tile may be any
+//! box of rows, slices and *strips* (eight columns each) of the output, because each octet has a row of the halo tile to itself: its
+//! eight pixels and the columns that the filter reaches beyond. Rows follow one another like the octets: strips, then slices, then
+//! rows of the output. The rows that the filter reaches beyond are further rows of all strips and slices. Rows that are a stride
+//! apart in the input are neighbours in the halo tile, as columns are, so each stride phase is one more block of rows. Slices lie
+//! between the rows, so each slice of the filter has a block of its own.
 //!
 //! ```text
-//! halo tile[slice of the filter][rest of the row's stride][row][slice][strip][rest of the column's stride][column]
+//! halo tile[slice of the filter][row stride phase][row][slice][strip][column stride phase][column]
 //! ```
-//! Columns between two strips are there twice, and slices of the input that several of the output read as many times as slices of the
-//! filter do. In return no pixel of the tile is wasted where extents are a multiple of the box's, such as 16 by 16 or 8 by 8 by 8.
-//! A slice of the filter may also be a K block by itself, as it reads nothing of the others' blocks.
+//! Columns between two strips are stored twice, and input slices that several output slices read are stored once for each slice of
+//! the filter. In return no pixel of the tile is wasted where the output's extents are multiples of the box's, such as 16 by 16 or
+//! 8 by 8 by 8. A slice of the filter may also be a K block of its own, since it reads nothing of the other slices' blocks.
 
 use super::tile::{INSTRUCTION_PIXELS, MMA_BATCH_STEPS};
 use super::{

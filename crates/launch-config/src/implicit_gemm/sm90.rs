@@ -1,18 +1,17 @@
-//! The product of warp-specialized tiles: two warpgroups multiply what warps beside them load to shared memory.
+//! Warp-specialized tiles on Hopper: two consumer warpgroups multiply what producer warps load to shared memory.
 //!
-//! A block has one tile of [`WARP_SPECIALIZED`] for each warpgroup, of filters that follow one another and the same
-//! pixels; or one tile, of whose pixels each warpgroup has half. The latter is for few tiles. Filters and halo tiles come in
-//! pipelines of pipeline stages: a filter pipeline stage has the [`MMA_BATCH_STEPS`] steps of a chain, a halo tile pipeline stage a K block.
+//! A block has one tile of [`WARP_SPECIALIZED`] for each warpgroup, of neighbouring filters and the same pixels; or one tile, of whose
+//! pixels each warpgroup has half, where there are few tiles. Filters and halo tiles come through two pipelines: a filter stage has
+//! the [`MMA_BATCH_STEPS`] MMA steps of an MMA batch, a halo stage one K block.
 //!
-//! Blocks for split values have one tile: their chains' sums are beside those of the tile, and three products for each byte that
-//! is loaded leave time enough to load it.
+//! Blocks of f16x2 split values have one tile: the accumulators of an MMA batch stand beside the promoted total, and three products
+//! for each loaded byte leave time enough to load it.
 //!
-//! How many tiles a block has changes nothing of what an output is the sum of, nor of what moments are taken over:
-//! those of a tile are taken over each half of its pixels.
+//! The number of tiles of a block changes neither sums nor moments: moments are taken over each half of a tile's pixels.
 //!
-//! Where a sample has few pixels and an output is a long sum, the blocks of a cluster *split* it: each has the same tiles and some of
-//! the K blocks. A warp finishes a share of the tile's results in one of the blocks, to which the warps of its number in the others
-//! send their sums. Sums of sums are rounded, so results depend on the number of blocks ([`GemmConfig::split_k`]).
+//! Split-K: where a sample has few pixels and an output is a long sum, the blocks of a cluster have the same tiles and a share of the
+//! K blocks each. A warp finishes a share of the tile's results in one of the blocks, to which the warps of its number in the other
+//! blocks send their accumulators. The additions round, so results depend on the number of blocks ([`GemmConfig::split_k`]).
 
 pub(super) mod block;
 mod mainloop;

@@ -1,12 +1,12 @@
-//! Inputs of f32 that the product rounds on their way to the halo tile, so that nothing reformats them.
+//! Staged f32 tiles: channels-last f32 that the producer converts to f16 on the way to the halo tile, so nothing reformats it.
 //!
-//! Where the channels of a pixel are neighbours, eight f32 are a K-vector as soon as they are rounded. Boxes of a halo tile of lines come as f32 to a place of
-//! their own in shared memory, *staged*, in *pieces*: each is some rows of a box, so that it is a run of the box's lines. A block's three warps
-//! beside the one that loads filters take pieces in turn, and each starts its own copies.
+//! Where the channels of a pixel are neighbours, eight f32 are a K-vector once they are converted. TMA loads the boxes of an NHWC halo
+//! tile as f32 into staging memory, in *staged tiles* of some rows of a box each. The three producer warps of halo tiles take them in
+//! turn, and each starts its own copies.
 //!
-//! Values are scaled by a power of two as they are where they are reformatted: by the usual one, while the largest magnitude of each tile's values is *noted*. A
-//! kernel between finds out which samples that does not suit, and the product is launched once more; it returns at once
-//! where there is none.
+//! Values are scaled by a power of two, as in the reformat. The product runs at the optimistic scale and records the largest
+//! magnitude of each tile. A kernel then finds the samples that the scale does not suit, and a second launch of the product repeats
+//! the work with their scales; it returns at once where there are none.
 
 use super::sm90::MainloopConfig;
 use super::sm90::block::{HALO_WARPS, TARGET_BYTES};

@@ -1,12 +1,12 @@
-//! Results that no norm follows: what is done with them, and those that are computed again.
+//! The NaN/Inf fix-up pass of results without a norm behind.
 //!
-//! A window's operands are filled up with filters of 0, which meet values outside of the window. As long as these are finite,
-//! the product is 0 and nothing is wrong with it. A product of 0 and an infinity is NaN, and whatever it is added to. So what came
-//! out as anything but NaN never met one, and what came out as NaN is computed again, from the input and the filters as
-//! they were given, one FMA for each value of its own window. If it is NaN then, too, it is so in PyTorch.
+//! A window's operands are padded with filters of 0, which meet values outside of the window. While these are finite, their products
+//! are 0. A product of 0 and an infinity is NaN, and so is its sum. So a result that is not NaN never met an infinity outside of its
+//! window. A result that is NaN is computed again from the input and the filters as they were given, with one FMA for each value of
+//! its own window. If it is NaN then, it is NaN in PyTorch.
 //!
-//! That takes as long as it takes: one thread has a whole window, and nothing is shared. An input with a few infinities costs a few
-//! windows, one full of NaN as much as a convolution by the most obvious loop.
+//! One thread computes a whole window, and nothing is shared. An input with a few infinities costs a few windows; an input full of
+//! NaN costs as much as the most obvious convolution.
 
 use cuda_std::global::{Global, GlobalMut};
 use cuda_std::shared::Shared;

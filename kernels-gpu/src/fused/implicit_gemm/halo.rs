@@ -1,4 +1,4 @@
-//! The part of the reformatted input that a tile's pixels touch.
+//! The halo tile: the part of the reformatted input that a tile's pixels touch.
 
 use cuda_std::global::Global;
 use cuda_std::shared::Shared;

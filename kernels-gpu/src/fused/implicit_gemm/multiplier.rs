@@ -1,4 +1,4 @@
-//! How a block multiplies, whatever its instructions are.
+//! What a multiplier of K blocks has to do, whatever its instructions are.
 
 use cuda_std::global::Global;
 

@@ -1,4 +1,4 @@
-//! What a block computes: its filters, and one tile of pixels after another.
+//! The work of a block: its filters, and one tile of pixels after another.
 
 use cuda_std::shared::Shared;
 use launch_config::implicit_gemm::{GemmGeometry, TILE_WORDS};

@@ -1,28 +1,25 @@
-//! The product of filters and reformatted input.
+//! The mainloop of tiles whose filters are in registers: `mma.sync`, or `wgmma` with A in registers.
 //!
 //! # Tiles
-//! A block has 4 warps, and a tile of filters times pixels (`launch_config::implicit_gemm`). Its
-//! pixels are a box of the output, so that the K-vectors of the reformatted input which they touch are one, too:
-//! the halo tile. A pixel has its base in the halo tile, a tap its offset, and their sum is the address
-//! of the K-vector that the tap of that pixel multiplies, whatever stride, dilation and filter are.
-//! How a K block is multiplied is a [`Multiplier`]: warp by warp (`warps`) or as a warpgroup (`warpgroup`).
+//! A block has 4 warps and a tile of filters times pixels (`launch_config::implicit_gemm`). The pixels are a box of the output, so the
+//! K-vectors that they touch are a box as well: the halo tile. A pixel has a base in the halo tile, a tap has an offset, and their
+//! sum is the address of the K-vector that the tap of that pixel multiplies, for any stride, dilation and filter. A [`Multiplier`]
+//! multiplies a K block, warp by warp (`warps`) or as a warpgroup (`warpgroup`).
 //!
-//! A block keeps its filters and takes one tile of pixels after another. While it multiplies one K block,
-//! the halo tile of the next, be it the next tile's, is on its way. Filters come from global memory as
-//! they are needed, already in the order of registers, a step ahead; all warps of a block read the
-//! same ones again and again, so they stay in cache.
+//! A block keeps its filters and takes one tile of pixels after another. The halo tile is double buffered: while the block
+//! multiplies one K block, it loads the halo tile of the next one, of this tile or of the next. Filters come from global memory in
+//! the order of registers, one step ahead; all warps of a block read the same filters, so they stay in cache.
 //!
 //! # Barriers
-//! All threads reach all barriers. One at the start of each K block: its halo tile is there then, and
-//! the other buffer free. One in `results`, between writing and reading a tile's results; the next
-//! K block's barrier stands between reading and writing them again. They also stand between writing what
-//! the next tile is and reading it, and between reading it and writing again.
+//! All threads reach all barriers. One at the start of each K block: its halo tile is there, and the other buffer is free. One in
+//! `results`, between writing and reading a tile's results; the next K block's barrier stands between reading and writing them
+//! again. The same barriers stand between writing the description of the next tile, reading it, and writing it again.
 //!
 //! # Invariants
-//! - A thread copies the K-vectors of the halo tile whose sources it wrote to the table itself.
+//! - A thread copies the K-vectors whose sources it wrote to the table itself.
 //! - While a K block is multiplied, only the other buffer is written.
-//! - Each step adds two K-vectors to the sums; where a K block has an odd number of them, the last one
-//!   meets filters of 0. So does what a K block has beyond the last channel.
+//! - Each step adds two K-vectors to the accumulators. Where a K block has an odd number of them, the last one meets filters of 0, as
+//!   does everything beyond the last channel.
 
 use cuda_std::global::Global;
 use cuda_std::shared;

@@ -1,9 +1,9 @@
-//! The padded input as K-vectors of 16-bit values: the reformatted input.
+//! The reformat: the padded input as K-vectors of 16-bit values.
 //!
-//! f32 is multiplied by a power of two before it is rounded, so that the largest values of a sample are between `2^8`
-//! and `2^15`: what f16 cannot hold is then small even beside values that are ten thousand times smaller than those. Any scale
-//! that does this will do, so most samples need not know their largest value beforehand: they are reformatted at [`USUAL_SCALE`] in a first pass, which
-//! notes that value; a second pass reformats again those that it does not suit.
+//! f32 is multiplied by a power of two before it is rounded to f16, so that the largest values of a sample are between `2^8` and
+//! `2^15`: what f16 cannot hold is then small even beside values that are ten thousand times smaller than those. Any such scale will
+//! do, so most samples need not know their largest value first. A first pass reformats at the optimistic [`USUAL_SCALE`] and records
+//! that value; a second pass reformats again the samples that the scale does not suit.
 
 use cuda_std::global::{Global, GlobalMut};
 use cuda_std::{Storage, kernel, math, shared_array, thread, warp};

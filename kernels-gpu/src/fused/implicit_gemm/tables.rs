@@ -1,4 +1,4 @@
-//! Tables in shared memory, by which a block finds K-vectors, pixels and windows.
+//! Tables in shared memory that map taps, pixels and windows to K-vectors.
 
 use cuda_std::shared::{self, Shared};
 use cuda_std::{opaque, thread};

@@ -1,20 +1,19 @@
-//! Products of a K block by `wgmma` (sm_90a): the block is one warpgroup.
+//! The K block by `wgmma` (sm_90a): the block is one warpgroup, with filters in registers.
 //!
 //! # Operands
-//! A are the filters, in registers, 16 rows for each warp; B are the halo tile's K-vectors, where they lie. A step is
-//! one tap in two planes, or two neighbouring columns of the one plane that there is, so its halves of K are equally far apart in every step, and pixels
-//! lie as `W64N128` says: a tap is nothing but another first address.
+//! A are the filters, in registers, 16 rows for each warp. B are the halo tile's K-vectors in place. An MMA step is one tap in two
+//! planes, or two neighbouring columns of the only plane, so the halves of K are equally far apart in every step, and pixels lie as
+//! `W64N128` says: a tap is another start address.
 //!
-//! # Sums
-//! [`MMA_BATCH_STEPS`] steps are a MMA batch. Those of split values start from zero, and their sums are added to the tile's in
-//! the ordinary way, which rounds. Tensor cores truncate (`warps` says what comes of it); so few of their additions in
-//! a row leave an error of 4e-7 of the results' standard deviation, for any number of terms. What has one part is
-//! added up by the tensor cores alone, which saves registers.
+//! # Accumulators
+//! [`MMA_BATCH_STEPS`] steps are an MMA batch. In the f16x2 split an MMA batch starts from zero, and ordinary additions, which round,
+//! add it to the tile's total. Tensor cores truncate (`warps` says what follows from it); so few truncating additions in a row leave
+//! an error of 4e-7 of the results' standard deviation for any number of terms. Values of one part are accumulated by the tensor
+//! cores alone, which saves registers.
 //!
-//! The tile's two halves of 64 pixels are MMA batches of their own: the first one's sums are added while the tensor cores are
-//! at the second. The filters of the next MMA batch are loaded meanwhile or, if they are split and registers too few,
-//! as soon as the MMA batch is over; a multiprocessor holds
-//! two or three blocks, of which one multiplies while another waits.
+//! The tile's two halves of 64 pixels are MMA batches of their own: the first one is promoted while the tensor cores multiply the
+//! second. The filters of the next MMA batch are loaded meanwhile or, in the f16x2 split, as soon as the MMA batch is over. A
+//! multiprocessor holds two or three blocks, of which one multiplies while another waits.
 
 use cuda_std::global::Global;
 use cuda_std::wgmma::{self, InFlight, MatrixDescriptor};

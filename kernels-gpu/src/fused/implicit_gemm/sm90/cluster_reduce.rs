@@ -1,18 +1,18 @@
-//! What the blocks of a cluster that split their sums do with them.
+//! Split-K: the reduction of accumulators over the blocks of a cluster, through distributed shared memory.
 //!
-//! Each warp has a share of the tile's sums, over the K blocks of its block. The warps of one number in all blocks have shares of the
-//! same results; one of them, the *owner*, finishes these, in a block that depends on the number. The others send it what they have,
-//! in the layout of registers: thread by thread, four sums at a time, so neither side meets in banks.
+//! Each warp has a share of the tile's accumulators over its block's K blocks. The warps of one number in all blocks have shares of
+//! the same results. One of them, the *owner*, finishes them; the warp's number says which block it is in. The others send it their
+//! accumulators in the layout of registers, four at a time for each thread, so neither side has bank conflicts.
 //!
 //! # Order
-//! Of four blocks, those whose numbers differ in the last bit are pairs. Sums are added in each pair, and then those of the pairs:
-//! the same bits, whichever block owns them.
+//! In a cluster of four, blocks whose ranks differ in the last bit form a pair. Accumulators are added within each pair, then the
+//! pairs are added: the same bits whichever block is the owner.
 //!
 //! # Barriers
-//! Each warp has two transaction barriers, of which its block uses one. *Come*, in the owner's block: the other warps arrive when their
-//! sums are there. *Taken*, in the others': the owner arrives when it has read them, and they may send those of the next tile. All are
-//! known to the cluster before anyone sends. Behind the last tile nobody says that anything is taken: each arrival and each store is awaited
-//! by the block that it goes to, so blocks may end without each other.
+//! Each warp has two transaction barriers, of which its block uses one. *Come*, in the owner's block: the other warps arrive when
+//! their accumulators are there. *Taken*, in the others' blocks: the owner arrives when it has read them, and they may send those of
+//! the next tile. All are known to the cluster before anyone sends. Nobody arrives at *taken* behind the last tile: each arrival and
+//! each store is awaited by the block that it goes to, so blocks may end independently.
 
 use cuda_std::mbarrier::Barrier;
 use cuda_std::{cluster, opaque, thread, warp};

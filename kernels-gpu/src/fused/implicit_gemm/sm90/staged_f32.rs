@@ -1,14 +1,16 @@
-//! Halo tiles of f32 that is converted in the producer, staged tile by staged tile.
+//! The producer that converts f32: staged f32 tiles, loaded by TMA and converted to f16 into the halo tile.
 //!
-//! The three warps that load halo tiles take staged tiles in turn: each starts copies to places of its own, and rounds from there into the halo tile. How boxes are divided: `launch_config::implicit_gemm::staged_tiles`.
+//! The three producer warps of halo tiles take staged tiles in turn. Each warp starts copies into staging memory of its own, and
+//! converts from there into the halo tile. `launch_config::implicit_gemm` says how boxes divide into staged tiles.
 //!
-//! # Scales
-//! Of the kernel's two launches the first one takes the usual scale for all samples, and notes the largest magnitude of what each warp rounds of each tile. `implicit_gemm_rescale` finds
-//! each sample's scale from those, and the second launch has them; where all are the usual one, it returns at once.
+//! # Optimistic scale
+//! A first launch uses the optimistic scale for all samples and records the largest magnitude that each warp converts of each
+//! tile. `implicit_gemm_rescale` finds each sample's scale from those. The second launch uses them; it returns at once where all
+//! samples have the optimistic scale.
 //!
 //! # Bits
-//! A value is scaled and rounded as where it is reformatted. What no window sees is not among the magnitudes: it may change the scale of a reformatted sample, and so what f16 cannot
-//! hold of the smallest values, but not of this one.
+//! A value is scaled and converted as by the reformat. Values that no window sees do not count for the scale here, but do in a
+//! reformatted sample, so the two may differ in what f16 cannot hold of the smallest values.
 
 use cuda_std::global::{Global, GlobalMut};
 use cuda_std::mbarrier::Barrier;
