@@ -1,9 +1,9 @@
 //! Build script of the `convfuse` package: gives it the kernels.
 //!
-//! Where a compiler for devices is installed (crates/cuda_builder says what that takes), the kernels
-//! are compiled now; elsewhere, and where that very compiler has made it, the PTX in host/ptx is used, which `cargo xtask ptx` made from
-//! the same sources. Machine code is always that of host/ptx; the library leaves out what was made of other PTX. It
-//! finds them in these variables, at compile time:
+//! Where a compiler for devices is installed (crates/cuda_builder says what that takes), the kernels are
+//! compiled now; elsewhere, and where that very compiler has made it, the PTX in host/ptx is used, which
+//! `cargo xtask ptx` made from the same sources. Machine code is always that of host/ptx; the library leaves
+//! out what was made of other PTX. It finds them in these variables, at compile time:
 //!
 //! | variable | value |
 //! |---|---|

@@ -83,8 +83,9 @@ fn scaled_input(backend: Backend, preset: &Preset, factor: f32) -> Outcome {
     check(backend, &case).map(drop)
 }
 
-/// A norm's moments are those of what is stored: of equal values the deviation is 0, whatever was rounded. By the tile of the usual
-/// convolution, that of depthwise ones, and the wide one, which takes more than is emulated in seconds.
+/// A norm's moments are those of what is stored: of equal values the deviation is 0, whatever was rounded. By
+/// the tile of the usual convolution, that of depthwise ones, and the wide one, which takes more than is
+/// emulated in seconds.
 fn constant_in_16_bits(backend: Backend) -> Outcome {
     let groups = |groups| ConvSpec {
         groups,
@@ -120,7 +121,8 @@ fn constant_in_16_bits(backend: Backend) -> Outcome {
     Ok(())
 }
 
-/// The norm of a case that is a convolution and a norm, on what the convolution makes of a constant input and is stored as.
+/// The norm of a case that is a convolution and a norm, on what the convolution makes of a constant input and
+/// is stored as.
 fn norm_of_constants(case: &Case, dtype: DType) -> Result<Case, Failed> {
     let [conv, norm] = case.chain.layers() else {
         return Err("a convolution and a norm".into());
@@ -184,8 +186,8 @@ fn long_sums_of_79(backend: Backend) -> Outcome {
 }
 
 /// All strategies, as below, and the default one's largest error: tensor cores that truncate must not make it
-/// larger than that of the FMA chain of the operators one by one. Sums of thousands of terms that they add up alone
-/// have three times that error and more.
+/// larger than that of the FMA chain of the operators one by one. Sums of thousands of terms that they add up
+/// alone have three times that error and more.
 fn check_long_sums(backend: Backend, case: &Case) -> Outcome {
     let Checked { model, x, expected } = check(backend, case)?;
     let largest = |options: &Options| -> convfuse::Result<f64> {

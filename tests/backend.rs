@@ -102,8 +102,8 @@ impl Backend {
         self.trial_with_memory(group, name, 0, test)
     }
 
-    /// The same for a test that holds the device up: no other runs meanwhile, since what some of them do waits for all of the
-    /// device, and makes every call of the driver wait for that.
+    /// The same for a test that holds the device up: no other runs meanwhile, since what some of them do
+    /// waits for all of the device, and makes every call of the driver wait for that.
     pub(crate) fn trial_alone(
         self,
         group: &str,

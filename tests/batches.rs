@@ -115,8 +115,8 @@ fn may_matter(model: &Model, sample: &[usize]) -> Outcome {
     Ok(())
 }
 
-/// Problem 79 on batches for which clusters of every size, and blocks that are alone, share a sample. One sample makes the
-/// conversion repeat with another scale, one has a NaN.
+/// Problem 79 on batches for which clusters of every size, and blocks that are alone, share a sample. One
+/// sample makes the conversion repeat with another scale, one has a NaN.
 fn any_cluster(backend: Backend) -> Outcome {
     let stream = backend.stream()?;
     let multiprocessors = backend.device()?.info().processors as usize;
@@ -162,8 +162,9 @@ fn batch_dependent(backend: Backend) -> Outcome {
     for_each_model(&backend.stream()?, may_matter)
 }
 
-/// The one-launch kernel of problem 85 spreads the samples of a small batch over more blocks. This batch is too large
-/// for that, and most of its parts are small enough. Two rows are so loud that they change the scale on the way.
+/// The one-launch kernel of problem 85 spreads the samples of a small batch over more blocks. This batch is
+/// too large for that, and most of its parts are small enough. Two rows are so loud that they change the
+/// scale on the way.
 fn spread_batch(backend: Backend) -> Outcome {
     let stream = backend.stream()?;
     let (batch, parts) = match backend {

@@ -85,8 +85,9 @@ fn case(block: &Block) -> Case {
     Case::of_chain(&name, narrow(block), block.input).shifted(-0.5)
 }
 
-/// Other chains of the kind: with factors on either side of a norm, with more functions than a launch takes, with functions on both
-/// sides of a pool, of windows that lie side by side and others, and with such as may not change places with a maximum.
+/// Other chains of the kind: with factors on either side of a norm, with more functions than a launch takes,
+/// with functions on both sides of a pool, of windows that lie side by side and others, and with such as may
+/// not change places with a maximum.
 fn variants() -> Vec<Case> {
     let head = narrow(&BLOCKS[3]).layers()[..2].to_vec();
     let with = |name: &str, before: &[Layer], behind: &[Layer]| {
@@ -174,7 +175,8 @@ fn match_reference(backend: Backend, dtype: DType) -> Outcome {
     all_right(&complaints)
 }
 
-/// A value that is not finite makes its sample NaN and no other, as in PyTorch: all groups are of windows that have it.
+/// A value that is not finite makes its sample NaN and no other, as in PyTorch: all groups are of windows
+/// that have it.
 fn special_values(backend: Backend) -> Outcome {
     let stream = backend.stream()?;
     for block in &BLOCKS {
@@ -200,8 +202,8 @@ fn special_values(backend: Backend) -> Outcome {
     Ok(())
 }
 
-/// Infinities in rows between windows change no bit. Seven columns of one plane of cells are an odd number of taps, which warpgroups
-/// multiply two at a time.
+/// Infinities in rows between windows change no bit. Seven columns of one plane of cells are an odd number of
+/// taps, which warpgroups multiply two at a time.
 fn unseen_rows(backend: Backend) -> Outcome {
     let stream = backend.stream()?;
     let attributes = Conv2dSpec {
@@ -303,7 +305,8 @@ fn batches(backend: Backend) -> Outcome {
     Ok(())
 }
 
-/// Convolutions that no norm follows: of whole steps, of a channel more, depthwise, of few channels, with strides, of few products.
+/// Convolutions that no norm follows: of whole steps, of a channel more, depthwise, of few channels, with
+/// strides, of few products.
 fn without_norm(backend: Backend) -> Outcome {
     let conv = |stride: usize, groups: usize, extents: [usize; 2]| {
         let attributes = Conv2dSpec {
@@ -337,7 +340,8 @@ fn without_norm(backend: Backend) -> Outcome {
         let plain = Case::of_chain(&name, chain, &[2, channels, h, w]).shifted(-0.5);
         for value in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, 60_000.0] {
             let mut case = plain.clone();
-            // At the first tap of a window, at the last one of another, and in the middle of the other sample.
+            // At the first tap of a window, at the last one of another, and in the middle of the other
+            // sample.
             case.x[[0, 0, 1, 1]] = value;
             case.x[[0, channels - 1, h - 1, w - 1]] = -value;
             case.x[[1, channels / 2, 4, 5]] = value;

@@ -127,7 +127,8 @@ fn outputs(backend: Backend) -> Outcome {
             for round in 0..4 {
                 let pointer = memory.start.wrapping_byte_add(round % 2 * half);
                 let owner = Box::new(Arc::clone(&memory));
-                // SAFETY: each half has room for the output; nobody else uses the memory, which its owner keeps.
+                // SAFETY: each half has room for the output; nobody else uses the memory, which its owner
+                // keeps.
                 let mut y = unsafe {
                     Tensor::from_raw_parts(&stream, pointer, &shape, None, dtype, owner)?
                 };
@@ -137,7 +138,8 @@ fn outputs(backend: Backend) -> Outcome {
             }
             stream.synchronize()?;
             if backend == Backend::Cpu {
-                // The second half of a batch that was lent. (Elsewhere it need not be aligned as outputs are.)
+                // The second half of a batch that was lent. (Elsewhere it need not be aligned as outputs
+                // are.)
                 let memory = Memory::new(backend, 2 * wanted.len() * dtype.size())?;
                 let (pointer, owner) = (memory.start, Box::new(memory));
                 let both = [&[2 * shape[0]], &shape[1..]].concat();
@@ -292,7 +294,8 @@ fn streams(backend: Backend) -> Outcome {
 }
 
 fn on_stream(device: &Device, raw: RawStream) -> Outcome {
-    // SAFETY: a stream of the device's primary context, or a default one, which outlives all that is made on it.
+    // SAFETY: a stream of the device's primary context, or a default one, which outlives all that is made on
+    // it.
     let stream = unsafe { Stream::from_raw(device, raw)? };
     // Null and 1 are names of one stream.
     let legacy: RawStream = without_provenance_mut(1);

@@ -1,4 +1,5 @@
-//! Inputs whose channels are neighbours in memory, which products of warp-specialized tiles read as they lie: in 16 bits, and f32 that they round.
+//! Inputs whose channels are neighbours in memory, which products of warp-specialized tiles read as they lie:
+//! in 16 bits, and f32 that they round.
 
 use convfuse::chain::{Chain, ConvLayer, Layer};
 use convfuse::model::Precision;

@@ -228,8 +228,8 @@ fn launch_clamp(
     let kernel = kernels_gpu::pointwise::POINTWISE
         .instance(&["f32".into()])
         .map_err(|error| error.to_string())?;
-    // SAFETY: null pointers, but on a GPU every caller's shape is refused before the kernel could use them, and the
-    // emulator reports their use.
+    // SAFETY: null pointers, but on a GPU every caller's shape is refused before the kernel could use them,
+    // and the emulator reports their use.
     Ok(unsafe {
         lab::launch(&stream, kernel, shape, None, &mut output, |_, _| {
             (std::ptr::null(), std::ptr::null_mut(), claimed, list)

@@ -119,7 +119,8 @@ fn launches(backend: Backend) -> Outcome {
     Ok(())
 }
 
-/// Up to 64 moments of a row are combined where they are read; more take a launch. Nothing else has a place of its own but the packed input.
+/// Up to 64 moments of a row are combined where they are read; more take a launch. Nothing else has a place
+/// of its own but the packed input.
 fn few_moments(backend: Backend) -> Outcome {
     let layers = [
         Layer::conv2d(ConvLayer::new("conv", 256, [3, 3])),

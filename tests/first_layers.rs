@@ -1,4 +1,5 @@
-//! First layers of every kind, which read what lies in any way: alone, and with a norm and a function that kernels do with them.
+//! First layers of every kind, which read what lies in any way: alone, and with a norm and a function that
+//! kernels do with them.
 
 use convfuse::chain::{Chain, ConvLayer, Layer};
 use convfuse::spec::{AvgPoolSpec, ConvSpec, MaxPool2dSpec, Padding, PaddingMode};
@@ -19,7 +20,8 @@ pub(crate) fn trials() -> Vec<Trial> {
 /// Samples, channels and extents of inputs, for as many dimensions as layers have.
 const INPUTS: [&[usize]; 3] = [&[2, 8, 13], &[2, 8, 7, 9], &[2, 8, 3, 6, 5]];
 
-/// What a convolution does at its edges, and whether in groups. Even filters that keep extents have more on one side than on the other.
+/// What a convolution does at its edges, and whether in groups. Even filters that keep extents have more on
+/// one side than on the other.
 fn edges<const D: usize>() -> [(ConvSpec<D>, [usize; D]); 5] {
     let plain = ConvSpec::default();
     let with = |padding, padding_mode, groups| ConvSpec {

@@ -1,5 +1,5 @@
-//! Fusions without a convolution, as partitions ask for them: against the composition of their operators on the same
-//! device, and against the reference where values are special.
+//! Fusions without a convolution, as partitions ask for them: against the composition of their operators on
+//! the same device, and against the reference where values are special.
 
 use convfuse::chain::{Chain, GroupNormLayer, InstanceNormLayer, Layer, Partition};
 use convfuse::ops::ConvOptions;

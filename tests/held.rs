@@ -123,8 +123,8 @@ fn held_writer(held: &Held) -> Outcome {
     same(&y, 1.0)
 }
 
-/// A tensor is dropped while the stream that is to read it is held up; what its own stream does with the memory is not
-/// done before.
+/// A tensor is dropped while the stream that is to read it is held up; what its own stream does with the
+/// memory is not done before.
 fn held_reader(held: &Held) -> Outcome {
     let [home, reader] = held.streams()?;
     let x = held.filled(&home, 1.0)?;
@@ -163,7 +163,8 @@ fn crossing(held: &Held) -> Outcome {
     }
 }
 
-/// Threads let one stream, which is held up, read one tensor at a time. All reads are waited for, whichever is noted last.
+/// Threads let one stream, which is held up, read one tensor at a time. All reads are waited for, whichever
+/// is noted last.
 fn reading_threads(held: &Held) -> Outcome {
     let [home, reader] = held.streams()?;
     let x = held.filled(&home, 1.0)?;
@@ -222,8 +223,8 @@ fn held_replay(held: &Held) -> Outcome {
     Ok(())
 }
 
-/// Plans are captured for a stream on which other threads launch meanwhile: their work is no part of the graphs, and is
-/// done.
+/// Plans are captured for a stream on which other threads launch meanwhile: their work is no part of the
+/// graphs, and is done.
 fn capture_among_others(held: &Held) -> Outcome {
     let [stream] = held.streams()?;
     let model = Model::init(&stream, &preset_79().chain, 1)?;

@@ -1,4 +1,5 @@
-//! Tensors that lie in memory in other ways than kernels read: channels last, backwards, with gaps, from odd addresses.
+//! Tensors that lie in memory in other ways than kernels read: channels last, backwards, with gaps, from odd
+//! addresses.
 
 use convfuse::spec::{ClampSpec, Conv2dSpec, GroupNormSpec};
 use convfuse::{DType, Device, Model, Options, Stream, Tensor, data, lab, ops};

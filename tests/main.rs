@@ -1,11 +1,12 @@
 //! The integration tests, as one program.
 //!
 //! Tests of operators and models are written once and appear once per backend, as
-//! `conv2d::emulator::matches_reference_on_ragged_shapes`. The program needs no Rust on the machine it runs on; tests for
-//! a GPU report themselves as ignored where none answers, with the reason, unless `CONVFUSE_REQUIRE_GPU` is set: then they
-//! fail. Golden files are looked for in the folder `CONVFUSE_GOLDEN`, else where they were at compile time.
-//! `CONVFUSE_REPEATS` says how often the tests of repeatability run an operation: 100 times on a GPU, 3 elsewhere. What they cover
-//! is told in `repeats` (the benchmark problems at full size, on a GPU) and at `suite::repeats` (all operators).
+//! `conv2d::emulator::matches_reference_on_ragged_shapes`. The program needs no Rust on the machine it runs
+//! on; tests for a GPU report themselves as ignored where none answers, with the reason, unless
+//! `CONVFUSE_REQUIRE_GPU` is set: then they fail. Golden files are looked for in the folder
+//! `CONVFUSE_GOLDEN`, else where they were at compile time. `CONVFUSE_REPEATS` says how often the tests of
+//! repeatability run an operation: 100 times on a GPU, 3 elsewhere. What they cover is told in `repeats` (the
+//! benchmark problems at full size, on a GPU) and at `suite::repeats` (all operators).
 //!
 //! Arguments are those of any Rust test program (`--list`, `--skip`, a part of a name).
 
@@ -56,8 +57,8 @@ use libtest_mimic::{Arguments, Trial};
 
 fn main() {
     let arguments = Arguments::from_args();
-    // What takes longest, while there is other work left for the other cores; what everything is tested for that the oracle knows;
-    // then what some need beyond it.
+    // What takes longest, while there is other work left for the other cores; what everything is tested for
+    // that the oracle knows; then what some need beyond it.
     let longest = [add::trials(), batches::trials()];
     let standard = oracle::all().flat_map(suite::of);
     let own = [

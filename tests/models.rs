@@ -118,8 +118,9 @@ fn given(model: &Model, x: &Tensor, options: &Options) -> convfuse::Result<(Arra
     Ok((y, plan.workspace_bytes()))
 }
 
-/// A model that was asked for one thing gives of another what a model gives that was asked for nothing else: what it keeps of programs and
-/// prepared parameters is of the same options and shapes. In either order, on a shape that a kernel of one launch takes and on another.
+/// A model that was asked for one thing gives of another what a model gives that was asked for nothing else:
+/// what it keeps of programs and prepared parameters is of the same options and shapes. In either order, on a
+/// shape that a kernel of one launch takes and on another.
 fn options_apart(backend: Backend) -> Outcome {
     let stream = backend.stream()?;
     let fast = Options::default().precision(Precision::Fast);
@@ -210,8 +211,8 @@ fn fusing_pays(backend: Backend) -> Outcome {
             let counts = count(strategy)?;
             let mut most = unfused;
             if strategy.name == Strategy::FUSED {
-                // Where it is not one launch, it has some that prepare what makes the others faster, and an image of the
-                // input, which is smaller than a column matrix.
+                // Where it is not one launch, it has some that prepare what makes the others faster, and an
+                // image of the input, which is smaller than a column matrix.
                 assert!(counts.launches < unfused.launches, "{strategy}: {counts:?}");
                 most = im2col;
             } else {

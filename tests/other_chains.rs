@@ -128,7 +128,8 @@ fn cases() -> Vec<(Case, &'static str)> {
     let two_heads = [head(), vec![conv("b", 8), group_norm(2), clamp()]].concat();
     // The second and the third have filters of one form.
     let alike = ["a", "b", "c"].map(|name| [conv(name, 24), group_norm(4), clamp()]);
-    // No kernel takes these factors into a norm whose groups have several channels, nor the least for the largest.
+    // No kernel takes these factors into a norm whose groups have several channels, nor the least for the
+    // largest.
     let factors_before = vec![conv("conv", 24), scale(), group_norm(4), clamp()];
     let falling = vec![
         conv("conv", 24),
@@ -210,8 +211,9 @@ fn match_reference(backend: Backend, dtype: DType) -> Outcome {
     all_right(&complaints)
 }
 
-/// Two functions that come to something else the other way round, in either order, wherever a chain may have functions: behind a norm, with and
-/// without a convolution, and behind or on both sides of a pool, whose windows are side by side or share pixels.
+/// Two functions that come to something else the other way round, in either order, wherever a chain may have
+/// functions: behind a norm, with and without a convolution, and behind or on both sides of a pool, whose
+/// windows are side by side or share pixels.
 fn orders_of_functions(backend: Backend) -> Outcome {
     let stream = backend.stream()?;
     let functions = [Layer::leaky_relu(0.25), Layer::clamp(-0.2, 0.5)];
@@ -249,7 +251,8 @@ fn orders_of_functions(backend: Backend) -> Outcome {
     Ok(())
 }
 
-/// What is explained is what is launched, under every strategy; the fused one takes no more launches than others.
+/// What is explained is what is launched, under every strategy; the fused one takes no more launches than
+/// others.
 fn launches(backend: Backend) -> Outcome {
     let stream = backend.stream()?;
     for (case, first_row) in cases() {

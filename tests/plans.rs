@@ -167,7 +167,8 @@ fn least_memory(backend: Backend) -> Outcome {
             let y = model.forward_with(&x, &options)?;
             let peak = stream.take_counts().peak_bytes;
             let held = model.plan(&stream, x.shape(), &options)?.workspace_bytes();
-            // The output may or may not be there at the peak. Few tensors live then; each starts on 256 bytes.
+            // The output may or may not be there at the peak. Few tensors live then; each starts on 256
+            // bytes.
             let [least, most] = [peak.saturating_sub(y.bytes()), peak + 4 * 256];
             assert!(
                 (least..=most).contains(&held),
@@ -189,8 +190,9 @@ fn least_memory(backend: Backend) -> Outcome {
     Ok(())
 }
 
-/// Launches may start while those before them end. One that did not wait for them would read what the run before it left in the
-/// workspace: the runs take two inputs by turns, and nothing is waited for between them.
+/// Launches may start while those before them end. One that did not wait for them would read what the run
+/// before it left in the workspace: the runs take two inputs by turns, and nothing is waited for between
+/// them.
 fn queued_runs(backend: Backend) -> Outcome {
     let stream = &backend.stream()?;
     let images = [

@@ -154,7 +154,8 @@ fn signs(backend: Backend) -> Outcome {
     Ok(())
 }
 
-/// The reference is compared by value, so the signs of zeros are looked at here. Minus infinity times 0 is NaN.
+/// The reference is compared by value, so the signs of zeros are looked at here. Minus infinity times 0 is
+/// NaN.
 fn ends(backend: Backend) -> Outcome {
     const INFINITY: f32 = f32::INFINITY;
     let x = array![-INFINITY, -1000.0, -0.0, 0.0, 1000.0, INFINITY, f32::NAN];
@@ -197,7 +198,8 @@ const fn elu(alpha: f64) -> PointwiseSpec {
     PointwiseSpec::Elu { alpha }
 }
 
-/// Ten functions are two launches; in f32, where nothing is rounded in between, they give the bits of ten launches.
+/// Ten functions are two launches; in f32, where nothing is rounded in between, they give the bits of ten
+/// launches.
 fn lists(backend: Backend) -> Outcome {
     let layers = [
         Layer::elu(1.5),

@@ -60,7 +60,8 @@ fn wrong_dtype(backend: Backend) -> Outcome {
     says(result, "prelu: weight is f16, must be f32")
 }
 
-/// The reference is compared by value, so the signs of zeros are looked at here. One slope, and one for each of two channels.
+/// The reference is compared by value, so the signs of zeros are looked at here. One slope, and one for each
+/// of two channels.
 fn signs(backend: Backend) -> Outcome {
     const INFINITY: f32 = f32::INFINITY;
     let x = array![-INFINITY, -2.0, -0.0, 0.0, 2.0, INFINITY, f32::NAN];

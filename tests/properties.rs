@@ -1,5 +1,5 @@
-//! Laws that hold for all shapes and values, on random ones, seeded, and shrunk on failure; and the first cases of a campaign, which
-//! `convfuse campaign` goes on with.
+//! Laws that hold for all shapes and values, on random ones, seeded, and shrunk on failure; and the first
+//! cases of a campaign, which `convfuse campaign` goes on with.
 
 mod runner;
 
@@ -87,7 +87,8 @@ fn campaign(backend: Backend, family: &'static Family) -> Outcome {
     Ok(())
 }
 
-/// Without any deviation only the bias is left: a mean that is off in its last bit would be blown up by 1/sqrt(eps).
+/// Without any deviation only the bias is left: a mean that is off in its last bit would be blown up by
+/// 1/sqrt(eps).
 fn constant_input(backend: Backend) -> Outcome {
     let values = (1..3usize, 1..4usize, 2..900usize, -1e4..1e4f32);
     check(backend, values, |bench, (n, c, spatial, value)| {

@@ -1,10 +1,10 @@
 //! Repeatability at full size: the same bits from every run of a benchmark problem.
 //!
-//! On a GPU alone, each problem under every strategy in f32, and the fused one also with fast products and in f16 and
-//! bf16. `CONVFUSE_REPEATS` says how many runs, 100 by default. All of a test's runs are of one plan on one stream, by
-//! turns on two inputs, so that an element that a run leaves as it was cannot pass for one that it wrote; what other
-//! work does beside them differs from run to run, since these tests run side by side. Smaller cases, other streams, and
-//! shuffled orders of threads in the emulator are `suite::repeats`.
+//! On a GPU alone, each problem under every strategy in f32, and the fused one also with fast products and in
+//! f16 and bf16. `CONVFUSE_REPEATS` says how many runs, 100 by default. All of a test's runs are of one plan
+//! on one stream, by turns on two inputs, so that an element that a run leaves as it was cannot pass for one
+//! that it wrote; what other work does beside them differs from run to run, since these tests run side by
+//! side. Smaller cases, other streams, and shuffled orders of threads in the emulator are `suite::repeats`.
 
 use convfuse::chain::Chain;
 use convfuse::model::{Precision, Strategy};

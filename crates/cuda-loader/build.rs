@@ -1,6 +1,7 @@
 //! Gives the linker a `libcuda.so` that adds nothing, wherever this crate is built.
 //!
-//! `cust`'s build script asks for `-lcuda`. Where a CUDA SDK is installed it says where that is; where none is, this does.
+//! `cust`'s build script asks for `-lcuda`. Where a CUDA SDK is installed it says where that is; where none
+//! is, this does.
 
 use std::path::Path;
 

@@ -1,10 +1,13 @@
-// The mistakes; those of the product of warp-specialized tiles are in `warp_specialized_bugs.rs`, `channels_last_bugs.rs`, `split_bugs.rs` and `ping_pong_bugs.rs`, those about what hardware does in `hardware_bugs.rs`. Included by the build script, which plants them,
-// and by the test, which expects them to be noticed; each defines the macro `bugs` for it:
+// The mistakes; those of the product of warp-specialized tiles are in `warp_specialized_bugs.rs`,
+// `channels_last_bugs.rs`, `split_bugs.rs` and `ping_pong_bugs.rs`, those about what hardware does in
+// `hardware_bugs.rs`. Included by the build script, which plants them, and by the test, which expects them to
+// be noticed; each defines the macro `bugs` for it:
 //
 // - `name` says what is wrong, and is the name of a test.
 // - `check` is what notices it, a check of `kernels-gpu`.
 // - `file` is the file that it is in.
-// - `right` is what stands there, once in the file; if «a part» of it is marked, the rest only says where the part is.
+// - `right` is what stands there, once in the file; if «a part» of it is marked, the rest only says where the
+//   part is.
 // - `wrong` is what stands there instead of that part.
 
 bugs! {

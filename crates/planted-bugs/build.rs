@@ -1,5 +1,5 @@
-//! Copies the kernels' source, and plants all bugs in the copy: beside what is right stands what is wrong, and the copy
-//! asks `planted` at run time which of them it is to do.
+//! Copies the kernels' source, and plants all bugs in the copy: beside what is right stands what is wrong,
+//! and the copy asks `planted` at run time which of them it is to do.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -34,8 +34,8 @@ const CRATE_ATTRIBUTES: [&str; 2] = [
     "#![cfg_attr(target_arch = \"nvptx64\", feature(abi_ptx, asm_experimental_arch))]\n",
 ];
 
-/// Instances that no bug's check asks for, which would take most of the time that the copy takes to compile: in the files
-/// whose paths have the first in them, the second, and what is left of it.
+/// Instances that no bug's check asks for, which would take most of the time that the copy takes to compile:
+/// in the files whose paths have the first in them, the second, and what is left of it.
 const LEFT_OUT: [(&str, &str, &str); 11] = [
     ("lib.rs", "pub mod peak;\n", ""),
     ("", "T: [f32, f16, bf16]", "T: [f32]"),

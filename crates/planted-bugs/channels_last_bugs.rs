@@ -1,4 +1,5 @@
-// The mistakes of warp-specialized tiles on halo tiles of lines, of inputs that are K-vectors as they lie or reformatted likewise, as `bugs.rs` has those of all else.
+// The mistakes of warp-specialized tiles on halo tiles of lines, of inputs that are K-vectors as they lie or
+// reformatted likewise, as `bugs.rs` has those of all else.
 
 bugs! {
     CHANNELS_LAST_BUGS:

@@ -1,5 +1,5 @@
-// Mistakes about what hardware does, as `bugs.rs` has those of all else: registers, barriers that nobody was shown, chains that
-// nobody waited for, and indices in 32 bits of tensors that need more.
+// Mistakes about what hardware does, as `bugs.rs` has those of all else: registers, barriers that nobody was
+// shown, chains that nobody waited for, and indices in 32 bits of tensors that need more.
 
 bugs! {
     HARDWARE_BUGS:

@@ -1,4 +1,5 @@
-// The mistakes of warp-specialized tiles whose filters stay, and of those whose warpgroups alternate, as `bugs.rs` has those of all else.
+// The mistakes of warp-specialized tiles whose filters stay, and of those whose warpgroups alternate, as
+// `bugs.rs` has those of all else.
 
 bugs! {
     PING_PONG_BUGS:

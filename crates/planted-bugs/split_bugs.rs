@@ -1,4 +1,5 @@
-// The mistakes of warp-specialized tiles whose sums the blocks of a cluster split, as `bugs.rs` has those of all else.
+// The mistakes of warp-specialized tiles whose sums the blocks of a cluster split, as `bugs.rs` has those of
+// all else.
 
 bugs! {
     SPLIT_BUGS:

@@ -19,7 +19,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let device = Device::best();
     println!("device\n{}", device.info());
 
-    // Parameters come from a safetensors file under PyTorch's names. This one is made here, for want of a trained model.
+    // Parameters come from a safetensors file under PyTorch's names. This one is made here, for want of a
+    // trained model.
     let chain = KernelBench85::default().chain()?;
     let file =
         std::env::temp_dir().join(format!("convfuse-embed-{}.safetensors", std::process::id()));
@@ -28,8 +29,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     std::fs::remove_file(&file)?;
     let model = model?;
 
-    // The model is shared. Each worker has a stream of its own, so their work overlaps on a GPU, and a plan, so that a
-    // request costs nothing but its launches.
+    // The model is shared. Each worker has a stream of its own, so their work overlaps on a GPU, and a plan,
+    // so that a request costs nothing but its launches.
     thread::scope(|scope| {
         let workers: Vec<_> = (0..WORKERS)
             .map(|worker| {

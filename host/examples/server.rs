@@ -1,7 +1,7 @@
 //! A server: worker threads take requests from a queue, run them, and answer; latencies are printed.
 //!
-//! Each worker has a stream, and for each batch size that it is asked for a plan, as a CUDA graph where there is a GPU. Plans
-//! are made before the first request, so that none waits for one.
+//! Each worker has a stream, and for each batch size that it is asked for a plan, as a CUDA graph where there
+//! is a GPU. Plans are made before the first request, so that none waits for one.
 //!
 //! ```text
 //! cargo run --release --example server [REQUESTS]

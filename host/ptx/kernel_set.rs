@@ -1,11 +1,12 @@
-// Which kernels the project ships, and what they are compiled from: shared by the build script and the chores.
+// Which kernels the project ships, and what they are compiled from: shared by the build script and the
+// chores.
 
 use std::path::Path;
 
 use cuda_builder::{Arch, KernelSet};
 
-/// The kernels of the project whose root is `root`: PTX, portable and for Hopper, and machine code for every architecture
-/// that users may have.
+/// The kernels of the project whose root is `root`: PTX, portable and for Hopper, and machine code for every
+/// architecture that users may have.
 pub(crate) fn kernel_set(root: &Path) -> KernelSet {
     let sources = [
         "kernels-gpu",

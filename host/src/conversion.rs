@@ -5,12 +5,12 @@ use crate::error::Result;
 use crate::program::ProgramBuilder;
 
 impl Tensor {
-    /// The elements dense, row-major and from a multiple of 16 bytes on: this tensor if they are, else a copy, which one
-    /// kernel makes on the tensor's stream.
+    /// The elements dense, row-major and from a multiple of 16 bytes on: this tensor if they are, else a
+    /// copy, which one kernel makes on the tensor's stream.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`](crate::Error::OutOfMemory); [`Error::Spec`](crate::Error::Spec) for more than eight axes on a GPU, those of extent 1
-    /// and those that lie as one not counted.
+    /// [`Error::OutOfMemory`](crate::Error::OutOfMemory); [`Error::Spec`](crate::Error::Spec) for more than
+    /// eight axes on a GPU, those of extent 1 and those that lie as one not counted.
     ///
     /// # Examples
     /// ```
@@ -33,8 +33,8 @@ impl Tensor {
         self.copied(self.dtype())
     }
 
-    /// The same elements in row-major order under another shape: over the same memory where they are contiguous, else over that of
-    /// [`contiguous`](Self::contiguous).
+    /// The same elements in row-major order under another shape: over the same memory where they are
+    /// contiguous, else over that of [`contiguous`](Self::contiguous).
     ///
     /// # Errors
     /// [`Error::ShapeMismatch`](crate::Error::ShapeMismatch) for another number of elements; those of
@@ -47,8 +47,9 @@ impl Tensor {
         Ok(dense.expect("what is contiguous has any shape"))
     }
 
-    /// The elements stored as `dtype`, rounded to nearest, ties to even: this tensor if they are, else a contiguous copy, which
-    /// one kernel makes on the tensor's stream. *NaN* stays NaN; what is too large becomes infinite.
+    /// The elements stored as `dtype`, rounded to nearest, ties to even: this tensor if they are, else a
+    /// contiguous copy, which one kernel makes on the tensor's stream. *NaN* stays NaN; what is too large
+    /// becomes infinite.
     ///
     /// # Errors
     /// As [`contiguous`](Self::contiguous).
@@ -59,12 +60,13 @@ impl Tensor {
         }
     }
 
-    /// The elements for use on `stream`: as [`on`](Self::on) gives them if that is a stream of the tensor's device, else copied
-    /// to the stream's device. From GPU to GPU nothing waits on the host; any other way the host waits for the elements.
+    /// The elements for use on `stream`: as [`on`](Self::on) gives them if that is a stream of the tensor's
+    /// device, else copied to the stream's device. From GPU to GPU nothing waits on the host; any other way
+    /// the host waits for the elements.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`](crate::Error::OutOfMemory); those of [`contiguous`](Self::contiguous), and what went wrong in earlier
-    /// work on the tensor's stream.
+    /// [`Error::OutOfMemory`](crate::Error::OutOfMemory); those of [`contiguous`](Self::contiguous), and what
+    /// went wrong in earlier work on the tensor's stream.
     pub fn to(&self, stream: &Stream) -> Result<Tensor> {
         match self.device() == stream.device() {
             true => self.on(stream),

@@ -2,8 +2,8 @@
 //!
 //! Element `i` of seed `s`, in row-major order, depends on `s` and `i` alone, see [`op_spec::data`].
 //!
-//! An array that there is no memory for is a panic of [`fill`], [`signed`] and [`normal`], an error of [`try_fill`],
-//! [`try_signed`] and [`try_normal`]: those are for shapes that somebody else chooses.
+//! An array that there is no memory for is a panic of [`fill`], [`signed`] and [`normal`], an error of
+//! [`try_fill`], [`try_signed`] and [`try_normal`]: those are for shapes that somebody else chooses.
 
 use ndarray::{Array, Dimension, IntoDimension};
 

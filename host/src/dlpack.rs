@@ -1,7 +1,9 @@
-//! Tensors from and for other libraries of the process, by [DLPack](https://dmlc.github.io/dlpack/latest/): nothing is copied.
+//! Tensors from and for other libraries of the process, by [DLPack](https://dmlc.github.io/dlpack/latest/):
+//! nothing is copied.
 //!
-//! Both of DLPack's forms are taken and given: `DLManagedTensorVersioned` ([`Versioned`]), and the older `DLManagedTensor`
-//! ([`Legacy`]), which has neither version nor flags. Their handles are those of the crate [`dlpark`].
+//! Both of DLPack's forms are taken and given: `DLManagedTensorVersioned` ([`Versioned`]), and the older
+//! `DLManagedTensor` ([`Legacy`]), which has neither version nor flags. Their handles are those of the crate
+//! [`dlpark`].
 //!
 //! # Examples
 //! ```
@@ -67,20 +69,21 @@ mod sealed {
 }
 
 impl Tensor {
-    /// A tensor over what another library lends, with its strides and its offset. Its deleter is called once no tensor is over the
-    /// memory, as the owner of [`from_raw_parts`](Self::from_raw_parts) is dropped. One that is flagged as read-only is no
-    /// output of a plan.
+    /// A tensor over what another library lends, with its strides and its offset. Its deleter is called once
+    /// no tensor is over the memory, as the owner of [`from_raw_parts`](Self::from_raw_parts) is dropped. One
+    /// that is flagged as read-only is no output of a plan.
     ///
     /// # Errors
-    /// [`Error::DeviceMismatch`] if it is not on the stream's device: DLPack's `kDLCPU`, or `kDLCUDA` with the GPU's ordinal as the
-    /// driver counts. [`Error::ForeignDType`] for elements other than f32, f16 and bf16, or more than one lane;
-    /// [`Error::ForeignVersion`]; [`Error::ForeignTensor`] for a description that is none; those of
-    /// [`from_raw_parts`](Self::from_raw_parts).
+    /// [`Error::DeviceMismatch`] if it is not on the stream's device: DLPack's `kDLCPU`, or `kDLCUDA` with
+    /// the GPU's ordinal as the driver counts. [`Error::ForeignDType`] for elements other than f32, f16 and
+    /// bf16, or more than one lane; [`Error::ForeignVersion`]; [`Error::ForeignTensor`] for a description
+    /// that is none; those of [`from_raw_parts`](Self::from_raw_parts).
     ///
     /// # Safety
-    /// The producer keeps DLPack's promises, and its deleter may be called on any thread. The memory is used in the order of
-    /// `stream`: what was to be written there has been, or is to be in that order. Else as
-    /// [`from_raw_parts`](Self::from_raw_parts); that nobody writes meanwhile is as much the producer's to keep.
+    /// The producer keeps DLPack's promises, and its deleter may be called on any thread. The memory is used
+    /// in the order of `stream`: what was to be written there has been, or is to be in that order. Else as
+    /// [`from_raw_parts`](Self::from_raw_parts); that nobody writes meanwhile is as much the producer's to
+    /// keep.
     pub unsafe fn from_dlpack<M: Form>(stream: &Stream, lent: ManagedBox<M>) -> Result<Tensor> {
         // Before anything else is looked at: other major versions have other fields.
         if let Some(major) = lent.major()
@@ -113,7 +116,8 @@ impl Tensor {
         let pointer = tensor.data.wrapping_byte_add(offset);
         let is_read_only = lent.flags().contains(DlpackFlags::READ_ONLY);
         let owner = Box::new(Lender(lent));
-        // SAFETY: the caller's promise; the producer's, that shape and strides stay in the memory until the deleter is called.
+        // SAFETY: the caller's promise; the producer's, that shape and strides stay in the memory until the
+        // deleter is called.
         let tensor = unsafe {
             let strides = strides.as_deref();
             Tensor::from_raw_parts(stream, pointer, &shape, strides, dtype, owner)?
@@ -124,9 +128,10 @@ impl Tensor {
         })
     }
 
-    /// The tensor for another library, over the same memory, which stays as long as the result. The elements must not be
-    /// written to, which [`Versioned`] says by its flag; they are used in the order of the tensor's
-    /// [`stream`](Self::stream), or after it. The deleter may be called on any thread, once such work is queued.
+    /// The tensor for another library, over the same memory, which stays as long as the result. The elements
+    /// must not be written to, which [`Versioned`] says by its flag; they are used in the order of the
+    /// tensor's [`stream`](Self::stream), or after it. The deleter may be called on any thread, once such
+    /// work is queued.
     ///
     /// # Errors
     /// Those of [`as_raw`](Self::as_raw).
@@ -174,7 +179,8 @@ struct Lender<M: ManagedTensorBase>(
     #[expect(dead_code, reason = "held to be dropped")] ManagedBox<M>,
 );
 
-// SAFETY: nothing but the deleter is used of it, which may be called on any thread, as `from_dlpack` was promised.
+// SAFETY: nothing but the deleter is used of it, which may be called on any thread, as `from_dlpack` was
+// promised.
 unsafe impl<M: ManagedTensorBase> Send for Lender<M> {}
 // SAFETY: as above; shared, nothing of it is used.
 unsafe impl<M: ManagedTensorBase> Sync for Lender<M> {}

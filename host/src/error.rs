@@ -38,7 +38,8 @@ pub enum Error {
     #[error(transparent)]
     Inputs(#[from] InputsError),
 
-    /// What is wrong with a further input of a chain as an argument: its shape, element type, device or order in memory.
+    /// What is wrong with a further input of a chain as an argument: its shape, element type, device or order
+    /// in memory.
     #[error("input {name}: {source}")]
     NamedInput {
         /// The input.
@@ -344,8 +345,8 @@ pub enum Error {
     )]
     Forked,
 
-    /// A stream that is being captured met a tensor of another stream that it has not read before: a graph cannot wait for
-    /// what was queued outside of it.
+    /// A stream that is being captured met a tensor of another stream that it has not read before: a graph
+    /// cannot wait for what was queued outside of it.
     #[error(
         "gpu: a stream in capture cannot wait for a tensor of another stream; read it on this stream before the capture"
     )]
@@ -353,9 +354,9 @@ pub enum Error {
 }
 
 impl Error {
-    /// Whether nothing on the device can be used any more: a kernel went wrong there, or the hardware did, and the
-    /// driver answers every further call of this process for the device with the same error. What is on the host is as
-    /// it was; a new process finds the device usable, unless it is broken.
+    /// Whether nothing on the device can be used any more: a kernel went wrong there, or the hardware did,
+    /// and the driver answers every further call of this process for the device with the same error. What is
+    /// on the host is as it was; a new process finds the device usable, unless it is broken.
     #[must_use]
     pub fn is_fatal(&self) -> bool {
         match self {
@@ -388,7 +389,8 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 impl From<cuda_std::emulator::Fault> for Error {
     fn from(fault: cuda_std::emulator::Fault) -> Error {
         tracing::error!(target: "convfuse::fault", %fault, "the emulator stopped a kernel");
-        // A fault describes the access, the kernel and the thread; boxed, it does not make every result large.
+        // A fault describes the access, the kernel and the thread; boxed, it does not make every result
+        // large.
         Error::Emulator(Box::new(fault))
     }
 }

@@ -29,7 +29,8 @@ pub(crate) fn reserve<T>(len: usize) -> Result<Vec<T>, NoMemory> {
     Ok(values)
 }
 
-/// `len` elements in place of those that there are, in the same memory if it is large enough. What they are is not said.
+/// `len` elements in place of those that there are, in the same memory if it is large enough. What they are
+/// is not said.
 ///
 /// # Errors
 /// As [`reserve`]; nothing is changed then but that the vector may be empty.
@@ -59,7 +60,8 @@ pub(crate) fn zeroed<T: Element>(len: usize) -> Result<Vec<T>, NoMemory> {
     if start.is_null() {
         return Err(refused(requested));
     }
-    // SAFETY: allocated by the global allocator with the layout of `len` elements, whose zero bits are the value 0.
+    // SAFETY: allocated by the global allocator with the layout of `len` elements, whose zero bits are the
+    // value 0.
     Ok(unsafe { Vec::from_raw_parts(start.cast(), len, len) })
 }
 
@@ -74,8 +76,8 @@ fn bytes_of<T>(len: usize) -> u64 {
     (len as u64).saturating_mul(size_of::<T>() as u64)
 }
 
-/// Refuses more bytes than the process may have: a system that overcommits grants any request, and kills the process when it
-/// writes. For several requests at a time, so that each by itself may be small enough.
+/// Refuses more bytes than the process may have: a system that overcommits grants any request, and kills the
+/// process when it writes. For several requests at a time, so that each by itself may be small enough.
 ///
 /// # Errors
 /// [`NoMemory`].

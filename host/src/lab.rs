@@ -1,5 +1,5 @@
-//! For the project's own command line and tests, which need a little more than users do. Nothing here is part of the
-//! library's interface, and any of it may change.
+//! For the project's own command line and tests, which need a little more than users do. Nothing here is part
+//! of the library's interface, and any of it may change.
 
 use std::path::Path;
 
@@ -34,11 +34,13 @@ pub fn must_have_memory(bytes: usize) -> Result<()> {
 /// `arguments` makes its arguments of their addresses.
 ///
 /// # Errors
-/// [`Error::TensorInUse`](crate::Error::TensorInUse), [`Error::DeviceMismatch`](crate::Error::DeviceMismatch);
-/// [`Error::Launch`](crate::Error::Launch) if the launch contract is broken (nothing ran then); what a launch may run into.
+/// [`Error::TensorInUse`](crate::Error::TensorInUse),
+/// [`Error::DeviceMismatch`](crate::Error::DeviceMismatch); [`Error::Launch`](crate::Error::Launch) if the
+/// launch contract is broken (nothing ran then); what a launch may run into.
 ///
 /// # Safety
-/// The arguments are what the kernel's *Safety* section asks for, where the addresses have the bytes of their tensors.
+/// The arguments are what the kernel's *Safety* section asks for, where the addresses have the bytes of their
+/// tensors.
 pub unsafe fn launch<A: KernelArgs>(
     stream: &Stream,
     kernel: &Instance<A>,
@@ -56,8 +58,8 @@ pub unsafe fn launch<A: KernelArgs>(
     unsafe { stream.launch(kernel, shape, arguments) }
 }
 
-/// The elements of a contiguous tensor's memory that begin with number `first` and lie like this, as the kernels see them; `None`
-/// if some lie beyond.
+/// The elements of a contiguous tensor's memory that begin with number `first` and lie like this, as the
+/// kernels see them; `None` if some lie beyond.
 #[must_use]
 pub fn as_strided(
     tensor: &Tensor,
@@ -68,8 +70,8 @@ pub fn as_strided(
     tensor.restrided(first, shape, strides)
 }
 
-/// A layer by itself: the operator's function, whichever it is, with its parameters in PyTorch's order, or its residual. `options` are for
-/// convolutions.
+/// A layer by itself: the operator's function, whichever it is, with its parameters in PyTorch's order, or
+/// its residual. `options` are for convolutions.
 ///
 /// # Errors
 /// Those of the function.
@@ -114,14 +116,15 @@ pub fn layer(
     }
 }
 
-/// What no implementation can do without: bytes of inputs, output and parameters, each once, and operations of the
-/// convolutions' products.
+/// What no implementation can do without: bytes of inputs, output and parameters, each once, and operations
+/// of the convolutions' products.
 #[must_use]
 pub fn bytes_and_flop(chain: &Chain, problem: &ChainProblem, dtype: DType) -> (u64, u64) {
     model::bytes_and_flop(chain, problem, dtype)
 }
 
-/// Whether there are kernels for a chain on inputs of this shape under these options, on a device of these properties.
+/// Whether there are kernels for a chain on inputs of this shape under these options, on a device of these
+/// properties.
 ///
 /// # Errors
 /// What the chain refuses; [`Error::NoKernels`](crate::Error::NoKernels),

@@ -1,7 +1,7 @@
 //! Fused convolution pipelines for inference on NVIDIA GPUs, in Rust from the API to the kernels.
 //!
-//! A [`chain`] is a list of layers: a convolution, a norm, activations, a pool. A [`Model`] is a chain with its
-//! parameters. It runs neighbouring layers in few kernels, on a GPU, on the CPU, or in the emulator.
+//! A [`chain`] is a list of layers: a convolution, a norm, activations, a pool. A [`Model`] is a chain with
+//! its parameters. It runs neighbouring layers in few kernels, on a GPU, on the CPU, or in the emulator.
 //!
 //! - [`Device`], [`Stream`], [`Tensor`]: a GPU, the CPU or the emulator; work in order; arrays on a device.
 //! - [`ops`]: PyTorch's operators on tensors, one function each.
@@ -38,8 +38,9 @@
 //! | `dlpack` | no | tensors from and for other libraries, by DLPack |
 //!
 //! # Tracing
-//! The library tells [`tracing`](https://docs.rs/tracing) what it does. Without a subscriber that costs a load for each event;
-//! the features `max_level_*` and `release_max_level_*` of that crate compile events out.
+//! The library tells [`tracing`](https://docs.rs/tracing) what it does. Without a subscriber that costs a
+//! load for each event; the features `max_level_*` and `release_max_level_*` of that crate compile events
+//! out.
 //!
 //! | target | level | what |
 //! |---|---|---|

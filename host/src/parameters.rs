@@ -1,5 +1,5 @@
-//! The values of a chain's parameters: PyTorch's initialisation, checks, and safetensors files under the names that
-//! PyTorch gives them.
+//! The values of a chain's parameters: PyTorch's initialisation, checks, and safetensors files under the
+//! names that PyTorch gives them.
 
 pub(crate) mod given;
 
@@ -57,15 +57,15 @@ impl Parameters {
     /// Whether these are parameters of `chain`.
     ///
     /// # Errors
-    /// [`ParametersError`] with the first parameter that the chain has and these have not, or in another shape, or the
-    /// other way round.
+    /// [`ParametersError`] with the first parameter that the chain has and these have not, or in another
+    /// shape, or the other way round.
     pub fn check(&self, chain: &Chain) -> Result<(), ParametersError> {
         let named = self.iter().map(|(name, value)| (name.to_owned(), value));
         in_order(chain.parameters(), named, |value| value.shape(), true).map(drop)
     }
 
-    /// Reads the parameters of `chain`. A batch norm's `num_batches_tracked`, which PyTorch stores beside its running statistics, is
-    /// passed over.
+    /// Reads the parameters of `chain`. A batch norm's `num_batches_tracked`, which PyTorch stores beside its
+    /// running statistics, is passed over.
     ///
     /// # Errors
     /// [`TensorFileError`] for a file that cannot be read or is no safetensors file (a truncated one,

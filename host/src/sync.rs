@@ -1,9 +1,9 @@
 //! Locks and threads: the standard library's, or those of a scheduler that tries many interleavings.
 //!
-//! What threads of the library share on a GPU is behind these. With the feature `interleavings`, which is for this project's
-//! tests alone (`host/tests/interleavings`), they are `shuttle`'s: all threads of an execution then run on one, and which of
-//! them goes on is decided wherever a lock is taken or a call of the driver made. No lock of the standard library may be held
-//! there.
+//! What threads of the library share on a GPU is behind these. With the feature `interleavings`, which is for
+//! this project's tests alone (`host/tests/interleavings`), they are `shuttle`'s: all threads of an execution
+//! then run on one, and which of them goes on is decided wherever a lock is taken or a call of the driver
+//! made. No lock of the standard library may be held there.
 
 #[cfg(not(feature = "interleavings"))]
 mod system {
@@ -43,7 +43,8 @@ mod scheduled {
         }
     }
 
-    /// The standard library's, for values whose making asks for no other thread; others may come before each access.
+    /// The standard library's, for values whose making asks for no other thread; others may come before each
+    /// access.
     pub(crate) struct OnceLock<T> {
         value: std::sync::OnceLock<T>,
         accesses: AtomicBool,

@@ -83,21 +83,23 @@ impl Default for LoadOptions {
 }
 
 impl LoadOptions {
-    /// What stands before the parameters' names in the file, such as `decoder.blocks.2.`. Tensors of other names are passed over.
+    /// What stands before the parameters' names in the file, such as `decoder.blocks.2.`. Tensors of other
+    /// names are passed over.
     pub fn prefix(mut self, prefix: impl Into<String>) -> LoadOptions {
         self.prefix = prefix.into();
         self
     }
 
-    /// Whether tensors that belong to no parameter are refused, among those with the prefix. What is missing is refused always.
+    /// Whether tensors that belong to no parameter are refused, among those with the prefix. What is missing
+    /// is refused always.
     pub fn strict(mut self, is_strict: bool) -> LoadOptions {
         self.is_strict = is_strict;
         self
     }
 }
 
-/// The values of `parameters` in the file at `path`, each in exactly its parameter's shape: f32, or f16 and bf16, which become f32 without loss.
-/// Of the file only its head and these tensors are read.
+/// The values of `parameters` in the file at `path`, each in exactly its parameter's shape: f32, or f16 and
+/// bf16, which become f32 without loss. Of the file only its head and these tensors are read.
 pub(crate) fn read(
     path: &Path,
     parameters: &[Parameter],

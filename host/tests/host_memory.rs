@@ -111,7 +111,8 @@ fn outputs_beyond_an_address_space() {
     assert!(matches!(planned.unwrap_err(), Error::Chain(_)));
 }
 
-/// Columns of a filter of one element take 16 bytes, of which a large image has more than a program takes launches.
+/// Columns of a filter of one element take 16 bytes, of which a large image has more than a program takes
+/// launches.
 #[cfg(feature = "emulator")]
 #[test]
 fn columns_in_more_chunks_than_a_program_takes() {

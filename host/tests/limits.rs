@@ -1,4 +1,5 @@
-//! Memory that the system refuses, by a limit on the process: at whatever point a program meets it, it is told, and goes on.
+//! Memory that the system refuses, by a limit on the process: at whatever point a program meets it, it is
+//! told, and goes on.
 //!
 //! The limit is the process's own, so each program is run in a child.
 #![cfg(target_os = "linux")]
@@ -35,14 +36,15 @@ fn limit(bytes: u64) {
     assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_AS, &limit) }, 0);
 }
 
-/// Runs `program` with more and more memory, until it has enough: before it is refused, and what it makes then is what it
-/// makes without a limit.
+/// Runs `program` with more and more memory, until it has enough: before it is refused, and what it makes
+/// then is what it makes without a limit.
 fn under_limits<T: PartialEq>(test: &str, step: u64, program: impl Fn() -> Result<T>) {
     if env::var_os(CHILD).is_none() {
         let mut child = Command::new(env::current_exe().unwrap());
         child.args([test, "--exact", "--nocapture"]).env(CHILD, "1");
-        // What is large goes back to the system, and no thread has room of its own in reserve: the next attempt has to ask. What is small
-        // stays, as a program that lacks a few bytes is ended by Rust, whatever it is.
+        // What is large goes back to the system, and no thread has room of its own in reserve: the next
+        // attempt has to ask. What is small stays, as a program that lacks a few bytes is ended by Rust,
+        // whatever it is.
         child
             .env("MALLOC_MMAP_THRESHOLD_", "65536")
             .env("MALLOC_TRIM_THRESHOLD_", "1073741824")

@@ -10,16 +10,16 @@ use launch_config::elementwise::{
 use crate::parts::elementwise::block_start;
 use crate::parts::unroll::unroll;
 
-/// A block adds `BLOCK_ELEMENTS` consecutive elements of `residual` to those of `x`, in f32, and writes the sums into `y`.
+/// A block adds `BLOCK_ELEMENTS` consecutive elements of `residual` to those of `x`, in f32, and writes the
+/// sums into `y`.
 ///
-/// *Launch*: `elementwise::shape(elements)`.
-/// *Mapping*: four vectors of either tensor a thread, a block's width apart, all of them loaded before the first sum.
-/// *Barriers*: none.
-/// *Traffic*: each element of both is read once, each sum written once.
+/// *Launch*: `elementwise::shape(elements)`. *Mapping*: four vectors of either tensor a thread, a block's
+/// width apart, all of them loaded before the first sum. *Barriers*: none. *Traffic*: each element of both is
+/// read once, each sum written once.
 ///
 /// # Safety
-/// `x`, `residual` and `y` have `elements` elements and start on 16 bytes; `y` is `x`, or `residual`, or apart from them; `x` and
-/// `residual` may be the same.
+/// `x`, `residual` and `y` have `elements` elements and start on 16 bytes; `y` is `x`, or `residual`, or
+/// apart from them; `x` and `residual` may be the same.
 #[kernel(instances(T: [f32, f16, bf16]), max_threads = BLOCK_THREADS, min_blocks = MIN_BLOCKS)]
 pub unsafe fn add<T: Storage>(x: *const T, residual: *const T, y: *mut T, elements: u64) {
     let x = Global::new(x, elements as usize);

@@ -1,7 +1,9 @@
-//! `batch_norm` at inference: four parameters of a channel are two constants, by which each element is mapped.
+//! `batch_norm` at inference: four parameters of a channel are two constants, by which each element is
+//! mapped.
 //!
-//! The constants are made once per parameters, in f64, and kept in f32 whatever the tensors store. So a result has the
-//! error of one fma and of its two constants' rounding. A convolution's kernel can apply the same two to its sums.
+//! The constants are made once per parameters, in f64, and kept in f32 whatever the tensors store. So a
+//! result has the error of one fma and of its two constants' rounding. A convolution's kernel can apply the
+//! same two to its sums.
 
 use cuda_std::global::{Global, GlobalMut};
 use cuda_std::math::GpuFloat;
@@ -23,8 +25,8 @@ use crate::parts::map::ChannelAffine;
 /// *Traffic*: two to four numbers are read and two written per channel.
 ///
 /// # Safety
-/// The tensors have `g.channels` elements, `weight` and `bias` only if they are said to exist; the outputs are apart from
-/// each other and from the inputs.
+/// The tensors have `g.channels` elements, `weight` and `bias` only if they are said to exist; the outputs
+/// are apart from each other and from the inputs.
 #[kernel(instances(T: [f32, f16, bf16]), max_threads = FOLD_THREADS)]
 pub unsafe fn fold_batch_norm<T: Storage>(
     running_mean: *const T,
@@ -58,7 +60,8 @@ pub unsafe fn fold_batch_norm<T: Storage>(
     GlobalMut::new(shift, len).store(at, (bias - mean * exact) as f32);
 }
 
-/// A block maps `BLOCK_ELEMENTS` consecutive elements of `x` into `y` by `fma(gain, x, shift)` of their channels.
+/// A block maps `BLOCK_ELEMENTS` consecutive elements of `x` into `y` by `fma(gain, x, shift)` of their
+/// channels.
 ///
 /// *Launch*: `elementwise::shape(g.elements)`.
 /// *Mapping*: four vectors a thread, a block's width apart.
@@ -66,8 +69,8 @@ pub unsafe fn fold_batch_norm<T: Storage>(
 /// *Traffic*: each element is read once and written once; the constants come from cache.
 ///
 /// # Safety
-/// `x` and `y` have `g.elements` elements and start on 16 bytes, `gain` and `shift` have `g.channels`; `y` is `x` or apart
-/// from it.
+/// `x` and `y` have `g.elements` elements and start on 16 bytes, `gain` and `shift` have `g.channels`; `y` is
+/// `x` or apart from it.
 #[kernel(instances(T: [f32, f16, bf16]), max_threads = BLOCK_THREADS, min_blocks = MIN_BLOCKS)]
 pub unsafe fn batch_norm<T: Storage>(
     x: *const T,

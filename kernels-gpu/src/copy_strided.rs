@@ -1,7 +1,9 @@
-//! `copy_strided`: any array in memory, written dense and row-major, and in another storage type where one is wanted.
+//! `copy_strided`: any array in memory, written dense and row-major, and in another storage type where one is
+//! wanted.
 //!
-//! `launch_config::copy_strided` says how the work is divided and why. A block finds its place once, one axis a thread, and
-//! counts on from there: within a row a position is an addition, past its end a product with a reciprocal.
+//! `launch_config::copy_strided` says how the work is divided and why. A block finds its place once, one axis
+//! a thread, and counts on from there: within a row a position is an addition, past its end a product with a
+//! reciprocal.
 
 use core::any::TypeId;
 use core::mem::transmute_copy;
@@ -19,8 +21,8 @@ use launch_config::reciprocal::Reciprocal;
 use crate::parts::index::div_rem_u64;
 use crate::parts::unroll::unroll;
 
-// The axes are indexed by a loop, which parameters of a kernel cannot be without a copy of them for each thread in local
-// memory. One thread puts each into shared memory.
+// The axes are indexed by a loop, which parameters of a kernel cannot be without a copy of them for each
+// thread in local memory. One thread puts each into shared memory.
 shared_array! {
     /// Where the block begins: an index for each axis.
     static COPY_PLACE: [u64; MAX_AXES];
@@ -35,7 +37,8 @@ shared_array! {
     static COPY_TILE: [f32; TILE_WORDS];
 }
 
-/// The element in the target's type: its own bits if that is the source's, also those of a NaN, else rounded to nearest.
+/// The element in the target's type: its own bits if that is the source's, also those of a NaN, else rounded
+/// to nearest.
 #[inline(always)]
 fn converted<S: Storage, T: Storage>(x: S) -> T {
     if TypeId::of::<S>() == TypeId::of::<T>() {
@@ -46,7 +49,8 @@ fn converted<S: Storage, T: Storage>(x: S) -> T {
     }
 }
 
-/// Puts axis number `k` into shared memory, with the place on it where the block begins that begins with step `first`.
+/// Puts axis number `k` into shared memory, with the place on it where the block begins that begins with step
+/// `first`.
 ///
 /// # Safety
 /// `k < MAX_AXES`, and the axis is the geometry's.
@@ -65,7 +69,8 @@ unsafe fn share_axis(axis: &CopyAxis, k: u32, first: u64) {
     COPY_NEAR.view().store(3 * k + 2, shift);
 }
 
-/// A block writes up to `BLOCK_ELEMENTS` elements of `y`: consecutive ones, or a tile of the axes `g.i` and `g.j`.
+/// A block writes up to `BLOCK_ELEMENTS` elements of `y`: consecutive ones, or a tile of the axes `g.i` and
+/// `g.j`.
 ///
 /// *Launch*: `g.shape()`.
 /// *Mapping*: of rows four vectors a thread, a block's width apart; of tiles single elements, along `i` where
@@ -75,7 +80,8 @@ unsafe fn share_axis(axis: &CopyAxis, k: u32, first: u64) {
 ///
 /// # Safety
 /// From `g.before` elements before `x` on, `g.span` elements are readable; `x` starts on an element, and on
-/// four of them if `g.has_vectors`. `y` has `g.elements` elements, starts on 16 bytes, and is apart from them.
+/// four of them if `g.has_vectors`. `y` has `g.elements` elements, starts on 16 bytes, and is apart from
+/// them.
 #[kernel(instances(S: [f32, f16, bf16], T: [f32, f16, bf16]), max_threads = BLOCK_THREADS, min_blocks = MIN_BLOCKS)]
 pub unsafe fn copy_strided<S: Storage, T: Storage>(x: *const S, y: *mut T, g: &CopyGeometry) {
     let x = Global::new(x.wrapping_sub(g.before as usize), g.span as usize);
@@ -112,8 +118,8 @@ pub unsafe fn copy_strided<S: Storage, T: Storage>(x: *const S, y: *mut T, g: &C
     }
 }
 
-/// Where the source has the block's element `local`, and how many elements of its row are left, itself included. The block's
-/// first element is at `source`.
+/// Where the source has the block's element `local`, and how many elements of its row are left, itself
+/// included. The block's first element is at `source`.
 ///
 /// # Safety
 /// `local < BLOCK_ELEMENTS`, and the array has that element.
@@ -218,8 +224,8 @@ unsafe fn copy_rows<S: Storage, T: Storage>(
     }
 }
 
-/// A walk over the steps of a tile, as many at a time as a block has threads: which index of the faster and of the slower side, and
-/// two places that follow from these.
+/// A walk over the steps of a tile, as many at a time as a block has threads: which index of the faster and
+/// of the slower side, and two places that follow from these.
 #[derive(Clone, Copy)]
 struct Walk {
     fast: u32,
@@ -231,7 +237,8 @@ struct Walk {
 }
 
 impl Walk {
-    /// The step `step`, on a side of this length and with these distances from index to index: of the faster side, of the slower.
+    /// The step `step`, on a side of this length and with these distances from index to index: of the faster
+    /// side, of the slower.
     #[inline(always)]
     fn at(step: u32, length: &Reciprocal, global: [i64; 2], shared: [u32; 2]) -> Self {
         let (slow, fast) = length.div_rem(step, math::high_word);
@@ -243,8 +250,8 @@ impl Walk {
         }
     }
 
-    /// Further by `by`, which is a walk from the first step; `carry` is one from the end of the faster side to the next index of the
-    /// slower one.
+    /// Further by `by`, which is a walk from the first step; `carry` is one from the end of the faster side
+    /// to the next index of the slower one.
     #[inline(always)]
     fn go(&mut self, by: &Walk, carry: &Walk, length: u32) {
         self.fast += by.fast;

@@ -1,9 +1,9 @@
 //! `group_norm`: rows are brought to mean 0 and variance 1, then scaled and shifted by channel.
 //!
-//! Two launches. The first reduces rows, or splits of long rows, to a mean and a sum of squared
-//! deviations (`parts/moments.rs` says how); the second, `group_norm_scale_pointwise`, combines the splits of the rows
-//! that its block touches and normalises. `launch_config::norm` says what a row is and how rows
-//! are spread over blocks.
+//! Two launches. The first reduces rows, or splits of long rows, to a mean and a sum of squared deviations
+//! (`parts/moments.rs` says how); the second, `group_norm_scale_pointwise`, combines the splits of the rows
+//! that its block touches and normalises. `launch_config::norm` says what a row is and how rows are spread
+//! over blocks.
 
 use cuda_std::global::{Global, GlobalMut};
 use cuda_std::{Storage, bf16, f16, kernel, shared_array, thread};

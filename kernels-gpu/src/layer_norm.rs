@@ -1,7 +1,8 @@
-//! `layer_norm` over channels and space: rows are samples, and each element has a weight and a bias of its own.
+//! `layer_norm` over channels and space: rows are samples, and each element has a weight and a bias of its
+//! own.
 //!
-//! Two launches. The first is that of `group_norm`, whose rows these are; the second combines the splits of its rows and
-//! normalises. Without weight and bias it is a group norm of one group.
+//! Two launches. The first is that of `group_norm`, whose rows these are; the second combines the splits of
+//! its rows and normalises. Without weight and bias it is a group norm of one group.
 
 use cuda_std::global::{Global, GlobalMut};
 use cuda_std::{Storage, bf16, f16, kernel, math, thread};
@@ -15,16 +16,15 @@ use crate::parts::planes::{Behind, NormTensors, Planes};
 
 /// A block normalises `g.block_elements` consecutive elements of `x` into `y`.
 ///
-/// *Launch*: `g.shape()`.
-/// *Mapping*: vectors go to the threads in turn.
-/// *Barriers*: one, after the statistics of the block's rows are in shared memory, and one before it if these are in splits.
-/// *Traffic*: each element is read once and written once; weight and bias are read once for each row, from cache but for the
+/// *Launch*: `g.shape()`. *Mapping*: vectors go to the threads in turn. *Barriers*: one, after the statistics
+/// of the block's rows are in shared memory, and one before it if these are in splits. *Traffic*: each
+/// element is read once and written once; weight and bias are read once for each row, from cache but for the
 /// first.
 ///
 /// # Safety
-/// `x` and `y` have `g.elements` elements and start on 16 bytes; `g.norm` has one channel, without weight and bias, whose plane is a row; `partials` is
-/// what `group_norm`'s statistics kernel wrote for `x`; `weight` and `bias` have `g.spatial` elements or are
-/// null; `y` is `x` or apart from it.
+/// `x` and `y` have `g.elements` elements and start on 16 bytes; `g.norm` has one channel, without weight and
+/// bias, whose plane is a row; `partials` is what `group_norm`'s statistics kernel wrote for `x`; `weight`
+/// and `bias` have `g.spatial` elements or are null; `y` is `x` or apart from it.
 #[kernel(instances(T: [f32, f16, bf16]), max_threads = BLOCK_THREADS, min_blocks = MIN_BLOCKS)]
 pub unsafe fn layer_norm_apply<T: Storage>(
     x: *const T,

@@ -4,9 +4,9 @@
 //! source runs on GPUs and in the emulator of `cuda_std`. What a kernel and its launch must agree
 //! on, tiles and geometries, is in `launch_config`.
 //!
-//! Kernels are generic over the type that tensors are stored in (f32, f16, bf16), some over tiles and
-//! ways to multiply as well; arithmetic is f32. `#[kernel]` names the instances of each, and nothing else does: hosts pick
-//! one from the kernel's family by its labels.
+//! Kernels are generic over the type that tensors are stored in (f32, f16, bf16), some over tiles and ways to
+//! multiply as well; arithmetic is f32. `#[kernel]` names the instances of each, and nothing else does: hosts
+//! pick one from the kernel's family by its labels.
 //!
 //! | file | what it holds |
 //! |---|---|

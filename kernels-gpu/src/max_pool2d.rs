@@ -12,12 +12,10 @@ use crate::parts::pool::pool_block;
 
 /// A block takes the maxima of the windows of its tasks, `g.block_tasks` of them.
 ///
-/// *Launch*: `g.shape()`.
-/// *Mapping*: a thread takes four tasks of one window each side by side, or stacks of four windows one after another;
-/// see `launch_config::max_pool2d`.
-/// *Barriers*: none.
-/// *Traffic*: each element of a window is read once from cache, each element of the input
-/// about once from memory; each output is written once.
+/// *Launch*: `g.shape()`. *Mapping*: a thread takes four tasks of one window each side by side, or stacks of
+/// four windows one after another; see `launch_config::max_pool2d`. *Barriers*: none. *Traffic*: each element
+/// of a window is read once from cache, each element of the input about once from memory; each output is
+/// written once.
 ///
 /// # Safety
 /// `x` and `y` are as large as the geometry says, and apart; each window has an element in

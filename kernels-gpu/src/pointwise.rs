@@ -14,12 +14,12 @@ use crate::parts::elementwise::block_start;
 use crate::parts::pointwise::apply;
 use crate::parts::unroll::unroll;
 
-/// A block does a list of functions to `BLOCK_ELEMENTS` consecutive elements of `x`, in f32, and writes what comes of it into `y`.
+/// A block does a list of functions to `BLOCK_ELEMENTS` consecutive elements of `x`, in f32, and writes what
+/// comes of it into `y`.
 ///
-/// *Launch*: `pointwise::shape(elements)`.
-/// *Mapping*: four vectors a thread, a block's width apart; the list is done to two of them, then to the other two.
-/// *Barriers*: none.
-/// *Traffic*: each element is read once and written once.
+/// *Launch*: `pointwise::shape(elements)`. *Mapping*: four vectors a thread, a block's width apart; the list
+/// is done to two of them, then to the other two. *Barriers*: none. *Traffic*: each element is read once and
+/// written once.
 ///
 /// # Safety
 /// `x` and `y` have `elements` elements and start on 16 bytes; `y` is `x` or apart from it.

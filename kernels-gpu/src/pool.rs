@@ -1,7 +1,8 @@
 //! Pools: the maximum or the average of each window of images and volumes, and the average of whole planes.
 //!
-//! NaN in a window gives NaN, and so do infinities of both signs in an average; padding is never loaded. Averages are f32 sums in a
-//! fixed order: of a window's row, of the rows of a slice, of the slices; of a whole plane see [`plane_sums()`].
+//! NaN in a window gives NaN, and so do infinities of both signs in an average; padding is never loaded.
+//! Averages are f32 sums in a fixed order: of a window's row, of the rows of a slice, of the slices; of a
+//! whole plane see [`plane_sums()`].
 
 use cuda_std::global::{Global, GlobalMut};
 use cuda_std::{Storage, bf16, f16, kernel, math, thread};
@@ -26,16 +27,14 @@ struct Window {
 
 /// A block takes `BLOCK_OUTPUTS` consecutive outputs.
 ///
-/// *Launch*: `g.shape()`.
-/// *Mapping*: four windows a thread, a block's width apart, which go through their elements side by side. What is not in the input is not
-/// counted: the first element of the plane is loaded in its place.
-/// *Barriers*: none.
-/// *Traffic*: each element of a window is read once from cache, each element of the input about once from memory; each output is
-/// written once.
+/// *Launch*: `g.shape()`. *Mapping*: four windows a thread, a block's width apart, which go through their
+/// elements side by side. What is not in the input is not counted: the first element of the plane is loaded
+/// in its place. *Barriers*: none. *Traffic*: each element of a window is read once from cache, each element
+/// of the input about once from memory; each output is written once.
 ///
 /// # Safety
-/// `x` has `g.planes` planes of the extents `g.input`, `y` as many of `g.output`, apart from them; the extents are positive and the planes
-/// have less than 2^31 elements; `g` is planned.
+/// `x` has `g.planes` planes of the extents `g.input`, `y` as many of `g.output`, apart from them; the
+/// extents are positive and the planes have less than 2^31 elements; `g` is planned.
 #[kernel(instances(T: [f32, f16, bf16]), max_threads = BLOCK_THREADS, min_blocks = WINDOW_MIN_BLOCKS)]
 pub unsafe fn pool<T: Storage>(x: *const T, y: *mut T, g: &WindowGeometry) {
     let plane_elements = g.plane_elements() as usize;
@@ -165,18 +164,17 @@ fn divisor(g: &WindowGeometry, output: [u32; 3]) -> f32 {
     count as f32
 }
 
-/// A warp adds up a part of a plane: `PART_ELEMENTS` elements, or what is left of it. Where a plane is one part, it writes the average into
-/// `y`, else the sum into `sums`.
+/// A warp adds up a part of a plane: `PART_ELEMENTS` elements, or what is left of it. Where a plane is one
+/// part, it writes the average into `y`, else the sum into `sums`.
 ///
-/// *Launch*: `g.shape()`.
-/// *Mapping*: a lane adds up four sums, of every 128th element of four, and these in pairs; then the lanes add up theirs by halves. Vectors
-/// of four where planes begin on them, else elements a warp's width apart.
-/// *Barriers*: none.
-/// *Traffic*: each element is read once, each sum written once.
+/// *Launch*: `g.shape()`. *Mapping*: a lane adds up four sums, of every 128th element of four, and these in
+/// pairs; then the lanes add up theirs by halves. Vectors of four where planes begin on them, else elements a
+/// warp's width apart. *Barriers*: none. *Traffic*: each element is read once, each sum written once.
 ///
 /// # Safety
-/// `x` has `g.planes` planes of `g.elements` elements, more than 0, and starts on 16 bytes; `y` has `g.planes` elements, apart from them, or,
-/// where planes have several parts, `sums` has `g.planes * g.parts`.
+/// `x` has `g.planes` planes of `g.elements` elements, more than 0, and starts on 16 bytes; `y` has
+/// `g.planes` elements, apart from them, or, where planes have several parts, `sums` has
+/// `g.planes * g.parts`.
 #[kernel(instances(T: [f32, f16, bf16]), max_threads = BLOCK_THREADS, min_blocks = MIN_BLOCKS)]
 pub unsafe fn plane_sums<T: Storage>(x: *const T, sums: *mut f32, y: *mut T, g: &PlaneGeometry) {
     let x = Global::new(x, (g.planes * g.elements) as usize);

@@ -8,8 +8,8 @@ use crate::parts::elementwise::{block_start, map_block};
 use crate::parts::index::Channels;
 use crate::parts::map::ChannelScale;
 
-/// A block multiplies `BLOCK_ELEMENTS` consecutive elements of `x` into `y`, where they are not above `multiplied_to`: infinity for
-/// `scale`, 0 for `prelu`.
+/// A block multiplies `BLOCK_ELEMENTS` consecutive elements of `x` into `y`, where they are not above
+/// `multiplied_to`: infinity for `scale`, 0 for `prelu`.
 ///
 /// *Launch*: `elementwise::shape(g.elements)`.
 /// *Mapping*: four vectors a thread, a block's width apart.

@@ -11,12 +11,12 @@ use checks::convolved::{Bf16x3, F16x2, ScaledF16};
 use checks::{Outcome, Run};
 use cuda_std::{bf16, f16};
 
-/// Orders of threads: the natural one, and two shuffled ones. A check runs in the first two, or in the first if it takes long, and with other
-/// types in the third.
+/// Orders of threads: the natural one, and two shuffled ones. A check runs in the first two, or in the first
+/// if it takes long, and with other types in the third.
 const ORDERS: [Option<u64>; 3] = [None, Some(1), Some(2)];
 
-/// Runs a check in these orders; where a variable chooses among all of them, `natural` or `shuffled`, in those that it leaves. `cargo xtask`
-/// sets it, to see what the tests reach or notice in the least time.
+/// Runs a check in these orders; where a variable chooses among all of them, `natural` or `shuffled`, in
+/// those that it leaves. `cargo xtask` sets it, to see what the tests reach or notice in the least time.
 fn run_in(orders: &[Option<u64>], check: fn(&Run) -> Outcome) {
     let chosen = std::env::var("CONVFUSE_TEST_ORDER").ok();
     let runs = |seed: &Option<u64>| match chosen.as_deref() {

@@ -51,8 +51,8 @@ fn lent<M: Form>(
     [fresh, used]: [&'static CStr; 2],
 ) -> PyResult<Tensor> {
     let pointer: NonNull<c_void> = capsule.pointer_checked(Some(fresh))?;
-    // SAFETY: the capsule is one of DLPack by its name, and holds a tensor of that form. Under its new name nobody takes it again,
-    // nor does the capsule give it back.
+    // SAFETY: the capsule is one of DLPack by its name, and holds a tensor of that form. Under its new name
+    // nobody takes it again, nor does the capsule give it back.
     let tensor = unsafe {
         let renamed = pyo3::ffi::PyCapsule_SetName(capsule.as_ptr(), used.as_ptr());
         if renamed != 0 {
@@ -192,7 +192,8 @@ impl Array {
         let tensor = self.for_stream(stream).map_err(|error| failed(&error))?;
         let lent: Legacy = tensor.to_dlpack().map_err(|error| failed(&error))?;
         let raw: *mut DLManagedTensor = lent.into_raw();
-        // SAFETY: the capsule has the name that DLPack gives the form; who takes the tensor renames it, else it is given back.
+        // SAFETY: the capsule has the name that DLPack gives the form; who takes the tensor renames it, else
+        // it is given back.
         unsafe {
             let capsule = pyo3::ffi::PyCapsule_New(raw.cast(), LEGACY[0].as_ptr(), Some(give_back));
             Bound::from_owned_ptr_or_err(py, capsule)

@@ -67,7 +67,8 @@ fn output_shape(text: &str, input: Vec<usize>) -> PyResult<Vec<usize>> {
     Ok(problem.output_shape().to_vec())
 }
 
-/// Stream of a GPU that is there; there is nothing to explain without one, as kernels are put together on the device.
+/// Stream of a GPU that is there; there is nothing to explain without one, as kernels are put together on the
+/// device.
 fn stream(ordinal: u32) -> convfuse::Result<Stream> {
     Device::gpu(ordinal)?.stream()
 }

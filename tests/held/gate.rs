@@ -1,8 +1,9 @@
 //! What holds a stream up.
 //!
-//! A gate is a word of pinned memory that a stream waits for (`cuStreamWaitValue32`) before it does what it is given from
-//! then on. It opens when the test says so, and by itself after a time, so that every test ends whatever is wrong with
-//! it: other tests of the process may be in a call that waits for the device, and hold up the one that would open the gate.
+//! A gate is a word of pinned memory that a stream waits for (`cuStreamWaitValue32`) before it does what it
+//! is given from then on. It opens when the test says so, and by itself after a time, so that every test ends
+//! whatever is wrong with it: other tests of the process may be in a call that waits for the device, and hold
+//! up the one that would open the gate.
 
 use std::ffi::c_void;
 use std::ptr::null_mut;

@@ -1,11 +1,12 @@
 //! `cargo xtask coverage`: what of the kernels their tests in the emulator reach.
 //!
-//! There kernels are native code, so the compiler can have them count what runs. The crate of the kernels is compiled with
-//! counters, alone; its tests run, each in a process of its own, and LLVM's tools read what was counted. What they count are
-//! *regions*: pieces of source without a way in or out between their ends. A region of a generic function stands in
-//! every instance of that function, and is counted in two ways: *together* it is reached if any instance reached it, *apart* it
-//! is as many regions as it has instances. Regions that nothing can reach are marked, with the reason, in
-//! `kernels-gpu/coverage.txt`, which also has the figures that must not be fallen short of.
+//! There kernels are native code, so the compiler can have them count what runs. The crate of the kernels is
+//! compiled with counters, alone; its tests run, each in a process of its own, and LLVM's tools read what was
+//! counted. What they count are *regions*: pieces of source without a way in or out between their ends. A
+//! region of a generic function stands in every instance of that function, and is counted in two ways:
+//! *together* it is reached if any instance reached it, *apart* it is as many regions as it has instances.
+//! Regions that nothing can reach are marked, with the reason, in `kernels-gpu/coverage.txt`, which also has
+//! the figures that must not be fallen short of.
 
 mod constants;
 mod counted;
@@ -35,8 +36,9 @@ const KERNELS: &str = "kernels-gpu";
 /// Figures and marks.
 const FIGURES: &str = "kernels-gpu/coverage.txt";
 
-/// Runs the tests whose names contain one of `names`, all if there are none, and prints what they reach. Fails on a test
-/// that does, and, if all ran, on figures below those in the repository and on marks that mark nothing.
+/// Runs the tests whose names contain one of `names`, all if there are none, and prints what they reach.
+/// Fails on a test that does, and, if all ran, on figures below those in the repository and on marks that
+/// mark nothing.
 pub(crate) fn run(root: &Path, names: &[String]) -> Result<(), Box<dyn Error>> {
     let tools = Tools::find()?;
     let tested = counted::run(root, &folder(root), names)?;

@@ -1,7 +1,8 @@
 //! `cargo xtask exports`: every name that the library exports, as a list in the repository.
 //!
-//! A change to the library's interface is a change to that list, so that no review overlooks it. The names are those
-//! that rustdoc finds, with all features for users: what is hidden from the documentation is not part of the interface.
+//! A change to the library's interface is a change to that list, so that no review overlooks it. The names
+//! are those that rustdoc finds, with all features for users: what is hidden from the documentation is not
+//! part of the interface.
 
 use std::error::Error;
 use std::fs;

@@ -12,8 +12,8 @@
 //!     stages.py, chain_modules.py  what they share
 //! ```
 //!
-//! The kernels are inside the executables, and the driver is found at run time, so this is all. Unit tests need no GPU and stay
-//! behind.
+//! The kernels are inside the executables, and the driver is found at run time, so this is all. Unit tests
+//! need no GPU and stay behind.
 
 use std::error::Error;
 use std::fs;
@@ -63,7 +63,8 @@ pub(crate) fn run(root: &Path) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Runs cargo on the command line in release mode and returns the executables that it made, each with its name.
+/// Runs cargo on the command line in release mode and returns the executables that it made, each with its
+/// name.
 fn build(root: &Path, what: &[&str]) -> Result<Vec<(String, PathBuf)>, Box<dyn Error>> {
     let output = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
         .current_dir(root)

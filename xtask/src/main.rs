@@ -26,12 +26,13 @@ use clap::Parser;
 enum Chore {
     /// Compile and assemble the kernels and renew the shipped PTX and machine code in host/ptx.
     Ptx {
-        /// Change nothing; fail if the shipped kernels are not what the sources give, or on what `ptxas` fails on.
+        /// Change nothing; fail if the shipped kernels are not what the sources give, or on what `ptxas`
+        /// fails on.
         #[arg(long)]
         check: bool,
     },
-    /// Assemble every kernel for every architecture, print what it uses, and fail if one spills, uses local memory or has
-    /// its wgmma serialised.
+    /// Assemble every kernel for every architecture, print what it uses, and fail if one spills, uses local
+    /// memory or has its wgmma serialised.
     Ptxas,
     /// Pack tests, demo and data into .gpu-bundle, for a GPU machine without Rust.
     GpuBundle,
@@ -43,8 +44,8 @@ enum Chore {
     },
     /// Give the command line damaged files, and fail on any that makes it panic, hang or leave half a file.
     Fuzz(fuzz::Arguments),
-    /// Run the emulator's tests of kernels, and report which regions of the kernels they reach, by folders, and which they do not;
-    /// fail below the figures in kernels-gpu/coverage.txt.
+    /// Run the emulator's tests of kernels, and report which regions of the kernels they reach, by folders,
+    /// and which they do not; fail below the figures in kernels-gpu/coverage.txt.
     Coverage {
         /// Tests whose names contain one of these alone; nothing is held against the figures then.
         names: Vec<String>,
@@ -52,7 +53,8 @@ enum Chore {
         #[arg(long, conflicts_with = "names")]
         last: bool,
     },
-    /// Draw random cases without end and compare all outputs: builds `convfuse campaign` and runs it with these arguments.
+    /// Draw random cases without end and compare all outputs: builds `convfuse campaign` and runs it with
+    /// these arguments.
     Campaign {
         /// Such as --cases 10000 --seed 7 --device emulator; see `convfuse campaign --help`.
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]

@@ -1,13 +1,16 @@
-//! `cargo xtask mutants`: mistakes made by a machine in the kernels and in the geometries of their launches, and whether
-//! the tests notice them.
+//! `cargo xtask mutants`: mistakes made by a machine in the kernels and in the geometries of their launches,
+//! and whether the tests notice them.
 //!
-//! 1. `sites` reads the sources (in macros, too: `macros`) and lists every place that can be changed, of each kind of
-//!    `kinds` (`changes`, and `slips` by what `names` knows); a mutant's number is its place in that list.
+//! 1. `sites` reads the sources (in macros, too: `macros`) and lists every place that can be changed, of each
+//!    kind of `kinds` (`changes`, and `slips` by what `names` knows); a mutant's number is its place in that
+//!    list.
 //! 2. `sample` draws as many as are asked for; or `given` reads mistakes that somebody wrote down.
-//! 3. `copy` writes the sources with all of them into target/mutants, as `if active(number) { wrong } else { right }`
-//!    (`rewrite`, `switch`), takes out those that do not compile (`known`), and builds the kernels' and the specifications' tests once.
-//! 4. `trial` runs each test once to see which mutants it reaches, then, mutant by mutant, the tests that reach it until
-//!    one fails, or takes too long: in natural order, and where that may matter in shuffled ones.
+//! 3. `copy` writes the sources with all of them into target/mutants, as
+//!    `if active(number) { wrong } else { right }` (`rewrite`, `switch`), takes out those that do not compile
+//!    (`known`), and builds the kernels' and the specifications' tests once.
+//! 4. `trial` runs each test once to see which mutants it reaches, then, mutant by mutant, the tests that
+//!    reach it until one fails, or takes too long: in natural order, and where that may matter in shuffled
+//!    ones.
 //! 5. `report` says what was noticed.
 
 mod changes;
@@ -57,13 +60,15 @@ pub(crate) struct Arguments {
     /// Of the sample, and beside it, try these alone.
     #[arg(long, value_delimiter = ',')]
     only: Vec<u32>,
-    /// In place of drawn ones the mistakes that this file lists: JSON, in the form that `xtask/src/mutants/given.rs` describes.
+    /// In place of drawn ones the mistakes that this file lists: JSON, in the form that
+    /// `xtask/src/mutants/given.rs` describes.
     #[arg(long, conflicts_with_all = ["sample", "skip", "seed", "kinds"])]
     given: Option<PathBuf>,
     /// Only print what the mutants would be, those that do not compile among them.
     #[arg(long)]
     list: bool,
-    /// Do not run the tests, but put them into this folder, with all that a machine without Rust needs to do so.
+    /// Do not run the tests, but put them into this folder, with all that a machine without Rust needs to do
+    /// so.
     #[arg(long)]
     pack: Option<PathBuf>,
     /// Run the tests in this folder, which another machine packed.
@@ -146,7 +151,8 @@ pub(crate) fn run(root: &Path, arguments: &Arguments) -> Result<(), Box<dyn Erro
                 outcomes.len(),
                 mutants.len()
             );
-            // So that what was found is not lost when the rest is interrupted; the last one fails if this cannot be.
+            // So that what was found is not lost when the rest is interrupted; the last one fails if this
+            // cannot be.
             let _ = write(&outcomes);
         }
     });
@@ -163,8 +169,8 @@ pub(crate) fn run(root: &Path, arguments: &Arguments) -> Result<(), Box<dyn Erro
     Ok(())
 }
 
-/// The mutants of the sample and others that are asked for, in the order in which they are built if they compile, and how many
-/// that are to be.
+/// The mutants of the sample and others that are asked for, in the order in which they are built if they
+/// compile, and how many that are to be.
 fn candidates(all: Vec<Mutant>, arguments: &Arguments) -> (Vec<Mutant>, usize) {
     let wanted = arguments.sample.saturating_sub(arguments.skip);
     let is_asked_for = |number: u32| arguments.only.contains(&number);

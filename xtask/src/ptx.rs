@@ -108,9 +108,9 @@ fn shipped_machine_code(set: &KernelSet) -> Result<Known, Box<dyn Error>> {
     Ok(known)
 }
 
-/// Fails if host/ptx is not what the sources give, or if a kernel would be slow by what the assembler says. Other compilers and
-/// assemblers may give other kernels, so those are compared only if the same programs made the shipped ones; the hash of the
-/// sources always is.
+/// Fails if host/ptx is not what the sources give, or if a kernel would be slow by what the assembler says.
+/// Other compilers and assemblers may give other kernels, so those are compared only if the same programs
+/// made the shipped ones; the hash of the sources always is.
 pub(crate) fn check(root: &Path) -> Result<(), Box<dyn Error>> {
     let assembler = Assembler::find(root)?;
     let compiled = compile(root)?;

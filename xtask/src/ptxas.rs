@@ -1,7 +1,7 @@
-//! `cargo xtask ptxas`: assembles every kernel for every architecture that machine code is shipped for, without a
-//! GPU, and refuses what would be slow there (registers spilled to memory, arrays in local memory,
-//! wgmma instructions that the assembler had to put one after the other) or wrong: code that touches memory before it has
-//! waited for the launches before it.
+//! `cargo xtask ptxas`: assembles every kernel for every architecture that machine code is shipped for,
+//! without a GPU, and refuses what would be slow there (registers spilled to memory, arrays in local memory,
+//! wgmma instructions that the assembler had to put one after the other) or wrong: code that touches memory
+//! before it has waited for the launches before it.
 
 mod assemble;
 mod entry;

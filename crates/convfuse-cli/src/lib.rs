@@ -2,7 +2,8 @@
 //!
 //! - [`bench`](mod@bench): how fast models are, beside what the device could do.
 //! - [`campaign`]: random cases without end, judged by the oracle, and made smaller where they fail.
-//! - [`compare`]: the oracle's cases, run on a device in every [`Way`] that the library has for them, against the oracle.
+//! - [`compare`]: the oracle's cases, run on a device in every [`Way`] that the library has for them, against
+//!   the oracle.
 //! - [`Status`]: what the program's exit status says.
 
 #![deny(clippy::print_stdout, clippy::print_stderr)]

@@ -31,8 +31,8 @@ impl Status {
         }
     }
 
-    /// What two parts of a command came to together: a wrong result weighs more than a machine that failed, and that more than
-    /// something that cannot be.
+    /// What two parts of a command came to together: a wrong result weighs more than a machine that failed,
+    /// and that more than something that cannot be.
     #[must_use]
     pub fn and(self, other: Status) -> Status {
         let weight = |status: Status| match status {
@@ -69,7 +69,8 @@ impl Status {
         }
     }
 
-    /// What an error of the system means: that a file is not there, or may not be used, is the fault of whoever named it.
+    /// What an error of the system means: that a file is not there, or may not be used, is the fault of
+    /// whoever named it.
     #[must_use]
     pub fn of_io(error: &io::Error) -> Status {
         use io::ErrorKind::{

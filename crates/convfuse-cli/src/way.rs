@@ -61,7 +61,8 @@ impl TensorProducts {
 enum Kind {
     Only,
     Conv(ConvAlgorithm),
-    /// im2col with a workspace of a few kilobytes, or of one column where that takes more, so that there are many chunks.
+    /// im2col with a workspace of a few kilobytes, or of one column where that takes more, so that there are
+    /// many chunks.
     ConvChunked,
     Model(Strategy, Products),
 }
@@ -69,8 +70,8 @@ enum Kind {
 /// A workspace that cuts even small convolutions into chunks.
 const SMALL_WORKSPACE: u64 = 16 << 10;
 
-/// The least workspace that is taken for a case's convolution, but no less than [`SMALL_WORKSPACE`]. A case that is refused
-/// anyway needs none.
+/// The least workspace that is taken for a case's convolution, but no less than [`SMALL_WORKSPACE`]. A case
+/// that is refused anyway needs none.
 fn small_workspace(case: &Case, dtype: DType) -> u64 {
     let problem = case.problem().ok();
     let layer = problem.as_ref().and_then(|problem| problem.steps.first());
@@ -87,7 +88,8 @@ fn small_workspace(case: &Case, dtype: DType) -> u64 {
     SMALL_WORKSPACE.max(columns * dtype.size() as u64)
 }
 
-/// Every strategy that runs otherwise than those before it, and the fused one with fast products too where there is a difference.
+/// Every strategy that runs otherwise than those before it, and the fused one with fast products too where
+/// there is a difference.
 fn model_ways(case: &Case, dtype: DType) -> Vec<Kind> {
     let chain = &case.chain;
     let mut kinds = Vec::new();
@@ -102,8 +104,8 @@ fn model_ways(case: &Case, dtype: DType) -> Vec<Kind> {
     kinds
 }
 
-/// Strategies without those whose partition another one has: where there is no convolution, `unfused-direct` is `unfused`; of one layer
-/// that is run by itself, both are `fused`.
+/// Strategies without those whose partition another one has: where there is no convolution, `unfused-direct`
+/// is `unfused`; of one layer that is run by itself, both are `fused`.
 fn different(mut strategies: Vec<Strategy>, chain: &Chain) -> Vec<Strategy> {
     strategies.dedup_by(|other, one| other.partition == one.partition);
     if chain.layers().len() == 1 {
@@ -195,7 +197,8 @@ impl Way {
         self.dtype == DType::F32 && matches!(self.kind, Kind::Model(_, Products::Fast))
     }
 
-    /// Those of them that a device has: one on the CPU backend, elsewhere those that there are kernels for, which the library is asked.
+    /// Those of them that a device has: one on the CPU backend, elsewhere those that there are kernels for,
+    /// which the library is asked.
     #[must_use]
     pub fn all_on(device: &Device, case: &Case, dtype: DType) -> Vec<Way> {
         let mut ways = Way::all(case, dtype);
@@ -206,8 +209,9 @@ impl Way {
         ways
     }
 
-    /// Whether kernels do the case so. A partition with a name is one of its layers' names, and what they do together may want more: the
-    /// same factors twice, for example. A way that every chain has, and a case that is refused, is no question of kernels.
+    /// Whether kernels do the case so. A partition with a name is one of its layers' names, and what they do
+    /// together may want more: the same factors twice, for example. A way that every chain has, and a case
+    /// that is refused, is no question of kernels.
     fn has_kernels_on(&self, device: &Device, case: &Case) -> bool {
         let Kind::Model(Strategy { partition, .. }, _) = &self.kind else {
             return true;
@@ -236,7 +240,8 @@ impl Way {
 
     /// Carries out the case on the stream's device, and waits for the result.
     ///
-    /// Inputs and parameters are rounded to the element type first; a fair expectation comes from [`rounded`].
+    /// Inputs and parameters are rounded to the element type first; a fair expectation comes from
+    /// [`rounded`].
     ///
     /// # Errors
     /// What the layers refuse, and what may go wrong on a device.
@@ -246,7 +251,8 @@ impl Way {
         y.to_f32_array()
     }
 
-    /// The case's layers with their parameters on its device, for any input. Ways of a model share one, as its users' options do.
+    /// The case's layers with their parameters on its device, for any input. Ways of a model share one, as
+    /// its users' options do.
     ///
     /// # Errors
     /// Parameters that are not those of the chain, and what may go wrong on a device.
@@ -293,8 +299,8 @@ impl fmt::Display for Trouble {
     }
 }
 
-/// Carries out a case in all ways that the stream's device has, and compares each result with what is `expected` at its
-/// precision. What cannot be expected is [refused](Status::Refused).
+/// Carries out a case in all ways that the stream's device has, and compares each result with what is
+/// `expected` at its precision. What cannot be expected is [refused](Status::Refused).
 pub fn compare<E: fmt::Display>(
     case: &Case,
     dtype: DType,

@@ -1,8 +1,9 @@
-//! Kernels that travel with a crate: compiled afresh where that may make a difference and is possible, else as they were shipped.
+//! Kernels that travel with a crate: compiled afresh where that may make a difference and is possible, else
+//! as they were shipped.
 //!
-//! The PTX of all architectures is one archive (the crate `kernel-archive`) of kernels that are modules of their own. Machine
-//! code, which an assembler made of this PTX, is another. Beside them lies a text file, the [`ShippedHeader`], that says
-//! what they were compiled from and by which programs.
+//! The PTX of all architectures is one archive (the crate `kernel-archive`) of kernels that are modules of
+//! their own. Machine code, which an assembler made of this PTX, is another. Beside them lies a text file,
+//! the [`ShippedHeader`], that says what they were compiled from and by which programs.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -56,7 +57,8 @@ pub enum Origin {
 pub struct KernelFiles {
     /// The PTX of all architectures.
     pub ptx: PathBuf,
-    /// Machine code as it was shipped. What was made of other PTX than `ptx` has, by the hashes of the two, is of no use.
+    /// Machine code as it was shipped. What was made of other PTX than `ptx` has, by the hashes of the two,
+    /// is of no use.
     pub machine_code: PathBuf,
     /// Where the PTX comes from.
     pub origin: Origin,
@@ -157,8 +159,9 @@ impl KernelSet {
         })
     }
 
-    /// Compiles the kernels into `folder` if a device toolchain is there and takes them, and otherwise settles for the
-    /// shipped ones. Those that this toolchain made of these sources are not compiled once more.
+    /// Compiles the kernels into `folder` if a device toolchain is there and takes them, and otherwise
+    /// settles for the shipped ones. Those that this toolchain made of these sources are not compiled once
+    /// more.
     ///
     /// # Errors
     ///
@@ -185,8 +188,8 @@ impl KernelSet {
         }
     }
 
-    /// The shipped files, if this compiler made them of the sources as they are. What else PTX follows from, this crate and the
-    /// architectures, only `cargo xtask ptx --check` compares.
+    /// The shipped files, if this compiler made them of the sources as they are. What else PTX follows from,
+    /// this crate and the architectures, only `cargo xtask ptx --check` compares.
     fn made_by(&self, toolchain: &Toolchain) -> Option<KernelFiles> {
         let header = ShippedHeader::read(&self.header_path()).ok()?;
         let is_same = header.compiler == toolchain.to_string()
@@ -235,8 +238,8 @@ impl KernelSet {
     ///
     /// # Errors
     ///
-    /// [`Error::Io`] if the sources cannot be read or the archives cannot be written, [`Error::Split`] for modules that have
-    /// other things than kernels.
+    /// [`Error::Io`] if the sources cannot be read or the archives cannot be written, [`Error::Split`] for
+    /// modules that have other things than kernels.
     pub fn ship(&self, shipment: &Shipment<'_>) -> Result<()> {
         fs::create_dir_all(&self.shipped).map_err(Error::io("creating", &self.shipped))?;
         write_bytes(&self.ptx_path(), &ptx_archive(shipment.modules)?)?;

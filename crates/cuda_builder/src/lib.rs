@@ -7,15 +7,15 @@
 //! 1. It finds a compiler whose sources of `core` are installed ([`Toolchain::find`]).
 //! 2. It builds `core` and the kernel crate with fat link-time optimisation, so that the assembly
 //!    of the last crate is the whole PTX module, and no linker is needed.
-//! 3. It writes into the module what Rust cannot say: launch bounds ([`apply_launch_bounds`]), and on what tensor maps lie
-//!    ([`align_tensor_maps`]).
+//! 3. It writes into the module what Rust cannot say: launch bounds ([`apply_launch_bounds`]), and on what
+//!    tensor maps lie ([`align_tensor_maps`]).
 //!
 //! The builder has the names of Rust-CUDA's `cuda_builder`, so a build script written for that one
 //! needs little change. What does not apply to stock rustc (libnvvm options, optix) is not there.
 //!
-//! For crates that carry compiled PTX for users without a device toolchain, [`KernelSet`] decides
-//! between compiling and the PTX carried along, and knows when the latter is stale. It keeps kernels one by one ([`split`]), in
-//! archives (the crate `kernel-archive`), and their machine code beside the PTX.
+//! For crates that carry compiled PTX for users without a device toolchain, [`KernelSet`] decides between
+//! compiling and the PTX carried along, and knows when the latter is stale. It keeps kernels one by one
+//! ([`split`]), in archives (the crate `kernel-archive`), and their machine code beside the PTX.
 //!
 //! # Examples
 //!

@@ -7,12 +7,13 @@ use kernel_archive::Kernel;
 
 use crate::{Arch, Error, Module, Result, split};
 
-/// A section of PTX, decompressed. The driver takes longer to compile a kernel than this takes to decompress, and the PTX of
-/// all kernels for Hopper, 8 MB, takes 0.82 MB in sections of a sixteenth, 0.65 in such ones.
+/// A section of PTX, decompressed. The driver takes longer to compile a kernel than this takes to decompress,
+/// and the PTX of all kernels for Hopper, 8 MB, takes 0.82 MB in sections of a sixteenth, 0.65 in such ones.
 const PTX_SECTION_BYTES: usize = 4 << 20;
 
-/// A section of machine code, which a program waits for when it starts: some 13 ms for the last kernel of one (liblzma). That of all kernels,
-/// 25.4 MB, takes 2.73 MB in sections of two thirds of this, 2.58 in such ones.
+/// A section of machine code, which a program waits for when it starts: some 13 ms for the last kernel of one
+/// (liblzma). That of all kernels, 25.4 MB, takes 2.73 MB in sections of two thirds of this, 2.58 in such
+/// ones.
 const MACHINE_CODE_SECTION_BYTES: usize = 3 << 19;
 
 /// Machine code of one kernel.
@@ -72,8 +73,8 @@ impl ShippedHeader {
     }
 }
 
-/// The archive of the kernels of all modules, each by itself. Most are the same text for two architectures but for the lines
-/// that name these, so they stand together.
+/// The archive of the kernels of all modules, each by itself. Most are the same text for two architectures
+/// but for the lines that name these, so they stand together.
 ///
 /// # Errors
 ///
@@ -93,8 +94,8 @@ pub fn ptx_archive(modules: &[(Arch, Module)]) -> Result<Vec<u8>> {
     kernel_archive::write(&kernels, PTX_SECTION_BYTES).map_err(Error::archive("PTX"))
 }
 
-/// The archive of machine code. The code of one kernel for two devices of a generation is much alike, often the same, so
-/// these stand together.
+/// The archive of machine code. The code of one kernel for two devices of a generation is much alike, often
+/// the same, so these stand together.
 ///
 /// # Errors
 ///

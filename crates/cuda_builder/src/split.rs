@@ -28,8 +28,8 @@ impl KernelModule {
 
 /// The kernels of a module without functions that they share, sorted by name.
 ///
-/// The compiler numbers labels and constants through the module. Here each kernel has numbers of its own, so that its PTX does
-/// not change with the kernels before it.
+/// The compiler numbers labels and constants through the module. Here each kernel has numbers of its own, so
+/// that its PTX does not change with the kernels before it.
 ///
 /// # Errors
 ///

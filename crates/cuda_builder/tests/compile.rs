@@ -88,8 +88,8 @@ fn write_crate(folder: &Path, kernels: &str) -> std::io::Result<PathBuf> {
     Ok(path)
 }
 
-/// A builder that keeps its `core` between test runs. Of one architecture one at a time builds: the next one's module
-/// takes the place of its own.
+/// A builder that keeps its `core` between test runs. Of one architecture one at a time builds: the next
+/// one's module takes the place of its own.
 fn builder(crate_path: &Path, arch: Arch) -> CudaBuilder {
     CudaBuilder::new(crate_path)
         .arch(arch)

@@ -1,7 +1,7 @@
 //! The backend of a host without the emulator: kernels compile, and nothing runs them.
 //!
-//! There a [`Family`](crate::Family) has names, labels and launch bounds, which is all that launching on a GPU takes.
-//! Arithmetic is the emulator's, which needs no launch.
+//! There a [`Family`](crate::Family) has names, labels and launch bounds, which is all that launching on a
+//! GPU takes. Arithmetic is the emulator's, which needs no launch.
 
 #![allow(
     clippy::extra_unused_type_parameters,

@@ -7,8 +7,8 @@ use crate::backend;
 ///
 /// Needed between writing a tile and the barrier that lets [`crate::wgmma`] read it.
 ///
-/// Emulator: a tile written without it is reported when `wgmma` reads it, and so is one behind whose last write nothing orders a
-/// fence before the read.
+/// Emulator: a tile written without it is reported when `wgmma` reads it, and so is one behind whose last
+/// write nothing orders a fence before the read.
 #[track_caller]
 #[inline(always)]
 pub fn fence_shared() {

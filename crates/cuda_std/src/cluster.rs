@@ -8,13 +8,12 @@
 //!
 //! Nor is its memory there before it has begun, so blocks meet at the cluster's barrier first.
 //!
-//! **Emulator**: the blocks of a cluster run interleaved. Races between them, a rank beyond the
-//! cluster, accesses that nothing orders after the other block's start or before its end, bytes that are still on
-//! their way to a block that ends, bytes from another block
-//! that can come to an earlier phase of a barrier than they are meant for, barriers that are used from another block and were
-//! not shown to it by [`fence_barriers`], and barriers of the
-//! cluster that never open are reported. A launch whose grid is no multiple of the cluster is
-//! refused.
+//! **Emulator**: the blocks of a cluster run interleaved. Races between them, a rank beyond the cluster,
+//! accesses that nothing orders after the other block's start or before its end, bytes that are still on
+//! their way to a block that ends, bytes from another block that can come to an earlier phase of a barrier
+//! than they are meant for, barriers that are used from another block and were not shown to it by
+//! [`fence_barriers`], and barriers of the cluster that never open are reported. A launch whose grid is no
+//! multiple of the cluster is refused.
 
 use crate::backend;
 use crate::element::Element;
@@ -96,13 +95,14 @@ pub unsafe fn store_async(to: SharedAddr, barrier: Barrier, rank: u32, values: [
     unsafe { backend::cluster_store_async(to.0, barrier.0.0, rank, values) }
 }
 
-/// [`crate::mbarrier::copy_bulk`] to each block whose bit in `blocks` is set, from one read of `src`: the bytes go where `dst` is
-/// here, and count towards the current phase of the barrier that the block has where `barrier` is here. Blocks wait for them with
-/// [`wait()`]. `cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster`.
+/// [`crate::mbarrier::copy_bulk`] to each block whose bit in `blocks` is set, from one read of `src`: the
+/// bytes go where `dst` is here, and count towards the current phase of the barrier that the block has where
+/// `barrier` is here. Blocks wait for them with [`wait()`].
+/// `cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster`.
 ///
 /// # Safety
-/// As for [`crate::mbarrier::copy_bulk`], in each of these blocks, of which there is one at least; they all belong to the cluster,
-/// have begun, and do not end before the bytes come.
+/// As for [`crate::mbarrier::copy_bulk`], in each of these blocks, of which there is one at least; they all
+/// belong to the cluster, have begun, and do not end before the bytes come.
 #[track_caller]
 #[inline(always)]
 pub unsafe fn copy_bulk<T: Element>(

@@ -58,8 +58,8 @@ pub const AXES: usize = 5;
 /// What a copy starts on in shared memory.
 pub const TARGET_BYTES: u32 = 128;
 
-/// The map of a tensor, as the device wants it, or the emulator. It lies on 64 bytes: on the device `cuda_builder` sees to it, as the compiler passes nothing that takes
-/// more than 16.
+/// The map of a tensor, as the device wants it, or the emulator. It lies on 64 bytes: on the device
+/// `cuda_builder` sees to it, as the compiler passes nothing that takes more than 16.
 #[cfg_attr(target_arch = "nvptx64", repr(C, align(16)))]
 #[cfg_attr(not(target_arch = "nvptx64"), repr(C, align(64)))]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,10 +1,10 @@
 //! Device library for GPU kernels in Rust, and a CPU emulator that runs the same kernels unchanged.
 //!
 //! A kernel is an `unsafe fn` with [`#[kernel]`](macro@kernel). Compiled for `nvptx64-nvidia-cuda`,
-//! everything in this crate becomes the PTX instruction that its documentation names. Compiled for
-//! any other target, with the feature `emulator`, the same function runs under `emulator`, which executes grids, blocks, warps
-//! and barriers on the CPU and reports what a GPU would leave undefined: accesses out of bounds,
-//! reads of uninitialised memory, data races, barriers that not all threads reach.
+//! everything in this crate becomes the PTX instruction that its documentation names. Compiled for any other
+//! target, with the feature `emulator`, the same function runs under `emulator`, which executes grids,
+//! blocks, warps and barriers on the CPU and reports what a GPU would leave undefined: accesses out of
+//! bounds, reads of uninitialised memory, data races, barriers that not all threads reach.
 //!
 //! Names and signatures follow Rust-CUDA's `cuda_std` wherever it has the function; `COVERAGE.md`
 //! beside this crate's manifest lists what is there, what differs, and what is new.

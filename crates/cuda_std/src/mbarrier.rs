@@ -7,15 +7,14 @@
 //! for parity 1 on a new barrier goes on at once. Waiting orders what arrivers did, and what copies
 //! wrote, before what the waiter does next.
 //!
-//! A barrier is 8 bytes of shared memory: one thread calls [`Barrier::init`], and then a block
-//! barrier makes it known. If bulk copies use it, the thread also says
-//! [`crate::async_proxy::fence_shared`] in between, and [`crate::cluster::fence_barriers`] if other blocks do, which serves for
-//! copies too.
+//! A barrier is 8 bytes of shared memory: one thread calls [`Barrier::init`], and then a block barrier makes
+//! it known. If bulk copies use it, the thread also says [`crate::async_proxy::fence_shared`] in between, and
+//! [`crate::cluster::fence_barriers`] if other blocks do, which serves for copies too.
 //!
-//! **Emulator**: a bulk copy lands when somebody waits for its phase; until then its target is in
-//! flight and touching it is reported, as are a source that changes and a block that ends. A use of a barrier that is not
-//! ordered after its `init`, or after the fence that it takes, more arrivals than a phase takes, and phases that never complete
-//! are reported.
+//! **Emulator**: a bulk copy lands when somebody waits for its phase; until then its target is in flight and
+//! touching it is reported, as are a source that changes and a block that ends. A use of a barrier that is
+//! not ordered after its `init`, or after the fence that it takes, more arrivals than a phase takes, and
+//! phases that never complete are reported.
 
 use crate::backend;
 use crate::element::Element;

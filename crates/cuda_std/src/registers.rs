@@ -1,12 +1,13 @@
 //! Moving registers between the warpgroups of a block.
 //!
-//! `setmaxnreg` (sm_90a): a block that starts with the same number of registers for each thread can give some of a
-//! producer's to the consumers. The kernel must declare `max_threads` and
-//! `min_blocks`, or the assembler does not know where it starts from and ignores these calls.
+//! `setmaxnreg` (sm_90a): a block that starts with the same number of registers for each thread can give some
+//! of a producer's to the consumers. The kernel must declare `max_threads` and `min_blocks`, or the assembler
+//! does not know where it starts from and ignores these calls.
 //!
-//! **Emulator**: a block starts with what the kernel's bounds leave to each thread, and what one warpgroup gives back another may
-//! take. Threads of a warpgroup that do not all come, or disagree, a number of registers on the wrong side of those that there
-//! are, requests that are never met, and kernels without the bounds are reported. The number itself is checked when compiling.
+//! **Emulator**: a block starts with what the kernel's bounds leave to each thread, and what one warpgroup
+//! gives back another may take. Threads of a warpgroup that do not all come, or disagree, a number of
+//! registers on the wrong side of those that there are, requests that are never met, and kernels without the
+//! bounds are reported. The number itself is checked when compiling.
 
 use crate::backend;
 

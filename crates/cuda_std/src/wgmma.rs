@@ -1,10 +1,10 @@
 //! Matrix multiplication by a warpgroup: chains of `wgmma` (sm_90a).
 //!
-//! A warpgroup is four adjacent warps, the first of which has a number divisible by four. The functions here multiply 64 rows of A, held in the registers of a warpgroup, by 32 columns
-//! of B, read from shared memory, over several steps of K = 16, and return the f32 sums. A that
-//! stays in registers halves what a product reads from shared memory. Fence, steps, commit and
-//! wait are one block of assembly, so the compiler has no place to move anything between them,
-//! and a caller sees an ordinary function.
+//! A warpgroup is four adjacent warps, the first of which has a number divisible by four. The functions here
+//! multiply 64 rows of A, held in the registers of a warpgroup, by 32 columns of B, read from shared memory,
+//! over several steps of K = 16, and return the f32 sums. A that stays in registers halves what a product
+//! reads from shared memory. Fence, steps, commit and wait are one block of assembly, so the compiler has no
+//! place to move anything between them, and a caller sees an ordinary function.
 //!
 //! With `warp`, `quad = lane / 4` and `quad_lane = lane % 4` of a thread:
 //!
@@ -13,33 +13,36 @@
 //! | A of a step | half `h` of `a[i]`: row `16 * warp + quad + 8 * (i % 2)`, column `2 * quad_lane + h + 8 * (i / 2)` |
 //! | the result | `d[i]`: row `16 * warp + quad + 8 * (i / 2 % 2)`, column `8 * (i / 4) + 2 * quad_lane + i % 2` |
 //!
-//! B of a step lies in shared memory as *core matrices*: eight columns of eight values of K, 16
-//! bytes for each column, 128 bytes in all. Core matrices of neighbouring columns follow each
-//! other, or lie equally far apart; the two that divide K may lie anywhere ([`MatrixDescriptor`]).
-//! Or a column is 32 bytes in one piece, in a line of 32 bytes or 64, *swizzled* ([`MatrixLayout::swizzled`]): a unit of 16 bytes that would lie at an address
-//! lies where bit 4 of it is inverted if bit 7 is set, and in lines of 64 bytes bit 5 if bit 8 is. So what the tensor cores read of eight
-//! columns at once touches all banks, and [`crate::tensor_map::copy_box`] brings them so.
+//! B of a step lies in shared memory as *core matrices*: eight columns of eight values of K, 16 bytes for
+//! each column, 128 bytes in all. Core matrices of neighbouring columns follow each other, or lie equally far
+//! apart; the two that divide K may lie anywhere ([`MatrixDescriptor`]). Or a column is 32 bytes in one
+//! piece, in a line of 32 bytes or 64, *swizzled* ([`MatrixLayout::swizzled`]): a unit of 16 bytes that would
+//! lie at an address lies where bit 4 of it is inverted if bit 7 is set, and in lines of 64 bytes bit 5 if
+//! bit 8 is. So what the tensor cores read of eight columns at once touches all banks, and
+//! [`crate::tensor_map::copy_box`] brings them so.
 //!
 //! Whoever wrote B with ordinary stores says [`crate::async_proxy::fence_shared`] before the
 //! barrier that tells the readers.
 //!
-//! The same on 64 columns, with 32 results for each thread, can be started ([`start_f16_5`]), also as an addition to
-//! sums that there are ([`add_f16_3`]), and waited for ([`InFlight::wait`]) apart, so that a warpgroup works at one half of its columns
-//! while the tensor cores work at the other.
+//! The same on 64 columns, with 32 results for each thread, can be started ([`start_f16_5`]), also as an
+//! addition to sums that there are ([`add_f16_3`]), and waited for ([`InFlight::wait`]) apart, so that a
+//! warpgroup works at one half of its columns while the tensor cores work at the other.
 //!
 //! With A in shared memory as well, where its rows lie as columns of B do, there are chains of 128 columns
-//! ([`start_shared_n128_f16_9`]) and of 256 ([`add_shared_n256_f16_3`]), with 64 and 128 results for each thread, which would
-//! leave no registers to A. The widest instructions keep the tensor cores busiest. A chain may be added to one that is under
-//! way, so that the tensor cores have the next before the last is over.
+//! ([`start_shared_n128_f16_9`]) and of 256 ([`add_shared_n256_f16_3`]), with 64 and 128 results for each
+//! thread, which would leave no registers to A. The widest instructions keep the tensor cores busiest. A
+//! chain may be added to one that is under way, so that the tensor cores have the next before the last is
+//! over.
 //!
-//! **Emulator**: the 128 threads meet; chains that differ, columns at different places, and missing
-//! threads are reported. So are columns outside of the block's shared memory, columns that were
-//! written without the fence for the asynchronous proxy, and columns that somebody overwrites
-//! unordered with the wait for the chain, or before it, for each warp by itself; and A, where it is there, likewise. Sums are as
-//! for [`crate::mma`], one instruction after the other. A chain that was started is done at once there, but its sums come out of
-//! [`InFlight::wait`] alone, and that reports a wait that does not cover its chain. Threads of a warpgroup that have waited for
-//! different chains, and threads that end before their chains are waited for, are reported as well. That nobody writes the
-//! registers of A meanwhile is not looked at: they have no address.
+//! **Emulator**: the 128 threads meet; chains that differ, columns at different places, and missing threads
+//! are reported. So are columns outside of the block's shared memory, columns that were written without the
+//! fence for the asynchronous proxy, and columns that somebody overwrites unordered with the wait for the
+//! chain, or before it, for each warp by itself; and A, where it is there, likewise. Sums are as for
+//! [`crate::mma`], one instruction after the other. A chain that was started is done at once there, but its
+//! sums come out of [`InFlight::wait`] alone, and that reports a wait that does not cover its chain. Threads
+//! of a warpgroup that have waited for different chains, and threads that end before their chains are waited
+//! for, are reported as well. That nobody writes the registers of A meanwhile is not looked at: they have no
+//! address.
 
 use crate::backend;
 use crate::shared::SharedAddr;
@@ -58,8 +61,8 @@ pub struct MatrixLayout {
 }
 
 impl MatrixLayout {
-    /// In core matrices: those of the second half of K lie `k_units` behind those of the first, and those of eight columns `octet_units` behind those of the
-    /// eight before them, in units of 16 bytes.
+    /// In core matrices: those of the second half of K lie `k_units` behind those of the first, and those of
+    /// eight columns `octet_units` behind those of the eight before them, in units of 16 bytes.
     #[must_use]
     #[inline(always)]
     pub const fn apart(k_units: u32, octet_units: u32) -> Self {
@@ -69,12 +72,14 @@ impl MatrixLayout {
         }
     }
 
-    /// In lines of `1 << shift` units of 16 bytes, two or four, on multiples of as many: a column each, eight one after the other, and the next eight
-    /// `octet_units` behind their start. A matrix starts at any line, or at its second half of four units.
+    /// In lines of `1 << shift` units of 16 bytes, two or four, on multiples of as many: a column each, eight
+    /// one after the other, and the next eight `octet_units` behind their start. A matrix starts at any line,
+    /// or at its second half of four units.
     #[must_use]
     #[inline(always)]
     pub const fn swizzled(shift: u32, octet_units: u32) -> Self {
-        // Tensor cores do not look at the distance along K. The highest bits are 3 for lines of 32 bytes, and 2 for 64.
+        // Tensor cores do not look at the distance along K. The highest bits are 3 for lines of 32 bytes, and
+        // 2 for 64.
         Self {
             low: 1 << 16,
             high: octet_units | (4 - shift) << 30,
@@ -157,7 +162,8 @@ multiply! {
     m64n32_bf16_7, 7, 16;
 }
 
-/// Sums that the tensor cores are still working at: those of 64 columns, unless another number of sums says otherwise.
+/// Sums that the tensor cores are still working at: those of 64 columns, unless another number of sums says
+/// otherwise.
 #[derive(Debug)]
 pub struct InFlight<const SUMS: usize = 32> {
     sums: [f32; SUMS],
@@ -167,7 +173,8 @@ pub struct InFlight<const SUMS: usize = 32> {
 macro_rules! wait {
     ($($sums:literal, $wait:ident;)*) => {$(
         impl InFlight<$sums> {
-            /// The sums, once at most `LEFT` younger chains are under way: elements as above. `wgmma.wait_group.sync.aligned`.
+            /// The sums, once at most `LEFT` younger chains are under way: elements as above.
+            /// `wgmma.wait_group.sync.aligned`.
             ///
             /// # Safety
             /// All threads of the warpgroup make this call, and at least `LEFT` chains were started after
@@ -200,8 +207,8 @@ impl<const SUMS: usize> InFlight<SUMS> {
         }
     }
 
-    /// Waits until at most `LEFT` chains are under way, of which this may be one: what older ones read is free then.
-    /// `wgmma.wait_group.sync.aligned`.
+    /// Waits until at most `LEFT` chains are under way, of which this may be one: what older ones read is
+    /// free then. `wgmma.wait_group.sync.aligned`.
     ///
     /// # Safety
     /// All threads of the warpgroup make this call.
@@ -260,9 +267,11 @@ macro_rules! add {
 }
 
 add! {
-    /// Starts to add the products of 3 steps of f16 to `d`. `wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16`.
+    /// Starts to add the products of 3 steps of f16 to `d`.
+    /// `wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16`.
     add_f16_3, 3;
-    /// Starts to add the products of 3 steps of bf16 to `d`. `wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16`.
+    /// Starts to add the products of 3 steps of bf16 to `d`.
+    /// `wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16`.
     add_bf16_3, 3;
 }
 
@@ -353,8 +362,8 @@ add_interleaved! {
     add_interleaved_n256_bf16_3, "bf16", 256, 128, 128;
 }
 
-/// Adds the products of 8 steps of f16 to `d`, on 256 columns and with A in shared memory too, and waits for them.
-/// `wgmma.mma_async.sync.aligned.m64n256k16.f32.f16.f16`.
+/// Adds the products of 8 steps of f16 to `d`, on 256 columns and with A in shared memory too, and waits for
+/// them. `wgmma.mma_async.sync.aligned.m64n256k16.f32.f16.f16`.
 ///
 /// # Safety
 /// As above, for A as for B.

@@ -1,4 +1,5 @@
-//! The emulator leaves the process's signals alone until a launch asks for them, and then to whoever had them.
+//! The emulator leaves the process's signals alone until a launch asks for them, and then to whoever had
+//! them.
 //!
 //! One test: handlers are the process's, and once installed they stay.
 

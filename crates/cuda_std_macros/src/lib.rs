@@ -19,11 +19,12 @@ use syn::{ItemFn, parse_macro_input};
 /// gives the kernels `scale_f32`, `scale_f16` and `scale_bf16`, and the family `SCALE` of all three.
 ///
 /// # The function
-/// It must be an `unsafe fn` without ABI, lifetimes or return value. Each parameter is a plain
-/// identifier whose type is `Copy + 'static`: raw pointers, scalars, and `#[repr(C)]` structs of
-/// scalars; or a reference to such a struct, where a launch gives the struct and the function sees the
-/// only copy of it. A `&TensorMap` refers to where the launch put it. At most 32 parameters. Generic parameters may occur in the types that raw pointers point
-/// to and nowhere else in the signature, so that all instances are launched with the same arguments.
+/// It must be an `unsafe fn` without ABI, lifetimes or return value. Each parameter is a plain identifier
+/// whose type is `Copy + 'static`: raw pointers, scalars, and `#[repr(C)]` structs of scalars; or a reference
+/// to such a struct, where a launch gives the struct and the function sees the only copy of it. A
+/// `&TensorMap` refers to where the launch put it. At most 32 parameters. Generic parameters may occur in the
+/// types that raw pointers point to and nowhere else in the signature, so that all instances are launched
+/// with the same arguments.
 ///
 /// # Instances
 /// A generic function needs `instances(..)`, which says for each type and constant among its generic

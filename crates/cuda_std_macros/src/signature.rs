@@ -62,7 +62,8 @@ impl Parameter {
         quote! {{
             let _ = #name;
             let address: *const ::cuda_std::tensor_map::TensorMap;
-            // SAFETY: parameters stay while the kernel runs, and the generic address of one is a reference to it.
+            // SAFETY: parameters stay while the kernel runs, and the generic address of one is a reference to
+            // it.
             unsafe {
                 ::core::arch::asm!(
                     #address,

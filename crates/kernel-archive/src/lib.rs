@@ -1,12 +1,12 @@
 //! Files of GPU kernels, compressed, from which one kernel at a time is read.
 //!
-//! A program uses few of the kernels that it carries, so an [`Archive`] gives each by itself. Kernels that stand
-//! next to each other in it are compressed together, in *sections*: alone, a kernel would miss most of what it shares with its
-//! siblings.
+//! A program uses few of the kernels that it carries, so an [`Archive`] gives each by itself. Kernels that
+//! stand next to each other in it are compressed together, in *sections*: alone, a kernel would miss most of
+//! what it shares with its siblings.
 //!
 //! # The file
-//! It is a sequence of complete xz streams, so `xz -dc` shows all of it: first the index, a text, then the sections. A line
-//! of the index is one of
+//! It is a sequence of complete xz streams, so `xz -dc` shows all of it: first the index, a text, then the
+//! sections. A line of the index is one of
 //!
 //! ```text
 //! kernel archive 1
@@ -14,9 +14,9 @@
 //! kernel NAME ARCHITECTURE SOURCE SECTION OFFSET LENGTH
 //! ```
 //!
-//! with the length of each compressed section, in order, of which the last one ends where the file ends; and for each
-//! kernel its place in the decompressed section. `SOURCE` is a hash of the text that the kernel is, or was made from: the
-//! machine code of a kernel belongs to its PTX if the two have one `SOURCE`.
+//! with the length of each compressed section, in order, of which the last one ends where the file ends; and
+//! for each kernel its place in the decompressed section. `SOURCE` is a hash of the text that the kernel is,
+//! or was made from: the machine code of a kernel belongs to its PTX if the two have one `SOURCE`.
 
 #[cfg(feature = "write")]
 mod write;

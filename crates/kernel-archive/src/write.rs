@@ -28,8 +28,9 @@ enum Content {
     MachineCode,
 }
 
-/// The bytes of an archive of these kernels, of which what is alike should stand together. A section ends with the kernel that
-/// fills its `section_bytes`: the more, the smaller the file, and the more has to be decompressed for one kernel.
+/// The bytes of an archive of these kernels, of which what is alike should stand together. A section ends
+/// with the kernel that fills its `section_bytes`: the more, the smaller the file, and the more has to be
+/// decompressed for one kernel.
 ///
 /// # Errors
 /// [`ArchiveError::Index`] for a name that an index cannot hold, [`ArchiveError::Compression`].
@@ -80,7 +81,8 @@ fn compress(bytes: &[u8]) -> Result<Vec<u8>, ArchiveError> {
         Content::Text
     };
     let mut options = XzOptions::with_preset(PRESET);
-    // A reader stops behind its kernel, before it comes to the section's checksum: to compute one would take a third of its time.
+    // A reader stops behind its kernel, before it comes to the section's checksum: to compute one would take
+    // a third of its time.
     options.set_check_sum_type(CheckType::None);
     let lzma = &mut options.lzma_options;
     // What a reader has to allocate.

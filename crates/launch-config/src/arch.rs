@@ -7,7 +7,8 @@ pub enum Arch {
     Sm80,
     /// Hopper, compute capability 9.0: warpgroup MMA, tensor maps, clusters.
     Sm90,
-    /// Blackwell, compute capability 10 and above. It has no kernels of its own yet and runs those of [`Sm80`](Self::Sm80).
+    /// Blackwell, compute capability 10 and above. It has no kernels of its own yet and runs those of
+    /// [`Sm80`](Self::Sm80).
     Sm100,
 }
 
@@ -61,9 +62,11 @@ impl Arch {
     }
 }
 
-/// Multiply-adds of 16-bit factors, with sums in f32, of a multiprocessor of this compute capability in a cycle, without sparsity.
+/// Multiply-adds of 16-bit factors, with sums in f32, of a multiprocessor of this compute capability in a
+/// cycle, without sparsity.
 ///
-/// Sources: NVIDIA's architecture whitepapers (A100, Ada, H100, Blackwell), from TFLOP/s, multiprocessors and boost clock.
+/// Sources: NVIDIA's architecture whitepapers (A100, Ada, H100, Blackwell), from TFLOP/s, multiprocessors and
+/// boost clock.
 #[must_use]
 pub const fn f16_multiply_adds_per_cycle(major: u32, minor: u32) -> u32 {
     match (major, minor) {

@@ -1,4 +1,5 @@
-//! `batch_norm` at inference: four parameters of a channel are folded into two, which one elementwise pass applies.
+//! `batch_norm` at inference: four parameters of a channel are folded into two, which one elementwise pass
+//! applies.
 
 /// The four parameters of every channel.
 #[repr(C)]

@@ -1,17 +1,18 @@
 //! `copy_strided`: an array with any strides, written dense and row-major.
 //!
-//! The host first drops extents of one and merges neighbours that lie in memory as one axis would; that leaves few axes,
-//! most often two or three. Then there are two ways:
+//! The host first drops extents of one and merges neighbours that lie in memory as one axis would; that
+//! leaves few axes, most often two or three. Then there are two ways:
 //!
-//! - *Rows*: a block writes [`BLOCK_ELEMENTS`] consecutive elements, and reads them from wherever they are. Where the
-//!   innermost stride is 1 both sides are coalesced.
-//! - *Tiles*: where another axis has a smaller stride than the innermost one, a block exchanges the two through shared
-//!   memory. `i` is the axis of the smallest stride, along which threads read, `j` the innermost one of the target, along
-//!   which they write. Either may be shorter than a warp; lanes then go on in the next row, so that what is dense in memory is
-//!   coalesced all the same.
+//! - *Rows*: a block writes [`BLOCK_ELEMENTS`] consecutive elements, and reads them from wherever they are.
+//!   Where the innermost stride is 1 both sides are coalesced.
+//! - *Tiles*: where another axis has a smaller stride than the innermost one, a block exchanges the two
+//!   through shared memory. `i` is the axis of the smallest stride, along which threads read, `j` the
+//!   innermost one of the target, along which they write. Either may be shorter than a warp; lanes then go on
+//!   in the next row, so that what is dense in memory is coalesced all the same.
 //!
-//! A tile stands in shared memory in rows along its longer side. Of a row's pitch what matters is its remainder by the 32
-//! banks: with `ceil(32 / rows)` the lanes of a warp that go down the columns first meet all banks once.
+//! A tile stands in shared memory in rows along its longer side. Of a row's pitch what matters is its
+//! remainder by the 32 banks: with `ceil(32 / rows)` the lanes of a warp that go down the columns first meet
+//! all banks once.
 
 use super::reciprocal::Reciprocal;
 use super::{LaunchShape, VECTOR_ELEMENTS, WARP_THREADS};
@@ -38,15 +39,16 @@ pub const BLOCK_ELEMENTS: usize = ROUND_ELEMENTS * VECTORS_PER_THREAD;
 /// The longest axis whose end a block can pass more than once. (A longer one has more elements than a block.)
 pub const FAR: u64 = 1 << 30;
 
-/// Words of shared memory that a tile takes at the most: a pitch exceeds the rows' length, rounded up to the banks, by
-/// `ceil(32 / rows)`.
+/// Words of shared memory that a tile takes at the most: a pitch exceeds the rows' length, rounded up to the
+/// banks, by `ceil(32 / rows)`.
 pub const TILE_WORDS: usize = BLOCK_ELEMENTS + 2 * TILE_SIDE as usize;
 
-/// Length of a tile's sides, unless an axis is shorter. The other side is as much longer then, by whole such lengths.
+/// Length of a tile's sides, unless an axis is shorter. The other side is as much longer then, by whole such
+/// lengths.
 const TILE_SIDE: u64 = 64;
 
-/// The fewest elements of a tile that is worth exchanging. Arrays with less in both axes are copied in rows, where the
-/// cache serves what neighbours read.
+/// The fewest elements of a tile that is worth exchanging. Arrays with less in both axes are copied in rows,
+/// where the cache serves what neighbours read.
 const LEAST_TILE: u64 = 512;
 
 /// What blocks are counted along: elements of an axis, or its tiles.
@@ -106,7 +108,8 @@ pub struct CopyGeometry {
 }
 
 impl CopyGeometry {
-    /// The copy of an array whose element with all indices 0 is `is_aligned`: at a multiple of [`VECTOR_ELEMENTS`] elements.
+    /// The copy of an array whose element with all indices 0 is `is_aligned`: at a multiple of
+    /// [`VECTOR_ELEMENTS`] elements.
     pub fn new(array: &Collapsed, is_aligned: bool) -> CopyGeometry {
         let axes = array.axes();
         // An extent of 0 first: the others' product may be beyond any number.

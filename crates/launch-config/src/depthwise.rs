@@ -1,7 +1,7 @@
 //! A convolution of one channel to a group, with what a norm and a pool want of it.
 //!
-//! A warp computes *items*: some rows of as many neighbouring columns as it has lanes. A block takes several items
-//! of one output channel of one sample. `kernels_gpu::fused::depthwise` says how.
+//! A warp computes *items*: some rows of as many neighbouring columns as it has lanes. A block takes several
+//! items of one output channel of one sample. `kernels_gpu::fused::depthwise` says how.
 
 use super::conv::ConvGeometry;
 use super::norm::COUNTED_ELEMENTS;
@@ -64,11 +64,12 @@ impl DepthwiseGeometry {
         Refusal::unless_at_most(number("taps"), conv.taps() as usize, MAX_TAPS as usize)
     }
 
-    /// The geometry of a convolution; with `pool`, the rows and columns of windows that lie side by side, only
-    /// the maximum (or minimum) of each whole window is kept. It depends on the shape of a sample alone.
+    /// The geometry of a convolution; with `pool`, the rows and columns of windows that lie side by side,
+    /// only the maximum (or minimum) of each whole window is kept. It depends on the shape of a sample alone.
     ///
     /// # Errors
-    /// A convolution that is not depthwise or without output; windows larger than an item; more blocks than a grid has.
+    /// A convolution that is not depthwise or without output; windows larger than an item; more blocks than a
+    /// grid has.
     pub fn new(conv: &ConvGeometry, pool: Option<[u32; 2]>) -> Result<Self, Refusal> {
         let [pool_h, pool_w] = pool.unwrap_or([0, 0]);
         let [window_h, window_w] = pool.unwrap_or([1, 1]);

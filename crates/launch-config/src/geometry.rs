@@ -1,7 +1,7 @@
 //! From a problem to what its kernels take by value.
 //!
-//! A problem knows shapes and attributes as `usize` and `f64`. Kernels index with 32 bits inside a plane, so this step refuses
-//! extents that no kernel can index, and nothing else.
+//! A problem knows shapes and attributes as `usize` and `f64`. Kernels index with 32 bits inside a plane, so
+//! this step refuses extents that no kernel can index, and nothing else.
 
 use op_spec::{
     BatchNormProblem, ChannelMaxProblem, ChannelShape, ClampProblem, ConvProblem, ConvSpec,
@@ -28,8 +28,8 @@ pub trait KernelGeometry {
     /// The extents as kernels take them, with extents of 1 for absent axes.
     ///
     /// # Errors
-    /// [`SpecError::BeyondKernel`] if a padded plane (or volume), a filter, the channels or an attribute exceeds what kernels index
-    /// with 32 bits.
+    /// [`SpecError::BeyondKernel`] if a padded plane (or volume), a filter, the channels or an attribute
+    /// exceeds what kernels index with 32 bits.
     fn geometry(&self) -> Result<Self::Geometry, SpecError>;
 }
 
@@ -271,7 +271,8 @@ impl PadGeometry {
 }
 
 impl PlaneGeometry {
-    /// The extents as the kernels for whole planes take them, with the divisor of [`PoolProblem::of_whole_planes`].
+    /// The extents as the kernels for whole planes take them, with the divisor of
+    /// [`PoolProblem::of_whole_planes`].
     #[must_use]
     pub fn of(pool: &PoolProblem, divisor: f64) -> Self {
         let elements = pool.input.iter().product::<usize>();

@@ -1,22 +1,23 @@
 //! A convolution as an implicit GEMM on tensor cores: the matrix of columns is never written.
 //!
-//! The kernel of the *filters* puts filters into the order of tensor core operands, once for a model. Four kernels run for each
-//! input; `kernels_gpu::fused::implicit_gemm` says how they work.
-//! 1. The *reformat*: the input, padded, as *K-vectors* of eight 16-bit values, so one K-vector is one row of a tensor core operand
-//!    wherever it lies. K-vectors lie in planes, or in NHWC order (`nhwc_tile`). A channels-last input needs no reformat
-//!    (`channels_last`).
+//! The kernel of the *filters* puts filters into the order of tensor core operands, once for a model. Four
+//! kernels run for each input; `kernels_gpu::fused::implicit_gemm` says how they work.
+//! 1. The *reformat*: the input, padded, as *K-vectors* of eight 16-bit values, so one K-vector is one row of
+//!    a tensor core operand wherever it lies. K-vectors lie in planes, or in NHWC order (`nhwc_tile`). A
+//!    channels-last input needs no reformat (`channels_last`).
 //! 2. Reformatting again the f32 samples that the optimistic scale does not suit.
-//! 3. The product. A block has a *tile* of filters times pixels. It loads the *halo tile*, the part of the input that its pixels
-//!    touch, into shared memory, one *K block* of channels at a time.
+//! 3. The product. A block has a *tile* of filters times pixels. It loads the *halo tile*, the part of the
+//!    input that its pixels touch, into shared memory, one *K block* of channels at a time.
 //! 4. Combining the moments of the tiles of a norm's row, where they are many.
 //!
 //! # The reformatted input
-//! A K-vector holds eight channels of one pixel. Where a group has at most four channels, it holds those of several neighbouring
-//! columns of the filter's reach instead, so few of its places are empty: two columns of four channels, four of two, or eight of
-//! one. One K-vector then serves that many columns of the filter; a *tap* is what one K-vector serves.
+//! A K-vector holds eight channels of one pixel. Where a group has at most four channels, it holds those of
+//! several neighbouring columns of the filter's reach instead, so few of its places are empty: two columns of
+//! four channels, four of two, or eight of one. One K-vector then serves that many columns of the filter; a
+//! *tap* is what one K-vector serves.
 //!
-//! Columns that are a stride apart lie next to each other: column `w` is K-vector `w / stride` of the *stride phase* `w % stride`.
-//! So neighbouring pixels of the output are neighbours in the reformatted input.
+//! Columns that are a stride apart lie next to each other: column `w` is K-vector `w / stride` of the *stride
+//! phase* `w % stride`. So neighbouring pixels of the output are neighbours in the reformatted input.
 
 use super::conv::ConvGeometry;
 use super::{LaunchShape, WARP_THREADS};
@@ -91,14 +92,14 @@ pub struct OperandFormat {
     pub parts: u32,
     /// Whether values are scaled by a power of two, so that an f16 can hold them.
     pub scaled: bool,
-    /// How often the reduction is gone through, each time with other parts of filters and input ([`PASSES`]); 1 where a step
-    /// multiplies all parts that are multiplied.
+    /// How often the reduction is gone through, each time with other parts of filters and input ([`PASSES`]);
+    /// 1 where a step multiplies all parts that are multiplied.
     pub passes: u32,
 }
 
-/// Parts of the filters and of the input that meet in each pass of [`OperandFormat::BF16X3`], the smallest products first: low and high,
-/// middle and middle, high and low, middle and high, high and middle, high and high. Tensor cores cut off from each sum in
-/// proportion to it, so it should become large as late as can be.
+/// Parts of the filters and of the input that meet in each pass of [`OperandFormat::BF16X3`], the smallest
+/// products first: low and high, middle and middle, high and low, middle and high, high and middle, high and
+/// high. Tensor cores cut off from each sum in proportion to it, so it should become large as late as can be.
 pub const PASSES: [[u32; 2]; 6] = [[2, 0], [1, 1], [0, 2], [1, 0], [0, 1], [0, 0]];
 
 impl OperandFormat {
@@ -120,8 +121,9 @@ impl OperandFormat {
         scaled: false,
         passes: 1,
     };
-    /// f32 where no norm follows: three bf16, which are all of its 24 bits, and have its range, so that nothing is scaled, and what
-    /// is small stays itself beside what is large. Products of less than `2^-24` of the largest are left out.
+    /// f32 where no norm follows: three bf16, which are all of its 24 bits, and have its range, so that
+    /// nothing is scaled, and what is small stays itself beside what is large. Products of less than `2^-24`
+    /// of the largest are left out.
     pub const BF16X3: Self = Self {
         parts: 3,
         scaled: false,
@@ -165,7 +167,8 @@ pub struct GemmGeometry {
     pub reformatted_d: u32,
     /// Rows of the reformatted input.
     pub reformatted_h: u32,
-    /// Columns of the padded input that some window touches. The reformatted input has zeros for those behind.
+    /// Columns of the padded input that some window touches. The reformatted input has zeros for those
+    /// behind.
     pub used_w: u32,
     /// Residues of a row.
     pub stride_phases: u32,
@@ -189,14 +192,15 @@ pub struct GemmGeometry {
     pub slice_pitch: u32,
     /// From eight pixels of a warpgroup's tile to the next eight, in K-vectors of the halo tile.
     pub octet_k_vectors: u32,
-    /// From an octet of pixels to the next one, and from that to the one behind it, in K-vectors of the halo tile: where octets are multiplied in turn. Of two strips of a
-    /// halo tile of lines the first of these leads to the other strip.
+    /// From an octet of pixels to the next one, and from that to the one behind it, in K-vectors of the halo
+    /// tile: where octets are multiplied in turn. Of two strips of a halo tile of lines the first of these
+    /// leads to the other strip.
     pub interleaved_octets: [u32; 2],
-    /// 1 if the two K-vectors of a step are equally far apart in all steps, for warpgroups, else 0: then they are any
-    /// two that follow one another.
+    /// 1 if the two K-vectors of a step are equally far apart in all steps, for warpgroups, else 0: then they
+    /// are any two that follow one another.
     pub paired: u32,
-    /// How many K-vectors of the halo tile from the first one to the second, where they are neighbouring columns of taps in the one plane that
-    /// there is; 0 where they are the same tap in two planes.
+    /// How many K-vectors of the halo tile from the first one to the second, where they are neighbouring
+    /// columns of taps in the one plane that there is; 0 where they are the same tap in two planes.
     pub pair_k_vectors: u32,
     /// Strips of eight columns in a tile of octets; 0 in other layouts.
     pub strips: u32,
@@ -210,19 +214,22 @@ pub struct GemmGeometry {
     pub halo_h: u32,
     /// Columns of a stride phase of a halo tile's row.
     pub halo_columns: u32,
-    /// K-vectors of one part of one plane of a halo tile; some behind those of the input are read by pixels that are not used.
+    /// K-vectors of one part of one plane of a halo tile; some behind those of the input are read by pixels
+    /// that are not used.
     pub halo_k_vectors: u32,
     /// Tiles of filters in a group.
     pub filter_tiles: u32,
     /// Planes in a K block.
     pub k_block_planes: u32,
-    /// Planes that all K blocks of one slice of the filter have before those of the next slice follow, where slices are K blocks: those of one K block, or of two.
+    /// Planes that all K blocks of one slice of the filter have before those of the next slice follow, where
+    /// slices are K blocks: those of one K block, or of two.
     pub slice_planes: u32,
     /// K blocks.
     pub k_blocks: u32,
     /// Tensor-core steps of a K block.
     pub mma_steps: u32,
-    /// Entries of the table of offsets: one for each K-vector of a K block and one behind, or for each step of pairs.
+    /// Entries of the table of offsets: one for each K-vector of a K block and one behind, or for each step
+    /// of pairs.
     pub offsets: u32,
     /// Rows of a pooling window; 0 where outputs are not pooled.
     pub pool_h: u32,
@@ -239,17 +246,20 @@ pub struct GemmGeometry {
     /// 1 if the largest magnitude of a sample is found before it is reformatted, else 0: then it is
     /// found meanwhile, and a sample that was reformatted at the wrong scale is reformatted again.
     pub scans: u32,
-    /// 1 if no norm of their own statistics follows the results: then there are no moments, and what comes out as NaN is
-    /// computed again; else 0.
+    /// 1 if no norm of their own statistics follows the results: then there are no moments, and what comes
+    /// out as NaN is computed again; else 0.
     pub without_norm: u32,
     /// Where the K-vectors of an input lie that is not reformatted, or reformatted in lines.
     pub k_vectors: KVectorStrides,
     /// How boxes are copied.
     pub staged_tiles: StagedTiles,
-    /// Neighbouring outputs in depth for which a tile has filters: 1; or 2, of which each half of a warp-specialized tile's filters makes one. Tiles, halo tiles
-    /// and the reformatted input are then those of a convolution with twice the stride in depth and filters of a slice more; `conv` is what was asked for.
+    /// Neighbouring outputs in depth for which a tile has filters: 1; or 2, of which each half of a
+    /// warp-specialized tile's filters makes one. Tiles, halo tiles and the reformatted input are then those
+    /// of a convolution with twice the stride in depth and filters of a slice more; `conv` is what was asked
+    /// for.
     pub outputs_d: u32,
-    /// Neighbouring channels whose moments become one: 1, or a power of two up to those of a warp of a warp-specialized tile.
+    /// Neighbouring channels whose moments become one: 1, or a power of two up to those of a warp of a
+    /// warp-specialized tile.
     pub moment_channels: u32,
 }
 
@@ -306,8 +316,8 @@ impl GemmGeometry {
         }
     }
 
-    /// Pairs of the columns of taps. Of an odd number the last pair has one of the pair before again, whose filters are 0 there: no
-    /// pair reads a column that no window has, in which there may be an infinity.
+    /// Pairs of the columns of taps. Of an odd number the last pair has one of the pair before again, whose
+    /// filters are 0 there: no pair reads a column that no window has, in which there may be an infinity.
     #[must_use]
     pub const fn row_pairs(&self) -> u32 {
         self.column_taps.div_ceil(MMA_STEP_K_VECTORS)
@@ -324,7 +334,8 @@ impl GemmGeometry {
         if column < last { column } else { last }
     }
 
-    /// How many K-vectors of the halo tile from a step's first K-vector to its second, where values have `parts` parts.
+    /// How many K-vectors of the halo tile from a step's first K-vector to its second, where values have
+    /// `parts` parts.
     #[must_use]
     pub const fn second_k_vector(&self, parts: u32) -> u32 {
         match self.pair_k_vectors {
@@ -418,7 +429,8 @@ impl GemmGeometry {
         LaunchShape::linear(self.conv.n.checked_mul(blocks.into())?, SPREAD_THREADS)
     }
 
-    /// Blocks of one sample in the kernel that reformats again; one that finds the scale, where the product rounds.
+    /// Blocks of one sample in the kernel that reformats again; one that finds the scale, where the product
+    /// rounds.
     #[must_use]
     pub fn rescaling_blocks(&self) -> u32 {
         if self.is_converted_in_producer() {

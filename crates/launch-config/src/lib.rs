@@ -54,7 +54,8 @@ pub struct LaunchShape {
     pub block: [u32; 3],
     /// Dynamic shared memory of a block, in bytes.
     pub shared_bytes: u32,
-    /// Blocks in `x` of a cluster, where the launch says it and not the kernel; 1 for none. The grid is a multiple of it.
+    /// Blocks in `x` of a cluster, where the launch says it and not the kernel; 1 for none. The grid is a
+    /// multiple of it.
     pub cluster_blocks: u32,
 }
 

@@ -1,10 +1,10 @@
 //! `max_pool2d` and the fusions that end in it.
 //!
-//! What a thread takes at a time is a *task*. Where windows are 3x3 and two rows apart, the most common ones that
-//! overlap, a task is a *stack*: [`OUTPUTS_PER_THREAD`] outputs of one column, one above the other, whose windows share
-//! rows. Elsewhere it is an output, and a thread takes [`OUTPUTS_PER_THREAD`] of them side by side, so that the loads of
-//! several windows are in flight at once; they are a block's width apart in the flattened output, and a warp's windows
-//! are neighbours.
+//! What a thread takes at a time is a *task*. Where windows are 3x3 and two rows apart, the most common ones
+//! that overlap, a task is a *stack*: [`OUTPUTS_PER_THREAD`] outputs of one column, one above the other,
+//! whose windows share rows. Elsewhere it is an output, and a thread takes [`OUTPUTS_PER_THREAD`] of them
+//! side by side, so that the loads of several windows are in flight at once; they are a block's width apart
+//! in the flattened output, and a warp's windows are neighbours.
 
 use super::LaunchShape;
 use super::norm::{ENOUGH_BLOCKS, FAR, NormGeometry};
@@ -16,7 +16,8 @@ pub const BLOCK_THREADS: u32 = 256;
 /// Blocks that a multiprocessor should hold.
 pub const MIN_BLOCKS: u32 = 4;
 
-/// Blocks of the kernel that scales before it pools; with one more, registers are too few on some architectures.
+/// Blocks of the kernel that scales before it pools; with one more, registers are too few on some
+/// architectures.
 pub const SCALED_MIN_BLOCKS: u32 = 3;
 
 /// Windows that a thread reduces.
@@ -78,8 +79,8 @@ pub struct PoolGeometry {
 impl PoolGeometry {
     /// The same pool with what follows from its extents.
     pub const fn planned(self) -> Self {
-        // Of rows and columns that are not in the input, the stack's loop takes the nearest that is instead. With so
-        // little padding and no dilation that is in the window, too.
+        // Of rows and columns that are not in the input, the stack's loop takes the nearest that is instead.
+        // With so little padding and no dilation that is in the window, too.
         let stacked = self.r == STACK_WINDOW
             && self.s == STACK_WINDOW
             && self.stride_h == STACK_STRIDE

@@ -45,13 +45,15 @@ pub const PLANE_ELEMENTS: usize = 4;
 /// Bytes that a thread of an elementwise pass moves by one instruction.
 pub const APPLY_VECTOR_BYTES: u32 = 16;
 
-/// Values of a thread that functions are done to together in such a pass: a vector of 16-bit elements, or two of f32.
+/// Values of a thread that functions are done to together in such a pass: a vector of 16-bit elements, or two
+/// of f32.
 pub const APPLY_VALUES: usize = 8;
 
 /// Rounds of a block of such a pass, at most, in each of which its threads move a vector each.
 pub const MAX_ROUNDS: u64 = 8;
 
-/// Planes that so many elements of a block are spread over at most, so that all their parameters fit 16 KiB of shared memory.
+/// Planes that so many elements of a block are spread over at most, so that all their parameters fit 16 KiB
+/// of shared memory.
 const MAX_PLANES: u64 = 1024;
 
 /// Blocks that fill a large GPU; with more elements, blocks take more of them each.
@@ -63,8 +65,8 @@ const ENOUGH_APPLY_BLOCKS: u64 = 512;
 /// Moments of a row that a warp combines: one for each lane, or two, of which each has a half.
 pub const COMBINED_BY_WARP: u32 = 2 * WARP_THREADS;
 
-/// Rows of a block of such a pass, at most, whose moments it combines itself: two for each of its warps. More would take it longer than
-/// a launch that does so takes.
+/// Rows of a block of such a pass, at most, whose moments it combines itself: two for each of its warps. More
+/// would take it longer than a launch that does so takes.
 const MAX_COMBINED_ROWS: u64 = 16;
 
 /// The same of rows of more moments than a warp has lanes: one for each warp. No other number was measured.
@@ -192,7 +194,8 @@ impl NormGeometry {
         ApplyGeometry::new(*self, self.spatial, element_bytes)
     }
 
-    /// The pass that normalises a tensor of the same rows, whose planes have `spatial` elements, element by element.
+    /// The pass that normalises a tensor of the same rows, whose planes have `spatial` elements, element by
+    /// element.
     pub const fn pooled(&self, spatial: u64, element_bytes: u32) -> ApplyGeometry {
         ApplyGeometry::new(*self, spatial, element_bytes)
     }
@@ -227,8 +230,8 @@ impl NormGeometry {
         }
     }
 
-    /// Shared memory in which a block keeps the parameters of all planes, of `spatial` elements each, that `span`
-    /// consecutive elements can touch, and the statistics of their rows if these are still in splits.
+    /// Shared memory in which a block keeps the parameters of all planes, of `spatial` elements each, that
+    /// `span` consecutive elements can touch, and the statistics of their rows if these are still in splits.
     pub const fn staged_bytes(&self, spatial: u64, span: u64) -> u32 {
         let planes = touched(span, spatial);
         let rows = if self.splits == 1 {
@@ -249,12 +252,12 @@ const fn touched(span: u64, length: u64) -> u64 {
     (span + length - 2) / length + 1
 }
 
-/// A pass over a normalised tensor, element by element, which has the rows and channels of a norm. It may have been
-/// pooled since the statistics were taken, so its planes are its own.
+/// A pass over a normalised tensor, element by element, which has the rows and channels of a norm. It may
+/// have been pooled since the statistics were taken, so its planes are its own.
 ///
-/// A block has consecutive elements, whole rounds of all its threads. Few elements are spread over many blocks; where
-/// there are many, a block takes more of them, since each block prepares the parameters of the planes that it touches.
-/// Results are the same for any number of elements a block.
+/// A block has consecutive elements, whole rounds of all its threads. Few elements are spread over many
+/// blocks; where there are many, a block takes more of them, since each block prepares the parameters of the
+/// planes that it touches. Results are the same for any number of elements a block.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ApplyGeometry {
@@ -268,7 +271,8 @@ pub struct ApplyGeometry {
     pub near: Reciprocal,
     /// Elements of a block.
     pub block_elements: u32,
-    /// What is multiplied behind the norm is what is not above this: infinity for factors, 0 for the slopes of a prelu.
+    /// What is multiplied behind the norm is what is not above this: infinity for factors, 0 for the slopes
+    /// of a prelu.
     pub multiplied_to: f32,
     /// From the factor, or slope, of a channel to that of the next: 1, or 0 where all have the same.
     pub factor_step: u32,
@@ -320,8 +324,9 @@ impl ApplyGeometry {
         }
     }
 
-    /// Moments of a row that its blocks combine themselves, a warp all of them, each of its lanes one or two. That takes a block
-    /// less time than a launch, and gives the same bits: warps combine moments in the same order.
+    /// Moments of a row that its blocks combine themselves, a warp all of them, each of its lanes one or two.
+    /// That takes a block less time than a launch, and gives the same bits: warps combine moments in the same
+    /// order.
     pub const fn combined_moments(&self) -> u64 {
         let planes = touched(self.block_elements as u64, self.spatial);
         let rows = touched(planes, self.norm.row_channels as u64);

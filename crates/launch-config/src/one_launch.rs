@@ -1,4 +1,5 @@
-//! Launch configurations of the kernels that compute a whole pipeline of KernelBench in one launch, for one geometry each.
+//! Launch configurations of the kernels that compute a whole pipeline of KernelBench in one launch, for one
+//! geometry each.
 
 pub mod conv2d_group_norm_scale_max_pool_clamp;
 pub mod conv3d_multiply_instance_norm_clamp_multiply_max;

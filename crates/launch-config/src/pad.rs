@@ -1,6 +1,8 @@
-//! Inputs with a border around each plane (or volume), for convolutions that do not read zeros on both sides alike.
+//! Inputs with a border around each plane (or volume), for convolutions that do not read zeros on both sides
+//! alike.
 //!
-//! As in `elementwise`, a block owns [`BLOCK_ELEMENTS`] consecutive elements of the output, whatever the planes in it are.
+//! As in `elementwise`, a block owns [`BLOCK_ELEMENTS`] consecutive elements of the output, whatever the
+//! planes in it are.
 
 use super::LaunchShape;
 use super::elementwise::{BLOCK_ELEMENTS, BLOCK_THREADS};

@@ -1,5 +1,5 @@
-//! Kernels that keep one unit of a device busy and do nothing else. Their speed is the ceiling that a benchmark holds
-//! other kernels against.
+//! Kernels that keep one unit of a device busy and do nothing else. Their speed is the ceiling that a
+//! benchmark holds other kernels against.
 //!
 //! What they compute has a closed form in small integers, exact in f32, so a launch that skipped work
 //! cannot pass for a fast one.
@@ -9,8 +9,8 @@ use super::{LaunchShape, VECTOR_ELEMENTS, WARP_THREADS};
 /// Threads of a block, in all these kernels.
 pub const BLOCK_THREADS: u32 = 256;
 
-/// Independent chains of dependent instructions that a thread (of the FMA kernel) or a warp (of the tensor-core
-/// kernels) has in flight.
+/// Independent chains of dependent instructions that a thread (of the FMA kernel) or a warp (of the
+/// tensor-core kernels) has in flight.
 pub const CHAINS: usize = 8;
 
 /// Blocks of the FMA kernel that a multiprocessor holds: eight warps for each of its four schedulers.
@@ -31,8 +31,8 @@ pub const MMA_TILE: [usize; 2] = [16, 8];
 /// The accumulators that a lane has of that matrix.
 pub const MMA_LANE_ELEMENTS: usize = MMA_TILE[0] * MMA_TILE[1] / WARP_THREADS as usize;
 
-/// Blocks of the warpgroup kernel that a multiprocessor holds: two warpgroups, of which one can wait for its products while the
-/// other's are running.
+/// Blocks of the warpgroup kernel that a multiprocessor holds: two warpgroups, of which one can wait for its
+/// products while the other's are running.
 pub const WGMMA_BLOCKS_PER_PROCESSOR: u32 = 1;
 
 /// Links that one step of the warpgroup kernel's loop adds to its chain.
@@ -81,7 +81,8 @@ pub const fn fma_outputs(shape: &LaunchShape) -> u64 {
     shape.grid[0] as u64 * BLOCK_THREADS as u64
 }
 
-/// Outputs of a tensor-core kernel: a tile for each warp; in the warpgroup kernel such a tile is the sum of its chains.
+/// Outputs of a tensor-core kernel: a tile for each warp; in the warpgroup kernel such a tile is the sum of
+/// its chains.
 pub const fn mma_outputs(shape: &LaunchShape) -> u64 {
     let warps = shape.grid[0] as u64 * (BLOCK_THREADS / WARP_THREADS) as u64;
     warps * (MMA_TILE[0] * MMA_TILE[1]) as u64

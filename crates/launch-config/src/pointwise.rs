@@ -6,8 +6,8 @@ use super::elementwise;
 /// The most steps of a list. A run of more functions takes several launches.
 pub const MAX_STEPS: usize = 8;
 
-/// What a step does, as kernels know it: `kernels-gpu/src/parts/pointwise.rs` has an arm for each. Attributes are those of
-/// [`Step`], in the order in which they are named here.
+/// What a step does, as kernels know it: `kernels-gpu/src/parts/pointwise.rs` has an arm for each. Attributes
+/// are those of [`Step`], in the order in which they are named here.
 #[repr(u32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Function {
@@ -57,7 +57,8 @@ impl Step {
     }
 }
 
-/// Functions that are done one after the other, in f32, without rounding in between to what tensors are stored in.
+/// Functions that are done one after the other, in f32, without rounding in between to what tensors are
+/// stored in.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PointwiseList {
@@ -122,8 +123,8 @@ pub const fn shape(elements: u64) -> Option<LaunchShape> {
     elementwise::shape(elements)
 }
 
-/// The polynomial of `(x - 4) / (x + 4)` that `e^(x^2 / 2) * (x + 4)` times the part of a normal distribution beyond
-/// `x >= 0` is, to 2^-25.7 of it. Kernels evaluate it in f32, the CPU backend in float64.
+/// The polynomial of `(x - 4) / (x + 4)` that `e^(x^2 / 2) * (x + 4)` times the part of a normal distribution
+/// beyond `x >= 0` is, to 2^-25.7 of it. Kernels evaluate it in f32, the CPU backend in float64.
 pub const TAIL: [f32; 10] = [
     0.755_285_14,
     -0.607_896_7,

@@ -1,12 +1,14 @@
-//! Pools of windows of any attributes, and averages of whole planes. (`max_pool2d` and its fusions have kernels of their
-//! own, in `max_pool2d`.)
+//! Pools of windows of any attributes, and averages of whole planes. (`max_pool2d` and its fusions have
+//! kernels of their own, in `max_pool2d`.)
 //!
-//! A pool of images is one of volumes that are one voxel deep. A thread takes [`OUTPUTS_PER_THREAD`] windows side by side, a block's
-//! width apart in the flattened output, so that a warp's windows are neighbours and the loads of several are in flight at once.
+//! A pool of images is one of volumes that are one voxel deep. A thread takes [`OUTPUTS_PER_THREAD`] windows
+//! side by side, a block's width apart in the flattened output, so that a warp's windows are neighbours and
+//! the loads of several are in flight at once.
 //!
-//! The average of a whole plane would be one thread's work there. A plane is cut into *parts* of [`PART_ELEMENTS`] instead, each of which
-//! a warp adds up; where there are several, the second kernel has a warp for each plane that adds these sums. How a plane is cut
-//! depends on its length alone, so a sample's averages are the same bits in any batch.
+//! The average of a whole plane would be one thread's work there. A plane is cut into *parts* of
+//! [`PART_ELEMENTS`] instead, each of which a warp adds up; where there are several, the second kernel has a
+//! warp for each plane that adds these sums. How a plane is cut depends on its length alone, so a sample's
+//! averages are the same bits in any batch.
 
 use super::norm::FAR;
 use super::reciprocal::Reciprocal;
@@ -47,7 +49,8 @@ pub enum WindowResult {
     Average = 3,
 }
 
-/// A pool over planes (or volumes) of the extents `input` that gives those of the extents `output`; axes are depth, height, width.
+/// A pool over planes (or volumes) of the extents `input` that gives those of the extents `output`; axes are
+/// depth, height, width.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct WindowGeometry {

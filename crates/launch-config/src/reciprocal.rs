@@ -1,9 +1,10 @@
 //! Division by a number that is known before the launch.
 //!
-//! A division takes a kernel some twenty instructions. One by a known divisor is a product with its reciprocal,
-//! rounded up, and two more: with `2^shift >= divisor` and `factor = floor(2^(31 + shift) / divisor) + 1` the product
-//! `factor * divisor` exceeds `2^(31 + shift)` by at most `divisor <= 2^shift`. So `value * factor / 2^(31 + shift)`
-//! exceeds `value / divisor` by less than `1 / divisor` while `value < 2^31`, and no integer is between them.
+//! A division takes a kernel some twenty instructions. One by a known divisor is a product with its
+//! reciprocal, rounded up, and two more: with `2^shift >= divisor` and
+//! `factor = floor(2^(31 + shift) / divisor) + 1` the product `factor * divisor` exceeds `2^(31 + shift)` by
+//! at most `divisor <= 2^shift`. So `value * factor / 2^(31 + shift)` exceeds `value / divisor` by less than
+//! `1 / divisor` while `value < 2^31`, and no integer is between them.
 
 /// A divisor and what it takes to divide by it.
 #[repr(C)]
@@ -50,8 +51,8 @@ impl Reciprocal {
         }
     }
 
-    /// Quotient and remainder of `value`, which is less than [`Self::LIMIT`]. `high_word` gives the upper 32 bits of a
-    /// product, for which a device has an instruction.
+    /// Quotient and remainder of `value`, which is less than [`Self::LIMIT`]. `high_word` gives the upper 32
+    /// bits of a product, for which a device has an instruction.
     #[inline(always)]
     pub fn div_rem(self, value: u32, high_word: impl FnOnce(u32, u32) -> u32) -> (u32, u32) {
         // Twice the value, so that the first 32 bits of the shift are a word.

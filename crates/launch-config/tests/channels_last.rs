@@ -1,4 +1,5 @@
-//! Which inputs a product of warp-specialized tiles reads as they lie or reformats in lines, and what changes where it does.
+//! Which inputs a product of warp-specialized tiles reads as they lie or reformats in lines, and what changes
+//! where it does.
 
 use launch_config::Arch;
 use launch_config::KernelGeometry;
@@ -205,7 +206,8 @@ fn lines_are_long_where_they_leave_filters_enough_stages() {
     };
     assert_eq!(of(32, [128; 3], 2, 64), (4, 0));
     assert_eq!(of(512, [1, 64, 64], 1, 512), (4, 0));
-    // Two tiles of filters in a block leave too few pipeline stages beside halo tiles of long lines with a stride.
+    // Two tiles of filters in a block leave too few pipeline stages beside halo tiles of long lines with a
+    // stride.
     assert_eq!(of(64, [64; 3], 2, 128), (2, 0));
     // Filters stay where lines are short.
     assert_eq!(of(32, [128; 3], 1, 32), (2, 1));
@@ -269,7 +271,8 @@ fn nothing_that_decides_about_bits_changes() {
     }
 }
 
-/// Rounding pays where each value is rounded by few blocks, and not where many have the same pixels, or boxes are single rows.
+/// Rounding pays where each value is rounded by few blocks, and not where many have the same pixels, or boxes
+/// are single rows.
 #[test]
 fn f32_is_rounded_on_its_way_where_that_pays() {
     let spec = |stride: usize| Conv3dSpec {

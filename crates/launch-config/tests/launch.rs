@@ -160,7 +160,8 @@ fn blocks_combine_the_moments_of_few_rows_themselves() {
         let norm = NormGeometry::new(n, channels, groups, spatial, 0.0);
         norm.apply(2).combined_moments()
     };
-    // Blocks of 4,096 elements: a row; at most three of 1,976; at most eight of 640, nine of 512, and 17 of 256.
+    // Blocks of 4,096 elements: a row; at most three of 1,976; at most eight of 640, nine of 512, and 17 of
+    // 256.
     assert_eq!(of(2, 256, 256, 4096), 64);
     assert_eq!(of(2, 256, 32, 247), 64);
     assert_eq!(of(4, 512, 512, 640), 64);
@@ -242,8 +243,8 @@ mod conv3d_multiply_instance_norm_clamp_multiply_max {
     /// The input of the benchmark problem.
     const INPUT: [usize; 5] = [128, 3, 16, 32, 32];
 
-    /// The geometry of the benchmark problem with this convolution on this input, with a norm that has a weight and a bias
-    /// or not.
+    /// The geometry of the benchmark problem with this convolution on this input, with a norm that has a
+    /// weight and a bias or not.
     fn geometry_of(
         spec: Conv3dSpec,
         affine: bool,

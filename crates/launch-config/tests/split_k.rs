@@ -13,7 +13,8 @@ const HOPPER: GemmDevice = GemmDevice {
     multiply_adds_per_cycle: 0,
 };
 
-/// A 3x3 convolution of an image, or a 3x3x3 one of a volume, of `c` channels to `k`, which keeps its extents but for the stride.
+/// A 3x3 convolution of an image, or a 3x3x3 one of a volume, of `c` channels to `k`, which keeps its extents
+/// but for the stride.
 fn conv(n: usize, [c, k]: [usize; 2], extents: [usize; 3], stride: usize) -> ConvGeometry {
     let depth = if extents[0] == 1 { 1 } else { 3 };
     let spec = ConvSpec {

@@ -55,8 +55,8 @@ fn warp_specialized_tiles_are_for_many_channels_and_pixels() {
     }
 }
 
-/// The config that is chosen for channels, filters, extents of the input and a stride, of a filter of 3 along each axis that is longer
-/// than 1, padded to the input's extents.
+/// The config that is chosen for channels, filters, extents of the input and a stride, of a filter of 3 along
+/// each axis that is longer than 1, padded to the input's extents.
 fn padded(
     [c, k]: [usize; 2],
     extents: [usize; 3],
@@ -73,8 +73,8 @@ fn padded(
     GemmConfig::new(&conv, None, format, &HOPPER, None).expect("a config")
 }
 
-/// Two tiles of warpgroups that alternate take the time of one, so few steps pay where there are many pixels, but not where a tile's only halo tile is large, or
-/// where a block has two tiles or three.
+/// Two tiles of warpgroups that alternate take the time of one, so few steps pay where there are many pixels,
+/// but not where a tile's only halo tile is large, or where a block has two tiles or three.
 #[test]
 fn warp_specialized_tiles_are_for_first_layers_of_many_pixels() {
     let of = |[c, k]: [usize; 2], input, filter: [usize; 3], stride: [usize; 3]| {
@@ -134,7 +134,8 @@ fn volumes_and_planes_of_even_extents_fill_warp_specialized_tiles() {
             WARP_SPECIALIZED.pixels(),
             "{config:?}"
         );
-        // Two pipeline stages for halo tiles are the least; three let one arrive while another waits. Sums that other blocks send may take its room.
+        // Two pipeline stages for halo tiles are the least; three let one arrive while another waits. Sums
+        // that other blocks send may take its room.
         let mainloop = config.mainloop_config(&HOPPER).expect("a wide tile");
         let halos = if mainloop.split_k == 1 { 3 } else { 2 };
         assert!(

@@ -1,4 +1,5 @@
-//! Configs of warp-specialized tiles: where all lies in shared memory, and what depends on the number of a block's tiles.
+//! Configs of warp-specialized tiles: where all lies in shared memory, and what depends on the number of a
+//! block's tiles.
 
 use launch_config::Arch;
 use launch_config::KernelGeometry;
@@ -103,7 +104,8 @@ fn devices() -> impl Iterator<Item = GemmDevice> {
     })
 }
 
-/// That parts of shared memory for these pipelines are aligned, follow one another without overlapping, and end where they must.
+/// That parts of shared memory for these pipelines are aligned, follow one another without overlapping, and
+/// end where they must.
 fn lies_apart(config: &GemmConfig, mainloop: MainloopConfig, shared_bytes: u32) {
     let (g, parts) = (&config.geometry, config.format.parts);
     let at = g.warp_specialized_layout(config.format, mainloop);
@@ -347,7 +349,8 @@ fn neighbouring_channels_of_a_row_and_a_group_share_moments() {
         assert_eq!(without_norm.moment_elements(), elements);
         channels
     };
-    // 32 moments of each channel: as many become one as leave a row 64, up to those of a warp; of longer rows none.
+    // 32 moments of each channel: as many become one as leave a row 64, up to those of a warp; of longer rows
+    // none.
     let without_norm = [1, 256];
     for (row_channels, together) in [(1, 1), (2, 1), (4, 2), (8, 4), (16, 8), (32, 16), (64, 1)] {
         assert_eq!(
@@ -362,7 +365,8 @@ fn neighbouring_channels_of_a_row_and_a_group_share_moments() {
     assert_eq!(of([2, 48], 32, WARP_SPECIALIZED, 24), 4);
     assert_eq!(of([2, 20], 32, WARP_SPECIALIZED, 10), 2);
     assert_eq!(of([2, 18], 32, WARP_SPECIALIZED, 9), 1);
-    // Fifty of each, of which those of eight channels would be one: the third row has channels of both groups.
+    // Fifty of each, of which those of eight channels would be one: the third row has channels of both
+    // groups.
     assert_eq!(of([2, 48], 80, WARP_SPECIALIZED, 8), 8);
     assert_eq!(of([2, 40], 80, WARP_SPECIALIZED, 8), 1);
     // Other tiles are combined filter by filter.

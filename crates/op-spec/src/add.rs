@@ -6,8 +6,8 @@ use crate::shape::elements;
 const OPERATOR: &str = "add";
 
 /// Adds a tensor of the input's shape, element by element; see
-/// [`torch.add`](https://docs.pytorch.org/docs/stable/generated/torch.add.html). Without `alpha`, and without broadcasting: no
-/// attributes.
+/// [`torch.add`](https://docs.pytorch.org/docs/stable/generated/torch.add.html). Without `alpha`, and without
+/// broadcasting: no attributes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct AddSpec;
 

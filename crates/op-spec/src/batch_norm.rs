@@ -32,14 +32,15 @@ impl BatchNormSpec {
         check_eps(OPERATOR, self.eps, false)
     }
 
-    /// Checks the attributes against the shapes of the input (any rank from 2), of the running statistics, and of the
-    /// optional weight and bias.
+    /// Checks the attributes against the shapes of the input (any rank from 2), of the running statistics,
+    /// and of the optional weight and bias.
     ///
-    /// Empty batches and empty images are accepted and give empty outputs, and a single value per channel is normalised
-    /// like any other: statistics are not the input's.
+    /// Empty batches and empty images are accepted and give empty outputs, and a single value per channel is
+    /// normalised like any other: statistics are not the input's.
     ///
     /// # Errors
-    /// Rank under 2; statistics or parameters that are not one value per channel; an `eps` of 0, NaN or a negative one.
+    /// Rank under 2; statistics or parameters that are not one value per channel; an `eps` of 0, NaN or a
+    /// negative one.
     pub fn problem(
         &self,
         input: &[usize],
@@ -84,8 +85,9 @@ pub struct BatchNormProblem {
 }
 
 impl BatchNormProblem {
-    /// `y = gain * x + shift` of a channel with these parameters: `gain = weight / sqrt(running_var + eps)` and
-    /// `shift = bias - running_mean * gain`, by what takes the square root. An absent weight is 1, an absent bias 0.
+    /// `y = gain * x + shift` of a channel with these parameters: `gain = weight / sqrt(running_var + eps)`
+    /// and `shift = bias - running_mean * gain`, by what takes the square root. An absent weight is 1, an
+    /// absent bias 0.
     #[must_use]
     pub fn gain_and_shift(
         &self,
@@ -113,7 +115,8 @@ pub(crate) mod layer {
     use crate::chain::layer::{ChainLayer, Flow, Layer, LayerProblem};
     use crate::chain::parameters::{Wanted, affine};
 
-    /// A batch norm at inference, as `torch.nn.BatchNorm1d`, `torch.nn.BatchNorm2d` and `torch.nn.BatchNorm3d` describe it.
+    /// A batch norm at inference, as `torch.nn.BatchNorm1d`, `torch.nn.BatchNorm2d` and
+    /// `torch.nn.BatchNorm3d` describe it.
     #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
     #[serde(from = "BatchNormFile", into = "BatchNormFile")]
     pub struct BatchNormLayer {

@@ -93,8 +93,8 @@ impl<const D: usize> ConvSpec<D> {
     /// Checks what no input can make up for.
     ///
     /// # Errors
-    /// Stride, dilation, groups, channels or a filter extent of 0; channels that groups do not divide; padding `same` with a
-    /// stride.
+    /// Stride, dilation, groups, channels or a filter extent of 0; channels that groups do not divide;
+    /// padding `same` with a stride.
     pub fn check(
         &self,
         in_channels: usize,
@@ -115,10 +115,10 @@ impl<const D: usize> ConvSpec<D> {
     /// PyTorch answers it with an output without channels, whatever `out_channels` is.
     ///
     /// # Errors
-    /// Wrong ranks; stride, dilation, groups or a filter extent of 0; channels that groups do not
-    /// divide; tensors that disagree; a dilated filter larger than the padded input; an empty
-    /// image; padding `same` with a stride; padding beyond what its mode can do (reflect: less than the extent, circular: no
-    /// more); outputs beyond [`MAX_ELEMENTS`](crate::MAX_ELEMENTS).
+    /// Wrong ranks; stride, dilation, groups or a filter extent of 0; channels that groups do not divide;
+    /// tensors that disagree; a dilated filter larger than the padded input; an empty image; padding `same`
+    /// with a stride; padding beyond what its mode can do (reflect: less than the extent, circular: no more);
+    /// outputs beyond [`MAX_ELEMENTS`](crate::MAX_ELEMENTS).
     pub fn problem(
         &self,
         input: &[usize],
@@ -199,7 +199,8 @@ impl<const D: usize> ConvSpec<D> {
     }
 }
 
-/// Extents of a volume, which are `absent` on the axes that `values` lack: the last axis is that of columns in any dimension.
+/// Extents of a volume, which are `absent` on the axes that `values` lack: the last axis is that of columns
+/// in any dimension.
 fn lifted<const D: usize>(absent: usize, values: [usize; D]) -> [usize; 3] {
     let mut volume = [absent; 3];
     volume[3 - D..].copy_from_slice(&values);

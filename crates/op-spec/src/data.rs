@@ -1,8 +1,9 @@
 //! Reproducible values: the same numbers on every machine, in every release, in any order.
 //!
-//! Element `i` of seed `s` depends on `s` and `i` alone (a counter through SplitMix64), so a full-size input need not be
-//! stored: any part of it can be made where it is needed. Every bit of a seed counts; the upper 32 mix the numbers of the
-//! lower 32 once more, so that seeds below 2^32 have the numbers that they had when only these counted.
+//! Element `i` of seed `s` depends on `s` and `i` alone (a counter through SplitMix64), so a full-size input
+//! need not be stored: any part of it can be made where it is needed. Every bit of a seed counts; the upper
+//! 32 mix the numbers of the lower 32 once more, so that seeds below 2^32 have the numbers that they had when
+//! only these counted.
 
 extern crate std;
 

@@ -354,8 +354,8 @@ impl fmt::Display for SpecError {
 
 impl core::error::Error for SpecError {}
 
-/// `eps` as every norm takes it that takes statistics of its input: zero and infinity are numbers to compute with, NaN and negative
-/// values only turn the output into NaN. PyTorch's batch norm alone refuses zero.
+/// `eps` as every norm takes it that takes statistics of its input: zero and infinity are numbers to compute
+/// with, NaN and negative values only turn the output into NaN. PyTorch's batch norm alone refuses zero.
 pub(crate) fn check_eps(
     operator: &'static str,
     eps: f64,

@@ -9,8 +9,8 @@ const OPERATOR: &str = "layer_norm";
 /// Attributes of layer normalisation; see
 /// [`torch.nn.functional.layer_norm`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.layer_norm.html).
 ///
-/// Here `normalized_shape` is always all of the input's but the batch. What is meant by a norm of channels and space with a weight
-/// for each *channel* is [`GroupNormSpec`](crate::GroupNormSpec) with one group.
+/// Here `normalized_shape` is always all of the input's but the batch. What is meant by a norm of channels
+/// and space with a weight for each *channel* is [`GroupNormSpec`](crate::GroupNormSpec) with one group.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LayerNormSpec {
     /// Added to the variance.
@@ -41,14 +41,15 @@ impl LayerNormSpec {
         check_eps(OPERATOR, self.eps, true)
     }
 
-    /// Checks the attributes against the shapes of the input (any rank from 2), and of the optional weight and bias, which are
-    /// `normalized_shape`.
+    /// Checks the attributes against the shapes of the input (any rank from 2), and of the optional weight
+    /// and bias, which are `normalized_shape`.
     ///
-    /// Empty batches and empty images are accepted and give empty outputs; a single value is its own mean, and gives 0.
+    /// Empty batches and empty images are accepted and give empty outputs; a single value is its own mean,
+    /// and gives 0.
     ///
     /// # Errors
-    /// A `normalized_shape` that is not the input's without the batch (PyTorch also normalises fewer trailing dimensions);
-    /// parameters of another shape; NaN or negative `eps`.
+    /// A `normalized_shape` that is not the input's without the batch (PyTorch also normalises fewer trailing
+    /// dimensions); parameters of another shape; NaN or negative `eps`.
     pub fn problem(
         &self,
         input: &[usize],
@@ -150,7 +151,8 @@ pub(crate) mod layer {
     pub struct LayerNormLayer {
         /// Prefix of its parameters: `name.weight`, `name.bias`.
         pub name: String,
-        /// The shape of an input without its batch: channels, and the spatial extents. Parameters have it, too.
+        /// The shape of an input without its batch: channels, and the spatial extents. Parameters have it,
+        /// too.
         pub normalized_shape: Vec<usize>,
         /// Eps.
         pub attributes: LayerNormSpec,
@@ -161,7 +163,8 @@ pub(crate) mod layer {
     }
 
     impl Layer {
-        /// A layer norm with PyTorch's defaults: eps 1e-5, weight and bias for each element of `normalized_shape`.
+        /// A layer norm with PyTorch's defaults: eps 1e-5, weight and bias for each element of
+        /// `normalized_shape`.
         #[must_use]
         pub fn layer_norm(name: &str, normalized_shape: &[usize]) -> Layer {
             Layer::LayerNorm(LayerNormLayer {

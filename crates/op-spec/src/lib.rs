@@ -18,8 +18,8 @@
 //! # }
 //! ```
 //!
-//! Nothing here knows kernels. The crate `launch-config` turns a problem into what its kernels receive by value, and has the
-//! tile constants and launch shapes.
+//! Nothing here knows kernels. The crate `launch-config` turns a problem into what its kernels receive by
+//! value, and has the tile constants and launch shapes.
 //!
 //! # Letters
 //!

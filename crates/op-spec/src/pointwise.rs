@@ -118,12 +118,14 @@ impl PointwiseSpec {
         }
     }
 
-    /// Whether a larger value never gives a smaller one, so that a maximum may change places with the function.
+    /// Whether a larger value never gives a smaller one, so that a maximum may change places with the
+    /// function.
     #[must_use]
     pub const fn keeps_order(&self) -> bool {
         match self {
             Self::Clamp(_) | Self::Relu {} | Self::Sigmoid {} | Self::Tanh {} => true,
-            // A slope of 0 makes NaN of minus infinity alone, an infinite one of 0 alone. Kernels round it to f32.
+            // A slope of 0 makes NaN of minus infinity alone, an infinite one of 0 alone. Kernels round it to
+            // f32.
             Self::LeakyRelu { negative_slope } => {
                 let slope = *negative_slope as f32;
                 slope > 0.0 && slope < f32::INFINITY
@@ -132,8 +134,8 @@ impl PointwiseSpec {
                 let alpha = *alpha as f32;
                 alpha >= 0.0 && alpha < f32::INFINITY
             }
-            // Behind a low threshold values fall back to where they would be without the function. A beta of 0 makes
-            // NaN of infinities alone, an infinite one of 0 alone.
+            // Behind a low threshold values fall back to where they would be without the function. A beta of
+            // 0 makes NaN of infinities alone, an infinite one of 0 alone.
             Self::Softplus { beta, threshold } => {
                 let beta = *beta as f32;
                 *threshold >= 20.0 && beta.is_finite() && beta != 0.0

@@ -1,5 +1,5 @@
-//! Pools of windows of images and volumes: maxima of volumes, averages of both, averages of all positions. (The maximum of windows of
-//! images is `max_pool2d`, which is part of fusions.)
+//! Pools of windows of images and volumes: maxima of volumes, averages of both, averages of all positions.
+//! (The maximum of windows of images is `max_pool2d`, which is part of fusions.)
 
 mod adaptive;
 mod average;
@@ -31,8 +31,8 @@ pub enum Pooled {
     DividedBy(i64),
 }
 
-/// A pool whose extents and attributes fit together, as one of volumes: images are one voxel deep. `ceil_mode` has done its work on
-/// `output`.
+/// A pool whose extents and attributes fit together, as one of volumes: images are one voxel deep.
+/// `ceil_mode` has done its work on `output`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PoolProblem {

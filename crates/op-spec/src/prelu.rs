@@ -6,17 +6,18 @@ use crate::shape::{ChannelShape, elements};
 const OPERATOR: &str = "prelu";
 
 /// Multiplies values that are not above 0 by a slope, one for all channels or one for each; see
-/// [`torch.nn.functional.prelu`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.prelu.html). No attributes: how
-/// many slopes there are is the shape of `weight`.
+/// [`torch.nn.functional.prelu`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.prelu.html).
+/// No attributes: how many slopes there are is the shape of `weight`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct PreluSpec;
 
 impl PreluSpec {
-    /// Checks the shapes of the input and the slopes. With one slope the input may have any rank, with others from 2 on.
+    /// Checks the shapes of the input and the slopes. With one slope the input may have any rank, with others
+    /// from 2 on.
     ///
     /// # Errors
-    /// A `weight` that is no vector; slopes that are neither one nor as many as channels; an input of rank under 2 with
-    /// several.
+    /// A `weight` that is no vector; slopes that are neither one nor as many as channels; an input of rank
+    /// under 2 with several.
     pub fn problem(&self, input: &[usize], weight: &[usize]) -> Result<PreluProblem, SpecError> {
         let &[num_parameters] = weight else {
             return Err(SpecError::Rank {

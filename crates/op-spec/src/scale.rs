@@ -45,7 +45,8 @@ pub(crate) mod layer {
     use crate::chain::layer::{ChainLayer, Flow, Layer, LayerProblem};
     use crate::chain::parameters::Wanted;
 
-    /// A product with one factor per channel, PyTorch's `x * factor` with `factor` of shape `(c, 1, 1)` for images.
+    /// A product with one factor per channel, PyTorch's `x * factor` with `factor` of shape `(c, 1, 1)` for
+    /// images.
     #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
     #[serde(deny_unknown_fields)]
     pub struct ScaleLayer {

@@ -5,8 +5,8 @@ use core::ops::Deref;
 
 use crate::error::{Quantity, RankRule, SpecError};
 
-/// The most elements a tensor may have: the largest count whose bytes an address difference can express where each is an
-/// f32. Others may have no more: what is made of them on the way is f32.
+/// The most elements a tensor may have: the largest count whose bytes an address difference can express where
+/// each is an f32. Others may have no more: what is made of them on the way is f32.
 pub const MAX_ELEMENTS: usize = isize::MAX as usize / size_of::<f32>();
 
 /// The highest rank in this crate, that of a batch of volumes.

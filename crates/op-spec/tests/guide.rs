@@ -311,7 +311,8 @@ fn the_schema_refuses_unknown_layers_and_attributes() {
     }
 }
 
-/// Values of all kinds in every attribute: the schema takes whatever the reader takes, and refuses wrong types.
+/// Values of all kinds in every attribute: the schema takes whatever the reader takes, and refuses wrong
+/// types.
 #[test]
 fn the_schema_takes_what_the_reader_takes() {
     let schema = schema();

@@ -1,4 +1,5 @@
-//! Paddings of convolutions: what PyTorch refuses is refused, in words that name both values; what it accepts is accepted.
+//! Paddings of convolutions: what PyTorch refuses is refused, in words that name both values; what it accepts
+//! is accepted.
 
 use op_spec::{Conv2dSpec, Padding, PaddingMode, SpecError};
 

@@ -167,7 +167,8 @@ proptest! {
                 let outputs = pool.output_shape().elements() as u64;
                 prop_assert_eq!(g.planes * g.plane_outputs(), outputs);
                 for axis in 0..3 {
-                    // What the kernel adds up stays below 2^32, and every window begins before the input's end.
+                    // What the kernel adds up stays below 2^32, and every window begins before the input's
+                    // end.
                     let start = u64::from(g.output[axis] - 1) * u64::from(g.stride[axis]);
                     prop_assert!(start < u64::from(g.input[axis]) + u64::from(g.padding[axis]));
                     let span = u64::from(g.kernel[axis] - 1) * u64::from(g.dilation[axis]);

@@ -4,13 +4,13 @@ use crate::precision::Precision;
 
 /// Values in float64 and, element by element, how far off another computation of them may be.
 ///
-/// Every operator contributes `(4 + sqrt(L)) * unit * condition`: `L` is the longest chain of
-/// additions that follow one another, `condition` the sum of the magnitudes that rounding errors
-/// are relative to, and the square root takes those errors for independent. Errors that its input
-/// already has pass on through the operator's derivative. A computation rounds what it has got, not what it should have got:
-/// so where a magnitude is of a value that may be off by `t`, it is the value's and `t`. Else a function that jumps, and one
-/// rounding behind it, would be beyond the tolerance. What comes out is tight enough to notice
-/// one dropped element in a mean over 65,536, and needs no tuning for new shapes or data.
+/// Every operator contributes `(4 + sqrt(L)) * unit * condition`: `L` is the longest chain of additions that
+/// follow one another, `condition` the sum of the magnitudes that rounding errors are relative to, and the
+/// square root takes those errors for independent. Errors that its input already has pass on through the
+/// operator's derivative. A computation rounds what it has got, not what it should have got: so where a
+/// magnitude is of a value that may be off by `t`, it is the value's and `t`. Else a function that jumps, and
+/// one rounding behind it, would be beyond the tolerance. What comes out is tight enough to notice one
+/// dropped element in a mean over 65,536, and needs no tuning for new shapes or data.
 ///
 /// The head of each operator's file says what its condition is and how it passes on an input's error `t`.
 ///
@@ -34,7 +34,8 @@ impl Bounded {
         }
     }
 
-    /// The same values, stored with this precision: what is rounded may be larger than the value by all of its tolerance.
+    /// The same values, stored with this precision: what is rounded may be larger than the value by all of
+    /// its tolerance.
     #[must_use]
     pub fn stored(mut self, precision: &Precision) -> Self {
         store(&self.values, &mut self.tolerance, precision);
@@ -62,7 +63,8 @@ mod tests {
 
     use super::*;
 
-    /// Values that may be off by far more than they are, and whether `got` of them is within what a layer makes of that.
+    /// Values that may be off by far more than they are, and whether `got` of them is within what a layer
+    /// makes of that.
     fn allows(layer: &LayerProblem, parameters: &[&ArrayD<f64>], t: f64, got: f64) -> bool {
         let x = Bounded {
             values: array![[1e-20]].into_dyn(),

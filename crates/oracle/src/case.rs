@@ -36,8 +36,8 @@ fn bordered(layer: &LayerProblem) -> Vec<usize> {
 }
 
 impl Case {
-    /// A single layer. Input and parameters are values in [-1, 1) that the name alone decides, so that a case keeps its
-    /// data when others come and go.
+    /// A single layer. Input and parameters are values in [-1, 1) that the name alone decides, so that a case
+    /// keeps its data when others come and go.
     ///
     /// # Errors
     /// What [`Chain::new`] refuses; an input without channels is taken to have none.
@@ -57,8 +57,9 @@ impl Case {
         ))
     }
 
-    /// A whole chain: the input in [0, 1), further ones in [-1, 1), convolutions as PyTorch initialises them, and all other parameters random and of
-    /// both signs, since of ones and zeros half the arithmetic would not show. The name alone decides them.
+    /// A whole chain: the input in [0, 1), further ones in [-1, 1), convolutions as PyTorch initialises them,
+    /// and all other parameters random and of both signs, since of ones and zeros half the arithmetic would
+    /// not show. The name alone decides them.
     #[must_use]
     pub fn of_chain(name: &str, chain: Chain, input: &[usize]) -> Case {
         let value = |parameter: &Parameter, seed, index| {
@@ -68,7 +69,8 @@ impl Case {
                 Initialisation::Zeros => signed * 0.5,
                 Initialisation::Normal => signed * 2.0,
                 Initialisation::Constant(_) => signed,
-                // As few bits as keep the values that were there when the product with four streams lost two of 32.
+                // As few bits as keep the values that were there when the product with four streams lost two
+                // of 32.
                 _ => parameter.initial(seed % (1 << 30), index),
             }
         };
@@ -131,8 +133,9 @@ impl Case {
         self.chain.problem(self.x.shape())
     }
 
-    /// The most bytes that making such a case of a chain, and judging results of it, takes at a time: for sizes that somebody
-    /// else chooses, since the oracle takes its memory without asking. `None` for more than can be counted.
+    /// The most bytes that making such a case of a chain, and judging results of it, takes at a time: for
+    /// sizes that somebody else chooses, since the oracle takes its memory without asking. `None` for more
+    /// than can be counted.
     ///
     /// # Errors
     /// What the first layer that refuses its input says.
@@ -168,8 +171,9 @@ impl Case {
             for input in &problem.inputs {
                 inputs = inputs.checked_add(elements(&input.shape)?)?;
             }
-            // Of inputs and parameters a copy in f32 and one that is rounded, of the output values, tolerances and their
-            // copies, of a layer values, tolerances and magnitudes of what it reads and makes, and of the parameters.
+            // Of inputs and parameters a copy in f32 and one that is rounded, of the output values,
+            // tolerances and their copies, of a layer values, tolerances and magnitudes of what it reads and
+            // makes, and of the parameters.
             let single = inputs.checked_add(parameters)?.checked_mul(2)?;
             let double = elements(problem.output_shape())?.checked_mul(4)?;
             let layers = layer.checked_add(parameters)?.checked_mul(4)?;
@@ -203,8 +207,8 @@ impl Case {
         self
     }
 
-    /// The case with NaN and infinities strewn over its inputs, some windows and groups left free. Where there are several,
-    /// infinities of both signs meet, too.
+    /// The case with NaN and infinities strewn over its inputs, some windows and groups left free. Where
+    /// there are several, infinities of both signs meet, too.
     #[must_use]
     pub fn special(mut self) -> Case {
         let strew = |values: &mut ArrayD<f32>, [nan, plus, minus]: [usize; 3]| {

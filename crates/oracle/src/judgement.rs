@@ -44,7 +44,8 @@ impl Case {
         self.expected_with_progress(precision, &|_, _| ())
     }
 
-    /// The same, which tells `progress` how many layers of samples are done, and of how many, from any thread.
+    /// The same, which tells `progress` how many layers of samples are done, and of how many, from any
+    /// thread.
     ///
     /// # Errors
     /// As [`problem`](Self::problem).
@@ -275,7 +276,8 @@ impl Bounded {
             .bounded()
     }
 
-    /// What a group norm and the scale behind it make of these values, where the scale is folded into the norm's weight and bias.
+    /// What a group norm and the scale behind it make of these values, where the scale is folded into the
+    /// norm's weight and bias.
     fn through_folded(
         self,
         norm: &GroupNormProblem,

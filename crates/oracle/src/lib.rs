@@ -1,20 +1,22 @@
-//! The judge of kernels and backends: what operators are defined to compute, and how far off a computation may be.
+//! The judge of kernels and backends: what operators are defined to compute, and how far off a computation
+//! may be.
 //!
-//! A [`Case`] is a chain of layers, its parameters and an input; the case of a single operator is a chain of one layer.
-//! Its [`reference`](Case::reference) is float64 in loops that can be read against the operators' definitions. Its
-//! [`expected`](Case::expected) output has a tolerance for every single element, see [`Bounded`], and comparing with it
-//! says where a result is off and by how much.
+//! A [`Case`] is a chain of layers, its parameters and an input; the case of a single operator is a chain of
+//! one layer. Its [`reference`](Case::reference) is float64 in loops that can be read against the operators'
+//! definitions. Its [`expected`](Case::expected) output has a tolerance for every single element, see
+//! [`Bounded`], and comparing with it says where a result is off and by how much.
 //!
-//! What is known of an operator stands in one file of [`operators`]: its reference, how errors pass through it, what it
-//! costs, its cases, and how its golden files are read. The cases of whole chains are in `chains`. Nothing else knows
-//! one operator or chain from another.
+//! What is known of an operator stands in one file of [`operators`]: its reference, how errors pass through
+//! it, what it costs, its cases, and how its golden files are read. The cases of whole chains are in
+//! `chains`. Nothing else knows one operator or chain from another.
 //!
-//! From the bottom up: `data` and `precision`; `case`, `bounded` and `expected`; `golden_file`, what can be read of such
-//! a file without knowing operators; `cases`, what tables have of an operator or a chain; `operators`; `chains`; `tables`;
-//! `judgement`, what a case should give; [`golden`], which finds the operator of a file in the tables.
+//! From the bottom up: `data` and `precision`; `case`, `bounded` and `expected`; `golden_file`, what can be
+//! read of such a file without knowing operators; `cases`, what tables have of an operator or a chain;
+//! `operators`; `chains`; `tables`; `judgement`, what a case should give; [`golden`], which finds the
+//! operator of a file in the tables.
 //!
-//! Nothing here is fast on purpose, yet a chain at full size takes seconds: the innermost loops run over consecutive
-//! elements, samples are spread over the cores, and no tensor between two layers is ever whole.
+//! Nothing here is fast on purpose, yet a chain at full size takes seconds: the innermost loops run over
+//! consecutive elements, samples are spread over the cores, and no tensor between two layers is ever whole.
 //!
 //! ```
 //! use op_spec::chain::Layer;

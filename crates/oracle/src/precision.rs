@@ -5,18 +5,20 @@
 pub struct Precision {
     /// Unit roundoff of a convolution's products and sums.
     pub products: f64,
-    /// What an instruction of tensor cores cuts off when it adds 16 products to a sum, in parts of the largest of them; 0 where each product is
-    /// added with one rounding.
+    /// What an instruction of tensor cores cuts off when it adds 16 products to a sum, in parts of the
+    /// largest of them; 0 where each product is added with one rounding.
     pub cut: f64,
-    /// Such instructions for each 16 products: one for each product of parts of the factors that is added to one sum at full size.
+    /// Such instructions for each 16 products: one for each product of parts of the factors that is added to
+    /// one sum at full size.
     pub instructions: usize,
-    /// How far off the product of two of its factors may be in parts of itself, because they are not multiplied as they are.
+    /// How far off the product of two of its factors may be in parts of itself, because they are not
+    /// multiplied as they are.
     pub factors: f64,
-    /// How far off an input may be of a sample that is all so small that kernels multiply it by the largest power of two that they use: half the
-    /// least number of the operands' format, in parts of that.
+    /// How far off an input may be of a sample that is all so small that kernels multiply it by the largest
+    /// power of two that they use: half the least number of the operands' format, in parts of that.
     pub factors_underflow: f64,
-    /// How far off a factor may be in parts of the largest magnitude of its sample, or of its filter: half the least number of the operands'
-    /// format, in parts of what the largest is brought to at the least.
+    /// How far off a factor may be in parts of the largest magnitude of its sample, or of its filter: half
+    /// the least number of the operands' format, in parts of what the largest is brought to at the least.
     pub factors_of_largest: f64,
     /// Unit roundoff of all other arithmetic.
     pub arithmetic: f64,
@@ -26,13 +28,15 @@ pub struct Precision {
     pub underflow: f64,
     /// The largest finite number of that format; beyond, infinity is the right answer.
     pub largest: f64,
-    /// Whether a scale is folded into the weight and bias of the group norm before it, which are then stored in that format.
+    /// Whether a scale is folded into the weight and bias of the group norm before it, which are then stored
+    /// in that format.
     pub folds_scale: bool,
 }
 
 const F32_UNIT: f64 = 1.0 / (1u64 << 24) as f64;
 const TF32_UNIT: f64 = 1.0 / (1u64 << 11) as f64;
-/// What of 17 addends, each cut off two bits below the last of the largest, and of their sum is left out at the most: see `cuda_std::mma`.
+/// What of 17 addends, each cut off two bits below the last of the largest, and of their sum is left out at
+/// the most: see `cuda_std::mma`.
 const CUT: f64 = 5.25 / (1u64 << 23) as f64;
 /// `2^-125`.
 const LEAST_FACTOR: f64 = 2.0 * f32::MIN_POSITIVE as f64;
@@ -44,9 +48,11 @@ impl Precision {
         cut: 0.0,
         instructions: 1,
         factors: 0.0,
-        // f16's least number is 2^-24, and the kernel of one launch for images multiplies by 2^100 at the most.
+        // f16's least number is 2^-24, and the kernel of one launch for images multiplies by 2^100 at the
+        // most.
         factors_underflow: LEAST_FACTOR,
-        // Half of f16's least number is 2^-25, and samples are packed so that their largest is 2^8 at the least, filters 2^10.
+        // Half of f16's least number is 2^-25, and samples are packed so that their largest is 2^8 at the
+        // least, filters 2^10.
         factors_of_largest: 1.0 / (1u64 << 33) as f64,
         arithmetic: F32_UNIT,
         storage: 0.0,
@@ -56,8 +62,9 @@ impl Precision {
         folds_scale: false,
     };
 
-    /// f32 with convolutions on tensor cores of factors that are sums of two f16: each lacks up to `2^-22` of itself, and the product of the
-    /// second parts, as much, is left out. All three products that are there are added to one sum.
+    /// f32 with convolutions on tensor cores of factors that are sums of two f16: each lacks up to `2^-22` of
+    /// itself, and the product of the second parts, as much, is left out. All three products that are there
+    /// are added to one sum.
     pub const SPLIT: Self = Self {
         cut: CUT,
         instructions: 3,
@@ -65,23 +72,25 @@ impl Precision {
         ..Self::F32
     };
 
-    /// f32 with convolutions on tensor cores of factors that are sums of three bf16: products of less than `2^-23` of that of the factors are
-    /// left out, and what is added before the products of the first parts is 100 times smaller.
+    /// f32 with convolutions on tensor cores of factors that are sums of three bf16: products of less than
+    /// `2^-23` of that of the factors are left out, and what is added before the products of the first parts
+    /// is 100 times smaller.
     pub const PARTS: Self = Self {
         cut: CUT,
         factors: 1.0 / (1u64 << 23) as f64,
         ..Self::F32
     };
 
-    /// f32 with convolutions of factors rounded to 11 bits (tf32, or f16 at one scale for each sample and each filter), by tensor cores or not.
+    /// f32 with convolutions of factors rounded to 11 bits (tf32, or f16 at one scale for each sample and
+    /// each filter), by tensor cores or not.
     pub const TF32: Self = Self {
         cut: CUT,
         factors: 2.0 * TF32_UNIT,
         ..Self::F32
     };
 
-    /// f32 arithmetic on tensors stored in half precision, convolutions by tensor cores or not: beside what is stored, there is little between
-    /// the two.
+    /// f32 arithmetic on tensors stored in half precision, convolutions by tensor cores or not: beside what
+    /// is stored, there is little between the two.
     pub const F16: Self = Self {
         cut: CUT,
         factors_underflow: 0.0,
@@ -127,8 +136,9 @@ impl Precision {
         }
     }
 
-    /// The same arithmetic where a scale is folded into the group norm before it. That changes only what is stored in another
-    /// format than the arithmetic's: in its own, folding is one of the roundings that a norm has anyway.
+    /// The same arithmetic where a scale is folded into the group norm before it. That changes only what is
+    /// stored in another format than the arithmetic's: in its own, folding is one of the roundings that a
+    /// norm has anyway.
     #[must_use]
     pub fn folding_scale(self) -> Self {
         Self {

@@ -1,5 +1,5 @@
-//! The normal form of a chain computes what its layers compute, on random chains with at most one convolution, one norm
-//! and one maximum.
+//! The normal form of a chain computes what its layers compute, on random chains with at most one
+//! convolution, one norm and one maximum.
 
 use ndarray::{ArrayD, Axis};
 use op_spec::chain::{
@@ -90,8 +90,8 @@ impl<'a> Evaluation<'a> {
         y.remove_axis(depth)
     }
 
-    /// `y = a * y + b` for each sample and channel, from the moments of what was convolved: the product with the factors
-    /// before the norm is never made.
+    /// `y = a * y + b` for each sample and channel, from the moments of what was convolved: the product with
+    /// the factors before the norm is never made.
     fn normalise(&self, y: &mut ArrayD<f64>, layer: usize, norm: &GroupNormProblem) {
         let affine = self.parameters_of(layer);
         let before = |c: usize| -> f64 {

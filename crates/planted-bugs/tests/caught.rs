@@ -1,7 +1,7 @@
-//! Do the checks check? The kernels are copied with all the mistakes of `bugs.rs` beside what is right, and the checks
-//! of `kernels-gpu` are run on the copy with one mistake at a time: each is noticed, by a detector of the emulator or by
-//! a wrong result. With none, the same checks find nothing. `build.rs` makes the copy out of the kernels' source, so that
-//! it never falls behind.
+//! Do the checks check? The kernels are copied with all the mistakes of `bugs.rs` beside what is right, and
+//! the checks of `kernels-gpu` are run on the copy with one mistake at a time: each is noticed, by a detector
+//! of the emulator or by a wrong result. With none, the same checks find nothing. `build.rs` makes the copy
+//! out of the kernels' source, so that it never falls behind.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;

@@ -69,8 +69,8 @@ pub(crate) fn with<T>(body: impl FnOnce(&mut State) -> T) -> T {
     body(lock().as_mut().expect("`lock` puts it there"))
 }
 
-/// A call of the driver: counted, failed where the script says so, refused where its context is lost, else done. Behind
-/// a gate it returns only when the gate is opened.
+/// A call of the driver: counted, failed where the script says so, refused where its context is lost, else
+/// done. Behind a gate it returns only when the gate is opened.
 pub(crate) fn enter(name: &'static str, body: impl FnOnce(&mut State) -> Outcome) -> u32 {
     if let Some(scheduler) = scheduler().filter(|_| !script::concerns_its_thread_alone(name)) {
         (scheduler.before_call)();
@@ -93,7 +93,8 @@ pub(crate) fn enter(name: &'static str, body: impl FnOnce(&mut State) -> Outcome
     code
 }
 
-/// What a scripted failure leaves behind: nothing was done, unless the call gives something back, which is nobody's then.
+/// What a scripted failure leaves behind: nothing was done, unless the call gives something back, which is
+/// nobody's then.
 fn fail(
     state: &mut State,
     name: &'static str,
@@ -134,7 +135,8 @@ pub(crate) fn put<T>(place: *mut T, value: T) -> Outcome {
     Ok(())
 }
 
-/// Exports functions of the driver: `fn name(state; argument: type, ..) { .. }`, whose body is an [`Outcome`].
+/// Exports functions of the driver: `fn name(state; argument: type, ..) { .. }`, whose body is an
+/// [`Outcome`].
 macro_rules! driver {
     ($($(#[$doc:meta])* fn $name:ident($state:ident $(; $($argument:ident: $type:ty),+ $(,)?)?) $body:block)*) => {$(
         // SAFETY: whoever loads this library wants it to have the driver's names.

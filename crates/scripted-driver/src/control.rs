@@ -15,9 +15,9 @@ unsafe fn text(name: *const c_char) -> String {
         .into_owned()
 }
 
-/// Forgets counts, faults, gate, launches and violations. Lost contexts are as before, without what was left in them but
-/// modules and pools. From now on work is done when it is given, or (`lazy` is not 0)
-/// no sooner than it is waited for.
+/// Forgets counts, faults, gate, launches and violations. Lost contexts are as before, without what was left
+/// in them but modules and pools. From now on work is done when it is given, or (`lazy` is not 0) no sooner
+/// than it is waited for.
 #[unsafe(no_mangle)]
 extern "C" fn scripted_begin(lazy: u32) {
     call::open();
@@ -60,8 +60,8 @@ extern "C" fn scripted_open() {
     call::open();
 }
 
-/// From now on threads are not the system's, but those of a test that decides which of them goes on: `before_call` is called
-/// before each call that others can tell of, `thread` says which one calls.
+/// From now on threads are not the system's, but those of a test that decides which of them goes on:
+/// `before_call` is called before each call that others can tell of, `thread` says which one calls.
 #[unsafe(no_mangle)]
 extern "C" fn scripted_schedule(before_call: extern "C" fn(), thread: extern "C" fn() -> u64) {
     call::schedule(Scheduler {
@@ -85,8 +85,8 @@ extern "C" fn scripted_finish(backwards: u32) {
     call::with(|state| state.finish(None, backwards != 0));
 }
 
-/// Writes a report to `buffer`, as much of it as fits, and returns its bytes. 0: calls of each function; 1: launches and
-/// copies on a device; 2: what is alive of it; 3: what no program should do.
+/// Writes a report to `buffer`, as much of it as fits, and returns its bytes. 0: calls of each function; 1:
+/// launches and copies on a device; 2: what is alive of it; 3: what no program should do.
 #[unsafe(no_mangle)]
 extern "C" fn scripted_report(what: u32, ordinal: u32, buffer: *mut u8, capacity: usize) -> usize {
     let report = call::with(|state| match what {

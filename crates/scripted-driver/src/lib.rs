@@ -1,16 +1,18 @@
-//! A CUDA driver for tests, which needs no GPU: the functions of the driver that this project calls, in a shared library
-//! that stands in for `libcuda.so.1`.
+//! A CUDA driver for tests, which needs no GPU: the functions of the driver that this project calls, in a
+//! shared library that stands in for `libcuda.so.1`.
 //!
-//! * **Memory** of the device is the host's. Its bounds are known, it is filled with a pattern when it is allocated and
-//!   when it is freed, and what uses it when it is not there is reported.
-//! * **Streams** are queues. Their work is done when it is given or, in the lazy mode, no sooner than somebody waits for
-//!   it: then exactly that is done which comes before by the order of streams and events, and what lacks an order shows.
+//! * **Memory** of the device is the host's. Its bounds are known, it is filled with a pattern when it is
+//!   allocated and when it is freed, and what uses it when it is not there is reported.
+//! * **Streams** are queues. Their work is done when it is given or, in the lazy mode, no sooner than
+//!   somebody waits for it: then exactly that is done which comes before by the order of streams and events,
+//!   and what lacks an order shows.
 //! * **Captures and graphs** are recorded work, with the calls that a capture forbids.
-//! * **Kernels** do nothing when they run, but for `pointwise_f32`, a clamp here; their launches are recorded with the values of their
-//!   parameters, which the PTX tells the sizes of, and must find the memory that these point to.
+//! * **Kernels** do nothing when they run, but for `pointwise_f32`, a clamp here; their launches are recorded
+//!   with the values of their parameters, which the PTX tells the sizes of, and must find the memory that
+//!   these point to.
 //! * **Devices** are many, so that a test can take a fresh one: see `context.rs`.
-//! * **Faults** follow a script: call N of a function returns a given code. A code after which a real driver serves a
-//!   context no more does the same here.
+//! * **Faults** follow a script: call N of a function returns a given code. A code after which a real driver
+//!   serves a context no more does the same here.
 //!
 //! The test process reaches the functions of `control.rs` by their names, as it does the driver's.
 

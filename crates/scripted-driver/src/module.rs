@@ -65,7 +65,8 @@ impl State {
         let context = self.current()?;
         let starts_with = |start: &[u8]| {
             let byte = image.cast::<u8>();
-            // SAFETY: the caller's promise: what ends with a NUL is read no further than that, and machine code is longer.
+            // SAFETY: the caller's promise: what ends with a NUL is read no further than that, and machine
+            // code is longer.
             (0..start.len()).all(|index| unsafe { *byte.add(index) == start[index] })
         };
         let text = match (starts_with(LINKED), starts_with(ELF)) {

@@ -1,5 +1,5 @@
-//! convfuse on memory of another library: cudarc allocates input and output and owns the stream; convfuse reads and writes
-//! there, in that stream's order. Nothing is copied, and nobody waits before the end.
+//! convfuse on memory of another library: cudarc allocates input and output and owns the stream; convfuse
+//! reads and writes there, in that stream's order. Nothing is copied, and nobody waits before the end.
 //!
 //! ```text
 //! cd examples/cudarc && cargo run --release
@@ -68,11 +68,12 @@ fn borrowed(
     buffer: &Arc<CudaSlice<f32>>,
     shape: &[usize],
 ) -> convfuse::Result<Tensor> {
-    // What cudarc did to the buffer is ordered before by the stream; the guard would note a read on that same stream.
+    // What cudarc did to the buffer is ordered before by the stream; the guard would note a read on that same
+    // stream.
     let (address, _guard) = buffer.device_ptr(theirs);
     let pointer = std::ptr::with_exposed_provenance_mut(address as usize);
     let owner = Box::new(Arc::clone(buffer));
-    // SAFETY: the buffer has the elements of the shape, in the primary context; nobody uses it but by this stream's order,
-    // and whoever frees it does so in that order too.
+    // SAFETY: the buffer has the elements of the shape, in the primary context; nobody uses it but by this
+    // stream's order, and whoever frees it does so in that order too.
     unsafe { Tensor::from_raw_parts(stream, pointer, shape, None, DType::F32, owner) }
 }

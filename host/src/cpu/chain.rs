@@ -1,8 +1,9 @@
 //! Whole chains, and operators by themselves, sample by sample.
 //!
-//! A chain is cut into the longest runs of layers that have a normal form. Of a run, a sample is convolved as a whole;
-//! then each group of channels is normalised, and each of its channels mapped and pooled, while it is in the cache.
-//! Factors around a norm are folded into it and cost nothing. Tensors between two runs are never whole either.
+//! A chain is cut into the longest runs of layers that have a normal form. Of a run, a sample is convolved as
+//! a whole; then each group of channels is normalised, and each of its channels mapped and pooled, while it
+//! is in the cache. Factors around a norm are folded into it and cost nothing. Tensors between two runs are
+//! never whole either.
 
 use std::borrow::Cow;
 
@@ -23,8 +24,8 @@ use crate::host_memory::{affordable, reserve, resize, zeroed};
 use crate::ops::MAX_PARAMETERS;
 use crate::parameters::Parameters;
 
-/// What the layers of `chain` make of `inputs`, the first one and the further ones, whose shapes are the problem's: f32,
-/// statistics in float64.
+/// What the layers of `chain` make of `inputs`, the first one and the further ones, whose shapes are the
+/// problem's: f32, statistics in float64.
 ///
 /// # Errors
 /// [`OutOfMemory`](crate::Error::OutOfMemory).
@@ -57,7 +58,8 @@ pub(crate) fn run(
     })
 }
 
-/// What an operator by itself makes of `x`, the input of its problem, with its parameters in PyTorch's order, or its residual.
+/// What an operator by itself makes of `x`, the input of its problem, with its parameters in PyTorch's order,
+/// or its residual.
 ///
 /// # Errors
 /// [`OutOfMemory`](crate::Error::OutOfMemory).
@@ -130,8 +132,8 @@ fn run_stages(
     Ok(ArrayD::from_shape_vec(IxDyn(output), y).expect("as many elements"))
 }
 
-/// Bytes that all threads have for themselves, in the main, while they make an output: a request for more than there is of
-/// several such buffers fails before the first is filled.
+/// Bytes that all threads have for themselves, in the main, while they make an output: a request for more
+/// than there is of several such buffers fails before the first is filled.
 fn bytes_at_a_time(stages: &[Stage<'_>], n: usize) -> u64 {
     let stages = stages.iter();
     let of_thread = stages.map(|stage| {
@@ -395,8 +397,8 @@ impl<'a> Stage<'a> {
         groups.for_each(|(group, x)| self.map_group(number, group, x, |_, _| {}));
     }
 
-    /// Normalises a group of sample `number`, then takes each channel, with its own number, through the pointwise functions and
-    /// to `finish`.
+    /// Normalises a group of sample `number`, then takes each channel, with its own number, through the
+    /// pointwise functions and to `finish`.
     fn map_group(
         &self,
         number: usize,

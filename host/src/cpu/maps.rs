@@ -34,7 +34,8 @@ pub(super) enum Map<'a> {
 }
 
 impl Norm<'_> {
-    /// The moments of a group, whose first channel is `first`; together with the norm, for the group's channels.
+    /// The moments of a group, whose first channel is `first`; together with the norm, for the group's
+    /// channels.
     pub(super) fn of_group(&self, first: usize, x: &mut [f32]) -> (&Self, Moments) {
         // Factors of several channels change how these go into the moments, so they are multiplied with.
         if self.problem.channels_per_group() > 1 {
@@ -49,8 +50,8 @@ impl Norm<'_> {
     pub(super) fn normalise(&self, c: usize, moments: Moments, x: &mut [f32]) {
         let product = |factors: &[&[f32]]| factors.iter().map(|f| f64::from(f[c])).product();
         let parameter = |values: Option<&[f32]>, absent| values.map_or(absent, |v| f64::from(v[c]));
-        // The factor of a single channel scales mean and deviation, so the norm of the product needs the moments of what
-        // was convolved alone.
+        // The factor of a single channel scales mean and deviation, so the norm of the product needs the
+        // moments of what was convolved alone.
         let before: f64 = if self.problem.channels_per_group() > 1 {
             1.0
         } else {
@@ -90,8 +91,8 @@ impl<'a> Map<'a> {
         }
     }
 
-    /// On values of channel `c`, the first of which is number `start` of the whole tensor: of elements with a weight and a bias
-    /// each, all of the channel.
+    /// On values of channel `c`, the first of which is number `start` of the whole tensor: of elements with a
+    /// weight and a bias each, all of the channel.
     pub(super) fn apply(&self, start: usize, c: usize, x: &mut [f32]) {
         match self {
             Map::Function(problem) => map(problem, x),

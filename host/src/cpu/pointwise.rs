@@ -28,7 +28,8 @@ pub(super) fn pointwise(problem: &PointwiseProblem, x: ArrayViewD<'_, f32>) -> R
     Ok(ArrayD::from_shape_vec(x.raw_dim(), y).expect("as many elements"))
 }
 
-/// What a problem makes of some of its values, in place. Exponentials are float64's, so that one rounding is left.
+/// What a problem makes of some of its values, in place. Exponentials are float64's, so that one rounding is
+/// left.
 pub(super) fn map(problem: &PointwiseProblem, values: &mut [f32]) {
     let rounded = |attribute: f64| f64::from(attribute as f32);
     match problem.function {

@@ -19,14 +19,16 @@ pub struct EmulatorOptions {
     pub seed: Option<u64>,
     /// Steps after which a block counts as hung.
     pub step_limit: Option<u64>,
-    /// Whether what the processor refuses in a kernel (an access through a wild pointer, say) becomes an error; on Linux
-    /// and x86-64, nowhere else. For this the first launch puts handlers of `SIGSEGV`, `SIGBUS`, `SIGFPE`, `SIGILL` and
-    /// `SIGURG` into the process, which stay, and which leave to the handlers that were there before what is not the
-    /// emulator's. Without it (the default) the process keeps its handlers, and ends where a kernel does such a thing;
-    /// accesses through `cuda_std`'s views, which this library's kernels keep to, are checked in either case. A loop that
-    /// never calls into `cuda_std` is then not ended but left to itself, and the device is lost.
+    /// Whether what the processor refuses in a kernel (an access through a wild pointer, say) becomes an
+    /// error; on Linux and x86-64, nowhere else. For this the first launch puts handlers of `SIGSEGV`,
+    /// `SIGBUS`, `SIGFPE`, `SIGILL` and `SIGURG` into the process, which stay, and which leave to the
+    /// handlers that were there before what is not the emulator's. Without it (the default) the process keeps
+    /// its handlers, and ends where a kernel does such a thing; accesses through `cuda_std`'s views, which
+    /// this library's kernels keep to, are checked in either case. A loop that never calls into `cuda_std` is
+    /// then not ended but left to itself, and the device is lost.
     pub catch_signals: bool,
-    /// The architecture whose kernels run: [`Arch::Sm90`] has all that the emulator models, [`Arch::Sm80`] is what other GPUs run.
+    /// The architecture whose kernels run: [`Arch::Sm90`] has all that the emulator models, [`Arch::Sm80`] is
+    /// what other GPUs run.
     pub arch: Arch,
 }
 

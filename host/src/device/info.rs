@@ -47,7 +47,8 @@ pub struct Carried {
     pub what: &'static str,
     /// The architecture, such as `sm_90a`.
     pub arch: String,
-    /// How many of them this build can use. Machine code that was made of other PTX than the build has is not used.
+    /// How many of them this build can use. Machine code that was made of other PTX than the build has is not
+    /// used.
     pub kernels: usize,
     /// Bytes that they take in the program.
     pub bytes: usize,

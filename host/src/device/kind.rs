@@ -58,7 +58,8 @@ impl Device {
         Device(Kind::Cpu(None))
     }
 
-    /// Why [`best`](Device::best) gave the CPU: what [`gpu`](Device::gpu) said. `None` for a device that was asked for.
+    /// Why [`best`](Device::best) gave the CPU: what [`gpu`](Device::gpu) said. `None` for a device that was
+    /// asked for.
     pub fn fallback_reason(&self) -> Option<&Error> {
         match self.kind() {
             Kind::Cpu(reason) => reason.as_deref(),
@@ -68,9 +69,9 @@ impl Device {
 
     /// The GPU with this ordinal, as the driver counts them.
     ///
-    /// The first call in a process makes the device's context. Kernels are loaded when a plan or a launch first needs them;
-    /// where this build has no machine code for the device, the driver compiles them then, and
-    /// [`kernel_cache`](crate::kernel_cache) keeps what comes of it.
+    /// The first call in a process makes the device's context. Kernels are loaded when a plan or a launch
+    /// first needs them; where this build has no machine code for the device, the driver compiles them then,
+    /// and [`kernel_cache`](crate::kernel_cache) keeps what comes of it.
     ///
     /// # Errors
     /// [`NoDriver`](Error::NoDriver), [`NoSuchDevice`](Error::NoSuchDevice), [`TooOld`](Error::TooOld),
@@ -153,9 +154,9 @@ impl Device {
         matches!(self.0, Kind::Emulator(_))
     }
 
-    /// Lets the tensors, plans and workspaces of this process on the GPU hold at most this many bytes together from now
-    /// on, `u64::MAX` for as many as there are; those that are there stay. What a caller's own allocator gives does not
-    /// count. Without effect on other devices.
+    /// Lets the tensors, plans and workspaces of this process on the GPU hold at most this many bytes
+    /// together from now on, `u64::MAX` for as many as there are; those that are there stay. What a caller's
+    /// own allocator gives does not count. Without effect on other devices.
     pub fn limit_memory(&self, bytes: u64) {
         if let Kind::Gpu(gpu) = self.kind() {
             gpu.limit_memory(bytes);
@@ -170,8 +171,8 @@ impl Device {
         }
     }
 
-    /// Gives back to the driver what was freed and is kept for the next allocation. Memory whose freeing is queued behind
-    /// work that is not done yet stays.
+    /// Gives back to the driver what was freed and is kept for the next allocation. Memory whose freeing is
+    /// queued behind work that is not done yet stays.
     ///
     /// # Errors
     /// What the driver says.

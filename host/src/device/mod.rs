@@ -10,9 +10,10 @@
 //!
 //! # Layers
 //! A module imports only from lines before its own, and nothing here imports from what builds on devices
-//! (`host/tests/layers.rs` sees to it). Beneath them all are element types, the launch contract, errors, memory of the host, and locks.
-//! 1. `counters`, `info`, `kernel_cache`, `raw`: what a stream was asked to do; what a device is; where machine code is kept;
-//!    what others share with it
+//! (`host/tests/layers.rs` sees to it). Beneath them all are element types, the launch contract, errors,
+//! memory of the host, and locks.
+//! 1. `counters`, `info`, `kernel_cache`, `raw`: what a stream was asked to do; what a device is; where
+//!    machine code is kept; what others share with it
 //! 2. `emulator`, `no_emulator`, `gpu`: what runs kernels
 //! 3. `kind`: which of them a device is
 //! 4. `properties`, `storage`: what kernels are chosen by; memory of each kind

@@ -15,11 +15,13 @@ use super::tensor::Tensor;
 use crate::dtype::{Element, as_bytes, as_bytes_mut};
 use crate::error::Result;
 
-/// A dense row-major array in page-locked memory of the host, which a GPU copies from and to while the host goes on.
+/// A dense row-major array in page-locked memory of the host, which a GPU copies from and to while the host
+/// goes on.
 ///
-/// Copies are queued on streams, and those of different streams that meet in the array are done in the order of the calls;
-/// [`view`](Self::view) and [`view_mut`](Self::view_mut) wait on the host for those that use the array, and so does dropping it. For the CPU and the emulator it is memory like any other, and copies are done when
-/// the call returns.
+/// Copies are queued on streams, and those of different streams that meet in the array are done in the order
+/// of the calls; [`view`](Self::view) and [`view_mut`](Self::view_mut) wait on the host for those that use
+/// the array, and so does dropping it. For the CPU and the emulator it is memory like any other, and copies
+/// are done when the call returns.
 ///
 /// Pinning takes the system some 0.2 ms per MiB: make such arrays once.
 ///
@@ -124,19 +126,22 @@ impl Tensor {
         Ok(tensor)
     }
 
-    /// Queues a copy of `array` over the elements, in the order of the stream that the tensor was made on. On a GPU the host does not
-    /// wait.
+    /// Queues a copy of `array` over the elements, in the order of the stream that the tensor was made on. On
+    /// a GPU the host does not wait.
     ///
     /// # Errors
-    /// [`Error::ShapeMismatch`](crate::Error::ShapeMismatch), [`Error::DTypeMismatch`](crate::Error::DTypeMismatch),
+    /// [`Error::ShapeMismatch`](crate::Error::ShapeMismatch),
+    /// [`Error::DTypeMismatch`](crate::Error::DTypeMismatch),
     /// [`Error::NotContiguous`](crate::Error::NotContiguous);
-    /// [`Error::TensorInUse`](crate::Error::TensorInUse) while other handles share the tensor, or where its lender forbids to write.
+    /// [`Error::TensorInUse`](crate::Error::TensorInUse) while other handles share the tensor, or where its
+    /// lender forbids to write.
     pub fn copy_from_pinned<T: Element>(&mut self, array: &PinnedArray<T>) -> Result<()> {
         self.must_be(array.shape(), T::DTYPE, FROM_PINNED, "the tensor")?;
         self.copy_part_from_pinned(array, 0)
     }
 
-    /// Queues a copy of as many elements as the tensor has, of its own type, from the place `first` in `array` on.
+    /// Queues a copy of as many elements as the tensor has, of its own type, from the place `first` in
+    /// `array` on.
     pub(crate) fn copy_part_from_pinned<T: Element>(
         &mut self,
         array: &PinnedArray<T>,
@@ -153,10 +158,12 @@ impl Tensor {
         }
     }
 
-    /// Queues a copy of the elements to `array`, in the order of the tensor's stream. On a GPU the host does not wait.
+    /// Queues a copy of the elements to `array`, in the order of the tensor's stream. On a GPU the host does
+    /// not wait.
     ///
     /// # Errors
-    /// [`Error::ShapeMismatch`](crate::Error::ShapeMismatch), [`Error::DTypeMismatch`](crate::Error::DTypeMismatch),
+    /// [`Error::ShapeMismatch`](crate::Error::ShapeMismatch),
+    /// [`Error::DTypeMismatch`](crate::Error::DTypeMismatch),
     /// [`Error::NotContiguous`](crate::Error::NotContiguous).
     pub fn copy_to_pinned<T: Element>(&self, array: &mut PinnedArray<T>) -> Result<()> {
         self.must_be(array.shape(), T::DTYPE, TO_PINNED, "the tensor")?;

@@ -5,12 +5,12 @@ use launch_config::{Arch, f16_multiply_adds_per_cycle};
 use super::kind::{Device, Kind};
 use crate::contract::Limits;
 
-/// Multiprocessors of the device that launches in the emulator are made for: enough for a choice between kernels that fill a device
-/// and kernels that do not, where it is the batch that decides.
+/// Multiprocessors of the device that launches in the emulator are made for: enough for a choice between
+/// kernels that fill a device and kernels that do not, where it is the batch that decides.
 const EMULATED_MULTIPROCESSORS: u32 = 16;
 
-/// The properties of a device that kernels, tiles and launches are chosen by. A choice takes these and no device, so it
-/// can be asked for a device that is not there.
+/// The properties of a device that kernels, tiles and launches are chosen by. A choice takes these and no
+/// device, so it can be asked for a device that is not there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct DeviceProperties {
@@ -24,14 +24,15 @@ pub struct DeviceProperties {
     pub l2_bytes: u64,
     /// What memory moves in a second by its data sheet, in bytes; 0 where it is not known.
     pub memory_bytes_per_s: u64,
-    /// Multiply-adds of 16-bit factors, with sums in f32, that a multiprocessor's tensor cores do in a cycle; 0 where it is not known.
+    /// Multiply-adds of 16-bit factors, with sums in f32, that a multiprocessor's tensor cores do in a cycle;
+    /// 0 where it is not known.
     pub f16_multiply_adds_per_cycle: u32,
     /// The multiprocessors' boost clock, in Hz; 0 where it is not known.
     pub clock_hz: u64,
 }
 
-/// A GPU by its compute capability, multiprocessors, shared memory of a block in KiB, level-2 cache in MiB, memory in GB/s and
-/// boost clock in MHz.
+/// A GPU by its compute capability, multiprocessors, shared memory of a block in KiB, level-2 cache in MiB,
+/// memory in GB/s and boost clock in MHz.
 const fn gpu(
     (major, minor): (u32, u32),
     [multiprocessors, shared_kib, l2_mib]: [u32; 3],
@@ -52,8 +53,8 @@ const fn gpu(
 }
 
 impl DeviceProperties {
-    /// GPUs by name, for choices on a device that is not there. Sources: CUDA's table of compute capabilities for shared memory,
-    /// NVIDIA's data sheets for the rest (A100: 80 GB SXM; H100 and H200: SXM).
+    /// GPUs by name, for choices on a device that is not there. Sources: CUDA's table of compute capabilities
+    /// for shared memory, NVIDIA's data sheets for the rest (A100: 80 GB SXM; H100 and H200: SXM).
     pub const NAMED: [(&str, DeviceProperties); 7] = [
         ("a10", gpu((8, 6), [72, 99, 6], [600, 1695])),
         ("a100", gpu((8, 0), [108, 163, 40], [2039, 1410])),
@@ -73,8 +74,8 @@ impl DeviceProperties {
             .map(|(_, properties)| properties)
     }
 
-    /// The least seconds that moving so many bytes and doing so many multiply-adds of 16-bit factors take, whichever is longer;
-    /// nothing where the rates are not known.
+    /// The least seconds that moving so many bytes and doing so many multiply-adds of 16-bit factors take,
+    /// whichever is longer; nothing where the rates are not known.
     #[must_use]
     pub fn least_s(&self, bytes: u64, multiply_adds: u64) -> Option<f64> {
         let rate = u64::from(self.multiprocessors)

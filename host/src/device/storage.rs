@@ -31,7 +31,8 @@ impl Storage {
         Ok(())
     }
 
-    /// Copies bytes from `offset` on, after all earlier work on `stream` of a GPU, and returns when they are there.
+    /// Copies bytes from `offset` on, after all earlier work on `stream` of a GPU, and returns when they are
+    /// there.
     pub(crate) fn read(
         &self,
         stream: Option<&Arc<GpuStream>>,
@@ -66,8 +67,8 @@ pub(crate) struct LentMemory {
     owner: Owner,
 }
 
-// SAFETY: it is memory like any other, and the owner may be sent; who lent it promised that nobody writes to it unless
-// through this.
+// SAFETY: it is memory like any other, and the owner may be sent; who lent it promised that nobody writes to
+// it unless through this.
 unsafe impl Send for LentMemory {}
 // SAFETY: as above; shared, it is only read.
 unsafe impl Sync for LentMemory {}
@@ -85,8 +86,9 @@ impl HostBuffer {
     /// Somebody else's memory, which `owner` keeps alive.
     ///
     /// # Safety
-    /// From `start` on there are `bytes` initialised bytes, aligned for the elements that are asked for. Until `owner` is
-    /// dropped nobody writes to them but through this buffer, and nobody reads them while this buffer is written.
+    /// From `start` on there are `bytes` initialised bytes, aligned for the elements that are asked for.
+    /// Until `owner` is dropped nobody writes to them but through this buffer, and nobody reads them while
+    /// this buffer is written.
     pub(crate) unsafe fn lent(start: RawPointer, bytes: usize, owner: Owner) -> HostBuffer {
         HostBuffer::Lent(LentMemory {
             start,
@@ -129,7 +131,8 @@ impl HostBuffer {
             return &[];
         }
         assert!(start.is_aligned(), "lent memory was found to be aligned");
-        // SAFETY: the bytes are initialised, and aligned as just seen; any bits are a value of an element type.
+        // SAFETY: the bytes are initialised, and aligned as just seen; any bits are a value of an element
+        // type.
         unsafe { std::slice::from_raw_parts(start, bytes.len() / size_of::<T>()) }
     }
 }

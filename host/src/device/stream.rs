@@ -62,17 +62,18 @@ impl Stream {
         }))
     }
 
-    /// A stream that another library made, PyTorch's current one for example, or one of the default streams: work goes
-    /// there, and its owner destroys it. The default stream of a thread can be used by that thread only. A stream that is in
-    /// capture is taken for one that is used for the first time, as the driver does not say which it is.
+    /// A stream that another library made, PyTorch's current one for example, or one of the default streams:
+    /// work goes there, and its owner destroys it. The default stream of a thread can be used by that thread
+    /// only. A stream that is in capture is taken for one that is used for the first time, as the driver does
+    /// not say which it is.
     ///
     /// # Errors
     /// [`Error::Unsupported`] if `device` is no GPU; what the driver says.
     ///
     /// # Safety
-    /// `raw` is a stream of the device's primary context and outlives the result and every tensor, plan, graph and model made
-    /// on it. Those of other streams that it read may stay. Nobody begins or ends a capture on it while another thread calls convfuse with that stream, or drops what was made
-    /// on it.
+    /// `raw` is a stream of the device's primary context and outlives the result and every tensor, plan,
+    /// graph and model made on it. Those of other streams that it read may stay. Nobody begins or ends a
+    /// capture on it while another thread calls convfuse with that stream, or drops what was made on it.
     pub unsafe fn from_raw(device: &Device, raw: RawStream) -> Result<Stream> {
         let Kind::Gpu(gpu) = device.kind() else {
             return Err(Error::Unsupported {
@@ -85,8 +86,8 @@ impl Stream {
         Ok(Stream::with(device, Some(Arc::new(stream))))
     }
 
-    /// The same stream, on which new tensors and workspaces are allocated by `allocator`. Those that are there stay as
-    /// they are. Without effect on the CPU and in the emulator.
+    /// The same stream, on which new tensors and workspaces are allocated by `allocator`. Those that are
+    /// there stay as they are. Without effect on the CPU and in the emulator.
     #[must_use]
     pub fn with_allocator(&self, allocator: Arc<dyn DeviceAllocator>) -> Stream {
         Stream(Arc::new(Inner {
@@ -110,8 +111,8 @@ impl Stream {
         })))
     }
 
-    /// The driver's handle, on a GPU; valid as long as the stream. The legacy default stream is 1, whichever of its names it
-    /// was made from.
+    /// The driver's handle, on a GPU; valid as long as the stream. The legacy default stream is 1, whichever
+    /// of its names it was made from.
     ///
     /// # Errors
     /// [`Error::Unsupported`] if the device is no GPU; [`Error::OtherThread`].
@@ -158,7 +159,8 @@ impl Stream {
         }
     }
 
-    /// Whether work that the stream is given goes to a CUDA graph, by a capture of whoever. Never on other devices than GPUs.
+    /// Whether work that the stream is given goes to a CUDA graph, by a capture of whoever. Never on other
+    /// devices than GPUs.
     ///
     /// # Errors
     /// [`Error::OtherThread`], [`Error::Forked`]; what is final for the device.
@@ -199,7 +201,8 @@ impl Stream {
         }))
     }
 
-    /// Makes work given to this stream from now on wait for `event`; the host does not wait, unless the event is a GPU's and this stream is not.
+    /// Makes work given to this stream from now on wait for `event`; the host does not wait, unless the event
+    /// is a GPU's and this stream is not.
     ///
     /// # Errors
     /// As [`record`](Self::record); where the host waits, those of [`Event::synchronize`].
@@ -222,8 +225,8 @@ impl Stream {
     /// On the CPU device there is nothing to launch on; its operators never come here.
     ///
     /// # Errors
-    /// [`Error::Launch`](crate::Error::Launch) if the contract is broken (nothing ran then); on a GPU also what the driver says
-    /// at launch, in the emulator also what the kernel did wrong.
+    /// [`Error::Launch`](crate::Error::Launch) if the contract is broken (nothing ran then); on a GPU also
+    /// what the driver says at launch, in the emulator also what the kernel did wrong.
     ///
     /// # Safety
     /// The arguments are what the kernel's *Safety* section asks for; pointers among them belong to
@@ -263,7 +266,8 @@ impl Stream {
     /// Makes `kernel` ready to be launched in this shape, so that a launch has nothing to look up or to load.
     ///
     /// # Errors
-    /// [`Error::Launch`](crate::Error::Launch) for a launch that the contract refuses; on a GPU also what the driver says.
+    /// [`Error::Launch`](crate::Error::Launch) for a launch that the contract refuses; on a GPU also what the
+    /// driver says.
     pub(crate) fn load<A: KernelArgs>(
         &self,
         kernel: &Instance<A>,

@@ -24,8 +24,9 @@ use crate::error::{Error, Result};
 
 /// An array on a device. Cloning shares the memory; contents never change once made.
 ///
-/// A tensor belongs to the stream that made it, and operators run on the stream of their first input. What this library
-/// makes is dense and row-major; memory of others, and what is cut from it, may have any strides.
+/// A tensor belongs to the stream that made it, and operators run on the stream of their first input. What
+/// this library makes is dense and row-major; memory of others, and what is cut from it, may have any
+/// strides.
 ///
 /// # Examples
 /// ```
@@ -53,7 +54,8 @@ impl Tensor {
     /// A tensor of zeros.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`]; [`Error::InCapture`] for memory of the library's pool while the stream is in capture.
+    /// [`Error::OutOfMemory`]; [`Error::InCapture`] for memory of the library's pool while the stream is in
+    /// capture.
     pub fn zeros(stream: &Stream, shape: &[usize], dtype: DType) -> Result<Tensor> {
         let mut tensor = Tensor::uninit(stream, shape, dtype)?;
         match Arc::get_mut(&mut tensor.storage).expect("nobody else has seen the tensor yet") {
@@ -163,7 +165,8 @@ impl Tensor {
         self.viewed(self.layout.as_batch())
     }
 
-    /// The elements of a contiguous tensor that begin with number `first` and lie like this; `None` if some lie beyond.
+    /// The elements of a contiguous tensor that begin with number `first` and lie like this; `None` if some
+    /// lie beyond.
     #[cfg(any(test, feature = "lab"))]
     pub(crate) fn restrided(
         &self,
@@ -214,8 +217,8 @@ impl Tensor {
         })
     }
 
-    /// Opens the elements to work that is ordered after their writing already. Whoever queues it sees to it that they are
-    /// not given back before, by [`note_read`](Self::note_read) for example.
+    /// Opens the elements to work that is ordered after their writing already. Whoever queues it sees to it
+    /// that they are not given back before, by [`note_read`](Self::note_read) for example.
     pub(crate) fn reading(&self) -> Reading<'_> {
         Reading {
             tensor: self,
@@ -231,7 +234,8 @@ impl Tensor {
         }
     }
 
-    /// The same for work that was given to `stream` at any time: if it is in capture now, and cannot tell, as soon as it is in none.
+    /// The same for work that was given to `stream` at any time: if it is in capture now, and cannot tell, as
+    /// soon as it is in none.
     pub(crate) fn note_earlier_reads(&self, stream: &Stream) {
         let (Storage::Gpu(buffer), Some(stream)) = (&*self.storage, stream.gpu()) else {
             return;

@@ -47,8 +47,8 @@ pub enum InputsError {
 }
 
 impl Error {
-    /// The same error, said of a further input of a chain where it is one about an argument. What a device runs into stays what
-    /// it is.
+    /// The same error, said of a further input of a chain where it is one about an argument. What a device
+    /// runs into stays what it is.
     pub(crate) fn of_input(self, name: &str) -> Error {
         match self {
             Error::DeviceMismatch { .. }

@@ -1,8 +1,8 @@
 //! What a process may have of the machine's memory.
 //!
-//! The machine has its memory and its swap space; a control group, such as a container's, may have less. Both are asked for
-//! what they have in all and not for what is free: what others use may be theirs for a moment only, and most of it are
-//! copies of files, which make room. What the process itself holds makes none.
+//! The machine has its memory and its swap space; a control group, such as a container's, may have less. Both
+//! are asked for what they have in all and not for what is free: what others use may be theirs for a moment
+//! only, and most of it are copies of files, which make room. What the process itself holds makes none.
 
 use std::fs;
 use std::path::Path;
@@ -61,8 +61,8 @@ impl System<'_> {
         limits.min()
     }
 
-    /// The least that `limit` says of a group and those above it. In a container the folder of its group may be the
-    /// uppermost that it sees, whatever the group's name.
+    /// The least that `limit` says of a group and those above it. In a container the folder of its group may
+    /// be the uppermost that it sees, whatever the group's name.
     fn least(&self, top: &str, path: &str, limit: impl Fn(&Path) -> Option<u64>) -> Option<u64> {
         let group = Path::new(path.trim_start_matches('/'));
         let folders = group.ancestors().map(|folder| Path::new(top).join(folder));

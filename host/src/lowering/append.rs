@@ -236,8 +236,8 @@ impl<'a> Appending<'a> {
         }
     }
 
-    /// Appends what completes the statistics of a norm of what was produced, unless a row has no more moments than `by_readers`, which
-    /// the kernel that follows combines itself.
+    /// Appends what completes the statistics of a norm of what was produced, unless a row has no more moments
+    /// than `by_readers`, which the kernel that follows combines itself.
     fn statistics(
         &mut self,
         produced: &Produced,
@@ -282,7 +282,8 @@ impl<'a> Appending<'a> {
             };
             return normalise_and_map(self.program, input, tail);
         }
-        // The kernels that pool do a clamp besides; all else takes a launch of its own, of what is left of the pixels.
+        // The kernels that pool do a clamp besides; all else takes a launch of its own, of what is left of
+        // the pixels.
         let clamp = functions.first().and_then(PointwiseProblem::as_clamp);
         let (bounds, rest) = match clamp {
             Some(clamp) => (Bounds::of(&clamp), &functions[1..]),

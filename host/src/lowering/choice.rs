@@ -1,9 +1,10 @@
 //! Which kernels compute a chain: a function of problem, layout, device properties and options alone.
 //!
-//! A partition cuts a chain into regions. For each region the rows of the [table](super::table) are asked from top to bottom:
-//! whether they can implement it (if not, by which rule), then whether they pay (if not, why). The first row that can and
-//! pays is taken; a row that was asked for by name only has to be able to. Without a partition the whole chain is one region;
-//! if no row takes it, the longest region of first layers that some row takes is cut off, and so on.
+//! A partition cuts a chain into regions. For each region the rows of the [table](super::table) are asked
+//! from top to bottom: whether they can implement it (if not, by which rule), then whether they pay (if not,
+//! why). The first row that can and pays is taken; a row that was asked for by name only has to be able to.
+//! Without a partition the whole chain is one region; if no row takes it, the longest region of first layers
+//! that some row takes is cut off, and so on.
 
 use std::ops::Range;
 

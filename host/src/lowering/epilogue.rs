@@ -1,6 +1,7 @@
 //! How an epilogue runs: which kernels compute it, and what they are told.
 //!
-//! Each type here is one kind of epilogue that there are kernels for. Its `of` takes a region's form, or refuses it.
+//! Each type here is one kind of epilogue that there are kernels for. Its `of` takes a region's form, or
+//! refuses it.
 
 use launch_config::pointwise::Step;
 use op_spec::chain::{Epilogue, NormalForm, Pointwise, Reduction};
@@ -14,7 +15,8 @@ use launch_config::implicit_gemm::Epilogue as StoreEpilogue;
 /// How what follows a producer runs.
 #[derive(Debug, Clone)]
 pub(super) enum Plan {
-    /// The producer writes the region's output, by its own operator's kernel or by a kernel of the whole region.
+    /// The producer writes the region's output, by its own operator's kernel or by a kernel of the whole
+    /// region.
     Whole,
     /// The producer does it to its accumulators before it writes them.
     Store(Store),
@@ -114,7 +116,8 @@ pub(super) struct PerChannel {
     pub(super) prelu: Option<PreluProblem>,
 }
 
-/// `functions(norm(x * before) * behind)`, or a prelu behind the norm. Factors before are those of a norm of each channel.
+/// `functions(norm(x * before) * behind)`, or a prelu behind the norm. Factors before are those of a norm of
+/// each channel.
 #[derive(Debug, Clone)]
 pub(super) struct Map {
     pub(super) norm: (usize, GroupNormProblem),
@@ -168,8 +171,8 @@ pub(super) struct Pool {
     pub(super) pool: MaxPool2dProblem,
     /// What is done to each maximum: also what was done before it, if that keeps order.
     pub(super) functions: Vec<PointwiseProblem>,
-    /// Whether the producer keeps of each window the value that norm and scale make the largest. Norm and scale are monotonic, so
-    /// it is the one that pooling takes. The producer's output is then never written.
+    /// Whether the producer keeps of each window the value that norm and scale make the largest. Norm and
+    /// scale are monotonic, so it is the one that pooling takes. The producer's output is then never written.
     pub(super) in_producer: bool,
     /// Shape of the result.
     pub(super) output: Vec<usize>,
@@ -217,7 +220,8 @@ impl Pool {
     }
 }
 
-/// `channel_max(clamp(norm(x * m)) * m)`, the norm of every channel by itself; without the norm `channel_max(clamp(x) * m)`.
+/// `channel_max(clamp(norm(x * m)) * m)`, the norm of every channel by itself; without the norm
+/// `channel_max(clamp(x) * m)`.
 #[derive(Debug, Clone)]
 pub(super) struct MaxOverChannels {
     pub(super) norm: Option<(usize, GroupNormProblem)>,
@@ -265,7 +269,8 @@ impl MaxOverChannels {
     }
 }
 
-/// The epilogue of a producer that leaves moments: the first of the kinds that have a norm and take this form.
+/// The epilogue of a producer that leaves moments: the first of the kinds that have a norm and take this
+/// form.
 ///
 /// # Errors
 /// The refusal that says the most: a broken rule rather than other layers.
@@ -371,7 +376,8 @@ mod tests {
         (0..pool.output[axis]).map(of).collect()
     }
 
-    /// Producers that pool their results have windows that follow one another from the first row and column on, all of them whole.
+    /// Producers that pool their results have windows that follow one another from the first row and column
+    /// on, all of them whole.
     #[test]
     fn windows_are_side_by_side_that_share_nothing_and_lack_nothing() {
         let mut found = [0; 2];

@@ -1,7 +1,8 @@
 //! From a chain of layers to the launches of a program.
 //!
-//! A *region* is some layers in a row that are computed together. Lowering makes a [`Lowered`] of each region, which is
-//! data: a [`Producer`], which makes values, and a [`Plan`], which says how the epilogue behind it runs.
+//! A *region* is some layers in a row that are computed together. Lowering makes a [`Lowered`] of each
+//! region, which is data: a [`Producer`], which makes values, and a [`Plan`], which says how the epilogue
+//! behind it runs.
 //!
 //! ```text
 //! chain, shape     the regions, and what each computes            region.rs, op_spec::chain::NormalForm
@@ -11,8 +12,8 @@
 //! ```
 //!
 //! The choice is a pure function of the problem, of how the input lies in memory, of
-//! [`DeviceProperties`](crate::DeviceProperties) and of the options. [`append`](append::Appending) decides nothing: it appends
-//! the launches that a [`Lowered`] says. `explain` prints it.
+//! [`DeviceProperties`](crate::DeviceProperties) and of the options. [`append`](append::Appending) decides
+//! nothing: it appends the launches that a [`Lowered`] says. `explain` prints it.
 
 mod append;
 mod choice;

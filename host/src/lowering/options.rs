@@ -10,12 +10,13 @@ use crate::ops::{ConvOptions, FusedOptions, Precision};
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Options {
-    /// Which layers are done together, and by which kernels; the fewest launches that can be had where none is given.
+    /// Which layers are done together, and by which kernels; the fewest launches that can be had where none
+    /// is given.
     pub partition: Option<Partition>,
     /// The products of f32 convolutions that are fused with what follows them.
     pub precision: Precision,
-    /// Whether kernels are chosen without regard to the batch (the default), so that the results of a sample are the same
-    /// bits in any batch. Where they need not be, there are faster kernels for small batches.
+    /// Whether kernels are chosen without regard to the batch (the default), so that the results of a sample
+    /// are the same bits in any batch. Where they need not be, there are faster kernels for small batches.
     pub batch_invariant: bool,
     /// The most bytes that the column matrix of a convolution may take at a time, where there is one.
     pub workspace_bytes: u64,

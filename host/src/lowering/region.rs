@@ -62,7 +62,8 @@ impl Query<'_> {
 }
 
 impl Region<'_> {
-    /// The strides of the region's input, `(n, c, d, h, w)`, where it is not dense NCHW and starts on a vector.
+    /// The strides of the region's input, `(n, c, d, h, w)`, where it is not dense NCHW and starts on a
+    /// vector.
     pub(super) fn strides(&self) -> Option<[i64; 5]> {
         let start = self.layers.start;
         let input = &self.of.problem.steps[start].input;
@@ -110,7 +111,8 @@ pub struct RegionFacts {
     pub reads: Layout,
     /// The layout that the region writes.
     pub writes: Layout,
-    /// The configuration of the producer: tile, loader, split-K, schedule. Empty where there is nothing to configure.
+    /// The configuration of the producer: tile, loader, split-K, schedule. Empty where there is nothing to
+    /// configure.
     pub config: String,
     /// The rows that were asked, from top to bottom. Those for other layers are left out.
     pub considered: Vec<Considered>,

@@ -1,8 +1,8 @@
 //! The table of producers, in order of preference.
 //!
-//! `can_implement` says whether a row can do a region, and how, or which rule the region breaks. [`Lowered::pays`], of a region
-//! that a row can do, says whether the row is preferred to those below it, or why not. Both look at problem, layout, device
-//! properties and options only, and match forms, never names.
+//! `can_implement` says whether a row can do a region, and how, or which rule the region breaks.
+//! [`Lowered::pays`], of a region that a row can do, says whether the row is preferred to those below it, or
+//! why not. Both look at problem, layout, device properties and options only, and match forms, never names.
 
 use launch_config::Refusal;
 use launch_config::conv::ConvGeometry;
@@ -234,8 +234,9 @@ fn convolution(
     })
 }
 
-/// A convolution that leaves moments, as `choose` has it for a convolution whose results are pooled in windows that lie side by
-/// side, or are not, and for a norm whose rows have so many channels; and what follows the norm.
+/// A convolution that leaves moments, as `choose` has it for a convolution whose results are pooled in
+/// windows that lie side by side, or are not, and for a norm whose rows have so many channels; and what
+/// follows the norm.
 fn behind_moments(
     region: &Region<'_>,
     form: &NormalForm,

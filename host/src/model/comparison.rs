@@ -12,8 +12,9 @@ use crate::parameters::Parameters;
 
 const OPERATOR: &str = "model";
 
-/// How far results may be from what is expected: `|actual - expected| <= atol + rtol * |expected|`, the rule of
-/// [`torch.testing.assert_close`](https://docs.pytorch.org/docs/stable/testing.html). Equal infinities are close.
+/// How far results may be from what is expected: `|actual - expected| <= atol + rtol * |expected|`, the rule
+/// of [`torch.testing.assert_close`](https://docs.pytorch.org/docs/stable/testing.html). Equal infinities are
+/// close.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Tolerance {
     /// The absolute part.
@@ -25,9 +26,9 @@ pub struct Tolerance {
 }
 
 impl Tolerance {
-    /// The defaults of `torch.testing.assert_close` for results of this element type. They allow for some roundings, not
-    /// for sums of thousands of terms that cancel; and in f16 and bf16 not for what kernels store between launches, where
-    /// the CPU keeps f32.
+    /// The defaults of `torch.testing.assert_close` for results of this element type. They allow for some
+    /// roundings, not for sums of thousands of terms that cancel; and in f16 and bf16 not for what kernels
+    /// store between launches, where the CPU keeps f32.
     #[must_use]
     pub const fn of(dtype: DType) -> Tolerance {
         let rtol = match dtype {
@@ -64,8 +65,8 @@ pub struct Difference {
     pub actual: f64,
     /// What the CPU computed.
     pub expected: f64,
-    /// How much they differ: in absolute terms, or by the magnitude of what is expected. Infinite where no finite number
-    /// says it.
+    /// How much they differ: in absolute terms, or by the magnitude of what is expected. Infinite where no
+    /// finite number says it.
     pub amount: f64,
 }
 
@@ -155,10 +156,11 @@ impl fmt::Display for Comparison {
 }
 
 impl Model {
-    /// Runs the model on these inputs on its device and on the CPU backend, waits for both, and compares: the device's results
-    /// with the CPU's, rounded to the model's element type.
+    /// Runs the model on these inputs on its device and on the CPU backend, waits for both, and compares: the
+    /// device's results with the CPU's, rounded to the model's element type.
     ///
-    /// For a first run on a new machine, or with new weights. What is not close is told by the result, not an error.
+    /// For a first run on a new machine, or with new weights. What is not close is told by the result, not an
+    /// error.
     ///
     /// # Errors
     /// As [`forward_with`](Model::forward_with).

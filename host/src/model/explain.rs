@@ -48,8 +48,9 @@ pub struct Explanation {
     pub bytes: u64,
     /// Operations of the convolutions, and of those that an accurate f32 product is made of.
     pub flop: u64,
-    /// The least time that the device allows by its data sheet: all bytes once through memory, or the multiply-adds (three for an
-    /// accurate product of f32), whichever is longer, and 5 us for being launched at all. Nothing where its rates are not known.
+    /// The least time that the device allows by its data sheet: all bytes once through memory, or the
+    /// multiply-adds (three for an accurate product of f32), whichever is longer, and 5 us for being launched
+    /// at all. Nothing where its rates are not known.
     pub least_s: Option<f64>,
 }
 
@@ -106,8 +107,8 @@ impl Explanation {
     }
 }
 
-/// What would run on a first input of this shape that lies in memory as if its axes came in the order `axes`, the outermost
-/// first, and on further ones that are dense, on a device of these properties.
+/// What would run on a first input of this shape that lies in memory as if its axes came in the order `axes`,
+/// the outermost first, and on further ones that are dense, on a device of these properties.
 ///
 /// # Errors
 /// As [`Model::explain`].
@@ -124,8 +125,8 @@ pub fn explain_axes(
     model.explain_orders(input, &orders, options, properties)
 }
 
-/// The kernels of a model's launches for inputs of these shapes that are dense, in order. Of a program that ran, it takes no more than
-/// looking it up.
+/// The kernels of a model's launches for inputs of these shapes that are dense, in order. Of a program that
+/// ran, it takes no more than looking it up.
 ///
 /// # Errors
 /// As [`Model::explain`].
@@ -139,8 +140,8 @@ pub fn launched_kernels(
     Ok(program.steps().iter().map(|step| step.kernel).collect())
 }
 
-/// What no implementation can do without: bytes of inputs, output and parameters, each once, and operations of the
-/// convolutions' products.
+/// What no implementation can do without: bytes of inputs, output and parameters, each once, and operations
+/// of the convolutions' products.
 pub(crate) fn bytes_and_flop(chain: &Chain, problem: &ChainProblem, dtype: DType) -> (u64, u64) {
     let parameters = chain.parameters().iter();
     let shapes = parameters.map(|parameter| parameter.shape.as_slice());

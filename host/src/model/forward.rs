@@ -166,15 +166,17 @@ impl Model {
     ///
     /// An `x` without a batch gives an output without one, see [`Chain::lacks_batch`].
     ///
-    /// A chain with further inputs takes them as well: `model.forward(Inputs::new(&x).with("residual", &residual))?`.
+    /// A chain with further inputs takes them as well:
+    /// `model.forward(Inputs::new(&x).with("residual", &residual))?`.
     ///
-    /// Inputs may lie in memory in any way. What is not dense, row-major and aligned to 16 bytes, such as channels-last, is copied
-    /// on the device first, by one kernel; the bits of the output do not depend on it.
+    /// Inputs may lie in memory in any way. What is not dense, row-major and aligned to 16 bytes, such as
+    /// channels-last, is copied on the device first, by one kernel; the bits of the output do not depend on
+    /// it.
     ///
     /// # Errors
-    /// [`Error::Chain`] for an input that the chain refuses; [`Error::DTypeMismatch`], [`Error::DeviceMismatch`],
-    /// [`Error::OutOfMemory`]. [`Error::Inputs`] for further inputs that are not the chain's; [`Error::NamedInput`] for one of another
-    /// shape, element type or device.
+    /// [`Error::Chain`] for an input that the chain refuses; [`Error::DTypeMismatch`],
+    /// [`Error::DeviceMismatch`], [`Error::OutOfMemory`]. [`Error::Inputs`] for further inputs that are not
+    /// the chain's; [`Error::NamedInput`] for one of another shape, element type or device.
     pub fn forward<'a>(&self, inputs: impl Into<Inputs<&'a Tensor>>) -> Result<Tensor> {
         self.forward_with(inputs, &Options::default())
     }
@@ -204,8 +206,9 @@ impl Model {
         Ok(outputs.remove(0))
     }
 
-    /// How these inputs lie, where they are to be read on a device that runs kernels. Refuses those of another element type, those
-    /// that are not on the device of `stream`, and further ones whose shape does not follow from the first one's.
+    /// How these inputs lie, where they are to be read on a device that runs kernels. Refuses those of
+    /// another element type, those that are not on the device of `stream`, and further ones whose shape does
+    /// not follow from the first one's.
     pub(super) fn orders(
         &self,
         operator: &'static str,
@@ -246,8 +249,8 @@ impl Model {
         self.explain_for(input, options, &self.device().properties())
     }
 
-    /// What would run on a device of these properties, and why. The model may be on any device that runs kernels, the
-    /// emulator for example.
+    /// What would run on a device of these properties, and why. The model may be on any device that runs
+    /// kernels, the emulator for example.
     ///
     /// # Errors
     /// As [`explain`](Self::explain).
@@ -308,7 +311,8 @@ impl Model {
         Tensor::from_cpu(x.stream(), y, x.dtype())
     }
 
-    /// The launches for a first input of this shape where the inputs lie like this, on a device that runs kernels.
+    /// The launches for a first input of this shape where the inputs lie like this, on a device that runs
+    /// kernels.
     pub(super) fn program(
         &self,
         input: &[usize],

@@ -12,13 +12,15 @@ use crate::parameters::{Parameters, ParametersError};
 const OPERATOR: &str = "from_tensors";
 
 impl Model {
-    /// The chain with parameters that are on the device of `stream` already: one tensor for each entry of the chain's
-    /// [table](Chain::parameters), in its order, stored as `dtype`, as inputs and outputs are. Tensors that
-    /// are dense and aligned are used where they lie, others are copied. The forms that fused kernels take parameters in are made of
-    /// them once: who lends memory for them and writes to it makes a new model.
+    /// The chain with parameters that are on the device of `stream` already: one tensor for each entry of the
+    /// chain's [table](Chain::parameters), in its order, stored as `dtype`, as inputs and outputs are.
+    /// Tensors that are dense and aligned are used where they lie, others are copied. The forms that fused
+    /// kernels take parameters in are made of them once: who lends memory for them and writes to it makes a
+    /// new model.
     ///
     /// # Errors
-    /// [`ParametersError::Count`] for another number of tensors; [`ShapeMismatch`](crate::Error::ShapeMismatch), [`DTypeMismatch`](crate::Error::DTypeMismatch),
+    /// [`ParametersError::Count`] for another number of tensors;
+    /// [`ShapeMismatch`](crate::Error::ShapeMismatch), [`DTypeMismatch`](crate::Error::DTypeMismatch),
     /// [`DeviceMismatch`](crate::Error::DeviceMismatch); what copying runs into.
     ///
     /// # Examples
@@ -60,8 +62,9 @@ impl Model {
         Ok(model)
     }
 
-    /// The parameters, as rounded to the model's element type. Those of a model that was [made of tensors](Self::from_tensors) are
-    /// copied from the device when they are first asked for, which the host waits for.
+    /// The parameters, as rounded to the model's element type. Those of a model that was [made of
+    /// tensors](Self::from_tensors) are copied from the device when they are first asked for, which the host
+    /// waits for.
     ///
     /// # Errors
     /// What that copy runs into; none for other models.

@@ -6,7 +6,8 @@ use crate::device::{Tensor, must_have_shape};
 use crate::error::{InputsError, Result};
 
 /// What a run of a model is given: the first input of its chain, and the further ones
-/// ([`Chain::inputs`](crate::chain::Chain::inputs)) by their names. `T` is a tensor, an array or a reference to one.
+/// ([`Chain::inputs`](crate::chain::Chain::inputs)) by their names. `T` is a tensor, an array or a reference
+/// to one.
 ///
 /// Where a function takes `impl Into<Inputs<T>>`, a chain without further inputs needs nothing but the `T`.
 ///
@@ -118,7 +119,8 @@ impl<'a, const N: usize> From<&'a [Tensor; N]> for Inputs<&'a [Tensor]> {
     }
 }
 
-/// Says of an error which further input it is about, where it is one: `index` counts all inputs, `names` the further ones.
+/// Says of an error which further input it is about, where it is one: `index` counts all inputs, `names` the
+/// further ones.
 pub(super) fn of_input<T>(names: &[String], index: usize, result: Result<T>) -> Result<T> {
     match index.checked_sub(1) {
         Some(further) => result.map_err(|error| error.of_input(&names[further])),

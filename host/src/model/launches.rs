@@ -14,11 +14,13 @@ use crate::sync::Mutex;
 
 const OPERATOR: &str = "launches";
 
-/// What a model launches on a GPU for inputs of one shape, with neither a stream nor memory for what it computes: each run is given both, as
-/// addresses. Any number of threads may run it at a time, on any streams of the device, also in captures.
+/// What a model launches on a GPU for inputs of one shape, with neither a stream nor memory for what it
+/// computes: each run is given both, as addresses. Any number of threads may run it at a time, on any streams
+/// of the device, also in captures.
 ///
-/// This is what bindings to other libraries stand on, whose tensors, allocators and streams it takes as they are; who
-/// has none of these is better served by a [`Plan`](super::Plan). A run costs the host little more than its launches.
+/// This is what bindings to other libraries stand on, whose tensors, allocators and streams it takes as they
+/// are; who has none of these is better served by a [`Plan`](super::Plan). A run costs the host little more
+/// than its launches.
 ///
 /// Made by [`Model::launches`].
 ///
@@ -55,15 +57,16 @@ pub struct Launches {
 }
 
 impl Model {
-    /// Prepares runs on inputs of the shape of these that lie in memory as these do, over memory that each run is given. Kernels are
-    /// chosen and loaded, parameters are put into the forms that they take, and the host waits until that is done: from then
-    /// on all streams of the device may run it, also for the first time while they are in capture.
+    /// Prepares runs on inputs of the shape of these that lie in memory as these do, over memory that each
+    /// run is given. Kernels are chosen and loaded, parameters are put into the forms that they take, and the
+    /// host waits until that is done: from then on all streams of the device may run it, also for the first
+    /// time while they are in capture.
     ///
     /// `stream` is the one that the caller is about to run it on.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] where the device is no GPU; [`Error::InCapture`] if `stream` or the model's stream is in capture; those
-    /// of [`plan_for`](Self::plan_for).
+    /// [`Error::Unsupported`] where the device is no GPU; [`Error::InCapture`] if `stream` or the model's
+    /// stream is in capture; those of [`plan_for`](Self::plan_for).
     pub fn launches<'a>(
         &self,
         stream: &Stream,
@@ -99,23 +102,25 @@ impl Model {
 }
 
 impl Launches {
-    /// Queues one run on `stream`: from `inputs`, the first one and behind it the further ones in the order of
-    /// [`Chain::inputs`](crate::chain::Chain::inputs), to `output`.
+    /// Queues one run on `stream`: from `inputs`, the first one and behind it the further ones in the order
+    /// of [`Chain::inputs`](crate::chain::Chain::inputs), to `output`.
     ///
-    /// The stream is remembered until this is dropped. Dropping lets the model's stream wait for what these streams were given by then,
-    /// so that prepared parameters are not given back before; a graph that was captured of a run needs this for as long as it
-    /// is replayed.
+    /// The stream is remembered until this is dropped. Dropping lets the model's stream wait for what these
+    /// streams were given by then, so that prepared parameters are not given back before; a graph that was
+    /// captured of a run needs this for as long as it is replayed.
     ///
     /// # Errors
-    /// [`Error::DeviceMismatch`] for a stream of another device; [`InputsError::Count`]; what a launch may run into.
+    /// [`Error::DeviceMismatch`] for a stream of another device; [`InputsError::Count`]; what a launch may
+    /// run into.
     ///
     /// # Safety
-    /// `inputs` are addresses of the elements with all indices 0 of tensors of the shapes, strides and element type that this was made
-    /// for, from multiples of 16 bytes where those were that it was made with. `output` has
-    /// [`output_shape`](Self::output_shape) densely, from a multiple of 16 bytes on; `workspace` has
-    /// [`workspace_bytes`](Self::workspace_bytes) from a multiple of 256 on. All are memory in the primary context of the
-    /// stream's device; output and workspace overlap nothing else. What is read was written, and what is written is used, in the order of
-    /// `stream`. The stream outlives this, and so does memory that was lent for the model's parameters.
+    /// `inputs` are addresses of the elements with all indices 0 of tensors of the shapes, strides and
+    /// element type that this was made for, from multiples of 16 bytes where those were that it was made
+    /// with. `output` has [`output_shape`](Self::output_shape) densely, from a multiple of 16 bytes on;
+    /// `workspace` has [`workspace_bytes`](Self::workspace_bytes) from a multiple of 256 on. All are memory
+    /// in the primary context of the stream's device; output and workspace overlap nothing else. What is read
+    /// was written, and what is written is used, in the order of `stream`. The stream outlives this, and so
+    /// does memory that was lent for the model's parameters.
     pub unsafe fn run(
         &self,
         stream: &Stream,

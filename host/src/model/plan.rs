@@ -13,12 +13,12 @@ use crate::program::Ready;
 
 /// A model for inputs of one shape on one stream, with its memory.
 ///
-/// [`execute`](Plan::execute) only launches: it allocates nothing, waits for nothing, and calls nothing that CUDA graph
-/// capture forbids. Several plans run side by side on several streams. The CPU device is the exception: its backend
-/// allocates what it computes in every run.
+/// [`execute`](Plan::execute) only launches: it allocates nothing, waits for nothing, and calls nothing that
+/// CUDA graph capture forbids. Several plans run side by side on several streams. The CPU device is the
+/// exception: its backend allocates what it computes in every run.
 ///
-/// Between runs a plan holds one allocation, in which intermediate tensors share the bytes of those that nobody reads
-/// any more: as much as a single run takes at its peak, less the output.
+/// Between runs a plan holds one allocation, in which intermediate tensors share the bytes of those that
+/// nobody reads any more: as much as a single run takes at its peak, less the output.
 ///
 /// # Examples
 /// ```
@@ -51,19 +51,23 @@ pub struct Plan {
 const OPERATOR: &str = "plan";
 
 impl Model {
-    /// Prepares runs on contiguous inputs of one shape, on one stream (the shapes of further inputs follow from the first one's): kernels are chosen and loaded, and memory is allocated.
+    /// Prepares runs on contiguous inputs of one shape, on one stream (the shapes of further inputs follow
+    /// from the first one's): kernels are chosen and loaded, and memory is allocated.
     ///
     /// # Errors
-    /// As [`forward_with`](Self::forward_with); [`DeviceMismatch`](crate::Error::DeviceMismatch) for another device's stream.
+    /// As [`forward_with`](Self::forward_with); [`DeviceMismatch`](crate::Error::DeviceMismatch) for another
+    /// device's stream.
     pub fn plan(&self, stream: &Stream, input: &[usize], options: &Options) -> Result<Plan> {
         self.plan_orders(stream, input, self.dense(), options)
     }
 
-    /// The same for inputs of the shape of these that lie in memory as these do: with their strides, where they matter, and from
-    /// a multiple of 16 bytes or not. What kernels do not read as it lies is copied by one kernel first, in every run.
+    /// The same for inputs of the shape of these that lie in memory as these do: with their strides, where
+    /// they matter, and from a multiple of 16 bytes or not. What kernels do not read as it lies is copied by
+    /// one kernel first, in every run.
     ///
     /// # Errors
-    /// As [`plan`](Self::plan) and [`forward`](Self::forward); [`Spec`](crate::Error::Spec) for more axes than that kernel takes.
+    /// As [`plan`](Self::plan) and [`forward`](Self::forward); [`Spec`](crate::Error::Spec) for more axes
+    /// than that kernel takes.
     ///
     /// # Examples
     /// ```
@@ -137,16 +141,18 @@ impl Plan {
     ///
     /// The CPU device reads any strides; elsewhere inputs lie in memory as the plan was made for.
     ///
-    /// An input that belongs to another stream is waited for on the device. `y` must be this stream's own, and nobody
-    /// else's: [`output`](Plan::output) makes such tensors.
+    /// An input that belongs to another stream is waited for on the device. `y` must be this stream's own,
+    /// and nobody else's: [`output`](Plan::output) makes such tensors.
     ///
     /// # Errors
-    /// [`ShapeMismatch`](crate::Error::ShapeMismatch) and [`DTypeMismatch`](crate::Error::DTypeMismatch) for tensors that
-    /// the plan was not made for, [`DeviceMismatch`](crate::Error::DeviceMismatch),
-    /// [`LayoutMismatch`](crate::Error::LayoutMismatch) for an input that lies in memory otherwise than the plan was made for,
-    /// [`NotContiguous`](crate::Error::NotContiguous) and [`Misaligned`](crate::Error::Misaligned) for an output that is not dense
-    /// from a multiple of 16 bytes on, [`TensorInUse`](crate::Error::TensorInUse). Of further inputs as [`Model::forward`]. On a stream that is being captured also
-    /// [`OtherStreamInCapture`](crate::Error::OtherStreamInCapture) for an input of another stream.
+    /// [`ShapeMismatch`](crate::Error::ShapeMismatch) and [`DTypeMismatch`](crate::Error::DTypeMismatch) for
+    /// tensors that the plan was not made for, [`DeviceMismatch`](crate::Error::DeviceMismatch),
+    /// [`LayoutMismatch`](crate::Error::LayoutMismatch) for an input that lies in memory otherwise than the
+    /// plan was made for, [`NotContiguous`](crate::Error::NotContiguous) and
+    /// [`Misaligned`](crate::Error::Misaligned) for an output that is not dense from a multiple of 16 bytes
+    /// on, [`TensorInUse`](crate::Error::TensorInUse). Of further inputs as [`Model::forward`]. On a stream
+    /// that is being captured also [`OtherStreamInCapture`](crate::Error::OtherStreamInCapture) for an input
+    /// of another stream.
     pub fn execute<'a>(
         &mut self,
         inputs: impl Into<Inputs<&'a Tensor>>,
@@ -174,14 +180,16 @@ impl Plan {
         y.assign(self.model.run_on_cpu(&inputs)?)
     }
 
-    /// The plan as a CUDA graph that reads these inputs, tensors of the plan's own stream, and writes to an output of its own.
+    /// The plan as a CUDA graph that reads these inputs, tensors of the plan's own stream, and writes to an
+    /// output of its own.
     ///
-    /// Whoever captures a stream by the driver's own calls instead can call [`execute`](Plan::execute) there, and must keep
-    /// plan, model, input and output until the graph has run for the last time.
+    /// Whoever captures a stream by the driver's own calls instead can call [`execute`](Plan::execute) there,
+    /// and must keep plan, model, input and output until the graph has run for the last time.
     ///
     /// # Errors
-    /// [`Unsupported`](crate::Error::Unsupported) where the device is no GPU; [`TensorInUse`](crate::Error::TensorInUse) for an
-    /// input of another stream; those of [`execute`](Plan::execute).
+    /// [`Unsupported`](crate::Error::Unsupported) where the device is no GPU;
+    /// [`TensorInUse`](crate::Error::TensorInUse) for an input of another stream; those of
+    /// [`execute`](Plan::execute).
     pub fn capture(self, inputs: impl Into<Inputs<Tensor>>) -> Result<Captured> {
         let y = self.output()?;
         self.capture_into(inputs, y)
@@ -246,8 +254,8 @@ impl Plan {
         self.problem.input_shape()
     }
 
-    /// The further inputs, in the order of [`Chain::inputs`](crate::chain::Chain::inputs), with the shapes that follow from the first
-    /// one's.
+    /// The further inputs, in the order of [`Chain::inputs`](crate::chain::Chain::inputs), with the shapes
+    /// that follow from the first one's.
     pub fn inputs(&self) -> &[ChainInput] {
         &self.problem.inputs
     }
@@ -263,9 +271,11 @@ impl Plan {
     }
 }
 
-/// A plan with its inputs and output as one CUDA graph: a replay costs the host one call, however many launches it has.
+/// A plan with its inputs and output as one CUDA graph: a replay costs the host one call, however many
+/// launches it has.
 ///
-/// Made by [`Plan::capture`]. It owns all memory that the graph refers to; dropping it waits for the last replay.
+/// Made by [`Plan::capture`]. It owns all memory that the graph refers to; dropping it waits for the last
+/// replay.
 ///
 /// # Examples
 /// ```
@@ -303,7 +313,8 @@ impl Captured {
     /// Overwrites the first input, in stream order, and returns once `values` has been read.
     ///
     /// # Errors
-    /// [`ShapeMismatch`](crate::Error::ShapeMismatch); [`TensorInUse`](crate::Error::TensorInUse) while other handles share the input.
+    /// [`ShapeMismatch`](crate::Error::ShapeMismatch); [`TensorInUse`](crate::Error::TensorInUse) while other
+    /// handles share the input.
     pub fn write<S: Data<Elem = f32>, D: Dimension>(
         &mut self,
         values: &ArrayBase<S, D>,
@@ -314,8 +325,8 @@ impl Captured {
     /// The same for the further input of this name.
     ///
     /// # Errors
-    /// [`InputsError::Unknown`](crate::InputsError::Unknown); of that input, those of [`write`](Self::write), as
-    /// [`NamedInput`](crate::Error::NamedInput).
+    /// [`InputsError::Unknown`](crate::InputsError::Unknown); of that input, those of [`write`](Self::write),
+    /// as [`NamedInput`](crate::Error::NamedInput).
     pub fn write_input<S: Data<Elem = f32>, D: Dimension>(
         &mut self,
         name: &str,

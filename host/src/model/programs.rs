@@ -8,9 +8,9 @@ use crate::error::Result;
 use crate::program::Program;
 use crate::sync::{Mutex, MutexGuard};
 
-/// Programs that a model keeps, the last ones used. Plans keep theirs themselves. A program is some kilobytes of the host;
-/// what it holds on the device are prepared parameters, which programs share where their tiles are the same, so that
-/// there are as many forms of a layer's as there are tiles, not shapes.
+/// Programs that a model keeps, the last ones used. Plans keep theirs themselves. A program is some kilobytes
+/// of the host; what it holds on the device are prepared parameters, which programs share where their tiles
+/// are the same, so that there are as many forms of a layer's as there are tiles, not shapes.
 const KEPT_PROGRAMS: usize = 64;
 
 /// Programs of a model by what they were made for. The model's element type and device are the same for all.
@@ -30,9 +30,9 @@ struct Entry {
 type Place = Mutex<Option<Arc<Program>>>;
 
 impl Programs {
-    /// The program for a first input of this shape where the inputs lie like this, from `make` where it is not kept. Threads that ask for the
-    /// same one at a time wait for the first of them to make it; those that ask for different ones do not wait for each
-    /// other.
+    /// The program for a first input of this shape where the inputs lie like this, from `make` where it is
+    /// not kept. Threads that ask for the same one at a time wait for the first of them to make it; those
+    /// that ask for different ones do not wait for each other.
     pub(super) fn get(
         &self,
         input: &[usize],
@@ -121,7 +121,8 @@ mod tests {
         assert_eq!(made, wanted);
     }
 
-    /// Each thread asks for the one program that all ask for, while another one is being made that takes until they have it.
+    /// Each thread asks for the one program that all ask for, while another one is being made that takes
+    /// until they have it.
     #[test]
     fn what_several_ask_for_at_a_time_is_made_once_and_nobody_waits_for_others() {
         const THREADS: usize = 4;

@@ -15,9 +15,10 @@ const OPERATOR: &str = "replicas";
 
 /// A model on several devices, the GPUs of a host for example, which share each batch.
 ///
-/// The results are those of the model on one device, for any number of devices: the same bits, as long as the devices are of
-/// one kind, for then the same kernels run. The devices work at a time: threads of rayon's pool copy arrays for all of them, and
-/// where there is nothing to copy by the host, one thread queues the work of all, which takes it microseconds.
+/// The results are those of the model on one device, for any number of devices: the same bits, as long as the
+/// devices are of one kind, for then the same kernels run. The devices work at a time: threads of rayon's
+/// pool copy arrays for all of them, and where there is nothing to copy by the host, one thread queues the
+/// work of all, which takes it microseconds.
 ///
 /// # Examples
 /// ```
@@ -41,8 +42,8 @@ pub struct Replicas {
 }
 
 impl Replicas {
-    /// The model on each of these devices, on a stream of its own. On the model's own device it is the model itself, with
-    /// its memory; on the others its parameters are uploaded.
+    /// The model on each of these devices, on a stream of its own. On the model's own device it is the model
+    /// itself, with its memory; on the others its parameters are uploaded.
     ///
     /// # Errors
     /// [`Error::NoDevices`]; what making streams and uploading runs into.
@@ -98,8 +99,8 @@ impl Replicas {
         self.forward_array_with(inputs, &Options::default())
     }
 
-    /// [`Model::forward_array_with`] on all devices at a time. Where the options allow results that depend on the batch, they depend on
-    /// the number of devices.
+    /// [`Model::forward_array_with`] on all devices at a time. Where the options allow results that depend on
+    /// the batch, they depend on the number of devices.
     ///
     /// # Errors
     /// As there.
@@ -155,7 +156,8 @@ impl Replicas {
         arrays::pinned(&shares, &inputs, y, options, &Cut::default())
     }
 
-    /// [`Model::forward_with`] for tensors that are on the devices: of each input one for each device, in their order, of any batch.
+    /// [`Model::forward_with`] for tensors that are on the devices: of each input one for each device, in
+    /// their order, of any batch.
     ///
     /// # Errors
     /// As there; [`Error::ShapeMismatch`] for more tensors, or fewer.
@@ -237,7 +239,8 @@ impl ReplicaPlans {
     /// Queues one run on every device: [`Plan::execute`] for each plan with its inputs and its output.
     ///
     /// # Errors
-    /// As there; [`Error::ShapeMismatch`] for more tensors than plans, or fewer. Plans before the one that failed run.
+    /// As there; [`Error::ShapeMismatch`] for more tensors than plans, or fewer. Plans before the one that
+    /// failed run.
     pub fn execute<'a>(
         &mut self,
         inputs: impl Into<Inputs<&'a [Tensor]>>,

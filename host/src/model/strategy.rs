@@ -47,8 +47,8 @@ impl Strategy {
     /// What stands for every strategy where [`parse`](Self::parse) reads it.
     pub const ALL: &'static str = "all";
 
-    /// Every strategy for a chain, from a run for each layer to the most fused: `unfused` (convolutions by a column
-    /// matrix), `unfused-direct`, partial fusions where the chain has some with names, `fused`.
+    /// Every strategy for a chain, from a run for each layer to the most fused: `unfused` (convolutions by a
+    /// column matrix), `unfused-direct`, partial fusions where the chain has some with names, `fused`.
     #[must_use]
     pub fn all(chain: &Chain) -> Vec<Strategy> {
         let parsed = |name, text: &str| {
@@ -73,8 +73,8 @@ impl Strategy {
         unfused.chain(named).chain([fused]).collect()
     }
 
-    /// The strategies of `chain` that a text asks for: those of a name (none if only other chains have it), `all` of them,
-    /// or a partition written down.
+    /// The strategies of `chain` that a text asks for: those of a name (none if only other chains have it),
+    /// `all` of them, or a partition written down.
     ///
     /// # Errors
     /// [`PartitionError`] for a text that is none of these.

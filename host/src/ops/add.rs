@@ -11,13 +11,15 @@ use launch_config::elementwise;
 
 /// `y = x + residual`, element by element.
 ///
-/// *Shapes*: any; both have the same, and so has the output. Nothing is repeated along extents of 1, as PyTorch would.
+/// *Shapes*: any; both have the same, and so has the output. Nothing is repeated along extents of 1, as
+/// PyTorch would.
 ///
-/// *Numerics*: one rounding, and one to the storage type. *NaN*, infinities and the sign of zeros follow IEEE 754: `inf - inf` is
-/// NaN, and a sum is `-0` only of `-0` and `-0`.
+/// *Numerics*: one rounding, and one to the storage type. *NaN*, infinities and the sign of zeros follow IEEE
+/// 754: `inf - inf` is NaN, and a sum is `-0` only of `-0` and `-0`.
 ///
 /// # Errors
-/// [`Error::Spec`](crate::Error::Spec) for shapes that differ, [`Error::DTypeMismatch`](crate::Error::DTypeMismatch),
+/// [`Error::Spec`](crate::Error::Spec) for shapes that differ,
+/// [`Error::DTypeMismatch`](crate::Error::DTypeMismatch),
 /// [`Error::DeviceMismatch`](crate::Error::DeviceMismatch).
 ///
 /// # Examples

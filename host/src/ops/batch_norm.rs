@@ -12,24 +12,24 @@ use crate::program::{ProgramBuilder, Value};
 use crate::spec::{BatchNormProblem, BatchNormSpec};
 use launch_config::elementwise;
 
-/// `y = (x - running_mean[c]) / sqrt(running_var[c] + eps) * weight[c] + bias[c]`: batch normalisation at inference, one map for
-/// each channel.
+/// `y = (x - running_mean[c]) / sqrt(running_var[c] + eps) * weight[c] + bias[c]`: batch normalisation at
+/// inference, one map for each channel.
 ///
-/// *Shapes*: `x` is `(n, c, *)` with any number of spatial dimensions, also none, `running_mean`, `running_var`, and the
-/// optional `weight` and `bias` are `(c)`; the output has the input's shape. Nothing has to be said of the number of
-/// dimensions: this is `BatchNorm1d`, `BatchNorm2d` and `BatchNorm3d`.
+/// *Shapes*: `x` is `(n, c, *)` with any number of spatial dimensions, also none, `running_mean`,
+/// `running_var`, and the optional `weight` and `bias` are `(c)`; the output has the input's shape. Nothing
+/// has to be said of the number of dimensions: this is `BatchNorm1d`, `BatchNorm2d` and `BatchNorm3d`.
 ///
-/// *Numerics*: `gain = weight / sqrt(running_var + eps)` and `shift = bias - running_mean * gain` are made in float64 and
-/// rounded to f32 once, also for 16-bit tensors; a result is `fma(gain, x, shift)`. So it is off by at most
-/// `2^-23 * (|gain * x| + |shift|)`, and one rounding to the storage type.
+/// *Numerics*: `gain = weight / sqrt(running_var + eps)` and `shift = bias - running_mean * gain` are made in
+/// float64 and rounded to f32 once, also for 16-bit tensors; a result is `fma(gain, x, shift)`. So it is off
+/// by at most `2^-23 * (|gain * x| + |shift|)`, and one rounding to the storage type.
 ///
 /// *NaN*: a NaN stays NaN, and makes nothing else NaN; one in a parameter makes its channel NaN, as does a
-/// variance below `-eps`. Of infinities `fma` makes what IEEE 754 says. Where `running_var + eps` is 0 the gain is infinite; then what
-/// PyTorch gives differs between its own backends.
+/// variance below `-eps`. Of infinities `fma` makes what IEEE 754 says. Where `running_var + eps` is 0 the
+/// gain is infinite; then what PyTorch gives differs between its own backends.
 ///
 /// # Errors
-/// [`Error::Spec`](crate::Error::Spec): less than two dimensions, statistics or parameters of another length, `eps` that is
-/// negative, 0 or NaN. [`Error::DTypeMismatch`](crate::Error::DTypeMismatch),
+/// [`Error::Spec`](crate::Error::Spec): less than two dimensions, statistics or parameters of another length,
+/// `eps` that is negative, 0 or NaN. [`Error::DTypeMismatch`](crate::Error::DTypeMismatch),
 /// [`Error::DeviceMismatch`](crate::Error::DeviceMismatch).
 ///
 /// # Examples
@@ -47,7 +47,8 @@ use launch_config::elementwise;
 /// # Ok::<(), convfuse::Error>(())
 /// ```
 ///
-/// As [`torch.nn.functional.batch_norm`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.batch_norm.html)
+/// As
+/// [`torch.nn.functional.batch_norm`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.batch_norm.html)
 /// with `training=False`.
 pub fn batch_norm(
     x: &Tensor,
@@ -111,8 +112,8 @@ fn fold(
     Ok(Folded { gain, shift })
 }
 
-/// The folded parameters of the batch norm `layer` of a chain, as parameters of `program`: made once for all programs of a
-/// model, when the first of them is made. `of` are parameters of `program`.
+/// The folded parameters of the batch norm `layer` of a chain, as parameters of `program`: made once for all
+/// programs of a model, when the first of them is made. `of` are parameters of `program`.
 pub(crate) fn folded(
     program: &mut ProgramBuilder,
     preparations: &Preparations,

@@ -29,7 +29,8 @@ use crate::spec::{ChannelMaxProblem, ChannelMaxSpec};
 /// # Ok::<(), convfuse::Error>(())
 /// ```
 ///
-/// As the values of [`torch.max`](https://docs.pytorch.org/docs/stable/generated/torch.max.html) over dimension 1.
+/// As the values of [`torch.max`](https://docs.pytorch.org/docs/stable/generated/torch.max.html) over
+/// dimension 1.
 pub fn channel_max(x: &Tensor) -> Result<Tensor> {
     let problem = ChannelMaxSpec.problem(x.shape())?;
     single("channel_max", x, problem.into(), &[])

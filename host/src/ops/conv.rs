@@ -23,8 +23,8 @@ use launch_config::conv_gemm::ColumnPlan;
 pub enum ConvAlgorithm {
     /// Each thread walks over the filter for its outputs. No workspace.
     Direct,
-    /// The input is spread out into a column matrix, which is then multiplied by the filters; the bias joins in that
-    /// product's last step. Faster where there are many output channels; needs a workspace.
+    /// The input is spread out into a column matrix, which is then multiplied by the filters; the bias joins
+    /// in that product's last step. Faster where there are many output channels; needs a workspace.
     #[default]
     Im2col,
 }
@@ -35,7 +35,8 @@ pub enum ConvAlgorithm {
 pub struct ConvOptions {
     /// The algorithm.
     pub algorithm: ConvAlgorithm,
-    /// The most bytes that the column matrix may take at a time; it is made in chunks that fit, of which there may be 65,536.
+    /// The most bytes that the column matrix may take at a time; it is made in chunks that fit, of which
+    /// there may be 65,536.
     pub workspace_bytes: u64,
 }
 
@@ -68,24 +69,26 @@ impl ConvOptions {
     }
 }
 
-/// `y[n, k, p, q] = bias[k] + sum over c, r, s of x[n, c, h, w] * weight[k, c, r, s]` (a cross-correlation), with
-/// `h = p * stride - padding + r * dilation`, and zeros outside the image, or what `padding_mode` puts there.
+/// `y[n, k, p, q] = bias[k] + sum over c, r, s of x[n, c, h, w] * weight[k, c, r, s]` (a cross-correlation),
+/// with `h = p * stride - padding + r * dilation`, and zeros outside the image, or what `padding_mode` puts
+/// there.
 ///
 /// *Shapes*: `x` is `(n, c, h, w)`, `weight` `(k, c / groups, r, s)`, `bias`, optional, `(k)`; the output is
 /// `(n, k, p, q)` with `p = (h + 2 padding - dilation (r - 1) - 1) / stride + 1`.
 ///
 /// Without a batch, `x` is `(c, h, w)` and the output `(k, p, q)`.
 ///
-/// *Padding*: so many elements on both sides, or [`Padding::Same`](crate::spec::Padding): as many as make the output as large as the
-/// image, an odd one at the end. What is not zeros on both sides alike is put around the image by a launch of its own.
+/// *Padding*: so many elements on both sides, or [`Padding::Same`](crate::spec::Padding): as many as make the
+/// output as large as the image, an odd one at the end. What is not zeros on both sides alike is put around
+/// the image by a launch of its own.
 ///
-/// *Numerics*: f32 sums with one rounding per product and addition, in an order that depends on the shapes alone;
-/// `L = c / groups * r * s` and `cond = sum |x * weight| + |bias|` in the bound of [`ops`](crate::ops#numerics).
-/// *NaN* and infinities spread to every output whose window holds them.
+/// *Numerics*: f32 sums with one rounding per product and addition, in an order that depends on the shapes
+/// alone; `L = c / groups * r * s` and `cond = sum |x * weight| + |bias|` in the bound of
+/// [`ops`](crate::ops#numerics). *NaN* and infinities spread to every output whose window holds them.
 ///
 /// # Errors
-/// [`Error::Spec`]: what PyTorch refuses, such as [`Padding::Same`](crate::spec::Padding) with a stride, or reflected padding that is not
-/// less than the extent. [`Error::DTypeMismatch`], [`Error::DeviceMismatch`].
+/// [`Error::Spec`]: what PyTorch refuses, such as [`Padding::Same`](crate::spec::Padding) with a stride, or
+/// reflected padding that is not less than the extent. [`Error::DTypeMismatch`], [`Error::DeviceMismatch`].
 ///
 /// # Examples
 /// ```
@@ -103,7 +106,8 @@ impl ConvOptions {
 /// # Ok::<(), convfuse::Error>(())
 /// ```
 ///
-/// As [`torch.nn.functional.conv2d`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.conv2d.html).
+/// As
+/// [`torch.nn.functional.conv2d`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.conv2d.html).
 pub fn conv2d(
     x: &Tensor,
     weight: &Tensor,
@@ -127,8 +131,8 @@ pub fn conv2d_with(
     run(x, weight, bias, spec, options)
 }
 
-/// [`conv2d`] of sequences: `x` is `(n, c, w)`, `weight` `(k, c / groups, s)`, the output `(n, k, q)`. All that is said there
-/// holds.
+/// [`conv2d`] of sequences: `x` is `(n, c, w)`, `weight` `(k, c / groups, s)`, the output `(n, k, q)`. All
+/// that is said there holds.
 ///
 /// # Examples
 /// ```
@@ -144,7 +148,8 @@ pub fn conv2d_with(
 /// # Ok::<(), convfuse::Error>(())
 /// ```
 ///
-/// As [`torch.nn.functional.conv1d`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.conv1d.html).
+/// As
+/// [`torch.nn.functional.conv1d`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.conv1d.html).
 pub fn conv1d(
     x: &Tensor,
     weight: &Tensor,
@@ -186,7 +191,8 @@ pub fn conv1d_with(
 /// # Ok::<(), convfuse::Error>(())
 /// ```
 ///
-/// As [`torch.nn.functional.conv3d`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.conv3d.html).
+/// As
+/// [`torch.nn.functional.conv3d`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.conv3d.html).
 pub fn conv3d(
     x: &Tensor,
     weight: &Tensor,
@@ -229,8 +235,8 @@ where
     })
 }
 
-/// Chunks of a column matrix that a program takes, at two launches each: far more than any that fill 64 MiB, up to images
-/// of 10^9 pixels.
+/// Chunks of a column matrix that a program takes, at two launches each: far more than any that fill 64 MiB,
+/// up to images of 10^9 pixels.
 const MAX_CHUNKS: usize = 1 << 16;
 
 /// What a convolution multiplies and adds.
@@ -290,8 +296,8 @@ fn direct<const D: usize>(
     let labels = [dimensions::<D>(), tile.name().into(), dtype.label()];
     let (kernel, shape) = kernel(&CONV_DIRECT, &labels, geometry.direct_shape(tile))?;
     let arguments = (x, weight, bias, y, *geometry);
-    // SAFETY: the values have the shapes that the geometry was made from; the bias is there if the geometry says so;
-    // `geometry()` refused planes of 2^31 elements.
+    // SAFETY: the values have the shapes that the geometry was made from; the bias is there if the geometry
+    // says so; `geometry()` refused planes of 2^31 elements.
     unsafe { program.launch(kernel, shape, arguments) }
     Ok(())
 }
@@ -344,9 +350,9 @@ fn im2col<const D: usize>(
         let product_bytes = column_bytes + filters.bytes(program) + output_bytes;
         let spreading = (x, columns, *geometry, chunk);
         let multiplying = (weight, bias, columns, y, *geometry, chunk);
-        // SAFETY: the values have the shapes that the geometry was made from; the bias is there if the geometry says
-        // so; the column matrix holds the plan's largest chunk, and each chunk's writing follows the last one's
-        // reading; `geometry()` refused planes of 2^31 elements.
+        // SAFETY: the values have the shapes that the geometry was made from; the bias is there if the
+        // geometry says so; the column matrix holds the plan's largest chunk, and each chunk's writing
+        // follows the last one's reading; `geometry()` refused planes of 2^31 elements.
         unsafe {
             program.launch_moving(spread, spread_shape, spreading, spread_bytes);
             program.launch_moving(product, product_shape, multiplying, product_bytes);

@@ -8,19 +8,21 @@ use crate::program::{ProgramBuilder, Value};
 use crate::spec::GroupNormSpec;
 use launch_config::norm::NormGeometry;
 
-/// `y = (x - mean) / sqrt(var + eps) * weight[c] + bias[c]`, with mean and (biased) variance over each group of
-/// channels of each sample.
+/// `y = (x - mean) / sqrt(var + eps) * weight[c] + bias[c]`, with mean and (biased) variance over each group
+/// of channels of each sample.
 ///
-/// *Shapes*: `x` is `(n, c, *)`, `weight` and `bias`, both optional, are `(c)`; the output has the input's shape.
+/// *Shapes*: `x` is `(n, c, *)`, `weight` and `bias`, both optional, are `(c)`; the output has the input's
+/// shape.
 ///
 /// *Numerics*: statistics combine shifted partial sums in a fixed order, so that a mean a thousand times the
 /// deviation costs no more than its own rounding, and results repeat bit for bit; `cond` is
-/// `rstd * |weight| * (|x| + mean|x|) + |y| + |bias|` in the bound of [`ops`](crate::ops#numerics). A *NaN* or an
-/// infinity makes its whole group NaN.
+/// `rstd * |weight| * (|x| + mean|x|) + |y| + |bias|` in the bound of [`ops`](crate::ops#numerics). A *NaN*
+/// or an infinity makes its whole group NaN.
 ///
 /// # Errors
-/// [`Error::Spec`](crate::Error::Spec): channels that are no multiple of the groups, parameters of another length,
-/// `eps` that is negative or NaN, a single value per group. [`Error::DTypeMismatch`](crate::Error::DTypeMismatch),
+/// [`Error::Spec`](crate::Error::Spec): channels that are no multiple of the groups, parameters of another
+/// length, `eps` that is negative or NaN, a single value per group.
+/// [`Error::DTypeMismatch`](crate::Error::DTypeMismatch),
 /// [`Error::DeviceMismatch`](crate::Error::DeviceMismatch).
 ///
 /// # Examples
@@ -35,7 +37,8 @@ use launch_config::norm::NormGeometry;
 /// # Ok::<(), convfuse::Error>(())
 /// ```
 ///
-/// As [`torch.nn.functional.group_norm`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.group_norm.html).
+/// As
+/// [`torch.nn.functional.group_norm`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.group_norm.html).
 pub fn group_norm(
     x: &Tensor,
     weight: Option<&Tensor>,

@@ -5,17 +5,19 @@ use crate::device::Tensor;
 use crate::error::Result;
 use crate::spec::InstanceNormSpec;
 
-/// `y = (x - mean) / sqrt(var + eps) * weight[c] + bias[c]`, with mean and (biased) variance over each channel of
-/// each sample: [`group_norm`](super::group_norm()) with a group per channel, and computed as that.
+/// `y = (x - mean) / sqrt(var + eps) * weight[c] + bias[c]`, with mean and (biased) variance over each
+/// channel of each sample: [`group_norm`](super::group_norm()) with a group per channel, and computed as
+/// that.
 ///
-/// *Shapes*: `x` is `(n, c, *)` with any number of spatial dimensions, `weight` and `bias`, both optional, are
-/// `(c)`; the output has the input's shape.
+/// *Shapes*: `x` is `(n, c, *)` with any number of spatial dimensions, `weight` and `bias`, both optional,
+/// are `(c)`; the output has the input's shape.
 ///
 /// *Numerics*, *NaN*: as in [`group_norm`](super::group_norm()).
 ///
 /// # Errors
-/// [`Error::Spec`](crate::Error::Spec): a single spatial element (its deviation is 0 whatever it holds), parameters of
-/// another length, `eps` that is negative or NaN. [`Error::DTypeMismatch`](crate::Error::DTypeMismatch),
+/// [`Error::Spec`](crate::Error::Spec): a single spatial element (its deviation is 0 whatever it holds),
+/// parameters of another length, `eps` that is negative or NaN.
+/// [`Error::DTypeMismatch`](crate::Error::DTypeMismatch),
 /// [`Error::DeviceMismatch`](crate::Error::DeviceMismatch).
 ///
 /// # Examples
@@ -30,7 +32,8 @@ use crate::spec::InstanceNormSpec;
 /// # Ok::<(), convfuse::Error>(())
 /// ```
 ///
-/// As [`torch.nn.functional.instance_norm`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.instance_norm.html)
+/// As
+/// [`torch.nn.functional.instance_norm`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.instance_norm.html)
 /// with input statistics.
 pub fn instance_norm(
     x: &Tensor,

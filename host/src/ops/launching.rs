@@ -20,7 +20,8 @@ pub(super) fn kernel<A: KernelArgs>(
     Ok((family.instance(labels)?, shape))
 }
 
-/// Appends the launch that computes `y`, by the instance of `family` for the element type of `y`, and gives `y`.
+/// Appends the launch that computes `y`, by the instance of `family` for the element type of `y`, and gives
+/// `y`.
 ///
 /// # Safety
 /// That of [`ProgramBuilder::launch_moving`].
@@ -37,8 +38,9 @@ pub(super) unsafe fn compute<A: KernelArgs>(
     Ok(y)
 }
 
-/// Does an operator by itself, with its parameters, which have names for errors, in PyTorch's order. `problem` is that of
-/// `x` and of these. Refuses parameters that are on another device than `x`, or have another element type.
+/// Does an operator by itself, with its parameters, which have names for errors, in PyTorch's order.
+/// `problem` is that of `x` and of these. Refuses parameters that are on another device than `x`, or have
+/// another element type.
 pub(super) fn single(
     operator: &'static str,
     x: &Tensor,
@@ -86,8 +88,8 @@ pub(super) fn single_with(
     Ok(program.run_once(operator, x.stream(), &[x])?.remove(0))
 }
 
-/// Does an operator to `x`, or to a batch of one sample that `x` is where it has one dimension less than the `rank` of a batch; the result
-/// has a batch if `x` has.
+/// Does an operator to `x`, or to a batch of one sample that `x` is where it has one dimension less than the
+/// `rank` of a batch; the result has a batch if `x` has.
 pub(super) fn with_or_without_batch(
     x: &Tensor,
     rank: usize,

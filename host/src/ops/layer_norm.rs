@@ -11,21 +11,22 @@ use crate::error::Result;
 use crate::program::{ProgramBuilder, Value};
 use crate::spec::{LayerNormProblem, LayerNormSpec};
 
-/// `y = (x - mean) / sqrt(var + eps) * weight[c, ..] + bias[c, ..]`, with mean and (biased) variance over the channels and positions of
-/// each sample.
+/// `y = (x - mean) / sqrt(var + eps) * weight[c, ..] + bias[c, ..]`, with mean and (biased) variance over the
+/// channels and positions of each sample.
 ///
-/// *Shapes*: `x` is `(n, c, *)`, `normalized_shape` is `(c, *)`, all of the input's but the batch; `weight` and `bias`, both
-/// optional, have it as well, one value for each element of a sample. The output has the input's shape. An `x` of
-/// `normalized_shape` itself is a single sample. A norm of channels and space
-/// with a weight and a bias for each *channel* is [`group_norm`](super::group_norm()) with one group.
+/// *Shapes*: `x` is `(n, c, *)`, `normalized_shape` is `(c, *)`, all of the input's but the batch; `weight`
+/// and `bias`, both optional, have it as well, one value for each element of a sample. The output has the
+/// input's shape. An `x` of `normalized_shape` itself is a single sample. A norm of channels and space with a
+/// weight and a bias for each *channel* is [`group_norm`](super::group_norm()) with one group.
 ///
-/// *Numerics*: as in [`group_norm`](super::group_norm()), of which these are the statistics, and one rounding more where there is a
-/// weight or a bias. A *NaN* or an infinity makes its whole sample NaN.
+/// *Numerics*: as in [`group_norm`](super::group_norm()), of which these are the statistics, and one rounding
+/// more where there is a weight or a bias. A *NaN* or an infinity makes its whole sample NaN.
 ///
 /// # Errors
-/// [`Error::Spec`](crate::Error::Spec): a `normalized_shape` that is not the input's without the batch (PyTorch also normalises fewer
-/// trailing dimensions), parameters of another shape, `eps` that is negative or NaN.
-/// [`Error::DTypeMismatch`](crate::Error::DTypeMismatch), [`Error::DeviceMismatch`](crate::Error::DeviceMismatch).
+/// [`Error::Spec`](crate::Error::Spec): a `normalized_shape` that is not the input's without the batch
+/// (PyTorch also normalises fewer trailing dimensions), parameters of another shape, `eps` that is negative
+/// or NaN. [`Error::DTypeMismatch`](crate::Error::DTypeMismatch),
+/// [`Error::DeviceMismatch`](crate::Error::DeviceMismatch).
 ///
 /// # Examples
 /// ```
@@ -41,7 +42,8 @@ use crate::spec::{LayerNormProblem, LayerNormSpec};
 /// # Ok::<(), convfuse::Error>(())
 /// ```
 ///
-/// As [`torch.nn.functional.layer_norm`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.layer_norm.html).
+/// As
+/// [`torch.nn.functional.layer_norm`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.layer_norm.html).
 pub fn layer_norm(
     x: &Tensor,
     normalized_shape: &[usize],
@@ -75,7 +77,7 @@ pub(crate) fn append(
     let NormInput { partials, .. } = norm_statistics::statistics(program, x, affine, norm)?;
     let apply = norm.apply(program.dtype(x).size() as u32);
     let arguments = (x, partials, affine.weight, affine.bias, y, apply);
-    // SAFETY: `x` and `y` have `norm.elements()` elements; the partial results are those of `x`; weight and bias have an element
-    // for each of a row's where they exist.
+    // SAFETY: `x` and `y` have `norm.elements()` elements; the partial results are those of `x`; weight and
+    // bias have an element for each of a row's where they exist.
     unsafe { compute(program, &LAYER_NORM_APPLY, apply.shape(), y, arguments) }
 }

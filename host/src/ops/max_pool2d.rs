@@ -11,14 +11,15 @@ use crate::spec::{MaxPool2dProblem, MaxPool2dSpec};
 
 /// `y[n, c, p, q]` is the largest of `x[n, c, h, w]` over the window of `(p, q)`.
 ///
-/// *Shapes*: `(n, c, h, w)` to `(n, c, p, q)` with `p = (h + 2 padding - dilation (kernel - 1) - 1) / stride + 1`,
-/// rounded up under `ceil_mode` (less windows that would start in the padding behind the image). Without a batch, `(c, h, w)` to `(c, p, q)`.
+/// *Shapes*: `(n, c, h, w)` to `(n, c, p, q)` with
+/// `p = (h + 2 padding - dilation (kernel - 1) - 1) / stride + 1`, rounded up under `ceil_mode` (less windows
+/// that would start in the padding behind the image). Without a batch, `(c, h, w)` to `(c, p, q)`.
 ///
 /// *Numerics*: exact. A window with a *NaN* gives NaN; padding never wins, not even against `-inf`.
 ///
 /// # Errors
-/// [`Error::Spec`](crate::Error::Spec): a rank other than 3 and 4, zero extents, a window larger than the padded input,
-/// padding over half the window.
+/// [`Error::Spec`](crate::Error::Spec): a rank other than 3 and 4, zero extents, a window larger than the
+/// padded input, padding over half the window.
 ///
 /// # Examples
 /// ```
@@ -32,7 +33,8 @@ use crate::spec::{MaxPool2dProblem, MaxPool2dSpec};
 /// # Ok::<(), convfuse::Error>(())
 /// ```
 ///
-/// As [`torch.nn.functional.max_pool2d`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.max_pool2d.html).
+/// As
+/// [`torch.nn.functional.max_pool2d`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.max_pool2d.html).
 pub fn max_pool2d(x: &Tensor, spec: &MaxPool2dSpec) -> Result<Tensor> {
     with_or_without_batch(x, 4, |x| {
         single("max_pool2d", x, spec.problem(x.shape())?.into(), &[])

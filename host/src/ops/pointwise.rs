@@ -49,7 +49,8 @@ pub fn clamp(x: &Tensor, spec: &ClampSpec) -> Result<Tensor> {
 ///
 /// *NaN* stays NaN.
 ///
-/// In a chain it takes every kernel that [`clamp`] takes: it is the clamp whose only bound is a lower one of 0.
+/// In a chain it takes every kernel that [`clamp`] takes: it is the clamp whose only bound is a lower one of
+/// 0.
 ///
 /// # Errors
 /// [`Error::TooManyBlocks`](crate::Error::TooManyBlocks) for more elements than a launch takes.
@@ -65,7 +66,8 @@ pub fn clamp(x: &Tensor, spec: &ClampSpec) -> Result<Tensor> {
 /// # Ok::<(), convfuse::Error>(())
 /// ```
 ///
-/// As [`torch.nn.functional.relu`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.relu.html).
+/// As
+/// [`torch.nn.functional.relu`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.relu.html).
 pub fn relu(x: &Tensor) -> Result<Tensor> {
     apply(x, &PointwiseSpec::Relu {})
 }
@@ -74,9 +76,10 @@ pub fn relu(x: &Tensor) -> Result<Tensor> {
 ///
 /// *Shapes*: any; the output has the input's.
 ///
-/// *Numerics*: exact above 0; elsewhere slope and product are rounded to f32, results to the storage type. The slope may
-/// be any number, also one below 0 or above 1. The product is IEEE's, as in PyTorch, on a GPU as on the CPU: a slope of 0
-/// makes NaN of minus infinity, and -0 of finite numbers below 0; a negative one makes 0 of -0, and -0 of 0.
+/// *Numerics*: exact above 0; elsewhere slope and product are rounded to f32, results to the storage type.
+/// The slope may be any number, also one below 0 or above 1. The product is IEEE's, as in PyTorch, on a GPU
+/// as on the CPU: a slope of 0 makes NaN of minus infinity, and -0 of finite numbers below 0; a negative one
+/// makes 0 of -0, and -0 of 0.
 ///
 /// *NaN* stays NaN.
 ///
@@ -95,7 +98,8 @@ pub fn relu(x: &Tensor) -> Result<Tensor> {
 /// # Ok::<(), convfuse::Error>(())
 /// ```
 ///
-/// As [`torch.nn.functional.leaky_relu`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.leaky_relu.html),
+/// As
+/// [`torch.nn.functional.leaky_relu`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.leaky_relu.html),
 /// whose default slope is 0.01.
 pub fn leaky_relu(x: &Tensor, negative_slope: f64) -> Result<Tensor> {
     apply(x, &PointwiseSpec::LeakyRelu { negative_slope })
@@ -105,10 +109,11 @@ pub fn leaky_relu(x: &Tensor, negative_slope: f64) -> Result<Tensor> {
 ///
 /// *Shapes*: any; the output has the input's.
 ///
-/// *Numerics*: relative error up to 4 ulps of f32, also where the value is tiny; in 16 bits up to `2^-16` before the result is
-/// rounded to them.
+/// *Numerics*: relative error up to 4 ulps of f32, also where the value is tiny; in 16 bits up to `2^-16`
+/// before the result is rounded to them.
 ///
-/// *NaN* stays NaN. Of minus infinity it is NaN, a product with 0, as in PyTorch on a GPU; numbers far below 0 give -0, as -0 does.
+/// *NaN* stays NaN. Of minus infinity it is NaN, a product with 0, as in PyTorch on a GPU; numbers far below
+/// 0 give -0, as -0 does.
 ///
 /// # Errors
 /// [`Error::TooManyBlocks`](crate::Error::TooManyBlocks) for more elements than a launch takes.
@@ -125,7 +130,8 @@ pub fn leaky_relu(x: &Tensor, negative_slope: f64) -> Result<Tensor> {
 /// # Ok::<(), convfuse::Error>(())
 /// ```
 ///
-/// As [`torch.nn.functional.silu`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.silu.html).
+/// As
+/// [`torch.nn.functional.silu`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.silu.html).
 pub fn silu(x: &Tensor) -> Result<Tensor> {
     apply(x, &PointwiseSpec::Silu {})
 }
@@ -134,11 +140,12 @@ pub fn silu(x: &Tensor) -> Result<Tensor> {
 ///
 /// *Shapes*: any; the output has the input's.
 ///
-/// *Numerics*: relative error up to 6 ulps of f32, in 16 bits `2^-16` before the result is rounded to them, also far below 0, where
-/// PyTorch's `1 + erf(..)` has lost all digits from about -5.5 on. `approximate` says whether the distribution is that by definition or PyTorch's
-/// by a hyperbolic tangent.
+/// *Numerics*: relative error up to 6 ulps of f32, in 16 bits `2^-16` before the result is rounded to them,
+/// also far below 0, where PyTorch's `1 + erf(..)` has lost all digits from about -5.5 on. `approximate` says
+/// whether the distribution is that by definition or PyTorch's by a hyperbolic tangent.
 ///
-/// *NaN* stays NaN. Of minus infinity it is NaN, a product with 0, as in PyTorch on a GPU; numbers far below 0 give -0, as -0 does.
+/// *NaN* stays NaN. Of minus infinity it is NaN, a product with 0, as in PyTorch on a GPU; numbers far below
+/// 0 give -0, as -0 does.
 ///
 /// # Errors
 /// [`Error::TooManyBlocks`](crate::Error::TooManyBlocks) for more elements than a launch takes.
@@ -155,7 +162,8 @@ pub fn silu(x: &Tensor) -> Result<Tensor> {
 /// # Ok::<(), convfuse::Error>(())
 /// ```
 ///
-/// As [`torch.nn.functional.gelu`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.gelu.html).
+/// As
+/// [`torch.nn.functional.gelu`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.gelu.html).
 pub fn gelu(x: &Tensor, approximate: GeluApproximation) -> Result<Tensor> {
     apply(x, &PointwiseSpec::Gelu { approximate })
 }
@@ -164,8 +172,8 @@ pub fn gelu(x: &Tensor, approximate: GeluApproximation) -> Result<Tensor> {
 ///
 /// *Shapes*: any; the output has the input's.
 ///
-/// *Numerics*: relative error up to 4 ulps of f32, also where the value is tiny; in 16 bits up to `2^-16` before the result is
-/// rounded to them.
+/// *Numerics*: relative error up to 4 ulps of f32, also where the value is tiny; in 16 bits up to `2^-16`
+/// before the result is rounded to them.
 ///
 /// *NaN* stays NaN. Of the infinities it is 0 and 1.
 ///
@@ -193,8 +201,8 @@ pub fn sigmoid(x: &Tensor) -> Result<Tensor> {
 ///
 /// *Shapes*: any; the output has the input's.
 ///
-/// *Numerics*: relative error up to 4 ulps of f32, also where the value is tiny; in 16 bits up to `2^-16` before the result is
-/// rounded to them.
+/// *Numerics*: relative error up to 4 ulps of f32, also where the value is tiny; in 16 bits up to `2^-16`
+/// before the result is rounded to them.
 ///
 /// *NaN* stays NaN. Of the infinities it is -1 and 1, of -0 it is -0.
 ///
@@ -222,10 +230,11 @@ pub fn tanh(x: &Tensor) -> Result<Tensor> {
 ///
 /// *Shapes*: any; the output has the input's.
 ///
-/// *Numerics*: relative error up to 3 ulps of f32, exact from 3 on: unlike PyTorch's, no product overflows. Results are rounded to
-/// the storage type.
+/// *Numerics*: relative error up to 3 ulps of f32, exact from 3 on: unlike PyTorch's, no product overflows.
+/// Results are rounded to the storage type.
 ///
-/// *NaN* stays NaN. Of minus infinity it is NaN, a product with 0, as in PyTorch on a GPU; numbers from -3 down give -0, as -0 does.
+/// *NaN* stays NaN. Of minus infinity it is NaN, a product with 0, as in PyTorch on a GPU; numbers from -3
+/// down give -0, as -0 does.
 ///
 /// # Errors
 /// [`Error::TooManyBlocks`](crate::Error::TooManyBlocks) for more elements than a launch takes.
@@ -242,7 +251,8 @@ pub fn tanh(x: &Tensor) -> Result<Tensor> {
 /// # Ok::<(), convfuse::Error>(())
 /// ```
 ///
-/// As [`torch.nn.functional.hardswish`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.hardswish.html).
+/// As
+/// [`torch.nn.functional.hardswish`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.hardswish.html).
 pub fn hardswish(x: &Tensor) -> Result<Tensor> {
     apply(x, &PointwiseSpec::Hardswish {})
 }
@@ -251,8 +261,8 @@ pub fn hardswish(x: &Tensor) -> Result<Tensor> {
 ///
 /// *Shapes*: any; the output has the input's.
 ///
-/// *Numerics*: exact above 0; elsewhere relative error up to 3 ulps of f32, also near 0; results are rounded to the storage type.
-/// `alpha` may be any number.
+/// *Numerics*: exact above 0; elsewhere relative error up to 3 ulps of f32, also near 0; results are rounded
+/// to the storage type. `alpha` may be any number.
 ///
 /// *NaN* stays NaN. Of minus infinity it is `-alpha`, of -0 it is `-0 * alpha`.
 ///
@@ -271,7 +281,8 @@ pub fn hardswish(x: &Tensor) -> Result<Tensor> {
 /// # Ok::<(), convfuse::Error>(())
 /// ```
 ///
-/// As [`torch.nn.functional.elu`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.elu.html),
+/// As
+/// [`torch.nn.functional.elu`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.elu.html),
 /// whose default is 1.
 pub fn elu(x: &Tensor, alpha: f64) -> Result<Tensor> {
     apply(x, &PointwiseSpec::Elu { alpha })
@@ -281,8 +292,9 @@ pub fn elu(x: &Tensor, alpha: f64) -> Result<Tensor> {
 ///
 /// *Shapes*: any; the output has the input's.
 ///
-/// *Numerics*: attributes are rounded to f32; then the relative error is up to 4 ulps of f32, also where the value is tiny, and in 16
-/// bits up to `2^-16` before the result is rounded to them. Unlike PyTorch's, `e^(beta * x)` does not overflow where the threshold is above 88.
+/// *Numerics*: attributes are rounded to f32; then the relative error is up to 4 ulps of f32, also where the
+/// value is tiny, and in 16 bits up to `2^-16` before the result is rounded to them. Unlike PyTorch's,
+/// `e^(beta * x)` does not overflow where the threshold is above 88.
 ///
 /// *NaN* stays NaN. Of minus infinity it is 0. `beta` and `threshold` may be any numbers.
 ///
@@ -301,7 +313,8 @@ pub fn elu(x: &Tensor, alpha: f64) -> Result<Tensor> {
 /// # Ok::<(), convfuse::Error>(())
 /// ```
 ///
-/// As [`torch.nn.functional.softplus`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.softplus.html),
+/// As
+/// [`torch.nn.functional.softplus`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.softplus.html),
 /// whose defaults are 1 and 20.
 pub fn softplus(x: &Tensor, beta: f64, threshold: f64) -> Result<Tensor> {
     apply(x, &PointwiseSpec::Softplus { beta, threshold })
@@ -311,10 +324,11 @@ pub fn softplus(x: &Tensor, beta: f64, threshold: f64) -> Result<Tensor> {
 ///
 /// *Shapes*: any; the output has the input's.
 ///
-/// *Numerics*: relative error up to 5 ulps of f32, also where the value is tiny; in 16 bits up to `2^-16` before the result is
-/// rounded to them.
+/// *Numerics*: relative error up to 5 ulps of f32, also where the value is tiny; in 16 bits up to `2^-16`
+/// before the result is rounded to them.
 ///
-/// *NaN* stays NaN. Of minus infinity it is NaN, a product with 0, as in PyTorch on a GPU; numbers far below 0 give -0, as -0 does.
+/// *NaN* stays NaN. Of minus infinity it is NaN, a product with 0, as in PyTorch on a GPU; numbers far below
+/// 0 give -0, as -0 does.
 ///
 /// # Errors
 /// [`Error::TooManyBlocks`](crate::Error::TooManyBlocks) for more elements than a launch takes.
@@ -331,7 +345,8 @@ pub fn softplus(x: &Tensor, beta: f64, threshold: f64) -> Result<Tensor> {
 /// # Ok::<(), convfuse::Error>(())
 /// ```
 ///
-/// As [`torch.nn.functional.mish`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.mish.html).
+/// As
+/// [`torch.nn.functional.mish`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.mish.html).
 pub fn mish(x: &Tensor) -> Result<Tensor> {
     apply(x, &PointwiseSpec::Mish {})
 }
@@ -342,8 +357,8 @@ pub(crate) fn apply(x: &Tensor, function: &PointwiseSpec) -> Result<Tensor> {
     single(function.operator(), x, problem, &[])
 }
 
-/// Appends functions to a program, one after the other: as many to a launch as it takes. The problems say what is done, and `x`
-/// to how many.
+/// Appends functions to a program, one after the other: as many to a launch as it takes. The problems say
+/// what is done, and `x` to how many.
 pub(crate) fn append(
     program: &mut ProgramBuilder,
     x: Value,

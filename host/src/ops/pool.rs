@@ -1,5 +1,5 @@
-//! Pools of windows of volumes, averages of windows, averages of all positions. The maximum of windows of images is
-//! [`max_pool2d`](super::max_pool2d).
+//! Pools of windows of volumes, averages of windows, averages of all positions. The maximum of windows of
+//! images is [`max_pool2d`](super::max_pool2d).
 
 use super::launching::{compute, kernel, single};
 use kernels_gpu::pool::{PLANE_AVERAGES, PLANE_SUMS, POOL};
@@ -13,14 +13,15 @@ use crate::spec::{AdaptiveAvgPoolSpec, AvgPoolSpec, MaxPool3dSpec, PoolProblem};
 
 /// `y[n, c, z, p, q]` is the largest of `x[n, c, d, h, w]` over the window of `(z, p, q)`.
 ///
-/// *Shapes*: `(n, c, d, h, w)` to `(n, c, z, p, q)`, each extent as that of [`max_pool2d`](super::max_pool2d).
+/// *Shapes*: `(n, c, d, h, w)` to `(n, c, z, p, q)`, each extent as that of
+/// [`max_pool2d`](super::max_pool2d).
 ///
-/// *Numerics*: exact. A window with a *NaN* gives NaN; padding never wins, not even against `-inf`. A window that holds
-/// nothing but padding, as dilation allows, gives `-inf`.
+/// *Numerics*: exact. A window with a *NaN* gives NaN; padding never wins, not even against `-inf`. A window
+/// that holds nothing but padding, as dilation allows, gives `-inf`.
 ///
 /// # Errors
-/// [`Error::Spec`](crate::Error::Spec): a rank other than 5, zero extents, a window larger than the padded input, padding over half
-/// the window.
+/// [`Error::Spec`](crate::Error::Spec): a rank other than 5, zero extents, a window larger than the padded
+/// input, padding over half the window.
 ///
 /// # Examples
 /// ```
@@ -34,24 +35,27 @@ use crate::spec::{AdaptiveAvgPoolSpec, AvgPoolSpec, MaxPool3dSpec, PoolProblem};
 /// # Ok::<(), convfuse::Error>(())
 /// ```
 ///
-/// As [`torch.nn.functional.max_pool3d`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.max_pool3d.html),
+/// As
+/// [`torch.nn.functional.max_pool3d`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.max_pool3d.html),
 /// without indices.
 pub fn max_pool3d(x: &Tensor, spec: &MaxPool3dSpec) -> Result<Tensor> {
     single("max_pool3d", x, spec.problem(x.shape())?.into(), &[])
 }
 
-/// `y[n, c, p, q]` is the sum of `x[n, c, h, w]` over the window of `(p, q)`, divided by the number of its elements.
+/// `y[n, c, p, q]` is the sum of `x[n, c, h, w]` over the window of `(p, q)`, divided by the number of its
+/// elements.
 ///
-/// *Shapes*: `(n, c, h, w)` to `(n, c, p, q)`, with `p = (h + 2 padding - kernel) / stride + 1`, rounded up under `ceil_mode` (less
-/// windows that would start in the padding behind the image).
+/// *Shapes*: `(n, c, h, w)` to `(n, c, p, q)`, with `p = (h + 2 padding - kernel) / stride + 1`, rounded up
+/// under `ceil_mode` (less windows that would start in the padding behind the image).
 ///
-/// *Numerics*: sums in f32, in a fixed order: the rows of a window, then these; an image in one window is added up by many threads. The
-/// divisor counts the zeros of the border unless `count_include_pad` is false, what hangs over behind it never, and is
-/// `divisor_override`, rounded to f32, where that is given. *NaN* in a window gives NaN, and so do infinities of both signs.
+/// *Numerics*: sums in f32, in a fixed order: the rows of a window, then these; an image in one window is
+/// added up by many threads. The divisor counts the zeros of the border unless `count_include_pad` is false,
+/// what hangs over behind it never, and is `divisor_override`, rounded to f32, where that is given. *NaN* in
+/// a window gives NaN, and so do infinities of both signs.
 ///
 /// # Errors
-/// [`Error::Spec`](crate::Error::Spec): a rank other than 4, zero extents, a window larger than the padded input, padding over half the
-/// window, a divisor of 0.
+/// [`Error::Spec`](crate::Error::Spec): a rank other than 4, zero extents, a window larger than the padded
+/// input, padding over half the window, a divisor of 0.
 ///
 /// # Examples
 /// ```
@@ -65,12 +69,14 @@ pub fn max_pool3d(x: &Tensor, spec: &MaxPool3dSpec) -> Result<Tensor> {
 /// # Ok::<(), convfuse::Error>(())
 /// ```
 ///
-/// As [`torch.nn.functional.avg_pool2d`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.avg_pool2d.html).
+/// As
+/// [`torch.nn.functional.avg_pool2d`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.avg_pool2d.html).
 pub fn avg_pool2d(x: &Tensor, spec: &AvgPoolSpec<2>) -> Result<Tensor> {
     single("avg_pool2d", x, spec.problem(x.shape())?.into(), &[])
 }
 
-/// `y[n, c, z, p, q]` is the sum of `x[n, c, d, h, w]` over the window of `(z, p, q)`, divided by the number of its elements.
+/// `y[n, c, z, p, q]` is the sum of `x[n, c, d, h, w]` over the window of `(z, p, q)`, divided by the number
+/// of its elements.
 ///
 /// *Shapes*: `(n, c, d, h, w)` to `(n, c, z, p, q)`, each extent as that of [`avg_pool2d`].
 ///
@@ -91,7 +97,8 @@ pub fn avg_pool2d(x: &Tensor, spec: &AvgPoolSpec<2>) -> Result<Tensor> {
 /// # Ok::<(), convfuse::Error>(())
 /// ```
 ///
-/// As [`torch.nn.functional.avg_pool3d`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.avg_pool3d.html).
+/// As
+/// [`torch.nn.functional.avg_pool3d`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.avg_pool3d.html).
 pub fn avg_pool3d(x: &Tensor, spec: &AvgPoolSpec<3>) -> Result<Tensor> {
     single("avg_pool3d", x, spec.problem(x.shape())?.into(), &[])
 }
@@ -100,9 +107,9 @@ pub fn avg_pool3d(x: &Tensor, spec: &AvgPoolSpec<3>) -> Result<Tensor> {
 ///
 /// *Shapes*: `(n, c, h, w)` to `(n, c, 1, 1)`.
 ///
-/// *Numerics*: sums in f32, in an order that depends on the extents of an image alone: of at most 32 elements in a row, then by halves. So
-/// the error grows with the logarithm of their number, and a sample's averages are the same bits in any batch. *NaN* gives NaN, and so do
-/// infinities of both signs.
+/// *Numerics*: sums in f32, in an order that depends on the extents of an image alone: of at most 32 elements
+/// in a row, then by halves. So the error grows with the logarithm of their number, and a sample's averages
+/// are the same bits in any batch. *NaN* gives NaN, and so do infinities of both signs.
 ///
 /// # Errors
 /// [`Error::Spec`](crate::Error::Spec): a rank other than 4, zero extents, an output of more than one value.
@@ -120,7 +127,8 @@ pub fn avg_pool3d(x: &Tensor, spec: &AvgPoolSpec<3>) -> Result<Tensor> {
 /// # Ok::<(), convfuse::Error>(())
 /// ```
 ///
-/// As [`torch.nn.functional.adaptive_avg_pool2d`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.adaptive_avg_pool2d.html)
+/// As
+/// [`torch.nn.functional.adaptive_avg_pool2d`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.adaptive_avg_pool2d.html)
 /// with `output_size` 1.
 pub fn adaptive_avg_pool2d(x: &Tensor, spec: &AdaptiveAvgPoolSpec<2>) -> Result<Tensor> {
     single(
@@ -152,7 +160,8 @@ pub fn adaptive_avg_pool2d(x: &Tensor, spec: &AdaptiveAvgPoolSpec<2>) -> Result<
 /// # Ok::<(), convfuse::Error>(())
 /// ```
 ///
-/// As [`torch.nn.functional.adaptive_avg_pool3d`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.adaptive_avg_pool3d.html)
+/// As
+/// [`torch.nn.functional.adaptive_avg_pool3d`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.adaptive_avg_pool3d.html)
 /// with `output_size` 1.
 pub fn adaptive_avg_pool3d(x: &Tensor, spec: &AdaptiveAvgPoolSpec<3>) -> Result<Tensor> {
     single(
@@ -182,7 +191,8 @@ pub(crate) fn append(
     let (add_up, shape) = kernel(&PLANE_SUMS, &[label], g.shape())?;
     // Elements are read once, and what is written is little.
     let bytes = program.bytes(&[x, if g.parts == 1 { y } else { sums }]);
-    // SAFETY: `x` has the geometry's planes, `y` an element and `sums` an element for each part of each of them.
+    // SAFETY: `x` has the geometry's planes, `y` an element and `sums` an element for each part of each of
+    // them.
     unsafe { program.launch_moving(add_up, shape, (x, sums, y, g), bytes) };
     if g.parts > 1 {
         // SAFETY: as above.

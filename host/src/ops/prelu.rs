@@ -12,17 +12,19 @@ use launch_config::elementwise;
 
 /// `y[n, c, ..] = x[n, c, ..]` where that is above 0, else `y[n, c, ..] = x[n, c, ..] * weight[c]`.
 ///
-/// *Shapes*: `x` is `(n, c, *)`, `weight` is `(c)`; or `weight` is `(1)`, one slope for all, and `x` has any shape. The output has
-/// the input's.
+/// *Shapes*: `x` is `(n, c, *)`, `weight` is `(c)`; or `weight` is `(1)`, one slope for all, and `x` has any
+/// shape. The output has the input's.
 ///
-/// *Numerics*: exact above 0; elsewhere one rounding, and one to the storage type. A slope may be any number. The product is
-/// IEEE's, as in PyTorch: a slope of 0 makes NaN of minus infinity, an infinite one of 0; a negative one makes 0 of -0, and -0 of 0.
+/// *Numerics*: exact above 0; elsewhere one rounding, and one to the storage type. A slope may be any number.
+/// The product is IEEE's, as in PyTorch: a slope of 0 makes NaN of minus infinity, an infinite one of 0; a
+/// negative one makes 0 of -0, and -0 of 0.
 ///
 /// *NaN* stays NaN. A slope that is NaN gives NaN for what is not above 0.
 ///
 /// # Errors
 /// [`Error::Spec`](crate::Error::Spec) for ranks and lengths that do not fit,
-/// [`Error::DTypeMismatch`](crate::Error::DTypeMismatch), [`Error::DeviceMismatch`](crate::Error::DeviceMismatch).
+/// [`Error::DTypeMismatch`](crate::Error::DTypeMismatch),
+/// [`Error::DeviceMismatch`](crate::Error::DeviceMismatch).
 ///
 /// # Examples
 /// ```
@@ -37,7 +39,8 @@ use launch_config::elementwise;
 /// # Ok::<(), convfuse::Error>(())
 /// ```
 ///
-/// As [`torch.nn.functional.prelu`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.prelu.html).
+/// As
+/// [`torch.nn.functional.prelu`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.prelu.html).
 pub fn prelu(x: &Tensor, weight: &Tensor) -> Result<Tensor> {
     let problem = PreluSpec.problem(x.shape(), weight.shape())?;
     single("prelu", x, problem.into(), &[("weight", Some(weight))])

@@ -19,7 +19,8 @@ use launch_config::elementwise;
 ///
 /// # Errors
 /// [`Error::Spec`](crate::Error::Spec) for ranks and lengths that do not fit,
-/// [`Error::DTypeMismatch`](crate::Error::DTypeMismatch), [`Error::DeviceMismatch`](crate::Error::DeviceMismatch).
+/// [`Error::DTypeMismatch`](crate::Error::DTypeMismatch),
+/// [`Error::DeviceMismatch`](crate::Error::DeviceMismatch).
 ///
 /// # Examples
 /// ```

@@ -63,7 +63,8 @@ fn listed(names: &[String]) -> String {
     }
 }
 
-/// What is given for each parameter, in the parameters' order; `shape` gives its shape. What belongs to no parameter is refused if `is_strict`.
+/// What is given for each parameter, in the parameters' order; `shape` gives its shape. What belongs to no
+/// parameter is refused if `is_strict`.
 pub(crate) fn in_order<V>(
     parameters: &[Parameter],
     given: impl IntoIterator<Item = (String, V)>,
@@ -71,7 +72,8 @@ pub(crate) fn in_order<V>(
     is_strict: bool,
 ) -> Result<Vec<V>, ParametersError> {
     let mut given: Vec<(String, V)> = given.into_iter().collect();
-    // PyTorch's batch norms count the batches that their running statistics are of, which nothing here asks for.
+    // PyTorch's batch norms count the batches that their running statistics are of, which nothing here asks
+    // for.
     let is_count = |name: &str| {
         let layer = name.strip_suffix(".num_batches_tracked");
         let of_statistics =

@@ -1,7 +1,8 @@
 //! Arguments of launches: handles of values, which become addresses when a program runs, and plain numbers.
 //!
-//! What a kernel does with a value is in the type of its parameter: through a `*const T` it reads the elements, and a null
-//! pointer stands for an `Option` without a value; through a `*mut T` it writes all of them, and may read what it has written.
+//! What a kernel does with a value is in the type of its parameter: through a `*const T` it reads the
+//! elements, and a null pointer stands for an `Option` without a value; through a `*mut T` it writes all of
+//! them, and may read what it has written.
 
 use std::ffi::c_void;
 

@@ -47,7 +47,8 @@ impl ProgramBuilder {
         &self.properties
     }
 
-    /// A value that every run is given, in memory as `order` says. What lies otherwise than kernels read it is copied first.
+    /// A value that every run is given, in memory as `order` says. What lies otherwise than kernels read it
+    /// is copied first.
     ///
     /// # Errors
     /// [`Error::TooManyBlocks`]
@@ -90,8 +91,8 @@ impl ProgramBuilder {
         }
     }
 
-    /// A value that every run is given, in memory as `order` says, and that nobody has copied: for those who ask for its
-    /// [`strides`](Self::strides), or have it put [`in_order`](Self::in_order).
+    /// A value that every run is given, in memory as `order` says, and that nobody has copied: for those who
+    /// ask for its [`strides`](Self::strides), or have it put [`in_order`](Self::in_order).
     ///
     /// # Errors
     /// As [`tensor`](Self::tensor).
@@ -144,7 +145,8 @@ impl ProgramBuilder {
         let operator = COPY_STRIDED.name();
         let kernel = COPY_STRIDED.instance(&[self.dtype(x).label(), dtype.label()])?;
         let shape = geometry.shape().ok_or(Error::TooManyBlocks { operator })?;
-        // SAFETY: `order` is that of every `x`, whose memory thus has what the geometry says; `y` has as many elements.
+        // SAFETY: `order` is that of every `x`, whose memory thus has what the geometry says; `y` has as many
+        // elements.
         unsafe { self.launch(kernel, shape, (x, y, geometry)) };
         Ok(y)
     }
@@ -225,7 +227,8 @@ impl ProgramBuilder {
         values.iter().map(|&value| self.values[value.0].bytes).sum()
     }
 
-    /// Appends a launch of `kernel` that moves every value among its arguments once; nothing for a launch without blocks.
+    /// Appends a launch of `kernel` that moves every value among its arguments once; nothing for a launch
+    /// without blocks.
     ///
     /// # Panics
     /// As [`launch_moving`](Self::launch_moving).
@@ -244,17 +247,18 @@ impl ProgramBuilder {
         unsafe { self.launch_moving(kernel, shape, arguments, bytes_moved) }
     }
 
-    /// The same for a launch that moves `bytes_moved` bytes by its own account. This is the one place where operators
-    /// launch kernels.
+    /// The same for a launch that moves `bytes_moved` bytes by its own account. This is the one place where
+    /// operators launch kernels.
     ///
     /// # Panics
-    /// If a value does not have the element type that the kernel takes it as, where that is fixed, is read before it was written, or is
-    /// written although it is an input or a parameter: an operator that does so is wrong for every problem.
+    /// If a value does not have the element type that the kernel takes it as, where that is fixed, is read
+    /// before it was written, or is written although it is an input or a parameter: an operator that does so
+    /// is wrong for every problem.
     ///
     /// # Safety
-    /// With the values' addresses in their places, the arguments are what the kernel's *Safety* section asks for: the
-    /// values have as many elements as it accesses, and start on 256 bytes if the device's allocations do. No two
-    /// values overlap while both are used.
+    /// With the values' addresses in their places, the arguments are what the kernel's *Safety* section asks
+    /// for: the values have as many elements as it accesses, and start on 256 bytes if the device's
+    /// allocations do. No two values overlap while both are used.
     pub(crate) unsafe fn launch_moving<A: KernelArgs>(
         &mut self,
         kernel: &'static Instance<A>,

@@ -11,8 +11,8 @@ pub(super) struct Life {
 /// What allocations start on, as those of a device do.
 const ALIGNMENT: u64 = 256;
 
-/// Offsets at which no two values that live at the same time overlap, and the end of the last of them. Sums beyond 2^64
-/// stay there: no device has as many bytes.
+/// Offsets at which no two values that live at the same time overlap, and the end of the last of them. Sums
+/// beyond 2^64 stay there: no device has as many bytes.
 ///
 /// The largest value first, each at the lowest place that is free for as long as it lives.
 pub(super) fn pack(lives: &[Life]) -> (Vec<u64>, u64) {

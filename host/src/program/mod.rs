@@ -1,14 +1,16 @@
 //! Programs: lists of launches that are made once and run any number of times.
 //!
-//! A program is for given shapes, an element type, a device and options. Making it chooses: kernels, tiles, launch
-//! shapes, the places of intermediate values. Running it only launches.
+//! A program is for given shapes, an element type, a device and options. Making it chooses: kernels, tiles,
+//! launch shapes, the places of intermediate values. Running it only launches.
 //!
-//! A launch names the *values* that it reads and writes: inputs, which every run is given; parameters, tensors that
-//! are known when the program is made; intermediate values; outputs. From the launches follows when each intermediate
-//! value lives, and from that its place in the *workspace*, one allocation in which values that never live at the same
-//! time share bytes. All launches of a run are on one stream, so none overwrites what an earlier one still reads.
+//! A launch names the *values* that it reads and writes: inputs, which every run is given; parameters,
+//! tensors that are known when the program is made; intermediate values; outputs. From the launches follows
+//! when each intermediate value lives, and from that its place in the *workspace*, one allocation in which
+//! values that never live at the same time share bytes. All launches of a run are on one stream, so none
+//! overwrites what an earlier one still reads.
 //!
-//! A program holds neither stream nor workspace. Any number of threads may run it, each with a workspace of its own.
+//! A program holds neither stream nor workspace. Any number of threads may run it, each with a workspace of
+//! its own.
 
 mod arguments;
 mod builder;
@@ -108,8 +110,9 @@ trait Launch: Send + Sync {
     /// Launches it.
     ///
     /// # Safety
-    /// The addresses are those of the program's values, in their order: each has the bytes that its shape and element type
-    /// take, what is read has been written in the stream's order, and none overlaps another while both live.
+    /// The addresses are those of the program's values, in their order: each has the bytes that its shape and
+    /// element type take, what is read has been written in the stream's order, and none overlaps another
+    /// while both live.
     unsafe fn launch(
         &self,
         stream: &Stream,
@@ -165,8 +168,8 @@ impl Program {
 
     /// One run with fresh memory.
     ///
-    /// In the emulator every intermediate value has an allocation of its own, so that accesses beyond its end and reads
-    /// of what nothing wrote are found.
+    /// In the emulator every intermediate value has an allocation of its own, so that accesses beyond its end
+    /// and reads of what nothing wrote are found.
     pub(crate) fn run_once(
         &self,
         operator: &'static str,
@@ -232,10 +235,11 @@ impl Program {
     /// Queues the launches with memory of others.
     ///
     /// # Safety
-    /// There is an address for each input and for the one output. Inputs lie as the program expects them; the output is dense, from
-    /// a multiple of 16 bytes on, of the shape and element type of its value; the workspace has `workspace_bytes` from a multiple of
-    /// 256 bytes on. All are memory of the stream's device, and none overlaps another. What is read was written in the
-    /// stream's order, parameters included; the parameters stay until the launches are done.
+    /// There is an address for each input and for the one output. Inputs lie as the program expects them; the
+    /// output is dense, from a multiple of 16 bytes on, of the shape and element type of its value; the
+    /// workspace has `workspace_bytes` from a multiple of 256 bytes on. All are memory of the stream's
+    /// device, and none overlaps another. What is read was written in the stream's order, parameters
+    /// included; the parameters stay until the launches are done.
     pub(crate) unsafe fn launch_over(
         &self,
         stream: &Stream,
@@ -252,17 +256,17 @@ impl Program {
         };
         let addresses: Vec<*mut u8> = self.values.iter().map(address).collect();
         for step in &self.steps {
-            // SAFETY: the caller's promise; `pack` gave each value of the workspace its bytes, and the builder saw that
-            // everything else is written by an earlier step before it is read.
+            // SAFETY: the caller's promise; `pack` gave each value of the workspace its bytes, and the
+            // builder saw that everything else is written by an earlier step before it is read.
             unsafe { step.launch.launch(stream, step.shape, &addresses)? };
             stream.moved(step.bytes_moved);
         }
         Ok(())
     }
 
-    /// Queues the launches. Inputs and outputs are as the program expects them; what `stream` reads has been written in its
-    /// order; the outputs are its own and nobody else's, and so is a workspace. Without one every intermediate value has
-    /// an allocation of its own for as long as it lives.
+    /// Queues the launches. Inputs and outputs are as the program expects them; what `stream` reads has been
+    /// written in its order; the outputs are its own and nobody else's, and so is a workspace. Without one
+    /// every intermediate value has an allocation of its own for as long as it lives.
     fn launch(
         &self,
         stream: &Stream,
@@ -302,10 +306,11 @@ impl Program {
                     }
                 }
             }
-            // SAFETY: inputs and outputs have the shapes and element types of their values, parameters are those that
-            // the program was made with; the workspace has `workspace_bytes`, in which `pack` gave each value its bytes
-            // and no two that live together the same; inputs and parameters are open for reading on the stream, and
-            // the builder saw that everything else is written by an earlier step before it is read.
+            // SAFETY: inputs and outputs have the shapes and element types of their values, parameters are
+            // those that the program was made with; the workspace has `workspace_bytes`, in which `pack` gave
+            // each value its bytes and no two that live together the same; inputs and parameters are open for
+            // reading on the stream, and the builder saw that everything else is written by an earlier step
+            // before it is read.
             unsafe { step.launch.launch(stream, step.shape, &addresses)? };
             stream.moved(step.bytes_moved);
         }

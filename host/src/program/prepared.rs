@@ -6,8 +6,8 @@ use crate::device::{Tensor, WeakTensor};
 use crate::error::Result;
 use crate::sync::Mutex;
 
-/// Prepared parameters that the programs of a model share, by form. Programs keep them; here they are only known, so
-/// a form's memory goes with the last program that uses it.
+/// Prepared parameters that the programs of a model share, by form. Programs keep them; here they are only
+/// known, so a form's memory goes with the last program that uses it.
 #[derive(Debug)]
 pub(crate) struct PreparedParameters<L>(Mutex<Vec<(L, Vec<WeakTensor>)>>);
 
@@ -24,8 +24,8 @@ impl<L: PartialEq> PreparedParameters<L> {
         layout: L,
         prepare: impl FnOnce() -> Result<Vec<Tensor>>,
     ) -> Result<Vec<Tensor>> {
-        // Held while `prepare` queues its launches, so that two threads do not both prepare. A panic under the lock
-        // leaves the list whole.
+        // Held while `prepare` queues its launches, so that two threads do not both prepare. A panic under
+        // the lock leaves the list whole.
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let mut found = None;
         known.retain(|(other, weak)| {

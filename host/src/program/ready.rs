@@ -8,8 +8,8 @@ use crate::error::Result;
 
 /// A program with its kernels loaded, its parameters in order and a workspace of its own, on one stream.
 ///
-/// The stream has waited for the making of the parameters, so that runs need not; what the runs read of them is noted
-/// when this is dropped, so that they are not given back before.
+/// The stream has waited for the making of the parameters, so that runs need not; what the runs read of them
+/// is noted when this is dropped, so that they are not given back before.
 #[derive(Debug)]
 pub(crate) struct Ready {
     program: Arc<Program>,
@@ -43,9 +43,9 @@ impl Ready {
     /// Queues the launches on the stream, to which the outputs belong.
     ///
     /// # Errors
-    /// `ShapeMismatch`, `DTypeMismatch` and `LayoutMismatch` for tensors that the program was not made for, `NotContiguous`
-    /// and `Misaligned` for outputs that kernels cannot write, `DeviceMismatch`, `TensorInUse`;
-    /// what a launch may run into.
+    /// `ShapeMismatch`, `DTypeMismatch` and `LayoutMismatch` for tensors that the program was not made for,
+    /// `NotContiguous` and `Misaligned` for outputs that kernels cannot write, `DeviceMismatch`,
+    /// `TensorInUse`; what a launch may run into.
     pub(crate) fn run(
         &mut self,
         operator: &'static str,
@@ -72,8 +72,8 @@ impl Ready {
         )
     }
 
-    /// Gives the launches to `recorder` instead, to be replayed on the stream any number of times. Inputs and outputs are
-    /// the stream's own; whoever replays keeps them, and this.
+    /// Gives the launches to `recorder` instead, to be replayed on the stream any number of times. Inputs and
+    /// outputs are the stream's own; whoever replays keeps them, and this.
     ///
     /// # Errors
     /// As [`run`](Self::run).

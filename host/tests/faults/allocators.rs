@@ -1,4 +1,5 @@
-//! A caller's allocator: all memory of its streams is from it, goes back to it, and is told of as long as it is held.
+//! A caller's allocator: all memory of its streams is from it, goes back to it, and is told of as long as it
+//! is held.
 
 use std::collections::HashMap;
 use std::error::Error as StdError;
@@ -132,7 +133,8 @@ fn all_memory_of_a_stream_is_from_its_allocator_and_goes_back() {
     script.expect_no_violations();
 }
 
-/// A stream with an allocator is the stream that it was: what was made on the one is the other's, on every kind of device.
+/// A stream with an allocator is the stream that it was: what was made on the one is the other's, on every
+/// kind of device.
 #[test]
 fn a_stream_stays_what_it_is_with_an_allocator() {
     let test = "allocators::a_stream_stays_what_it_is_with_an_allocator";

@@ -9,8 +9,8 @@ use ndarray::{ArrayD, IxDyn};
 
 use crate::driver::{Script, Work, child, expect_passed, folder_of_run, in_child};
 
-/// On the next device of those that take what their linker makes of PTX: opens it, plans, and runs. Returns where the
-/// kernels came from.
+/// On the next device of those that take what their linker makes of PTX: opens it, plans, and runs. Returns
+/// where the kernels came from.
 struct Programs {
     script: Script,
     ordinal: u32,

@@ -1,10 +1,12 @@
-//! Every call of the driver that a program makes, from opening the device to dropping the last handle, fails once.
+//! Every call of the driver that a program makes, from opening the device to dropping the last handle, fails
+//! once.
 //!
-//! A program is run, which counts the calls of each function. Then, for each function and each of its calls, it is run
-//! with that one call failing. It must end without a panic, with an error that names the function or with none where
-//! nothing is lost by the failure, and leave nothing alive but what a process keeps; and the same program must then do on
-//! that device what it did before. Loading happens once a device, so the part of the program that loads is run on a fresh
-//! one for each fault, and the whole on one that has loaded all.
+//! A program is run, which counts the calls of each function. Then, for each function and each of its calls,
+//! it is run with that one call failing. It must end without a panic, with an error that names the function
+//! or with none where nothing is lost by the failure, and leave nothing alive but what a process keeps; and
+//! the same program must then do on that device what it did before. Loading happens once a device, so the
+//! part of the program that loads is run on a fresh one for each fault, and the whole on one that has loaded
+//! all.
 
 mod presets;
 mod wider;
@@ -35,7 +37,8 @@ struct Program {
     run: Box<dyn Fn(Part, u32) -> Results>,
 }
 
-/// Which of a program's calls fail: where that takes long it is the work of two tests, which run at the same time.
+/// Which of a program's calls fail: where that takes long it is the work of two tests, which run at the same
+/// time.
 #[derive(Clone, Copy)]
 enum Calls {
     All,
@@ -109,7 +112,8 @@ fn is_harmless(name: &str, code: u32) -> bool {
     match name {
         // What has no event is waited for on the host.
         "cuEventCreate" | "cuEventRecord" | "cuStreamWaitEvent" => true,
-        // Called when something is given back, and then once more; elsewhere too, where the error is returned.
+        // Called when something is given back, and then once more; elsewhere too, where the error is
+        // returned.
         "cuCtxGetCurrent" | "cuCtxPushCurrent_v2" | "cuStreamIsCapturing" => true,
         "cuStreamSynchronize" | "cuEventSynchronize" => true,
         // Memory that was short is asked for once more.

@@ -38,8 +38,9 @@ fn has_rows(tensor: &Tensor, first: f32) -> bool {
     rows.all(|(row, index)| row.iter().all(|&value| value == first + f32::from(index)))
 }
 
-/// Copies, slices and reads of both devices, on streams that are theirs and on their default streams, in orders that are drawn. Before
-/// each call another library makes a context current, the same or the other one's, or none.
+/// Copies, slices and reads of both devices, on streams that are theirs and on their default streams, in
+/// orders that are drawn. Before each call another library makes a context current, the same or the other
+/// one's, or none.
 #[test]
 fn drawn_calls_on_two_devices_come_to_what_they_say() {
     let test = "devices::drawn_calls_on_two_devices_come_to_what_they_say";
@@ -110,13 +111,15 @@ fn streams_of_every_device_wait_for_events() {
         waiting.wait(&home.record().unwrap()).unwrap();
         waiting.synchronize().unwrap();
         let address: *const f32 = x.as_raw().unwrap().cast_const().cast();
-        // SAFETY: this driver's memory is the host's, and the copy is done, or else it is filled with a pattern.
+        // SAFETY: this driver's memory is the host's, and the copy is done, or else it is filled with a
+        // pattern.
         assert_eq!(unsafe { *address }, f32::from(number), "{waiting:?}");
     }
     script.expect_no_violations();
 }
 
-/// Whose outputs are read by their addresses is done when [`synchronize`](convfuse::model::ReplicaPlans::synchronize) returns.
+/// Whose outputs are read by their addresses is done when
+/// [`synchronize`](convfuse::model::ReplicaPlans::synchronize) returns.
 #[test]
 fn replicas_are_waited_for_on_every_device() {
     let test = "devices::replicas_are_waited_for_on_every_device";

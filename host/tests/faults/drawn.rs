@@ -1,5 +1,6 @@
-//! Copies between streams, tensors and arrays of the host, operators and models on them, in orders that are drawn; and what many streams read
-//! that goes away. What comes out is what the calls say, one after the other, though the driver does nothing that nobody waits for.
+//! Copies between streams, tensors and arrays of the host, operators and models on them, in orders that are
+//! drawn; and what many streams read that goes away. What comes out is what the calls say, one after the
+//! other, though the driver does nothing that nobody waits for.
 
 use std::any::Any;
 

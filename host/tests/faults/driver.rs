@@ -9,8 +9,8 @@ use std::{env, fs, mem, process};
 /// Set in the child, so that it knows what it is: the parent's process number.
 const CHILD: &str = "CONVFUSE_TEST_CHILD";
 
-/// In the parent: runs the test of this name in a child that finds the scripted driver, and returns `None`. In the
-/// child: the driver. Each process loads the driver that it finds first, and only once.
+/// In the parent: runs the test of this name in a child that finds the scripted driver, and returns `None`.
+/// In the child: the driver. Each process loads the driver that it finds first, and only once.
 pub(crate) fn scripted(test: &str) -> Option<Script> {
     let script = in_child();
     if script.is_none() {

@@ -1,4 +1,5 @@
-//! Runs over memory that each is given: what they need is made once, outside of captures, and stays until streams have read it.
+//! Runs over memory that each is given: what they need is made once, outside of captures, and stays until
+//! streams have read it.
 
 use convfuse::chain::presets::KernelBench79;
 use convfuse::model::Launches;
@@ -29,7 +30,8 @@ pub(crate) fn run(launches: &Launches, stream: &Stream, x: RawPointer) -> convfu
     let y = Tensor::zeros(stream, launches.output_shape(), launches.dtype())?;
     let words = launches.workspace_bytes().div_ceil(4) as usize;
     let workspace = Tensor::zeros(stream, &[words], DType::F32)?;
-    // SAFETY: output and workspace are fresh tensors of the stream, which gives the workspace back behind the run.
+    // SAFETY: output and workspace are fresh tensors of the stream, which gives the workspace back behind the
+    // run.
     unsafe { launches.run(stream, &[x], y.as_raw()?, workspace.as_raw()?)? };
     Ok(y)
 }
@@ -54,7 +56,8 @@ fn any_stream_runs_what_was_prepared_and_is_waited_for_when_it_goes() {
     let outputs: Vec<Tensor> = (others.iter().zip(&at))
         .map(|(stream, x)| run(&launches, stream, x.as_raw().unwrap()).unwrap())
         .collect();
-    // What was prepared goes before anything that was queued is done; the streams, and memory for others, after it.
+    // What was prepared goes before anything that was queued is done; the streams, and memory for others,
+    // after it.
     drop((launches, model));
     let next = Tensor::zeros(&home, &[1 << 16], DType::F32).unwrap();
     home.synchronize().unwrap();

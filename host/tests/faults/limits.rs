@@ -1,4 +1,5 @@
-//! What a device has no more of: memory that work still uses comes back, and shared memory is granted before it is named.
+//! What a device has no more of: memory that work still uses comes back, and shared memory is granted before
+//! it is named.
 
 use convfuse::chain::{Chain, Layer};
 use convfuse::{DType, Error, Model, Tensor, data};
@@ -10,8 +11,9 @@ use crate::ordering::{WITH_POOLS, late};
 /// What the driver's allocations are multiples of.
 const ALIGNMENT: usize = 512;
 
-/// Allocations of several sizes on several streams, on a device that has little. What was dropped is there again for every stream, once its
-/// work is done, however late that is: what is refused is what does not fit beside what is held.
+/// Allocations of several sizes on several streams, on a device that has little. What was dropped is there
+/// again for every stream, once its work is done, however late that is: what is refused is what does not fit
+/// beside what is held.
 #[test]
 fn what_fits_beside_what_is_held_is_allocated() {
     let test = "limits::what_fits_beside_what_is_held_is_allocated";

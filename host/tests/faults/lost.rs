@@ -1,4 +1,5 @@
-//! A device that is lost, and a process that was forked off: all that hangs on the device says so, and goes without a word.
+//! A device that is lost, and a process that was forked off: all that hangs on the device says so, and goes
+//! without a word.
 
 use std::fmt::Debug;
 
@@ -147,9 +148,11 @@ fn all_that_hangs_on_a_lost_device_says_so() {
     assert_eq!(whole.captured.output().to_array::<f32>().unwrap(), results);
 }
 
-/// Does something in a child of this process, which ends without running anything else; whether it did not panic.
+/// Does something in a child of this process, which ends without running anything else; whether it did not
+/// panic.
 fn in_fork(work: impl FnOnce()) -> bool {
-    // SAFETY: the child runs on copies of what this thread alone uses, and ends by `_exit`. If it hangs, an alarm ends it.
+    // SAFETY: the child runs on copies of what this thread alone uses, and ends by `_exit`. If it hangs, an
+    // alarm ends it.
     unsafe {
         match libc::fork() {
             0 => {

@@ -4,7 +4,8 @@
 //! * `allocators`: all memory of a stream is from its caller's allocator.
 //! * `cache`: the folder of compiled kernels is shut, full, torn, missing, or somebody else writes to it.
 //! * `campaign`: every call of the driver fails once.
-//! * `ordering`, `captures`: work is done no sooner than it is waited for, so that an order that is missing shows.
+//! * `ordering`, `captures`: work is done no sooner than it is waited for, so that an order that is missing
+//!   shows.
 //! * `clusters`: a launch that says its clusters itself.
 //! * `launches`: runs over memory that each is given.
 //! * `devices`: several devices at a time.

@@ -1,7 +1,7 @@
 //! Work is done no sooner than it is waited for, and then only what comes before: what lacks an order shows.
 //!
-//! Each test holds one rule of `host/src/device/gpu/memory.rs`, and fails without it. Memory is told apart by what is in
-//! it, and the driver itself notes work that uses memory which is not there, or somebody else's.
+//! Each test holds one rule of `host/src/device/gpu/memory.rs`, and fails without it. Memory is told apart by
+//! what is in it, and the driver itself notes work that uses memory which is not there, or somebody else's.
 
 use std::ptr::null_mut;
 
@@ -74,7 +74,8 @@ fn another_stream_reads_what_was_written() {
     script.expect_no_violations();
 }
 
-/// The tensor is dropped while so many other streams are to read it, and its own stream overwrites what it gets.
+/// The tensor is dropped while so many other streams are to read it, and its own stream overwrites what it
+/// gets.
 fn read_then_overwritten(device: &Device, readers: usize) -> bool {
     let home = device.stream().unwrap();
     let ones = array(device, 1.0);
@@ -132,7 +133,8 @@ fn without_an_event_the_host_waits_for_the_reader() {
     let Some((script, device)) = late(test, WITH_POOLS) else {
         return;
     };
-    // The events of a run: that `ones` is read, that `x` is written, that it is read, that `back` is written, and so on.
+    // The events of a run: that `ones` is read, that `x` is written, that it is read, that `back` is written,
+    // and so on.
     read_then_overwritten(&device, 1);
     let count = |name: &str| {
         script

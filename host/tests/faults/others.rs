@@ -1,4 +1,5 @@
-//! What others bring: memory that they write again, pinned arrays that go from stream to stream, allocators, captures.
+//! What others bring: memory that they write again, pinned arrays that go from stream to stream, allocators,
+//! captures.
 
 use std::error::Error as StdError;
 use std::ptr::{null_mut, with_exposed_provenance_mut};
@@ -27,7 +28,8 @@ pub(crate) fn foreign(device: &Device) -> RawPointer {
 }
 
 pub(crate) fn over(stream: &Stream, pointer: RawPointer) -> Tensor {
-    // SAFETY: the memory has as many floats, stays to the end of the process, and is written in the stream's order only.
+    // SAFETY: the memory has as many floats, stays to the end of the process, and is written in the stream's
+    // order only.
     let lent =
         unsafe { Tensor::from_raw_parts(stream, pointer, &[LEN], None, DType::F32, Box::new(())) };
     lent.unwrap()

@@ -1,7 +1,7 @@
 //! Two threads, one of which is held in a call of the driver.
 //!
-//! These are the system's threads and locks, as users have them, in the one order of each test that matters most.
-//! `host/tests/interleavings` tries many orders.
+//! These are the system's threads and locks, as users have them, in the one order of each test that matters
+//! most. `host/tests/interleavings` tries many orders.
 
 use std::sync::mpsc;
 use std::thread;
@@ -14,8 +14,8 @@ use crate::driver::{Work, scripted};
 
 const LEN: usize = 1000;
 
-/// Two threads let one stream read one tensor. The one that reads first is held where it has recorded its event, so that
-/// the other's event is later but could be noted sooner.
+/// Two threads let one stream read one tensor. The one that reads first is held where it has recorded its
+/// event, so that the other's event is later but could be noted sooner.
 #[test]
 fn the_later_of_two_reads_is_the_one_that_is_waited_for() {
     let Some(script) = scripted("threads::the_later_of_two_reads_is_the_one_that_is_waited_for")
@@ -79,8 +79,8 @@ fn a_device_is_opened_once() {
     );
 }
 
-/// Two threads plan the same at a time: the first is held in `call`, which loads a kernel or launches what prepares
-/// parameters. How often a function was called, and what was launched.
+/// Two threads plan the same at a time: the first is held in `call`, which loads a kernel or launches what
+/// prepares parameters. How often a function was called, and what was launched.
 fn planned_by_two(test: &str, call: &str, counted: &str) -> Option<(u32, String)> {
     let script = scripted(&format!("threads::{test}"))?;
     let device = Device::gpu(0).unwrap();

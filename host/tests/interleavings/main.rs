@@ -1,10 +1,11 @@
 //! The library's own locks and events in many orders: `shuttle` runs the threads, on the driver of
 //! `crates/scripted-driver`, so without a GPU.
 //!
-//! A *scenario* is what a few threads do with a device of their own. It is run again and again; at each lock and each call of
-//! the driver a scheduler says who goes on, once by chance and once by priorities that change at a few points, from fixed
-//! seeds. Devices do their work no sooner than it is waited for, and note work that uses memory which is not there any
-//! more. So a scenario fails where some order of the threads leaves work without an order, and where they wait for each other.
+//! A *scenario* is what a few threads do with a device of their own. It is run again and again; at each lock
+//! and each call of the driver a scheduler says who goes on, once by chance and once by priorities that
+//! change at a few points, from fixed seeds. Devices do their work no sooner than it is waited for, and note
+//! work that uses memory which is not there any more. So a scenario fails where some order of the threads
+//! leaves work without an order, and where they wait for each other.
 //!
 //! * `memory`: tensors, pinned memory, the pool
 //! * `kernels`: devices that are opened, and kernels that are loaded

@@ -29,7 +29,8 @@ fn other_threads_read_what_was_written_last() {
     });
 }
 
-/// Two threads read a tensor, each on a stream of its own, and let go of it, while others allocate on its home stream.
+/// Two threads read a tensor, each on a stream of its own, and let go of it, while others allocate on its
+/// home stream.
 #[test]
 fn memory_is_given_back_after_all_its_readers() {
     let test = "memory::memory_is_given_back_after_all_its_readers";
@@ -56,7 +57,8 @@ fn memory_is_given_back_after_all_its_readers() {
     });
 }
 
-/// Two threads read a tensor on one stream: the later of their events is the one that the home stream waits for.
+/// Two threads read a tensor on one stream: the later of their events is the one that the home stream waits
+/// for.
 #[test]
 fn of_two_reads_on_one_stream_the_later_is_waited_for() {
     let test = "memory::of_two_reads_on_one_stream_the_later_is_waited_for";

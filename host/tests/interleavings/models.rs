@@ -19,8 +19,8 @@ fn ones(stream: &Stream) -> Tensor {
     Tensor::from_array::<f32, _, _>(stream, &ones).unwrap()
 }
 
-/// Two threads plan for different batches, whose programs take the same form of the parameters. It is made by whoever comes
-/// first, on that thread's stream, and read on both. Then plans and model go, in any order.
+/// Two threads plan for different batches, whose programs take the same form of the parameters. It is made by
+/// whoever comes first, on that thread's stream, and read on both. Then plans and model go, in any order.
 #[test]
 fn parameters_are_prepared_once_and_outlive_their_readers() {
     let test = "models::parameters_are_prepared_once_and_outlive_their_readers";

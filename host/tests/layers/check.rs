@@ -1,7 +1,7 @@
 //! Whether the modules of a folder import only from layers below their own.
 //!
-//! The order is written in the head of the folder's `mod.rs`, from the bottom up, as lines
-//! ``//! 3. `one`, `another`: what the layer knows``. A module may import from the lines before its own. A path through
+//! The order is written in the head of the folder's `mod.rs`, from the bottom up, as lines ``//! 3. `one`,
+//! `another`: what the layer knows``. A module may import from the lines before its own. A path through
 //! `mod.rs` itself, to a re-export or to everything, counts as one upwards: nothing is above `mod.rs`.
 //!
 //! Paths are found among the tokens: all that begin with `super`, `self` or `crate`, in `use` and elsewhere,

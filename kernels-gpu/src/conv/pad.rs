@@ -18,14 +18,14 @@ const NONE: u32 = u32::MAX;
 
 /// A block writes `BLOCK_ELEMENTS` consecutive elements of `y`: planes of `x`, each within its border.
 ///
-/// *Launch*: `g.shape()`.
-/// *Mapping*: four vectors a thread, a block's width apart, each element of which is looked up by itself.
-/// *Barriers*: none.
-/// *Traffic*: each element of `y` is written once; those of `x` are read once, some near the edges several times.
+/// *Launch*: `g.shape()`. *Mapping*: four vectors a thread, a block's width apart, each element of which is
+/// looked up by itself. *Barriers*: none. *Traffic*: each element of `y` is written once; those of `x` are
+/// read once, some near the edges several times.
 ///
 /// # Safety
-/// `y` has `g.elements` elements and starts on 16 bytes, `x` has `g.planes` times the product of `g.inner`; the two are apart.
-/// The border is as wide as its mode allows, and a plane of `y` has less than 2^31 elements.
+/// `y` has `g.elements` elements and starts on 16 bytes, `x` has `g.planes` times the product of `g.inner`;
+/// the two are apart. The border is as wide as its mode allows, and a plane of `y` has less than 2^31
+/// elements.
 #[kernel(instances(T: [f32, f16, bf16]), max_threads = BLOCK_THREADS, min_blocks = MIN_BLOCKS)]
 pub unsafe fn conv_pad<T: Storage>(x: *const T, y: *mut T, g: &PadGeometry) {
     let [depth, height, width] = g.inner;

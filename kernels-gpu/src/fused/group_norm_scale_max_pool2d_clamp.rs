@@ -1,8 +1,8 @@
 //! `group_norm`, `scale`, `max_pool2d` and `clamp` in one pass, behind the norm's statistics kernel.
 //!
 //! # Idea
-//! The convolution's output is read once and never written again. Norm and scale keep the order of the values of a
-//! channel or reverse it, so only the extremes of a window are normalised and scaled.
+//! The convolution's output is read once and never written again. Norm and scale keep the order of the values
+//! of a channel or reverse it, so only the extremes of a window are normalised and scaled.
 //!
 //! ```text
 //! a block has consecutive outputs, or stacks of four, and so the windows of some planes in a row
@@ -26,17 +26,14 @@ use crate::parts::pool::pool_block;
 /// A block takes and clamps the maxima of the windows of its tasks, `pool.block_tasks` of them, in the
 /// normalised and scaled input.
 ///
-/// *Launch*: `pool.norm_shape(&norm)`.
-/// *Mapping*: a thread takes four tasks of one window each side by side, or stacks of four windows one after another;
-/// see `launch_config::max_pool2d`.
-/// *Barriers*: one, after the parameters of the block's planes are in shared memory, and one before it if
-/// statistics are in splits.
-/// *Traffic*: each element of the input is read about once from memory; each output is
-/// written once.
+/// *Launch*: `pool.norm_shape(&norm)`. *Mapping*: a thread takes four tasks of one window each side by side,
+/// or stacks of four windows one after another; see `launch_config::max_pool2d`. *Barriers*: one, after the
+/// parameters of the block's planes are in shared memory, and one before it if statistics are in splits.
+/// *Traffic*: each element of the input is read about once from memory; each output is written once.
 ///
 /// # Safety
-/// As `group_norm_scale_pointwise` and `max_pool2d`, of the same input; `scale`, if it is not null, has `pool.channels`
-/// elements.
+/// As `group_norm_scale_pointwise` and `max_pool2d`, of the same input; `scale`, if it is not null, has
+/// `pool.channels` elements.
 #[kernel(instances(T: [f32, f16, bf16]), max_threads = BLOCK_THREADS, min_blocks = MIN_BLOCKS)]
 pub unsafe fn group_norm_scale_max_pool2d_clamp<T: Storage>(
     x: *const T,

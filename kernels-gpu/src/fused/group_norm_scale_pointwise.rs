@@ -1,13 +1,14 @@
-//! All that is done to single values behind a norm's statistics, in one pass: the norm, a scale on either side of it or a prelu
-//! behind it, and a list of pointwise functions.
+//! All that is done to single values behind a norm's statistics, in one pass: the norm, a scale on either
+//! side of it or a prelu behind it, and a list of pointwise functions.
 //!
-//! It is the second half of a norm alone, and of every chain that has no maximum behind its norm, or had its maximum
-//! taken before it: norm and scale are monotonic, so a pool may come first if it takes the right one of largest and
-//! smallest (see `implicit_gemm`). The statistics are then those of the tensor that was pooled, whose channels and rows
-//! this one has.
+//! It is the second half of a norm alone, and of every chain that has no maximum behind its norm, or had its
+//! maximum taken before it: norm and scale are monotonic, so a pool may come first if it takes the right one
+//! of largest and smallest (see `implicit_gemm`). The statistics are then those of the tensor that was
+//! pooled, whose channels and rows this one has.
 //!
 //! # Idea
-//! A block has consecutive elements, whatever the planes in them are, and as many as pay for what it prepares.
+//! A block has consecutive elements, whatever the planes in them are, and as many as pay for what it
+//! prepares.
 //!
 //! ```text
 //! the first four vectors of 16 bytes of each thread are on their way                # 64 bytes a thread, always
@@ -20,8 +21,9 @@
 //!     y = list(y)                                                                    # `parts::pointwise`
 //! ```
 //!
-//! Planes that are at least as long as a vector, less one, end at most once within it: then the elements beyond take the
-//! parameters of the next plane. Only where planes are shorter does each element look for its own.
+//! Planes that are at least as long as a vector, less one, end at most once within it: then the elements
+//! beyond take the parameters of the next plane. Only where planes are shorter does each element look for its
+//! own.
 
 use cuda_std::global::{Global, GlobalMut};
 use cuda_std::{Storage, bf16, f16, kernel, thread};
@@ -38,7 +40,8 @@ use crate::parts::unroll::unroll;
 /// From eight values of a thread to its next eight.
 const STEP: u32 = BLOCK_THREADS * APPLY_VALUES as u32;
 
-/// Blocks that a multiprocessor holds fewer than of other kernels, where the assembler does not fit this one into as many registers.
+/// Blocks that a multiprocessor holds fewer than of other kernels, where the assembler does not fit this one
+/// into as many registers.
 const ROOMY: u32 = !cfg!(hopper) as u32;
 
 /// Eight values of a thread, as they are stored: vectors of 16 bytes, a block's width apart.
@@ -94,8 +97,9 @@ impl Vectors for f32 {
     }
 }
 
-/// A block normalises `g.block_elements` consecutive elements of `x`, with what is multiplied before and behind (there, by a prelu,
-/// perhaps only what is not above 0), does a list of functions to them, and writes what comes of it into `y`.
+/// A block normalises `g.block_elements` consecutive elements of `x`, with what is multiplied before and
+/// behind (there, by a prelu, perhaps only what is not above 0), does a list of functions to them, and writes
+/// what comes of it into `y`.
 ///
 /// *Launch*: `g.shape()`.
 /// *Mapping*: vectors go to the threads in turn; the list is done to eight values together.
@@ -104,10 +108,11 @@ impl Vectors for f32 {
 /// *Traffic*: each element is read once and written once; the rest comes from cache.
 ///
 /// # Safety
-/// `x` and `y` have `g.elements` elements and start on 16 bytes; `y` is `x` or apart from it; `partials` is what the
-/// statistics kernel wrote for `x`, or for the tensor that `x` was pooled from; `weight` and `bias`, where the geometry says that
-/// they exist, and `before` and `scale`, if they are not null, have `g.norm.channels` elements, `scale` one where `g.factor_step`
-/// is 0, else that is 1; `before` is null unless the norm's rows are channels. The geometry is for elements of `T`'s size.
+/// `x` and `y` have `g.elements` elements and start on 16 bytes; `y` is `x` or apart from it; `partials` is
+/// what the statistics kernel wrote for `x`, or for the tensor that `x` was pooled from; `weight` and `bias`,
+/// where the geometry says that they exist, and `before` and `scale`, if they are not null, have
+/// `g.norm.channels` elements, `scale` one where `g.factor_step` is 0, else that is 1; `before` is null
+/// unless the norm's rows are channels. The geometry is for elements of `T`'s size.
 #[kernel(
     instances(T: [f32, f16, bf16]),
     max_threads = BLOCK_THREADS,

@@ -2,9 +2,10 @@
 //!
 //! # Idea
 //! What a block reads for the statistics of its row it keeps in shared memory, as much as fits, and
-//! normalises from there; the little that did not fit it reads again, from the second level of cache
-//! if that still has it. Rows that start on no vector, of lengths that are no multiple of four, are not kept, but read twice. With statistics in a launch of their own the tensor crosses the memory bus
-//! three times, here twice.
+//! normalises from there; the little that did not fit it reads again, from the second level of cache if that
+//! still has it. Rows that start on no vector, of lengths that are no multiple of four, are not kept, but
+//! read twice. With statistics in a launch of their own the tensor crosses the memory bus three times, here
+//! twice.
 //!
 //! ```text
 //! a block has a row: the channels of one group of one sample
@@ -45,10 +46,9 @@ shared_array! {
 
 /// A block normalises and scales one row of `x` into `y`.
 ///
-/// *Launch*: `g.resident_shape(size_of element)`.
-/// *Mapping*: vectors of the row go to the threads in turn.
-/// *Barriers*: two, around handing the row's statistics to all threads.
-/// *Traffic*: each element is read once, if the row fits in shared memory and starts on a vector, and written once.
+/// *Launch*: `g.resident_shape(size_of element)`. *Mapping*: vectors of the row go to the threads in turn.
+/// *Barriers*: two, around handing the row's statistics to all threads. *Traffic*: each element is read once,
+/// if the row fits in shared memory and starts on a vector, and written once.
 ///
 /// # Safety
 /// `x` and `y` have `g.elements()` elements, start on 16 bytes, and are apart;

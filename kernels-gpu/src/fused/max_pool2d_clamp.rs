@@ -9,12 +9,9 @@ use crate::parts::pool::pool_block;
 
 /// A block takes and clamps the maxima of the windows of its tasks, `g.block_tasks` of them.
 ///
-/// *Launch*: `g.shape()`.
-/// *Mapping*: a thread takes four tasks of one window each side by side, or stacks of four windows one after another;
-/// see `launch_config::max_pool2d`.
-/// *Barriers*: none.
-/// *Traffic*: each element of the input is read about once from memory; each output is
-/// written once.
+/// *Launch*: `g.shape()`. *Mapping*: a thread takes four tasks of one window each side by side, or stacks of
+/// four windows one after another; see `launch_config::max_pool2d`. *Barriers*: none. *Traffic*: each element
+/// of the input is read about once from memory; each output is written once.
 ///
 /// # Safety
 /// As `max_pool2d`.

@@ -1,5 +1,5 @@
-//! Kernels that compute a whole pipeline of KernelBench in one launch, for one geometry each. The general path does not use
-//! them.
+//! Kernels that compute a whole pipeline of KernelBench in one launch, for one geometry each. The general
+//! path does not use them.
 
 // Only Hopper has what these kernels are made of.
 #[cfg(hopper)]

@@ -40,14 +40,15 @@ pub(crate) trait ChannelMap {
     fn apply(&self, params: Self::Params, x: f32) -> f32;
 }
 
-/// Takes the maxima over a slice of the staged channels, `load`ing the thread's elements of the plane that starts at the
-/// element that it is given.
+/// Takes the maxima over a slice of the staged channels, `load`ing the thread's elements of the plane that
+/// starts at the element that it is given.
 ///
-/// Where a thread loads from is decided outside of this loop: inside it would take more instructions than the maxima.
+/// Where a thread loads from is decided outside of this loop: inside it would take more instructions than the
+/// maxima.
 ///
 /// # Safety
-/// The channels `first..first + count` are staged, and `load` may load of their planes, of which the first one starts at
-/// `plane`.
+/// The channels `first..first + count` are staged, and `load` may load of their planes, of which the first
+/// one starts at `plane`.
 #[inline(always)]
 unsafe fn reduce_staged<T: Storage, M: ChannelMap>(
     g: &ChannelMaxGeometry,

@@ -22,8 +22,8 @@ pub(crate) fn block_start() -> u64 {
 /// Maps the block's elements of `x` to `y`, by the map that `make_map` makes.
 ///
 /// # Safety
-/// All threads of the block call it, so that `make_map` may have barriers. `x` and `y` start on 16 bytes, have equal lengths, and the block's first element is below them;
-/// they are the same tensor or apart.
+/// All threads of the block call it, so that `make_map` may have barriers. `x` and `y` start on 16 bytes,
+/// have equal lengths, and the block's first element is below them; they are the same tensor or apart.
 #[inline(always)]
 pub(crate) unsafe fn map_block<T: Storage, M: ElementMap>(
     x: Global<T>,

@@ -1,13 +1,14 @@
-//! Exponentials and what is made of them, to a few ulps of f32 everywhere, or to far less than half an ulp of the type that
-//! results are stored in.
+//! Exponentials and what is made of them, to a few ulps of f32 everywhere, or to far less than half an ulp of
+//! the type that results are stored in.
 //!
-//! Functions that flatten out (a sigmoid, say) have tails whose relative accuracy their usual formulas lose: `1 + tanh(x)`
-//! is 0 long before it should be. Here everything is made of `e^x` for `x <= 0`, which lies between 0 and 1, so that sums
-//! and quotients of it lose nothing.
+//! Functions that flatten out (a sigmoid, say) have tails whose relative accuracy their usual formulas lose:
+//! `1 + tanh(x)` is 0 long before it should be. Here everything is made of `e^x` for `x <= 0`, which lies
+//! between 0 and 1, so that sums and quotients of it lose nothing.
 //!
-//! All of it is fma, sums and products of f32, and one approximate reciprocal where there is a quotient: what the emulator
-//! computes is what a GPU computes, but for that reciprocal's last bit. Where results are stored in 16 bits, `e^x` is
-//! the device's power of two of a rounded product, which is off by `2^-16` at most, and takes two instructions in place of fifteen.
+//! All of it is fma, sums and products of f32, and one approximate reciprocal where there is a quotient: what
+//! the emulator computes is what a GPU computes, but for that reciprocal's last bit. Where results are stored
+//! in 16 bits, `e^x` is the device's power of two of a rounded product, which is off by `2^-16` at most, and
+//! takes two instructions in place of fifteen.
 
 use cuda_std::Storage;
 use cuda_std::math::{self, fma};
@@ -72,8 +73,8 @@ const fn is_coarse<T>() -> bool {
     size_of::<T>() == 2
 }
 
-/// `e^x` for `x <= 0`, or NaN, times 2^64: so it has all of its bits where it is too small for f32 by itself, but a
-/// product with it is not.
+/// `e^x` for `x <= 0`, or NaN, times 2^64: so it has all of its bits where it is too small for f32 by itself,
+/// but a product with it is not.
 #[derive(Clone, Copy)]
 pub(super) struct Exponential(f32);
 
@@ -88,7 +89,8 @@ impl Exponential {
         Self(if x < LOWEST { 0.0 } else { scaled })
     }
 
-    /// The same to `2^-16`: the constant's rounding is worth `2^-18` of it at most, as is the sum's, and that of a product in `x`.
+    /// The same to `2^-16`: the constant's rounding is worth `2^-18` of it at most, as is the sum's, and that
+    /// of a product in `x`.
     #[inline(always)]
     fn coarse(x: f32) -> Self {
         Self(math::exp2_normal(fma(x, core::f32::consts::LOG2_E, 64.0)))
@@ -103,7 +105,8 @@ impl Exponential {
         Self::new(x, Reduced::of(x))
     }
 
-    /// `e^(a b)`. The product is not rounded, which for one of 80 would make an error of 80 ulps; `and` is added to it.
+    /// `e^(a b)`. The product is not rounded, which for one of 80 would make an error of 80 ulps; `and` is
+    /// added to it.
     #[inline(always)]
     pub(super) fn of_product<T: Storage>(a: f32, b: f32, and: f32) -> Self {
         let x = a * b;
@@ -171,8 +174,8 @@ pub(super) fn ln_of_one_and(x: f32) -> f32 {
     fma(r, rest * rest, rest) + whole
 }
 
-/// `e^(x^2 / 2)` times the part of a normal distribution that lies beyond `x >= 0`: a function without a tail, which a
-/// polynomial of `(x - k) / (x + k)` gives.
+/// `e^(x^2 / 2)` times the part of a normal distribution that lies beyond `x >= 0`: a function without a
+/// tail, which a polynomial of `(x - k) / (x + k)` gives.
 #[inline(always)]
 pub(super) fn scaled_tail(x: f32) -> f32 {
     const K: f32 = 4.0;

@@ -34,8 +34,8 @@ pub(crate) unsafe fn is_reversed<T: Storage>(
 /// `first`; its rows are `pitch` elements apart.
 ///
 /// # Safety
-/// The window is within `values`, which start on 16 bytes; where there are two or four columns and `pitch` is a
-/// multiple of them, `first` is one, too.
+/// The window is within `values`, which start on 16 bytes; where there are two or four columns and `pitch` is
+/// a multiple of them, `first` is one, too.
 #[inline(always)]
 pub(crate) unsafe fn largest_of_window(
     values: Shared<f32>,
@@ -82,11 +82,12 @@ pub(crate) unsafe fn largest_of_window(
     math::max_nan(math::max_nan(a, b), math::max_nan(c, d))
 }
 
-/// [`largest_of_window`] of a square window of at most eight rows, all written out, with `TOGETHER` (1, 2 or 4)
-/// columns in one load.
+/// [`largest_of_window`] of a square window of at most eight rows, all written out, with `TOGETHER` (1, 2 or
+/// 4) columns in one load.
 ///
 /// # Safety
-/// The window is within `values`, which start on 16 bytes; `first`, `pitch` and `EXTENT` are multiples of `TOGETHER`.
+/// The window is within `values`, which start on 16 bytes; `first`, `pitch` and `EXTENT` are multiples of
+/// `TOGETHER`.
 #[inline(always)]
 pub(crate) unsafe fn largest_of_square<const EXTENT: usize, const TOGETHER: usize>(
     values: Shared<f32>,

@@ -102,8 +102,9 @@ impl Segments {
 
 /// [`Segments`] that are told apart by a reciprocal of their length, which the host worked out.
 ///
-/// Its divisor is their length, or `FAR` if they are longer. Then at most one ends within a block, and of how far it has
-/// come only what is left counts: the block's first element is put so far before a length of `FAR`.
+/// Its divisor is their length, or `FAR` if they are longer. Then at most one ends within a block, and of how
+/// far it has come only what is left counts: the block's first element is put so far before a length of
+/// `FAR`.
 #[derive(Clone, Copy)]
 pub(crate) struct NearSegments<'a> {
     /// The segment of the first element.
@@ -138,8 +139,8 @@ impl<'a> NearSegments<'a> {
         }
     }
 
-    /// How many segments begin after the first element, up to the one `local` elements on, and where in its segment this one
-    /// is, which in the first segment does not count what is out of sight.
+    /// How many segments begin after the first element, up to the one `local` elements on, and where in its
+    /// segment this one is, which in the first segment does not count what is out of sight.
     ///
     /// # Safety
     /// `local < FAR`, so that the sum is less than `Reciprocal::LIMIT`.

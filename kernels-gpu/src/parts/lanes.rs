@@ -5,8 +5,8 @@ use core::ops::Add;
 use cuda_std::warp::{self, WarpShuffleValue};
 use launch_config::WARP_THREADS;
 
-/// All values of `LANES` neighbouring lanes, combined by halves: each lane with the one `LANES / 2` away, and so on down
-/// to its neighbour. The same in all of them.
+/// All values of `LANES` neighbouring lanes, combined by halves: each lane with the one `LANES / 2` away, and
+/// so on down to its neighbour. The same in all of them.
 ///
 /// # Safety
 /// All lanes of the warp call it together; `LANES` is a power of two up to 32.

@@ -39,7 +39,8 @@ pub(crate) fn clamp(bounds: Bounds, x: f32) -> f32 {
     math::min_nan(math::max_nan(x, bounds.min), bounds.max)
 }
 
-/// `x` where it is above `multiplied_to`, else `x * scale`: a product if that is infinity, a prelu if it is 0. NaN stays NaN.
+/// `x` where it is above `multiplied_to`, else `x * scale`: a product if that is infinity, a prelu if it is
+/// 0. NaN stays NaN.
 #[inline(always)]
 pub(crate) fn multiply(x: f32, scale: f32, multiplied_to: f32) -> f32 {
     if x > multiplied_to { x } else { x * scale }
@@ -121,11 +122,12 @@ pub(crate) trait PlaneMap {
     /// The mapped element.
     fn apply(&self, params: Self::Params, x: f32) -> f32;
 
-    /// Whether the largest of some mapped elements, or NaN, is that of the smallest and largest element mapped.
+    /// Whether the largest of some mapped elements, or NaN, is that of the smallest and largest element
+    /// mapped.
     ///
-    /// It is where every step of the map keeps the order or reverses it, as sums and products do, rounded or not. A
-    /// product with an infinite factor does not: zero alone gives NaN. (A product of 0 and what is infinite gives NaN as
-    /// well, but of all elements an extreme one becomes infinite first.)
+    /// It is where every step of the map keeps the order or reverses it, as sums and products do, rounded or
+    /// not. A product with an infinite factor does not: zero alone gives NaN. (A product of 0 and what is
+    /// infinite gives NaN as well, but of all elements an extreme one becomes infinite first.)
     fn extremes_decide(&self, params: Self::Params) -> bool;
 
     /// The largest of some mapped elements, if their extremes decide.

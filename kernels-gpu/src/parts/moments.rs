@@ -189,7 +189,8 @@ impl Moments {
         all
     }
 
-    /// The same of two, as if two warps had them whose moments are then combined. Neither waits for the other's additions.
+    /// The same of two, as if two warps had them whose moments are then combined. Neither waits for the
+    /// other's additions.
     ///
     /// # Safety
     /// All lanes of the warp call it together.
@@ -240,10 +241,10 @@ pub(crate) fn whole_vectors(start: usize, end: usize) -> (usize, usize) {
     (vectors_start, vectors_end)
 }
 
-/// The moments of what thread `thread` of `threads` takes of the elements `start..end` of `x`.
-/// Together the threads take each element once, four that follow one another at a time, from the first on: so moments are the same
-/// bits wherever the elements lie. Where `start` is a multiple of four, four are a vector, and `keep` is told of each and where it is; of other
-/// ranges it is told nothing.
+/// The moments of what thread `thread` of `threads` takes of the elements `start..end` of `x`. Together the
+/// threads take each element once, four that follow one another at a time, from the first on: so moments are
+/// the same bits wherever the elements lie. Where `start` is a multiple of four, four are a vector, and
+/// `keep` is told of each and where it is; of other ranges it is told nothing.
 ///
 /// # Safety
 /// `start <= end <= x.len()`, `x` starts on 16 bytes, and `threads` is at least 3.
@@ -339,8 +340,8 @@ pub(crate) unsafe fn partial(
 /// that is.
 ///
 /// # Safety
-/// All threads of the block call it together, with equal arguments; the block has whole warps, and
-/// `partials` is `g`'s buffer of partial results, with `first + count <= g.rows`. Where these have counts, a row is in
+/// All threads of the block call it together, with equal arguments; the block has whole warps, and `partials`
+/// is `g`'s buffer of partial results, with `first + count <= g.rows`. Where these have counts, a row is in
 /// `COMBINED_BY_WARP` splits at most.
 #[inline(always)]
 pub(crate) unsafe fn for_each_row(

@@ -1,7 +1,7 @@
 //! Norm and scale, or prelu, of the planes that a block touches, in shared memory.
 //!
-//! What the elements of a plane share - mean, factor, bias, scale or slope - is worked out once a block, by one thread, and
-//! takes the others a single 16-byte load.
+//! What the elements of a plane share - mean, factor, bias, scale or slope - is worked out once a block, by
+//! one thread, and takes the others a single 16-byte load.
 
 use cuda_std::Storage;
 use cuda_std::global::Global;
@@ -13,10 +13,12 @@ use crate::parts::index::{div_rem, div_rem_u64};
 use crate::parts::map::{PlaneMap, is_not_infinite, multiply};
 use crate::parts::moments::{self, Moments};
 
-/// The tensors that a norm and the scales around it take their parameters from. All but `partials` may be null.
+/// The tensors that a norm and the scales around it take their parameters from. All but `partials` may be
+/// null.
 ///
-/// What is multiplied `before` a norm of each channel is part of its factor, with mean and variance those of what was not multiplied:
-/// `norm(m x) = (x - mean) * [m / sqrt(m² variance + eps)]`, for any `m`, 0 included.
+/// What is multiplied `before` a norm of each channel is part of its factor, with mean and variance those of
+/// what was not multiplied: `norm(m x) = (x - mean) * [m / sqrt(m² variance + eps)]`, for any `m`, 0
+/// included.
 #[derive(Clone, Copy)]
 pub(crate) struct NormTensors<T> {
     pub(crate) partials: *const f32,
@@ -69,14 +71,15 @@ pub(crate) struct Planes {
 }
 
 impl Planes {
-    /// Brings the parameters of `count` planes, from number `first` on, into dynamic shared memory. One barrier, met by
-    /// all threads, and one before it where statistics are in splits.
+    /// Brings the parameters of `count` planes, from number `first` on, into dynamic shared memory. One
+    /// barrier, met by all threads, and one before it where statistics are in splits.
     ///
     /// # Safety
-    /// All threads of the block call it together, with equal arguments. The planes belong to rows of `g`; `partials` is
-    /// what the statistics kernel left of these, and `weight` and `bias`, where `g` says that they exist, and
-    /// `before` and `scale`, if they are not null, have `g.channels` elements, `scale` one where its step is 0; `before` is null
-    /// unless rows are channels. The launch has `g.staged_bytes` for as many planes.
+    /// All threads of the block call it together, with equal arguments. The planes belong to rows of `g`;
+    /// `partials` is what the statistics kernel left of these, and `weight` and `bias`, where `g` says that
+    /// they exist, and `before` and `scale`, if they are not null, have `g.channels` elements, `scale` one
+    /// where its step is 0; `before` is null unless rows are channels. The launch has `g.staged_bytes` for as
+    /// many planes.
     #[inline(always)]
     pub(crate) unsafe fn stage<T: Storage>(
         g: &NormGeometry,

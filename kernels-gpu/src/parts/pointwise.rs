@@ -1,7 +1,7 @@
 //! The pointwise functions, and lists of them.
 //!
-//! A list is walked over step by step. All threads take the same branches, and each step is done to several values, so
-//! that what a branch costs is shared by them.
+//! A list is walked over step by step. All threads take the same branches, and each step is done to several
+//! values, so that what a branch costs is shared by them.
 //!
 //! A new function is an arm of `step`. Relative errors are a few ulps of f32 everywhere, or `2^-16` where
 //! results are stored in 16 bits; `exponential` says how.
@@ -35,7 +35,8 @@ pub(crate) fn apply<T: Storage, const N: usize>(
     values
 }
 
-/// Step number `at`, by a branch: what a loop indexes would have to lie in memory, of which each thread had a copy.
+/// Step number `at`, by a branch: what a loop indexes would have to lie in memory, of which each thread had a
+/// copy.
 #[inline(always)]
 fn nth(list: &PointwiseList, at: usize) -> Step {
     const { assert!(MAX_STEPS == 8) };
@@ -135,7 +136,8 @@ fn gelu_tanh<T: Storage>(x: f32) -> f32 {
     const LINEAR: [f32; 2] = [1.595_768_9, 1.930_779e-7];
     /// 0.044715 times that, and what rounding to f32 takes from it.
     const CUBIC: [f32; 2] = [0.071_354_814, 2.398_832_5e-9];
-    // 2 u / x, in two parts. What the second subtracts is exact as long as the sum is below 16, and e^(-2 u) is 0 above.
+    // 2 u / x, in two parts. What the second subtracts is exact as long as the sum is below 16, and e^(-2 u)
+    // is 0 above.
     let square = x * x;
     let factor = fma(CUBIC[0], square, LINEAR[0]);
     let lost = fma(CUBIC[0], square, LINEAR[0] - factor);
@@ -171,8 +173,8 @@ fn softplus<T: Storage>(x: f32, beta: f32, threshold: f32, beta_reciprocal: f32)
     if product > threshold { x } else { value }
 }
 
-/// `x tanh(ln(1 + e^x))`, in which the hyperbolic tangent is `(1 + 2 e) / (1 + 2 e + 2 e^2)` with `e = e^-x`, and
-/// `e (e + 2) / (e (e + 2) + 2)` with `e = e^x`; of minus infinity NaN.
+/// `x tanh(ln(1 + e^x))`, in which the hyperbolic tangent is `(1 + 2 e) / (1 + 2 e + 2 e^2)` with `e = e^-x`,
+/// and `e (e + 2) / (e (e + 2) + 2)` with `e = e^x`; of minus infinity NaN.
 #[inline(always)]
 fn mish<T: Storage>(x: f32) -> f32 {
     let exponential = Exponential::of::<T>(-math::abs(x));

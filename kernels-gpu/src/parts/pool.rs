@@ -1,13 +1,15 @@
 //! The loop of every kernel that takes the maximum over windows.
 //!
-//! What is taken of a window are its smallest and its largest element, as they are stored; the map is applied to these
-//! two. Where they do not decide (see [`PlaneMap::extremes_decide`]), or there are none, each element is mapped, the slow way.
+//! What is taken of a window are its smallest and its largest element, as they are stored; the map is applied
+//! to these two. Where they do not decide (see [`PlaneMap::extremes_decide`]), or there are none, each
+//! element is mapped, the slow way.
 //!
-//! *Mapping*: a thread has four windows, in one of two ways that the launch chooses (`launch_config::max_pool2d`).
-//! Windows apart go through their elements side by side, so that four loads are in flight at a time; elements in the
-//! padding are not loaded and compared: their place is taken by the first element of the plane, and the result of
-//! that comparison is dropped. A stack is unrolled, and has neither tests nor padding: rows and columns that are not in the input
-//! are those next to them, which the window has already. *Barriers*: those of making the map.
+//! *Mapping*: a thread has four windows, in one of two ways that the launch chooses
+//! (`launch_config::max_pool2d`). Windows apart go through their elements side by side, so that four loads
+//! are in flight at a time; elements in the padding are not loaded and compared: their place is taken by the
+//! first element of the plane, and the result of that comparison is dropped. A stack is unrolled, and has
+//! neither tests nor padding: rows and columns that are not in the input are those next to them, which the
+//! window has already. *Barriers*: those of making the map.
 
 use cuda_std::Storage;
 use cuda_std::global::{Global, GlobalMut};
@@ -72,12 +74,13 @@ struct Window {
     w: u32,
 }
 
-/// Clamps the maxima of the mapped elements of the block's windows. `make_map` is given the block's first plane and the
-/// number of its planes.
+/// Clamps the maxima of the mapped elements of the block's windows. `make_map` is given the block's first
+/// plane and the number of its planes.
 ///
 /// # Safety
-/// All threads of the block call it, so that `make_map` may have barriers. `x` has `g.planes` planes of `g.h * g.w`
-/// elements, `y` as many of `g.p * g.q`; the extents are positive and the planes have less than 2^31 elements; `g` is planned.
+/// All threads of the block call it, so that `make_map` may have barriers. `x` has `g.planes` planes of
+/// `g.h * g.w` elements, `y` as many of `g.p * g.q`; the extents are positive and the planes have less than
+/// 2^31 elements; `g` is planned.
 #[inline(always)]
 pub(crate) unsafe fn pool_block<T: Storage, M: PlaneMap>(
     x: *const T,
@@ -113,8 +116,8 @@ pub(crate) unsafe fn pool_block<T: Storage, M: PlaneMap>(
         let plane = (segments.first as usize + plane as usize) * plane_outputs;
         plane + p as usize * g.q as usize + q as usize
     };
-    // The element of a window that is `r` rows and `s` columns from its first, or another one of the plane, and whether
-    // it is in the input.
+    // The element of a window that is `r` rows and `s` columns from its first, or another one of the plane,
+    // and whether it is in the input.
     let element = |window: Window, r: u32, s: u32| {
         let h = window.h.wrapping_add(r * g.dilation_h);
         let w = window.w.wrapping_add(s * g.dilation_w);

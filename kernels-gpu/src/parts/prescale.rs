@@ -6,8 +6,8 @@ const MOST: u32 = 254;
 /// The exponent that the largest magnitude is brought to.
 const TARGET: u32 = 10;
 
-/// The power of two that brings `largest` into `2^10 .. 2^11`, or as close as an f32 gets; 1 for 0, and any for what is not
-/// finite.
+/// The power of two that brings `largest` into `2^10 .. 2^11`, or as close as an f32 gets; 1 for 0, and any
+/// for what is not finite.
 #[inline(always)]
 pub(crate) fn prescale_of_finite(largest: f32) -> f32 {
     let exponent = largest.to_bits() >> 23;

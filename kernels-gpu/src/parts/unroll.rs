@@ -1,9 +1,9 @@
 //! Loops that are written out.
 //!
-//! An array that a loop variable indexes stays in registers only if the loop is unrolled before
-//! the optimiser decides where the array lives, and Rust has no way to ask for that. These loops
-//! are unrolled in the source: in `unroll!(4, |i| { .. })` the body stands four times, with the
-//! constants 0 to 3 for `i`. Compiled for a host, where arrays lie in memory in any case, it is an ordinary loop, which makes the
+//! An array that a loop variable indexes stays in registers only if the loop is unrolled before the optimiser
+//! decides where the array lives, and Rust has no way to ask for that. These loops are unrolled in the
+//! source: in `unroll!(4, |i| { .. })` the body stands four times, with the constants 0 to 3 for `i`.
+//! Compiled for a host, where arrays lie in memory in any case, it is an ordinary loop, which makes the
 //! emulator's half of a program a good deal smaller. So a `break` in it names its loop, one outside.
 
 macro_rules! unroll {

@@ -28,7 +28,8 @@ pub unsafe fn peak_fma_f32(y: *mut f32, steps: u32, factor: f32, summand: f32) {
     });
     let mut step = 0;
     while step < steps {
-        // 4 * 8 links are FMA_UNROLL. The loop's own instructions take issue slots from the FMAs, so it is to turn rarely.
+        // 4 * 8 links are FMA_UNROLL. The loop's own instructions take issue slots from the FMAs, so it is to
+        // turn rarely.
         unroll!(4, |_eighth| {
             unroll!(8, |_link| {
                 unroll!(8, |i| {

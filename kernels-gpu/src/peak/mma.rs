@@ -51,12 +51,12 @@ impl Product for F16 {
     }
 }
 
-/// Each warp multiplies a matrix of constant rows by one of constant columns, `steps * MMA_UNROLL` times in each of
-/// `CHAINS` chains of links `d -> A * B + d`, and stores the sum of their ends: the accumulators of lane `l` of warp `w`
-/// from element `(32 * w + l) * MMA_LANE_ELEMENTS` on.
+/// Each warp multiplies a matrix of constant rows by one of constant columns, `steps * MMA_UNROLL` times in
+/// each of `CHAINS` chains of links `d -> A * B + d`, and stores the sum of their ends: the accumulators of
+/// lane `l` of warp `w` from element `(32 * w + l) * MMA_LANE_ELEMENTS` on.
 ///
-/// Since rows of A and columns of B are constant, a register holds one value however many elements it packs, and the
-/// fragments are the same for all element types.
+/// Since rows of A and columns of B are constant, a register holds one value however many elements it packs,
+/// and the fragments are the same for all element types.
 ///
 /// *Launch*: `peak::mma_shape(processors)`.
 /// *Mapping*: four elements a thread, in the order of the instruction's accumulators.

@@ -41,14 +41,13 @@ unsafe fn fill(tile: Shared<u32>, extent: u32, value: impl Fn(u32) -> f32) {
     }
 }
 
-/// Each warpgroup multiplies a matrix of constant rows by one of constant columns, both in shared memory, `steps *
-/// WGMMA_UNROLL` times one upon the other. Element `e` of a thread's output is the sum of its accumulators `4 * i + e`.
+/// Each warpgroup multiplies a matrix of constant rows by one of constant columns, both in shared memory,
+/// `steps * WGMMA_UNROLL` times one upon the other. Element `e` of a thread's output is the sum of its
+/// accumulators `4 * i + e`.
 ///
-/// *Launch*: `peak::wgmma_shape(processors)`.
-/// *Mapping*: four elements a thread, which are those that `m16n8` products would give it, summed over the tile's columns of
-/// eight.
-/// *Barriers*: one, uniform, after the operands are written.
-/// *Traffic*: 16 bytes written by each thread.
+/// *Launch*: `peak::wgmma_shape(processors)`. *Mapping*: four elements a thread, which are those that `m16n8`
+/// products would give it, summed over the tile's columns of eight. *Barriers*: one, uniform, after the
+/// operands are written. *Traffic*: 16 bytes written by each thread.
 ///
 /// # Safety
 /// `y` has four elements for each thread of the grid, and starts on 16 bytes.

@@ -12,7 +12,8 @@ use super::elementwise::SHAPES;
 use super::norm::optional;
 use super::{Loaded, Outcome, Run, case, compare, direct, expected, label, stored};
 
-/// The folded parameters to the last bit of f32, with and without weight and bias, or with one of them alone; then every shape, and in place.
+/// The folded parameters to the last bit of f32, with and without weight and bias, or with one of them alone;
+/// then every shape, and in place.
 pub(crate) fn matches<T: Storage>(run: &Run) -> Outcome {
     for (index, (n, c, spatial)) in SHAPES.into_iter().enumerate() {
         let [has_weight, has_bias] = match index {

@@ -25,11 +25,12 @@ const SHAPES: [(usize, usize, usize); 7] = [
     (1, 2, 9000),
 ];
 
-/// Shapes of as many positions that each channel from the 225th on, some before and some behind the last that are staged first, is
-/// the largest somewhere: along vectors and not.
+/// Shapes of as many positions that each channel from the 225th on, some before and some behind the last that
+/// are staged first, is the largest somewhere: along vectors and not.
 const DECIDED: [(usize, usize, usize); 2] = [(2, 287, 31), (1, 280, 56)];
 
-/// Makes a channel the largest of each position, the last one first, and its multiplier one that no channel 256 before has.
+/// Makes a channel the largest of each position, the last one first, and its multiplier one that no channel
+/// 256 before has.
 fn decide<T: Storage>(case: &mut Case, multiplier: Option<usize>) {
     let (c, spatial) = (case.x.shape()[1], case.x.shape()[2]);
     let winner = |sample: usize, position: usize| c - 1 - (sample * spatial + position) % c;

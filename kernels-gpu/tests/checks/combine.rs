@@ -57,8 +57,9 @@ pub(crate) fn in_pieces(run: &Run) -> Outcome {
             let mean = row().map(|(count, mean, _)| count * mean).sum::<f64>() / count;
             let of_part = |(count, own, m2): (f64, f64, f64)| m2 + count * (own - mean).powi(2);
             let m2: f64 = row().map(of_part).sum();
-            // A step for each of a thread's moments, of the lanes, the warps and the pieces; each is off by some units of
-            // what it leaves, whose mean is off by a unit of its magnitude, which the deviations are not below.
+            // A step for each of a thread's moments, of the lanes, the warps and the pieces; each is off by
+            // some units of what it leaves, whose mean is off by a unit of its magnitude, which the
+            // deviations are not below.
             let steps = (parts as f64 / 256.0).ceil() + 5.0 + 3.0 + 3.0;
             let unit = f64::exp2(-23.0);
             let off = steps * unit;

@@ -23,8 +23,8 @@ pub(crate) struct Image {
     height: usize,
     scale: f32,
     added: f32,
-    /// Each makes the kernels choose another power of two for the input on the way: the first is 1024 times as loud as the others,
-    /// the next one 1024 times as loud as that.
+    /// Each makes the kernels choose another power of two for the input on the way: the first is 1024 times
+    /// as loud as the others, the next one 1024 times as loud as that.
     loud_rows: &'static [usize],
     /// What the first sample is multiplied with besides.
     first: f32,
@@ -47,9 +47,9 @@ const fn image(n: usize, height: usize) -> Image {
     }
 }
 
-/// The smallest image, in a batch of which a cluster has three samples; a ring of slots that is used more than once, with
-/// rows that the pooling leaves over, far from zero; a row that does not fit the first rows' scale; values so small that no power of two
-/// brings them where others are.
+/// The smallest image, in a batch of which a cluster has three samples; a ring of slots that is used more
+/// than once, with rows that the pooling leaves over, far from zero; a row that does not fit the first rows'
+/// scale; values so small that no power of two brings them where others are.
 const IMAGES: [Image; 4] = [
     image(5, 10),
     Image {
@@ -66,8 +66,9 @@ const IMAGES: [Image; 4] = [
     },
 ];
 
-/// Rows that are louder than all before them where the ring of either f32 format has just come round: then the rows that are scaled anew,
-/// and those that still need the scale before, are of different rounds. No 16-bit type has such values.
+/// Rows that are louder than all before them where the ring of either f32 format has just come round: then
+/// the rows that are scaled anew, and those that still need the scale before, are of different rounds. No
+/// 16-bit type has such values.
 const EVER_LOUDER: Image = Image {
     loud_rows: &[17, 25],
     ..image(1, 49)

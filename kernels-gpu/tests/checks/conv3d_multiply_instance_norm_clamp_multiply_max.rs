@@ -177,8 +177,8 @@ fn matches_by<F: Format>(run: &Run, choose: Choose) -> Outcome {
     for shape in SHAPES {
         for input in INPUTS.into_iter().filter(is_for) {
             // Of a product's error: the oracle counts the terms of a sum, and passes their errors through the
-            // statistics, where one of a value far from the mean counts several times. What stands beside a value as
-            // large as this has fewer bits.
+            // statistics, where one of a value far from the mean counts several times. What stands beside a
+            // value as large as this has fewer bits.
             let part = if input.2 == Some(1e6) { 1.0 } else { 16.0 };
             let precision = Precision {
                 products: F::PRODUCTS / part,

@@ -8,7 +8,8 @@ use oracle::data::signed;
 use super::super::kernels::conv::CONV_PAD;
 use super::{Outcome, Run, label, same_bits};
 
-/// Planes, extents and padding: planes of a few elements and longer than a block, rows that end inside vectors, one element.
+/// Planes, extents and padding: planes of a few elements and longer than a block, rows that end inside
+/// vectors, one element.
 const ROWS: [(usize, [usize; 3], [usize; 3]); 6] = [
     (1, [1, 1, 1], [0, 0, 0]),
     (7, [1, 1, 5], [0, 0, 4]),

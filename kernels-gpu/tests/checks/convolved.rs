@@ -31,8 +31,8 @@ pub(crate) struct ScaledF16;
 /// f32 in three bf16, which are all of its bits.
 pub(crate) struct Bf16x3;
 
-/// Products of parts leave out `e * f` of factors `a + e` and `b + f` that are rounded to 16 bits and to 8: twice `2^-8 * 2^-16` of the
-/// product.
+/// Products of parts leave out `e * f` of factors `a + e` and `b + f` that are rounded to 16 bits and to 8:
+/// twice `2^-8 * 2^-16` of the product.
 const PARTS_UNIT: f64 = 1.0 / (1 << 23) as f64;
 
 impl Format for Bf16x3 {
@@ -68,9 +68,9 @@ impl Format for bf16 {
     const PRODUCTS: f64 = SPLIT_UNIT;
 }
 
-/// Gives samples, groups, channels and filters magnitudes of their own, by powers of two, which round nothing: what is multiplied by the scale of
-/// another shows, and so does a scale that one group alone was asked for. A first group's
-/// scale takes the others beyond what f16 holds.
+/// Gives samples, groups, channels and filters magnitudes of their own, by powers of two, which round
+/// nothing: what is multiplied by the scale of another shows, and so does a scale that one group alone was
+/// asked for. A first group's scale takes the others beyond what f16 holds.
 fn set_apart(case: &mut Case, groups: usize) {
     let of_group = case.x.shape()[1] / groups;
     for (sample, mut x) in case.x.outer_iter_mut().enumerate() {
@@ -94,7 +94,8 @@ pub(super) fn set_filters_apart(filters: &mut ArrayD<f32>, groups: usize) {
     }
 }
 
-/// A convolution of volumes with a bias, and a norm's weight and a factor for each channel, whose signs a pool behind it has to know.
+/// A convolution of volumes with a bias, and a norm's weight and a factor for each channel, whose signs a
+/// pool behind it has to know.
 pub(super) struct Convolution {
     pub(super) case: Case,
     pub(super) geometry: ConvGeometry,
@@ -173,7 +174,8 @@ impl Convolution {
         all.expect("a layer that takes this input")
     }
 
-    /// The moments of each `channels` planes of what is stored as `T` of `y`: count, mean, sum of squared deviations, 0.
+    /// The moments of each `channels` planes of what is stored as `T` of `y`: count, mean, sum of squared
+    /// deviations, 0.
     pub(super) fn moments<T: Storage>(&self, y: &Bounded, channels: u32) -> Expected {
         let y = y.clone().stored(&precision::<T>());
         let pixels = (self.geometry.output_pixels() * channels) as usize;
@@ -193,8 +195,8 @@ impl Convolution {
         direct::<f32>(wanted)
     }
 
-    /// What is stored as `T` of `y`: all, or of each window of these extents the value that is the largest after
-    /// multiplications with the channel's norm weight and factor.
+    /// What is stored as `T` of `y`: all, or of each window of these extents the value that is the largest
+    /// after multiplications with the channel's norm weight and factor.
     pub(super) fn results<T: Storage>(&self, mut y: Bounded, pool: Option<[u32; 2]>) -> Expected {
         if let Some([h, w]) = pool {
             let negative = |of: &ArrayD<f32>, channel: usize| of[channel] < 0.0;

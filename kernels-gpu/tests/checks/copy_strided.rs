@@ -1,4 +1,5 @@
-//! Copies of arrays with any strides: the bits of a copy element by element, or these rounded to the target's type.
+//! Copies of arrays with any strides: the bits of a copy element by element, or these rounded to the target's
+//! type.
 
 use cuda_std::Storage;
 use launch_config::copy_strided::{Collapsed, CopyGeometry};
@@ -10,9 +11,10 @@ use super::{Outcome, Run, label, same_bits};
 /// Extents, and strides.
 type Row<'a> = (&'a [usize], &'a [isize]);
 
-/// In rows: dense ones, rows that end inside vectors, rows with gaps, whole vectors and not, along either of two axes; short rows of
-/// many axes; backwards, repeated, every second element. In tiles: channels last with few, some and many channels, several tiles and
-/// parts of them along either axis, the long axis read or written; backwards, with gaps.
+/// In rows: dense ones, rows that end inside vectors, rows with gaps, whole vectors and not, along either of
+/// two axes; short rows of many axes; backwards, repeated, every second element. In tiles: channels last with
+/// few, some and many channels, several tiles and parts of them along either axis, the long axis read or
+/// written; backwards, with gaps.
 const ROWS: [Row; 21] = [
     (&[5001], &[1]),
     (&[1], &[7]),

@@ -23,8 +23,8 @@ pub(crate) fn matches<T: Storage>(run: &Run) -> Outcome {
     Ok(())
 }
 
-/// Rows of as many parts as a warp combines at most, which has two for each of its lanes, and of fewer; blocks have several rows. The bits are those of
-/// statistics that were combined before.
+/// Rows of as many parts as a warp combines at most, which has two for each of its lanes, and of fewer;
+/// blocks have several rows. The bits are those of statistics that were combined before.
 pub(crate) fn bits<T: Storage>(run: &Run) -> Outcome {
     for (channels, groups, spatial) in [(8, 2, 101), (3, 3, 391)] {
         let norm = norm(3, channels, groups, spatial);

@@ -1,6 +1,7 @@
-//! Convolutions that are drawn: no two axes of one are alike in stride, dilation, padding or extent, so that what takes one axis for
-//! another shows. Of each tile of the implicit product there is one of each kind that a launch can be of: with tiles along every axis,
-//! with one axis alone that tiles do not divide, and the like, which a table of problems has where somebody thought of it.
+//! Convolutions that are drawn: no two axes of one are alike in stride, dilation, padding or extent, so that
+//! what takes one axis for another shows. Of each tile of the implicit product there is one of each kind that
+//! a launch can be of: with tiles along every axis, with one axis alone that tiles do not divide, and the
+//! like, which a table of problems has where somebody thought of it.
 
 use launch_config::KernelGeometry;
 use std::ops::Range;
@@ -232,8 +233,8 @@ fn is_left(config: &GemmConfig, axis: usize) -> bool {
     is_full && left == std::array::from_fn(|other| other == axis)
 }
 
-/// How many draws are looked through for a kind, and of how many that are of it the least work is taken. Those that a tile can be of
-/// are found in fewer.
+/// How many draws are looked through for a kind, and of how many that are of it the least work is taken.
+/// Those that a tile can be of are found in fewer.
 const TRIES: usize = 4000;
 const CANDIDATES: usize = 6;
 
@@ -325,7 +326,8 @@ fn check<F: Operand>(
     Ok(1)
 }
 
-/// No norm behind them: values that are not finite, batch norms, functions; inputs that lie as K-vectors, too.
+/// No norm behind them: values that are not finite, batch norms, functions; inputs that lie as K-vectors,
+/// too.
 pub(crate) fn without_norm(run: &Run) -> Outcome {
     let mut draw = Draw::new(7);
     for n in 0..6 {

@@ -1,12 +1,13 @@
-//! Pools that are drawn, as convolutions are in `draws`: the two axes of an image, and the three of a volume, differ in all that
-//! they can differ in.
+//! Pools that are drawn, as convolutions are in `draws`: the two axes of an image, and the three of a volume,
+//! differ in all that they can differ in.
 
 use cuda_std::Storage;
 
 use super::draws::Draw;
 use super::{Outcome, Run, max_pool2d, pool};
 
-/// An axis's padding, which is at most half of the window, and its extent: up to `most` more than a window reaches.
+/// An axis's padding, which is at most half of the window, and its extent: up to `most` more than a window
+/// reaches.
 fn axis(draw: &mut Draw, taps: usize, dilation: usize, most: usize) -> [usize; 2] {
     let padding = draw.from(0, taps / 2);
     let reach = dilation * (taps - 1) + 1;
@@ -14,7 +15,8 @@ fn axis(draw: &mut Draw, taps: usize, dilation: usize, most: usize) -> [usize; 2
     [padding, extent]
 }
 
-/// Images: alone, clamped and scaled, and behind a norm. Half of them have all that stacks of windows need of their rows.
+/// Images: alone, clamped and scaled, and behind a norm. Half of them have all that stacks of windows need of
+/// their rows.
 pub(crate) fn images<T: Storage>(run: &Run) -> Outcome {
     let mut draw = Draw::new(17);
     for n in 0..32 {

@@ -1,6 +1,7 @@
-//! Tensors of more elements than 32 bits count, of which a few blocks run: those about element 2³¹, at element 2³² and at the
-//! end. What stands at an element follows from its number, so an index that was too narrow reads something else than stands
-//! there, or leaves out what it should write. All values are small fractions, and so are exact.
+//! Tensors of more elements than 32 bits count, of which a few blocks run: those about element 2³¹, at
+//! element 2³² and at the end. What stands at an element follows from its number, so an index that was too
+//! narrow reads something else than stands there, or leaves out what it should write. All values are small
+//! fractions, and so are exact.
 
 use launch_config::pad::PadGeometry;
 use launch_config::pointwise::Step;

@@ -1,5 +1,5 @@
-//! Statistics and norms of tensors of more elements than 32 bits count: as in `far`. All samples are alike, and the last of
-//! many comes to the bits that it comes to alone.
+//! Statistics and norms of tensors of more elements than 32 bits count: as in `far`. All samples are alike,
+//! and the last of many comes to the bits that it comes to alone.
 
 use cuda_std::Storage;
 use launch_config::norm::{NormGeometry, PARTIAL_ELEMENTS};

@@ -1,4 +1,5 @@
-//! Convolutions of images and volumes of almost 2³¹ elements, several of them: as in `far`, the last blocks run.
+//! Convolutions of images and volumes of almost 2³¹ elements, several of them: as in `far`, the last blocks
+//! run.
 
 use cuda_std::tensor_map::TensorMap;
 use cuda_std::{Label, Storage};
@@ -132,7 +133,8 @@ fn one_by_one(run: &Run, dimensions: u32, g: &ConvGeometry) -> Outcome {
         }
     }
 
-    // The last columns of the last channel of a whole matrix of 2^34 elements; and the product with one in which numbers stand.
+    // The last columns of the last channel of a whole matrix of 2^34 elements; and the product with one in
+    // which numbers stand.
     let rows = u64::from(g.input_channels() * g.taps());
     let plan = ColumnPlan::new(g, 1 << 34).expect("a workspace for a vector");
     let max = plan.chunks().map(|chunk| chunk.pixels).max();
@@ -230,7 +232,8 @@ pub(crate) fn narrow<F: Operand>(run: &Run) -> Outcome {
     implicit_gemm::<F>(run, M32N128)
 }
 
-/// On tensor cores: the last K-vectors of each plane of the last sample are reformatted, and the last tile is multiplied.
+/// On tensor cores: the last K-vectors of each plane of the last sample are reformatted, and the last tile is
+/// multiplied.
 fn implicit_gemm<F: Operand>(run: &Run, tile: GemmTile) -> Outcome {
     /// One block for each tile.
     const MANY: GemmDevice = GemmDevice {

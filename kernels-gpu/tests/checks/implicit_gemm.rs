@@ -39,7 +39,8 @@ const WITHOUT_WARPGROUPS: GemmDevice = GemmDevice {
     ..DEVICE
 };
 
-/// `[n, c, k]`, extents of input and filter, attributes, the pool behind it, and what the input is multiplied by.
+/// `[n, c, k]`, extents of input and filter, attributes, the pool behind it, and what the input is multiplied
+/// by.
 pub(super) type Row = (
     [usize; 3],
     [usize; 3],
@@ -111,7 +112,8 @@ fn rows() -> Vec<Row> {
         ),
         // A sample that is not looked through beforehand.
         ([1, 9, 4], [1, 42, 47], [1, 1, 1], plain, Some([3, 5]), 30.0),
-        // Ones whose samples are reformatted again: at the usual scale f16 would not hold their largest values, by little and by far.
+        // Ones whose samples are reformatted again: at the usual scale f16 would not hold their largest
+        // values, by little and by far.
         ([1, 9, 4], [1, 42, 47], [1, 1, 1], plain, None, 200.0),
         ([1, 9, 4], [1, 42, 47], [1, 1, 1], plain, None, 1e4),
         // A long sum, of positive terms.
@@ -133,8 +135,8 @@ fn rows() -> Vec<Row> {
         ([1, 20, 140], [1, 9, 18], [1, 3, 3], plain, None, 1.0),
         // Halo tiles of which shared memory holds two, and more K blocks.
         ([1, 72, 9], [3, 33, 10], [3, 3, 3], plain, None, 1.0),
-        // One plane of K-vectors, whose neighbouring columns make the steps of warpgroups: an even and an odd number of them; strides,
-        // dilation, depth.
+        // One plane of K-vectors, whose neighbouring columns make the steps of warpgroups: an even and an odd
+        // number of them; strides, dilation, depth.
         (
             [1, 3, 9],
             [1, 13, 30],
@@ -154,7 +156,8 @@ fn rows() -> Vec<Row> {
         // More windows than threads.
         ([1, 8, 16], [1, 18, 34], [1, 3, 3], plain, Some([1, 1]), 1.0),
     ];
-    // Square windows, and pixels that are left over. Depending on the tile, rows are a multiple of 1, 2 or 4 apart.
+    // Square windows, and pixels that are left over. Depending on the tile, rows are a multiple of 1, 2 or 4
+    // apart.
     rows.extend((2..=8).map(|extent| {
         let input = [1, 2 * extent + 3, 3 * extent + 4];
         let pool = Some([extent as u32; 2]);
@@ -163,8 +166,8 @@ fn rows() -> Vec<Row> {
     rows
 }
 
-/// The tiles that a row is computed with: that of its config without warpgroups, and the warpgroups'; all of them if it has
-/// 19 filters.
+/// The tiles that a row is computed with: that of its config without warpgroups, and the warpgroups'; all of
+/// them if it has 19 filters.
 fn tiles(&([_, _, k], .., pool, _): &Row) -> impl Iterator<Item = Option<GemmTile>> + use<> {
     let planned = [None, Some(W64N128), Some(WARP_SPECIALIZED)];
     let all = TILES.map(Some);
@@ -177,10 +180,10 @@ fn tiles(&([_, _, k], .., pool, _): &Row) -> impl Iterator<Item = Option<GemmTil
         .filter(move |&tile| tile != Some(WARP_SPECIALIZED) || pool.is_none())
 }
 
-/// What a long sum of positive terms may be off by, in parts of it. Of 16 terms and a sum tensor cores cut off what is
-/// below the second bit behind an f32's last, and then what is below that: less than 5.25 units in the last place. They
-/// do so with three instructions a step and at most 17 steps in a row; these sums are added with roundings
-/// of `2^-24`; and the factors are off by `2^-22`, as is the product of their low parts.
+/// What a long sum of positive terms may be off by, in parts of it. Of 16 terms and a sum tensor cores cut
+/// off what is below the second bit behind an f32's last, and then what is below that: less than 5.25 units
+/// in the last place. They do so with three instructions a step and at most 17 steps in a row; these sums are
+/// added with roundings of `2^-24`; and the factors are off by `2^-22`, as is the product of their low parts.
 fn long_rounding(reduction: u32) -> f64 {
     let mma_steps = f64::from(reduction) / 16.0;
     let cut = (1.0 + 17.0 / 4.0) * f64::exp2(-23.0);
@@ -226,13 +229,16 @@ pub(crate) fn matches<F: Operand>(run: &Run) -> Outcome {
 pub(crate) fn warp_specialized<F: Operand>(run: &Run) -> Outcome {
     let plain = ConvSpec::default();
     let mut rows: Vec<Row> = vec![
-        // Seven tiles of filters, two a block, and several tiles of pixels for it; a last K block that is not full.
+        // Seven tiles of filters, two a block, and several tiles of pixels for it; a last K block that is not
+        // full.
         ([2, 72, 390], [1, 7, 18], [1, 1, 3], plain, None, 1.0),
-        // One tile a block, of whose pixels each warpgroup has half; octets that are not eight K-vectors apart.
+        // One tile a block, of whose pixels each warpgroup has half; octets that are not eight K-vectors
+        // apart.
         ([3, 32, 9], [3, 33, 10], [3, 3, 3], plain, None, 1.0),
         // Strips of octets side by side, which share a row of pixels.
         ([2, 20, 70], [1, 18, 18], [1, 3, 3], plain, None, 1.0),
-        // Octets of several slices, all strides, a slice of the filter a K block, and rows of the halo tile that nobody reads.
+        // Octets of several slices, all strides, a slice of the filter a K block, and rows of the halo tile
+        // that nobody reads.
         (
             [1, 24, 70],
             [9, 17, 18],
@@ -250,7 +256,8 @@ pub(crate) fn warp_specialized<F: Operand>(run: &Run) -> Outcome {
         ([1, 8, 9], [1, 31, 38], [1, 29, 31], plain, None, 1.0),
     ];
     if F::OPERANDS.parts == 1 {
-        // Halo tiles of which shared memory has fewer than there are warps to load them. In two parts the row above has such.
+        // Halo tiles of which shared memory has fewer than there are warps to load them. In two parts the row
+        // above has such.
         let far = spec([1; 3], [0; 3], [1, 40, 20], 1);
         rows.push(([2, 96, 9], [1, 60, 40], [1, 2, 2], far, None, 1.0));
     }

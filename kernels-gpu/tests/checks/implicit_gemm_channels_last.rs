@@ -1,4 +1,5 @@
-//! The product of warp-specialized tiles on halo tiles of lines, of inputs that are K-vectors as they lie and of reformatted ones: the same bits as from planes.
+//! The product of warp-specialized tiles on halo tiles of lines, of inputs that are K-vectors as they lie and
+//! of reformatted ones: the same bits as from planes.
 
 use cuda_std::Storage;
 use launch_config::conv::ConvGeometry;
@@ -74,7 +75,8 @@ fn rows() -> Vec<Row> {
         ([1, 32, 9], [1, 8, 32], [1, 3, 3], around, 1),
         // Sums that two blocks split.
         ([3, 32, 9], [3, 17, 10], [3, 3, 3], plain, 2),
-        // Boxes of stride phases, each in two pieces of which the second one is smaller where values are rounded.
+        // Boxes of stride phases, each in two pieces of which the second one is smaller where values are
+        // rounded.
         (
             [1, 16, 9],
             [1, 65, 17],
@@ -93,8 +95,8 @@ fn rows() -> Vec<Row> {
     ]
 }
 
-/// From a sample, channel, slice, row and column of an input to the next, in elements: channels are neighbours, and there are gaps
-/// behind pixels, rows, slices and samples.
+/// From a sample, channel, slice, row and column of an input to the next, in elements: channels are
+/// neighbours, and there are gaps behind pixels, rows, slices and samples.
 fn strides(conv: &ConvGeometry) -> [i64; 5] {
     let column = i64::from(conv.input_channels()) + 8;
     let row = i64::from(conv.w) * column + 16;
@@ -183,7 +185,8 @@ fn with_and_without_norm<F: Operand>(
     for (index, value) in [0, all / 2 + 3, all - 1].into_iter().zip(values) {
         *conv.case.x.iter_mut().nth(index).expect("an element") = value;
     }
-    // Where the last K block is full: else halo tiles of planes have the last plane again, and filters of 0 meet it.
+    // Where the last K block is full: else halo tiles of planes have the last plane again, and filters of 0
+    // meet it.
     if is_rounded && config.geometry.planes.is_multiple_of(4) {
         let what = last_sample_times(&mut conv, 1e10);
         check::<F>(run, &what, &conv, config)?;
@@ -214,7 +217,8 @@ pub(super) fn drawn<F: Operand>(
     Ok(1)
 }
 
-/// Whether the product reads the input where it lies: values that are operands as they are, or that are converted in the producer.
+/// Whether the product reads the input where it lies: values that are operands as they are, or that are
+/// converted in the producer.
 fn is_read_as_it_lies(config: &GemmConfig) -> bool {
     let (format, g) = (config.format, &config.geometry);
     let is_rounded = format == OperandFormat::SCALED_F16 && g.without_norm == 0 && g.scans == 0;

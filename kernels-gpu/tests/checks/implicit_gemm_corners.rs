@@ -1,5 +1,5 @@
-//! The implicit matrix product where other checks do not go: K-vectors of few channels, no bias, windows in every tile, magnitudes at their
-//! ends, what is not finite.
+//! The implicit matrix product where other checks do not go: K-vectors of few channels, no bias, windows in
+//! every tile, magnitudes at their ends, what is not finite.
 
 use launch_config::implicit_gemm::{GemmTile, M64N32, TILES, W64N128, WARP_SPECIALIZED};
 use ndarray::Axis;
@@ -9,7 +9,8 @@ use super::convolved::Convolution;
 use super::implicit_gemm::{Operand, check_convolution};
 use super::{Outcome, Run};
 
-/// Tiles that no norm but also moments are taken with: that of the config without warpgroups, and the warpgroups'.
+/// Tiles that no norm but also moments are taken with: that of the config without warpgroups, and the
+/// warpgroups'.
 const USUAL: [Option<GemmTile>; 3] = [None, Some(W64N128), Some(WARP_SPECIALIZED)];
 
 /// K-vectors of one and of two channels, with columns of the filter's reach beside each other; and no bias.
@@ -42,7 +43,8 @@ pub(crate) fn few_channels<F: Operand>(run: &Run) -> Outcome {
     Ok(())
 }
 
-/// Sums that are promoted more than once, in every tile that does; and rows of an odd number of pixels in two warp-specialized tiles a block.
+/// Sums that are promoted more than once, in every tile that does; and rows of an odd number of pixels in two
+/// warp-specialized tiles a block.
 pub(crate) fn sums_and_rows<F: Operand>(run: &Run) -> Outcome {
     let plain = ConvSpec::default();
     // More steps than sums take before they are promoted, three times over.
@@ -63,7 +65,8 @@ pub(crate) fn sums_and_rows<F: Operand>(run: &Run) -> Outcome {
     )
 }
 
-/// Windows of every extent, in every tile that pools; square ones and such as are not, with rows of vectors and of single elements.
+/// Windows of every extent, in every tile that pools; square ones and such as are not, with rows of vectors
+/// and of single elements.
 pub(crate) fn windows<F: Operand>(run: &Run) -> Outcome {
     let squares = (2..=8).map(|extent| [extent; 2]);
     let others = [[3, 4], [4, 2], [2, 3]];
@@ -84,8 +87,9 @@ pub(crate) fn windows<F: Operand>(run: &Run) -> Outcome {
     Ok(())
 }
 
-/// f32 so small that what undoes both scales is no normal number, the input's being the smaller one and the filters'; nothing but
-/// zeros, in the input, in a filter; an input that f16 does not hold; and one of which a block among many does not.
+/// f32 so small that what undoes both scales is no normal number, the input's being the smaller one and the
+/// filters'; nothing but zeros, in the input, in a filter; an input that f16 does not hold; and one of which
+/// a block among many does not.
 pub(crate) fn magnitudes<F: Operand>(run: &Run) -> Outcome {
     let plain = ConvSpec::default();
     for (of_input, of_filters) in [(-60, -70), (-75, -55), (-10_000, 0), (20, 0)] {
@@ -102,7 +106,8 @@ pub(crate) fn magnitudes<F: Operand>(run: &Run) -> Outcome {
             check_convolution::<F>(run, &what, &conv, F::PRODUCTS, None, tile, 1)?;
         }
     }
-    // More blocks reformat a sample than a block has threads, and the last one has what is largest. Few terms of a sum are not 0.
+    // More blocks reformat a sample than a block has threads, and the last one has what is largest. Few terms
+    // of a sum are not 0.
     let mut conv = Convolution::new::<F::Stored>([1, 2064, 3], [1, 3, 3], [1, 1, 1], plain);
     for (channel, mut plane) in conv.case.x.axis_iter_mut(Axis(1)).enumerate() {
         let factor = match channel {
@@ -115,7 +120,8 @@ pub(crate) fn magnitudes<F: Operand>(run: &Run) -> Outcome {
     check_convolution::<F>(run, "many blocks", &conv, F::PRODUCTS, None, None, 1)
 }
 
-/// Samples that are too large to be looked through before they are reformatted, of which one, another or two have a scale of their own.
+/// Samples that are too large to be looked through before they are reformatted, of which one, another or two
+/// have a scale of their own.
 pub(crate) fn samples_apart<F: Operand>(run: &Run) -> Outcome {
     for exponents in [[0, 20, -20], [30, 0, 0]] {
         let channels = [3, 9, 4];

@@ -1,5 +1,5 @@
-//! What is not finite where a norm follows the implicit matrix product: NaN among the pixels of windows that it pools, at each place that a
-//! window has, and infinities that no window of the convolution has.
+//! What is not finite where a norm follows the implicit matrix product: NaN among the pixels of windows that
+//! it pools, at each place that a window has, and infinities that no window of the convolution has.
 
 use launch_config::implicit_gemm::{W64N128, WARP_SPECIALIZED};
 use op_spec::ConvSpec;
@@ -8,8 +8,8 @@ use super::convolved::Convolution;
 use super::implicit_gemm::{Operand, check_convolution, spec};
 use super::{Outcome, Run};
 
-/// Filters of one tap, so that a NaN is one pixel's, and windows each of which has one at another place: square ones, which are
-/// written out, and others, of four columns, of two and of as many as are no vector.
+/// Filters of one tap, so that a NaN is one pixel's, and windows each of which has one at another place:
+/// square ones, which are written out, and others, of four columns, of two and of as many as are no vector.
 pub(crate) fn windows<F: Operand>(run: &Run) -> Outcome {
     for pool in [[2, 2], [3, 3], [4, 4], [2, 5], [2, 4], [3, 2]] {
         let [h, w] = pool.map(|extent| extent as usize);
@@ -30,8 +30,8 @@ pub(crate) fn windows<F: Operand>(run: &Run) -> Outcome {
     Ok(())
 }
 
-/// Infinities in the columns and rows between windows and behind the last one: columns of the filter's reach may be neighbours in a K-vector
-/// with these, or a step's other half, where they would meet a filter of 0.
+/// Infinities in the columns and rows between windows and behind the last one: columns of the filter's reach
+/// may be neighbours in a K-vector with these, or a step's other half, where they would meet a filter of 0.
 pub(crate) fn between_windows<F: Operand>(run: &Run) -> Outcome {
     // `[n, c, k]`; extents of the input and of the filter, stride and dilation, by rows and columns.
     let rows = [
@@ -44,7 +44,8 @@ pub(crate) fn between_windows<F: Operand>(run: &Run) -> Outcome {
         // Columns behind the last window, in a K-vector with columns of its.
         ([1, 4, 9], [7, 18], [6, 3], [1, 2], [1, 1]),
         ([1, 1, 9], [7, 21], [6, 7], [1, 4], [1, 1]),
-        // More columns from a tap to the next than there are windows, and rows that no window has, behind an odd number of taps.
+        // More columns from a tap to the next than there are windows, and rows that no window has, behind an
+        // odd number of taps.
         ([1, 4, 9], [7, 11], [6, 3], [1, 1], [1, 4]),
         ([1, 8, 9], [7, 18], [1, 3], [2, 1], [1, 1]),
         ([1, 8, 9], [9, 18], [2, 3], [1, 1], [5, 1]),

@@ -1,5 +1,5 @@
-//! The implicit matrix product where no norm of its own statistics follows: what is not finite keeps to its windows, and batch norm
-//! and function are done before a result is written.
+//! The implicit matrix product where no norm of its own statistics follows: what is not finite keeps to its
+//! windows, and batch norm and function are done before a result is written.
 
 use launch_config::KernelGeometry;
 use launch_config::implicit_gemm::{
@@ -91,7 +91,8 @@ fn rows() -> Vec<Row> {
         ),
         // Filters of three warp-specialized tiles, pixels of several.
         row([1, 9, 140], [1, 20, 40], [1, 1, 3], padded, true, relu()),
-        // The same, so few pixels that a block has two of them; in both halves of a tile pixels meet what is beside their windows.
+        // The same, so few pixels that a block has two of them; in both halves of a tile pixels meet what is
+        // beside their windows.
         row([1, 8, 140], [1, 11, 19], [1, 1, 3], padded, true, relu()),
     ]
 }
@@ -189,8 +190,9 @@ pub(crate) fn matches<F: Operand>(run: &Run) -> Outcome {
     Ok(())
 }
 
-/// f32 of any magnitude: each window has what is of its own, however large what is beside it. Of what is so small that bf16 has no
-/// parts of it as small as it takes, what is left over is below `2^-134`, which the format's error has beside that in parts of products.
+/// f32 of any magnitude: each window has what is of its own, however large what is beside it. Of what is so
+/// small that bf16 has no parts of it as small as it takes, what is left over is below `2^-134`, which the
+/// format's error has beside that in parts of products.
 pub(crate) fn magnitudes<F: Operand>(run: &Run) -> Outcome {
     let row = Row {
         channels: [1, 20, 9],
@@ -219,7 +221,8 @@ pub(crate) fn magnitudes<F: Operand>(run: &Run) -> Outcome {
         *w *= factors[index / filters % 5];
     }
     check::<F>(run, "magnitudes of filters", &row, &case)?;
-    // Results that f32 holds, and sums of parts that it does not: these go by channels, where f32 goes by taps.
+    // Results that f32 holds, and sums of parts that it does not: these go by channels, where f32 goes by
+    // taps.
     case.x.fill(1.5 * 2f32.powi(127));
     case.parameters.iter_mut().for_each(|of| of.fill(0.0));
     for (channel, tap, w) in [(0, 0, 1.0), (0, 1, 1.0), (8, 0, -1.0)] {
@@ -230,8 +233,9 @@ pub(crate) fn magnitudes<F: Operand>(run: &Run) -> Outcome {
     check::<F>(run, "sums of parts beyond f32", &row, &case)
 }
 
-/// f32 whose samples and filters have scales of their own, up to those whose products undo to no normal number: what is below f32's range
-/// comes to the bias, what is beyond it to an infinity. The last sample has values of several magnitudes, the first some that are not finite.
+/// f32 whose samples and filters have scales of their own, up to those whose products undo to no normal
+/// number: what is below f32's range comes to the bias, what is beyond it to an infinity. The last sample has
+/// values of several magnitudes, the first some that are not finite.
 pub(crate) fn scales<F: Operand>(run: &Run) -> Outcome {
     let row = Row {
         channels: [6, 9, 10],
@@ -261,8 +265,8 @@ pub(crate) fn scales<F: Operand>(run: &Run) -> Outcome {
     check::<F>(run, "scales", &row, &case)
 }
 
-/// Results that are 0, with slopes that are not finite or negative: what is not above 0 is multiplied, so the one is NaN there, and the
-/// other leaves a zero.
+/// Results that are 0, with slopes that are not finite or negative: what is not above 0 is multiplied, so the
+/// one is NaN there, and the other leaves a zero.
 pub(crate) fn zeros<F: Operand>(run: &Run) -> Outcome {
     for slope in [f64::INFINITY, -0.5] {
         let row = Row {

@@ -43,21 +43,22 @@ const ROWS: [Row; 17] = [
     // All rows, or all columns, lie between those of a window, which has nothing of the input.
     ([2, 3, 5, 9], [2, 2], [1, 1], [1, 0], [6, 1], false),
     ([1, 3, 9, 3], [2, 2], [1, 1], [0, 1], [1, 4], true),
-    // Stacks: padding on no, one or both sides, columns apart or not, windows that begin in the last row or column, planes
-    // of one column, planes that share blocks.
+    // Stacks: padding on no, one or both sides, columns apart or not, windows that begin in the last row or
+    // column, planes of one column, planes that share blocks.
     ([1, 3, 8, 9], [3, 3], [2, 2], [1, 1], [1, 1], true),
     ([1, 2, 10, 7], [3, 3], [2, 3], [0, 1], [1, 1], true),
     ([1, 1, 14, 1], [3, 3], [2, 1], [1, 1], [1, 1], false),
     ([5, 4, 9, 8], [3, 3], [2, 1], [0, 0], [1, 1], false),
     ([2, 3, 37, 41], [3, 3], [2, 2], [1, 1], [1, 1], false),
     ([3, 1, 70, 131], [3, 3], [2, 2], [1, 1], [1, 1], false),
-    // None, though all but the dilation would do: the nearest column, or row, that is in the input may be in no window.
+    // None, though all but the dilation would do: the nearest column, or row, that is in the input may be in
+    // no window.
     ([2, 3, 12, 9], [3, 3], [2, 1], [1, 1], [1, 2], false),
     ([2, 2, 19, 9], [3, 3], [2, 2], [1, 1], [2, 1], false),
 ];
 
-/// Stacks of every extent up to two windows beyond the least, with every padding and stride that they may have: windows that begin in
-/// the last column or row, or beside it, and such as hang over, are among them.
+/// Stacks of every extent up to two windows beyond the least, with every padding and stride that they may
+/// have: windows that begin in the last column or row, or beside it, and such as hang over, are among them.
 pub(crate) fn stacks(run: &Run) -> Outcome {
     let mut count = 0;
     for number in 0..7 * 5 * 2 * 3 * 2 {
@@ -228,8 +229,9 @@ pub(super) fn check_normed<T: Storage>(run: &Run, row: &Row, groups: usize) -> O
     Ok(())
 }
 
-/// Weights and scales of either sign, of zero and of what is not finite, rows without deviation, infinite elements: of
-/// all windows what comes is what comes if each element is mapped before the pool, to the last bit.
+/// Weights and scales of either sign, of zero and of what is not finite, rows without deviation, infinite
+/// elements: of all windows what comes is what comes if each element is mapped before the pool, to the last
+/// bit.
 pub(crate) fn extremes_decide_what_all_elements_would(run: &Run) -> Outcome {
     let specials = [
         0.5,
@@ -252,7 +254,8 @@ pub(crate) fn extremes_decide_what_all_elements_would(run: &Run) -> Outcome {
         let pool = geometry(&(shape, kernel_size, stride, padding, dilation, false));
         let [n, channels, h, w] = shape;
         let mut values: Vec<f32> = signed(1, &shape).into_iter().collect();
-        // The second sample's rows are constant but for elements too near to be told apart, the third's begin with infinity.
+        // The second sample's rows are constant but for elements too near to be told apart, the third's begin
+        // with infinity.
         let sample = channels * h * w;
         values[sample..2 * sample].fill(0.25);
         values[sample..2 * sample]

@@ -222,8 +222,8 @@ pub(crate) fn stored<T: Storage>(x: f32) -> f32 {
     T::from_f32(x).to_f32()
 }
 
-/// Layers on values in `[-1, 1)` that `T` holds exactly: the input of seed 1, the parameters of those that follow, further
-/// inputs of those from 1,001 on.
+/// Layers on values in `[-1, 1)` that `T` holds exactly: the input of seed 1, the parameters of those that
+/// follow, further inputs of those from 1,001 on.
 pub(crate) fn case<T: Storage>(layers: impl IntoIterator<Item = Layer>, input: &[usize]) -> Case {
     let chain = Chain::new(input[1], layers).expect("layers that fit");
     let shapes = chain.parameters().iter().map(|of| of.shape.as_slice());
@@ -304,7 +304,8 @@ pub(crate) fn expected_at<T: Storage>(case: &Case, index: &[usize]) -> Expected 
     Expected::new(bounded, &precision::<T>())
 }
 
-/// What they come to where all that is rounded on the way is one product in f32: but for storing, every bit is known.
+/// What they come to where all that is rounded on the way is one product in f32: but for storing, every bit
+/// is known.
 pub(crate) fn rounded_once<T: Storage>(case: &Case) -> Expected {
     let exact = Precision {
         arithmetic: 0.0,

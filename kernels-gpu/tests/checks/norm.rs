@@ -1,4 +1,5 @@
-//! Normalisation: statistics, the elementwise pass with all that it does besides, and the kernel that does both.
+//! Normalisation: statistics, the elementwise pass with all that it does besides, and the kernel that does
+//! both.
 
 use cuda_std::{Label, Storage};
 use launch_config::elementwise::ROUND_ELEMENTS;
@@ -141,9 +142,9 @@ pub(crate) fn group_norm<T: Storage>(run: &Run) -> Outcome {
     Ok(())
 }
 
-/// Planes that a vector can cross up to four of, that are whole vectors, and that no vector fits; with the elements of
-/// a plane that are left of it after pooling. Vectors cross planes, rows and samples, and the last one is not whole. One row is in more
-/// splits than two for each lane of a warp.
+/// Planes that a vector can cross up to four of, that are whole vectors, and that no vector fits; with the
+/// elements of a plane that are left of it after pooling. Vectors cross planes, rows and samples, and the
+/// last one is not whole. One row is in more splits than two for each lane of a warp.
 const POOLED: [(Norm, usize); 9] = [
     (norm(181, 6, 3, 4, 0.0), 1),
     (norm(87, 6, 2, 3, 0.0), 2),
@@ -156,7 +157,8 @@ const POOLED: [(Norm, usize); 9] = [
     (norm(1, 2, 1, 300_001, 0.0), 3),
 ];
 
-/// Normalised with the statistics of longer planes, scaled, and given to functions, by blocks of every number of rounds.
+/// Normalised with the statistics of longer planes, scaled, and given to functions, by blocks of every number
+/// of rounds.
 pub(crate) fn functions<T: Storage>(run: &Run) -> Outcome {
     let cases = match label::<T>() {
         Label::Name("f32") => &POOLED[..],
@@ -253,7 +255,8 @@ pub(crate) fn multiplied_before<T: Storage>(run: &Run) -> Outcome {
     Ok(())
 }
 
-/// Slopes behind a norm, one for each channel and one for all, of planes that are no whole vectors, and functions behind them.
+/// Slopes behind a norm, one for each channel and one for all, of planes that are no whole vectors, and
+/// functions behind them.
 pub(crate) fn slopes<T: Storage>(run: &Run) -> Outcome {
     for norm in [
         norm(5, 3, 3, 1, 0.0),
@@ -348,7 +351,8 @@ pub(crate) fn constant_rows_give_the_bias(run: &Run) -> Outcome {
     Ok(())
 }
 
-/// The statistics of equal samples are the same bits at any place in a batch, also where rows are no whole vectors.
+/// The statistics of equal samples are the same bits at any place in a batch, also where rows are no whole
+/// vectors.
 pub(crate) fn at_any_place<T: Storage>(run: &Run) -> Outcome {
     const SAMPLES: usize = 4;
     for (channels, spatial) in [(1, 37), (3, 345), (1, 9001)] {
@@ -379,7 +383,8 @@ pub(crate) fn first_row_in_a_batch_of(run: &Run, n: usize) -> Result<Vec<f32>, F
     Ok(values)
 }
 
-/// Samples as rows, each element with its own weight and bias; with one of them alone, the other being 1 or 0; and in place.
+/// Samples as rows, each element with its own weight and bias; with one of them alone, the other being 1 or
+/// 0; and in place.
 pub(crate) fn layer_norm<T: Storage>(run: &Run) -> Outcome {
     for norm in NORMS {
         let shape = [norm.channels, norm.spatial];

@@ -1,5 +1,6 @@
-//! Problems 85 and 79 in one launch where other checks do not go: without bias or affine parameters, bounds in the wrong order, filters of
-//! zeros, filters with a NaN, inputs without any deviation, an eps of 0 and a large one, input and filters that are both tiny.
+//! Problems 85 and 79 in one launch where other checks do not go: without bias or affine parameters, bounds
+//! in the wrong order, filters of zeros, filters with a NaN, inputs without any deviation, an eps of 0 and a
+//! large one, input and filters that are both tiny.
 
 use op_spec::chain::presets::{KernelBench79, KernelBench85};
 use op_spec::{ClampSpec, GroupNormSpec, InstanceNormSpec};
@@ -74,7 +75,8 @@ pub(crate) fn of_problem85<F: Configured>(run: &Run) -> Outcome {
         same_bits(corner.what, &spread, &y)?;
     }
     if size_of::<F::Stored>() == 4 {
-        // What undoes the scale of either is a normal number, and what undoes both would be none if each were as large as it could.
+        // What undoes the scale of either is a normal number, and what undoes both would be none if each were
+        // as large as it could.
         let mut case = problem85::case_of::<F::Stored>(KernelBench85::default(), 1, 10);
         case = case.scaled(f32::exp2(-100.0));
         case.parameters[0].mapv_inplace(|weight| weight * f32::exp2(-40.0));
@@ -91,8 +93,8 @@ pub(crate) fn of_problem85<F: Configured>(run: &Run) -> Outcome {
     same_bits("a bias of all channels", &with, &without)
 }
 
-/// What a corner of problem 79 is like: the preset, what the input is multiplied with and what is added to it, and what is done to a
-/// filter.
+/// What a corner of problem 79 is like: the preset, what the input is multiplied with and what is added to
+/// it, and what is done to a filter.
 type Corner79 = (&'static str, KernelBench79, [f32; 2], Option<f32>);
 
 fn corners79() -> [Corner79; 7] {
@@ -157,7 +159,8 @@ fn of_problem79_by<F: Format>(run: &Run, choose: Choose, clusters: &[u32]) -> Ou
             compare(&what, &of_cluster, &wanted.expect("a volume"))?;
         }
     }
-    // A value far larger than all before it, in rows of a tall volume that the first items need and that did not choose the scale.
+    // A value far larger than all before it, in rows of a tall volume that the first items need and that did
+    // not choose the scale.
     let late = |mut case: oracle::Case| {
         case.x[[0, 1, 2, 60, 5]] = stored::<F::Stored>(1000.0);
         case

@@ -1,5 +1,5 @@
-//! Problems 85 and 79 in one launch where some values are NaN and others are not, so that a step that loses NaN shows: a NaN of
-//! the input is in all that its norm makes, one of a parameter in its channel alone.
+//! Problems 85 and 79 in one launch where some values are NaN and others are not, so that a step that loses
+//! NaN shows: a NaN of the input is in all that its norm makes, one of a parameter in its channel alone.
 
 use launch_config::one_launch::conv3d_multiply_instance_norm_clamp_multiply_max::warpgroup;
 use op_spec::ClampSpec;
@@ -13,8 +13,8 @@ use super::{Outcome, Run, compare, precision};
 use problem79::{Choose, of_warpgroups, of_warps};
 use problem85::Configured;
 
-/// A sample without, one with a NaN, one with an infinity; parameters of some channels that are NaN, an infinite bias and infinite
-/// scales.
+/// A sample without, one with a NaN, one with an infinity; parameters of some channels that are NaN, an
+/// infinite bias and infinite scales.
 pub(crate) fn of_problem85<F: Configured>(run: &Run) -> Outcome {
     let precision = Precision {
         products: F::PRODUCTS / 4.0,
@@ -48,11 +48,13 @@ pub(crate) fn of_problem85<F: Configured>(run: &Run) -> Outcome {
     compare("NaN in 85", &y, &wanted)
 }
 
-/// Channels of every register that a thread has results in, whether filters are rows or columns of the product.
+/// Channels of every register that a thread has results in, whether filters are rows or columns of the
+/// product.
 const CHANNELS: [usize; 4] = [2, 5, 8, 15];
 
-/// A NaN in the filter of one channel, which is the largest of all channels everywhere; an infinite bias, which the norm takes away with
-/// its mean, and an infinity in some windows where multipliers are 0: of these the kernels' own results show nothing, or not everywhere.
+/// A NaN in the filter of one channel, which is the largest of all channels everywhere; an infinite bias,
+/// which the norm takes away with its mean, and an infinity in some windows where multipliers are 0: of these
+/// the kernels' own results show nothing, or not everywhere.
 fn of_problem79_by<F: Format>(run: &Run, choose: Choose, blocks: &[u32]) -> Outcome {
     let check = |what: &str, change: &dyn Fn(&mut Case)| {
         check_problem79::<F>(run, choose, blocks, what, change)

@@ -45,8 +45,8 @@ pub(crate) fn clamp<T: Storage>(run: &Run) -> Outcome {
     Ok(())
 }
 
-/// Lists of no function, of every function by itself, and of as many as a list takes; each step finds its attributes, and what
-/// comes between is f32.
+/// Lists of no function, of every function by itself, and of as many as a list takes; each step finds its
+/// attributes, and what comes between is f32.
 pub(crate) fn lists<T: Storage>(run: &Run) -> Outcome {
     let mut all: Vec<Vec<Layer>> = functions().into_iter().map(|one| vec![one]).collect();
     all.push(vec![Layer::elu(0.5), Layer::elu(3.0)]);
@@ -98,12 +98,12 @@ fn functions() -> Vec<Layer> {
     ]
 }
 
-/// Units of 2^-24 of the value by which a function may be off, wherever it is: what the emulator shows, and one or two that an
-/// approximate reciprocal adds on a device. 7 are 3.5 to 7 ulps.
+/// Units of 2^-24 of the value by which a function may be off, wherever it is: what the emulator shows, and
+/// one or two that an approximate reciprocal adds on a device. 7 are 3.5 to 7 ulps.
 const UNITS: f64 = 7.0;
 
-/// Every function at numbers of all magnitudes, more of them where functions bend, NaN and infinities: as near as it says
-/// relative to the value, however small that is, and with its sign where it is 0.
+/// Every function at numbers of all magnitudes, more of them where functions bend, NaN and infinities: as
+/// near as it says relative to the value, however small that is, and with its sign where it is 0.
 pub(crate) fn all_magnitudes(run: &Run) -> Outcome {
     let mut values: Vec<f32> = vec![f32::NAN, f32::INFINITY, f32::NEG_INFINITY];
     // Where functions go over from one formula to another, and the numbers on either side.

@@ -103,7 +103,8 @@ pub(super) fn check_row<T: Storage>(run: &Run, row: &Row) -> Outcome {
     Ok(())
 }
 
-/// Planes of a value and of a few, of vectors and of odd lengths, of one part, of exactly one and two, and of many.
+/// Planes of a value and of a few, of vectors and of odd lengths, of one part, of exactly one and two, and of
+/// many.
 const PLANES: [[usize; 4]; 9] = [
     [1, 1, 1, 1],
     [3, 5, 1, 3],

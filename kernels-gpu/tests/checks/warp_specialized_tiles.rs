@@ -1,4 +1,5 @@
-//! Warp-specialized tiles whose filters make two outputs, those whose warpgroups alternate, and moments of several channels.
+//! Warp-specialized tiles whose filters make two outputs, those whose warpgroups alternate, and moments of
+//! several channels.
 
 use launch_config::implicit_gemm::{GemmConfig, WARP_SPECIALIZED};
 use op_spec::ConvSpec;
@@ -12,9 +13,11 @@ pub(crate) fn two_outputs<F: Operand>(run: &Run) -> Outcome {
     let plain = ConvSpec::default();
     let padded = spec([1; 3], [1; 3], [1; 3], 1);
     let rows: [Row; 6] = [
-        // An even number of outputs in depth, in tiles of one slice, that share filters which stay; padding on all sides.
+        // An even number of outputs in depth, in tiles of one slice, that share filters which stay; padding
+        // on all sides.
         ([1, 16, 32], [4, 17, 10], [3, 3, 3], padded, None, 1.0),
-        // An odd number, of which tiles of several slices have the last alone; fewer filters than half a tile.
+        // An odd number, of which tiles of several slices have the last alone; fewer filters than half a
+        // tile.
         ([1, 24, 25], [9, 9, 9], [3, 3, 3], padded, None, 1.0),
         // All slices of the filter in a K block; more rows and columns than tiles have.
         ([1, 16, 27], [4, 18, 10], [2, 2, 2], plain, None, 1.0),
@@ -83,7 +86,8 @@ pub(crate) fn ping_pong<F: Operand>(run: &Run) -> Outcome {
             None,
             1.0,
         ),
-        // A first layer: one plane, in which two columns are a K-vector and neighbouring K-vectors a step, and strides.
+        // A first layer: one plane, in which two columns are a K-vector and neighbouring K-vectors a step,
+        // and strides.
         (
             [2, 3, 48],
             [1, 37, 41],
@@ -116,13 +120,15 @@ pub(crate) fn ping_pong<F: Operand>(run: &Run) -> Outcome {
     Ok(())
 }
 
-/// Rows whose moments are those of several neighbouring channels, 2 to 16 of them, which differ as channels do: of halves of tiles and whole ones, of groups
-/// whose last warp has fewer filters than others, of tiles that are not whole, two outputs, and sums that are split.
+/// Rows whose moments are those of several neighbouring channels, 2 to 16 of them, which differ as channels
+/// do: of halves of tiles and whole ones, of groups whose last warp has fewer filters than others, of tiles
+/// that are not whole, two outputs, and sums that are split.
 pub(crate) fn moments_together<F: Operand>(run: &Run) -> Outcome {
     let plain = ConvSpec::default();
     let grouped = spec([1; 3], [0, 1, 1], [1; 3], 2);
     let padded = spec([1; 3], [1; 3], [1; 3], 1);
-    // What is convolved; how many channels have one moment, how many blocks split a sum, how many outputs in depth a tile makes.
+    // What is convolved; how many channels have one moment, how many blocks split a sum, how many outputs in
+    // depth a tile makes.
     type Together = ([usize; 3], [usize; 3], [usize; 3], ConvSpec<3>, [u32; 3]);
     let rows: [Together; 7] = [
         ([2, 8, 160], [1, 9, 18], [1, 1, 1], plain, [16, 1, 1]),

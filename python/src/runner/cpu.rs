@@ -10,7 +10,8 @@ use super::{Call, said};
 use crate::chains::options;
 use crate::torch::tensor::{Place, TorchTensor};
 
-/// Refuses the child of a process that had used the CPU backend: it has a copy of the state of threads that are not there.
+/// Refuses the child of a process that had used the CPU backend: it has a copy of the state of threads that
+/// are not there.
 ///
 /// # Errors
 /// In words.
@@ -37,7 +38,8 @@ pub(super) fn run(
     must_not_be_forked()?;
     let stream = STREAM.as_ref().map_err(String::clone)?;
     let set = lock(&owner.sets).get(call, place, dtype, || {
-        // SAFETY: the model copies what it is given here; callers of an operator do not write to its arguments meanwhile.
+        // SAFETY: the model copies what it is given here; callers of an operator do not write to its
+        // arguments meanwhile.
         let tensors = unsafe { parameters(call, &owner.chain, stream, place, dtype)? };
         Model::from_tensors(stream, &owner.chain, tensors, dtype).map_err(|error| said(&error))
     })?;

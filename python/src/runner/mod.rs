@@ -1,11 +1,13 @@
 //! Runs of chains on tensors of PyTorch, and what is kept between them.
 //!
-//! An *owner* is a module with its chain. For each device and element type it has a *set* of parameters: a model that was made of them,
-//! and plans, one for each shape and order of inputs. A set is made anew when a parameter was written to, or lies elsewhere.
+//! An *owner* is a module with its chain. For each device and element type it has a *set* of parameters: a
+//! model that was made of them, and plans, one for each shape and order of inputs. A set is made anew when a
+//! parameter was written to, or lies elsewhere.
 //!
-//! A run that finds its plan takes the output and the workspace from PyTorch's allocator and launches, in the order of PyTorch's
-//! current stream. Making a set or a plan waits for the device once, so that any stream may use them afterwards; it is refused in
-//! the capture of a graph. Sets and plans of which a graph was captured are kept as long as their owner.
+//! A run that finds its plan takes the output and the workspace from PyTorch's allocator and launches, in the
+//! order of PyTorch's current stream. Making a set or a plan waits for the device once, so that any stream
+//! may use them afterwards; it is refused in the capture of a graph. Sets and plans of which a graph was
+//! captured are kept as long as their owner.
 
 mod cpu;
 mod owners;

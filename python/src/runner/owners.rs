@@ -8,7 +8,8 @@ use convfuse::chain::Chain;
 use super::Call;
 use super::sets::Sets;
 
-/// Chains that are kept for one number, the last ones used. A module has one; calls without a module share the number 0.
+/// Chains that are kept for one number, the last ones used. A module has one; calls without a module share
+/// the number 0.
 const KEPT_CHAINS: usize = 64;
 
 /// A module and its chain.
@@ -27,7 +28,8 @@ pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The owner of a call, made if it is not known. A call without a chain means that of a module which [has begun](begin).
+/// The owner of a call, made if it is not known. A call without a chain means that of a module which [has
+/// begun](begin).
 pub(super) fn owner(call: &Call<'_>) -> Result<Arc<Owner>, String> {
     let found = known(call.owner, call.chain);
     match found {

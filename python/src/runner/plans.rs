@@ -184,9 +184,10 @@ pub(super) fn run(
         Some(workspace) => workspace.data_mut()?,
         None => std::ptr::null_mut(),
     };
-    // SAFETY: the key says that inputs lie as those that the plan was made for; output and workspace are fresh memory of the
-    // stream's, from multiples of 512 bytes on. PyTorch orders the uses of its memory by its current stream, and what it is given
-    // back below it uses again behind this run. The set holds the model.
+    // SAFETY: the key says that inputs lie as those that the plan was made for; output and workspace are
+    // fresh memory of the stream's, from multiples of 512 bytes on. PyTorch orders the uses of its memory by
+    // its current stream, and what it is given back below it uses again behind this run. The set holds the
+    // model.
     let launched = unsafe {
         plan.launches
             .run(&stream, &given.addresses, output.data_mut()?, address)

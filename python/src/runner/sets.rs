@@ -12,8 +12,8 @@ use super::plans::Plans;
 use super::{Call, said};
 use crate::torch::tensor::{Place, TorchTensor};
 
-/// Sets that are kept for a module: one for each device and element type that it runs on, and for each of some modules
-/// that are called by one number.
+/// Sets that are kept for a module: one for each device and element type that it runs on, and for each of
+/// some modules that are called by one number.
 const KEPT_SETS: usize = 16;
 
 /// A parameter as it was when it was read.
@@ -174,11 +174,13 @@ pub(super) unsafe fn over(
     tensor.map_err(|error| said(&error))
 }
 
-/// The parameters of a call as tensors in `dtype`, in the shapes of the chain's table. On a GPU they are copies, so that a graph which was
-/// captured of them keeps all as they were: kernels read some of them in forms of their own, and others as they lie.
+/// The parameters of a call as tensors in `dtype`, in the shapes of the chain's table. On a GPU they are
+/// copies, so that a graph which was captured of them keeps all as they were: kernels read some of them in
+/// forms of their own, and others as they lie.
 ///
 /// # Safety
-/// `stream` is the current stream of the parameters' device. On the CPU their memory stays until nothing uses what is returned.
+/// `stream` is the current stream of the parameters' device. On the CPU their memory stays until nothing uses
+/// what is returned.
 pub(super) unsafe fn parameters(
     call: &Call<'_>,
     chain: &Chain,

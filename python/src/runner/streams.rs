@@ -48,8 +48,8 @@ pub(super) fn current(torch: &'static Torch, index: i32) -> Result<Stream, Strin
     if let Some(found) = found {
         return Ok(found);
     }
-    // SAFETY: the stream is one of the device, and PyTorch's own are never destroyed. One of others that PyTorch was handed must
-    // outlive the modules that run on it, as README.md says.
+    // SAFETY: the stream is one of the device, and PyTorch's own are never destroyed. One of others that
+    // PyTorch was handed must outlive the modules that run on it, as README.md says.
     let stream = unsafe { Stream::from_raw(&device(index)?, raw) }.map_err(|error| said(&error))?;
     STREAMS.with_borrow_mut(|streams| {
         streams.truncate(REMEMBERED - 1);

@@ -67,10 +67,11 @@ fn on<T>(
     outcome
 }
 
-/// What `work` does on a thread of its own, with this stream as PyTorch's current one, and without gradients being recorded.
+/// What `work` does on a thread of its own, with this stream as PyTorch's current one, and without gradients
+/// being recorded.
 ///
-/// Memory that is kept beyond a call must not be of a pool that the calling thread allocates from for the time being: those of compiled
-/// graphs are laid out anew for each of them.
+/// Memory that is kept beyond a call must not be of a pool that the calling thread allocates from for the
+/// time being: those of compiled graphs are laid out anew for each of them.
 pub(crate) fn apart<T: Send>(
     torch: &'static Torch,
     index: i32,
@@ -96,7 +97,8 @@ pub(crate) fn apart<T: Send>(
     })
 }
 
-// SAFETY: PyTorch's memory is in the primary context, from multiples of 512 bytes on, and nobody else's while a tensor holds it.
+// SAFETY: PyTorch's memory is in the primary context, from multiples of 512 bytes on, and nobody else's while
+// a tensor holds it.
 unsafe impl DeviceAllocator for TorchAllocator {
     fn allocate(
         &self,

@@ -14,8 +14,9 @@ use super::shim::{Torch, Value, done, raise, torch};
 use super::tensor::TorchTensor;
 use crate::runner::{self, Call};
 
-/// `chain` is one in JSON, or nothing where the owner is known; `parameters` are in the order of its table, `inputs` those beside the first in the chain's order; `owner` tells modules
-/// apart that have the same chain, for what is kept of their parameters; `fast` multiplies f32 with factors of 11 bits.
+/// `chain` is one in JSON, or nothing where the owner is known; `parameters` are in the order of its table,
+/// `inputs` those beside the first in the chain's order; `owner` tells modules apart that have the same
+/// chain, for what is kept of their parameters; `fast` multiplies f32 with factors of 11 bits.
 const SCHEMA: &CStr =
     c"run(Tensor x, Tensor[] parameters, Tensor[] inputs, str chain, int owner, bool fast) -> Tensor";
 
@@ -60,8 +61,8 @@ struct Text<'a> {
 impl Text<'_> {
     fn bytes(&self) -> Result<&[u8], String> {
         let (mut length, mut data) = (0, ptr::null());
-        // SAFETY: the handle is alive, each place is for one of what is written, and the string has as many bytes until it is
-        // given back.
+        // SAFETY: the handle is alive, each place is for one of what is written, and the string has as many
+        // bytes until it is given back.
         unsafe {
             done(
                 (self.torch.shim.string_length)(self.handle, &mut length),
@@ -122,8 +123,9 @@ unsafe fn call(torch: &'static Torch, arguments: [Value; 6]) -> Result<Value, St
 
 /// What PyTorch calls.
 ///
-/// An exception of C++ leaves through this frame, so it has nothing to drop, and what may have is never a part of it: the unwinder that
-/// this library is linked with need not be the one that the exception is thrown by.
+/// An exception of C++ leaves through this frame, so it has nothing to drop, and what may have is never a
+/// part of it: the unwinder that this library is linked with need not be the one that the exception is thrown
+/// by.
 unsafe extern "C-unwind" fn run(stack: *mut Value, inputs: u64, _outputs: u64) {
     // SAFETY: the stack has as many values, which PyTorch made by the schema.
     let message = unsafe { outcome(stack, inputs) };
@@ -133,7 +135,8 @@ unsafe extern "C-unwind" fn run(stack: *mut Value, inputs: u64, _outputs: u64) {
     }
 }
 
-/// Does the call, and puts the output on the stack. Gives null, or else what went wrong, which stays until the thread's next call.
+/// Does the call, and puts the output on the stack. Gives null, or else what went wrong, which stays until
+/// the thread's next call.
 ///
 /// # Safety
 /// The stack has `inputs` values that PyTorch made by `SCHEMA`.
@@ -170,7 +173,8 @@ fn panicked(panic: &(dyn Any + Send)) -> String {
     )
 }
 
-/// Registers the operators of `torch.ops.convfuse` with the PyTorch that is loaded. Once for a process; later calls do nothing.
+/// Registers the operators of `torch.ops.convfuse` with the PyTorch that is loaded. Once for a process; later
+/// calls do nothing.
 #[pyfunction]
 fn register() -> PyResult<()> {
     static REGISTERED: OnceLock<Result<(), String>> = OnceLock::new();

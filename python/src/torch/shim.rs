@@ -1,7 +1,8 @@
 //! PyTorch's stable C interface, found in the libraries that the process has loaded.
 //!
-//! The functions are those of `torch/csrc/stable/c/shim.h` and `torch/csrc/inductor/aoti_torch/c/shim.h`, which PyTorch keeps as they
-//! are from release to release. They return 0, or else what went wrong was told to PyTorch's log.
+//! The functions are those of `torch/csrc/stable/c/shim.h` and `torch/csrc/inductor/aoti_torch/c/shim.h`,
+//! which PyTorch keeps as they are from release to release. They return 0, or else what went wrong was told
+//! to PyTorch's log.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::OnceLock;
@@ -163,7 +164,8 @@ pub(crate) fn torch() -> Result<&'static Torch, String> {
         None => None,
     };
     let version = cpu.find(c"_ZNK2at10TensorBase8_versionEv");
-    // SAFETY: a member function without further arguments that is not virtual is called like a function of the object's address.
+    // SAFETY: a member function without further arguments that is not virtual is called like a function of
+    // the object's address.
     let version = (!version.is_null())
         .then(|| unsafe { std::mem::transmute::<*mut c_void, Version>(version) });
     // SAFETY: these take nothing and return a constant.
@@ -194,8 +196,8 @@ pub(crate) fn done(code: c_int, call: &str) -> Result<(), String> {
 }
 
 impl Torch {
-    /// Declares an operator of `torch.ops.convfuse` and gives it a function for each of these dispatch keys. For the life of the
-    /// process.
+    /// Declares an operator of `torch.ops.convfuse` and gives it a function for each of these dispatch keys.
+    /// For the life of the process.
     ///
     /// # Errors
     /// In words, what PyTorch refuses.
@@ -218,7 +220,8 @@ impl Torch {
             )?;
         }
         for (key, function) in functions {
-            // SAFETY: as above; the functions have the signature of boxed ones, and stay, as this library is never unloaded.
+            // SAFETY: as above; the functions have the signature of boxed ones, and stay, as this library is
+            // never unloaded.
             unsafe {
                 let made = (self.shim.library_impl_new)(
                     namespace.as_ptr(),
@@ -236,7 +239,8 @@ impl Torch {
     }
 }
 
-/// Raises an exception of C++, which PyTorch makes a `RuntimeError` of Python. Has nothing to drop, as the exception leaves through it.
+/// Raises an exception of C++, which PyTorch makes a `RuntimeError` of Python. Has nothing to drop, as the
+/// exception leaves through it.
 ///
 /// # Safety
 /// The message ends in 0 and stays while this runs.

@@ -13,8 +13,8 @@ pub(crate) struct TorchTensor {
     handle: TensorHandle,
 }
 
-// SAFETY: PyTorch counts references to tensors atomically, and its functions for reading what a tensor is may be called on any
-// thread.
+// SAFETY: PyTorch counts references to tensors atomically, and its functions for reading what a tensor is may
+// be called on any thread.
 unsafe impl Send for TorchTensor {}
 // SAFETY: as above.
 unsafe impl Sync for TorchTensor {}
@@ -33,7 +33,8 @@ impl TorchTensor {
         TorchTensor { torch, handle }
     }
 
-    /// A dense tensor of unspecified content, from PyTorch's allocator, for work on the device's current stream.
+    /// A dense tensor of unspecified content, from PyTorch's allocator, for work on the device's current
+    /// stream.
     pub(crate) fn empty(
         torch: &'static Torch,
         shape: &[i64],
@@ -105,7 +106,8 @@ impl TorchTensor {
         handle.addr() as Value
     }
 
-    /// Which tensor it is: the address of what all references to it share. It is nobody else's while one is held.
+    /// Which tensor it is: the address of what all references to it share. It is nobody else's while one is
+    /// held.
     pub(crate) fn identity(&self) -> usize {
         // SAFETY: a handle points to a reference, which is one pointer to the tensor itself.
         unsafe { self.handle.cast::<usize>().read() }
@@ -152,8 +154,8 @@ impl TorchTensor {
         if dim == 0 {
             return Ok((&[], &[]));
         }
-        // SAFETY: the tensor has as many extents and strides, which stay as long as it is held and nobody changes its shape;
-        // callers of an operator do not while it runs.
+        // SAFETY: the tensor has as many extents and strides, which stay as long as it is held and nobody
+        // changes its shape; callers of an operator do not while it runs.
         unsafe {
             Ok((
                 std::slice::from_raw_parts(sizes, dim),
@@ -225,7 +227,8 @@ impl TorchTensor {
     /// Writes to it [are counted](Self::is_counted).
     pub(crate) unsafe fn version(&self) -> Result<i64, String> {
         if let Some(version) = self.torch.version {
-            // SAFETY: a handle is the address of a tensor object of C++. It throws for tensors of which writes are not counted.
+            // SAFETY: a handle is the address of a tensor object of C++. It throws for tensors of which
+            // writes are not counted.
             return Ok(unsafe { version(self.handle) });
         }
         let mut stack = [self.share()?.into_value()];

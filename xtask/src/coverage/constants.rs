@@ -1,9 +1,10 @@
-//! Branches of the kernels that an instance's constants decide, as `if F::SCALED {`: which of them an instance takes is always the
-//! same, and the others are no code of it.
+//! Branches of the kernels that an instance's constants decide, as `if F::SCALED {`: which of them an
+//! instance takes is always the same, and the others are no code of it.
 //!
-//! They are found in the source's text. Constant is what is made of generic parameters, their constants, literals, and the variables of
-//! loops that are written out (`unroll!`), which take all of their values. That one of two branches runs proves that the other one cannot;
-//! where a branch has no other, that its condition was asked does.
+//! They are found in the source's text. Constant is what is made of generic parameters, their constants,
+//! literals, and the variables of loops that are written out (`unroll!`), which take all of their values.
+//! That one of two branches runs proves that the other one cannot; where a branch has no other, that its
+//! condition was asked does.
 
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
@@ -22,7 +23,8 @@ pub(super) struct Choice {
 }
 
 impl Choice {
-    /// Whether an instance that reached the regions which begin at `reached` cannot have those that begin at `start`.
+    /// Whether an instance that reached the regions which begin at `reached` cannot have those that begin at
+    /// `start`.
     pub(super) fn excludes(&self, start: Position, reached: &BTreeSet<Position>) -> bool {
         let runs = |part: &RangeInclusive<Position>| reached.range(part.clone()).next().is_some();
         let mine = self.arms.iter().find(|arm| arm.contains(&start));
@@ -221,7 +223,8 @@ fn of_operator(tokens: &[Token<'_>], at: usize, loops: &BTreeSet<&str>) -> Optio
 mod tests {
     use super::*;
 
-    /// Where the regions begin that an instance cannot have, if it reached those at `reached`: by what stands there.
+    /// Where the regions begin that an instance cannot have, if it reached those at `reached`: by what stands
+    /// there.
     fn excluded<'a>(source: &'a str, reached: &[&str], asked: &[&'a str]) -> Vec<&'a str> {
         let place = |text: &str| {
             let before = &source[..source.find(text).unwrap()];

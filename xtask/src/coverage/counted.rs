@@ -27,8 +27,8 @@ pub(super) struct Tested {
     pub(super) counters: Vec<PathBuf>,
 }
 
-/// Cargo calls this program in place of the compiler, with the compiler and its arguments, for the workspace's crates. `None` if
-/// it was not called so.
+/// Cargo calls this program in place of the compiler, with the compiler and its arguments, for the
+/// workspace's crates. `None` if it was not called so.
 pub(crate) fn wrapped_compiler() -> Option<ExitCode> {
     env::var_os(IS_COMPILER)?;
     let mut arguments = env::args_os().skip(1);
@@ -42,7 +42,8 @@ pub(crate) fn wrapped_compiler() -> Option<ExitCode> {
     if is(&KERNELS.replace('-', "_")) {
         command.arg("-Cinstrument-coverage");
     } else if is(TESTS) {
-        // What writes the counters at the end is linked where a crate with counters is; nothing refers to it, so it is named.
+        // What writes the counters at the end is linked where a crate with counters is; nothing refers to it,
+        // so it is named.
         command.arg("-Clink-arg=-Wl,-u,__llvm_profile_runtime");
     }
     let code = match command.status() {
@@ -162,8 +163,8 @@ fn executable(message: &str) -> Option<PathBuf> {
     Some(message["executable"].as_str()?.into())
 }
 
-/// Runs each test in a process of its own, since processes do not wait for each other's counters, as many at once as there
-/// are processors. The names of those that failed.
+/// Runs each test in a process of its own, since processes do not wait for each other's counters, as many at
+/// once as there are processors. The names of those that failed.
 fn run_all(
     root: &Path,
     program: &Path,

@@ -1,7 +1,7 @@
 //! The file of figures and marks.
 //!
-//! Two lines are figures, per cents that must be reached: `together 99.0` and `apart 99.0`. A mark is three lines, and a fourth if
-//! it is for some instances alone:
+//! Two lines are figures, per cents that must be reached: `together 99.0` and `apart 99.0`. A mark is three
+//! lines, and a fourth if it is for some instances alone:
 //!
 //! ```text
 //! unreachable parts/moments.rs
@@ -10,7 +10,8 @@
 //! because every part that is launched has elements
 //! ```
 //!
-//! It stands for the line of that text, for those below it that are indented further, and for the brace that closes them. Lines of `#` are comments.
+//! It stands for the line of that text, for those below it that are indented further, and for the brace that
+//! closes them. Lines of `#` are comments.
 
 use std::fs;
 use std::path::Path;

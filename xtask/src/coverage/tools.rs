@@ -19,8 +19,8 @@ pub(super) struct Tools {
 }
 
 impl Tools {
-    /// From the compiler's own folder, where rustup puts them, or from the path, with or without their version in
-    /// their names.
+    /// From the compiler's own folder, where rustup puts them, or from the path, with or without their
+    /// version in their names.
     pub(super) fn find() -> Result<Self, CoverageError> {
         let compiler = env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
         let about = output(Command::new(&compiler).arg("-vV"))?;

@@ -25,7 +25,8 @@ const LONG: Duration = Duration::from_secs(5);
 /// How long it may go on after that.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// Kilobytes of addresses that the program may have: far more than corpus files need, far less than a machine has.
+/// Kilobytes of addresses that the program may have: far more than corpus files need, far less than a machine
+/// has.
 const MEMORY: u64 = 8 << 20;
 
 /// Lines of standard error that a refusal may take.

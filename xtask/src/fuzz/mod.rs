@@ -1,8 +1,8 @@
-//! Damaged files given to the command line, without end or as many as asked for: none may make it panic, hang, use up memory, or
-//! leave half a file.
+//! Damaged files given to the command line, without end or as many as asked for: none may make it panic,
+//! hang, use up memory, or leave half a file.
 //!
-//! Each case is a process of its own, so what ends the process is noticed: a stack that overflows, memory that runs out. A
-//! case follows from the seed and its number alone.
+//! Each case is a process of its own, so what ends the process is noticed: a stack that overflows, memory
+//! that runs out. A case follows from the seed and its number alone.
 
 mod damage;
 mod judge;

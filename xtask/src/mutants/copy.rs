@@ -215,8 +215,8 @@ impl Copy {
         })
     }
 
-    /// Puts what was built where another machine can run it: `xtask mutants --packed` there, with as much of the sources
-    /// as it reads.
+    /// Puts what was built where another machine can run it: `xtask mutants --packed` there, with as much of
+    /// the sources as it reads.
     pub(crate) fn pack(&self, built: &Built, folder: &Path) -> Result<(), Box<dyn Error>> {
         for (file, text) in &self.texts {
             put(&folder.join(file), text)?;

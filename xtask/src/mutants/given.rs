@@ -13,8 +13,9 @@
 //! }]
 //! ```
 //!
-//! `find` is a whole expression, or whole statements, at its `nth` occurrence in the file (the first, if nothing is said); an edit may
-//! have a `file` of its own. All edits of a mistake are done at once. Its number is its place in the file, from 1 on.
+//! `find` is a whole expression, or whole statements, at its `nth` occurrence in the file (the first, if
+//! nothing is said); an edit may have a `file` of its own. All edits of a mistake are done at once. Its
+//! number is its place in the file, from 1 on.
 
 use std::error::Error;
 use std::fs;
@@ -29,7 +30,8 @@ use super::sites::Site;
 /// The mistakes of a file, each edit a mutant of its own with the mistake's number.
 ///
 /// # Errors
-/// A file that is no such list, an edit of a text that is not there, or one whose place overlaps that of another.
+/// A file that is no such list, an edit of a text that is not there, or one whose place overlaps that of
+/// another.
 pub(crate) fn read<'a>(
     path: &Path,
     source: impl Fn(&str) -> &'a str,

@@ -9,7 +9,8 @@ pub(crate) enum Kind {
     Bits,
     /// `< <= > >= == !=`.
     Comparison,
-    /// The end of a range, what an order is compared with, and what `min` or `max` limit: one more, one less, no limit.
+    /// The end of a range, what an order is compared with, and what `min` or `max` limit: one more, one less,
+    /// no limit.
     Bound,
     /// Where something is loaded from or stored to: one further.
     Index,
@@ -39,7 +40,8 @@ pub(crate) enum Kind {
     Logic,
     /// The condition of an `if` or a `while` negated.
     Condition,
-    /// Another variable of the function, or another field that it reads of the same value, which likely has the same type.
+    /// Another variable of the function, or another field that it reads of the same value, which likely has
+    /// the same type.
     Variable,
     /// A term, a factor, a part of a condition left out; a sum that becomes its last term.
     Term,

@@ -1,5 +1,5 @@
-//! Which mutants compile, as far as an earlier call of the same sources and the same mutator found out: the copy is not written
-//! anew then, and what was built of it stays.
+//! Which mutants compile, as far as an earlier call of the same sources and the same mutator found out: the
+//! copy is not written anew then, and what was built of it stays.
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -1,5 +1,5 @@
-//! The sources in macros: what they are given, and what they become. Tokens keep their places in the file, so what is
-//! read here is changed there.
+//! The sources in macros: what they are given, and what they become. Tokens keep their places in the file, so
+//! what is read here is changed there.
 
 use proc_macro2::{Delimiter, Group, Ident, Spacing, TokenStream, TokenTree};
 use syn::parse::Parser;

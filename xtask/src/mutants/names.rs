@@ -7,7 +7,8 @@ use syn::{Expr, Lit, Member, Pat, ReturnType, Type};
 
 use super::macros;
 
-/// Types of fields, functions and constants by their names, of all sources; nothing for a name that has several.
+/// Types of fields, functions and constants by their names, of all sources; nothing for a name that has
+/// several.
 #[derive(Debug, Default)]
 pub(crate) struct Types {
     fields: BTreeMap<String, Option<String>>,
@@ -68,8 +69,8 @@ impl<'ast> Visit<'ast> for Types {
     }
 }
 
-/// The names of a function: those bound so far in each block around a place, with their types where these are likely
-/// known, and the fields that it reads, with what they are of.
+/// The names of a function: those bound so far in each block around a place, with their types where these are
+/// likely known, and the fields that it reads, with what they are of.
 #[derive(Debug, Default)]
 pub(crate) struct Names {
     blocks: Vec<Vec<(String, Option<String>)>>,

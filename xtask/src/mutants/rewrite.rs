@@ -14,8 +14,8 @@ pub(crate) struct Mutant {
     pub(crate) site: Site,
 }
 
-/// Those of the mutants that can stand in one source: without any whose place overlaps that of one before it, unless the one is
-/// within the other. Of three arguments either two can be exchanged, not both.
+/// Those of the mutants that can stand in one source: without any whose place overlaps that of one before it,
+/// unless the one is within the other. Of three arguments either two can be exchanged, not both.
 pub(crate) fn apart(mutants: impl Iterator<Item = Mutant>) -> Vec<Mutant> {
     let mut kept: Vec<Mutant> = Vec::new();
     let mut places: BTreeMap<String, Vec<Range<usize>>> = BTreeMap::new();
@@ -34,8 +34,8 @@ pub(crate) fn apart(mutants: impl Iterator<Item = Mutant>) -> Vec<Mutant> {
     kept
 }
 
-/// The source with these mutants of it beside what is right, in the order of their places: `if active(number) { wrong } else
-/// { right }`. What is right has the mutants of its parts.
+/// The source with these mutants of it beside what is right, in the order of their places:
+/// `if active(number) { wrong } else { right }`. What is right has the mutants of its parts.
 pub(crate) fn rewritten(source: &str, mutants: &[&Mutant]) -> String {
     let mut sorted = mutants.to_vec();
     // What contains others comes before them.
@@ -100,8 +100,8 @@ fn choice(source: &str, here: &[&Mutant], inside: &[&Mutant]) -> String {
     }
 }
 
-/// Which of the mutants the compiler complains of, by the places that it names in the result: those whose own text has the
-/// first of them, or any; else the innermost ones around it.
+/// Which of the mutants the compiler complains of, by the places that it names in the result: those whose own
+/// text has the first of them, or any; else the innermost ones around it.
 pub(crate) fn blamed(text: &str, mutants: &[&Mutant], places: &[Range<usize>]) -> Vec<u32> {
     // A mistake of several edits is in several places.
     let find = |mutant: &Mutant, which: [usize; 2]| {

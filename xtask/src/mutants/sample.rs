@@ -14,8 +14,8 @@ fn next(state: &mut u64) -> u64 {
     z ^ z >> 31
 }
 
-/// All of the mutants in an order drawn by a seed, one of each kind in turn, so that kinds with few places are
-/// not lost among those with many.
+/// All of the mutants in an order drawn by a seed, one of each kind in turn, so that kinds with few places
+/// are not lost among those with many.
 pub(crate) fn drawn(mutants: Vec<Mutant>, seed: u64) -> Vec<Mutant> {
     let mut kinds: BTreeMap<Kind, Vec<Mutant>> = BTreeMap::new();
     for mutant in mutants {

@@ -1,5 +1,5 @@
-//! What people get wrong more often than an operator: another name, a part or a statement left out or in another place,
-//! a number that becomes too short, a loop that ends early.
+//! What people get wrong more often than an operator: another name, a part or a statement left out or in
+//! another place, a number that becomes too short, a loop that ends early.
 
 use syn::spanned::Spanned;
 use syn::{BinOp, Block, Expr, ExprCast, Lit, Stmt};
@@ -204,8 +204,8 @@ impl Visitor<'_> {
         }
     }
 
-    /// Neighbours exchanged of which the one assigns what the other has, or waits for others. Each statement is in one pair
-    /// at most, so that none overlaps another.
+    /// Neighbours exchanged of which the one assigns what the other has, or waits for others. Each statement
+    /// is in one pair at most, so that none overlaps another.
     pub(super) fn exchanged_statements(&mut self, statements: &[Stmt]) {
         let mut at = 0;
         while let [first, second, ..] = &statements[at..] {

@@ -22,7 +22,8 @@ const SHUFFLED: &str = "shuffled";
 /// KiB that a test may have: a mutant of a geometry may ask for any amount.
 const MEMORY: u64 = 16 << 20;
 
-/// The same of a test that fails with less: tensors of more elements than 32 bits count are addresses, of which few are used.
+/// The same of a test that fails with less: tensors of more elements than 32 bits count are addresses, of
+/// which few are used.
 const FAR_MEMORY: u64 = 64 << 30;
 
 /// A test, and what a run without a mutant showed of it.

@@ -56,7 +56,8 @@ impl Assembler {
         })
     }
 
-    /// Assembles all kernels for the architectures of their set, but those that are known, as many at a time as there are processors.
+    /// Assembles all kernels for the architectures of their set, but those that are known, as many at a time
+    /// as there are processors.
     pub(crate) fn assemble(
         &self,
         compiled: &Compiled,

@@ -1,8 +1,8 @@
 //! What machine code for Hopper does before it waits for the launches before it: nothing that touches memory.
 //!
-//! A launch may start while the one before it still writes what it will read. Each kernel's PTX begins with the wait, but
-//! the assembler puts instructions into an order of its own, and takes loads by the read-only cache for ones that nothing
-//! needs to come before.
+//! A launch may start while the one before it still writes what it will read. Each kernel's PTX begins with
+//! the wait, but the assembler puts instructions into an order of its own, and takes loads by the read-only
+//! cache for ones that nothing needs to come before.
 
 /// Bytes of an instruction. Its lowest 12 bits are the opcode.
 const INSTRUCTION: usize = 16;
@@ -21,7 +21,8 @@ const HARMLESS: [u16; 7] = [
     0xc82, // UMOV
 ];
 
-/// Why the code of `kernel`, a file of the assembler's for sm_90a, must not be launched before what it reads is there.
+/// Why the code of `kernel`, a file of the assembler's for sm_90a, must not be launched before what it reads
+/// is there.
 pub(super) fn fault(kernel: &str, cubin: &[u8]) -> Option<String> {
     let Some(code) = section(cubin, &format!(".text.{kernel}")) else {
         return Some(format!("{kernel}: no code that can be read"));

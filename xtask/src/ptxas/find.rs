@@ -6,8 +6,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// The package that has `ptxas`, at the version of the oldest driver with CUDA 13. Shipped machine code is compared with what this
-/// one makes.
+/// The package that has `ptxas`, at the version of the oldest driver with CUDA 13. Shipped machine code is
+/// compared with what this one makes.
 const PACKAGE: &str = "nvidia-cuda-nvcc==13.0.88";
 
 /// The path of `ptxas`, which is fetched into the target folder if need be.

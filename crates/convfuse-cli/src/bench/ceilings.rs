@@ -69,8 +69,8 @@ impl Ceilings {
         measure_with(stream, &FULL).map(Some)
     }
 
-    /// Launches every measuring kernel that the stream's device has with little to do, and checks what it stored. For tests of a
-    /// GPU or the emulator.
+    /// Launches every measuring kernel that the stream's device has with little to do, and checks what it
+    /// stored. For tests of a GPU or the emulator.
     ///
     /// # Errors
     /// As [`measure`](Ceilings::measure).
@@ -81,8 +81,8 @@ impl Ceilings {
     /// The most operations per second of a convolution whose products are of this kind, counting each
     /// multiplication and addition of its definition once.
     ///
-    /// Accurate products come from FMA, or from four products of f16 parts. Fast ones have 11 significant bits,
-    /// which both tf32 and scaled f16 give.
+    /// Accurate products come from FMA, or from four products of f16 parts. Fast ones have 11 significant
+    /// bits, which both tf32 and scaled f16 give.
     #[must_use]
     pub fn flop_per_s(&self, products: Products) -> f64 {
         match products {

@@ -141,7 +141,8 @@ impl Description {
         }
     }
 
-    /// Refuses what there is no memory for on the host: inputs and parameters, and what the float64 reference takes.
+    /// Refuses what there is no memory for on the host: inputs and parameters, and what the float64 reference
+    /// takes.
     ///
     /// # Errors
     /// [`Error::OutOfMemory`](convfuse::Error::OutOfMemory)
@@ -151,7 +152,8 @@ impl Description {
     }
 }
 
-/// What a subject is made of besides the parameters of its model's initialisation, by offset from the subject's seed.
+/// What a subject is made of besides the parameters of its model's initialisation, by offset from the
+/// subject's seed.
 #[derive(Clone, Copy)]
 pub(super) enum Part {
     Input = 1,
@@ -164,8 +166,8 @@ pub(super) enum Part {
 }
 
 impl Part {
-    /// Mixed, so that no two parts share their numbers, nor a part and a parameter of the initialisation. Of 32 bits, as
-    /// records had them when a seed had no more.
+    /// Mixed, so that no two parts share their numbers, nor a part and a parameter of the initialisation. Of
+    /// 32 bits, as records had them when a seed had no more.
     pub(super) const fn seed(self, of_subject: u64) -> u64 {
         let mixed = op_spec::data::splitmix64(of_subject.wrapping_mul(8).wrapping_add(self as u64));
         // The product has lost the upper three bits.

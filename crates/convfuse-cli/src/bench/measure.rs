@@ -26,9 +26,9 @@ pub struct Run {
     pub extra_bytes: u64,
     /// Bytes that its kernels read and write, by their own account.
     pub bytes_moved: u64,
-    /// The hash of the output's bits, so that two runs can be compared without their outputs: XXH3 with 128 bits and seed 0, as
-    /// 32 hexadecimal digits, of the elements in row-major order, each widened to f32 (f16 and bf16 exactly) and taken
-    /// as its four bytes, the lowest first. Absent if there was no output.
+    /// The hash of the output's bits, so that two runs can be compared without their outputs: XXH3 with 128
+    /// bits and seed 0, as 32 hexadecimal digits, of the elements in row-major order, each widened to f32
+    /// (f16 and bf16 exactly) and taken as its four bytes, the lowest first. Absent if there was no output.
     pub output_hash: Option<String>,
     /// The largest difference from the float64 reference.
     pub largest_error: Option<f64>,
@@ -64,8 +64,9 @@ impl Run {
 }
 
 impl Subject {
-    /// Runs the model under a strategy: prepares a plan, compares its output with `expected` if there is such, and times
-    /// it if that agrees. What goes wrong is told by [`complaint`](Run::complaint), so that other strategies can go on.
+    /// Runs the model under a strategy: prepares a plan, compares its output with `expected` if there is
+    /// such, and times it if that agrees. What goes wrong is told by [`complaint`](Run::complaint), so that
+    /// other strategies can go on.
     pub fn measure(
         &self,
         strategy: &Strategy,

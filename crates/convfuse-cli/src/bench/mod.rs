@@ -1,11 +1,12 @@
 //! How fast the pipelines run, and how fast they could.
 //!
-//! A [`Description`] is of a chain, an input's shape and a seed, and a [`Subject`] is what it describes, on a device. [`Subject::measure`] runs it under one set of options:
-//! the output is checked against the float64 reference first, so that only right answers are timed, then
-//! the run is repeated behind a flush of the cache and summed up as a [`Summary`].
-//! [`Ceilings`] says what the device reaches when it does one thing only, measured by kernels of this
-//! project, and a [`Report`] puts the two together: for machines as JSON, for people as a [`chart`].
-//! JSON that was kept is a [`Record`], and a [`Comparison`] tells which outputs have other bits since, and which times changed.
+//! A [`Description`] is of a chain, an input's shape and a seed, and a [`Subject`] is what it describes, on a
+//! device. [`Subject::measure`] runs it under one set of options: the output is checked against the float64
+//! reference first, so that only right answers are timed, then the run is repeated behind a flush of the
+//! cache and summed up as a [`Summary`]. [`Ceilings`] says what the device reaches when it does one thing
+//! only, measured by kernels of this project, and a [`Report`] puts the two together: for machines as JSON,
+//! for people as a [`chart`]. JSON that was kept is a [`Record`], and a [`Comparison`] tells which outputs
+//! have other bits since, and which times changed.
 //!
 //! # Examples
 //! ```

@@ -9,11 +9,11 @@ use super::{Summary, peak};
 
 /// How runs are timed: repeated after a warm-up, on a GPU with its cache flushed before each.
 ///
-/// On a GPU an event before the run and one after give the device's own time. The flush writes more than the level-2
-/// cache holds, outside of the timed span, so that a run finds its input in memory as it would in
-/// practice. It also keeps the device busy while the host queues the run, so the launches of a run follow
-/// one another closely and the host's own speed does not show. On any other device the host's
-/// clock is read around the run.
+/// On a GPU an event before the run and one after give the device's own time. The flush writes more than the
+/// level-2 cache holds, outside of the timed span, so that a run finds its input in memory as it would in
+/// practice. It also keeps the device busy while the host queues the run, so the launches of a run follow one
+/// another closely and the host's own speed does not show. On any other device the host's clock is read
+/// around the run.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Protocol {

@@ -149,7 +149,8 @@ impl Record {
 
     /// The record that [`Report::to_json`](super::Report::to_json) made.
     ///
-    /// A new report goes through its JSON as well, so that numbers in attributes are equal if their texts are.
+    /// A new report goes through its JSON as well, so that numbers in attributes are equal if their texts
+    /// are.
     ///
     /// # Errors
     /// Text that is no such JSON.
@@ -276,8 +277,8 @@ pub struct Comparison {
 }
 
 impl Comparison {
-    /// Looks up every run of `new` in `old`. A run of `old` that `new` lacks is missing if `new` has its problem, and
-    /// `asked` says that its strategy with its products was to be run.
+    /// Looks up every run of `new` in `old`. A run of `old` that `new` lacks is missing if `new` has its
+    /// problem, and `asked` says that its strategy with its products was to be run.
     #[must_use]
     pub fn new(old: &Record, new: &Record, asked: impl Fn(&str, Products) -> bool) -> Comparison {
         let find = |record: &'_ Record, problem: &RecordProblem, run: &RecordRun| {
@@ -332,8 +333,8 @@ impl Comparison {
         slower.count()
     }
 
-    /// Whether something was compared, all of it has the same bits, nothing that was asked for is missing or went wrong, and
-    /// nothing is slower than the limit in percent, if there is one.
+    /// Whether something was compared, all of it has the same bits, nothing that was asked for is missing or
+    /// went wrong, and nothing is slower than the limit in percent, if there is one.
     #[must_use]
     pub fn is_right(&self, time_limit: Option<f64>) -> bool {
         let bad = [Finding::Different, Finding::MissingInNew, Finding::Wrong];

@@ -21,7 +21,8 @@ pub struct Subject {
 }
 
 impl Subject {
-    /// Problem 85 of KernelBench's level 2 with these attributes on an input of this shape; `[128, 8, 128, 128]` is the problem's own.
+    /// Problem 85 of KernelBench's level 2 with these attributes on an input of this shape;
+    /// `[128, 8, 128, 128]` is the problem's own.
     ///
     /// # Errors
     /// As [`new`](Self::new).
@@ -35,7 +36,8 @@ impl Subject {
         Self::new(stream, &Description::of_85(problem, shape, dtype, seed)?)
     }
 
-    /// Problem 79 of KernelBench's level 2 with these attributes on an input of this shape; `[128, 3, 16, 32, 32]` is the problem's own.
+    /// Problem 79 of KernelBench's level 2 with these attributes on an input of this shape;
+    /// `[128, 3, 16, 32, 32]` is the problem's own.
     ///
     /// # Errors
     /// As [`new`](Self::new).
@@ -51,8 +53,8 @@ impl Subject {
 
     /// What is described, on an input uniform in [0, 1), and further ones in [-1, 1).
     ///
-    /// The norms' weights and the factors that are initialised with 1 are random in (-1.5, 1.5), the norms' biases in
-    /// (-0.5, 0.5): of their initial values, 1 and 0, half the arithmetic would not show.
+    /// The norms' weights and the factors that are initialised with 1 are random in (-1.5, 1.5), the norms'
+    /// biases in (-0.5, 0.5): of their initial values, 1 and 0, half the arithmetic would not show.
     ///
     /// # Errors
     /// What uploading may run into.

@@ -1,5 +1,5 @@
-//! The choices that a case is drawn by, one number each, so that a case can be told, repeated and made smaller without
-//! knowing what it is.
+//! The choices that a case is drawn by, one number each, so that a case can be told, repeated and made
+//! smaller without knowing what it is.
 
 use op_spec::data::splitmix64;
 

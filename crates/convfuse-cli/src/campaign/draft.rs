@@ -11,8 +11,8 @@ use super::families::{Family, Plan};
 use super::values;
 use crate::way::round;
 
-/// How an input lies in memory: its axes from the slowest to the fastest, how many elements are left out behind each row of each of
-/// them, and before all.
+/// How an input lies in memory: its axes from the slowest to the fastest, how many elements are left out
+/// behind each row of each of them, and before all.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Lie {
     axes: Vec<usize>,
@@ -82,7 +82,8 @@ pub struct Draft {
     pub(super) case: Result<Case, Box<Impossible>>,
     pub(super) dtype: DType,
     pub(super) lie: Option<Lie>,
-    /// The first samples, that are also done by themselves, and so are the others; none or all for the whole batch alone.
+    /// The first samples, that are also done by themselves, and so are the others; none or all for the whole
+    /// batch alone.
     pub(super) cut: usize,
     /// Which of the ways is looked at for bits that must not change, counted round and round.
     pub(super) look: usize,
@@ -100,8 +101,8 @@ pub(super) struct Impossible {
 
 impl Draft {
     /// Case `number` of all that `seed` gives: the first draft of a family that costs no more than `most`, as
-    /// [`Case::cost`] counts it. Each draft that costs more makes the next ones smaller. Of the families, the number is in turn, see
-    /// [`Family::of_number`]. `None` if none is cheap enough.
+    /// [`Case::cost`] counts it. Each draft that costs more makes the next ones smaller. Of the families, the
+    /// number is in turn, see [`Family::of_number`]. `None` if none is cheap enough.
     ///
     /// # Panics
     /// Without a family.
@@ -122,8 +123,8 @@ impl Draft {
         drafts.flatten().next()
     }
 
-    /// What the simplest case of a family costs, as [`Case::cost`] counts it: a campaign that allows less has none of it. 0 if that case is
-    /// refused.
+    /// What the simplest case of a family costs, as [`Case::cost`] counts it: a campaign that allows less has
+    /// none of it. 0 if that case is refused.
     #[must_use]
     pub fn least_cost(family: &'static Family) -> u64 {
         let simplest = Draft::chosen(family, Vec::new(), u64::MAX);

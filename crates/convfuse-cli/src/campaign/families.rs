@@ -37,7 +37,8 @@ impl Family {
     /// What stands for all others, whose cases are chains of several layers.
     pub const CHAINS: &str = "chains";
 
-    /// The families that a name is of: one, those of all operators, or those of all chains; none of another name.
+    /// The families that a name is of: one, those of all operators, or those of all chains; none of another
+    /// name.
     #[must_use]
     pub fn named(name: &str) -> Vec<&'static Family> {
         let is_named = |family: &&Family| match name {
@@ -229,8 +230,8 @@ pub const FAMILIES: &[Family] = &[
     },
 ];
 
-/// The shape of a tensor with these channels: a sample of `dimensions` dimensions of up to `most` elements each, up to three of
-/// them.
+/// The shape of a tensor with these channels: a sample of `dimensions` dimensions of up to `most` elements
+/// each, up to three of them.
 fn shape(
     c: &mut Choices,
     channels: usize,

@@ -73,7 +73,8 @@ fn said(panic: &(dyn Any + Send)) -> &str {
 }
 
 impl Draft {
-    /// Does the draft in all ways, and compares what comes out with the oracle's. A panic is trouble like any other.
+    /// Does the draft in all ways, and compares what comes out with the oracle's. A panic is trouble like any
+    /// other.
     #[must_use]
     pub fn judge(&self, place: &Place) -> Verdict {
         let mut verdict = Verdict::default();
@@ -132,8 +133,9 @@ impl Draft {
         Ok(())
     }
 
-    /// Whether it is looked at for this of the ways that have these precisions what must not change a bit: for the one that was
-    /// drawn, so that all have their turn, and for the last of each precision, which has the fewest launches.
+    /// Whether it is looked at for this of the ways that have these precisions what must not change a bit:
+    /// for the one that was drawn, so that all have their turn, and for the last of each precision, which has
+    /// the fewest launches.
     fn looks_at(&self, number: usize, precisions: &[Precision]) -> bool {
         let is_last = !precisions[number + 1..].contains(&precisions[number]);
         is_last || number == self.look % precisions.len()
@@ -190,7 +192,8 @@ impl Draft {
             {
                 Ok(())
             }
-            // There are no further inputs without the shapes that the chain gives them, and a model asks for them first.
+            // There are no further inputs without the shapes that the chain gives them, and a model asks for
+            // them first.
             (Err(Error::Inputs(_)), _) if !case.chain.inputs().is_empty() => Ok(()),
             (Err(error), _) => wrong(format!("refused with {error}, reference: {refusal}")),
             (Ok(_), _) => wrong(format!("accepted, reference: {refusal}")),
@@ -227,7 +230,8 @@ impl Draft {
     }
 }
 
-/// A draft's inputs on a device, uploaded once for all ways: as they are, and otherwise, which must not change a bit of the output.
+/// A draft's inputs on a device, uploaded once for all ways: as they are, and otherwise, which must not
+/// change a bit of the output.
 struct InputsOf<'a> {
     whole: Uploaded<'a>,
     /// How the first one lies otherwise, and the tensor that does.

@@ -173,10 +173,12 @@ pub(super) fn functions(
     layers
 }
 
-/// The largest distance between neighbours in a window. Two of them may lie on either side of an input of fewer rows, both in the padding.
+/// The largest distance between neighbours in a window. Two of them may lie on either side of an input of
+/// fewer rows, both in the padding.
 const MOST_DILATION: usize = 8;
 
-/// Windows of images or volumes; most lie side by side, some reach beyond what a window may, and some around all of their input.
+/// Windows of images or volumes; most lie side by side, some reach beyond what a window may, and some around
+/// all of their input.
 pub(super) fn max_pool2d(c: &mut Choices, most: usize) -> Layer {
     let kernel_size = c.each(1, most);
     Layer::max_pool2d(MaxPool2dSpec {

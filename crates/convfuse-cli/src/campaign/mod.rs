@@ -1,10 +1,10 @@
-//! Random cases without end: any operator or chain, any attributes, shapes, values and types, done in all ways that a device has and
-//! judged by the oracle's derived tolerances.
+//! Random cases without end: any operator or chain, any attributes, shapes, values and types, done in all
+//! ways that a device has and judged by the oracle's derived tolerances.
 //!
-//! Tests run the same cases every time; a campaign looks for others. A case follows from a seed and its number alone
-//! ([`Draft::numbered`]), so a campaign goes on where another ended, and parts of one run side by side. What is drawn is a list of
-//! choices; where a case fails, choices are left out or made less as long as it still does ([`Draft::smaller`]), and the
-//! choices that are left repeat it.
+//! Tests run the same cases every time; a campaign looks for others. A case follows from a seed and its
+//! number alone ([`Draft::numbered`]), so a campaign goes on where another ended, and parts of one run side
+//! by side. What is drawn is a list of choices; where a case fails, choices are left out or made less as long
+//! as it still does ([`Draft::smaller`]), and the choices that are left repeat it.
 
 mod choices;
 mod draft;
@@ -62,7 +62,8 @@ impl Campaign {
         costs.filter(|(_, least)| *least > self.most)
     }
 
-    /// Does the cases, and hands over each that is done, in any order. Ends early, without beginning others, where `done` fails.
+    /// Does the cases, and hands over each that is done, in any order. Ends early, without beginning others,
+    /// where `done` fails.
     ///
     /// # Errors
     /// What `done` fails with.
@@ -74,7 +75,8 @@ impl Campaign {
         let threads = self.threads.max(1);
         let of_each = (rayon::current_num_threads() / threads).max(1);
         let work = |sender: mpsc::Sender<Done>| {
-            // Each has its share of the processors, so that none waits for the others' parts. Without a pool all share one.
+            // Each has its share of the processors, so that none waits for the others' parts. Without a pool
+            // all share one.
             let pool = rayon::ThreadPoolBuilder::new()
                 .num_threads(of_each)
                 .use_current_thread();

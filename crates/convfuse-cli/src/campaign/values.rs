@@ -1,4 +1,5 @@
-//! Magnitudes of inputs and parameters: by sample, channel and element, from denormal numbers to those that f16 cannot hold.
+//! Magnitudes of inputs and parameters: by sample, channel and element, from denormal numbers to those that
+//! f16 cannot hold.
 
 use convfuse::DType;
 use convfuse::chain::Layer;
@@ -8,8 +9,8 @@ use oracle::Case;
 
 use super::choices::Choices;
 
-/// The exponents that values of a type are drawn with: from half of its least number to beyond f16's largest. What a chain's
-/// layers make of its input is stored between them, and must stay within the type.
+/// The exponents that values of a type are drawn with: from half of its least number to beyond f16's largest.
+/// What a chain's layers make of its input is stored between them, and must stay within the type.
 fn exponents(dtype: DType, is_chain: bool) -> (i32, i32) {
     match (dtype, is_chain) {
         (DType::F16, true) => (-24, 3),

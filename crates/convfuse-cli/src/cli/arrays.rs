@@ -1,4 +1,5 @@
-//! `convfuse arrays`: arrays of the host through a model, on one device and on several, beside the copies alone.
+//! `convfuse arrays`: arrays of the host through a model, on one device and on several, beside the copies
+//! alone.
 
 use std::time::{Duration, Instant};
 
@@ -23,7 +24,8 @@ use super::table::aligned;
 /// Options of `arrays`.
 #[derive(clap::Args)]
 pub(super) struct Arguments {
-    /// Devices that share each batch, such as gpu:0,gpu:1; measured with the first alone, the first two, and so on
+    /// Devices that share each batch, such as gpu:0,gpu:1; measured with the first alone, the first two, and
+    /// so on
     #[arg(long, value_delimiter = ',', default_value = "best")]
     devices: Vec<Choice>,
     /// The input's shape: problem 85 for four extents and 79 for five

@@ -38,8 +38,8 @@ pub(super) struct Arguments {
     /// best, cpu, emulator, gpu, or gpu:ORDINAL
     #[arg(long, default_value = "best")]
     device: Choice,
-    /// Only cases of this family: an operator, a kind of chain, `operators` for all of the former or `chains` for all of the latter; may be
-    /// given several times
+    /// Only cases of this family: an operator, a kind of chain, `operators` for all of the former or `chains`
+    /// for all of the latter; may be given several times
     #[arg(long, value_parser = families)]
     family: Vec<Families>,
     /// Multiplications that a case may have at the most [default: what the device does in about a second]
@@ -75,7 +75,8 @@ fn families(name: &str) -> Result<Families, String> {
 }
 
 impl Arguments {
-    /// The families that are asked for, each once, in one order however they are asked for: all where none is.
+    /// The families that are asked for, each once, in one order however they are asked for: all where none
+    /// is.
     fn families(&self) -> Vec<&'static Family> {
         let asked: Vec<&str> = self
             .family
@@ -109,7 +110,8 @@ impl Arguments {
     }
 }
 
-/// What a device does of a case in about a second, as [`oracle::Case::cost`] counts it: all ways, and the reference.
+/// What a device does of a case in about a second, as [`oracle::Case::cost`] counts it: all ways, and the
+/// reference.
 fn usual_cost(choice: Choice) -> u64 {
     let slow = if cfg!(debug_assertions) { 10 } else { 1 };
     match choice {

@@ -28,10 +28,12 @@ pub(super) struct Arguments {
     /// How far an element may be from the expected one
     #[arg(long, default_value_t = 0.0, value_parser = tolerance)]
     atol: f64,
-    /// How far an element may be from the expected one, as a part of the expected one's magnitude, in addition to --atol
+    /// How far an element may be from the expected one, as a part of the expected one's magnitude, in
+    /// addition to --atol
     #[arg(long, default_value_t = 0.0, value_parser = tolerance)]
     rtol: f64,
-    /// How many units of the last place of the coarser of the two element types an element may be off, whatever --atol and --rtol are
+    /// How many units of the last place of the coarser of the two element types an element may be off,
+    /// whatever --atol and --rtol are
     #[arg(long, default_value_t = 0)]
     ulps: u64,
     /// Of records: how much slower than expected a median may be
@@ -199,7 +201,8 @@ fn tensors(arguments: &Arguments, out: &mut Out, found: &mut Found) -> Outcome {
     Ok(status)
 }
 
-/// The tensors of two files under their names, and where they stand in each. Where each has one, these are a pair whatever they are called.
+/// The tensors of two files under their names, and where they stand in each. Where each has one, these are a
+/// pair whatever they are called.
 fn pairs(actual: &[Entry], expected: &[Entry]) -> Vec<(String, Option<usize>, Option<usize>)> {
     if let ([one], [_]) = (actual, expected) {
         let name = if one.name.is_empty() {

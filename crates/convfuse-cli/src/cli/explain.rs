@@ -19,8 +19,8 @@ use super::out::Out;
 /// Options of `explain`.
 #[derive(clap::Args)]
 pub(super) struct Arguments {
-    /// Whose properties kernels are chosen by: emulator, gpu, gpu:ORDINAL; or, without the device, a10, a100, l40s, rtx4090,
-    /// h100, h200, b200
+    /// Whose properties kernels are chosen by: emulator, gpu, gpu:ORDINAL; or, without the device, a10, a100,
+    /// l40s, rtx4090, h100, h200, b200
     #[arg(long, default_value = "emulator")]
     device: Target,
     /// The chain in this JSON file; without one, problem 85 for four extents and 79 for five

@@ -198,7 +198,8 @@ impl Target {
     }
 }
 
-/// Opens what is no ordinary file. Nothing is written to a pipe before somebody reads it, who gets [`READER_COMES`] to begin.
+/// Opens what is no ordinary file. Nothing is written to a pipe before somebody reads it, who gets
+/// [`READER_COMES`] to begin.
 fn direct(path: &Path) -> io::Result<File> {
     use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
     let mut options = OpenOptions::new();

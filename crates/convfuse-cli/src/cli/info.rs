@@ -25,8 +25,8 @@ pub(super) struct Arguments {
 /// A GPU, and what it did.
 struct Gpu {
     info: DeviceInfo,
-    /// Problems, and how long after the start of the program the results of each were in an array: driver, context, kernels,
-    /// parameters, input, launches, and the copy.
+    /// Problems, and how long after the start of the program the results of each were in an array: driver,
+    /// context, kernels, parameters, input, launches, and the copy.
     first_results: [(&'static str, Duration); 2],
 }
 

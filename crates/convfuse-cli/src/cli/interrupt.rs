@@ -1,5 +1,5 @@
-//! What is done when a signal ends the program, such as that of Ctrl-C: files that are half written go, results that are there are kept,
-//! and the program ends by the signal, as it would have without this.
+//! What is done when a signal ends the program, such as that of Ctrl-C: files that are half written go,
+//! results that are there are kept, and the program ends by the signal, as it would have without this.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,8 +15,8 @@ use signal_hook::low_level::emulate_default_handler;
 
 use super::out;
 
-/// The signals that end the program: of those that would, all but the ones of a program gone wrong. SIGXCPU says that
-/// the time of `ulimit -t` is over.
+/// The signals that end the program: of those that would, all but the ones of a program gone wrong. SIGXCPU
+/// says that the time of `ulimit -t` is over.
 const ENDING: [i32; 10] = [
     SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGXCPU, SIGALRM, SIGVTALRM, SIGPROF, SIGUSR1, SIGUSR2,
 ];
@@ -46,8 +46,9 @@ fn at_end() -> MutexGuard<'static, AtEnd> {
     AT_END.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The signals of [`ENDING`], less those that whoever started the program has turned off, as `nohup` does for SIGHUP. SIGINT and SIGTERM stay:
-/// of a program in a script's background the shell has turned SIGINT off, and nobody has asked for that.
+/// The signals of [`ENDING`], less those that whoever started the program has turned off, as `nohup` does for
+/// SIGHUP. SIGINT and SIGTERM stay: of a program in a script's background the shell has turned SIGINT off,
+/// and nobody has asked for that.
 fn wanted() -> Vec<i32> {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mut lines = status.lines();
@@ -101,8 +102,8 @@ pub(super) fn watch() {
     let _ = std::thread::Builder::new().spawn(end);
 }
 
-/// Waits for the end, if somebody has begun to end the program: what the interrupted thread still has to say is not to replace what was
-/// kept.
+/// Waits for the end, if somebody has begun to end the program: what the interrupted thread still has to say
+/// is not to replace what was kept.
 pub(super) fn give_way() {
     while BEGUN.load(Ordering::SeqCst) {
         std::thread::park();

@@ -15,7 +15,8 @@ use super::out::{self, Out};
 /// The option, of every command.
 #[derive(clap::Args, Clone, Default)]
 pub(super) struct Json {
-    /// Write what was found as JSON to this file, as a whole; for - or no FILE to standard output, which then gets nothing else
+    /// Write what was found as JSON to this file, as a whole; for - or no FILE to standard output, which then
+    /// gets nothing else
     #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "-")]
     pub(super) json: Option<PathBuf>,
 }
@@ -125,7 +126,8 @@ pub(super) fn must_not_replace(
     }
 }
 
-/// A file that is written again as more is found, which takes at most a twentieth of the time, however much there is.
+/// A file that is written again as more is found, which takes at most a twentieth of the time, however much
+/// there is.
 pub(super) struct Kept {
     target: Target,
     last: Instant,

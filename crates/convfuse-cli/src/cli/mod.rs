@@ -1,7 +1,7 @@
 //! Commands, their options, and what they exit with.
 //!
-//! Results go to standard output, progress and complaints to standard error. What the exit status says stands at
-//! [`convfuse_cli::Status`] and in [`EXIT_STATUS`].
+//! Results go to standard output, progress and complaints to standard error. What the exit status says stands
+//! at [`convfuse_cli::Status`] and in [`EXIT_STATUS`].
 
 mod arrays;
 mod bench;
@@ -56,7 +56,8 @@ enum Command {
     Demo(demo::Arguments),
     /// Runs every operator and the chains of the tables on this machine's device and compares all outputs.
     Verify(verify::Arguments),
-    /// Draws random cases without end, and compares all outputs; a failure is made smaller and told with the command that repeats it.
+    /// Draws random cases without end, and compares all outputs; a failure is made smaller and told with the
+    /// command that repeats it.
     Campaign(campaign::Arguments),
     /// Times every strategy and compares it with the device's measured ceilings.
     Bench(Box<bench::Arguments>),
@@ -64,12 +65,13 @@ enum Command {
     Arrays(arrays::Arguments),
     /// Runs a chain with parameters from a file on an input from a file, in chunks of the batch.
     Run(run::Arguments),
-    /// Compares two files of tensors, or two records of bench; the exit status is 1 where they differ by more than may be.
+    /// Compares two files of tensors, or two records of bench; the exit status is 1 where they differ by more
+    /// than may be.
     Compare(compare::Arguments),
     /// Says which kernels a chain takes for an input's shape, which were considered, and why.
     Explain(Box<explain::Arguments>),
-    /// Prints the devices of this machine, the kernels of this build, and how long the driver, the context, the kernels of
-    /// problems 85 and 79 and their first results take.
+    /// Prints the devices of this machine, the kernels of this build, and how long the driver, the context,
+    /// the kernels of problems 85 and 79 and their first results take.
     Info(info::Arguments),
     /// Prints what a shell needs to complete this program's commands and options.
     Completions(completions::Arguments),

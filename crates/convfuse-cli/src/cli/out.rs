@@ -1,8 +1,9 @@
 //! All that the program prints: results to standard output, progress and complaints to standard error.
 //!
-//! Nothing else prints, which `clippy::print_stdout` and `print_stderr` hold. Errors of standard output are [failures](Failure), those
-//! of standard error are passed over: nobody is left to tell. What is printed may come from files, titles and names for
-//! example, so control characters are shown and do not reach a terminal.
+//! Nothing else prints, which `clippy::print_stdout` and `print_stderr` hold. Errors of standard output are
+//! [failures](Failure), those of standard error are passed over: nobody is left to tell. What is printed may
+//! come from files, titles and names for example, so control characters are shown and do not reach a
+//! terminal.
 
 use std::fmt::{self, Write as _};
 use std::io::{self, IsTerminal, Write as _};

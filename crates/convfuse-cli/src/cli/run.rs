@@ -31,7 +31,8 @@ pub(super) struct Arguments {
     /// The parameters, a safetensors file with PyTorch's names, in f32, f16 or bf16
     #[arg(long, value_name = "FILE")]
     parameters: PathBuf,
-    /// What stands before the parameters' names in the file of a whole network, such as encoder.0.; other tensors are passed over
+    /// What stands before the parameters' names in the file of a whole network, such as encoder.0.; other
+    /// tensors are passed over
     #[arg(
         long,
         value_name = "TEXT",
@@ -39,14 +40,16 @@ pub(super) struct Arguments {
         hide_default_value = true
     )]
     prefix: String,
-    /// Pass over tensors that belong to no parameter of the chain, as PyTorch does with strict=False. What is missing is refused always
+    /// Pass over tensors that belong to no parameter of the chain, as PyTorch does with strict=False. What is
+    /// missing is refused always
     #[arg(long)]
     not_strict: bool,
-    /// The input, a .safetensors or .npy file. A safetensors file has the chain's further inputs under their names, and the first
-    /// input under any other
+    /// The input, a .safetensors or .npy file. A safetensors file has the chain's further inputs under their
+    /// names, and the first input under any other
     #[arg(long, value_name = "FILE")]
     input: PathBuf,
-    /// The output, a .safetensors or .npy file, or - for safetensors on standard output. It is there as a whole or not at all
+    /// The output, a .safetensors or .npy file, or - for safetensors on standard output. It is there as a
+    /// whole or not at all
     #[arg(long, value_name = "FILE")]
     output: PathBuf,
     /// Element type to compute and store in: f32, f16, bf16 (which .npy stores as f32)
@@ -55,7 +58,8 @@ pub(super) struct Arguments {
     /// Products of fused f32 convolutions: accurate, fast
     #[arg(long, default_value_t)]
     precision: Precision,
-    /// Samples that are read, computed and written at a time, which changes no bits [default: some 64 MiB of them]
+    /// Samples that are read, computed and written at a time, which changes no bits [default: some 64 MiB of
+    /// them]
     #[arg(long, value_name = "SAMPLES", value_parser = clap::value_parser!(u32).range(1..))]
     chunk: Option<u32>,
     #[command(flatten)]

@@ -14,7 +14,8 @@ pub(super) use reader::{Entry, Kind, TensorFile};
 use super::failure::Failure;
 use super::files::{Target, Whole};
 
-/// The head of a safetensors file with these tensors, each by name, element type and shape, one behind the other.
+/// The head of a safetensors file with these tensors, each by name, element type and shape, one behind the
+/// other.
 fn safetensors_head<'a>(
     tensors: impl IntoIterator<Item = (&'a str, Kind, &'a [usize])>,
 ) -> Vec<u8> {

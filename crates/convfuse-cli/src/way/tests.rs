@@ -43,7 +43,8 @@ fn only_what_folds_a_scale_into_16_bits_is_judged_so() {
     }
 }
 
-/// A convolution, and what is to be done together behind it with these factors before the norm and behind the clamp.
+/// A convolution, and what is to be done together behind it with these factors before the norm and behind the
+/// clamp.
 fn of_factors(before: &str, behind: &str) -> Case {
     let layers = [
         Layer::conv3d(ConvLayer::new("conv", 7, [2; 3])),

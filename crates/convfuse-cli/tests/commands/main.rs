@@ -1,4 +1,5 @@
-//! The program as its users run it: what it prints, writes, refuses and exits with. All on the CPU, with small shapes.
+//! The program as its users run it: what it prints, writes, refuses and exits with. All on the CPU, with
+//! small shapes.
 
 mod campaign;
 mod files;

@@ -314,7 +314,8 @@ fn elements_are_compared_one_by_one() {
     );
 }
 
-/// A safetensors file with these tensors of f32, each by its name, its number of elements and the place of the one that is not 1.
+/// A safetensors file with these tensors of f32, each by its name, its number of elements and the place of
+/// the one that is not 1.
 fn safetensors(tensors: &[(&str, usize, Option<usize>)]) -> Vec<u8> {
     let (mut entries, mut data) = (Vec::new(), Vec::new());
     for &(name, len, other) in tensors {
@@ -333,7 +334,8 @@ fn safetensors(tensors: &[(&str, usize, Option<usize>)]) -> Vec<u8> {
     bytes
 }
 
-/// Each tensor of a file decides the exit status, wherever it differs: the middle one has more elements than are read at a time.
+/// Each tensor of a file decides the exit status, wherever it differs: the middle one has more elements than
+/// are read at a time.
 #[test]
 fn every_tensor_is_compared_to_its_end() {
     const TENSORS: [(&str, usize); 3] = [("a", 3), ("b", (1 << 20) + 5), ("c", 2)];

@@ -369,7 +369,8 @@ impl Exec {
         )
     }
 
-    /// Reports that the source of a copy was written while that was on its way; `copy` is the stamp of the copy.
+    /// Reports that the source of a copy was written while that was on its way; `copy` is the stamp of the
+    /// copy.
     #[cold]
     #[inline(never)]
     pub(crate) fn source_changed(

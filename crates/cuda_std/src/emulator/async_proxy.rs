@@ -20,8 +20,8 @@ struct Proxy {
 /// Fences of a thread that are remembered one by one.
 const FENCES: usize = 8;
 
-/// A thread's fences for the asynchronous proxy: the times of the last ones, the newest first, and the block's last barrier
-/// before that one.
+/// A thread's fences for the asynchronous proxy: the times of the last ones, the newest first, and the
+/// block's last barrier before that one.
 #[derive(Debug, Clone, Default)]
 struct ProxyFence {
     times: [u64; FENCES],
@@ -61,7 +61,8 @@ pub(crate) fn fence(place: Place) {
 }
 
 impl Proxy {
-    /// Whether a fence, by whoever left this stamp or by the current thread behind a barrier, is ordered before the current thread.
+    /// Whether a fence, by whoever left this stamp or by the current thread behind a barrier, is ordered
+    /// before the current thread.
     fn is_shown(&self, stamp: u64, now: &Now) -> bool {
         let (writer, written) = (stamp::thread(stamp), stamp::time(stamp));
         let fences = &self.fences[writer as usize].times;

@@ -1,8 +1,10 @@
 //! Chains of `wgmma`: 128 threads meet, and the last one multiplies for all.
 //!
-//! Fence, steps and commit are one call, so steps cannot be left out, and sums come out of the wait. What remains to be
-//! checked is what is read from shared memory, at the start and until the wait (`flights`): each warp of the warpgroup reads all of B by itself, and its own rows of A where those are there. Its lane 0
-//! does so here, as far as proxies and races are concerned, so the end of a product must be told by every warp.
+//! Fence, steps and commit are one call, so steps cannot be left out, and sums come out of the wait. What
+//! remains to be checked is what is read from shared memory, at the start and until the wait (`flights`):
+//! each warp of the warpgroup reads all of B by itself, and its own rows of A where those are there. Its lane
+//! 0 does so here, as far as proxies and races are concerned, so the end of a product must be told by every
+//! warp.
 
 use std::ops::Range;
 
@@ -25,10 +27,12 @@ const K: usize = 16;
 const ROW_VALUES: usize = ROW_BYTES / 2;
 const K_MATRICES: usize = K / ROW_VALUES;
 
-/// The bits of a descriptor that a matrix without swizzle uses: start, and distances along K and along the lines.
+/// The bits of a descriptor that a matrix without swizzle uses: start, and distances along K and along the
+/// lines.
 const DESCRIPTOR_BITS: u64 = 0x3fff | 0x3fff << 16 | 0x3fff << 32;
 
-/// Those that are set besides where lines are swizzled, of 32 bytes and of 64. Other swizzles nobody can ask for.
+/// Those that are set besides where lines are swizzled, of 32 bytes and of 64. Other swizzles nobody can ask
+/// for.
 const SWIZZLED: [u64; 2] = [3 << 62, 2 << 62];
 
 /// The bits that are 0 in a start, and in a distance along the lines, that are multiples of 32 bytes.
@@ -53,7 +57,8 @@ type Line = tensor_sum::Line<K>;
 /// Threads on their way to a chain.
 struct Meeting {
     chain: Chain,
-    /// Descriptors of A (none if it is in registers) and of B, one for each step, or of B two, of which columns are eight in turn.
+    /// Descriptors of A (none if it is in registers) and of B, one for each step, or of B two, of which
+    /// columns are eight in turn.
     a: Vec<u64>,
     b: Vec<Vec<u64>>,
     members: Vec<Member>,
@@ -86,7 +91,8 @@ struct Member {
     result: *mut f32,
 }
 
-/// Adds the products of all steps to `result`. What they read is in flight until the wait. Of two Bs there are eight columns in turn.
+/// Adds the products of all steps to `result`. What they read is in flight until the wait. Of two Bs there
+/// are eight columns in turn.
 pub(crate) fn multiply(
     kind: tensor::Kind,
     result: &mut [f32],
@@ -255,8 +261,8 @@ fn read(
     values
 }
 
-/// For each line of a tile, the addresses of its pieces along K, where each descriptor has eight lines in turn. Descriptors hold addresses without the
-/// block's rank.
+/// For each line of a tile, the addresses of its pieces along K, where each descriptor has eight lines in
+/// turn. Descriptors hold addresses without the block's rank.
 fn line_addresses(
     descriptors: &[u64],
     lines: Range<usize>,
@@ -267,8 +273,9 @@ fn line_addresses(
         let descriptor = descriptors[octet % descriptors.len()];
         let octet = (octet / descriptors.len()) as u32;
         let field = |shift: u32| ((descriptor >> shift & 0x3fff) as u32) << 4;
-        // A row of a core matrix, or a line of two, or of four, in which the pieces are exchanged by bits 7 and 8 of the address as a whole, whatever the
-        // matrix starts on: what tensor cores do with what copies of boxes leave.
+        // A row of a core matrix, or a line of two, or of four, in which the pieces are exchanged by bits 7
+        // and 8 of the address as a whole, whatever the matrix starts on: what tensor cores do with what
+        // copies of boxes leave.
         let pieces = match SWIZZLED.iter().position(|&bits| descriptor & bits == bits) {
             Some(doublings) => 2 << doublings,
             None => 1,

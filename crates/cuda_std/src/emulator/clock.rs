@@ -194,7 +194,8 @@ impl Exec {
         }
     }
 
-    /// Whether anything that one of these threads of the cluster did is ordered before what the current thread does.
+    /// Whether anything that one of these threads of the cluster did is ordered before what the current
+    /// thread does.
     pub(crate) fn knows_one_of(&self, mut threads: std::ops::Range<u32>) -> bool {
         let known = self.threads[self.thread as usize].known.as_ref();
         let heard = |known: &Rc<Vec<u64>>| threads.any(|thread| known[thread as usize] > 0);

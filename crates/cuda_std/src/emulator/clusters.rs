@@ -4,11 +4,11 @@
 //! are like threads of one block: barriers of one block give knowledge to its threads, the
 //! cluster's barrier and mbarriers give it across blocks.
 //!
-//! A block's shared memory is there when its first thread has begun, and gone when its last thread has ended. So every
-//! access from another block must be ordered after something that a thread of the block did, and before the end of some
-//! thread of the block. The first is known when the access comes. For the second, accesses are noted, and looked
-//! at when the block ends; what comes later is refused at once. Whether either is found does not
-//! depend on the order in which blocks run.
+//! A block's shared memory is there when its first thread has begun, and gone when its last thread has ended.
+//! So every access from another block must be ordered after something that a thread of the block did, and
+//! before the end of some thread of the block. The first is known when the access comes. For the second,
+//! accesses are noted, and looked at when the block ends; what comes later is refused at once. Whether either
+//! is found does not depend on the order in which blocks run.
 
 use std::panic::Location;
 

@@ -84,19 +84,20 @@ impl Device {
         })
     }
 
-    /// Allocates `bytes` uninitialised bytes that take memory of the host only where they are touched, and none of the
-    /// device's. So a kernel can be given tensors that no host has room for, and run on some of their blocks
-    /// ([`Launch::only`]): an index that is too narrow for them goes wrong. Accesses are of `element_bytes` bytes at least.
+    /// Allocates `bytes` uninitialised bytes that take memory of the host only where they are touched, and
+    /// none of the device's. So a kernel can be given tensors that no host has room for, and run on some of
+    /// their blocks ([`Launch::only`]): an index that is too narrow for them goes wrong. Accesses are of
+    /// `element_bytes` bytes at least.
     ///
     /// # Errors
-    /// [`FaultKind::OutOfMemory`] if the system gives no such addresses, as it may do where it promises no more memory than
-    /// it has, and on systems other than Linux and macOS; [`FaultKind::DeviceLost`].
+    /// [`FaultKind::OutOfMemory`] if the system gives no such addresses, as it may do where it promises no
+    /// more memory than it has, and on systems other than Linux and macOS; [`FaultKind::DeviceLost`].
     pub fn alloc_sparse(&self, bytes: usize, element_bytes: usize) -> Result<Buffer, Fault> {
         self.sparse(bytes, element_bytes, None)
     }
 
-    /// [`Self::alloc_sparse`] of bytes that the host has written: `contents` is asked for those of an element or less when they
-    /// are first read, with the offset of the first, and must say the same each time.
+    /// [`Self::alloc_sparse`] of bytes that the host has written: `contents` is asked for those of an element
+    /// or less when they are first read, with the offset of the first, and must say the same each time.
     ///
     /// # Errors
     /// As there.

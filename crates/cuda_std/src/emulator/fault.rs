@@ -95,7 +95,8 @@ pub enum FaultKind {
         /// The earlier access.
         earlier: Box<Earlier>,
     },
-    /// Touching what a copy in flight is about to write, or changing what it, or a chain of `wgmma`, is about to read.
+    /// Touching what a copy in flight is about to write, or changing what it, or a chain of `wgmma`, is about
+    /// to read.
     #[error("{what}: byte {offset} of {object} is in flight, started by the {earlier}")]
     InFlight {
         /// What was attempted.
@@ -132,7 +133,8 @@ pub enum FaultKind {
         /// The ordinary store.
         earlier: Box<Earlier>,
     },
-    /// An access to the shared memory of another block of the cluster that nothing orders after that block's start.
+    /// An access to the shared memory of another block of the cluster that nothing orders after that block's
+    /// start.
     #[error("{what} in the shared memory of block {rank} of the cluster, which may not have begun")]
     BlockNotBegun {
         /// What was attempted.

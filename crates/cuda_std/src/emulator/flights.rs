@@ -1,9 +1,9 @@
 //! Chains of `wgmma` that are under way.
 //!
-//! Their sums are there at once, but what they read must stay as it is until the wait that covers them: a chain
-//! reads then once more, as far as checks go. Whoever overwrites before that wait is found by the stamps that have
-//! changed, whoever does so after it, but ordered after the start only, is a race with the second read. So whether it is found
-//! does not depend on which of the two happens first.
+//! Their sums are there at once, but what they read must stay as it is until the wait that covers them: a
+//! chain reads then once more, as far as checks go. Whoever overwrites before that wait is found by the
+//! stamps that have changed, whoever does so after it, but ordered after the start only, is a race with the
+//! second read. So whether it is found does not depend on which of the two happens first.
 
 use std::collections::VecDeque;
 

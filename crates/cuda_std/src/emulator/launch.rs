@@ -24,8 +24,9 @@ pub struct Launch {
     pub shared_bytes: u32,
     /// Blocks of a cluster, along x, of a kernel that does not say it itself; 1 for none.
     pub cluster_blocks: u32,
-    /// The blocks that run, each with all of its cluster; those of the whole grid if none is named. A launch over sparse
-    /// memory ([`Device::alloc_sparse`](super::Device::alloc_sparse)) has more than could ever run.
+    /// The blocks that run, each with all of its cluster; those of the whole grid if none is named. A launch
+    /// over sparse memory ([`Device::alloc_sparse`](super::Device::alloc_sparse)) has more than could ever
+    /// run.
     pub only: Vec<[u32; 3]>,
     /// Shuffles the order in which blocks (or clusters), their threads, and the threads that a
     /// barrier wakes run. `None` is the order of indices.
@@ -193,10 +194,11 @@ pub(crate) fn cluster_blocks<A: KernelArgs>(kernel: &Instance<A>, launch: &Launc
     declared.unwrap_or(launch.cluster_blocks)
 }
 
-/// The registers that each thread of this kernel starts with: as many as the multiprocessor's for all threads that it declares
-/// to be there. Without the declarations the assembler does not say.
+/// The registers that each thread of this kernel starts with: as many as the multiprocessor's for all threads
+/// that it declares to be there. Without the declarations the assembler does not say.
 pub(crate) fn registers<A: KernelArgs>(kernel: &Instance<A>) -> Option<u32> {
-    /// Registers of a multiprocessor, which deals them out to warps in four parts alike, eight for each thread at a time.
+    /// Registers of a multiprocessor, which deals them out to warps in four parts alike, eight for each
+    /// thread at a time.
     const REGISTERS: u32 = 1 << 16;
     const PARTS: u32 = 4;
     const UNIT: u32 = 8;

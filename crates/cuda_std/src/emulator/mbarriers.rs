@@ -5,8 +5,9 @@
 //! barrier's queue (`transactions`). A phase is completed, and its copies land, only when somebody
 //! wants to know or arrives at the next one, so a wait that is left out always shows.
 //!
-//! That a barrier is one must be known to whoever uses it: threads of its own block need to be ordered after its `init`, other
-//! blocks, and the asynchronous proxy, which counts the bytes of copies, after a fence behind it as well.
+//! That a barrier is one must be known to whoever uses it: threads of its own block need to be ordered after
+//! its `init`, other blocks, and the asynchronous proxy, which counts the bytes of copies, after a fence
+//! behind it as well.
 //!
 //! An ordinary wait takes what threads of its own block brought, a wait with the cluster's scope
 //! what threads of all its blocks did.
@@ -160,7 +161,8 @@ pub(crate) fn init(address: u32, arrivals: u32, place: Place) {
     barriers(with()).insert(address, barrier);
 }
 
-/// Shows what the current thread has initialised to other blocks and to the asynchronous proxy, once they are told.
+/// Shows what the current thread has initialised to other blocks and to the asynchronous proxy, once they are
+/// told.
 pub(crate) fn fence(place: Place) {
     let exec = with();
     exec.tick(place);
@@ -173,8 +175,8 @@ pub(crate) fn fence(place: Place) {
     }
 }
 
-/// Checks that a barrier that was `touch`ed has been shown to the asynchronous proxy, or to the current block if it is another
-/// one's.
+/// Checks that a barrier that was `touch`ed has been shown to the asynchronous proxy, or to the current block
+/// if it is another one's.
 pub(crate) fn check_fence(address: u32, place: Place) {
     let exec = with();
     let barrier = state(exec, address);

@@ -92,7 +92,8 @@ impl Memory {
         (address <= region.base + region.len()).then_some(region)
     }
 
-    /// Lets the clock start again before its stamps run out, which are too many to be replaced in a sparse allocation.
+    /// Lets the clock start again before its stamps run out, which are too many to be replaced in a sparse
+    /// allocation.
     pub(crate) fn wind_clock(&mut self) -> Result<(), Fault> {
         const ENOUGH: u64 = 1 << 32;
         if self.now < ENOUGH {

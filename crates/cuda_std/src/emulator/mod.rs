@@ -36,8 +36,8 @@
 //! - barriers that not all threads reach, or not from the same call; named barriers used
 //!   inconsistently;
 //! - warp operations with missing lanes, or lanes that disagree;
-//! - touching what a copy, an asynchronous store or a chain of `wgmma` in flight reads or writes, and ends of blocks and threads
-//!   before it is over;
+//! - touching what a copy, an asynchronous store or a chain of `wgmma` in flight reads or writes, and ends of
+//!   blocks and threads before it is over;
 //! - races between the blocks of a cluster, and accesses to a block's shared memory that nothing
 //!   orders after its start and before its end;
 //! - barriers and tiles that no fence has shown to other blocks, or to the asynchronous proxy;
@@ -54,19 +54,26 @@
 //! [`crate::math`]).
 //!
 //! # Tensors beyond memory
-//! An index that is too narrow goes wrong where tensors are larger than most hosts' memory. [`Device::alloc_computed`] and
-//! [`Device::alloc_sparse`] give addresses for them, of which memory is what is touched, and [`Launch::only`] names the blocks
-//! that run. What stands at an element can follow from its number, so that what is read elsewhere is something else.
+//! An index that is too narrow goes wrong where tensors are larger than most hosts' memory.
+//! [`Device::alloc_computed`] and [`Device::alloc_sparse`] give addresses for them, of which memory is what
+//! is touched, and [`Launch::only`] names the blocks that run. What stands at an element can follow from its
+//! number, so that what is read elsewhere is something else.
 //!
 //! # Layers
 //! A module imports only from lines before its own (`host/tests/layers.rs` sees to it).
-//! 1. `fault`, `math`, `random`, `reserve`, `stamp`, `tensor_sum`: faults, arithmetic, addresses, and stamps of accesses; nothing of a launch
-//! 2. `fiber`, `knowledge`, `launch`, `places`, `region`, `tensor`: the parts that a launch is made of, each by itself
-//! 3. `memory`, `read_sets`, `shared_memory`, `waiting`: global and shared memory, who read what, why threads wait
-//! 4. `exec`: the running launch: its threads, steps and fault, and room for the state that modules above it bring
-//! 5. `clock`, `numbers`, `panics`, `signals`: what is ordered, which thread is which, what ends a kernel from outside
+//! 1. `fault`, `math`, `random`, `reserve`, `stamp`, `tensor_sum`: faults, arithmetic, addresses, and stamps
+//!    of accesses; nothing of a launch
+//! 2. `fiber`, `knowledge`, `launch`, `places`, `region`, `tensor`: the parts that a launch is made of, each
+//!    by itself
+//! 3. `memory`, `read_sets`, `shared_memory`, `waiting`: global and shared memory, who read what, why threads
+//!    wait
+//! 4. `exec`: the running launch: its threads, steps and fault, and room for the state that modules above it
+//!    bring
+//! 5. `clock`, `numbers`, `panics`, `signals`: what is ordered, which thread is which, what ends a kernel
+//!    from outside
 //! 6. `access`, `schedule`: the checks of an access; threads that wait, and that go on
-//! 7. `async_proxy`, `barriers`, `copies`, `flights`, `lanes`, `transactions`, `views`: the kinds of instructions, one by one
+//! 7. `async_proxy`, `barriers`, `copies`, `flights`, `lanes`, `transactions`, `views`: the kinds of
+//!    instructions, one by one
 //! 8. `atomics`, `chains`, `clusters`, `registers`: instructions that need another kind
 //! 9. `mbarriers`: transaction barriers, which see atomics, clusters and what is on its way
 //! 10. `deadlock`, `transfers`: who waits at any kind of barrier; what reports to a transaction barrier

@@ -6,8 +6,9 @@
 //! granule comes, the whole shadow is split, once, to 2 or 1 bytes per cell; so neighbouring halves
 //! never look like a race, and regions that only see wider accesses stay cheap.
 //!
-//! A *sparse* region has addresses for more than the host has memory: data and shadow are reserved, and cost what is touched.
-//! What the host has put into it is computed, cell by cell, when it is first read. Its shadow is never split.
+//! A *sparse* region has addresses for more than the host has memory: data and shadow are reserved, and cost
+//! what is touched. What the host has put into it is computed, cell by cell, when it is first read. Its
+//! shadow is never split.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::cell::Cell;
@@ -102,8 +103,8 @@ impl Region {
         (!data.is_null() && !shadow.is_null()).then_some(region)
     }
 
-    /// A sparse region that is accessed by `element_bytes` bytes at least, uninitialised or with these contents. `None` if the
-    /// system has no addresses for it.
+    /// A sparse region that is accessed by `element_bytes` bytes at least, uninitialised or with these
+    /// contents. `None` if the system has no addresses for it.
     pub(crate) fn sparse(
         name: Name,
         bytes: usize,
@@ -134,7 +135,8 @@ impl Region {
         self.sparse.is_some()
     }
 
-    /// Computes what a cell of a sparse region has if nobody has written it. Whether there is anything to compute.
+    /// Computes what a cell of a sparse region has if nobody has written it. Whether there is anything to
+    /// compute.
     #[cold]
     pub(crate) fn supply(&self, index: usize) -> bool {
         let contents = self.sparse.as_ref().and_then(|of| of.contents.as_ref());
@@ -142,7 +144,8 @@ impl Region {
             return false;
         };
         let bytes = (self.bytes - start).min(1 << self.shift.get());
-        // SAFETY: the cell is one of the shadow's, and so its bytes are the region's; whoever calls has no reference to them.
+        // SAFETY: the cell is one of the shadow's, and so its bytes are the region's; whoever calls has no
+        // reference to them.
         let (cell, bytes) = unsafe {
             let at = self.data.add(start);
             (

@@ -1,8 +1,8 @@
 //! `setmaxnreg`: the registers that warpgroups of a block give back and take.
 //!
-//! A block starts with as many registers for each thread as the kernel's bounds leave to it, and its pool is empty. What one
-//! warpgroup gives back another may take, and waits until there is enough. The 128 threads of a warpgroup meet; that orders
-//! nothing, since on a device nothing would make the warps wait for each other.
+//! A block starts with as many registers for each thread as the kernel's bounds leave to it, and its pool is
+//! empty. What one warpgroup gives back another may take, and waits until there is enough. The 128 threads of
+//! a warpgroup meet; that orders nothing, since on a device nothing would make the warps wait for each other.
 
 use std::fmt::Write;
 

@@ -2,11 +2,11 @@
 //!
 //! A block of a kernel without clusters is a cluster of one.
 //!
-//! Threads run one at a time, each until it has to wait or ends; then the next one that is ready. A
-//! thread that never waits runs straight through, on a stack that the next one takes over while it
-//! is warm. Clusters run one after another, the blocks of one interleaved. Everything is determined by the launch and its seed:
-//! without one, threads and clusters run in the order of their indices; with one, clusters, the
-//! threads at a cluster's start, and those that a barrier wakes are shuffled.
+//! Threads run one at a time, each until it has to wait or ends; then the next one that is ready. A thread
+//! that never waits runs straight through, on a stack that the next one takes over while it is warm. Clusters
+//! run one after another, the blocks of one interleaved. Everything is determined by the launch and its seed:
+//! without one, threads and clusters run in the order of their indices; with one, clusters, the threads at a
+//! cluster's start, and those that a barrier wakes are shuffled.
 //!
 //! A fault ends the launch: the thread at fault suspends for good, and all coroutines are dropped
 //! without unwinding. (What a kernel's frames own is leaked then; kernels own nothing, as a rule.)

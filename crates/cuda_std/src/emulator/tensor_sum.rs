@@ -1,15 +1,15 @@
 //! How tensor cores add: they truncate, where everything else rounds.
 //!
-//! An instruction adds all its products and the old sum at once. Each term is brought to the exponent of the largest
-//! one, with [`EXTRA_BITS`] more bits than f32's 23, and what lies below is cut off; the sum of what is left
-//! is exact, and is cut off again to an f32. So a long chain of instructions drifts towards zero, by half a
-//! unit in the last place of the sum for each of them on average, which rounding would not do.
+//! An instruction adds all its products and the old sum at once. Each term is brought to the exponent of the
+//! largest one, with [`EXTRA_BITS`] more bits than f32's 23, and what lies below is cut off; the sum of what
+//! is left is exact, and is cut off again to an f32. So a long chain of instructions drifts towards zero, by
+//! half a unit in the last place of the sum for each of them on average, which rounding would not do.
 //!
-//! Measured on an H200 with `mma.sync.m16n8k16` f16, by products of powers of two beside a sum of 1 (what is kept, and
-//! how many terms share an exponent), and on 4,000 sums of random products of mixed magnitudes, all of which this model
-//! gives bit for bit. The exponent of a product is the sum of those of its factors, whether their mantissas'
-//! product is below 2 or not. Taken over for bf16, tf32 and `wgmma`. Older generations keep fewer bits, and
-//! add fewer products at once.
+//! Measured on an H200 with `mma.sync.m16n8k16` f16, by products of powers of two beside a sum of 1 (what is
+//! kept, and how many terms share an exponent), and on 4,000 sums of random products of mixed magnitudes, all
+//! of which this model gives bit for bit. The exponent of a product is the sum of those of its factors,
+//! whether their mantissas' product is below 2 or not. Taken over for bf16, tf32 and `wgmma`. Older
+//! generations keep fewer bits, and add fewer products at once.
 
 /// Bits that a term keeps below the last one of an f32 of the largest term's exponent.
 const EXTRA_BITS: i16 = 2;
@@ -33,7 +33,8 @@ const NONE: i16 = -8000;
 /// One above all others, the sum of it and the least one, too: 0 times infinity is not to be overlooked.
 const BEYOND: i16 = 16_000;
 
-/// Factors of the products that an instruction adds, which an f16, a bf16 or a tf32 holds: a row of A, or a column of B.
+/// Factors of the products that an instruction adds, which an f16, a bf16 or a tf32 holds: a row of A, or a
+/// column of B.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Line<const K: usize> {
     values: [f64; K],
@@ -54,7 +55,8 @@ impl<const K: usize> Line<K> {
     }
 }
 
-/// The exponent of a value that is far from the least ones of f64, [`NONE`] of 0, or [`BEYOND`] of what is not finite.
+/// The exponent of a value that is far from the least ones of f64, [`NONE`] of 0, or [`BEYOND`] of what is
+/// not finite.
 #[inline(always)]
 fn exponent(value: f64) -> i16 {
     match (value.to_bits() >> 52 & 0x7ff) as i16 {
@@ -70,7 +72,8 @@ fn power_of_two(exponent: i16) -> f64 {
     f64::from_bits((i64::from(exponent + BIAS) as u64) << 52)
 }
 
-/// `start` and the products, added as one instruction does. Kernels on tensor cores spend much of their time here.
+/// `start` and the products, added as one instruction does. Kernels on tensor cores spend much of their time
+/// here.
 pub(crate) fn add<const K: usize>(start: f32, a: &Line<K>, b: &Line<K>) -> f32 {
     #[cfg(target_arch = "x86_64")]
     if std::is_x86_feature_detected!("avx2") {
@@ -107,7 +110,8 @@ fn add_in_loops<const K: usize>(start: f32, a: &Line<K>, b: &Line<K>) -> f32 {
     let mut sums = [0_i32; 4];
     for k in 0..K {
         let product = a.values[k] * b.values[k];
-        // SAFETY: factors are below 2 to their exponent + 1, so the product is below 2^(largest + 2), and 2^27 units. The conversion cuts off.
+        // SAFETY: factors are below 2 to their exponent + 1, so the product is below 2^(largest + 2), and
+        // 2^27 units. The conversion cuts off.
         let units = unsafe { (product * scale).to_int_unchecked::<i32>() };
         // No more than 15 of them.
         sums[k % 4] = sums[k % 4].wrapping_add(units);

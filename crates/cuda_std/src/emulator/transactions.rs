@@ -44,7 +44,8 @@ pub(crate) const CHUNK: usize = 16;
 const STORE_BYTES: usize = 8;
 
 impl Transaction {
-    /// A copy of checked bytes, of which the current thread is reader and writer: `from` in `source` to `to` in `target`.
+    /// A copy of checked bytes, of which the current thread is reader and writer: `from` in `source` to `to`
+    /// in `target`.
     pub(crate) fn copy(
         (source, from): (*const Region, usize),
         (target, to): (*const Region, usize),
@@ -69,7 +70,8 @@ impl Transaction {
         }
     }
 
-    /// A copy of pieces of 16 bytes, of which the current thread is reader and writer, to one place after the other: each from byte `from` of `source`, or zeros.
+    /// A copy of pieces of 16 bytes, of which the current thread is reader and writer, to one place after the
+    /// other: each from byte `from` of `source`, or zeros.
     pub(crate) fn pieces(
         source: *const Region,
         from: &[Option<usize>],

@@ -29,8 +29,8 @@ pub(crate) fn copy(target: u32, source: From, bytes: u32, address: u32, place: P
     start_copy(target, source, bytes, address, place);
 }
 
-/// Starts a bulk copy to each block that has a bit in `blocks`, at the place that has this address here, which
-/// reports to that block's barrier.
+/// Starts a bulk copy to each block that has a bit in `blocks`, at the place that has this address here,
+/// which reports to that block's barrier.
 pub(crate) fn copy_to_blocks(
     target: u32,
     source: From,

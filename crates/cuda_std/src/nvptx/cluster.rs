@@ -136,7 +136,8 @@ impl SharedView {
 
     #[inline(always)]
     pub(crate) unsafe fn store_remote_vec<T: Element>(self, i: u32, rank: u32, values: [T; 4]) {
-        // SAFETY: i + 3 < len, by the caller's promise, in the other block as here, on 16 bytes; `T` has 4 bytes.
+        // SAFETY: i + 3 < len, by the caller's promise, in the other block as here, on 16 bytes; `T` has 4
+        // bytes.
         unsafe {
             let [a, b, c, d]: [u32; 4] = transmute_copy(&values);
             asm!(

@@ -76,8 +76,8 @@ macro_rules! with_indices {
     };
 }
 
-/// Fence, steps, commit. A step names its index and the operands that hold its descriptors of A and B; the first one also
-/// the predicate that says whether it adds.
+/// Fence, steps, commit. A step names its index and the operands that hold its descriptors of A and B; the
+/// first one also the predicate that says whether it adds.
 macro_rules! chain {
     (
         ($name:ident, $ty:literal, $shape:literal, $sums:tt, $how:tt, $predicates:literal, $first:literal, $wait:literal,
@@ -86,8 +86,9 @@ macro_rules! chain {
     ) => {
         #[inline(always)]
         pub(crate) unsafe fn $name(d: &mut [f32; $sums], a: &[u64; $n], b: &[u64; $n]) {
-            // SAFETY: a whole warpgroup is here and A and B are readable, by the caller's promise, who also leaves the
-            // result alone until the wait. Volatile and with memory clobbered: it reads what others stored.
+            // SAFETY: a whole warpgroup is here and A and B are readable, by the caller's promise, who also
+            // leaves the result alone until the wait. Volatile and with memory clobbered: it reads what
+            // others stored.
             unsafe {
                 asm!(
                     "{{",
@@ -146,7 +147,8 @@ add! {
     add_shared_n256_bf16_3, "bf16", "m64n256k16", 128, 3;
 }
 
-/// Chains of three steps that add to the sums, each step in two instructions for the octets of columns in turn.
+/// Chains of three steps that add to the sums, each step in two instructions for the octets of columns in
+/// turn.
 macro_rules! interleaved {
     (($name:ident, $ty:literal, $shape:literal, $sums:tt) $($i:literal)*) => {
         #[inline(always)]

@@ -9,9 +9,9 @@ macro_rules! accumulators {
     };
 }
 
-/// Fence, steps, commit, wait: one block, since between issue and wait the accumulators belong to the tensor cores and the
-/// compiler must not touch them. A step names its index, the predicate that says whether it adds (the first one
-/// does not), and its operands: four words of A, and the descriptor of B.
+/// Fence, steps, commit, wait: one block, since between issue and wait the accumulators belong to the tensor
+/// cores and the compiler must not touch them. A step names its index, the predicate that says whether it
+/// adds (the first one does not), and its operands: four words of A, and the descriptor of B.
 macro_rules! multiply {
     ($name:ident, $ty:literal, $n:literal,
      $(($step:literal $adds:literal $a0:literal $a1:literal $a2:literal $a3:literal $b:literal))*) => {
@@ -68,8 +68,9 @@ macro_rules! start {
         #[inline(always)]
         pub(crate) unsafe fn $name(a: &[[u32; 4]; $n], b: &[u64; $n]) -> [f32; 32] {
             let mut d = [0.0_f32; 32];
-            // SAFETY: a whole warpgroup is here and B is readable, by the caller's promise, who also leaves the
-            // result alone until the wait. Volatile and with memory clobbered: it reads what others stored.
+            // SAFETY: a whole warpgroup is here and B is readable, by the caller's promise, who also leaves
+            // the result alone until the wait. Volatile and with memory clobbered: it reads what others
+            // stored.
             unsafe {
                 asm!(
                     "{{",

@@ -56,7 +56,8 @@ unsafe fn bring<const N: u32>(map: &TensorMap, y: *mut u32, at: [i32; AXES], wor
     }
 }
 
-/// A tensor of eight channels more than a line has, 5 columns, 3 slices, 4 rows and 2 samples, with gaps, of which there is the first sample.
+/// A tensor of eight channels more than a line has, 5 columns, 3 slices, 4 rows and 2 samples, with gaps, of
+/// which there is the first sample.
 struct Tensor {
     values: Vec<u16>,
     boxes: Boxes,

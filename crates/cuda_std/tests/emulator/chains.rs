@@ -31,7 +31,8 @@ pub(crate) enum Bug {
     HalfComes,
     /// What is multiplied is overwritten by a thread that has not waited for all its readers.
     Overwrites,
-    /// What is multiplied is overwritten after a barrier that its readers come to before they wait for the chain.
+    /// What is multiplied is overwritten after a barrier that its readers come to before they wait for the
+    /// chain.
     TellsEarly,
     /// What is multiplied is shown to the tensor cores after the barrier that tells of it.
     FencesLate,

@@ -273,7 +273,8 @@ fn each_block_of_a_cluster_has_its_own_shared_memory_and_barriers() {
     );
 }
 
-/// Each thread writes four numbers to the next block of its cluster, which writes them to `y` behind the cluster's barrier.
+/// Each thread writes four numbers to the next block of its cluster, which writes them to `y` behind the
+/// cluster's barrier.
 #[kernel(max_threads = 8)]
 unsafe fn pass_on(y: *mut u32, first: u32, barrier: bool) {
     unsafe {

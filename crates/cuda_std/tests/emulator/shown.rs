@@ -1,5 +1,5 @@
-//! What must be shown before it is used: barriers to other blocks and to the asynchronous proxy, blocks that have begun, and
-//! that nothing is on its way to a block that ends.
+//! What must be shown before it is used: barriers to other blocks and to the asynchronous proxy, blocks that
+//! have begun, and that nothing is on its way to a block that ends.
 
 use crate::support::{assert_kind, download, run_clean, run_faulty, shape, upload};
 use cuda_std::emulator::{Device, FaultKind};

@@ -1,4 +1,5 @@
-//! Columns in lines of 32 bytes and of 64, of which pieces are exchanged by their address, wherever they start; and columns of which eight in turn are of two matrices.
+//! Columns in lines of 32 bytes and of 64, of which pieces are exchanged by their address, wherever they
+//! start; and columns of which eight in turn are of two matrices.
 
 use crate::support::{assert_kind, download, pattern, run_clean, run_faulty, shape, upload};
 use cuda_std::async_proxy;
@@ -35,7 +36,8 @@ enum Bug {
     HalfADistance,
 }
 
-/// The word from which a piece of a line of `1 << shift` pieces lies that would lie from `word` on: bits 4 and 5 of its address are exchanged by bits 7 and 8.
+/// The word from which a piece of a line of `1 << shift` pieces lies that would lie from `word` on: bits 4
+/// and 5 of its address are exchanged by bits 7 and 8.
 fn exchanged(word: u32, shift: u32) -> u32 {
     let pieces = (1 << shift) - 1;
     word ^ ((word >> 5 & pieces) << 2)

@@ -1,4 +1,5 @@
-//! Chains of 128 and 256 columns with both operands in shared memory, filled slot after slot while others are multiplied.
+//! Chains of 128 and 256 columns with both operands in shared memory, filled slot after slot while others are
+//! multiplied.
 
 use crate::support::{assert_kind, download, pattern, shape, upload};
 use cuda_std::async_proxy;
@@ -8,7 +9,8 @@ use cuda_std::mma::{pack_bf16x2, pack_f16x2};
 use cuda_std::prelude::*;
 use cuda_std::wgmma::{self, MatrixDescriptor, unit};
 
-/// Rows of A: 64 for each of two warpgroups. A round multiplies `STEPS` steps of K = 16, all of which one slot holds.
+/// Rows of A: 64 for each of two warpgroups. A round multiplies `STEPS` steps of K = 16, all of which one
+/// slot holds.
 const ROWS: usize = 128;
 const ROUNDS: usize = 5;
 const STEPS: usize = 3;
@@ -30,7 +32,8 @@ shared_array! {
 #[repr(u32)]
 enum Bug {
     None,
-    /// A slot is given back before the wait that covers the chain that reads it, by all consumers or by one warp.
+    /// A slot is given back before the wait that covers the chain that reads it, by all consumers or by one
+    /// warp.
     GivenBackEarly,
     OneWarpGivesBackEarly,
     /// The wait leaves the chain under way that it is for.
@@ -106,13 +109,15 @@ width!(Bf16N128, 128, add_shared_n128_bf16_3, pack_bf16x2);
 width!(F16N256, 256, add_shared_n256_f16_3, pack_f16x2);
 width!(Bf16N256, 256, add_shared_n256_bf16_3, pack_bf16x2);
 
-/// Steps of a tile of `lines` lines in a slot: core matrices follow one another along the lines, then along K.
+/// Steps of a tile of `lines` lines in a slot: core matrices follow one another along the lines, then along
+/// K.
 fn steps(first: u32, lines: usize) -> [MatrixDescriptor; STEPS] {
     let first = MatrixDescriptor::new(first, lines as u32);
     std::array::from_fn(|step| first.offset((2 * step * lines) as u32))
 }
 
-/// `C = A * B^T`, round after round: one thread brings rows and columns to two slots, two warpgroups multiply 64 rows each.
+/// `C = A * B^T`, round after round: one thread brings rows and columns to two slots, two warpgroups multiply
+/// 64 rows each.
 #[kernel(instances(W: [
     n128_f16: F16N128, n128_bf16: Bf16N128, n256_f16: F16N256, n256_bf16: Bf16N256
 ]), max_threads = THREADS)]

@@ -15,8 +15,8 @@ pub struct StridedAxis {
     pub stride: i64,
 }
 
-/// The axes of an array, without those of extent 1, neighbours merged where they lie in memory as one axis would:
-/// arrays of one shape that differ in nothing that matters have the same.
+/// The axes of an array, without those of extent 1, neighbours merged where they lie in memory as one axis
+/// would: arrays of one shape that differ in nothing that matters have the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Collapsed {
     axes: [StridedAxis; MAX_AXES],
@@ -73,8 +73,8 @@ impl Collapsed {
         &self.axes[..self.count as usize]
     }
 
-    /// The strides of an array of this shape that has these axes: those of extents of 1, which do not matter, are 0. `None` for a
-    /// shape that no such array has.
+    /// The strides of an array of this shape that has these axes: those of extents of 1, which do not matter,
+    /// are 0. `None` for a shape that no such array has.
     pub fn strides<const N: usize>(&self, shape: [u64; N]) -> Option<[i64; N]> {
         let mut strides = [0; N];
         let mut axes = self.axes().iter().filter(|axis| axis.extent != 1).rev();

@@ -1,13 +1,14 @@
 //! Channels-last inputs, which the product reads where they lie.
 //!
-//! Where the channels of a pixel are neighbours in memory, as in PyTorch's `channels_last`, eight 16-bit channels are the K-vector
-//! that a reformat would make, and eight f32 are once they are converted (`staged_f32`). Warp-specialized tiles load such K-vectors
-//! in place (`nhwc_tile`).
+//! Where the channels of a pixel are neighbours in memory, as in PyTorch's `channels_last`, eight 16-bit
+//! channels are the K-vector that a reformat would make, and eight f32 are once they are converted
+//! (`staged_f32`). Warp-specialized tiles load such K-vectors in place (`nhwc_tile`).
 
 use super::{K_VECTOR_VALUES, K_VECTOR_WORDS};
 use crate::conv::ConvGeometry;
 
-/// Where the K-vectors of an channels-last input lie, or of one that is reformatted in lines: from a pixel to the next one along each axis, in K-vectors. The planes of a pixel follow one another.
+/// Where the K-vectors of an channels-last input lie, or of one that is reformatted in lines: from a pixel to
+/// the next one along each axis, in K-vectors. The planes of a pixel follow one another.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KVectorStrides {
@@ -19,9 +20,11 @@ pub struct KVectorStrides {
     pub row: u32,
     /// From a column to the next.
     pub column: u32,
-    /// 1 if the product reads the input where it lies, else 0: then it is reformatted, in lines of K-vectors as such an input has them or in planes.
+    /// 1 if the product reads the input where it lies, else 0: then it is reformatted, in lines of K-vectors
+    /// as such an input has them or in planes.
     pub is_channels_last: u32,
-    /// Planes of a pixel that lie side by side in the halo tile: 2 or 4, of one plane 1; 0 if the input is reformatted in planes.
+    /// Planes of a pixel that lie side by side in the halo tile: 2 or 4, of one plane 1; 0 if the input is
+    /// reformatted in planes.
     pub span_k_vectors: u32,
     /// Boxes that a halo tile of lines has of the planes of a line.
     pub boxes: u32,
@@ -39,8 +42,8 @@ impl KVectorStrides {
         boxes: 0,
     };
 
-    /// Those of an input of one element a value with these strides of samples, channels, slices, rows and columns, in elements, if the
-    /// channels are neighbours and every pixel starts on a whole K-vector.
+    /// Those of an input of one element a value with these strides of samples, channels, slices, rows and
+    /// columns, in elements, if the channels are neighbours and every pixel starts on a whole K-vector.
     pub(super) fn new(conv: &ConvGeometry, strides: [i64; 5]) -> Option<Self> {
         let extents = [conv.n, 1, conv.d.into(), conv.h.into(), conv.w.into()];
         let are_k_vectors = conv.group_c.is_multiple_of(K_VECTOR_VALUES) && strides[1] == 1;
@@ -75,7 +78,8 @@ impl KVectorStrides {
         (last <= u64::from(u32::MAX / K_VECTOR_WORDS)).then_some(strides)
     }
 
-    /// Those of what reformatting makes in lines of `planes` planes, of all groups, if 32 bits count the words of a sample.
+    /// Those of what reformatting makes in lines of `planes` planes, of all groups, if 32 bits count the
+    /// words of a sample.
     pub(super) fn reformatted(conv: &ConvGeometry, planes: u32) -> Option<Self> {
         let row = conv.w.checked_mul(planes)?;
         let slice = conv.h.checked_mul(row)?;
@@ -92,7 +96,8 @@ impl KVectorStrides {
 
     /// How far the last pixel of a sample is from its first.
     const fn last_pixel(&self, conv: &ConvGeometry) -> u64 {
-        // Each product is below 2^63, and so is the sum of those of a tensor that is in memory; of others it is refused.
+        // Each product is below 2^63, and so is the sum of those of a tensor that is in memory; of others it
+        // is refused.
         let slices = (conv.d - 1) as u64 * self.slice as u64;
         let rows = (conv.h - 1) as u64 * self.row as u64;
         let columns = (conv.w - 1) as u64 * self.column as u64;

@@ -42,9 +42,9 @@ impl Combining {
     }
 }
 
-/// The launches that combine the `count` moments of a norm's row, each of which takes those that the one before leaves. Up to
-/// `by_readers` of them are left to the kernel that reads them. One block would take long for many of
-/// them, however idle the device is, so pieces come first.
+/// The launches that combine the `count` moments of a norm's row, each of which takes those that the one
+/// before leaves. Up to `by_readers` of them are left to the kernel that reads them. One block would take
+/// long for many of them, however idle the device is, so pieces come first.
 #[must_use]
 pub fn combining(count: u64, by_readers: u64) -> [Option<Combining>; 2] {
     if count <= by_readers {

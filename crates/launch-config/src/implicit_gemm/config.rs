@@ -26,7 +26,8 @@ pub struct GemmDevice {
     pub shared_bytes: u32,
     /// The architecture, which has the tiles that a config is chosen from.
     pub arch: Arch,
-    /// Multiply-adds of 16-bit factors of a multiprocessor in a cycle, at most 2^16; 0 for the architecture's usual rate.
+    /// Multiply-adds of 16-bit factors of a multiprocessor in a cycle, at most 2^16; 0 for the architecture's
+    /// usual rate.
     pub multiply_adds_per_cycle: u32,
 }
 
@@ -131,7 +132,8 @@ impl GemmConfig {
         ReformattedInput::new(conv)?.config(tile, 1, pool, format, device)
     }
 
-    /// The config with warp-specialized tiles whose filters make two neighbouring outputs in depth each, if there may be such.
+    /// The config with warp-specialized tiles whose filters make two neighbouring outputs in depth each, if
+    /// there may be such.
     #[must_use]
     pub fn with_two_outputs(
         conv: &ConvGeometry,
@@ -211,9 +213,10 @@ impl GemmConfig {
         g.pixel_tiles() * g.outputs_d * self.tile.moments()
     }
 
-    /// The config for a norm whose rows have `row_channels` channels each. Where the norm's blocks could not combine all moments of a row
-    /// ([`COMBINED_BY_WARP`]), and could if those of neighbouring channels were one, warps of warp-specialized tiles make them one, of no more channels than that takes.
-    /// Elsewhere a launch combines them, or none is needed: nothing covers what a warp does at a tile's end.
+    /// The config for a norm whose rows have `row_channels` channels each. Where the norm's blocks could not
+    /// combine all moments of a row ([`COMBINED_BY_WARP`]), and could if those of neighbouring channels were
+    /// one, warps of warp-specialized tiles make them one, of no more channels than that takes. Elsewhere a
+    /// launch combines them, or none is needed: nothing covers what a warp does at a tile's end.
     #[must_use]
     pub const fn for_rows_of(mut self, row_channels: u32) -> Self {
         let of_group = self.geometry.conv.group_k;
@@ -232,7 +235,8 @@ impl GemmConfig {
         self
     }
 
-    /// f32 elements of the moments that the product leaves, `[n][k / moment_channels][part]`; none where no norm follows.
+    /// f32 elements of the moments that the product leaves, `[n][k / moment_channels][part]`; none where no
+    /// norm follows.
     #[must_use]
     pub fn moment_elements(&self) -> u64 {
         let g = &self.geometry;
@@ -298,7 +302,8 @@ impl<'a> ReformattedInput<'a> {
         })
     }
 
-    /// The config with this tile of filters times pixels, whose filters make so many neighbouring outputs in depth.
+    /// The config with this tile of filters times pixels, whose filters make so many neighbouring outputs in
+    /// depth.
     fn config(
         &self,
         tile: GemmTile,
@@ -399,12 +404,14 @@ impl<'a> ReformattedInput<'a> {
     }
 }
 
-/// The convolution whose tiles are those of `conv` with two neighbouring outputs in depth for each place of a tile's pixels: half of the tile's filters
-/// are those of `conv` with a slice of zeros behind them, the other half with one before them. Three quarters of the products of filters of three slices are used, where half
+/// The convolution whose tiles are those of `conv` with two neighbouring outputs in depth for each place of a
+/// tile's pixels: half of the tile's filters are those of `conv` with a slice of zeros behind them, the other
+/// half with one before them. Three quarters of the products of filters of three slices are used, where half
 /// of a tile for as many filters would be.
 ///
-/// That a slice meets zeros is noticed in an infinity alone. There is no slice that only such zeros meet: the other output's
-/// window has it. So where a norm follows, the infinity is in what its statistics are taken over; and results that no norm follows are computed again.
+/// That a slice meets zeros is noticed in an infinity alone. There is no slice that only such zeros meet: the
+/// other output's window has it. So where a norm follows, the infinity is in what its statistics are taken
+/// over; and results that no norm follows are computed again.
 fn two_outputs(conv: &ConvGeometry, tile: GemmTile) -> Option<ConvGeometry> {
     let overlaps = conv.stride_d == 1 && conv.dilation_d == 1 && conv.t > 1 && conv.z > 1;
     let are_half = 2 * conv.group_k <= tile.filters();

@@ -3,8 +3,8 @@
 use super::{GemmConfig, GemmDevice, GemmTile, MMA_STEP_K_VECTORS};
 use crate::conv::ConvGeometry;
 
-/// Fewer steps than this do not pay for a warpgroup: a chain of them that is not full costs as much as a full one, and
-/// the first one's filters are waited for.
+/// Fewer steps than this do not pay for a warpgroup: a chain of them that is not full costs as much as a full
+/// one, and the first one's filters are waited for.
 const MIN_WARPGROUP_STEPS: u32 = 9;
 
 /// What a cycle is in step costs, which are fractions of a cycle.
@@ -43,10 +43,10 @@ impl GemmConfig {
         products >= MIN_PRODUCTS && (inputs <= outputs || products >= FEW_PRODUCTS)
     }
 
-    /// Whether warpgroups may be faster: there are two K-vectors for a step (of one plane: columns of taps that leave no more than an eighth
-    /// of their pairs empty), enough steps, and, for one warpgroup,
-    /// room for a second block, as one alone leaves the tensor cores idle between its chains. Warp-specialized tiles are for filters that fill
-    /// three quarters of them.
+    /// Whether warpgroups may be faster: there are two K-vectors for a step (of one plane: columns of taps
+    /// that leave no more than an eighth of their pairs empty), enough steps, and, for one warpgroup, room
+    /// for a second block, as one alone leaves the tensor cores idle between its chains. Warp-specialized
+    /// tiles are for filters that fill three quarters of them.
     pub(super) fn suits_warpgroups(&self, device: &GemmDevice) -> bool {
         let g = &self.geometry;
         let paired_columns = g.column_taps.next_multiple_of(MMA_STEP_K_VECTORS);

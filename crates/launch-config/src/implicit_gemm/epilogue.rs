@@ -1,8 +1,10 @@
-//! The epilogue of a product without a norm behind: batch norm, and a clamp or leaky_relu, before the results are stored.
+//! The epilogue of a product without a norm behind: batch norm, and a clamp or leaky_relu, before the results
+//! are stored.
 //!
-//! Behind a norm, a value that is not finite makes its whole sample NaN, so a product may multiply such a value by the filters of 0
-//! that pad an MMA step. Without a norm PyTorch has an infinity or NaN in the windows that see it and in no other. Such a product
-//! therefore has a NaN/Inf fix-up pass, which computes again what came out as NaN; see `kernels_gpu`'s `implicit_gemm::fixup`.
+//! Behind a norm, a value that is not finite makes its whole sample NaN, so a product may multiply such a
+//! value by the filters of 0 that pad an MMA step. Without a norm PyTorch has an infinity or NaN in the
+//! windows that see it and in no other. Such a product therefore has a NaN/Inf fix-up pass, which computes
+//! again what came out as NaN; see `kernels_gpu`'s `implicit_gemm::fixup`.
 
 use super::{GemmConfig, GemmDevice, GemmTile, OperandFormat};
 use crate::Refusal;
@@ -10,9 +12,9 @@ use crate::conv::ConvGeometry;
 use crate::elementwise::Bounds;
 use crate::pointwise::{Function, Step};
 
-/// What a product that no norm follows does with a value before it writes it: `fma(gain[c], y, shift[c])`, where there are gain and
-/// shift of its channel, then `y > 0 ? y : slope * y`, then the bounds. With a slope of 1 and bounds that are infinite
-/// the last two leave every value as it is.
+/// What a product that no norm follows does with a value before it writes it: `fma(gain[c], y, shift[c])`,
+/// where there are gain and shift of its channel, then `y > 0 ? y : slope * y`, then the bounds. With a slope
+/// of 1 and bounds that are infinite the last two leave every value as it is.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Epilogue {
@@ -54,8 +56,9 @@ impl Epilogue {
 }
 
 impl GemmConfig {
-    /// The config of a convolution that no norm follows, in `format` on a device: as [`new`](Self::new) without a pool, of the
-    /// tiles whose kernels look at results again ([`GemmTile::ends`]), and without moments.
+    /// The config of a convolution that no norm follows, in `format` on a device: as [`new`](Self::new)
+    /// without a pool, of the tiles whose kernels look at results again ([`GemmTile::ends`]), and without
+    /// moments.
     ///
     /// # Errors
     /// A format of which steps multiply several parts; what [`new`](Self::new) refuses.

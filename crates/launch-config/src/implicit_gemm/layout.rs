@@ -10,7 +10,8 @@ pub const TILE_PADDING: u32 = 8;
 /// Bytes of shared memory at which its parts start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Layout {
-    /// For each K-vector of a filter in a K block, or for each step, how far its K-vector of the halo tile is from a pixel's.
+    /// For each K-vector of a filter in a K block, or for each step, how far its K-vector of the halo tile is
+    /// from a pixel's.
     pub offsets: u32,
     /// For each pixel, its first K-vector of the halo tile.
     pub bases: u32,

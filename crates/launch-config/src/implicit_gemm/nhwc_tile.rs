@@ -1,15 +1,17 @@
 //! NHWC halo tiles, which tensor maps load.
 //!
-//! Such a halo tile has [`span_k_vectors`](KVectorStrides::span_k_vectors) K-vectors of a pixel side by side, as a channels-last input
-//! has them: the *span* of a pixel, which is the swizzle span of the tensor map. An input is read where it lies, or is reformatted to
-//! this layout. Pixels lie in boxes. A tensor map loads each box, with zeros for the padding around the input:
+//! Such a halo tile has [`span_k_vectors`](KVectorStrides::span_k_vectors) K-vectors of a pixel side by side,
+//! as a channels-last input has them: the *span* of a pixel, which is the swizzle span of the tensor map. An
+//! input is read where it lies, or is reformatted to this layout. Pixels lie in boxes. A tensor map loads
+//! each box, with zeros for the padding around the input:
 //! ```text
 //! halo tile[span of channels][slice of the filter][row stride phase][strip][column stride phase] box[row][slice][column]
 //! ```
-//! Strips lie apart here, where a halo tile of planes interleaves their rows: zeros are filled in along each axis by itself, and a
-//! pixel that is outside for one strip may be inside for another. With two strips, every second octet of pixels belongs to the same
-//! strip, and even and odd octets are multiplied by one instruction each. With more strips, boxes are single rows, in the order of
-//! a halo tile of planes. In the flat layout the halo tile is one box.
+//! Strips lie apart here, where a halo tile of planes interleaves their rows: zeros are filled in along each
+//! axis by itself, and a pixel that is outside for one strip may be inside for another. With two strips,
+//! every second octet of pixels belongs to the same strip, and even and odd octets are multiplied by one
+//! instruction each. With more strips, boxes are single rows, in the order of a halo tile of planes. In the
+//! flat layout the halo tile is one box.
 
 use super::sm90::block::{MIN_FILTER_STAGES, TARGET_BYTES};
 use super::tile::INSTRUCTION_PIXELS;
@@ -56,7 +58,8 @@ impl GemmGeometry {
         }
     }
 
-    /// What a box has along its axes, in the order of its lines: columns, and slices and rows, or rows and slices where tiles are not of octets.
+    /// What a box has along its axes, in the order of its lines: columns, and slices and rows, or rows and
+    /// slices where tiles are not of octets.
     #[must_use]
     #[inline(always)]
     pub const fn box_axes(&self) -> [u32; 3] {
@@ -180,7 +183,8 @@ impl GemmGeometry {
             .checked_next_multiple_of(TARGET_BYTES / K_VECTOR_BYTES)
     }
 
-    /// The same with lines of `planes` planes, which every K block then has, if a tensor map can load its boxes.
+    /// The same with lines of `planes` planes, which every K block then has, if a tensor map can load its
+    /// boxes.
     fn with_nhwc_tile(&self, planes: u32) -> Option<Self> {
         let is_channels_last = self.k_vectors.is_channels_last != 0;
         // Behind the last plane of a group are planes of the next one, which are not zero.
@@ -229,8 +233,9 @@ impl GemmGeometry {
 }
 
 impl GemmConfig {
-    /// The same for an input that lies in memory with these strides of samples, channels, slices, rows and columns, in elements, from a
-    /// multiple of 16 bytes on, if the product can read it there. Results are the same bits as from a reformatted input.
+    /// The same for an input that lies in memory with these strides of samples, channels, slices, rows and
+    /// columns, in elements, from a multiple of 16 bytes on, if the product can read it there. Results are
+    /// the same bits as from a reformatted input.
     #[must_use]
     pub fn channels_last(&self, strides: [i64; 5], device: &GemmDevice) -> Option<Self> {
         if !self.format.is_stored() && !self.may_convert_in_producer() {
@@ -241,7 +246,8 @@ impl GemmConfig {
         (self.format.is_stored() || lined.can_convert_on(device)).then_some(lined)
     }
 
-    /// The same for an input that is reformatted in lines, as an channels-last one lies, if the product can read it there. Results are the same bits as from one that is reformatted in planes.
+    /// The same for an input that is reformatted in lines, as an channels-last one lies, if the product can
+    /// read it there. Results are the same bits as from one that is reformatted in planes.
     #[must_use]
     pub fn reformatted_to_nhwc(&self, device: &GemmDevice) -> Option<Self> {
         let g = &self.geometry;
@@ -259,14 +265,16 @@ impl GemmConfig {
         })
     }
 
-    /// The same with a halo tile of lines, of an input whose K-vectors lie as `k_vectors` says for the planes of a line.
+    /// The same with a halo tile of lines, of an input whose K-vectors lie as `k_vectors` says for the planes
+    /// of a line.
     fn as_nhwc_tile(
         &self,
         device: &GemmDevice,
         k_vectors: impl Fn(u32) -> Option<KVectorStrides>,
     ) -> Option<Self> {
         let g = &self.geometry;
-        // Octets of values that are stored as they are multiplied are so in turn, which two strips take; it costs small tiles some time.
+        // Octets of values that are stored as they are multiplied are so in turn, which two strips take; it
+        // costs small tiles some time.
         let are_interleaved = self.format.is_stored() || g.strips != MAX_WHOLE_STRIPS;
         let may_have_nhwc_tile = self.tile.is_warp_specialized() && self.format.parts == 1;
         if !may_have_nhwc_tile || !are_interleaved || g.k_vector_channels != K_VECTOR_VALUES {
@@ -289,7 +297,8 @@ impl GemmConfig {
         }
         let short = with_nhwc_tile(MMA_STEP_K_VECTORS);
         let long = with_nhwc_tile(LONG_SPAN).filter(|long| self.suits_long_span(long));
-        // Filters that come again and again cost more than long lines gain, and so do filters that are waited for.
+        // Filters that come again and again cost more than long lines gain, and so do filters that are waited
+        // for.
         let stay = |lined: &Self| {
             lined
                 .mainloop_config(device)

@@ -1,19 +1,21 @@
 //! The pixels of a tile, and the layout of their halo tile.
 //!
 //! # Octets
-//! A warpgroup multiplies octets of pixels that are equally far apart in the halo tile. In the layout of *octets* a tile may be any
-//! box of rows, slices and *strips* (eight columns each) of the output, because each octet has a row of the halo tile to itself: its
-//! eight pixels and the columns that the filter reaches beyond. Rows follow one another like the octets: strips, then slices, then
-//! rows of the output. The rows that the filter reaches beyond are further rows of all strips and slices. Rows that are a stride
-//! apart in the input are neighbours in the halo tile, as columns are, so each stride phase is one more block of rows. Slices lie
-//! between the rows, so each slice of the filter has a block of its own.
+//! A warpgroup multiplies octets of pixels that are equally far apart in the halo tile. In the layout of
+//! *octets* a tile may be any box of rows, slices and *strips* (eight columns each) of the output, because
+//! each octet has a row of the halo tile to itself: its eight pixels and the columns that the filter reaches
+//! beyond. Rows follow one another like the octets: strips, then slices, then rows of the output. The rows
+//! that the filter reaches beyond are further rows of all strips and slices. Rows that are a stride apart in
+//! the input are neighbours in the halo tile, as columns are, so each stride phase is one more block of rows.
+//! Slices lie between the rows, so each slice of the filter has a block of its own.
 //!
 //! ```text
 //! halo tile[slice of the filter][row stride phase][row][slice][strip][column stride phase][column]
 //! ```
-//! Columns between two strips are stored twice, and input slices that several output slices read are stored once for each slice of
-//! the filter. In return no pixel of the tile is wasted where the output's extents are multiples of the box's, such as 16 by 16 or
-//! 8 by 8 by 8. A slice of the filter may also be a K block of its own, since it reads nothing of the other slices' blocks.
+//! Columns between two strips are stored twice, and input slices that several output slices read are stored
+//! once for each slice of the filter. In return no pixel of the tile is wasted where the output's extents are
+//! multiples of the box's, such as 16 by 16 or 8 by 8 by 8. A slice of the filter may also be a K block of
+//! its own, since it reads nothing of the other slices' blocks.
 
 use super::tile::{INSTRUCTION_PIXELS, MMA_BATCH_STEPS};
 use super::{
@@ -21,9 +23,9 @@ use super::{
     MMA_STEP_K_VECTORS, OperandFormat, WARP_THREADS,
 };
 
-/// Chooses the extents of a tile's pixels: those with the least work for the whole plane, of which
-/// the halo tiles are a part. Where outputs are pooled, whole windows. Of warp-specialized tiles, for values in `format`, it is the least
-/// time of a device for the usual batch, which comes in whole rounds.
+/// Chooses the extents of a tile's pixels: those with the least work for the whole plane, of which the halo
+/// tiles are a part. Where outputs are pooled, whole windows. Of warp-specialized tiles, for values in
+/// `format`, it is the least time of a device for the usual batch, which comes in whole rounds.
 pub(super) fn choose_pixels(
     g: &mut GemmGeometry,
     tile: GemmTile,
@@ -65,19 +67,21 @@ const HALO_WEIGHT: u64 = 1;
 /// Weight of a pixel of the tile, used or not.
 const PIXEL_WEIGHT: u64 = 4;
 
-/// Weight of a row of a warpgroup's halo tile, in K-vectors: its ends are parts of what memory transfers at once.
+/// Weight of a row of a warpgroup's halo tile, in K-vectors: its ends are parts of what memory transfers at
+/// once.
 const ROW_WEIGHT: u64 = 4;
 
 /// The same for warp-specialized tiles, whose rows are short.
 const WARP_SPECIALIZED_ROW_WEIGHT: u64 = 2;
 
-/// The same for a tap of one plane. Tensor cores take 64 cycles for it, half a step, or 128 for two tiles of filters, and
-/// K-vectors come meanwhile: so these count little.
+/// The same for a tap of one plane. Tensor cores take 64 cycles for it, half a step, or 128 for two tiles of
+/// filters, and K-vectors come meanwhile: so these count little.
 const WARP_SPECIALIZED_TAP_WEIGHT: u64 = 256;
 
-/// The same for a tile whose results of 16 bits are at most eight neighbours of the output at a time, 16 bytes: half of what the level-2
-/// cache takes at once, so that it takes twice as many stores. Of 64 filters such a tile ends some 3,900 cycles later on an H200 (128 channels
-/// of 512^2 in f16), and four units are a cycle.
+/// The same for a tile whose results of 16 bits are at most eight neighbours of the output at a time, 16
+/// bytes: half of what the level-2 cache takes at once, so that it takes twice as many stores. Of 64 filters
+/// such a tile ends some 3,900 cycles later on an H200 (128 channels of 512^2 in f16), and four units are a
+/// cycle.
 const HALF_SECTORS_WEIGHT: u64 = 15_000;
 
 /// How far the windows of `outputs` neighbouring outputs reach along one axis.
@@ -181,7 +185,8 @@ impl GemmGeometry {
         }
     }
 
-    /// How far neighbouring columns of taps are apart, if there is one plane and they are equally far apart; else 0.
+    /// How far neighbouring columns of taps are apart, if there is one plane and they are equally far apart;
+    /// else 0.
     fn pair_k_vectors(&self) -> Option<u32> {
         let columns = self.k_vector_columns.checked_mul(self.conv.dilation_w)?;
         let together = self.planes == 1 && self.column_taps > 1;
@@ -193,8 +198,9 @@ impl GemmGeometry {
         })
     }
 
-    /// The same, with steps of two planes, or of two columns of taps in the one that there is, and a halo tile that has a K-vector for each
-    /// tap of every pixel of a block, used or not. The filter's last row is `last_row` rows behind its first.
+    /// The same, with steps of two planes, or of two columns of taps in the one that there is, and a halo
+    /// tile that has a K-vector for each tap of every pixel of a block, used or not. The filter's last row is
+    /// `last_row` rows behind its first.
     fn for_warpgroup(self, max: u32, last_row: u32) -> Option<Self> {
         // How far a column of a filter is from its first, at most.
         let column = |tap: u32| {
@@ -221,7 +227,8 @@ impl GemmGeometry {
         (paired.halo_k_vectors <= MAX_HALO_K_VECTORS).then_some(paired)
     }
 
-    /// The same with tiles of these extents, if indices and a halo tile of all that they reach are not too large.
+    /// The same with tiles of these extents, if indices and a halo tile of all that they reach are not too
+    /// large.
     fn with_pixels(&self, extents: [u32; 3]) -> Option<Self> {
         let candidate = self.with_extents(extents)?;
         let c = &candidate;
@@ -269,8 +276,8 @@ impl GemmGeometry {
         (plane <= u32::MAX / K_VECTOR_WORDS).then_some(candidate)
     }
 
-    /// What says which pixels of a tile are neighbours in the output: where a power of two divides it, as many are from each multiple of
-    /// that on.
+    /// What says which pixels of a tile are neighbours in the output: where a power of two divides it, as
+    /// many are from each multiple of that on.
     #[must_use]
     #[inline(always)]
     pub const fn neighbours(&self) -> u32 {
@@ -294,8 +301,9 @@ impl GemmGeometry {
         u64::from(self.pixel_tiles()).saturating_mul(pixels + HALO_WEIGHT * k_vectors)
     }
 
-    /// The same for warp-specialized tiles, if shared memory holds two pipeline stages of each pipeline. Half of it is the time of the usual batch, which takes
-    /// whole rounds, and half that of others, in proportion to their tiles; all of it if the usual batch does not fill a round.
+    /// The same for warp-specialized tiles, if shared memory holds two pipeline stages of each pipeline. Half
+    /// of it is the time of the usual batch, which takes whole rounds, and half that of others, in proportion
+    /// to their tiles; all of it if the usual batch does not fill a round.
     fn warp_specialized_pixel_cost(
         &self,
         format: OperandFormat,

@@ -1,4 +1,5 @@
-//! Tiles of `mma.sync` (sm_80 and later): each warp multiplies by itself, its operand of filters in registers.
+//! Tiles of `mma.sync` (sm_80 and later): each warp multiplies by itself, its operand of filters in
+//! registers.
 
 use super::GemmTile;
 
@@ -23,8 +24,8 @@ pub const TILES: [GemmTile; 5] = [M64N128, M32N128, M16N256, M64N32, M16N64];
 /// The rate that [`step_cost`] was fitted at: multiply-adds of a multiprocessor in a cycle, of an H200.
 pub(super) const FITTED_RATE: u64 = 2048;
 
-/// Cycles of an output for each MMA step, in ten-thousandths, on a device of [`FITTED_RATE`]. 16 multiply-adds make 78 at best; the
-/// fewer outputs a warp has, the more operands it loads for each.
+/// Cycles of an output for each MMA step, in ten-thousandths, on a device of [`FITTED_RATE`]. 16
+/// multiply-adds make 78 at best; the fewer outputs a warp has, the more operands it loads for each.
 pub(super) const fn step_cost(tile: GemmTile) -> u64 {
     match (tile.operands, tile.pixel_octets) {
         (4, _) => 130,

@@ -1,17 +1,21 @@
-//! Warp-specialized tiles on Hopper: two consumer warpgroups multiply what producer warps load to shared memory.
+//! Warp-specialized tiles on Hopper: two consumer warpgroups multiply what producer warps load to shared
+//! memory.
 //!
-//! A block has one tile of [`WARP_SPECIALIZED`] for each warpgroup, of neighbouring filters and the same pixels; or one tile, of whose
-//! pixels each warpgroup has half, where there are few tiles. Filters and halo tiles come through two pipelines: a filter stage has
-//! the [`MMA_BATCH_STEPS`] MMA steps of an MMA batch, a halo stage one K block.
+//! A block has one tile of [`WARP_SPECIALIZED`] for each warpgroup, of neighbouring filters and the same
+//! pixels; or one tile, of whose pixels each warpgroup has half, where there are few tiles. Filters and halo
+//! tiles come through two pipelines: a filter stage has the [`MMA_BATCH_STEPS`] MMA steps of an MMA batch, a
+//! halo stage one K block.
 //!
-//! Blocks of f16x2 split values have one tile: the accumulators of an MMA batch stand beside the promoted total, and three products
-//! for each loaded byte leave time enough to load it.
+//! Blocks of f16x2 split values have one tile: the accumulators of an MMA batch stand beside the promoted
+//! total, and three products for each loaded byte leave time enough to load it.
 //!
-//! The number of tiles of a block changes neither sums nor moments: moments are taken over each half of a tile's pixels.
+//! The number of tiles of a block changes neither sums nor moments: moments are taken over each half of a
+//! tile's pixels.
 //!
-//! Split-K: where a sample has few pixels and an output is a long sum, the blocks of a cluster have the same tiles and a share of the
-//! K blocks each. A warp finishes a share of the tile's results in one of the blocks, to which the warps of its number in the other
-//! blocks send their accumulators. The additions round, so results depend on the number of blocks ([`GemmConfig::split_k`]).
+//! Split-K: where a sample has few pixels and an output is a long sum, the blocks of a cluster have the same
+//! tiles and a share of the K blocks each. A warp finishes a share of the tile's results in one of the
+//! blocks, to which the warps of its number in the other blocks send their accumulators. The additions round,
+//! so results depend on the number of blocks ([`GemmConfig::split_k`]).
 
 pub(super) mod block;
 mod mainloop;
@@ -47,19 +51,20 @@ const MAX_STAYING: u32 = 64;
 /// As many halo tile pipeline stages have one to read, and one for each warp that loads halo tiles.
 const MAX_HALO_STAGES: u32 = HALO_WARPS + 1;
 
-/// Where filters come anew for each tile, more bytes of a halo tile of planes than this for each step are better loaded for halves of a tile than for warpgroups that alternate
-/// (docs/tuning.md).
+/// Where filters come anew for each tile, more bytes of a halo tile of planes than this for each step are
+/// better loaded for halves of a tile than for warpgroups that alternate (docs/tuning.md).
 const PING_PONG_STEP_BYTES: u32 = 2048;
 
 /// Cycles that sums take to another block.
 const EXCHANGE_CYCLES: u64 = 2_500;
 
-/// What half a tile for each warpgroup costs more for each filter than whole ones, in hundredths: halo tiles are loaded for
-/// half as many filters.
+/// What half a tile for each warpgroup costs more for each filter than whole ones, in hundredths: halo tiles
+/// are loaded for half as many filters.
 const ONE_TILE_COST: u64 = 115;
 
 impl GemmGeometry {
-    /// The K blocks of block `rank` of `split_k`, a power of two, that split them: the first one, and the one behind the last.
+    /// The K blocks of block `rank` of `split_k`, a power of two, that split them: the first one, and the one
+    /// behind the last.
     #[must_use]
     #[inline(always)]
     pub const fn warp_specialized_k_blocks(&self, rank: u32, split_k: u32) -> [u32; 2] {
@@ -90,7 +95,8 @@ impl GemmGeometry {
         (self.k_blocks * self.mma_steps).div_ceil(MMA_BATCH_STEPS)
     }
 
-    /// Pipeline stages for all of a block's filters, if they leave room for one halo tile for each warp that loads halo tiles.
+    /// Pipeline stages for all of a block's filters, if they leave room for one halo tile for each warp that
+    /// loads halo tiles.
     const fn filters_stay(
         &self,
         format: OperandFormat,
@@ -115,7 +121,8 @@ impl GemmGeometry {
         None
     }
 
-    /// As many pipeline stages as there is room for, if it is enough, of blocks of `tiles` tiles, `split_k` of which split their sums.
+    /// As many pipeline stages as there is room for, if it is enough, of blocks of `tiles` tiles, `split_k`
+    /// of which split their sums.
     #[must_use]
     pub const fn mainloop_config(
         &self,
@@ -217,9 +224,10 @@ impl GemmGeometry {
         mainloop
     }
 
-    /// The time that `work_tiles` tiles of pixels take in blocks of one tile and of two, in hundredths of one tile of filters, where
-    /// `split_k` blocks share sums; more than anything where there are none of two: for split values, whose sums leave registers for
-    /// one, for filters that make two outputs, of which there is one tile in a group, and where shared memory has no room.
+    /// The time that `work_tiles` tiles of pixels take in blocks of one tile and of two, in hundredths of one
+    /// tile of filters, where `split_k` blocks share sums; more than anything where there are none of two:
+    /// for split values, whose sums leave registers for one, for filters that make two outputs, of which
+    /// there is one tile in a group, and where shared memory has no room.
     pub(super) fn warp_specialized_rounds(
         &self,
         format: OperandFormat,
@@ -240,7 +248,8 @@ impl GemmGeometry {
         Some([one, two])
     }
 
-    /// Words of the table of sources: one for each K-vector of a halo tile of planes, [`STAGED_TILE_WORDS`] for each piece of one of lines.
+    /// Words of the table of sources: one for each K-vector of a halo tile of planes, [`STAGED_TILE_WORDS`]
+    /// for each piece of one of lines.
     #[must_use]
     pub const fn source_words(&self) -> u32 {
         if self.has_nhwc_tile() {
@@ -291,8 +300,8 @@ pub const fn mma_batch_bytes(parts: u32) -> u32 {
     MMA_BATCH_STEPS * parts * MMA_STEP_BYTES
 }
 
-/// The 32-bit word of a step's part that has values `2 * word` and one more of a K-vector, of a filter of a tile: the
-/// filters of one K-vector follow each other, as rows of core matrices do.
+/// The 32-bit word of a step's part that has values `2 * word` and one more of a K-vector, of a filter of a
+/// tile: the filters of one K-vector follow each other, as rows of core matrices do.
 #[must_use]
 pub const fn filter_word(filter: u32, k_vector: u32, word: u32) -> u32 {
     (k_vector * WARP_SPECIALIZED.filters() + filter) * (K_VECTOR_VALUES / 2) + word
@@ -319,8 +328,9 @@ impl GemmConfig {
         ping_pong.or_else(|| self.mainloop_of(tiles, device))
     }
 
-    /// Those of warpgroups that alternate, where that takes less time for `work_tiles` tiles of pixels: with more than one tile for a block, and with filters that stay, or
-    /// results of 16 bits and halo tiles of lines or little to load for a step. Results do not depend on it.
+    /// Those of warpgroups that alternate, where that takes less time for `work_tiles` tiles of pixels: with
+    /// more than one tile for a block, and with filters that stay, or results of 16 bits and halo tiles of
+    /// lines or little to load for a step. Results do not depend on it.
     fn ping_pong_mainloop(&self, device: &GemmDevice, work_tiles: u64) -> Option<MainloopConfig> {
         let (g, format) = (&self.geometry, self.format);
         let tiles = work_tiles.checked_mul(g.warp_specialized_sets(1).into())?;
@@ -350,14 +360,16 @@ impl GemmConfig {
         }
     }
 
-    /// Clusters of blocks that run at once, each of which has a multiprocessor; blocks where sums are not split.
+    /// Clusters of blocks that run at once, each of which has a multiprocessor; blocks where sums are not
+    /// split.
     pub(super) fn warp_specialized_clusters(&self, device: &GemmDevice) -> u64 {
         clusters_at_once(self.split_k, device)
     }
 
-    /// About how many cycles `work_tiles` tiles of pixels take, where the products of a tile of filters take `consumer` and what
-    /// is made of them `finishing`, and `serial` is what nothing overlaps with. Of warpgroups that alternate one multiplies while the other
-    /// does all else, so two tiles take what one takes from its first product to its last result, or the products of both, or their halo tiles.
+    /// About how many cycles `work_tiles` tiles of pixels take, where the products of a tile of filters take
+    /// `consumer` and what is made of them `finishing`, and `serial` is what nothing overlaps with. Of
+    /// warpgroups that alternate one multiplies while the other does all else, so two tiles take what one
+    /// takes from its first product to its last result, or the products of both, or their halo tiles.
     pub(super) fn warp_specialized_cost(
         &self,
         device: &GemmDevice,

@@ -1,12 +1,14 @@
-//! Staged f32 tiles: channels-last f32 that the producer converts to f16 on the way to the halo tile, so nothing reformats it.
+//! Staged f32 tiles: channels-last f32 that the producer converts to f16 on the way to the halo tile, so
+//! nothing reformats it.
 //!
-//! Where the channels of a pixel are neighbours, eight f32 are a K-vector once they are converted. TMA loads the boxes of an NHWC halo
-//! tile as f32 into staging memory, in *staged tiles* of some rows of a box each. The three producer warps of halo tiles take them in
-//! turn, and each starts its own copies.
+//! Where the channels of a pixel are neighbours, eight f32 are a K-vector once they are converted. TMA loads
+//! the boxes of an NHWC halo tile as f32 into staging memory, in *staged tiles* of some rows of a box each.
+//! The three producer warps of halo tiles take them in turn, and each starts its own copies.
 //!
-//! Values are scaled by a power of two, as in the reformat. The product runs at the optimistic scale and records the largest
-//! magnitude of each tile. A kernel then finds the samples that the scale does not suit, and a second launch of the product repeats
-//! the work with their scales; it returns at once where there are none.
+//! Values are scaled by a power of two, as in the reformat. The product runs at the optimistic scale and
+//! records the largest magnitude of each tile. A kernel then finds the samples that the scale does not suit,
+//! and a second launch of the product repeats the work with their scales; it returns at once where there are
+//! none.
 
 use super::sm90::MainloopConfig;
 use super::sm90::block::{HALO_WARPS, TARGET_BYTES};
@@ -15,12 +17,14 @@ use super::{GemmConfig, GemmDevice, GemmGeometry, K_VECTOR_BYTES};
 /// Bytes that a piece should not exceed, if it is more than one row.
 const STAGED_TILE_BYTES: u32 = 10 * 1024;
 
-/// Fours of values that a warp rounds in a round, and about how many cycles that takes, and each piece besides (docs/tuning.md).
+/// Fours of values that a warp rounds in a round, and about how many cycles that takes, and each piece
+/// besides (docs/tuning.md).
 const ROUND_FOURS: u64 = 128;
 const ROUND_CYCLES: u64 = 170;
 const STAGED_TILE_CYCLES: u64 = 900;
 
-/// Bytes moved of each f32 that is first loaded into order and then reformatted: it is read and written, and read and written rounded.
+/// Bytes moved of each f32 that is first loaded into order and then reformatted: it is read and written, and
+/// read and written rounded.
 const REFORMATTED_BYTES: u64 = 4 + 4 + 4 + 2;
 
 /// Bytes that memory moves in a cycle for each multiprocessor.
@@ -32,11 +36,13 @@ const LAUNCH_CYCLES: u64 = 4_000;
 /// Bytes of a value that is rounded, over those of its operand.
 pub const STAGED_WIDTH: u32 = 2;
 
-/// How the boxes of a halo tile of lines are copied: whole, or in pieces where values are converted in the producer.
+/// How the boxes of a halo tile of lines are copied: whole, or in pieces where values are converted in the
+/// producer.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StagedTiles {
-    /// What a piece has along the second and the third axis of its box: of several along the third all along the second.
+    /// What a piece has along the second and the third axis of its box: of several along the third all along
+    /// the second.
     pub extents: [u32; 2],
     /// Pieces of a box along these axes.
     pub counts: [u32; 2],
@@ -117,21 +123,24 @@ impl GemmGeometry {
 }
 
 impl GemmConfig {
-    /// How many magnitudes a product with these pipelines notes of each tile of pixels, where it rounds the input.
+    /// How many magnitudes a product with these pipelines notes of each tile of pixels, where it rounds the
+    /// input.
     #[must_use]
     pub const fn recorded_of_tile(&self, mainloop: MainloopConfig) -> u32 {
         self.geometry.warp_specialized_sets(mainloop.tiles) * mainloop.split_k * HALO_WARPS
     }
 
-    /// Whether the product may round the input's values itself. Where no norm follows, what comes out as NaN at a scale that does not suit is
-    /// computed again, which takes long; and of a small sample each block that reformats looks through all values for the scale.
+    /// Whether the product may round the input's values itself. Where no norm follows, what comes out as NaN
+    /// at a scale that does not suit is computed again, which takes long; and of a small sample each block
+    /// that reformats looks through all values for the scale.
     pub(super) const fn may_convert_in_producer(&self) -> bool {
         let (format, g) = (self.format, &self.geometry);
         format.parts == 1 && format.scaled && g.without_norm == 0 && g.scans == 0
     }
 
-    /// Whether it can on the device: each warp has a piece in every K block, so that it is never two rounds ahead of the pipeline of halo tiles, and 32 bits count what the product notes, and 31 a
-    /// pixel's elements of 16 bits.
+    /// Whether it can on the device: each warp has a piece in every K block, so that it is never two rounds
+    /// ahead of the pipeline of halo tiles, and 32 bits count what the product notes, and 31 a pixel's
+    /// elements of 16 bits.
     pub(super) fn can_convert_on(&self, device: &GemmDevice) -> bool {
         let g = &self.geometry;
         let recorded = (self.mainloop_config(device)).and_then(|mainloop| {
@@ -142,8 +151,8 @@ impl GemmConfig {
         are_counted && are_reached && g.staged_tiles.of_k_block >= HALO_WARPS
     }
 
-    /// Whether a product that reads its input as it lies takes no longer than bringing the input into order, reformatting it, and multiplying then. One whose operands are
-    /// values as they are does not.
+    /// Whether a product that reads its input as it lies takes no longer than bringing the input into order,
+    /// reformatting it, and multiplying then. One whose operands are values as they are does not.
     #[must_use]
     pub fn pays_channels_last(&self, device: &GemmDevice) -> bool {
         let mainloop = self.mainloop_config(device);

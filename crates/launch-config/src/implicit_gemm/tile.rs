@@ -21,7 +21,8 @@ pub struct GemmTile {
     pub pixel_octets: u32,
     /// Warps side by side along the filters; the others are so along the pixels.
     pub filter_warps: u32,
-    /// Warpgroups that multiply; 0 if each warp does so by itself. Two of them have the filters in shared memory as well.
+    /// Warpgroups that multiply; 0 if each warp does so by itself. Two of them have the filters in shared
+    /// memory as well.
     pub warpgroups: u32,
 }
 
@@ -76,8 +77,8 @@ impl GemmTile {
         self.pixel_octets * INSTRUCTION_PIXELS
     }
 
-    /// Blocks that a multiprocessor should hold where values have `parts` parts: as many as their threads' registers
-    /// allow.
+    /// Blocks that a multiprocessor should hold where values have `parts` parts: as many as their threads'
+    /// registers allow.
     #[must_use]
     pub const fn blocks_per_processor(self, parts: u32) -> u32 {
         match (self.warpgroups, self.operands, self.pixel_octets) {
@@ -101,8 +102,8 @@ impl GemmTile {
         self.warp_pixels() * self.pixel_warps()
     }
 
-    /// Whether long sums of split values are promoted now and then. The largest tile has no registers left for that;
-    /// it makes no long sums of split values, therefore.
+    /// Whether long sums of split values are promoted now and then. The largest tile has no registers left
+    /// for that; it makes no long sums of split values, therefore.
     #[must_use]
     pub const fn promotes(self) -> bool {
         self.warpgroups == 0 && self.operands < 4

@@ -31,8 +31,9 @@ impl GemmTile {
         }
     }
 
-    /// Whether kernels of the tile in `format` end results that no norm follows. Where a step multiplies several parts none does: there is
-    /// [`OperandFormat::BF16X3`] for that. Else the largest tile of each way to multiply does, and, of f32, one for few filters.
+    /// Whether kernels of the tile in `format` end results that no norm follows. Where a step multiplies
+    /// several parts none does: there is [`OperandFormat::BF16X3`] for that. Else the largest tile of each
+    /// way to multiply does, and, of f32, one for few filters.
     #[must_use]
     pub const fn ends(self, format: OperandFormat) -> bool {
         let is_largest = self.warpgroups > 0 || self.operands == M64N128.operands;
@@ -45,8 +46,8 @@ impl GemmTile {
         self.is_warp_specialized() || self.operands == M32N128.operands
     }
 
-    /// Cycles of an output for each MMA step, in ten-thousandths, on a device whose multiprocessors do `rate` multiply-adds in a
-    /// cycle.
+    /// Cycles of an output for each MMA step, in ten-thousandths, on a device whose multiprocessors do `rate`
+    /// multiply-adds in a cycle.
     pub(super) const fn step_cost(self, rate: u64) -> u64 {
         match self.warpgroups {
             0 => sm80::step_cost(self) * sm80::FITTED_RATE / rate,

@@ -55,8 +55,8 @@ pub const BAND_ROWS: u32 = POOL;
 /// Halves of a sample, the upper and the lower rows, each with loads and a scale of its own.
 pub const HALVES: u32 = 2;
 
-/// Pooled rows that a half can have: of 31, the pooled rows of 128, the larger half. Shared memory keeps all of them,
-/// and has no room for more beside the slots of split values.
+/// Pooled rows that a half can have: of 31, the pooled rows of 128, the larger half. Shared memory keeps all
+/// of them, and has no room for more beside the slots of split values.
 pub const HALF_POOL_ROWS: u32 = 16;
 
 /// Threads of a warpgroup.
@@ -107,8 +107,9 @@ pub struct OneLaunch2dGeometry {
 }
 
 impl OneLaunch2dGeometry {
-    /// The geometry of a problem: 3x3 filters from 8 to 64 channels at stride 1 without padding, dilation and groups, a
-    /// width of 128, a height that gives 2 to 32 pooled rows, and pooling by 4. Images are volumes one voxel deep.
+    /// The geometry of a problem: 3x3 filters from 8 to 64 channels at stride 1 without padding, dilation and
+    /// groups, a width of 128, a height that gives 2 to 32 pooled rows, and pooling by 4. Images are volumes
+    /// one voxel deep.
     ///
     /// # Errors
     /// What the kernel cannot take.
@@ -228,8 +229,8 @@ impl OneLaunch2dGeometry {
     }
 }
 
-/// One in `MARGIN` of the clusters that ran at once on one device is not counted on: on a device that has fewer, one
-/// sample too many takes as long again as all others, which is more than was to be gained.
+/// One in `MARGIN` of the clusters that ran at once on one device is not counted on: on a device that has
+/// fewer, one sample too many takes as long again as all others, which is more than was to be gained.
 const MARGIN: u64 = 15;
 
 /// Clusters of `blocks` blocks that surely run at the same time.

@@ -9,8 +9,8 @@
 //! the items `w, w + WARPS, ..` in *rounds*. Input rows (the flattened (d, h) plane) arrive in the
 //! same order, [`STAGING_ROWS`] of them during each round, after the first [`PEEK_ROWS`].
 //!
-//! On Hopper a cluster of blocks can share a sample where the batch is small: [`Share`] is what one of
-//! them has, and [`OneLaunch3dGeometry::cluster_blocks`] says how many there are. The results are the same bits.
+//! On Hopper a cluster of blocks can share a sample where the batch is small: [`Share`] is what one of them
+//! has, and [`OneLaunch3dGeometry::cluster_blocks`] says how many there are. The results are the same bits.
 
 pub mod warpgroup;
 
@@ -66,7 +66,8 @@ pub const PEEK_ROWS: u32 = 160;
 /// Input rows that arrive during a round.
 pub const STAGING_ROWS: u32 = 64;
 
-/// Words of the *staging area*, in which they arrive, and which holds filters and partial statistics at other times.
+/// Words of the *staging area*, in which they arrive, and which holds filters and partial statistics at other
+/// times.
 pub const STAGING_WORDS: u32 = STAGING_ROWS * WIDTH * IN_CHANNELS;
 
 /// Words for what all threads share: scales, means, constants of the output channels.
@@ -128,8 +129,9 @@ pub struct OneLaunch3dGeometry {
 }
 
 impl OneLaunch3dGeometry {
-    /// The geometry of a problem: 3x3x3 filters from 3 to 16 channels at stride 1 without padding, dilation and groups, a
-    /// width of 32, a sample that fits a plane, and a norm of each channel without weight and bias.
+    /// The geometry of a problem: 3x3x3 filters from 3 to 16 channels at stride 1 without padding, dilation
+    /// and groups, a width of 32, a sample that fits a plane, and a norm of each channel without weight and
+    /// bias.
     ///
     /// # Errors
     /// What the kernel cannot take.
@@ -261,9 +263,9 @@ impl OneLaunch3dGeometry {
         Share::new(self, [first, end], STRIPS, TILE_ROWS)
     }
 
-    /// Blocks of a cluster that share a sample on a device with clusters and `multiprocessors` multiprocessors: as many
-    /// as leave no sample waiting. One, and no cluster, where there are samples enough, or no more
-    /// items than one block has warps.
+    /// Blocks of a cluster that share a sample on a device with clusters and `multiprocessors`
+    /// multiprocessors: as many as leave no sample waiting. One, and no cluster, where there are samples
+    /// enough, or no more items than one block has warps.
     #[must_use]
     pub const fn cluster_blocks(&self, multiprocessors: u32) -> u32 {
         let mut i = 0;
@@ -276,9 +278,9 @@ impl OneLaunch3dGeometry {
         1
     }
 
-    /// Whether there are samples enough, each with a block of its own, for the kernel that keeps `planes` words
-    /// of each pixel to be faster than kernels that spread a sample over the whole device; measured on 132
-    /// multiprocessors (docs/tuning.md).
+    /// Whether there are samples enough, each with a block of its own, for the kernel that keeps `planes`
+    /// words of each pixel to be faster than kernels that spread a sample over the whole device; measured on
+    /// 132 multiprocessors (docs/tuning.md).
     #[must_use]
     pub const fn fills_enough(&self, planes: u32, multiprocessors: u32) -> bool {
         let share = if planes == SPLIT_PLANES { 4 } else { 8 };

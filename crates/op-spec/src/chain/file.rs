@@ -1,6 +1,7 @@
 //! A chain as it is written down: one object for each layer, attributes that are PyTorch's defaults left out.
 //!
-//! How the attributes of a layer are written stands with it, in the file of its operator; here is what they share.
+//! How the attributes of a layer are written stands with it, in the file of its operator; here is what they
+//! share.
 
 use alloc::format;
 use alloc::string::String;

@@ -1,7 +1,7 @@
 //! Layers: PyTorch's modules with their attributes, and what flows between them.
 //!
-//! What a layer is stands in the file of its operator, behind [`ChainLayer`]. This file lists the operators, and all else
-//! in a chain follows from the list: names, problems, parameters, files.
+//! What a layer is stands in the file of its operator, behind [`ChainLayer`]. This file lists the operators,
+//! and all else in a chain follows from the list: names, problems, parameters, files.
 
 use alloc::vec::Vec;
 

@@ -1,13 +1,13 @@
 //! Chains: lists of layers, each of which takes what the one before it gives.
 //!
 //! A [`Layer`] is one of PyTorch's, with its attributes and the name under which its parameters are stored. A
-//! [`Chain`] is a list of them that was checked: what it refuses, it refuses when it is made. Its shapes follow from
-//! that of its input ([`Chain::problem`]), its parameters are a table ([`Chain::parameters`]), and it can be written
-//! down as JSON. Beside its first input a chain may have further ones, which have names: the residuals that its layers
-//! add ([`Chain::inputs`]).
+//! [`Chain`] is a list of them that was checked: what it refuses, it refuses when it is made. Its shapes
+//! follow from that of its input ([`Chain::problem`]), its parameters are a table ([`Chain::parameters`]),
+//! and it can be written down as JSON. Beside its first input a chain may have further ones, which have
+//! names: the residuals that its layers add ([`Chain::inputs`]).
 //!
-//! A [`Partition`] cuts a chain into runs of layers that are to be done together. [`NormalForm`] says what a run computes in
-//! the terms in which kernels are chosen.
+//! A [`Partition`] cuts a chain into runs of layers that are to be done together. [`NormalForm`] says what a
+//! run computes in the terms in which kernels are chosen.
 //!
 //! ```
 //! use op_spec::chain::{Chain, ConvLayer, Layer};
@@ -54,8 +54,8 @@ pub use problem::{ChainProblem, ShapedLayer};
 
 /// A list of layers that fit one another.
 ///
-/// As JSON it is an object with `in_channels` and `layers`, a list of objects with one key each, the operator, whose
-/// value has the name and the attributes that are not PyTorch's defaults:
+/// As JSON it is an object with `in_channels` and `layers`, a list of objects with one key each, the
+/// operator, whose value has the name and the attributes that are not PyTorch's defaults:
 ///
 /// ```json
 /// {"in_channels": 3, "layers": [
@@ -84,9 +84,9 @@ impl Chain {
     /// The chain of these layers on inputs with `in_channels` channels.
     ///
     /// # Errors
-    /// No layers; what a layer refuses whatever the input is; a layer for images behind one that gives volumes; a layer
-    /// that needs channels behind a maximum over them; layers that share a parameter of different shapes; a further input
-    /// without a name.
+    /// No layers; what a layer refuses whatever the input is; a layer for images behind one that gives
+    /// volumes; a layer that needs channels behind a maximum over them; layers that share a parameter of
+    /// different shapes; a further input without a name.
     pub fn new(
         in_channels: usize,
         layers: impl IntoIterator<Item = Layer>,
@@ -126,8 +126,8 @@ impl Chain {
         &self.parameters
     }
 
-    /// For each parameter of a layer, in the order of [`Layer::operator`]'s PyTorch function, where it stands in
-    /// [`parameters`](Self::parameters).
+    /// For each parameter of a layer, in the order of [`Layer::operator`]'s PyTorch function, where it stands
+    /// in [`parameters`](Self::parameters).
     ///
     /// # Panics
     /// If there is no such layer.
@@ -136,7 +136,8 @@ impl Chain {
         &self.parameter_indices[layer]
     }
 
-    /// The names of the inputs beside the first one, which has none, each once, in the order in which the layers name them.
+    /// The names of the inputs beside the first one, which has none, each once, in the order in which the
+    /// layers name them.
     #[must_use]
     pub fn inputs(&self) -> &[String] {
         &self.inputs
@@ -151,8 +152,9 @@ impl Chain {
         self.input_indices[layer]
     }
 
-    /// Whether an input of this shape has no batch: it has one dimension less than a batch of what the first layer takes that has a fixed
-    /// number of them, such as `(c, h, w)` for a chain with a `conv2d`. Its output then has none either.
+    /// Whether an input of this shape has no batch: it has one dimension less than a batch of what the first
+    /// layer takes that has a fixed number of them, such as `(c, h, w)` for a chain with a `conv2d`. Its
+    /// output then has none either.
     #[must_use]
     pub fn lacks_batch(&self, input: &[usize]) -> bool {
         let mut layers = self.layers.iter();
@@ -164,9 +166,10 @@ impl Chain {
     /// [has no batch](Self::lacks_batch).
     ///
     /// # Errors
-    /// [`ChainError::NoBatch`] for a layer that takes the first axis for the batch, as PyTorch's `GroupNorm`, `BatchNorm2d` and `max(dim=1)`
-    /// do, where there is none; [`ChainError::Layer`] with what the first layer that refuses its input says; [`ChainError::SharedInput`]
-    /// for layers that take the same further input and are given different shapes.
+    /// [`ChainError::NoBatch`] for a layer that takes the first axis for the batch, as PyTorch's `GroupNorm`,
+    /// `BatchNorm2d` and `max(dim=1)` do, where there is none; [`ChainError::Layer`] with what the first
+    /// layer that refuses its input says; [`ChainError::SharedInput`] for layers that take the same further
+    /// input and are given different shapes.
     pub fn problem(&self, input: &[usize]) -> Result<ChainProblem, ChainError> {
         ChainProblem::new(self, input)
     }

@@ -1,7 +1,7 @@
 //! What a region, some layers in a row, computes, in the terms in which kernels are chosen.
 //!
-//! A region with at most one convolution, one norm and one reduction is, if its layers come in this order, a convolution
-//! and an [`Epilogue`]:
+//! A region with at most one convolution, one norm and one reduction is, if its layers come in this order, a
+//! convolution and an [`Epilogue`]:
 //!
 //! ```text
 //! convolution -> before -> norm -> affine -> list -> reduce -> after
@@ -10,14 +10,16 @@
 //! Every part may be absent. These steps bring layers into the form:
 //!
 //! 1. A convolution of images is a convolution of volumes that are one voxel deep.
-//! 2. An instance norm is a group norm with one group for each channel. A layer norm is a group norm of one group; its weight
-//!    and bias have a value for each element and are part of the list.
-//! 3. Factors between convolution and norm stay factors: `norm(m * y) = sign(m) * (y - mean) / sqrt(var + eps / m^2)` for an
-//!    instance norm, so the tensor `m * y` need not exist. `m = 0` gives 0, as it does there.
-//! 4. Factors right behind the norm join its weight and bias: `(y * weight + bias) * m = y * (weight * m) + bias * m`.
+//! 2. An instance norm is a group norm with one group for each channel. A layer norm is a group norm of one
+//!    group; its weight and bias have a value for each element and are part of the list.
+//! 3. Factors between convolution and norm stay factors:
+//!    `norm(m * y) = sign(m) * (y - mean) / sqrt(var + eps / m^2)` for an instance norm, so the tensor
+//!    `m * y` need not exist. `m = 0` gives 0, as it does there.
+//! 4. Factors right behind the norm join its weight and bias:
+//!    `(y * weight + bias) * m = y * (weight * m) + bias * m`.
 //! 5. A batch norm at inference multiplies and adds constants of the channels. It is part of the list.
-//! 6. The list holds pointwise functions, and additions of residuals, until a reduction follows; what is done to the
-//!    reduction's result is the part `after`.
+//! 6. The list holds pointwise functions, and additions of residuals, until a reduction follows; what is done
+//!    to the reduction's result is the part `after`.
 
 use alloc::vec::Vec;
 use core::fmt;
@@ -43,7 +45,8 @@ pub enum Pointwise {
     Residual(AddProblem),
     /// Multiplies a value by a constant of its channel, and adds another.
     BatchNorm(BatchNormProblem),
-    /// Multiplies a value by a constant of its place in the sample, and adds another: what a layer norm does behind the statistics.
+    /// Multiplies a value by a constant of its place in the sample, and adds another: what a layer norm does
+    /// behind the statistics.
     LayerAffine(LayerNormProblem),
 }
 
@@ -87,7 +90,8 @@ impl Pointwise {
     }
 }
 
-/// What a region computes: a convolution, if there is one, and what follows. Each part names its layer in the chain.
+/// What a region computes: a convolution, if there is one, and what follows. Each part names its layer in the
+/// chain.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct NormalForm {

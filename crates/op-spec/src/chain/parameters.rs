@@ -36,12 +36,13 @@ pub enum Initialisation {
 pub struct Parameter {
     /// PyTorch's name, such as `conv.weight`.
     pub name: String,
-    /// Its shape. A factor per channel has as many trailing ones as there are spatial dimensions, where these are known.
+    /// Its shape. A factor per channel has as many trailing ones as there are spatial dimensions, where these
+    /// are known.
     pub shape: Vec<usize>,
     /// What it is before training.
     pub initialisation: Initialisation,
-    /// A number of its own among the chain's parameters, whether or not others are there: what random initialisation
-    /// makes it from.
+    /// A number of its own among the chain's parameters, whether or not others are there: what random
+    /// initialisation makes it from.
     pub stream: u64,
 }
 
@@ -60,7 +61,8 @@ impl Parameter {
     /// Element `index` before training, in a model initialised from `seed`.
     #[must_use]
     pub fn initial(&self, seed: u64, index: u64) -> f32 {
-        // Streams of four are numbered through from seed to seed; later ones must not meet those of the next seed.
+        // Streams of four are numbered through from seed to seed; later ones must not meet those of the next
+        // seed.
         let mixed = || data::splitmix64(seed ^ data::splitmix64(self.stream));
         let seed = match (self.stream, seed) {
             (0..4, 0..OF_FOUR_STREAMS) => seed * 4 + self.stream,

@@ -1,4 +1,5 @@
-//! Chains that have a name: two problems of [KernelBench](https://github.com/ScalingIntelligence/KernelBench), level 2.
+//! Chains that have a name: two problems of
+//! [KernelBench](https://github.com/ScalingIntelligence/KernelBench), level 2.
 
 use alloc::borrow::ToOwned;
 
@@ -38,7 +39,8 @@ impl KernelBench85 {
     /// Shape of the benchmark's input.
     pub const INPUT: [usize; 4] = [128, 8, 128, 128];
 
-    /// The chain; its parameters are `conv.weight`, `conv.bias`, `group_norm.weight`, `group_norm.bias`, `scale`.
+    /// The chain; its parameters are `conv.weight`, `conv.bias`, `group_norm.weight`, `group_norm.bias`,
+    /// `scale`.
     ///
     /// # Errors
     /// What [`Chain::new`] refuses.

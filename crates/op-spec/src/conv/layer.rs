@@ -14,7 +14,8 @@ use crate::chain::file::{Axes, AxesError, axes, is_one, is_true, one, yes};
 use crate::chain::layer::{ChainLayer, Flow, Layer, LayerProblem};
 use crate::chain::parameters::Wanted;
 
-/// A convolution, as `torch.nn.Conv1d`, `torch.nn.Conv2d` and `torch.nn.Conv3d` describe it; input channels are those of what it is given.
+/// A convolution, as `torch.nn.Conv1d`, `torch.nn.Conv2d` and `torch.nn.Conv3d` describe it; input channels
+/// are those of what it is given.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "ConvFile", into = "ConvFile")]
 pub struct ConvLayer<const D: usize> {

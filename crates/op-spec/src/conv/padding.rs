@@ -8,8 +8,9 @@ use crate::error::{Quantity, SpecError, at_least_one};
 pub enum Padding<const D: usize> {
     /// So many elements on both sides of each axis.
     Each([usize; D]),
-    /// As many as make the output as large as the input, PyTorch's `padding='same'`: `dilation * (kernel_size - 1)` on both sides
-    /// together, of which an odd one is at the end. The stride must be 1.
+    /// As many as make the output as large as the input, PyTorch's `padding='same'`:
+    /// `dilation * (kernel_size - 1)` on both sides together, of which an odd one is at the end. The stride
+    /// must be 1.
     Same,
     /// None, PyTorch's `padding='valid'`.
     Valid,
@@ -55,8 +56,8 @@ impl PaddingMode {
         }
     }
 
-    /// Where on an axis of `extent` elements the one is found that stands at `position`, which may be beyond either end. Nothing
-    /// for a zero.
+    /// Where on an axis of `extent` elements the one is found that stands at `position`, which may be beyond
+    /// either end. Nothing for a zero.
     ///
     /// # Panics
     /// If there are no elements, or if the position is farther beyond an end than the mode allows.
@@ -81,7 +82,8 @@ impl PaddingMode {
     }
 }
 
-/// What is put around an input before it is convolved, where a convolution cannot read it as zeros on both sides alike.
+/// What is put around an input before it is convolved, where a convolution cannot read it as zeros on both
+/// sides alike.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Pad<const D: usize> {
@@ -104,11 +106,12 @@ impl<const D: usize> Pad<D> {
 }
 
 impl<const D: usize> ConvSpec<D> {
-    /// The padding that the convolution does itself, zeros on both sides, and the border that is there instead where it cannot.
+    /// The padding that the convolution does itself, zeros on both sides, and the border that is there
+    /// instead where it cannot.
     ///
     /// # Errors
-    /// `same` with a stride; padding beyond what its mode allows; an axis without elements to fill a border from; a border
-    /// beyond what can be counted.
+    /// `same` with a stride; padding beyond what its mode allows; an axis without elements to fill a border
+    /// from; a border beyond what can be counted.
     pub(super) fn pad(
         &self,
         input: [usize; D],

@@ -5,8 +5,10 @@ use crate::SpecError;
 use crate::error::Quantity;
 use crate::shape::{Shape, elements};
 
-/// Attributes of adaptive average pooling of images (`D` = 2) or volumes (3) to one value for each channel; see
-/// [`torch.nn.functional.adaptive_avg_pool2d`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.adaptive_avg_pool2d.html) and
+/// Attributes of adaptive average pooling of images (`D` = 2) or volumes (3) to one value for each channel;
+/// see
+/// [`torch.nn.functional.adaptive_avg_pool2d`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.adaptive_avg_pool2d.html)
+/// and
 /// [`adaptive_avg_pool3d`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.adaptive_avg_pool3d.html).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(
@@ -61,7 +63,8 @@ impl<const D: usize> AdaptiveAvgPoolSpec<D> {
         Ok(())
     }
 
-    /// Checks the attributes against the input's shape `[n, c, ..]`. An empty batch is accepted and gives an empty output.
+    /// Checks the attributes against the input's shape `[n, c, ..]`. An empty batch is accepted and gives an
+    /// empty output.
     ///
     /// # Errors
     /// Rank other than `D + 2`; channels or extents of 0; those of [`check`](Self::check).

@@ -5,8 +5,8 @@ use crate::SpecError;
 use crate::shape::Shape;
 
 /// Attributes of average pooling of images (`D` = 2) or volumes (3); see
-/// [`torch.nn.functional.avg_pool2d`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.avg_pool2d.html) and
-/// [`avg_pool3d`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.avg_pool3d.html).
+/// [`torch.nn.functional.avg_pool2d`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.avg_pool2d.html)
+/// and [`avg_pool3d`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.avg_pool3d.html).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(
     feature = "chain",
@@ -77,11 +77,12 @@ impl<const D: usize> AvgPoolSpec<D> {
         self.attributes().check()
     }
 
-    /// Checks the attributes against the input's shape `[n, c, ..]`. An empty batch is accepted and gives an empty output.
+    /// Checks the attributes against the input's shape `[n, c, ..]`. An empty batch is accepted and gives an
+    /// empty output.
     ///
     /// # Errors
-    /// Rank other than `D + 2`; channels or extents of 0; those of [`check`](Self::check); a window larger than the padded input
-    /// (which `ceil_mode` relaxes by `stride - 1`).
+    /// Rank other than `D + 2`; channels or extents of 0; those of [`check`](Self::check); a window larger
+    /// than the padded input (which `ceil_mode` relaxes by `stride - 1`).
     pub fn problem(&self, input: &[usize]) -> Result<AvgPoolProblem<D>, SpecError> {
         let pool = self.attributes().problem(input)?;
         Ok(AvgPoolProblem { pool })

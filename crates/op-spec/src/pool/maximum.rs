@@ -62,11 +62,12 @@ impl MaxPool3dSpec {
         self.attributes().check()
     }
 
-    /// Checks the attributes against the input's shape `[n, c, d, h, w]`. An empty batch is accepted and gives an empty output.
+    /// Checks the attributes against the input's shape `[n, c, d, h, w]`. An empty batch is accepted and
+    /// gives an empty output.
     ///
     /// # Errors
-    /// Rank other than 5; channels or extents of 0; those of [`check`](Self::check); a dilated window larger than the padded input
-    /// (which `ceil_mode` relaxes by `stride - 1`).
+    /// Rank other than 5; channels or extents of 0; those of [`check`](Self::check); a dilated window larger
+    /// than the padded input (which `ceil_mode` relaxes by `stride - 1`).
     pub fn problem(&self, input: &[usize]) -> Result<MaxPool3dProblem, SpecError> {
         let pool = self.attributes().problem(input)?;
         Ok(MaxPool3dProblem { pool })

@@ -122,7 +122,8 @@ impl Reader {
         index.map(Some)
     }
 
-    /// The case of these layers. `names` are the chain's names of parameters and further inputs, each with the file's.
+    /// The case of these layers. `names` are the chain's names of parameters and further inputs, each with
+    /// the file's.
     pub(crate) fn case(
         &mut self,
         kind: &str,
@@ -238,7 +239,8 @@ impl Reader {
         Ok(x.expect("leading extents of 1 change no count"))
     }
 
-    /// The shape with extents of 1 before it, as many as a vector or a scalar `x` needs to have samples and channels.
+    /// The shape with extents of 1 before it, as many as a vector or a scalar `x` needs to have samples and
+    /// channels.
     fn batched(&self, mut shape: Vec<usize>) -> Vec<usize> {
         let missing = 2_usize.saturating_sub(self.shape("x").len());
         shape.splice(0..0, vec![1; missing]);

@@ -1,8 +1,9 @@
-//! `y = gain[c] * x + shift[c]` with `gain = weight / sqrt(running_var + eps)` and `shift = bias - running_mean * gain`.
+//! `y = gain[c] * x + shift[c]` with `gain = weight / sqrt(running_var + eps)` and
+//! `shift = bias - running_mean * gain`.
 //!
-//! *Condition*: `abs(gain * x) + abs(shift)`, whose constants are rounded once; they are computed in float64, by PyTorch's files as well, of
-//! whose epsilon they are off by `abs(running_mean * gain) + abs(bias)`, which may be far larger than `shift`. *Passes on* `t` as
-//! `t * abs(gain)`.
+//! *Condition*: `abs(gain * x) + abs(shift)`, whose constants are rounded once; they are computed in float64,
+//! by PyTorch's files as well, of whose epsilon they are off by `abs(running_mean * gain) + abs(bias)`, which
+//! may be far larger than `shift`. *Passes on* `t` as `t * abs(gain)`.
 
 use ndarray::{ArrayD, Axis};
 use op_spec::chain::{BatchNormLayer, Layer};
@@ -108,7 +109,8 @@ fn case(name: &str, x: &[usize], eps: f64, affine: bool) -> Case {
     Case::of_layer(&format!("batch_norm/{name}"), layer(eps, affine), x).expect("a chain")
 }
 
-/// Channels without deviation, with an infinite one, with a negative variance, without gain; and a mean that is NaN.
+/// Channels without deviation, with an infinite one, with a negative variance, without gain; and a mean that
+/// is NaN.
 fn special_parameters() -> Case {
     let mut case = case("special_parameters", &[2, 7, 5, 3], 1e-5, true);
     let [mean, variance, weight, _] = &mut case.parameters[..] else {

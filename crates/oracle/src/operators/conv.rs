@@ -1,12 +1,15 @@
 //! `y[n, k, p, q] = bias[k] + sum over c, r, s of weight[k, c, r, s] * x[n, c, p', q']` with
-//! `p' = p * stride - padding + r * dilation`, `q'` likewise, and zeros outside the image, or what the mode of padding puts
-//! there. A convolution of volumes has one dimension more, one of sequences one less; both are done as one of volumes.
+//! `p' = p * stride - padding + r * dilation`, `q'` likewise, and zeros outside the image, or what the mode
+//! of padding puts there. A convolution of volumes has one dimension more, one of sequences one less; both
+//! are done as one of volumes.
 //!
-//! *Condition*: `sum of abs(x * w) + abs(bias)`; of products whose factors are rounded, what these lack comes on top, in parts of
-//! `sum of abs(x * w)`; for what an input lacks however small it is, this times `sum of abs(w)` over the whole filter; and for what
-//! factors lack in parts of their sample's or filter's largest, this times `max of abs(x) * sum of abs(w)` and
-//! `max of abs(w) * sum of abs(x)` over the window. A sum on tensor cores is no chain of additions: each instruction is off by as much as all
-//! of its addends are cut off together, which of the few of a short sum is more than the roundings of a chain. *Passes on* `t` as `sum of t * abs(w)`.
+//! *Condition*: `sum of abs(x * w) + abs(bias)`; of products whose factors are rounded, what these lack comes
+//! on top, in parts of `sum of abs(x * w)`; for what an input lacks however small it is, this times
+//! `sum of abs(w)` over the whole filter; and for what factors lack in parts of their sample's or filter's
+//! largest, this times `max of abs(x) * sum of abs(w)` and `max of abs(w) * sum of abs(x)` over the window. A
+//! sum on tensor cores is no chain of additions: each instruction is off by as much as all of its addends are
+//! cut off together, which of the few of a short sum is more than the roundings of a chain. *Passes on* `t`
+//! as `sum of t * abs(w)`.
 
 mod cases;
 mod golden;
@@ -96,8 +99,8 @@ impl<const D: usize> Operator for ConvProblem<D> {
     }
 }
 
-/// What a sum is off by in parts of the magnitudes of its terms: by the roundings of a chain of additions, or by what the
-/// instructions of tensor cores cut off.
+/// What a sum is off by in parts of the magnitudes of its terms: by the roundings of a chain of additions, or
+/// by what the instructions of tensor cores cut off.
 fn off_by<const D: usize>(problem: &ConvProblem<D>, precision: &Precision) -> f64 {
     match precision.cut {
         0.0 => chained(problem.reduction()) * precision.products,
@@ -108,8 +111,9 @@ fn off_by<const D: usize>(problem: &ConvProblem<D>, precision: &Precision) -> f6
     }
 }
 
-/// How many times 16 products are added to a sum at the most. They are two cells of eight channels: of two planes of cells at one tap, or of
-/// one plane at two taps side by side, whichever a tile takes; where there is no second one, its products are 0.
+/// How many times 16 products are added to a sum at the most. They are two cells of eight channels: of two
+/// planes of cells at one tap, or of one plane at two taps side by side, whichever a tile takes; where there
+/// is no second one, its products are 0.
 fn steps<const D: usize>(problem: &ConvProblem<D>) -> usize {
     let (planes, taps) = (problem.c_per_group().div_ceil(8), problem.taps());
     let columns = problem.kernel_size[D - 1];
@@ -120,10 +124,12 @@ fn steps<const D: usize>(problem: &ConvProblem<D>) -> usize {
 /// The first spatial axis.
 const FIRST: Axis = Axis(2);
 
-/// Below this kernels scale all largest values alike, by `2^126`: f32 has no larger power of two whose reciprocal is normal.
+/// Below this kernels scale all largest values alike, by `2^126`: f32 has no larger power of two whose
+/// reciprocal is normal.
 const LEAST_LARGEST: f64 = f32::MIN_POSITIVE as f64 * 256.0;
 
-/// Adds to a tolerance what factors lack that are far smaller than the largest of their sample, of what `x` has the magnitudes, or filter.
+/// Adds to a tolerance what factors lack that are far smaller than the largest of their sample, of what `x`
+/// has the magnitudes, or filter.
 fn add_far_below<const D: usize>(
     tolerance: &mut ArrayD<f64>,
     problem: &ConvProblem<D>,

@@ -1,5 +1,5 @@
-//! `y = (x - mean) / sqrt(variance + eps) * weight[c] + bias[c]`, mean and (biased) variance over the channels of a group
-//! and all positions of one sample.
+//! `y = (x - mean) / sqrt(variance + eps) * weight[c] + bias[c]`, mean and (biased) variance over the
+//! channels of a group and all positions of one sample.
 //!
 //! *Condition*: `rstd * abs(weight) * (abs(x) + mean of abs(x)) + abs(y) + abs(bias)`. *Passes on* `t` as
 //! `rstd * abs(weight) * (t + mean of t + abs(x̂) * mean of abs(x̂) * t)`.
@@ -119,13 +119,13 @@ impl<'a> Affine<'a> {
     }
 }
 
-/// What the norm and a scale behind it give, and how far off that may be before it is stored, if the scale is folded into the
-/// norm's weight and bias and these are stored with this precision.
+/// What the norm and a scale behind it give, and how far off that may be before it is stored, if the scale is
+/// folded into the norm's weight and bias and these are stored with this precision.
 ///
-/// The products `weight * scale` and `bias * scale` are each off by the format's unit of themselves and by what it rounds to
-/// nothing. So to the tolerance of a norm of these two comes the first one's error times the largest `abs(x̂)` that there may be, and
-/// the second one's. Both count in full where the two terms cancel each other and the result is small. What lies between norm and
-/// scale is not stored.
+/// The products `weight * scale` and `bias * scale` are each off by the format's unit of themselves and by
+/// what it rounds to nothing. So to the tolerance of a norm of these two comes the first one's error times
+/// the largest `abs(x̂)` that there may be, and the second one's. Both count in full where the two terms
+/// cancel each other and the result is small. What lies between norm and scale is not stored.
 pub(crate) fn folded(
     norm: &GroupNormProblem,
     x: &Bounded,

@@ -1,7 +1,8 @@
-//! [Group norm](super::group_norm) of one group, then `y = x̂ * weight[i] + bias[i]` with a weight and a bias for each element `i` of a
-//! sample.
+//! [Group norm](super::group_norm) of one group, then `y = x̂ * weight[i] + bias[i]` with a weight and a bias
+//! for each element `i` of a sample.
 //!
-//! *Condition*: that of the norm times `abs(weight)`, and `abs(y) + abs(bias)`. *Passes on* what the norm does, times `abs(weight)`.
+//! *Condition*: that of the norm times `abs(weight)`, and `abs(y) + abs(bias)`. *Passes on* what the norm
+//! does, times `abs(weight)`.
 
 use ndarray::{ArrayD, Axis, Zip};
 use op_spec::chain::{Layer, LayerNormLayer};

@@ -1,6 +1,6 @@
-//! `y[n, c, p, q] = max over r, s of x[n, c, p', q']` with `p' = p * stride - padding + r * dilation` and `q'` likewise,
-//! positions outside the image left out. NaN in a window gives NaN; a window with no position inside (possible only with
-//! dilation) gives minus infinity.
+//! `y[n, c, p, q] = max over r, s of x[n, c, p', q']` with `p' = p * stride - padding + r * dilation` and
+//! `q'` likewise, positions outside the image left out. NaN in a window gives NaN; a window with no position
+//! inside (possible only with dilation) gives minus infinity.
 //!
 //! *Condition*: 0. *Passes on* the largest `t` of the window.
 

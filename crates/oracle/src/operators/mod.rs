@@ -1,7 +1,8 @@
-//! One file for each operator: what it computes, how errors pass through it, what it costs, its cases, its golden files.
+//! One file for each operator: what it computes, how errors pass through it, what it costs, its cases, its
+//! golden files.
 //!
-//! A new operator is a file, its `mod` line, an arm of `of` and a line of `CASES`; a pointwise function stands in
-//! `pointwise.rs` alone.
+//! A new operator is a file, its `mod` line, an arm of `of` and a line of `CASES`; a pointwise function
+//! stands in `pointwise.rs` alone.
 
 use op_spec::chain::LayerProblem;
 

@@ -2,15 +2,18 @@ use ndarray::ArrayD;
 
 use crate::Precision;
 
-/// What is known of an operator's arithmetic. Its problem implements this, and gives attributes and extents; how many
-/// samples there are is the input's to say, so that they can be taken one by one.
+/// What is known of an operator's arithmetic. Its problem implements this, and gives attributes and extents;
+/// how many samples there are is the input's to say, so that they can be taken one by one.
 ///
-/// Parameters come in the order of PyTorch's function, those that the problem lacks left out; a residual stands behind them.
+/// Parameters come in the order of PyTorch's function, those that the problem lacks left out; a residual
+/// stands behind them.
 pub trait Operator {
-    /// The output, in loops that can be read against the definition. NaN follows PyTorch: maxima and clamps keep it.
+    /// The output, in loops that can be read against the definition. NaN follows PyTorch: maxima and clamps
+    /// keep it.
     fn reference(&self, x: &ArrayD<f64>, parameters: &[&ArrayD<f64>]) -> ArrayD<f64>;
 
-    /// How far off the output `y` may be before it is stored, where the input `x` may be off by `t`, see [`Bounded`](crate::Bounded).
+    /// How far off the output `y` may be before it is stored, where the input `x` may be off by `t`, see
+    /// [`Bounded`](crate::Bounded).
     fn tolerance(
         &self,
         x: &ArrayD<f64>,
@@ -20,8 +23,8 @@ pub trait Operator {
         precision: &Precision,
     ) -> ArrayD<f64>;
 
-    /// The same for several precisions, with an input that is off by another `t` in each: what takes long and is the same for all is
-    /// done once.
+    /// The same for several precisions, with an input that is off by another `t` in each: what takes long and
+    /// is the same for all is done once.
     fn tolerances(
         &self,
         x: &ArrayD<f64>,

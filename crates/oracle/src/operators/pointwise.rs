@@ -15,13 +15,14 @@
 //! | softplus | `y = x` where `beta * x > threshold`, else `ln(1 + e^(beta x)) / beta` | `(1 + abs(beta x)) * abs(y)`, for the rounding of `beta` | `t`; what is missing above the threshold, where `x` may be on either side |
 //! | mish | `y = x * tanh(ln(1 + e^x))` | `abs(y)` | `1.1 t` |
 //!
-//! From silu on `y` comes from exponentials, polynomials and quotients, some 16 operations that follow one another, none of
-//! which cancels: so all errors are relative to `y`, also in the tails. NaN stays. What is a product with `x` is NaN of minus
-//! infinity, as PyTorch has it. Its float64, which golden files hold, adds 1 to an error function or a tangent near -1:
-//! so gelu's tolerance has float64's own rounding of that, times `abs(x)`.
+//! From silu on `y` comes from exponentials, polynomials and quotients, some 16 operations that follow one
+//! another, none of which cancels: so all errors are relative to `y`, also in the tails. NaN stays. What is a
+//! product with `x` is NaN of minus infinity, as PyTorch has it. Its float64, which golden files hold, adds 1
+//! to an error function or a tangent near -1: so gelu's tolerance has float64's own rounding of that, times
+//! `abs(x)`.
 //!
-//! A new function is a row here, an arm of [`Operator::reference`] and of [`Operator::tolerance`], and a constant like
-//! `RELU` in `cases.rs`, listed in `CASES`, by which it gets its tests.
+//! A new function is a row here, an arm of [`Operator::reference`] and of [`Operator::tolerance`], and a
+//! constant like `RELU` in `cases.rs`, listed in `CASES`, by which it gets its tests.
 
 use std::f64::consts::{FRAC_2_SQRT_PI, PI, SQRT_2};
 
@@ -114,7 +115,8 @@ impl Operator for PointwiseProblem {
                 }
                 PointwiseSpec::Softplus { beta, threshold } => {
                     let product = x * beta;
-                    // Rounded are beta, the product and the threshold; and a product of f32 may be flushed to 0.
+                    // Rounded are beta, the product and the threshold; and a product of f32 may be flushed to
+                    // 0.
                     let rounded = 2.0 * product.abs() + threshold.abs().min(f64::MAX);
                     let either =
                         *t * beta.abs() + precision.arithmetic * rounded + Precision::F32.underflow;

@@ -1,5 +1,5 @@
-//! Pools of windows of volumes, images being one voxel deep: with `p' = p * stride - padding + r * dilation` along each axis and positions
-//! outside the input left out,
+//! Pools of windows of volumes, images being one voxel deep: with `p' = p * stride - padding + r * dilation`
+//! along each axis and positions outside the input left out,
 //!
 //! | pool | `y[n, c, ..]` |
 //! |---|---|
@@ -7,8 +7,9 @@
 //! | `avg_pool2d`, `avg_pool3d` | the sum of `x[n, c, ..']`, divided by their number, that of positions in the padded input, or a given one |
 //! | `adaptive_avg_pool2d`, `adaptive_avg_pool3d` | the sum of all `x[n, c, ..]`, divided by their number |
 //!
-//! *Condition*: of a maximum 0, of an average the sum of magnitudes, divided likewise. *Passes on* the largest `t` of a window, or their
-//! average. The longest chain of additions is as long as a row, a column and a depth of the window together.
+//! *Condition*: of a maximum 0, of an average the sum of magnitudes, divided likewise. *Passes on* the
+//! largest `t` of a window, or their average. The longest chain of additions is as long as a row, a column
+//! and a depth of the window together.
 
 mod cases;
 
@@ -87,8 +88,8 @@ impl Operator for PoolProblem {
     }
 }
 
-/// The positions inside an input of `extent` that the taps of a window fall on, which begins at `start` of the padded input.
-/// There may be far more taps than positions.
+/// The positions inside an input of `extent` that the taps of a window fall on, which begins at `start` of
+/// the padded input. There may be far more taps than positions.
 pub(super) fn inside(
     start: usize,
     taps: usize,

@@ -1,7 +1,7 @@
 //! `y = x` where it is above 0, else `y = x * weight[c]`, or `y = x * weight[0]`.
 //!
-//! *Condition*: `abs(y)` where there is a product, else none. *Passes on* `t` as it is, or as `t * abs(weight)`; where the input may be
-//! on either side of 0, as the larger.
+//! *Condition*: `abs(y)` where there is a product, else none. *Passes on* `t` as it is, or as
+//! `t * abs(weight)`; where the input may be on either side of 0, as the larger.
 
 use ndarray::{ArrayD, ArrayViewMutD, Axis};
 use op_spec::PreluProblem;

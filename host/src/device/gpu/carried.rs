@@ -1,7 +1,7 @@
 //! The kernels that this build carries, and which of them a device takes.
 //!
-//! A kernel is there as PTX, which the driver compiles, and as machine code for the architectures that were named when it was
-//! shipped. Machine code counts only if it was made of the very PTX that this build has.
+//! A kernel is there as PTX, which the driver compiles, and as machine code for the architectures that were
+//! named when it was shipped. Machine code counts only if it was made of the very PTX that this build has.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::CString;
@@ -29,8 +29,8 @@ fn open(file: &'static [u8]) -> Archive<'static> {
     Archive::open(file).expect("the build script, or `cargo xtask ptx`, made it")
 }
 
-/// What has been decompressed, by the address of its entry, kept as long as the process runs: its devices load the same kernels, few of
-/// all that are carried.
+/// What has been decompressed, by the address of its entry, kept as long as the process runs: its devices
+/// load the same kernels, few of all that are carried.
 static READ: LazyLock<Mutex<HashMap<usize, Arc<[u8]>>>> = LazyLock::new(Mutex::default);
 
 fn read(archive: &Archive<'static>, entry: &'static Entry) -> Arc<[u8]> {
@@ -103,7 +103,8 @@ impl Kernel {
         CString::new(&*text).expect("PTX is text without NUL")
     }
 
-    /// Machine code that the device runs, and the architecture it was made for: the device's own, else the nearest before.
+    /// Machine code that the device runs, and the architecture it was made for: the device's own, else the
+    /// nearest before.
     pub(crate) fn machine_code(&self) -> Option<(&'static str, Arc<[u8]>)> {
         let entries = MACHINE_CODE.entries().iter();
         let same =

@@ -194,7 +194,8 @@ impl PrimaryContext {
 
 impl Drop for PrimaryContext {
     fn drop(&mut self) {
-        // SAFETY: `retain` retained it, and what was made in it is gone: a device that was opened is never dropped.
+        // SAFETY: `retain` retained it, and what was made in it is gone: a device that was opened is never
+        // dropped.
         unsafe { sys::cuDevicePrimaryCtxRelease_v2(self.device) };
     }
 }

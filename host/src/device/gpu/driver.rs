@@ -11,11 +11,11 @@ use crate::error::{DriverError, Error, Result};
 #[derive(Clone, Copy)]
 pub(crate) struct Handle<T>(pub(crate) *mut T);
 
-// SAFETY: the driver's handles may be used from any thread whose current context is theirs; each use comes after
-// `make_current` of the owning GPU.
+// SAFETY: the driver's handles may be used from any thread whose current context is theirs; each use comes
+// after `make_current` of the owning GPU.
 unsafe impl<T> Send for Handle<T> {}
-// SAFETY: as above; the driver takes calls of several threads at a time, but for launches of a graph, which `GpuGraph`
-// allows its one owner only.
+// SAFETY: as above; the driver takes calls of several threads at a time, but for launches of a graph, which
+// `GpuGraph` allows its one owner only.
 unsafe impl<T> Sync for Handle<T> {}
 
 /// Turns a driver call's return value into a result.
@@ -44,7 +44,8 @@ pub(crate) fn wrapped<T>(
     })
 }
 
-/// Tells whoever listens of a failure. Many are no fault: memory that ran out is asked for once more, for example.
+/// Tells whoever listens of a failure. Many are no fault: memory that ran out is asked for once more, for
+/// example.
 fn noted(error: DriverError) -> DriverError {
     match error.is_fatal() {
         true => tracing::error!(target: "convfuse::fault", %error, "the device is lost"),
@@ -85,7 +86,8 @@ impl Current {
         unsafe { cu!(cuCtxGetCurrent(&mut current))? };
         let pushed = current != context;
         if pushed {
-            // SAFETY: `context` is a primary context that this process retains for ever (see `Gpu`), so it is alive.
+            // SAFETY: `context` is a primary context that this process retains for ever (see `Gpu`), so it is
+            // alive.
             unsafe { cu!(cuCtxPushCurrent_v2(context))? };
         }
         Ok(Current {

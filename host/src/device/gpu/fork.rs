@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 /// Whether this process is a fork of one that had used a GPU by then.
 static FORKED: AtomicBool = AtomicBool::new(false);
 
-/// From now on a child made by `fork` knows that it must not touch the driver, whose state it has a copy of that works
-/// on nothing. Without `pthread_atfork` there is no `fork` either.
+/// From now on a child made by `fork` knows that it must not touch the driver, whose state it has a copy of
+/// that works on nothing. Without `pthread_atfork` there is no `fork` either.
 pub(super) fn watch() {
     #[cfg(unix)]
     {
@@ -15,8 +15,8 @@ pub(super) fn watch() {
             FORKED.store(true, Relaxed);
         }
         static WATCHED: Once = Once::new();
-        // SAFETY: `note` lives as long as the program and does what a signal handler may. Where registering fails, for
-        // want of memory, a forked child is told by the driver's own errors.
+        // SAFETY: `note` lives as long as the program and does what a signal handler may. Where registering
+        // fails, for want of memory, a forked child is told by the driver's own errors.
         WATCHED.call_once(|| unsafe {
             libc::pthread_atfork(None, None, Some(note));
         });

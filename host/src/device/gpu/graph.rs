@@ -10,16 +10,16 @@ use crate::error::Result;
 
 /// A CUDA graph, instantiated, and the stream that it is launched on.
 ///
-/// It does not know whose memory it works on: whoever holds it keeps that alive, and sees to it that what the graph reads
-/// was written in the order of its stream.
+/// It does not know whose memory it works on: whoever holds it keeps that alive, and sees to it that what the
+/// graph reads was written in the order of its stream.
 pub(crate) struct GpuGraph {
     stream: Arc<GpuStream>,
     executable: Handle<sys::CUgraphExec_st>,
 }
 
 impl GpuGraph {
-    /// What `work` gives to the stream that it is handed, which nobody else knows: what other threads do on `stream`
-    /// meanwhile is none of the graph's. The work does not run now.
+    /// What `work` gives to the stream that it is handed, which nobody else knows: what other threads do on
+    /// `stream` meanwhile is none of the graph's. The work does not run now.
     pub(crate) fn capture(
         stream: &Arc<GpuStream>,
         work: impl FnOnce(Arc<GpuStream>) -> Result<()>,
@@ -33,12 +33,14 @@ impl GpuGraph {
         // SAFETY: the stream is alive.
         unsafe { cu!(cuStreamBeginCapture_v2(raw, mode))? };
         let worked = work(Arc::clone(&recorder));
-        // SAFETY: as above; `graph` is a valid place for one handle. The capture is ended also where the work failed.
+        // SAFETY: as above; `graph` is a valid place for one handle. The capture is ended also where the work
+        // failed.
         let ended = unsafe { cu!(cuStreamEndCapture(raw, &mut graph)) };
         let instantiated = worked.and_then(|()| {
             ended?;
             let mut executable = std::ptr::null_mut();
-            // SAFETY: the capture succeeded, so `graph` is a graph; `executable` is a valid place for one handle.
+            // SAFETY: the capture succeeded, so `graph` is a graph; `executable` is a valid place for one
+            // handle.
             unsafe { cu!(cuGraphInstantiateWithFlags(&mut executable, graph, 0))? };
             Ok(executable)
         });

@@ -7,7 +7,8 @@ use cust::sys::{self, CUresult};
 use super::driver::{Handle, cu};
 use crate::error::{DriverError, Error, Result};
 
-/// A loaded module. Never unloaded once its kernel is known: it belongs to a GPU, which lives to the end of the process.
+/// A loaded module. Never unloaded once its kernel is known: it belongs to a GPU, which lives to the end of
+/// the process.
 pub(super) type Module = Handle<sys::CUmod_st>;
 
 /// What files of machine code start with.
@@ -39,8 +40,9 @@ pub(super) fn load(machine_code: &[u8]) -> Result<Option<Module>> {
         return Ok(None);
     }
     let mut module = std::ptr::null_mut();
-    // SAFETY: `module` is a valid place for one handle, and the image is a whole file of machine code: it comes from the
-    // assembler by way of this build, or from a driver, perhaps by way of a file with a checksum.
+    // SAFETY: `module` is a valid place for one handle, and the image is a whole file of machine code: it
+    // comes from the assembler by way of this build, or from a driver, perhaps by way of a file with a
+    // checksum.
     let loaded = unsafe { cu!(cuModuleLoadData(&mut module, machine_code.as_ptr().cast())) };
     match loaded {
         Ok(()) => Ok(Some(Handle(module))),
@@ -55,8 +57,8 @@ pub(super) fn unload(module: Module) {
     unsafe { sys::cuModuleUnload(module.0) };
 }
 
-/// Compiles PTX for the device of the current context. Returns its module, and its machine code where the driver gives
-/// that away.
+/// Compiles PTX for the device of the current context. Returns its module, and its machine code where the
+/// driver gives that away.
 pub(super) fn compile(
     kernel: &'static str,
     arch: &'static str,

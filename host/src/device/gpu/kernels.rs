@@ -31,7 +31,8 @@ pub(crate) struct Kernels {
     loads: Mutex<Vec<KernelLoad>>,
 }
 
-/// The place of one kernel. Leaked, one per kernel and device: functions belong to a GPU, which lives to the end of the process.
+/// The place of one kernel. Leaked, one per kernel and device: functions belong to a GPU, which lives to the
+/// end of the process.
 #[derive(Default)]
 struct Slot {
     function: OnceLock<Function>,
@@ -142,7 +143,8 @@ impl Kernels {
     }
 }
 
-/// The release of the driver, where the system tells: the driver itself has only the version of CUDA that it supports.
+/// The release of the driver, where the system tells: the driver itself has only the version of CUDA that it
+/// supports.
 fn driver_release() -> &'static str {
     static RELEASE: LazyLock<String> = LazyLock::new(|| {
         let report = std::fs::read_to_string("/proc/driver/nvidia/version");

@@ -17,8 +17,8 @@ use crate::error::Result;
 const SHARED_BYTES_WITHOUT_OPT_IN: u32 = 48 * 1024;
 
 impl Gpu {
-    /// The function of `kernel`, after checking the launch contract and with the shared memory that the launch takes
-    /// granted. The GPU's context must be current.
+    /// The function of `kernel`, after checking the launch contract and with the shared memory that the
+    /// launch takes granted. The GPU's context must be current.
     fn function<A: KernelArgs>(
         &self,
         kernel: &Instance<A>,
@@ -47,7 +47,8 @@ impl Gpu {
         Ok(function)
     }
 
-    /// Loads `kernel` if it is not loaded yet, and checks the launch contract, as [`launch`](Gpu::launch) does.
+    /// Loads `kernel` if it is not loaded yet, and checks the launch contract, as [`launch`](Gpu::launch)
+    /// does.
     pub(crate) fn load<A: KernelArgs>(
         &self,
         _current: &Current,
@@ -57,7 +58,8 @@ impl Gpu {
         self.function(kernel, shape).map(drop)
     }
 
-    /// Checks the launch contract, then launches `kernel` on a stream of this GPU, whose context must be current.
+    /// Checks the launch contract, then launches `kernel` on a stream of this GPU, whose context must be
+    /// current.
     ///
     /// # Safety
     /// `stream` is a live stream of this GPU, and the caller vouches for the kernel's own requirements.
@@ -86,8 +88,8 @@ impl Gpu {
 /// Launches blocks that are alone, or in clusters if the kernel says so.
 ///
 /// # Safety
-/// `parameters` has the address of a value for each of the function's parameters; the stream is of the current context, as
-/// the function is.
+/// `parameters` has the address of a value for each of the function's parameters; the stream is of the
+/// current context, as the function is.
 unsafe fn alone(
     function: sys::CUfunction,
     shape: &LaunchShape,
@@ -126,7 +128,8 @@ struct LaunchConfig {
     attribute_count: u32,
 }
 
-/// `CUlaunchAttribute`: the value is a union of 64 bytes, of which the extents of a cluster are the first three words.
+/// `CUlaunchAttribute`: the value is a union of 64 bytes, of which the extents of a cluster are the first
+/// three words.
 #[repr(C)]
 struct LaunchAttribute {
     id: u32,

@@ -1,19 +1,22 @@
 //! Device memory in stream order.
 //!
-//! A buffer belongs to its *home* stream: it may be used there from its allocation on, without waiting on the host, and
-//! is given back there, to be used again once earlier work on the stream is done. That holds for memory of the GPU's own
-//! pool, of a caller's allocator, and for memory that somebody lends. Another stream may read a buffer, too:
+//! A buffer belongs to its *home* stream: it may be used there from its allocation on, without waiting on the
+//! host, and is given back there, to be used again once earlier work on the stream is done. That holds for
+//! memory of the GPU's own pool, of a caller's allocator, and for memory that somebody lends. Another stream
+//! may read a buffer, too:
 //!
 //! 1. before, it waits for an event that the home stream recorded after the buffer was written;
 //! 2. after, it leaves an event behind, for which the home stream waits before it gives the buffer back.
 //!
-//! A buffer is written once, before anybody else can see it, so nothing else needs ordering. One that somebody lends may
-//! be written again in the order of its home stream, so each reader waits for an event of its own.
+//! A buffer is written once, before anybody else can see it, so nothing else needs ordering. One that
+//! somebody lends may be written again in the order of its home stream, so each reader waits for an event of
+//! its own.
 //!
-//! A graph can do neither, since an event outside of it is nothing that it could wait for. It need not where its stream
-//! has read the buffer before: that read came after the writing, and so does everything on the stream since. For the
-//! second rule whoever holds the graph keeps the buffer. A home stream in capture can neither say when a buffer was
-//! written nor take one back: the first is refused, the second is done after the capture.
+//! A graph can do neither, since an event outside of it is nothing that it could wait for. It need not where
+//! its stream has read the buffer before: that read came after the writing, and so does everything on the
+//! stream since. For the second rule whoever holds the graph keeps the buffer. A home stream in capture can
+//! neither say when a buffer was written nor take one back: the first is refused, the second is done after
+//! the capture.
 
 mod piece;
 mod reads;
@@ -78,9 +81,9 @@ impl GpuBuffer {
     /// Somebody else's memory, which `owner` keeps alive.
     ///
     /// # Safety
-    /// The memory has `bytes` bytes in the primary context of the stream's GPU. Until `owner` is dropped, work given to
-    /// `home` may read it, and write it where this library is asked to write to it; what others do with it meanwhile is
-    /// ordered with that stream.
+    /// The memory has `bytes` bytes in the primary context of the stream's GPU. Until `owner` is dropped,
+    /// work given to `home` may read it, and write it where this library is asked to write to it; what others
+    /// do with it meanwhile is ordered with that stream.
     pub(crate) unsafe fn lent(
         home: &Arc<GpuStream>,
         pointer: sys::CUdeviceptr,
@@ -147,8 +150,8 @@ impl GpuBuffer {
         self.home.finish()
     }
 
-    /// Queues a copy of `bytes` bytes of `source`, from `first` on, to those from `offset` on, in the order of the home
-    /// stream.
+    /// Queues a copy of `bytes` bytes of `source`, from `first` on, to those from `offset` on, in the order
+    /// of the home stream.
     pub(crate) fn write_pinned(
         &mut self,
         offset: usize,
@@ -167,8 +170,8 @@ impl GpuBuffer {
             writes: false,
         };
         let from = source.open(&self.home, &usage)?.cast();
-        // SAFETY: `open` saw that the source has as many bytes; they stay until the copy is done, since `used_by`
-        // notes it, or else waits for it.
+        // SAFETY: `open` saw that the source has as many bytes; they stay until the copy is done, since
+        // `used_by` notes it, or else waits for it.
         unsafe { cu!(cuMemcpyHtoDAsync_v2(to, from, bytes, self.home.raw()?))? };
         source.used_by(&self.home, usage)
     }
@@ -190,7 +193,8 @@ impl GpuBuffer {
         }
     }
 
-    /// Copies bytes from `offset` on out, after all earlier work on `stream`, and returns when they are there.
+    /// Copies bytes from `offset` on out, after all earlier work on `stream`, and returns when they are
+    /// there.
     pub(crate) fn read(
         &self,
         stream: &Arc<GpuStream>,
@@ -218,7 +222,8 @@ impl GpuBuffer {
         stream.finish()
     }
 
-    /// Queues a copy of `bytes` bytes from `offset` on to those of `target` from `first` on, in the order of `stream`.
+    /// Queues a copy of `bytes` bytes from `offset` on to those of `target` from `first` on, in the order of
+    /// `stream`.
     pub(crate) fn read_pinned(
         &self,
         stream: &Arc<GpuStream>,
@@ -239,8 +244,9 @@ impl GpuBuffer {
             writes: true,
         };
         let to = target.open(stream, &usage)?.cast();
-        // SAFETY: `open` saw that the target has as many bytes, which stay as `write_pinned` says; nobody else uses
-        // them meanwhile, since the target is borrowed mutably here and waits before it is seen again.
+        // SAFETY: `open` saw that the target has as many bytes, which stay as `write_pinned` says; nobody
+        // else uses them meanwhile, since the target is borrowed mutably here and waits before it is seen
+        // again.
         unsafe { cu!(cuMemcpyDtoHAsync_v2(to, from, bytes, stream.raw()?))? };
         let noted = self.after_read(stream);
         target.used_by(stream, usage).and(noted)

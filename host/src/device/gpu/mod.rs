@@ -4,7 +4,8 @@
 //! A module imports only from lines before its own (`host/tests/layers.rs` sees to it).
 //! 1. `carried`, `fork`: the kernels of this build; whether the driver can be used
 //! 2. `driver`: handles of the driver, calls and whose context they run in
-//! 3. `image`, `pool`, `tensor_map`: modules of one kernel, loaded or compiled; a pool of memory; maps of tensors
+//! 3. `image`, `pool`, `tensor_map`: modules of one kernel, loaded or compiled; a pool of memory; maps of
+//!    tensors
 //! 4. `kernels`: the kernels on one device, loaded when they are needed and looked up by name
 //! 5. `context`: the GPU: its context, its kernels, its memory pool
 //! 6. `launch`, `stream`: launches; streams and events

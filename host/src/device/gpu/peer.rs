@@ -5,8 +5,8 @@ use super::memory::GpuBuffer;
 use crate::error::Result;
 
 impl GpuBuffer {
-    /// Queues a copy of the `bytes` bytes from `offset` on of a buffer of any GPU to the first ones of this, in the order
-    /// of the home stream.
+    /// Queues a copy of the `bytes` bytes from `offset` on of a buffer of any GPU to the first ones of this,
+    /// in the order of the home stream.
     pub(crate) fn copy_from(
         &mut self,
         source: &GpuBuffer,
@@ -21,8 +21,8 @@ impl GpuBuffer {
         source.before_read(self.home())?;
         let _current = self.home().gpu.make_current()?;
         let [target, origin] = [self.home(), source.home()].map(|stream| stream.gpu.context());
-        // SAFETY: both sides have as many bytes, each in its device's primary context. The copy is ordered after the
-        // writing of the source, as just done, and its freeing after the copy, as noted below.
+        // SAFETY: both sides have as many bytes, each in its device's primary context. The copy is ordered
+        // after the writing of the source, as just done, and its freeing after the copy, as noted below.
         unsafe {
             cu!(cuMemcpyPeerAsync(
                 to,

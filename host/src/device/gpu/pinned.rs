@@ -18,13 +18,15 @@ const MOST: usize = 1024;
 
 /// Page-locked memory, and the copies that still use it.
 ///
-/// Copies of two streams meet in no order but the one that is made here: what reads bytes waits for what wrote them, and what
-/// writes bytes for all that used them. Those of different bytes, as the chunks of a batch, do not wait for each other.
+/// Copies of two streams meet in no order but the one that is made here: what reads bytes waits for what
+/// wrote them, and what writes bytes for all that used them. Those of different bytes, as the chunks of a
+/// batch, do not wait for each other.
 pub(crate) struct PinnedMemory {
     gpu: Arc<Gpu>,
     start: Handle<c_void>,
     bytes: usize,
-    /// The last copy of the same bytes on each stream that has one under way: after these nothing uses the memory any more.
+    /// The last copy of the same bytes on each stream that has one under way: after these nothing uses the
+    /// memory any more.
     pending: Mutex<Vec<Copying>>,
 }
 
@@ -84,8 +86,8 @@ impl PinnedMemory {
         })
     }
 
-    /// The address of the bytes for a copy that `stream` is about to get, which comes after those of other streams that it must not
-    /// meet.
+    /// The address of the bytes for a copy that `stream` is about to get, which comes after those of other
+    /// streams that it must not meet.
     pub(super) fn open(&self, stream: &Arc<GpuStream>, usage: &Use) -> Result<*mut c_void> {
         let Range { start, end } = usage.bytes;
         assert!(
@@ -138,10 +140,12 @@ impl PinnedMemory {
         Ok(())
     }
 
-    /// The elements. Copies to them began with an exclusive borrow of this; [`wait`](Self::wait) for those first.
+    /// The elements. Copies to them began with an exclusive borrow of this; [`wait`](Self::wait) for those
+    /// first.
     pub(crate) fn elements<T: Element>(&self) -> &[T] {
         let len = self.bytes / size_of::<T>();
-        // SAFETY: `bytes` bytes from the start of a page on are initialised and live as long as this; any bits are a value.
+        // SAFETY: `bytes` bytes from the start of a page on are initialised and live as long as this; any
+        // bits are a value.
         unsafe { std::slice::from_raw_parts(self.start.0.cast(), len) }
     }
 

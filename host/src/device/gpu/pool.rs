@@ -10,8 +10,9 @@ use crate::sync::AtomicU64;
 
 /// What buffers of a GPU are allocated from, in the order of a stream.
 ///
-/// The pool is this library's own: what is set for it is nobody else's, and what it keeps for reuse can be given back
-/// without a word to the device's default pool. It lives to the end of the process, as its GPU does.
+/// The pool is this library's own: what is set for it is nobody else's, and what it keeps for reuse can be
+/// given back without a word to the device's default pool. It lives to the end of the process, as its GPU
+/// does.
 pub(super) struct Pool {
     /// `None` on devices without pools, where memory is allocated and freed while the host waits.
     handle: Option<Handle<sys::CUmemPoolHandle_st>>,
@@ -22,9 +23,9 @@ pub(super) struct Pool {
 }
 
 impl Pool {
-    /// A pool on the device with this ordinal, whose context is current and which has pools or not. It keeps what is
-    /// freed, so that a second run reuses the memory of the first and asks the operating system for nothing, until it is
-    /// trimmed.
+    /// A pool on the device with this ordinal, whose context is current and which has pools or not. It keeps
+    /// what is freed, so that a second run reuses the memory of the first and asks the operating system for
+    /// nothing, until it is trimmed.
     pub(super) fn new(ordinal: u32, has_pools: bool) -> Result<Pool, DriverError> {
         Ok(Pool {
             handle: match has_pools {
@@ -55,11 +56,12 @@ impl Pool {
         }
     }
 
-    /// Memory that work given to `stream` may use from then on. The GPU's context is current; `device` names it.
+    /// Memory that work given to `stream` may use from then on. The GPU's context is current; `device` names
+    /// it.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`] beyond the limit, or where the device has no more, even after it was given back what is
-    /// kept and all work was waited for.
+    /// [`Error::OutOfMemory`] beyond the limit, or where the device has no more, even after it was given back
+    /// what is kept and all work was waited for.
     ///
     /// # Safety
     /// `stream` is a live stream of the current context, and not in capture.
@@ -77,7 +79,8 @@ impl Pool {
         };
         let limit = self.limit.load(Relaxed);
         let within = |held: u64| held.checked_add(requested).filter(|&sum| sum <= limit);
-        // What is refused must not be counted even for a moment, in which another thread would be refused for it.
+        // What is refused must not be counted even for a moment, in which another thread would be refused for
+        // it.
         self.live
             .fetch_update(Relaxed, Relaxed, within)
             .map_err(|held| refused(format!("{held} of a limit of {limit} in use")))?;
@@ -112,10 +115,10 @@ impl Pool {
         };
         match attempt() {
             Err(error) if is_out_of_memory(&error) => {
-                // What is freed in the order of any stream is there when that stream has come so far, and what the pool
-                // keeps is in pieces of the wrong size. This is the one place where running short makes the host wait;
-                // where the wait is not allowed, since some stream is in capture, the second attempt decides.
-                // SAFETY: the context is current.
+                // What is freed in the order of any stream is there when that stream has come so far, and
+                // what the pool keeps is in pieces of the wrong size. This is the one place where running
+                // short makes the host wait; where the wait is not allowed, since some stream is in capture,
+                // the second attempt decides. SAFETY: the context is current.
                 let _ = unsafe { cu!(cuCtxSynchronize()) };
                 self.trim()?;
                 attempt()
@@ -124,12 +127,12 @@ impl Pool {
         }
     }
 
-    /// Takes memory back after all work given to `stream`; without a pool the host waits for that work. The GPU's
-    /// context is current. A failure has nobody to report to and leaks at worst.
+    /// Takes memory back after all work given to `stream`; without a pool the host waits for that work. The
+    /// GPU's context is current. A failure has nobody to report to and leaks at worst.
     ///
     /// # Safety
-    /// `pointer` came from [`allocate`](Pool::allocate) for as many bytes, and nothing but work given to `stream` before
-    /// uses it. The stream is alive, and not in capture.
+    /// `pointer` came from [`allocate`](Pool::allocate) for as many bytes, and nothing but work given to
+    /// `stream` before uses it. The stream is alive, and not in capture.
     pub(super) unsafe fn free(
         &self,
         stream: sys::CUstream,
@@ -166,7 +169,8 @@ fn create(ordinal: u32) -> Result<*mut sys::CUmemPoolHandle_st, DriverError> {
     let mut pool = std::ptr::null_mut();
     let mut keep = u64::MAX;
     let threshold = sys::CUmemPool_attribute::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD;
-    // SAFETY: `pool` is a valid place for one handle, `properties` is complete, and this attribute's value is a u64.
+    // SAFETY: `pool` is a valid place for one handle, `properties` is complete, and this attribute's value is
+    // a u64.
     unsafe {
         cu!(cuMemPoolCreate(&mut pool, &properties))?;
         let value = (&raw mut keep).cast();

@@ -37,19 +37,21 @@ enum Origin {
     OfThread(ThreadId),
 }
 
-/// Which stream it is, for those that remember it: the stream itself may be gone, and its handle another one's.
+/// Which stream it is, for those that remember it: the stream itself may be gone, and its handle another
+/// one's.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct StreamKey {
     ordinal: u32,
-    /// The driver's number of the stream, which no other has for the life of the process; before CUDA 12 the handle; a number that
-    /// nothing else has for a stream that was in capture when it was named.
+    /// The driver's number of the stream, which no other has for the life of the process; before CUDA 12 the
+    /// handle; a number that nothing else has for a stream that was in capture when it was named.
     id: u64,
     /// Whose default stream it is, where the handle alone does not tell.
     thread: Option<ThreadId>,
 }
 
 impl StreamKey {
-    /// `raw` is a stream of the current context, which is that of `gpu`, or the calling thread's default stream; not null.
+    /// `raw` is a stream of the current context, which is that of `gpu`, or the calling thread's default
+    /// stream; not null.
     unsafe fn of(gpu: &Gpu, raw: sys::CUstream, origin: Origin) -> Result<StreamKey> {
         type GetId = unsafe extern "C" fn(sys::CUstream, *mut u64) -> sys::CUresult;
         static GET_ID: LazyLock<Option<GetId>> = LazyLock::new(|| {
@@ -60,7 +62,8 @@ impl StreamKey {
         // Counts down from numbers that no driver gives.
         static NAMELESS: AtomicU64 = AtomicU64::new(u64::MAX - 1);
         let mut id = raw.addr() as u64;
-        // The driver refuses to say the number of a stream that is in capture, and with that ends the capture.
+        // The driver refuses to say the number of a stream that is in capture, and with that ends the
+        // capture.
         if raw.addr() == LEGACY {
             // Always the same one, which no graph is captured of.
             id = u64::MAX;
@@ -173,9 +176,9 @@ impl GpuStream {
         Ok(unsafe { cu!(cuStreamSynchronize(self.raw()?)) }?)
     }
 
-    /// Waits likewise, in any thread, for work that uses memory which is its owner's again afterwards. Where another thread's
-    /// default stream has no name here, all work of the device is waited for; where the driver says that it cannot wait it
-    /// is asked once more, and that it said so is the error.
+    /// Waits likewise, in any thread, for work that uses memory which is its owner's again afterwards. Where
+    /// another thread's default stream has no name here, all work of the device is waited for; where the
+    /// driver says that it cannot wait it is asked once more, and that it said so is the error.
     pub(super) fn finish(&self) -> Result<()> {
         let wait = || match self.synchronize() {
             Err(Error::OtherThread) => {
@@ -219,7 +222,8 @@ impl GpuStream {
         Ok(unsafe { cu!(cuStreamWaitEvent(self.raw()?, event.raw.0, 0)) }?)
     }
 
-    /// Gives something back in the order of the stream: now, or as soon as the stream is not in capture any more.
+    /// Gives something back in the order of the stream: now, or as soon as the stream is not in capture any
+    /// more.
     pub(super) fn take_back(&self, item: Box<dyn GiveBack>) {
         let Some(current) = self.gpu.make_current_to_give_back() else {
             // A process that cannot use the driver has nothing to give back.

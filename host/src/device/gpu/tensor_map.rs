@@ -9,8 +9,8 @@ use cust::sys;
 use super::driver::{Current, check};
 use crate::error::Result;
 
-/// `cuTensorMapEncodeTiled`: the map, element type, rank, address, extents, strides, the box's extents, steps, interleaving, swizzle, what is
-/// prefetched, and what is outside.
+/// `cuTensorMapEncodeTiled`: the map, element type, rank, address, extents, strides, the box's extents,
+/// steps, interleaving, swizzle, what is prefetched, and what is outside.
 type EncodeTiled = unsafe extern "C" fn(
     *mut TensorMap,
     u32,
@@ -52,8 +52,8 @@ pub(crate) fn encode(_current: &Current, boxes: &Boxes, address: *const u8) -> R
     };
     let mut map = TensorMap::NONE;
     let result = match *ENCODE_TILED {
-        // SAFETY: all pointers are to as many numbers as the driver reads for this rank, and the map is 128 bytes on a multiple of 64. The
-        // driver does not look at what is at the address.
+        // SAFETY: all pointers are to as many numbers as the driver reads for this rank, and the map is 128
+        // bytes on a multiple of 64. The driver does not look at what is at the address.
         Some(encode) => cuda_loader::known(unsafe {
             encode(
                 &raw mut map,

@@ -1,8 +1,8 @@
 //! A folder of files, one for each kernel.
 //!
-//! A file is a line of text, a hash of its key and content, and the content. It is written under another name and
-//! renamed, so a reader sees all of it or nothing, and the last of several writers wins; since the hash is
-//! part of it, a reader also notices what a file system lost, or what somebody else put there.
+//! A file is a line of text, a hash of its key and content, and the content. It is written under another name
+//! and renamed, so a reader sees all of it or nothing, and the last of several writers wins; since the hash
+//! is part of it, a reader also notices what a file system lost, or what somebody else put there.
 
 use std::fs::{self, DirEntry};
 use std::hash::{BuildHasher, RandomState};
@@ -29,8 +29,8 @@ const ABANDONED: Duration = Duration::from_secs(3600);
 pub(crate) struct Key(String);
 
 impl Key {
-    /// The key of machine code that a driver makes of PTX for a device of a compute capability. The driver is what its CUDA
-    /// version and its release say, since releases of one version differ in their compilers.
+    /// The key of machine code that a driver makes of PTX for a device of a compute capability. The driver is
+    /// what its CUDA version and its release say, since releases of one version differ in their compilers.
     pub(crate) fn new(ptx_hash: &str, (cuda, release): (u32, &str), capability: (u32, u32)) -> Key {
         let (major, minor) = capability;
         let text = format!("{ptx_hash} {cuda} {release} {major}.{minor}");

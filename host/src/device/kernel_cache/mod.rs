@@ -1,19 +1,20 @@
 //! Where machine code is kept that the driver made of PTX.
 //!
-//! A device takes machine code that this build carries, if it carries some for that architecture. For any other, the
-//! driver compiles a kernel when it is first needed, which takes up to a second, and what comes of it is kept in a
-//! folder for later processes:
+//! A device takes machine code that this build carries, if it carries some for that architecture. For any
+//! other, the driver compiles a kernel when it is first needed, which takes up to a second, and what comes of
+//! it is kept in a folder for later processes:
 //!
 //! 1. the one that [`keep_in`] named, none after [`turn_off`];
 //! 2. the one that the variable `CONVFUSE_CACHE` names, none if it is `off`;
-//! 3. `convfuse` in the user's folder of caches: `$XDG_CACHE_HOME`, else `~/.cache`; on Windows `%LOCALAPPDATA%`.
+//! 3. `convfuse` in the user's folder of caches: `$XDG_CACHE_HOME`, else `~/.cache`; on Windows
+//!    `%LOCALAPPDATA%`.
 //!
-//! The choice is the process's and not a device's: a GPU is opened once in a process and shared by all that ask for
-//! it, and so are its kernels.
+//! The choice is the process's and not a device's: a GPU is opened once in a process and shared by all that
+//! ask for it, and so are its kernels.
 //!
-//! Any number of processes may use one folder. Files that are torn or not ours are ignored, a folder that cannot be
-//! written is no error, and what was kept longest ago makes room beyond 256 MiB. A folder belongs to those who may write to
-//! it: who puts machine code there has it run.
+//! Any number of processes may use one folder. Files that are torn or not ours are ignored, a folder that
+//! cannot be written is no error, and what was kept longest ago makes room beyond 256 MiB. A folder belongs
+//! to those who may write to it: who puts machine code there has it run.
 
 mod files;
 
@@ -29,8 +30,8 @@ const LIMIT_BYTES: u64 = 256 << 20;
 /// What the program said: a folder, or none.
 static CHOSEN: RwLock<Option<Option<PathBuf>>> = RwLock::new(None);
 
-/// Keeps machine code in this folder, which is made when there is something to keep. Holds for kernels that are
-/// loaded from now on.
+/// Keeps machine code in this folder, which is made when there is something to keep. Holds for kernels that
+/// are loaded from now on.
 ///
 /// # Examples
 /// ```

@@ -15,8 +15,8 @@ impl Tensor {
     /// that the host waits for the copy (and for what the stream had to do before it).
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`](crate::Error::OutOfMemory); [`Error::InCapture`](crate::Error::InCapture) on a stream in capture;
-    /// whatever went wrong in earlier work on the stream.
+    /// [`Error::OutOfMemory`](crate::Error::OutOfMemory); [`Error::InCapture`](crate::Error::InCapture) on a
+    /// stream in capture; whatever went wrong in earlier work on the stream.
     pub fn from_array<T: Element, S: Data<Elem = T>, D: Dimension>(
         stream: &Stream,
         array: &ArrayBase<S, D>,

@@ -2,8 +2,8 @@
 
 use crate::error::{Error, Result};
 
-/// Extents and strides of an array in memory: element `i` lies `offset + sum(i[k] * strides[k])` elements behind the
-/// first one that the memory holds, which is never before it.
+/// Extents and strides of an array in memory: element `i` lies `offset + sum(i[k] * strides[k])` elements
+/// behind the first one that the memory holds, which is never before it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Layout {
     shape: Box<[usize]>,
@@ -22,8 +22,8 @@ impl Layout {
         }
     }
 
-    /// An array with these strides, in elements, and the elements of memory that it spans: those before its first
-    /// element, and all of them. `None` for more than an address space has.
+    /// An array with these strides, in elements, and the elements of memory that it spans: those before its
+    /// first element, and all of them. `None` for more than an address space has.
     pub(crate) fn strided(shape: &[usize], strides: &[isize]) -> Option<(Layout, usize, usize)> {
         let mut layout = Layout::contiguous(shape);
         let (mut before, mut after) = (0usize, 0usize);
@@ -109,7 +109,8 @@ impl Layout {
         // One index alone lies as if no gap followed it.
         layout.strides = unless_dense(&layout.shape, &self.strides());
         if layout.len() != 0 {
-            // The first stride leads from an element to another of the same memory, so the sum is a place in it.
+            // The first stride leads from an element to another of the same memory, so the sum is a place in
+            // it.
             layout.offset = layout
                 .offset
                 .wrapping_add_signed(self.strides()[0] * start as isize);
@@ -159,7 +160,8 @@ fn unless_dense(shape: &[usize], strides: &[isize]) -> Option<Box<[isize]>> {
     (has_gaps && !shape.contains(&0)).then(|| strides.into())
 }
 
-/// The strides of a dense array in row-major order. Those that nothing uses, since the array is empty, may have wrapped.
+/// The strides of a dense array in row-major order. Those that nothing uses, since the array is empty, may
+/// have wrapped.
 fn row_major(shape: &[usize]) -> impl Iterator<Item = isize> {
     (0..shape.len()).map(|axis| {
         let behind = shape[axis + 1..].iter();

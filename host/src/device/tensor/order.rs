@@ -46,8 +46,8 @@ impl fmt::Display for Order {
 }
 
 impl Order {
-    /// The strides of a tensor of this shape as one of volumes, `(n, c, d, h, w)`, in elements, where it is not dense and its
-    /// first element is aligned.
+    /// The strides of a tensor of this shape as one of volumes, `(n, c, d, h, w)`, in elements, where it is
+    /// not dense and its first element is aligned.
     pub(crate) fn strides(&self, shape: &[usize]) -> Option<[i64; 5]> {
         let Order::Strided {
             axes,
@@ -81,7 +81,8 @@ impl Order {
         })
     }
 
-    /// That of a tensor that starts as dense ones do and whose elements lie as if its axes came in the order `axes`, the outermost first.
+    /// That of a tensor that starts as dense ones do and whose elements lie as if its axes came in the order
+    /// `axes`, the outermost first.
     ///
     /// # Errors
     /// [`Error::Spec`] for more axes than the copying kernel takes.
@@ -110,8 +111,8 @@ impl Tensor {
         Order::of(&self.layout, self.is_aligned())
     }
 
-    /// Refuses a tensor that lies otherwise than `expected`. One of the CPU device, which runs no kernels, is refused where it is
-    /// opened.
+    /// Refuses a tensor that lies otherwise than `expected`. One of the CPU device, which runs no kernels, is
+    /// refused where it is opened.
     pub(crate) fn must_lie(
         &self,
         expected: &Order,

@@ -49,7 +49,8 @@ impl Tensor {
         with_rounded(values, dtype, |bytes| storage.write(start, bytes))
     }
 
-    /// Takes over what the CPU backend computed: its memory, or its elements where this tensor's memory is somebody else's.
+    /// Takes over what the CPU backend computed: its memory, or its elements where this tensor's memory is
+    /// somebody else's.
     pub(crate) fn assign(&mut self, computed: Tensor) -> Result<()> {
         let start = self.start();
         let (mine, theirs) = (Arc::get_mut(&mut self.storage), &*computed.storage);
@@ -87,8 +88,8 @@ impl Tensor {
         })
     }
 
-    /// The memory, to be written anew in the order of its home stream, densely from [`start`](Self::start) on; nobody else
-    /// may hold it.
+    /// The memory, to be written anew in the order of its home stream, densely from [`start`](Self::start)
+    /// on; nobody else may hold it.
     pub(crate) fn overwritable(
         &mut self,
         operator: &'static str,

@@ -106,7 +106,8 @@ fn chain_79(attributes: KernelBench79) -> Chain {
     attributes.chain().unwrap()
 }
 
-/// The rows `one-launch-2d` and `implicit-gemm`, and what is done operator by operator where neither can or should.
+/// The rows `one-launch-2d` and `implicit-gemm`, and what is done operator by operator where neither can or
+/// should.
 #[test]
 fn convolution_norm_and_pool() {
     let one_launch = ["one-launch-2d", "implicit-gemm", "implicit-gemm"];
@@ -231,8 +232,8 @@ fn depthwise_convolutions() {
     );
 }
 
-/// The second row. A device that has 163 KiB of shared memory for a block has room for a sample in f16 or bf16, or as
-/// rounded f32, but not for two halves of f32, which 227 KiB hold.
+/// The second row. A device that has 163 KiB of shared memory for a block has room for a sample in f16 or
+/// bf16, or as rounded f32, but not for two halves of f32, which 227 KiB hold.
 #[test]
 fn convolution_norm_and_channel_max() {
     let one_launch_f32 = ["one-launch-3d", "implicit-gemm", "implicit-gemm"];

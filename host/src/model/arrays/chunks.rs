@@ -5,11 +5,11 @@
 pub(crate) struct Cut {
     /// Bytes of input and output together up to which a batch is copied and run as a whole.
     pub(crate) whole_bytes: usize,
-    /// The least and the most bytes of a chunk. Below, each costs more to queue than to copy; above, the first to be
-    /// copied in and the last to be copied out take too long, for nothing overlaps with them.
+    /// The least and the most bytes of a chunk. Below, each costs more to queue than to copy; above, the
+    /// first to be copied in and the last to be copied out take too long, for nothing overlaps with them.
     pub(crate) chunk_bytes: [usize; 2],
-    /// Chunks that are under way at a time: of pinned arrays some that are copied in, run, and are copied out; of others as
-    /// many as threads copy.
+    /// Chunks that are under way at a time: of pinned arrays some that are copied in, run, and are copied
+    /// out; of others as many as threads copy.
     pub(crate) places: usize,
     /// The most bytes of pinned memory that a ring may take, and of device memory as well.
     pub(crate) ring_bytes: usize,
@@ -20,7 +20,8 @@ pub(crate) struct Cut {
 impl Cut {
     /// For arrays that threads of rayon's pool copy, for so many devices.
     pub(crate) fn for_threads(devices: usize) -> Cut {
-        // Calls of the driver by many threads wait for each other, so that few large chunks do best (`convfuse arrays --sweep`).
+        // Calls of the driver by many threads wait for each other, so that few large chunks do best
+        // (`convfuse arrays --sweep`).
         let threads = rayon::current_num_threads() * 3 / 4 / devices.max(1);
         Cut {
             places: threads.clamp(2, 12),
@@ -52,8 +53,8 @@ pub(crate) struct Chunks {
 }
 
 impl Cut {
-    /// The chunks of a batch whose samples take so many bytes, in and out together; `None` where it is better left whole,
-    /// or where not even two samples fit the ring.
+    /// The chunks of a batch whose samples take so many bytes, in and out together; `None` where it is better
+    /// left whole, or where not even two samples fit the ring.
     pub(crate) fn chunks(&self, batch: usize, sample_bytes: usize) -> Option<Chunks> {
         let all = batch.checked_mul(sample_bytes)?;
         if all == 0 || all <= self.whole_bytes || sample_bytes > self.ring_bytes / 2 {

@@ -1,11 +1,12 @@
 //! Arrays of the program through models: copies and kernels overlap.
 //!
-//! On a GPU a batch of more than a few MiB is cut into [chunks](chunks), which go through a [ring] of places with streams of
-//! their own. A sample's results are the same bits in any batch, so the cuts do not show. Where arrays are not pinned, all
-//! threads of rayon's pool copy between them and the ring's pinned memory, and round or widen on the way.
+//! On a GPU a batch of more than a few MiB is cut into [chunks](chunks), which go through a [ring] of places
+//! with streams of their own. A sample's results are the same bits in any batch, so the cuts do not show.
+//! Where arrays are not pinned, all threads of rayon's pool copy between them and the ring's pinned memory,
+//! and round or widen on the way.
 //!
-//! A batch may be *shared* between several models, the same one on several devices: the threads then serve the places of all
-//! their rings at a time. Of pinned arrays one thread gives a chunk to each ring in turn.
+//! A batch may be *shared* between several models, the same one on several devices: the threads then serve
+//! the places of all their rings at a time. Of pinned arrays one thread gives a chunk to each ring in turn.
 
 mod chunks;
 mod copies;
@@ -77,9 +78,10 @@ impl fmt::Debug for Rings {
 impl Model {
     /// [`forward`](Self::forward) for an array: copies it to the model's device, runs, waits, copies back.
     ///
-    /// On a GPU a batch of more than 2 MiB goes there in chunks, so that copies both ways and kernels overlap; the results
-    /// are the same bits. All threads of rayon's pool take part. The model keeps what that takes, up to 128 MiB of pinned and
-    /// of device memory for each of the last two shapes, until [`trim_memory`](Self::trim_memory) or its end.
+    /// On a GPU a batch of more than 2 MiB goes there in chunks, so that copies both ways and kernels
+    /// overlap; the results are the same bits. All threads of rayon's pool take part. The model keeps what
+    /// that takes, up to 128 MiB of pinned and of device memory for each of the last two shapes, until
+    /// [`trim_memory`](Self::trim_memory) or its end.
     ///
     /// # Errors
     /// As [`forward`](Self::forward).
@@ -90,8 +92,8 @@ impl Model {
         self.forward_array_with(inputs, &Options::default())
     }
 
-    /// [`forward_array`](Self::forward_array) under chosen options. A batch is run as a whole where they say that its results
-    /// may depend on that.
+    /// [`forward_array`](Self::forward_array) under chosen options. A batch is run as a whole where they say
+    /// that its results may depend on that.
     ///
     /// # Errors
     /// As [`forward_with`](Self::forward_with).
@@ -119,8 +121,8 @@ impl Model {
         })
     }
 
-    /// The same into an array that is there, which saves the making of one: memory that is new to a program costs it as much
-    /// time as the copies.
+    /// The same into an array that is there, which saves the making of one: memory that is new to a program
+    /// costs it as much time as the copies.
     ///
     /// # Errors
     /// As there; [`ShapeMismatch`](crate::Error::ShapeMismatch) for an array of another shape.
@@ -165,12 +167,13 @@ impl Model {
         into(&shares, &inputs, y, options, &cut)
     }
 
-    /// [`forward`](Self::forward) for batches in pinned memory, which the GPU copies by itself: copies both ways and kernels
-    /// overlap as they do in [`forward_array`](Self::forward_array), and the host does not wait; [`PinnedArray::view`] does. Nothing is
-    /// rounded: the arrays hold elements of the model's type.
+    /// [`forward`](Self::forward) for batches in pinned memory, which the GPU copies by itself: copies both
+    /// ways and kernels overlap as they do in [`forward_array`](Self::forward_array), and the host does not
+    /// wait; [`PinnedArray::view`] does. Nothing is rounded: the arrays hold elements of the model's type.
     ///
     /// # Errors
-    /// As [`forward_with`](Self::forward_with); [`ShapeMismatch`](crate::Error::ShapeMismatch) and [`DTypeMismatch`](crate::Error::DTypeMismatch) for arrays of another shape or type.
+    /// As [`forward_with`](Self::forward_with); [`ShapeMismatch`](crate::Error::ShapeMismatch) and
+    /// [`DTypeMismatch`](crate::Error::DTypeMismatch) for arrays of another shape or type.
     pub fn forward_pinned<'a, T: Element>(
         &self,
         inputs: impl Into<Inputs<&'a PinnedArray<T>>>,
@@ -182,8 +185,8 @@ impl Model {
         pinned(&shares, &inputs, y, options, &Cut::default())
     }
 
-    /// Gives back the memory that [`forward_array`](Self::forward_array) and [`forward_pinned`](Self::forward_pinned) keep for
-    /// the next call, once nothing uses it.
+    /// Gives back the memory that [`forward_array`](Self::forward_array) and
+    /// [`forward_pinned`](Self::forward_pinned) keep for the next call, once nothing uses it.
     pub fn trim_memory(&self) {
         tracing::debug!(target: "convfuse::memory", "a model gives back what its arrays went through");
         self.rings().clear();
@@ -199,7 +202,8 @@ pub(crate) fn views<'a, S: Data<Elem = f32>, D: Dimension>(
     inputs.arranged(OPERATOR, model.chain().inputs())
 }
 
-/// [`Model::forward_array_into`] in chunks of about so many bytes, input and output together, so many under way at a time.
+/// [`Model::forward_array_into`] in chunks of about so many bytes, input and output together, so many under
+/// way at a time.
 ///
 /// # Errors
 /// As there.

@@ -1,10 +1,10 @@
 //! A ring of places on one device through which the chunks of a batch go.
 //!
-//! A *place* has a stream, an input, an output and a workspace of its own, and staging memory that is pinned. All that is
-//! done to a chunk is in the order of its place's stream: copy in, launches, copy out. So while one chunk is copied in
-//! another runs and a third is copied out, and kernels of different chunks run side by side where they leave room. Where
-//! arrays are not pinned a thread has a place to itself, so that copies of the host overlap with all of that, too, and no
-//! thread waits for another.
+//! A *place* has a stream, an input, an output and a workspace of its own, and staging memory that is pinned.
+//! All that is done to a chunk is in the order of its place's stream: copy in, launches, copy out. So while
+//! one chunk is copied in another runs and a third is copied out, and kernels of different chunks run side by
+//! side where they leave room. Where arrays are not pinned a thread has a place to itself, so that copies of
+//! the host overlap with all of that, too, and no thread waits for another.
 
 use std::ops::Range;
 
@@ -76,7 +76,8 @@ impl<T: Element> Place<T> {
         }
     }
 
-    /// Lets `fill` write each staged input, by its number, copies them in, runs, copies out, waits, and hands the staged output to `take`.
+    /// Lets `fill` write each staged input, by its number, copies them in, runs, copies out, waits, and hands
+    /// the staged output to `take`.
     pub(super) fn pass_staged(
         &mut self,
         model: &Model,

@@ -98,8 +98,8 @@ impl<T: Element> Lane<'_, T> {
     }
 }
 
-/// The shape of what the shares make together of a batch whose inputs have these shapes, the first one first. Refuses further
-/// inputs that do not fit the first one.
+/// The shape of what the shares make together of a batch whose inputs have these shapes, the first one first.
+/// Refuses further inputs that do not fit the first one.
 fn output_shape<'a>(
     shares: &[Share<'_>],
     mut inputs: impl Iterator<Item = &'a [usize]>,
@@ -233,8 +233,8 @@ fn run_as<T: Element>(
 /// A chunk: its samples among those of its share, and the elements that they make.
 type Job<'y> = (Range<usize>, &'y mut [MaybeUninit<f32>]);
 
-/// Lets every chunk of every lane through its ring. Each place is a thread's own, which copies a chunk in, waits for it,
-/// copies it out, and takes the next one. An output has `len` elements a sample.
+/// Lets every chunk of every lane through its ring. Each place is a thread's own, which copies a chunk in,
+/// waits for it, copies it out, and takes the next one. An output has `len` elements a sample.
 fn through<T: Element>(
     lanes: &mut [Lane<'_, T>],
     sources: &[Source<'_>],

@@ -21,7 +21,8 @@ pub(crate) fn append<const D: usize>(
     let geometry = PadGeometry::of(&pad, shape[0] * shape[1])?;
     shape[2..].copy_from_slice(&pad.outer());
     let y = program.tensor(&shape, program.dtype(x))?;
-    // SAFETY: `x` has the extents inside the border, for so many planes, and `y` those with it, which `geometry()` has found
-    // to be less than 2^31; the specification has refused borders that their mode cannot fill.
+    // SAFETY: `x` has the extents inside the border, for so many planes, and `y` those with it, which
+    // `geometry()` has found to be less than 2^31; the specification has refused borders that their mode
+    // cannot fill.
     unsafe { compute(program, &CONV_PAD, geometry.shape(), y, (x, y, geometry)) }
 }

@@ -41,8 +41,8 @@ pub(crate) struct Convolved {
 }
 
 impl Convolved {
-    /// Appends what combines the moments to the statistics of a norm of the convolution's output, unless a row has no more than
-    /// `by_readers`, which the kernel that follows combines itself.
+    /// Appends what combines the moments to the statistics of a norm of the convolution's output, unless a
+    /// row has no more than `by_readers`, which the kernel that follows combines itself.
     pub(crate) fn statistics(
         &self,
         program: &mut ProgramBuilder,
@@ -61,7 +61,8 @@ impl Convolved {
             let pieces = combining.pieces as usize;
             let combined = program.tensor(&[rows * pieces * COUNTED_ELEMENTS], DType::F32)?;
             let arguments = (partials, combined, rows as u64, combining);
-            // SAFETY: `partials` has as many moments as `rows` rows, and `combined` room for those of their pieces.
+            // SAFETY: `partials` has as many moments as `rows` rows, and `combined` room for those of their
+            // pieces.
             unsafe { program.launch(kernel, shape, arguments) }
             partials = combined;
         }

@@ -28,9 +28,9 @@ pub(crate) fn append(
     let (gain, factors) = (parameters.norm.weight, parameters.factors);
     let bytes_moved = program.bytes(&[x, y, moments]) + parameters.filters.bytes(program);
     let arguments = (x, weight, bias, gain, factors, y, moments, *geometry);
-    // SAFETY: `x` and the filters have the shapes that the geometry was made from; bias, norm weight and scale have an
-    // element for each channel where they exist; `y` has an element for each output or window, `moments` the geometry's
-    // size.
+    // SAFETY: `x` and the filters have the shapes that the geometry was made from; bias, norm weight and
+    // scale have an element for each channel where they exist; `y` has an element for each output or window,
+    // `moments` the geometry's size.
     unsafe { program.launch_moving(kernel, shape, arguments, bytes_moved) }
     Ok(Convolved {
         y,

@@ -13,8 +13,8 @@ use launch_config::norm::{NormGeometry, RESIDENT_STATIC_BYTES};
 
 /// Appends `group_norm(x, weight, bias) * scale[c]`, the scale applied by the kernel that normalises.
 ///
-/// Where groups are of a size that suits a GPU's shared memory, that kernel computes the statistics, too, and the input
-/// is read once, where its rows start on a vector.
+/// Where groups are of a size that suits a GPU's shared memory, that kernel computes the statistics, too, and
+/// the input is read once, where its rows start on a vector.
 pub(crate) fn append(
     program: &mut ProgramBuilder,
     x: Value,
@@ -30,8 +30,8 @@ pub(crate) fn append(
     let resident = resident(&geometry, program.dtype(x), program.properties());
     if resident.is_some() {
         let arguments = (x, weight, bias, scale, y, geometry);
-        // SAFETY: `x` and `y` have `geometry.elements()` elements; weight and bias have a value per channel where the
-        // geometry says that they exist, and so has `scale`.
+        // SAFETY: `x` and `y` have `geometry.elements()` elements; weight and bias have a value per channel
+        // where the geometry says that they exist, and so has `scale`.
         return unsafe { compute(program, &GROUP_NORM_SCALE_RESIDENT, resident, y, arguments) };
     }
     let tail = Tail {
@@ -41,8 +41,8 @@ pub(crate) fn append(
     group_norm_scale_pointwise::append(program, x, affine, geometry, tail)
 }
 
-/// The one launch whose blocks keep their rows in shared memory between statistics and normalisation, where that pays
-/// and the device has the memory for it.
+/// The one launch whose blocks keep their rows in shared memory between statistics and normalisation, where
+/// that pays and the device has the memory for it.
 fn resident(
     geometry: &NormGeometry,
     dtype: DType,

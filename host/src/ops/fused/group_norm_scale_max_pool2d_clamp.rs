@@ -10,8 +10,8 @@ use crate::program::{ProgramBuilder, Value};
 use crate::spec::MaxPool2dProblem;
 use launch_config::elementwise::Bounds;
 
-/// Appends what follows the statistics of the norm in `clamp(max_pool2d(group_norm(x, weight, bias) * scale[c]))`, in one
-/// kernel.
+/// Appends what follows the statistics of the norm in
+/// `clamp(max_pool2d(group_norm(x, weight, bias) * scale[c]))`, in one kernel.
 pub(crate) fn append(
     program: &mut ProgramBuilder,
     input: &NormInput,
@@ -30,8 +30,8 @@ pub(crate) fn append(
     );
     let y = program.tensor(&pool.output_shape(), program.dtype(x))?;
     let arguments = (x, partials, weight, bias, scale, y, norm, geometry, bounds);
-    // SAFETY: the pool's geometry describes `x` and `y`; the partial results are those of the norm's rows, to whose channels
-    // the planes of `x` belong; weight and bias have a value per channel where the geometry says that they exist, and so
-    // has `scale` where it is there.
+    // SAFETY: the pool's geometry describes `x` and `y`; the partial results are those of the norm's rows, to
+    // whose channels the planes of `x` belong; weight and bias have a value per channel where the geometry
+    // says that they exist, and so has `scale` where it is there.
     unsafe { compute(program, family, shape, y, arguments) }
 }

@@ -35,8 +35,9 @@ impl Tail<'_> {
     };
 }
 
-/// Appends `functions(norm(x * before[c], weight, bias) * scale[c])`, or a prelu in the place of the scale, in two kernels: the statistics of `x`, then all the rest.
-/// Instance norm is a norm, too, with a group per channel.
+/// Appends `functions(norm(x * before[c], weight, bias) * scale[c])`, or a prelu in the place of the scale,
+/// in two kernels: the statistics of `x`, then all the rest. Instance norm is a norm, too, with a group per
+/// channel.
 pub(crate) fn append(
     program: &mut ProgramBuilder,
     x: Value,
@@ -51,7 +52,8 @@ pub(crate) fn append(
     normalise_and_map(program, &input, tail)
 }
 
-/// Appends all that follows the norm's statistics, which may be those of the tensor that this one was pooled from.
+/// Appends all that follows the norm's statistics, which may be those of the tensor that this one was pooled
+/// from.
 pub(crate) fn normalise_and_map(
     program: &mut ProgramBuilder,
     input: &NormInput,
@@ -77,10 +79,10 @@ pub(crate) fn normalise_and_map(
     let (before, scale) = (tail.before, tail.scale);
     let arguments = (x, partials, before, weight, bias, scale, y, geometry, list);
     let (family, shape) = (&GROUP_NORM_SCALE_POINTWISE, geometry.shape());
-    // SAFETY: `x` and `y`, which may be `x`, have `spatial` elements for each channel of the norm's rows; the partial results are those of
-    // these rows; weight and bias have a value per channel where the geometry says that they exist, and so have `before`, which
-    // is there only if rows are channels, and `scale`, where they are there, but for a prelu's only slope, for which the geometry's
-    // step is 0.
+    // SAFETY: `x` and `y`, which may be `x`, have `spatial` elements for each channel of the norm's rows; the
+    // partial results are those of these rows; weight and bias have a value per channel where the geometry
+    // says that they exist, and so have `before`, which is there only if rows are channels, and `scale`,
+    // where they are there, but for a prelu's only slope, for which the geometry's step is 0.
     let y = unsafe { compute(program, family, shape, y, arguments)? };
     pointwise::append(program, y, rest)
 }

@@ -55,8 +55,9 @@ enum Loader {
 }
 
 impl Gemm {
-    /// A convolution that leaves the moments of a norm, whose rows have `row_channels` channels, with its results pooled in
-    /// `windows` that lie side by side. `strides` are those of an input that is not dense. The search looks at thousands of tiles.
+    /// A convolution that leaves the moments of a norm, whose rows have `row_channels` channels, with its
+    /// results pooled in `windows` that lie side by side. `strides` are those of an input that is not dense.
+    /// The search looks at thousands of tiles.
     ///
     /// # Errors
     /// The rule that the product breaks.
@@ -78,7 +79,8 @@ impl Gemm {
         Ok(Self::new(config, options.precision, &device, strides))
     }
 
-    /// A convolution whose statistics no norm follows, so that infinities and NaN have to come out as they are.
+    /// A convolution whose statistics no norm follows, so that infinities and NaN have to come out as they
+    /// are.
     ///
     /// # Errors
     /// The rule that the product breaks.
@@ -240,8 +242,8 @@ fn reformat(
     let label = [label(config, precision, dtype)];
     let (reformat, shape) = kernel(&IMPLICIT_GEMM_REFORMAT, &label, g.reformat_shape())?;
     let arguments = (x, words, descales, largest, *g);
-    // SAFETY: `x` has the shape that the geometry was made from, `words` the config's size, `descales` an element for each
-    // sample, and `largest` one for each block if the kernel writes it.
+    // SAFETY: `x` has the shape that the geometry was made from, `words` the config's size, `descales` an
+    // element for each sample, and `largest` one for each block if the kernel writes it.
     unsafe { program.launch_moving(reformat, shape, arguments, bytes_moved) }
     if twice {
         let (rescale, shape) = kernel(&IMPLICIT_GEMM_RESCALE, &label, g.rescale_shape())?;
@@ -253,7 +255,8 @@ fn reformat(
     Ok([words, descales])
 }
 
-/// What is known of the scales of samples that the product rounds: the reciprocals, and the magnitudes that its first launch notes, `recorded` of each tile.
+/// What is known of the scales of samples that the product rounds: the reciprocals, and the magnitudes that
+/// its first launch notes, `recorded` of each tile.
 struct Scales {
     descales: Value,
     largest: Value,
@@ -301,8 +304,9 @@ impl Scales {
     }
 }
 
-/// Appends the convolution of `x`, which may lie in any way where the product reads in place, and is dense elsewhere; its output has the
-/// shape `output`. The bits do not depend on the loader. Without a norm behind, the results are stored through `epilogue`.
+/// Appends the convolution of `x`, which may lie in any way where the product reads in place, and is dense
+/// elsewhere; its output has the shape `output`. The bits do not depend on the loader. Without a norm behind,
+/// the results are stored through `epilogue`.
 ///
 /// `gemm` was chosen for the shapes of `x` and of the parameters, and for the program's device.
 pub(crate) fn append(
@@ -376,9 +380,11 @@ pub(crate) fn append(
                 recorded,
             )
         };
-        // SAFETY: reformatted input and filters are those of this config, or the input lies as its strides say; bias, gain and shift have an element for each channel where
-        // they exist, and the epilogue says whether the last two do; `y` has an element for each output, `moments` the config's size;
-        // the pipelines are those of the launch's shared memory. Where no norm follows, input and filters are there.
+        // SAFETY: reformatted input and filters are those of this config, or the input lies as its strides
+        // say; bias, gain and shift have an element for each channel where they exist, and the epilogue says
+        // whether the last two do; `y` has an element for each output, `moments` the config's size; the
+        // pipelines are those of the launch's shared memory. Where no norm follows, input and filters are
+        // there.
         unsafe { program.launch_moving(kernel, shape, arguments(recorded, descales), bytes_moved) }
         if let (Some(scales), Some(x)) = (scales, x) {
             scales.find(program, x, config, label)?;
@@ -406,8 +412,8 @@ pub(crate) fn append(
             *g,
             epilogue,
         );
-        // SAFETY: as above; norm weight and scale have an element for each channel where they exist, and with pooling `y` has
-        // one for each window.
+        // SAFETY: as above; norm weight and scale have an element for each channel where they exist, and with
+        // pooling `y` has one for each window.
         unsafe { program.launch_moving(kernel, shape, arguments, bytes_moved) }
     }
     Ok(Convolved {

@@ -11,11 +11,11 @@ use crate::ops::norm_statistics::NormInput;
 use crate::program::{ProgramBuilder, Value};
 use crate::spec::{ChannelMaxProblem, ClampProblem};
 
-/// Appends what follows the statistics of `x` in `channel_max(clamp(instance_norm(x * m[c], weight, bias)) * m[c])`, in one
-/// kernel.
+/// Appends what follows the statistics of `x` in
+/// `channel_max(clamp(instance_norm(x * m[c], weight, bias)) * m[c])`, in one kernel.
 ///
-/// The first multiplication is folded into the norm, `norm(m x) = m (x - mean) / sqrt(m^2 var + eps)`, which is exact in
-/// real arithmetic for every `m`, zero included; it saves a rounding.
+/// The first multiplication is folded into the norm, `norm(m x) = m (x - mean) / sqrt(m^2 var + eps)`, which
+/// is exact in real arithmetic for every `m`, zero included; it saves a rounding.
 pub(crate) fn append(
     program: &mut ProgramBuilder,
     input: &NormInput,
@@ -31,7 +31,8 @@ pub(crate) fn append(
     let (family, shape) = (&INSTANCE_NORM_CLAMP_MULTIPLY_CHANNEL_MAX, geometry.shape());
     let y = program.tensor(&without_channels(program.shape(x)), program.dtype(x))?;
     let arguments = (x, partials, weight, bias, factor, y, norm, geometry, bounds);
-    // SAFETY: both geometries describe `x`, `y` has its shape without channels; the partial results are those of `x`;
-    // weight and bias have a value per channel where the geometry says that they exist, and so has `factor`.
+    // SAFETY: both geometries describe `x`, `y` has its shape without channels; the partial results are those
+    // of `x`; weight and bias have a value per channel where the geometry says that they exist, and so has
+    // `factor`.
     unsafe { compute(program, family, shape, y, arguments) }
 }

@@ -30,8 +30,9 @@ pub(crate) enum Preparation {
 /// The prepared parameters of a chain: those of each layer in each form.
 pub(crate) type Preparations = PreparedParameters<(usize, Preparation)>;
 
-/// Two tensors that `append` makes of `parameters`, of which there is the first, as parameters of `program`. If none of the
-/// chain's programs has them yet, a program of their own makes them, on the stream of the first parameter.
+/// Two tensors that `append` makes of `parameters`, of which there is the first, as parameters of `program`.
+/// If none of the chain's programs has them yet, a program of their own makes them, on the stream of the
+/// first parameter.
 pub(crate) fn prepared<const N: usize>(
     program: &mut ProgramBuilder,
     preparations: &Preparations,

@@ -11,7 +11,8 @@ use launch_config::elementwise::Bounds;
 
 /// Appends `clamp(max_pool2d(x * scale[c]))` in one kernel.
 ///
-/// Each element of a window is scaled, not the window's maximum: under a negative factor the smallest element wins.
+/// Each element of a window is scaled, not the window's maximum: under a negative factor the smallest element
+/// wins.
 pub(crate) fn append(
     program: &mut ProgramBuilder,
     x: Value,

@@ -37,8 +37,8 @@ pub(crate) struct OneLaunch2d {
 impl OneLaunch2d {
     /// The launch for this problem on this device.
     ///
-    /// The kernels use clusters and warpgroup products, which only Hopper and the emulator have. Since a small batch is
-    /// spread over more blocks, no other kernels are faster for it.
+    /// The kernels use clusters and warpgroup products, which only Hopper and the emulator have. Since a
+    /// small batch is spread over more blocks, no other kernels are faster for it.
     ///
     /// # Errors
     /// What the kernels cannot take.
@@ -69,8 +69,8 @@ fn config(dtype: DType, precision: Precision) -> OneLaunch2dConfig {
     precision.pick(dtype, [Config::F16X2, Config::SCALED_F16, Config::STORED])
 }
 
-/// The parameters as the kernel takes them: 32-bit words, the filters as operands of the tensor cores, and four numbers for
-/// each channel.
+/// The parameters as the kernel takes them: 32-bit words, the filters as operands of the tensor cores, and
+/// four numbers for each channel.
 fn prepare(
     program: &mut ProgramBuilder,
     parameters: &Parameters<'_>,
@@ -91,16 +91,16 @@ fn prepare(
             weight, bias, gain, shift, factors, operands, channels, geometry,
         );
         let kernel = CONV2D_GROUP_NORM_SCALE_MAX_POOL_CLAMP_PREPARE.instance(&[label])?;
-        // SAFETY: the geometry is that of these parameters, which exist where it says so; the two outputs have the sizes
-        // that the kernel's config asks for.
+        // SAFETY: the geometry is that of these parameters, which exist where it says so; the two outputs
+        // have the sizes that the kernel's config asks for.
         unsafe { program.launch_moving(kernel, geometry.prepare_shape(), arguments, 0) }
         Ok([operands, channels])
     };
     prepared(program, parameters.preparations, of, known, append)
 }
 
-/// Appends `clamp(max_pool2d(group_norm(conv2d(x)) * scale))` in one launch, as `choice` says for the problem of `x` and of the
-/// parameters, whose output has the shape `output`.
+/// Appends `clamp(max_pool2d(group_norm(conv2d(x)) * scale))` in one launch, as `choice` says for the problem
+/// of `x` and of the parameters, whose output has the shape `output`.
 pub(crate) fn append(
     program: &mut ProgramBuilder,
     x: Value,

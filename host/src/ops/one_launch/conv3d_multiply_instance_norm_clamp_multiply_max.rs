@@ -76,8 +76,8 @@ impl OneLaunch3d {
     }
 }
 
-/// Appends `channel_max(clamp(instance_norm(conv3d(x) * m)) * m)` in one launch, as `choice` says for the problem
-/// of `x` and of the parameters, whose output has the shape `output`.
+/// Appends `channel_max(clamp(instance_norm(conv3d(x) * m)) * m)` in one launch, as `choice` says for the
+/// problem of `x` and of the parameters, whose output has the shape `output`.
 pub(crate) fn append(
     program: &mut ProgramBuilder,
     x: Value,
@@ -104,8 +104,8 @@ pub(crate) fn append(
     } else {
         CONV3D_MULTIPLY_INSTANCE_NORM_CLAMP_MULTIPLY_MAX.instance(&[blocks.into(), format])?
     };
-    // SAFETY: the geometry is that of all these values; there is a bias where it says so; the grid has as many blocks
-    // for each sample as the kernel has in a cluster.
+    // SAFETY: the geometry is that of all these values; there is a bias where it says so; the grid has as
+    // many blocks for each sample as the kernel has in a cluster.
     unsafe { program.launch(kernel, shape, arguments) }
     Ok(y)
 }

@@ -29,7 +29,8 @@ impl From<Preset> for Program {
     }
 }
 
-/// Both presets by their one-launch kernels, one of them without pools of memory and a linker, and by those for any shape.
+/// Both presets by their one-launch kernels, one of them without pools of memory and a linker, and by those
+/// for any shape.
 fn presets() -> [Preset; 4] {
     let preset_85 = KernelBench85::default().chain().expect("a chain");
     let preset_79 = KernelBench79::default().chain().expect("a chain");

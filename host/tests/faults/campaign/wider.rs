@@ -1,4 +1,5 @@
-//! What else a program may do with a device: memory of others, captures of others, arrays in chunks, several devices.
+//! What else a program may do with a device: memory of others, captures of others, arrays in chunks, several
+//! devices.
 
 use std::ptr::null_mut;
 use std::sync::LazyLock;
@@ -25,7 +26,8 @@ fn lent(tensor: &Tensor, strides: Option<&[isize]>) -> Result<Tensor> {
     // SAFETY: the tensor keeps the stream; both go with what is lent.
     let stream = unsafe { Stream::from_raw(&device, tensor.stream().as_raw()?)? };
     let (pointer, owner) = (tensor.as_raw()?, Box::new(tensor.clone()));
-    // SAFETY: the strides lead to the tensor's own elements; what is written is written in the stream's order.
+    // SAFETY: the strides lead to the tensor's own elements; what is written is written in the stream's
+    // order.
     unsafe { Tensor::from_raw_parts(&stream, pointer, tensor.shape(), strides, DType::F32, owner) }
 }
 

@@ -5,14 +5,14 @@
 //! would idle, memory should be what binds. So the input is read once, the output written once at
 //! most, and there are few instructions beside the products:
 //!
-//! 1. Lanes are neighbouring columns, and each has up to `ITEM_ROWS` rows below one another: an *item* of the warp. For
-//!    each tap a lane loads its rows' values, and the filter's value once for all of them. What
+//! 1. Lanes are neighbouring columns, and each has up to `ITEM_ROWS` rows below one another: an *item* of the
+//!    warp. For each tap a lane loads its rows' values, and the filter's value once for all of them. What
 //!    neighbouring taps and rows load again comes from L1.
-//! 2. Items that touch no padding, most of them, are computed without asking for it, and those that do only beside
-//!    columns with one question a column. Padding is multiplied like an
-//!    input of 0, so that it meets an infinite filter value as it does in PyTorch.
-//! 3. Where windows lie side by side, of each only the value is written that pooling would take after the norm
-//!    (`parts::extrema`).
+//! 2. Items that touch no padding, most of them, are computed without asking for it, and those that do only
+//!    beside columns with one question a column. Padding is multiplied like an input of 0, so that it meets
+//!    an infinite filter value as it does in PyTorch.
+//! 3. Where windows lie side by side, of each only the value is written that pooling would take after the
+//!    norm (`parts::extrema`).
 //!
 //! ```text
 //! a block has up to 32 items of one channel of one sample

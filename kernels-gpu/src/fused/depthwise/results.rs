@@ -12,7 +12,8 @@ use crate::parts::unroll::unroll;
 /// Writes the lane's first `rows` sums to the output plane `y`.
 ///
 /// # Safety
-/// Where `rows` is not 0 the lane has a column, and `rows` rows of it, from the item's first on, are in the output.
+/// Where `rows` is not 0 the lane has a column, and `rows` rows of it, from the item's first on, are in the
+/// output.
 #[inline(always)]
 pub(super) unsafe fn write_rows<T: Storage>(
     y: GlobalMut<T>,
@@ -50,8 +51,8 @@ impl Window {
     }
 }
 
-/// Writes of each whole window of the item the value that will be the largest after norm and scale, of which `sign` says
-/// whether they reverse the order.
+/// Writes of each whole window of the item the value that will be the largest after norm and scale, of which
+/// `sign` says whether they reverse the order.
 ///
 /// # Safety
 /// All lanes of the warp call it together; outputs are pooled.

@@ -1,4 +1,5 @@
-//! The moments of a row, from those of the tiles that it is made of; where these are many, first those of pieces of it.
+//! The moments of a row, from those of the tiles that it is made of; where these are many, first those of
+//! pieces of it.
 
 use cuda_std::global::{Global, GlobalMut};
 use cuda_std::{kernel, shared_array, thread};
@@ -20,9 +21,9 @@ shared_array! {
 
 /// A block combines the moments of a piece of a row.
 ///
-/// *Launch*: `combining.shape(rows)`. *Mapping*: a thread combines every 256th, of which it loads four at a time, then warps
-/// and the block do, always in the same order.
-/// *Barriers*: one. *Traffic*: all moments are read once.
+/// *Launch*: `combining.shape(rows)`. *Mapping*: a thread combines every 256th, of which it loads four at a
+/// time, then warps and the block do, always in the same order. *Barriers*: one. *Traffic*: all moments are
+/// read once.
 ///
 /// # Safety
 /// `moments` has `rows * combining.count * COUNTED_ELEMENTS` elements, `combined`

@@ -24,7 +24,8 @@ struct Filter<'a, T: Storage> {
 }
 
 impl<T: Storage> Filter<'_, T> {
-    /// The pass, and the plane and the tap of K-vector `half` of a step of a K block; behind the last pass one that there is not.
+    /// The pass, and the plane and the tap of K-vector `half` of a step of a K block; behind the last pass
+    /// one that there is not.
     #[inline(always)]
     unsafe fn k_vector(&self, step: u32, half: u32, passes: u32) -> (u32, (u32, u32)) {
         let g = self.g;
@@ -56,8 +57,8 @@ impl<T: Storage> Filter<'_, T> {
         }
     }
 
-    /// The value that meets value `value` of the K-vector of tap `tap` in plane `plane` of the K block; 0 where there is
-    /// none.
+    /// The value that meets value `value` of the K-vector of tap `tap` in plane `plane` of the K block; 0
+    /// where there is none.
     #[inline(always)]
     unsafe fn value(&self, k_block: u32, (plane, tap): (u32, u32), value: u32) -> f32 {
         let (g, conv) = (self.g, &self.g.conv);

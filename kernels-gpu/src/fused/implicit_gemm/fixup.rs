@@ -1,12 +1,13 @@
 //! The NaN/Inf fix-up pass of results without a norm behind.
 //!
-//! A window's operands are padded with filters of 0, which meet values outside of the window. While these are finite, their products
-//! are 0. A product of 0 and an infinity is NaN, and so is its sum. So a result that is not NaN never met an infinity outside of its
-//! window. A result that is NaN is computed again from the input and the filters as they were given, with one FMA for each value of
-//! its own window. If it is NaN then, it is NaN in PyTorch.
+//! A window's operands are padded with filters of 0, which meet values outside of the window. While these are
+//! finite, their products are 0. A product of 0 and an infinity is NaN, and so is its sum. So a result that
+//! is not NaN never met an infinity outside of its window. A result that is NaN is computed again from the
+//! input and the filters as they were given, with one FMA for each value of its own window. If it is NaN
+//! then, it is NaN in PyTorch.
 //!
-//! One thread computes a whole window, and nothing is shared. An input with a few infinities costs a few windows; an input full of
-//! NaN costs as much as the most obvious convolution.
+//! One thread computes a whole window, and nothing is shared. An input with a few infinities costs a few
+//! windows; an input full of NaN costs as much as the most obvious convolution.
 
 use cuda_std::global::{Global, GlobalMut};
 use cuda_std::shared::Shared;
@@ -60,8 +61,9 @@ impl<T: Storage> WithoutNorm<T> {
     }
 }
 
-/// A result; NaN in place of one that is to be computed again. Parts of f32 make an infinity of what bf16 cannot round to a
-/// finite number, so theirs are not to be trusted either. (Values that are scaled never become one by it.)
+/// A result; NaN in place of one that is to be computed again. Parts of f32 make an infinity of what bf16
+/// cannot round to a finite number, so theirs are not to be trusted either. (Values that are scaled never
+/// become one by it.)
 #[inline(always)]
 pub(super) fn judged<F: Format>(result: f32) -> f32 {
     if F::OPERANDS.passes > 1 && !result.is_finite() {
@@ -70,7 +72,8 @@ pub(super) fn judged<F: Format>(result: f32) -> f32 {
     result
 }
 
-/// Where the elements of an channels-last input are: from a sample, slice, row or column to the next, in elements. Channels are neighbours.
+/// Where the elements of an channels-last input are: from a sample, slice, row or column to the next, in
+/// elements. Channels are neighbours.
 struct Pixels {
     sample: usize,
     slice: usize,
@@ -99,8 +102,8 @@ impl Pixels {
     }
 }
 
-/// The sum of the products of filter `channel` with the window of one output of a sample, one after another: taps in
-/// order, and of each the channels, as `conv_direct` has them. Padding is a value of 0.
+/// The sum of the products of filter `channel` with the window of one output of a sample, one after another:
+/// taps in order, and of each the channels, as `conv_direct` has them. Padding is a value of 0.
 ///
 /// Only of `WARP_SPECIALIZED` tiles is the input ever channels-last.
 #[cfg_attr(target_arch = "nvptx64", inline(always))]
@@ -187,7 +190,8 @@ pub(super) struct Written<'a, T: Storage> {
     pub(super) first_filter: u32,
     pub(super) filter_step: u32,
     pub(super) filters_end: u32,
-    /// The output channel of the block's filter 0, as far before that of the first one as their numbers are apart: wrapped, of a second half.
+    /// The output channel of the block's filter 0, as far before that of the first one as their numbers are
+    /// apart: wrapped, of a second half.
     pub(super) first_channel: u32,
     /// The pixels.
     pub(super) first_pixel: u32,
@@ -195,7 +199,8 @@ pub(super) struct Written<'a, T: Storage> {
 }
 
 impl<T: Storage> Written<'_, T> {
-    /// Computes again what the warp wrote that is NaN, if any lane has seen one. Only of `WARP_SPECIALIZED` tiles is the input ever channels-last.
+    /// Computes again what the warp wrote that is NaN, if any lane has seen one. Only of `WARP_SPECIALIZED`
+    /// tiles is the input ever channels-last.
     ///
     /// # Safety
     /// All lanes of the warp call it together, and no other warp wrote these results.

@@ -30,8 +30,8 @@ pub(super) trait Format {
     /// # Safety
     /// All lanes of the warp make this call.
     unsafe fn multiply_add(d: [f32; 4], a: [u32; 4], b: [u32; 2]) -> [f32; 4];
-    /// Starts the products of a MMA batch of steps with 64 pixels, whose high parts are at `b` and whose low ones `low`
-    /// units further. Split values give sums of their own, others are added to `sums`.
+    /// Starts the products of a MMA batch of steps with 64 pixels, whose high parts are at `b` and whose low
+    /// ones `low` units further. Split values give sums of their own, others are added to `sums`.
     ///
     /// # Safety
     /// As [`wgmma::start_f16_9`].

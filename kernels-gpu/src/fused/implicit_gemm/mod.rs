@@ -38,8 +38,8 @@
 //! | `.._f16`, `.._bf16` | as stored, exact |
 //!
 //! Sums are f32. Tensor cores truncate them, so those of split values are promoted now and then (`warps`,
-//! `warpgroup`). A value that is not finite makes all results of its sample and group not finite, or
-//! NaN: a norm follows, and there they all become NaN in any case. Where none follows, what comes out as NaN is
+//! `warpgroup`). A value that is not finite makes all results of its sample and group not finite, or NaN: a
+//! norm follows, and there they all become NaN in any case. Where none follows, what comes out as NaN is
 //! computed again from its own window (`fixup`).
 //!
 //! # Layers
@@ -47,7 +47,8 @@
 //! 1. `format`, `tile`: how values become operands; tiles as types, and their sums
 //! 2. `reformat`, `combine`: the kernels before the product, on the input, and after it
 //! 3. `place`, `tables`: what a block computes; by what it finds K blocks, K-vectors, pixels and windows
-//! 4. `filters`, `halo`, `fixup`: the kernel before it, on the filters; what a block multiplies; what it computes again
+//! 4. `filters`, `halo`, `fixup`: the kernel before it, on the filters; what a block multiplies; what it
+//!    computes again
 //! 5. `results`: what becomes of the sums
 //! 6. `multiplier`: what a way to multiply has to do
 //! 7. `warps`, `warpgroup`: the two ways

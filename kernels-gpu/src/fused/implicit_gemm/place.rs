@@ -73,8 +73,8 @@ impl FilterSet {
     }
 }
 
-/// An entry of the table of tiles, by which a block finds out what it computes. It is the same for all threads and
-/// not needed while they multiply, so it takes no registers then.
+/// An entry of the table of tiles, by which a block finds out what it computes. It is the same for all
+/// threads and not needed while they multiply, so it takes no registers then.
 pub(super) unsafe fn load_tile(tiles: Shared<u32>, entry: u32) -> (Place, FilterSet) {
     let at = entry * TILE_WORDS;
     let [sample, tile, z, p] = tiles.load_vec::<4>(at);

@@ -1,25 +1,28 @@
 //! The mainloop of tiles whose filters are in registers: `mma.sync`, or `wgmma` with A in registers.
 //!
 //! # Tiles
-//! A block has 4 warps and a tile of filters times pixels (`launch_config::implicit_gemm`). The pixels are a box of the output, so the
-//! K-vectors that they touch are a box as well: the halo tile. A pixel has a base in the halo tile, a tap has an offset, and their
-//! sum is the address of the K-vector that the tap of that pixel multiplies, for any stride, dilation and filter. A [`Multiplier`]
-//! multiplies a K block, warp by warp (`warps`) or as a warpgroup (`warpgroup`).
+//! A block has 4 warps and a tile of filters times pixels (`launch_config::implicit_gemm`). The pixels are a
+//! box of the output, so the K-vectors that they touch are a box as well: the halo tile. A pixel has a base
+//! in the halo tile, a tap has an offset, and their sum is the address of the K-vector that the tap of that
+//! pixel multiplies, for any stride, dilation and filter. A [`Multiplier`] multiplies a K block, warp by warp
+//! (`warps`) or as a warpgroup (`warpgroup`).
 //!
-//! A block keeps its filters and takes one tile of pixels after another. The halo tile is double buffered: while the block
-//! multiplies one K block, it loads the halo tile of the next one, of this tile or of the next. Filters come from global memory in
-//! the order of registers, one step ahead; all warps of a block read the same filters, so they stay in cache.
+//! A block keeps its filters and takes one tile of pixels after another. The halo tile is double buffered:
+//! while the block multiplies one K block, it loads the halo tile of the next one, of this tile or of the
+//! next. Filters come from global memory in the order of registers, one step ahead; all warps of a block read
+//! the same filters, so they stay in cache.
 //!
 //! # Barriers
-//! All threads reach all barriers. One at the start of each K block: its halo tile is there, and the other buffer is free. One in
-//! `results`, between writing and reading a tile's results; the next K block's barrier stands between reading and writing them
-//! again. The same barriers stand between writing the description of the next tile, reading it, and writing it again.
+//! All threads reach all barriers. One at the start of each K block: its halo tile is there, and the other
+//! buffer is free. One in `results`, between writing and reading a tile's results; the next K block's barrier
+//! stands between reading and writing them again. The same barriers stand between writing the description of
+//! the next tile, reading it, and writing it again.
 //!
 //! # Invariants
 //! - A thread copies the K-vectors whose sources it wrote to the table itself.
 //! - While a K block is multiplied, only the other buffer is written.
-//! - Each step adds two K-vectors to the accumulators. Where a K block has an odd number of them, the last one meets filters of 0, as
-//!   does everything beyond the last channel.
+//! - Each step adds two K-vectors to the accumulators. Where a K block has an odd number of them, the last
+//!   one meets filters of 0, as does everything beyond the last channel.
 
 use cuda_std::global::Global;
 use cuda_std::shared;
@@ -121,12 +124,12 @@ const fn min_blocks(tile: GemmTile, format: OperandFormat) -> u32 {
 /// block (from cache), the output once.
 ///
 /// # Safety
-/// `reformatted` and `input_descales` are what the reformatting kernels of the same config wrote, `operands` and
-/// `filter_descales` what the filters kernel did; `bias`, `norm_weight` and `scale` are null or
-/// have an element for each output channel; `y` has an element for each output, or, with
-/// pooling, for each window; `moments` has the config's `moment_elements()`. Where no norm follows, `x` and `weight` are what
-/// input and filters were made of, and `gain` and `shift` have an element for each output channel if the epilogue has them; else
-/// none of these is looked at. `y` and `moments` are apart from all else and start on 16 bytes.
+/// `reformatted` and `input_descales` are what the reformatting kernels of the same config wrote, `operands`
+/// and `filter_descales` what the filters kernel did; `bias`, `norm_weight` and `scale` are null or have an
+/// element for each output channel; `y` has an element for each output, or, with pooling, for each window;
+/// `moments` has the config's `moment_elements()`. Where no norm follows, `x` and `weight` are what input and
+/// filters were made of, and `gain` and `shift` have an element for each output channel if the epilogue has
+/// them; else none of these is looked at. `y` and `moments` are apart from all else and start on 16 bytes.
 #[kernel(
     instances(
         S: [

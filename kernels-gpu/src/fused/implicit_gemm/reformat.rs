@@ -1,9 +1,10 @@
 //! The reformat: the padded input as K-vectors of 16-bit values.
 //!
-//! f32 is multiplied by a power of two before it is rounded to f16, so that the largest values of a sample are between `2^8` and
-//! `2^15`: what f16 cannot hold is then small even beside values that are ten thousand times smaller than those. Any such scale will
-//! do, so most samples need not know their largest value first. A first pass reformats at the optimistic [`USUAL_SCALE`] and records
-//! that value; a second pass reformats again the samples that the scale does not suit.
+//! f32 is multiplied by a power of two before it is rounded to f16, so that the largest values of a sample
+//! are between `2^8` and `2^15`: what f16 cannot hold is then small even beside values that are ten thousand
+//! times smaller than those. Any such scale will do, so most samples need not know their largest value first.
+//! A first pass reformats at the optimistic [`USUAL_SCALE`] and records that value; a second pass reformats
+//! again the samples that the scale does not suit.
 
 use cuda_std::global::{Global, GlobalMut};
 use cuda_std::{Storage, kernel, math, shared_array, thread, warp};
@@ -21,8 +22,9 @@ use crate::parts::unroll::unroll;
 pub(super) const USUAL_SCALE: f32 = 512.0;
 pub(super) const USUAL_DESCALE: f32 = 1.0 / USUAL_SCALE;
 
-/// Scaled, it is `2^8`. Two f16 leave an error of up to `2^-22` of a value, or of `2^-25`, half of the least f16, where that is more:
-/// `2^-33` of its sample's largest. That matters to channels much smaller than others.
+/// Scaled, it is `2^8`. Two f16 leave an error of up to `2^-22` of a value, or of `2^-25`, half of the least
+/// f16, where that is more: `2^-33` of its sample's largest. That matters to channels much smaller than
+/// others.
 const USUAL_LEAST: f32 = 0.5;
 
 /// Scaled, it is half of what f16 ends with.
@@ -121,8 +123,9 @@ impl<T: Storage> Packer<'_, T> {
         }
     }
 
-    /// The same, two planes at a time, in lines: each lane those of two neighbouring pixels, of which there is an even number, and of which two lanes then write one at a time, so that
-    /// both K-vectors of a sector are written at once.
+    /// The same, two planes at a time, in lines: each lane those of two neighbouring pixels, of which there
+    /// is an even number, and of which two lanes then write one at a time, so that both K-vectors of a sector
+    /// are written at once.
     #[cfg(hopper)]
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
     #[cfg_attr(not(target_arch = "nvptx64"), inline(never))]
@@ -133,7 +136,8 @@ impl<T: Storage> Packer<'_, T> {
         scale: f32,
     ) -> u32 {
         let (g, conv) = (self.g, &self.g.conv);
-        // All planes of a pixel at about the same time, so that what memory transfers at once is written at once.
+        // All planes of a pixel at about the same time, so that what memory transfers at once is written at
+        // once.
         let (block, pair) = div_rem(block, conv.groups * g.reformatted_planes());
         let (group, pair_of_group) = div_rem(pair, g.reformatted_planes());
         let pixels = conv.input_pixels();
@@ -314,8 +318,8 @@ impl<T: Storage> Packer<'_, T> {
     }
 }
 
-/// Stores the `parts` parts of a K-vector's values, each a plane of K-vectors behind the one before: of a value the nearest operand,
-/// then the nearest one to what that leaves, and so on. An infinity leaves NaN.
+/// Stores the `parts` parts of a K-vector's values, each a plane of K-vectors behind the one before: of a
+/// value the nearest operand, then the nearest one to what that leaves, and so on. An infinity leaves NaN.
 #[inline(always)]
 unsafe fn store_parts<F: Format>(
     reformatted: GlobalMut<u32>,
@@ -385,15 +389,16 @@ pub unsafe fn implicit_gemm_reformat<F: Format>(
     }
 }
 
-/// Where the kernel before did not scan, says which scale each sample has, and reformats again those that the usual
-/// scale does not suit; where the product rounds, only says so.
+/// Where the kernel before did not scan, says which scale each sample has, and reformats again those that the
+/// usual scale does not suit; where the product rounds, only says so.
 ///
 /// *Launch*: `g.rescale_shape()`. *Mapping*: blocks of one sample take blocks of its K-vectors
 /// in turn. *Barriers*: one.
 /// *Traffic*: the largest values; for samples that are reformatted again, that of the kernel before.
 ///
 /// # Safety
-/// As there; `largest` has `recorded` elements for each sample, which that kernel wrote: as many as it has blocks for one, or the product has noted.
+/// As there; `largest` has `recorded` elements for each sample, which that kernel wrote: as many as it has
+/// blocks for one, or the product has noted.
 #[kernel(instances(F: [f16x2_f32: F16x2, scaled_f16_f32: ScaledF16]), max_threads = SPREAD_THREADS)]
 pub unsafe fn implicit_gemm_rescale<F: Format>(
     x: *const F::Stored,

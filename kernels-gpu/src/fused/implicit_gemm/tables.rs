@@ -13,7 +13,8 @@ use crate::parts::index::div_rem;
 /// Pixels of an octet.
 pub(super) const OCTET_PIXELS: u32 = 8;
 
-/// Strips of octets of a tile, of which there are none where warps multiply by themselves: 0 is then known to the compiler.
+/// Strips of octets of a tile, of which there are none where warps multiply by themselves: 0 is then known to
+/// the compiler.
 #[inline(always)]
 fn strips(g: &GemmGeometry, tile: GemmTile) -> u32 {
     if tile.warpgroups == 0 { 0 } else { g.strips }
@@ -29,7 +30,8 @@ fn outputs_d(g: &GemmGeometry, tile: GemmTile) -> u32 {
     }
 }
 
-/// The binary logarithm of the K-vectors of a line of the halo tile: 0, which is known to the compiler where it always is, if planes are apart.
+/// The binary logarithm of the K-vectors of a line of the halo tile: 0, which is known to the compiler where
+/// it always is, if planes are apart.
 #[inline(always)]
 pub(super) fn span_shift<F: Format>(g: &GemmGeometry, tile: GemmTile) -> u32 {
     if may_have_nhwc_tile::<F>(tile) {
@@ -45,7 +47,8 @@ const fn may_have_nhwc_tile<F: Format>(tile: GemmTile) -> bool {
     tile.is_warp_specialized() && F::OPERANDS.parts == 1
 }
 
-/// Whether the input's values may be converted in the producer to the halo tile, which only those are that become one part, scaled.
+/// Whether the input's values may be converted in the producer to the halo tile, which only those are that
+/// become one part, scaled.
 #[inline(always)]
 pub(super) const fn may_convert_in_producer<F: Format>() -> bool {
     F::OPERANDS.parts == 1 && F::OPERANDS.scaled
@@ -215,8 +218,8 @@ unsafe fn row_of_octet(g: &GemmGeometry, tile: GemmTile, row: u32) -> (u32, u32,
     (d, h, strip)
 }
 
-/// How far the K-vector that entry `entry` of the table of offsets stands for is from a pixel's first: a K-vector of the
-/// K block, in bytes, or the first K-vector of a step, in K-vectors.
+/// How far the K-vector that entry `entry` of the table of offsets stands for is from a pixel's first: a
+/// K-vector of the K block, in bytes, or the first K-vector of a step, in K-vectors.
 #[inline(always)]
 pub(super) unsafe fn offset<F: Format>(g: &GemmGeometry, tile: GemmTile, entry: u32) -> u32 {
     let conv = &g.conv;

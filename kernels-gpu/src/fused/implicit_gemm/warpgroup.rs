@@ -1,19 +1,20 @@
 //! The K block by `wgmma` (sm_90a): the block is one warpgroup, with filters in registers.
 //!
 //! # Operands
-//! A are the filters, in registers, 16 rows for each warp. B are the halo tile's K-vectors in place. An MMA step is one tap in two
-//! planes, or two neighbouring columns of the only plane, so the halves of K are equally far apart in every step, and pixels lie as
-//! `W64N128` says: a tap is another start address.
+//! A are the filters, in registers, 16 rows for each warp. B are the halo tile's K-vectors in place. An MMA
+//! step is one tap in two planes, or two neighbouring columns of the only plane, so the halves of K are
+//! equally far apart in every step, and pixels lie as `W64N128` says: a tap is another start address.
 //!
 //! # Accumulators
-//! [`MMA_BATCH_STEPS`] steps are an MMA batch. In the f16x2 split an MMA batch starts from zero, and ordinary additions, which round,
-//! add it to the tile's total. Tensor cores truncate (`warps` says what follows from it); so few truncating additions in a row leave
-//! an error of 4e-7 of the results' standard deviation for any number of terms. Values of one part are accumulated by the tensor
-//! cores alone, which saves registers.
+//! [`MMA_BATCH_STEPS`] steps are an MMA batch. In the f16x2 split an MMA batch starts from zero, and ordinary
+//! additions, which round, add it to the tile's total. Tensor cores truncate (`warps` says what follows from
+//! it); so few truncating additions in a row leave an error of 4e-7 of the results' standard deviation for
+//! any number of terms. Values of one part are accumulated by the tensor cores alone, which saves registers.
 //!
-//! The tile's two halves of 64 pixels are MMA batches of their own: the first one is promoted while the tensor cores multiply the
-//! second. The filters of the next MMA batch are loaded meanwhile or, in the f16x2 split, as soon as the MMA batch is over. A
-//! multiprocessor holds two or three blocks, of which one multiplies while another waits.
+//! The tile's two halves of 64 pixels are MMA batches of their own: the first one is promoted while the
+//! tensor cores multiply the second. The filters of the next MMA batch are loaded meanwhile or, in the f16x2
+//! split, as soon as the MMA batch is over. A multiprocessor holds two or three blocks, of which one
+//! multiplies while another waits.
 
 use cuda_std::global::Global;
 use cuda_std::wgmma::{self, InFlight, MatrixDescriptor};
@@ -79,7 +80,8 @@ fn following(step: u32, all_mma_steps: u32) -> u32 {
 struct MmaBatch([InFlight; 2]);
 
 impl MmaBatch {
-    /// Multiplies both halves of the pixels; the second one's K-vectors are `second_half` units behind the first one's.
+    /// Multiplies both halves of the pixels; the second one's K-vectors are `second_half` units behind the
+    /// first one's.
     #[inline(always)]
     unsafe fn start<F: Format>(
         sums: &Sums,
@@ -93,8 +95,8 @@ impl MmaBatch {
         Self([left, F::start(half(sums, 1), filters, b, low)])
     }
 
-    /// Takes the first half's sums while the second one is multiplied, waits for that, and returns its values. Then the
-    /// filters' registers are free.
+    /// Takes the first half's sums while the second one is multiplied, waits for that, and returns its
+    /// values. Then the filters' registers are free.
     #[inline(always)]
     unsafe fn end_left<F: Format>(self, sums: &mut Sums) -> [f32; 32] {
         let [left, right] = self.0;
@@ -183,8 +185,8 @@ impl<F: Format, S: TileShape> Multiplier<F, S> for Warpgroup {
         let load = |step: u32| Self::load::<F, S>(operands, step, filter_warp);
         let mut step = 0;
         if parts == 1 {
-            // Two MMA batches at a time, with filters in registers of their own: a write to those of a MMA batch under way
-            // would make the assembler put its products one after another.
+            // Two MMA batches at a time, with filters in registers of their own: a write to those of a MMA
+            // batch under way would make the assembler put its products one after another.
             while step + MMA_BATCH_STEPS < g.mma_steps {
                 let next = self.step + MMA_BATCH_STEPS;
                 let mma_batch =

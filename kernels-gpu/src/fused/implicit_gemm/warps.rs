@@ -3,13 +3,14 @@
 //! `ldmatrix` takes the address of a K-vector from each lane: the base of a pixel plus the offset of a tap.
 //!
 //! # Promotion
-//! Tensor cores truncate when they add to an accumulator, so a long sum drifts towards zero, on average by up to `2^-24` of itself for
-//! each instruction where signs are mixed. In the f16x2 split a lane therefore promotes its accumulators after
-//! [`PROMOTION_MMA_STEPS`] steps (or one more, since steps come in twos): it adds them to a total in the shared memory of the
-//! results, with rounding, and starts them anew. In the bf16x3 split, whose steps are one instruction each, it does so after twice as
-//! many. Shorter sums are never promoted. An instruction adds 16 terms and a sum and cuts off less than `5.25 * 2^-23` of the largest
-//! of them, so 51 instructions cut off less than 3.2e-5 of the sum of magnitudes. docs/tuning.md has usual errors, and those of an
-//! FMA chain: 1e-6 of the results' standard deviation for any number of terms.
+//! Tensor cores truncate when they add to an accumulator, so a long sum drifts towards zero, on average by up
+//! to `2^-24` of itself for each instruction where signs are mixed. In the f16x2 split a lane therefore
+//! promotes its accumulators after [`PROMOTION_MMA_STEPS`] steps (or one more, since steps come in twos): it
+//! adds them to a total in the shared memory of the results, with rounding, and starts them anew. In the
+//! bf16x3 split, whose steps are one instruction each, it does so after twice as many. Shorter sums are never
+//! promoted. An instruction adds 16 terms and a sum and cuts off less than `5.25 * 2^-23` of the largest of
+//! them, so 51 instructions cut off less than 3.2e-5 of the sum of magnitudes. docs/tuning.md has usual
+//! errors, and those of an FMA chain: 1e-6 of the results' standard deviation for any number of terms.
 
 use cuda_std::global::Global;
 use cuda_std::shared;

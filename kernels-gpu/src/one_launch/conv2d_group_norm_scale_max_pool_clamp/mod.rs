@@ -19,8 +19,8 @@
 //!    18. A power of two keeps inputs in f16's range; it is chosen from the first rows of a block
 //!    and lowered when later rows need it. Filters have one of their own for each channel.
 //! 5. *Statistics about a shift.* The mean of the first half of a warpgroup's first row of products is
-//!    subtracted from all of its rows, so a mean far from zero costs no accuracy. It costs no instruction either: of 27
-//!    (or 9) halves of steps one is left over, and there the shift, as a filter, meets a row of
+//!    subtracted from all of its rows, so a mean far from zero costs no accuracy. It costs no instruction
+//!    either: of 27 (or 9) halves of steps one is left over, and there the shift, as a filter, meets a row of
 //!    constant pixels.
 //! 6. *Half a row at a time.* A row's products are two chains of 64 columns each, of which one is
 //!    reduced while the tensor cores are at the next one. So a warpgroup keeps them busy also while

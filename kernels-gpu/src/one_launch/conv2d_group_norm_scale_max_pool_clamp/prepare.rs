@@ -38,9 +38,10 @@ const TAPS: [Taps; 7] = [
 const _: () = assert!(OneLaunch2dConfig::SCALED_F16.fragments == TAPS.len() as u32);
 const _: () = assert!(OneLaunch2dConfig::F16X2.fragments == 2 * TAPS.len() as u32);
 
-/// In place of an infinite scale, with which a bias and what is added to it may be infinities of both signs, whose sum is NaN: a finite one
-/// that makes about 2^96 of the larger of `weight` and `bias`. A bound clamps what comes of it as it clamps infinity, unless the bound is
-/// beyond 2^90, or what is scaled below 2^-90 of that larger one. Of two zeros infinity makes NaN as it should.
+/// In place of an infinite scale, with which a bias and what is added to it may be infinities of both signs,
+/// whose sum is NaN: a finite one that makes about 2^96 of the larger of `weight` and `bias`. A bound clamps
+/// what comes of it as it clamps infinity, unless the bound is beyond 2^90, or what is scaled below 2^-90 of
+/// that larger one. Of two zeros infinity makes NaN as it should.
 #[inline(always)]
 fn large(scale: f32, weight: f32, bias: f32) -> f32 {
     let exponent = |x: f32| ((x.to_bits() >> 23) & 0xff) as i32 - 127;

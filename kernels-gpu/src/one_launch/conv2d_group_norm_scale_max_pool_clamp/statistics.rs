@@ -274,8 +274,8 @@ unsafe fn bias_in_group(g: &OneLaunch2dGeometry, memory: &Memory, k: u32) -> f32
         - memory.channels.load(OUT_CHANNELS + first_of_group(g, k))
 }
 
-/// Shows the moments of channel `k` to the other channels of its group, where the warpgroups' moments of this channel were, which
-/// nobody else reads.
+/// Shows the moments of channel `k` to the other channels of its group, where the warpgroups' moments of this
+/// channel were, which nobody else reads.
 #[inline(always)]
 unsafe fn keep_channel(g: &OneLaunch2dGeometry, memory: &Memory, k: u32, all: &Moments) {
     let mean = math::fma(sign_of(memory, k), all.mean, bias_in_group(g, memory, k));

@@ -12,8 +12,9 @@ use super::memory::Memory;
 use crate::parts::lanes::sum_of_quad;
 use crate::parts::unroll::unroll;
 
-/// A thread's place in the products. Of each row it has two channels, `channel` and 8 more, and of each of those
-/// columns `8 * o + 2 * quad_lane + e` of every residue, with `o` below 4 and `e` below 2: eight windows.
+/// A thread's place in the products. Of each row it has two channels, `channel` and 8 more, and of each of
+/// those columns `8 * o + 2 * quad_lane + e` of every residue, with `o` below 4 and `e` below 2: eight
+/// windows.
 pub(super) struct Place {
     pub(super) warpgroup: u32,
     pub(super) lane: u32,

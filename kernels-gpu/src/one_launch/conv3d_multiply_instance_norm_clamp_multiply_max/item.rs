@@ -164,7 +164,8 @@ unsafe fn column<F: Format, E: Epilogue, const I: usize>(
 /// keeps `low` if `bit` of its index is clear, else `high`, and gives the other one to the lane
 /// with that bit changed. Returns what it keeps and what it receives.
 ///
-/// Chosen by bits and not by `if`: the compiler must not move a shuffle into a branch that only some lanes take.
+/// Chosen by bits and not by `if`: the compiler must not move a shuffle into a branch that only some lanes
+/// take.
 ///
 /// # Safety
 /// All lanes of the warp make this call.

@@ -1,9 +1,9 @@
 //! `channel_max(clamp(instance_norm(conv3d(x) * m)) * m)` in one launch, on tensor cores.
 //!
 //! # Idea
-//! One block takes one sample, or the blocks of a cluster share one (`pass`). Its input, converted to f16 (or as it is stored, in 16 bits), stays in
-//! shared memory from beginning to end, so that the convolution can be done twice: once for the
-//! statistics of each filter, once more for the result. Nothing but the result is
+//! One block takes one sample, or the blocks of a cluster share one (`pass`). Its input, converted to f16 (or
+//! as it is stored, in 16 bits), stays in shared memory from beginning to end, so that the convolution can be
+//! done twice: once for the statistics of each filter, once more for the result. Nothing but the result is
 //! written.
 //!
 //! ```text
@@ -52,16 +52,17 @@
 //! scheduler, register reads take most, so that other instructions add to it rather than overlap.
 //!
 //! # Barriers
-//! All threads reach all barriers. Three before the filters are in registers, one more before the
-//! first pass, one after each round, two around the statistics. In a cluster there are no rounds but one
-//! barrier before the pass. All threads of the cluster reach its two barriers after each pass: that of the power sums,
-//! and that after which no block reads another's.
+//! All threads reach all barriers. Three before the filters are in registers, one more before the first pass,
+//! one after each round, two around the statistics. In a cluster there are no rounds but one barrier before
+//! the pass. All threads of the cluster reach its two barriers after each pass: that of the power sums, and
+//! that after which no block reads another's.
 //!
 //! # Invariants
 //! - A round starts only when all rows that its items touch are converted.
 //! - `staging` belongs to the filters until every thread has its operands, then to arriving rows, and
 //!   when the pass is over to the partial statistics.
-//! - In a cluster, all blocks find the same means, scales and largest magnitude, and so repeat the pass all or none.
+//! - In a cluster, all blocks find the same means, scales and largest magnitude, and so repeat the pass all
+//!   or none.
 //! - The words of depth `d` in plane 1 of the pair formats are complete once depth `d + 1` is.
 
 use core::marker::PhantomData;
@@ -134,15 +135,15 @@ const SCALED_MAX: f32 = 30_000.0;
 /// Blocks for a sample of `channel_max(clamp(instance_norm(conv3d(x) * m)) * m)`: `BLOCKS`, which are a
 /// cluster where they are several.
 ///
-/// *Launch*: `g.shape(planes, BLOCKS)`, `SPLIT_PLANES` for split values, else `PAIR_PLANES`.
-/// *Mapping*: items of 16 rows by 10 columns go to the warps in turn; within an item, lanes as m16n8k16
-/// has them. *Barriers* and invariants: at the head of the module.
-/// *Traffic*: the input once by a block that is alone, parameters and first rows once a block, the output once.
+/// *Launch*: `g.shape(planes, BLOCKS)`, `SPLIT_PLANES` for split values, else `PAIR_PLANES`. *Mapping*: items
+/// of 16 rows by 10 columns go to the warps in turn; within an item, lanes as m16n8k16 has them. *Barriers*
+/// and invariants: at the head of the module. *Traffic*: the input once by a block that is alone, parameters
+/// and first rows once a block, the output once.
 ///
 /// # Safety
-/// `x` has `g.input_elements()` elements, `y` has `g.n * g.out_elements()`, `weight`
-/// `FILTER_ELEMENTS`, `multiplier`, and `bias` if the geometry says that it exists, `OUT_CHANNELS`; all start on 16
-/// bytes, and `y` is apart from the others. The grid has `BLOCKS` blocks for each of `g.n` samples.
+/// `x` has `g.input_elements()` elements, `y` has `g.n * g.out_elements()`, `weight` `FILTER_ELEMENTS`,
+/// `multiplier`, and `bias` if the geometry says that it exists, `OUT_CHANNELS`; all start on 16 bytes, and
+/// `y` is apart from the others. The grid has `BLOCKS` blocks for each of `g.n` samples.
 #[kernel(
     instances(BLOCKS: [1], F: [f16x2_f32: F16x2, scaled_f16_f32: ScaledF16, f16: F16, bf16: Bf16]),
     #[cfg(hopper)]

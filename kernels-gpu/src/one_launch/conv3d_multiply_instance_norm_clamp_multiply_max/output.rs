@@ -29,8 +29,8 @@ pub(super) struct Constants {
 }
 
 impl Constants {
-    /// Constants of a filter whose accumulators, `scale` times too large, have this sum and this sum of squares.
-    /// `finite` tells whether all parameters of the filter are.
+    /// Constants of a filter whose accumulators, `scale` times too large, have this sum and this sum of
+    /// squares. `finite` tells whether all parameters of the filter are.
     #[inline(always)]
     pub(super) fn of_sums(
         g: &OneLaunch3dGeometry,

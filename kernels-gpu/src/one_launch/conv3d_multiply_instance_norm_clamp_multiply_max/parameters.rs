@@ -20,7 +20,8 @@ const OPERAND_WORDS: u32 = FILTER * 5 * 32 * 4;
 const _: () = assert!(SURVEYORS * OUT_CHANNELS <= BLOCK_THREADS);
 const _: () = assert!(OPERAND_WORDS + FILTER_ELEMENTS <= STAGING_WORDS);
 
-/// The tensors of the filters: weight, bias and multiplier. The weight lies, as stored, behind its operands in `staging`.
+/// The tensors of the filters: weight, bias and multiplier. The weight lies, as stored, behind its operands
+/// in `staging`.
 #[derive(Clone, Copy)]
 pub(super) struct FilterTensors<'a, F: Format> {
     /// Where they lie.
@@ -156,8 +157,8 @@ impl<F: Format> FilterTensors<'_, F> {
         filters
     }
 
-    /// What the accumulators of this lane's filters start from: where values are multiplied as they are stored, minus
-    /// what `means` would give, so that squares do not drown in a large mean.
+    /// What the accumulators of this lane's filters start from: where values are multiplied as they are
+    /// stored, minus what `means` would give, so that squares do not drown in a large mean.
     #[inline(always)]
     pub(super) unsafe fn start_values(&self, means: [f32; 3]) -> [f32; 4] {
         if F::CENTRED {

@@ -1,4 +1,5 @@
-//! The first pass: the power sums of each filter and what follows from them, by a block alone or by the blocks of a cluster.
+//! The first pass: the power sums of each filter and what follows from them, by a block alone or by the
+//! blocks of a cluster.
 //!
 //! # Alone
 //! Items go to the warps by turns, and each warp adds the power sums of its items in their order. Rows that
@@ -26,7 +27,8 @@ use super::output::Constants;
 use super::parameters::FilterTensors;
 use crate::parts::unroll::unroll;
 
-/// The pass of a block, which leaves the power sums of its `warp` to the other threads, behind the next barrier.
+/// The pass of a block, which leaves the power sums of its `warp` to the other threads, behind the next
+/// barrier.
 pub(super) struct Pass<'a, F: Format> {
     /// The sample and where it goes.
     pub(super) filler: Filler<'a, F>,

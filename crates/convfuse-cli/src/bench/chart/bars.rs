@@ -22,7 +22,8 @@ pub(super) fn height(report: &Report) -> f64 {
     groups.sum::<f64>() + MARGIN
 }
 
-/// Draws from `top` down. Every group has its own scale: problems are not there to be compared with each other.
+/// Draws from `top` down. Every group has its own scale: problems are not there to be compared with each
+/// other.
 pub(super) fn draw(svg: &mut Svg, report: &Report, top: f64) {
     let mut y = top;
     for problem in &report.problems {

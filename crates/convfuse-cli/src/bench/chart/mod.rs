@@ -16,8 +16,8 @@ const COLOURS: [&str; 6] = [
     "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9",
 ];
 
-/// The report as an SVG file: a bar for each result's time beside the least time that the ceilings allow, and below, where
-/// ceilings were measured, the roofline with every result under it.
+/// The report as an SVG file: a bar for each result's time beside the least time that the ceilings allow, and
+/// below, where ceilings were measured, the roofline with every result under it.
 #[must_use]
 pub fn to_svg(report: &Report) -> String {
     let roofline = report.ceilings.as_ref();

@@ -1,7 +1,7 @@
 //! Every result under the ceilings of the device.
 //!
-//! Across: operations for each byte that must move, which the problem fixes. Upwards: operations per second, which the
-//! implementation earns. The slope is what memory allows, the level lines what arithmetic allows.
+//! Across: operations for each byte that must move, which the problem fixes. Upwards: operations per second,
+//! which the implementation earns. The slope is what memory allows, the level lines what arithmetic allows.
 
 use super::super::{Ceilings, Report};
 use super::svg::{Anchor, Svg};

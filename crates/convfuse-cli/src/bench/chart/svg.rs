@@ -1,7 +1,7 @@
 //! Just enough SVG: lines, boxes, dots, text.
 //!
-//! Text is left to the viewer's own sans-serif font, so widths are only estimated; nothing depends on them but
-//! spacing.
+//! Text is left to the viewer's own sans-serif font, so widths are only estimated; nothing depends on them
+//! but spacing.
 
 use std::fmt::Write;
 

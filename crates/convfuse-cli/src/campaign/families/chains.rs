@@ -111,8 +111,8 @@ fn any_norm(c: &mut Choices, groups: usize) -> Vec<Layer> {
     }
 }
 
-/// What networks have behind a convolution to `channels` channels, in any order: a norm, slopes, functions, sums, a pool, functions, sums, a
-/// last pool.
+/// What networks have behind a convolution to `channels` channels, in any order: a norm, slopes, functions,
+/// sums, a pool, functions, sums, a last pool.
 fn behind(c: &mut Choices, groups: usize, channels: usize, dimensions: usize) -> Vec<Layer> {
     let (mut scales, mut inputs) = (vec!["last", "first"], vec!["late", "shortcut"]);
     let mut layers = any_norm(c, groups);

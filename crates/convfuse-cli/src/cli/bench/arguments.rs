@@ -22,13 +22,15 @@ pub(in crate::cli) struct Arguments {
     /// The problem of KernelBench's level 2
     #[arg(long, value_enum, default_value_t = Model::Both)]
     pub(super) model: Model,
-    /// Strategies to run, separated by commas: names, all, or partitions such as "conv2d | group_norm scale | max_pool2d clamp"
+    /// Strategies to run, separated by commas: names, all, or partitions such as "conv2d | group_norm scale |
+    /// max_pool2d clamp"
     #[arg(long, value_delimiter = ',', default_value = Strategy::ALL)]
     pub(super) strategy: Vec<String>,
     /// Products of the fused strategy on f32, separated by commas: accurate, fast
     #[arg(long, value_delimiter = ',', default_value = "accurate,fast")]
     pub(super) precision: Vec<Precision>,
-    /// Let the fused strategy choose kernels by the batch, so that a sample's results may be rounded otherwise in another
+    /// Let the fused strategy choose kernels by the batch, so that a sample's results may be rounded
+    /// otherwise in another
     #[arg(long)]
     pub(super) batch_dependent: bool,
     /// Element types of inputs, outputs and parameters, separated by commas: f32, f16, bf16
@@ -37,12 +39,14 @@ pub(in crate::cli) struct Arguments {
     /// Have inputs whose channels are neighbours in memory, as in PyTorch's channels_last
     #[arg(long)]
     pub(super) channels_last: bool,
-    /// The input's shape, such as 16,8,64,64; its rank tells which pipeline it is for. May be given several times [default: the
-    /// problem's own, 128,8,128,128 and 128,3,16,32,32; small ones in the emulator, 1,8,20,20 and 1,3,6,8,8]
+    /// The input's shape, such as 16,8,64,64; its rank tells which pipeline it is for. May be given several
+    /// times [default: the problem's own, 128,8,128,128 and 128,3,16,32,32; small ones in the emulator,
+    /// 1,8,20,20 and 1,3,6,8,8]
     #[arg(long, value_name = "N,C,[D,]H,W", value_parser = shape)]
     pub(super) shape: Vec<Shape>,
-    /// Run the problems in this JSON file instead: a list of objects with `input` (the shape) and, where wanted, `title`
-    /// and `attributes` (an object with the attributes' names, such as `kernel_size`) or `chain` (as in a chain's file)
+    /// Run the problems in this JSON file instead: a list of objects with `input` (the shape) and, where
+    /// wanted, `title` and `attributes` (an object with the attributes' names, such as `kernel_size`) or
+    /// `chain` (as in a chain's file)
     #[arg(long, value_name = "FILE", conflicts_with_all = ["shape", "model", "chain"])]
     pub(super) problems: Option<PathBuf>,
     /// Run the chain in this JSON file instead, on inputs of every --shape
@@ -76,12 +80,12 @@ pub(in crate::cli) struct Arguments {
     /// Leave out the measurement of the device's ceilings
     #[arg(long)]
     pub(super) no_ceilings: bool,
-    /// Leave out the comparison with float64: for whoever checks the outputs that --save writes, or wants a record of the
-    /// outputs' hashes and times in --json
+    /// Leave out the comparison with float64: for whoever checks the outputs that --save writes, or wants a
+    /// record of the outputs' hashes and times in --json
     #[arg(long, requires = "kept")]
     pub(super) no_reference: bool,
-    /// Compare every run with that in this file, which --json wrote earlier: the bits of the outputs by their hashes, and the
-    /// times. Other bits, or a run of the file that is asked for but not there, are an error
+    /// Compare every run with that in this file, which --json wrote earlier: the bits of the outputs by their
+    /// hashes, and the times. Other bits, or a run of the file that is asked for but not there, are an error
     #[arg(long, value_name = "FILE")]
     pub(super) compare: Option<PathBuf>,
     /// How much slower than in the file of --compare a median may be; more is an error

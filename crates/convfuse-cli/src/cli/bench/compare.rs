@@ -17,8 +17,8 @@ pub(in crate::cli) fn read(path: &Path) -> Result<Record, Failure> {
     Ok(Record::of_text(path, &files::text(path)?)?)
 }
 
-/// Prints how `report` compares with an old record, and tells whether that is right. Where standard output has no text, this goes
-/// to standard error.
+/// Prints how `report` compares with an old record, and tells whether that is right. Where standard output
+/// has no text, this goes to standard error.
 pub(super) fn compare(
     old: &Record,
     report: &Report,

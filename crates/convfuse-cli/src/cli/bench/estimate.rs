@@ -27,7 +27,8 @@ const WORTH_SAYING: Duration = Duration::from_secs(20);
 /// What the emulator takes longer for must be asked for.
 const MUST_BE_ASKED: Duration = Duration::from_mins(10);
 
-/// Says how long the tasks will take if that is long, and refuses what the emulator will not end in minutes, if nobody said yes.
+/// Says how long the tasks will take if that is long, and refuses what the emulator will not end in minutes,
+/// if nobody said yes.
 pub(super) fn must_end(
     arguments: &Arguments,
     tasks: &[Task],
@@ -116,7 +117,8 @@ pub(in crate::cli) fn say_of_cases<'a>(
     }
 }
 
-/// The same as [`Case::cost_of`] of what kernels do, who look at every place of a pooling window, inside of the image or not.
+/// The same as [`Case::cost_of`] of what kernels do, who look at every place of a pooling window, inside of
+/// the image or not.
 fn kernels_cost(problem: &ChainProblem) -> f64 {
     let product = |extents: &[usize]| extents.iter().map(|&extent| extent as f64).product::<f64>();
     let places = problem.steps.iter().map(|step| match &step.problem {

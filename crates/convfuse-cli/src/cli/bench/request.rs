@@ -32,7 +32,8 @@ pub(in crate::cli) fn read<T: DeserializeOwned>(path: &Path) -> Result<T, Failur
     serde_json::from_str(&text).map_err(|error| refused(path, &error))
 }
 
-/// The list in a JSON file, at least one of `what`; what is wrong with one of them names it. They are counted from 0.
+/// The list in a JSON file, at least one of `what`; what is wrong with one of them names it. They are counted
+/// from 0.
 pub(in crate::cli) fn read_list<T: DeserializeOwned>(
     path: &Path,
     what: &str,

@@ -17,10 +17,11 @@ pub struct MainloopConfig {
     pub filters: u32,
     /// 1 if these are pipeline stages for all of a block's filters, which come once and stay, else 0.
     pub stay: u32,
-    /// 1 if the warpgroups alternate, each with every second tile of pixels, so that one finishes its tile while the other multiplies, else 0. Then a block has one tile of
-    /// filters.
+    /// 1 if the warpgroups alternate, each with every second tile of pixels, so that one finishes its tile
+    /// while the other multiplies, else 0. Then a block has one tile of filters.
     pub ping_pong: u32,
-    /// Pipeline stages of each warp that rounds for pieces of f32; 0 where nothing is converted in the producer.
+    /// Pipeline stages of each warp that rounds for pieces of f32; 0 where nothing is converted in the
+    /// producer.
     pub staged: u32,
     /// The first of their barriers.
     pub staged_barrier: u32,
@@ -35,16 +36,19 @@ pub struct MainloopConfig {
 pub struct WarpSpecializedLayout {
     /// For each step of a K block, how far its first K-vector of the halo tile is from a pixel's.
     pub offsets: u32,
-    /// For each pixel, its place in the tile, in one word; [`super::super::OUTSIDE`] for one that is not used.
+    /// For each pixel, its place in the tile, in one word; [`super::super::OUTSIDE`] for one that is not
+    /// used.
     pub pixels: u32,
     /// For each pixel, its place in the output plane, from the tile's first.
     pub positions: u32,
-    /// For each K-vector of a halo tile of planes, the first word of its K-vector of the reformatted input, from the halo tile's first; for each piece of one of lines, where its copy starts and ends.
+    /// For each K-vector of a halo tile of planes, the first word of its K-vector of the reformatted input,
+    /// from the halo tile's first; for each piece of one of lines, where its copy starts and ends.
     pub sources: u32,
     /// Four numbers for each filter.
     pub channels: u32,
-    /// Two barriers for each pipeline stage: filled, free. Where sums are split, two for each warp that multiplies, too: come, taken. Where warpgroups
-    /// alternate, one for each: it may begin. Behind them one for each staged piece: it has come.
+    /// Two barriers for each pipeline stage: filled, free. Where sums are split, two for each warp that
+    /// multiplies, too: come, taken. Where warpgroups alternate, one for each: it may begin. Behind them one
+    /// for each staged piece: it has come.
     pub barriers: u32,
     /// Results, for each warp.
     pub results: u32,
@@ -77,7 +81,8 @@ impl MainloopConfig {
         }
     }
 
-    /// Whether a pipeline stage with a halo tile is free as soon as its products are over, not when those with the next one have begun: there are two, and what is loaded to them is rounded.
+    /// Whether a pipeline stage with a halo tile is free as soon as its products are over, not when those
+    /// with the next one have begun: there are two, and what is loaded to them is rounded.
     #[must_use]
     #[inline(always)]
     pub const fn releases_early(&self) -> bool {

@@ -14,8 +14,8 @@ const SPLIT_QUARTERS: u64 = 5;
 /// Samples of a small batch. Sums are split in as many parts as are best for it, ..
 const FEW_SAMPLES: u64 = 2;
 
-/// .. of those that cost the usual batch no more than so many percent of what is best for that: in two, and in more, which gain less than
-/// they are taken to (docs/tuning.md).
+/// .. of those that cost the usual batch no more than so many percent of what is best for that: in two, and
+/// in more, which gain less than they are taken to (docs/tuning.md).
 const USUAL_PERCENT: [u64; 2] = [124, 112];
 
 impl GemmConfig {
@@ -26,7 +26,8 @@ impl GemmConfig {
         best.unwrap_or(self)
     }
 
-    /// The same, which is best for the usual batch, with sums split as suits small batches best, where that costs the usual one little.
+    /// The same, which is best for the usual batch, with sums split as suits small batches best, where that
+    /// costs the usual one little.
     pub(in super::super) fn split_k_for_few(self, device: &GemmDevice) -> Self {
         let usual = |config: &Self| config.cost(device, ASSUMED_BATCH).unwrap_or(u64::MAX);
         let best = usual(&self);

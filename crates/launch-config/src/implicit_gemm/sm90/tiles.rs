@@ -2,8 +2,8 @@
 
 use super::super::tile::GemmTile;
 
-/// 64 filters by 128 pixels, by a warpgroup. Eight pixels that multiply at once are neighbours in the halo tile, and
-/// it is equally far from each eight to the next, so a tile has one of two layouts:
+/// 64 filters by 128 pixels, by a warpgroup. Eight pixels that multiply at once are neighbours in the halo
+/// tile, and it is equally far from each eight to the next, so a tile has one of two layouts:
 ///
 /// | | pixels | where |
 /// |---|---|---|
@@ -14,8 +14,9 @@ pub const W64N128: GemmTile = GemmTile {
     ..GemmTile::new(1, 16, 4)
 };
 
-/// 64 filters by 256 pixels, in the layouts of [`W64N128`], with all operands in shared memory: two warpgroups have such a tile
-/// each, of the same pixels, or half of the pixels of one (the head of this module). Octets may lie side by side in it, and in several slices.
+/// 64 filters by 256 pixels, in the layouts of [`W64N128`], with all operands in shared memory: two
+/// warpgroups have such a tile each, of the same pixels, or half of the pixels of one (the head of this
+/// module). Octets may lie side by side in it, and in several slices.
 pub const WARP_SPECIALIZED: GemmTile = GemmTile {
     warpgroups: 2,
     ..GemmTile::new(1, 32, 4)

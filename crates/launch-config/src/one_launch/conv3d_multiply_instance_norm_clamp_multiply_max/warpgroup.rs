@@ -1,7 +1,7 @@
 //! The kernel of Hopper's warpgroup products, for tensors of 16-bit elements.
 //!
-//! An item is [`TILE_ROWS`] rows of the output by a *strip* of its columns, and a warpgroup has some items one behind
-//! the other; the problem of KernelBench has 14 of them for the five warpgroups of a block.
+//! An item is [`TILE_ROWS`] rows of the output by a *strip* of its columns, and a warpgroup has some items
+//! one behind the other; the problem of KernelBench has 14 of them for the five warpgroups of a block.
 //!
 //! Where the batch is small, a cluster of blocks shares a sample ([`blocks`]).
 
@@ -81,8 +81,8 @@ pub const RESULTS: u32 = PARTIAL + 32 * WARPS;
 /// Pairs of columns of the output.
 pub const PAIRS: u32 = OUT_WIDTH / PRODUCT_COLUMNS;
 
-/// *Strips* into which the columns of the output are cut, so that the warpgroups have about as much to do each: an item
-/// is a strip of [`TILE_ROWS`] rows.
+/// *Strips* into which the columns of the output are cut, so that the warpgroups have about as much to do
+/// each: an item is a strip of [`TILE_ROWS`] rows.
 pub const STRIPS: u32 = 2;
 
 /// Pairs of columns of the first strip; the last one may have less.
@@ -143,8 +143,8 @@ pub const fn share(g: &OneLaunch3dGeometry, warpgroup: u32) -> Share {
 /// Rounds of clusters that take less time than one of blocks that are alone.
 const ROUNDS: u64 = 2;
 
-/// Blocks that share a sample on a device with `multiprocessors` multiprocessors: a cluster, or one where there are
-/// samples enough, or no more items than one block has warpgroups.
+/// Blocks that share a sample on a device with `multiprocessors` multiprocessors: a cluster, or one where
+/// there are samples enough, or no more items than one block has warpgroups.
 #[must_use]
 pub const fn blocks(g: &OneLaunch3dGeometry, multiprocessors: u32) -> u32 {
     if items(g) > WARPGROUPS && g.n <= ROUNDS * at_once(CLUSTER_BLOCKS, multiprocessors) {

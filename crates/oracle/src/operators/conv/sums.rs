@@ -1,4 +1,5 @@
-//! The sums of a convolution: of each output element in the order of channels and taps, those outside the input left out.
+//! The sums of a convolution: of each output element in the order of channels and taps, those outside the
+//! input left out.
 
 use ndarray::{Array5, ArrayD, ArrayView5};
 use op_spec::ConvProblem;
@@ -76,7 +77,8 @@ fn term<const MAGNITUDES: bool>(weight: f64, x: f64) -> f64 {
     if MAGNITUDES { product.abs() } else { product }
 }
 
-/// The output of one filter. What every element of the filter contributes is added to some rows, which stay in the cache.
+/// The output of one filter. What every element of the filter contributes is added to some rows, which stay
+/// in the cache.
 fn by_rows<const MAGNITUDES: bool>(
     y: &mut [f64],
     problem: &ConvProblem<3>,
@@ -143,8 +145,8 @@ fn add_tap<const MAGNITUDES: bool>(
     }
 }
 
-/// The output of up to [`LANES`] filters, element by element: the same sums as [`by_rows`], in the same order, which become vector
-/// instructions where rows are short.
+/// The output of up to [`LANES`] filters, element by element: the same sums as [`by_rows`], in the same
+/// order, which become vector instructions where rows are short.
 fn by_filters<const MAGNITUDES: bool>(
     y: &mut [f64],
     problem: &ConvProblem<3>,

@@ -6,7 +6,8 @@ use super::*;
 use crate::Bounded;
 use crate::data::signed;
 
-/// A sum of 72 products, of factors rounded to so many bits, and whether the precision's tolerance allows for it.
+/// A sum of 72 products, of factors rounded to so many bits, and whether the precision's tolerance allows for
+/// it.
 fn allows(precision: &Precision, bits: i32) -> bool {
     let shape = [1, 8, 20, 20];
     let (x, weight) = (signed(3, &shape), signed(4, &[16, 8, 3, 3]));
@@ -35,7 +36,8 @@ fn factors_of_fewer_bits_than_fast_products_have_are_noticed() {
     assert!(allows(&Precision::F32, 24) && !allows(&Precision::F32, 16));
 }
 
-/// A sum as tensor cores add 16 products to one at a time: each addend and the result are cut off, see `cuda_std::mma`.
+/// A sum as tensor cores add 16 products to one at a time: each addend and the result are cut off, see
+/// `cuda_std::mma`.
 fn cut_off(products: &[f64]) -> f64 {
     let cut = |v: f64, largest: f64, bits: i32| {
         let unit = (largest.log2().floor() - f64::from(bits)).exp2();
@@ -49,8 +51,8 @@ fn cut_off(products: &[f64]) -> f64 {
     })
 }
 
-/// The largest part of a tolerance that sums of `terms` products use which tensor cores add, and the same where they are off by ten times
-/// what they cut off at the most.
+/// The largest part of a tolerance that sums of `terms` products use which tensor cores add, and the same
+/// where they are off by ten times what they cut off at the most.
 fn used_by_cutting(precision: &Precision, terms: usize) -> (f64, f64) {
     let shape = [1, terms, 40, 50];
     let (x, weight) = (signed(3, &shape), signed(4, &[1, terms, 1, 1]));
@@ -81,7 +83,8 @@ fn what_tensor_cores_cut_off_of_short_sums_is_allowed_and_ten_times_that_is_not(
             assert!(of_ten_times > 1.0, "{terms} terms: {of_ten_times}");
         }
     }
-    // All that the addends of one instruction may lose is allowed of 16 terms, with what is left out of their products.
+    // All that the addends of one instruction may lose is allowed of 16 terms, with what is left out of their
+    // products.
     let of_one = |precision: &Precision| used_by_cutting(precision, 16).1 / 10.0;
     assert!(of_one(&Precision::PARTS) < 0.8 && of_one(&Precision::F32) > 1.0);
 }
@@ -111,7 +114,8 @@ fn a_bias_is_no_factor() {
 
 #[test]
 fn what_is_far_below_its_samples_or_filters_largest_lacks_a_part_of_that() {
-    // The second channel is 2^14 times smaller, and has weights that make up for it; both are multiples of `least`.
+    // The second channel is 2^14 times smaller, and has weights that make up for it; both are multiples of
+    // `least`.
     let shape = [1, 2, 6, 6];
     let far = f32::exp2(-14.0);
     let (mut x, mut weight) = (signed(3, &shape), signed(4, &[3, 2, 3, 3]));

@@ -125,8 +125,9 @@ const HARDSWISH: Cases = Cases {
 
 const HARDSWISH_SPEC: PointwiseSpec = PointwiseSpec::Hardswish {};
 
-/// On a GPU PyTorch does not divide by 6 but multiplies by a sixth, which it rounds to f32 even if all else is float64. A
-/// file from there names that number, and its output, divided by six times that, is hardswish to float64's precision.
+/// On a GPU PyTorch does not divide by 6 but multiplies by a sixth, which it rounds to f32 even if all else
+/// is float64. A file from there names that number, and its output, divided by six times that, is hardswish
+/// to float64's precision.
 #[derive(Deserialize)]
 struct HardswishAttributes {
     sixth: Option<f64>,

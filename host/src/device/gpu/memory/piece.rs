@@ -76,8 +76,8 @@ impl GiveBack for Piece {
             std::ptr::null_mut()
         });
         match &self.source {
-            // SAFETY: the memory is of this GPU's pool, the reads of other streams come before, and the caller says
-            // that the stream is not in capture.
+            // SAFETY: the memory is of this GPU's pool, the reads of other streams come before, and the
+            // caller says that the stream is not in capture.
             Source::Pool(_) => unsafe { home.gpu.pool.free(stream, self.pointer, self.bytes) },
             Source::Allocator(_, allocator) => {
                 let pointer = std::ptr::with_exposed_provenance_mut(self.pointer as usize);

@@ -7,7 +7,8 @@ use crate::device::gpu::stream::{GpuEvent, GpuStream, StreamKey};
 use crate::error::{Error, Result};
 use crate::sync::{MutexGuard, OnceLock};
 
-/// Streams whose reads are noted at a time. Beyond, the home stream waits for the first, which is most likely done.
+/// Streams whose reads are noted at a time. Beyond, the home stream waits for the first, which is most likely
+/// done.
 const MOST: usize = 64;
 
 /// The last read by a stream, which may be gone by now.
@@ -20,8 +21,8 @@ impl GpuBuffer {
     /// Orders work that `stream` gets from now on after the writing of this buffer.
     ///
     /// # Errors
-    /// [`Error::OtherStreamInCapture`] if that work goes to a graph, and the stream has not read the buffer before;
-    /// [`Error::InCapture`] if the home stream's work goes to a graph.
+    /// [`Error::OtherStreamInCapture`] if that work goes to a graph, and the stream has not read the buffer
+    /// before; [`Error::InCapture`] if the home stream's work goes to a graph.
     pub(crate) fn before_read(&self, stream: &Arc<GpuStream>) -> Result<()> {
         if stream.is(&self.home) {
             return Ok(());

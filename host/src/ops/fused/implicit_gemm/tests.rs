@@ -36,8 +36,8 @@ fn prepared_for(
     prepared.map(|value| program.known(value).clone())
 }
 
-/// A layer's filters are prepared once for all sizes of the input, ways and precisions in which they are laid out alike. What is found for
-/// one is what would be prepared for it.
+/// A layer's filters are prepared once for all sizes of the input, ways and precisions in which they are laid
+/// out alike. What is found for one is what would be prepared for it.
 #[test]
 fn filters_that_are_found_are_laid_out_as_if_they_were_prepared() {
     let device = Device::emulator();
@@ -93,8 +93,9 @@ fn filters_that_are_found_are_laid_out_as_if_they_were_prepared() {
     }
 }
 
-/// Memory between launches has room for what they leave there, however many blocks make it: each sample by itself comes to the same bits,
-/// and the emulator lets nothing be written behind. Samples of more blocks than repack one, in groups, of planes of several blocks.
+/// Memory between launches has room for what they leave there, however many blocks make it: each sample by
+/// itself comes to the same bits, and the emulator lets nothing be written behind. Samples of more blocks
+/// than repack one, in groups, of planes of several blocks.
 #[test]
 fn launches_have_room_for_what_they_leave_to_each_other() {
     let device = Device::emulator();

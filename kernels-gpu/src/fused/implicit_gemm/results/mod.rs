@@ -53,8 +53,8 @@ pub(super) struct Results<'a, F: Format, S: TileShape> {
     /// For each pooling window, its place in the tile.
     pub(super) windows: Shared<u32>,
     /// For each filter: bias, reciprocal of its scale, and a sign. It is -1 where norm and scale reverse the
-    /// order of values, and bias and scale have it too, so that pools always take the largest. Where no norm follows, gain and shift
-    /// are in its place and behind.
+    /// order of values, and bias and scale have it too, so that pools always take the largest. Where no norm
+    /// follows, gain and shift are in its place and behind.
     pub(super) channels: Shared<f32>,
     /// For each filter and warp, moments.
     pub(super) moments: Shared<f32>,
@@ -75,8 +75,8 @@ pub(super) fn is_normal(x: f32) -> bool {
     (f32::MIN_POSITIVE..f32::INFINITY).contains(&magnitude)
 }
 
-/// Both factors that undo the scaling of a sum, where their product is no normal number: powers of two, the smaller one
-/// first.
+/// Both factors that undo the scaling of a sum, where their product is no normal number: powers of two, the
+/// smaller one first.
 #[inline(always)]
 pub(super) fn in_order(descale: f32, input_descale: f32) -> [f32; 2] {
     let swap = math::abs(descale) > input_descale;

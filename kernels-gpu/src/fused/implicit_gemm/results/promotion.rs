@@ -53,8 +53,8 @@ impl<F: Format, S: TileShape> Results<'_, F, S> {
         });
     }
 
-    /// Where the thread's first result is in the tile: worked out where it is wanted, so that it takes no register
-    /// before.
+    /// Where the thread's first result is in the tile: worked out where it is wanted, so that it takes no
+    /// register before.
     #[inline(always)]
     unsafe fn first_place(&self) -> u32 {
         let thread = opaque::to_assembler(thread::thread_idx_x());

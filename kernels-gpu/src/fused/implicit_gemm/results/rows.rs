@@ -48,8 +48,8 @@ impl<F: Format, S: TileShape> Results<'_, F, S> {
         }
     }
 
-    /// The same, `TOGETHER` (1 or 2) pixels at a time: a warp takes a filter, its lanes consecutive pixels. Where no norm follows,
-    /// whether the thread has seen a NaN.
+    /// The same, `TOGETHER` (1 or 2) pixels at a time: a warp takes a filter, its lanes consecutive pixels.
+    /// Where no norm follows, whether the thread has seen a NaN.
     #[inline(always)]
     unsafe fn write_rows_of<const TOGETHER: u32>(
         &self,

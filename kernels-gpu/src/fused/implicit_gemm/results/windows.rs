@@ -54,8 +54,8 @@ impl<F: Format, S: TileShape> Results<'_, F, S> {
 
     /// The same; `largest` takes the largest value of the window whose first element of the tile it is given.
     ///
-    /// A thread keeps its window and takes it of one filter after another, so that only addresses change. Where
-    /// windows do not divide the threads, some threads have nothing to do.
+    /// A thread keeps its window and takes it of one filter after another, so that only addresses change.
+    /// Where windows do not divide the threads, some threads have nothing to do.
     #[inline(always)]
     unsafe fn write_windows_of(
         &self,

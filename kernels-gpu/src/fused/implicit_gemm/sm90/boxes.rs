@@ -5,7 +5,9 @@ use launch_config::implicit_gemm::{GemmGeometry, K_VECTOR_BYTES, K_VECTOR_VALUES
 
 use super::nhwc_tile::in_box_order;
 
-/// Those of the input of a geometry of lines, channels-last or reformatted, or the staged tiles of one that is converted in the producer, each of whose values is two elements: along channels, columns, slices, rows and samples; or rows before slices, where tiles are not of octets.
+/// Those of the input of a geometry of lines, channels-last or reformatted, or the staged tiles of one that
+/// is converted in the producer, each of whose values is two elements: along channels, columns, slices, rows
+/// and samples; or rows before slices, where tiles are not of octets.
 #[must_use]
 pub fn boxes(g: &GemmGeometry) -> Boxes {
     let (conv, k_vectors) = (&g.conv, &g.k_vectors);

@@ -1,18 +1,20 @@
 //! Split-K: the reduction of accumulators over the blocks of a cluster, through distributed shared memory.
 //!
-//! Each warp has a share of the tile's accumulators over its block's K blocks. The warps of one number in all blocks have shares of
-//! the same results. One of them, the *owner*, finishes them; the warp's number says which block it is in. The others send it their
-//! accumulators in the layout of registers, four at a time for each thread, so neither side has bank conflicts.
+//! Each warp has a share of the tile's accumulators over its block's K blocks. The warps of one number in all
+//! blocks have shares of the same results. One of them, the *owner*, finishes them; the warp's number says
+//! which block it is in. The others send it their accumulators in the layout of registers, four at a time for
+//! each thread, so neither side has bank conflicts.
 //!
 //! # Order
-//! In a cluster of four, blocks whose ranks differ in the last bit form a pair. Accumulators are added within each pair, then the
-//! pairs are added: the same bits whichever block is the owner.
+//! In a cluster of four, blocks whose ranks differ in the last bit form a pair. Accumulators are added within
+//! each pair, then the pairs are added: the same bits whichever block is the owner.
 //!
 //! # Barriers
-//! Each warp has two transaction barriers, of which its block uses one. *Come*, in the owner's block: the other warps arrive when
-//! their accumulators are there. *Taken*, in the others' blocks: the owner arrives when it has read them, and they may send those of
-//! the next tile. All are known to the cluster before anyone sends. Nobody arrives at *taken* behind the last tile: each arrival and
-//! each store is awaited by the block that it goes to, so blocks may end independently.
+//! Each warp has two transaction barriers, of which its block uses one. *Come*, in the owner's block: the
+//! other warps arrive when their accumulators are there. *Taken*, in the others' blocks: the owner arrives
+//! when it has read them, and they may send those of the next tile. All are known to the cluster before
+//! anyone sends. Nobody arrives at *taken* behind the last tile: each arrival and each store is awaited by
+//! the block that it goes to, so blocks may end independently.
 
 use cuda_std::mbarrier::Barrier;
 use cuda_std::{cluster, opaque, thread, warp};
@@ -58,12 +60,12 @@ impl Memory {
     }
 }
 
-/// Makes a warp's sums those of all blocks, and says so, or sends them to the warp that does. `parity` is that of the number of
-/// tiles before; `more` is whether there are any behind.
+/// Makes a warp's sums those of all blocks, and says so, or sends them to the warp that does. `parity` is
+/// that of the number of tiles before; `more` is whether there are any behind.
 ///
 /// # Safety
-/// All lanes of the warp call it together, and the warps of its number in all blocks of the cluster do, as many times; the
-/// barriers are known to all of them.
+/// All lanes of the warp call it together, and the warps of its number in all blocks of the cluster do, as
+/// many times; the barriers are known to all of them.
 #[inline(always)]
 pub(super) unsafe fn is_owner<const SUMS: usize>(
     g: &GemmGeometry,

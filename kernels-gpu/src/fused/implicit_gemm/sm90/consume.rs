@@ -69,7 +69,8 @@ fn mma_batches(g: &GemmGeometry) -> u32 {
     opaque::to_compiler(g.k_blocks) * (g.mma_steps / MMA_BATCH_STEPS)
 }
 
-/// The layout of the pixels in shared memory. Computed for each tile, or it would take registers during the epilogue.
+/// The layout of the pixels in shared memory. Computed for each tile, or it would take registers during the
+/// epilogue.
 #[inline(always)]
 unsafe fn layout<F: WarpSpecializedFormat<SUMS>, const SUMS: usize>(
     g: &GemmGeometry,
@@ -84,7 +85,8 @@ unsafe fn layout<F: WarpSpecializedFormat<SUMS>, const SUMS: usize>(
     }
 }
 
-/// Stages to release: the filter stage of the MMA batch before, and the halo stage of the K block that it ended.
+/// Stages to release: the filter stage of the MMA batch before, and the halo stage of the K block that it
+/// ended.
 struct Used {
     filters: u32,
     halo: Option<u32>,
@@ -103,7 +105,8 @@ impl Used {
 /// The mainloop and the epilogue of all of the block's work that is the warpgroup's.
 ///
 /// # Safety
-/// All threads of a warpgroup call it, after the barrier behind `prepare`; `warp` is the warp's number in the block.
+/// All threads of a warpgroup call it, after the barrier behind `prepare`; `warp` is the warp's number in the
+/// block.
 #[inline(always)]
 pub(super) unsafe fn consume<F: WarpSpecializedFormat<SUMS>, const SUMS: usize>(
     work: &Work<'_>,
@@ -207,8 +210,8 @@ pub(super) unsafe fn consume<F: WarpSpecializedFormat<SUMS>, const SUMS: usize>(
                 if let Some(over) = over {
                     over.release(&filter_pipeline, &halo_pipeline);
                 }
-                // Else the stage would be released when the next K block is full, and a producer that converts it would wait for
-                // other producers.
+                // Else the stage would be released when the next K block is full, and a producer that
+                // converts it would wait for other producers.
                 if may_convert_in_producer::<F>()
                     && step == g.mma_steps
                     && memory.mainloop.releases_early()

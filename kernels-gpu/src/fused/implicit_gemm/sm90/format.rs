@@ -22,8 +22,8 @@ impl Operands {
         }
     }
 
-    /// High and low parts in the order in which factors meet: those of the filters come twice before the low ones,
-    /// those of the pixels come first and last.
+    /// High and low parts in the order in which factors meet: those of the filters come twice before the low
+    /// ones, those of the pixels come first and last.
     #[inline(always)]
     fn split(self, order: [bool; 3]) -> [MatrixDescriptor; 9] {
         let part = |step: usize, i: usize| match order[i] {
@@ -44,20 +44,22 @@ impl Operands {
     }
 }
 
-/// A format whose MMA batches a warpgroup adds to `SUMS` sums for each thread: 64 for 128 pixels, 128 for 256.
+/// A format whose MMA batches a warpgroup adds to `SUMS` sums for each thread: 64 for 128 pixels, 128 for
+/// 256.
 pub(super) trait WarpSpecializedFormat<const SUMS: usize>: Format {
     /// The sums, or what is under way to them.
     type Sums;
     /// Whether the MMA batch before is under way after [`multiply`](Self::multiply), or this one.
     const STAYS: bool;
-    /// Whether octets of pixels are multiplied in turn: the even ones, and the odd ones, which are of another strip where there are two.
+    /// Whether octets of pixels are multiplied in turn: the even ones, and the odd ones, which are of another
+    /// strip where there are two.
     const INTERLEAVED: bool;
 
     /// Zeros, as constants: an array that a loop fills lies in memory.
     fn nothing() -> Self::Sums;
 
-    /// Adds the products of a MMA batch. Where octets are multiplied in turn, the odd ones are `second` units behind the even ones, else pixels from the 128th on
-    /// behind the first ones.
+    /// Adds the products of a MMA batch. Where octets are multiplied in turn, the odd ones are `second` units
+    /// behind the even ones, else pixels from the 128th on behind the first ones.
     ///
     /// # Safety
     /// All threads of a warpgroup call it, and the operands are there.
@@ -177,7 +179,8 @@ impl<const SUMS: usize> WarpSpecializedFormat<SUMS> for F16x2 {
     }
 }
 
-/// Chains of parts whose sums tensor cores add up before they are promoted: they truncate (`warps` says what comes of it).
+/// Chains of parts whose sums tensor cores add up before they are promoted: they truncate (`warps` says what
+/// comes of it).
 const KEPT_MMA_BATCHES: u32 = 4;
 
 /// Sums of parts: those that are under way, of how many MMA batches they are, and those that were promoted.

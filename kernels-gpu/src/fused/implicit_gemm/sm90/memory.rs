@@ -72,7 +72,8 @@ impl Memory {
         }
     }
 
-    /// In the ping-pong schedule: `warpgroup` may begin its next tile, since the other warpgroup waits for no more stages.
+    /// In the ping-pong schedule: `warpgroup` may begin its next tile, since the other warpgroup waits for no
+    /// more stages.
     #[inline(always)]
     pub(super) fn may_begin(&self, warpgroup: u32) -> Barrier {
         let stages = 2 * (self.mainloop.halos + self.mainloop.filters);
@@ -98,7 +99,8 @@ impl Memory {
         let thread = thread::thread_idx_x();
         if thread == 0 {
             let consumer_warps = self.mainloop.consumer_warps();
-            // Warps may share the boxes of a halo tile, or convert staged tiles of it; else one producer loads all of it.
+            // Warps may share the boxes of a halo tile, or convert staged tiles of it; else one producer
+            // loads all of it.
             let producers = if rounds::<F>(g) {
                 self.init_staged();
                 g.staged_tiles.of_k_block
@@ -146,8 +148,8 @@ impl Memory {
         async_proxy::fence_shared();
     }
 
-    /// Zeros what no producer loads: behind the K-vectors of a halo tile, or behind the pixels of each box and behind the last box,
-    /// in all planes of each stage.
+    /// Zeros what no producer loads: behind the K-vectors of a halo tile, or behind the pixels of each box
+    /// and behind the last box, in all planes of each stage.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
     #[cfg_attr(not(target_arch = "nvptx64"), inline(never))]
     unsafe fn clear_gaps<F: WarpSpecializedFormat<64>>(&self, g: &GemmGeometry, thread: u32) {

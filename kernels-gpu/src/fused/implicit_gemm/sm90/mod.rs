@@ -1,10 +1,11 @@
 //! The warp-specialized mainloop for Hopper (sm_90a): warpgroup MMA with both operands in shared memory.
 //!
 //! # Idea
-//! `wgmma` with 64 filters and 128 or 256 pixels keeps the tensor cores busiest and leaves a thread no registers but for
-//! accumulators. So filters come through shared memory as well as the halo tile. Eight consumer warps (two warpgroups) multiply
-//! (`consume`) and run the epilogue of their tiles (`results`, `rows`). Four producer warps load operands into two pipelines
-//! (`pipeline`): one warp loads filters by bulk copies (`produce`), three load halo tiles, in one of three ways:
+//! `wgmma` with 64 filters and 128 or 256 pixels keeps the tensor cores busiest and leaves a thread no
+//! registers but for accumulators. So filters come through shared memory as well as the halo tile. Eight
+//! consumer warps (two warpgroups) multiply (`consume`) and run the epilogue of their tiles (`results`,
+//! `rows`). Four producer warps load operands into two pipelines (`pipeline`): one warp loads filters by bulk
+//! copies (`produce`), three load halo tiles, in one of three ways:
 //!
 //! | halo tile | loaded by | file |
 //! |---|---|---|
@@ -27,28 +28,31 @@
 //! `launch_config::implicit_gemm::sm90` has the tiles, the pipelines' stages and the layout of shared memory.
 //!
 //! # Accumulators
-//! Tensor cores accumulate 16-bit operands and scaled f16 by themselves. An MMA batch of the f16x2 split starts from zero and is
-//! promoted: ordinary additions, which round, add it to the total while the other warpgroup multiplies (`warpgroup` says why).
-//! The promoted total takes the registers of a second tile, so a block has one tile of f16x2 split values. In the bf16x3 split,
-//! accumulators are promoted every few MMA batches.
+//! Tensor cores accumulate 16-bit operands and scaled f16 by themselves. An MMA batch of the f16x2 split
+//! starts from zero and is promoted: ordinary additions, which round, add it to the total while the other
+//! warpgroup multiplies (`warpgroup` says why). The promoted total takes the registers of a second tile, so a
+//! block has one tile of f16x2 split values. In the bf16x3 split, accumulators are promoted every few MMA
+//! batches.
 //!
 //! # Schedules
-//! *Cooperative*: both warpgroups work on the same pixels, each on a tile of filters or on half of the pixels. *Ping-pong*
-//! (`mainloop.ping_pong`): a block has one tile of filters, and each warpgroup has every second tile of pixels, so one runs its
-//! epilogue while the other multiplies. Both pipelines belong to one warpgroup for a whole tile, then to the other. A transaction
-//! barrier tells only the parity of its phase, so no warp may wait for a stage that is filled twice in between. A warpgroup
-//! therefore starts when all warps of the other one have waited for all stages of their tile, which they signal at a barrier
-//! when they start the last MMA batch.
+//! *Cooperative*: both warpgroups work on the same pixels, each on a tile of filters or on half of the
+//! pixels. *Ping-pong* (`mainloop.ping_pong`): a block has one tile of filters, and each warpgroup has every
+//! second tile of pixels, so one runs its epilogue while the other multiplies. Both pipelines belong to one
+//! warpgroup for a whole tile, then to the other. A transaction barrier tells only the parity of its phase,
+//! so no warp may wait for a stage that is filled twice in between. A warpgroup therefore starts when all
+//! warps of the other one have waited for all stages of their tile, which they signal at a barrier when they
+//! start the last MMA batch.
 //!
 //! # Split-K
-//! With `mainloop.split_k` above 1 the blocks of a cluster have the same tiles and a share of the K blocks each. Behind the last
-//! MMA batch of a tile they reduce their accumulators through distributed shared memory (`cluster_reduce`), and each warp's
-//! results are finished in one of the blocks.
+//! With `mainloop.split_k` above 1 the blocks of a cluster have the same tiles and a share of the K blocks
+//! each. Behind the last MMA batch of a tile they reduce their accumulators through distributed shared memory
+//! (`cluster_reduce`), and each warp's results are finished in one of the blocks.
 //!
 //! # Barriers
-//! One barrier of the block, or of the cluster, when tables and barriers are initialised. Each pipeline stage has two transaction
-//! barriers. `full`: the producers of the stage arrive. `empty`: each consumer warp of the stage arrives when its MMA of the stage
-//! is over. The ping-pong schedule has one more barrier for each warpgroup. `cluster_reduce` has its own.
+//! One barrier of the block, or of the cluster, when tables and barriers are initialised. Each pipeline stage
+//! has two transaction barriers. `full`: the producers of the stage arrive. `empty`: each consumer warp of
+//! the stage arrives when its MMA of the stage is over. The ping-pong schedule has one more barrier for each
+//! warpgroup. `cluster_reduce` has its own.
 //!
 //! # Invariants
 //! - A warp's results have shared memory of their own.
@@ -87,7 +91,8 @@ use pipeline::{Pipeline, PipelineState};
 use results::{HALF_SUMS, Output};
 use staged_f32::{FOURS, FOURS_OF_HALVES, Scales};
 
-/// Registers of a consumer thread and of a producer thread (`setmaxnreg`). Together they are no more than the block starts with.
+/// Registers of a consumer thread and of a producer thread (`setmaxnreg`). Together they are no more than the
+/// block starts with.
 const CONSUMER_REGISTERS: u32 = 224;
 const PRODUCER_REGISTERS: u32 = 56;
 
@@ -109,8 +114,8 @@ pub(super) trait Share {
 
 /// Half of the pixels; the other warpgroup has the other half.
 pub(super) struct Halves;
-/// All pixels. The other warpgroup has another tile: further filters and the same pixels, or, in the ping-pong schedule, the
-/// block's next tile of pixels.
+/// All pixels. The other warpgroup has another tile: further filters and the same pixels, or, in the
+/// ping-pong schedule, the block's next tile of pixels.
 pub(super) struct Whole;
 
 impl Share for Halves {
@@ -121,7 +126,8 @@ impl Share for Whole {
     const SUMS: usize = 2 * HALF_SUMS;
 }
 
-/// The work of a block: its tiles of filters, one tile of pixels after another, and its share of the K blocks.
+/// The work of a block: its tiles of filters, one tile of pixels after another, and its share of the K
+/// blocks.
 #[derive(Clone, Copy)]
 struct Work<'a> {
     g: &'a GemmGeometry,
@@ -183,7 +189,8 @@ struct Made {
     filters: u32,
 }
 
-/// Which of two neighbouring outputs in depth the filter `filter` of a block makes. A block with two outputs has one tile.
+/// Which of two neighbouring outputs in depth the filter `filter` of a block makes. A block with two outputs
+/// has one tile.
 #[inline(always)]
 fn which_output(g: &GemmGeometry, filter: u32) -> u32 {
     if g.outputs_d == 1 {
@@ -193,8 +200,8 @@ fn which_output(g: &GemmGeometry, filter: u32) -> u32 {
     }
 }
 
-/// The share of warp `warp` in a block of `tiles` tiles of filters: its first filter among those of the block, and the first half
-/// of the pixels that it has.
+/// The share of warp `warp` in a block of `tiles` tiles of filters: its first filter among those of the
+/// block, and the first half of the pixels that it has.
 #[inline(always)]
 fn share_of(warp: u32, tiles: u32, has_half: bool) -> (u32, u32) {
     let warpgroup = warp / WARPGROUP_WARPS;
@@ -215,23 +222,25 @@ fn rank(split_k: u32) -> u32 {
     thread::block_idx_x() & (split_k - 1)
 }
 
-/// A block, or a cluster, computes tiles of filters times pixels and the moments of each filter over each half of those pixels,
-/// and writes both.
+/// A block, or a cluster, computes tiles of filters times pixels and the moments of each filter over each
+/// half of those pixels, and writes both.
 ///
-/// *Launch*: the config's `shape(..)`, with its `mainloop_config`. *Mapping*, *barriers*: at the head of the module.
-/// *Traffic*: each K-vector of the input about once for each one or two tiles of filters, filters once for each tile of pixels
-/// (from the level-2 cache), the output once.
+/// *Launch*: the config's `shape(..)`, with its `mainloop_config`. *Mapping*, *barriers*: at the head of the
+/// module. *Traffic*: each K-vector of the input about once for each one or two tiles of filters, filters
+/// once for each tile of pixels (from the level-2 cache), the output once.
 ///
 /// # Safety
-/// Where the input is reformatted, `reformatted` and `input_descales` are what the reformatting kernels of the same config
-/// wrote. Where it is read in place, `x` starts on 16 bytes and has `k_vectors.all_k_vectors(&conv)` K-vectors at the strides of
-/// the geometry's `k_vectors`, and `reformatted` is not read. Where halo tiles are NHWC, `boxes` is the tensor map of the
-/// geometry's [`boxes()`] over `reformatted` or over `x`; else it is not read. Where f32 is converted in the producer, a first
-/// launch writes `recorded` elements of `largest` for each tile of pixels of all samples, as many as the config's
-/// `recorded_of_tile`; the second launch, behind `implicit_gemm_rescale`, which wrote `input_descales`, has `recorded` of 0, as
-/// all other launches have. `operands` and `filter_descales` are what the filters kernel wrote. `bias` is null or has an element
-/// for each output channel, `y` one for each output, and `moments` the config's `moment_elements()`. `x`, `weight`, `gain` and
-/// `shift` are otherwise as for `implicit_gemm`. `y` and `moments` overlap nothing else and start on 16 bytes.
+/// Where the input is reformatted, `reformatted` and `input_descales` are what the reformatting kernels of
+/// the same config wrote. Where it is read in place, `x` starts on 16 bytes and has
+/// `k_vectors.all_k_vectors(&conv)` K-vectors at the strides of the geometry's `k_vectors`, and `reformatted`
+/// is not read. Where halo tiles are NHWC, `boxes` is the tensor map of the geometry's [`boxes()`] over
+/// `reformatted` or over `x`; else it is not read. Where f32 is converted in the producer, a first launch
+/// writes `recorded` elements of `largest` for each tile of pixels of all samples, as many as the config's
+/// `recorded_of_tile`; the second launch, behind `implicit_gemm_rescale`, which wrote `input_descales`, has
+/// `recorded` of 0, as all other launches have. `operands` and `filter_descales` are what the filters kernel
+/// wrote. `bias` is null or has an element for each output channel, `y` one for each output, and `moments`
+/// the config's `moment_elements()`. `x`, `weight`, `gain` and `shift` are otherwise as for `implicit_gemm`.
+/// `y` and `moments` overlap nothing else and start on 16 bytes.
 #[kernel(
     instances(S: [halves: Halves], F: [f16x2_f32: F16x2, bf16x3_f32: Bf16x3]),
     instances(S: [halves: Halves, whole: Whole], F: [scaled_f16_f32: ScaledF16, f16: F16, bf16: Bf16]),

@@ -1,12 +1,13 @@
 //! NHWC halo tiles, which tensor maps load box by box ([`cuda_std::tensor_map`]).
 //!
-//! The input is channels-last, or was reformatted to be. Nobody computes the address of a K-vector. The padding around the input is
-//! not in memory and comes as zeros. `launch_config::implicit_gemm` says how boxes lie in the halo tile.
+//! The input is channels-last, or was reformatted to be. Nobody computes the address of a K-vector. The
+//! padding around the input is not in memory and comes as zeros. `launch_config::implicit_gemm` says how
+//! boxes lie in the halo tile.
 //!
 //! # Bits
-//! An output pixel multiplies the same values as from a halo tile of planes: the K-vectors of its window, and, against filters of
-//! 0, zeros or some of those again. Planes have zeros in the columns behind the last that a window sees; no pixel multiplies
-//! them.
+//! An output pixel multiplies the same values as from a halo tile of planes: the K-vectors of its window,
+//! and, against filters of 0, zeros or some of those again. Planes have zeros in the columns behind the last
+//! that a window sees; no pixel multiplies them.
 
 use cuda_std::shared::Shared;
 use cuda_std::tensor_map::{self, TensorMap, copy_box};
@@ -38,8 +39,8 @@ pub(super) fn sharing_warps(g: &GemmGeometry) -> u32 {
 /// Loads the warp's boxes of every halo tile of the block's work, from number `first` on.
 ///
 /// # Safety
-/// One thread of each producer warp of halo tiles calls it, after the barrier behind `prepare`. The geometry has an NHWC halo
-/// tile, and `map` is the tensor map of its boxes.
+/// One thread of each producer warp of halo tiles calls it, after the barrier behind `prepare`. The geometry
+/// has an NHWC halo tile, and `map` is the tensor map of its boxes.
 #[cfg_attr(target_arch = "nvptx64", inline(always))]
 #[cfg_attr(not(target_arch = "nvptx64"), inline(never))]
 pub(super) unsafe fn load_halos(work: &Work<'_>, memory: &Memory, map: &TensorMap, first: u32) {
@@ -86,8 +87,8 @@ pub(super) fn coordinates(start: [i32; 5], from: [u32; 4]) -> [i32; 5] {
     [a + e, b + f, c + g, d + h, sample]
 }
 
-/// The coordinates at which the copies of a K block's halo tile start, where `width` elements of the map are a value. Negative in
-/// the padding before the input.
+/// The coordinates at which the copies of a K block's halo tile start, where `width` elements of the map are
+/// a value. Negative in the padding before the input.
 #[inline(always)]
 pub(super) unsafe fn start_of(
     work: &Work<'_>,
@@ -107,8 +108,8 @@ pub(super) unsafe fn start_of(
     [channel as i32, w, second, third, place.sample as i32]
 }
 
-/// Records for each staged tile of a K block the coordinates of its copy from the K block's start, where its pixels are in the halo
-/// tile, and how many words they have.
+/// Records for each staged tile of a K block the coordinates of its copy from the K block's start, where its
+/// pixels are in the halo tile, and how many words they have.
 ///
 /// # Safety
 /// All threads of the block call it, each with its number. The geometry has an NHWC halo tile.
@@ -161,7 +162,8 @@ pub(super) unsafe fn find_staged_tiles(g: &GemmGeometry, sources: Shared<u32>, t
     }
 }
 
-/// Values of slices and rows in the order of a box's axes: rows come first where tiles do not consist of octets.
+/// Values of slices and rows in the order of a box's axes: rows come first where tiles do not consist of
+/// octets.
 #[inline(always)]
 pub(super) fn in_box_order<T>(g: &GemmGeometry, [slices, rows]: [T; 2]) -> [T; 2] {
     if g.strips == 0 {

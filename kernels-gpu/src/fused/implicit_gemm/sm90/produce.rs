@@ -58,9 +58,9 @@ pub(super) unsafe fn load_filters(work: &Work<'_>, memory: &Memory, operands: Gl
     }
 }
 
-/// Loads every `warps`-th halo tile of the block's work, from number `first` on. A warp waits for its own copies, so several warps
-/// keep memory busy. There are no more of them than stages: a warp two rounds of the pipeline ahead would mistake a phase of its
-/// stage for the phase before the last.
+/// Loads every `warps`-th halo tile of the block's work, from number `first` on. A warp waits for its own
+/// copies, so several warps keep memory busy. There are no more of them than stages: a warp two rounds of the
+/// pipeline ahead would mistake a phase of its stage for the phase before the last.
 ///
 /// # Safety
 /// All lanes of the warp call it, after the barrier behind `prepare`.
@@ -103,9 +103,9 @@ pub(super) unsafe fn load_halos(
     }
 }
 
-/// Starts the copies of a K block's halo tile as soon as its stage is empty. Each lane copies every 32nd K-vector of all planes, and
-/// looks up [`TOGETHER`] offsets at a time, so no copy waits for an offset. Whatever does not depend on the stage is computed
-/// before.
+/// Starts the copies of a K block's halo tile as soon as its stage is empty. Each lane copies every 32nd
+/// K-vector of all planes, and looks up [`TOGETHER`] offsets at a time, so no copy waits for an offset.
+/// Whatever does not depend on the stage is computed before.
 #[inline(always)]
 unsafe fn start_halo(
     work: &Work<'_>,

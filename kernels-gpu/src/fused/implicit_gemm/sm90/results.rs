@@ -52,8 +52,8 @@ fn is_without_norm<F: Format>(g: &GemmGeometry) -> bool {
     WARP_SPECIALIZED.ends(F::OPERANDS) && g.without_norm != 0
 }
 
-/// Brings bias and reciprocal of the scale of each of the block's filters to shared memory, and gain and shift where no norm
-/// follows.
+/// Brings bias and reciprocal of the scale of each of the block's filters to shared memory, and gain and
+/// shift where no norm follows.
 ///
 /// # Safety
 /// All threads of the block call it, and a barrier follows.
@@ -103,8 +103,8 @@ fn each_of_row<const SUMS: usize>(sums: &mut [f32; SUMS], i: usize, mut f: impl 
     });
 }
 
-/// The results of a warp: of `WARP_FILTERS` filters, and of the tile's pixels from the first of half `first_half` on as many
-/// as it has sums for.
+/// The results of a warp: of `WARP_FILTERS` filters, and of the tile's pixels from the first of half
+/// `first_half` on as many as it has sums for.
 pub(super) struct Results<'a, F: Format, const SUMS: usize> {
     pub(super) memory: Memory,
     pub(super) output: &'a Output<F>,
@@ -202,8 +202,8 @@ impl<'a, F: Format, const SUMS: usize> Results<'a, F, SUMS> {
         }
     }
 
-    /// The same of half `half` of its pixels, of which the first [`HALF_SUMS`] sums are. Where no norm follows, whether one is to be
-    /// computed again.
+    /// The same of half `half` of its pixels, of which the first [`HALF_SUMS`] sums are. Where no norm
+    /// follows, whether one is to be computed again.
     #[inline(always)]
     unsafe fn finish_half(&self, sums: &mut [f32; SUMS], half: u32, is_whole: bool) -> bool {
         let g = &self.g;
@@ -224,8 +224,8 @@ impl<'a, F: Format, const SUMS: usize> Results<'a, F, SUMS> {
         seen
     }
 
-    /// Brings staged tile `staged_tile` of a half to shared memory, and leaves of its values what is stored of them, so that moments are those of what
-    /// the norm will read.
+    /// Brings staged tile `staged_tile` of a half to shared memory, and leaves of its values what is stored
+    /// of them, so that moments are those of what the norm will read.
     #[inline(always)]
     unsafe fn store(&self, sums: &mut [f32; SUMS], staged_tile: usize) {
         let octets = HALF_OCTETS as usize / Self::STAGED_TILES;
@@ -242,7 +242,8 @@ impl<'a, F: Format, const SUMS: usize> Results<'a, F, SUMS> {
         });
     }
 
-    /// Writes the moments of the warp's filters over half `half` of the tile's pixels, or of as many neighbouring ones as make one.
+    /// Writes the moments of the warp's filters over half `half` of the tile's pixels, or of as many
+    /// neighbouring ones as make one.
     #[inline(always)]
     unsafe fn take_moments(&self, sums: &[f32; SUMS], half: u32, is_whole: bool) {
         let value = |i: usize, n: usize, j: usize| sums[4 * n + 2 * i + j];
@@ -356,8 +357,8 @@ impl<'a, F: Format, const SUMS: usize> Results<'a, F, SUMS> {
         written.fix_up::<true>(seen);
     }
 
-    /// Undoes the scaling and adds the bias; where no norm follows, makes the values what is stored of them but for rounding, and says
-    /// whether one was to be computed again.
+    /// Undoes the scaling and adds the bias; where no norm follows, makes the values what is stored of them
+    /// but for rounding, and says whether one was to be computed again.
     #[inline(always)]
     unsafe fn scale(&self, sums: &mut [f32; SUMS]) -> bool {
         let mut input_descale = 1.0;
@@ -390,7 +391,8 @@ impl<'a, F: Format, const SUMS: usize> Results<'a, F, SUMS> {
         seen
     }
 
-    /// Writes the moments of the warp's filter `filter`, and of those behind it that make one with it, over a half of the tile's pixels.
+    /// Writes the moments of the warp's filter `filter`, and of those behind it that make one with it, over a
+    /// half of the tile's pixels.
     #[inline(always)]
     unsafe fn write_moments(&self, filter: u32, half: u32, moments: [f32; COUNTED_ELEMENTS]) {
         let conv = &self.g.conv;

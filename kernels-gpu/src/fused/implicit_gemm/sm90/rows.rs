@@ -1,6 +1,7 @@
 //! Where a warp's results go: rows in shared memory, and from there the output.
 //!
-//! Nothing is computed of them on this way, so that a store is a load, a sum of addresses, and a question whether there is such a filter.
+//! Nothing is computed of them on this way, so that a store is a load, a sum of addresses, and a question
+//! whether there is such a filter.
 
 use core::mem::size_of;
 
@@ -62,8 +63,8 @@ impl<T: Storage> OfLane<T> {
 }
 
 impl<F: Format, const SUMS: usize> Results<'_, F, SUMS> {
-    /// Writes the rows, of pixels from `first` of the tile on: 16 bytes at a time where these are neighbours in the output, else two
-    /// words, where a word is two values, or a word or a value.
+    /// Writes the rows, of pixels from `first` of the tile on: 16 bytes at a time where these are neighbours
+    /// in the output, else two words, where a word is two values, or a word or a value.
     ///
     /// # Safety
     /// All lanes of the warp call it, behind a barrier of the warp since the rows were stored.
@@ -104,8 +105,8 @@ impl<F: Format, const SUMS: usize> Results<'_, F, SUMS> {
         }
     }
 
-    /// The same, `together` pixels at a time, of which lanes have consecutive ones. `load` counts in elements of `of_element`
-    /// values.
+    /// The same, `together` pixels at a time, of which lanes have consecutive ones. `load` counts in elements
+    /// of `of_element` values.
     #[inline(always)]
     unsafe fn write_by<V: Copy>(
         &self,

@@ -1,16 +1,18 @@
 //! The producer that converts f32: staged f32 tiles, loaded by TMA and converted to f16 into the halo tile.
 //!
-//! The three producer warps of halo tiles take staged tiles in turn. Each warp starts copies into staging memory of its own, and
-//! converts from there into the halo tile. `launch_config::implicit_gemm` says how boxes divide into staged tiles.
+//! The three producer warps of halo tiles take staged tiles in turn. Each warp starts copies into staging
+//! memory of its own, and converts from there into the halo tile. `launch_config::implicit_gemm` says how
+//! boxes divide into staged tiles.
 //!
 //! # Optimistic scale
-//! A first launch uses the optimistic scale for all samples and records the largest magnitude that each warp converts of each
-//! tile. `implicit_gemm_rescale` finds each sample's scale from those. The second launch uses them; it returns at once where all
-//! samples have the optimistic scale.
+//! A first launch uses the optimistic scale for all samples and records the largest magnitude that each warp
+//! converts of each tile. `implicit_gemm_rescale` finds each sample's scale from those. The second launch
+//! uses them; it returns at once where all samples have the optimistic scale.
 //!
 //! # Bits
-//! A value is scaled and converted as by the reformat. Values that no window sees do not count for the scale here, but do in a
-//! reformatted sample, so the two may differ in what f16 cannot hold of the smallest values.
+//! A value is scaled and converted as by the reformat. Values that no window sees do not count for the scale
+//! here, but do in a reformatted sample, so the two may differ in what f16 cannot hold of the smallest
+//! values.
 
 use cuda_std::global::{Global, GlobalMut};
 use cuda_std::mbarrier::Barrier;
@@ -30,8 +32,9 @@ use crate::parts::index::div_rem;
 use crate::parts::prescale::reciprocal;
 use crate::parts::unroll::unroll;
 
-/// Fours of values that a lane has under way at a time, where a staged tile has so many for all lanes: an even number, for warpgroups that have half of a tile's pixels each; beside
-/// others there are registers for fewer.
+/// Fours of values that a lane has under way at a time, where a staged tile has so many for all lanes: an
+/// even number, for warpgroups that have half of a tile's pixels each; beside others there are registers for
+/// fewer.
 pub(super) const FOURS_OF_HALVES: usize = 8;
 pub(super) const FOURS: usize = 6;
 
@@ -70,7 +73,8 @@ impl Scales {
         }
     }
 
-    /// Whether there is nothing to do in the second launch, as all samples have the usual scale. All lanes of a warp call it, and get the same.
+    /// Whether there is nothing to do in the second launch, as all samples have the usual scale. All lanes of
+    /// a warp call it, and get the same.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
     #[cfg_attr(not(target_arch = "nvptx64"), inline(never))]
     pub(super) unsafe fn are_optimistic(&self, samples: u32) -> bool {
@@ -113,7 +117,8 @@ impl Memory {
     }
 }
 
-/// Which of the staged tiles of all of the block's work is a warp's turn. They come one after the other, K block by K block; each warp has one in every K block.
+/// Which of the staged tiles of all of the block's work is a warp's turn. They come one after the other, K
+/// block by K block; each warp has one in every K block.
 #[derive(Clone, Copy)]
 struct StagedTileState {
     work_tile: u32,
@@ -199,10 +204,12 @@ impl<'a> Copies<'a> {
     }
 }
 
-/// Brings and rounds every staged tile of the block's work that is the turn of warp `warp` of those that load halo tiles, into its halo tile as soon as that is free.
+/// Brings and rounds every staged tile of the block's work that is the turn of warp `warp` of those that load
+/// halo tiles, into its halo tile as soon as that is free.
 ///
 /// # Safety
-/// All lanes of each warp that loads halo tiles call it, after the barrier behind `prepare`. The geometry has staged tiles, and `map` loads them.
+/// All lanes of each warp that loads halo tiles call it, after the barrier behind `prepare`. The geometry has
+/// staged tiles, and `map` loads them.
 #[cfg_attr(target_arch = "nvptx64", inline(always))]
 #[cfg_attr(not(target_arch = "nvptx64"), inline(never))]
 pub(super) unsafe fn round<F: Format, const WHOLE: usize>(

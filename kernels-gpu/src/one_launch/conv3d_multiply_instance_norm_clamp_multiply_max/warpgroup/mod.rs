@@ -43,19 +43,19 @@
 //! ```
 //!
 //! # Tiles
-//! An item is [`TILE_ROWS`] output rows by a strip of the columns, half of them; each warpgroup takes consecutive ones, one behind
-//! the other. Five warpgroups leave each thread 96 registers: with seven the assembler has 72, and either spills or puts the
-//! products one after the other.
+//! An item is [`TILE_ROWS`] output rows by a strip of the columns, half of them; each warpgroup takes
+//! consecutive ones, one behind the other. Five warpgroups leave each thread 96 registers: with seven the
+//! assembler has 72, and either spills or puts the products one after the other.
 //!
 //! # Clusters
-//! Where the batch is small, a cluster of as many blocks as a block has warpgroups shares a sample. A block does what
-//! would be one warpgroup's, an item on each of its own warpgroups, and fills only the rows that these touch. The
-//! power sums of the items, which each lane keeps apart, are then added as that one warpgroup would, and the totals
-//! sent to all blocks: the same bits.
+//! Where the batch is small, a cluster of as many blocks as a block has warpgroups shares a sample. A block
+//! does what would be one warpgroup's, an item on each of its own warpgroups, and fills only the rows that
+//! these touch. The power sums of the items, which each lane keeps apart, are then added as that one
+//! warpgroup would, and the totals sent to all blocks: the same bits.
 //!
 //! # Planes
-//! Plane 0 has a word `(c0, c1)` for each pixel, plane 1 at even columns a word of channel 2 of that pixel and
-//! the next. Rows that do not exist read zeros, and so add nothing to sums.
+//! Plane 0 has a word `(c0, c1)` for each pixel, plane 1 at even columns a word of channel 2 of that pixel
+//! and the next. Rows that do not exist read zeros, and so add nothing to sums.
 //!
 //! # Barriers
 //! All threads reach all four: planes and operands are stored; start values are; partial
@@ -164,9 +164,9 @@ unsafe fn warp_index() -> u32 {
 /// A block, or a cluster of blocks, computes one sample of
 /// `channel_max(clamp(instance_norm(conv3d(x) * m)) * m)`.
 ///
-/// *Launch*: `warpgroup::shape`. *Mapping*: each warpgroup, or each block of the cluster, has consecutive items of 64
-/// rows by a strip of the columns.
-/// *Barriers*: at the head of the module. *Traffic*: the input once, the parameters once a block, the output once.
+/// *Launch*: `warpgroup::shape`. *Mapping*: each warpgroup, or each block of the cluster, has consecutive
+/// items of 64 rows by a strip of the columns. *Barriers*: at the head of the module. *Traffic*: the input
+/// once, the parameters once a block, the output once.
 ///
 /// # Safety
 /// As the kernel of the other module for the same type.

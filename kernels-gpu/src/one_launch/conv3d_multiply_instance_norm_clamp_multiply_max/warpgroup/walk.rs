@@ -45,7 +45,8 @@ pub(super) struct Tile {
     pub(super) end: u32,
 }
 
-/// The words of the pair of input columns from `column` on, of two rows of which `upper` and `lower` say where they start.
+/// The words of the pair of input columns from `column` on, of two rows of which `upper` and `lower` say
+/// where they start.
 #[inline(always)]
 unsafe fn load(words: Shared<u32>, upper: &[u32; 3], lower: &[u32; 3], column: u32) -> Set {
     let step = |column: u32| {
