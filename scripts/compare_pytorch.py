@@ -24,6 +24,8 @@ import sys
 import tempfile
 import time
 
+import plot_bench
+
 FLUSH_BYTES = 256 << 20
 WARM_UPS = 5
 # Elements of an input that are made at a time.
@@ -413,8 +415,6 @@ def bench(arguments, folder):
     command += ["--repeats", str(arguments.repeats), "--seed", str(arguments.seed)]
     for shape in arguments.shape:
         command += ["--shape", shape]
-    if arguments.svg:
-        command += ["--svg", arguments.svg]
     # Its exit status says whether all was right; the report says what was not.
     status = subprocess.run(command, check=False).returncode
     if not path.exists():
@@ -455,7 +455,7 @@ def parse(arguments=None):
     parser.add_argument("--variants", default="", help="only those of PyTorch whose name this regular expression finds")
     parser.add_argument("--markdown", help="write the comparison to this file, too")
     parser.add_argument("--json", help="write convfuse's figures and all rows to this file")
-    parser.add_argument("--svg", help="let convfuse draw its chart to this file")
+    parser.add_argument("--svg", help="draw the chart of convfuse's times to this file (needs matplotlib)")
     return parser.parse_args(arguments)
 
 
@@ -492,6 +492,8 @@ def main():
     print(text)
     if arguments.markdown:
         pathlib.Path(arguments.markdown).write_text(text)
+    if arguments.svg:
+        plot_bench.plot(report, arguments.svg)
     if arguments.json:
         both = {"convfuse": report, "comparison": everything}
         pathlib.Path(arguments.json).write_text(json.dumps(both, indent=2) + "\n")

@@ -2,7 +2,7 @@
 
 use convfuse::DType;
 use convfuse::chain::presets::KernelBench85;
-use convfuse_cli::{Way, rounded};
+use convfuse_cli::{ExecutionMode, rounded};
 use libtest_mimic::Trial;
 use oracle::Case;
 
@@ -39,23 +39,26 @@ fn one_launch(backend: Backend, shapes: &[[usize; 4]]) -> Outcome {
         let case = Case::of_chain("kernelbench_85/one_launch", chain.clone(), shape);
         for dtype in [DType::F32, DType::F16, DType::BF16] {
             let case = rounded(&case, dtype);
-            let fused = |way: &Way| way.to_string().starts_with("fused");
-            let ways: Vec<Way> = Way::all(&case, dtype).into_iter().filter(fused).collect();
-            assert!(!ways.is_empty(), "there is a fused strategy");
-            for way in ways {
-                let expected = case.expected(&way.precision())?;
+            let fused = |mode: &ExecutionMode| mode.to_string().starts_with("fused");
+            let modes: Vec<ExecutionMode> = ExecutionMode::all(&case, dtype)
+                .into_iter()
+                .filter(fused)
+                .collect();
+            assert!(!modes.is_empty(), "there is a fused strategy");
+            for mode in modes {
+                let expected = case.expected(&mode.precision())?;
                 stream.take_counts();
-                let got = way.run(&case, &stream)?;
+                let got = mode.run(&case, &stream)?;
                 let launches = stream.take_counts().launches;
                 // One prepares the parameters. A GPU that is no Hopper has no such kernel.
                 if backend == Backend::Emulator && launches != 2 {
-                    complaints.push(format!("{shape:?} {way}: {launches} launches"));
+                    complaints.push(format!("{shape:?} {mode}: {launches} launches"));
                 }
                 let verdict = expected.check(got.view());
                 complaints.extend(
                     verdict
                         .err()
-                        .map(|complaint| format!("{shape:?} {way}: {complaint}")),
+                        .map(|complaint| format!("{shape:?} {mode}: {complaint}")),
                 );
             }
         }

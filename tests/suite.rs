@@ -4,7 +4,7 @@ use std::fmt::Display;
 use std::path::PathBuf;
 
 use convfuse::{DType, Stream, Tensor};
-use convfuse_cli::{Trouble, Way, compare, rounded};
+use convfuse_cli::{CaseFailure, ExecutionMode, compare, rounded};
 use libtest_mimic::Trial;
 use ndarray::ArrayD;
 use oracle::{Case, Cases, Expected, Precision, golden};
@@ -58,9 +58,9 @@ fn complaints_of<E: Display>(
     expected: impl Fn(&Precision) -> Result<Expected, E>,
 ) -> Vec<String> {
     let results = compare(case, dtype, stream, expected).into_iter();
-    let complaint = |(way, result): (Way, Result<_, Trouble>)| {
+    let complaint = |(mode, result): (ExecutionMode, Result<_, CaseFailure>)| {
         let complaint = result.err()?;
-        Some(format!("{} {way}: {complaint}", case.name))
+        Some(format!("{} {mode}: {complaint}", case.name))
     };
     results.filter_map(complaint).collect()
 }
@@ -152,7 +152,7 @@ pub(crate) fn runs(backend: Backend) -> u64 {
 /// The same bits from every run, each on a stream of its own, and in the emulator with blocks and threads in
 /// another order.
 ///
-/// In f32, in all ways that there are, on the largest case of the tables `realistic` and `ragged`, or the
+/// In f32, in all modes that there are, on the largest case of the tables `realistic` and `ragged`, or the
 /// largest that the emulator can afford: repeatability is lost where many blocks or threads take part. The
 /// benchmark problems at full size are in `repeats`.
 fn repeats(backend: Backend, cases: &Cases) -> Outcome {
@@ -166,14 +166,15 @@ fn repeats(backend: Backend, cases: &Cases) -> Outcome {
         .filter(affordable)
         .max_by_key(Case::cost)
         .ok_or("no affordable case")?;
-    for way in Way::all_on(&backend.device()?, &case, DType::F32) {
+    for mode in ExecutionMode::all_on(&backend.device()?, &case, DType::F32) {
         let run = |seed: u64| -> Result<Vec<u32>, libtest_mimic::Failed> {
-            Ok(bits(&way.run(&case, &backend.shuffled_stream(seed)?)?))
+            Ok(bits(&mode.run(&case, &backend.shuffled_stream(seed)?)?))
         };
         let first = run(0)?;
         for number in 1..runs {
             if run(number)? != first {
-                let complaint = format!("{} {way}: run {number} differs from the first", case.name);
+                let complaint =
+                    format!("{} {mode}: run {number} differs from the first", case.name);
                 return Err(complaint.into());
             }
         }

@@ -10,6 +10,7 @@
 //!     *_pytorch.py        compare with PyTorch, where that is installed
 //!     *_problems.json     the problems of some of them
 //!     stages.py, chain_modules.py  what they share
+//!     plot_bench.py       draws what the demo's `bench --json` wrote, where matplotlib is installed
 //! ```
 //!
 //! The kernels are inside the executables, and the driver is found at run time, so this is all. Unit tests

@@ -2,16 +2,17 @@
 //!
 //! - [`bench`](mod@bench): how fast models are, beside what the device could do.
 //! - [`campaign`]: random cases without end, judged by the oracle, and made smaller where they fail.
-//! - [`compare`]: the oracle's cases, run on a device in every [`Way`] that the library has for them, against
-//!   the oracle.
+//! - [`compare`]: the oracle's cases, run on a device in every [`ExecutionMode`], against the oracle.
 //! - [`Status`]: what the program's exit status says.
 
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 pub mod bench;
 pub mod campaign;
+mod execution_mode;
 mod status;
-mod way;
 
+pub use execution_mode::{
+    CaseFailure, DeviceCase, Executable, ExecutionMode, compare, named, rounded,
+};
 pub use status::{Status, told};
-pub use way::{Ready, Trouble, Uploaded, Way, compare, named, rounded};

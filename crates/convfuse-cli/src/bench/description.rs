@@ -65,11 +65,10 @@ impl Description {
             "ceil_mode": pool.ceil_mode,
             "clamp": [clamp.min, clamp.max],
         });
-        let description = Self::new(&problem.chain()?, shape, dtype, seed)?;
         Ok(Description {
             number: Some(85),
             attributes,
-            ..description
+            ..Self::new(&problem.chain()?, shape, dtype, seed)?
         })
     }
 
@@ -96,11 +95,10 @@ impl Description {
             "eps": problem.instance_norm.eps,
             "clamp": [clamp.min, clamp.max],
         });
-        let description = Self::new(&problem.chain()?, shape, dtype, seed)?;
         Ok(Description {
             number: Some(79),
             attributes,
-            ..description
+            ..Self::new(&problem.chain()?, shape, dtype, seed)?
         })
     }
 

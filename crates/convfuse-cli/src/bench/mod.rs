@@ -4,9 +4,8 @@
 //! device. [`Subject::measure`] runs it under one set of options: the output is checked against the float64
 //! reference first, so that only right answers are timed, then the run is repeated behind a flush of the
 //! cache and summed up as a [`Summary`]. [`Ceilings`] says what the device reaches when it does one thing
-//! only, measured by kernels of this project, and a [`Report`] puts the two together: for machines as JSON,
-//! for people as a [`chart`]. JSON that was kept is a [`Record`], and a [`Comparison`] tells which outputs
-//! have other bits since, and which times changed.
+//! only, measured by kernels of this project, and a [`Report`] puts the two together. JSON that was kept is a
+//! [`Record`], and a [`Comparison`] tells which outputs have other bits since, and which times changed.
 //!
 //! # Examples
 //! ```
@@ -29,7 +28,6 @@
 //! ```
 
 mod ceilings;
-pub mod chart;
 mod description;
 mod measure;
 mod peak;
@@ -44,7 +42,9 @@ pub use description::Description;
 pub use measure::Run;
 pub use peak::CeilingsError;
 pub use protocol::Protocol;
-pub use record::{Comparison, Finding, Record, RecordDevice, RecordError, RunComparison};
+pub use record::{
+    Comparison, Finding, Record, RecordDevice, RecordError, RecordFlaw, RunComparison,
+};
 pub use report::{Problem, Products, Report, Score};
 pub use statistics::Summary;
 pub use subject::Subject;

@@ -1,7 +1,5 @@
 //! Records: reports that were written to a file, and what a new report changes.
 
-use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
@@ -9,48 +7,33 @@ use serde::Deserialize;
 use super::report::Products;
 use super::statistics::quantile;
 
-/// Why a record cannot be compared with.
+/// Why the record in a file cannot be compared with.
+#[derive(Debug, thiserror::Error)]
+#[error("{}: {flaw}", .path.display())]
+pub struct RecordError {
+    /// The file.
+    pub path: PathBuf,
+    /// What is wrong with it.
+    #[source]
+    pub flaw: RecordFlaw,
+}
+
+/// What is wrong with a record.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum RecordError {
-    /// The file cannot be read.
-    #[error("{}: cannot be read", .path.display())]
-    Read {
-        /// The file.
-        path: PathBuf,
-        /// What the system says.
-        source: io::Error,
-    },
-    /// The file is not the JSON of a report.
-    #[error("{}: is not a record of `convfuse bench --json`", .path.display())]
-    Format {
-        /// The file.
-        path: PathBuf,
-        /// Where its structure breaks.
-        source: serde_json::Error,
-    },
-    /// The file has no runs that went right.
-    #[error("{}: has no run that went right, so there is nothing to compare with", .path.display())]
-    NoRuns {
-        /// The file.
-        path: PathBuf,
-    },
+pub enum RecordFlaw {
+    /// It is not the JSON of a report.
+    #[error("is not a record of `convfuse bench --json`")]
+    Format(#[from] serde_json::Error),
+    /// It has no runs that went right.
+    #[error("has no run that went right, so there is nothing to compare with")]
+    NoRuns,
     /// A run that went right has no hash, as in records of earlier versions.
-    #[error("{}: {run} has no output_hash; a record must have one for every run that went right", .path.display())]
-    NoHash {
-        /// The file.
-        path: PathBuf,
-        /// The run.
-        run: String,
-    },
+    #[error("{0} has no output_hash; a record must have one for every run that went right")]
+    NoHash(String),
     /// A run cannot be told from another.
-    #[error("{}: {run} is there more than once; a run must be unique to be compared with", .path.display())]
-    Twice {
-        /// The file.
-        path: PathBuf,
-        /// The run.
-        run: String,
-    },
+    #[error("{0} is there more than once; a run must be unique to be compared with")]
+    Twice(String),
 }
 
 /// What a comparison needs of a [`Report`](super::Report) in JSON; all else in the file is ignored.
@@ -98,53 +81,45 @@ struct RecordTime {
 }
 
 impl Record {
-    /// Reads the record in a file, whose runs must be unique and those that went right must have hashes.
+    /// The record that is the text of a file. Its runs must be unique, and those that went right must have
+    /// hashes.
     ///
     /// # Errors
-    /// Every [`RecordError`].
-    pub fn read(path: &Path) -> Result<Record, RecordError> {
-        let text = fs::read_to_string(path).map_err(|source| RecordError::Read {
+    /// What [`RecordFlaw`] lists.
+    pub fn of_text(path: &Path, text: &str) -> Result<Record, RecordError> {
+        let checked = Record::from_json(text)
+            .map_err(RecordFlaw::from)
+            .and_then(|record| record.check().map(|()| record));
+        checked.map_err(|flaw| RecordError {
             path: path.to_owned(),
-            source,
-        })?;
-        Record::of_text(path, &text)
+            flaw,
+        })
     }
 
-    /// The record that is the text of a file.
-    ///
-    /// # Errors
-    /// Every [`RecordError`] but [`Read`](RecordError::Read).
-    pub fn of_text(path: &Path, text: &str) -> Result<Record, RecordError> {
-        let path = || path.to_owned();
-        let record = Record::from_json(text).map_err(|source| RecordError::Format {
-            path: path(),
-            source,
-        })?;
+    fn check(&self) -> Result<(), RecordFlaw> {
         let mut right = 0;
-        for (index, problem) in record.problems.iter().enumerate() {
+        for (index, problem) in self.problems.iter().enumerate() {
             for (position, run) in problem.results.iter().enumerate() {
                 if run.complaint.is_none() {
                     right += 1;
                     if run.output_hash.is_none() {
-                        let run = problem.describe(run);
-                        return Err(RecordError::NoHash { path: path(), run });
+                        return Err(RecordFlaw::NoHash(problem.describe(run)));
                     }
                 }
                 let before = problem.results[..position].iter();
-                let same = record.problems[..index]
+                let same = self.problems[..index]
                     .iter()
                     .filter(|other| other.is_same(problem));
                 let mut before = before.chain(same.flat_map(|other| &other.results));
                 if before.any(|other| other.is_same(run)) {
-                    let run = problem.describe(run);
-                    return Err(RecordError::Twice { path: path(), run });
+                    return Err(RecordFlaw::Twice(problem.describe(run)));
                 }
             }
         }
-        if right == 0 {
-            return Err(RecordError::NoRuns { path: path() });
+        match right {
+            0 => Err(RecordFlaw::NoRuns),
+            _ => Ok(()),
         }
-        Ok(record)
     }
 
     /// The record that [`Report::to_json`](super::Report::to_json) made.

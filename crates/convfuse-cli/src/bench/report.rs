@@ -187,12 +187,6 @@ impl Problem {
         }
     }
 
-    /// Operations of the convolution for each byte that must move.
-    #[must_use]
-    pub fn intensity(&self) -> f64 {
-        self.flop as f64 / self.bytes.max(1) as f64
-    }
-
     /// Holds a run against the ceilings.
     #[must_use]
     pub fn score(&self, run: Run, products: Products, ceilings: Option<&Ceilings>) -> Score {

@@ -9,7 +9,7 @@ use op_spec::chain::{Chain, Initialisation, Layer};
 use oracle::{Case, Expected};
 
 use super::description::{Description, Part};
-use crate::way::{TensorProducts, named, precision, rounded};
+use crate::execution_mode::{TensorProducts, named, precision, rounded};
 
 /// A model with an input, ready to be run.
 #[derive(Debug)]

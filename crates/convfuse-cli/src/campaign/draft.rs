@@ -9,7 +9,7 @@ use oracle::Case;
 use super::choices::Choices;
 use super::families::{Family, Plan};
 use super::values;
-use crate::way::round;
+use crate::execution_mode::round;
 
 /// How an input lies in memory: its axes from the slowest to the fastest, how many elements are left out
 /// behind each row of each of them, and before all.
@@ -85,7 +85,7 @@ pub struct Draft {
     /// The first samples, that are also done by themselves, and so are the others; none or all for the whole
     /// batch alone.
     pub(super) cut: usize,
-    /// Which of the ways is looked at for bits that must not change, counted round and round.
+    /// Which of the modes is looked at for bits that must not change, counted round and round.
     pub(super) look: usize,
     /// The order of the emulator's threads.
     pub(super) schedule: Option<u64>,
@@ -158,7 +158,7 @@ impl Draft {
             }
             Err(impossible) => Err(impossible),
         };
-        // A multiple of most numbers of ways.
+        // A multiple of most numbers of modes.
         let look = c.below(120) as usize;
         Some(Draft {
             family,

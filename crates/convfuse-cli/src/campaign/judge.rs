@@ -1,4 +1,4 @@
-//! A draft, done in all ways that a device has for it.
+//! A draft, done in all modes that a device has for it.
 
 use std::any::Any;
 use std::collections::BTreeSet;
@@ -11,8 +11,8 @@ use ndarray::{ArrayD, Axis, Slice};
 use oracle::{Case, Expected, Precision};
 
 use super::draft::{Draft, Impossible, Lie};
+use crate::execution_mode::{CaseFailure, DeviceCase, Executable, ExecutionMode};
 use crate::status::{Status, told};
-use crate::way::{Ready, Trouble, Uploaded, Way};
 
 /// Where cases are done.
 #[derive(Debug, Clone)]
@@ -51,17 +51,17 @@ pub struct Verdict {
     /// The kernels that ran.
     pub kernels: BTreeSet<&'static str>,
     /// What is wrong, the first that was found.
-    pub trouble: Option<Trouble>,
+    pub trouble: Option<CaseFailure>,
 }
 
-fn trouble(status: Status, text: impl Into<String>) -> Trouble {
-    Trouble {
+fn trouble(status: Status, text: impl Into<String>) -> CaseFailure {
+    CaseFailure {
         status,
         text: text.into(),
     }
 }
 
-fn of_error(error: &Error) -> Trouble {
+fn of_error(error: &Error) -> CaseFailure {
     trouble(Status::of(error), told(error))
 }
 
@@ -73,8 +73,8 @@ fn said(panic: &(dyn Any + Send)) -> &str {
 }
 
 impl Draft {
-    /// Does the draft in all ways, and compares what comes out with the oracle's. A panic is trouble like any
-    /// other.
+    /// Does the draft in all modes, and compares what comes out with the oracle's. A panic is trouble like
+    /// any other.
     #[must_use]
     pub fn judge(&self, place: &Place) -> Verdict {
         let mut verdict = Verdict::default();
@@ -89,7 +89,7 @@ impl Draft {
         verdict
     }
 
-    fn judge_into(&self, place: &Place, verdict: &mut Verdict) -> Result<(), Trouble> {
+    fn judge_into(&self, place: &Place, verdict: &mut Verdict) -> Result<(), CaseFailure> {
         let device = place.device(self.schedule);
         let stream = device.stream().map_err(|error| of_error(&error))?;
         let case = match &self.case {
@@ -103,11 +103,11 @@ impl Draft {
             verdict.is_refused = true;
             return self.must_be_refused(case, &refusal, &stream);
         }
-        let mut ways = Way::all_on(&device, case, self.dtype);
+        let mut modes = ExecutionMode::all_on(&device, case, self.dtype);
         if !device.is_cpu() && case.chain.layers().len() == 1 {
-            ways.extend(Way::by_models(case, self.dtype));
+            modes.extend(ExecutionMode::by_models(case, self.dtype));
         }
-        let precisions: Vec<Precision> = ways.iter().map(Way::precision).collect();
+        let precisions: Vec<Precision> = modes.iter().map(ExecutionMode::precision).collect();
         let mut different: Vec<Precision> = Vec::new();
         for precision in &precisions {
             if !different.contains(precision) {
@@ -117,23 +117,23 @@ impl Draft {
         let expected = case.expected_at(&different);
         let expected = expected.map_err(|error| trouble(Status::Refused, error.to_string()))?;
         let inputs = InputsOf::new(self, case, &stream).map_err(|error| of_error(&error))?;
-        for (number, way) in ways.iter().enumerate() {
+        for (number, mode) in modes.iter().enumerate() {
             let at = different
                 .iter()
                 .position(|known| *known == precisions[number]);
             let wanted = &expected[at.expect("each precision is among the different ones")];
-            let of_way = |trouble: Trouble| Trouble {
-                text: format!("{way}: {}", trouble.text),
+            let of_mode = |trouble: CaseFailure| CaseFailure {
+                text: format!("{mode}: {}", trouble.text),
                 ..trouble
             };
             let is_looked_at = self.looks_at(number, &precisions);
-            let done = self.run(&inputs, way, wanted, is_looked_at, verdict);
-            done.map_err(of_way)?;
+            let done = self.run(&inputs, mode, wanted, is_looked_at, verdict);
+            done.map_err(of_mode)?;
         }
         Ok(())
     }
 
-    /// Whether it is looked at for this of the ways that have these precisions what must not change a bit:
+    /// Whether it is looked at for this of the modes that have these precisions what must not change a bit:
     /// for the one that was drawn, so that all have their turn, and for the last of each precision, which has
     /// the fewest launches.
     fn looks_at(&self, number: usize, precisions: &[Precision]) -> bool {
@@ -144,14 +144,14 @@ impl Draft {
     fn run(
         &self,
         inputs: &InputsOf<'_>,
-        way: &Way,
+        mode: &ExecutionMode,
         wanted: &Expected,
         is_looked_at: bool,
         verdict: &mut Verdict,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), CaseFailure> {
         let of = |error: Error| of_error(&error);
         let whole = &inputs.whole;
-        let ready = way.ready(whole).map_err(of)?;
+        let ready = mode.ready(whole).map_err(of)?;
         let got = output(&ready, &whole.x, &whole.further)?;
         let agreement = wanted.check(got.view());
         let agreement = agreement.map_err(|error| trouble(Status::Wrong, error.to_string()))?;
@@ -160,7 +160,7 @@ impl Draft {
         let of_precision = match self.dtype {
             DType::F16 => 2,
             DType::BF16 => 3,
-            _ => usize::from(way.is_fast()),
+            _ => usize::from(mode.is_fast()),
         };
         let used = &mut verdict.used[of_precision];
         *used = used.max(agreement.tolerance_used);
@@ -181,9 +181,9 @@ impl Draft {
         case: &Case,
         refusal: &ChainError,
         stream: &Stream,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), CaseFailure> {
         let wrong = |text: String| Err(trouble(Status::Wrong, text));
-        let got = Way::all(case, self.dtype)[0].run(case, stream);
+        let got = ExecutionMode::all(case, self.dtype)[0].run(case, stream);
         match (got, refusal) {
             // A model also says which layer it is.
             (Err(Error::Chain(error)), _) if error == *refusal => Ok(()),
@@ -201,7 +201,11 @@ impl Draft {
     }
 
     /// What no chain has an operator refuses as well, where it has no parameters.
-    fn must_be_impossible(&self, impossible: &Impossible, stream: &Stream) -> Result<(), Trouble> {
+    fn must_be_impossible(
+        &self,
+        impossible: &Impossible,
+        stream: &Stream,
+    ) -> Result<(), CaseFailure> {
         let Impossible {
             layers,
             input,
@@ -230,10 +234,10 @@ impl Draft {
     }
 }
 
-/// A draft's inputs on a device, uploaded once for all ways: as they are, and otherwise, which must not
+/// A draft's inputs on a device, uploaded once for all modes: as they are, and otherwise, which must not
 /// change a bit of the output.
 struct InputsOf<'a> {
-    whole: Uploaded<'a>,
+    whole: DeviceCase<'a>,
     /// How the first one lies otherwise, and the tensor that does.
     lying: Option<(&'a Lie, Tensor)>,
     /// Samples that are done by themselves, with their inputs.
@@ -265,7 +269,7 @@ impl<'a> InputsOf<'a> {
             }
         }
         Ok(InputsOf {
-            whole: Uploaded::new(case, stream, dtype)?,
+            whole: DeviceCase::new(case, stream, dtype)?,
             lying,
             parts,
         })
@@ -274,10 +278,10 @@ impl<'a> InputsOf<'a> {
     /// The bits of `got` do not depend on how the input lies, nor on which samples are done together.
     fn must_repeat(
         &self,
-        ready: &Ready<'_>,
+        ready: &Executable<'_>,
         got: &ArrayD<f32>,
         verdict: &mut Verdict,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), CaseFailure> {
         if let Some((lie, x)) = &self.lying {
             let lying = output(ready, x, &self.whole.further)?;
             verdict.runs += 1;
@@ -299,13 +303,17 @@ fn samples_of(values: &ArrayD<f32>, part: &Range<usize>) -> ArrayD<f32> {
     values.slice_axis(Axis(0), part).to_owned()
 }
 
-fn output(ready: &Ready<'_>, x: &Tensor, further: &[Tensor]) -> Result<ArrayD<f32>, Trouble> {
+fn output(
+    ready: &Executable<'_>,
+    x: &Tensor,
+    further: &[Tensor],
+) -> Result<ArrayD<f32>, CaseFailure> {
     let y = ready.run(x, further).and_then(|y| y.to_f32_array());
     y.map_err(|error| of_error(&error))
 }
 
 /// Fails unless both are the same bits; NaN is NaN.
-fn must_be_same(one: &ArrayD<f32>, other: &ArrayD<f32>, what: &str) -> Result<(), Trouble> {
+fn must_be_same(one: &ArrayD<f32>, other: &ArrayD<f32>, what: &str) -> Result<(), CaseFailure> {
     let bits = |v: f32| if v.is_nan() { u32::MAX } else { v.to_bits() };
     let are_slices = one.as_slice().zip(other.as_slice());
     if one.shape() == other.shape()

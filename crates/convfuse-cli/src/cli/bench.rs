@@ -11,11 +11,11 @@ use std::fs;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-pub(super) use arguments::{Arguments, Shape, dtype, percent, repeats, shape};
+pub(super) use arguments::{Arguments, Shape, dtype, not_negative, repeats, shape};
 pub(super) use compare::{read as read_record, text as comparison_text};
 use convfuse::model::{Options, Precision, Strategy};
 use convfuse_cli::Status;
-use convfuse_cli::bench::{Ceilings, Problem, Protocol, Report, Subject, chart};
+use convfuse_cli::bench::{Ceilings, Problem, Protocol, Report, Subject};
 pub(super) use estimate::say_of_cases;
 pub(super) use request::{Attributes, Request, read};
 pub(super) use tasks::{EMULATED_79, EMULATED_85, describe};
@@ -24,7 +24,7 @@ use tasks::{Task, must_be_possible, tasks};
 use super::failure::{Failure, Outcome};
 use super::files::Target;
 use super::interrupt;
-use super::json::{Kept, command_line, must_differ, must_not_replace, now};
+use super::json::{Kept, command_line, must_not_replace, now};
 use super::out::{self, Out, complain};
 use super::progress::Step;
 use super::tensors::save_all;
@@ -32,17 +32,9 @@ use super::tensors::save_all;
 pub(super) fn run(arguments: &Arguments, out: &mut Out) -> Outcome {
     // All that can be checked is, before anything runs.
     let json = arguments.json.target(out)?;
-    let svg = arguments.svg.as_deref();
-    let svg = svg.map(|path| Target::new("--svg", path)).transpose()?;
-    must_differ(("--json", json.as_ref()), ("--svg", svg.as_ref()))?;
-    for (option, target) in [("--json", &json), ("--svg", &svg)] {
-        let written = (option, target.as_ref());
-        must_not_replace(written, ("--problems", arguments.problems.as_deref()))?;
-        must_not_replace(written, ("--chain", arguments.chain.as_deref()))?;
-    }
-    if svg == Some(Target::Stdout) {
-        out.be_silent();
-    }
+    let written = ("--json", json.as_ref());
+    must_not_replace(written, ("--problems", arguments.problems.as_deref()))?;
+    must_not_replace(written, ("--chain", arguments.chain.as_deref()))?;
     let old = arguments.compare.as_deref().map(read_record).transpose()?;
     let mut tasks = tasks(arguments)?;
     let stream = arguments.device.open()?.stream()?;
@@ -87,7 +79,7 @@ pub(super) fn run(arguments: &Arguments, out: &mut Out) -> Outcome {
         report.status = report.status.and(failure.status());
         report.error = Some(failure.to_string());
     }
-    let kept = finish(&report, json.as_ref(), svg.as_ref(), out);
+    let kept = json.map_or(Ok(()), |json| json.write(out, &out::json(&*report)));
     ran.and(kept)?;
     if report.status != Status::Right {
         complain("some runs went wrong, see above");
@@ -100,18 +92,6 @@ pub(super) fn run(arguments: &Arguments, out: &mut Out) -> Outcome {
         true => report.status,
         false => report.status.and(Status::Wrong),
     })
-}
-
-/// Writes the files of a report.
-fn finish(
-    report: &Report,
-    json: Option<&Target>,
-    svg: Option<&Target>,
-    out: &mut Out,
-) -> Result<(), Failure> {
-    let json = json.map(|json| json.write(out, &out::json(report)));
-    let svg = svg.map(|svg| svg.write(out, &chart::to_svg(report)));
-    json.into_iter().chain(svg).collect()
 }
 
 fn locked(report: &Mutex<Report>) -> MutexGuard<'_, Report> {

@@ -10,7 +10,7 @@ use convfuse_cli::bench::Comparison;
 use serde::Serialize;
 use serde_json::json;
 
-use super::bench::{comparison_text, percent, read_record};
+use super::bench::{comparison_text, not_negative, read_record};
 use super::failure::{Failure, Outcome};
 use super::files;
 use super::json::{Found, Json};
@@ -26,27 +26,21 @@ pub(super) struct Arguments {
     /// What it is compared with: a file of the same kind
     expected: PathBuf,
     /// How far an element may be from the expected one
-    #[arg(long, default_value_t = 0.0, value_parser = tolerance)]
+    #[arg(long, default_value_t = 0.0, value_parser = not_negative)]
     atol: f64,
     /// How far an element may be from the expected one, as a part of the expected one's magnitude, in
     /// addition to --atol
-    #[arg(long, default_value_t = 0.0, value_parser = tolerance)]
+    #[arg(long, default_value_t = 0.0, value_parser = not_negative)]
     rtol: f64,
     /// How many units of the last place of the coarser of the two element types an element may be off,
     /// whatever --atol and --rtol are
     #[arg(long, default_value_t = 0)]
     ulps: u64,
     /// Of records: how much slower than expected a median may be
-    #[arg(long, value_name = "PERCENT", value_parser = percent)]
+    #[arg(long, value_name = "PERCENT", value_parser = not_negative)]
     time_limit: Option<f64>,
     #[command(flatten)]
     json: Json,
-}
-
-fn tolerance(text: &str) -> Result<f64, String> {
-    let number = text.parse().ok();
-    let number = number.filter(|number: &f64| number.is_finite() && *number >= 0.0);
-    number.ok_or_else(|| "must be a number, 0 or more".to_owned())
 }
 
 pub(super) fn run(arguments: &Arguments, out: &mut Out) -> Outcome {

@@ -83,11 +83,7 @@ impl From<CeilingsError> for Failure {
 
 impl From<RecordError> for Failure {
     fn from(error: RecordError) -> Failure {
-        let status = match &error {
-            RecordError::Read { source, .. } => Status::of_io(source),
-            _ => Status::Refused,
-        };
-        Failure::new(status, told(&error))
+        Failure::Refused(told(&error))
     }
 }
 

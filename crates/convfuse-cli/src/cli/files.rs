@@ -4,8 +4,9 @@ use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
+
+use tempfile::TempPath;
 
 use super::failure::Failure;
 use super::interrupt;
@@ -126,10 +127,8 @@ impl Target {
             }
             Err(_) => {}
         }
-        // A name that is too long is found out here, and a folder that takes no files.
-        let (temporary, file) = temporary(&folder)?;
-        drop(file);
-        interrupt::end(&temporary, || fs::remove_file(&temporary))?;
+        // A folder that takes no files is found out here.
+        drop(interrupt::temporary(&folder)?);
         Ok(Target::File(target))
     }
 
@@ -178,8 +177,8 @@ impl Target {
                 file.map(|file| (None, file))
             }
             Target::Direct(path) => direct(path).map(|file| (None, file)),
-            Target::File(path) => temporary(&folder(path))
-                .map(|(temporary, file)| (Some((temporary, path.clone())), file)),
+            Target::File(path) => interrupt::temporary(&folder(path))
+                .map(|(file, temporary)| (Some((temporary, path.clone())), file)),
         };
         let failed = |error| Failure::of_file(self.path().unwrap_or(Path::new(STANDARD)), &error);
         let (moving, file) = begun.map_err(failed)?;
@@ -238,28 +237,12 @@ fn folder(path: &Path) -> PathBuf {
     }
 }
 
-/// A new file in a folder.
-fn temporary(folder: &Path) -> io::Result<(PathBuf, File)> {
-    static COUNT: AtomicU32 = AtomicU32::new(0);
-    loop {
-        let count = COUNT.fetch_add(1, Ordering::Relaxed);
-        let name = format!(".convfuse.{}.{count}.tmp", std::process::id());
-        let path = folder.join(name);
-        let create = || OpenOptions::new().write(true).create_new(true).open(&path);
-        match interrupt::begin(&path, create) {
-            // What a killed process of the same number has left.
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-            file => return Ok((path, file?)),
-        }
-    }
-}
-
 /// A file that is being written. Dropped before it is finished, it leaves what was there before.
 pub(super) struct Whole {
     target: Target,
     file: BufWriter<File>,
     /// From where to where it is moved.
-    moving: Option<(PathBuf, PathBuf)>,
+    moving: Option<(TempPath, PathBuf)>,
 }
 
 impl Write for Whole {
@@ -289,26 +272,15 @@ impl Whole {
 
     fn try_finish(&mut self) -> io::Result<()> {
         self.file.flush()?;
-        let Some((temporary, path)) = &self.moving else {
+        let Some((temporary, path)) = self.moving.take() else {
             return Ok(());
         };
         // As whoever made the file of before has set them.
-        if let Ok(before) = fs::metadata(path) {
+        if let Ok(before) = fs::metadata(&path) {
             self.file.get_ref().set_permissions(before.permissions())?;
         }
         self.file.get_ref().sync_all()?;
-        interrupt::end(temporary, || fs::rename(temporary, path))?;
-        self.moving = None;
-        Ok(())
-    }
-}
-
-impl Drop for Whole {
-    fn drop(&mut self) {
-        if let Some((temporary, _)) = &self.moving {
-            // The first error is the one to tell.
-            let _ = interrupt::end(temporary, || fs::remove_file(temporary));
-        }
+        interrupt::persist(temporary, &path)
     }
 }
 

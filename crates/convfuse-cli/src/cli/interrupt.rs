@@ -1,6 +1,8 @@
 //! What is done when a signal ends the program, such as that of Ctrl-C: files that are half written go,
 //! results that are there are kept, and the program ends by the signal, as it would have without this.
 
+use std::fs::{self, File};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,6 +14,8 @@ use signal_hook::consts::{
 use signal_hook::flag::{register, register_conditional_default};
 use signal_hook::iterator::Signals;
 use signal_hook::low_level::emulate_default_handler;
+
+use tempfile::TempPath;
 
 use super::out;
 
@@ -50,7 +54,7 @@ fn at_end() -> MutexGuard<'static, AtEnd> {
 /// SIGHUP. SIGINT and SIGTERM stay: of a program in a script's background the shell has turned SIGINT off,
 /// and nobody has asked for that.
 fn wanted() -> Vec<i32> {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mut lines = status.lines();
     let ignored = lines.find_map(|line| line.strip_prefix("SigIgn:"));
     let ignored = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
@@ -92,7 +96,7 @@ pub(super) fn watch() {
             let mut at_end = at_end();
             // The lock is never given back: the program finishes no more files.
             for path in at_end.temporary.drain(..) {
-                let _ = std::fs::remove_file(path);
+                let _ = fs::remove_file(path);
             }
             out::err(&format!("\nconvfuse: {INTERRUPTED}\n"));
             let _ = emulate_default_handler(signal);
@@ -115,26 +119,24 @@ pub(super) fn end_by_closed_pipe() {
     let _ = emulate_default_handler(SIGPIPE);
 }
 
-/// Begins the writing of a file, which must go if the program is ended: `create` makes it.
-///
-/// # Errors
-///
-/// That of `create`, which has then made no file.
-pub(super) fn begin<T, E>(temporary: &Path, create: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
+/// Creates a file in a folder, which is removed when its path is dropped, and if the program is ended.
+pub(super) fn temporary(folder: &Path) -> io::Result<(File, TempPath)> {
+    let mut builder = tempfile::Builder::new();
+    let builder = builder.prefix(".convfuse.").suffix(".tmp");
     // Under the lock, so that no file is there that the end of the program does not know.
     let mut at_end = at_end();
-    let created = create()?;
-    at_end.temporary.push(temporary.to_owned());
-    Ok(created)
+    // With the permissions of any new file: those of a file of `tempfile` are its owner's alone.
+    let created = builder.make_in(folder, |path| File::create_new(path))?;
+    at_end.temporary.retain(|path| path.exists());
+    at_end.temporary.push(created.path().to_owned());
+    Ok(created.into_parts())
 }
 
-/// Ends the writing of such a file: `finish` moves or removes it.
-pub(super) fn end<T>(temporary: &Path, finish: impl FnOnce() -> T) -> T {
-    // Under the lock, so that the program is not ended between.
-    let mut at_end = at_end();
-    let result = finish();
-    at_end.temporary.retain(|path| path != temporary);
-    result
+/// Moves such a file to its place.
+pub(super) fn persist(temporary: TempPath, path: &Path) -> io::Result<()> {
+    // Under the lock, so that the program does not end in between.
+    let _at_end = at_end();
+    temporary.persist(path).map_err(|failed| failed.error)
 }
 
 /// Has `keep` called if the program is ended, until the guard is dropped.

@@ -1,4 +1,4 @@
-//! `convfuse verify`: every operator and chain, in every way that the library has for it, against float64.
+//! `convfuse verify`: every operator and chain, in every mode that the library has for it, against float64.
 
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use clap::ValueEnum;
 use comfy_table::CellAlignment::{Left, Right};
 use convfuse::chain::Chain;
 use convfuse::{DType, Stream, lab};
-use convfuse_cli::{Status, Trouble, Way, compare, rounded};
+use convfuse_cli::{CaseFailure, ExecutionMode, Status, compare, rounded};
 use oracle::{Case, Expected, Precision, golden};
 use serde::Serialize;
 use serde_json::json;
@@ -93,9 +93,9 @@ fn verify(arguments: &Arguments, out: &mut Out, found: &mut Found) -> Outcome {
     found.note("device", json!(device.info()));
 
     let types = [DType::F32, DType::F16, DType::BF16];
-    let runs = cases
-        .iter()
-        .flat_map(|case| types.map(|dtype| (case, Way::all_on(&device, case, dtype).len())));
+    let runs = cases.iter().flat_map(|case| {
+        types.map(|dtype| (case, ExecutionMode::all_on(&device, case, dtype).len()))
+    });
     say_of_cases(runs, &device);
     let mut tally = Tally::default();
     let ran = cases_and_files(&mut tally, &stream, (&cases, source), &files, out);
@@ -246,7 +246,7 @@ struct Tally {
 }
 
 impl Tally {
-    /// Runs a case in all its ways.
+    /// Runs a case in all its modes.
     fn add<E: Display>(
         &mut self,
         stream: &Stream,
@@ -256,8 +256,8 @@ impl Tally {
         expected: impl Fn(&Precision) -> Result<Expected, E>,
         out: &mut Out,
     ) -> Result<(), Failure> {
-        for (way, result) in compare(case, dtype, stream, expected) {
-            let line = self.line(case, dtype, way.is_fast());
+        for (mode, result) in compare(case, dtype, stream, expected) {
+            let line = self.line(case, dtype, mode.is_fast());
             line.runs += 1;
             match result {
                 Ok(agreement) => {
@@ -265,12 +265,12 @@ impl Tally {
                     line.largest_error = line.largest_error.max(agreement.largest_error);
                     line.tolerance_used = line.tolerance_used.max(agreement.tolerance_used);
                 }
-                Err(Trouble { status, text }) => {
+                Err(CaseFailure { status, text }) => {
                     match status {
                         Status::Wrong => line.wrong += 1,
                         _ => line.failed += 1,
                     }
-                    self.complain(status, format!("{name} {way}: {text}"), out)?;
+                    self.complain(status, format!("{name} {mode}: {text}"), out)?;
                 }
             }
         }

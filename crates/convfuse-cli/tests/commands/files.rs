@@ -22,10 +22,10 @@ fn a_record_replaces_the_one_of_before() {
     let path = program.file("a.json", "before");
     fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).expect("permissions");
     symlink("a.json", program.path("link.json")).expect("a link");
-    let ran = program.run(&format!("{SMALL} --json link.json --svg new.svg"));
+    let ran = program.run(&format!("{SMALL} --json link.json"));
     assert_eq!(ran.code, Some(0), "{ran:?}");
     assert_eq!(parsed(&program.read("a.json"))["kind"], "bench");
-    assert_eq!(program.names(), ["a.json", "link.json", "new.svg"]);
+    assert_eq!(program.names(), ["a.json", "link.json"]);
     assert!(program.path("link.json").is_symlink());
     let mode = fs::metadata(path).expect("a file").permissions().mode();
     assert_eq!(mode & 0o777, 0o640);
@@ -38,7 +38,7 @@ fn what_is_refused_leaves_the_record_of_before() {
     for arguments in [
         "bench --device cpu --shape 1,8,1,1 --json a.json",
         "bench --device gpu:99 --shape 1,8,9,9 --json a.json",
-        "bench --device cpu --shape 1,8,9,9 --json a.json --svg absent/a.svg",
+        "bench --device cpu --shape 1,8,9,9 --json a.json --save a.json",
     ] {
         let ran = program.run(arguments);
         assert!(matches!(ran.code, Some(2 | 3)), "{ran:?}");
@@ -141,15 +141,6 @@ fn standard_output_has_many_names() {
     }
     let ran = program.run(&format!("{SMALL} --json"));
     assert_eq!(ran.json()["status"], 0);
-    let ran = program.run(&format!("{SMALL} --svg -"));
-    assert!(
-        ran.out.starts_with("<svg ") && ran.out.ends_with("</svg>\n"),
-        "{ran:?}"
-    );
-    let both = program.run(&format!("{SMALL} --svg - --json /dev/stdout"));
-    both.was_refused(&["--json and --svg are one file"]);
-    let both = program.run(&format!("{SMALL} --svg a --json ./a"));
-    both.was_refused(&["--json and --svg are one file"]);
     let folder = program.run(&format!("{SMALL} --save -"));
     folder.was_refused(&["must be a folder"]);
     assert!(program.names().is_empty());

@@ -120,7 +120,7 @@ fn paths_are_checked_first() {
     for (option, words) in [
         ("--json absent/a", "--json: absent/a: No such file"),
         ("--json folder", "--json: folder: is a directory"),
-        ("--svg file/a", "--svg: file/a: Not a directory"),
+        ("--json file/a", "--json: file/a: Not a directory"),
         ("--save file", "--save: file: "),
         ("--compare absent", "absent: No such file"),
         ("--compare pipe", "pipe: is a pipe, must be a file"),

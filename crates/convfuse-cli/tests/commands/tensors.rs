@@ -165,6 +165,10 @@ fn what_does_not_fit_is_refused_before_it_runs() {
     let weights = "0-chain-parameters.safetensors";
     let own = program.run(&format!("{RUN} --output {weights}"));
     own.was_refused(&["--output and --parameters are one file"]);
+    for (output, record) in [("y.npy", "./y.npy"), ("-", "/dev/stdout")] {
+        let one = program.run(&format!("{RUN} --output {output} --json {record}"));
+        one.was_refused(&["--json and --output are one file"]);
+    }
     std::os::unix::fs::symlink("chain.json", program.path("link.json")).expect("a link");
     let own = program.run("bench --device cpu --chain chain.json --shape 1,2,6,6 --json link.json");
     own.was_refused(&["--json and --chain are one file"]);
@@ -199,16 +203,20 @@ fn heads_of_arrays_say_each_thing_once() {
     }
     for (from, to, words) in [
         (", }", "", "no dictionary"),
-        (", }", ", 'shape': (7, 2, 6, 5)}", "has shape twice"),
-        (", }", ", 'more': 1}", "has more, which no .npy file has"),
-        ("'fortran_order': False, ", "", "has no fortran_order"),
+        (", }", ", 'shape': (7, 2, 6, 5)}", "duplicate field `shape`"),
+        (", }", ", 'more': 1}", "unknown field `more`"),
+        (
+            "'fortran_order': False, ",
+            "",
+            "missing field `fortran_order`",
+        ),
         (", }", ", }}", "no dictionary"),
         (", 'shape'", " 'shape'", "no dictionary"),
         ("'<f4'", "[('x', '<f4')]", "must be <f8, <f4 or <f2"),
         ("'<f4'", "'|O'", "must be <f8, <f4 or <f2"),
-        ("'<f4'", "'>f4'", "must be <f8, <f4 or <f2"),
-        ("False", "True", "Fortran's order"),
-        ("(7, 2, 6, 5)", "[7, 2, 6, 5]", "no tuple"),
+        ("'<f4'", "'>f4'", "big-endian (>f4), must be <f8"),
+        ("False", "True", "in Fortran order"),
+        ("(7, 2, 6, 5)", "[7, 2, 6, 5]", "shape a tuple"),
     ] {
         with(from, to).was_refused(&["x.npy: ", words]);
     }

@@ -106,37 +106,21 @@ fn runs_that_went_wrong_are_not_compared() {
 
 #[test]
 fn files_that_cannot_be_compared_with_are_refused() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("old.json");
-    let read = |text: &str| {
-        fs::write(&path, text).unwrap();
-        Record::read(&path)
-    };
+    let flaw =
+        |text: &str| Record::of_text(Path::new("old.json"), text).map_err(|error| error.flaw);
     let fused = run("fused", "aa", 1.0);
-    assert!(read(&json(&[problem(std::slice::from_ref(&fused))])).is_ok());
+    assert!(flaw(&json(&[problem(std::slice::from_ref(&fused))])).is_ok());
     let mut unhashed = fused.clone();
     unhashed.as_object_mut().unwrap().remove("output_hash");
-    let error = read(&json(&[problem(&[unhashed])])).unwrap_err();
-    assert!(
-        error
-            .to_string()
-            .contains("85 f32 [2, 8, 20, 20] fused accurate has no output_hash")
-    );
+    let unhashed = json(&[problem(&[unhashed])]);
+    let error = Record::of_text(Path::new("old.json"), &unhashed).unwrap_err();
+    let words = "old.json: 85 f32 [2, 8, 20, 20] fused accurate has no output_hash";
+    assert!(error.to_string().starts_with(words), "{error}");
     let two = problem(&[fused.clone(), fused.clone()]);
-    assert!(matches!(
-        read(&json(&[two])),
-        Err(RecordError::Twice { .. })
-    ));
     let one = problem(&[fused]);
-    assert!(matches!(
-        read(&json(&[one.clone(), one])),
-        Err(RecordError::Twice { .. })
-    ));
-    assert!(matches!(read(&json(&[])), Err(RecordError::NoRuns { .. })));
-    assert!(matches!(read("{}"), Err(RecordError::Format { .. })));
-    let absent = folder.path().join("absent.json");
-    assert!(matches!(
-        Record::read(&absent),
-        Err(RecordError::Read { .. })
-    ));
+    for twice in [&[two][..], &[one.clone(), one]] {
+        assert!(matches!(flaw(&json(twice)), Err(RecordFlaw::Twice(_))));
+    }
+    assert!(matches!(flaw(&json(&[])), Err(RecordFlaw::NoRuns)));
+    assert!(matches!(flaw("{}"), Err(RecordFlaw::Format(_))));
 }

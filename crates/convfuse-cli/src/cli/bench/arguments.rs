@@ -71,9 +71,6 @@ pub(in crate::cli) struct Arguments {
     pub(super) date: Option<String>,
     #[command(flatten)]
     pub(in crate::cli) json: Json,
-    /// Draw bars and a roofline to this file
-    #[arg(long, value_name = "FILE")]
-    pub(super) svg: Option<PathBuf>,
     /// Write parameters and outputs as safetensors files to this folder, named in the JSON
     #[arg(long, value_name = "FOLDER")]
     pub(super) save: Option<PathBuf>,
@@ -89,7 +86,7 @@ pub(in crate::cli) struct Arguments {
     #[arg(long, value_name = "FILE")]
     pub(super) compare: Option<PathBuf>,
     /// How much slower than in the file of --compare a median may be; more is an error
-    #[arg(long, value_name = "PERCENT", requires = "compare", value_parser = percent)]
+    #[arg(long, value_name = "PERCENT", requires = "compare", value_parser = not_negative)]
     pub(super) time_limit: Option<f64>,
     #[command(flatten)]
     pub(super) attributes: Attributes,
@@ -131,10 +128,10 @@ pub(in crate::cli) fn repeats(text: &str) -> Result<usize, String> {
     number.ok_or_else(|| "must be a number from 1 to 1000000".to_owned())
 }
 
-pub(in crate::cli) fn percent(text: &str) -> Result<f64, String> {
+pub(in crate::cli) fn not_negative(text: &str) -> Result<f64, String> {
     let number = text.parse().ok();
     let number = number.filter(|number: &f64| number.is_finite() && *number >= 0.0);
-    number.ok_or_else(|| "must be a number of percent, 0 or more".to_owned())
+    number.ok_or_else(|| "must be a number, 0 or more".to_owned())
 }
 
 impl Arguments {
@@ -218,7 +215,7 @@ mod tests {
             Some(2.5)
         );
         for not_percent in ["x", "NaN", "inf", "-1"] {
-            assert!(percent(not_percent).is_err());
+            assert!(not_negative(not_percent).is_err());
         }
     }
 

@@ -4,9 +4,10 @@ use std::path::Path;
 
 use comfy_table::CellAlignment::{Left, Right};
 use comfy_table::Table;
-use convfuse_cli::bench::{Comparison, Finding, Record, Report, RunComparison, chart};
+use convfuse_cli::bench::{Comparison, Finding, Record, Report, RunComparison};
 
 use super::arguments::Arguments;
+use super::print::duration;
 use crate::cli::failure::Failure;
 use crate::cli::files;
 use crate::cli::out::{Out, plain, say};
@@ -88,15 +89,14 @@ fn table(comparison: &Comparison, time_limit: Option<f64>) -> Table {
         ("output", Left),
     ]);
     for run in &comparison.runs {
-        let duration =
-            |seconds: Option<f64>| seconds.map_or_else(|| "-".to_owned(), chart::duration);
+        let time = |seconds: Option<f64>| seconds.map_or_else(|| "-".to_owned(), duration);
         let ratio = run.ratio().map(|ratio| format!("{ratio:.3}"));
         table.add_row([
             plain(&run.problem),
             plain(&run.strategy),
             run.products.name().to_owned(),
-            duration(run.old_s),
-            duration(run.new_s),
+            time(run.old_s),
+            time(run.new_s),
             ratio.unwrap_or_else(|| "-".to_owned()),
             verdict(run, time_limit),
         ]);

@@ -3,7 +3,7 @@
 use comfy_table::CellAlignment::{Left, Right};
 use comfy_table::Table;
 use convfuse_cli::Status;
-use convfuse_cli::bench::{Problem, Report, Score, chart};
+use convfuse_cli::bench::{Problem, Report, Score};
 
 use crate::cli::failure::Failure;
 use crate::cli::out::{Out, plain};
@@ -78,13 +78,13 @@ fn row(score: &Score) -> [String; 10] {
         run.strategy.clone(),
         score.products.name().to_owned(),
         match (time, run.status) {
-            (Some(time), _) => chart::duration(time.median),
+            (Some(time), _) => duration(time.median),
             (None, Status::Failed | Status::Refused) => "FAILED".to_owned(),
             (None, _) => "WRONG".to_owned(),
         },
         or_dash(time.map(|time| {
             let [lower, upper] = [time.lower_quartile, time.upper_quartile];
-            format!("{} to {}", chart::duration(lower), chart::duration(upper))
+            format!("{} to {}", duration(lower), duration(upper))
         })),
         or_dash(
             score
@@ -105,4 +105,31 @@ fn row(score: &Score) -> [String; 10] {
         format!("{:.1}", run.extra_bytes as f64 * 1e-6),
         or_dash(run.largest_error.map(|error| format!("{error:.1e}"))),
     ]
+}
+
+/// A duration with three significant digits in the unit that suits it, such as `12.3 us`.
+pub(super) fn duration(seconds: f64) -> String {
+    let (value, unit) = match seconds {
+        _ if seconds < 1e-3 => (seconds * 1e6, "us"),
+        _ if seconds < 1.0 => (seconds * 1e3, "ms"),
+        _ => (seconds, "s"),
+    };
+    let decimals = match value {
+        _ if value >= 100.0 => 0,
+        _ if value >= 10.0 => 1,
+        _ => 2,
+    };
+    format!("{value:.decimals$} {unit}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::duration;
+
+    #[test]
+    fn durations_choose_their_unit() {
+        assert_eq!(duration(1.2345e-5), "12.3 us");
+        assert_eq!(duration(0.0023), "2.30 ms");
+        assert_eq!(duration(125.0), "125 s");
+    }
 }

@@ -10,14 +10,15 @@ fn write(path: &Path, text: &str) -> Result<(), Failure> {
 fn files_are_replaced_and_nothing_is_left_beside_them() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.json");
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
     write(&path, "first").unwrap();
+    let ordinary = tempfile::tempdir().unwrap();
+    fs::write(ordinary.path().join("b"), "").unwrap();
+    assert_eq!(mode(&path), mode(&ordinary.path().join("b")));
     fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
     write(&path, "second").unwrap();
     assert_eq!(fs::read_to_string(&path).unwrap(), "second");
-    assert_eq!(
-        fs::metadata(&path).unwrap().permissions().mode() & 0o777,
-        0o640
-    );
+    assert_eq!(mode(&path), 0o640);
     let link = folder.path().join("link.json");
     symlink("a.json", &link).unwrap();
     write(&link, "third").unwrap();

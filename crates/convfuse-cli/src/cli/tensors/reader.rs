@@ -1,12 +1,13 @@
 //! Files of tensors, read a part at a time: safetensors and NumPy's `.npy`.
 
-use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use convfuse::{Element, bf16, f16};
+use safetensors::Dtype;
+use safetensors::tensor::Metadata;
 use serde::Deserialize;
 
 use crate::cli::failure::Failure;
@@ -40,9 +41,27 @@ impl Kind {
         }
     }
 
-    fn of_name(name: &str) -> Option<Kind> {
-        let all = [Kind::F64, Kind::F32, Kind::F16, Kind::Bf16];
-        all.into_iter().find(|kind| kind.name() == name)
+    fn of_safetensors(dtype: Dtype) -> Option<Kind> {
+        match dtype {
+            Dtype::F64 => Some(Kind::F64),
+            Dtype::F32 => Some(Kind::F32),
+            Dtype::F16 => Some(Kind::F16),
+            Dtype::BF16 => Some(Kind::Bf16),
+            _ => None,
+        }
+    }
+
+    /// Those of an array in NumPy's format, which may have been written on a machine of the other byte order.
+    fn of_numpy(descr: &str) -> Result<Kind, String> {
+        match descr {
+            "<f8" => Ok(Kind::F64),
+            "<f4" => Ok(Kind::F32),
+            "<f2" => Ok(Kind::F16),
+            _ if descr.starts_with('>') => Err(format!(
+                "its elements are big-endian ({descr}), must be <f8, <f4 or <f2"
+            )),
+            _ => Err(format!("its elements are {descr}, must be <f8, <f4 or <f2")),
+        }
     }
 
     fn value(self, bytes: &[u8]) -> f64 {
@@ -148,98 +167,64 @@ fn head(file: &mut File, head_len: u64, left: u64) -> Result<String, String> {
     read.map_err(|error| error.to_string()).map(|_| text)
 }
 
-#[derive(Deserialize)]
-struct Described {
-    dtype: String,
-    shape: Vec<usize>,
-    data_offsets: [u64; 2],
-}
-
 fn safetensors(file: &mut File, head_len: u64, len: u64) -> Result<Vec<Entry>, String> {
     let text = head(file, head_len, len - 8)?;
-    let all: BTreeMap<String, serde_json::Value> =
-        serde_json::from_str(&text).map_err(|error| error.to_string())?;
-    let all = all.into_iter().filter(|(name, _)| name != "__metadata__");
-    let mut entries = Vec::new();
-    for (name, described) in all {
-        let wrong = |what: &str| format!("{name} {what}");
-        let described: Described =
-            serde_json::from_value(described).map_err(|error| wrong(&error.to_string()))?;
-        let kind = Kind::of_name(&described.dtype).ok_or_else(|| {
-            wrong(&format!(
-                "holds {}, must be F64, F32, F16 or BF16",
-                described.dtype
-            ))
+    // Tensors lie one behind the other, each with the bytes of its shape, or this fails.
+    let metadata: Metadata = serde_json::from_str(&text).map_err(|error| error.to_string())?;
+    let data = 8 + head_len;
+    if metadata.data_len() as u64 != len - data {
+        let (found, wanted) = (len - data, metadata.data_len());
+        return Err(format!("has {found} bytes of data, must have {wanted}"));
+    }
+    let entry = |name: String| {
+        let info = metadata.info(&name).ok_or("a name without a tensor")?;
+        let kind = Kind::of_safetensors(info.dtype).ok_or_else(|| {
+            let dtype = info.dtype;
+            format!("{name} holds {dtype:?}, must be F64, F32, F16 or BF16")
         })?;
-        let [start, end] = described.data_offsets;
-        let bytes = bytes_of(&described.shape, kind.size());
-        if bytes.is_none() || end.checked_sub(start) != bytes {
-            return Err(wrong("has other bytes than its shape"));
-        }
-        entries.push(Entry {
-            name,
-            shape: described.shape,
+        bytes_of(&info.shape, kind.size())
+            .ok_or_else(|| format!("{name} has a shape that no array has"))?;
+        Ok(Entry {
+            shape: info.shape.clone(),
             kind,
-            start: start.saturating_add(8 + head_len),
-        });
-    }
-    entries.sort_by_key(|entry| (entry.start, entry.elements()));
-    let mut at = 8 + head_len;
-    for entry in &entries {
-        if entry.start != at {
-            return Err(format!("{} does not lie behind the one before", entry.name));
-        }
-        at += bytes_of(&entry.shape, entry.kind.size()).unwrap_or(0);
-    }
-    match at == len {
-        true => Ok(entries),
-        false => Err(format!("has {len} bytes, must have {at}")),
-    }
+            start: data + info.data_offsets.0 as u64,
+            name,
+        })
+    };
+    metadata.offset_keys().into_iter().map(entry).collect()
 }
 
-/// What stands behind each of these keys in a dictionary of Python that has them all, once, and no others.
-fn dictionary<'a, const COUNT: usize>(
-    text: &'a str,
-    keys: [&str; COUNT],
-) -> Result<[&'a str; COUNT], String> {
-    const NONE: &str = "its head is no dictionary";
-    let inner = text.trim().strip_prefix('{');
-    let inner = inner.and_then(|text| text.strip_suffix('}'));
-    let mut left = inner.ok_or(NONE)?.trim();
-    let mut values = [None; COUNT];
-    while !left.is_empty() {
-        let quote = if left.starts_with('"') { '"' } else { '\'' };
-        let key = left
-            .strip_prefix(quote)
-            .and_then(|text| text.split_once(quote));
-        let (key, rest) = key.ok_or(NONE)?;
-        let rest = rest
-            .trim_start()
-            .strip_prefix(':')
-            .ok_or(NONE)?
-            .trim_start();
-        // A comma ends the value, but not one in a tuple, or in a list, which is refused whatever it has.
-        let end = match rest.chars().next() {
-            Some('(') => rest.find(')').ok_or(NONE)? + 1,
-            Some('[') => rest.rfind(']').ok_or(NONE)? + 1,
-            _ => rest.find(',').unwrap_or(rest.len()),
-        };
-        let (value, rest) = rest.split_at(end);
-        let index = keys.iter().position(|known| *known == key);
-        let place = index.map(|index| &mut values[index]);
-        match place.ok_or_else(|| format!("its head has {key}, which no .npy file has"))? {
-            Some(_) => return Err(format!("its head has {key} twice")),
-            place => *place = Some(value.trim_end()),
+/// The head of a file in NumPy's format.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct NumpyHead {
+    descr: String,
+    fortran_order: bool,
+    shape: Vec<usize>,
+}
+
+impl NumpyHead {
+    /// Reads a dictionary in Python's notation, which is JSON but for quotes, tuples, booleans and last
+    /// commas.
+    fn of_text(text: &str) -> Result<NumpyHead, String> {
+        if text.contains('[') {
+            let text =
+                "has a list in its head: elements must be <f8, <f4 or <f2, the shape a tuple";
+            return Err(text.to_owned());
         }
-        left = rest.trim_start();
-        if !left.is_empty() {
-            left = left.strip_prefix(',').ok_or(NONE)?.trim_start();
+        let mut json = text.replace('\'', "\"").replace('(', "[").replace(')', "]");
+        json.retain(|c| !c.is_whitespace());
+        for (python, other) in [
+            ("False", "false"),
+            ("True", "true"),
+            (",}", "}"),
+            (",]", "]"),
+        ] {
+            json = json.replace(python, other);
         }
+        let head = serde_json::from_str(&json);
+        head.map_err(|error| format!("its head is no dictionary of an array: {error}"))
     }
-    for (value, key) in values.iter().zip(keys) {
-        value.ok_or_else(|| format!("its head has no {key}"))?;
-    }
-    Ok(values.map(Option::unwrap_or_default))
 }
 
 fn numpy(file: &mut File, version: [u8; 2], len: u64) -> Result<Vec<Entry>, String> {
@@ -253,25 +238,15 @@ fn numpy(file: &mut File, version: [u8; 2], len: u64) -> Result<Vec<Entry>, Stri
     read.map_err(|error| error.to_string())?;
     let (head_len, before) = (u64::from(u32::from_le_bytes(size)), 8 + count as u64);
     let text = head(file, head_len, len.saturating_sub(before))?;
-    let [descr, fortran_order, shape] = dictionary(&text, ["descr", "fortran_order", "shape"])?;
-    let kind = match descr.trim_matches(['\'', '"']) {
-        "<f8" => Kind::F64,
-        "<f4" => Kind::F32,
-        "<f2" => Kind::F16,
-        _ => return Err("its elements must be <f8, <f4 or <f2".to_owned()),
-    };
-    if fortran_order != "False" {
-        return Err("its elements are in Fortran's order, must be in C's".to_owned());
+    let NumpyHead {
+        descr,
+        fortran_order,
+        shape,
+    } = NumpyHead::of_text(&text)?;
+    let kind = Kind::of_numpy(&descr)?;
+    if fortran_order {
+        return Err("its elements are in Fortran order, must be in C order".to_owned());
     }
-    let shape = shape.strip_prefix('(');
-    let shape = shape.and_then(|shape| shape.strip_suffix(')'));
-    let extents = shape
-        .ok_or("its shape is no tuple")?
-        .split(',')
-        .map(str::trim)
-        .filter(|extent| !extent.is_empty());
-    let shape: Option<Vec<usize>> = extents.map(|extent| extent.parse().ok()).collect();
-    let shape = shape.ok_or("its shape has other things than numbers")?;
     let start = before + head_len;
     let end = bytes_of(&shape, kind.size()).and_then(|bytes| bytes.checked_add(start));
     if end != Some(len) {

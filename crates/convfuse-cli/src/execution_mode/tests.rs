@@ -23,9 +23,9 @@ fn chunks_are_small_and_taken_however_long_a_column_is() {
         let case = Case::of_layer("conv2d/long", conv, &[1, channels, 4, 4]).unwrap();
         assert_eq!(small_workspace(&case, dtype), wanted);
         let case = rounded(&case, dtype);
-        for way in Way::all(&case, dtype) {
-            let expected = case.expected(&way.precision()).unwrap();
-            let got = way.run(&case, &stream).unwrap();
+        for mode in ExecutionMode::all(&case, dtype) {
+            let expected = case.expected(&mode.precision()).unwrap();
+            let got = mode.run(&case, &stream).unwrap();
             expected.check(got.view()).unwrap();
         }
     }
@@ -34,11 +34,11 @@ fn chunks_are_small_and_taken_however_long_a_column_is() {
 #[test]
 fn only_what_folds_a_scale_into_16_bits_is_judged_so() {
     let chain = KernelBench85::default().chain().unwrap();
-    let case = Case::of_chain("kernelbench_85/ways", chain, &[1, 8, 10, 14]);
+    let case = Case::of_chain("kernelbench_85/modes", chain, &[1, 8, 10, 14]);
     for dtype in [DType::F32, DType::F16, DType::BF16] {
-        for way in Way::all(&case, dtype) {
-            let folds = way.to_string().starts_with("folded-scale") && dtype != DType::F32;
-            assert_eq!(way.precision().folds_scale, folds, "{way}");
+        for mode in ExecutionMode::all(&case, dtype) {
+            let folds = mode.to_string().starts_with("folded-scale") && dtype != DType::F32;
+            assert_eq!(mode.precision().folds_scale, folds, "{mode}");
         }
     }
 }
@@ -64,25 +64,25 @@ fn a_strategy_is_asked_for_where_the_library_has_kernels_for_it() {
     let stream = device.stream().unwrap();
     for (behind, is_asked) in [("factor", true), ("another", false)] {
         let case = of_factors("factor", behind);
-        let ways = Way::all_on(&device, &case, DType::F32);
-        let name = |way: &Way| way.to_string() == "norm-clamp-multiply-max";
-        assert_eq!(ways.iter().any(name), is_asked, "{behind}");
-        for way in ways {
-            let expected = case.expected(&way.precision()).unwrap();
+        let modes = ExecutionMode::all_on(&device, &case, DType::F32);
+        let name = |mode: &ExecutionMode| mode.to_string() == "norm-clamp-multiply-max";
+        assert_eq!(modes.iter().any(name), is_asked, "{behind}");
+        for mode in modes {
+            let expected = case.expected(&mode.precision()).unwrap();
             expected
-                .check(way.run(&case, &stream).unwrap().view())
+                .check(mode.run(&case, &stream).unwrap().view())
                 .unwrap();
         }
     }
 }
 
 #[test]
-fn ways_that_are_one_and_the_same_are_listed_once() {
+fn modes_that_launch_the_same_kernels_are_listed_once() {
     let names = |layers: Vec<Layer>| -> Vec<String> {
         let chain = Chain::new(4, layers).unwrap();
-        let case = Case::of_chain("ways/different", chain, &[2, 4, 9, 9]);
-        let ways = Way::by_models(&case, DType::F32);
-        ways.iter().map(Way::to_string).collect()
+        let case = Case::of_chain("modes/different", chain, &[2, 4, 9, 9]);
+        let modes = ExecutionMode::by_models(&case, DType::F32);
+        modes.iter().map(ExecutionMode::to_string).collect()
     };
     let conv = || Layer::conv2d(ConvLayer::new("conv", 3, [3, 3]));
     assert_eq!(names(vec![Layer::relu()]), ["fused"]);
@@ -100,9 +100,10 @@ fn only_products_on_tensor_cores_are_allowed_what_those_cut_off() {
     let conv = Layer::conv2d(ConvLayer::new("conv", 16, [3, 3]));
     let precision = |layers: &[Layer], name: &str| {
         let chain = Chain::new(4, layers.to_vec()).unwrap();
-        let case = Case::of_chain("ways/precisions", chain, &[2, 4, 9, 9]);
-        let mut ways = Way::by_models(&case, DType::F32).into_iter();
-        ways.find(|way| way.to_string() == name)
+        let case = Case::of_chain("modes/precisions", chain, &[2, 4, 9, 9]);
+        let mut modes = ExecutionMode::by_models(&case, DType::F32).into_iter();
+        modes
+            .find(|mode| mode.to_string() == name)
             .unwrap()
             .precision()
     };

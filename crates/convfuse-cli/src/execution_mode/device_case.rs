@@ -12,9 +12,9 @@ use oracle::Case;
 
 use super::named;
 
-/// A case on a device: its inputs, and what its ways take of its parameters.
+/// A case on a device: its inputs, and what its modes take of its parameters.
 #[derive(Debug)]
-pub struct Uploaded<'a> {
+pub struct DeviceCase<'a> {
     pub(super) of: &'a Case,
     stream: &'a Stream,
     dtype: DType,
@@ -26,15 +26,19 @@ pub struct Uploaded<'a> {
     model: OnceCell<Model>,
 }
 
-impl<'a> Uploaded<'a> {
+impl<'a> DeviceCase<'a> {
     /// The inputs on the stream's device, rounded to this type.
     ///
     /// # Errors
     /// What may go wrong on a device.
-    pub fn new(case: &'a Case, stream: &'a Stream, dtype: DType) -> convfuse::Result<Uploaded<'a>> {
+    pub fn new(
+        case: &'a Case,
+        stream: &'a Stream,
+        dtype: DType,
+    ) -> convfuse::Result<DeviceCase<'a>> {
         let upload = |values| Tensor::from_f32_array(stream, values, dtype);
         let further = case.inputs.iter().map(upload);
-        Ok(Uploaded {
+        Ok(DeviceCase {
             of: case,
             stream,
             dtype,
@@ -81,27 +85,27 @@ impl<'a> Uploaded<'a> {
 
 /// A case's layers on a device.
 #[derive(Debug)]
-pub enum Ready<'a> {
+pub enum Executable<'a> {
     /// An operator, with its parameters.
     Operator(&'a Layer, Vec<Tensor>, ConvOptions),
     /// A model.
     Model(Model, Box<Options>),
 }
 
-impl Ready<'_> {
+impl Executable<'_> {
     /// The output for an input and its further ones.
     ///
     /// # Errors
     /// What the layers refuse, and what may go wrong on a device.
     pub fn run(&self, x: &Tensor, further: &[Tensor]) -> convfuse::Result<Tensor> {
         match self {
-            Ready::Operator(layer, parameters, options) => {
+            Executable::Operator(layer, parameters, options) => {
                 // A residual stands in the place of a parameter.
                 let parameters = parameters.iter().chain(further).cloned();
                 let parameters: Vec<Tensor> = parameters.collect();
                 lab::layer(x, layer, &parameters, options)
             }
-            Ready::Model(model, options) => {
+            Executable::Model(model, options) => {
                 model.forward_with(named(model.chain(), x, further), options)
             }
         }
@@ -113,8 +117,8 @@ impl Ready<'_> {
     /// As [`run`](Self::run).
     pub fn kernels(&self, input: &[usize]) -> convfuse::Result<Vec<&'static str>> {
         match self {
-            Ready::Operator(..) => Ok(Vec::new()),
-            Ready::Model(model, options) => lab::launched_kernels(model, input, options),
+            Executable::Operator(..) => Ok(Vec::new()),
+            Executable::Model(model, options) => lab::launched_kernels(model, input, options),
         }
     }
 }

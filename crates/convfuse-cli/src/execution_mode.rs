@@ -1,6 +1,7 @@
-//! The ways that the library has to carry out a case, and what each is judged by.
+//! Execution modes: the algorithms, strategies and products by which the library runs a case, and the
+//! precision that each is judged by.
 
-mod uploaded;
+mod device_case;
 
 use launch_config::KernelGeometry;
 use std::fmt;
@@ -16,11 +17,12 @@ use oracle::{Agreement, Case, Expected, Precision};
 
 use crate::status::{Status, told};
 
-pub use uploaded::{Ready, Uploaded};
+pub use device_case::{DeviceCase, Executable};
 
-/// One of the ways that the library has to carry out a [`Case`].
+/// How a [`Case`] is executed: its algorithm or strategy, the products of its convolutions, and its element
+/// type.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Way {
+pub struct ExecutionMode {
     kind: Kind,
     dtype: DType,
     /// Whether a scale is folded into the group norm before it.
@@ -90,7 +92,7 @@ fn small_workspace(case: &Case, dtype: DType) -> u64 {
 
 /// Every strategy that runs otherwise than those before it, and the fused one with fast products too where
 /// there is a difference.
-fn model_ways(case: &Case, dtype: DType) -> Vec<Kind> {
+fn model_modes(case: &Case, dtype: DType) -> Vec<Kind> {
     let chain = &case.chain;
     let mut kinds = Vec::new();
     for strategy in different(Strategy::all(chain), chain) {
@@ -126,8 +128,8 @@ fn has_convolution(chain: &Chain) -> bool {
     chain.layers().iter().any(is_convolution)
 }
 
-impl fmt::Display for Way {
-    /// Such as `im2col f16`; empty for the one way of an operator in f32.
+impl fmt::Display for ExecutionMode {
+    /// Such as `im2col f16`; empty for the one mode of an operator in f32.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = match &self.kind {
             Kind::Only => String::new(),
@@ -145,10 +147,10 @@ impl fmt::Display for Way {
     }
 }
 
-impl Way {
-    /// All ways of a case on tensors of this type. On the CPU backend they are one and the same.
+impl ExecutionMode {
+    /// All modes of a case on tensors of this type. The CPU backend executes all of them alike.
     #[must_use]
-    pub fn all(case: &Case, dtype: DType) -> Vec<Way> {
+    pub fn all(case: &Case, dtype: DType) -> Vec<ExecutionMode> {
         let kinds = match case.chain.layers() {
             [Layer::Conv1d(_) | Layer::Conv2d(_) | Layer::Conv3d(_)] => vec![
                 Kind::Conv(ConvAlgorithm::Direct),
@@ -156,20 +158,20 @@ impl Way {
                 Kind::ConvChunked,
             ],
             [_] => vec![Kind::Only],
-            _ => model_ways(case, dtype),
+            _ => model_modes(case, dtype),
         };
-        Way::of(kinds, case, dtype)
+        ExecutionMode::of(kinds, case, dtype)
     }
 
-    /// Those by models, which a single layer has as well.
+    /// The modes that execute a model, which a single layer has as well.
     #[must_use]
-    pub fn by_models(case: &Case, dtype: DType) -> Vec<Way> {
-        Way::of(model_ways(case, dtype), case, dtype)
+    pub fn by_models(case: &Case, dtype: DType) -> Vec<ExecutionMode> {
+        ExecutionMode::of(model_modes(case, dtype), case, dtype)
     }
 
-    fn of(kinds: Vec<Kind>, case: &Case, dtype: DType) -> Vec<Way> {
+    fn of(kinds: Vec<Kind>, case: &Case, dtype: DType) -> Vec<ExecutionMode> {
         let chain = &case.chain;
-        let way = |kind| {
+        let mode = |kind| {
             let (folds_scale, on_tensor_cores) = match &kind {
                 Kind::Model(strategy, products) => (
                     strategy.summary(chain).contains("@folded"),
@@ -181,14 +183,14 @@ impl Way {
                 ),
                 _ => (false, None),
             };
-            Way {
+            ExecutionMode {
                 kind,
                 dtype,
                 folds_scale,
                 on_tensor_cores,
             }
         };
-        kinds.into_iter().map(way).collect()
+        kinds.into_iter().map(mode).collect()
     }
 
     /// Whether f32 is multiplied with fast products.
@@ -197,21 +199,21 @@ impl Way {
         self.dtype == DType::F32 && matches!(self.kind, Kind::Model(_, Products::Fast))
     }
 
-    /// Those of them that a device has: one on the CPU backend, elsewhere those that there are kernels for,
-    /// which the library is asked.
+    /// The modes that a device supports: one on the CPU backend, elsewhere each for which the library has
+    /// kernels.
     #[must_use]
-    pub fn all_on(device: &Device, case: &Case, dtype: DType) -> Vec<Way> {
-        let mut ways = Way::all(case, dtype);
+    pub fn all_on(device: &Device, case: &Case, dtype: DType) -> Vec<ExecutionMode> {
+        let mut modes = ExecutionMode::all(case, dtype);
         match device.is_cpu() {
-            true => ways.truncate(1),
-            false => ways.retain(|way| way.has_kernels_on(device, case)),
+            true => modes.truncate(1),
+            false => modes.retain(|mode| mode.has_kernels_on(device, case)),
         }
-        ways
+        modes
     }
 
-    /// Whether kernels do the case so. A partition with a name is one of its layers' names, and what they do
-    /// together may want more: the same factors twice, for example. A way that every chain has, and a case
-    /// that is refused, is no question of kernels.
+    /// Whether the library has kernels for the case in this mode. A partition with a name is one of its
+    /// layers' names, and what they do together may want more: the same factors twice, for example. A mode
+    /// that every chain has, and a case that is refused, is no question of kernels.
     fn has_kernels_on(&self, device: &Device, case: &Case) -> bool {
         let Kind::Model(Strategy { partition, .. }, _) = &self.kind else {
             return true;
@@ -238,7 +240,7 @@ impl Way {
         }
     }
 
-    /// Carries out the case on the stream's device, and waits for the result.
+    /// Executes the case on the stream's device, and waits for the result.
     ///
     /// Inputs and parameters are rounded to the element type first; a fair expectation comes from
     /// [`rounded`].
@@ -246,25 +248,25 @@ impl Way {
     /// # Errors
     /// What the layers refuse, and what may go wrong on a device.
     pub fn run(&self, case: &Case, stream: &Stream) -> convfuse::Result<ArrayD<f32>> {
-        let uploaded = Uploaded::new(case, stream, self.dtype)?;
+        let uploaded = DeviceCase::new(case, stream, self.dtype)?;
         let y = self.ready(&uploaded)?.run(&uploaded.x, &uploaded.further)?;
         y.to_f32_array()
     }
 
-    /// The case's layers with their parameters on its device, for any input. Ways of a model share one, as
-    /// its users' options do.
+    /// The case's layers with their parameters on its device, for any input. Modes that execute a model share
+    /// one, as its users' options do.
     ///
     /// # Errors
     /// Parameters that are not those of the chain, and what may go wrong on a device.
-    pub fn ready<'a>(&self, case: &Uploaded<'a>) -> convfuse::Result<Ready<'a>> {
+    pub fn ready<'a>(&self, case: &DeviceCase<'a>) -> convfuse::Result<Executable<'a>> {
         match (&self.kind, case.of.chain.layers()) {
             (Kind::Model(strategy, products), _) => {
                 let options = strategy.options().precision(*products);
-                Ok(Ready::Model(case.model()?.clone(), Box::new(options)))
+                Ok(Executable::Model(case.model()?.clone(), Box::new(options)))
             }
             (_, [layer, ..]) => {
                 let parameters = case.parameters(layer)?.to_vec();
-                Ok(Ready::Operator(
+                Ok(Executable::Operator(
                     layer,
                     parameters,
                     self.conv_options(case.of),
@@ -284,51 +286,51 @@ impl Way {
     }
 }
 
-/// Why a way of a case gave no result that agrees.
+/// Why a case gave no result that agrees in a mode.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Trouble {
+pub struct CaseFailure {
     /// Whether the result is wrong, or what else happened.
     pub status: Status,
     /// In words.
     pub text: String,
 }
 
-impl fmt::Display for Trouble {
+impl fmt::Display for CaseFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text)
     }
 }
 
-/// Carries out a case in all ways that the stream's device has, and compares each result with what is
+/// Executes a case in all modes that the stream's device supports, and compares each result with what is
 /// `expected` at its precision. What cannot be expected is [refused](Status::Refused).
 pub fn compare<E: fmt::Display>(
     case: &Case,
     dtype: DType,
     stream: &Stream,
     expected: impl Fn(&Precision) -> Result<Expected, E>,
-) -> Vec<(Way, Result<Agreement, Trouble>)> {
-    let trouble = |status, text| Trouble { status, text };
+) -> Vec<(ExecutionMode, Result<Agreement, CaseFailure>)> {
+    let failure = |status, text| CaseFailure { status, text };
     let expected = |precision: &Precision| {
-        expected(precision).map_err(|error| trouble(Status::Refused, error.to_string()))
+        expected(precision).map_err(|error| failure(Status::Refused, error.to_string()))
     };
-    let ways = Way::all_on(stream.device(), case, dtype);
-    // Ways of one precision have one expectation.
-    let mut wanted: Vec<(Precision, Result<Expected, Trouble>)> = Vec::new();
-    let results = ways.into_iter().map(|way| {
-        let precision = way.precision();
+    let modes = ExecutionMode::all_on(stream.device(), case, dtype);
+    // Modes of one precision have one expectation.
+    let mut wanted: Vec<(Precision, Result<Expected, CaseFailure>)> = Vec::new();
+    let results = modes.into_iter().map(|mode| {
+        let precision = mode.precision();
         let known = wanted.iter().position(|(known, _)| *known == precision);
         let at = known.unwrap_or_else(|| {
             wanted.push((precision, expected(&precision)));
             wanted.len() - 1
         });
-        let wanted = wanted[at].1.as_ref().map_err(Trouble::clone);
+        let wanted = wanted[at].1.as_ref().map_err(CaseFailure::clone);
         let result = wanted.and_then(|wanted| {
-            let got = way.run(case, stream);
-            let got = got.map_err(|error| trouble(Status::of(&error), told(&error)))?;
+            let got = mode.run(case, stream);
+            let got = got.map_err(|error| failure(Status::of(&error), told(&error)))?;
             let checked = wanted.check(got.view());
-            checked.map_err(|error| trouble(Status::Wrong, error.to_string()))
+            checked.map_err(|error| failure(Status::Wrong, error.to_string()))
         });
-        (way, result)
+        (mode, result)
     });
     results.collect()
 }
