@@ -90,9 +90,7 @@ fn dense_nhwc(shape: &[usize]) -> [i64; 5] {
         strides[axis] = stride;
         stride *= extent as i64;
     }
-    for axis in 2..5 - spatial.len() {
-        strides[axis] = stride;
-    }
+    strides[2..5 - spatial.len()].fill(stride);
     strides[0] = stride;
     strides
 }

@@ -92,7 +92,7 @@ fn fold(
     of: Statistics,
     problem: &BatchNormProblem,
 ) -> Result<Folded> {
-    let geometry = FoldGeometry::of(&problem)?;
+    let geometry = FoldGeometry::of(problem)?;
     let shape = elementwise::fold_shape(geometry.channels);
     let label = [program.dtype(of.mean).label()];
     let (kernel, shape) = kernel(&FOLD_BATCH_NORM, &label, shape)?;

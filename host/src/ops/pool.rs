@@ -184,7 +184,7 @@ pub(crate) fn append(
         // SAFETY: `x` and `y` have the problem's input and output shapes.
         return unsafe { compute(program, &POOL, geometry.shape(), y, (x, y, geometry)) };
     };
-    let g = PlaneGeometry::of(&problem, divisor);
+    let g = PlaneGeometry::of(problem, divisor);
     let label = program.dtype(x).label();
     let parts = usize::try_from(g.planes * g.parts).unwrap_or(usize::MAX);
     let sums = program.tensor(&[parts], DType::F32)?;

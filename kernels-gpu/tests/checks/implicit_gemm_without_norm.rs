@@ -311,7 +311,7 @@ fn check<F: Operand>(run: &Run, name: &str, row: &Row, case: &Case) -> Outcome {
     let Loaded { x, parameters } = run.load::<F::Stored>(case)?;
     let mut epilogue = (row.function.as_ref())
         .and_then(|function| match function {
-            Layer::Pointwise(function) => Epilogue::of(Step::of(&function)),
+            Layer::Pointwise(function) => Epilogue::of(Step::of(function)),
             _ => None,
         })
         .unwrap_or(Epilogue::NONE);

@@ -218,7 +218,7 @@ pub(crate) fn functions<T: Storage>(run: &Run) -> Outcome {
 /// The list of these layers.
 fn list(layers: &[Layer]) -> PointwiseList {
     let mut steps = layers.iter().map(|layer| match layer {
-        Layer::Pointwise(function) => Step::of(&function),
+        Layer::Pointwise(function) => Step::of(function),
         _ => unreachable!("only functions are done"),
     });
     PointwiseList::take(&mut steps)

@@ -12,7 +12,7 @@ use super::{Failure, Outcome, Run, case, compare, expected, label, rounded_once}
 /// A list of the functions of layers.
 fn list(layers: &[Layer]) -> PointwiseList {
     let mut steps = layers.iter().map(|layer| match layer {
-        Layer::Pointwise(function) => Step::of(&function),
+        Layer::Pointwise(function) => Step::of(function),
         other => panic!("{} is no function of single values", other.operator()),
     });
     let list = PointwiseList::take(&mut steps);

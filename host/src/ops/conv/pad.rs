@@ -18,7 +18,7 @@ pub(crate) fn append<const D: usize>(
         return Ok(x);
     };
     let mut shape = program.shape(x).to_vec();
-    let geometry = PadGeometry::of(&pad, shape[0] * shape[1])?;
+    let geometry = PadGeometry::of(pad, shape[0] * shape[1])?;
     shape[2..].copy_from_slice(&pad.outer());
     let y = program.tensor(&shape, program.dtype(x))?;
     // SAFETY: `x` has the extents inside the border, for so many planes, and `y` those with it, which

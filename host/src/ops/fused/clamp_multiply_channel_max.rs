@@ -21,7 +21,7 @@ pub(crate) fn append(
     let geometry = channel_max.geometry()?;
     let y = program.tensor(&without_channels(program.shape(x)), program.dtype(x))?;
     let (family, shape) = (&CLAMP_MULTIPLY_CHANNEL_MAX, geometry.shape());
-    let arguments = (x, multiplier, y, geometry, Bounds::of(&clamp));
+    let arguments = (x, multiplier, y, geometry, Bounds::of(clamp));
     // SAFETY: `x` has the problem's extents and `y` the same without channels; `multiplier` has a value per
     // channel.
     unsafe { compute(program, family, shape, y, arguments) }

@@ -27,7 +27,7 @@ pub(crate) fn append(
         x, partials, norm, ..
     } = input;
     let Affine { weight, bias } = input.affine;
-    let (geometry, bounds) = (channel_max.geometry()?, Bounds::of(&clamp));
+    let (geometry, bounds) = (channel_max.geometry()?, Bounds::of(clamp));
     let (family, shape) = (&INSTANCE_NORM_CLAMP_MULTIPLY_CHANNEL_MAX, geometry.shape());
     let y = program.tensor(&without_channels(program.shape(x)), program.dtype(x))?;
     let arguments = (x, partials, weight, bias, factor, y, norm, geometry, bounds);
