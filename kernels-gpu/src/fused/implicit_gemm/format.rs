@@ -7,7 +7,7 @@ use cuda_std::{Storage, bf16, f16, mma};
 use launch_config::implicit_gemm::MMA_BATCH_STEPS;
 use launch_config::implicit_gemm::{OperandFormat, PASSES};
 
-/// A warp's filters for the steps of a MMA batch, by part.
+/// A warp's filters for the steps of an MMA batch, by part.
 #[cfg(hopper)]
 pub(super) type MmaBatchFilters = [[[u32; 4]; MMA_BATCH_STEPS as usize]; 2];
 
@@ -30,7 +30,7 @@ pub(super) trait Format {
     /// # Safety
     /// All lanes of the warp make this call.
     unsafe fn multiply_add(d: [f32; 4], a: [u32; 4], b: [u32; 2]) -> [f32; 4];
-    /// Starts the products of a MMA batch of steps with 64 pixels, whose high parts are at `b` and whose low
+    /// Starts the products of an MMA batch of steps with 64 pixels, whose high parts are at `b` and whose low
     /// ones `low` units further. Split values give sums of their own, others are added to `sums`.
     ///
     /// # Safety

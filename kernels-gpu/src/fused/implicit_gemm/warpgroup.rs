@@ -29,7 +29,7 @@ use super::results::Results;
 use super::tile::{Sums, TileShape};
 use crate::parts::unroll::unroll;
 
-/// Octets of pixels of a MMA batch.
+/// Octets of pixels of an MMA batch.
 const OCTETS: usize = 8;
 
 /// What a thread keeps from one K block to the next.
@@ -53,7 +53,7 @@ fn half(sums: &Sums, half: usize) -> [f32; 32] {
     values
 }
 
-/// Makes a half's sums those of a MMA batch, or adds these to them if they are split values'.
+/// Makes a half's sums those of an MMA batch, or adds these to them if they are split values'.
 #[inline(always)]
 fn take<F: Format>(sums: &mut Sums, half: usize, values: [f32; 32]) {
     unroll!(8, |n| {
@@ -69,14 +69,14 @@ fn take<F: Format>(sums: &mut Sums, half: usize, values: [f32; 32]) {
     });
 }
 
-/// The step behind a MMA batch, be it the next tile's first.
+/// The step behind an MMA batch, be it the next tile's first.
 #[inline(always)]
 fn following(step: u32, all_mma_steps: u32) -> u32 {
     let next = step + MMA_BATCH_STEPS;
     if next == all_mma_steps { 0 } else { next }
 }
 
-/// Both halves of a MMA batch.
+/// Both halves of an MMA batch.
 struct MmaBatch([InFlight; 2]);
 
 impl MmaBatch {
@@ -185,7 +185,7 @@ impl<F: Format, S: TileShape> Multiplier<F, S> for Warpgroup {
         let load = |step: u32| Self::load::<F, S>(operands, step, filter_warp);
         let mut step = 0;
         if parts == 1 {
-            // Two MMA batches at a time, with filters in registers of their own: a write to those of a MMA
+            // Two MMA batches at a time, with filters in registers of their own: a write to those of an MMA
             // batch under way would make the assembler put its products one after another.
             while step + MMA_BATCH_STEPS < g.mma_steps {
                 let next = self.step + MMA_BATCH_STEPS;

@@ -1,11 +1,11 @@
-//! The boxes of an input of lines, as a tensor map has them.
+//! The boxes of an NHWC input, as a tensor map has them.
 
 use cuda_std::tensor_map::Boxes;
 use launch_config::implicit_gemm::{GemmGeometry, K_VECTOR_BYTES, K_VECTOR_VALUES};
 
 use super::nhwc_tile::in_box_order;
 
-/// Those of the input of a geometry of lines, channels-last or reformatted, or the staged tiles of one that
+/// Those of the input of an NHWC geometry, in place or reformatted, or the staged tiles of one that
 /// is converted in the producer, each of whose values is two elements: along channels, columns, slices, rows
 /// and samples; or rows before slices, where tiles are not of octets.
 #[must_use]

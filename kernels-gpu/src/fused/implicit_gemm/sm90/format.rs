@@ -1,4 +1,4 @@
-//! How MMA batches of wide products are added up.
+//! How the warp-specialized mainloop accumulates MMA batches.
 
 use cuda_std::wgmma::{self, InFlight, MatrixDescriptor};
 use launch_config::implicit_gemm::MMA_BATCH_STEPS;
@@ -6,7 +6,7 @@ use launch_config::implicit_gemm::MMA_BATCH_STEPS;
 use super::super::format::{Bf16, Bf16x3, F16, F16x2, Format, ScaledF16};
 use crate::parts::unroll::unroll;
 
-/// Where the operands of a MMA batch's steps are, their high parts; the low ones are `low` units further.
+/// Where the operands of an MMA batch's steps are, their high parts; the low ones are `low` units further.
 #[derive(Clone, Copy)]
 pub(super) struct Operands {
     pub(super) first: [MatrixDescriptor; MMA_BATCH_STEPS as usize],
@@ -58,8 +58,8 @@ pub(super) trait WarpSpecializedFormat<const SUMS: usize>: Format {
     /// Zeros, as constants: an array that a loop fills lies in memory.
     fn nothing() -> Self::Sums;
 
-    /// Adds the products of a MMA batch. Where octets are multiplied in turn, the odd ones are `second` units
-    /// behind the even ones, else pixels from the 128th on behind the first ones.
+    /// Adds the products of an MMA batch. Where octets are multiplied in turn, the odd ones are `second`
+    /// units behind the even ones, else pixels from the 128th on behind the first ones.
     ///
     /// # Safety
     /// All threads of a warpgroup call it, and the operands are there.
@@ -83,7 +83,7 @@ pub(super) trait WarpSpecializedFormat<const SUMS: usize>: Format {
     unsafe fn finish(sums: Self::Sums) -> [f32; SUMS];
 }
 
-/// Starts a MMA batch of all octets of pixels at once, or of the even and the odd ones in turn.
+/// Starts an MMA batch of all octets of pixels at once, or of the even and the odd ones in turn.
 macro_rules! start {
     (false, $add:ident, $sums:ident, $filters:ident, $pixels:ident, $second:ident) => {{
         let _ = $second;
@@ -179,8 +179,8 @@ impl<const SUMS: usize> WarpSpecializedFormat<SUMS> for F16x2 {
     }
 }
 
-/// Chains of parts whose sums tensor cores add up before they are promoted: they truncate (`warps` says what
-/// comes of it).
+/// MMA batches of split values whose sums tensor cores add up before they are promoted: they truncate
+/// (`warps` says what comes of it).
 const KEPT_MMA_BATCHES: u32 = 4;
 
 /// Sums of parts: those that are under way, of how many MMA batches they are, and those that were promoted.

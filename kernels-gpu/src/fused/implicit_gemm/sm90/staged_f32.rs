@@ -92,7 +92,7 @@ impl Scales {
 }
 
 impl Memory {
-    /// Makes the barriers of staged staged tiles.
+    /// Makes the barriers of staged tiles.
     #[inline(always)]
     pub(super) unsafe fn init_staged(&self) {
         let mut stage = 0;
@@ -103,13 +103,13 @@ impl Memory {
         }
     }
 
-    /// The barrier of a staged staged tile, which has come.
+    /// The barrier of a staged tile, which has come.
     #[inline(always)]
     fn has_come(&self, stage: u32) -> Barrier {
         Barrier::at(self.barriers, self.mainloop.staged_barrier + stage)
     }
 
-    /// A staged staged tile.
+    /// A staged tile.
     #[inline(always)]
     unsafe fn staged(&self, stage: u32) -> Shared<f32> {
         let bytes = self.mainloop.staged_bytes;
