@@ -1,7 +1,7 @@
 //! Accuracy of the models where inputs are not of the size that initialisations expect.
 
-use convfuse::chain::presets::{KernelBench79, KernelBench85};
-use convfuse::chain::{Chain, ConvLayer, Layer};
+use convfuse::graph::presets::{KernelBench79, KernelBench85};
+use convfuse::graph::{Chain, ConvLayer, Layer};
 use convfuse::model::Strategy;
 use convfuse::spec::ConvSpec;
 use convfuse::{DType, Model, Options, Parameters, Tensor, data};
@@ -54,7 +54,7 @@ const JUDGED: usize = 8;
 fn initialised(chain: &Chain, shape: &[usize]) -> Result<Case, convfuse::ParametersError> {
     Ok(Case {
         name: "accuracy/initialised".to_owned(),
-        chain: chain.clone(),
+        graph: chain.clone().into(),
         parameters: Parameters::init(chain, 1)?.values().to_vec(),
         x: data::fill(5, IxDyn(shape)),
         inputs: Vec::new(),
@@ -104,7 +104,7 @@ fn constant_in_16_bits(backend: Backend) -> Outcome {
         };
         let layers = [Layer::conv2d(conv), Layer::group_norm("norm", filters)];
         let chain = Chain::new(channels, layers)?;
-        let mut case = Case::of_chain("accuracy/constant", chain, &[2, channels, extent, extent]);
+        let mut case = Case::of_graph("accuracy/constant", chain, &[2, channels, extent, extent]);
         case.x.fill(0.7);
         for (dtype, precision) in [(DType::F16, Precision::F16), (DType::BF16, Precision::BF16)] {
             if !is_affordable {
@@ -124,18 +124,18 @@ fn constant_in_16_bits(backend: Backend) -> Outcome {
 /// The norm of a case that is a convolution and a norm, on what the convolution makes of a constant input and
 /// is stored as.
 fn norm_of_constants(case: &Case, dtype: DType) -> Result<Case, Failed> {
-    let [conv, norm] = case.chain.layers() else {
+    let [conv, norm] = case.graph.layers() else {
         return Err("a convolution and a norm".into());
     };
     let (of_conv, of_norm) = case.parameters.split_at(2);
     let conv = Case {
-        chain: Chain::new(case.x.shape()[1], [conv.clone()])?,
+        graph: Chain::new(case.x.shape()[1], [conv.clone()])?.into(),
         parameters: of_conv.to_vec(),
         ..case.clone()
     };
     let constants = conv.reference()?;
     Ok(Case {
-        chain: Chain::new(constants.shape()[1], [norm.clone()])?,
+        graph: Chain::new(constants.shape()[1], [norm.clone()])?.into(),
         parameters: of_norm.to_vec(),
         x: constants.mapv(|value| dtype.round(value as f32)),
         ..case.clone()
@@ -148,7 +148,7 @@ fn channels_apart(backend: Backend) -> Outcome {
         Layer::conv2d(ConvLayer::new("conv", 16, [3, 3])),
         Layer::group_norm("norm", 4),
     ];
-    let mut case = Case::of_chain("accuracy/apart", Chain::new(8, layers)?, &[2, 8, 11, 13]);
+    let mut case = Case::of_graph("accuracy/apart", Chain::new(8, layers)?, &[2, 8, 11, 13]);
     case.x.mapv_inplace(|v| 2.0 * v - 1.0);
     for channel in (1..8).step_by(2) {
         case.x
@@ -197,7 +197,7 @@ fn check_long_sums(backend: Backend, case: &Case) -> Outcome {
         // Not f64::max, which drops NaN; `check` has seen that there is none.
         Ok(errors.fold(0.0, |a, b| if a > b { a } else { b }))
     };
-    let single = Strategy::all(&case.chain);
+    let single = Strategy::all(&case.graph);
     let chain = largest(&single[0].options())?;
     let fused = largest(&Options::default())?;
     if fused <= 1.5 * chain {
@@ -225,7 +225,7 @@ fn check(backend: Backend, case: &Case) -> Result<Checked, Failed> {
         ..case.clone()
     };
     let expected = judged.expected(&Precision::F32)?;
-    let mut strategies = Strategy::all(&case.chain);
+    let mut strategies = Strategy::all(&case.graph);
     if backend == Backend::Cpu {
         // It has one way.
         strategies.truncate(1);

@@ -1,6 +1,6 @@
 //! `add`, and models with residuals.
 
-use convfuse::chain::{Chain, ConvLayer, Layer};
+use convfuse::graph::{Chain, ConvLayer, Layer};
 use convfuse::spec::MaxPool2dSpec;
 use convfuse::{
     DType, Error, Inputs, InputsError, Model, Options, PinnedArray, Replicas, Stream, Tensor, data,
@@ -124,12 +124,12 @@ fn refusals(backend: Backend) -> Outcome {
     ));
     says(
         missing,
-        "model: input shortcut is missing, a layer of the chain takes it",
+        "model: input shortcut is missing, a layer of the model takes it",
     )?;
     let both = || named([x, shortcut, late]);
     says(
         model.forward(both().with("other", late)),
-        "model: there is no input other, those of the chain beside the first are [\"shortcut\", \"late\"]",
+        "model: there is no input other, those of the model beside the first are [\"shortcut\", \"late\"]",
     )?;
     says(
         model.forward(both().with("late", late)),
@@ -149,7 +149,7 @@ fn refusals(backend: Backend) -> Outcome {
     let plain = Model::init(&stream, &plain, 1)?;
     says(
         plain.forward(Inputs::new(x).with("shortcut", shortcut)),
-        "model: there is no input shortcut, those of the chain beside the first are []",
+        "model: there is no input shortcut, those of the model beside the first are []",
     )?;
     let elsewhere = match backend {
         Backend::Cpu => convfuse::Device::emulator(),
@@ -180,7 +180,7 @@ fn plan_refusals(backend: Backend) -> Outcome {
     let mut y = plan.output()?;
     says(
         plan.execute(x, &mut y),
-        "plan: input shortcut is missing, a layer of the chain takes it",
+        "plan: input shortcut is missing, a layer of the model takes it",
     )?;
     says(
         plan.execute(named([x, late, late]), &mut y),
@@ -331,7 +331,7 @@ fn captured(backend: Backend) -> Outcome {
     assert_eq!(captured.output().to_array::<f32>()?, wanted);
     says(
         captured.write_input("other", late),
-        "captured plan: there is no input other, those of the chain beside the first are [\"shortcut\", \"late\"]",
+        "captured plan: there is no input other, those of the model beside the first are [\"shortcut\", \"late\"]",
     )?;
     says(
         captured.write_input("late", shortcut),
@@ -341,7 +341,7 @@ fn captured(backend: Backend) -> Outcome {
     let refused = plan()?.capture(x);
     says(
         refused.map(drop),
-        "captured plan: input shortcut is missing, a layer of the chain takes it",
+        "captured plan: input shortcut is missing, a layer of the model takes it",
     )
 }
 
@@ -357,7 +357,7 @@ fn files(backend: Backend) -> Outcome {
         let chain: Chain = serde_json::from_str(file)?;
         for dtype in [DType::F32, DType::F16] {
             let input = [2, chain.in_channels(), 5, 6];
-            let case = Case::of_chain(&format!("files/{name}"), chain.clone(), &input);
+            let case = Case::of_graph(&format!("files/{name}"), chain.clone(), &input);
             let case = rounded(&case, dtype);
             let results = compare(&case, dtype, &stream, |precision| case.expected(precision));
             for (way, result) in results {

@@ -2,7 +2,7 @@
 
 use std::thread;
 
-use convfuse::chain::presets::KernelBench85;
+use convfuse::graph::presets::KernelBench85;
 use convfuse::{
     DType, Device, Element, Model, Options, Parameters, PinnedArray, Replicas, Tensor, data, f16,
 };

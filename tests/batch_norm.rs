@@ -1,6 +1,6 @@
 //! `batch_norm`.
 
-use convfuse::chain::{BatchNormLayer, Chain, Layer};
+use convfuse::graph::{BatchNormLayer, Chain, Layer};
 use convfuse::spec::BatchNormSpec;
 use convfuse::{DType, Parameters, Tensor, ops};
 use convfuse_cli::{compare, rounded};
@@ -90,7 +90,7 @@ fn misuse(backend: Backend) -> Outcome {
 fn model(backend: Backend) -> Outcome {
     let stream = backend.stream()?;
     let chain = Chain::new(5, [layer(true), Layer::relu()])?;
-    let case = Case::of_chain("batch_norm/model", chain, &[2, 5, 7, 9]);
+    let case = Case::of_graph("batch_norm/model", chain, &[2, 5, 7, 9]);
     let upload = |values: &ArrayD<f32>| Tensor::from_array(&stream, values);
     let parameters: Vec<Tensor> = (case.parameters.iter().map(upload)).collect::<Result<_, _>>()?;
     let [mean, variance, weight, bias] = &parameters[..] else {
@@ -113,7 +113,7 @@ fn stem(backend: Backend) -> Outcome {
         chain.problem(&[64, 3, 224, 224])?.output_shape(),
         [64, 64, 56, 56]
     );
-    let case = Case::of_chain("batch_norm/stem", chain, &[2, 3, 23, 26]);
+    let case = Case::of_graph("batch_norm/stem", chain, &[2, 3, 23, 26]);
     let stream = backend.stream()?;
     let mut complaints = Vec::new();
     for dtype in [DType::F32, DType::F16, DType::BF16] {
@@ -124,9 +124,9 @@ fn stem(backend: Backend) -> Outcome {
     }
     // Of a file of PyTorch's, which counts the batches that its statistics are of.
     let counted = ("bn1.num_batches_tracked".to_owned(), ArrayD::zeros(vec![]));
-    let named = case.chain.parameters().iter();
+    let named = case.graph.parameters().iter();
     let named = named.map(|parameter| parameter.name.clone());
     let named = named.zip(case.parameters.iter().cloned()).chain([counted]);
-    Parameters::new(&case.chain, named)?;
+    Parameters::new(&case.graph, named)?;
     all_right(&complaints)
 }

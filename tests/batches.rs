@@ -1,6 +1,6 @@
 //! What the batch may change: nothing, unless the caller allows it, and then only rounding.
 
-use convfuse::chain::presets::{KernelBench79, KernelBench85};
+use convfuse::graph::presets::{KernelBench79, KernelBench85};
 use convfuse::model::Precision;
 use convfuse::spec::{GroupNormSpec, MaxPool2dSpec};
 use convfuse::{DType, Model, Options, Parameters, Stream, Tensor, data};
@@ -104,8 +104,8 @@ fn may_matter(model: &Model, sample: &[usize]) -> Outcome {
     let dependent = run(model, &x, &options.batch_invariant(false))?;
     let case = Case {
         name: "batches/may_matter".to_owned(),
-        chain: model.chain().clone(),
-        parameters: Parameters::init(model.chain(), SEED)?.values().to_vec(),
+        graph: model.graph().clone(),
+        parameters: Parameters::init(model.graph(), SEED)?.values().to_vec(),
         x,
         inputs: Vec::new(),
     };

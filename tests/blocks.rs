@@ -1,6 +1,6 @@
 //! Blocks of real networks, as `examples/chains` has them: convolution, norm, functions, and what follows.
 
-use convfuse::chain::{Chain, ConvLayer, Layer};
+use convfuse::graph::{Chain, ConvLayer, Layer};
 use convfuse::model::Precision as Products;
 use convfuse::spec::{Conv2dSpec, GeluApproximation, MaxPool2dSpec};
 use convfuse::{DType, Options, Tensor};
@@ -82,7 +82,7 @@ fn narrow(block: &Block) -> Chain {
 
 fn case(block: &Block) -> Case {
     let name = format!("blocks/{}", block.name);
-    Case::of_chain(&name, narrow(block), block.input).shifted(-0.5)
+    Case::of_graph(&name, narrow(block), block.input).shifted(-0.5)
 }
 
 /// Other chains of the kind: with factors on either side of a norm, with more functions than a launch takes,
@@ -95,14 +95,14 @@ fn variants() -> Vec<Case> {
         layers.splice(1..1, before.iter().cloned());
         layers.extend_from_slice(behind);
         let chain = Chain::new(16, layers).expect("a chain");
-        Case::of_chain(&format!("blocks/{name}"), chain, &[2, 16, 7, 10]).shifted(-0.5)
+        Case::of_graph(&format!("blocks/{name}"), chain, &[2, 16, 7, 10]).shifted(-0.5)
     };
     let instance_norm = |name: &str, behind: &[Layer]| {
         let mut case = with(name, &[Layer::scale("before")], &[]);
-        let mut layers = case.chain.layers()[..2].to_vec();
+        let mut layers = case.graph.layers()[..2].to_vec();
         layers.push(Layer::instance_norm("norm"));
         layers.extend_from_slice(behind);
-        case = Case::of_chain(
+        case = Case::of_graph(
             &case.name,
             Chain::new(16, layers).expect("a chain"),
             &[2, 16, 7, 10],
@@ -184,7 +184,7 @@ fn special_values(backend: Backend) -> Outcome {
             let mut case = case(block);
             let (model, mut input) = (narrow(block), block.input.to_vec());
             input[0] = 2;
-            case = Case::of_chain(&case.name, model, &input).shifted(-0.5);
+            case = Case::of_graph(&case.name, model, &input).shifted(-0.5);
             let clean = Tensor::from_array(&stream, &case.x)?;
             if let Some(x) = case.x.iter_mut().nth(3) {
                 *x = value;
@@ -215,7 +215,7 @@ fn unseen_rows(backend: Backend) -> Outcome {
         ..ConvLayer::new("conv", 64, [3, 7])
     });
     let chain = Chain::new(8, [layer, Layer::group_norm("norm", 4)])?;
-    let clean = Case::of_chain("blocks/unseen_rows", chain, &[2, 8, 39, 40]);
+    let clean = Case::of_graph("blocks/unseen_rows", chain, &[2, 8, 39, 40]);
     let mut case = clean.clone();
     for (index, x) in case.x.indexed_iter_mut() {
         if index[2] % 4 == 3 {
@@ -288,7 +288,7 @@ fn batches(backend: Backend) -> Outcome {
         for dtype in [DType::F32, DType::F16] {
             let mut input = block.input.to_vec();
             input[0] = 3;
-            let case = Case::of_chain(&format!("blocks/{}", block.name), narrow(block), &input);
+            let case = Case::of_graph(&format!("blocks/{}", block.name), narrow(block), &input);
             let model = chains::model(&stream, &case, dtype)?;
             let last = case
                 .x
@@ -337,7 +337,7 @@ fn without_norm(backend: Backend) -> Outcome {
     ] {
         let chain = Chain::new(channels, [&[layer], &tail[..]].concat())?;
         let name = format!("blocks/without_norm_{channels}");
-        let plain = Case::of_chain(&name, chain, &[2, channels, h, w]).shifted(-0.5);
+        let plain = Case::of_graph(&name, chain, &[2, channels, h, w]).shifted(-0.5);
         for value in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, 60_000.0] {
             let mut case = plain.clone();
             // At the first tap of a window, at the last one of another, and in the middle of the other

@@ -1,7 +1,7 @@
 //! Chains for the tests of models.
 
-use convfuse::chain::Chain;
-use convfuse::chain::presets::{KernelBench79, KernelBench85};
+use convfuse::graph::Chain;
+use convfuse::graph::presets::{KernelBench79, KernelBench85};
 use convfuse::{DType, Model, Parameters, Stream};
 use oracle::Case;
 
@@ -49,13 +49,13 @@ pub(crate) fn presets() -> [Preset; 2] {
 
 /// The values of a case's parameters under their names.
 pub(crate) fn parameters(case: &Case) -> convfuse::Result<Parameters> {
-    let table = case.chain.parameters().iter();
+    let table = case.graph.parameters().iter();
     let names = table.map(|parameter| parameter.name.clone());
     let named = names.zip(case.parameters.iter().cloned());
-    Ok(Parameters::new(&case.chain, named)?)
+    Ok(Parameters::new(&case.graph, named)?)
 }
 
 /// The model of a case.
 pub(crate) fn model(stream: &Stream, case: &Case, dtype: DType) -> convfuse::Result<Model> {
-    Model::with_dtype(stream, &case.chain, &parameters(case)?, dtype)
+    Model::with_dtype(stream, &case.graph, &parameters(case)?, dtype)
 }

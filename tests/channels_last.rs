@@ -1,7 +1,7 @@
 //! Inputs whose channels are neighbours in memory, which products of warp-specialized tiles read as they lie:
 //! in 16 bits, and f32 that they round.
 
-use convfuse::chain::{Chain, ConvLayer, Layer};
+use convfuse::graph::{Chain, ConvLayer, Layer};
 use convfuse::model::Precision;
 use convfuse::spec::Conv2dSpec;
 use convfuse::{DType, Model, Options, Tensor, data};

@@ -1,6 +1,6 @@
 //! `conv1d`, and paddings of convolutions.
 
-use convfuse::chain::{Chain, ConvLayer, Layer};
+use convfuse::graph::{Chain, ConvLayer, Layer};
 use convfuse::spec::{Conv1dSpec, Padding, PaddingMode};
 use convfuse::{DType, Stream, Tensor, ops};
 use convfuse_cli::{compare, rounded};
@@ -81,7 +81,7 @@ fn chain(backend: Backend) -> Outcome {
         Layer::batch_norm("batch_norm"),
         Layer::channel_max(),
     ];
-    let case = Case::of_chain("conv1d/chain", Chain::new(5, layers)?, &[2, 5, 37]);
+    let case = Case::of_graph("conv1d/chain", Chain::new(5, layers)?, &[2, 5, 37]);
     matches_reference(&stream, &case)
 }
 
@@ -89,16 +89,16 @@ fn chain(backend: Backend) -> Outcome {
 fn examples(backend: Backend) -> Outcome {
     let stream = backend.stream()?;
     let sequences = include_str!("../examples/chains/keyword_spotting_conv1d.json");
-    let case = Case::of_chain(
+    let case = Case::of_graph(
         "conv1d/example",
-        serde_json::from_str(sequences)?,
+        serde_json::from_str::<Chain>(sequences)?,
         &[1, 40, 29],
     );
     matches_reference(&stream, &case)?;
     let images = include_str!("../examples/chains/cyclegan_reflect.json");
-    let case = Case::of_chain(
+    let case = Case::of_graph(
         "conv2d/example",
-        serde_json::from_str(images)?,
+        serde_json::from_str::<Chain>(images)?,
         &[1, 3, 9, 14],
     );
     matches_reference(&stream, &case)

@@ -1,7 +1,7 @@
 //! Explanations: what was chosen, why, and what will be launched.
 
-use convfuse::chain::presets::KernelBench85;
-use convfuse::chain::{Chain, ConvLayer, Layer};
+use convfuse::graph::presets::KernelBench85;
+use convfuse::graph::{Chain, ConvLayer, Layer};
 use convfuse::model::Verdict;
 use convfuse::{DType, DeviceProperties, Model, Options, Parameters};
 use libtest_mimic::Trial;

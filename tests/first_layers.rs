@@ -1,7 +1,7 @@
 //! First layers of every kind, which read what lies in any way: alone, and with a norm and a function that
 //! kernels do with them.
 
-use convfuse::chain::{Chain, ConvLayer, Layer};
+use convfuse::graph::{Chain, ConvLayer, Layer};
 use convfuse::spec::{AvgPoolSpec, ConvSpec, MaxPool2dSpec, Padding, PaddingMode};
 use convfuse::{DType, Model, Parameters, Tensor, data};
 use libtest_mimic::Trial;

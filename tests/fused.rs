@@ -1,7 +1,7 @@
 //! Fusions without a convolution, as partitions ask for them: against the composition of their operators on
 //! the same device, and against the reference where values are special.
 
-use convfuse::chain::{Chain, GroupNormLayer, InstanceNormLayer, Layer, Partition};
+use convfuse::graph::{Chain, GroupNormLayer, InstanceNormLayer, Layer, Partition};
 use convfuse::ops::ConvOptions;
 use convfuse::spec::{GroupNormSpec, InstanceNormSpec, MaxPool2dSpec};
 use convfuse::{DType, Options, Stream, Tensor, data, lab};
@@ -117,7 +117,7 @@ pub(crate) fn group_norm(groups: usize, affine: bool) -> Layer {
 /// A case whose values are of both signs; of a parameter of more than five channels, one is zero.
 pub(crate) fn case(layers: Vec<Layer>, input: &[usize]) -> Case {
     let chain = Chain::new(input[1], layers).expect("a chain");
-    let mut case = Case::of_chain("fused", chain, input);
+    let mut case = Case::of_graph("fused", chain, input);
     case.x = data::signed(1, IxDyn(input));
     for (values, seed) in case.parameters.iter_mut().zip(2..) {
         *values = data::signed(seed, values.raw_dim());
@@ -135,13 +135,13 @@ pub(crate) fn fused(
     row: &str,
     dtype: DType,
 ) -> convfuse::Result<Tensor> {
-    let operators: Vec<&str> = case.chain.layers().iter().map(Layer::operator).collect();
+    let operators: Vec<&str> = case.graph.layers().iter().map(Layer::operator).collect();
     let row = match row {
         "folded" => row,
         _ => "tensor",
     };
     let text = format!("{} @{row}", operators.join(" "));
-    let partition = Partition::parse(&case.chain, &text).expect("a partition");
+    let partition = Partition::parse(&case.graph, &text).expect("a partition");
     let x = Tensor::from_f32_array(stream, &case.x, dtype)?;
     chains::model(stream, case, dtype)?.forward_with(&x, &Options::default().partition(partition))
 }
@@ -153,8 +153,8 @@ pub(crate) fn composed(stream: &Stream, case: &Case, dtype: DType) -> convfuse::
         Tensor::from_f32_array(stream, &values, dtype)
     };
     let mut x = Tensor::from_f32_array(stream, &case.x, dtype)?;
-    for (index, layer) in case.chain.layers().iter().enumerate() {
-        let slots = case.chain.parameters_of(index).iter();
+    for (index, layer) in case.graph.layers().iter().enumerate() {
+        let slots = case.graph.parameters_of(index).iter();
         let parameters: Vec<Tensor> = slots.map(vector).collect::<convfuse::Result<_>>()?;
         x = lab::layer(&x, layer, &parameters, &ConvOptions::default())?;
     }

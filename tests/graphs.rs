@@ -72,7 +72,7 @@ fn replays(backend: Backend) -> Outcome {
     let device = backend.device()?;
     let (home, stream) = (device.stream()?, device.stream()?);
     for (model, shape) in models(&home)? {
-        for strategy in Strategy::all(model.chain()) {
+        for strategy in Strategy::all(model.graph()) {
             let options = strategy.options();
             let plan = model.plan(&stream, shape, &options)?;
             let x = Tensor::from_array(&stream, &input(0, shape))?;

@@ -1,6 +1,6 @@
 //! `group_norm`.
 
-use convfuse::chain::{GroupNormLayer, Layer};
+use convfuse::graph::{GroupNormLayer, Layer};
 use convfuse::spec::GroupNormSpec;
 use convfuse::{Tensor, data, ops};
 use libtest_mimic::Trial;

@@ -1,6 +1,6 @@
 //! `instance_norm`.
 
-use convfuse::chain::{InstanceNormLayer, Layer};
+use convfuse::graph::{InstanceNormLayer, Layer};
 use convfuse::spec::{GroupNormSpec, InstanceNormSpec};
 use convfuse::{Tensor, data, ops};
 use libtest_mimic::Trial;

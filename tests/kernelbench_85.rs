@@ -1,7 +1,7 @@
 //! KernelBench 85: conv2d, group_norm, scale, max_pool2d, clamp.
 
 use convfuse::DType;
-use convfuse::chain::presets::KernelBench85;
+use convfuse::graph::presets::KernelBench85;
 use convfuse_cli::{ExecutionMode, rounded};
 use libtest_mimic::Trial;
 use oracle::Case;
@@ -36,7 +36,7 @@ fn one_launch(backend: Backend, shapes: &[[usize; 4]]) -> Outcome {
     let chain = KernelBench85::default().chain()?;
     let mut complaints = Vec::new();
     for shape in shapes {
-        let case = Case::of_chain("kernelbench_85/one_launch", chain.clone(), shape);
+        let case = Case::of_graph("kernelbench_85/one_launch", chain.clone(), shape);
         for dtype in [DType::F32, DType::F16, DType::BF16] {
             let case = rounded(&case, dtype);
             let fused = |mode: &ExecutionMode| mode.to_string().starts_with("fused");

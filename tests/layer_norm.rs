@@ -1,6 +1,6 @@
 //! `layer_norm`.
 
-use convfuse::chain::Layer;
+use convfuse::graph::Layer;
 use convfuse::spec::{GroupNormSpec, LayerNormSpec};
 use convfuse::{DType, Tensor, data, ops};
 use libtest_mimic::Trial;

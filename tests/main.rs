@@ -36,6 +36,7 @@ mod group_norm;
 mod held;
 mod instance_norm;
 mod kernelbench_85;
+mod layer_graphs;
 mod layer_norm;
 mod layouts;
 mod max_pool2d;
@@ -79,6 +80,7 @@ fn main() {
         held::trials(),
         instance_norm::trials(),
         batch_norm::trials(),
+        layer_graphs::trials(),
         layer_norm::trials(),
         no_batch::trials(),
         kernelbench_85::trials(),

@@ -1,6 +1,6 @@
 //! What models of all chains share: strategies, element types, refusals.
 
-use convfuse::chain::presets::KernelBench85;
+use convfuse::graph::presets::KernelBench85;
 use convfuse::model::{Precision, Strategy};
 use convfuse::spec::GroupNormSpec;
 use convfuse::{
@@ -173,7 +173,7 @@ fn parameters(backend: Backend) -> Outcome {
     )?;
     says(
         model(|named| drop(named.remove(1))),
-        "conv.bias: is missing, the chain has it with shape [64]; \
+        "conv.bias: is missing, the model has it with shape [64]; \
          given: conv.weight, group_norm.bias, group_norm.weight, scale",
     )?;
     // Complete, but another chain's.
@@ -201,7 +201,7 @@ fn fusing_pays(backend: Backend) -> Outcome {
             drop(model.forward_with(x, &strategy.options())?);
             Ok(stream.take_counts())
         };
-        let strategies = Strategy::all(model.chain());
+        let strategies = Strategy::all(model.graph());
         let [im2col, unfused, fused @ ..] = &strategies[..] else {
             return Err("two unfused strategies come first".into());
         };

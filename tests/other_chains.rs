@@ -1,6 +1,6 @@
 //! Chains that have no name, and that no kernel was made for.
 
-use convfuse::chain::{Chain, ConvLayer, GroupNormLayer, InstanceNormLayer, Layer, LayerNormLayer};
+use convfuse::graph::{Chain, ConvLayer, GroupNormLayer, InstanceNormLayer, Layer, LayerNormLayer};
 use convfuse::model::Strategy;
 use convfuse::spec::{
     Conv2dSpec, GroupNormSpec, InstanceNormSpec, LayerNormSpec, MaxPool2dSpec, Padding, PaddingMode,
@@ -122,7 +122,7 @@ fn cases() -> Vec<(Case, &'static str)> {
     other_factor[4] = Layer::scale("other");
     let case = |name: &str, layers: Vec<Layer>| {
         let chain = Chain::new(8, layers).expect("a chain");
-        Case::of_chain(&format!("other/{name}"), chain, &[2, 8, 14, 17])
+        Case::of_graph(&format!("other/{name}"), chain, &[2, 8, 14, 17])
     };
     let two = [head(), vec![strided.clone()]].concat();
     let two_heads = [head(), vec![conv("b", 8), group_norm(2), clamp()]].concat();
@@ -239,7 +239,7 @@ fn orders_of_functions(backend: Backend) -> Outcome {
         for layers in chains.chain(tails[1..2].iter().cloned()) {
             let chain = Chain::new(8, layers)?;
             let name = format!("{first} and {second}: {}", chain.operators());
-            let case = Case::of_chain(&name, chain, &[1, 8, 9, 11]);
+            let case = Case::of_graph(&name, chain, &[1, 8, 9, 11]);
             let x = Tensor::from_array(&stream, &case.x)?;
             let y = chains::model(&stream, &case, DType::F32)?.forward(&x)?;
             let checked = case
@@ -258,12 +258,12 @@ fn launches(backend: Backend) -> Outcome {
     for (case, first_row) in cases() {
         let model = chains::model(&stream, &case, DType::F32)?;
         let x = Tensor::from_array(&stream, &case.x)?;
-        for strategy in Strategy::all(&case.chain) {
+        for strategy in Strategy::all(&case.graph) {
             let options = strategy.options();
             let explanation = model.explain(case.x.shape(), &options)?;
             if strategy.name == Strategy::FUSED {
                 assert_eq!(explanation.regions[0].kernels, first_row, "{}", case.name);
-                let single = model.explain(x.shape(), &Strategy::all(&case.chain)[1].options())?;
+                let single = model.explain(x.shape(), &Strategy::all(&case.graph)[1].options())?;
                 assert!(explanation.regions.len() <= single.regions.len());
             }
             // The first run may also prepare parameters.

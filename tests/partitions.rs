@@ -1,6 +1,6 @@
 //! Partitions: those with kernels give the reference's values, the others are refused with reasons.
 
-use convfuse::chain::{Chain, Partition};
+use convfuse::graph::{Chain, Partition};
 use convfuse::model::Precision as Products;
 use convfuse::{DType, Error, Model, Options, Tensor};
 use libtest_mimic::Trial;
@@ -46,7 +46,7 @@ fn cuts(chain: &Chain) -> Vec<String> {
 /// A small case of a preset.
 fn case(preset: &Preset, dtype: DType) -> Case {
     let name = format!("{}/partitions", preset.name);
-    let case = Case::of_chain(&name, preset.chain.clone(), preset.small);
+    let case = Case::of_graph(&name, preset.chain.clone(), preset.small);
     convfuse_cli::rounded(&case, dtype)
 }
 
@@ -163,7 +163,7 @@ fn refusals(backend: Backend) -> Outcome {
     let other = Partition::whole(&preset_79().chain);
     says(
         model.forward_with(&x, &Options::default().partition(other)),
-        "partition: covers 6 layers, the chain has 5",
+        "partition: covers 6 layers, the model has 5",
     )?;
     // As many layers, but others: whole, no row is asked for the wrong ones.
     let texts = ["no layers", "conv2d | group_norm", "conv2d || group_norm"];

@@ -1,6 +1,6 @@
 //! The pointwise functions.
 
-use convfuse::chain::{Chain, ConvLayer, Layer};
+use convfuse::graph::{Chain, ConvLayer, Layer};
 use convfuse::model::Strategy;
 use convfuse::spec::{ClampSpec, GeluApproximation, MaxPool2dSpec, PointwiseSpec};
 use convfuse::{DType, Tensor, data, lab, ops};
@@ -49,7 +49,7 @@ fn chains_with(function: &Layer) -> Vec<(Case, &'static str)> {
     let case = |layers: Vec<Layer>| {
         let chain = Chain::new(8, layers).expect("a chain");
         // Values of both signs.
-        let case = Case::of_chain("pointwise/in_a_chain", chain, &[2, 8, 14, 17]);
+        let case = Case::of_graph("pointwise/in_a_chain", chain, &[2, 8, 14, 17]);
         case.shifted(-0.5)
     };
     let tail = || [group_norm(), scale(), pool(), f()];
@@ -76,7 +76,7 @@ fn relu_is_a_clamp(backend: Backend) -> Outcome {
     let cases = chains_with(&clamp).into_iter();
     for ((clamped, kernels), (rectified, _)) in cases.zip(chains_with(&Layer::relu())) {
         for dtype in [DType::F32, DType::F16] {
-            for strategy in Strategy::all(&rectified.chain) {
+            for strategy in Strategy::all(&rectified.graph) {
                 let options = strategy.options();
                 let run = |case: &Case| -> convfuse::Result<(Vec<u32>, Vec<&str>)> {
                     let model = chains::model(&stream, case, dtype)?;
@@ -214,11 +214,11 @@ fn lists(backend: Backend) -> Outcome {
         Layer::sigmoid(),
     ];
     let stream = backend.stream()?;
-    let case = Case::of_chain("pointwise/list", Chain::new(3, layers)?, &[2, 3, 37, 41]);
+    let case = Case::of_graph("pointwise/list", Chain::new(3, layers)?, &[2, 3, 37, 41]);
     let model = chains::model(&stream, &case, DType::F32)?;
     let x = Tensor::from_f32_array(&stream, &case.x, DType::F32)?;
     let mut results = Vec::new();
-    for strategy in Strategy::all(&case.chain) {
+    for strategy in Strategy::all(&case.graph) {
         let launches = if strategy.name == Strategy::FUSED {
             2
         } else {

@@ -1,6 +1,6 @@
 //! Pools of volumes, averages of windows and of all positions.
 
-use convfuse::chain::{Chain, Layer};
+use convfuse::graph::{Chain, Layer};
 use convfuse::spec::{
     AdaptiveAvgPool2dSpec, AdaptiveAvgPool3dSpec, AvgPool2dSpec, AvgPool3dSpec, AvgPoolSpec,
     MaxPool3dSpec,

@@ -1,6 +1,6 @@
 //! `prelu`.
 
-use convfuse::chain::{Chain, ConvLayer, Layer, Partition};
+use convfuse::graph::{Chain, ConvLayer, Layer, Partition};
 use convfuse::spec::MaxPool2dSpec;
 use convfuse::{DType, Error, Options, Tensor, data, ops};
 use convfuse_cli::{compare, rounded};
@@ -193,7 +193,7 @@ fn cases() -> Vec<(Case, &'static [&'static str], &'static str)> {
         let conv = Layer::conv2d(ConvLayer::new("conv", 24, [3, 3]));
         let layers = [vec![conv], behind].concat();
         let chain = Chain::new(16, layers).expect("a chain");
-        let case = Case::of_chain(&format!("prelu/{name}"), chain, &[2, 16, 9, 12]);
+        let case = Case::of_graph(&format!("prelu/{name}"), chain, &[2, 16, 9, 12]);
         (case.shifted(-0.5), rows, last)
     };
     blocks().into_iter().map(case).collect()
@@ -232,7 +232,7 @@ fn same_bits(backend: Backend) -> Outcome {
             Layer::group_norm("norm", 5),
             Layer::prelu("act", num_parameters),
         ];
-        let case = Case::of_chain(
+        let case = Case::of_graph(
             &format!("prelu/bits_{num_parameters}"),
             Chain::new(5, layers)?,
             &[3, 5, 7, 13],
@@ -240,7 +240,7 @@ fn same_bits(backend: Backend) -> Outcome {
         let model = chains::model(&stream, &case, DType::F32)?;
         let x = Tensor::from_f32_array(&stream, &case.x, DType::F32)?;
         let of = |partition: &str| -> Result<Vec<u32>, libtest_mimic::Failed> {
-            let partition = Partition::parse(&case.chain, partition)?;
+            let partition = Partition::parse(&case.graph, partition)?;
             let options = Options::default().partition(partition);
             let y = model.forward_with(&x, &options)?.to_f32_array()?;
             Ok(y.iter().map(|v| v.to_bits()).collect())

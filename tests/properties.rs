@@ -5,7 +5,7 @@ mod runner;
 
 use std::time::Duration;
 
-use convfuse::chain::Layer;
+use convfuse::graph::Layer;
 use convfuse::spec::{ClampSpec, GroupNormSpec, InstanceNormSpec, MaxPool2dSpec};
 use convfuse::{DType, Tensor, data, ops};
 use convfuse_cli::campaign::{Draft, FAMILIES, Family, Place};

@@ -6,7 +6,7 @@
 //! that it wrote; what other work does beside them differs from run to run, since these tests run side by
 //! side. Smaller cases, other streams, and shuffled orders of threads in the emulator are `suite::repeats`.
 
-use convfuse::chain::Chain;
+use convfuse::graph::Chain;
 use convfuse::model::{Precision, Strategy};
 use convfuse::{DType, Model, Options, Parameters, Tensor, data};
 use libtest_mimic::Trial;

@@ -3,9 +3,9 @@
 //! `cargo bench -p convfuse --bench cpu` prints times and elements per second; `cargo test --benches`
 //! runs each once.
 
-use convfuse::chain::Chain;
-use convfuse::chain::presets::{KernelBench79, KernelBench85};
 use convfuse::data::{fill, signed};
+use convfuse::graph::Chain;
+use convfuse::graph::presets::{KernelBench79, KernelBench85};
 use convfuse::spec::{ClampSpec, Conv2dSpec, GroupNormSpec, MaxPool2dSpec};
 use convfuse::{Device, Model, Result, Stream, Tensor, ops};
 use divan::{Bencher, counter::ItemsCount};

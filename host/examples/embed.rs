@@ -7,7 +7,7 @@
 use std::error::Error;
 use std::thread;
 
-use convfuse::chain::presets::KernelBench85;
+use convfuse::graph::presets::KernelBench85;
 use convfuse::{Device, Model, Options, Parameters, Tensor, data};
 
 /// What a worker is asked for: a batch of images.

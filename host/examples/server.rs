@@ -13,7 +13,7 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use convfuse::chain::presets::KernelBench85;
+use convfuse::graph::presets::KernelBench85;
 use convfuse::model::Captured;
 use convfuse::{Device, Model, Options, Plan, Stream, Tensor, data};
 use ndarray::{Array4, ArrayD};

@@ -26,19 +26,19 @@ pub enum Error {
     #[error(transparent)]
     Weights(#[from] crate::tensor_file::TensorFileError),
 
-    /// Values that are not the parameters of a chain.
+    /// Values that are not the parameters of a graph.
     #[error(transparent)]
     Parameters(#[from] crate::parameters::ParametersError),
 
-    /// Layers that are no chain, or an input that a chain refuses.
+    /// Layers that are no graph, or an input that a graph refuses.
     #[error(transparent)]
-    Chain(#[from] op_spec::chain::ChainError),
+    Graph(#[from] op_spec::graph::GraphError),
 
-    /// Further inputs that are not those of a chain.
+    /// Further inputs that are not those of a graph.
     #[error(transparent)]
     Inputs(#[from] InputsError),
 
-    /// What is wrong with a further input of a chain as an argument: its shape, element type, device or order
+    /// What is wrong with a further input of a graph as an argument: its shape, element type, device or order
     /// in memory.
     #[error("input {name}: {source}")]
     NamedInput {
@@ -63,12 +63,12 @@ pub enum Error {
     #[error("replicas: there are no devices, must be at least one")]
     NoDevices,
 
-    /// A partition that was made for another chain.
-    #[error("partition: covers {covered} layers, the chain has {known}")]
+    /// A partition that was made for another graph.
+    #[error("partition: covers {covered} layers, the model has {known}")]
     OtherPartition {
         /// Layers that it covers.
         covered: usize,
-        /// Layers of the chain.
+        /// Layers of the graph.
         known: usize,
     },
 

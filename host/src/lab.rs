@@ -6,7 +6,7 @@ use std::path::Path;
 use cuda_std::{Instance, KernelArgs};
 use launch_config::LaunchShape;
 use ndarray::{ArrayBase, Data, Dimension};
-use op_spec::chain::{Chain, ChainProblem, Layer};
+use op_spec::graph::{Graph, GraphProblem, Layer};
 
 use crate::device::{DType, DeviceProperties, Stream, Tensor};
 use crate::error::Result;
@@ -119,24 +119,24 @@ pub fn layer(
 /// What no implementation can do without: bytes of inputs, output and parameters, each once, and operations
 /// of the convolutions' products.
 #[must_use]
-pub fn bytes_and_flop(chain: &Chain, problem: &ChainProblem, dtype: DType) -> (u64, u64) {
-    model::bytes_and_flop(chain, problem, dtype)
+pub fn bytes_and_flop(graph: &Graph, problem: &GraphProblem, dtype: DType) -> (u64, u64) {
+    model::bytes_and_flop(graph, problem, dtype)
 }
 
-/// Whether there are kernels for a chain on inputs of this shape under these options, on a device of these
+/// Whether there are kernels for a graph on inputs of this shape under these options, on a device of these
 /// properties.
 ///
 /// # Errors
-/// What the chain refuses; [`Error::NoKernels`](crate::Error::NoKernels),
+/// What the graph refuses; [`Error::NoKernels`](crate::Error::NoKernels),
 /// [`Error::OtherPartition`](crate::Error::OtherPartition).
 pub fn must_have_kernels(
-    chain: &Chain,
+    graph: &Graph,
     input: &[usize],
     dtype: DType,
     options: &Options,
     properties: &DeviceProperties,
 ) -> Result<()> {
-    lowering::must_have_kernels(chain, input, dtype, options, properties)
+    lowering::must_have_kernels(graph, input, dtype, options, properties)
 }
 
 /// Writes one tensor to a safetensors file, replacing the file only once it is complete.

@@ -1,20 +1,20 @@
 //! Fused convolution pipelines for inference on NVIDIA GPUs, in Rust from the API to the kernels.
 //!
-//! A [`chain`] is a list of layers: a convolution, a norm, activations, a pool. A [`Model`] is a chain with
-//! its parameters. It runs neighbouring layers in few kernels, on a GPU, on the CPU, or in the emulator.
+//! A [`graph`] has layers: convolutions, norms, activations, pools. A [`Model`] is a graph with its
+//! parameters. It runs neighbouring layers in few kernels, on a GPU, on the CPU, or in the emulator.
 //!
 //! - [`Device`], [`Stream`], [`Tensor`]: a GPU, the CPU or the emulator; work in order; arrays on a device.
 //! - [`ops`]: PyTorch's operators on tensors, one function each.
-//! - [`Model`], [`Plan`], [`Options`]: chains of operators, prepared for one shape, under several strategies.
+//! - [`Model`], [`Plan`], [`Options`]: graphs of layers, prepared for one shape, under several strategies.
 //!
 //! The guide (`docs/guide.md` in the repository) has layouts, math modes, weights, plans and troubleshooting.
-//! Its section "Layers" lists every layer with its attributes; [`chain::Layer`] has their constructors.
+//! Its section "Layers" lists every layer with its attributes; [`graph::Layer`] has their constructors.
 //!
 //! Shapes and attributes are checked before anything runs, errors are typed, and results repeat bit for bit.
 //!
 //! # Example
 //! ```
-//! use convfuse::chain::{Chain, ConvLayer, Layer};
+//! use convfuse::graph::{Chain, ConvLayer, Layer};
 //! use convfuse::{Device, Model, data};
 //!
 //! let layers = [
@@ -76,7 +76,6 @@
     )
 )]
 
-pub mod chain;
 mod contract;
 mod conversion;
 mod cpu;
@@ -86,6 +85,7 @@ mod device;
 pub mod dlpack;
 mod dtype;
 mod error;
+pub mod graph;
 mod host_memory;
 #[cfg(any(test, feature = "lab"))]
 #[doc(hidden)]

@@ -1,4 +1,4 @@
-//! The values of a chain's parameters: PyTorch's initialisation, checks, and safetensors files under the
+//! The values of a graph's parameters: PyTorch's initialisation, checks, and safetensors files under the
 //! names that PyTorch gives them.
 
 pub(crate) mod given;
@@ -6,7 +6,7 @@ pub(crate) mod given;
 use std::path::Path;
 
 use ndarray::{ArrayD, ArrayViewD};
-use op_spec::chain::{Chain, Parameter};
+use op_spec::graph::{Graph, Parameter};
 
 use crate::dtype::DType;
 pub use given::ParametersError;
@@ -14,7 +14,7 @@ use given::{check_shape, collected, in_order};
 
 use crate::tensor_file::{self, LoadOptions, TensorFileError};
 
-/// A value for every parameter of a chain, in the shape that the chain's table gives it.
+/// A value for every parameter of a graph, in the shape that the graph's table gives it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Parameters {
     table: Vec<Parameter>,
@@ -27,8 +27,8 @@ impl Parameters {
     ///
     /// # Errors
     /// [`ParametersError::TooLarge`].
-    pub fn init(chain: &Chain, seed: u64) -> Result<Parameters, ParametersError> {
-        let table = chain.parameters().to_vec();
+    pub fn init(graph: impl AsRef<Graph>, seed: u64) -> Result<Parameters, ParametersError> {
+        let table = graph.as_ref().parameters().to_vec();
         let values = table.iter().map(|parameter| initial(parameter, seed));
         Ok(Parameters {
             values: values.collect::<Result<_, _>>()?,
@@ -41,10 +41,10 @@ impl Parameters {
     /// # Errors
     /// [`ParametersError`] with the first parameter that is missing, superfluous, or of another shape.
     pub fn new(
-        chain: &Chain,
+        graph: impl AsRef<Graph>,
         values: impl IntoIterator<Item = (String, ArrayD<f32>)>,
     ) -> Result<Parameters, ParametersError> {
-        let table = chain.parameters().to_vec();
+        let table = graph.as_ref().parameters().to_vec();
         let values = in_order(&table, values, |value| value.shape(), true)?;
         let values = table.iter().zip(values);
         let values = values.map(|(parameter, value)| standard(parameter, value));
@@ -54,36 +54,45 @@ impl Parameters {
         })
     }
 
-    /// Whether these are parameters of `chain`.
+    /// Whether these are parameters of `graph`.
     ///
     /// # Errors
-    /// [`ParametersError`] with the first parameter that the chain has and these have not, or in another
+    /// [`ParametersError`] with the first parameter that the graph has and these have not, or in another
     /// shape, or the other way round.
-    pub fn check(&self, chain: &Chain) -> Result<(), ParametersError> {
+    pub fn check(&self, graph: impl AsRef<Graph>) -> Result<(), ParametersError> {
         let named = self.iter().map(|(name, value)| (name.to_owned(), value));
-        in_order(chain.parameters(), named, |value| value.shape(), true).map(drop)
+        in_order(
+            graph.as_ref().parameters(),
+            named,
+            |value| value.shape(),
+            true,
+        )
+        .map(drop)
     }
 
-    /// Reads the parameters of `chain`. A batch norm's `num_batches_tracked`, which PyTorch stores beside its
+    /// Reads the parameters of `graph`. A batch norm's `num_batches_tracked`, which PyTorch stores beside its
     /// running statistics, is passed over.
     ///
     /// # Errors
     /// [`TensorFileError`] for a file that cannot be read or is no safetensors file (a truncated one,
     /// say), and for tensors that are missing, superfluous, misshapen, or neither f32 nor f16 nor bf16.
-    pub fn load(path: impl AsRef<Path>, chain: &Chain) -> Result<Parameters, TensorFileError> {
-        Parameters::load_with(path, chain, &LoadOptions::default())
+    pub fn load(
+        path: impl AsRef<Path>,
+        graph: impl AsRef<Graph>,
+    ) -> Result<Parameters, TensorFileError> {
+        Parameters::load_with(path, graph, &LoadOptions::default())
     }
 
-    /// The same from a file of more than the chain's parameters, such as a whole network's.
+    /// The same from a file of more than the graph's parameters, such as a whole network's.
     ///
     /// # Errors
     /// As [`Parameters::load`]; with [`LoadOptions::strict`] off, nothing is superfluous.
     pub fn load_with(
         path: impl AsRef<Path>,
-        chain: &Chain,
+        graph: impl AsRef<Graph>,
         options: &LoadOptions,
     ) -> Result<Parameters, TensorFileError> {
-        let table = chain.parameters().to_vec();
+        let table = graph.as_ref().parameters().to_vec();
         let values = tensor_file::read(path.as_ref(), &table, options)?;
         Ok(Parameters { table, values })
     }
@@ -118,13 +127,13 @@ impl Parameters {
         Ok(())
     }
 
-    /// Names and values, in the order of the chain's table.
+    /// Names and values, in the order of the graph's table.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &ArrayD<f32>)> {
         let names = self.table.iter().map(|parameter| parameter.name.as_str());
         names.zip(&self.values)
     }
 
-    /// The values, in the order of the chain's table and in standard layout.
+    /// The values, in the order of the graph's table and in standard layout.
     #[must_use]
     pub fn values(&self) -> &[ArrayD<f32>] {
         &self.values

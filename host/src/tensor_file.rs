@@ -7,7 +7,7 @@ use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use ndarray::{ArrayD, ArrayViewD};
-use op_spec::chain::Parameter;
+use op_spec::graph::Parameter;
 use safetensors::tensor::{Dtype, Metadata, SafeTensorError, TensorInfo, View};
 
 use crate::dtype::{as_bytes, bf16, f16};
@@ -42,7 +42,7 @@ pub enum TensorFileError {
         /// Where its structure breaks.
         source: SafeTensorError,
     },
-    /// What the file holds is not the chain's parameters.
+    /// What the file holds is not the graph's parameters.
     #[error("{}: {defect}", .path.display())]
     Parameters {
         /// The file.

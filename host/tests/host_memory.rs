@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use convfuse::chain::{Chain, ConvLayer, Layer};
+use convfuse::graph::{Chain, ConvLayer, Layer};
 use convfuse::ops::{ConvAlgorithm, ConvOptions};
 use convfuse::spec::{ClampSpec, Conv2dSpec, MaxPool2dSpec};
 use convfuse::{DType, Device, Error, Model, Options, Parameters, ParametersError, Tensor, ops};
@@ -108,7 +108,7 @@ fn outputs_beyond_an_address_space() {
     let stream = Device::cpu().stream().unwrap();
     let model = Model::init(&stream, &chain, 1).unwrap();
     let planned = model.plan(&stream, &[1 << 60, 1, 1, 1], &Options::default());
-    assert!(matches!(planned.unwrap_err(), Error::Chain(_)));
+    assert!(matches!(planned.unwrap_err(), Error::Graph(_)));
 }
 
 /// Columns of a filter of one element take 16 bytes, of which a large image has more than a program takes

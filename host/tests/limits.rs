@@ -7,8 +7,8 @@
 use std::env;
 use std::process::Command;
 
-use convfuse::chain::Chain;
-use convfuse::chain::presets::{KernelBench79, KernelBench85};
+use convfuse::graph::Chain;
+use convfuse::graph::presets::{KernelBench79, KernelBench85};
 use convfuse::{
     DType, Device, Error, Model, Options, Parameters, PinnedArray, Result, Tensor, data,
 };

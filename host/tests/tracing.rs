@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use convfuse::chain::presets::KernelBench79;
+use convfuse::graph::presets::KernelBench79;
 use convfuse::{Device, Model, Options, Tensor, data};
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};

@@ -117,10 +117,10 @@ impl ArrayModel {
         }
         let tensors = inputs.iter().map(|capsule| taken(&self.stream, capsule));
         let tensors: Vec<Tensor> = tensors.collect::<PyResult<_>>()?;
-        let names = self.model.chain().inputs();
+        let names = self.model.graph().inputs();
         if tensors.len() != 1 + names.len() {
             return Err(PyValueError::new_err(format!(
-                "convfuse: there are {} inputs, the chain has the first one and {names:?}",
+                "convfuse: there are {} inputs, the model has the first one and {names:?}",
                 tensors.len()
             )));
         }

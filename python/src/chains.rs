@@ -1,6 +1,6 @@
 //! What Python asks of chains, in the form that chains have in files.
 
-use convfuse::chain::{Chain, Initialisation};
+use convfuse::graph::{Chain, Initialisation};
 use convfuse::{Device, DeviceProperties, Model, Options, Stream};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;

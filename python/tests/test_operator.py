@@ -125,7 +125,7 @@ def test_refusals_say_what_is_wrong(device):
             module(x[:, :31])
         with pytest.raises(RuntimeError, match="another element type"):
             module(x.double())
-        with pytest.raises(RuntimeError, match="there are 1 parameters, the chain has 4"):
+        with pytest.raises(RuntimeError, match="there are 1 parameters, the model has 4"):
             ops.run(x, values[:1], chain=chain)
         with pytest.raises(RuntimeError, match=r"norm.bias: shape is \[63\], expected \[64\]"):
             ops.run(x, [*values[:3], values[3][:63]], chain=chain)

@@ -102,7 +102,7 @@ mod tests {
             <li><a href="struct.Tensor.html">Tensor</a></li><li><a href="chain/enum.Layer.html">chain::Layer</a></li></ul>"##;
         assert_eq!(
             names(page),
-            ["struct convfuse::Tensor", "enum convfuse::chain::Layer"]
+            ["struct convfuse::Tensor", "enum convfuse::graph::Layer"]
         );
     }
 

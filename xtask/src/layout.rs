@@ -44,7 +44,6 @@ const SUPPORT: &[&str] = &[
     "fused",
     "one_launch",
     "tests",
-    "chain",
 ];
 
 /// A file that passes 400 lines by more than a little usually holds two ideas.

@@ -12,7 +12,7 @@ use convfuse::ops::{ConvAlgorithm, ConvOptions, Precision as Products};
 use convfuse::{DType, Device, Error, Inputs, Stream, Tensor};
 use launch_config::VECTOR_ELEMENTS;
 use ndarray::ArrayD;
-use op_spec::chain::{Chain, Layer, LayerProblem, Partition};
+use op_spec::graph::{Graph, Layer, LayerProblem, Partition};
 use oracle::{Agreement, Case, Expected, Precision};
 
 use crate::status::{Status, told};
@@ -43,17 +43,17 @@ pub(crate) enum TensorProducts {
 }
 
 impl TensorProducts {
-    /// Those that a chain has; none without a convolution.
-    pub(crate) fn of(chain: &Chain, products: Products) -> Option<TensorProducts> {
+    /// Those that a graph has; none without a convolution.
+    pub(crate) fn of(graph: &Graph, products: Products) -> Option<TensorProducts> {
         let is_norm = |layer: &Layer| {
             matches!(
                 layer,
                 Layer::GroupNorm(_) | Layer::InstanceNorm(_) | Layer::LayerNorm(_)
             )
         };
-        has_convolution(chain).then(|| match products {
+        has_convolution(graph).then(|| match products {
             Products::Fast => TensorProducts::Rounded,
-            _ if chain.layers().iter().any(is_norm) => TensorProducts::Split,
+            _ if graph.layers().iter().any(is_norm) => TensorProducts::Split,
             _ => TensorProducts::Parts,
         })
     }
@@ -93,11 +93,11 @@ fn small_workspace(case: &Case, dtype: DType) -> u64 {
 /// Every strategy that runs otherwise than those before it, and the fused one with fast products too where
 /// there is a difference.
 fn model_modes(case: &Case, dtype: DType) -> Vec<Kind> {
-    let chain = &case.chain;
+    let graph = &case.graph;
     let mut kinds = Vec::new();
-    for strategy in different(Strategy::all(chain), chain) {
+    for strategy in different(Strategy::all(graph), graph) {
         let is_fast_another =
-            strategy.has_precision() && dtype == DType::F32 && has_convolution(chain);
+            strategy.has_precision() && dtype == DType::F32 && has_convolution(graph);
         kinds.push(Kind::Model(strategy.clone(), Products::Accurate));
         if is_fast_another {
             kinds.push(Kind::Model(strategy, Products::Fast));
@@ -108,24 +108,24 @@ fn model_modes(case: &Case, dtype: DType) -> Vec<Kind> {
 
 /// Strategies without those whose partition another one has: where there is no convolution, `unfused-direct`
 /// is `unfused`; of one layer that is run by itself, both are `fused`.
-fn different(mut strategies: Vec<Strategy>, chain: &Chain) -> Vec<Strategy> {
+fn different(mut strategies: Vec<Strategy>, graph: &Graph) -> Vec<Strategy> {
     strategies.dedup_by(|other, one| other.partition == one.partition);
-    if chain.layers().len() == 1 {
-        let alone = Partition::parse(chain, &chain.operators()).ok();
+    if graph.layers().len() == 1 {
+        let alone = Partition::parse(graph, &graph.operators()).ok();
         strategies.retain(|one| one.partition.is_none() || one.partition != alone);
     }
     strategies
 }
 
 /// Whether there are products that tensor cores may do.
-fn has_convolution(chain: &Chain) -> bool {
+fn has_convolution(graph: &Graph) -> bool {
     let is_convolution = |layer: &Layer| {
         matches!(
             layer,
             Layer::Conv1d(_) | Layer::Conv2d(_) | Layer::Conv3d(_)
         )
     };
-    chain.layers().iter().any(is_convolution)
+    graph.layers().iter().any(is_convolution)
 }
 
 impl fmt::Display for ExecutionMode {
@@ -151,7 +151,7 @@ impl ExecutionMode {
     /// All modes of a case on tensors of this type. The CPU backend executes all of them alike.
     #[must_use]
     pub fn all(case: &Case, dtype: DType) -> Vec<ExecutionMode> {
-        let kinds = match case.chain.layers() {
+        let kinds = match case.graph.layers() {
             [Layer::Conv1d(_) | Layer::Conv2d(_) | Layer::Conv3d(_)] => vec![
                 Kind::Conv(ConvAlgorithm::Direct),
                 Kind::Conv(ConvAlgorithm::Im2col),
@@ -170,15 +170,15 @@ impl ExecutionMode {
     }
 
     fn of(kinds: Vec<Kind>, case: &Case, dtype: DType) -> Vec<ExecutionMode> {
-        let chain = &case.chain;
+        let graph = &case.graph;
         let mode = |kind| {
             let (folds_scale, on_tensor_cores) = match &kind {
                 Kind::Model(strategy, products) => (
-                    strategy.summary(chain).contains("@folded"),
+                    strategy.summary(graph).contains("@folded"),
                     // Partitions that have a name say which kernels convolve, and those multiply one by one.
                     strategy
                         .has_precision()
-                        .then(|| TensorProducts::of(chain, *products))
+                        .then(|| TensorProducts::of(graph, *products))
                         .flatten(),
                 ),
                 _ => (false, None),
@@ -213,7 +213,7 @@ impl ExecutionMode {
 
     /// Whether the library has kernels for the case in this mode. A partition with a name is one of its
     /// layers' names, and what they do together may want more: the same factors twice, for example. A mode
-    /// that every chain has, and a case that is refused, is no question of kernels.
+    /// that every graph has, and a case that is refused, is no question of kernels.
     fn has_kernels_on(&self, device: &Device, case: &Case) -> bool {
         let Kind::Model(Strategy { partition, .. }, _) = &self.kind else {
             return true;
@@ -227,7 +227,7 @@ impl ExecutionMode {
         }
         let (input, properties) = (case.x.shape(), device.properties());
         let options = Options::default().partition(partition.clone());
-        let has = lab::must_have_kernels(&case.chain, input, self.dtype, &options, &properties);
+        let has = lab::must_have_kernels(&case.graph, input, self.dtype, &options, &properties);
         !matches!(has, Err(Error::NoKernels { .. }))
     }
 
@@ -257,9 +257,9 @@ impl ExecutionMode {
     /// one, as its users' options do.
     ///
     /// # Errors
-    /// Parameters that are not those of the chain, and what may go wrong on a device.
+    /// Parameters that are not those of the graph, and what may go wrong on a device.
     pub fn ready<'a>(&self, case: &DeviceCase<'a>) -> convfuse::Result<Executable<'a>> {
-        match (&self.kind, case.of.chain.layers()) {
+        match (&self.kind, case.of.graph.layers()) {
             (Kind::Model(strategy, products), _) => {
                 let options = strategy.options().precision(*products);
                 Ok(Executable::Model(case.model()?.clone(), Box::new(options)))
@@ -272,7 +272,7 @@ impl ExecutionMode {
                     self.conv_options(case.of),
                 ))
             }
-            (_, []) => unreachable!("a chain has a layer"),
+            (_, []) => unreachable!("a graph has a layer"),
         }
     }
 
@@ -351,10 +351,10 @@ pub(crate) fn precision(dtype: DType, products: Option<TensorProducts>) -> Preci
     }
 }
 
-/// The first input of a chain and its further ones, in the chain's order, under their names.
+/// The first input of a graph and its further ones, in the graph's order, under their names.
 #[must_use]
-pub fn named<'a>(chain: &Chain, x: &'a Tensor, further: &'a [Tensor]) -> Inputs<&'a Tensor> {
-    let further = chain.inputs().iter().zip(further);
+pub fn named<'a>(graph: &Graph, x: &'a Tensor, further: &'a [Tensor]) -> Inputs<&'a Tensor> {
+    let further = graph.inputs().iter().zip(further);
     further.fold(Inputs::new(x), |inputs, (name, tensor)| {
         inputs.with(name, tensor)
     })

@@ -134,7 +134,7 @@ mod tests {
     fn errors_are_the_users_or_the_machines() {
         let absent = convfuse::Parameters::load(
             "/absent/file",
-            &convfuse::chain::Chain::new(1, [convfuse::chain::Layer::relu()]).unwrap(),
+            convfuse::graph::Chain::new(1, [convfuse::graph::Layer::relu()]).unwrap(),
         );
         let absent = Error::from(absent.unwrap_err());
         assert_eq!(Status::of(&absent), Status::Refused);

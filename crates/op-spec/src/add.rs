@@ -49,7 +49,7 @@ pub struct AddProblem {
     pub len: usize,
 }
 
-#[cfg(feature = "chain")]
+#[cfg(feature = "graph")]
 pub(crate) mod layer {
     use alloc::string::String;
     use alloc::vec::Vec;
@@ -58,18 +58,19 @@ pub(crate) mod layer {
 
     use super::AddSpec;
     use crate::SpecError;
-    use crate::chain::layer::{ChainLayer, Layer, LayerProblem};
+    use crate::graph::layer::{GraphLayer, Layer, LayerProblem};
 
-    /// The addition of a further input of the chain, of exactly the shape that the chain has there.
+    /// The addition of another value of the graph, of exactly the shape of the first operand.
     #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
     #[serde(deny_unknown_fields)]
     pub struct AddLayer {
-        /// Name of the input. Layers of the same name add the same one.
+        /// Name of the other value: in a chain, that of a further input.
         pub input: String,
     }
 
     impl Layer {
-        /// The addition of the chain's input of this name.
+        /// The addition of the value of this name: in a [`Graph`](crate::graph::Graph) any value, in a
+        /// [`Chain`](crate::graph::Chain) a further input.
         #[must_use]
         pub fn add(input: &str) -> Layer {
             Layer::Add(AddLayer {
@@ -78,13 +79,17 @@ pub(crate) mod layer {
         }
     }
 
-    impl ChainLayer for AddLayer {
+    impl GraphLayer for AddLayer {
         fn needs_channels(&self) -> bool {
             false
         }
 
-        fn input(&self) -> Option<&str> {
-            Some(&self.input)
+        fn operands(&self) -> &[String] {
+            core::slice::from_ref(&self.input)
+        }
+
+        fn commutes(&self) -> bool {
+            true
         }
 
         fn problem(&self, input: &[usize]) -> Result<(LayerProblem, Vec<usize>), SpecError> {

@@ -99,7 +99,7 @@ impl BatchNormProblem {
     }
 }
 
-#[cfg(feature = "chain")]
+#[cfg(feature = "graph")]
 pub(crate) mod layer {
     use alloc::string::String;
     use alloc::vec;
@@ -110,10 +110,10 @@ pub(crate) mod layer {
 
     use super::BatchNormSpec;
     use crate::SpecError;
-    use crate::chain::Initialisation;
-    use crate::chain::file::{eps, is_true, yes};
-    use crate::chain::layer::{ChainLayer, Flow, Layer, LayerProblem};
-    use crate::chain::parameters::{Wanted, affine};
+    use crate::graph::Initialisation;
+    use crate::graph::file::{eps, is_true, yes};
+    use crate::graph::layer::{Flow, GraphLayer, Layer, LayerProblem};
+    use crate::graph::parameters::{Wanted, affine};
 
     /// A batch norm at inference, as `torch.nn.BatchNorm1d`, `torch.nn.BatchNorm2d` and
     /// `torch.nn.BatchNorm3d` describe it.
@@ -192,7 +192,7 @@ pub(crate) mod layer {
         }
     }
 
-    impl ChainLayer for BatchNormLayer {
+    impl GraphLayer for BatchNormLayer {
         fn check(&self, channels: usize) -> Result<Option<usize>, SpecError> {
             self.attributes.check().map(|()| Some(channels))
         }

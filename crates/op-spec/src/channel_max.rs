@@ -8,11 +8,11 @@ const OPERATOR: &str = "channel_max";
 /// The largest channel at every position; PyTorch's `torch.max(x, dim=1).values`. No attributes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[cfg_attr(
-    feature = "chain",
+    feature = "graph",
     derive(serde::Serialize, serde::Deserialize),
     serde(
-        from = "crate::chain::file::NoAttributes",
-        into = "crate::chain::file::NoAttributes"
+        from = "crate::graph::file::NoAttributes",
+        into = "crate::graph::file::NoAttributes"
     )
 )]
 pub struct ChannelMaxSpec;
@@ -45,14 +45,14 @@ impl ChannelMaxProblem {
     }
 }
 
-#[cfg(feature = "chain")]
+#[cfg(feature = "graph")]
 mod layer {
     use alloc::vec::Vec;
 
     use super::ChannelMaxSpec;
     use crate::SpecError;
-    use crate::chain::file::NoAttributes;
-    use crate::chain::layer::{ChainLayer, Layer, LayerProblem};
+    use crate::graph::file::NoAttributes;
+    use crate::graph::layer::{GraphLayer, Layer, LayerProblem};
 
     impl Layer {
         /// The maximum over the channels.
@@ -74,7 +74,7 @@ mod layer {
         }
     }
 
-    impl ChainLayer for ChannelMaxSpec {
+    impl GraphLayer for ChannelMaxSpec {
         fn needs_batch(&self) -> bool {
             // It takes the maximum over axis 1.
             true

@@ -1,6 +1,6 @@
 //! Convolution in one to three dimensions (cross-correlation, as PyTorch defines it).
 
-#[cfg(feature = "chain")]
+#[cfg(feature = "graph")]
 pub(crate) mod layer;
 mod padding;
 

@@ -111,7 +111,7 @@ impl GroupNormProblem {
     }
 }
 
-#[cfg(feature = "chain")]
+#[cfg(feature = "graph")]
 pub(crate) mod layer {
     use alloc::string::String;
     use alloc::vec::Vec;
@@ -120,9 +120,9 @@ pub(crate) mod layer {
 
     use super::GroupNormSpec;
     use crate::SpecError;
-    use crate::chain::file::{eps, is_true, yes};
-    use crate::chain::layer::{ChainLayer, Flow, Layer, LayerProblem};
-    use crate::chain::parameters::{Wanted, affine};
+    use crate::graph::file::{eps, is_true, yes};
+    use crate::graph::layer::{Flow, GraphLayer, Layer, LayerProblem};
+    use crate::graph::parameters::{Wanted, affine};
 
     /// A group norm, as `torch.nn.GroupNorm` describes it.
     #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -183,7 +183,7 @@ pub(crate) mod layer {
         }
     }
 
-    impl ChainLayer for GroupNormLayer {
+    impl GraphLayer for GroupNormLayer {
         fn check(&self, channels: usize) -> Result<Option<usize>, SpecError> {
             self.attributes.check(channels).map(|()| Some(channels))
         }

@@ -96,7 +96,7 @@ impl InstanceNormProblem {
     }
 }
 
-#[cfg(feature = "chain")]
+#[cfg(feature = "graph")]
 pub(crate) mod layer {
     use alloc::string::String;
     use alloc::vec::Vec;
@@ -105,9 +105,9 @@ pub(crate) mod layer {
 
     use super::InstanceNormSpec;
     use crate::SpecError;
-    use crate::chain::file::{eps, is_false};
-    use crate::chain::layer::{ChainLayer, Flow, Layer, LayerProblem};
-    use crate::chain::parameters::{Wanted, affine};
+    use crate::graph::file::{eps, is_false};
+    use crate::graph::layer::{Flow, GraphLayer, Layer, LayerProblem};
+    use crate::graph::parameters::{Wanted, affine};
 
     /// An instance norm, as `torch.nn.InstanceNorm2d` and `torch.nn.InstanceNorm3d` describe it.
     #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -163,7 +163,7 @@ pub(crate) mod layer {
         }
     }
 
-    impl ChainLayer for InstanceNormLayer {
+    impl GraphLayer for InstanceNormLayer {
         fn check(&self, channels: usize) -> Result<Option<usize>, SpecError> {
             self.attributes.check().map(|()| Some(channels))
         }

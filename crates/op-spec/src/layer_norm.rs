@@ -130,7 +130,7 @@ impl LayerNormProblem {
     }
 }
 
-#[cfg(feature = "chain")]
+#[cfg(feature = "graph")]
 pub(crate) mod layer {
     use alloc::string::String;
     use alloc::vec;
@@ -140,10 +140,10 @@ pub(crate) mod layer {
 
     use super::{LayerNormSpec, same_shape};
     use crate::SpecError;
-    use crate::chain::Initialisation;
-    use crate::chain::file::{eps, is_true, yes};
-    use crate::chain::layer::{ChainLayer, Flow, Layer, LayerProblem};
-    use crate::chain::parameters::Wanted;
+    use crate::graph::Initialisation;
+    use crate::graph::file::{eps, is_true, yes};
+    use crate::graph::layer::{Flow, GraphLayer, Layer, LayerProblem};
+    use crate::graph::parameters::Wanted;
 
     /// A layer norm over channels and space, as `torch.nn.LayerNorm` describes it.
     #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -214,7 +214,7 @@ pub(crate) mod layer {
         }
     }
 
-    impl ChainLayer for LayerNormLayer {
+    impl GraphLayer for LayerNormLayer {
         fn dimensions(&self) -> Option<usize> {
             self.normalized_shape.len().checked_sub(1)
         }

@@ -38,7 +38,7 @@
 //! tensor as `(n, c, spatial)`, whatever its rank.
 #![no_std]
 
-#[cfg(feature = "chain")]
+#[cfg(feature = "graph")]
 extern crate alloc;
 
 mod error;
@@ -47,12 +47,12 @@ mod window;
 
 mod add;
 mod batch_norm;
-#[cfg(feature = "chain")]
-pub mod chain;
 mod channel_max;
 mod conv;
-#[cfg(feature = "chain")]
+#[cfg(feature = "graph")]
 pub mod data;
+#[cfg(feature = "graph")]
+pub mod graph;
 mod group_norm;
 mod instance_norm;
 mod layer_norm;

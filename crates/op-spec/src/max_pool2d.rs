@@ -10,7 +10,7 @@ const OPERATOR: &str = "max_pool2d";
 /// [`torch.nn.functional.max_pool2d`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.max_pool2d.html).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(
-    feature = "chain",
+    feature = "graph",
     derive(serde::Serialize, serde::Deserialize),
     serde(
         try_from = "crate::pool::layer::MaximumFile",

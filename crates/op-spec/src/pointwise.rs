@@ -14,7 +14,7 @@ use crate::shape::elements;
 /// A function without attributes has braces, so that it is written down like all others: `{"relu": {}}`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[cfg_attr(
-    feature = "chain",
+    feature = "graph",
     derive(serde::Serialize, serde::Deserialize),
     serde(rename_all = "snake_case", deny_unknown_fields)
 )]
@@ -28,7 +28,7 @@ pub enum PointwiseSpec {
     /// [`torch.nn.LeakyReLU`](https://docs.pytorch.org/docs/stable/generated/torch.nn.LeakyReLU.html).
     LeakyRelu {
         /// The factor of what is not above 0, any number; PyTorch's default is 0.01.
-        #[cfg_attr(feature = "chain", serde(default = "layer::default_negative_slope"))]
+        #[cfg_attr(feature = "graph", serde(default = "layer::default_negative_slope"))]
         negative_slope: f64,
     },
     /// Values times their sigmoid; see
@@ -38,7 +38,7 @@ pub enum PointwiseSpec {
     /// [`torch.nn.functional.gelu`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.gelu.html).
     Gelu {
         /// How the distribution is computed; PyTorch's default is exactly.
-        #[cfg_attr(feature = "chain", serde(default))]
+        #[cfg_attr(feature = "graph", serde(default))]
         approximate: GeluApproximation,
     },
     /// The logistic function; see
@@ -54,17 +54,17 @@ pub enum PointwiseSpec {
     /// [`torch.nn.functional.elu`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.elu.html).
     Elu {
         /// The factor of what is not above 0, any number; PyTorch's default is 1.
-        #[cfg_attr(feature = "chain", serde(default = "layer::default_alpha"))]
+        #[cfg_attr(feature = "graph", serde(default = "layer::default_alpha"))]
         alpha: f64,
     },
     /// A smooth maximum with 0; see
     /// [`torch.nn.functional.softplus`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.softplus.html).
     Softplus {
         /// How sharp the bend is, any number; PyTorch's default is 1.
-        #[cfg_attr(feature = "chain", serde(default = "layer::default_beta"))]
+        #[cfg_attr(feature = "graph", serde(default = "layer::default_beta"))]
         beta: f64,
         /// Where `beta * x` is above, `x` stays as it is; PyTorch's default is 20.
-        #[cfg_attr(feature = "chain", serde(default = "layer::default_threshold"))]
+        #[cfg_attr(feature = "graph", serde(default = "layer::default_threshold"))]
         threshold: f64,
     },
     /// Values times the hyperbolic tangent of their softplus; see
@@ -75,7 +75,7 @@ pub enum PointwiseSpec {
 /// How [`gelu`](PointwiseSpec::Gelu) computes a normal distribution.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(
-    feature = "chain",
+    feature = "graph",
     derive(serde::Serialize, serde::Deserialize),
     serde(rename_all = "snake_case")
 )]
@@ -203,13 +203,13 @@ impl PointwiseProblem {
     }
 }
 
-#[cfg(feature = "chain")]
+#[cfg(feature = "graph")]
 mod layer {
     use alloc::vec::Vec;
 
     use super::{ClampSpec, GeluApproximation, PointwiseSpec};
     use crate::SpecError;
-    use crate::chain::layer::{ChainLayer, Layer, LayerProblem};
+    use crate::graph::layer::{GraphLayer, Layer, LayerProblem};
 
     impl Layer {
         /// A clamp with both bounds.
@@ -295,7 +295,7 @@ mod layer {
         20.0
     }
 
-    impl ChainLayer for PointwiseSpec {
+    impl GraphLayer for PointwiseSpec {
         fn needs_channels(&self) -> bool {
             false
         }

@@ -3,7 +3,7 @@
 
 mod adaptive;
 mod average;
-#[cfg(feature = "chain")]
+#[cfg(feature = "graph")]
 pub(crate) mod layer;
 mod maximum;
 

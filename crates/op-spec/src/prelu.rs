@@ -70,7 +70,7 @@ pub struct PreluProblem {
 
 impl PreluProblem {}
 
-#[cfg(feature = "chain")]
+#[cfg(feature = "graph")]
 pub(crate) mod layer {
     use alloc::string::String;
     use alloc::vec;
@@ -79,11 +79,11 @@ pub(crate) mod layer {
     use serde::{Deserialize, Serialize};
 
     use super::PreluSpec;
-    use crate::chain::Initialisation;
-    use crate::chain::file::{is_one, one};
-    use crate::chain::layer::{ChainLayer, Flow, Layer, LayerProblem};
-    use crate::chain::parameters::Wanted;
     use crate::error::{Quantity, SpecError};
+    use crate::graph::Initialisation;
+    use crate::graph::file::{is_one, one};
+    use crate::graph::layer::{Flow, GraphLayer, Layer, LayerProblem};
+    use crate::graph::parameters::Wanted;
 
     /// A rectifier whose slope below 0 is a parameter, as `torch.nn.PReLU` describes it.
     #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -119,7 +119,7 @@ pub(crate) mod layer {
         *init == default_init()
     }
 
-    impl ChainLayer for PreluLayer {
+    impl GraphLayer for PreluLayer {
         fn needs_channels(&self) -> bool {
             self.num_parameters != 1
         }

@@ -31,7 +31,7 @@ pub struct ScaleProblem {
 
 impl ScaleProblem {}
 
-#[cfg(feature = "chain")]
+#[cfg(feature = "graph")]
 pub(crate) mod layer {
     use alloc::string::String;
     use alloc::vec;
@@ -41,9 +41,9 @@ pub(crate) mod layer {
 
     use super::ScaleSpec;
     use crate::SpecError;
-    use crate::chain::Initialisation;
-    use crate::chain::layer::{ChainLayer, Flow, Layer, LayerProblem};
-    use crate::chain::parameters::Wanted;
+    use crate::graph::Initialisation;
+    use crate::graph::layer::{Flow, GraphLayer, Layer, LayerProblem};
+    use crate::graph::parameters::Wanted;
 
     /// A product with one factor per channel, PyTorch's `x * factor` with `factor` of shape `(c, 1, 1)` for
     /// images.
@@ -72,7 +72,7 @@ pub(crate) mod layer {
         Initialisation::Ones
     }
 
-    impl ChainLayer for ScaleLayer {
+    impl GraphLayer for ScaleLayer {
         fn name(&self) -> &str {
             &self.name
         }

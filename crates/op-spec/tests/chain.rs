@@ -1,8 +1,8 @@
 //! Chains: shapes, parameters, refusals, files, partitions, normal forms.
 
-use op_spec::chain::presets::{KernelBench79, KernelBench85};
-use op_spec::chain::{
-    Chain, ChainError, ConvLayer, Initialisation, Layer, NormalForm, Partition, Pointwise,
+use op_spec::graph::presets::{KernelBench79, KernelBench85};
+use op_spec::graph::{
+    Chain, ConvLayer, GraphError, Initialisation, Layer, NormalForm, Partition, Pointwise,
     Reduction, ScaleLayer,
 };
 use op_spec::{Conv2dSpec, GeluApproximation, MaxPool2dSpec, SpecError};
@@ -71,7 +71,7 @@ fn parameters_are_pytorchs_each_once() {
 
 #[test]
 fn what_no_input_can_mend_is_refused_at_once() {
-    assert_eq!(refusal([]), "chain: layers are none, minimum 1");
+    assert_eq!(refusal([]), "graph: layers are none, minimum 1");
     assert_eq!(
         refusal([Layer::group_norm("norm", 3)]),
         "layer 0: group_norm: channels is 8, which is not a multiple of num_groups 3"
@@ -129,7 +129,7 @@ fn an_input_that_does_not_fit_is_refused_by_the_layer_that_finds_it() {
     let error = chain_85().problem(&[1, 8, 5, 5]).unwrap_err();
     assert!(matches!(
         error,
-        ChainError::Layer {
+        GraphError::Layer {
             layer: 3,
             source: SpecError::WindowTooLarge { .. }
         }
@@ -280,11 +280,11 @@ fn partitions_are_read_as_they_are_written() {
     assert_eq!(Partition::whole(&chain).display(&chain), texts[0]);
     assert_eq!(Partition::single(&chain).display(&chain), texts[1]);
     let refusal = |text| Partition::parse(&chain, text).unwrap_err().to_string();
-    assert!(refusal("conv2d | clamp").contains("layer 1 is clamp, the chain has group_norm"));
-    assert!(refusal("conv2d group_norm").contains("layer 2 is missing, the chain has scale"));
+    assert!(refusal("conv2d | clamp").contains("layer 1 is clamp, the graph has group_norm"));
+    assert!(refusal("conv2d group_norm").contains("layer 2 is missing, the graph has scale"));
     assert!(refusal("conv2d || group_norm").contains("run 1 has no layers"));
     let long = "conv2d group_norm scale max_pool2d clamp clamp";
-    assert!(refusal(long).contains("layer 5 is clamp, the chain ends before it"));
+    assert!(refusal(long).contains("layer 5 is clamp, the graph ends before it"));
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use jsonschema::Validator;
-use op_spec::chain::{Chain, ConvLayer, Layer};
+use op_spec::graph::{Chain, ConvLayer, Layer};
 use op_spec::{AvgPoolSpec, GeluApproximation, MaxPool2dSpec, MaxPool3dSpec};
 use serde_json::{Map, Value, json};
 

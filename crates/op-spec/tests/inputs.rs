@@ -1,6 +1,6 @@
 //! Chains with further inputs: the residuals that layers add.
 
-use op_spec::chain::{Chain, ChainError, ConvLayer, Layer, NormalForm, Pointwise};
+use op_spec::graph::{Chain, ConvLayer, GraphError, Layer, NormalForm, Operand, Pointwise};
 use op_spec::{AddSpec, MaxPool2dSpec};
 
 fn refusal(layers: impl IntoIterator<Item = Layer>) -> String {
@@ -25,11 +25,9 @@ fn block() -> Vec<Layer> {
 fn further_inputs_are_named_once_and_have_the_shapes_of_their_places() {
     let chain = Chain::new(8, block()).unwrap();
     assert_eq!(chain.inputs(), ["shortcut", "late"]);
-    let of_layers: Vec<Option<usize>> = (0..7).map(|layer| chain.input_of(layer)).collect();
-    assert_eq!(
-        of_layers,
-        [None, None, Some(0), None, None, Some(1), Some(1)]
-    );
+    let of_layers: Vec<&[Operand]> = (0..7).map(|layer| &chain.operands(layer)[1..]).collect();
+    let [first, second] = [&[Operand::Input(1)][..], &[Operand::Input(2)]];
+    assert_eq!(of_layers, [&[], &[], first, &[], &[], second, second]);
     let problem = chain.problem(&[3, 8, 12, 14]).unwrap();
     let shapes: Vec<(&str, &[usize])> = (problem.inputs.iter())
         .map(|input| (&*input.name, &*input.shape))
@@ -52,7 +50,7 @@ fn a_residual_has_a_name_and_one_shape() {
     let pool = Layer::max_pool2d(MaxPool2dSpec::new([2, 2]));
     let chain = Chain::new(8, [Layer::add("r"), pool, Layer::add("r")]).unwrap();
     let error = chain.problem(&[1, 8, 4, 6]).unwrap_err();
-    assert!(matches!(error, ChainError::SharedInput { layer: 2, .. }));
+    assert!(matches!(error, GraphError::SharedInput { layer: 2, .. }));
     assert_eq!(
         error.to_string(),
         "layer 2: input r would have shape [1, 8, 2, 3], an earlier layer takes it with shape [1, 8, 4, 6]"

@@ -1,7 +1,7 @@
 //! Layers as they are written in files of chains, and what chains make of them.
 
 use op_spec::MaxPool2dSpec;
-use op_spec::chain::{Chain, ConvLayer, Initialisation, Layer, NormalForm};
+use op_spec::graph::{Chain, ConvLayer, Initialisation, Layer, NormalForm};
 
 /// The chain of one layer on three channels.
 fn read(layer: &str) -> Result<Chain, String> {

@@ -1,6 +1,7 @@
-//! The tests of specifications and chains, as one program.
+//! The tests of specifications and graphs, as one program.
 
 mod chain;
+mod graph;
 mod guide;
 mod inputs;
 mod layers;

@@ -1,7 +1,7 @@
 //! Pools: shapes, divisors, files, normal forms, and any numbers at all.
 
 use launch_config::KernelGeometry;
-use op_spec::chain::{Chain, Layer, NormalForm};
+use op_spec::graph::{Chain, Layer, NormalForm};
 use op_spec::{AdaptiveAvgPoolSpec, AvgPool2dSpec, AvgPoolSpec, MAX_ELEMENTS, MaxPool3dSpec};
 use proptest::array::uniform3;
 use proptest::collection::vec;

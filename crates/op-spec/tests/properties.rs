@@ -3,7 +3,7 @@
 use launch_config::KernelGeometry;
 use launch_config::elementwise::Bounds;
 use launch_config::norm::NormGeometry;
-use op_spec::chain::presets::{KernelBench79, KernelBench85};
+use op_spec::graph::presets::{KernelBench79, KernelBench85};
 use op_spec::{
     ChannelMaxSpec, ClampSpec, Conv2dSpec, Conv3dSpec, GroupNormSpec, InstanceNormSpec,
     MAX_ELEMENTS, MaxPool2dSpec, ScaleSpec,

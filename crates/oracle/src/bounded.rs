@@ -58,7 +58,7 @@ pub(crate) fn store(values: &ArrayD<f64>, tolerance: &mut ArrayD<f64>, precision
 #[cfg(test)]
 mod tests {
     use ndarray::{Array1, array};
-    use op_spec::chain::LayerProblem;
+    use op_spec::graph::LayerProblem;
     use op_spec::{PointwiseSpec, ScaleSpec};
 
     use super::*;

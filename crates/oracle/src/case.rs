@@ -1,23 +1,23 @@
 use ndarray::ArrayD;
 use op_spec::ConvProblem;
-use op_spec::chain::{
-    Chain, ChainError, ChainProblem, Initialisation, Layer, LayerProblem, Parameter,
+use op_spec::graph::{
+    Chain, Graph, GraphError, GraphProblem, Initialisation, Layer, LayerProblem, Parameter,
 };
 
 use crate::data;
 
-/// A chain with everything that it is applied to, under a name.
+/// A graph with everything that it is applied to, under a name.
 #[derive(Clone, Debug)]
 pub struct Case {
     /// What its kind is called, a slash, and what is unique among the cases of a run: `clamp/nan_bound`.
     pub name: String,
     /// What is to be computed.
-    pub chain: Chain,
-    /// The values of the chain's parameters, in the order of its table.
+    pub graph: Graph,
+    /// The values of the graph's parameters, in the order of its table.
     pub parameters: Vec<ArrayD<f32>>,
     /// The input.
     pub x: ArrayD<f32>,
-    /// The values of the chain's further inputs, in their order; none for an input that the chain refuses.
+    /// The values of the graph's further inputs, in their order; none for an input that the graph refuses.
     pub inputs: Vec<ArrayD<f32>>,
 }
 
@@ -41,7 +41,7 @@ impl Case {
     ///
     /// # Errors
     /// What [`Chain::new`] refuses; an input without channels is taken to have none.
-    pub fn of_layer(name: &str, layer: Layer, input: &[usize]) -> Result<Case, ChainError> {
+    pub fn of_layer(name: &str, layer: Layer, input: &[usize]) -> Result<Case, GraphError> {
         let of_channels = |axis: usize| {
             let channels = input.get(axis).copied().unwrap_or(0);
             Chain::new(channels, [layer.clone()])
@@ -51,17 +51,17 @@ impl Case {
         let chain = single.map_or_else(|| of_channels(1), Ok)?;
         Ok(Self::made(
             name,
-            chain,
+            chain.into(),
             |seed| data::signed(seed, input),
             |_, seed, index| op_spec::data::signed(seed, index),
         ))
     }
 
-    /// A whole chain: the input in [0, 1), further ones in [-1, 1), convolutions as PyTorch initialises them,
+    /// A whole graph: the input in [0, 1), further ones in [-1, 1), convolutions as PyTorch initialises them,
     /// and all other parameters random and of both signs, since of ones and zeros half the arithmetic would
     /// not show. The name alone decides them.
     #[must_use]
-    pub fn of_chain(name: &str, chain: Chain, input: &[usize]) -> Case {
+    pub fn of_graph(name: &str, graph: impl Into<Graph>, input: &[usize]) -> Case {
         let value = |parameter: &Parameter, seed, index| {
             let signed = op_spec::data::signed(seed, index);
             match parameter.initialisation {
@@ -74,12 +74,12 @@ impl Case {
                 _ => parameter.initial(seed % (1 << 30), index),
             }
         };
-        Self::made(name, chain, |seed| data::fill(seed, input), value)
+        Self::made(name, graph.into(), |seed| data::fill(seed, input), value)
     }
 
     fn made(
         name: &str,
-        chain: Chain,
+        graph: Graph,
         input: impl Fn(u64) -> ArrayD<f32>,
         value: impl Fn(&Parameter, u64, u64) -> f32,
     ) -> Case {
@@ -92,7 +92,7 @@ impl Case {
             u64::from(seed as u32)
         };
         let x = input(next());
-        let parameters = chain.parameters().iter().map(|parameter| {
+        let parameters = graph.parameters().iter().map(|parameter| {
             let seed = next();
             // A variance is the distance of a random number from where none is near 0.
             let is_variance = parameter.name.ends_with(".running_var");
@@ -104,7 +104,7 @@ impl Case {
             })
         });
         let parameters = parameters.collect();
-        let inputs = chain.problem(x.shape()).map_or(Vec::new(), |problem| {
+        let inputs = graph.problem(x.shape()).map_or(Vec::new(), |problem| {
             let inputs = problem.inputs.iter();
             inputs
                 .map(|input| data::signed(next(), &input.shape[..]))
@@ -113,7 +113,7 @@ impl Case {
         Case {
             name: name.to_owned(),
             parameters,
-            chain,
+            graph,
             x,
             inputs,
         }
@@ -129,37 +129,43 @@ impl Case {
     ///
     /// # Errors
     /// What the first layer that refuses its input says.
-    pub fn problem(&self) -> Result<ChainProblem, ChainError> {
-        self.chain.problem(self.x.shape())
+    pub fn problem(&self) -> Result<GraphProblem, GraphError> {
+        self.graph.problem(self.x.shape())
     }
 
-    /// The most bytes that making such a case of a chain, and judging results of it, takes at a time: for
+    /// The most bytes that making such a case of a graph, and judging results of it, takes at a time: for
     /// sizes that somebody else chooses, since the oracle takes its memory without asking. `None` for more
     /// than can be counted.
     ///
     /// # Errors
     /// What the first layer that refuses its input says.
-    pub fn bytes_of_chain(chain: &Chain, input: &[usize]) -> Result<Option<usize>, ChainError> {
-        Self::bytes_on_threads(chain, input, rayon::current_num_threads())
+    pub fn bytes_of_graph(graph: &Graph, input: &[usize]) -> Result<Option<usize>, GraphError> {
+        Self::bytes_on_threads(graph, input, rayon::current_num_threads())
     }
 
     /// The same for samples that are judged on so many threads.
     pub(crate) fn bytes_on_threads(
-        chain: &Chain,
+        graph: &Graph,
         input: &[usize],
         threads: usize,
-    ) -> Result<Option<usize>, ChainError> {
-        let problem = chain.problem(input)?;
+    ) -> Result<Option<usize>, GraphError> {
+        let problem = graph.problem(input)?;
         let elements = |shape: &[usize]| {
             let product = |product: usize, &extent: &usize| product.checked_mul(extent);
             shape.iter().try_fold(1, product)
         };
         let count = || {
             let mut parameters = 0usize;
-            for parameter in chain.parameters() {
+            for parameter in graph.parameters() {
                 parameters = parameters.checked_add(elements(&parameter.shape)?)?;
             }
             let mut layer = 0;
+            // What each path but the last leaves for others.
+            let mut left = 0usize;
+            for path in graph.paths() {
+                let last = &problem.steps[path[path.len() - 1]];
+                left = left.checked_add(elements(&last.output[1..])?)?;
+            }
             for step in &problem.steps {
                 let (x, y) = (elements(&step.input[1..])?, elements(&step.output[1..])?);
                 // What is put around an input is counted beside it.
@@ -177,6 +183,7 @@ impl Case {
             let single = inputs.checked_add(parameters)?.checked_mul(2)?;
             let double = elements(problem.output_shape())?.checked_mul(4)?;
             let layers = layer.checked_add(parameters)?.checked_mul(4)?;
+            let layers = layers.checked_add(left.checked_mul(2)?)?;
             let double = double.checked_add(layers.checked_mul(at_once)?)?;
             single.checked_mul(4)?.checked_add(double.checked_mul(8)?)
         };

@@ -1,10 +1,10 @@
-//! What the output of a case should be: its layers' operators, one after the other.
+//! What the output of a case should be: its layers' operators, in the graph's order.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use ndarray::{ArrayD, ArrayViewD, Axis, Slice, Zip};
 use op_spec::GroupNormProblem;
-use op_spec::chain::{ChainError, ChainProblem, LayerProblem, ShapedLayer};
+use op_spec::graph::{GraphError, GraphProblem, LayerProblem, Operand, ShapedLayer};
 use rayon::prelude::*;
 
 use crate::bounded::store;
@@ -16,7 +16,7 @@ impl Case {
     ///
     /// # Errors
     /// As [`problem`](Self::problem).
-    pub fn reference(&self) -> Result<ArrayD<f64>, ChainError> {
+    pub fn reference(&self) -> Result<ArrayD<f64>, GraphError> {
         let problem = self.problem()?;
         let parameters = self.wide_parameters();
         let mut y = ArrayD::zeros(batched_output(&problem));
@@ -25,12 +25,13 @@ impl Case {
             .zip(self.batched_x(&problem).axis_chunks_iter(Axis(0), 1))
             .enumerate()
             .for_each(|(number, (mut y, x))| {
-                let mut sample = x.mapv(f64::from);
-                let inputs = self.wide_inputs(number..number + 1);
-                for (index, step) in problem.steps.iter().enumerate() {
-                    let parameters = self.parameters_of(index, &parameters, &inputs);
-                    sample = operators::of(&step.problem).reference(&sample, &parameters);
-                }
+                let mut inputs = vec![x.mapv(f64::from)];
+                inputs.extend(self.wide_inputs(&problem, number..number + 1));
+                let sample = self.walk(inputs, |index, x, residual| {
+                    let mut parameters = self.parameters_of(index, &parameters);
+                    parameters.extend(residual);
+                    operators::of(&problem.steps[index].problem).reference(&x, &parameters)
+                });
                 y.assign(&sample);
             });
         Ok(seen(y, &problem))
@@ -40,7 +41,7 @@ impl Case {
     ///
     /// # Errors
     /// As [`problem`](Self::problem).
-    pub fn expected(&self, precision: &Precision) -> Result<Expected, ChainError> {
+    pub fn expected(&self, precision: &Precision) -> Result<Expected, GraphError> {
         self.expected_with_progress(precision, &|_, _| ())
     }
 
@@ -53,7 +54,7 @@ impl Case {
         &self,
         precision: &Precision,
         progress: &(dyn Fn(usize, usize) + Sync),
-    ) -> Result<Expected, ChainError> {
+    ) -> Result<Expected, GraphError> {
         let mut expected = self.expected_of(std::slice::from_ref(precision), progress)?;
         Ok(expected.remove(0))
     }
@@ -62,7 +63,7 @@ impl Case {
     ///
     /// # Errors
     /// As [`problem`](Self::problem).
-    pub fn expected_at(&self, precisions: &[Precision]) -> Result<Vec<Expected>, ChainError> {
+    pub fn expected_at(&self, precisions: &[Precision]) -> Result<Vec<Expected>, GraphError> {
         // Where a scale is folded, values are rounded otherwise.
         if precisions.len() > 1 && precisions.iter().any(|precision| precision.folds_scale) {
             return precisions
@@ -78,7 +79,7 @@ impl Case {
         &self,
         precisions: &[Precision],
         progress: &(dyn Fn(usize, usize) + Sync),
-    ) -> Result<Vec<Expected>, ChainError> {
+    ) -> Result<Vec<Expected>, GraphError> {
         let problem = self.problem()?;
         let parameters = self.wide_parameters();
         let x = self.batched_x(&problem);
@@ -88,9 +89,10 @@ impl Case {
         let samples: Vec<Computed> = (0..x.len_of(Axis(0)))
             .into_par_iter()
             .map(|number| {
-                let (samples, inputs) = (number..number + 1, self.wide_inputs(number..number + 1));
+                let samples = number..number + 1;
+                let inputs = self.wide_inputs(&problem, samples.clone());
                 let x = x.slice_axis(Axis(0), samples.into());
-                self.computed(x, &problem, &parameters, &inputs, precisions, &done)
+                self.computed(x, &problem, &parameters, inputs, precisions, &done)
             })
             .collect();
         let shape = batched_output(&problem);
@@ -118,7 +120,7 @@ impl Case {
     ///
     /// # Errors
     /// As [`problem`](Self::problem).
-    pub fn expected_of_one_kernel(&self, precision: &Precision) -> Result<Expected, ChainError> {
+    pub fn expected_of_one_kernel(&self, precision: &Precision) -> Result<Expected, GraphError> {
         Ok(Expected::new(
             self.bounded_of_one_kernel(precision)?,
             precision,
@@ -129,13 +131,13 @@ impl Case {
     ///
     /// # Errors
     /// As [`problem`](Self::problem).
-    pub fn bounded_of_one_kernel(&self, precision: &Precision) -> Result<Bounded, ChainError> {
+    pub fn bounded_of_one_kernel(&self, precision: &Precision) -> Result<Bounded, GraphError> {
         let problem = self.problem()?;
         let y = self.computed(
             self.batched_x(&problem),
             &problem,
             &self.wide_parameters(),
-            &self.wide_inputs(..),
+            self.wide_inputs(&problem, ..),
             &[precision.unstored()],
             &|_| (),
         );
@@ -156,44 +158,92 @@ impl Case {
     fn computed(
         &self,
         x: ArrayViewD<'_, f32>,
-        problem: &ChainProblem,
+        problem: &GraphProblem,
         parameters: &[ArrayD<f64>],
-        inputs: &[ArrayD<f64>],
+        further: Vec<ArrayD<f64>>,
         precisions: &[Precision],
         done: &dyn Fn(usize),
     ) -> Computed {
-        let Bounded { values, tolerance } = Bounded::exact(x);
-        let mut sample = Computed {
+        let Bounded { values, .. } = Bounded::exact(x);
+        let exact = |values: ArrayD<f64>| Computed {
+            tolerances: vec![ArrayD::zeros(values.shape()); precisions.len()],
             values,
-            tolerances: vec![tolerance; precisions.len()],
         };
-        let mut steps = &problem.steps[..];
-        while let [step, behind @ ..] = steps {
-            let index = problem.steps.len() - steps.len();
-            let of_layer = self.parameters_of(index, parameters, inputs);
-            (sample, steps) = match (&step.problem, behind, precisions) {
-                (LayerProblem::GroupNorm(norm), [scale, behind @ ..], [precision])
-                    if precision.folds_scale && matches!(scale.problem, LayerProblem::Scale(_)) =>
-                {
-                    let scale = self.parameters_of(index + 1, parameters, inputs)[0];
-                    let sample = sample
-                        .bounded()
-                        .through_folded(norm, &of_layer, scale, precision);
-                    done(2);
-                    (sample.into(), behind)
-                }
-                _ => {
-                    let sample = sample.through(&step.problem, &of_layer, precisions);
-                    done(1);
-                    (sample, behind)
-                }
+        let inputs = std::iter::once(values).chain(further).map(exact);
+        let layer = |index: usize| problem.steps.get(index).map(|step| &step.problem);
+        // The scale behind a group norm, where the norm's weight and bias have its factors.
+        let folded = |index: usize| match (layer(index), layer(index + 1), precisions) {
+            (Some(LayerProblem::GroupNorm(norm)), Some(LayerProblem::Scale(_)), [precision])
+                if precision.folds_scale
+                    && self.graph.operands(index + 1) == [Operand::Layer(index)] =>
+            {
+                Some((norm, precision))
+            }
+            _ => None,
+        };
+        self.walk(inputs.collect(), |index, x, residual| {
+            let of_layer = self.parameters_of(index, parameters);
+            let y = if index
+                .checked_sub(1)
+                .is_some_and(|before| folded(before).is_some())
+            {
+                x
+            } else if let Some((norm, precision)) = folded(index) {
+                let scale = self.parameters_of(index + 1, parameters)[0];
+                let x = x.bounded();
+                x.through_folded(norm, &of_layer, scale, precision).into()
+            } else {
+                x.through(
+                    &problem.steps[index].problem,
+                    of_layer,
+                    residual,
+                    precisions,
+                )
             };
+            done(1);
+            y
+        })
+    }
+
+    /// The output of the last layer: `layer` gives each one's, by its number, first operand and residual.
+    fn walk<T: Clone>(
+        &self,
+        inputs: Vec<T>,
+        mut layer: impl FnMut(usize, T, Option<&T>) -> T,
+    ) -> T {
+        let (inputs_len, layers) = (inputs.len(), self.graph.layers().len());
+        let slot = |operand: &Operand| match *operand {
+            Operand::Input(input) => input,
+            Operand::Layer(layer) => inputs_len + layer,
+        };
+        // Inputs and outputs, and how often each will be read.
+        let mut values: Vec<Option<T>> = inputs.into_iter().map(Some).collect();
+        values.resize(inputs_len + layers, None);
+        let mut reads = vec![0; values.len()];
+        for index in 0..layers {
+            let operands = self.graph.operands(index).iter();
+            operands.for_each(|operand| reads[slot(operand)] += 1);
         }
-        sample
+        for index in 0..layers {
+            let (first, others) = self.graph.operands(index).split_first().expect("one");
+            let mut read = |operand: &Operand| {
+                let slot = slot(operand);
+                reads[slot] -= 1;
+                match reads[slot] {
+                    0 => values[slot].take(),
+                    _ => values[slot].clone(),
+                }
+                .expect("it was given before")
+            };
+            let (x, residual) = (read(first), others.first().map(read));
+            values[inputs_len + index] = Some(layer(index, x, residual.as_ref()));
+        }
+        let y = values.pop().flatten();
+        y.expect("the last layer was done")
     }
 
     /// The input as a batch, which is of one sample where it lacks one.
-    fn batched_x(&self, problem: &ChainProblem) -> ArrayViewD<'_, f32> {
+    fn batched_x(&self, problem: &GraphProblem) -> ArrayViewD<'_, f32> {
         match problem.is_batched {
             true => self.x.view(),
             false => self.x.view().insert_axis(Axis(0)),
@@ -206,27 +256,19 @@ impl Case {
     }
 
     /// Some samples of the further inputs.
-    fn wide_inputs(&self, samples: impl Into<Slice>) -> Vec<ArrayD<f64>> {
+    fn wide_inputs(&self, problem: &GraphProblem, samples: impl Into<Slice>) -> Vec<ArrayD<f64>> {
         let samples = samples.into();
-        let inputs = self.inputs.iter();
-        let part = |values: &ArrayD<f32>| {
-            let samples = values.slice_axis(Axis(0), samples);
-            samples.mapv(f64::from)
+        let part = |values: &ArrayD<f32>| match problem.is_batched {
+            true => values.slice_axis(Axis(0), samples).mapv(f64::from),
+            false => values.view().insert_axis(Axis(0)).mapv(f64::from),
         };
-        inputs.map(part).collect()
+        self.inputs.iter().map(part).collect()
     }
 
-    /// Of all parameters, those of a layer, and behind them the further input that it takes.
-    fn parameters_of<'a, T>(
-        &self,
-        layer: usize,
-        parameters: &'a [T],
-        inputs: &'a [T],
-    ) -> Vec<&'a T> {
-        let slots = self.chain.parameters_of(layer).iter();
-        let parameters = slots.map(|&slot| &parameters[slot]);
-        let input = self.chain.input_of(layer).map(|index| &inputs[index]);
-        parameters.chain(input).collect()
+    /// Of all parameters, those of a layer.
+    fn parameters_of<'a, T>(&self, layer: usize, parameters: &'a [T]) -> Vec<&'a T> {
+        let slots = self.graph.parameters_of(layer).iter();
+        slots.map(|&slot| &parameters[slot]).collect()
     }
 
     /// Multiplications of a convolution, elements that other layers read; 0 for a case that is refused.
@@ -235,9 +277,9 @@ impl Case {
         self.problem().map_or(0, |problem| Case::cost_of(&problem))
     }
 
-    /// The same of a chain before there is a case of it.
+    /// The same of a graph before there is a case of it.
     #[must_use]
-    pub fn cost_of(problem: &ChainProblem) -> u64 {
+    pub fn cost_of(problem: &GraphProblem) -> u64 {
         let steps = problem.steps.iter();
         let costs = steps.map(|step| operators::of(&step.problem).cost());
         costs.fold(0, u64::saturating_add)
@@ -245,13 +287,13 @@ impl Case {
 }
 
 /// The output's shape with a batch.
-fn batched_output(problem: &ChainProblem) -> &[usize] {
+fn batched_output(problem: &GraphProblem) -> &[usize] {
     let last = problem.steps.last();
-    &last.expect("a chain has a layer").output
+    &last.expect("a graph has a layer").output
 }
 
 /// What was computed of a batch, as the input has it.
-fn seen(y: ArrayD<f64>, problem: &ChainProblem) -> ArrayD<f64> {
+fn seen(y: ArrayD<f64>, problem: &GraphProblem) -> ArrayD<f64> {
     match problem.is_batched {
         true => y,
         false => y.remove_axis(Axis(0)),
@@ -272,7 +314,12 @@ impl Bounded {
     ) -> Self {
         let computed = Computed::from(self);
         computed
-            .through(layer, parameters, std::slice::from_ref(precision))
+            .through(
+                layer,
+                parameters.to_vec(),
+                None,
+                std::slice::from_ref(precision),
+            )
             .bounded()
     }
 
@@ -293,6 +340,7 @@ impl Bounded {
 }
 
 /// Values, and how far off they may be at each of some precisions.
+#[derive(Clone)]
 struct Computed {
     values: ArrayD<f64>,
     tolerances: Vec<ArrayD<f64>>,
@@ -316,14 +364,21 @@ impl Computed {
         }
     }
 
-    /// As [`Bounded::through`].
-    fn through(
-        self,
+    /// As [`Bounded::through`], with a residual that is added, which may be off itself.
+    fn through<'a>(
+        mut self,
         layer: &LayerProblem,
-        parameters: &[&ArrayD<f64>],
+        mut parameters: Vec<&'a ArrayD<f64>>,
+        residual: Option<&'a Computed>,
         precisions: &[Precision],
     ) -> Computed {
-        let operator = operators::of(layer);
+        if let Some(residual) = residual {
+            for (tolerance, other) in self.tolerances.iter_mut().zip(&residual.tolerances) {
+                *tolerance += other;
+            }
+            parameters.push(&residual.values);
+        }
+        let (operator, parameters) = (operators::of(layer), &parameters[..]);
         let values = operator.reference(&self.values, parameters);
         let mut tolerances = operator.tolerances(
             &self.values,

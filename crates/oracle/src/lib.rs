@@ -19,7 +19,7 @@
 //! consecutive elements, samples are spread over the cores, and no tensor between two layers is ever whole.
 //!
 //! ```
-//! use op_spec::chain::Layer;
+//! use op_spec::graph::Layer;
 //! use oracle::{Case, Precision};
 //!
 //! let case = Case::of_layer("clamp/example", Layer::clamp(-0.25, 0.5), &[2, 3, 50])?;

@@ -3,8 +3,8 @@
 use std::collections::HashSet;
 
 use ndarray::{ArrayD, Axis, IxDyn};
-use op_spec::chain::presets::{KernelBench79, KernelBench85};
-use op_spec::chain::{Chain, Layer};
+use op_spec::graph::presets::{KernelBench79, KernelBench85};
+use op_spec::graph::{Chain, Layer};
 use op_spec::{
     ChannelMaxSpec, Conv2dSpec, GroupNormSpec, InstanceNormSpec, MaxPool2dSpec, SpecError,
 };
@@ -22,7 +22,7 @@ fn all_cases() -> Vec<Case> {
 #[test]
 fn a_kernel_of_several_layers_is_off_by_one_storing() {
     let chain = Chain::new(3, [Layer::scale("a"), Layer::scale("b")]).unwrap();
-    let case = Case::of_chain("scale/twice", chain, &[2, 3, 5]);
+    let case = Case::of_graph("scale/twice", chain, &[2, 3, 5]);
     let precision = Precision::F16;
     let y = case.bounded_of_one_kernel(&precision).unwrap();
     for (y, tolerance) in y.values.iter().zip(&y.tolerance) {
@@ -50,8 +50,8 @@ fn every_kind_has_cases_in_every_table_and_their_names_are_unique() {
 fn the_case_of_an_operator_is_a_chain_of_one_layer() {
     for cases in operators::all() {
         for case in (cases.ragged)() {
-            assert_eq!(case.chain.layers().len(), 1, "{}", case.name);
-            assert_eq!(case.chain.operators(), cases.kind);
+            assert_eq!(case.graph.layers().len(), 1, "{}", case.name);
+            assert_eq!(case.graph.operators(), cases.kind);
         }
     }
 }
@@ -212,14 +212,14 @@ proptest! {
         let volumes = [n, 2, 4, extents.0, extents.1];
         let name = format!("composed/{seed}");
         for case in [
-            Case::of_chain(&name, of_85.chain().unwrap(), &images),
-            Case::of_chain(&name, of_79.chain().unwrap(), &volumes),
+            Case::of_graph(&name, of_85.chain().unwrap(), &images),
+            Case::of_graph(&name, of_79.chain().unwrap(), &volumes),
         ] {
             let parameters: Vec<_> = case.parameters.iter().map(|v| v.mapv(f64::from)).collect();
             let mut y = case.x.mapv(f64::from);
             // The whole batch at once.
             for (index, step) in case.problem().unwrap().steps.iter().enumerate() {
-                let slots = case.chain.parameters_of(index).iter();
+                let slots = case.graph.parameters_of(index).iter();
                 let parameters: Vec<_> = slots.map(|&slot| &parameters[slot]).collect();
                 y = operators::of(&step.problem).reference(&y, &parameters);
             }
@@ -244,7 +244,7 @@ fn the_memory_of_a_case_is_known_before_it_is_made() {
 #[test]
 fn precisions_side_by_side_are_what_each_is_alone() {
     let chain = KernelBench85::default().chain().unwrap();
-    let case = Case::of_chain("kernelbench_85/precisions", chain, &[3, 8, 9, 10]);
+    let case = Case::of_graph("kernelbench_85/precisions", chain, &[3, 8, 9, 10]);
     for precisions in [
         [Precision::F32, Precision::TF32, Precision::F64],
         [
@@ -264,7 +264,7 @@ fn precisions_side_by_side_are_what_each_is_alone() {
 #[test]
 fn progress_ends_with_all_layers_of_all_samples() {
     let chain = KernelBench85::default().chain().unwrap();
-    let case = Case::of_chain("kernelbench_85/progress", chain, &[3, 8, 9, 10]);
+    let case = Case::of_graph("kernelbench_85/progress", chain, &[3, 8, 9, 10]);
     for precision in [Precision::F32, Precision::F16.folding_scale()] {
         let told = std::sync::Mutex::new(Vec::new());
         let progress = |done, of| told.lock().unwrap().push((done, of));

@@ -2,9 +2,9 @@
 //! convolution, one norm and one maximum.
 
 use ndarray::{ArrayD, Axis};
-use op_spec::chain::{
-    Chain, ChainProblem, ConvLayer, GroupNormLayer, InstanceNormLayer, Layer, LayerNormLayer,
-    NormalForm, Pointwise,
+use op_spec::graph::{
+    Chain, ConvLayer, GraphProblem, GroupNormLayer, InstanceNormLayer, Layer, LayerNormLayer,
+    NormalForm, Operand, Pointwise,
 };
 use op_spec::{
     ConvSpec, GroupNormProblem, GroupNormSpec, InstanceNormSpec, LayerNormSpec, MaxPool2dSpec,
@@ -20,7 +20,7 @@ use proptest::test_runner::RngSeed;
 /// A normal form, and the parameters that its layers have.
 struct Evaluation<'a> {
     case: &'a Case,
-    problem: ChainProblem,
+    problem: GraphProblem,
     form: NormalForm,
     parameters: Vec<ArrayD<f64>>,
 }
@@ -39,14 +39,16 @@ impl<'a> Evaluation<'a> {
     }
 
     fn parameters_of(&self, layer: usize) -> Vec<&ArrayD<f64>> {
-        let slots = self.case.chain.parameters_of(layer).iter();
+        let slots = self.case.graph.parameters_of(layer).iter();
         slots.map(|&slot| &self.parameters[slot]).collect()
     }
 
     /// The further input that a layer takes.
     fn input_of(&self, layer: usize) -> ArrayD<f64> {
-        let index = self.case.chain.input_of(layer).unwrap();
-        self.case.inputs[index].mapv(f64::from)
+        let [_, Operand::Input(input)] = *self.case.graph.operands(layer) else {
+            panic!("no layer that takes a further input");
+        };
+        self.case.inputs[input - 1].mapv(f64::from)
     }
 
     /// The factor of channel `c` of a layer.
@@ -336,9 +338,9 @@ proptest! {
         zeros in vec(prop_oneof![3 => Just(false), 1 => Just(true)], 8),
     ) {
         let (chain, input) = chain(plan, n);
-        let mut case = Case::of_chain(&format!("random/{name}"), chain, &input);
+        let mut case = Case::of_graph(&format!("random/{name}"), chain, &input);
         // Of the factors, which have both signs, some are nothing.
-        for (values, parameter) in case.parameters.iter_mut().zip(case.chain.parameters()) {
+        for (values, parameter) in case.parameters.iter_mut().zip(case.graph.parameters()) {
             if !parameter.name.contains('.') {
                 for (value, &zero) in values.iter_mut().zip(zeros.iter().cycle()) {
                     *value = if zero { 0.0 } else { *value };
@@ -347,6 +349,6 @@ proptest! {
         }
         let got = Evaluation::new(&case).output();
         let verdict = case.expected(&Precision::F64).unwrap().check_f64(got.view());
-        prop_assert!(verdict.is_ok(), "{}: {}", case.chain.operators(), verdict.unwrap_err());
+        prop_assert!(verdict.is_ok(), "{}: {}", case.graph.operators(), verdict.unwrap_err());
     }
 }

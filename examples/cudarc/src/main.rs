@@ -8,7 +8,7 @@
 use std::error::Error;
 use std::sync::Arc;
 
-use convfuse::chain::presets::KernelBench85;
+use convfuse::graph::presets::KernelBench85;
 use convfuse::{DType, Device, Model, Options, Stream, Tensor, data};
 use cudarc::driver::{CudaContext, CudaSlice, CudaStream, DevicePtr};
 

@@ -1,7 +1,7 @@
 //! A chain of layers, parameters as PyTorch initialises them, and one batch: on a GPU where there is one,
 //! else on the CPU.
 
-use convfuse::chain::{Chain, ConvLayer, Layer};
+use convfuse::graph::{Chain, ConvLayer, Layer};
 use convfuse::spec::MaxPool2dSpec;
 use convfuse::{Device, Model};
 use ndarray::Array4;

@@ -1,7 +1,7 @@
 //! What is done to the values of a channel: the norm of its group, and pointwise functions.
 
 use ndarray::{ArrayD, ArrayViewD};
-use op_spec::chain::Pointwise;
+use op_spec::graph::Pointwise;
 use op_spec::{BatchNormProblem, GroupNormProblem, PointwiseProblem, PreluProblem};
 use rayon::prelude::*;
 

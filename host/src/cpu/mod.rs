@@ -8,9 +8,9 @@
 //! Work is spread over rayon's threads. How it is cut depends on the problem alone, never on the
 //! number of threads or the batch, so results repeat bit for bit.
 
-mod chain;
 mod channel_max;
 mod conv;
+mod graph;
 mod maps;
 mod max_pool2d;
 mod moments;
@@ -21,7 +21,7 @@ use std::borrow::Cow;
 
 use ndarray::ArrayViewD;
 
-pub(crate) use chain::{operator, run};
+pub(crate) use graph::{operator, run};
 
 use crate::error::Result;
 use crate::host_memory::reserve;

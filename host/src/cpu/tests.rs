@@ -2,7 +2,7 @@
 
 use ndarray::{ArrayD, ArrayViewD};
 use op_spec::MaxPool2dSpec;
-use op_spec::chain::{Chain, ConvLayer, Layer};
+use op_spec::graph::{Chain, ConvLayer, Layer};
 use oracle::{Case, Precision};
 
 use super::*;
@@ -13,18 +13,18 @@ use crate::{Device, Tensor};
 
 fn parameters(case: &Case) -> Parameters {
     let names = case
-        .chain
+        .graph
         .parameters()
         .iter()
         .map(|parameter| parameter.name.clone());
-    Parameters::new(&case.chain, names.zip(case.parameters.iter().cloned())).unwrap()
+    Parameters::new(&case.graph, names.zip(case.parameters.iter().cloned())).unwrap()
 }
 
 fn run_case(case: &Case) -> ArrayD<f32> {
     let problem = case.problem().unwrap();
     let inputs = std::iter::once(&case.x).chain(&case.inputs);
     let inputs: Vec<_> = inputs.map(|values| values.view()).collect();
-    run(&case.chain, &problem, &parameters(case), &inputs).unwrap()
+    run(&case.graph, &problem, &parameters(case), &inputs).unwrap()
 }
 
 /// Chains that are nobody's, among them some that have no normal form.
@@ -34,7 +34,7 @@ fn others() -> Vec<Case> {
     let clamp = || Layer::clamp(-0.6, 0.5);
     let case = |name: &str, layers: Vec<Layer>| {
         let chain = Chain::new(4, layers).unwrap();
-        Case::of_chain(&format!("other/{name}"), chain, &[3, 4, 12, 13])
+        Case::of_graph(&format!("other/{name}"), chain, &[3, 4, 12, 13])
     };
     vec![
         case(
@@ -100,7 +100,7 @@ fn a_single_layer_is_its_operator() {
         values.iter().map(|value| value.to_bits()).collect()
     };
     for case in [oracle::smoke(), oracle::ragged()].concat() {
-        let [layer] = case.chain.layers() else {
+        let [layer] = case.graph.layers() else {
             continue;
         };
         let upload = |values: &ArrayD<f32>| {

@@ -1,22 +1,22 @@
-//! What is wrong with the inputs of a chain.
+//! What is wrong with the inputs of a graph.
 
 use super::Error;
 
-/// Further inputs that are not those of a chain ([`Chain::inputs`](crate::chain::Chain::inputs)).
+/// Further inputs that are not those of a graph ([`Graph::inputs`](crate::graph::Graph::inputs)).
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum InputsError {
     /// One is missing.
-    #[error("{operator}: input {name} is missing, a layer of the chain takes it")]
+    #[error("{operator}: input {name} is missing, a layer of the model takes it")]
     Missing {
         /// The operator's name.
         operator: &'static str,
         /// The input.
         name: String,
     },
-    /// The chain has none of this name.
+    /// The graph has none of this name.
     #[error(
-        "{operator}: there is no input {name}, those of the chain beside the first are {known:?}"
+        "{operator}: there is no input {name}, those of the model beside the first are {known:?}"
     )]
     Unknown {
         /// The operator's name.
@@ -47,7 +47,7 @@ pub enum InputsError {
 }
 
 impl Error {
-    /// The same error, said of a further input of a chain where it is one about an argument. What a device
+    /// The same error, said of a further input of a graph where it is one about an argument. What a device
     /// runs into stays what it is.
     pub(crate) fn of_input(self, name: &str) -> Error {
         match self {

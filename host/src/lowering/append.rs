@@ -1,7 +1,7 @@
 //! From lowered regions to the launches of a program.
 
 use launch_config::KernelGeometry;
-use op_spec::chain::LayerProblem;
+use op_spec::graph::{LayerProblem, Operand};
 use op_spec::{BatchNormProblem, Layout, PointwiseProblem};
 
 use super::choice::Chosen;
@@ -30,13 +30,15 @@ use launch_config::elementwise::Bounds;
 use launch_config::implicit_gemm::Epilogue as StoreEpilogue;
 use launch_config::norm::NormGeometry;
 
-/// A program in the making, with what the layers of a chain need.
+/// A program in the making, with what the layers of a graph need.
 pub(crate) struct Appending<'a> {
     pub(crate) program: &'a mut ProgramBuilder,
     pub(crate) of: Query<'a>,
-    /// The chain's further inputs.
+    /// The graph's inputs, the first one first.
     pub(crate) inputs: &'a [Value],
-    /// One for each parameter of the chain.
+    /// What each layer gives, once it is appended as the last of a region.
+    pub(crate) outputs: Vec<Option<Value>>,
+    /// One for each parameter of the graph.
     pub(crate) tensors: &'a [Tensor],
     /// The same as values, once a layer has asked for them.
     pub(crate) values: Vec<Option<Value>>,
@@ -53,7 +55,7 @@ enum Produced {
 impl<'a> Appending<'a> {
     /// Parameter number `index` of a layer, if it has it.
     fn parameter(&mut self, layer: usize, index: usize) -> Option<Value> {
-        let slot = *self.of.chain.parameters_of(layer).get(index)?;
+        let slot = *self.of.graph.parameters_of(layer).get(index)?;
         let tensor = &self.tensors[slot];
         let program = &mut *self.program;
         Some(*self.values[slot].get_or_insert_with(|| program.parameter(tensor)))
@@ -62,7 +64,7 @@ impl<'a> Appending<'a> {
     /// The first parameter of a layer, which has one.
     fn first(&mut self, layer: usize) -> Value {
         self.parameter(layer, 0)
-            .expect("the chain's table has the layer's first parameter")
+            .expect("the graph's table has the layer's first parameter")
     }
 
     /// The weight and the bias of the norm `layer`.
@@ -127,14 +129,29 @@ impl<'a> Appending<'a> {
         }
     }
 
+    /// A value of the graph, which earlier regions gave.
+    fn operand(&self, operand: Operand) -> Value {
+        match operand {
+            Operand::Input(input) => self.inputs[input],
+            Operand::Layer(layer) => self.outputs[layer].expect("a region before gives it"),
+        }
+    }
+
     /// Appends the launches of a region.
-    pub(crate) fn region(&mut self, x: Value, region: &Chosen) -> Result<Value> {
-        let (layers, lowered) = (region.layers.clone(), &region.lowered);
-        let output = &self.of.problem.steps[layers.end - 1].output;
+    pub(crate) fn region(&mut self, region: &Chosen) -> Result<()> {
+        let [start, last] = [region.layers[0], region.layers[region.layers.len() - 1]];
+        let x = self.operand(self.of.graph.operands(start)[0]);
+        self.outputs[last] = Some(self.region_of(x, region, start, last)?);
+        Ok(())
+    }
+
+    /// The same from `x` on, the first operand of the layer `start`.
+    fn region_of(&mut self, x: Value, region: &Chosen, start: usize, last: usize) -> Result<Value> {
+        let (lowered, plan) = (&region.lowered, &region.lowered.plan);
+        let output = &self.of.problem.steps[last].output;
         if output.iter().product::<usize>() == 0 {
             return self.program.tensor(output, self.program.dtype(x));
         }
-        let (start, plan) = (layers.start, &lowered.plan);
         // The producer reads NHWC where it lies; anything else is made dense NCHW.
         let x = match lowered.reads() {
             Layout::Nhwc => x,
@@ -196,9 +213,12 @@ impl<'a> Appending<'a> {
             return batch_norm::append_folded(self.program, x, folded, problem);
         }
         // A residual stands in the place of a parameter.
-        let parameters = match self.of.chain.input_of(layer) {
-            Some(input) => [Some(self.inputs[input]), None, None, None],
-            None => std::array::from_fn(|index| self.parameter(layer, index)),
+        let parameters = match *self.of.graph.operands(layer) {
+            [_, residual] => {
+                let residual = self.operand(residual);
+                [Some(self.program.in_order(residual)?), None, None, None]
+            }
+            _ => std::array::from_fn(|index| self.parameter(layer, index)),
         };
         ops::append(self.program, x, problem, parameters, options)
     }
@@ -222,7 +242,7 @@ impl<'a> Appending<'a> {
                 let (program, preparations) = (&mut *self.program, self.preparations);
                 let affine = match map.behind {
                     Some(behind) => {
-                        let slot = self.of.chain.parameters_of(behind.layer)[0];
+                        let slot = self.of.graph.parameters_of(behind.layer)[0];
                         let scale = program.parameter(&self.tensors[slot]);
                         fold_scale(program, preparations, layer, affine, scale)?
                     }

@@ -1,18 +1,16 @@
-//! Which kernels compute a chain: a function of problem, layout, device properties and options alone.
+//! Which kernels compute a graph: a function of problem, layout, device properties and options alone.
 //!
-//! A partition cuts a chain into regions. For each region the rows of the [table](super::table) are asked
+//! A partition says which regions there are. For each region the rows of the [table](super::table) are asked
 //! from top to bottom: whether they can implement it (if not, by which rule), then whether they pay (if not,
 //! why). The first row that can and pays is taken; a row that was asked for by name only has to be able to.
-//! Without a partition the whole chain is one region; if no row takes it, the longest region of first layers
-//! that some row takes is cut off, and so on.
-
-use std::ops::Range;
+//! Without a partition each of the graph's [paths](op_spec::graph::Graph::paths) is one region; if no row
+//! takes it, the longest region of first layers that some row takes is cut off, and so on.
 
 use launch_config::Refusal;
 use op_spec::Layout;
 #[cfg(any(test, feature = "lab"))]
-use op_spec::chain::Chain;
-use op_spec::chain::NormalForm;
+use op_spec::graph::Graph;
+use op_spec::graph::{NormalForm, Operand};
 
 #[cfg(any(test, feature = "lab"))]
 use super::Options;
@@ -24,49 +22,68 @@ use crate::error::{Error, Result};
 
 /// A region with its kernels, and how they were found.
 pub(crate) struct Chosen {
-    pub(super) layers: Range<usize>,
+    pub(super) layers: Vec<usize>,
     pub(super) lowered: Lowered,
     pub(crate) facts: RegionFacts,
 }
 
-/// The kernels for a whole chain.
+/// The kernels for a whole graph, in an order in which they can run.
 ///
 /// # Errors
 /// [`Error::NoKernels`] for a region of a partition that no row does, or not the one that it names.
 pub(crate) fn choose(query: Query<'_>) -> Result<Vec<Chosen>> {
-    let known = query.chain.layers().len();
+    let known = query.graph.layers().len();
+    // What the regions so far write, by their last layers.
+    let mut written = vec![Layout::Nchw; known];
+    let mut chosen = Vec::new();
     let Some(partition) = &query.options.partition else {
-        return choose_whole(query, known);
+        for path in query.graph.paths() {
+            choose_path(query, &mut written, path, &mut chosen)?;
+        }
+        return Ok(chosen);
     };
     let covered = partition.runs().last().map_or(0, |run| run.layers.end);
     if covered != known {
         return Err(Error::OtherPartition { covered, known });
     }
-    let mut input = query.input_layout();
-    let mut chosen = Vec::new();
     for run in partition.runs() {
-        let region = choose_region(query, input, run.layers.clone(), run.kernel.as_deref())?;
-        input = region.lowered.writes();
-        chosen.push(region);
+        let layers: Vec<usize> = run.layers.clone().collect();
+        let mut paths = query.graph.paths().iter();
+        let Some(layers) =
+            paths.find_map(|path| path.windows(layers.len()).find(|&part| part == layers))
+        else {
+            return Err(Error::NoKernels {
+                layers: query.operators(&layers),
+                asked: run.kernel.clone(),
+                reasons: "not each of them is the only one that takes what the one before gives"
+                    .to_owned(),
+            });
+        };
+        chosen.push(choose_region(
+            query,
+            &mut written,
+            layers,
+            run.kernel.as_deref(),
+        )?);
     }
     Ok(chosen)
 }
 
-/// Whether kernels can be chosen for a chain on inputs of this shape.
+/// Whether kernels can be chosen for a graph on inputs of this shape.
 ///
 /// # Errors
-/// What the chain refuses, and what [`choose`] does.
+/// What the graph refuses, and what [`choose`] does.
 #[cfg(any(test, feature = "lab"))]
 pub(crate) fn must_have_kernels(
-    chain: &Chain,
+    graph: &Graph,
     input: &[usize],
     dtype: DType,
     options: &Options,
     properties: &DeviceProperties,
 ) -> Result<()> {
-    let problem = chain.problem(input)?;
+    let problem = graph.problem(input)?;
     let query = Query {
-        chain,
+        graph,
         problem: &problem,
         dtype,
         order: &Order::Dense,
@@ -77,13 +94,13 @@ pub(crate) fn must_have_kernels(
 }
 
 /// The kernels for a region, or those that were asked for.
-fn choose_region(
-    query: Query<'_>,
-    input: Layout,
-    layers: Range<usize>,
+fn choose_region<'a>(
+    query: Query<'a>,
+    written: &mut [Layout],
+    layers: &'a [usize],
     asked: Option<&str>,
 ) -> Result<Chosen> {
-    ask(query, input, layers.clone(), asked).map_err(|considered| {
+    ask(query, written, layers, asked).map_err(|considered| {
         let reason = |Considered { kernels, verdict }: &Considered| match verdict {
             Verdict::Refused(reason) | Verdict::Passed(reason) => {
                 Some(format!("{kernels}: {reason}"))
@@ -107,41 +124,52 @@ fn choose_region(
     })
 }
 
-/// The kernels for a chain of `end` layers without a partition.
-fn choose_whole(query: Query<'_>, end: usize) -> Result<Vec<Chosen>> {
-    let mut input = query.input_layout();
+/// The kernels for a path without a partition, behind those that were `chosen`.
+fn choose_path<'a>(
+    query: Query<'a>,
+    written: &mut [Layout],
+    path: &'a [usize],
+    chosen: &mut Vec<Chosen>,
+) -> Result<()> {
     // What the rows said of all layers together is told with the first region.
-    let mut considered_whole = match ask(query, input, 0..end, None) {
-        Ok(region) => return Ok(vec![region]),
+    let mut considered_whole = match ask(query, written, path, None) {
+        Ok(region) => {
+            chosen.push(region);
+            return Ok(());
+        }
         Err(considered) => considered,
     };
-    let (mut chosen, mut start) = (Vec::new(), 0);
-    while start < end {
-        let mut stops = (start + 2..=end).rev().filter(|stop| stop - start < end);
-        let several = stops.find_map(|stop| ask(query, input, start..stop, None).ok());
-        let single = || choose_region(query, input, start..start + 1, None);
-        let mut region: Chosen = several.map_or_else(single, Ok)?;
+    let mut rest = path;
+    while !rest.is_empty() {
+        let mut stops = (2..=rest.len()).rev().filter(|&stop| stop < path.len());
+        let several = stops.find_map(|stop| ask(query, written, &rest[..stop], None).ok());
+        let mut region = match several {
+            Some(region) => region,
+            None => choose_region(query, written, &rest[..1], None)?,
+        };
         let considered = &mut region.facts.considered;
         considered.splice(..0, considered_whole.drain(..));
-        start = region.layers.end;
-        input = region.lowered.writes();
+        rest = &rest[region.layers.len()..];
         chosen.push(region);
     }
-    Ok(chosen)
+    Ok(())
 }
 
-/// Asks the table's rows for a region, or the one row that is named.
-fn ask(
-    query: Query<'_>,
-    input: Layout,
-    layers: Range<usize>,
+/// Asks the table's rows for a region, or the one row that is named. Notes what the region writes.
+fn ask<'a>(
+    query: Query<'a>,
+    written: &mut [Layout],
+    layers: &'a [usize],
     asked: Option<&str>,
 ) -> Result<Chosen, Vec<Considered>> {
     let region = Region {
         of: query,
-        form: NormalForm::of(query.problem, layers.clone()).ok(),
+        form: NormalForm::of(query.problem, layers.iter().copied()).ok(),
         layers,
-        input,
+        input: match query.graph.operands(layers[0])[0] {
+            Operand::Input(_) => query.input_layout(),
+            Operand::Layer(layer) => written[layer],
+        },
     };
     let mut considered = Vec::new();
     let is_asked = |name| asked.is_none_or(|asked| asked == name);
@@ -160,8 +188,11 @@ fn ask(
                 Err(reason) if asked.is_none() => note(Verdict::Passed(reason.to_owned())),
                 _ => {
                     note(Verdict::Taken);
+                    let last = layers[layers.len() - 1];
+                    written[last] = lowered.writes();
                     let facts = RegionFacts {
-                        layers: query.operators(region.layers.clone()),
+                        layers: query.operators(layers),
+                        value: query.graph.name_of(last).to_owned(),
                         kernels: row.name,
                         summary: row.summary(&lowered.plan),
                         reads: lowered.reads(),
@@ -170,7 +201,7 @@ fn ask(
                         considered,
                     };
                     return Ok(Chosen {
-                        layers: region.layers,
+                        layers: layers.to_vec(),
                         lowered,
                         facts,
                     });

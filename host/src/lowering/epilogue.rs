@@ -4,7 +4,7 @@
 //! refuses it.
 
 use launch_config::pointwise::Step;
-use op_spec::chain::{Epilogue, NormalForm, Pointwise, Reduction};
+use op_spec::graph::{Epilogue, NormalForm, Pointwise, Reduction};
 use op_spec::{BatchNormProblem, PointwiseProblem, PreluProblem, ScaleProblem};
 
 use super::region::Region;
@@ -253,7 +253,7 @@ impl MaxOverChannels {
                 return Err(refusal);
             }
             let [first, second] =
-                [before, behind].map(|layer| region.of.chain.parameters_of(layer));
+                [before, behind].map(|layer| region.of.graph.parameters_of(layer));
             if first != second {
                 return Err(Refusal::Needs(
                     "the same factor before the norm and behind the clamp",

@@ -1,11 +1,11 @@
-//! From a chain of layers to the launches of a program.
+//! From a graph of layers to the launches of a program.
 //!
 //! A *region* is some layers in a row that are computed together. Lowering makes a [`Lowered`] of each
 //! region, which is data: a [`Producer`], which makes values, and a [`Plan`], which says how the epilogue
 //! behind it runs.
 //!
 //! ```text
-//! chain, shape     the regions, and what each computes            region.rs, op_spec::chain::NormalForm
+//! graph, shape     the regions, and what each computes            region.rs, op_spec::graph::NormalForm
 //!   | choice       the first row of the table that can and pays   choice.rs, table.rs
 //!   | lowered      producer, its configuration, and the plan      producer.rs, epilogue.rs
 //!   | launches     appended to a program                          append.rs

@@ -1,6 +1,6 @@
 //! How a model is to be run.
 
-use op_spec::chain::Partition;
+use op_spec::graph::Partition;
 
 use crate::ops::{ConvOptions, FusedOptions, Precision};
 

@@ -1,46 +1,46 @@
 //! Regions, and what rows of the [table](super::table) answer about them.
 
 use std::fmt;
-use std::ops::Range;
 
-use op_spec::chain::{Chain, ChainProblem, Layer, LayerProblem, NormalForm};
+use op_spec::graph::{Graph, GraphProblem, LayerProblem, NormalForm, Operand};
 
 use super::Options;
 use op_spec::Layout;
 
 use crate::device::{DType, DeviceProperties, Order};
 
-/// What a chain is lowered for.
+/// What a graph is lowered for.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Query<'a> {
-    pub(crate) chain: &'a Chain,
-    pub(crate) problem: &'a ChainProblem,
+    pub(crate) graph: &'a Graph,
+    pub(crate) problem: &'a GraphProblem,
     pub(crate) dtype: DType,
-    /// How the chain's first input lies in memory.
+    /// How the graph's first input lies in memory.
     pub(crate) order: &'a Order,
     pub(crate) properties: &'a DeviceProperties,
     pub(crate) options: &'a Options,
 }
 
-/// Some layers in a row that are to be computed together.
+/// Some layers that are to be computed together: each takes what the one before it gives, which nothing else
+/// takes.
 #[derive(Debug)]
 pub(super) struct Region<'a> {
     pub(super) of: Query<'a>,
-    pub(super) layers: Range<usize>,
+    pub(super) layers: &'a [usize],
     /// Nothing where the layers have none.
     pub(super) form: Option<NormalForm>,
-    /// The layout of its input: the chain's, or what the region before writes.
+    /// The layout of its input: the graph's, or what the region writes that gives it.
     pub(super) input: Layout,
 }
 
 impl Query<'_> {
     /// The names of the operators of these layers.
-    pub(super) fn operators(&self, layers: Range<usize>) -> String {
-        let layers = self.chain.layers()[layers].iter();
-        layers.map(Layer::operator).collect::<Vec<_>>().join(" ")
+    pub(super) fn operators(&self, layers: &[usize]) -> String {
+        let operator = |&layer: &usize| self.graph.layers()[layer].operator();
+        layers.iter().map(operator).collect::<Vec<_>>().join(" ")
     }
 
-    /// The layout of the chain's first input. One that is neither is made NCHW by a copy.
+    /// The layout of the graph's first input. One that is neither is made NCHW by a copy.
     pub(super) fn input_layout(&self) -> Layout {
         let channels_are_neighbours = |[_, channels, ..]: [i64; 5]| channels == 1;
         let strides = self.order.strides(&self.problem.steps[0].input);
@@ -65,13 +65,13 @@ impl Region<'_> {
     /// The strides of the region's input, `(n, c, d, h, w)`, where it is not dense NCHW and starts on a
     /// vector.
     pub(super) fn strides(&self) -> Option<[i64; 5]> {
-        let start = self.layers.start;
-        let input = &self.of.problem.steps[start].input;
-        match start {
+        let first = self.layers[0];
+        let input = &self.of.problem.steps[first].input;
+        match self.of.graph.operands(first)[0] {
             // A padding kernel writes NCHW.
-            _ if self.of.has_explicit_padding(start) => None,
-            0 => self.of.order.strides(input),
-            _ => (self.input == Layout::Nhwc).then(|| dense_nhwc(input)),
+            _ if self.of.has_explicit_padding(first) => None,
+            Operand::Input(_) => self.of.order.strides(input),
+            Operand::Layer(_) => (self.input == Layout::Nhwc).then(|| dense_nhwc(input)),
         }
     }
 
@@ -101,6 +101,8 @@ fn dense_nhwc(shape: &[usize]) -> [i64; 5] {
 pub struct RegionFacts {
     /// The operators' names.
     pub layers: String,
+    /// The name of the value that the region writes; empty in a chain.
+    pub value: String,
     /// The row of the table that does it.
     pub kernels: &'static str,
     /// What runs, in words.

@@ -9,7 +9,7 @@ use launch_config::conv::ConvGeometry;
 use launch_config::depthwise::DepthwiseGeometry;
 use launch_config::implicit_gemm::GemmConfig;
 use op_spec::Layout;
-use op_spec::chain::NormalForm;
+use op_spec::graph::NormalForm;
 
 use super::epilogue::{self, MaxOverChannels, Plan, Pool, Store};
 use super::producer::{Producer, conv_geometry, row_channels};

@@ -167,7 +167,7 @@ impl Model {
     ///
     /// # Examples
     /// ```
-    /// use convfuse::chain::presets::KernelBench79;
+    /// use convfuse::graph::presets::KernelBench79;
     /// use convfuse::model::Tolerance;
     /// use convfuse::{DType, Device, Model, Options, Tensor, data};
     ///
@@ -195,13 +195,13 @@ impl Model {
         options: &Options,
         tolerance: &Tolerance,
     ) -> Result<Comparison> {
-        let inputs = inputs.arranged(OPERATOR, self.chain().inputs())?;
+        let inputs = inputs.arranged(OPERATOR, self.graph().inputs())?;
         let actual = self.forward_arranged(&inputs, options)?.to_f32_array()?;
-        let problem = self.chain().problem(inputs[0].shape())?;
+        let problem = self.graph().problem(inputs[0].shape())?;
         let values = inputs.iter().map(|input| input.to_f32_array());
         let values = values.collect::<Result<Vec<_>>>()?;
         let views: Vec<_> = values.iter().map(|values| values.view()).collect();
-        let mut expected = cpu::run(self.chain(), &problem, parameters, &views)?;
+        let mut expected = cpu::run(self.graph(), &problem, parameters, &views)?;
         expected.mapv_inplace(|value| self.dtype().round(value));
         Ok(Comparison::of(&actual.view(), &expected, tolerance))
     }

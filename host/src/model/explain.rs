@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use op_spec::chain::{Chain, ChainInput, ChainProblem, LayerProblem, NormalForm};
+use op_spec::graph::{Graph, GraphInput, GraphProblem, LayerProblem, NormalForm};
 
 #[cfg(any(test, feature = "lab"))]
 use super::Model;
@@ -25,16 +25,16 @@ const LAUNCH_S: f64 = 5e-6;
 #[non_exhaustive]
 pub struct Explanation {
     /// The operators' names.
-    pub chain: String,
+    pub layers: String,
     /// Shape of the first input.
     pub input: Vec<usize>,
     /// The further inputs, with the shapes that follow.
-    pub inputs: Vec<ChainInput>,
+    pub inputs: Vec<GraphInput>,
     /// Shape of the output.
     pub output: Vec<usize>,
     /// Element type of input, output and parameters.
     pub dtype: DType,
-    /// What the chain computes, if its layers have a normal form together.
+    /// What the graph computes, if its layers have a normal form together.
     pub normal_form: Option<String>,
     /// What kernels were chosen by.
     pub properties: DeviceProperties,
@@ -72,8 +72,8 @@ pub struct LaunchFacts {
 
 impl Explanation {
     pub(super) fn new(query: Query<'_>, chosen: Vec<Chosen>, program: &Program) -> Explanation {
-        let (chain, problem, dtype) = (query.chain, query.problem, query.dtype);
-        let (bytes, flop) = bytes_and_flop(chain, problem, dtype);
+        let (graph, problem, dtype) = (query.graph, query.problem, query.dtype);
+        let (bytes, flop) = bytes_and_flop(graph, problem, dtype);
         let products = match (dtype, query.options.precision) {
             (DType::F32, Precision::Accurate) => 3,
             _ => 1,
@@ -88,14 +88,17 @@ impl Explanation {
             shared_bytes: step.shape.shared_bytes,
             bytes_moved: step.bytes_moved,
         };
-        let form = NormalForm::of(problem, 0..chain.layers().len());
+        let form = match graph.paths() {
+            [path] => NormalForm::of(problem, path.iter().copied()).ok(),
+            _ => None,
+        };
         Explanation {
-            chain: chain.operators(),
+            layers: graph.operators(),
             input: problem.input_shape().to_vec(),
             inputs: problem.inputs.clone(),
             output: problem.output_shape().to_vec(),
             dtype,
-            normal_form: form.ok().map(|form| form.summary().to_string()),
+            normal_form: form.map(|form| form.summary().to_string()),
             properties: *query.properties,
             regions: chosen.into_iter().map(|region| region.facts).collect(),
             launches: program.steps().iter().map(launch).collect(),
@@ -142,8 +145,8 @@ pub fn launched_kernels(
 
 /// What no implementation can do without: bytes of inputs, output and parameters, each once, and operations
 /// of the convolutions' products.
-pub(crate) fn bytes_and_flop(chain: &Chain, problem: &ChainProblem, dtype: DType) -> (u64, u64) {
-    let parameters = chain.parameters().iter();
+pub(crate) fn bytes_and_flop(graph: &Graph, problem: &GraphProblem, dtype: DType) -> (u64, u64) {
+    let parameters = graph.parameters().iter();
     let shapes = parameters.map(|parameter| parameter.shape.as_slice());
     let shapes = shapes.chain([problem.input_shape(), problem.output_shape()]);
     let shapes = shapes.chain(problem.inputs.iter().map(|input| input.shape.as_slice()));
@@ -167,9 +170,9 @@ impl fmt::Display for Explanation {
         writeln!(
             f,
             "{}, {:?} to {:?}, {}",
-            self.chain, input, output, self.dtype
+            self.layers, input, output, self.dtype
         )?;
-        for ChainInput { name, shape, .. } in &self.inputs {
+        for GraphInput { name, shape, .. } in &self.inputs {
             writeln!(f, "input {name}: {shape:?}")?;
         }
         match &self.normal_form {
@@ -187,6 +190,7 @@ impl fmt::Display for Explanation {
         for region in &self.regions {
             let RegionFacts {
                 layers,
+                value,
                 kernels,
                 summary,
                 reads,
@@ -194,10 +198,13 @@ impl fmt::Display for Explanation {
                 config,
                 considered,
             } = region;
+            writeln!(f)?;
+            if !value.is_empty() {
+                write!(f, "{value} = ")?;
+            }
             writeln!(
                 f,
-                "
-{layers}: {kernels}, {summary}; reads {reads}, writes {writes}"
+                "{layers}: {kernels}, {summary}; reads {reads}, writes {writes}"
             )?;
             if !config.is_empty() {
                 writeln!(f, "  {config}")?;

@@ -1,9 +1,9 @@
-//! A chain with its parameters on a device.
+//! A graph with its parameters on a device.
 
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
-use op_spec::chain::{Chain, ChainInput, ChainProblem, Parameter};
+use op_spec::graph::{Graph, GraphInput, GraphProblem, Parameter};
 
 use super::arrays::Rings;
 use super::inputs::{Inputs, must_have_shapes, of_input};
@@ -19,9 +19,9 @@ use crate::program::{Program, ProgramBuilder};
 
 const OPERATOR: &str = "model";
 
-/// A chain of layers with its parameters on a device, ready to run. Cloning gives the same model.
+/// A graph of layers with its parameters on a device, ready to run. Cloning gives the same model.
 ///
-/// *Shapes*: those of the chain, see [`Chain::problem`].
+/// *Shapes*: those of the graph, see [`Graph::problem`].
 ///
 /// *Numerics*, *NaN*: those of the operators in [`ops`](crate::ops); options differ in rounding alone.
 ///
@@ -29,7 +29,7 @@ const OPERATOR: &str = "model";
 ///
 /// # Examples
 /// ```
-/// use convfuse::chain::{Chain, ConvLayer, Layer};
+/// use convfuse::graph::{Chain, ConvLayer, Layer};
 /// use convfuse::spec::MaxPool2dSpec;
 /// use convfuse::{Device, Model, Tensor, data};
 ///
@@ -54,11 +54,11 @@ pub struct Model {
 
 #[derive(Debug)]
 struct Shared {
-    chain: Chain,
+    graph: Graph,
     /// The parameters on the host; where the model was made of tensors, as soon as somebody asks for them.
     parameters: OnceLock<Parameters>,
     dtype: DType,
-    /// The parameters on the device, in the order of the chain's table.
+    /// The parameters on the device, in the order of the graph's table.
     tensors: Vec<Tensor>,
     /// Parameters as fused kernels take them.
     preparations: Preparations,
@@ -67,12 +67,16 @@ struct Shared {
 }
 
 impl Model {
-    /// The chain with f32 parameters, uploaded on `stream`.
+    /// The graph with f32 parameters, uploaded on `stream`.
     ///
     /// # Errors
-    /// [`Error::Parameters`] for values that are not the chain's parameters; [`Error::OutOfMemory`].
-    pub fn new(stream: &Stream, chain: &Chain, parameters: &Parameters) -> Result<Model> {
-        Model::with_dtype(stream, chain, parameters, DType::F32)
+    /// [`Error::Parameters`] for values that are not the graph's parameters; [`Error::OutOfMemory`].
+    pub fn new(
+        stream: &Stream,
+        graph: impl AsRef<Graph>,
+        parameters: &Parameters,
+    ) -> Result<Model> {
+        Model::with_dtype(stream, graph, parameters, DType::F32)
     }
 
     /// The same with parameters, inputs and outputs stored as `dtype`; f32 parameters are rounded to it.
@@ -81,31 +85,32 @@ impl Model {
     /// As [`new`](Self::new).
     pub fn with_dtype(
         stream: &Stream,
-        chain: &Chain,
+        graph: impl AsRef<Graph>,
         parameters: &Parameters,
         dtype: DType,
     ) -> Result<Model> {
-        parameters.check(chain)?;
+        let graph = graph.as_ref();
+        parameters.check(graph)?;
         let parameters = parameters.to_rounded(dtype)?;
         let upload = |parameter: &Parameter| {
             let value = parameters.get(&parameter.name).expect("they were checked");
             Tensor::from_f32_array(stream, &value, dtype)
         };
-        let tensors = chain.parameters().iter().map(upload);
+        let tensors = graph.parameters().iter().map(upload);
         let tensors = tensors.collect::<Result<_>>()?;
         let parameters = parameters.into();
-        Ok(Model::with(stream, chain, parameters, dtype, tensors))
+        Ok(Model::with(stream, graph, parameters, dtype, tensors))
     }
 
     pub(super) fn with(
         stream: &Stream,
-        chain: &Chain,
+        graph: &Graph,
         parameters: OnceLock<Parameters>,
         dtype: DType,
         tensors: Vec<Tensor>,
     ) -> Model {
         let shared = Shared {
-            chain: chain.clone(),
+            graph: graph.clone(),
             parameters,
             dtype,
             tensors,
@@ -119,26 +124,32 @@ impl Model {
         }
     }
 
-    /// The chain with parameters as PyTorch initialises them.
+    /// The graph with parameters as PyTorch initialises them.
     ///
     /// # Errors
     /// [`Error::Parameters`] for parameters that do not fit into memory.
-    pub fn init(stream: &Stream, chain: &Chain, seed: u64) -> Result<Model> {
-        Model::new(stream, chain, &Parameters::init(chain, seed)?)
+    pub fn init(stream: &Stream, graph: impl AsRef<Graph>, seed: u64) -> Result<Model> {
+        let graph = graph.as_ref();
+        Model::new(stream, graph, &Parameters::init(graph, seed)?)
     }
 
-    /// The chain with the parameters in a safetensors file, under PyTorch's names.
+    /// The graph with the parameters in a safetensors file, under PyTorch's names.
     ///
     /// # Errors
     /// [`Error::Weights`], see [`Parameters::load`].
-    pub fn load(stream: &Stream, chain: &Chain, path: impl AsRef<Path>) -> Result<Model> {
-        Model::new(stream, chain, &Parameters::load(path, chain)?)
+    pub fn load(
+        stream: &Stream,
+        graph: impl AsRef<Graph>,
+        path: impl AsRef<Path>,
+    ) -> Result<Model> {
+        let graph = graph.as_ref();
+        Model::new(stream, graph, &Parameters::load(path, graph)?)
     }
 
-    /// The layers.
+    /// The graph of layers.
     #[must_use]
-    pub fn chain(&self) -> &Chain {
-        &self.shared.chain
+    pub fn graph(&self) -> &Graph {
+        &self.shared.graph
     }
 
     /// The element type of parameters, inputs and outputs.
@@ -156,17 +167,17 @@ impl Model {
     /// The shape of the output for an input of this shape.
     ///
     /// # Errors
-    /// [`Error::Chain`] for an input that the chain refuses.
+    /// [`Error::Graph`] for an input that the graph refuses.
     pub fn output_shape(&self, input: &[usize]) -> Result<Vec<usize>> {
-        let problem = self.shared.chain.problem(input)?;
+        let problem = self.shared.graph.problem(input)?;
         Ok(problem.output_shape().to_vec())
     }
 
     /// The output for `x`, on the stream of `x`, under the default options. Nothing waits for the device.
     ///
-    /// An `x` without a batch gives an output without one, see [`Chain::lacks_batch`].
+    /// An `x` without a batch gives an output without one, see [`Graph::lacks_batch`].
     ///
-    /// A chain with further inputs takes them as well:
+    /// A graph with further inputs takes them as well:
     /// `model.forward(Inputs::new(&x).with("residual", &residual))?`.
     ///
     /// Inputs may lie in memory in any way. What is not dense, row-major and aligned to 16 bytes, such as
@@ -174,9 +185,9 @@ impl Model {
     /// it.
     ///
     /// # Errors
-    /// [`Error::Chain`] for an input that the chain refuses; [`Error::DTypeMismatch`],
+    /// [`Error::Graph`] for an input that the graph refuses; [`Error::DTypeMismatch`],
     /// [`Error::DeviceMismatch`], [`Error::OutOfMemory`]. [`Error::Inputs`] for further inputs that are not
-    /// the chain's; [`Error::NamedInput`] for one of another shape, element type or device.
+    /// the graph's; [`Error::NamedInput`] for one of another shape, element type or device.
     pub fn forward<'a>(&self, inputs: impl Into<Inputs<&'a Tensor>>) -> Result<Tensor> {
         self.forward_with(inputs, &Options::default())
     }
@@ -190,11 +201,11 @@ impl Model {
         inputs: impl Into<Inputs<&'a Tensor>>,
         options: &Options,
     ) -> Result<Tensor> {
-        let inputs = inputs.into().arranged(OPERATOR, self.chain().inputs())?;
+        let inputs = inputs.into().arranged(OPERATOR, self.graph().inputs())?;
         self.forward_arranged(&inputs, options)
     }
 
-    /// The same for all inputs in the chain's order.
+    /// The same for all inputs in the graph's order.
     pub(super) fn forward_arranged(&self, inputs: &[&Tensor], options: &Options) -> Result<Tensor> {
         let orders = self.orders(OPERATOR, inputs, &self.stream)?;
         let x = inputs[0];
@@ -215,7 +226,7 @@ impl Model {
         inputs: &[&Tensor],
         stream: &Stream,
     ) -> Result<Vec<Order>> {
-        let names = self.chain().inputs();
+        let names = self.graph().inputs();
         for (index, input) in inputs.iter().enumerate() {
             let is_ours = input
                 .must_hold(self.dtype(), operator, "input")
@@ -223,7 +234,7 @@ impl Model {
             of_input(names, index, is_ours)?;
         }
         if !names.is_empty() {
-            let problem = self.shared.chain.problem(inputs[0].shape())?;
+            let problem = self.shared.graph.problem(inputs[0].shape())?;
             let shapes = inputs.iter().map(|input| input.shape());
             must_have_shapes(operator, &problem, shapes.skip(1))?;
         }
@@ -238,7 +249,7 @@ impl Model {
 
     /// The orders of inputs that are dense.
     pub(super) fn dense(&self) -> Vec<Order> {
-        vec![Order::Dense; 1 + self.chain().inputs().len()]
+        vec![Order::Dense; 1 + self.graph().inputs().len()]
     }
 
     /// What runs on inputs of this shape, and why.
@@ -258,7 +269,7 @@ impl Model {
     /// # Examples
     #[cfg_attr(feature = "emulator", doc = "```")]
     #[cfg_attr(not(feature = "emulator"), doc = "```ignore")]
-    /// use convfuse::chain::presets::KernelBench79;
+    /// use convfuse::graph::presets::KernelBench79;
     /// use convfuse::{Device, DeviceProperties, Model, Options};
     ///
     /// let stream = Device::emulator().stream()?;
@@ -288,12 +299,12 @@ impl Model {
     ) -> Result<Explanation> {
         if self.device().is_cpu() {
             return Err(Error::NoKernels {
-                layers: self.shared.chain.operators(),
+                layers: self.shared.graph.operators(),
                 asked: None,
                 reasons: "the cpu device runs none".to_owned(),
             });
         }
-        let problem = self.shared.chain.problem(input)?;
+        let problem = self.shared.graph.problem(input)?;
         let query = self.query(&problem, &orders[0], options, properties);
         let chosen = lowering::choose(query)?;
         let program = self.make(query, orders, &chosen)?;
@@ -303,11 +314,11 @@ impl Model {
     /// One pass of the CPU backend.
     pub(super) fn run_on_cpu(&self, inputs: &[&Tensor]) -> Result<Tensor> {
         let (shared, x) = (&*self.shared, inputs[0]);
-        let problem = shared.chain.problem(x.shape())?;
+        let problem = shared.graph.problem(x.shape())?;
         let values = inputs.iter().map(|input| input.host_f32());
         let values = values.collect::<Result<Vec<_>>>()?;
         let views: Vec<_> = values.iter().map(|values| values.view()).collect();
-        let y = cpu::run(&shared.chain, &problem, self.parameters()?, &views)?;
+        let y = cpu::run(&shared.graph, &problem, self.parameters()?, &views)?;
         Tensor::from_cpu(x.stream(), y, x.dtype())
     }
 
@@ -321,7 +332,7 @@ impl Model {
     ) -> Result<Arc<Program>> {
         self.shared.programs.get(input, orders, options, || {
             let properties = self.device().properties();
-            let problem = self.shared.chain.problem(input)?;
+            let problem = self.shared.graph.problem(input)?;
             let query = self.query(&problem, &orders[0], options, &properties);
             self.make(query, orders, &lowering::choose(query)?)
         })
@@ -329,13 +340,13 @@ impl Model {
 
     fn query<'a>(
         &'a self,
-        problem: &'a ChainProblem,
+        problem: &'a GraphProblem,
         order: &'a Order,
         options: &'a Options,
         properties: &'a DeviceProperties,
     ) -> Query<'a> {
         Query {
-            chain: &self.shared.chain,
+            graph: &self.shared.graph,
             problem,
             dtype: self.shared.dtype,
             order,
@@ -352,7 +363,7 @@ impl Model {
         let x = program.input_as_it_lies(input, shared.dtype, &orders[0])?;
         let further = query.problem.inputs.iter().zip(&orders[1..]);
         let further = further
-            .map(|(ChainInput { name, shape, .. }, order)| {
+            .map(|(GraphInput { name, shape, .. }, order)| {
                 program.named_input(name, shape, shared.dtype, order)
             })
             .collect::<Result<Vec<_>>>()?;
@@ -363,25 +374,31 @@ impl Model {
                 program.see_as(value, &[&[1], &input.shape[..]].concat());
             }
         }
-        let mut value = x;
+        let inputs = [&[x], &further[..]].concat();
         let mut appending = Appending {
             program: &mut program,
             of: query,
-            inputs: &further,
+            inputs: &inputs,
+            outputs: vec![None; query.problem.steps.len()],
             tensors: &shared.tensors,
             values: vec![None; shared.tensors.len()],
             preparations: &shared.preparations,
         };
         for region in chosen {
-            value = appending.region(value, region)?;
+            appending.region(region)?;
         }
+        let y = appending.outputs.pop().flatten();
+        let y = y.expect("the last layer ends a region");
         program.see_as(x, input);
-        program.see_as(value, query.problem.output_shape());
+        for (&value, input) in further.iter().zip(&query.problem.inputs) {
+            program.see_as(value, &input.shape);
+        }
+        program.see_as(y, query.problem.output_shape());
         for region in chosen {
             let (layers, kernels) = (&*region.facts.layers, region.facts.kernels);
             tracing::debug!(target: "convfuse::choice", ?input, layers, kernels, "kernels are chosen");
         }
-        Ok(program.finish(&[value]))
+        Ok(program.finish(&[y]))
     }
 
     /// The parameters on the host, where they are there, and on the device.

@@ -2,7 +2,7 @@
 
 use std::sync::OnceLock;
 
-use op_spec::chain::Chain;
+use op_spec::graph::Graph;
 
 use super::Model;
 use crate::device::{DType, Stream, Tensor};
@@ -12,8 +12,8 @@ use crate::parameters::{Parameters, ParametersError};
 const OPERATOR: &str = "from_tensors";
 
 impl Model {
-    /// The chain with parameters that are on the device of `stream` already: one tensor for each entry of the
-    /// chain's [table](Chain::parameters), in its order, stored as `dtype`, as inputs and outputs are.
+    /// The graph with parameters that are on the device of `stream` already: one tensor for each entry of the
+    /// graph's [table](Graph::parameters), in its order, stored as `dtype`, as inputs and outputs are.
     /// Tensors that are dense and aligned are used where they lie, others are copied. The forms that fused
     /// kernels take parameters in are made of them once: who lends memory for them and writes to it makes a
     /// new model.
@@ -25,7 +25,7 @@ impl Model {
     ///
     /// # Examples
     /// ```
-    /// use convfuse::chain::{Chain, Layer};
+    /// use convfuse::graph::{Chain, Layer};
     /// use convfuse::{DType, Device, Model, Tensor};
     /// use ndarray::array;
     ///
@@ -39,11 +39,12 @@ impl Model {
     /// ```
     pub fn from_tensors(
         stream: &Stream,
-        chain: &Chain,
+        graph: impl AsRef<Graph>,
         tensors: Vec<Tensor>,
         dtype: DType,
     ) -> Result<Model> {
-        let table = chain.parameters();
+        let graph = graph.as_ref();
+        let table = graph.parameters();
         if tensors.len() != table.len() {
             let (actual, expected) = (tensors.len(), table.len());
             return Err(ParametersError::Count { actual, expected }.into());
@@ -54,7 +55,7 @@ impl Model {
             tensor.contiguous()
         });
         let tensors: Vec<Tensor> = checked.collect::<Result<_>>()?;
-        let model = Model::with(stream, chain, OnceLock::new(), dtype, tensors);
+        let model = Model::with(stream, graph, OnceLock::new(), dtype, tensors);
         if stream.device().is_cpu() {
             // Its backend reads them from the host.
             model.parameters()?;
@@ -73,13 +74,13 @@ impl Model {
         if let Some(parameters) = known.get() {
             return Ok(parameters);
         }
-        let table = self.chain().parameters().iter().zip(tensors);
+        let table = self.graph().parameters().iter().zip(tensors);
         let values = table.map(|(parameter, tensor)| {
             let value = tensor.to_f32_array()?;
             Ok((parameter.name.clone(), value))
         });
         let values: Vec<_> = values.collect::<Result<_>>()?;
-        let parameters = Parameters::new(self.chain(), values)?;
+        let parameters = Parameters::new(self.graph(), values)?;
         Ok(known.get_or_init(|| parameters))
     }
 }

@@ -1,19 +1,19 @@
 //! What a run is given.
 
-use op_spec::chain::{ChainInput, ChainProblem};
+use op_spec::graph::{GraphInput, GraphProblem};
 
 use crate::device::{Tensor, must_have_shape};
 use crate::error::{InputsError, Result};
 
-/// What a run of a model is given: the first input of its chain, and the further ones
-/// ([`Chain::inputs`](crate::chain::Chain::inputs)) by their names. `T` is a tensor, an array or a reference
+/// What a run of a model is given: the first input of its graph, and the further ones
+/// ([`Graph::inputs`](crate::graph::Graph::inputs)) by their names. `T` is a tensor, an array or a reference
 /// to one.
 ///
-/// Where a function takes `impl Into<Inputs<T>>`, a chain without further inputs needs nothing but the `T`.
+/// Where a function takes `impl Into<Inputs<T>>`, a graph without further inputs needs nothing but the `T`.
 ///
 /// # Examples
 /// ```
-/// use convfuse::chain::{Chain, Layer};
+/// use convfuse::graph::{Chain, Layer};
 /// use convfuse::{Device, Inputs, Model, Tensor, data};
 ///
 /// let stream = Device::best().stream()?;
@@ -131,10 +131,10 @@ pub(super) fn of_input<T>(names: &[String], index: usize, result: Result<T>) -> 
 /// Refuses further inputs that do not have the shapes which follow from the first one's.
 pub(super) fn must_have_shapes<'a>(
     operator: &'static str,
-    problem: &ChainProblem,
+    problem: &GraphProblem,
     actual: impl Iterator<Item = &'a [usize]>,
 ) -> Result<()> {
-    for (ChainInput { name, shape, .. }, actual) in problem.inputs.iter().zip(actual) {
+    for (GraphInput { name, shape, .. }, actual) in problem.inputs.iter().zip(actual) {
         must_have_shape(shape, actual, operator, "input").map_err(|error| error.of_input(name))?;
     }
     Ok(())

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, PoisonError};
 
-use op_spec::chain::ChainProblem;
+use op_spec::graph::GraphProblem;
 
 use super::inputs::Inputs;
 use super::{Explanation, Model, Options};
@@ -26,7 +26,7 @@ const OPERATOR: &str = "launches";
 ///
 /// # Examples
 /// ```
-/// use convfuse::chain::presets::KernelBench79;
+/// use convfuse::graph::presets::KernelBench79;
 /// use convfuse::{Device, Model, Options, Tensor, data};
 ///
 /// let stream = Device::best().stream()?;
@@ -48,7 +48,7 @@ const OPERATOR: &str = "launches";
 pub struct Launches {
     model: Model,
     options: Options,
-    problem: ChainProblem,
+    problem: GraphProblem,
     /// Those of all inputs, the first one's first.
     orders: Vec<Order>,
     program: Arc<Program>,
@@ -82,11 +82,11 @@ impl Model {
         for stream in [stream, self.stream()] {
             stream.must_not_capture("prepare a run")?;
         }
-        let inputs = inputs.into().arranged(OPERATOR, self.chain().inputs())?;
+        let inputs = inputs.into().arranged(OPERATOR, self.graph().inputs())?;
         let orders = self.orders(OPERATOR, &inputs, stream)?;
         self.device()
             .must_be(stream.device(), OPERATOR, "the model")?;
-        let problem = self.chain().problem(inputs[0].shape())?;
+        let problem = self.graph().problem(inputs[0].shape())?;
         let program = self.program(inputs[0].shape(), &orders, options)?;
         program.make_ready(OPERATOR, self.stream())?;
         self.stream().synchronize()?;
@@ -103,7 +103,7 @@ impl Model {
 
 impl Launches {
     /// Queues one run on `stream`: from `inputs`, the first one and behind it the further ones in the order
-    /// of [`Chain::inputs`](crate::chain::Chain::inputs), to `output`.
+    /// of [`Graph::inputs`](crate::graph::Graph::inputs), to `output`.
     ///
     /// The stream is remembered until this is dropped. Dropping lets the model's stream wait for what these
     /// streams were given by then, so that prepared parameters are not given back before; a graph that was

@@ -1,12 +1,12 @@
 //! Models: chains of layers with parameters on a device, ready to run.
 //!
-//! [`Model`] holds a [`Chain`](crate::chain::Chain) and its parameters. For an input's shape it chooses
+//! [`Model`] holds a [`Graph`](crate::graph::Graph) and its parameters. For an input's shape it chooses
 //! kernels (`lowering`), and makes a *program* of launches, which it keeps. [`Plan`] is a program with memory
 //! on one stream; [`Captured`] is a plan as a CUDA graph. [`Explanation`] says what was chosen and why.
 //!
 //! # Examples
 //! ```
-//! use convfuse::chain::presets::KernelBench79;
+//! use convfuse::graph::presets::KernelBench79;
 //! use convfuse::{Device, Model, data};
 //!
 //! let stream = Device::best().stream()?;

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use ndarray::{ArrayBase, Data, Dimension};
-use op_spec::chain::{Chain, ChainInput, ChainProblem};
+use op_spec::graph::{Graph, GraphInput, GraphProblem};
 
 use super::inputs::{Inputs, must_have_shapes};
 use super::{Explanation, Model, Options};
@@ -22,7 +22,7 @@ use crate::program::Ready;
 ///
 /// # Examples
 /// ```
-/// use convfuse::chain::presets::KernelBench79;
+/// use convfuse::graph::presets::KernelBench79;
 /// use convfuse::{Device, Model, Options, Tensor, data};
 ///
 /// let stream = Device::best().stream()?;
@@ -41,7 +41,7 @@ pub struct Plan {
     model: Model,
     options: Options,
     stream: Stream,
-    problem: ChainProblem,
+    problem: GraphProblem,
     /// Those of all inputs, the first one's first.
     orders: Vec<Order>,
     /// What runs, and its memory; nothing on the CPU device, whose backend runs no kernels.
@@ -71,7 +71,7 @@ impl Model {
     ///
     /// # Examples
     /// ```
-    /// use convfuse::chain::presets::KernelBench79;
+    /// use convfuse::graph::presets::KernelBench79;
     /// use convfuse::{Device, Model, Options, Tensor, data};
     ///
     /// let stream = Device::best().stream()?;
@@ -89,7 +89,7 @@ impl Model {
         inputs: impl Into<Inputs<&'a Tensor>>,
         options: &Options,
     ) -> Result<Plan> {
-        let inputs = inputs.into().arranged(OPERATOR, self.chain().inputs())?;
+        let inputs = inputs.into().arranged(OPERATOR, self.graph().inputs())?;
         let orders = self.orders(OPERATOR, &inputs, stream)?;
         self.plan_orders(stream, inputs[0].shape(), orders, options)
     }
@@ -106,7 +106,7 @@ impl Model {
         // Before any work for a program that could not run there.
         let device = self.device();
         device.must_be(stream.device(), OPERATOR, "the model")?;
-        let problem = self.chain().problem(input)?;
+        let problem = self.graph().problem(input)?;
         let program = if device.is_cpu() {
             None
         } else {
@@ -158,11 +158,11 @@ impl Plan {
         inputs: impl Into<Inputs<&'a Tensor>>,
         y: &mut Tensor,
     ) -> Result<()> {
-        let inputs = inputs.into().arranged(OPERATOR, self.chain().inputs())?;
+        let inputs = inputs.into().arranged(OPERATOR, self.graph().inputs())?;
         self.execute_arranged(&inputs, y)
     }
 
-    /// The same for all inputs in the chain's order.
+    /// The same for all inputs in the graph's order.
     pub(super) fn execute_arranged(&mut self, inputs: &[&Tensor], y: &mut Tensor) -> Result<()> {
         if let Some(program) = &mut self.program {
             return program.run(OPERATOR, inputs, &mut [y]);
@@ -204,7 +204,7 @@ impl Plan {
         inputs: impl Into<Inputs<Tensor>>,
         mut y: Tensor,
     ) -> Result<Captured> {
-        let inputs = inputs.into().arranged(CAPTURED, self.chain().inputs())?;
+        let inputs = inputs.into().arranged(CAPTURED, self.graph().inputs())?;
         let stream = self.stream.clone();
         y.rewrite(CAPTURED, "output", &stream)?;
         let graph = stream.capture(|recorder| match &self.program {
@@ -234,9 +234,9 @@ impl Plan {
         model.explain_orders(input, &self.orders, &self.options, &properties)
     }
 
-    /// The layers.
-    pub(super) fn chain(&self) -> &Chain {
-        self.model.chain()
+    /// The graph of layers.
+    pub(super) fn graph(&self) -> &Graph {
+        self.model.graph()
     }
 
     /// The stream that the plan runs on.
@@ -254,9 +254,9 @@ impl Plan {
         self.problem.input_shape()
     }
 
-    /// The further inputs, in the order of [`Chain::inputs`](crate::chain::Chain::inputs), with the shapes
+    /// The further inputs, in the order of [`Graph::inputs`](crate::graph::Graph::inputs), with the shapes
     /// that follow from the first one's.
-    pub fn inputs(&self) -> &[ChainInput] {
+    pub fn inputs(&self) -> &[GraphInput] {
         &self.problem.inputs
     }
 
@@ -279,7 +279,7 @@ impl Plan {
 ///
 /// # Examples
 /// ```
-/// use convfuse::chain::presets::KernelBench79;
+/// use convfuse::graph::presets::KernelBench79;
 /// use convfuse::{Device, Model, Options, Tensor, data};
 ///
 /// let stream = Device::best().stream()?;
@@ -302,7 +302,7 @@ pub struct Captured {
     // Dropped first: it waits for what it works on.
     graph: GpuGraph,
     plan: Plan,
-    /// In the chain's order, the first one first.
+    /// In the graph's order, the first one first.
     inputs: Vec<Tensor>,
     y: Tensor,
 }
@@ -332,7 +332,7 @@ impl Captured {
         name: &str,
         values: &ArrayBase<S, D>,
     ) -> Result<()> {
-        let names = self.plan.chain().inputs();
+        let names = self.plan.graph().inputs();
         let Some(index) = names.iter().position(|known| known == name) else {
             return Err(InputsError::Unknown {
                 operator: CAPTURED,

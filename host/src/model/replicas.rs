@@ -22,7 +22,7 @@ const OPERATOR: &str = "replicas";
 ///
 /// # Examples
 /// ```
-/// use convfuse::chain::presets::KernelBench79;
+/// use convfuse::graph::presets::KernelBench79;
 /// use convfuse::{Device, Model, Replicas, data};
 ///
 /// let gpus = Device::gpu_count().unwrap_or(0);
@@ -55,7 +55,7 @@ impl Replicas {
             true => Ok(model.clone()),
             false => {
                 let stream = device.stream()?;
-                Model::with_dtype(&stream, model.chain(), model.parameters()?, model.dtype())
+                Model::with_dtype(&stream, model.graph(), model.parameters()?, model.dtype())
             }
         };
         Ok(Replicas {
@@ -197,7 +197,7 @@ impl Replicas {
 
     /// The names of further inputs.
     fn names(&self) -> &[String] {
-        self.models[0].chain().inputs()
+        self.models[0].graph().inputs()
     }
 }
 
@@ -247,7 +247,7 @@ impl ReplicaPlans {
         ys: &mut [Tensor],
     ) -> Result<()> {
         let first = self.plans.first().expect("the first device has a plan");
-        let names = first.chain().inputs();
+        let names = first.graph().inputs();
         let inputs = inputs.into().arranged(OPERATOR, names)?;
         must_be_one_each(&inputs, names, self.plans.len())?;
         must_be_as_many(ys.len(), self.plans.len(), "outputs")?;
@@ -273,7 +273,7 @@ mod tests {
     use super::*;
     use crate::data;
     use crate::dtype::DType;
-    use op_spec::chain::presets::KernelBench79;
+    use op_spec::graph::presets::KernelBench79;
 
     const SHAPE: [usize; 5] = [5, 3, 5, 6, 7];
 

@@ -2,11 +2,11 @@
 
 use std::fmt;
 
-use op_spec::chain::{Chain, Partition, PartitionError};
+use op_spec::graph::{Graph, Partition, PartitionError};
 
 use super::Options;
 
-/// A partition of a chain with a name, by which a user sees what each step of fusion buys.
+/// A partition of a graph with a name, by which a user sees what each step of fusion buys.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Strategy {
@@ -16,7 +16,7 @@ pub struct Strategy {
     pub partition: Option<Partition>,
 }
 
-/// Partitions with a name of their own, from the least fused to the most. A chain with these layers has them.
+/// Partitions with a name of their own, from the least fused to the most. A graph with these layers has them.
 const NAMED: [(&str, &str); 5] = [
     (
         "folded-scale",
@@ -47,20 +47,20 @@ impl Strategy {
     /// What stands for every strategy where [`parse`](Self::parse) reads it.
     pub const ALL: &'static str = "all";
 
-    /// Every strategy for a chain, from a run for each layer to the most fused: `unfused` (convolutions by a
-    /// column matrix), `unfused-direct`, partial fusions where the chain has some with names, `fused`.
+    /// Every strategy for a graph, from a run for each layer to the most fused: `unfused` (convolutions by a
+    /// column matrix), `unfused-direct`, partial fusions where the graph has some with names, `fused`.
     #[must_use]
-    pub fn all(chain: &Chain) -> Vec<Strategy> {
+    pub fn all(graph: &Graph) -> Vec<Strategy> {
         let parsed = |name, text: &str| {
-            let partition = Some(Partition::parse(chain, text).ok()?);
+            let partition = Some(Partition::parse(graph, text).ok()?);
             Some(Strategy { name, partition })
         };
         let single = |(name, algorithm)| {
-            let layer = |layer: &op_spec::chain::Layer| match layer.operator() {
+            let layer = |layer: &op_spec::graph::Layer| match layer.operator() {
                 operator @ ("conv2d" | "conv3d") => format!("{operator} @{algorithm}"),
                 operator => operator.to_owned(),
             };
-            let layers: Vec<String> = chain.layers().iter().map(layer).collect();
+            let layers: Vec<String> = graph.layers().iter().map(layer).collect();
             parsed(name, &layers.join(" | "))
         };
         let unfused = [("unfused", "im2col"), ("unfused-direct", "direct")];
@@ -73,13 +73,13 @@ impl Strategy {
         unfused.chain(named).chain([fused]).collect()
     }
 
-    /// The strategies of `chain` that a text asks for: those of a name (none if only other chains have it),
+    /// The strategies of `graph` that a text asks for: those of a name (none if only other chains have it),
     /// `all` of them, or a partition written down.
     ///
     /// # Errors
     /// [`PartitionError`] for a text that is none of these.
-    pub fn parse(chain: &Chain, text: &str) -> Result<Vec<Strategy>, PartitionError> {
-        let mut all = Strategy::all(chain);
+    pub fn parse(graph: &Graph, text: &str) -> Result<Vec<Strategy>, PartitionError> {
+        let mut all = Strategy::all(graph);
         let mut names = NAMED.iter().map(|&(name, _)| name);
         if text == Strategy::ALL {
             return Ok(all);
@@ -88,7 +88,7 @@ impl Strategy {
             all.retain(|strategy| strategy.name == text);
             return Ok(all);
         }
-        let partition = Partition::parse(chain, text)?;
+        let partition = Partition::parse(graph, text)?;
         Ok(vec![Strategy {
             name: "partition",
             partition: Some(partition),
@@ -103,10 +103,10 @@ impl Strategy {
 
     /// The runs, separated by `|`.
     #[must_use]
-    pub fn summary(&self, chain: &Chain) -> String {
+    pub fn summary(&self, graph: &Graph) -> String {
         match &self.partition {
-            Some(partition) => partition.display(chain),
-            None => chain.operators(),
+            Some(partition) => partition.display(graph),
+            None => graph.operators(),
         }
     }
 

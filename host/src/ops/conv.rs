@@ -9,9 +9,9 @@ use launch_config::KernelGeometry;
 pub(crate) use pad::append as append_pad;
 
 use super::launching::{kernel, shape_of, single_with, with_or_without_batch};
-use crate::chain::LayerProblem;
 use crate::device::Tensor;
 use crate::error::{Error, Result};
+use crate::graph::LayerProblem;
 use crate::program::{ProgramBuilder, Value};
 use crate::spec::{Conv1dSpec, Conv2dSpec, Conv3dSpec, ConvProblem, ConvSpec};
 use launch_config::conv::ConvGeometry;

@@ -3,10 +3,10 @@
 use cuda_std::{Family, Instance, KernelArgs, Label};
 
 use super::{ConvOptions, MAX_PARAMETERS};
-use crate::chain::LayerProblem;
 use crate::cpu;
 use crate::device::{LaunchShape, Tensor};
 use crate::error::{Error, Result};
+use crate::graph::LayerProblem;
 use crate::program::{Arguments, ProgramBuilder, Value};
 
 /// The kernel of `family` that these labels name, and its launch shape, if a grid can be that large.

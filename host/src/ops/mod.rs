@@ -62,8 +62,8 @@ pub use precision::Precision;
 pub use prelu::prelu;
 pub use scale::scale;
 
-use crate::chain::LayerProblem;
 use crate::error::Result;
+use crate::graph::LayerProblem;
 use crate::program::{ProgramBuilder, Value};
 
 pub(crate) use fused::{ConvolutionParameters, Convolved, Preparations, implicit_gemm};

@@ -6,9 +6,9 @@ use kernels_gpu::pointwise::POINTWISE;
 use launch_config::pointwise::Step;
 
 use super::launching::{compute, single};
-use crate::chain::LayerProblem;
 use crate::device::Tensor;
 use crate::error::Result;
+use crate::graph::LayerProblem;
 use crate::program::{ProgramBuilder, Value};
 use crate::spec::{ClampSpec, GeluApproximation, PointwiseProblem, PointwiseSpec};
 use launch_config::pointwise::{MAX_STEPS, PointwiseList, shape};

@@ -1,16 +1,16 @@
-//! What is given for the parameters of a chain, held against its table.
+//! What is given for the parameters of a graph, held against its table.
 
 use ndarray::{ArrayD, IxDyn};
-use op_spec::chain::Parameter;
+use op_spec::graph::Parameter;
 
 use crate::host_memory::reserve;
 
-/// Why values are not the parameters of a chain.
+/// Why values are not the parameters of a graph.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ParametersError {
     /// A parameter has no value.
-    #[error("{name}: is missing, the chain has it with shape {expected:?}; given: {}", listed(.given))]
+    #[error("{name}: is missing, the model has it with shape {expected:?}; given: {}", listed(.given))]
     Missing {
         /// The parameter.
         name: String,
@@ -20,7 +20,7 @@ pub enum ParametersError {
         given: Vec<String>,
     },
     /// Values belong to no parameter, or to one that has a value already.
-    #[error("{}: given, but the chain has no use for it", listed(.names))]
+    #[error("{}: given, but the model has no use for it", listed(.names))]
     Unexpected {
         /// What they are called.
         names: Vec<String>,
@@ -36,11 +36,11 @@ pub enum ParametersError {
         expected: Vec<usize>,
     },
     /// Tensors that are not one for each parameter.
-    #[error("parameters: there are {actual} tensors, the chain has {expected} parameters")]
+    #[error("parameters: there are {actual} tensors, the model has {expected} parameters")]
     Count {
         /// Tensors that were given.
         actual: usize,
-        /// Parameters of the chain.
+        /// Parameters of the graph.
         expected: usize,
     },
     /// A parameter that does not fit into memory.

@@ -2,8 +2,8 @@ use ndarray::IxDyn;
 use std::fs;
 
 use ndarray::ArrayD;
-use op_spec::chain::Chain;
-use op_spec::chain::presets::{KernelBench79, KernelBench85};
+use op_spec::graph::Chain;
+use op_spec::graph::presets::{KernelBench79, KernelBench85};
 use safetensors::tensor::{Dtype, TensorView};
 
 use super::*;
@@ -46,14 +46,14 @@ fn every_defect_of_a_file_is_named() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("weights.safetensors");
     let load =
-        |attributes: KernelBench85| match Parameters::load(&path, &attributes.chain().unwrap()) {
+        |attributes: KernelBench85| match Parameters::load(&path, attributes.chain().unwrap()) {
             Ok(_) => panic!("a defective file was accepted"),
             Err(error) => error.to_string().replace(path.to_str().unwrap(), "FILE"),
         };
     let base = KernelBench85::default();
     assert_eq!(load(base), "FILE: cannot be read");
 
-    let parameters = Parameters::init(&chain_85(), 3).unwrap();
+    let parameters = Parameters::init(chain_85(), 3).unwrap();
     parameters.save(&path).unwrap();
     let no_bias = KernelBench85 {
         bias: false,
@@ -61,7 +61,7 @@ fn every_defect_of_a_file_is_named() {
     };
     assert_eq!(
         load(no_bias),
-        "FILE: conv.bias: given, but the chain has no use for it"
+        "FILE: conv.bias: given, but the model has no use for it"
     );
     let wide = KernelBench85 {
         kernel_size: [3, 5],
@@ -89,11 +89,11 @@ fn every_defect_of_a_file_is_named() {
         affine: false,
         ..base
     };
-    let bare = Parameters::init(&bare.chain().unwrap(), 3).unwrap();
+    let bare = Parameters::init(bare.chain().unwrap(), 3).unwrap();
     bare.save(&path).unwrap();
     assert_eq!(
         load(no_bias),
-        "FILE: group_norm.weight: is missing, the chain has it with shape [64]; given: conv.weight, scale"
+        "FILE: group_norm.weight: is missing, the model has it with shape [64]; given: conv.weight, scale"
     );
 }
 
@@ -135,7 +135,7 @@ fn a_block_of_a_checkpoint_is_loaded_by_its_prefix() {
         };
         assert_eq!(loaded, expected);
         assert!(
-            refusal(&of_block).ends_with(": down.0.other: given, but the chain has no use for it")
+            refusal(&of_block).ends_with(": down.0.other: given, but the model has no use for it")
         );
         let missing = refusal(&LoadOptions::default().prefix("up.0.").strict(false));
         assert!(
@@ -143,14 +143,14 @@ fn a_block_of_a_checkpoint_is_loaded_by_its_prefix() {
             "{missing}"
         );
         let unnamed = refusal(&LoadOptions::default().strict(false));
-        let hint = ": conv.weight: is missing, the chain has it with shape [64, 8, 3, 3]; given: down.0.conv.weight, up.0.conv.weight, ";
+        let hint = ": conv.weight: is missing, the model has it with shape [64, 8, 3, 3]; given: down.0.conv.weight, up.0.conv.weight, ";
         assert!(unnamed.contains(hint), "{unnamed}");
     }
 }
 
 #[test]
 fn initial_values_fill_pytorchs_bounds() {
-    let parameters = Parameters::init(&chain_85(), 1).unwrap();
+    let parameters = Parameters::init(chain_85(), 1).unwrap();
     let bound = 1.0 / 72_f32.sqrt();
     let [weight, bias] = ["conv.weight", "conv.bias"].map(|name| parameters.get(name).unwrap());
     for values in [&weight, &bias] {
@@ -158,7 +158,7 @@ fn initial_values_fill_pytorchs_bounds() {
         assert!(largest <= bound && largest > 0.9 * bound);
     }
     assert_ne!(weight.first(), bias.first());
-    let other = Parameters::init(&chain_85(), 2).unwrap();
+    let other = Parameters::init(chain_85(), 2).unwrap();
     assert_ne!(other.get("conv.weight"), Some(weight));
 }
 
@@ -183,13 +183,13 @@ fn values_that_do_not_fit_are_named() {
     values.remove(1);
     assert_eq!(
         refusal(values),
-        "conv.bias: is missing, the chain has it with shape [16]; given: conv.weight, multiplier"
+        "conv.bias: is missing, the model has it with shape [16]; given: conv.weight, multiplier"
     );
     let mut values = named();
     values.push(values[0].clone());
     assert_eq!(
         refusal(values),
-        "conv.weight: given, but the chain has no use for it"
+        "conv.weight: given, but the model has no use for it"
     );
     let bare = KernelBench79 {
         bias: false,
@@ -199,7 +199,7 @@ fn values_that_do_not_fit_are_named() {
     let parameters = Parameters::new(&chain, named()).unwrap();
     assert_eq!(
         parameters.check(&bare).unwrap_err().to_string(),
-        "conv.bias: given, but the chain has no use for it"
+        "conv.bias: given, but the model has no use for it"
     );
     assert!(Parameters::init(&bare, 1).unwrap().check(&chain).is_err());
 }
@@ -212,14 +212,14 @@ fn more_than_memory_holds_is_refused() {
         group_norm: op_spec::GroupNormSpec::new(1),
         ..KernelBench85::default()
     };
-    let error = Parameters::init(&wide.chain().unwrap(), 1).unwrap_err();
+    let error = Parameters::init(wide.chain().unwrap(), 1).unwrap_err();
     assert!(error.to_string().starts_with("conv.weight: shape is ["));
 }
 
 /// Values that files, benchmarks and goldens were made from.
 #[test]
 fn a_seed_gives_the_values_that_it_always_gave() {
-    let hash = |chain: &Chain| -> Vec<(String, u64)> {
+    let hash = |chain: &Graph| -> Vec<(String, u64)> {
         let parameters = Parameters::init(chain, 7).unwrap();
         let hashed = parameters.iter().map(|(name, values)| {
             let bytes: Vec<u8> = values.iter().flat_map(|v| v.to_le_bytes()).collect();
@@ -277,7 +277,7 @@ fn a_file_larger_than_any_memory_is_read_in_parts() {
     assert!(
         error
             .to_string()
-            .ends_with("rest: given, but the chain has no use for it")
+            .ends_with("rest: given, but the model has no use for it")
     );
     let options = LoadOptions::default().strict(false);
     let loaded = Parameters::load_with(&path, &chain, &options).unwrap();

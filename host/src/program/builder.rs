@@ -106,18 +106,10 @@ impl ProgramBuilder {
         self.inputs.push(Input {
             value: x,
             order: *order,
+            dense: None,
             name: None,
         });
         Ok(x)
-    }
-
-    /// How `x` lies in memory.
-    fn order(&self, x: Value) -> Order {
-        match self.values[x.0].place {
-            Place::Input(index) => self.inputs[index].order,
-            // All else is dense.
-            _ => Order::Dense,
-        }
     }
 
     /// `x`, or where it is not dense a copy that is.
@@ -125,9 +117,18 @@ impl ProgramBuilder {
     /// # Errors
     /// [`Error::TooManyBlocks`]
     pub(crate) fn in_order(&mut self, x: Value) -> Result<Value> {
-        match self.order(x) {
-            Order::Dense => Ok(x),
-            order => self.copied(x, &order, self.dtype(x)),
+        let Place::Input(index) = self.values[x.0].place else {
+            return Ok(x); // All else is dense.
+        };
+        let Input { order, dense, .. } = self.inputs[index];
+        match (order, dense) {
+            (Order::Dense, _) => Ok(x),
+            (_, Some(dense)) => Ok(dense),
+            (order, None) => {
+                let dense = self.copied(x, &order, self.dtype(x))?;
+                self.inputs[index].dense = Some(dense);
+                Ok(dense)
+            }
         }
     }
 

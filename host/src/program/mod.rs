@@ -76,7 +76,9 @@ struct Input {
     value: Value,
     /// How it lies in memory.
     order: Order,
-    /// By which errors call it; the first input of a chain, and an operator's, have none.
+    /// Its copy that is dense, once a launch has asked for it.
+    dense: Option<Value>,
+    /// By which errors call it; the first input of a graph, and an operator's, have none.
     name: Option<Box<str>>,
 }
 

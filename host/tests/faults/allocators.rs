@@ -6,7 +6,7 @@ use std::error::Error as StdError;
 use std::ptr::with_exposed_provenance_mut;
 use std::sync::{Arc, Mutex};
 
-use convfuse::chain::presets::KernelBench79;
+use convfuse::graph::presets::KernelBench79;
 use convfuse::raw::{DeviceAllocator, RawPointer, RawStream};
 use convfuse::{Device, Model, Options, PinnedArray, Replicas, Stream, Tensor, data};
 use cust::sys::{self, CUresult};
@@ -112,7 +112,7 @@ fn all_memory_of_a_stream_is_from_its_allocator_and_goes_back() {
         held: Mutex::default(),
     });
     let stream = device.stream().unwrap().with_allocator(own.clone());
-    let model = Model::init(&stream, &KernelBench79::default().chain().unwrap(), 7).unwrap();
+    let model = Model::init(&stream, KernelBench79::default().chain().unwrap(), 7).unwrap();
     let held = || own.held.lock().unwrap().values().sum::<usize>();
     for (name, way) in WAYS {
         // What it keeps from run to run is there then.
@@ -149,7 +149,7 @@ fn a_stream_stays_what_it_is_with_an_allocator() {
         });
         let with = plain.with_allocator(own);
         assert!(with == plain && with != of.stream().unwrap());
-        let model = Model::init(&plain, &KernelBench79::default().chain().unwrap(), 7).unwrap();
+        let model = Model::init(&plain, KernelBench79::default().chain().unwrap(), 7).unwrap();
         let shape = [1, 3, 5, 6, 7];
         let mut plan = model.plan(&with, &shape, &Options::default()).unwrap();
         let x = Tensor::from_array(&plain, &data::fill(1, IxDyn(&shape))).unwrap();

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use convfuse::chain::presets::KernelBench79;
+use convfuse::graph::presets::KernelBench79;
 use convfuse::{Device, KernelOrigin, Model, Options, Tensor, data};
 use ndarray::{ArrayD, IxDyn};
 

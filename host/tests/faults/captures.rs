@@ -2,7 +2,7 @@
 
 use std::ptr::null_mut;
 
-use convfuse::chain::{Chain, Layer};
+use convfuse::graph::{Chain, Layer};
 use convfuse::spec::{ClampSpec, PointwiseSpec};
 use convfuse::{DType, Device, Error, Inputs, Model, Options, Stream, Tensor, data};
 use cust::sys::{self, CUresult};
@@ -37,7 +37,7 @@ fn a_capture_reads_of_other_streams_what_it_has_read_before() {
     };
     let (home, stream) = (device.stream().unwrap(), device.stream().unwrap());
     let clamp = Layer::Pointwise(PointwiseSpec::Clamp(ClampSpec::new(-2.0, 2.0)));
-    let model = Model::init(&home, &Chain::new(2, [clamp]).unwrap(), 1).unwrap();
+    let model = Model::init(&home, Chain::new(2, [clamp]).unwrap(), 1).unwrap();
     let mut plan = model
         .plan(&stream, &[1, 2, 5, 5], &Options::default())
         .unwrap();
@@ -194,7 +194,7 @@ fn a_stream_is_named_in_its_capture_and_in_that_of_another() {
     };
     let home = device.stream().unwrap();
     let clamp = Layer::Pointwise(PointwiseSpec::Clamp(ClampSpec::new(-2.0, 2.0)));
-    let model = Model::init(&home, &Chain::new(2, [clamp]).unwrap(), 1).unwrap();
+    let model = Model::init(&home, Chain::new(2, [clamp]).unwrap(), 1).unwrap();
     let theirs = device.stream().unwrap();
     let x = Tensor::from_array(&theirs, &data::fill(1, [1, 2, 5, 5])).unwrap();
     let raw = theirs.as_raw().unwrap();

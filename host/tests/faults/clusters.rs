@@ -1,6 +1,6 @@
 //! A launch whose clusters the launch itself describes goes through a function of the driver of its own.
 
-use convfuse::chain::{Chain, ConvLayer, Layer};
+use convfuse::graph::{Chain, ConvLayer, Layer};
 use convfuse::{Device, Error, Model, Result, data};
 use ndarray::{ArrayD, IxDyn};
 

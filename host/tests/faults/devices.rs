@@ -2,7 +2,7 @@
 
 use std::ptr::without_provenance_mut;
 
-use convfuse::chain::{Chain, Layer};
+use convfuse::graph::{Chain, Layer};
 use convfuse::{Device, Model, Options, PinnedArray, Replicas, Stream, Tensor};
 
 use crate::drawn::Draw;

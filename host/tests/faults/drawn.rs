@@ -4,8 +4,8 @@
 
 use std::any::Any;
 
-use convfuse::chain::presets::KernelBench85;
-use convfuse::chain::{Chain, Layer};
+use convfuse::graph::presets::KernelBench85;
+use convfuse::graph::{Chain, Layer};
 use convfuse::spec::ClampSpec;
 use convfuse::{DType, Device, Error, Model, Options, PinnedArray, Stream, Tensor, data, ops};
 use ndarray::IxDyn;

@@ -1,7 +1,7 @@
 //! Runs over memory that each is given: what they need is made once, outside of captures, and stays until
 //! streams have read it.
 
-use convfuse::chain::presets::KernelBench79;
+use convfuse::graph::presets::KernelBench79;
 use convfuse::model::Launches;
 use convfuse::raw::RawPointer;
 use convfuse::{DType, Device, Error, InputsError, Model, Options, Stream, Tensor, data};

@@ -3,7 +3,7 @@
 
 use std::fmt::Debug;
 
-use convfuse::chain::{Chain, Layer};
+use convfuse::graph::{Chain, Layer};
 use convfuse::model::Captured;
 use convfuse::spec::{ClampSpec, PointwiseSpec};
 use convfuse::{
@@ -37,7 +37,7 @@ impl Things {
         let (device, peer) = (Device::gpu(ordinal)?, Device::gpu(peer)?);
         let stream = device.stream()?;
         let clamp = Layer::Pointwise(PointwiseSpec::Clamp(ClampSpec::new(-0.5, 0.5)));
-        let model = Model::init(&stream, &Chain::new(2, [clamp]).expect("a chain"), 1)?;
+        let model = Model::init(&stream, Chain::new(2, [clamp]).expect("a chain"), 1)?;
         let array = data::fill(1, IxDyn(&SHAPE));
         let tensor = Tensor::from_array(&stream, &array)?;
         let mut plan = model.plan(&stream, &SHAPE, &Options::default())?;

@@ -6,8 +6,8 @@ use std::ptr::{null_mut, with_exposed_provenance_mut};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use convfuse::chain::presets::KernelBench79;
-use convfuse::chain::{Chain, Layer};
+use convfuse::graph::presets::KernelBench79;
+use convfuse::graph::{Chain, Layer};
 use convfuse::raw::{DeviceAllocator, RawPointer, RawStream};
 use convfuse::spec::{ClampSpec, PointwiseSpec};
 use convfuse::{DType, Device, Error, Model, Options, PinnedArray, Stream, Tensor, data};
@@ -278,7 +278,7 @@ fn graphs_write_to_memory_of_others_that_nobody_shares() {
         return;
     };
     let (stream, other) = (device.stream().unwrap(), device.stream().unwrap());
-    let model = Model::init(&stream, &Chain::new(1, [Layer::relu()]).unwrap(), 1).unwrap();
+    let model = Model::init(&stream, Chain::new(1, [Layer::relu()]).unwrap(), 1).unwrap();
     let plan = || {
         let shape = [1, 1, LEN];
         model.plan(&stream, &shape, &Options::default()).unwrap()
@@ -325,7 +325,7 @@ fn streams_of_others_may_go_before_what_they_read() {
         return;
     };
     let home = device.stream().unwrap();
-    let model = Model::init(&home, &KernelBench79::default().chain().unwrap(), 7).unwrap();
+    let model = Model::init(&home, KernelBench79::default().chain().unwrap(), 7).unwrap();
     let shape = [1, 3, 5, 6, 7];
     let x = Tensor::from_array(&home, &data::fill(1, IxDyn(&shape))).unwrap();
     let values = array(&device, 1.0);

@@ -7,7 +7,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use convfuse::chain::presets::KernelBench85;
+use convfuse::graph::presets::KernelBench85;
 use convfuse::{DType, Device, Model, Options, PinnedArray, Tensor};
 
 use crate::driver::{Work, scripted};

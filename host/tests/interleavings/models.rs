@@ -1,7 +1,7 @@
 //! Models that several threads plan, run, capture and send arrays through.
 
-use convfuse::chain::presets::KernelBench85;
-use convfuse::chain::{Chain, Layer};
+use convfuse::graph::presets::KernelBench85;
+use convfuse::graph::{Chain, Layer};
 use convfuse::{DType, Model, Options, PinnedArray, Stream, Tensor, lab};
 use ndarray::ArrayD;
 use shuttle::thread;

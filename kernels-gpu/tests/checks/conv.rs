@@ -7,7 +7,7 @@ use cuda_std::{Label, Storage};
 use launch_config::conv::{ChannelTile, ConvGeometry};
 use launch_config::conv_gemm::{ColumnGemmTile, ColumnPlan, FLAT, TALL};
 use op_spec::ConvSpec;
-use op_spec::chain::{ConvLayer, Layer, LayerProblem};
+use op_spec::graph::{ConvLayer, Layer, LayerProblem};
 use oracle::Expected;
 
 use super::super::kernels::conv::*;

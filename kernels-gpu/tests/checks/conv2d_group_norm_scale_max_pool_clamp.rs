@@ -6,8 +6,8 @@ use launch_config::one_launch::conv2d_group_norm_scale_max_pool_clamp::{
 };
 use ndarray::Axis;
 use op_spec::ClampSpec;
-use op_spec::chain::LayerProblem;
-use op_spec::chain::presets::KernelBench85;
+use op_spec::graph::LayerProblem;
+use op_spec::graph::presets::KernelBench85;
 use oracle::{Case, Precision};
 
 use super::super::kernels::one_launch::conv2d_group_norm_scale_max_pool_clamp::*;

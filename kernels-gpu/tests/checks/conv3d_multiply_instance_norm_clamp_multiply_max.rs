@@ -7,8 +7,8 @@ use launch_config::LaunchShape;
 use launch_config::one_launch::conv3d_multiply_instance_norm_clamp_multiply_max::{
     OneLaunch3dGeometry, PAIR_PLANES, SPLIT_PLANES, warpgroup,
 };
-use op_spec::chain::LayerProblem;
-use op_spec::chain::presets::KernelBench79;
+use op_spec::graph::LayerProblem;
+use op_spec::graph::presets::KernelBench79;
 use oracle::{Case, Precision};
 
 use super::super::kernels::one_launch::conv3d_multiply_instance_norm_clamp_multiply_max::*;

@@ -6,7 +6,7 @@ use launch_config::conv::ConvGeometry;
 use ndarray::{Array, ArrayD, Axis};
 use op_spec::ConvSpec;
 use op_spec::MaxPool2dSpec;
-use op_spec::chain::{ConvLayer, Layer, LayerProblem};
+use op_spec::graph::{ConvLayer, Layer, LayerProblem};
 use oracle::data::signed;
 use oracle::{Bounded, Case, Expected, Precision};
 

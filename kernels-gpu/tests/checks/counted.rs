@@ -3,7 +3,7 @@
 use cuda_std::Storage;
 use launch_config::norm::COUNTED_ELEMENTS;
 use launch_config::pointwise::PointwiseList;
-use op_spec::chain::Layer;
+use op_spec::graph::Layer;
 use oracle::Case;
 
 use super::super::kernels::fused::group_norm_scale_pointwise::GROUP_NORM_SCALE_POINTWISE;

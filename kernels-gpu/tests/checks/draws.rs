@@ -13,7 +13,7 @@ use launch_config::implicit_gemm::{
     WARP_SPECIALIZED,
 };
 use op_spec::ConvSpec;
-use op_spec::chain::{ConvLayer, Layer};
+use op_spec::graph::{ConvLayer, Layer};
 
 use super::convolved::{Bf16x3, Convolution, F16x2, ScaledF16};
 use super::implicit_gemm::{DEVICE, Operand, check_config, check_convolution, spec};

@@ -2,7 +2,7 @@
 
 use cuda_std::Storage;
 use launch_config::elementwise::{ChannelGeometry, fold_shape, shape};
-use op_spec::chain::Layer;
+use op_spec::graph::Layer;
 
 use super::super::kernels::add::ADD;
 use super::super::kernels::fused::fold_scale::FOLD_SCALE;

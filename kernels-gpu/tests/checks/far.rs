@@ -14,7 +14,7 @@ use launch_config::copy_strided::{Collapsed, CopyGeometry};
 use launch_config::elementwise::{BLOCK_ELEMENTS, ChannelGeometry, shape};
 use launch_config::norm::NormGeometry;
 use launch_config::pointwise::PointwiseList;
-use op_spec::chain::Layer;
+use op_spec::graph::Layer;
 use op_spec::{Conv2dSpec, PaddingMode};
 
 use super::super::kernels::add::ADD;

@@ -7,7 +7,7 @@ use launch_config::implicit_gemm::{
 };
 use launch_config::pointwise::Step;
 use ndarray::s;
-use op_spec::chain::{BatchNormLayer, ConvLayer, Layer, LayerProblem};
+use op_spec::graph::{BatchNormLayer, ConvLayer, Layer, LayerProblem};
 use op_spec::{BatchNormSpec, ConvSpec};
 use oracle::{Case, Expected, Precision};
 

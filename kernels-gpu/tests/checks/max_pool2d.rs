@@ -8,7 +8,7 @@ use launch_config::norm::NormGeometry;
 use launch_config::pointwise::PointwiseList;
 use launch_config::reciprocal::Reciprocal;
 use op_spec::MaxPool2dSpec;
-use op_spec::chain::Layer;
+use op_spec::graph::Layer;
 use oracle::Case;
 use oracle::data::signed;
 

@@ -12,7 +12,7 @@ use cuda_std::emulator::{Buffer, Device, Fault, Launch};
 use cuda_std::{Family, KernelArgs, Label, NoInstance, Storage, bf16, f16};
 use launch_config::LaunchShape;
 use ndarray::{Array1, ArrayD};
-use op_spec::chain::{Chain, Layer};
+use op_spec::graph::{Chain, Layer};
 use oracle::data::signed;
 use oracle::{Bounded, Case, Expected, Precision};
 
@@ -240,7 +240,7 @@ pub(crate) fn case<T: Storage>(layers: impl IntoIterator<Item = Layer>, input: &
             .zip(inputs)
             .map(|(seed, of)| signed(seed, of))
             .collect(),
-        chain,
+        graph: chain.into(),
     };
     case.rounded(stored::<T>)
 }

@@ -8,7 +8,7 @@ use launch_config::pointwise::PointwiseList;
 use launch_config::pointwise::Step;
 use launch_config::reciprocal::Reciprocal;
 use ndarray::Axis;
-use op_spec::chain::Layer;
+use op_spec::graph::Layer;
 use oracle::Case;
 
 use super::super::kernels::fused::group_norm_scale_pointwise::*;

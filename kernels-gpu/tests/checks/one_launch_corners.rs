@@ -2,7 +2,7 @@
 //! in the wrong order, filters of zeros, filters with a NaN, inputs without any deviation, an eps of 0 and a
 //! large one, input and filters that are both tiny.
 
-use op_spec::chain::presets::{KernelBench79, KernelBench85};
+use op_spec::graph::presets::{KernelBench79, KernelBench85};
 use op_spec::{ClampSpec, GroupNormSpec, InstanceNormSpec};
 use oracle::Precision;
 

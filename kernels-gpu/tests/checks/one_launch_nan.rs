@@ -3,7 +3,7 @@
 
 use launch_config::one_launch::conv3d_multiply_instance_norm_clamp_multiply_max::warpgroup;
 use op_spec::ClampSpec;
-use op_spec::chain::presets::{KernelBench79, KernelBench85};
+use op_spec::graph::presets::{KernelBench79, KernelBench85};
 use oracle::{Case, Precision};
 
 use super::conv2d_group_norm_scale_max_pool_clamp as problem85;

@@ -3,7 +3,7 @@
 use cuda_std::Storage;
 use launch_config::pointwise::Step;
 use launch_config::pointwise::{PointwiseList, shape};
-use op_spec::chain::Layer;
+use op_spec::graph::Layer;
 use op_spec::{GeluApproximation, PointwiseSpec};
 
 use super::super::kernels::pointwise::POINTWISE;

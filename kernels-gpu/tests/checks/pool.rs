@@ -5,7 +5,7 @@ use launch_config::KernelGeometry;
 use launch_config::pool::BLOCK_OUTPUTS;
 use launch_config::pool::PlaneGeometry;
 use launch_config::reciprocal::Reciprocal;
-use op_spec::chain::{Layer, LayerProblem};
+use op_spec::graph::{Layer, LayerProblem};
 use op_spec::{AvgPoolSpec, MaxPool3dSpec, PoolProblem};
 use oracle::Case;
 

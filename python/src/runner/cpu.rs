@@ -54,7 +54,7 @@ pub(super) fn run(
     if names.len() + 1 != tensors.len() {
         let (actual, expected) = (tensors.len() - 1, names.len());
         return Err(format!(
-            "convfuse: there are {actual} further inputs, the chain has {expected}: {names:?}"
+            "convfuse: there are {actual} further inputs, the model has {expected}: {names:?}"
         ));
     }
     let mut inputs = Inputs::new(&tensors[0]);

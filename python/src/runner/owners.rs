@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, RwLock};
 
-use convfuse::chain::Chain;
+use convfuse::graph::Chain;
 
 use super::Call;
 use super::sets::Sets;

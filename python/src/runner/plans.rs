@@ -116,7 +116,7 @@ fn prepared(
         if names.len() + 1 != tensors.len() {
             let (actual, expected) = (tensors.len() - 1, names.len());
             return Err(format!(
-                "convfuse: there are {actual} further inputs, the chain has {expected}: {names:?}"
+                "convfuse: there are {actual} further inputs, the model has {expected}: {names:?}"
             ));
         }
         for (name, tensor) in names.iter().zip(&tensors[1..]) {

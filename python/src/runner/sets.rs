@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
-use convfuse::chain::{Chain, Parameter};
+use convfuse::graph::{Chain, Parameter};
 use convfuse::raw::Owner;
 use convfuse::{DType, Model, Stream, Tensor};
 
@@ -192,7 +192,7 @@ pub(super) unsafe fn parameters(
     if table.len() != call.parameters.len() {
         let names: Vec<&str> = table.iter().map(|parameter| &*parameter.name).collect();
         return Err(format!(
-            "convfuse: there are {} parameters, the chain has {}: {}",
+            "convfuse: there are {} parameters, the model has {}: {}",
             call.parameters.len(),
             table.len(),
             names.join(", ")

@@ -2,8 +2,8 @@
 
 use convfuse::{DType, Result, lab, ops};
 use op_spec::Padding;
-use op_spec::chain::Chain;
-use op_spec::chain::presets::{KernelBench79, KernelBench85};
+use op_spec::graph::Chain;
+use op_spec::graph::presets::{KernelBench79, KernelBench85};
 use oracle::Case;
 use serde_json::{Value, json};
 
@@ -105,7 +105,7 @@ impl Description {
     /// A chain on an input of this shape.
     ///
     /// # Errors
-    /// [`Error::Chain`](convfuse::Error::Chain) for a shape that the chain refuses.
+    /// [`Error::Graph`](convfuse::Error::Graph) for a shape that the chain refuses.
     pub fn new(chain: &Chain, shape: &[usize], dtype: DType, seed: u64) -> Result<Description> {
         let problem = chain.problem(shape)?;
         let (bytes, flop) = lab::bytes_and_flop(chain, &problem, dtype);
@@ -145,7 +145,7 @@ impl Description {
     /// # Errors
     /// [`Error::OutOfMemory`](convfuse::Error::OutOfMemory)
     pub fn must_have_memory(&self) -> Result<()> {
-        let bytes = Case::bytes_of_chain(&self.chain, &self.input)?;
+        let bytes = Case::bytes_of_graph(&self.chain, &self.input)?;
         lab::must_have_memory(bytes.unwrap_or(usize::MAX))
     }
 }

@@ -78,7 +78,7 @@ impl Subject {
         let (name, kernels) = if on_cpu {
             ("cpu".to_owned(), "ndarray, all cores".to_owned())
         } else {
-            (strategy.to_string(), strategy.summary(self.chain()))
+            (strategy.to_string(), strategy.summary(self.graph()))
         };
         let mut run = Run::of(name, kernels);
         if let Err(error) = self.fill_in(&mut run, options, expected, protocol) {

@@ -10,7 +10,7 @@
 //! # Examples
 //! ```
 //! use convfuse_cli::bench::{Protocol, Subject};
-//! use convfuse::chain::presets::KernelBench79;
+//! use convfuse::graph::presets::KernelBench79;
 //! use convfuse::model::{Precision, Strategy};
 //! use convfuse::{DType, Device};
 //!
@@ -20,7 +20,7 @@
 //! let expected = subject.expected(Precision::Accurate)?;
 //! let mut protocol = Protocol::new(&stream)?;
 //! protocol.repeats = 3;
-//! let strategy = &Strategy::all(subject.chain())[0];
+//! let strategy = &Strategy::all(subject.graph())[0];
 //! let run = subject.measure(strategy, &strategy.options(), Some(&expected), &mut protocol);
 //! assert!(run.complaint.is_none());
 //! println!("{:.1} us", run.time.expect("it was right").median * 1e6);

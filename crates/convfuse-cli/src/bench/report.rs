@@ -209,7 +209,7 @@ impl Problem {
 mod tests {
     use super::*;
     use crate::bench::Subject;
-    use convfuse::chain::presets::{KernelBench79, KernelBench85};
+    use convfuse::graph::presets::{KernelBench79, KernelBench85};
     use convfuse::model::{Options, Precision, Strategy};
     use convfuse::{DType, Device};
 
@@ -226,7 +226,7 @@ mod tests {
         let description = Description::of_85(&attributes, &input, DType::F16, 4).unwrap();
         let subject = Subject::new(&stream, &description).unwrap();
         let expected = subject.expected(Precision::Accurate).unwrap();
-        let strategy = &Strategy::all(subject.chain())[0];
+        let strategy = &Strategy::all(subject.graph())[0];
         let options = strategy.options();
         let run = subject.measure(strategy, &options, Some(&expected), &mut protocol);
         assert_eq!(run.complaint, None);
@@ -291,7 +291,7 @@ mod tests {
         let subject = |seed| Subject::of_79(&stream, &attributes, &input, DType::F32, seed);
         let expected_of_another = subject(1).unwrap().expected(Precision::Accurate).unwrap();
         let another = subject(2).unwrap();
-        let strategy = &Strategy::all(another.chain())[0];
+        let strategy = &Strategy::all(another.graph())[0];
         let options = Options::default();
         let expected = Some(&expected_of_another);
         let run = another.measure(strategy, &options, expected, &mut protocol);

@@ -4,8 +4,8 @@ use convfuse::model::Model;
 use convfuse::{DType, Inputs, Parameters, Result, Stream, Tensor};
 use convfuse::{data, lab, ops};
 use ndarray::{ArrayD, IxDyn};
-use op_spec::chain::presets::{KernelBench79, KernelBench85};
-use op_spec::chain::{Chain, Initialisation, Layer};
+use op_spec::graph::presets::{KernelBench79, KernelBench85};
+use op_spec::graph::{Chain, Graph, Initialisation, Layer};
 use oracle::{Case, Expected};
 
 use super::description::{Description, Part};
@@ -74,7 +74,7 @@ impl Subject {
         let case = Case {
             inputs: further.collect::<Result<_>>()?,
             name: chain.operators(),
-            chain: chain.clone(),
+            graph: chain.clone().into(),
             parameters: parameters.values().to_vec(),
             x: data::try_fill(description.input_seed(), IxDyn(shape))?,
         };
@@ -94,8 +94,8 @@ impl Subject {
     }
 
     /// The layers.
-    pub fn chain(&self) -> &Chain {
-        self.model.chain()
+    pub fn graph(&self) -> &Graph {
+        self.model.graph()
     }
 
     /// The float64 reference of the output, with the tolerance of the element type's arithmetic.
@@ -115,7 +115,7 @@ impl Subject {
         products: ops::Precision,
         progress: &(dyn Fn(usize, usize) + Sync),
     ) -> Result<Expected> {
-        let products = TensorProducts::of(self.chain(), products);
+        let products = TensorProducts::of(self.graph(), products);
         let precision = precision(self.model.dtype(), products);
         Ok(self.case.expected_with_progress(&precision, progress)?)
     }
@@ -127,12 +127,12 @@ impl Subject {
 
     /// What the model is run on.
     pub(super) fn inputs(&self) -> Inputs<&Tensor> {
-        named(self.chain(), &self.x, &self.further)
+        named(self.graph(), &self.x, &self.further)
     }
 
     /// The parameters, as rounded to the element type, under PyTorch's names.
     pub fn parameters(&self) -> impl Iterator<Item = (&str, &ArrayD<f32>)> {
-        let table = self.case.chain.parameters().iter();
+        let table = self.case.graph.parameters().iter();
         let names = table.map(|parameter| parameter.name.as_str());
         names.zip(&self.case.parameters)
     }

@@ -1,6 +1,6 @@
 //! A case, drawn: what is computed, of what, how the input lies in memory, and how its batch is cut.
 
-use convfuse::chain::{Chain, ChainError, Layer};
+use convfuse::graph::{Chain, GraphError, Layer};
 use convfuse::{DType, Stream, Tensor, lab};
 use ndarray::{ArrayD, ArrayViewMutD, IxDyn, ShapeBuilder};
 use op_spec::data::splitmix64;
@@ -96,7 +96,7 @@ pub struct Draft {
 pub(super) struct Impossible {
     pub(super) layers: Vec<Layer>,
     pub(super) input: Vec<usize>,
-    pub(super) refusal: ChainError,
+    pub(super) refusal: GraphError,
 }
 
 impl Draft {
@@ -177,7 +177,7 @@ impl Draft {
     pub fn summary(&self) -> String {
         let of = |layers: &[Layer], input: &[usize]| format!("{layers:?} of {input:?}");
         let what = match &self.case {
-            Ok(case) => of(case.chain.layers(), case.x.shape()),
+            Ok(case) => of(case.graph.layers(), case.x.shape()),
             Err(impossible) => of(&impossible.layers, &impossible.input),
         };
         let lie = match &self.lie {
@@ -212,10 +212,10 @@ fn case(
             // Values of both signs in all that it has.
             Ok([layer]) => match Case::of_layer(name, layer, &input) {
                 Ok(case) => case,
-                Err(_) => Case::of_chain(name, chain, &input),
+                Err(_) => Case::of_graph(name, chain, &input),
             },
             Err(_) => {
-                let case = Case::of_chain(name, chain, &input);
+                let case = Case::of_graph(name, chain, &input);
                 case.scaled(2.0).shifted(-1.0)
             }
         })

@@ -1,6 +1,6 @@
 //! What cases are drawn from: every operator, and chains of the kinds that kernels are made for.
 
-use convfuse::chain::{Chain, ChainError, ConvLayer, Layer};
+use convfuse::graph::{Chain, ConvLayer, GraphError, Layer};
 use convfuse::spec::ClampSpec;
 
 mod chains;
@@ -251,7 +251,7 @@ fn one(layer: Layer, input: Vec<usize>) -> Plan {
     }
 }
 
-fn of_chain(chain: Result<Chain, ChainError>, input: &[usize]) -> Plan {
+fn of_graph(chain: Result<Chain, GraphError>, input: &[usize]) -> Plan {
     let layers = chain.map_or_else(|_| Vec::new(), |chain| chain.layers().to_vec());
     Plan {
         layers,

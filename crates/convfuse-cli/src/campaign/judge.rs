@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use convfuse::chain::ChainError;
+use convfuse::graph::GraphError;
 use convfuse::{DType, Device, EmulatorOptions, Error, Stream, Tensor, lab};
 use ndarray::{ArrayD, Axis, Slice};
 use oracle::{Case, Expected, Precision};
@@ -104,7 +104,7 @@ impl Draft {
             return self.must_be_refused(case, &refusal, &stream);
         }
         let mut modes = ExecutionMode::all_on(&device, case, self.dtype);
-        if !device.is_cpu() && case.chain.layers().len() == 1 {
+        if !device.is_cpu() && case.graph.layers().len() == 1 {
             modes.extend(ExecutionMode::by_models(case, self.dtype));
         }
         let precisions: Vec<Precision> = modes.iter().map(ExecutionMode::precision).collect();
@@ -179,22 +179,22 @@ impl Draft {
     fn must_be_refused(
         &self,
         case: &Case,
-        refusal: &ChainError,
+        refusal: &GraphError,
         stream: &Stream,
     ) -> Result<(), CaseFailure> {
         let wrong = |text: String| Err(trouble(Status::Wrong, text));
         let got = ExecutionMode::all(case, self.dtype)[0].run(case, stream);
         match (got, refusal) {
             // A model also says which layer it is.
-            (Err(Error::Chain(error)), _) if error == *refusal => Ok(()),
-            (Err(error), ChainError::Layer { source, .. })
+            (Err(Error::Graph(error)), _) if error == *refusal => Ok(()),
+            (Err(error), GraphError::Layer { source, .. })
                 if error.to_string() == source.to_string() =>
             {
                 Ok(())
             }
             // There are no further inputs without the shapes that the chain gives them, and a model asks for
             // them first.
-            (Err(Error::Inputs(_)), _) if !case.chain.inputs().is_empty() => Ok(()),
+            (Err(Error::Inputs(_)), _) if !case.graph.inputs().is_empty() => Ok(()),
             (Err(error), _) => wrong(format!("refused with {error}, reference: {refusal}")),
             (Ok(_), _) => wrong(format!("accepted, reference: {refusal}")),
         }
@@ -253,13 +253,13 @@ impl<'a> InputsOf<'a> {
         };
         let mut parts = Vec::new();
         let samples = case.x.shape()[0];
-        let is_batched = !case.chain.lacks_batch(case.x.shape());
+        let is_batched = !case.graph.lacks_batch(case.x.shape());
         if is_batched && (1..samples).contains(&draft.cut) {
             for part in [0..draft.cut, draft.cut..samples] {
                 let slice = |values: &ArrayD<f32>| samples_of(values, &part);
                 let x = slice(&case.x);
                 // A norm of single values wants several samples.
-                if case.chain.problem(x.shape()).is_err() {
+                if case.graph.problem(x.shape()).is_err() {
                     continue;
                 }
                 let upload = |values: &_| Tensor::from_f32_array(stream, values, dtype);

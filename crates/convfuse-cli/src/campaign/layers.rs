@@ -1,6 +1,6 @@
 //! Layers with any attributes.
 
-use convfuse::chain::{
+use convfuse::graph::{
     BatchNormLayer, ConvLayer, GroupNormLayer, InstanceNormLayer, Layer, LayerNormLayer,
 };
 use convfuse::spec::{

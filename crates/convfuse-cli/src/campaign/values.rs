@@ -2,7 +2,7 @@
 //! f16 cannot hold.
 
 use convfuse::DType;
-use convfuse::chain::Layer;
+use convfuse::graph::Layer;
 use ndarray::{ArrayD, Axis};
 use op_spec::data;
 use oracle::Case;
@@ -27,7 +27,7 @@ fn power(exponent: i32) -> f32 {
 
 /// Changes the values of a case as `c` says.
 pub(super) fn draw(c: &mut Choices, case: &mut Case, dtype: DType) {
-    let range = exponents(dtype, case.chain.layers().len() > 1);
+    let range = exponents(dtype, case.graph.layers().len() > 1);
     // An axis has some exponent in a few neighbouring ones, so that what is large and what is small meet.
     let (least, most) = range;
     let kind = c.below(14);
@@ -45,7 +45,7 @@ pub(super) fn draw(c: &mut Choices, case: &mut Case, dtype: DType) {
             each(&mut case.x, channels, |index| power(exponent(index)));
             // Weights that make up for it, of a convolution in one group.
             if let [Layer::Conv1d(_) | Layer::Conv2d(_) | Layer::Conv3d(_), ..] =
-                case.chain.layers()
+                case.graph.layers()
                 && case.parameters[0].shape()[1] == case.x.shape()[channels]
                 && !c.once_in(3)
             {
@@ -94,7 +94,7 @@ pub(super) fn draw(c: &mut Choices, case: &mut Case, dtype: DType) {
 
 /// The axis of the channels.
 fn channels(case: &Case) -> usize {
-    usize::from(!case.chain.lacks_batch(case.x.shape()))
+    usize::from(!case.graph.lacks_batch(case.x.shape()))
 }
 
 /// Multiplies each part along an axis by a factor of its own.

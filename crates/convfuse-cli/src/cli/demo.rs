@@ -1,7 +1,7 @@
 //! `convfuse demo`: `bench` of both problems at full size, every strategy beside its error.
 
 use clap::Parser;
-use convfuse::chain::presets::{KernelBench79, KernelBench85};
+use convfuse::graph::presets::{KernelBench79, KernelBench85};
 
 use super::bench::{self, EMULATED_79, EMULATED_85};
 use super::device::Choice;

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use convfuse::chain::ChainInput;
+use convfuse::graph::GraphInput;
 use convfuse::model::{
     Considered, Explanation, LaunchFacts, Model, Precision, RegionFacts, Strategy, Verdict,
 };
@@ -110,6 +110,7 @@ fn record(strategy: &str, explanation: &Explanation) -> Value {
     let region = |region: &RegionFacts| {
         json!({
             "layers": region.layers,
+            "value": region.value,
             "kernels": region.kernels,
             "summary": region.summary,
             "reads": region.reads.to_string(),
@@ -127,11 +128,11 @@ fn record(strategy: &str, explanation: &Explanation) -> Value {
             "bytes_moved": launch.bytes_moved,
         })
     };
-    let input = |input: &ChainInput| json!({ "name": input.name, "shape": input.shape });
+    let input = |input: &GraphInput| json!({ "name": input.name, "shape": input.shape });
     let properties = &explanation.properties;
     json!({
         "strategy": strategy,
-        "chain": explanation.chain,
+        "chain": explanation.layers,
         "input": explanation.input,
         "inputs": explanation.inputs.iter().map(input).collect::<Vec<_>>(),
         "output": explanation.output,

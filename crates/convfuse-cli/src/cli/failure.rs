@@ -5,7 +5,7 @@ use std::io;
 use std::path::Path;
 
 use convfuse::TensorFileError;
-use convfuse::chain::{ChainError, PartitionError};
+use convfuse::graph::{GraphError, PartitionError};
 use convfuse_cli::bench::{CeilingsError, RecordError};
 use convfuse_cli::{Status, told};
 use oracle::golden::{GoldenError, GoldenFlaw};
@@ -103,8 +103,8 @@ impl From<TensorFileError> for Failure {
     }
 }
 
-impl From<ChainError> for Failure {
-    fn from(error: ChainError) -> Failure {
+impl From<GraphError> for Failure {
+    fn from(error: GraphError) -> Failure {
         Failure::Refused(told(&error))
     }
 }

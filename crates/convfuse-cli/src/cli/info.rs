@@ -3,8 +3,8 @@
 use std::time::{Duration, Instant};
 
 use comfy_table::CellAlignment::{Left, Right};
-use convfuse::chain::Chain;
-use convfuse::chain::presets::{KernelBench79, KernelBench85};
+use convfuse::graph::Chain;
+use convfuse::graph::presets::{KernelBench79, KernelBench85};
 use convfuse::{DType, Device, DeviceInfo, Model, Tensor, kernel_cache};
 use convfuse_cli::{Status, told};
 use serde_json::{Value, json};

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Instant;
 
-use convfuse::chain::{Chain, ChainProblem};
+use convfuse::graph::{Chain, GraphProblem};
 use convfuse::model::Precision;
 use convfuse::{DType, Inputs, LoadOptions, Model, Options, Parameters, lab};
 use convfuse_cli::Status;
@@ -112,7 +112,7 @@ impl FileInputs {
     }
 
     /// Refuses further inputs of other shapes than the chain gives them.
-    fn must_fit(&self, arguments: &Arguments, problem: &ChainProblem) -> Result<(), Failure> {
+    fn must_fit(&self, arguments: &Arguments, problem: &GraphProblem) -> Result<(), Failure> {
         for (index, input) in problem.inputs.iter().enumerate() {
             let actual = self.shape(index + 1);
             if actual != input.shape {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
 use comfy_table::CellAlignment::{Left, Right};
-use convfuse::chain::Chain;
+use convfuse::graph::Chain;
 use convfuse::{DType, Stream, lab};
 use convfuse_cli::{CaseFailure, ExecutionMode, Status, compare, rounded};
 use oracle::{Case, Expected, Precision, golden};
@@ -153,7 +153,7 @@ fn cases_of_chain(path: &Path, shapes: &[Shape]) -> Result<Vec<Case>, Failure> {
     // All are checked before the first is made.
     for Shape(shape) in shapes {
         let possible = || {
-            let bytes = Case::bytes_of_chain(&chain, shape)?;
+            let bytes = Case::bytes_of_graph(&chain, shape)?;
             Ok(lab::must_have_memory(bytes.unwrap_or(usize::MAX))?)
         };
         let place = format!("{} {shape:?}", path.display());
@@ -161,7 +161,7 @@ fn cases_of_chain(path: &Path, shapes: &[Shape]) -> Result<Vec<Case>, Failure> {
     }
     let case = |Shape(shape): &Shape| {
         let name = format!("{name}/{shape:?}");
-        Case::of_chain(&name, chain.clone(), shape)
+        Case::of_graph(&name, chain.clone(), shape)
     };
     Ok(shapes.iter().map(case).collect())
 }
@@ -294,7 +294,7 @@ impl Tally {
         let index = found.unwrap_or_else(|| {
             self.lines.push(Line {
                 name: kind.to_owned(),
-                layers: case.chain.layers().len(),
+                layers: case.graph.layers().len(),
                 dtype,
                 fast,
                 runs: 0,

@@ -7,7 +7,7 @@ use convfuse::model::{Model, Options};
 use convfuse::ops::ConvOptions;
 use convfuse::{DType, Parameters, Stream, Tensor};
 use ndarray::{ArrayD, Axis};
-use op_spec::chain::Layer;
+use op_spec::graph::Layer;
 use oracle::Case;
 
 use super::named;
@@ -68,17 +68,17 @@ impl<'a> DeviceCase<'a> {
         Ok(self.parameters.get_or_init(|| parameters))
     }
 
-    /// The chain as a model.
+    /// The graph as a model.
     pub(super) fn model(&self) -> convfuse::Result<&Model> {
         if let Some(model) = self.model.get() {
             return Ok(model);
         }
-        let chain = &self.of.chain;
-        let names = chain.parameters().iter();
+        let graph = &self.of.graph;
+        let names = graph.parameters().iter();
         let names = names.map(|parameter| parameter.name.clone());
         let values = names.zip(self.of.parameters.iter().cloned());
-        let parameters = Parameters::new(chain, values)?;
-        let model = Model::with_dtype(self.stream, chain, &parameters, self.dtype)?;
+        let parameters = Parameters::new(graph, values)?;
+        let model = Model::with_dtype(self.stream, graph, &parameters, self.dtype)?;
         Ok(self.model.get_or_init(|| model))
     }
 }
@@ -106,7 +106,7 @@ impl Executable<'_> {
                 lab::layer(x, layer, &parameters, options)
             }
             Executable::Model(model, options) => {
-                model.forward_with(named(model.chain(), x, further), options)
+                model.forward_with(named(model.graph(), x, further), options)
             }
         }
     }

@@ -1,6 +1,8 @@
 use op_spec::Conv2dSpec;
-use op_spec::chain::ConvLayer;
-use op_spec::chain::presets::KernelBench85;
+use op_spec::graph::ConvLayer;
+use op_spec::graph::presets::KernelBench85;
+
+use op_spec::graph::Chain;
 
 use super::*;
 
@@ -34,7 +36,7 @@ fn chunks_are_small_and_taken_however_long_a_column_is() {
 #[test]
 fn only_what_folds_a_scale_into_16_bits_is_judged_so() {
     let chain = KernelBench85::default().chain().unwrap();
-    let case = Case::of_chain("kernelbench_85/modes", chain, &[1, 8, 10, 14]);
+    let case = Case::of_graph("kernelbench_85/modes", chain, &[1, 8, 10, 14]);
     for dtype in [DType::F32, DType::F16, DType::BF16] {
         for mode in ExecutionMode::all(&case, dtype) {
             let folds = mode.to_string().starts_with("folded-scale") && dtype != DType::F32;
@@ -55,7 +57,7 @@ fn of_factors(before: &str, behind: &str) -> Case {
         Layer::channel_max(),
     ];
     let chain = Chain::new(3, layers).unwrap();
-    Case::of_chain("volumes/factors", chain, &[2, 3, 5, 6, 7])
+    Case::of_graph("volumes/factors", chain, &[2, 3, 5, 6, 7])
 }
 
 #[test]
@@ -80,7 +82,7 @@ fn a_strategy_is_asked_for_where_the_library_has_kernels_for_it() {
 fn modes_that_launch_the_same_kernels_are_listed_once() {
     let names = |layers: Vec<Layer>| -> Vec<String> {
         let chain = Chain::new(4, layers).unwrap();
-        let case = Case::of_chain("modes/different", chain, &[2, 4, 9, 9]);
+        let case = Case::of_graph("modes/different", chain, &[2, 4, 9, 9]);
         let modes = ExecutionMode::by_models(&case, DType::F32);
         modes.iter().map(ExecutionMode::to_string).collect()
     };
@@ -100,7 +102,7 @@ fn only_products_on_tensor_cores_are_allowed_what_those_cut_off() {
     let conv = Layer::conv2d(ConvLayer::new("conv", 16, [3, 3]));
     let precision = |layers: &[Layer], name: &str| {
         let chain = Chain::new(4, layers.to_vec()).unwrap();
-        let case = Case::of_chain("modes/precisions", chain, &[2, 4, 9, 9]);
+        let case = Case::of_graph("modes/precisions", chain, &[2, 4, 9, 9]);
         let mut modes = ExecutionMode::by_models(&case, DType::F32).into_iter();
         modes
             .find(|mode| mode.to_string() == name)

@@ -124,7 +124,7 @@ fn a_run_takes_a_block_of_a_checkpoint() {
     ]);
     program
         .run(&format!("{run} --prefix down."))
-        .was_refused(&["down.steps: given, but the chain has no use for it"]);
+        .was_refused(&["down.steps: given, but the model has no use for it"]);
     let ran = program.run(&format!("{run} --prefix down. --not-strict"));
     assert_eq!(ran.code, Some(0), "{ran:?}");
     let same = program.run(&format!("compare y.npy {WANTED}"));

@@ -9,10 +9,10 @@ use serde::{Deserialize, Serialize};
 
 use super::{ConvProblem, ConvSpec, Padding, PaddingMode};
 use crate::SpecError;
-use crate::chain::Initialisation;
-use crate::chain::file::{Axes, AxesError, axes, is_one, is_true, one, yes};
-use crate::chain::layer::{ChainLayer, Flow, Layer, LayerProblem};
-use crate::chain::parameters::Wanted;
+use crate::graph::Initialisation;
+use crate::graph::file::{Axes, AxesError, axes, is_one, is_true, one, yes};
+use crate::graph::layer::{Flow, GraphLayer, Layer, LayerProblem};
+use crate::graph::parameters::Wanted;
 
 /// A convolution, as `torch.nn.Conv1d`, `torch.nn.Conv2d` and `torch.nn.Conv3d` describe it; input channels
 /// are those of what it is given.
@@ -196,7 +196,7 @@ impl<const D: usize> From<ConvLayer<D>> for ConvFile {
     }
 }
 
-impl<const D: usize> ChainLayer for ConvLayer<D>
+impl<const D: usize> GraphLayer for ConvLayer<D>
 where
     LayerProblem: From<ConvProblem<D>>,
 {

@@ -30,8 +30,8 @@ impl<const D: usize> From<[usize; D]> for Padding<D> {
 
 /// What a convolution reads beyond the edges of its input; PyTorch's `padding_mode`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-#[cfg_attr(feature = "chain", derive(serde::Serialize, serde::Deserialize))]
-#[cfg_attr(feature = "chain", serde(rename_all = "lowercase"))]
+#[cfg_attr(feature = "graph", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "graph", serde(rename_all = "lowercase"))]
 pub enum PaddingMode {
     /// Zeros.
     #[default]

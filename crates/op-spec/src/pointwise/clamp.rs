@@ -9,16 +9,16 @@ const CLAMP: &str = "clamp";
 /// [`torch.clamp`](https://docs.pytorch.org/docs/stable/generated/torch.clamp.html).
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[cfg_attr(
-    feature = "chain",
+    feature = "graph",
     derive(serde::Serialize, serde::Deserialize),
     serde(deny_unknown_fields)
 )]
 pub struct ClampSpec {
     /// Values below become this.
-    #[cfg_attr(feature = "chain", serde(skip_serializing_if = "Option::is_none"))]
+    #[cfg_attr(feature = "graph", serde(skip_serializing_if = "Option::is_none"))]
     pub min: Option<f64>,
     /// Values above become this; wins where it is below `min`.
-    #[cfg_attr(feature = "chain", serde(skip_serializing_if = "Option::is_none"))]
+    #[cfg_attr(feature = "graph", serde(skip_serializing_if = "Option::is_none"))]
     pub max: Option<f64>,
 }
 

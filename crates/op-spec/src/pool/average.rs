@@ -9,7 +9,7 @@ use crate::shape::Shape;
 /// and [`avg_pool3d`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.avg_pool3d.html).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(
-    feature = "chain",
+    feature = "graph",
     derive(serde::Serialize, serde::Deserialize),
     serde(
         try_from = "super::layer::AverageFile",

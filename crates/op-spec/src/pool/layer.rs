@@ -5,8 +5,8 @@ use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
 use super::{AdaptiveAvgPoolSpec, AvgPoolSpec, MaxPool3dSpec};
-use crate::chain::file::{Axes, AxesError, axes, is_false, is_true, yes};
-use crate::chain::layer::{ChainLayer, Layer, LayerProblem};
+use crate::graph::file::{Axes, AxesError, axes, is_false, is_true, yes};
+use crate::graph::layer::{GraphLayer, Layer, LayerProblem};
 use crate::{MaxPool2dSpec, SpecError};
 
 impl Layer {
@@ -170,7 +170,7 @@ impl<const D: usize> From<AdaptiveAvgPoolSpec<D>> for AdaptiveFile {
 /// What a pool is as a layer: its dimensions, its check, its problem.
 macro_rules! layers {
     ($($Spec:ty: $dimensions:literal, $Variant:ident;)+) => {
-        $(impl ChainLayer for $Spec {
+        $(impl GraphLayer for $Spec {
             fn dimensions(&self) -> Option<usize> {
                 Some($dimensions)
             }

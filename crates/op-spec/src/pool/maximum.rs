@@ -8,7 +8,7 @@ use crate::shape::Shape;
 /// [`torch.nn.functional.max_pool3d`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.max_pool3d.html).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(
-    feature = "chain",
+    feature = "graph",
     derive(serde::Serialize, serde::Deserialize),
     serde(
         try_from = "super::layer::MaximumFile",

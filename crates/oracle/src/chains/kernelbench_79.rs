@@ -1,6 +1,6 @@
 //! conv3d, multiply, instance_norm, clamp, multiply, maximum over the channels.
 
-use op_spec::chain::presets::KernelBench79;
+use op_spec::graph::presets::KernelBench79;
 use op_spec::{ClampSpec, Conv3dSpec, InstanceNormSpec};
 
 use crate::golden_file::{GoldenFlaw, Reader};
@@ -31,7 +31,7 @@ const KIND: &str = "kernelbench_79";
 
 fn case(name: &str, x: [usize; 5], attributes: KernelBench79) -> Case {
     let chain = attributes.chain().expect("a chain");
-    Case::of_chain(&format!("{KIND}/{name}"), chain, &x)
+    Case::of_graph(&format!("{KIND}/{name}"), chain, &x)
 }
 
 fn ragged() -> Vec<Case> {

@@ -1,6 +1,6 @@
 //! conv2d, group_norm, scale, max_pool2d, clamp.
 
-use op_spec::chain::presets::KernelBench85;
+use op_spec::graph::presets::KernelBench85;
 use op_spec::{ClampSpec, Conv2dSpec, GroupNormSpec, MaxPool2dSpec};
 use serde::Deserialize;
 
@@ -35,7 +35,7 @@ const KIND: &str = "kernelbench_85";
 
 fn case(name: &str, x: [usize; 4], attributes: KernelBench85) -> Case {
     let chain = attributes.chain().expect("a chain");
-    Case::of_chain(&format!("{KIND}/{name}"), chain, &x)
+    Case::of_graph(&format!("{KIND}/{name}"), chain, &x)
 }
 
 fn ragged() -> Vec<Case> {

@@ -1,4 +1,4 @@
-use op_spec::chain::ChainError;
+use op_spec::graph::GraphError;
 use safetensors::tensor::{Dtype, SafeTensorError};
 
 /// What is wrong with a golden file.
@@ -70,7 +70,7 @@ pub enum GoldenFlaw {
     },
     /// The description's attributes and shapes do not fit together.
     #[error("the case is refused: {0}")]
-    Chain(#[source] ChainError),
+    Chain(#[source] GraphError),
     /// The output has another shape than the attributes and inputs give it.
     #[error("out has shape {actual:?}, expected {expected:?}")]
     OutputShape {

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use ndarray::ArrayD;
-use op_spec::chain::{Chain, ChainError, Layer};
+use op_spec::graph::{Chain, GraphError, Layer};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -144,7 +144,7 @@ impl Reader {
     pub(crate) fn chain_case(
         &mut self,
         kind: &str,
-        chain: Result<Chain, ChainError>,
+        chain: Result<Chain, GraphError>,
         names: &[(&str, &str)],
     ) -> Result<Case, GoldenFlaw> {
         let chain = chain.map_err(GoldenFlaw::Chain)?;
@@ -188,7 +188,7 @@ impl Reader {
         let parameters = parameters.collect::<Result<_, GoldenFlaw>>()?;
         Ok(Case {
             name: format!("{kind}/{}", self.name),
-            chain,
+            graph: chain.into(),
             parameters,
             x,
             inputs,

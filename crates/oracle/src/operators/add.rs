@@ -1,10 +1,10 @@
-//! `y = x + residual`, the residual being a further input of the chain.
+//! `y = x + residual`.
 //!
-//! *Condition*: `abs(y)`. *Passes on* `t` as it is; the residual has no error.
+//! *Condition*: `abs(y)`. *Passes on* `t` as it is, to which that of the residual has been added.
 
 use ndarray::ArrayD;
 use op_spec::AddProblem;
-use op_spec::chain::Layer;
+use op_spec::graph::Layer;
 
 use super::operator::{Operator, chained};
 use crate::{Case, Cases, Precision};

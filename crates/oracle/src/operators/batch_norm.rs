@@ -6,7 +6,7 @@
 //! may be far larger than `shift`. *Passes on* `t` as `t * abs(gain)`.
 
 use ndarray::{ArrayD, Axis};
-use op_spec::chain::{BatchNormLayer, Layer};
+use op_spec::graph::{BatchNormLayer, Layer};
 use op_spec::{BatchNormProblem, BatchNormSpec};
 use serde::Deserialize;
 

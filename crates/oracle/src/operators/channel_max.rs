@@ -4,7 +4,7 @@
 
 use ndarray::{ArrayD, Axis, Zip};
 use op_spec::ChannelMaxProblem;
-use op_spec::chain::Layer;
+use op_spec::graph::Layer;
 
 use super::operator::Operator;
 use crate::{Case, Cases, Precision};

@@ -6,7 +6,7 @@
 
 use launch_config::norm::{NormGeometry, STATS_THREADS};
 use ndarray::{Array1, ArrayD, Axis};
-use op_spec::chain::{GroupNormLayer, Layer};
+use op_spec::graph::{GroupNormLayer, Layer};
 use op_spec::{GroupNormProblem, GroupNormSpec};
 use rayon::prelude::*;
 use serde::Deserialize;
@@ -265,7 +265,7 @@ fn read(file: &mut Reader) -> Result<Case, GoldenFlaw> {
 #[cfg(test)]
 mod tests {
     use ndarray::{IxDyn, Zip, array};
-    use op_spec::chain::LayerProblem;
+    use op_spec::graph::LayerProblem;
 
     use super::*;
     use crate::data::signed;

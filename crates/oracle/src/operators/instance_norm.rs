@@ -1,7 +1,7 @@
 //! [Group norm](super::group_norm) with every channel a group of its own.
 
 use ndarray::ArrayD;
-use op_spec::chain::{InstanceNormLayer, Layer};
+use op_spec::graph::{InstanceNormLayer, Layer};
 use op_spec::{InstanceNormProblem, InstanceNormSpec};
 
 use super::group_norm;

@@ -5,7 +5,7 @@
 //! does, times `abs(weight)`.
 
 use ndarray::{ArrayD, Axis, Zip};
-use op_spec::chain::{Layer, LayerNormLayer};
+use op_spec::graph::{Layer, LayerNormLayer};
 use op_spec::{LayerNormProblem, LayerNormSpec};
 use serde::Deserialize;
 

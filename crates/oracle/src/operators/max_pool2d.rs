@@ -5,7 +5,7 @@
 //! *Condition*: 0. *Passes on* the largest `t` of the window.
 
 use ndarray::{Array4, ArrayD, ArrayView2, Axis, Ix4, Zip};
-use op_spec::chain::Layer;
+use op_spec::graph::Layer;
 use op_spec::{MaxPool2dProblem, MaxPool2dSpec};
 use serde::Deserialize;
 

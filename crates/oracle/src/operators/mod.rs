@@ -4,7 +4,7 @@
 //! A new operator is a file, its `mod` line, an arm of `of` and a line of `CASES`; a pointwise function
 //! stands in `pointwise.rs` alone.
 
-use op_spec::chain::LayerProblem;
+use op_spec::graph::LayerProblem;
 
 use crate::Cases;
 

@@ -184,7 +184,7 @@ pub(crate) use cases::{CASES, clamp_of};
 mod tests {
     use ndarray::array;
     use op_spec::ClampSpec;
-    use op_spec::chain::{Layer, LayerProblem};
+    use op_spec::graph::{Layer, LayerProblem};
 
     use super::cases::{RELU_SPEC, case, clamp, leaky_relu};
     use super::*;
@@ -225,7 +225,7 @@ mod tests {
             })
         };
         let cases = CASES.iter().flat_map(|cases| (cases.ragged)());
-        let of_cases = cases.map(|case| match case.chain.layers() {
+        let of_cases = cases.map(|case| match case.graph.layers() {
             [Layer::Pointwise(function)] => *function,
             other => panic!("{other:?}"),
         });

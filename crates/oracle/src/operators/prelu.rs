@@ -5,7 +5,7 @@
 
 use ndarray::{ArrayD, ArrayViewMutD, Axis};
 use op_spec::PreluProblem;
-use op_spec::chain::Layer;
+use op_spec::graph::Layer;
 use serde::Deserialize;
 
 use super::operator::{Operator, chained};

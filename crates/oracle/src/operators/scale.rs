@@ -4,7 +4,7 @@
 
 use ndarray::{ArrayD, Axis};
 use op_spec::ScaleProblem;
-use op_spec::chain::Layer;
+use op_spec::graph::Layer;
 
 use super::operator::{Operator, chained};
 use crate::{Case, Cases, Precision};

@@ -1,7 +1,7 @@
 //! What is chosen, on devices that need not be there.
 
-use op_spec::chain::Chain;
-use op_spec::chain::presets::{KernelBench79, KernelBench85};
+use op_spec::graph::Chain;
+use op_spec::graph::presets::{KernelBench79, KernelBench85};
 use op_spec::{Conv2dSpec, Conv3dSpec, GroupNormSpec, MaxPool2dSpec};
 
 use super::*;
@@ -48,14 +48,14 @@ fn depthwise(kernel_size: [usize; 2]) -> KernelBench85 {
 }
 
 fn chosen(
-    chain: &Chain,
+    chain: &Graph,
     input: &[usize],
     dtype: DType,
     properties: &DeviceProperties,
     options: &Options,
 ) -> Result<Vec<Chosen>> {
     choose(Query {
-        chain,
+        graph: chain,
         problem: &chain.problem(input)?,
         dtype,
         order: &Order::Dense,
@@ -66,7 +66,7 @@ fn chosen(
 
 /// The rows that do the runs, separated by `|`, or the refusal.
 fn rows(
-    chain: &Chain,
+    chain: &Graph,
     input: &[usize],
     dtype: DType,
     properties: &DeviceProperties,

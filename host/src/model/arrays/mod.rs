@@ -104,7 +104,7 @@ impl Model {
     ) -> Result<ArrayD<f32>> {
         let mut inputs = views(self, inputs.into())?;
         let cut = Cut::for_threads(1);
-        let lacks_batch = self.chain().lacks_batch(inputs[0].shape());
+        let lacks_batch = self.graph().lacks_batch(inputs[0].shape());
         if lacks_batch {
             inputs = inputs.into_iter().map(|x| x.insert_axis(Axis(0))).collect();
         }
@@ -129,7 +129,7 @@ impl Model {
     ///
     /// # Examples
     /// ```
-    /// use convfuse::chain::presets::KernelBench79;
+    /// use convfuse::graph::presets::KernelBench79;
     /// use convfuse::{Device, Model, Options, data};
     /// use ndarray::ArrayD;
     ///
@@ -157,7 +157,7 @@ impl Model {
     {
         let mut inputs = views(self, inputs.into())?;
         let cut = Cut::for_threads(1);
-        if self.chain().lacks_batch(inputs[0].shape()) {
+        if self.graph().lacks_batch(inputs[0].shape()) {
             inputs = inputs.into_iter().map(|x| x.insert_axis(Axis(0))).collect();
             let shares = Share::whole(self, inputs[0].shape());
             let mut y = y.view_mut().insert_axis(Axis(0));
@@ -180,7 +180,7 @@ impl Model {
         y: &mut PinnedArray<T>,
         options: &Options,
     ) -> Result<()> {
-        let inputs = inputs.into().arranged(OPERATOR, self.chain().inputs())?;
+        let inputs = inputs.into().arranged(OPERATOR, self.graph().inputs())?;
         let shares = Share::whole(self, inputs[0].shape());
         pinned(&shares, &inputs, y, options, &Cut::default())
     }
@@ -193,13 +193,13 @@ impl Model {
     }
 }
 
-/// The inputs in the order of the model's chain, the first one first.
+/// The inputs in the order of the model's graph, the first one first.
 pub(crate) fn views<'a, S: Data<Elem = f32>, D: Dimension>(
     model: &Model,
     inputs: Inputs<&'a ArrayBase<S, D>>,
 ) -> Result<Vec<ArrayViewD<'a, f32>>> {
     let inputs = inputs.map(|array| array.view().into_dyn());
-    inputs.arranged(OPERATOR, model.chain().inputs())
+    inputs.arranged(OPERATOR, model.graph().inputs())
 }
 
 /// [`Model::forward_array_into`] in chunks of about so many bytes, input and output together, so many under

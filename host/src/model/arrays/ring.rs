@@ -21,7 +21,7 @@ const OPERATOR: &str = "model";
 pub(super) struct Place<T: Element> {
     /// Nothing on the CPU device, whose backend runs no kernels.
     ready: Option<Ready>,
-    /// In the chain's order, the first one first.
+    /// In the graph's order, the first one first.
     inputs: Vec<Tensor>,
     y: Tensor,
     staged: Option<Staged<T>>,
@@ -42,7 +42,7 @@ impl<T: Element> Place<T> {
                 Some(Ready::new(OPERATOR, program, &stream)?)
             }
         };
-        let problem = model.chain().problem(input)?;
+        let problem = model.graph().problem(input)?;
         let further = problem.inputs.iter().map(|input| &input.shape[..]);
         let inputs = std::iter::once(input).chain(further);
         let inputs = inputs.map(|shape| Tensor::uninit(&stream, shape, T::DTYPE));

@@ -9,10 +9,10 @@ use ndarray::{ArrayBase, ArrayD, ArrayViewD, Axis, DataMut, Dimension, IxDyn, Sl
 use super::chunks::{Chunks, Cut};
 use super::copies::{self, Source};
 use super::ring::{Place, Ring};
-use crate::chain::ChainError;
 use crate::device::{PinnedArray, Tensor, host_memory, must_have_shape};
 use crate::dtype::{DType, Element, bf16, f16};
 use crate::error::{Error, Result};
+use crate::graph::GraphError;
 use crate::model::inputs::must_have_shapes;
 use crate::model::{Model, Options};
 use crate::sync::{self, Mutex, MutexGuard};
@@ -57,11 +57,11 @@ impl<'a> Share<'a> {
 
     /// How it is cut, if it is.
     pub(super) fn chunks(&self, options: &Options, cut: &Cut) -> Result<Option<Chunks>> {
-        if self.model.chain().lacks_batch(&self.input) {
-            let operator = self.model.chain().layers()[0].operator();
-            return Err(ChainError::NoBatch { layer: 0, operator }.into());
+        if self.model.graph().lacks_batch(&self.input) {
+            let operator = self.model.graph().layers()[0].operator();
+            return Err(GraphError::NoBatch { layer: 0, operator }.into());
         }
-        let problem = self.model.chain().problem(&self.input)?;
+        let problem = self.model.graph().problem(&self.input)?;
         if !self.model.device().is_gpu() && !cut.on_any_device || !options.batch_invariant {
             return Ok(None);
         }
@@ -105,7 +105,7 @@ fn output_shape<'a>(
     mut inputs: impl Iterator<Item = &'a [usize]>,
 ) -> Result<Vec<usize>> {
     let model = shares.first().expect("a batch has a share").model;
-    let problem = model.chain().problem(inputs.next().unwrap_or(&[]))?;
+    let problem = model.graph().problem(inputs.next().unwrap_or(&[]))?;
     must_have_shapes(OPERATOR, &problem, inputs)?;
     Ok(problem.output_shape().to_vec())
 }

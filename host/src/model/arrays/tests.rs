@@ -7,8 +7,8 @@ use crate::device::Device;
 use crate::dtype::{DType, f16};
 use crate::error::Error;
 use crate::ops::Precision;
-use op_spec::chain::presets::KernelBench79;
-use op_spec::chain::{Chain, Layer};
+use op_spec::graph::presets::KernelBench79;
+use op_spec::graph::{Chain, Layer};
 
 /// Chunks of at most two samples of `SHAPE`, of which two are under way at a time.
 fn small(sample_bytes: usize) -> Cut {
@@ -28,8 +28,8 @@ fn chain() -> Chain {
 }
 
 fn model(device: &Device, dtype: DType) -> Model {
-    let parameters = crate::Parameters::init(&chain(), 3).unwrap();
-    Model::with_dtype(&device.stream().unwrap(), &chain(), &parameters, dtype).unwrap()
+    let parameters = crate::Parameters::init(chain(), 3).unwrap();
+    Model::with_dtype(&device.stream().unwrap(), chain(), &parameters, dtype).unwrap()
 }
 
 fn sample_bytes(model: &Model) -> usize {

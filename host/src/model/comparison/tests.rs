@@ -1,5 +1,5 @@
 use op_spec::ClampSpec;
-use op_spec::chain::presets::KernelBench85;
+use op_spec::graph::presets::KernelBench85;
 
 use super::*;
 use crate::data;

@@ -4,7 +4,7 @@
 use std::ptr::null_mut;
 use std::sync::LazyLock;
 
-use convfuse::chain::{Chain, Layer};
+use convfuse::graph::{Chain, Layer};
 use convfuse::spec::{ClampSpec, PointwiseSpec};
 use convfuse::{
     DType, Device, DriverError, Model, Options, PinnedArray, Plan, Replicas, Result, Stream,
@@ -105,7 +105,7 @@ fn borrowed(part: Part, ordinal: u32) -> Results {
     let (home, other, away) = (device.stream()?, device.stream()?, peer.stream()?);
     let chain = Chain::new(2, [Layer::scale("factor"), clamp()]).expect("a chain");
     let with_parameters = Model::init(&home, &chain, 7)?;
-    let model = Model::init(&home, &Chain::new(2, [clamp()]).expect("a chain"), 7)?;
+    let model = Model::init(&home, Chain::new(2, [clamp()]).expect("a chain"), 7)?;
     let replicas = Replicas::new(&model, &[device.clone(), peer.clone()])?;
     let (options, x) = (Options::default(), data::fill(1, IxDyn(&SMALL)));
     let x = Tensor::from_array(&other, &x)?;
@@ -171,7 +171,7 @@ static VALUES: LazyLock<(ArrayD<f32>, ArrayD<f32>)> = LazyLock::new(|| {
 fn arrays(part: Part, ordinal: u32) -> Results {
     let [device, peer] = [Device::gpu(ordinal)?, Device::gpu(peer(ordinal))?];
     let home = device.stream()?;
-    let model = Model::init(&home, &Chain::new(2, [clamp()]).expect("a chain"), 7)?;
+    let model = Model::init(&home, Chain::new(2, [clamp()]).expect("a chain"), 7)?;
     let replicas = Replicas::new(&model, &[device.clone(), peer.clone()])?;
     let options = Options::default();
     if part == Part::Loading {

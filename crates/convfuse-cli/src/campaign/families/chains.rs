@@ -1,7 +1,7 @@
 //! Chains of the kinds that kernels are made for.
 
-use convfuse::chain::presets::{KernelBench79, KernelBench85};
-use convfuse::chain::{ConvLayer, Layer};
+use convfuse::graph::presets::{KernelBench79, KernelBench85};
+use convfuse::graph::{ConvLayer, Layer};
 use convfuse::spec::{Conv2dSpec, Conv3dSpec, GroupNormSpec, InstanceNormSpec, MaxPool2dSpec};
 
 use super::super::choices::Choices;
@@ -9,7 +9,7 @@ use super::super::layers::{
     averages, batch_norm, function, functions, group_norm, instance_norm, max_pool2d, max_pool3d,
     usual_conv,
 };
-use super::{Plan, bounds, of_chain, shape};
+use super::{Plan, bounds, of_graph, shape};
 
 pub(super) fn kernelbench_85(c: &mut Choices) -> Plan {
     let (groups, of_group) = (c.within(1, 2), c.within(1, 19));
@@ -41,7 +41,7 @@ pub(super) fn kernelbench_85(c: &mut Choices) -> Plan {
         clamp: bounds(c),
     };
     let input = shape(c, groups * of_group, 2, 4, 36);
-    of_chain(chain.chain(), &input)
+    of_graph(chain.chain(), &input)
 }
 
 pub(super) fn kernelbench_79(c: &mut Choices) -> Plan {
@@ -62,7 +62,7 @@ pub(super) fn kernelbench_79(c: &mut Choices) -> Plan {
     };
     let mut input = shape(c, groups * of_group, 3, 2, 14);
     input[2] = input[2].min(6);
-    of_chain(chain.chain(), &input)
+    of_graph(chain.chain(), &input)
 }
 
 /// What the kernel of one launch for problem 85 takes: any height, batch, groups and bounds.
@@ -80,7 +80,7 @@ pub(super) fn one_launch_85(c: &mut Choices) -> Plan {
         ..KernelBench85::default()
     };
     let (height, n) = (c.within(10, 133), c.within(1, 4));
-    of_chain(chain.chain(), &[n, 8, height, 128])
+    of_graph(chain.chain(), &[n, 8, height, 128])
 }
 
 /// The same for problem 79.
@@ -95,7 +95,7 @@ pub(super) fn one_launch_79(c: &mut Choices) -> Plan {
         ..KernelBench79::default()
     };
     let (depth, height, n) = (c.within(3, 24), c.within(3, 40), c.within(1, 4));
-    of_chain(chain.chain(), &[n, 3, depth, height, 32])
+    of_graph(chain.chain(), &[n, 3, depth, height, 32])
 }
 
 /// A norm of any kind, or none, for `groups` groups of channels.

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{ArgGroup, ValueEnum};
 use convfuse::DType;
-use convfuse::chain::{Chain, PartitionError};
+use convfuse::graph::{Chain, PartitionError};
 use convfuse::model::{Options, Precision, Strategy};
 use convfuse_cli::bench::Products;
 
@@ -177,7 +177,7 @@ pub(super) fn candidates(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use convfuse::chain::presets::KernelBench85;
+    use convfuse::graph::presets::KernelBench85;
 
     #[test]
     fn shapes_have_two_extents_or_more() {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use convfuse::Device;
-use convfuse::chain::{ChainProblem, LayerProblem};
+use convfuse::graph::{GraphProblem, LayerProblem};
 use convfuse_cli::bench::Protocol;
 use oracle::Case;
 
@@ -87,14 +87,14 @@ fn threads() -> usize {
 }
 
 /// Seconds that the float64 reference takes, which does a sample on each thread.
-fn reference_s(problem: &ChainProblem) -> f64 {
+fn reference_s(problem: &GraphProblem) -> f64 {
     let samples = problem.steps.first().map_or(1, |step| step.input[0]);
     let at_once = threads().min(samples).max(1) as f64;
     Case::cost_of(problem) as f64 / REFERENCE_PER_S / at_once
 }
 
 /// Seconds that a run takes on a device; those of a GPU do not count.
-fn run_s(problem: &ChainProblem, device: &Device) -> f64 {
+fn run_s(problem: &GraphProblem, device: &Device) -> f64 {
     match () {
         () if device.is_emulator() => kernels_cost(problem) / EMULATOR_PER_S / threads() as f64,
         () if device.is_cpu() => Case::cost_of(problem) as f64 / CPU_PER_S,
@@ -119,7 +119,7 @@ pub(in crate::cli) fn say_of_cases<'a>(
 
 /// The same as [`Case::cost_of`] of what kernels do, who look at every place of a pooling window, inside of
 /// the image or not.
-fn kernels_cost(problem: &ChainProblem) -> f64 {
+fn kernels_cost(problem: &GraphProblem) -> f64 {
     let product = |extents: &[usize]| extents.iter().map(|&extent| extent as f64).product::<f64>();
     let places = problem.steps.iter().map(|step| match &step.problem {
         LayerProblem::MaxPool2d(pool) => product(&step.output) * product(&pool.kernel_size),

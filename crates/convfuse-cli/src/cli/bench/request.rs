@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::str::FromStr;
 
-use convfuse::chain::Chain;
-use convfuse::chain::presets::{KernelBench79, KernelBench85};
+use convfuse::graph::Chain;
+use convfuse::graph::presets::{KernelBench79, KernelBench85};
 use convfuse::spec::{ClampSpec, ConvSpec, GroupNormSpec, InstanceNormSpec, MaxPool2dSpec};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;

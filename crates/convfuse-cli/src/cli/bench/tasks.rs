@@ -1,7 +1,7 @@
 //! What `bench` is to run, known and checked before anything runs.
 
-use convfuse::chain::Chain;
-use convfuse::chain::presets::{KernelBench79, KernelBench85};
+use convfuse::graph::Chain;
+use convfuse::graph::presets::{KernelBench79, KernelBench85};
 use convfuse::model::{Options, Strategy};
 use convfuse::{DType, Device, lab};
 use convfuse_cli::bench::Description;

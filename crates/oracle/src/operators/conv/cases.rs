@@ -1,6 +1,6 @@
 //! Cases of convolutions of images and volumes.
 
-use op_spec::chain::{ConvLayer, Layer};
+use op_spec::graph::{ConvLayer, Layer};
 use op_spec::{Conv2dSpec, Conv3dSpec, ConvSpec, Padding, PaddingMode};
 
 use super::golden::{NAMES, layer};

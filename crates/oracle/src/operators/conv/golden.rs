@@ -1,6 +1,6 @@
 //! Golden files of convolutions.
 
-use op_spec::chain::ConvLayer;
+use op_spec::graph::ConvLayer;
 use op_spec::{ConvSpec, Padding, PaddingMode};
 use serde::Deserialize;
 

@@ -1,6 +1,6 @@
 //! Cases of convolutions of sequences.
 
-use op_spec::chain::Layer;
+use op_spec::graph::Layer;
 use op_spec::{Conv1dSpec, Padding, PaddingMode};
 
 use super::cases::conv;

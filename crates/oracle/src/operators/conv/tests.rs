@@ -1,5 +1,5 @@
 use ndarray::array;
-use op_spec::chain::LayerProblem;
+use op_spec::graph::LayerProblem;
 use op_spec::{Conv1dSpec, Conv2dSpec, Padding};
 
 use super::*;

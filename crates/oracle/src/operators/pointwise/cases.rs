@@ -1,6 +1,6 @@
 //! The cases of the pointwise functions.
 
-use op_spec::chain::Layer;
+use op_spec::graph::Layer;
 use op_spec::{ClampSpec, GeluApproximation, PointwiseSpec};
 use serde::Deserialize;
 

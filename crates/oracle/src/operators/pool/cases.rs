@@ -1,6 +1,6 @@
 //! The cases of pools, and their golden files.
 
-use op_spec::chain::Layer;
+use op_spec::graph::Layer;
 use op_spec::{AdaptiveAvgPoolSpec, AvgPool2dSpec, AvgPool3dSpec, AvgPoolSpec, MaxPool3dSpec};
 use serde::Deserialize;
 

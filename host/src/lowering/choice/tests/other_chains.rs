@@ -1,6 +1,6 @@
 //! Chains that are no preset.
 
-use op_spec::chain::{BatchNormLayer, ConvLayer, GroupNormLayer, InstanceNormLayer, Layer};
+use op_spec::graph::{BatchNormLayer, ConvLayer, GroupNormLayer, InstanceNormLayer, Layer};
 use op_spec::{BatchNormSpec, InstanceNormSpec};
 
 use super::*;

@@ -1,13 +1,13 @@
 //! What partitions may ask for, and what is told of the rows that were asked.
 
-use op_spec::chain::Partition;
+use op_spec::graph::Partition;
 
 use super::*;
 
 #[test]
 fn partitions_say_which_regions_and_which_rows() {
     let chain = chain_85(of_85());
-    let ask = |chain: &Chain, input: &[usize], text: &str| {
+    let ask = |chain: &Graph, input: &[usize], text: &str| {
         let partition = Partition::parse(chain, text).unwrap();
         let options = Options::default().partition(partition);
         rows(chain, input, DType::F32, &H200, &options)
@@ -76,7 +76,7 @@ fn a_partition_of_another_chain_is_refused() {
     let options = Options::default().partition(other);
     assert_eq!(
         rows(&chain, &FULL_85, DType::F32, &H200, &options),
-        "partition: covers 6 layers, the chain has 5"
+        "partition: covers 6 layers, the model has 5"
     );
 }
 
@@ -84,7 +84,7 @@ fn a_partition_of_another_chain_is_refused() {
 #[test]
 fn every_row_that_was_asked_is_kept() {
     let default = Options::default();
-    let answers = |chain: &Chain, input: &[usize], properties| -> Vec<String> {
+    let answers = |chain: &Graph, input: &[usize], properties| -> Vec<String> {
         let runs = chosen(chain, input, DType::F32, properties, &default).unwrap();
         let considered = runs[0].facts.considered.iter();
         let answer = |Considered { kernels, verdict }: &Considered| match verdict {

@@ -1,4 +1,4 @@
-//! A parameter of a chain, and what a layer says of those that it may have.
+//! A parameter of a graph, and what a layer says of those that it may have.
 
 extern crate std;
 
@@ -30,7 +30,7 @@ pub enum Initialisation {
     Normal,
 }
 
-/// A tensor that a chain is given beside its input.
+/// A tensor that a graph is given beside its input.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Parameter {
@@ -41,7 +41,7 @@ pub struct Parameter {
     pub shape: Vec<usize>,
     /// What it is before training.
     pub initialisation: Initialisation,
-    /// A number of its own among the chain's parameters, whether or not others are there: what random
+    /// A number of its own among the graph's parameters, whether or not others are there: what random
     /// initialisation makes it from.
     pub stream: u64,
 }

@@ -1,4 +1,4 @@
-//! What a chain refuses.
+//! What a graph refuses.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -6,10 +6,10 @@ use core::fmt;
 
 use crate::SpecError;
 
-/// Why layers are no chain, or a chain does not take an input. Layers are counted from 0.
+/// Why layers are no graph, or a graph does not take an input. Layers are counted from 0.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
-pub enum ChainError {
+pub enum GraphError {
     /// There are no layers.
     Empty,
     /// A layer refuses its attributes or its input.
@@ -62,7 +62,7 @@ pub enum ChainError {
         /// The shape that the layers before want.
         expected: Vec<usize>,
     },
-    /// A layer takes a further input of the chain that has no name.
+    /// A layer of a chain takes a further input that has no name.
     NoInputName {
         /// Which one.
         layer: usize,
@@ -80,6 +80,34 @@ pub enum ChainError {
         /// The shape that an earlier layer is given.
         expected: Vec<usize>,
     },
+    /// A value has no name, or that of an earlier value.
+    ValueName {
+        /// The name.
+        name: String,
+    },
+    /// A layer takes a value that neither is an input nor comes from an earlier layer.
+    UnknownValue {
+        /// Which one.
+        layer: usize,
+        /// Its operator.
+        operator: &'static str,
+        /// The value's name.
+        name: String,
+    },
+    /// A layer's first operand is a further input, whose shape follows from nothing.
+    FurtherInput {
+        /// Which one.
+        layer: usize,
+        /// Its operator.
+        operator: &'static str,
+        /// The input.
+        name: String,
+    },
+    /// Nothing takes a value, and it is not the graph's output; or the output is not the last layer's.
+    UnusedValue {
+        /// Its name.
+        name: String,
+    },
     /// The same as [`Shared`](Self::Shared), where the shapes agree and the initialisations do not.
     SharedInitialisation {
         /// The later layer.
@@ -89,10 +117,10 @@ pub enum ChainError {
     },
 }
 
-impl fmt::Display for ChainError {
+impl fmt::Display for GraphError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Empty => f.write_str("chain: layers are none, minimum 1"),
+            Self::Empty => f.write_str("graph: layers are none, minimum 1"),
             Self::Layer { layer, source } => write!(f, "layer {layer}: {source}"),
             Self::Dimensions {
                 layer,
@@ -137,6 +165,30 @@ impl fmt::Display for ChainError {
                 f,
                 "layer {layer}: input {name} would have shape {actual:?}, an earlier layer takes it with shape {expected:?}"
             ),
+            Self::ValueName { name } if name.is_empty() => {
+                f.write_str("graph: a value has no name")
+            }
+            Self::ValueName { name } => write!(f, "graph: two values have the name {name}"),
+            Self::UnknownValue {
+                layer,
+                operator,
+                name,
+            } => write!(
+                f,
+                "layer {layer}: {operator}: there is no value {name} before it"
+            ),
+            Self::FurtherInput {
+                layer,
+                operator,
+                name,
+            } => write!(
+                f,
+                "layer {layer}: {operator}: input {name} is its first operand, whose shape must be known"
+            ),
+            Self::UnusedValue { name } => write!(
+                f,
+                "graph: no layer takes {name}, and it is not the output, which is the last layer's"
+            ),
             Self::SharedInitialisation { layer, name } => write!(
                 f,
                 "layer {layer}: {name} is initialised otherwise than by an earlier layer that shares it"
@@ -145,7 +197,7 @@ impl fmt::Display for ChainError {
     }
 }
 
-impl core::error::Error for ChainError {
+impl core::error::Error for GraphError {
     fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
         match self {
             Self::Layer { source, .. } => Some(source),

@@ -1,15 +1,16 @@
-//! Whole chains, and operators by themselves, sample by sample.
+//! Whole graphs, and operators by themselves, sample by sample.
 //!
-//! A chain is cut into the longest runs of layers that have a normal form. Of a run, a sample is convolved as
-//! a whole; then each group of channels is normalised, and each of its channels mapped and pooled, while it
-//! is in the cache. Factors around a norm are folded into it and cost nothing. Tensors between two runs are
-//! never whole either.
-
-use std::borrow::Cow;
+//! A path of a graph is cut into the longest runs of layers that have a normal form. Of a run, a sample is
+//! convolved as a whole; then each group of channels is normalised, and each of its channels mapped and
+//! pooled, while it is in the cache. Factors around a norm are folded into it and cost nothing. Tensors
+//! between two runs of a path are never whole either; those between paths are, until the last path that reads
+//! them is done.
 
 use ndarray::{ArrayD, ArrayViewD, Axis, CowArray, IxDyn};
 use op_spec::ConvProblem;
-use op_spec::chain::{Chain, ChainProblem, LayerProblem, NormalForm, Pointwise, Reduction};
+use op_spec::graph::{
+    Graph, GraphProblem, LayerProblem, NormalForm, Operand, Pointwise, Reduction,
+};
 use rayon::prelude::*;
 
 use super::channel_max::max_over_channels;
@@ -24,34 +25,68 @@ use crate::host_memory::{affordable, reserve, resize, zeroed};
 use crate::ops::MAX_PARAMETERS;
 use crate::parameters::Parameters;
 
-/// What the layers of `chain` make of `inputs`, the first one and the further ones, whose shapes are the
+/// What the layers of `graph` make of `inputs`, the first one and the further ones, whose shapes are the
 /// problem's: f32, statistics in float64.
 ///
 /// # Errors
 /// [`OutOfMemory`](crate::Error::OutOfMemory).
 ///
 /// # Panics
-/// If problem, parameters or inputs are those of another chain.
+/// If problem, parameters or inputs are those of another graph.
 pub(crate) fn run(
-    chain: &Chain,
-    problem: &ChainProblem,
+    graph: &Graph,
+    problem: &GraphProblem,
     parameters: &Parameters,
     inputs: &[ArrayViewD<'_, f32>],
 ) -> Result<ArrayD<f32>> {
-    let (x, further) = inputs.split_first().expect("a chain has an input");
-    assert_eq!(x.shape(), problem.input_shape());
+    assert_eq!(inputs[0].shape(), problem.input_shape());
     let shapes = problem.inputs.iter().map(|input| &input.shape[..]);
-    assert!(shapes.eq(further.iter().map(|input| input.shape())));
-    parameters.check(chain).expect("the chain's parameters");
-    let further = further.iter().map(|input| dense(input.view()));
-    let further = further.collect::<Result<Vec<_>>>()?;
-    let stages = stages(chain, problem, parameters, &further);
-    let x = match problem.is_batched {
-        true => x.view(),
-        false => x.view().insert_axis(Axis(0)),
-    };
-    let last = problem.steps.last().expect("a chain has a layer");
-    let y = run_stages(&stages, x, &last.output)?;
+    assert!(shapes.eq(inputs[1..].iter().map(|input| input.shape())));
+    parameters.check(graph).expect("the graph's parameters");
+    let inputs = inputs.iter().map(|input| dense(input.view()));
+    let inputs = inputs.collect::<Result<Vec<_>>>()?;
+    // What the last layers of paths give, by their numbers, and the last path that reads it.
+    let mut outputs: Vec<Option<ArrayD<f32>>> = vec![None; problem.steps.len()];
+    let mut last_reads = vec![0; problem.steps.len()];
+    for (number, path) in graph.paths().iter().enumerate() {
+        for operand in path.iter().flat_map(|&layer| graph.operands(layer)) {
+            if let Operand::Layer(layer) = *operand {
+                last_reads[layer] = number;
+            }
+        }
+    }
+    for (number, path) in graph.paths().iter().enumerate() {
+        let value = |operand: Operand| match operand {
+            Operand::Input(input) => &*inputs[input],
+            Operand::Layer(layer) => {
+                let output = outputs[layer].as_ref().and_then(|output| output.as_slice());
+                output.expect("an earlier path gives it, in standard layout")
+            }
+        };
+        let parameter = |layer: usize, index: usize| {
+            // A residual stands in the place of a parameter.
+            if let (&[_, residual], 0) = (graph.operands(layer), index) {
+                return Some(value(residual));
+            }
+            let slot = *graph.parameters_of(layer).get(index)?;
+            let values = parameters.values()[slot].as_slice();
+            Some(values.expect("standard layout"))
+        };
+        let (first, last) = (path[0], path[path.len() - 1]);
+        let shape = &problem.steps[first].input[..];
+        let x = ArrayViewD::from_shape(shape, value(graph.operands(first)[0]));
+        let x = x.expect("as many elements");
+        let stages = stages(problem, path, parameter);
+        let y = run_stages(&stages, x, &problem.steps[last].output)?;
+        outputs[last] = Some(y);
+        for (output, &last_read) in outputs[..last].iter_mut().zip(&last_reads) {
+            if last_read <= number {
+                *output = None;
+            }
+        }
+    }
+    let y = outputs.pop().flatten();
+    let y = y.expect("the last layer ends a path");
     Ok(match problem.is_batched {
         true => y,
         false => y.remove_axis(Axis(0)),
@@ -215,40 +250,23 @@ impl Convolution<'_> {
     }
 }
 
-/// The longest runs that have a normal form.
+/// The longest runs of a path that have a normal form; `parameter` as [`Stage::new`] has it.
 fn stages<'a>(
-    chain: &Chain,
-    problem: &ChainProblem,
-    parameters: &'a Parameters,
-    further: &'a [Cow<'_, [f32]>],
+    problem: &GraphProblem,
+    path: &[usize],
+    parameter: impl Fn(usize, usize) -> Option<&'a [f32]>,
 ) -> Vec<Stage<'a>> {
     let mut stages = Vec::new();
-    let mut start = 0;
-    while start < problem.steps.len() {
-        let mut end = start + 1;
-        let mut form = NormalForm::of(problem, start..end).expect("a single layer has one");
-        while end < problem.steps.len()
-            && let Ok(longer) = NormalForm::of(problem, start..end + 1)
-        {
-            (form, end) = (longer, end + 1);
-        }
-        let parameters = |layer: usize, index: usize| {
-            // A residual stands in the place of a parameter.
-            if let (Some(input), 0) = (chain.input_of(layer), index) {
-                return Some(&*further[input]);
-            }
-            let slot = *chain.parameters_of(layer).get(index)?;
-            let values = parameters.values()[slot].as_slice();
-            Some(values.expect("standard layout"))
-        };
-        let output = &problem.steps[end - 1].output;
-        stages.push(Stage::new(
-            form,
-            &problem.steps[start].input,
-            output,
-            parameters,
-        ));
-        start = end;
+    let mut rest = path;
+    let form = |layers: &[usize]| NormalForm::of(problem, layers.iter().copied());
+    while !rest.is_empty() {
+        let longer = (2..=rest.len()).map_while(|len| Some((len, form(&rest[..len]).ok()?)));
+        let single = || (1, form(&rest[..1]).expect("a single layer has one"));
+        let (len, form) = longer.last().unwrap_or_else(single);
+        let input = &problem.steps[rest[0]].input;
+        let output = &problem.steps[rest[len - 1]].output;
+        stages.push(Stage::new(form, input, output, &parameter));
+        rest = &rest[len..];
     }
     stages
 }

@@ -4,7 +4,7 @@
 use alloc::borrow::ToOwned;
 
 use super::{
-    Chain, ChainError, ConvLayer, GroupNormLayer, Initialisation, InstanceNormLayer, Layer,
+    Chain, ConvLayer, GraphError, GroupNormLayer, Initialisation, InstanceNormLayer, Layer,
     ScaleLayer,
 };
 use crate::{
@@ -44,7 +44,7 @@ impl KernelBench85 {
     ///
     /// # Errors
     /// What [`Chain::new`] refuses.
-    pub fn chain(&self) -> Result<Chain, ChainError> {
+    pub fn chain(&self) -> Result<Chain, GraphError> {
         Chain::new(
             self.in_channels,
             [
@@ -115,7 +115,7 @@ impl KernelBench79 {
     ///
     /// # Errors
     /// What [`Chain::new`] refuses.
-    pub fn chain(&self) -> Result<Chain, ChainError> {
+    pub fn chain(&self) -> Result<Chain, GraphError> {
         let multiply = Layer::Scale(ScaleLayer {
             name: "multiplier".to_owned(),
             initialisation: Initialisation::Normal,

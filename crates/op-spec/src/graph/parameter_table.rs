@@ -1,9 +1,9 @@
-//! The parameters of a chain: one table that initialisation, checks, files and uploads walk over.
+//! The parameters of a graph: one table that initialisation, checks, files and uploads walk over.
 
 use alloc::format;
 use alloc::vec::Vec;
 
-use super::error::ChainError;
+use super::error::GraphError;
 use super::layer::{Flow, Layer};
 use super::parameters::{Parameter, Wanted};
 
@@ -11,7 +11,7 @@ use super::parameters::{Parameter, Wanted};
 pub(super) fn table(
     layers: &[Layer],
     flow: &[Flow],
-) -> Result<(Vec<Parameter>, Vec<Vec<usize>>), ChainError> {
+) -> Result<(Vec<Parameter>, Vec<Vec<usize>>), GraphError> {
     let mut table: Vec<Parameter> = Vec::new();
     let mut indices = Vec::with_capacity(layers.len());
     let mut stream = 0;
@@ -32,7 +32,7 @@ pub(super) fn table(
             }
             if stored_as.is_empty() {
                 let operator = layer.operator();
-                return Err(ChainError::NoName {
+                return Err(GraphError::NoName {
                     layer: index,
                     operator,
                 });
@@ -42,7 +42,7 @@ pub(super) fn table(
             if let Some(known) = known {
                 let expected = &table[known];
                 if expected.shape != shape {
-                    return Err(ChainError::Shared {
+                    return Err(GraphError::Shared {
                         layer: index,
                         name,
                         actual: shape,
@@ -50,7 +50,7 @@ pub(super) fn table(
                     });
                 }
                 if expected.initialisation != initialisation {
-                    return Err(ChainError::SharedInitialisation { layer: index, name });
+                    return Err(GraphError::SharedInitialisation { layer: index, name });
                 }
                 of_layer.push(known);
                 continue;

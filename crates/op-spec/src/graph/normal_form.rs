@@ -1,4 +1,4 @@
-//! What a region, some layers in a row, computes, in the terms in which kernels are chosen.
+//! What a region, some layers along a path, computes, in the terms in which kernels are chosen.
 //!
 //! A region with at most one convolution, one norm and one reduction is, if its layers come in this order, a
 //! convolution and an [`Epilogue`]:
@@ -23,10 +23,9 @@
 
 use alloc::vec::Vec;
 use core::fmt;
-use core::ops::Range;
 
 use super::layer::{LayerProblem, Reduction, Role};
-use super::problem::ChainProblem;
+use super::problem::GraphProblem;
 use crate::{
     AddProblem, BatchNormProblem, ClampProblem, ConvProblem, GroupNormProblem, LayerNormProblem,
     PointwiseProblem, PreluProblem, ScaleProblem,
@@ -91,7 +90,7 @@ impl Pointwise {
 }
 
 /// What a region computes: a convolution, if there is one, and what follows. Each part names its layer in the
-/// chain.
+/// graph.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct NormalForm {
@@ -130,14 +129,17 @@ enum Part {
 }
 
 impl NormalForm {
-    /// The normal form of the region of the layers `layers`.
+    /// The normal form of these layers, each of which takes what the one before it gives.
     ///
     /// # Errors
     /// The first layer that does not fit behind the others.
     ///
     /// # Panics
     /// If the problem has no such layers.
-    pub fn of(problem: &ChainProblem, layers: Range<usize>) -> Result<NormalForm, NotNormal> {
+    pub fn of(
+        problem: &GraphProblem,
+        layers: impl IntoIterator<Item = usize>,
+    ) -> Result<NormalForm, NotNormal> {
         let mut form = NormalForm::default();
         let mut part = Part::Start;
         for index in layers {

@@ -12,35 +12,16 @@ use serde::de::value::{MapAccessDeserializer, StrDeserializer};
 use serde::de::{DeserializeSeed, Error, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 
-use super::Chain;
-use super::error::ChainError;
 use super::layer::Layer;
 use crate::{InstanceNormSpec, PointwiseSpec};
 
-/// See [`Chain`] for an example.
+/// See [`Chain`](super::Chain) for an example.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ChainFile {
-    in_channels: usize,
+    pub(super) in_channels: usize,
     #[serde(deserialize_with = "numbered")]
-    layers: Vec<Layer>,
-}
-
-impl TryFrom<ChainFile> for Chain {
-    type Error = ChainError;
-
-    fn try_from(file: ChainFile) -> Result<Chain, ChainError> {
-        Chain::new(file.in_channels, file.layers)
-    }
-}
-
-impl From<Chain> for ChainFile {
-    fn from(chain: Chain) -> ChainFile {
-        ChainFile {
-            in_channels: chain.in_channels,
-            layers: chain.layers,
-        }
-    }
+    pub(super) layers: Vec<Layer>,
 }
 
 /// Reads layers such that what is wrong with one names it.

@@ -1,14 +1,16 @@
 //! Layers: PyTorch's modules with their attributes, and what flows between them.
 //!
-//! What a layer is stands in the file of its operator, behind [`ChainLayer`]. This file lists the operators,
-//! and all else in a chain follows from the list: names, problems, parameters, files.
+//! What a layer is stands in the file of its operator, behind [`GraphLayer`]. This file lists the operators,
+//! and all else in a graph follows from the list: names, problems, parameters, files.
 
+use alloc::string::String;
 use alloc::vec::Vec;
 
 use serde::Serialize;
 use serde::de::MapAccess;
 
-use super::error::ChainError;
+use super::Operand;
+use super::error::GraphError;
 use super::parameters::Wanted;
 use crate::{
     AdaptiveAvgPoolProblem, AdaptiveAvgPoolSpec, AddProblem, AvgPoolProblem, AvgPoolSpec,
@@ -27,8 +29,8 @@ pub use crate::layer_norm::layer::LayerNormLayer;
 pub use crate::prelu::layer::PreluLayer;
 pub use crate::scale::layer::ScaleLayer;
 
-/// What a chain asks of a layer.
-pub(crate) trait ChainLayer {
+/// What a graph asks of a layer.
+pub(crate) trait GraphLayer {
     /// The spatial dimensions that the layer takes, if not any.
     fn dimensions(&self) -> Option<usize> {
         None
@@ -59,9 +61,14 @@ pub(crate) trait ChainLayer {
         Vec::new()
     }
 
-    /// The chain's further input that the layer takes, of the same shape as what it is given.
-    fn input(&self) -> Option<&str> {
-        None
+    /// The names of the values that the layer takes beside its first operand, of the same shape.
+    fn operands(&self) -> &[String] {
+        &[]
+    }
+
+    /// Whether the order of the operands does not matter.
+    fn commutes(&self) -> bool {
+        false
     }
 
     /// The layer on an input of this shape, and the shape of its output.
@@ -111,7 +118,7 @@ macro_rules! layers {
         $Variant:ident($Layer:ty) is $operator:literal,
         |$problem:ident: $Problem:ty| $role:expr;
     )+) => {
-        /// One step of a chain.
+        /// One step of a graph.
         #[derive(Clone, Debug, PartialEq, Serialize)]
         pub enum Layer {
             $(
@@ -137,7 +144,7 @@ macro_rules! layers {
                 }
             }
 
-            pub(super) fn kind(&self) -> &dyn ChainLayer {
+            pub(super) fn kind(&self) -> &dyn GraphLayer {
                 match self {
                     $(Self::$Variant(layer) => layer,)+
                     Self::Pointwise(function) => function,
@@ -216,7 +223,7 @@ layers! {
     /// The maximum over the channels; the output lacks dimension 1.
     ChannelMax(ChannelMaxSpec) is "channel_max",
     |problem: ChannelMaxProblem| Role::Reduction(Reduction::ChannelMax(problem));
-    /// The addition of a further input of the chain.
+    /// The addition of another value.
     Add(AddLayer) is "add",
     |problem: AddProblem| Role::Residual(problem);
     /// The maximum of windows of volumes.
@@ -245,44 +252,53 @@ pub(crate) struct Flow {
     pub(crate) dimensions: Option<usize>,
 }
 
-/// What each layer is given.
+/// What each layer is given as its first operand.
 ///
 /// # Errors
 /// Those of [`Chain::new`](super::Chain::new), but for parameters.
-pub(super) fn flow(in_channels: usize, layers: &[Layer]) -> Result<Vec<Flow>, ChainError> {
+pub(super) fn flow(
+    in_channels: usize,
+    layers: &[Layer],
+    operands: &[Vec<Operand>],
+) -> Result<Vec<Flow>, GraphError> {
     // The first layer with a fixed number of dimensions tells that of the input, too.
     let dimensions = layers.iter().find_map(|layer| layer.kind().dimensions());
-    let mut flow = Flow {
-        channels: Some(in_channels),
-        dimensions,
-    };
     let mut flows = Vec::with_capacity(layers.len());
+    // What each layer gives.
+    let mut given: Vec<Option<usize>> = Vec::with_capacity(layers.len());
     for (index, layer) in layers.iter().enumerate() {
-        flows.push(flow);
+        let channels = match operands[index][0] {
+            Operand::Input(_) => Some(in_channels),
+            Operand::Layer(layer) => given[layer],
+        };
+        flows.push(Flow {
+            channels,
+            dimensions,
+        });
         let (operator, layer) = (layer.operator(), layer.kind());
-        if flow.channels.is_none() && layer.needs_channels() {
-            return Err(ChainError::NoChannels {
+        if channels.is_none() && layer.needs_channels() {
+            return Err(GraphError::NoChannels {
                 layer: index,
                 operator,
             });
         }
-        if let (Some(actual), Some(expected)) = (flow.dimensions, layer.dimensions())
+        if let (Some(actual), Some(expected)) = (dimensions, layer.dimensions())
             && actual != expected
         {
-            return Err(ChainError::Dimensions {
+            return Err(GraphError::Dimensions {
                 layer: index,
                 operator,
                 actual,
                 expected,
             });
         }
-        let channels = layer.check(flow.channels.unwrap_or(0));
-        let channels = channels.map_err(|source| ChainError::Layer {
+        let output = layer.check(channels.unwrap_or(0));
+        let output = output.map_err(|source| GraphError::Layer {
             layer: index,
             source,
         })?;
         // What has no channels does not get any.
-        flow.channels = flow.channels.and(channels);
+        given.push(channels.and(output));
     }
     Ok(flows)
 }

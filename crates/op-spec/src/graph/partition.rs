@@ -1,4 +1,4 @@
-//! Cutting a chain into runs of layers that are done together.
+//! Cutting a graph into runs of layers that are done together.
 
 use alloc::borrow::ToOwned;
 use alloc::string::String;
@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::ops::Range;
 
-use super::Chain;
+use super::Graph;
 
 /// Some layers in a row, and the kernels that are to do them.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -17,7 +17,7 @@ pub struct Run {
     pub kernel: Option<String>,
 }
 
-/// A chain cut into runs: every layer in one of them, in order.
+/// A graph cut into runs: every layer in one of them, in order.
 ///
 /// Written down, runs are separated by `|` and layers by spaces, and the kernels of a run follow an `@`:
 /// `conv2d @direct | group_norm scale | max_pool2d clamp`.
@@ -29,9 +29,9 @@ pub struct Partition {
 impl Partition {
     /// All layers in one run.
     #[must_use]
-    pub fn whole(chain: &Chain) -> Partition {
+    pub fn whole(graph: &Graph) -> Partition {
         let run = Run {
-            layers: 0..chain.layers().len(),
+            layers: 0..graph.layers().len(),
             kernel: None,
         };
         Partition {
@@ -41,21 +41,21 @@ impl Partition {
 
     /// Each layer by itself.
     #[must_use]
-    pub fn single(chain: &Chain) -> Partition {
+    pub fn single(graph: &Graph) -> Partition {
         let run = |layer| Run {
             layers: layer..layer + 1,
             kernel: None,
         };
         Partition {
-            runs: (0..chain.layers().len()).map(run).collect(),
+            runs: (0..graph.layers().len()).map(run).collect(),
         }
     }
 
-    /// Reads a partition of `chain` in the form that it is displayed in.
+    /// Reads a partition of `graph` in the form that it is displayed in.
     ///
     /// # Errors
-    /// Layers that are not the chain's, in their order.
-    pub fn parse(chain: &Chain, text: &str) -> Result<Partition, PartitionError> {
+    /// Layers that are not the graph's, in their order.
+    pub fn parse(graph: &Graph, text: &str) -> Result<Partition, PartitionError> {
         let mut runs = Vec::new();
         let mut next = 0;
         for part in text.split('|') {
@@ -65,7 +65,7 @@ impl Partition {
             };
             let start = next;
             for actual in layers.split_whitespace() {
-                let expected = chain.layers().get(next).map(|layer| layer.operator());
+                let expected = graph.layers().get(next).map(|layer| layer.operator());
                 if expected != Some(actual) {
                     return Err(PartitionError::Layer {
                         layer: next,
@@ -81,7 +81,7 @@ impl Partition {
             let layers = start..next;
             runs.push(Run { layers, kernel });
         }
-        if let Some(layer) = chain.layers().get(next) {
+        if let Some(layer) = graph.layers().get(next) {
             return Err(PartitionError::Missing {
                 layer: next,
                 operator: layer.operator(),
@@ -98,7 +98,7 @@ impl Partition {
 
     /// The partition as [`parse`](Self::parse) reads it.
     #[must_use]
-    pub fn display(&self, chain: &Chain) -> String {
+    pub fn display(&self, graph: &Graph) -> String {
         let mut text = String::new();
         for (index, run) in self.runs.iter().enumerate() {
             if index > 0 {
@@ -109,7 +109,7 @@ impl Partition {
                     text.push(' ');
                 }
                 text.push_str(
-                    chain
+                    graph
                         .layers()
                         .get(layer)
                         .map_or("?", |layer| layer.operator()),
@@ -124,17 +124,17 @@ impl Partition {
     }
 }
 
-/// Why a text is no partition of a chain. Layers and runs are counted from 0.
+/// Why a text is no partition of a graph. Layers and runs are counted from 0.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PartitionError {
-    /// A layer is not the one that the chain has there.
+    /// A layer is not the one that the graph has there.
     Layer {
         /// Which one.
         layer: usize,
         /// The text's.
         actual: String,
-        /// The chain's layer in that place; nothing behind its last.
+        /// The graph's layer in that place; nothing behind its last.
         expected: Option<&'static str>,
     },
     /// A run has no layers.
@@ -160,19 +160,19 @@ impl fmt::Display for PartitionError {
                 expected: Some(expected),
             } => write!(
                 f,
-                "partition: layer {layer} is {actual}, the chain has {expected} there"
+                "partition: layer {layer} is {actual}, the graph has {expected} there"
             ),
             Self::Layer { layer, actual, .. } => {
                 write!(
                     f,
-                    "partition: layer {layer} is {actual}, the chain ends before it"
+                    "partition: layer {layer} is {actual}, the graph ends before it"
                 )
             }
             Self::EmptyRun { run } => write!(f, "partition: run {run} has no layers, minimum 1"),
             Self::Missing { layer, operator } => {
                 write!(
                     f,
-                    "partition: layer {layer} is missing, the chain has {operator} there"
+                    "partition: layer {layer} is missing, the graph has {operator} there"
                 )
             }
         }

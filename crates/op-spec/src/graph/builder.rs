@@ -1,0 +1,119 @@
+//! Graphs, layer by layer.
+
+use alloc::borrow::ToOwned;
+use alloc::string::String;
+use alloc::vec;
+use alloc::vec::Vec;
+
+use super::{Graph, GraphError, Layer, Node, Operand};
+
+/// A graph in the making; see [`Graph::builder`]. What is wrong is said by [`build`](Self::build).
+#[derive(Clone, Debug)]
+pub struct GraphBuilder {
+    in_channels: usize,
+    /// The first one first.
+    inputs: Vec<String>,
+    /// Name of the output and of the first operand, and the layer.
+    layers: Vec<(String, String, Layer)>,
+}
+
+impl Graph {
+    /// A graph whose first input has this name and so many channels.
+    #[must_use]
+    pub fn builder(input: &str, in_channels: usize) -> GraphBuilder {
+        GraphBuilder {
+            in_channels,
+            inputs: vec![input.to_owned()],
+            layers: Vec::new(),
+        }
+    }
+}
+
+impl GraphBuilder {
+    /// Adds a further input. Layers may take it beside another value, from which its shape follows.
+    #[must_use]
+    pub fn input(mut self, name: &str) -> GraphBuilder {
+        self.inputs.push(name.to_owned());
+        self
+    }
+
+    /// Adds a layer that takes the value `input`, the first input or the output of an earlier layer, and
+    /// whose output is the value `name`. What a layer takes besides, it names itself: [`Layer::add`].
+    #[must_use]
+    pub fn layer(mut self, name: &str, input: &str, layer: Layer) -> GraphBuilder {
+        self.layers.push((name.to_owned(), input.to_owned(), layer));
+        self
+    }
+
+    /// The graph whose output is the value `output`, that of its last layer.
+    ///
+    /// # Errors
+    /// Those of [`Chain::new`](super::Chain::new); a name that two values have; a layer that takes a value
+    /// which no earlier layer gives, or a further input in place of its first operand; a value that nothing
+    /// takes, and an output that is not the last layer's.
+    pub fn build(self, output: &str) -> Result<Graph, GraphError> {
+        let GraphBuilder {
+            in_channels,
+            inputs,
+            layers,
+        } = self;
+        // Every value so far, and whether something takes it.
+        let mut values: Vec<(String, Operand, bool)> = Vec::new();
+        for (index, name) in inputs.into_iter().enumerate() {
+            define(&mut values, name, Operand::Input(index))?;
+        }
+        let further = 1..values.len();
+        let mut nodes = Vec::with_capacity(layers.len());
+        for (index, (name, input, layer)) in layers.into_iter().enumerate() {
+            let mut operands = Vec::new();
+            let names = layer.kind().operands();
+            for operand in [&input].into_iter().chain(names) {
+                let Some(found) = values.iter_mut().find(|(name, ..)| name == operand) else {
+                    return Err(GraphError::UnknownValue {
+                        layer: index,
+                        operator: layer.operator(),
+                        name: operand.clone(),
+                    });
+                };
+                found.2 = true;
+                operands.push(found.1);
+            }
+            if matches!(operands[0], Operand::Input(1..)) {
+                return Err(GraphError::FurtherInput {
+                    layer: index,
+                    operator: layer.operator(),
+                    name: input,
+                });
+            }
+            define(&mut values, name.clone(), Operand::Layer(index))?;
+            nodes.push(Node {
+                name,
+                layer,
+                operands,
+            });
+        }
+        if let Some((name, Operand::Layer(_), is_taken)) = values.last_mut() {
+            *is_taken = name == output;
+        }
+        let unused = values.iter().find(|(_, _, is_taken)| !is_taken);
+        if let (Some((name, ..)), false) = (unused, nodes.is_empty()) {
+            let name = name.clone();
+            return Err(GraphError::UnusedValue { name });
+        }
+        let inputs = values.drain(further).map(|(name, ..)| name).collect();
+        Graph::new(in_channels, inputs, nodes)
+    }
+}
+
+/// Adds a value under a name that no other has.
+fn define(
+    values: &mut Vec<(String, Operand, bool)>,
+    name: String,
+    value: Operand,
+) -> Result<(), GraphError> {
+    if name.is_empty() || values.iter().any(|(known, ..)| *known == name) {
+        return Err(GraphError::ValueName { name });
+    }
+    values.push((name, value, false));
+    Ok(())
+}

@@ -1,0 +1,129 @@
+//! Chains: lists of layers, each of which takes what the one before it gives.
+
+use alloc::borrow::ToOwned;
+use alloc::string::String;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::ops::Deref;
+
+use serde::{Deserialize, Serialize};
+
+use super::file::ChainFile;
+use super::{Graph, GraphError, Layer, Node, Operand};
+
+/// A list of layers that fit one another: the simplest [`Graph`].
+///
+/// Layers that take several values, such as [`Layer::add`], take further inputs of the chain beside what the
+/// layer before them gives.
+///
+/// As JSON it is an object with `in_channels` and `layers`, a list of objects with one key each, the
+/// operator, whose value has the name and the attributes that are not PyTorch's defaults:
+///
+/// ```json
+/// {"in_channels": 3, "layers": [
+///     {"conv3d": {"name": "conv", "out_channels": 16, "kernel_size": 3}},
+///     {"scale": {"name": "multiplier", "initialisation": "normal"}},
+///     {"instance_norm": {"name": "instance_norm"}},
+///     {"clamp": {"min": -1.0, "max": 1.0}},
+///     {"scale": {"name": "multiplier", "initialisation": "normal"}},
+///     {"channel_max": {}}]}
+/// ```
+///
+/// # Examples
+/// ```
+/// use op_spec::graph::{Chain, ConvLayer, Layer};
+/// use op_spec::MaxPool2dSpec;
+///
+/// let chain = Chain::new(8, [
+///     Layer::conv2d(ConvLayer::new("conv", 64, [3, 3])),
+///     Layer::group_norm("group_norm", 16),
+///     Layer::scale("scale"),
+///     Layer::max_pool2d(MaxPool2dSpec::new([4, 4])),
+///     Layer::clamp(0.0, 1.0),
+/// ])?;
+/// assert_eq!(chain.problem(&[128, 8, 128, 128])?.output_shape(), [128, 64, 31, 31]);
+/// assert_eq!(chain.parameters()[0].name, "conv.weight");
+/// # Ok::<(), op_spec::graph::GraphError>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "ChainFile", into = "ChainFile")]
+pub struct Chain(Graph);
+
+impl Chain {
+    /// The chain of these layers on inputs with `in_channels` channels. Its further inputs come in the order
+    /// in which the layers name them.
+    ///
+    /// # Errors
+    /// No layers; what a layer refuses whatever the input is; a layer for images behind one that gives
+    /// volumes; a layer that needs channels behind a maximum over them; layers that share a parameter of
+    /// different shapes; a further input without a name.
+    pub fn new(
+        in_channels: usize,
+        layers: impl IntoIterator<Item = Layer>,
+    ) -> Result<Chain, GraphError> {
+        let (mut inputs, mut nodes) = (Vec::<String>::new(), Vec::<Node>::new());
+        for layer in layers {
+            let mut operands = vec![match nodes.len() {
+                0 => Operand::Input(0),
+                index => Operand::Layer(index - 1),
+            }];
+            for name in layer.kind().operands() {
+                if name.is_empty() {
+                    return Err(GraphError::NoInputName {
+                        layer: nodes.len(),
+                        operator: layer.operator(),
+                    });
+                }
+                let known = inputs.iter().position(|known| known == name);
+                let index = known.unwrap_or_else(|| {
+                    inputs.push((*name).to_owned());
+                    inputs.len() - 1
+                });
+                operands.push(Operand::Input(1 + index));
+            }
+            nodes.push(Node {
+                name: String::new(),
+                layer,
+                operands,
+            });
+        }
+        Graph::new(in_channels, inputs, nodes).map(Chain)
+    }
+}
+
+impl Deref for Chain {
+    type Target = Graph;
+
+    fn deref(&self) -> &Graph {
+        &self.0
+    }
+}
+
+impl AsRef<Graph> for Chain {
+    fn as_ref(&self) -> &Graph {
+        &self.0
+    }
+}
+
+impl From<Chain> for Graph {
+    fn from(chain: Chain) -> Graph {
+        chain.0
+    }
+}
+
+impl TryFrom<ChainFile> for Chain {
+    type Error = GraphError;
+
+    fn try_from(file: ChainFile) -> Result<Chain, GraphError> {
+        Chain::new(file.in_channels, file.layers)
+    }
+}
+
+impl From<Chain> for ChainFile {
+    fn from(Chain(graph): Chain) -> ChainFile {
+        ChainFile {
+            in_channels: graph.in_channels,
+            layers: graph.layers,
+        }
+    }
+}

@@ -1,0 +1,221 @@
+//! Graphs of layers: what a model computes.
+//!
+//! A [`Layer`] is one of PyTorch's, with its attributes and the name under which its parameters are stored. A
+//! [`Graph`] has named values: its inputs, and what its layers give. A layer takes one value or several, and
+//! a value may be taken by any number of layers. A graph is checked when it is made. Its shapes follow from
+//! that of its first input ([`Graph::problem`]), and its parameters are a table ([`Graph::parameters`]).
+//!
+//! A [`Chain`] is the simplest graph, in which each layer takes what the one before it gives. It is made of a
+//! list of layers, and can be written down as JSON.
+//!
+//! Layers along which no value is taken by others form a *path* ([`Graph::paths`]): what may be computed
+//! together is a part of one. A [`Partition`] says what is to be. [`NormalForm`] says what such layers
+//! compute in the terms in which kernels are chosen.
+//!
+//! # Examples
+//! ```
+//! use op_spec::graph::{ConvLayer, Graph, Layer};
+//! use op_spec::Padding;
+//!
+//! let conv = |name: &str| {
+//!     let mut conv = ConvLayer::new(name, 64, [3, 3]);
+//!     conv.attributes.padding = Padding::from([1, 1]);
+//!     Layer::conv2d(conv)
+//! };
+//! // A residual block: relu(conv2(relu(conv1(x))) + x).
+//! let block = Graph::builder("x", 64)
+//!     .layer("first", "x", conv("conv1"))
+//!     .layer("active", "first", Layer::relu())
+//!     .layer("second", "active", conv("conv2"))
+//!     .layer("sum", "second", Layer::add("x"))
+//!     .layer("y", "sum", Layer::relu())
+//!     .build("y")?;
+//! assert_eq!(block.problem(&[8, 64, 56, 56])?.output_shape(), [8, 64, 56, 56]);
+//! assert_eq!(block.parameters()[2].name, "conv2.weight");
+//! assert_eq!(block.paths(), [[0, 1, 2, 3, 4]]);
+//! # Ok::<(), op_spec::graph::GraphError>(())
+//! ```
+
+mod builder;
+mod chain;
+mod error;
+pub(crate) mod file;
+pub(crate) mod layer;
+mod normal_form;
+mod parameter_table;
+pub(crate) mod parameters;
+mod partition;
+mod paths;
+pub mod presets;
+mod problem;
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+pub use builder::GraphBuilder;
+pub use chain::Chain;
+pub use error::GraphError;
+pub use layer::{
+    AddLayer, BatchNormLayer, ConvLayer, GroupNormLayer, InstanceNormLayer, Layer, LayerNormLayer,
+    LayerProblem, PreluLayer, Reduction, ScaleLayer,
+};
+pub use normal_form::{Epilogue, NormalForm, NotNormal, Pointwise};
+pub use parameters::{Initialisation, Parameter};
+pub use partition::{Partition, PartitionError, Run};
+pub use problem::{GraphInput, GraphProblem, ShapedLayer};
+
+/// A value that a layer takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Operand {
+    /// An input of the graph: 0 is the first one, 1 the first of [`Graph::inputs`].
+    Input(usize),
+    /// The output of the layer of this number.
+    Layer(usize),
+}
+
+/// Layers that fit one another, in an order in which they can be computed. See the [module](self).
+#[derive(Clone, Debug, PartialEq)]
+pub struct Graph {
+    in_channels: usize,
+    /// The names of the inputs beside the first.
+    inputs: Vec<String>,
+    layers: Vec<Layer>,
+    /// For each layer the name of its output; empty in a chain.
+    names: Vec<String>,
+    /// For each layer what it takes.
+    operands: Vec<Vec<Operand>>,
+    paths: Vec<Vec<usize>>,
+    parameters: Vec<Parameter>,
+    /// For each layer, where its parameters stand in the table.
+    parameter_indices: Vec<Vec<usize>>,
+}
+
+/// A layer whose operands are resolved.
+struct Node {
+    name: String,
+    layer: Layer,
+    operands: Vec<Operand>,
+}
+
+impl Graph {
+    /// The graph of these layers, of which the last one gives the output.
+    fn new(in_channels: usize, inputs: Vec<String>, nodes: Vec<Node>) -> Result<Graph, GraphError> {
+        let (mut layers, mut names, mut operands) = (Vec::new(), Vec::new(), Vec::new());
+        for node in nodes {
+            layers.push(node.layer);
+            names.push(node.name);
+            operands.push(node.operands);
+        }
+        if layers.is_empty() {
+            return Err(GraphError::Empty);
+        }
+        let flow = layer::flow(in_channels, &layers, &operands)?;
+        let (parameters, parameter_indices) = parameter_table::table(&layers, &flow)?;
+        let paths = paths::paths(&layers, &mut operands);
+        Ok(Graph {
+            in_channels,
+            inputs,
+            layers,
+            names,
+            operands,
+            paths,
+            parameters,
+            parameter_indices,
+        })
+    }
+
+    /// Channels of the first input.
+    #[must_use]
+    pub const fn in_channels(&self) -> usize {
+        self.in_channels
+    }
+
+    /// The layers, each behind those whose outputs it takes. The last one gives the graph's output.
+    #[must_use]
+    pub fn layers(&self) -> &[Layer] {
+        &self.layers
+    }
+
+    /// The name of a layer's output; empty in a [`Chain`].
+    ///
+    /// # Panics
+    /// If there is no such layer.
+    #[must_use]
+    pub fn name_of(&self, layer: usize) -> &str {
+        &self.names[layer]
+    }
+
+    /// What a layer takes, at least one value. Where the order does not matter to the layer, as to an
+    /// addition, the value along a [path](Self::paths) comes first.
+    ///
+    /// # Panics
+    /// If there is no such layer.
+    #[must_use]
+    pub fn operands(&self, layer: usize) -> &[Operand] {
+        &self.operands[layer]
+    }
+
+    /// The layers cut into the longest paths along which each value is taken by the next layer alone. What
+    /// a path takes besides comes from inputs and from the last layers of earlier paths.
+    #[must_use]
+    pub fn paths(&self) -> &[Vec<usize>] {
+        &self.paths
+    }
+
+    /// Every parameter once, in the order in which the layers name them.
+    #[must_use]
+    pub fn parameters(&self) -> &[Parameter] {
+        &self.parameters
+    }
+
+    /// For each parameter of a layer, in the order of [`Layer::operator`]'s PyTorch function, where it stands
+    /// in [`parameters`](Self::parameters).
+    ///
+    /// # Panics
+    /// If there is no such layer.
+    #[must_use]
+    pub fn parameters_of(&self, layer: usize) -> &[usize] {
+        &self.parameter_indices[layer]
+    }
+
+    /// The names of the inputs beside the first one, each once. Their shapes follow from the first one's.
+    #[must_use]
+    pub fn inputs(&self) -> &[String] {
+        &self.inputs
+    }
+
+    /// Whether an input of this shape has no batch: it has one dimension less than a batch of what the first
+    /// layer takes that has a fixed number of them, such as `(c, h, w)` for a graph with a `conv2d`. Its
+    /// output then has none either.
+    #[must_use]
+    pub fn lacks_batch(&self, input: &[usize]) -> bool {
+        let mut layers = self.layers.iter();
+        let dimensions = layers.find_map(|layer| layer.kind().dimensions());
+        dimensions.is_some_and(|dimensions| input.len() == dimensions + 1)
+    }
+
+    /// All extents for a first input of this shape, `(n, in_channels, ..)`, or `(in_channels, ..)` where it
+    /// [has no batch](Self::lacks_batch).
+    ///
+    /// # Errors
+    /// [`GraphError::NoBatch`] for a layer that takes the first axis for the batch, as PyTorch's `GroupNorm`,
+    /// `BatchNorm2d` and `max(dim=1)` do, where there is none; [`GraphError::Layer`] with what the first
+    /// layer that refuses its operands says; [`GraphError::SharedInput`] for layers that take the same
+    /// further input and are given different shapes.
+    pub fn problem(&self, input: &[usize]) -> Result<GraphProblem, GraphError> {
+        GraphProblem::new(self, input)
+    }
+
+    /// The operators' names, with spaces between.
+    #[must_use]
+    pub fn operators(&self) -> String {
+        let names: Vec<&str> = self.layers.iter().map(Layer::operator).collect();
+        names.join(" ")
+    }
+}
+
+impl AsRef<Graph> for Graph {
+    fn as_ref(&self) -> &Graph {
+        self
+    }
+}

@@ -1,0 +1,164 @@
+//! A graph on an input of known shape.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use super::error::GraphError;
+use super::layer::LayerProblem;
+use super::{Graph, Operand};
+use crate::AddSpec;
+use crate::error::{Quantity, RankRule, SpecError};
+
+/// A further input of a graph whose shape is known.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct GraphInput {
+    /// Its name.
+    pub name: String,
+    /// Its shape: that of the first operand of the layers that take it.
+    pub shape: Vec<usize>,
+}
+
+/// A layer with its shapes.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct ShapedLayer {
+    /// What is to be computed.
+    pub problem: LayerProblem,
+    /// Shape of the first operand, and of all others.
+    pub input: Vec<usize>,
+    /// Shape of the output.
+    pub output: Vec<usize>,
+}
+
+/// A graph whose extents are all known.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct GraphProblem {
+    /// The layers, at least one. Their shapes have a batch, which is of one sample where the input lacks it.
+    pub steps: Vec<ShapedLayer>,
+    /// The inputs beside the first one, in the order of [`Graph::inputs`].
+    pub inputs: Vec<GraphInput>,
+    /// Whether the input, and with it the output, has a batch.
+    pub is_batched: bool,
+}
+
+impl GraphProblem {
+    pub(super) fn new(graph: &Graph, input: &[usize]) -> Result<GraphProblem, GraphError> {
+        let is_batched = !graph.lacks_batch(input);
+        let mut first = input.to_vec();
+        if !is_batched {
+            let mut layers = graph.layers().iter().enumerate();
+            if let Some((layer, needing)) = layers.find(|(_, layer)| layer.kind().needs_batch()) {
+                let operator = needing.operator();
+                return Err(GraphError::NoBatch { layer, operator });
+            }
+            first.insert(0, 1);
+        }
+        let mut steps: Vec<ShapedLayer> = Vec::with_capacity(graph.layers().len());
+        let mut further: Vec<Option<Vec<usize>>> = graph.inputs().iter().map(|_| None).collect();
+        for (index, layer) in graph.layers().iter().enumerate() {
+            let (operand, others) = graph.operands(index).split_first().expect("one at least");
+            let (shape, expected) = match *operand {
+                Operand::Layer(layer) => (&steps[layer].output, None),
+                Operand::Input(_) => (&first, Some(graph.in_channels())),
+            };
+            let operator = layer.operator();
+            let refuse = |source| GraphError::Layer {
+                layer: index,
+                source,
+            };
+            check_channels(operator, shape, expected).map_err(refuse)?;
+            let (problem, output) = layer.kind().problem(shape).map_err(refuse)?;
+            for other in others {
+                match *other {
+                    Operand::Layer(layer) => same(shape, &steps[layer].output).map_err(refuse)?,
+                    Operand::Input(0) => same(shape, &first).map_err(refuse)?,
+                    Operand::Input(input) => {
+                        let known = further[input - 1].get_or_insert_with(|| shape.clone());
+                        if known != shape {
+                            return Err(GraphError::SharedInput {
+                                layer: index,
+                                name: graph.inputs()[input - 1].clone(),
+                                actual: shape.clone(),
+                                expected: known.clone(),
+                            });
+                        }
+                    }
+                }
+            }
+            let input = shape.clone();
+            steps.push(ShapedLayer {
+                problem,
+                input,
+                output,
+            });
+        }
+        let inputs = graph.inputs().iter().zip(further).map(|(name, shape)| {
+            let mut shape = shape.expect("a layer takes each input");
+            // Further inputs have a batch where the first one has.
+            if !is_batched {
+                shape.remove(0);
+            }
+            GraphInput {
+                name: name.clone(),
+                shape,
+            }
+        });
+        let inputs = inputs.collect();
+        Ok(GraphProblem {
+            steps,
+            inputs,
+            is_batched,
+        })
+    }
+
+    /// Shape of the first input.
+    #[must_use]
+    pub fn input_shape(&self) -> &[usize] {
+        // The first layer takes it: there is no other value yet.
+        self.seen(&self.steps[0].input)
+    }
+
+    /// Shape of the output.
+    #[must_use]
+    pub fn output_shape(&self) -> &[usize] {
+        self.seen(&self.steps[self.steps.len() - 1].output)
+    }
+
+    /// A layer's shape as the input has it, with or without a batch.
+    fn seen<'a>(&self, shape: &'a [usize]) -> &'a [usize] {
+        &shape[usize::from(!self.is_batched)..]
+    }
+}
+
+/// Checks that a layer's operands have one shape.
+fn same(first: &[usize], other: &[usize]) -> Result<(), SpecError> {
+    AddSpec.problem(first, other).map(drop)
+}
+
+/// The graph's own number of channels, which its parameters follow, against the input's.
+fn check_channels(
+    operator: &'static str,
+    input: &[usize],
+    in_channels: Option<usize>,
+) -> Result<(), SpecError> {
+    let Some(expected) = in_channels else {
+        return Ok(());
+    };
+    match input.get(1) {
+        Some(&actual) if actual != expected => Err(SpecError::Mismatch {
+            operator,
+            quantity: Quantity::entry("input", 1),
+            actual,
+            expected,
+        }),
+        Some(_) => Ok(()),
+        None => Err(SpecError::Rank {
+            operator,
+            tensor: "input",
+            actual: input.len(),
+            rule: RankRule::AtLeast(2),
+        }),
+    }
+}

@@ -1,0 +1,175 @@
+//! Graphs: names, values that several layers take, paths.
+
+use op_spec::Padding;
+use op_spec::graph::{
+    Chain, ConvLayer, Graph, GraphBuilder, GraphError, Layer, NormalForm, Operand, Partition,
+};
+
+fn conv(name: &str) -> Layer {
+    let mut conv = ConvLayer::new(name, 8, [3, 3]);
+    conv.attributes.padding = Padding::from([1, 1]);
+    Layer::conv2d(conv)
+}
+
+/// `relu(second(relu(first(x))) + shortcut(x))`.
+fn block() -> GraphBuilder {
+    Graph::builder("x", 8)
+        .layer("first", "x", conv("conv1"))
+        .layer("active", "first", Layer::relu())
+        .layer("shortcut", "x", conv("down"))
+        .layer("second", "active", conv("conv2"))
+        .layer("sum", "second", Layer::add("shortcut"))
+        .layer("y", "sum", Layer::relu())
+}
+
+#[test]
+fn a_graph_has_the_values_that_its_layers_take() {
+    let graph = block().build("y").unwrap();
+    let operands = (0..6).map(|layer| graph.operands(layer).to_vec());
+    let (x, layer) = (Operand::Input(0), Operand::Layer);
+    let wanted = [
+        vec![x],
+        vec![layer(0)],
+        vec![x],
+        vec![layer(1)],
+        vec![layer(3), layer(2)],
+        vec![layer(4)],
+    ];
+    assert!(operands.eq(wanted));
+    assert_eq!(graph.name_of(3), "second");
+    let names: Vec<&str> = (graph.parameters().iter())
+        .map(|parameter| &*parameter.name)
+        .collect();
+    assert_eq!(names[2], "down.weight");
+    assert!(graph.inputs().is_empty());
+    let problem = graph.problem(&[2, 8, 5, 6]).unwrap();
+    assert_eq!(problem.output_shape(), [2, 8, 5, 6]);
+    // Without a batch.
+    assert_eq!(graph.problem(&[8, 5, 6]).unwrap().output_shape(), [8, 5, 6]);
+}
+
+#[test]
+fn a_path_ends_where_a_value_is_taken_by_others() {
+    // The shortcut comes first, since the other path takes it.
+    let graph = block().build("y").unwrap();
+    assert_eq!(graph.paths(), [vec![2], vec![0, 1, 3, 4, 5]]);
+    // Two layers take what the first gives.
+    let graph = Graph::builder("x", 8)
+        .layer("a", "x", conv("a"))
+        .layer("b", "a", Layer::relu())
+        .layer("c", "a", Layer::sigmoid())
+        .layer("d", "b", Layer::add("c"))
+        .build("d")
+        .unwrap();
+    assert_eq!(graph.paths(), [vec![0], vec![2], vec![1, 3]]);
+    // And one layer that takes it twice.
+    let graph = Graph::builder("x", 8)
+        .layer("a", "x", conv("a"))
+        .layer("b", "a", Layer::add("a"))
+        .build("b")
+        .unwrap();
+    assert_eq!(graph.paths(), [[0], [1]]);
+    assert_eq!(graph.operands(1), [Operand::Layer(0); 2]);
+}
+
+/// `identity + conv(x)` as well as `conv(x) + identity`.
+#[test]
+fn a_path_leads_through_either_operand_of_an_addition() {
+    let graph = Graph::builder("x", 8)
+        .input("skip")
+        .layer("a", "x", conv("a"))
+        .layer("b", "x", Layer::add("a"))
+        .layer("c", "b", Layer::add("skip"))
+        .build("c")
+        .unwrap();
+    assert_eq!(graph.paths(), [[0, 1, 2]]);
+    assert_eq!(graph.operands(1), [Operand::Layer(0), Operand::Input(0)]);
+    assert_eq!(graph.operands(2), [Operand::Layer(1), Operand::Input(1)]);
+    assert_eq!(graph.inputs(), ["skip"]);
+    let problem = graph.problem(&[2, 8, 5, 6]).unwrap();
+    assert_eq!(problem.inputs[0].shape, [2, 8, 5, 6]);
+    let form = NormalForm::of(&problem, graph.paths()[0].iter().copied()).unwrap();
+    assert_eq!(form.summary().to_string(), "convolution, add, add");
+}
+
+#[test]
+fn a_chain_is_the_simplest_graph() {
+    let chain = Chain::new(8, [conv("a"), Layer::add("r"), Layer::relu()]).unwrap();
+    assert_eq!(chain.paths(), [[0, 1, 2]]);
+    assert_eq!(chain.operands(1), [Operand::Layer(0), Operand::Input(1)]);
+    assert_eq!(chain.name_of(2), "");
+    let graph: Graph = chain.clone().into();
+    assert_eq!(graph, *chain);
+    // A partition names the layers in the graph's order.
+    let graph = block().build("y").unwrap();
+    let text = "conv2d relu | conv2d | conv2d add relu";
+    let partition = Partition::parse(&graph, text).unwrap();
+    assert_eq!(partition.display(&graph), text);
+}
+
+#[test]
+fn what_is_no_graph_is_refused() {
+    let refusal = |builder: GraphBuilder, output: &str| {
+        let refused = builder.build(output).expect_err("no graph");
+        refused.to_string()
+    };
+    let empty = || Graph::builder("x", 8);
+    assert!(matches!(empty().build("x"), Err(GraphError::Empty)));
+    let relu = |name, input| empty().layer(name, input, Layer::relu());
+    for (builder, output, wanted) in [
+        (relu("", "x"), "", "graph: a value has no name"),
+        (relu("x", "x"), "x", "graph: two values have the name x"),
+        (empty().input("x"), "x", "graph: two values have the name x"),
+        (
+            relu("y", "z"),
+            "y",
+            "layer 0: relu: there is no value z before it",
+        ),
+        (
+            empty().layer("y", "x", Layer::add("y")),
+            "y",
+            "layer 0: add: there is no value y before it",
+        ),
+        (
+            empty().input("z").layer("y", "z", Layer::add("x")),
+            "y",
+            "layer 0: add: input z is its first operand, whose shape must be known",
+        ),
+        (
+            relu("y", "x").layer("z", "x", Layer::relu()),
+            "z",
+            "graph: no layer takes y, and it is not the output, which is the last layer's",
+        ),
+        (
+            relu("y", "x").layer("z", "y", Layer::relu()),
+            "y",
+            "graph: no layer takes z, and it is not the output, which is the last layer's",
+        ),
+        (
+            relu("y", "x").input("r"),
+            "y",
+            "graph: no layer takes r, and it is not the output, which is the last layer's",
+        ),
+    ] {
+        assert_eq!(refusal(builder, output), wanted);
+    }
+    // What layers say of their operands.
+    let narrow = Layer::conv2d(ConvLayer::new("n", 4, [3, 3]));
+    let graph = empty()
+        .layer("a", "x", conv("a"))
+        .layer("b", "x", narrow)
+        .layer("c", "a", Layer::add("b"))
+        .build("c")
+        .unwrap();
+    let error = graph.problem(&[2, 8, 5, 6]).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "layer 2: add: residual[1] is 4, expected 8"
+    );
+    let error = empty()
+        .layer("a", "x", Layer::channel_max())
+        .layer("b", "a", Layer::group_norm("norm", 4))
+        .build("b")
+        .unwrap_err();
+    assert!(matches!(error, GraphError::NoChannels { layer: 1, .. }));
+}

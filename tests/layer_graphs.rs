@@ -1,0 +1,312 @@
+//! Models of graphs whose values several layers take: residual blocks, whose shortcut is the block's input,
+//! what another convolution makes of it, or an earlier value.
+
+use convfuse::graph::{Chain, ConvLayer, Graph, Layer, Partition};
+use convfuse::spec::Conv2dSpec;
+use convfuse::{DType, Inputs, Model, Options, Parameters, Stream, Tensor, lab};
+use convfuse_cli::{compare, rounded};
+use libtest_mimic::Trial;
+use ndarray::{ArrayD, Axis, IxDyn};
+use oracle::Case;
+
+use crate::backend::{Backend, Outcome};
+use crate::suite::{all_right, bits, says};
+
+pub(crate) fn trials() -> Vec<Trial> {
+    let mut trials = Vec::new();
+    for backend in Backend::ARCHITECTURES {
+        for dtype in [DType::F32, DType::F16, DType::BF16] {
+            let name = format!("match_reference_in_{dtype}");
+            trials.push(backend.trial("layer_graphs", &name, move |b| match_reference(b, dtype)));
+        }
+    }
+    trials.extend(Backend::trials(
+        &Backend::DEVICES,
+        "layer_graphs",
+        &[
+            ("give_the_bits_of_their_chains", as_chains),
+            ("give_the_same_bits_in_every_way", every_way),
+            ("read_an_input_that_lies_in_any_way", lying),
+        ],
+    ));
+    trials.extend(Backend::trials(
+        &Backend::KERNELS,
+        "layer_graphs",
+        &[("copy_an_input_once", copies), ("are_explained", explained)],
+    ));
+    trials.push(Backend::Gpu.trial("layer_graphs", "are_captured", captured));
+    trials
+}
+
+fn conv(name: &str, channels: usize, kernel_size: usize, stride: usize) -> Layer {
+    Layer::conv2d(ConvLayer {
+        attributes: Conv2dSpec {
+            stride: [stride; 2],
+            padding: [kernel_size / 2; 2].into(),
+            ..Conv2dSpec::default()
+        },
+        ..ConvLayer::new(name, channels, [kernel_size; 2])
+    })
+}
+
+/// `relu(norm(conv(relu(norm(conv(x))))) + x)`, as ResNets have it.
+fn basic() -> Graph {
+    let graph = Graph::builder("x", 16)
+        .layer("first", "x", conv("conv1", 16, 3, 1))
+        .layer("normalised", "first", Layer::batch_norm("bn1"))
+        .layer("active", "normalised", Layer::relu())
+        .layer("second", "active", conv("conv2", 16, 3, 1))
+        .layer("scaled", "second", Layer::batch_norm("bn2"))
+        .layer("sum", "scaled", Layer::add("x"))
+        .layer("y", "sum", Layer::relu());
+    graph.build("y").expect("a graph")
+}
+
+/// The same with a stride, so that a convolution makes the shortcut, and with the shortcut first.
+fn downsampling() -> Graph {
+    let graph = Graph::builder("x", 8)
+        .layer("first", "x", conv("conv1", 16, 3, 2))
+        .layer("normalised", "first", Layer::group_norm("norm1", 4))
+        .layer("active", "normalised", Layer::silu())
+        .layer("second", "active", conv("conv2", 16, 3, 1))
+        .layer("halved", "x", conv("down", 16, 1, 2))
+        .layer("shortcut", "halved", Layer::group_norm("norm2", 8))
+        .layer("sum", "shortcut", Layer::add("second"))
+        .layer("y", "sum", Layer::relu());
+    graph.build("y").expect("a graph")
+}
+
+/// Values that three layers take, a value that is added to itself, and a further input.
+fn dense() -> Graph {
+    let graph = Graph::builder("x", 8)
+        .input("r")
+        .layer("a", "x", conv("a", 8, 3, 1))
+        .layer("b", "a", Layer::gelu(Default::default()))
+        .layer("c", "b", conv("c", 8, 3, 1))
+        .layer("d", "a", Layer::add("c"))
+        .layer("e", "d", Layer::instance_norm("norm"))
+        .layer("f", "e", Layer::add("a"))
+        .layer("g", "f", Layer::add("f"))
+        .layer("h", "g", Layer::add("r"))
+        .layer("y", "h", Layer::sigmoid());
+    graph.build("y").expect("a graph")
+}
+
+fn cases() -> Vec<Case> {
+    let case = |name: &str, graph: Graph, input: &[usize]| {
+        Case::of_graph(&format!("layer_graphs/{name}"), graph, input).shifted(-0.5)
+    };
+    vec![
+        case("basic", basic(), &[2, 16, 9, 11]),
+        case("downsampling", downsampling(), &[2, 8, 12, 9]),
+        case("dense", dense(), &[3, 8, 7, 10]),
+        case("dense_without_batch", dense_without_norms(), &[8, 7, 10]),
+        case("empty_batch", basic(), &[0, 16, 5, 5]),
+        case("special", dense(), &[2, 8, 7, 10]).special(),
+    ]
+}
+
+/// What takes an input without a batch.
+fn dense_without_norms() -> Graph {
+    let graph = Graph::builder("x", 8)
+        .input("r")
+        .layer("a", "x", conv("a", 8, 3, 1))
+        .layer("b", "a", Layer::relu())
+        .layer("c", "b", conv("c", 8, 3, 1))
+        .layer("d", "c", Layer::add("a"))
+        .layer("e", "d", Layer::add("x"))
+        .layer("y", "e", Layer::add("r"));
+    graph.build("y").expect("a graph")
+}
+
+fn match_reference(backend: Backend, dtype: DType) -> Outcome {
+    let stream = backend.stream()?;
+    let mut complaints = Vec::new();
+    for case in cases() {
+        let case = rounded(&case, dtype);
+        for (mode, result) in compare(&case, dtype, &stream, |of| case.expected(of)) {
+            if let Err(complaint) = result {
+                complaints.push(format!("{} {mode}: {complaint}", case.name));
+            }
+        }
+    }
+    all_right(&complaints)
+}
+
+/// A case's model, its input, and the further ones.
+fn loaded(case: &Case, stream: &Stream) -> convfuse::Result<(Model, Tensor, Vec<Tensor>)> {
+    let names = case.graph.parameters().iter();
+    let names = names.map(|parameter| parameter.name.clone());
+    let values = names.zip(case.parameters.iter().cloned());
+    let parameters = Parameters::new(&case.graph, values)?;
+    let model = Model::new(stream, &case.graph, &parameters)?;
+    let further = case.inputs.iter().map(|x| Tensor::from_array(stream, x));
+    let further = further.collect::<convfuse::Result<_>>()?;
+    Ok((model, Tensor::from_array(stream, &case.x)?, further))
+}
+
+fn named<'a>(model: &Model, x: &'a Tensor, further: &'a [Tensor]) -> Inputs<&'a Tensor> {
+    convfuse_cli::named(model.graph(), x, further)
+}
+
+/// Each path as a chain of its own, the shortcut being a further input of the second.
+fn as_chains(backend: Backend) -> Outcome {
+    let stream = backend.stream()?;
+    let case = &cases()[1];
+    let (model, x, _) = loaded(case, &stream)?;
+    let whole = model.forward(&x)?;
+    let parameters = model.parameters()?;
+    let part = |layers: &[usize]| -> convfuse::Result<Model> {
+        let layers = layers
+            .iter()
+            .map(|&layer| case.graph.layers()[layer].clone());
+        let chain = Chain::new(8, layers)?;
+        let names = chain.parameters().iter().map(|of| of.name.clone());
+        let values = names.map(|name| {
+            let value = parameters.get(&name).expect("the graph has it").to_owned();
+            (name, value)
+        });
+        let values: Vec<_> = values.collect();
+        Model::new(&stream, &chain, &Parameters::new(&chain, values)?)
+    };
+    let paths = case.graph.paths();
+    assert_eq!(paths, [vec![0, 1, 2, 3], vec![4, 5, 6, 7]]);
+    let second = part(&paths[0])?.forward(&x)?;
+    let y = part(&paths[1])?.forward(Inputs::new(&x).with("second", &second))?;
+    assert!(bits(&y.to_array::<f32>()?) == bits(&whole.to_array::<f32>()?));
+    Ok(())
+}
+
+/// Further inputs behind the first, under their names.
+fn arrays<'a>(case: &Case, all: &'a [ArrayD<f32>]) -> Inputs<&'a ArrayD<f32>> {
+    let further = case.graph.inputs().iter().zip(&all[1..]);
+    further.fold(Inputs::new(&all[0]), |inputs, (name, value)| {
+        inputs.with(name, value)
+    })
+}
+
+fn every_way(backend: Backend) -> Outcome {
+    let stream = backend.stream()?;
+    for case in cases() {
+        let (model, x, further) = loaded(&case, &stream)?;
+        let whole = model.forward(named(&model, &x, &further))?;
+        let whole = whole.to_array::<f32>()?;
+        let mut plan = model.plan(&stream, x.shape(), &Options::default())?;
+        let mut y = plan.output()?;
+        for _ in 0..2 {
+            plan.execute(named(&model, &x, &further), &mut y)?;
+            assert!(bits(&y.to_array::<f32>()?) == bits(&whole), "{}", case.name);
+        }
+        let all = [std::slice::from_ref(&case.x), &case.inputs[..]].concat();
+        let y = model.forward_array(arrays(&case, &all))?;
+        assert!(bits(&y) == bits(&whole), "{} as an array", case.name);
+        if case.x.ndim() == 4 && !whole.is_empty() {
+            let last = |of: &ArrayD<f32>| of.slice_axis(Axis(0), (-1..).into()).to_owned();
+            let all: Vec<_> = all.iter().map(last).collect();
+            let y = model.forward_array(arrays(&case, &all))?;
+            assert!(bits(&y) == bits(&last(&whole)), "{}, its last", case.name);
+        }
+    }
+    Ok(())
+}
+
+/// The input of `basic`, whose channels are neighbours in memory, and that which is dense.
+fn both_orders(stream: &Stream, x: &ArrayD<f32>) -> convfuse::Result<[Tensor; 2]> {
+    let memory = x.view().permuted_axes(IxDyn(&[0, 2, 3, 1]));
+    let memory = Tensor::from_array(stream, &memory.as_standard_layout())?;
+    let [n, c, h, w] = [0, 1, 2, 3].map(|axis| x.len_of(Axis(axis)));
+    let strides = [h * w * c, 1, w * c, c].map(|stride| stride as isize);
+    let turned = lab::as_strided(&memory, 0, &[n, c, h, w], &strides);
+    let turned = turned.expect("the memory has so many elements");
+    Ok([turned, Tensor::from_array(stream, x)?])
+}
+
+fn lying(backend: Backend) -> Outcome {
+    let stream = backend.stream()?;
+    for case in &cases()[..2] {
+        let (model, ..) = loaded(case, &stream)?;
+        let [turned, dense] = both_orders(&stream, &case.x)?;
+        let [turned, dense] = [model.forward(&turned)?, model.forward(&dense)?];
+        assert!(bits(&turned.to_array::<f32>()?) == bits(&dense.to_array::<f32>()?));
+    }
+    Ok(())
+}
+
+/// Two regions of `dense` read it as it does not lie.
+fn copies(backend: Backend) -> Outcome {
+    let stream = backend.stream()?;
+    let case = &cases()[0];
+    let (model, ..) = loaded(case, &stream)?;
+    let [turned, _] = both_orders(&stream, &case.x)?;
+    let partition = "conv2d @direct | batch_norm | relu | conv2d | batch_norm | add | relu";
+    let partition = Partition::parse(&case.graph, partition)?;
+    let options = Options::default().partition(partition);
+    let launches = model
+        .plan_for(&stream, &turned, &options)?
+        .explain()?
+        .launches;
+    let copies = launches
+        .iter()
+        .filter(|launch| launch.kernel.starts_with("copy_strided"));
+    assert_eq!(copies.count(), 1);
+    Ok(())
+}
+
+fn explained(backend: Backend) -> Outcome {
+    let stream = backend.stream()?;
+    let case = &cases()[1];
+    let (model, ..) = loaded(case, &stream)?;
+    let explanation = model.explain(case.x.shape(), &Options::default())?;
+    let regions = explanation.regions.iter();
+    let regions: Vec<(&str, &str)> = regions.map(|of| (&*of.value, &*of.layers)).collect();
+    let wanted = [
+        ("first", "conv2d"),
+        ("active", "group_norm silu"),
+        ("second", "conv2d"),
+        ("halved", "conv2d"),
+        ("shortcut", "group_norm"),
+        ("sum", "add"),
+        ("y", "relu"),
+    ];
+    assert_eq!(regions, wanted);
+    assert!(
+        explanation
+            .to_string()
+            .contains("\nshortcut = group_norm: ")
+    );
+    assert_eq!(explanation.normal_form, None);
+    // Layers that other layers come between are no region.
+    let partition = Partition::parse(
+        &case.graph,
+        "conv2d group_norm silu conv2d conv2d | group_norm add | relu",
+    )?;
+    let refused = model.explain(case.x.shape(), &Options::default().partition(partition));
+    says(
+        refused.map(drop),
+        "conv2d group_norm silu conv2d conv2d: no kernels: not each of them is the only one that takes what the one before gives",
+    )
+}
+
+fn captured(backend: Backend) -> Outcome {
+    let stream = backend.stream()?;
+    for case in &cases()[..3] {
+        let (model, x, further) = loaded(case, &stream)?;
+        let wanted = model.forward(named(&model, &x, &further))?;
+        let mut inputs = Inputs::new(x.clone());
+        for (name, value) in case.graph.inputs().iter().zip(&further) {
+            inputs = inputs.with(name, value.clone());
+        }
+        let plan = model.plan(&stream, x.shape(), &Options::default())?;
+        let mut captured = plan.capture(inputs)?;
+        for _ in 0..2 {
+            captured.replay()?;
+            let y = captured.output().to_array::<f32>()?;
+            assert!(
+                bits(&y) == bits(&wanted.to_array::<f32>()?),
+                "{}",
+                case.name
+            );
+        }
+    }
+    Ok(())
+}
