@@ -14,7 +14,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     for backend in Backend::KERNELS {
         let name = "matches_reference_in_one_launch_on_small_images";
         trials.push(backend.trial(GROUP, name, |backend| {
-            // The smallest; more rows than the ring of slots holds, and some that the pooling leaves over.
+            // The smallest; more rows than the pipeline holds, and some that pooling drops.
             one_launch(backend, &[[2, 8, 10, 128], [1, 8, 37, 128]])
         }));
         // In a development build the reference takes longer than the kernel.

@@ -191,7 +191,7 @@ bugs! {
         name: rows_are_rescaled_while_products_read_them,
         check: conv2d_group_norm_scale_max_pool_clamp::matches::<ScaledF16>,
         file: "one_launch/conv2d_group_norm_scale_max_pool_clamp/produce.rs",
-        right: "                    if «band >= 2» {\n",
+        right: "                    if «tile >= 2» {\n",
         wrong: "false",
     }
     {
@@ -212,7 +212,7 @@ bugs! {
         name: channels_are_written_before_their_factors_are_known,
         check: conv2d_group_norm_scale_max_pool_clamp::matches::<ScaledF16>,
         file: "one_launch/conv2d_group_norm_scale_max_pool_clamp/statistics.rs",
-        right: "    «barrier::sync(MULTIPLIERS, threads);»\n    write::<F>(",
+        right: "    «barrier::sync(CONSUMER_BARRIER, threads);»\n    write::<F>(",
         wrong: "",
     }
     {
@@ -225,8 +225,8 @@ bugs! {
     {
         name: stages_are_freed_before_their_last_product,
         check: conv2d_group_norm_scale_max_pool_clamp::matches::<f16>,
-        file: "one_launch/conv2d_group_norm_scale_max_pool_clamp/window_row.rs",
-        right: "                if «y + 1 == self.rows» {\n                    window_row_freed(",
+        file: "one_launch/conv2d_group_norm_scale_max_pool_clamp/output_tile.rs",
+        right: "                if «y + 1 == self.rows» {\n                    release_stage(",
         wrong: "y == 0",
     }
     {
@@ -240,7 +240,7 @@ bugs! {
         name: maxima_of_the_next_sample_come_too_early,
         check: conv2d_group_norm_scale_max_pool_clamp::matches::<F16x2>,
         file: "one_launch/conv2d_group_norm_scale_max_pool_clamp/statistics.rs",
-        right: "    // The next sample's maxima come where these were.\n    «barrier::sync(MULTIPLIERS, threads);»\n",
+        right: "    // The next sample's maxima overwrite these.\n    «barrier::sync(CONSUMER_BARRIER, threads);»\n",
         wrong: "",
     }
     {
@@ -261,8 +261,8 @@ bugs! {
         name: blocks_that_share_a_half_do_not_free_stages_for_each_other,
         check: conv2d_group_norm_scale_max_pool_clamp::spread::<ScaledF16>,
         file: "one_launch/conv2d_group_norm_scale_max_pool_clamp/consume.rs",
-        right: "                «window_row_freed(memory, count % stages, place.lane);»\n",
-        wrong: "if F::CONFIG.blocks_per_half == 1 { window_row_freed(memory, count % stages, place.lane); }",
+        right: "                «release_stage(memory, count % stages, place.lane);»\n",
+        wrong: "if F::CONFIG.blocks_per_half == 1 { release_stage(memory, count % stages, place.lane); }",
     }
     {
         name: statistics_of_blocks_that_share_a_half_are_not_awaited,

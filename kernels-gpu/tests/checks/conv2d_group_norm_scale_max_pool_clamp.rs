@@ -47,7 +47,7 @@ const fn image(n: usize, height: usize) -> Image {
     }
 }
 
-/// The smallest image, in a batch of which a cluster has three samples; a ring of slots that is used more
+/// The smallest image, in a batch of which a cluster has three samples; a pipeline whose stages are used more
 /// than once, with rows that the pooling leaves over, far from zero; a row that does not fit the first rows'
 /// scale; values so small that no power of two brings them where others are.
 const IMAGES: [Image; 4] = [
@@ -66,9 +66,9 @@ const IMAGES: [Image; 4] = [
     },
 ];
 
-/// Rows that are louder than all before them where the ring of either f32 format has just come round: then
-/// the rows that are scaled anew, and those that still need the scale before, are of different rounds. No
-/// 16-bit type has such values.
+/// Rows with larger magnitudes than all before them, where the pipeline of either f32 format has just wrapped
+/// around. The rows that are rescaled, and those that still need the previous scale, are then in different
+/// phases. No 16-bit type has such values.
 const EVER_LOUDER: Image = Image {
     loud_rows: &[17, 25],
     ..image(1, 49)

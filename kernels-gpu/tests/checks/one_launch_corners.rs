@@ -48,7 +48,7 @@ fn corners85() -> [Corner85; 2] {
             height: 10,
             zeros_from: usize::MAX,
         },
-        // A last window row whose rows are all in one slot.
+        // A last output tile whose input rows are all in one pipeline stage.
         Corner85 {
             what: "groups of eight channels, a large eps, filters of zeros",
             preset: groups,

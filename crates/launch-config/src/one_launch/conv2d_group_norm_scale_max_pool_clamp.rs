@@ -1,16 +1,15 @@
-//! The whole of `clamp(max_pool2d(group_norm(conv2d(x)) * scale))` in one launch, on warpgroup
-//! tensor cores (sm_90a).
+//! `clamp(max_pool2d(group_norm(conv2d(x)) * scale))` in one launch, on warpgroup tensor cores (sm_90a).
 //!
-//! A cluster of blocks takes one sample after the other: the first half of its blocks the upper half
-//! of the pooled rows, the second one the lower half and what the pooling leaves over. Four rows of
-//! the input are a *band*; four rows of the convolution's output, which make one row of the pooled
-//! image, are a *window row*.
+//! A cluster of blocks takes one sample after the other. The first half of its blocks computes the upper half
+//! of the pooled rows, the second half the lower half and the rows that pooling drops. An *input tile* is
+//! four rows of the input. An *output tile* is four rows of the convolution's output, which are one pooled
+//! row.
 //!
 //! A cluster has two blocks where samples are many. Where they are few, [`OneLaunch2dGeometry::spread`]
-//! takes clusters of a block for each multiplying warpgroup; results are the same bits.
+//! chooses clusters with a block for each consumer warpgroup. Results are the same bits.
 //!
-//! The shapes are those of the KernelBench problem, with batch, height and number of groups
-//! free: [`OneLaunch2dGeometry::new`] says which problems the kernel can take.
+//! The shapes are those of KernelBench problem 85, with any batch, height and number of groups;
+//! [`OneLaunch2dGeometry::new`] refuses all others.
 
 mod config;
 
@@ -27,7 +26,7 @@ use op_spec::{ClampProblem, ConvProblem, GroupNormProblem, MaxPool2dProblem};
 /// Input channels: the eight values of K that one 16-byte operand holds.
 pub const IN_CHANNELS: u32 = 8;
 
-/// Output channels: the rows of a warpgroup's product.
+/// Output channels: the rows of a warpgroup's MMA.
 pub const OUT_CHANNELS: u32 = 64;
 
 /// Extent of the filter in both directions.
@@ -36,8 +35,8 @@ pub const FILTER: u32 = 3;
 /// Elements of the filter of one output channel.
 pub const FILTER_ELEMENTS: u32 = IN_CHANNELS * FILTER * FILTER;
 
-/// Width of the input. A row of the convolution's output is a product's 128 columns; the last two
-/// lie outside of it.
+/// Width of the input, and columns of an output row's MMAs. The last two columns are beyond the convolution's
+/// output.
 pub const WIDTH: u32 = 128;
 
 /// Width of the convolution's output.
@@ -49,42 +48,42 @@ pub const POOL: u32 = 4;
 /// Width of the output.
 pub const OUT_WIDTH: u32 = CONV_WIDTH / POOL;
 
-/// Rows of a band, and of a window row.
-pub const BAND_ROWS: u32 = POOL;
+/// Rows of an input tile, and of an output tile.
+pub const TILE_ROWS: u32 = POOL;
 
-/// Halves of a sample, the upper and the lower rows, each with loads and a scale of its own.
+/// Halves of a sample, the upper and the lower rows. Each has its own loads and its own scale.
 pub const HALVES: u32 = 2;
 
-/// Pooled rows that a half can have: of 31, the pooled rows of 128, the larger half. Shared memory keeps all
-/// of them, and has no room for more beside the slots of split values.
+/// The most pooled rows of a half: the larger half of the 31 that a height of 128 has. Shared memory keeps
+/// all of them, and has no room for more beside the pipeline stages of the f16x2 format.
 pub const HALF_POOL_ROWS: u32 = 16;
 
 /// Threads of a warpgroup.
 pub const WARPGROUP_THREADS: u32 = 128;
 
-/// Columns of a row that are neighbours in shared memory: every fourth, one of each pooling window.
+/// Pixels of a stride phase: every fourth column of a row, one of each pooling window.
 pub const WINDOWS: u32 = WIDTH / POOL;
 
-/// Bytes of a pixel's operand.
+/// Bytes of a pixel's K-vector.
 pub const PIXEL_BYTES: u32 = 16;
 
-/// Bytes of a *residue*: the pixels of a row whose columns have the same remainder by [`POOL`].
+/// Bytes of a *stride phase*: the pixels of a row whose columns have the same remainder by [`POOL`].
 pub const STRIDE_PHASE_BYTES: u32 = WINDOWS * PIXEL_BYTES;
 
-/// Residues of a row in shared memory: the four, and the first two again, one window to the left, so that the
-/// columns of a tap are four of them one behind the other, whatever the tap.
+/// Stride phases of a row in shared memory: the four, and copies of the first two, one window to the left.
+/// The columns of each horizontal tap are then four consecutive stride phases.
 pub const STRIDE_PHASES: u32 = POOL + FILTER - 1;
 
 /// Bytes of a row of one part (the high or the low halves of the pixels).
 pub const PART_BYTES: u32 = STRIDE_PHASES * STRIDE_PHASE_BYTES;
 
-/// Words of a fragment: what a thread has of the filters of one step.
+/// Words of a fragment: a thread's registers of the A operand of one MMA step.
 pub const FRAGMENT_WORDS: u32 = 4;
 
-/// Floats of the per-channel parameters: four for each channel, kind after kind.
+/// Floats of the per-channel parameters: four arrays of one float for each channel.
 pub const CHANNEL_FLOATS: u32 = 4 * OUT_CHANNELS;
 
-/// What the kernel takes by value of a problem.
+/// The kernel's by-value argument.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct OneLaunch2dGeometry {
@@ -112,7 +111,7 @@ impl OneLaunch2dGeometry {
     /// one voxel deep.
     ///
     /// # Errors
-    /// What the kernel cannot take.
+    /// The problem has another shape than the kernel computes.
     pub fn new(
         conv: &ConvProblem<3>,
         norm: &GroupNormProblem,
@@ -156,8 +155,8 @@ impl OneLaunch2dGeometry {
         })
     }
 
-    /// The launch on a device of `multiprocessors` multiprocessors. A block takes one of them, and a cluster
-    /// samples by turns.
+    /// The launch on a device of `multiprocessors` multiprocessors. There is one block to a multiprocessor,
+    /// and clusters take samples in turn.
     #[must_use]
     pub const fn launch_shape(
         &self,
@@ -179,8 +178,8 @@ impl OneLaunch2dGeometry {
         }
     }
 
-    /// `config`, spread if on a device of `multiprocessors` multiprocessors all samples then still run at
-    /// once. So it is the batch that decides, but not about results.
+    /// `config`, spread over more blocks if all samples still run at the same time on a device of
+    /// `multiprocessors` multiprocessors. The batch size decides, but results are the same bits.
     #[must_use]
     pub const fn spread(
         &self,
@@ -223,14 +222,14 @@ impl OneLaunch2dGeometry {
             rows,
             pooled,
             input_rows: rows + (FILTER - 1),
-            window_rows: rows.div_ceil(BAND_ROWS),
-            bands: (rows + (FILTER - 1)).div_ceil(BAND_ROWS),
+            output_tiles: rows.div_ceil(TILE_ROWS),
+            input_tiles: (rows + (FILTER - 1)).div_ceil(TILE_ROWS),
         }
     }
 }
 
-/// One in `MARGIN` of the clusters that ran at once on one device is not counted on: on a device that has
-/// fewer, one sample too many takes as long again as all others, which is more than was to be gained.
+/// One in `MARGIN` of the clusters that ran at the same time on the measured device is not counted. On a
+/// device that runs fewer, one sample too many would double the time, which is more than spreading gains.
 const MARGIN: u64 = 15;
 
 /// Clusters of `blocks` blocks that surely run at the same time.
@@ -239,36 +238,36 @@ const fn clusters_at_once(blocks: u32, multiprocessors: u32) -> u64 {
     counted - counted / MARGIN
 }
 
-/// What one half of a sample has.
+/// The rows of one half of a sample.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HalfRows {
     /// First row, of the input as of the convolution's output.
     pub first: u32,
     /// Rows of the convolution's output.
     pub rows: u32,
-    /// Rows of the pooled image; the last window row may have none.
+    /// Rows of the pooled image. The last output tile may have none.
     pub pooled: u32,
     /// Rows of the input.
     pub input_rows: u32,
-    /// Window rows of the convolution's output; the last one may be cut.
-    pub window_rows: u32,
-    /// Bands of the input: one for each window row, or one more.
-    pub bands: u32,
+    /// Output tiles; the last one may have fewer rows.
+    pub output_tiles: u32,
+    /// Input tiles: one for each output tile, or one more.
+    pub input_tiles: u32,
 }
 
 impl HalfRows {
-    /// Of `rows`, those of one of `consumers` warpgroups, which take window rows by turns.
+    /// Rows of one of `consumers` warpgroups, which take output tiles in turn.
     #[must_use]
     #[inline(always)]
     pub const fn rows_of(&self, warpgroup: u32, consumers: u32) -> u32 {
-        // All window rows but the last are full.
-        let window_rows = turns(self.window_rows, warpgroup, consumers);
-        let full = turns(self.window_rows - 1, warpgroup, consumers);
-        full * BAND_ROWS + (window_rows - full) * (self.rows - (self.window_rows - 1) * BAND_ROWS)
+        // All output tiles but the last are full.
+        let output_tiles = turns(self.output_tiles, warpgroup, consumers);
+        let full = turns(self.output_tiles - 1, warpgroup, consumers);
+        full * TILE_ROWS + (output_tiles - full) * (self.rows - (self.output_tiles - 1) * TILE_ROWS)
     }
 }
 
-/// How many of `items` are those of one of `takers`, who take them by turns.
+/// The share of `taker` where `takers` take `items` in turn.
 #[must_use]
 #[inline(always)]
 pub const fn turns(items: u32, taker: u32, takers: u32) -> u32 {
@@ -370,7 +369,7 @@ mod tests {
                 for consumers in 1..=3 {
                     let mut of = [0; 3];
                     for row in 0..half.rows {
-                        of[(row / BAND_ROWS % consumers) as usize] += 1;
+                        of[(row / TILE_ROWS % consumers) as usize] += 1;
                     }
                     for warpgroup in 0..consumers {
                         let got = half.rows_of(warpgroup, consumers);
@@ -392,8 +391,11 @@ mod tests {
             assert_eq!(lower.first + lower.rows, height as u32 - 2);
             assert_eq!(upper.pooled + lower.pooled, (height as u32 - 2) / 4);
             for half in [upper, lower] {
-                assert!(half.pooled <= HALF_POOL_ROWS && half.pooled <= half.window_rows);
-                assert!(half.window_rows <= half.bands && half.bands <= half.window_rows + 1);
+                assert!(half.pooled <= HALF_POOL_ROWS && half.pooled <= half.output_tiles);
+                assert!(
+                    half.output_tiles <= half.input_tiles
+                        && half.input_tiles <= half.output_tiles + 1
+                );
             }
         }
     }

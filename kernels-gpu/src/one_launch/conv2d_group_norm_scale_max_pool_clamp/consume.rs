@@ -1,25 +1,25 @@
-//! The multiplying warpgroups.
+//! The consumer warpgroups.
 
 use cuda_std::global::Global;
 use cuda_std::mbarrier::Barrier;
 use cuda_std::{async_proxy, barrier, cluster, math, opaque, thread};
 use launch_config::WARP_THREADS;
 use launch_config::one_launch::conv2d_group_norm_scale_max_pool_clamp::{
-    BAND_ROWS, CHANNEL_FLOATS, OUT_WIDTH, OneLaunch2dGeometry, PIXEL_BYTES, WARPGROUP_THREADS,
+    CHANNEL_FLOATS, OUT_WIDTH, OneLaunch2dGeometry, PIXEL_BYTES, TILE_ROWS, WARPGROUP_THREADS,
     WIDTH,
 };
 
 use super::Arguments;
 use super::format::Format;
 use super::memory::Memory;
-use super::statistics::{self, MULTIPLIERS, Moments};
-use super::window_row::{Place, Sums, WindowRow, window_row_freed};
+use super::output_tile::{OutputTile, Place, Sums, release_stage};
+use super::statistics::{self, CONSUMER_BARRIER, Moments};
 use crate::parts::unroll::unroll;
 
-/// Multiplies all window rows of this warpgroup, and finishes each sample.
+/// Computes all output tiles of this warpgroup, and finishes each sample.
 ///
 /// # Safety
-/// As the kernels; the callers are the multiplying warpgroups, all of them, with their own `warpgroup`.
+/// As the kernels. All consumer warpgroups make this call, each with its own `warpgroup`.
 #[inline(always)]
 pub(super) unsafe fn consume<F: Format>(
     arguments: &Arguments<F::Stored>,
@@ -38,17 +38,18 @@ pub(super) unsafe fn consume<F: Format>(
         descale: [1.0; 2],
     };
     let threads = F::CONFIG.consumers * WARPGROUP_THREADS;
-    let among = warpgroup * WARPGROUP_THREADS + thread;
+    let consumer_thread = warpgroup * WARPGROUP_THREADS + thread;
 
     let words = F::CONFIG.operand_words() as usize;
     let mut filters = F::filters(Global::new(arguments.filters, words), thread);
     let channels = Global::new(arguments.channels, CHANNEL_FLOATS as usize);
-    if among < CHANNEL_FLOATS {
-        memory
-            .channels
-            .store(among, channels.load_readonly(among as usize));
+    if consumer_thread < CHANNEL_FLOATS {
+        memory.channels.store(
+            consumer_thread,
+            channels.load_readonly(consumer_thread as usize),
+        );
     }
-    let mut at = among * 4;
+    let mut at = consumer_thread * 4;
     while at < WIDTH * PIXEL_BYTES / 4 {
         memory
             .constant
@@ -56,7 +57,7 @@ pub(super) unsafe fn consume<F: Format>(
         at += threads * 4;
     }
     async_proxy::fence_shared();
-    barrier::sync(MULTIPLIERS, threads);
+    barrier::sync(CONSUMER_BARRIER, threads);
     unroll!(2, |h| {
         place.descale[h] = math::abs(memory.channels.load(place.channel + 8 * h as u32));
     });
@@ -67,16 +68,16 @@ pub(super) unsafe fn consume<F: Format>(
         rank % F::CONFIG.blocks_per_half,
     );
     let rows = g.half_rows(half);
-    // Whether this block multiplies the warpgroup's window rows, or only frees their slots. (Asked in this
-    // and no other way, and where more blocks share a half alone: else the assembler runs out of
-    // registers there, or lays out the code of the others anew.)
+    // Whether this block computes the warpgroup's output tiles, or only releases their stages. The condition
+    // is written in this form, and evaluated only where several blocks share a half, because otherwise the
+    // assembler runs out of registers there, or changes the code of the other instances.
     let multiplies = F::CONFIG.blocks_per_half == 1 || share == warpgroup;
     let clusters = thread::grid_dim_x() / F::CONFIG.cluster_blocks();
     let mut sample = thread::block_idx_x() / F::CONFIG.cluster_blocks();
-    let (mut first_band, mut item) = (0, 0);
+    let (mut first_tile, mut item) = (0, 0);
     let pitch = F::CONFIG.pooled_pitch();
     while sample < g.n {
-        if among == 0 {
+        if consumer_thread == 0 {
             Barrier::at(memory.exchanged, item & 1).arrive_expect(statistics::bytes::<F>());
         }
         let mut sums = Sums {
@@ -89,26 +90,26 @@ pub(super) unsafe fn consume<F: Format>(
         unroll!(2, |h| {
             F::set_constant(&mut filters, h, 0);
         });
-        let mut band = warpgroup;
-        while band < rows.bands {
-            let count = first_band + band;
+        let mut tile = warpgroup;
+        while tile < rows.input_tiles {
+            let count = first_tile + tile;
             let stages = F::CONFIG.stages;
-            Barrier::at(memory.filled, count % stages).wait((count / stages) & 1);
-            let has_window_row = if F::CONFIG.blocks_per_half == 1 {
-                band < rows.window_rows
+            Barrier::at(memory.full, count % stages).wait((count / stages) & 1);
+            let has_output_tile = if F::CONFIG.blocks_per_half == 1 {
+                tile < rows.output_tiles
             } else {
-                multiplies && band < rows.window_rows
+                multiplies && tile < rows.output_tiles
             };
-            if has_window_row {
-                let needs_next = band + 1 < rows.bands;
+            if has_output_tile {
+                let needs_next = tile + 1 < rows.input_tiles;
                 let next = count + 1;
                 if needs_next {
-                    Barrier::at(memory.filled, next % stages).wait((next / stages) & 1);
+                    Barrier::at(memory.full, next % stages).wait((next / stages) & 1);
                 }
-                let window_row = WindowRow {
+                let output_tile = OutputTile {
                     stage: count % stages,
                     next_stage: next % stages,
-                    rows: (rows.rows - band * BAND_ROWS).min(BAND_ROWS),
+                    rows: (rows.rows - tile * TILE_ROWS).min(TILE_ROWS),
                     input_descale: if F::SCALED {
                         let last = if needs_next { next } else { count };
                         memory.descale.load(last % stages)
@@ -116,16 +117,16 @@ pub(super) unsafe fn consume<F: Format>(
                         1.0
                     },
                 };
-                let best = window_row.multiply::<F>(memory, &mut filters, &mut sums, &place);
-                if band < rows.pooled {
-                    let row = band / F::CONFIG.blocks_per_half;
+                let best = output_tile.multiply::<F>(memory, &mut filters, &mut sums, &place);
+                if tile < rows.pooled {
+                    let row = tile / F::CONFIG.blocks_per_half;
                     let offset = place.channel * pitch + row * OUT_WIDTH + 2 * place.quad_lane;
                     unroll!(2, |h| {
                         unroll!(4, |o| {
                             unroll!(2, |e| {
                                 if o < 3 || e == 0 || !place.edge {
                                     let value = (best[h][o][e] + sums.folded[h])
-                                        * window_row.descale::<F>(&place, h);
+                                        * output_tile.descale::<F>(&place, h);
                                     let at = offset + 8 * (h as u32 * pitch + o as u32);
                                     memory.pooled.store(at + e as u32, value);
                                 }
@@ -134,9 +135,9 @@ pub(super) unsafe fn consume<F: Format>(
                     });
                 }
             } else {
-                window_row_freed(memory, count % stages, place.lane);
+                release_stage(memory, count % stages, place.lane);
             }
-            band += F::CONFIG.consumers;
+            tile += F::CONFIG.consumers;
         }
 
         unroll!(2, |h| {
@@ -146,8 +147,8 @@ pub(super) unsafe fn consume<F: Format>(
             let of_quad = of_thread.of_quad();
             let mut channel = place.channel + 8 * h as u32;
             if F::CONFIG.blocks_per_half > 1 && F::CONFIG.parts == 2 {
-                // So that no address made of it is kept while the warp multiplies: that would take
-                // registers which this format does not have, but the others do.
+                // Opaque, so that the assembler keeps no address computed from it during the mainloop. This
+                // format has no registers left for that; the others have.
                 channel = opaque::to_assembler(channel);
             }
             if F::CONFIG.blocks_per_half == 1 {
@@ -158,8 +159,8 @@ pub(super) unsafe fn consume<F: Format>(
                 statistics::send::<F>(memory, rank, channel, item, of_quad);
             }
         });
-        statistics::finish::<F>(arguments, g, memory, &rows, sample, item, among);
-        first_band += rows.bands;
+        statistics::finish::<F>(arguments, g, memory, &rows, sample, item, consumer_thread);
+        first_tile += rows.input_tiles;
         item += 1;
         sample += clusters;
     }

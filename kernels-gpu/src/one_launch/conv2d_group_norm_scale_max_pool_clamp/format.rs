@@ -1,4 +1,4 @@
-//! What the formats differ in: operands, and how a row of the convolution is made of products.
+//! Operand formats: conversion, and the MMA steps of half an output row.
 
 use cuda_std::global::Global;
 use cuda_std::wgmma::{self, InFlight, MatrixDescriptor, UNIT_BYTES};
@@ -9,27 +9,29 @@ use launch_config::one_launch::conv2d_group_norm_scale_max_pool_clamp::{
 
 use crate::parts::unroll::unroll;
 
-/// A thread's registers of one operand of one step: two words of each half of K.
+/// A thread's registers of the A operand of one MMA step: two words for each half of K.
 pub(super) type Fragment = [u32; FRAGMENT_WORDS as usize];
 
-/// A pixel: eight values of 16 bits.
+/// The K-vector of a pixel: eight channels of 16 bits.
 pub(super) type Pixel = [u32; 4];
 
-/// Units of 16 bytes from one residue to the next, from a pixel's high to its low part.
+/// Distance between stride phases, in units of 16 bytes.
 const STRIDE_PHASE: u32 = STRIDE_PHASE_BYTES / UNIT_BYTES;
+/// Distance from a pixel's high to its low part, in units of 16 bytes.
 pub(super) const PART: u32 = PART_BYTES / UNIT_BYTES;
 
+/// An operand format of the kernel.
 pub(super) trait Format {
     const CONFIG: OneLaunch2dConfig;
-    /// What tensors are stored in.
+    /// Element type of tensors.
     type Stored: Storage;
     /// Whether inputs are multiplied by a power of two.
     const SCALED: bool;
-    /// Bands whose loads are under way at a time, up to 4.
+    /// Input tiles whose loads are in flight at a time, up to 4.
     const LOADS_AHEAD: usize;
-    /// What a lane loads of a row: four pixels, as they come.
+    /// Four pixels of a row as a lane loads them, before conversion.
     type Raw: Copy;
-    /// All fragments of the filters that a thread has.
+    /// All A fragments (filters) of a thread.
     type Filters: Copy;
     /// The value of the constant pixels.
     const CONSTANT: f32;
@@ -37,10 +39,10 @@ pub(super) trait Format {
     unsafe fn give_registers();
     unsafe fn take_registers();
     unsafe fn filters(from: Global<u32>, thread: u32) -> Self::Filters;
-    /// Puts `word` where the constant pixels meet row `half` of the thread's two.
+    /// Sets the filter word that meets the constant pixels, in row `half` of the thread's two.
     unsafe fn set_constant(filters: &mut Self::Filters, half: usize, word: u32);
-    /// Starts half a row of outputs of the convolution, 64 columns. `rows` are the units at which
-    /// they start in its three input rows; `CROSSING` says that the last two are in another slot
+    /// Starts the MMA batch of half an output row, 64 columns. `rows` are the start addresses in the three
+    /// input rows, in units of 16 bytes. `CROSSING` says that the last two rows are in another pipeline stage
     /// than the first.
     unsafe fn start<const CROSSING: bool>(
         filters: &Self::Filters,
@@ -50,19 +52,20 @@ pub(super) trait Format {
 
     /// Loads four pixels from `at` on; channels are `plane` elements apart.
     unsafe fn load(x: *const Self::Stored, elements: usize, at: usize, plane: usize) -> Self::Raw;
-    fn nothing() -> Self::Raw;
+    /// Pixels beyond the input.
+    fn zero() -> Self::Raw;
     /// The largest magnitude, NaN left out.
     fn magnitude(raw: &Self::Raw) -> f32;
-    /// Pixel `i` of the four as operands, high and low part.
+    /// Pixel `i` of the four as K-vectors, the high and the low part.
     fn pixel(raw: &Self::Raw, i: usize, scale: f32) -> [Pixel; 2];
 
-    /// Two values as operands, `low` in the low half.
+    /// Two values rounded to operands, `low` in the low half of the word.
     fn pack(low: f32, high: f32) -> u32;
-    /// `value` rounded as an operand is.
+    /// `value` rounded to an operand.
     fn round(value: f32) -> f32;
 }
 
-/// The config of a format whose samples are spread or are not.
+/// The config of a format, with samples spread over more blocks or not.
 pub(super) const fn config(alone: OneLaunch2dConfig, spread: bool) -> OneLaunch2dConfig {
     if spread { alone.spread() } else { alone }
 }
@@ -80,38 +83,37 @@ pub(super) unsafe fn fragments<const N: usize>(from: Global<u32>, thread: u32) -
     fragments
 }
 
-/// Columns of a row for horizontal tap `s`, the second half of K `k` units further.
+/// B operand: the columns of horizontal tap `s` of a row, with the second half of K `k` units further.
 #[inline(always)]
 const fn tap(row: u32, s: u32, k: u32) -> MatrixDescriptor {
     MatrixDescriptor::new(row + s * STRIDE_PHASE, k)
 }
 
-/// Columns whose second half of K is the constant.
+/// B operand: the columns of horizontal tap `s`, with the constant pixels as the second half of K.
 #[inline(always)]
 const fn tap_and_constant(row: u32, s: u32, constant: u32) -> MatrixDescriptor {
     let first = row + s * STRIDE_PHASE;
     MatrixDescriptor::new(first, constant - first)
 }
 
-// How nine taps and a constant make five steps. In each of the three rows, taps 0 and 1 are a
-// pair. Of the three taps 2, those of two rows in the same slot are a pair, and the third one
-// goes with the constant. The rows of an output row are in one slot up to the last two: rows 0
-// and 1 are always together, unless the slot ends after row 0 (`CROSSING`); then rows 1 and 2
-// are. Filters come in this order (`prepare`): three pairs, the pair and the single for the first
-// case, the pair and the single for the second.
+// Nine taps and a constant make five MMA steps. In each of the three input rows, taps 0 and 1 are a pair. Of
+// the three taps 2, those of two rows in the same pipeline stage are a pair, and the third one is paired with
+// the constant. Rows 0 and 1 are in one stage, unless the stage ends after row 0 (`CROSSING`); then rows 1
+// and 2 are. `prepare` writes the filters in this order: three pairs, the pair and the single of the first
+// case, the pair and the single of the second.
 const PAIR: usize = 3;
 const SINGLE: usize = 4;
 const CROSSING_PAIR: usize = 5;
 const CROSSING_SINGLE: usize = 6;
 
-/// Puts `word` where the constant pixels meet row `half`, in seven fragments.
+/// [`Format::set_constant`] for seven fragments.
 #[inline(always)]
 pub(super) unsafe fn set_constant(f: &mut [Fragment; 7], half: usize, word: u32) {
     f[SINGLE][2 + half] = word;
     f[CROSSING_SINGLE][2 + half] = opaque::to_assembler(word);
 }
 
-/// A row from one part of the pixels: the fragments and columns of five steps.
+/// The A fragments and B descriptors of the five MMA steps of a single-part format.
 #[inline(always)]
 pub(super) fn one_part<const CROSSING: bool>(
     f: &[Fragment; 7],
@@ -195,7 +197,7 @@ macro_rules! f32_input {
         type Stored = f32;
         type Raw = RawF32;
         const SCALED: bool = true;
-        // Scaled sums are large; a shift must fit an f16 times this.
+        // Scaled sums are large: the shift is an f16 operand times this.
         const CONSTANT: f32 = 32768.0;
 
         #[inline(always)]
@@ -204,7 +206,7 @@ macro_rules! f32_input {
         }
 
         #[inline(always)]
-        fn nothing() -> RawF32 {
+        fn zero() -> RawF32 {
             [[0.0; 4]; 8]
         }
 
@@ -225,14 +227,14 @@ macro_rules! f32_input {
     };
 }
 
-/// f32 as two f16.
+/// f32 as the sum of two scaled f16.
 pub(super) struct F16x2<const SPREAD: bool>;
 
 impl<const SPREAD: bool> Format for F16x2<SPREAD> {
     const CONFIG: OneLaunch2dConfig = config(OneLaunch2dConfig::F16X2, SPREAD);
     const LOADS_AHEAD: usize = if SPREAD { 2 } else { 1 };
-    /// Seven fragments of the high parts, seven of the low ones. The single taps of the high parts
-    /// stand in both halves, for both parts of a pixel.
+    /// Seven fragments of the high parts, seven of the low ones. In the fragments of a single tap, the high
+    /// part is in both halves of K, one for each part of a pixel.
     type Filters = [Fragment; 14];
 
     register_counts!(OneLaunch2dConfig::F16X2);
@@ -310,7 +312,7 @@ impl<const SPREAD: bool> Format for F16x2<SPREAD> {
     }
 }
 
-/// f32 rounded to f16.
+/// f32 as one scaled f16.
 pub(super) struct ScaledF16<const SPREAD: bool>;
 
 impl<const SPREAD: bool> Format for ScaledF16<SPREAD> {

@@ -1,4 +1,4 @@
-//! The formats of tensors that are stored in 16 bits: operands are elements as they are.
+//! The formats of 16-bit tensors, whose elements are operands without conversion.
 
 use core::marker::PhantomData;
 
@@ -12,9 +12,9 @@ use super::format::{
 };
 use crate::parts::unroll::unroll;
 
-/// A type of 16 bits that tensor cores multiply.
+/// A 16-bit operand type of the tensor cores.
 pub(super) trait Operand: Storage {
-    /// Starts a row of five steps.
+    /// Starts an MMA batch of five steps.
     ///
     /// # Safety
     /// As [`wgmma::start_f16_5`].
@@ -47,7 +47,7 @@ impl Operand for bf16 {
     }
 }
 
-/// `T` in and out.
+/// Tensors and operands of type `T`.
 pub(super) struct Stored<T, const SPREAD: bool>(PhantomData<T>);
 
 impl<T: Operand, const SPREAD: bool> Format for Stored<T, SPREAD> {
@@ -93,7 +93,7 @@ impl<T: Operand, const SPREAD: bool> Format for Stored<T, SPREAD> {
     }
 
     #[inline(always)]
-    fn nothing() -> Self::Raw {
+    fn zero() -> Self::Raw {
         [[0; 2]; 8]
     }
 

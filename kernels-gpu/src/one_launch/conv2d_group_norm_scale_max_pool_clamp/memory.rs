@@ -1,19 +1,19 @@
-//! The block's shared memory, by name.
+//! Named views of the block's shared memory.
 
 use cuda_std::shared::{self, Shared};
 use launch_config::one_launch::conv2d_group_norm_scale_max_pool_clamp::{
-    AFFINE_BYTES, BAND_ROWS, CHANNEL_FLOATS, MOMENTS_BYTES, OUT_CHANNELS, OneLaunch2dConfig,
-    PIXEL_BYTES, RECEIVED_BYTES, WIDTH,
+    AFFINE_BYTES, CHANNEL_FLOATS, MOMENTS_BYTES, OUT_CHANNELS, OneLaunch2dConfig, PIXEL_BYTES,
+    RECEIVED_BYTES, TILE_ROWS, WIDTH,
 };
 
-/// Views of what `OneLaunch2dLayout` describes.
+/// A view of each part of `OneLaunch2dLayout`.
 pub(super) struct Memory {
     pub pooled: Shared<f32>,
     pub pipeline: Shared<u32>,
     pub constant: Shared<u32>,
     pub magnitudes: Shared<u32>,
-    pub filled: Shared<u64>,
-    pub freed: Shared<u64>,
+    pub full: Shared<u64>,
+    pub empty: Shared<u64>,
     pub exchanged: Shared<u64>,
     pub descale: Shared<f32>,
     pub moments: Shared<f32>,
@@ -29,11 +29,11 @@ impl Memory {
         let stages = config.stages;
         Self {
             pooled: shared::dynamic(layout.pooled, OUT_CHANNELS * config.pooled_pitch()),
-            pipeline: shared::dynamic(layout.pipeline, stages * BAND_ROWS * config.row_bytes() / 4),
+            pipeline: shared::dynamic(layout.pipeline, stages * TILE_ROWS * config.row_bytes() / 4),
             constant: shared::dynamic(layout.constant, WIDTH * PIXEL_BYTES / 4),
             magnitudes: shared::dynamic(layout.magnitudes, 2 * super::WARPS),
-            filled: shared::dynamic(layout.filled, stages),
-            freed: shared::dynamic(layout.freed, stages),
+            full: shared::dynamic(layout.full, stages),
+            empty: shared::dynamic(layout.empty, stages),
             exchanged: shared::dynamic(layout.exchanged, 2),
             descale: shared::dynamic(layout.descale, stages),
             moments: shared::dynamic(

@@ -1,9 +1,9 @@
-//! Parameters as the fused kernels take them, made once by a launch of their own.
+//! Prepares the parameters for the one-launch kernels, in a launch of its own.
 //!
 //! For channel `k`, with `sign` that of `weight * scale` (1 for 0) and `descale = sign * 2^-e`: the
-//! filters become operands of `sign * 2^e * filter`, in the order that `format` names, and four
-//! numbers say how to get back: `descale`, the convolution's bias, `weight * scale`, and `bias *
-//! scale`; see [`large()`] for an infinite scale.
+//! filters become A fragments of `sign * 2^e * filter`, in the order that `format` describes. Four numbers
+//! for each channel follow: `descale`, the convolution's bias, `weight * scale`, and `bias * scale`. For an
+//! infinite scale see [`large()`].
 
 use cuda_std::global::{Global, GlobalMut};
 use cuda_std::{Storage, bf16, f16, kernel, thread};
@@ -16,15 +16,16 @@ use super::format::{F16x2, Format, ScaledF16};
 use super::format_stored::Stored;
 use crate::parts::map::is_not_infinite;
 
-/// The taps of the halves of an operand, by number; nothing where the constant pixels come, or 0.
+/// The taps of the two halves of K of an MMA step. `None` is 0, or the shift where the half meets the
+/// constant.
 type Taps = [Option<u32>; 2];
 
 const fn taps(row: u32, column: u32) -> Option<u32> {
     Some(row * FILTER + column)
 }
 
-/// Pairs of a row, the pair and the single of tap 2, and both where a slot ends after the first
-/// row.
+/// The pairs of the three rows, the pair and the single of taps 2, and those where a stage ends after the
+/// first row (`CROSSING`).
 const TAPS: [Taps; 7] = [
     [taps(0, 0), taps(0, 1)],
     [taps(1, 0), taps(1, 1)],
@@ -38,10 +39,11 @@ const TAPS: [Taps; 7] = [
 const _: () = assert!(OneLaunch2dConfig::SCALED_F16.fragments == TAPS.len() as u32);
 const _: () = assert!(OneLaunch2dConfig::F16X2.fragments == 2 * TAPS.len() as u32);
 
-/// In place of an infinite scale, with which a bias and what is added to it may be infinities of both signs,
-/// whose sum is NaN: a finite one that makes about 2^96 of the larger of `weight` and `bias`. A bound clamps
-/// what comes of it as it clamps infinity, unless the bound is beyond 2^90, or what is scaled below 2^-90 of
-/// that larger one. Of two zeros infinity makes NaN as it should.
+/// A finite replacement for an infinite scale. With an infinite one, `bias * scale` and the term that is
+/// added to it may be infinities of opposite sign, whose sum is NaN. The replacement makes about 2^96 of the
+/// larger of `weight` and `bias`, which the clamp treats like infinity, unless its bound is beyond 2^90 or
+/// the scaled value is below 2^-90 of that larger one. Where both are 0, the scale stays infinite and gives
+/// NaN, as it should.
 #[inline(always)]
 fn large(scale: f32, weight: f32, bias: f32) -> f32 {
     let exponent = |x: f32| ((x.to_bits() >> 23) & 0xff) as i32 - 127;
@@ -53,11 +55,11 @@ fn large(scale: f32, weight: f32, bias: f32) -> f32 {
     if scale < 0.0 { -power } else { power }
 }
 
-/// A block makes the parameters of `conv2d_group_norm_scale_max_pool_clamp_wgmma`, on however many blocks.
+/// Prepares the parameters of `conv2d_group_norm_scale_max_pool_clamp_wgmma` and of its `_spread` variant.
 ///
 /// *Launch*: `OneLaunch2dGeometry::prepare_shape`. *Mapping*: a thread for each channel.
-/// *Barriers*: none. *Traffic*: the parameters are read once (filters a few times, from cache), what is
-/// made of them is written once.
+/// *Barriers*: none. *Traffic*: parameters are read once (filters a few times, from cache), and
+/// the prepared ones are written once.
 ///
 /// # Safety
 /// `filter` is `[64, 8, 3, 3]`, `filter_bias`, `weight`, `bias` and `scale` have 64
@@ -105,7 +107,7 @@ pub unsafe fn conv2d_group_norm_scale_max_pool_clamp_prepare<F: Format>(
         0.0
     };
 
-    // The product may vanish where its factors do not, so the sign is taken from those.
+    // The sign is taken from the factors, since their product may underflow to 0.
     let sign = if weight != 0.0 && scale != 0.0 && (weight < 0.0) != (scale < 0.0) {
         -1.0
     } else {
@@ -116,14 +118,14 @@ pub unsafe fn conv2d_group_norm_scale_max_pool_clamp_prepare<F: Format>(
         let mut i = 0;
         while i < FILTER_ELEMENTS as usize {
             let bits = filter.load(i).to_f32().to_bits() & i32::MAX as u32;
-            // Infinity and NaN stay what they are under any scale.
+            // Infinity and NaN are not changed by a scale.
             if bits < f32::INFINITY.to_bits() && bits > most {
                 most = bits;
             }
             i += 1;
         }
-        // The largest filter element comes between 2^8 and 2^9, unless it is tiny: the scales of
-        // inputs (2^100 at most) and filters together must not leave f32. Without any, 1 will do.
+        // The largest filter element is brought between 2^8 and 2^9, unless it is tiny: the product of the
+        // scales of inputs (2^100 at most) and filters must not exceed f32's range. Filters of zeros take 1.
         match most {
             0 => 0,
             most => (8 + 127 - (most >> 23) as i32).min(26),
@@ -156,7 +158,7 @@ pub unsafe fn conv2d_group_norm_scale_max_pool_clamp_prepare<F: Format>(
         let low = fragment >= TAPS.len() as u32;
         let mut halves = TAPS[(fragment as usize) % TAPS.len()];
         if two_parts && !low && halves[1].is_none() {
-            // Both parts of a pixel meet the high part of the single tap.
+            // The high part of a single tap meets both parts of a pixel.
             halves[1] = halves[0];
         }
         let mut half = 0;
@@ -172,8 +174,7 @@ pub unsafe fn conv2d_group_norm_scale_max_pool_clamp_prepare<F: Format>(
                     }
                     word = F::pack(a, b);
                 }
-                // Row `k` of the products: the thread and the word that hold this half's pair of
-                // columns.
+                // The thread and the word of its fragment that hold row `k` and this half's pair of columns.
                 let thread = k / 16 * 32 + k % 8 * 4 + pair;
                 let in_fragment = 2 * half + k / 8 % 2;
                 let at = (fragment * WARPGROUP_THREADS + thread) * FRAGMENT_WORDS + in_fragment;

@@ -1,11 +1,11 @@
-//! The loading warpgroup.
+//! The producer warpgroup.
 
 use cuda_std::mbarrier::Barrier;
 use cuda_std::{Storage, async_proxy, barrier, cluster, f16, mma, thread, warp};
 use launch_config::WARP_THREADS;
 use launch_config::one_launch::conv2d_group_norm_scale_max_pool_clamp::{
-    BAND_ROWS, FILTER, HalfRows, IN_CHANNELS, OneLaunch2dGeometry, PART_BYTES, PIXEL_BYTES, POOL,
-    STRIDE_PHASE_BYTES, WARPGROUP_THREADS, WIDTH,
+    FILTER, HalfRows, IN_CHANNELS, OneLaunch2dGeometry, PART_BYTES, PIXEL_BYTES, POOL,
+    STRIDE_PHASE_BYTES, TILE_ROWS, WARPGROUP_THREADS, WIDTH,
 };
 
 use super::format::{Format, Pixel};
@@ -13,32 +13,32 @@ use super::memory::Memory;
 use super::{Arguments, WARPS};
 use crate::parts::unroll::unroll;
 
-/// The named barrier of this warpgroup.
-const LOADERS: u32 = 1;
+/// The named barrier of the producer warpgroup.
+const PRODUCER_BARRIER: u32 = 1;
 
 const STRIDE_PHASE_WORDS: u32 = STRIDE_PHASE_BYTES / 4;
 const PART_WORDS: u32 = PART_BYTES / 4;
 const PIXEL_WORDS: u32 = PIXEL_BYTES / 4;
 
-/// Where the next load comes from.
+/// The input tile to load next.
 struct Cursor {
     sample: u32,
-    band: u32,
+    tile: u32,
 }
 
 impl Cursor {
-    /// On to the next band, of a later sample after the last one.
+    /// Advances to the next input tile, after the last one to the first of the cluster's next sample.
     #[inline(always)]
     fn advance(&mut self, rows: &HalfRows, clusters: u32) {
-        self.band += 1;
-        if self.band == rows.bands {
-            self.band = 0;
+        self.tile += 1;
+        if self.tile == rows.input_tiles {
+            self.tile = 0;
             self.sample += clusters;
         }
     }
 }
 
-/// The power of two that inputs are multiplied with, and when it must change.
+/// The power of two by which inputs are multiplied, and the magnitude from which it must be lowered.
 struct Scale {
     exponent: i32,
     factor: f32,
@@ -47,13 +47,12 @@ struct Scale {
 }
 
 impl Scale {
-    /// Where the largest magnitude of the rows that choose the scale goes: between 2^11 and 2^12.
-    /// Eight times as much still fits f16, and what is 2^25 times smaller still has 11 bits in
-    /// its low part.
+    /// The largest magnitude of the rows that choose the scale is brought between 2^11 and 2^12. A value
+    /// eight times as large still fits f16, and one 2^25 times smaller still has 11 bits in its low part.
     const TARGET: i32 = 11;
-    /// From 2^15 on a magnitude is too large for f16.
+    /// A scaled magnitude of 2^15 or more is too large for f16.
     const LIMIT: i32 = 15;
-    /// Larger exponents would serve inputs that no float32 statistics can.
+    /// Inputs that would need a larger exponent have squares below the range of f32 statistics.
     const MAX: i32 = 100;
     const BIAS: i32 = 127;
 
@@ -66,7 +65,7 @@ impl Scale {
         }
     }
 
-    /// The scale for a largest magnitude with these bits.
+    /// The scale for inputs whose largest magnitude has the bits `magnitude`.
     #[inline(always)]
     fn of(magnitude: u32) -> Self {
         let exponent = (Self::TARGET + Self::BIAS - (magnitude >> 23) as i32).min(Self::MAX);
@@ -85,10 +84,10 @@ fn power(exponent: i32) -> f32 {
     f32::from_bits(((exponent + Scale::BIAS) as u32) << 23)
 }
 
-/// Loads, converts and stores all bands of the block's half of all its samples.
+/// Loads, converts and stores the input tiles of the block's half of each of its samples.
 ///
 /// # Safety
-/// As the kernels; the caller is the loading warpgroup, and all of it.
+/// As the kernels. All threads of the producer warpgroup make this call.
 #[inline(always)]
 pub(super) unsafe fn produce<F: Format>(
     arguments: &Arguments<F::Stored>,
@@ -106,20 +105,20 @@ pub(super) unsafe fn produce<F: Format>(
         return;
     }
 
-    let mut next = Cursor { sample, band: 0 };
+    let mut next = Cursor { sample, tile: 0 };
     let mut fetch = || {
-        let row = next.band * BAND_ROWS + warp;
+        let row = next.tile * TILE_ROWS + warp;
         let raw = if next.sample < g.n && row < rows.input_rows {
             let in_plane = (rows.first + row) * WIDTH + lane * POOL;
             let at = next.sample as usize * IN_CHANNELS as usize * plane + in_plane as usize;
             F::load(arguments.x, elements, at, plane)
         } else {
-            F::nothing()
+            F::zero()
         };
         next.advance(&rows, clusters);
         raw
     };
-    let mut ahead = [F::nothing(); 4];
+    let mut ahead = [F::zero(); 4];
     unroll!(4, |i| {
         if i < F::LOADS_AHEAD {
             ahead[i] = fetch();
@@ -129,8 +128,8 @@ pub(super) unsafe fn produce<F: Format>(
     let stages = F::CONFIG.stages;
     let row_words = F::CONFIG.row_bytes() / 4;
     let mut scale = Scale::none();
-    let (mut count, mut band) = (0, 0);
-    'bands: loop {
+    let (mut count, mut tile) = (0, 0);
+    'tiles: loop {
         unroll!(4, |i| {
             if i < F::LOADS_AHEAD {
                 let raw = &ahead[i];
@@ -138,28 +137,28 @@ pub(super) unsafe fn produce<F: Format>(
                 let mut lowered = 0;
                 if F::SCALED {
                     let most = largest(memory, F::magnitude(raw), count % 2, warp, lane);
-                    if band == 0 || f32::from_bits(most) >= scale.limit {
+                    if tile == 0 || f32::from_bits(most) >= scale.limit {
                         let chosen = Scale::of(most);
-                        if band > 0 {
+                        if tile > 0 {
                             lowered = scale.exponent - chosen.exponent;
                         }
                         scale = chosen;
                     }
                 }
                 if count >= stages {
-                    Barrier::at(memory.freed, stage).wait((count / stages + 1) & 1);
+                    Barrier::at(memory.empty, stage).wait((count / stages + 1) & 1);
                 }
                 if F::SCALED && lowered > 0 {
-                    if band >= 2 {
-                        let window_row = count - 2;
-                        Barrier::at(memory.freed, window_row % stages)
-                            .wait((window_row / stages) & 1);
+                    if tile >= 2 {
+                        let output_tile = count - 2;
+                        Barrier::at(memory.empty, output_tile % stages)
+                            .wait((output_tile / stages) & 1);
                     }
-                    let row = (count - 1) % stages * BAND_ROWS + warp;
+                    let row = (count - 1) % stages * TILE_ROWS + warp;
                     rescale(memory, row * row_words, row_words, lane, lowered);
                 }
-                if band * BAND_ROWS + warp < rows.input_rows {
-                    let row = (stage * BAND_ROWS + warp) * row_words;
+                if tile * TILE_ROWS + warp < rows.input_rows {
+                    let row = (stage * TILE_ROWS + warp) * row_words;
                     store::<F>(memory, row, raw, scale.factor, lane);
                 }
                 if F::SCALED && thread == 0 {
@@ -168,16 +167,16 @@ pub(super) unsafe fn produce<F: Format>(
                 async_proxy::fence_shared();
                 warp::sync_warp(warp::ALL_LANES);
                 if lane == 0 {
-                    Barrier::at(memory.filled, stage).arrive();
+                    Barrier::at(memory.full, stage).arrive();
                 }
                 count += 1;
-                band += 1;
-                if band == rows.bands {
-                    band = 0;
+                tile += 1;
+                if tile == rows.input_tiles {
+                    tile = 0;
                     sample += clusters;
                 }
                 if sample >= g.n {
-                    break 'bands;
+                    break 'tiles;
                 }
                 ahead[i] = fetch();
             }
@@ -185,8 +184,8 @@ pub(super) unsafe fn produce<F: Format>(
     }
 }
 
-/// The bits of the largest finite magnitude in the band. Infinity and NaN spoil the sample
-/// whatever the scale.
+/// The bits of the largest finite magnitude in the input tile. Infinity and NaN make the sample NaN under any
+/// scale, so they do not count.
 #[inline(always)]
 unsafe fn largest(memory: &Memory, magnitude: f32, parity: u32, warp: u32, lane: u32) -> u32 {
     let bits = if magnitude < f32::INFINITY {
@@ -194,18 +193,18 @@ unsafe fn largest(memory: &Memory, magnitude: f32, parity: u32, warp: u32, lane:
     } else {
         0
     };
-    // Bits of floats that are not negative have the order of the floats.
+    // Non-negative floats have the same order as their bits.
     let of_warp = warp::warp_reduce_max(warp::ALL_LANES, bits);
     if lane == 0 {
         memory.magnitudes.store(parity * WARPS + warp, of_warp);
     }
-    // One barrier is enough: the other parity's places are written only after the next one.
-    barrier::sync(LOADERS, WARPGROUP_THREADS);
+    // One barrier is enough: the words of the other parity are written only after the next one.
+    barrier::sync(PRODUCER_BARRIER, WARPGROUP_THREADS);
     let [a, b, c, d] = memory.magnitudes.load_vec(parity * WARPS);
     a.max(b).max(c.max(d))
 }
 
-/// Multiplies a row of the ring by `2^-lowered`, each lane its window.
+/// Multiplies a stored row by `2^-lowered`, each lane the pixels of its pooling window.
 #[inline(always)]
 unsafe fn rescale(memory: &Memory, row: u32, row_words: u32, lane: u32, lowered: i32) {
     let factor = power(-lowered.min(Scale::BIAS - 1));
@@ -221,12 +220,12 @@ unsafe fn rescale(memory: &Memory, row: u32, row_words: u32, lane: u32, lowered:
     }
 }
 
-/// Stores the lane's window of a row as operands.
+/// Stores the lane's four pixels of a row (its pooling window) as K-vectors.
 #[inline(always)]
 unsafe fn store<F: Format>(memory: &Memory, row: u32, raw: &F::Raw, scale: f32, lane: u32) {
     let mine = row + lane * PIXEL_WORDS;
-    // The residues that repeat are one window to the left; the last place gets what is right of the
-    // image.
+    // Stride phases 4 and 5 repeat 0 and 1, one window to the left. Their last window is beyond the right
+    // edge of the image: lane 0 stores zeros there.
     let left = row + (lane + WARP_THREADS - 1) % WARP_THREADS * PIXEL_WORDS;
     unroll!(4, |i| {
         let parts = F::pixel(raw, i, scale);

@@ -1,4 +1,5 @@
-//! From sums to the output: channels, the cluster's blocks, groups, and the channel map.
+//! The epilogue of a sample: combines moments over warpgroups and blocks, computes the affine parameters of
+//! each channel, and writes the pooled rows.
 
 use cuda_std::global::GlobalMut;
 use cuda_std::mbarrier::Barrier;
@@ -16,11 +17,12 @@ use super::memory::Memory;
 use crate::parts::index::div_rem;
 use crate::parts::unroll::unroll;
 
-/// The named barrier of all multiplying warpgroups.
-pub(super) const MULTIPLIERS: u32 = 2;
+/// The named barrier of all consumer warpgroups.
+pub(super) const CONSUMER_BARRIER: u32 = 2;
 
-/// Words of one channel's moments, and of its channel map.
+/// Words of one channel's moments.
 const MOMENTS_WORDS: u32 = MOMENTS_BYTES / 4;
+/// Words of one channel's affine parameters.
 const AFFINE_WORDS: u32 = AFFINE_BYTES / 4;
 
 /// Count, mean, and M2, the sum of squared deviations from the mean.
@@ -32,14 +34,14 @@ pub(super) struct Moments {
 }
 
 impl Moments {
-    /// Those of nothing.
+    /// Moments of no elements.
     const NONE: Self = Self {
         count: 0.0,
         mean: 0.0,
         m2: 0.0,
     };
 
-    /// From sums about `shift`.
+    /// Moments of `count` elements from sums about `shift`.
     #[inline(always)]
     pub(super) fn about(shift: f32, count: f32, sum: f32, squares: f32) -> Self {
         let mean = if count > 0.0 { sum / count } else { 0.0 };
@@ -50,7 +52,7 @@ impl Moments {
         }
     }
 
-    /// Chan's combination of two sets.
+    /// Combines two sets by Chan's formula.
     #[inline(always)]
     fn with(self, other: Self) -> Self {
         let count = self.count + other.count;
@@ -67,7 +69,7 @@ impl Moments {
         }
     }
 
-    /// Those of four neighbouring lanes; right in the first of them.
+    /// Combines the moments of four neighbouring lanes. The result is valid in the first of them.
     ///
     /// # Safety
     /// All lanes of the warp make this call.
@@ -89,7 +91,7 @@ impl Moments {
     }
 }
 
-/// Keeps the moments of a warpgroup's channel.
+/// Stores a warpgroup's moments of a channel in shared memory.
 #[inline(always)]
 pub(super) unsafe fn keep(memory: &Memory, warpgroup: u32, channel: u32, moments: Moments) {
     let at = (warpgroup * OUT_CHANNELS + channel) * MOMENTS_WORDS;
@@ -98,17 +100,16 @@ pub(super) unsafe fn keep(memory: &Memory, warpgroup: u32, channel: u32, moments
     memory.moments.store(at + 2, moments.m2);
 }
 
-/// Bytes that a block receives for a sample.
+/// Bytes of statistics that a block receives for a sample.
 pub(super) const fn bytes<F: Format>() -> u32 {
     F::CONFIG.received() * OUT_CHANNELS * RECEIVED_BYTES
 }
 
-/// Sends the moments of a channel of this block's warpgroup to every block of the cluster, this one
-/// included.
+/// Sends this block's moments of a channel to every block of the cluster, including this one.
 ///
 /// # Safety
-/// As the kernels; `rank` is the block's, and every block waits for the moments of `item` before it
-/// ends.
+/// As the kernels. `rank` is this block's rank in the cluster, and every block waits for the moments of
+/// `item` before it ends.
 #[inline(always)]
 pub(super) unsafe fn send<F: Format>(
     memory: &Memory,
@@ -128,7 +129,7 @@ pub(super) unsafe fn send<F: Format>(
     }
 }
 
-/// Where mean and M2 of channel `k` come to, in set `set` of those for `place`.
+/// Where mean and M2 of channel `k` arrive, in set `set` of the sample parity `place`.
 #[inline(always)]
 unsafe fn received<F: Format>(memory: &Memory, place: u32, set: u32, k: u32) -> Shared<f32> {
     const WORDS: u32 = RECEIVED_BYTES / 4;
@@ -136,8 +137,8 @@ unsafe fn received<F: Format>(memory: &Memory, place: u32, set: u32, k: u32) -> 
     memory.partner.slice(at * WORDS, WORDS)
 }
 
-/// The moments of channel `k` in a half whose warpgroups' sets start with `first`; combined as
-/// where one block has them all.
+/// The moments of channel `k` in a half whose warpgroups' sets start with set `first`, combined in the same
+/// order as in a block that has all of them.
 #[inline(always)]
 unsafe fn of_half<F: Format>(
     memory: &Memory,
@@ -163,10 +164,10 @@ unsafe fn of_half<F: Format>(
     all
 }
 
-/// Combines what all threads kept, and writes the block's rows of the sample.
+/// Combines the moments of all consumer warpgroups, and writes the block's pooled rows of the sample.
 ///
 /// # Safety
-/// As the kernels; all multiplying threads call it, `thread` counts them.
+/// As the kernels. All consumer threads make this call; `thread` is the index among them.
 #[inline(always)]
 pub(super) unsafe fn finish<F: Format>(
     arguments: &Arguments<F::Stored>,
@@ -178,30 +179,30 @@ pub(super) unsafe fn finish<F: Format>(
     thread: u32,
 ) {
     let threads = F::CONFIG.consumers * WARPGROUP_THREADS;
-    barrier::sync(MULTIPLIERS, threads);
-    // In 16 bits opaque, so that the assembler does not hold what follows from it in
-    // registers while the warp multiplies. (In f32 this is what the assembler lacks registers for.)
+    barrier::sync(CONSUMER_BARRIER, threads);
+    // Opaque in the 16-bit formats, so that the assembler keeps no value computed from it in registers during
+    // the mainloop. In f32 this `opaque` itself is what the assembler lacks registers for.
     let k = if F::SCALED {
         thread
     } else {
         opaque::to_assembler(thread)
     };
-    // All lanes of a warp agree, and one tells it: were it for each thread to say, the assembler
-    // would take what follows for divergent, and keep addresses out of uniform registers. It tells it
-    // each time, or the compiler would copy the barriers into branches.
+    // The condition is the same for all lanes of a warp. `uniform` tells the assembler so; else it takes the
+    // branch for divergent and keeps addresses out of uniform registers. It is evaluated each time, or the
+    // compiler would copy the barriers into the branches.
     let has_channel = || opaque::uniform(thread) < OUT_CHANNELS;
     if has_channel() {
         let all = gather::<F>(g, memory, item, thread);
         keep_channel(g, memory, k, &all);
     }
-    barrier::sync(MULTIPLIERS, threads);
+    barrier::sync(CONSUMER_BARRIER, threads);
     if has_channel() {
         affine(g, memory, k);
     }
-    barrier::sync(MULTIPLIERS, threads);
+    barrier::sync(CONSUMER_BARRIER, threads);
     write::<F>(arguments, g, memory, rows, sample, thread);
-    // The next sample's maxima come where these were.
-    barrier::sync(MULTIPLIERS, threads);
+    // The next sample's maxima overwrite these.
+    barrier::sync(CONSUMER_BARRIER, threads);
 }
 
 /// The moments of channel `k` in the whole sample, from all warpgroups of all blocks.
@@ -236,7 +237,7 @@ unsafe fn gather<F: Format>(
             mean: partner.load(0),
             m2: partner.load(1),
         };
-        // In the same order in both blocks, so that both come to the same.
+        // In the same order in both blocks, so that both get the same bits.
         if rank == 0 {
             mine.with(theirs)
         } else {
@@ -256,7 +257,7 @@ unsafe fn first_of_group(g: &OneLaunch2dGeometry, k: u32) -> u32 {
     k - in_group
 }
 
-/// -1 where the maxima of channel `k` have the other sign, else 1.
+/// -1 where the filters of channel `k` are negated, else 1.
 #[inline(always)]
 unsafe fn sign_of(memory: &Memory, k: u32) -> f32 {
     if memory.channels.load(k) < 0.0 {
@@ -266,16 +267,16 @@ unsafe fn sign_of(memory: &Memory, k: u32) -> f32 {
     }
 }
 
-/// The bias of channel `k`, less that of its group's first channel. Means of a group are kept about the
-/// latter: large biases then cancel exactly.
+/// The bias of channel `k` less that of the first channel of its group. Means of a group are relative to the
+/// latter, so large biases cancel exactly.
 #[inline(always)]
 unsafe fn bias_in_group(g: &OneLaunch2dGeometry, memory: &Memory, k: u32) -> f32 {
     memory.channels.load(OUT_CHANNELS + k)
         - memory.channels.load(OUT_CHANNELS + first_of_group(g, k))
 }
 
-/// Shows the moments of channel `k` to the other channels of its group, where the warpgroups' moments of this
-/// channel were, which nobody else reads.
+/// Stores the moments of channel `k` for the other channels of its group. They overwrite a warpgroup's
+/// moments of this channel, which no other thread reads.
 #[inline(always)]
 unsafe fn keep_channel(g: &OneLaunch2dGeometry, memory: &Memory, k: u32, all: &Moments) {
     let mean = math::fma(sign_of(memory, k), all.mean, bias_in_group(g, memory, k));
@@ -284,7 +285,7 @@ unsafe fn keep_channel(g: &OneLaunch2dGeometry, memory: &Memory, k: u32, all: &M
     memory.moments.store(k * MOMENTS_WORDS + 2, all.count);
 }
 
-/// The channel map of channel `k`, from the statistics of its group.
+/// Stores the affine parameters of channel `k`, from the statistics of its group.
 #[inline(always)]
 unsafe fn affine(g: &OneLaunch2dGeometry, memory: &Memory, k: u32) {
     let count = memory.moments.load(k * MOMENTS_WORDS + 2);
@@ -311,8 +312,7 @@ unsafe fn affine(g: &OneLaunch2dGeometry, memory: &Memory, k: u32) {
     }
     let variance = squares / (g.group_channels as f32 * count);
     let rstd = 1.0 / math::sqrt(variance + g.eps);
-    // `(max(y) - mean) * factor * rstd + summand` in terms of the maxima, which lack the bias and
-    // perhaps have the other sign.
+    // `(max(y) - mean) * factor * rstd + summand`, for maxima without the bias and perhaps negated.
     let at = k * AFFINE_WORDS;
     memory.affine.store(at, (mean - bias) * sign);
     memory.affine.store(at + 1, factor * sign * rstd);
@@ -329,7 +329,7 @@ unsafe fn load(memory: &Memory, warpgroup: u32, channel: u32) -> Moments {
     }
 }
 
-/// Writes the block's pooled rows, a warp to a channel: they are neighbours in the output, too.
+/// Writes the block's pooled rows, a warp to a channel, whose rows are contiguous in the output.
 #[inline(always)]
 unsafe fn write<F: Format>(
     arguments: &Arguments<F::Stored>,
@@ -347,8 +347,7 @@ unsafe fn write<F: Format>(
     } else {
         cluster::block_rank() % blocks
     };
-    // Opaque, so that the assembler does not hold what follows from it in
-    // registers while the warp multiplies.
+    // Opaque, so that the assembler keeps no value computed from it in registers during the mainloop.
     let thread = opaque::to_assembler(thread);
     let lane = thread % WARP_THREADS;
     let of_channel = ((g.half_rows(0).pooled + g.half_rows(1).pooled) * OUT_WIDTH) as usize;
@@ -387,7 +386,7 @@ unsafe fn write<F: Format>(
     }
 }
 
-/// The place of the lane's `i`-th value of a channel; beyond all values if no channel has one there.
+/// The index of the lane's `i`-th value within a channel, or `u32::MAX` beyond the pooled rows.
 #[inline(always)]
 const fn nth<F: Format>(lane: u32, i: u32) -> u32 {
     if i * WARP_THREADS < F::CONFIG.pool_rows() * OUT_WIDTH {

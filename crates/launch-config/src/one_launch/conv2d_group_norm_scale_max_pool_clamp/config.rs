@@ -1,33 +1,33 @@
-//! What each format has of a block's threads, registers and shared memory.
+//! Threads, registers and shared memory of a block, for each operand format.
 
 use super::{
-    BAND_ROWS, CHANNEL_FLOATS, FRAGMENT_WORDS, HALF_POOL_ROWS, HALVES, OUT_CHANNELS, OUT_WIDTH,
-    PART_BYTES, PIXEL_BYTES, WARPGROUP_THREADS, WIDTH,
+    CHANNEL_FLOATS, FRAGMENT_WORDS, HALF_POOL_ROWS, HALVES, OUT_CHANNELS, OUT_WIDTH, PART_BYTES,
+    PIXEL_BYTES, TILE_ROWS, WARPGROUP_THREADS, WIDTH,
 };
 
-/// The constants of a kernel's instance, which follow from its format.
+/// The compile-time constants of an instance of the kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct OneLaunch2dConfig {
-    /// Parts of a pixel: 2 for high and low halves, 1 for one rounded value.
+    /// Parts of a pixel: 2 for the f16x2 split (high and low), 1 for one rounded value.
     pub parts: u32,
-    /// Fragments of the filters, 16 bytes each, of a thread.
+    /// A fragments (filters) of a thread, 16 bytes each.
     pub fragments: u32,
-    /// Bands that shared memory holds.
+    /// Pipeline stages. Each holds an input tile.
     pub stages: u32,
-    /// Warpgroups that multiply; one more loads.
+    /// Consumer warpgroups. There is one producer warpgroup.
     pub consumers: u32,
-    /// Registers of a thread that loads.
+    /// Registers of a producer thread.
     pub producer_registers: u32,
-    /// Registers of a thread that multiplies.
+    /// Registers of a consumer thread.
     pub consumer_registers: u32,
-    /// Blocks that share half a sample: 1, in which all warpgroups multiply, or `consumers`, in
-    /// each of which one does.
+    /// Blocks that share half a sample: 1, in which all consumer warpgroups multiply, or `consumers` blocks
+    /// with one of them each.
     pub blocks_per_half: u32,
 }
 
 impl OneLaunch2dConfig {
-    /// f32 as the sum of two scaled f16, three of the four products: error as of an f32 FMA chain.
+    /// f32 as the sum of two scaled f16, with three of the four products. The error is that of f32 FMA.
     pub const F16X2: Self = Self {
         parts: 2,
         fragments: 14,
@@ -38,7 +38,7 @@ impl OneLaunch2dConfig {
         blocks_per_half: 1,
     };
 
-    /// f32 rounded to one scaled f16: 11 bits, as tf32.
+    /// f32 rounded to one scaled f16, which has 11 bits as tf32.
     pub const SCALED_F16: Self = Self {
         parts: 1,
         fragments: 7,
@@ -60,8 +60,7 @@ impl OneLaunch2dConfig {
         blocks_per_half: 1,
     };
 
-    /// The same with a sample spread over as many blocks as it can be: a block for each warpgroup
-    /// that multiplies.
+    /// The same format with a sample spread over more blocks: one for each half and consumer warpgroup.
     #[must_use]
     pub const fn spread(self) -> Self {
         let mut spread = Self {
@@ -69,14 +68,14 @@ impl OneLaunch2dConfig {
             ..self
         };
         if self.parts == 2 {
-            // With fewer products to a block the loads count: two bands of them under way.
+            // A block has fewer MMAs, so loads limit it: it keeps two input tiles in flight.
             spread.producer_registers = Self::SCALED_F16.producer_registers;
             spread.consumer_registers = Self::SCALED_F16.consumer_registers;
         }
         spread
     }
 
-    /// Blocks of a cluster, which takes a sample.
+    /// Blocks of a cluster, which computes a sample.
     #[must_use]
     pub const fn cluster_blocks(self) -> u32 {
         HALVES * self.blocks_per_half
@@ -88,15 +87,15 @@ impl OneLaunch2dConfig {
         HALF_POOL_ROWS.div_ceil(self.blocks_per_half)
     }
 
-    /// Floats between the pooled rows of neighbouring channels. Odd, so that channels start in
+    /// Floats from the pooled rows of one channel to those of the next. Odd, so that channels start in
     /// different banks.
     #[must_use]
     pub const fn pooled_pitch(self) -> u32 {
         self.pool_rows() * OUT_WIDTH + 1
     }
 
-    /// Sets of statistics that a block receives for a sample: those of the other half, or of every
-    /// warpgroup in the cluster that multiplies.
+    /// Sets of statistics that a block receives for a sample: that of the other half, or with spread samples
+    /// one from every block of the cluster.
     #[must_use]
     pub const fn received(self) -> u32 {
         if self.blocks_per_half == 1 {
@@ -112,7 +111,7 @@ impl OneLaunch2dConfig {
         (1 + self.consumers) * WARPGROUP_THREADS
     }
 
-    /// Bytes of a row in shared memory.
+    /// Bytes of an input row in shared memory.
     #[must_use]
     pub const fn row_bytes(self) -> u32 {
         self.parts * PART_BYTES
@@ -124,16 +123,16 @@ impl OneLaunch2dConfig {
         self.fragments * WARPGROUP_THREADS * FRAGMENT_WORDS
     }
 
-    /// Where things lie in shared memory.
+    /// The map of shared memory.
     #[must_use]
     pub const fn layout(self) -> OneLaunch2dLayout {
         let pooled = 0;
         let pipeline = pooled + 4 * OUT_CHANNELS * self.pooled_pitch();
-        let constant = pipeline + self.stages * BAND_ROWS * self.row_bytes();
+        let constant = pipeline + self.stages * TILE_ROWS * self.row_bytes();
         let magnitudes = constant + WIDTH * PIXEL_BYTES;
-        let filled = magnitudes + 2 * 16;
-        let freed = filled + 8 * self.stages;
-        let exchanged = freed + 8 * self.stages;
+        let full = magnitudes + 2 * 16;
+        let empty = full + 8 * self.stages;
+        let exchanged = empty + 8 * self.stages;
         let descale = exchanged + 2 * 8;
         let moments = descale + 4 * self.stages.next_multiple_of(2);
         let partner = moments + self.consumers * OUT_CHANNELS * MOMENTS_BYTES;
@@ -144,8 +143,8 @@ impl OneLaunch2dConfig {
             pipeline,
             constant,
             magnitudes,
-            filled,
-            freed,
+            full,
+            empty,
             exchanged,
             descale,
             moments,
@@ -160,7 +159,7 @@ impl OneLaunch2dConfig {
 /// Bytes of one channel's count, mean and M2.
 pub const MOMENTS_BYTES: u32 = 12;
 
-/// Bytes of what one channel receives of a set of statistics: mean and M2.
+/// Bytes of one channel in a received set of statistics: mean and M2.
 pub const RECEIVED_BYTES: u32 = 8;
 
 /// Bytes of one channel's center, factor and summand.
@@ -171,29 +170,29 @@ pub const AFFINE_BYTES: u32 = 12;
 pub struct OneLaunch2dLayout {
     /// Maxima of the pooling windows: f32, channel by channel.
     pub pooled: u32,
-    /// Input rows as operands: slot, row, part, residue, window.
+    /// Converted input: stage, row, part, stride phase, window.
     pub pipeline: u32,
-    /// A row of pixels that are all the same constant.
+    /// A row of constant pixels.
     pub constant: u32,
-    /// Largest magnitude that each loading warp saw, for even and for odd bands.
+    /// The largest magnitude in each producer warp's row, for even and for odd input tiles.
     pub magnitudes: u32,
-    /// A barrier for each slot: its rows are there.
-    pub filled: u32,
-    /// A barrier for each slot: its window row is computed.
-    pub freed: u32,
-    /// The barriers of the statistics that other blocks send, for even and for odd samples.
+    /// A barrier for each stage: its input tile is stored.
+    pub full: u32,
+    /// A barrier for each stage: its output tile is computed, so the stage may be overwritten.
+    pub empty: u32,
+    /// Barriers of the statistics from other blocks, for even and for odd samples.
     pub exchanged: u32,
-    /// For each slot, what undoes the scaling of its rows.
+    /// The reciprocal scale of each stage.
     pub descale: u32,
     /// Statistics of each channel from each warpgroup.
     pub moments: u32,
     /// Statistics from other blocks, for even and for odd samples.
     pub partner: u32,
-    /// What the output does to each channel.
+    /// Center, factor and summand of each channel.
     pub affine: u32,
     /// The per-channel parameters.
     pub channels: u32,
-    /// All of it.
+    /// Size of the whole.
     pub bytes: u32,
 }
 
@@ -218,12 +217,7 @@ mod tests {
             assert_eq!(layout.pipeline % 128, 0);
             assert_eq!(layout.constant % 128, 0);
             assert_eq!(layout.magnitudes % 16, 0);
-            for barrier in [
-                layout.filled,
-                layout.freed,
-                layout.exchanged,
-                layout.partner,
-            ] {
+            for barrier in [layout.full, layout.empty, layout.exchanged, layout.partner] {
                 assert_eq!(barrier % 8, 0);
             }
         }
@@ -232,7 +226,7 @@ mod tests {
     #[test]
     fn registers_suffice() {
         for config in CONFIGS {
-            // What a launch takes of the 65,536 registers, in multiples of 8 for each thread.
+            // Registers of a thread at the launch: a multiple of 8, from the 65,536 of a multiprocessor.
             let at_entry = (65_536 / config.block_threads()) & !7;
             let held = config.producer_registers + config.consumers * config.consumer_registers;
             assert!(held <= at_entry * (1 + config.consumers), "{config:?}");

@@ -1,10 +1,10 @@
-//! The products of a window row, and what they come to.
+//! The mainloop of an output tile: MMAs, sums for the statistics, and window maxima.
 
 use cuda_std::mbarrier::Barrier;
 use cuda_std::wgmma::InFlight;
 use cuda_std::{math, warp, wgmma};
 use launch_config::one_launch::conv2d_group_norm_scale_max_pool_clamp::{
-    BAND_ROWS, PIXEL_BYTES, WIDTH,
+    PIXEL_BYTES, TILE_ROWS, WIDTH,
 };
 
 use super::format::Format;
@@ -12,57 +12,59 @@ use super::memory::Memory;
 use crate::parts::lanes::sum_of_quad;
 use crate::parts::unroll::unroll;
 
-/// A thread's place in the products. Of each row it has two channels, `channel` and 8 more, and of each of
-/// those columns `8 * o + 2 * quad_lane + e` of every residue, with `o` below 4 and `e` below 2: eight
-/// windows.
+/// The accumulators of a thread. Of each output row it has channels `channel` and `channel + 8`, and of each
+/// of these the columns `8 * o + 2 * quad_lane + e` of every stride phase, for `o < 4` and `e < 2`: eight
+/// pooling windows.
 pub(super) struct Place {
     pub(super) warpgroup: u32,
     pub(super) lane: u32,
     pub(super) quad_lane: u32,
     pub(super) channel: u32,
-    /// Whether the thread has the last window, which the image cuts after two columns.
+    /// Whether the thread has the last window, of which the convolution's output has only two columns.
     pub(super) edge: bool,
-    /// What undoes the scales of its channels' filters.
+    /// Reciprocal scales of the filters of the two channels.
     pub(super) descale: [f32; 2],
 }
 
-/// Accumulator of channel `h`, residue `f`, octet `o`, element `e`.
+/// The accumulator of channel `h`, stride phase `f`, octet `o`, element `e`.
 const fn at(h: usize, f: usize, o: usize, e: usize) -> usize {
     (f * 4 + o) * 4 + 2 * h + e
 }
 
-/// What a thread knows of its two channels of a sample.
+/// Running sums of a thread's two channels over a sample.
 pub(super) struct Sums {
-    /// About what statistics are taken.
+    /// The value about which the sums are taken.
     pub(super) shift: [f32; 2],
-    /// What the products subtract, scaled as they are: as good as the shift.
+    /// The shift as the MMAs subtract it: at their scale, and rounded to two 16-bit operands.
     pub(super) folded: [f32; 2],
-    /// Sums of the outputs less the shift, and of their squares.
+    /// Sum of `output - shift`.
     pub(super) sum: [f32; 2],
+    /// Sum of `(output - shift)^2`.
     pub(super) squares: [f32; 2],
+    /// Output rows in the sums.
     pub(super) rows: u32,
 }
 
-/// Says that this warp has no more products with the slot's window row.
+/// Arrives at `empty[stage]`: the MMAs of this warp for the stage's output tile are complete.
 #[inline(always)]
-pub(super) unsafe fn window_row_freed(memory: &Memory, stage: u32, lane: u32) {
+pub(super) unsafe fn release_stage(memory: &Memory, stage: u32, lane: u32) {
     warp::sync_warp(warp::ALL_LANES);
     if lane == 0 {
-        Barrier::at(memory.freed, stage).arrive();
+        Barrier::at(memory.empty, stage).arrive();
     }
 }
 
-/// Four rows of the convolution, or what is left of them: one row of pooling windows.
-pub(super) struct WindowRow {
+/// Four rows of the convolution, fewer at the end of a half: one pooled row.
+pub(super) struct OutputTile {
     pub(super) stage: u32,
     pub(super) next_stage: u32,
     pub(super) rows: u32,
-    /// Undoes the scale of the input.
+    /// Reciprocal scale of the input.
     pub(super) input_descale: f32,
 }
 
-impl WindowRow {
-    /// Undoes both scales for channel `h` of the thread.
+impl OutputTile {
+    /// The reciprocal of both scales for channel `h` of the thread.
     #[inline(always)]
     pub(super) const fn descale<F: Format>(&self, place: &Place, h: usize) -> f32 {
         if F::SCALED {
@@ -72,8 +74,8 @@ impl WindowRow {
         }
     }
 
-    /// Adds the window row to the sums and returns the maximum of each window, scaled as the products are and
-    /// less what was folded.
+    /// Adds the output tile to the sums, and returns the maximum of each window, at the MMAs' scale and less
+    /// `sums.folded`.
     #[inline(always)]
     pub(super) unsafe fn multiply<F: Format>(
         &self,
@@ -93,14 +95,14 @@ impl WindowRow {
         }
         let rows = self.input_rows::<F>(memory);
         let constant = wgmma::unit(memory.constant.addr(0));
-        let mut of = OfWindowRow {
+        let mut of = TileReduction {
             best: [[[f32::NEG_INFINITY; 2]; 4]; 2],
-            // Where nothing changes the scale, those of the sample go on.
+            // Without a scale, the sums of the sample are continued directly.
             sum: if F::SCALED { [0.0; 2] } else { sums.sum },
             squares: if F::SCALED { [0.0; 2] } else { sums.squares },
         };
-        if sums.rows > 0 && self.rows == BAND_ROWS {
-            // Each half is reduced while the next one is multiplied.
+        if sums.rows > 0 && self.rows == TILE_ROWS {
+            // Each half is reduced while the tensor cores compute the next one.
             let left = start::<F, false>(filters, &rows, 0, 0, constant);
             let right = start::<F, false>(filters, &rows, 0, 1, constant);
             of.reduce::<0>(&left.wait::<1>(), place.edge);
@@ -117,15 +119,15 @@ impl WindowRow {
             let right = start::<F, true>(filters, &rows, 3, 1, constant);
             of.reduce::<0>(&left.wait::<1>(), place.edge);
             let right = right.wait::<0>();
-            window_row_freed(memory, self.stage, place.lane);
+            release_stage(memory, self.stage, place.lane);
             of.reduce::<1>(&right, place.edge);
-            sums.rows += BAND_ROWS;
+            sums.rows += TILE_ROWS;
         } else {
             let mut rows = rows;
             let mut y = 0;
             while y < self.rows {
                 let (mut left, mut right);
-                if y + 1 == BAND_ROWS {
+                if y + 1 == TILE_ROWS {
                     let first = start::<F, true>(filters, &rows, 0, 0, constant);
                     let second = start::<F, true>(filters, &rows, 0, 1, constant);
                     left = first.wait::<1>();
@@ -137,7 +139,7 @@ impl WindowRow {
                     right = second.wait::<0>();
                 }
                 if y + 1 == self.rows {
-                    window_row_freed(memory, self.stage, place.lane);
+                    release_stage(memory, self.stage, place.lane);
                 }
                 if sums.rows == 0 {
                     unroll!(2, |h| {
@@ -163,14 +165,14 @@ impl WindowRow {
                 y += 1;
             }
         }
-        let OfWindowRow { best, sum, squares } = of;
+        let TileReduction { best, sum, squares } = of;
 
         let columns = if place.edge { 30 } else { 32 };
         let count = (self.rows * columns) as f32;
         unroll!(2, |h| {
             if F::SCALED {
-                // From sums about what was folded to sums about the shift; they differ by
-                // rounding, and only if the scale changed.
+                // Convert sums about `folded` to sums about the shift. The two differ by rounding, and only
+                // after a change of scale.
                 let off = sums.folded[h] - sums.shift[h] * scale[h];
                 let s = math::fma(count, off, sum[h]);
                 let q = math::fma(off, math::fma(count, off, 2.0 * sum[h]), squares[h]);
@@ -184,13 +186,13 @@ impl WindowRow {
         best
     }
 
-    /// The units at which the six input rows of the window row start.
+    /// Start addresses of the six input rows of the output tile, in units of 16 bytes.
     #[inline(always)]
     fn input_rows<F: Format>(&self, memory: &Memory) -> [u32; 6] {
         let pipeline = wgmma::unit(memory.pipeline.addr(0));
         let row = F::CONFIG.row_bytes() / PIXEL_BYTES;
-        let first = pipeline + self.stage * BAND_ROWS * row;
-        let next = pipeline + self.next_stage * BAND_ROWS * row;
+        let first = pipeline + self.stage * TILE_ROWS * row;
+        let next = pipeline + self.next_stage * TILE_ROWS * row;
         [
             first,
             first + row,
@@ -202,19 +204,19 @@ impl WindowRow {
     }
 }
 
-/// What the outputs of a window row come to.
-struct OfWindowRow {
+/// Window maxima and sums of an output tile.
+struct TileReduction {
     best: [[[f32; 2]; 4]; 2],
     sum: [f32; 2],
     squares: [f32; 2],
 }
 
-impl OfWindowRow {
-    /// Adds half a row.
+impl TileReduction {
+    /// Adds the accumulators `d` of half a row.
     #[inline(always)]
     fn reduce<const HALF: usize>(&mut self, d: &[f32; 32], edge: bool) {
         unroll!(2, |h| {
-            // Two chains of additions instead of one.
+            // Two independent accumulators halve the latency of the additions.
             let (mut s, mut q) = ([0.0; 2], [0.0; 2]);
             unroll!(2, |f| {
                 unroll!(4, |o| {
@@ -233,7 +235,7 @@ impl OfWindowRow {
     }
 }
 
-/// Starts half `half` of output row `y`.
+/// Starts the MMA batch of half `half` of output row `y`.
 #[inline(always)]
 unsafe fn start<F: Format, const CROSSING: bool>(
     filters: &F::Filters,
@@ -247,7 +249,7 @@ unsafe fn start<F: Format, const CROSSING: bool>(
     F::start::<CROSSING>(filters, rows, constant + shift)
 }
 
-/// The value, or 0 where its column lies outside of the convolution's output.
+/// `value`, or 0 where its column lies beyond the convolution's output.
 #[inline(always)]
 const fn inside(value: f32, f: usize, o: usize, e: usize, edge: bool) -> f32 {
     if f >= 2 && o == 3 && e == 1 && edge {
@@ -257,7 +259,7 @@ const fn inside(value: f32, f: usize, o: usize, e: usize, edge: bool) -> f32 {
     }
 }
 
-/// The mean of channel `h` over the first half of a row of products: of every four columns the first two.
+/// The mean of channel `h` over the first half of an output row: the first two of every four columns.
 #[inline(always)]
 unsafe fn mean_of_half_row(d: &[f32; 32], h: usize) -> f32 {
     let mut sum = [0.0; 2];
@@ -271,12 +273,12 @@ unsafe fn mean_of_half_row(d: &[f32; 32], h: usize) -> f32 {
     sum_of_quad(sum[0] + sum[1]) * (2.0 / WIDTH as f32)
 }
 
-/// `shift` as two operands: the value that they subtract, and this thread's word of them, which
-/// the thread with the first two columns of K has.
+/// `shift` as two 16-bit operands: the value that they subtract, and this thread's word of the A fragment.
+/// Only the thread with the first two columns of K has a non-zero word.
 #[inline(always)]
 fn fold<F: Format>(shift: f32, quad_lane: u32) -> (f32, u32) {
-    // Any value serves as a shift, so what f16 cannot hold is cut, and NaN (which spoils the
-    // sample anyway) is 0.
+    // Any value serves as a shift. So values beyond f16's range are clamped, and NaN (which makes the sample
+    // NaN anyway) becomes 0.
     const MOST: f32 = 30_000.0;
     let shift = shift * (1.0 / F::CONSTANT);
     let shift = if shift.is_nan() {
