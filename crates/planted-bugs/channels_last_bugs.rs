@@ -162,7 +162,7 @@ bugs! {
         name: rounding_does_not_wait_for_its_staged_tile,
         check: implicit_gemm_channels_last::same_bits_as_reformatted::<ScaledF16>,
         file: "fused/implicit_gemm/sm90/staged_f32.rs",
-        right: "memory.has_come(stage).wait(«parity»);",
+        right: "memory.staged_full(stage).wait(«parity»);",
         wrong: "parity ^ 1",
     }
     {
@@ -177,7 +177,7 @@ bugs! {
         check: implicit_gemm_channels_last::same_bits_as_reformatted::<ScaledF16>,
         file: "fused/implicit_gemm/sm90/staged_f32.rs",
         right: "            «self.descales.load_readonly(sample as usize)»\n        } else {",
-        wrong: "USUAL_DESCALE",
+        wrong: "OPTIMISTIC_DESCALE",
     }
     {
         name: rounding_is_never_done_again,

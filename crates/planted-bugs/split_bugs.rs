@@ -21,21 +21,21 @@ bugs! {
         name: split_sums_are_added_before_they_come,
         check: implicit_gemm::split::<f16>,
         file: "fused/implicit_gemm/sm90/cluster_reduce.rs",
-        right: "    «cluster::wait(memory.come(warp), parity);»\n",
+        right: "    «cluster::wait(memory.exchange_full(warp), parity);»\n",
         wrong: "",
     }
     {
         name: split_sums_are_overwritten_before_they_are_taken,
         check: implicit_gemm::split::<f16>,
         file: "fused/implicit_gemm/sm90/cluster_reduce.rs",
-        right: "        «cluster::wait(memory.taken(warp), parity ^ 1);»\n",
+        right: "        «cluster::wait(memory.exchange_empty(warp), parity ^ 1);»\n",
         wrong: "",
     }
     {
         name: split_sums_are_announced_by_a_lane_alone,
         check: implicit_gemm::split::<f16>,
         file: "fused/implicit_gemm/sm90/cluster_reduce.rs",
-        right: "        «warp::sync_warp(warp::ALL_LANES);»\n        if lane == 0 {\n            cluster::arrive_at(memory.come",
+        right: "        «warp::sync_warp(warp::ALL_LANES);»\n        if lane == 0 {\n            cluster::arrive_at(memory.exchange_full",
         wrong: "",
     }
     {
@@ -49,7 +49,7 @@ bugs! {
         name: split_sums_of_one_block_are_awaited,
         check: implicit_gemm::split::<f16>,
         file: "fused/implicit_gemm/sm90/cluster_reduce.rs",
-        right: "self.come(warp).init(«self.mainloop.split_k - 1»);",
+        right: "self.exchange_full(warp).init(«self.mainloop.split_k - 1»);",
         wrong: "1",
     }
     {

@@ -245,7 +245,7 @@ bugs! {
         name: warp_specialized_results_are_overwritten_while_they_are_written,
         check: implicit_gemm::warp_specialized::<f16>,
         file: "fused/implicit_gemm/sm90/results.rs",
-        right: "                // Nobody reads what was there before.\n                «warp::sync_warp(warp::ALL_LANES);»",
+        right: "                // All lanes have read the previous staged tile.\n                «warp::sync_warp(warp::ALL_LANES);»",
         wrong: "",
     }
     {
@@ -266,7 +266,7 @@ bugs! {
         name: warp_specialized_rows_of_every_round_are_the_first_ones,
         check: implicit_gemm::warp_specialized::<f16>,
         file: "fused/implicit_gemm/sm90/rows.rs",
-        right: "let filter = «round % groups» * TOGETHER",
+        right: "let filter = «round % groups» * ROWS_IN_FLIGHT",
         wrong: "0",
     }
     {

@@ -1,8 +1,8 @@
 //! Pools: the maximum or the average of each window of images and volumes, and the average of whole planes.
 //!
-//! NaN in a window gives NaN, and so do infinities of both signs in an average; padding is never loaded.
-//! Averages are f32 sums in a fixed order: of a window's row, of the rows of a slice, of the slices; of a
-//! whole plane see [`plane_sums()`].
+//! NaN in a window gives NaN, and so do infinities of both signs in an average. Padding is never loaded.
+//! Averages are f32 sums in a fixed order: over the columns of a row, the rows of a slice, and the slices.
+//! [`plane_sums()`] has the order for whole planes.
 
 use cuda_std::global::{Global, GlobalMut};
 use cuda_std::{Storage, bf16, f16, kernel, math, thread};
@@ -25,16 +25,16 @@ struct Window {
     first: [u32; 3],
 }
 
-/// A block takes `BLOCK_OUTPUTS` consecutive outputs.
+/// A block computes `BLOCK_OUTPUTS` consecutive outputs.
 ///
-/// *Launch*: `g.shape()`. *Mapping*: four windows a thread, a block's width apart, which go through their
-/// elements side by side. What is not in the input is not counted: the first element of the plane is loaded
-/// in its place. *Barriers*: none. *Traffic*: each element of a window is read once from cache, each element
-/// of the input about once from memory; each output is written once.
+/// *Launch*: `g.shape()`. *Mapping*: four windows a thread, a block's width apart, whose elements are loaded
+/// side by side. For an element in the padding, the first element of the plane is loaded instead, and not
+/// counted. *Barriers*: none. *Traffic*: each element of a window is read once from cache, each element of
+/// the input about once from memory; each output is written once.
 ///
 /// # Safety
-/// `x` has `g.planes` planes of the extents `g.input`, `y` as many of `g.output`, apart from them; the
-/// extents are positive and the planes have less than 2^31 elements; `g` is planned.
+/// `x` has `g.planes` planes of the extents `g.input`, `y` as many of `g.output`; the two do not
+/// overlap. The extents are positive, planes have less than 2^31 elements, and `g` is planned.
 #[kernel(instances(T: [f32, f16, bf16]), max_threads = BLOCK_THREADS, min_blocks = WINDOW_MIN_BLOCKS)]
 pub unsafe fn pool<T: Storage>(x: *const T, y: *mut T, g: &WindowGeometry) {
     let plane_elements = g.plane_elements() as usize;
@@ -64,7 +64,7 @@ pub unsafe fn pool<T: Storage>(x: *const T, y: *mut T, g: &WindowGeometry) {
         let (p, q) = g.columns.div_rem(rest, math::high_word);
         (plane, [z, p, q])
     };
-    // Past the end the last output is computed once more, and not stored.
+    // Threads past the end recompute the last output, and do not store it.
     let nth = |o: u32| (thread + o * BLOCK_THREADS).min(span - 1);
     let mut windows = [Window {
         plane: 0,
@@ -141,7 +141,7 @@ pub unsafe fn pool<T: Storage>(x: *const T, y: *mut T, g: &WindowGeometry) {
     }
 }
 
-/// What the sum of the window of an output is divided by.
+/// The divisor of the average for an output's window.
 #[inline(always)]
 fn divisor(g: &WindowGeometry, output: [u32; 3]) -> f32 {
     if g.result == WindowResult::Divided as u32 {
@@ -164,17 +164,18 @@ fn divisor(g: &WindowGeometry, output: [u32; 3]) -> f32 {
     count as f32
 }
 
-/// A warp adds up a part of a plane: `PART_ELEMENTS` elements, or what is left of it. Where a plane is one
-/// part, it writes the average into `y`, else the sum into `sums`.
+/// A warp adds up a part of a plane: `PART_ELEMENTS` elements, fewer at the plane's end. If the plane has one
+/// part, the warp writes the average to `y`, else the sum to `sums`.
 ///
-/// *Launch*: `g.shape()`. *Mapping*: a lane adds up four sums, of every 128th element of four, and these in
-/// pairs; then the lanes add up theirs by halves. Vectors of four where planes begin on them, else elements a
-/// warp's width apart. *Barriers*: none. *Traffic*: each element is read once, each sum written once.
+/// *Launch*: `g.shape()`. *Mapping*: a lane has four sums, each of every 128th element, which are added in
+/// pairs; then a butterfly adds those of the lanes. Loads are vectors of four where planes are aligned to
+/// them, else elements a warp's width apart. *Barriers*: none. *Traffic*: each element is read once, each sum
+/// written once.
 ///
 /// # Safety
 /// `x` has `g.planes` planes of `g.elements` elements, more than 0, and starts on 16 bytes; `y` has
-/// `g.planes` elements, apart from them, or, where planes have several parts, `sums` has
-/// `g.planes * g.parts`.
+/// `g.planes` elements, or, where planes have several parts, `sums` has `g.planes * g.parts`. They do not
+/// overlap.
 #[kernel(instances(T: [f32, f16, bf16]), max_threads = BLOCK_THREADS, min_blocks = MIN_BLOCKS)]
 pub unsafe fn plane_sums<T: Storage>(x: *const T, sums: *mut f32, y: *mut T, g: &PlaneGeometry) {
     let x = Global::new(x, (g.planes * g.elements) as usize);
@@ -223,15 +224,15 @@ pub unsafe fn plane_sums<T: Storage>(x: *const T, sums: *mut f32, y: *mut T, g: 
     }
 }
 
-/// A warp adds up the sums of a plane's parts, and writes the average.
+/// A warp adds up the sums of a plane's parts, and writes the plane's average.
 ///
 /// *Launch*: `g.sums_shape()`.
-/// *Mapping*: a lane adds up every 32nd sum, then the lanes add up theirs by halves.
+/// *Mapping*: a lane adds up every 32nd sum, then a butterfly adds those of the lanes.
 /// *Barriers*: none.
 /// *Traffic*: each sum is read once, each average written once.
 ///
 /// # Safety
-/// `sums` has `g.planes * g.parts` elements, `y` has `g.planes`, apart from them.
+/// `sums` has `g.planes * g.parts` elements, `y` has `g.planes`. They do not overlap.
 #[kernel(instances(T: [f32, f16, bf16]), max_threads = BLOCK_THREADS, min_blocks = MIN_BLOCKS)]
 pub unsafe fn plane_averages<T: Storage>(sums: *const f32, y: *mut T, g: &PlaneGeometry) {
     let sums = Global::new(sums, (g.planes * g.parts) as usize);

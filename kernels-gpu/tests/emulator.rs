@@ -118,7 +118,7 @@ tests! {
             => checks::conv3d_multiply_instance_norm_clamp_multiply_max::matches::<bf16>;
     implicit_gemm_matches_in_half_precision:
         checks::implicit_gemm::matches::<f16> => checks::implicit_gemm::matches::<bf16>;
-    implicit_gemm_combine_matches_for_rows_of_many_parts: checks::combine::in_pieces;
+    implicit_gemm_combine_matches_for_rows_of_many_parts: checks::combine::in_chunks;
     implicit_gemm_keeps_to_windows_where_no_norm_follows:
         checks::implicit_gemm_without_norm::matches::<f16>, checks::implicit_gemm_without_norm::zeros::<f16>
             => checks::implicit_gemm_without_norm::matches::<bf16>;

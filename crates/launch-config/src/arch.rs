@@ -13,7 +13,7 @@ pub enum Arch {
 }
 
 impl Arch {
-    /// The architecture of a GPU of this compute capability; nothing for one that is older than every kernel.
+    /// The architecture of a GPU of this compute capability; `None` if it is older than every kernel.
     #[must_use]
     pub const fn of_capability(major: u32, minor: u32) -> Option<Self> {
         match (major, minor) {
@@ -62,8 +62,8 @@ impl Arch {
     }
 }
 
-/// Multiply-adds of 16-bit factors, with sums in f32, of a multiprocessor of this compute capability in a
-/// cycle, without sparsity.
+/// Dense multiply-adds of 16-bit operands with f32 accumulation, in a cycle of a multiprocessor of this
+/// compute capability.
 ///
 /// Sources: NVIDIA's architecture whitepapers (A100, Ada, H100, Blackwell), from TFLOP/s, multiprocessors and
 /// boost clock.

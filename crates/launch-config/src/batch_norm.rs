@@ -5,7 +5,7 @@
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct FoldGeometry {
-    /// What is added to the variance, in the precision of the folding.
+    /// Added to the variance, in the precision of the folding.
     pub eps: f64,
     /// Channels of a sample.
     pub channels: u32,
@@ -13,6 +13,6 @@ pub struct FoldGeometry {
     pub has_weight: u32,
     /// 1 if there is a bias per channel, else 0.
     pub has_bias: u32,
-    /// Always 0; there is no gap in a kernel's parameter.
+    /// Always 0: padding, because kernel parameters must not have implicit padding.
     pub unused: u32,
 }

@@ -1,8 +1,8 @@
 //! `channel_max` and the fusions that end in it.
 //!
-//! A block owns consecutive positions of one sample and looks at all channels there. Where the
-//! positions alone would leave most of the GPU idle, its threads also divide the channels among
-//! them and meet in shared memory at the end; a maximum is the same in any order.
+//! A block owns consecutive positions of one sample and reduces all channels there. Where positions alone
+//! would leave most of the GPU idle, its threads also divide the channels among them, and reduce their maxima
+//! in shared memory at the end. A maximum is the same in any order.
 
 use super::{LaunchShape, VECTOR_ELEMENTS, WARP_THREADS};
 
@@ -21,7 +21,7 @@ pub const STAGED_CHANNELS: u32 = 256;
 /// Threads that a launch should have before threads are spent on dividing the channels.
 const ENOUGH_THREADS: u64 = 1 << 18;
 
-/// The fewest channels that are worth a slice of their own.
+/// The fewest channels of a slice.
 const SLICE_CHANNELS: u32 = 4;
 
 /// The maximum over the channels of an `(n, channels, spatial)` tensor.
@@ -34,9 +34,9 @@ pub struct ChannelMaxGeometry {
     pub spatial: u64,
     /// Channels of a sample.
     pub channels: u32,
-    /// Slices of the channels that different threads look at; a power of two.
+    /// Slices of the channels, for different threads; a power of two.
     pub slices: u32,
-    /// Threads that look at one slice, at least a warp.
+    /// Threads of one slice, at least a warp.
     pub lanes: u32,
     /// Blocks of a sample.
     pub tiles: u32,
@@ -60,7 +60,7 @@ impl ChannelMaxGeometry {
             channels,
             slices,
             lanes,
-            // More than fit are more than a grid has, too.
+            // A number beyond 32 bits is beyond a grid's limit, too.
             tiles: spatial.div_ceil(lanes as u64 * POSITIONS_PER_THREAD as u64) as u32,
         }
     }
@@ -70,7 +70,7 @@ impl ChannelMaxGeometry {
         self.lanes as u64 * POSITIONS_PER_THREAD as u64
     }
 
-    /// Launch of the kernel: blocks of one sample are neighbours.
+    /// Launch of the kernel: blocks of one sample are consecutive.
     pub const fn shape(&self) -> Option<LaunchShape> {
         let blocks = self.n * self.spatial.div_ceil(self.block_positions());
         LaunchShape::linear(blocks, BLOCK_THREADS)

@@ -12,8 +12,7 @@ use super::{LaunchShape, VECTOR_ELEMENTS};
 /// Threads of a block.
 pub const BLOCK_THREADS: u32 = 128;
 
-/// Blocks that a multiprocessor should hold. Windows of volumes take more registers than there are
-/// for a fourth block.
+/// Blocks that a multiprocessor should hold. Windows of volumes take too many registers for a fourth block.
 pub const fn min_blocks(dimensions: usize) -> u32 {
     if dimensions == 3 { 3 } else { 4 }
 }
@@ -99,7 +98,7 @@ pub enum ChannelTile {
 }
 
 impl ChannelTile {
-    /// What kernels of the tile are labelled.
+    /// The label of the tile's kernels.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Wide => "wide",
@@ -144,7 +143,7 @@ impl ConvGeometry {
         self.t * self.r * self.s
     }
 
-    /// Length of the sum behind each output, less the bias.
+    /// Length of the sum of each output, without the bias.
     pub const fn reduction(&self) -> u32 {
         self.group_c * self.taps()
     }
@@ -168,8 +167,8 @@ impl ConvGeometry {
         }
     }
 
-    /// Launch of the direct kernel with `tile`. The channel tiles of the same pixels are
-    /// neighbours, so that they find the input in cache.
+    /// Launch of the direct kernel with `tile`. Blocks of the same pixels are consecutive, so that they find
+    /// the input in cache.
     pub const fn direct_shape(&self, tile: ChannelTile) -> Option<LaunchShape> {
         let channel_tiles = self.group_k.div_ceil(tile.channels()) as u64;
         let pixel_tiles = self.output_pixels().div_ceil(TILE_PIXELS) as u64;

@@ -1,4 +1,4 @@
-//! `conv2d` and `conv3d` as im2col and a matrix product.
+//! `conv2d` and `conv3d` as im2col and a GEMM.
 //!
 //! `im2col` writes the column matrix `[sample][input channel, tap][pixel]`; the product of a
 //! group's filter matrix with it is the output. The column matrix is [taps] times the input, so it
@@ -19,7 +19,7 @@ pub const IM2COL_THREADS: u32 = 256;
 /// Threads of a GEMM block.
 pub const GEMM_THREADS: u32 = 128;
 
-/// Rows of the reduction that are in shared memory at a time, twice over.
+/// Rows of the reduction in a stage of shared memory; there are two stages.
 pub const TILE_REDUCTION: u32 = 8;
 
 /// Vectors of output columns of a thread.
@@ -47,7 +47,7 @@ pub const FLAT: ColumnGemmTile = ColumnGemmTile {
 };
 
 impl ColumnGemmTile {
-    /// What kernels of the tile are labelled; nothing if there are none.
+    /// The label of the tile's kernels; `None` if there are none.
     pub const fn name(self) -> Option<&'static str> {
         match self {
             TALL => Some("tall"),
@@ -114,8 +114,8 @@ impl Chunk {
         )
     }
 
-    /// Launch of the matrix product with `tile`. The row tiles of the same columns are
-    /// neighbours, so that they find the columns in cache.
+    /// Launch of the GEMM with `tile`. Blocks of the same columns are consecutive, so that they find the
+    /// columns in cache.
     pub const fn gemm_shape(
         &self,
         conv: &ConvGeometry,
@@ -146,8 +146,8 @@ pub struct ColumnPlan {
 }
 
 impl ColumnPlan {
-    /// The plan whose column matrix takes at most `workspace` elements; none if not even one
-    /// vector of pixels fits.
+    /// The plan whose column matrix takes at most `workspace` elements; `None` if not even one vector of
+    /// pixels fits.
     pub const fn new(conv: &ConvGeometry, workspace: u64) -> Option<Self> {
         let output_pixels = conv.output_pixels();
         let sample_rows = conv.groups as u64 * conv.reduction() as u64;
@@ -202,7 +202,7 @@ impl ColumnPlan {
 }
 
 impl ConvGeometry {
-    /// The tile that the matrix product uses.
+    /// The tile of the GEMM.
     pub const fn gemm_tile(&self) -> ColumnGemmTile {
         if self.group_k <= FLAT.rows() {
             FLAT

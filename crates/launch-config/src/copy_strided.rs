@@ -1,18 +1,17 @@
 //! `copy_strided`: an array with any strides, written dense and row-major.
 //!
-//! The host first drops extents of one and merges neighbours that lie in memory as one axis would; that
-//! leaves few axes, most often two or three. Then there are two ways:
+//! The host first drops extents of one and merges neighbouring axes that lie in memory as one axis would.
+//! That leaves few axes, most often two or three. Then there are two kinds of copies:
 //!
 //! - *Rows*: a block writes [`BLOCK_ELEMENTS`] consecutive elements, and reads them from wherever they are.
 //!   Where the innermost stride is 1 both sides are coalesced.
-//! - *Tiles*: where another axis has a smaller stride than the innermost one, a block exchanges the two
+//! - *Tiles*: where another axis has a smaller stride than the innermost one, a block transposes the two
 //!   through shared memory. `i` is the axis of the smallest stride, along which threads read, `j` the
 //!   innermost one of the target, along which they write. Either may be shorter than a warp; lanes then go on
-//!   in the next row, so that what is dense in memory is coalesced all the same.
+//!   in the next row, so that accesses to dense memory are still coalesced.
 //!
-//! A tile stands in shared memory in rows along its longer side. Of a row's pitch what matters is its
-//! remainder by the 32 banks: with `ceil(32 / rows)` the lanes of a warp that go down the columns first meet
-//! all banks once.
+//! A tile is stored in shared memory in rows along its longer side. A row's pitch exceeds a multiple of the
+//! 32 banks by `ceil(32 / rows)`, so the lanes of a warp that go down the columns first touch each bank once.
 
 use super::reciprocal::Reciprocal;
 use super::{LaunchShape, VECTOR_ELEMENTS, WARP_THREADS};
@@ -36,22 +35,22 @@ pub const ROUND_ELEMENTS: usize = BLOCK_THREADS as usize * VECTOR_ELEMENTS;
 /// The most elements that one block writes.
 pub const BLOCK_ELEMENTS: usize = ROUND_ELEMENTS * VECTORS_PER_THREAD;
 
-/// The longest axis whose end a block can pass more than once. (A longer one has more elements than a block.)
+/// The limit for 32-bit positions of a block along an axis. Longer axes count as this long: a block passes
+/// their end at most once.
 pub const FAR: u64 = 1 << 30;
 
-/// Words of shared memory that a tile takes at the most: a pitch exceeds the rows' length, rounded up to the
-/// banks, by `ceil(32 / rows)`.
+/// The most words of a tile in shared memory: the pitch is the rows' length, rounded up to the banks, plus
+/// `ceil(32 / rows)`.
 pub const TILE_WORDS: usize = BLOCK_ELEMENTS + 2 * TILE_SIDE as usize;
 
-/// Length of a tile's sides, unless an axis is shorter. The other side is as much longer then, by whole such
-/// lengths.
+/// Length of a tile's sides. If an axis is shorter, the other side is longer, a multiple of this length.
 const TILE_SIDE: u64 = 64;
 
-/// The fewest elements of a tile that is worth exchanging. Arrays with less in both axes are copied in rows,
-/// where the cache serves what neighbours read.
+/// The fewest elements of a tile. Arrays with fewer in both axes are copied in rows, where the cache serves
+/// neighbouring reads.
 const LEAST_TILE: u64 = 512;
 
-/// What blocks are counted along: elements of an axis, or its tiles.
+/// An axis along which blocks are counted, in elements or in tiles.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CopyAxis {
@@ -59,11 +58,11 @@ pub struct CopyAxis {
     pub extent: u64,
     /// Steps of all axes within this one.
     pub inner: u64,
-    /// Elements of the source that a step leads on.
+    /// Elements of the source from one step to the next.
     pub stride: i64,
-    /// Elements of the target that a step leads on.
+    /// Elements of the target from one step to the next.
     pub target: u64,
-    /// Of the extent, if that is no more than [`FAR`].
+    /// Reciprocal of the extent, at most [`FAR`].
     pub near: Reciprocal,
 }
 
@@ -83,19 +82,19 @@ pub struct CopySide {
     pub shared: u32,
 }
 
-/// A copy, as its kernel takes it.
+/// The copy kernel's by-value argument.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CopyGeometry {
     /// Elements of the array.
     pub elements: u64,
-    /// Elements of memory before the one with all indices 0.
+    /// Elements of memory in front of the element with all indices 0.
     pub before: u64,
-    /// Elements of memory from the first that is used to the last.
+    /// Elements of memory from the first used one to the last.
     pub span: u64,
-    /// The axes, outermost first; of tiles the last two are those of `i` and `j`.
+    /// The axes, outermost first. In a copy of tiles, the last two are `i` and `j`.
     pub axes: [CopyAxis; MAX_AXES],
-    /// How many there are.
+    /// Number of axes.
     pub count: u32,
     /// Whether this is a copy in tiles.
     pub is_tiled: u32,
@@ -108,11 +107,11 @@ pub struct CopyGeometry {
 }
 
 impl CopyGeometry {
-    /// The copy of an array whose element with all indices 0 is `is_aligned`: at a multiple of
-    /// [`VECTOR_ELEMENTS`] elements.
+    /// The copy of an array. `is_aligned` says that its element with all indices 0 is at a multiple of
+    /// [`VECTOR_ELEMENTS`] elements in memory.
     pub fn new(array: &Collapsed, is_aligned: bool) -> CopyGeometry {
         let axes = array.axes();
-        // An extent of 0 first: the others' product may be beyond any number.
+        // An extent of 0 is found first, since the product of the others may overflow.
         let extents = axes.iter().map(|axis| axis.extent);
         let elements = match extents.clone().any(|extent| extent == 0) {
             true => 0,
@@ -266,7 +265,7 @@ fn counted(
     (axes, count as u32)
 }
 
-/// The axis to read along and the sides of tiles, where tiles are worth it.
+/// The axis to read along and the sides of tiles, if tiles pay.
 fn sides(axes: &[StridedAxis]) -> Option<(usize, [u64; 2])> {
     let (last, outer) = axes.split_last()?;
     let outer = outer.iter().enumerate().rev();

@@ -1,6 +1,6 @@
-//! A convolution of one channel to a group, with what a norm and a pool want of it.
+//! Depthwise convolutions (one channel to a group), with moments for a norm and pooled results.
 //!
-//! A warp computes *items*: some rows of as many neighbouring columns as it has lanes. A block takes several
+//! A warp computes *items*: some rows by a column for each of its lanes. A block takes several
 //! items of one output channel of one sample. `kernels_gpu::fused::depthwise` says how.
 
 use super::conv::ConvGeometry;
@@ -8,25 +8,25 @@ use super::norm::COUNTED_ELEMENTS;
 use super::{LaunchShape, Refusal, WARP_THREADS};
 use op_spec::Quantity;
 
-/// Most warps of a block.
+/// The most warps of a block.
 pub const MAX_WARPS: u32 = 8;
 
-/// Most threads of a block.
+/// The most threads of a block.
 pub const MAX_BLOCK_THREADS: u32 = MAX_WARPS * WARP_THREADS;
 
-/// Blocks of the most threads that a multiprocessor should hold.
+/// Blocks of [`MAX_BLOCK_THREADS`] that a multiprocessor should hold.
 pub const MIN_BLOCKS: u32 = 3;
 
-/// Most rows of an item, each of which has a sum in a register.
+/// The most rows of an item. Each has an accumulator in a register.
 pub const ITEM_ROWS: u32 = 8;
 
 /// Items of a block.
 pub const BLOCK_ITEMS: u32 = 4 * MAX_WARPS;
 
-/// Most taps of a filter.
+/// The most taps of a filter.
 const MAX_TAPS: u32 = 1024;
 
-/// What the kernel knows of its problem.
+/// The kernel's by-value argument.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DepthwiseGeometry {
@@ -36,9 +36,9 @@ pub struct DepthwiseGeometry {
     pub item_rows: u32,
     /// Columns of an item, likewise.
     pub item_columns: u32,
-    /// Items side by side in a row of the output.
+    /// Items along a row of the output.
     pub items_w: u32,
-    /// Items one below another in a slice of the output.
+    /// Items along the rows of an output slice.
     pub items_h: u32,
     /// Blocks of one output channel of one sample.
     pub plane_blocks: u32,
@@ -53,10 +53,10 @@ pub struct DepthwiseGeometry {
 }
 
 impl DepthwiseGeometry {
-    /// Whether the kernel is made for this convolution: depthwise, with one filter to a channel.
+    /// Checks that the kernel computes this convolution: depthwise, with one filter to a channel.
     ///
     /// # Errors
-    /// What it is not made for.
+    /// Any other convolution.
     pub fn check(conv: &ConvGeometry) -> Result<(), Refusal> {
         let number = Quantity::scalar;
         Refusal::unless_is(number("channels of a group"), conv.group_c as usize, 1)?;
@@ -81,7 +81,7 @@ impl DepthwiseGeometry {
         Refusal::unless_at_most(window(0), window_h as usize, ITEM_ROWS as usize)?;
         Refusal::unless_at_most(window(1), window_w as usize, WARP_THREADS as usize)?;
         let item_rows = ITEM_ROWS - ITEM_ROWS % window_h;
-        // As many columns in each item, or about so.
+        // About the same number of columns in each item.
         let most = WARP_THREADS - WARP_THREADS % window_w;
         let items_w = conv.q.div_ceil(most);
         let item_columns = conv.q.div_ceil(items_w).next_multiple_of(window_w);
@@ -121,7 +121,7 @@ impl DepthwiseGeometry {
         planes * u64::from(self.plane_blocks) * COUNTED_ELEMENTS as u64
     }
 
-    /// Launch of the kernel, if a grid holds it: no more warps to a block than a plane has items.
+    /// Launch of the kernel, if it fits a grid. A block has no more warps than a plane has items.
     #[must_use]
     pub fn shape(&self) -> Option<LaunchShape> {
         let planes = self

@@ -1,4 +1,4 @@
-//! From a problem to what its kernels take by value.
+//! Converts problems to the by-value arguments of kernels.
 //!
 //! A problem knows shapes and attributes as `usize` and `f64`. Kernels index with 32 bits inside a plane, so
 //! this step refuses extents that no kernel can index, and nothing else.
@@ -20,12 +20,12 @@ use crate::pointwise::{Function, Step};
 use crate::pool::{PlaneGeometry, WindowGeometry, WindowResult};
 use crate::reciprocal::Reciprocal;
 
-/// A problem whose kernels take its extents by value.
+/// A problem with a by-value kernel argument.
 pub trait KernelGeometry {
-    /// What the kernels take.
+    /// The argument type.
     type Geometry;
 
-    /// The extents as kernels take them, with extents of 1 for absent axes.
+    /// The argument, with extents of 1 for absent axes.
     ///
     /// # Errors
     /// [`SpecError::BeyondKernel`] if a padded plane (or volume), a filter, the channels or an attribute
@@ -95,7 +95,7 @@ impl KernelGeometry for PoolProblem {
         let all = |name, values: [usize; 3]| {
             let mut held = [0; 3];
             for (axis, (held, value)) in held.iter_mut().zip(values).enumerate() {
-                // Of an image the depth is no axis.
+                // An image has no depth axis.
                 let axis = axis.saturating_sub(3 - self.dimensions);
                 *held = kernel_extent(operator, Quantity::entry(name, axis), value)?;
             }
@@ -271,8 +271,7 @@ impl PadGeometry {
 }
 
 impl PlaneGeometry {
-    /// The extents as the kernels for whole planes take them, with the divisor of
-    /// [`PoolProblem::of_whole_planes`].
+    /// The argument of the kernels for whole planes, with the divisor of [`PoolProblem::of_whole_planes`].
     #[must_use]
     pub fn of(pool: &PoolProblem, divisor: f64) -> Self {
         let elements = pool.input.iter().product::<usize>();
@@ -281,7 +280,7 @@ impl PlaneGeometry {
 }
 
 impl FoldGeometry {
-    /// The extents as the kernel takes them that folds the four parameters into two.
+    /// The argument of the kernel that folds the four parameters into two.
     ///
     /// # Errors
     /// [`SpecError::BeyondKernel`] if the channels exceed 32 bits.
@@ -309,7 +308,7 @@ impl Bounds {
 }
 
 impl Step {
-    /// A pointwise function as kernels take it. Of a clamp without bounds, one that does nothing.
+    /// A pointwise function as a list step. A clamp without bounds changes no value.
     #[must_use]
     pub fn of(function: &PointwiseSpec) -> Self {
         if let Some(clamp) = function.as_clamp() {
@@ -339,13 +338,13 @@ impl Step {
     }
 }
 
-/// Samples, channels and positions in the integers that kernels take.
+/// Samples, channels and positions in the integer types of kernel arguments.
 fn extents(shape: &ChannelShape, operator: &'static str) -> Result<(u64, u32, u64), SpecError> {
     let channels = kernel_extent(operator, Quantity::scalar("channels"), shape.c)?;
     Ok((shape.n as u64, channels, shape.spatial as u64))
 }
 
-/// `value` as a kernel holds it.
+/// `value` in 32 bits.
 fn kernel_extent(
     operator: &'static str,
     quantity: Quantity,
@@ -359,7 +358,7 @@ fn kernel_extent(
     })
 }
 
-/// Refuses a padded plane (or volume) whose positions signed 32-bit arithmetic cannot hold.
+/// Refuses a padded plane (or volume) whose positions do not fit signed 32-bit integers.
 fn check_plane(
     operator: &'static str,
     name: &'static str,

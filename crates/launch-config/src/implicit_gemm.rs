@@ -1,20 +1,20 @@
-//! A convolution as an implicit GEMM on tensor cores: the matrix of columns is never written.
+//! A convolution as an implicit GEMM on tensor cores: the im2col matrix is never written.
 //!
 //! The kernel of the *filters* puts filters into the order of tensor core operands, once for a model. Four
 //! kernels run for each input; `kernels_gpu::fused::implicit_gemm` says how they work.
 //! 1. The *reformat*: the input, padded, as *K-vectors* of eight 16-bit values, so one K-vector is one row of
 //!    a tensor core operand wherever it lies. K-vectors lie in planes, or in NHWC order (`nhwc_tile`). A
 //!    channels-last input needs no reformat (`channels_last`).
-//! 2. Reformatting again the f32 samples that the optimistic scale does not suit.
-//! 3. The product. A block has a *tile* of filters times pixels. It loads the *halo tile*, the part of the
-//!    input that its pixels touch, into shared memory, one *K block* of channels at a time.
+//! 2. The *rescale*: reformats the f32 samples again whose magnitudes do not suit the optimistic scale.
+//! 3. The implicit GEMM. A block has a *tile* of filters times pixels. It loads the *halo tile*, the part of
+//!    the input that its pixels touch, into shared memory, one *K block* of channels at a time.
 //! 4. Combining the moments of the tiles of a norm's row, where they are many.
 //!
 //! # The reformatted input
 //! A K-vector holds eight channels of one pixel. Where a group has at most four channels, it holds those of
-//! several neighbouring columns of the filter's reach instead, so few of its places are empty: two columns of
-//! four channels, four of two, or eight of one. One K-vector then serves that many columns of the filter; a
-//! *tap* is what one K-vector serves.
+//! several neighbouring columns instead, so that few of its values are padding: two columns of four channels,
+//! four of two, or eight of one. One K-vector then serves that many columns of the filter, and a *tap* is the
+//! part of a filter that one K-vector serves.
 //!
 //! Columns that are a stride apart lie next to each other: column `w` is K-vector `w / stride` of the *stride
 //! phase* `w % stride`. So neighbouring pixels of the output are neighbours in the reformatted input.
@@ -49,7 +49,7 @@ pub use staged_f32::{STAGED_WIDTH, StagedTiles};
 pub use tile::{GemmTile, MMA_BATCH_STEPS, PROMOTION_MMA_STEPS};
 pub use tiles::TILES;
 
-/// Threads of a block of the product.
+/// Threads of a block of the implicit GEMM.
 pub const BLOCK_THREADS: u32 = 4 * WARP_THREADS;
 
 /// Values of a K-vector.
@@ -61,28 +61,28 @@ pub const K_VECTOR_BYTES: u32 = 16;
 /// 32-bit words of a K-vector.
 pub const K_VECTOR_WORDS: u32 = K_VECTOR_BYTES / 4;
 
-/// K-vectors of a step, which has the sixteen values of the reduction that one tensor-core instruction sums.
+/// K-vectors of an MMA step: K is 16 in one tensor-core instruction.
 pub const MMA_STEP_K_VECTORS: u32 = 2;
 
-/// Words of the operand that one step has for 16 filters.
+/// Words of the A operand of an MMA step for 16 filters.
 pub const OPERAND_WORDS: u32 = 4 * WARP_THREADS;
 
 /// Filters of an operand.
 pub const OPERAND_ROWS: u32 = 16;
 
-/// Threads of the blocks that make reformatted input, filters and statistics.
+/// Threads of the blocks that reformat inputs, lay out filters, and combine statistics.
 pub const SPREAD_THREADS: u32 = 256;
 
-/// Most elements of a sample that every block looks through before it reformats its K-vectors.
+/// The largest sample that every block scans for its magnitude before it reformats its K-vectors.
 const SCANNED_ELEMENTS: u64 = 16 * 1024;
 
-/// Most blocks of one sample in the second pass over the input.
+/// The most blocks of a sample in the rescale.
 const RESCALING_BLOCKS: u32 = 16;
 
 /// K-vectors that a thread reformats.
 pub const K_VECTORS_PER_THREAD: u32 = 4;
 
-/// Most K-vectors of the halo tile of one channel.
+/// The most K-vectors in a plane of a halo tile.
 const MAX_HALO_K_VECTORS: u32 = 4096;
 
 /// How values become operands.
@@ -92,58 +92,57 @@ pub struct OperandFormat {
     pub parts: u32,
     /// Whether values are scaled by a power of two, so that an f16 can hold them.
     pub scaled: bool,
-    /// How often the reduction is gone through, each time with other parts of filters and input ([`PASSES`]);
-    /// 1 where a step multiplies all parts that are multiplied.
+    /// Passes over the reduction, each with other parts of filters and input ([`PASSES`]); 1 where an MMA
+    /// step multiplies all combinations of parts.
     pub passes: u32,
 }
 
-/// Parts of the filters and of the input that meet in each pass of [`OperandFormat::BF16X3`], the smallest
-/// products first: low and high, middle and middle, high and low, middle and high, high and middle, high and
-/// high. Tensor cores cut off from each sum in proportion to it, so it should become large as late as can be.
+/// Parts of the filters and of the input in each pass of [`OperandFormat::BF16X3`], the smallest products
+/// first: low by high, middle by middle, high by low, middle by high, high by middle, high by high. Tensor
+/// cores truncate each sum in proportion to its magnitude, so it should become large as late as possible.
 pub const PASSES: [[u32; 2]; 6] = [[2, 0], [1, 1], [0, 2], [1, 0], [0, 1], [0, 0]];
 
 impl OperandFormat {
-    /// f32, split in two f16, 22 bits in all.
+    /// f32 split into two f16, 22 bits in all.
     pub const F16X2: Self = Self {
         parts: 2,
         scaled: true,
         passes: 1,
     };
-    /// f32, rounded to one f16, 11 bits.
+    /// f32 rounded to one scaled f16, 11 bits.
     pub const SCALED_F16: Self = Self {
         parts: 1,
         scaled: true,
         passes: 1,
     };
-    /// f16 and bf16 as they are.
+    /// f16 and bf16, without conversion.
     pub const STORED: Self = Self {
         parts: 1,
         scaled: false,
         passes: 1,
     };
-    /// f32 where no norm follows: three bf16, which are all of its 24 bits, and have its range, so that
-    /// nothing is scaled, and what is small stays itself beside what is large. Products of less than `2^-24`
-    /// of the largest are left out.
+    /// f32 without a norm: three bf16 hold all of its 24 bits and have its range. So nothing is scaled, and
+    /// small values keep their bits beside large ones. Products below `2^-24` of the largest are left out.
     pub const BF16X3: Self = Self {
         parts: 3,
         scaled: false,
         passes: PASSES.len() as u32,
     };
 
-    /// Whether operands are the values that are stored, as they are.
+    /// Whether stored values are operands without conversion.
     #[must_use]
     pub const fn is_stored(self) -> bool {
         self.parts == 1 && !self.scaled
     }
 
-    /// Parts that a step multiplies.
+    /// Parts of a value in an MMA step.
     #[must_use]
     pub const fn step_parts(self) -> u32 {
         if self.passes > 1 { 1 } else { self.parts }
     }
 }
 
-/// What a kernel of the product knows of its problem.
+/// The by-value argument of the implicit GEMM's kernels.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GemmGeometry {
@@ -153,24 +152,23 @@ pub struct GemmGeometry {
     pub k_vector_channels: u32,
     /// Columns of the filter that one K-vector serves.
     pub k_vector_columns: u32,
-    /// K-vectors that the columns of the filter take.
+    /// K-vectors for the columns of the filter.
     pub column_taps: u32,
     /// K-vectors of a filter in each plane of a K block.
     pub taps: u32,
-    /// K blocks that a filter's depth takes: one, or one for each of its slices.
+    /// K blocks for a filter's depth: one, or one for each of its slices.
     pub depth_k_blocks: u32,
     /// Slices of a filter in a K block.
     pub filter_slices: u32,
-    /// Planes of K-vectors that the channels of a group take.
+    /// Planes of K-vectors for the channels of a group.
     pub planes: u32,
-    /// Depth of the reformatted input, which reaches as far as the last tile does.
+    /// Depth of the reformatted input, up to the end of the last tile's halo.
     pub reformatted_d: u32,
     /// Rows of the reformatted input.
     pub reformatted_h: u32,
-    /// Columns of the padded input that some window touches. The reformatted input has zeros for those
-    /// behind.
+    /// Columns of the padded input that some window touches. The reformatted input has zeros behind them.
     pub used_w: u32,
-    /// Residues of a row.
+    /// Stride phases of a row.
     pub stride_phases: u32,
     /// Columns of a stride phase.
     pub stride_phase_columns: u32,
@@ -186,43 +184,43 @@ pub struct GemmGeometry {
     pub tiles_h: u32,
     /// Tiles along the columns.
     pub tiles_w: u32,
-    /// From a pixel of a tile to the one a row below, in the block's order.
+    /// Distance of a pixel from the one a row below, in the order of the tile's pixels.
     pub tile_pitch: u32,
-    /// From a pixel of a tile to the one a slice behind.
+    /// Distance of a pixel from the one a slice behind.
     pub slice_pitch: u32,
-    /// From eight pixels of a warpgroup's tile to the next eight, in K-vectors of the halo tile.
+    /// Distance of two octets of a warpgroup's tile, in K-vectors of the halo tile.
     pub octet_k_vectors: u32,
-    /// From an octet of pixels to the next one, and from that to the one behind it, in K-vectors of the halo
-    /// tile: where octets are multiplied in turn. Of two strips of a halo tile of lines the first of these
-    /// leads to the other strip.
+    /// Where even and odd octets are multiplied separately, the distances from an even octet to the next odd
+    /// one, and from that to the next even one, in K-vectors of the halo tile. With two strips of an NHWC
+    /// halo tile, odd octets are of the other strip.
     pub interleaved_octets: [u32; 2],
-    /// 1 if the two K-vectors of a step are equally far apart in all steps, for warpgroups, else 0: then they
-    /// are any two that follow one another.
+    /// 1 if the two K-vectors of a step have the same distance in all steps, as `wgmma` needs, else 0: then a
+    /// step has any two consecutive K-vectors.
     pub paired: u32,
-    /// How many K-vectors of the halo tile from the first one to the second, where they are neighbouring
-    /// columns of taps in the one plane that there is; 0 where they are the same tap in two planes.
+    /// That distance in K-vectors of the halo tile where there is one plane, and the two K-vectors are
+    /// neighbouring columns of taps; 0 where they are the same tap in two planes.
     pub pair_k_vectors: u32,
     /// Strips of eight columns in a tile of octets; 0 in other layouts.
     pub strips: u32,
-    /// Residues of the rows of a halo tile of octets.
+    /// Stride phases of the rows of a halo tile of octets.
     pub row_stride_phases: u32,
-    /// Rows of each of them.
+    /// Rows of a stride phase.
     pub stride_phase_rows: u32,
-    /// Depth of what a tile's pixels touch.
+    /// Depth of the halo tile.
     pub halo_d: u32,
-    /// Rows of what a tile's pixels touch.
+    /// Rows of the input that a tile's pixels touch.
     pub halo_h: u32,
     /// Columns of a stride phase of a halo tile's row.
     pub halo_columns: u32,
-    /// K-vectors of one part of one plane of a halo tile; some behind those of the input are read by pixels
-    /// that are not used.
+    /// K-vectors of one part of one plane of a halo tile, including those behind the input's that unused
+    /// pixels read.
     pub halo_k_vectors: u32,
     /// Tiles of filters in a group.
     pub filter_tiles: u32,
     /// Planes in a K block.
     pub k_block_planes: u32,
-    /// Planes that all K blocks of one slice of the filter have before those of the next slice follow, where
-    /// slices are K blocks: those of one K block, or of two.
+    /// Where slices of the filter are K blocks: the planes of consecutive K blocks of one slice, before those
+    /// of the next slice follow. They are the planes of one K block, or of two.
     pub slice_planes: u32,
     /// K blocks.
     pub k_blocks: u32,
@@ -243,22 +241,22 @@ pub struct GemmGeometry {
     pub pooled_h: u32,
     /// Columns of the pooled output.
     pub pooled_w: u32,
-    /// 1 if the largest magnitude of a sample is found before it is reformatted, else 0: then it is
-    /// found meanwhile, and a sample that was reformatted at the wrong scale is reformatted again.
+    /// 1 if each block scans a sample for its largest magnitude before the reformat, else 0: then the
+    /// reformat uses the optimistic scale, records magnitudes, and the rescale repeats samples that it does
+    /// not suit.
     pub scans: u32,
-    /// 1 if no norm of their own statistics follows the results: then there are no moments, and what comes
-    /// out as NaN is computed again; else 0.
+    /// 1 for a convolution without a norm of its own statistics: it has no moments, and a NaN/Inf fix-up;
+    /// else 0.
     pub without_norm: u32,
-    /// Where the K-vectors of an input lie that is not reformatted, or reformatted in lines.
+    /// Strides of the K-vectors of a channels-last input, or of one reformatted to NHWC.
     pub k_vectors: KVectorStrides,
     /// How boxes are copied.
     pub staged_tiles: StagedTiles,
-    /// Neighbouring outputs in depth for which a tile has filters: 1; or 2, of which each half of a
-    /// warp-specialized tile's filters makes one. Tiles, halo tiles and the reformatted input are then those
-    /// of a convolution with twice the stride in depth and filters of a slice more; `conv` is what was asked
-    /// for.
+    /// Neighbouring outputs in depth of a tile: 1, or 2, one for each half of a warp-specialized tile's
+    /// filters. With 2, tiles, halo tiles and the reformatted input are those of a convolution with twice the
+    /// stride in depth and one more filter slice; `conv` is the convolution itself.
     pub outputs_d: u32,
-    /// Neighbouring channels whose moments become one: 1, or a power of two up to those of a warp of a
+    /// Neighbouring channels that share their moments: 1, or a power of two up to the filters of a warp of a
     /// warp-specialized tile.
     pub moment_channels: u32,
 }
@@ -307,7 +305,7 @@ impl GemmGeometry {
         self.k_block_planes * self.taps
     }
 
-    /// Steps of pairs in one pass over a K block.
+    /// MMA steps of pairs of K-vectors in one pass over a K block.
     #[must_use]
     pub const fn paired_mma_steps(&self) -> u32 {
         match self.pair_k_vectors {
@@ -316,8 +314,9 @@ impl GemmGeometry {
         }
     }
 
-    /// Pairs of the columns of taps. Of an odd number the last pair has one of the pair before again, whose
-    /// filters are 0 there: no pair reads a column that no window has, in which there may be an infinity.
+    /// Pairs of columns of taps. With an odd number of columns, the last pair repeats a column of the pair
+    /// before, with filters of 0. So no pair reads a column outside of all windows, which might hold an
+    /// infinity.
     #[must_use]
     pub const fn row_pairs(&self) -> u32 {
         self.column_taps.div_ceil(MMA_STEP_K_VECTORS)
@@ -334,8 +333,7 @@ impl GemmGeometry {
         if column < last { column } else { last }
     }
 
-    /// How many K-vectors of the halo tile from a step's first K-vector to its second, where values have
-    /// `parts` parts.
+    /// Distance of a step's two K-vectors in the halo tile, in K-vectors, for values of `parts` parts.
     #[must_use]
     pub const fn second_k_vector(&self, parts: u32) -> u32 {
         match self.pair_k_vectors {
@@ -380,7 +378,7 @@ impl GemmGeometry {
         self.halo_rows() * self.halo_row()
     }
 
-    /// Words of the operands of one group, of whose values each step multiplies `parts` parts.
+    /// Words of the A operands of one group, with `parts` parts in an MMA step.
     #[must_use]
     pub const fn filter_words(&self, tile: GemmTile, parts: u32) -> u64 {
         let operands = self.filter_tiles as u64 * (tile.filters() / OPERAND_ROWS) as u64;
@@ -393,7 +391,7 @@ impl GemmGeometry {
         self.conv.input_channels() as u64 * self.conv.input_pixels() as u64
     }
 
-    /// Blocks that reformat one plane of K-vectors, or two of lines.
+    /// Blocks that reformat one plane of K-vectors, or a pair of planes for NHWC.
     #[must_use]
     pub const fn plane_blocks(&self) -> u32 {
         let k_vectors = if self.has_nhwc_tile() {
@@ -404,7 +402,7 @@ impl GemmGeometry {
         k_vectors.div_ceil(SPREAD_THREADS * K_VECTORS_PER_THREAD)
     }
 
-    /// Planes of a group that are reformatted one by one, or two by two in lines.
+    /// Planes of a group that are reformatted at a time: single planes, or pairs of planes for NHWC.
     #[must_use]
     #[inline(always)]
     pub const fn reformatted_planes(&self) -> u32 {
@@ -429,8 +427,7 @@ impl GemmGeometry {
         LaunchShape::linear(self.conv.n.checked_mul(blocks.into())?, SPREAD_THREADS)
     }
 
-    /// Blocks of one sample in the kernel that reformats again; one that finds the scale, where the product
-    /// rounds.
+    /// Blocks of a sample in the rescale; one, which only finds the scale, where the producer converts.
     #[must_use]
     pub fn rescaling_blocks(&self) -> u32 {
         if self.is_converted_in_producer() {
@@ -439,7 +436,7 @@ impl GemmGeometry {
         self.sample_blocks().min(RESCALING_BLOCKS)
     }
 
-    /// Launch of the kernel that reformats again samples that need it.
+    /// Launch of the rescale, which reformats again the samples that need it.
     #[must_use]
     pub fn rescale_shape(&self) -> Option<LaunchShape> {
         let blocks = self.conv.n.checked_mul(self.rescaling_blocks().into())?;

@@ -1,8 +1,8 @@
 //! How each kernel is launched: tile constants, launch shapes, and the geometry it takes by value.
 //!
-//! A kernel and the code that launches it must agree on three things: how large a tile is, how
-//! many blocks there are, and what the numbers in the kernel's arguments mean. All three are said
-//! here and nowhere else, in plain integers that a test without a GPU can reach.
+//! A kernel and the code that launches it must agree on three things: how large a tile is, how many blocks
+//! there are, and what the numbers in the kernel's arguments mean. All three are defined here and nowhere
+//! else, in plain integers that tests check without a GPU.
 //!
 //! Every grid is one-dimensional: `x` may have 2^31 - 1 blocks, `y` and `z` only 65,535, and a
 //! kernel that splits a flat block index has no second limit to run into. Offsets of whole planes
@@ -42,7 +42,7 @@ pub const VECTOR_ELEMENTS: usize = 4;
 /// Threads in a warp.
 pub const WARP_THREADS: u32 = 32;
 
-/// Most blocks that a grid's `x` may have.
+/// The most blocks of a grid along `x`.
 pub const MAX_BLOCKS: u64 = (1 << 31) - 1;
 
 /// Grid, block and dynamic shared memory of one launch.
@@ -54,13 +54,13 @@ pub struct LaunchShape {
     pub block: [u32; 3],
     /// Dynamic shared memory of a block, in bytes.
     pub shared_bytes: u32,
-    /// Blocks in `x` of a cluster, where the launch says it and not the kernel; 1 for none. The grid is a
+    /// Blocks of a cluster along `x`, if the launch sets it and not the kernel; 1 for none. The grid is a
     /// multiple of it.
     pub cluster_blocks: u32,
 }
 
 impl LaunchShape {
-    /// A one-dimensional launch, or nothing when `blocks` exceeds [`MAX_BLOCKS`].
+    /// A one-dimensional launch; `None` if `blocks` exceeds [`MAX_BLOCKS`].
     pub const fn linear(blocks: u64, threads: u32) -> Option<Self> {
         if blocks > MAX_BLOCKS {
             return None;

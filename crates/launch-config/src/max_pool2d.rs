@@ -1,10 +1,10 @@
 //! `max_pool2d` and the fusions that end in it.
 //!
-//! What a thread takes at a time is a *task*. Where windows are 3x3 and two rows apart, the most common ones
-//! that overlap, a task is a *stack*: [`OUTPUTS_PER_THREAD`] outputs of one column, one above the other,
-//! whose windows share rows. Elsewhere it is an output, and a thread takes [`OUTPUTS_PER_THREAD`] of them
-//! side by side, so that the loads of several windows are in flight at once; they are a block's width apart
-//! in the flattened output, and a warp's windows are neighbours.
+//! A thread computes *tasks*. Where windows are 3x3 with a row stride of 2, the most common overlapping
+//! windows, a task is a *stack*: [`OUTPUTS_PER_THREAD`] outputs of one column, one above the other, whose
+//! windows share rows. Elsewhere a task is an output, and a thread computes [`OUTPUTS_PER_THREAD`] of them
+//! side by side, so that the loads of several windows are in flight. They are a block's width apart in the
+//! flattened output, so a warp's windows are neighbours.
 
 use super::LaunchShape;
 use super::norm::{ENOUGH_BLOCKS, FAR, NormGeometry};
@@ -16,7 +16,7 @@ pub const BLOCK_THREADS: u32 = 256;
 /// Blocks that a multiprocessor should hold.
 pub const MIN_BLOCKS: u32 = 4;
 
-/// Blocks of the kernel that scales before it pools; with one more, registers are too few on some
+/// Blocks of the kernel that scales before it pools. One more would leave too few registers on some
 /// architectures.
 pub const SCALED_MIN_BLOCKS: u32 = 3;
 
@@ -66,9 +66,9 @@ pub struct PoolGeometry {
     pub dilation_h: u32,
     /// Columns between the elements of a window.
     pub dilation_w: u32,
-    /// Output columns, to divide by.
+    /// Reciprocal of the output columns.
     pub columns: Reciprocal,
-    /// Tasks of a plane, or [`FAR`] if there are more; see `ApplyGeometry`.
+    /// Reciprocal of the tasks of a plane, at most [`FAR`]; see `ApplyGeometry`.
     pub near: Reciprocal,
     /// 1 if threads take stacks, else 0.
     pub stacked: u32,
@@ -77,10 +77,10 @@ pub struct PoolGeometry {
 }
 
 impl PoolGeometry {
-    /// The same pool with what follows from its extents.
+    /// The same pool with its derived fields computed.
     pub const fn planned(self) -> Self {
-        // Of rows and columns that are not in the input, the stack's loop takes the nearest that is instead.
-        // With so little padding and no dilation that is in the window, too.
+        // In place of a row or column in the padding, the stack's loop takes the nearest one of the input.
+        // With this little padding and no dilation, that one is in the window anyway.
         let stacked = self.r == STACK_WINDOW
             && self.s == STACK_WINDOW
             && self.stride_h == STACK_STRIDE
@@ -100,7 +100,7 @@ impl PoolGeometry {
         } else {
             FAR
         };
-        // Stacks come one after the other; the more there are, the more of them share what a block prepares.
+        // A thread takes stacks one after the other. More stacks share the prologue of a block.
         let most = self.planes * tasks / (BLOCK_THREADS as u64 * ENOUGH_BLOCKS);
         let stacks = match most {
             0 => 1,

@@ -1,17 +1,17 @@
 //! `group_norm` and `instance_norm`: statistics of rows, then an elementwise pass.
 //!
-//! A *row* is what one mean belongs to: the `channels / groups` channels of one group of one
-//! sample, which lie next to each other in memory. Instance norm has a row per channel. So both
-//! are one problem: rows of equal length, back to back.
+//! The elements that share a mean are a *row*: the `channels / groups` channels of one group of one sample,
+//! which are contiguous in memory. Instance norm has a row per channel. So both are one problem: contiguous
+//! rows of equal length.
 //!
 //! Rows differ wildly in length, and any length must fill the GPU:
 //! - up to [`WARP_ROW_ELEMENTS`], one warp takes a row, eight rows to a block;
-//! - beyond, one block takes a row, and a row longer than [`SPLIT_ELEMENTS`] is split over several
-//!   blocks. How often depends on the row's length alone, never on the batch, so a sample's result
-//!   is the same bits in any batch.
+//! - beyond, one block takes a row, and a row longer than [`SPLIT_ELEMENTS`] is split over several blocks.
+//!   The number of splits depends on the row's length alone, never on the batch, so a sample's result is the
+//!   same bits in any batch.
 //!
-//! Each split leaves `(mean, M2)`, where M2 is the sum of squared deviations from that mean. The
-//! pass that follows combines the splits of a row in index order (Chan's formula).
+//! Each split gives `(mean, M2)`, where M2 is the sum of squared deviations from that mean. The normalising
+//! pass combines the splits of a row in index order (Chan's formula).
 
 use super::elementwise::BLOCK_THREADS;
 use super::reciprocal::Reciprocal;
@@ -26,67 +26,66 @@ pub const WARP_ROW_ELEMENTS: u64 = 1024;
 /// Rows that a block of warps reduces.
 pub const WARP_ROWS_PER_BLOCK: u32 = STATS_THREADS / WARP_THREADS;
 
-/// Elements that a split holds at least, and its length is a multiple of.
+/// The fewest elements of a split. Lengths of splits are multiples of it.
 pub const SPLIT_ELEMENTS: u64 = 8192;
 
-/// Most splits of a row; beyond, splits get longer.
+/// The most splits of a row. Longer rows have longer splits.
 pub const MAX_SPLITS: u64 = 256;
 
 /// Numbers in a partial result: mean and M2.
 pub const PARTIAL_ELEMENTS: usize = 2;
 
-/// Numbers in a partial result that says how many values it is of: that count, mean, M2, and one for
-/// alignment.
+/// Numbers in a partial result with a count: count, mean, M2, and one for alignment.
 pub const COUNTED_ELEMENTS: usize = 4;
 
-/// Numbers that a block keeps for a plane: mean, factor, bias and scale, or slope.
+/// Parameters that a block keeps for a plane: mean, factor, bias, and scale (or slope).
 pub const PLANE_ELEMENTS: usize = 4;
 
-/// Bytes that a thread of an elementwise pass moves by one instruction.
+/// Bytes of a vector access of the normalising pass.
 pub const APPLY_VECTOR_BYTES: u32 = 16;
 
-/// Values of a thread that functions are done to together in such a pass: a vector of 16-bit elements, or two
-/// of f32.
+/// Values of a thread to which the normalising pass applies functions at a time: a vector of 16-bit elements,
+/// or two of f32.
 pub const APPLY_VALUES: usize = 8;
 
-/// Rounds of a block of such a pass, at most, in each of which its threads move a vector each.
+/// The most rounds of a block of the normalising pass. In a round each thread processes one vector.
 pub const MAX_ROUNDS: u64 = 8;
 
-/// Planes that so many elements of a block are spread over at most, so that all their parameters fit 16 KiB
-/// of shared memory.
+/// The most planes of a block of the normalising pass: their parameters fit 16 KiB of shared memory.
 const MAX_PLANES: u64 = 1024;
 
 /// Blocks that fill a large GPU; with more elements, blocks take more of them each.
 pub(super) const ENOUGH_BLOCKS: u64 = 1024;
 
-/// The same for passes that normalise, whose blocks have more to prepare: what an H200 runs at a time.
+/// The same for normalising passes, whose blocks have a longer prologue: the blocks that an H200 runs at a
+/// time.
 const ENOUGH_APPLY_BLOCKS: u64 = 512;
 
-/// Moments of a row that a warp combines: one for each lane, or two, of which each has a half.
+/// The most moments of a row that a warp combines: two for each lane.
 pub const COMBINED_BY_WARP: u32 = 2 * WARP_THREADS;
 
-/// Rows of a block of such a pass, at most, whose moments it combines itself: two for each of its warps. More
-/// would take it longer than a launch that does so takes.
+/// The most rows of a block of the normalising pass whose moments it combines itself: two for each of its
+/// warps. More rows take longer than a launch that combines them.
 const MAX_COMBINED_ROWS: u64 = 16;
 
-/// The same of rows of more moments than a warp has lanes: one for each warp. No other number was measured.
+/// The same for rows of more moments than a warp has lanes: one for each warp. No other number was measured.
 const MAX_LONG_ROWS: u64 = MAX_COMBINED_ROWS / 2;
 
-/// Planes longer than this are so long that no block touches more than two.
+/// Planes longer than this count as this long: no block touches more than two of them.
 pub const FAR: u32 = 1 << 30;
 
 /// Threads of a block that keeps its row in shared memory.
 pub const RESIDENT_THREADS: u32 = 1024;
 
-/// Bytes of such a block's static arrays: 16 for each of its warps, through which it reduces.
+/// Bytes of that block's static arrays: 16 for each of its warps, for reductions.
 pub const RESIDENT_STATIC_BYTES: u32 = RESIDENT_THREADS / WARP_THREADS * 16;
 
-/// Shared memory in which such a block keeps as much of its row as fits: all that a Hopper
-/// multiprocessor has, less what reducing takes.
+/// Shared memory for that block's row, of which it keeps as much as fits: all of a Hopper multiprocessor's,
+/// less the static arrays.
 pub const RESIDENT_BYTES: u32 = 232_448 - RESIDENT_STATIC_BYTES;
 
-/// The fewest rows, of the longest planes, that make keeping rows pay: every multiprocessor of a
-/// large GPU has one, and a plane has a vector for every thread.
+/// The fewest rows for which keeping rows in shared memory pays: one for every multiprocessor of a large GPU.
+/// A plane must have a vector for every thread.
 const RESIDENT_MIN_ROWS: u64 = 128;
 const RESIDENT_MIN_SPATIAL: u64 = RESIDENT_THREADS as u64 * VECTOR_ELEMENTS as u64;
 
@@ -108,13 +107,13 @@ pub struct NormGeometry {
     pub row_channels: u32,
     /// Splits of a row.
     pub splits: u32,
-    /// What is added to the variance.
+    /// Added to the variance.
     pub eps: f32,
     /// 1 if there is a weight per channel, else 0.
     pub has_weight: u32,
     /// 1 if there is a bias per channel, else 0.
     pub has_bias: u32,
-    /// 1 if partial results say how many values they are of, so that splits may differ in length.
+    /// 1 if partial results have counts, so that splits may differ in length.
     pub counted: u32,
 }
 
@@ -123,10 +122,10 @@ impl NormGeometry {
     pub const fn new(n: u64, channels: u32, groups: u32, spatial: u64, eps: f32) -> Self {
         let row_channels = channels / groups;
         let row_elements = row_channels as u64 * spatial;
-        // No channels divide into any number of groups, and these have no rows; the samples times
-        // their number need not be expressible.
+        // 0 channels divide into any number of groups, and have no rows. Samples times groups may overflow
+        // then.
         let sample_rows = if row_channels == 0 { 0 } else { groups };
-        // Rows of nothing still have a split length to divide by.
+        // Empty rows still need a split length other than 0, which is a divisor.
         let split_elements = match row_elements.div_ceil(MAX_SPLITS) {
             0 => SPLIT_ELEMENTS,
             elements => elements.next_multiple_of(SPLIT_ELEMENTS),
@@ -155,7 +154,7 @@ impl NormGeometry {
         }
     }
 
-    /// The same norm, with statistics that some other kernel left, in `splits` splits of a row.
+    /// The same norm with counted statistics from another kernel, in `splits` splits of a row.
     pub const fn counted(self, splits: u32) -> Self {
         Self {
             splits,
@@ -189,19 +188,18 @@ impl NormGeometry {
         LaunchShape::linear(blocks, STATS_THREADS)
     }
 
-    /// The pass that normalises the tensor, of elements of `element_bytes`, element by element.
+    /// The normalising pass over the tensor, of elements of `element_bytes`.
     pub const fn apply(&self, element_bytes: u32) -> ApplyGeometry {
         ApplyGeometry::new(*self, self.spatial, element_bytes)
     }
 
-    /// The pass that normalises a tensor of the same rows, whose planes have `spatial` elements, element by
-    /// element.
+    /// The normalising pass over a pooled tensor of the same rows, whose planes have `spatial` elements.
     pub const fn pooled(&self, spatial: u64, element_bytes: u32) -> ApplyGeometry {
         ApplyGeometry::new(*self, spatial, element_bytes)
     }
 
-    /// Launch of a kernel that keeps its row, of elements of `element_bytes`, in shared memory
-    /// between statistics and normalisation; nothing where that does not pay.
+    /// Launch of the kernel that keeps its row, of elements of `element_bytes`, in shared memory between
+    /// statistics and normalisation; `None` where that does not pay.
     pub const fn resident_shape(&self, element_bytes: u32) -> Option<LaunchShape> {
         let row_bytes = self.row_elements.saturating_mul(element_bytes as u64);
         if self.rows < RESIDENT_MIN_ROWS
@@ -230,8 +228,8 @@ impl NormGeometry {
         }
     }
 
-    /// Shared memory in which a block keeps the parameters of all planes, of `spatial` elements each, that
-    /// `span` consecutive elements can touch, and the statistics of their rows if these are still in splits.
+    /// Shared memory of a block of `span` consecutive elements: the parameters of all planes, of `spatial`
+    /// elements each, that it can touch, and the statistics of their rows if these are in splits.
     pub const fn staged_bytes(&self, spatial: u64, span: u64) -> u32 {
         let planes = touched(span, spatial);
         let rows = if self.splits == 1 {
@@ -244,7 +242,7 @@ impl NormGeometry {
     }
 }
 
-/// How many segments of `length`, back to back, `span` consecutive elements can touch, wherever they start.
+/// The most contiguous segments of `length` that `span` consecutive elements touch, wherever they start.
 const fn touched(span: u64, length: u64) -> u64 {
     if span == 0 || length == 0 {
         return 0;
@@ -252,12 +250,12 @@ const fn touched(span: u64, length: u64) -> u64 {
     (span + length - 2) / length + 1
 }
 
-/// A pass over a normalised tensor, element by element, which has the rows and channels of a norm. It may
-/// have been pooled since the statistics were taken, so its planes are its own.
+/// The normalising pass: elementwise, over a tensor with the rows and channels of a norm. The tensor may have
+/// been pooled since the statistics were taken, so planes may be smaller than the norm's.
 ///
-/// A block has consecutive elements, whole rounds of all its threads. Few elements are spread over many
-/// blocks; where there are many, a block takes more of them, since each block prepares the parameters of the
-/// planes that it touches. Results are the same for any number of elements a block.
+/// A block has consecutive elements, in whole rounds of all its threads. Few elements are spread over many
+/// blocks. With many elements, a block takes more of them, because each block prepares the parameters of its
+/// planes. Results do not depend on the elements of a block.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ApplyGeometry {
@@ -267,19 +265,19 @@ pub struct ApplyGeometry {
     pub elements: u64,
     /// Elements of one plane.
     pub spatial: u64,
-    /// The same, or [`FAR`] where planes are longer: a block cannot tell the difference.
+    /// Reciprocal of `spatial`, or of [`FAR`] where planes are longer, which gives a block the same results.
     pub near: Reciprocal,
     /// Elements of a block.
     pub block_elements: u32,
-    /// What is multiplied behind the norm is what is not above this: infinity for factors, 0 for the slopes
-    /// of a prelu.
+    /// Only values up to this are multiplied behind the norm: infinity for scale, 0 for the slopes of a
+    /// prelu.
     pub multiplied_to: f32,
-    /// From the factor, or slope, of a channel to that of the next: 1, or 0 where all have the same.
+    /// Stride of the scales or slopes of neighbouring channels: 1, or 0 where all channels share one.
     pub factor_step: u32,
 }
 
 impl ApplyGeometry {
-    /// Over planes of `spatial` elements of `element_bytes`.
+    /// The pass over planes of `spatial` elements of `element_bytes`.
     const fn new(norm: NormGeometry, spatial: u64, element_bytes: u32) -> Self {
         let elements = norm.rows * norm.row_channels as u64 * spatial;
         let round = (BLOCK_THREADS * APPLY_VECTOR_BYTES / element_bytes) as u64;
@@ -293,7 +291,7 @@ impl ApplyGeometry {
         let most = MAX_PLANES.saturating_mul(spatial) / round;
         let most = if most < MAX_ROUNDS { most } else { MAX_ROUNDS };
         let rounds = if rounds < most { rounds } else { most };
-        // Where planes are so short that a round has too many of them, some threads have nothing to do.
+        // Where a round would have too many short planes, some threads are idle.
         let block_elements = if rounds == 0 && elements > 0 {
             MAX_PLANES * spatial
         } else {
@@ -315,7 +313,7 @@ impl ApplyGeometry {
         }
     }
 
-    /// The same pass with a prelu behind the norm, of `num_parameters` slopes, in the place of factors.
+    /// The same pass with a prelu of `num_parameters` slopes behind the norm, in the place of a scale.
     pub const fn with_slopes(self, num_parameters: usize) -> Self {
         Self {
             multiplied_to: 0.0,
@@ -324,9 +322,9 @@ impl ApplyGeometry {
         }
     }
 
-    /// Moments of a row that its blocks combine themselves, a warp all of them, each of its lanes one or two.
-    /// That takes a block less time than a launch, and gives the same bits: warps combine moments in the same
-    /// order.
+    /// The most moments of a row that the blocks of this pass combine themselves. A warp combines a row, with
+    /// one or two moments for each lane. That takes less time than a launch and gives the same bits, because
+    /// the order is the same.
     pub const fn combined_moments(&self) -> u64 {
         let planes = touched(self.block_elements as u64, self.spatial);
         let rows = touched(planes, self.norm.row_channels as u64);

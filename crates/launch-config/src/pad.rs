@@ -1,15 +1,14 @@
-//! Inputs with a border around each plane (or volume), for convolutions that do not read zeros on both sides
-//! alike.
+//! Launch of the padding kernel, for convolutions whose padding is not zeros, or differs between the two ends
+//! of an axis.
 //!
-//! As in `elementwise`, a block owns [`BLOCK_ELEMENTS`] consecutive elements of the output, whatever the
-//! planes in it are.
+//! As in `elementwise`, a block writes [`BLOCK_ELEMENTS`] consecutive elements of the output, of any planes.
 
 use super::LaunchShape;
 use super::elementwise::{BLOCK_ELEMENTS, BLOCK_THREADS};
 use super::norm::FAR;
 use super::reciprocal::Reciprocal;
 
-/// Planes with a border: `[planes, depth, rows, columns]`.
+/// Padded planes: `[planes, depth, rows, columns]`.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PadGeometry {
@@ -17,7 +16,7 @@ pub struct PadGeometry {
     pub elements: u64,
     /// Planes: samples times channels.
     pub planes: u64,
-    /// Elements of an output plane, as far as a block sees one.
+    /// Elements of an output plane, clamped to the range in which a block divides.
     pub near: Reciprocal,
     /// Rows of the output.
     pub rows: Reciprocal,
@@ -27,14 +26,14 @@ pub struct PadGeometry {
     pub plane: u32,
     /// Extents of the input: depth, rows, columns.
     pub inner: [u32; 3],
-    /// Elements of the border before the first of each axis.
+    /// Padding before the first element of each axis.
     pub before: [u32; 3],
-    /// What the border is: `PaddingMode` as a number.
+    /// `PaddingMode` as a number.
     pub mode: u32,
 }
 
 impl PadGeometry {
-    /// By what a block tells planes of `plane` elements apart.
+    /// The divisor by which a block finds the plane of an element, for planes of `plane` elements.
     pub(crate) fn near(plane: u64) -> Reciprocal {
         Reciprocal::of(plane.clamp(1, u64::from(FAR)) as u32)
     }

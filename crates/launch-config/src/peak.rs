@@ -1,8 +1,8 @@
-//! Kernels that keep one unit of a device busy and do nothing else. Their speed is the ceiling that a
-//! benchmark holds other kernels against.
+//! Peak kernels, each of which keeps one unit of a device busy. Their speed is the ceiling for other kernels
+//! in benchmarks.
 //!
-//! What they compute has a closed form in small integers, exact in f32, so a launch that skipped work
-//! cannot pass for a fast one.
+//! Their results have a closed form in small integers, exact in f32, so a check finds a launch that skipped
+//! work.
 
 use super::{LaunchShape, VECTOR_ELEMENTS, WARP_THREADS};
 
@@ -16,32 +16,32 @@ pub const CHAINS: usize = 8;
 /// Blocks of the FMA kernel that a multiprocessor holds: eight warps for each of its four schedulers.
 pub const FMA_BLOCKS_PER_PROCESSOR: u32 = 4;
 
-/// Links that one step of the FMA kernel's loop adds to each chain.
+/// Instructions that one iteration of the FMA kernel adds to each chain.
 pub const FMA_UNROLL: u32 = 32;
 
 /// Blocks of a tensor-core kernel that a multiprocessor holds: four warps for each of its four tensor cores.
 pub const MMA_BLOCKS_PER_PROCESSOR: u32 = 2;
 
-/// Links that one step of a tensor-core kernel's loop adds to each chain.
+/// Instructions that one iteration of a tensor-core kernel adds to each chain.
 pub const MMA_UNROLL: u32 = 4;
 
-/// Rows and columns of the matrix that one tensor-core instruction adds to.
+/// M and N of the tensor-core instruction.
 pub const MMA_TILE: [usize; 2] = [16, 8];
 
-/// The accumulators that a lane has of that matrix.
+/// Accumulators of a lane.
 pub const MMA_LANE_ELEMENTS: usize = MMA_TILE[0] * MMA_TILE[1] / WARP_THREADS as usize;
 
-/// Blocks of the warpgroup kernel that a multiprocessor holds: two warpgroups, of which one can wait for its
-/// products while the other's are running.
+/// Blocks of the warpgroup kernel that a multiprocessor holds. A block has two warpgroups: one can wait for
+/// its MMAs while the other's run.
 pub const WGMMA_BLOCKS_PER_PROCESSOR: u32 = 1;
 
-/// Links that one step of the warpgroup kernel's loop adds to its chain.
+/// Instructions that one iteration of the warpgroup kernel adds to its chain.
 pub const WGMMA_UNROLL: u32 = 8;
 
-/// Rows and columns of the matrix that one warpgroup instruction adds to, the largest there is.
+/// M and N of the largest warpgroup instruction.
 pub const WGMMA_TILE: [usize; 2] = [64, 256];
 
-/// Columns of eight of that matrix, whose accumulators the warpgroup kernel sums up: as many chains.
+/// Groups of eight columns of N, whose accumulators the warpgroup kernel adds up. Each counts as a chain.
 pub const WGMMA_CHAINS: usize = WGMMA_TILE[1] / MMA_TILE[1];
 
 /// Vectors that a thread of the copy has in flight.
@@ -81,8 +81,8 @@ pub const fn fma_outputs(shape: &LaunchShape) -> u64 {
     shape.grid[0] as u64 * BLOCK_THREADS as u64
 }
 
-/// Outputs of a tensor-core kernel: a tile for each warp; in the warpgroup kernel such a tile is the sum of
-/// its chains.
+/// Outputs of a tensor-core kernel: a tile for each warp. In the warpgroup kernel that tile is the sum of its
+/// chains.
 pub const fn mma_outputs(shape: &LaunchShape) -> u64 {
     let warps = shape.grid[0] as u64 * (BLOCK_THREADS / WARP_THREADS) as u64;
     warps * (MMA_TILE[0] * MMA_TILE[1]) as u64
@@ -98,7 +98,8 @@ pub const fn mma_column_value(column: u32) -> f32 {
     (1 + column % 2) as f32
 }
 
-/// What chain `chain` starts at, in the FMA kernel and those of warps: chains that differ cannot be merged.
+/// Start value of chain `chain` in the FMA kernel and the `mma` kernels. Chains differ, so that the compiler
+/// cannot merge them.
 pub const fn chain_start(chain: usize) -> f32 {
     chain as f32
 }

@@ -1,4 +1,4 @@
-//! Lists of pointwise functions: what a kernel is given by value, and does with a value step by step.
+//! Lists of pointwise functions, which kernels take by value and apply step by step.
 
 use super::LaunchShape;
 use super::elementwise;
@@ -6,20 +6,20 @@ use super::elementwise;
 /// The most steps of a list. A run of more functions takes several launches.
 pub const MAX_STEPS: usize = 8;
 
-/// What a step does, as kernels know it: `kernels-gpu/src/parts/pointwise.rs` has an arm for each. Attributes
-/// are those of [`Step`], in the order in which they are named here.
+/// The function of a step; `kernels-gpu/src/parts/pointwise.rs` has an arm for each. The attributes in
+/// [`Step`] are in the order in which they are named here.
 #[repr(u32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Function {
-    /// `min(max(x, min), max)`, NaN kept; bounds that are not there are infinite.
+    /// `min(max(x, min), max)`, NaN kept. Absent bounds are infinite.
     Clamp,
     /// `x` above 0, else `x * negative_slope`.
     LeakyRelu,
     /// `x * sigmoid(x)`
     Silu,
-    /// `x` times the normal distribution up to `x`.
+    /// `x` times the cumulative normal distribution at `x`.
     Gelu,
-    /// The same by a hyperbolic tangent.
+    /// GELU with the tanh approximation.
     GeluTanh,
     /// `1 / (1 + e^-x)`
     Sigmoid,
@@ -35,13 +35,13 @@ pub enum Function {
     Mish,
 }
 
-/// A function with its attributes, rounded to f32; those that it does not have are 0.
+/// A function with its attributes, rounded to f32. Unused attributes are 0.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Step {
-    /// What it does.
+    /// The function.
     pub function: Function,
-    /// With what.
+    /// Its attributes.
     pub attributes: [f32; 3],
 }
 
@@ -57,18 +57,17 @@ impl Step {
     }
 }
 
-/// Functions that are done one after the other, in f32, without rounding in between to what tensors are
-/// stored in.
+/// Functions that are applied one after the other in f32, without rounding to the storage type in between.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PointwiseList {
-    /// Those that are there come first; what follows is not looked at.
+    /// The steps in use come first; the others are ignored.
     steps: [Step; MAX_STEPS],
     len: u32,
 }
 
 impl PointwiseList {
-    /// Does nothing.
+    /// The empty list.
     pub const EMPTY: Self = Self {
         steps: [Step {
             function: Function::Clamp,
@@ -77,7 +76,7 @@ impl PointwiseList {
         len: 0,
     };
 
-    /// Up to [`MAX_STEPS`] of these, those that come first; the others are left in the iterator.
+    /// Takes up to [`MAX_STEPS`] steps; the others stay in the iterator.
     pub fn take(steps: &mut impl Iterator<Item = Step>) -> Self {
         let mut list = Self::EMPTY;
         while list.len() < MAX_STEPS
@@ -89,7 +88,7 @@ impl PointwiseList {
         list
     }
 
-    /// A list of one.
+    /// A list of one step.
     #[must_use]
     pub const fn of(step: Step) -> Self {
         let mut list = Self::EMPTY;
@@ -98,19 +97,19 @@ impl PointwiseList {
         list
     }
 
-    /// How many there are, at most [`MAX_STEPS`].
+    /// Number of steps, at most [`MAX_STEPS`].
     #[must_use]
     pub const fn len(&self) -> usize {
         self.len as usize
     }
 
-    /// Whether it does nothing.
+    /// Whether there are no steps.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// All of them, and more behind them.
+    /// All steps, with unused ones behind them.
     #[must_use]
     pub const fn steps(&self) -> &[Step; MAX_STEPS] {
         &self.steps
@@ -123,8 +122,9 @@ pub const fn shape(elements: u64) -> Option<LaunchShape> {
     elementwise::shape(elements)
 }
 
-/// The polynomial of `(x - 4) / (x + 4)` that `e^(x^2 / 2) * (x + 4)` times the part of a normal distribution
-/// beyond `x >= 0` is, to 2^-25.7 of it. Kernels evaluate it in f32, the CPU backend in float64.
+/// Coefficients of a polynomial in `(x - 4) / (x + 4)` for the tail of the normal distribution beyond
+/// `x >= 0`, times `e^(x^2 / 2) * (x + 4)`. The relative error is 2^-25.7. Kernels evaluate it in f32, the
+/// CPU backend in float64.
 pub const TAIL: [f32; 10] = [
     0.755_285_14,
     -0.607_896_7,

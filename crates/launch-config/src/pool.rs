@@ -1,13 +1,13 @@
-//! Pools of windows of any attributes, and averages of whole planes. (`max_pool2d` and its fusions have
-//! kernels of their own, in `max_pool2d`.)
+//! Pools with any attributes, and averages of whole planes. (`max_pool2d` and its fusions have their own
+//! kernels, in `max_pool2d`.)
 //!
-//! A pool of images is one of volumes that are one voxel deep. A thread takes [`OUTPUTS_PER_THREAD`] windows
-//! side by side, a block's width apart in the flattened output, so that a warp's windows are neighbours and
-//! the loads of several are in flight at once.
+//! Images are volumes of depth 1. A thread computes [`OUTPUTS_PER_THREAD`] windows side by side, a block's
+//! width apart in the flattened output, so that a warp's windows are neighbours and the loads of several are
+//! in flight.
 //!
-//! The average of a whole plane would be one thread's work there. A plane is cut into *parts* of
-//! [`PART_ELEMENTS`] instead, each of which a warp adds up; where there are several, the second kernel has a
-//! warp for each plane that adds these sums. How a plane is cut depends on its length alone, so a sample's
+//! The window kernel would leave the average of a whole plane to one thread. Instead, a plane is divided into
+//! *parts* of [`PART_ELEMENTS`], each of which a warp adds up. If there are several, a second kernel adds up
+//! these sums, with a warp for each plane. The parts depend on the plane's length alone, so a sample's
 //! averages are the same bits in any batch.
 
 use super::norm::FAR;
@@ -20,7 +20,7 @@ pub const BLOCK_THREADS: u32 = 256;
 /// Blocks that a multiprocessor should hold.
 pub const MIN_BLOCKS: u32 = 4;
 
-/// Blocks of the kernel for windows; with one more, registers are too few on some architectures.
+/// Blocks of the kernel for windows. One more would leave too few registers on some architectures.
 pub const WINDOW_MIN_BLOCKS: u32 = 3;
 
 /// Windows that a thread reduces.
@@ -35,22 +35,22 @@ pub const PART_ELEMENTS: u64 = 4096;
 /// Warps of a block.
 pub const BLOCK_WARPS: u32 = BLOCK_THREADS / WARP_THREADS;
 
-/// What becomes of a window.
+/// The result of a window.
 #[repr(u32)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WindowResult {
     /// Its largest element.
     Maximum = 0,
-    /// Its sum by a divisor that is given.
+    /// Its sum over a given divisor.
     Divided = 1,
-    /// Its sum by the number of its elements in the padded input.
+    /// Its sum over the number of its elements in the padded input.
     AverageOfPadded = 2,
-    /// Its sum by the number of its elements in the input.
+    /// Its sum over the number of its elements in the input.
     Average = 3,
 }
 
-/// A pool over planes (or volumes) of the extents `input` that gives those of the extents `output`; axes are
-/// depth, height, width.
+/// A pool from planes (or volumes) of the extents `input` to those of the extents `output`. Axes are depth,
+/// height, width.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct WindowGeometry {
@@ -64,24 +64,24 @@ pub struct WindowGeometry {
     pub kernel: [u32; 3],
     /// Steps between windows.
     pub stride: [u32; 3],
-    /// Border before the input, and behind it.
+    /// Padding in front of the input, and behind it.
     pub padding: [u32; 3],
     /// Steps between the elements of a window.
     pub dilation: [u32; 3],
     /// A [`WindowResult`].
     pub result: u32,
-    /// What sums are divided by, for [`WindowResult::Divided`].
+    /// The divisor of sums for [`WindowResult::Divided`].
     pub divisor: f32,
-    /// Outputs of a row, to divide by.
+    /// Reciprocal of the outputs of a row.
     pub columns: Reciprocal,
-    /// Outputs of a slice, to divide by.
+    /// Reciprocal of the outputs of a slice.
     pub slice: Reciprocal,
-    /// Outputs of a plane, or [`FAR`] if there are more; see `ApplyGeometry`.
+    /// Reciprocal of the outputs of a plane, at most [`FAR`]; see `ApplyGeometry`.
     pub near: Reciprocal,
 }
 
 impl WindowGeometry {
-    /// The same pool with what follows from its extents.
+    /// The same pool with its derived fields computed.
     pub const fn planned(self) -> Self {
         let [z, p, q] = self.output;
         let outputs = z as u64 * p as u64 * q as u64;
@@ -110,7 +110,7 @@ impl WindowGeometry {
         z as u64 * p as u64 * q as u64
     }
 
-    /// Launch of the kernel that takes windows.
+    /// Launch of the window kernel.
     pub const fn shape(&self) -> Option<LaunchShape> {
         let outputs = self.planes * self.plane_outputs();
         LaunchShape::linear(outputs.div_ceil(BLOCK_OUTPUTS as u64), BLOCK_THREADS)
@@ -125,9 +125,9 @@ pub struct PlaneGeometry {
     pub planes: u64,
     /// Elements of a plane.
     pub elements: u64,
-    /// Parts that a plane is cut into.
+    /// Parts of a plane.
     pub parts: u64,
-    /// What sums are divided by.
+    /// The divisor of sums.
     pub divisor: f32,
 }
 

@@ -1,12 +1,12 @@
 //! Division by a number that is known before the launch.
 //!
-//! A division takes a kernel some twenty instructions. One by a known divisor is a product with its
-//! reciprocal, rounded up, and two more: with `2^shift >= divisor` and
+//! A division takes some twenty instructions. Division by a known divisor is a product with its reciprocal,
+//! rounded up, and two more instructions: with `2^shift >= divisor` and
 //! `factor = floor(2^(31 + shift) / divisor) + 1` the product `factor * divisor` exceeds `2^(31 + shift)` by
 //! at most `divisor <= 2^shift`. So `value * factor / 2^(31 + shift)` exceeds `value / divisor` by less than
 //! `1 / divisor` while `value < 2^31`, and no integer is between them.
 
-/// A divisor and what it takes to divide by it.
+/// A divisor with its reciprocal in fixed point.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reciprocal {
@@ -20,7 +20,7 @@ impl Reciprocal {
     /// The largest divisor, and one more than the largest number that it may divide.
     pub const LIMIT: u32 = 1 << 31;
 
-    /// Of `divisor`, which is from 1 to [`Self::LIMIT`]. (What is beyond counts as the nearest of these.)
+    /// The reciprocal of `divisor`, clamped to the range from 1 to [`Self::LIMIT`].
     pub const fn of(divisor: u32) -> Self {
         let divisor = match divisor {
             0 => 1,
@@ -35,13 +35,13 @@ impl Reciprocal {
         }
     }
 
-    /// What it is made of, for where only words can be kept.
+    /// Its fields as words, for storage in shared memory.
     #[inline(always)]
     pub const fn to_words(self) -> [u32; 3] {
         [self.divisor, self.factor, self.shift]
     }
 
-    /// Of what [`Self::to_words`] gave.
+    /// The reciprocal of [`Self::to_words`].
     #[inline(always)]
     pub const fn from_words([divisor, factor, shift]: [u32; 3]) -> Self {
         Self {

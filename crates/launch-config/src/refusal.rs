@@ -1,39 +1,39 @@
-//! Why some kernels cannot take a problem.
+//! Reasons for which kernels refuse a problem.
 
 use core::fmt;
 
 use op_spec::Quantity;
 
-/// What a kernel asks of a number.
+/// A kernel's requirement of a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rule {
-    /// It is this.
+    /// Equal to this.
     Is(usize),
-    /// It is this or more.
+    /// At least this.
     AtLeast(usize),
-    /// It is this or less.
+    /// At most this.
     AtMost(usize),
 }
 
-/// The rule of a kernel that a problem, or a device, breaks.
+/// A kernel's requirement that a problem, or a device, does not meet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Refusal {
     /// A number.
     Number {
-        /// Which one.
+        /// The quantity.
         quantity: Quantity,
         /// Its value.
         actual: usize,
-        /// What the kernel asks of it.
+        /// The requirement.
         rule: Rule,
     },
-    /// The layers are not the kernel's.
+    /// Other layers than the kernel's.
     Layers {
-        /// Those that it does.
+        /// The kernel's layers.
         expected: &'static str,
     },
-    /// What else the kernel asks for, as a sentence without a subject: `needs warpgroup products`.
+    /// Another requirement, as a sentence without a subject: `needs warpgroup products`.
     Needs(&'static str),
 }
 

@@ -201,7 +201,7 @@ fn lines_are_long_where_they_leave_filters_enough_stages() {
         let mainloop = channels_last.mainloop_config(&HOPPER).expect("slots");
         (
             channels_last.geometry.k_vectors.span_k_vectors,
-            mainloop.stay,
+            mainloop.resident,
         )
     };
     assert_eq!(of(32, [128; 3], 2, 64), (4, 0));

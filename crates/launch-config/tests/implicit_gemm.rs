@@ -404,14 +404,14 @@ fn many_moments_are_combined_in_two_steps() {
             let mut left = u64::from(tiles) * u64::from(channels);
             for launch in combining(left, 1).into_iter().flatten() {
                 assert_eq!(launch.count, left);
-                left = launch.pieces.into();
+                left = launch.chunks.into();
                 let blocks = launch.shape(3).map(|shape| u64::from(shape.grid[0]));
                 assert_eq!(blocks, Some(3 * left));
             }
             assert_eq!(left, 1);
         }
     }
-    let mma_steps = |count| combining(count, 8).map(|step| step.map(|s| s.pieces));
+    let mma_steps = |count| combining(count, 8).map(|step| step.map(|s| s.chunks));
     assert_eq!(mma_steps(8), [None, None]);
     assert_eq!(mma_steps(9), [Some(1), None]);
     assert_eq!(mma_steps(2048), [Some(1), None]);

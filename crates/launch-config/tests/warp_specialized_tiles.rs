@@ -163,13 +163,13 @@ fn shared_memory_holds_all_parts_side_by_side_and_two_stages_of_each_pipeline() 
                 if let Some(mainloop) = g.mainloop_config(format, blocks, device.shared_bytes) {
                     assert_eq!([mainloop.tiles, mainloop.split_k], blocks);
                     let mma_batches = (g.k_blocks * g.mma_steps).div_ceil(MMA_BATCH_STEPS);
-                    if mainloop.stay == 1 {
+                    if mainloop.resident == 1 {
                         assert_eq!((mainloop.filters, mainloop.split_k), (mma_batches, 1));
                         assert!(mainloop.halos >= HALO_WARPS, "{mainloop:?}");
                     } else {
                         assert!(mainloop.halos >= 2 && mainloop.filters >= 2, "{mainloop:?}");
                     }
-                    stay[mainloop.stay as usize] = true;
+                    stay[mainloop.resident as usize] = true;
                     assert!(mainloop.halos <= HALO_WARPS + 1, "{mainloop:?}");
                     lies_apart(&config, mainloop, device.shared_bytes);
                     min[0] = min[0].min(mainloop.halos);
@@ -206,7 +206,7 @@ fn no_further_stage_fits_shared_memory() {
                 split_k: 1,
                 halos: 2,
                 filters: 2,
-                stay: 0,
+                resident: 0,
                 ping_pong: 0,
                 staged: 0,
                 staged_barrier: 0,
@@ -220,7 +220,10 @@ fn no_further_stage_fits_shared_memory() {
             full += 1;
             let one_more = [
                 (mainloop.halos <= HALO_WARPS, [1, 0]),
-                (mainloop.filters < MAX_FILTERS && mainloop.stay == 0, [0, 1]),
+                (
+                    mainloop.filters < MAX_FILTERS && mainloop.resident == 0,
+                    [0, 1],
+                ),
             ];
             for (_, [halos, filters]) in one_more.into_iter().filter(|(may, _)| *may) {
                 let more = MainloopConfig {
@@ -228,7 +231,7 @@ fn no_further_stage_fits_shared_memory() {
                     split_k: 1,
                     halos: mainloop.halos + halos,
                     filters: mainloop.filters + filters,
-                    stay: mainloop.stay,
+                    resident: mainloop.resident,
                     ping_pong: mainloop.ping_pong,
                     staged: 0,
                     staged_barrier: 0,
@@ -264,7 +267,7 @@ fn warpgroups_ping_pong_where_filters_stay_or_little_is_brought() {
         let config = GemmConfig::new(&conv, None, format, &HOPPER, None).expect("a product");
         let mainloop = config.mainloop_config(&HOPPER).expect("a wide tile");
         assert_eq!(
-            [mainloop.stay, mainloop.ping_pong],
+            [mainloop.resident, mainloop.ping_pong],
             wanted,
             "{what}: {config:?}"
         );

@@ -1,4 +1,4 @@
-//! Inputs of convolutions with a border around each plane (or volume).
+//! The padding kernel: pads each plane (or volume) of a convolution's input.
 
 use cuda_std::global::{Global, GlobalMut};
 use cuda_std::{Storage, bf16, f16, kernel, math, thread};
@@ -13,19 +13,19 @@ use crate::parts::elementwise::block_start;
 use crate::parts::index::NearSegments;
 use crate::parts::unroll::unroll;
 
-/// What stands for an element that is a zero.
+/// Source position of an element that is zero.
 const NONE: u32 = u32::MAX;
 
-/// A block writes `BLOCK_ELEMENTS` consecutive elements of `y`: planes of `x`, each within its border.
+/// A block writes `BLOCK_ELEMENTS` consecutive elements of `y`: the padded planes of `x`.
 ///
-/// *Launch*: `g.shape()`. *Mapping*: four vectors a thread, a block's width apart, each element of which is
-/// looked up by itself. *Barriers*: none. *Traffic*: each element of `y` is written once; those of `x` are
+/// *Launch*: `g.shape()`. *Mapping*: four vectors a thread, a block's width apart; the source of each element
+/// is computed separately. *Barriers*: none. *Traffic*: each element of `y` is written once; those of `x` are
 /// read once, some near the edges several times.
 ///
 /// # Safety
 /// `y` has `g.elements` elements and starts on 16 bytes, `x` has `g.planes` times the product of `g.inner`;
-/// the two are apart. The border is as wide as its mode allows, and a plane of `y` has less than 2^31
-/// elements.
+/// the two do not overlap. The padding is no wider than its mode allows, and a plane of `y` has less than
+/// 2^31 elements.
 #[kernel(instances(T: [f32, f16, bf16]), max_threads = BLOCK_THREADS, min_blocks = MIN_BLOCKS)]
 pub unsafe fn conv_pad<T: Storage>(x: *const T, y: *mut T, g: &PadGeometry) {
     let [depth, height, width] = g.inner;
@@ -43,7 +43,7 @@ pub unsafe fn conv_pad<T: Storage>(x: *const T, y: *mut T, g: &PadGeometry) {
             source(g.mode, row as i32 - g.before[1] as i32, height),
             source(g.mode, column as i32 - g.before[2] as i32, width),
         ];
-        // Of positions in the input none is `NONE`.
+        // `NONE` is beyond all positions in the input.
         if slice == NONE || row == NONE || column == NONE {
             return T::from_f32(0.0);
         }
@@ -74,7 +74,8 @@ pub unsafe fn conv_pad<T: Storage>(x: *const T, y: *mut T, g: &PadGeometry) {
 
 const _: () = assert!(BLOCK_ELEMENTS == ROUND_ELEMENTS * VECTORS_PER_THREAD);
 
-/// Where the element at `position` of an axis of `extent` elements is, which may be beyond either end.
+/// Source position of the element at `position` along an axis of `extent` elements. `position` may be beyond
+/// either end.
 #[inline(always)]
 fn source(mode: u32, position: i32, extent: u32) -> u32 {
     let extent = extent as i32;
@@ -82,7 +83,7 @@ fn source(mode: u32, position: i32, extent: u32) -> u32 {
         return position as u32;
     }
     let last = extent - 1;
-    // The launch's, equal in all threads.
+    // `mode` is uniform over the launch.
     let found = if mode == PaddingMode::Reflect as u32 {
         if position < 0 {
             -position

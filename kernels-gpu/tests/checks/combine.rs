@@ -24,8 +24,8 @@ fn launch(
     combining: Combining,
     combined: &Tensor<f32>,
 ) -> Outcome {
-    let pieces = combining.pieces as usize;
-    let rows = (combined.len() / COUNTED_ELEMENTS / pieces) as u64;
+    let chunks = combining.chunks as usize;
+    let rows = (combined.len() / COUNTED_ELEMENTS / chunks) as u64;
     let arguments = (moments.source(), combined.ptr(), rows, combining);
     run.launch(
         &IMPLICIT_GEMM_COMBINE,
@@ -35,8 +35,8 @@ fn launch(
     )
 }
 
-/// Rows of so many parts that they are combined in pieces, whose last one is short.
-pub(crate) fn in_pieces(run: &Run) -> Outcome {
+/// Rows of so many parts that they are combined in chunks, whose last one is short.
+pub(crate) fn in_chunks(run: &Run) -> Outcome {
     const ROWS: usize = 3;
     for parts in [2049, 3072, 5003_usize] {
         // Some parts have no elements, and nothing that counts.
@@ -57,7 +57,7 @@ pub(crate) fn in_pieces(run: &Run) -> Outcome {
             let mean = row().map(|(count, mean, _)| count * mean).sum::<f64>() / count;
             let of_part = |(count, own, m2): (f64, f64, f64)| m2 + count * (own - mean).powi(2);
             let m2: f64 = row().map(of_part).sum();
-            // A step for each of a thread's moments, of the lanes, the warps and the pieces; each is off by
+            // A step for each of a thread's moments, of the lanes, the warps and the chunks; each is off by
             // some units of what it leaves, whose mean is off by a unit of its magnitude, which the
             // deviations are not below.
             let steps = (parts as f64 / 256.0).ceil() + 5.0 + 3.0 + 3.0;
@@ -75,8 +75,8 @@ pub(crate) fn in_pieces(run: &Run) -> Outcome {
         let mut left = run.tensor::<f32>(&flat)?;
         let mut launches = 0;
         for combining in combining(parts as u64, 1).into_iter().flatten() {
-            let pieces = combining.pieces as usize;
-            let combined = run.empty::<f32>(ROWS * pieces * COUNTED_ELEMENTS)?;
+            let chunks = combining.chunks as usize;
+            let combined = run.empty::<f32>(ROWS * chunks * COUNTED_ELEMENTS)?;
             launch(run, &left, combining, &combined)?;
             left = combined;
             launches += 1;

@@ -1,4 +1,4 @@
-//! Arrays with no more axes than they need.
+//! Strided arrays with merged axes.
 
 use op_spec::{Quantity, SpecError};
 
@@ -15,8 +15,8 @@ pub struct StridedAxis {
     pub stride: i64,
 }
 
-/// The axes of an array, without those of extent 1, neighbours merged where they lie in memory as one axis
-/// would: arrays of one shape that differ in nothing that matters have the same.
+/// The axes of an array without those of extent 1, and with neighbours merged where they lie in memory as one
+/// axis would. Arrays of one shape whose elements lie at the same addresses have the same axes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Collapsed {
     axes: [StridedAxis; MAX_AXES],
@@ -24,7 +24,7 @@ pub struct Collapsed {
 }
 
 impl Collapsed {
-    /// Of an array with these extents and strides, whose places in memory are numbered by `i64`.
+    /// The axes of an array with these extents and strides. Offsets in memory fit `i64`.
     ///
     /// # Errors
     /// [`SpecError::BeyondKernel`] for more than [`MAX_AXES`] axes that do not merge.
@@ -73,12 +73,12 @@ impl Collapsed {
         &self.axes[..self.count as usize]
     }
 
-    /// The strides of an array of this shape that has these axes: those of extents of 1, which do not matter,
-    /// are 0. `None` for a shape that no such array has.
+    /// The strides of an array of this shape that has these axes; 0 for axes of extent 1. `None` if no such
+    /// array has this shape.
     pub fn strides<const N: usize>(&self, shape: [u64; N]) -> Option<[i64; N]> {
         let mut strides = [0; N];
         let mut axes = self.axes().iter().filter(|axis| axis.extent != 1).rev();
-        // Of the innermost axis that is not whole yet: what is left of its extent, and the stride there.
+        // The remaining extent of the innermost axis that is not used up yet, and the stride there.
         let (mut left, mut stride) = (1, 0i64);
         for (&extent, of_axis) in shape.iter().zip(&mut strides).rev() {
             if extent == 1 {

@@ -1,37 +1,36 @@
-//! Channels-last inputs, which the product reads where they lie.
+//! Channels-last inputs, which the implicit GEMM reads in place.
 //!
-//! Where the channels of a pixel are neighbours in memory, as in PyTorch's `channels_last`, eight 16-bit
+//! Where the channels of a pixel are contiguous in memory, as in PyTorch's `channels_last`, eight 16-bit
 //! channels are the K-vector that a reformat would make, and eight f32 are once they are converted
 //! (`staged_f32`). Warp-specialized tiles load such K-vectors in place (`nhwc_tile`).
 
 use super::{K_VECTOR_VALUES, K_VECTOR_WORDS};
 use crate::conv::ConvGeometry;
 
-/// Where the K-vectors of an channels-last input lie, or of one that is reformatted in lines: from a pixel to
-/// the next one along each axis, in K-vectors. The planes of a pixel follow one another.
+/// Strides of the K-vectors of a channels-last input, or of one that is reformatted to NHWC: the distance of
+/// neighbouring pixels along each axis, in K-vectors. The planes of a pixel are consecutive.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KVectorStrides {
-    /// From a sample to the next.
+    /// Stride of samples.
     pub sample: u32,
-    /// From a slice to the next.
+    /// Stride of slices.
     pub slice: u32,
-    /// From a row to the next.
+    /// Stride of rows.
     pub row: u32,
-    /// From a column to the next.
+    /// Stride of columns.
     pub column: u32,
-    /// 1 if the product reads the input where it lies, else 0: then it is reformatted, in lines of K-vectors
-    /// as such an input has them or in planes.
+    /// 1 if the input is read in place, 0 if it is reformatted, to NHWC or to planes.
     pub is_channels_last: u32,
-    /// Planes of a pixel that lie side by side in the halo tile: 2 or 4, of one plane 1; 0 if the input is
-    /// reformatted in planes.
+    /// K-vectors of a pixel side by side in the halo tile: 2 or 4, or 1 with a single plane; 0 if the input
+    /// is reformatted to planes.
     pub span_k_vectors: u32,
-    /// Boxes that a halo tile of lines has of the planes of a line.
+    /// Boxes of an NHWC halo tile for each span of channels.
     pub boxes: u32,
 }
 
 impl KVectorStrides {
-    /// Those of an input that is reformatted in planes.
+    /// An input that is reformatted to planes.
     pub const REFORMATTED: Self = Self {
         sample: 0,
         slice: 0,
@@ -42,8 +41,9 @@ impl KVectorStrides {
         boxes: 0,
     };
 
-    /// Those of an input of one element a value with these strides of samples, channels, slices, rows and
-    /// columns, in elements, if the channels are neighbours and every pixel starts on a whole K-vector.
+    /// The strides of an input of 16-bit elements, from its strides of samples, channels, slices, rows and
+    /// columns in elements. The channels must be contiguous, and every pixel must start at a multiple of a
+    /// K-vector.
     pub(super) fn new(conv: &ConvGeometry, strides: [i64; 5]) -> Option<Self> {
         let extents = [conv.n, 1, conv.d.into(), conv.h.into(), conv.w.into()];
         let are_k_vectors = conv.group_c.is_multiple_of(K_VECTOR_VALUES) && strides[1] == 1;
@@ -52,7 +52,7 @@ impl KVectorStrides {
         }
         let mut k_vectors = [0; 5];
         for (axis, of_axis) in k_vectors.iter_mut().enumerate() {
-            // Of one index no stride matters.
+            // The stride of an axis of extent 1 does not matter.
             if extents[axis] > 1 {
                 let elements = u64::try_from(strides[axis]).ok()?;
                 *of_axis = elements / u64::from(K_VECTOR_VALUES);
@@ -78,7 +78,7 @@ impl KVectorStrides {
         (last <= u64::from(u32::MAX / K_VECTOR_WORDS)).then_some(strides)
     }
 
-    /// Those of what reformatting makes in lines of `planes` planes, of all groups, if 32 bits count the
+    /// The strides of an input reformatted to NHWC with `planes` planes of all groups, if 32 bits count the
     /// words of a sample.
     pub(super) fn reformatted(conv: &ConvGeometry, planes: u32) -> Option<Self> {
         let row = conv.w.checked_mul(planes)?;
@@ -94,10 +94,9 @@ impl KVectorStrides {
         })
     }
 
-    /// How far the last pixel of a sample is from its first.
+    /// Distance of the last pixel of a sample from the first.
     const fn last_pixel(&self, conv: &ConvGeometry) -> u64 {
-        // Each product is below 2^63, and so is the sum of those of a tensor that is in memory; of others it
-        // is refused.
+        // Each product is below 2^63, and so is their sum for a tensor that fits memory. Others are refused.
         let slices = (conv.d - 1) as u64 * self.slice as u64;
         let rows = (conv.h - 1) as u64 * self.row as u64;
         let columns = (conv.w - 1) as u64 * self.column as u64;

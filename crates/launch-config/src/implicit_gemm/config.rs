@@ -1,4 +1,4 @@
-//! Which tile a product is made of, and in which K blocks.
+//! The configuration of an implicit GEMM: its tile and its K blocks.
 
 use super::k_blocks::MAX_K_BLOCK_K_VECTORS;
 use super::pixels::{choose_pixels, reach};
@@ -10,14 +10,14 @@ use crate::conv::ConvGeometry;
 use crate::norm::{COMBINED_BY_WARP, COUNTED_ELEMENTS};
 use crate::{Arch, LaunchShape, Refusal, WARP_THREADS};
 
-/// Shared memory that the system takes of each block.
+/// Shared memory that the system reserves in each block.
 const BLOCK_RESERVE: u32 = 1024;
 
-/// The batch for which tiles are chosen where the true one must not matter: enough samples for the
-/// throughput of larger ones, few enough that a single sample does not leave most of a device idle.
+/// The batch for which tiles are chosen where results must not depend on the batch: enough samples for the
+/// throughput of larger batches, few enough that a single sample does not leave most of a device idle.
 pub const ASSUMED_BATCH: u64 = 8;
 
-/// What a config must know of a device.
+/// The properties of a device that a config depends on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GemmDevice {
     /// Multiprocessors.
@@ -26,13 +26,13 @@ pub struct GemmDevice {
     pub shared_bytes: u32,
     /// The architecture, which has the tiles that a config is chosen from.
     pub arch: Arch,
-    /// Multiply-adds of 16-bit factors of a multiprocessor in a cycle, at most 2^16; 0 for the architecture's
-    /// usual rate.
+    /// Multiply-adds of 16-bit operands of a multiprocessor in a cycle, at most 2^16; 0 for the
+    /// architecture's usual rate.
     pub multiply_adds_per_cycle: u32,
 }
 
 impl GemmDevice {
-    /// The rate that costs count with.
+    /// The rate for costs.
     pub(super) fn rate(&self) -> u64 {
         match self.multiply_adds_per_cycle {
             0 => sm80::FITTED_RATE,
@@ -52,16 +52,16 @@ impl GemmDevice {
     }
 }
 
-/// A product, and the tile that it is made of.
+/// An implicit GEMM: geometry, tile, format and split-K.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GemmConfig {
-    /// What the kernels are told.
+    /// The kernels' by-value argument.
     pub geometry: GemmGeometry,
     /// The tile.
     pub tile: GemmTile,
     /// How values become operands.
     pub format: OperandFormat,
-    /// Blocks of a cluster that split each sum; 1 for none. Results depend on it.
+    /// Split-K: blocks of a cluster that share each sum; 1 for none. Results depend on it.
     pub split_k: u32,
 }
 
@@ -74,8 +74,8 @@ impl GemmConfig {
     /// sample's results the same bits in any batch.
     ///
     /// # Errors
-    /// Where the product cannot be had: a halo tile that shared memory does not hold, windows
-    /// larger than a tile, a filter of more than a thousand taps, indices beyond 32 bits.
+    /// A problem that no config fits: a halo tile larger than shared memory, windows larger than a tile, a
+    /// filter of more than a thousand taps, indices beyond 32 bits.
     pub fn new(
         conv: &ConvGeometry,
         pool: Option<[u32; 2]>,
@@ -86,7 +86,7 @@ impl GemmConfig {
         Self::of_tiles(conv, pool, format, device, batch, |_| true)
     }
 
-    /// The same of those tiles that `takes` takes.
+    /// [`new`](Self::new) with only the tiles that `takes` accepts.
     pub(super) fn of_tiles(
         conv: &ConvGeometry,
         pool: Option<[u32; 2]>,
@@ -120,7 +120,7 @@ impl GemmConfig {
             .and_then(|config| config.launched(device).ok_or(indexed))
     }
 
-    /// The config with a tile of one's choice.
+    /// The config with a given tile.
     #[must_use]
     pub fn with_tile(
         conv: &ConvGeometry,
@@ -132,8 +132,8 @@ impl GemmConfig {
         ReformattedInput::new(conv)?.config(tile, 1, pool, format, device)
     }
 
-    /// The config with warp-specialized tiles whose filters make two neighbouring outputs in depth each, if
-    /// there may be such.
+    /// The config with warp-specialized tiles that make two neighbouring outputs in depth, if that is
+    /// possible.
     #[must_use]
     pub fn with_two_outputs(
         conv: &ConvGeometry,
@@ -143,7 +143,7 @@ impl GemmConfig {
         ReformattedInput::new(conv)?.config(WARP_SPECIALIZED, 2, None, format, device)
     }
 
-    /// The config if its launches can be made.
+    /// The config, if all of its launches are possible.
     fn launched(self, device: &GemmDevice) -> Option<Self> {
         let launches = self.shape(device).is_some()
             && self.filters_shape().is_some()
@@ -153,18 +153,18 @@ impl GemmConfig {
         (launches && counted).then_some(self)
     }
 
-    /// Blocks that run at once on one multiprocessor.
+    /// Blocks that run at the same time on one multiprocessor.
     pub(super) fn blocks_per_processor(&self, device: &GemmDevice) -> u32 {
-        // What a multiprocessor has is what a block can have, and a KiB that every block takes.
+        // A multiprocessor has the most of a block, and the reserve of one block.
         let all = device.shared_bytes + BLOCK_RESERVE;
         let each = self.shared_bytes(device) + BLOCK_RESERVE;
         let max = (self.tile).blocks_per_processor(self.format.step_parts());
         (all / each).clamp(1, max)
     }
 
-    /// Launch of the product on the device that it was chosen for. A block keeps its filters and
-    /// takes one tile of pixels after another, so there are no more blocks than run at once, and no
-    /// fewer tiles for one than for another, or about so.
+    /// Launch of the implicit GEMM on the device that it was chosen for. Blocks are persistent: each keeps
+    /// its filters and takes tiles of pixels in turn. So there are no more blocks than run at the same time,
+    /// and all have about the same number of tiles.
     #[must_use]
     pub fn shape(&self, device: &GemmDevice) -> Option<LaunchShape> {
         let g = &self.geometry;
@@ -194,7 +194,7 @@ impl GemmConfig {
         Some(shape.with_shared(self.shared_bytes(device)))
     }
 
-    /// Shared memory of a block of the product.
+    /// Shared memory of a block of the implicit GEMM.
     #[must_use]
     pub fn shared_bytes(&self, device: &GemmDevice) -> u32 {
         let (g, parts) = (&self.geometry, self.format.parts);
@@ -206,22 +206,22 @@ impl GemmConfig {
         layout.map_or(u32::MAX, |layout| layout.end)
     }
 
-    /// Moments that a sample's tiles leave of each channel, or of those whose moments become one.
+    /// Moments of a sample for each channel, or for each set of channels that share them.
     #[must_use]
     pub const fn moment_parts(&self) -> u32 {
         let g = &self.geometry;
         g.pixel_tiles() * g.outputs_d * self.tile.moments()
     }
 
-    /// The config for a norm whose rows have `row_channels` channels each. Where the norm's blocks could not
-    /// combine all moments of a row ([`COMBINED_BY_WARP`]), and could if those of neighbouring channels were
-    /// one, warps of warp-specialized tiles make them one, of no more channels than that takes. Elsewhere a
-    /// launch combines them, or none is needed: nothing covers what a warp does at a tile's end.
+    /// The config for a norm whose rows have `row_channels` channels each. Blocks of the norm combine up to
+    /// [`COMBINED_BY_WARP`] moments of a row. Where a row has more, warps of warp-specialized tiles combine
+    /// the moments of neighbouring channels, of as few channels as bring the row within that limit. They do
+    /// not where it would be no use, because nothing overlaps the epilogue of a tile.
     #[must_use]
     pub const fn for_rows_of(mut self, row_channels: u32) -> Self {
         let of_group = self.geometry.conv.group_k;
         let mut channels = 1;
-        // A warp's first filter is a multiple of its number of filters, in its group.
+        // A warp's first filter in its group is a multiple of the filters of a warp.
         while self.tile.is_warp_specialized() && channels <= sm90::WARP_FILTERS {
             let are_alike =
                 row_channels.is_multiple_of(channels) && of_group.is_multiple_of(channels);
@@ -235,8 +235,7 @@ impl GemmConfig {
         self
     }
 
-    /// f32 elements of the moments that the product leaves, `[n][k / moment_channels][part]`; none where no
-    /// norm follows.
+    /// f32 elements of the moments, `[n][k / moment_channels][part]`; none without a norm.
     #[must_use]
     pub fn moment_elements(&self) -> u64 {
         let g = &self.geometry;
@@ -261,15 +260,14 @@ impl GemmConfig {
         planes * u64::from(k_vectors) * u64::from(K_VECTOR_WORDS)
     }
 
-    /// 32-bit words of the filters as operands.
+    /// 32-bit words of the filters in operand layout.
     #[must_use]
     pub const fn filter_words(&self) -> u64 {
         let g = &self.geometry;
         g.conv.groups as u64 * g.filter_words(self.tile, self.format.step_parts())
     }
 
-    /// Launch of the kernel that lays out the filters: a warp for each, those included that fill up
-    /// a tile.
+    /// Launch of the kernel that lays out the filters: a warp for each, including those that pad a tile.
     #[must_use]
     pub fn filters_shape(&self) -> Option<LaunchShape> {
         let g = &self.geometry;
@@ -302,8 +300,7 @@ impl<'a> ReformattedInput<'a> {
         })
     }
 
-    /// The config with this tile of filters times pixels, whose filters make so many neighbouring outputs in
-    /// depth.
+    /// The config with this tile, and so many neighbouring outputs in depth.
     fn config(
         &self,
         tile: GemmTile,
@@ -404,14 +401,14 @@ impl<'a> ReformattedInput<'a> {
     }
 }
 
-/// The convolution whose tiles are those of `conv` with two neighbouring outputs in depth for each place of a
-/// tile's pixels: half of the tile's filters are those of `conv` with a slice of zeros behind them, the other
-/// half with one before them. Three quarters of the products of filters of three slices are used, where half
-/// of a tile for as many filters would be.
+/// The convolution that computes two neighbouring outputs in depth of `conv` for each pixel of a tile. Half
+/// of the tile's filters are those of `conv` with a slice of zeros behind them, the other half with one
+/// before them. With filters of three slices, three quarters of the multiply-adds are useful, where a tile
+/// that is half full of filters would use half.
 ///
-/// That a slice meets zeros is noticed in an infinity alone. There is no slice that only such zeros meet: the
-/// other output's window has it. So where a norm follows, the infinity is in what its statistics are taken
-/// over; and results that no norm follows are computed again.
+/// Multiplying by those zeros changes a result only where the input is infinite or NaN. Each input slice is
+/// in the window of one of the two outputs. So with a norm, such a value makes its sample NaN anyway, and
+/// without a norm the fix-up pass recomputes the result.
 fn two_outputs(conv: &ConvGeometry, tile: GemmTile) -> Option<ConvGeometry> {
     let overlaps = conv.stride_d == 1 && conv.dilation_d == 1 && conv.t > 1 && conv.z > 1;
     let are_half = 2 * conv.group_k <= tile.filters();
@@ -426,9 +423,9 @@ fn two_outputs(conv: &ConvGeometry, tile: GemmTile) -> Option<ConvGeometry> {
 
 /// Channels of a pixel that share a K-vector with other columns of the filter's reach, or all eight.
 ///
-/// A K-vector with several columns may hold columns that no window with that K-vector has; their
-/// filter values are 0. They must belong to some other window of the sample, or an infinity there
-/// would be noticed where PyTorch never looks: so all columns within reach must be used.
+/// A K-vector of several columns may hold columns outside of the window that uses it; their filter values are
+/// 0. These columns must belong to another window of the sample, or an infinity there would have an effect
+/// that it has not in PyTorch. So all columns within reach must be used.
 const fn k_vector_channels(conv: &ConvGeometry) -> u32 {
     let all_used = if conv.stride_w == 1 {
         conv.dilation_w <= conv.q

@@ -1,38 +1,37 @@
-//! What products cost, by which tiles are chosen and other kernels are preferred.
+//! The cost model of the implicit GEMM, which chooses tiles and decides where other kernels are faster.
 
 use super::{GemmConfig, GemmDevice, GemmTile, MMA_STEP_K_VECTORS};
 use crate::conv::ConvGeometry;
 
-/// Fewer steps than this do not pay for a warpgroup: a chain of them that is not full costs as much as a full
-/// one, and the first one's filters are waited for.
+/// The fewest MMA steps for which a warpgroup pays: a partial MMA batch costs as much as a full one, and
+/// nothing hides the loads of the first one's filters.
 const MIN_WARPGROUP_STEPS: u32 = 9;
 
-/// What a cycle is in step costs, which are fractions of a cycle.
+/// Units of step costs in a cycle.
 const STEP_COSTS_PER_CYCLE: u64 = 10_000;
 
-/// What an output takes of a multiprocessor beside its products: about 0.3 cycles.
+/// Epilogue cost of an output on a multiprocessor: about 0.3 cycles.
 const RESULT_COST: u64 = 3_000;
 
 /// Bytes of a halo tile that a multiprocessor copies in a cycle.
 pub(super) const COPIED_PER_CYCLE: u64 = 16;
 
-/// Cycles of a tile that nothing else of its block overlaps with.
+/// Cycles of a tile that no other work of its block overlaps.
 const TILE_CYCLES: u64 = 3_000;
 
-/// Filters of a group times values of their reduction, below which tensor cores do not pay.
+/// Filters of a group times the length of their reduction, below which tensor cores do not pay.
 const MIN_PRODUCTS: u64 = 200;
 
-/// The same where there is more input than output.
+/// The same limit for a convolution with more input than output.
 const FEW_PRODUCTS: u64 = 2048;
 
 impl GemmConfig {
-    /// Whether the product takes less time than the direct convolution and the norm's own
-    /// statistics do.
+    /// Whether the implicit GEMM takes less time than the direct convolution with separate statistics.
     ///
     /// | | why |
     /// |---|---|
-    /// | few products for each pixel: depthwise groups, one filter, a 3x3 filter from one channel to eight | a tile has at least 16 filters and a step 16 values of the reduction, whether they exist or not |
-    /// | more input than output, and not many products | reformatting costs more than the product saves |
+    /// | few multiply-adds for each pixel: depthwise groups, one filter, a 3x3 filter from one channel to eight | a tile always has at least 16 filters, and a step 16 values of the reduction |
+    /// | more input than output, and not many multiply-adds | the reformat costs more than tensor cores save |
     ///
     /// It depends on the shape of a sample alone. The bounds come from measurements (docs/tuning.md).
     #[must_use]
@@ -43,10 +42,10 @@ impl GemmConfig {
         products >= MIN_PRODUCTS && (inputs <= outputs || products >= FEW_PRODUCTS)
     }
 
-    /// Whether warpgroups may be faster: there are two K-vectors for a step (of one plane: columns of taps
-    /// that leave no more than an eighth of their pairs empty), enough steps, and, for one warpgroup, room
-    /// for a second block, as one alone leaves the tensor cores idle between its chains. Warp-specialized
-    /// tiles are for filters that fill three quarters of them.
+    /// Whether `wgmma` may be faster. Steps must have two K-vectors (with one plane: columns of taps that
+    /// leave at most an eighth of their pairs empty), and there must be enough steps. A tile of one warpgroup
+    /// needs room for a second block on the multiprocessor, because a single one leaves the tensor cores idle
+    /// between its MMA batches. Filters must fill three quarters of a warp-specialized tile.
     pub(super) fn suits_warpgroups(&self, device: &GemmDevice) -> bool {
         let g = &self.geometry;
         let paired_columns = g.column_taps.next_multiple_of(MMA_STEP_K_VECTORS);
@@ -61,8 +60,8 @@ impl GemmConfig {
         mma_steps && 4 * filters >= 3 * places
     }
 
-    /// About how many cycles the product takes on a device. Blocks run in rounds, each as long as its
-    /// tiles take that share a multiprocessor.
+    /// Approximate cycles of the implicit GEMM on a device. Blocks run in rounds; a round takes the time of
+    /// the tiles that share a multiprocessor.
     pub(super) fn cost(&self, device: &GemmDevice, batch: u64) -> Option<u64> {
         let g = &self.geometry;
         let work_tiles = batch.checked_mul(g.pixel_tiles().into())?;
@@ -83,13 +82,14 @@ impl GemmConfig {
         let at_once = u64::from(device.multiprocessors) * u64::from(together);
         let tiles = work_tiles.checked_mul(g.filter_sets().into())?;
         let rounds = tiles.div_ceil(at_once);
-        // Where there are fewer, they run beside fewer others; but one alone does not get twice as fast.
+        // With fewer tiles, fewer blocks share a multiprocessor; but a single block is not twice as fast as
+        // two.
         let together = tiles
             .div_ceil(device.multiprocessors.into())
             .clamp(2, u64::from(together).max(2));
         let copying = u64::from(g.k_blocks) * u64::from(g.k_block_bytes(self.format.parts))
             / COPIED_PER_CYCLE;
-        // A warpgroup's products run beside its threads.
+        // `wgmma` is asynchronous, so its time overlaps with copies.
         let staged = match self.tile.warpgroups {
             0 => consumer + copying,
             _ => consumer.max(copying),
@@ -102,7 +102,7 @@ impl GemmConfig {
 }
 
 impl GemmTile {
-    /// About how many cycles a step of values of one part takes.
+    /// Approximate cycles of an MMA step of a single-part format.
     pub(super) fn step_cycles(self, device: &GemmDevice) -> u64 {
         let outputs = u64::from(self.filters() * self.pixels());
         outputs * self.step_cost(device.rate()) / STEP_COSTS_PER_CYCLE

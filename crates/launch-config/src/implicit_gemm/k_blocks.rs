@@ -1,24 +1,24 @@
-//! K blocks of a product: how many of the channels' planes a block has in shared memory at a time.
+//! K blocks: the planes of channels that a block has in shared memory at a time.
 
 use super::{GemmGeometry, K_VECTOR_BYTES, MMA_BATCH_STEPS, MMA_STEP_K_VECTORS, OperandFormat};
 
 /// Most K-vectors of a filter in one K block.
 pub(super) const MAX_K_BLOCK_K_VECTORS: u32 = 1024;
 
-/// Shared memory that a K block should not exceed if it need not: with two of them in each of three
-/// blocks on a multiprocessor all find room.
+/// The preferred limit of a K block's shared memory: a multiprocessor has room for three blocks with two of
+/// them each.
 const K_BLOCK_BYTES: u32 = 16 * 1024;
 
-/// The same for warpgroups that multiply split values, of which a multiprocessor holds two.
+/// The same for warpgroups with split values: a multiprocessor has room for two such blocks.
 const SPLIT_WARPGROUP_K_BLOCK_BYTES: u32 = 32 * 1024;
 
 impl GemmGeometry {
-    /// Divides the channels into K blocks: as many as a K block's bytes allow, evenly, and an even number
-    /// of K-vectors where that can be.
+    /// Divides the channels into K blocks of equal size, as large as their limit allows, with an even number
+    /// of K-vectors where possible.
     pub(super) fn choose_k_blocks(&mut self, format: OperandFormat) {
         let OperandFormat { parts, passes, .. } = format;
         let one = parts * self.halo_k_vectors * K_VECTOR_BYTES;
-        // Planes come alone or in twos.
+        // K blocks have single planes or pairs of planes.
         let multiple = match (self.paired, self.pair_k_vectors) {
             (1, 0) => 2,
             _ => 1,
@@ -48,7 +48,7 @@ impl GemmGeometry {
             }
         }
         self.k_block_planes = best;
-        // Two K blocks of one part have the same slice of the filter, so that lines can be of both.
+        // Two single-part K blocks share a slice of the filter, so that a span of channels can cover both.
         let are_two = parts == 1
             && self.depth_k_blocks > 1
             && best == multiple

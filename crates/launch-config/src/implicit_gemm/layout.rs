@@ -1,31 +1,32 @@
-//! Where what a block of the product has lies in its shared memory.
+//! The map of shared memory of a block of the implicit GEMM.
 
 use super::{GemmGeometry, GemmTile, K_VECTOR_BYTES};
 use crate::norm::COUNTED_ELEMENTS;
 
-/// Floats between the rows of a tile in shared memory, beyond its pixels: eight banks, so that four
-/// rows of two floats for each of four lanes touch all banks once.
+/// Floats of padding behind each row of results in shared memory: eight banks, so that four rows of two
+/// floats for each of four lanes touch each bank once.
 pub const TILE_PADDING: u32 = 8;
 
-/// Bytes of shared memory at which its parts start.
+/// Byte offsets of the parts of shared memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Layout {
-    /// For each K-vector of a filter in a K block, or for each step, how far its K-vector of the halo tile is
-    /// from a pixel's.
+    /// For each K-vector of a filter in a K block, or for each step, the distance of its K-vector of the halo
+    /// tile from the base of a pixel.
     pub offsets: u32,
-    /// For each pixel, its first K-vector of the halo tile.
+    /// For each pixel, its base: its first K-vector of the halo tile.
     pub bases: u32,
-    /// For each pixel, its place in the tile, in one word; [`OUTSIDE`] for one that is not used.
+    /// For each pixel, its packed coordinates in the tile; [`OUTSIDE`] for an unused one.
     pub pixels: u32,
-    /// For each pixel, its place in the output plane, from the tile's first.
+    /// For each pixel, its offset in the output plane from the tile's first pixel.
     pub positions: u32,
-    /// For each K-vector of a halo tile, its K-vector of the reformatted input, from the halo tile's first.
+    /// For each K-vector of a halo tile, the offset of its source in the reformatted input from the first
+    /// one's.
     pub sources: u32,
-    /// For each pooling window, its place in the tile, in one word.
+    /// For each pooling window, its packed coordinates in the tile.
     pub windows: u32,
-    /// What the tile is that is multiplied, and the next one.
+    /// Coordinates of the present tile and of the next one.
     pub tiles: u32,
-    /// Four numbers for each filter.
+    /// Four parameters of each filter.
     pub channels: u32,
     /// For each filter and warp, the moments of its pixels.
     pub moments: u32,
@@ -37,17 +38,17 @@ pub struct Layout {
     pub end: u32,
 }
 
-/// Words that say what a tile is.
+/// Words of a tile's coordinates.
 pub const TILE_WORDS: u32 = 8;
 
-/// Bits of each coordinate of a pixel or window in the tables, the highest of which a pixel leaves 0.
+/// Bits of each packed coordinate of a pixel or window. The highest bit of a pixel's coordinate is 0.
 pub const PLACE_BITS: u32 = 10;
 
-/// The coordinates of a pixel that is not used, larger than any in a tile.
+/// The packed coordinates of an unused pixel, larger than any in a tile.
 pub const OUTSIDE: u32 = 511 | 511 << PLACE_BITS | 511 << (2 * PLACE_BITS);
 
 impl GemmGeometry {
-    /// Where the parts of a block's shared memory lie, in bytes.
+    /// The map of a block's shared memory, in bytes.
     #[must_use]
     pub const fn layout(&self, tile: GemmTile, parts: u32) -> Layout {
         let counted = 4 * COUNTED_ELEMENTS as u32;

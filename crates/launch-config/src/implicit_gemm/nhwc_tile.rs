@@ -2,7 +2,7 @@
 //!
 //! Such a halo tile has [`span_k_vectors`](KVectorStrides::span_k_vectors) K-vectors of a pixel side by side,
 //! as a channels-last input has them: the *span* of a pixel, which is the swizzle span of the tensor map. An
-//! input is read where it lies, or is reformatted to this layout. Pixels lie in boxes. A tensor map loads
+//! input is read in place, or is reformatted to this layout. Pixels lie in boxes. A tensor map loads
 //! each box, with zeros for the padding around the input:
 //! ```text
 //! halo tile[span of channels][slice of the filter][row stride phase][strip][column stride phase] box[row][slice][column]
@@ -20,27 +20,27 @@ use super::{
     MAX_HALO_K_VECTORS, MMA_STEP_K_VECTORS, StagedTiles, WARP_SPECIALIZED,
 };
 
-/// Most lines of a box along an axis, those between what is loaded counted.
+/// The most pixels of a box along an axis, including those that a stride skips.
 const MAX_BOX_PIXELS: u32 = 256;
 
-/// Longest step of a box along an axis.
+/// The largest stride of a box along an axis.
 const MAX_BOX_STRIDE: u32 = 8;
 
-/// Most strips of a tile whose boxes have all rows: every second octet of pixels is of the same one.
+/// The most strips of a tile whose boxes have all rows: every second octet of pixels is of the same strip.
 const MAX_WHOLE_STRIPS: u32 = 2;
 
-/// Planes of a line where it is as long as it may be.
+/// The K-vectors of the longest span.
 const LONG_SPAN: u32 = 4;
 
 impl GemmGeometry {
-    /// Whether the halo tile is of lines, in boxes.
+    /// Whether the halo tile is NHWC, loaded in boxes.
     #[must_use]
     #[inline(always)]
     pub const fn has_nhwc_tile(&self) -> bool {
         self.k_vectors.span_k_vectors != 0
     }
 
-    /// The binary logarithm of the K-vectors of a line; 0 where planes are apart.
+    /// The binary logarithm of a span's K-vectors; 0 for a halo tile of planes.
     #[must_use]
     #[inline(always)]
     pub const fn span_shift(&self) -> u32 {
@@ -58,8 +58,8 @@ impl GemmGeometry {
         }
     }
 
-    /// What a box has along its axes, in the order of its lines: columns, and slices and rows, or rows and
-    /// slices where tiles are not of octets.
+    /// Extents of a box along its axes, innermost first: columns, slices, rows; in the flat layout columns,
+    /// rows, slices.
     #[must_use]
     #[inline(always)]
     pub const fn box_axes(&self) -> [u32; 3] {
@@ -82,7 +82,7 @@ impl GemmGeometry {
         }
     }
 
-    /// From a column, slice or row of the padded input that a box has to the next one.
+    /// Strides of a box along columns, slices and rows of the padded input.
     #[must_use]
     pub const fn box_strides(&self) -> [u32; 3] {
         match self.strips {
@@ -91,7 +91,7 @@ impl GemmGeometry {
         }
     }
 
-    /// Lines of a box.
+    /// Pixels of a box.
     #[must_use]
     #[inline(always)]
     pub const fn box_used(&self) -> u32 {
@@ -99,7 +99,7 @@ impl GemmGeometry {
         columns * slices * rows
     }
 
-    /// Lines from a box to the next.
+    /// Distance of two boxes, in pixels.
     #[must_use]
     #[inline(always)]
     pub const fn box_pixels(&self) -> u32 {
@@ -111,7 +111,7 @@ impl GemmGeometry {
         (self.box_used() + aligned - 1) & !(aligned - 1)
     }
 
-    /// Boxes of the planes of a line, which [`KVectorStrides::boxes`] then says.
+    /// Boxes for each span of channels, the value of [`KVectorStrides::boxes`].
     const fn boxes(&self) -> u32 {
         let [rows, slices] = self.box_rows();
         match self.strips {
@@ -127,14 +127,15 @@ impl GemmGeometry {
         }
     }
 
-    /// How many lines from an octet of pixels to the next one, and from that to the one behind it.
+    /// Distances, in pixels of the halo tile, from an even octet to the next odd one and on to the next even
+    /// one.
     const fn octet_pixels(&self) -> [u32; 2] {
         let to_next = match self.strips {
             0 => INSTRUCTION_PIXELS,
             1 => self.halo_columns,
             _ => self.stride_phases * self.box_pixels(),
         };
-        // Of two strips every second octet is of the same one.
+        // With two strips, every second octet is of the same strip.
         let to_second = if self.strips == MAX_WHOLE_STRIPS {
             self.halo_columns
         } else {
@@ -143,7 +144,7 @@ impl GemmGeometry {
         [to_next, to_second]
     }
 
-    /// From a row of the filter's reach to the next in the halo tile of lines of octets, in lines.
+    /// Distance, in pixels, of two rows of the halo in an NHWC halo tile of octets.
     #[must_use]
     #[inline(always)]
     pub const fn row_pixels(&self) -> u32 {
@@ -154,13 +155,14 @@ impl GemmGeometry {
         }
     }
 
-    /// Lines of the halo tile: those of all boxes, and what octets that are not used reach.
+    /// Pixels of the halo tile: those of all boxes, and those that unused octets read.
     fn halo_pixels(&self) -> Option<u32> {
         let conv = &self.conv;
         let octets = WARP_SPECIALIZED.pixels() / INSTRUCTION_PIXELS;
         let brought = self.boxes().checked_mul(self.box_pixels())?;
         let [to_next, to_second] = self.octet_pixels();
-        // The last tap's line in the first box of its rows, and the last octet's from the first.
+        // The last tap's pixel in the first box of its rows, and the distance of the last octet from the
+        // first.
         let (first_box, last_tap) = match self.strips {
             0 => {
                 let slices = (self.filter_slices - 1) * conv.dilation_d * self.halo_h;
@@ -177,17 +179,17 @@ impl GemmGeometry {
         };
         let last_octet = to_next + (octets / 2 - 1) * to_second;
         let reached = first_box + last_tap + last_octet + INSTRUCTION_PIXELS;
-        // Whatever follows starts on whole boxes' bytes, too.
+        // The next stage starts at a multiple of a box's alignment, too.
         brought
             .max(reached)
             .checked_next_multiple_of(TARGET_BYTES / K_VECTOR_BYTES)
     }
 
-    /// The same with lines of `planes` planes, which every K block then has, if a tensor map can load its
-    /// boxes.
+    /// The same geometry with an NHWC halo tile of spans of `planes` K-vectors, if every K block has whole
+    /// spans and a tensor map can load the boxes.
     fn with_nhwc_tile(&self, planes: u32) -> Option<Self> {
         let is_channels_last = self.k_vectors.is_channels_last != 0;
-        // Behind the last plane of a group are planes of the next one, which are not zero.
+        // Behind the last plane of a group are planes of the next group, which are not zero.
         let are_without_norm =
             !is_channels_last || self.conv.groups == 1 || self.planes.is_multiple_of(planes);
         let mut lined = *self;
@@ -221,7 +223,7 @@ impl GemmGeometry {
         })
     }
 
-    /// Channels of a pixel where it lies, those that reformatting adds among them.
+    /// Channels of a pixel in memory, including those that the reformat adds.
     #[must_use]
     pub const fn pixel_channels(&self) -> u32 {
         if self.k_vectors.is_channels_last != 0 {
@@ -233,9 +235,9 @@ impl GemmGeometry {
 }
 
 impl GemmConfig {
-    /// The same for an input that lies in memory with these strides of samples, channels, slices, rows and
-    /// columns, in elements, from a multiple of 16 bytes on, if the product can read it there. Results are
-    /// the same bits as from a reformatted input.
+    /// The config that reads an input in place, if it can. `strides` are those of samples, channels, slices,
+    /// rows and columns in elements; the input is aligned to 16 bytes. Results are the same bits as from a
+    /// reformatted input.
     #[must_use]
     pub fn channels_last(&self, strides: [i64; 5], device: &GemmDevice) -> Option<Self> {
         if !self.format.is_stored() && !self.may_convert_in_producer() {
@@ -246,12 +248,12 @@ impl GemmConfig {
         (self.format.is_stored() || lined.can_convert_on(device)).then_some(lined)
     }
 
-    /// The same for an input that is reformatted in lines, as an channels-last one lies, if the product can
-    /// read it there. Results are the same bits as from one that is reformatted in planes.
+    /// The config for an input that is reformatted to NHWC, if it can be. Results are the same bits as from
+    /// one that is reformatted to planes.
     #[must_use]
     pub fn reformatted_to_nhwc(&self, device: &GemmDevice) -> Option<Self> {
         let g = &self.geometry;
-        // Pixels are reformatted two by two.
+        // The NHWC reformat takes pixels two by two.
         if g.pair_k_vectors > 0 || !g.conv.input_pixels().is_multiple_of(2) {
             return None;
         }
@@ -265,15 +267,15 @@ impl GemmConfig {
         })
     }
 
-    /// The same with a halo tile of lines, of an input whose K-vectors lie as `k_vectors` says for the planes
-    /// of a line.
+    /// The config with an NHWC halo tile, for an input whose K-vectors have the strides that `k_vectors`
+    /// returns for the K-vectors of a span.
     fn as_nhwc_tile(
         &self,
         device: &GemmDevice,
         k_vectors: impl Fn(u32) -> Option<KVectorStrides>,
     ) -> Option<Self> {
         let g = &self.geometry;
-        // Octets of values that are stored as they are multiplied are so in turn, which two strips take; it
+        // Formats without conversion multiply even and odd octets separately, as two strips need it. That
         // costs small tiles some time.
         let are_interleaved = self.format.is_stored() || g.strips != MAX_WHOLE_STRIPS;
         let may_have_nhwc_tile = self.tile.is_warp_specialized() && self.format.parts == 1;
@@ -286,9 +288,9 @@ impl GemmConfig {
                 ..*g
             };
             let mut geometry = k_vectors.with_nhwc_tile(planes)?;
-            let rounded =
+            let converted =
                 k_vectors.k_vectors.is_channels_last * u32::from(!self.format.is_stored());
-            geometry.staged_tiles = StagedTiles::of(&geometry, rounded);
+            geometry.staged_tiles = StagedTiles::of(&geometry, converted);
             let lined = Self { geometry, ..*self };
             lined.mainloop_config(device).map(|_| lined)
         };
@@ -297,23 +299,22 @@ impl GemmConfig {
         }
         let short = with_nhwc_tile(MMA_STEP_K_VECTORS);
         let long = with_nhwc_tile(LONG_SPAN).filter(|long| self.suits_long_span(long));
-        // Filters that come again and again cost more than long lines gain, and so do filters that are waited
-        // for.
-        let stay = |lined: &Self| {
+        // Filters that are not resident, or too few filter stages, cost more than long spans gain.
+        let has_resident_filters = |lined: &Self| {
             lined
                 .mainloop_config(device)
-                .is_some_and(|mainloop| mainloop.stay == 1)
+                .is_some_and(|mainloop| mainloop.resident == 1)
         };
         let has_stages = |long: &Self| {
             let mainloop = long.mainloop_config(device);
             mainloop.is_some_and(|mainloop| mainloop.filters >= MIN_FILTER_STAGES)
         };
-        let short_stays = short.as_ref().is_some_and(stay);
-        long.filter(|long| stay(long) || has_stages(long) && !short_stays)
+        let short_is_resident = short.as_ref().is_some_and(has_resident_filters);
+        long.filter(|long| has_resident_filters(long) || has_stages(long) && !short_is_resident)
             .or(short)
     }
 
-    /// Whether `long`, the same with long lines, multiplies the same in the same order.
+    /// Whether `long`, the same config with long spans, has the same MMAs in the same order.
     fn suits_long_span(&self, long: &Self) -> bool {
         let (g, k_blocks) = (&self.geometry, long.geometry.k_blocks);
         let are_joined = g.k_block_planes == MMA_STEP_K_VECTORS

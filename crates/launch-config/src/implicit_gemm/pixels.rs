@@ -1,7 +1,7 @@
 //! The pixels of a tile, and the layout of their halo tile.
 //!
 //! # Octets
-//! A warpgroup multiplies octets of pixels that are equally far apart in the halo tile. In the layout of
+//! A warpgroup multiplies octets of pixels at equal distances in the halo tile. In the layout of
 //! *octets* a tile may be any box of rows, slices and *strips* (eight columns each) of the output, because
 //! each octet has a row of the halo tile to itself: its eight pixels and the columns that the filter reaches
 //! beyond. Rows follow one another like the octets: strips, then slices, then rows of the output. The rows
@@ -23,9 +23,9 @@ use super::{
     MMA_STEP_K_VECTORS, OperandFormat, WARP_THREADS,
 };
 
-/// Chooses the extents of a tile's pixels: those with the least work for the whole plane, of which the halo
-/// tiles are a part. Where outputs are pooled, whole windows. Of warp-specialized tiles, for values in
-/// `format`, it is the least time of a device for the usual batch, which comes in whole rounds.
+/// Chooses the extents of a tile's pixels: those with the least work for the whole plane, halo tiles
+/// included. With a pool, extents are whole windows. For warp-specialized tiles, it is the least time of the
+/// usual batch on the device, in whole rounds, for values in `format`.
 pub(super) fn choose_pixels(
     g: &mut GemmGeometry,
     tile: GemmTile,
@@ -38,7 +38,7 @@ pub(super) fn choose_pixels(
     let mut chosen = None;
     let mut widest = g.conv.q.next_multiple_of(step_w);
     if tile.is_warp_specialized() {
-        // Several strips are whole ones.
+        // With several strips, all are whole.
         widest = widest.next_multiple_of(INSTRUCTION_PIXELS);
     }
     let mut w = step_w;
@@ -67,24 +67,23 @@ const HALO_WEIGHT: u64 = 1;
 /// Weight of a pixel of the tile, used or not.
 const PIXEL_WEIGHT: u64 = 4;
 
-/// Weight of a row of a warpgroup's halo tile, in K-vectors: its ends are parts of what memory transfers at
-/// once.
+/// Weight of a row of a warpgroup's halo tile, in K-vectors: memory transfers at the ends of a row are
+/// partial.
 const ROW_WEIGHT: u64 = 4;
 
 /// The same for warp-specialized tiles, whose rows are short.
 const WARP_SPECIALIZED_ROW_WEIGHT: u64 = 2;
 
-/// The same for a tap of one plane. Tensor cores take 64 cycles for it, half a step, or 128 for two tiles of
-/// filters, and K-vectors come meanwhile: so these count little.
+/// Weight of a tap of one plane in a warp-specialized tile. Tensor cores take 64 cycles for it (half a step),
+/// or 128 with two tiles of filters. K-vectors are loaded meanwhile, so they count little.
 const WARP_SPECIALIZED_TAP_WEIGHT: u64 = 256;
 
-/// The same for a tile whose results of 16 bits are at most eight neighbours of the output at a time, 16
-/// bytes: half of what the level-2 cache takes at once, so that it takes twice as many stores. Of 64 filters
-/// such a tile ends some 3,900 cycles later on an H200 (128 channels of 512^2 in f16), and four units are a
-/// cycle.
+/// Weight of a tile whose 16-bit results are contiguous for at most eight pixels: 16 bytes, half of a sector
+/// of the level-2 cache, so that there are twice as many stores. With 64 filters the epilogue of such a tile
+/// takes some 3,900 cycles longer on an H200 (128 channels of 512^2 in f16). Four units are a cycle.
 const HALF_SECTORS_WEIGHT: u64 = 15_000;
 
-/// How far the windows of `outputs` neighbouring outputs reach along one axis.
+/// Extent along one axis of the input that `outputs` neighbouring outputs touch.
 pub(super) fn reach(outputs: u32, stride: u32, taps: u32, dilation: u32) -> Option<u32> {
     let last = (outputs - 1).checked_mul(stride)?;
     let window = (taps - 1).checked_mul(dilation)?;
@@ -98,8 +97,8 @@ fn product<const N: usize>(extents: [u32; N]) -> Option<u32> {
 }
 
 impl GemmGeometry {
-    /// The same with tiles of `h` rows and `w` columns, in every layout. As deep as it goes: a slice less
-    /// is never better.
+    /// Geometries with tiles of `h` rows and `w` columns, in both layouts. Tiles are as deep as possible:
+    /// fewer slices are never better.
     fn candidates(&self, h: u32, w: u32, tile: GemmTile) -> [Option<Self>; 2] {
         let max = tile.pixels();
         if tile.warpgroups == 0 {
@@ -137,20 +136,20 @@ impl GemmGeometry {
         let conv = &self.conv;
         let max = tile.pixels() / INSTRUCTION_PIXELS;
         let strips = w.div_ceil(INSTRUCTION_PIXELS);
-        // Strips are whole, or one.
+        // Several strips are whole.
         let are_whole = strips == 1 || w.is_multiple_of(INSTRUCTION_PIXELS);
         if !are_whole || strips * h > max || !tile.is_warp_specialized() && strips > 1 {
             return None;
         }
         let mut d = 1;
         if tile.is_warp_specialized() {
-            // No deeper than it takes for as many tiles.
+            // No deeper than needed for the same number of tiles.
             let deepest = (max / (strips * h)).min(conv.z);
             d = conv.z.div_ceil(conv.z.div_ceil(deepest));
         }
         let extents = self.with_extents([d, h, w])?;
         let strip_columns = extents.halo_columns - w + w.min(INSTRUCTION_PIXELS);
-        // What the filter's rows reach, in rows that are a stride apart.
+        // Rows that the filter reaches beyond the first, counted a stride apart.
         let reached = (conv.r - 1).checked_mul(conv.dilation_h)?;
         let octets = Self {
             tile_pitch: d * strips * INSTRUCTION_PIXELS,
@@ -177,7 +176,7 @@ impl GemmGeometry {
             };
             octets.for_warpgroup(tile.pixels(), rows - h)
         };
-        // A slice of the filter a K block, if its taps leave no more than an eighth of their chains empty.
+        // Each filter slice is a K block, if its taps leave at most an eighth of their MMA batches empty.
         let taps = self.taps / conv.t;
         match 8 * taps.next_multiple_of(MMA_BATCH_STEPS) <= 9 * taps {
             true if tile.is_warp_specialized() => all(conv.t),
@@ -185,8 +184,8 @@ impl GemmGeometry {
         }
     }
 
-    /// How far neighbouring columns of taps are apart, if there is one plane and they are equally far apart;
-    /// else 0.
+    /// The distance of neighbouring columns of taps, if there is one plane and all distances are equal; else
+    /// 0.
     fn pair_k_vectors(&self) -> Option<u32> {
         let columns = self.k_vector_columns.checked_mul(self.conv.dilation_w)?;
         let together = self.planes == 1 && self.column_taps > 1;
@@ -198,18 +197,18 @@ impl GemmGeometry {
         })
     }
 
-    /// The same, with steps of two planes, or of two columns of taps in the one that there is, and a halo
-    /// tile that has a K-vector for each tap of every pixel of a block, used or not. The filter's last row is
+    /// The geometry for `wgmma`: steps take two planes, or two columns of taps of a single plane, and the
+    /// halo tile has a K-vector for each tap of every pixel of a block, used or not. The filter's last row is
     /// `last_row` rows behind its first.
     fn for_warpgroup(self, max: u32, last_row: u32) -> Option<Self> {
-        // How far a column of a filter is from its first, at most.
+        // Distance of a column of the filter from its first.
         let column = |tap: u32| {
             let w = tap * self.k_vector_columns * self.conv.dilation_w;
             let (column, stride_phase) = (w / self.conv.stride_w, w % self.conv.stride_w);
             stride_phase * self.halo_columns + column
         };
         let columns = (0..self.column_taps).map(column).max().unwrap_or(0);
-        // A row of pixels: that of all octets that have the same row of the output.
+        // All octets of one row of the output.
         let octets_in_row = match self.strips {
             0 => 1,
             _ => self.tile_d * self.strips,
@@ -227,8 +226,7 @@ impl GemmGeometry {
         (paired.halo_k_vectors <= MAX_HALO_K_VECTORS).then_some(paired)
     }
 
-    /// The same with tiles of these extents, if indices and a halo tile of all that they reach are not too
-    /// large.
+    /// The geometry with tiles of these extents, if indices and the halo tile are not too large.
     fn with_pixels(&self, extents: [u32; 3]) -> Option<Self> {
         let candidate = self.with_extents(extents)?;
         let c = &candidate;
@@ -239,7 +237,7 @@ impl GemmGeometry {
         })
     }
 
-    /// The same with tiles of these extents, if indices are not too large, but for the halo tile.
+    /// The geometry with tiles of these extents, without the halo tile, if indices are not too large.
     fn with_extents(&self, [d, h, w]: [u32; 3]) -> Option<Self> {
         let conv = &self.conv;
         let [tiles_d, tiles_h, tiles_w] =
@@ -276,15 +274,15 @@ impl GemmGeometry {
         (plane <= u32::MAX / K_VECTOR_WORDS).then_some(candidate)
     }
 
-    /// What says which pixels of a tile are neighbours in the output: where a power of two divides it, as
-    /// many are from each multiple of that on.
+    /// Alignment of a tile's pixels in the output: if a power of two divides it, each aligned run of that
+    /// many pixels is contiguous in the output.
     #[must_use]
     #[inline(always)]
     pub const fn neighbours(&self) -> u32 {
         self.conv.q | self.tile_w | self.tile_pitch | self.slice_pitch
     }
 
-    /// What all tiles of a plane cost, in units of no meaning, but for wide ones.
+    /// Cost of all tiles of a plane, in arbitrary units, for tiles that are not warp-specialized.
     fn pixel_cost(&self, tile: GemmTile) -> u64 {
         let rows = u64::from(self.halo_rows());
         let k_vectors = if tile.warpgroups == 0 {
@@ -295,15 +293,16 @@ impl GemmGeometry {
         };
         let mut pixels = PIXEL_WEIGHT * u64::from(tile.pixels());
         if tile.warpgroups == 0 && !self.tile_w.is_multiple_of(INSTRUCTION_PIXELS) {
-            // The eight rows of an operand lie in several rows of the halo tile, and meet in banks.
+            // The eight rows of an operand lie in several rows of the halo tile, with bank conflicts.
             pixels += pixels / 16;
         }
         u64::from(self.pixel_tiles()).saturating_mul(pixels + HALO_WEIGHT * k_vectors)
     }
 
-    /// The same for warp-specialized tiles, if shared memory holds two pipeline stages of each pipeline. Half
-    /// of it is the time of the usual batch, which takes whole rounds, and half that of others, in proportion
-    /// to their tiles; all of it if the usual batch does not fill a round.
+    /// Cost of all tiles of a plane for warp-specialized tiles, if shared memory has room for two stages of
+    /// each pipeline. Half of the cost is the time of the usual batch, in whole rounds; the other half is
+    /// proportional to the tiles, for other batches. If the usual batch does not fill a round, the time is
+    /// all of it.
     fn warp_specialized_pixel_cost(
         &self,
         format: OperandFormat,
@@ -329,7 +328,7 @@ impl GemmGeometry {
         let rows = WARP_SPECIALIZED_ROW_WEIGHT * u64::from(self.halo_rows());
         let mut tile = depth_k_blocks * (taps + k_vectors + rows);
         if format.is_stored() && !self.neighbours().is_multiple_of(2 * INSTRUCTION_PIXELS) {
-            // The rest is of each plane.
+            // The other costs are for each plane.
             tile += HALF_SECTORS_WEIGHT / u64::from(self.planes.max(1));
         }
         let work_tiles = ASSUMED_BATCH.checked_mul(self.pixel_tiles().into())?;

@@ -1,5 +1,4 @@
-//! Tiles of `mma.sync` (sm_80 and later): each warp multiplies by itself, its operand of filters in
-//! registers.
+//! Tiles of `mma.sync` (sm_80 and later): each warp issues its own MMAs, with filters in registers.
 
 use super::GemmTile;
 

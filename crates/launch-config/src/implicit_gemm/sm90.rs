@@ -1,20 +1,20 @@
-//! Warp-specialized tiles on Hopper: two consumer warpgroups multiply what producer warps load to shared
-//! memory.
+//! Warp-specialized tiles on Hopper: producer warps load operands to shared memory, and two consumer
+//! warpgroups multiply them.
 //!
-//! A block has one tile of [`WARP_SPECIALIZED`] for each warpgroup, of neighbouring filters and the same
-//! pixels; or one tile, of whose pixels each warpgroup has half, where there are few tiles. Filters and halo
-//! tiles come through two pipelines: a filter stage has the [`MMA_BATCH_STEPS`] MMA steps of an MMA batch, a
-//! halo stage one K block.
+//! A block has two tiles of [`WARP_SPECIALIZED`], one for each warpgroup, of neighbouring filters and the
+//! same pixels. Where tiles are few, a block has one tile, and each warpgroup half of its pixels. Filters and
+//! halo tiles come through two pipelines: a filter stage has the [`MMA_BATCH_STEPS`] MMA steps of an MMA
+//! batch, a halo stage one K block.
 //!
-//! Blocks of f16x2 split values have one tile: the accumulators of an MMA batch stand beside the promoted
-//! total, and three products for each loaded byte leave time enough to load it.
+//! Blocks of the f16x2 format have one tile: registers hold the accumulators of an MMA batch and the promoted
+//! sums. Three products for each loaded byte leave enough time to load it.
 //!
 //! The number of tiles of a block changes neither sums nor moments: moments are taken over each half of a
 //! tile's pixels.
 //!
-//! Split-K: where a sample has few pixels and an output is a long sum, the blocks of a cluster have the same
-//! tiles and a share of the K blocks each. A warp finishes a share of the tile's results in one of the
-//! blocks, to which the warps of its number in the other blocks send their accumulators. The additions round,
+//! Split-K: where a sample has few pixels and sums are long, the blocks of a cluster have the same tiles, and
+//! a share of the K blocks each. Each share of a tile's results is finished in one of the blocks, by the warp
+//! that owns it; the warps of its number in the other blocks send it their accumulators. The additions round,
 //! so results depend on the number of blocks ([`GemmConfig::split_k`]).
 
 pub(super) mod block;
@@ -39,32 +39,31 @@ use block::{
     MIN_FILTER_STAGES, MORE_STAGED_TILES_PER_WARP, STAGED_TILE_WORDS, STAGED_TILES_PER_WARP,
 };
 
-/// Fewer pipeline stages than this leave nothing to fill while others are read.
+/// The fewest pipeline stages: one is filled while the other is read.
 const MIN_STAGES: u32 = 2;
 
-/// More filter pipeline stages than this load nothing, unless there is one for each chain.
+/// The most filter stages, unless filters are resident: more of them gain nothing.
 const MAX_FILTER_STAGES: u32 = 8;
 
-/// Chains whose filters may stay: as many as any shared memory has room for.
-const MAX_STAYING: u32 = 64;
+/// The most MMA batches whose filters may be resident: more than any shared memory has room for.
+const MAX_RESIDENT_BATCHES: u32 = 64;
 
-/// As many halo tile pipeline stages have one to read, and one for each warp that loads halo tiles.
+/// The most halo stages: one that is read, and one for each producer warp of halo tiles.
 const MAX_HALO_STAGES: u32 = HALO_WARPS + 1;
 
-/// Where filters come anew for each tile, more bytes of a halo tile of planes than this for each step are
-/// better loaded for halves of a tile than for warpgroups that alternate (docs/tuning.md).
+/// The most bytes of a halo tile of planes for each MMA step with which the ping-pong schedule pays, where
+/// filters are not resident (docs/tuning.md).
 const PING_PONG_STEP_BYTES: u32 = 2048;
 
-/// Cycles that sums take to another block.
+/// Cycles of sending accumulators to another block.
 const EXCHANGE_CYCLES: u64 = 2_500;
 
-/// What half a tile for each warpgroup costs more for each filter than whole ones, in hundredths: halo tiles
-/// are loaded for half as many filters.
+/// Cost of a filter in blocks of one tile, in hundredths of that in blocks of two: each halo tile is loaded
+/// for half as many filters.
 const ONE_TILE_COST: u64 = 115;
 
 impl GemmGeometry {
-    /// The K blocks of block `rank` of `split_k`, a power of two, that split them: the first one, and the one
-    /// behind the last.
+    /// The range of K blocks of block `rank` of `split_k`, a power of two: the first, and the end.
     #[must_use]
     #[inline(always)]
     pub const fn warp_specialized_k_blocks(&self, rank: u32, split_k: u32) -> [u32; 2] {
@@ -75,29 +74,29 @@ impl GemmGeometry {
         ]
     }
 
-    /// Sets of filters for blocks of `tiles` tiles.
+    /// Sets of filters: groups of `tiles` tiles of filters, one for a block.
     #[must_use]
     pub const fn warp_specialized_sets(&self, tiles: u32) -> u32 {
         self.conv.groups * self.warp_specialized_sets_of_group(tiles)
     }
 
-    /// Those of a group.
+    /// Sets of filters of a convolution group.
     #[must_use]
     #[inline(always)]
     pub const fn warp_specialized_sets_of_group(&self, tiles: u32) -> u32 {
-        // Of one tile or two; a division would have to ask whether it is by 0.
+        // `tiles` is 1 or 2. A division would check for 0.
         (self.filter_tiles + tiles - 1) >> (tiles - 1)
     }
 
-    /// Chains of a tile.
+    /// MMA batches of a tile.
     #[must_use]
     const fn mma_batches(&self) -> u32 {
         (self.k_blocks * self.mma_steps).div_ceil(MMA_BATCH_STEPS)
     }
 
-    /// Pipeline stages for all of a block's filters, if they leave room for one halo tile for each warp that
-    /// loads halo tiles.
-    const fn filters_stay(
+    /// The mainloop with a filter stage for each MMA batch, so that filters are resident. It must leave room
+    /// for a halo stage for each producer warp of halo tiles.
+    const fn resident_filters(
         &self,
         format: OperandFormat,
         mainloop: MainloopConfig,
@@ -106,10 +105,10 @@ impl GemmGeometry {
         let mut mainloop = MainloopConfig {
             halos: MAX_HALO_STAGES,
             filters: self.mma_batches(),
-            stay: 1,
+            resident: 1,
             ..mainloop
         };
-        if mainloop.split_k > 1 || mainloop.filters > MAX_STAYING {
+        if mainloop.split_k > 1 || mainloop.filters > MAX_RESIDENT_BATCHES {
             return None;
         }
         while mainloop.halos >= HALO_WARPS {
@@ -121,8 +120,8 @@ impl GemmGeometry {
         None
     }
 
-    /// As many pipeline stages as there is room for, if it is enough, of blocks of `tiles` tiles, `split_k`
-    /// of which split their sums.
+    /// The mainloop of blocks of `tiles` tiles in clusters of `split_k`, with as many pipeline stages as
+    /// shared memory has room for; none if there is room for too few.
     #[must_use]
     pub const fn mainloop_config(
         &self,
@@ -133,7 +132,8 @@ impl GemmGeometry {
         self.max_stages(format, [tiles, split_k, 0], shared_bytes)
     }
 
-    /// The same with blocks whose warpgroups take tiles of pixels in turn, if `ping_pong` is 1.
+    /// [`mainloop_config`](Self::mainloop_config) for `blocks`: tiles, `split_k`, and 1 for the ping-pong
+    /// schedule.
     const fn max_stages(
         &self,
         format: OperandFormat,
@@ -160,7 +160,7 @@ impl GemmGeometry {
         Some(mainloop)
     }
 
-    /// The same beside `staged` pipeline stages for each warp that rounds.
+    /// The same with `staged` staging buffers for each converting warp.
     const fn stages_beside(
         &self,
         format: OperandFormat,
@@ -173,14 +173,14 @@ impl GemmGeometry {
             split_k,
             halos: MIN_STAGES,
             filters: MIN_STAGES,
-            stay: 0,
+            resident: 0,
             ping_pong,
             staged,
             staged_barrier: 0,
             staged_at: 0,
             staged_bytes: 0,
         };
-        if let Some(mainloop) = self.filters_stay(format, mainloop, shared_bytes) {
+        if let Some(mainloop) = self.resident_filters(format, mainloop, shared_bytes) {
             return Some(self.with_places(format, mainloop));
         }
         if self.warp_specialized_layout(format, mainloop).end > shared_bytes {
@@ -210,7 +210,7 @@ impl GemmGeometry {
         }
     }
 
-    /// The same with where staged pieces are, which kernels would else compute anew.
+    /// Adds the positions of the staging buffers to `mainloop`, which kernels would else recompute.
     const fn with_places(
         &self,
         format: OperandFormat,
@@ -224,10 +224,10 @@ impl GemmGeometry {
         mainloop
     }
 
-    /// The time that `work_tiles` tiles of pixels take in blocks of one tile and of two, in hundredths of one
-    /// tile of filters, where `split_k` blocks share sums; more than anything where there are none of two:
-    /// for split values, whose sums leave registers for one, for filters that make two outputs, of which
-    /// there is one tile in a group, and where shared memory has no room.
+    /// The time of `work_tiles` tiles of pixels in blocks of one tile and of two, in clusters of `split_k`,
+    /// in hundredths of the time of a tile. `u64::MAX` for two where they are impossible: for split values,
+    /// whose accumulators leave registers for one tile; for filters that make two outputs in depth, which
+    /// have one tile in a group; and where shared memory has no room.
     pub(super) fn warp_specialized_rounds(
         &self,
         format: OperandFormat,
@@ -249,7 +249,7 @@ impl GemmGeometry {
     }
 
     /// Words of the table of sources: one for each K-vector of a halo tile of planes, [`STAGED_TILE_WORDS`]
-    /// for each piece of one of lines.
+    /// for each staged tile of an NHWC halo tile.
     #[must_use]
     pub const fn source_words(&self) -> u32 {
         if self.has_nhwc_tile() {
@@ -259,7 +259,7 @@ impl GemmGeometry {
         }
     }
 
-    /// Where the parts of a block's shared memory lie, in bytes.
+    /// The map of a block's shared memory, in bytes.
     #[must_use]
     pub const fn warp_specialized_layout(
         &self,
@@ -294,20 +294,21 @@ impl GemmGeometry {
     }
 }
 
-/// Bytes of the filters of a chain of one tile, of which each step multiplies `parts` parts.
+/// Bytes of a tile's filters for an MMA batch, in a format of `parts` parts a step.
 #[must_use]
 pub const fn mma_batch_bytes(parts: u32) -> u32 {
     MMA_BATCH_STEPS * parts * MMA_STEP_BYTES
 }
 
-/// The 32-bit word of a step's part that has values `2 * word` and one more of a K-vector, of a filter of a
-/// tile: the filters of one K-vector follow each other, as rows of core matrices do.
+/// Index, in a part of an MMA step, of word `word` (values `2 * word` and `2 * word + 1`) of K-vector
+/// `k_vector` of filter `filter`. The filters of a K-vector are consecutive, as the rows of core matrices
+/// are.
 #[must_use]
 pub const fn filter_word(filter: u32, k_vector: u32, word: u32) -> u32 {
     (k_vector * WARP_SPECIALIZED.filters() + filter) * (K_VECTOR_VALUES / 2) + word
 }
 
-/// Clusters of `split_k` blocks that run at once.
+/// Clusters of `split_k` blocks that run at the same time.
 fn clusters_at_once(split_k: u32, device: &GemmDevice) -> u64 {
     match split_k {
         1 => device.multiprocessors.into(),
@@ -316,7 +317,7 @@ fn clusters_at_once(split_k: u32, device: &GemmDevice) -> u64 {
 }
 
 impl GemmConfig {
-    /// The pipeline stages of a block of the product on a device, if its tile is wide.
+    /// The mainloop of a block on a device, if the tile is warp-specialized.
     #[must_use]
     pub fn mainloop_config(&self, device: &GemmDevice) -> Option<MainloopConfig> {
         if !self.tile.is_warp_specialized() {
@@ -328,9 +329,10 @@ impl GemmConfig {
         ping_pong.or_else(|| self.mainloop_of(tiles, device))
     }
 
-    /// Those of warpgroups that alternate, where that takes less time for `work_tiles` tiles of pixels: with
-    /// more than one tile for a block, and with filters that stay, or results of 16 bits and halo tiles of
-    /// lines or little to load for a step. Results do not depend on it.
+    /// The ping-pong mainloop, where it takes less time for `work_tiles` tiles of pixels. A block must have
+    /// more than one tile of pixels, and one of these must hold: filters are resident; the producer converts;
+    /// the format is a stored 16-bit type and the halo tile is NHWC or small for each step. Results do not
+    /// depend on the schedule.
     fn ping_pong_mainloop(&self, device: &GemmDevice, work_tiles: u64) -> Option<MainloopConfig> {
         let (g, format) = (&self.geometry, self.format);
         let tiles = work_tiles.checked_mul(g.warp_specialized_sets(1).into())?;
@@ -341,17 +343,17 @@ impl GemmConfig {
         let mainloop = g.max_stages(format, [1, 1, 1], device.shared_bytes)?;
         let loads_little = g.has_nhwc_tile()
             || g.k_block_bytes(format.parts) <= PING_PONG_STEP_BYTES * g.mma_steps;
-        let takes_turns = format.is_stored() && loads_little || g.is_converted_in_producer();
-        (mainloop.stay == 1 || takes_turns).then_some(mainloop)
+        let pays = format.is_stored() && loads_little || g.is_converted_in_producer();
+        (mainloop.resident == 1 || pays).then_some(mainloop)
     }
 
-    /// The same for blocks of `tiles` tiles.
+    /// The mainloop of the cooperative schedule for blocks of `tiles` tiles.
     fn mainloop_of(&self, tiles: u32, device: &GemmDevice) -> Option<MainloopConfig> {
         let blocks = [tiles, self.split_k];
         (self.geometry).mainloop_config(self.format, blocks, device.shared_bytes)
     }
 
-    /// Tiles of a block, for as many samples as there are. Results do not depend on it.
+    /// Tiles of a block, for the actual number of samples. Results do not depend on it.
     pub(super) fn warp_specialized_tiles(&self, device: &GemmDevice) -> u32 {
         let g = &self.geometry;
         match g.warp_specialized_rounds(self.format, self.split_k, device, g.work_tiles()) {
@@ -360,16 +362,15 @@ impl GemmConfig {
         }
     }
 
-    /// Clusters of blocks that run at once, each of which has a multiprocessor; blocks where sums are not
-    /// split.
+    /// Clusters that run at the same time, with one block to a multiprocessor; single blocks without split-K.
     pub(super) fn warp_specialized_clusters(&self, device: &GemmDevice) -> u64 {
         clusters_at_once(self.split_k, device)
     }
 
-    /// About how many cycles `work_tiles` tiles of pixels take, where the products of a tile of filters take
-    /// `consumer` and what is made of them `finishing`, and `serial` is what nothing overlaps with. Of
-    /// warpgroups that alternate one multiplies while the other does all else, so two tiles take what one
-    /// takes from its first product to its last result, or the products of both, or their halo tiles.
+    /// Approximate cycles of `work_tiles` tiles of pixels. `consumer` is the time of a tile's MMAs,
+    /// `finishing` that of its epilogue, and `serial` the time that nothing overlaps. In the ping-pong
+    /// schedule one warpgroup multiplies while the other does its epilogue, so two tiles take the longest of:
+    /// one tile from its first MMA to its last result, the MMAs of both, and the loads of their halo tiles.
     pub(super) fn warp_specialized_cost(
         &self,
         device: &GemmDevice,

@@ -1,7 +1,7 @@
-//! Staged f32 tiles: channels-last f32 that the producer converts to f16 on the way to the halo tile, so
-//! nothing reformats it.
+//! Staged f32 tiles: the producer converts channels-last f32 to f16 on the way to the halo tile, without a
+//! reformat.
 //!
-//! Where the channels of a pixel are neighbours, eight f32 are a K-vector once they are converted. TMA loads
+//! Where the channels of a pixel are contiguous, eight f32 are a K-vector once they are converted. TMA loads
 //! the boxes of an NHWC halo tile as f32 into staging memory, in *staged tiles* of some rows of a box each.
 //! The three producer warps of halo tiles take them in turn, and each starts its own copies.
 //!
@@ -14,48 +14,48 @@ use super::sm90::MainloopConfig;
 use super::sm90::block::{HALO_WARPS, TARGET_BYTES};
 use super::{GemmConfig, GemmDevice, GemmGeometry, K_VECTOR_BYTES};
 
-/// Bytes that a piece should not exceed, if it is more than one row.
+/// Limit of the bytes of a staged tile, unless it is a single row.
 const STAGED_TILE_BYTES: u32 = 10 * 1024;
 
-/// Fours of values that a warp rounds in a round, and about how many cycles that takes, and each piece
-/// besides (docs/tuning.md).
-const ROUND_FOURS: u64 = 128;
+/// Vectors of four values that a warp converts in a round.
+const ROUND_VECTORS: u64 = 128;
+/// Approximate cycles of a round (docs/tuning.md).
 const ROUND_CYCLES: u64 = 170;
+/// Approximate cycles of a staged tile beside its rounds (docs/tuning.md).
 const STAGED_TILE_CYCLES: u64 = 900;
 
-/// Bytes moved of each f32 that is first loaded into order and then reformatted: it is read and written, and
-/// read and written rounded.
+/// Bytes of traffic for each f32 that is first transposed and then reformatted: read, written, read again,
+/// and written as f16.
 const REFORMATTED_BYTES: u64 = 4 + 4 + 4 + 2;
 
 /// Bytes that memory moves in a cycle for each multiprocessor.
 const MOVED_PER_CYCLE: u64 = 14;
 
-/// Cycles of a launch: there is one more where the input is loaded into order and reformatted.
+/// Cycles of a launch: transposing and reformatting the input takes one more.
 const LAUNCH_CYCLES: u64 = 4_000;
 
-/// Bytes of a value that is rounded, over those of its operand.
+/// Bytes of a staged f32 value over those of its f16 operand.
 pub const STAGED_WIDTH: u32 = 2;
 
-/// How the boxes of a halo tile of lines are copied: whole, or in pieces where values are converted in the
-/// producer.
+/// How the boxes of an NHWC halo tile are copied: whole, or in staged tiles where the producer converts.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StagedTiles {
-    /// What a piece has along the second and the third axis of its box: of several along the third all along
-    /// the second.
+    /// Extents of a staged tile along the second and the third axis of its box. It has more than one along
+    /// the third only if it has all along the second.
     pub extents: [u32; 2],
-    /// Pieces of a box along these axes.
+    /// Staged tiles of a box along these axes.
     pub counts: [u32; 2],
-    /// Bytes of a piece.
+    /// Bytes of a staged tile.
     pub bytes: u32,
-    /// Pieces of a K block; 0 if the halo tile is of planes.
+    /// Staged tiles of a K block; 0 if the halo tile is not NHWC.
     pub of_k_block: u32,
-    /// From a staged piece to the next, in bytes; 0 if values are not converted in the producer.
+    /// Distance of staging buffers in bytes; 0 if the producer does not convert.
     pub staged_bytes: u32,
 }
 
 impl StagedTiles {
-    /// Those of a halo tile of planes.
+    /// No staged tiles: a halo tile of planes.
     pub const NONE: Self = Self {
         extents: [0; 2],
         counts: [0; 2],
@@ -64,13 +64,13 @@ impl StagedTiles {
         staged_bytes: 0,
     };
 
-    /// Those of a geometry of lines, whose values are converted in the producer if `rounded` is 1.
-    pub(super) const fn of(g: &GemmGeometry, rounded: u32) -> Self {
+    /// The staged tiles of an NHWC halo tile, whose values the producer converts if `converted` is 1.
+    pub(super) const fn of(g: &GemmGeometry, converted: u32) -> Self {
         let [columns, second, third] = g.box_axes();
-        let width = 1 + rounded * (STAGED_WIDTH - 1);
+        let width = 1 + converted * (STAGED_WIDTH - 1);
         let run_bytes = columns * width * (K_VECTOR_BYTES << g.span_shift());
         let boxes = (g.k_block_planes >> g.span_shift()) * g.k_vectors.boxes;
-        // Each warp is to have one, if there are as many runs.
+        // At least one for each warp, if there are that many runs.
         let of_box = second * third / HALO_WARPS.div_ceil(boxes);
         let runs = if STAGED_TILE_BYTES / run_bytes < of_box {
             STAGED_TILE_BYTES / run_bytes
@@ -78,7 +78,7 @@ impl StagedTiles {
             of_box
         };
         let max = match runs {
-            _ if rounded == 0 => [second, third],
+            _ if converted == 0 => [second, third],
             0 => [1, 1],
             runs if runs < second => [runs, 1],
             runs => [
@@ -98,20 +98,20 @@ impl StagedTiles {
             counts,
             bytes,
             of_k_block: boxes * counts[0] * counts[1],
-            staged_bytes: rounded * bytes.next_multiple_of(TARGET_BYTES),
+            staged_bytes: converted * bytes.next_multiple_of(TARGET_BYTES),
         }
     }
 }
 
 impl GemmGeometry {
-    /// Whether the input's values are converted in the producer to the halo tile.
+    /// Whether the producer converts the input on its way to the halo tile.
     #[must_use]
     #[inline(always)]
     pub const fn is_converted_in_producer(&self) -> bool {
         self.staged_tiles.staged_bytes != 0
     }
 
-    /// How many times the bytes of an operand a value has where it comes from.
+    /// Bytes of an input value over those of an operand.
     #[must_use]
     pub const fn source_width(&self) -> u32 {
         if self.is_converted_in_producer() {
@@ -123,24 +123,23 @@ impl GemmGeometry {
 }
 
 impl GemmConfig {
-    /// How many magnitudes a product with these pipelines notes of each tile of pixels, where it rounds the
-    /// input.
+    /// Magnitudes that a launch with this mainloop records for each tile of pixels, if its producer converts.
     #[must_use]
     pub const fn recorded_of_tile(&self, mainloop: MainloopConfig) -> u32 {
         self.geometry.warp_specialized_sets(mainloop.tiles) * mainloop.split_k * HALO_WARPS
     }
 
-    /// Whether the product may round the input's values itself. Where no norm follows, what comes out as NaN
-    /// at a scale that does not suit is computed again, which takes long; and of a small sample each block
-    /// that reformats looks through all values for the scale.
+    /// Whether the producer may convert the input. It may not without a norm, because the fix-up pass would
+    /// recompute every result that overflows at the optimistic scale, which takes long. Nor may it for small
+    /// samples, for which each block of the reformat scans all values for the scale.
     pub(super) const fn may_convert_in_producer(&self) -> bool {
         let (format, g) = (self.format, &self.geometry);
         format.parts == 1 && format.scaled && g.without_norm == 0 && g.scans == 0
     }
 
-    /// Whether it can on the device: each warp has a piece in every K block, so that it is never two rounds
-    /// ahead of the pipeline of halo tiles, and 32 bits count what the product notes, and 31 a pixel's
-    /// elements of 16 bits.
+    /// Whether the producer can convert on the device. Each warp must have a staged tile in every K block, so
+    /// that it is never two rounds ahead of the halo pipeline. 32 bits must count the recorded magnitudes,
+    /// and 31 bits a pixel's channels in elements of 16 bits.
     pub(super) fn can_convert_on(&self, device: &GemmDevice) -> bool {
         let g = &self.geometry;
         let recorded = (self.mainloop_config(device)).and_then(|mainloop| {
@@ -151,13 +150,13 @@ impl GemmConfig {
         are_counted && are_reached && g.staged_tiles.of_k_block >= HALO_WARPS
     }
 
-    /// Whether a product that reads its input as it lies takes no longer than bringing the input into order,
-    /// reformatting it, and multiplying then. One whose operands are values as they are does not.
+    /// Whether reading a channels-last input in place takes no longer than transposing and reformatting it
+    /// first. It never does where values are operands without conversion.
     #[must_use]
     pub fn pays_channels_last(&self, device: &GemmDevice) -> bool {
         let mainloop = self.mainloop_config(device);
-        let rounds = mainloop.filter(|_| self.geometry.is_converted_in_producer());
-        rounds.is_none_or(|mainloop| self.conversion_pays(device, mainloop) == Some(true))
+        let converting = mainloop.filter(|_| self.geometry.is_converted_in_producer());
+        converting.is_none_or(|mainloop| self.conversion_pays(device, mainloop) == Some(true))
     }
 
     fn conversion_pays(&self, device: &GemmDevice, mainloop: MainloopConfig) -> Option<bool> {
@@ -170,17 +169,17 @@ impl GemmConfig {
             .checked_mul(k_blocks)?;
 
         let staged_tiles = u64::from(g.staged_tiles.of_k_block);
-        let fours = u64::from(g.k_block_planes * g.k_vectors.boxes * g.box_used()) * 2;
-        let rounds = fours.div_ceil(ROUND_FOURS).max(staged_tiles);
+        let vectors = u64::from(g.k_block_planes * g.k_vectors.boxes * g.box_used()) * 2;
+        let rounds = vectors.div_ceil(ROUND_VECTORS).max(staged_tiles);
         let of_k_block =
             (rounds * ROUND_CYCLES + staged_tiles * STAGED_TILE_CYCLES) / u64::from(HALO_WARPS);
-        let rounding = k_blocks.checked_mul(of_k_block)?;
+        let conversion = k_blocks.checked_mul(of_k_block)?;
 
         let consumer = k_blocks
             .checked_mul(u64::from(g.mma_steps * mainloop.tiles))?
             .checked_mul(self.tile.step_cycles(device))?;
         let values = g.sample_elements().checked_mul(g.conv.n)?;
         let moved = values.checked_mul(REFORMATTED_BYTES)? / (MOVED_PER_CYCLE * multiprocessors);
-        Some(rounding <= consumer.saturating_add(moved + LAUNCH_CYCLES))
+        Some(conversion <= consumer.saturating_add(moved + LAUNCH_CYCLES))
     }
 }

@@ -1,4 +1,4 @@
-//! Tiles of the product.
+//! Tiles of the implicit GEMM.
 
 use super::OPERAND_ROWS;
 
@@ -15,22 +15,21 @@ pub(super) const INSTRUCTION_PIXELS: u32 = 8;
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GemmTile {
-    /// Operands of 16 filters that a warp multiplies.
+    /// A operands of a warp, of 16 filters each.
     pub operands: u32,
-    /// *Octets*, eight pixels each, that a warp multiplies them with.
+    /// *Octets* of a warp, eight pixels each.
     pub pixel_octets: u32,
-    /// Warps side by side along the filters; the others are so along the pixels.
+    /// Warps along the filters. The remaining factor of the warps is along the pixels.
     pub filter_warps: u32,
-    /// Warpgroups that multiply; 0 if each warp does so by itself. Two of them have the filters in shared
-    /// memory as well.
+    /// Warpgroups for `wgmma`; 0 for `mma.sync`, by single warps. With two, the tile is warp-specialized and
+    /// filters are in shared memory too.
     pub warpgroups: u32,
 }
 
-/// Steps that tensor cores add to one sum of split values before it is promoted; see `kernels_gpu`'s
-/// `implicit_gemm::warps`.
+/// MMA steps of split values between two accumulator promotions; see `kernels_gpu`'s `implicit_gemm::warps`.
 pub const PROMOTION_MMA_STEPS: u32 = 16;
 
-/// Steps of the product that a warpgroup starts at once; K blocks have a multiple of them.
+/// MMA steps that a warpgroup starts as one batch. K blocks have a multiple of them.
 pub const MMA_BATCH_STEPS: u32 = 3;
 
 impl GemmTile {
@@ -43,13 +42,13 @@ impl GemmTile {
         }
     }
 
-    /// Whether the filters, too, come to shared memory.
+    /// Whether filters are in shared memory too.
     #[must_use]
     pub const fn is_warp_specialized(self) -> bool {
         self.warpgroups == 2
     }
 
-    /// Moments that a tile leaves of each of its filters.
+    /// Moments of a tile for each of its filters.
     #[must_use]
     pub const fn moments(self) -> u32 {
         if self.is_warp_specialized() {
@@ -65,7 +64,7 @@ impl GemmTile {
         self.operands * OPERAND_ROWS * self.filter_warps
     }
 
-    /// Warps side by side along the pixels.
+    /// Warps along the pixels.
     #[must_use]
     pub const fn pixel_warps(self) -> u32 {
         WARPS / self.filter_warps
@@ -77,8 +76,7 @@ impl GemmTile {
         self.pixel_octets * INSTRUCTION_PIXELS
     }
 
-    /// Blocks that a multiprocessor should hold where values have `parts` parts: as many as their threads'
-    /// registers allow.
+    /// Blocks that a multiprocessor should hold for values of `parts` parts: as many as registers allow.
     #[must_use]
     pub const fn blocks_per_processor(self, parts: u32) -> u32 {
         match (self.warpgroups, self.operands, self.pixel_octets) {
@@ -102,14 +100,14 @@ impl GemmTile {
         self.warp_pixels() * self.pixel_warps()
     }
 
-    /// Whether long sums of split values are promoted now and then. The largest tile has no registers left
-    /// for that; it makes no long sums of split values, therefore.
+    /// Whether accumulators of split values are promoted. The largest tile has no registers left for that, so
+    /// it is not used for long sums of split values.
     #[must_use]
     pub const fn promotes(self) -> bool {
         self.warpgroups == 0 && self.operands < 4
     }
 
-    /// Whether the tile adds up `mma_steps` steps of split values well.
+    /// Whether the tile is accurate enough for sums of `mma_steps` steps of split values.
     pub(super) const fn allows_f16x2(self, mma_steps: u32) -> bool {
         self.warpgroups != 0 || self.promotes() || mma_steps <= PROMOTION_MMA_STEPS
     }

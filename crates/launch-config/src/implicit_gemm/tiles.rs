@@ -17,7 +17,7 @@ pub const TILES: [GemmTile; 7] = [
 ];
 
 impl GemmTile {
-    /// What kernels of the tile are labelled; nothing if it is none of the architectures' tiles.
+    /// The label of the tile's kernels; `None` if no architecture has the tile.
     pub const fn name(self) -> Option<&'static str> {
         match self {
             M64N128 => Some("m64n128"),
@@ -31,9 +31,9 @@ impl GemmTile {
         }
     }
 
-    /// Whether kernels of the tile in `format` end results that no norm follows. Where a step multiplies
-    /// several parts none does: there is [`OperandFormat::BF16X3`] for that. Else the largest tile of each
-    /// way to multiply does, and, of f32, one for few filters.
+    /// Whether the tile's kernels in `format` support convolutions without a norm. Formats with several parts
+    /// in an MMA step do not: [`OperandFormat::BF16X3`] is used instead. Else the largest tile of each kind
+    /// of MMA does, and, for f32, one for few filters.
     #[must_use]
     pub const fn ends(self, format: OperandFormat) -> bool {
         let is_largest = self.warpgroups > 0 || self.operands == M64N128.operands;
@@ -41,13 +41,13 @@ impl GemmTile {
         format.step_parts() == 1 && (is_largest || is_smaller)
     }
 
-    /// Whether there are kernels of the tile that go through the reduction in several passes.
+    /// Whether the tile has kernels with several passes over the reduction.
     pub(super) const fn makes_passes(self) -> bool {
         self.is_warp_specialized() || self.operands == M32N128.operands
     }
 
-    /// Cycles of an output for each MMA step, in ten-thousandths, on a device whose multiprocessors do `rate`
-    /// multiply-adds in a cycle.
+    /// Cycles of an output for each MMA step, in ten-thousandths, on multiprocessors of `rate` multiply-adds
+    /// in a cycle.
     pub(super) const fn step_cost(self, rate: u64) -> u64 {
         match self.warpgroups {
             0 => sm80::step_cost(self) * sm80::FITTED_RATE / rate,

@@ -1,16 +1,16 @@
-//! The whole of `channel_max(clamp(instance_norm(conv3d(x) * m)) * m)` in one launch.
+//! `channel_max(clamp(instance_norm(conv3d(x) * m)) * m)` in one launch.
 //!
-//! One block takes one sample and keeps all of its input in shared memory, so the shapes are those
-//! of the KernelBench problem, with the volume's depth and height free as far as memory reaches:
-//! [`OneLaunch3dGeometry::new`] says which problems it can take.
+//! One block computes a sample and keeps all of its input in shared memory. So the shapes are those of
+//! KernelBench problem 79, with any depth and height of the volume that fit; [`OneLaunch3dGeometry::new`]
+//! refuses all others.
 //!
 //! A block's output is cut into *items*: [`TILE_ROWS`] rows of the flattened (z, p) plane by
 //! [`STRIP_COLUMNS`] columns. Item `i` is rows `i / STRIPS`, columns `i % STRIPS`; warp `w` takes
 //! the items `w, w + WARPS, ..` in *rounds*. Input rows (the flattened (d, h) plane) arrive in the
 //! same order, [`STAGING_ROWS`] of them during each round, after the first [`PEEK_ROWS`].
 //!
-//! On Hopper a cluster of blocks can share a sample where the batch is small: [`Share`] is what one of them
-//! has, and [`OneLaunch3dGeometry::cluster_blocks`] says how many there are. The results are the same bits.
+//! On Hopper a cluster of blocks can share a sample where the batch is small. [`Share`] is one block's share,
+//! and [`OneLaunch3dGeometry::cluster_blocks`] the number of blocks. Results are the same bits.
 
 pub mod warpgroup;
 
@@ -23,7 +23,7 @@ use op_spec::{ClampProblem, ConvProblem, GroupNormProblem};
 /// Input channels.
 pub const IN_CHANNELS: u32 = 3;
 
-/// Output channels: the columns of two m16n8k16 products.
+/// Output channels: the columns of two m16n8k16 MMAs.
 pub const OUT_CHANNELS: u32 = 16;
 
 /// Extent of the filter in each direction.
@@ -44,7 +44,7 @@ pub const WARPS: u32 = 12;
 /// Threads of a block.
 pub const BLOCK_THREADS: u32 = WARPS * WARP_THREADS;
 
-/// Output rows of an item: the rows of an m16n8k16 product.
+/// Output rows of an item: the rows of an m16n8k16 MMA.
 pub const TILE_ROWS: u32 = 16;
 
 /// Output columns of an item: a strip.
@@ -60,32 +60,32 @@ pub const ROW_PITCH: u32 = WIDTH + 1;
 /// Words of a plane: the sample once, one 32-bit word for each pixel.
 pub const PLANE_WORDS: u32 = 17_160;
 
-/// Input rows that are there before the first round.
+/// Input rows that are loaded before the first round.
 pub const PEEK_ROWS: u32 = 160;
 
 /// Input rows that arrive during a round.
 pub const STAGING_ROWS: u32 = 64;
 
-/// Words of the *staging area*, in which they arrive, and which holds filters and partial statistics at other
+/// Words of the *staging area*, in which these rows arrive. It holds filters and partial statistics at other
 /// times.
 pub const STAGING_WORDS: u32 = STAGING_ROWS * WIDTH * IN_CHANNELS;
 
-/// Words for what all threads share: scales, means, constants of the output channels.
+/// Words of the common area: scales, means, constants of the output channels.
 pub const COMMON_WORDS: u32 = 256;
 
 /// Blocks of the clusters that can share a sample.
 pub const CLUSTERS: [u32; 3] = [8, 4, 2];
 
-/// No sample that fits a plane has more items.
+/// The most items of a sample that fits a plane.
 const MOST_ITEMS: u32 = (PLANE_WORDS / ROW_PITCH).div_ceil(TILE_ROWS) * STRIPS;
 
-/// Items that a warp has of a whole sample, at most.
+/// The most items of a warp in a whole sample.
 pub const MOST_WARP_ITEMS: u32 = MOST_ITEMS.div_ceil(WARPS);
 
-/// Words that the sums and the sums of squares of an item take.
+/// Words of an item's power sums: sums and sums of squares.
 pub const POWER_SUM_WORDS: u32 = 2 * OUT_CHANNELS;
 
-/// Words of the power sums of a block's items, at most.
+/// The most words of the power sums of a block's items.
 pub const SHARE_WORDS: u32 = MOST_ITEMS.div_ceil(CLUSTERS[2]) * POWER_SUM_WORDS;
 
 const _: () = assert!(SHARE_WORDS + WARPS * POWER_SUM_WORDS <= STAGING_WORDS);
@@ -96,7 +96,7 @@ pub const COPY_BYTES: u32 = 8;
 /// Quotients by a height are products with its reciprocal, in units of `2^-RECIPROCAL_SHIFT`.
 pub const RECIPROCAL_SHIFT: u32 = 24;
 
-/// What the kernel takes by value of a problem.
+/// The kernel's by-value argument.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct OneLaunch3dGeometry {
@@ -134,7 +134,7 @@ impl OneLaunch3dGeometry {
     /// bias.
     ///
     /// # Errors
-    /// What the kernel cannot take.
+    /// The problem has another shape than the kernel computes.
     pub fn new(
         conv: &ConvProblem<3>,
         norm: &GroupNormProblem,
@@ -162,7 +162,7 @@ impl OneLaunch3dGeometry {
         Refusal::unless_at_most(number("depth"), depth, plane)?;
         Refusal::unless_at_most(number("height"), height, plane)?;
         let (depth, height) = (depth as u32, height as u32);
-        // Half the banks from a multiple of 32: rows of neighbouring depths lie in other banks.
+        // An odd multiple of 16 words: rows of neighbouring depths lie in different halves of the banks.
         let slice_words = (height * ROW_PITCH + 15) / 32 * 32 + 16;
         let words = depth as usize * slice_words as usize;
         Refusal::unless_at_most(number("words of a sample's plane"), words, plane)?;
@@ -240,13 +240,13 @@ impl OneLaunch3dGeometry {
         self.first_row(last) + (FILTER - 1) * self.height + FILTER
     }
 
-    /// Items of each block of a cluster of `blocks`; the last ones may have less, or none.
+    /// Items of each block of a cluster of `blocks`; the last blocks may have fewer, or none.
     #[must_use]
     pub const fn share_items(&self, blocks: u32) -> u32 {
         self.items().div_ceil(blocks)
     }
 
-    /// What block `rank` of a cluster of `blocks` has of a sample.
+    /// The share of a sample of block `rank` in a cluster of `blocks`.
     #[must_use]
     pub const fn share(&self, rank: u32, blocks: u32) -> Share {
         let (items, each) = (self.items(), self.share_items(blocks));
@@ -263,9 +263,9 @@ impl OneLaunch3dGeometry {
         Share::new(self, [first, end], STRIPS, TILE_ROWS)
     }
 
-    /// Blocks of a cluster that share a sample on a device with clusters and `multiprocessors`
-    /// multiprocessors: as many as leave no sample waiting. One, and no cluster, where there are samples
-    /// enough, or no more items than one block has warps.
+    /// Blocks of a cluster that share a sample, on a device with clusters and `multiprocessors`
+    /// multiprocessors: as many as let all samples run at the same time. It is 1 (no cluster) where samples
+    /// are enough, or where a sample has no more items than a block has warps.
     #[must_use]
     pub const fn cluster_blocks(&self, multiprocessors: u32) -> u32 {
         let mut i = 0;
@@ -278,17 +278,17 @@ impl OneLaunch3dGeometry {
         1
     }
 
-    /// Whether there are samples enough, each with a block of its own, for the kernel that keeps `planes`
-    /// words of each pixel to be faster than kernels that spread a sample over the whole device; measured on
-    /// 132 multiprocessors (docs/tuning.md).
+    /// Whether there are enough samples, with a block each, for the kernel with `planes` words of each pixel
+    /// to be faster than kernels that spread a sample over the whole device. Measured on 132 multiprocessors
+    /// (docs/tuning.md).
     #[must_use]
     pub const fn fills_enough(&self, planes: u32, multiprocessors: u32) -> bool {
         let share = if planes == SPLIT_PLANES { 4 } else { 8 };
         self.n.saturating_mul(share) >= multiprocessors as u64
     }
 
-    /// Launch of a kernel that keeps `planes` words of each pixel, with `blocks` blocks for each sample, or
-    /// nothing when a grid cannot have all blocks.
+    /// Launch of a kernel with `planes` words of each pixel and `blocks` blocks for each sample; `None` if
+    /// they exceed a grid.
     #[must_use]
     pub const fn shape(&self, planes: u32, blocks: u32) -> Option<LaunchShape> {
         match LaunchShape::linear(self.n.saturating_mul(blocks as u64), BLOCK_THREADS) {
@@ -298,21 +298,21 @@ impl OneLaunch3dGeometry {
     }
 }
 
-/// What a block of a cluster has of its sample.
+/// A block's share of its sample.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Share {
     /// The first item.
     pub first: u32,
-    /// Where the items end.
+    /// The end of the items.
     pub end: u32,
-    /// The first input row that they touch.
+    /// The first input row that the items touch.
     pub first_row: u32,
-    /// Where the input rows that they touch end.
+    /// The end of the input rows that the items touch.
     pub end_row: u32,
 }
 
 impl Share {
-    /// The items from `first` to `end`, of which `beside` are side by side in `rows` output rows.
+    /// The items from `first` to `end`. `beside` items share each `rows` output rows.
     const fn new(g: &OneLaunch3dGeometry, [first, end]: [u32; 2], beside: u32, rows: u32) -> Self {
         let [first_row, end_row] = if first < end {
             [
@@ -331,13 +331,13 @@ impl Share {
     }
 }
 
-/// Words of shared memory of a kernel that keeps `planes` words of each pixel.
+/// Words of shared memory of a kernel with `planes` words of each pixel.
 #[must_use]
 pub const fn shared_words(planes: u32) -> u32 {
     planes * PLANE_WORDS + STAGING_WORDS + COMMON_WORDS
 }
 
-/// Planes of the kernel whose values are split in two parts (`.._f16x2_f32`).
+/// Planes of the f16x2 kernel (`.._f16x2_f32`).
 pub const SPLIT_PLANES: u32 = 3;
 
 /// Planes of the other kernels.

@@ -58,11 +58,11 @@ impl Convolved {
             let rows = elements / COUNTED_ELEMENTS / combining.count as usize;
             let shape = combining.shape(rows as u64);
             let (kernel, shape) = kernel(&IMPLICIT_GEMM_COMBINE, &[], shape)?;
-            let pieces = combining.pieces as usize;
-            let combined = program.tensor(&[rows * pieces * COUNTED_ELEMENTS], DType::F32)?;
+            let chunks = combining.chunks as usize;
+            let combined = program.tensor(&[rows * chunks * COUNTED_ELEMENTS], DType::F32)?;
             let arguments = (partials, combined, rows as u64, combining);
             // SAFETY: `partials` has as many moments as `rows` rows, and `combined` room for those of their
-            // pieces.
+            // chunks.
             unsafe { program.launch(kernel, shape, arguments) }
             partials = combined;
         }

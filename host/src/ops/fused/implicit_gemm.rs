@@ -155,7 +155,11 @@ impl fmt::Display for Gemm {
                 0 => "cooperative",
                 _ => "ping-pong",
             };
-            let resident = if mainloop.stay == 1 { ", resident" } else { "" };
+            let resident = if mainloop.resident == 1 {
+                ", resident"
+            } else {
+                ""
+            };
             write!(
                 f,
                 ", {schedule}, {} tiles of filters a block, {} halo stages, {} filter stages{resident}",

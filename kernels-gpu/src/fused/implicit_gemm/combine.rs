@@ -1,5 +1,5 @@
-//! The moments of a row, from those of the tiles that it is made of; where these are many, first those of
-//! pieces of it.
+//! Combines the moments of a norm's row from those of its tiles. Where these are many, a first launch
+//! combines chunks of them.
 
 use cuda_std::global::{Global, GlobalMut};
 use cuda_std::{kernel, shared_array, thread};
@@ -19,15 +19,15 @@ shared_array! {
     static IMPLICIT_GEMM_COMBINE_WARPS: [f32; (WARPS * WARP_SLOT) as usize];
 }
 
-/// A block combines the moments of a piece of a row.
+/// A block combines the moments of a chunk of a row.
 ///
-/// *Launch*: `combining.shape(rows)`. *Mapping*: a thread combines every 256th, of which it loads four at a
-/// time, then warps and the block do, always in the same order. *Barriers*: one. *Traffic*: all moments are
-/// read once.
+/// *Launch*: `combining.shape(rows)`. *Mapping*: a thread combines every 256th of the chunk, and loads four
+/// at a time; then warps and the block combine theirs, in a fixed order. *Barriers*: one. *Traffic*: all
+/// moments are read once.
 ///
 /// # Safety
 /// `moments` has `rows * combining.count * COUNTED_ELEMENTS` elements, `combined`
-/// `rows * combining.pieces * COUNTED_ELEMENTS`; both start on 16 bytes and are apart.
+/// `rows * combining.chunks * COUNTED_ELEMENTS`; both start on 16 bytes and are apart.
 #[kernel(max_threads = SPREAD_THREADS)]
 pub unsafe fn implicit_gemm_combine(
     moments: *const f32,
@@ -36,17 +36,17 @@ pub unsafe fn implicit_gemm_combine(
     combining: Combining,
 ) {
     let block = thread::block_idx_x();
-    let (row, piece) = div_rem(block, combining.pieces);
+    let (row, chunk) = div_rem(block, combining.chunks);
     let count = combining.count as usize;
     let elements = count * COUNTED_ELEMENTS;
     let moments = Global::new(moments, rows as usize * elements);
     let moments = moments.slice(row as usize * elements, elements);
-    let start = piece as usize * combining.piece as usize;
-    let end = (start + combining.piece as usize).min(count);
+    let start = chunk as usize * combining.chunk as usize;
+    let end = (start + combining.chunk as usize).min(count);
     let mut all = Moments::EMPTY;
     let mut at = start + thread::thread_idx_x() as usize;
     while at < end {
-        // All are on their way before the first is needed.
+        // All loads are issued before the first value is used.
         let mut loaded = [[0.0; COUNTED_ELEMENTS]; COMBINED_BY_THREAD as usize];
         unroll!(4, |i| {
             let at = at + i * SPREAD_THREADS as usize;
@@ -62,7 +62,7 @@ pub unsafe fn implicit_gemm_combine(
     }
     let all = all.of_block(IMPLICIT_GEMM_COMBINE_WARPS.view(), WARPS);
     if thread::thread_idx_x() == 0 {
-        let elements = rows as usize * combining.pieces as usize * COUNTED_ELEMENTS;
+        let elements = rows as usize * combining.chunks as usize * COUNTED_ELEMENTS;
         GlobalMut::new(combined, elements).store_vec(
             block as usize * COUNTED_ELEMENTS,
             [all.count, all.mean, all.m2, 0.0],

@@ -20,7 +20,7 @@ use crate::parts::unroll::unroll;
 
 /// The scale of samples whose largest magnitude is within [`USUAL_LEAST`] and [`USUAL_MAX`].
 pub(super) const USUAL_SCALE: f32 = 512.0;
-pub(super) const USUAL_DESCALE: f32 = 1.0 / USUAL_SCALE;
+pub(super) const OPTIMISTIC_DESCALE: f32 = 1.0 / USUAL_SCALE;
 
 /// Scaled, it is `2^8`. Two f16 leave an error of up to `2^-22` of a value, or of `2^-25`, half of the least
 /// f16, where that is more: `2^-33` of its sample's largest. That matters to channels much smaller than
@@ -421,7 +421,7 @@ pub unsafe fn implicit_gemm_rescale<F: Format>(
     let largest = f32::from_bits(largest_of_block(bits));
     let usual = (USUAL_LEAST..=USUAL_MAX).contains(&largest) || largest == 0.0;
     let [scale, descale] = if usual {
-        [USUAL_SCALE, USUAL_DESCALE]
+        [USUAL_SCALE, OPTIMISTIC_DESCALE]
     } else {
         prescale_for(largest)
     };

@@ -1,64 +1,65 @@
-//! The pipelines of a block of warp-specialized tiles, and where all lies in its shared memory.
+//! The pipelines of a block of warp-specialized tiles, and the map of its shared memory.
 
 use super::block::{HALO_WARPS, TILE_SUMS, WARPGROUPS, WARPS};
 use crate::WARP_THREADS;
 
-/// The pipeline stages of a block.
+/// The mainloop of a block: its tiles, schedule and pipeline stages.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MainloopConfig {
     /// Tiles of a block: 1 or 2.
     pub tiles: u32,
-    /// Blocks of a cluster that split the sums of these tiles: 1, 2 or 4.
+    /// Blocks of a cluster that share the K blocks of these tiles: 1, 2 or 4.
     pub split_k: u32,
-    /// Pipeline stages for halo tiles.
+    /// Halo stages.
     pub halos: u32,
-    /// Pipeline stages for filters.
+    /// Filter stages.
     pub filters: u32,
-    /// 1 if these are pipeline stages for all of a block's filters, which come once and stay, else 0.
-    pub stay: u32,
-    /// 1 if the warpgroups alternate, each with every second tile of pixels, so that one finishes its tile
-    /// while the other multiplies, else 0. Then a block has one tile of filters.
+    /// 1 if there is a filter stage for each of the block's MMA batches, so that filters are loaded once and
+    /// stay resident, else 0.
+    pub resident: u32,
+    /// 1 for the ping-pong schedule, in which each warpgroup has every second tile of pixels, and one runs
+    /// its epilogue while the other multiplies. The block then has one tile of filters. 0 for the cooperative
+    /// schedule.
     pub ping_pong: u32,
-    /// Pipeline stages of each warp that rounds for pieces of f32; 0 where nothing is converted in the
-    /// producer.
+    /// Staging buffers of each converting producer warp; 0 where the producer does not convert.
     pub staged: u32,
-    /// The first of their barriers.
+    /// The number of the staging buffers' first barrier.
     pub staged_barrier: u32,
-    /// Where they are in shared memory, in bytes.
+    /// Offset of the staging buffers in shared memory, in bytes.
     pub staged_at: u32,
-    /// From one to the next, in bytes.
+    /// Distance of the staging buffers, in bytes.
     pub staged_bytes: u32,
 }
 
-/// Bytes of shared memory at which its parts start.
+/// Byte offsets of the parts of shared memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WarpSpecializedLayout {
-    /// For each step of a K block, how far its first K-vector of the halo tile is from a pixel's.
+    /// For each step of a K block, the distance of its first K-vector from the base of a pixel in the halo
+    /// tile.
     pub offsets: u32,
-    /// For each pixel, its place in the tile, in one word; [`super::super::OUTSIDE`] for one that is not
-    /// used.
+    /// For each pixel, its packed coordinates in the tile; [`super::super::OUTSIDE`] for an unused one.
     pub pixels: u32,
-    /// For each pixel, its place in the output plane, from the tile's first.
+    /// For each pixel, its offset in the output plane from the tile's first pixel.
     pub positions: u32,
-    /// For each K-vector of a halo tile of planes, the first word of its K-vector of the reformatted input,
-    /// from the halo tile's first; for each piece of one of lines, where its copy starts and ends.
+    /// For each K-vector of a halo tile of planes, the word offset of its source in the reformatted input
+    /// from the halo tile's first; for each staged tile of an NHWC halo tile, source and target of its copy.
     pub sources: u32,
-    /// Four numbers for each filter.
+    /// Bias, reciprocal scale, gain and shift of each filter.
     pub channels: u32,
-    /// Two barriers for each pipeline stage: filled, free. Where sums are split, two for each warp that
-    /// multiplies, too: come, taken. Where warpgroups alternate, one for each: it may begin. Behind them one
-    /// for each staged piece: it has come.
+    /// Barriers: `full` and `empty` of each pipeline stage. With split-K, `exchange_full` and
+    /// `exchange_empty` of each consumer warp. With ping-pong, one for each warpgroup, which it waits for
+    /// before it multiplies. Behind them, one for each staging buffer.
     pub barriers: u32,
-    /// Results, for each warp.
+    /// Rows of results, for each consumer warp.
     pub results: u32,
-    /// Where sums are split, those of other blocks.
+    /// With split-K, accumulators from other blocks.
     pub exchange: u32,
     /// The filters.
     pub filters: u32,
     /// The halo tiles.
     pub halos: u32,
-    /// Pieces of f32 that are converted in the producer.
+    /// The staging buffers of f32.
     pub staged: u32,
     /// The end.
     pub end: u32,
@@ -71,7 +72,7 @@ impl MainloopConfig {
         self.barriers_of_stages() + HALO_WARPS * self.staged
     }
 
-    /// Those of all but staged pieces.
+    /// Barriers without those of the staging buffers.
     pub(super) const fn barriers_of_stages(&self) -> u32 {
         let stages = 2 * (self.halos + self.filters);
         if self.split_k > 1 {
@@ -81,22 +82,22 @@ impl MainloopConfig {
         }
     }
 
-    /// Whether a pipeline stage with a halo tile is free as soon as its products are over, not when those
-    /// with the next one have begun: there are two, and what is loaded to them is rounded.
+    /// Whether a halo stage is released as soon as its MMAs are complete, not when those of the next stage
+    /// have started. This is so with two halo stages that the producer converts to.
     #[must_use]
     #[inline(always)]
     pub const fn releases_early(&self) -> bool {
         self.halos == 2 && self.staged > 0
     }
 
-    /// Warps that multiply what is in a pipeline stage.
+    /// Consumer warps of a pipeline stage.
     #[must_use]
     #[inline(always)]
     pub const fn consumer_warps(&self) -> u32 {
         WARPS >> self.ping_pong
     }
 
-    /// Warps that fill pipeline stages with halo tiles at a time: one pipeline stage is read.
+    /// Producer warps of halo tiles that work at the same time: one stage is being read.
     #[must_use]
     pub const fn producer_warps(&self) -> u32 {
         if self.halos > HALO_WARPS {
@@ -106,7 +107,7 @@ impl MainloopConfig {
         }
     }
 
-    /// What kernels are called whose warpgroups have so many of a tile's pixels.
+    /// The part of the kernel's label that says whether a warpgroup has half or all of a tile's pixels.
     #[must_use]
     pub const fn label(&self) -> &'static str {
         if self.tiles == 1 && self.ping_pong == 0 {
@@ -116,21 +117,21 @@ impl MainloopConfig {
         }
     }
 
-    /// Warps whose results a block finishes.
+    /// Warps of a block that own results.
     #[must_use]
     #[inline(always)]
     pub const fn finishing_warps(&self) -> u32 {
-        // Splits are powers of two; a division would have to ask whether they are 0.
+        // `split_k` is a power of two. A division would check for 0.
         WARPS >> self.split_k.trailing_zeros()
     }
 
-    /// Sums that other blocks send: those of each lane of the warps that finish, from each other block.
+    /// Accumulators that the block receives: for each lane of its owner warps, from each other block.
     #[must_use]
     pub const fn exchanged(&self) -> u32 {
         self.finishing_warps() * (self.split_k - 1) * self.sums() * WARP_THREADS
     }
 
-    /// Sums of a lane.
+    /// Accumulators of a lane.
     #[must_use]
     #[inline(always)]
     pub const fn sums(&self) -> u32 {

@@ -1,33 +1,33 @@
-//! In how many parts sums are split, each by a block of a cluster.
+//! The choice of split-K: the number of blocks of a cluster that share a sum.
 
 use super::super::{ASSUMED_BATCH, GemmConfig, GemmDevice, MMA_BATCH_STEPS};
 
-/// Blocks that may split a sum.
+/// The candidates for split-K.
 const SPLIT_K: [u32; 3] = [1, 2, 4];
 
-/// Fewer chains than this are not worth a block of their own.
+/// The fewest MMA batches of a block with split-K.
 const MIN_SPLIT_K_MMA_BATCHES: u32 = 6;
 
-/// What sums that are split are taken to cost, in quarters: a split must win by as much as estimates are off.
+/// Cost of split sums in quarters of the estimate: split-K must win by the error of estimates.
 const SPLIT_QUARTERS: u64 = 5;
 
-/// Samples of a small batch. Sums are split in as many parts as are best for it, ..
+/// Samples of a small batch, for which split-K is chosen.
 const FEW_SAMPLES: u64 = 2;
 
-/// .. of those that cost the usual batch no more than so many percent of what is best for that: in two, and
-/// in more, which gain less than they are taken to (docs/tuning.md).
+/// Limits of the usual batch's cost with that split-K, in per cent of its least cost: for two blocks, and for
+/// more, which gain less than the estimate says (docs/tuning.md).
 const USUAL_PERCENT: [u64; 2] = [124, 112];
 
 impl GemmConfig {
-    /// The same with sums split as suits a batch of `batch` samples best.
+    /// The config with the best split-K for a batch of `batch` samples.
     pub(in super::super) fn with_split_k(self, device: &GemmDevice, batch: u64) -> Self {
         let split = self.split_k_factors(device);
         let best = split.min_by_key(|config| config.cost_with_margin(device, batch));
         best.unwrap_or(self)
     }
 
-    /// The same, which is best for the usual batch, with sums split as suits small batches best, where that
-    /// costs the usual one little.
+    /// The config, which is best for the usual batch, with the best split-K for small batches among those
+    /// that cost the usual batch little.
     pub(in super::super) fn split_k_for_few(self, device: &GemmDevice) -> Self {
         let usual = |config: &Self| config.cost(device, ASSUMED_BATCH).unwrap_or(u64::MAX);
         let best = usual(&self);
@@ -40,20 +40,21 @@ impl GemmConfig {
         best.unwrap_or(self)
     }
 
-    /// The same with sums that are not split, and, if the tile is wide, in each way in which they can be.
+    /// The config with each possible split-K. Only warp-specialized tiles have more than 1.
     fn split_k_factors(self, device: &GemmDevice) -> impl Iterator<Item = Self> {
         let device = *device;
         (SPLIT_K.into_iter()).filter_map(move |split_k| self.split_by(split_k, &device))
     }
 
-    /// What it costs, and a quarter more if sums are split.
+    /// The estimated cost in quarters, with a margin of a quarter if sums are split.
     fn cost_with_margin(&self, device: &GemmDevice, batch: u64) -> u64 {
         let quarters = if self.split_k > 1 { SPLIT_QUARTERS } else { 4 };
         let cost = self.cost(device, batch).unwrap_or(u64::MAX);
         cost.saturating_mul(quarters)
     }
 
-    /// The same with sums split by so many blocks, if each has enough to do and room for what others send.
+    /// The config with this split-K, if each block has enough MMA batches, and room for the others'
+    /// accumulators.
     #[must_use]
     pub fn split_by(self, split_k: u32, device: &GemmDevice) -> Option<Self> {
         let split = Self { split_k, ..self };

@@ -2,27 +2,27 @@
 
 use super::super::tile::GemmTile;
 
-/// 64 filters by 128 pixels, by a warpgroup. Eight pixels that multiply at once are neighbours in the halo
-/// tile, and it is equally far from each eight to the next, so a tile has one of two layouts:
+/// 64 filters by 128 pixels, by a warpgroup. The eight pixels of an octet are consecutive in the halo tile,
+/// and octets are at equal distances, so a tile has one of two layouts:
 ///
-/// | | pixels | where |
+/// | | pixels | used for |
 /// |---|---|---|
-/// | *flat* | as many K-vectors of the halo tile in one piece as a block has pixels; those between the rows are not used | columns are no stride apart |
-/// | *octets* | rows of eight pixels in one plane, each of which has its row of the halo tile | anywhere |
+/// | *flat* | consecutive K-vectors of the halo tile, one for each pixel of the block; those between rows are unused | a column stride of 1 |
+/// | *octets* | rows of eight pixels, each with its own row of the halo tile | any convolution |
 pub const W64N128: GemmTile = GemmTile {
     warpgroups: 1,
     ..GemmTile::new(1, 16, 4)
 };
 
-/// 64 filters by 256 pixels, in the layouts of [`W64N128`], with all operands in shared memory: two
-/// warpgroups have such a tile each, of the same pixels, or half of the pixels of one (the head of this
-/// module). Octets may lie side by side in it, and in several slices.
+/// 64 filters by 256 pixels, in the layouts of [`W64N128`], with both operands in shared memory. Two
+/// warpgroups have such a tile each, of the same pixels, or half of the pixels of one (the head of `sm90`).
+/// Octets may be in several strips and slices.
 pub const WARP_SPECIALIZED: GemmTile = GemmTile {
     warpgroups: 2,
     ..GemmTile::new(1, 32, 4)
 };
 
-/// The tiles that a config is chosen from, besides those of [`sm80`](super::super::sm80).
+/// The tiles that Hopper has beside those of [`sm80`](super::super::sm80).
 pub(in super::super) const TILES: [GemmTile; 2] = [W64N128, WARP_SPECIALIZED];
 
 /// Cycles of an output for each MMA step, in ten-thousandths, on an H200.

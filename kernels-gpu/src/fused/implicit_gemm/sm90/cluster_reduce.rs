@@ -10,11 +10,11 @@
 //! each pair, then the pairs are added: the same bits whichever block is the owner.
 //!
 //! # Barriers
-//! Each warp has two transaction barriers, of which its block uses one. *Come*, in the owner's block: the
-//! other warps arrive when their accumulators are there. *Taken*, in the others' blocks: the owner arrives
-//! when it has read them, and they may send those of the next tile. All are known to the cluster before
-//! anyone sends. Nobody arrives at *taken* behind the last tile: each arrival and each store is awaited by
-//! the block that it goes to, so blocks may end independently.
+//! Each warp has two transaction barriers, of which its block uses one. `exchange_full`, in the owner's
+//! block: the other warps arrive when their accumulators are stored. `exchange_empty`, in the others' blocks:
+//! the owner arrives when it has read them, so they may send those of the next tile. All barriers are
+//! initialised before any block sends. The owner does not arrive at `exchange_empty` behind the last tile. So
+//! each block waits for all arrivals and stores that it receives, and blocks may end independently.
 
 use cuda_std::mbarrier::Barrier;
 use cuda_std::{cluster, opaque, thread, warp};
@@ -25,19 +25,19 @@ use launch_config::implicit_gemm::{GemmGeometry, OperandFormat};
 use super::{Memory, rank};
 use crate::parts::unroll::unroll;
 
-/// Words that a warp's lanes write at once.
+/// Words that a warp writes with one store of each lane.
 const LANES_WORDS: u32 = 4 * WARP_THREADS;
 
 impl Memory {
-    /// At the owner: the sums of the other warps of this number are there.
+    /// In the owner's block: the accumulators of the other blocks' warps of this number have arrived.
     #[inline(always)]
-    fn come(&self, warp: u32) -> Barrier {
+    fn exchange_full(&self, warp: u32) -> Barrier {
         Barrier::at(self.barriers, self.first_of_warps() + 2 * warp)
     }
 
-    /// At the others: the owner has what was sent.
+    /// In the other blocks: the owner has read the accumulators, so the buffer is free.
     #[inline(always)]
-    fn taken(&self, warp: u32) -> Barrier {
+    fn exchange_empty(&self, warp: u32) -> Barrier {
         Barrier::at(self.barriers, self.first_of_warps() + 2 * warp + 1)
     }
 
@@ -46,26 +46,27 @@ impl Memory {
         2 * (self.mainloop.halos + self.mainloop.filters)
     }
 
-    /// Makes the barriers.
+    /// Initialises the barriers.
     #[inline(always)]
     pub(super) unsafe fn init_exchange(&self) {
         let mut warp = 0;
         while warp < WARPS {
             opaque::not_unrolled();
-            self.come(warp).init(self.mainloop.split_k - 1);
-            self.taken(warp).init(1);
+            self.exchange_full(warp).init(self.mainloop.split_k - 1);
+            self.exchange_empty(warp).init(1);
             warp = opaque::to_compiler(warp + 1);
         }
         cluster::fence_barriers();
     }
 }
 
-/// Makes a warp's sums those of all blocks, and says so, or sends them to the warp that does. `parity` is
-/// that of the number of tiles before; `more` is whether there are any behind.
+/// Reduces a warp's accumulators over the blocks of the cluster. The owner adds those of the other warps to
+/// its `sums` and gets `true`; the others send theirs to the owner and get `false`. `parity` is the parity of
+/// the number of earlier tiles, and `more` says whether tiles follow.
 ///
 /// # Safety
-/// All lanes of the warp call it together, and the warps of its number in all blocks of the cluster do, as
-/// many times; the barriers are known to all of them.
+/// All lanes of the warp make this call together, and so do the warps of its number in all blocks of the
+/// cluster, the same number of times. The barriers are initialised.
 #[inline(always)]
 pub(super) unsafe fn is_owner<const SUMS: usize>(
     g: &GemmGeometry,
@@ -75,7 +76,7 @@ pub(super) unsafe fn is_owner<const SUMS: usize>(
     more: bool,
     sums: &mut [f32; SUMS],
 ) -> bool {
-    // Computed anew, or what depends on it would take the products' registers.
+    // Recomputed here: values derived from it would else take registers during the mainloop.
     let thread = opaque::to_compiler(thread::thread_idx_x());
     let g = GemmGeometry {
         offsets: opaque::to_compiler(g.offsets),
@@ -90,7 +91,7 @@ pub(super) unsafe fn is_owner<const SUMS: usize>(
     let (warp, lane) = (thread / WARP_THREADS, thread % WARP_THREADS);
     let owner = warp * mainloop.split_k / WARPS;
     let rank = rank(mainloop.split_k);
-    // Where the owner has what block `rank` sends: the first four sums of this lane.
+    // Position in the owner's buffer of this lane's first four accumulators from block `rank`.
     let place = |rank: u32| {
         let of_owner = warp & (mainloop.finishing_warps() - 1);
         let sent = of_owner * (mainloop.split_k - 1) + (rank ^ owner) - 1;
@@ -98,8 +99,8 @@ pub(super) unsafe fn is_owner<const SUMS: usize>(
     };
     if rank != owner {
         let first = place(rank);
-        // A new barrier's phase of parity 1 is over, as it were: nothing was sent before.
-        cluster::wait(memory.taken(warp), parity ^ 1);
+        // The phase of parity 1 of a new barrier counts as complete, so the buffer is free at first.
+        cluster::wait(memory.exchange_empty(warp), parity ^ 1);
         unroll!(2, |half| {
             if half < SUMS / 64 {
                 unroll!(16, |i| {
@@ -112,11 +113,11 @@ pub(super) unsafe fn is_owner<const SUMS: usize>(
         });
         warp::sync_warp(warp::ALL_LANES);
         if lane == 0 {
-            cluster::arrive_at(memory.come(warp), owner);
+            cluster::arrive_at(memory.exchange_full(warp), owner);
         }
         return false;
     }
-    cluster::wait(memory.come(warp), parity);
+    cluster::wait(memory.exchange_full(warp), parity);
     let partner = place(owner ^ 1);
     unroll!(2, |half| {
         if half < SUMS / 64 {
@@ -134,7 +135,8 @@ pub(super) unsafe fn is_owner<const SUMS: usize>(
         unroll!(2, |half| {
             if half < SUMS / 64 {
                 unroll!(16, |i| {
-                    // No load moves before this, or they would take more registers than there are.
+                    // The warp barrier keeps the compiler from moving loads up, which would take too many
+                    // registers.
                     if i % 8 == 0 {
                         warp::sync_warp(warp::ALL_LANES);
                     }
@@ -154,7 +156,7 @@ pub(super) unsafe fn is_owner<const SUMS: usize>(
         while other < mainloop.split_k {
             opaque::not_unrolled();
             if other != owner {
-                cluster::arrive_at(memory.taken(warp), other);
+                cluster::arrive_at(memory.exchange_empty(warp), other);
             }
             other = opaque::to_compiler(other + 1);
         }

@@ -158,7 +158,7 @@ pub(super) unsafe fn consume<F: WarpSpecializedFormat<SUMS>, const SUMS: usize>(
             memory.may_begin(warpgroup).wait(parity ^ 1 ^ warpgroup);
         }
         let layout = layout::<F, SUMS>(g, parts);
-        let mut sums = F::nothing();
+        let mut sums = F::zeros();
         let mut used: Option<Used> = None;
         let [mut k_block, end_k_block] = work.k_blocks();
         while k_block < end_k_block {
@@ -202,7 +202,7 @@ pub(super) unsafe fn consume<F: WarpSpecializedFormat<SUMS>, const SUMS: usize>(
                     filters: filters.stage,
                     halo: (step == g.mma_steps).then_some(halo.stage),
                 };
-                let over = if F::STAYS {
+                let over = if F::LEAVES_IN_FLIGHT {
                     used.replace(now)
                 } else {
                     Some(now)

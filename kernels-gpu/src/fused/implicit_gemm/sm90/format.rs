@@ -6,7 +6,7 @@ use launch_config::implicit_gemm::MMA_BATCH_STEPS;
 use super::super::format::{Bf16, Bf16x3, F16, F16x2, Format, ScaledF16};
 use crate::parts::unroll::unroll;
 
-/// Where the operands of an MMA batch's steps are, their high parts; the low ones are `low` units further.
+/// Descriptors of the high parts of an MMA batch's operands. Low parts are `low` units further.
 #[derive(Clone, Copy)]
 pub(super) struct Operands {
     pub(super) first: [MatrixDescriptor; MMA_BATCH_STEPS as usize],
@@ -22,8 +22,7 @@ impl Operands {
         }
     }
 
-    /// High and low parts in the order in which factors meet: those of the filters come twice before the low
-    /// ones, those of the pixels come first and last.
+    /// For each step, the high (`false`) or low (`true`) part for each of its three products.
     #[inline(always)]
     fn split(self, order: [bool; 3]) -> [MatrixDescriptor; 9] {
         let part = |step: usize, i: usize| match order[i] {
@@ -44,25 +43,25 @@ impl Operands {
     }
 }
 
-/// A format whose MMA batches a warpgroup adds to `SUMS` sums for each thread: 64 for 128 pixels, 128 for
+/// How a format accumulates MMA batches in `SUMS` accumulators of each thread: 64 for 128 pixels, 128 for
 /// 256.
 pub(super) trait WarpSpecializedFormat<const SUMS: usize>: Format {
-    /// The sums, or what is under way to them.
+    /// The accumulators, perhaps of MMAs in flight.
     type Sums;
-    /// Whether the MMA batch before is under way after [`multiply`](Self::multiply), or this one.
-    const STAYS: bool;
-    /// Whether octets of pixels are multiplied in turn: the even ones, and the odd ones, which are of another
+    /// Whether [`multiply`](Self::multiply) leaves its MMA batch in flight.
+    const LEAVES_IN_FLIGHT: bool;
+    /// Whether an MMA batch multiplies the even octets of pixels, then the odd ones, which are of another
     /// strip where there are two.
     const INTERLEAVED: bool;
 
-    /// Zeros, as constants: an array that a loop fills lies in memory.
-    fn nothing() -> Self::Sums;
+    /// Accumulators of zeros. They are constants, because an array that a loop fills is in local memory.
+    fn zeros() -> Self::Sums;
 
-    /// Adds the products of an MMA batch. Where octets are multiplied in turn, the odd ones are `second`
-    /// units behind the even ones, else pixels from the 128th on behind the first ones.
+    /// Accumulates an MMA batch. `second` is the distance, in units of 16 bytes, of the odd octets from the
+    /// even ones if [`INTERLEAVED`](Self::INTERLEAVED), else of the second 128 pixels from the first.
     ///
     /// # Safety
-    /// All threads of a warpgroup call it, and the operands are there.
+    /// All threads of a warpgroup make this call, and the operands are in shared memory.
     unsafe fn multiply(
         sums: Self::Sums,
         filters: Operands,
@@ -70,20 +69,20 @@ pub(super) trait WarpSpecializedFormat<const SUMS: usize>: Format {
         second: u32,
     ) -> Self::Sums;
 
-    /// Waits for all that is under way to the sums.
+    /// Waits for all MMAs in flight.
     ///
     /// # Safety
-    /// All threads of a warpgroup call it.
+    /// All threads of a warpgroup make this call.
     unsafe fn settle(sums: &Self::Sums);
 
-    /// The sums, when they are there.
+    /// Waits for all MMAs in flight, and returns the accumulators.
     ///
     /// # Safety
-    /// All threads of a warpgroup call it.
+    /// All threads of a warpgroup make this call.
     unsafe fn finish(sums: Self::Sums) -> [f32; SUMS];
 }
 
-/// Starts an MMA batch of all octets of pixels at once, or of the even and the odd ones in turn.
+/// Starts an MMA batch of all octets of pixels, or of the even and then the odd ones.
 macro_rules! start {
     (false, $add:ident, $sums:ident, $filters:ident, $pixels:ident, $second:ident) => {{
         let _ = $second;
@@ -95,15 +94,15 @@ macro_rules! start {
     }};
 }
 
-macro_rules! stays_under_way {
+macro_rules! accumulates_in_flight {
     ($($Format:ident, $sums:literal, $interleaved:tt, $add:ident;)*) => {$(
         impl WarpSpecializedFormat<$sums> for $Format {
             type Sums = InFlight<$sums>;
-            const STAYS: bool = true;
+            const LEAVES_IN_FLIGHT: bool = true;
             const INTERLEAVED: bool = $interleaved;
 
             #[inline(always)]
-            fn nothing() -> Self::Sums {
+            fn zeros() -> Self::Sums {
                 InFlight::at_rest(const { [0.0; $sums] })
             }
 
@@ -127,7 +126,7 @@ macro_rules! stays_under_way {
     )*};
 }
 
-stays_under_way! {
+accumulates_in_flight! {
     ScaledF16, 64, false, add_shared_n128_f16_3;
     ScaledF16, 128, false, add_shared_n256_f16_3;
     F16, 64, true, add_interleaved_n128_f16_3;
@@ -138,11 +137,11 @@ stays_under_way! {
 
 impl<const SUMS: usize> WarpSpecializedFormat<SUMS> for F16x2 {
     type Sums = [f32; SUMS];
-    const STAYS: bool = false;
+    const LEAVES_IN_FLIGHT: bool = false;
     const INTERLEAVED: bool = false;
 
     #[inline(always)]
-    fn nothing() -> Self::Sums {
+    fn zeros() -> Self::Sums {
         const { [0.0; SUMS] }
     }
 
@@ -153,7 +152,7 @@ impl<const SUMS: usize> WarpSpecializedFormat<SUMS> for F16x2 {
         pixels: Operands,
         second: u32,
     ) -> Self::Sums {
-        // High and high, high and low, low and high, as everywhere.
+        // High by high, high by low, low by high, as in all f16x2 kernels.
         let filters = filters.split([false, false, true]);
         unroll!(2, |half| {
             if half < SUMS / 64 {
@@ -179,18 +178,18 @@ impl<const SUMS: usize> WarpSpecializedFormat<SUMS> for F16x2 {
     }
 }
 
-/// MMA batches of split values whose sums tensor cores add up before they are promoted: they truncate
-/// (`warps` says what comes of it).
-const KEPT_MMA_BATCHES: u32 = 4;
+/// MMA batches of split values between two promotions. Tensor cores truncate sums; the head of `warps` bounds
+/// the error.
+const PROMOTION_MMA_BATCHES: u32 = 4;
 
-/// Sums of parts: those that are under way, of how many MMA batches they are, and those that were promoted.
-pub(super) struct Kept<const SUMS: usize> {
+/// Accumulators in flight, the number of MMA batches in them, and the promoted sums.
+pub(super) struct PromotedSums<const SUMS: usize> {
     mma_batches: InFlight<SUMS>,
     count: u32,
     promoted: [f32; SUMS],
 }
 
-/// Adds the sums of finished MMA batches to those that were promoted.
+/// Adds the accumulators of complete MMA batches to the promoted sums.
 #[inline(always)]
 fn promote<const SUMS: usize>(promoted: &mut [f32; SUMS], mma_batches: &[f32; SUMS]) {
     unroll!(8, |sixteenth| {
@@ -202,16 +201,16 @@ fn promote<const SUMS: usize>(promoted: &mut [f32; SUMS], mma_batches: &[f32; SU
     });
 }
 
-macro_rules! is_promoted {
+macro_rules! accumulates_with_promotion {
     ($($Format:ident, $sums:literal, $add:ident;)*) => {$(
         impl WarpSpecializedFormat<$sums> for $Format {
-            type Sums = Kept<$sums>;
-            const STAYS: bool = true;
+            type Sums = PromotedSums<$sums>;
+            const LEAVES_IN_FLIGHT: bool = true;
             const INTERLEAVED: bool = false;
 
             #[inline(always)]
-            fn nothing() -> Self::Sums {
-                Kept {
+            fn zeros() -> Self::Sums {
+                PromotedSums {
                     mma_batches: InFlight::at_rest(const { [0.0; $sums] }),
                     count: 0,
                     promoted: const { [0.0; $sums] },
@@ -220,15 +219,15 @@ macro_rules! is_promoted {
 
             #[inline(always)]
             unsafe fn multiply(kept: Self::Sums, filters: Operands, pixels: Operands, _: u32) -> Self::Sums {
-                let Kept { mma_batches, count, mut promoted } = kept;
+                let PromotedSums { mma_batches, count, mut promoted } = kept;
                 let mma_batches = wgmma::$add(mma_batches, &filters.first, &pixels.first);
-                if count + 1 < KEPT_MMA_BATCHES {
+                if count + 1 < PROMOTION_MMA_BATCHES {
                     mma_batches.wait_for_older::<1>();
-                    return Kept { mma_batches, count: count + 1, promoted };
+                    return PromotedSums { mma_batches, count: count + 1, promoted };
                 }
                 promote(&mut promoted, &mma_batches.wait::<0>());
                 let mma_batches = InFlight::at_rest(const { [0.0; $sums] });
-                Kept { mma_batches, count: 0, promoted }
+                PromotedSums { mma_batches, count: 0, promoted }
             }
 
             #[inline(always)]
@@ -238,7 +237,7 @@ macro_rules! is_promoted {
 
             #[inline(always)]
             unsafe fn finish(kept: Self::Sums) -> [f32; $sums] {
-                let Kept { mma_batches, mut promoted, .. } = kept;
+                let PromotedSums { mma_batches, mut promoted, .. } = kept;
                 promote(&mut promoted, &mma_batches.wait::<0>());
                 promoted
             }
@@ -246,7 +245,7 @@ macro_rules! is_promoted {
     )*};
 }
 
-is_promoted! {
+accumulates_with_promotion! {
     Bf16x3, 64, add_shared_n128_bf16_3;
     Bf16x3, 128, add_shared_n256_bf16_3;
 }

@@ -89,7 +89,7 @@ use format::WarpSpecializedFormat;
 use memory::Memory;
 use pipeline::{Pipeline, PipelineState};
 use results::{HALF_SUMS, Output};
-use staged_f32::{FOURS, FOURS_OF_HALVES, Scales};
+use staged_f32::{HALVES_VECTORS, Scales, VECTORS};
 
 /// Registers of a consumer thread and of a producer thread (`setmaxnreg`). Together they are no more than the
 /// block starts with.
@@ -314,9 +314,9 @@ pub unsafe fn implicit_gemm_sm90<
             let warp = warp - WARPS - 1;
             // The emulator's program has room for one of them.
             if S::SUMS == HALF_SUMS && cfg!(target_arch = "nvptx64") {
-                staged_f32::round::<F, FOURS_OF_HALVES>(&work, &memory, boxes, &scales, warp);
+                staged_f32::convert::<F, HALVES_VECTORS>(&work, &memory, boxes, &scales, warp);
             } else {
-                staged_f32::round::<F, FOURS>(&work, &memory, boxes, &scales, warp);
+                staged_f32::convert::<F, VECTORS>(&work, &memory, boxes, &scales, warp);
             }
         } else if warp > WARPS && has_nhwc_tile::<F>(g, WARP_SPECIALIZED) {
             if is_first {

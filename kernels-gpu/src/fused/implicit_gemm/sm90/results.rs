@@ -1,4 +1,4 @@
-//! What a warp does with its sums: moments, and the output.
+//! The epilogue of a consumer warp: moments, and the output.
 
 use cuda_std::global::{Global, GlobalMut};
 use cuda_std::{Storage, math, opaque, thread, warp};
@@ -26,37 +26,37 @@ use crate::parts::unroll::unroll;
 /// Octets of pixels of a half.
 const HALF_OCTETS: u32 = HALF_PIXELS / 8;
 
-/// Limits that no coordinates are within: the bit above those of the depth is not set.
-const NOTHING: u32 = OUTSIDE | BEYOND & ((1 << (2 * PLACE_BITS)) - 1);
+/// Limits that exclude every pixel: the bit above the depth's bits is not set.
+const NO_PIXELS: u32 = OUTSIDE | BEYOND & ((1 << (2 * PLACE_BITS)) - 1);
 
-/// Filters of a row of a thread's sums: one for each quad.
+/// Filters of a row of accumulators: one for each quad of lanes.
 const ROW_FILTERS: u32 = WARP_THREADS / 4;
 const _: () = assert!(2 * ROW_FILTERS == WARP_FILTERS);
 
-/// Sums that a thread has of a half: two pixels of each octet, of two filters.
+/// Accumulators of a thread for a half of the tile: two pixels of each octet, for two filters.
 pub(super) const HALF_SUMS: usize = 4 * HALF_OCTETS as usize;
 const _: () = assert!(HALF_OCTETS == 16);
 
-/// The tensors behind the product, and what undoes the scaling of each sample.
+/// The output tensors, and the reciprocal scale of each sample.
 pub(super) struct Output<F: Format> {
     pub(super) y: *mut F::Stored,
     pub(super) moments: *mut f32,
     pub(super) scales: Scales,
-    /// For results that no norm follows.
+    /// Parameters of a convolution without a norm.
     pub(super) without_norm: WithoutNorm<F::Stored>,
 }
 
-/// Whether no norm follows. Only in some formats may that be.
+/// Whether this is a convolution without a norm, which only some formats support.
 #[inline(always)]
 fn is_without_norm<F: Format>(g: &GemmGeometry) -> bool {
     WARP_SPECIALIZED.ends(F::OPERANDS) && g.without_norm != 0
 }
 
-/// Brings bias and reciprocal of the scale of each of the block's filters to shared memory, and gain and
-/// shift where no norm follows.
+/// Loads the bias and the reciprocal scale of each of the block's filters to shared memory; for a convolution
+/// without a norm, gain and shift too.
 ///
 /// # Safety
-/// All threads of the block call it, and a barrier follows.
+/// All threads of the block make this call, and a barrier follows.
 #[cfg_attr(target_arch = "nvptx64", inline(always))]
 #[cfg_attr(not(target_arch = "nvptx64"), inline(never))]
 pub(super) unsafe fn load_channels<F: Format>(
@@ -70,7 +70,7 @@ pub(super) unsafe fn load_channels<F: Format>(
     let channels = conv.output_channels() as usize;
     let mut filter = thread::thread_idx_x();
     while filter < memory.mainloop.tiles * WARP_SPECIALIZED.filters() {
-        // What is computed for filters that do not exist is written nowhere.
+        // Results of filters beyond the last one are not written.
         let mut of_channel = [0.0, 1.0, 0.0, 0.0];
         let made = work.made_by(filter);
         if made.filters > 0 {
@@ -92,7 +92,7 @@ pub(super) unsafe fn load_channels<F: Format>(
     }
 }
 
-/// Makes each of the first [`HALF_SUMS`] sums that is of row `i` of a thread what `f` makes of it.
+/// Applies `f` to row `i` (one filter) of the first [`HALF_SUMS`] accumulators of a thread.
 #[inline(always)]
 fn each_of_row<const SUMS: usize>(sums: &mut [f32; SUMS], i: usize, mut f: impl FnMut(f32) -> f32) {
     unroll!(16, |n| {
@@ -103,8 +103,8 @@ fn each_of_row<const SUMS: usize>(sums: &mut [f32; SUMS], i: usize, mut f: impl 
     });
 }
 
-/// The results of a warp: of `WARP_FILTERS` filters, and of the tile's pixels from the first of half
-/// `first_half` on as many as it has sums for.
+/// The results of a warp: `WARP_FILTERS` filters by the pixels that it has accumulators for, from the first
+/// pixel of half `first_half` on.
 pub(super) struct Results<'a, F: Format, const SUMS: usize> {
     pub(super) memory: Memory,
     pub(super) output: &'a Output<F>,
@@ -115,17 +115,17 @@ pub(super) struct Results<'a, F: Format, const SUMS: usize> {
     /// The warp's first filter among those of the block, and its channel.
     filter: u32,
     channel: u32,
-    /// How many of the warp's filters there are.
+    /// The number of the warp's filters that exist.
     pub(super) filters: u32,
-    /// The warp's place for results in shared memory.
+    /// The warp's rows of results in shared memory.
     pub(super) rows: Rows<F::Stored>,
 }
 
 impl<'a, F: Format, const SUMS: usize> Results<'a, F, SUMS> {
-    /// In how many staged tiles a half goes through shared memory.
+    /// Staged tiles of a half: the rows in shared memory hold one at a time.
     const STAGED_TILES: usize = (HALF_PIXELS / Rows::<F::Stored>::PIXELS) as usize;
 
-    /// Those of this thread's warp.
+    /// The results of this thread's warp.
     #[inline(always)]
     pub(super) unsafe fn new(
         work: &Work<'_>,
@@ -133,7 +133,7 @@ impl<'a, F: Format, const SUMS: usize> Results<'a, F, SUMS> {
         output: &'a Output<F>,
         place: &'a Place,
     ) -> Self {
-        // Computed anew, or what depends on it would take the products' registers.
+        // Recomputed here: values derived from it would else take registers during the mainloop.
         let thread = opaque::to_compiler(thread::thread_idx_x());
         let g = work.g;
         let g = GemmGeometry {
@@ -172,10 +172,10 @@ impl<'a, F: Format, const SUMS: usize> Results<'a, F, SUMS> {
         }
     }
 
-    /// Writes all that there is to write of the tile.
+    /// Writes the warp's output and moments of the tile.
     ///
     /// # Safety
-    /// All lanes of the warp call it together.
+    /// All lanes of the warp make this call together.
     #[inline(always)]
     pub(super) unsafe fn finish(&self, mut sums: [f32; SUMS]) {
         let g = &self.g;
@@ -188,7 +188,7 @@ impl<'a, F: Format, const SUMS: usize> Results<'a, F, SUMS> {
             if SUMS == HALF_SUMS || half + 1 == HALVES {
                 break;
             }
-            // Registers are moved once, or there would be twice the code, which is long.
+            // The second half's registers are moved to the first half's, so that the code is there once.
             half = opaque::to_compiler(half + 1);
             unroll!(4, |quarter| {
                 unroll!(16, |i| {
@@ -202,15 +202,15 @@ impl<'a, F: Format, const SUMS: usize> Results<'a, F, SUMS> {
         }
     }
 
-    /// The same of half `half` of its pixels, of which the first [`HALF_SUMS`] sums are. Where no norm
-    /// follows, whether one is to be computed again.
+    /// Writes half `half` of the pixels, whose accumulators are the first [`HALF_SUMS`]. Without a norm,
+    /// returns whether one of its results needs the fix-up.
     #[inline(always)]
     unsafe fn finish_half(&self, sums: &mut [f32; SUMS], half: u32, is_whole: bool) -> bool {
         let g = &self.g;
         let seen = self.scale(sums);
         unroll!(2, |staged_tile| {
             if staged_tile < Self::STAGED_TILES {
-                // Nobody reads what was there before.
+                // All lanes have read the previous staged tile.
                 warp::sync_warp(warp::ALL_LANES);
                 self.store(sums, staged_tile);
                 warp::sync_warp(warp::ALL_LANES);
@@ -224,8 +224,8 @@ impl<'a, F: Format, const SUMS: usize> Results<'a, F, SUMS> {
         seen
     }
 
-    /// Brings staged tile `staged_tile` of a half to shared memory, and leaves of its values what is stored
-    /// of them, so that moments are those of what the norm will read.
+    /// Stores staged tile `staged_tile` of a half to shared memory, and rounds its accumulators to the
+    /// storage type, so that moments are those of the values that the norm will read.
     #[inline(always)]
     unsafe fn store(&self, sums: &mut [f32; SUMS], staged_tile: usize) {
         let octets = HALF_OCTETS as usize / Self::STAGED_TILES;
@@ -242,12 +242,12 @@ impl<'a, F: Format, const SUMS: usize> Results<'a, F, SUMS> {
         });
     }
 
-    /// Writes the moments of the warp's filters over half `half` of the tile's pixels, or of as many
-    /// neighbouring ones as make one.
+    /// Writes the moments of the warp's filters over half `half` of the tile's pixels, one for each
+    /// `moment_channels` neighbouring filters.
     #[inline(always)]
     unsafe fn take_moments(&self, sums: &[f32; SUMS], half: u32, is_whole: bool) {
         let value = |i: usize, n: usize, j: usize| sums[4 * n + 2 * i + j];
-        // Where all pixels are inside, nothing asks for one.
+        // A whole tile needs no bounds check for each pixel.
         let (count, both) = if is_whole {
             let inside = Inside::all(HALF_OCTETS);
             (inside.count, inside.moments_of_two(HALF_OCTETS, value))
@@ -258,7 +258,7 @@ impl<'a, F: Format, const SUMS: usize> Results<'a, F, SUMS> {
         let mut both = both.map(|[mean, m2]| Moments { count, mean, m2 });
         let together = self.g.moment_channels;
         let mut filters = 1;
-        // Those of the quads that follow, a half of which are of no further use.
+        // Combine with the next quads. Each round leaves half as many moments.
         while filters < together.min(ROW_FILTERS) {
             opaque::not_unrolled();
             both = both.map(|moments| moments.and(moments.of_lane_behind(4 * filters)));
@@ -267,7 +267,7 @@ impl<'a, F: Format, const SUMS: usize> Results<'a, F, SUMS> {
         if together > ROW_FILTERS {
             both[0] = both[0].and(both[1]);
         }
-        // Each lane of a quad has both; two of them write one each.
+        // Each lane of a quad has both rows; two lanes write one each.
         let i = self.lane % 4;
         let Moments { count, mean, m2 } = if i == 0 { both[0] } else { both[1] };
         let filter = self.lane / 4 + ROW_FILTERS * i;
@@ -276,13 +276,13 @@ impl<'a, F: Format, const SUMS: usize> Results<'a, F, SUMS> {
         }
     }
 
-    /// Which of neighbouring outputs in depth the warp's filters make.
+    /// Index of the warp's filters among neighbouring outputs in depth.
     #[inline(always)]
     fn output_d(&self) -> u32 {
         which_output(&self.g, self.filter)
     }
 
-    /// The geometry with the outputs in depth that the warp's filters make, alone.
+    /// The geometry of only those outputs in depth that the warp's filters make.
     #[inline(always)]
     fn made(&self) -> GemmGeometry {
         let others = self.g.outputs_d - 1 - self.output_d();
@@ -295,25 +295,25 @@ impl<'a, F: Format, const SUMS: usize> Results<'a, F, SUMS> {
         }
     }
 
-    /// The last coordinates in the tile that are in the output, as [`limits`] has them.
+    /// The last coordinates of the tile within the output, in the form of [`limits`].
     #[inline(always)]
     pub(super) unsafe fn limits(&self) -> u32 {
         let made = self.made();
-        // Of two outputs the last may not be there.
+        // The second of two outputs may be beyond the output's depth.
         if self.place.z < made.conv.z {
             limits(&made, self.place)
         } else {
-            NOTHING
+            NO_PIXELS
         }
     }
 
-    /// The first of the tile's slices of the output.
+    /// The first output slice of the tile.
     #[inline(always)]
     pub(super) fn first_slice(&self) -> u32 {
         self.place.z * self.g.outputs_d + self.output_d()
     }
 
-    /// Which pixels of half `half` are in the output.
+    /// The pixels of half `half` that are within the output.
     #[inline(always)]
     unsafe fn inside(&self, half: u32) -> Inside {
         let limits = self.limits();
@@ -333,7 +333,7 @@ impl<'a, F: Format, const SUMS: usize> Results<'a, F, SUMS> {
         Inside::of_bits(bits)
     }
 
-    /// Computes again what the warp wrote of the tile that is NaN, if a lane has `seen` one.
+    /// Recomputes NaN results that the warp wrote, if a lane has `seen` one.
     #[inline(always)]
     unsafe fn fix_up(&self, seen: bool) {
         let g = &self.g;
@@ -357,8 +357,8 @@ impl<'a, F: Format, const SUMS: usize> Results<'a, F, SUMS> {
         written.fix_up::<true>(seen);
     }
 
-    /// Undoes the scaling and adds the bias; where no norm follows, makes the values what is stored of them
-    /// but for rounding, and says whether one was to be computed again.
+    /// Undoes the scaling and adds the bias. Without a norm, also applies the epilogue up to the rounding,
+    /// and returns whether a result needs the fix-up.
     #[inline(always)]
     unsafe fn scale(&self, sums: &mut [f32; SUMS]) -> bool {
         let mut input_descale = 1.0;
@@ -384,14 +384,14 @@ impl<'a, F: Format, const SUMS: usize> Results<'a, F, SUMS> {
                     seen_here |= value.is_nan();
                     self.output.without_norm.map([gain, shift], value)
                 });
-                // Nobody writes the others.
+                // Results of other filters are not written.
                 seen |= seen_here && filter < self.filters;
             }
         });
         seen
     }
 
-    /// Writes the moments of the warp's filter `filter`, and of those behind it that make one with it, over a
+    /// Writes the moments of the warp's filter `filter`, combined with those of the filters behind it, over a
     /// half of the tile's pixels.
     #[inline(always)]
     unsafe fn write_moments(&self, filter: u32, half: u32, moments: [f32; COUNTED_ELEMENTS]) {

@@ -1,7 +1,7 @@
-//! Where a warp's results go: rows in shared memory, and from there the output.
+//! The store of a warp's results: to rows in shared memory, and from there to the output.
 //!
-//! Nothing is computed of them on this way, so that a store is a load, a sum of addresses, and a question
-//! whether there is such a filter.
+//! Values are in their final form before, so a store to the output is a load, an address, and a check that
+//! the filter exists.
 
 use core::mem::size_of;
 
@@ -16,10 +16,10 @@ use super::super::results::is_inside;
 use super::results::Results;
 use crate::parts::unroll::unroll;
 
-/// Rows of a lane that are on their way to the output at a time.
-const TOGETHER: usize = 8;
+/// Rows of a lane in flight to the output at a time.
+const ROWS_IN_FLIGHT: usize = 8;
 
-/// Rows of results of type `T`, of one filter each.
+/// Rows of results of type `T` in shared memory, one for each filter.
 #[derive(Clone, Copy)]
 pub(super) struct Rows<T>(Shared<T>);
 
@@ -33,13 +33,13 @@ impl<T: Storage> Rows<T> {
     /// Values of a word.
     const OF_WORD: u32 = 4 / size_of::<T>() as u32;
 
-    /// Those of a warp, of which these are the words.
+    /// The rows of a warp, in its `words` of shared memory.
     #[inline(always)]
     pub(super) fn of(words: Shared<f32>) -> Self {
         Self(words.cast())
     }
 
-    /// The places of what lane `lane` has of them: of each octet of pixels two, of two rows.
+    /// The elements of lane `lane`: two of each octet of pixels, in two rows.
     #[inline(always)]
     pub(super) fn of_lane(&self, lane: u32) -> OfLane<T> {
         let first = lane / 4 * Self::PITCH + 2 * (lane % 4);
@@ -47,14 +47,14 @@ impl<T: Storage> Rows<T> {
     }
 }
 
-/// Places of the results that a lane has.
+/// The elements of a lane in the rows.
 pub(super) struct OfLane<T>(Shared<T>);
 
 impl<T: Storage> OfLane<T> {
     /// Stores the two values of octet `n`, of the lane's row `i`.
     ///
     /// # Safety
-    /// `n < Rows::<T>::PIXELS / 8`, `i < 2`, and nobody reads what was there.
+    /// `n < Rows::<T>::PIXELS / 8`, `i < 2`, and no lane reads the previous values any more.
     #[inline(always)]
     pub(super) unsafe fn store(&self, i: usize, n: usize, values: [T; 2]) {
         let row = 8 * i as u32 * Rows::<T>::PITCH;
@@ -63,11 +63,11 @@ impl<T: Storage> OfLane<T> {
 }
 
 impl<F: Format, const SUMS: usize> Results<'_, F, SUMS> {
-    /// Writes the rows, of pixels from `first` of the tile on: 16 bytes at a time where these are neighbours
-    /// in the output, else two words, where a word is two values, or a word or a value.
+    /// Writes the rows to the output, from pixel `first` of the tile on: 16 bytes at a time where enough
+    /// pixels are contiguous in the output, else two words of 16-bit values, one word, or one value.
     ///
     /// # Safety
-    /// All lanes of the warp call it, behind a barrier of the warp since the rows were stored.
+    /// All lanes of the warp make this call, after a warp barrier behind the stores of the rows.
     #[inline(always)]
     pub(super) unsafe fn write(&self, first: u32) {
         let g = &self.g;
@@ -105,8 +105,8 @@ impl<F: Format, const SUMS: usize> Results<'_, F, SUMS> {
         }
     }
 
-    /// The same, `together` pixels at a time, of which lanes have consecutive ones. `load` counts in elements
-    /// of `of_element` values.
+    /// Writes the rows `together` pixels at a time, which are consecutive over the lanes. `load` takes an
+    /// index of elements of `of_element` values.
     #[inline(always)]
     unsafe fn write_by<V: Copy>(
         &self,
@@ -117,28 +117,31 @@ impl<F: Format, const SUMS: usize> Results<'_, F, SUMS> {
     ) {
         let conv = &self.g.conv;
         let spatial = conv.output_pixels() as usize;
-        // Computed anew for each half, or what depends on it would take more registers than there are.
+        // Recomputed for each half: values derived from it would else take too many registers.
         let lane = opaque::to_compiler(self.lane);
         let limits = self.limits();
         let of_tile = (self.first_slice() * conv.p + self.place.p) * conv.q + self.place.q;
         let (pixels, pitch) = (Rows::<F::Stored>::PIXELS, Rows::<F::Stored>::PITCH);
-        // Lanes side by side along the pixels, and how many filters they have at a time.
+        // Lanes along the pixels of a row, and filters that the warp's lanes cover at a time.
         let lanes = (pixels / together).min(WARP_THREADS);
         let step = WARP_THREADS / lanes;
-        // In a round each lane has eight rows of its pixels.
-        let (of_round, groups) = (lanes * together, WARP_FILTERS / (TOGETHER as u32 * step));
+        // In a round each lane writes eight rows of its pixels.
+        let (of_round, groups) = (
+            lanes * together,
+            WARP_FILTERS / (ROWS_IN_FLIGHT as u32 * step),
+        );
         let rounds = groups * (pixels / of_round);
         let mut round = 0;
         loop {
             opaque::not_unrolled();
             let pixel = round / groups * of_round + lane % lanes * together;
-            let filter = round % groups * TOGETHER as u32 * step + lane / lanes;
+            let filter = round % groups * ROWS_IN_FLIGHT as u32 * step + lane / lanes;
             if is_inside(limits, self.memory.pixels.load(first + pixel)) {
                 let position = of_tile + self.memory.positions.load(first + pixel);
                 let to = self.plane(filter) * spatial + position as usize;
                 let mut to = self.output.y.wrapping_add(to);
                 let from = (filter * pitch + pixel) / of_element;
-                // All loads are on their way before the first store waits for one.
+                // All loads are issued before the first store waits for one.
                 let of = |i: u32| load(from + i * (step * pitch / of_element));
                 let rows = [of(0), of(1), of(2), of(3), of(4), of(5), of(6), of(7)];
                 unroll!(8, |i| {
@@ -155,4 +158,4 @@ impl<F: Format, const SUMS: usize> Results<'_, F, SUMS> {
         }
     }
 }
-const _: () = assert!(TOGETHER == 8 && WARP_FILTERS == 2 * TOGETHER as u32);
+const _: () = assert!(ROWS_IN_FLIGHT == 8 && WARP_FILTERS == 2 * ROWS_IN_FLIGHT as u32);

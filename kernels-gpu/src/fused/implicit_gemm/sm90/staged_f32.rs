@@ -11,8 +11,8 @@
 //!
 //! # Bits
 //! A value is scaled and converted as by the reformat. Values that no window sees do not count for the scale
-//! here, but do in a reformatted sample, so the two may differ in what f16 cannot hold of the smallest
-//! values.
+//! here, but do in a reformatted sample. So the scales may differ, and with them the rounding of values near
+//! f16's smallest.
 
 use cuda_std::global::{Global, GlobalMut};
 use cuda_std::mbarrier::Barrier;
@@ -25,56 +25,57 @@ use launch_config::implicit_gemm::{GemmGeometry, K_VECTOR_WORDS, STAGED_TILE_WOR
 
 use super::super::format::Format;
 use super::super::place::Place;
-use super::super::reformat::{USUAL_DESCALE, magnitude};
+use super::super::reformat::{OPTIMISTIC_DESCALE, magnitude};
 use super::nhwc_tile::{coordinates, start_of};
 use super::{Memory, PipelineState, Work};
 use crate::parts::index::div_rem;
 use crate::parts::prescale::reciprocal;
 use crate::parts::unroll::unroll;
 
-/// Fours of values that a lane has under way at a time, where a staged tile has so many for all lanes: an
-/// even number, for warpgroups that have half of a tile's pixels each; beside others there are registers for
-/// fewer.
-pub(super) const FOURS_OF_HALVES: usize = 8;
-pub(super) const FOURS: usize = 6;
+/// Vectors of four values that a lane keeps in flight in the whole rounds of a staged tile, an even number.
+/// `HALVES_VECTORS` is for kernels whose consumer warpgroups have half of a tile's pixels each; the others
+/// leave fewer registers.
+pub(super) const HALVES_VECTORS: usize = 8;
+pub(super) const VECTORS: usize = 6;
 
-/// The same of what is left.
+/// Vectors in flight in the last, partial rounds.
 const PARTIAL: usize = 4;
 
-/// Words of four f32, and of what they are rounded to.
-const FOUR_WORDS: u32 = 4;
-const ROUNDED_WORDS: u32 = FOUR_WORDS / STAGED_WIDTH;
+/// Words of a vector of four f32, and of the f16 that it is converted to.
+const VECTOR_WORDS: u32 = 4;
+const CONVERTED_WORDS: u32 = VECTOR_WORDS / STAGED_WIDTH;
 
-/// Words of the halo tile from a lane's store to its next one.
-const STORE_WORDS: u32 = WARP_THREADS * ROUNDED_WORDS;
+/// Words of the halo tile from one store of a lane to the next.
+const STORE_WORDS: u32 = WARP_THREADS * CONVERTED_WORDS;
 const _: () =
-    assert!(4 * STORE_WORDS == 256 && (FOURS | FOURS_OF_HALVES | PARTIAL).is_multiple_of(2));
+    assert!(4 * STORE_WORDS == 256 && (VECTORS | HALVES_VECTORS | PARTIAL).is_multiple_of(2));
 
-/// What a launch that rounds knows of scales.
+/// The scales of samples in a launch whose producer converts.
 #[derive(Clone, Copy)]
 pub(super) struct Scales {
-    /// Magnitudes that the first launch, which takes the usual one, notes of each tile; 0 in the second one.
+    /// Magnitudes that the first launch, which uses the optimistic scale, records for each tile; 0 in the
+    /// second launch.
     pub(super) recorded: u32,
-    /// What undoes the scale of each sample, in the second one.
+    /// In the second launch, the reciprocal scale of each sample.
     pub(super) descales: Global<f32>,
-    /// Where the first launch notes magnitudes.
+    /// The magnitudes that the first launch records.
     pub(super) largest: *mut u32,
 }
 
 impl Scales {
-    /// What undoes the scale of a sample.
+    /// The reciprocal scale of a sample.
     #[inline(always)]
     pub(super) unsafe fn descale(&self, sample: u32) -> f32 {
-        // Asked anew each time, or the answer would take a register.
+        // Evaluated each time: keeping the condition would take a register.
         if opaque::to_compiler(self.recorded) == 0 {
             self.descales.load_readonly(sample as usize)
         } else {
-            USUAL_DESCALE
+            OPTIMISTIC_DESCALE
         }
     }
 
-    /// Whether there is nothing to do in the second launch, as all samples have the usual scale. All lanes of
-    /// a warp call it, and get the same.
+    /// Whether the second launch may return, because all samples have the optimistic scale. All lanes of a
+    /// warp make this call, and get the same result.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
     #[cfg_attr(not(target_arch = "nvptx64"), inline(never))]
     pub(super) unsafe fn are_optimistic(&self, samples: u32) -> bool {
@@ -84,7 +85,7 @@ impl Scales {
         let mut others = false;
         let mut sample = thread::thread_idx_x() % WARP_THREADS;
         while sample < samples {
-            others |= self.descales.load_readonly(sample as usize) != USUAL_DESCALE;
+            others |= self.descales.load_readonly(sample as usize) != OPTIMISTIC_DESCALE;
             sample += WARP_THREADS;
         }
         !warp::warp_vote_any(warp::ALL_LANES, others)
@@ -92,24 +93,24 @@ impl Scales {
 }
 
 impl Memory {
-    /// Makes the barriers of staged tiles.
+    /// Initialises the barriers of staged tiles.
     #[inline(always)]
     pub(super) unsafe fn init_staged(&self) {
         let mut stage = 0;
         while stage < HALO_WARPS * self.mainloop.staged {
             opaque::not_unrolled();
-            self.has_come(stage).init(1);
+            self.staged_full(stage).init(1);
             stage = opaque::to_compiler(stage + 1);
         }
     }
 
-    /// The barrier of a staged tile, which has come.
+    /// The barrier of staging buffer `stage`: its staged tile has arrived.
     #[inline(always)]
-    fn has_come(&self, stage: u32) -> Barrier {
+    fn staged_full(&self, stage: u32) -> Barrier {
         Barrier::at(self.barriers, self.mainloop.staged_barrier + stage)
     }
 
-    /// A staged tile.
+    /// Staging buffer `stage`.
     #[inline(always)]
     unsafe fn staged(&self, stage: u32) -> Shared<f32> {
         let bytes = self.mainloop.staged_bytes;
@@ -117,18 +118,18 @@ impl Memory {
     }
 }
 
-/// Which of the staged tiles of all of the block's work is a warp's turn. They come one after the other, K
-/// block by K block; each warp has one in every K block.
+/// A warp's position in the sequence of all staged tiles of the block, K block by K block. Warps take staged
+/// tiles in turn, and each warp has at least one in every K block.
 #[derive(Clone, Copy)]
 struct StagedTileState {
     work_tile: u32,
     k_block: u32,
-    /// Its number in the K block.
+    /// The number of the staged tile in its K block.
     number: u32,
 }
 
 impl StagedTileState {
-    /// The first of warp `warp`.
+    /// The first staged tile of warp `warp`.
     #[inline(always)]
     unsafe fn first(work: &Work<'_>, warp: u32) -> Self {
         let [k_block, _] = work.k_blocks();
@@ -139,13 +140,13 @@ impl StagedTileState {
         }
     }
 
-    /// Whether there is one.
+    /// Whether this staged tile exists.
     #[inline(always)]
     fn is_there(&self, work: &Work<'_>) -> bool {
         self.work_tile < work.g.work_tiles() as u32
     }
 
-    /// Goes on to the warp's next; whether it is of the next K block.
+    /// Advances to the warp's next staged tile. Returns whether it is of the next K block.
     #[inline(always)]
     unsafe fn advance(&mut self, work: &Work<'_>) -> bool {
         self.number += HALO_WARPS;
@@ -163,16 +164,16 @@ impl StagedTileState {
     }
 }
 
-/// What a warp loads to places of its own, one staged tile after the other.
+/// The sequence of copies that a warp starts into its own staging buffers.
 struct Copies<'a> {
     work: &'a Work<'a>,
     next: StagedTileState,
-    /// Where the copies of its K block start.
+    /// First coordinates of the copies of its K block.
     start: [i32; 5],
 }
 
 impl<'a> Copies<'a> {
-    /// From the first staged tile of warp `warp` on.
+    /// The copies of warp `warp`, from its first staged tile on.
     #[inline(always)]
     unsafe fn from_first(work: &'a Work<'a>, warp: u32) -> Self {
         let next = StagedTileState::first(work, warp);
@@ -181,7 +182,7 @@ impl<'a> Copies<'a> {
         Self { work, next, start }
     }
 
-    /// Starts the next copy, if there is one, to place `stage` of those of all warps.
+    /// Starts the next copy, if there is one, into staging buffer `stage`.
     #[inline(always)]
     unsafe fn start(&mut self, memory: &Memory, map: &TensorMap, stage: u32) {
         let work = self.work;
@@ -192,10 +193,10 @@ impl<'a> Copies<'a> {
             let from = memory
                 .sources
                 .load_vec(STAGED_TILE_WORDS * self.next.number);
-            let has_come = memory.has_come(stage);
-            has_come.arrive_expect(work.g.staged_tiles.bytes);
+            let staged_full = memory.staged_full(stage);
+            staged_full.arrive_expect(work.g.staged_tiles.bytes);
             let to = memory.staged(stage).addr(0);
-            copy_box(to, map, coordinates(self.start, from), has_come);
+            copy_box(to, map, coordinates(self.start, from), staged_full);
         }
         if self.next.advance(work) {
             let place = Place::of(self.next.work_tile, work.g);
@@ -204,15 +205,15 @@ impl<'a> Copies<'a> {
     }
 }
 
-/// Brings and rounds every staged tile of the block's work that is the turn of warp `warp` of those that load
-/// halo tiles, into its halo tile as soon as that is free.
+/// Loads and converts the staged tiles of producer warp `warp`. Each is stored to its halo tile as soon as
+/// that pipeline stage is empty.
 ///
 /// # Safety
-/// All lanes of each warp that loads halo tiles call it, after the barrier behind `prepare`. The geometry has
-/// staged tiles, and `map` loads them.
+/// All lanes of each producer warp of halo tiles make this call, after the barrier behind `prepare`. The
+/// geometry has staged tiles, and `map` loads them.
 #[cfg_attr(target_arch = "nvptx64", inline(always))]
 #[cfg_attr(not(target_arch = "nvptx64"), inline(never))]
-pub(super) unsafe fn round<F: Format, const WHOLE: usize>(
+pub(super) unsafe fn convert<F: Format, const WHOLE: usize>(
     work: &Work<'_>,
     memory: &Memory,
     map: &TensorMap,
@@ -248,10 +249,10 @@ pub(super) unsafe fn round<F: Format, const WHOLE: usize>(
                 to: halo.stage * (g.k_block_bytes(1) / 4) + to,
                 words,
             };
-            // A new barrier's phase of parity 1 is over, as it were: its pipeline stage is free.
+            // The phase of parity 1 of a new barrier counts as complete, so a new stage is empty.
             pipeline.empty(halo.stage).wait(halo.parity ^ 1);
-            memory.has_come(stage).wait(parity);
-            largest = largest.max(staged_tile.round::<F, WHOLE>(g, memory, scale));
+            memory.staged_full(stage).wait(parity);
+            largest = largest.max(staged_tile.convert::<F, WHOLE>(g, memory, scale));
             async_proxy::fence_shared();
             warp::sync_warp(warp::ALL_LANES);
             if thread::thread_idx_x().is_multiple_of(WARP_THREADS) {
@@ -268,18 +269,18 @@ pub(super) unsafe fn round<F: Format, const WHOLE: usize>(
             }
         }
         if scales.recorded != 0 {
-            note(work, scales, [work_tile, warp], largest);
+            record(work, scales, [work_tile, warp], largest);
         }
     }
 }
 
-/// Notes the largest magnitude that a warp saw of a tile.
+/// Records the largest magnitude that a warp converted of a tile.
 #[inline(always)]
-unsafe fn note(work: &Work<'_>, scales: &Scales, [work_tile, warp]: [u32; 2], largest: u32) {
+unsafe fn record(work: &Work<'_>, scales: &Scales, [work_tile, warp]: [u32; 2], largest: u32) {
     let largest = warp::warp_reduce_max(warp::ALL_LANES, largest);
     let recorded = scales.recorded;
     let all = work.g.work_tiles() as u32 * recorded;
-    // Blocks of the same tile are neighbours.
+    // Blocks of the same tile have consecutive indices.
     let block = thread::block_idx_x() - work.first_work_tile * (recorded / HALO_WARPS);
     if thread::thread_idx_x().is_multiple_of(WARP_THREADS) {
         let at = work_tile * recorded + block * HALO_WARPS + warp;
@@ -287,30 +288,30 @@ unsafe fn note(work: &Work<'_>, scales: &Scales, [work_tile, warp]: [u32; 2], la
     }
 }
 
-/// Some of a staged tile's fours of values.
-struct Round {
+/// The conversion of a staged tile by one lane.
+struct Conversion {
     staged: Shared<f32>,
     halos: Shared<u32>,
-    /// The lane's next four, of those of the staged tile.
-    four: u32,
-    fours: u32,
-    /// The word of the halo tile that they are rounded to, and how that of every second one differs.
+    /// The lane's next vector, and the number of vectors of the staged tile.
+    vector: u32,
+    vectors: u32,
+    /// The word of the halo tile for the next vector, and the swizzle bits that change at every second one.
     to: u32,
     exchanged: u32,
     scale: f32,
     largest: f32,
 }
 
-impl Round {
-    /// Rounds the lane's next `N` fours, all of which are there if `are_whole`.
+impl Conversion {
+    /// Converts the lane's next `N` vectors. `are_whole` says that all of them exist.
     #[inline(always)]
-    unsafe fn some<F: Format, const N: usize>(&mut self, are_whole: bool) {
-        let there = |i: usize| are_whole || self.four + i as u32 * WARP_THREADS < self.fours;
-        let mut values = [[0.0f32; FOUR_WORDS as usize]; N];
+    unsafe fn convert_next<F: Format, const N: usize>(&mut self, are_whole: bool) {
+        let there = |i: usize| are_whole || self.vector + i as u32 * WARP_THREADS < self.vectors;
+        let mut values = [[0.0f32; VECTOR_WORDS as usize]; N];
         unroll!(8, |i| {
             if i < N && there(i) {
-                let four = self.four + i as u32 * WARP_THREADS;
-                values[i % N] = self.staged.load_vec(four * FOUR_WORDS);
+                let vector = self.vector + i as u32 * WARP_THREADS;
+                values[i % N] = self.staged.load_vec(vector * VECTOR_WORDS);
             }
         });
         let mut largest = self.largest;
@@ -321,29 +322,31 @@ impl Round {
                     F::pack(a * self.scale, b * self.scale),
                     F::pack(c * self.scale, d * self.scale),
                 ];
-                // Or all of it would be computed behind a branch, one four after another.
-                let rounded = if are_whole {
+                // Opaque, or the compiler would move all of it behind a branch, one vector after another.
+                let converted = if are_whole {
                     [a_b, c_d]
                 } else {
                     [a_b, c_d].map(opaque::to_compiler)
                 };
-                // NaN is left out.
-                let of_four = (math::abs(a).max(math::abs(b))).max(math::abs(c).max(math::abs(d)));
-                largest = largest.max(of_four);
+                // `max` drops NaN.
+                let of_vector =
+                    (math::abs(a).max(math::abs(b))).max(math::abs(c).max(math::abs(d)));
+                largest = largest.max(of_vector);
                 if there(i) {
                     let to = self.to + i as u32 * STORE_WORDS;
                     let exchanged = if i % 2 == 0 { 0 } else { self.exchanged };
-                    self.halos.store_vec(to ^ exchanged, rounded);
+                    self.halos.store_vec(to ^ exchanged, converted);
                 }
             }
         });
         self.largest = largest;
         self.to += N as u32 * STORE_WORDS;
-        self.four = opaque::to_compiler(self.four + N as u32 * WARP_THREADS);
+        self.vector = opaque::to_compiler(self.vector + N as u32 * WARP_THREADS);
     }
 }
 
-/// A staged tile: `words` words of the halo tile from word `to` on, and what is staged for it.
+/// A staged tile: its f32 values, and the `words` words of the halo tile, from word `to` on, that they are
+/// for.
 struct StagedTile {
     values: Shared<f32>,
     to: u32,
@@ -351,9 +354,9 @@ struct StagedTile {
 }
 
 impl StagedTile {
-    /// Rounds it. The largest magnitude that the lane saw, as bits.
+    /// Converts it. Returns the bits of the largest magnitude that the lane converted.
     #[inline(always)]
-    unsafe fn round<F: Format, const WHOLE: usize>(
+    unsafe fn convert<F: Format, const WHOLE: usize>(
         &self,
         g: &GemmGeometry,
         memory: &Memory,
@@ -364,40 +367,40 @@ impl StagedTile {
             to,
             words,
         } = self;
-        let fours = words / ROUNDED_WORDS;
+        let vectors = words / CONVERTED_WORDS;
         let lane = thread::thread_idx_x() % WARP_THREADS;
-        // Pieces of 16 bytes are exchanged within their line by their address, as tensor maps do.
+        // Swizzle: 16-byte chunks are exchanged within their line by their address, as by tensor maps.
         let start = memory.halos.addr(0).0 / 4;
         let exchanged = ((1 << g.span_shift()) - 1) * K_VECTOR_WORDS;
-        let first = to + lane * ROUNDED_WORDS;
-        let mut round = Round {
+        let first = to + lane * CONVERTED_WORDS;
+        let mut conversion = Conversion {
             staged,
             halos: memory.halos,
-            four: lane,
-            fours,
+            vector: lane,
+            vectors,
             to: first ^ (((start + first) / 8) & exchanged),
-            // Every second store of a lane is exchanged unlike its first.
+            // The swizzle of every second store of a lane differs from the first.
             exchanged: exchanged & (STORE_WORDS / 8),
             scale,
             largest: 0.0,
         };
-        while round.four - lane + WHOLE as u32 * WARP_THREADS <= fours {
+        while conversion.vector - lane + WHOLE as u32 * WARP_THREADS <= vectors {
             opaque::not_unrolled();
-            round.some::<F, WHOLE>(true);
+            conversion.convert_next::<F, WHOLE>(true);
         }
-        while round.four - lane < fours {
+        while conversion.vector - lane < vectors {
             opaque::not_unrolled();
-            round.some::<F, PARTIAL>(false);
+            conversion.convert_next::<F, PARTIAL>(false);
         }
-        let largest = round.largest;
+        let largest = conversion.largest;
         let bits = largest.to_bits();
         if magnitude(largest) == bits {
             return bits;
         }
-        // There was an infinity; the largest that is none.
+        // There was an infinity: find the largest finite magnitude.
         let mut bits = 0;
         let mut word = lane;
-        while word < fours * FOUR_WORDS {
+        while word < vectors * VECTOR_WORDS {
             opaque::not_unrolled();
             bits = bits.max(magnitude(staged.load(word)));
             word = opaque::to_compiler(word + WARP_THREADS);
