@@ -1,17 +1,17 @@
 //! The checks that every access passes: bounds, alignment, initialisation, copies in flight, races.
 //!
-//! The race detector is of the FastTrack kind. Each cell keeps the stamp of its last write and of
-//! reads since. An access is fine if every conflicting stamp is *ordered* before it: left by an
-//! earlier launch, by the same thread, before the block's last barrier, or before what the thread
-//! learned through warp synchronisation, named barriers, and fences with atomics (see `clock`).
-//! What this finds does not depend on the order in which threads happen to run.
+//! The race detector is like FastTrack. Each shadow cell keeps the stamp of its last write and of reads
+//! since. An access is valid if every conflicting access happens before it: it was in an earlier launch, by
+//! the same thread, before the block's last barrier, or before the time in the thread's vector clock, which
+//! warp synchronisation, named barriers, and fences with atomics advance (see `clock`). Results do not depend
+//! on the order in which threads run.
 //!
-//! Reads are kept exactly for shared memory and for global memory that this launch has written: two
-//! stamps, then a set (see `read_sets`). For global memory that is only read so far, which large
-//! inputs are, two reads by different threads are kept, one of them from another block if there was
-//! one: a later write conflicts with at least one of them unless it is ordered after both. Atomics
-//! are kept as the last write and up to two more by other threads. An atomic load leaves no trace:
-//! a plain write that follows it unordered is not found, one that precedes it is.
+//! Reads are kept exactly for shared memory, and for global memory that this launch has written: two stamps,
+//! then a set (see `read_sets`). For global memory that was only read so far, such as large inputs, two reads
+//! by different threads are kept, one of them from another block if there was one. A later write conflicts
+//! with at least one of them, unless it is ordered after both. Atomics are kept as the last write and up to
+//! two more by other threads. An atomic load is not kept: a plain write that follows it unordered is not
+//! found, one that precedes it is.
 //!
 //! These functions are not generic and not inlined: kernels are often compiled with less
 //! optimisation than this crate.
@@ -24,8 +24,8 @@ use super::stamp::{self, ATOMIC, FLAG};
 
 /// Checks a read of `bytes` bytes (1, 2, 4, 8 or 16) and returns where they are.
 ///
-/// This is what emulated kernels spend their time in, so what most reads need comes first and
-/// without a frame: one whole cell, in bounds, that nobody has to note again.
+/// Emulated kernels spend most of their time here. So the fast path comes first, without a stack frame: a
+/// read of one whole cell, in bounds, that need not be recorded.
 #[inline(never)]
 pub(crate) fn read(region: *const Region, offset: usize, bytes: usize, place: Place) -> *mut u8 {
     // SAFETY: views are made from live regions, and `current` says why its pointer is good.
@@ -74,7 +74,7 @@ fn read_carefully(
     unsafe { region.data().add(offset) }
 }
 
-/// [`read`], and that this launch has not written the bytes.
+/// [`read`], with a check that this launch has not written the bytes.
 pub(crate) fn read_constant(
     region: *const Region,
     offset: usize,
@@ -158,7 +158,7 @@ pub(crate) fn locate(
 #[cold]
 fn outside(region: &Region, offset: usize, bytes: usize, what: &'static str, place: Place) -> ! {
     let object = region.describe();
-    // Offsets before the start have wrapped around.
+    // Negative offsets wrap around.
     let start = offset as i64;
     fail(
         place,
@@ -172,7 +172,7 @@ fn outside(region: &Region, offset: usize, bytes: usize, what: &'static str, pla
 }
 
 impl Exec {
-    /// Whether a read of an initialised cell is fine and leaves no trace.
+    /// Whether a read of an initialised cell is valid and need not be recorded.
     #[inline(always)]
     fn nothing_to_note(&mut self, region: &Region, cell: &Shadow) -> bool {
         let now = &self.now;
@@ -182,19 +182,19 @@ impl Exec {
         }
         let [first, second] = cell.reads;
         let second_is_set = second & FLAG != 0;
-        // Read already since this thread's last event.
+        // The thread has read the cell since its last event.
         if stamp::same_segment(first, now.me)
             || (!second_is_set && stamp::same_segment(second, now.me))
         {
             return true;
         }
-        // Inputs that all threads read: two others are noted, one of them in this block since its
-        // last barrier, and nothing orders them before this thread.
+        // An input that all threads read: reads of two other threads are recorded, one of them in this block
+        // since its last barrier, and neither is ordered before this thread.
         if !fresh && !second_is_set && second >= now.base && now.naive && first >= now.launch_start
         {
             return first >= now.base || first < now.cluster_start;
         }
-        // Tiles that many threads read: the warp is noted.
+        // A tile that many threads read: the warp is recorded.
         let set_is_live = second_is_set && second >= now.launch_start && first & ATOMIC == 0;
         set_is_live && self.read_sets[region.space].join(read_sets::number(second), &self.now)
     }
@@ -242,7 +242,7 @@ impl Exec {
         let set = read_sets::number(cell.reads[1]);
         let set_base = self.read_sets[space].base(set);
         if set_base != self.now.base {
-            // Reads by another block are not ordered by this block's barriers: one of them stays.
+            // This block's barriers do not order reads by another block, so one of these is kept.
             if set_base < self.now.cluster_start
                 && let Some(foreign) = self.read_sets[space].any(set)
             {
@@ -254,7 +254,7 @@ impl Exec {
         self.read_sets[space].add(set, read, &self.now);
     }
 
-    /// A read behind a read stamp that is not ordered before the current thread.
+    /// A read, of those that a read stamp stands for, that is not ordered before the current thread.
     #[inline]
     pub(crate) fn unordered_read(&self, region: &Region, read: u64) -> Option<u64> {
         if read < self.now.launch_start {
@@ -267,7 +267,7 @@ impl Exec {
         }
     }
 
-    /// Checks that a plain write may replace what is in the cell, and forgets its reads.
+    /// Checks that a plain write is ordered after the cell's accesses, and clears its reads.
     #[inline]
     pub(crate) fn check_overwrite(
         &mut self,
@@ -369,7 +369,7 @@ impl Exec {
         )
     }
 
-    /// Reports that the source of a copy was written while that was on its way; `copy` is the stamp of the
+    /// Reports that the source of a copy was written while the copy was in flight. `copy` is the stamp of the
     /// copy.
     #[cold]
     #[inline(never)]

@@ -1,27 +1,28 @@
-//! How the asynchronous proxy sees shared memory: what ordinary stores wrote only after a fence.
+//! The asynchronous proxy's view of shared memory: ordinary stores are visible to it only after a proxy
+//! fence.
 
 use std::collections::HashSet;
 
 use super::exec::{Exec, Extension, fail, with};
 use super::fault::{FaultKind, Place};
-use super::knowledge::Now;
 use super::region::Region;
 use super::stamp;
+use super::vector_clocks::Now;
 
-/// What the proxy sees of the running cluster.
+/// The state of the proxy in the running cluster.
 #[derive(Debug)]
 struct Proxy {
-    /// For each thread.
+    /// The fences of each thread.
     fences: Vec<ProxyFence>,
-    /// Segments (stamps without places) in which the proxy itself wrote: that needs no fence.
+    /// Segments (stamps without locations) in which the proxy itself wrote, which needs no fence.
     own_writes: HashSet<u64>,
 }
 
-/// Fences of a thread that are remembered one by one.
+/// The number of a thread's fences that are kept separately.
 const FENCES: usize = 8;
 
-/// A thread's fences for the asynchronous proxy: the times of the last ones, the newest first, and the
-/// block's last barrier before that one.
+/// A thread's proxy fences: the times of the last ones, newest first, and of the block's last barrier before
+/// the newest.
 #[derive(Debug, Clone, Default)]
 struct ProxyFence {
     times: [u64; FENCES],
@@ -45,12 +46,12 @@ impl Extension for Proxy {
     }
 }
 
-/// Notes that the proxy writes in this segment.
+/// Records that the proxy writes in this segment.
 pub(crate) fn wrote(exec: &mut Exec, segment: u64) {
     exec.extension::<Proxy>().own_writes.insert(segment);
 }
 
-/// Makes what the current thread has written visible to the proxy.
+/// Makes the current thread's stores visible to the proxy.
 pub(crate) fn fence(place: Place) {
     let exec = with();
     exec.tick(place);
@@ -61,13 +62,13 @@ pub(crate) fn fence(place: Place) {
 }
 
 impl Proxy {
-    /// Whether a fence, by whoever left this stamp or by the current thread behind a barrier, is ordered
-    /// before the current thread.
+    /// Whether a proxy fence covers the write with this stamp: one by its thread, or by the current thread
+    /// behind a barrier, that is ordered before the current thread.
     fn is_shown(&self, stamp: u64, now: &Now) -> bool {
         let (writer, written) = (stamp::thread(stamp), stamp::time(stamp));
         let fences = &self.fences[writer as usize].times;
         let known = |time: u64| now.ordered(stamp::segment(time, writer));
-        // The first fence behind the write is what the most know of.
+        // The first fence behind the write is ordered before the most threads.
         let shown = fences[0] > written
             && (known(fences[0]) || {
                 let first = fences.iter().rfind(|&&time| time > written);
@@ -77,17 +78,17 @@ impl Proxy {
     }
 }
 
-/// Whether the asynchronous proxy sees, for the current thread, what left this stamp.
+/// Whether the write with this stamp is visible to the proxy on behalf of the current thread.
 pub(crate) fn is_shown(exec: &mut Exec, stamp: u64) -> bool {
     let now = exec.now;
     exec.extension::<Proxy>().is_shown(stamp, &now)
 }
 
-/// Checks that whoever wrote the `bytes` bytes at each of these addresses made them visible to the proxy.
+/// Checks that the writes of the `bytes` bytes at each of these addresses are visible to the proxy.
 pub(crate) fn check(addresses: impl Iterator<Item = u32>, bytes: usize, place: Place) {
     let exec = with();
     let now = exec.now;
-    // Whether a cell is fine depends on this stamp alone, and neighbours have the same, as a rule.
+    // The result depends on the write stamp alone, and neighbouring cells usually have the same.
     let mut fine = None;
     for address in addresses {
         // Addresses outside are reported when they are read.
@@ -111,7 +112,7 @@ pub(crate) fn check(addresses: impl Iterator<Item = u32>, bytes: usize, place: P
             }
             let visible = proxy.is_shown(write, &now)
                 || proxy.own_writes.contains(&(write >> stamp::SEGMENT_SHIFT));
-            // What nothing orders is a race, which the read itself finds.
+            // Unordered writes are races, which the read itself reports.
             if write & stamp::BYTES != 0 && !visible && now.ordered(write) {
                 let earlier = exec.earlier("write", write);
                 let (object, offset) = (region.describe(), (index << region.shift()) as u64);

@@ -1,14 +1,14 @@
-//! Atomic accesses: their checks, and what they compute.
+//! Atomic accesses: their checks and their operations.
 
 use std::panic::Location;
 
 use super::access::locate;
 use super::exec::{current, with};
 use super::fault::Place;
-use super::knowledge::Atomic;
 use super::region::Region;
 use super::schedule;
 use super::stamp::{self, ATOMIC, FLAG};
+use super::vector_clocks::Atomic;
 use super::views::{GlobalView, SharedView};
 use crate::common::Element;
 
@@ -53,8 +53,8 @@ pub(crate) fn atomic(
             if let Some(unordered) = exec.unordered_read(region, read) {
                 exec.race(region, index, unordered, "read", what, place);
             }
-            // An atomic of another thread must not be forgotten for this one: who comes next may be
-            // ordered after one of them only.
+            // An atomic of another thread is kept beside this one, because the next access may be ordered
+            // after only one of them.
             let keep = cell.write & ATOMIC != 0 && !exec.now.ordered(cell.write);
             cell.reads[slot] = if keep { cell.write & !stamp::BYTES } else { 0 };
         }
@@ -74,8 +74,7 @@ macro_rules! atomics_of_view {
                 kind: Atomic,
                 change: impl FnOnce(T) -> T,
             ) -> T {
-                /// Atomics in a row after which the other threads get a turn: they may be what a
-                /// loop waits for.
+                /// Atomics in a row after which other threads run, because a loop may wait for them.
                 const PATIENCE: u64 = 64;
                 let place = Location::caller();
                 let offset = self.locate::<T>("atomic access", i, 1);
@@ -154,13 +153,13 @@ macro_rules! atomics_of_view {
 atomics_of_view!(GlobalView, usize);
 atomics_of_view!(SharedView, u32);
 
-/// Elements that atomics add to.
+/// Element types of atomic additions.
 pub trait AtomicAdd: Element {
     #[doc(hidden)]
     fn plus(self, other: Self) -> Self;
 }
 
-/// Elements that atomics compare.
+/// Element types of atomic comparisons.
 pub trait AtomicInteger: AtomicAdd + Ord {}
 
 macro_rules! atomics {

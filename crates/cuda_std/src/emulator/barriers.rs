@@ -6,14 +6,14 @@ use super::fault::{FaultKind, Place};
 use super::schedule;
 use super::waiting::{Wait, Waiting};
 
-/// What a barrier is used for, on which all its threads must agree.
+/// The kind of barrier operation, on which all of its threads must agree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Use {
-    /// Threads of the whole block meet at one call.
+    /// `bar.sync` of the whole block, from a single call site.
     Whole,
-    /// The same, and the predicates are counted.
+    /// The same, with a count of predicates.
     Reduce,
-    /// A part of the block meets, perhaps from different calls.
+    /// A named barrier of a part of the block, perhaps from different call sites.
     Named,
 }
 
@@ -22,21 +22,21 @@ struct Barrier {
     expected: u32,
     arrived: u32,
     first: Option<(Use, Place)>,
-    /// Those who have come, except of incomplete warps.
+    /// Threads that have arrived, without those of incomplete warps.
     crowd: Crowd,
-    /// Incomplete warps at a named barrier: number, lanes that have come, and what they bring.
+    /// Incomplete warps at a named barrier: number, lanes that have arrived, and their threads.
     parts: Vec<(u32, u32, Crowd)>,
-    /// How many predicates hold.
+    /// The number of true predicates.
     holding: u32,
 }
 
 /// Threads at a barrier.
 #[derive(Debug, Default)]
 struct Crowd {
-    /// What they bring, at a named barrier.
+    /// Their vector clocks, at a named barrier.
     tokens: Vec<Token>,
     waiting: Vec<u32>,
-    /// Threads that came without waiting.
+    /// Threads that arrived without waiting.
     passed: Vec<u32>,
 }
 
@@ -58,7 +58,7 @@ fn barrier(exec: &mut Exec, rank: usize, id: usize) -> &mut Barrier {
 }
 
 impl Barriers {
-    /// What an unopened barrier lacks, for messages.
+    /// The missing threads of a barrier, for messages.
     pub(crate) fn lack(&self, rank: usize, id: usize) -> String {
         let barrier = &self.0[rank][id];
         let mut text = format!("has {} of {}", barrier.arrived, barrier.expected);
@@ -68,7 +68,7 @@ impl Barriers {
         text
     }
 
-    /// Barriers that someone waits at: rank of the block, and number.
+    /// Barriers with waiting threads: rank of the block, and number.
     pub(crate) fn awaited(&self) -> impl Iterator<Item = (usize, usize)> {
         let awaited = |barrier: &Barrier| {
             let waits = |crowd: &Crowd| !crowd.waiting.is_empty();
@@ -85,13 +85,14 @@ impl Barriers {
     }
 }
 
-/// The current thread comes to a barrier of the whole block. How many predicates held.
+/// The current thread arrives at a barrier of the whole block, and waits. Returns the number of true
+/// predicates.
 pub(crate) fn sync_all(usage: Use, predicate: bool, place: Place) -> u32 {
     let threads = with().block_threads;
     come(0, threads, usage, predicate, true, place)
 }
 
-/// The current thread comes to a named barrier.
+/// The current thread arrives at a named barrier.
 pub(crate) fn come_named(id: u32, threads: u32, wait: bool, place: Place) {
     let refuse = |message| fail(place, FaultKind::Barrier(message));
     if id > 15 {
@@ -112,7 +113,7 @@ pub(crate) fn come_named(id: u32, threads: u32, wait: bool, place: Place) {
 fn come(id: u32, expected: u32, usage: Use, predicate: bool, wait: bool, place: Place) -> u32 {
     let exec = with();
     exec.tick(place);
-    // Who is alone in a cluster and meets all others needs no tokens.
+    // A barrier of all threads of a cluster needs no vector clocks.
     let partial = usage == Use::Named || exec.cluster_blocks > 1;
     let token = partial.then(|| exec.token());
     let (me, rank) = (exec.thread, exec.rank as usize);
@@ -180,8 +181,8 @@ impl Crowd {
 }
 
 impl Barrier {
-    /// Counts whole warps, as the device does: one whose lanes have not all come counts nothing
-    /// yet. (Lanes that a partial last warp lacks count as present.)
+    /// Counts whole warps, as the device does. A warp counts only when all of its lanes have arrived. (Lanes
+    /// that a partial last warp lacks count as arrived.)
     fn come_by_warps(
         &mut self,
         warp: u32,
@@ -209,7 +210,7 @@ impl Barrier {
     }
 }
 
-/// Opens a barrier at which the current thread came last.
+/// Completes a barrier at which the current thread arrived last.
 fn open(exec: &mut Exec, id: usize) -> u32 {
     let (me, rank) = (exec.thread, exec.rank as usize);
     let barrier = std::mem::take(barrier(exec, rank, id));
@@ -236,7 +237,7 @@ fn open(exec: &mut Exec, id: usize) -> u32 {
     }
     waiting.retain(|&thread| thread != me);
     schedule::wake(exec, &mut waiting);
-    // Warps that are on their way to the next opening stay.
+    // Incomplete warps stay for the next completion.
     if !barrier.parts.is_empty() {
         *self::barrier(exec, rank, id) = Barrier {
             first: barrier.first,

@@ -1,30 +1,30 @@
-//! What orders accesses of different threads: barriers over parts of the block, and fences with
-//! atomics.
+//! The happens-before relation between threads: vector clocks, advanced by barriers, warp synchronisation,
+//! and fences with atomics.
 //!
-//! A barrier of the whole cluster needs none of this: it moves `Now::base`, and everything before is
-//! ordered. (Without clusters, that is a barrier of the whole block.) For the rest, a thread has
-//! *knowledge*: for each thread of its cluster, the time before which that thread's accesses are
-//! ordered before its own. Knowledge is shared by those who gained it together, and forgotten at the
-//! next barrier of the whole cluster, where everyone knows everything.
+//! A barrier of the whole cluster advances `Now::base`, and everything before it is ordered. (Without
+//! clusters, that is a barrier of the whole block.) For all else, a thread has a *vector clock*: for each
+//! thread of its cluster, the time before which that thread's accesses happen before its own next access.
+//! Threads that synchronised together share a vector clock. The next barrier of the whole cluster drops it,
+//! since `base` covers all of it.
 //!
-//! Across clusters, and within a block without barriers, order comes from fences and atomics, as in the
-//! PTX memory model: a fence, then an atomic write, on one side; an atomic read that sees it, then
-//! a fence, on the other. The fence takes a snapshot of what the thread knows; the atomic write
-//! leaves the snapshot at the memory location; the atomic read picks it up; the second fence makes
-//! it the reader's knowledge. An atomic without fences orders nothing.
+//! Across clusters, and within a block without barriers, fences and atomics give the order, as in the PTX
+//! memory model. The releasing thread executes a fence, then an atomic write; the acquiring thread an atomic
+//! read that sees it, then a fence. The first fence takes a snapshot of the thread's vector clock. The atomic
+//! write stores the snapshot at the memory location, and the atomic read picks it up. The second fence merges
+//! it into the reader's vector clock. An atomic without fences orders nothing.
 //!
-//! A barrier of a whole block passes on snapshots and what was picked up: *write, fence* by every
-//! thread, *barrier*, *atomic* by one of them is a release of all, and the other way round. The
-//! letter of the memory model wants the fence after the barrier, but no device works otherwise, and
-//! the pattern is common.
+//! A barrier of a whole block merges snapshots and picked-up clocks of all threads. So *write, fence* by
+//! every thread, *barrier*, *atomic* by one of them is a release by all, and conversely for acquire. The
+//! memory model strictly wants the fence after the barrier, but all devices work in this way, and the pattern
+//! is common.
 
 use std::rc::Rc;
 
 use super::exec::{Exec, with};
 use super::fault::Place;
-use super::knowledge::{Atomic, Fences, Foreign, Scope, merged, raise};
 use super::region::Region;
 use super::stamp;
+use super::vector_clocks::{Atomic, Fences, Foreign, Scope, merged, raise};
 
 /// A fence of the current thread.
 pub(crate) fn fence(scope: Scope, place: Place) {
@@ -66,8 +66,8 @@ pub(crate) fn fence(scope: Scope, place: Place) {
 }
 
 impl Exec {
-    /// What an atomic access of the current thread leaves and picks up. The location is its region
-    /// and offset.
+    /// The release and acquire effects of an atomic access of the current thread, at a location of a region
+    /// and an offset.
     #[inline]
     pub(crate) fn synchronise(&mut self, region: *const Region, offset: usize, kind: Atomic) {
         let fences = &self.threads[self.thread as usize].fences;
@@ -87,7 +87,7 @@ impl Exec {
         variable.access(fences, kind, block);
     }
 
-    /// What the current thread gives to a meeting of a part of the cluster.
+    /// The current thread's vector clock, for a synchronisation of a part of the cluster.
     pub(crate) fn token(&self) -> Token {
         let thread = &self.threads[self.thread as usize];
         Token {
@@ -98,19 +98,19 @@ impl Exec {
         }
     }
 
-    /// What the current thread does from now on is not what it did before: it gave its token to
-    /// others without waiting for them.
+    /// Begins a new segment of the current thread, after it passed its token to others without waiting for
+    /// them. Its later accesses are not covered by the token.
     pub(crate) fn advance(&mut self) {
         let time = self.next_time();
         self.threads[self.thread as usize].time = time;
         self.refresh();
     }
 
-    /// What those know who have heard of everything that the `givers` did.
-    pub(crate) fn lesson<'a>(&self, givers: impl Iterator<Item = &'a Token> + Clone) -> Lesson {
+    /// The merged vector clocks of the `givers`.
+    pub(crate) fn acquired<'a>(&self, givers: impl Iterator<Item = &'a Token> + Clone) -> Acquired {
         let mut known: Option<Rc<Vec<u64>>> = None;
         let mut foreign = None;
-        // Those who gained their knowledge together come together, as a rule.
+        // Threads that share a vector clock usually synchronise together again.
         let mut last: Option<&Rc<Vec<u64>>> = None;
         for giver in givers.clone() {
             foreign = merged(foreign.as_ref(), giver.foreign.as_ref());
@@ -132,16 +132,16 @@ impl Exec {
             let entry = &mut entries[giver.thread as usize];
             *entry = (*entry).max(giver.time + 1);
         }
-        Lesson { known, foreign }
+        Acquired { known, foreign }
     }
 
     /// Orders everything that the `givers` did before everything that the `takers` do from now on.
     pub(crate) fn meet(&mut self, givers: &[Token], takers: impl Iterator<Item = u32>) {
-        let Lesson { known, foreign } = self.lesson(givers.iter());
+        let Acquired { known, foreign } = self.acquired(givers.iter());
         let time = self.next_time();
         for taker in takers {
             let thread = &mut self.threads[taker as usize];
-            // A taker that gave as well knows all that it knew before.
+            // A taker that is also a giver keeps its own vector clock within the merged one.
             thread.known = Some(Rc::clone(&known));
             thread.foreign.clone_from(&foreign);
             thread.time = time;
@@ -149,23 +149,23 @@ impl Exec {
         self.refresh();
     }
 
-    /// Orders everything that a lesson is of before everything that the current thread does from now on.
-    pub(crate) fn learn(&mut self, lesson: &Lesson) {
+    /// Orders everything that `acquired` covers before everything that the current thread does from now on.
+    pub(crate) fn acquire(&mut self, acquired: &Acquired) {
         let (id, time) = (self.thread as usize, self.next_time());
         let thread = &mut self.threads[id];
-        let mut known = Rc::clone(&lesson.known);
+        let mut known = Rc::clone(&acquired.known);
         let entries = Rc::make_mut(&mut known);
         if let Some(own) = &thread.known {
             raise(entries, own);
         }
         entries[id] = entries[id].max(thread.time + 1);
         thread.known = Some(known);
-        thread.foreign = merged(thread.foreign.as_ref(), lesson.foreign.as_ref());
+        thread.foreign = merged(thread.foreign.as_ref(), acquired.foreign.as_ref());
         thread.time = time;
         self.refresh();
     }
 
-    /// Orders everything before among all threads of the cluster.
+    /// Orders everything so far before everything to come, for all threads of the cluster.
     pub(crate) fn meet_all(&mut self) {
         let time = self.next_time();
         self.now.base = time * stamp::TIME;
@@ -182,8 +182,7 @@ impl Exec {
         self.refresh();
     }
 
-    /// Passes on what some of these threads released and picked up to all of them, as a barrier of
-    /// a whole block does.
+    /// Merges the released and acquired snapshots of these threads, as a barrier of a whole block does.
     pub(crate) fn share_fences(&mut self, threads: impl Iterator<Item = u32> + Clone) {
         let mut fences = Fences::default();
         for thread in threads.clone() {
@@ -194,16 +193,15 @@ impl Exec {
         }
     }
 
-    /// Whether anything that one of these threads of the cluster did is ordered before what the current
-    /// thread does.
-    pub(crate) fn knows_one_of(&self, mut threads: std::ops::Range<u32>) -> bool {
+    /// Whether some event of one of these threads of the cluster happens before the current thread's next
+    /// access.
+    pub(crate) fn is_ordered_after_one_of(&self, mut threads: std::ops::Range<u32>) -> bool {
         let known = self.threads[self.thread as usize].known.as_ref();
         let heard = |known: &Rc<Vec<u64>>| threads.any(|thread| known[thread as usize] > 0);
         self.now.base > self.now.cluster_start || known.is_some_and(heard)
     }
 
-    /// Whether the access that left `stamp`, of this cluster, is ordered before what thread
-    /// `other` has come to.
+    /// Whether the access with `stamp`, of this cluster, happens before the next access of thread `other`.
     pub(crate) fn ordered_for(&self, other: u32, stamp: u64) -> bool {
         let knows =
             |known: &Rc<Vec<u64>>| known[stamp::thread(stamp) as usize] > stamp::time(stamp);
@@ -215,14 +213,14 @@ impl Exec {
     }
 }
 
-/// What there is to know of what some threads did, and knew.
+/// The merged vector clocks of some threads.
 #[derive(Debug)]
-pub(crate) struct Lesson {
+pub(crate) struct Acquired {
     known: Rc<Vec<u64>>,
     foreign: Option<Rc<Foreign>>,
 }
 
-/// What a thread brings to a barrier.
+/// A thread's vector clock at its arrival at a barrier.
 #[derive(Debug, Clone)]
 pub(crate) struct Token {
     pub(crate) thread: u32,

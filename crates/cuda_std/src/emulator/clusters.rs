@@ -1,14 +1,13 @@
 //! Clusters: blocks that run interleaved and reach each other's shared memory.
 //!
-//! The threads of a cluster are numbered through, block after block, so for the race detector they
-//! are like threads of one block: barriers of one block give knowledge to its threads, the
-//! cluster's barrier and mbarriers give it across blocks.
+//! The threads of a cluster have consecutive numbers, block after block, so the race detector treats them
+//! like threads of one block. A block's barriers advance the vector clocks of its own threads; the cluster's
+//! barrier and mbarriers advance them across blocks.
 //!
-//! A block's shared memory is there when its first thread has begun, and gone when its last thread has ended.
-//! So every access from another block must be ordered after something that a thread of the block did, and
-//! before the end of some thread of the block. The first is known when the access comes. For the second,
-//! accesses are noted, and looked at when the block ends; what comes later is refused at once. Whether either
-//! is found does not depend on the order in which blocks run.
+//! A block's shared memory exists from the start of its first thread to the end of its last one. So every
+//! access from another block must happen after some event of the block, and before the end of some thread of
+//! the block. The first is checked at the access. For the second, accesses are recorded, and checked when the
+//! block ends; later ones are refused at once. Neither result depends on the order in which blocks run.
 
 use std::panic::Location;
 
@@ -31,9 +30,9 @@ pub(crate) struct Cluster {
     ended: Vec<u32>,
     /// For each block, the last access to its shared memory by each thread of the others.
     accesses: Vec<Vec<Access>>,
-    /// For each thread, the phase of the barrier that it has arrived at and not waited for.
+    /// For each thread, the phase of the cluster's barrier at which it has arrived without waiting yet.
     arrived: Vec<Option<u64>>,
-    /// What arrivers brought to the current phase of the barrier, and to the last one.
+    /// Vector clocks of the arrivals at the barrier's current phase, and at the last one.
     tokens: Vec<Token>,
     last_tokens: Vec<Token>,
     phase: u64,
@@ -65,13 +64,13 @@ fn cluster(exec: &mut Exec) -> &mut Cluster {
 }
 
 impl Cluster {
-    /// Threads that the barrier's phase has, for messages, if somebody waits.
+    /// Threads that have arrived at the barrier's phase, for messages, if any thread waits.
     pub(crate) fn lack(&self) -> Option<usize> {
         (!self.waiting.is_empty()).then_some(self.tokens.len())
     }
 }
 
-/// The current thread comes to the cluster's barrier, and the barrier may open.
+/// The current thread arrives at the cluster's barrier, which may complete its phase.
 pub(crate) fn arrive(place: Place) {
     come(place);
     open_if_complete(with());
@@ -89,11 +88,11 @@ fn come(place: Place) {
     }
     cluster.arrived[me] = Some(cluster.phase);
     cluster.tokens.push(token);
-    // What the thread does between arrival and wait was not brought to the barrier.
+    // Accesses between arrival and wait are not covered by the arrival.
     exec.advance();
 }
 
-/// The current thread waits for the phase that it has arrived at.
+/// The current thread waits for the phase at which it has arrived.
 pub(crate) fn wait(place: Place) {
     let exec = with();
     exec.tick(place);
@@ -134,7 +133,7 @@ fn suspend(place: Place) {
     });
 }
 
-/// Opens the barrier if all threads that have not ended have come.
+/// Completes the barrier's phase if all threads that have not ended have arrived.
 fn open_if_complete(exec: &mut Exec) -> bool {
     let threads = exec.cluster_blocks * exec.block_threads;
     let cluster = cluster(exec);
@@ -159,8 +158,8 @@ fn open_if_complete(exec: &mut Exec) -> bool {
     true
 }
 
-/// After `thread` has ended: the cluster's barrier does not wait for it, and if it was the last of
-/// its block, nobody may still want the block's shared memory.
+/// Called after `thread` has ended. The cluster's barrier no longer waits for it. If it was the last thread
+/// of its block, no other block may still access the block's shared memory.
 pub(crate) fn leave(exec: &mut Exec, thread: u32) -> Result<(), Fault> {
     let rank = exec.rank_of(thread) as usize;
     let block_threads = exec.block_threads;
@@ -196,8 +195,7 @@ pub(crate) fn has_ended(exec: &mut Exec, rank: u32) -> bool {
     cluster(exec).ended[rank as usize] == block_threads
 }
 
-/// The place in the shared memory of block `rank` that has this address here. The access to it is
-/// noted.
+/// The address in block `rank` of what has this address in the current block. Records an access to it.
 pub(crate) fn remote(address: u32, rank: u32, what: &'static str, place: Place) -> u32 {
     let exec = with();
     let blocks = exec.cluster_blocks;
@@ -212,7 +210,7 @@ pub(crate) fn remote(address: u32, rank: u32, what: &'static str, place: Place) 
     if rank != exec.rank {
         let block_threads = exec.block_threads;
         let first = rank * exec.stride;
-        if !exec.knows_one_of(first..first + block_threads) {
+        if !exec.is_ordered_after_one_of(first..first + block_threads) {
             fail(place, FaultKind::BlockNotBegun { what, rank });
         }
         let access = Access {
@@ -235,7 +233,7 @@ pub(crate) fn remote(address: u32, rank: u32, what: &'static str, place: Place) 
 }
 
 impl SharedView {
-    /// The region and offset of element `i` in block `rank`, of which `n` are meant.
+    /// The region and offset in block `rank` of element `i`, for an access to `n` elements.
     #[track_caller]
     fn in_block<T: Element>(
         self,

@@ -1,8 +1,8 @@
-//! `cp.async`: copies that land when they are waited for.
+//! `cp.async`: copies that complete when a thread waits for them.
 //!
-//! When a copy starts, its source is read as far as checks go, and its target is marked *in
-//! flight*, so that whoever touches it is reported. The bytes move at the wait. The source must
-//! then be as it was: each of its cells keeps the stamp that it had.
+//! When a copy starts, the read of its source is checked, and its target is marked *in flight*, so that
+//! accesses to it are reported. The bytes move at the wait. The source must not have changed until then: each
+//! of its cells must have the same write stamp.
 
 use std::collections::VecDeque;
 
@@ -76,7 +76,7 @@ pub(crate) fn start(
     let (source, from) = source.unwrap_or((std::ptr::null(), 0));
     let mut stamps = [0; 16];
     if valid > 0 {
-        // The device wants the source aligned to the whole copy, also if only a part is read.
+        // The device requires the source to be aligned to the whole copy, also if only a part is read.
         // SAFETY: views are made from live regions.
         let source = unsafe { &*source };
         if !(source.base + from).is_multiple_of(bytes) {
@@ -127,7 +127,7 @@ pub(crate) fn commit(place: Place) {
     copies.groups.push_back(group);
 }
 
-/// Lands all groups but the `left` youngest.
+/// Completes all groups but the `left` youngest.
 pub(crate) fn wait_groups(left: usize, place: Place) {
     let exec = with();
     exec.tick(place);
@@ -140,7 +140,7 @@ pub(crate) fn wait_groups(left: usize, place: Place) {
     }
 }
 
-/// Lands everything.
+/// Completes all copies.
 pub(crate) fn wait_all(place: Place) {
     commit(place);
     wait_groups(0, place);
@@ -189,7 +189,7 @@ fn each_part(start: usize, len: usize, mut access: impl FnMut(usize, usize)) {
     }
 }
 
-/// The times and threads of the last writes of each byte's cell.
+/// The write stamps, without locations, of each byte's cell.
 fn write_stamps(region: &Region, start: usize, len: usize) -> [u64; 16] {
     let mut stamps = [0; 16];
     for (i, slot) in stamps.iter_mut().enumerate().take(len) {

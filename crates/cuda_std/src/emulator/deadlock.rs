@@ -1,4 +1,4 @@
-//! Tells why a block cannot go on: who waits where, and who is missing.
+//! Describes a deadlock: which threads wait where, and which are missing.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -12,10 +12,10 @@ use super::schedule::fault_of;
 use super::waiting::Waiting;
 use super::{lanes, registers};
 
-/// The fault of a cluster in which nobody is ready and somebody waits.
+/// The fault of a cluster in which threads wait and none is ready.
 pub(crate) fn report(exec: &mut Exec) -> Fault {
     let waits = |thread: &u32| exec.threads[*thread as usize].wait.is_some();
-    // A warp operation says more precisely who is missing than a barrier does.
+    // A warp operation names missing threads more precisely than a barrier.
     let lanes = |thread: &u32| {
         let wait = exec.threads[*thread as usize].wait;
         wait.is_some_and(|wait| matches!(wait.what, Waiting::Lanes(_)))
@@ -40,7 +40,7 @@ pub(crate) fn report(exec: &mut Exec) -> Fault {
     fault_of(exec, first, Some(wait.place), kind)
 }
 
-/// If `thread` waits for lanes: which ones, and where those are.
+/// If `thread` waits for lanes: the lanes, and where they are.
 fn missing_lanes(exec: &mut Exec, thread: u32) -> Option<String> {
     let meeting = lanes::meeting_of(exec, thread)?;
     let (mask, missing) = (meeting.mask, meeting.mask & !meeting.arrived);
@@ -54,7 +54,7 @@ fn missing_lanes(exec: &mut Exec, thread: u32) -> Option<String> {
     ))
 }
 
-/// Everybody's whereabouts, threads of a block in the same situation together.
+/// The state of all threads. Threads of a block in the same state are listed together.
 fn survey(exec: &mut Exec) -> String {
     let mut groups: BTreeMap<(u32, String), Vec<u32>> = BTreeMap::new();
     for (number, thread) in (0..).zip(&exec.threads) {
@@ -101,7 +101,7 @@ fn survey(exec: &mut Exec) -> String {
     text
 }
 
-/// Says which block of the cluster something is in, where there are several.
+/// Names a block of a cluster of several.
 fn block_name(blocks: u32, rank: usize) -> String {
     match blocks {
         1 => String::new(),

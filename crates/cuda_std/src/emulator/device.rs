@@ -33,7 +33,7 @@ struct Inner {
 
 #[derive(Debug)]
 struct Slot {
-    /// Lent to the worker during a launch; gone for good if the launch could not be stopped.
+    /// Lent to the worker during a launch; lost if the launch could not be stopped.
     memory: Option<Box<Memory>>,
     worker: Option<worker::Worker>,
 }
@@ -45,8 +45,8 @@ impl Default for Device {
 }
 
 impl Device {
-    /// Bytes that [`Self::new`] gives a device: 2 GiB. The shadow memory takes up to six times what
-    /// is used.
+    /// Bytes of global memory of a device from [`Self::new`]: 2 GiB. Shadow memory takes up to six times the
+    /// bytes in use.
     pub const DEFAULT_MEMORY: u64 = 2 << 30;
 
     /// A device with [`Self::DEFAULT_MEMORY`].
@@ -84,20 +84,20 @@ impl Device {
         })
     }
 
-    /// Allocates `bytes` uninitialised bytes that take memory of the host only where they are touched, and
-    /// none of the device's. So a kernel can be given tensors that no host has room for, and run on some of
-    /// their blocks ([`Launch::only`]): an index that is too narrow for them goes wrong. Accesses are of
-    /// `element_bytes` bytes at least.
+    /// Allocates `bytes` uninitialised bytes that take host memory only where they are touched, and none of
+    /// the device's limit. So a kernel can get tensors that no host has memory for, and run some of its
+    /// blocks ([`Launch::only`]), which finds indices that are too narrow. Accesses must be of at least
+    /// `element_bytes` bytes.
     ///
     /// # Errors
-    /// [`FaultKind::OutOfMemory`] if the system gives no such addresses, as it may do where it promises no
-    /// more memory than it has, and on systems other than Linux and macOS; [`FaultKind::DeviceLost`].
+    /// [`FaultKind::OutOfMemory`] if the system does not reserve the addresses, as on systems without
+    /// overcommit, or other than Linux and macOS; [`FaultKind::DeviceLost`].
     pub fn alloc_sparse(&self, bytes: usize, element_bytes: usize) -> Result<Buffer, Fault> {
         self.sparse(bytes, element_bytes, None)
     }
 
-    /// [`Self::alloc_sparse`] of bytes that the host has written: `contents` is asked for those of an element
-    /// or less when they are first read, with the offset of the first, and must say the same each time.
+    /// [`Self::alloc_sparse`] of initialised bytes. `contents` computes the bytes of at most an element when
+    /// they are first read, from the offset of the first. It must give the same bytes each time.
     ///
     /// # Errors
     /// As there.
@@ -126,7 +126,7 @@ impl Device {
         })
     }
 
-    /// [`Self::launch_instance`] of the kernel that `K` is.
+    /// [`Self::launch_instance`] of kernel `K`.
     ///
     /// # Errors
     /// As there.
@@ -147,24 +147,22 @@ impl Device {
     /// The same launch with the same seed and memory gives the same result, and the same fault.
     ///
     /// # Errors
-    /// The first fault. What the kernel wrote before it stays written; the device can be used
-    /// again, unless the fault is [`FaultKind::DeviceLost`].
+    /// The first fault. Earlier writes of the kernel remain. The device can be used again, unless the fault
+    /// is [`FaultKind::DeviceLost`].
     ///
     /// # Safety
-    /// The kernel's own code runs in this process. The emulator checks what goes through this crate:
-    /// a view's pointer and length against the device's allocations that are there, each access
-    /// against the view, whether it was written before, and what orders it among the launch's
-    /// others; where it finds something, the launch ends in a fault and nothing was touched. So
-    /// arguments may be wrong in these ways if the kernel makes views of them before it uses them.
-    /// The emulator relies on the kernel's *Safety* section being kept in everything else:
-    /// - what the kernel does by pointers, references or slices of its own, or by code that is
-    ///   not this crate's, is sound with these arguments in this launch;
-    /// - no thread of the host touches through a pointer what the kernel touches; buffers are read
-    ///   and written by [`Buffer`]'s functions, which wait for the launch;
-    /// - nothing is lost where frames of the kernel are dropped without being unwound, at a fault.
+    /// The kernel's code runs in this process. The emulator checks accesses through this crate: a view's
+    /// pointer and length against the device's live allocations, and each access against the view, against
+    /// earlier writes, and for races. A failed check ends the launch in a fault before memory is touched. So
+    /// arguments may be wrong in these ways, if the kernel makes views of them before it uses them. In all
+    /// else the caller must keep the kernel's *Safety* section:
+    /// - accesses of the kernel by its own pointers, references or slices, or by code outside of this crate,
+    ///   are sound with these arguments in this launch;
+    /// - no host thread accesses memory that the kernel accesses, except by [`Buffer`]'s functions, which
+    ///   wait for the launch;
+    /// - stack frames of the kernel may be dropped without unwinding, at a fault.
     ///
-    /// With [`Launch::catch_signals`] some of what breaks the first becomes a fault before it does
-    /// harm. Nothing may rely on that.
+    /// With [`Launch::catch_signals`], some unsound accesses become faults. Nothing may rely on that.
     pub unsafe fn launch_instance<A: KernelArgs>(
         &self,
         kernel: &Instance<A>,
@@ -189,7 +187,7 @@ impl Device {
     }
 
     fn lock(&self) -> MutexGuard<'_, Slot> {
-        // The slot is whole at every point where a panic could happen while it is locked.
+        // The state is consistent at every point where a panic could happen while it is locked.
         self.inner
             .slot
             .lock()
@@ -202,7 +200,7 @@ fn lost() -> Fault {
 }
 
 impl Buffer {
-    /// The address of the first byte, as a kernel gets it.
+    /// The address of the first byte, for kernel arguments.
     #[must_use]
     pub fn ptr<T>(&self) -> *mut T {
         std::ptr::with_exposed_provenance_mut(self.address)
@@ -248,7 +246,7 @@ impl Buffer {
     /// Sets every byte.
     ///
     /// # Errors
-    /// [`FaultKind::HostMemory`] of sparse memory; [`FaultKind::DeviceLost`].
+    /// [`FaultKind::HostMemory`] for sparse memory; [`FaultKind::DeviceLost`].
     pub fn fill(&self, byte: u8) -> Result<(), Fault> {
         self.with_region("host write", 0, self.bytes, |region| {
             if region.is_sparse() {
@@ -266,9 +264,8 @@ impl Buffer {
     /// Copies bytes from the allocation, from byte `offset` on.
     ///
     /// # Errors
-    /// [`FaultKind::OutsideAllocation`]; [`FaultKind::Uninitialized`] if one of the bytes was never
-    /// written: a kernel that leaves out a part of its output is found here;
-    /// [`FaultKind::DeviceLost`].
+    /// [`FaultKind::OutsideAllocation`]; [`FaultKind::Uninitialized`] if one of the bytes was never written,
+    /// which finds kernels that leave out a part of their output; [`FaultKind::DeviceLost`].
     pub fn read(&self, offset: usize, bytes: &mut [u8]) -> Result<(), Fault> {
         self.with_region("host read", offset, bytes.len(), |region| {
             if let Some(byte) = region.first_uninitialised(offset, bytes.len()) {

@@ -1,11 +1,11 @@
-//! The state of a running launch, and how the functions that kernels call find it.
+//! The state of a running launch, and access to it from the functions that kernels call.
 //!
 //! One OS thread runs a launch, and all emulated threads are coroutines on it, so the state needs
 //! no locks: a thread-local pointer leads to it. Nothing holds a reference into the state across a
 //! suspension.
 //!
-//! This is what all kinds of instructions need. What only one kind needs, barriers for example, is
-//! an [`Extension`] that its module brings.
+//! This module has the state that all kinds of instructions share. State of one kind, such as barriers, is an
+//! [`Extension`] in its own module.
 
 use std::any::{Any, TypeId};
 use std::cell::Cell;
@@ -15,15 +15,15 @@ use std::sync::Arc;
 
 use super::fault::{Fault, FaultKind, Place, ThreadId};
 use super::fiber::{Fiber, STACK_BYTES};
-use super::knowledge::{Fences, Foreign, Now, SyncVariable};
 use super::launch::{Launch, Pulse, Stats};
+use super::locations::Places;
 use super::memory::Memory;
-use super::places::Places;
 use super::random::Random;
 use super::read_sets::ReadSets;
 use super::region::Region;
 use super::shared_memory::{self, SharedMemory};
 use super::stamp;
+use super::vector_clocks::{Fences, Foreign, Now, SyncVariable};
 use super::waiting::Wait;
 
 thread_local! {
@@ -32,7 +32,7 @@ thread_local! {
 
 /// Threads of a warpgroup.
 pub(crate) const WARPGROUP: u32 = 128;
-/// Steps between two looks at limits.
+/// Steps between two checks of limits.
 const TICKS: u32 = 4096;
 
 /// One emulated thread.
@@ -43,18 +43,18 @@ pub(crate) struct Thread {
     pub(crate) wait: Option<Wait>,
     /// The time of the thread's last event: see `stamp`.
     pub(crate) time: u64,
-    /// What the thread knows of others since the last barrier of the whole cluster: per thread,
-    /// the time before which everything is ordered.
+    /// The thread's vector clock since the last barrier of the whole cluster: for each thread, the time
+    /// before which its accesses are ordered.
     pub(crate) known: Option<Rc<Vec<u64>>>,
-    /// What the thread knows of other clusters.
+    /// The thread's vector clocks of other clusters.
     pub(crate) foreign: Option<Rc<Foreign>>,
     pub(crate) fences: Fences,
-    /// What a collective operation left for this thread.
+    /// The result of a collective operation for this thread.
     pub(crate) result: [u32; 4],
 }
 
 impl Thread {
-    /// A thread that has not started, of a cluster that starts at `time`.
+    /// A thread before its start, in a cluster that starts at `time`.
     pub(crate) fn new(time: u64) -> Self {
         Self {
             fiber: Fiber::default(),
@@ -69,8 +69,8 @@ impl Thread {
     }
 }
 
-/// A module's own state of the running cluster. It is made when it is first asked for, and gone when the
-/// next cluster begins.
+/// A module's own state of the running cluster. It is created at its first use, and dropped when the next
+/// cluster begins.
 pub(crate) trait Extension: Any {
     /// The state at a cluster's start.
     fn new(exec: &Exec) -> Self;
@@ -78,7 +78,7 @@ pub(crate) trait Extension: Any {
 
 /// A launch in progress.
 pub(crate) struct Exec {
-    // Read by every access.
+    // In use at every access.
     pub(crate) now: Now,
     pub(crate) thread: u32,
     ticks: u32,
@@ -98,12 +98,11 @@ pub(crate) struct Exec {
     pub(crate) first_block: [u32; 3],
     /// The number of the current thread's block in the cluster.
     pub(crate) rank: u32,
-    /// From one block's thread numbers to the next one's. Numbers beyond a block's last thread
-    /// name nobody.
+    /// Distance of the thread numbers of consecutive blocks. Numbers beyond a block's last thread are unused.
     pub(crate) stride: u32,
 
     pub(crate) kernel: &'static str,
-    /// What the assembler gives each thread at the start, if the kernel's bounds say it.
+    /// Registers of each thread at the start, if the kernel's launch bounds determine them.
     pub(crate) registers: Option<u32>,
     step_limit: u64,
     steps: u64,
@@ -119,9 +118,9 @@ pub(crate) struct Exec {
     pub(crate) shuffled: bool,
     pub(crate) catch_signals: bool,
 
-    /// Clusters started so far: when, and their first blocks.
+    /// Clusters started so far: start times and first blocks.
     pub(crate) clusters: Vec<(u64, [u32; 3])>,
-    /// For global and for shared memory.
+    /// Read sets of global and of shared memory.
     pub(crate) read_sets: [ReadSets; 2],
     pub(crate) sync_variables: HashMap<(usize, usize), SyncVariable>,
     pub(crate) shared: SharedMemory,
@@ -215,8 +214,8 @@ impl Exec {
         }
     }
 
-    /// Counts a step. Every function that kernels call and that could be what an endless loop does
-    /// begins with this.
+    /// Counts a step. Every function of this crate that an endless loop of a kernel might call begins with
+    /// this.
     #[inline(always)]
     pub(crate) fn tick(&mut self, place: Place) {
         self.count_step(place);
@@ -232,7 +231,7 @@ impl Exec {
         }
     }
 
-    /// Ends a kernel that recurses, while there is stack left to say so.
+    /// Ends a kernel that recurses too deeply, while there is stack left for the report.
     #[inline(always)]
     pub(crate) fn check_stack(&self, place: Place) {
         let here = 0_u8;
@@ -268,13 +267,13 @@ impl Exec {
         self.memory.now
     }
 
-    /// The stamp of an access here and now.
+    /// The stamp of an access of the current thread at this time.
     #[inline]
     pub(crate) fn stamp(&mut self, place: Place) -> u64 {
         self.now.me | self.places.bits(place)
     }
 
-    /// Sets the current thread's time, and what follows from it and from what the thread knows.
+    /// Recomputes `now` from the current thread's time and vector clock.
     pub(crate) fn refresh(&mut self) {
         let thread = &self.threads[self.thread as usize];
         self.now.thread = self.thread;
@@ -292,7 +291,7 @@ impl Exec {
         (self.shared.at(address)).filter(|_| shared_memory::rank(address) == self.rank)
     }
 
-    /// Notes a fault of the current thread, unless there is one already.
+    /// Records a fault of the current thread, unless there is one already.
     pub(crate) fn record(&mut self, location: Option<Place>, kind: FaultKind) {
         let thread = ThreadId {
             block: self.block_idx,
@@ -326,7 +325,7 @@ impl Exec {
         self.extensions.len() - 1
     }
 
-    /// Ends what modules know of the cluster.
+    /// Drops the modules' states of the cluster.
     pub(crate) fn drop_extensions(&mut self) {
         self.extensions.clear();
     }
@@ -341,7 +340,7 @@ pub(crate) fn suspend() {
     unsafe { (*yielder).suspend(()) };
 }
 
-/// Ends the launch with a fault of the current thread. Nothing of the launch runs again after this.
+/// Ends the launch with a fault of the current thread. No thread of the launch runs after this.
 #[cold]
 #[inline(never)]
 pub(crate) fn fail(place: Place, kind: FaultKind) -> ! {
@@ -354,7 +353,7 @@ pub(crate) fn fail(place: Place, kind: FaultKind) -> ! {
 #[cold]
 #[inline(never)]
 fn out_of_stack(place: Place) -> ! {
-    // What follows needs stack of its own, which the reserve provides.
+    // Reporting needs stack, which the reserve provides.
     with().stack_limit = 0;
     fail(place, FaultKind::StackOverflow { bytes: STACK_BYTES })
 }

@@ -1,4 +1,4 @@
-//! What goes wrong in a kernel, and how it is told.
+//! Faults of kernels, and their messages.
 
 use std::fmt;
 use std::panic::Location;
@@ -30,7 +30,7 @@ pub struct ThreadId {
     pub thread: [u32; 3],
 }
 
-/// What a kernel did that a device leaves undefined, or does not survive.
+/// Undefined behaviour of a kernel, or an error that ends a launch.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FaultKind {
@@ -46,7 +46,7 @@ pub enum FaultKind {
         /// Elements of the view.
         len: u64,
     },
-    /// An access inside the view but outside of the memory that the view claims to show.
+    /// An access inside the view but outside of the allocation.
     #[error("{what}: bytes {start}..{end} of {object}, which the view wrongly claims to have")]
     OutsideAllocation {
         /// What was attempted.
@@ -58,7 +58,7 @@ pub enum FaultKind {
         /// One past the last byte accessed.
         end: i64,
     },
-    /// An address that is no multiple of the access's size.
+    /// An address that is not a multiple of the access's size.
     #[error(
         "{what}: byte {offset} of {object}, an access of {bytes} bytes must start at a multiple of {bytes}"
     )]
@@ -72,18 +72,18 @@ pub enum FaultKind {
         /// Bytes of the access.
         bytes: u64,
     },
-    /// A read of what nobody wrote.
+    /// A read of bytes that were never written.
     #[error("{what}: byte {offset} of {object} is uninitialised")]
     Uninitialized {
         /// What was attempted.
         what: &'static str,
         /// The memory.
         object: String,
-        /// The first byte that nobody wrote.
+        /// The first byte that was never written.
         offset: u64,
     },
-    /// Two accesses to the same bytes by different threads, at least one a write and not both
-    /// atomic, with nothing that orders them.
+    /// Two unordered accesses to the same bytes by different threads, at least one a write and not both
+    /// atomic.
     #[error("data race: {what} of byte {offset} of {object}, unordered with the {earlier}")]
     Race {
         /// The later access.
@@ -95,8 +95,8 @@ pub enum FaultKind {
         /// The earlier access.
         earlier: Box<Earlier>,
     },
-    /// Touching what a copy in flight is about to write, or changing what it, or a chain of `wgmma`, is about
-    /// to read.
+    /// An access to the target of a copy in flight, or a write to the source of a copy or to operands of a
+    /// chain of `wgmma` in flight.
     #[error("{what}: byte {offset} of {object} is in flight, started by the {earlier}")]
     InFlight {
         /// What was attempted.
@@ -108,7 +108,7 @@ pub enum FaultKind {
         /// The copy or the chain.
         earlier: Box<Earlier>,
     },
-    /// A read through the constant cache of what this launch has written.
+    /// A read-only load of bytes that this launch has written.
     #[error(
         "read-only load: byte {offset} of {object} was written in this launch, by the {earlier}"
     )]
@@ -120,8 +120,8 @@ pub enum FaultKind {
         /// The write.
         earlier: Box<Earlier>,
     },
-    /// An asynchronous instruction that reads what ordinary stores wrote, without the fence between
-    /// the two.
+    /// An asynchronous instruction that reads the bytes of ordinary stores without a proxy fence between the
+    /// two.
     #[error(
         "asynchronous read: byte {offset} of {object} was not made visible by async_proxy::fence_shared after the {earlier}"
     )]
@@ -133,7 +133,7 @@ pub enum FaultKind {
         /// The ordinary store.
         earlier: Box<Earlier>,
     },
-    /// An access to the shared memory of another block of the cluster that nothing orders after that block's
+    /// An access to the shared memory of another block of the cluster that is not ordered after that block's
     /// start.
     #[error("{what} in the shared memory of block {rank} of the cluster, which may not have begun")]
     BlockNotBegun {
@@ -142,8 +142,8 @@ pub enum FaultKind {
         /// The other block's place in the cluster.
         rank: u32,
     },
-    /// An access to the shared memory of another block of the cluster that nothing orders before
-    /// that block's end.
+    /// An access to the shared memory of another block of the cluster that is not ordered before that block's
+    /// end.
     #[error("{what} in the shared memory of block {rank} of the cluster, which may have ended")]
     BlockEnded {
         /// What was attempted.
@@ -151,23 +151,23 @@ pub enum FaultKind {
         /// The other block's place in the cluster.
         rank: u32,
     },
-    /// Threads wait for what can no longer happen.
+    /// Threads wait, and none can run.
     #[error("{what} never completes: {detail}")]
     Deadlock {
-        /// What is waited for.
+        /// The operation that the threads wait for.
         what: String,
-        /// Who waits where, and who is missing.
+        /// The threads that wait, and those that are missing.
         detail: String,
     },
     /// A barrier used against its rules.
     #[error("barrier: {0}")]
     Barrier(String),
-    /// A warp operation whose lanes do not all come, or disagree.
+    /// A warp operation whose lanes do not all arrive, or disagree.
     #[error("{op}: {problem}")]
     Warp {
         /// The operation.
         op: String,
-        /// What is wrong with its lanes.
+        /// The problem with its lanes.
         problem: String,
     },
     /// An argument that the instruction does not allow.
@@ -179,7 +179,7 @@ pub enum FaultKind {
         /// The launch's limit.
         limit: u64,
     },
-    /// A thread computes without end and without calling into this crate.
+    /// A thread that computes endlessly without calling into this crate.
     #[error(
         "a thread has computed for {seconds} s of processor time without a call, as an endless loop does"
     )]
@@ -196,7 +196,7 @@ pub enum FaultKind {
         /// Bytes of a thread's stack.
         bytes: usize,
     },
-    /// The kernel touched memory without a view, and the processor refused.
+    /// The kernel accessed memory by a raw pointer, and the processor raised a signal.
     #[error(
         "the processor refused an access or an instruction (signal {signal}); raw pointers are not checked"
     )]
@@ -225,13 +225,13 @@ pub enum FaultKind {
         /// Bytes that the device has.
         limit: u64,
     },
-    /// The host has no memory for what the emulator notes of an allocation.
+    /// The host has no memory for the shadow of an allocation.
     #[error("the host has no memory to note single bytes of {object}")]
     HostMemory {
         /// The allocation.
         object: String,
     },
-    /// The device is unusable since a launch on it could not be stopped.
+    /// The device is unusable because a launch on it could not be stopped.
     #[error("the device was lost in an earlier launch that could not be stopped")]
     DeviceLost,
 }
@@ -241,9 +241,9 @@ pub enum FaultKind {
 pub struct Earlier {
     /// `"write"`, `"read"`, `"atomic access"`, `"copy"` or `"chain"`.
     pub what: &'static str,
-    /// Who.
+    /// The thread.
     pub thread: ThreadId,
-    /// Where in the source.
+    /// The source line.
     pub location: Option<&'static Location<'static>>,
 }
 

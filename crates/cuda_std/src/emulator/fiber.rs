@@ -15,13 +15,13 @@ pub(crate) type ThreadCoroutine = Coroutine<(), (), (), DefaultStack>;
 /// The coroutine of a thread that has started and not ended.
 #[derive(Default)]
 pub(crate) struct Fiber {
-    /// While it does not run.
+    /// The coroutine, while it does not run.
     pub(crate) coroutine: Option<ThreadCoroutine>,
-    /// Where the coroutine suspends itself.
+    /// The handle by which the coroutine suspends itself.
     pub(crate) yielder: Option<*const Yielder<(), ()>>,
 }
 
-/// Stacks that no coroutine uses.
+/// The pool of unused stacks.
 #[derive(Default)]
 pub(crate) struct Stacks(Vec<DefaultStack>);
 
@@ -39,7 +39,7 @@ impl Stacks {
         Ok((stack, limit))
     }
 
-    /// Takes a coroutine's stack back, wherever it stands.
+    /// Takes back the stack of a coroutine, finished or not.
     pub(crate) fn recycle(&mut self, mut coroutine: ThreadCoroutine) {
         // SAFETY: the launch is over, or the coroutine is. Frames that are discarded belong to a
         // kernel, which owns nothing that must be dropped for soundness, and to this crate's functions,

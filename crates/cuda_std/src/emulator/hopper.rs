@@ -2,14 +2,14 @@
 
 use std::panic::Location;
 
-use super::chains::{self, RowsOfA};
 use super::exec::with;
-pub(crate) use super::flights::ChainNumber;
 use super::mbarriers::{self, Reach};
 use super::tensor::Kind;
 use super::views::GlobalView;
 use super::waiting::Setting;
-use super::{async_proxy, clusters, flights, registers, transfers};
+use super::wgmma::{self, RowsOfA};
+pub(crate) use super::wgmma_in_flight::ChainNumber;
+use super::{async_proxy, clusters, registers, transfers, wgmma_in_flight};
 use crate::common::{AXES, TensorMap};
 
 #[track_caller]
@@ -87,7 +87,7 @@ macro_rules! chains {
         #[track_caller]
         pub(crate) unsafe fn $name(a: &[[u32; 4]; $steps], b: &[u64; $steps]) -> [f32; $sums] {
             let mut sums = [0.0; $sums];
-            chains::multiply(Kind::$kind, &mut sums, RowsOfA::Registers(a), &[b], Location::caller());
+            wgmma::multiply(Kind::$kind, &mut sums, RowsOfA::Registers(a), &[b], Location::caller());
             sums
         }
     )*};
@@ -104,7 +104,7 @@ macro_rules! adding_chains {
     ($($name:ident, $kind:ident, $steps:literal;)*) => {$(
         #[track_caller]
         pub(crate) unsafe fn $name(mut d: [f32; 32], a: &[[u32; 4]; $steps], b: &[u64; $steps]) -> [f32; 32] {
-            chains::multiply(Kind::$kind, &mut d, RowsOfA::Registers(a), &[b], Location::caller());
+            wgmma::multiply(Kind::$kind, &mut d, RowsOfA::Registers(a), &[b], Location::caller());
             d
         }
     )*};
@@ -115,14 +115,14 @@ adding_chains! {
     add_bf16_3, Bf16, 3;
 }
 
-/// Chains that the assembly waits for, too.
+/// Chains whose inline assembly includes the wait.
 macro_rules! chains_with_wait {
     ($($name:ident, $kind:ident, $steps:literal;)*) => {$(
         #[track_caller]
         pub(crate) unsafe fn $name(a: &[[u32; 4]; $steps], b: &[u64; $steps]) -> [f32; 16] {
             let (mut sums, place) = ([0.0; 16], Location::caller());
-            chains::multiply(Kind::$kind, &mut sums, RowsOfA::Registers(a), &[b], place);
-            flights::wait(flights::newest(), 0, place);
+            wgmma::multiply(Kind::$kind, &mut sums, RowsOfA::Registers(a), &[b], place);
+            wgmma_in_flight::wait(wgmma_in_flight::newest(), 0, place);
             sums
         }
     )*};
@@ -136,14 +136,14 @@ chains_with_wait! {
 #[track_caller]
 pub(crate) unsafe fn start_shared_n128_f16_9(d: &mut [f32; 64], a: &[u64; 9], b: &[u64; 9]) {
     *d = [0.0; 64];
-    chains::multiply(Kind::F16, d, RowsOfA::Shared(a), &[b], Location::caller());
+    wgmma::multiply(Kind::F16, d, RowsOfA::Shared(a), &[b], Location::caller());
 }
 
 macro_rules! adding_shared_chains {
     ($($name:ident, $kind:ident, $steps:literal, $sums:literal;)*) => {$(
         #[track_caller]
         pub(crate) unsafe fn $name(d: &mut [f32; $sums], a: &[u64; $steps], b: &[u64; $steps]) {
-            chains::multiply(Kind::$kind, d, RowsOfA::Shared(a), &[b], Location::caller());
+            wgmma::multiply(Kind::$kind, d, RowsOfA::Shared(a), &[b], Location::caller());
         }
     )*};
 }
@@ -159,7 +159,7 @@ macro_rules! interleaved_chains {
     ($($name:ident, $kind:ident, $sums:literal;)*) => {$(
         #[track_caller]
         pub(crate) unsafe fn $name(d: &mut [f32; $sums], a: &[u64; 3], b: [&[u64; 3]; 2]) {
-            chains::multiply(Kind::$kind, d, RowsOfA::Shared(a), &[b[0], b[1]], Location::caller());
+            wgmma::multiply(Kind::$kind, d, RowsOfA::Shared(a), &[b[0], b[1]], Location::caller());
         }
     )*};
 }
@@ -171,34 +171,34 @@ interleaved_chains! {
     add_interleaved_n256_bf16_3, Bf16, 128;
 }
 
-/// The assembly waits for it, too.
+/// A chain whose inline assembly includes the wait.
 #[track_caller]
 pub(crate) unsafe fn add_shared_f16_8(d: &mut [f32; 128], a: &[u64; 8], b: &[u64; 8]) {
     let place = Location::caller();
-    chains::multiply(Kind::F16, d, RowsOfA::Shared(a), &[b], place);
-    flights::wait(flights::newest(), 0, place);
+    wgmma::multiply(Kind::F16, d, RowsOfA::Shared(a), &[b], place);
+    wgmma_in_flight::wait(wgmma_in_flight::newest(), 0, place);
 }
 
-/// The chain that the thread has started last.
+/// The last chain that the thread has started.
 pub(crate) fn newest_chain() -> ChainNumber {
-    flights::newest()
+    wgmma_in_flight::newest()
 }
 
-/// The number of no chain.
+/// No chain.
 pub(crate) fn no_chain() -> ChainNumber {
     ChainNumber::NONE
 }
 
 #[track_caller]
 pub(crate) unsafe fn wait_older_chains<const LEFT: u32>() {
-    flights::wait(ChainNumber::NONE, LEFT, Location::caller());
+    wgmma_in_flight::wait(ChainNumber::NONE, LEFT, Location::caller());
 }
 
 macro_rules! waits {
     ($($name:ident, $sums:literal;)*) => {$(
         #[track_caller]
         pub(crate) unsafe fn $name<const LEFT: u32>(d: [f32; $sums], chain: ChainNumber) -> [f32; $sums] {
-            flights::wait(chain, LEFT, Location::caller());
+            wgmma_in_flight::wait(chain, LEFT, Location::caller());
             d
         }
     )*};

@@ -1,4 +1,4 @@
-//! Warp operations: lanes meet, and the last one computes for all.
+//! Warp operations: lanes wait for each other, and the last one computes for all.
 
 use super::clock::Token;
 use super::exec::{Exec, Extension, fail, with};
@@ -8,21 +8,21 @@ use super::tensor::{self, Inputs, Outputs};
 use super::waiting::{Op, Wait, Waiting};
 use crate::common::{WarpReductionOp, WarpShuffleMode};
 
-/// All lanes take part in tensor instructions and such of warpgroups.
+/// The mask of all lanes, for instructions of whole warps and warpgroups.
 pub(crate) const ALL: u32 = u32::MAX;
 
-/// Lanes on their way to an operation.
+/// Lanes that have arrived at an operation.
 #[derive(Debug)]
 pub(crate) struct Meeting {
     op: Op,
     pub(crate) mask: u32,
     pub(crate) arrived: u32,
     inputs: Box<Inputs>,
-    /// What `sync_warp` orders.
+    /// The lanes' vector clocks, for `sync_warp`.
     tokens: Vec<Token>,
 }
 
-/// The operations that lanes of each warp are on their way to.
+/// The operations at which lanes of each warp have arrived.
 struct Meetings(Vec<Vec<Meeting>>);
 
 impl Extension for Meetings {
@@ -36,7 +36,7 @@ fn meetings_of(exec: &mut Exec, warp: usize) -> &mut Vec<Meeting> {
     &mut exec.extension::<Meetings>().0[warp]
 }
 
-/// The meeting that a thread has come to and waits at.
+/// The operation at which a thread waits.
 pub(crate) fn meeting_of(exec: &mut Exec, thread: u32) -> Option<&Meeting> {
     let (warp, lane) = (thread as usize / 32, thread % 32);
     (meetings_of(exec, warp).iter()).find(|meeting| meeting.arrived >> lane & 1 == 1)
@@ -131,7 +131,7 @@ fn complete(exec: &mut Exec, warp: usize, lane: u32, meeting: &Meeting) -> [u32;
     outputs[lane as usize]
 }
 
-/// After `thread` has ended: nobody may wait for its lane.
+/// Called after `thread` has ended: no operation may wait for its lane.
 pub(crate) fn check_exit(exec: &mut Exec, thread: u32) -> Result<(), Fault> {
     let (warp, lane) = ((thread / 32) as usize, thread % 32);
     let Some(meeting) = meetings_of(exec, warp)
@@ -200,8 +200,8 @@ fn compute(op: Op, mask: u32, inputs: &Inputs) -> Outputs {
     outputs
 }
 
-/// Where a shuffle reads, and whether that is allowed: as the pseudocode of `shfl.sync` in the PTX
-/// manual has it.
+/// The source lane of a shuffle, and whether it is in range, by the pseudocode of `shfl.sync` in the PTX
+/// manual.
 pub(crate) fn source_lane(mode: WarpShuffleMode, lane: u32, b: u32, width: u32) -> (u32, bool) {
     let first = lane & !(width - 1);
     let last = first | (width - 1);

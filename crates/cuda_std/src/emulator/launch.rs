@@ -1,4 +1,4 @@
-//! What the host says about a launch and is told of it: shape, limits, progress, statistics.
+//! A launch as the host sees it: shape, limits, progress, statistics.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -22,28 +22,25 @@ pub struct Launch {
     pub block: [u32; 3],
     /// Bytes of dynamic shared memory.
     pub shared_bytes: u32,
-    /// Blocks of a cluster, along x, of a kernel that does not say it itself; 1 for none.
+    /// Blocks of a cluster, along x, for a kernel without a cluster size of its own; 1 for none.
     pub cluster_blocks: u32,
-    /// The blocks that run, each with all of its cluster; those of the whole grid if none is named. A launch
-    /// over sparse memory ([`Device::alloc_sparse`](super::Device::alloc_sparse)) has more than could ever
-    /// run.
+    /// The blocks to run, each with all of its cluster; empty for the whole grid. A launch over sparse memory
+    /// ([`Device::alloc_sparse`](super::Device::alloc_sparse)) may have too many blocks to run all.
     pub only: Vec<[u32; 3]>,
-    /// Shuffles the order in which blocks (or clusters), their threads, and the threads that a
-    /// barrier wakes run. `None` is the order of indices.
+    /// Shuffles the order of blocks (or clusters), of their threads, and of the threads that a barrier wakes.
+    /// `None` is the order of indices.
     pub seed: Option<u64>,
     /// The most steps that the launch may take; a step is a call into this crate.
     pub step_limit: u64,
-    /// The most processor time that may pass without about 4096 steps. It ends loops that never
-    /// call into this crate.
+    /// The most processor time for about 4096 steps. It ends loops that never call into this crate.
     ///
-    /// With [`Self::catch_signals`] the loop is ended; without, its thread runs on, and the device is
+    /// With [`Self::catch_signals`] the loop is interrupted; without, its thread runs on, and the device is
     /// lost.
     pub progress_limit: Duration,
-    /// Whether what the processor refuses in the kernel's own code, and a stack that it overflows,
-    /// becomes a fault of the launch; on Linux and x86-64, nowhere else. For this the first such
-    /// launch puts handlers of `SIGSEGV`, `SIGBUS`, `SIGFPE`, `SIGILL` and `SIGURG` into the process,
-    /// which stay; what is not of such a launch they leave to the handlers that were there before.
-    /// Without it those signals do what they do in the rest of the process: most end it.
+    /// Whether signals and stack overflows in the kernel's own code become faults of the launch. Only on
+    /// Linux and x86-64. The first such launch installs handlers of `SIGSEGV`, `SIGBUS`, `SIGFPE`, `SIGILL`
+    /// and `SIGURG` in the process, which stay. They pass signals of other origin to the previous handlers.
+    /// Without this, the signals act as in the rest of the process: most end it.
     pub catch_signals: bool,
 }
 
@@ -64,7 +61,7 @@ impl Default for Launch {
     }
 }
 
-/// What a launch did.
+/// Statistics of a launch.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stats {
@@ -84,7 +81,7 @@ pub struct Stats {
     pub shared_store_bytes: u64,
     /// Atomic accesses.
     pub atomics: u64,
-    /// Barriers that opened: of a block, named, of a cluster, or phases of transaction barriers.
+    /// Completed barriers: of a block, named, of a cluster, or phases of transaction barriers.
     pub barriers: u64,
     /// Warp operations, each counted once for all its lanes.
     pub warp_operations: u64,
@@ -96,7 +93,7 @@ pub struct Stats {
     pub shared_bytes: u64,
 }
 
-/// Beats while a launch makes progress.
+/// A counter that advances while a launch makes progress.
 #[derive(Debug, Default)]
 pub(crate) struct Pulse(AtomicU64);
 
@@ -110,12 +107,12 @@ impl Pulse {
     }
 }
 
-/// Refuses what `cuLaunchKernel` refuses.
+/// Refuses the launches that `cuLaunchKernel` refuses.
 pub(crate) fn validate<A: KernelArgs>(kernel: &Instance<A>, launch: &Launch) -> Result<(), Fault> {
     const MAX_GRID: [u32; 3] = [i32::MAX as u32, 65_535, 65_535];
     const MAX_BLOCK: [u32; 3] = [1024, 1024, 64];
     const MAX_THREADS: u64 = 1024;
-    /// What every device with clusters accepts.
+    /// The largest cluster that every device with clusters accepts.
     const MAX_CLUSTER: u32 = 8;
     const {
         assert!(
@@ -194,11 +191,10 @@ pub(crate) fn cluster_blocks<A: KernelArgs>(kernel: &Instance<A>, launch: &Launc
     declared.unwrap_or(launch.cluster_blocks)
 }
 
-/// The registers that each thread of this kernel starts with: as many as the multiprocessor's for all threads
-/// that it declares to be there. Without the declarations the assembler does not say.
+/// Registers of each thread at the start of this kernel: the multiprocessor's, divided among all threads of
+/// the declared launch bounds. `None` without launch bounds, since the number is then the assembler's choice.
 pub(crate) fn registers<A: KernelArgs>(kernel: &Instance<A>) -> Option<u32> {
-    /// Registers of a multiprocessor, which deals them out to warps in four parts alike, eight for each
-    /// thread at a time.
+    /// Registers of a multiprocessor. Four equal parts serve the warps, in units of eight for each thread.
     const REGISTERS: u32 = 1 << 16;
     const PARTS: u32 = 4;
     const UNIT: u32 = 8;

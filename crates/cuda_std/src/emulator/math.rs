@@ -1,8 +1,8 @@
-//! Float functions: exactly rounded ones as the device has them, the others as near as f32 allows.
+//! Float functions: exactly rounded ones as on the device, the others as accurate as f32 allows.
 
 use half::{bf16, f16};
 
-/// Functions that `f64` gives to more digits than `f32` keeps, so that one rounding is left.
+/// Functions computed in `f64`, so that only the rounding to `f32` is left.
 macro_rules! through_f64 {
     ($($name:ident($x:ident) = $value:expr;)*) => {$(
         pub(crate) fn $name(x: f32) -> f32 {
@@ -50,13 +50,13 @@ exact! {
     trunc64(x): f64 = x.trunc();
 }
 
-/// 0 of a subnormal number, with its sign.
+/// Flushes a subnormal number to 0 of its sign.
 #[inline]
 fn flushed(x: f32) -> f32 {
     if x.is_subnormal() { x * 0.0 } else { x }
 }
 
-/// Not inlined: kernels are full of them, and a program has many kernels.
+/// Not inlined: kernels have many of them, and a program has many kernels.
 macro_rules! extremes_f32 {
     ($($name:ident($a:ident, $b:ident) = $value:expr;)*) => {$(
         #[inline(never)]

@@ -1,27 +1,27 @@
 //! Transaction barriers.
 //!
-//! The state of a barrier is kept here, not in the 8 bytes; those serve the race detector: `init`
-//! writes them, all else accesses them atomically. Copies and asynchronous stores wait in their
-//! barrier's queue (`transactions`). A phase is completed, and its copies land, only when somebody
-//! wants to know or arrives at the next one, so a wait that is left out always shows.
+//! The state of a barrier is kept here, not in the 8 bytes, which serve only the race detector: `init` writes
+//! them, all other operations access them atomically. Copies and asynchronous stores wait in their barrier's
+//! queue (`transactions`). A phase completes, and its copies land, only when a thread tests it or arrives at
+//! the next one. So a missing wait is always found.
 //!
-//! That a barrier is one must be known to whoever uses it: threads of its own block need to be ordered after
-//! its `init`, other blocks, and the asynchronous proxy, which counts the bytes of copies, after a fence
-//! behind it as well.
+//! The initialisation of a barrier must be visible to its users. Threads of its own block must be ordered
+//! after `init`. Other blocks, and the asynchronous proxy, which counts the bytes of copies, must be ordered
+//! after a fence behind it.
 //!
-//! An ordinary wait takes what threads of its own block brought, a wait with the cluster's scope
-//! what threads of all its blocks did.
+//! An ordinary wait acquires from threads of its own block, a wait with cluster scope from threads of all
+//! blocks of the cluster.
 
 use std::collections::HashMap;
 
 use super::atomics::atomic;
-use super::clock::{Lesson, Token};
+use super::clock::{Acquired, Token};
 use super::exec::{Exec, Extension, fail, with};
 use super::fault::{Fault, FaultKind, Place};
-use super::knowledge::Atomic;
 use super::region::Region;
 use super::schedule::fault_of;
 use super::transactions::Transaction;
+use super::vector_clocks::Atomic;
 use super::waiting::{Wait, Waiting};
 use super::{access, async_proxy, clusters, schedule, shared_memory, stamp};
 
@@ -43,22 +43,23 @@ struct Barrier {
     /// Bytes announced and not landed.
     bytes: i64,
     phase: u64,
-    /// What arrivers and copies bring to the current phase, and what they brought to the last one.
+    /// Vector clocks of the arrivals and copies of the current phase, and of the last one.
     tokens: Vec<Token>,
     last_tokens: Vec<Token>,
-    /// What a wait of each reach learns from the last phase, once somebody has asked.
-    lessons: [Option<Lesson>; 2],
+    /// The merged vector clocks that a wait of each scope acquires from the last phase, computed at the first
+    /// wait.
+    acquired: [Option<Acquired>; 2],
     copies: Vec<Transaction>,
     waiting: Vec<u32>,
-    /// Accesses of threads that have waited for the last phase, as stamps.
+    /// Stamps of the threads that have waited for the last phase.
     passed: Vec<u64>,
     /// The stamp of `init`.
     initialised: u64,
-    /// The stamp of the first fence behind it that shows it to other blocks.
+    /// The stamp of the first fence behind `init` that makes it visible to other blocks.
     fenced: Option<u64>,
 }
 
-/// Whose arrivals and copies a wait orders before what follows it.
+/// The scope of a wait: the arrivals and copies that it acquires from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Reach {
     Block,
@@ -66,7 +67,7 @@ pub(crate) enum Reach {
 }
 
 impl MemoryBarriers {
-    /// What an incomplete phase lacks, for messages.
+    /// Missing arrivals and bytes of an incomplete phase, for messages.
     pub(crate) fn lack(&self, address: u32) -> String {
         let Some(barrier) = self.0.get(&address) else {
             return String::new();
@@ -77,7 +78,7 @@ impl MemoryBarriers {
         )
     }
 
-    /// Barriers that somebody waits at.
+    /// Barriers with waiting threads.
     pub(crate) fn awaited(&self) -> Vec<u32> {
         let mut addresses: Vec<u32> = (self.0.iter())
             .filter(|(_, barrier)| !barrier.waiting.is_empty())
@@ -108,7 +109,7 @@ fn own(address: u32, place: Place) {
     }
 }
 
-/// The region and offset of a barrier object, of whatever block.
+/// The region and offset of a barrier object of any block.
 fn object(address: u32, place: Place) -> (*const Region, usize) {
     match with().shared.at(address) {
         Some(region) => (region, address as usize - region.base),
@@ -161,8 +162,8 @@ pub(crate) fn init(address: u32, arrivals: u32, place: Place) {
     barriers(with()).insert(address, barrier);
 }
 
-/// Shows what the current thread has initialised to other blocks and to the asynchronous proxy, once they are
-/// told.
+/// Makes the current thread's initialisations visible to other blocks and to the asynchronous proxy, if they
+/// synchronise with it later.
 pub(crate) fn fence(place: Place) {
     let exec = with();
     exec.tick(place);
@@ -175,8 +176,8 @@ pub(crate) fn fence(place: Place) {
     }
 }
 
-/// Checks that a barrier that was `touch`ed has been shown to the asynchronous proxy, or to the current block
-/// if it is another one's.
+/// Checks that the initialisation of a barrier that was `touch`ed is visible to the asynchronous proxy, or to
+/// the current block if the barrier is another block's.
 pub(crate) fn check_fence(address: u32, place: Place) {
     let exec = with();
     let barrier = state(exec, address);
@@ -194,7 +195,7 @@ pub(crate) fn check_fence(address: u32, place: Place) {
     }
 }
 
-/// After `thread` has ended: nothing may be on its way to a block that has.
+/// Called after `thread` has ended: no transaction may be in flight to a block that has ended.
 pub(crate) fn check_end(exec: &mut Exec, thread: u32) -> Result<(), Fault> {
     let rank = exec.rank_of(thread);
     if barriers(exec).is_empty() || !clusters::has_ended(exec, rank) {
@@ -255,15 +256,14 @@ fn come(address: u32, bytes: u32, place: Place) {
     wake_waiters(address, place);
 }
 
-/// Completes the phase if somebody waits for that.
+/// Completes the phase if a thread waits for it.
 pub(crate) fn wake_waiters(address: u32, place: Place) {
     if !state(with(), address).waiting.is_empty() {
         complete_if_due(address, place);
     }
 }
 
-/// Lands the copies of a phase that everybody has arrived at, and completes it if all bytes are
-/// there.
+/// Lands the copies of a phase with all arrivals, and completes it if all bytes have landed.
 fn complete_if_due(address: u32, place: Place) {
     let barrier = state(with(), address);
     if barrier.pending > 0 {
@@ -283,7 +283,7 @@ fn complete_if_due(address: u32, place: Place) {
     barrier.phase += 1;
     barrier.pending = barrier.arrivals;
     barrier.last_tokens = std::mem::take(&mut barrier.tokens);
-    barrier.lessons = [None, None];
+    barrier.acquired = [None, None];
     barrier.passed.clear();
     let mut woken = std::mem::take(&mut barrier.waiting);
     exec.stats.barriers += 1;
@@ -299,8 +299,8 @@ pub(crate) fn add(address: u32, copy: Transaction, token: Token, place: Place) {
     wake_waiters(address, place);
 }
 
-/// Checks that what another block sends cannot come to an earlier phase than it does here: the
-/// sender must be ordered after a wait for the phase before.
+/// Checks that data from another block cannot arrive in an earlier phase than it does here: the sender must
+/// be ordered after a wait for the phase before.
 pub(crate) fn check_phase(address: u32, place: Place) {
     let exec = with();
     let barrier = state(exec, address);
@@ -337,17 +337,17 @@ pub(crate) fn test(address: u32, parity: u32, reach: Reach, place: Place) -> boo
     }
     let heard = |token: &&Token| reach == Reach::Cluster || token.thread / stride == rank;
     if barrier.last_tokens.iter().any(|token| heard(&token)) {
-        let lesson = match barrier.lessons[reach as usize].take() {
-            Some(lesson) => lesson,
+        let acquired = match barrier.acquired[reach as usize].take() {
+            Some(acquired) => acquired,
             None => {
                 let givers = std::mem::take(&mut barrier.last_tokens);
-                let lesson = exec.lesson(givers.iter().filter(heard));
+                let acquired = exec.acquired(givers.iter().filter(heard));
                 state(exec, address).last_tokens = givers;
-                lesson
+                acquired
             }
         };
-        exec.learn(&lesson);
-        state(exec, address).lessons[reach as usize] = Some(lesson);
+        exec.acquire(&acquired);
+        state(exec, address).acquired[reach as usize] = Some(acquired);
     }
     if exec.cluster_blocks > 1 {
         let me = exec.now.me;

@@ -1,4 +1,4 @@
-//! The global memory of a device: its allocations, and the clock that their stamps are of.
+//! The global memory of a device: its allocations, and the clock of their stamps.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
-    /// Room for `limit` bytes.
+    /// Global memory of `limit` bytes.
     pub(crate) fn new(limit: u64) -> Self {
         Self {
             regions: BTreeMap::new(),
@@ -29,7 +29,7 @@ impl Memory {
         }
     }
 
-    /// The address of a new allocation.
+    /// Allocates memory, and returns its address.
     pub(crate) fn alloc(&mut self, bytes: usize) -> Result<usize, Fault> {
         let (used, limit) = (self.used, self.limit);
         let too_much = || {
@@ -50,7 +50,7 @@ impl Memory {
         Ok(address)
     }
 
-    /// The address of a new sparse allocation, which takes no part of the device's memory.
+    /// Makes a sparse allocation, which does not count against the limit, and returns its address.
     pub(crate) fn alloc_sparse(
         &mut self,
         bytes: usize,
@@ -72,7 +72,7 @@ impl Memory {
         Ok(address)
     }
 
-    /// Ends the allocation that starts at `address`, if there is one.
+    /// Frees the allocation that starts at `address`, if there is one.
     pub(crate) fn free(&mut self, address: usize) {
         if let Some(region) = self.regions.remove(&address)
             && !region.is_sparse()
@@ -92,8 +92,8 @@ impl Memory {
         (address <= region.base + region.len()).then_some(region)
     }
 
-    /// Lets the clock start again before its stamps run out, which are too many to be replaced in a sparse
-    /// allocation.
+    /// Restarts the clock before it overflows, which replaces all stamps. A sparse allocation has too many of
+    /// them.
     pub(crate) fn wind_clock(&mut self) -> Result<(), Fault> {
         const ENOUGH: u64 = 1 << 32;
         if self.now < ENOUGH {

@@ -1,11 +1,11 @@
-//! How the threads of a cluster are numbered: block after block, `Exec::stride` apart.
+//! Numbers of the threads of a cluster: block after block, `Exec::stride` apart.
 
 use super::exec::Exec;
 use super::fault::ThreadId;
 use super::stamp;
 
 impl Exec {
-    /// The thread that left `stamp` in this launch.
+    /// The thread of the access with `stamp` in this launch.
     pub(crate) fn thread_of(&self, stamp: u64) -> ThreadId {
         let cluster = self
             .clusters
@@ -39,7 +39,7 @@ impl Exec {
         thread % self.stride
     }
 
-    /// Makes `thread` the one that runs.
+    /// Makes `thread` the current thread.
     pub(crate) fn enter(&mut self, thread: u32) {
         self.thread = thread;
         self.rank = self.rank_of(thread);

@@ -1,4 +1,4 @@
-//! Panics in kernels become faults, without a word on standard error.
+//! Panics in kernels become faults, without a message on standard error.
 
 use std::any::Any;
 use std::cell::Cell;
@@ -12,8 +12,7 @@ thread_local! {
     static LAST_PLACE: Cell<Option<Place>> = const { Cell::new(None) };
 }
 
-/// Makes the process's panic hook silent on threads that run a launch; elsewhere it does what it
-/// did.
+/// Silences the process's panic hook on threads that run a launch. Other threads use the previous hook.
 pub(crate) fn install_hook() {
     static INSTALLED: Once = Once::new();
     INSTALLED.call_once(|| {

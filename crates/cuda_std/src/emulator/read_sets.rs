@@ -1,13 +1,13 @@
-//! Who has read a cell, when more than two threads have.
+//! The readers of a cell that more than two threads have read.
 //!
-//! Kept per warp: the lanes that read it, and when. A later read replaces earlier ones of its warp
-//! that are ordered before it, since whoever is ordered after the later read is ordered after those
-//! too. Everything before the block's last barrier is dropped at the next look.
+//! A set has the lanes and the time of the reads of each warp. A later read replaces earlier ones of its warp
+//! that are ordered before it, since any access ordered after the later read is ordered after those too.
+//! Reads before the block's last barrier are dropped at the next use.
 
 use std::collections::HashMap;
 
-use super::knowledge::Now;
 use super::stamp;
+use super::vector_clocks::Now;
 
 #[derive(Debug, Clone, Copy, Default)]
 struct WarpReads {
@@ -20,15 +20,14 @@ struct WarpReads {
 #[derive(Debug)]
 pub(crate) struct ReadSets {
     warps: usize,
-    /// The `Exec::base` that each set's content belongs to.
+    /// For each set, the `Exec::base` of its reads.
     bases: Vec<u64>,
     reads: Vec<WarpReads>,
-    /// Reads of a set that its warp's entry could not take: those of lanes that are ordered
-    /// differently.
+    /// Reads that do not fit their warp's entry, because lanes of the warp are ordered differently.
     extra: HashMap<usize, Vec<u64>>,
 }
 
-/// Sets that a marker can name.
+/// The most sets that a marker can name.
 const MOST: usize = 1 << 24;
 const NUMBER_SHIFT: u32 = 6;
 
@@ -53,7 +52,7 @@ impl ReadSets {
         self.extra.clear();
     }
 
-    /// A new, empty set: the stamp that stands for it. `None` if there are too many.
+    /// Makes an empty set, and returns the stamp that stands for it. `None` if there are too many.
     pub(crate) fn create(&mut self, now: u64, base: u64) -> Option<u64> {
         let number = self.bases.len();
         if number >= MOST {
@@ -76,8 +75,8 @@ impl ReadSets {
         self.extra.remove(&set);
     }
 
-    /// Adds a read of the current thread if that needs no thought: others of its warp have read in
-    /// the same segment of time.
+    /// The fast path of [`Self::add`]: adds a read of the current thread if lanes of its warp have read in
+    /// the same segment.
     #[inline]
     pub(crate) fn join(&mut self, set: usize, now: &Now) -> bool {
         let entry = &mut self.reads[set * self.warps + (now.thread / 32) as usize];

@@ -1,14 +1,14 @@
-//! A piece of device memory with its shadow.
+//! A region of device memory with its shadow.
 //!
 //! Each allocation, each static shared array and the dynamic shared memory is a region. Its shadow
 //! is an array of cells, one per granule of 4 bytes: the stamp of the last write, with the bytes
 //! that are initialised, and the stamps of two reads since. When an access narrower than the
-//! granule comes, the whole shadow is split, once, to 2 or 1 bytes per cell; so neighbouring halves
-//! never look like a race, and regions that only see wider accesses stay cheap.
+//! granule comes, the whole shadow is split, once, to 2 or 1 bytes per cell. So accesses to
+//! neighbouring halves are no race, and regions with wider accesses only stay cheap.
 //!
-//! A *sparse* region has addresses for more than the host has memory: data and shadow are reserved, and cost
-//! what is touched. What the host has put into it is computed, cell by cell, when it is first read. Its
-//! shadow is never split.
+//! A *sparse* region may exceed the host's memory: data and shadow are reserved addresses, and only touched
+//! parts take memory. Initial contents are computed, cell by cell, at the first read. Its shadow is never
+//! split.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::cell::Cell;
@@ -40,7 +40,7 @@ pub(crate) enum Name {
 pub(crate) struct Region {
     data: *mut u8,
     bytes: usize,
-    /// What device code sees as the address of the first byte.
+    /// The device address of the first byte.
     pub(crate) base: usize,
     pub(crate) name: Name,
     /// 0 for global memory, 1 for shared.
@@ -60,10 +60,10 @@ struct Sparse {
     contents: Option<Contents>,
 }
 
-/// Says what the bytes are from an offset on.
+/// Computes the bytes from an offset on.
 type Computes = dyn Fn(usize, &mut [u8]) + Send + Sync;
 
-/// What the host has put into sparse memory.
+/// The initial contents of sparse memory.
 pub(crate) struct Contents(pub(crate) Arc<Computes>);
 
 impl fmt::Debug for Contents {
@@ -103,8 +103,8 @@ impl Region {
         (!data.is_null() && !shadow.is_null()).then_some(region)
     }
 
-    /// A sparse region that is accessed by `element_bytes` bytes at least, uninitialised or with these
-    /// contents. `None` if the system has no addresses for it.
+    /// A sparse region with accesses of at least `element_bytes` bytes, uninitialised or with these contents.
+    /// `None` if the system cannot reserve the addresses.
     pub(crate) fn sparse(
         name: Name,
         bytes: usize,
@@ -135,8 +135,8 @@ impl Region {
         self.sparse.is_some()
     }
 
-    /// Computes what a cell of a sparse region has if nobody has written it. Whether there is anything to
-    /// compute.
+    /// Computes the contents of an unwritten cell of a sparse region. Returns whether the region has
+    /// contents.
     #[cold]
     pub(crate) fn supply(&self, index: usize) -> bool {
         let contents = self.sparse.as_ref().and_then(|of| of.contents.as_ref());
@@ -161,7 +161,7 @@ impl Region {
         true
     }
 
-    /// What the region is called in messages.
+    /// The region's name for messages.
     pub(crate) fn describe(&self) -> String {
         let bytes = self.bytes;
         match self.name {
@@ -184,7 +184,7 @@ impl Region {
         self.shift.get()
     }
 
-    /// The bits that the write stamp of an initialised cell has.
+    /// The `bytes` bits of the write stamp of an initialised cell.
     #[inline(always)]
     pub(crate) fn full_cell(&self) -> u64 {
         (1 << (1 << self.shift.get())) - 1
@@ -246,8 +246,8 @@ impl Region {
                 let initialised =
                     (cell.write & stamp::BYTES) >> ((i % parts) * part_bytes) & part_mask;
                 cell.write = cell.write & !stamp::BYTES | initialised;
-                // A set of reads cannot be shared by two cells. Losing it can hide a race, but
-                // never invent one.
+                // Two cells cannot share a set of reads. Dropping it may hide a race, but never reports a
+                // false one.
                 if cell.reads[1] & stamp::FLAG != 0 {
                     cell.reads[1] = 0;
                 }
@@ -260,8 +260,8 @@ impl Region {
         true
     }
 
-    /// The host writes bytes `start .. start + len`: they become initialised, and ordered before
-    /// every launch to come.
+    /// Marks bytes `start .. start + len` as written by the host: initialised, and ordered before all later
+    /// launches.
     pub(crate) fn host_wrote(&self, start: usize, len: usize) {
         let shift = self.shift.get();
         let mut byte = start;
@@ -281,7 +281,7 @@ impl Region {
         }
     }
 
-    /// The first of the bytes `start .. start + len` that nobody wrote.
+    /// The first uninitialised byte of `start .. start + len`.
     pub(crate) fn first_uninitialised(&self, start: usize, len: usize) -> Option<usize> {
         let shift = self.shift.get();
         (start..start + len).find(|byte| {

@@ -1,8 +1,9 @@
-//! `setmaxnreg`: the registers that warpgroups of a block give back and take.
+//! `setmaxnreg`: warpgroups of a block release and request registers.
 //!
-//! A block starts with as many registers for each thread as the kernel's bounds leave to it, and its pool is
-//! empty. What one warpgroup gives back another may take, and waits until there is enough. The 128 threads of
-//! a warpgroup meet; that orders nothing, since on a device nothing would make the warps wait for each other.
+//! A block starts with the registers of the kernel's launch bounds for each thread, and an empty pool. A
+//! warpgroup releases registers to the pool; one that requests more waits until the pool has enough. The 128
+//! threads of a warpgroup wait for each other here. That orders no accesses, because on a device the warps do
+//! not wait.
 
 use std::fmt::Write;
 
@@ -12,15 +13,15 @@ use super::lanes::{self, ALL};
 use super::schedule;
 use super::waiting::{Op, Setting, Wait, Waiting};
 
-/// Fewer than these no thread can have.
+/// The fewest registers of a thread.
 const LEAST: u32 = 24;
 
 /// A warpgroup's registers.
 #[derive(Debug)]
 struct Group {
-    /// Of each of its threads.
+    /// Registers of each of its threads.
     registers: u32,
-    /// What its threads come for, and who has come.
+    /// The operation in progress, and the threads that have arrived.
     setting: Option<Setting>,
     members: Vec<u32>,
 }
@@ -29,9 +30,9 @@ struct Group {
 #[derive(Debug)]
 struct Registers {
     groups: Vec<Group>,
-    /// For each block, registers that nobody has.
+    /// For each block, the registers of its pool.
     free: Vec<u32>,
-    /// Warpgroups that wait for registers, in the order in which they came.
+    /// Warpgroups that wait for registers, in order of arrival.
     waiting: Vec<usize>,
 }
 
@@ -52,7 +53,7 @@ impl Extension for Registers {
 }
 
 impl Registers {
-    /// Gives a warpgroup what it waits for, if that is there: the threads that go on.
+    /// Gives a warpgroup the registers that it waits for, if the pool has them. Returns the threads to wake.
     fn grant(&mut self, group: usize, rank: usize, wanted: u32) -> Option<Vec<u32>> {
         let of = &mut self.groups[group];
         let more = (wanted - of.registers) * WARPGROUP;
@@ -66,7 +67,7 @@ impl Registers {
     }
 }
 
-/// Gives back or takes registers, together with the other threads of the warpgroup.
+/// Releases or requests registers, together with the other threads of the warpgroup.
 pub(crate) fn set(setting: Setting, place: Place) {
     let op = Op::SetRegisters(setting);
     lanes::meet(op, ALL, &[], place);
@@ -125,7 +126,7 @@ pub(crate) fn set(setting: Setting, place: Place) {
             registers.free[rank] += (has - left) * WARPGROUP;
             let waiting = std::mem::take(&mut registers.waiting);
             for other in waiting {
-                // Those of other blocks do not fit what this one has, but may be asked again.
+                // Warpgroups of other blocks have other pools; checking them again is harmless.
                 let rank = other * WARPGROUP as usize / exec.stride as usize;
                 let registers = exec.extension::<Registers>();
                 let Some(Setting::Increase(wanted)) = registers.groups[other].setting else {
@@ -159,7 +160,7 @@ fn wait(setting: Setting, place: Place) {
     });
 }
 
-/// What warpgroups lack that wait for registers, for messages.
+/// The registers that waiting warpgroups lack, for messages.
 pub(crate) fn lack(exec: &mut Exec) -> String {
     let stride = exec.stride;
     let registers = exec.extension::<Registers>();

@@ -1,6 +1,6 @@
-//! Memory of which the system has only what is touched.
+//! Reserved addresses, of which only touched pages take memory.
 
-/// Zeros from the system, as many as asked for, of which those cost memory that were written.
+/// A zeroed mapping, of which only written pages take memory.
 #[derive(Debug)]
 pub(crate) struct Reserved {
     start: *mut u8,
@@ -8,7 +8,7 @@ pub(crate) struct Reserved {
 }
 
 impl Reserved {
-    /// `None` if the system does not give so many addresses, or none in this way.
+    /// `None` if the system does not reserve that many addresses.
     #[cfg(any(target_os = "linux", target_os = "macos"))]
     pub(crate) fn new(bytes: usize) -> Option<Self> {
         let bytes = bytes.max(1);
@@ -16,7 +16,7 @@ impl Reserved {
             libc::PROT_READ | libc::PROT_WRITE,
             libc::MAP_PRIVATE | libc::MAP_ANON | libc::MAP_NORESERVE,
         );
-        // SAFETY: a new mapping, wherever the system has room, takes nothing away from anybody.
+        // SAFETY: a new mapping at an address of the system's choice does not affect existing memory.
         let start = unsafe { libc::mmap(std::ptr::null_mut(), bytes, access, kind, -1, 0) };
         (start != libc::MAP_FAILED).then(|| Self {
             start: start.cast(),
@@ -24,13 +24,13 @@ impl Reserved {
         })
     }
 
-    /// `None`: nothing is known here of how the system does it.
+    /// `None`: not implemented for this system.
     #[cfg(not(any(target_os = "linux", target_os = "macos")))]
     pub(crate) fn new(_: usize) -> Option<Self> {
         None
     }
 
-    /// The first byte, on a page.
+    /// The first byte, aligned to a page.
     pub(crate) fn start(&self) -> *mut u8 {
         self.start
     }
@@ -38,7 +38,7 @@ impl Reserved {
 
 impl Drop for Reserved {
     fn drop(&mut self) {
-        // SAFETY: mapped by `new` with this length, and whoever has `self` had the only way to it.
+        // SAFETY: mapped by `new` with this length, and `self` is the only owner.
         #[cfg(any(target_os = "linux", target_os = "macos"))]
         unsafe {
             libc::munmap(self.start.cast(), self.bytes);

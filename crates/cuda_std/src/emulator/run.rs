@@ -2,15 +2,15 @@
 //!
 //! A block of a kernel without clusters is a cluster of one.
 //!
-//! Threads run one at a time, each until it has to wait or ends; then the next one that is ready. A thread
-//! that never waits runs straight through, on a stack that the next one takes over while it is warm. Clusters
-//! run one after another, the blocks of one interleaved. Everything is determined by the launch and its seed:
-//! without one, threads and clusters run in the order of their indices; with one, clusters, the threads at a
-//! cluster's start, and those that a barrier wakes are shuffled.
+//! Threads run one at a time, each until it waits or ends; then the next ready one runs. A thread that never
+//! waits runs to its end, and the next one reuses its warm stack. Clusters run one after another, with their
+//! blocks interleaved. The launch and its seed determine everything. Without a seed, threads and clusters run
+//! in the order of their indices; with a seed, clusters, the threads at a cluster's start, and those that a
+//! barrier wakes are shuffled.
 //!
-//! A fault ends the launch: the thread at fault suspends for good, and all coroutines are dropped
-//! without unwinding. (What a kernel's frames own is leaked then; kernels own nothing, as a rule.)
-//! Panics are caught at the root of the coroutine.
+//! A fault ends the launch: the faulting thread suspends for good, and all coroutines are dropped without
+//! unwinding. (Values that a kernel's frames own are leaked; kernels usually own none.) Panics are caught at
+//! the root of the coroutine.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -24,7 +24,7 @@ use super::launch::{Launch, Pulse, Stats, cluster_blocks, registers, validate};
 use super::memory::Memory;
 use super::region::Name;
 use super::signals::Guard;
-use super::{clusters, deadlock, flights, lanes, mbarriers, panics, schedule, stamp};
+use super::{clusters, deadlock, lanes, mbarriers, panics, schedule, stamp, wgmma_in_flight};
 use crate::{Instance, KernelArgs};
 
 /// A launch for the worker.
@@ -34,13 +34,13 @@ pub(crate) struct Job {
     pub(crate) run: Running,
 }
 
-/// The memory comes back with the result.
+/// Returns the memory with the result.
 type Running = Box<
     dyn FnOnce(Box<Memory>, &mut Stacks, Arc<Pulse>) -> (Box<Memory>, Result<Stats, Fault>) + Send,
 >;
 
-/// Pointers may travel to the worker: they are addresses of the device's memory, which travels with
-/// them.
+/// Arguments, which may be sent to the worker: pointers are addresses of the device's memory, which is sent
+/// with them.
 struct Arguments<T>(T);
 
 // SAFETY: see above. Kernel arguments are `Copy` and hold no reference that they could drop.
@@ -52,10 +52,10 @@ impl<T: Copy> Arguments<T> {
     }
 }
 
-/// What runs a kernel, or why no device would.
+/// The job that runs a kernel, or the fault of an invalid launch.
 ///
 /// # Safety
-/// That of a launch, for when the job runs.
+/// As for a launch, at the time when the job runs.
 pub(crate) unsafe fn job<A: KernelArgs>(
     kernel: &Instance<A>,
     launch: &Launch,
@@ -103,7 +103,7 @@ fn run(
     let time = exec.next_time();
     exec.now.launch_start = time * stamp::TIME;
     if launch.shared_bytes > 0 {
-        // Cannot exceed the limit: the launch was validated, and this is the first piece.
+        // Within the limit: the launch was validated, and this is the first allocation.
         let bytes = launch.shared_bytes as usize;
         exec.shared
             .lay_out(std::ptr::null(), Name::Dynamic, bytes, 0);
@@ -130,7 +130,7 @@ fn run_clusters(
     stacks: &mut Stacks,
     body: &dyn Fn(),
 ) -> Result<(), Fault> {
-    /// Beyond this many clusters, a list of them would cost more than a shuffled order is worth.
+    /// The most clusters that are shuffled: a longer list would cost too much.
     const MOST_SHUFFLED: u64 = 1 << 20;
     let [x, y, z] = launch.grid.map(u64::from);
     let width = u64::from(cluster_blocks);
@@ -200,7 +200,7 @@ fn run_cluster(stacks: &mut Stacks, body: &dyn Fn()) -> Result<(), Fault> {
         if resume(stacks, body, thread)? {
             done += 1;
             lanes::check_exit(with(), thread)?;
-            flights::check_end(with(), thread)?;
+            wgmma_in_flight::check_end(with(), thread)?;
             clusters::leave(with(), thread)?;
             mbarriers::check_end(with(), thread)?;
         }
@@ -257,7 +257,7 @@ fn start(exec: &mut Exec, stacks: &mut Stacks, body: &dyn Fn()) -> Result<Thread
     Ok(unsafe { Coroutine::with_stack_unchecked(stack, run) })
 }
 
-/// Drops what is left of a cluster.
+/// Drops the remaining coroutines of a cluster.
 fn abandon(exec: &mut Exec, stacks: &mut Stacks) {
     for thread in &mut exec.threads {
         if let Some(coroutine) = thread.fiber.coroutine.take() {

@@ -1,10 +1,10 @@
-//! Which thread runs next: what makes threads wait, and what wakes them.
+//! The scheduler: suspends threads that wait, and wakes them.
 
 use super::exec::{Exec, suspend, with};
 use super::fault::{Fault, FaultKind, Place};
 use super::waiting::Wait;
 
-/// Suspends the current thread until someone wakes it.
+/// Suspends the current thread until another wakes it.
 pub(crate) fn wait(reason: Wait) {
     let exec = with();
     let thread = exec.thread as usize;
@@ -13,7 +13,7 @@ pub(crate) fn wait(reason: Wait) {
     with().threads[thread].wait = None;
 }
 
-/// Lets the other threads that are ready run first.
+/// Yields to the other ready threads.
 pub(crate) fn step_aside() {
     let exec = with();
     if !exec.ready.is_empty() {

@@ -1,8 +1,8 @@
 //! The shared memory of a cluster's blocks.
 //!
-//! All blocks of a cluster have the same pieces at the same offsets, so that an address of one
-//! names the same place in another. Each block sees its own memory in a *window* of addresses of
-//! its own, as on a device: what is above [`WINDOW`] in an address is the block's rank.
+//! All blocks of a cluster have the same allocations at the same offsets, so an address of one block maps to
+//! the same variable in another. As on a device, each block has a *window* of addresses: the bits above
+//! [`WINDOW`] are the block's rank.
 
 use super::region::{Name, Region};
 
@@ -21,9 +21,9 @@ pub(crate) struct SharedMemory {
 /// The dynamic shared memory or a static array.
 #[derive(Debug)]
 struct Piece {
-    /// What a static array's symbol is known by.
+    /// The identity of a static array's symbol.
     key: *const (),
-    /// One for each block of the cluster. They stay where they are until the launch ends.
+    /// One for each block of the cluster. They do not move until the launch ends.
     regions: Box<[Region]>,
 }
 
@@ -43,7 +43,7 @@ impl SharedMemory {
         }
     }
 
-    /// Lays out another piece, behind what is there. That of block `rank`.
+    /// Allocates behind the existing allocations, in all blocks. Returns the region of block `rank`.
     pub(crate) fn lay_out(
         &mut self,
         key: *const (),
@@ -51,7 +51,7 @@ impl SharedMemory {
         bytes: usize,
         rank: u32,
     ) -> *const Region {
-        /// Devices keep the first KiB for themselves; here it catches confused addresses.
+        /// Devices reserve the first KiB. Here it catches wrong addresses.
         const FIRST_ADDRESS: usize = 1024;
         const ALIGNMENT: usize = 128;
         self.bytes += bytes as u64;
@@ -69,18 +69,18 @@ impl SharedMemory {
         &raw const piece.regions[rank as usize]
     }
 
-    /// The memory of a static array in block `rank`, if it has been laid out.
+    /// The memory of a static array in block `rank`, if it is allocated.
     pub(crate) fn of_symbol(&self, key: *const (), rank: u32) -> Option<*const Region> {
         let piece = (self.pieces.iter()).find(|piece| std::ptr::eq(piece.key, key))?;
         Some(&raw const piece.regions[rank as usize])
     }
 
-    /// All of a block's memory.
+    /// All regions of a block.
     pub(crate) fn of_block(&self, rank: u32) -> impl Iterator<Item = &Region> {
         (self.pieces.iter()).map(move |piece| &piece.regions[rank as usize])
     }
 
-    /// The memory at `address`, of whatever block.
+    /// The region at `address`, of any block.
     pub(crate) fn at(&self, address: u32) -> Option<&Region> {
         let rank = rank(address);
         if rank >= self.blocks {
@@ -97,7 +97,7 @@ pub(crate) fn rank(address: u32) -> u32 {
     address / WINDOW
 }
 
-/// The same place in the shared memory of block `rank`, as `mapa` gives it.
+/// The corresponding address in block `rank`, as by `mapa`.
 pub(crate) fn mapped(address: u32, rank: u32) -> u32 {
     address % WINDOW + rank * WINDOW
 }

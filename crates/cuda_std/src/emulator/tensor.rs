@@ -1,16 +1,16 @@
-//! What tensor cores compute, by the fragment layouts of the PTX manual.
+//! Tensor core operations, by the fragment layouts of the PTX manual.
 
 use std::fmt;
 
 use super::tensor_sum::{self, Line};
 
-/// Words that a lane can bring.
+/// The most input words of a lane.
 const INPUTS: usize = 10;
-/// What the lanes of a warp bring, and what they get.
+/// Input words of the lanes of a warp.
 pub(crate) type Inputs = [[u32; INPUTS]; 32];
 pub(crate) type Outputs = [[u32; 4]; 32];
 
-/// An `mma.sync` of 16 rows, 8 columns, f32 sums.
+/// The operand type of an `mma.sync` of 16 rows and 8 columns with f32 accumulators.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// K = 8.
@@ -22,7 +22,7 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// How instructions call the operands' type.
+    /// The operand type's name in PTX.
     pub(crate) fn type_name(self) -> &'static str {
         match self {
             Self::Tf32 => "tf32",
@@ -42,7 +42,7 @@ impl fmt::Display for Kind {
     }
 }
 
-/// A tf32 operand: the lower 13 bits do not count.
+/// The value of a tf32 operand, without the lower 13 bits.
 pub(crate) fn tf32(word: u32) -> f64 {
     f64::from(f32::from_bits(word & !0x1fff))
 }
@@ -57,7 +57,7 @@ pub(crate) fn halves(kind: Kind, word: u32) -> [f64; 2] {
     }
 }
 
-/// What `half` makes of it too, but asks the processor first what it can.
+/// As `half`'s conversion, but without its run-time check of processor features.
 #[inline(always)]
 fn of_bf16(bits: u16) -> f64 {
     f64::from(f32::from_bits(u32::from(bits) << 16))
@@ -66,10 +66,10 @@ fn of_bf16(bits: u16) -> f64 {
 /// As above.
 #[inline(always)]
 fn of_f16(bits: u16) -> f64 {
-    /// Bits of an f64's fraction behind those of an f16.
+    /// Fraction bits of an f64 beyond those of an f16.
     const SURPLUS: u32 = 52 - 10;
     const INFINITE: u64 = 0x7c00;
-    /// 2 to the difference of what f64 and f16 add to their exponents.
+    /// 2 to the difference of the exponent biases of f64 and f16.
     const SCALE: f64 = f64::from_bits((1023 + 1023 - 15) << 52);
     let magnitude = u64::from(bits & 0x7fff);
     let sign = u64::from(bits >> 15) << 63;
@@ -87,7 +87,7 @@ fn half_bits(word: u32, h: usize) -> u16 {
     (word >> (16 * h)) as u16
 }
 
-/// `D = A * B + D`. Lanes bring `d` (4 words), `a` (4), `b` (2).
+/// `D = A * B + D`. The inputs of a lane are `d` (4 words), `a` (4), `b` (2).
 pub(crate) fn multiply(kind: Kind, inputs: &Inputs, outputs: &mut Outputs) {
     match kind {
         Kind::Tf32 => multiply_lines::<8>(kind, inputs, outputs),
@@ -95,7 +95,7 @@ pub(crate) fn multiply(kind: Kind, inputs: &Inputs, outputs: &mut Outputs) {
     }
 }
 
-/// The same, with the instruction's K.
+/// [`multiply`] with the instruction's K as a constant.
 fn multiply_lines<const K: usize>(kind: Kind, inputs: &Inputs, outputs: &mut Outputs) {
     let mut a = [Line::<K>::ZERO; 16];
     let mut b = [Line::<K>::ZERO; 8];
@@ -133,7 +133,7 @@ fn multiply_lines<const K: usize>(kind: Kind, inputs: &Inputs, outputs: &mut Out
     }
 }
 
-/// Deals matrices of 8 rows of 16 bytes. Lane `8 * m + r` brings row `r` of matrix `m` as 4 words.
+/// Distributes matrices of 8 rows of 16 bytes. Lane `8 * m + r` has row `r` of matrix `m` as 4 words.
 pub(crate) fn load(count: u8, transposed: bool, rows: &Inputs, outputs: &mut Outputs) {
     for (lane, output) in outputs.iter_mut().enumerate() {
         for (matrix, word) in output.iter_mut().enumerate().take(usize::from(count)) {

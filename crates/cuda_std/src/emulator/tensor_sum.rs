@@ -1,40 +1,40 @@
-//! How tensor cores add: they truncate, where everything else rounds.
+//! The additions of tensor cores, which truncate instead of rounding.
 //!
-//! An instruction adds all its products and the old sum at once. Each term is brought to the exponent of the
-//! largest one, with [`EXTRA_BITS`] more bits than f32's 23, and what lies below is cut off; the sum of what
-//! is left is exact, and is cut off again to an f32. So a long chain of instructions drifts towards zero, by
-//! half a unit in the last place of the sum for each of them on average, which rounding would not do.
+//! An instruction adds all its products and the accumulator at once. Each term is aligned to the exponent of
+//! the largest one, with [`EXTRA_BITS`] more bits than f32's 23, and lower bits are truncated. The sum of the
+//! truncated terms is exact, and is truncated to an f32. So a long chain of instructions drifts towards zero,
+//! by half an ulp of the sum for each of them on average. Rounding would not drift.
 //!
-//! Measured on an H200 with `mma.sync.m16n8k16` f16, by products of powers of two beside a sum of 1 (what is
-//! kept, and how many terms share an exponent), and on 4,000 sums of random products of mixed magnitudes, all
-//! of which this model gives bit for bit. The exponent of a product is the sum of those of its factors,
-//! whether their mantissas' product is below 2 or not. Taken over for bf16, tf32 and `wgmma`. Older
-//! generations keep fewer bits, and add fewer products at once.
+//! Measured on an H200 with `mma.sync.m16n8k16` f16: by products of powers of two beside a sum of 1 (the bits
+//! that are kept, and the terms that share an exponent), and by 4,000 sums of random products of mixed
+//! magnitudes. The model gives all of these bit for bit. The exponent of a product is the sum of its factors'
+//! exponents, whether the product of the mantissas is below 2 or not. The same model is used for bf16, tf32
+//! and `wgmma`. Older generations keep fewer bits, and add fewer products at once.
 
-/// Bits that a term keeps below the last one of an f32 of the largest term's exponent.
+/// Bits of a term that are kept below the last bit of an f32 of the largest term's exponent.
 const EXTRA_BITS: i16 = 2;
 
-/// Bits of an f32 behind the first one.
+/// Fraction bits of an f32.
 const FRACTION_BITS: i16 = 23;
 
-/// Bits of an f64 behind those that an f32 has.
+/// Fraction bits of an f64 beyond those of an f32.
 const SURPLUS_BITS: u32 = 52 - FRACTION_BITS as u32;
 
-/// Exponents of terms of which at least one is neither 0 nor beyond an f32.
+/// Range of the largest exponent if all terms are finite and one is not 0.
 const LEAST: i16 = -512;
 const MOST: i16 = 128;
 
-/// What an f64 adds to its exponent.
+/// Exponent bias of an f64.
 const BIAS: i16 = 1023;
 
-/// An exponent below all others, and so is the sum of it and any but [`BEYOND`].
+/// The exponent of 0. Its sum with any exponent but [`BEYOND`] is below all others, too.
 const NONE: i16 = -8000;
 
-/// One above all others, the sum of it and the least one, too: 0 times infinity is not to be overlooked.
+/// The exponent of infinity and NaN. Its sum with any exponent, also [`NONE`], is above all others, so that 0
+/// times infinity is found.
 const BEYOND: i16 = 16_000;
 
-/// Factors of the products that an instruction adds, which an f16, a bf16 or a tf32 holds: a row of A, or a
-/// column of B.
+/// Factors of an instruction's products, in f16, bf16 or tf32: a row of A, or a column of B.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Line<const K: usize> {
     values: [f64; K],
@@ -47,7 +47,7 @@ impl<const K: usize> Line<K> {
         exponents: [NONE; K],
     };
 
-    /// Puts a factor in its place.
+    /// Sets a factor.
     #[inline(always)]
     pub(crate) fn set(&mut self, k: usize, value: f64) {
         self.values[k] = value;
@@ -55,8 +55,7 @@ impl<const K: usize> Line<K> {
     }
 }
 
-/// The exponent of a value that is far from the least ones of f64, [`NONE`] of 0, or [`BEYOND`] of what is
-/// not finite.
+/// The exponent of a value that is a normal f64; [`NONE`] for 0, [`BEYOND`] for values that are not finite.
 #[inline(always)]
 fn exponent(value: f64) -> i16 {
     match (value.to_bits() >> 52 & 0x7ff) as i16 {
@@ -72,8 +71,8 @@ fn power_of_two(exponent: i16) -> f64 {
     f64::from_bits((i64::from(exponent + BIAS) as u64) << 52)
 }
 
-/// `start` and the products, added as one instruction does. Kernels on tensor cores spend much of their time
-/// here.
+/// `start` plus the products, with the truncation of one instruction. Kernels on tensor cores spend much of
+/// their time here.
 pub(crate) fn add<const K: usize>(start: f32, a: &Line<K>, b: &Line<K>) -> f32 {
     #[cfg(target_arch = "x86_64")]
     if std::is_x86_feature_detected!("avx2") {
@@ -83,14 +82,14 @@ pub(crate) fn add<const K: usize>(start: f32, a: &Line<K>, b: &Line<K>) -> f32 {
     add_in_loops(start, a, b)
 }
 
-/// The same sum, to the bit, by wider instructions than all processors have.
+/// The same sum, bit for bit, with wider vector instructions than all processors have.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
 fn add_four_at_a_time<const K: usize>(start: f32, a: &Line<K>, b: &Line<K>) -> f32 {
     add_in_loops(start, a, b)
 }
 
-/// Loops of which the compiler makes vector instructions.
+/// The sum in loops that the compiler vectorises.
 #[inline(always)]
 fn add_in_loops<const K: usize>(start: f32, a: &Line<K>, b: &Line<K>) -> f32 {
     let start = f64::from(start);
@@ -99,21 +98,21 @@ fn add_in_loops<const K: usize>(start: f32, a: &Line<K>, b: &Line<K>) -> f32 {
         // No sum is more than twice `BEYOND`, or less than twice `NONE`.
         largest = largest.max(a.exponents[k].wrapping_add(b.exponents[k]));
     }
-    // Infinities and NaN have the largest exponent there is, zeros the least.
+    // Infinities and NaN have the largest exponent, zeros the smallest.
     if !(LEAST..=MOST).contains(&largest) {
         return add_rounding(start, a, b);
     }
     let unit = largest - FRACTION_BITS - EXTRA_BITS;
     let scale = power_of_two(-unit);
-    // Sums of every fourth term, each of at most `K / 4` rounded up.
+    // Four partial sums, each of every fourth term: at most `K / 4` terms, rounded up.
     const { assert!(K <= 60) };
     let mut sums = [0_i32; 4];
     for k in 0..K {
         let product = a.values[k] * b.values[k];
         // SAFETY: factors are below 2 to their exponent + 1, so the product is below 2^(largest + 2), and
-        // 2^27 units. The conversion cuts off.
+        // 2^27 units. The conversion truncates.
         let units = unsafe { (product * scale).to_int_unchecked::<i32>() };
-        // No more than 15 of them.
+        // At most 15 terms.
         sums[k % 4] = sums[k % 4].wrapping_add(units);
     }
     let [p, q, r, s] = sums;
@@ -122,7 +121,7 @@ fn add_in_loops<const K: usize>(start: f32, a: &Line<K>, b: &Line<K>) -> f32 {
     f64::from_bits(sum.to_bits() >> SURPLUS_BITS << SURPLUS_BITS) as f32
 }
 
-/// Of terms that are zeros, or not all finite.
+/// The sum of terms that are all zeros, or not all finite.
 #[cold]
 #[inline(never)]
 fn add_rounding<const K: usize>(start: f64, a: &Line<K>, b: &Line<K>) -> f32 {

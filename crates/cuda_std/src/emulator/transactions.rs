@@ -1,7 +1,7 @@
-//! Copies and stores on their way to shared memory.
+//! Asynchronous copies and stores in flight to shared memory.
 //!
-//! When one starts, its target is marked *in flight*, so that whoever touches it is reported. The
-//! bytes come when the phase of its transaction barrier is looked at.
+//! When one starts, its target is marked *in flight*, so that accesses to it are reported. The bytes land
+//! when a thread tests the phase of its transaction barrier.
 
 use super::access::{self, locate};
 use super::exec::with;
@@ -9,14 +9,14 @@ use super::fault::Place;
 use super::region::Region;
 use super::stamp::{self, FLAG};
 
-/// What is on its way to shared memory.
+/// An asynchronous copy or store in flight.
 #[derive(Debug)]
 pub(crate) struct Transaction {
     source: Source,
     target: *const Region,
     to: usize,
     bytes: usize,
-    /// The stamp that the target gets.
+    /// The write stamp for the target.
     written: u64,
 }
 
@@ -35,17 +35,18 @@ enum Source {
     },
 }
 
-/// 16 bytes of a box: where they are from, with the write stamps at the start, if they are in the tensor.
+/// A 16-byte chunk of a box: its source offset and the write stamps at the start; `None` outside of the
+/// tensor.
 type Piece = Option<(usize, Vec<u64>)>;
 
-/// Bytes in which bulk copies are checked.
+/// The unit of bulk copies and of their checks, in bytes.
 pub(crate) const CHUNK: usize = 16;
 /// Bytes of an asynchronous store.
 const STORE_BYTES: usize = 8;
 
 impl Transaction {
-    /// A copy of checked bytes, of which the current thread is reader and writer: `from` in `source` to `to`
-    /// in `target`.
+    /// A copy of checked bytes, from `from` in `source` to `to` in `target`. The current thread counts as
+    /// reader and writer.
     pub(crate) fn copy(
         (source, from): (*const Region, usize),
         (target, to): (*const Region, usize),
@@ -70,8 +71,8 @@ impl Transaction {
         }
     }
 
-    /// A copy of pieces of 16 bytes, of which the current thread is reader and writer, to one place after the
-    /// other: each from byte `from` of `source`, or zeros.
+    /// A copy of 16-byte chunks to consecutive addresses, each from byte `from` of `source`, or zeros. The
+    /// current thread counts as reader and writer.
     pub(crate) fn pieces(
         source: *const Region,
         from: &[Option<usize>],
@@ -120,14 +121,14 @@ impl Transaction {
         }
     }
 
-    /// The memory and the byte that it is on its way to, and the stamp that they get.
+    /// The target's memory and byte, and the target's write stamp.
     pub(crate) fn target(&self) -> (String, u64, u64) {
         // SAFETY: shared regions live as long as the launch.
         let target = unsafe { &*self.target };
         (target.describe(), self.to as u64, self.written)
     }
 
-    /// The segment of the writer's life that the target's bytes are written in.
+    /// The segment of the write.
     pub(crate) fn segment(&self) -> u64 {
         self.written >> stamp::SEGMENT_SHIFT
     }
@@ -152,7 +153,7 @@ impl Transaction {
         self.bytes as i64
     }
 
-    /// Brings the bytes.
+    /// Writes the bytes to the target.
     pub(crate) fn land(&self, place: Place) {
         let exec = with();
         // SAFETY: shared regions live as long as the launch.
@@ -204,7 +205,7 @@ impl Transaction {
     }
 }
 
-/// The times and threads of the last writes of a range's 4-byte words.
+/// The write stamps, without locations, of a range's 4-byte words.
 fn write_stamps(region: *const Region, start: usize, len: usize) -> Vec<u64> {
     // SAFETY: sources are live regions.
     let region = unsafe { &*region };

@@ -1,4 +1,4 @@
-//! Starts copies and stores that report to a transaction barrier.
+//! Starts copies and stores that complete on a transaction barrier.
 
 use super::exec::{fail, with};
 use super::fault::{FaultKind, Place};
@@ -7,13 +7,13 @@ use super::transactions::{CHUNK, Transaction};
 use super::{async_proxy, clusters, mbarriers};
 use crate::common::{AXES, Boxes, TARGET_BYTES, TensorMap};
 
-/// Elements of a piece of a box.
+/// Elements of a 16-byte chunk of a box.
 const PIECE_ELEMENTS: u32 = CHUNK as u32 / 2;
 
-/// Most pieces of a line that is not swizzled.
+/// The most chunks of a line without swizzle.
 const MOST_PIECES: u32 = 8;
 
-/// What a bulk copy reads: a region and an offset, if it reads anything.
+/// The source of a bulk copy, a region and an offset; `None` for an empty copy.
 type From = Option<(*const Region, usize)>;
 
 /// Starts a bulk copy.
@@ -29,8 +29,8 @@ pub(crate) fn copy(target: u32, source: From, bytes: u32, address: u32, place: P
     start_copy(target, source, bytes, address, place);
 }
 
-/// Starts a bulk copy to each block that has a bit in `blocks`, at the place that has this address here,
-/// which reports to that block's barrier.
+/// Starts a multicast copy to each block with a bit in `blocks`. `target` and `address` are mapped to that
+/// block's data and barrier.
 pub(crate) fn copy_to_blocks(
     target: u32,
     source: From,
@@ -94,7 +94,7 @@ pub(crate) fn copy_box(target: u32, map: &TensorMap, at: [i32; AXES], address: u
     let mut from = Vec::new();
     let all = of_rest.iter().product::<u32>() * pieces;
     for piece in 0..all {
-        // Pieces are exchanged within their line, by bits 7 and up of their address.
+        // Swizzle: chunks are exchanged within their line, by bits 7 and up of their address.
         let byte = target + piece * CHUNK as u32;
         let exchanged = if is_swizzled {
             (byte >> 3) & ((pieces - 1) * CHUNK as u32)
@@ -137,14 +137,14 @@ fn check_copy(target: u32, bytes: u32, place: Place) {
     }
 }
 
-/// Starts a copy to shared memory of any block, which reports to a barrier that was touched.
+/// Starts a copy to shared memory of any block that completes on a `touch`ed barrier.
 fn start_copy(target: u32, source: From, bytes: u32, barrier: u32, place: Place) {
     let bytes = bytes as usize;
     let (source, from) = source.expect("bytes > 0");
     let exec = with();
     let region = (exec.shared.at(target)).expect("all blocks have the same pieces");
     let (to, shared): (usize, *const Region) = (target as usize - region.base, region);
-    // The copy is a reader and a writer of its own time, which only the barrier passes on.
+    // The copy reads and writes in a segment of its own, which only the barrier passes on.
     let token = exec.token();
     let copy = Transaction::copy((source, from), (shared, to), bytes, place);
     async_proxy::wrote(with(), copy.segment());
@@ -152,8 +152,8 @@ fn start_copy(target: u32, source: From, bytes: u32, barrier: u32, place: Place)
     mbarriers::add(barrier, copy, token, place);
 }
 
-/// Starts a store to block `rank` of the cluster, at the place that has this address here, which
-/// reports to that block's barrier.
+/// Starts a store to block `rank` of the cluster. `to` and `barrier` are mapped to that block's data and
+/// barrier.
 pub(crate) fn store(to: u32, barrier: u32, rank: u32, values: [f32; 2], place: Place) {
     const WHAT: &str = "st.async";
     with().tick(place);

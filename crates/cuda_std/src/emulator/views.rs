@@ -8,7 +8,7 @@ use super::fault::{FaultKind, Place};
 use super::region::{Name, Region};
 use crate::common::{Element, MAX_SHARED_BYTES};
 
-/// A view of global memory: its allocation, found once, and where in it.
+/// A view of global memory: its allocation, found once, and the offset in it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct GlobalView {
     /// Null if the pointer is in no allocation.
@@ -326,7 +326,7 @@ impl SharedSymbol {
     }
 }
 
-/// The memory that a static shared array has in this block, allotted at its first use.
+/// The memory of a static shared array in this block, allocated at its first use.
 fn static_shared(key: *const (), name: &'static str, bytes: usize, place: Place) -> *const Region {
     let exec = with();
     if let Some(region) = exec.shared.of_symbol(key, exec.rank) {

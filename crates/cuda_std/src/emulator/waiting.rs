@@ -1,4 +1,4 @@
-//! What threads meet for and wait for, as messages call it.
+//! Collective operations and reasons to wait, with their names for messages.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use super::fault::Place;
 use super::tensor;
 use crate::common::{WarpReductionOp, WarpShuffleMode};
 
-/// A warp operation with everything that its lanes must agree on.
+/// A warp operation, with the attributes on which its lanes must agree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Op {
     Sync,
@@ -19,7 +19,7 @@ pub(crate) enum Op {
     SetRegisters(Setting),
 }
 
-/// A `setmaxnreg`, with the registers that each thread is to have.
+/// A `setmaxnreg`, with the new number of registers of each thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Setting {
     Increase(u32),
@@ -56,15 +56,16 @@ impl fmt::Display for Op {
     }
 }
 
-/// A chain of `wgmma` with what the threads of a warpgroup must agree on, but for where A and B are.
+/// A chain of `wgmma`, with the attributes on which the threads of a warpgroup must agree, but for the
+/// operands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Chain {
     pub(crate) kind: tensor::Kind,
     pub(crate) steps: usize,
     pub(crate) columns: usize,
-    /// A is in shared memory.
+    /// Whether A is in shared memory.
     pub(crate) shared_a: bool,
-    /// How many Bs there are, of which columns are eight in turn.
+    /// The number of Bs, between which groups of eight columns alternate.
     pub(crate) parts: usize,
 }
 
@@ -84,7 +85,7 @@ impl fmt::Display for Chain {
     }
 }
 
-/// What a suspended thread waits for.
+/// The reason for which a thread is suspended.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Wait {
     pub(crate) what: Waiting,
@@ -97,7 +98,7 @@ pub(crate) enum Waiting {
     Barrier(u32),
     Lanes(Op),
     Chain(Chain),
-    /// Of a warpgroup: its other threads, or registers.
+    /// The other threads of the warpgroup, or registers.
     Registers(Setting),
     MemoryBarrier(u32),
     Cluster,

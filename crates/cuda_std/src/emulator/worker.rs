@@ -1,10 +1,9 @@
 //! The OS thread that runs a device's launches, and the watchdog over it.
 //!
-//! Launches run on a thread of their own so that one which never ends can be ended: a loop that
-//! calls into this crate meets the step limit; one that never calls is noticed because the pulse
-//! stops while the thread consumes processor time, and is then interrupted by a signal (see
-//! `signals`). Where signals are not caught the thread is left to itself, with the memory that
-//! it may touch, and the device is lost.
+//! Launches run on a thread of their own, so that endless ones can be ended. A loop that calls into this
+//! crate reaches the step limit. For a loop that never calls, the pulse stops while the thread consumes
+//! processor time, and a signal interrupts it (see `signals`). Without signal handling, the thread is
+//! abandoned with the memory that it may access, and the device is lost.
 
 use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -28,8 +27,8 @@ pub(crate) struct Worker {
     target: signals::Target,
 }
 
-/// Runs a job on the worker, which is started if there is none. `Err` if the job could not be
-/// stopped: worker and memory are gone then.
+/// Runs a job on the worker, and starts one if there is none. `Err` if the job could not be stopped: worker
+/// and memory are then lost.
 pub(crate) fn run(
     worker: &mut Option<Worker>,
     memory: Box<Memory>,
@@ -91,7 +90,7 @@ fn start() -> std::io::Result<Worker> {
 
 fn watch(worker: &Worker, limit: Duration, catch_signals: bool) -> Result<Outcome, FaultKind> {
     const LOOK: Duration = Duration::from_millis(50);
-    /// How long a thread may take to follow an interruption.
+    /// The time that a thread has to react to an interruption.
     const GRACE: Duration = Duration::from_secs(5);
     let mut beats = worker.pulse.beats();
     let mut since = worker.target.processor_time();

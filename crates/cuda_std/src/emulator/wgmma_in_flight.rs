@@ -1,9 +1,9 @@
-//! Chains of `wgmma` that are under way.
+//! Chains (MMA batches) of `wgmma` in flight.
 //!
-//! Their sums are there at once, but what they read must stay as it is until the wait that covers them: a
-//! chain reads then once more, as far as checks go. Whoever overwrites before that wait is found by the
-//! stamps that have changed, whoever does so after it, but ordered after the start only, is a race with the
-//! second read. So whether it is found does not depend on which of the two happens first.
+//! Accumulators are computed at the start, but operands in shared memory must not change until the wait that
+//! covers the chain. At that wait the reads are checked a second time. A write before the wait is found by a
+//! changed write stamp. A write after the wait that is ordered only after the chain's start is a race with
+//! the second read. So the result does not depend on the order in which the two run.
 
 use std::collections::VecDeque;
 
@@ -14,7 +14,7 @@ use super::region::Region;
 use super::schedule::fault_of;
 use super::stamp;
 
-/// Which of its chains a thread has started, counted from 0, if it is one.
+/// The number of a thread's chain, from 0; none for no chain.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ChainNumber(Option<u64>);
 
@@ -26,11 +26,11 @@ impl ChainNumber {
 #[derive(Debug, Default)]
 struct Chains {
     started: u64,
-    /// Those before this one are over.
+    /// Chains below this number are complete.
     finished: u64,
-    /// Where the last one was started.
+    /// The source line of the last chain's start.
     place: Option<Place>,
-    /// What those that are not over read, where this thread reads for its warp.
+    /// The reads of incomplete chains, if this thread reads for its warp.
     flights: VecDeque<Flight>,
 }
 
@@ -50,7 +50,7 @@ fn chains(exec: &mut Exec) -> &mut Chains {
     &mut exec.extension::<AllChains>().0[thread]
 }
 
-/// What a chain reads in shared memory.
+/// The reads of a chain in shared memory.
 #[derive(Debug)]
 pub(crate) struct Flight {
     number: u64,
@@ -66,7 +66,7 @@ pub(crate) struct Flight {
 #[derive(Debug)]
 struct Row {
     address: u32,
-    /// Of cells of `1 << shift` bytes at the start; an access to less divides them.
+    /// Cells had `1 << shift` bytes at the start. A narrower access splits them.
     shift: u32,
 }
 
@@ -74,7 +74,7 @@ struct Row {
 pub(crate) const ROW_BYTES: usize = 16;
 
 impl Flight {
-    /// Rows that the current thread has just read for its warp.
+    /// The rows that the current thread has just read for its warp.
     pub(crate) fn new(rows: impl Iterator<Item = u32>, place: Place) -> Self {
         let mut rows: Vec<u32> = rows.collect();
         rows.sort_unstable();
@@ -94,7 +94,7 @@ impl Flight {
         }
     }
 
-    /// Reads again what was read at the start, which must be as it was.
+    /// Checks the reads again, of bytes that must not have changed since the start.
     fn land(&self, place: Place) {
         let mut before = self.writes.as_slice();
         for row in &self.rows {
@@ -111,7 +111,7 @@ impl Flight {
             before = others;
         }
         let exec = with();
-        // Nobody has heard of this thread since: whoever overwrites is a race with the first read.
+        // No thread has synchronised with this one since: a write is a race with the first read.
         if stamp::same_segment(self.read, exec.now.me) {
             return;
         }
@@ -137,13 +137,13 @@ impl Flight {
     }
 }
 
-/// The region and offset of a row that was read.
+/// The region and offset of a row.
 fn at(row: u32) -> (*const Region, usize) {
     let region = with().shared_at(row).expect("it was read");
     (region, row as usize - region.base)
 }
 
-/// The times, threads and places of the last writes of a row's cells.
+/// The write stamps of a row's cells.
 fn writes(row: u32) -> impl Iterator<Item = u64> {
     let (region, offset) = at(row);
     // SAFETY: shared regions live as long as the launch.
@@ -153,7 +153,7 @@ fn writes(row: u32) -> impl Iterator<Item = u64> {
     cells.map(|cell| unsafe { (*region.cell(cell)).write & !stamp::BYTES })
 }
 
-/// Counts a chain of the current thread, and keeps what it reads for its warp.
+/// Counts a chain of the current thread, and keeps the reads that it made for its warp.
 pub(crate) fn start(flight: Option<Flight>, place: Place) {
     let chains = chains(with());
     let number = chains.started;
@@ -163,12 +163,12 @@ pub(crate) fn start(flight: Option<Flight>, place: Place) {
     chains.flights.extend(flight);
 }
 
-/// The chains that the current thread has waited for.
+/// The number of chains that the current thread has waited for.
 pub(crate) fn finished(exec: &mut Exec) -> u64 {
     chains(exec).finished
 }
 
-/// After `thread` has ended: all of its chains must be over.
+/// Called after `thread` has ended: all of its chains must be complete.
 pub(crate) fn check_end(exec: &mut Exec, thread: u32) -> Result<(), Fault> {
     let chains = &exec.extension::<AllChains>().0[thread as usize];
     let (left, place) = (chains.started - chains.finished, chains.place);
@@ -184,12 +184,12 @@ pub(crate) fn check_end(exec: &mut Exec, thread: u32) -> Result<(), Fault> {
     Err(fault_of(exec, thread, place, kind))
 }
 
-/// The chain that the current thread has started last.
+/// The last chain that the current thread has started.
 pub(crate) fn newest() -> ChainNumber {
     ChainNumber(Some(chains(with()).started - 1))
 }
 
-/// Waits for all chains of the current thread but the `left` youngest ones, of which `chain` must not be one.
+/// Waits for all chains of the current thread but the `left` youngest, which must not include `chain`.
 pub(crate) fn wait(chain: ChainNumber, left: u32, place: Place) {
     let exec = with();
     exec.tick(place);
@@ -210,7 +210,7 @@ pub(crate) fn wait(chain: ChainNumber, left: u32, place: Place) {
     }
 }
 
-/// The oldest chain that is over and has not been looked at.
+/// The oldest complete chain whose reads have not been checked again.
 fn next_finished() -> Option<Flight> {
     let chains = chains(with());
     let first = chains.flights.front()?;

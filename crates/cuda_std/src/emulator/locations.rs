@@ -1,4 +1,4 @@
-//! Source lines as numbers that stamps have room for.
+//! Interned source lines: numbers small enough for stamps.
 
 use std::collections::HashMap;
 use std::panic::Location;
@@ -6,10 +6,10 @@ use std::panic::Location;
 use super::fault::Place;
 use super::stamp;
 
-/// Places that are found without hashing.
+/// Source lines that are found without hashing.
 const CACHED: usize = 64;
 
-/// The places that a launch has named.
+/// The source lines of a launch so far.
 #[derive(Debug)]
 pub(crate) struct Places {
     cache: [(*const Location<'static>, u64); CACHED],
@@ -28,7 +28,7 @@ impl Default for Places {
 }
 
 impl Places {
-    /// A place as bits of a stamp.
+    /// The number of a source line, as bits of a stamp.
     #[inline]
     pub(crate) fn bits(&mut self, place: Place) -> u64 {
         let slot = std::ptr::from_ref(place).addr() / align_of::<Location<'_>>() % CACHED;
@@ -46,7 +46,7 @@ impl Places {
         if let Some(&bits) = self.bits.get(&std::ptr::from_ref(place)) {
             return bits;
         }
-        // Number 0 is "unknown", also for places beyond what stamps can name.
+        // Number 0 is "unknown", also for lines beyond the range of stamps.
         if self.list.len() + 1 >= stamp::PLACES {
             return 0;
         }
@@ -56,7 +56,7 @@ impl Places {
         bits
     }
 
-    /// The place of a stamp.
+    /// The source line of a stamp.
     pub(crate) fn of(&self, stamp: u64) -> Option<Place> {
         self.list.get(stamp::place(stamp).checked_sub(1)?).copied()
     }

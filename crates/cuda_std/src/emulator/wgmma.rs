@@ -1,24 +1,24 @@
-//! Chains of `wgmma`: 128 threads meet, and the last one multiplies for all.
+//! Chains (MMA batches) of `wgmma`: the 128 threads of a warpgroup meet, and the last one multiplies for all.
 //!
-//! Fence, steps and commit are one call, so steps cannot be left out, and sums come out of the wait. What
-//! remains to be checked is what is read from shared memory, at the start and until the wait (`flights`):
-//! each warp of the warpgroup reads all of B by itself, and its own rows of A where those are there. Its lane
-//! 0 does so here, as far as proxies and races are concerned, so the end of a product must be told by every
-//! warp.
+//! Fence, MMA steps and commit are one call, so kernels cannot leave one out, and accumulators are returned
+//! by the wait. The reads of shared memory remain to be checked, at the start and until the wait
+//! (`wgmma_in_flight`). Each warp of the warpgroup reads all of B, and its own rows of A if A is in shared
+//! memory. Here lane 0 reads for its warp, as far as proxies and races are concerned. So every warp must
+//! signal the end of a chain.
 
 use std::ops::Range;
 
 use super::exec::{Exec, Extension, WARPGROUP, fail, with};
 use super::fault::{FaultKind, Place};
-use super::flights::{Flight, ROW_BYTES};
 use super::shared_memory::mapped;
 use super::tensor_sum;
 use super::waiting::{Chain, Wait, Waiting};
-use super::{access, async_proxy, flights, schedule, tensor};
+use super::wgmma_in_flight::{Flight, ROW_BYTES};
+use super::{access, async_proxy, schedule, tensor, wgmma_in_flight};
 
 const THREADS: usize = WARPGROUP as usize;
 const WARP: usize = 32;
-/// Rows of A, and those of a warp.
+/// Rows of A, and rows of A of a warp.
 const ROWS: usize = 64;
 const WARP_ROWS: usize = ROWS * WARP / THREADS;
 /// K of a step of 16-bit values.
@@ -27,23 +27,21 @@ const K: usize = 16;
 const ROW_VALUES: usize = ROW_BYTES / 2;
 const K_MATRICES: usize = K / ROW_VALUES;
 
-/// The bits of a descriptor that a matrix without swizzle uses: start, and distances along K and along the
-/// lines.
+/// The bits of a descriptor without swizzle: start address, and strides along K and along M or N.
 const DESCRIPTOR_BITS: u64 = 0x3fff | 0x3fff << 16 | 0x3fff << 32;
 
-/// Those that are set besides where lines are swizzled, of 32 bytes and of 64. Other swizzles nobody can ask
-/// for.
+/// The swizzle bits of a descriptor, for spans of 32 and of 64 bytes. This crate's functions offer no others.
 const SWIZZLED: [u64; 2] = [3 << 62, 2 << 62];
 
-/// The bits that are 0 in a start, and in a distance along the lines, that are multiples of 32 bytes.
+/// The bits that are 0 in a start address, and in a stride along M or N, that are multiples of 32 bytes.
 const LINE_UNITS: u64 = 1 | 1 << 32;
 
-/// Columns of B, of a chain that gives each thread `results` results.
+/// Columns of B in a chain with `results` accumulators a thread.
 const fn columns(results: usize) -> usize {
     results * THREADS / ROWS
 }
 
-/// Where a thread has A of each step.
+/// The A operand of each step.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum RowsOfA<'a> {
     Registers(&'a [[u32; 4]]),
@@ -51,26 +49,26 @@ pub(crate) enum RowsOfA<'a> {
     Shared(&'a [u64]),
 }
 
-/// A row of A or a column of B in a step.
+/// A row of A or a column of B in an MMA step.
 type Line = tensor_sum::Line<K>;
 
-/// Threads on their way to a chain.
+/// Threads that have arrived at a chain.
 struct Meeting {
     chain: Chain,
-    /// Descriptors of A (none if it is in registers) and of B, one for each step, or of B two, of which
-    /// columns are eight in turn.
+    /// Descriptors of A (none if A is in registers) and of B for each step. With two Bs, groups of eight
+    /// columns alternate between them.
     a: Vec<u64>,
     b: Vec<Vec<u64>>,
     members: Vec<Member>,
-    /// Chains that each of them has waited for.
+    /// The number of chains that the threads have waited for.
     finished: u64,
-    /// For each step, A, of which lanes 0 and threads with registers fill in their part.
+    /// A of each step. Lanes 0, or threads with A in registers, fill in their part.
     rows: Vec<[Line; ROWS]>,
-    /// For each step, B, as the first lane 0 read it. If it changes before the others do, that is a race.
+    /// B of each step, as the first lane 0 read it. A change before the other lanes 0 read it is a race.
     columns: Vec<Vec<Line>>,
 }
 
-/// The chain that the threads of each warpgroup are on their way to.
+/// The chain at which threads of each warpgroup have arrived.
 struct Meetings(Vec<Option<Meeting>>);
 
 impl Extension for Meetings {
@@ -87,12 +85,12 @@ fn meeting(exec: &mut Exec, warpgroup: usize) -> &mut Option<Meeting> {
 /// A thread that is suspended in its call.
 struct Member {
     thread: u32,
-    /// What the products are added to, and then the sums.
+    /// The accumulators.
     result: *mut f32,
 }
 
-/// Adds the products of all steps to `result`. What they read is in flight until the wait. Of two Bs there
-/// are eight columns in turn.
+/// Adds the products of all steps to `result`. Their operands are in flight until the wait. With two Bs,
+/// groups of eight columns alternate between them.
 pub(crate) fn multiply(
     kind: tensor::Kind,
     result: &mut [f32],
@@ -125,7 +123,7 @@ pub(crate) fn multiply(
         refuse(format!("thread {in_block} belongs to no whole warpgroup"));
     }
     let warpgroup = thread as usize / THREADS;
-    let finished = flights::finished(exec);
+    let finished = wgmma_in_flight::finished(exec);
     let meeting = meeting(exec, warpgroup).get_or_insert_with(|| Meeting {
         chain,
         a: a.to_vec(),
@@ -158,7 +156,7 @@ pub(crate) fn multiply(
     if in_block % WARP == 0 {
         let warp = in_block % THREADS / WARP;
         let own = warp * WARP_ROWS..(warp + 1) * WARP_ROWS;
-        // Its values are needed once, but what each warp reads is checked.
+        // B's values are needed once, but the reads of each warp are checked.
         let first = meeting.columns.is_empty();
         let columns: Vec<_> = (b.iter())
             .map(|b| read(&chain, b, 0..chain.columns, first, place))
@@ -197,10 +195,10 @@ pub(crate) fn multiply(
             place,
         });
     }
-    flights::start(flight, place);
+    wgmma_in_flight::start(flight, place);
 }
 
-/// A chain and where it reads, for messages.
+/// A chain and its operands' addresses, for messages.
 fn whereabouts(chain: &Chain, a: &[u64], b: &[Vec<u64>]) -> String {
     match a {
         [] => format!("{chain}, B at {b:x?}"),
@@ -208,7 +206,7 @@ fn whereabouts(chain: &Chain, a: &[u64], b: &[Vec<u64>]) -> String {
     }
 }
 
-/// Puts a thread's operand where it belongs in A.
+/// Puts a thread's registers into their position in A.
 fn fill_in(rows: &mut [Line; ROWS], kind: tensor::Kind, thread: u32, words: &[u32; 4]) {
     let (row, quad_lane) = place_of(thread);
     for (i, &word) in words.iter().enumerate() {
@@ -218,7 +216,7 @@ fn fill_in(rows: &mut [Line; ROWS], kind: tensor::Kind, thread: u32, words: &[u3
     }
 }
 
-/// Checks that lines of a tile may be read, and reads them. Their values are given if they are `needed`.
+/// Checks the reads of an operand's lines. Returns the values if they are `needed`.
 fn read(
     chain: &Chain,
     descriptors: &[u64],
@@ -261,8 +259,9 @@ fn read(
     values
 }
 
-/// For each line of a tile, the addresses of its pieces along K, where each descriptor has eight lines in
-/// turn. Descriptors hold addresses without the block's rank.
+/// For each line (row of A or column of B) of an operand, the addresses of its 16-byte chunks along K. With
+/// several descriptors, groups of eight lines alternate between them. Descriptors hold addresses without the
+/// block's rank.
 fn line_addresses(
     descriptors: &[u64],
     lines: Range<usize>,
@@ -273,9 +272,9 @@ fn line_addresses(
         let descriptor = descriptors[octet % descriptors.len()];
         let octet = (octet / descriptors.len()) as u32;
         let field = |shift: u32| ((descriptor >> shift & 0x3fff) as u32) << 4;
-        // A row of a core matrix, or a line of two, or of four, in which the pieces are exchanged by bits 7
-        // and 8 of the address as a whole, whatever the matrix starts on: what tensor cores do with what
-        // copies of boxes leave.
+        // One row of a core matrix, or with swizzle a span of two or four of them, in which chunks are
+        // exchanged by bits 7 and 8 of the absolute address. Tensor cores thus read the layout that copies of
+        // boxes write.
         let pieces = match SWIZZLED.iter().position(|&bits| descriptor & bits == bits) {
             Some(doublings) => 2 << doublings,
             None => 1,
@@ -319,7 +318,7 @@ fn compute(meeting: &Meeting) {
     }
 }
 
-/// The first of a thread's rows, and its place among the four threads that share it.
+/// The first of a thread's rows, and the thread's index among the four threads that share it.
 fn place_of(thread: u32) -> (usize, usize) {
     let thread = thread as usize % THREADS;
     let (warp, lane) = (thread / WARP, thread % WARP);

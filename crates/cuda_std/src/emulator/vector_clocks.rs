@@ -1,37 +1,36 @@
-//! What threads know of each other, and what fences and atomics pass on: see `clock`.
+//! Vector clocks, and the snapshots of them that fences and atomics pass on: see `clock`.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use super::stamp;
 
-/// Knowledge about the threads of one cluster.
+/// A vector clock of the threads of one cluster.
 #[derive(Debug, Clone)]
 struct Part {
     base: u64,
     known: Vec<u64>,
 }
 
-/// Knowledge about threads of several clusters, by the stamp at which the cluster started.
+/// Vector clocks of several clusters, by the stamp of the cluster's start.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Foreign(BTreeMap<u64, Rc<Part>>);
 
 impl Foreign {
     pub(crate) fn ordered(&self, stamp: u64) -> bool {
-        // A later cluster than those known also ends up at the last known one, whose times are all
-        // too early for it.
+        // A stamp of a later, unknown cluster finds the last known one, whose times are all earlier.
         self.0.range(..=stamp).next_back().is_some_and(|(_, part)| {
             let known = part.known.get(stamp::thread(stamp) as usize);
             stamp < part.base || known.is_some_and(|&known| known > stamp::time(stamp))
         })
     }
 
-    /// What is known of the threads of the cluster that started at this stamp.
+    /// The vector clock of the cluster that started at this stamp.
     pub(crate) fn of_cluster(&self, start: u64) -> Option<&[u64]> {
         self.0.get(&start).map(|part| &part.known[..])
     }
 
-    /// Adds the knowledge of a cluster's thread about its own cluster.
+    /// Merges a vector clock of a cluster.
     pub(crate) fn learn(&mut self, cluster: u64, base: u64, known: Vec<u64>) {
         self.0.insert(cluster, Rc::new(Part { base, known }));
     }
@@ -60,7 +59,7 @@ pub(crate) fn raise(ours: &mut [u64], theirs: &[u64]) {
     }
 }
 
-/// `a` and `b` together.
+/// The merge of `a` and `b`.
 pub(crate) fn merged(a: Option<&Rc<Foreign>>, b: Option<&Rc<Foreign>>) -> Option<Rc<Foreign>> {
     match (a, b) {
         (Some(a), Some(b)) if !Rc::ptr_eq(a, b) => {
@@ -72,21 +71,21 @@ pub(crate) fn merged(a: Option<&Rc<Foreign>>, b: Option<&Rc<Foreign>>) -> Option
     }
 }
 
-/// Where the current thread is in time: all that the check of an access needs.
+/// The current thread's position in the happens-before relation: all data for the check of an access.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Now {
-    /// The stamp of the thread's accesses, without a place.
+    /// The stamp of the thread's accesses, without a location.
     pub(crate) me: u64,
     pub(crate) launch_start: u64,
     pub(crate) cluster_start: u64,
     /// The last barrier of the whole cluster: everything of this cluster before it is ordered
     /// before everything after.
     pub(crate) base: u64,
-    /// For each thread of the cluster, the time before which it is ordered; or null.
+    /// The thread's vector clock of its cluster, or null.
     pub(crate) known: *const u64,
-    /// What is known of other clusters; or null.
+    /// The thread's vector clocks of other clusters, or null.
     pub(crate) foreign: *const Foreign,
-    /// Both are null.
+    /// Whether both are null.
     pub(crate) naive: bool,
     pub(crate) thread: u32,
 }
@@ -107,8 +106,7 @@ impl Default for Now {
 }
 
 impl Now {
-    /// Whether the access that left `stamp` comes before everything that the current thread does
-    /// now.
+    /// Whether the access with `stamp` happens before the current thread's next access.
     #[inline]
     pub(crate) fn ordered(&self, stamp: u64) -> bool {
         if stamp < self.launch_start {
@@ -130,16 +128,16 @@ impl Now {
     }
 }
 
-/// A thread's fences and atomics so far: first of block scope, then of device scope.
+/// The effects of a thread's fences and atomics so far: of block scope, and of device scope.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Fences {
-    /// The knowledge at the last fence: what atomic writes leave behind.
+    /// The snapshot of the last fence, which atomic writes store.
     released: [Option<Rc<Foreign>>; 2],
-    /// What atomic reads picked up: knowledge from the next fence on.
+    /// The snapshots that atomic reads picked up, which the next fence merges.
     acquired: [Option<Rc<Foreign>>; 2],
 }
 
-/// How far a fence reaches.
+/// The scope of a fence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Scope {
     Block = 0,
@@ -147,7 +145,7 @@ pub(crate) enum Scope {
 }
 
 impl Fences {
-    /// What a fence makes known of all that atomic reads picked up.
+    /// The picked-up snapshots that a fence of this scope merges.
     pub(crate) fn pick_up(&mut self, scope: Scope) -> Option<Rc<Foreign>> {
         let own = self.acquired[0].take();
         let wide = match scope {
@@ -157,7 +155,7 @@ impl Fences {
         merged(own.as_ref(), wide.as_ref())
     }
 
-    /// A fence leaves what is known there to the atomic writes that follow.
+    /// Sets the snapshot for the atomic writes that follow a fence.
     pub(crate) fn release(&mut self, scope: Scope, snapshot: Foreign) {
         let snapshot = Rc::new(snapshot);
         self.released[0] = Some(Rc::clone(&snapshot));
@@ -184,15 +182,15 @@ impl Fences {
     }
 }
 
-/// What atomic writes left at a location.
+/// The snapshots that atomic writes stored at a location.
 #[derive(Debug, Default)]
 pub(crate) struct SyncVariable {
     left: [Option<Rc<Foreign>>; 2],
-    /// The block to which the first entry is meant: its cluster's start, and its rank.
+    /// The block of the first entry (block scope): its cluster's start, and its rank.
     block: u64,
 }
 
-/// What an atomic access does.
+/// The kind of an atomic access.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Atomic {
     Load,
@@ -201,7 +199,7 @@ pub(crate) enum Atomic {
 }
 
 impl SyncVariable {
-    /// An atomic access by a thread with these fences, in a block that is named as in `block`.
+    /// An atomic access by a thread with these fences, in block `block` (see the field).
     pub(crate) fn access(&mut self, fences: &mut Fences, kind: Atomic, block: u64) {
         if self.block != block {
             self.block = block;
@@ -214,8 +212,8 @@ impl SyncVariable {
             }
             match kind {
                 Atomic::Load => {}
-                // A plain atomic write ends what earlier writers had released here; a
-                // read-modify-write carries it on.
+                // A plain atomic write ends earlier release sequences here; a read-modify-write continues
+                // them.
                 Atomic::Store => self.left[scope].clone_from(&fences.released[scope]),
                 Atomic::Modify => {
                     self.left[scope] =
