@@ -1,4 +1,4 @@
-//! The launch contract: what a kernel and a device allow, checked before anything runs.
+//! The launch contract: limits of kernels and devices, checked before a launch.
 
 use launch_config::LaunchShape;
 
@@ -17,7 +17,7 @@ pub enum LaunchError {
         actual: u64,
         /// The number allowed.
         limit: u32,
-        /// Whose limit that is.
+        /// The owner of the limit: kernel or device.
         owner: &'static str,
     },
     /// An extent of the block or the grid that is zero or too large.
@@ -50,7 +50,7 @@ pub enum LaunchError {
     },
 }
 
-/// What a device allows a launch to have.
+/// A device's limits for launches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Limits {
     pub(crate) threads: u32,
@@ -60,7 +60,8 @@ pub(crate) struct Limits {
 }
 
 impl Limits {
-    /// Those of every device from compute capability 8.0 on, with Hopper's shared memory: the emulator's.
+    /// The emulator's limits: those of every device from compute capability 8.0 on, with Hopper's shared
+    /// memory.
     pub(crate) const EMULATED: Limits = Limits {
         threads: 1024,
         block: [1024, 1024, 64],
@@ -69,7 +70,7 @@ impl Limits {
     };
 }
 
-/// What of a kernel the contract looks at.
+/// A kernel's limits.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct KernelFacts {
     pub(crate) name: &'static str,
@@ -77,7 +78,7 @@ pub(crate) struct KernelFacts {
     pub(crate) static_shared_bytes: u32,
 }
 
-/// Refuses a launch that the kernel or the device cannot do.
+/// Refuses a launch beyond the limits of the kernel or the device.
 pub(crate) fn check(
     kernel: &KernelFacts,
     limits: &Limits,

@@ -1,16 +1,16 @@
-//! A tensor's elements in another order, shape or type, or elsewhere.
+//! Conversions of tensors: to contiguous order, another shape, element type or device.
 
 use crate::device::{DType, Order, Stream, Tensor};
 use crate::error::Result;
 use crate::program::ProgramBuilder;
 
 impl Tensor {
-    /// The elements dense, row-major and from a multiple of 16 bytes on: this tensor if they are, else a
-    /// copy, which one kernel makes on the tensor's stream.
+    /// A dense, row-major tensor, aligned to 16 bytes, with the same elements: this tensor if it is one, else
+    /// a copy by one kernel on the tensor's stream.
     ///
     /// # Errors
     /// [`Error::OutOfMemory`](crate::Error::OutOfMemory); [`Error::Spec`](crate::Error::Spec) for more than
-    /// eight axes on a GPU, those of extent 1 and those that lie as one not counted.
+    /// eight axes on a GPU, after axes of extent 1 are dropped and contiguous axes merged.
     ///
     /// # Examples
     /// ```
@@ -33,8 +33,8 @@ impl Tensor {
         self.copied(self.dtype())
     }
 
-    /// The same elements in row-major order under another shape: over the same memory where they are
-    /// contiguous, else over that of [`contiguous`](Self::contiguous).
+    /// The same elements in row-major order under another shape: over the same memory if they are contiguous,
+    /// else over the memory of [`contiguous`](Self::contiguous).
     ///
     /// # Errors
     /// [`Error::ShapeMismatch`](crate::Error::ShapeMismatch) for another number of elements; those of
@@ -47,9 +47,9 @@ impl Tensor {
         Ok(dense.expect("what is contiguous has any shape"))
     }
 
-    /// The elements stored as `dtype`, rounded to nearest, ties to even: this tensor if they are, else a
-    /// contiguous copy, which one kernel makes on the tensor's stream. *NaN* stays NaN; what is too large
-    /// becomes infinite.
+    /// The elements as `dtype`, rounded to nearest, ties to even: this tensor if it has that type, else a
+    /// contiguous copy by one kernel on the tensor's stream. *NaN* stays NaN; values beyond the type's range
+    /// become infinite.
     ///
     /// # Errors
     /// As [`contiguous`](Self::contiguous).
@@ -60,13 +60,13 @@ impl Tensor {
         }
     }
 
-    /// The elements for use on `stream`: as [`on`](Self::on) gives them if that is a stream of the tensor's
-    /// device, else copied to the stream's device. From GPU to GPU nothing waits on the host; any other way
-    /// the host waits for the elements.
+    /// The elements for use on `stream`: by [`on`](Self::on) for a stream of the tensor's device, else a copy
+    /// on the stream's device. The host does not wait for a copy from GPU to GPU; for all other copies it
+    /// does.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`](crate::Error::OutOfMemory); those of [`contiguous`](Self::contiguous), and what
-    /// went wrong in earlier work on the tensor's stream.
+    /// [`Error::OutOfMemory`](crate::Error::OutOfMemory); those of [`contiguous`](Self::contiguous), and
+    /// errors of earlier work on the tensor's stream.
     pub fn to(&self, stream: &Stream) -> Result<Tensor> {
         match self.device() == stream.device() {
             true => self.on(stream),
@@ -74,7 +74,7 @@ impl Tensor {
         }
     }
 
-    /// A copy in order as `dtype`, or the tensor where it is that.
+    /// A contiguous copy as `dtype`, or this tensor if it is contiguous and has that type.
     fn copied(&self, dtype: DType) -> Result<Tensor> {
         if self.device().is_cpu() {
             return self.copied_on_cpu(dtype);

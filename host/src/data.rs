@@ -2,8 +2,8 @@
 //!
 //! Element `i` of seed `s`, in row-major order, depends on `s` and `i` alone, see [`op_spec::data`].
 //!
-//! An array that there is no memory for is a panic of [`fill`], [`signed`] and [`normal`], an error of
-//! [`try_fill`], [`try_signed`] and [`try_normal`]: those are for shapes that somebody else chooses.
+//! If memory for an array is lacking, [`fill`], [`signed`] and [`normal`] panic. [`try_fill`], [`try_signed`]
+//! and [`try_normal`] return an error; they are for shapes from user input.
 
 use ndarray::{Array, Dimension, IntoDimension};
 
@@ -27,7 +27,7 @@ pub fn normal<E: IntoDimension>(seed: u64, shape: E) -> Array<f32, E::Dim> {
     there_is_memory(try_normal(seed, shape))
 }
 
-/// [`fill`] where the memory may not be there.
+/// [`fill`], with an error if memory is lacking.
 ///
 /// # Errors
 /// [`Error::OutOfMemory`](crate::Error::OutOfMemory)
@@ -35,7 +35,7 @@ pub fn try_fill<E: IntoDimension>(seed: u64, shape: E) -> Result<Array<f32, E::D
     generate(shape, |index| uniform(seed, index))
 }
 
-/// [`signed`] where the memory may not be there.
+/// [`signed`], with an error if memory is lacking.
 ///
 /// # Errors
 /// [`Error::OutOfMemory`](crate::Error::OutOfMemory)
@@ -43,7 +43,7 @@ pub fn try_signed<E: IntoDimension>(seed: u64, shape: E) -> Result<Array<f32, E:
     generate(shape, |index| op_spec::data::signed(seed, index))
 }
 
-/// [`normal`] where the memory may not be there.
+/// [`normal`], with an error if memory is lacking.
 ///
 /// # Errors
 /// [`Error::OutOfMemory`](crate::Error::OutOfMemory)
@@ -57,7 +57,7 @@ fn there_is_memory<D>(array: Result<Array<f32, D>>) -> Array<f32, D> {
 
 fn generate<E: IntoDimension>(shape: E, value: impl Fn(u64) -> f32) -> Result<Array<f32, E::Dim>> {
     let shape = shape.into_dimension();
-    // An array has no extents beyond any product of theirs even where one of them is 0.
+    // The product of an array's non-zero extents must not overflow, even if another extent is 0.
     let product = |product: usize, &extent: &usize| product.checked_mul(extent.max(1));
     let addressed = shape.slice().iter().try_fold(size_of::<f32>(), product);
     if addressed.is_none_or(|bytes| isize::try_from(bytes).is_err()) {

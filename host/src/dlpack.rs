@@ -1,8 +1,8 @@
-//! Tensors from and for other libraries of the process, by [DLPack](https://dmlc.github.io/dlpack/latest/):
-//! nothing is copied.
+//! Exchange of tensors with other libraries of the process by
+//! [DLPack](https://dmlc.github.io/dlpack/latest/), without copies.
 //!
-//! Both of DLPack's forms are taken and given: `DLManagedTensorVersioned` ([`Versioned`]), and the older
-//! `DLManagedTensor` ([`Legacy`]), which has neither version nor flags. Their handles are those of the crate
+//! Both of DLPack's forms are supported: `DLManagedTensorVersioned` ([`Versioned`]), and the older
+//! `DLManagedTensor` ([`Legacy`]), which has neither version nor flags. Their handles are types of the crate
 //! [`dlpark`].
 //!
 //! # Examples
@@ -51,7 +51,7 @@ mod sealed {
     use super::{DLManagedTensor, DLManagedTensorVersioned};
 
     pub trait Sealed {
-        /// The major version that it was made by, where it says so.
+        /// Its major version, if it has one.
         fn major(&self) -> Option<u32>;
     }
 
@@ -69,23 +69,22 @@ mod sealed {
 }
 
 impl Tensor {
-    /// A tensor over what another library lends, with its strides and its offset. Its deleter is called once
-    /// no tensor is over the memory, as the owner of [`from_raw_parts`](Self::from_raw_parts) is dropped. One
-    /// that is flagged as read-only is no output of a plan.
+    /// A tensor over another library's memory, with its strides and its offset. The deleter is called when
+    /// the owner of [`from_raw_parts`](Self::from_raw_parts) would be dropped. A tensor that is flagged as
+    /// read-only cannot be the output of a plan.
     ///
     /// # Errors
     /// [`Error::DeviceMismatch`] if it is not on the stream's device: DLPack's `kDLCPU`, or `kDLCUDA` with
     /// the GPU's ordinal as the driver counts. [`Error::ForeignDType`] for elements other than f32, f16 and
-    /// bf16, or more than one lane; [`Error::ForeignVersion`]; [`Error::ForeignTensor`] for a description
-    /// that is none; those of [`from_raw_parts`](Self::from_raw_parts).
+    /// bf16, or more than one lane; [`Error::ForeignVersion`]; [`Error::ForeignTensor`] for an invalid
+    /// description; those of [`from_raw_parts`](Self::from_raw_parts).
     ///
     /// # Safety
-    /// The producer keeps DLPack's promises, and its deleter may be called on any thread. The memory is used
-    /// in the order of `stream`: what was to be written there has been, or is to be in that order. Else as
-    /// [`from_raw_parts`](Self::from_raw_parts); that nobody writes meanwhile is as much the producer's to
-    /// keep.
+    /// The producer obeys DLPack, and its deleter may be called on any thread. The memory is used in the
+    /// order of `stream`: its writes are complete, or queued in that order. Else as
+    /// [`from_raw_parts`](Self::from_raw_parts), whose rules hold for the producer, too.
     pub unsafe fn from_dlpack<M: Form>(stream: &Stream, lent: ManagedBox<M>) -> Result<Tensor> {
-        // Before anything else is looked at: other major versions have other fields.
+        // Checked first, because other major versions have other fields.
         if let Some(major) = lent.major()
             && major != DLPACK_MAJOR_VERSION
         {
@@ -128,10 +127,10 @@ impl Tensor {
         })
     }
 
-    /// The tensor for another library, over the same memory, which stays as long as the result. The elements
-    /// must not be written to, which [`Versioned`] says by its flag; they are used in the order of the
-    /// tensor's [`stream`](Self::stream), or after it. The deleter may be called on any thread, once such
-    /// work is queued.
+    /// The tensor for another library, over the same memory, which the result keeps alive. The elements must
+    /// not be written, as the flag of [`Versioned`] says. They are used in the order of the tensor's
+    /// [`stream`](Self::stream), or after it. The deleter may be called on any thread, once that work is
+    /// queued.
     ///
     /// # Errors
     /// Those of [`as_raw`](Self::as_raw).
@@ -164,17 +163,17 @@ impl Tensor {
     }
 }
 
-/// What keeps memory for another library.
+/// The owner of memory that is lent to another library.
 struct Lent(Tensor);
 
 impl Drop for Lent {
     fn drop(&mut self) {
-        // What the other library has queued in the order of the stream comes before the memory is given back.
+        // The other library's work in the order of the stream must precede the freeing of the memory.
         self.0.note_earlier_reads(self.0.stream());
     }
 }
 
-/// What keeps memory of another library.
+/// The owner of memory that another library lends.
 struct Lender<M: ManagedTensorBase>(
     #[expect(dead_code, reason = "held to be dropped")] ManagedBox<M>,
 );

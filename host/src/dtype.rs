@@ -7,7 +7,7 @@ use cuda_std::Label;
 use half::slice::HalfFloatSliceExt;
 pub use half::{bf16, f16};
 
-/// The element type of a tensor. Arithmetic is f32 in every case; this is how elements are stored.
+/// The element type in which a tensor is stored. Arithmetic is f32 in every case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum DType {
@@ -37,7 +37,7 @@ impl DType {
         }
     }
 
-    /// What it is called, in symbols of kernels too.
+    /// Its name, also in kernel symbols.
     const fn name(self) -> &'static str {
         match self {
             DType::F32 => "f32",
@@ -46,7 +46,7 @@ impl DType {
         }
     }
 
-    /// What kernels that store it are labelled.
+    /// The label of kernels for this type.
     pub(crate) const fn label(self) -> Label {
         Label::Name(self.name())
     }
@@ -61,11 +61,11 @@ impl fmt::Display for DType {
 mod sealed {
     use std::mem::MaybeUninit;
 
-    /// What is done to many elements at a time, by the instructions that the processor has for it.
+    /// Conversions of slices, by the processor's vector instructions.
     pub trait Sealed: Sized {
-        /// Each rounded as `from_f32` does. The two have one length.
+        /// Rounds each value as `from_f32` does. The two slices have the same length.
         fn round_all(from: &[f32], to: &mut [Self]);
-        /// Each widened as `to_f32` does. The two have one length; all of `to` is written.
+        /// Widens each value as `to_f32` does. The two slices have the same length; all of `to` is written.
         fn widen_all(from: &[Self], to: &mut [MaybeUninit<f32>]);
     }
 }
@@ -150,7 +150,7 @@ mod tests {
     use super::sealed::Sealed;
     use super::*;
 
-    /// Many at a time are rounded and widened to the same bits as one by one.
+    /// Slices are rounded and widened to the same bits as single values.
     fn many_are_as_one<T: Element + Sealed + PartialEq + fmt::Debug>() {
         let special = [f32::NAN, f32::INFINITY, -0.0, 65519.9, 65520.0, 1e-8, 6e-8];
         let ragged = (0..1021).map(|index| (index as f32 - 500.0) * 0.37);

@@ -10,11 +10,11 @@ use crate::contract::LaunchError;
 use crate::dtype::DType;
 use crate::host_memory::NoMemory;
 
-/// What can go wrong between a call and its result.
+/// The error type of the library.
 ///
-/// A refused argument leaves the device untouched; memory that ran out leaves it usable.
-/// A fault *inside* a kernel ([`Error::Driver`] with an illegal address, say) is the one kind that
-/// poisons a GPU's context, as the driver has it; the emulator recovers from that one too.
+/// A refused argument leaves the device untouched; a lack of memory leaves it usable. Only a fault *inside* a
+/// kernel ([`Error::Driver`] with an illegal address, say) makes a GPU's context unusable. The emulator
+/// recovers from faults, too.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -48,18 +48,18 @@ pub enum Error {
         source: Box<Error>,
     },
 
-    /// No kernels do a run of layers, or not those that were asked for by name.
+    /// No kernels implement a run of layers, or not those that were asked for by name.
     #[error("{layers}: no kernels{}: {reasons}", .asked.as_ref().map(|name| format!(" called {name}")).unwrap_or_default())]
     NoKernels {
         /// The operators of the run.
         layers: String,
         /// The kernels that were asked for.
         asked: Option<String>,
-        /// What each row of the table says.
+        /// The refusal of each row of the table.
         reasons: String,
     },
 
-    /// A model was to be on no devices.
+    /// A model on an empty list of devices.
     #[error("replicas: there are no devices, must be at least one")]
     NoDevices,
 
@@ -75,14 +75,14 @@ pub enum Error {
     /// No CUDA driver answers on this machine.
     #[error("gpu: {reason}")]
     NoDriver {
-        /// What was looked for and how that failed.
+        /// The libraries that were looked for, and the failures.
         reason: String,
     },
 
     /// The driver knows no device with this ordinal.
     #[error("gpu: ordinal is {ordinal}, but the driver sees {count} device(s), numbered from 0")]
     NoSuchDevice {
-        /// The ordinal asked for.
+        /// The requested ordinal.
         ordinal: u32,
         /// How many devices the driver sees.
         count: u32,
@@ -95,7 +95,7 @@ pub enum Error {
         name: String,
         /// Its compute capability.
         actual: (u32, u32),
-        /// The lowest compute capability that some kernels of this build are for.
+        /// The lowest compute capability of this build's kernels.
         required: (u32, u32),
     },
 
@@ -110,11 +110,11 @@ pub enum Error {
         module: &'static str,
         /// The driver's error code.
         cause: DriverError,
-        /// The compiler's own words.
+        /// The compiler's log.
         log: String,
     },
 
-    /// A kernel was asked for that this build has not.
+    /// A requested kernel instance that this build does not have.
     #[error(transparent)]
     NoInstance(#[from] cuda_std::NoInstance),
 
@@ -130,11 +130,11 @@ pub enum Error {
     /// Device or host memory ran out. Everything allocated before stays valid.
     #[error("{device}: out of memory: {requested} bytes requested, {available}")]
     OutOfMemory {
-        /// Where the memory was to be.
+        /// The device of the memory.
         device: String,
         /// The size of the one allocation that failed.
         requested: u64,
-        /// What the device says it has, in words.
+        /// The device's free memory, in words.
         available: String,
     },
 
@@ -152,7 +152,7 @@ pub enum Error {
         operator: &'static str,
     },
 
-    /// A convolution's workspace limit below what one step of its columns takes.
+    /// A convolution's workspace limit that is too small for one step of its columns.
     #[error(
         "{operator}: workspace_bytes is {limit}, too little for one column of the filter's length; raise it or use ConvAlgorithm::Direct"
     )]
@@ -163,7 +163,7 @@ pub enum Error {
         limit: u64,
     },
 
-    /// A convolution's workspace limit that cuts its columns into more chunks than a program takes.
+    /// A convolution's workspace limit that divides its columns into too many chunks for a program.
     #[error(
         "{operator}: workspace_bytes is {limit}, which cuts the columns into more than {most} chunks; raise it or use ConvAlgorithm::Direct"
     )]
@@ -194,7 +194,7 @@ pub enum Error {
         argument: &'static str,
         /// Its device.
         actual: String,
-        /// The device of what it is to meet.
+        /// The device of the other arguments.
         expected: String,
     },
 
@@ -235,7 +235,7 @@ pub enum Error {
         reason: &'static str,
     },
 
-    /// A device was asked for what it has not.
+    /// A feature that the device does not have.
     #[error("{device} has no {what}")]
     Unsupported {
         /// The device.
@@ -244,7 +244,7 @@ pub enum Error {
         what: &'static str,
     },
 
-    /// A tensor with gaps, or in another order than row-major, where kernels write or need a dense one.
+    /// A tensor that is not dense and row-major where kernels need it to be.
     #[error("{operator}: the {argument} is not contiguous")]
     NotContiguous {
         /// The operator's name.
@@ -253,7 +253,7 @@ pub enum Error {
         argument: &'static str,
     },
 
-    /// A tensor that lies in memory otherwise than those that a plan was made for.
+    /// A tensor with another memory layout than the plan was made for.
     #[error(
         "{operator}: the {argument} is {actual}, must be {expected}: give the tensor that contiguous() makes of it to a plan for contiguous ones, or make a plan for tensors such as this one by Model::plan_for"
     )]
@@ -262,47 +262,47 @@ pub enum Error {
         operator: &'static str,
         /// The argument at fault.
         argument: &'static str,
-        /// How it lies: its axes, those that do not matter left out, as extents and strides in elements.
+        /// Its layout: the extents and strides in elements of its merged axes.
         actual: String,
-        /// How it must lie.
+        /// The expected layout.
         expected: String,
     },
 
-    /// Indices that the first axis of a tensor has not.
+    /// A range beyond the first axis of a tensor.
     #[error("slice: {start}..{end} of an axis of {extent}")]
     BadSlice {
         /// The first index.
         start: usize,
         /// The index after the last.
         end: usize,
-        /// Indices that there are; none for a tensor without axes.
+        /// The extent of the axis; 0 for a tensor without axes.
         extent: usize,
     },
 
-    /// An address that an element, or an output of kernels, cannot have.
+    /// An address that is not aligned for the element type, or for an output of kernels.
     #[error("{operator}: address {address:#x} is no multiple of {alignment}")]
     Misaligned {
         /// The operator's name.
         operator: &'static str,
         /// The address.
         address: usize,
-        /// Bytes of an element, or of what kernels write at once.
+        /// Bytes of an element, or of a vector access.
         alignment: usize,
     },
 
-    /// The address null for a tensor that has elements.
+    /// A null pointer for a tensor with elements.
     #[error("{operator}: the address is null, but there are elements")]
     NullPointer {
         /// The operator's name.
         operator: &'static str,
     },
 
-    /// Elements of another library that tensors here cannot hold.
+    /// A DLPack element type that this library does not support.
     #[error(
         "from_dlpack: the tensor has elements of type code {code}, {bits} bits and {lanes} lane(s), must be f32 (2, 32, 1), f16 (2, 16, 1) or bf16 (4, 16, 1)"
     )]
     ForeignDType {
-        /// DLPack's code of the kind of numbers.
+        /// DLPack's type code.
         code: u8,
         /// Bits of a number.
         bits: u8,
@@ -310,16 +310,16 @@ pub enum Error {
         lanes: u16,
     },
 
-    /// A tensor of another library in a form that this one does not know.
+    /// A DLPack version that this library does not support.
     #[error("from_dlpack: the tensor is of DLPack's major version {actual}, must be {expected}")]
     ForeignVersion {
         /// Its major version.
         actual: u32,
-        /// The version that is known.
+        /// The supported version.
         expected: u32,
     },
 
-    /// A description of a tensor that is none, or that DLPack cannot give.
+    /// An invalid DLPack description, or a tensor that DLPack cannot describe.
     #[error("{operator}: {source}")]
     ForeignTensor {
         /// What was asked for.
@@ -328,25 +328,25 @@ pub enum Error {
         source: Box<dyn std::error::Error + Send + Sync>,
     },
 
-    /// Something that a graph cannot hold was asked of a stream in capture.
+    /// An operation that a graph cannot contain, on a stream in capture.
     #[error("gpu: a stream in capture cannot {what}; do it before the capture")]
     InCapture {
         /// What was asked for.
         what: &'static str,
     },
 
-    /// The default stream of one thread was used in another, where it cannot be named.
+    /// The default stream of one thread, used in another thread, where it has no handle.
     #[error("gpu: the default stream of another thread cannot be used in this one; make a stream")]
     OtherThread,
 
-    /// The process was forked off another one that had used a GPU.
+    /// The process was forked from one that had used a GPU.
     #[error(
         "gpu: this process was forked from one that had used a GPU, after which the driver works in the parent only; start processes before the first use of a GPU, or by spawn or forkserver"
     )]
     Forked,
 
-    /// A stream that is being captured met a tensor of another stream that it has not read before: a graph
-    /// cannot wait for what was queued outside of it.
+    /// A stream in capture was to read a tensor of another stream that it has not read before: a graph cannot
+    /// wait for work outside of it.
     #[error(
         "gpu: a stream in capture cannot wait for a tensor of another stream; read it on this stream before the capture"
     )]
@@ -354,9 +354,9 @@ pub enum Error {
 }
 
 impl Error {
-    /// Whether nothing on the device can be used any more: a kernel went wrong there, or the hardware did,
-    /// and the driver answers every further call of this process for the device with the same error. What is
-    /// on the host is as it was; a new process finds the device usable, unless it is broken.
+    /// Whether the device is unusable for the rest of this process, after a fault of a kernel or of the
+    /// hardware: the driver answers every further call for the device with the same error. Host data is
+    /// unaffected. A new process can use the device, unless it is broken.
     #[must_use]
     pub fn is_fatal(&self) -> bool {
         match self {
@@ -389,8 +389,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 impl From<cuda_std::emulator::Fault> for Error {
     fn from(fault: cuda_std::emulator::Fault) -> Error {
         tracing::error!(target: "convfuse::fault", %fault, "the emulator stopped a kernel");
-        // A fault describes the access, the kernel and the thread; boxed, it does not make every result
-        // large.
+        // A fault is large; boxed, it keeps results small.
         Error::Emulator(Box::new(fault))
     }
 }

@@ -1,6 +1,6 @@
-//! Memory of the host that may not be there: what is as large as a user says is asked for here.
+//! Fallible allocation of host memory, for sizes that come from a user.
 //!
-//! Vectors that grow by themselves end the process where there is no memory.
+//! Ordinary vectors abort the process if memory is lacking.
 
 mod system;
 
@@ -10,12 +10,12 @@ use std::path::Path;
 use crate::dtype::Element;
 use system::System;
 
-/// Memory that the host has not.
+/// A lack of host memory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct NoMemory {
     /// Bytes asked for.
     pub(crate) requested: u64,
-    /// What the system says it has, in words.
+    /// The available memory, in words.
     pub(crate) available: String,
 }
 
@@ -29,14 +29,13 @@ pub(crate) fn reserve<T>(len: usize) -> Result<Vec<T>, NoMemory> {
     Ok(values)
 }
 
-/// `len` elements in place of those that there are, in the same memory if it is large enough. What they are
-/// is not said.
+/// Resizes a vector to `len` elements of unspecified value, in the same memory if it is large enough.
 ///
 /// # Errors
-/// As [`reserve`]; nothing is changed then but that the vector may be empty.
+/// As [`reserve`]; the vector may be empty then.
 pub(crate) fn resize<T: Element>(values: &mut Vec<T>, len: usize) -> Result<(), NoMemory> {
     if len > values.capacity() {
-        // There is nothing to be copied.
+        // The old elements need not be copied.
         values.clear();
         reserve_in(values, len)?;
     }
@@ -76,8 +75,8 @@ fn bytes_of<T>(len: usize) -> u64 {
     (len as u64).saturating_mul(size_of::<T>() as u64)
 }
 
-/// Refuses more bytes than the process may have: a system that overcommits grants any request, and kills the
-/// process when it writes. For several requests at a time, so that each by itself may be small enough.
+/// Refuses more bytes than the process may have. A system that overcommits grants any request, and kills the
+/// process when it writes. Check the sum of several requests, of which each by itself may be small enough.
 ///
 /// # Errors
 /// [`NoMemory`].
@@ -103,7 +102,7 @@ fn out_of_memory(requested: u64, available: String) -> NoMemory {
     }
 }
 
-/// Bytes that are not worth a look at what the system says.
+/// Requests up to this size are granted without a check.
 const ALWAYS_THERE: u64 = 64 << 20;
 
 #[cfg(test)]

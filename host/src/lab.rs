@@ -1,5 +1,5 @@
-//! For the project's own command line and tests, which need a little more than users do. Nothing here is part
-//! of the library's interface, and any of it may change.
+//! Functions for the project's own command line and tests. They are not part of the library's interface, and
+//! may change.
 
 use std::path::Path;
 
@@ -22,7 +22,7 @@ use crate::tensor_file::{self, TensorFileError};
 
 pub use crate::model::{explain_axes, forward_array_cut, launched_kernels};
 
-/// Whether the host has so many bytes now, all at a time: for what takes its memory without asking.
+/// Checks that the host has so many bytes, for code that allocates infallibly.
 ///
 /// # Errors
 /// [`Error::OutOfMemory`](crate::Error::OutOfMemory)
@@ -30,13 +30,13 @@ pub fn must_have_memory(bytes: usize) -> Result<()> {
     Ok(host_memory::reserve::<u8>(bytes).map(drop)?)
 }
 
-/// Launches a kernel that is no operator's: one that reads `input`, if there is one, and writes to `output`.
-/// `arguments` makes its arguments of their addresses.
+/// Launches a kernel that belongs to no operator. It reads `input`, if there is one, and writes to `output`.
+/// `arguments` makes its arguments from their addresses.
 ///
 /// # Errors
 /// [`Error::TensorInUse`](crate::Error::TensorInUse),
 /// [`Error::DeviceMismatch`](crate::Error::DeviceMismatch); [`Error::Launch`](crate::Error::Launch) if the
-/// launch contract is broken (nothing ran then); what a launch may run into.
+/// launch contract is broken (nothing ran then); errors of a launch.
 ///
 /// # Safety
 /// The arguments are what the kernel's *Safety* section asks for, where the addresses have the bytes of their
@@ -58,8 +58,7 @@ pub unsafe fn launch<A: KernelArgs>(
     unsafe { stream.launch(kernel, shape, arguments) }
 }
 
-/// The elements of a contiguous tensor's memory that begin with number `first` and lie like this, as the
-/// kernels see them; `None` if some lie beyond.
+/// A strided view of a contiguous tensor's elements from index `first` on; `None` if it exceeds the tensor.
 #[must_use]
 pub fn as_strided(
     tensor: &Tensor,
@@ -70,14 +69,14 @@ pub fn as_strided(
     tensor.restrided(first, shape, strides)
 }
 
-/// A layer by itself: the operator's function, whichever it is, with its parameters in PyTorch's order, or
-/// its residual. `options` are for convolutions.
+/// Calls the operator function of a single layer, with its parameters in PyTorch's order, or its residual.
+/// `options` are for convolutions.
 ///
 /// # Errors
 /// Those of the function.
 ///
 /// # Panics
-/// If a parameter is missing that no layer of this kind can do without.
+/// If a required parameter is missing.
 pub fn layer(
     x: &Tensor,
     layer: &Layer,
@@ -116,8 +115,8 @@ pub fn layer(
     }
 }
 
-/// What no implementation can do without: bytes of inputs, output and parameters, each once, and operations
-/// of the convolutions' products.
+/// Lower bounds for any implementation: bytes of inputs, output and parameters, each once, and operations of
+/// the convolutions.
 #[must_use]
 pub fn bytes_and_flop(graph: &Graph, problem: &GraphProblem, dtype: DType) -> (u64, u64) {
     model::bytes_and_flop(graph, problem, dtype)

@@ -38,22 +38,21 @@
 //! | `dlpack` | no | tensors from and for other libraries, by DLPack |
 //!
 //! # Tracing
-//! The library tells [`tracing`](https://docs.rs/tracing) what it does. Without a subscriber that costs a
-//! load for each event; the features `max_level_*` and `release_max_level_*` of that crate compile events
-//! out.
+//! The library emits [`tracing`](https://docs.rs/tracing) events. Without a subscriber an event costs one
+//! load; the features `max_level_*` and `release_max_level_*` of that crate compile events out.
 //!
 //! | target | level | what |
 //! |---|---|---|
 //! | `convfuse::device` | info, debug | a GPU is opened (a span), or the CPU is used in its place and why |
 //! | `convfuse::choice` | debug | the kernels that a run of layers takes |
 //! | `convfuse::plan` | debug | the making of a plan (a span), its launches and its memory |
-//! | `convfuse::copy` | debug, trace | arrays that go in chunks; copies, with their bytes |
+//! | `convfuse::copy` | debug, trace | arrays copied in chunks; copies, with their bytes |
 //! | `convfuse::launch` | trace | launches: kernel, grid, block, shared memory, stream |
 //! | `convfuse::load` | debug | a kernel is loaded, from where and how long that took; or could not be kept for the next process |
-//! | `convfuse::memory` | debug, trace | memory that is allocated, given back, or trimmed |
-//! | `convfuse::fault` | error, debug | what the emulator stopped; a device that is lost; driver calls that failed |
+//! | `convfuse::memory` | debug, trace | memory that is allocated, freed, or trimmed |
+//! | `convfuse::fault` | error, debug | faults of the emulator; a lost device; failed driver calls |
 //!
-//! # Operators by themselves
+//! # Single operators
 //! ```
 //! use convfuse::{Device, Tensor, ops};
 //! use convfuse::spec::{ClampSpec, MaxPool2dSpec};

@@ -18,12 +18,12 @@ use crate::tensor_file::{self, LoadOptions, TensorFileError};
 #[derive(Clone, Debug, PartialEq)]
 pub struct Parameters {
     table: Vec<Parameter>,
-    /// In standard layout.
+    /// The values in standard layout.
     values: Vec<ArrayD<f32>>,
 }
 
 impl Parameters {
-    /// What PyTorch initialises the parameters with, from random numbers of this seed.
+    /// Parameters with PyTorch's initialisation, from random numbers of this seed.
     ///
     /// # Errors
     /// [`ParametersError::TooLarge`].
@@ -36,7 +36,7 @@ impl Parameters {
         })
     }
 
-    /// These values, each under its parameter's name. A batch norm's `num_batches_tracked` is passed over.
+    /// Parameters with these values by name. A batch norm's `num_batches_tracked` is ignored.
     ///
     /// # Errors
     /// [`ParametersError`] with the first parameter that is missing, superfluous, or of another shape.

@@ -1,8 +1,8 @@
 //! Specifications of the operators: attributes under PyTorch's names, checked against shapes.
 //!
-//! A specification has public fields of which nothing is checked. Given the shapes of tensors, its method
-//! `problem` refuses what PyTorch refuses, with a [`SpecError`], and returns a problem, which knows the
-//! output's shape. The functions in [`ops`](crate::ops) do that themselves.
+//! A specification has public, unchecked fields. Its method `problem` checks them against the shapes of
+//! tensors, as PyTorch does, and returns a problem, which has the output's shape, or a [`SpecError`]. The
+//! functions in [`ops`](crate::ops) call it themselves.
 //!
 //! # Examples
 //! ```

@@ -1,9 +1,9 @@
-//! Locks and threads: the standard library's, or those of a scheduler that tries many interleavings.
+//! Locks and threads: the standard library's, or those of a model checker that tries many interleavings.
 //!
-//! What threads of the library share on a GPU is behind these. With the feature `interleavings`, which is for
-//! this project's tests alone (`host/tests/interleavings`), they are `shuttle`'s: all threads of an execution
-//! then run on one, and which of them goes on is decided wherever a lock is taken or a call of the driver
-//! made. No lock of the standard library may be held there.
+//! They guard the state that threads share on a GPU. With the feature `interleavings`, for this project's
+//! tests alone (`host/tests/interleavings`), they are `shuttle`'s. All threads of an execution then run on
+//! one thread, and the scheduler switches wherever a lock is taken or the driver is called. No lock of the
+//! standard library may be held there.
 
 #[cfg(not(feature = "interleavings"))]
 mod system {
@@ -11,7 +11,7 @@ mod system {
     pub(crate) use std::sync::{LazyLock, Mutex, MutexGuard, OnceLock, RwLock};
     pub(crate) use std::thread::{ThreadId, current};
 
-    /// Does all jobs on threads of rayon's pool, and returns when they are done.
+    /// Runs all jobs on threads of rayon's pool, and returns when they are complete.
     pub(crate) fn all<J: FnOnce() + Send>(jobs: impl Iterator<Item = J> + Send) {
         rayon::scope(|scope| {
             for job in jobs {
@@ -30,7 +30,7 @@ mod scheduled {
     use shuttle::lazy_static::Lazy;
     use shuttle::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-    /// What a process has one of, and here an execution.
+    /// A value that exists once per process, and here once per execution.
     pub(crate) struct LazyLock<T: Sync>(Lazy<T>);
 
     impl<T: Sync> LazyLock<T> {
@@ -43,8 +43,8 @@ mod scheduled {
         }
     }
 
-    /// The standard library's, for values whose making asks for no other thread; others may come before each
-    /// access.
+    /// The standard library's, for values whose initialisation needs no other thread. Other threads may be
+    /// scheduled before each access.
     pub(crate) struct OnceLock<T> {
         value: std::sync::OnceLock<T>,
         accesses: AtomicBool,

@@ -1,5 +1,5 @@
-//! [safetensors](https://github.com/huggingface/safetensors) files of parameters, in which
-//! nothing goes unnoticed that is no parameter's, unless that is asked for.
+//! [safetensors](https://github.com/huggingface/safetensors) files of parameters. Tensors that belong to no
+//! parameter are errors, unless options allow them.
 
 use std::borrow::Cow;
 use std::fs;
@@ -14,7 +14,7 @@ use crate::dtype::{as_bytes, bf16, f16};
 use crate::host_memory::reserve;
 use crate::parameters::given::{ParametersError, collected, in_order};
 
-/// Why tensors could not be loaded or saved.
+/// Errors of loading and saving tensors.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TensorFileError {
@@ -39,7 +39,7 @@ pub enum TensorFileError {
     Format {
         /// The file.
         path: PathBuf,
-        /// Where its structure breaks.
+        /// The error in its structure.
         source: SafeTensorError,
     },
     /// What the file holds is not the graph's parameters.
@@ -47,7 +47,7 @@ pub enum TensorFileError {
     Parameters {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The mismatch.
         defect: ParametersError,
     },
     /// A tensor holds another element type.
@@ -57,14 +57,14 @@ pub enum TensorFileError {
         path: PathBuf,
         /// The tensor.
         name: String,
-        /// safetensors' name of its element type.
+        /// Its element type, by safetensors' name.
         actual: String,
-        /// The name of the type that it should hold.
+        /// The expected element types.
         expected: String,
     },
 }
 
-/// How tensors of a file become parameters.
+/// Options for loading parameters from a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[must_use]
 pub struct LoadOptions {
@@ -83,23 +83,23 @@ impl Default for LoadOptions {
 }
 
 impl LoadOptions {
-    /// What stands before the parameters' names in the file, such as `decoder.blocks.2.`. Tensors of other
-    /// names are passed over.
+    /// The prefix of the parameters' names in the file, such as `decoder.blocks.2.`. Tensors without it are
+    /// ignored.
     pub fn prefix(mut self, prefix: impl Into<String>) -> LoadOptions {
         self.prefix = prefix.into();
         self
     }
 
-    /// Whether tensors that belong to no parameter are refused, among those with the prefix. What is missing
-    /// is refused always.
+    /// Whether tensors with the prefix that belong to no parameter are refused. Missing parameters are always
+    /// refused.
     pub fn strict(mut self, is_strict: bool) -> LoadOptions {
         self.is_strict = is_strict;
         self
     }
 }
 
-/// The values of `parameters` in the file at `path`, each in exactly its parameter's shape: f32, or f16 and
-/// bf16, which become f32 without loss. Of the file only its head and these tensors are read.
+/// The values of `parameters` in the file at `path`, in the parameters' shapes: f32, or f16 and bf16, which
+/// are widened to f32. Only the file's header and these tensors are read.
 pub(crate) fn read(
     path: &Path,
     parameters: &[Parameter],
@@ -140,7 +140,7 @@ pub(crate) fn read(
         };
         let (from, to) = tensor.data_offsets;
         let bytes = bytes_at(&mut file, start + from as u64, to - from).map_err(unread)?;
-        // As many as the shape says, which the head's check has shown.
+        // As many as the shape's elements, which the header's check ensures.
         let values = bytes.chunks_exact(tensor.dtype.bitsize() / 8).map(widen);
         collected(parameter, values).map_err(defective)
     };
@@ -160,16 +160,16 @@ fn open(path: &Path) -> io::Result<(fs::File, u64)> {
     Ok((file, len))
 }
 
-/// Why the head of a file cannot be had.
+/// Errors of reading a file's header.
 enum HeadFlaw {
     Io(io::Error),
     Format(SafeTensorError),
 }
 
-/// The most bytes that the head of a file may have, as the format says.
+/// The largest header, by the format.
 const MOST_HEAD: u64 = 100_000_000;
 
-/// Where the data of a file of `len` bytes begins, and what its tensors are, which are all of the data.
+/// The offset of the data in a file of `len` bytes, and its tensors, which must cover all of the data.
 fn head(file: &mut fs::File, len: u64) -> Result<(u64, Metadata), HeadFlaw> {
     let flaw = |flaw| Err(HeadFlaw::Format(flaw));
     const COUNT: u64 = size_of::<u64>() as u64;
@@ -203,7 +203,7 @@ fn bytes_at(file: &mut fs::File, start: u64, len: usize) -> io::Result<Vec<u8>> 
     Ok(bytes)
 }
 
-/// The bytes of one number, as many as it has.
+/// The bytes of one number.
 fn word<const LEN: usize>(bytes: &[u8]) -> [u8; LEN] {
     let mut word = [0; LEN];
     word.copy_from_slice(bytes);
@@ -224,7 +224,7 @@ impl View for Values<'_> {
 
     fn data(&self) -> Cow<'_, [u8]> {
         match self.0.as_slice() {
-            // Files have the bytes in this order, too: nothing is copied.
+            // The file's byte order is the machine's: nothing is copied.
             Some(values) if cfg!(target_endian = "little") => Cow::Borrowed(as_bytes(values)),
             _ => Cow::Owned(self.0.iter().flat_map(|v| v.to_le_bytes()).collect()),
         }
@@ -235,7 +235,7 @@ impl View for Values<'_> {
     }
 }
 
-/// Writes a whole file beside `path` and moves it there, so that no reader meets half of one.
+/// Writes a file beside `path` and renames it, so that readers see either the old or the new file.
 pub(crate) fn write<'a>(
     path: &Path,
     tensors: impl IntoIterator<Item = (&'a str, ArrayViewD<'a, f32>)>,
@@ -247,7 +247,7 @@ pub(crate) fn write<'a>(
     let tensors = tensors
         .into_iter()
         .map(|(name, values)| (name, Values(values)));
-    // A link stays a link, and the file that it leads to is replaced.
+    // If `path` is a link, its target is replaced.
     let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let mut partial = target.as_os_str().to_owned();
     partial.push(format!(".{}.partial", std::process::id()));
@@ -257,11 +257,11 @@ pub(crate) fn write<'a>(
             SafeTensorError::IoError(source) => source,
             other => std::io::Error::other(other),
         })
-        // What is moved is on the disk, whatever happens to the machine.
+        // The data is on disk before the rename, even if the machine fails.
         .and_then(|()| fs::File::open(&partial)?.sync_all())
         .and_then(|()| fs::rename(&partial, target))
         .map_err(|source| {
-            // The name is ours alone; a leftover of it helps nobody.
+            // The name is unique to this call, so the file is removed.
             let _ = fs::remove_file(&partial);
             failed(source)
         })

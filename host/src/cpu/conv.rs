@@ -16,7 +16,7 @@ use crate::host_memory::resize;
 /// Elements of the column matrix that a thread holds at a time, 256 KiB.
 const COLUMN_ELEMENTS: usize = 1 << 16;
 
-/// The fewest positions worth a matrix product, whatever the filter's size.
+/// The fewest positions of a matrix product, for any filter size.
 const MIN_POSITIONS: usize = 256;
 
 /// Convolves one sample, all slices in standard layout.
@@ -50,7 +50,7 @@ pub(super) fn convolve_sample(
                         row.fill(bias.map_or(0.0, |bias| bias[k]));
                     }
                     let len = y.ncols();
-                    // Every element is written, so what the buffer held before does not matter.
+                    // Every element is overwritten.
                     resize(columns, reduction * len)?;
                     fill_columns(columns, x, problem, index * chunk, len);
                     let columns = ArrayView2::from_shape((reduction, len), &columns[..])
@@ -61,7 +61,7 @@ pub(super) fn convolve_sample(
         })
 }
 
-/// Writes each plane of `x` within its border into `padded`, which holds zeros.
+/// Writes the padded planes of `x` to `padded`, which holds zeros.
 pub(super) fn fill_pad(x: &[f32], pad: &Pad<3>, padded: &mut [f32]) {
     let [d, h, w] = pad.inner;
     let [outer_d, outer_h, outer_w] = pad.outer();
@@ -126,7 +126,7 @@ fn fill_columns(
     }
 }
 
-/// Writes what filter column `s` sees of an input row at outputs `q..`, zeros beyond its ends.
+/// Writes the inputs of filter column `s` for outputs `q..` of a row, with zeros beyond the row's ends.
 fn fill_run(run: &mut [f32], row: &[f32], problem: &ConvProblem<3>, q: usize, s: usize) {
     let (stride, padding) = (problem.stride[2], problem.padding[2]);
     let offset = q * stride + s * problem.dilation[2];
@@ -156,7 +156,7 @@ fn fill_run(run: &mut [f32], row: &[f32], problem: &ConvProblem<3>, q: usize, s:
     }
 }
 
-/// Where tap `tap` of output position `output` reads, if that is inside the input.
+/// The input position of tap `tap` for output position `output`, if it is inside the input.
 fn input_position(
     problem: &ConvProblem<3>,
     axis: usize,

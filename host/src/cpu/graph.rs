@@ -93,8 +93,7 @@ pub(crate) fn run(
     })
 }
 
-/// What an operator by itself makes of `x`, the input of its problem, with its parameters in PyTorch's order,
-/// or its residual.
+/// Runs a single operator on `x`, with its parameters in PyTorch's order, or its residual.
 ///
 /// # Errors
 /// [`OutOfMemory`](crate::Error::OutOfMemory).
@@ -124,7 +123,7 @@ pub(crate) fn operator(
     run_stages(&[stage], x, &output)
 }
 
-/// The shape that a convolution and a maximum, as far as they are there, make of `input`.
+/// The output shape of the form's convolution and reduction, each of which may be absent.
 fn output_shape(form: &NormalForm, input: &[usize]) -> Vec<usize> {
     let mut output = input.to_vec();
     if let Some((_, conv)) = form.convolution {
@@ -154,7 +153,7 @@ fn run_stages(
         let x = dense(x)?;
         let aside = bytes_at_a_time(stages, n);
         affordable(aside.saturating_add(size_of_val(&y[..]) as u64))?;
-        // Asked for once, all together, and given back at once: what the products take they do not ask for.
+        // Reserve all of it once and release it, because the matrix products do not check for memory.
         reserve::<u8>(usize::try_from(aside).unwrap_or(usize::MAX))?;
         let output_len = y.len() / n;
         y.par_chunks_mut(output_len)
@@ -167,8 +166,8 @@ fn run_stages(
     Ok(ArrayD::from_shape_vec(IxDyn(output), y).expect("as many elements"))
 }
 
-/// Bytes that all threads have for themselves, in the main, while they make an output: a request for more
-/// than there is of several such buffers fails before the first is filled.
+/// Approximate bytes of all threads' buffers. Checking their sum finds a lack of memory before the first one
+/// is filled.
 fn bytes_at_a_time(stages: &[Stage<'_>], n: usize) -> u64 {
     let stages = stages.iter();
     let of_thread = stages.map(|stage| {
@@ -186,7 +185,7 @@ fn bytes_at_a_time(stages: &[Stage<'_>], n: usize) -> u64 {
     bytes.saturating_add(threads * PRODUCT_BYTES)
 }
 
-/// The most bytes that a product of matrices takes for its factors' order, and a chunk of columns.
+/// The most bytes of a matrix product's packed operands and a chunk of columns.
 const PRODUCT_BYTES: u64 = 2 << 20;
 
 /// Sample `number` through all stages.
@@ -213,12 +212,12 @@ fn run_sample(
     last.run(number, x, y, mapped)
 }
 
-/// What a thread keeps from sample to sample.
+/// A thread's buffers, reused from sample to sample.
 #[derive(Default)]
 struct Buffers {
-    /// What a run makes before its maximum.
+    /// Values of a run before its maximum.
     mapped: Vec<f32>,
-    /// Between runs.
+    /// A sample between two runs.
     sample: Vec<f32>,
     next: Vec<f32>,
 }
@@ -230,7 +229,7 @@ struct Stage<'a> {
     pointwise: Vec<Map<'a>>,
     reduction: Option<Reduction>,
     behind: Vec<Map<'a>>,
-    /// Elements of a sample once it is convolved, and of one of its channels.
+    /// Elements of a convolved sample, and of one of its channels.
     mapped_len: usize,
     plane: usize,
     output_len: usize,
@@ -243,7 +242,7 @@ struct Convolution<'a> {
 }
 
 impl Convolution<'_> {
-    /// Elements of a sample within its border, if it has one.
+    /// Elements of a padded sample, if padding is separate.
     fn bordered_len(&self) -> usize {
         let bordered = self.problem.pad.map(|pad| pad.outer());
         bordered.map_or(0, |outer| self.problem.c * outer.iter().product::<usize>())
@@ -352,7 +351,7 @@ impl<'a> Stage<'a> {
             Reduction::ChannelMax(_) => {
                 self.map_groups(number, mapped);
                 max_over_channels(mapped, y);
-                // There are no channels any more that a factor could belong to.
+                // The output has no channels for factors.
                 let behind = self.behind.iter();
                 behind.for_each(|map| map.apply(number * y.len(), 0, y));
                 Ok(())
@@ -380,7 +379,7 @@ impl<'a> Stage<'a> {
         }
     }
 
-    /// Whether the reduction is all there is.
+    /// Whether the run is a reduction alone.
     fn is_alone(&self) -> bool {
         let reads_input = self.convolution.is_none() && self.norm.is_none();
         reads_input && self.pointwise.is_empty() && self.behind.is_empty()
@@ -415,8 +414,8 @@ impl<'a> Stage<'a> {
         groups.for_each(|(group, x)| self.map_group(number, group, x, |_, _| {}));
     }
 
-    /// Normalises a group of sample `number`, then takes each channel, with its own number, through the
-    /// pointwise functions and to `finish`.
+    /// Normalises a group of sample `number`, applies the pointwise functions to each channel, and passes it,
+    /// with the channel's number, to `finish`.
     fn map_group(
         &self,
         number: usize,

@@ -1,4 +1,4 @@
-//! What is done to the values of a channel: the norm of its group, and pointwise functions.
+//! Maps of a channel's values: the norm of its group, and pointwise functions.
 
 use ndarray::{ArrayD, ArrayViewD};
 use op_spec::graph::Pointwise;
@@ -23,21 +23,21 @@ pub(super) struct Norm<'a> {
 pub(super) enum Map<'a> {
     Function(PointwiseProblem),
     Scale(&'a [f32]),
-    /// Slopes of what is not above 0: one, or one for each channel.
+    /// Slopes for values that are not above 0: one, or one for each channel.
     Prelu(&'a [f32]),
     /// A weight and a bias for each element of a sample.
     Elements(Option<&'a [f32]>, Option<&'a [f32]>),
-    /// With its parameters in PyTorch's order.
+    /// A batch norm with its parameters in PyTorch's order.
     BatchNorm(BatchNormProblem, [Option<&'a [f32]>; 4]),
-    /// A residual, all samples of it.
+    /// A residual, of all samples.
     Add(&'a [f32]),
 }
 
 impl Norm<'_> {
-    /// The moments of a group, whose first channel is `first`; together with the norm, for the group's
-    /// channels.
+    /// The norm and the moments of a group whose first channel is `first`.
     pub(super) fn of_group(&self, first: usize, x: &mut [f32]) -> (&Self, Moments) {
-        // Factors of several channels change how these go into the moments, so they are multiplied with.
+        // With several channels in a group, factors change the channels' weights in the moments, so multiply
+        // first.
         if self.problem.channels_per_group() > 1 {
             for (c, x) in (first..).zip(x.chunks_exact_mut(self.problem.shape.spatial)) {
                 let maps = self.before.iter().map(|factors| Map::Scale(factors));
@@ -50,8 +50,8 @@ impl Norm<'_> {
     pub(super) fn normalise(&self, c: usize, moments: Moments, x: &mut [f32]) {
         let product = |factors: &[&[f32]]| factors.iter().map(|f| f64::from(f[c])).product();
         let parameter = |values: Option<&[f32]>, absent| values.map_or(absent, |v| f64::from(v[c]));
-        // The factor of a single channel scales mean and deviation, so the norm of the product needs the
-        // moments of what was convolved alone.
+        // The factor of a single channel scales mean and deviation, so the moments of the convolution's
+        // output suffice.
         let before: f64 = if self.problem.channels_per_group() > 1 {
             1.0
         } else {
@@ -73,7 +73,7 @@ impl<'a> Map<'a> {
     /// `parameter` gives the parameters of its layer by their index in PyTorch's order.
     ///
     /// # Panics
-    /// If one is missing that the layer cannot do without.
+    /// If a required parameter is missing.
     pub(super) fn new(
         pointwise: &Pointwise,
         parameter: impl Fn(usize) -> Option<&'a [f32]>,
@@ -91,8 +91,8 @@ impl<'a> Map<'a> {
         }
     }
 
-    /// On values of channel `c`, the first of which is number `start` of the whole tensor: of elements with a
-    /// weight and a bias each, all of the channel.
+    /// Applies the map to values of channel `c`. `start` is the index of the first value in the whole tensor.
+    /// Elementwise weights and biases need the whole channel.
     pub(super) fn apply(&self, start: usize, c: usize, x: &mut [f32]) {
         match self {
             Map::Function(problem) => map(problem, x),
@@ -143,7 +143,7 @@ impl<'a> Map<'a> {
     }
 }
 
-/// Elements that a thread takes at a time.
+/// Elements of a task.
 const TASK_ELEMENTS: usize = 1 << 14;
 
 /// The sum of two tensors of one shape, of any rank.
@@ -156,7 +156,7 @@ pub(super) fn add(x: ArrayViewD<'_, f32>, residual: ArrayViewD<'_, f32>) -> Resu
     Ok(ArrayD::from_shape_vec(x.raw_dim(), y).expect("as many elements"))
 }
 
-/// What is not above 0 multiplied by its slope, of a tensor of any rank where there is one slope.
+/// `prelu`. With a single slope, the tensor may have any rank.
 pub(super) fn prelu(
     problem: &PreluProblem,
     x: ArrayViewD<'_, f32>,
@@ -175,7 +175,7 @@ pub(super) fn prelu(
     Ok(ArrayD::from_shape_vec(x.raw_dim(), y).expect("as many elements"))
 }
 
-/// The values of `x` in their order.
+/// A copy of the values of `x` in row-major order.
 fn copied(x: &ArrayViewD<'_, f32>) -> Result<Vec<f32>> {
     let mut y = reserve(x.len())?;
     match x.as_slice() {

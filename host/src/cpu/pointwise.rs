@@ -28,7 +28,7 @@ pub(super) fn pointwise(problem: &PointwiseProblem, x: ArrayViewD<'_, f32>) -> R
     Ok(ArrayD::from_shape_vec(x.raw_dim(), y).expect("as many elements"))
 }
 
-/// What a problem makes of some of its values, in place. Exponentials are float64's, so that one rounding is
+/// Applies a function to values in place. Exponentials are computed in float64, so that only one rounding is
 /// left.
 pub(super) fn map(problem: &PointwiseProblem, values: &mut [f32]) {
     let rounded = |attribute: f64| f64::from(attribute as f32);
@@ -50,7 +50,7 @@ pub(super) fn map(problem: &PointwiseProblem, values: &mut [f32]) {
         PointwiseSpec::Sigmoid {} => wide(values, |x| 1.0 / (1.0 + (-x).exp())),
         PointwiseSpec::Tanh {} => wide(values, f64::tanh),
         PointwiseSpec::Hardswish {} => {
-            // NaN passes a clamp of this kind.
+            // `f32::clamp` keeps NaN.
             wide(values, |x| x * ((x + 3.0).clamp(0.0, 6.0) / 6.0));
         }
         PointwiseSpec::Elu { alpha } => {
@@ -90,9 +90,9 @@ fn clamp(spec: &ClampSpec, values: &mut [f32]) {
     });
 }
 
-/// `x` times the part of a normal distribution below it.
+/// `x` times the cumulative normal distribution at `x`.
 fn gelu(x: f64) -> f64 {
-    // Beyond, what is left of the distribution is 0.
+    // Beyond 40, the tail of the distribution is 0.
     let magnitude = x.abs().min(40.0);
     let q = (magnitude - 4.0) / (magnitude + 4.0);
     let scaled = (TAIL.iter().rev()).fold(0.0, |sum, &factor| sum * q + f64::from(factor));

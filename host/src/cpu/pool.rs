@@ -1,4 +1,4 @@
-//! Pools of windows of volumes, images being one voxel deep.
+//! Pools over windows of volumes. Images have depth 1.
 
 use op_spec::{PoolProblem, Pooled};
 use rayon::prelude::*;

@@ -1,4 +1,4 @@
-//! What a stream was asked to do, counted as cheaply as can be.
+//! Counters of a stream's work.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -8,15 +8,15 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 pub struct Counts {
     /// Kernel launches.
     pub launches: u64,
-    /// Bytes that the kernels must at least read and write in global memory, by their own account:
-    /// each operand once per pass over it, caches not considered.
+    /// The fewest bytes that the kernels read and write in global memory, by their own account: each operand
+    /// once per pass over it, without caches.
     pub bytes_moved: u64,
     /// Largest sum of bytes that tensors and workspaces allocated on the stream held at one time,
     /// less what was already allocated at the start.
     pub peak_bytes: u64,
 }
 
-/// The counters behind [`Counts`]. Relaxed: they order nothing, and a reader synchronises by other means.
+/// The counters behind [`Counts`]. They are relaxed atomics: a reader synchronises by other means.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     launches: AtomicU64,

@@ -11,7 +11,7 @@ use crate::contract::{self, KernelFacts, Limits};
 use crate::error::{Error, Result};
 use crate::host_memory::affordable;
 
-/// How the emulator runs kernels.
+/// Options of the emulator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct EmulatorOptions {
@@ -19,16 +19,15 @@ pub struct EmulatorOptions {
     pub seed: Option<u64>,
     /// Steps after which a block counts as hung.
     pub step_limit: Option<u64>,
-    /// Whether what the processor refuses in a kernel (an access through a wild pointer, say) becomes an
-    /// error; on Linux and x86-64, nowhere else. For this the first launch puts handlers of `SIGSEGV`,
-    /// `SIGBUS`, `SIGFPE`, `SIGILL` and `SIGURG` into the process, which stay, and which leave to the
-    /// handlers that were there before what is not the emulator's. Without it (the default) the process keeps
-    /// its handlers, and ends where a kernel does such a thing; accesses through `cuda_std`'s views, which
-    /// this library's kernels keep to, are checked in either case. A loop that never calls into `cuda_std` is
-    /// then not ended but left to itself, and the device is lost.
+    /// Whether a signal in a kernel (from an access by a wild pointer, say) becomes an error. Only on Linux
+    /// and x86-64. The first launch installs handlers of `SIGSEGV`, `SIGBUS`, `SIGFPE`, `SIGILL` and `SIGURG`
+    /// in the process, which stay, and pass signals of other origin to the previous handlers. Without it (the
+    /// default) the process keeps its handlers, and such a signal ends it. Accesses through `cuda_std`'s
+    /// views, as this library's kernels make them, are checked in either case. Without it, too, a loop that
+    /// never calls into `cuda_std` is not interrupted but abandoned, and the device is lost.
     pub catch_signals: bool,
-    /// The architecture whose kernels run: [`Arch::Sm90`] has all that the emulator models, [`Arch::Sm80`] is
-    /// what other GPUs run.
+    /// The architecture whose kernels run: [`Arch::Sm90`] uses all instructions that the emulator models;
+    /// other GPUs run the kernels of [`Arch::Sm80`].
     pub arch: Arch,
 }
 
@@ -50,7 +49,7 @@ impl Default for EmulatorOptions {
     }
 }
 
-/// The emulator, and how it is to run kernels.
+/// The emulator with its options.
 pub(crate) struct Emulator {
     device: cuda_std::emulator::Device,
     options: EmulatorOptions,
@@ -98,10 +97,10 @@ impl Emulator {
     }
 }
 
-/// What a byte of the emulator's memory takes: the byte, and at least as many for what is known of it.
+/// Host bytes for a byte of the emulator's memory: the byte and its shadow.
 const BYTES_OF_A_BYTE: u64 = 7;
 
-/// Elements in the emulator's memory, which is given back, and forgotten by the counters, on drop.
+/// Elements in the emulator's memory. Dropping them frees the memory and updates the counters.
 pub(crate) struct EmulatedBuffer {
     buffer: cuda_std::emulator::Buffer,
     counters: Arc<Counters>,

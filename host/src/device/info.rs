@@ -1,11 +1,11 @@
-//! What a device is and can do, for people to read.
+//! Descriptions of devices.
 
 use std::fmt;
 use std::time::Duration;
 
 use serde::Serializer;
 
-/// What a device is and can do. Printed, it is a few aligned lines.
+/// A description of a device. It prints as a few aligned lines.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 #[non_exhaustive]
 pub struct DeviceInfo {
@@ -19,20 +19,20 @@ pub struct DeviceInfo {
     pub memory_bytes: Option<u64>,
     /// A GPU's level-2 cache.
     pub l2_bytes: Option<u64>,
-    /// Shared memory that a block can have.
+    /// The most shared memory of a block.
     pub shared_bytes_per_block: Option<u32>,
     /// The CUDA version that the driver supports.
     pub driver_version: Option<(u32, u32)>,
-    /// The architecture whose kernels the device takes, such as `sm_90a`.
+    /// The architecture of the kernels that the device runs, such as `sm_90a`.
     pub module: Option<&'static str>,
-    /// Where this build's PTX comes from.
+    /// The origin of this build's PTX.
     pub ptx_origin: &'static str,
     /// The kernels that this build carries.
     pub carried: Vec<Carried>,
-    /// How long the driver took to start in this process.
+    /// Duration of the driver's initialisation in this process.
     #[serde(serialize_with = "seconds_if_any")]
     pub driver_time: Option<Duration>,
-    /// How long a GPU's context took to be made.
+    /// Duration of the creation of a GPU's context.
     #[serde(serialize_with = "seconds_if_any")]
     pub context_time: Option<Duration>,
     /// The kernels that a GPU has loaded so far in this process, in order.
@@ -43,14 +43,13 @@ pub struct DeviceInfo {
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 #[non_exhaustive]
 pub struct Carried {
-    /// What they are: `PTX`, or `machine code`.
+    /// `PTX` or `machine code`.
     pub what: &'static str,
     /// The architecture, such as `sm_90a`.
     pub arch: String,
-    /// How many of them this build can use. Machine code that was made of other PTX than the build has is not
-    /// used.
+    /// The number of usable kernels. Machine code from other PTX than this build's is not used.
     pub kernels: usize,
-    /// Bytes that they take in the program.
+    /// Their bytes in the program.
     pub bytes: usize,
 }
 
@@ -60,26 +59,26 @@ pub struct Carried {
 pub struct KernelLoad {
     /// The kernel's symbol.
     pub kernel: &'static str,
-    /// Where its machine code is from.
+    /// The origin of its machine code.
     pub origin: KernelOrigin,
-    /// How long that took.
+    /// The duration of the load.
     #[serde(serialize_with = "seconds")]
     pub time: Duration,
 }
 
-/// Where a kernel's machine code is from.
+/// The origin of a kernel's machine code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum KernelOrigin {
-    /// This build carries it.
+    /// Carried by this build.
     Carried {
-        /// The architecture that it was made for.
+        /// Its architecture.
         arch: &'static str,
     },
-    /// An earlier process kept it, see [`kernel_cache`](crate::kernel_cache).
+    /// From the cache of an earlier process, see [`kernel_cache`](crate::kernel_cache).
     Cached,
-    /// The driver made it of this build's PTX.
+    /// Compiled by the driver from this build's PTX.
     Compiled,
 }
 

@@ -14,7 +14,7 @@ use crate::contract::Limits;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 
-/// Where operators run. Cloning is cheap and gives the same device.
+/// A device on which operators run. Cloning is cheap and gives the same device.
 ///
 /// # Examples
 /// ```
@@ -30,7 +30,7 @@ pub struct Device(Kind);
 
 #[derive(Clone)]
 pub(crate) enum Kind {
-    /// With the reason why it is not the GPU that was looked for.
+    /// The CPU, with the reason if a GPU was looked for.
     Cpu(Option<Arc<Error>>),
     #[cfg_attr(
         not(feature = "emulator"),
@@ -41,8 +41,8 @@ pub(crate) enum Kind {
 }
 
 impl Device {
-    /// GPU 0 if a driver and a device answer and can run the kernels, else the CPU, whose
-    /// [`fallback_reason`](Device::fallback_reason) then says why it is no GPU. Never fails.
+    /// GPU 0 if there is a driver and a device that runs the kernels, else the CPU, with the reason in
+    /// [`fallback_reason`](Device::fallback_reason). Never fails.
     pub fn best() -> Device {
         match Device::gpu(0) {
             Ok(gpu) => gpu,
@@ -58,8 +58,8 @@ impl Device {
         Device(Kind::Cpu(None))
     }
 
-    /// Why [`best`](Device::best) gave the CPU: what [`gpu`](Device::gpu) said. `None` for a device that was
-    /// asked for.
+    /// The error of [`gpu`](Device::gpu) for which [`best`](Device::best) returned the CPU. `None` for a
+    /// device that was asked for.
     pub fn fallback_reason(&self) -> Option<&Error> {
         match self.kind() {
             Kind::Cpu(reason) => reason.as_deref(),
@@ -67,11 +67,11 @@ impl Device {
         }
     }
 
-    /// The GPU with this ordinal, as the driver counts them.
+    /// The GPU with this ordinal of the driver.
     ///
     /// The first call in a process makes the device's context. Kernels are loaded when a plan or a launch
-    /// first needs them; where this build has no machine code for the device, the driver compiles them then,
-    /// and [`kernel_cache`](crate::kernel_cache) keeps what comes of it.
+    /// first needs them. If this build has no machine code for the device, the driver compiles them then, and
+    /// [`kernel_cache`](crate::kernel_cache) keeps the machine code.
     ///
     /// # Errors
     /// [`NoDriver`](Error::NoDriver), [`NoSuchDevice`](Error::NoSuchDevice), [`TooOld`](Error::TooOld),
@@ -84,10 +84,10 @@ impl Device {
         Ok(Device(Kind::Gpu(gpu)))
     }
 
-    /// How copies of boxes know a tensor at `address`.
+    /// The tensor map of a tensor at `address`, for copies of boxes.
     ///
     /// # Errors
-    /// What the driver says, on a GPU.
+    /// On a GPU, errors of the driver.
     pub(crate) fn tensor_map(&self, boxes: &Boxes, address: *const u8) -> Result<TensorMap> {
         match self.kind() {
             Kind::Gpu(gpu) => gpu::tensor_map(&gpu.make_current()?, boxes, address),
@@ -95,15 +95,15 @@ impl Device {
         }
     }
 
-    /// How many GPUs the driver sees.
+    /// The number of GPUs that the driver sees.
     ///
     /// # Errors
-    /// [`NoDriver`](Error::NoDriver) where none can be asked.
+    /// [`NoDriver`](Error::NoDriver) without a driver.
     pub fn gpu_count() -> Result<u32> {
         gpu::count()
     }
 
-    /// What the device is and can do, and where the kernels that it has loaded so far are from.
+    /// A description of the device, and the origins of the kernels that it has loaded so far.
     pub fn info(&self) -> DeviceInfo {
         let threads = rayon::current_num_threads() as u32;
         let host = |name: &str, shared_bytes_per_block, processors| DeviceInfo {
@@ -131,7 +131,7 @@ impl Device {
         }
     }
 
-    /// The ordinal of a GPU, as the driver counts them; `None` on other devices.
+    /// The driver's ordinal of a GPU; `None` on other devices.
     pub fn ordinal(&self) -> Option<u32> {
         match self.kind() {
             Kind::Gpu(gpu) => Some(gpu.ordinal),
@@ -154,9 +154,9 @@ impl Device {
         matches!(self.0, Kind::Emulator(_))
     }
 
-    /// Lets the tensors, plans and workspaces of this process on the GPU hold at most this many bytes
-    /// together from now on, `u64::MAX` for as many as there are; those that are there stay. What a caller's
-    /// own allocator gives does not count. Without effect on other devices.
+    /// Limits the bytes that tensors, plans and workspaces of this process hold together on the GPU;
+    /// `u64::MAX` for no limit. Existing ones stay. Memory of a caller's own allocator does not count.
+    /// Without effect on other devices.
     pub fn limit_memory(&self, bytes: u64) {
         if let Kind::Gpu(gpu) = self.kind() {
             gpu.limit_memory(bytes);
@@ -171,11 +171,11 @@ impl Device {
         }
     }
 
-    /// Gives back to the driver what was freed and is kept for the next allocation. Memory whose freeing is
-    /// queued behind work that is not done yet stays.
+    /// Returns freed memory that is kept for the next allocation to the driver, except memory whose freeing
+    /// is queued behind unfinished work.
     ///
     /// # Errors
-    /// What the driver says.
+    /// Errors of the driver.
     pub fn trim_memory(&self) -> Result<()> {
         match self.kind() {
             Kind::Gpu(gpu) => {
@@ -190,7 +190,7 @@ impl Device {
         &self.0
     }
 
-    /// Refuses an argument that is on this device where it must be on another.
+    /// Refuses an argument that is on this device and must be on another.
     pub(crate) fn must_be(
         &self,
         expected: &Device,
@@ -203,7 +203,7 @@ impl Device {
         let actual = self.to_string();
         let mut expected = expected.to_string();
         if actual == expected {
-            // There may be several emulators.
+            // Two emulators have the same name.
             expected = format!("another {expected}");
         }
         Err(Error::DeviceMismatch {
@@ -219,7 +219,7 @@ impl Device {
     /// # Errors
     /// [`Error::OutOfMemory`] for more than an address space has.
     pub(crate) fn bytes_of(&self, shape: &[usize], dtype: DType) -> Result<usize> {
-        // An array of the host cannot have extents beyond any product of theirs even where one of them is 0.
+        // The product of an array's non-zero extents must not overflow, even if another extent is 0.
         let product = |product: usize, &extent: &usize| product.checked_mul(extent.max(1));
         let bytes = shape.iter().chain([&dtype.size()]).try_fold(1, product);
         let bytes = bytes.filter(|&bytes| bytes <= isize::MAX as usize);
@@ -227,7 +227,7 @@ impl Device {
         Ok(if shape.contains(&0) { 0 } else { bytes })
     }
 
-    /// What is said of a request for more than an address space has.
+    /// The error for a request of more than an address space has.
     pub(crate) fn too_large(&self) -> Error {
         Error::OutOfMemory {
             device: self.to_string(),
@@ -239,7 +239,7 @@ impl Device {
 
 #[cfg(feature = "emulator")]
 impl Device {
-    /// A new emulator: runs the GPU's kernels on the CPU, thread by thread, and reports what they do wrong.
+    /// A new emulator, which runs the GPU's kernels on the CPU, thread by thread, and reports their faults.
     pub fn emulator() -> Device {
         Device::emulator_with(EmulatorOptions::new())
     }
@@ -251,7 +251,7 @@ impl Device {
 }
 
 impl PartialEq for Device {
-    /// Whether tensors of the two can meet in one operator: the same GPU, the CPU, the same emulator.
+    /// Whether tensors of the two devices can meet in one operator: the same GPU, the CPU, the same emulator.
     fn eq(&self, other: &Device) -> bool {
         match (&self.0, &other.0) {
             (Kind::Cpu(_), Kind::Cpu(_)) => true,

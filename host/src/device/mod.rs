@@ -1,25 +1,25 @@
 //! Devices, streams and tensors.
 //!
 //! A [`Device`] is a GPU, the CPU, or the emulator, which runs the GPU's own kernels on the CPU and checks
-//! their every step. Work is given to a [`Stream`] of a device and happens in order; data live in
-//! [`Tensor`]s, which know the stream that made them. On a GPU nothing here waits for the device unless
-//! its documentation says so.
+//! each step. Work is given to a [`Stream`] of a device and runs in order. Data are in [`Tensor`]s, which
+//! belong to the stream that made them. On a GPU no function waits for the device, unless its documentation
+//! says so.
 //!
-//! Everything is `Send + Sync`. Threads may share a stream (their work interleaves in some order) or have
-//! one each; a tensor made on one stream can be read on another, the library orders the two.
+//! All types are `Send + Sync`. Threads may share a stream (their work interleaves in some order) or have one
+//! each. A tensor made on one stream can be read on another; the library orders the two.
 //!
 //! # Layers
-//! A module imports only from lines before its own, and nothing here imports from what builds on devices
-//! (`host/tests/layers.rs` sees to it). Beneath them all are element types, the launch contract, errors,
-//! memory of the host, and locks.
-//! 1. `counters`, `info`, `kernel_cache`, `raw`: what a stream was asked to do; what a device is; where
-//!    machine code is kept; what others share with it
-//! 2. `emulator`, `no_emulator`, `gpu`: what runs kernels
-//! 3. `kind`: which of them a device is
-//! 4. `properties`, `storage`: what kernels are chosen by; memory of each kind
+//! A module imports only from lines before its own, and no module here imports from modules above devices
+//! (`host/tests/layers.rs` checks it). Below all of them are element types, the launch contract, errors, host
+//! memory, and locks.
+//! 1. `counters`, `info`, `kernel_cache`, `raw`: counts of work; descriptions of devices; the cache of
+//!    machine code; types shared with other libraries
+//! 2. `emulator`, `no_emulator`, `gpu`: the devices that run kernels
+//! 3. `kind`: the kinds of devices
+//! 4. `properties`, `storage`: properties for the choice of kernels; memory of each kind
 //! 5. `stream`: work in order
 //! 6. `tensor`: arrays
-//! 7. `pinned`: arrays of the host that a GPU copies
+//! 7. `pinned`: pinned arrays
 
 mod counters;
 #[cfg(feature = "emulator")]

@@ -1,4 +1,4 @@
-//! What stands for the emulator where the library is built without it: nothing, of which there are no values.
+//! The emulator's types in a build without it: uninhabited.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Arrays of the host that a GPU copies by itself.
+//! Pinned arrays of the host, which a GPU copies asynchronously.
 
 #[cfg(test)]
 mod tests;
@@ -15,15 +15,13 @@ use super::tensor::Tensor;
 use crate::dtype::{Element, as_bytes, as_bytes_mut};
 use crate::error::Result;
 
-/// A dense row-major array in page-locked memory of the host, which a GPU copies from and to while the host
-/// goes on.
+/// A dense row-major array in page-locked host memory, which a GPU copies asynchronously.
 ///
-/// Copies are queued on streams, and those of different streams that meet in the array are done in the order
-/// of the calls; [`view`](Self::view) and [`view_mut`](Self::view_mut) wait on the host for those that use
-/// the array, and so does dropping it. For the CPU and the emulator it is memory like any other, and copies
-/// are done when the call returns.
+/// Copies are queued on streams. Conflicting copies of different streams run in the order of the calls.
+/// [`view`](Self::view), [`view_mut`](Self::view_mut) and dropping the array wait on the host for copies that
+/// use it. For the CPU and the emulator it is ordinary memory, and copies are complete when the call returns.
 ///
-/// Pinning takes the system some 0.2 ms per MiB: make such arrays once.
+/// Pinning takes some 0.2 ms per MiB: reuse these arrays.
 ///
 /// # Examples
 /// ```
@@ -49,7 +47,7 @@ enum Memory<T> {
 }
 
 impl<T: Element> PinnedArray<T> {
-    /// Zeros, for copies from and to any GPU.
+    /// An array of zeros, for copies from and to any GPU.
     ///
     /// # Errors
     /// [`Error::OutOfMemory`](crate::Error::OutOfMemory)
@@ -75,10 +73,10 @@ impl<T: Element> PinnedArray<T> {
         &self.shape
     }
 
-    /// The elements, once no copy to them is under way.
+    /// The elements, after all copies to them.
     ///
     /// # Errors
-    /// What went wrong in work that was queued before such a copy.
+    /// Errors of work that was queued before these copies.
     pub fn view(&self) -> Result<ArrayViewD<'_, T>> {
         let values = match &self.memory {
             Memory::Pinned(memory) => {
@@ -90,7 +88,7 @@ impl<T: Element> PinnedArray<T> {
         Ok(ArrayView::from_shape(IxDyn(&self.shape), values).expect("as many elements"))
     }
 
-    /// The same to be written, once no copy uses them.
+    /// The elements for writing, after all copies that use them.
     ///
     /// # Errors
     /// As [`view`](Self::view).
@@ -134,14 +132,14 @@ impl Tensor {
     /// [`Error::DTypeMismatch`](crate::Error::DTypeMismatch),
     /// [`Error::NotContiguous`](crate::Error::NotContiguous);
     /// [`Error::TensorInUse`](crate::Error::TensorInUse) while other handles share the tensor, or where its
-    /// lender forbids to write.
+    /// lender forbids writing.
     pub fn copy_from_pinned<T: Element>(&mut self, array: &PinnedArray<T>) -> Result<()> {
         self.must_be(array.shape(), T::DTYPE, FROM_PINNED, "the tensor")?;
         self.copy_part_from_pinned(array, 0)
     }
 
-    /// Queues a copy of as many elements as the tensor has, of its own type, from the place `first` in
-    /// `array` on.
+    /// Queues a copy of as many elements as the tensor has, of its own type, from index `first` of `array`
+    /// on.
     pub(crate) fn copy_part_from_pinned<T: Element>(
         &mut self,
         array: &PinnedArray<T>,
@@ -170,7 +168,7 @@ impl Tensor {
         self.copy_to_part_of_pinned(array, 0)
     }
 
-    /// Queues a copy of the elements, of the array's type, to the places of `array` from `first` on.
+    /// Queues a copy of the elements, of the array's type, to `array` from index `first` on.
     pub(crate) fn copy_to_part_of_pinned<T: Element>(
         &self,
         array: &mut PinnedArray<T>,

@@ -1,33 +1,33 @@
-//! What a choice between kernels may depend on.
+//! The device properties that a choice of kernels may depend on.
 
 use launch_config::{Arch, f16_multiply_adds_per_cycle};
 
 use super::kind::{Device, Kind};
 use crate::contract::Limits;
 
-/// Multiprocessors of the device that launches in the emulator are made for: enough for a choice between
-/// kernels that fill a device and kernels that do not, where it is the batch that decides.
+/// Multiprocessors for launches in the emulator: few enough that small test batches can fill the device,
+/// where the choice of kernels depends on that.
 const EMULATED_MULTIPROCESSORS: u32 = 16;
 
-/// The properties of a device that kernels, tiles and launches are chosen by. A choice takes these and no
-/// device, so it can be asked for a device that is not there.
+/// The properties of a device by which kernels, tiles and launches are chosen. A choice needs no device, so
+/// it can be made for a device that is not present.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct DeviceProperties {
-    /// The architecture, which says what kernels may use.
+    /// The architecture, which determines the instructions of kernels.
     pub arch: Arch,
-    /// Multiprocessors, of which the CPU has one.
+    /// Multiprocessors; 1 for the CPU.
     pub multiprocessors: u32,
-    /// The most shared memory that a block may have, in bytes; none where there are no blocks.
+    /// The most shared memory of a block, in bytes; 0 for the CPU.
     pub shared_bytes_per_block: u32,
-    /// The level-2 cache, in bytes; 0 where it is not known.
+    /// The level-2 cache, in bytes; 0 if unknown.
     pub l2_bytes: u64,
-    /// What memory moves in a second by its data sheet, in bytes; 0 where it is not known.
+    /// Peak memory bandwidth by the data sheet, in bytes per second; 0 if unknown.
     pub memory_bytes_per_s: u64,
-    /// Multiply-adds of 16-bit factors, with sums in f32, that a multiprocessor's tensor cores do in a cycle;
-    /// 0 where it is not known.
+    /// Multiply-adds of 16-bit operands with f32 accumulation in a cycle of a multiprocessor's tensor cores;
+    /// 0 if unknown.
     pub f16_multiply_adds_per_cycle: u32,
-    /// The multiprocessors' boost clock, in Hz; 0 where it is not known.
+    /// The multiprocessors' boost clock, in Hz; 0 if unknown.
     pub clock_hz: u64,
 }
 
@@ -53,7 +53,7 @@ const fn gpu(
 }
 
 impl DeviceProperties {
-    /// GPUs by name, for choices on a device that is not there. Sources: CUDA's table of compute capabilities
+    /// GPUs by name, for choices without the device. Sources: CUDA's table of compute capabilities
     /// for shared memory, NVIDIA's data sheets for the rest (A100: 80 GB SXM; H100 and H200: SXM).
     pub const NAMED: [(&str, DeviceProperties); 7] = [
         ("a10", gpu((8, 6), [72, 99, 6], [600, 1695])),
@@ -74,8 +74,8 @@ impl DeviceProperties {
             .map(|(_, properties)| properties)
     }
 
-    /// The least seconds that moving so many bytes and doing so many multiply-adds of 16-bit factors take,
-    /// whichever is longer; nothing where the rates are not known.
+    /// The lower bound in seconds for moving so many bytes and computing so many multiply-adds of 16-bit
+    /// operands, the longer of the two; `None` if the rates are unknown.
     #[must_use]
     pub fn least_s(&self, bytes: u64, multiply_adds: u64) -> Option<f64> {
         let rate = u64::from(self.multiprocessors)
@@ -90,7 +90,7 @@ impl DeviceProperties {
 }
 
 impl Device {
-    /// What kernels are chosen by.
+    /// The properties by which kernels are chosen.
     pub fn properties(&self) -> DeviceProperties {
         let unknown = DeviceProperties {
             arch: Arch::Sm80,
@@ -113,7 +113,7 @@ impl Device {
                 let facts = gpu.facts();
                 let (major, minor) = facts.compute_capability.unwrap_or_default();
                 DeviceProperties {
-                    // A GPU that is older than every kernel is not opened.
+                    // A GPU older than every kernel is never opened.
                     arch: Arch::of_capability(major, minor).unwrap_or(Arch::Sm80),
                     multiprocessors: facts.processors,
                     shared_bytes_per_block: gpu.limits.shared_bytes,

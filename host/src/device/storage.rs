@@ -31,8 +31,8 @@ impl Storage {
         Ok(())
     }
 
-    /// Copies bytes from `offset` on, after all earlier work on `stream` of a GPU, and returns when they are
-    /// there.
+    /// Copies bytes from `offset` on, after all earlier work on `stream` of a GPU, and returns when the copy
+    /// is complete.
     pub(crate) fn read(
         &self,
         stream: Option<&Arc<GpuStream>>,
@@ -59,7 +59,7 @@ pub(crate) enum HostBuffer {
     Lent(LentMemory),
 }
 
-/// Memory of somebody else's.
+/// Memory of another library.
 pub(crate) struct LentMemory {
     start: RawPointer,
     bytes: usize,
@@ -74,7 +74,7 @@ unsafe impl Send for LentMemory {}
 unsafe impl Sync for LentMemory {}
 
 impl HostBuffer {
-    /// Zeros. Memory that the system refuses, or does not have, is an error, not an abort.
+    /// A buffer of zeros. A lack of memory is an error, not an abort.
     pub(crate) fn zeros(dtype: DType, len: usize) -> Result<HostBuffer> {
         Ok(match dtype {
             DType::F32 => HostBuffer::F32(zeroed(len)?),
@@ -83,12 +83,12 @@ impl HostBuffer {
         })
     }
 
-    /// Somebody else's memory, which `owner` keeps alive.
+    /// Lent memory, which `owner` keeps alive.
     ///
     /// # Safety
-    /// From `start` on there are `bytes` initialised bytes, aligned for the elements that are asked for.
-    /// Until `owner` is dropped nobody writes to them but through this buffer, and nobody reads them while
-    /// this buffer is written.
+    /// From `start` on there are `bytes` initialised bytes, aligned for the elements. Until `owner` is
+    /// dropped, they are written only through this buffer, and not read by others while this buffer is
+    /// written.
     pub(crate) unsafe fn lent(start: RawPointer, bytes: usize, owner: Owner) -> HostBuffer {
         HostBuffer::Lent(LentMemory {
             start,
@@ -123,7 +123,7 @@ impl HostBuffer {
         }
     }
 
-    /// The bytes as elements of type `T`, which the caller knows them to be.
+    /// The bytes as elements of type `T`, which must be the buffer's element type.
     pub(crate) fn elements<T: Element>(&self) -> &[T] {
         let bytes = self.bytes();
         let start: *const T = bytes.as_ptr().cast();

@@ -17,7 +17,7 @@ use super::storage::{HostBuffer, Storage};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 
-/// Work for a device, done in the order given. Cloning gives the same stream.
+/// A stream of work for a device, which runs in order. Cloning gives the same stream.
 ///
 /// On a GPU calls return as soon as the work is queued; [`synchronize`](Stream::synchronize) waits for
 /// it. On the CPU and in the emulator work is done when the call returns.
@@ -39,7 +39,7 @@ impl Device {
     /// A new stream on this device.
     ///
     /// # Errors
-    /// What the driver says, on a GPU.
+    /// On a GPU, errors of the driver.
     pub fn stream(&self) -> Result<Stream> {
         let gpu = match self.kind() {
             Kind::Gpu(gpu) => Some(Arc::new(GpuStream::new(gpu)?)),
@@ -62,18 +62,17 @@ impl Stream {
         }))
     }
 
-    /// A stream that another library made, PyTorch's current one for example, or one of the default streams:
-    /// work goes there, and its owner destroys it. The default stream of a thread can be used by that thread
-    /// only. A stream that is in capture is taken for one that is used for the first time, as the driver does
-    /// not say which it is.
+    /// A stream of another library, such as PyTorch's current one, or one of the default streams. Work is
+    /// queued there, and its owner destroys it. The default stream of a thread can be used by that thread
+    /// only. A stream in capture counts as a new stream, because the driver does not identify it.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] if `device` is no GPU; what the driver says.
+    /// [`Error::Unsupported`] if `device` is no GPU; errors of the driver.
     ///
     /// # Safety
     /// `raw` is a stream of the device's primary context and outlives the result and every tensor, plan,
-    /// graph and model made on it. Those of other streams that it read may stay. Nobody begins or ends a
-    /// capture on it while another thread calls convfuse with that stream, or drops what was made on it.
+    /// graph and model made on it. Tensors of other streams that it read may live longer. No capture begins
+    /// or ends on it while another thread calls convfuse with that stream, or drops objects made on it.
     pub unsafe fn from_raw(device: &Device, raw: RawStream) -> Result<Stream> {
         let Kind::Gpu(gpu) = device.kind() else {
             return Err(Error::Unsupported {
@@ -86,8 +85,8 @@ impl Stream {
         Ok(Stream::with(device, Some(Arc::new(stream))))
     }
 
-    /// The same stream, on which new tensors and workspaces are allocated by `allocator`. Those that are
-    /// there stay as they are. Without effect on the CPU and in the emulator.
+    /// The same stream with `allocator` for new tensors and workspaces. Existing ones do not change. Without
+    /// effect on the CPU and in the emulator.
     #[must_use]
     pub fn with_allocator(&self, allocator: Arc<dyn DeviceAllocator>) -> Stream {
         Stream(Arc::new(Inner {
@@ -99,7 +98,7 @@ impl Stream {
         }))
     }
 
-    /// A new stream of the device with the same allocator, whose work counts as this one's.
+    /// A new stream of the device with the same allocator and the same counters.
     pub(crate) fn sibling(&self) -> Result<Stream> {
         let new = self.0.device.stream()?;
         Ok(Stream(Arc::new(Inner {
@@ -111,8 +110,8 @@ impl Stream {
         })))
     }
 
-    /// The driver's handle, on a GPU; valid as long as the stream. The legacy default stream is 1, whichever
-    /// of its names it was made from.
+    /// The driver's handle, on a GPU; valid as long as the stream. The legacy default stream is 1, even if it
+    /// was made from null.
     ///
     /// # Errors
     /// [`Error::Unsupported`] if the device is no GPU; [`Error::OtherThread`].
@@ -126,7 +125,8 @@ impl Stream {
         }
     }
 
-    /// The work that `work` gives to the stream it is handed, as a graph that is launched on this one.
+    /// Captures the work that `work` queues on the stream that it is given, as a graph that is launched on
+    /// this stream.
     ///
     /// # Errors
     /// [`Error::Unsupported`] if the device is no GPU; those of `work`.
@@ -148,10 +148,10 @@ impl Stream {
         &self.0.device
     }
 
-    /// Refuses a stream that the driver serves no more, before anything is done that would not ask it.
+    /// Refuses a stream that the driver no longer serves, before calls that would not reach the driver.
     ///
     /// # Errors
-    /// [`Error::Forked`]; what is final for the device.
+    /// [`Error::Forked`]; fatal errors of the device.
     pub(crate) fn must_serve(&self) -> Result<()> {
         match &self.0.gpu {
             Some(stream) => stream.is_capturing().map(drop),
@@ -159,11 +159,11 @@ impl Stream {
         }
     }
 
-    /// Whether work that the stream is given goes to a CUDA graph, by a capture of whoever. Never on other
-    /// devices than GPUs.
+    /// Whether the stream is in capture for a CUDA graph, by this library or another. Only GPU streams can
+    /// be.
     ///
     /// # Errors
-    /// [`Error::OtherThread`], [`Error::Forked`]; what is final for the device.
+    /// [`Error::OtherThread`], [`Error::Forked`]; fatal errors of the device.
     pub fn is_capturing(&self) -> Result<bool> {
         match &self.0.gpu {
             Some(stream) => stream.is_capturing(),
@@ -171,7 +171,7 @@ impl Stream {
         }
     }
 
-    /// Refuses what a graph cannot hold while the stream is in capture.
+    /// Refuses an operation that a graph cannot contain, if the stream is in capture.
     pub(crate) fn must_not_capture(&self, what: &'static str) -> Result<()> {
         match &self.0.gpu {
             Some(stream) => stream.must_not_capture(what),
@@ -179,10 +179,10 @@ impl Stream {
         }
     }
 
-    /// Waits until all work given to the stream so far is done, and reports what went wrong in it.
+    /// Waits until all work given to the stream so far is complete, and reports its errors.
     ///
     /// # Errors
-    /// What went wrong in that work; [`Error::OtherThread`]; what the driver says of a stream in capture.
+    /// Errors of that work; [`Error::OtherThread`]; the driver's error for a stream in capture.
     pub fn synchronize(&self) -> Result<()> {
         match &self.0.gpu {
             Some(stream) => stream.synchronize(),
@@ -190,10 +190,10 @@ impl Stream {
         }
     }
 
-    /// Marks this point in the stream's work, for timing and for other streams to wait for.
+    /// Records an event at this point of the stream's work, for timing and for other streams to wait for.
     ///
     /// # Errors
-    /// [`Error::OtherThread`]; what the driver says, on a GPU.
+    /// [`Error::OtherThread`]; on a GPU, errors of the driver.
     pub fn record(&self) -> Result<Event> {
         Ok(Event(match &self.0.gpu {
             Some(stream) => Mark::Gpu(stream.record(true)?),
@@ -214,7 +214,7 @@ impl Stream {
         }
     }
 
-    /// What the stream was given since the last call, or since its creation; counts start anew.
+    /// The work that the stream was given since the last call, or since its creation. Resets the counts.
     pub fn take_counts(&self) -> Counts {
         self.0.counters.take()
     }
@@ -222,11 +222,11 @@ impl Stream {
     /// Launches a kernel after checking the launch contract: block size against what the kernel was
     /// compiled for, extents and shared memory against what the device allows.
     ///
-    /// On the CPU device there is nothing to launch on; its operators never come here.
+    /// The CPU device's operators never call this.
     ///
     /// # Errors
     /// [`Error::Launch`](crate::Error::Launch) if the contract is broken (nothing ran then); on a GPU also
-    /// what the driver says at launch, in the emulator also what the kernel did wrong.
+    /// errors of the driver at the launch, in the emulator also faults of the kernel.
     ///
     /// # Safety
     /// The arguments are what the kernel's *Safety* section asks for; pointers among them belong to
@@ -237,7 +237,7 @@ impl Stream {
         shape: LaunchShape,
         arguments: A,
     ) -> Result<()> {
-        // What a launch costs the host is counted in microseconds: without a subscriber this is one load.
+        // A launch costs the host microseconds. Without a subscriber this is one load.
         tracing::trace!(
             target: "convfuse::launch",
             kernel = kernel.name(),
@@ -263,11 +263,11 @@ impl Stream {
         Ok(())
     }
 
-    /// Makes `kernel` ready to be launched in this shape, so that a launch has nothing to look up or to load.
+    /// Loads `kernel` for launches of this shape, so that a launch need not load it.
     ///
     /// # Errors
-    /// [`Error::Launch`](crate::Error::Launch) for a launch that the contract refuses; on a GPU also what the
-    /// driver says.
+    /// [`Error::Launch`](crate::Error::Launch) for a launch that the contract refuses; on a GPU also
+    /// errors of the driver.
     pub(crate) fn load<A: KernelArgs>(
         &self,
         kernel: &Instance<A>,
@@ -282,12 +282,12 @@ impl Stream {
         }
     }
 
-    /// Adds to the account of bytes that launches move.
+    /// Adds to the count of bytes that launches move.
     pub(crate) fn moved(&self, bytes: u64) {
         self.0.counters.moved(bytes);
     }
 
-    /// Memory for a tensor, of unspecified content.
+    /// Uninitialised memory for a tensor.
     pub(crate) fn allocate(&self, shape: &[usize], dtype: DType) -> Result<Storage> {
         let bytes = self.0.device.bytes_of(shape, dtype)?;
         tracing::trace!(target: "convfuse::memory", bytes, stream = self.0.id, "memory is allocated");
@@ -310,7 +310,7 @@ impl Stream {
 }
 
 impl PartialEq for Stream {
-    /// Whether work given to the two is done in one order.
+    /// Whether the two are the same stream.
     fn eq(&self, other: &Stream) -> bool {
         match (&self.0.gpu, &other.0.gpu) {
             (Some(one), Some(two)) => one.is(two),
@@ -336,10 +336,10 @@ enum Mark {
 }
 
 impl Event {
-    /// Waits until the work before the event is done.
+    /// Waits until the work before the event is complete.
     ///
     /// # Errors
-    /// What went wrong in that work.
+    /// Errors of that work.
     pub fn synchronize(&self) -> Result<()> {
         match &self.0 {
             Mark::Gpu(event) => event.synchronize(),
@@ -351,7 +351,7 @@ impl Event {
     /// kinds of device, which have no clock in common.
     ///
     /// # Errors
-    /// As [`synchronize`](Self::synchronize); what the driver says of events of two GPUs.
+    /// As [`synchronize`](Self::synchronize); the driver's error for events of two GPUs.
     pub fn since(&self, start: &Event) -> Result<Duration> {
         match (&self.0, &start.0) {
             (Mark::Gpu(end), Mark::Gpu(start)) => end.since(start),

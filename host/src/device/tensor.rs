@@ -24,9 +24,9 @@ use crate::error::{Error, Result};
 
 /// An array on a device. Cloning shares the memory; contents never change once made.
 ///
-/// A tensor belongs to the stream that made it, and operators run on the stream of their first input. What
-/// this library makes is dense and row-major; memory of others, and what is cut from it, may have any
-/// strides.
+/// A tensor belongs to the stream that made it, and operators run on the stream of their first input. Tensors
+/// that this library makes are dense and row-major; tensors over memory of others, and their slices, may have
+/// any strides.
 ///
 /// # Examples
 /// ```
@@ -46,7 +46,7 @@ pub struct Tensor {
     dtype: DType,
     stream: Stream,
     storage: Arc<Storage>,
-    /// Whether its lender forbids writing to the memory.
+    /// Whether the memory's lender forbids writing.
     is_read_only: bool,
 }
 
@@ -66,7 +66,7 @@ impl Tensor {
         Ok(tensor)
     }
 
-    /// A tensor whose elements a kernel is about to write.
+    /// An uninitialised tensor, for a kernel to write.
     pub(crate) fn uninit(stream: &Stream, shape: &[usize], dtype: DType) -> Result<Tensor> {
         let storage = stream.allocate(shape, dtype)?;
         Ok(Tensor::with(stream, shape, dtype, storage))
@@ -127,8 +127,8 @@ impl Tensor {
         self.stream.device()
     }
 
-    /// The same elements for use on another stream of the device: operators on the result run there, after
-    /// what was to be done on this tensor's stream. Nothing is copied and the host does not wait.
+    /// The same elements for use on another stream of the device. Operators on the result run there, after
+    /// earlier work of this tensor's stream. Nothing is copied, and the host does not wait.
     ///
     /// # Errors
     /// [`Error::DeviceMismatch`] if the stream is another device's.
@@ -140,10 +140,10 @@ impl Tensor {
         })
     }
 
-    /// Some of the indices of the first axis, of the batch for example. Nothing is copied.
+    /// A range of the first axis, such as the batch. Nothing is copied.
     ///
     /// # Errors
-    /// [`Error::BadSlice`] for indices that the axis has not, or in a wrong order.
+    /// [`Error::BadSlice`] for a range beyond the axis, or with its end before its start.
     pub fn slice(&self, range: Range<usize>) -> Result<Tensor> {
         self.viewed(self.layout.slice(range.start, range.end)?)
     }
@@ -157,7 +157,7 @@ impl Tensor {
         layout.map(|layout| self.viewed(layout)).transpose()
     }
 
-    /// A batch whose one sample this is. Nothing is copied.
+    /// A batch with this tensor as its only sample. Nothing is copied.
     ///
     /// # Errors
     /// As [`slice`](Self::slice), but for the indices.
@@ -165,8 +165,8 @@ impl Tensor {
         self.viewed(self.layout.as_batch())
     }
 
-    /// The elements of a contiguous tensor that begin with number `first` and lie like this; `None` if some
-    /// lie beyond.
+    /// A strided view of a contiguous tensor's elements from index `first` on; `None` if it exceeds the
+    /// tensor.
     #[cfg(any(test, feature = "lab"))]
     pub(crate) fn restrided(
         &self,
@@ -184,7 +184,7 @@ impl Tensor {
         })
     }
 
-    /// The same tensor, to which nothing writes.
+    /// The same tensor, marked as read-only.
     #[cfg(feature = "dlpack")]
     pub(crate) fn read_only(self) -> Tensor {
         Tensor {
@@ -200,7 +200,7 @@ impl Tensor {
         })
     }
 
-    /// Opens the elements to work that `stream` is about to get. Keep the result until that work is queued.
+    /// Prepares reads by later work of `stream`. Keep the result until that work is queued.
     pub(crate) fn read_on(
         &self,
         operator: &'static str,
@@ -217,8 +217,8 @@ impl Tensor {
         })
     }
 
-    /// Opens the elements to work that is ordered after their writing already. Whoever queues it sees to it
-    /// that they are not given back before, by [`note_read`](Self::note_read) for example.
+    /// Prepares reads by work that is ordered after the tensor's write already. The caller ensures that the
+    /// memory is not freed before, for example by [`note_read`](Self::note_read).
     pub(crate) fn reading(&self) -> Reading<'_> {
         Reading {
             tensor: self,
@@ -226,16 +226,15 @@ impl Tensor {
         }
     }
 
-    /// Notes that `stream` reads the elements up to this point.
+    /// Records that `stream` reads the elements up to this point.
     pub(crate) fn note_read(&self, stream: &Stream) {
         if let (Storage::Gpu(buffer), Some(stream)) = (&*self.storage, stream.gpu()) {
-            // `after_read` waits where it cannot note; if even that fails the context is lost.
+            // `after_read` waits if it cannot record; if that fails too, the context is lost.
             let _ = buffer.after_read(stream);
         }
     }
 
-    /// The same for work that was given to `stream` at any time: if it is in capture now, and cannot tell, as
-    /// soon as it is in none.
+    /// Records reads of all work given to `stream` so far; if the stream is in capture, after the capture.
     pub(crate) fn note_earlier_reads(&self, stream: &Stream) {
         let (Storage::Gpu(buffer), Some(stream)) = (&*self.storage, stream.gpu()) else {
             return;
@@ -306,18 +305,18 @@ impl Tensor {
         }
     }
 
-    /// The address for a kernel of this tensor's stream to write to. Only the maker of a fresh tensor calls
-    /// this, before anybody else sees it, or who has seen by `rewrite` that nobody else holds it.
+    /// The address for a kernel of this tensor's stream to write to. Callers must hold the only handle: the
+    /// creator of a new tensor, or a caller of `rewrite`.
     pub(crate) fn output<T>(&self) -> *mut T {
         self.address().cast()
     }
 
-    /// Where the element with all indices 0 is.
+    /// The address of the element with all indices 0.
     fn address(&self) -> *mut u8 {
         let start = match &*self.storage {
             Storage::Host(_) => unreachable!("kernels never run on the CPU device"),
             Storage::Emulated(buffer) => buffer.pointer(),
-            // The number is an address in the device's memory, which only kernels dereference.
+            // An address in the device's memory, which only kernels dereference.
             Storage::Gpu(buffer) => {
                 std::ptr::with_exposed_provenance_mut(buffer.pointer() as usize)
             }
@@ -325,7 +324,7 @@ impl Tensor {
         start.wrapping_add(self.start())
     }
 
-    /// The first byte, in the memory, of the element with all indices 0.
+    /// The byte offset in the memory of the element with all indices 0.
     pub(crate) fn start(&self) -> usize {
         self.layout.offset() * self.dtype.size()
     }
@@ -365,10 +364,10 @@ pub(crate) fn must_have_shape(
     })
 }
 
-/// A tensor that queued work reads. Dropping it, after that work was queued, notes the read.
+/// A read of a tensor by queued work. Drop it after that work was queued, which records the read.
 pub(crate) struct Reading<'a> {
     tensor: &'a Tensor,
-    /// Where the read is noted, if it is.
+    /// The stream of the read, if it is recorded.
     stream: Option<Stream>,
 }
 

@@ -1,8 +1,8 @@
-//! What the CUDA driver answered.
+//! Errors of the CUDA driver.
 
-/// A failed driver call: which one, and the driver's name for the failure.
+/// A failed driver call, with the driver's name for the error.
 ///
-/// Its text never asks the driver for a description, so it can be printed where there is none.
+/// Its text does not need the driver, so it can be printed without one.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{call} failed with {name} ({code}){}", if self.is_fatal() { ": the device is lost to this process" } else { "" })]
 pub struct DriverError {
@@ -15,7 +15,7 @@ pub struct DriverError {
 }
 
 impl DriverError {
-    /// Codes after which the driver serves the process' context, or the device, no more.
+    /// Codes after which the process's context, or the device, is unusable.
     const FATAL: [u32; 15] = [
         4,   // deinitialised
         214, // uncorrectable ECC error

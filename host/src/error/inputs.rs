@@ -23,17 +23,17 @@ pub enum InputsError {
         operator: &'static str,
         /// The input.
         name: String,
-        /// The names that there are.
+        /// The names of the chain's further inputs.
         known: Vec<String>,
     },
-    /// Addresses that are not one for each input.
+    /// A number of addresses that is not the number of inputs.
     #[error("{operator}: there are {actual} inputs, must be {expected}")]
     Count {
         /// The operator's name.
         operator: &'static str,
         /// Inputs that were given.
         actual: usize,
-        /// Inputs that it takes.
+        /// Inputs of the chain.
         expected: usize,
     },
     /// One is given twice.

@@ -1,25 +1,25 @@
-//! What a process may have of the machine's memory.
+//! The memory that a process may use.
 //!
-//! The machine has its memory and its swap space; a control group, such as a container's, may have less. Both
-//! are asked for what they have in all and not for what is free: what others use may be theirs for a moment
-//! only, and most of it are copies of files, which make room. What the process itself holds makes none.
+//! The machine has memory and swap space; a control group, such as a container's, may have less. The check
+//! uses their totals, not the free memory: other processes' use may be short, and most of it is file cache,
+//! which can be evicted. The memory that the process itself holds is subtracted.
 
 use std::fs;
 use std::path::Path;
 
-/// Where the system's files are.
+/// The root of the system's files.
 pub(super) struct System<'a>(pub(super) &'a Path);
 
-/// The most bytes that may be had.
+/// The most bytes that the process may still allocate.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Left {
     pub(super) bytes: u64,
-    /// Who says so, in words.
+    /// The source of the limit, in words.
     pub(super) reason: String,
 }
 
 impl System<'_> {
-    /// What the process may have beyond what it holds; `None` where the system does not tell.
+    /// The bytes that the process may still allocate; `None` if the system does not tell.
     pub(super) fn left(&self) -> Option<Left> {
         let machine = self.read("proc/meminfo")?;
         let memory = kib(&machine, "MemTotal:")?;
@@ -37,7 +37,7 @@ impl System<'_> {
         })
     }
 
-    /// Bytes that the least of the process's control groups may have, in memory and in so much swap space.
+    /// The smallest limit of the process's control groups, in memory and in `swap` bytes of swap space.
     fn group(&self, swap: u64) -> Option<u64> {
         let groups = self.read("proc/self/cgroup")?;
         let limits = groups.lines().filter_map(|line| {
@@ -61,8 +61,8 @@ impl System<'_> {
         limits.min()
     }
 
-    /// The least that `limit` says of a group and those above it. In a container the folder of its group may
-    /// be the uppermost that it sees, whatever the group's name.
+    /// The smallest `limit` of a group and its ancestors. In a container, the group's folder may be mounted
+    /// as the root, whatever the group's name.
     fn least(&self, top: &str, path: &str, limit: impl Fn(&Path) -> Option<u64>) -> Option<u64> {
         let group = Path::new(path.trim_start_matches('/'));
         let folders = group.ancestors().map(|folder| Path::new(top).join(folder));
@@ -90,7 +90,7 @@ fn kib(report: &str, name: &str) -> Option<u64> {
 mod tests {
     use super::*;
 
-    /// What is left according to files with these contents.
+    /// The bytes left by files with these contents.
     fn left(files: &[(&str, &str)]) -> Option<u64> {
         let root = tempfile::tempdir().unwrap();
         for (path, content) in files {
@@ -126,7 +126,7 @@ mod tests {
         };
         assert_eq!(of(&[]), Some(1024 << 10));
         assert_eq!(of(&[("sys/fs/cgroup/a/b/memory.max", "max\n")]), of(&[]));
-        // The machine's swap space comes on top, or as much of it as is allowed.
+        // The machine's swap space is added, up to its limit.
         let memory = ("sys/fs/cgroup/a/b/memory.max", "4096\n");
         assert_eq!(of(&[memory]), Some(4096 + (24 << 10)));
         let swap = ("sys/fs/cgroup/a/b/memory.swap.max", "0\n");
@@ -134,7 +134,7 @@ mod tests {
         let above = ("sys/fs/cgroup/a/memory.max", "100\n");
         let no_swap = ("sys/fs/cgroup/a/memory.swap.max", "0\n");
         assert_eq!(of(&[memory, swap, above, no_swap]), Some(100));
-        // A container that sees its group's folder as the uppermost.
+        // A container that sees its group's folder as the root.
         let own = ("sys/fs/cgroup/memory.max", "200\n");
         let no_swap = ("sys/fs/cgroup/memory.swap.max", "0\n");
         assert_eq!(of(&[own, no_swap]), Some(200));

@@ -40,20 +40,20 @@ pub(crate) struct Appending<'a> {
     pub(crate) outputs: Vec<Option<Value>>,
     /// One for each parameter of the graph.
     pub(crate) tensors: &'a [Tensor],
-    /// The same as values, once a layer has asked for them.
+    /// The same as values of the program, created at their first use.
     pub(crate) values: Vec<Option<Value>>,
     pub(crate) preparations: &'a Preparations,
 }
 
-/// What a producer leaves.
+/// The output of a producer.
 enum Produced {
     Tensor(Value),
-    /// With moments of each channel.
+    /// A convolution's output with moments of each channel.
     Convolved(Convolved),
 }
 
 impl<'a> Appending<'a> {
-    /// Parameter number `index` of a layer, if it has it.
+    /// Parameter `index` of a layer, if it has one.
     fn parameter(&mut self, layer: usize, index: usize) -> Option<Value> {
         let slot = *self.of.graph.parameters_of(layer).get(index)?;
         let tensor = &self.tensors[slot];
@@ -119,7 +119,7 @@ impl<'a> Appending<'a> {
         })
     }
 
-    /// Puts the padding around `x` that the convolution `layer` wants there, if it is one and wants some.
+    /// Pads `x` if `layer` is a convolution with separate padding.
     fn padded(&mut self, x: Value, layer: usize) -> Result<Value> {
         match &self.of.problem.steps[layer].problem {
             LayerProblem::Conv1d(conv) => append_pad(self.program, x, conv.pad.as_ref()),
@@ -223,7 +223,7 @@ impl<'a> Appending<'a> {
         ops::append(self.program, x, problem, parameters, options)
     }
 
-    /// Appends what follows the producer.
+    /// Appends the epilogue of a producer.
     fn epilogue(&mut self, produced: Produced, plan: &Plan) -> Result<Value> {
         match plan {
             Plan::Whole | Plan::Store(_) => Ok(produced.value()),
@@ -248,7 +248,7 @@ impl<'a> Appending<'a> {
                     }
                     None => affine,
                 };
-                // It has weight and bias now, whatever it had before.
+                // The folded norm always has weight and bias.
                 (norm.weight, norm.bias) = (true, true);
                 group_norm::append(program, produced.value(), affine, norm.geometry()?)
             }
@@ -256,8 +256,8 @@ impl<'a> Appending<'a> {
         }
     }
 
-    /// Appends what completes the statistics of a norm of what was produced, unless a row has no more moments
-    /// than `by_readers`, which the kernel that follows combines itself.
+    /// Appends the statistics of a norm of the producer's output. Up to `by_readers` moments of a row need no
+    /// launch: the next kernel combines them.
     fn statistics(
         &mut self,
         produced: &Produced,
@@ -302,8 +302,8 @@ impl<'a> Appending<'a> {
             };
             return normalise_and_map(self.program, input, tail);
         }
-        // The kernels that pool do a clamp besides; all else takes a launch of its own, of what is left of
-        // the pixels.
+        // The pooling kernels end in a clamp. Other functions take a launch of their own over the pooled
+        // pixels.
         let clamp = functions.first().and_then(PointwiseProblem::as_clamp);
         let (bounds, rest) = match clamp {
             Some(clamp) => (Bounds::of(&clamp), &functions[1..]),

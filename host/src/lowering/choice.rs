@@ -20,7 +20,7 @@ use super::table::{Lowered, TABLE};
 use crate::device::{DType, DeviceProperties, Order};
 use crate::error::{Error, Result};
 
-/// A region with its kernels, and how they were found.
+/// A region with its kernels, and the verdicts on the rows.
 pub(crate) struct Chosen {
     pub(super) layers: Vec<usize>,
     pub(super) lowered: Lowered,
@@ -30,7 +30,7 @@ pub(crate) struct Chosen {
 /// The kernels for a whole graph, in an order in which they can run.
 ///
 /// # Errors
-/// [`Error::NoKernels`] for a region of a partition that no row does, or not the one that it names.
+/// [`Error::NoKernels`] for a region of a partition that no row implements, or not the one that it names.
 pub(crate) fn choose(query: Query<'_>) -> Result<Vec<Chosen>> {
     let known = query.graph.layers().len();
     // What the regions so far write, by their last layers.

@@ -1,7 +1,6 @@
-//! How an epilogue runs: which kernels compute it, and what they are told.
+//! Plans of epilogues: the kernels that compute them, and their arguments.
 //!
-//! Each type here is one kind of epilogue that there are kernels for. Its `of` takes a region's form, or
-//! refuses it.
+//! Each type is one kind of epilogue that kernels implement. Its `of` accepts a region's form, or refuses it.
 
 use launch_config::pointwise::Step;
 use op_spec::graph::{Epilogue, NormalForm, Pointwise, Reduction};
@@ -12,15 +11,15 @@ use crate::spec::{ChannelMaxProblem, ClampProblem, GroupNormProblem, MaxPool2dPr
 use launch_config::Refusal;
 use launch_config::implicit_gemm::Epilogue as StoreEpilogue;
 
-/// How what follows a producer runs.
+/// The plan of an epilogue.
 #[derive(Debug, Clone)]
 pub(super) enum Plan {
     /// The producer writes the region's output, by its own operator's kernel or by a kernel of the whole
     /// region.
     Whole,
-    /// The producer does it to its accumulators before it writes them.
+    /// The producer applies it to its accumulators before it stores them.
     Store(Store),
-    /// Norm and functions of single values.
+    /// Norm and pointwise functions.
     Map(Map),
     /// Norm, scale, max_pool2d and functions; the norm, the scale and the functions may be absent.
     Pool(Pool),
@@ -35,7 +34,7 @@ pub(super) enum Plan {
 }
 
 impl Plan {
-    /// What runs behind the producer, in words.
+    /// The epilogue's kernels, in words.
     pub(super) fn summary(&self) -> &'static str {
         match self {
             Plan::Whole => "",
@@ -55,7 +54,7 @@ impl Plan {
         }
     }
 
-    /// The norm whose statistics come before it.
+    /// The norm whose statistics it needs.
     pub(super) fn norm(&self) -> Option<(usize, GroupNormProblem)> {
         match self {
             Plan::Map(map) | Plan::NormScale(map) | Plan::FoldedScale(map) => Some(map.norm),
@@ -66,7 +65,7 @@ impl Plan {
     }
 }
 
-/// `function(batch_norm(x))`, of which each may be absent, done to accumulators.
+/// `function(batch_norm(x))`, applied to accumulators. Each may be absent.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Store {
     /// The layer of the batch norm.
@@ -76,7 +75,7 @@ pub(super) struct Store {
 }
 
 impl Store {
-    /// The epilogue, if it is this one, and the function one that the product's store has.
+    /// The plan for a form, if it is of this kind with a function that the store implements.
     pub(super) fn of(form: &Epilogue) -> Result<Store, Refusal> {
         let expected = "a convolution, perhaps batch_norm, perhaps a clamp or leaky_relu";
         let refusal = Refusal::Layers { expected };
@@ -107,23 +106,23 @@ impl Store {
     }
 }
 
-/// What is done right behind a norm with a parameter that has one value for each channel.
+/// A layer right behind a norm with one parameter for each channel.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct PerChannel {
-    /// The layer, whose only parameter it is.
+    /// The layer, which has only this parameter.
     pub(super) layer: usize,
-    /// The problem of a prelu, whose slopes the values are; else they are factors.
+    /// The problem of a prelu, if the parameters are its slopes; else they are factors.
     pub(super) prelu: Option<PreluProblem>,
 }
 
-/// `functions(norm(x * before) * behind)`, or a prelu behind the norm. Factors before are those of a norm of
-/// each channel.
+/// `functions(norm(x * before) * behind)`, or a prelu behind the norm. Factors before the norm need a norm of
+/// single channels.
 #[derive(Debug, Clone)]
 pub(super) struct Map {
     pub(super) norm: (usize, GroupNormProblem),
     /// The layer of the factors before the norm.
     pub(super) before: Option<usize>,
-    /// The factors right behind it, or the prelu.
+    /// The factors right behind the norm, or the prelu.
     pub(super) behind: Option<PerChannel>,
     pub(super) functions: Vec<PointwiseProblem>,
 }
@@ -155,7 +154,7 @@ impl Map {
         })
     }
 
-    /// The layer of the scale, if norm and scale are all there is.
+    /// The layer of the scale, if norm and scale are the whole epilogue.
     pub(super) fn scale_alone(&self) -> Option<usize> {
         let scale = self.behind.filter(|behind| behind.prelu.is_none())?;
         (self.before.is_none() && self.functions.is_empty()).then_some(scale.layer)
@@ -169,10 +168,10 @@ pub(super) struct Pool {
     /// The layer of the factors behind the norm.
     pub(super) factors: Option<usize>,
     pub(super) pool: MaxPool2dProblem,
-    /// What is done to each maximum: also what was done before it, if that keeps order.
+    /// Functions of each maximum, including monotonic functions that were in front of the pool.
     pub(super) functions: Vec<PointwiseProblem>,
-    /// Whether the producer keeps of each window the value that norm and scale make the largest. Norm and
-    /// scale are monotonic, so it is the one that pooling takes. The producer's output is then never written.
+    /// Whether the producer keeps only the value of each window that pooling takes. Norm and scale are
+    /// monotonic, so it is the largest or the smallest. The producer's full output is then never written.
     pub(super) in_producer: bool,
     /// Shape of the result.
     pub(super) output: Vec<usize>,
@@ -206,7 +205,7 @@ impl Pool {
         })
     }
 
-    /// The windows, if they lie side by side and are whole.
+    /// The windows, if they do not overlap, have no gaps, and are whole.
     pub(super) fn windows_side_by_side(&self) -> Option<[u32; 2]> {
         windows_side_by_side(&self.pool)
     }
@@ -220,7 +219,7 @@ impl Pool {
     }
 }
 
-/// `channel_max(clamp(norm(x * m)) * m)`, the norm of every channel by itself; without the norm
+/// `channel_max(clamp(norm(x * m)) * m)` with a norm of single channels; without the norm
 /// `channel_max(clamp(x) * m)`.
 #[derive(Debug, Clone)]
 pub(super) struct MaxOverChannels {
@@ -269,11 +268,10 @@ impl MaxOverChannels {
     }
 }
 
-/// The epilogue of a producer that leaves moments: the first of the kinds that have a norm and take this
-/// form.
+/// The plan behind a producer with moments: the first kind with a norm that accepts the form.
 ///
 /// # Errors
-/// The refusal that says the most: a broken rule rather than other layers.
+/// The most informative refusal: a broken rule rather than other layers.
 pub(super) fn with_norm(region: &Region<'_>, form: &Epilogue) -> Result<Plan, Refusal> {
     let expected =
         "a convolution, a norm, functions; perhaps max_pool2d, or channel_max as in problem 79";
@@ -295,7 +293,7 @@ pub(super) fn with_norm(region: &Region<'_>, form: &Epilogue) -> Result<Plan, Re
     Err(refusal)
 }
 
-/// The epilogue of a tensor: any that there are kernels for.
+/// The plan behind a tensor: any kind that accepts the form.
 ///
 /// # Errors
 /// As [`with_norm`].
@@ -325,7 +323,7 @@ pub(super) fn of_tensor(region: &Region<'_>, form: &NormalForm) -> Result<Plan, 
     }
 }
 
-/// The layer of the only factors, if there are any; refused are several.
+/// The layer of the only factors, if any; several are refused.
 fn at_most_one(
     factors: &[(usize, ScaleProblem)],
     refusal: Refusal,
@@ -337,7 +335,7 @@ fn at_most_one(
     }
 }
 
-/// Functions of single values, which all of these are; others are refused.
+/// The pointwise functions, if all of these are; others are refused.
 fn functions(
     list: &[(usize, Pointwise)],
     refusal: Refusal,
@@ -349,7 +347,7 @@ fn functions(
     list.iter().map(function).collect()
 }
 
-/// The windows of a pool, if they lie side by side and are whole.
+/// The windows of a pool, if they do not overlap, have no gaps, and are whole.
 fn windows_side_by_side(pool: &MaxPool2dProblem) -> Option<[u32; 2]> {
     let [h, w] = pool.kernel_size;
     let plain = pool.stride == pool.kernel_size
@@ -365,7 +363,7 @@ mod tests {
     use super::*;
     use crate::spec::MaxPool2dSpec;
 
-    /// The indices of an axis that each window has, by its attributes.
+    /// The indices of each window along an axis, by the pool's attributes.
     fn windows(pool: &MaxPool2dProblem, axis: usize) -> Vec<Vec<usize>> {
         let of = |output: usize| {
             let taps = 0..pool.kernel_size[axis];
@@ -376,12 +374,11 @@ mod tests {
         (0..pool.output[axis]).map(of).collect()
     }
 
-    /// Producers that pool their results have windows that follow one another from the first row and column
-    /// on, all of them whole.
+    /// Producers that pool need contiguous, whole windows from the first row and column on.
     #[test]
     fn windows_are_side_by_side_that_share_nothing_and_lack_nothing() {
         let mut found = [0; 2];
-        // One number for each attribute of both axes.
+        // The digits of the number are the attributes of both axes.
         for number in 0..3 * 3 * 2 * 2 * 2 * 2 * 2 * 7 * 7 {
             let mut left = number;
             let mut next = |count: usize| {
@@ -415,7 +412,7 @@ mod tests {
                     windows(&pool, axis) == whole.collect::<Vec<Vec<usize>>>()
                 });
                 let wanted = follow.then_some(kernel_size.map(|extent| extent as u32));
-                // A stride that no second window takes may be any.
+                // With a single window, the stride does not matter.
                 let is_one =
                     (0..2).any(|axis| pool.output[axis] == 1 && stride[axis] != kernel_size[axis]);
                 if !is_one {

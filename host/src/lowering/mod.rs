@@ -1,8 +1,7 @@
 //! From a graph of layers to the launches of a program.
 //!
-//! A *region* is some layers in a row that are computed together. Lowering makes a [`Lowered`] of each
-//! region, which is data: a [`Producer`], which makes values, and a [`Plan`], which says how the epilogue
-//! behind it runs.
+//! A *region* is a run of layers that are computed together. Lowering turns each region into a [`Lowered`],
+//! which is data: a [`Producer`], which computes values, and the [`Plan`] of the epilogue behind it.
 //!
 //! ```text
 //! graph, shape     the regions, and what each computes            region.rs, op_spec::graph::NormalForm
@@ -11,9 +10,9 @@
 //!   | launches     appended to a program                          append.rs
 //! ```
 //!
-//! The choice is a pure function of the problem, of how the input lies in memory, of
-//! [`DeviceProperties`](crate::DeviceProperties) and of the options. [`append`](append::Appending) decides
-//! nothing: it appends the launches that a [`Lowered`] says. `explain` prints it.
+//! The choice is a pure function of the problem, the input's memory layout,
+//! [`DeviceProperties`](crate::DeviceProperties) and the options. [`append`](append::Appending) decides
+//! nothing: it appends the launches of a [`Lowered`]. `explain` prints it.
 
 mod append;
 mod choice;

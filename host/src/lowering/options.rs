@@ -1,24 +1,23 @@
-//! How a model is to be run.
+//! Options of a model.
 
 use op_spec::graph::Partition;
 
 use crate::ops::{ConvOptions, FusedOptions, Precision};
 
-/// How a model is to be run. All ways give the same values up to rounding.
+/// Options of a model. All options give the same values up to rounding.
 ///
-/// On the CPU device there is one way, and options change nothing.
+/// On the CPU device options have no effect.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Options {
-    /// Which layers are done together, and by which kernels; the fewest launches that can be had where none
-    /// is given.
+    /// The partition into regions, with their kernels; by default the one with the fewest launches.
     pub partition: Option<Partition>,
-    /// The products of f32 convolutions that are fused with what follows them.
+    /// The math mode of f32 convolutions on tensor cores.
     pub precision: Precision,
-    /// Whether kernels are chosen without regard to the batch (the default), so that the results of a sample
-    /// are the same bits in any batch. Where they need not be, there are faster kernels for small batches.
+    /// Whether the choice of kernels ignores the batch size (the default), so that the results of a sample
+    /// are the same bits in any batch. If false, small batches may use faster kernels.
     pub batch_invariant: bool,
-    /// The most bytes that the column matrix of a convolution may take at a time, where there is one.
+    /// The most bytes of a convolution's im2col matrix at a time.
     pub workspace_bytes: u64,
 }
 
@@ -34,35 +33,35 @@ impl Default for Options {
 }
 
 impl Options {
-    /// The same with layers done together as this partition says.
+    /// The same with this partition.
     #[must_use]
     pub fn partition(mut self, partition: Partition) -> Options {
         self.partition = Some(partition);
         self
     }
 
-    /// The same with other products.
+    /// The same with this math mode.
     #[must_use]
     pub fn precision(mut self, precision: Precision) -> Options {
         self.precision = precision;
         self
     }
 
-    /// The same with kernels that depend on the batch, or not.
+    /// The same with batch-invariant kernels, or not.
     #[must_use]
     pub fn batch_invariant(mut self, batch_invariant: bool) -> Options {
         self.batch_invariant = batch_invariant;
         self
     }
 
-    /// The same with another limit.
+    /// The same with this limit.
     #[must_use]
     pub fn workspace_bytes(mut self, workspace_bytes: u64) -> Options {
         self.workspace_bytes = workspace_bytes;
         self
     }
 
-    /// What kernels that convolve and go on are told.
+    /// The options of producers.
     pub(super) const fn fused(&self) -> FusedOptions {
         FusedOptions {
             precision: self.precision,

@@ -1,4 +1,4 @@
-//! What makes the values of a region, before its epilogue.
+//! Producers, which compute the values of a region before its epilogue.
 
 use launch_config::KernelGeometry;
 use std::fmt;
@@ -12,7 +12,7 @@ use launch_config::Refusal;
 use launch_config::conv::ConvGeometry;
 use launch_config::depthwise::DepthwiseGeometry;
 
-/// What makes the values of a region.
+/// The producer of a region's values.
 #[derive(Debug)]
 #[expect(
     clippy::large_enum_variant,
@@ -33,7 +33,7 @@ pub(super) enum Producer {
     Tensor,
 }
 
-/// The configuration, in words; nothing where there is none.
+/// The configuration in words; empty without one.
 impl fmt::Display for Producer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

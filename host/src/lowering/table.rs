@@ -1,8 +1,8 @@
 //! The table of producers, in order of preference.
 //!
-//! `can_implement` says whether a row can do a region, and how, or which rule the region breaks.
-//! [`Lowered::pays`], of a region that a row can do, says whether the row is preferred to those below it, or
-//! why not. Both look at problem, layout, device properties and options only, and match forms, never names.
+//! `can_implement` returns how a row implements a region, or the rule that the region breaks.
+//! [`Lowered::pays`] tells whether an implementing row is preferred to the rows below it, or why not. Both
+//! depend on problem, layout, device properties and options only, and match forms, never names.
 
 use launch_config::Refusal;
 use launch_config::conv::ConvGeometry;
@@ -19,7 +19,7 @@ use crate::ops::one_launch::conv2d_group_norm_scale_max_pool_clamp::OneLaunch2d;
 use crate::ops::one_launch::conv3d_multiply_instance_norm_clamp_multiply_max::OneLaunch3d;
 use crate::ops::{ConvAlgorithm, ConvOptions};
 
-/// A region with all that was decided about it.
+/// A region with all decisions about it.
 #[derive(Debug)]
 pub(super) struct Lowered {
     pub(super) producer: Producer,
@@ -40,7 +40,7 @@ impl Lowered {
         Layout::Nchw
     }
 
-    /// Whether the row is to be taken for `region`, which it can do, before the rows below, or why not.
+    /// Whether the row, which can implement `region`, is preferred to the rows below, or why not.
     pub(super) fn pays(&self, region: &Region<'_>) -> Result<(), &'static str> {
         match &self.producer {
             Producer::OneLaunch3d(launch)
@@ -65,24 +65,24 @@ impl Lowered {
 
 /// A row of the table.
 pub(super) struct Row {
-    /// The name by which a partition asks for it.
+    /// The row's name in partitions.
     pub(super) name: &'static str,
     /// The regions that it implements, in words; `can_implement` knows them exactly.
     pub(super) implements: &'static str,
-    /// What the producer runs, in words.
+    /// The producer's kernels, in words.
     pub(super) summary: &'static str,
     pub(super) can_implement: fn(&Row, &Region<'_>, &NormalForm) -> Result<Lowered, Refusal>,
 }
 
 impl Row {
-    /// The refusal of layers that are not the row's.
+    /// The refusal of layers that the row does not implement.
     fn other_layers(&self) -> Refusal {
         Refusal::Layers {
             expected: self.implements,
         }
     }
 
-    /// What runs, in words.
+    /// The kernels of producer and epilogue, in words.
     pub(super) fn summary(&self, plan: &Plan) -> String {
         match plan.summary() {
             "" => self.summary.to_owned(),
@@ -234,9 +234,8 @@ fn convolution(
     })
 }
 
-/// A convolution that leaves moments, as `choose` has it for a convolution whose results are pooled in
-/// windows that lie side by side, or are not, and for a norm whose rows have so many channels; and what
-/// follows the norm.
+/// A convolution with moments, and the plan behind its norm. `choose` gives the convolution's configuration,
+/// for the windows in which it pools (if any) and the channels of a row of the norm.
 fn behind_moments(
     region: &Region<'_>,
     form: &NormalForm,

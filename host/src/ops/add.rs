@@ -11,8 +11,8 @@ use launch_config::elementwise;
 
 /// `y = x + residual`, element by element.
 ///
-/// *Shapes*: any; both have the same, and so has the output. Nothing is repeated along extents of 1, as
-/// PyTorch would.
+/// *Shapes*: any; both inputs and the output have the same shape. Unlike in PyTorch, there is no
+/// broadcasting.
 ///
 /// *Numerics*: one rounding, and one to the storage type. *NaN*, infinities and the sign of zeros follow IEEE
 /// 754: `inf - inf` is NaN, and a sum is `-0` only of `-0` and `-0`.

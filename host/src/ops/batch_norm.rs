@@ -16,16 +16,16 @@ use launch_config::elementwise;
 /// inference, one map for each channel.
 ///
 /// *Shapes*: `x` is `(n, c, *)` with any number of spatial dimensions, also none, `running_mean`,
-/// `running_var`, and the optional `weight` and `bias` are `(c)`; the output has the input's shape. Nothing
-/// has to be said of the number of dimensions: this is `BatchNorm1d`, `BatchNorm2d` and `BatchNorm3d`.
+/// `running_var`, and the optional `weight` and `bias` are `(c)`; the output has the input's shape. This
+/// one function is `BatchNorm1d`, `BatchNorm2d` and `BatchNorm3d`.
 ///
-/// *Numerics*: `gain = weight / sqrt(running_var + eps)` and `shift = bias - running_mean * gain` are made in
-/// float64 and rounded to f32 once, also for 16-bit tensors; a result is `fma(gain, x, shift)`. So it is off
-/// by at most `2^-23 * (|gain * x| + |shift|)`, and one rounding to the storage type.
+/// *Numerics*: `gain = weight / sqrt(running_var + eps)` and `shift = bias - running_mean * gain` are
+/// computed in float64 and rounded to f32 once, also for 16-bit tensors. A result is `fma(gain, x, shift)`.
+/// So its error is at most `2^-23 * (|gain * x| + |shift|)`, and one rounding to the storage type.
 ///
-/// *NaN*: a NaN stays NaN, and makes nothing else NaN; one in a parameter makes its channel NaN, as does a
-/// variance below `-eps`. Of infinities `fma` makes what IEEE 754 says. Where `running_var + eps` is 0 the
-/// gain is infinite; then what PyTorch gives differs between its own backends.
+/// *NaN*: NaN stays NaN and affects no other element; NaN in a parameter makes its channel NaN, as does a
+/// variance below `-eps`. Infinities follow IEEE 754. If `running_var + eps` is 0 the gain is infinite;
+/// PyTorch's backends differ in that case.
 ///
 /// # Errors
 /// [`Error::Spec`](crate::Error::Spec): less than two dimensions, statistics or parameters of another length,
@@ -79,7 +79,7 @@ pub(crate) struct Statistics {
     pub(crate) bias: Option<Value>,
 }
 
-/// What each channel of a batch norm is mapped by, `fma(gain, x, shift)`: f32, `(c)`, whatever tensors store.
+/// Gain and shift of each channel of a batch norm, `fma(gain, x, shift)`: f32, `(c)`, for any storage type.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Folded {
     pub(crate) gain: Value,
@@ -112,8 +112,8 @@ fn fold(
     Ok(Folded { gain, shift })
 }
 
-/// The folded parameters of the batch norm `layer` of a chain, as parameters of `program`: made once for all
-/// programs of a model, when the first of them is made. `of` are parameters of `program`.
+/// The folded parameters of the batch norm `layer` of a chain, as parameters of `program`. They are computed
+/// once for all programs of a model, when the first of them is made. `of` are parameters of `program`.
 pub(crate) fn folded(
     program: &mut ProgramBuilder,
     preparations: &Preparations,
@@ -140,7 +140,7 @@ pub(crate) fn folded(
     Ok(Folded { gain, shift })
 }
 
-/// Appends the operator to a program, its parameters being folded there as well.
+/// Appends the operator to a program, including the folding of its parameters.
 pub(crate) fn append(
     program: &mut ProgramBuilder,
     x: Value,

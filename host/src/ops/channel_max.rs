@@ -48,7 +48,7 @@ pub(crate) fn append(
     unsafe { compute(program, &CHANNEL_MAX, geometry.shape(), y, (x, y, geometry)) }
 }
 
-/// `shape` less its second extent.
+/// `shape` without its second extent.
 pub(super) fn without_channels(shape: &[usize]) -> Vec<usize> {
     let mut shape = shape.to_vec();
     shape.remove(1);

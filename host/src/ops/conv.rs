@@ -17,14 +17,14 @@ use crate::spec::{Conv1dSpec, Conv2dSpec, Conv3dSpec, ConvProblem, ConvSpec};
 use launch_config::conv::ConvGeometry;
 use launch_config::conv_gemm::ColumnPlan;
 
-/// How a convolution is computed on a GPU. Both sum in f32 and give results that repeat bit for bit.
+/// The algorithm of a convolution on a GPU. Both accumulate in f32, and results repeat bit for bit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum ConvAlgorithm {
-    /// Each thread walks over the filter for its outputs. No workspace.
+    /// Direct convolution: each thread loops over the filter for its outputs. No workspace.
     Direct,
-    /// The input is spread out into a column matrix, which is then multiplied by the filters; the bias joins
-    /// in that product's last step. Faster where there are many output channels; needs a workspace.
+    /// im2col and a GEMM with the filters, which adds the bias at its end. Faster with many output channels;
+    /// needs a workspace.
     #[default]
     Im2col,
 }
@@ -35,8 +35,7 @@ pub enum ConvAlgorithm {
 pub struct ConvOptions {
     /// The algorithm.
     pub algorithm: ConvAlgorithm,
-    /// The most bytes that the column matrix may take at a time; it is made in chunks that fit, of which
-    /// there may be 65,536.
+    /// The most bytes of the im2col matrix at a time. It is computed in chunks of that size, at most 65,536.
     pub workspace_bytes: u64,
 }
 
@@ -59,7 +58,7 @@ impl ConvOptions {
         }
     }
 
-    /// The same with another limit.
+    /// The same with this limit.
     #[must_use]
     pub fn workspace_bytes(self, workspace_bytes: u64) -> ConvOptions {
         ConvOptions {
@@ -70,25 +69,26 @@ impl ConvOptions {
 }
 
 /// `y[n, k, p, q] = bias[k] + sum over c, r, s of x[n, c, h, w] * weight[k, c, r, s]` (a cross-correlation),
-/// with `h = p * stride - padding + r * dilation`, and zeros outside the image, or what `padding_mode` puts
-/// there.
+/// with `h = p * stride - padding + r * dilation`, and zeros outside the image, or the values of
+/// `padding_mode`.
 ///
 /// *Shapes*: `x` is `(n, c, h, w)`, `weight` `(k, c / groups, r, s)`, `bias`, optional, `(k)`; the output is
 /// `(n, k, p, q)` with `p = (h + 2 padding - dilation (r - 1) - 1) / stride + 1`.
 ///
 /// Without a batch, `x` is `(c, h, w)` and the output `(k, p, q)`.
 ///
-/// *Padding*: so many elements on both sides, or [`Padding::Same`](crate::spec::Padding): as many as make the
-/// output as large as the image, an odd one at the end. What is not zeros on both sides alike is put around
-/// the image by a launch of its own.
+/// *Padding*: a number of elements on both sides, or [`Padding::Same`](crate::spec::Padding), which makes the
+/// output as large as the image and puts an odd element at the end. A separate launch pads the image if
+/// padding is not zeros, or differs between the two sides.
 ///
 /// *Numerics*: f32 sums with one rounding per product and addition, in an order that depends on the shapes
 /// alone; `L = c / groups * r * s` and `cond = sum |x * weight| + |bias|` in the bound of
 /// [`ops`](crate::ops#numerics). *NaN* and infinities spread to every output whose window holds them.
 ///
 /// # Errors
-/// [`Error::Spec`]: what PyTorch refuses, such as [`Padding::Same`](crate::spec::Padding) with a stride, or
-/// reflected padding that is not less than the extent. [`Error::DTypeMismatch`], [`Error::DeviceMismatch`].
+/// [`Error::Spec`]: attributes that PyTorch refuses, such as [`Padding::Same`](crate::spec::Padding) with a
+/// stride, or reflected padding that is not less than the extent. [`Error::DTypeMismatch`],
+/// [`Error::DeviceMismatch`].
 ///
 /// # Examples
 /// ```
@@ -131,8 +131,8 @@ pub fn conv2d_with(
     run(x, weight, bias, spec, options)
 }
 
-/// [`conv2d`] of sequences: `x` is `(n, c, w)`, `weight` `(k, c / groups, s)`, the output `(n, k, q)`. All
-/// that is said there holds.
+/// [`conv2d`] for sequences: `x` is `(n, c, w)`, `weight` `(k, c / groups, s)`, the output `(n, k, q)`. All
+/// rules of `conv2d` hold.
 ///
 /// # Examples
 /// ```
@@ -174,7 +174,7 @@ pub fn conv1d_with(
 }
 
 /// [`conv2d`] with a depth: `x` is `(n, c, d, h, w)`, `weight` `(k, c / groups, t, r, s)`, the output
-/// `(n, k, z, p, q)`. All that is said there holds.
+/// `(n, k, z, p, q)`. All rules of `conv2d` hold.
 ///
 /// # Examples
 /// ```
@@ -216,7 +216,7 @@ pub fn conv3d_with(
     run(x, weight, bias, spec, options)
 }
 
-/// All convolutions, once.
+/// The common implementation of all convolutions.
 fn run<const D: usize>(
     x: &Tensor,
     weight: &Tensor,
@@ -235,11 +235,11 @@ where
     })
 }
 
-/// Chunks of a column matrix that a program takes, at two launches each: far more than any that fill 64 MiB,
-/// up to images of 10^9 pixels.
+/// The most chunks of an im2col matrix in a program, at two launches each. With 64 MiB, images of 10^9 pixels
+/// take far fewer.
 const MAX_CHUNKS: usize = 1 << 16;
 
-/// What a convolution multiplies and adds.
+/// The parameters of a convolution.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Filters {
     pub(crate) weight: Value,
@@ -277,7 +277,7 @@ pub(crate) fn append<const D: usize>(
     Ok(y)
 }
 
-/// What kernels of this many dimensions are labelled.
+/// The label of kernels of this many dimensions.
 fn dimensions<const D: usize>() -> Label {
     // Sequences are images of one row.
     Label::Number((D as u32).max(2))
@@ -317,7 +317,7 @@ fn im2col<const D: usize>(
         operator: ConvSpec::<D>::OPERATOR,
         limit: workspace_bytes,
     })?;
-    // Seen before any is made: a plan may have more of them than memory holds.
+    // Checked first: the chunks of a plan may exceed memory.
     if plan.chunks().nth(MAX_CHUNKS).is_some() {
         return Err(Error::TooManyChunks {
             operator: ConvSpec::<D>::OPERATOR,
@@ -340,7 +340,7 @@ fn im2col<const D: usize>(
             chunk.samples * u64::from(channels) * u64::from(pixels) * element
         };
         let column_bytes = chunk.samples * rows * u64::from(chunk.pitch) * element;
-        // Of a sample that is cut, the first chunk accounts for the input.
+        // If a sample is divided, its first chunk accounts for the input.
         let input_bytes = match chunk.first_pixel {
             0 => of_chunk(geometry.input_channels(), geometry.input_pixels()),
             _ => 0,

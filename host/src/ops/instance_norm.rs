@@ -1,4 +1,4 @@
-//! Normalisation of every channel of every sample by itself.
+//! Normalisation of each channel of each sample.
 
 use super::launching::{shape_of, single};
 use crate::device::Tensor;

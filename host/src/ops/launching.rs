@@ -1,4 +1,4 @@
-//! What the operators have in common: argument checks, launches, and single runs, on either kind of device.
+//! Common functions of the operators: argument checks, launches, and single runs, on all devices.
 
 use cuda_std::{Family, Instance, KernelArgs, Label};
 
@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::graph::LayerProblem;
 use crate::program::{Arguments, ProgramBuilder, Value};
 
-/// The kernel of `family` that these labels name, and its launch shape, if a grid can be that large.
+/// The kernel of `family` with these labels, and its launch shape, if it fits a grid.
 pub(super) fn kernel<A: KernelArgs>(
     family: &Family<A>,
     labels: &[Label],
@@ -20,7 +20,7 @@ pub(super) fn kernel<A: KernelArgs>(
     Ok((family.instance(labels)?, shape))
 }
 
-/// Appends the launch that computes `y`, by the instance of `family` for the element type of `y`, and gives
+/// Appends the launch that computes `y`, by the instance of `family` for the element type of `y`, and returns
 /// `y`.
 ///
 /// # Safety
@@ -38,9 +38,8 @@ pub(super) unsafe fn compute<A: KernelArgs>(
     Ok(y)
 }
 
-/// Does an operator by itself, with its parameters, which have names for errors, in PyTorch's order.
-/// `problem` is that of `x` and of these. Refuses parameters that are on another device than `x`, or have
-/// another element type.
+/// Runs a single operator with its parameters (named for errors) in PyTorch's order. `problem` belongs to `x`
+/// and the parameters. Refuses parameters on another device than `x`, or of another element type.
 pub(super) fn single(
     operator: &'static str,
     x: &Tensor,
@@ -66,7 +65,7 @@ pub(super) fn single_with(
     }
     let parameter = |index: usize| parameters.get(index).and_then(|&(_, tensor)| tensor);
     let parameters: [_; MAX_PARAMETERS] = std::array::from_fn(parameter);
-    // Parameters are few, so those that are not read as they lie are copied by launches of their own.
+    // Parameters that are not dense are copied by launches of their own.
     let ordered = |tensor: Option<&Tensor>| {
         let tensor = tensor.map(|tensor| tensor.on(x.stream())?.contiguous());
         tensor.transpose()
@@ -88,8 +87,8 @@ pub(super) fn single_with(
     Ok(program.run_once(operator, x.stream(), &[x])?.remove(0))
 }
 
-/// Does an operator to `x`, or to a batch of one sample that `x` is where it has one dimension less than the
-/// `rank` of a batch; the result has a batch if `x` has.
+/// Runs an operator on `x`. If `x` has one dimension less than the `rank` of a batch, it is a batch of one
+/// sample; the result has a batch dimension if `x` has.
 pub(super) fn with_or_without_batch(
     x: &Tensor,
     rank: usize,
@@ -103,7 +102,7 @@ pub(super) fn with_or_without_batch(
     Ok(y.reshaped(&shape)?.expect("results are dense"))
 }
 
-/// All that there are, or the first error.
+/// All values, or the first error.
 fn all<T>(values: [Result<Option<T>>; MAX_PARAMETERS]) -> Result<[Option<T>; MAX_PARAMETERS]> {
     let mut found = [const { None }; MAX_PARAMETERS];
     for (place, value) in found.iter_mut().zip(values) {

@@ -1,4 +1,4 @@
-//! Normalisation of every sample by itself.
+//! Normalisation of each sample.
 
 use kernels_gpu::layer_norm::LAYER_NORM_APPLY;
 use launch_config::KernelGeometry;

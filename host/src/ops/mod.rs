@@ -1,15 +1,15 @@
 //! PyTorch-equal operators on tensors.
 //!
 //! Each operator checks shapes and attributes first (through [`spec`](crate::spec)), then allocates its
-//! output and queues its kernels on the stream of its input; nothing waits for the device. Parameters on
-//! other streams of the device are waited for there, on the device; parameters on other devices, or of
-//! another element type than the input, are refused.
+//! output and queues its kernels on the stream of its input; the host does not wait. Parameters on other
+//! streams of the device are waited for on the device. Parameters on other devices, or of another element
+//! type than the input, are refused.
 //!
-//! Tensors may lie in memory in any way. What is not dense, row-major and aligned to 16 bytes is copied first
-//! by one kernel; results are dense, and their bits do not depend on it.
+//! Tensors may have any strides. A tensor that is not dense, row-major and aligned to 16 bytes is copied
+//! first by one kernel. Results are dense, and their bits do not depend on the strides.
 //!
-//! Behind each is a function that appends the operator's launches to a program; models put their programs
-//! together from these, and the functions here make a program of one operator and run it once.
+//! Each operator has a function that appends its launches to a program. Models compose their programs from
+//! these; the functions here make a program of one operator and run it once.
 //!
 //! Elements may be `f32`, `f16` or `bf16`: storage differs, arithmetic is f32 in all cases. On the CPU
 //! device the same functions run the ndarray backend.
@@ -23,9 +23,9 @@
 //! |y| + |bias|` for a norm by statistics of its input, `|gain * x| + |shift|` for a batch norm. Maxima and clamps are exact; of the
 //! functions with exponentials the error is some ulps of the value, however small that is.
 //!
-//! That holds as long as there are the numbers on the way: where a convolution's sum of magnitudes, or a
-//! norm's sum or sum of squared deviations, is beyond 3.4e38, or what is stored between operators is beyond
-//! its type, a result may be infinite or NaN although the exact one is not.
+//! That holds as long as intermediate values are in range. If a convolution's sum of magnitudes, or a norm's
+//! sum or sum of squared deviations, exceeds 3.4e38, or a stored intermediate value exceeds its type, a
+//! result may be infinite or NaN although the exact one is not.
 
 pub(crate) mod add;
 pub(crate) mod batch_norm;
@@ -73,8 +73,8 @@ pub(crate) use precision::FusedOptions;
 /// The most parameters that an operator has.
 pub(crate) const MAX_PARAMETERS: usize = 4;
 
-/// Appends an operator to a program, with its parameters in PyTorch's order, or its residual. `problem` is
-/// that of `x` and of these.
+/// Appends an operator to a program, with its parameters in PyTorch's order, or its residual. `problem`
+/// belongs to `x` and the parameters.
 pub(crate) fn append(
     program: &mut ProgramBuilder,
     x: Value,

@@ -1,4 +1,4 @@
-//! The statistics of norms, and what kernels that normalise read.
+//! The statistics of norms, and the inputs of normalising kernels.
 
 use kernels_gpu::group_norm::GROUP_NORM_STATS;
 use launch_config::norm::NormGeometry;
@@ -8,17 +8,17 @@ use crate::device::DType;
 use crate::error::Result;
 use crate::program::{ProgramBuilder, Value};
 
-/// What kernels that normalise read.
+/// The inputs of a normalising kernel.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct NormInput {
-    /// What is normalised.
+    /// The tensor to normalise.
     pub(crate) x: Value,
     /// The statistics of every row, as partial results that the kernels combine.
     pub(crate) partials: Value,
     pub(crate) affine: Affine,
-    /// The norm, which says how the partial results lie.
+    /// The norm, which determines the layout of the partial results.
     pub(crate) norm: NormGeometry,
-    /// Whether nothing else reads `x`, so that results may take its place.
+    /// Whether no other launch reads `x`, so that results may overwrite it.
     pub(crate) is_spent: bool,
 }
 

@@ -1,6 +1,6 @@
-//! The pointwise functions: each value by itself, wherever it stands.
+//! The pointwise functions.
 //!
-//! A new function is documented here as [`clamp`] is; what the CPU backend does is in `cpu/pointwise.rs`.
+//! Document a new function here as [`clamp`] is. The CPU implementation is in `cpu/pointwise.rs`.
 
 use kernels_gpu::pointwise::POINTWISE;
 use launch_config::pointwise::Step;
@@ -136,13 +136,13 @@ pub fn silu(x: &Tensor) -> Result<Tensor> {
     apply(x, &PointwiseSpec::Silu {})
 }
 
-/// `y = x` times the part of a normal distribution below `x`, elementwise.
+/// `y = x` times the cumulative normal distribution at `x`, elementwise.
 ///
 /// *Shapes*: any; the output has the input's.
 ///
 /// *Numerics*: relative error up to 6 ulps of f32, in 16 bits `2^-16` before the result is rounded to them,
-/// also far below 0, where PyTorch's `1 + erf(..)` has lost all digits from about -5.5 on. `approximate` says
-/// whether the distribution is that by definition or PyTorch's by a hyperbolic tangent.
+/// also far below 0, where PyTorch's `1 + erf(..)` has lost all digits from about -5.5 on. `approximate`
+/// chooses between the exact distribution and PyTorch's tanh approximation.
 ///
 /// *NaN* stays NaN. Of minus infinity it is NaN, a product with 0, as in PyTorch on a GPU; numbers far below
 /// 0 give -0, as -0 does.
@@ -351,14 +351,13 @@ pub fn mish(x: &Tensor) -> Result<Tensor> {
     apply(x, &PointwiseSpec::Mish {})
 }
 
-/// A pointwise function, whichever it is.
+/// Runs any pointwise function.
 pub(crate) fn apply(x: &Tensor, function: &PointwiseSpec) -> Result<Tensor> {
     let problem = LayerProblem::Pointwise(function.problem(x.shape())?);
     single(function.operator(), x, problem, &[])
 }
 
-/// Appends functions to a program, one after the other: as many to a launch as it takes. The problems say
-/// what is done, and `x` to how many.
+/// Appends functions to a program, one after the other, as many to a launch as a list holds.
 pub(crate) fn append(
     program: &mut ProgramBuilder,
     x: Value,

@@ -1,5 +1,5 @@
-//! Pools of windows of volumes, averages of windows, averages of all positions. The maximum of windows of
-//! images is [`max_pool2d`](super::max_pool2d).
+//! Maximum pools of volumes, average pools, and averages of all positions. The maximum pool of images is
+//! [`max_pool2d`](super::max_pool2d).
 
 use super::launching::{compute, kernel, single};
 use kernels_gpu::pool::{PLANE_AVERAGES, PLANE_SUMS, POOL};
@@ -48,10 +48,10 @@ pub fn max_pool3d(x: &Tensor, spec: &MaxPool3dSpec) -> Result<Tensor> {
 /// *Shapes*: `(n, c, h, w)` to `(n, c, p, q)`, with `p = (h + 2 padding - kernel) / stride + 1`, rounded up
 /// under `ceil_mode` (less windows that would start in the padding behind the image).
 ///
-/// *Numerics*: sums in f32, in a fixed order: the rows of a window, then these; an image in one window is
-/// added up by many threads. The divisor counts the zeros of the border unless `count_include_pad` is false,
-/// what hangs over behind it never, and is `divisor_override`, rounded to f32, where that is given. *NaN* in
-/// a window gives NaN, and so do infinities of both signs.
+/// *Numerics*: sums in f32, in a fixed order: each row of a window, then the sums of rows; many threads add
+/// up an image in a single window. The divisor counts padding unless `count_include_pad` is false, but never
+/// the part of a window beyond the padding. `divisor_override`, rounded to f32, replaces it. *NaN* in a
+/// window gives NaN, and so do infinities of both signs.
 ///
 /// # Errors
 /// [`Error::Spec`](crate::Error::Spec): a rank other than 4, zero extents, a window larger than the padded
@@ -107,9 +107,9 @@ pub fn avg_pool3d(x: &Tensor, spec: &AvgPoolSpec<3>) -> Result<Tensor> {
 ///
 /// *Shapes*: `(n, c, h, w)` to `(n, c, 1, 1)`.
 ///
-/// *Numerics*: sums in f32, in an order that depends on the extents of an image alone: of at most 32 elements
-/// in a row, then by halves. So the error grows with the logarithm of their number, and a sample's averages
-/// are the same bits in any batch. *NaN* gives NaN, and so do infinities of both signs.
+/// *Numerics*: sums in f32, in an order that depends on the extents of an image alone: runs of at most 32
+/// elements, then a binary tree. So the error grows with the logarithm of their number, and a sample's
+/// averages are the same bits in any batch. *NaN* gives NaN, and so do infinities of both signs.
 ///
 /// # Errors
 /// [`Error::Spec`](crate::Error::Spec): a rank other than 4, zero extents, an output of more than one value.
@@ -189,7 +189,7 @@ pub(crate) fn append(
     let parts = usize::try_from(g.planes * g.parts).unwrap_or(usize::MAX);
     let sums = program.tensor(&[parts], DType::F32)?;
     let (add_up, shape) = kernel(&PLANE_SUMS, &[label], g.shape())?;
-    // Elements are read once, and what is written is little.
+    // Elements are read once, and few are written.
     let bytes = program.bytes(&[x, if g.parts == 1 { y } else { sums }]);
     // SAFETY: `x` has the geometry's planes, `y` an element and `sums` an element for each part of each of
     // them.

@@ -1,4 +1,4 @@
-//! How a fused pipeline multiplies.
+//! The math modes of fused convolutions.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,13 +7,13 @@ use cuda_std::Label;
 
 use crate::device::DType;
 
-/// The products that tensor cores convolve f32 tensors with. Tensors of f16 and bf16 have exact products
-/// either way, and so have all kernels without tensor cores.
+/// The math mode of f32 convolutions on tensor cores. Products of f16 and bf16 tensors are exact in either
+/// mode, and so are f32 products in kernels without tensor cores (but for their rounding).
 ///
 /// f32 is multiplied as f16, scaled by a power of two for each sample and one for each filter. Accurate
-/// products that no norm of its own statistics follows are another matter: nothing is scaled, and what an
-/// output is off by depends on its own window alone. Infinities and NaN are where PyTorch has them, in either
-/// precision, and do not count for a scale.
+/// convolutions without a norm of their own statistics are different: nothing is scaled, and the error of an
+/// output depends on its own window alone. Infinities and NaN are where PyTorch has them, in either mode, and
+/// do not count for a scale.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum Precision {
@@ -46,14 +46,13 @@ impl Precision {
     /// Every precision, the most accurate first.
     pub const ALL: [Precision; 2] = [Precision::Accurate, Precision::Fast];
 
-    /// What kernels that multiply tensors of `dtype` so are labelled.
+    /// The label of kernels of this mode for tensors of `dtype`.
     pub(crate) fn label(self, dtype: DType) -> Label {
         let [split, rounded] = ["f16x2_f32", "scaled_f16_f32"].map(Label::Name);
         self.pick(dtype, [split, rounded, dtype.label()])
     }
 
-    /// What there is for accurate products of f32, for fast ones, and for those of what other types store:
-    /// that of `dtype`.
+    /// Picks one of three values: for accurate f32, for fast f32, or for stored 16-bit types.
     pub(crate) fn pick<T>(self, dtype: DType, [accurate, fast, stored]: [T; 3]) -> T {
         match (dtype, self) {
             (DType::F32, Precision::Accurate) => accurate,
@@ -82,11 +81,11 @@ impl FromStr for Precision {
     }
 }
 
-/// How a fully fused pipeline is to be run.
+/// Options of producers.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct FusedOptions {
     pub(crate) precision: Precision,
-    /// Whether kernels are chosen without regard to the batch, so that a sample's results are the same bits
-    /// in any.
+    /// Whether the choice of kernels ignores the batch size, so that a sample's results are the same bits in
+    /// any batch.
     pub(crate) batch_invariant: bool,
 }

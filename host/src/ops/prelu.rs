@@ -1,4 +1,4 @@
-//! A rectifier whose slope below 0 is a parameter.
+//! `prelu`: a rectifier with a learned slope.
 
 use super::launching::{compute, single};
 use kernels_gpu::scale::SCALE;
@@ -19,7 +19,7 @@ use launch_config::elementwise;
 /// The product is IEEE's, as in PyTorch: a slope of 0 makes NaN of minus infinity, an infinite one of 0; a
 /// negative one makes 0 of -0, and -0 of 0.
 ///
-/// *NaN* stays NaN. A slope that is NaN gives NaN for what is not above 0.
+/// *NaN* stays NaN. A slope that is NaN gives NaN for values that are not above 0.
 ///
 /// # Errors
 /// [`Error::Spec`](crate::Error::Spec) for ranks and lengths that do not fit,
@@ -46,7 +46,7 @@ pub fn prelu(x: &Tensor, weight: &Tensor) -> Result<Tensor> {
     single("prelu", x, problem.into(), &[("weight", Some(weight))])
 }
 
-/// Appends the operator to a program: a scale of what is not above 0.
+/// Appends the operator to a program: a scale of values that are not above 0.
 pub(crate) fn append(
     program: &mut ProgramBuilder,
     x: Value,

@@ -16,13 +16,13 @@ pub enum ParametersError {
         name: String,
         /// Its shape.
         expected: Vec<usize>,
-        /// What values are called that there are, first those that end with the parameter's name.
+        /// The names of the given values, first those that end with the parameter's name.
         given: Vec<String>,
     },
     /// Values belong to no parameter, or to one that has a value already.
     #[error("{}: given, but the model has no use for it", listed(.names))]
     Unexpected {
-        /// What they are called.
+        /// Their names.
         names: Vec<String>,
     },
     /// A value has another shape than its parameter.
@@ -53,7 +53,7 @@ pub enum ParametersError {
     },
 }
 
-/// The first names of what may be a whole network's.
+/// The first of the names, which may be a whole network's.
 fn listed(names: &[String]) -> String {
     const MOST: usize = 12;
     match names.len() {
@@ -63,8 +63,8 @@ fn listed(names: &[String]) -> String {
     }
 }
 
-/// What is given for each parameter, in the parameters' order; `shape` gives its shape. What belongs to no
-/// parameter is refused if `is_strict`.
+/// The given values in the order of the parameters; `shape` returns a value's shape. Values that belong to no
+/// parameter are refused if `is_strict`.
 pub(crate) fn in_order<V>(
     parameters: &[Parameter],
     given: impl IntoIterator<Item = (String, V)>,
@@ -72,8 +72,7 @@ pub(crate) fn in_order<V>(
     is_strict: bool,
 ) -> Result<Vec<V>, ParametersError> {
     let mut given: Vec<(String, V)> = given.into_iter().collect();
-    // PyTorch's batch norms count the batches that their running statistics are of, which nothing here asks
-    // for.
+    // PyTorch's batch norms count the batches of their running statistics, which this library does not use.
     let is_count = |name: &str| {
         let layer = name.strip_suffix(".num_batches_tracked");
         let of_statistics =
@@ -118,7 +117,7 @@ pub(super) fn check_shape(parameter: &Parameter, shape: &[usize]) -> Result<(), 
     })
 }
 
-/// The first of these as the values of a parameter, of which there are enough.
+/// Collects the first values as a parameter's value. There are enough of them.
 pub(crate) fn collected(
     parameter: &Parameter,
     values: impl Iterator<Item = f32>,

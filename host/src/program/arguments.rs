@@ -1,8 +1,8 @@
 //! Arguments of launches: handles of values, which become addresses when a program runs, and plain numbers.
 //!
-//! What a kernel does with a value is in the type of its parameter: through a `*const T` it reads the
-//! elements, and a null pointer stands for an `Option` without a value; through a `*mut T` it writes all of
-//! them, and may read what it has written.
+//! The type of a kernel's parameter tells its use of a value: through a `*const T` it reads the elements, and
+//! a null pointer is an absent `Option`; through a `*mut T` it writes all of them, and may read them
+//! afterwards.
 
 use std::ffi::c_void;
 
@@ -13,13 +13,13 @@ use crate::device::DType;
 use crate::dtype::Element;
 use crate::error::Result;
 
-/// What kernels take the elements of a value as.
+/// Element types of kernel parameters.
 pub(crate) trait Stored: 'static {
     /// The element type that the value must have, if not any.
     const DTYPE: Option<DType>;
 }
 
-/// What the instances of a kernel take as what they are made for.
+/// Elements of any type, for kernels that are instantiated by element type.
 impl Stored for c_void {
     const DTYPE: Option<DType> = None;
 }
@@ -28,12 +28,12 @@ impl<T: Element> Stored for T {
     const DTYPE: Option<DType> = Some(T::DTYPE);
 }
 
-/// Words that only kernels know the meaning of are kept in tensors of f32.
+/// Opaque words of kernels, which are stored in tensors of f32.
 impl Stored for u32 {
     const DTYPE: Option<DType> = Some(DType::F32);
 }
 
-/// What a launch does with a value.
+/// A launch's use of a value.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Use {
     pub(super) value: Value,
@@ -43,7 +43,7 @@ pub(crate) struct Use {
 }
 
 impl Value {
-    /// What a kernel does with it that takes its elements as `T`.
+    /// The use by a kernel that takes the elements as `T`.
     fn used<T: Stored>(self, is_written: bool) -> Use {
         Use {
             value: self,
@@ -53,21 +53,21 @@ impl Value {
     }
 }
 
-/// Where values are when a program runs.
+/// The addresses of values when a program runs.
 pub(crate) trait Places {
-    /// Where a value is, of which this is done.
+    /// The address of a value for this use.
     fn address(&mut self, used: Use) -> *mut u8;
 
-    /// The map of the boxes of a tensor that is there.
+    /// The tensor map for boxes of a tensor at this address.
     fn tensor_map(&mut self, boxes: &Boxes, address: *const u8) -> Result<TensorMap>;
 }
 
-/// What gives a kernel's parameter of type `T` when the program runs.
+/// An argument that becomes a kernel's parameter of type `T` when the program runs.
 pub(crate) trait Argument<T>: Copy + Send + Sync + 'static {
-    /// The parameter. `places` is told what is done with each value behind it, and tells where the value is.
+    /// The parameter. `places` receives the use of each value behind it, and returns the value's address.
     ///
     /// # Errors
-    /// What the driver says of a tensor map.
+    /// The driver's error for a tensor map.
     fn resolve(self, places: &mut dyn Places) -> Result<T>;
 }
 
@@ -118,7 +118,7 @@ impl Argument<TensorMap> for Option<BoxesOf> {
     }
 }
 
-/// Writes down what is done with values, which are nowhere.
+/// Records the uses of values, without addresses.
 #[derive(Default)]
 struct Uses(Vec<Use>);
 
@@ -141,10 +141,10 @@ pub(crate) trait Arguments<P>: Copy + Send + Sync + 'static {
     /// As there.
     fn resolve(self, places: &mut dyn Places) -> Result<P>;
 
-    /// What is done with the values behind them: first what is read, then what is written.
+    /// The uses of the values behind them: first reads, then writes.
     fn uses(self) -> Vec<Use> {
         let mut uses = Uses::default();
-        // Nothing fails where nothing is.
+        // Recording does not fail.
         let _ = self.resolve(&mut uses);
         let Uses(mut uses) = uses;
         uses.sort_by_key(|used| used.is_written);

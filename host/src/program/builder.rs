@@ -1,4 +1,4 @@
-//! How a program is made: values and launches, one after the other.
+//! The builder of programs.
 
 use cuda_std::tensor_map::{Boxes, TensorMap};
 use cuda_std::{Instance, KernelArgs};
@@ -11,9 +11,9 @@ use super::{Input, Launch, Place, Program, Step, Value, ValueFacts};
 use crate::device::{DType, Device, DeviceProperties, LaunchShape, Order, Stream, Tensor};
 use crate::error::{Error, Result};
 
-/// A program in the making.
+/// A program under construction.
 ///
-/// Operators take it with the handles of their inputs and append the launches that compute their output.
+/// Operators take it with the handles of their inputs, and append the launches that compute their output.
 #[derive(Debug)]
 pub(crate) struct ProgramBuilder {
     device: Device,
@@ -30,7 +30,7 @@ impl ProgramBuilder {
         ProgramBuilder::for_properties(device, &device.properties())
     }
 
-    /// The same for choices by other properties than the device's, so that it must not be run.
+    /// The same with other properties than the device's. The program must not be run.
     pub(crate) fn for_properties(device: &Device, properties: &DeviceProperties) -> ProgramBuilder {
         ProgramBuilder {
             device: device.clone(),
@@ -42,13 +42,12 @@ impl ProgramBuilder {
         }
     }
 
-    /// What kernels are chosen by.
+    /// The properties by which kernels are chosen.
     pub(crate) fn properties(&self) -> &DeviceProperties {
         &self.properties
     }
 
-    /// A value that every run is given, in memory as `order` says. What lies otherwise than kernels read it
-    /// is copied first.
+    /// An input of every run, with layout `order`. An input that is not dense is copied first.
     ///
     /// # Errors
     /// [`Error::TooManyBlocks`]
@@ -56,7 +55,7 @@ impl ProgramBuilder {
         self.input_as(shape, dtype, order, dtype)
     }
 
-    /// The same for one that errors call by a name.
+    /// The same for an input with a name for errors.
     ///
     /// # Errors
     /// As [`input`](Self::input).
@@ -73,7 +72,7 @@ impl ProgramBuilder {
         Ok(value)
     }
 
-    /// The same as [`input`](Self::input), the copy being of another element type.
+    /// The same as [`input`](Self::input), with a copy of another element type.
     ///
     /// # Errors
     /// As [`input`](Self::input).
@@ -91,8 +90,8 @@ impl ProgramBuilder {
         }
     }
 
-    /// A value that every run is given, in memory as `order` says, and that nobody has copied: for those who
-    /// ask for its [`strides`](Self::strides), or have it put [`in_order`](Self::in_order).
+    /// An input of every run, with layout `order`, without a copy. Callers use its
+    /// [`strides`](Self::strides), or make it dense by [`in_order`](Self::in_order).
     ///
     /// # Errors
     /// As [`tensor`](Self::tensor).
@@ -132,7 +131,7 @@ impl ProgramBuilder {
         }
     }
 
-    /// Appends the launch that puts `x` in order, stored as `dtype`.
+    /// Appends the launch that makes a dense copy of `x` as `dtype`.
     fn copied(&mut self, x: Value, order: &Order, dtype: DType) -> Result<Value> {
         let geometry = match order {
             Order::Dense => {
@@ -152,7 +151,7 @@ impl ProgramBuilder {
         Ok(y)
     }
 
-    /// A tensor of the program's device that is known now and the same in every run.
+    /// A parameter: a tensor of the program's device that is the same in every run.
     pub(crate) fn parameter(&mut self, tensor: &Tensor) -> Value {
         assert_eq!(
             *tensor.device(),
@@ -165,7 +164,7 @@ impl ProgramBuilder {
         value.expect("the device has a tensor of this size")
     }
 
-    /// The same for one that may be absent.
+    /// The same for an optional tensor.
     pub(crate) fn optional_parameter(&mut self, tensor: Option<&Tensor>) -> Option<Value> {
         tensor.map(|tensor| self.parameter(tensor))
     }
@@ -199,10 +198,10 @@ impl ProgramBuilder {
         &self.values[value.0].shape
     }
 
-    /// Sees a value with other extents from now on, of as many elements.
+    /// Changes a value's shape to another one with the same number of elements.
     ///
     /// # Panics
-    /// If they are of another number of elements.
+    /// For another number of elements.
     pub(crate) fn see_as(&mut self, value: Value, shape: &[usize]) {
         let facts = &mut self.values[value.0];
         let elements = |shape: &[usize]| shape.iter().product::<usize>();
@@ -228,8 +227,8 @@ impl ProgramBuilder {
         values.iter().map(|&value| self.values[value.0].bytes).sum()
     }
 
-    /// Appends a launch of `kernel` that moves every value among its arguments once; nothing for a launch
-    /// without blocks.
+    /// Appends a launch of `kernel` that moves every value among its arguments once. A launch without blocks
+    /// is left out.
     ///
     /// # Panics
     /// As [`launch_moving`](Self::launch_moving).
@@ -248,18 +247,17 @@ impl ProgramBuilder {
         unsafe { self.launch_moving(kernel, shape, arguments, bytes_moved) }
     }
 
-    /// The same for a launch that moves `bytes_moved` bytes by its own account. This is the one place where
-    /// operators launch kernels.
+    /// The same for a launch that moves `bytes_moved` bytes by its own account. All launches of operators go
+    /// through this function.
     ///
     /// # Panics
-    /// If a value does not have the element type that the kernel takes it as, where that is fixed, is read
-    /// before it was written, or is written although it is an input or a parameter: an operator that does so
-    /// is wrong for every problem.
+    /// If a value has another element type than the kernel's parameter, is read before it was written, or is
+    /// written although it is an input or a parameter. These are bugs of an operator.
     ///
     /// # Safety
-    /// With the values' addresses in their places, the arguments are what the kernel's *Safety* section asks
-    /// for: the values have as many elements as it accesses, and start on 256 bytes if the device's
-    /// allocations do. No two values overlap while both are used.
+    /// With the values' addresses, the arguments satisfy the kernel's *Safety* section: the values have as
+    /// many elements as it accesses, and start on 256 bytes if the device's allocations do. No two values
+    /// overlap while both are used.
     pub(crate) unsafe fn launch_moving<A: KernelArgs>(
         &mut self,
         kernel: &'static Instance<A>,
@@ -316,7 +314,7 @@ impl ProgramBuilder {
         };
         let lives: Vec<Life> = self.values.iter().map(life).collect();
         let (offsets, workspace_bytes) = pack(&lives);
-        // Of the parameters those stay that a launch reads; others were there for what was made of them.
+        // Keep only parameters that a launch reads. Others were used to prepare parameters.
         let mut parameters = Vec::new();
         for (facts, offset) in self.values.iter_mut().zip(offsets) {
             match (&mut facts.place, facts.life) {
@@ -339,7 +337,7 @@ impl ProgramBuilder {
     }
 }
 
-/// Where the values of a launch are.
+/// The addresses of a launch's values.
 struct Addresses<'a> {
     stream: &'a Stream,
     addresses: &'a [*mut u8],

@@ -1,6 +1,6 @@
-//! Places of the intermediate values in a program's workspace.
+//! Packing of intermediate values into a program's workspace.
 
-/// What a value takes, and between which steps nothing else may touch it: from `born` to before `gone_by`.
+/// The bytes of a value and its live range: from step `born` to before step `gone_by`.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Life {
     pub(super) bytes: u64,
@@ -8,13 +8,14 @@ pub(super) struct Life {
     pub(super) gone_by: usize,
 }
 
-/// What allocations start on, as those of a device do.
+/// The alignment of values, equal to that of device allocations.
 const ALIGNMENT: u64 = 256;
 
-/// Offsets at which no two values that live at the same time overlap, and the end of the last of them. Sums
-/// beyond 2^64 stay there: no device has as many bytes.
+/// Offsets at which no two values overlap that live at the same time, and the size of the workspace. Sums
+/// saturate at 2^64, which exceeds any device.
 ///
-/// The largest value first, each at the lowest place that is free for as long as it lives.
+/// Values are placed from the largest to the smallest, each at the lowest offset that is free during its live
+/// range.
 pub(super) fn pack(lives: &[Life]) -> (Vec<u64>, u64) {
     let mut order: Vec<usize> = (0..lives.len()).collect();
     order.sort_by_key(|&index| std::cmp::Reverse(lives[index].bytes));
@@ -57,7 +58,7 @@ mod tests {
     use super::*;
     use op_spec::data;
 
-    /// The most bytes that live at one time: no packing can take less.
+    /// The most bytes that live at one time, a lower bound for any packing.
     fn least(lives: &[Life]) -> u64 {
         let at = |now: usize| {
             let live = lives

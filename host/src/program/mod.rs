@@ -1,13 +1,13 @@
-//! Programs: lists of launches that are made once and run any number of times.
+//! Programs: lists of launches, built once and run any number of times.
 //!
-//! A program is for given shapes, an element type, a device and options. Making it chooses: kernels, tiles,
-//! launch shapes, the places of intermediate values. Running it only launches.
+//! A program is for given shapes, an element type, a device and options. Building it chooses kernels, tiles,
+//! launch shapes, and the offsets of intermediate values. Running it only launches.
 //!
-//! A launch names the *values* that it reads and writes: inputs, which every run is given; parameters,
-//! tensors that are known when the program is made; intermediate values; outputs. From the launches follows
-//! when each intermediate value lives, and from that its place in the *workspace*, one allocation in which
-//! values that never live at the same time share bytes. All launches of a run are on one stream, so none
-//! overwrites what an earlier one still reads.
+//! A launch names the *values* that it reads and writes: inputs and outputs of the run; parameters, which are
+//! known when the program is built; and intermediate values. The launches determine the live range of each
+//! intermediate value, and so its offset in the *workspace*, one allocation in which values with disjoint
+//! live ranges share bytes. All launches of a run are on one stream, so none overwrites a value that an
+//! earlier one still reads.
 //!
 //! A program holds neither stream nor workspace. Any number of threads may run it, each with a workspace of
 //! its own.
@@ -31,11 +31,11 @@ use crate::device::raw::RawPointer;
 use crate::device::{DType, LaunchShape, Order, Reading, Stream, Tensor};
 use crate::error::Result;
 
-/// The handle of a value, of use with the program that made it.
+/// The handle of a value of one program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Value(usize);
 
-/// What a program knows of a value.
+/// The properties of a value.
 #[derive(Debug)]
 struct ValueFacts {
     shape: Box<[usize]>,
@@ -46,20 +46,20 @@ struct ValueFacts {
     life: Option<[usize; 2]>,
 }
 
-/// Where a value is when the program runs.
+/// The location of a value when the program runs.
 #[derive(Debug, Clone, Copy)]
 enum Place {
-    /// In this one of the run's inputs.
+    /// The run's input of this index.
     Input(usize),
-    /// In this one of the run's outputs.
+    /// The run's output of this index.
     Output(usize),
-    /// In this one of the program's parameters.
+    /// The program's parameter of this index.
     Parameter(usize),
-    /// In the workspace, from this byte on.
+    /// This byte offset in the workspace.
     Workspace(u64),
 }
 
-/// A list of launches, with all that they need but the inputs, the outputs and a workspace.
+/// A list of launches with their parameters. Runs need inputs, outputs and a workspace.
 #[derive(Debug)]
 pub(crate) struct Program {
     values: Box<[ValueFacts]>,
@@ -70,11 +70,11 @@ pub(crate) struct Program {
     workspace_bytes: u64,
 }
 
-/// A value that every run is given.
+/// An input of every run.
 #[derive(Debug)]
 struct Input {
     value: Value,
-    /// How it lies in memory.
+    /// Its memory layout.
     order: Order,
     /// Its copy that is dense, once a launch has asked for it.
     dense: Option<Value>,
@@ -83,7 +83,7 @@ struct Input {
 }
 
 impl Input {
-    /// Says of an error which input it is about.
+    /// Adds the input's name to an error.
     fn named<T>(&self, result: Result<T>) -> Result<T> {
         match &self.name {
             Some(name) => result.map_err(|error| error.of_input(name)),
@@ -99,14 +99,14 @@ pub(crate) struct Step {
     pub(crate) kernel: &'static str,
     /// Grid, block and shared memory.
     pub(crate) shape: LaunchShape,
-    /// Bytes that the kernel must at least read and write in global memory, by its own account.
+    /// The fewest bytes that the kernel reads and writes in global memory, by its own account.
     pub(crate) bytes_moved: u64,
     launch: Box<dyn Launch>,
 }
 
-/// A launch whose kernel was a type where it was appended.
+/// A launch with its kernel's type erased.
 trait Launch: Send + Sync {
-    /// Makes the kernel ready.
+    /// Loads the kernel.
     fn load(&self, stream: &Stream, shape: &LaunchShape) -> Result<()>;
 
     /// Launches it.
@@ -135,7 +135,7 @@ impl Program {
         &self.steps
     }
 
-    /// Bytes that the intermediate values of a run take together.
+    /// Bytes of the workspace.
     pub(crate) fn workspace_bytes(&self) -> u64 {
         self.workspace_bytes
     }
@@ -147,12 +147,12 @@ impl Program {
         Tensor::uninit(stream, &[words], DType::F32)
     }
 
-    /// Loads the kernels, and lets `stream` wait for what other streams did to the parameters.
+    /// Loads the kernels, and makes `stream` wait for writes of the parameters on other streams.
     ///
     /// # Errors
-    /// `DeviceMismatch`; what loading runs into.
+    /// `DeviceMismatch`; errors of loading.
     pub(crate) fn make_ready(&self, operator: &'static str, stream: &Stream) -> Result<()> {
-        // A program that is loaded asks the driver for nothing.
+        // A loaded program makes no driver call that would notice a lost device.
         stream.must_serve()?;
         open(&self.parameters, operator, "parameter", stream)?;
         for step in &self.steps {
@@ -161,7 +161,7 @@ impl Program {
         Ok(())
     }
 
-    /// Notes that `stream` has read the parameters at any time before.
+    /// Records the reads of the parameters by all earlier work of `stream`.
     pub(crate) fn note_earlier_reads(&self, stream: &Stream) {
         for parameter in &self.parameters {
             parameter.note_earlier_reads(stream);
@@ -170,8 +170,8 @@ impl Program {
 
     /// One run with fresh memory.
     ///
-    /// In the emulator every intermediate value has an allocation of its own, so that accesses beyond its end
-    /// and reads of what nothing wrote are found.
+    /// In the emulator every intermediate value has an allocation of its own, so that out-of-bounds accesses
+    /// and reads of uninitialised bytes are found.
     pub(crate) fn run_once(
         &self,
         operator: &'static str,
@@ -196,7 +196,7 @@ impl Program {
         Ok(outputs)
     }
 
-    /// Refuses inputs that the program was not made for.
+    /// Refuses inputs that do not match the program.
     fn expect_inputs(&self, operator: &'static str, inputs: &[&Tensor]) -> Result<()> {
         for (input, tensor) in self.inputs.iter().zip(inputs) {
             let facts = &self.values[input.value.0];
@@ -206,7 +206,7 @@ impl Program {
         Ok(())
     }
 
-    /// Opens the inputs of a run to work that `stream` is about to get.
+    /// Prepares reads of a run's inputs by later work of `stream`.
     fn open_inputs<'a>(
         &self,
         operator: &'static str,
@@ -220,7 +220,7 @@ impl Program {
         inputs.map(open).collect()
     }
 
-    /// Refuses outputs that the program was not made for.
+    /// Refuses outputs that do not match the program.
     fn expect_outputs<'a>(
         &self,
         operator: &'static str,
@@ -234,14 +234,14 @@ impl Program {
         Ok(())
     }
 
-    /// Queues the launches with memory of others.
+    /// Queues the launches over raw addresses.
     ///
     /// # Safety
-    /// There is an address for each input and for the one output. Inputs lie as the program expects them; the
-    /// output is dense, from a multiple of 16 bytes on, of the shape and element type of its value; the
-    /// workspace has `workspace_bytes` from a multiple of 256 bytes on. All are memory of the stream's
-    /// device, and none overlaps another. What is read was written in the stream's order, parameters
-    /// included; the parameters stay until the launches are done.
+    /// There is an address for each input and for the one output. Inputs have the layouts of the program; the
+    /// output is dense, aligned to 16 bytes, of the shape and element type of its value; the workspace has
+    /// `workspace_bytes`, aligned to 256 bytes. All are memory of the stream's device, and none overlaps
+    /// another. Inputs and parameters were written in the stream's order, and the parameters live until the
+    /// launches are complete.
     pub(crate) unsafe fn launch_over(
         &self,
         stream: &Stream,
@@ -266,9 +266,9 @@ impl Program {
         Ok(())
     }
 
-    /// Queues the launches. Inputs and outputs are as the program expects them; what `stream` reads has been
-    /// written in its order; the outputs are its own and nobody else's, and so is a workspace. Without one
-    /// every intermediate value has an allocation of its own for as long as it lives.
+    /// Queues the launches. Inputs and outputs match the program; inputs and parameters were written in the
+    /// order of `stream`; outputs and workspace belong to `stream`, and no other work uses them. Without a
+    /// workspace, every intermediate value has an allocation of its own during its live range.
     fn launch(
         &self,
         stream: &Stream,
@@ -320,7 +320,7 @@ impl Program {
     }
 }
 
-/// Opens tensors to work that `stream` is about to get.
+/// Prepares reads of tensors by later work of `stream`.
 fn open<'a>(
     tensors: impl IntoIterator<Item = &'a Tensor>,
     operator: &'static str,

@@ -1,4 +1,4 @@
-//! Parameters in the forms that kernels take them in.
+//! Prepared parameters: parameters in the layouts that kernels need.
 
 use std::sync::PoisonError;
 
@@ -6,8 +6,8 @@ use crate::device::{Tensor, WeakTensor};
 use crate::error::Result;
 use crate::sync::Mutex;
 
-/// Prepared parameters that the programs of a model share, by form. Programs keep them; here they are only
-/// known, so a form's memory goes with the last program that uses it.
+/// Prepared parameters that the programs of a model share, by key. This map holds weak handles, so the last
+/// program that uses a key's tensors frees them.
 #[derive(Debug)]
 pub(crate) struct PreparedParameters<L>(Mutex<Vec<(L, Vec<WeakTensor>)>>);
 
@@ -18,14 +18,14 @@ impl<L> Default for PreparedParameters<L> {
 }
 
 impl<L: PartialEq> PreparedParameters<L> {
-    /// The tensors of a form, from `prepare` where no program has them.
+    /// The tensors of a key, from `prepare` if no program has them.
     pub(crate) fn get(
         &self,
         layout: L,
         prepare: impl FnOnce() -> Result<Vec<Tensor>>,
     ) -> Result<Vec<Tensor>> {
         // Held while `prepare` queues its launches, so that two threads do not both prepare. A panic under
-        // the lock leaves the list whole.
+        // the lock leaves the list consistent.
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let mut found = None;
         known.retain(|(other, weak)| {

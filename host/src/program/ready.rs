@@ -1,4 +1,4 @@
-//! A program that is ready to run on one stream.
+//! A program ready to run on one stream.
 
 use std::sync::Arc;
 
@@ -6,10 +6,10 @@ use super::Program;
 use crate::device::{Stream, Tensor};
 use crate::error::Result;
 
-/// A program with its kernels loaded, its parameters in order and a workspace of its own, on one stream.
+/// A program on one stream, with loaded kernels, ordered parameters and its own workspace.
 ///
-/// The stream has waited for the making of the parameters, so that runs need not; what the runs read of them
-/// is noted when this is dropped, so that they are not given back before.
+/// The stream has waited for the writes of the parameters, so runs need not. Dropping this records the runs'
+/// reads of the parameters, so that they are not freed before.
 #[derive(Debug)]
 pub(crate) struct Ready {
     program: Arc<Program>,
@@ -18,10 +18,11 @@ pub(crate) struct Ready {
 }
 
 impl Ready {
-    /// Loads the kernels, lets `stream` wait for what other streams did to the parameters, and allocates.
+    /// Loads the kernels, makes `stream` wait for writes of the parameters on other streams, and allocates
+    /// the workspace.
     ///
     /// # Errors
-    /// `DeviceMismatch`, `OutOfMemory`; what loading runs into.
+    /// `DeviceMismatch`, `OutOfMemory`; errors of loading.
     pub(crate) fn new(
         operator: &'static str,
         program: Arc<Program>,
@@ -43,9 +44,9 @@ impl Ready {
     /// Queues the launches on the stream, to which the outputs belong.
     ///
     /// # Errors
-    /// `ShapeMismatch`, `DTypeMismatch` and `LayoutMismatch` for tensors that the program was not made for,
+    /// `ShapeMismatch`, `DTypeMismatch` and `LayoutMismatch` for tensors that do not match the program,
     /// `NotContiguous` and `Misaligned` for outputs that kernels cannot write, `DeviceMismatch`,
-    /// `TensorInUse`; what a launch may run into.
+    /// `TensorInUse`; errors of launches.
     pub(crate) fn run(
         &mut self,
         operator: &'static str,
@@ -72,8 +73,8 @@ impl Ready {
         )
     }
 
-    /// Gives the launches to `recorder` instead, to be replayed on the stream any number of times. Inputs and
-    /// outputs are the stream's own; whoever replays keeps them, and this.
+    /// Queues the launches on `recorder` instead, whose capture is replayed on the stream any number of
+    /// times. Inputs and outputs belong to the stream. The caller keeps them, and this, while it replays.
     ///
     /// # Errors
     /// As [`run`](Self::run).

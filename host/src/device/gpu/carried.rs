@@ -1,7 +1,7 @@
-//! The kernels that this build carries, and which of them a device takes.
+//! The kernels that this build carries, and the choice of them for a device.
 //!
-//! A kernel is there as PTX, which the driver compiles, and as machine code for the architectures that were
-//! named when it was shipped. Machine code counts only if it was made of the very PTX that this build has.
+//! A build has each kernel as PTX, which the driver compiles, and as machine code for some architectures.
+//! Machine code is used only if it was made from the same PTX as this build's.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::CString;
@@ -11,7 +11,7 @@ use kernel_archive::{Archive, Entry};
 
 use crate::device::info::Carried;
 
-/// The architectures that there is PTX for.
+/// The architectures of the PTX.
 const ARCHS: [&str; 2] = ["sm_80", "sm_90a"];
 
 /// What the build script compiled, or the PTX that the repository carries.
@@ -22,15 +22,15 @@ static PTX: LazyLock<Archive<'static>> = LazyLock::new(|| open(PTX_FILE));
 static MACHINE_CODE_FILE: &[u8] = include_bytes!(env!("CONVFUSE_MACHINE_CODE"));
 static MACHINE_CODE: LazyLock<Archive<'static>> = LazyLock::new(|| open(MACHINE_CODE_FILE));
 
-/// Which of the two, in words: where the PTX of this build comes from.
+/// The origin of this build's PTX, in words.
 pub(crate) const ORIGIN: &str = env!("CONVFUSE_PTX_ORIGIN");
 
 fn open(file: &'static [u8]) -> Archive<'static> {
     Archive::open(file).expect("the build script, or `cargo xtask ptx`, made it")
 }
 
-/// What has been decompressed, by the address of its entry, kept as long as the process runs: its devices
-/// load the same kernels, few of all that are carried.
+/// Decompressed kernels by the address of their entry, kept for the life of the process, because its devices
+/// load the same few kernels.
 static READ: LazyLock<Mutex<HashMap<usize, Arc<[u8]>>>> = LazyLock::new(Mutex::default);
 
 fn read(archive: &Archive<'static>, entry: &'static Entry) -> Arc<[u8]> {
@@ -40,17 +40,17 @@ fn read(archive: &Archive<'static>, entry: &'static Entry) -> Arc<[u8]> {
     if let Some(bytes) = known(&lock()) {
         return bytes;
     }
-    // Not under the lock: other kernels are decompressed at the same time.
+    // Outside of the lock, so that threads can decompress other kernels.
     let bytes = archive.read(entry);
     let bytes = bytes.expect("the build script, or `cargo xtask ptx`, made it");
     Arc::clone(lock().entry(key).or_insert_with(|| bytes.into()))
 }
 
-/// The kernels that run on one kind of device.
+/// The kernels for one kind of device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Kernels {
     capability: (u32, u32),
-    /// The architecture whose PTX it takes.
+    /// The architecture of its PTX.
     arch: &'static str,
 }
 
@@ -67,7 +67,7 @@ impl Kernels {
         Some(Kernels { capability, arch })
     }
 
-    /// The lowest compute capability that some kernels of this build are for.
+    /// The lowest compute capability of this build's kernels.
     pub(crate) fn lowest() -> (u32, u32) {
         let all = ARCHS.into_iter().filter_map(parse);
         all.map(|(needed, _)| needed).min().unwrap_or((0, 0))
@@ -78,7 +78,7 @@ impl Kernels {
         self.capability
     }
 
-    /// The architecture whose PTX it is, such as `sm_90a`.
+    /// The architecture of the PTX, such as `sm_90a`.
     pub(crate) fn arch(self) -> &'static str {
         self.arch
     }
@@ -97,14 +97,13 @@ impl Kernel {
         &self.entry.source
     }
 
-    /// The PTX, as the driver takes it.
+    /// The PTX as a C string, for the driver.
     pub(crate) fn ptx(&self) -> CString {
         let text = read(&PTX, self.entry);
         CString::new(&*text).expect("PTX is text without NUL")
     }
 
-    /// Machine code that the device runs, and the architecture it was made for: the device's own, else the
-    /// nearest before.
+    /// Machine code for the device, and its architecture: the device's own, else the nearest older one.
     pub(crate) fn machine_code(&self) -> Option<(&'static str, Arc<[u8]>)> {
         let entries = MACHINE_CODE.entries().iter();
         let same =
@@ -116,7 +115,7 @@ impl Kernel {
     }
 }
 
-/// The compute capability that an architecture's name stands for, and whether it runs on that one alone.
+/// The compute capability of an architecture's name, and whether its code runs on that one alone.
 ///
 /// `sm_90a` is Hopper with its architecture-specific instructions, which no other device has, not even a
 /// newer one.
@@ -127,17 +126,17 @@ fn parse(arch: &str) -> Option<((u32, u32), bool)> {
     Some(((number / 10, number % 10), exact))
 }
 
-/// Whether a device runs PTX for `needed`: from that on, everything does.
+/// Whether a device runs PTX for `needed`: all devices of at least that compute capability do.
 fn runs_ptx(device: (u32, u32), needed: (u32, u32)) -> bool {
     needed <= device
 }
 
-/// Whether a device runs machine code for `needed`: within a generation, what is newer runs what is older.
+/// Whether a device runs machine code for `needed`: within a generation, newer devices run older code.
 fn runs_machine_code(device: (u32, u32), needed: (u32, u32)) -> bool {
     needed.0 == device.0 && needed.1 <= device.1
 }
 
-/// The place of the newest architecture that runs on a device of this compute capability.
+/// The index of the newest architecture that runs on a device of this compute capability.
 fn choose<'a>(
     device: (u32, u32),
     archs: impl IntoIterator<Item = &'a str>,
@@ -157,9 +156,9 @@ fn choose<'a>(
         .map(|(index, _)| index)
 }
 
-/// What this build carries, for people to read.
+/// A description of the kernels that this build carries.
 pub(crate) fn carried() -> Vec<Carried> {
-    // Machine code of other PTX is not used.
+    // Machine code from other PTX is not used.
     let has_ptx = |code: &Entry| {
         let of_kernel = ARCHS.iter().filter_map(|arch| PTX.find(&code.kernel, arch));
         of_kernel.into_iter().any(|ptx| ptx.source == code.source)
@@ -174,7 +173,7 @@ pub(crate) fn carried() -> Vec<Carried> {
     carried
 }
 
-/// An archive by architectures. These share sections, so each has its part of the file.
+/// An archive by architectures, each with its share of the file, because they share sections.
 fn summary(
     what: &'static str,
     archive: &Archive<'_>,

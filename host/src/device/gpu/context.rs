@@ -1,4 +1,4 @@
-//! A [`Gpu`]: one per ordinal and process, made at first use and kept to its end.
+//! A [`Gpu`]: one per ordinal and process, created at first use and kept to the end of the process.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -17,10 +17,10 @@ use crate::device::info::DeviceInfo;
 use crate::error::{DriverError, Error, Result};
 use crate::sync::{LazyLock, Mutex};
 
-/// A GPU with its primary context and the kernels that were loaded so far.
+/// A GPU with its primary context and the kernels loaded so far.
 ///
-/// There is one per ordinal: the registry in [`Gpu::open`] keeps it for the life of the process, so
-/// that a context or a function handle, once seen, never dangles.
+/// There is one per ordinal. The registry in [`Gpu::open`] keeps it for the life of the process, so context
+/// and function handles never dangle.
 pub(crate) struct Gpu {
     pub(crate) ordinal: u32,
     info: DeviceInfo,
@@ -28,7 +28,7 @@ pub(crate) struct Gpu {
     pub(crate) rates: Rates,
     context: PrimaryContext,
     pub(super) kernels: Kernels,
-    /// Where its memory comes from.
+    /// Its memory pool.
     pub(super) pool: Pool,
 }
 
@@ -41,10 +41,10 @@ impl fmt::Debug for Gpu {
     }
 }
 
-/// How long the driver took when it was first called, which is when it starts.
+/// The duration of the driver's initialisation, at its first call.
 static INITIALISED: OnceLock<Duration> = OnceLock::new();
 
-/// How many GPUs the driver sees, or why it cannot be asked.
+/// The number of GPUs that the driver sees.
 pub(crate) fn count() -> Result<u32> {
     if fork::has_forked() {
         return Err(Error::Forked);
@@ -80,8 +80,8 @@ impl Gpu {
         if ordinal >= count {
             return Err(Error::NoSuchDevice { ordinal, count });
         }
-        // The lock is held while the context is made: a second thread waits for the one context. A panic
-        // under it leaves the map as it was, so a poisoned lock is as good as a clean one.
+        // The lock is held during the creation of the context, so that a second thread waits for it. A panic
+        // under it does not change the map, so poisoning is ignored.
         let mut open = LazyLock::force(&OPEN)
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
@@ -130,23 +130,23 @@ impl Gpu {
         self.context.handle.0
     }
 
-    /// Makes this GPU's context the thread's current one for as long as the guard lives.
+    /// Makes this GPU's context the thread's current one while the guard lives.
     pub(crate) fn make_current(&self) -> Result<Current> {
         Current::new(self.context.handle.0)
     }
 
-    /// The same for giving something back, which has nobody to report to: what failed once is tried again.
+    /// The same for releasing resources, which cannot report errors: a failure is retried once.
     pub(super) fn make_current_to_give_back(&self) -> Option<Current> {
         self.make_current().or_else(|_| self.make_current()).ok()
     }
 
-    /// Gives back to the driver what no buffer holds.
+    /// Returns memory that no buffer holds to the driver.
     pub(crate) fn trim_memory(&self) -> Result<()> {
         let _current = self.make_current()?;
         Ok(self.pool.trim()?)
     }
 
-    /// The most bytes that buffers may hold together from now on.
+    /// Sets the most bytes that buffers may hold together.
     pub(crate) fn limit_memory(&self, bytes: u64) {
         self.pool.set_limit(bytes);
     }
@@ -156,7 +156,7 @@ impl Gpu {
         self.pool.live()
     }
 
-    /// What the device is, and which kernels it has loaded so far.
+    /// A description of the device, and the kernels that it has loaded so far.
     pub(crate) fn info(&self) -> DeviceInfo {
         let kernels = self.kernels.loads();
         DeviceInfo {
@@ -165,7 +165,7 @@ impl Gpu {
         }
     }
 
-    /// What no later call can change of [`info`](Gpu::info).
+    /// The constant part of [`info`](Gpu::info).
     pub(crate) fn facts(&self) -> &DeviceInfo {
         &self.info
     }
@@ -175,14 +175,14 @@ impl Gpu {
     }
 }
 
-/// A device's primary context, the one that CUDA's runtime API uses as well.
+/// A device's primary context, which CUDA's runtime API also uses.
 struct PrimaryContext {
     device: sys::CUdevice,
     handle: Handle<sys::CUctx_st>,
 }
 
 impl PrimaryContext {
-    /// Keeps the context alive. No thread's current context changes.
+    /// Retains the context. No thread's current context changes.
     fn retain(device: CudaDevice) -> Result<PrimaryContext, DriverError> {
         let (device, mut handle) = (device.as_raw(), std::ptr::null_mut());
         // SAFETY: `handle` is a valid place for one handle, and the driver named the device.
@@ -207,7 +207,7 @@ fn attribute(device: CudaDevice, attribute: sys::CUdevice_attribute) -> Result<u
     Ok(value.max(0) as u32)
 }
 
-/// What the device is, as long as no kernels were chosen for it.
+/// A description of the device, without kernels.
 fn describe(device: CudaDevice, limits: &Limits) -> Result<DeviceInfo, DriverError> {
     use sys::CUdevice_attribute::*;
     let get = |which| attribute(device, which);
@@ -232,7 +232,7 @@ fn describe(device: CudaDevice, limits: &Limits) -> Result<DeviceInfo, DriverErr
     })
 }
 
-/// What a device does in a second by what the driver says of it; 0 where it does not say.
+/// Peak rates of a device from the driver's attributes; 0 if unknown.
 #[derive(Clone, Copy)]
 pub(crate) struct Rates {
     pub(crate) clock_hz: u64,

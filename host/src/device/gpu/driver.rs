@@ -1,4 +1,4 @@
-//! Calls into the driver: results, and whose context they run in.
+//! Calls into the driver: results, and the current context.
 
 use std::marker::PhantomData;
 
@@ -30,7 +30,7 @@ pub(crate) fn check(call: &'static str, result: CUresult) -> Result<(), DriverEr
     }))
 }
 
-/// The same for what `cust`'s own wrappers return.
+/// The same for the results of `cust`'s own wrappers.
 pub(crate) fn wrapped<T>(
     call: &'static str,
     result: cust::error::CudaResult<T>,
@@ -44,7 +44,7 @@ pub(crate) fn wrapped<T>(
     })
 }
 
-/// Tells whoever listens of a failure. Many are no fault: memory that ran out is asked for once more, for
+/// Emits a tracing event for a failure. Many are harmless: an allocation that fails is tried once more, for
 /// example.
 fn noted(error: DriverError) -> DriverError {
     match error.is_fatal() {
@@ -62,21 +62,21 @@ macro_rules! cu {
 }
 pub(crate) use cu;
 
-/// While this lives, the context is the calling thread's current one; then the one before is again.
+/// A guard that makes a context the calling thread's current one, and restores the previous one on drop.
 ///
-/// A process may well have another library's context current (another device of PyTorch's, say);
-/// pushing and popping leaves the caller's state as it was. If the context is current already, which is
-/// the usual case after the first call, this costs one query.
+/// Another library's context may be current (of another device in PyTorch, say); pushing and popping
+/// preserves the caller's state. If the context is current already, which is usual after the first call, this
+/// costs one query.
 #[must_use]
 pub(crate) struct Current {
     pushed: bool,
-    /// Each thread has its own stack of contexts: the guard must not leave the thread that made it.
+    /// Each thread has its own stack of contexts, so the guard must stay in its thread.
     not_send: PhantomData<*mut ()>,
 }
 
 impl Current {
     /// # Errors
-    /// [`Error::Forked`] in a child of the process that used the driver first; what the driver says.
+    /// [`Error::Forked`] in a child of the process that used the driver first; errors of the driver.
     pub(crate) fn new(context: sys::CUcontext) -> Result<Current> {
         if fork::has_forked() {
             return Err(Error::Forked);

@@ -1,9 +1,9 @@
-//! What a child process must know of its parent: that the driver cannot be used after a `fork`.
+//! Detection of `fork`, after which a child process cannot use the driver.
 
 use std::sync::Once;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-/// Whether this process is a fork of one that had used a GPU by then.
+/// Whether this process was forked from one that had used a GPU.
 static FORKED: AtomicBool = AtomicBool::new(false);
 
 /// From now on a child made by `fork` knows that it must not touch the driver, whose state it has a copy of

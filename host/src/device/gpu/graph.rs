@@ -1,4 +1,4 @@
-//! Work that was captured once and is launched as a whole.
+//! CUDA graphs: work that is captured once and launched as a whole.
 
 use std::sync::Arc;
 
@@ -10,16 +10,16 @@ use crate::error::Result;
 
 /// A CUDA graph, instantiated, and the stream that it is launched on.
 ///
-/// It does not know whose memory it works on: whoever holds it keeps that alive, and sees to it that what the
-/// graph reads was written in the order of its stream.
+/// It does not own its memory. The holder keeps the memory alive, and ensures that the graph's inputs were
+/// written in the order of its stream.
 pub(crate) struct GpuGraph {
     stream: Arc<GpuStream>,
     executable: Handle<sys::CUgraphExec_st>,
 }
 
 impl GpuGraph {
-    /// What `work` gives to the stream that it is handed, which nobody else knows: what other threads do on
-    /// `stream` meanwhile is none of the graph's. The work does not run now.
+    /// Captures the work that `work` queues on the stream that it is given. That stream is private, so other
+    /// threads' work on `stream` does not become part of the graph. The work does not run now.
     pub(crate) fn capture(
         stream: &Arc<GpuStream>,
         work: impl FnOnce(Arc<GpuStream>) -> Result<()>,
@@ -27,7 +27,7 @@ impl GpuGraph {
         let _current = stream.gpu.make_current()?;
         let recorder = Arc::new(GpuStream::new(&stream.gpu)?);
         let raw = recorder.raw()?;
-        // Calls of other threads that a capture forbids are none of its business.
+        // Other threads may make calls that a capture forbids.
         let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
         let mut graph = std::ptr::null_mut();
         // SAFETY: the stream is alive.
@@ -65,7 +65,7 @@ impl GpuGraph {
 impl Drop for GpuGraph {
     fn drop(&mut self) {
         let executable = self.executable;
-        // Waiting for the last launch would end a capture that somebody has begun on the stream since.
+        // Waiting for the last launch would invalidate a capture that was begun on the stream since.
         self.stream.outside_of_captures(move |stream| {
             let Handle(executable) = { executable };
             let _ = stream.finish();

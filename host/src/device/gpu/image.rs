@@ -7,17 +7,17 @@ use cust::sys::{self, CUresult};
 use super::driver::{Handle, cu};
 use crate::error::{DriverError, Error, Result};
 
-/// A loaded module. Never unloaded once its kernel is known: it belongs to a GPU, which lives to the end of
-/// the process.
+/// A loaded module. It is never unloaded once its kernel is known, since its GPU lives to the end of the
+/// process.
 pub(super) type Module = Handle<sys::CUmod_st>;
 
-/// What files of machine code start with.
+/// The magic bytes of machine code files.
 const ELF: &[u8] = b"\x7fELF";
 
-/// The bytes of the compiler's words that an error has.
+/// The most bytes of the compiler's log in an error.
 const LOG_BYTES: usize = 16 * 1024;
 
-/// Whether a driver that fails with this says that it cannot use what it was given, and is well otherwise.
+/// Whether an error of the driver refuses the given image, and does not affect the driver otherwise.
 fn is_refusal(error: &DriverError) -> bool {
     const REFUSALS: &[CUresult] = &[
         CUresult::CUDA_ERROR_INVALID_IMAGE,
@@ -51,14 +51,14 @@ pub(super) fn load(machine_code: &[u8]) -> Result<Option<Module>> {
     }
 }
 
-/// Takes back a module of the current context that is of no use.
+/// Unloads an unused module of the current context.
 pub(super) fn unload(module: Module) {
     // SAFETY: the caller has the only handle, and nothing of the module was launched.
     unsafe { sys::cuModuleUnload(module.0) };
 }
 
-/// Compiles PTX for the device of the current context. Returns its module, and its machine code where the
-/// driver gives that away.
+/// Compiles PTX for the device of the current context. Returns the module, and the machine code if the driver
+/// provides it.
 pub(super) fn compile(
     kernel: &'static str,
     arch: &'static str,
@@ -73,7 +73,7 @@ pub(super) fn compile(
         Err(error) if is_refusal(&error) => {}
         Err(error) => return Err(error.into()),
     }
-    // Loading compiles as well, takes what linking may not, and has words on what is wrong.
+    // Loading the PTX compiles it too, accepts more than linking may, and gives an error log.
     let module = load_ptx(ptx).map_err(|(cause, log)| Error::Jit {
         kernel,
         module: arch,
@@ -121,7 +121,7 @@ fn link(kernel: &str, ptx: &CStr) -> Result<Vec<u8>, DriverError> {
     Ok(machine_code.to_vec())
 }
 
-/// Compiles PTX and loads it in one step; if it fails, with the compiler's words.
+/// Compiles PTX and loads it in one step. An error has the compiler's log.
 fn load_ptx(ptx: &CStr) -> Result<Module, (DriverError, String)> {
     let mut log = vec![0u8; LOG_BYTES];
     let mut options = [

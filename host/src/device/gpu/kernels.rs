@@ -1,9 +1,9 @@
-//! The kernels on one device: each loaded when it is first asked for, and looked up by name from then on.
+//! The kernels on one device, loaded at their first use and looked up by name.
 //!
-//! A kernel comes from the first of these that has it and that the driver takes:
+//! A kernel comes from the first of these sources that has it and that the driver accepts:
 //! 1. machine code that this build carries for the device's architecture,
-//! 2. machine code that the driver made of the same PTX before, from the user's cache,
-//! 3. PTX that this build carries, compiled by the driver; what comes of it goes into the cache.
+//! 2. machine code from the user's cache, which the driver made of the same PTX before,
+//! 3. PTX that this build carries, compiled by the driver; the machine code goes into the cache.
 
 use std::collections::HashMap;
 use std::ffi::CString;
@@ -24,19 +24,19 @@ use crate::sync::{Mutex, OnceLock, RwLock};
 /// The kernels of one device.
 pub(crate) struct Kernels {
     carried: carried::Kernels,
-    /// The CUDA version that the driver supports, as the driver counts them.
+    /// The CUDA version that the driver supports, in the driver's encoding.
     driver: u32,
-    /// Looked up at every launch, by a hash that is fast rather than safe from who chooses the names.
+    /// Looked up at every launch, so the hash is fast; it need not resist chosen names.
     slots: RwLock<HashMap<&'static str, &'static Slot, RandomState>>,
     loads: Mutex<Vec<KernelLoad>>,
 }
 
-/// The place of one kernel. Leaked, one per kernel and device: functions belong to a GPU, which lives to the
-/// end of the process.
+/// The entry of one kernel. Entries are leaked, one per kernel and device, since the GPU lives to the end of
+/// the process.
 #[derive(Default)]
 struct Slot {
     function: OnceLock<Function>,
-    /// Held by the thread that loads the kernel, for which others that want the same one wait.
+    /// Held by the thread that loads the kernel; other threads that need it wait.
     loading: Mutex<()>,
 }
 
@@ -49,7 +49,7 @@ pub(super) struct Function {
 }
 
 impl Kernels {
-    /// The kernels of a device that takes these; none of them is loaded.
+    /// The kernels of a device, none of them loaded.
     pub(crate) fn new(carried: carried::Kernels, driver: u32) -> Kernels {
         Kernels {
             carried,
@@ -59,7 +59,7 @@ impl Kernels {
         }
     }
 
-    /// What was loaded so far, in order.
+    /// The kernels loaded so far, in order.
     pub(crate) fn loads(&self) -> Vec<KernelLoad> {
         let loads = self.loads.lock().unwrap_or_else(PoisonError::into_inner);
         loads.clone()
@@ -71,7 +71,8 @@ impl Kernels {
         if let Some(function) = slot.function.get() {
             return Ok(function);
         }
-        // A panic under this lock leaves the slot empty, and under the others leaves what they guard whole.
+        // A panic under this lock leaves the entry empty; under the other locks, it leaves their data
+        // consistent.
         let _loading = slot.loading.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(function) = slot.function.get() {
             return Ok(function);
@@ -112,7 +113,7 @@ impl Kernels {
         Ok(function)
     }
 
-    /// The kernel's module, and where it comes from.
+    /// The kernel's module and its origin.
     fn module(
         &self,
         name: &'static str,
@@ -136,14 +137,14 @@ impl Kernels {
         if let (Some(cache), Some(code)) = (cache, code)
             && let Err(error) = cache.write(&key, &code)
         {
-            // It costs the next process its time, and this one nothing.
+            // A failure only costs the next process time.
             tracing::debug!(target: "convfuse::load", kernel = name, %error, "a kernel could not be kept");
         }
         Ok((module, KernelOrigin::Compiled))
     }
 }
 
-/// The release of the driver, where the system tells: the driver itself has only the version of CUDA that it
+/// The release of the driver, if the system tells it: the driver itself reports only the CUDA version that it
 /// supports.
 fn driver_release() -> &'static str {
     static RELEASE: LazyLock<String> = LazyLock::new(|| {

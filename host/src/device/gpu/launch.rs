@@ -13,12 +13,12 @@ use super::kernels::Function;
 use crate::contract::{self, KernelFacts};
 use crate::error::Result;
 
-/// Dynamic shared memory that every kernel may have without asking.
+/// Dynamic shared memory that every kernel may have without opting in.
 const SHARED_BYTES_WITHOUT_OPT_IN: u32 = 48 * 1024;
 
 impl Gpu {
-    /// The function of `kernel`, after checking the launch contract and with the shared memory that the
-    /// launch takes granted. The GPU's context must be current.
+    /// The function of `kernel`, after a check of the launch contract, and with its shared memory opted in.
+    /// The GPU's context must be current.
     fn function<A: KernelArgs>(
         &self,
         kernel: &Instance<A>,
@@ -32,7 +32,7 @@ impl Gpu {
         };
         contract::check(&facts, &self.limits, shape)?;
         if shape.shared_bytes > SHARED_BYTES_WITHOUT_OPT_IN {
-            // Granted once and in full: the grant is a bound, what a launch takes is decided at launch.
+            // Opted in once and in full: the attribute is a bound, and each launch sets its own size.
             let grant = self.limits.shared_bytes - function.static_shared_bytes;
             let attribute =
                 sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
@@ -40,7 +40,7 @@ impl Gpu {
                 let (handle, grant) = (function.handle.0, grant as i32);
                 // SAFETY: the function belongs to the current context.
                 unsafe { cu!(cuFuncSetAttribute(handle, attribute, grant))? };
-                // Two threads may both have asked, for the same.
+                // Two threads may both have set it, to the same value.
                 function.opt_in.get_or_init(|| ());
             }
         }
@@ -62,7 +62,7 @@ impl Gpu {
     /// current.
     ///
     /// # Safety
-    /// `stream` is a live stream of this GPU, and the caller vouches for the kernel's own requirements.
+    /// `stream` is a live stream of this GPU, and the kernel's own requirements hold.
     pub(crate) unsafe fn launch<A: KernelArgs>(
         &self,
         _current: &Current,
@@ -85,7 +85,7 @@ impl Gpu {
     }
 }
 
-/// Launches blocks that are alone, or in clusters if the kernel says so.
+/// Launches without a cluster attribute. A kernel may have a compile-time cluster size.
 ///
 /// # Safety
 /// `parameters` has the address of a value for each of the function's parameters; the stream is of the
@@ -147,14 +147,14 @@ type LaunchKernelEx = unsafe extern "C" fn(
     *mut *mut c_void,
 ) -> u32;
 
-/// The driver's function, which those that know clusters have.
+/// The driver's function, which drivers with support for clusters have.
 static LAUNCH_KERNEL_EX: LazyLock<Option<LaunchKernelEx>> = LazyLock::new(|| {
     let function = cuda_loader::symbol(c"cuLaunchKernelEx").ok()?;
     // SAFETY: the driver exports the function of this name with this signature.
     Some(unsafe { std::mem::transmute::<std::ptr::NonNull<c_void>, LaunchKernelEx>(function) })
 });
 
-/// Launches in clusters of as many blocks as the shape says.
+/// Launches in clusters of the shape's size.
 ///
 /// # Safety
 /// As for [`alone`].

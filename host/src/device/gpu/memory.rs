@@ -1,22 +1,20 @@
 //! Device memory in stream order.
 //!
-//! A buffer belongs to its *home* stream: it may be used there from its allocation on, without waiting on the
-//! host, and is given back there, to be used again once earlier work on the stream is done. That holds for
-//! memory of the GPU's own pool, of a caller's allocator, and for memory that somebody lends. Another stream
-//! may read a buffer, too:
+//! A buffer belongs to its *home* stream. It may be used there from its allocation on, without a wait on the
+//! host, and is freed in that stream's order. That holds for memory of the GPU's own pool, of a caller's
+//! allocator, and for lent memory. Another stream may read a buffer, too:
 //!
-//! 1. before, it waits for an event that the home stream recorded after the buffer was written;
-//! 2. after, it leaves an event behind, for which the home stream waits before it gives the buffer back.
+//! 1. Before the read, it waits for an event that the home stream recorded after the buffer was written.
+//! 2. After the read, it records an event, for which the home stream waits before it frees the buffer.
 //!
-//! A buffer is written once, before anybody else can see it, so nothing else needs ordering. One that
-//! somebody lends may be written again in the order of its home stream, so each reader waits for an event of
-//! its own.
+//! A buffer is written once, before any other stream can read it, so nothing else needs ordering. Lent memory
+//! may be written again in the order of its home stream, so each reader waits for an event of its own.
 //!
-//! A graph can do neither, since an event outside of it is nothing that it could wait for. It need not where
-//! its stream has read the buffer before: that read came after the writing, and so does everything on the
-//! stream since. For the second rule whoever holds the graph keeps the buffer. A home stream in capture can
-//! neither say when a buffer was written nor take one back: the first is refused, the second is done after
-//! the capture.
+//! A graph can do neither, because it cannot wait for an event outside of it. The wait is unnecessary if the
+//! graph's stream has read the buffer before: that read came after the write, and so does all later work of
+//! the stream. Instead of the event, the graph's holder keeps the buffer. A home stream in capture can
+//! neither record when a buffer was written nor free one: the first is an error, the second is deferred until
+//! after the capture.
 
 mod piece;
 mod reads;
@@ -36,18 +34,18 @@ use crate::sync::{Mutex, OnceLock};
 use piece::{Piece, Source, from_allocator};
 use reads::Read;
 
-/// A piece of a GPU's memory.
+/// A buffer in a GPU's memory.
 pub(crate) struct GpuBuffer {
     home: Arc<GpuStream>,
     written: OnceLock<GpuEvent>,
     /// The last read by each foreign stream.
     reads: Mutex<Vec<Read>>,
-    /// What is given back on drop.
+    /// The memory, which is freed on drop.
     piece: Option<Piece>,
 }
 
 impl GpuBuffer {
-    /// Memory of unspecified content, from `allocator` or else the GPU's pool; a null pointer for no bytes.
+    /// Uninitialised memory, from `allocator` or else the GPU's pool; a null pointer for no bytes.
     ///
     /// # Errors
     /// [`Error::OutOfMemory`]; [`Error::InCapture`] for memory of the pool while the stream is in capture.
@@ -78,12 +76,12 @@ impl GpuBuffer {
         Ok(GpuBuffer::with(home, pointer, bytes, source))
     }
 
-    /// Somebody else's memory, which `owner` keeps alive.
+    /// Lent memory, which `owner` keeps alive.
     ///
     /// # Safety
     /// The memory has `bytes` bytes in the primary context of the stream's GPU. Until `owner` is dropped,
-    /// work given to `home` may read it, and write it where this library is asked to write to it; what others
-    /// do with it meanwhile is ordered with that stream.
+    /// work given to `home` may read it, and write it where this library is asked to; accesses by others are
+    /// ordered with that stream.
     pub(crate) unsafe fn lent(
         home: &Arc<GpuStream>,
         pointer: sys::CUdeviceptr,
@@ -171,7 +169,7 @@ impl GpuBuffer {
         };
         let from = source.open(&self.home, &usage)?.cast();
         // SAFETY: `open` saw that the source has as many bytes; they stay until the copy is done, since
-        // `used_by` notes it, or else waits for it.
+        // `used_by` records it, or else waits for it.
         unsafe { cu!(cuMemcpyHtoDAsync_v2(to, from, bytes, self.home.raw()?))? };
         source.used_by(&self.home, usage)
     }

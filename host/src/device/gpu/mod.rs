@@ -1,15 +1,14 @@
-//! GPUs, by the driver's own handles.
+//! GPUs, through the CUDA driver.
 //!
 //! # Layers
-//! A module imports only from lines before its own (`host/tests/layers.rs` sees to it).
+//! A module imports only from lines before its own (`host/tests/layers.rs` checks it).
 //! 1. `carried`, `fork`: the kernels of this build; whether the driver can be used
-//! 2. `driver`: handles of the driver, calls and whose context they run in
-//! 3. `image`, `pool`, `tensor_map`: modules of one kernel, loaded or compiled; a pool of memory; maps of
-//!    tensors
-//! 4. `kernels`: the kernels on one device, loaded when they are needed and looked up by name
+//! 2. `driver`: handles of the driver, calls, and the current context
+//! 3. `image`, `pool`, `tensor_map`: modules of one kernel, loaded or compiled; the memory pool; tensor maps
+//! 4. `kernels`: the kernels on one device, loaded at first use and looked up by name
 //! 5. `context`: the GPU: its context, its kernels, its memory pool
 //! 6. `launch`, `stream`: launches; streams and events
-//! 7. `graph`, `pinned`: captured work; memory of the host that the device copies
+//! 7. `graph`, `pinned`: CUDA graphs; pinned host memory
 //! 8. `memory`: memory in stream order
 //! 9. `peer`: copies between GPUs
 

@@ -5,7 +5,7 @@ use super::memory::GpuBuffer;
 use crate::error::Result;
 
 impl GpuBuffer {
-    /// Queues a copy of the `bytes` bytes from `offset` on of a buffer of any GPU to the first ones of this,
+    /// Queues a copy of `bytes` bytes, from `offset` on, of a buffer of any GPU to the start of this buffer,
     /// in the order of the home stream.
     pub(crate) fn copy_from(
         &mut self,

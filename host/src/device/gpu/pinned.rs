@@ -1,4 +1,4 @@
-//! Memory of the host that the device copies from and to by itself.
+//! Pinned (page-locked) host memory, for asynchronous copies.
 
 use std::ffi::c_void;
 use std::ops::Range;
@@ -13,31 +13,31 @@ use crate::dtype::Element;
 use crate::error::{Error, Result};
 use crate::sync::{Mutex, MutexGuard};
 
-/// Copies that are noted at a time. Beyond, the host waits for the first, which is most likely done.
+/// The most copies that are recorded. Beyond, the host waits for the first, which is most likely complete.
 const MOST: usize = 1024;
 
 /// Page-locked memory, and the copies that still use it.
 ///
-/// Copies of two streams meet in no order but the one that is made here: what reads bytes waits for what
-/// wrote them, and what writes bytes for all that used them. Those of different bytes, as the chunks of a
+/// Copies of two streams are ordered only here: a copy that reads bytes waits for the last write of them, and
+/// a copy that writes bytes waits for all their uses. Copies of different bytes, such as the chunks of a
 /// batch, do not wait for each other.
 pub(crate) struct PinnedMemory {
     gpu: Arc<Gpu>,
     start: Handle<c_void>,
     bytes: usize,
-    /// The last copy of the same bytes on each stream that has one under way: after these nothing uses the
-    /// memory any more.
+    /// For each stream and range of bytes, the last copy in flight. When all of these complete, nothing uses
+    /// the memory.
     pending: Mutex<Vec<Copying>>,
 }
 
 struct Copying {
-    /// Which may be gone by now.
+    /// The stream, which may have been destroyed.
     stream: StreamKey,
     usage: Use,
     done: GpuEvent,
 }
 
-/// What a copy does to the memory.
+/// A copy's use of the memory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Use {
     pub(super) bytes: Range<usize>,
@@ -45,7 +45,7 @@ pub(super) struct Use {
 }
 
 impl Use {
-    /// Whether the two must not be done at a time.
+    /// Whether the two must not run at the same time.
     fn excludes(&self, other: &Use) -> bool {
         let meet = self.bytes.start < other.bytes.end && other.bytes.start < self.bytes.end;
         meet && (self.writes || other.writes)
@@ -86,8 +86,8 @@ impl PinnedMemory {
         })
     }
 
-    /// The address of the bytes for a copy that `stream` is about to get, which comes after those of other
-    /// streams that it must not meet.
+    /// The address of the bytes for the next copy on `stream`, which is ordered after conflicting copies of
+    /// other streams.
     pub(super) fn open(&self, stream: &Arc<GpuStream>, usage: &Use) -> Result<*mut c_void> {
         let Range { start, end } = usage.bytes;
         assert!(
@@ -104,9 +104,9 @@ impl PinnedMemory {
         Ok(self.start.0.wrapping_byte_add(start))
     }
 
-    /// Notes that work given to `stream` so far uses the memory. Where it cannot be noted it is waited for.
+    /// Records that work given to `stream` so far uses the memory. If recording fails, waits for that work.
     pub(super) fn used_by(&self, stream: &Arc<GpuStream>, usage: Use) -> Result<()> {
-        // Recorded under the lock: of two threads' events the later one stays.
+        // Recorded under the lock, so that the later of two threads' events is kept.
         let mut pending = self.pending();
         let Ok(done) = stream.record(false) else {
             drop(pending);
@@ -140,8 +140,7 @@ impl PinnedMemory {
         Ok(())
     }
 
-    /// The elements. Copies to them began with an exclusive borrow of this; [`wait`](Self::wait) for those
-    /// first.
+    /// The elements. Call [`wait`](Self::wait) first, because copies to them may be in flight.
     pub(crate) fn elements<T: Element>(&self) -> &[T] {
         let len = self.bytes / size_of::<T>();
         // SAFETY: `bytes` bytes from the start of a page on are initialised and live as long as this; any
@@ -149,7 +148,7 @@ impl PinnedMemory {
         unsafe { std::slice::from_raw_parts(self.start.0.cast(), len) }
     }
 
-    /// The same to be written. No copy may be using them.
+    /// The elements, for writing. No copy may be in flight.
     pub(crate) fn elements_mut<T: Element>(&mut self) -> &mut [T] {
         let len = self.bytes / size_of::<T>();
         // SAFETY: as above, and the borrow is exclusive.
@@ -163,7 +162,7 @@ impl PinnedMemory {
 
 impl Drop for PinnedMemory {
     fn drop(&mut self) {
-        // Memory that a copy may still use, since the driver cannot tell, is left to the driver.
+        // If waiting fails, a copy may still use the memory: it is leaked.
         if self.wait().or_else(|_| self.wait()).is_ok()
             && let Some(_current) = self.gpu.make_current_to_give_back()
         {
@@ -177,7 +176,7 @@ impl Drop for PinnedMemory {
 mod tests {
     use super::*;
 
-    /// All pairs of copies within a few bytes, told by the bytes that they have in common.
+    /// All pairs of copies within a few bytes, judged by the bytes that they share.
     #[test]
     fn copies_exclude_one_another_that_share_a_byte_which_one_of_them_writes() {
         const BYTES: usize = 5;

@@ -1,4 +1,4 @@
-//! The memory of one GPU: a pool of the driver's, an account of it, and a limit.
+//! The memory pool of one GPU, with accounting and a limit.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -8,24 +8,22 @@ use super::driver::{Handle, cu};
 use crate::error::{DriverError, Error, Result};
 use crate::sync::AtomicU64;
 
-/// What buffers of a GPU are allocated from, in the order of a stream.
+/// The pool of a GPU's buffers, which are allocated in the order of a stream.
 ///
-/// The pool is this library's own: what is set for it is nobody else's, and what it keeps for reuse can be
-/// given back without a word to the device's default pool. It lives to the end of the process, as its GPU
-/// does.
+/// The pool is this library's own. Its attributes affect no other library, and trimming it does not touch the
+/// device's default pool. It lives to the end of the process, as its GPU does.
 pub(super) struct Pool {
-    /// `None` on devices without pools, where memory is allocated and freed while the host waits.
+    /// `None` on devices without pools, where allocation and freeing are synchronous.
     handle: Option<Handle<sys::CUmemPoolHandle_st>>,
     /// Bytes that buffers hold.
     live: AtomicU64,
-    /// The most that they may hold.
+    /// The most bytes that buffers may hold.
     limit: AtomicU64,
 }
 
 impl Pool {
-    /// A pool on the device with this ordinal, whose context is current and which has pools or not. It keeps
-    /// what is freed, so that a second run reuses the memory of the first and asks the operating system for
-    /// nothing, until it is trimmed.
+    /// A pool on the device with this ordinal, whose context is current. The pool keeps freed memory until it
+    /// is trimmed, so that a second run reuses the memory of the first.
     pub(super) fn new(ordinal: u32, has_pools: bool) -> Result<Pool, DriverError> {
         Ok(Pool {
             handle: match has_pools {
@@ -42,12 +40,12 @@ impl Pool {
         self.live.load(Relaxed)
     }
 
-    /// From now on buffers hold at most this many bytes together; those that are there stay.
+    /// Sets the most bytes that buffers may hold together. Existing buffers stay.
     pub(super) fn set_limit(&self, bytes: u64) {
         self.limit.store(bytes, Relaxed);
     }
 
-    /// Gives back to the driver what no buffer holds.
+    /// Returns memory that no buffer holds to the driver.
     pub(super) fn trim(&self) -> Result<(), DriverError> {
         match &self.handle {
             // SAFETY: the pool is ours and lives to the end of the process.
@@ -56,12 +54,11 @@ impl Pool {
         }
     }
 
-    /// Memory that work given to `stream` may use from then on. The GPU's context is current; `device` names
-    /// it.
+    /// Allocates memory for later work of `stream`. The GPU's context is current; `device` names it.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`] beyond the limit, or where the device has no more, even after it was given back
-    /// what is kept and all work was waited for.
+    /// [`Error::OutOfMemory`] beyond the limit, or where the device has no more, even after all work was
+    /// waited for and the pool was trimmed.
     ///
     /// # Safety
     /// `stream` is a live stream of the current context, and not in capture.
@@ -79,8 +76,8 @@ impl Pool {
         };
         let limit = self.limit.load(Relaxed);
         let within = |held: u64| held.checked_add(requested).filter(|&sum| sum <= limit);
-        // What is refused must not be counted even for a moment, in which another thread would be refused for
-        // it.
+        // A refused request must not count even for a moment, or another thread's request might be refused
+        // for it.
         self.live
             .fetch_update(Relaxed, Relaxed, within)
             .map_err(|held| refused(format!("{held} of a limit of {limit} in use")))?;
@@ -115,9 +112,9 @@ impl Pool {
         };
         match attempt() {
             Err(error) if is_out_of_memory(&error) => {
-                // What is freed in the order of any stream is there when that stream has come so far, and
-                // what the pool keeps is in pieces of the wrong size. This is the one place where running
-                // short makes the host wait; where the wait is not allowed, since some stream is in capture,
+                // Memory freed in the order of other streams is available only when they have come so far,
+                // and blocks in the pool may have the wrong sizes. This is the one place where a lack of
+                // memory makes the host wait; where the wait is not allowed, because a stream is in capture,
                 // the second attempt decides. SAFETY: the context is current.
                 let _ = unsafe { cu!(cuCtxSynchronize()) };
                 self.trim()?;
@@ -127,8 +124,8 @@ impl Pool {
         }
     }
 
-    /// Takes memory back after all work given to `stream`; without a pool the host waits for that work. The
-    /// GPU's context is current. A failure has nobody to report to and leaks at worst.
+    /// Frees memory after all work given to `stream`; without a pool the host waits for that work. The GPU's
+    /// context is current. A failure is not reported and at worst leaks the memory.
     ///
     /// # Safety
     /// `pointer` came from [`allocate`](Pool::allocate) for as many bytes, and nothing but work given to
@@ -145,7 +142,7 @@ impl Pool {
                 sys::cuMemFreeAsync(pointer, stream);
             } else {
                 let wait = || cu!(cuStreamSynchronize(stream));
-                // Memory that work may still use is left to the driver.
+                // If waiting fails, work may still use the memory: it is leaked.
                 if wait().or_else(|_| wait()).is_ok() {
                     sys::cuMemFree_v2(pointer);
                 }
@@ -186,7 +183,7 @@ fn is_out_of_memory(error: &DriverError) -> bool {
     error.code == sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY as u32
 }
 
-/// What the driver says that the device has left, in words.
+/// The device's free memory according to the driver, in words.
 fn free_memory() -> String {
     let (mut free, mut total) = (0, 0);
     // SAFETY: two valid places for the two sizes.

@@ -1,4 +1,4 @@
-//! Streams and events of a GPU, on the driver's own handles so that another library's stream can be used.
+//! Streams and events of a GPU. They wrap the driver's handles, so that another library's stream can be used.
 
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,7 +12,7 @@ use super::driver::{Current, Handle, check, cu};
 use crate::error::{Error, Result};
 use crate::sync::{self, Mutex, MutexGuard, ThreadId};
 
-/// The driver's names for the two default streams.
+/// The driver's handles of the two default streams.
 const LEGACY: usize = 1;
 const PER_THREAD: usize = 2;
 
@@ -22,30 +22,29 @@ pub(crate) struct GpuStream {
     raw: Handle<sys::CUstream_st>,
     origin: Origin,
     key: StreamKey,
-    /// What could not be given back while the stream was in capture.
+    /// Resources that could not be released while the stream was in capture.
     kept: Mutex<Vec<Box<dyn GiveBack>>>,
 }
 
-/// Whose stream it is.
+/// The owner of a stream.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Origin {
-    /// Made here, and destroyed on drop.
+    /// Created here, and destroyed on drop.
     Own,
-    /// Made, and destroyed, by somebody else.
+    /// Created and destroyed by another library.
     Foreign,
-    /// The default stream of this thread: the same handle means another stream in another thread.
+    /// The default stream of this thread. In another thread, the same handle is another stream.
     OfThread(ThreadId),
 }
 
-/// Which stream it is, for those that remember it: the stream itself may be gone, and its handle another
-/// one's.
+/// The identity of a stream, which outlives it: the stream may have been destroyed, and its handle reused.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct StreamKey {
     ordinal: u32,
-    /// The driver's number of the stream, which no other has for the life of the process; before CUDA 12 the
-    /// handle; a number that nothing else has for a stream that was in capture when it was named.
+    /// The driver's number of the stream, unique for the life of the process; before CUDA 12 the handle; a
+    /// unique number for a stream that was in capture when the key was made.
     id: u64,
-    /// Whose default stream it is, where the handle alone does not tell.
+    /// The thread of a per-thread default stream, whose handle is ambiguous.
     thread: Option<ThreadId>,
 }
 
@@ -59,17 +58,16 @@ impl StreamKey {
             // SAFETY: the driver exports the function of this name with this signature.
             Some(unsafe { std::mem::transmute::<std::ptr::NonNull<c_void>, GetId>(function) })
         });
-        // Counts down from numbers that no driver gives.
+        // Counts down from numbers that the driver does not use.
         static NAMELESS: AtomicU64 = AtomicU64::new(u64::MAX - 1);
         let mut id = raw.addr() as u64;
-        // The driver refuses to say the number of a stream that is in capture, and with that ends the
-        // capture.
+        // Asking for the number of a stream in capture fails, and invalidates the capture.
         if raw.addr() == LEGACY {
-            // Always the same one, which no graph is captured of.
+            // A single stream, which cannot be captured.
             id = u64::MAX;
         // SAFETY: the caller's promise.
         } else if unsafe { is_capturing(raw)? } {
-            // No stream that is known, so that the worst is to wait for what was in order.
+            // Equal to no known stream; at worst, this causes an unnecessary wait.
             id = NAMELESS.fetch_sub(1, Ordering::Relaxed);
         } else if let Some(get_id) = *GET_ID {
             // SAFETY: the caller's promise; `id` is a place for one number.
@@ -87,7 +85,7 @@ impl StreamKey {
     }
 }
 
-/// Whether work that a stream is given goes to a graph.
+/// Whether a stream is in capture.
 ///
 /// # Safety
 /// `raw` is a stream of the current context, or the calling thread's default stream.
@@ -98,9 +96,9 @@ unsafe fn is_capturing(raw: sys::CUstream) -> Result<bool> {
     Ok(status != sys::CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE)
 }
 
-/// What is given back in the order of a stream.
+/// A resource that is released in the order of a stream.
 pub(super) trait GiveBack: Send + Sync {
-    /// Queues it on the stream, whose context is current and which is not in capture.
+    /// Queues the release on the stream, whose context is current and which is not in capture.
     fn give_back(self: Box<Self>, stream: &GpuStream, current: &Current);
 }
 
@@ -132,13 +130,13 @@ impl GpuStream {
         })
     }
 
-    /// A stream that somebody else made and will destroy, or one of the default streams.
+    /// A stream that another library owns, or one of the default streams.
     ///
     /// # Safety
     /// `raw` is a stream of `gpu`'s primary context and outlives the result.
     pub(crate) unsafe fn from_raw(gpu: &Arc<Gpu>, raw: sys::CUstream) -> Result<GpuStream> {
         let (raw, origin) = match raw.addr() {
-            // Null is another name of the legacy default stream.
+            // Null is another handle of the legacy default stream.
             0 | LEGACY => (std::ptr::without_provenance_mut(LEGACY), Origin::Foreign),
             PER_THREAD => (raw, Origin::OfThread(sync::current().id())),
             _ => (raw, Origin::Foreign),
@@ -159,12 +157,12 @@ impl GpuStream {
         }
     }
 
-    /// Whether the two are one stream.
+    /// Whether the two are the same stream.
     pub(crate) fn is(&self, other: &GpuStream) -> bool {
         self.key == other.key
     }
 
-    /// Which stream it is.
+    /// The stream's identity.
     pub(super) fn key(&self) -> StreamKey {
         self.key
     }
@@ -176,9 +174,9 @@ impl GpuStream {
         Ok(unsafe { cu!(cuStreamSynchronize(self.raw()?)) }?)
     }
 
-    /// Waits likewise, in any thread, for work that uses memory which is its owner's again afterwards. Where
-    /// another thread's default stream has no name here, all work of the device is waited for; where the
-    /// driver says that it cannot wait it is asked once more, and that it said so is the error.
+    /// Waits likewise, in any thread, before memory is returned to its owner. For another thread's default
+    /// stream, which has no handle here, it waits for all work of the device. If the driver fails to wait, it
+    /// tries once more, and returns the first error.
     pub(super) fn finish(&self) -> Result<()> {
         let wait = || match self.synchronize() {
             Err(Error::OtherThread) => {
@@ -191,14 +189,14 @@ impl GpuStream {
         wait().inspect_err(|_| drop(wait()))
     }
 
-    /// Whether work that the stream is given goes to a graph.
+    /// Whether the stream is in capture.
     pub(crate) fn is_capturing(&self) -> Result<bool> {
         let _current = self.gpu.make_current()?;
         // SAFETY: the stream is alive.
         unsafe { is_capturing(self.raw()?) }
     }
 
-    /// Refuses what a graph cannot hold while the stream is in capture.
+    /// Refuses an operation that a graph cannot contain, if the stream is in capture.
     pub(crate) fn must_not_capture(&self, what: &'static str) -> Result<()> {
         match self.is_capturing()? {
             true => Err(Error::InCapture { what }),
@@ -222,15 +220,14 @@ impl GpuStream {
         Ok(unsafe { cu!(cuStreamWaitEvent(self.raw()?, event.raw.0, 0)) }?)
     }
 
-    /// Gives something back in the order of the stream: now, or as soon as the stream is not in capture any
-    /// more.
+    /// Releases a resource in the order of the stream: now, or after the stream's capture.
     pub(super) fn take_back(&self, item: Box<dyn GiveBack>) {
         let Some(current) = self.gpu.make_current_to_give_back() else {
-            // A process that cannot use the driver has nothing to give back.
+            // A forked process has nothing to release.
             return;
         };
         match self.is_capturing() {
-            // Another thread's default stream has a way of its own.
+            // Another thread's default stream is handled separately.
             Ok(false) => {
                 self.give_back_kept(&current);
                 item.give_back(self, &current);
@@ -240,7 +237,7 @@ impl GpuStream {
         }
     }
 
-    /// Does something that no capture allows: now, or as soon as the stream is in none any more.
+    /// Calls a function that a capture does not allow: now, or after the stream's capture.
     pub(crate) fn outside_of_captures(
         &self,
         then: impl FnOnce(&GpuStream) + Send + Sync + 'static,
@@ -248,7 +245,7 @@ impl GpuStream {
         self.take_back(Box::new(Later(then)));
     }
 
-    /// Gives back what had to wait for a capture's end. The stream is not in capture.
+    /// Releases the resources that waited for the end of a capture. The stream is not in capture.
     pub(super) fn give_back_kept(&self, current: &Current) {
         let kept = std::mem::take(&mut *self.kept());
         for item in kept {
@@ -257,12 +254,12 @@ impl GpuStream {
     }
 
     fn kept(&self) -> MutexGuard<'_, Vec<Box<dyn GiveBack>>> {
-        // A panic under the lock leaves the list whole.
+        // A panic under the lock leaves the list consistent.
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// What is done outside of captures.
+/// A deferred call, for after a capture.
 struct Later<F>(F);
 
 impl<F: FnOnce(&GpuStream) + Send + Sync> GiveBack for Later<F> {
@@ -277,14 +274,14 @@ impl Drop for GpuStream {
             return;
         };
         if self.origin != Origin::Own && self.kept().is_empty() {
-            // Nothing of it is ours.
+            // The process owns nothing of it.
             return;
         }
-        // There is no later time to ask.
+        // The stream is dropped now, so ask twice.
         let is_capturing = || self.is_capturing().or_else(|_| self.is_capturing());
         let mut capturing = is_capturing();
         if let (Ok(true), Origin::Own) = (&capturing, self.origin) {
-            // With the stream goes a capture that nobody can end any more, and that failed to end perhaps.
+            // End a capture that no caller can end any more once the stream is dropped.
             let mut graph = std::ptr::null_mut();
             // SAFETY: the stream is alive; `graph` is a place for one handle, which nobody else has.
             unsafe {

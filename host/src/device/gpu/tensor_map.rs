@@ -1,4 +1,4 @@
-//! Maps of tensors, which the driver makes.
+//! Tensor maps, which the driver encodes.
 
 use std::ffi::c_void;
 use std::sync::LazyLock;
@@ -10,7 +10,7 @@ use super::driver::{Current, check};
 use crate::error::Result;
 
 /// `cuTensorMapEncodeTiled`: the map, element type, rank, address, extents, strides, the box's extents,
-/// steps, interleaving, swizzle, what is prefetched, and what is outside.
+/// element strides, interleaving, swizzle, L2 promotion, and out-of-bounds fill.
 type EncodeTiled = unsafe extern "C" fn(
     *mut TensorMap,
     u32,
@@ -26,23 +26,23 @@ type EncodeTiled = unsafe extern "C" fn(
     u32,
 ) -> u32;
 
-/// The driver's function, which those that know sm_90a have.
+/// The driver's function, which drivers with support for sm_90a have.
 static ENCODE_TILED: LazyLock<Option<EncodeTiled>> = LazyLock::new(|| {
     let function = cuda_loader::symbol(c"cuTensorMapEncodeTiled").ok()?;
     // SAFETY: the driver exports the function of this name with this signature.
     Some(unsafe { std::mem::transmute::<std::ptr::NonNull<c_void>, EncodeTiled>(function) })
 });
 
-/// `CU_TENSOR_MAP_DATA_TYPE_UINT16`: what the bits mean does not matter, as what is outside comes as zeros.
+/// `CU_TENSOR_MAP_DATA_TYPE_UINT16`: the meaning of the bits does not matter, since the fill is zeros.
 const UINT16: u32 = 1;
 
 /// `CU_TENSOR_MAP_SWIZZLE_32B`, and that of 64 bytes behind it.
 const SWIZZLE_32_BYTES: u32 = 1;
 
-/// The map of a tensor at `address`. The driver makes none without a context.
+/// The map of a tensor at `address`. The driver needs a current context.
 ///
 /// # Errors
-/// What the driver says.
+/// Errors of the driver.
 pub(crate) fn encode(_current: &Current, boxes: &Boxes, address: *const u8) -> Result<TensorMap> {
     let extents = boxes.extents.map(u64::from);
     let swizzle = match (boxes.is_swizzled, boxes.line_bytes()) {

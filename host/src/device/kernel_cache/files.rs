@@ -1,8 +1,8 @@
 //! A folder of files, one for each kernel.
 //!
 //! A file is a line of text, a hash of its key and content, and the content. It is written under another name
-//! and renamed, so a reader sees all of it or nothing, and the last of several writers wins; since the hash
-//! is part of it, a reader also notices what a file system lost, or what somebody else put there.
+//! and renamed, so a reader sees all of it or nothing, and the last of several writers wins. By the hash, a
+//! reader also detects files that are damaged or were not written by this library.
 
 use std::fs::{self, DirEntry};
 use std::hash::{BuildHasher, RandomState};
@@ -12,25 +12,26 @@ use std::time::{Duration, SystemTime};
 
 use sha2::{Digest, Sha256};
 
-/// What files start with. Another format gets another number.
+/// The first line of files. Another format gets another number.
 const TITLE: &[u8] = b"convfuse machine code 1\n";
 
-/// What the names of files end in.
+/// The extension of files.
 const FILE: &str = "cubin";
 
-/// What names end in while a file is written.
+/// The extension of a file while it is written.
 const UNFINISHED: &str = "unfinished";
 
-/// A file that is not finished after this long never will be.
+/// Age after which an unfinished file counts as abandoned.
 const ABANDONED: Duration = Duration::from_secs(3600);
 
-/// A hash of everything that decides what machine code is.
+/// A hash of everything that determines machine code.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Key(String);
 
 impl Key {
-    /// The key of machine code that a driver makes of PTX for a device of a compute capability. The driver is
-    /// what its CUDA version and its release say, since releases of one version differ in their compilers.
+    /// The key of the machine code that a driver compiles from PTX for a compute capability. A driver is
+    /// identified by its CUDA version and its release, because releases of one version differ in their
+    /// compilers.
     pub(crate) fn new(ptx_hash: &str, (cuda, release): (u32, &str), capability: (u32, u32)) -> Key {
         let (major, minor) = capability;
         let text = format!("{ptx_hash} {cuda} {release} {major}.{minor}");
@@ -48,7 +49,7 @@ impl Key {
     }
 }
 
-/// A folder of files with at most so many bytes.
+/// A folder of files with a limit of bytes.
 #[derive(Debug)]
 pub(crate) struct Files {
     folder: PathBuf,
@@ -65,10 +66,10 @@ impl Files {
         self.folder.join(&key.0).with_extension(FILE)
     }
 
-    /// What was kept under this key, if it is whole.
+    /// The content of this key, if its file is valid.
     pub(crate) fn read(&self, key: &Key) -> Option<Vec<u8>> {
         let path = self.path(key);
-        // Whatever else has this name, a pipe for one, may never end.
+        // Reading something else of this name, such as a pipe, might never end.
         let facts = fs::metadata(&path).ok()?;
         if !facts.is_file() || facts.len() > self.limit {
             return None;
@@ -84,21 +85,22 @@ impl Files {
         Some(file.split_off(start))
     }
 
-    /// Keeps `content` under this key, in place of what was there.
+    /// Stores `content` under this key, and replaces an existing file.
     pub(crate) fn write(&self, key: &Key, content: &[u8]) -> io::Result<()> {
         create_private(&self.folder)?;
         self.write_by_way_of(&self.unfinished(key, random()), key, content)?;
         self.make_room()
     }
 
-    /// A name for one writer. Processes that see one folder may have one number, in containers for example.
+    /// A unique name for one writer. Process numbers are not unique where containers share a folder.
     fn unfinished(&self, key: &Key, writer: u64) -> PathBuf {
         let name = format!("{}-{writer:016x}", key.0);
         self.folder.join(name).with_extension(UNFINISHED)
     }
 
     fn write_by_way_of(&self, unfinished: &Path, key: &Key, content: &[u8]) -> io::Result<()> {
-        // Before there is a file of ours there is none to remove: this name may be another's.
+        // Before the file is created, an existing file of this name is another writer's and must not be
+        // removed.
         let mut file = fs::File::create_new(unfinished)?;
         let mut fill = || -> io::Result<()> {
             file.write_all(TITLE)?;
@@ -114,7 +116,7 @@ impl Files {
         renamed
     }
 
-    /// Removes the oldest files beyond the limit, and what nobody finished.
+    /// Removes the oldest files beyond the limit, and abandoned ones.
     fn make_room(&self) -> io::Result<()> {
         let now = SystemTime::now();
         let mut files = Vec::new();
@@ -141,9 +143,9 @@ impl Files {
     }
 }
 
-/// A number that nobody else draws.
+/// A random number.
 fn random() -> u64 {
-    // Hashers start from what the system gives a process as random, and each from a number of its own.
+    // Each hasher has random keys, which differ from process to process.
     RandomState::new().hash_one(std::process::id())
 }
 
@@ -151,7 +153,7 @@ fn has_end(path: &Path, end: &str) -> bool {
     path.extension().is_some_and(|extension| extension == end)
 }
 
-/// How long ago a file was written, and its bytes. Other processes may remove it at any time.
+/// The age of a file, and its bytes. Other processes may remove it at any time.
 fn facts(entry: &DirEntry, now: SystemTime) -> Option<(Duration, u64)> {
     let facts = entry.metadata().ok().filter(fs::Metadata::is_file)?;
     let age = now.duration_since(facts.modified().ok()?);

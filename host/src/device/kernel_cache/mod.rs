@@ -1,20 +1,19 @@
-//! Where machine code is kept that the driver made of PTX.
+//! The cache of machine code that the driver compiled from PTX.
 //!
-//! A device takes machine code that this build carries, if it carries some for that architecture. For any
-//! other, the driver compiles a kernel when it is first needed, which takes up to a second, and what comes of
-//! it is kept in a folder for later processes:
+//! This build carries machine code for some architectures. For any other, the driver compiles a kernel when
+//! it is first needed, which takes up to a second. Its machine code is kept in a folder for later processes:
 //!
-//! 1. the one that [`keep_in`] named, none after [`turn_off`];
-//! 2. the one that the variable `CONVFUSE_CACHE` names, none if it is `off`;
+//! 1. the folder of [`keep_in`], none after [`turn_off`];
+//! 2. the folder of the variable `CONVFUSE_CACHE`, none if it is `off`;
 //! 3. `convfuse` in the user's folder of caches: `$XDG_CACHE_HOME`, else `~/.cache`; on Windows
 //!    `%LOCALAPPDATA%`.
 //!
-//! The choice is the process's and not a device's: a GPU is opened once in a process and shared by all that
-//! ask for it, and so are its kernels.
+//! The choice is per process, not per device: a process opens a GPU once, and all users share it and its
+//! kernels.
 //!
-//! Any number of processes may use one folder. Files that are torn or not ours are ignored, a folder that
-//! cannot be written is no error, and what was kept longest ago makes room beyond 256 MiB. A folder belongs
-//! to those who may write to it: who puts machine code there has it run.
+//! Any number of processes may use one folder. Damaged and foreign files are ignored, and a folder that
+//! cannot be written is no error. Beyond 256 MiB, the oldest files are removed. Only trusted users may have
+//! write access to the folder, because its machine code is executed.
 
 mod files;
 
@@ -27,11 +26,11 @@ pub(crate) use files::{Files, Key};
 /// The most bytes that are kept.
 const LIMIT_BYTES: u64 = 256 << 20;
 
-/// What the program said: a folder, or none.
+/// The program's choice: a folder, or none.
 static CHOSEN: RwLock<Option<Option<PathBuf>>> = RwLock::new(None);
 
-/// Keeps machine code in this folder, which is made when there is something to keep. Holds for kernels that
-/// are loaded from now on.
+/// Keeps machine code in this folder, which is created when needed. Applies to kernels that are loaded from
+/// now on.
 ///
 /// # Examples
 /// ```
@@ -43,7 +42,7 @@ pub fn keep_in(folder: impl AsRef<Path>) {
     choose(Some(folder.as_ref().to_owned()));
 }
 
-/// Keeps no machine code, and takes none that was kept. Holds for kernels that are loaded from now on.
+/// Neither keeps machine code nor uses the cache. Applies to kernels that are loaded from now on.
 pub fn turn_off() {
     choose(None);
 }
@@ -52,7 +51,7 @@ fn choose(folder: Option<PathBuf>) {
     *CHOSEN.write().unwrap_or_else(PoisonError::into_inner) = Some(folder);
 }
 
-/// The folder that machine code is kept in; `None` if it is not kept.
+/// The folder of the cache; `None` if it is off.
 #[must_use]
 pub fn folder() -> Option<PathBuf> {
     let chosen = CHOSEN.read().unwrap_or_else(PoisonError::into_inner);
@@ -67,13 +66,13 @@ pub(crate) fn store() -> Option<Files> {
     Some(Files::new(folder()?, LIMIT_BYTES))
 }
 
-/// The folder that variables of the environment tell.
+/// The folder from environment variables.
 fn from_environment(get: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
     let get = |name| get(name).filter(|value| !value.is_empty());
     if let Some(named) = get("CONVFUSE_CACHE") {
         return (named != "off").then(|| named.into());
     }
-    // A relative path would mean another folder in each working directory.
+    // A relative path would depend on the working directory.
     let absolute = |name| Some(PathBuf::from(get(name)?)).filter(|path| path.is_absolute());
     let caches = if cfg!(windows) {
         absolute("LOCALAPPDATA")

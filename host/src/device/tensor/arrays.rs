@@ -11,12 +11,12 @@ use crate::dtype::{DType, Element, as_bytes, as_bytes_mut, bf16, f16};
 use crate::error::Result;
 
 impl Tensor {
-    /// Copies an array to the stream's device. Returns once the array has been read, which on a GPU means
-    /// that the host waits for the copy (and for what the stream had to do before it).
+    /// Copies an array to the stream's device. Returns once the array has been read: on a GPU the host waits
+    /// for the copy, and for earlier work of the stream.
     ///
     /// # Errors
     /// [`Error::OutOfMemory`](crate::Error::OutOfMemory); [`Error::InCapture`](crate::Error::InCapture) on a
-    /// stream in capture; whatever went wrong in earlier work on the stream.
+    /// stream in capture; errors of earlier work on the stream.
     pub fn from_array<T: Element, S: Data<Elem = T>, D: Dimension>(
         stream: &Stream,
         array: &ArrayBase<S, D>,
@@ -26,7 +26,7 @@ impl Tensor {
         })
     }
 
-    /// The same for f32 values that are to be stored as `dtype`, rounded to nearest.
+    /// The same for f32 values, stored as `dtype`, rounded to nearest.
     ///
     /// # Errors
     /// As [`from_array`](Self::from_array).
@@ -46,7 +46,7 @@ impl Tensor {
         Ok(Tensor::with(stream, shape, dtype, storage))
     }
 
-    /// What the CPU backend computed, as a tensor of its device. An f32 array's memory is taken over.
+    /// A result of the CPU backend as a tensor of its device. An f32 array's memory is moved, not copied.
     ///
     /// # Errors
     /// As [`from_array`](Self::from_array).
@@ -55,7 +55,7 @@ impl Tensor {
             return Tensor::from_f32_array(stream, &array, dtype);
         }
         let shape = array.shape().to_vec();
-        // A standard layout is a stretch of the vector, most often all of it.
+        // In standard layout, the elements are a contiguous part of the vector, usually all of it.
         let (mut values, offset) = array.into_raw_vec_and_offset();
         values.drain(..offset.unwrap_or(0));
         values.truncate(Layout::contiguous(&shape).len());
@@ -64,11 +64,11 @@ impl Tensor {
     }
 
     /// Copies the elements to a new array of the tensor's own element type, after all earlier work on the
-    /// tensor's stream; the host waits for that.
+    /// tensor's stream. The host waits.
     ///
     /// # Errors
     /// [`Error::DTypeMismatch`](crate::Error::DTypeMismatch) if the tensor holds other elements than `T`;
-    /// [`Error::OutOfMemory`](crate::Error::OutOfMemory); whatever went wrong in earlier work on the stream.
+    /// [`Error::OutOfMemory`](crate::Error::OutOfMemory); errors of earlier work on the stream.
     pub fn to_array<T: Element>(&self) -> Result<ArrayD<T>> {
         self.must_hold(T::DTYPE, "to_array", "the tensor")?;
         let (first, places) = self.layout.span();
@@ -146,7 +146,7 @@ impl Tensor {
         })
     }
 
-    /// The elements among those that lie from the place `first` on.
+    /// A view of the tensor's elements in `values`, from index `first` on.
     fn array_of<'a, T: Element>(&self, values: &'a [T], first: usize) -> ArrayViewD<'a, T> {
         let shape = IxDyn(self.shape());
         let (start, places) = self.layout.span();
@@ -154,7 +154,7 @@ impl Tensor {
         if self.is_contiguous() || places == 0 {
             return ArrayView::from_shape(shape, values).expect("len() elements");
         }
-        // ndarray takes strides from the lowest address on; axes that run backwards are turned round after.
+        // ndarray starts at the lowest address; axes with negative strides are inverted afterwards.
         let strides = self.strides();
         let lengths: Vec<usize> = strides.iter().map(|stride| stride.unsigned_abs()).collect();
         let strided = shape.strides(IxDyn(&lengths));

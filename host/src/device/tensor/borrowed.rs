@@ -1,4 +1,4 @@
-//! Tensors over memory of others, and addresses of ours.
+//! Tensors over memory of other libraries, and raw addresses of tensors.
 
 use super::{Layout, Tensor};
 use crate::device::gpu::GpuBuffer;
@@ -12,32 +12,29 @@ use crate::error::{Error, Result};
 const OPERATOR: &str = "from_raw_parts";
 
 impl Tensor {
-    /// A tensor over memory that somebody else allocated: nothing is copied. `pointer` is the address of the
-    /// element with all indices 0, `strides` lead from one index to the next, in elements (`None`: dense and
-    /// row-major).
+    /// A tensor over memory that another library allocated. Nothing is copied. `pointer` is the address of
+    /// the element with all indices 0; `strides` are in elements (`None`: dense and row-major).
     ///
-    /// The memory is used in the order of `stream`, whether the stream is the other library's or one that was
-    /// made to wait for it. `owner` is dropped once no tensor is over the memory and `stream` was told to
-    /// wait for what other streams of this library do with it; work that is queued by then may still use the
-    /// memory.
+    /// The memory is used in the order of `stream`, which may be the other library's stream, or one that
+    /// waits for it. `owner` is dropped once no tensor uses the memory, and `stream` waits for all uses by
+    /// other streams of this library. Work that is queued by then may still use the memory.
     ///
     /// # Errors
     /// [`Error::ShapeMismatch`] if there is not one stride per axis; [`Error::OutOfMemory`] for more than an
-    /// address space has; [`Error::NullPointer`] for elements at no address; [`Error::Misaligned`] for an
-    /// address that is none of such an element; [`Error::Unsupported`] in the emulator, whose kernels see
-    /// nothing but its own memory.
+    /// address space has; [`Error::NullPointer`] for a null pointer to elements; [`Error::Misaligned`] for an
+    /// address that is not aligned for the element type; [`Error::Unsupported`] in the emulator, whose
+    /// kernels access only its own memory.
     ///
     /// # Safety
     /// All elements lie in memory of the stream's device: on a GPU in its primary context, on the CPU device
-    /// in this process, initialised; the gaps between them, too, are such memory of the same allocation. It
-    /// stays until `owner` is dropped, and then until the work is done that was given to `stream`. Nobody
-    /// writes to it meanwhile but in the order of `stream`, and after other streams that this library was
-    /// told to read it on (by [`on`](Self::on)) have done so; where it is the output of a plan, nobody else
-    /// uses it while the plan does.
+    /// in this process, initialised. Gaps between elements are memory of the same allocation. The memory
+    /// stays valid until `owner` is dropped, and until the work given to `stream` by then is complete.
+    /// Meanwhile it is written only in the order of `stream`, and after reads by other streams of this
+    /// library (by [`on`](Self::on)). If it is the output of a plan, only the plan uses it while it runs.
     ///
     /// # Examples
-    /// A batch of two channels-last images in memory of the program's own. On a GPU it is the same, with the
-    /// stream of the library that allocated the memory by [`Stream::from_raw`].
+    /// A batch of two channels-last images in the program's own memory. On a GPU, use the stream of the
+    /// library that allocated the memory, by [`Stream::from_raw`].
     /// ```
     /// use std::sync::Arc;
     ///
@@ -114,15 +111,15 @@ impl Tensor {
         })
     }
 
-    /// The address of the element with all indices 0, on a GPU and on the CPU device; null where there are no
-    /// elements. Valid as long as a tensor over the memory is, for work in the order of the tensor's
-    /// [`stream`](Self::stream), or after it. Such a tensor may be dropped when work is queued that reads the
-    /// address on the stream that the tensor was made on; on other streams (those of [`on`](Self::on)), when
-    /// it is done. The elements must not be written to.
+    /// The address of the element with all indices 0, on a GPU and on the CPU device; null if there are no
+    /// elements. It is valid while a tensor over the memory lives, for work in the order of the tensor's
+    /// [`stream`](Self::stream), or after it. If the work is on the stream that the tensor was made on, the
+    /// tensor may be dropped once the work is queued; on other streams (of [`on`](Self::on)), once it is
+    /// complete. The elements must not be written.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] in the emulator; what ordering the tensor's stream after the making of the
-    /// tensor runs into.
+    /// [`Error::Unsupported`] in the emulator; errors of ordering the tensor's stream after the tensor's
+    /// write.
     pub fn as_raw(&self) -> Result<RawPointer> {
         if self.is_empty() {
             return Ok(std::ptr::null_mut());

@@ -1,19 +1,19 @@
-//! Where a tensor's elements lie.
+//! The layout of a tensor's elements in memory.
 
 use crate::error::{Error, Result};
 
-/// Extents and strides of an array in memory: element `i` lies `offset + sum(i[k] * strides[k])` elements
-/// behind the first one that the memory holds, which is never before it.
+/// Extents and strides of an array in memory: element `i` is at index `offset + sum(i[k] * strides[k])` of
+/// the memory, which is never negative.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Layout {
     shape: Box<[usize]>,
-    /// None where the elements are dense and row-major.
+    /// `None` if the elements are dense and row-major.
     strides: Option<Box<[isize]>>,
     offset: usize,
 }
 
 impl Layout {
-    /// Dense and row-major.
+    /// A dense, row-major layout.
     pub(crate) fn contiguous(shape: &[usize]) -> Layout {
         Layout {
             shape: shape.into(),
@@ -22,8 +22,8 @@ impl Layout {
         }
     }
 
-    /// An array with these strides, in elements, and the elements of memory that it spans: those before its
-    /// first element, and all of them. `None` for more than an address space has.
+    /// A layout with these strides, in elements; with it, the elements of memory in front of its first
+    /// element, and the elements that it spans. `None` for more than an address space has.
     pub(crate) fn strided(shape: &[usize], strides: &[isize]) -> Option<(Layout, usize, usize)> {
         let mut layout = Layout::contiguous(shape);
         let (mut before, mut after) = (0usize, 0usize);
@@ -59,21 +59,21 @@ impl Layout {
         self.strides.is_none()
     }
 
-    /// The place of the element with all indices 0.
+    /// The index in memory of the element with all indices 0.
     pub(crate) fn offset(&self) -> usize {
         self.offset
     }
 
     /// The number of elements.
     pub(crate) fn len(&self) -> usize {
-        // An extent of 0 first: the others' product may be beyond any number.
+        // An extent of 0 is found first, since the product of the others may overflow.
         match self.shape.contains(&0) {
             true => 0,
             false => self.shape.iter().product(),
         }
     }
 
-    /// The first place that is used, and the number of places from there to the last.
+    /// The first index in memory that is used, and the number of elements from there to the last.
     pub(crate) fn span(&self) -> (usize, usize) {
         if self.is_contiguous() || self.len() == 0 {
             return (self.offset, self.len());
@@ -86,7 +86,7 @@ impl Layout {
         (self.offset - before, before + after + 1)
     }
 
-    /// The same, `places` further on.
+    /// The same layout, `places` elements further on.
     #[cfg(any(test, feature = "lab"))]
     pub(crate) fn from(self, places: usize) -> Layout {
         Layout {
@@ -106,11 +106,10 @@ impl Layout {
         }
         let mut layout = self.clone();
         layout.shape[0] = end - start;
-        // One index alone lies as if no gap followed it.
+        // The stride of an axis of extent 1 does not matter.
         layout.strides = unless_dense(&layout.shape, &self.strides());
         if layout.len() != 0 {
-            // The first stride leads from an element to another of the same memory, so the sum is a place in
-            // it.
+            // The element `start` of the first axis exists, so the sum is an index in the memory.
             layout.offset = layout
                 .offset
                 .wrapping_add_signed(self.strides()[0] * start as isize);
@@ -118,7 +117,7 @@ impl Layout {
         Ok(layout)
     }
 
-    /// The same elements behind an axis of one index.
+    /// The same elements with a leading axis of extent 1.
     pub(crate) fn as_batch(&self) -> Layout {
         let behind_one = |of: &[isize]| [&[0], of].concat().into_boxed_slice();
         Layout {
@@ -133,7 +132,7 @@ impl Layout {
     /// # Errors
     /// [`Error::ShapeMismatch`] for another number of elements.
     pub(crate) fn reshape(&self, shape: &[usize]) -> Result<Option<Layout>> {
-        // No array has extents beyond any product of theirs, even where one of them is 0.
+        // The product of non-zero extents must not overflow, even if another extent is 0.
         let product = |product: usize, &extent: &usize| product.checked_mul(extent.max(1));
         let len = shape.iter().try_fold(1, product);
         let len = len.filter(|&len| len <= op_spec::MAX_ELEMENTS);
@@ -153,15 +152,14 @@ impl Layout {
     }
 }
 
-/// These strides, unless the elements are dense and row-major with them; those of extents of 1 do not matter.
+/// These strides, or `None` if they are dense and row-major. Strides of extents of 1 do not matter.
 fn unless_dense(shape: &[usize], strides: &[isize]) -> Option<Box<[isize]>> {
     let mut axes = row_major(shape).zip(strides).zip(shape);
     let has_gaps = axes.any(|((dense, &stride), &extent)| extent > 1 && dense != stride);
     (has_gaps && !shape.contains(&0)).then(|| strides.into())
 }
 
-/// The strides of a dense array in row-major order. Those that nothing uses, since the array is empty, may
-/// have wrapped.
+/// The strides of a dense array in row-major order. Those of an empty array are unused and may have wrapped.
 fn row_major(shape: &[usize]) -> impl Iterator<Item = isize> {
     (0..shape.len()).map(|axis| {
         let behind = shape[axis + 1..].iter();

@@ -1,4 +1,5 @@
-//! What kernels can read a tensor as it lies, and what a copy has to put in order before.
+//! The layouts of tensors as far as kernels distinguish them: dense, or strided, which a copy may have to
+//! make dense.
 
 use std::fmt;
 
@@ -7,19 +8,19 @@ use launch_config::copy_strided::Collapsed;
 use super::{Layout, Tensor};
 use crate::error::{Error, Result};
 
-/// Bytes that kernels read at once, and so what dense tensors start on.
+/// Alignment of dense tensors: the bytes of a vector access of kernels.
 pub(crate) const ALIGNMENT: usize = 16;
 
-/// How a tensor lies in memory: the same for all tensors of a shape that the same kernels can read.
+/// A tensor's layout class: equal for all tensors of a shape that the same kernels can read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Order {
     /// Dense, row-major and aligned, as every kernel reads it.
     Dense,
-    /// Any other way, which one kernel reads.
+    /// Any other layout, which the copying kernel reads.
     Strided {
-        /// The axes, less those that do not matter.
+        /// The merged axes, without those of extent 1.
         axes: Collapsed,
-        /// Whether the element with all indices 0 is aligned as dense tensors are.
+        /// Whether the element with all indices 0 has the alignment of dense tensors.
         is_aligned: bool,
     },
 }
@@ -46,8 +47,8 @@ impl fmt::Display for Order {
 }
 
 impl Order {
-    /// The strides of a tensor of this shape as one of volumes, `(n, c, d, h, w)`, in elements, where it is
-    /// not dense and its first element is aligned.
+    /// The strides of a tensor of this shape as volumes `(n, c, d, h, w)`, in elements, if it is not dense
+    /// and its first element is aligned.
     pub(crate) fn strides(&self, shape: &[usize]) -> Option<[i64; 5]> {
         let Order::Strided {
             axes,
@@ -61,7 +62,7 @@ impl Order {
         };
         let mut extents = [1; 5];
         (extents[0], extents[1]) = (*n as u64, *c as u64);
-        // The last ones.
+        // The spatial axes are the last ones.
         let first = extents.len() - spatial.len().min(4);
         let places = extents.get_mut(first..).filter(|_| first >= 2)?;
         for (place, &extent) in places.iter_mut().zip(spatial) {
@@ -70,7 +71,7 @@ impl Order {
         axes.strides(extents)
     }
 
-    /// That of a tensor with this layout.
+    /// The order of a tensor with this layout.
     fn of(layout: &Layout, is_aligned: bool) -> Result<Order> {
         if layout.len() == 0 || (is_aligned && layout.is_contiguous()) {
             return Ok(Order::Dense);
@@ -81,8 +82,7 @@ impl Order {
         })
     }
 
-    /// That of a tensor that starts as dense ones do and whose elements lie as if its axes came in the order
-    /// `axes`, the outermost first.
+    /// The order of an aligned tensor whose axes are dense in memory in the sequence `axes`, outermost first.
     ///
     /// # Errors
     /// [`Error::Spec`] for more axes than the copying kernel takes.
@@ -96,14 +96,14 @@ impl Order {
         }
         match Layout::strided(shape, &strides) {
             Some((layout, ..)) => Order::of(&layout, true),
-            // More elements than memory has: no kernel comes to read them.
+            // More elements than an address space has: no such tensor exists.
             None => Ok(Order::Dense),
         }
     }
 }
 
 impl Tensor {
-    /// How the tensor lies, where kernels are to read it.
+    /// The tensor's order, for kernels that read it.
     ///
     /// # Errors
     /// [`Error::Spec`] for more axes than the copying kernel takes.
@@ -111,8 +111,8 @@ impl Tensor {
         Order::of(&self.layout, self.is_aligned())
     }
 
-    /// Refuses a tensor that lies otherwise than `expected`. One of the CPU device, which runs no kernels, is
-    /// refused where it is opened.
+    /// Refuses a tensor of another order than `expected`. Tensors of the CPU device, which runs no kernels,
+    /// are not checked here.
     pub(crate) fn must_lie(
         &self,
         expected: &Order,

@@ -1,4 +1,4 @@
-//! Tensors whose memory is overwritten, and handles that do not keep it.
+//! Overwriting of tensors, and weak handles.
 
 use std::fmt;
 use std::sync::{Arc, Weak};
@@ -13,7 +13,7 @@ use crate::dtype::DType;
 use crate::error::{Error, Result};
 
 impl Tensor {
-    /// A handle that does not keep the memory.
+    /// A weak handle, which does not keep the memory.
     pub(crate) fn downgrade(&self) -> WeakTensor {
         WeakTensor {
             layout: self.layout.clone(),
@@ -24,8 +24,8 @@ impl Tensor {
         }
     }
 
-    /// Prepares an existing tensor to be written anew by work on `stream`, which must be the one it was made
-    /// on; nobody else may hold it.
+    /// Prepares an existing tensor to be overwritten by work on `stream`, which must be its own stream. No
+    /// other handle may share it.
     pub(crate) fn rewrite(
         &mut self,
         operator: &'static str,
@@ -36,7 +36,7 @@ impl Tensor {
         self.overwritable(operator, argument).map(drop)
     }
 
-    /// Overwrites all elements with other values, in stream order, and returns once these have been read.
+    /// Overwrites all elements in stream order, and returns once the new values have been read.
     pub(crate) fn overwrite<S: Data<Elem = f32>, D: Dimension>(
         &mut self,
         operator: &'static str,
@@ -49,8 +49,8 @@ impl Tensor {
         with_rounded(values, dtype, |bytes| storage.write(start, bytes))
     }
 
-    /// Takes over what the CPU backend computed: its memory, or its elements where this tensor's memory is
-    /// somebody else's.
+    /// Takes a result of the CPU backend: its memory, or a copy of its elements if this tensor's memory is
+    /// lent.
     pub(crate) fn assign(&mut self, computed: Tensor) -> Result<()> {
         let start = self.start();
         let (mine, theirs) = (Arc::get_mut(&mut self.storage), &*computed.storage);
@@ -88,8 +88,8 @@ impl Tensor {
         })
     }
 
-    /// The memory, to be written anew in the order of its home stream, densely from [`start`](Self::start)
-    /// on; nobody else may hold it.
+    /// The memory, to be overwritten in the order of its home stream, densely from [`start`](Self::start) on.
+    /// No other handle may share it.
     pub(crate) fn overwritable(
         &mut self,
         operator: &'static str,
@@ -117,7 +117,7 @@ impl Tensor {
     }
 }
 
-/// A handle to a tensor that does not keep its memory.
+/// A weak handle to a tensor, which does not keep its memory.
 pub(crate) struct WeakTensor {
     layout: Layout,
     dtype: DType,

@@ -1,4 +1,4 @@
-//! What is put around the input of a convolution that does not read zeros on both sides alike.
+//! Separate padding of a convolution's input, if it is not zeros, or differs between the two sides.
 
 use kernels_gpu::conv::CONV_PAD;
 use launch_config::pad::PadGeometry;
@@ -8,7 +8,7 @@ use crate::ops::launching::compute;
 use crate::program::{ProgramBuilder, Value};
 use crate::spec::Pad;
 
-/// Appends the launch that puts `x`, `(n, c, *)`, within its border, if it has one.
+/// Appends the launch that pads `x`, `(n, c, *)`, if it has separate padding.
 pub(crate) fn append<const D: usize>(
     program: &mut ProgramBuilder,
     x: Value,
@@ -22,7 +22,7 @@ pub(crate) fn append<const D: usize>(
     shape[2..].copy_from_slice(&pad.outer());
     let y = program.tensor(&shape, program.dtype(x))?;
     // SAFETY: `x` has the extents inside the border, for so many planes, and `y` those with it, which
-    // `geometry()` has found to be less than 2^31; the specification has refused borders that their mode
-    // cannot fill.
+    // `geometry()` has found to be less than 2^31; the specification has refused padding that is too
+    // wide for its mode.
     unsafe { compute(program, &CONV_PAD, geometry.shape(), y, (x, y, geometry)) }
 }

@@ -1,4 +1,4 @@
-//! What a convolution that takes the moments for a norm needs, and what it leaves.
+//! Parameters and output of a convolution with moments for a norm.
 
 use kernels_gpu::fused::implicit_gemm::IMPLICIT_GEMM_COMBINE;
 
@@ -18,31 +18,31 @@ use launch_config::norm::{COUNTED_ELEMENTS, NormGeometry};
 pub(crate) struct Parameters<'a> {
     pub(crate) filters: Filters,
     pub(crate) norm: Affine,
-    /// Those of a batch norm, with which the convolution writes its results.
+    /// The folded parameters of a batch norm in the convolution's store.
     pub(crate) folded: Option<Folded>,
-    /// What is multiplied with each channel; with several such layers, with the first.
+    /// The factors of each channel; with several such layers, of the first.
     pub(crate) factors: Option<Value>,
     /// The layer that convolves.
     pub(crate) layer: usize,
-    /// What the chain's programs have prepared so far.
+    /// The parameters that the chain's programs have prepared so far.
     pub(crate) preparations: &'a Preparations,
 }
 
-/// What the convolution leaves.
+/// The output of the convolution.
 pub(crate) struct Convolved {
-    /// The output, or the value of each window that will be the largest after norm and scale.
+    /// The output, or only the value of each window that pooling takes after norm and scale.
     pub(crate) y: Value,
-    /// Moments of each channel, or of some that become one, over each part of the pixels.
+    /// Moments of each channel, or of each set of channels that share them, over each part of the pixels.
     pub(super) moments: Value,
-    /// Parts of the pixels of a sample that each have a moment for each channel, or for those.
+    /// Parts of a sample's pixels, each with moments of its own.
     pub(super) parts: u32,
-    /// Neighbouring channels, all of one row of the norm, whose moments became one.
+    /// Neighbouring channels, all of one row of the norm, that share their moments.
     pub(super) moment_channels: u32,
 }
 
 impl Convolved {
-    /// Appends what combines the moments to the statistics of a norm of the convolution's output, unless a
-    /// row has no more than `by_readers`, which the kernel that follows combines itself.
+    /// Appends the launches that combine the moments to the statistics of a norm. Up to `by_readers` moments
+    /// of a row need no launch: the next kernel combines them.
     pub(crate) fn statistics(
         &self,
         program: &mut ProgramBuilder,

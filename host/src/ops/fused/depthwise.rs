@@ -1,4 +1,4 @@
-//! A depthwise convolution, on FMA, with the moments that a norm wants.
+//! A depthwise convolution on FMA units, with moments for a norm.
 
 use super::convolved::{Convolved, Parameters};
 use kernels_gpu::fused::depthwise::DEPTHWISE;
@@ -12,7 +12,7 @@ use launch_config::depthwise::DepthwiseGeometry;
 
 /// Appends the convolution of `x`; its output has the shape `output`.
 ///
-/// `geometry` is that of the shapes of `x` and of the parameters.
+/// `geometry` belongs to the shapes of `x` and of the parameters.
 pub(crate) fn append(
     program: &mut ProgramBuilder,
     x: Value,

@@ -1,4 +1,4 @@
-//! `scale`, moved into the weight and bias of the norm before it.
+//! `scale`, folded into the weight and bias of the norm before it.
 
 use kernels_gpu::fused::fold_scale::FOLD_SCALE;
 
@@ -9,11 +9,12 @@ use crate::program::{ProgramBuilder, Value};
 use crate::spec::{Quantity, SpecError};
 use launch_config::elementwise;
 
-/// `weight * scale` and `bias * scale`, with 1 and 0 for what is absent: the parameters of the norm `layer`,
-/// with which it scales by itself. The arguments are parameters of `program`, `(c)` all of them.
+/// `weight * scale` and `bias * scale`, with 1 and 0 for absent parameters: the folded parameters of the norm
+/// `layer`. The arguments are parameters of `program`, all of shape `(c)`.
 ///
-/// `norm(x, weight, bias) * scale` and `norm(x, weight * scale, bias * scale)` are equal up to rounding where
-/// all are finite. An infinite scale meets a zero bias here (NaN), and meets it never in the composition.
+/// `norm(x, weight, bias) * scale` and `norm(x, weight * scale, bias * scale)` are equal up to rounding if
+/// all values are finite. An infinite scale times a zero bias is NaN here; the composition does not compute
+/// that product.
 pub(crate) fn fold_scale(
     program: &mut ProgramBuilder,
     preparations: &Preparations,

@@ -13,8 +13,8 @@ use launch_config::norm::{NormGeometry, RESIDENT_STATIC_BYTES};
 
 /// Appends `group_norm(x, weight, bias) * scale[c]`, the scale applied by the kernel that normalises.
 ///
-/// Where groups are of a size that suits a GPU's shared memory, that kernel computes the statistics, too, and
-/// the input is read once, where its rows start on a vector.
+/// If rows fit a block's shared memory and are many, that kernel computes the statistics, too. It reads the
+/// input once if its rows are aligned to vectors.
 pub(crate) fn append(
     program: &mut ProgramBuilder,
     x: Value,
@@ -41,8 +41,8 @@ pub(crate) fn append(
     group_norm_scale_pointwise::append(program, x, affine, geometry, tail)
 }
 
-/// The one launch whose blocks keep their rows in shared memory between statistics and normalisation, where
-/// that pays and the device has the memory for it.
+/// The launch whose blocks keep their rows in shared memory between statistics and normalisation, if it pays
+/// and the device has enough shared memory.
 fn resident(
     geometry: &NormGeometry,
     dtype: DType,

@@ -10,8 +10,8 @@ use crate::program::{ProgramBuilder, Value};
 use crate::spec::MaxPool2dProblem;
 use launch_config::elementwise::Bounds;
 
-/// Appends what follows the statistics of the norm in
-/// `clamp(max_pool2d(group_norm(x, weight, bias) * scale[c]))`, in one kernel.
+/// Appends `clamp(max_pool2d(group_norm(x, weight, bias) * scale[c]))` behind the norm's statistics, in one
+/// kernel.
 pub(crate) fn append(
     program: &mut ProgramBuilder,
     input: &NormInput,

@@ -12,21 +12,21 @@ use crate::spec::{PointwiseProblem, PreluProblem};
 use launch_config::norm::NormGeometry;
 use launch_config::pointwise::{MAX_STEPS, PointwiseList};
 
-/// What is done to single values around a norm.
+/// The pointwise operations around a norm.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Tail<'a> {
-    /// What is multiplied with each channel before the norm, whose groups are channels then.
+    /// Factors of each channel before the norm, whose groups must be single channels then.
     pub(crate) before: Option<Value>,
-    /// What is multiplied with each channel behind it: factors, or the slopes of `prelu`.
+    /// Factors of each channel behind the norm, or the slopes of `prelu`.
     pub(crate) scale: Option<Value>,
-    /// The problem that the slopes are of, if they are.
+    /// The prelu's problem, if `scale` has its slopes.
     pub(crate) prelu: Option<PreluProblem>,
-    /// What is done then.
+    /// The functions behind them.
     pub(crate) functions: &'a [PointwiseProblem],
 }
 
 impl Tail<'_> {
-    /// A norm alone.
+    /// No operations: a norm alone.
     pub(crate) const NONE: Self = Self {
         before: None,
         scale: None,
@@ -36,8 +36,7 @@ impl Tail<'_> {
 }
 
 /// Appends `functions(norm(x * before[c], weight, bias) * scale[c])`, or a prelu in the place of the scale,
-/// in two kernels: the statistics of `x`, then all the rest. Instance norm is a norm, too, with a group per
-/// channel.
+/// in two kernels: the statistics of `x`, then the rest. Instance norm is a norm with a group per channel.
 pub(crate) fn append(
     program: &mut ProgramBuilder,
     x: Value,
@@ -52,8 +51,7 @@ pub(crate) fn append(
     normalise_and_map(program, &input, tail)
 }
 
-/// Appends all that follows the norm's statistics, which may be those of the tensor that this one was pooled
-/// from.
+/// Appends the normalising kernel. The statistics may be of the tensor that this one was pooled from.
 pub(crate) fn normalise_and_map(
     program: &mut ProgramBuilder,
     input: &NormInput,

@@ -1,4 +1,4 @@
-//! A convolution by an implicit matrix product on tensor cores, with the moments that a norm wants.
+//! A convolution as an implicit GEMM on tensor cores, with moments for a norm.
 
 use kernels_gpu::fused::implicit_gemm::{
     IMPLICIT_GEMM, IMPLICIT_GEMM_FILTERS, IMPLICIT_GEMM_REFORMAT, IMPLICIT_GEMM_RESCALE,
@@ -22,7 +22,7 @@ use launch_config::conv::ConvGeometry;
 use launch_config::implicit_gemm::sm90::MainloopConfig;
 use launch_config::implicit_gemm::{Epilogue, GemmConfig, GemmDevice, OperandFormat};
 
-/// What configs must know of a device.
+/// The device properties that a config depends on.
 fn gemm_device(properties: &DeviceProperties) -> GemmDevice {
     GemmDevice {
         multiprocessors: properties.multiprocessors,
@@ -32,7 +32,7 @@ fn gemm_device(properties: &DeviceProperties) -> GemmDevice {
     }
 }
 
-/// How a convolution runs as an implicit GEMM: all that is decided about its launches.
+/// A convolution as an implicit GEMM, with all decisions about its launches.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Gemm {
     config: GemmConfig,
@@ -43,10 +43,10 @@ pub(crate) struct Gemm {
     shape: Option<LaunchShape>,
 }
 
-/// How the input comes to the product.
+/// The loader of the input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Loader {
-    /// A channels-last input is read where it lies.
+    /// A channels-last input is read in place.
     ChannelsLast,
     /// A launch reformats it to channels-last K-vectors.
     ReformatToNhwc,
@@ -55,12 +55,12 @@ enum Loader {
 }
 
 impl Gemm {
-    /// A convolution that leaves the moments of a norm, whose rows have `row_channels` channels, with its
-    /// results pooled in `windows` that lie side by side. `strides` are those of an input that is not dense.
-    /// The search looks at thousands of tiles.
+    /// A convolution with moments for a norm whose rows have `row_channels` channels, and with results pooled
+    /// in non-overlapping `windows`. `strides` are those of an input that is not dense. The search tries
+    /// thousands of tiles.
     ///
     /// # Errors
-    /// The rule that the product breaks.
+    /// The rule that the convolution breaks.
     pub(crate) fn with_moments(
         conv: &ConvGeometry,
         (windows, row_channels): (Option<[u32; 2]>, u32),
@@ -79,11 +79,10 @@ impl Gemm {
         Ok(Self::new(config, options.precision, &device, strides))
     }
 
-    /// A convolution whose statistics no norm follows, so that infinities and NaN have to come out as they
-    /// are.
+    /// A convolution without a norm, with exact infinities and NaN.
     ///
     /// # Errors
-    /// The rule that the product breaks.
+    /// The rule that the convolution breaks.
     pub(crate) fn without_norm(
         conv: &ConvGeometry,
         dtype: DType,
@@ -100,7 +99,7 @@ impl Gemm {
         Ok(Self::new(config, options.precision, &device, strides))
     }
 
-    /// The product of `config`, with the loader that suits the input.
+    /// The implicit GEMM of `config`, with the loader for the input.
     fn new(
         config: GemmConfig,
         precision: Precision,
@@ -129,7 +128,7 @@ impl Gemm {
         &self.config.geometry.conv
     }
 
-    /// Whether the input is read where it lies.
+    /// Whether the input is read in place.
     pub(crate) fn reads_in_place(&self) -> bool {
         self.loader == Loader::ChannelsLast
     }
@@ -181,7 +180,7 @@ impl fmt::Display for Gemm {
     }
 }
 
-/// What the kernels of `config` for tensors of `dtype` are labelled.
+/// The label of the kernels of `config` for tensors of `dtype`.
 fn label(config: &GemmConfig, precision: Precision, dtype: DType) -> Label {
     match config.format.passes {
         1 => precision.label(dtype),
@@ -189,7 +188,7 @@ fn label(config: &GemmConfig, precision: Precision, dtype: DType) -> Label {
     }
 }
 
-/// The filters as operands of the tensor cores, and the reciprocals of the filters' scales.
+/// The filters in operand layout, and the reciprocals of their scales.
 fn prepare(
     program: &mut ProgramBuilder,
     parameters: &Parameters<'_>,
@@ -223,7 +222,7 @@ fn prepare(
     prepared(program, parameters.preparations, of, [Some(weight)], append)
 }
 
-/// Appends what reformats `x` as the product takes it; with the reciprocals of the samples' scales.
+/// Appends the reformat of `x`. Also returns the reciprocals of the samples' scales.
 fn reformat(
     program: &mut ProgramBuilder,
     x: Value,
@@ -234,7 +233,7 @@ fn reformat(
     let words = program.tensor(&[config.reformatted_words() as usize], DType::F32)?;
     let samples = g.conv.n as usize;
     let descales = program.tensor(&[samples], DType::F32)?;
-    // Where values are scaled but samples not scanned, what the first pass saw.
+    // Magnitudes that the reformat records, if values are scaled and samples not scanned.
     let twice = config.format.scaled && g.scans == 0;
     let blocks = if twice {
         samples * g.sample_blocks() as usize
@@ -259,8 +258,8 @@ fn reformat(
     Ok([words, descales])
 }
 
-/// What is known of the scales of samples that the product rounds: the reciprocals, and the magnitudes that
-/// its first launch notes, `recorded` of each tile.
+/// The scales of samples that the producer converts: their reciprocals, and the magnitudes that the first
+/// launch records, `recorded` for each tile.
 struct Scales {
     descales: Value,
     largest: Value,
@@ -268,7 +267,7 @@ struct Scales {
 }
 
 impl Scales {
-    /// Those of `config`, if it rounds.
+    /// The scales for `config`, if its producer converts.
     fn of(
         program: &mut ProgramBuilder,
         config: &GemmConfig,
@@ -278,7 +277,7 @@ impl Scales {
         let Some(mainloop) = mainloop.filter(|_| g.is_converted_in_producer()) else {
             return Ok(None);
         };
-        // A config whose product rounds counts what it notes in 32 bits.
+        // A config whose producer converts counts recorded magnitudes in 32 bits.
         let recorded = config.recorded_of_tile(mainloop);
         let all = g.work_tiles() as usize * recorded as usize;
         Ok(Some(Self {
@@ -288,7 +287,7 @@ impl Scales {
         }))
     }
 
-    /// Appends what finds them, from what was noted.
+    /// Appends the launch that finds the scales from the recorded magnitudes.
     fn find(
         &self,
         program: &mut ProgramBuilder,
@@ -308,9 +307,9 @@ impl Scales {
     }
 }
 
-/// Appends the convolution of `x`, which may lie in any way where the product reads in place, and is dense
-/// elsewhere; its output has the shape `output`. The bits do not depend on the loader. Without a norm behind,
-/// the results are stored through `epilogue`.
+/// Appends the convolution of `x`. `x` may have any strides if it is read in place, and is dense otherwise;
+/// the output has the shape `output`. The bits do not depend on the loader. Without a norm, results are
+/// stored through `epilogue`.
 ///
 /// `gemm` was chosen for the shapes of `x` and of the parameters, and for the program's device.
 pub(crate) fn append(
@@ -342,7 +341,7 @@ pub(crate) fn append(
     let (words, descales) = reformatted.map(<(Value, Value)>::from).unzip();
     let bytes_moved = program.bytes(&[words.unwrap_or(x), operands, y, moments]);
     let (bias, norm_weight) = (parameters.filters.bias, parameters.norm.weight);
-    // What a product looks at that no norm follows, or that reformats nothing.
+    // The input itself, for the fix-up pass or for reading in place.
     let x = (g.without_norm != 0 || is_channels_last).then_some(x);
     let weight = (g.without_norm != 0).then_some(parameters.filters.weight);
     let folded = parameters

@@ -1,8 +1,8 @@
 //! Several operators in one or two kernels: the values of the composition, without the tensors between.
 //!
-//! Each file is named after its operators in order, and what it appends does what they do one after the
-//! other. Numerics, NaN behaviour and errors are those of the operators, whose roundings happen in the same
-//! places unless the function says otherwise.
+//! Each file is named after its operators in order, and appends launches that compute their composition.
+//! Numerics, NaN behaviour and errors are those of the operators. Roundings happen in the same places, unless
+//! the function's documentation says otherwise.
 
 pub(crate) mod clamp_multiply_channel_max;
 mod convolved;

@@ -11,8 +11,8 @@ use crate::ops::norm_statistics::NormInput;
 use crate::program::{ProgramBuilder, Value};
 use crate::spec::{ChannelMaxProblem, ClampProblem};
 
-/// Appends what follows the statistics of `x` in
-/// `channel_max(clamp(instance_norm(x * m[c], weight, bias)) * m[c])`, in one kernel.
+/// Appends `channel_max(clamp(instance_norm(x * m[c], weight, bias)) * m[c])` behind the statistics of `x`,
+/// in one kernel.
 ///
 /// The first multiplication is folded into the norm, `norm(m x) = m (x - mean) / sqrt(m^2 var + eps)`, which
 /// is exact in real arithmetic for every `m`, zero included; it saves a rounding.

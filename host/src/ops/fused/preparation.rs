@@ -1,20 +1,20 @@
-//! The forms that fused kernels take parameters in, and parameters that were folded into others.
+//! Prepared parameters: layouts for fused kernels, and folded parameters.
 
 use crate::error::Result;
 use crate::ops::Precision;
 use crate::program::{PreparedParameters, ProgramBuilder, Value};
 use launch_config::implicit_gemm::GemmTile;
 
-/// What the prepared parameters of a layer depend on.
+/// The key of a layer's prepared parameters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Preparation {
     /// A norm's weight and bias with the scale behind it.
     FoldedScale,
     /// A batch norm's parameters as a factor and a summand for each channel, in f32.
     FoldedBatchNorm,
-    /// Those of the one launch of a convolution, a norm, a scale, a pool and a clamp.
+    /// Parameters of the one-launch kernel of a convolution, a norm, a scale, a pool and a clamp.
     OneLaunch(Precision),
-    /// Filters as operands of the implicit matrix product.
+    /// Filters in the operand layout of an implicit GEMM.
     Gemm {
         precision: Precision,
         tile: GemmTile,
@@ -27,12 +27,12 @@ pub(crate) enum Preparation {
     },
 }
 
-/// The prepared parameters of a chain: those of each layer in each form.
+/// The prepared parameters of a chain, by layer and preparation.
 pub(crate) type Preparations = PreparedParameters<(usize, Preparation)>;
 
-/// Two tensors that `append` makes of `parameters`, of which there is the first, as parameters of `program`.
-/// If none of the chain's programs has them yet, a program of their own makes them, on the stream of the
-/// first parameter.
+/// Tensors that `append` computes from `parameters`, as parameters of `program`. The first parameter must be
+/// present. If none of the chain's programs has the tensors yet, a separate program computes them, on the
+/// stream of the first parameter.
 pub(crate) fn prepared<const N: usize>(
     program: &mut ProgramBuilder,
     preparations: &Preparations,

@@ -1,4 +1,4 @@
-//! The whole of pipeline 85 in one launch, after one that prepares its parameters.
+//! KernelBench problem 85 in one launch, and the launch that prepares its parameters.
 
 use kernels_gpu::one_launch::conv2d_group_norm_scale_max_pool_clamp::{
     CONV2D_GROUP_NORM_SCALE_MAX_POOL_CLAMP_PREPARE, CONV2D_GROUP_NORM_SCALE_MAX_POOL_CLAMP_WGMMA,
@@ -25,7 +25,7 @@ type Problem2d<'a> = (
     &'a ClampProblem,
 );
 
-/// How the one launch is done.
+/// The configuration of the launch.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct OneLaunch2d {
     geometry: OneLaunch2dGeometry,
@@ -37,11 +37,11 @@ pub(crate) struct OneLaunch2d {
 impl OneLaunch2d {
     /// The launch for this problem on this device.
     ///
-    /// The kernels use clusters and warpgroup products, which only Hopper and the emulator have. Since a
-    /// small batch is spread over more blocks, no other kernels are faster for it.
+    /// The kernels use clusters and `wgmma`, which only Hopper and the emulator have. A small batch is spread
+    /// over more blocks, so no other kernels are faster for it.
     ///
     /// # Errors
-    /// What the kernels cannot take.
+    /// A problem or device that the kernels do not support.
     pub(crate) fn choose(
         (conv, norm, pool, clamp): Problem2d<'_>,
         dtype: DType,
@@ -63,14 +63,14 @@ impl OneLaunch2d {
     }
 }
 
-/// The way to multiply.
+/// The operand format.
 fn config(dtype: DType, precision: Precision) -> OneLaunch2dConfig {
     type Config = OneLaunch2dConfig;
     precision.pick(dtype, [Config::F16X2, Config::SCALED_F16, Config::STORED])
 }
 
-/// The parameters as the kernel takes them: 32-bit words, the filters as operands of the tensor cores, and
-/// four numbers for each channel.
+/// The prepared parameters: the filters in operand layout, in 32-bit words, and four numbers for each
+/// channel.
 fn prepare(
     program: &mut ProgramBuilder,
     parameters: &Parameters<'_>,
@@ -99,8 +99,8 @@ fn prepare(
     prepared(program, parameters.preparations, of, known, append)
 }
 
-/// Appends `clamp(max_pool2d(group_norm(conv2d(x)) * scale))` in one launch, as `choice` says for the problem
-/// of `x` and of the parameters, whose output has the shape `output`.
+/// Appends `clamp(max_pool2d(group_norm(conv2d(x)) * scale))` in one launch. `choice` belongs to the problem
+/// of `x` and the parameters, whose output has the shape `output`.
 pub(crate) fn append(
     program: &mut ProgramBuilder,
     x: Value,

@@ -1,4 +1,4 @@
-//! The whole of pipeline 79 in one launch.
+//! KernelBench problem 79 in one launch.
 
 use kernels_gpu::one_launch::conv3d_multiply_instance_norm_clamp_multiply_max::{
     CONV3D_MULTIPLY_INSTANCE_NORM_CLAMP_MULTIPLY_MAX,
@@ -18,16 +18,16 @@ use launch_config::one_launch::conv3d_multiply_instance_norm_clamp_multiply_max:
     OneLaunch3dGeometry, PAIR_PLANES, SPLIT_PLANES, warpgroup,
 };
 
-/// How the one launch is done.
+/// The configuration of the launch.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct OneLaunch3d {
     geometry: OneLaunch3dGeometry,
     precision: Precision,
     on_warpgroups: bool,
-    /// Blocks that share a sample. However many there are, its results are the same bits.
+    /// Blocks that share a sample. The results are the same bits for any number.
     blocks: u32,
     shape: LaunchShape,
-    /// Whether the samples, each with a block of its own, are enough for no other kernels to be faster.
+    /// Whether there are enough samples, with a block each, that no other kernels are faster.
     pub(crate) fills: bool,
 }
 
@@ -35,7 +35,7 @@ impl OneLaunch3d {
     /// The launch for this problem on this device.
     ///
     /// # Errors
-    /// What the kernel cannot take; too little shared memory.
+    /// A problem that the kernel does not support; too little shared memory.
     pub(crate) fn choose(
         (conv, norm, clamp): (&ConvProblem<3>, &GroupNormProblem, &ClampProblem),
         dtype: DType,
@@ -63,7 +63,7 @@ impl OneLaunch3d {
         let bytes = Quantity::scalar("shared memory");
         let limit = properties.shared_bytes_per_block as usize;
         Refusal::unless_at_most(bytes, shape.shared_bytes as usize, limit)?;
-        // Where blocks can share a sample, no batch is too small.
+        // If blocks can share a sample, no batch is too small.
         let fills = on_hopper || geometry.fills_enough(planes, multiprocessors);
         Ok(Self {
             fills,
@@ -76,8 +76,8 @@ impl OneLaunch3d {
     }
 }
 
-/// Appends `channel_max(clamp(instance_norm(conv3d(x) * m)) * m)` in one launch, as `choice` says for the
-/// problem of `x` and of the parameters, whose output has the shape `output`.
+/// Appends `channel_max(clamp(instance_norm(conv3d(x) * m)) * m)` in one launch. `choice` belongs to the
+/// problem of `x` and the parameters, whose output has the shape `output`.
 pub(crate) fn append(
     program: &mut ProgramBuilder,
     x: Value,

@@ -1,4 +1,4 @@
-//! Bytes of a GPU: where they are from, and how they go back.
+//! GPU memory with its source, to which it is returned.
 
 use std::sync::Arc;
 
@@ -11,29 +11,29 @@ use crate::device::gpu::stream::{GiveBack, GpuStream};
 use crate::device::raw::{DeviceAllocator, Owner};
 use crate::error::{Error, Result};
 
-/// Bytes whose multiples kernels take allocations to start at.
+/// The alignment of allocations that kernels rely on.
 const ALIGNMENT: usize = 256;
 
-/// Bytes from somewhere.
+/// An allocation with its source.
 pub(super) struct Piece {
     pub(super) pointer: sys::CUdeviceptr,
     pub(super) bytes: usize,
     pub(super) source: Source,
-    /// Reads to wait for before the bytes are given back.
+    /// Reads to wait for before the memory is returned.
     pub(super) reads: Vec<Read>,
 }
 
-/// Where memory comes from and goes back to.
+/// The source of memory.
 pub(super) enum Source {
     Pool(Arc<Counters>),
     Allocator(Arc<Counters>, Arc<dyn DeviceAllocator>),
     Lender(#[expect(dead_code, reason = "held to be dropped")] Owner),
 }
 
-/// Memory from a caller's allocator, which is seen to be what kernels can use.
+/// Allocates from a caller's allocator, and checks the alignment.
 ///
 /// # Errors
-/// [`Error::OutOfMemory`] in the allocator's words; [`Error::Misaligned`].
+/// [`Error::OutOfMemory`] with the allocator's message; [`Error::Misaligned`].
 pub(super) fn from_allocator(
     home: &GpuStream,
     allocator: &dyn DeviceAllocator,
@@ -65,12 +65,12 @@ pub(super) fn from_allocator(
 impl GiveBack for Piece {
     fn give_back(mut self: Box<Self>, home: &GpuStream, _current: &Current) {
         if settle(home, &mut self.reads).is_err() {
-            // A context that cannot even order streams is lost, and its memory with it.
+            // If streams cannot be ordered, the context is lost, and its memory with it.
             std::mem::forget(self);
             return;
         }
         let stream = home.raw().unwrap_or_else(|_| {
-            // Another thread's default stream cannot be named here: all work is waited for instead.
+            // Another thread's default stream has no handle here: wait for all work instead.
             // SAFETY: the context is current.
             unsafe { sys::cuCtxSynchronize() };
             std::ptr::null_mut()

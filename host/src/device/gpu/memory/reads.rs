@@ -1,4 +1,4 @@
-//! Who has read a buffer, and who waits for that.
+//! The readers of a buffer, and the waits for them.
 
 use std::sync::{Arc, PoisonError};
 
@@ -7,18 +7,18 @@ use crate::device::gpu::stream::{GpuEvent, GpuStream, StreamKey};
 use crate::error::{Error, Result};
 use crate::sync::{MutexGuard, OnceLock};
 
-/// Streams whose reads are noted at a time. Beyond, the home stream waits for the first, which is most likely
-/// done.
+/// The most streams whose reads are recorded. Beyond, the home stream waits for the first, which is most
+/// likely complete.
 const MOST: usize = 64;
 
-/// The last read by a stream, which may be gone by now.
+/// The last read by a stream, which may have been destroyed.
 pub(super) struct Read {
     stream: StreamKey,
     done: GpuEvent,
 }
 
 impl GpuBuffer {
-    /// Orders work that `stream` gets from now on after the writing of this buffer.
+    /// Orders later work of `stream` after the write of this buffer.
     ///
     /// # Errors
     /// [`Error::OtherStreamInCapture`] if that work goes to a graph, and the stream has not read the buffer
@@ -43,7 +43,7 @@ impl GpuBuffer {
         }
         let event = match self.written.get() {
             Some(event) => event,
-            // Two threads may both record; either event comes after the writing.
+            // Two threads may both record; either event is after the write.
             None => {
                 let event = record()?;
                 self.written.get_or_init(|| event)
@@ -52,7 +52,7 @@ impl GpuBuffer {
         stream.wait(event)
     }
 
-    /// Notes that `stream` reads the buffer up to this point: it will not be given back before.
+    /// Records that `stream` reads the buffer up to this point: it will not be freed before.
     pub(crate) fn after_read(&self, stream: &Arc<GpuStream>) -> Result<()> {
         if stream.is(&self.home) {
             return Ok(());
@@ -60,13 +60,13 @@ impl GpuBuffer {
         match stream.is_capturing() {
             Ok(true) => return Ok(()),
             Ok(false) => {}
-            // What cannot be noted is waited for.
+            // A read that cannot be recorded is waited for.
             Err(_) => return stream.finish(),
         }
-        // Recorded under the lock: of two threads' events the later one stays.
+        // Recorded under the lock, so that the later of two threads' events is kept.
         let mut reads = self.reads();
         let Ok(done) = stream.record(false) else {
-            // Without an event only waiting keeps the buffer alive for long enough.
+            // Without an event, only waiting keeps the buffer alive long enough.
             return stream.finish();
         };
         match reads.iter_mut().find(|read| read.stream == stream.key()) {
@@ -85,18 +85,19 @@ impl GpuBuffer {
         Ok(())
     }
 
-    /// Lets the home stream wait for what `stream`, which is in no capture, has read up to this point.
+    /// Makes the home stream wait for the reads of `stream`, which is not in capture, up to this point.
     pub(crate) fn wait_for_reads_of(&self, stream: &GpuStream) {
         let waited = match stream.record(false) {
             Ok(done) => self.home.wait(&done).or_else(|_| done.synchronize()),
             Err(_) => stream.finish(),
         };
-        // A context in which nothing can be waited for is lost.
+        // If waiting fails, the context is lost.
         drop(waited);
     }
 
-    /// Forgets what `stream` has read: whoever asks for that keeps the buffer until [that was waited
-    /// for](Self::wait_for_reads_of). A buffer that the stream keeps must not keep the stream.
+    /// Drops the record of the reads of `stream`. The caller keeps the buffer until [these were waited
+    /// for](Self::wait_for_reads_of). It avoids a cycle: a buffer that a stream keeps must not keep the
+    /// stream.
     pub(crate) fn forget_reads_of(&self, stream: &GpuStream) {
         self.reads().retain(|read| read.stream != stream.key());
     }
@@ -109,12 +110,12 @@ impl GpuBuffer {
     }
 
     fn reads(&self) -> MutexGuard<'_, Vec<Read>> {
-        // A panic under the lock leaves the list whole.
+        // A panic under the lock leaves the list consistent.
         self.reads.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Lets `home` wait for every read, so that it may write or give back.
+/// Makes `home` wait for every read, so that it may overwrite or free the buffer.
 pub(super) fn settle(home: &GpuStream, reads: &mut Vec<Read>) -> Result<()> {
     while let Some(read) = reads.pop() {
         if home.wait(&read.done).is_err()
