@@ -1,8 +1,8 @@
 //! `conv2d`.
 
-use convfuse::ops::{ConvAlgorithm, ConvOptions};
+use convfuse::graph::Partition;
 use convfuse::spec::Conv2dSpec;
-use convfuse::{Error, Tensor, data, ops};
+use convfuse::{Error, Options, Tensor, data, ops};
 use libtest_mimic::Trial;
 use ndarray::{Array1, Array4};
 
@@ -11,9 +11,9 @@ use crate::suite::says;
 
 pub(crate) fn trials() -> Vec<Trial> {
     let misuse: (&str, Test) = ("refuses_what_pytorch_refuses", misuse);
-    let workspace: (&str, Test) = ("keeps_its_columns_within_the_workspace", workspace);
+    let kernels: (&str, Test) = ("takes_the_kernels_that_the_table_chooses", kernels);
     let mut trials = Backend::trials(&Backend::DEVICES, "conv2d", &[misuse]);
-    trials.extend(Backend::trials(&Backend::KERNELS, "conv2d", &[workspace]));
+    trials.extend(Backend::trials(&Backend::KERNELS, "conv2d", &[kernels]));
     trials
 }
 
@@ -52,26 +52,22 @@ fn misuse(backend: Backend) -> Outcome {
     )
 }
 
-fn workspace(backend: Backend) -> Outcome {
+/// By the kernels that the table chooses, by one of its rows, and by none.
+fn kernels(backend: Backend) -> Outcome {
     let stream = backend.stream()?;
-    let x = Tensor::from_array(&stream, &data::signed(1, (3, 4, 9, 11)))?;
-    let weight = Tensor::from_array(&stream, &data::signed(2, (5, 4, 3, 3)))?;
-    let convolve = |options: &ConvOptions| {
-        ops::conv2d_with(&x, &weight, None, &Conv2dSpec::default(), options)
+    let x = Tensor::from_array(&stream, &data::signed(1, (3, 64, 9, 11)))?;
+    let weight = Tensor::from_array(&stream, &data::signed(2, (64, 64, 3, 3)))?;
+    let spec = Conv2dSpec::default();
+    let by = |row| {
+        let options = Options::default().partition(Partition::of_layer(row));
+        ops::conv2d_with(&x, &weight, None, &spec, &options)
     };
-    let im2col = ConvOptions::algorithm(ConvAlgorithm::Im2col);
-    let whole = convolve(&im2col)?.to_array::<f32>()?;
-    for limit in [600, 4_000, 9_072 + 144, 20_000] {
-        stream.take_counts();
-        let y = convolve(&im2col.workspace_bytes(limit))?;
-        let extra = stream.take_counts().peak_bytes - y.bytes();
-        assert!(extra <= limit, "{extra} bytes of columns, limit {limit}");
-        // How columns are cut must not show in the result.
-        assert_eq!(y.to_array::<f32>()?, whole, "limit {limit}");
-    }
-    let refused = convolve(&im2col.workspace_bytes(100));
+    let chosen = ops::conv2d(&x, &weight, None, &spec)?.to_array::<f32>()?;
+    assert_eq!(by("implicit-gemm")?.to_array::<f32>()?, chosen);
+    assert_ne!(by("direct")?.to_array::<f32>()?, chosen);
+    let refused = by("depthwise");
     assert!(
-        matches!(refused, Err(Error::WorkspaceTooSmall { limit: 100, .. })),
+        matches!(refused, Err(Error::NoKernels { .. })),
         "{refused:?}"
     );
     Ok(())

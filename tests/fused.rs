@@ -2,7 +2,6 @@
 //! the same device, and against the reference where values are special.
 
 use convfuse::graph::{Chain, GroupNormLayer, InstanceNormLayer, Layer, Partition};
-use convfuse::ops::ConvOptions;
 use convfuse::spec::{GroupNormSpec, InstanceNormSpec, MaxPool2dSpec};
 use convfuse::{DType, Options, Stream, Tensor, data, lab};
 use libtest_mimic::Trial;
@@ -156,7 +155,7 @@ pub(crate) fn composed(stream: &Stream, case: &Case, dtype: DType) -> convfuse::
     for (index, layer) in case.graph.layers().iter().enumerate() {
         let slots = case.graph.parameters_of(index).iter();
         let parameters: Vec<Tensor> = slots.map(vector).collect::<convfuse::Result<_>>()?;
-        x = lab::layer(&x, layer, &parameters, &ConvOptions::default())?;
+        x = lab::layer(&x, layer, &parameters, &Options::default())?;
     }
     Ok(x)
 }

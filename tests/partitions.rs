@@ -90,16 +90,16 @@ fn named_kernels(backend: Backend) -> Outcome {
         (
             preset_85(),
             &[
-                "conv2d @im2col | group_norm scale @folded | max_pool2d clamp @tensor",
+                "conv2d @direct | group_norm scale @folded | max_pool2d clamp @tensor",
                 "conv2d @direct | group_norm @tensor | scale max_pool2d clamp @tensor",
-                "conv2d @im2col | group_norm scale max_pool2d clamp @tensor",
+                "conv2d @direct | group_norm scale max_pool2d clamp @tensor",
                 "conv2d group_norm scale max_pool2d clamp @implicit-gemm",
             ][..],
         ),
         (
             preset_79(),
             &[
-                "conv3d @im2col | scale instance_norm clamp scale channel_max",
+                "conv3d @direct | scale instance_norm clamp scale channel_max",
                 "conv3d @direct | scale @tensor | instance_norm | clamp scale channel_max @tensor",
                 "conv3d scale instance_norm clamp scale channel_max @implicit-gemm",
             ],
@@ -143,7 +143,7 @@ fn refusals(backend: Backend) -> Outcome {
         (
             "conv2d @no-such | group_norm scale max_pool2d clamp",
             "conv2d: no kernels called no-such: known are one-launch-2d, one-launch-3d, depthwise, \
-             implicit-gemm, direct, im2col, tensor, folded",
+             implicit-gemm, direct, tensor, folded",
         ),
         (
             "conv2d | group_norm scale @direct | max_pool2d clamp",

@@ -27,13 +27,6 @@ bugs! {
         wrong: "",
     }
     {
-        name: gemm_without_barrier_between_steps,
-        check: conv::gemm::<f32, 2>,
-        file: "conv/gemm.rs",
-        right: "        «thread::sync_threads();»\n        row += TILE_REDUCTION;",
-        wrong: "",
-    }
-    {
         name: pool_reads_a_row_too_many,
         check: max_pool2d::max_pool2d::<f32>,
         file: "parts/pool.rs",
@@ -151,13 +144,6 @@ bugs! {
         file: "parts/moments.rs",
         right: "thread < end - vectors_end",
         wrong: "thread + 1 < end - vectors_end",
-    }
-    {
-        name: gemm_swaps_rows_and_columns_of_threads,
-        check: conv::gemm::<f32, 2>,
-        file: "conv/gemm.rs",
-        right: "let filters_at = r as u32 * S::TILE.filter_pitch() + «thread_row * VECTOR»;",
-        wrong: "thread_column % S::TILE.thread_rows * VECTOR",
     }
     {
         name: direct_convolution_adds_the_bias_of_another_group,

@@ -158,20 +158,6 @@ bugs! {
         wrong: "((tile.sample * filters + filter) as u32).wrapping_mul(output_pixels) as usize",
     }
     {
-        name: column_matrices_are_written_in_32_bits,
-        check: far_products::on_cores,
-        file: "conv/im2col.rs",
-        right: "    let mut at = «first_row * pitch + first as usize»;",
-        wrong: "(first_row * pitch + first as usize) as u32 as usize",
-    }
-    {
-        name: columns_are_read_in_32_bits,
-        check: far_products::on_cores,
-        file: "conv/gemm.rs",
-        right: "                    let at = «(row + r) as usize * self.pitch as usize»;",
-        wrong: "(row + r).wrapping_mul(self.pitch) as usize",
-    }
-    {
         name: stencils_are_written_in_32_bits,
         check: far_products::depthwise,
         file: "fused/depthwise/mod.rs",

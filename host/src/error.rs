@@ -152,30 +152,6 @@ pub enum Error {
         operator: &'static str,
     },
 
-    /// A convolution's workspace limit that is too small for one step of its columns.
-    #[error(
-        "{operator}: workspace_bytes is {limit}, too little for one column of the filter's length; raise it or use ConvAlgorithm::Direct"
-    )]
-    WorkspaceTooSmall {
-        /// The operator's name.
-        operator: &'static str,
-        /// The limit that was set.
-        limit: u64,
-    },
-
-    /// A convolution's workspace limit that divides its columns into too many chunks for a program.
-    #[error(
-        "{operator}: workspace_bytes is {limit}, which cuts the columns into more than {most} chunks; raise it or use ConvAlgorithm::Direct"
-    )]
-    TooManyChunks {
-        /// The operator's name.
-        operator: &'static str,
-        /// The limit that was set.
-        limit: u64,
-        /// The most chunks.
-        most: usize,
-    },
-
     /// A driver call failed.
     #[error("gpu: {0}")]
     Driver(#[from] DriverError),

@@ -13,11 +13,12 @@ use crate::error::Result;
 use crate::host_memory;
 use crate::lowering;
 use crate::model::{self, Options};
+use crate::operators::pointwise;
 use crate::ops::{
-    ConvOptions, add, batch_norm, channel_max, conv1d_with, conv2d_with, conv3d_with, group_norm,
+    adaptive_avg_pool2d, adaptive_avg_pool3d, add, avg_pool2d, avg_pool3d, batch_norm, channel_max,
+    conv1d_with, conv2d_with, conv3d_with, group_norm, instance_norm, layer_norm, max_pool2d,
+    max_pool3d, prelu, scale,
 };
-use crate::ops::{adaptive_avg_pool2d, adaptive_avg_pool3d, avg_pool2d, avg_pool3d, max_pool3d};
-use crate::ops::{instance_norm, layer_norm, max_pool2d, pointwise, prelu, scale};
 use crate::tensor_file::{self, TensorFileError};
 
 pub use crate::model::{explain_axes, forward_array_cut, launched_kernels};
@@ -81,7 +82,7 @@ pub fn layer(
     x: &Tensor,
     layer: &Layer,
     parameters: &[Tensor],
-    options: &ConvOptions,
+    options: &Options,
 ) -> Result<Tensor> {
     let (first, second) = (parameters.first(), parameters.get(1));
     let name = layer.operator();

@@ -91,6 +91,7 @@ mod host_memory;
 pub mod lab;
 mod lowering;
 pub mod model;
+mod operators;
 pub mod ops;
 mod parameters;
 mod program;

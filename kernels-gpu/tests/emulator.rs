@@ -54,10 +54,6 @@ tests! {
     conv_pad_puts_planes_of_any_length_into_any_pad:
         checks::conv_pad::matches::<f32>
             => checks::conv_pad::matches::<f16>, checks::conv_pad::matches::<bf16>;
-    conv2d_gemm_matches_with_any_workspace: checks::conv::gemm::<f32, 2>;
-    conv2d_gemm_matches_in_half_precision: checks::conv::gemm::<f16, 2> => checks::conv::gemm::<bf16, 2>;
-    conv3d_gemm_matches_with_any_workspace: checks::conv::gemm::<f32, 3>;
-    conv3d_gemm_matches_in_half_precision: checks::conv::gemm::<f16, 3> => checks::conv::gemm::<bf16, 3>;
     group_norm_matches_for_short_and_long_rows: checks::norm::group_norm::<f32>;
     group_norm_matches_in_half_precision: checks::norm::group_norm::<f16> => checks::norm::group_norm::<bf16>;
     layer_norm_matches_for_short_and_long_rows:

@@ -18,7 +18,7 @@ const KINDS: &[Kind] = &[
             "crates/op-spec/src",
             "kernels-gpu/src",
             "crates/oracle/src/operators",
-            "host/src/ops",
+            "host/src/operators",
         ],
     },
     Kind {
@@ -26,12 +26,12 @@ const KINDS: &[Kind] = &[
         homes: &[
             "kernels-gpu/src/one_launch",
             "crates/launch-config/src/one_launch",
-            "host/src/ops/one_launch",
+            "host/src/operators/one_launch",
         ],
     },
     Kind {
         name: "fused operator",
-        homes: &["kernels-gpu/src/fused", "host/src/ops/fused"],
+        homes: &["kernels-gpu/src/fused", "host/src/operators/fused"],
     },
 ];
 
@@ -182,10 +182,10 @@ mod tests {
             fs::write(root.path().join(home).join("clamp.rs"), "").unwrap();
         }
         assert!(missing_homes(root.path(), &KINDS[0]).is_empty());
-        fs::remove_file(root.path().join("host/src/ops/clamp.rs")).unwrap();
+        fs::remove_file(root.path().join("host/src/operators/clamp.rs")).unwrap();
         assert_eq!(
             missing_homes(root.path(), &KINDS[0]),
-            ["operator clamp: no host/src/ops/clamp.rs"]
+            ["operator clamp: no host/src/operators/clamp.rs"]
         );
     }
     /// The faults of one file.

@@ -3,16 +3,14 @@
 
 mod device_case;
 
-use launch_config::KernelGeometry;
 use std::fmt;
 
 use convfuse::lab;
 use convfuse::model::{Options, Strategy};
-use convfuse::ops::{ConvAlgorithm, ConvOptions, Precision as Products};
+use convfuse::ops::Precision as Products;
 use convfuse::{DType, Device, Error, Inputs, Stream, Tensor};
-use launch_config::VECTOR_ELEMENTS;
 use ndarray::ArrayD;
-use op_spec::graph::{Graph, Layer, LayerProblem, Partition};
+use op_spec::graph::{Graph, Layer, Partition};
 use oracle::{Agreement, Case, Expected, Precision};
 
 use crate::status::{Status, told};
@@ -62,32 +60,11 @@ impl TensorProducts {
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Kind {
     Only,
-    Conv(ConvAlgorithm),
-    /// im2col with a workspace of a few kilobytes, or of one column where that takes more, so that there are
-    /// many chunks.
-    ConvChunked,
+    /// A convolution's function, by direct kernels.
+    Direct,
+    /// The same by the kernels that the table chooses.
+    Conv(Products),
     Model(Strategy, Products),
-}
-
-/// A workspace that cuts even small convolutions into chunks.
-const SMALL_WORKSPACE: u64 = 16 << 10;
-
-/// The least workspace that is taken for a case's convolution, but no less than [`SMALL_WORKSPACE`]. A case
-/// that is refused anyway needs none.
-fn small_workspace(case: &Case, dtype: DType) -> u64 {
-    let problem = case.problem().ok();
-    let layer = problem.as_ref().and_then(|problem| problem.steps.first());
-    let geometry = layer.and_then(|layer| match &layer.problem {
-        LayerProblem::Conv1d(conv) => conv.geometry().ok(),
-        LayerProblem::Conv2d(conv) => conv.geometry().ok(),
-        LayerProblem::Conv3d(conv) => conv.geometry().ok(),
-        _ => None,
-    });
-    let columns = geometry.map_or(0, |geometry| {
-        let rows = u64::from(geometry.groups) * u64::from(geometry.reduction());
-        rows * VECTOR_ELEMENTS as u64
-    });
-    SMALL_WORKSPACE.max(columns * dtype.size() as u64)
 }
 
 /// Every strategy that runs otherwise than those before it, and the fused one with fast products too where
@@ -106,10 +83,9 @@ fn model_modes(case: &Case, dtype: DType) -> Vec<Kind> {
     kinds
 }
 
-/// Strategies without those whose partition another one has: where there is no convolution, `unfused-direct`
-/// is `unfused`; of one layer that is run by itself, both are `fused`.
+/// Strategies without those whose partition another one has: of one layer that is run by itself,
+/// `unfused-direct` is `fused`.
 fn different(mut strategies: Vec<Strategy>, graph: &Graph) -> Vec<Strategy> {
-    strategies.dedup_by(|other, one| other.partition == one.partition);
     if graph.layers().len() == 1 {
         let alone = Partition::parse(graph, &graph.operators()).ok();
         strategies.retain(|one| one.partition.is_none() || one.partition != alone);
@@ -129,13 +105,12 @@ fn has_convolution(graph: &Graph) -> bool {
 }
 
 impl fmt::Display for ExecutionMode {
-    /// Such as `im2col f16`; empty for the one mode of an operator in f32.
+    /// Such as `direct f16`; empty for the one mode of an operator in f32.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = match &self.kind {
             Kind::Only => String::new(),
-            Kind::Conv(ConvAlgorithm::Im2col) => "im2col".to_owned(),
-            Kind::Conv(_) => "direct".to_owned(),
-            Kind::ConvChunked => "im2col-chunked".to_owned(),
+            Kind::Direct => "direct".to_owned(),
+            Kind::Conv(products) => products.to_string(),
             Kind::Model(strategy, Products::Accurate) => strategy.to_string(),
             Kind::Model(strategy, products) => format!("{strategy} {products}"),
         };
@@ -152,11 +127,11 @@ impl ExecutionMode {
     #[must_use]
     pub fn all(case: &Case, dtype: DType) -> Vec<ExecutionMode> {
         let kinds = match case.graph.layers() {
-            [Layer::Conv1d(_) | Layer::Conv2d(_) | Layer::Conv3d(_)] => vec![
-                Kind::Conv(ConvAlgorithm::Direct),
-                Kind::Conv(ConvAlgorithm::Im2col),
-                Kind::ConvChunked,
-            ],
+            [Layer::Conv1d(_) | Layer::Conv2d(_) | Layer::Conv3d(_)] => {
+                let fast = (dtype == DType::F32).then_some(Kind::Conv(Products::Fast));
+                let accurate = Kind::Conv(Products::Accurate);
+                [Kind::Direct, accurate].into_iter().chain(fast).collect()
+            }
             [_] => vec![Kind::Only],
             _ => model_modes(case, dtype),
         };
@@ -181,7 +156,8 @@ impl ExecutionMode {
                         .then(|| TensorProducts::of(graph, *products))
                         .flatten(),
                 ),
-                _ => (false, None),
+                Kind::Conv(products) => (false, TensorProducts::of(graph, *products)),
+                Kind::Only | Kind::Direct => (false, None),
             };
             ExecutionMode {
                 kind,
@@ -196,7 +172,11 @@ impl ExecutionMode {
     /// Whether f32 is multiplied with fast products.
     #[must_use]
     pub fn is_fast(&self) -> bool {
-        self.dtype == DType::F32 && matches!(self.kind, Kind::Model(_, Products::Fast))
+        self.dtype == DType::F32
+            && matches!(
+                self.kind,
+                Kind::Model(_, Products::Fast) | Kind::Conv(Products::Fast)
+            )
     }
 
     /// The modes that a device supports: one on the CPU backend, elsewhere each for which the library has
@@ -266,22 +246,14 @@ impl ExecutionMode {
             }
             (_, [layer, ..]) => {
                 let parameters = case.parameters(layer)?.to_vec();
-                Ok(Executable::Operator(
-                    layer,
-                    parameters,
-                    self.conv_options(case.of),
-                ))
+                let options = match self.kind {
+                    Kind::Direct => Options::default().partition(Partition::of_layer("direct")),
+                    Kind::Conv(products) => Options::default().precision(products),
+                    _ => Options::default(),
+                };
+                Ok(Executable::Operator(layer, parameters, Box::new(options)))
             }
             (_, []) => unreachable!("a graph has a layer"),
-        }
-    }
-
-    fn conv_options(&self, case: &Case) -> ConvOptions {
-        match self.kind {
-            Kind::Conv(algorithm) => ConvOptions::algorithm(algorithm),
-            Kind::ConvChunked => ConvOptions::algorithm(ConvAlgorithm::Im2col)
-                .workspace_bytes(small_workspace(case, self.dtype)),
-            _ => ConvOptions::default(),
         }
     }
 }

@@ -16,7 +16,6 @@ pub mod batch_norm;
 pub mod channel_max;
 mod clusters;
 pub mod conv;
-pub mod conv_gemm;
 pub mod copy_strided;
 pub mod depthwise;
 pub mod elementwise;

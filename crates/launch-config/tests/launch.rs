@@ -4,7 +4,6 @@ use launch_config::Arch;
 use launch_config::KernelGeometry;
 use launch_config::channel_max::{self, ChannelMaxGeometry};
 use launch_config::conv::ConvGeometry;
-use launch_config::conv_gemm::{ColumnPlan, FLAT, GEMM_THREADS, TALL};
 use launch_config::implicit_gemm::{GemmConfig, GemmDevice, OperandFormat};
 use launch_config::norm::{MAX_SPLITS, NormGeometry, SPLIT_ELEMENTS, WARP_ROW_ELEMENTS};
 use launch_config::{LaunchShape, MAX_BLOCKS, WARP_THREADS, elementwise, max_pool2d};
@@ -16,60 +15,6 @@ fn conv(n: usize, c: usize, k: usize, image: [usize; 2], spec: Conv2dSpec) -> Co
     let problem = problem.expect("a valid case");
     problem.geometry().expect("a small case")
 }
-
-#[test]
-fn column_chunks_cover_every_pixel_once_and_fit_the_workspace() {
-    let grouped = ConvSpec {
-        groups: 2,
-        ..ConvSpec::default()
-    };
-    let cases = [
-        conv(1, 1, 1, [3, 3], ConvSpec::default()),
-        conv(7, 4, 6, [13, 10], grouped),
-        conv(5, 3, 8, [9, 31], ConvSpec::default()),
-    ];
-    for g in cases {
-        let rows = u64::from(g.input_channels() * g.taps());
-        let sample = rows * u64::from(g.output_pixels()).next_multiple_of(4);
-        let workspaces = [rows * 4, rows * 8 + 3, sample - 1, sample, 3 * sample + 1];
-        for workspace in workspaces.into_iter().filter(|&w| w >= rows * 4) {
-            let plan = ColumnPlan::new(&g, workspace).expect("a vector fits");
-            assert!(plan.workspace_elements() <= workspace);
-            let mut seen = vec![0; (g.n * u64::from(g.output_pixels())) as usize];
-            for chunk in plan.chunks() {
-                let elements = chunk.samples * rows * u64::from(chunk.pitch);
-                assert!(elements <= plan.workspace_elements());
-                assert_eq!(chunk.first_pixel % 4, 0, "output vectors start on vectors");
-                assert!(chunk.pitch.is_multiple_of(4) && chunk.pitch - chunk.pixels < 4);
-                for sample in chunk.first_sample..chunk.first_sample + chunk.samples {
-                    let plane = sample * u64::from(g.output_pixels());
-                    let first = plane + u64::from(chunk.first_pixel);
-                    let pixels = first..first + u64::from(chunk.pixels);
-                    pixels.for_each(|pixel| seen[pixel as usize] += 1);
-                }
-            }
-            assert!(
-                seen.iter().all(|&times| times == 1),
-                "{g:?} in {workspace}: {seen:?}"
-            );
-        }
-        assert_eq!(
-            ColumnPlan::new(&g, rows * 4 - 1),
-            None,
-            "not a vector of pixels fits"
-        );
-    }
-}
-
-#[test]
-fn gemm_tiles_are_whole_vectors_for_every_thread() {
-    for tile in [TALL, FLAT] {
-        let per_thread = tile.rows() * tile.columns() / GEMM_THREADS;
-        assert_eq!(per_thread, tile.row_vectors * 4 * 8);
-        assert_eq!(tile.filter_pitch() % 4, 0, "vectors stay aligned");
-    }
-}
-
 #[test]
 fn splits_of_a_row_depend_on_its_length_alone_and_none_is_empty() {
     for row in [

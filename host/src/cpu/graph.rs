@@ -22,7 +22,7 @@ use super::pointwise::pointwise;
 use super::pool::pool_sample;
 use crate::error::Result;
 use crate::host_memory::{affordable, reserve, resize, zeroed};
-use crate::ops::MAX_PARAMETERS;
+use crate::operators::MAX_PARAMETERS;
 use crate::parameters::Parameters;
 
 /// What the layers of `graph` make of `inputs`, the first one and the further ones, whose shapes are the

@@ -6,8 +6,8 @@ use op_spec::graph::{Chain, ConvLayer, Layer};
 use oracle::{Case, Precision};
 
 use super::*;
+use crate::Options;
 use crate::lab;
-use crate::ops::ConvOptions;
 use crate::parameters::Parameters;
 use crate::{Device, Tensor};
 
@@ -117,7 +117,7 @@ fn a_single_layer_is_its_operator() {
             .map(upload)
             .collect();
         let x = Tensor::from_array(&stream, &case.x).unwrap();
-        let operator = lab::layer(&x, layer, &parameters, &ConvOptions::default()).unwrap();
+        let operator = lab::layer(&x, layer, &parameters, &Options::default()).unwrap();
         let (chain, operator) = (run_case(&case), operator.to_array::<f32>().unwrap());
         assert_eq!(bits(chain.view()), bits(operator.view()), "{}", case.name);
     }

@@ -10,21 +10,21 @@ use super::producer::Producer;
 use super::region::Query;
 use crate::device::Tensor;
 use crate::error::Result;
-use crate::ops::batch_norm::{self, Folded, Statistics};
-use crate::ops::conv::{Filters, append_pad};
-use crate::ops::fused::group_norm_scale_pointwise::{Tail, normalise_and_map};
-use crate::ops::fused::{
+use crate::operators::batch_norm::{self, Folded, Statistics};
+use crate::operators::conv::{Filters, append_pad};
+use crate::operators::fused::group_norm_scale_pointwise::{Tail, normalise_and_map};
+use crate::operators::fused::{
     clamp_multiply_channel_max, depthwise, fold_scale, group_norm_scale,
     group_norm_scale_max_pool2d_clamp, implicit_gemm, max_pool2d_clamp,
     multiply_instance_norm_clamp_multiply_channel_max, scale_max_pool2d_clamp,
 };
-use crate::ops::group_norm;
-use crate::ops::norm_statistics::{self, NormInput};
-use crate::ops::one_launch::{
+use crate::operators::group_norm;
+use crate::operators::norm_statistics::{self, NormInput};
+use crate::operators::one_launch::{
     conv2d_group_norm_scale_max_pool_clamp as one_launch_2d,
     conv3d_multiply_instance_norm_clamp_multiply_max as one_launch_3d,
 };
-use crate::ops::{self, Affine, ConvolutionParameters, Convolved, Preparations, pointwise};
+use crate::operators::{self, Affine, ConvolutionParameters, Convolved, Preparations, pointwise};
 use crate::program::{ProgramBuilder, Value};
 use launch_config::elementwise::Bounds;
 use launch_config::implicit_gemm::Epilogue as StoreEpilogue;
@@ -159,9 +159,9 @@ impl<'a> Appending<'a> {
         };
         let produced = match &lowered.producer {
             Producer::Tensor if matches!(plan, Plan::Whole) => {
-                return self.layer(x, start, &ops::ConvOptions::default());
+                return self.layer(x, start);
             }
-            Producer::Direct(options) => return self.layer(x, start, options),
+            Producer::Direct => return self.layer(x, start),
             Producer::Tensor => Produced::Tensor(x),
             Producer::OneLaunch2d(launch) => {
                 let x = self.padded(x, start)?;
@@ -206,7 +206,7 @@ impl<'a> Appending<'a> {
     }
 
     /// Appends a layer by its operator's own kernels.
-    fn layer(&mut self, x: Value, layer: usize, options: &ops::ConvOptions) -> Result<Value> {
+    fn layer(&mut self, x: Value, layer: usize) -> Result<Value> {
         let problem = &self.of.problem.steps[layer].problem;
         if let LayerProblem::BatchNorm(problem) = problem {
             let folded = self.folded_batch_norm(layer, problem)?;
@@ -220,7 +220,7 @@ impl<'a> Appending<'a> {
             }
             _ => std::array::from_fn(|index| self.parameter(layer, index)),
         };
-        ops::append(self.program, x, problem, parameters, options)
+        operators::append(self.program, x, problem, parameters)
     }
 
     /// Appends the epilogue of a producer.

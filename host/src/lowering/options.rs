@@ -2,7 +2,7 @@
 
 use op_spec::graph::Partition;
 
-use crate::ops::{ConvOptions, FusedOptions, Precision};
+use crate::operators::{FusedOptions, Precision};
 
 /// Options of a model. All options give the same values up to rounding.
 ///
@@ -17,8 +17,6 @@ pub struct Options {
     /// Whether the choice of kernels ignores the batch size (the default), so that the results of a sample
     /// are the same bits in any batch. If false, small batches may use faster kernels.
     pub batch_invariant: bool,
-    /// The most bytes of a convolution's im2col matrix at a time.
-    pub workspace_bytes: u64,
 }
 
 impl Default for Options {
@@ -27,7 +25,6 @@ impl Default for Options {
             partition: None,
             precision: Precision::default(),
             batch_invariant: true,
-            workspace_bytes: ConvOptions::default().workspace_bytes,
         }
     }
 }
@@ -51,13 +48,6 @@ impl Options {
     #[must_use]
     pub fn batch_invariant(mut self, batch_invariant: bool) -> Options {
         self.batch_invariant = batch_invariant;
-        self
-    }
-
-    /// The same with this limit.
-    #[must_use]
-    pub fn workspace_bytes(mut self, workspace_bytes: u64) -> Options {
-        self.workspace_bytes = workspace_bytes;
         self
     }
 

@@ -3,10 +3,9 @@
 use launch_config::KernelGeometry;
 use std::fmt;
 
-use crate::ops::ConvOptions;
-use crate::ops::implicit_gemm::Gemm;
-use crate::ops::one_launch::conv2d_group_norm_scale_max_pool_clamp::OneLaunch2d;
-use crate::ops::one_launch::conv3d_multiply_instance_norm_clamp_multiply_max::OneLaunch3d;
+use crate::operators::implicit_gemm::Gemm;
+use crate::operators::one_launch::conv2d_group_norm_scale_max_pool_clamp::OneLaunch2d;
+use crate::operators::one_launch::conv3d_multiply_instance_norm_clamp_multiply_max::OneLaunch3d;
 use crate::spec::{ConvProblem, GroupNormProblem};
 use launch_config::Refusal;
 use launch_config::conv::ConvGeometry;
@@ -28,7 +27,7 @@ pub(super) enum Producer {
     /// A depthwise convolution on FMA units.
     Depthwise(DepthwiseGeometry),
     /// A convolution by the kernels of its operator, on FMA units.
-    Direct(ConvOptions),
+    Direct,
     /// The region's input, or its only layer by its operator's own kernels.
     Tensor,
 }

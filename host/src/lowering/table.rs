@@ -14,10 +14,9 @@ use op_spec::graph::NormalForm;
 use super::epilogue::{self, MaxOverChannels, Plan, Pool, Store};
 use super::producer::{Producer, conv_geometry, row_channels};
 use super::region::Region;
-use crate::ops::implicit_gemm::Gemm;
-use crate::ops::one_launch::conv2d_group_norm_scale_max_pool_clamp::OneLaunch2d;
-use crate::ops::one_launch::conv3d_multiply_instance_norm_clamp_multiply_max::OneLaunch3d;
-use crate::ops::{ConvAlgorithm, ConvOptions};
+use crate::operators::implicit_gemm::Gemm;
+use crate::operators::one_launch::conv2d_group_norm_scale_max_pool_clamp::OneLaunch2d;
+use crate::operators::one_launch::conv3d_multiply_instance_norm_clamp_multiply_max::OneLaunch3d;
 
 /// A region with all decisions about it.
 #[derive(Debug)]
@@ -92,7 +91,7 @@ impl Row {
 }
 
 /// Every row, in order of preference.
-pub(super) const TABLE: [Row; 8] = [
+pub(super) const TABLE: [Row; 7] = [
     Row {
         name: "one-launch-2d",
         implements: "convolution, norm, scale, max_pool2d, clamp; `sm_90a`, 8 to 64 channels, 3x3 filters, width 128, height 10 to 133, pooling by 4",
@@ -183,13 +182,13 @@ pub(super) const TABLE: [Row; 8] = [
         name: "direct",
         implements: "a convolution alone",
         summary: "direct convolution on FMA units",
-        can_implement: |row, region, form| convolution(row, region, form, ConvAlgorithm::Direct),
-    },
-    Row {
-        name: "im2col",
-        implements: "a convolution alone",
-        summary: "convolution by a column matrix and a GEMM on FMA units",
-        can_implement: |row, region, form| convolution(row, region, form, ConvAlgorithm::Im2col),
+        can_implement: |row, region, form| match form.convolution {
+            Some(_) if region.layers.len() == 1 => Ok(Lowered {
+                producer: Producer::Direct,
+                plan: Plan::Whole,
+            }),
+            _ => Err(row.other_layers()),
+        },
     },
     Row {
         name: "tensor",
@@ -215,24 +214,6 @@ pub(super) const TABLE: [Row; 8] = [
         },
     },
 ];
-
-/// A convolution alone, by its operator's kernels.
-fn convolution(
-    row: &Row,
-    region: &Region<'_>,
-    form: &NormalForm,
-    algorithm: ConvAlgorithm,
-) -> Result<Lowered, Refusal> {
-    if form.convolution.is_none() || region.layers.len() != 1 {
-        return Err(row.other_layers());
-    }
-    let options = ConvOptions::algorithm(algorithm);
-    let options = options.workspace_bytes(region.of.options.workspace_bytes);
-    Ok(Lowered {
-        producer: Producer::Direct(options),
-        plan: Plan::Whole,
-    })
-}
 
 /// A convolution with moments, and the plan behind its norm. `choose` gives the convolution's configuration,
 /// for the windows in which it pools (if any) and the channels of a row of the norm.

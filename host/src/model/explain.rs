@@ -14,7 +14,7 @@ use crate::device::{DType, DeviceProperties};
 #[cfg(any(test, feature = "lab"))]
 use crate::error::Result;
 use crate::lowering::{Chosen, Query, RegionFacts};
-use crate::ops::Precision;
+use crate::operators::Precision;
 use crate::program::{Program, Step};
 
 /// Seconds that a launch takes at the least.

@@ -13,7 +13,7 @@ use crate::cpu;
 use crate::device::{DType, Device, DeviceProperties, Order, Stream, Tensor};
 use crate::error::{Error, Result};
 use crate::lowering::{self, Appending, Chosen, Query};
-use crate::ops::Preparations;
+use crate::operators::Preparations;
 use crate::parameters::Parameters;
 use crate::program::{Program, ProgramBuilder};
 

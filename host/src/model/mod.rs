@@ -19,6 +19,7 @@
 
 mod arrays;
 mod comparison;
+pub(crate) mod convolution;
 mod explain;
 mod forward;
 mod from_tensors;
@@ -45,4 +46,4 @@ pub use replicas::{ReplicaPlans, Replicas};
 pub use strategy::Strategy;
 
 pub use crate::lowering::{Considered, Options, RegionFacts, Verdict};
-pub use crate::ops::Precision;
+pub use crate::operators::precision::Precision;

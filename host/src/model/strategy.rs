@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use op_spec::graph::{Graph, Partition, PartitionError};
+use op_spec::graph::{Graph, Layer, Partition, PartitionError};
 
 use super::Options;
 
@@ -10,7 +10,7 @@ use super::Options;
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Strategy {
-    /// Its name, such as `unfused`.
+    /// Its name, such as `unfused-direct`.
     pub name: &'static str,
     /// The partition; nothing for the fewest launches that can be had.
     pub partition: Option<Partition>,
@@ -47,30 +47,28 @@ impl Strategy {
     /// What stands for every strategy where [`parse`](Self::parse) reads it.
     pub const ALL: &'static str = "all";
 
-    /// Every strategy for a graph, from a run for each layer to the most fused: `unfused` (convolutions by a
-    /// column matrix), `unfused-direct`, partial fusions where the graph has some with names, `fused`.
+    /// Every strategy for a graph, from a run for each layer to the most fused: `unfused-direct` (direct
+    /// convolutions), partial fusions where the graph has some with names, `fused`.
     #[must_use]
     pub fn all(graph: &Graph) -> Vec<Strategy> {
         let parsed = |name, text: &str| {
             let partition = Some(Partition::parse(graph, text).ok()?);
             Some(Strategy { name, partition })
         };
-        let single = |(name, algorithm)| {
-            let layer = |layer: &op_spec::graph::Layer| match layer.operator() {
-                operator @ ("conv2d" | "conv3d") => format!("{operator} @{algorithm}"),
-                operator => operator.to_owned(),
-            };
-            let layers: Vec<String> = graph.layers().iter().map(layer).collect();
-            parsed(name, &layers.join(" | "))
+        let layer = |layer: &Layer| match layer {
+            Layer::Conv1d(_) | Layer::Conv2d(_) | Layer::Conv3d(_) => {
+                format!("{} @direct", layer.operator())
+            }
+            _ => layer.operator().to_owned(),
         };
-        let unfused = [("unfused", "im2col"), ("unfused-direct", "direct")];
-        let unfused = unfused.into_iter().filter_map(single);
+        let layers: Vec<String> = graph.layers().iter().map(layer).collect();
+        let unfused = parsed("unfused-direct", &layers.join(" | "));
         let named = NAMED.iter().filter_map(|&(name, text)| parsed(name, text));
         let fused = Strategy {
             name: Strategy::FUSED,
             partition: None,
         };
-        unfused.chain(named).chain([fused]).collect()
+        unfused.into_iter().chain(named).chain([fused]).collect()
     }
 
     /// The strategies of `graph` that a text asks for: those of a name (none if only other chains have it),

@@ -5,7 +5,7 @@ use ndarray::array;
 use super::*;
 use crate::data;
 use crate::device::Device;
-use crate::ops::{pointwise, scale};
+use crate::operators::{pointwise, scale};
 use crate::spec::{ClampSpec, PointwiseSpec, ScaleSpec};
 
 const LEN: usize = 1000;

@@ -1,11 +1,10 @@
-//! Convolutions, by both algorithms.
+//! Direct convolutions.
 
 use launch_config::KernelGeometry;
 use std::ops::Range;
 
 use cuda_std::{Label, Storage};
 use launch_config::conv::{ChannelTile, ConvGeometry};
-use launch_config::conv_gemm::{ColumnGemmTile, ColumnPlan, FLAT, TALL};
 use op_spec::ConvSpec;
 use op_spec::graph::{ConvLayer, Layer, LayerProblem};
 use oracle::Expected;
@@ -200,7 +199,10 @@ pub(crate) fn direct<T: Storage, const D: usize>(run: &Run) -> Outcome {
     Ok(())
 }
 
-fn check_direct<T: Storage, const D: usize>(run: &Run, row: &(Layer, Vec<usize>)) -> Outcome {
+pub(super) fn check_direct<T: Storage, const D: usize>(
+    run: &Run,
+    row: &(Layer, Vec<usize>),
+) -> Outcome {
     for tile in [ChannelTile::Wide, ChannelTile::Narrow] {
         let conv = Convolution::<T>::new(run, row)?;
         let g = conv.geometry;
@@ -210,69 +212,4 @@ fn check_direct<T: Storage, const D: usize>(run: &Run, row: &(Layer, Vec<usize>)
         compare(&format!("{tile:?} {}", conv.name), &conv.y, &conv.wanted)?;
     }
     Ok(())
-}
-
-/// Both tiles of the matrix product, on every row.
-pub(crate) fn gemm<T: Storage, const D: usize>(run: &Run) -> Outcome {
-    for row in rows::<T, D>(if D == 2 { 2..4 } else { 1..3 }) {
-        check_gemm::<T, D>(run, &row)?;
-    }
-    Ok(())
-}
-
-/// With workspaces for all, for one sample, for a part.
-fn check_gemm<T: Storage, const D: usize>(run: &Run, row: &(Layer, Vec<usize>)) -> Outcome {
-    for tile in [TALL, FLAT] {
-        let conv = Convolution::<T>::new(run, row)?;
-        let g = conv.geometry;
-        let rows = u64::from(g.input_channels() * g.taps());
-        let sample = rows * u64::from(g.output_pixels()).next_multiple_of(4);
-        for workspace in [1 << 30, sample, rows * 12] {
-            check_plan::<T, D>(run, &conv, tile, workspace)?;
-        }
-    }
-    Ok(())
-}
-
-/// Both algorithms, with workspaces for two samples, and for a part of one that is no whole row.
-pub(super) fn both<T: Storage, const D: usize>(run: &Run, row: &(Layer, Vec<usize>)) -> Outcome {
-    check_direct::<T, D>(run, row)?;
-    let conv = Convolution::<T>::new(run, row)?;
-    let g = conv.geometry;
-    let rows = u64::from(g.input_channels() * g.taps());
-    let sample = u64::from(g.output_pixels()).next_multiple_of(4);
-    for workspace in [2 * sample, sample.div_ceil(3).next_multiple_of(4)] {
-        check_plan::<T, D>(run, &conv, g.gemm_tile(), rows * workspace)?;
-    }
-    Ok(())
-}
-
-fn check_plan<T: Storage, const D: usize>(
-    run: &Run,
-    conv: &Convolution<T>,
-    tile: ColumnGemmTile,
-    workspace: u64,
-) -> Outcome {
-    let g = conv.geometry;
-    let plan = ColumnPlan::new(&g, workspace).expect("a workspace for a vector");
-    assert!(plan.workspace_elements() <= workspace);
-    let columns = run.empty::<T>(plan.workspace_elements() as usize)?;
-    for chunk in plan.chunks() {
-        let labels = [Label::Number(D as u32), label::<T>()];
-        let arguments = (conv.x(), columns.ptr(), g, chunk);
-        run.launch(&CONV_IM2COL, &labels, chunk.im2col_shape(&g), arguments)?;
-        let arguments = (
-            conv.weight(),
-            conv.bias(),
-            columns.source(),
-            conv.y.ptr(),
-            g,
-            chunk,
-        );
-        let name = tile.name().expect("a tile with kernels");
-        let labels = [name.into(), label::<T>()];
-        run.launch(&CONV_GEMM, &labels, chunk.gemm_shape(&g, tile), arguments)?;
-    }
-    let what = format!("{tile:?}, workspace {workspace}, {}", conv.name);
-    compare(&what, &conv.y, &conv.wanted)
 }

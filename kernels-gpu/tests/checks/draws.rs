@@ -382,7 +382,7 @@ pub(crate) fn on_cores<T: Storage>(run: &Run) -> Outcome {
         let mut layer = ConvLayer::new("conv", channels[2], filter);
         (layer.attributes, layer.bias) = (attributes, n % 2 == 0);
         let shape = [&channels[..2], &input].concat();
-        conv::both::<T, 3>(run, &(Layer::conv3d(layer), shape))?;
+        conv::check_direct::<T, 3>(run, &(Layer::conv3d(layer), shape))?;
     }
     Ok(())
 }

@@ -5,14 +5,13 @@ use cuda_std::tensor_map::TensorMap;
 use cuda_std::{Label, Storage};
 use launch_config::KernelGeometry;
 use launch_config::conv::{ChannelTile, ConvGeometry, TILE_PIXELS};
-use launch_config::conv_gemm::{ColumnPlan, FLAT, IM2COL_THREADS, TALL};
 use launch_config::depthwise::DepthwiseGeometry;
 use launch_config::implicit_gemm::{
     GemmConfig, GemmDevice, GemmTile, M32N128, W64N128, WARP_SPECIALIZED,
 };
 use op_spec::ConvSpec;
 
-use super::super::kernels::conv::{CONV_DIRECT, CONV_GEMM, CONV_IM2COL};
+use super::super::kernels::conv::CONV_DIRECT;
 use super::super::kernels::fused::depthwise::DEPTHWISE;
 use super::super::kernels::fused::implicit_gemm::*;
 use super::far::number;
@@ -131,60 +130,6 @@ fn one_by_one(run: &Run, dimensions: u32, g: &ConvGeometry) -> Outcome {
             let first = end - 1 - (pixels - 1) % u64::from(TILE_PIXELS);
             y.are("direct", first..end, wanted)?;
         }
-    }
-
-    // The last columns of the last channel of a whole matrix of 2^34 elements; and the product with one in
-    // which numbers stand.
-    let rows = u64::from(g.input_channels() * g.taps());
-    let plan = ColumnPlan::new(g, 1 << 34).expect("a workspace for a vector");
-    let max = plan.chunks().map(|chunk| chunk.pixels).max();
-    let whole = plan.chunks().filter(|chunk| Some(chunk.pixels) == max);
-    let chunk = whole.last().expect("pixels");
-    let elements = plan.workspace_elements();
-    let columns = run.sparse::<f32>(elements)?;
-    let shape = chunk.im2col_shape(g);
-    let labels = [Label::Number(dimensions), label::<f32>()];
-    let arguments = (x.source(), columns.ptr(), *g, chunk);
-    run.launch_some(&CONV_IM2COL, &labels, shape, &[last(shape)], arguments)?;
-    let (pitch, taps) = (u64::from(chunk.pitch), u64::from(g.taps()));
-    let vectors = (pitch / 4 - 1) % u64::from(IM2COL_THREADS) + 1;
-    let unit = |row: u64| {
-        // A filter that has 1 at this row of the last channel of the last group, and nothing else.
-        let mut filters = vec![0.0; values.len()];
-        let at = filters.len() as u64 - taps + row;
-        filters[at as usize] = 1.0;
-        filters
-    };
-    for row in 0..taps {
-        let first = ((chunk.samples - 1) * rows + rows - taps + row) * pitch;
-        let filters = unit(row);
-        let last_plane = outputs(g) - pixels + u64::from(chunk.first_pixel);
-        let of_row = first + pitch - 4 * vectors..first + u64::from(chunk.pixels);
-        columns.are("columns", of_row, |index| {
-            convolved(g, &filters, last_plane + index - first)
-        })?;
-    }
-    let columns = run.computed::<f32>(elements, number)?;
-    for tile in [TALL, FLAT] {
-        let y = run.sparse::<f32>(outputs(g))?;
-        let arguments = (weight.source(), none, columns.source(), y.ptr(), *g, chunk);
-        let shape = chunk.gemm_shape(g, tile);
-        let labels = [
-            tile.name().expect("a tile with kernels").into(),
-            label::<f32>(),
-        ];
-        run.launch_some(&CONV_GEMM, &labels, shape, &[last(shape)], arguments)?;
-        let reduction = u64::from(g.reduction());
-        let first = outputs(g) - pixels + u64::from(chunk.first_pixel);
-        let end = first + u64::from(chunk.pixels);
-        y.are("product of columns", end - 5..end, |index| {
-            let row = |row: u64| {
-                let of_sample = rows - reduction + row;
-                let at = ((chunk.samples - 1) * rows + of_sample) * pitch + index - first;
-                number(at) * values[values.len() - reduction as usize + row as usize]
-            };
-            (0..reduction).map(row).sum()
-        })?;
     }
     Ok(())
 }

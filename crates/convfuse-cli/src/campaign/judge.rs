@@ -220,7 +220,7 @@ impl Draft {
         }
         let x = ArrayD::zeros(&input[..]);
         let x = Tensor::from_f32_array(stream, &x, self.dtype).map_err(|e| of_error(&e))?;
-        match lab::layer(&x, layer, &[], &convfuse::ops::ConvOptions::default()) {
+        match lab::layer(&x, layer, &[], &convfuse::Options::default()) {
             Err(error) if error.to_string().starts_with(layer.operator()) => Ok(()),
             Err(error) => {
                 let text = format!("refused with {error}, reference: {refusal}");

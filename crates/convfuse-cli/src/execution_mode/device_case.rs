@@ -4,7 +4,6 @@ use std::cell::OnceCell;
 
 use convfuse::lab;
 use convfuse::model::{Model, Options};
-use convfuse::ops::ConvOptions;
 use convfuse::{DType, Parameters, Stream, Tensor};
 use ndarray::{ArrayD, Axis};
 use op_spec::graph::Layer;
@@ -87,7 +86,7 @@ impl<'a> DeviceCase<'a> {
 #[derive(Debug)]
 pub enum Executable<'a> {
     /// An operator, with its parameters.
-    Operator(&'a Layer, Vec<Tensor>, ConvOptions),
+    Operator(&'a Layer, Vec<Tensor>, Box<Options>),
     /// A model.
     Model(Model, Box<Options>),
 }

@@ -51,6 +51,18 @@ impl Partition {
         }
     }
 
+    /// The only layer of a graph, by these kernels.
+    #[must_use]
+    pub fn of_layer(kernel: &str) -> Partition {
+        let run = Run {
+            layers: 0..1,
+            kernel: Some(kernel.to_owned()),
+        };
+        Partition {
+            runs: alloc::vec![run],
+        }
+    }
+
     /// Reads a partition of `graph` in the form that it is displayed in.
     ///
     /// # Errors

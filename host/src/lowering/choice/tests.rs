@@ -7,7 +7,7 @@ use op_spec::{Conv2dSpec, Conv3dSpec, GroupNormSpec, MaxPool2dSpec};
 use super::*;
 use crate::device::{DType, DeviceProperties, Order};
 use crate::model::Options;
-use crate::ops::Precision;
+use crate::operators::Precision;
 
 mod other_chains;
 mod partitions;

@@ -227,9 +227,17 @@ mod tests {
         };
         assert!(asked("", "fused", Products::Fast));
         assert!(!asked("--precision accurate", "fused", Products::Fast));
-        assert!(asked("--precision fast", "unfused", Products::Accurate));
+        assert!(asked(
+            "--precision fast",
+            "unfused-direct",
+            Products::Accurate
+        ));
         assert!(asked("--precision fast", "fused", Products::Half));
-        assert!(!asked("--strategy fused", "unfused", Products::Accurate));
+        assert!(!asked(
+            "--strategy fused",
+            "unfused-direct",
+            Products::Accurate
+        ));
     }
 
     #[test]
@@ -244,7 +252,7 @@ mod tests {
         // The fused one comes with accurate and with fast products, if they differ.
         assert_eq!(chosen("all", DType::F32), Ok(all + 1));
         assert_eq!(chosen("all", DType::F16), Ok(all));
-        assert_eq!(chosen("unfused,folded-scale", DType::F32), Ok(2));
+        assert_eq!(chosen("unfused-direct,folded-scale", DType::F32), Ok(2));
         // Another chain has it.
         assert_eq!(chosen("clamp-multiply-max", DType::F32), Ok(0));
         let partition = "conv2d | group_norm scale | max_pool2d clamp";

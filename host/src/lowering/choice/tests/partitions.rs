@@ -14,8 +14,8 @@ fn partitions_say_which_regions_and_which_rows() {
     };
     for (text, expected) in [
         (
-            "conv2d @im2col | group_norm scale @folded | max_pool2d clamp",
-            "im2col | folded | tensor",
+            "conv2d @direct | group_norm scale @folded | max_pool2d clamp",
+            "direct | folded | tensor",
         ),
         (
             "conv2d | group_norm | scale max_pool2d clamp",
@@ -58,7 +58,7 @@ fn partitions_say_which_regions_and_which_rows() {
         (
             "conv2d @no-such | group_norm scale max_pool2d clamp",
             "conv2d: no kernels called no-such: known are one-launch-2d, one-launch-3d, depthwise, \
-             implicit-gemm, direct, im2col, tensor, folded",
+             implicit-gemm, direct, tensor, folded",
         ),
     ] {
         assert_eq!(ask(&chain, &FULL_85, text), expected, "{text}");

@@ -4,8 +4,8 @@ use kernels_gpu::fused::group_norm_scale_max_pool2d_clamp::GROUP_NORM_SCALE_MAX_
 use launch_config::KernelGeometry;
 
 use crate::error::Result;
-use crate::ops::launching::{Affine, compute};
-use crate::ops::norm_statistics::NormInput;
+use crate::operators::launching::{Affine, compute};
+use crate::operators::norm_statistics::NormInput;
 use crate::program::{ProgramBuilder, Value};
 use crate::spec::MaxPool2dProblem;
 use launch_config::elementwise::Bounds;

@@ -4,7 +4,7 @@ use kernels_gpu::fused::fold_scale::FOLD_SCALE;
 
 use super::preparation::{Preparation, Preparations, prepared};
 use crate::error::Result;
-use crate::ops::launching::{Affine, kernel};
+use crate::operators::launching::{Affine, kernel};
 use crate::program::{ProgramBuilder, Value};
 use crate::spec::{Quantity, SpecError};
 use launch_config::elementwise;

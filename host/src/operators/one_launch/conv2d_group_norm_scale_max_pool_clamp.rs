@@ -7,9 +7,9 @@ use kernels_gpu::one_launch::conv2d_group_norm_scale_max_pool_clamp::{
 
 use crate::device::{DType, DeviceProperties, LaunchShape};
 use crate::error::Result;
-use crate::ops::ConvolutionParameters as Parameters;
-use crate::ops::Precision;
-use crate::ops::fused::{Preparation, prepared};
+use crate::operators::ConvolutionParameters as Parameters;
+use crate::operators::Precision;
+use crate::operators::fused::{Preparation, prepared};
 use crate::program::{ProgramBuilder, Value};
 use crate::spec::{ClampProblem, ConvProblem, GroupNormProblem, MaxPool2dProblem};
 use launch_config::Refusal;

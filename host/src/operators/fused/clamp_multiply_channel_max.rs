@@ -5,8 +5,8 @@ use launch_config::KernelGeometry;
 use launch_config::elementwise::Bounds;
 
 use crate::error::Result;
-use crate::ops::channel_max::without_channels;
-use crate::ops::launching::compute;
+use crate::operators::channel_max::without_channels;
+use crate::operators::launching::compute;
 use crate::program::{ProgramBuilder, Value};
 use crate::spec::{ChannelMaxProblem, ClampProblem};
 

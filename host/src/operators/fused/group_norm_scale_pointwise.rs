@@ -4,9 +4,9 @@ use kernels_gpu::fused::group_norm_scale_pointwise::GROUP_NORM_SCALE_POINTWISE;
 use launch_config::pointwise::Step;
 
 use crate::error::Result;
-use crate::ops::launching::{Affine, compute};
-use crate::ops::norm_statistics::{NormInput, statistics};
-use crate::ops::pointwise;
+use crate::operators::launching::{Affine, compute};
+use crate::operators::norm_statistics::{NormInput, statistics};
+use crate::operators::pointwise;
 use crate::program::{ProgramBuilder, Value};
 use crate::spec::{PointwiseProblem, PreluProblem};
 use launch_config::norm::NormGeometry;

@@ -1,5 +1,5 @@
 //! Maximum pools of volumes, average pools, and averages of all positions. The maximum pool of images is
-//! [`max_pool2d`](super::max_pool2d).
+//! [`max_pool2d`](crate::ops::max_pool2d).
 
 use super::launching::{compute, kernel, single};
 use kernels_gpu::pool::{PLANE_AVERAGES, PLANE_SUMS, POOL};
@@ -14,7 +14,7 @@ use crate::spec::{AdaptiveAvgPoolSpec, AvgPoolSpec, MaxPool3dSpec, PoolProblem};
 /// `y[n, c, z, p, q]` is the largest of `x[n, c, d, h, w]` over the window of `(z, p, q)`.
 ///
 /// *Shapes*: `(n, c, d, h, w)` to `(n, c, z, p, q)`, each extent as that of
-/// [`max_pool2d`](super::max_pool2d).
+/// [`max_pool2d`](crate::ops::max_pool2d).
 ///
 /// *Numerics*: exact. A window with a *NaN* gives NaN; padding never wins, not even against `-inf`. A window
 /// that holds nothing but padding, as dilation allows, gives `-inf`.

@@ -5,8 +5,8 @@ use kernels_gpu::fused::depthwise::DEPTHWISE;
 
 use crate::device::DType;
 use crate::error::Result;
-use crate::ops::conv::Filters;
-use crate::ops::launching::kernel;
+use crate::operators::conv::Filters;
+use crate::operators::launching::kernel;
 use crate::program::{ProgramBuilder, Value};
 use launch_config::depthwise::DepthwiseGeometry;
 

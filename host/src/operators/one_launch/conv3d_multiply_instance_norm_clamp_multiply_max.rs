@@ -7,9 +7,9 @@ use kernels_gpu::one_launch::conv3d_multiply_instance_norm_clamp_multiply_max::{
 
 use crate::device::{DType, DeviceProperties, LaunchShape};
 use crate::error::Result;
-use crate::ops::ConvolutionParameters as Parameters;
-use crate::ops::conv::Filters;
-use crate::ops::{FusedOptions, Precision};
+use crate::operators::ConvolutionParameters as Parameters;
+use crate::operators::conv::Filters;
+use crate::operators::{FusedOptions, Precision};
 use crate::program::{ProgramBuilder, Value};
 use crate::spec::Quantity;
 use crate::spec::{ClampProblem, ConvProblem, GroupNormProblem};

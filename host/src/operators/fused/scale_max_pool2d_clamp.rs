@@ -4,7 +4,7 @@ use kernels_gpu::fused::scale_max_pool2d_clamp::SCALE_MAX_POOL2D_CLAMP;
 use launch_config::KernelGeometry;
 
 use crate::error::Result;
-use crate::ops::launching::compute;
+use crate::operators::launching::compute;
 use crate::program::{ProgramBuilder, Value};
 use crate::spec::MaxPool2dProblem;
 use launch_config::elementwise::Bounds;

@@ -6,7 +6,7 @@ use launch_config::KernelGeometry;
 use super::group_norm_scale_pointwise::{self, Tail};
 use crate::device::{DType, DeviceProperties, LaunchShape};
 use crate::error::Result;
-use crate::ops::launching::{Affine, compute};
+use crate::operators::launching::{Affine, compute};
 use crate::program::{ProgramBuilder, Value};
 use crate::spec::GroupNormProblem;
 use launch_config::norm::{NormGeometry, RESIDENT_STATIC_BYTES};

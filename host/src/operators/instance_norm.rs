@@ -6,13 +6,13 @@ use crate::error::Result;
 use crate::spec::InstanceNormSpec;
 
 /// `y = (x - mean) / sqrt(var + eps) * weight[c] + bias[c]`, with mean and (biased) variance over each
-/// channel of each sample: [`group_norm`](super::group_norm()) with a group per channel, and computed as
+/// channel of each sample: [`group_norm`](crate::ops::group_norm) with a group per channel, and computed as
 /// that.
 ///
 /// *Shapes*: `x` is `(n, c, *)` with any number of spatial dimensions, `weight` and `bias`, both optional,
 /// are `(c)`; the output has the input's shape.
 ///
-/// *Numerics*, *NaN*: as in [`group_norm`](super::group_norm()).
+/// *Numerics*, *NaN*: as in [`group_norm`](crate::ops::group_norm).
 ///
 /// # Errors
 /// [`Error::Spec`](crate::Error::Spec): a single spatial element (its deviation is 0 whatever it holds),

@@ -4,7 +4,7 @@ use kernels_gpu::conv::CONV_PAD;
 use launch_config::pad::PadGeometry;
 
 use crate::error::Result;
-use crate::ops::launching::compute;
+use crate::operators::launching::compute;
 use crate::program::{ProgramBuilder, Value};
 use crate::spec::Pad;
 

@@ -5,9 +5,9 @@ use launch_config::KernelGeometry;
 use launch_config::elementwise::Bounds;
 
 use crate::error::Result;
-use crate::ops::channel_max::without_channels;
-use crate::ops::launching::{Affine, compute};
-use crate::ops::norm_statistics::NormInput;
+use crate::operators::channel_max::without_channels;
+use crate::operators::launching::{Affine, compute};
+use crate::operators::norm_statistics::NormInput;
 use crate::program::{ProgramBuilder, Value};
 use crate::spec::{ChannelMaxProblem, ClampProblem};
 

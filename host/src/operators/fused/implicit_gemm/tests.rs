@@ -3,8 +3,8 @@ use super::super::preparation::Preparations;
 use super::*;
 use crate::data;
 use crate::device::{Device, Tensor};
-use crate::ops::conv::Filters;
-use crate::ops::launching::Affine;
+use crate::operators::conv::Filters;
+use crate::operators::launching::Affine;
 use crate::spec::Conv3dSpec;
 use launch_config::KernelGeometry;
 

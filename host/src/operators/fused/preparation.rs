@@ -1,7 +1,7 @@
 //! Prepared parameters: layouts for fused kernels, and folded parameters.
 
 use crate::error::Result;
-use crate::ops::Precision;
+use crate::operators::Precision;
 use crate::program::{PreparedParameters, ProgramBuilder, Value};
 use launch_config::implicit_gemm::GemmTile;
 

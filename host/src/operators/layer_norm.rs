@@ -17,10 +17,10 @@ use crate::spec::{LayerNormProblem, LayerNormSpec};
 /// *Shapes*: `x` is `(n, c, *)`, `normalized_shape` is `(c, *)`, all of the input's but the batch; `weight`
 /// and `bias`, both optional, have it as well, one value for each element of a sample. The output has the
 /// input's shape. An `x` of `normalized_shape` itself is a single sample. A norm of channels and space with a
-/// weight and a bias for each *channel* is [`group_norm`](super::group_norm()) with one group.
+/// weight and a bias for each *channel* is [`group_norm`](crate::ops::group_norm) with one group.
 ///
-/// *Numerics*: as in [`group_norm`](super::group_norm()), of which these are the statistics, and one rounding
-/// more where there is a weight or a bias. A *NaN* or an infinity makes its whole sample NaN.
+/// *Numerics*: as in [`group_norm`](crate::ops::group_norm), of which these are the statistics, and one
+/// rounding more where there is a weight or a bias. A *NaN* or an infinity makes its whole sample NaN.
 ///
 /// # Errors
 /// [`Error::Spec`](crate::Error::Spec): a `normalized_shape` that is not the input's without the batch

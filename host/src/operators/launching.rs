@@ -2,7 +2,7 @@
 
 use cuda_std::{Family, Instance, KernelArgs, Label};
 
-use super::{ConvOptions, MAX_PARAMETERS};
+use super::MAX_PARAMETERS;
 use crate::cpu;
 use crate::device::{LaunchShape, Tensor};
 use crate::error::{Error, Result};
@@ -40,24 +40,36 @@ pub(super) unsafe fn compute<A: KernelArgs>(
 
 /// Runs a single operator with its parameters (named for errors) in PyTorch's order. `problem` belongs to `x`
 /// and the parameters. Refuses parameters on another device than `x`, or of another element type.
-pub(super) fn single(
+pub(crate) fn single(
     operator: &'static str,
     x: &Tensor,
     problem: LayerProblem,
     parameters: &[(&'static str, Option<&Tensor>)],
 ) -> Result<Tensor> {
-    let options = ConvOptions::default();
-    single_with(operator, x, problem, parameters, &options)
+    let parameters = checked(operator, x, parameters)?;
+    if x.device().is_cpu() {
+        let parameters = parameters.each_ref().map(Option::as_ref);
+        let values = all(parameters.map(|tensor| tensor.map(Tensor::host_f32).transpose()))?;
+        let values = values.each_ref().map(Option::as_ref);
+        let y = cpu::operator(&problem, values, x.host_f32()?.view())?;
+        return Tensor::from_cpu(x.stream(), y, x.dtype());
+    }
+    let mut program = ProgramBuilder::new(x.device());
+    let input = program.input(x.shape(), x.dtype(), &x.order()?)?;
+    let values = parameters.each_ref();
+    let values = values.map(|tensor| program.optional_parameter(tensor.as_ref()));
+    let output = super::append(&mut program, input, &problem, values)?;
+    let program = program.finish(&[output]);
+    Ok(program.run_once(operator, x.stream(), &[x])?.remove(0))
 }
 
-/// The same with options for convolutions.
-pub(super) fn single_with(
+/// The parameters of an operator, dense and on the stream of `x`. Refuses those on another device, or of
+/// another element type.
+pub(crate) fn checked(
     operator: &'static str,
     x: &Tensor,
-    problem: LayerProblem,
     parameters: &[(&'static str, Option<&Tensor>)],
-    options: &ConvOptions,
-) -> Result<Tensor> {
+) -> Result<[Option<Tensor>; MAX_PARAMETERS]> {
     for &(argument, tensor) in parameters {
         let Some(tensor) = tensor else { continue };
         tensor.same_device(operator, argument, x.stream())?;
@@ -70,26 +82,12 @@ pub(super) fn single_with(
         let tensor = tensor.map(|tensor| tensor.on(x.stream())?.contiguous());
         tensor.transpose()
     };
-    let parameters = all(parameters.map(ordered))?;
-    if x.device().is_cpu() {
-        let parameters = parameters.each_ref().map(Option::as_ref);
-        let values = all(parameters.map(|tensor| tensor.map(Tensor::host_f32).transpose()))?;
-        let values = values.each_ref().map(Option::as_ref);
-        let y = cpu::operator(&problem, values, x.host_f32()?.view())?;
-        return Tensor::from_cpu(x.stream(), y, x.dtype());
-    }
-    let mut program = ProgramBuilder::new(x.device());
-    let input = program.input(x.shape(), x.dtype(), &x.order()?)?;
-    let values = parameters.each_ref();
-    let values = values.map(|tensor| program.optional_parameter(tensor.as_ref()));
-    let output = super::append(&mut program, input, &problem, values, options)?;
-    let program = program.finish(&[output]);
-    Ok(program.run_once(operator, x.stream(), &[x])?.remove(0))
+    all(parameters.map(ordered))
 }
 
 /// Runs an operator on `x`. If `x` has one dimension less than the `rank` of a batch, it is a batch of one
 /// sample; the result has a batch dimension if `x` has.
-pub(super) fn with_or_without_batch(
+pub(crate) fn with_or_without_batch(
     x: &Tensor,
     rank: usize,
     operator: impl FnOnce(&Tensor) -> Result<Tensor>,
@@ -119,6 +117,6 @@ pub(crate) struct Affine {
 }
 
 /// The shape of an optional tensor.
-pub(super) fn shape_of(tensor: Option<&Tensor>) -> Option<&[usize]> {
+pub(crate) fn shape_of(tensor: Option<&Tensor>) -> Option<&[usize]> {
     tensor.map(Tensor::shape)
 }

@@ -1,0 +1,197 @@
+//! Convolutions as functions: models of one layer, whose kernels the table of
+//! [`lowering`](crate::lowering) chooses.
+
+use super::{Model, Options};
+use crate::device::Tensor;
+#[cfg(doc)]
+use crate::error::Error;
+use crate::error::Result;
+use crate::graph::{Chain, ConvLayer, Layer, LayerProblem};
+use crate::operators::launching::{checked, shape_of, single, with_or_without_batch};
+use crate::spec::{Conv1dSpec, Conv2dSpec, Conv3dSpec, ConvProblem, ConvSpec};
+
+/// `y[n, k, p, q] = bias[k] + sum over c, r, s of x[n, c, h, w] * weight[k, c, r, s]` (a cross-correlation),
+/// with `h = p * stride - padding + r * dilation`, and zeros outside the image, or the values of
+/// `padding_mode`.
+///
+/// *Shapes*: `x` is `(n, c, h, w)`, `weight` `(k, c / groups, r, s)`, `bias`, optional, `(k)`; the output is
+/// `(n, k, p, q)` with `p = (h + 2 padding - dilation (r - 1) - 1) / stride + 1`.
+///
+/// Without a batch, `x` is `(c, h, w)` and the output `(k, p, q)`.
+///
+/// *Padding*: a number of elements on both sides, or [`Padding::Same`](crate::spec::Padding), which makes the
+/// output as large as the image and puts an odd element at the end. A separate launch pads the image if
+/// padding is not zeros, or differs between the two sides.
+///
+/// *Numerics*: as those of a model with this one layer. In f32 the products are the
+/// [accurate](crate::model::Precision::Accurate) ones; `L = c / groups * r * s` and `cond = sum |x * weight|
+/// + |bias|` in the bound of [`ops`](crate::ops#numerics). The order of a sum depends on the shapes alone.
+/// *NaN* and infinities spread to every output whose window holds them.
+///
+/// # Errors
+/// [`Error::Spec`]: attributes that PyTorch refuses, such as [`Padding::Same`](crate::spec::Padding) with a
+/// stride, or reflected padding that is not less than the extent. [`Error::DTypeMismatch`],
+/// [`Error::DeviceMismatch`].
+///
+/// # Examples
+/// ```
+/// use convfuse::{Device, Tensor, ops, spec::Conv2dSpec};
+/// use ndarray::Array4;
+///
+/// let stream = Device::best().stream()?;
+/// let x = Tensor::from_array(&stream, &Array4::<f32>::ones((1, 2, 5, 5)))?;
+/// let weight = Tensor::from_array(&stream, &Array4::<f32>::ones((3, 2, 3, 3)))?;
+/// let spec = Conv2dSpec { padding: [1, 1].into(), ..Conv2dSpec::default() };
+/// let y = ops::conv2d(&x, &weight, None, &spec)?;
+/// assert_eq!(y.shape(), [1, 3, 5, 5]);
+/// let y = y.to_array::<f32>()?;
+/// assert_eq!((y[[0, 0, 2, 2]], y[[0, 0, 0, 0]]), (18.0, 8.0));
+/// # Ok::<(), convfuse::Error>(())
+/// ```
+///
+/// As
+/// [`torch.nn.functional.conv2d`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.conv2d.html).
+pub fn conv2d(
+    x: &Tensor,
+    weight: &Tensor,
+    bias: Option<&Tensor>,
+    spec: &Conv2dSpec,
+) -> Result<Tensor> {
+    conv2d_with(x, weight, bias, spec, &Options::default())
+}
+
+/// [`conv2d`] by kernels that options choose, as of a model with this one layer. The CPU backend ignores
+/// them. [`Partition::of_layer`](crate::graph::Partition::of_layer) names a row of the table, such as
+/// `direct`.
+///
+/// # Errors
+/// As there; [`Error::NoKernels`] for a row that cannot do it.
+pub fn conv2d_with(
+    x: &Tensor,
+    weight: &Tensor,
+    bias: Option<&Tensor>,
+    spec: &Conv2dSpec,
+    options: &Options,
+) -> Result<Tensor> {
+    run(Layer::Conv2d, x, weight, bias, spec, options)
+}
+
+/// [`conv2d`] for sequences: `x` is `(n, c, w)`, `weight` `(k, c / groups, s)`, the output `(n, k, q)`. All
+/// rules of `conv2d` hold.
+///
+/// # Examples
+/// ```
+/// use convfuse::{Device, Tensor, ops, spec::{Conv1dSpec, Padding}};
+/// use ndarray::array;
+///
+/// let stream = Device::best().stream()?;
+/// let x = Tensor::from_array(&stream, &array![[[1.0f32, 2.0, 3.0, 4.0]]])?;
+/// let weight = Tensor::from_array(&stream, &array![[[1.0f32, 1.0, 1.0]]])?;
+/// let spec = Conv1dSpec { padding: Padding::Same, ..Conv1dSpec::default() };
+/// let y = ops::conv1d(&x, &weight, None, &spec)?;
+/// assert_eq!(y.to_array::<f32>()?, array![[[3.0, 6.0, 9.0, 7.0]]].into_dyn());
+/// # Ok::<(), convfuse::Error>(())
+/// ```
+///
+/// As
+/// [`torch.nn.functional.conv1d`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.conv1d.html).
+pub fn conv1d(
+    x: &Tensor,
+    weight: &Tensor,
+    bias: Option<&Tensor>,
+    spec: &Conv1dSpec,
+) -> Result<Tensor> {
+    conv1d_with(x, weight, bias, spec, &Options::default())
+}
+
+/// [`conv1d`] by kernels that options choose, as [`conv2d_with`].
+///
+/// # Errors
+/// As [`conv2d_with`].
+pub fn conv1d_with(
+    x: &Tensor,
+    weight: &Tensor,
+    bias: Option<&Tensor>,
+    spec: &Conv1dSpec,
+    options: &Options,
+) -> Result<Tensor> {
+    run(Layer::Conv1d, x, weight, bias, spec, options)
+}
+
+/// [`conv2d`] with a depth: `x` is `(n, c, d, h, w)`, `weight` `(k, c / groups, t, r, s)`, the output
+/// `(n, k, z, p, q)`. All rules of `conv2d` hold.
+///
+/// # Examples
+/// ```
+/// use convfuse::{Device, Tensor, ops, spec::Conv3dSpec};
+/// use ndarray::{Array5, array};
+///
+/// let stream = Device::best().stream()?;
+/// let x = Tensor::from_array(&stream, &Array5::<f32>::ones((1, 1, 3, 4, 5)))?;
+/// let weight = Tensor::from_array(&stream, &Array5::<f32>::ones((1, 1, 2, 2, 2)))?;
+/// let bias = Tensor::from_array(&stream, &array![0.5f32])?;
+/// let y = ops::conv3d(&x, &weight, Some(&bias), &Conv3dSpec::default())?;
+/// assert_eq!(y.shape(), [1, 1, 2, 3, 4]);
+/// assert!(y.to_array::<f32>()?.iter().all(|&value| value == 8.5));
+/// # Ok::<(), convfuse::Error>(())
+/// ```
+///
+/// As
+/// [`torch.nn.functional.conv3d`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.conv3d.html).
+pub fn conv3d(
+    x: &Tensor,
+    weight: &Tensor,
+    bias: Option<&Tensor>,
+    spec: &Conv3dSpec,
+) -> Result<Tensor> {
+    conv3d_with(x, weight, bias, spec, &Options::default())
+}
+
+/// [`conv3d`] by kernels that options choose, as [`conv2d_with`].
+///
+/// # Errors
+/// As [`conv2d_with`].
+pub fn conv3d_with(
+    x: &Tensor,
+    weight: &Tensor,
+    bias: Option<&Tensor>,
+    spec: &Conv3dSpec,
+    options: &Options,
+) -> Result<Tensor> {
+    run(Layer::Conv3d, x, weight, bias, spec, options)
+}
+
+/// The common implementation of all convolutions.
+fn run<const D: usize>(
+    layer: fn(ConvLayer<D>) -> Layer,
+    x: &Tensor,
+    weight: &Tensor,
+    bias: Option<&Tensor>,
+    spec: &ConvSpec<D>,
+    options: &Options,
+) -> Result<Tensor>
+where
+    ConvProblem<D>: Into<LayerProblem>,
+{
+    with_or_without_batch(x, D + 2, |x| {
+        let problem = spec.problem(x.shape(), weight.shape(), shape_of(bias))?;
+        let (operator, parameters) = (
+            ConvSpec::<D>::OPERATOR,
+            [("weight", Some(weight)), ("bias", bias)],
+        );
+        if x.device().is_cpu() {
+            return single(operator, x, problem.into(), &parameters);
+        }
+        let mut kernel_size = [0; D];
+        kernel_size.copy_from_slice(&weight.shape()[2..]);
+        let layer = layer(ConvLayer {
+            attributes: *spec,
+            bias: bias.is_some(),
+            ..ConvLayer::new(operator, weight.shape()[0], kernel_size)
+        });
+        let chain = Chain::new(x.shape()[1], [layer])?;
+        let tensors = checked(operator, x, &parameters)?.into_iter().flatten();
+        let model = Model::from_tensors(x.stream(), chain, tensors.collect(), x.dtype())?;
+        model.forward_with(x, options)
+    })
+}

@@ -1,0 +1,46 @@
+//! PyTorch-equal operators on tensors.
+//!
+//! Each operator checks shapes and attributes first (through [`spec`](crate::spec)), then allocates its
+//! output and queues its kernels on the stream of its input; the host does not wait. Parameters on other
+//! streams of the device are waited for on the device. Parameters on other devices, or of another element
+//! type than the input, are refused.
+//!
+//! Tensors may have any strides. A tensor that is not dense, row-major and aligned to 16 bytes is copied
+//! first by one kernel. Results are dense, and their bits do not depend on the strides.
+//!
+//! Each operator has a function that appends its launches to a program. Models compose their programs from
+//! these; the functions here make a program of one operator and run it once.
+//!
+//! Elements may be `f32`, `f16` or `bf16`: storage differs, arithmetic is f32 in all cases. On the CPU
+//! device the same functions run the ndarray backend.
+//!
+//! # Numerics
+//!
+//! `|got - want| <= (4 + sqrt(L)) * eps * cond` against exact arithmetic, with `eps` = 2^-24 for f32 (and one
+//! rounding to the storage type on top), `L` the longest chain of additions into one number, and `cond` the
+//! operator's own condition: the sum of magnitudes for a convolution, their average for an average, `rstd *
+//! |weight| * (|x| + mean|x|) +
+//! |y| + |bias|` for a norm by statistics of its input, `|gain * x| + |shift|` for a batch norm. Maxima and clamps are exact; of the
+//! functions with exponentials the error is some ulps of the value, however small that is.
+//!
+//! That holds as long as intermediate values are in range. If a convolution's sum of magnitudes, or a norm's
+//! sum or sum of squared deviations, exceeds 3.4e38, or a stored intermediate value exceeds its type, a
+//! result may be infinite or NaN although the exact one is not.
+
+pub use crate::model::convolution::{
+    conv1d, conv1d_with, conv2d, conv2d_with, conv3d, conv3d_with,
+};
+pub use crate::operators::add::add;
+pub use crate::operators::batch_norm::batch_norm;
+pub use crate::operators::channel_max::channel_max;
+pub use crate::operators::group_norm::group_norm;
+pub use crate::operators::instance_norm::instance_norm;
+pub use crate::operators::layer_norm::layer_norm;
+pub use crate::operators::max_pool2d::max_pool2d;
+pub use crate::operators::pointwise::*;
+pub use crate::operators::pool::{
+    adaptive_avg_pool2d, adaptive_avg_pool3d, avg_pool2d, avg_pool3d, max_pool3d,
+};
+pub use crate::operators::precision::Precision;
+pub use crate::operators::prelu::prelu;
+pub use crate::operators::scale::scale;
