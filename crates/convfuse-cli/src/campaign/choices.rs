@@ -1,20 +1,23 @@
 //! The choices that a case is drawn by, one number each, so that a case can be told, repeated and made
-//! smaller without knowing what it is.
+//! smaller without knowing what it is. Random numbers and smaller choices are proptest's.
 
-use op_spec::data::splitmix64;
+use proptest::bool::Weighted;
+use proptest::num::u32::BinarySearch;
+use proptest::strategy::{NewTree, Strategy, ValueTree};
+use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 
 /// Where choices come from, and which were made.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct Choices {
     source: Source,
     taken: Vec<u32>,
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 enum Source {
     /// The fractions that are drawn are raised to `power`, which prefers small ones.
     Random {
-        state: u64,
+        runner: Box<TestRunner>,
         power: i32,
     },
     Given(Vec<u32>),
@@ -23,9 +26,12 @@ enum Source {
 impl Choices {
     /// Random ones. The larger `power` is, 1 at the least, the more of them are small.
     #[must_use]
-    pub fn random(seed: u64, power: i32) -> Choices {
+    pub fn random(seed: [u64; 4], power: i32) -> Choices {
+        let seed = seed.map(u64::to_le_bytes).concat();
+        let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &seed);
+        let runner = Box::new(TestRunner::new_with_rng(Config::default(), rng));
         Choices {
-            source: Source::Random { state: seed, power },
+            source: Source::Random { runner, power },
             taken: Vec::new(),
         }
     }
@@ -49,10 +55,11 @@ impl Choices {
     pub fn below(&mut self, count: u32) -> u32 {
         let last = count.saturating_sub(1);
         let choice = match &mut self.source {
-            Source::Random { state, power } => {
-                *state = splitmix64(*state);
-                let fraction = (*state >> 11) as f64 / (1u64 << 53) as f64;
-                (fraction.powi(*power) * f64::from(count)) as u32
+            Source::Random { runner, power } => {
+                let fraction = (0.0..1.0f64)
+                    .new_tree(runner)
+                    .map_or(0.0, |tree| tree.current());
+                (f64::powi(fraction, *power) * f64::from(count)) as u32
             }
             Source::Given(given) => given.get(self.taken.len()).copied().unwrap_or(0),
         };
@@ -82,32 +89,49 @@ impl Choices {
     }
 }
 
-/// Choices that are simpler than these, the most promising first: fewer, one of them less, one left out.
-pub(super) fn simpler(choices: &[u32]) -> Vec<Vec<u32>> {
-    // What is left out at the end counts as 0, so zeros there say nothing.
-    let used = choices.len() - choices.iter().rev().take_while(|&&c| c == 0).count();
-    let choices = &choices[..used];
-    let mut simpler = Vec::new();
-    for kept in [used / 2, used.saturating_sub(4), used.saturating_sub(1)] {
-        if kept < used {
-            simpler.push(choices[..kept].to_vec());
+/// A choice that was made, as the strategy that begins with it.
+#[derive(Debug)]
+struct Made(u32);
+
+impl Strategy for Made {
+    type Tree = BinarySearch;
+    type Value = u32;
+
+    fn new_tree(&self, _: &mut TestRunner) -> NewTree<Self> {
+        Ok(BinarySearch::new(self.0))
+    }
+}
+
+/// The simplest choices that were found to fail: of those that do, each was left out or made less.
+///
+/// `failing` is given choices and the simplest so far, and gives those that were needed of them if these fail.
+pub(super) fn simplest(
+    mut simplest: Vec<u32>,
+    mut failing: impl FnMut(Vec<u32>, &[u32]) -> Option<Vec<u32>>,
+) -> Vec<u32> {
+    // What one pass leaves another may make simpler.
+    loop {
+        let before = simplest.clone();
+        let made = |&choice| (proptest::bool::weighted(1.0), Made(choice));
+        let all: Vec<(Weighted, Made)> = before.iter().map(made).collect();
+        let Ok(mut tree) = all.new_tree(&mut TestRunner::deterministic()) else {
+            return simplest;
+        };
+        let mut has_next = tree.simplify();
+        while has_next {
+            let kept = tree.current().into_iter().filter(|(is_kept, _)| *is_kept);
+            has_next = match failing(kept.map(|(_, choice)| choice).collect(), &simplest) {
+                Some(simpler) => {
+                    simplest = simpler;
+                    tree.simplify()
+                }
+                None => tree.complicate(),
+            };
+        }
+        if simplest == before {
+            return simplest;
         }
     }
-    for (at, &now) in choices.iter().enumerate() {
-        let mut values = vec![0, now / 2, now.saturating_sub(1)];
-        values.dedup();
-        for value in values.into_iter().filter(|&value| value < now) {
-            let mut less = choices.to_vec();
-            less[at] = value;
-            simpler.push(less);
-        }
-    }
-    for at in 0..used {
-        let mut rest = choices.to_vec();
-        rest.remove(at);
-        simpler.push(rest);
-    }
-    simpler
 }
 
 #[cfg(test)]
@@ -121,7 +145,7 @@ mod tests {
             (pair, choices.of(['a', 'b', 'c']), choices.once_in(4))
         };
         for seed in 0..50 {
-            let mut first = Choices::random(seed, 1);
+            let mut first = Choices::random([seed; 4], 1);
             let drawn = draw(&mut first);
             let mut again = Choices::given(first.taken().to_vec());
             assert_eq!(draw(&mut again), drawn);
@@ -134,23 +158,20 @@ mod tests {
     #[test]
     fn a_larger_power_prefers_small_numbers() {
         let mean = |power| {
-            let mut choices = Choices::random(7, power);
+            let mut choices = Choices::random([7; 4], power);
             (0..2000).map(|_| choices.below(100)).sum::<u32>() / 2000
         };
         assert!((45..55).contains(&mean(1)));
         assert!((20..29).contains(&mean(3)));
     }
-
     #[test]
-    fn simpler_choices_are_fewer_or_smaller_and_end() {
-        let size = |choices: &[u32]| {
-            let used = choices.len() - choices.iter().rev().take_while(|&&c| c == 0).count();
-            (used, choices.iter().sum::<u32>())
+    fn choices_that_do_not_matter_are_left_out_and_others_are_made_less() {
+        let fails = |choices: Vec<u32>, _: &[u32]| {
+            let large = choices.iter().filter(|&&choice| choice >= 5).count();
+            (large >= 2).then_some(choices)
         };
-        let choices = [3, 0, 7, 1, 0, 0];
-        let all = simpler(&choices);
-        assert!(all.iter().all(|other| size(other) < size(&choices)));
-        assert!(all.contains(&vec![3, 0, 3, 1]) && all.contains(&vec![3, 0, 7]));
-        assert!(simpler(&[0, 0]).is_empty());
+        assert_eq!(simplest(vec![3, 0, 70, 1, 9, 5, 2], fails), [5, 5]);
+        assert_eq!(simplest(vec![0, 4], |_, _| None), [0, 4]);
+        assert!(simplest(vec![8; 40], |choices, _| Some(choices)).is_empty());
     }
 }

@@ -3,7 +3,6 @@
 use convfuse::graph::{Chain, GraphError, Layer};
 use convfuse::{DType, Stream, Tensor, lab};
 use ndarray::{ArrayD, ArrayViewMutD, IxDyn, ShapeBuilder};
-use op_spec::data::splitmix64;
 use oracle::Case;
 
 use super::choices::Choices;
@@ -115,12 +114,10 @@ impl Draft {
     ) -> Option<Draft> {
         const ATTEMPTS: u64 = 16;
         let family = Family::of_number(families, number);
-        let seed = splitmix64(splitmix64(seed).wrapping_add(number));
-        let drafts = (0..ATTEMPTS).map(|attempt| {
-            let choices = Choices::random(seed.wrapping_add(attempt << 32), 1 + attempt as i32 / 2);
+        (0..ATTEMPTS).find_map(|attempt| {
+            let choices = Choices::random([seed, number, attempt, 0], 1 + attempt as i32 / 2);
             Draft::drawn(family, choices, most)
-        });
-        drafts.flatten().next()
+        })
     }
 
     /// What the simplest case of a family costs, as [`Case::cost`] counts it: a campaign that allows less has

@@ -120,21 +120,15 @@ impl Draft {
         if failing.is_none() {
             return self;
         }
-        let mut best = self;
-        loop {
-            let candidates = choices::simpler(&best.choices).into_iter();
-            let mut candidates = candidates.take_while(|_| start.elapsed() < time);
-            let found = candidates.find_map(|choices| {
-                let draft = Draft::chosen(best.family, choices, most)?;
-                // Choices beyond what a draft needs are no smaller draft.
-                let is_smaller = draft.choices != best.choices;
-                (is_smaller && status(&draft) == failing).then_some(draft)
-            });
-            match found {
-                Some(draft) => best = draft,
-                None => return best,
+        let choices = choices::simplest(self.choices.clone(), |choices, simplest| {
+            if start.elapsed() >= time {
+                return None;
             }
-        }
+            let draft = Draft::chosen(self.family, choices, most)?;
+            let fails = draft.choices == simplest || status(&draft) == failing;
+            fails.then_some(draft.choices)
+        });
+        Draft::chosen(self.family, choices, most).unwrap_or(self)
     }
 }
 
