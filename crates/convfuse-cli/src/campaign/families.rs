@@ -31,6 +31,10 @@ pub struct Family {
 }
 
 impl Family {
+    const fn new(name: &'static str, draw: fn(&mut Choices) -> Plan) -> Family {
+        Family { name, draw }
+    }
+
     /// What stands for the families of all operators.
     pub const OPERATORS: &str = "operators";
 
@@ -68,166 +72,54 @@ impl Family {
 
 /// All of them. Of a campaign of all, case number `n` is of family `n` modulo their number.
 pub const FAMILIES: &[Family] = &[
-    Family {
-        name: "conv1d",
-        draw: conv1d,
-    },
-    Family {
-        name: "conv2d",
-        draw: conv2d,
-    },
-    Family {
-        name: "conv3d",
-        draw: conv3d,
-    },
-    Family {
-        name: "group_norm",
-        draw: of_groups,
-    },
-    Family {
-        name: "instance_norm",
-        draw: of_channels,
-    },
-    Family {
-        name: "layer_norm",
-        draw: of_samples,
-    },
-    Family {
-        name: "batch_norm",
-        draw: by_statistics,
-    },
-    Family {
-        name: "scale",
-        draw: scale,
-    },
-    Family {
-        name: "prelu",
-        draw: prelu,
-    },
-    Family {
-        name: "add",
-        draw: add,
-    },
-    Family {
-        name: "max_pool2d",
-        draw: |c| pool(c, 2, max_pool2d),
-    },
-    Family {
-        name: "max_pool3d",
-        draw: |c| pool(c, 3, max_pool3d),
-    },
-    Family {
-        name: "avg_pool2d",
-        draw: |c| pool(c, 2, |c, most| Layer::avg_pool2d(averages(c, most))),
-    },
-    Family {
-        name: "avg_pool3d",
-        draw: |c| pool(c, 3, |c, most| Layer::avg_pool3d(averages(c, most))),
-    },
-    Family {
-        name: "adaptive_avg_pool2d",
-        draw: |c| pool(c, 2, |_, _| Layer::adaptive_avg_pool2d()),
-    },
-    Family {
-        name: "adaptive_avg_pool3d",
-        draw: |c| pool(c, 3, |_, _| Layer::adaptive_avg_pool3d()),
-    },
-    Family {
-        name: "channel_max",
-        draw: channel_max,
-    },
-    Family {
-        name: "relu",
-        draw: |c| pointwise(c, 0),
-    },
-    Family {
-        name: "clamp",
-        draw: |c| pointwise(c, 1),
-    },
-    Family {
-        name: "leaky_relu",
-        draw: |c| pointwise(c, 2),
-    },
-    Family {
-        name: "silu",
-        draw: |c| pointwise(c, 3),
-    },
-    Family {
-        name: "gelu",
-        draw: |c| pointwise(c, 4),
-    },
-    Family {
-        name: "sigmoid",
-        draw: |c| pointwise(c, 5),
-    },
-    Family {
-        name: "tanh",
-        draw: |c| pointwise(c, 6),
-    },
-    Family {
-        name: "hardswish",
-        draw: |c| pointwise(c, 7),
-    },
-    Family {
-        name: "elu",
-        draw: |c| pointwise(c, 8),
-    },
-    Family {
-        name: "softplus",
-        draw: |c| pointwise(c, 9),
-    },
-    Family {
-        name: "mish",
-        draw: |c| pointwise(c, 10),
-    },
-    Family {
-        name: "kernelbench_85",
-        draw: kernelbench_85,
-    },
-    Family {
-        name: "kernelbench_79",
-        draw: kernelbench_79,
-    },
-    Family {
-        name: "one_launch_85",
-        draw: one_launch_85,
-    },
-    Family {
-        name: "one_launch_79",
-        draw: one_launch_79,
-    },
-    Family {
-        name: "blocks",
-        draw: blocks,
-    },
-    Family {
-        name: "volumes",
-        draw: volumes,
-    },
-    Family {
-        name: "wide",
-        draw: wide,
-    },
-    Family {
-        name: "long_sums",
-        draw: long_sums,
-    },
-    Family {
-        name: "many_tiles",
-        draw: many_tiles,
-    },
-    Family {
-        name: "depthwise",
-        draw: depthwise,
-    },
-    Family {
-        name: "alone",
-        draw: alone,
-    },
-    Family {
-        name: "tails",
-        draw: tails,
-    },
+    Family::new("conv1d", conv1d),
+    Family::new("conv2d", conv2d),
+    Family::new("conv3d", conv3d),
+    Family::new("group_norm", of_groups),
+    Family::new("instance_norm", of_channels),
+    Family::new("layer_norm", of_samples),
+    Family::new("batch_norm", by_statistics),
+    Family::new("scale", scale),
+    Family::new("prelu", prelu),
+    Family::new("add", add),
+    Family::new("max_pool2d", |c| pool(c, 2, max_pool2d)),
+    Family::new("max_pool3d", |c| pool(c, 3, max_pool3d)),
+    Family::new("avg_pool2d", |c| {
+        pool(c, 2, |c, most| Layer::avg_pool2d(averages(c, most)))
+    }),
+    Family::new("avg_pool3d", |c| {
+        pool(c, 3, |c, most| Layer::avg_pool3d(averages(c, most)))
+    }),
+    Family::new("adaptive_avg_pool2d", |c| {
+        pool(c, 2, |_, _| Layer::adaptive_avg_pool2d())
+    }),
+    Family::new("adaptive_avg_pool3d", |c| {
+        pool(c, 3, |_, _| Layer::adaptive_avg_pool3d())
+    }),
+    Family::new("channel_max", channel_max),
+    Family::new("relu", |c| pointwise(c, 0)),
+    Family::new("clamp", |c| pointwise(c, 1)),
+    Family::new("leaky_relu", |c| pointwise(c, 2)),
+    Family::new("silu", |c| pointwise(c, 3)),
+    Family::new("gelu", |c| pointwise(c, 4)),
+    Family::new("sigmoid", |c| pointwise(c, 5)),
+    Family::new("tanh", |c| pointwise(c, 6)),
+    Family::new("hardswish", |c| pointwise(c, 7)),
+    Family::new("elu", |c| pointwise(c, 8)),
+    Family::new("softplus", |c| pointwise(c, 9)),
+    Family::new("mish", |c| pointwise(c, 10)),
+    Family::new("kernelbench_85", kernelbench_85),
+    Family::new("kernelbench_79", kernelbench_79),
+    Family::new("one_launch_85", one_launch_85),
+    Family::new("one_launch_79", one_launch_79),
+    Family::new("blocks", blocks),
+    Family::new("volumes", volumes),
+    Family::new("wide", wide),
+    Family::new("long_sums", long_sums),
+    Family::new("many_tiles", many_tiles),
+    Family::new("depthwise", depthwise),
+    Family::new("alone", alone),
+    Family::new("tails", tails),
 ];
 
 /// The shape of a tensor with these channels: a sample of `dimensions` dimensions of up to `most` elements

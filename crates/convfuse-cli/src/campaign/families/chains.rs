@@ -6,8 +6,8 @@ use convfuse::spec::{Conv2dSpec, Conv3dSpec, GroupNormSpec, InstanceNormSpec, Ma
 
 use super::super::choices::Choices;
 use super::super::layers::{
-    averages, batch_norm, function, functions, group_norm, instance_norm, max_pool2d, max_pool3d,
-    usual_conv,
+    averages, batch_norm, eps, function, functions, group_norm, instance_norm, max_pool2d,
+    max_pool3d, usual_conv,
 };
 use super::{Plan, bounds, of_graph, shape};
 
@@ -26,7 +26,7 @@ pub(super) fn kernelbench_85(c: &mut Choices) -> Plan {
         bias: conv.bias,
         group_norm: GroupNormSpec {
             num_groups: norm_groups,
-            eps: super::super::layers::eps(c),
+            eps: eps(c),
         },
         affine: !c.once_in(3),
         max_pool: MaxPool2dSpec {
@@ -54,9 +54,7 @@ pub(super) fn kernelbench_79(c: &mut Choices) -> Plan {
         kernel_size,
         conv: conv.attributes,
         bias: conv.bias,
-        instance_norm: InstanceNormSpec {
-            eps: super::super::layers::eps(c),
-        },
+        instance_norm: InstanceNormSpec { eps: eps(c) },
         affine: c.once_in(2),
         clamp: bounds(c),
     };
@@ -73,7 +71,7 @@ pub(super) fn one_launch_85(c: &mut Choices) -> Plan {
         bias: !c.once_in(3),
         group_norm: GroupNormSpec {
             num_groups,
-            eps: super::super::layers::eps(c),
+            eps: eps(c),
         },
         affine: !c.once_in(3),
         clamp: bounds(c),
@@ -88,9 +86,7 @@ pub(super) fn one_launch_79(c: &mut Choices) -> Plan {
     let chain = KernelBench79 {
         conv: Conv3dSpec::default(),
         bias: !c.once_in(3),
-        instance_norm: InstanceNormSpec {
-            eps: super::super::layers::eps(c),
-        },
+        instance_norm: InstanceNormSpec { eps: eps(c) },
         clamp: bounds(c),
         ..KernelBench79::default()
     };
@@ -137,30 +133,38 @@ fn behind(c: &mut Choices, groups: usize, channels: usize, dimensions: usize) ->
     layers
 }
 
-pub(super) fn blocks(c: &mut Choices) -> Plan {
-    let (groups, of_group) = (c.within(1, 2), c.within(1, 19));
-    let (norm_groups, m) = (c.within(1, 4), c.within(1, 12));
-    let kernel_size = c.each(1, 4);
-    let conv = usual_conv(c, "conv", groups, groups * norm_groups * m, kernel_size);
-    let mut layers = vec![Layer::conv2d(conv)];
-    layers.extend(behind(c, norm_groups, groups * norm_groups * m, 2));
+/// A convolution of up to `most` channels a group of its input and of a norm's, and what is behind it.
+fn block<const D: usize>(
+    c: &mut Choices,
+    most: [usize; 2],
+    most_extent: usize,
+    layer: fn(ConvLayer<D>) -> Layer,
+    most_input: usize,
+) -> Plan {
+    let (groups, of_group) = (c.within(1, 2), c.within(1, most[0]));
+    let (norm_groups, m) = (c.within(1, 4), c.within(1, most[1]));
+    let kernel_size = c.each(1, most_extent);
+    let out_channels = groups * norm_groups * m;
+    let mut layers = vec![layer(usual_conv(
+        c,
+        "conv",
+        groups,
+        out_channels,
+        kernel_size,
+    ))];
+    layers.extend(behind(c, norm_groups, out_channels, D));
     Plan {
         layers,
-        input: shape(c, groups * of_group, 2, 3, 24),
+        input: shape(c, groups * of_group, D, 3, most_input),
     }
 }
 
+pub(super) fn blocks(c: &mut Choices) -> Plan {
+    block(c, [19, 12], 4, Layer::conv2d, 24)
+}
+
 pub(super) fn volumes(c: &mut Choices) -> Plan {
-    let (groups, of_group) = (c.within(1, 2), c.within(1, 9));
-    let (norm_groups, m) = (c.within(1, 4), c.within(1, 9));
-    let kernel_size = c.each(1, 3);
-    let conv = usual_conv(c, "conv", groups, groups * norm_groups * m, kernel_size);
-    let mut layers = vec![Layer::conv3d(conv)];
-    layers.extend(behind(c, norm_groups, groups * norm_groups * m, 3));
-    Plan {
-        layers,
-        input: shape(c, groups * of_group, 3, 3, 10),
-    }
+    block(c, [9, 9], 3, Layer::conv3d, 10)
 }
 
 /// A convolution of `channels` channels to `filters`, and what is behind it.
