@@ -93,8 +93,7 @@ fn measure<T: Element>(arguments: &Arguments, out: &mut Out, found: &mut Found) 
     };
     let Description { chain, output, .. } = describe(&request, T::DTYPE, 0)?;
     if input[0] == 0 {
-        let text = format!("--shape {input:?} has no samples, must have at least one");
-        return Err(Failure::Refused(text));
+        return Err(format!("--shape {input:?} has no samples, must have at least one").into());
     }
     let devices = arguments.devices.iter().map(|choice| choice.open());
     let devices = devices.collect::<convfuse::Result<Vec<Device>>>()?;

@@ -101,8 +101,7 @@ fn locked(report: &Mutex<Report>) -> MutexGuard<'_, Report> {
 /// Makes the folder, and refuses one in which no file can be made.
 fn must_take_files(folder: &Path) -> Result<(), Failure> {
     if folder == Path::new("-") {
-        let text = "--save: - is standard output, must be a folder";
-        return Err(Failure::Refused(text.to_owned()));
+        return Err("--save: - is standard output, must be a folder".into());
     }
     let made = fs::create_dir_all(folder);
     made.map_err(|error| Failure::of_file(folder, &error).of("--save"))?;

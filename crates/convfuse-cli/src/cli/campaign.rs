@@ -91,7 +91,7 @@ impl Arguments {
     fn only_family(&self) -> Result<&'static Family, Failure> {
         match self.families()[..] {
             [family] => Ok(family),
-            _ => Err(Failure::Refused("--choices are of one --family".to_owned())),
+            _ => Err("--choices are of one --family".into()),
         }
     }
 
@@ -103,10 +103,8 @@ impl Arguments {
             None => Some(self.cases),
         };
         let is_numbered = |cases: &u64| self.first.checked_add(*cases).is_some();
-        cases.filter(is_numbered).ok_or_else(|| {
-            let words = "--first and the number of cases come to more than 2^64 - 1";
-            Failure::Refused(words.to_owned())
-        })
+        let cases = cases.filter(is_numbered);
+        Ok(cases.ok_or("--first and the number of cases come to more than 2^64 - 1")?)
     }
 }
 

@@ -115,6 +115,12 @@ impl From<PartitionError> for Failure {
     }
 }
 
+impl From<&str> for Failure {
+    fn from(text: &str) -> Failure {
+        Failure::Refused(text.to_owned())
+    }
+}
+
 impl From<String> for Failure {
     fn from(text: String) -> Failure {
         Failure::Refused(text)

@@ -31,10 +31,7 @@ pub(super) fn open(path: &Path) -> Result<File, Failure> {
     let metadata = fs::metadata(path).map_err(failed)?;
     if !metadata.is_file() {
         let kind = kind(&metadata.file_type());
-        return Err(Failure::Refused(format!(
-            "{}: is {kind}, must be a file",
-            path.display()
-        )));
+        return Err(Failure::from(format!("is {kind}, must be a file")).of(path.display()));
     }
     File::open(path).map_err(failed)
 }
@@ -51,10 +48,10 @@ pub(super) fn text(path: &Path) -> Result<String, Failure> {
         false => open(path)?.take(MOST_TEXT).read_to_string(&mut text),
     };
     match read.map_err(failed)? as u64 {
-        MOST_TEXT.. => Err(Failure::Refused(format!(
-            "{}: has {MOST_TEXT} bytes or more, too many for JSON",
-            path.display()
-        ))),
+        MOST_TEXT.. => Err(Failure::from(format!(
+            "has {MOST_TEXT} bytes or more, too many for JSON"
+        ))
+        .of(path.display())),
         _ => Ok(text),
     }
 }

@@ -84,8 +84,7 @@ fn verify(arguments: &Arguments, out: &mut Out, found: &mut Found) -> Outcome {
     let mut files = files.unwrap_or_default();
     files.retain(|file| golden_name(file).contains(&arguments.only));
     if cases.is_empty() && files.is_empty() {
-        let text = "no case has such a name: check --only and --golden";
-        return Err(Failure::Refused(text.to_owned()));
+        return Err("no case has such a name: check --only and --golden".into());
     }
     let device = choice.open()?;
     let stream = device.stream()?;
@@ -202,7 +201,7 @@ fn golden_files(
 }
 
 /// What the cases of an operator or a chain came to.
-#[derive(Serialize)]
+#[derive(Default, Serialize)]
 struct Line {
     name: String,
     layers: usize,
@@ -297,12 +296,7 @@ impl Tally {
                 layers: case.graph.layers().len(),
                 dtype,
                 fast,
-                runs: 0,
-                wrong: 0,
-                failed: 0,
-                elements: 0,
-                largest_error: 0.0,
-                tolerance_used: 0.0,
+                ..Line::default()
             });
             self.lines.len() - 1
         });

@@ -40,10 +40,9 @@ pub(in crate::cli) fn read_list<T: DeserializeOwned>(
 ) -> Result<Vec<T>, Failure> {
     let all: Vec<serde_json::Value> = read(path)?;
     if all.is_empty() {
-        return Err(Failure::Refused(format!(
-            "{}: has no {what}s, must have at least one",
-            path.display()
-        )));
+        return Err(
+            Failure::from(format!("has no {what}s, must have at least one")).of(path.display()),
+        );
     }
     let all = all.into_iter().enumerate();
     all.map(|(index, one)| {

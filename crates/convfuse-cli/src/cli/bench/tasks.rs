@@ -50,9 +50,9 @@ pub(super) fn tasks(arguments: &Arguments) -> Result<Vec<Task>, Failure> {
         }
     }
     match tasks.is_empty() {
-        true => Err(Failure::Refused(
-            "nothing to run: no --strategy and --shape fit the pipelines of --model".to_owned(),
-        )),
+        true => {
+            Err("nothing to run: no --strategy and --shape fit the pipelines of --model".into())
+        }
         false => Ok(tasks),
     }
 }
@@ -92,8 +92,7 @@ fn requests(arguments: &Arguments) -> Result<Vec<(String, Request)>, Failure> {
     let has_attributes = *attributes != Attributes::default();
     if let Some(path) = &arguments.problems {
         if has_attributes {
-            let text = "the problems of --problems have attributes of their own".to_owned();
-            return Err(Failure::Refused(text));
+            return Err("the problems of --problems have attributes of their own".into());
         }
         let requests: Vec<Request> = read_list(path, "problem")?;
         let named = requests.into_iter().enumerate().map(|(index, request)| {
@@ -106,8 +105,7 @@ fn requests(arguments: &Arguments) -> Result<Vec<(String, Request)>, Failure> {
     }
     if let Some(path) = &arguments.chain {
         if has_attributes {
-            let text = "the layers of --chain have attributes of their own".to_owned();
-            return Err(Failure::Refused(text));
+            return Err("the layers of --chain have attributes of their own".into());
         }
         let chain: Chain = read(path)?;
         let request = |shape: &super::Shape| Request {
@@ -182,8 +180,7 @@ pub(in crate::cli) fn describe(
     } = request;
     Ok(match (chain, &input[..]) {
         (Some(_), _) if *attributes != Attributes::default() => {
-            let text = "has attributes and a chain, must have one of them";
-            return Err(Failure::Refused(text.to_owned()));
+            return Err("has attributes and a chain, must have one of them".into());
         }
         (Some(chain), _) => Description::new(chain, input, dtype, seed)?,
         (None, &[_, channels, _, _]) => {

@@ -148,10 +148,8 @@ impl Tally {
         campaign: &Campaign,
         out: &mut Out,
     ) -> Result<(), Failure> {
-        let draft = Draft::chosen(family, choices, campaign.most).ok_or_else(|| {
-            let text = "the case costs more than --cost".to_owned();
-            Failure::Refused(text)
-        })?;
+        let draft = Draft::chosen(family, choices, campaign.most)
+            .ok_or("the case costs more than --cost")?;
         writeln!(out, "{}", plain(&draft.summary()))?;
         let verdict = draft.judge(&campaign.place);
         self.note(0, &draft, verdict, None, out)
