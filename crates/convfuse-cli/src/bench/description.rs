@@ -5,23 +5,26 @@ use op_spec::Padding;
 use op_spec::graph::Chain;
 use op_spec::graph::presets::{KernelBench79, KernelBench85};
 use oracle::Case;
+use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 
 use super::report::Products;
 
 /// A chain on an input of a shape that it takes, and what the numbers are made from.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Description {
     /// Its number in KernelBench's level 2, if it is one of its problems.
     pub number: Option<u32>,
     /// The layers.
+    #[serde(skip)]
     pub chain: Chain,
     /// The input's shape.
     pub input: Vec<usize>,
     /// The output's shape.
     pub output: Vec<usize>,
     /// Element type of inputs, output and parameters.
+    #[serde(serialize_with = "shown")]
     pub dtype: DType,
     /// Whether the channels of the input are neighbours in memory, as in PyTorch's `channels_last`.
     pub channels_last: bool,
@@ -171,6 +174,11 @@ impl Part {
         // The product has lost the upper three bits.
         mixed.wrapping_add(of_subject >> 61) % (1 << 32)
     }
+}
+
+/// An element type by its name.
+fn shown<S: Serializer>(dtype: &DType, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(dtype)
 }
 
 /// A padding as PyTorch is given it.

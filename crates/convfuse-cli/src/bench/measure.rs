@@ -11,7 +11,7 @@ use super::{Protocol, Subject, Summary};
 use crate::{Status, told};
 
 /// What a strategy did.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Run {
     /// The strategy's name.
@@ -43,26 +43,6 @@ pub struct Run {
     pub output: Option<ArrayD<f32>>,
 }
 
-impl Run {
-    /// A run that has not been made.
-    pub(super) fn of(strategy: String, kernels: String) -> Run {
-        Run {
-            strategy,
-            kernels,
-            time: None,
-            launches: 0,
-            extra_bytes: 0,
-            bytes_moved: 0,
-            output_hash: None,
-            largest_error: None,
-            tolerance_used: None,
-            complaint: None,
-            status: Status::Right,
-            output: None,
-        }
-    }
-}
-
 impl Subject {
     /// Runs the model under a strategy: prepares a plan, compares its output with `expected` if there is
     /// such, and times it if that agrees. What goes wrong is told by [`complaint`](Run::complaint), so that
@@ -75,12 +55,16 @@ impl Subject {
         protocol: &mut Protocol,
     ) -> Run {
         let on_cpu = protocol.stream().device().is_cpu();
-        let (name, kernels) = if on_cpu {
+        let (strategy, kernels) = if on_cpu {
             ("cpu".to_owned(), "ndarray, all cores".to_owned())
         } else {
             (strategy.to_string(), strategy.summary(self.graph()))
         };
-        let mut run = Run::of(name, kernels);
+        let mut run = Run {
+            strategy,
+            kernels,
+            ..Run::default()
+        };
         if let Err(error) = self.fill_in(&mut run, options, expected, protocol) {
             run.complaint = Some(told(&error));
             run.status = Status::of(&error);

@@ -9,14 +9,15 @@
 //!
 //! # Examples
 //! ```
-//! use convfuse_cli::bench::{Protocol, Subject};
-//! use convfuse::graph::presets::KernelBench79;
+//! use convfuse_cli::bench::{Description, Protocol, Subject};
+//! use convfuse::chain::presets::KernelBench79;
 //! use convfuse::model::{Precision, Strategy};
 //! use convfuse::{DType, Device};
 //!
 //! let stream = Device::cpu().stream()?;
 //! let attributes = KernelBench79::default();
-//! let subject = Subject::of_79(&stream, &attributes, &[2, 3, 5, 6, 7], DType::F32, 0)?;
+//! let description = Description::of_79(&attributes, &[2, 3, 5, 6, 7], DType::F32, 0)?;
+//! let subject = Subject::new(&stream, &description)?;
 //! let expected = subject.expected(Precision::Accurate)?;
 //! let mut protocol = Protocol::new(&stream)?;
 //! protocol.repeats = 3;

@@ -65,30 +65,15 @@ pub struct Report {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Problem {
-    /// Its number in KernelBench's level 2, if it is one of its problems.
-    pub number: Option<u32>,
+    /// What it is.
+    #[serde(flatten)]
+    pub description: Description,
     /// The name that it was given, if it was.
     pub title: Option<String>,
     /// Its operators.
     pub name: String,
-    /// The input's shape.
-    pub input: Vec<usize>,
-    /// The output's shape.
-    pub output: Vec<usize>,
-    /// Element type of input, output and parameters.
-    pub dtype: String,
-    /// Whether the channels of the input are neighbours in memory, as in PyTorch's `channels_last`.
-    pub channels_last: bool,
-    /// What parameters and input were made from.
-    pub seed: u64,
     /// What [`data::fill`](convfuse::data::fill) made the input from.
     pub input_seed: u64,
-    /// Attributes under PyTorch's names.
-    pub attributes: serde_json::Value,
-    /// Operations of one pass of the convolution.
-    pub flop: u64,
-    /// Bytes of input, output and parameters.
-    pub bytes: u64,
     /// The file with the parameters, if there is one.
     pub parameters: Option<PathBuf>,
     /// What kept the problem from being run to its end, if anything did.
@@ -156,18 +141,10 @@ impl Problem {
     #[must_use]
     pub fn of(description: &Description) -> Problem {
         Problem {
-            number: description.number,
             title: None,
             name: description.chain.operators(),
-            input: description.input.clone(),
-            output: description.output.clone(),
-            dtype: description.dtype.to_string(),
-            channels_last: description.channels_last,
-            seed: description.seed,
             input_seed: description.input_seed(),
-            attributes: description.attributes.clone(),
-            flop: description.flop,
-            bytes: description.bytes,
+            description: description.clone(),
             parameters: None,
             error: None,
             status: Status::Right,
@@ -178,13 +155,9 @@ impl Problem {
     /// Such as `85 f16`, or with the problem's title in place of the number.
     #[must_use]
     pub fn label(&self) -> String {
-        match &self.title {
-            Some(title) => format!("{title} {}", self.dtype),
-            None => match self.number {
-                Some(number) => format!("{number} {}", self.dtype),
-                None => format!("{} {}", self.name, self.dtype),
-            },
-        }
+        let number = self.description.number.map(|number| number.to_string());
+        let title = self.title.as_ref().or(number.as_ref());
+        format!("{} {}", title.unwrap_or(&self.name), self.description.dtype)
     }
 
     /// Holds a run against the ceilings.
@@ -192,11 +165,12 @@ impl Problem {
     pub fn score(&self, run: Run, products: Products, ceilings: Option<&Ceilings>) -> Score {
         let median = run.time.map(|time| time.median.max(f64::MIN_POSITIVE));
         let per_second = |amount: u64| median.map(|median| amount as f64 / median);
-        let floor_s = ceilings.map(|ceilings| ceilings.floor_s(self.bytes, self.flop, products));
+        let Description { bytes, flop, .. } = self.description;
+        let floor_s = ceilings.map(|ceilings| ceilings.floor_s(bytes, flop, products));
         Score {
             products,
-            flop_per_s: per_second(self.flop),
-            bytes_per_s: per_second(self.bytes),
+            flop_per_s: per_second(flop),
+            bytes_per_s: per_second(bytes),
             floor_s,
             fraction_of_ceiling: floor_s.zip(median).map(|(floor, median)| floor / median),
             output: None,
@@ -288,7 +262,12 @@ mod tests {
         let mut protocol = Protocol::new(&stream).unwrap();
         let attributes = KernelBench79::default();
         let input = [1, 3, 4, 5, 6];
-        let subject = |seed| Subject::of_79(&stream, &attributes, &input, DType::F32, seed);
+        let subject = |seed| {
+            Subject::new(
+                &stream,
+                &Description::of_79(&attributes, &input, DType::F32, seed)?,
+            )
+        };
         let expected_of_another = subject(1).unwrap().expected(Precision::Accurate).unwrap();
         let another = subject(2).unwrap();
         let strategy = &Strategy::all(another.graph())[0];

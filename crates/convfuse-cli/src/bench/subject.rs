@@ -4,8 +4,7 @@ use convfuse::model::Model;
 use convfuse::{DType, Inputs, Parameters, Result, Stream, Tensor};
 use convfuse::{data, lab, ops};
 use ndarray::{ArrayD, IxDyn};
-use op_spec::graph::presets::{KernelBench79, KernelBench85};
-use op_spec::graph::{Chain, Graph, Initialisation, Layer};
+use op_spec::chain::{Chain, Initialisation, Layer};
 use oracle::{Case, Expected};
 
 use super::description::{Description, Part};
@@ -21,36 +20,6 @@ pub struct Subject {
 }
 
 impl Subject {
-    /// Problem 85 of KernelBench's level 2 with these attributes on an input of this shape;
-    /// `[128, 8, 128, 128]` is the problem's own.
-    ///
-    /// # Errors
-    /// As [`new`](Self::new).
-    pub fn of_85(
-        stream: &Stream,
-        problem: &KernelBench85,
-        shape: &[usize],
-        dtype: DType,
-        seed: u64,
-    ) -> Result<Self> {
-        Self::new(stream, &Description::of_85(problem, shape, dtype, seed)?)
-    }
-
-    /// Problem 79 of KernelBench's level 2 with these attributes on an input of this shape;
-    /// `[128, 3, 16, 32, 32]` is the problem's own.
-    ///
-    /// # Errors
-    /// As [`new`](Self::new).
-    pub fn of_79(
-        stream: &Stream,
-        problem: &KernelBench79,
-        shape: &[usize],
-        dtype: DType,
-        seed: u64,
-    ) -> Result<Self> {
-        Self::new(stream, &Description::of_79(problem, shape, dtype, seed)?)
-    }
-
     /// What is described, on an input uniform in [0, 1), and further ones in [-1, 1).
     ///
     /// The norms' weights and the factors that are initialised with 1 are random in (-1.5, 1.5), the norms'

@@ -27,15 +27,16 @@ pub(super) fn head(report: &Report, out: &mut Out) -> Result<(), Failure> {
 
 /// What became of a problem.
 pub(super) fn problem(problem: &Problem, clock: &str, out: &mut Out) -> Result<(), Failure> {
+    let description = &problem.description;
     writeln!(
         out,
         "{}: {}, {:?} to {:?}\n  {:.3} GFLOP, {:.3} MB; medians, {clock}\n",
         plain(&problem.label()),
         problem.name,
-        problem.input,
-        problem.output,
-        problem.flop as f64 * 1e-9,
-        problem.bytes as f64 * 1e-6,
+        description.input,
+        description.output,
+        description.flop as f64 * 1e-9,
+        description.bytes as f64 * 1e-6,
     )?;
     if !problem.results.is_empty() {
         writeln!(out, "{}\n", table(problem).trim_fmt())?;
@@ -73,6 +74,9 @@ fn table(problem: &Problem) -> Table {
 fn row(score: &Score) -> [String; 10] {
     let run = &score.run;
     let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
+    let figure = |value: Option<f64>, factor: f64, decimals: usize, unit: &str| {
+        or_dash(value.map(|value| format!("{:.decimals$}{unit}", value * factor)))
+    };
     let time = run.time.as_ref();
     [
         run.strategy.clone(),
@@ -86,21 +90,9 @@ fn row(score: &Score) -> [String; 10] {
             let [lower, upper] = [time.lower_quartile, time.upper_quartile];
             format!("{} to {}", duration(lower), duration(upper))
         })),
-        or_dash(
-            score
-                .flop_per_s
-                .map(|speed| format!("{:.2}", speed * 1e-12)),
-        ),
-        or_dash(
-            score
-                .bytes_per_s
-                .map(|speed| format!("{:.1}", speed * 1e-9)),
-        ),
-        or_dash(
-            score
-                .fraction_of_ceiling
-                .map(|fraction| format!("{:.0} %", fraction * 100.0)),
-        ),
+        figure(score.flop_per_s, 1e-12, 2, ""),
+        figure(score.bytes_per_s, 1e-9, 1, ""),
+        figure(score.fraction_of_ceiling, 100.0, 0, " %"),
         run.launches.to_string(),
         format!("{:.1}", run.extra_bytes as f64 * 1e-6),
         or_dash(run.largest_error.map(|error| format!("{error:.1e}"))),
