@@ -7,6 +7,7 @@ use comfy_table::CellAlignment::{Left, Right};
 use convfuse::{Element, bf16, f16};
 use convfuse_cli::Status;
 use convfuse_cli::bench::Comparison;
+use safetensors::Dtype;
 use serde::Serialize;
 use serde_json::json;
 
@@ -16,7 +17,7 @@ use super::files;
 use super::json::{Found, Json};
 use super::out::{Out, plain};
 use super::table::aligned;
-use super::tensors::{Entry, Kind, TensorFile};
+use super::tensors::{Entry, TensorFile, coarser};
 
 /// Options of `compare`.
 #[derive(clap::Args)]
@@ -75,8 +76,7 @@ fn is_json(path: &Path) -> Result<bool, Failure> {
 
 fn records(arguments: &Arguments, out: &mut Out, found: &mut Found) -> Outcome {
     if (arguments.atol, arguments.rtol, arguments.ulps) != (0.0, 0.0, 0) {
-        let text = "--atol, --rtol and --ulps are for tensors, records have hashes";
-        return Err(Failure::Refused(text.to_owned()));
+        return Err("--atol, --rtol and --ulps are for tensors, records have hashes".into());
     }
     let (new, old) = (
         read_record(&arguments.actual)?,
@@ -135,8 +135,7 @@ const PART: usize = 1 << 20;
 
 fn tensors(arguments: &Arguments, out: &mut Out, found: &mut Found) -> Outcome {
     if arguments.time_limit.is_some() {
-        let text = "--time-limit is for records, tensors have no times";
-        return Err(Failure::Refused(text.to_owned()));
+        return Err("--time-limit is for records, tensors have no times".into());
     }
     let mut actual = TensorFile::open(&arguments.actual)?;
     let mut expected = TensorFile::open(&arguments.expected)?;
@@ -232,13 +231,13 @@ fn compare(
         difference.flaw = Some(format!("shape {:?}, expected {:?}", a.shape, b.shape));
         return Ok(());
     }
-    let (elements, kind) = (a.elements(), a.kind.max(b.kind));
+    let (elements, dtype) = (a.elements(), coarser(a.dtype, b.dtype));
     for start in (0..elements).step_by(PART) {
         let part = start..elements.min(start + PART);
         let values = actual.read(one, part.clone())?;
         let wanted = expected.read(other, part)?;
         for (index, (value, wanted)) in values.into_iter().zip(wanted).enumerate() {
-            difference.note(arguments, kind, start + index, value, wanted);
+            difference.note(arguments, dtype, start + index, value, wanted);
         }
     }
     Ok(())
@@ -248,7 +247,7 @@ impl Difference {
     fn note(
         &mut self,
         arguments: &Arguments,
-        kind: Kind,
+        dtype: Dtype,
         index: usize,
         actual: f64,
         expected: f64,
@@ -266,7 +265,7 @@ impl Difference {
             if expected != 0.0 {
                 self.largest_relative = self.largest_relative.max(absolute / expected.abs());
             }
-            let ulps = ulps(kind, actual, expected);
+            let ulps = ulps(dtype, actual, expected);
             self.largest_ulps = self.largest_ulps.max(ulps);
             let allowed = arguments.atol + arguments.rtol * expected.abs();
             is_close = absolute <= allowed || ulps <= arguments.ulps;
@@ -281,14 +280,14 @@ impl Difference {
 }
 
 /// Numbers of an element type between two values, which are rounded to it.
-fn ulps(kind: Kind, one: f64, other: f64) -> u64 {
+fn ulps(dtype: Dtype, one: f64, other: f64) -> u64 {
     // Numbers of one sign are as far apart as their bits say, and the two zeros are one.
     let place = |value: f64| {
-        let magnitude = match kind {
-            Kind::F64 => value.abs().to_bits(),
-            Kind::F32 => u64::from((value.abs() as f32).to_bits()),
-            Kind::F16 => u64::from(f16::from_f64(value.abs()).to_bits()),
-            Kind::Bf16 => u64::from(<bf16 as Element>::from_f32(value.abs() as f32).to_bits()),
+        let magnitude = match dtype {
+            Dtype::F64 => value.abs().to_bits(),
+            Dtype::F32 => u64::from((value.abs() as f32).to_bits()),
+            Dtype::F16 => u64::from(f16::from_f64(value.abs()).to_bits()),
+            _ => u64::from(<bf16 as Element>::from_f32(value.abs() as f32).to_bits()),
         };
         let magnitude = i128::from(magnitude);
         if value < 0.0 { -magnitude } else { magnitude }
@@ -303,13 +302,13 @@ mod tests {
     #[test]
     fn units_of_the_last_place_are_those_of_the_type() {
         let next = f64::from(f32::from_bits(1.0f32.to_bits() + 1));
-        assert_eq!(ulps(Kind::F32, 1.0, next), 1);
-        assert_eq!(ulps(Kind::F64, 1.0, next), 1 << 29);
-        assert_eq!(ulps(Kind::F16, 1.0, 1.0 + 1.0 / 1024.0), 1);
-        assert_eq!(ulps(Kind::Bf16, 1.0, 1.0 + 1.0 / 128.0), 1);
-        assert_eq!(ulps(Kind::F32, 0.0, -0.0), 0);
+        assert_eq!(ulps(Dtype::F32, 1.0, next), 1);
+        assert_eq!(ulps(Dtype::F64, 1.0, next), 1 << 29);
+        assert_eq!(ulps(Dtype::F16, 1.0, 1.0 + 1.0 / 1024.0), 1);
+        assert_eq!(ulps(Dtype::BF16, 1.0, 1.0 + 1.0 / 128.0), 1);
+        assert_eq!(ulps(Dtype::F32, 0.0, -0.0), 0);
         let least = f64::from(f32::from_bits(1));
-        assert_eq!(ulps(Kind::F32, least, -least), 2);
-        assert_eq!(ulps(Kind::F64, f64::MAX, f64::MIN), 2 * f64::MAX.to_bits());
+        assert_eq!(ulps(Dtype::F32, least, -least), 2);
+        assert_eq!(ulps(Dtype::F64, f64::MAX, f64::MIN), 2 * f64::MAX.to_bits());
     }
 }

@@ -7,9 +7,10 @@ use std::path::Path;
 
 use convfuse::{DType, Element, bf16, f16};
 use ndarray::ArrayD;
+use safetensors::Dtype;
 use serde_json::{Map, json};
 
-pub(super) use reader::{Entry, Kind, TensorFile};
+pub(super) use reader::{Entry, TensorFile, coarser};
 
 use super::failure::Failure;
 use super::files::{Target, Whole};
@@ -17,13 +18,13 @@ use super::files::{Target, Whole};
 /// The head of a safetensors file with these tensors, each by name, element type and shape, one behind the
 /// other.
 fn safetensors_head<'a>(
-    tensors: impl IntoIterator<Item = (&'a str, Kind, &'a [usize])>,
+    tensors: impl IntoIterator<Item = (&'a str, Dtype, &'a [usize])>,
 ) -> Vec<u8> {
     let mut head = Map::new();
     let mut start = 0;
-    for (name, kind, shape) in tensors {
-        let end = start + shape.iter().product::<usize>() * kind.size();
-        let entry = json!({ "dtype": kind.name(), "shape": shape, "data_offsets": [start, end] });
+    for (name, dtype, shape) in tensors {
+        let end = start + shape.iter().product::<usize>() * dtype.bitsize() / 8;
+        let entry = json!({ "dtype": dtype, "shape": shape, "data_offsets": [start, end] });
         head.insert(name.to_owned(), entry);
         start = end;
     }
@@ -38,10 +39,9 @@ fn safetensors_head<'a>(
 }
 
 /// The head of a file in NumPy's format.
-fn numpy_head(kind: Kind, shape: &[usize]) -> Vec<u8> {
-    let descr = match kind {
-        Kind::F64 => "<f8",
-        Kind::F16 => "<f2",
+fn numpy_head(dtype: Dtype, shape: &[usize]) -> Vec<u8> {
+    let descr = match dtype {
+        Dtype::F16 => "<f2",
         _ => "<f4",
     };
     let extents: String = shape.iter().map(|extent| format!("{extent}, ")).collect();
@@ -68,7 +68,7 @@ pub(super) fn save_all<'a>(
     let tensors: Vec<_> = tensors.into_iter().collect();
     let mut file = Target::new("--save", path)?.create()?;
     let head = tensors.iter();
-    let head = safetensors_head(head.map(|(name, values)| (*name, Kind::F32, values.shape())));
+    let head = safetensors_head(head.map(|(name, values)| (*name, Dtype::F32, values.shape())));
     let mut write = |bytes: &[u8]| file.write_all(bytes);
     let written = write(&head).and_then(|()| {
         let mut values = tensors.iter().flat_map(|(_, values)| values.iter());
@@ -93,10 +93,7 @@ impl Format {
             Some("npy") => Ok(Format::Numpy),
             Some("safetensors") => Ok(Format::Safetensors),
             _ if matches!(target, Target::Stdout | Target::Direct(_)) => Ok(Format::Safetensors),
-            _ => Err(Failure::Refused(format!(
-                "{}: must end with .safetensors or .npy",
-                path.display()
-            ))),
+            _ => Err(Failure::from("must end with .safetensors or .npy").of(path.display())),
         }
     }
 }
@@ -104,7 +101,7 @@ impl Format {
 /// A file with one tensor that is being written, a part at a time.
 pub(super) struct TensorWriter {
     file: Whole,
-    kind: Kind,
+    dtype: Dtype,
 }
 
 impl TensorWriter {
@@ -115,28 +112,28 @@ impl TensorWriter {
         dtype: DType,
         shape: &[usize],
     ) -> Result<TensorWriter, Failure> {
-        let kind = match (dtype, format) {
-            (DType::F16, _) => Kind::F16,
-            (DType::BF16, Format::Safetensors) => Kind::Bf16,
-            _ => Kind::F32,
+        let dtype = match (dtype, format) {
+            (DType::F16, _) => Dtype::F16,
+            (DType::BF16, Format::Safetensors) => Dtype::BF16,
+            _ => Dtype::F32,
         };
         let mut file = target.create()?;
         let head = match format {
-            Format::Safetensors => safetensors_head([("output", kind, shape)]),
-            Format::Numpy => numpy_head(kind, shape),
+            Format::Safetensors => safetensors_head([("output", dtype, shape)]),
+            Format::Numpy => numpy_head(dtype, shape),
         };
         let written = file.write_all(&head);
         written.map_err(|error| file.failed(error))?;
-        Ok(TensorWriter { file, kind })
+        Ok(TensorWriter { file, dtype })
     }
 
     /// Appends elements.
     pub(super) fn write(&mut self, values: &ArrayD<f32>) -> Result<(), Failure> {
-        let (file, kind) = (&mut self.file, self.kind);
+        let (file, dtype) = (&mut self.file, self.dtype);
         let mut values = values.iter();
-        let written = values.try_for_each(|&value| match kind {
-            Kind::F16 => file.write_all(&f16::from_f32(value).to_le_bytes()),
-            Kind::Bf16 => file.write_all(&<bf16 as Element>::from_f32(value).to_le_bytes()),
+        let written = values.try_for_each(|&value| match dtype {
+            Dtype::F16 => file.write_all(&f16::from_f32(value).to_le_bytes()),
+            Dtype::BF16 => file.write_all(&<bf16 as Element>::from_f32(value).to_le_bytes()),
             _ => file.write_all(&value.to_le_bytes()),
         });
         written.map_err(|error| self.file.failed(error))

@@ -13,65 +13,38 @@ use serde::Deserialize;
 use crate::cli::failure::Failure;
 use crate::cli::files;
 
-/// What elements of a file are.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(in crate::cli) enum Kind {
-    F64,
-    F32,
-    F16,
-    Bf16,
+/// The element types that are read and written, from the finest to the coarsest.
+const TYPES: [Dtype; 4] = [Dtype::F64, Dtype::F32, Dtype::F16, Dtype::BF16];
+
+/// The coarser of two of them.
+pub(in crate::cli) fn coarser(one: Dtype, other: Dtype) -> Dtype {
+    let coarser = TYPES
+        .into_iter()
+        .rfind(|dtype| [one, other].contains(dtype));
+    coarser.unwrap_or(one)
 }
 
-impl Kind {
-    pub(in crate::cli) const fn size(self) -> usize {
-        match self {
-            Kind::F64 => 8,
-            Kind::F32 => 4,
-            Kind::F16 | Kind::Bf16 => 2,
-        }
+/// Those of an array in NumPy's format, which may have been written on a machine of the other byte order.
+fn of_numpy(descr: &str) -> Result<Dtype, String> {
+    match descr {
+        "<f8" => Ok(Dtype::F64),
+        "<f4" => Ok(Dtype::F32),
+        "<f2" => Ok(Dtype::F16),
+        _ if descr.starts_with('>') => Err(format!(
+            "its elements are big-endian ({descr}), must be <f8, <f4 or <f2"
+        )),
+        _ => Err(format!("its elements are {descr}, must be <f8, <f4 or <f2")),
     }
+}
 
-    /// The name in a safetensors file.
-    pub(in crate::cli) const fn name(self) -> &'static str {
-        match self {
-            Kind::F64 => "F64",
-            Kind::F32 => "F32",
-            Kind::F16 => "F16",
-            Kind::Bf16 => "BF16",
-        }
-    }
-
-    fn of_safetensors(dtype: Dtype) -> Option<Kind> {
-        match dtype {
-            Dtype::F64 => Some(Kind::F64),
-            Dtype::F32 => Some(Kind::F32),
-            Dtype::F16 => Some(Kind::F16),
-            Dtype::BF16 => Some(Kind::Bf16),
-            _ => None,
-        }
-    }
-
-    /// Those of an array in NumPy's format, which may have been written on a machine of the other byte order.
-    fn of_numpy(descr: &str) -> Result<Kind, String> {
-        match descr {
-            "<f8" => Ok(Kind::F64),
-            "<f4" => Ok(Kind::F32),
-            "<f2" => Ok(Kind::F16),
-            _ if descr.starts_with('>') => Err(format!(
-                "its elements are big-endian ({descr}), must be <f8, <f4 or <f2"
-            )),
-            _ => Err(format!("its elements are {descr}, must be <f8, <f4 or <f2")),
-        }
-    }
-
-    fn value(self, bytes: &[u8]) -> f64 {
-        let two = || [bytes[0], bytes[1]];
-        match self {
-            Kind::F64 => f64::from_le_bytes(bytes.try_into().unwrap_or_default()),
-            Kind::F32 => f64::from(f32::from_le_bytes(bytes.try_into().unwrap_or_default())),
-            Kind::F16 => f64::from(f16::from_le_bytes(two()).to_f32()),
-            Kind::Bf16 => f64::from(Element::to_f32(bf16::from_le_bytes(two()))),
-        }
+/// An element of one of the [`TYPES`].
+fn value(dtype: Dtype, bytes: &[u8]) -> f64 {
+    let two = || [bytes[0], bytes[1]];
+    match dtype {
+        Dtype::F64 => f64::from_le_bytes(bytes.try_into().unwrap_or_default()),
+        Dtype::F32 => f64::from(f32::from_le_bytes(bytes.try_into().unwrap_or_default())),
+        Dtype::F16 => f64::from(f16::from_le_bytes(two()).to_f32()),
+        _ => f64::from(Element::to_f32(bf16::from_le_bytes(two()))),
     }
 }
 
@@ -81,7 +54,7 @@ pub(in crate::cli) struct Entry {
     /// Its name; that of an array without one is empty.
     pub(in crate::cli) name: String,
     pub(in crate::cli) shape: Vec<usize>,
-    pub(in crate::cli) kind: Kind,
+    pub(in crate::cli) dtype: Dtype,
     start: u64,
 }
 
@@ -137,23 +110,23 @@ impl TensorFile {
         entry: usize,
         elements: Range<usize>,
     ) -> Result<Vec<f64>, Failure> {
-        let Entry { kind, start, .. } = self.entries[entry];
-        let size = kind.size();
+        let Entry { dtype, start, .. } = self.entries[entry];
+        let size = dtype.bitsize() / 8;
         let mut bytes = vec![0; elements.len() * size];
         let at = SeekFrom::Start(start + (elements.start * size) as u64);
         let read = self.file.seek(at);
         let read = read.and_then(|_| self.file.read_exact(&mut bytes));
         read.map_err(|error| Failure::of_file(&self.path, &error))?;
         let values = bytes.chunks_exact(size);
-        Ok(values.map(|bytes| kind.value(bytes)).collect())
+        Ok(values.map(|bytes| value(dtype, bytes)).collect())
     }
 }
 
 /// Bytes of a tensor, if they can be counted.
-fn bytes_of(shape: &[usize], size: usize) -> Option<u64> {
+fn bytes_of(shape: &[usize], dtype: Dtype) -> Option<u64> {
     // An array has no extents beyond any product of theirs even where one of them is 0.
     let product = |total: usize, &extent: &usize| total.checked_mul(extent.max(1));
-    let bytes = shape.iter().try_fold(size, product)?;
+    let bytes = shape.iter().try_fold(dtype.bitsize() / 8, product)?;
     isize::try_from(bytes).ok()?;
     Some(if shape.contains(&0) { 0 } else { bytes as u64 })
 }
@@ -178,15 +151,17 @@ fn safetensors(file: &mut File, head_len: u64, len: u64) -> Result<Vec<Entry>, S
     }
     let entry = |name: String| {
         let info = metadata.info(&name).ok_or("a name without a tensor")?;
-        let kind = Kind::of_safetensors(info.dtype).ok_or_else(|| {
-            let dtype = info.dtype;
-            format!("{name} holds {dtype:?}, must be F64, F32, F16 or BF16")
-        })?;
-        bytes_of(&info.shape, kind.size())
+        let dtype = info.dtype;
+        if !TYPES.contains(&dtype) {
+            return Err(format!(
+                "{name} holds {dtype}, must be F64, F32, F16 or BF16"
+            ));
+        }
+        bytes_of(&info.shape, dtype)
             .ok_or_else(|| format!("{name} has a shape that no array has"))?;
         Ok(Entry {
             shape: info.shape.clone(),
-            kind,
+            dtype,
             start: data + info.data_offsets.0 as u64,
             name,
         })
@@ -243,12 +218,12 @@ fn numpy(file: &mut File, version: [u8; 2], len: u64) -> Result<Vec<Entry>, Stri
         fortran_order,
         shape,
     } = NumpyHead::of_text(&text)?;
-    let kind = Kind::of_numpy(&descr)?;
+    let dtype = of_numpy(&descr)?;
     if fortran_order {
         return Err("its elements are in Fortran order, must be in C order".to_owned());
     }
     let start = before + head_len;
-    let end = bytes_of(&shape, kind.size()).and_then(|bytes| bytes.checked_add(start));
+    let end = bytes_of(&shape, dtype).and_then(|bytes| bytes.checked_add(start));
     if end != Some(len) {
         return Err(format!(
             "has {len} bytes, which are not those of shape {shape:?}"
@@ -257,7 +232,7 @@ fn numpy(file: &mut File, version: [u8; 2], len: u64) -> Result<Vec<Entry>, Stri
     Ok(vec![Entry {
         name: String::new(),
         shape,
-        kind,
+        dtype,
         start,
     }])
 }
