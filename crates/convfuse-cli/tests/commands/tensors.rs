@@ -5,6 +5,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::Stdio;
 
 use convfuse::data;
+use safetensors::tensor::{Dtype, SafeTensors, TensorView};
 
 use crate::program::{Program, system};
 
@@ -80,7 +81,6 @@ fn a_run_gives_what_bench_gives_in_chunks_of_any_size() {
     assert!(far.json()["tensors"][0]["beyond"].as_u64() > Some(0));
 }
 
-/// The parameters of one block of a network.
 /// Whatever a model stores, both formats have its values.
 #[test]
 fn a_run_writes_the_same_values_in_every_format() {
@@ -100,22 +100,12 @@ fn a_run_takes_a_block_of_a_checkpoint() {
     let program = prepared();
     let parameters = "0-chain-parameters.safetensors";
     let bytes = fs::read(program.path(parameters)).expect("a file");
-    let head_len = u64::from_le_bytes(bytes[..8].try_into().expect("eight bytes")) as usize;
-    let (head, data) = bytes[8..].split_at(head_len);
-    let head: serde_json::Map<String, serde_json::Value> =
-        serde_json::from_slice(head).expect("a head");
-    let mut network: serde_json::Map<String, serde_json::Value> = head
-        .into_iter()
-        .map(|(name, entry)| (format!("down.{name}"), entry))
-        .collect();
-    let end = data.len();
-    let other = serde_json::json!({ "dtype": "I64", "shape": [1], "data_offsets": [end, end + 8] });
-    network.insert("down.steps".to_owned(), other);
-    let text = serde_json::Value::Object(network).to_string();
-    let mut file = (text.len() as u64).to_le_bytes().to_vec();
-    file.extend(text.into_bytes());
-    file.extend(data);
-    file.extend([0; 8]);
+    let block = SafeTensors::deserialize(&bytes).expect("a file of tensors");
+    let named = |(name, view)| (format!("down.{name}"), view);
+    let mut network: Vec<_> = block.iter().map(named).collect();
+    let steps = TensorView::new(Dtype::I64, vec![1], &[0; 8]);
+    network.push(("down.steps".to_owned(), steps.expect("a number")));
+    let file = safetensors::serialize(network, None).expect("a file of tensors");
     program.file("network.safetensors", file);
     let run = RUN.replace(parameters, "network.safetensors") + " --output y.npy";
     program.run(&run).was_refused(&[
@@ -325,21 +315,16 @@ fn elements_are_compared_one_by_one() {
 /// A safetensors file with these tensors of f32, each by its name, its number of elements and the place of
 /// the one that is not 1.
 fn safetensors(tensors: &[(&str, usize, Option<usize>)]) -> Vec<u8> {
-    let (mut entries, mut data) = (Vec::new(), Vec::new());
-    for &(name, len, other) in tensors {
-        let start = data.len();
+    let data = tensors.iter().map(|&(_, len, other)| -> Vec<u8> {
         let values = (0..len).map(|index| if Some(index) == other { 2.0f32 } else { 1.0 });
-        data.extend(values.flat_map(f32::to_le_bytes));
-        let end = data.len();
-        entries.push(format!(
-            r#""{name}": {{"dtype": "F32", "shape": [{len}], "data_offsets": [{start}, {end}]}}"#
-        ));
-    }
-    let head = format!("{{{}}}", entries.join(", "));
-    let mut bytes = (head.len() as u64).to_le_bytes().to_vec();
-    bytes.extend(head.into_bytes());
-    bytes.extend(data);
-    bytes
+        values.flat_map(f32::to_le_bytes).collect()
+    });
+    let data: Vec<_> = data.collect();
+    let views = tensors.iter().zip(&data).map(|(&(name, len, _), data)| {
+        let view = TensorView::new(Dtype::F32, vec![len], data);
+        (name, view.expect("a tensor"))
+    });
+    safetensors::serialize(views, None).expect("a file of tensors")
 }
 
 /// Each tensor of a file decides the exit status, wherever it differs: the middle one has more elements than
