@@ -267,6 +267,25 @@ pub struct CaseFailure {
     pub text: String,
 }
 
+impl CaseFailure {
+    /// What is wrong with a result.
+    pub(crate) fn wrong(text: impl fmt::Display) -> CaseFailure {
+        CaseFailure {
+            status: Status::Wrong,
+            text: text.to_string(),
+        }
+    }
+}
+
+impl From<Error> for CaseFailure {
+    fn from(error: Error) -> CaseFailure {
+        CaseFailure {
+            status: Status::of(&error),
+            text: told(&error),
+        }
+    }
+}
+
 impl fmt::Display for CaseFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text)
@@ -281,9 +300,11 @@ pub fn compare<E: fmt::Display>(
     stream: &Stream,
     expected: impl Fn(&Precision) -> Result<Expected, E>,
 ) -> Vec<(ExecutionMode, Result<Agreement, CaseFailure>)> {
-    let failure = |status, text| CaseFailure { status, text };
     let expected = |precision: &Precision| {
-        expected(precision).map_err(|error| failure(Status::Refused, error.to_string()))
+        expected(precision).map_err(|error| CaseFailure {
+            status: Status::Refused,
+            text: error.to_string(),
+        })
     };
     let modes = ExecutionMode::all_on(stream.device(), case, dtype);
     // Modes of one precision have one expectation.
@@ -297,10 +318,8 @@ pub fn compare<E: fmt::Display>(
         });
         let wanted = wanted[at].1.as_ref().map_err(CaseFailure::clone);
         let result = wanted.and_then(|wanted| {
-            let got = mode.run(case, stream);
-            let got = got.map_err(|error| failure(Status::of(&error), told(&error)))?;
-            let checked = wanted.check(got.view());
-            checked.map_err(|error| failure(Status::Wrong, error.to_string()))
+            let checked = wanted.check(mode.run(case, stream)?.view());
+            checked.map_err(CaseFailure::wrong)
         });
         (mode, result)
     });

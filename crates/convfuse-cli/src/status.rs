@@ -10,41 +10,29 @@ use serde::{Serialize, Serializer};
 pub enum Status {
     /// 0: everything that was asked for is done, and right.
     #[default]
-    Right,
+    Right = 0,
     /// 1: a result is wrong, or differs from what it was compared with by more than may be.
-    Wrong,
+    Wrong = 1,
     /// 2: something was asked for that cannot be: an option, a shape, an attribute, a file.
-    Refused,
+    Refused = 2,
     /// 3: the machine failed: a device that is not there or is lost, memory, a disk.
-    Failed,
+    Failed = 3,
 }
 
 impl Status {
     /// The exit status.
     #[must_use]
     pub const fn code(self) -> u8 {
-        match self {
-            Status::Right => 0,
-            Status::Wrong => 1,
-            Status::Refused => 2,
-            Status::Failed => 3,
-        }
+        self as u8
     }
 
     /// What two parts of a command came to together: a wrong result weighs more than a machine that failed,
     /// and that more than something that cannot be.
     #[must_use]
     pub fn and(self, other: Status) -> Status {
-        let weight = |status: Status| match status {
-            Status::Right => 0,
-            Status::Refused => 1,
-            Status::Failed => 2,
-            Status::Wrong => 3,
-        };
-        match weight(other) > weight(self) {
-            true => other,
-            false => self,
-        }
+        use Status::{Failed, Refused, Right, Wrong};
+        let weights = [Right, Refused, Failed, Wrong];
+        std::cmp::max_by_key(self, other, |one| weights.iter().position(|two| one == two))
     }
 
     /// What an error of the library means.

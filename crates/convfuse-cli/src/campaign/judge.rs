@@ -12,7 +12,6 @@ use oracle::{Case, Expected, Precision};
 
 use super::draft::{Draft, Impossible, Lie};
 use crate::execution_mode::{CaseFailure, DeviceCase, Executable, ExecutionMode};
-use crate::status::{Status, told};
 
 /// Where cases are done.
 #[derive(Debug, Clone)]
@@ -54,17 +53,6 @@ pub struct Verdict {
     pub trouble: Option<CaseFailure>,
 }
 
-fn trouble(status: Status, text: impl Into<String>) -> CaseFailure {
-    CaseFailure {
-        status,
-        text: text.into(),
-    }
-}
-
-fn of_error(error: &Error) -> CaseFailure {
-    trouble(Status::of(error), told(error))
-}
-
 /// What a panic said.
 fn said(panic: &(dyn Any + Send)) -> &str {
     let text = panic.downcast_ref::<String>().map(String::as_str);
@@ -83,7 +71,7 @@ impl Draft {
             Ok(judged) => judged.err(),
             Err(panic) => {
                 let text = format!("panicked: {}", said(&*panic));
-                Some(trouble(Status::Wrong, text))
+                Some(CaseFailure::wrong(text))
             }
         };
         verdict
@@ -91,7 +79,7 @@ impl Draft {
 
     fn judge_into(&self, place: &Place, verdict: &mut Verdict) -> Result<(), CaseFailure> {
         let device = place.device(self.schedule);
-        let stream = device.stream().map_err(|error| of_error(&error))?;
+        let stream = device.stream()?;
         let case = match &self.case {
             Ok(case) => case,
             Err(impossible) => {
@@ -114,9 +102,8 @@ impl Draft {
                 different.push(*precision);
             }
         }
-        let expected = case.expected_at(&different);
-        let expected = expected.map_err(|error| trouble(Status::Refused, error.to_string()))?;
-        let inputs = InputsOf::new(self, case, &stream).map_err(|error| of_error(&error))?;
+        let expected = case.expected_at(&different).map_err(Error::from)?;
+        let inputs = InputsOf::new(self, case, &stream)?;
         for (number, mode) in modes.iter().enumerate() {
             let at = different
                 .iter()
@@ -149,12 +136,10 @@ impl Draft {
         is_looked_at: bool,
         verdict: &mut Verdict,
     ) -> Result<(), CaseFailure> {
-        let of = |error: Error| of_error(&error);
         let whole = &inputs.whole;
-        let ready = mode.ready(whole).map_err(of)?;
+        let ready = mode.ready(whole)?;
         let got = output(&ready, &whole.x, &whole.further)?;
-        let agreement = wanted.check(got.view());
-        let agreement = agreement.map_err(|error| trouble(Status::Wrong, error.to_string()))?;
+        let agreement = wanted.check(got.view()).map_err(CaseFailure::wrong)?;
         verdict.runs += 1;
         verdict.elements += agreement.elements;
         let of_precision = match self.dtype {
@@ -165,8 +150,7 @@ impl Draft {
         let used = &mut verdict.used[of_precision];
         *used = used.max(agreement.tolerance_used);
         if !whole.x.device().is_cpu() {
-            let kernels = ready.kernels(whole.x.shape()).map_err(of)?;
-            verdict.kernels.extend(kernels);
+            verdict.kernels.extend(ready.kernels(whole.x.shape())?);
         }
 
         match is_looked_at {
@@ -182,7 +166,7 @@ impl Draft {
         refusal: &GraphError,
         stream: &Stream,
     ) -> Result<(), CaseFailure> {
-        let wrong = |text: String| Err(trouble(Status::Wrong, text));
+        let wrong = |text: String| Err(CaseFailure::wrong(text));
         let got = ExecutionMode::all(case, self.dtype)[0].run(case, stream);
         match (got, refusal) {
             // A model also says which layer it is.
@@ -218,18 +202,13 @@ impl Draft {
         if !is_pool {
             return Ok(());
         }
+        let wrong = |text: String| Err(CaseFailure::wrong(text));
         let x = ArrayD::zeros(&input[..]);
-        let x = Tensor::from_f32_array(stream, &x, self.dtype).map_err(|e| of_error(&e))?;
-        match lab::layer(&x, layer, &[], &convfuse::Options::default()) {
+        let x = Tensor::from_f32_array(stream, &x, self.dtype)?;
+        match lab::layer(&x, layer, &[], &convfuse::ops::ConvOptions::default()) {
             Err(error) if error.to_string().starts_with(layer.operator()) => Ok(()),
-            Err(error) => {
-                let text = format!("refused with {error}, reference: {refusal}");
-                Err(trouble(Status::Wrong, text))
-            }
-            Ok(_) => Err(trouble(
-                Status::Wrong,
-                format!("accepted, reference: {refusal}"),
-            )),
+            Err(error) => wrong(format!("refused with {error}, reference: {refusal}")),
+            Ok(_) => wrong(format!("accepted, reference: {refusal}")),
         }
     }
 }
@@ -308,33 +287,24 @@ fn output(
     x: &Tensor,
     further: &[Tensor],
 ) -> Result<ArrayD<f32>, CaseFailure> {
-    let y = ready.run(x, further).and_then(|y| y.to_f32_array());
-    y.map_err(|error| of_error(&error))
+    Ok(ready.run(x, further)?.to_f32_array()?)
 }
 
 /// Fails unless both are the same bits; NaN is NaN.
 fn must_be_same(one: &ArrayD<f32>, other: &ArrayD<f32>, what: &str) -> Result<(), CaseFailure> {
-    let bits = |v: f32| if v.is_nan() { u32::MAX } else { v.to_bits() };
-    let are_slices = one.as_slice().zip(other.as_slice());
-    if one.shape() == other.shape()
-        && are_slices.is_some_and(|(one, other)| {
-            let mut pairs = one.iter().zip(other);
-            pairs.all(|(one, other)| bits(*one) == bits(*other))
-        })
-    {
-        return Ok(());
-    }
     if one.shape() != other.shape() {
-        let text = format!("{:?} {what}, {:?} without", other.shape(), one.shape());
-        return Err(trouble(Status::Wrong, text));
+        let (one, other) = (one.shape(), other.shape());
+        return Err(CaseFailure::wrong(format!(
+            "{other:?} {what}, {one:?} without"
+        )));
     }
-    let mut differences = one.iter().zip(other).enumerate();
-    let found = differences.find(|(_, (one, other))| bits(**one) != bits(**other));
-    match found {
+    let bits = |v: &f32| if v.is_nan() { u32::MAX } else { v.to_bits() };
+    let mut pairs = one.iter().zip(other).enumerate();
+    match pairs.find(|(_, (one, other))| bits(one) != bits(other)) {
         None => Ok(()),
         Some((index, (one, other))) => {
             let text = format!("element {index} is {other:e} {what}, {one:e} without");
-            Err(trouble(Status::Wrong, text))
+            Err(CaseFailure::wrong(text))
         }
     }
 }
