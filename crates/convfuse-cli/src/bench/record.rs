@@ -97,29 +97,33 @@ impl Record {
     }
 
     fn check(&self) -> Result<(), RecordFlaw> {
-        let mut right = 0;
-        for (index, problem) in self.problems.iter().enumerate() {
-            for (position, run) in problem.results.iter().enumerate() {
-                if run.complaint.is_none() {
-                    right += 1;
-                    if run.output_hash.is_none() {
-                        return Err(RecordFlaw::NoHash(problem.describe(run)));
-                    }
-                }
-                let before = problem.results[..position].iter();
-                let same = self.problems[..index]
-                    .iter()
-                    .filter(|other| other.is_same(problem));
-                let mut before = before.chain(same.flat_map(|other| &other.results));
-                if before.any(|other| other.is_same(run)) {
-                    return Err(RecordFlaw::Twice(problem.describe(run)));
-                }
+        for (index, (problem, run)) in self.runs().enumerate() {
+            if run.is_right() && run.output_hash.is_none() {
+                return Err(RecordFlaw::NoHash(problem.describe(run)));
+            }
+            let mut before = self.runs().take(index);
+            if before.any(|(other, same)| same.is_same(run) && other.is_same(problem)) {
+                return Err(RecordFlaw::Twice(problem.describe(run)));
             }
         }
-        match right {
-            0 => Err(RecordFlaw::NoRuns),
-            _ => Ok(()),
+        match self.runs().any(|(_, run)| run.is_right()) {
+            true => Ok(()),
+            false => Err(RecordFlaw::NoRuns),
         }
+    }
+
+    /// All runs, each with its problem.
+    fn runs(&self) -> impl Iterator<Item = (&RecordProblem, &RecordRun)> {
+        let of = |problem| move |run| (problem, run);
+        let problems = self.problems.iter();
+        problems.flat_map(move |problem| problem.results.iter().map(of(problem)))
+    }
+
+    /// The run of the same problem that was done in the same way.
+    fn find(&self, problem: &RecordProblem, run: &RecordRun) -> Option<&RecordRun> {
+        let mut runs = self.runs();
+        let found = runs.find(|(other, same)| same.is_same(run) && other.is_same(problem));
+        found.map(|(_, run)| run)
     }
 
     /// The record that [`Report::to_json`](super::Report::to_json) made.
@@ -162,6 +166,10 @@ impl RecordProblem {
 impl RecordRun {
     fn is_same(&self, other: &RecordRun) -> bool {
         self.strategy == other.strategy && self.products == other.products
+    }
+
+    fn is_right(&self) -> bool {
+        self.complaint.is_none()
     }
 
     fn median(&self) -> Option<f64> {
@@ -212,7 +220,7 @@ impl RunComparison {
         let run = new.or(old)?;
         let finding = match (old, new) {
             (_, None) => Finding::MissingInNew,
-            (_, Some(new)) if new.complaint.is_some() => Finding::Wrong,
+            (_, Some(new)) if !new.is_right() => Finding::Wrong,
             (None, Some(_)) => Finding::MissingInOld,
             (Some(old), Some(new)) if old.output_hash == new.output_hash => Finding::Equal,
             (Some(_), Some(_)) => Finding::Different,
@@ -256,30 +264,16 @@ impl Comparison {
     /// problem, and `asked` says that its strategy with its products was to be run.
     #[must_use]
     pub fn new(old: &Record, new: &Record, asked: impl Fn(&str, Products) -> bool) -> Comparison {
-        let find = |record: &'_ Record, problem: &RecordProblem, run: &RecordRun| {
-            let same = record
-                .problems
-                .iter()
-                .filter(|other| other.is_same(problem));
-            let mut runs = same.flat_map(|other| &other.results);
-            runs.find(|other| other.is_same(run)).cloned()
-        };
         let mut runs = Vec::new();
-        for problem in &new.problems {
-            for run in &problem.results {
-                let before = find(old, problem, run).filter(|run| run.complaint.is_none());
-                runs.extend(RunComparison::new(problem, before.as_ref(), Some(run)));
-            }
+        for (problem, run) in new.runs() {
+            let before = old.find(problem, run).filter(|run| run.is_right());
+            runs.extend(RunComparison::new(problem, before, Some(run)));
         }
-        for problem in &old.problems {
-            if !new.problems.iter().any(|other| other.is_same(problem)) {
-                continue;
-            }
-            let right = problem.results.iter().filter(|run| run.complaint.is_none());
-            for run in right.filter(|run| asked(&run.strategy, run.products)) {
-                if find(new, problem, run).is_none() {
-                    runs.extend(RunComparison::new(problem, Some(run), None));
-                }
+        for (problem, run) in old.runs().filter(|(_, run)| run.is_right()) {
+            let was_run = || new.problems.iter().any(|other| other.is_same(problem));
+            let is_asked = asked(&run.strategy, run.products) && was_run();
+            if is_asked && new.find(problem, run).is_none() {
+                runs.extend(RunComparison::new(problem, Some(run), None));
             }
         }
         Comparison { runs }
