@@ -51,7 +51,7 @@ const FULL: Effort = Effort {
 
 /// As little as shows whether the kernels compute what they should.
 const TRIAL: Effort = Effort {
-    copy_elements: 1,
+    copy_elements: COPY_BLOCK_ELEMENTS + 1,
     steps: |_| 1,
     launches: 2,
 };

@@ -55,39 +55,22 @@ pub(super) fn quantile(sorted: &[f64], fraction: f64) -> f64 {
 mod tests {
     use super::*;
 
-    fn summary(seconds: &[u64]) -> Summary {
-        let times: Vec<_> = seconds.iter().copied().map(Duration::from_secs).collect();
-        Summary::of(&times).expect("not empty")
-    }
-
     #[test]
-    fn the_order_of_timings_does_not_matter() {
-        let summary = summary(&[5, 1, 4, 2, 3]);
-        let Summary {
-            min,
-            lower_quartile,
-            median,
-            upper_quartile,
-            max,
-            repeats,
-        } = summary;
-        assert_eq!([min, lower_quartile, median], [1.0, 2.0, 3.0]);
-        assert_eq!([upper_quartile, max], [4.0, 5.0]);
-        assert_eq!(repeats, 5);
-    }
-
-    #[test]
-    fn an_even_number_of_timings_has_its_median_in_between() {
-        assert_eq!(summary(&[1, 2, 3, 100]).median, 2.5);
-    }
-
-    #[test]
-    fn one_timing_is_all_of_its_quantiles() {
-        let one = summary(&[7]);
-        assert_eq!(
-            [one.min, one.lower_quartile, one.upper_quartile, one.max],
-            [7.0; 4]
-        );
+    fn quantiles_lie_between_neighbours_whatever_the_order() {
+        for (seconds, wanted) in [
+            (&[5, 1, 4, 2, 3][..], [1.0, 2.0, 3.0, 4.0, 5.0]),
+            (&[1, 2, 3, 100], [1.0, 1.75, 2.5, 27.25, 100.0]),
+            (&[7], [7.0; 5]),
+        ] {
+            let times: Vec<_> = seconds.iter().copied().map(Duration::from_secs).collect();
+            let found = Summary::of(&times).expect("not empty");
+            let quartiles = [found.lower_quartile, found.median, found.upper_quartile];
+            assert_eq!(
+                (found.min, quartiles, found.max),
+                (wanted[0], [1, 2, 3].map(|at| wanted[at]), wanted[4])
+            );
+            assert_eq!(found.repeats, seconds.len());
+        }
         assert_eq!(Summary::of(&[]), None);
     }
 }

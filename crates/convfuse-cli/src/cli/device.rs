@@ -131,11 +131,21 @@ mod tests {
 
     #[test]
     fn names_of_devices() {
-        assert_eq!("gpu:3".parse(), Ok(Choice::Gpu(3)));
-        assert_eq!("gpu".parse(), Ok(Choice::Gpu(0)));
-        assert_eq!("cpu".parse(), Ok(Choice::Cpu));
-        assert_eq!("emulator".parse(), Ok(Choice::Emulator));
-        assert!("gpu:".parse::<Choice>().is_err());
-        assert!("tpu".parse::<Choice>().is_err());
+        use Choice::{Best, Cpu, Emulator, Gpu};
+        let named = [
+            ("best", Best),
+            ("cpu", Cpu),
+            ("emulator", Emulator),
+            ("gpu:3", Gpu(3)),
+        ];
+        for (name, choice) in named {
+            assert_eq!((name.parse(), &*choice.to_string()), (Ok(choice), name));
+        }
+        assert_eq!("gpu".parse(), Ok(Gpu(0)));
+        assert!(
+            ["gpu:", "tpu"]
+                .iter()
+                .all(|name| name.parse::<Choice>().is_err())
+        );
     }
 }

@@ -22,8 +22,7 @@ fn sum(record: &Value, what: &str) -> u64 {
 
 #[test]
 fn so_many_cases_are_done_and_are_right() {
-    let ran = campaign("--cases 60 --seed 5 --first 7 --threads 2 --json");
-    assert_eq!(ran.code, Some(0), "{ran:?}");
+    let ran = campaign("--cases 60 --seed 5 --first 7 --threads 2 --json").right();
     let record = ran.json();
     assert_eq!(
         (&record["kind"], &record["status"]),
@@ -42,8 +41,7 @@ fn so_many_cases_are_done_and_are_right() {
 #[test]
 fn the_same_seed_gives_the_same_results() {
     let record = || {
-        let ran = campaign("--cases 40 --seed 9 --json");
-        assert_eq!(ran.code, Some(0), "{ran:?}");
+        let ran = campaign("--cases 40 --seed 9 --json").right();
         families(&ran.json()).clone()
     };
     assert_eq!(record(), record());
@@ -51,8 +49,7 @@ fn the_same_seed_gives_the_same_results() {
 
 #[test]
 fn a_family_is_drawn_of_alone() {
-    let ran = campaign("--family clamp --cases 12 --json");
-    assert_eq!(ran.code, Some(0), "{ran:?}");
+    let ran = campaign("--family clamp --cases 12 --json").right();
     let record = ran.json();
     let names: Vec<_> = families(&record).keys().collect();
     assert_eq!(names, ["clamp"]);
@@ -71,8 +68,7 @@ fn a_family_is_drawn_of_alone() {
 
 #[test]
 fn so_many_cases_of_each_of_several_families_are_done() {
-    let ran = campaign("--family tails --family scale --family tails --of-each 5 --json");
-    assert_eq!(ran.code, Some(0), "{ran:?}");
+    let ran = campaign("--family tails --family scale --family tails --of-each 5 --json").right();
     let record = ran.json();
     let counts = families(&record).iter();
     let counts: Vec<_> = counts
@@ -84,8 +80,7 @@ fn so_many_cases_of_each_of_several_families_are_done() {
     assert_eq!(counts, [("scale", Some(5)), ("tails", Some(5))]);
     assert_eq!(record["next"], 10);
 
-    let ran = campaign("--family operators --of-each 1");
-    assert_eq!(ran.code, Some(0), "{ran:?}");
+    let ran = campaign("--family operators --of-each 1").right();
     let mut rows = ran.out.lines().map(|line| line.split_whitespace());
     let all = rows.find_map(|mut words| (words.next() == Some("all")).then(|| words.next()));
     assert_eq!(all.flatten(), Some("28"), "{ran:?}");
@@ -116,8 +111,7 @@ fn so_many_cases_of_each_of_several_families_are_done() {
 fn choices_repeat_a_case() {
     let choices = "0,0,1,2,4,4,4,1,1";
     let text = || {
-        let ran = campaign(&format!("--family conv2d --choices {choices}"));
-        assert_eq!(ran.code, Some(0), "{ran:?}");
+        let ran = campaign(&format!("--family conv2d --choices {choices}")).right();
         let is_case = |line: &&str| line.contains("Conv2d");
         let case = ran.out.lines().find(is_case).map(str::to_owned);
         (case.expect("the case is told"), ran.out)
@@ -157,8 +151,7 @@ fn a_campaign_in_which_nothing_ran_is_told_by_its_status() {
     }
 
     // Beside others that ran, such a family stands in the table.
-    let ran = campaign("--cases 39 --seed 2");
-    assert_eq!(ran.code, Some(0), "{ran:?}");
+    let ran = campaign("--cases 39 --seed 2").right();
     let mut lines = ran.out.lines();
     let starts = |words| move |line: &str| line.starts_with(words);
     assert!(lines.any(starts(

@@ -33,6 +33,13 @@ impl Ran {
         line
     }
 
+    /// The same, whose status is 0.
+    #[track_caller]
+    pub(crate) fn right(self) -> Ran {
+        assert_eq!(self.code, Some(0), "{self:?}");
+        self
+    }
+
     /// Refused before anything ran, for a reason that has these words.
     #[track_caller]
     pub(crate) fn was_refused(&self, words: &[&str]) {
@@ -114,6 +121,12 @@ impl Program {
             .output()
             .expect("the program")
             .into()
+    }
+
+    /// The same, which must end with status 0.
+    #[track_caller]
+    pub(crate) fn right(&self, arguments: &str) -> Ran {
+        self.run(arguments).right()
     }
 
     /// The same with a last argument that may hold anything.

@@ -31,8 +31,8 @@ fn npy(shape: &str, values: impl IntoIterator<Item = f32>) -> Vec<u8> {
 fn prepared() -> Program {
     let program = Program::new();
     program.file("chain.json", CHAIN);
-    let ran = program.run("bench --device cpu --chain chain.json --shape 7,2,6,5 --save . --json");
-    assert_eq!(ran.code, Some(0), "{ran:?}");
+    let ran =
+        program.right("bench --device cpu --chain chain.json --shape 7,2,6,5 --save . --json");
     let seed = ran.json()["problems"][0]["input_seed"]
         .as_u64()
         .expect("a seed");
@@ -53,10 +53,8 @@ fn a_run_gives_what_bench_gives_in_chunks_of_any_size() {
         ("--chunk 3", "z.safetensors"),
         ("--chunk 1", "y.npy"),
     ] {
-        let ran = program.run(&format!("{RUN} {chunk} --output {output}"));
-        assert_eq!(ran.code, Some(0), "{ran:?}");
-        let same = program.run(&format!("compare {output} {WANTED}"));
-        assert_eq!(same.code, Some(0), "{same:?}");
+        program.right(&format!("{RUN} {chunk} --output {output}"));
+        let same = program.right(&format!("compare {output} {WANTED}"));
         assert!(same.out.contains("equal"), "{same:?}");
     }
     assert_eq!(
@@ -69,13 +67,11 @@ fn a_run_gives_what_bench_gives_in_chunks_of_any_size() {
         output.stdout,
         fs::read(program.path("y.safetensors")).expect("a file")
     );
-    let half = program.run(&format!(
+    program.right(&format!(
         "{RUN} --dtype f16 --output half.npy --json run.json"
     ));
-    assert_eq!(half.code, Some(0), "{half:?}");
     assert!(program.read("run.json").contains("\"kind\": \"run\""));
-    let near = program.run(&format!("compare half.npy {WANTED} --atol 0.02"));
-    assert_eq!(near.code, Some(0), "{near:?}");
+    program.right(&format!("compare half.npy {WANTED} --atol 0.02"));
     let far = program.run(&format!("compare half.npy {WANTED} --json"));
     assert_eq!((far.code, &far.json()["status"]), (Some(1), &1.into()));
     assert!(far.json()["tensors"][0]["beyond"].as_u64() > Some(0));
@@ -87,8 +83,7 @@ fn a_run_writes_the_same_values_in_every_format() {
     let program = prepared();
     for dtype in ["f32", "f16", "bf16"] {
         for output in ["y.safetensors", "y.npy"] {
-            let ran = program.run(&format!("{RUN} --dtype {dtype} --output {output}"));
-            assert_eq!(ran.code, Some(0), "{ran:?}");
+            program.right(&format!("{RUN} --dtype {dtype} --output {output}"));
         }
         let same = program.run("compare y.safetensors y.npy");
         assert_eq!(same.code, Some(0), "{dtype}: {same:?}");
@@ -114,9 +109,8 @@ fn a_run_takes_a_block_of_a_checkpoint() {
     ]);
     program
         .run(&format!("{run} --prefix down."))
-        .was_refused(&["down.steps: given, but the model has no use for it"]);
-    let ran = program.run(&format!("{run} --prefix down. --not-strict"));
-    assert_eq!(ran.code, Some(0), "{ran:?}");
+        .was_refused(&["down.steps: given, but the chain has no use for it"]);
+    program.right(&format!("{run} --prefix down. --not-strict"));
     let same = program.run(&format!("compare y.npy {WANTED}"));
     assert!(same.out.contains("equal"), "{same:?}");
 }
@@ -366,11 +360,9 @@ fn every_tensor_is_compared_to_its_end() {
 fn records_are_compared() {
     let program = Program::new();
     for name in ["a.json", "b.json"] {
-        let ran = program.run(&format!("bench --device cpu --shape 1,8,9,9 --json {name}"));
-        assert_eq!(ran.code, Some(0), "{ran:?}");
+        program.right(&format!("bench --device cpu --shape 1,8,9,9 --json {name}"));
     }
-    let same = program.run("compare a.json b.json");
-    assert_eq!(same.code, Some(0), "{same:?}");
+    let same = program.right("compare a.json b.json");
     assert!(same.out.contains("1 equal"), "{same:?}");
     let hash = "output_hash\": \"";
     let changed = program.read("a.json").replace(hash, &format!("{hash}0"));
@@ -388,8 +380,7 @@ fn records_are_compared() {
 #[test]
 fn shells_get_completions() {
     for shell in ["bash", "zsh", "fish"] {
-        let ran = Program::new().run(&format!("completions {shell}"));
-        assert_eq!(ran.code, Some(0), "{ran:?}");
+        let ran = Program::new().right(&format!("completions {shell}"));
         assert!(ran.out.contains("batch-dependent"), "{shell}");
     }
 }
