@@ -8,7 +8,7 @@ use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 
 /// Where choices come from, and which were made.
 #[derive(Debug)]
-pub struct Choices {
+pub(super) struct Choices {
     source: Source,
     taken: Vec<u32>,
 }
@@ -25,8 +25,7 @@ enum Source {
 
 impl Choices {
     /// Random ones. The larger `power` is, 1 at the least, the more of them are small.
-    #[must_use]
-    pub fn random(seed: [u64; 4], power: i32) -> Choices {
+    pub(super) fn random(seed: [u64; 4], power: i32) -> Choices {
         let seed = seed.map(u64::to_le_bytes).concat();
         let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &seed);
         let runner = Box::new(TestRunner::new_with_rng(Config::default(), rng));
@@ -37,8 +36,7 @@ impl Choices {
     }
 
     /// These ones, and the first of all possibilities behind them.
-    #[must_use]
-    pub fn given(choices: Vec<u32>) -> Choices {
+    pub(super) fn given(choices: Vec<u32>) -> Choices {
         Choices {
             source: Source::Given(choices),
             taken: Vec::new(),
@@ -46,13 +44,12 @@ impl Choices {
     }
 
     /// What was chosen so far.
-    #[must_use]
-    pub fn taken(&self) -> &[u32] {
+    pub(super) fn taken(&self) -> &[u32] {
         &self.taken
     }
 
     /// One of `0..count`, of which 0 is the simplest.
-    pub fn below(&mut self, count: u32) -> u32 {
+    pub(super) fn below(&mut self, count: u32) -> u32 {
         let last = count.saturating_sub(1);
         let choice = match &mut self.source {
             Source::Random { runner, power } => {
@@ -69,22 +66,22 @@ impl Choices {
     }
 
     /// One of `first..=last`, of which `first` is the simplest.
-    pub fn within(&mut self, first: usize, last: usize) -> usize {
+    pub(super) fn within(&mut self, first: usize, last: usize) -> usize {
         first + self.below((last - first + 1) as u32) as usize
     }
 
     /// The same on each axis.
-    pub fn each<const D: usize>(&mut self, first: usize, last: usize) -> [usize; D] {
+    pub(super) fn each<const D: usize>(&mut self, first: usize, last: usize) -> [usize; D] {
         std::array::from_fn(|_| self.within(first, last))
     }
 
     /// True once in so many times.
-    pub fn once_in(&mut self, times: u32) -> bool {
+    pub(super) fn once_in(&mut self, times: u32) -> bool {
         self.below(times) == times - 1
     }
 
     /// One of these, of which the first is the simplest.
-    pub fn of<T: Copy, const N: usize>(&mut self, all: [T; N]) -> T {
+    pub(super) fn of<T: Copy, const N: usize>(&mut self, all: [T; N]) -> T {
         all[self.below(N as u32) as usize]
     }
 }

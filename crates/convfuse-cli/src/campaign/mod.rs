@@ -17,7 +17,6 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-pub use choices::Choices;
 pub use draft::Draft;
 pub use families::{FAMILIES, Family};
 pub use judge::{Place, Verdict};

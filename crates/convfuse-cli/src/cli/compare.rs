@@ -310,5 +310,7 @@ mod tests {
         let least = f64::from(f32::from_bits(1));
         assert_eq!(ulps(Dtype::F32, least, -least), 2);
         assert_eq!(ulps(Dtype::F64, f64::MAX, f64::MIN), 2 * f64::MAX.to_bits());
+        assert_eq!(coarser(Dtype::BF16, Dtype::F16), Dtype::BF16);
+        assert_eq!(coarser(Dtype::F16, Dtype::F64), Dtype::F16);
     }
 }

@@ -89,6 +89,7 @@ struct Complaint {
     repeat: String,
 }
 
+#[derive(Default)]
 pub(super) struct Tally {
     lines: BTreeMap<&'static str, Line>,
     /// How many cases reached each kernel.
@@ -105,14 +106,10 @@ pub(super) struct Tally {
 impl Tally {
     pub(super) fn new(device: Choice, campaign: &Campaign) -> Tally {
         Tally {
-            lines: BTreeMap::new(),
-            kernels: BTreeMap::new(),
-            complaints: Vec::new(),
-            status: Status::Right,
             device,
             most: campaign.most,
             next: campaign.first,
-            behind: Vec::new(),
+            ..Tally::default()
         }
     }
 
