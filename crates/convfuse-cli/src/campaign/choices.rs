@@ -101,7 +101,8 @@ impl Strategy for Made {
 
 /// The simplest choices that were found to fail: of those that do, each was left out or made less.
 ///
-/// `failing` is given choices and the simplest so far, and gives those that were needed of them if these fail.
+/// `failing` is given choices and the simplest so far, and gives those that were needed of the former if they
+/// fail.
 pub(super) fn simplest(
     mut simplest: Vec<u32>,
     mut failing: impl FnMut(Vec<u32>, &[u32]) -> Option<Vec<u32>>,
