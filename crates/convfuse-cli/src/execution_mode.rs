@@ -259,7 +259,8 @@ impl ExecutionMode {
 }
 
 /// Why a case gave no result that agrees in a mode.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{text}")]
 pub struct CaseFailure {
     /// Whether the result is wrong, or what else happened.
     pub status: Status,
@@ -283,12 +284,6 @@ impl From<Error> for CaseFailure {
             status: Status::of(&error),
             text: told(&error),
         }
-    }
-}
-
-impl fmt::Display for CaseFailure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.text)
     }
 }
 

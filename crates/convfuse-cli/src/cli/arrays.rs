@@ -240,24 +240,10 @@ fn through<T: Element>(
     is_right: &mut bool,
 ) -> convfuse::Result<Vec<Row>> {
     let options = Options::default();
-    let mut rows = Vec::new();
-    let mut add = |what, seconds, host| {
-        rows.push(Row {
-            what,
-            seconds,
-            has_copies: true,
-            host,
-        })
-    };
-    add(
-        "forward_array",
-        median(repeats, || replicas.forward_array(&host.x).map(drop))?,
-        None,
-    );
+    let array = median(repeats, || replicas.forward_array(&host.x).map(drop))?;
     let into = median(repeats, || {
         replicas.forward_array_into(&host.x, &mut host.y, &options)
     })?;
-    add("forward_array_into", into, None);
     *is_right &= host.y == host.wanted;
 
     let mut queued = Vec::new();
@@ -267,26 +253,31 @@ fn through<T: Element>(
         queued.push(start.elapsed());
         host.pinned_y.view().map(drop)
     })?;
-    add("forward_pinned", pinned, Some(middle(&queued)));
     *is_right &= host.pinned_y.view()?.mapv(T::to_f32) == host.wanted;
 
     let mut plans = replicas.plan(host.x.shape(), &options)?;
     let xs = inputs::<T>(replicas, &plans, &host.x)?;
     let mut ys = plans.outputs()?;
-    let (seconds, queued) = kernels(&mut plans, &xs, &mut ys, repeats)?;
-    rows.push(Row {
-        what: "plans, tensors on the devices",
-        seconds,
-        has_copies: false,
-        host: Some(queued),
-    });
+    let (kernels, of_kernels) = kernels(&mut plans, &xs, &mut ys, repeats)?;
     let parts = ys
         .iter()
         .map(Tensor::to_f32_array)
         .collect::<convfuse::Result<Vec<_>>>()?;
     let parts: Vec<_> = parts.iter().map(|part| part.view()).collect();
     *is_right &= ndarray::concatenate(Axis(0), &parts).is_ok_and(|y| y == host.wanted);
-    Ok(rows)
+    let row = |what, has_copies, seconds, host| Row {
+        what,
+        seconds,
+        has_copies,
+        host,
+    };
+    let on_devices = "plans, tensors on the devices";
+    Ok(vec![
+        row("forward_array", true, array, None),
+        row("forward_array_into", true, into, None),
+        row("forward_pinned", true, pinned, Some(middle(&queued))),
+        row(on_devices, false, kernels, Some(of_kernels)),
+    ])
 }
 
 fn inputs<T: Element>(

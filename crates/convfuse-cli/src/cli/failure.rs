@@ -11,13 +11,16 @@ use convfuse_cli::{Status, told};
 use oracle::golden::{GoldenError, GoldenFlaw};
 
 /// Why a command could not do what it was asked for.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Failure {
     /// Whoever read standard output has gone.
+    #[error("standard output was closed")]
     Closed,
     /// It was asked for what cannot be.
+    #[error("{0}")]
     Refused(String),
     /// The machine failed.
+    #[error("{0}")]
     Machine(String),
 }
 
@@ -52,15 +55,6 @@ impl Failure {
             Failure::Closed => Failure::Closed,
             Failure::Refused(text) => Failure::Refused(format!("{part}: {text}")),
             Failure::Machine(text) => Failure::Machine(format!("{part}: {text}")),
-        }
-    }
-}
-
-impl fmt::Display for Failure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Failure::Closed => f.write_str("standard output was closed"),
-            Failure::Refused(text) | Failure::Machine(text) => f.write_str(text),
         }
     }
 }
