@@ -65,7 +65,8 @@ impl Status {
             AlreadyExists, InvalidData, InvalidFilename, InvalidInput, IsADirectory, NotADirectory,
             NotFound, PermissionDenied, ReadOnlyFilesystem, UnexpectedEof, Unsupported,
         };
-        if error.raw_os_error() == Some(LINKS_THAT_LEAD_NOWHERE) {
+        // Links that lead to each other, which `ErrorKind` has no stable name for.
+        if error.raw_os_error() == Some(libc::ELOOP) {
             return Status::Refused;
         }
         match error.kind() {
@@ -76,9 +77,6 @@ impl Status {
         }
     }
 }
-
-/// Linux's `ELOOP`, which `ErrorKind` has no stable name for: links that lead to each other.
-const LINKS_THAT_LEAD_NOWHERE: i32 = 40;
 
 impl Serialize for Status {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {

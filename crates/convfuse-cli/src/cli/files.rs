@@ -18,10 +18,6 @@ const STANDARD: &str = "-";
 /// How long whoever is to read a pipe may take to open it.
 const READER_COMES: Duration = Duration::from_secs(3);
 
-/// Linux's `O_NONBLOCK`, and its `ENXIO`, of which `ErrorKind` has no stable name.
-const NONBLOCKING: i32 = 0o4000;
-const NO_READER: i32 = 6;
-
 /// The most bytes that a file of text may have.
 const MOST_TEXT: u64 = 1 << 30;
 
@@ -203,12 +199,12 @@ fn direct(path: &Path) -> io::Result<File> {
     if fs::metadata(path)?.file_type().is_fifo() {
         let begun = Instant::now();
         // Such an open fails where an ordinary one would wait, for ever if need be.
-        let attempt = || options.clone().custom_flags(NONBLOCKING).open(path);
+        let attempt = || options.clone().custom_flags(libc::O_NONBLOCK).open(path);
         loop {
             match attempt() {
                 // The pipe is opened as every other file is while this holds it.
                 Ok(_held) => return options.open(path),
-                Err(error) if error.raw_os_error() != Some(NO_READER) => return Err(error),
+                Err(error) if error.raw_os_error() != Some(libc::ENXIO) => return Err(error),
                 Err(_) if begun.elapsed() > READER_COMES => {
                     let text = "is a pipe that nobody reads";
                     return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
