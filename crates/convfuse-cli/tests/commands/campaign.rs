@@ -24,10 +24,8 @@ fn sum(record: &Value, what: &str) -> u64 {
 fn so_many_cases_are_done_and_are_right() {
     let ran = campaign("--cases 60 --seed 5 --first 7 --threads 2 --json").right();
     let record = ran.json();
-    assert_eq!(
-        (&record["kind"], &record["status"]),
-        (&"campaign".into(), &0.into())
-    );
+    assert_eq!(record["kind"], "campaign");
+    assert_eq!(record["status"], 0);
     assert_eq!(record["error"], Value::Null);
     assert_eq!(sum(&record, "cases") + sum(&record, "too_costly"), 60);
     assert!(sum(&record, "runs") >= 20, "{record}");
@@ -128,10 +126,8 @@ fn a_campaign_in_which_nothing_ran_is_told_by_its_status() {
     let ran = campaign("--family one_launch_85 --cases 3 --json");
     assert_eq!(ran.code, Some(2), "{ran:?}");
     let record = ran.json();
-    assert_eq!(
-        (&record["status"], sum(&record, "too_costly")),
-        (&2.into(), 3)
-    );
+    assert_eq!(record["status"], 2);
+    assert_eq!(sum(&record, "too_costly"), 3);
     assert_eq!(record["nothing_ran"], serde_json::json!(["one_launch_85"]));
     let words = "nothing ran: 0 cases are refused, 3 cost more than --cost 20000, and the simplest of one_launch_85 costs ";
     assert!(ran.complaint().contains(words), "{ran:?}");
