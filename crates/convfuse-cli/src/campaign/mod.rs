@@ -149,34 +149,17 @@ mod tests {
     }
 
     #[test]
-    fn every_operator_has_a_family() {
-        for cases in oracle::all() {
-            assert_eq!(Family::named(cases.kind).len(), 1, "{}", cases.kind);
-        }
-    }
-
-    #[test]
     fn each_family_is_of_an_operator_or_of_chains() {
         let [operators, chains] = [Family::OPERATORS, Family::CHAINS].map(Family::named);
         let all = operators.iter().chain(&chains).map(|family| family.name);
         assert!(all.eq(FAMILIES.iter().map(|family| family.name)));
-        assert!(
-            operators
-                .iter()
-                .all(|family| oracle::all().any(|cases| cases.kind == family.name))
-        );
+        let names: Vec<_> = operators.iter().map(|family| family.name).collect();
+        let kinds: Vec<_> = oracle::all().map(|cases| cases.kind).collect();
+        assert!(names.iter().all(|name| kinds.contains(name)));
+        assert!(kinds.iter().all(|kind| Family::named(kind).len() == 1));
         // These are the chains that the oracle has cases of by name.
         assert!(chains.iter().any(|family| family.name == "kernelbench_85"));
         assert!(Family::named("conv4d").is_empty());
-    }
-
-    #[test]
-    fn families_are_drawn_of_in_turn() {
-        let families = [Family::named("relu"), Family::named("clamp")].concat();
-        for number in 0..6 {
-            let draft = Draft::numbered(&families, 3, number, 20_000_000).unwrap();
-            assert_eq!(draft.family.name, ["relu", "clamp"][number as usize % 2]);
-        }
     }
 
     #[test]

@@ -180,9 +180,6 @@ fn what_is_no_file_is_written_to() {
     assert!(!Path::new("/dev/null").is_file());
     let ran = program.run(&format!("{SMALL} --json /dev/full"));
     assert_eq!(ran.code, Some(3), "{ran:?}");
-    assert!(
-        ran.complaint().contains("/dev/full: No space left"),
-        "{ran:?}"
-    );
+    ran.complains("/dev/full: No space left");
     assert!(ran.out.contains("largest error"), "{ran:?}");
 }

@@ -46,8 +46,14 @@ impl Ran {
         assert_eq!(self.code, Some(2), "{self:?}");
         assert_eq!(self.out, "", "{self:?}");
         for words in words {
-            assert!(self.complaint().contains(words), "{words}: {self:?}");
+            self.complains(words);
         }
+    }
+
+    /// The complaint has these words.
+    #[track_caller]
+    pub(crate) fn complains(&self, words: &str) {
+        assert!(self.complaint().contains(words), "{words}: {self:?}");
     }
 
     /// Standard output as JSON.
