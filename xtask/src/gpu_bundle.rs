@@ -92,7 +92,7 @@ fn build(root: &Path, what: &[&str]) -> Result<Vec<(String, PathBuf)>, Box<dyn E
 }
 
 /// Copies an executable without its symbols.
-pub(crate) fn strip(from: &Path, to: &Path) -> Result<(), Box<dyn Error>> {
+fn strip(from: &Path, to: &Path) -> Result<(), Box<dyn Error>> {
     let status = Command::new("strip").arg("-o").arg(to).arg(from).status();
     match status {
         Ok(status) if status.success() => Ok(()),

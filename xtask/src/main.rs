@@ -6,7 +6,6 @@ mod exports;
 mod fuzz;
 mod gpu_bundle;
 mod layout;
-mod mutants;
 mod ptx;
 mod ptxas;
 
@@ -62,8 +61,6 @@ enum Chore {
     },
     /// Check that every operator has its homes and that files stay short.
     Layout,
-    /// Make mistakes in a copy of the kernels, one at a time, and say which of them the tests notice.
-    Mutants(mutants::Arguments),
 }
 
 /// The repository's root.
@@ -94,7 +91,6 @@ fn main() -> ExitCode {
         Chore::Coverage { last: true, .. } => coverage::report_last(root()),
         Chore::Coverage { names, .. } => coverage::run(root(), &names),
         Chore::Layout => layout::run(root()),
-        Chore::Mutants(arguments) => mutants::run(root(), &arguments),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
