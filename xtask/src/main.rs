@@ -6,6 +6,7 @@ mod exports;
 mod fuzz;
 mod gpu_bundle;
 mod layout;
+mod paths;
 mod ptx;
 mod ptxas;
 
@@ -44,7 +45,7 @@ enum Chore {
     /// Give the command line damaged files, and fail on any that makes it panic, hang or leave half a file.
     Fuzz(fuzz::Arguments),
     /// Run the emulator's tests of kernels, and report which regions of the kernels they reach, by folders,
-    /// and which they do not; fail below the figures in kernels-gpu/coverage.txt.
+    /// and which they do not; fail below the figures in kernels-gpu/coverage.toml.
     Coverage {
         /// Tests whose names contain one of these alone; nothing is held against the figures then.
         names: Vec<String>,
@@ -76,9 +77,6 @@ fn file_name(path: &Path) -> String {
 }
 
 fn main() -> ExitCode {
-    if let Some(code) = coverage::wrapped_compiler() {
-        return code;
-    }
     let result: Result<(), Box<dyn Error>> = match Chore::parse() {
         Chore::Ptx { check: false } => ptx::renew(root()),
         Chore::Ptx { check: true } => ptx::check(root()),
@@ -88,14 +86,13 @@ fn main() -> ExitCode {
         Chore::Campaign { arguments } => campaign::run(root(), &arguments),
         Chore::GpuBundle => gpu_bundle::run(root()),
         Chore::Fuzz(arguments) => fuzz::run(root(), &arguments),
-        Chore::Coverage { last: true, .. } => coverage::report_last(root()),
-        Chore::Coverage { names, .. } => coverage::run(root(), &names),
+        Chore::Coverage { names, last } => coverage::run(root(), &names, last).map_err(Into::into),
         Chore::Layout => layout::run(root()),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("xtask: {error}");
+            eprintln!("xtask: {error:#}");
             ExitCode::FAILURE
         }
     }

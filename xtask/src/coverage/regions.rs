@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
-use serde_json::Value;
+use anyhow::{Context, Result, ensure};
+use serde::Deserialize;
 
-use super::constants::{Choice, Position, choices};
-use super::error::CoverageError;
+use super::choices::{Choice, Position, choices};
 
 /// A piece of source, by file (below the sources' folder), lines and columns.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -18,7 +18,7 @@ pub(super) struct Region {
 }
 
 /// What an instance has to do with a region of its source.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Standing {
     /// Its constants exclude the region: a branch that they do not take.
     Excluded,
@@ -28,47 +28,64 @@ pub(super) enum Standing {
 }
 
 /// Each region with the instances of its source, by their names.
-#[derive(Default)]
-pub(super) struct Regions {
-    pub(super) of: BTreeMap<Region, BTreeMap<String, Standing>>,
-    /// What constants decide, in the files that were looked at.
-    choices: BTreeMap<String, Vec<Choice>>,
+pub(super) type Regions = BTreeMap<Region, BTreeMap<String, Standing>>;
+
+#[derive(Deserialize)]
+struct Export {
+    data: [Functions; 1],
 }
 
-/// The kind of a region that is code; others are gaps between them and what macros stand for.
-const CODE: u64 = 0;
+#[derive(Deserialize)]
+struct Functions {
+    functions: Vec<Function>,
+}
 
-impl Regions {
-    /// Those in sources below `src`, by an export of what was counted.
-    pub(super) fn read(export: &str, src: &Path) -> Result<Self, CoverageError> {
-        let mut regions = Self::default();
-        for ((name, file), runs) in runs(export, src)? {
-            let source = src.join(&file);
-            let text = fs::read_to_string(&source);
-            let text = text.map_err(|error| CoverageError::File {
-                path: source,
-                error,
-            })?;
-            let choices = regions
-                .choices
-                .entry(file.clone())
-                .or_insert_with(|| choices(&text));
-            let of_those = |wanted: bool| move |&(_, &has): &(&[Position; 2], &bool)| has == wanted;
-            let reached: BTreeSet<Position> = runs
-                .iter()
-                .filter(of_those(true))
-                .map(|(&[start, _], _)| start)
-                .collect();
+#[derive(Deserialize)]
+struct Function {
+    name: String,
+    filenames: Vec<String>,
+    /// Of each the lines and columns of start and end, how often it ran, its file, the file that it stands
+    /// for, and its kind: 0 is code, others are gaps and what macros stand for.
+    regions: Vec<[u64; 8]>,
+}
+
+/// The regions in sources below `src`, by an export of what was counted.
+pub(super) fn read(export: &str, src: &Path) -> Result<Regions> {
+    let Export {
+        data: [Functions { functions }],
+    } = serde_json::from_str(export)?;
+    let mut regions = Regions::new();
+    let mut known = BTreeMap::<String, Vec<Choice>>::new();
+    for function in functions {
+        let mut runs = BTreeMap::<String, BTreeMap<[Position; 2], bool>>::new();
+        for [line, column, end_line, end_column, count, file, _, kind] in function.regions {
+            let file = function
+                .filenames
+                .get(file as usize)
+                .context("a region of no file")?;
+            if let (Ok(file), 0) = (Path::new(file).strip_prefix(src), kind) {
+                let of_file = runs.entry(file.to_string_lossy().into_owned()).or_default();
+                // Loops that are written out have a region several times.
+                *of_file
+                    .entry([(line, column), (end_line, end_column)])
+                    .or_default() |= count > 0;
+            }
+        }
+        for (file, runs) in runs {
+            if !known.contains_key(&file) {
+                known.insert(
+                    file.clone(),
+                    choices(&fs::read_to_string(src.join(&file))?)?,
+                );
+            }
+            let of_those = runs.iter().filter(|(_, has)| **has);
+            let reached: BTreeSet<Position> = of_those.map(|(&[start, _], _)| start).collect();
             for ([start, end], has) in runs {
-                let standing = if has {
-                    Standing::Reached
-                } else if choices
-                    .iter()
-                    .any(|choice| choice.excludes(start, &reached))
-                {
-                    Standing::Excluded
-                } else {
-                    Standing::Missed
+                let excludes = |choice: &Choice| choice.excludes(start, &reached);
+                let standing = match has {
+                    true => Standing::Reached,
+                    false if known[&file].iter().any(excludes) => Standing::Excluded,
+                    false => Standing::Missed,
                 };
                 let region = Region {
                     file: file.clone(),
@@ -76,72 +93,14 @@ impl Regions {
                     end,
                 };
                 regions
-                    .of
                     .entry(region)
                     .or_default()
-                    .insert(name.clone(), standing);
+                    .insert(function.name.clone(), standing);
             }
         }
-        Ok(regions)
     }
-
-    /// These, of no source.
-    #[cfg(test)]
-    pub(super) fn of<const N: usize>(of: [(Region, BTreeMap<String, Standing>); N]) -> Self {
-        Self {
-            of: of.into(),
-            ..Self::default()
-        }
-    }
-
-    /// The instances that do not reach a region.
-    pub(super) fn missed(&self) -> BTreeSet<&str> {
-        let all = self.of.values().flatten();
-        let missed = all.filter(|&(_, &standing)| standing != Standing::Reached);
-        missed.map(|(name, _)| name.as_str()).collect()
-    }
-}
-
-/// Of each instance in each file, whether the regions between these positions ran.
-type Runs = BTreeMap<(String, String), BTreeMap<[Position; 2], bool>>;
-
-fn runs(export: &str, src: &Path) -> Result<Runs, CoverageError> {
-    let wrong = |what: &str| CoverageError::Export(what.to_owned());
-    let export: Value =
-        serde_json::from_str(export).map_err(|error| CoverageError::Export(error.to_string()))?;
-    let list = |value: &Value, what: &str| value.as_array().cloned().ok_or_else(|| wrong(what));
-    let mut runs = Runs::new();
-    for function in list(&export["data"][0]["functions"], "no functions")? {
-        let name = function["name"]
-            .as_str()
-            .ok_or_else(|| wrong("a function without a name"))?;
-        let files = list(&function["filenames"], "a function without files")?;
-        let files: Vec<_> = files.iter().map(|file| below(src, file)).collect();
-        for region in list(&function["regions"], "a function without regions")? {
-            let number =
-                |index: usize| region[index].as_u64().ok_or_else(|| wrong("an odd region"));
-            let file = files
-                .get(number(5)? as usize)
-                .ok_or_else(|| wrong("a region of no file"))?;
-            let (Some(file), CODE) = (file, number(7)?) else {
-                continue;
-            };
-            let place = [(number(0)?, number(1)?), (number(2)?, number(3)?)];
-            let of_file = runs.entry((name.to_owned(), file.clone())).or_default();
-            // Loops that are written out have a region several times.
-            *of_file.entry(place).or_default() |= number(4)? > 0;
-        }
-    }
-    if runs.is_empty() {
-        return Err(wrong("nothing of the kernels"));
-    }
-    Ok(runs)
-}
-
-/// A file below `src`, by its path from there.
-fn below(src: &Path, file: &Value) -> Option<String> {
-    let file = Path::new(file.as_str()?).strip_prefix(src).ok()?;
-    Some(file.to_string_lossy().replace('\\', "/"))
+    ensure!(!regions.is_empty(), "nothing of the kernels");
+    Ok(regions)
 }
 
 #[cfg(test)]
@@ -150,57 +109,38 @@ mod tests {
 
     const SOURCE: &str = "fn f() {\n    one();\n    if F::SCALED { two() } else { three() }\n}\n";
 
-    /// How often the instances `a` and `b` ran what stands in the source.
-    fn export(src: &Path, a: [u32; 3], b: [u32; 3]) -> String {
-        let file = src.join("add.rs");
+    #[test]
+    fn a_region_is_known_by_its_place_and_how_instances_stand_to_it() {
+        use Standing::{Excluded, Missed, Reached};
+        let src = tempfile::tempdir().unwrap();
+        let file = src.path().join("add.rs");
+        fs::write(&file, SOURCE).unwrap();
+        // How often an instance ran what stands in the source.
         let function = |name: &str, [one, two, three]: [u32; 3]| {
             format!(
                 r#"{{"name": "{name}", "filenames": [{file:?}, "/other/lib.rs"], "regions": [[2, 5, 2, 11, {one}, 0, 0, 0],
                 [3, 8, 3, 17, 0, 0, 0, 3], [3, 20, 3, 25, {two}, 0, 0, 0], [3, 35, 3, 42, {three}, 0, 0, 0], [1, 1, 2, 2, 0, 1, 0, 0]]}}"#
             )
         };
-        let (a, b) = (function("a", a), function("b", b));
-        format!(r#"{{"data": [{{"functions": [{a}, {b}]}}]}}"#)
-    }
-
-    #[test]
-    fn a_region_is_known_by_its_place_and_how_instances_stand_to_it() {
-        use Standing::{Excluded, Missed, Reached};
-        let src = tempfile::tempdir().unwrap();
-        fs::write(src.path().join("add.rs"), SOURCE).unwrap();
-        let export = export(src.path(), [7, 7, 0], [0, 0, 0]);
-        let regions = Regions::read(&export, src.path()).unwrap().of;
+        let (a, b) = (function("a", [7, 7, 0]), function("b", [0, 0, 0]));
+        let export = format!(r#"{{"data": [{{"functions": [{a}, {b}]}}]}}"#);
+        let regions = read(&export, src.path()).unwrap();
         let found: Vec<_> = (regions.iter())
-            .flat_map(|(region, instances)| {
-                let line = (region.file.as_str(), region.start);
-                instances
-                    .iter()
-                    .map(move |(name, &standing)| (line, name.as_str(), standing))
-            })
+            .map(|(region, of)| (&*region.file, region.start, of["a"], of["b"]))
             .collect();
         let wanted = [
-            (("add.rs", (2, 5)), "a", Reached),
-            (("add.rs", (2, 5)), "b", Missed),
-            (("add.rs", (3, 20)), "a", Reached),
-            (("add.rs", (3, 20)), "b", Missed),
-            (("add.rs", (3, 35)), "a", Excluded),
-            (("add.rs", (3, 35)), "b", Missed),
+            ("add.rs", (2, 5), Reached, Missed),
+            ("add.rs", (3, 20), Reached, Missed),
+            ("add.rs", (3, 35), Excluded, Missed),
         ];
         assert_eq!(found, wanted);
     }
 
     #[test]
     fn what_is_no_report_is_refused() {
-        for wrong in [
-            "",
-            "{}",
-            r#"{"data": [{"functions": [{"name": 1}]}]}"#,
-            r#"{"data": [{"functions": []}]}"#,
-        ] {
-            assert!(
-                Regions::read(wrong, Path::new("/k/src")).is_err(),
-                "{wrong}"
-            );
+        let name = r#"{"data": [{"functions": [{"name": 1}]}]}"#;
+        for wrong in ["", "{}", name, r#"{"data": [{"functions": []}]}"#] {
+            assert!(read(wrong, Path::new("/k/src")).is_err(), "{wrong}");
         }
     }
 }

@@ -1,0 +1,17 @@
+//! Where things are.
+
+use std::path::{Path, PathBuf};
+
+use xshell::Shell;
+
+/// The workspace's target folder.
+pub(crate) fn target_dir(root: &Path) -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from)
+}
+
+/// Commands that run in this folder.
+pub(crate) fn shell(folder: &Path) -> xshell::Result<Shell> {
+    let shell = Shell::new()?;
+    shell.change_dir(folder);
+    Ok(shell)
+}
