@@ -15,10 +15,11 @@ mod ptxas;
 mod kernel_set;
 
 use std::error::Error;
-use std::path::Path;
 use std::process::ExitCode;
 
 use clap::Parser;
+
+use paths::root;
 
 /// Chores of the convfuse repository.
 #[derive(Parser)]
@@ -64,18 +65,6 @@ enum Chore {
     Layout,
 }
 
-/// The repository's root.
-fn root() -> &'static Path {
-    let xtask = Path::new(env!("CARGO_MANIFEST_DIR"));
-    xtask.parent().unwrap_or(xtask)
-}
-
-/// The name of the file that a path leads to.
-fn file_name(path: &Path) -> String {
-    let name = path.file_name().unwrap_or_default();
-    name.to_string_lossy().into_owned()
-}
-
 fn main() -> ExitCode {
     let result: Result<(), Box<dyn Error>> = match Chore::parse() {
         Chore::Ptx { check: false } => ptx::renew(root()),
@@ -85,7 +74,7 @@ fn main() -> ExitCode {
         Chore::Exports { check: true } => exports::check(root()),
         Chore::Campaign { arguments } => campaign::run(root(), &arguments),
         Chore::GpuBundle => gpu_bundle::run(root()),
-        Chore::Fuzz(arguments) => fuzz::run(root(), &arguments),
+        Chore::Fuzz(arguments) => fuzz::run(root(), &arguments).map_err(Into::into),
         Chore::Coverage { names, last } => coverage::run(root(), &names, last).map_err(Into::into),
         Chore::Layout => layout::run(root()),
     };

@@ -8,14 +8,16 @@ mod damage;
 mod judge;
 mod targets;
 
-use std::error::Error;
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::{Duration, Instant};
 
+use anyhow::{Result, ensure};
+use xshell::cmd;
+
+use crate::paths::shell;
 use damage::Damage;
-use judge::Verdict;
 use targets::Target;
 
 /// What to run.
@@ -35,42 +37,48 @@ pub(crate) struct Arguments {
     program: Option<PathBuf>,
 }
 
-/// Where files of cases that failed are kept.
-const KEPT: &str = "target/fuzz";
-
-/// Runs the cases.
-pub(crate) fn run(root: &Path, arguments: &Arguments) -> Result<(), Box<dyn Error>> {
-    let program = match &arguments.program {
+/// Runs the cases; files of those that failed are kept in `target/fuzz`.
+pub(crate) fn run(root: &Path, arguments: &Arguments) -> Result<()> {
+    let Arguments {
+        cases,
+        seed,
+        only,
+        program,
+    } = arguments;
+    let program = match program {
         Some(program) => fs::canonicalize(program)?,
-        None => build(root)?,
+        None => {
+            let shell = shell(root)?;
+            cmd!(shell, "cargo build --locked --release -p convfuse-cli")
+                .quiet()
+                .run()?;
+            root.join("target/release/convfuse")
+        }
     };
     let targets = targets::all(root)?;
-    let work = root.join(KEPT);
-    fs::create_dir_all(&work)?;
-    let numbers = match arguments.only {
-        Some(number) => number..number + 1,
-        None => 0..arguments.cases,
-    };
-    let mut tally = vec![Tally::default(); targets.len()];
+    let numbers = only.map_or(0..*cases, |number| number..number + 1);
+    // How cases of a target ended.
+    let mut tally = BTreeMap::<_, BTreeMap<_, u64>>::new();
     let mut failures = 0;
     let start = Instant::now();
     let mut said = start;
     for number in numbers.clone() {
-        let mut damage = Damage::of_case(arguments.seed, number);
-        let index = damage.below(targets.len());
-        let target = &targets[index];
-        let folder = work.join(number.to_string());
+        let mut damage = Damage::of_case(*seed, number);
+        let target = damage.one(&targets);
+        let folder = root.join(format!("target/fuzz/{number}"));
         let verdict = one_case(&program, target, &mut damage, &folder)?;
-        tally[index].add(&verdict);
-        if let Verdict::Wrong(why) = verdict {
+        let ended = verdict.as_ref().map_or("failed", |ended| ended);
+        *tally
+            .entry(target.name)
+            .or_default()
+            .entry(ended)
+            .or_default() += 1;
+        if let Err(why) = verdict {
             failures += 1;
             println!("case {number}, {}: {why}", target.name);
             println!("    its files and commands: {}", folder.display());
-            println!(
-                "    again: cargo xtask fuzz --seed {} --only {number}",
-                arguments.seed
-            );
-        } else if arguments.only.is_none() {
+            println!("    again: cargo xtask fuzz --seed {seed} --only {number}");
+        } else if only.is_none() {
             fs::remove_dir_all(&folder)?;
         }
         if said.elapsed() > Duration::from_secs(10) {
@@ -78,19 +86,17 @@ pub(crate) fn run(root: &Path, arguments: &Arguments) -> Result<(), Box<dyn Erro
             eprintln!("{} of {} cases, {failures} failed", number + 1, numbers.end);
         }
     }
-    let seconds = start.elapsed().as_secs();
-    println!(
-        "{} cases in {seconds} s, seed {}",
-        numbers.end - numbers.start,
-        arguments.seed
-    );
-    for (target, tally) in targets.iter().zip(&tally) {
-        println!("    {:<12} {tally}", target.name);
+    let (count, seconds) = (numbers.end - numbers.start, start.elapsed().as_secs());
+    println!("{count} cases in {seconds} s, seed {seed}");
+    for (name, ended) in tally {
+        let ended: Vec<String> = ended
+            .iter()
+            .map(|(how, count)| format!("{count} {how}"))
+            .collect();
+        println!("    {name:<12} {}", ended.join(", "));
     }
-    match failures {
-        0 => Ok(()),
-        count => Err(format!("{count} cases failed").into()),
-    }
+    ensure!(failures == 0, "{failures} cases failed");
+    Ok(())
 }
 
 /// Writes a case's files to `folder` and judges what the program does with them.
@@ -99,79 +105,17 @@ fn one_case(
     target: &Target,
     damage: &mut Damage,
     folder: &Path,
-) -> Result<Verdict, Box<dyn Error>> {
+) -> Result<Result<&'static str, String>> {
     if folder.exists() {
         fs::remove_dir_all(folder)?;
     }
-    fs::create_dir_all(folder)?;
+    fs::create_dir_all(folder.join("golden"))?;
     for (name, contents) in &target.beside {
         fs::write(folder.join(name), contents)?;
     }
-    let seed = &target.seeds[damage.below(target.seeds.len())];
-    let other = &target.seeds[damage.below(target.seeds.len())];
-    let contents = damage.of(target.format, &seed.contents, &other.contents);
-    let name = target.file_name(seed);
-    if let Some(parent) = folder.join(&name).parent() {
-        fs::create_dir_all(parent)?;
-    }
-    fs::write(folder.join(&name), contents)?;
-    let command = target.commands[damage.below(target.commands.len())].replace("FILE", &name);
+    let [(name, whole), (_, other)] = [0; 2].map(|_| damage.one(&target.seeds));
+    fs::write(folder.join(name), damage.of(target.format, whole, other))?;
+    let command = damage.one(target.commands).replace("FILE", name);
     fs::write(folder.join("command.txt"), format!("convfuse {command}\n"))?;
-    judge::judge(program, &command, folder)
+    judge::judge(program, &command, folder, "5")
 }
-
-fn build(root: &Path) -> Result<PathBuf, Box<dyn Error>> {
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let built = Command::new(cargo)
-        .args([
-            "build",
-            "--locked",
-            "--release",
-            "--package",
-            "convfuse-cli",
-        ])
-        .current_dir(root)
-        .status()?;
-    match built.success() {
-        true => Ok(root.join("target/release/convfuse")),
-        false => Err("the program cannot be built".into()),
-    }
-}
-
-/// How a target's cases ended.
-#[derive(Clone, Default)]
-struct Tally {
-    taken: u64,
-    refused: u64,
-    long: u64,
-    wrong: u64,
-}
-
-impl Tally {
-    fn add(&mut self, verdict: &Verdict) {
-        *match verdict {
-            Verdict::Taken => &mut self.taken,
-            Verdict::Refused => &mut self.refused,
-            Verdict::Long => &mut self.long,
-            Verdict::Wrong(_) => &mut self.wrong,
-        } += 1;
-    }
-}
-
-impl std::fmt::Display for Tally {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Tally {
-            taken,
-            refused,
-            long,
-            wrong,
-        } = self;
-        write!(
-            f,
-            "{taken} taken, {refused} refused, {long} interrupted as long, {wrong} failed"
-        )
-    }
-}
-
-#[cfg(test)]
-mod tests;

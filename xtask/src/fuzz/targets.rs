@@ -1,16 +1,11 @@
 //! What is damaged, and what the program is then asked to do with it.
 
-use std::error::Error;
 use std::fs;
 use std::path::Path;
 
-use super::damage::Format;
+use anyhow::{Result, ensure};
 
-/// A whole file.
-pub(super) struct Seed {
-    pub(super) name: String,
-    pub(super) contents: Vec<u8>,
-}
+use super::damage::Format;
 
 /// The name of a whole file, and what is in it.
 type Whole = (String, Vec<u8>);
@@ -19,130 +14,111 @@ type Whole = (String, Vec<u8>);
 pub(super) struct Target {
     pub(super) name: &'static str,
     pub(super) format: Format,
-    pub(super) seeds: Vec<Seed>,
+    /// Whole files, by the names that damaged copies have.
+    pub(super) seeds: Vec<Whole>,
     /// What is asked for, of which a case takes one; `FILE` stands for the damaged file.
-    pub(super) commands: Vec<&'static str>,
+    pub(super) commands: &'static [&'static str],
     /// Whole files beside the damaged one.
     pub(super) beside: Vec<Whole>,
-    /// The folder that the damaged file lies in, if not the case's own.
-    folder: &'static str,
 }
-
-impl Target {
-    /// Where a damaged copy of `seed` lies.
-    pub(super) fn file_name(&self, seed: &Seed) -> String {
-        format!("{}{}", self.folder, seed.name)
-    }
-}
-
-/// Whole files that are damaged, beside examples and golden files.
-const CORPUS: &str = "tests/corpus";
 
 /// The most bytes of a golden file that is damaged: in larger ones damage hits data.
 const MOST_GOLDEN: usize = 4096;
 
-const RUN: [&str; 3] = [
+const RUN: &[&str] = &[
     "run --device cpu --chain chain.json --parameters FILE --input input.npy --output output.npy",
     "run --device cpu --chain chain.json --parameters FILE --not-strict --input input.npy --output output.npy",
     "run --device cpu --chain chain.json --parameters FILE --prefix block. --input input.npy --output output.npy",
 ];
-const INPUT: [&str; 3] = [
+const INPUT: &[&str] = &[
     "run --device cpu --chain chain.json --parameters parameters.safetensors --input FILE --output output.safetensors",
     "compare FILE input.npy",
     "compare parameters.safetensors FILE --json",
 ];
-const CHAIN: [&str; 4] = [
+const CHAIN: &[&str] = &[
     "explain --device h200 --chain FILE --shape 2,4,9,10",
     "explain --chain FILE --shape 2,4,5,9,10 --dtype f16",
     "run --device cpu --chain FILE --parameters parameters.safetensors --input input.npy --output output.npy",
     "bench --device cpu --chain FILE --shape 1,4,9,10 --repeats 1 --no-ceilings --no-reference --json record.json",
 ];
-const PROBLEMS: [&str; 1] = [
+const PROBLEMS: &[&str] = &[
     "bench --device cpu --problems FILE --repeats 1 --no-ceilings --no-reference --json record.json",
 ];
-const RECORD: [&str; 2] = [
+const RECORD: &[&str] = &[
     "compare FILE record.json",
     "bench --device cpu --problems problems.json --repeats 1 --no-ceilings --no-reference --json new.json --compare FILE",
 ];
-const GOLDEN: [&str; 1] = ["verify --device cpu --golden golden --only golden/"];
+const GOLDEN: &[&str] = &["verify --device cpu --golden golden --only golden/"];
+
+const OF_RUN: &[&str] = &["chain.json", "parameters.safetensors", "input.npy"];
+const OF_RECORD: &[&str] = &["problems.json", "record.json"];
 
 /// All targets, with their seeds from the repository at `root`.
-pub(super) fn all(root: &Path) -> Result<Vec<Target>, Box<dyn Error>> {
-    let corpus = root.join(CORPUS);
-    let named = |prefix: &str| seeds(&corpus, |name| name.starts_with(prefix));
-    let whole = |names: &[&str]| -> Result<Vec<Whole>, Box<dyn Error>> {
-        let read = |name: &&str| Ok(((*name).to_owned(), fs::read(corpus.join(name))?));
-        names.iter().map(read).collect()
-    };
-    let of_run = whole(&["chain.json", "parameters.safetensors", "input.npy"])?;
-    let mut chains = named("chain")?;
-    chains.extend(seeds(&root.join("examples/chains"), |_| true)?);
-    let mut golden = seeds(&root.join("tests/golden"), |name| {
-        name.ends_with(".safetensors")
-    })?;
-    golden.retain(|seed| seed.contents.len() <= MOST_GOLDEN);
-    let inputs = named("input")?;
-    let (numpy, safetensors) = inputs
-        .into_iter()
-        .partition(|seed| seed.name.ends_with(".npy"));
-    let target = |name, format, seeds, commands: &[&'static str], beside: &[Whole]| Target {
-        name,
-        format,
-        seeds,
-        commands: commands.to_vec(),
-        beside: beside.to_vec(),
-        folder: "",
-    };
-    let mut all = vec![
-        target(
-            "parameters",
-            Format::Safetensors,
-            named("parameters")?,
-            &RUN,
-            &of_run,
-        ),
-        target("input", Format::Safetensors, safetensors, &INPUT, &of_run),
-        target("array", Format::Numpy, numpy, &INPUT, &of_run),
-        target("chain", Format::Text, chains, &CHAIN, &of_run[1..]),
-        target("problems", Format::Text, named("problems")?, &PROBLEMS, &[]),
-        target(
-            "record",
-            Format::Text,
-            named("record")?,
-            &RECORD,
-            &whole(&["problems.json", "record.json"])?,
-        ),
-        target("golden", Format::Safetensors, golden, &GOLDEN, &[]),
-    ];
-    for target in &mut all {
-        if target.seeds.is_empty() {
-            return Err(format!("{CORPUS} has nothing for {}", target.name).into());
-        }
-        if target.name == "golden" {
-            target.folder = "golden/";
-        } else {
-            // Beside the whole file of that name.
-            for seed in &mut target.seeds {
-                seed.name = format!("damaged-{}", seed.name);
+pub(super) fn all(root: &Path) -> Result<Vec<Target>> {
+    use Format::{Numpy, Safetensors, Text};
+    let corpus = &root.join("tests/corpus");
+    let target = |name, format, begin, end, commands, beside: &[&str]| -> Result<Target> {
+        // Beside the whole file of that name.
+        let mut seeds = seeds(corpus, "damaged-", begin, end)?;
+        match name {
+            "chain" => seeds.extend(self::seeds(
+                &root.join("examples/chains"),
+                "damaged-",
+                "",
+                "",
+            )?),
+            "golden" => {
+                seeds = self::seeds(&root.join("tests/golden"), "golden/", "", end)?;
+                seeds.retain(|(_, contents)| contents.len() <= MOST_GOLDEN);
             }
+            _ => {}
         }
-    }
-    Ok(all)
+        ensure!(!seeds.is_empty(), "no files for {name}");
+        let read = |name: &&str| Ok(((*name).to_owned(), fs::read(corpus.join(name))?));
+        let beside = beside.iter().map(read).collect::<Result<_>>()?;
+        Ok(Target {
+            name,
+            format,
+            seeds,
+            commands,
+            beside,
+        })
+    };
+    let safetensors = ".safetensors";
+    Ok(vec![
+        target("parameters", Safetensors, "parameters", "", RUN, OF_RUN)?,
+        target("input", Safetensors, "input", safetensors, INPUT, OF_RUN)?,
+        target("array", Numpy, "input", ".npy", INPUT, OF_RUN)?,
+        target("chain", Text, "chain", "", CHAIN, &OF_RUN[1..])?,
+        target("problems", Text, "problems", "", PROBLEMS, &[])?,
+        target("record", Text, "record", "", RECORD, OF_RECORD)?,
+        target("golden", Safetensors, "", safetensors, GOLDEN, &[])?,
+    ])
 }
 
-/// The files of a folder, by name.
-fn seeds(folder: &Path, is_one: impl Fn(&str) -> bool) -> Result<Vec<Seed>, Box<dyn Error>> {
+/// The files of a folder whose names begin and end so, by these names behind `place`.
+fn seeds(folder: &Path, place: &str, begin: &str, end: &str) -> Result<Vec<Whole>> {
     let mut seeds = Vec::new();
     for entry in fs::read_dir(folder)? {
-        let path = entry?.path();
-        let name = crate::file_name(&path);
-        if is_one(&name) {
-            seeds.push(Seed {
-                name,
-                contents: fs::read(path)?,
-            });
+        let entry = entry?;
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if name.starts_with(begin) && name.ends_with(end) {
+            seeds.push((format!("{place}{name}"), fs::read(entry.path())?));
         }
     }
-    seeds.sort_by(|a, b| a.name.cmp(&b.name));
+    seeds.sort();
     Ok(seeds)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn targets_have_files_and_commands() {
+        for target in all(crate::paths::root()).unwrap() {
+            let names = |command: &&str| command.contains("FILE") || command.contains("golden ");
+            assert!(!target.commands.is_empty() && target.commands.iter().all(names));
+        }
+    }
 }
