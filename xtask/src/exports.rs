@@ -4,60 +4,52 @@
 //! are those that rustdoc finds, with all features for users: what is hidden from the documentation is not
 //! part of the interface.
 
-use std::error::Error;
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
-use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+use xshell::cmd;
+
+use crate::paths::shell;
 
 /// The list, a path to each line.
 const LIST: &str = "host/exports.txt";
 
 /// Writes the list anew.
-pub(crate) fn renew(root: &Path) -> Result<(), Box<dyn Error>> {
+pub(crate) fn renew(root: &Path) -> Result<()> {
     fs::write(root.join(LIST), exports(root)?)?;
     Ok(())
 }
 
 /// Fails unless the list is what the library exports.
-pub(crate) fn check(root: &Path) -> Result<(), Box<dyn Error>> {
+pub(crate) fn check(root: &Path) -> Result<()> {
     let (listed, found) = (fs::read_to_string(root.join(LIST))?, exports(root)?);
     let wrong = differences(&listed, &found);
-    if wrong.is_empty() {
-        return Ok(());
-    }
-    let wrong = wrong.join("\n");
-    Err(
-        format!("{LIST}: not what the library exports; `cargo xtask exports` renews it\n{wrong}")
-            .into(),
-    )
+    ensure!(
+        wrong.is_empty(),
+        "{LIST}: not what the library exports; `cargo xtask exports` renews it\n{}",
+        wrong.join("\n")
+    );
+    Ok(())
 }
 
 /// Documents the library and returns the list.
-fn exports(root: &Path) -> Result<String, Box<dyn Error>> {
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let target = root.join("target");
-    let status = Command::new(cargo)
-        .current_dir(root)
-        .args([
-            "doc",
-            "--quiet",
-            "--locked",
-            "--no-deps",
-            "--package=convfuse",
-            "--features=dlpack",
-        ])
-        .arg("--target-dir")
-        .arg(&target)
-        .status()?;
-    if !status.success() {
-        return Err(format!("cargo doc: {status}").into());
-    }
+fn exports(root: &Path) -> Result<String> {
+    let (shell, target) = (shell(root)?, root.join("target"));
+    cmd!(
+        shell,
+        "cargo doc --quiet --locked --no-deps -p convfuse --features dlpack --target-dir {target}"
+    )
+    .quiet()
+    .run()?;
     let page = target.join("doc/convfuse/all.html");
-    let page = fs::read_to_string(&page).map_err(|error| format!("{}: {error}", page.display()))?;
+    let page = fs::read_to_string(&page).with_context(|| page.display().to_string())?;
     let names = names(&page);
-    if names.is_empty() {
-        return Err("rustdoc's page of all items lists none: has its form changed?".into());
-    }
+    ensure!(
+        !names.is_empty(),
+        "rustdoc's page of all items lists none: has its form changed?"
+    );
     Ok(names.join("\n") + "\n")
 }
 
@@ -73,23 +65,17 @@ fn names(page: &str) -> Vec<String> {
         })
         .map(|line| line.replace("<wbr>", ""))
         .collect();
-    names.sort_by(|a, b| {
-        a.split_once(' ')
-            .map(|a| a.1)
-            .cmp(&b.split_once(' ').map(|b| b.1))
-    });
+    names.sort_by_cached_key(|line| line.split(' ').nth(1).map(str::to_owned));
     names.dedup();
     names
 }
 
 /// The lines that only one of the two lists has.
 fn differences(listed: &str, found: &str) -> Vec<String> {
-    let lacks = |list: &str, line: &str| list.lines().all(|other| other != line);
-    let gone = listed.lines().filter(|line| lacks(found, line));
-    let new = found.lines().filter(|line| lacks(listed, line));
-    gone.map(|line| format!("- {line}"))
-        .chain(new.map(|line| format!("+ {line}")))
-        .collect()
+    let [listed, found] = [listed, found].map(|list| list.lines().collect::<BTreeSet<_>>());
+    let gone = listed.difference(&found).map(|line| format!("- {line}"));
+    let new = found.difference(&listed).map(|line| format!("+ {line}"));
+    gone.chain(new).collect()
 }
 
 #[cfg(test)]

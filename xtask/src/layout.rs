@@ -1,9 +1,10 @@
 //! `cargo xtask layout`: every operator has its homes, files stay short, and so do lines of prose.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::error::Error;
 use std::fs;
 use std::path::Path;
+
+use anyhow::{Result, ensure};
 
 /// A kind of thing that has one file, or folder, of its name in each of these places.
 struct Kind {
@@ -56,7 +57,7 @@ const MAX_COLUMNS: usize = 110;
 const LONG_LINES: &[&str] = &["CHANGELOG.md", "docs/results"];
 
 /// Prints what breaks the layout, and fails if anything does.
-pub(crate) fn run(root: &Path) -> Result<(), Box<dyn Error>> {
+pub(crate) fn run(root: &Path) -> Result<()> {
     let mut faults = Vec::new();
     for kind in KINDS {
         faults.extend(missing_homes(root, kind));
@@ -64,14 +65,11 @@ pub(crate) fn run(root: &Path) -> Result<(), Box<dyn Error>> {
     let files = sources(root)?;
     faults.extend(long_files(&files));
     faults.extend(long_prose(&files));
-    if faults.is_empty() {
-        println!(
-            "every operator has its homes, no file is longer than {MAX_LINES} lines, no prose than {MAX_COLUMNS} columns"
-        );
-        Ok(())
-    } else {
-        Err(faults.join("\n").into())
-    }
+    ensure!(faults.is_empty(), "{}", faults.join("\n"));
+    println!(
+        "every operator has its homes, no file is longer than {MAX_LINES} lines, no prose than {MAX_COLUMNS} columns"
+    );
+    Ok(())
 }
 
 /// A stem that stands in two homes of a kind is of that kind, and must stand in all of them.
@@ -106,7 +104,7 @@ fn stems(folder: &Path) -> BTreeSet<String> {
 }
 
 /// The texts of all Rust files and documents, by their paths from the root.
-fn sources(root: &Path) -> Result<BTreeMap<String, String>, Box<dyn Error>> {
+fn sources(root: &Path) -> Result<BTreeMap<String, String>> {
     let mut found = BTreeMap::new();
     let mut folders = vec![root.to_owned()];
     while let Some(folder) = folders.pop() {

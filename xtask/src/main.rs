@@ -1,6 +1,7 @@
 //! Chores of the repository, as `cargo xtask <chore>`.
 
 mod campaign;
+mod compiled;
 mod coverage;
 mod exports;
 mod fuzz;
@@ -14,7 +15,6 @@ mod ptxas;
 #[path = "../../host/ptx/kernel_set.rs"]
 mod kernel_set;
 
-use std::error::Error;
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -66,7 +66,7 @@ enum Chore {
 }
 
 fn main() -> ExitCode {
-    let result: Result<(), Box<dyn Error>> = match Chore::parse() {
+    let result = match Chore::parse() {
         Chore::Ptx { check: false } => ptx::renew(root()),
         Chore::Ptx { check: true } => ptx::check(root()),
         Chore::Ptxas => ptxas::run(root()),
@@ -74,8 +74,8 @@ fn main() -> ExitCode {
         Chore::Exports { check: true } => exports::check(root()),
         Chore::Campaign { arguments } => campaign::run(root(), &arguments),
         Chore::GpuBundle => gpu_bundle::run(root()),
-        Chore::Fuzz(arguments) => fuzz::run(root(), &arguments).map_err(Into::into),
-        Chore::Coverage { names, last } => coverage::run(root(), &names, last).map_err(Into::into),
+        Chore::Fuzz(arguments) => fuzz::run(root(), &arguments),
+        Chore::Coverage { names, last } => coverage::run(root(), &names, last),
         Chore::Layout => layout::run(root()),
     };
     match result {

@@ -9,12 +9,13 @@ mod find;
 mod report;
 
 use std::collections::BTreeSet;
-use std::error::Error;
 use std::path::Path;
 
+use anyhow::Result;
 use cuda_builder::Arch;
 
-pub(crate) use assemble::{Assembled, Assembler, Known};
+use crate::compiled::compile;
+pub(crate) use assemble::{Assembled, Assembler, Key, Known};
 use report::Resources;
 
 /// What is said where [`Assembled::refuse_faults`] finds nothing.
@@ -22,9 +23,9 @@ pub(crate) const CLEAN: &str =
     "no spills, no local memory, no serialised wgmma, no memory touched before the wait";
 
 /// Assembles freshly compiled kernels and prints what each uses.
-pub(crate) fn run(root: &Path) -> Result<(), Box<dyn Error>> {
+pub(crate) fn run(root: &Path) -> Result<()> {
     let assembler = Assembler::find(root)?;
-    let assembled = assembler.assemble(&crate::ptx::compile(root)?, &Known::new())?;
+    let assembled = assembler.assemble(&compile(root)?, &Known::new())?;
     print_table(&assembled);
     assembled.refuse_faults()?;
     println!("{CLEAN}");
