@@ -2,19 +2,11 @@
 
 use std::ffi::c_int;
 
-use crate::call::{self, CAPTURE_INVALIDATED, CAPTURE_UNSUPPORTED, INVALID_VALUE, put};
-use crate::queue::{Capture, Work};
-use crate::state::Handle;
-
-pub(crate) struct Graph {
-    pub(crate) context: u32,
-    work: Vec<Work>,
-}
-
-pub(crate) struct Executable {
-    pub(crate) context: u32,
-    work: Vec<Work>,
-}
+use crate::outcome::{
+    CAPTURE_INVALIDATED, CAPTURE_UNSUPPORTED, INVALID_HANDLE, INVALID_VALUE, put,
+};
+use crate::thread;
+use crate::work::{Capture, Handle, Work};
 
 driver! {
     fn cuStreamBeginCapture_v2(state; stream: Handle, mode: c_int) {
@@ -22,17 +14,15 @@ driver! {
             // The legacy default stream cannot be captured.
             return Err(CAPTURE_UNSUPPORTED);
         }
-        let stream = state.stream_to_use(stream)?;
-        state.refuse_in_capture(stream)?;
-        let thread = call::thread();
+        let stream = state.stream_outside_of_captures(stream)?;
         let known = state.streams.get_mut(&stream).ok_or(INVALID_VALUE)?;
+        let thread = thread::current();
         known.capture = Some(Capture { work: Vec::new(), invalid: false, thread });
         Ok(())
     }
 
     fn cuStreamEndCapture(state; stream: Handle, graph: *mut Handle) {
         let stream = state.stream_to_use(stream)?;
-        let handle = state.handle();
         let known = state.streams.get_mut(&stream).ok_or(INVALID_VALUE)?;
         let context = known.context;
         let capture = known.capture.take().ok_or(INVALID_VALUE)?;
@@ -40,35 +30,32 @@ driver! {
             put(graph, 0)?;
             return Err(CAPTURE_INVALIDATED);
         }
-        let work = capture.work;
-        state.graphs.insert(handle, Graph { context, work });
-        put(graph, handle)
+        put(graph, state.add(|state| &mut state.graphs, context, capture.work))
+    }
+
+    fn cuStreamIsCapturing(state; stream: Handle, status: *mut c_int) {
+        let stream = state.stream_to_use(stream)?;
+        put(status, match &state.streams[&stream].capture {
+            None => 0,
+            Some(capture) if capture.invalid => 2,
+            Some(_) => 1,
+        })
     }
 
     fn cuGraphInstantiateWithFlags(state; executable: *mut Handle, graph: Handle, _flags: u64) {
-        let handle = state.handle();
-        let Some(known) = state.graphs.get(&graph) else {
-            return Err(state.stale("graph", graph));
-        };
-        let made = Executable { context: known.context, work: known.work.clone() };
-        state.executables.insert(handle, made);
-        put(executable, handle)
+        let known = state.graphs.get(&graph).ok_or(INVALID_HANDLE)?;
+        let (context, work) = (known.context, known.to_vec());
+        put(executable, state.add(|state| &mut state.executables, context, work))
     }
 
     fn cuGraphDestroy(state; graph: Handle) {
-        match state.graphs.remove(&graph) {
-            Some(_) => Ok(()),
-            None => Err(state.stale("graph", graph)),
-        }
+        state.graphs.remove(&graph).map(drop).ok_or(INVALID_HANDLE)
     }
 
     fn cuGraphLaunch(state; executable: Handle, stream: Handle) {
         let stream = state.stream_to_use(stream)?;
-        let Some(known) = state.executables.get(&executable) else {
-            return Err(state.stale("graph's instance", executable));
-        };
-        let work = known.work.clone();
-        for step in work {
+        let known = state.executables.get(&executable).ok_or(INVALID_HANDLE)?;
+        for step in known.to_vec() {
             if let Work::Launch(launch) = &step {
                 state.log_launch(stream, launch);
             }
@@ -78,9 +65,6 @@ driver! {
     }
 
     fn cuGraphExecDestroy(state; executable: Handle) {
-        match state.executables.remove(&executable) {
-            Some(_) => Ok(()),
-            None => Err(state.stale("graph's instance", executable)),
-        }
+        state.executables.remove(&executable).map(drop).ok_or(INVALID_HANDLE)
     }
 }

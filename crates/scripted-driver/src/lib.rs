@@ -10,21 +10,36 @@
 //! * **Kernels** do nothing when they run, but for `pointwise_f32`, a clamp here; their launches are recorded
 //!   with the values of their parameters, which the PTX tells the sizes of, and must find the memory that
 //!   these point to.
-//! * **Devices** are many, so that a test can take a fresh one: see `context.rs`.
+//! * **Devices** are many, so that a test can take a fresh one: see `kind.rs`.
 //! * **Faults** follow a script: call N of a function returns a given code. A code after which a real driver
 //!   serves a context no more does the same here.
 //!
-//! The test process reaches the functions of `control.rs` by their names, as it does the driver's.
+//! The test process reaches the script of `interface.rs` by a name, as it does the driver's functions.
+//!
+//! The files stand in layers, each on those before it.
+
+#[expect(dead_code, reason = "it is the tests that ask")]
+mod interface;
+mod kind;
+mod outcome;
+mod script;
+mod thread;
+
+mod work;
+
+mod memory;
+
+mod state;
+
+mod queue;
 
 #[macro_use]
 mod call;
-mod context;
+
+mod allocation;
 mod control;
+mod device;
 mod graph;
-mod kernel;
-mod memory;
+mod launch;
 mod module;
-mod queue;
-mod script;
-mod state;
 mod stream;

@@ -3,38 +3,19 @@
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::Arc;
 
-use crate::call::{
+use crate::kind::{has_linker, shared_bytes, takes_machine_code};
+use crate::outcome::{
     INVALID_HANDLE, INVALID_VALUE, NO_BINARY_FOR_GPU, NOT_FOUND, NOT_SUPPORTED, Outcome, put,
 };
-use crate::context::{has_linker, shared_bytes, takes_machine_code};
-use crate::state::{Handle, State};
+use crate::state::{Function, State};
+use crate::work::Handle;
 
 /// What machine code starts with, and what that does that this driver's linker made: the PTX follows.
 const ELF: &[u8] = b"\x7fELF";
 const LINKED: &[u8] = b"\x7fELF scripted\n";
 
-pub(crate) struct Module {
-    pub(crate) context: u32,
-    /// The PTX, if it was made of such.
-    ptx: Option<Arc<str>>,
-}
-
-pub(crate) struct Function {
-    pub(crate) context: u32,
-    pub(crate) name: Arc<str>,
-    /// Bytes of each parameter, if the PTX tells.
-    pub(crate) parameters: Option<Arc<[usize]>>,
-    /// Bytes of shared memory that a launch may name.
-    pub(crate) granted: u32,
-}
-
 /// What every launch may name.
 const SHARED_WITHOUT_GRANT: u32 = 48 << 10;
-
-pub(crate) struct Linker {
-    pub(crate) context: u32,
-    output: Vec<u8>,
-}
 
 /// The sizes of an entry's parameters, if the PTX has it.
 fn parameters(ptx: &str, name: &str) -> Option<Arc<[usize]>> {
@@ -79,16 +60,14 @@ impl State {
             // SAFETY: PTX ends with a NUL, also in what the linker made.
             let text = unsafe { CStr::from_ptr(text) };
             let text = text.to_string_lossy();
-            if let Some(known) = self.texts.get(&*text) {
-                return Arc::clone(known);
-            }
-            let text: Arc<str> = text.into();
-            self.texts.insert(Arc::clone(&text));
-            text
+            let known = self.texts.get(&*text).cloned();
+            known.unwrap_or_else(|| {
+                let text: Arc<str> = text.into();
+                self.texts.insert(Arc::clone(&text));
+                text
+            })
         });
-        let handle = self.handle();
-        self.modules.insert(handle, Module { context, ptx });
-        put(place, handle)
+        put(place, self.add(|state| &mut state.modules, context, ptx))
     }
 }
 
@@ -107,10 +86,7 @@ driver! {
     }
 
     fn cuModuleUnload(state; module: Handle) {
-        match state.modules.remove(&module) {
-            Some(_) => Ok(()),
-            None => Err(state.stale("module", module)),
-        }
+        state.modules.remove(&module).map(drop).ok_or(INVALID_HANDLE)
     }
 
     fn cuModuleGetFunction(
@@ -118,33 +94,24 @@ driver! {
     ) {
         // SAFETY: the caller passes a text that ends with a NUL.
         let name = unsafe { CStr::from_ptr(name) }.to_string_lossy();
-        let handle = state.handle();
-        let Some(known) = state.modules.get(&module) else {
-            return Err(state.stale("module", module));
-        };
-        let (context, ptx) = (known.context, known.ptx.clone());
-        state.must_be_current(context)?;
-        let parameters = match ptx {
-            Some(ptx) => Some(parameters(&ptx, &name).ok_or(NOT_FOUND)?),
+        let known = state.modules.get(&module).ok_or(INVALID_HANDLE)?;
+        let context = known.context;
+        let parameters = match &**known {
+            Some(ptx) => Some(parameters(ptx, &name).ok_or(NOT_FOUND)?),
             None => None,
         };
-        let name = name.into();
-        let granted = SHARED_WITHOUT_GRANT;
-        state.functions.insert(handle, Function { context, name, parameters, granted });
-        put(function, handle)
+        state.must_be_current(context)?;
+        let made = Function { name: name.into(), parameters, granted: SHARED_WITHOUT_GRANT };
+        put(function, state.add(|state| &mut state.functions, context, made))
     }
 
     fn cuFuncGetAttribute(state; value: *mut c_int, _attribute: c_int, function: Handle) {
-        match state.functions.contains_key(&function) {
-            true => put(value, 0),
-            false => Err(state.stale("function", function)),
-        }
+        state.functions.get(&function).ok_or(INVALID_HANDLE)?;
+        put(value, 0)
     }
 
     fn cuFuncSetAttribute(state; function: Handle, attribute: c_int, value: c_int) {
-        let Some(known) = state.functions.get_mut(&function) else {
-            return Err(state.stale("function", function));
-        };
+        let known = state.functions.get_mut(&function).ok_or(INVALID_HANDLE)?;
         // How much shared memory a launch may name.
         if attribute == 8 {
             let granted = u32::try_from(value).ok();
@@ -158,43 +125,34 @@ driver! {
         state; _count: u32, _options: *const c_int, _values: *const *mut c_void,
         linker: *mut Handle,
     ) {
-        let (context, handle) = (state.current()?, state.handle());
+        let context = state.current()?;
         if !has_linker(context) {
             return Err(NOT_SUPPORTED);
         }
-        let output = LINKED.to_vec();
-        state.linkers.insert(handle, Linker { context, output });
-        put(linker, handle)
+        put(linker, state.add(|state| &mut state.linkers, context, LINKED.to_vec()))
     }
 
     fn cuLinkAddData_v2(
         state; linker: Handle, kind: c_int, data: *const u8, bytes: usize, _name: *const c_char,
         _count: u32, _options: *const c_int, _values: *const *mut c_void,
     ) {
-        let Some(linker) = state.linkers.get_mut(&linker) else {
-            return Err(INVALID_HANDLE);
-        };
+        let output = state.linkers.get_mut(&linker).ok_or(INVALID_HANDLE)?;
         if kind != 1 {
             return Err(INVALID_VALUE);
         }
         // SAFETY: the caller passes `bytes` bytes, which are PTX.
-        linker.output.extend_from_slice(unsafe { std::slice::from_raw_parts(data, bytes) });
-        linker.output.push(0);
+        output.extend_from_slice(unsafe { std::slice::from_raw_parts(data, bytes) });
+        output.push(0);
         Ok(())
     }
 
     fn cuLinkComplete(state; linker: Handle, code: *mut *mut u8, bytes: *mut usize) {
-        let Some(linker) = state.linkers.get_mut(&linker) else {
-            return Err(INVALID_HANDLE);
-        };
-        put(code, linker.output.as_mut_ptr())?;
-        put(bytes, linker.output.len())
+        let output = state.linkers.get_mut(&linker).ok_or(INVALID_HANDLE)?;
+        put(code, output.as_mut_ptr())?;
+        put(bytes, output.len())
     }
 
     fn cuLinkDestroy(state; linker: Handle) {
-        match state.linkers.remove(&linker) {
-            Some(_) => Ok(()),
-            None => Err(state.stale("linker", linker)),
-        }
+        state.linkers.remove(&linker).map(drop).ok_or(INVALID_HANDLE)
     }
 }

@@ -1,146 +1,81 @@
-//! Work of streams, and when it is done.
+//! What streams are given, and when it is done.
 
-use std::collections::VecDeque;
-use std::sync::Arc;
+use std::fmt::Write;
+use std::hash::{DefaultHasher, Hash, Hasher};
 
-use crate::call::{CAPTURE_INVALIDATED, CAPTURE_UNSUPPORTED, Outcome};
-use crate::kernel::Launch;
+use crate::interface::Mode;
 use crate::memory;
-use crate::state::{Handle, State};
-
-/// Memory that work uses, and the allocation that it was when the work was given.
-#[derive(Clone)]
-pub(crate) enum Place {
-    Device {
-        address: usize,
-        start: usize,
-        id: u64,
-    },
-    Pinned {
-        address: usize,
-        start: usize,
-        id: u64,
-    },
-    /// A copy of what was not pinned.
-    Staged(Arc<[u8]>),
-    /// Memory of the host that is not pinned, while its owner waits.
-    Host(usize),
-}
-
-#[derive(Clone)]
-pub(crate) enum Work {
-    /// Memory begins to be somebody's.
-    Take {
-        start: usize,
-        id: u64,
-    },
-    /// Memory ends to be somebody's.
-    Give {
-        start: usize,
-        id: u64,
-    },
-    Copy {
-        to: Place,
-        from: Place,
-        bytes: usize,
-    },
-    Fill {
-        to: Place,
-        value: u8,
-        bytes: usize,
-    },
-    Launch(Arc<Launch>),
-    /// What another stream was given before this position comes first.
-    Wait {
-        stream: Handle,
-        position: u64,
-    },
-}
-
-impl Work {
-    /// Whether it uses this allocation.
-    fn uses(&self, start: usize, id: u64) -> bool {
-        let is_it = |place: &Place| match *place {
-            Place::Device {
-                start: of, id: own, ..
-            }
-            | Place::Pinned {
-                start: of, id: own, ..
-            } => (of, own) == (start, id),
-            Place::Staged(_) | Place::Host(_) => false,
-        };
-        match self {
-            Work::Copy { to, from, .. } => is_it(to) || is_it(from),
-            Work::Fill { to, .. } => is_it(to),
-            Work::Launch(launch) => launch.places.iter().any(is_it),
-            Work::Take { .. } | Work::Give { .. } | Work::Wait { .. } => false,
-        }
-    }
-}
-
-#[derive(Default)]
-pub(crate) struct Stream {
-    pub(crate) context: u32,
-    queue: VecDeque<Work>,
-    done: u64,
-    /// Work that was given before is still done.
-    pub(crate) destroyed: bool,
-    pub(crate) capture: Option<Capture>,
-}
-
-/// What becomes a graph.
-pub(crate) struct Capture {
-    pub(crate) work: Vec<Work>,
-    pub(crate) invalid: bool,
-    pub(crate) thread: u64,
-}
-
-#[derive(Clone, Copy)]
-pub(crate) struct Event {
-    pub(crate) context: u32,
-    /// The stream and how much it had been given.
-    pub(crate) recorded: Option<(Handle, u64)>,
-    /// Recorded in a capture, so that it marks nothing outside of it.
-    pub(crate) captured: bool,
-}
-
-impl Stream {
-    pub(crate) fn new(context: u32) -> Stream {
-        Stream {
-            context,
-            ..Stream::default()
-        }
-    }
-
-    /// Work that it was given so far.
-    pub(crate) fn position(&self) -> u64 {
-        self.done + self.queue.len() as u64
-    }
-
-    pub(crate) fn has_done(&self, position: u64) -> bool {
-        self.done >= position
-    }
-
-    /// A call that the capture forbids ends it; the code of that call.
-    pub(crate) fn invalidate(&mut self) -> u32 {
-        if let Some(capture) = &mut self.capture {
-            capture.invalid = true;
-        }
-        CAPTURE_UNSUPPORTED
-    }
-}
+use crate::outcome::{
+    CAPTURE_INVALIDATED, INVALID_CONTEXT, INVALID_HANDLE, INVALID_VALUE, Outcome,
+};
+use crate::state::State;
+use crate::thread;
+use crate::work::{Handle, Launch, Place, Stream, Work, word};
 
 impl State {
+    /// The stream that a handle means here. The default streams are there without being made.
+    pub(crate) fn stream_to_use(&mut self, handle: Handle) -> Outcome<Handle> {
+        let current = self.current()?;
+        let handle = match handle {
+            0 | 1 => usize::MAX - 2 * current as usize,
+            2 => 1 << 63 | (thread::current() as usize) << 20 | current as usize,
+            _ => handle,
+        };
+        if handle >> 63 == 1 {
+            self.default_stream(handle, current);
+        }
+        match self.streams.get(&handle) {
+            Some(stream) if stream.destroyed => Err(INVALID_HANDLE),
+            Some(stream) if stream.context != current => Err(INVALID_CONTEXT),
+            Some(_) => Ok(handle),
+            None => Err(INVALID_HANDLE),
+        }
+    }
+
+    /// The same for calls that no graph can hold.
+    pub(crate) fn stream_outside_of_captures(&mut self, handle: Handle) -> Outcome<Handle> {
+        let handle = self.stream_to_use(handle)?;
+        match self.streams.get_mut(&handle) {
+            Some(stream) if stream.capture.is_some() => Err(stream.invalidate()),
+            _ => Ok(handle),
+        }
+    }
+
+    /// Fails as calls do that are not for a context of which some stream is in capture, by any thread or by
+    /// the one that calls.
+    pub(crate) fn refuse_in_captures(&mut self, by_any: bool) -> Outcome {
+        let current = self.current()?;
+        let threads = |stream: &Stream| stream.capture.as_ref().map(|capture| capture.thread);
+        let is_it = |thread| by_any || thread == thread::current();
+        let mut streams = self.streams.values_mut();
+        match streams.find(|stream| stream.context == current && threads(stream).is_some_and(is_it))
+        {
+            Some(stream) => Err(stream.invalidate()),
+            None => Ok(()),
+        }
+    }
+
+    /// A range of a device's memory that work is given to use.
+    pub(crate) fn device_place(&mut self, address: u64, bytes: usize) -> Outcome<Place> {
+        match self.memory.place(address as usize, bytes) {
+            Some((place @ Place::Block { pinned: false, .. }, _)) => Ok(place),
+            _ => {
+                let what = format!("{bytes} bytes from {address:#x} on are no memory of a device");
+                self.violations.push(what);
+                Err(INVALID_VALUE)
+            }
+        }
+    }
+
     /// Gives work to a stream, or to what it captures.
     pub(crate) fn give(&mut self, stream: Handle, work: Work) -> Outcome {
-        let lazy = self.script.lazy;
         let known = self.streams.get_mut(&stream).expect("callers found it");
         match &mut known.capture {
             Some(capture) if capture.invalid => return Err(CAPTURE_INVALIDATED),
             Some(capture) => capture.work.push(work),
             None => known.queue.push_back(work),
         }
-        if !lazy {
+        if self.faults.mode == Mode::AtOnce {
             self.finish_stream(stream);
         }
         Ok(())
@@ -178,10 +113,14 @@ impl State {
             .retain(|_, stream| !stream.destroyed || !stream.queue.is_empty());
     }
 
-    /// Whether work that is not done uses an allocation.
-    pub(crate) fn is_awaited(&self, start: usize, id: u64) -> bool {
+    /// Notes that memory goes to the system before work is done that uses it.
+    pub(crate) fn must_not_be_awaited(&mut self, start: usize, id: u64) {
         let mut queued = self.streams.values().flat_map(|stream| &stream.queue);
-        queued.any(|work| work.uses(start, id))
+        if queued.any(|work| work.uses(id)) {
+            let what = format!("{start:#x} is freed before work that uses it");
+            self.violations.push(what);
+            self.finish(None, false);
+        }
     }
 
     fn run(&mut self, work: Work) {
@@ -220,20 +159,46 @@ impl State {
 
     /// Where memory is, if it is still what the work was given.
     fn there(&mut self, place: &Place, user: &str) -> Option<usize> {
-        let (address, is_there) = match *place {
-            Place::Device { address, start, id } => (address, self.memory.owns(start, id)),
-            Place::Pinned { address, start, id } => {
-                let pinned = self.memory.pinned(start);
-                (address, pinned.is_some_and(|(_, block)| block.id == id))
-            }
-            Place::Staged(ref bytes) => (bytes.as_ptr().expose_provenance(), true),
-            Place::Host(address) => (address, true),
-        };
-        if !is_there {
+        let there = self.memory.address(place);
+        let gone = |address: &usize| {
             let what =
                 format!("{user} uses {address:#x}, which is not allocated or somebody else's");
             self.violations.push(what);
+        };
+        there.inspect_err(gone).ok()
+    }
+
+    /// Notes a launch in words that do not depend on where memory is.
+    pub(crate) fn log_launch(&mut self, stream: Handle, launch: &Launch) {
+        let (grid, block, shared) = (launch.grid, launch.block, launch.shared);
+        let mut text = format!("{} {grid:?} {block:?} {shared}", launch.name);
+        for chunk in launch.parameters.iter().flat_map(|value| value.chunks(8)) {
+            let place = word(chunk).and_then(|address| self.memory.place(address, 0));
+            let _ = match place {
+                Some((Place::Block { address, start, .. }, bytes)) => {
+                    write!(text, " [{} of {bytes}]", address - start)
+                }
+                _ => write!(text, " {chunk:?}"),
+            };
         }
-        is_there.then_some(address)
+        self.log.push((self.streams[&stream].context, text));
+    }
+
+    /// Notes a copy likewise, with a hash of what is known of it, and queues it.
+    pub(crate) fn copy(&mut self, stream: Handle, to: Place, from: Place, bytes: usize) -> Outcome {
+        let stream = self.stream_to_use(stream)?;
+        let of = |place: &Place| match place {
+            Place::Block { pinned: true, .. } => "pinned".to_owned(),
+            Place::Block { address, start, .. } => format!("device+{}", address - start),
+            Place::Host(_) => "host".to_owned(),
+            Place::Staged(values) => {
+                let mut hasher = DefaultHasher::new();
+                values.hash(&mut hasher);
+                format!("host {:x}", hasher.finish())
+            }
+        };
+        let text = format!("copy {bytes} from {} to {}", of(&from), of(&to));
+        self.log.push((self.streams[&stream].context, text));
+        self.give(stream, Work::Copy { to, from, bytes })
     }
 }

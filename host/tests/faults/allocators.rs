@@ -3,38 +3,50 @@
 
 use std::collections::HashMap;
 use std::error::Error as StdError;
-use std::ptr::with_exposed_provenance_mut;
+use std::ptr::without_provenance_mut;
 use std::sync::{Arc, Mutex};
 
-use convfuse::graph::presets::KernelBench79;
 use convfuse::raw::{DeviceAllocator, RawPointer, RawStream};
-use convfuse::{Device, Model, Options, PinnedArray, Replicas, Stream, Tensor, data};
-use cust::sys::{self, CUresult};
+use convfuse::{DType, Device, Error, Model, Options, PinnedArray, Replicas, Stream, Tensor, data};
 use ndarray::IxDyn;
 
-use crate::driver::Script;
-use crate::ordering::{Current, WITH_POOLS, late};
+use crate::things::*;
 
 /// Memory that the driver allocates at once, and what is held of it.
 struct Own {
     device: Device,
+    /// What it gives instead, once.
+    instead: Mutex<Option<Result<usize, &'static str>>>,
     held: Mutex<HashMap<usize, usize>>,
 }
 
-// SAFETY: each address is of memory that nobody else has, which stays.
+impl Own {
+    fn of(device: &Device) -> Arc<Own> {
+        Arc::new(Own {
+            device: device.clone(),
+            instead: Mutex::default(),
+            held: Mutex::default(),
+        })
+    }
+
+    fn held(&self) -> usize {
+        self.held.lock().unwrap().values().sum()
+    }
+}
+
+// SAFETY: each address is of memory that nobody else has, which stays, or is to be refused.
 unsafe impl DeviceAllocator for Own {
     fn allocate(
         &self,
         bytes: usize,
         _stream: RawStream,
     ) -> Result<RawPointer, Box<dyn StdError + Send + Sync>> {
-        let _current = Current::of(&self.device);
-        let mut address = 0;
-        // SAFETY: a place for one address.
-        let code = unsafe { sys::cuMemAlloc_v2(&mut address, bytes) };
-        assert_eq!(code, CUresult::CUDA_SUCCESS);
-        self.held.lock().unwrap().insert(address as usize, bytes);
-        Ok(with_exposed_provenance_mut(address as usize))
+        let pointer = match self.instead.lock().unwrap().take() {
+            Some(address) => without_provenance_mut(address?),
+            None => allocate(&self.device, bytes),
+        };
+        self.held.lock().unwrap().insert(pointer.addr(), bytes);
+        Ok(pointer)
     }
 
     fn free(&self, pointer: RawPointer, bytes: usize, _stream: RawStream) {
@@ -49,23 +61,18 @@ const SHAPE: [usize; 5] = [16, 3, 18, 40, 40];
 /// Runs a model in one way.
 type Way = fn(&Model, &Stream);
 
-fn input(stream: &Stream) -> Tensor {
-    Tensor::from_array(stream, &data::fill(1, IxDyn(&SHAPE))).unwrap()
-}
-
 /// Every way to run a model that allocates.
 const WAYS: [(&str, Way); 6] = [
     ("forward", |model, stream| {
-        model.forward(&input(stream)).unwrap();
+        model.forward(&input(stream, &SHAPE)).unwrap();
     }),
     ("plan", |model, stream| {
-        let mut plan = model.plan(stream, &SHAPE, &Options::default()).unwrap();
-        let mut y = plan.output().unwrap();
-        plan.execute(&input(stream), &mut y).unwrap();
+        let (mut plan, x, mut y) = planned(model, stream, &SHAPE);
+        plan.execute(&x, &mut y).unwrap();
     }),
     ("capture", |model, stream| {
-        let plan = model.plan(stream, &SHAPE, &Options::default()).unwrap();
-        plan.capture(input(stream)).unwrap().replay().unwrap();
+        let (plan, x, _) = planned(model, stream, &SHAPE);
+        plan.capture(x).unwrap().replay().unwrap();
     }),
     ("array", |model, _| {
         let x = data::fill(1, IxDyn(&SHAPE));
@@ -76,85 +83,82 @@ const WAYS: [(&str, Way); 6] = [
         let pinned = |shape: &[usize]| PinnedArray::zeros(model.stream().device(), shape).unwrap();
         let mut y = pinned(&model.output_shape(&SHAPE).unwrap());
         let x: PinnedArray<f32> = pinned(&SHAPE);
-        model
-            .forward_pinned(&x, &mut y, &Options::default())
-            .unwrap();
+        let options = Options::default();
+        model.forward_pinned(&x, &mut y, &options).unwrap();
         model.trim_memory();
     }),
     ("replicas", |model, _| {
         let devices = [model.stream().device().clone()];
         let replicas = Replicas::new(model, &devices).unwrap();
         let mut plans = replicas.plan(&SHAPE, &Options::default()).unwrap();
-        let x = input(plans.plans()[0].stream());
+        let x = input(plans.plans()[0].stream(), &SHAPE);
         let mut ys = plans.outputs().unwrap();
         plans.execute(&[x], &mut ys).unwrap();
         plans.synchronize().unwrap();
     }),
 ];
 
-/// Allocations from the library's own pool.
-fn from_pool(script: &Script) -> u32 {
-    let counts = script.counts();
-    let of_pool = counts
-        .iter()
-        .find(|(name, _)| name == "cuMemAllocFromPoolAsync");
-    of_pool.map_or(0, |(_, count)| *count)
-}
-
 #[test]
 fn all_memory_of_a_stream_is_from_its_allocator_and_goes_back() {
-    let test = "allocators::all_memory_of_a_stream_is_from_its_allocator_and_goes_back";
-    let Some((script, device)) = late(test, WITH_POOLS) else {
-        return;
-    };
-    let own = Arc::new(Own {
-        device: device.clone(),
-        held: Mutex::default(),
+    late(|script, device, [stream, _]| {
+        let own = Own::of(&device);
+        let stream = stream.with_allocator(own.clone());
+        let model = model_79(&stream);
+        for (name, way) in WAYS {
+            // What it keeps from run to run is there then.
+            way(&model, &stream);
+            stream.synchronize().unwrap();
+            let before = own.held();
+            stream.take_counts();
+            let peaks = [1, 3].map(|runs| {
+                (0..runs).for_each(|_| way(&model, &stream));
+                stream.take_counts().peak_bytes
+            });
+            assert!(peaks[0] > 0 && peaks[0] == peaks[1], "{name}: {peaks:?}");
+            assert_eq!(own.held(), before, "{name}");
+            assert_eq!(script.count("cuMemAllocFromPoolAsync"), 0, "{name}");
+        }
+        drop((model, stream));
+        assert_eq!(own.held(), 0);
     });
-    let stream = device.stream().unwrap().with_allocator(own.clone());
-    let model = Model::init(&stream, KernelBench79::default().chain().unwrap(), 7).unwrap();
-    let held = || own.held.lock().unwrap().values().sum::<usize>();
-    for (name, way) in WAYS {
-        // What it keeps from run to run is there then.
-        way(&model, &stream);
-        stream.synchronize().unwrap();
-        let before = held();
-        stream.take_counts();
-        let peaks = [1, 3].map(|runs| {
-            (0..runs).for_each(|_| way(&model, &stream));
-            stream.take_counts().peak_bytes
-        });
-        assert!(peaks[0] > 0 && peaks[0] == peaks[1], "{name}: {peaks:?}");
-        assert_eq!(held(), before, "{name}");
-        assert_eq!(from_pool(&script), 0, "{name}");
-    }
-    drop((model, stream));
-    assert_eq!(held(), 0);
-    script.expect_no_violations();
 }
 
 /// A stream with an allocator is the stream that it was: what was made on the one is the other's, on every
 /// kind of device.
 #[test]
 fn a_stream_stays_what_it_is_with_an_allocator() {
-    let test = "allocators::a_stream_stays_what_it_is_with_an_allocator";
-    let Some((script, device)) = late(test, WITH_POOLS) else {
-        return;
-    };
-    for of in [device.clone(), Device::cpu()] {
-        let plain = of.stream().unwrap();
-        let own = Arc::new(Own {
-            device: device.clone(),
-            held: Mutex::default(),
-        });
-        let with = plain.with_allocator(own);
-        assert!(with == plain && with != of.stream().unwrap());
-        let model = Model::init(&plain, KernelBench79::default().chain().unwrap(), 7).unwrap();
-        let shape = [1, 3, 5, 6, 7];
-        let mut plan = model.plan(&with, &shape, &Options::default()).unwrap();
-        let x = Tensor::from_array(&plain, &data::fill(1, IxDyn(&shape))).unwrap();
-        let mut y = Tensor::zeros(&plain, plan.output_shape(), plan.dtype()).unwrap();
-        plan.execute(&x, &mut y).unwrap();
-    }
-    script.expect_no_violations();
+    late(|_, device, [stream, _]| {
+        for plain in [stream, Device::cpu().stream().unwrap()] {
+            let with = plain.with_allocator(Own::of(&device));
+            assert!(with == plain && with != plain.device().stream().unwrap());
+            let (mut plan, _, _) = planned(&model_79(&plain), &with, &SHAPE_79);
+            let mut y = Tensor::zeros(&plain, plan.output_shape(), plan.dtype()).unwrap();
+            plan.execute(&input(&plain, &SHAPE_79), &mut y).unwrap();
+        }
+    });
+}
+
+#[test]
+fn what_an_allocator_must_not_give_is_refused() {
+    late(|_, device, [stream, _]| {
+        let own = Own::of(&device);
+        let stream = stream.with_allocator(own.clone());
+        let refused = |given| {
+            *own.instead.lock().unwrap() = Some(given);
+            Tensor::zeros(&stream, &[LEN], DType::F32).unwrap_err()
+        };
+        for (given, says) in [(Ok(0), "returned null"), (Err("none today"), "none today")] {
+            let error = refused(given);
+            assert!(matches!(error, Error::OutOfMemory { .. }), "{error:?}");
+            assert!(error.to_string().contains(says), "{error}");
+        }
+        // Null does not go back; anything else does.
+        assert_eq!(own.held(), LEN * 4);
+        own.held.lock().unwrap().clear();
+        assert_eq!(
+            refused(Ok(0x1010)).to_string(),
+            "the allocator in use: address 0x1010 is no multiple of 256"
+        );
+        assert_eq!(own.held(), 0);
+    });
 }

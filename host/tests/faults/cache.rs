@@ -3,47 +3,41 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use convfuse::graph::presets::KernelBench79;
-use convfuse::{Device, KernelOrigin, Model, Options, Tensor, data};
-use ndarray::{ArrayD, IxDyn};
+use convfuse::{Device, KernelOrigin};
 
-use crate::driver::{Script, Work, child, expect_passed, folder_of_run, in_child};
+use crate::driver::{Driver, Mode, driver, folder, in_child, test_of};
+use crate::things::{model_79, planned};
 
 /// On the next device of those that take what their linker makes of PTX: opens it, plans, and runs. Returns
 /// where the kernels came from.
 struct Programs {
-    script: Script,
+    script: Driver,
     ordinal: u32,
     /// Launches and copies of the first.
     log: Option<String>,
 }
 
 impl Programs {
-    fn new(script: Script) -> Programs {
+    fn new(script: Driver) -> Programs {
+        let (ordinal, log) = (0, None);
         Programs {
             script,
-            ordinal: 0,
-            log: None,
+            ordinal,
+            log,
         }
     }
 
     fn run(&mut self) -> Vec<KernelOrigin> {
-        let ordinal = self.ordinal;
-        self.ordinal += 4;
-        self.script.begin(Work::AtOnce);
-        self.run_on(ordinal)
+        self.script.begin(Mode::AtOnce);
+        self.run_as_it_fails()
     }
 
-    fn run_on(&mut self, ordinal: u32) -> Vec<KernelOrigin> {
-        let shape = [2, 3, 5, 6, 7];
+    fn run_as_it_fails(&mut self) -> Vec<KernelOrigin> {
+        let ordinal = self.ordinal;
+        self.ordinal += 4;
         let device = Device::gpu(ordinal).unwrap();
         let stream = device.stream().unwrap();
-        let chain = KernelBench79::default().chain().unwrap();
-        let model = Model::init(&stream, &chain, 7).unwrap();
-        let x: ArrayD<f32> = data::fill(1, IxDyn(&shape));
-        let x = Tensor::from_array(&stream, &x).unwrap();
-        let mut plan = model.plan(&stream, &shape, &Options::default()).unwrap();
-        let mut y = plan.output().unwrap();
+        let (mut plan, x, mut y) = planned(&model_79(&stream), &stream, &[2, 3, 5, 6, 7]);
         plan.execute(&x, &mut y).unwrap();
         y.to_array::<f32>().unwrap();
         self.script.expect_no_violations();
@@ -55,37 +49,29 @@ impl Programs {
         kernels.into_iter().map(|load| load.origin).collect()
     }
 
-    fn compiles(&mut self) {
+    fn all_from(&mut self, origin: KernelOrigin) {
         let origins = self.run();
-        let compiled = |origin: &KernelOrigin| *origin == KernelOrigin::Compiled;
-        assert!(origins.iter().all(compiled), "{origins:?}");
+        assert!(origins.iter().all(|of| *of == origin), "{origins:?}");
+    }
+
+    fn compiles(&mut self) {
+        self.all_from(KernelOrigin::Compiled);
     }
 
     fn finds(&mut self) {
-        let origins = self.run();
-        let cached = |origin: &KernelOrigin| *origin == KernelOrigin::Cached;
-        assert!(origins.iter().all(cached), "{origins:?}");
+        self.all_from(KernelOrigin::Cached);
     }
 }
 
-/// The child's programs; in the parent, which has run the child with such a cache, `None`.
-fn with_cache(test: &str, cache: &Path) -> Option<Programs> {
-    let script = in_child();
-    if script.is_none() {
-        let output = child(test).env("CONVFUSE_CACHE", cache).output();
-        expect_passed(&output.expect("the child starts"));
-    }
-    script.map(Programs::new)
-}
-
-/// An empty folder for a test, which its child finds as it is.
-fn folder(name: &str) -> PathBuf {
-    let folder = folder_of_run().join(format!("cache-{name}"));
-    if in_child().is_none() {
-        let _ = fs::remove_dir_all(&folder);
-        fs::create_dir_all(&folder).unwrap();
-    }
-    folder
+/// What becomes of programs in a child, whose cache `make` makes in an empty folder.
+fn with_cache<F: FnOnce(Programs, &Path)>(make: fn(&Path) -> PathBuf, body: F) {
+    let empty = folder();
+    let cache = make(empty.path());
+    let variables = [("CONVFUSE_CACHE", Some(cache.as_ref()))];
+    in_child(test_of::<F>(), &variables, |script| {
+        let cache = std::env::var_os("CONVFUSE_CACHE").unwrap_or_default();
+        body(Programs::new(script), Path::new(&cache));
+    });
 }
 
 fn files(folder: &Path) -> Vec<PathBuf> {
@@ -95,146 +81,126 @@ fn files(folder: &Path) -> Vec<PathBuf> {
 
 #[test]
 fn what_is_torn_or_foreign_is_compiled_anew() {
-    let folder = folder("torn");
-    let Some(mut programs) = with_cache("cache::what_is_torn_or_foreign_is_compiled_anew", &folder)
-    else {
-        return;
-    };
-    programs.compiles();
-    programs.finds();
-    let spoil: [fn(&Path, Vec<u8>); 4] = [
-        |path, whole| fs::write(path, &whole[..whole.len() / 2]).unwrap(),
-        |path, _| fs::write(path, "").unwrap(),
-        |path, _| fs::write(path, b"\x7fELF, but whose?").unwrap(),
-        |path, mut whole| {
-            *whole.last_mut().unwrap() ^= 1;
-            fs::write(path, whole).unwrap();
-        },
-    ];
-    for spoil in spoil {
-        for path in files(&folder) {
-            spoil(&path, fs::read(&path).unwrap());
-        }
+    with_cache(Path::to_owned, |mut programs, folder| {
         programs.compiles();
         programs.finds();
-    }
-    // Whole, but not what this driver takes; nor does it take what the build carries, which comes first.
-    programs.script.begin(Work::AtOnce);
-    programs.script.fail("cuModuleLoadData", 2, 209);
-    let ordinal = programs.ordinal;
-    let origins = programs.run_on(ordinal);
-    assert_eq!(origins[0], KernelOrigin::Compiled);
-    assert!(!origins[1..].contains(&KernelOrigin::Compiled));
+        let spoil: [fn(&mut Vec<u8>); 4] = [
+            |whole| whole.truncate(whole.len() / 2),
+            |whole| whole.clear(),
+            |whole| *whole = b"\x7fELF, but whose?".to_vec(),
+            |whole| *whole.last_mut().unwrap() ^= 1,
+        ];
+        for spoil in spoil {
+            for path in files(folder) {
+                let mut whole = fs::read(&path).unwrap();
+                spoil(&mut whole);
+                fs::write(path, whole).unwrap();
+            }
+            programs.compiles();
+            programs.finds();
+        }
+        // Whole, but not what this driver takes; nor does it take what the build carries, which comes first.
+        programs.script.begin(Mode::AtOnce);
+        programs.script.fail("cuModuleLoadData", 2, 209);
+        let origins = programs.run_as_it_fails();
+        assert_eq!(origins[0], KernelOrigin::Compiled);
+        assert!(!origins[1..].contains(&KernelOrigin::Compiled));
+    });
 }
 
 #[test]
 fn a_file_in_place_of_the_folder() {
-    let file = folder("file").join("file");
-    if in_child().is_none() {
+    let file = |folder: &Path| {
+        let file = folder.join("file");
         fs::write(&file, "no folder").unwrap();
-    }
-    if let Some(mut programs) = with_cache("cache::a_file_in_place_of_the_folder", &file) {
+        file
+    };
+    with_cache(file, |mut programs, file| {
         programs.compiles();
         programs.compiles();
-        assert_eq!(fs::read(&file).unwrap(), b"no folder");
-    }
+        assert_eq!(fs::read(file).unwrap(), b"no folder");
+    });
 }
 
 /// Not even root makes a folder there.
 #[test]
 fn a_folder_that_cannot_be_made() {
-    let folder = Path::new("/proc/self/convfuse");
-    if let Some(mut programs) = with_cache("cache::a_folder_that_cannot_be_made", folder) {
+    let nowhere = |_: &Path| "/proc/self/convfuse".into();
+    with_cache(nowhere, |mut programs, _| {
         programs.compiles();
         programs.compiles();
-    }
+    });
 }
 
 #[test]
 fn a_folder_that_cannot_be_written() {
     use std::os::unix::fs::PermissionsExt;
 
-    let folder = folder("shut");
-    let Some(mut programs) = with_cache("cache::a_folder_that_cannot_be_written", &folder) else {
-        return;
-    };
-    let shut = |mode| fs::set_permissions(&folder, fs::Permissions::from_mode(mode)).unwrap();
-    shut(0o500);
-    // Nothing is shut to root.
-    if fs::File::create(folder.join("probe")).is_err() {
-        programs.compiles();
-        programs.compiles();
-        assert!(files(&folder).is_empty());
-    }
-    shut(0o700);
+    with_cache(Path::to_owned, |mut programs, folder| {
+        let shut = |mode| fs::set_permissions(folder, fs::Permissions::from_mode(mode)).unwrap();
+        shut(0o500);
+        // Nothing is shut to root.
+        if fs::File::create(folder.join("probe")).is_err() {
+            programs.compiles();
+            programs.compiles();
+            assert!(files(folder).is_empty());
+        }
+        shut(0o700);
+    });
 }
 
 /// Files end after a few bytes, as they do where a disk is full.
 #[test]
 fn a_disk_that_is_full() {
-    let folder = folder("full");
-    let Some(mut programs) = with_cache("cache::a_disk_that_is_full", &folder) else {
-        return;
-    };
-    let limit = |bytes| {
-        let limit = libc::rlimit {
-            rlim_cur: bytes,
-            rlim_max: libc::RLIM_INFINITY,
+    with_cache(Path::to_owned, |mut programs, folder| {
+        let limit = |rlim_cur| {
+            let rlim_max = libc::RLIM_INFINITY;
+            let limit = libc::rlimit { rlim_cur, rlim_max };
+            // SAFETY: both calls concern this process alone, which is the child of a test.
+            unsafe {
+                libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
+                assert_eq!(libc::setrlimit(libc::RLIMIT_FSIZE, &limit), 0);
+            }
         };
-        // SAFETY: both calls concern this process alone, which is the child of a test.
-        unsafe {
-            libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
-            assert_eq!(libc::setrlimit(libc::RLIMIT_FSIZE, &limit), 0);
+        for bytes in [0, 10, 1000] {
+            limit(bytes);
+            programs.compiles();
+            assert!(files(folder).is_empty(), "{bytes}");
         }
-    };
-    for bytes in [0, 10, 1000] {
-        limit(bytes);
+        limit(libc::RLIM_INFINITY);
         programs.compiles();
-        assert!(files(&folder).is_empty(), "{bytes}");
-    }
-    limit(libc::RLIM_INFINITY);
-    programs.compiles();
-    programs.finds();
+        programs.finds();
+    });
 }
 
 #[test]
 fn a_user_without_a_home() {
-    let Some(script) = in_child() else {
-        let mut child = child("cache::a_user_without_a_home");
-        for name in ["CONVFUSE_CACHE", "XDG_CACHE_HOME", "HOME"] {
-            child.env_remove(name);
-        }
-        return expect_passed(&child.output().expect("the child starts"));
-    };
-    assert_eq!(convfuse::kernel_cache::folder(), None);
-    let mut programs = Programs::new(script);
-    programs.compiles();
-    programs.compiles();
+    let test = "cache::a_user_without_a_home";
+    let homeless = ["CONVFUSE_CACHE", "XDG_CACHE_HOME", "HOME"].map(|name| (name, None));
+    in_child(test, &homeless, |script| {
+        assert_eq!(convfuse::kernel_cache::folder(), None);
+        let mut programs = Programs::new(script);
+        programs.compiles();
+        programs.compiles();
+    });
 }
 
 /// Four processes begin with an empty folder.
 #[test]
 fn processes_that_compile_the_same_at_once() {
-    let folder = folder("processes");
-    let test = "cache::processes_that_compile_the_same_at_once";
-    let Some(script) = in_child() else {
-        let mut commands = [(); 4].map(|()| child(test));
-        let children = commands.each_mut().map(|command| {
-            command.env("CONVFUSE_CACHE", &folder);
-            command.stdout(std::process::Stdio::piped());
-            command.stderr(std::process::Stdio::piped());
-            command.spawn().expect("the child starts")
+    let (test, empty) = ("cache::processes_that_compile_the_same_at_once", folder());
+    let run = || {
+        let cache = [("CONVFUSE_CACHE", Some(empty.path().as_ref()))];
+        in_child(test, &cache, |script| {
+            let mut programs = Programs::new(script);
+            // Of one's own or another's.
+            programs.run();
+            // All of it is there by now.
+            programs.finds();
         });
-        for child in children {
-            expect_passed(&child.wait_with_output().expect("the child ends"));
-        }
-        let is_finished = |path: &PathBuf| path.extension().is_some_and(|end| end == "cubin");
-        assert!(files(&folder).iter().all(is_finished));
-        return;
     };
-    let mut programs = Programs::new(script);
-    // Of one's own or another's.
-    programs.run();
-    // All of it is there by now.
-    programs.finds();
+    let processes = if driver().is_some() { 1 } else { 4 };
+    std::thread::scope(|scope| (0..processes).for_each(|_| drop(scope.spawn(run))));
+    let is_finished = |path: &PathBuf| path.extension().is_some_and(|end| end == "cubin");
+    assert!(files(empty.path()).iter().all(is_finished));
 }

@@ -11,12 +11,13 @@
 mod presets;
 mod wider;
 
+use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use convfuse::Error;
 use ndarray::ArrayD;
 
-use crate::driver::{Script, Work};
+use crate::driver::{Driver, Mode};
 
 const OUT_OF_MEMORY: u32 = 2;
 const OPERATING_SYSTEM: u32 = 304;
@@ -28,63 +29,22 @@ type Results = convfuse::Result<Vec<ArrayD<f32>>>;
 /// What is run, and on which kind of device.
 struct Program {
     name: &'static str,
-    /// The ordinal modulo 4: `crates/scripted-driver/src/context.rs` says what it means.
+    /// The ordinal modulo 4: `crates/scripted-driver/src/kind.rs` says what it means.
     kind: u32,
     /// Whether it uses the device's [`peer`] as well.
     has_peer: bool,
-    /// Which calls fail.
-    calls: Calls,
+    /// Which calls fail, of how many: where that takes long it is the work of several tests, which run at the
+    /// same time.
+    calls: (usize, usize),
     run: Box<dyn Fn(Part, u32) -> Results>,
 }
 
-/// Which of a program's calls fail: where that takes long it is the work of two tests, which run at the same
-/// time.
-#[derive(Clone, Copy)]
-enum Calls {
-    All,
-    /// Every other one, from the first.
-    First,
-    /// Those between.
-    Second,
-}
-
-impl Calls {
-    /// Those of `counts`: names and numbers.
-    fn of(self, counts: &[(String, u32)]) -> Vec<(&str, u32)> {
-        let all = counts
-            .iter()
-            .flat_map(|(name, count)| (1..=*count).map(move |number| (name.as_str(), number)));
-        match self {
-            Calls::All => all.collect(),
-            Calls::First => all.step_by(2).collect(),
-            Calls::Second => all.skip(1).step_by(2).collect(),
-        }
-    }
-}
+/// Every call fails.
+const ALL: (usize, usize) = (0, 1);
 
 /// Another device of the same kind, which no program but one for this device uses.
 fn peer(ordinal: u32) -> u32 {
     ordinal + (1 << 15)
-}
-
-impl Program {
-    /// Launches and copies, but for those whose parameters have gaps, in which there may be anything.
-    fn log(&self, script: &Script, ordinal: u32) -> String {
-        let log = self.report(ordinal, |ordinal| script.log(ordinal));
-        let has_gaps = |line: &str| {
-            ["copy_strided", "scale_"]
-                .iter()
-                .any(|name| line.starts_with(name))
-        };
-        let whole = log.lines().filter(|line| !has_gaps(line));
-        whole.map(|line| format!("{line}\n")).collect()
-    }
-
-    /// What the driver reports of its devices.
-    fn report(&self, ordinal: u32, of: impl Fn(u32) -> String) -> String {
-        let peer = self.has_peer.then(|| of(peer(ordinal)));
-        of(ordinal) + &peer.unwrap_or_default()
-    }
 }
 
 /// How much of a program is run.
@@ -94,12 +54,6 @@ enum Part {
     Loading,
     /// All of it, on a device that has loaded everything.
     Whole,
-}
-
-/// The same where a call may fail: a panic is a failure of the test.
-fn attempt(program: &Program, part: Part, ordinal: u32, what: &str) -> Results {
-    let attempt = catch_unwind(AssertUnwindSafe(|| (program.run)(part, ordinal)));
-    attempt.unwrap_or_else(|_| panic!("{what}: a panic"))
 }
 
 /// Whether nothing that a program wants is lost when this function fails once.
@@ -127,7 +81,8 @@ fn names(error: &Error, name: &str, code: u32) -> bool {
     let short = name.trim_end_matches("_v2");
     match error {
         Error::OutOfMemory { .. } => code == OUT_OF_MEMORY,
-        Error::NoDriver { reason } => reason.contains(short),
+        Error::NoDriver { reason } => code == ILLEGAL_ADDRESS || reason.contains(short),
+        error if code == ILLEGAL_ADDRESS => error.is_fatal(),
         Error::Driver(error) | Error::Jit { cause: error, .. } => {
             error.code == code && error.call.starts_with(short)
         }
@@ -135,148 +90,172 @@ fn names(error: &Error, name: &str, code: u32) -> bool {
     }
 }
 
+/// The codes that a call of this function may fail with, and the context serve on.
+fn passing(name: &str) -> &'static [u32] {
+    let verbs = ["Alloc", "Create", "Load", "Retain", "Instantiate"];
+    match verbs.iter().any(|verb| name.contains(verb)) {
+        true => &[OPERATING_SYSTEM, OUT_OF_MEMORY],
+        false => &[OPERATING_SYSTEM],
+    }
+}
+
+/// A program's part, in the child that has the driver.
+#[derive(Clone, Copy)]
+struct Runs<'a> {
+    script: Driver,
+    program: &'a Program,
+    part: Part,
+}
+
 /// What a program does where nothing fails.
 struct Clean {
-    counts: Vec<(String, u32)>,
+    counts: BTreeMap<&'static str, u32>,
     log: String,
     alive: String,
     results: Vec<ArrayD<f32>>,
 }
 
-impl Clean {
-    fn of(script: &Script, program: &Program, part: Part, ordinal: u32) -> Clean {
-        script.begin(Work::AtOnce);
-        let results = (program.run)(part, ordinal).expect("nothing fails");
-        script.expect_no_violations();
+impl Runs<'_> {
+    fn run(self, ordinal: u32) -> Results {
+        (self.program.run)(self.part, ordinal)
+    }
+
+    fn clean(self, ordinal: u32) -> Clean {
+        self.script.begin(Mode::AtOnce);
+        let results = self.run(ordinal).expect("nothing fails");
+        self.script.expect_no_violations();
         Clean {
-            counts: script.counts(),
-            log: program.log(script, ordinal),
-            alive: program.report(ordinal, |ordinal| script.alive(ordinal)),
+            counts: self.script.counts(),
+            log: self.log(ordinal),
+            alive: self.alive(ordinal),
             results,
         }
     }
-}
 
-/// One call fails.
-fn fails_once(
-    script: &Script,
-    program: &Program,
-    part: Part,
-    clean: &Clean,
-    ordinal: u32,
-    (name, number, code): (&str, u32, u32),
-) -> Result<(), String> {
-    let what = format!("{}: call {number} of {name} returns {code}", program.name);
-    script.begin(Work::AtOnce);
-    script.fail(name, number, code);
-    match attempt(program, part, ordinal, &what) {
-        Err(error) if names(&error, name, code) => {}
-        Err(error) => return Err(format!("{what}: the error is {error}")),
-        Ok(results) if results != clean.results => return Err(format!("{what}: other results")),
-        Ok(_) if is_harmless(name, code) => {}
-        Ok(_) => return Err(format!("{what}: no error")),
+    /// Launches and copies, but for those whose parameters have gaps, in which there may be anything.
+    fn log(self, ordinal: u32) -> String {
+        let log = self.report(ordinal, |ordinal| self.script.log(ordinal));
+        let has_gaps = |line: &str| line.starts_with("copy_strided") || line.starts_with("scale_");
+        let whole = log.lines().filter(|line| !has_gaps(line));
+        whole.map(|line| format!("{line}\n")).collect()
     }
-    let violations = script.violations();
-    if !violations.is_empty() {
-        return Err(format!("{what}: {violations}"));
-    }
-    // Kept by the process are the context, the pool, and modules that were loaded.
-    let kept = ["contexts: ", "pools: ", "modules: "];
-    let alive = program.report(ordinal, |ordinal| script.alive(ordinal));
-    let leak = |line: &&str| !kept.iter().any(|kept| line.starts_with(kept));
-    if let Some(leak) = alive.lines().find(leak) {
-        return Err(format!("{what}: left behind are {leak}"));
-    }
-    script.begin(Work::AtOnce);
-    let again = attempt(program, part, ordinal, &what);
-    let again = again.map_err(|error| format!("{what}: the next run says {error}"))?;
-    if again != clean.results || program.log(script, ordinal) != clean.log {
-        return Err(format!("{what}: the next run does something else"));
-    }
-    let alive = program.report(ordinal, |ordinal| script.alive(ordinal));
-    if alive != clean.alive {
-        return Err(format!("{what}: after the next run are alive\n{alive}"));
-    }
-    Ok(())
-}
 
-/// One call ends the context.
-fn is_fatal_once(
-    script: &Script,
-    program: &Program,
-    part: Part,
-    ordinal: u32,
-    name: &str,
-    number: u32,
-) -> Result<(), String> {
-    let what = format!(
-        "{}: call {number} of {name} finds the device lost",
-        program.name
-    );
-    script.begin(Work::AtOnce);
-    script.fail(name, number, ILLEGAL_ADDRESS);
-    match attempt(program, part, ordinal, &what) {
-        Err(error) if error.is_fatal() || matches!(error, Error::NoDriver { .. }) => {}
-        Err(error) => return Err(format!("{what}: the error is {error}")),
-        Ok(_) if is_harmless(name, ILLEGAL_ADDRESS) => {}
-        Ok(_) => return Err(format!("{what}: no error")),
+    fn alive(self, ordinal: u32) -> String {
+        self.report(ordinal, |ordinal| self.script.alive(ordinal))
     }
-    let alive = program.report(ordinal, |ordinal| script.alive(ordinal));
-    if alive.contains("stacks") {
-        return Err(format!("{what}: alive are\n{alive}"));
+
+    /// What the driver reports of its devices.
+    fn report(self, ordinal: u32, of: impl Fn(u32) -> String) -> String {
+        let peer = self.program.has_peer.then(|| of(peer(ordinal)));
+        of(ordinal) + &peer.unwrap_or_default()
     }
-    Ok(())
-}
 
-/// Whether running out of memory is something that a call can do.
-fn may_run_out(name: &str) -> bool {
-    let verbs = ["Alloc", "Create", "Load", "Retain", "Instantiate"];
-    verbs.iter().any(|verb| name.contains(verb))
-}
-
-fn every_call_of(script: &Script, program: &Program, part: Part) {
-    let mut fresh = 0;
-    let mut device = || {
-        fresh += u32::from(part == Part::Loading);
-        4 * fresh + program.kind
-    };
-    let clean = Clean::of(script, program, part, device());
-    let mut complaints = Vec::new();
-    let mut faults = 0;
-    let calls = program.calls.of(&clean.counts);
-    for &(name, number) in &calls {
-        let mut codes = vec![OPERATING_SYSTEM];
-        codes.extend(may_run_out(name).then_some(OUT_OF_MEMORY));
-        for code in codes {
-            let fault = (name, number, code);
-            let failed = fails_once(script, program, part, &clean, device(), fault);
-            complaints.extend(failed.err());
-            faults += 1;
+    /// One call fails.
+    fn fails_once(
+        self,
+        clean: &Clean,
+        ordinal: u32,
+        (name, number, code): (&str, u32, u32),
+    ) -> Result<(), String> {
+        self.script.begin(Mode::AtOnce);
+        self.script.fail(name, number, code);
+        let is_lost = code == ILLEGAL_ADDRESS;
+        match self.run(ordinal) {
+            Err(error) if names(&error, name, code) => {}
+            Err(error) => return Err(format!("the error is {error}")),
+            Ok(results) if !is_lost && results != clean.results => {
+                return Err("other results".to_owned());
+            }
+            Ok(_) if is_harmless(name, code) => {}
+            Ok(_) => return Err("no error".to_owned()),
+        }
+        let violations = self.script.violations();
+        let alive = self.alive(ordinal);
+        // Kept by the process are the context, the pool, and modules that were loaded.
+        let kept = ["contexts: ", "pools: ", "modules: "];
+        let mut left = alive.lines();
+        let leak = match is_lost {
+            // All that was in the context is gone with it.
+            true => left.find(|line| line.contains("stacks")),
+            false => left.find(|line| !kept.iter().any(|kept| line.starts_with(kept))),
+        };
+        if let Some(leak) = leak {
+            return Err(format!("left behind are {leak}"));
+        }
+        if is_lost {
+            return Ok(());
+        }
+        if !violations.is_empty() {
+            return Err(violations);
+        }
+        self.script.begin(Mode::AtOnce);
+        let again = self.run(ordinal);
+        let again = again.map_err(|error| format!("the next run says {error}"))?;
+        if again != clean.results || self.log(ordinal) != clean.log {
+            return Err("the next run does something else".to_owned());
+        }
+        match self.alive(ordinal) {
+            alive if alive == clean.alive => Ok(()),
+            alive => Err(format!("after the next run are alive\n{alive}")),
         }
     }
-    for (name, number) in calls {
-        let lost = is_fatal_once(script, program, part, device(), name, number);
-        complaints.extend(lost.err());
-        faults += 1;
+
+    /// Every call fails.
+    fn all_fail(self) {
+        let Program { name, kind, .. } = self.program;
+        let mut fresh = 0;
+        let mut device = || {
+            fresh += u32::from(self.part == Part::Loading);
+            4 * fresh + kind
+        };
+        let clean = self.clean(device());
+        let (first, step) = self.program.calls;
+        let calls = clean.counts.iter();
+        let calls = calls.flat_map(|(&name, &count)| (1..=count).map(move |number| (name, number)));
+        let calls: Vec<_> = calls.skip(first).step_by(step).collect();
+        let each = |call: &(&'static str, u32), code: u32| (call.0, call.1, code);
+        let passing = calls
+            .iter()
+            .flat_map(|call| passing(call.0).iter().map(|&code| each(call, code)));
+        // What ends the context comes last.
+        let fatal = calls.iter().map(|call| each(call, ILLEGAL_ADDRESS));
+        let faults: Vec<_> = passing.chain(fatal).collect();
+        let complaints = faults.iter().filter_map(|&fault| {
+            let (call, number, code) = fault;
+            let ordinal = device();
+            let failed = catch_unwind(AssertUnwindSafe(|| self.fails_once(&clean, ordinal, fault)));
+            let failed = failed.unwrap_or_else(|_| Err("a panic".to_owned())).err()?;
+            Some(format!(
+                "{name}: call {number} of {call} returns {code}: {failed}"
+            ))
+        });
+        let complaints: Vec<String> = complaints.collect();
+        println!("{name}: {} faults", faults.len());
+        assert!(complaints.is_empty(), "{}", complaints.join("\n"));
+        // What was lost elsewhere is nobody else's loss.
+        let last = self.clean(device());
+        assert_eq!(last.log, clean.log);
+        // Pinned memory and streams of one device that a lost one used are left to the driver.
+        let has_peer = self.program.has_peer;
+        assert!(has_peer || last.alive == clean.alive, "{}", last.alive);
     }
-    println!("{}: {faults} faults", program.name);
-    assert!(complaints.is_empty(), "{}", complaints.join("\n"));
-    // What was lost elsewhere is nobody else's loss.
-    let last = Clean::of(script, program, part, device());
-    assert_eq!(last.log, clean.log);
-    // Pinned memory and streams of one device that a lost one used are left to the driver.
-    assert!(
-        program.has_peer || last.alive == clean.alive,
-        "{}",
-        last.alive
-    );
 }
 
-/// The same in the child that has the driver, on a device that is warm for the whole.
-fn every_call_in(script: &Script, program: &Program) {
+/// The same, in the child that has the driver, on a device that is warm for the whole. There a run does what
+/// the first did.
+fn every_call_in(script: Driver, program: &Program) {
     // Panics are told by what they lead to.
     std::panic::set_hook(Box::new(|info| println!("{info}")));
-    every_call_of(script, program, Part::Loading);
-    Clean::of(script, program, Part::Whole, program.kind);
-    every_call_of(script, program, Part::Whole);
+    let runs = |part| Runs {
+        script,
+        program,
+        part,
+    };
+    runs(Part::Loading).all_fail();
+    let whole = runs(Part::Whole);
+    let [first, second] = [(); 2].map(|()| whole.clean(program.kind));
+    assert!(first.log.lines().count() > 5, "{}", first.log);
+    assert_eq!((first.log, first.alive), (second.log, second.alive));
+    assert_eq!(first.results, second.results);
+    whole.all_fail();
 }

@@ -4,14 +4,13 @@
 
 use std::any::Any;
 
-use convfuse::graph::presets::KernelBench85;
-use convfuse::graph::{Chain, Layer};
+use convfuse::chain::Layer;
+use convfuse::chain::presets::KernelBench85;
 use convfuse::spec::ClampSpec;
-use convfuse::{DType, Device, Error, Model, Options, PinnedArray, Stream, Tensor, data, ops};
-use ndarray::IxDyn;
+use convfuse::{Device, Model, Options, PinnedArray, Stream, Tensor, ops};
 
 use crate::launches;
-use crate::ordering::{LEN, WITH_POOLS, WITHOUT_POOLS, array, holds, late, tensor};
+use crate::things::*;
 
 /// Numbers that a seed gives.
 pub(crate) struct Draw(u64);
@@ -30,9 +29,6 @@ impl Draw {
     }
 }
 
-/// `CUDA_ERROR_OPERATING_SYSTEM`, which passes.
-const OPERATING_SYSTEM: u32 = 304;
-
 /// Of arrays and tensors: so many samples of so many channels.
 const SHAPE: [usize; 2] = [10, LEN / 10];
 
@@ -47,14 +43,12 @@ struct Things {
 
 impl Things {
     fn new(device: &Device) -> Things {
-        let clamp = Layer::clamp(0.0, 20.0);
-        let chain = Chain::new(SHAPE[1], [clamp]).unwrap();
         let array = |_| PinnedArray::zeros(device, &SHAPE).unwrap();
         Things {
             streams: (0..4).map(|_| device.stream().unwrap()).collect(),
             tensors: (0..5).map(|_| None).collect(),
             arrays: (0..3).map(|index| (array(index), 0.0)).collect(),
-            model: Model::init(&device.stream().unwrap(), &chain, 1).unwrap(),
+            model: model_of(&device.stream().unwrap(), SHAPE[1], Layer::clamp(0.0, 20.0)),
         }
     }
 
@@ -80,7 +74,7 @@ impl Things {
                 self.model.forward_pinned(&x.0, &mut y.0, &options).unwrap();
                 y.1 = x.1.min(20.0);
             }
-            (_, tensor @ None) => *tensor = Some((self::tensor(&stream, array), *held)),
+            (_, tensor @ None) => *tensor = Some((crate::things::tensor(&stream, array), *held)),
             (5, Some((tensor, value))) => {
                 tensor.copy_from_pinned(array).unwrap();
                 *value = *held;
@@ -93,11 +87,10 @@ impl Things {
                 self.tensors[(slot + 1) % 5] = Some((y, clamped));
             }
             (7, Some((tensor, value))) => {
-                let read = tensor.on(&stream).unwrap().to_array::<f32>().unwrap();
-                assert!(read.iter().all(|element| element == value), "call {number}");
+                assert!(has(&tensor.on(&stream).unwrap(), *value), "call {number}");
             }
             (_, Some((tensor, value))) => {
-                tensor.on(&stream).unwrap().copy_to_pinned(array).unwrap();
+                read(tensor, &stream, array);
                 *held = *value;
             }
         }
@@ -112,12 +105,7 @@ fn as_the_calls_say(device: &Device) {
             things.call(&mut draw, number);
         }
         for (tensor, value) in things.tensors.iter().flatten() {
-            let wanted = *value * LEN as f32;
-            assert_eq!(
-                tensor.to_array::<f32>().unwrap().sum(),
-                wanted,
-                "seed {seed}"
-            );
+            assert!(has(tensor, *value), "seed {seed}");
         }
         for (array, value) in &things.arrays {
             assert!(holds(array, *value), "seed {seed}");
@@ -127,30 +115,7 @@ fn as_the_calls_say(device: &Device) {
 
 #[test]
 fn drawn_calls_come_to_what_they_say_one_after_the_other() {
-    let test = "drawn::drawn_calls_come_to_what_they_say_one_after_the_other";
-    let Some((script, device)) = late(test, WITH_POOLS) else {
-        return;
-    };
-    as_the_calls_say(&device);
-    as_the_calls_say(&Device::gpu(WITHOUT_POOLS).unwrap());
-    script.expect_no_violations();
-}
-
-#[test]
-fn an_array_that_many_streams_read_is_written_after_all_of_them() {
-    let test = "drawn::an_array_that_many_streams_read_is_written_after_all_of_them";
-    let Some((script, device)) = late(test, WITH_POOLS) else {
-        return;
-    };
-    let mut values = array(&device, 1.0);
-    // More than an array remembers.
-    let read = |_| tensor(&device.stream().unwrap(), &values);
-    let read: Vec<Tensor> = (0..1100).map(read).collect();
-    values.view_mut().unwrap().fill(2.0);
-    for x in &read {
-        assert_eq!(x.to_array::<f32>().unwrap().sum(), LEN as f32);
-    }
-    script.expect_no_violations();
+    late_on_both(|_, device, _| as_the_calls_say(&device));
 }
 
 /// A run of a model on a stream, and what keeps it.
@@ -175,61 +140,24 @@ const WAYS: [(&str, Way); 3] = [
 
 #[test]
 fn what_was_prepared_is_there_for_the_runs_of_every_stream_and_outlives_them() {
-    let test = "drawn::what_was_prepared_is_there_for_the_runs_of_every_stream_and_outlives_them";
-    let Some((script, device)) = late(test, WITH_POOLS) else {
-        return;
-    };
-    let home = device.stream().unwrap();
-    let chain = KernelBench85::default().chain().unwrap();
-    let input = Tensor::from_array(&home, &data::fill(1, IxDyn(&[1, 8, 12, 128]))).unwrap();
-    for (name, way) in WAYS {
-        let streams = [(); 3].map(|()| device.stream().unwrap());
-        let model = Model::init(&home, &chain, 7).unwrap();
-        let run = |stream: &Stream| way(&model, stream, &input.on(stream).unwrap());
-        let kept = streams.each_ref().map(run);
-        // It comes before what was prepared, unless that is waited for.
-        streams[0].synchronize().unwrap();
-        assert_eq!(script.violations(), "", "{name}");
-        drop((kept, model));
-        // It goes before what reads it, unless that is waited for.
-        home.synchronize().unwrap();
-        for stream in &streams {
-            stream.synchronize().unwrap();
+    late(|script, device, [home, _]| {
+        let chain = KernelBench85::default().chain().unwrap();
+        let x = input(&home, &[1, 8, 12, 128]);
+        for (name, way) in WAYS {
+            let streams = [(); 3].map(|()| device.stream().unwrap());
+            let model = Model::init(&home, &chain, 7).unwrap();
+            let run = |stream: &Stream| way(&model, stream, &x.on(stream).unwrap());
+            let kept = streams.each_ref().map(run);
+            // It comes before what was prepared, unless that is waited for.
+            streams[0].synchronize().unwrap();
+            assert_eq!(script.violations(), "", "{name}");
+            drop((kept, model));
+            // It goes before what reads it, unless that is waited for.
+            home.synchronize().unwrap();
+            for stream in &streams {
+                stream.synchronize().unwrap();
+            }
+            assert_eq!(script.violations(), "", "{name}");
         }
-        assert_eq!(script.violations(), "", "{name}");
-    }
-    script.expect_no_violations();
-}
-
-#[test]
-fn a_device_accounts_for_what_is_held_and_nothing_else() {
-    let test = "drawn::a_device_accounts_for_what_is_held_and_nothing_else";
-    let Some((script, device)) = late(test, WITH_POOLS) else {
-        return;
-    };
-    const BYTES: u64 = 4 * LEN as u64;
-    let stream = device.stream().unwrap();
-    let zeros = || Tensor::zeros(&stream, &[LEN], DType::F32);
-    // The limit itself is within it.
-    device.limit_memory(2 * BYTES);
-    let (one, two) = (zeros().unwrap(), zeros().unwrap());
-    assert!(matches!(zeros(), Err(Error::OutOfMemory { .. })));
-    assert_eq!(device.memory_in_use(), 2 * BYTES);
-    drop(two);
-    // What the driver refuses is not held, either.
-    let allocate = "cuMemAllocFromPoolAsync";
-    let counts = script.counts();
-    let calls = counts.iter().find(|(name, _)| name == allocate);
-    script.fail(
-        allocate,
-        calls.map_or(0, |call| call.1) + 1,
-        OPERATING_SYSTEM,
-    );
-    assert!(matches!(zeros(), Err(Error::Driver(_))));
-    assert_eq!(device.memory_in_use(), BYTES);
-    let two = zeros().unwrap();
-    assert_eq!(device.memory_in_use(), 2 * BYTES);
-    drop((one, two));
-    assert_eq!(device.memory_in_use(), 0);
-    script.expect_no_violations();
+    });
 }

@@ -1,128 +1,125 @@
 //! Runs over memory that each is given: what they need is made once, outside of captures, and stays until
 //! streams have read it.
 
-use convfuse::graph::presets::KernelBench79;
+use std::ptr::null_mut;
+
+use convfuse::chain::presets::KernelBench79;
+use convfuse::chain::{Chain, ConvLayer, Layer};
 use convfuse::model::Launches;
 use convfuse::raw::RawPointer;
-use convfuse::{DType, Device, Error, InputsError, Model, Options, Stream, Tensor, data};
-use cust::sys::CUresult;
+use convfuse::{DType, Error, InputsError, Model, Options, Result, Stream, Tensor};
 
-use crate::captures::captured;
-use crate::ordering::{WITH_POOLS, late};
+use crate::things::*;
 
 const SHAPE: [usize; 5] = [2, 3, 5, 6, 7];
 
 /// A model over tensors of its stream, and launches for an input.
-fn prepared(home: &Stream, stream: &Stream, x: &Tensor) -> (Model, convfuse::Result<Launches>) {
+fn prepared(home: &Stream, stream: &Stream, x: &Tensor) -> (Model, Result<Launches>) {
     let chain = KernelBench79::default().chain().unwrap();
-    let values = chain.parameters().iter().enumerate();
-    let tensors = values.map(|(seed, parameter)| {
-        let values = data::fill(seed as u64, &parameter.shape[..]);
-        Tensor::from_array(home, &values).unwrap()
-    });
-    let model = Model::from_tensors(home, &chain, tensors.collect(), DType::F32).unwrap();
+    let tensors = chain.parameters();
+    let tensors = tensors.iter().map(|one| input(home, &one.shape)).collect();
+    let model = Model::from_tensors(home, &chain, tensors, DType::F32).unwrap();
     let launches = model.launches(stream, x, &Options::default());
     (model, launches)
 }
 
 /// The output of a run over memory of the stream.
-pub(crate) fn run(launches: &Launches, stream: &Stream, x: RawPointer) -> convfuse::Result<Tensor> {
-    let y = Tensor::zeros(stream, launches.output_shape(), launches.dtype())?;
-    let words = launches.workspace_bytes().div_ceil(4) as usize;
-    let workspace = Tensor::zeros(stream, &[words], DType::F32)?;
+pub(crate) fn run(launches: &Launches, stream: &Stream, x: RawPointer) -> Result<Tensor> {
+    let (y, workspace) = outputs(launches, stream)?;
     // SAFETY: output and workspace are fresh tensors of the stream, which gives the workspace back behind the
     // run.
     unsafe { launches.run(stream, &[x], y.as_raw()?, workspace.as_raw()?)? };
     Ok(y)
 }
 
-fn input(device: &Device) -> (Stream, Tensor) {
-    let stream = device.stream().unwrap();
-    let x = Tensor::from_array(&stream, &data::fill(1, SHAPE)).unwrap();
-    (stream, x)
+/// An output and a workspace.
+fn outputs(launches: &Launches, stream: &Stream) -> Result<(Tensor, Tensor)> {
+    let words = launches.workspace_bytes().div_ceil(4) as usize;
+    Ok((
+        Tensor::zeros(stream, launches.output_shape(), launches.dtype())?,
+        Tensor::zeros(stream, &[words], DType::F32)?,
+    ))
 }
 
 #[test]
 fn any_stream_runs_what_was_prepared_and_is_waited_for_when_it_goes() {
-    let test = "launches::any_stream_runs_what_was_prepared_and_is_waited_for_when_it_goes";
-    let Some((script, device)) = late(test, WITH_POOLS) else {
-        return;
-    };
-    let (home, x) = input(&device);
-    let others = [(); 2].map(|()| device.stream().unwrap());
-    let (model, launches) = prepared(&home, &others[0], &x);
-    let launches = launches.unwrap();
-    let at = others.each_ref().map(|stream| x.on(stream).unwrap());
-    let outputs: Vec<Tensor> = (others.iter().zip(&at))
-        .map(|(stream, x)| run(&launches, stream, x.as_raw().unwrap()).unwrap())
-        .collect();
-    // What was prepared goes before anything that was queued is done; the streams, and memory for others,
-    // after it.
-    drop((launches, model));
-    let next = Tensor::zeros(&home, &[1 << 16], DType::F32).unwrap();
-    home.synchronize().unwrap();
-    for stream in &others {
-        stream.synchronize().unwrap();
-    }
-    drop((outputs, at, next));
-    script.expect_no_violations();
+    late(|_, device, [home, other]| {
+        let x = input(&home, &SHAPE);
+        let others = [other, device.stream().unwrap()];
+        let (model, launches) = prepared(&home, &others[0], &x);
+        let launches = launches.unwrap();
+        let at = others.each_ref().map(|stream| x.on(stream).unwrap());
+        let outputs: Vec<Tensor> = (others.iter().zip(&at))
+            .map(|(stream, x)| run(&launches, stream, x.as_raw().unwrap()).unwrap())
+            .collect();
+        // What was prepared goes before anything that was queued is done; the streams, and memory for
+        // others, after it.
+        drop((launches, model));
+        let next = Tensor::zeros(&home, &[1 << 16], DType::F32).unwrap();
+        home.synchronize().unwrap();
+        for stream in &others {
+            stream.synchronize().unwrap();
+        }
+        drop((outputs, at, next));
+    });
 }
 
 #[test]
 fn captures_refuse_to_prepare_and_take_what_was_prepared() {
-    let test = "launches::captures_refuse_to_prepare_and_take_what_was_prepared";
-    let Some((script, device)) = late(test, WITH_POOLS) else {
-        return;
-    };
-    let (home, x) = input(&device);
-    let stream = device.stream().unwrap();
-    let raw = x.on(&stream).unwrap().as_raw().unwrap();
-    let ended = captured(&device, &stream, || {
-        assert!(stream.is_capturing().unwrap() && !home.is_capturing().unwrap());
-        let (_, refused) = prepared(&home, &stream, &x);
-        assert!(
-            matches!(refused, Err(Error::InCapture { .. })),
-            "{refused:?}"
-        );
-    });
-    assert_eq!(ended, CUresult::CUDA_SUCCESS);
-    let (_model, launches) = prepared(&home, &home, &x);
-    let launches = launches.unwrap();
-    let y = Tensor::zeros(&stream, launches.output_shape(), DType::F32).unwrap();
-    let words = launches.workspace_bytes().div_ceil(4) as usize;
-    let workspace = Tensor::zeros(&stream, &[words], DType::F32).unwrap();
-    let (output, workspace) = (y.as_raw().unwrap(), workspace.as_raw().unwrap());
-    // The stream's first run of it is one in a capture.
-    let ended = captured(&device, &stream, || {
+    late(|_, _, [home, stream]| {
+        let x = input(&home, &SHAPE);
+        let raw = x.on(&stream).unwrap().as_raw().unwrap();
+        in_capture(&stream, || {
+            assert!(stream.is_capturing().unwrap() && !home.is_capturing().unwrap());
+            is_in_capture(prepared(&home, &stream, &x).1);
+        });
+        let (_model, launches) = prepared(&home, &home, &x);
+        let launches = launches.unwrap();
+        let (y, space) = outputs(&launches, &stream).unwrap();
+        let (output, workspace) = (y.as_raw().unwrap(), space.as_raw().unwrap());
+        // The stream's first run of it is one in a capture.
         // SAFETY: all memory is the stream's own, and stays until the graph is gone.
-        unsafe { launches.run(&stream, &[raw], output, workspace).unwrap() };
+        captured(&stream, || unsafe {
+            launches.run(&stream, &[raw], output, workspace)
+        })
+        .unwrap();
     });
-    assert_eq!(ended, CUresult::CUDA_SUCCESS);
-    script.expect_no_violations();
 }
 
 #[test]
 fn another_number_of_inputs_is_refused() {
-    let test = "launches::another_number_of_inputs_is_refused";
-    let Some((script, device)) = late(test, WITH_POOLS) else {
-        return;
-    };
-    let (home, x) = input(&device);
-    let (_model, launches) = prepared(&home, &home, &x);
-    let launches = launches.unwrap();
-    let nothing = std::ptr::null_mut();
-    // SAFETY: it is refused before an address is used.
-    let refused = unsafe { launches.run(&home, &[], nothing, nothing) };
-    assert!(
-        matches!(
-            refused,
-            Err(Error::Inputs(InputsError::Count {
-                actual: 0,
-                expected: 1,
-                ..
-            }))
-        ),
-        "{refused:?}"
-    );
-    script.expect_no_violations();
+    late(|_, _, [home, _]| {
+        let (_model, launches) = prepared(&home, &home, &input(&home, &SHAPE));
+        // SAFETY: it is refused before an address is used.
+        let refused = unsafe { launches.unwrap().run(&home, &[], null_mut(), null_mut()) };
+        let Err(Error::Inputs(InputsError::Count {
+            actual, expected, ..
+        })) = refused
+        else {
+            panic!("{refused:?}");
+        };
+        assert_eq!((actual, expected), (0, 1));
+    });
+}
+
+#[test]
+fn clusters_are_launched_by_a_function_of_their_own_whose_failure_is_told() {
+    late(|script, _, [stream, _]| {
+        // Blocks of clusters split its sums.
+        let conv = Layer::conv2d(ConvLayer::new("conv", 256, [3, 3]));
+        let chain = Chain::new(256, [conv, Layer::group_norm("norm", 32)]).unwrap();
+        let model = Model::init(&stream, &chain, 1).unwrap();
+        let x = input(&stream, &[2, 256, 15, 21]);
+        model.forward(&x).unwrap();
+        assert!(
+            script.count("cuLaunchKernelEx") > 0,
+            "no launch in clusters"
+        );
+        script.fail_next("cuLaunchKernelEx", 1);
+        let failed = model.forward(&x).err();
+        let Some(Error::Driver(error)) = failed else {
+            panic!("{failed:?}");
+        };
+        assert_eq!((error.call, error.code), ("cuLaunchKernelEx", 1));
+    });
 }

@@ -6,21 +6,18 @@
 //! * `campaign`: every call of the driver fails once.
 //! * `ordering`, `captures`: work is done no sooner than it is waited for, so that an order that is missing
 //!   shows.
-//! * `clusters`: a launch that says its clusters itself.
-//! * `launches`: runs over memory that each is given.
+//! * `launches`: runs over memory that each is given, and in clusters.
 //! * `devices`: several devices at a time.
 //! * `drawn`: copies between streams and arrays in orders that are drawn.
-//! * `limits`: a device that has no more memory, or no more shared memory for a launch.
+//! * `limits`: a limit, a device that has no more memory, or no more shared memory for a launch.
 //! * `lost`: a call finds the device lost, or the process is a fork of the one that used it.
 //! * `others`: memory, allocators and arrays that come from outside.
-//! * `threads`: two threads meet at a call of the driver that returns late.
 #![cfg(target_os = "linux")]
 
 mod allocators;
 mod cache;
 mod campaign;
 mod captures;
-mod clusters;
 mod devices;
 mod drawn;
 mod driver;
@@ -29,4 +26,4 @@ mod limits;
 mod lost;
 mod ordering;
 mod others;
-mod threads;
+mod things;

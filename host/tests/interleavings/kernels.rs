@@ -1,28 +1,22 @@
 //! Devices that several threads open, and kernels that they load.
 
 use convfuse::spec::ClampSpec;
-use convfuse::{DType, Stream, Tensor, ops};
+use convfuse::{Result, Stream, Tensor, ops};
 use shuttle::thread;
 
-use super::driver::Script;
-use super::{LEN, ORDINAL, array, device, explore, holds, tensor};
-
-fn count(script: &Script, function: &str) -> u32 {
-    let counts = script.counts();
-    let counts = counts.iter().filter(|(name, _)| name.contains(function));
-    counts.map(|(_, count)| count).sum()
-}
+use super::{device, explore};
+use crate::things::{WITH_POOLS, array, holds, tensor, zeros};
 
 #[test]
 fn a_device_is_opened_once() {
-    explore("kernels::a_device_is_opened_once", 1000, |script| {
+    explore(1000, |script| {
         let devices = thread::scope(|scope| {
             let open = || device();
             let threads = [scope.spawn(open), scope.spawn(open), scope.spawn(open)];
             threads.map(|thread| thread.join().unwrap())
         });
         assert!(devices.iter().all(|device| *device == devices[0]));
-        let alive = script.alive(ORDINAL);
+        let alive = script.alive(WITH_POOLS);
         assert_eq!(alive, "contexts: 1\npools: 1\n");
     });
 }
@@ -30,8 +24,7 @@ fn a_device_is_opened_once() {
 /// Threads that need two kernels, in different orders.
 #[test]
 fn a_kernel_is_loaded_once_and_nobody_waits_for_ever() {
-    let test = "kernels::a_kernel_is_loaded_once_and_nobody_waits_for_ever";
-    explore(test, 40, |script| {
+    explore(40, |script| {
         let device = device();
         let (ones, mut back) = (array(&device, 1.0), array(&device, 0.0));
         thread::scope(|scope| {
@@ -39,9 +32,9 @@ fn a_kernel_is_loaded_once_and_nobody_waits_for_ever() {
                 let device = &device;
                 scope.spawn(move || {
                     let stream = device.stream().unwrap();
-                    order
-                        .into_iter()
-                        .for_each(|kernel| drop(launch(kernel, &stream)));
+                    for kernel in order {
+                        launch(kernel, &stream).unwrap();
+                    }
                 });
             }
             let stream = device.stream().unwrap();
@@ -49,38 +42,32 @@ fn a_kernel_is_loaded_once_and_nobody_waits_for_ever() {
             y.copy_to_pinned(&mut back).unwrap();
         });
         assert!(holds(&back, 0.5));
-        assert_eq!(count(script, "cuModuleGetFunction"), 2);
+        assert_eq!(script.count("cuModuleGetFunction"), 2);
         assert_eq!(device.info().kernels.len(), 2);
     });
 }
 
-fn launch(kernel: usize, stream: &Stream) -> Tensor {
-    let x = Tensor::zeros(stream, &[LEN], DType::F32).unwrap();
-    let y = match kernel {
+fn launch(kernel: usize, stream: &Stream) -> Result<Tensor> {
+    let x = zeros(stream);
+    match kernel {
         0 => ops::clamp(&x, &ClampSpec::new(-2.0, 2.0)),
         _ => ops::add(&x, &x),
-    };
-    y.unwrap()
+    }
 }
 
 /// The first of several loads fails: who asked for it is told, and the others have the kernel.
 #[test]
 fn a_load_that_fails_fails_for_one_thread_alone() {
-    let test = "kernels::a_load_that_fails_fails_for_one_thread_alone";
-    explore(test, 40, |script| {
+    explore(40, |script| {
         let device = device();
         script.fail("cuModuleGetFunction", 1, 304);
         let failed = thread::scope(|scope| {
-            let load = || {
-                let stream = device.stream().unwrap();
-                let x = Tensor::zeros(&stream, &[LEN], DType::F32).unwrap();
-                ops::clamp(&x, &ClampSpec::new(-2.0, 2.0)).is_err()
-            };
+            let load = || launch(0, &device.stream().unwrap()).is_err();
             let threads = [scope.spawn(load), scope.spawn(load), scope.spawn(load)];
             threads.map(|thread| thread.join().unwrap())
         });
         assert_eq!(failed.iter().filter(|&&failed| failed).count(), 1);
-        assert_eq!(count(script, "cuModuleGetFunction"), 2);
-        assert!(script.alive(ORDINAL).contains("modules: 1\n"));
+        assert_eq!(script.count("cuModuleGetFunction"), 2);
+        assert!(script.alive(WITH_POOLS).contains("modules: 1\n"));
     });
 }

@@ -3,22 +3,21 @@
 use convfuse::{DType, Error, Tensor};
 use shuttle::thread;
 
-use super::{LEN, array, device, explore, holds, tensor};
+use super::{device, explore};
+use crate::things::{LEN, array, has, holds, read, tensor, zeros};
 
 /// Two threads read a tensor, each on a stream of its own, and once more when it was overwritten.
 #[test]
 fn other_threads_read_what_was_written_last() {
-    let test = "memory::other_threads_read_what_was_written_last";
-    explore(test, 2000, |_| {
+    explore(2000, |_| {
         let device = device();
-        let home = device.stream().unwrap();
         let (ones, twos) = (array(&device, 1.0), array(&device, 2.0));
-        let mut x = Tensor::zeros(&home, &[LEN], DType::F32).unwrap();
+        let mut x = zeros(&device.stream().unwrap());
         for (values, value) in [(&ones, 1.0), (&twos, 2.0)] {
             x.copy_from_pinned(values).unwrap();
             let read = || {
-                let (reader, mut back) = (device.stream().unwrap(), array(&device, 0.0));
-                x.on(&reader).unwrap().copy_to_pinned(&mut back).unwrap();
+                let mut back = array(&device, 0.0);
+                read(&x, &device.stream().unwrap(), &mut back);
                 assert!(holds(&back, value));
             };
             thread::scope(|scope| {
@@ -33,8 +32,7 @@ fn other_threads_read_what_was_written_last() {
 /// home stream.
 #[test]
 fn memory_is_given_back_after_all_its_readers() {
-    let test = "memory::memory_is_given_back_after_all_its_readers";
-    explore(test, 2000, |_| {
+    explore(2000, |_| {
         let device = device();
         let home = device.stream().unwrap();
         let ones = array(&device, 1.0);
@@ -43,15 +41,12 @@ fn memory_is_given_back_after_all_its_readers() {
         thread::scope(|scope| {
             for back in &mut backs {
                 let (x, device) = (x.clone(), &device);
-                scope.spawn(move || {
-                    let reader = device.stream().unwrap();
-                    x.on(&reader).unwrap().copy_to_pinned(back).unwrap();
-                });
+                scope.spawn(move || read(&x, &device.stream().unwrap(), back));
             }
-            scope.spawn(|| drop(Tensor::zeros(&home, &[LEN], DType::F32).unwrap()));
+            scope.spawn(|| drop(zeros(&home)));
             drop(x);
         });
-        let _overwritten = Tensor::zeros(&home, &[LEN], DType::F32).unwrap();
+        let _overwritten = zeros(&home);
         home.synchronize().unwrap();
         assert!(backs.iter().all(|back| holds(back, 1.0)));
     });
@@ -61,22 +56,19 @@ fn memory_is_given_back_after_all_its_readers() {
 /// for.
 #[test]
 fn of_two_reads_on_one_stream_the_later_is_waited_for() {
-    let test = "memory::of_two_reads_on_one_stream_the_later_is_waited_for";
-    explore(test, 2000, |_| {
+    explore(2000, |_| {
         let device = device();
         let (home, reader) = (device.stream().unwrap(), device.stream().unwrap());
         let ones = array(&device, 1.0);
         let mut backs = [array(&device, 0.0), array(&device, 0.0)];
         let x = tensor(&home, &ones);
-        let on_reader = x.on(&reader).unwrap();
         thread::scope(|scope| {
             for back in &mut backs {
-                let on_reader = &on_reader;
-                scope.spawn(move || on_reader.copy_to_pinned(back).unwrap());
+                scope.spawn(|| read(&x, &reader, back));
             }
         });
-        drop((x, on_reader));
-        let _overwritten = Tensor::zeros(&home, &[LEN], DType::F32).unwrap();
+        drop(x);
+        let _overwritten = zeros(&home);
         home.synchronize().unwrap();
         assert!(backs.iter().all(|back| holds(back, 1.0)));
     });
@@ -85,8 +77,7 @@ fn of_two_reads_on_one_stream_the_later_is_waited_for() {
 /// Two threads copy a pinned array on one stream: whoever writes it then waits for the later of their copies.
 #[test]
 fn of_two_copies_from_one_array_the_later_is_waited_for() {
-    let test = "memory::of_two_copies_from_one_array_the_later_is_waited_for";
-    explore(test, 2000, |_| {
+    explore(2000, |_| {
         let device = device();
         let stream = device.stream().unwrap();
         let mut ones = array(&device, 1.0);
@@ -96,17 +87,14 @@ fn of_two_copies_from_one_array_the_later_is_waited_for() {
             copies.map(|copy| copy.join().unwrap())
         });
         ones.view_mut().unwrap().fill(2.0);
-        for copy in copies {
-            assert_eq!(copy.to_array::<f32>().unwrap().sum(), LEN as f32);
-        }
+        assert!(copies.iter().all(|copy| has(copy, 1.0)));
     });
 }
 
 /// A thread overwrites a tensor as soon as another has let go of what it reads of it.
 #[test]
 fn what_was_read_is_overwritten_after_the_read() {
-    let test = "memory::what_was_read_is_overwritten_after_the_read";
-    explore(test, 2000, |_| {
+    explore(2000, |_| {
         let device = device();
         let home = device.stream().unwrap();
         let (ones, twos) = (array(&device, 1.0), array(&device, 2.0));
@@ -115,10 +103,7 @@ fn what_was_read_is_overwritten_after_the_read() {
         thread::scope(|scope| {
             let shared = x.clone();
             let (device, back) = (&device, &mut back);
-            scope.spawn(move || {
-                let reader = device.stream().unwrap();
-                shared.on(&reader).unwrap().copy_to_pinned(back).unwrap();
-            });
+            scope.spawn(move || read(&shared, &device.stream().unwrap(), back));
             loop {
                 match x.copy_from_pinned(&twos) {
                     Err(Error::TensorInUse { .. }) => thread::yield_now(),
@@ -128,52 +113,40 @@ fn what_was_read_is_overwritten_after_the_read() {
         });
         home.synchronize().unwrap();
         assert!(holds(&back, 1.0));
-        assert_eq!(x.to_array::<f32>().unwrap().sum(), 2.0 * LEN as f32);
+        assert!(has(&x, 2.0));
     });
 }
 
-/// The bytes of two tensors.
-const LIMIT: u64 = 2 * 4 * LEN as u64;
+/// Memory for two tensors, and three threads that ask for these: two have theirs, and the device accounts for
+/// no more at any time.
+fn two_fit(lens: [usize; 3]) {
+    const LIMIT: u64 = 2 * 4 * LEN as u64;
+    let device = device();
+    let stream = device.stream().unwrap();
+    device.limit_memory(LIMIT);
+    let tensors = thread::scope(|scope| {
+        let threads = lens.map(|len| {
+            let (stream, device) = (&stream, &device);
+            scope.spawn(move || {
+                let tensor = Tensor::zeros(stream, &[len], DType::F32);
+                assert!(device.memory_in_use() <= LIMIT);
+                tensor
+            })
+        });
+        threads.map(|thread| thread.join().unwrap())
+    });
+    let granted = tensors.iter().flatten().map(|tensor| tensor.len());
+    assert_eq!(granted.collect::<Vec<_>>(), [LEN, LEN]);
+    drop(tensors);
+    assert_eq!(device.memory_in_use(), 0);
+}
 
-/// Memory for two tensors, and three threads that ask for one each.
 #[test]
 fn a_limit_is_never_exceeded() {
-    explore("memory::a_limit_is_never_exceeded", 2000, |_| {
-        let device = device();
-        let stream = device.stream().unwrap();
-        device.limit_memory(LIMIT);
-        let allocate = || {
-            let tensor = Tensor::zeros(&stream, &[LEN], DType::F32);
-            assert!(device.memory_in_use() <= LIMIT);
-            tensor
-        };
-        let tensors = thread::scope(|scope| {
-            let threads = [(); 3].map(|()| scope.spawn(allocate));
-            threads.map(|thread| thread.join().unwrap())
-        });
-        assert_eq!(tensors.iter().filter(|tensor| tensor.is_ok()).count(), 2);
-    });
+    explore(2000, |_| two_fit([LEN; 3]));
 }
 
-/// Memory for two tensors, and a thread that asks for three.
 #[test]
 fn what_a_limit_refuses_takes_nothing_from_others() {
-    let test = "memory::what_a_limit_refuses_takes_nothing_from_others";
-    explore(test, 2000, |_| {
-        let device = device();
-        let stream = device.stream().unwrap();
-        device.limit_memory(LIMIT);
-        let allocate = |len| {
-            let allocated = Tensor::zeros(&stream, &[len], DType::F32);
-            assert!(device.memory_in_use() <= LIMIT);
-            allocated
-        };
-        thread::scope(|scope| {
-            scope.spawn(|| allocate(3 * LEN).unwrap_err());
-            let two = [LEN, LEN].map(|len| scope.spawn(move || allocate(len).unwrap()));
-            two.into_iter()
-                .for_each(|tensor| drop(tensor.join().unwrap()));
-        });
-        assert_eq!(device.memory_in_use(), 0);
-    });
+    explore(2000, |_| two_fit([3 * LEN, LEN, LEN]));
 }

@@ -1,17 +1,18 @@
 //! Models that several threads plan, run, capture and send arrays through.
 
-use convfuse::graph::presets::KernelBench85;
-use convfuse::graph::{Chain, Layer};
+use convfuse::chain::Layer;
+use convfuse::chain::presets::KernelBench85;
 use convfuse::{DType, Model, Options, PinnedArray, Stream, Tensor, lab};
 use ndarray::ArrayD;
 use shuttle::thread;
 
-use super::{LEN, ORDINAL, device, explore, holds};
+use super::{device, explore};
+use crate::driver::Driver;
+use crate::things::{LEN, WITH_POOLS, holds, model_of};
 
 /// One kernel, which the driver runs.
 fn clamp(stream: &Stream) -> Model {
-    let chain = Chain::new(1, [Layer::clamp(-2.0, 0.5)]).unwrap();
-    Model::init(stream, &chain, 1).unwrap()
+    model_of(stream, 1, Layer::clamp(-2.0, 0.5))
 }
 
 fn ones(stream: &Stream) -> Tensor {
@@ -19,16 +20,23 @@ fn ones(stream: &Stream) -> Tensor {
     Tensor::from_array::<f32, _, _>(stream, &ones).unwrap()
 }
 
+fn model_85(stream: &Stream) -> Model {
+    Model::init(stream, &KernelBench85::default().chain().unwrap(), 1).unwrap()
+}
+
+fn prepared_once(script: Driver) {
+    let log = script.log(WITH_POOLS);
+    assert_eq!(log.matches("implicit_gemm_filters").count(), 1, "{log}");
+}
+
 /// Two threads plan for different batches, whose programs take the same form of the parameters. It is made by
 /// whoever comes first, on that thread's stream, and read on both. Then plans and model go, in any order.
 #[test]
 fn parameters_are_prepared_once_and_outlive_their_readers() {
-    let test = "models::parameters_are_prepared_once_and_outlive_their_readers";
-    explore(test, 10, |script| {
+    explore(10, |script| {
         let device = device();
         let home = device.stream().unwrap();
-        let chain = KernelBench85::default().chain().unwrap();
-        let model = Model::init(&home, &chain, 1).unwrap();
+        let model = model_85(&home);
         thread::scope(|scope| {
             for samples in [2, 3] {
                 let (model, device) = (model.clone(), &device);
@@ -44,19 +52,16 @@ fn parameters_are_prepared_once_and_outlive_their_readers() {
             drop(model);
         });
         home.synchronize().unwrap();
-        let log = script.log(ORDINAL);
-        assert_eq!(log.matches("implicit_gemm_filters").count(), 1, "{log}");
+        prepared_once(script);
     });
 }
 
 /// Several threads ask for one program, whose making fails for the first: it is told, and the others make it.
 #[test]
 fn a_program_that_cannot_be_made_fails_for_one_thread_alone() {
-    let test = "models::a_program_that_cannot_be_made_fails_for_one_thread_alone";
-    explore(test, 10, |script| {
+    explore(10, |script| {
         let device = device();
-        let chain = KernelBench85::default().chain().unwrap();
-        let model = Model::init(&device.stream().unwrap(), &chain, 1).unwrap();
+        let model = model_85(&device.stream().unwrap());
         script.fail("cuModuleGetFunction", 1, 304);
         let failed = thread::scope(|scope| {
             let run = || {
@@ -68,15 +73,14 @@ fn a_program_that_cannot_be_made_fails_for_one_thread_alone() {
             threads.map(|thread| thread.join().unwrap())
         });
         assert_eq!(failed.iter().filter(|&&failed| failed).count(), 1);
-        let log = script.log(ORDINAL);
-        assert_eq!(log.matches("implicit_gemm_filters").count(), 1, "{log}");
+        prepared_once(script);
     });
 }
 
 /// A graph is captured while another plan runs on the same stream, and memory of that stream comes and goes.
 #[test]
 fn a_capture_is_nobody_elses_business() {
-    explore("models::a_capture_is_nobody_elses_business", 150, |_| {
+    explore(150, |_| {
         let device = device();
         let stream = device.stream().unwrap();
         let model = clamp(&stream);
@@ -104,8 +108,7 @@ fn a_capture_is_nobody_elses_business() {
 /// Arrays of two threads go through one model in chunks, and a third gives back what the chunks went through.
 #[test]
 fn each_chunk_of_an_array_has_a_place_to_itself() {
-    let test = "models::each_chunk_of_an_array_has_a_place_to_itself";
-    explore(test, 15, |_| {
+    explore(15, |_| {
         let device = device();
         let model = clamp(&device.stream().unwrap());
         let shape = vec![9, 1, 1, 1 << 15];

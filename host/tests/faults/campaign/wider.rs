@@ -1,20 +1,17 @@
 //! What else a program may do with a device: memory of others, captures of others, arrays in chunks, several
 //! devices.
 
-use std::ptr::null_mut;
 use std::sync::LazyLock;
 
-use convfuse::graph::{Chain, Layer};
-use convfuse::spec::{ClampSpec, PointwiseSpec};
+use convfuse::chain::{Chain, Layer};
 use convfuse::{
-    DType, Device, DriverError, Model, Options, PinnedArray, Plan, Replicas, Result, Stream,
-    Tensor, data,
+    DType, Device, Model, Options, PinnedArray, Replicas, Result, Stream, Tensor, data,
 };
-use cust::sys::{self, CUresult};
 use ndarray::{ArrayD, IxDyn};
 
-use super::{Calls, Part, Program, Results, every_call_in, peer};
-use crate::driver::{child, expect_passed, in_child};
+use super::{ALL, Part, Program, Results, every_call_in, peer};
+use crate::driver::in_child;
+use crate::things::captured;
 
 /// Of one chunk, and of five, the last of which is shorter.
 const SMALL: [usize; 4] = [4, 2, 5, 6];
@@ -31,81 +28,21 @@ fn lent(tensor: &Tensor, strides: Option<&[isize]>) -> Result<Tensor> {
     unsafe { Tensor::from_raw_parts(&stream, pointer, tensor.shape(), strides, DType::F32, owner) }
 }
 
-/// The outcome of a call that the program makes itself.
-fn called(call: &'static str, result: CUresult) -> Result<()> {
-    match result {
-        CUresult::CUDA_SUCCESS => Ok(()),
-        code => Err(DriverError {
-            call,
-            code: code as u32,
-            name: format!("{code:?}"),
-        }
-        .into()),
-    }
-}
-
-/// The context of a device, current while this lives, by calls of which each may fail.
-struct Current(i32);
-
-impl Current {
-    fn of(device: &Device) -> Result<Current> {
-        let (ordinal, mut context) = (device.ordinal().expect("a GPU") as i32, null_mut());
-        // SAFETY: a place for one handle.
-        let retained = unsafe { sys::cuDevicePrimaryCtxRetain(&mut context, ordinal) };
-        called("cuDevicePrimaryCtxRetain", retained)?;
-        // SAFETY: the context was retained, and is not released before it is popped.
-        let pushed = unsafe { sys::cuCtxPushCurrent_v2(context) };
-        called("cuCtxPushCurrent", pushed).inspect_err(|_| {
-            // SAFETY: retained above.
-            unsafe { sys::cuDevicePrimaryCtxRelease_v2(ordinal) };
-        })?;
-        Ok(Current(ordinal))
-    }
-}
-
-impl Drop for Current {
-    fn drop(&mut self) {
-        let mut popped = null_mut();
-        // SAFETY: `of` pushed one, and retained it.
-        unsafe {
-            sys::cuCtxPopCurrent_v2(&mut popped);
-            sys::cuDevicePrimaryCtxRelease_v2(self.0);
-        }
-    }
-}
-
-/// Runs a plan in a capture of the program's own, and drops it there.
-fn captured_by_others(mut plan: Plan, x: &Tensor, y: &mut Tensor) -> Result<()> {
-    let device = x.device().clone();
-    let _current = Current::of(&device)?;
-    let (raw, mut graph) = (plan.stream().as_raw()?.cast(), null_mut());
-    let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
-    // SAFETY: the stream is alive.
-    called("cuStreamBeginCapture", unsafe {
-        sys::cuStreamBeginCapture_v2(raw, mode)
-    })?;
-    let executed = plan.execute(x, y);
-    drop(plan);
-    // SAFETY: as above; `graph` is a place for one handle, which nobody else has.
-    let ended = unsafe { sys::cuStreamEndCapture(raw, &mut graph) };
-    if !graph.is_null() {
-        // SAFETY: it is a graph.
-        unsafe { sys::cuGraphDestroy(graph) };
-    }
-    executed.and(called("cuStreamEndCapture", ended))
-}
-
-fn clamp() -> Layer {
-    Layer::Pointwise(PointwiseSpec::Clamp(ClampSpec::new(0.25, 0.75)))
+/// Without parameters, and with some.
+fn chains() -> [Chain; 2] {
+    let clamp = || Layer::clamp(0.25, 0.75);
+    let clamps = Chain::new(2, [clamp()]).expect("a chain");
+    let scales = Chain::new(2, [Layer::scale("factor"), clamp()]);
+    [clamps, scales.expect("a chain")]
 }
 
 /// Memory and streams of others, captures of others, and tensors between devices.
 fn borrowed(part: Part, ordinal: u32) -> Results {
     let [device, peer] = [Device::gpu(ordinal)?, Device::gpu(peer(ordinal))?];
     let (home, other, away) = (device.stream()?, device.stream()?, peer.stream()?);
-    let chain = Chain::new(2, [Layer::scale("factor"), clamp()]).expect("a chain");
-    let with_parameters = Model::init(&home, &chain, 7)?;
-    let model = Model::init(&home, Chain::new(2, [clamp()]).expect("a chain"), 7)?;
+    let [clamps, scales] = chains();
+    let with_parameters = Model::init(&home, &scales, 7)?;
+    let model = Model::init(&home, &clamps, 7)?;
     let replicas = Replicas::new(&model, &[device.clone(), peer.clone()])?;
     let (options, x) = (Options::default(), data::fill(1, IxDyn(&SMALL)));
     let x = Tensor::from_array(&other, &x)?;
@@ -113,7 +50,7 @@ fn borrowed(part: Part, ordinal: u32) -> Results {
     let by_channels = lent(&x, Some(&[60, 1, 12, 2]))?;
     let mut plan = model.plan(x.stream(), &SMALL, &options)?;
     let mut by_channels_plan = model.plan_for(&home, &by_channels, &options)?;
-    let scaling = with_parameters.plan(&other, &SMALL, &options)?;
+    let mut scaling = with_parameters.plan(&other, &SMALL, &options)?;
     let mut plans = replicas.plan(&SMALL, &options)?;
     let half = x.to_dtype(DType::F16)?;
     if part == Part::Loading {
@@ -135,20 +72,19 @@ fn borrowed(part: Part, ordinal: u32) -> Results {
     graph.replay()?;
     results.push(graph.output().to_array()?);
     let mut y = scaling.output()?;
-    captured_by_others(scaling, &x, &mut y)?;
+    // In a capture of the program's own a plan runs, and goes.
+    captured(&other, || {
+        let executed = scaling.execute(&x, &mut y);
+        drop(scaling);
+        executed
+    })?;
     drop((graph, y));
     // To another device and back.
     let there = x.to(&away)?;
-    results.push(
-        replicas.models()[1]
-            .forward(&there)?
-            .to(&home)?
-            .to_array()?,
-    );
-    let (halves, mut ys) = (
-        [x.slice(0..2)?.on(&home)?, there.slice(2..4)?],
-        plans.outputs()?,
-    );
+    let y = replicas.models()[1].forward(&there)?;
+    results.push(y.to(&home)?.to_array()?);
+    let halves = [x.slice(0..2)?.on(&home)?, there.slice(2..4)?];
+    let mut ys = plans.outputs()?;
     let streams = plans.plans().iter().map(|plan| plan.stream().clone());
     let halves = halves.iter().zip(streams).map(|(x, stream)| x.on(&stream));
     plans.execute(&halves.collect::<Result<Vec<_>>>()?, &mut ys)?;
@@ -171,7 +107,7 @@ static VALUES: LazyLock<(ArrayD<f32>, ArrayD<f32>)> = LazyLock::new(|| {
 fn arrays(part: Part, ordinal: u32) -> Results {
     let [device, peer] = [Device::gpu(ordinal)?, Device::gpu(peer(ordinal))?];
     let home = device.stream()?;
-    let model = Model::init(&home, Chain::new(2, [clamp()]).expect("a chain"), 7)?;
+    let model = Model::init(&home, &chains()[0], 7)?;
     let replicas = Replicas::new(&model, &[device.clone(), peer.clone()])?;
     let options = Options::default();
     if part == Part::Loading {
@@ -182,10 +118,8 @@ fn arrays(part: Part, ordinal: u32) -> Results {
     let (values, clamped) = &*VALUES;
     results.push(model.forward_array(values)?);
     results.push(replicas.forward_array(values)?);
-    let [mut from, mut to] = [
-        PinnedArray::zeros(&device, &LARGE)?,
-        PinnedArray::zeros(&peer, &LARGE)?,
-    ];
+    let mut from = PinnedArray::zeros(&device, &LARGE)?;
+    let mut to = PinnedArray::zeros(&peer, &LARGE)?;
     from.view_mut()?.assign(values);
     model.forward_pinned(&from, &mut to, &options)?;
     results.push(to.view()?.to_owned());
@@ -200,12 +134,12 @@ fn arrays(part: Part, ordinal: u32) -> Results {
 }
 
 /// In the child, whose one thread of rayon's pool calls in one order.
-fn every_call(test: &str, name: &'static str, run: fn(Part, u32) -> Results, calls: Calls) {
-    let Some(script) = in_child() else {
-        let test = format!("campaign::wider::{test}");
-        let output = child(&test).env("RAYON_NUM_THREADS", "1").output();
-        return expect_passed(&output.expect("the child starts"));
-    };
+fn every_call(
+    test: &str,
+    name: &'static str,
+    run: fn(Part, u32) -> Results,
+    calls: (usize, usize),
+) {
     let program = Program {
         name,
         kind: 0,
@@ -213,23 +147,25 @@ fn every_call(test: &str, name: &'static str, run: fn(Part, u32) -> Results, cal
         calls,
         run: Box::new(run),
     };
-    every_call_in(&script, &program);
+    let one_thread = [("RAYON_NUM_THREADS", Some("1".as_ref()))];
+    let test = format!("campaign::wider::{test}");
+    in_child(&test, &one_thread, |script| every_call_in(script, &program));
 }
 
 #[test]
 fn every_call_may_fail_with_memory_of_others() {
     let test = "every_call_may_fail_with_memory_of_others";
-    every_call(test, "memory of others", borrowed, Calls::All);
+    every_call(test, "memory of others", borrowed, ALL);
 }
 
 #[test]
 fn every_other_call_may_fail_with_arrays_in_chunks() {
     let test = "every_other_call_may_fail_with_arrays_in_chunks";
-    every_call(test, "arrays in chunks", arrays, Calls::First);
+    every_call(test, "arrays in chunks", arrays, (0, 2));
 }
 
 #[test]
 fn the_calls_between_may_fail_with_arrays_in_chunks() {
     let test = "the_calls_between_may_fail_with_arrays_in_chunks";
-    every_call(test, "arrays in chunks", arrays, Calls::Second);
+    every_call(test, "arrays in chunks", arrays, (1, 2));
 }
