@@ -55,7 +55,8 @@ driver! {
     fn cuGraphLaunch(state; executable: Handle, stream: Handle) {
         let stream = state.stream_to_use(stream)?;
         let known = state.executables.get(&executable).ok_or(INVALID_HANDLE)?;
-        for step in known.to_vec() {
+        let work = known.to_vec();
+        for step in work {
             if let Work::Launch(launch) = &step {
                 state.log_launch(stream, launch);
             }

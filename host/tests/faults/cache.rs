@@ -1,11 +1,14 @@
 //! The user's folder of machine code, in whatever state: each program computes what it does without.
 
-use std::fs;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
+use convfuse::kernel_cache::keep_in;
 use convfuse::{Device, KernelOrigin};
 
-use crate::driver::{Driver, Mode, driver, folder, in_child, test_of};
+use crate::driver::{Driver, Mode, folder, scripted};
+use crate::lost::{ended_well, fork};
 use crate::things::{model_79, planned};
 
 /// On the next device of those that take what their linker makes of PTX: opens it, plans, and runs. Returns
@@ -63,17 +66,6 @@ impl Programs {
     }
 }
 
-/// What becomes of programs in a child, whose cache `make` makes in an empty folder.
-fn with_cache<F: FnOnce(Programs, &Path)>(make: fn(&Path) -> PathBuf, body: F) {
-    let empty = folder();
-    let cache = make(empty.path());
-    let variables = [("CONVFUSE_CACHE", Some(cache.as_ref()))];
-    in_child(test_of::<F>(), &variables, |script| {
-        let cache = std::env::var_os("CONVFUSE_CACHE").unwrap_or_default();
-        body(Programs::new(script), Path::new(&cache));
-    });
-}
-
 fn files(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).unwrap();
     entries.map(|entry| entry.unwrap().path()).collect()
@@ -81,7 +73,9 @@ fn files(folder: &Path) -> Vec<PathBuf> {
 
 #[test]
 fn what_is_torn_or_foreign_is_compiled_anew() {
-    with_cache(Path::to_owned, |mut programs, folder| {
+    scripted(|script| {
+        let (folder, mut programs) = (folder(), Programs::new(script));
+        keep_in(folder.path());
         programs.compiles();
         programs.finds();
         let spoil: [fn(&mut Vec<u8>); 4] = [
@@ -91,7 +85,7 @@ fn what_is_torn_or_foreign_is_compiled_anew() {
             |whole| *whole.last_mut().unwrap() ^= 1,
         ];
         for spoil in spoil {
-            for path in files(folder) {
+            for path in files(folder.path()) {
                 let mut whole = fs::read(&path).unwrap();
                 spoil(&mut whole);
                 fs::write(path, whole).unwrap();
@@ -108,51 +102,34 @@ fn what_is_torn_or_foreign_is_compiled_anew() {
     });
 }
 
+/// Of a folder that cannot be made, or written, or whose files end after a few bytes, as they do where a disk
+/// is full.
 #[test]
-fn a_file_in_place_of_the_folder() {
-    let file = |folder: &Path| {
-        let file = folder.join("file");
+fn where_nothing_can_be_kept_all_is_compiled() {
+    scripted(|script| {
+        let (folder, mut programs) = (folder(), Programs::new(script));
+        let file = folder.path().join("file");
         fs::write(&file, "no folder").unwrap();
-        file
-    };
-    with_cache(file, |mut programs, file| {
-        programs.compiles();
-        programs.compiles();
+        // Not even root makes a folder there.
+        for place in [&*file, Path::new("/proc/self/convfuse")] {
+            keep_in(place);
+            programs.compiles();
+            programs.compiles();
+        }
         assert_eq!(fs::read(file).unwrap(), b"no folder");
-    });
-}
 
-/// Not even root makes a folder there.
-#[test]
-fn a_folder_that_cannot_be_made() {
-    let nowhere = |_: &Path| "/proc/self/convfuse".into();
-    with_cache(nowhere, |mut programs, _| {
-        programs.compiles();
-        programs.compiles();
-    });
-}
-
-#[test]
-fn a_folder_that_cannot_be_written() {
-    use std::os::unix::fs::PermissionsExt;
-
-    with_cache(Path::to_owned, |mut programs, folder| {
-        let shut = |mode| fs::set_permissions(folder, fs::Permissions::from_mode(mode)).unwrap();
+        let folder = folder.path().join("folder");
+        fs::create_dir(&folder).unwrap();
+        keep_in(&folder);
+        let shut = |mode| fs::set_permissions(&folder, Permissions::from_mode(mode)).unwrap();
         shut(0o500);
         // Nothing is shut to root.
         if fs::File::create(folder.join("probe")).is_err() {
             programs.compiles();
             programs.compiles();
-            assert!(files(folder).is_empty());
         }
         shut(0o700);
-    });
-}
-
-/// Files end after a few bytes, as they do where a disk is full.
-#[test]
-fn a_disk_that_is_full() {
-    with_cache(Path::to_owned, |mut programs, folder| {
+        let _ = fs::remove_file(folder.join("probe"));
         let limit = |rlim_cur| {
             let rlim_max = libc::RLIM_INFINITY;
             let limit = libc::rlimit { rlim_cur, rlim_max };
@@ -165,7 +142,7 @@ fn a_disk_that_is_full() {
         for bytes in [0, 10, 1000] {
             limit(bytes);
             programs.compiles();
-            assert!(files(folder).is_empty(), "{bytes}");
+            assert!(files(&folder).is_empty(), "{bytes}");
         }
         limit(libc::RLIM_INFINITY);
         programs.compiles();
@@ -173,34 +150,22 @@ fn a_disk_that_is_full() {
     });
 }
 
-#[test]
-fn a_user_without_a_home() {
-    let test = "cache::a_user_without_a_home";
-    let homeless = ["CONVFUSE_CACHE", "XDG_CACHE_HOME", "HOME"].map(|name| (name, None));
-    in_child(test, &homeless, |script| {
-        assert_eq!(convfuse::kernel_cache::folder(), None);
-        let mut programs = Programs::new(script);
-        programs.compiles();
-        programs.compiles();
-    });
-}
-
 /// Four processes begin with an empty folder.
 #[test]
 fn processes_that_compile_the_same_at_once() {
-    let (test, empty) = ("cache::processes_that_compile_the_same_at_once", folder());
-    let run = || {
-        let cache = [("CONVFUSE_CACHE", Some(empty.path().as_ref()))];
-        in_child(test, &cache, |script| {
+    scripted(|script| {
+        let folder = folder();
+        keep_in(folder.path());
+        let run = || {
             let mut programs = Programs::new(script);
             // Of one's own or another's.
             programs.run();
             // All of it is there by now.
             programs.finds();
-        });
-    };
-    let processes = if driver().is_some() { 1 } else { 4 };
-    std::thread::scope(|scope| (0..processes).for_each(|_| drop(scope.spawn(run))));
-    let is_finished = |path: &PathBuf| path.extension().is_some_and(|end| end == "cubin");
-    assert!(files(empty.path()).iter().all(is_finished));
+        };
+        let processes = [run; 4].map(fork);
+        assert_eq!(processes.map(ended_well), [true; 4]);
+        let is_finished = |path: &PathBuf| path.extension().is_some_and(|end| end == "cubin");
+        assert!(files(folder.path()).iter().all(is_finished));
+    });
 }

@@ -1,6 +1,5 @@
 //! The scripted driver, in a child process.
 
-use std::ffi::OsStr;
 use std::process::Command;
 use std::{any, env, fs, mem};
 
@@ -39,15 +38,11 @@ impl dyn Script {
 /// Runs the test that `body` is written in, in a child that finds the scripted driver: each process loads the
 /// driver that it finds first, and only once. What comes of it must violate nothing.
 pub(crate) fn scripted<F: FnOnce(Driver)>(body: F) {
-    in_child(test_of::<F>(), &[], body);
+    in_child(test_of::<F>(), body);
 }
 
-/// The same for the test of this name, in a child for which these variables are set, or not.
-pub(crate) fn in_child(
-    test: &str,
-    variables: &[(&str, Option<&OsStr>)],
-    body: impl FnOnce(Driver),
-) {
+/// The same for the test of this name.
+pub(crate) fn in_child(test: &str, body: impl FnOnce(Driver)) {
     if let Some(script) = driver() {
         body(script);
         return script.expect_no_violations();
@@ -64,12 +59,6 @@ pub(crate) fn in_child(
         .env("LD_LIBRARY_PATH", folder.path())
         // What another run compiled would change the calls.
         .env("CONVFUSE_CACHE", "off");
-    for (name, value) in variables {
-        match value {
-            Some(value) => child.env(name, value),
-            None => child.env_remove(name),
-        };
-    }
     let output = child.output().expect("the child starts");
     let text = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
     assert!(
@@ -92,7 +81,7 @@ pub(crate) fn test_of<F>() -> &'static str {
 }
 
 /// The driver, in a child.
-pub(crate) fn driver() -> Option<Driver> {
+fn driver() -> Option<Driver> {
     env::var_os(CHILD)?;
     let address = cuda_loader::symbol(ENTRY).expect("the scripted driver is the one that is found");
     // SAFETY: the driver has a function of this type by this name.

@@ -123,25 +123,27 @@ fn all_that_hangs_on_a_lost_device_says_so() {
     });
 }
 
-/// Does something in a child of this process, which ends without running anything else; whether it did not
-/// panic.
-fn in_fork(work: impl FnOnce()) -> bool {
-    // SAFETY: the child runs on copies of what this thread alone uses, and ends by `_exit`. If it hangs, an
-    // alarm ends it.
+/// Does something in a child of this process, which ends without running anything else. If it hangs, an alarm
+/// ends it.
+pub(crate) fn fork(work: impl FnOnce()) -> libc::pid_t {
+    // SAFETY: the child runs on copies of what this thread alone uses, and ends by `_exit`.
     unsafe {
-        match libc::fork() {
-            0 => {
-                libc::alarm(20);
-                let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
-                libc::_exit(i32::from(caught.is_err()));
-            }
-            child => {
-                let mut status = 0;
-                assert_eq!(libc::waitpid(child, &mut status, 0), child);
-                libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0
-            }
+        let child = libc::fork();
+        if child == 0 {
+            libc::alarm(20);
+            let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
+            libc::_exit(i32::from(caught.is_err()));
         }
+        child
     }
+}
+
+/// Waits for such a child; whether it did not panic.
+pub(crate) fn ended_well(child: libc::pid_t) -> bool {
+    let mut status = 0;
+    // SAFETY: a place for the status of a child.
+    assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
+    libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0
 }
 
 #[test]
@@ -150,7 +152,7 @@ fn a_forked_process_is_refused_with_words() {
         script.begin(Mode::AtOnce);
         let mut things = Some(Things::of(0, 4).unwrap());
         let before = script.counts();
-        let refused = in_fork(|| {
+        let refused = fork(|| {
             let mut things = things.take().unwrap();
             let mut said = things.say();
             said.push(("gpu", Device::gpu(0).err()));
@@ -169,7 +171,7 @@ fn a_forked_process_is_refused_with_words() {
             // Not one call of the driver.
             assert_eq!(script.counts(), before);
         });
-        assert!(refused);
+        assert!(ended_well(refused));
         // The parent is none the worse.
         let things = things.unwrap();
         let results = things.model.forward_array(&things.array).unwrap();
@@ -181,7 +183,7 @@ fn a_forked_process_is_refused_with_words() {
 #[test]
 fn a_process_may_fork_before_it_uses_a_device() {
     scripted(|script| {
-        let worked = in_fork(|| {
+        let worked = fork(|| {
             script.begin(Mode::AtOnce);
             let stream = Device::gpu(0).unwrap().stream().unwrap();
             let x = input(&stream, &[1, 2, 3, 4]);
@@ -189,6 +191,6 @@ fn a_process_may_fork_before_it_uses_a_device() {
             let y = y.to_array::<f32>().unwrap();
             assert_eq!(y, clamped(&x.to_array().unwrap()));
         });
-        assert!(worked);
+        assert!(ended_well(worked));
     });
 }

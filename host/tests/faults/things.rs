@@ -41,7 +41,7 @@ fn late_on(test: &str, ordinals: &[u32], body: impl Fn(Driver, Device, [Stream; 
             script.expect_no_violations();
         }
     };
-    in_child(test, &[], body);
+    in_child(test, body);
 }
 
 /// What a copy that is queued reads.

@@ -61,7 +61,7 @@ fn explore<F: Fn(Driver) + Copy + Send + Sync + 'static>(iterations: usize, scen
         assert_eq!(run(Box::new(chance)), iterations);
         assert_eq!(run(Box::new(priorities)), iterations);
     };
-    in_child(test_of::<F>(), &[], body);
+    in_child(test_of::<F>(), body);
 }
 
 /// Any operation on an atomic lets others go on; unlike `yield_now` it does not ask for it.

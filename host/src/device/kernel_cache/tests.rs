@@ -3,9 +3,6 @@ use std::process::Command;
 
 use super::*;
 
-/// Set in a child process, to the folder that it writes to.
-const CHILD: &str = "CONVFUSE_TEST_CACHE_WRITER";
-
 fn files(folder: &Path) -> Files {
     Files::new(folder.to_owned(), 1 << 30)
 }
@@ -120,55 +117,24 @@ fn content(number: u8) -> Vec<u8> {
     vec![number; 10_000 * usize::from(number)]
 }
 
-/// Writes and reads one file `rounds` times; what is read is always whole, and of some writer.
-fn write_and_read(folder: &Path, number: u8, rounds: usize) {
-    let files = files(folder);
-    for _ in 0..rounds {
-        files.write(&key(1), &content(number)).unwrap();
-        let read = files.read(&key(1)).expect("some writer has finished");
-        assert!(read == content(read[0]));
-    }
-}
-
+/// What is read is always whole, and of some writer.
 #[test]
 fn threads_may_write_one_file_at_a_time() {
     let folder = tempfile::tempdir().unwrap();
     std::thread::scope(|scope| {
         for number in 1..=4 {
-            let folder = folder.path();
-            scope.spawn(move || write_and_read(folder, number, 100));
+            let files = files(folder.path());
+            scope.spawn(move || {
+                for _ in 0..100 {
+                    files.write(&key(1), &content(number)).unwrap();
+                    let read = files.read(&key(1)).expect("some writer has finished");
+                    assert!(read == content(read[0]));
+                }
+            });
         }
     });
     assert_eq!(names(folder.path(), UNFINISHED), 0);
     assert_eq!(names(folder.path(), FILE), 1);
-}
-
-#[test]
-fn processes_may_write_one_file_at_a_time() {
-    if let Some(folder) = std::env::var_os(CHILD) {
-        return write_and_read(Path::new(&folder), 1, 100);
-    }
-    let folder = tempfile::tempdir().unwrap();
-    let test = "device::kernel_cache::files::tests::processes_may_write_one_file_at_a_time";
-    let child = || {
-        let mut command = Command::new(std::env::current_exe().unwrap());
-        command.args([test, "--exact"]).env(CHILD, folder.path());
-        command
-            .stdout(std::process::Stdio::piped())
-            .spawn()
-            .unwrap()
-    };
-    let children = [child(), child()];
-    write_and_read(folder.path(), 2, 100);
-    for child in children {
-        let output = child.wait_with_output().unwrap();
-        let text = String::from_utf8_lossy(&output.stdout);
-        assert!(
-            output.status.success() && text.contains("1 passed"),
-            "{text}"
-        );
-    }
-    assert_eq!(names(folder.path(), UNFINISHED), 0);
 }
 
 #[cfg(unix)]

@@ -1,12 +1,13 @@
 //! The presets, by all that there is for a plan.
 
-use convfuse::graph::Chain;
-use convfuse::graph::presets::{KernelBench79, KernelBench85};
+use convfuse::chain::Chain;
+use convfuse::chain::presets::{KernelBench79, KernelBench85};
+use convfuse::kernel_cache::keep_in;
 use convfuse::{Device, Model, Options, PinnedArray, Tensor, data};
 use ndarray::{ArrayD, IxDyn};
 
 use super::{ALL, Part, Program, Results, Runs, every_call_in, peer};
-use crate::driver::{folder, in_child, scripted};
+use crate::driver::{folder, scripted};
 
 /// A preset on inputs of a shape.
 fn preset(name: &'static str, number: u32, shape: &'static [usize], kind: u32) -> Program {
@@ -102,10 +103,9 @@ fn every_call_may_fail_without_pools() {
 /// On devices that find what their linker made before.
 #[test]
 fn every_call_may_fail_with_kernels_that_were_kept() {
-    let test = "campaign::presets::every_call_may_fail_with_kernels_that_were_kept";
-    let folder = folder();
-    let cache = [("CONVFUSE_CACHE", Some(folder.path().as_ref()))];
-    in_child(test, &cache, |script| {
+    scripted(|script| {
+        let folder = folder();
+        keep_in(folder.path());
         let program = &preset("79 for any shape, from the cache", 79, &[2, 3, 5, 6, 7], 0);
         let part = Part::Loading;
         // Devices that no other run uses.

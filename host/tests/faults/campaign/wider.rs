@@ -10,7 +10,7 @@ use convfuse::{
 use ndarray::{ArrayD, IxDyn};
 
 use super::{ALL, Part, Program, Results, every_call_in, peer};
-use crate::driver::in_child;
+use crate::driver::{Driver, scripted};
 use crate::things::captured;
 
 /// Of one chunk, and of five, the last of which is shorter.
@@ -133,13 +133,15 @@ fn arrays(part: Part, ordinal: u32) -> Results {
     Ok(results)
 }
 
-/// In the child, whose one thread of rayon's pool calls in one order.
+/// In a child whose one thread of rayon's pool calls in one order.
 fn every_call(
-    test: &str,
+    script: Driver,
     name: &'static str,
     run: fn(Part, u32) -> Results,
     calls: (usize, usize),
 ) {
+    let one_thread = rayon::ThreadPoolBuilder::new().num_threads(1);
+    one_thread.build_global().expect("the first to ask for it");
     let program = Program {
         name,
         kind: 0,
@@ -147,25 +149,20 @@ fn every_call(
         calls,
         run: Box::new(run),
     };
-    let one_thread = [("RAYON_NUM_THREADS", Some("1".as_ref()))];
-    let test = format!("campaign::wider::{test}");
-    in_child(&test, &one_thread, |script| every_call_in(script, &program));
+    every_call_in(script, &program);
 }
 
 #[test]
 fn every_call_may_fail_with_memory_of_others() {
-    let test = "every_call_may_fail_with_memory_of_others";
-    every_call(test, "memory of others", borrowed, ALL);
+    scripted(|script| every_call(script, "memory of others", borrowed, ALL));
 }
 
 #[test]
 fn every_other_call_may_fail_with_arrays_in_chunks() {
-    let test = "every_other_call_may_fail_with_arrays_in_chunks";
-    every_call(test, "arrays in chunks", arrays, (0, 2));
+    scripted(|script| every_call(script, "arrays in chunks", arrays, (0, 2)));
 }
 
 #[test]
 fn the_calls_between_may_fail_with_arrays_in_chunks() {
-    let test = "the_calls_between_may_fail_with_arrays_in_chunks";
-    every_call(test, "arrays in chunks", arrays, (1, 2));
+    scripted(|script| every_call(script, "arrays in chunks", arrays, (1, 2)));
 }
