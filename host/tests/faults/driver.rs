@@ -1,6 +1,8 @@
 //! The scripted driver, in a child process.
 
+use std::ffi::c_void;
 use std::process::Command;
+use std::ptr::NonNull;
 use std::{any, env, fs, mem};
 
 use interface::{ENTRY, Entry};
@@ -85,6 +87,6 @@ fn driver() -> Option<Driver> {
     env::var_os(CHILD)?;
     let address = cuda_loader::symbol(ENTRY).expect("the scripted driver is the one that is found");
     // SAFETY: the driver has a function of this type by this name.
-    let entry = unsafe { mem::transmute::<_, Entry>(address) };
+    let entry = unsafe { mem::transmute::<NonNull<c_void>, Entry>(address) };
     Some(entry())
 }
