@@ -3,21 +3,23 @@
 
 use std::collections::HashMap;
 use std::error::Error as StdError;
-use std::ptr::without_provenance_mut;
+use std::ptr::with_exposed_provenance_mut;
 use std::sync::{Arc, Mutex};
 
 use convfuse::raw::{DeviceAllocator, RawPointer, RawStream};
 use convfuse::{DType, Device, Error, Model, Options, PinnedArray, Replicas, Stream, Tensor, data};
 use ndarray::IxDyn;
 
+use crate::ordering::read_then_overwritten;
 use crate::things::*;
 
-/// Memory that the driver allocates at once, and what is held of it.
+/// Memory that the driver allocates at once, and what is held of it. What goes back is given again at once.
 struct Own {
     device: Device,
     /// What it gives instead, once.
     instead: Mutex<Option<Result<usize, &'static str>>>,
     held: Mutex<HashMap<usize, usize>>,
+    spare: Mutex<HashMap<usize, Vec<usize>>>,
 }
 
 impl Own {
@@ -26,6 +28,7 @@ impl Own {
             device: device.clone(),
             instead: Mutex::default(),
             held: Mutex::default(),
+            spare: Mutex::default(),
         })
     }
 
@@ -42,8 +45,17 @@ unsafe impl DeviceAllocator for Own {
         _stream: RawStream,
     ) -> Result<RawPointer, Box<dyn StdError + Send + Sync>> {
         let pointer = match self.instead.lock().unwrap().take() {
-            Some(address) => without_provenance_mut(address?),
-            None => allocate(&self.device, bytes),
+            Some(address) => with_exposed_provenance_mut(address?),
+            None => match self
+                .spare
+                .lock()
+                .unwrap()
+                .get_mut(&bytes)
+                .and_then(Vec::pop)
+            {
+                Some(address) => with_exposed_provenance_mut(address),
+                None => allocate(&self.device, bytes),
+            },
         };
         self.held.lock().unwrap().insert(pointer.addr(), bytes);
         Ok(pointer)
@@ -52,6 +64,8 @@ unsafe impl DeviceAllocator for Own {
     fn free(&self, pointer: RawPointer, bytes: usize, _stream: RawStream) {
         let was = self.held.lock().unwrap().remove(&pointer.addr());
         assert_eq!(was, Some(bytes), "it goes back once, and as it came");
+        let mut spare = self.spare.lock().unwrap();
+        spare.entry(bytes).or_default().push(pointer.addr());
     }
 }
 
@@ -120,6 +134,14 @@ fn all_memory_of_a_stream_is_from_its_allocator_and_goes_back() {
         }
         drop((model, stream));
         assert_eq!(own.held(), 0);
+    });
+}
+
+#[test]
+fn what_a_callers_allocator_gave_goes_back_after_its_last_reader() {
+    late(|_, device, [home, _]| {
+        let home = home.with_allocator(Own::of(&device));
+        assert!(read_then_overwritten(&home, 1));
     });
 }
 

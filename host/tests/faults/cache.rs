@@ -150,7 +150,7 @@ fn where_nothing_can_be_kept_all_is_compiled() {
     });
 }
 
-/// Four processes begin with an empty folder.
+/// Four processes, forked off before a device was used, begin with an empty folder.
 #[test]
 fn processes_that_compile_the_same_at_once() {
     scripted(|script| {

@@ -11,7 +11,7 @@ use convfuse::{
 use ndarray::{ArrayD, IxDyn};
 
 use crate::driver::{Mode, scripted};
-use crate::things::{input, model_of, planned};
+use crate::things::{model_of, planned};
 
 /// Samples of so many bytes that arrays of them go in chunks.
 const SHAPE: [usize; 4] = [21, 2, 100, 110];
@@ -176,21 +176,5 @@ fn a_forked_process_is_refused_with_words() {
         let things = things.unwrap();
         let results = things.model.forward_array(&things.array).unwrap();
         assert_eq!(results, clamped(&things.array));
-    });
-}
-
-/// A process that used no GPU may fork, and its child use one.
-#[test]
-fn a_process_may_fork_before_it_uses_a_device() {
-    scripted(|script| {
-        let worked = fork(|| {
-            script.begin(Mode::AtOnce);
-            let stream = Device::gpu(0).unwrap().stream().unwrap();
-            let x = input(&stream, &[1, 2, 3, 4]);
-            let y = ops::clamp(&x, &ClampSpec::new(-0.5, 0.5)).unwrap();
-            let y = y.to_array::<f32>().unwrap();
-            assert_eq!(y, clamped(&x.to_array().unwrap()));
-        });
-        assert!(ended_well(worked));
     });
 }

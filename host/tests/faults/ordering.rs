@@ -4,9 +4,7 @@
 //! what is in it, and the driver itself notes work that uses memory which is not there, or somebody else's.
 
 use std::ptr::null_mut;
-use std::sync::Arc;
 
-use convfuse::raw::{DeviceAllocator, RawPointer, RawStream};
 use convfuse::{Stream, Tensor};
 use cust::sys;
 use ndarray::ArrayView1;
@@ -16,7 +14,7 @@ use crate::things::*;
 
 /// The tensor is dropped while so many other streams are to read it, and its own stream overwrites what it
 /// gets.
-fn read_then_overwritten(home: &Stream, readers: usize) -> bool {
+pub(crate) fn read_then_overwritten(home: &Stream, readers: usize) -> bool {
     let device = home.device();
     let ones = array(device, 1.0);
     let mut backs = vec![];
@@ -116,29 +114,6 @@ fn an_array_has_been_read_when_the_call_returns() {
         read().unwrap_err();
         // SAFETY: nothing uses the memory any more.
         unsafe { sys::cuMemFreeHost(start.cast()) };
-    });
-}
-
-#[test]
-fn what_a_callers_allocator_gave_goes_back_after_its_last_reader() {
-    /// Gives the same memory again as soon as it has it back.
-    struct Again(usize);
-    // SAFETY: the one piece of memory is large enough, and the test has one tensor at a time.
-    unsafe impl DeviceAllocator for Again {
-        fn allocate(
-            &self,
-            _bytes: usize,
-            _stream: RawStream,
-        ) -> Result<RawPointer, Box<dyn std::error::Error + Send + Sync>> {
-            Ok(std::ptr::with_exposed_provenance_mut(self.0))
-        }
-
-        fn free(&self, _: RawPointer, _: usize, _: RawStream) {}
-    }
-    late(|_, device, [home, _]| {
-        let again = Again(foreign(&device).expose_provenance());
-        let home = home.with_allocator(Arc::new(again));
-        assert!(read_then_overwritten(&home, 1));
     });
 }
 
