@@ -39,7 +39,6 @@ pub(crate) fn trials() -> Vec<Trial> {
             ("check_launches_before_they_happen", launch_contract),
             ("count_launches_bytes_and_memory", counters),
             ("use_freed_memory_again", reuse),
-            ("load_each_kernel_once_for_all_threads", kernels_once),
         ],
     ));
     let emulator = Backend::Emulator;
@@ -103,44 +102,6 @@ fn info(backend: Backend) -> Outcome {
         assert_eq!(module == "sm_90a", capability == (9, 0));
     }
     assert!(info.to_string().lines().count() >= 3);
-    Ok(())
-}
-
-/// Two threads want each kernel at the same time.
-fn kernels_once(backend: Backend) -> Outcome {
-    let device = backend.device()?;
-    let run = |clamps: bool| -> convfuse::Result<()> {
-        let x = Tensor::from_array(&device.stream()?, &array![[3.0f32]])?;
-        let y = if clamps {
-            ops::clamp(&x, &ClampSpec::new(0.0, 1.0))?
-        } else {
-            ops::channel_max(&x)?
-        };
-        let y = y.to_f32_array()?;
-        assert_eq!(
-            y.iter().collect::<Vec<_>>(),
-            [if clamps { &1.0 } else { &3.0 }]
-        );
-        Ok(())
-    };
-    std::thread::scope(|scope| {
-        let threads = [true, false, true, false].map(|clamps| scope.spawn(move || run(clamps)));
-        threads.map(|thread| thread.join().expect("no panic"))
-    })
-    .into_iter()
-    .collect::<convfuse::Result<()>>()?;
-    let info = device.info();
-    let times = |name| {
-        info.kernels
-            .iter()
-            .filter(|load| load.kernel == name)
-            .count()
-    };
-    let wanted = usize::from(backend == Backend::Gpu);
-    assert_eq!(
-        [times("pointwise_f32"), times("channel_max_f32")],
-        [wanted; 2]
-    );
     Ok(())
 }
 
