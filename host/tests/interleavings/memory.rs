@@ -1,6 +1,6 @@
 //! Memory that several threads read, write and give back.
 
-use convfuse::{DType, Error, Tensor};
+use convfuse::{DType, Device, Error, Stream, Tensor};
 use shuttle::thread;
 
 use super::{device, explore};
@@ -28,49 +28,41 @@ fn other_threads_read_what_was_written_last() {
     });
 }
 
-/// Two threads read a tensor, each on a stream of its own, and let go of it, while others allocate on its
-/// home stream.
+/// Two threads read a tensor on these streams and let go of it, while another allocates on its home stream.
+fn read_and_given_back(streams: impl Fn(&Device) -> [Stream; 2]) {
+    let device = device();
+    let home = device.stream().unwrap();
+    let ones = array(&device, 1.0);
+    let mut backs = [array(&device, 0.0), array(&device, 0.0)];
+    let x = tensor(&home, &ones);
+    thread::scope(|scope| {
+        for (back, reader) in backs.iter_mut().zip(streams(&device)) {
+            let x = x.clone();
+            scope.spawn(move || read(&x, &reader, back));
+        }
+        scope.spawn(|| drop(zeros(&home)));
+        drop(x);
+    });
+    let _overwritten = zeros(&home);
+    home.synchronize().unwrap();
+    assert!(backs.iter().all(|back| holds(back, 1.0)));
+}
+
 #[test]
 fn memory_is_given_back_after_all_its_readers() {
     explore(2000, |_| {
-        let device = device();
-        let home = device.stream().unwrap();
-        let ones = array(&device, 1.0);
-        let mut backs = [array(&device, 0.0), array(&device, 0.0)];
-        let x = tensor(&home, &ones);
-        thread::scope(|scope| {
-            for back in &mut backs {
-                let (x, device) = (x.clone(), &device);
-                scope.spawn(move || read(&x, &device.stream().unwrap(), back));
-            }
-            scope.spawn(|| drop(zeros(&home)));
-            drop(x);
-        });
-        let _overwritten = zeros(&home);
-        home.synchronize().unwrap();
-        assert!(backs.iter().all(|back| holds(back, 1.0)));
+        read_and_given_back(|device| [(); 2].map(|()| device.stream().unwrap()));
     });
 }
 
-/// Two threads read a tensor on one stream: the later of their events is the one that the home stream waits
-/// for.
+/// The later of their events is the one that the home stream waits for.
 #[test]
 fn of_two_reads_on_one_stream_the_later_is_waited_for() {
     explore(2000, |_| {
-        let device = device();
-        let (home, reader) = (device.stream().unwrap(), device.stream().unwrap());
-        let ones = array(&device, 1.0);
-        let mut backs = [array(&device, 0.0), array(&device, 0.0)];
-        let x = tensor(&home, &ones);
-        thread::scope(|scope| {
-            for back in &mut backs {
-                scope.spawn(|| read(&x, &reader, back));
-            }
+        read_and_given_back(|device| {
+            let reader = device.stream().unwrap();
+            [reader.clone(), reader]
         });
-        drop(x);
-        let _overwritten = zeros(&home);
-        home.synchronize().unwrap();
-        assert!(backs.iter().all(|back| holds(back, 1.0)));
     });
 }
 
