@@ -7,7 +7,8 @@ use std::any::Any;
 use convfuse::chain::Layer;
 use convfuse::chain::presets::KernelBench85;
 use convfuse::spec::ClampSpec;
-use convfuse::{Device, Model, Options, PinnedArray, Stream, Tensor, ops};
+use convfuse::{Device, Error, Model, Options, PinnedArray, Stream, Tensor, ops};
+use ndarray::ArrayViewD;
 
 use crate::launches;
 use crate::things::*;
@@ -29,93 +30,141 @@ impl Draw {
     }
 }
 
-/// Of arrays and tensors: so many samples of so many channels.
+/// Of arrays and whole tensors: so many samples, each with a value of its own, of so many channels.
 const SHAPE: [usize; 2] = [10, LEN / 10];
 
-/// What a program works on, each with the value that all of its elements should have.
+/// What a program works on, with the values that the samples should have.
 struct Things {
-    streams: Vec<Stream>,
-    tensors: Vec<Option<(Tensor, f32)>>,
-    arrays: Vec<(PinnedArray<f32>, f32)>,
+    devices: Vec<Device>,
+    /// Of each device two of its own, and its default stream.
+    streams: Vec<[Stream; 3]>,
+    tensors: Vec<Option<(Tensor, Vec<f32>)>>,
+    arrays: Vec<(PinnedArray<f32>, Vec<f32>)>,
     /// Clamps to values from 0 to 20.
     model: Model,
 }
 
+fn are(samples: ArrayViewD<'_, f32>, values: &[f32]) -> bool {
+    let mut each = samples.outer_iter().zip(values);
+    samples.shape()[0] == values.len()
+        && each.all(|(sample, value)| sample.iter().all(|element| element == value))
+}
+
 impl Things {
-    fn new(device: &Device) -> Things {
-        let array = |_| PinnedArray::zeros(device, &SHAPE).unwrap();
+    fn new(devices: &[Device]) -> Things {
+        let own = |device: &Device| device.stream().unwrap();
+        let streams = devices.iter();
+        let streams = streams.map(|one| [own(one), own(one), default_stream(one, 1)]);
+        let array = |device| PinnedArray::zeros(device, &SHAPE).unwrap();
+        let arrays = devices.iter().cycle().take(3);
         Things {
-            streams: (0..4).map(|_| device.stream().unwrap()).collect(),
-            tensors: (0..5).map(|_| None).collect(),
-            arrays: (0..3).map(|index| (array(index), 0.0)).collect(),
-            model: model_of(&device.stream().unwrap(), SHAPE[1], Layer::clamp(0.0, 20.0)),
+            devices: devices.to_vec(),
+            streams: streams.collect(),
+            tensors: vec![None; 5],
+            arrays: arrays
+                .map(|one| (array(one), vec![0.0; SHAPE[0]]))
+                .collect(),
+            model: model_of(&own(&devices[0]), SHAPE[1], Layer::clamp(0.0, 20.0)),
         }
     }
 
-    /// One call, and what it should come to.
+    /// One call, and what it should come to. Before it another library makes a context current, that of some
+    /// device, or none.
     fn call(&mut self, draw: &mut Draw, number: usize) {
-        let stream = self.streams[draw.below(4)].clone();
-        let (slot, index) = (draw.below(5), draw.below(3));
+        let theirs = self.devices.get(draw.below(self.devices.len() + 1));
+        let _theirs = theirs.map(|device| Current::of(device).unwrap());
+        let (device, stream) = (draw.below(self.devices.len()), draw.below(3));
+        let any = &self.streams[device][stream];
+        let is_of = |x: &Tensor| self.devices.iter().position(|device| device == x.device());
+        let local = |x: &Tensor| &self.streams[is_of(x).unwrap()][stream];
+        let (slot, to, index) = (draw.below(5), draw.below(5), draw.below(3));
         let (array, held) = &mut self.arrays[index];
-        match (draw.below(10), &mut self.tensors[slot]) {
+        match (draw.below(13), &mut self.tensors[slot]) {
             (0, _) => {
-                array.view_mut().unwrap().fill(number as f32);
-                *held = number as f32;
+                *held = (0..SHAPE[0])
+                    .map(|sample| (number + sample) as f32)
+                    .collect();
+                let mut samples = array.view_mut().unwrap();
+                for (mut sample, value) in samples.outer_iter_mut().zip(held) {
+                    sample.fill(*value);
+                }
             }
-            (1, _) => assert!(holds(array, *held), "call {number}"),
-            (2, _) => stream.synchronize().unwrap(),
-            (3, tensor) => *tensor = None,
+            (1, _) => assert!(are(array.view().unwrap(), held), "call {number}"),
+            (2, _) => any.synchronize().unwrap(),
+            (3, some) => *some = None,
             (4, _) => {
-                let [x, y] = self
-                    .arrays
-                    .get_disjoint_mut([index, (index + 1) % 3])
-                    .unwrap();
-                let options = Options::default();
+                let two = self.arrays.get_disjoint_mut([index, (index + 1) % 3]);
+                let ([x, y], options) = (two.unwrap(), Options::default());
                 self.model.forward_pinned(&x.0, &mut y.0, &options).unwrap();
-                y.1 = x.1.min(20.0);
+                y.1 = x.1.iter().map(|value| value.min(20.0)).collect();
             }
-            (_, tensor @ None) => *tensor = Some((crate::things::tensor(&stream, array), *held)),
-            (5, Some((tensor, value))) => {
-                tensor.copy_from_pinned(array).unwrap();
-                *value = *held;
-            }
-            (6, Some((tensor, value))) => {
+            (_, none @ None) => *none = Some((tensor(any, array), held.clone())),
+            (5, Some((x, values))) if *x.shape() == SHAPE => match x.copy_from_pinned(array) {
+                // Slices share it.
+                Err(Error::TensorInUse { .. }) => {}
+                copied => {
+                    copied.unwrap();
+                    values.clone_from(held);
+                }
+            },
+            (6, Some((x, values))) => {
                 let most = number as f32 / 2.0;
                 let clamp = ClampSpec::new(0.0, f64::from(most));
-                let y = ops::clamp(&tensor.on(&stream).unwrap(), &clamp).unwrap();
-                let clamped = value.min(most);
-                self.tensors[(slot + 1) % 5] = Some((y, clamped));
+                let y = ops::clamp(&x.on(local(x)).unwrap(), &clamp).unwrap();
+                let clamped = values.iter().map(|value| value.min(most)).collect();
+                self.tensors[to] = Some((y, clamped));
             }
-            (7, Some((tensor, value))) => {
-                assert!(has(&tensor.on(&stream).unwrap(), *value), "call {number}");
+            (7, Some((x, values))) => {
+                let read = x.on(local(x)).unwrap().to_array::<f32>().unwrap();
+                assert!(are(read.view(), values), "call {number}");
             }
-            (_, Some((tensor, value))) => {
-                read(tensor, &stream, array);
-                *held = *value;
+            (8, Some((x, values))) => {
+                let skipped = draw.below(values.len().min(3));
+                let part = x.slice(skipped..values.len()).unwrap();
+                self.tensors[to] = Some((part, values[skipped..].to_vec()));
+            }
+            (9 | 10, Some((x, values))) => {
+                self.tensors[to] = Some((x.to(any).unwrap(), values.clone()));
+            }
+            (_, Some((x, values))) if *x.shape() == SHAPE => {
+                read(x, local(x), array);
+                held.clone_from(values);
+            }
+            (_, Some((x, values))) => {
+                let read = x.to_array::<f32>().unwrap();
+                assert!(are(read.view(), values), "call {number}");
             }
         }
     }
 }
 
-fn as_the_calls_say(device: &Device) {
-    for seed in 1..=150 {
+fn as_the_calls_say(devices: &[Device], programs: u64) {
+    for seed in 1..=programs {
         let mut draw = Draw::new(seed);
-        let mut things = Things::new(device);
+        let mut things = Things::new(devices);
         for number in 1..=40 {
             things.call(&mut draw, number);
         }
-        for (tensor, value) in things.tensors.iter().flatten() {
-            assert!(has(tensor, *value), "seed {seed}");
+        for (tensor, values) in things.tensors.iter().flatten() {
+            let read = tensor.to_array::<f32>().unwrap();
+            assert!(are(read.view(), values), "seed {seed}");
         }
-        for (array, value) in &things.arrays {
-            assert!(holds(array, *value), "seed {seed}");
+        for (array, values) in &things.arrays {
+            assert!(are(array.view().unwrap(), values), "seed {seed}");
         }
     }
 }
 
 #[test]
 fn drawn_calls_come_to_what_they_say_one_after_the_other() {
-    late_on_both(|_, device, _| as_the_calls_say(&device));
+    late_on_both(|_, device, _| as_the_calls_say(&[device], 200));
+}
+
+#[test]
+fn drawn_calls_on_two_devices_come_to_what_they_say() {
+    late(|_, device, _| {
+        as_the_calls_say(&[device, Device::gpu(WITH_POOLS + 4).unwrap()], 100);
+    });
 }
 
 /// A run of a model on a stream, and what keeps it.

@@ -8,7 +8,7 @@
 //!   shows.
 //! * `launches`: runs over memory that each is given, and in clusters.
 //! * `devices`: several devices at a time.
-//! * `drawn`: copies between streams and arrays in orders that are drawn.
+//! * `drawn`: copies between streams, arrays and devices in orders that are drawn.
 //! * `limits`: a limit, a device that has no more memory, or no more shared memory for a launch.
 //! * `lost`: a call finds the device lost, or the process is a fork of the one that used it.
 //! * `others`: memory, allocators and arrays that come from outside.
