@@ -2,7 +2,7 @@
 
 use std::ptr::null_mut;
 
-use convfuse::chain::{Chain, Layer};
+use convfuse::graph::{Chain, Layer};
 use convfuse::{DType, Error, Inputs, Model, Options, Stream, Tensor};
 use ndarray::Array3;
 

@@ -1,6 +1,6 @@
 //! Several devices at a time; `drawn` has more of it.
 
-use convfuse::chain::Layer;
+use convfuse::graph::Layer;
 use convfuse::{Device, Options, PinnedArray, Replicas, Tensor};
 
 use crate::things::*;

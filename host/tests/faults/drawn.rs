@@ -4,8 +4,8 @@
 
 use std::any::Any;
 
-use convfuse::chain::Layer;
-use convfuse::chain::presets::KernelBench85;
+use convfuse::graph::Layer;
+use convfuse::graph::presets::KernelBench85;
 use convfuse::spec::ClampSpec;
 use convfuse::{Device, Error, Model, Options, PinnedArray, Stream, Tensor, ops};
 use ndarray::ArrayViewD;

@@ -3,8 +3,8 @@
 
 use std::ptr::null_mut;
 
-use convfuse::chain::presets::KernelBench79;
-use convfuse::chain::{Chain, ConvLayer, Layer};
+use convfuse::graph::presets::KernelBench79;
+use convfuse::graph::{Chain, ConvLayer, Layer};
 use convfuse::model::Launches;
 use convfuse::raw::RawPointer;
 use convfuse::{DType, Error, InputsError, Model, Options, Result, Stream, Tensor};

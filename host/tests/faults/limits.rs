@@ -1,7 +1,7 @@
 //! What a device has no more of: memory that work still uses comes back, and shared memory is granted before
 //! it is named.
 
-use convfuse::chain::{Chain, Layer};
+use convfuse::graph::{Chain, Layer};
 use convfuse::{DType, Error, Model, Options, Tensor};
 
 use crate::drawn::Draw;
@@ -46,7 +46,7 @@ fn what_fits_beside_what_is_held_is_allocated() {
 fn launches_of_one_kernel_may_name_more_shared_memory_each_time() {
     late(|_, _, [stream, _]| {
         let layers = [Layer::group_norm("norm", 8), Layer::scale("scale")];
-        let model = Model::init(&stream, &Chain::new(64, layers).unwrap(), 1).unwrap();
+        let model = Model::init(&stream, Chain::new(64, layers).unwrap(), 1).unwrap();
         let mut named = Vec::new();
         for columns in [4_300, 5_000, 4_600, 6_500, 5_500] {
             let x = input(&stream, &[32, 64, columns]);

@@ -1,7 +1,7 @@
 //! A device that is lost, and a process that was forked off: all that hangs on the device says so, and goes
 //! without a word.
 
-use convfuse::chain::Layer;
+use convfuse::graph::Layer;
 use convfuse::model::Captured;
 use convfuse::spec::ClampSpec;
 use convfuse::{

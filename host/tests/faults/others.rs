@@ -4,7 +4,7 @@
 use std::ptr::null_mut;
 use std::sync::Arc;
 
-use convfuse::chain::Layer;
+use convfuse::graph::Layer;
 use convfuse::{Device, Options, PinnedArray, Stream, Tensor};
 use cust::sys;
 use ndarray::ArrayD;

@@ -3,8 +3,8 @@
 use std::any::Any;
 use std::ptr::{null_mut, with_exposed_provenance_mut};
 
-use convfuse::chain::presets::KernelBench79;
-use convfuse::chain::{Chain, Layer};
+use convfuse::graph::presets::KernelBench79;
+use convfuse::graph::{Chain, Layer};
 use convfuse::raw::RawPointer;
 use convfuse::{
     DType, Device, DriverError, Error, Model, Options, PinnedArray, Plan, Result, Stream, Tensor,
@@ -88,7 +88,7 @@ pub(crate) fn model_of(stream: &Stream, channels: usize, layer: Layer) -> Model 
 pub(crate) const SHAPE_79: [usize; 5] = [1, 3, 5, 6, 7];
 
 pub(crate) fn model_79(stream: &Stream) -> Model {
-    Model::init(stream, &KernelBench79::default().chain().unwrap(), 7).unwrap()
+    Model::init(stream, KernelBench79::default().chain().unwrap(), 7).unwrap()
 }
 
 /// A tensor of drawn values.

@@ -1,7 +1,7 @@
 //! Models that several threads plan, run, capture and send arrays through.
 
-use convfuse::chain::Layer;
-use convfuse::chain::presets::KernelBench85;
+use convfuse::graph::Layer;
+use convfuse::graph::presets::KernelBench85;
 use convfuse::{DType, Model, Options, PinnedArray, Stream, Tensor, lab};
 use ndarray::ArrayD;
 use shuttle::thread;
@@ -21,7 +21,7 @@ fn ones(stream: &Stream) -> Tensor {
 }
 
 fn model_85(stream: &Stream) -> Model {
-    Model::init(stream, &KernelBench85::default().chain().unwrap(), 1).unwrap()
+    Model::init(stream, KernelBench85::default().chain().unwrap(), 1).unwrap()
 }
 
 fn prepared_once(script: Driver) {

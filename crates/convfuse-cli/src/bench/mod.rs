@@ -10,7 +10,7 @@
 //! # Examples
 //! ```
 //! use convfuse_cli::bench::{Description, Protocol, Subject};
-//! use convfuse::chain::presets::KernelBench79;
+//! use convfuse::graph::presets::KernelBench79;
 //! use convfuse::model::{Precision, Strategy};
 //! use convfuse::{DType, Device};
 //!

@@ -4,7 +4,7 @@ use convfuse::model::Model;
 use convfuse::{DType, Inputs, Parameters, Result, Stream, Tensor};
 use convfuse::{data, lab, ops};
 use ndarray::{ArrayD, IxDyn};
-use op_spec::chain::{Chain, Initialisation, Layer};
+use op_spec::graph::{Chain, Graph, Initialisation, Layer};
 use oracle::{Case, Expected};
 
 use super::description::{Description, Part};

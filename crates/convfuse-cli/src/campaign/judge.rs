@@ -205,7 +205,7 @@ impl Draft {
         let wrong = |text: String| Err(CaseFailure::wrong(text));
         let x = ArrayD::zeros(&input[..]);
         let x = Tensor::from_f32_array(stream, &x, self.dtype)?;
-        match lab::layer(&x, layer, &[], &convfuse::ops::ConvOptions::default()) {
+        match lab::layer(&x, layer, &[], &convfuse::Options::default()) {
             Err(error) if error.to_string().starts_with(layer.operator()) => Ok(()),
             Err(error) => wrong(format!("refused with {error}, reference: {refusal}")),
             Ok(_) => wrong(format!("accepted, reference: {refusal}")),

@@ -1,7 +1,7 @@
 //! The presets, by all that there is for a plan.
 
-use convfuse::chain::Chain;
-use convfuse::chain::presets::{KernelBench79, KernelBench85};
+use convfuse::graph::Chain;
+use convfuse::graph::presets::{KernelBench79, KernelBench85};
 use convfuse::kernel_cache::keep_in;
 use convfuse::{Device, Model, Options, PinnedArray, Tensor, data};
 use ndarray::{ArrayD, IxDyn};

@@ -3,7 +3,7 @@
 
 use std::sync::LazyLock;
 
-use convfuse::chain::{Chain, Layer};
+use convfuse::graph::{Chain, Layer};
 use convfuse::{
     DType, Device, Model, Options, PinnedArray, Replicas, Result, Stream, Tensor, data,
 };
