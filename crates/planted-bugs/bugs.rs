@@ -297,7 +297,7 @@ bugs! {
         check: implicit_gemm::matches::<F16x2>,
         file: "fused/implicit_gemm/reformat.rs",
         right: "    if «usual» || g.is_converted_in_producer() {\n        return;",
-        wrong: "largest > USUAL_LEAST",
+        wrong: "largest > OPTIMISTIC_MIN",
     }
     {
         name: implicit_gemm_leaves_what_met_an_infinity_outside_of_its_window,

@@ -16,7 +16,7 @@ pub(crate) const DEVICE: GemmDevice = GemmDevice {
     multiply_adds_per_cycle: 0,
 };
 
-/// The same with warpgroup products.
+/// The same with `wgmma`.
 pub(crate) const HOPPER: GemmDevice = GemmDevice {
     arch: Arch::Sm90,
     multiply_adds_per_cycle: 0,

@@ -6,7 +6,7 @@
 mod copy;
 mod fma;
 mod mma;
-// Only Hopper has warpgroup products.
+// Only Hopper has `wgmma`.
 #[cfg(hopper)]
 mod wgmma;
 

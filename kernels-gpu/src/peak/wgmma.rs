@@ -1,4 +1,4 @@
-//! Hopper's tensor cores: chains of warpgroup products.
+//! Peak of Hopper's tensor cores: chains of `wgmma`.
 
 use cuda_std::global::GlobalMut;
 use cuda_std::mma::pack_f16x2;

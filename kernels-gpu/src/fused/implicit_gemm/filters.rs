@@ -1,4 +1,4 @@
-//! The filters as operands of the tensor cores.
+//! The kernel that lays out filters as tensor core operands.
 
 use cuda_std::global::{Global, GlobalMut};
 use cuda_std::{Storage, kernel, math, thread, warp};
@@ -14,18 +14,18 @@ use super::tables::k_block_place;
 use crate::parts::index::div_rem;
 use crate::parts::prescale::prescale_for;
 
-/// One filter, with what is needed to find its values by their place in an operand.
+/// One filter, with the geometry for finding its values by their position in an operand.
 struct Filter<'a, T: Storage> {
     weight: Global<T>,
     scale: f32,
-    /// Slices of zeros before it.
+    /// Slices of zeros in front of the filter.
     behind: u32,
     g: &'a GemmGeometry,
 }
 
 impl<T: Storage> Filter<'_, T> {
-    /// The pass, and the plane and the tap of K-vector `half` of a step of a K block; behind the last pass
-    /// one that there is not.
+    /// The pass, plane and tap of K-vector `half` of a step of a K block; a pass beyond the last one for
+    /// padding.
     #[inline(always)]
     unsafe fn k_vector(&self, step: u32, half: u32, passes: u32) -> (u32, (u32, u32)) {
         let g = self.g;
@@ -38,7 +38,7 @@ impl<T: Storage> Filter<'_, T> {
             if g.pair_k_vectors > 0 {
                 let (row, pair) = div_rem(step, g.row_pairs());
                 let column = g.first_of_pair(pair) + half;
-                // Of an odd number of columns the pair before has the first of the last two.
+                // With an odd number of columns, the last pair repeats a column of the pair before.
                 let is_new = column >= pair * MMA_STEP_K_VECTORS;
                 let exists = is_new && row < g.filter_slices * g.conv.r;
                 let plane = if exists { 0 } else { g.k_block_planes };
@@ -57,14 +57,15 @@ impl<T: Storage> Filter<'_, T> {
         }
     }
 
-    /// The value that meets value `value` of the K-vector of tap `tap` in plane `plane` of the K block; 0
-    /// where there is none.
+    /// The filter value for value `value` of the K-vector of tap `tap` in plane `plane` of the K block; 0 for
+    /// padding.
     #[inline(always)]
     unsafe fn value(&self, k_block: u32, (plane, tap): (u32, u32), value: u32) -> f32 {
         let (g, conv) = (self.g, &self.g.conv);
         let (first_plane, depth) = k_block_place(g, k_block);
         let (row, column) = div_rem(tap, g.column_taps);
-        // Where the filter's slices are K blocks, those of one have its rows. Before the first, wrapped.
+        // If the filter's slices are K blocks, a K block has the rows of one slice. In front of the first,
+        // wrapped.
         let row = (depth * conv.r + row).wrapping_sub(self.behind * conv.r);
         let (j, c) = div_rem(value, g.k_vector_channels);
         let channel = (first_plane + plane) * g.k_vector_channels + c;
@@ -108,12 +109,12 @@ pub unsafe fn implicit_gemm_filters<F: Format>(
     let index = thread::block_idx_x() * (SPREAD_THREADS / WARP_THREADS) + warp_in_block;
     let rows = g.filter_tiles * tile.filters();
     let (group, k) = div_rem(index, rows);
-    // The same in all lanes; the warps behind the last filter have nothing to do.
+    // Uniform over the warp. Warps behind the last filter are idle.
     if group >= conv.groups {
         return;
     }
     let reduction = conv.reduction() as usize;
-    // Each half of a tile's filters makes an output of its own.
+    // Each half of a tile's filters makes one of two outputs.
     let (behind, of_group) = if g.outputs_d == 1 {
         (0, k)
     } else {
@@ -183,7 +184,7 @@ pub unsafe fn implicit_gemm_filters<F: Format>(
         }
         let operand = ((filter_tile * all_mma_steps + step) * parts) * sets;
         let to = |part: u32| {
-            // Warp-specialized tiles have them as the tensor cores find them in shared memory.
+            // Warp-specialized tiles have them in the layout of shared memory.
             let (operand, in_operand) = if tile.is_warp_specialized() {
                 let filter = set * OPERAND_ROWS + row;
                 (operand + part * sets, filter_word(filter, half, quad_lane))

@@ -3,11 +3,11 @@
 //! A window's operands are padded with filters of 0, which meet values outside of the window. While these are
 //! finite, their products are 0. A product of 0 and an infinity is NaN, and so is its sum. So a result that
 //! is not NaN never met an infinity outside of its window. A result that is NaN is computed again from the
-//! input and the filters as they were given, with one FMA for each value of its own window. If it is NaN
-//! then, it is NaN in PyTorch.
+//! original input and filters, with one FMA for each value of its own window. If it is NaN then, it is NaN
+//! in PyTorch, too.
 //!
 //! One thread computes a whole window, and nothing is shared. An input with a few infinities costs a few
-//! windows; an input full of NaN costs as much as the most obvious convolution.
+//! windows; an input full of NaN costs as much as a naive convolution.
 
 use cuda_std::global::{Global, GlobalMut};
 use cuda_std::shared::Shared;
@@ -23,18 +23,18 @@ use super::tables::from_word;
 use crate::parts::index::div_rem;
 use crate::parts::map::clamp;
 
-/// The tensors that a convolution is defined by, and what is done with its results.
+/// The original tensors of a convolution, and its epilogue.
 #[derive(Clone, Copy)]
 pub(super) struct WithoutNorm<T: Storage> {
     pub(super) x: *const T,
     pub(super) weight: *const T,
-    /// Gain and shift of each channel, where the epilogue has them.
+    /// Gain and shift of each channel, if the epilogue has them.
     pub(super) gain: *const f32,
     pub(super) shift: *const f32,
     pub(super) epilogue: Epilogue,
 }
 
-/// Gain and shift that leave every value as it is, the sign of a zero included.
+/// Gain and shift that change no value, not even the sign of a zero.
 const NOTHING: [f32; 2] = [1.0, -0.0];
 
 impl<T: Storage> WithoutNorm<T> {
@@ -48,7 +48,7 @@ impl<T: Storage> WithoutNorm<T> {
         [load(self.gain), load(self.shift)]
     }
 
-    /// What is written of a result, by gain and shift of its channel. A NaN stays one.
+    /// The epilogue of a result, with gain and shift of its channel. NaN stays NaN.
     #[inline(always)]
     pub(super) fn map(&self, [gain, shift]: [f32; 2], result: f32) -> f32 {
         let value = math::fma(gain, result, shift);
@@ -61,9 +61,8 @@ impl<T: Storage> WithoutNorm<T> {
     }
 }
 
-/// A result; NaN in place of one that is to be computed again. Parts of f32 make an infinity of what bf16
-/// cannot round to a finite number, so theirs are not to be trusted either. (Values that are scaled never
-/// become one by it.)
+/// A result, or NaN if it needs the fix-up. In the bf16x3 split, a large finite value may round to an
+/// infinite bf16, so infinite results need it too. (Scaled values never become infinite by rounding.)
 #[inline(always)]
 pub(super) fn judged<F: Format>(result: f32) -> f32 {
     if F::OPERANDS.passes > 1 && !result.is_finite() {
@@ -72,8 +71,8 @@ pub(super) fn judged<F: Format>(result: f32) -> f32 {
     result
 }
 
-/// Where the elements of an channels-last input are: from a sample, slice, row or column to the next, in
-/// elements. Channels are neighbours.
+/// Strides of samples, slices, rows and columns of a channels-last input, in elements. Channels are
+/// contiguous.
 struct Pixels {
     sample: usize,
     slice: usize,
@@ -82,7 +81,7 @@ struct Pixels {
 }
 
 impl Pixels {
-    /// Computed anew each time, or what follows from it would take the products' registers.
+    /// Recomputed at each call: values derived from it would else take registers during the mainloop.
     #[inline(always)]
     fn of(g: &GemmGeometry) -> Self {
         let k_vectors = &g.k_vectors;
@@ -95,17 +94,17 @@ impl Pixels {
         }
     }
 
-    /// Where a pixel is, from the first of its sample.
+    /// The offset of a pixel from the first of its sample.
     #[inline(always)]
     fn pixel(&self, [d, h, w]: [u32; 3]) -> usize {
         d as usize * self.slice + h as usize * self.row + w as usize * self.column
     }
 }
 
-/// The sum of the products of filter `channel` with the window of one output of a sample, one after another:
-/// taps in order, and of each the channels, as `conv_direct` has them. Padding is a value of 0.
+/// Convolves one output window of a sample with filter `channel`, tap by tap and channel by channel, in the
+/// order of `conv_direct`. Padding is 0.
 ///
-/// Only of `WARP_SPECIALIZED` tiles is the input ever channels-last.
+/// Only `WARP_SPECIALIZED` tiles have channels-last inputs.
 #[cfg_attr(target_arch = "nvptx64", inline(always))]
 #[cfg_attr(not(target_arch = "nvptx64"), inline(never))]
 unsafe fn convolve<T: Storage, const WARP_SPECIALIZED: bool>(
@@ -131,10 +130,10 @@ unsafe fn convolve<T: Storage, const WARP_SPECIALIZED: bool>(
     let first_plane = sample as usize * conv.input_channels() as usize + first_of_group;
     let filter = channel as usize * conv.reduction() as usize;
     let (mut sum, mut tap) = (0.0, 0);
-    // None of the loops is unrolled: this is hardly ever run, and is in every instance of the product.
+    // The loops are not unrolled: this code rarely runs, and every instance of the kernel has it.
     let mut t = 0;
     while t < conv.t {
-        // In the padding they are below zero, wrapped.
+        // Negative (wrapped) in the padding.
         let d = (z * conv.stride_d + t * conv.dilation_d).wrapping_sub(conv.pad_d);
         let mut r = 0;
         while r < conv.r {
@@ -180,18 +179,18 @@ pub(super) struct Written<'a, T: Storage> {
     pub(super) y: GlobalMut<T>,
     pub(super) g: &'a GemmGeometry,
     pub(super) place: &'a Place,
-    /// Which of neighbouring outputs in depth they are; only of warp-specialized tiles there are several.
+    /// Index of neighbouring outputs in depth; only warp-specialized tiles have several.
     pub(super) output_d: u32,
-    /// For each pixel, its place in the tile.
+    /// For each pixel, its packed coordinates in the tile.
     pub(super) pixels: Shared<u32>,
     /// For each filter of the block: bias, reciprocal of its scale, gain, shift.
     pub(super) channels: Shared<f32>,
-    /// The first of the filters, and as many numbers of them as there are, each so far from the one before.
+    /// The first filter; with it, the distance of consecutive filters, and their end.
     pub(super) first_filter: u32,
     pub(super) filter_step: u32,
     pub(super) filters_end: u32,
-    /// The output channel of the block's filter 0, as far before that of the first one as their numbers are
-    /// apart: wrapped, of a second half.
+    /// The output channel of `first_filter`, less `first_filter`. It may wrap in the second half of a tile's
+    /// filters.
     pub(super) first_channel: u32,
     /// The pixels.
     pub(super) first_pixel: u32,
@@ -199,11 +198,11 @@ pub(super) struct Written<'a, T: Storage> {
 }
 
 impl<T: Storage> Written<'_, T> {
-    /// Computes again what the warp wrote that is NaN, if any lane has seen one. Only of `WARP_SPECIALIZED`
-    /// tiles is the input ever channels-last.
+    /// Recomputes NaN results that the warp wrote, if any lane has seen one. Only `WARP_SPECIALIZED` tiles
+    /// have channels-last inputs.
     ///
     /// # Safety
-    /// All lanes of the warp call it together, and no other warp wrote these results.
+    /// All lanes of the warp make this call together, and no other warp wrote these results.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
     #[cfg_attr(not(target_arch = "nvptx64"), inline(never))]
     pub(super) unsafe fn fix_up<const WARP_SPECIALIZED: bool>(&self, seen: bool) {

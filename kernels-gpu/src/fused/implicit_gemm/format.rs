@@ -1,4 +1,4 @@
-//! How values become operands.
+//! Operand formats.
 
 #[cfg(hopper)]
 use cuda_std::wgmma::{self, InFlight, MatrixDescriptor};
@@ -11,27 +11,27 @@ use launch_config::implicit_gemm::{OperandFormat, PASSES};
 #[cfg(hopper)]
 pub(super) type MmaBatchFilters = [[[u32; 4]; MMA_BATCH_STEPS as usize]; 2];
 
-/// How a kernel stores and multiplies.
+/// The storage and operand format of a kernel.
 pub(super) trait Format {
-    /// What input, parameters and output are stored in.
+    /// The storage type of input, parameters and output.
     type Stored: Storage;
     /// Parts and scaling.
     const OPERANDS: OperandFormat;
     /// Two values rounded to halves of a word, the first one low.
     fn pack(low: f32, high: f32) -> u32;
-    /// The same of two stored values. Where these are operands as they are, nothing is converted.
+    /// The same for two stored values, without conversion if the storage type is the operand type.
     fn join(low: Self::Stored, high: Self::Stored) -> u32;
-    /// What rounding leaves of two values that [`pack`](Self::reformat) made `word` of, exactly.
+    /// The exact rounding errors of two values that [`pack`](Self::pack) rounded to `word`.
     fn left(word: u32, low: f32, high: f32) -> [f32; 2];
-    /// The same as operands.
+    /// The same errors, rounded to operands.
     fn rest(word: u32, low: f32, high: f32) -> u32;
     /// `a * b + d`.
     ///
     /// # Safety
     /// All lanes of the warp make this call.
     unsafe fn multiply_add(d: [f32; 4], a: [u32; 4], b: [u32; 2]) -> [f32; 4];
-    /// Starts the products of an MMA batch of steps with 64 pixels, whose high parts are at `b` and whose low
-    /// ones `low` units further. Split values give sums of their own, others are added to `sums`.
+    /// Starts an MMA batch with 64 pixels, whose high parts are at `b` and whose low parts are `low` units
+    /// further. In the f16x2 split accumulators start from zero; other formats add to `sums`.
     ///
     /// # Safety
     /// As [`wgmma::start_f16_9`].
@@ -44,18 +44,18 @@ pub(super) trait Format {
     ) -> InFlight;
 }
 
-/// f32, split in two f16.
+/// f32 split into two f16.
 pub(super) struct F16x2;
-/// f32, rounded to f16.
+/// f32 rounded to one scaled f16.
 pub(super) struct ScaledF16;
 /// f16.
 pub(super) struct F16;
 /// bf16.
 pub(super) struct Bf16;
-/// f32 in three bf16, which are multiplied in several passes.
+/// f32 split into three bf16, multiplied in several passes.
 pub(super) struct Bf16x3;
 
-/// The parts of the filters or of the input in each pass, two bits for each.
+/// The part of the filters or of the input for each pass, in two bits each.
 const fn parts_of_passes(which: usize) -> u32 {
     let (mut parts, mut pass) = (0, 0);
     while pass < PASSES.len() {
@@ -67,7 +67,7 @@ const fn parts_of_passes(which: usize) -> u32 {
 pub(super) const FILTER_PARTS: u32 = parts_of_passes(0);
 pub(super) const INPUT_PARTS: u32 = parts_of_passes(1);
 
-/// Which of these parts pass `pass` multiplies.
+/// The part for pass `pass`.
 #[inline(always)]
 pub(super) const fn part_of_pass(parts: u32, pass: u32) -> u32 {
     parts >> (2 * pass) & 3
@@ -132,7 +132,7 @@ format!(
     pack_f16x2,
     m16n8k16_f16,
     |_, [high, rest], b, low| {
-        // High and high, high and low, low and high, as everywhere.
+        // High by high, high by low, low by high, as in all f16x2 kernels.
         wgmma::start_f16_9(
             &[
                 high[0], high[0], rest[0], high[1], high[1], rest[1], high[2], high[2], rest[2],

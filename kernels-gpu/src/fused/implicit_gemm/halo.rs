@@ -10,11 +10,11 @@ use super::place::Place;
 use super::tables::Tables;
 use crate::parts::unroll::unroll;
 
-/// The halo tile in shared memory, and where it comes from.
+/// The stages of the halo tile in shared memory, and its source.
 #[derive(Clone, Copy)]
 pub(super) struct Halo<'a> {
     pub(super) tables: Tables<'a>,
-    /// Both buffers.
+    /// Both stages.
     pub(super) buffers: Shared<u32>,
     /// The K-vectors of all samples and groups.
     pub(super) reformatted: Global<u32>,
@@ -37,7 +37,7 @@ impl Halo<'_> {
         let part = (of_group * g.planes as usize + first_plane as usize) * parts as usize;
         let from = part * plane_k_vectors + first as usize;
         let buffer = buffer * (g.k_block_bytes(parts) / 4);
-        // Filters of channels that do not exist are 0, whatever they meet: the last ones again.
+        // Filters beyond the last channel are 0, so any plane will do: the last ones are repeated.
         let planes = g.k_block_planes.min(g.planes - first_plane);
         let mut k_vector = thread::thread_idx_x();
         while k_vector < g.halo_k_vectors {

@@ -1,4 +1,4 @@
-//! What a multiplier of K blocks has to do, whatever its instructions are.
+//! The interface of the mainloop's MMA, for `mma.sync` and `wgmma`.
 
 use cuda_std::global::Global;
 
@@ -7,21 +7,21 @@ use super::halo::Halo;
 use super::results::Results;
 use super::tile::{Sums, TileShape};
 
-/// How a block multiplies its filters with a halo tile.
+/// The MMA of a block's filters with a halo tile.
 pub(super) trait Multiplier<F: Format, S: TileShape>: Sized {
-    /// Starts with the first filters; `operands` are those of the block.
+    /// Loads the first filters. `operands` are those of the block.
     ///
     /// # Safety
-    /// All threads of the block call it, after the barrier behind `find_places`.
+    /// All threads of the block make this call, after the barrier behind `find_places`.
     unsafe fn new(operands: Global<u32>, halo: &Halo<'_>, results: &Results<'_, F, S>) -> Self;
 
-    /// Makes what the thread copied visible to whoever multiplies; a barrier follows.
+    /// Makes the thread's copies visible to the MMA instructions. A barrier follows.
     fn show_halo();
 
-    /// Adds the products of the K block that lies in `buffer` to the sums.
+    /// Accumulates the K block in stage `buffer`.
     ///
     /// # Safety
-    /// All threads of the block call it, and the halo tile is there.
+    /// All threads of the block make this call, and the halo tile is in the stage.
     unsafe fn multiply_k_block(
         &mut self,
         sums: &mut Sums,
@@ -30,9 +30,9 @@ pub(super) trait Multiplier<F: Format, S: TileShape>: Sized {
         buffer: u32,
     );
 
-    /// Ends the sums of a tile.
+    /// Finishes the accumulators of a tile.
     ///
     /// # Safety
-    /// All threads of the block call it.
+    /// All threads of the block make this call.
     unsafe fn end(&mut self, sums: &mut Sums, results: &Results<'_, F, S>);
 }

@@ -35,7 +35,7 @@ impl Place {
         }
     }
 
-    /// Notes it in entry `entry` of the table of tiles, whose filters stay.
+    /// Stores it in entry `entry` of the table of tiles, next to the filters.
     #[inline(always)]
     pub(super) unsafe fn store(&self, tiles: Shared<u32>, entry: u32) {
         let at = entry * TILE_WORDS;
@@ -44,7 +44,7 @@ impl Place {
     }
 }
 
-/// The filters of a block: those that exist of a tile of them.
+/// The filters of a block: the existing ones of a tile.
 #[derive(Clone, Copy)]
 pub(super) struct FilterSet {
     /// The output channel of the first one. Those of the others follow.
@@ -63,7 +63,7 @@ impl FilterSet {
         }
     }
 
-    /// Notes them in both entries of the table of tiles.
+    /// Stores them in both entries of the table of tiles.
     #[inline(always)]
     pub(super) unsafe fn store(&self, tiles: Shared<u32>) {
         unroll!(2, |entry| {
@@ -73,8 +73,8 @@ impl FilterSet {
     }
 }
 
-/// An entry of the table of tiles, by which a block finds out what it computes. It is the same for all
-/// threads and not needed while they multiply, so it takes no registers then.
+/// Loads an entry of the table of tiles: the block's tile. It is uniform and not needed in the mainloop, so
+/// shared memory saves registers.
 pub(super) unsafe fn load_tile(tiles: Shared<u32>, entry: u32) -> (Place, FilterSet) {
     let at = entry * TILE_WORDS;
     let [sample, tile, z, p] = tiles.load_vec::<4>(at);

@@ -49,7 +49,7 @@ use super::warpgroup::Warpgroup;
 use super::warps::Warps;
 use crate::parts::index::div_rem;
 
-/// A tile, and how a block of it multiplies.
+/// A tile with its MMA implementation.
 pub(super) trait Multiplied: TileShape + Sized {
     type Multiplier<F: Format>: Multiplier<F, Self>;
 }
@@ -72,14 +72,14 @@ multiplied!(
 #[cfg(hopper)]
 multiplied!(W64N128 by Warpgroup,);
 
-/// Tiles of pixels of all samples, computed anew.
+/// Tiles of pixels of all samples, recomputed at each call.
 #[inline(always)]
 fn work_tiles_here(g: &GemmGeometry) -> u32 {
     let tiles = opaque::to_compiler(g.tiles_d) * g.tiles_h * g.tiles_w;
     g.conv.n as u32 * tiles
 }
 
-/// The geometry; the compiler knows nothing of the numbers that results need.
+/// The geometry, with the numbers for the epilogue opaque to the compiler.
 #[inline(always)]
 fn geometry_here(g: &GemmGeometry) -> GemmGeometry {
     GemmGeometry {
@@ -108,8 +108,8 @@ fn geometry_here(g: &GemmGeometry) -> GemmGeometry {
     }
 }
 
-/// Blocks that a multiprocessor should hold: what the tile says, but for the larger tiles of split
-/// values on Ampere and Ada, where the assembler does not fit them into so few registers.
+/// Blocks that a multiprocessor should hold: the tile's number, but fewer for the larger tiles of split
+/// values on Ampere and Ada, where the assembler cannot fit them into so few registers.
 const fn min_blocks(tile: GemmTile, format: OperandFormat) -> u32 {
     let parts = format.step_parts();
     let roomy = cfg!(hopper) || parts == 1 || tile.operands == 1;
@@ -124,12 +124,12 @@ const fn min_blocks(tile: GemmTile, format: OperandFormat) -> u32 {
 /// block (from cache), the output once.
 ///
 /// # Safety
-/// `reformatted` and `input_descales` are what the reformatting kernels of the same config wrote, `operands`
-/// and `filter_descales` what the filters kernel did; `bias`, `norm_weight` and `scale` are null or have an
-/// element for each output channel; `y` has an element for each output, or, with pooling, for each window;
-/// `moments` has the config's `moment_elements()`. Where no norm follows, `x` and `weight` are what input and
-/// filters were made of, and `gain` and `shift` have an element for each output channel if the epilogue has
-/// them; else none of these is looked at. `y` and `moments` are apart from all else and start on 16 bytes.
+/// `reformatted` and `input_descales` were written by the reformat kernels of the same config, `operands` and
+/// `filter_descales` by the filters kernel; `bias`, `norm_weight` and `scale` are null or have an element for
+/// each output channel; `y` has an element for each output, or, with pooling, for each window; `moments` has
+/// the config's `moment_elements()`. Without a norm, `x` and `weight` are the original input and filters, and
+/// `gain` and `shift` have an element for each output channel if the epilogue has them; with a norm, none of
+/// these is accessed. `y` and `moments` overlap nothing else and start on 16 bytes.
 #[kernel(
     instances(
         S: [
@@ -266,7 +266,7 @@ pub unsafe fn implicit_gemm<S: Multiplied, F: Format>(
             buffer = 1 - buffer;
             k_block += 1;
         }
-        // Computed anew, or what depends on it would take the products' registers.
+        // Recomputed here: values derived from it would else take registers during the mainloop.
         let thread = opaque::to_compiler(thread::thread_idx_x());
         let results = results_of(thread / WARP_THREADS, thread, geometry_here(g));
         multiplier.end(&mut sums, &results);

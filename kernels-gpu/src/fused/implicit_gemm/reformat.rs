@@ -1,10 +1,10 @@
 //! The reformat: the padded input as K-vectors of 16-bit values.
 //!
 //! f32 is multiplied by a power of two before it is rounded to f16, so that the largest values of a sample
-//! are between `2^8` and `2^15`: what f16 cannot hold is then small even beside values that are ten thousand
-//! times smaller than those. Any such scale will do, so most samples need not know their largest value first.
-//! A first pass reformats at the optimistic [`USUAL_SCALE`] and records that value; a second pass reformats
-//! again the samples that the scale does not suit.
+//! are between `2^8` and `2^15`. The rounding errors are then small even beside values that are ten thousand
+//! times smaller than those. Any such scale will do, so most samples need not be scanned first. A first pass
+//! reformats at the optimistic [`OPTIMISTIC_SCALE`] and records that value; a second pass reformats again the
+//! samples that the scale does not suit.
 
 use cuda_std::global::{Global, GlobalMut};
 use cuda_std::{Storage, kernel, math, shared_array, thread, warp};
@@ -18,17 +18,17 @@ use crate::parts::index::div_rem;
 use crate::parts::prescale::prescale_for;
 use crate::parts::unroll::unroll;
 
-/// The scale of samples whose largest magnitude is within [`USUAL_LEAST`] and [`USUAL_MAX`].
-pub(super) const USUAL_SCALE: f32 = 512.0;
-pub(super) const OPTIMISTIC_DESCALE: f32 = 1.0 / USUAL_SCALE;
+/// The scale of samples whose largest magnitude is within [`OPTIMISTIC_MIN`] and [`OPTIMISTIC_MAX`].
+pub(super) const OPTIMISTIC_SCALE: f32 = 512.0;
+pub(super) const OPTIMISTIC_DESCALE: f32 = 1.0 / OPTIMISTIC_SCALE;
 
-/// Scaled, it is `2^8`. Two f16 leave an error of up to `2^-22` of a value, or of `2^-25`, half of the least
-/// f16, where that is more: `2^-33` of its sample's largest. That matters to channels much smaller than
-/// others.
-const USUAL_LEAST: f32 = 0.5;
+/// Scaled, it is `2^8`. Two f16 have an error of up to `2^-22` of a value, or of `2^-25` (half of the
+/// smallest f16) if that is more, which is `2^-33` of the sample's largest value. That matters for channels
+/// much smaller than others.
+const OPTIMISTIC_MIN: f32 = 0.5;
 
-/// Scaled, it is half of what f16 ends with.
-const USUAL_MAX: f32 = 64.0;
+/// Scaled, it is half of f16's range.
+const OPTIMISTIC_MAX: f32 = 64.0;
 
 /// Values of a K-vector.
 const VALUES: usize = K_VECTOR_VALUES as usize;
@@ -37,14 +37,14 @@ const VALUES: usize = K_VECTOR_VALUES as usize;
 const WARPS: u32 = SPREAD_THREADS / WARP_THREADS;
 
 shared_array! {
-    /// The largest magnitude that each warp saw, as bits.
+    /// The bits of the largest magnitude in each warp.
     static IMPLICIT_GEMM_LARGEST: [u32; WARPS as usize];
 }
 
 /// The largest of `bits` over all threads of the block.
 ///
 /// # Safety
-/// All threads of the block call it, once in a kernel.
+/// All threads of the block make this call, once in a kernel.
 #[inline(always)]
 unsafe fn largest_of_block(bits: u32) -> u32 {
     let of_warps = IMPLICIT_GEMM_LARGEST.view();
@@ -61,7 +61,7 @@ unsafe fn largest_of_block(bits: u32) -> u32 {
 }
 const _: () = assert!(WARPS == 8);
 
-/// The bits of a finite value's magnitude; 0 for others. Bits of magnitudes are ordered as they are.
+/// The bits of a finite value's magnitude; 0 for others. Bits of magnitudes have the order of the magnitudes.
 #[inline(always)]
 pub(super) fn magnitude(x: f32) -> u32 {
     let bits = math::abs(x).to_bits();
@@ -72,15 +72,15 @@ pub(super) fn magnitude(x: f32) -> u32 {
     }
 }
 
-/// The input, and where it is reformatted.
-struct Packer<'a, T: Storage> {
+/// The input and the reformatted input.
+struct Reformatter<'a, T: Storage> {
     x: *const T,
     reformatted: *mut u32,
     g: &'a GemmGeometry,
 }
 
-impl<T: Storage> Packer<'_, T> {
-    /// The largest magnitude of a whole sample, as bits, of what the thread has of it.
+impl<T: Storage> Reformatter<'_, T> {
+    /// The bits of the largest magnitude in the thread's share of a whole sample.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
     #[cfg_attr(not(target_arch = "nvptx64"), inline(never))]
     unsafe fn largest_of_thread(&self, sample: u32) -> u32 {
@@ -107,8 +107,8 @@ impl<T: Storage> Packer<'_, T> {
         bits
     }
 
-    /// Packs the K-vectors of block `block` of a sample, of values times `scale`, and returns the largest
-    /// magnitude that the thread saw, as bits.
+    /// Reformats the K-vectors of block `block` of a sample, with values times `scale`, and returns the bits
+    /// of the thread's largest magnitude.
     #[inline(always)]
     unsafe fn pack<F: Format<Stored = T>>(&self, sample: u32, block: u32, scale: f32) -> u32 {
         #[cfg(hopper)]
@@ -123,9 +123,9 @@ impl<T: Storage> Packer<'_, T> {
         }
     }
 
-    /// The same, two planes at a time, in lines: each lane those of two neighbouring pixels, of which there
-    /// is an even number, and of which two lanes then write one at a time, so that both K-vectors of a sector
-    /// are written at once.
+    /// Reformats to NHWC, two planes at a time. Each lane has two neighbouring pixels (their number is even).
+    /// Two lanes then exchange K-vectors and write one pixel at a time, so that both K-vectors of a sector
+    /// are written together.
     #[cfg(hopper)]
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
     #[cfg_attr(not(target_arch = "nvptx64"), inline(never))]
@@ -136,8 +136,8 @@ impl<T: Storage> Packer<'_, T> {
         scale: f32,
     ) -> u32 {
         let (g, conv) = (self.g, &self.g.conv);
-        // All planes of a pixel at about the same time, so that what memory transfers at once is written at
-        // once.
+        // All planes of a pixel at about the same time, so that whole memory transactions are written
+        // together.
         let (block, pair) = div_rem(block, conv.groups * g.reformatted_planes());
         let (group, pair_of_group) = div_rem(pair, g.reformatted_planes());
         let pixels = conv.input_pixels();
@@ -158,7 +158,7 @@ impl<T: Storage> Packer<'_, T> {
         let mut pixel = block * K_VECTORS_PER_THREAD * SPREAD_THREADS + 2 * thread;
         let mut bits = 0;
         let mut count = 0;
-        // All lanes of a warp go on, or none does.
+        // The condition is uniform over a warp.
         while count < K_VECTORS_PER_THREAD && pixel - 2 * (thread % WARP_THREADS) < pixels {
             let mut values = [[T::from_f32(0.0); 2]; 2 * VALUES];
             unroll!(16, |c| {
@@ -166,7 +166,7 @@ impl<T: Storage> Packer<'_, T> {
                     values[c] = x.load_vec::<2>(pixel as usize + c * plane);
                 }
             });
-            // For each of the two pixels the two K-vectors.
+            // The two K-vectors of each of the two pixels.
             let mut words = [[0; VALUES]; 2];
             unroll!(2, |of_two| {
                 unroll!(8, |i| {
@@ -212,7 +212,7 @@ impl<T: Storage> Packer<'_, T> {
         bits
     }
 
-    /// The same, of K-vectors of `CHANNELS` channels.
+    /// The same for K-vectors of `CHANNELS` channels.
     #[inline(always)]
     unsafe fn pack_of<F: Format<Stored = T>, const CHANNELS: usize>(
         &self,
@@ -318,8 +318,9 @@ impl<T: Storage> Packer<'_, T> {
     }
 }
 
-/// Stores the `parts` parts of a K-vector's values, each a plane of K-vectors behind the one before: of a
-/// value the nearest operand, then the nearest one to what that leaves, and so on. An infinity leaves NaN.
+/// Stores the `parts` parts of a K-vector's values, each in the next plane. The first part is the value
+/// rounded to an operand, the second its rounding error rounded likewise, and so on. The rounding error of an
+/// infinity is NaN.
 #[inline(always)]
 unsafe fn store_parts<F: Format>(
     reformatted: GlobalMut<u32>,
@@ -342,11 +343,11 @@ unsafe fn store_parts<F: Format>(
     }
 }
 
-/// A block reformats some K-vectors of one plane, or lines of two.
+/// A block reformats some K-vectors of one plane, or of two planes to NHWC.
 ///
 /// *Launch*: `g.reformat_shape()`. Blocks of one plane are neighbours.
-/// *Mapping*: threads of consecutive K-vectors, `K_VECTORS_PER_THREAD` of them, a block's width
-/// apart. *Barriers*: one where values are scaled.
+/// *Mapping*: threads of consecutive K-vectors, `K_VECTORS_PER_THREAD` each, a block's width
+/// apart. *Barriers*: one if values are scaled.
 /// *Traffic*: each element of the input is read once for every column that K-vectors hold
 /// (from cache), the reformatted input is written once.
 ///
@@ -366,12 +367,12 @@ pub unsafe fn implicit_gemm_reformat<F: Format>(
     g: &GemmGeometry,
 ) {
     let (sample, block) = div_rem(thread::block_idx_x(), g.sample_blocks());
-    let packer = Packer { x, reformatted, g };
+    let reformatter = Reformatter { x, reformatted, g };
     let mut scale = 1.0;
     if F::OPERANDS.scaled {
-        scale = USUAL_SCALE;
+        scale = OPTIMISTIC_SCALE;
         if g.scans != 0 {
-            let bits = largest_of_block(packer.largest_of_thread(sample));
+            let bits = largest_of_block(reformatter.largest_of_thread(sample));
             let [scale_of_sample, descale] = prescale_for(f32::from_bits(bits));
             scale = scale_of_sample;
             if block == 0 && thread::thread_idx_x() == 0 {
@@ -379,7 +380,7 @@ pub unsafe fn implicit_gemm_reformat<F: Format>(
             }
         }
     }
-    let bits = packer.pack::<F>(sample, block, scale);
+    let bits = reformatter.pack::<F>(sample, block, scale);
     if F::OPERANDS.scaled && g.scans == 0 {
         let bits = largest_of_block(bits);
         if thread::thread_idx_x() == 0 {
@@ -389,16 +390,16 @@ pub unsafe fn implicit_gemm_reformat<F: Format>(
     }
 }
 
-/// Where the kernel before did not scan, says which scale each sample has, and reformats again those that the
-/// usual scale does not suit; where the product rounds, only says so.
+/// Where samples were not scanned, computes the scale of each sample, and reformats samples again that the
+/// optimistic scale does not suit. Where the producer converts, it only computes the scales.
 ///
 /// *Launch*: `g.rescale_shape()`. *Mapping*: blocks of one sample take blocks of its K-vectors
 /// in turn. *Barriers*: one.
-/// *Traffic*: the largest values; for samples that are reformatted again, that of the kernel before.
+/// *Traffic*: the largest values; for samples that are reformatted again, that of the reformat.
 ///
 /// # Safety
-/// As there; `largest` has `recorded` elements for each sample, which that kernel wrote: as many as it has
-/// blocks for one, or the product has noted.
+/// As for the reformat. `largest` has `recorded` elements for each sample: one for each block of the
+/// reformat, or the magnitudes that the converting producers recorded.
 #[kernel(instances(F: [f16x2_f32: F16x2, scaled_f16_f32: ScaledF16]), max_threads = SPREAD_THREADS)]
 pub unsafe fn implicit_gemm_rescale<F: Format>(
     x: *const F::Stored,
@@ -419,9 +420,9 @@ pub unsafe fn implicit_gemm_rescale<F: Format>(
         at += SPREAD_THREADS as usize;
     }
     let largest = f32::from_bits(largest_of_block(bits));
-    let usual = (USUAL_LEAST..=USUAL_MAX).contains(&largest) || largest == 0.0;
+    let usual = (OPTIMISTIC_MIN..=OPTIMISTIC_MAX).contains(&largest) || largest == 0.0;
     let [scale, descale] = if usual {
-        [USUAL_SCALE, OPTIMISTIC_DESCALE]
+        [OPTIMISTIC_SCALE, OPTIMISTIC_DESCALE]
     } else {
         prescale_for(largest)
     };
@@ -431,10 +432,10 @@ pub unsafe fn implicit_gemm_rescale<F: Format>(
     if usual || g.is_converted_in_producer() {
         return;
     }
-    let packer = Packer { x, reformatted, g };
+    let reformatter = Reformatter { x, reformatted, g };
     let mut block = first;
     while block < g.sample_blocks() {
-        packer.pack::<F>(sample, block, scale);
+        reformatter.pack::<F>(sample, block, scale);
         block += g.rescaling_blocks();
     }
 }

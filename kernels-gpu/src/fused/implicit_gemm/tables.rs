@@ -13,14 +13,13 @@ use crate::parts::index::div_rem;
 /// Pixels of an octet.
 pub(super) const OCTET_PIXELS: u32 = 8;
 
-/// Strips of octets of a tile, of which there are none where warps multiply by themselves: 0 is then known to
-/// the compiler.
+/// Strips of octets of a tile. For `mma.sync` there are none, which the compiler then knows.
 #[inline(always)]
 fn strips(g: &GemmGeometry, tile: GemmTile) -> u32 {
     if tile.warpgroups == 0 { 0 } else { g.strips }
 }
 
-/// Neighbouring outputs in depth that a tile's filters make: known to the compiler where it always is one.
+/// Neighbouring outputs in depth of a tile. The compiler knows it where it is always one.
 #[inline(always)]
 fn outputs_d(g: &GemmGeometry, tile: GemmTile) -> u32 {
     if tile.is_warp_specialized() {
@@ -30,8 +29,8 @@ fn outputs_d(g: &GemmGeometry, tile: GemmTile) -> u32 {
     }
 }
 
-/// The binary logarithm of the K-vectors of a line of the halo tile: 0, which is known to the compiler where
-/// it always is, if planes are apart.
+/// The binary logarithm of the K-vectors of a span of the halo tile; 0 for planes, which the compiler knows
+/// where it is always so.
 #[inline(always)]
 pub(super) fn span_shift<F: Format>(g: &GemmGeometry, tile: GemmTile) -> u32 {
     if may_have_nhwc_tile::<F>(tile) {
@@ -41,32 +40,32 @@ pub(super) fn span_shift<F: Format>(g: &GemmGeometry, tile: GemmTile) -> u32 {
     }
 }
 
-/// Whether a halo tile may be of lines, which one of values of several parts never is.
+/// Whether a halo tile may be NHWC. Formats with several parts never have one.
 #[inline(always)]
 const fn may_have_nhwc_tile<F: Format>(tile: GemmTile) -> bool {
     tile.is_warp_specialized() && F::OPERANDS.parts == 1
 }
 
-/// Whether the input's values may be converted in the producer to the halo tile, which only those are that
-/// become one part, scaled.
+/// Whether the producer may convert the input, which only the scaled single-part format does.
 #[inline(always)]
 pub(super) const fn may_convert_in_producer<F: Format>() -> bool {
     F::OPERANDS.parts == 1 && F::OPERANDS.scaled
 }
 
-/// Whether they are. Asked anew each time, or the answer would take a register.
+/// Whether the producer converts the input. Evaluated at each call: keeping the condition would take a
+/// register.
 #[inline(always)]
 pub(super) fn rounds<F: Format>(g: &GemmGeometry) -> bool {
     may_convert_in_producer::<F>() && opaque::to_compiler(g.staged_tiles.staged_bytes) != 0
 }
 
-/// Whether the halo tile is of lines.
+/// Whether the halo tile is NHWC.
 #[inline(always)]
 pub(super) fn has_nhwc_tile<F: Format>(g: &GemmGeometry, tile: GemmTile) -> bool {
     may_have_nhwc_tile::<F>(tile) && g.has_nhwc_tile()
 }
 
-/// The first plane of a K block, and which of the filter's slices it has, if it has one.
+/// The first plane of a K block, and its filter slice, if slices are K blocks.
 #[inline(always)]
 pub(super) unsafe fn k_block_place(g: &GemmGeometry, k_block: u32) -> (u32, u32) {
     // K blocks of a slice before the next slice's turn: one or two.
@@ -76,13 +75,13 @@ pub(super) unsafe fn k_block_place(g: &GemmGeometry, k_block: u32) -> (u32, u32)
     (plane, of_group >> shift)
 }
 
-/// Three coordinates in a tile, in one word. Above each is a bit that is 0.
+/// Packs three coordinates in a tile into one word. The bit above each is 0.
 #[inline(always)]
 pub(super) fn to_word(a: u32, b: u32, c: u32) -> u32 {
     c | b << PLACE_BITS | a << (2 * PLACE_BITS)
 }
 
-/// What [`to_word`] took.
+/// Unpacks the coordinates of [`to_word`].
 #[inline(always)]
 pub(super) fn from_word(word: u32) -> [u32; 3] {
     const MASK: u32 = (1 << PLACE_BITS) - 1;
@@ -93,7 +92,7 @@ pub(super) fn from_word(word: u32) -> [u32; 3] {
     ]
 }
 
-/// The tables; what each says is at the fields of [`Layout`].
+/// The tables, as the fields of [`Layout`] describe them.
 #[derive(Clone, Copy)]
 pub(super) struct Tables<'a> {
     pub(super) offsets: Shared<u32>,
@@ -106,7 +105,7 @@ pub(super) struct Tables<'a> {
 }
 
 impl<'a> Tables<'a> {
-    /// Those of a block.
+    /// The tables of a block.
     #[inline(always)]
     pub(super) unsafe fn of<S: TileShape>(layout: &Layout, g: &'a GemmGeometry) -> Self {
         Self {
@@ -120,7 +119,7 @@ impl<'a> Tables<'a> {
         }
     }
 
-    /// Notes where in the reformatted input the K-vectors of a halo tile are, from its first.
+    /// Fills in the offsets of a halo tile's K-vectors in the reformatted input, from the first one's.
     #[inline(always)]
     pub(super) unsafe fn find_sources<S: TileShape>(&self) {
         let g = self.g;
@@ -160,7 +159,7 @@ impl<'a> Tables<'a> {
     }
 }
 
-/// Where in the reformatted input a K-vector of a halo tile is, from the halo tile's first.
+/// Offset of a halo tile's K-vector in the reformatted input from the first one's.
 #[inline(always)]
 pub(super) unsafe fn source(g: &GemmGeometry, tile: GemmTile, k_vector: u32) -> u32 {
     let KVectorPlace {
@@ -172,11 +171,11 @@ pub(super) unsafe fn source(g: &GemmGeometry, tile: GemmTile, k_vector: u32) -> 
     (d * g.reformatted_h + h) * g.row_k_vectors() + stride_phase * g.stride_phase_columns + column
 }
 
-/// Where a K-vector of a halo tile is, from the halo tile's first.
+/// Coordinates of a halo tile's K-vector from the first one.
 struct KVectorPlace {
     d: u32,
     h: u32,
-    /// The stride phase of its row that it is in, and its column there.
+    /// Its stride phase, and its column there.
     stride_phase: u32,
     column: u32,
 }
@@ -184,7 +183,7 @@ struct KVectorPlace {
 impl KVectorPlace {
     #[inline(always)]
     unsafe fn of(g: &GemmGeometry, tile: GemmTile, k_vector: u32) -> Self {
-        // Any will do for pixels that are not used.
+        // Unused pixels may read any K-vector.
         let from = k_vector.min(g.reformatted_halo_k_vectors() - 1);
         let (row, at) = div_rem(from, g.halo_row());
         let (stride_phase, column) = div_rem(at, g.halo_columns);
@@ -212,14 +211,14 @@ unsafe fn row_of_octet(g: &GemmGeometry, tile: GemmTile, row: u32) -> (u32, u32,
     let (row, slice) = div_rem(row, g.tile_d);
     let (row, stride_phase_row) = div_rem(row, g.stride_phase_rows);
     let (t, stride_phase) = div_rem(row, g.row_stride_phases);
-    // Residues have as many rows each, of which the last may be one that nobody reads.
+    // All stride phases have the same number of rows; the last row of some is never read.
     let h = (stride_phase_row * conv.stride_h + stride_phase).min(g.halo_h - 1);
     let d = slice * conv.stride_d * outputs_d(g, tile) + t * conv.dilation_d;
     (d, h, strip)
 }
 
-/// How far the K-vector that entry `entry` of the table of offsets stands for is from a pixel's first: a
-/// K-vector of the K block, in bytes, or the first K-vector of a step, in K-vectors.
+/// The offset in entry `entry` of the table of offsets, from the base of a pixel: of a K-vector of the K
+/// block, in bytes, or of the first K-vector of a step, in K-vectors.
 #[inline(always)]
 pub(super) unsafe fn offset<F: Format>(g: &GemmGeometry, tile: GemmTile, entry: u32) -> u32 {
     let conv = &g.conv;
@@ -229,7 +228,7 @@ pub(super) unsafe fn offset<F: Format>(g: &GemmGeometry, tile: GemmTile, entry: 
         g.k_block_k_vectors()
     };
     let format = F::OPERANDS;
-    // What is behind the last one meets filters of 0; any K-vector will do for it.
+    // Entries behind the last K-vector meet filters of 0, so any K-vector will do.
     let entry = if entry < format.passes * k_vectors {
         entry
     } else {
@@ -271,7 +270,7 @@ pub(super) unsafe fn offset<F: Format>(g: &GemmGeometry, tile: GemmTile, entry: 
     }
     let of_plane = format.parts * g.halo_k_vectors;
     if g.paired != 0 {
-        // Planes by two; of a line they are side by side.
+        // Steps take pairs of planes, which are side by side in a span.
         let shift = span_shift::<F>(g, tile);
         let of_line = (2 * plane) & ((1 << shift) - 1);
         (2 * plane - of_line) * of_plane + (in_halo << shift) + of_line
@@ -280,13 +279,13 @@ pub(super) unsafe fn offset<F: Format>(g: &GemmGeometry, tile: GemmTile, entry: 
     }
 }
 
-/// Where a pixel of a tile is.
+/// The positions of a pixel of a tile.
 pub(super) struct PixelPlace {
-    /// Its first K-vector of the halo tile, in bytes.
+    /// Its base, the first K-vector in the halo tile, in bytes.
     base: u32,
-    /// In the tile, in one word.
+    /// Its packed coordinates in the tile.
     pub(super) coordinates: u32,
-    /// In the output plane, from the tile's first pixel.
+    /// Its offset in the output plane from the tile's first pixel.
     pub(super) position: u32,
 }
 

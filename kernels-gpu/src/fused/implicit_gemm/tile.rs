@@ -1,4 +1,4 @@
-//! Tiles as types, and the sums of one.
+//! Tiles as types, and their accumulators.
 
 use launch_config::implicit_gemm::{self, GemmTile};
 
@@ -20,13 +20,12 @@ tile!(M64N128 M32N128 M16N256 M64N32 M16N64);
 #[cfg(hopper)]
 tile!(W64N128);
 
-/// The most operands and octets of pixels that a warp of any tile has. What a tile does not use is
-/// never touched, and so takes no registers.
+/// The most operands and octets of pixels of a warp in any tile. Unused ones take no registers.
 pub(super) const MAX_OPERANDS: usize = 4;
 pub(super) const MAX_PIXEL_OCTETS: usize = 16;
 
-/// The sums of a lane, by operand and octet of pixels; see `cuda_std::mma` for which they are.
+/// The accumulators of a lane, by operand and octet of pixels, in the fragment layout of `cuda_std::mma`.
 pub(super) type Sums = [[[f32; 4]; MAX_PIXEL_OCTETS]; MAX_OPERANDS];
 
-/// Sums of nothing.
+/// Accumulators of zeros.
 pub(super) const NO_SUMS: Sums = [[[0.0; 4]; MAX_PIXEL_OCTETS]; MAX_OPERANDS];

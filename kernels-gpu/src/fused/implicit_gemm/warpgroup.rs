@@ -32,16 +32,16 @@ use crate::parts::unroll::unroll;
 /// Octets of pixels of an MMA batch.
 const OCTETS: usize = 8;
 
-/// What a thread keeps from one K block to the next.
+/// The state of a thread between K blocks.
 pub(super) struct Warpgroup {
     operands: Global<u32>,
-    /// The step of the whole reduction that comes next, and the filters of its MMA batch.
+    /// The next step of the whole reduction, and the filters of its MMA batch.
     step: u32,
     filters: MmaBatchFilters,
     filter_warp: u32,
 }
 
-/// The sums of one half of the pixels.
+/// The accumulators of one half of the pixels.
 #[inline(always)]
 fn half(sums: &Sums, half: usize) -> [f32; 32] {
     let mut values = [0.0; 32];
@@ -53,7 +53,7 @@ fn half(sums: &Sums, half: usize) -> [f32; 32] {
     values
 }
 
-/// Makes a half's sums those of an MMA batch, or adds these to them if they are split values'.
+/// Stores the accumulators of an MMA batch for a half, or adds them to the promoted sums in the f16x2 split.
 #[inline(always)]
 fn take<F: Format>(sums: &mut Sums, half: usize, values: [f32; 32]) {
     unroll!(8, |n| {
@@ -69,7 +69,7 @@ fn take<F: Format>(sums: &mut Sums, half: usize, values: [f32; 32]) {
     });
 }
 
-/// The step behind an MMA batch, be it the next tile's first.
+/// The step behind an MMA batch, perhaps the next tile's first.
 #[inline(always)]
 fn following(step: u32, all_mma_steps: u32) -> u32 {
     let next = step + MMA_BATCH_STEPS;
@@ -95,8 +95,8 @@ impl MmaBatch {
         Self([left, F::start(half(sums, 1), filters, b, low)])
     }
 
-    /// Takes the first half's sums while the second one is multiplied, waits for that, and returns its
-    /// values. Then the filters' registers are free.
+    /// Takes the first half's accumulators while the second half is in flight, waits for the second, and
+    /// returns it. The filters' registers are then free.
     #[inline(always)]
     unsafe fn end_left<F: Format>(self, sums: &mut Sums) -> [f32; 32] {
         let [left, right] = self.0;
@@ -104,7 +104,7 @@ impl MmaBatch {
         right.wait::<0>()
     }
 
-    /// Takes the sums of both.
+    /// Takes the accumulators of both halves.
     #[inline(always)]
     unsafe fn end<F: Format>(self, sums: &mut Sums) {
         let right = self.end_left::<F>(sums);
@@ -185,8 +185,8 @@ impl<F: Format, S: TileShape> Multiplier<F, S> for Warpgroup {
         let load = |step: u32| Self::load::<F, S>(operands, step, filter_warp);
         let mut step = 0;
         if parts == 1 {
-            // Two MMA batches at a time, with filters in registers of their own: a write to those of an MMA
-            // batch under way would make the assembler put its products one after another.
+            // Two MMA batches at a time, with separate filter registers: a write to the registers of an MMA
+            // batch in flight would make the assembler serialize its MMAs.
             while step + MMA_BATCH_STEPS < g.mma_steps {
                 let next = self.step + MMA_BATCH_STEPS;
                 let mma_batch =

@@ -27,7 +27,7 @@ use super::results::Results;
 use super::tile::{MAX_OPERANDS, MAX_PIXEL_OCTETS, Sums, TileShape};
 use crate::parts::unroll::unroll;
 
-/// More than any number of steps that are kept.
+/// A flag above any number of steps.
 const PROMOTED: u32 = 1 << 16;
 
 /// Pairs of octets of pixels of a warp.
@@ -62,8 +62,8 @@ unsafe fn load_filters<F: Format, S: TileShape>(
     filters
 }
 
-/// Adds the products of one step to the sums. `bases` are the addresses of the lane's pixels, for every
-/// second octet of pixels.
+/// Accumulates one MMA step. `bases` are the addresses of the lane's pixels, for every second octet of
+/// pixels.
 #[inline(always)]
 unsafe fn multiply<F: Format, S: TileShape>(
     sums: &mut Sums,
@@ -85,7 +85,7 @@ unsafe fn multiply<F: Format, S: TileShape>(
             });
         }
     });
-    // Parts of filters and of pixels: high and high, high and low, low and high.
+    // Parts of filters and of pixels: high by high, high by low, low by high.
     unroll!(4, |product| {
         let (filter_part, pixel_part) = (product / 2, product % 2);
         if product < 3 && ((filter_part + pixel_part) as u32) < F::OPERANDS.step_parts() {
@@ -106,24 +106,24 @@ unsafe fn multiply<F: Format, S: TileShape>(
     });
 }
 
-/// What a thread keeps from one K block to the next.
+/// The state of a thread between K blocks.
 pub(super) struct Warps {
     operands: Global<u32>,
-    /// The step of the whole reduction that comes next, and its filters.
+    /// The next step of the whole reduction, and its filters.
     step: u32,
     filters: Filters,
     /// The first of the warp's operands in a step's.
     first_operand: u32,
-    /// Where the lane's pixels are in a halo tile, for every second octet of them.
+    /// The bases of the lane's pixels in a halo tile, for every second octet.
     bases: [u32; MAX_PAIRS],
     /// 1 in lanes that give addresses of the second K-vector of a step.
     second: u32,
-    /// Steps whose products the sums have, and [`PROMOTED`] if sums of this tile were promoted.
+    /// Steps in the accumulators, and [`PROMOTED`] if accumulators of this tile were promoted.
     kept: u32,
 }
 
 impl Warps {
-    /// Counts steps whose products are to be added next, and puts the sums aside first if they have enough.
+    /// Counts the next steps, and promotes the accumulators first if they have enough steps.
     #[inline(always)]
     unsafe fn keep<F: Format, S: TileShape>(
         &mut self,
@@ -132,7 +132,7 @@ impl Warps {
         results: &Results<'_, F, S>,
     ) {
         if F::OPERANDS.parts > 1 && S::TILE.promotes() {
-            // A step of parts is one instruction, not three.
+            // A step of a single-part pass is one instruction, not three.
             let max = if F::OPERANDS.passes > 1 {
                 2 * PROMOTION_MMA_STEPS
             } else {

@@ -1,4 +1,4 @@
-//! From global memory to planes.
+//! Loads and converts the input: from global memory to planes in shared memory.
 
 use cuda_std::global::Global;
 use cuda_std::shared::Shared;
@@ -15,27 +15,26 @@ use crate::parts::unroll::unroll;
 /// Words of a copy in one channel.
 const COPY_WORDS: u32 = COPY_BYTES / 4;
 
-/// Where in a plane the peek lies until it is converted: behind all that it is converted to
-/// (rows of at least 3 to a depth take 38 words each at most), and two of it end before the plane does.
+/// Word of a plane where the peek is stored until it is converted. It is behind the converted rows (a row
+/// takes at most 38 words if a depth has at least 3 rows), and two peeks fit before the plane's end.
 const PEEK_WORD: u32 = 6144;
 const PEEK_WORDS: u32 = PEEK_ROWS * WIDTH;
 const _: () = assert!(PEEK_ROWS * 38 <= PEEK_WORD && PEEK_WORD + 2 * PEEK_WORDS <= PLANE_WORDS);
 
-/// What is done to f32 values before they are rounded: `x * scale + offset[c]`, the offsets being
-/// about minus the means. A constant added to a channel of the input adds a constant to the
-/// convolution, which the norm removes; a factor it removes, too. So neither changes the result,
-/// but the first keeps a large mean from eating the bits of the deviation, and the second keeps
-/// values inside f16's range.
+/// The conversion of f32 values before rounding: `x * scale + offset[c]`, with offsets of about minus the
+/// means. A constant added to an input channel adds a constant to the convolution, which the norm removes, as
+/// it removes a factor. So neither changes the result. The offset keeps a large mean from taking the bits of
+/// the deviation, and the scale keeps values inside f16's range.
 #[derive(Clone, Copy)]
 pub(super) struct Centre {
     /// A power of two.
     pub(super) scale: f32,
-    /// What is added to each channel.
+    /// The offset of each channel.
     pub(super) offset: [f32; 3],
 }
 
 impl Centre {
-    /// The conversion with `scale` that takes `means` away.
+    /// The conversion with `scale` that subtracts `means`.
     #[inline(always)]
     pub(super) fn new(scale: f32, means: [f32; 3]) -> Self {
         Self {
@@ -44,14 +43,14 @@ impl Centre {
         }
     }
 
-    /// Leaves it to all threads, behind the next barrier.
+    /// Stores it for all threads, behind the next barrier.
     #[inline(always)]
     pub(super) unsafe fn store(self, common: Shared<f32>) {
         let [a, b, c] = self.offset;
         common.store_vec(common::CENTRE, [self.scale, a, b, c]);
     }
 
-    /// What was left.
+    /// Loads the stored conversion.
     #[inline(always)]
     pub(super) unsafe fn load(common: Shared<f32>) -> Self {
         let [scale, a, b, c] = common.load_vec::<4>(common::CENTRE);
@@ -62,14 +61,14 @@ impl Centre {
     }
 }
 
-/// The block's sample and where it goes.
+/// The loader of the block's sample.
 #[derive(Clone, Copy)]
 pub(super) struct Filler<'a, F: Format> {
     /// The sample.
     pub(super) x: Global<F::Stored>,
     /// The planes.
     pub(super) planes: Shared<u32>,
-    /// Where rows wait that arrive during a round.
+    /// The staging area of rows that arrive during a round.
     pub(super) staging: Shared<u32>,
     /// The geometry.
     pub(super) g: &'a OneLaunch3dGeometry,
@@ -92,7 +91,7 @@ impl<F: Format> Filler<'_, F> {
         rows.min(self.g.rows) * row_copies::<F>()
     }
 
-    /// Where channel `c` of the peek lies.
+    /// The peek's channel `c`.
     #[inline(always)]
     fn peek(&self, c: u32) -> Shared<u32> {
         let at = match c {
@@ -105,8 +104,7 @@ impl<F: Format> Filler<'_, F> {
 
     /// Starts to copy the first [`PEEK_ROWS`] rows, 16 bytes at a time.
     ///
-    /// Copies that go past L1, since beside this much shared memory L1 is too small to have them
-    /// all in flight.
+    /// The copies bypass L1, which is too small beside this much shared memory to keep them all in flight.
     #[inline(always)]
     pub(super) unsafe fn start_peek(&self) {
         let chunks = self.copies(PEEK_ROWS) / 2;
@@ -134,8 +132,8 @@ impl<F: Format> Filler<'_, F> {
         ]
     }
 
-    /// The largest magnitude of this thread's copies of the peek (NaN if one is), their sum for
-    /// each channel, and how many pixels these are.
+    /// The largest magnitude of this thread's copies of the peek (NaN if one is NaN), their sum for each
+    /// channel, and the number of their pixels.
     #[inline(always)]
     pub(super) unsafe fn survey_peek(&self) -> (f32, [f32; 3], u32) {
         let (mut largest, mut sums, mut pixels) = (0.0, [0.0; 3], 0);
@@ -160,7 +158,7 @@ impl<F: Format> Filler<'_, F> {
     /// Converts the peek.
     #[inline(always)]
     pub(super) unsafe fn convert_peek(&self, centre: Centre) {
-        // The largest was surveyed before.
+        // `survey_peek` found the largest before.
         let mut largest = 0.0;
         let copies = self.copies(PEEK_ROWS);
         let mut copy = thread::thread_idx_x();
@@ -205,8 +203,8 @@ impl<F: Format> Filler<'_, F> {
         }
     }
 
-    /// Waits for what [`Self::start_staging`] started and converts it: each thread what it copied
-    /// itself, so no barrier is needed in between. Returns the largest magnitude among it.
+    /// Waits for the copies of [`Self::start_staging`] and converts them. Each thread converts its own
+    /// copies, so no barrier is needed in between. Returns their largest magnitude.
     #[inline(always)]
     pub(super) unsafe fn finish_staging(&self, first: u32, centre: Centre) -> f32 {
         let mut largest = 0.0;
@@ -228,8 +226,8 @@ impl<F: Format> Filler<'_, F> {
         largest
     }
 
-    /// Converts the rows from `first` to `end`, straight from `words`, the sample in words. Returns the
-    /// largest magnitude among them.
+    /// Converts the rows from `first` to `end`, directly from `words`, the sample in words. Returns their
+    /// largest magnitude.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
     #[cfg_attr(not(target_arch = "nvptx64"), inline(never))]
     pub(super) unsafe fn convert_rows(

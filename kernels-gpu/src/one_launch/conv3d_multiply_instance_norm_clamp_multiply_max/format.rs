@@ -1,23 +1,23 @@
-//! How values become operands of the tensor cores.
+//! Operand formats.
 //!
 //! The product of an item is `positions x K` by `K x filters`. For one horizontal tap, K runs over
 //! 27 taps `(c, t, r)`, two to a 32-bit word. A *plane* holds one word for each pixel, so a
-//! word is found from its plane, its row and its column alone, and the words that serve tap
+//! word's address follows from its plane, row and column alone, and the words that serve tap
 //! `s = 0` of column `q` serve tap 1 of column `q - 1` and tap 2 of `q - 2`: each is loaded once
 //! and used three times.
 //!
 //! Nine `(t, r)` and the planes give the words; a *quartet* is four of them, one for each lane of a
 //! quad, and two quartets are the K of one m16n8k16 step. With `line = 3 * t + r`, quartet `LOW` is lines
-//! 0 to 3, `HIGH` lines 4 to 7, and what is left over is gathered in a quartet of its own:
+//! 0 to 3, `HIGH` lines 4 to 7, and the remaining words form a quartet of their own:
 //!
 //! | kernel | planes, as pairs of halves | steps |
 //! |---|---|---|
 //! | split | `(c0, c1)` high parts; `(c0, c1)` low parts; `(c2 high, c2 low)` | 6, with 5 sets of filters |
 //! | others | `(c0, c1)`; `(c2, c2` one deeper`)` | 2 |
 //!
-//! Split values have a high and a low part of 11 bits each, and three of the four products are
-//! summed (and the fourth where it costs nothing): high x high, low x high, high x low. What is
-//! dropped is 2^-22 of a product.
+//! Split values have a high and a low part of 11 bits each, and three of the four products are summed (and
+//! the fourth where it costs nothing): high by high, low by high, high by low. The dropped part is 2^-22 of a
+//! product.
 
 use cuda_std::shared::Shared;
 use cuda_std::{Storage, bf16, f16, mma};
@@ -28,14 +28,14 @@ use launch_config::one_launch::conv3d_multiply_instance_norm_clamp_multiply_max:
 /// Lines of a filter: its `(t, r)`.
 const LINES: u32 = 9;
 
-/// How a kernel stores and multiplies.
+/// The storage and operand format of a kernel.
 pub(super) trait Format {
-    /// What input, parameters and output are stored in.
+    /// The storage type of input, parameters and output.
     type Stored: Storage;
     /// Whether values are split in two parts.
     const F16X2: bool;
-    /// Whether values are centred and scaled before they are rounded. What is stored in 16 bits
-    /// is multiplied as it is.
+    /// Whether values are centred and scaled before they are rounded. 16-bit values are operands without
+    /// conversion.
     const CENTRED: bool;
     /// Words of a pixel.
     const PLANES: u32;
@@ -52,9 +52,9 @@ pub(super) trait Format {
     unsafe fn multiply_add(d: [f32; 4], a: [u32; 4], b: [u32; 2]) -> [f32; 4];
 }
 
-/// f32, split in two f16.
+/// f32 split into two f16.
 pub(super) struct F16x2;
-/// f32, rounded to f16.
+/// f32 rounded to one scaled f16.
 pub(super) struct ScaledF16;
 /// f16.
 pub(super) struct F16;
@@ -102,13 +102,13 @@ format!(
     bf16, bf16, pack_bf16x2, m16n8k16_bf16, false, false, PAIR_PLANES, 2
 );
 
-/// The half in the low 16 bits of a word, and that in the high 16.
+/// The values of the low and the high half of a word.
 #[inline(always)]
 pub(super) fn halves<F: Format>(word: u32) -> [f32; 2] {
     [F::half(word as u16), F::half((word >> 16) as u16)]
 }
 
-/// What a word of a filter holds.
+/// The contents of a filter word.
 #[derive(Clone, Copy, PartialEq)]
 enum Pair {
     /// Channels 0 and 1 of one line.
@@ -118,12 +118,12 @@ enum Pair {
     /// Channel 2 of a line and of the line one deeper. Of two such words the second, at `t = 1`,
     /// gives only its deeper half, `t = 2`.
     Depths,
-    /// Nothing: the quartet has fewer than four words.
+    /// Padding: the quartet has fewer than four words.
     Nothing,
 }
 
-/// The filter word that meets quad lane `quad_lane`'s word of quartet `half` in step `step`, for filter `k`
-/// and horizontal tap `s`, its values times `scale`.
+/// The filter word for quad lane `quad_lane`'s word of quartet `half` in step `step`, for filter `k` and
+/// horizontal tap `s`, with values times `scale`.
 ///
 /// # Safety
 /// `filters` holds all filters.
@@ -181,8 +181,8 @@ pub(super) unsafe fn filter_word<F: Format>(
     }
 }
 
-/// Word offsets, from the pixel of a position, of the words that quad lane `quad_lane` has in the quartets:
-/// `LOW` and `HIGH` in plane 0, and two of what is left over (the split kernel has one).
+/// Word offsets, from the pixel of a position, of quad lane `quad_lane`'s words in the quartets: `LOW` and
+/// `HIGH` in plane 0, and two of the remaining words (one in the split kernel).
 #[inline(always)]
 pub(super) fn quartet_offsets<F: Format>(
     quad_lane: u32,

@@ -1,4 +1,4 @@
-//! An item: 16 rows by 10 columns of the convolution, and what is done with each column.
+//! An item: 16 rows by 10 columns of the convolution, with an epilogue for each column.
 
 use cuda_std::shared::Shared;
 use cuda_std::{math, opaque, warp};
@@ -10,8 +10,7 @@ use launch_config::one_launch::conv3d_multiply_instance_norm_clamp_multiply_max:
 use super::format::{Format, quartet_offsets};
 use crate::parts::unroll::unroll;
 
-/// Filter operands of all horizontal taps. As many steps as the format with the most has; what is
-/// not used costs nothing.
+/// Filter operands of all horizontal taps, for the format with the most steps. Unused ones take no registers.
 pub(super) type Filters = [[[u32; 4]; MAX_STEPS]; FILTER as usize];
 
 /// The most sets of filter operands of a horizontal tap.
@@ -21,34 +20,34 @@ pub(super) const MAX_STEPS: usize = 5;
 /// `2 * quad_lane`, `2 * quad_lane + 1` and the same plus 8.
 pub(super) type Column = [[f32; 4]; 2];
 
-/// What becomes of the columns of an item.
+/// The epilogue of the columns of an item.
 pub(super) trait Epilogue {
-    /// The item starts: this lane has `rows` of the output, the first column is `column`. A row at or
-    /// beyond the output's rows is a repetition of the last.
+    /// Starts an item: this lane has `rows` of the output, and the first column is `column`. A row beyond the
+    /// output's rows repeats the last one.
     unsafe fn start(&mut self, g: &OneLaunch3dGeometry, rows: [u32; 2], column: u32);
-    /// Column `I` of the item.
+    /// Takes column `I` of the item.
     unsafe fn column<const I: usize>(&mut self, column: &Column);
-    /// The item ends, which had these rows.
+    /// Ends the item with these rows.
     unsafe fn finish(&mut self, g: &OneLaunch3dGeometry, rows: [u32; 2]);
 }
 
-/// What an item needs from the block.
+/// The inputs of an item.
 #[derive(Clone, Copy)]
 pub(super) struct Operands<'a> {
     /// The planes.
     pub(super) planes: Shared<u32>,
     /// The filters.
     pub(super) filters: &'a Filters,
-    /// What accumulators start from, for the lane's four filters.
+    /// Start values of the accumulators, for the lane's four filters.
     pub(super) start: [f32; 4],
     /// The geometry.
     pub(super) g: &'a OneLaunch3dGeometry,
 }
 
-/// Convolves item `item` and hands its columns to `epilogue`.
+/// Convolves item `item` and passes its columns to `epilogue`.
 ///
-/// Input column `i` is loaded once and serves the output columns `i`, `i - 1` and `i - 2`, whose
-/// accumulators take turns in three places.
+/// Input column `i` is loaded once and serves the output columns `i`, `i - 1` and `i - 2`, whose accumulators
+/// rotate through three register sets.
 #[cfg_attr(target_arch = "nvptx64", inline(always))]
 #[cfg_attr(not(target_arch = "nvptx64"), inline(never))]
 pub(super) unsafe fn convolve<F: Format, E: Epilogue>(
@@ -134,9 +133,9 @@ unsafe fn column<F: Format, E: Epilogue, const I: usize>(
         let low_parts = [load(0, 1), load(1, 1)];
         let third = [load(0, 2), load(1, 2)];
         let rest = load(2, 0);
-        // Loaded once more, since an operand's four registers are consecutive: the same value in two
-        // places would be copied, for each product anew.
-        let again = [
+        // Loaded once more, because an operand's four registers are consecutive: a value that is used in two
+        // positions would be copied for each MMA.
+        let repeated = [
             opaque::load(planes, quartets[2][0] + I as u32),
             opaque::load(planes, quartets[2][1] + I as u32),
         ];
@@ -145,7 +144,7 @@ unsafe fn column<F: Format, E: Epilogue, const I: usize>(
         step!(third[0], third[1], 1);
         step!(channels[0], channels[1], 2);
         step!(third[0], third[1], 3);
-        step!(rest, again, 4);
+        step!(rest, repeated, 4);
     } else {
         step!(load(0, 0), load(1, 0), 0);
         step!(load(2, 0), load(3, 0), 1);
@@ -160,11 +159,10 @@ unsafe fn column<F: Format, E: Epilogue, const I: usize>(
     hand_over!(0 1 2 3 4 5 6 7 8 9);
 }
 
-/// An exchange in which each lane gives away half of what it has: of two values, the lane
-/// keeps `low` if `bit` of its index is clear, else `high`, and gives the other one to the lane
-/// with that bit changed. Returns what it keeps and what it receives.
+/// A butterfly exchange of two values: the lane keeps `low` if `bit` of its index is clear, else `high`, and
+/// gives the other one to the lane with that bit flipped. Returns the kept and the received value.
 ///
-/// Chosen by bits and not by `if`: the compiler must not move a shuffle into a branch that only some lanes
+/// Selected by bits and not by `if`: the compiler must not move a shuffle into a branch that only some lanes
 /// take.
 ///
 /// # Safety
@@ -191,7 +189,7 @@ pub(super) struct PowerSums {
 }
 
 impl PowerSums {
-    /// Nothing seen.
+    /// Sums of no items.
     #[inline(always)]
     pub(super) fn new() -> Self {
         Self {

@@ -1,15 +1,15 @@
 //! `channel_max(clamp(instance_norm(conv3d(x) * m)) * m)` in one launch, on tensor cores.
 //!
 //! # Idea
-//! One block takes one sample, or the blocks of a cluster share one (`pass`). Its input, converted to f16 (or
-//! as it is stored, in 16 bits), stays in shared memory from beginning to end, so that the convolution can be
-//! done twice: once for the statistics of each filter, once more for the result. Nothing but the result is
+//! One block takes one sample, or the blocks of a cluster share one (`pass`). Its input, converted to f16
+//! (16-bit types without conversion), stays in shared memory from beginning to end. So the convolution can be
+//! computed twice: once for the statistics of each filter, once more for the result. Only the result is
 //! written.
 //!
 //! ```text
-//! 1   filters = weight * 2^e, rounded (and what that leaves): operands, in the registers of every warp
-//! 2   means, scale = survey of the first PEEK_ROWS rows        # a guess of the means: any value would do
-//!     planes = (those rows - means) * scale, rounded (and what that leaves)      # 16-bit types: as stored
+//! 1   filters = weight * 2^e, rounded (and the rounding error): operands, in the registers of every warp
+//! 2   means, scale = survey of the first PEEK_ROWS rows        # an estimate of the means: any value would do
+//!     planes = (those rows - means) * scale, rounded (and the rounding error)    # 16-bit types: as stored
 //! 3   for each round, an item of 16 rows x 10 columns to a warp:                 # first pass (`pass`)
 //!         start to copy the next STAGING_ROWS rows
 //!         for each column of the item (`item::convolve`):
@@ -20,17 +20,16 @@
 //!         barrier
 //! 4   mean, variance = sums of all warps in their order, in f64
 //!     factor, added, lower, upper of each filter                                 # `output::Constants`
-//!     if `largest`, known only now, does not suit the scale: once more from 3, with the scale that does
+//!     if `largest`, known only now, does not suit the scale: repeat from 3, with one that does
 //! 5   for each item of the warp:                                                 # second pass
 //!         for each column of the item:
 //!             d = as in 3
-//!             y = max over the filters of min(d * factor + added, upper), but at least the largest `lower`
+//!             y = max(max over the filters of min(d * factor + added, upper), largest `lower`)
 //! ```
 //!
-//! The norm takes away any factor and any constant from a filter's outputs, so scales and
-//! means only show where eps does; and the bias has no effect unless it is not finite. A value of the
-//! sample that is not finite makes, through the statistics, all outputs of the sample NaN, as in the
-//! separate operators.
+//! The norm removes any factor and any constant from a filter's outputs. So scales and means have an effect
+//! only through eps, and the bias only if it is not finite. A value of the sample that is not finite makes
+//! all outputs of the sample NaN through the statistics, as in the separate operators.
 //!
 //! # Precision
 //! | symbol | products | largest error seen against f64, problem 79 |
@@ -41,28 +40,29 @@
 //!
 //! On Hopper the 16-bit types have kernels of their own: `warpgroup`.
 //!
-//! Sums are f32; the same bits in every run, for every split of the batch, and by however many blocks.
+//! Sums are f32. Results are the same bits in every run, for every division of the batch, and for any number
+//! of blocks.
 //!
 //! # Tiles
 //! The constants are in `launch_config` beside the launch shape. An item is 16 rows by 10
 //! columns: the rows are the m16 of m16n8k16, two n8 are the 16 filters, and the columns are walked
 //! through (`item::convolve`). How pixels become operands: `format`.
 //!
-//! What bounds the time is the rate of `mma.sync`: of 6 cycles that an m16n8k16 takes a
-//! scheduler, register reads take most, so that other instructions add to it rather than overlap.
+//! The rate of `mma.sync` limits the kernel. An m16n8k16 takes a scheduler 6 cycles, most of them for
+//! register reads, so other instructions add to that time rather than overlap with it.
 //!
 //! # Barriers
 //! All threads reach all barriers. Three before the filters are in registers, one more before the first pass,
 //! one after each round, two around the statistics. In a cluster there are no rounds but one barrier before
-//! the pass. All threads of the cluster reach its two barriers after each pass: that of the power sums, and
-//! that after which no block reads another's.
+//! the pass. All threads of the cluster reach its two barriers after each pass: one when the power sums are
+//! stored, and one after which no block reads another's.
 //!
 //! # Invariants
 //! - A round starts only when all rows that its items touch are converted.
 //! - `staging` belongs to the filters until every thread has its operands, then to arriving rows, and
 //!   when the pass is over to the partial statistics.
-//! - In a cluster, all blocks find the same means, scales and largest magnitude, and so repeat the pass all
-//!   or none.
+//! - In a cluster, all blocks find the same means, scales and largest magnitude, so either all or none repeat
+//!   the pass.
 //! - The words of depth `d` in plane 1 of the pair formats are complete once depth `d + 1` is.
 
 use core::marker::PhantomData;
@@ -83,7 +83,7 @@ mod output;
 mod parameters;
 mod pass;
 mod survey;
-// Only Hopper has what these kernels are made of.
+// Only Hopper has `wgmma`.
 #[cfg(hopper)]
 mod warpgroup;
 #[cfg(hopper)]
@@ -100,13 +100,13 @@ use crate::parts::lanes::sum_of_lanes;
 use crate::parts::prescale::prescale_of_finite;
 use crate::parts::unroll::unroll;
 
-/// Words of shared memory for all threads, by what they hold.
+/// The map of the common area of shared memory, in words.
 mod common {
-    /// Sums over what warp 0 has of the peek, one for each channel, and its pixels.
+    /// Sums over warp 0's share of the peek, one for each channel, and its pixels.
     pub(super) const SUMS: u32 = 0;
-    /// Largest magnitude that each warp saw.
+    /// The largest magnitude in each warp.
     pub(super) const LARGEST: u32 = 4;
-    /// The same, of the block whose number in the cluster is the warp's, or the warp's modulo the blocks.
+    /// The largest magnitude of the cluster's block with the warp's number modulo the blocks.
     pub(super) const LARGEST_OF_ALL: u32 = 16;
     /// Scale of each filter.
     pub(super) const SCALES: u32 = 64;
@@ -122,28 +122,28 @@ mod common {
     pub(super) const MEANS: u32 = 224;
     /// Scale and offsets of the conversion.
     pub(super) const CENTRE: u32 = 228;
-    /// Where the block's items begin and end, and the rows that they touch.
+    /// The range of the block's items, and the rows that they touch.
     pub(super) const SHARE: u32 = 232;
     /// Items of every block but the last ones, and all items of the sample.
     pub(super) const ITEMS: u32 = 236;
 }
 
-/// Magnitudes, after scaling, that the conversion takes without loss.
+/// Range of the largest magnitude, after scaling, that suits the conversion.
 const SCALED_MIN: f32 = 0.25;
 const SCALED_MAX: f32 = 30_000.0;
 
-/// Blocks for a sample of `channel_max(clamp(instance_norm(conv3d(x) * m)) * m)`: `BLOCKS`, which are a
-/// cluster where they are several.
+/// `BLOCKS` blocks compute a sample of `channel_max(clamp(instance_norm(conv3d(x) * m)) * m)`. Several blocks
+/// are a cluster.
 ///
 /// *Launch*: `g.shape(planes, BLOCKS)`, `SPLIT_PLANES` for split values, else `PAIR_PLANES`. *Mapping*: items
-/// of 16 rows by 10 columns go to the warps in turn; within an item, lanes as m16n8k16 has them. *Barriers*
-/// and invariants: at the head of the module. *Traffic*: the input once by a block that is alone, parameters
-/// and first rows once a block, the output once.
+/// of 16 rows by 10 columns go to the warps in turn; within an item, lanes have the fragments of m16n8k16.
+/// *Barriers* and invariants: at the head of the module. *Traffic*: the input once (a cluster: halo rows more
+/// often), parameters and first rows once a block, the output once.
 ///
 /// # Safety
 /// `x` has `g.input_elements()` elements, `y` has `g.n * g.out_elements()`, `weight` `FILTER_ELEMENTS`,
 /// `multiplier`, and `bias` if the geometry says that it exists, `OUT_CHANNELS`; all start on 16 bytes, and
-/// `y` is apart from the others. The grid has `BLOCKS` blocks for each of `g.n` samples.
+/// `y` overlaps none of the others. The grid has `BLOCKS` blocks for each of `g.n` samples.
 #[kernel(
     instances(BLOCKS: [1], F: [f16x2_f32: F16x2, scaled_f16_f32: ScaledF16, f16: F16, bf16: Bf16]),
     #[cfg(hopper)]
@@ -179,7 +179,7 @@ pub unsafe fn conv3d_multiply_instance_norm_clamp_multiply_max<F: Format, const 
         g,
     };
 
-    // 1, with the copies of 2 under way.
+    // 1, with the copies of 2 in flight.
     let parameters = FilterTensors::<F> {
         staging,
         words,

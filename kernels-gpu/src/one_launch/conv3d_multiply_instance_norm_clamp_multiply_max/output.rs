@@ -9,18 +9,18 @@ use launch_config::one_launch::conv3d_multiply_instance_norm_clamp_multiply_max:
 
 use super::item::{Column, Epilogue, exchange};
 
-/// What turns an accumulator of one filter into its candidate for the maximum.
+/// The constants that map a filter's accumulator to its candidate for the maximum.
 ///
 /// `m` multiplies before the norm and after the clamp. With `y` the convolution,
 /// `norm(m * y) = sign(m) * (y - mean) / sqrt(var + eps / m^2)`, so `m * norm(m * y)` is
-/// `m^2 * (y - mean) / sqrt(m^2 * var + eps)`: one FMA. The bounds, multiplied by `m`, change places
+/// `m^2 * (y - mean) / sqrt(m^2 * var + eps)`: one FMA. The bounds, multiplied by `m`, are swapped
 /// where `m` is negative. And since the lower bound lies below the upper, it can be
 /// applied after the maximum, once for all filters.
 #[derive(Clone, Copy)]
 pub(super) struct Constants {
     /// Factor of an accumulator.
     pub(super) factor: f32,
-    /// What is added then.
+    /// Summand.
     pub(super) added: f32,
     /// The larger bound.
     pub(super) upper: f32,
@@ -41,12 +41,12 @@ impl Constants {
     ) -> Self {
         let mean = sum * g.count_reciprocal;
         let variance = squares * g.count_reciprocal - mean * mean;
-        // Rounding may leave a little less than nothing; NaN stays.
+        // Rounding may make it slightly negative; NaN stays.
         let variance = if variance < 0.0 { 0.0 } else { variance };
         Self::new(g, mean, variance, scale, m, finite)
     }
 
-    /// Leaves those of filter `k` in `table`: `[factor, added, upper, lower][filter]`.
+    /// Stores the constants of filter `k` in `table`: `[factor, added, upper, lower][filter]`.
     #[inline(always)]
     pub(super) unsafe fn store(&self, table: Shared<f32>, k: u32) {
         table.store(k, self.factor);
@@ -67,7 +67,7 @@ impl Constants {
     ) -> Self {
         let nan_bound = g.min.is_nan() || g.max.is_nan();
         let mut constants = if m == 0.0 {
-            // Zero times anything finite: the norm gives 0, or NaN where eps is 0.
+            // `m` is 0: the norm of zeros is 0, or NaN where eps is 0.
             let zero = if g.eps > 0.0 { 0.0 } else { f32::NAN };
             let clamped = math::min_nan(math::max_nan(zero, g.min), g.max);
             Self {
@@ -119,7 +119,7 @@ pub(super) struct Maximum<T> {
 }
 
 impl<T: Storage> Maximum<T> {
-    /// With the constants of this lane's filters, which lie in `table`.
+    /// Loads the constants of this lane's filters from `table`.
     #[inline(always)]
     pub(super) unsafe fn new(y: GlobalMut<T>, table: Shared<f32>) -> Self {
         let quad_lane = warp::lane_id() % 4;

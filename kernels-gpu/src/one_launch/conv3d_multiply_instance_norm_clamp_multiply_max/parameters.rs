@@ -20,17 +20,17 @@ const OPERAND_WORDS: u32 = FILTER * 5 * 32 * 4;
 const _: () = assert!(SURVEYORS * OUT_CHANNELS <= BLOCK_THREADS);
 const _: () = assert!(OPERAND_WORDS + FILTER_ELEMENTS <= STAGING_WORDS);
 
-/// The tensors of the filters: weight, bias and multiplier. The weight lies, as stored, behind its operands
-/// in `staging`.
+/// The tensors of the filters: weight, bias and multiplier. The original weight is behind its operands in
+/// `staging`.
 #[derive(Clone, Copy)]
 pub(super) struct FilterTensors<'a, F: Format> {
-    /// Where they lie.
+    /// Their shared memory.
     pub(super) staging: Shared<u32>,
-    /// What all threads share.
+    /// The common area.
     pub(super) words: Shared<u32>,
     /// The geometry.
     pub(super) g: &'a OneLaunch3dGeometry,
-    /// How they are multiplied.
+    /// The operand format.
     pub(super) format: core::marker::PhantomData<F>,
 }
 
@@ -78,8 +78,8 @@ impl<F: Format> FilterTensors<'_, F> {
         }
     }
 
-    /// Finds each filter's scale (NaN if the filter is not finite), or, where values are
-    /// multiplied as stored, the sums of its channels.
+    /// Finds each filter's scale (NaN if the filter is not finite), or, for 16-bit types, the sums of its
+    /// channels.
     #[inline(always)]
     pub(super) unsafe fn scale(&self) {
         let floats = self.words.cast::<f32>();
@@ -114,7 +114,7 @@ impl<F: Format> FilterTensors<'_, F> {
         } else {
             let sums = survey::sums_of_surveyors(sums);
             if k < OUT_CHANNELS && first == 0 {
-                // Not the scale, but as finite as the filter is.
+                // Not the scale, but NaN or infinite if the filter is.
                 floats.store(common::SCALES + k, largest);
                 survey::store_sums(sums, floats, common::FILTER_SUMS + 3 * k);
             }
@@ -157,8 +157,9 @@ impl<F: Format> FilterTensors<'_, F> {
         filters
     }
 
-    /// What the accumulators of this lane's filters start from: where values are multiplied as they are
-    /// stored, minus what `means` would give, so that squares do not drown in a large mean.
+    /// The start values of the accumulators of this lane's filters. For 16-bit types, which are not centred,
+    /// they are minus the convolution of `means`, so that a large mean does not cost the squares their
+    /// accuracy.
     #[inline(always)]
     pub(super) unsafe fn start_values(&self, means: [f32; 3]) -> [f32; 4] {
         if F::CENTRED {

@@ -1,16 +1,16 @@
-//! The first pass: the power sums of each filter and what follows from them, by a block alone or by the
-//! blocks of a cluster.
+//! The first pass: the power sums of each filter and their statistics, by a single block or by the blocks of
+//! a cluster.
 //!
-//! # Alone
-//! Items go to the warps by turns, and each warp adds the power sums of its items in their order. Rows that
+//! # One block
+//! Items go to the warps in turn, and each warp adds the power sums of its items in their order. Rows that
 //! the next rounds need arrive during a round.
 //!
-//! # Shared
-//! A block has consecutive items, and so needs few rows beyond its share of the sample. All
-//! of them are there before it begins. The power sums of each item are kept apart, in shared memory; when
-//! the whole cluster has come to its barrier, each block adds those of all items in the order of a block
-//! that is alone, so the sums are the same bits. All blocks also learn the largest magnitude of the
-//! whole sample, and so decide alike whether to repeat.
+//! # A cluster
+//! A block has consecutive items, and so needs few rows beyond its share of the sample. It loads all of them
+//! before it begins. The power sums of each item are stored separately in shared memory. Behind the cluster's
+//! barrier, each block adds those of all items in the order of a single block, so the sums are the same bits.
+//! All blocks also get the largest magnitude of the whole sample, so they make the same decision whether to
+//! repeat the pass.
 
 use cuda_std::global::Global;
 use cuda_std::shared::Shared;
@@ -27,19 +27,18 @@ use super::output::Constants;
 use super::parameters::FilterTensors;
 use crate::parts::unroll::unroll;
 
-/// The pass of a block, which leaves the power sums of its `warp` to the other threads, behind the next
-/// barrier.
+/// The pass of a block. It stores the power sums of `warp` for the other threads, behind the next barrier.
 pub(super) struct Pass<'a, F: Format> {
-    /// The sample and where it goes.
+    /// The loader of the sample.
     pub(super) filler: Filler<'a, F>,
-    /// What all threads share.
+    /// The common area.
     pub(super) words: Shared<u32>,
     /// The warp's number.
     pub(super) warp: u32,
 }
 
 impl<F: Format> Pass<'_, F> {
-    /// Where the power sums of the warps are after [`Self::alone`].
+    /// The power sums of the warps after [`Self::alone`].
     #[inline(always)]
     pub(super) fn partial(&self, blocks: u32) -> Shared<f32> {
         let at = if blocks == 1 { 0 } else { SHARE_WORDS };
@@ -47,7 +46,7 @@ impl<F: Format> Pass<'_, F> {
         staging.cast()
     }
 
-    /// All items of the sample. Rows before `ready` are there.
+    /// Computes all items of the sample. Rows before `ready` are loaded.
     #[inline(always)]
     pub(super) unsafe fn alone(&self, operands: Operands<'_>, mut ready: u32) {
         let (filler, floats) = (&self.filler, self.words.cast::<f32>());
@@ -63,7 +62,7 @@ impl<F: Format> Pass<'_, F> {
                 ready += STAGING_ROWS;
                 thread::sync_threads();
             }
-            // Behind the last row there is nothing to start, nor to finish.
+            // Behind the last row there are no copies.
             filler.start_staging(ready);
             if round + self.warp < items {
                 convolve::<F, _>(round + self.warp, operands, &mut power_sums);
@@ -77,11 +76,10 @@ impl<F: Format> Pass<'_, F> {
         self.leave(warp::lane_id(), power_sums.total, 1);
     }
 
-    /// The block's share of the sample, one of `x`; then what the other blocks of the
-    /// cluster have.
+    /// Computes the block's share of the sample, then collects the shares of the other blocks of the cluster.
     ///
-    /// Comes to the cluster's barrier once more than it waits there: the others may read this block's memory
-    /// until [`cluster::wait_all`].
+    /// It arrives at the cluster's barrier once more than it waits: the other blocks may read this block's
+    /// memory until [`cluster::wait_all`].
     #[inline(always)]
     pub(super) unsafe fn shared<const BLOCKS: u32>(
         &self,
@@ -90,7 +88,7 @@ impl<F: Format> Pass<'_, F> {
     ) {
         let (filler, floats) = (&self.filler, self.words.cast::<f32>());
         let [first_row, end_row] = self.words.load_vec(common::SHARE + 2);
-        // Computed here and not kept: no register is free.
+        // Recomputed here: no register is free to keep it.
         let block = opaque::uniform(thread::block_idx_x());
         let words_of = |elements: usize| elements * size_of::<F::Stored>() / 4;
         let sample = Global::new(x.cast::<u32>(), words_of(operands.g.input_elements())).slice(
@@ -103,7 +101,7 @@ impl<F: Format> Pass<'_, F> {
 
         let lane = warp::lane_id();
         let of_items = filler.staging.slice(0, SHARE_WORDS).cast::<f32>();
-        // Read again for each item rather than kept: no register is free.
+        // Loaded for each item: no register is free to keep it.
         let share = || self.words.load_vec::<2>(common::SHARE);
         let mut item = share()[0] + self.warp;
         while item < share()[1] {
@@ -116,11 +114,11 @@ impl<F: Format> Pass<'_, F> {
         cluster::sync();
 
         let [each, items] = self.words.load_vec(common::ITEMS);
-        // It never is 0, which the compiler does not know: a division by it would ask for a panic.
+        // It is never 0, but the compiler does not know that, and a division would have a panic path.
         let each = each.max(1);
         let mut power_sums = [0.0; MOST_WARP_ITEMS as usize];
         const _: () = assert!(MOST_WARP_ITEMS == 9);
-        // All on their way before the first is added.
+        // All loads are issued before the first addition.
         unroll!(9, |i| {
             let item = (self.warp + i as u32 * WARPS).min(items - 1);
             let rank = item / each;
@@ -146,7 +144,7 @@ impl<F: Format> Pass<'_, F> {
         cluster::arrive();
     }
 
-    /// Leaves the warp's power sums where [`Self::partial`] says.
+    /// Stores the warp's power sums in [`Self::partial`].
     #[inline(always)]
     unsafe fn leave(&self, lane: u32, total: f32, blocks: u32) {
         let filter = lane / 4 % 4;
@@ -155,8 +153,8 @@ impl<F: Format> Pass<'_, F> {
         self.partial(blocks).store(at, total);
     }
 
-    /// Adds `largest` of each lane to what the warp has seen. In shared memory: registers are scarce while
-    /// items are convolved.
+    /// Updates the warp's largest magnitude with `largest` of each lane. It is in shared memory, because
+    /// registers are scarce during the convolution.
     #[inline(always)]
     unsafe fn keep_largest(&self, largest: f32) {
         if F::CENTRED {
@@ -170,7 +168,7 @@ impl<F: Format> Pass<'_, F> {
     }
 }
 
-/// The largest of what all warps left from word `at` on, as bits: those of NaN are the largest.
+/// The largest of all warps' magnitudes from word `at` on. Compared as bits, NaN is the largest.
 #[inline(always)]
 pub(super) unsafe fn largest_of_warps(words: Shared<u32>, at: u32) -> f32 {
     let [a, b, c] = [

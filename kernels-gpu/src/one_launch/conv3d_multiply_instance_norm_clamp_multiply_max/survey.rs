@@ -1,4 +1,4 @@
-//! What the kernels must know of the filters: the largest magnitude, and the sums of the channels.
+//! The survey of the filters: the largest magnitude, and the sums of the channels.
 
 use cuda_std::math;
 use cuda_std::shared::Shared;
@@ -25,10 +25,10 @@ pub(super) fn add(sums: &mut [f32; 3], i: u32, value: f32) {
     });
 }
 
-/// The largest magnitude of the filter, of what its surveyors have seen; NaN if one is.
+/// The largest magnitude of the filter, over its surveying lanes; NaN if one is NaN.
 ///
 /// # Safety
-/// All lanes of the warp call it together.
+/// All lanes of the warp make this call together.
 #[inline(always)]
 pub(super) unsafe fn largest_of_surveyors(largest: f32) -> f32 {
     of_lanes::<SURVEYORS, f32>(largest, math::max_nan)
@@ -47,7 +47,7 @@ pub(super) unsafe fn sums_of_surveyors([a, b, c]: [f32; 3]) -> [f32; 3] {
     ]
 }
 
-/// Leaves the sums of a filter's channels from word `at` on.
+/// Stores the sums of a filter's channels from word `at` on.
 #[inline(always)]
 pub(super) unsafe fn store_sums(sums: [f32; 3], floats: Shared<f32>, at: u32) {
     unroll!(3, |c| {

@@ -1,4 +1,4 @@
-//! What a block does with its sums: moments, and the output or its pooled extrema.
+//! The epilogue of a block: moments, and the output or its pooled extrema.
 
 use core::marker::PhantomData;
 
@@ -32,37 +32,37 @@ pub(super) const BEYOND: u32 = {
 // The pixels of a lane are bits of a word.
 const _: () = assert!(2 * MAX_PIXEL_OCTETS <= 32);
 
-/// The tensors behind the product.
+/// Parameters and outputs of the epilogue.
 pub(super) struct Output<T: Storage> {
     pub(super) bias: *const T,
     pub(super) norm_weight: *const T,
     pub(super) scale: *const T,
     pub(super) y: *mut T,
     pub(super) moments: *mut f32,
-    /// For results that no norm follows.
+    /// Parameters of a convolution without a norm.
     pub(super) without_norm: WithoutNorm<T>,
 }
 
-/// What a block does with its results.
+/// The epilogue's view of a block.
 pub(super) struct Results<'a, F: Format, S: TileShape> {
     pub(super) thread: u32,
-    /// For each pixel, its place in the tile.
+    /// For each pixel, its packed coordinates in the tile.
     pub(super) pixels: Shared<u32>,
-    /// For each pixel, its place in the output plane, from the tile's first.
+    /// For each pixel, its offset in the output plane from the tile's first pixel.
     pub(super) positions: Shared<u32>,
-    /// For each pooling window, its place in the tile.
+    /// For each pooling window, its packed coordinates in the tile.
     pub(super) windows: Shared<u32>,
-    /// For each filter: bias, reciprocal of its scale, and a sign. It is -1 where norm and scale reverse the
-    /// order of values, and bias and scale have it too, so that pools always take the largest. Where no norm
-    /// follows, gain and shift are in its place and behind.
+    /// For each filter: bias, reciprocal scale, and a sign. The sign is -1 where norm and scale reverse the
+    /// order of values; it is multiplied into bias and scale, so that pools always take the largest value.
+    /// Without a norm, the last two numbers are gain and shift.
     pub(super) channels: Shared<f32>,
-    /// For each filter and warp, moments.
+    /// Moments for each filter and warp.
     pub(super) moments: Shared<f32>,
     /// The values of the tile, a row for each filter.
     pub(super) tile: Shared<f32>,
     pub(super) output: &'a Output<F::Stored>,
     pub(super) g: GemmGeometry,
-    /// The place of the thread's warp among those along the filters, and along the pixels.
+    /// The warp's index along the filters, and along the pixels.
     pub(super) filter_warp: u32,
     pub(super) pixel_warp: u32,
     pub(super) format: PhantomData<(F, S)>,
@@ -75,8 +75,8 @@ pub(super) fn is_normal(x: f32) -> bool {
     (f32::MIN_POSITIVE..f32::INFINITY).contains(&magnitude)
 }
 
-/// Both factors that undo the scaling of a sum, where their product is no normal number: powers of two, the
-/// smaller one first.
+/// The two reciprocal scales of a sum, for the case that their product is not a normal number: powers of two,
+/// the smaller one first.
 #[inline(always)]
 pub(super) fn in_order(descale: f32, input_descale: f32) -> [f32; 2] {
     let swap = math::abs(descale) > input_descale;
@@ -84,12 +84,12 @@ pub(super) fn in_order(descale: f32, input_descale: f32) -> [f32; 2] {
     [first, if swap { descale } else { input_descale }]
 }
 
-/// The last coordinates in the tile at `place` that are in the output, with the bit above each set:
-/// the difference to coordinates in a word keeps that bit where they are not beyond.
+/// The last coordinates of the tile at `place` within the output, with the bit above each set. Subtracting
+/// packed coordinates keeps that bit where they are within.
 #[inline(always)]
 pub(super) fn limits(g: &GemmGeometry, place: &Place) -> u32 {
     let conv = &g.conv;
-    // A pixel that is not used has coordinates beyond any tile's.
+    // An unused pixel has coordinates beyond any tile's.
     let last = |extent: u32, first: u32, tile: u32| (extent - first).min(tile) - 1;
     let last = to_word(
         last(conv.z, place.z, g.tile_d),
@@ -99,7 +99,7 @@ pub(super) fn limits(g: &GemmGeometry, place: &Place) -> u32 {
     last | BEYOND
 }
 
-/// Whether no pixel of the tile at `place` is beyond the output.
+/// Whether all pixels of the tile at `place` are within the output.
 #[inline(always)]
 pub(super) fn is_within(g: &GemmGeometry, place: &Place) -> bool {
     let conv = &g.conv;
@@ -119,22 +119,22 @@ impl<F: Format, S: TileShape> Results<'_, F, S> {
     /// Floats of the tile.
     pub(super) const TILE_WORDS: u32 = S::TILE.filters() * Self::PITCH;
 
-    /// Whether no norm follows. Only with some tiles may that be.
+    /// Whether this is a convolution without a norm, which only some tiles support.
     #[inline(always)]
     pub(super) fn is_without_norm(&self) -> bool {
         S::TILE.ends(F::OPERANDS) && self.g.without_norm != 0
     }
 
-    /// Brings what the block's filters need to shared memory, for all tiles.
+    /// Loads the parameters of the block's filters to shared memory, for all tiles.
     ///
     /// # Safety
-    /// All threads of the block call it, and a barrier follows.
+    /// All threads of the block make this call, and a barrier follows.
     #[inline(always)]
     pub(super) unsafe fn load_channels(&self, filters: &FilterSet, filter_descales: Global<f32>) {
         let channels = self.g.conv.output_channels() as usize;
         let mut filter = self.thread;
         while filter < S::TILE.filters() {
-            // What is computed for filters that do not exist is written nowhere.
+            // Results of filters beyond the last one are not written.
             let (mut bias, mut descale, mut sign) = (0.0, 1.0, 1.0);
             if filter < filters.count {
                 let channel = (filters.first_channel + filter) as usize;
@@ -161,10 +161,10 @@ impl<F: Format, S: TileShape> Results<'_, F, S> {
         }
     }
 
-    /// Writes all that there is to write of the tile that entry `entry` of the table says.
+    /// Writes output and moments of the tile in entry `entry` of the table of tiles.
     ///
     /// # Safety
-    /// All threads of the block call it together, after a barrier since the last call.
+    /// All threads of the block make this call together, after a barrier since the last call.
     #[inline(always)]
     pub(super) unsafe fn finish(
         &self,
@@ -181,7 +181,7 @@ impl<F: Format, S: TileShape> Results<'_, F, S> {
         };
         self.scale(sums, input_descale);
         if !self.is_without_norm() {
-            // So moments are those of what the norm will read.
+            // Moments are of the values that the norm will read.
             self.round(sums);
             self.take_moments(sums, &place);
         }
@@ -205,7 +205,7 @@ impl<F: Format, S: TileShape> Results<'_, F, S> {
             + filters.first_channel as usize
     }
 
-    /// The filter of row `i` (0 or 8 further) of operand `m`, in the tile.
+    /// The filter, in the tile, of row `i` (0, or 8 further) of operand `m`.
     #[inline(always)]
     fn filter_of(&self, m: usize, i: usize) -> u32 {
         let lane = self.thread % WARP_THREADS;
@@ -252,7 +252,7 @@ impl<F: Format, S: TileShape> Results<'_, F, S> {
         });
     }
 
-    /// Makes the values what is stored of them.
+    /// Rounds the values to the storage type.
     #[inline(always)]
     fn round(&self, sums: &mut Sums) {
         unroll!(4, |m| {
@@ -275,7 +275,7 @@ impl<F: Format, S: TileShape> Results<'_, F, S> {
         self.g.tile_pixels() == S::TILE.pixels() && is_within(&self.g, place)
     }
 
-    /// Brings the values to shared memory.
+    /// Stores the values to shared memory.
     #[inline(always)]
     unsafe fn store_tile(&self, sums: &Sums) {
         unroll!(4, |m| {

@@ -12,25 +12,25 @@ use crate::parts::lanes::sum_of_quad;
 use crate::parts::moments::Moments;
 use crate::parts::unroll::unroll;
 
-/// Which of up to 16 octets of pixels are in the output.
+/// The pixels of up to 16 octets that are within the output.
 #[derive(Clone, Copy)]
 pub(in super::super) struct Inside {
-    /// Those that a lane has of octet `n` are bits `2 * n` and one more.
+    /// A lane's two pixels of octet `n` are bits `2 * n` and `2 * n + 1`.
     bits: u32,
-    /// How many the lanes of a quad have.
+    /// The number of pixels of a quad's lanes.
     pub(in super::super) count: f32,
-    /// The reciprocal of that, or 0.
+    /// Its reciprocal, or 0.
     each: f32,
 }
 
 impl Inside {
-    /// All of `octets` octets.
+    /// All pixels of `octets` octets.
     #[inline(always)]
     pub(in super::super) fn all(octets: u32) -> Self {
         Self::of(u32::MAX, (8 * octets) as f32)
     }
 
-    /// Of `octets` octets those whose coordinates, of the two that a lane has, are within `limits`.
+    /// The lane's pixels of `octets` octets whose coordinates are within `limits`.
     ///
     /// # Safety
     /// All lanes of the warp call it together.
@@ -52,7 +52,7 @@ impl Inside {
         Self::of_bits(bits)
     }
 
-    /// Those that `bits` has: of what a lane has of octet `n`, `2 * n` and one more.
+    /// The pixels in `bits`: the lane's two of octet `n` are bits `2 * n` and `2 * n + 1`.
     ///
     /// # Safety
     /// All lanes of the warp call it together.
@@ -77,7 +77,7 @@ impl Inside {
         self.bits & 1 << (2 * n + j) != 0
     }
 
-    /// Mean and sum of squared deviations of the values that a quad's lanes have of these pixels.
+    /// Mean and M2 of a quad's values of these pixels.
     ///
     /// # Safety
     /// All lanes of the warp call it together.
@@ -109,7 +109,7 @@ impl Inside {
         [mean, sum_of_quad(m2)]
     }
 
-    /// The same of two rows of values, in turn: neither waits for the other's additions.
+    /// The same for two rows of values, interleaved, so that neither waits for its own additions.
     ///
     /// # Safety
     /// As [`moments`](Self::moments).
@@ -153,7 +153,7 @@ impl Inside {
 }
 
 impl<F: Format, S: TileShape> Results<'_, F, S> {
-    /// Leaves the moments of the warp's pixels in shared memory.
+    /// Stores the moments of the warp's pixels in shared memory.
     #[inline(always)]
     pub(super) unsafe fn take_moments(&self, sums: &Sums, place: &Place) {
         let octets = S::TILE.pixel_octets;
@@ -166,7 +166,7 @@ impl<F: Format, S: TileShape> Results<'_, F, S> {
         self.take_moments_of(sums, &inside);
     }
 
-    /// The same, of the pixels that are inside.
+    /// The same for the pixels in `inside`.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
     #[cfg_attr(not(target_arch = "nvptx64"), inline(never))]
     unsafe fn take_moments_of(&self, sums: &Sums, inside: &Inside) {

@@ -1,4 +1,4 @@
-//! Sums that are promoted, where the results will be.
+//! Accumulator promotion, in the shared memory of the results.
 
 use cuda_std::{opaque, thread};
 use launch_config::WARP_THREADS;
@@ -10,8 +10,8 @@ use super::Results;
 use crate::parts::unroll::unroll;
 
 impl<F: Format, S: TileShape> Results<'_, F, S> {
-    /// Adds the sums to those of the tile in shared memory, or leaves them there if they are the first, and
-    /// starts them anew. A thread has the same places each time, and shares them with no other.
+    /// Adds the accumulators to the tile's sums in shared memory (or stores the first ones there), and resets
+    /// them to zero. A thread uses the same addresses each time, and shares them with no other thread.
     #[inline(always)]
     pub(in super::super) unsafe fn promote(&self, sums: &mut Sums, first: bool) {
         if !first {
@@ -33,7 +33,7 @@ impl<F: Format, S: TileShape> Results<'_, F, S> {
         *sums = NO_SUMS;
     }
 
-    /// Adds what was promoted to the sums.
+    /// Adds the promoted sums to the accumulators.
     #[inline(always)]
     pub(in super::super) unsafe fn add_promoted(&self, sums: &mut Sums) {
         let at = self.first_place();
@@ -53,8 +53,8 @@ impl<F: Format, S: TileShape> Results<'_, F, S> {
         });
     }
 
-    /// Where the thread's first result is in the tile: worked out where it is wanted, so that it takes no
-    /// register before.
+    /// The position of the thread's first result in the tile. Computed where it is needed, so that it takes
+    /// no register before.
     #[inline(always)]
     unsafe fn first_place(&self) -> u32 {
         let thread = opaque::to_assembler(thread::thread_idx_x());
@@ -63,7 +63,7 @@ impl<F: Format, S: TileShape> Results<'_, F, S> {
         filter * Self::PITCH + self.pixel_warp * S::TILE.warp_pixels() + 2 * (lane % 4)
     }
 
-    /// How far from there the results of octet `n` are, of row `i` (0 or 8 further) of operand `m`.
+    /// The offset from there of the results of octet `n`, row `i` (0, or 8 further) of operand `m`.
     #[inline(always)]
     const fn place(m: usize, i: usize, n: usize) -> u32 {
         (m as u32 * OPERAND_ROWS + 8 * i as u32) * Self::PITCH + 8 * n as u32

@@ -1,4 +1,4 @@
-//! A tile's results as they are.
+//! The store of a tile's results without a pool.
 
 use cuda_std::global::GlobalMut;
 use cuda_std::{Storage, opaque};
@@ -12,15 +12,15 @@ use super::super::tile::TileShape;
 use super::{Results, is_inside, limits};
 use crate::parts::unroll::unroll;
 
-/// The place of a pixel that is not in the output. No plane is as long as this.
+/// The position of a pixel beyond the output. No plane is that long.
 const NOWHERE: u32 = u32::MAX;
 
 impl<F: Format, S: TileShape> Results<'_, F, S> {
-    /// Writes the values as they are.
+    /// Writes the values without pooling.
     #[inline(always)]
     pub(super) unsafe fn write_rows(&self, place: &Place, filters: &FilterSet) {
         let (g, conv) = (&self.g, &self.g.conv);
-        // Whether every second pixel and the next one are neighbours in the output, from an even element on.
+        // Whether each aligned pair of pixels is contiguous in the output.
         let in_pairs = g.neighbours().is_multiple_of(2);
         let seen = if in_pairs {
             self.write_rows_of::<2>(place, filters)
@@ -49,7 +49,7 @@ impl<F: Format, S: TileShape> Results<'_, F, S> {
     }
 
     /// The same, `TOGETHER` (1 or 2) pixels at a time: a warp takes a filter, its lanes consecutive pixels.
-    /// Where no norm follows, whether the thread has seen a NaN.
+    /// Without a norm, returns whether the thread has seen a NaN.
     #[inline(always)]
     unsafe fn write_rows_of<const TOGETHER: u32>(
         &self,
@@ -75,7 +75,7 @@ impl<F: Format, S: TileShape> Results<'_, F, S> {
         let mut filter = warp;
         let mut plane = (self.first_plane(place, filters) + warp as usize) * spatial;
         while filter < filters.count {
-            // Asked anew for each filter, or there would be two of this loop.
+            // Evaluated for each filter, or the compiler would duplicate this loop.
             let is_without_norm =
                 self.is_without_norm() && opaque::to_compiler(g.without_norm) != 0;
             let mut map = [0.0; 2];
@@ -104,7 +104,7 @@ impl<F: Format, S: TileShape> Results<'_, F, S> {
                     }
                 }
             });
-            // Not unrolled: eight loads of one filter are enough that is in flight.
+            // Not unrolled: eight loads of one filter in flight are enough.
             filter = opaque::to_compiler(filter + BLOCK_THREADS / WARP_THREADS);
             plane += (BLOCK_THREADS / WARP_THREADS) as usize * spatial;
         }

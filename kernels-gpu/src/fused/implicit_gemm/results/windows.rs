@@ -25,11 +25,11 @@ impl<F: Format, S: TileShape> Results<'_, F, S> {
         )
     }
 
-    /// Writes of each whole window the value that will be the largest after norm and scale.
+    /// Writes, for each whole window, the value that will be the largest after norm and scale.
     #[inline(always)]
     pub(super) unsafe fn write_windows(&self, place: &Place, filters: &FilterSet) {
         let (values, pitch) = (self.tile, self.g.tile_pitch);
-        // The usual windows are written out.
+        // The usual windows are unrolled.
         macro_rules! square {
             ($extent:literal by $together:literal) => {
                 self.write_windows_of(place, filters, |first| {
@@ -52,10 +52,10 @@ impl<F: Format, S: TileShape> Results<'_, F, S> {
         }
     }
 
-    /// The same; `largest` takes the largest value of the window whose first element of the tile it is given.
+    /// The same. `largest` returns the largest value of the window that starts at an element of the tile.
     ///
-    /// A thread keeps its window and takes it of one filter after another, so that only addresses change.
-    /// Where windows do not divide the threads, some threads have nothing to do.
+    /// A thread keeps its window and takes one filter after another, so that only addresses change. If
+    /// windows do not divide the threads, some threads are idle.
     #[inline(always)]
     unsafe fn write_windows_of(
         &self,

@@ -1,13 +1,13 @@
-//! The boxes of an NHWC input, as a tensor map has them.
+//! The boxes of an NHWC input, for its tensor map.
 
 use cuda_std::tensor_map::Boxes;
 use launch_config::implicit_gemm::{GemmGeometry, K_VECTOR_BYTES, K_VECTOR_VALUES};
 
 use super::nhwc_tile::in_box_order;
 
-/// Those of the input of an NHWC geometry, in place or reformatted, or the staged tiles of one that
-/// is converted in the producer, each of whose values is two elements: along channels, columns, slices, rows
-/// and samples; or rows before slices, where tiles are not of octets.
+/// The boxes of an NHWC geometry's input, in place or reformatted, or its staged f32 tiles, each of whose
+/// values is two 16-bit elements. Axes are channels, columns, slices, rows and samples; in the flat layout,
+/// rows come before slices.
 #[must_use]
 pub fn boxes(g: &GemmGeometry) -> Boxes {
     let (conv, k_vectors) = (&g.conv, &g.k_vectors);
@@ -31,7 +31,7 @@ pub fn boxes(g: &GemmGeometry) -> Boxes {
     };
     Boxes {
         extents: of(g.pixel_channels() * elements, |axis| axis.0),
-        // Of one index no stride matters, but a map wants one.
+        // The stride of an axis of extent 1 does not matter, but a map needs one.
         strides: axes.map(|axis| u64::from(axis.1.max(1)) * u64::from(K_VECTOR_BYTES * elements)),
         reaches: of(
             k_vectors.span_k_vectors * K_VECTOR_VALUES * elements,

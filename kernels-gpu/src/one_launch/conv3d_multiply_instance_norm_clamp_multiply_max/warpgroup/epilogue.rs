@@ -1,4 +1,4 @@
-//! What becomes of the convolution: statistics, or the result.
+//! The epilogues of the convolution: statistics, or the result.
 
 use core::marker::PhantomData;
 
@@ -24,16 +24,16 @@ pub(super) struct PowerSums {
 }
 
 impl PowerSums {
-    /// Nothing seen.
+    /// Sums of no items.
     pub(super) const NONE: Self = Self {
         sums: [0.0; 4],
         squares: [0.0; 4],
     };
 
-    /// Adds those of an item.
+    /// Adds the sums of an item.
     ///
-    /// Items are added one by one, and not element after element across them, so that blocks of a cluster
-    /// can have an item each and come to the same bits.
+    /// Sums are added item by item, not element by element across items, so that blocks of a cluster can have
+    /// an item each and get the same bits.
     #[inline(always)]
     pub(super) fn add(&mut self, item: &Self) {
         unroll!(4, |i| {
@@ -42,7 +42,7 @@ impl PowerSums {
         });
     }
 
-    /// Leaves the lane's to another warp, behind the next barrier, from word `at` on.
+    /// Stores the lane's sums from word `at` on, for another warp behind the next barrier.
     #[inline(always)]
     pub(super) unsafe fn store(&self, floats: Shared<f32>, at: u32) {
         let at = at + warp::lane_id() * 4;
@@ -50,7 +50,7 @@ impl PowerSums {
         floats.store_vec(at + 4 * WARP_THREADS, self.squares);
     }
 
-    /// What the lane of that warp left there.
+    /// Loads the sums that a lane of another warp stored.
     #[inline(always)]
     pub(super) unsafe fn load(floats: Shared<f32>, at: u32) -> Self {
         let at = at + warp::lane_id() * 4;
@@ -98,23 +98,23 @@ impl Epilogue for PowerSums {
 
 /// The maximum over all filters, in words of two columns.
 pub(super) struct Maximum<F: WarpgroupFormat> {
-    /// Where the warp's results wait.
+    /// The warp's results in shared memory.
     results: Shared<u32>,
-    /// Where this lane's wait: its row, and of two words the one that it keeps.
+    /// Index of this lane's results: its row, and the one of two words that it keeps.
     slot: u32,
     factor: [f32; 4],
     added: [f32; 4],
-    /// Larger bounds, of two filters each.
+    /// The upper bounds, of two filters in each word.
     upper: [u32; 2],
-    /// The smaller bound of all, twice.
+    /// The largest lower bound of all filters, in both halves.
     lower: u32,
-    /// The pair of columns before: one row.
+    /// The result of the previous pair of columns, for one row.
     pair: u32,
     format: PhantomData<F>,
 }
 
 impl<F: WarpgroupFormat> Maximum<F> {
-    /// With the constants of this lane's filters, which lie in `table` as
+    /// Loads the constants of this lane's filters from `table`, which is
     /// `[factor, added, upper, lower][filter]`.
     #[inline(always)]
     pub(super) unsafe fn new(results: Shared<u32>, table: Shared<f32>) -> Self {
@@ -138,10 +138,10 @@ impl<F: WarpgroupFormat> Maximum<F> {
         }
     }
 
-    /// Writes the warp's results: those of the tile's rows that there are.
+    /// Writes the warp's results, for the existing rows of the tile.
     ///
-    /// The lower bound lies below the upper ones, so it can be applied now, once for all filters: it is the
-    /// largest of theirs.
+    /// Lower bounds are below the upper ones, so the largest of them can be applied here, once for all
+    /// filters.
     #[inline(always)]
     pub(super) unsafe fn write(&self, y: GlobalMut<u32>, tile: &Tile, out_rows: u32) {
         const _: () = assert!(STRIP_PAIRS == 8);
@@ -160,7 +160,7 @@ impl<F: WarpgroupFormat> Maximum<F> {
         warp::sync_warp(warp::ALL_LANES);
     }
 
-    /// As [`exchange`], the larger of what is kept and what is received.
+    /// As [`exchange`]; returns the larger of the kept and the received word.
     #[inline(always)]
     unsafe fn keep(bit: u32, low: u32, high: u32) -> u32 {
         let [kept, received] = exchange(
@@ -174,11 +174,11 @@ impl<F: WarpgroupFormat> Maximum<F> {
 }
 
 impl<F: WarpgroupFormat> Epilogue for Maximum<F> {
-    /// Rounded to 16 bits as soon as the channel map is done: what follows chooses among values, and the
-    /// larger of two rounded numbers is the larger one, rounded.
+    /// Rounds to 16 bits right behind the channel map. The remaining operations only choose among values, and
+    /// rounding is monotonic.
     #[inline(always)]
     unsafe fn pair(&mut self, which: Which, sums: [f32; 16]) {
-        // Two filters of each of two rows.
+        // Two filters for each of two rows.
         let column = |first: usize| {
             let two = |i: usize, k: usize| {
                 let value = |i: usize| {

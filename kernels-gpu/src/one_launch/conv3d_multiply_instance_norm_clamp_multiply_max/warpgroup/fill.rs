@@ -1,4 +1,4 @@
-//! From global memory to planes.
+//! Loads the input: from global memory to planes in shared memory.
 
 use cuda_std::global::Global;
 use cuda_std::shared::Shared;
@@ -15,10 +15,10 @@ use crate::parts::unroll::unroll;
 /// Words of a load in one channel.
 const LOAD_WORDS: u32 = LOAD_ELEMENTS / 2;
 
-/// What one load brings: [`LOAD_ELEMENTS`] elements of each channel.
+/// One load: [`LOAD_ELEMENTS`] elements of each channel.
 pub(super) type Load = [[u32; 4]; 3];
 
-/// A sample, as words, and where it goes.
+/// The loader of a sample, as words.
 #[derive(Clone, Copy)]
 pub(super) struct Filler<'a> {
     /// The sample.
@@ -27,7 +27,7 @@ pub(super) struct Filler<'a> {
     pub(super) words: Shared<u32>,
     /// The first row that the block needs.
     pub(super) first_row: u32,
-    /// Where the rows that it needs end.
+    /// The end of the rows that it needs.
     pub(super) end_row: u32,
     /// The geometry.
     pub(super) g: &'a OneLaunch3dGeometry,
@@ -39,14 +39,14 @@ impl Filler<'_> {
         self.first_row * ROW_LOADS + thread::thread_idx_x()
     }
 
-    /// Makes this thread's loads: between them, threads have the first rows first.
+    /// Issues this thread's loads. Over all threads, the first rows come first.
     #[inline(always)]
     pub(super) unsafe fn load_all(&self) -> [Load; OWN_LOADS as usize] {
         let load = |i: u32| self.load(self.first() + i * BLOCK_THREADS, self.end_row);
         [load(0), load(1), load(2), load(3)]
     }
 
-    /// Stores them.
+    /// Stores the loads to the planes.
     #[inline(always)]
     pub(super) unsafe fn store_all(&self, loads: &[Load; OWN_LOADS as usize]) {
         unroll!(4, |i| {
@@ -54,13 +54,13 @@ impl Filler<'_> {
         });
     }
 
-    /// Makes this thread's load of the sample's first rows.
+    /// Issues this thread's load of the sample's first rows.
     #[inline(always)]
     pub(super) unsafe fn load_first(&self) -> Load {
         self.load(thread::thread_idx_x(), self.g.rows)
     }
 
-    /// Makes load `index`. Behind the last one of the rows before `end`, that one.
+    /// Issues load `index`. Behind the rows before `end`, it repeats their last load.
     #[inline(always)]
     unsafe fn load(&self, index: u32, end: u32) -> Load {
         let last = (end * ROW_LOADS).max(1) - 1;

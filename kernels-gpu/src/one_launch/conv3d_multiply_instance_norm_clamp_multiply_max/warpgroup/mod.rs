@@ -1,27 +1,27 @@
-//! The same pipeline for f16 and bf16 on Hopper's warpgroup products.
+//! The same pipeline for f16 and bf16 with Hopper's `wgmma`.
 //!
 //! # Idea
-//! As for the kernels beside it: a block takes a sample, keeps its input in shared memory, and convolves
-//! twice, for the statistics and for the result. What differs:
+//! As in the `mma.sync` kernels, a block takes a sample, keeps its input in shared memory, and convolves
+//! twice, for the statistics and for the result. The differences:
 //!
-//! 1. *Two output columns a product.* The filters are B, in shared memory; A, 64 positions one
-//!    below another, comes from registers (`walk`). Of two neighbouring output columns the inputs are four
-//!    columns: 3 * 9 * 4 = 108 halves of K, 112 with what is said under 3, so 7 steps. B holds the
-//!    filters twice, for either column at its place among the four, and zeros where a column is not its.
-//! 2. *Each input column is loaded once.* Words of a pair of columns are two steps of channels 0 and
-//!    1, one step of channel 2, and half a step of what is left over. They are the first half of one
-//!    product's K and the second half of the one before. The two halves of the step that is shared change
-//!    places each time, so B has them in both orders.
-//! 3. *The shift of the statistics costs nothing.* The spare half-words of K meet a constant, and in B a
-//!    start value: minus what the means of the sample's first rows give (`start_value`). It is in two
-//!    parts, so that it may exceed the type's range.
-//! 4. *The result in 16 bits* (`epilogue::Maximum`): what follows the channel map only chooses among
-//!    numbers, and rounding keeps their order.
-//! 5. *Results in rows.* They wait in shared memory until the warp has those of a whole item.
+//! 1. *Two output columns an MMA.* The filters are B, in shared memory. A, 64 positions one below another,
+//!    comes from registers (`walk`). The inputs of two neighbouring output columns are four columns: 3 * 9 *
+//!    4 = 108 values of K, 112 with the constants of point 3, so 7 steps. B holds the filters twice, at each
+//!    output column's position among the four input columns, with zeros elsewhere.
+//! 2. *Each input column is loaded once.* The words of a pair of columns are two steps of channels 0 and 1,
+//!    one step of channel 2, and half a step of the remaining values. They are the first half of K for one
+//!    MMA batch, and the second half for the one before. The two halves of the shared step are swapped each
+//!    time, so B has them in both orders.
+//! 3. *The shift of the statistics costs nothing.* The spare values of K meet a constant, and in B a start
+//!    value: minus the convolution of the means of the sample's first rows (`start_value`). It has two parts,
+//!    so that it may exceed the type's range.
+//! 4. *The result in 16 bits* (`epilogue::Maximum`): operations behind the channel map only choose among
+//!    values, and rounding is monotonic.
+//! 5. *Results in rows.* They are kept in shared memory until the warp has those of a whole item.
 //!
 //! ```text
-//! load what the thread has of the filters and of the sample                      # all loads are in flight
-//! B = filters, for either column of a pair; planes = sample, as it is stored
+//! load the thread's share of the filters and of the sample                       # all loads are in flight
+//! B = filters, for either column of a pair; planes = sample, as stored
 //! barrier
 //! start = -(means of the first rows) x filters, where B meets the constants
 //! barrier
@@ -43,24 +43,24 @@
 //! ```
 //!
 //! # Tiles
-//! An item is [`TILE_ROWS`] output rows by a strip of the columns, half of them; each warpgroup takes
-//! consecutive ones, one behind the other. Five warpgroups leave each thread 96 registers: with seven the
-//! assembler has 72, and either spills or puts the products one after the other.
+//! An item is [`TILE_ROWS`] output rows by a strip of half of the columns. Each warpgroup takes consecutive
+//! items. Five warpgroups leave each thread 96 registers. With seven, the assembler has 72, and either spills
+//! or serializes the MMAs.
 //!
 //! # Clusters
-//! Where the batch is small, a cluster of as many blocks as a block has warpgroups shares a sample. A block
-//! does what would be one warpgroup's, an item on each of its own warpgroups, and fills only the rows that
-//! these touch. The power sums of the items, which each lane keeps apart, are then added as that one
-//! warpgroup would, and the totals sent to all blocks: the same bits.
+//! Where the batch is small, a cluster of as many blocks as a block has warpgroups shares a sample. Each
+//! block computes the items of one warpgroup of a single block, one item on each of its own warpgroups, and
+//! loads only the rows that these touch. The power sums of the items, which each lane keeps separately, are
+//! added in the order of that one warpgroup, and the totals are sent to all blocks. So the bits are the same.
 //!
 //! # Planes
-//! Plane 0 has a word `(c0, c1)` for each pixel, plane 1 at even columns a word of channel 2 of that pixel
-//! and the next. Rows that do not exist read zeros, and so add nothing to sums.
+//! Plane 0 has a word `(c0, c1)` for each pixel. Plane 1 has, at even columns, a word of channel 2 of that
+//! pixel and the next. Rows beyond the input read zeros, and so add nothing to sums.
 //!
 //! # Barriers
-//! All threads reach all four: planes and operands are stored; start values are; partial
-//! statistics are; the constants of the filters are. In a cluster, one more before the items' power sums are
-//! added, and two of the cluster: all blocks have begun, and their totals are there.
+//! All threads reach all four barriers: behind the stores of planes and operands, of start values, of partial
+//! statistics, and of the constants of the filters. In a cluster there is one more before the items' power
+//! sums are added, and two of the cluster: when all blocks have begun, and when their totals have arrived.
 
 use cuda_std::global::{Global, GlobalMut};
 use cuda_std::shared;
@@ -91,7 +91,7 @@ use walk::{Tile, walk};
 use crate::parts::lanes::sum_of_lanes;
 use crate::parts::unroll::unroll;
 
-/// Words of shared memory for all threads, by what they hold.
+/// The map of the common area of shared memory, in words.
 mod common {
     /// Means of the channels.
     pub(super) const MEANS: u32 = 0;
@@ -107,11 +107,11 @@ mod common {
     pub(super) const CONSTANTS: u32 = 112;
 }
 
-/// How a kernel multiplies and compares.
+/// The MMA and the comparisons of a kernel.
 pub(super) trait WarpgroupFormat: Format {
     /// The largest finite value.
     const LARGEST: f32;
-    /// The sum of seven steps.
+    /// The accumulators of an MMA batch of seven steps.
     unsafe fn multiply(a: &[[u32; 4]; 7], b: &[MatrixDescriptor; 7]) -> [f32; 16];
     /// The larger of each half; NaN if either is.
     fn max(a: u32, b: u32) -> u32;
@@ -155,7 +155,7 @@ warpgroup_format!(
     min_nan_bf16x2
 );
 
-/// The warp's number: the same in all lanes, and known to the compiler to be.
+/// The warp's number, marked as uniform for the compiler.
 #[inline(always)]
 unsafe fn warp_index() -> u32 {
     opaque::uniform(thread::thread_idx_x() / WARP_THREADS)
@@ -169,7 +169,7 @@ unsafe fn warp_index() -> u32 {
 /// once, the parameters once a block, the output once.
 ///
 /// # Safety
-/// As the kernel of the other module for the same type.
+/// As the `mma.sync` kernel for the same type.
 #[kernel(
     instances(BLOCKS: [alone: 1, cluster: CLUSTER_BLOCKS], F: [f16: F16, bf16: Bf16]),
     max_threads = BLOCK_THREADS,
@@ -208,7 +208,7 @@ pub unsafe fn conv3d_multiply_instance_norm_clamp_multiply_max_wgmma<
     let share = if BLOCKS == 1 {
         share(g, warpgroup)
     } else {
-        // Before the others write into this block's memory, it has begun.
+        // Tells the other blocks that this block has begun, before they write to its memory.
         cluster::arrive();
         share(g, cluster::block_rank())
     };
@@ -259,7 +259,7 @@ pub unsafe fn conv3d_multiply_instance_norm_clamp_multiply_max_wgmma<
         start_value::<F>(thread, words, floats);
         async_proxy::fence_shared();
     }
-    // Not needed before the statistics are there.
+    // Not needed before the statistics are complete.
     let own_filter = thread.wrapping_sub(BLOCK_THREADS - OUT_CHANNELS);
     if own_filter < OUT_CHANNELS {
         let k = own_filter as usize;
@@ -309,7 +309,7 @@ pub unsafe fn conv3d_multiply_instance_norm_clamp_multiply_max_wgmma<
             power_sums.store(floats, of_warp(warp));
         }
         thread::sync_threads();
-        // What one warpgroup would have, had it done all items of the block.
+        // The power sums of one warpgroup with all items of the block.
         let mut power_sums = PowerSums::NONE;
         let mut item = 0;
         while item < share.end - share.first {

@@ -1,4 +1,4 @@
-//! Filters and what comes of them: operands, sums, start values, constants of the epilogue.
+//! Prepared parameters: filter operands, sums, start values, and constants of the epilogue.
 
 use cuda_std::global::Global;
 use cuda_std::shared::Shared;
@@ -17,10 +17,10 @@ use super::super::survey::{self, PER_CHANNEL, PER_FILTER, SURVEYORS};
 use super::{WarpgroupFormat, common};
 use crate::parts::lanes::sum_of_quad;
 
-/// A start value is the sum of two halves of K; the second meets this constant, the first meets 1.
+/// A start value has two parts in K: the second is multiplied by this constant, the first by 1.
 const START_UNIT: f32 = 32_768.0;
 
-/// Words of operands that a thread prepares, at most.
+/// The most words of operands that a thread prepares.
 const OWN_WORDS: usize = (DISTINCT_BLOCKS * BLOCK_WORDS).div_ceil(BLOCK_THREADS) as usize;
 
 /// This thread's words of the filters, as operands.
@@ -30,7 +30,7 @@ pub(super) unsafe fn operands<F: WarpgroupFormat>(weight: Global<F::Stored>) -> 
     let mut i = 0;
     while i < OWN_WORDS {
         let at = thread::thread_idx_x() + i as u32 * BLOCK_THREADS;
-        // Behind the last block there is no other; its words are not stored.
+        // Words behind the last block are not stored.
         let block = (at / BLOCK_WORDS).min(DISTINCT_BLOCKS - 1);
         own[i] = filter_word::<F>(weight, at / 4 % OPERAND_COLUMNS, block, at % 4);
         i += 1;
@@ -38,7 +38,7 @@ pub(super) unsafe fn operands<F: WarpgroupFormat>(weight: Global<F::Stored>) -> 
     own
 }
 
-/// Stores them, and the constants.
+/// Stores the operands and the constants.
 #[inline(always)]
 pub(super) unsafe fn lay_out<F: WarpgroupFormat>(own: &[u32; OWN_WORDS], words: Shared<u32>) {
     let thread = thread::thread_idx_x();
@@ -61,7 +61,7 @@ pub(super) unsafe fn lay_out<F: WarpgroupFormat>(own: &[u32; OWN_WORDS], words: 
     }
 }
 
-/// The block of the first pair's rest.
+/// The block of the first pair's remaining values.
 pub(super) const FIRST_REST: u32 = 12;
 
 /// The word of quad lane `quad_lane` in a column of a block.
@@ -73,14 +73,14 @@ unsafe fn filter_word<F: WarpgroupFormat>(
     quad_lane: u32,
 ) -> u32 {
     let (output, k) = (column / OUT_CHANNELS, column % OUT_CHANNELS);
-    // The pair of input columns, and of it: the first one, the second one, channel 2 of both.
+    // The pair of input columns, and its part: the first column, the second column, or channel 2 of both.
     let rest = block >= FIRST_REST;
     let set = if rest { block - FIRST_REST } else { block / 6 };
     let what = if rest { quad_lane } else { block % 6 / 2 };
     let line = if rest { 8 } else { block % 2 * 4 + quad_lane };
     let value = |channel: u32, input: u32| {
         let used = (output..output + FILTER).contains(&input) && what < 3;
-        // Loaded in any case, so that all loads are under way together.
+        // Loaded unconditionally, so that all loads are in flight together.
         let s = if used { input - output } else { 0 };
         let at = (k * IN_CHANNELS + channel) * PER_CHANNEL + line * FILTER + s;
         let value = weight.load_readonly(at as usize).to_f32();
@@ -93,10 +93,10 @@ unsafe fn filter_word<F: WarpgroupFormat>(
     F::pack(value(low, first), value(high, first + u32::from(third)))
 }
 
-/// Elements of a filter that a lane surveys, at most.
+/// The most elements of a filter that a lane surveys.
 const SURVEYED: usize = PER_FILTER.div_ceil(SURVEYORS) as usize;
 
-/// The elements that this thread surveys: of filter `thread / SURVEYORS`, 0 behind its last one.
+/// The elements that this thread surveys, of filter `thread / SURVEYORS`; 0 beyond its last one.
 #[inline(always)]
 pub(super) unsafe fn surveyed<F: WarpgroupFormat>(weight: Global<F::Stored>) -> [f32; SURVEYED] {
     let thread = thread::thread_idx_x();
@@ -135,7 +135,7 @@ pub(super) unsafe fn survey(values: &[f32; SURVEYED], floats: Shared<f32>) {
     }
 }
 
-/// Lays filter `k`'s start value where it meets the constants.
+/// Stores filter `k`'s start value at the positions of K that meet the constants.
 #[inline(always)]
 pub(super) unsafe fn start_value<F: WarpgroupFormat>(
     k: u32,
@@ -162,7 +162,7 @@ pub(super) unsafe fn start_value<F: WarpgroupFormat>(
     store(FIRST_REST + 2, 1);
 }
 
-/// The constants of filter `k`, from the warps' partial sums, a quarter of which each of four lanes adds.
+/// The constants of filter `k`, from the warps' partial sums. Each of four lanes adds a quarter of them.
 #[inline(always)]
 pub(super) unsafe fn finish_filter<F: WarpgroupFormat>(
     k: u32,

@@ -1,4 +1,4 @@
-//! A tile: 64 rows of the convolution, walked through by pairs of columns.
+//! The mainloop: a tile of 64 rows of the convolution, pair of columns by pair of columns.
 
 use cuda_std::shared::Shared;
 use cuda_std::warp;
@@ -12,41 +12,40 @@ use launch_config::one_launch::conv3d_multiply_instance_norm_clamp_multiply_max:
 
 use super::WarpgroupFormat;
 
-/// Which pair of columns it is.
+/// The position of a pair of columns in the unrolled loop.
 pub(super) enum Which {
-    /// The next one follows in the same turn of the loop.
+    /// The first of two pairs in an iteration.
     First,
-    /// The one before was the first; the number of that pair.
+    /// The second of two pairs; the number of the first.
     Second(u32),
-    /// The last one of an odd number of them; its number.
+    /// The last pair of an odd number; its number.
     Last(u32),
 }
 
-/// What becomes of the columns of a tile.
+/// The epilogue of the columns of a tile.
 pub(super) trait Epilogue {
-    /// A pair of columns. Eight sums of each: filters `2 * quad_lane` and one more of row `quad`, of row
-    /// `quad + 8`, and the same for the filters that are 8 further.
+    /// Takes a pair of columns, with eight accumulators each: filters `2 * quad_lane` and `2 * quad_lane + 1`
+    /// of row `quad` and of row `quad + 8`, and the same for the filters 8 further.
     unsafe fn pair(&mut self, which: Which, sums: [f32; 16]);
 }
 
-/// Units of a descriptor from one block to the next.
+/// Distance of two blocks in descriptor units.
 const BLOCK_UNITS: u32 = BLOCK_WORDS * 4 / UNIT_BYTES;
 
 /// Words of a pair of input columns: three steps, and half a step.
 type Set = ([[u32; 4]; 3], [u32; 2]);
 
-/// What a warp has of a tile.
+/// A warp's share of a tile.
 pub(super) struct Tile {
     /// Its first row.
     pub(super) first_row: u32,
     /// Its first pair of columns.
     pub(super) first_pair: u32,
-    /// Where its pairs end.
+    /// The end of its pairs.
     pub(super) end: u32,
 }
 
-/// The words of the pair of input columns from `column` on, of two rows of which `upper` and `lower` say
-/// where they start.
+/// The words of the pair of input columns from `column` on, in two rows that start at `upper` and `lower`.
 #[inline(always)]
 unsafe fn load(words: Shared<u32>, upper: &[u32; 3], lower: &[u32; 3], column: u32) -> Set {
     let step = |column: u32| {
