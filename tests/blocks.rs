@@ -202,7 +202,7 @@ fn special_values(backend: Backend) -> Outcome {
     Ok(())
 }
 
-/// Infinities in rows between windows change no bit. Seven columns of one plane of cells are an odd number of
+/// Infinities in rows between windows change no bit. Seven columns of one channel block are an odd number of
 /// taps, which warpgroups multiply two at a time.
 fn unseen_rows(backend: Backend) -> Outcome {
     let stream = backend.stream()?;
@@ -305,7 +305,7 @@ fn batches(backend: Backend) -> Outcome {
     Ok(())
 }
 
-/// Convolutions that no norm follows: of whole steps, of a channel more, depthwise, of few channels, with
+/// Convolutions without a norm: of whole steps, of a channel more, depthwise, of few channels, with
 /// strides, of few products.
 fn without_norm(backend: Backend) -> Outcome {
     let conv = |stride: usize, groups: usize, extents: [usize; 2]| {

@@ -61,14 +61,14 @@ fn without_a_copy(backend: Backend) -> Outcome {
             DType::F32,
             1.0,
         ),
-        // A sample that the usual scale does not suit.
+        // A sample that the optimistic scale does not suit.
         (
             of_warp_specialized_tiles(Some(norm()), [128, 128], (1, 1))?,
             rounded,
             DType::F32,
             1e4,
         ),
-        // Without a norm what is not finite is computed again, from the input as it lies.
+        // Without a norm, the NaN/Inf fix-up pass reads the input in place.
         (
             of_warp_specialized_tiles(None, grouped, (2, 2))?,
             [2, grouped[0], without_norm[0], without_norm[1]],

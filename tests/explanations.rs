@@ -119,8 +119,8 @@ fn launches(backend: Backend) -> Outcome {
     Ok(())
 }
 
-/// Up to 64 moments of a row are combined where they are read; more take a launch. Nothing else has a place
-/// of its own but the packed input.
+/// Up to 64 moments of a row are combined by their reader; more take a launch. The workspace has no other
+/// large tensor than the reformatted input.
 fn few_moments(backend: Backend) -> Outcome {
     let layers = [
         Layer::conv2d(ConvLayer::new("conv", 256, [3, 3])),
@@ -135,7 +135,7 @@ fn few_moments(backend: Backend) -> Outcome {
         let launches = explanation.launches.iter();
         let combine = launches.filter(|launch| launch.kernel == "implicit_gemm_combine");
         assert_eq!(combine.count(), combining, "{h} by {w}: {explanation}");
-        // The packed input, and a little; what is normalised is where the output will be.
+        // The reformatted input, and a little; the tensor that is normalised has the output's memory.
         let input = (2 * 256 * h * w * 2) as u64;
         assert!(
             explanation.workspace_bytes < input + input / 2,

@@ -84,8 +84,8 @@ fn with_layer_norm(affine: bool) -> Vec<Layer> {
     layers
 }
 
-/// A head whose convolution keeps extents with an even filter, for which there is one launch more.
-fn bordered(padding_mode: PaddingMode) -> Vec<Layer> {
+/// A head whose convolution keeps extents with an even filter, which takes a separate padding launch.
+fn padded(padding_mode: PaddingMode) -> Vec<Layer> {
     let mut layers = head();
     layers[0] = Layer::conv2d(ConvLayer {
         attributes: Conv2dSpec {
@@ -167,10 +167,10 @@ fn cases() -> Vec<(Case, &'static str)> {
             "implicit-gemm",
         ),
         (
-            case("circular", bordered(PaddingMode::Circular)),
+            case("circular", padded(PaddingMode::Circular)),
             "implicit-gemm",
         ),
-        (case("same", bordered(PaddingMode::Zeros)), "implicit-gemm"),
+        (case("same", padded(PaddingMode::Zeros)), "implicit-gemm"),
         (case("other_factor", other_factor), "implicit-gemm"),
         (case("no_convolution", head()[2..].to_vec()), "tensor"),
         (

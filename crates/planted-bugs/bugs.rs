@@ -1,4 +1,4 @@
-// The mistakes; those of the product of warp-specialized tiles are in `warp_specialized_bugs.rs`,
+// The mistakes; those of warp-specialized tiles are in `warp_specialized_bugs.rs`,
 // `channels_last_bugs.rs`, `split_bugs.rs` and `ping_pong_bugs.rs`, those about what hardware does in
 // `hardware_bugs.rs`. Included by the build script, which plants them, and by the test, which expects them to
 // be noticed; each defines the macro `bugs` for it:

@@ -1,5 +1,5 @@
-// The mistakes of warp-specialized tiles on halo tiles of lines, of inputs that are K-vectors as they lie or
-// reformatted likewise, as `bugs.rs` has those of all else.
+// The mistakes of warp-specialized tiles on channels-last halo tiles, of inputs read in place or reformatted;
+// `bugs.rs` has those of other kernels.
 
 bugs! {
     CHANNELS_LAST_BUGS:

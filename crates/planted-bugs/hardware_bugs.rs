@@ -1,5 +1,5 @@
-// Mistakes about what hardware does, as `bugs.rs` has those of all else: registers, barriers that nobody was
-// shown, chains that nobody waited for, and indices in 32 bits of tensors that need more.
+// Mistakes about the hardware's rules: registers, missing fences of barriers, `wgmma` that nobody waits for,
+// and indices in 32 bits of tensors that need more. `bugs.rs` has the others.
 
 bugs! {
     HARDWARE_BUGS:
@@ -165,7 +165,7 @@ bugs! {
         wrong: "(plane as u32).wrapping_mul(outputs as u32) as usize",
     }
     {
-        name: stencils_are_read_in_32_bits,
+        name: depthwise_is_read_in_32_bits,
         check: far_products::depthwise,
         file: "fused/depthwise/mod.rs",
         right: "Global::new(x, planes * inputs).slice(«plane * inputs», inputs);",

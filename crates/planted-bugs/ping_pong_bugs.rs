@@ -1,5 +1,5 @@
-// The mistakes of warp-specialized tiles whose filters stay, and of those whose warpgroups alternate, as
-// `bugs.rs` has those of all else.
+// The mistakes of warp-specialized tiles with resident filters, and of the ping-pong schedule; `bugs.rs` has
+// those of other kernels.
 
 bugs! {
     PING_PONG_BUGS:

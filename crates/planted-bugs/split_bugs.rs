@@ -1,5 +1,4 @@
-// The mistakes of warp-specialized tiles whose sums the blocks of a cluster split, as `bugs.rs` has those of
-// all else.
+// The mistakes of split-K over the blocks of a cluster; `bugs.rs` has those of other kernels.
 
 bugs! {
     SPLIT_BUGS:

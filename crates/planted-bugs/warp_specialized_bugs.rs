@@ -1,4 +1,4 @@
-// The mistakes of the product of warp-specialized tiles, as `bugs.rs` has those of all else.
+// The mistakes of warp-specialized tiles; `bugs.rs` has those of other kernels.
 
 bugs! {
     WARP_SPECIALIZED_BUGS:

@@ -1,5 +1,5 @@
 //! Modules import only from layers below their own: those beneath streams and tensors, the emulator's, and
-//! those of the implicit matrix product.
+//! those of the implicit GEMM.
 
 #[path = "layers/check.rs"]
 mod check;

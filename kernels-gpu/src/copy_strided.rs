@@ -33,7 +33,7 @@ shared_array! {
     static COPY_EXTENT: [u64; MAX_AXES];
     static COPY_STRIDE: [i64; MAX_AXES];
     static COPY_NEAR: [u32; 3 * MAX_AXES];
-    /// A tile on its way.
+    /// A tile that is transposed.
     static COPY_TILE: [f32; TILE_WORDS];
 }
 
@@ -173,7 +173,7 @@ unsafe fn copy_rows<S: Storage, T: Storage>(
     let of_first = COPY_EXTENT.view().load(row) - COPY_PLACE.view().load(row);
     let left = y.len() - first;
     let thread = thread::thread_idx_x() as usize * VECTOR_ELEMENTS;
-    // All vectors are on their way before the first is needed. Those that do not lie in one row come after.
+    // All vectors are loaded before the first is used. Vectors that cross rows follow later.
     let mut vectors = [[S::from_f32(0.0); VECTOR_ELEMENTS]; VECTORS_PER_THREAD];
     let mut is_whole = [false; VECTORS_PER_THREAD];
     unroll!(4, |v| {

@@ -126,12 +126,12 @@ tests! {
         checks::implicit_gemm_corners::few_channels::<F16x2>
             => checks::implicit_gemm_corners::few_channels::<ScaledF16>,
             checks::implicit_gemm_corners::few_channels::<f16>, checks::implicit_gemm_corners::few_channels::<bf16>;
-    implicit_gemm_puts_sums_promoted_and_writes_odd_rows:
+    implicit_gemm_promotes_accumulators_and_writes_odd_rows:
         checks::implicit_gemm_corners::sums_and_rows::<F16x2>
             => checks::implicit_gemm_corners::sums_and_rows::<ScaledF16>,
             checks::implicit_gemm_corners::sums_and_rows::<f16>, checks::implicit_gemm_corners::sums_and_rows::<bf16>;
-    stencils_and_tiles_of_warpgroups_match_where_no_two_axes_are_alike:
-        checks::draws::stencils::<f32> => checks::draws::stencils::<bf16>, checks::draws::warpgroups;
+    depthwise_and_warpgroup_tiles_match_where_no_two_axes_are_alike:
+        checks::draws::depthwise::<f32> => checks::draws::depthwise::<bf16>, checks::draws::warpgroups;
     pools_match_where_no_two_axes_are_alike:
         checks::draws_pools::images::<f32> => checks::draws_pools::volumes::<f16>;
     convolutions_match_where_no_two_axes_are_alike:

@@ -8,7 +8,7 @@ is torchvision's FCOS head on five levels of features. All have weights as they 
 those that are asked for.
 
 Each way of running a model gives one row: milliseconds, the median of calls, and the largest error beside the largest value of what the model gives
-in float64. In f32 fused models multiply as PyTorch's convolutions would (precision "auto"), which is with factors of 11 bits unless
+in float64. In f32 fused models multiply as PyTorch's convolutions would (precision "auto"), which is the fast (tf32-class) mode unless
 TF32 is switched off, and under other precisions that are asked for. The rows behind the times hold the fused model in f32 to what it gives in eager mode: in a CUDA graph, on a side stream, from
 threads, under `torch.compile` and on a second GPU.
 """

@@ -100,7 +100,7 @@ def way(
     if multiplies:
         is_wide = any([one is not low for one in inputs])
         if is_wide or (layers is torch.float32 and x is torch.float32 and not rounds):
-            # Products with factors of 11 bits, and nothing has to be converted before or behind.
+            # tf32-class products, without conversions before or after.
             return Way(torch.float32, layers)
         return Way(low, low if rounds and layers is torch.float32 else layers)
     wanted = low if rounds and layers is torch.float32 else layers

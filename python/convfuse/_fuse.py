@@ -261,7 +261,7 @@ def fuse(
     arguments) every chain that the example comes by is timed both ways, held against float64, and replaced only where it is faster;
     one that is slower is tried in two parts, before and behind the norm.
 
-    ``precision`` says how convolutions of float32 are multiplied: ``"accurate"``, ``"fast"`` (factors of 11 bits, as tf32 has), or
+    ``precision`` says how convolutions of float32 are multiplied: ``"accurate"``, ``"fast"`` (tf32-class, factors of 11 bits), or
     ``"auto"``: as PyTorch's own convolutions would be. That is fast where the caller allows tf32 for convolutions, as PyTorch's defaults do
     (``torch.backends.cudnn.allow_tf32``, ``torch.backends.cudnn.conv.fp32_precision``), or for matrix products. The setting at the time of
     the call counts, in compiled models that at the time of compilation. In :mod:`convfuse.nn`, whose modules stand for no

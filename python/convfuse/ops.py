@@ -136,8 +136,8 @@ def run(
 
     Where a gradient is asked for it is that of PyTorch's own layers, which compute the chain once more for it.
 
-    ``owner`` tells callers with the same chain apart: what is kept of parameters is kept by it. ``fast`` multiplies f32 with factors
-    of 11 bits, as tf32 does.
+    ``owner`` tells callers with the same chain apart: what is kept of parameters is kept by it. ``fast`` rounds factors of f32 to
+    11 bits, as tf32 does.
     """
     tensors = [*parameters, *inputs]
     if torch.is_grad_enabled() and (x.requires_grad or any(t.requires_grad for t in tensors)):

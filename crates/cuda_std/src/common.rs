@@ -77,11 +77,11 @@ pub struct Boxes {
     pub extents: [u32; AXES],
     /// Bytes from an index to the next along each axis but the first: multiples of 16.
     pub strides: [u64; AXES - 1],
-    /// Indices from a box's first to its last along each axis, and one.
+    /// Indices from a box's first to its last along each axis, both included.
     pub reaches: [u32; AXES],
-    /// From one index that a box has to the next: 1 along the first axis.
+    /// Strides of a box along each axis, in indices: 1 along the first axis.
     pub steps: [u32; AXES],
-    /// 1 if pieces of 16 bytes are exchanged within their line, else 0.
+    /// 1 if chunks of 16 bytes are swizzled, else 0.
     pub is_swizzled: u32,
 }
 

@@ -15,34 +15,34 @@
 //!
 //! B of a step lies in shared memory as *core matrices*: eight columns of eight values of K, 16 bytes for
 //! each column, 128 bytes in all. Core matrices of neighbouring columns follow each other, or lie equally far
-//! apart; the two that divide K may lie anywhere ([`MatrixDescriptor`]). Or a column is 32 bytes in one
-//! piece, in a line of 32 bytes or 64, *swizzled* ([`MatrixLayout::swizzled`]): a unit of 16 bytes that would
-//! lie at an address lies where bit 4 of it is inverted if bit 7 is set, and in lines of 64 bytes bit 5 if
-//! bit 8 is. So what the tensor cores read of eight columns at once touches all banks, and
-//! [`crate::tensor_map::copy_box`] brings them so.
+//! apart; the two that divide K may lie anywhere ([`MatrixDescriptor`]). In the *swizzled* layout
+//! ([`MatrixLayout::swizzled`]) a column is 32 consecutive bytes within a span of 32 or 64 bytes. Its units
+//! of 16 bytes are exchanged: bit 4 of a unit's address is inverted if bit 7 is set, and in spans of 64 bytes
+//! bit 5 if bit 8 is. Tensor cores then read eight columns at once without bank conflicts.
+//! [`crate::tensor_map::copy_box`] writes this layout.
 //!
-//! Whoever wrote B with ordinary stores says [`crate::async_proxy::fence_shared`] before the
-//! barrier that tells the readers.
+//! A thread that wrote B with ordinary stores executes [`crate::async_proxy::fence_shared`] before the
+//! barrier that its readers wait at.
 //!
-//! The same on 64 columns, with 32 results for each thread, can be started ([`start_f16_5`]), also as an
-//! addition to sums that there are ([`add_f16_3`]), and waited for ([`InFlight::wait`]) apart, so that a
-//! warpgroup works at one half of its columns while the tensor cores work at the other.
+//! Chains of 64 columns, with 32 results for each thread, are asynchronous: one call starts a chain
+//! ([`start_f16_5`]) or adds to an accumulator ([`add_f16_3`]), and another waits for it
+//! ([`InFlight::wait`]). A warpgroup can thus work on one half of its columns while the tensor cores work on
+//! the other.
 //!
-//! With A in shared memory as well, where its rows lie as columns of B do, there are chains of 128 columns
-//! ([`start_shared_n128_f16_9`]) and of 256 ([`add_shared_n256_f16_3`]), with 64 and 128 results for each
-//! thread, which would leave no registers to A. The widest instructions keep the tensor cores busiest. A
-//! chain may be added to one that is under way, so that the tensor cores have the next before the last is
-//! over.
+//! With A in shared memory too, in the layout of B, there are chains of 128 columns
+//! ([`start_shared_n128_f16_9`]) and of 256 ([`add_shared_n256_f16_3`]). Their 64 and 128 results for each
+//! thread would leave no registers to A. The widest instructions keep the tensor cores busiest. A chain may
+//! be added to an accumulator that is still in flight, so the tensor cores need not run empty between two
+//! chains.
 //!
-//! **Emulator**: the 128 threads meet; chains that differ, columns at different places, and missing threads
-//! are reported. So are columns outside of the block's shared memory, columns that were written without the
-//! fence for the asynchronous proxy, and columns that somebody overwrites unordered with the wait for the
-//! chain, or before it, for each warp by itself; and A, where it is there, likewise. Sums are as for
-//! [`crate::mma`], one instruction after the other. A chain that was started is done at once there, but its
-//! sums come out of [`InFlight::wait`] alone, and that reports a wait that does not cover its chain. Threads
-//! of a warpgroup that have waited for different chains, and threads that end before their chains are waited
-//! for, are reported as well. That nobody writes the registers of A meanwhile is not looked at: they have no
-//! address.
+//! **Emulator**: the 128 threads meet. It reports threads whose chains or addresses differ, and missing
+//! threads. Of B, and of A in shared memory, it reports reads outside of the block's shared memory, stores
+//! without the fence for the asynchronous proxy, and stores that are not ordered after the wait for the
+//! chain, of each warp by itself. Sums are as for [`crate::mma`], one instruction after the other. A chain is
+//! executed at its start, but only [`InFlight::wait`] returns its sums, and reports a wait that does not
+//! cover the chain. Threads of a warpgroup that waited for different chains, and threads that end before a
+//! wait for their chains, are reported as well. Writes to the registers of A during a chain are not detected,
+//! as registers have no address.
 
 use crate::backend;
 use crate::shared::SharedAddr;
@@ -162,8 +162,7 @@ multiply! {
     m64n32_bf16_7, 7, 16;
 }
 
-/// Sums that the tensor cores are still working at: those of 64 columns, unless another number of sums says
-/// otherwise.
+/// An accumulator that is in flight, by default of 64 columns.
 #[derive(Debug)]
 pub struct InFlight<const SUMS: usize = 32> {
     sums: [f32; SUMS],
@@ -173,7 +172,7 @@ pub struct InFlight<const SUMS: usize = 32> {
 macro_rules! wait {
     ($($sums:literal, $wait:ident;)*) => {$(
         impl InFlight<$sums> {
-            /// The sums, once at most `LEFT` younger chains are under way: elements as above.
+            /// The sums, once at most `LEFT` younger chains are in flight: elements as above.
             /// `wgmma.wait_group.sync.aligned`.
             ///
             /// # Safety
@@ -197,7 +196,7 @@ wait! {
 }
 
 impl<const SUMS: usize> InFlight<SUMS> {
-    /// Sums that nothing is under way for, to which a chain may be added.
+    /// An accumulator that is not in flight, to which a chain may be added.
     #[must_use]
     #[inline(always)]
     pub fn at_rest(sums: [f32; SUMS]) -> Self {
@@ -207,8 +206,8 @@ impl<const SUMS: usize> InFlight<SUMS> {
         }
     }
 
-    /// Waits until at most `LEFT` chains are under way, of which this may be one: what older ones read is
-    /// free then. `wgmma.wait_group.sync.aligned`.
+    /// Waits until at most `LEFT` chains are in flight, of which this may be one. The operands of older
+    /// chains may be overwritten then. `wgmma.wait_group.sync.aligned`.
     ///
     /// # Safety
     /// All threads of the warpgroup make this call.
@@ -301,7 +300,7 @@ shared! {
 
 macro_rules! add_shared {
     ($($name:ident, $ty:literal, $columns:literal, $sums:literal, $steps:literal;)*) => {$(
-        #[doc = concat!("Starts to add the products of ", $steps, " steps of ", $ty, " to sums of ", $columns, " columns, which may be under way, with A in shared memory.")]
+        #[doc = concat!("Starts to add the products of ", $steps, " steps of ", $ty, " to sums of ", $columns, " columns, which may be in flight, with A in shared memory.")]
         #[doc = concat!("`wgmma.mma_async.sync.aligned.m64n", $columns, "k16.f32.", $ty, ".", $ty, "`.")]
         ///
         /// # Safety
@@ -332,7 +331,7 @@ add_shared! {
 
 macro_rules! add_interleaved {
     ($($name:ident, $ty:literal, $columns:literal, $half:literal, $sums:literal;)*) => {$(
-        #[doc = concat!("Starts to add the products of 3 steps of ", $ty, " to sums of ", $columns, " columns, which may be under way, with A in shared memory: the first eight columns are")]
+        #[doc = concat!("Starts to add the products of 3 steps of ", $ty, " to sums of ", $columns, " columns, which may be in flight, with A in shared memory: the first eight columns are")]
         #[doc = concat!("the first of `even`, the next eight the first of `odd`, and so on. Two instructions for each step, `wgmma.mma_async.sync.aligned.m64n", $half, "k16.f32.", $ty, ".", $ty, "`.")]
         ///
         /// # Safety

@@ -1,5 +1,5 @@
-//! Which inputs a product of warp-specialized tiles reads as they lie or reformats in lines, and what changes
-//! where it does.
+//! Which inputs warp-specialized tiles read in place as channels-last tensors or reformat to them, and how
+//! the config changes.
 
 use launch_config::Arch;
 use launch_config::KernelGeometry;
@@ -136,15 +136,15 @@ fn other_formats_tiles_and_groups_are_reformatted() {
         groups: 4,
         ..Conv3dSpec::default()
     };
-    // Of 16 channels, of 12, and of 24, of which a line would have those of the next group.
+    // Groups of 16 channels, of 12, and of 24, where a span of K-vectors would reach into the next group.
     for (channels, are_k_vectors) in [(64, true), (48, false), (96, false)] {
         let conv = self::conv(channels, [1, 20, 30], 3, spec);
         let config = config(&conv);
         let channels_last = config.channels_last(nhwc_strides(&conv, channels as i64), &HOPPER);
         assert_eq!(channels_last.is_some(), are_k_vectors, "{channels}");
-        // Packing fills lines up.
-        let lined = config.reformatted_to_nhwc(&HOPPER).expect("lines");
-        let g = lined.geometry;
+        // The reformat pads channels to whole spans of K-vectors.
+        let as_nhwc = config.reformatted_to_nhwc(&HOPPER).expect("lines");
+        let g = as_nhwc.geometry;
         assert!(
             g.planes.is_multiple_of(g.k_vectors.span_k_vectors)
                 && g.k_vectors.column == 4 * g.planes
@@ -169,13 +169,13 @@ fn boxes_reach_no_further_than_a_tensor_map_lets_them() {
         let conv = conv(16, [1, 4, columns], 3, spec);
         let config = config(&conv);
         let channels_last = config.channels_last(nhwc_strides(&conv, 16), &HOPPER);
-        let lined = config.reformatted_to_nhwc(&HOPPER);
+        let as_nhwc = config.reformatted_to_nhwc(&HOPPER);
         assert_eq!(
             channels_last.is_some(),
             has_nhwc_tile,
             "{dilation} {stride}"
         );
-        assert_eq!(lined.is_some(), has_nhwc_tile, "{dilation} {stride}");
+        assert_eq!(as_nhwc.is_some(), has_nhwc_tile, "{dilation} {stride}");
     }
 }
 
@@ -233,9 +233,9 @@ fn nothing_that_decides_about_bits_changes() {
         let reformatted = config(&conv);
         let strides = nhwc_strides(&conv, conv.input_channels().into());
         let channels_last = reformatted.channels_last(strides, &HOPPER).expect("cells");
-        let lined = reformatted.reformatted_to_nhwc(&HOPPER);
-        assert_eq!(lined.is_some(), planes > 1);
-        for with_nhwc_tile in [Some(channels_last), lined].into_iter().flatten() {
+        let as_nhwc = reformatted.reformatted_to_nhwc(&HOPPER);
+        assert_eq!(as_nhwc.is_some(), planes > 1);
+        for with_nhwc_tile in [Some(channels_last), as_nhwc].into_iter().flatten() {
             let (from, to) = (reformatted.geometry, with_nhwc_tile.geometry);
             assert_eq!(to.k_vectors.span_k_vectors, planes);
             assert_eq!(with_nhwc_tile.split_k, reformatted.split_k);
@@ -300,7 +300,7 @@ fn f32_is_rounded_on_its_way_where_that_pays() {
         let channels_last = config.channels_last(strides, &HOPPER).expect("cells");
         assert_eq!(channels_last.pays_channels_last(&HOPPER), pays, "{conv:?}");
         let g = &channels_last.geometry;
-        // Pieces are runs of whole rows of a box, as many as it takes.
+        // Staged tiles cover a box in whole rows.
         let [_, second, third] = g.box_axes();
         let [along_second, along_third] = g.staged_tiles.extents;
         assert!(along_second == second || along_third == 1);

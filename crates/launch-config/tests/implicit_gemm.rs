@@ -1,4 +1,4 @@
-//! Configs of the implicit matrix product: what tiles are chosen, and that they cover what they must.
+//! Configs of the implicit GEMM: the choice of tiles, and that tiles cover the problem.
 
 use launch_config::Arch;
 use launch_config::KernelGeometry;

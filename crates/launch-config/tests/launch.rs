@@ -376,7 +376,7 @@ fn planes_of_more_cells_than_32_bits_address_have_no_plan() {
         stride: [1, 1, 3],
         ..Conv3dSpec::default()
     };
-    // A cell has four words. Of each extent, and of columns kept apart by a stride.
+    // A K-vector has four words. The limit is tested along each extent, and for stride phases.
     for (extents, spec) in [
         ([1, 8192, 131_008], Conv3dSpec::default()),
         ([131_008, 8192, 1], Conv3dSpec::default()),

@@ -73,8 +73,8 @@ fn padded(
     GemmConfig::new(&conv, None, format, &HOPPER, None).expect("a config")
 }
 
-/// Two tiles of warpgroups that alternate take the time of one, so few steps pay where there are many pixels,
-/// but not where a tile's only halo tile is large, or where a block has two tiles or three.
+/// With the ping-pong schedule two tiles take the time of one, so few steps pay for many pixels, but not if a
+/// tile's only halo tile is large, or if a block has two or three tiles.
 #[test]
 fn warp_specialized_tiles_are_for_first_layers_of_many_pixels() {
     let of = |[c, k]: [usize; 2], input, filter: [usize; 3], stride: [usize; 3]| {

@@ -1,11 +1,11 @@
-//! Configs of the implicit matrix product where no norm follows.
+//! Configs of the implicit GEMM without a norm.
 
 use launch_config::implicit_gemm::{GemmConfig, M32N128, OperandFormat, WARP_SPECIALIZED};
 use op_spec::Conv3dSpec;
 
 use super::implicit_gemm::{DEVICE, HOPPER, conv};
 
-/// Without a norm behind, tiles are those whose kernels look at results again, and there are no moments.
+/// Without a norm, tiles are those whose kernels have a NaN/Inf fix-up pass, and there are no moments.
 #[test]
 fn convolutions_alone_take_tiles_that_end_results() {
     for device in [DEVICE, HOPPER] {

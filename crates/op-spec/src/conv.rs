@@ -259,7 +259,7 @@ pub struct ConvProblem<const D: usize> {
     pub c: usize,
     /// Output channels.
     pub k: usize,
-    /// Input extents, `(d,) (h,) w`, those of the border included if there is one.
+    /// Input extents, `(d,) (h,) w`, of the padded input if there is a separate padding step.
     pub input: [usize; D],
     /// Filter extents, `(t,) (r,) s`.
     pub kernel_size: [usize; D],

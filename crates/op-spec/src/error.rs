@@ -157,11 +157,11 @@ pub enum SpecError {
         /// The stride.
         stride: usize,
     },
-    /// There is not enough input to fill a border from.
+    /// The padding is larger than its mode allows for this input.
     PadTooLarge {
         /// Operator that refused.
         operator: &'static str,
-        /// What the border is filled with.
+        /// The padding mode.
         mode: &'static str,
         /// Spatial axis, counted from 0.
         axis: usize,

@@ -22,17 +22,17 @@ pub struct MaxPool2dSpec {
     pub kernel_size: [usize; 2],
     /// Step between windows; the window extents if absent.
     pub stride: Option<[usize; 2]>,
-    /// Border on both sides that no maximum is ever taken from.
+    /// Padding on both sides, which never is the maximum.
     pub padding: [usize; 2],
     /// Step between the elements of a window.
     pub dilation: [usize; 2],
-    /// Whether a last window that hangs over the border counts, provided it starts inside the
-    /// input or its left border.
+    /// Whether a last window that reaches beyond the padding counts, provided that it starts inside the input
+    /// or the padding in front of it.
     pub ceil_mode: bool,
 }
 
 impl MaxPool2dSpec {
-    /// PyTorch's defaults: windows side by side, no border, no gaps.
+    /// PyTorch's defaults: windows side by side, no padding, no gaps.
     #[must_use]
     pub const fn new(kernel_size: [usize; 2]) -> Self {
         Self {
@@ -139,7 +139,7 @@ pub struct MaxPool2dProblem {
     pub kernel_size: [usize; 2],
     /// Step between windows.
     pub stride: [usize; 2],
-    /// Border on both sides.
+    /// Padding on both sides.
     pub padding: [usize; 2],
     /// Step between the elements of a window.
     pub dilation: [usize; 2],

@@ -52,7 +52,7 @@ pub struct PoolProblem {
     pub kernel_size: [usize; 3],
     /// Steps between windows.
     pub stride: [usize; 3],
-    /// Border on both sides.
+    /// Padding on both sides.
     pub padding: [usize; 3],
     /// Steps between the elements of a window.
     pub dilation: [usize; 3],

@@ -31,11 +31,11 @@ fn one_window_over_everything_is_a_whole_plane() {
         ..AvgPoolSpec::new([3, 4])
     };
     assert_eq!(whole(divided), Some(-5.0));
-    let bordered = AvgPoolSpec {
+    let padded = AvgPoolSpec {
         padding: [0, 1],
         ..AvgPoolSpec::new([3, 4])
     };
-    assert_eq!(whole(bordered), None);
+    assert_eq!(whole(padded), None);
     let adaptive = AdaptiveAvgPoolSpec::<3>::default();
     let pool = adaptive.problem(&[1, 2, 3, 4, 5]).unwrap().pool;
     assert_eq!(pool.of_whole_planes(), Some(60.0));

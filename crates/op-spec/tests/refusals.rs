@@ -315,14 +315,14 @@ fn max_pool2d_accepts() {
     assert_eq!(shape(ceil, [1, 1, 7, 5]), [3, 3]);
     // With ceil_mode a window may be larger than the image by less than the stride.
     assert_eq!(shape(ceil, [1, 1, 1, 1]), [1, 1]);
-    // The last window would start in the right border and is left out.
-    let bordered = MaxPool2dSpec {
+    // The last window would start in the padding on the right and is left out.
+    let padded = MaxPool2dSpec {
         padding: [1, 1],
         stride: Some([2, 2]),
         ..ceil
     };
-    assert_eq!(shape(bordered, [1, 1, 2, 2]), [2, 2]);
-    assert_eq!(shape(bordered, [1, 1, 3, 3]), [2, 2]);
+    assert_eq!(shape(padded, [1, 1, 2, 2]), [2, 2]);
+    assert_eq!(shape(padded, [1, 1, 3, 3]), [2, 2]);
 }
 
 #[test]

@@ -21,8 +21,8 @@ pub struct Case {
     pub inputs: Vec<ArrayD<f32>>,
 }
 
-/// The shape of a convolution's sample within its border; of what has none, that of nothing.
-fn bordered(layer: &LayerProblem) -> Vec<usize> {
+/// The shape of a padded sample of a convolution with a separate padding step; `[0]` for any other layer.
+fn padded(layer: &LayerProblem) -> Vec<usize> {
     fn shape<const D: usize>(problem: &ConvProblem<D>) -> Vec<usize> {
         let outer = problem.pad.map(|pad| pad.outer());
         outer.map_or(vec![0], |outer| [&[problem.c], &outer[..]].concat())
@@ -169,8 +169,8 @@ impl Case {
             for step in &problem.steps {
                 let (x, y) = (elements(&step.input[1..])?, elements(&step.output[1..])?);
                 // What is put around an input is counted beside it.
-                let bordered = elements(&bordered(&step.problem))?;
-                layer = layer.max(x.checked_add(y)?.checked_add(bordered)?);
+                let padded = elements(&padded(&step.problem))?;
+                layer = layer.max(x.checked_add(y)?.checked_add(padded)?);
             }
             let at_once = threads.min(input.first().copied().unwrap_or(1)).max(1);
             let mut inputs = elements(input)?;

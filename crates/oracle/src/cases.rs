@@ -11,7 +11,7 @@ pub struct Cases {
     /// A plain one, small enough for any backend.
     pub smoke: fn() -> Vec<Case>,
     /// Awkward shapes and values, where indexing goes wrong first: extents of 0 and 1, primes, height unlike
-    /// width, groups, stride unlike dilation, borders, NaN and infinities.
+    /// width, groups, stride unlike dilation, padding, NaN and infinities.
     pub ragged: fn() -> Vec<Case>,
     /// Layers of the sizes that networks have, batches kept small; one at least that an emulator can afford.
     pub realistic: fn() -> Vec<Case>,

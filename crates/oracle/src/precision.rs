@@ -51,7 +51,7 @@ impl Precision {
         // f16's least number is 2^-24, and the kernel of one launch for images multiplies by 2^100 at the
         // most.
         factors_underflow: LEAST_FACTOR,
-        // Half of f16's least number is 2^-25, and samples are packed so that their largest is 2^8 at the
+        // Half of f16's least number is 2^-25, and samples are scaled so that their largest is 2^8 at the
         // least, filters 2^10.
         factors_of_largest: 1.0 / (1u64 << 33) as f64,
         arithmetic: F32_UNIT,

@@ -151,10 +151,10 @@ fn run_stages(
     if !y.is_empty() {
         let n = output[0];
         let x = dense(x)?;
-        let aside = bytes_at_a_time(stages, n);
-        affordable(aside.saturating_add(size_of_val(&y[..]) as u64))?;
+        let buffers = bytes_at_a_time(stages, n);
+        affordable(buffers.saturating_add(size_of_val(&y[..]) as u64))?;
         // Reserve all of it once and release it, because the matrix products do not check for memory.
-        reserve::<u8>(usize::try_from(aside).unwrap_or(usize::MAX))?;
+        reserve::<u8>(usize::try_from(buffers).unwrap_or(usize::MAX))?;
         let output_len = y.len() / n;
         y.par_chunks_mut(output_len)
             .zip(x.par_chunks(x.len() / n))
@@ -172,11 +172,11 @@ fn bytes_at_a_time(stages: &[Stage<'_>], n: usize) -> u64 {
     let stages = stages.iter();
     let of_thread = stages.map(|stage| {
         let mapped = stage.reduction.map_or(0, |_| stage.mapped_len);
-        let bordered = stage
+        let padded = stage
             .convolution
             .as_ref()
-            .map_or(0, Convolution::bordered_len);
-        mapped.max(stage.output_len).saturating_add(bordered) as u64
+            .map_or(0, Convolution::padded_len);
+        mapped.max(stage.output_len).saturating_add(padded) as u64
     });
     let threads = rayon::current_num_threads() as u64;
     let samples = threads.min(n as u64);
@@ -243,9 +243,9 @@ struct Convolution<'a> {
 
 impl Convolution<'_> {
     /// Elements of a padded sample, if padding is separate.
-    fn bordered_len(&self) -> usize {
-        let bordered = self.problem.pad.map(|pad| pad.outer());
-        bordered.map_or(0, |outer| self.problem.c * outer.iter().product::<usize>())
+    fn padded_len(&self) -> usize {
+        let padded = self.problem.pad.map(|pad| pad.outer());
+        padded.map_or(0, |outer| self.problem.c * outer.iter().product::<usize>())
     }
 }
 
@@ -394,7 +394,7 @@ impl<'a> Stage<'a> {
             Some(of) => match &of.problem.pad {
                 None => convolve_sample(x, of.weight, of.bias, &of.problem, y),
                 Some(pad) => {
-                    let mut padded = zeroed(of.bordered_len())?;
+                    let mut padded = zeroed(of.padded_len())?;
                     fill_pad(x, pad, &mut padded);
                     convolve_sample(&padded, of.weight, of.bias, &of.problem, y)
                 }

@@ -78,7 +78,7 @@ impl Tile {
     }
 }
 
-/// Brings filter rows `start..end` of the tile's channels into shared memory, with zeros for
+/// Copies filter rows `start..end` of the tile's channels into shared memory, with zeros for
 /// channels past the group's last. Row `channel * taps + tap` is that tap of that input channel.
 ///
 /// # Safety

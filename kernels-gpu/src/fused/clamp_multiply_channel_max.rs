@@ -1,5 +1,5 @@
-//! `clamp`, multiply and `channel_max`: elements are clamped and multiplied on their way into the
-//! maximum over any number of channels.
+//! `clamp`, multiply and `channel_max`: elements are clamped and multiplied before the maximum over
+//! any number of channels.
 
 use cuda_std::global::Global;
 use cuda_std::{Storage, bf16, f16, kernel, shared_array};

@@ -1,29 +1,28 @@
-//! All that is done to single values behind a norm's statistics, in one pass: the norm, a scale on either
-//! side of it or a prelu behind it, and a list of pointwise functions.
+//! The elementwise pass after a norm's statistics: the norm, a scale before or after it or a prelu after it,
+//! and a list of pointwise functions.
 //!
-//! It is the second half of a norm alone, and of every chain that has no maximum behind its norm, or had its
-//! maximum taken before it: norm and scale are monotonic, so a pool may come first if it takes the right one
-//! of largest and smallest (see `implicit_gemm`). The statistics are then those of the tensor that was
-//! pooled, whose channels and rows this one has.
+//! It is the second pass of a norm alone, and of every chain without a maximum after its norm. It also serves
+//! chains whose pool moved in front of the norm: norm and scale are monotonic, so the pool may come first if
+//! it takes the right one of largest and smallest (see `implicit_gemm`). The statistics are then those of the
+//! tensor before pooling, which has the same channels and rows.
 //!
 //! # Idea
-//! A block has consecutive elements, whatever the planes in them are, and as many as pay for what it
-//! prepares.
+//! A block has consecutive elements of any number of planes, enough to pay for staging the planes'
+//! parameters.
 //!
 //! ```text
-//! the first four vectors of 16 bytes of each thread are on their way                # 64 bytes a thread, always
+//! load the first four vectors of 16 bytes of each thread                            # 64 bytes a thread, always
 //! mean, rstd of the rows that the block's planes belong to, if they are in splits; barrier  # `parts::planes`
 //! for each plane, a thread: [mean, rstd * weight, bias, scale or slope] -> shared memory; barrier
 //! for each eight values of the thread, one vector or, in f32, two:
-//!     the vectors three or four further on are on their way
+//!     load the vectors three or four further on
 //!     y = (x - mean) * factor + bias                               # the plane's, found by a product with a reciprocal
 //!     y = y * scale                                                # unless it is above where slopes end
 //!     y = list(y)                                                                    # `parts::pointwise`
 //! ```
 //!
-//! Planes that are at least as long as a vector, less one, end at most once within it: then the elements
-//! beyond take the parameters of the next plane. Only where planes are shorter does each element look for its
-//! own.
+//! In planes of at least a vector's length, less one, a vector crosses at most one plane boundary, and the
+//! elements beyond it take the next plane's parameters. In shorter planes each element finds its own.
 
 use cuda_std::global::{Global, GlobalMut};
 use cuda_std::{Storage, bf16, f16, kernel, thread};

@@ -13,7 +13,7 @@ use launch_config::reciprocal::Reciprocal;
 /// The most elements that a block counts through; see [`Segments`].
 pub(crate) const MAX_SPAN: u32 = 4096;
 
-/// Quotient and remainder without the panic path that a plain `/` brings into the kernel.
+/// Quotient and remainder without the panic path that a plain `/` adds to the kernel.
 ///
 /// # Safety
 /// `divisor > 0`.

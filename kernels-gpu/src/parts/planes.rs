@@ -71,8 +71,8 @@ pub(crate) struct Planes {
 }
 
 impl Planes {
-    /// Brings the parameters of `count` planes, from number `first` on, into dynamic shared memory. One
-    /// barrier, met by all threads, and one before it where statistics are in splits.
+    /// Copies the parameters of `count` planes, from number `first` on, into dynamic shared memory. All
+    /// threads meet at one barrier, and at one before it if statistics are in splits.
     ///
     /// # Safety
     /// All threads of the block call it together, with equal arguments. The planes belong to rows of `g`;

@@ -1,13 +1,13 @@
-//! The power of two that brings f32 into f16's range.
+//! The power of two that scales f32 into f16's range.
 
 /// The largest stored exponent of a finite f32; that of 1 is half of it.
 const MOST: u32 = 254;
 
-/// The exponent that the largest magnitude is brought to.
+/// The exponent that the largest magnitude is scaled to.
 const TARGET: u32 = 10;
 
-/// The power of two that brings `largest` into `2^10 .. 2^11`, or as close as an f32 gets; 1 for 0, and any
-/// for what is not finite.
+/// The power of two that scales `largest` into `2^10 .. 2^11`, or as close as an f32 gets; 1 for 0, and any
+/// power for infinity and NaN.
 #[inline(always)]
 pub(crate) fn prescale_of_finite(largest: f32) -> f32 {
     let exponent = largest.to_bits() >> 23;

@@ -1,4 +1,4 @@
-//! Borders around planes and volumes: the bits of each element where the mode of padding says.
+//! Padding of planes and volumes: each element has the bits of the element that the padding mode names.
 
 use cuda_std::Storage;
 use launch_config::pad::PadGeometry;
@@ -24,7 +24,7 @@ pub(crate) fn matches<T: Storage>(run: &Run) -> Outcome {
     use PaddingMode::{Circular, Reflect, Replicate, Zeros};
     for (planes, inner, padding) in ROWS {
         for padding_mode in [Zeros, Reflect, Replicate, Circular] {
-            // Of zeros on both sides alike there is no border.
+            // Equal zero padding on both sides has no separate padding step.
             let (padding, filter) = match padding_mode {
                 Zeros => (op_spec::Padding::Same, [2, 4, 6]),
                 _ => (padding.into(), [1; 3]),

@@ -181,21 +181,21 @@ const KINDS: [(&str, Kind); 11] = [
     ("whole tiles, but for their columns", |config| {
         is_left(config, 2)
     }),
-    ("cells of a channel", |config| {
+    ("K-vectors of one channel", |config| {
         config.geometry.k_vector_channels == 1
     }),
-    ("cells of two channels", |config| {
+    ("K-vectors of two channels", |config| {
         config.geometry.k_vector_channels == 2
     }),
-    ("cells of four channels", |config| {
+    ("K-vectors of four channels", |config| {
         config.geometry.k_vector_channels == 4
     }),
-    ("stages, the last of which has fewer planes", |config| {
+    ("K blocks, the last of which has fewer planes", |config| {
         let g = &config.geometry;
         g.k_blocks > 2 * g.depth_k_blocks && g.planes % g.k_block_planes != 0
     }),
     (
-        "an odd number of cells, or of columns that go in pairs",
+        "an odd number of K-vectors, or of columns that go in pairs",
         |config| {
             let g = &config.geometry;
             let is_odd = match g.paired {
@@ -206,7 +206,7 @@ const KINDS: [(&str, Kind); 11] = [
         },
     ),
     (
-        "several tiles of more steps than sums are kept for",
+        "several tiles of more steps than an accumulator takes before its promotion",
         |config| {
             let g = &config.geometry;
             g.k_blocks * g.mma_steps > 2 * PROMOTION_MMA_STEPS
@@ -349,8 +349,9 @@ pub(crate) fn without_norm(run: &Run) -> Outcome {
     Ok(())
 }
 
-/// Stencils, with and without windows, half of them large enough for items that are at no edge, or at one.
-pub(crate) fn stencils<T: Storage>(run: &Run) -> Outcome {
+/// Depthwise convolutions, with and without pooling windows. Half are large enough for items at no edge or at
+/// one.
+pub(crate) fn depthwise<T: Storage>(run: &Run) -> Outcome {
     let mut draw = Draw::new(11);
     for n in 0..32 {
         let mut drawn = Drawn::new(&mut draw, n % 4 == 0);

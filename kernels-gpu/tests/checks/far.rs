@@ -196,7 +196,7 @@ pub(crate) fn elementwise(run: &Run) -> Outcome {
     })
 }
 
-/// Planes with a border, and arrays that lie otherwise.
+/// Padded planes, and strided copies.
 pub(crate) fn moved(run: &Run) -> Outcome {
     let labels = [label::<f32>()];
     let (planes, inner) = (4, [44_000, 45_001]);

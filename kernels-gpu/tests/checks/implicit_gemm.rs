@@ -1,4 +1,4 @@
-//! The implicit matrix product: what it convolves, the moments that it takes, the windows that it pools.
+//! Implicit GEMM: convolutions, moments, and pooling in the epilogue.
 
 use cuda_std::{bf16, f16};
 use launch_config::Arch;
@@ -73,7 +73,7 @@ fn rows() -> Vec<Row> {
     let mut rows = vec![
         // Several columns of the filter in a K-vector; tiles that are not whole; windows that are not.
         ([2, 3, 20], [1, 14, 21], [1, 3, 3], plain, Some([4, 4]), 1.0),
-        // K blocks; a last one that is not full; a scale that is not the usual one.
+        // K blocks; a last one that is not full; a scale other than the optimistic one.
         (
             [1, 37, 9],
             [1, 15, 19],
@@ -110,10 +110,10 @@ fn rows() -> Vec<Row> {
             None,
             1.0,
         ),
-        // A sample that is not looked through beforehand.
+        // A sample whose largest magnitude is not known beforehand.
         ([1, 9, 4], [1, 42, 47], [1, 1, 1], plain, Some([3, 5]), 30.0),
-        // Ones whose samples are reformatted again: at the usual scale f16 would not hold their largest
-        // values, by little and by far.
+        // Samples that are reformatted a second time: at the optimistic scale their largest values exceed
+        // f16, by little and by far.
         ([1, 9, 4], [1, 42, 47], [1, 1, 1], plain, None, 200.0),
         ([1, 9, 4], [1, 42, 47], [1, 1, 1], plain, None, 1e4),
         // A long sum, of positive terms.

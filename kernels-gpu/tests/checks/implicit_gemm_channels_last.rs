@@ -1,5 +1,5 @@
-//! The product of warp-specialized tiles on halo tiles of lines, of inputs that are K-vectors as they lie and
-//! of reformatted ones: the same bits as from planes.
+//! Warp-specialized tiles on channels-last halo tiles, from inputs read in place and from reformatted ones:
+//! the same bits as from NCHW tiles.
 
 use cuda_std::Storage;
 use launch_config::conv::ConvGeometry;
@@ -73,10 +73,9 @@ fn rows() -> Vec<Row> {
         ),
         // Four strips, whose boxes are rows.
         ([1, 32, 9], [1, 8, 32], [1, 3, 3], around, 1),
-        // Sums that two blocks split.
+        // Split-K over two blocks.
         ([3, 32, 9], [3, 17, 10], [3, 3, 3], plain, 2),
-        // Boxes of stride phases, each in two pieces of which the second one is smaller where values are
-        // rounded.
+        // Boxes of stride phases. Each has two staged f32 tiles, of which the second is smaller.
         (
             [1, 16, 9],
             [1, 65, 17],
@@ -137,7 +136,7 @@ pub(crate) fn same_bits_as_reformatted<F: Operand>(run: &Run) -> Outcome {
             split_k,
             ..config.expect("a config")
         };
-        // As if samples were large: the product rounds no others.
+        // As if samples were large: the producer converts no others.
         config.geometry.scans = 0;
         if number == 1 {
             // In the last column, which no window sees.
@@ -176,7 +175,7 @@ fn with_and_without_norm<F: Operand>(
         format!("{what}, the last sample times {factor}")
     };
     if is_rounded {
-        // A scale that is not the usual one.
+        // A scale other than the optimistic one.
         let what = last_sample_times(&mut conv, 1e-6);
         check::<F>(run, &what, &conv, config)?;
     }
@@ -217,8 +216,8 @@ pub(super) fn drawn<F: Operand>(
     Ok(1)
 }
 
-/// Whether the product reads the input where it lies: values that are operands as they are, or that are
-/// converted in the producer.
+/// Whether the kernel reads the input in place: stored values that are operands, or f32 that the producer
+/// converts.
 fn is_read_as_it_lies(config: &GemmConfig) -> bool {
     let (format, g) = (config.format, &config.geometry);
     let is_rounded = format == OperandFormat::SCALED_F16 && g.without_norm == 0 && g.scans == 0;

@@ -1,4 +1,4 @@
-//! The implicit matrix product where other checks do not go: K-vectors of few channels, no bias, windows in
+//! Implicit GEMM, cases that the other checks leave out: K-vectors of few channels, no bias, windows in
 //! every tile, magnitudes at their ends, what is not finite.
 
 use launch_config::implicit_gemm::{GemmTile, M64N32, TILES, W64N128, WARP_SPECIALIZED};

@@ -1,4 +1,4 @@
-//! Launches of the implicit matrix product: what reformats input and filters, and the product.
+//! Launches of the implicit GEMM: the reformats of input and filters, and the GEMM.
 
 use cuda_std::Label;
 use cuda_std::tensor_map::TensorMap;
@@ -10,7 +10,7 @@ use super::implicit_gemm::{DEVICE, Operand};
 use super::norm::optional;
 use super::{Failure, Outcome, Run, Tensor};
 
-/// Packed input and filters, and what undoes their scaling.
+/// Reformatted input and filters, and the factors that undo their scaling.
 pub(super) struct Operands {
     reformatted: Tensor<f32>,
     descales: Tensor<f32>,
@@ -19,7 +19,7 @@ pub(super) struct Operands {
 }
 
 impl Operands {
-    /// The filters alone, and room for the scales of samples that the product rounds.
+    /// The filters alone, and room for the scales of samples that the producer converts.
     pub(super) fn without_input(self, run: &Run, samples: usize) -> Result<Self, Failure> {
         Ok(Self {
             reformatted: run.empty(0)?,
@@ -29,7 +29,7 @@ impl Operands {
     }
 }
 
-/// Packs input and filters.
+/// Reformats input and filters.
 pub(super) fn prepare<F: Operand>(
     run: &Run,
     config: &GemmConfig,
@@ -82,7 +82,7 @@ pub(super) fn prepare<F: Operand>(
     Ok(of)
 }
 
-/// What a product is given that no norm follows.
+/// Further arguments of a convolution without a norm.
 pub(super) struct Ended<T> {
     pub(super) x: *const T,
     pub(super) weight: *const T,

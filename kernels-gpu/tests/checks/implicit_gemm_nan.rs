@@ -1,5 +1,5 @@
-//! What is not finite where a norm follows the implicit matrix product: NaN among the pixels of windows that
-//! it pools, at each place that a window has, and infinities that no window of the convolution has.
+//! Implicit GEMM with a norm and values that are not finite: NaN at each position of a pooling window, and
+//! infinities in elements that no window of the convolution reads.
 
 use launch_config::implicit_gemm::{W64N128, WARP_SPECIALIZED};
 use op_spec::ConvSpec;

@@ -1,5 +1,5 @@
-//! The implicit matrix product where no norm of its own statistics follows: what is not finite keeps to its
-//! windows, and batch norm and function are done before a result is written.
+//! Implicit GEMM without a norm: infinities and NaN stay within their windows, and the epilogue applies batch
+//! norm and function before a result is written.
 
 use launch_config::KernelGeometry;
 use launch_config::implicit_gemm::{

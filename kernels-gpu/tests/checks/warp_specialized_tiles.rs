@@ -1,4 +1,4 @@
-//! Warp-specialized tiles whose filters make two outputs, those whose warpgroups alternate, and moments of
+//! Warp-specialized tiles of two outputs for each filter, those of the ping-pong schedule, and moments of
 //! several channels.
 
 use launch_config::implicit_gemm::{GemmConfig, WARP_SPECIALIZED};
@@ -60,13 +60,13 @@ pub(crate) fn two_outputs<F: Operand>(run: &Run) -> Outcome {
     Ok(())
 }
 
-/// Rows whose warpgroups alternate, with as many tiles as leave one of them another one more.
+/// Rows of the ping-pong schedule, with numbers of tiles that leave one warpgroup one more than the other.
 pub(crate) fn ping_pong<F: Operand>(run: &Run) -> Outcome {
     let plain = ConvSpec::default();
     let rows: [Row; 6] = [
-        // One K block a tile, fewer than there are pipeline stages; filters that stay.
+        // One K block a tile, fewer than there are pipeline stages; resident filters.
         ([5, 16, 40], [1, 9, 12], [1, 1, 1], plain, None, 1.0),
-        // Both pipelines come round within a tile and from one to the next.
+        // Both pipelines wrap within a tile and from one to the next.
         ([1, 72, 60], [5, 18, 20], [3, 3, 3], plain, None, 1.0),
         // Two groups of one tile, whose filters stay; halo tiles come round.
         (
@@ -114,7 +114,7 @@ pub(crate) fn ping_pong<F: Operand>(run: &Run) -> Outcome {
         let config = config.expect("a config");
         let mainloop = config.mainloop_config(&DEVICE).expect("a wide tile");
         assert_eq!(mainloop.ping_pong, 1, "row {number}: {mainloop:?}");
-        let what = format!("row {number}, alternating");
+        let what = format!("row {number}, ping-pong");
         check_config::<F>(run, &what, &conv, F::PRODUCTS, None, &config)?;
     }
     Ok(())

@@ -16,7 +16,7 @@ use crate::runner::{self, Call};
 
 /// `chain` is one in JSON, or nothing where the owner is known; `parameters` are in the order of its table,
 /// `inputs` those beside the first in the chain's order; `owner` tells modules apart that have the same
-/// chain, for what is kept of their parameters; `fast` multiplies f32 with factors of 11 bits.
+/// chain, for what is kept of their parameters; `fast` multiplies f32 in the tf32-class mode.
 const SCHEMA: &CStr =
     c"run(Tensor x, Tensor[] parameters, Tensor[] inputs, str chain, int owner, bool fast) -> Tensor";
 
@@ -185,7 +185,7 @@ fn register() -> PyResult<()> {
     registered.clone().map_err(PyImportError::new_err)
 }
 
-/// Makes an owner and its chain known, so that calls need not bring the chain.
+/// Registers an owner and its chain, so that calls need not pass the chain.
 #[pyfunction]
 fn begin(owner: i64, chain: &str) -> PyResult<()> {
     let begun = runner::begin(owner, chain).map(drop);

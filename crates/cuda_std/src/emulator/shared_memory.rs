@@ -13,14 +13,14 @@ const WINDOW: u32 = 1 << 24;
 #[derive(Debug)]
 pub(crate) struct SharedMemory {
     blocks: u32,
-    pieces: Vec<Piece>,
+    arrays: Vec<SharedArray>,
     /// Bytes that a block has.
     pub(crate) bytes: u64,
 }
 
 /// The dynamic shared memory or a static array.
 #[derive(Debug)]
-struct Piece {
+struct SharedArray {
     /// The identity of a static array's symbol.
     key: *const (),
     /// One for each block of the cluster. They do not move until the launch ends.
@@ -31,15 +31,15 @@ impl SharedMemory {
     pub(crate) fn new(blocks: u32) -> Self {
         Self {
             blocks,
-            pieces: Vec::new(),
+            arrays: Vec::new(),
             bytes: 0,
         }
     }
 
     /// Makes everything uninitialised and unread.
     pub(crate) fn forget(&self) {
-        for piece in &self.pieces {
-            piece.regions.iter().for_each(Region::forget);
+        for array in &self.arrays {
+            array.regions.iter().for_each(Region::forget);
         }
     }
 
@@ -55,8 +55,8 @@ impl SharedMemory {
         const FIRST_ADDRESS: usize = 1024;
         const ALIGNMENT: usize = 128;
         self.bytes += bytes as u64;
-        let end = self.pieces.last().map_or(FIRST_ADDRESS, |piece| {
-            piece.regions[0].base + piece.regions[0].len()
+        let end = self.arrays.last().map_or(FIRST_ADDRESS, |array| {
+            array.regions[0].base + array.regions[0].len()
         });
         let start = end.next_multiple_of(ALIGNMENT);
         let region = |rank: u32| {
@@ -64,20 +64,20 @@ impl SharedMemory {
             Region::new(name, bytes, Some(base)).expect("a few hundred KiB of memory")
         };
         let regions = (0..self.blocks).map(region).collect();
-        self.pieces.push(Piece { key, regions });
-        let piece = &self.pieces[self.pieces.len() - 1];
-        &raw const piece.regions[rank as usize]
+        self.arrays.push(SharedArray { key, regions });
+        let array = &self.arrays[self.arrays.len() - 1];
+        &raw const array.regions[rank as usize]
     }
 
     /// The memory of a static array in block `rank`, if it is allocated.
     pub(crate) fn of_symbol(&self, key: *const (), rank: u32) -> Option<*const Region> {
-        let piece = (self.pieces.iter()).find(|piece| std::ptr::eq(piece.key, key))?;
-        Some(&raw const piece.regions[rank as usize])
+        let array = (self.arrays.iter()).find(|array| std::ptr::eq(array.key, key))?;
+        Some(&raw const array.regions[rank as usize])
     }
 
     /// All regions of a block.
     pub(crate) fn of_block(&self, rank: u32) -> impl Iterator<Item = &Region> {
-        (self.pieces.iter()).map(move |piece| &piece.regions[rank as usize])
+        (self.arrays.iter()).map(move |array| &array.regions[rank as usize])
     }
 
     /// The region at `address`, of any block.

@@ -29,15 +29,15 @@ enum Source {
         stamps: Vec<u64>,
     },
     Value([u8; STORE_BYTES]),
-    Pieces {
+    Chunks {
         region: *const Region,
-        pieces: Vec<Piece>,
+        chunks: Vec<Chunk>,
     },
 }
 
 /// A 16-byte chunk of a box: its source offset and the write stamps at the start; `None` outside of the
 /// tensor.
-type Piece = Option<(usize, Vec<u64>)>;
+type Chunk = Option<(usize, Vec<u64>)>;
 
 /// The unit of bulk copies and of their checks, in bytes.
 pub(crate) const CHUNK: usize = 16;
@@ -73,7 +73,7 @@ impl Transaction {
 
     /// A copy of 16-byte chunks to consecutive addresses, each from byte `from` of `source`, or zeros. The
     /// current thread counts as reader and writer.
-    pub(crate) fn pieces(
+    pub(crate) fn chunks(
         source: *const Region,
         from: &[Option<usize>],
         (target, to): (*const Region, usize),
@@ -86,11 +86,11 @@ impl Transaction {
             }
             mark(target, to + i * CHUNK, CHUNK, "copy_box", place);
         }
-        let piece = |from: usize| (from, write_stamps(source, from, CHUNK));
+        let chunk = |from: usize| (from, write_stamps(source, from, CHUNK));
         Self {
-            source: Source::Pieces {
+            source: Source::Chunks {
                 region: source,
-                pieces: from.iter().map(|from| from.map(piece)).collect(),
+                chunks: from.iter().map(|from| from.map(chunk)).collect(),
             },
             target,
             to,
@@ -177,14 +177,14 @@ impl Transaction {
                 unsafe { source.data().add(*from) }
             }
             Source::Value(bytes) => bytes.as_ptr(),
-            Source::Pieces { region, pieces } => {
-                for piece in pieces {
+            Source::Chunks { region, chunks } => {
+                for chunk in chunks {
                     let mut bytes = [0; CHUNK];
-                    if let Some((from, stamps)) = piece {
-                        // SAFETY: tensors are in live regions, or no piece is from one.
+                    if let Some((from, stamps)) = chunk {
+                        // SAFETY: tensors are in live regions, or no chunk is from one.
                         let source = unsafe { &**region };
                         check(source, *from, CHUNK, stamps);
-                        // SAFETY: `pieces` checked the range against the region.
+                        // SAFETY: `chunks` checked the range against the region.
                         bytes = unsafe { source.data().add(*from).cast::<[u8; CHUNK]>().read() };
                     }
                     gathered.extend(bytes);

@@ -8,10 +8,10 @@ use super::{async_proxy, clusters, mbarriers};
 use crate::common::{AXES, Boxes, TARGET_BYTES, TensorMap};
 
 /// Elements of a 16-byte chunk of a box.
-const PIECE_ELEMENTS: u32 = CHUNK as u32 / 2;
+const CHUNK_ELEMENTS: u32 = CHUNK as u32 / 2;
 
 /// The most chunks of a line without swizzle.
-const MOST_PIECES: u32 = 8;
+const MAX_CHUNKS: u32 = 8;
 
 /// The source of a bulk copy, a region and an offset; `None` for an empty copy.
 type From = Option<(*const Region, usize)>;
@@ -61,15 +61,15 @@ pub(crate) fn copy_to_blocks(
 /// Starts to copy the box of a tensor at these coordinates.
 pub(crate) fn copy_box(target: u32, map: &TensorMap, at: [i32; AXES], address: u32, place: Place) {
     let (start, boxes) = Boxes::of_emulated(map);
-    let [of_line, of_rest @ ..] = boxes.counts();
-    let pieces = of_line / PIECE_ELEMENTS;
+    let [of_span, of_rest @ ..] = boxes.counts();
+    let chunks = of_span / CHUNK_ELEMENTS;
     let refuse =
         |problem: String| -> ! { fail(place, FaultKind::Argument(format!("copy_box: {problem}"))) };
     let is_swizzled = boxes.is_swizzled == 1;
-    let most = if is_swizzled { 4 } else { MOST_PIECES };
-    if !pieces.is_power_of_two()
-        || pieces > most
-        || of_line % PIECE_ELEMENTS != 0
+    let most = if is_swizzled { 4 } else { MAX_CHUNKS };
+    if !chunks.is_power_of_two()
+        || chunks > most
+        || of_span % CHUNK_ELEMENTS != 0
         || of_rest.contains(&0)
     {
         refuse(format!("the map has no boxes, {boxes:?}"));
@@ -92,18 +92,18 @@ pub(crate) fn copy_box(target: u32, map: &TensorMap, at: [i32; AXES], address: u
     let offset = region.map_or(0, |region| start - region.base);
     let region: *const Region = region.map_or(std::ptr::null(), |region| region);
     let mut from = Vec::new();
-    let all = of_rest.iter().product::<u32>() * pieces;
-    for piece in 0..all {
-        // Swizzle: chunks are exchanged within their line, by bits 7 and up of their address.
-        let byte = target + piece * CHUNK as u32;
+    let all = of_rest.iter().product::<u32>() * chunks;
+    for chunk in 0..all {
+        // Swizzle: chunks are exchanged within their span, by bits 7 and up of their address.
+        let byte = target + chunk * CHUNK as u32;
         let exchanged = if is_swizzled {
-            (byte >> 3) & ((pieces - 1) * CHUNK as u32)
+            (byte >> 3) & ((chunks - 1) * CHUNK as u32)
         } else {
             0
         };
-        let piece = (byte ^ exchanged) - target;
-        let mut rest = piece / CHUNK as u32 / pieces;
-        let first = piece / CHUNK as u32 % pieces * PIECE_ELEMENTS;
+        let chunk = (byte ^ exchanged) - target;
+        let mut rest = chunk / CHUNK as u32 / chunks;
+        let first = chunk / CHUNK as u32 % chunks * CHUNK_ELEMENTS;
         let mut source = Some(offset);
         let mut along = |axis: usize, index: u32, bytes: u64| {
             let index = i64::from(at[axis]) + i64::from(index);
@@ -122,7 +122,7 @@ pub(crate) fn copy_box(target: u32, map: &TensorMap, at: [i32; AXES], address: u
         from.push(source);
     }
     let token = exec.token();
-    let copy = Transaction::pieces(region, &from, (shared, to), place);
+    let copy = Transaction::chunks(region, &from, (shared, to), place);
     async_proxy::wrote(with(), copy.segment());
     with().stats.async_copies += 1;
     mbarriers::add(address, copy, token, place);

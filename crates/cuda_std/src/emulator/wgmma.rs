@@ -275,14 +275,14 @@ fn line_addresses(
         // One row of a core matrix, or with swizzle a span of two or four of them, in which chunks are
         // exchanged by bits 7 and 8 of the absolute address. Tensor cores thus read the layout that copies of
         // boxes write.
-        let pieces = match SWIZZLED.iter().position(|&bits| descriptor & bits == bits) {
+        let chunks = match SWIZZLED.iter().position(|&bits| descriptor & bits == bits) {
             Some(doublings) => 2 << doublings,
             None => 1,
         };
         let row_bytes = ROW_BYTES as u32;
-        let first = field(0) + octet * field(32) + of_octet * pieces * row_bytes;
-        let k_stride = if pieces > 1 { row_bytes } else { field(16) };
-        let exchanged = (pieces - 1) * row_bytes;
+        let first = field(0) + octet * field(32) + of_octet * chunks * row_bytes;
+        let k_stride = if chunks > 1 { row_bytes } else { field(16) };
+        let exchanged = (chunks - 1) * row_bytes;
         std::array::from_fn(|k| {
             let address = first + k as u32 * k_stride;
             mapped(address ^ ((address >> 3) & exchanged), rank)

@@ -192,8 +192,8 @@ with_indices! { 128, interleaved (add_interleaved_n256_bf16_3, "bf16", "m64n128k
 with_steps! { 8, 128, (add_shared_f16_8, "f16", "m64n256k16", 128, inout, ".reg .pred more;", "more",
 "\nwgmma.wait_group.sync.aligned 0;") }
 
-/// Waits until at most `LEFT` chains are under way. The results pass through, so that nothing that
-/// needs them can move before it.
+/// Waits until at most `LEFT` chains are in flight. The results pass through the assembly, so the compiler
+/// cannot move their uses before it.
 macro_rules! wait {
     (($name:ident, $sums:tt) $($i:literal)*) => {
         #[inline(always)]
@@ -215,7 +215,7 @@ macro_rules! wait {
 with_indices! { 64, wait (wait_chain_64, 64) }
 with_indices! { 128, wait (wait_chain_128, 128) }
 
-/// Waits until at most `LEFT` chains are under way.
+/// Waits until at most `LEFT` chains are in flight.
 #[inline(always)]
 pub(crate) unsafe fn wait_older_chains<const LEFT: u32>() {
     // SAFETY: waits. With memory clobbered: what older chains read may be written from here on.

@@ -186,8 +186,8 @@ pub(crate) const fn no_chain() -> ChainNumber {
     ChainNumber
 }
 
-/// Waits until at most `LEFT` chains are under way. The results pass through, so that nothing that
-/// needs them can move before it.
+/// Waits until at most `LEFT` chains are in flight. The results pass through the assembly, so the compiler
+/// cannot move their uses before it.
 #[inline(always)]
 pub(crate) unsafe fn wait_chain_32<const LEFT: u32>(mut d: [f32; 32], _: ChainNumber) -> [f32; 32] {
     // SAFETY: waits.

@@ -36,7 +36,7 @@ pub(crate) enum Bug {
     TellsEarly,
     /// What is multiplied is shown to the tensor cores after the barrier that tells of it.
     FencesLate,
-    /// The wait leaves the chain under way that it is for.
+    /// The wait leaves its own chain in flight.
     WeakWait,
     /// Nobody waits for the chain, or one warp does not.
     NeverWaits,

@@ -8,16 +8,16 @@ use cuda_std::{async_proxy, cluster};
 
 const BLOCKS: u32 = 2;
 const ROUNDS: u32 = 5;
-const SLOTS: u32 = 2;
-/// Words of a slot, of which each block brings its part to all blocks.
+const STAGES: u32 = 2;
+/// Words of a stage, of which each block multicasts its part to all blocks.
 const WORDS: u32 = 64;
 const PART: u32 = WORDS / BLOCKS;
-/// One warp takes the words, and one thread behind it brings them.
-const TAKERS: u32 = 32;
+/// Threads of the consumer warp; the thread behind them is the producer.
+const CONSUMERS: u32 = 32;
 
 shared_array! {
-    static SLOT_WORDS: [u32; (SLOTS * WORDS) as usize];
-    static FULL_AND_EMPTY: [u64; 2 * SLOTS as usize];
+    static STAGE_WORDS: [u32; (STAGES * WORDS) as usize];
+    static FULL_AND_EMPTY: [u64; 2 * STAGES as usize];
 }
 
 #[derive(Clone, Copy, PartialEq)]
@@ -26,9 +26,9 @@ enum Bug {
     None,
     /// Blocks do not wait for each other before the first copy.
     NoSync,
-    /// The takers wait with the scope of their block.
+    /// The consumers wait with the scope of their block.
     NarrowWait,
-    /// A slot is given back to the block's own thread only.
+    /// A stage is released to the block's own producer only.
     GivesBackToItself,
     /// Block 1 announces its own part only.
     FewBytes,
@@ -43,7 +43,7 @@ enum Bug {
     NoBlock,
     /// The target is no multiple of 16.
     OddTarget,
-    /// The second barrier of a slot was never initialised.
+    /// The second barrier of a stage was never initialised.
     NoInit,
 }
 
@@ -53,16 +53,16 @@ unsafe fn share(x: *const u32, y: *mut u32, bug: Bug) {
     unsafe {
         let (t, rank) = (thread::thread_idx_x(), cluster::block_rank());
         let x = Global::new(x, (ROUNDS * WORDS) as usize);
-        let (slots, signals) = (SLOT_WORDS.view(), FULL_AND_EMPTY.view());
-        let full = |slot| Barrier::at(signals, slot);
-        let empty = |slot| Barrier::at(signals, SLOTS + slot);
+        let (stages, signals) = (STAGE_WORDS.view(), FULL_AND_EMPTY.view());
+        let full = |stage| Barrier::at(signals, stage);
+        let empty = |stage| Barrier::at(signals, STAGES + stage);
         if t == 0 {
-            for slot in 0..SLOTS {
-                if bug != Bug::NoInit || slot == 0 || rank == 0 {
-                    full(slot).init(1);
+            for stage in 0..STAGES {
+                if bug != Bug::NoInit || stage == 0 || rank == 0 {
+                    full(stage).init(1);
                 }
                 let own = bug == Bug::GivesBackToItself;
-                empty(slot).init(if own { 1 } else { BLOCKS });
+                empty(stage).init(if own { 1 } else { BLOCKS });
             }
             cluster::fence_barriers();
             async_proxy::fence_shared();
@@ -74,14 +74,14 @@ unsafe fn share(x: *const u32, y: *mut u32, bug: Bug) {
         }
         let ends_early = bug == Bug::EndsEarly && rank == 1;
         let rounds = if ends_early { ROUNDS - 1 } else { ROUNDS };
-        if t == TAKERS {
+        if t == CONSUMERS {
             for round in 0..rounds {
-                let (slot, phase) = (round % SLOTS, (round / SLOTS) & 1);
-                cluster::wait(empty(slot), phase ^ 1);
+                let (stage, phase) = (round % STAGES, (round / STAGES) & 1);
+                cluster::wait(empty(stage), phase ^ 1);
                 match bug {
-                    Bug::FewBytes if rank == 1 => full(slot).arrive_expect(4 * PART),
-                    Bug::NothingExpected if rank == 1 => full(slot).arrive(),
-                    _ => full(slot).arrive_expect(4 * WORDS),
+                    Bug::FewBytes if rank == 1 => full(stage).arrive_expect(4 * PART),
+                    Bug::NothingExpected if rank == 1 => full(stage).arrive(),
+                    _ => full(stage).arrive_expect(4 * WORDS),
                 }
                 let blocks = match bug {
                     Bug::OwnBlockAlone => 1 << rank,
@@ -91,33 +91,33 @@ unsafe fn share(x: *const u32, y: *mut u32, bug: Bug) {
                 };
                 let odd = u32::from(bug == Bug::OddTarget);
                 cluster::copy_bulk(
-                    slots.addr(slot * WORDS + rank * PART + odd),
+                    stages.addr(stage * WORDS + rank * PART + odd),
                     x,
                     (round * WORDS + rank * PART) as usize,
                     4 * PART,
-                    full(slot),
+                    full(stage),
                     blocks,
                 );
             }
         }
-        if t < TAKERS {
+        if t < CONSUMERS {
             let mut sum = 0;
             for round in 0..rounds {
-                let (slot, phase) = (round % SLOTS, (round / SLOTS) & 1);
+                let (stage, phase) = (round % STAGES, (round / STAGES) & 1);
                 if bug == Bug::NarrowWait {
-                    full(slot).wait(phase);
+                    full(stage).wait(phase);
                 } else {
-                    cluster::wait(full(slot), phase);
+                    cluster::wait(full(stage), phase);
                 }
-                sum += slots.load(slot * WORDS + t) + slots.load(slot * WORDS + PART + t);
+                sum += stages.load(stage * WORDS + t) + stages.load(stage * WORDS + PART + t);
                 warp::sync_warp(u32::MAX);
                 let own = bug == Bug::GivesBackToItself;
                 if t < BLOCKS && (!own || t == rank) {
-                    cluster::arrive_at(empty(slot), t);
+                    cluster::arrive_at(empty(stage), t);
                 }
             }
-            let y = GlobalMut::new(y, (BLOCKS * TAKERS) as usize);
-            y.store((rank * TAKERS + t) as usize, sum);
+            let y = GlobalMut::new(y, (BLOCKS * CONSUMERS) as usize);
+            y.store((rank * CONSUMERS + t) as usize, sum);
         }
         if bug != Bug::EndsEarly {
             cluster::sync();
@@ -130,11 +130,11 @@ fn copies_come_to_all_blocks_of_the_mask() {
     let device = Device::new();
     let words: Vec<u32> = (0..ROUNDS * WORDS).map(|i| i * i % 1009).collect();
     let x = upload(&device, &words);
-    let y = device.alloc(4 * (BLOCKS * TAKERS) as usize).unwrap();
+    let y = device.alloc(4 * (BLOCKS * CONSUMERS) as usize).unwrap();
     run_clean::<share>(&device, &shape(BLOCKS, 64), (x.ptr(), y.ptr(), Bug::None));
-    let expected: Vec<u32> = (0..BLOCKS * TAKERS)
+    let expected: Vec<u32> = (0..BLOCKS * CONSUMERS)
         .map(|i| {
-            let lane = (i % TAKERS) as usize;
+            let lane = (i % CONSUMERS) as usize;
             let rounds = words.chunks_exact(WORDS as usize);
             rounds.map(|of| of[lane] + of[lane + PART as usize]).sum()
         })
@@ -146,7 +146,7 @@ fn copies_come_to_all_blocks_of_the_mask() {
 fn mistakes_around_copies_to_blocks_are_reported() {
     let device = Device::new();
     let x = upload(&device, &[1_u32; (ROUNDS * WORDS) as usize]);
-    let y = device.alloc(4 * (BLOCKS * TAKERS) as usize).unwrap();
+    let y = device.alloc(4 * (BLOCKS * CONSUMERS) as usize).unwrap();
     let fault = |bug| run_faulty::<share>(&device, &shape(BLOCKS, 64), (x.ptr(), y.ptr(), bug));
     assert_kind!(
         fault(Bug::NoSync),

@@ -1,5 +1,5 @@
 //! What must be shown before it is used: barriers to other blocks and to the asynchronous proxy, blocks that
-//! have begun, and that nothing is on its way to a block that ends.
+//! have begun, and that no copy is in flight to a block that ends.
 
 use crate::support::{assert_kind, download, run_clean, run_faulty, shape, upload};
 use cuda_std::emulator::{Device, FaultKind};
@@ -86,7 +86,7 @@ fn barriers_that_another_block_arrives_at_are_shown_to_it() {
     }
 }
 
-/// Thread 32 brings what all read.
+/// Thread 32 copies what all threads read.
 #[kernel(max_threads = THREADS)]
 unsafe fn bring(x: *const u32, y: *mut u32, fence: Fence, waits: bool) {
     unsafe {

@@ -1,5 +1,5 @@
-//! Columns in lines of 32 bytes and of 64, of which pieces are exchanged by their address, wherever they
-//! start; and columns of which eight in turn are of two matrices.
+//! Swizzled columns in spans of 32 and 64 bytes, at any address; and columns of which groups of eight
+//! alternate between two matrices.
 
 use crate::support::{assert_kind, download, pattern, run_clean, run_faulty, shape, upload};
 use cuda_std::async_proxy;
@@ -14,9 +14,9 @@ const K: usize = 16;
 const STEPS: usize = 3;
 const THREADS: u32 = 128;
 
-/// Columns from eight to the next eight: ten, as in a patch that has two more than are multiplied.
+/// Columns from eight to the next eight: ten, as in a halo tile with two columns more than are multiplied.
 const PITCH: u32 = 10;
-/// Lines, of up to 64 bytes.
+/// Spans, of up to 64 bytes.
 const PLACES: usize = 16 * PITCH as usize + 32;
 /// Words of a half of a column.
 const WORDS: u32 = K as u32 / 4;
@@ -36,18 +36,18 @@ enum Bug {
     HalfADistance,
 }
 
-/// The word from which a piece of a line of `1 << shift` pieces lies that would lie from `word` on: bits 4
-/// and 5 of its address are exchanged by bits 7 and 8.
+/// The first word of a chunk in a swizzled span of `1 << shift` chunks, whose first word is `word` without
+/// swizzle: bits 7 and 8 of the address are added to bits 4 and 5 without carry.
 fn exchanged(word: u32, shift: u32) -> u32 {
-    let pieces = (1 << shift) - 1;
-    word ^ ((word >> 5 & pieces) << 2)
+    let chunks = (1 << shift) - 1;
+    word ^ ((word >> 5 & chunks) << 2)
 }
 
-/// Where column `c` of B lies: the place, and which half of a line of 64 bytes.
+/// The layout of B's columns.
 #[derive(Clone, Copy)]
 #[repr(C)]
 struct Lies {
-    /// The binary logarithm of the pieces of a line.
+    /// The binary logarithm of the chunks of a span.
     shift: u32,
     first: u32,
     second_half: u32,
@@ -84,14 +84,14 @@ unsafe fn multiply(a: *const f32, b: *const f32, c: *mut f32, lies: Lies, bug: B
             rows.store(word, pack(a, row as usize * K + k as usize));
             word += THREADS;
         }
-        // A piece's place is that of its address, whatever the array starts on.
+        // The swizzle depends on a chunk's address, whatever the array's alignment.
         let start = places.addr(0).0 / 4;
         let mut word = t;
         while word < (COLUMNS * K / 2) as u32 {
             let (column, of_column) = (word / (2 * WORDS), word % (2 * WORDS));
-            let piece = (lies.place(column) << lies.shift) + 2 * lies.second_half;
-            let piece = piece * WORDS + of_column / WORDS * WORDS;
-            let at = exchanged(start + piece, lies.shift) - start + of_column % WORDS;
+            let chunk = (lies.place(column) << lies.shift) + 2 * lies.second_half;
+            let chunk = chunk * WORDS + of_column / WORDS * WORDS;
+            let at = exchanged(start + chunk, lies.shift) - start + of_column % WORDS;
             places.store(at, pack(b, 2 * word as usize));
             word += THREADS;
         }

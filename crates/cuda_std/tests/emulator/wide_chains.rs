@@ -1,5 +1,4 @@
-//! Chains of 128 and 256 columns with both operands in shared memory, filled slot after slot while others are
-//! multiplied.
+//! Chains of 128 and 256 columns with both operands in shared memory, in a pipeline of two stages.
 
 use crate::support::{assert_kind, download, pattern, shape, upload};
 use cuda_std::async_proxy;
@@ -10,12 +9,12 @@ use cuda_std::prelude::*;
 use cuda_std::wgmma::{self, MatrixDescriptor, unit};
 
 /// Rows of A: 64 for each of two warpgroups. A round multiplies `STEPS` steps of K = 16, all of which one
-/// slot holds.
+/// stage holds.
 const ROWS: usize = 128;
 const ROUNDS: usize = 5;
 const STEPS: usize = 3;
 const K: usize = 16 * STEPS;
-const SLOTS: u32 = 2;
+const STAGES: u32 = 2;
 const CONSUMERS: u32 = 256;
 const THREADS: u32 = CONSUMERS + 32;
 
@@ -23,20 +22,19 @@ const THREADS: u32 = CONSUMERS + 32;
 const HALVES: usize = 2 * STEPS;
 
 shared_array! {
-    static SLOT_ROWS: [u32; SLOTS as usize * ROWS * K / 2];
-    static SLOT_COLUMNS: [u32; SLOTS as usize * 256 * K / 2];
-    static SIGNALS: [u64; 2 * SLOTS as usize];
+    static STAGE_ROWS: [u32; STAGES as usize * ROWS * K / 2];
+    static STAGE_COLUMNS: [u32; STAGES as usize * 256 * K / 2];
+    static SIGNALS: [u64; 2 * STAGES as usize];
 }
 
 #[derive(Clone, Copy, PartialEq)]
 #[repr(u32)]
 enum Bug {
     None,
-    /// A slot is given back before the wait that covers the chain that reads it, by all consumers or by one
-    /// warp.
+    /// A stage is released before the wait for the chain that reads it, by all consumers or by one warp.
     GivenBackEarly,
     OneWarpGivesBackEarly,
-    /// The wait leaves the chain under way that it is for.
+    /// The wait leaves its own chain in flight.
     WeakWait,
     /// One of the operands' start is beyond what a descriptor can say.
     FarStart,
@@ -44,7 +42,7 @@ enum Bug {
     OddStart,
     /// A begins beyond the shared memory.
     Outside,
-    /// A consumer writes a row of its own slot before the wait.
+    /// A consumer writes a row of its own stage before the wait.
     WritesItsRow,
     /// No mistake: it reads a part of a word of that row.
     ReadsItsRow,
@@ -55,7 +53,7 @@ trait Width {
     const COLUMNS: usize;
     type Sums: AsRef<[f32]>;
     type Chain;
-    fn nothing() -> Self::Chain;
+    fn zeros() -> Self::Chain;
     unsafe fn add(
         chain: Self::Chain,
         a: &[MatrixDescriptor; STEPS],
@@ -75,7 +73,7 @@ macro_rules! width {
             type Sums = [f32; $columns / 2];
             type Chain = wgmma::InFlight<{ $columns / 2 }>;
 
-            fn nothing() -> Self::Chain {
+            fn zeros() -> Self::Chain {
                 wgmma::InFlight::at_rest([0.0; $columns / 2])
             }
 
@@ -109,15 +107,15 @@ width!(Bf16N128, 128, add_shared_n128_bf16_3, pack_bf16x2);
 width!(F16N256, 256, add_shared_n256_f16_3, pack_f16x2);
 width!(Bf16N256, 256, add_shared_n256_bf16_3, pack_bf16x2);
 
-/// Steps of a tile of `lines` lines in a slot: core matrices follow one another along the lines, then along
-/// K.
+/// The steps of a tile of `lines` rows or columns in a stage: core matrices follow one another along them,
+/// then along K.
 fn steps(first: u32, lines: usize) -> [MatrixDescriptor; STEPS] {
     let first = MatrixDescriptor::new(first, lines as u32);
     std::array::from_fn(|step| first.offset((2 * step * lines) as u32))
 }
 
-/// `C = A * B^T`, round after round: one thread brings rows and columns to two slots, two warpgroups multiply
-/// 64 rows each.
+/// `C = A * B^T`, round after round: one producer thread loads rows and columns into two stages, and two
+/// warpgroups multiply 64 rows each.
 #[kernel(instances(W: [
     n128_f16: F16N128, n128_bf16: Bf16N128, n256_f16: F16N256, n256_bf16: Bf16N256
 ]), max_threads = THREADS)]
@@ -127,14 +125,14 @@ unsafe fn wide<W: Width>(a: *const u32, b: *const u32, c: *mut f32, bug: Bug) {
         let a = Global::new(a, ROUNDS * a_words);
         let b = Global::new(b, ROUNDS * b_words);
         let c = GlobalMut::new(c, ROWS * W::COLUMNS);
-        let (rows, columns, signals) = (SLOT_ROWS.view(), SLOT_COLUMNS.view(), SIGNALS.view());
+        let (rows, columns, signals) = (STAGE_ROWS.view(), STAGE_COLUMNS.view(), SIGNALS.view());
         let t = thread::thread_idx_x();
-        let full = |slot| Barrier::at(signals, slot);
-        let empty = |slot| Barrier::at(signals, SLOTS + slot);
+        let full = |stage| Barrier::at(signals, stage);
+        let empty = |stage| Barrier::at(signals, STAGES + stage);
         if t == 0 {
-            for slot in 0..SLOTS {
-                full(slot).init(1);
-                empty(slot).init(CONSUMERS / 32);
+            for stage in 0..STAGES {
+                full(stage).init(1);
+                empty(stage).init(CONSUMERS / 32);
             }
             async_proxy::fence_shared();
         }
@@ -144,24 +142,24 @@ unsafe fn wide<W: Width>(a: *const u32, b: *const u32, c: *mut f32, bug: Bug) {
                 return;
             }
             for round in 0..ROUNDS {
-                let (slot, phase) = (round as u32 % SLOTS, (round as u32 / SLOTS) & 1);
-                empty(slot).wait(phase ^ 1);
-                full(slot).arrive_expect(4 * (a_words + b_words) as u32);
-                let at = rows.addr(slot * a_words as u32);
-                copy_bulk(at, a, round * a_words, 4 * a_words as u32, full(slot));
-                let at = columns.addr(slot * b_words as u32);
-                copy_bulk(at, b, round * b_words, 4 * b_words as u32, full(slot));
+                let (stage, phase) = (round as u32 % STAGES, (round as u32 / STAGES) & 1);
+                empty(stage).wait(phase ^ 1);
+                full(stage).arrive_expect(4 * (a_words + b_words) as u32);
+                let at = rows.addr(stage * a_words as u32);
+                copy_bulk(at, a, round * a_words, 4 * a_words as u32, full(stage));
+                let at = columns.addr(stage * b_words as u32);
+                copy_bulk(at, b, round * b_words, 4 * b_words as u32, full(stage));
             }
             return;
         }
         let group = t as usize / 128;
-        let mut chain = W::nothing();
+        let mut chain = W::zeros();
         for round in 0..ROUNDS {
-            let (slot, phase) = (round as u32 % SLOTS, (round as u32 / SLOTS) & 1);
-            full(slot).wait(phase);
-            let mut first_row = unit(rows.addr(slot * a_words as u32)) + 64 * group as u32;
+            let (stage, phase) = (round as u32 % STAGES, (round as u32 / STAGES) & 1);
+            full(stage).wait(phase);
+            let mut first_row = unit(rows.addr(stage * a_words as u32)) + 64 * group as u32;
             if bug == Bug::OddStart && round == 1 {
-                first_row = unit(rows.addr(slot * a_words as u32 + 1));
+                first_row = unit(rows.addr(stage * a_words as u32 + 1));
             }
             if bug == Bug::FarStart && round == 1 {
                 first_row += 1 << 14;
@@ -170,15 +168,15 @@ unsafe fn wide<W: Width>(a: *const u32, b: *const u32, c: *mut f32, bug: Bug) {
                 first_row += 0x3000;
             }
             let a = steps(first_row, ROWS);
-            let b = steps(unit(columns.addr(slot * b_words as u32)), W::COLUMNS);
+            let b = steps(unit(columns.addr(stage * b_words as u32)), W::COLUMNS);
             chain = W::add(chain, &a, &b);
             if bug == Bug::WritesItsRow && round == 2 && t == 0 {
-                rows.store(slot * a_words as u32, 0);
+                rows.store(stage * a_words as u32, 0);
             }
             if bug == Bug::ReadsItsRow && round == 2 && t == 0 {
-                let _ = rows.cast::<u16>().load(2 * slot * a_words as u32);
+                let _ = rows.cast::<u16>().load(2 * stage * a_words as u32);
             }
-            // The slot of the round before is read no more.
+            // The previous round's stage is no longer read.
             let early = match bug {
                 Bug::GivenBackEarly => true,
                 Bug::OneWarpGivesBackEarly => t / 32 == 5,
@@ -188,7 +186,7 @@ unsafe fn wide<W: Width>(a: *const u32, b: *const u32, c: *mut f32, bug: Bug) {
                 W::wait_for_older::<1>(&chain);
             }
             if round > 0 && t.is_multiple_of(32) {
-                empty((round as u32 - 1) % SLOTS).arrive();
+                empty((round as u32 - 1) % STAGES).arrive();
             }
         }
         let sums = if bug == Bug::WeakWait {
@@ -205,7 +203,7 @@ unsafe fn wide<W: Width>(a: *const u32, b: *const u32, c: *mut f32, bug: Bug) {
     }
 }
 
-/// A round's lines of K values as a slot holds them.
+/// A round's rows or columns of K values in the layout of a stage.
 fn packed(values: &[f32], lines: usize, pack: fn(f32, f32) -> u32) -> Vec<u32> {
     let mut words = Vec::new();
     for round in values.chunks_exact(lines * K) {
@@ -268,18 +266,18 @@ fn multiplies<W: Width>(label: &'static str) {
 }
 
 #[test]
-fn chains_of_128_columns_multiply_slots_that_are_refilled() {
+fn chains_of_128_columns_multiply_stages_that_are_refilled() {
     multiplies::<F16N128>("n128_f16");
     multiplies::<Bf16N128>("n128_bf16");
 }
 
 #[test]
-fn chains_of_256_columns_multiply_slots_that_are_refilled() {
+fn chains_of_256_columns_multiply_stages_that_are_refilled() {
     multiplies::<F16N256>("n256_f16");
     multiplies::<Bf16N256>("n256_bf16");
 }
 
-/// What checks know of memory is divided then, while a chain is under way that was started before.
+/// The read splits shadow cells while a chain that started before is in flight.
 #[test]
 fn parts_of_words_may_be_read_while_a_chain_reads_them() {
     for launch in launches::<F16N128>("n128_f16", Bug::ReadsItsRow) {

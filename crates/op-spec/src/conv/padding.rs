@@ -93,12 +93,12 @@ pub struct Pad<const D: usize> {
     pub before: [usize; D],
     /// Elements behind the last one.
     pub after: [usize; D],
-    /// What they are.
+    /// What is put there.
     pub mode: PaddingMode,
 }
 
 impl<const D: usize> Pad<D> {
-    /// Extents of input and border.
+    /// Extents of the padded input.
     #[must_use]
     pub fn outer(&self) -> [usize; D] {
         core::array::from_fn(|axis| self.inner[axis] + self.before[axis] + self.after[axis])
@@ -106,12 +106,12 @@ impl<const D: usize> Pad<D> {
 }
 
 impl<const D: usize> ConvSpec<D> {
-    /// The padding that the convolution does itself, zeros on both sides, and the border that is there
-    /// instead where it cannot.
+    /// The zero padding that the convolution applies itself, equal on both sides, and the separate padding
+    /// step that replaces it for any other padding.
     ///
     /// # Errors
-    /// `same` with a stride; padding beyond what its mode allows; an axis without elements to fill a border
-    /// from; a border beyond what can be counted.
+    /// `same` with a stride; padding beyond what its mode allows; an axis without elements to take padding
+    /// from; padded extents that overflow.
     pub(super) fn pad(
         &self,
         input: [usize; D],

@@ -21,12 +21,12 @@ pub struct AvgPoolSpec<const D: usize> {
     pub kernel_size: [usize; D],
     /// Step between windows; the window extents if absent.
     pub stride: Option<[usize; D]>,
-    /// Border of zeros on both sides.
+    /// Zero padding on both sides.
     pub padding: [usize; D],
-    /// Whether a last window that hangs over the border counts, provided it starts inside the
-    /// input or its left border.
+    /// Whether a last window that reaches beyond the padding counts, provided that it starts inside the input
+    /// or the padding in front of it.
     pub ceil_mode: bool,
-    /// Whether the zeros of the border count among a window's elements. What hangs over behind it does not.
+    /// Whether zeros of the padding count among a window's elements. Elements beyond the padding never do.
     pub count_include_pad: bool,
     /// What sums are divided by in place of the number of elements; any integer but 0.
     pub divisor_override: Option<i64>,
@@ -40,7 +40,7 @@ pub type AvgPool3dSpec = AvgPoolSpec<3>;
 impl<const D: usize> AvgPoolSpec<D> {
     const OPERATOR: &str = if D == 2 { "avg_pool2d" } else { "avg_pool3d" };
 
-    /// PyTorch's defaults: windows side by side, no border.
+    /// PyTorch's defaults: windows side by side, no padding.
     #[must_use]
     pub const fn new(kernel_size: [usize; D]) -> Self {
         const { assert!(D == 2 || D == 3, "images or volumes") };

@@ -20,17 +20,17 @@ pub struct MaxPool3dSpec {
     pub kernel_size: [usize; 3],
     /// Step between windows; the window extents if absent.
     pub stride: Option<[usize; 3]>,
-    /// Border on both sides that no maximum is ever taken from.
+    /// Padding on both sides, which never is the maximum.
     pub padding: [usize; 3],
     /// Step between the elements of a window.
     pub dilation: [usize; 3],
-    /// Whether a last window that hangs over the border counts, provided it starts inside the
-    /// input or its left border.
+    /// Whether a last window that reaches beyond the padding counts, provided that it starts inside the input
+    /// or the padding in front of it.
     pub ceil_mode: bool,
 }
 
 impl MaxPool3dSpec {
-    /// PyTorch's defaults: windows side by side, no border, no gaps.
+    /// PyTorch's defaults: windows side by side, no padding, no gaps.
     #[must_use]
     pub const fn new(kernel_size: [usize; 3]) -> Self {
         Self {

@@ -111,9 +111,9 @@ fn off_by<const D: usize>(problem: &ConvProblem<D>, precision: &Precision) -> f6
     }
 }
 
-/// How many times 16 products are added to a sum at the most. They are two cells of eight channels: of two
-/// planes of cells at one tap, or of one plane at two taps side by side, whichever a tile takes; where there
-/// is no second one, its products are 0.
+/// The largest number of MMA steps that add to one sum. A step has 16 products, those of two K-vectors of
+/// eight channels: of two channel blocks at one tap, or of one channel block at two neighbouring taps,
+/// depending on the tile. Without a second K-vector, its products are 0.
 fn steps<const D: usize>(problem: &ConvProblem<D>) -> usize {
     let (planes, taps) = (problem.c_per_group().div_ceil(8), problem.taps());
     let columns = problem.kernel_size[D - 1];
@@ -195,7 +195,7 @@ fn as_volumes(x: &ArrayD<f64>) -> ArrayView5<'_, f64> {
     x.into_dimensionality::<Ix5>().expect("volumes")
 }
 
-/// Volumes within a border: each element is looked up where the mode of padding says.
+/// Padded volumes: each element is looked up where the padding mode says.
 fn within(x: &ArrayView5<'_, f64>, pad: &Pad<3>) -> Array5<f64> {
     // Along an axis, the position in the input; none for a zero.
     let source = |axis: usize, position: usize| {

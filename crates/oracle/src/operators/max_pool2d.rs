@@ -168,12 +168,12 @@ mod tests {
     fn nan_wins_and_padding_never_does() {
         let (nan, minus) = (f64::NAN, f64::NEG_INFINITY);
         let x = array![[[[-5.0, nan, minus, minus]]]].into_dyn();
-        let bordered = MaxPool2dSpec {
+        let padded = MaxPool2dSpec {
             stride: Some([1, 2]),
             padding: [0, 1],
             ..MaxPool2dSpec::new([1, 2])
         };
-        let y = bordered.problem(x.shape()).unwrap().reference(&x, &[]);
+        let y = padded.problem(x.shape()).unwrap().reference(&x, &[]);
         assert_eq!(y.shape(), [1, 1, 1, 3]);
         assert!(y[[0, 0, 0, 0]] == -5.0 && y[[0, 0, 0, 1]].is_nan() && y[[0, 0, 0, 2]] == minus);
     }

@@ -21,7 +21,7 @@ pub(crate) fn append<const D: usize>(
     let geometry = PadGeometry::of(pad, shape[0] * shape[1])?;
     shape[2..].copy_from_slice(&pad.outer());
     let y = program.tensor(&shape, program.dtype(x))?;
-    // SAFETY: `x` has the extents inside the border, for so many planes, and `y` those with it, which
+    // SAFETY: `x` has the geometry's planes of unpadded extents, and `y` those of padded extents, which
     // `geometry()` has found to be less than 2^31; the specification has refused padding that is too
     // wide for its mode.
     unsafe { compute(program, &CONV_PAD, geometry.shape(), y, (x, y, geometry)) }

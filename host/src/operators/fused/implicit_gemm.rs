@@ -301,7 +301,7 @@ impl Scales {
         let bytes_moved = program.bytes(&[self.largest]);
         let recorded = self.recorded * g.pixel_tiles();
         let arguments = (x, reformatted, self.descales, self.largest, *g, recorded);
-        // SAFETY: the product has noted so many magnitudes of each sample; nothing is reformatted.
+        // SAFETY: the GEMM has written so many magnitudes of each sample; nothing is reformatted.
         unsafe { program.launch_moving(kernel, shape, arguments, bytes_moved) }
         Ok(())
     }
@@ -383,11 +383,11 @@ pub(crate) fn append(
                 recorded,
             )
         };
-        // SAFETY: reformatted input and filters are those of this config, or the input lies as its strides
-        // say; bias, gain and shift have an element for each channel where they exist, and the epilogue says
-        // whether the last two do; `y` has an element for each output, `moments` the config's size; the
-        // pipelines are those of the launch's shared memory. Where no norm follows, input and filters are
-        // there.
+        // SAFETY: reformatted input and filters are those of this config, or the input is read in place by
+        // its strides; bias, gain and shift have an element for each channel where they exist, and the
+        // epilogue says whether the last two do; `y` has an element for each output, `moments` the config's
+        // size; the pipelines are those of the launch's shared memory. Without a norm, input and filters
+        // exist.
         unsafe { program.launch_moving(kernel, shape, arguments(recorded, descales), bytes_moved) }
         if let (Some(scales), Some(x)) = (scales, x) {
             scales.find(program, x, config, label)?;

@@ -19,7 +19,7 @@ const LANES: usize = 16;
 /// As few filters as are worth it.
 const FEWEST: usize = 6;
 
-/// A convolution of volumes within their border.
+/// A convolution of padded volumes.
 pub(super) fn convolve(
     x: &ArrayView5<'_, f64>,
     weight: &ArrayView5<'_, f64>,

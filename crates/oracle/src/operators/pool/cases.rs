@@ -193,14 +193,14 @@ fn max_ragged() -> Vec<Case> {
 
 fn images_ragged() -> Vec<Case> {
     let plain = AvgPool2dSpec::new;
-    let bordered = AvgPoolSpec {
+    let padded = AvgPoolSpec {
         stride: Some([2, 1]),
         padding: [1, 2],
         ..plain([3, 5])
     };
     let without = AvgPoolSpec {
         count_include_pad: false,
-        ..bordered
+        ..padded
     };
     let hanging = AvgPoolSpec {
         stride: Some([3, 5]),
@@ -214,7 +214,7 @@ fn images_ragged() -> Vec<Case> {
     };
     let divided = AvgPoolSpec {
         divisor_override: Some(-7),
-        ..bordered
+        ..padded
     };
     let divided_whole = AvgPoolSpec {
         divisor_override: Some(3),
@@ -229,7 +229,7 @@ fn images_ragged() -> Vec<Case> {
         images("identity", [2, 3, 5, 7], plain([1, 1])),
         images("whole_image", [2, 3, 5, 7], plain([5, 7])),
         images("whole_image_divided", [2, 3, 5, 7], divided_whole),
-        images("pad", [2, 3, 13, 11], bordered),
+        images("pad", [2, 3, 13, 11], padded),
         images("pad_not_counted", [2, 3, 13, 11], without),
         images("ceil_mode", [1, 5, 17, 23], hanging),
         images("ceil_mode_not_counted", [1, 5, 17, 23], hanging_without),
@@ -243,14 +243,14 @@ fn images_ragged() -> Vec<Case> {
 
 fn volumes_ragged() -> Vec<Case> {
     let plain = AvgPool3dSpec::new;
-    let bordered = AvgPoolSpec {
+    let padded = AvgPoolSpec {
         stride: Some([2, 1, 3]),
         padding: [1, 2, 0],
         ..plain([3, 5, 2])
     };
     let without = AvgPoolSpec {
         count_include_pad: false,
-        ..bordered
+        ..padded
     };
     let hanging = AvgPoolSpec {
         stride: Some([3, 2, 4]),
@@ -266,7 +266,7 @@ fn volumes_ragged() -> Vec<Case> {
         volumes("empty_batch", [0, 3, 4, 8, 9], plain([2, 3, 1])),
         volumes("identity", [2, 3, 2, 5, 7], plain([1; 3])),
         volumes("whole_volume", [2, 3, 2, 5, 7], plain([2, 5, 7])),
-        volumes("pad", [2, 3, 7, 11, 13], bordered),
+        volumes("pad", [2, 3, 7, 11, 13], padded),
         volumes("pad_not_counted", [2, 3, 7, 11, 13], without),
         volumes("ceil_mode", [1, 5, 11, 9, 17], hanging),
         volumes("divided", [1, 5, 11, 9, 17], divided),

@@ -93,9 +93,9 @@ fn filters_that_are_found_are_laid_out_as_if_they_were_prepared() {
     }
 }
 
-/// Memory between launches has room for what they leave there, however many blocks make it: each sample by
-/// itself comes to the same bits, and the emulator lets nothing be written behind. Samples of more blocks
-/// than repack one, in groups, of planes of several blocks.
+/// Tensors between launches are large enough for any number of blocks: each sample by itself has the same
+/// bits, and the emulator reports writes out of bounds. Samples have more blocks than reformat one a second
+/// time, or groups, or planes of several blocks.
 #[test]
 fn launches_have_room_for_what_they_leave_to_each_other() {
     let device = Device::emulator();
@@ -116,7 +116,7 @@ fn launches_have_room_for_what_they_leave_to_each_other() {
                 precision,
                 batch_invariant: true,
             };
-            // Magnitudes that the usual scale does not suit.
+            // Magnitudes that the optimistic scale does not suit.
             let values = data::signed(2, [2, channels, 1, h, w]).mapv(|x| 1e-3 * x);
             let convolve = |values: &ndarray::ArrayD<f32>| {
                 let problem = spec.problem(values.shape(), &shape, None).unwrap();
