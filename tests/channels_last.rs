@@ -1,5 +1,5 @@
-//! Inputs whose channels are neighbours in memory, which products of warp-specialized tiles read as they lie:
-//! in 16 bits, and f32 that they round.
+//! Channels-last inputs that warp-specialized tiles read in place: 16-bit values, and f32 that the producer
+//! converts.
 
 use convfuse::graph::{Chain, ConvLayer, Layer};
 use convfuse::model::Precision;

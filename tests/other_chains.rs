@@ -211,9 +211,8 @@ fn match_reference(backend: Backend, dtype: DType) -> Outcome {
     all_right(&complaints)
 }
 
-/// Two functions that come to something else the other way round, in either order, wherever a chain may have
-/// functions: behind a norm, with and without a convolution, and behind or on both sides of a pool, whose
-/// windows are side by side or share pixels.
+/// Two functions that do not commute, in either order, wherever a chain may have functions: after a norm,
+/// with and without a convolution, and after or on both sides of a pool, with or without overlap of windows.
 fn orders_of_functions(backend: Backend) -> Outcome {
     let stream = backend.stream()?;
     let functions = [Layer::leaky_relu(0.25), Layer::clamp(-0.2, 0.5)];
@@ -222,7 +221,7 @@ fn orders_of_functions(backend: Backend) -> Outcome {
         ..MaxPool2dSpec::new([3, 3])
     });
     let norm = || Layer::group_norm("norm", 4);
-    // Of so many filters that a product takes them.
+    // Enough filters for the implicit GEMM.
     let heads = [vec![conv("conv", 24), norm()], vec![norm()]];
     for [first, second] in [[0, 1], [1, 0]] {
         let [f, g] = [first, second].map(|index: usize| functions[index].clone());

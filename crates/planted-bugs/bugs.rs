@@ -321,7 +321,7 @@ bugs! {
         wrong: "0",
     }
     {
-        name: warp_specialized_sums_of_parts_are_put_promoted_before_they_are_there,
+        name: warp_specialized_sums_of_parts_are_promoted_before_they_are_complete,
         check: implicit_gemm_without_norm::matches::<Bf16x3>,
         file: "fused/implicit_gemm/sm90/format.rs",
         right: "promote(&mut promoted, &«mma_batches.wait::<0>()»);\n                let mma_batches",

@@ -4,14 +4,14 @@
 bugs! {
     PING_PONG_BUGS:
     {
-        name: warp_specialized_filters_that_stay_come_again_while_they_are_used,
+        name: warp_specialized_resident_filters_are_reloaded_while_in_use,
         check: warp_specialized_tiles::two_outputs::<f16>,
         file: "fused/implicit_gemm/sm90/produce.rs",
         right: "        «if pipeline.wraps == 0 {\n            break;\n        }»\n",
         wrong: "",
     }
     {
-        name: warp_specialized_filters_that_stay_are_not_awaited,
+        name: warp_specialized_resident_filters_are_not_awaited,
         check: warp_specialized_tiles::two_outputs::<f16>,
         file: "fused/implicit_gemm/sm90/consume.rs",
         right: "if «round == 0» ||",
@@ -81,7 +81,7 @@ bugs! {
         wrong: "self.parity",
     }
     {
-        name: ping_pong_give_filters_that_stay_a_new_parity,
+        name: ping_pong_gives_resident_filters_a_new_parity,
         check: warp_specialized_tiles::ping_pong::<f16>,
         file: "fused/implicit_gemm/sm90/pipeline.rs",
         right: "(«rounds & pipeline.wraps»)",

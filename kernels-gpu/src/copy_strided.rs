@@ -1,9 +1,8 @@
-//! `copy_strided`: any array in memory, written dense and row-major, and in another storage type where one is
-//! wanted.
+//! `copy_strided`: copies a strided array to a dense row-major one, and converts the storage type on request.
 //!
-//! `launch_config::copy_strided` says how the work is divided and why. A block finds its place once, one axis
-//! a thread, and counts on from there: within a row a position is an addition, past its end a product with a
-//! reciprocal.
+//! `launch_config::copy_strided` says how the work is divided and why. A block computes its start once, one
+//! axis a thread. Further positions take an addition within a row, and a multiplication by a reciprocal past
+//! its end.
 
 use core::any::TypeId;
 use core::mem::transmute_copy;
@@ -21,10 +20,10 @@ use launch_config::reciprocal::Reciprocal;
 use crate::parts::index::div_rem_u64;
 use crate::parts::unroll::unroll;
 
-// The axes are indexed by a loop, which parameters of a kernel cannot be without a copy of them for each
-// thread in local memory. One thread puts each into shared memory.
+// A loop indexes the axes. Kernel parameters that are indexed by a variable would be copied to each thread's
+// local memory, so one thread copies each axis to shared memory instead.
 shared_array! {
-    /// Where the block begins: an index for each axis.
+    /// The block's start: an index for each axis.
     static COPY_PLACE: [u64; MAX_AXES];
     /// Elements of the source, and of the target, that the index leads on.
     static COPY_SOURCE: [i64; MAX_AXES];

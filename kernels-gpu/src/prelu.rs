@@ -1,6 +1,6 @@
-//! `prelu` is the scale of what is not above 0, by a slope for each channel.
+//! `prelu` scales values that are not above 0, by a slope for each channel.
 //!
-//! One slope for all channels is that of one channel, which all elements are. So there is no kernel here: see
+//! A single slope for all channels is the case of one channel that has all elements. The kernel is
 //! [`scale()`].
 
 pub use crate::scale::scale;

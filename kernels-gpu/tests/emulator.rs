@@ -185,7 +185,7 @@ tests! {
         checks::warp_specialized_tiles::moments_together::<f16> => checks::warp_specialized_tiles::moments_together::<F16x2>;
     implicit_gemm_fills_and_frees_all_stages_of_warp_specialized_tiles_in_half_precision:
         checks::implicit_gemm::warp_specialized::<f16> => checks::implicit_gemm::warp_specialized::<bf16>;
-    implicit_gemm_gives_the_same_bits_where_halos_are_of_lines:
+    implicit_gemm_gives_the_same_bits_on_nhwc_halo_tiles:
         checks::implicit_gemm_channels_last::same_bits_as_reformatted::<f16>,
         checks::implicit_gemm_channels_last::same_bits_as_reformatted::<ScaledF16>;
     conv3d_multiply_instance_norm_clamp_multiply_max_matches_on_warpgroups:

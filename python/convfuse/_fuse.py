@@ -259,7 +259,7 @@ def fuse(
 
     Without ``example_input`` chains with a group norm or an instance norm are replaced. With it (a tensor, or a tuple of
     arguments) every chain that the example comes by is timed both ways, held against float64, and replaced only where it is faster;
-    one that is slower is tried in two parts, before and behind the norm.
+    one that is slower is tried in two parts, before and after the norm.
 
     ``precision`` says how convolutions of float32 are multiplied: ``"accurate"``, ``"fast"`` (tf32-class, factors of 11 bits), or
     ``"auto"``: as PyTorch's own convolutions would be. That is fast where the caller allows tf32 for convolutions, as PyTorch's defaults do

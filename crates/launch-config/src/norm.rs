@@ -269,7 +269,7 @@ pub struct ApplyGeometry {
     pub near: Reciprocal,
     /// Elements of a block.
     pub block_elements: u32,
-    /// Only values up to this are multiplied behind the norm: infinity for scale, 0 for the slopes of a
+    /// Only values up to this are multiplied after the norm: infinity for scale, 0 for the slopes of a
     /// prelu.
     pub multiplied_to: f32,
     /// Stride of the scales or slopes of neighbouring channels: 1, or 0 where all channels share one.
@@ -313,7 +313,7 @@ impl ApplyGeometry {
         }
     }
 
-    /// The same pass with a prelu of `num_parameters` slopes behind the norm, in the place of a scale.
+    /// The same pass with a prelu of `num_parameters` slopes after the norm, in the place of a scale.
     pub const fn with_slopes(self, num_parameters: usize) -> Self {
         Self {
             multiplied_to: 0.0,

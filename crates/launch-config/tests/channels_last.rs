@@ -206,12 +206,11 @@ fn lines_are_long_where_they_leave_filters_enough_stages() {
     };
     assert_eq!(of(32, [128; 3], 2, 64), (4, 0));
     assert_eq!(of(512, [1, 64, 64], 1, 512), (4, 0));
-    // Two tiles of filters in a block leave too few pipeline stages beside halo tiles of long lines with a
-    // stride.
+    // Two tiles of filters in a block leave too few pipeline stages beside strided halo tiles of long spans.
     assert_eq!(of(64, [64; 3], 2, 128), (2, 0));
-    // Filters stay where lines are short.
+    // Short spans leave memory for resident filters.
     assert_eq!(of(32, [128; 3], 1, 32), (2, 1));
-    // Blocks that split sums have an odd number of K blocks each.
+    // With split-K each block has an odd number of K blocks.
     assert_eq!(of(320, [8; 3], 1, 320), (2, 0));
 }
 

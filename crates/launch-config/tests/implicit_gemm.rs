@@ -275,7 +275,7 @@ fn warpgroups_are_for_many_channels() {
 }
 
 #[test]
-fn long_sums_of_split_values_have_tiles_that_put_them_promoted() {
+fn long_sums_of_split_values_have_tiles_that_promote_accumulators() {
     for config in configs() {
         let mma_steps = config.geometry.k_blocks * config.geometry.mma_steps;
         if config.format == OperandFormat::F16X2 && mma_steps > PROMOTION_MMA_STEPS {

@@ -228,7 +228,7 @@ mod conv3d_multiply_instance_norm_clamp_multiply_max {
         assert!(4 * shared_words(SPLIT_PLANES) <= 227 * 1024);
     }
 
-    /// Blocks that share a sample of a batch of `n`, with products of `mma.sync` and of warpgroups.
+    /// Blocks that share a sample of a batch of `n`, with `mma.sync` and with `wgmma`.
     fn blocks(n: usize) -> (u32, u32) {
         let [_, sample @ ..] = INPUT;
         let [c, d, h, w] = sample;

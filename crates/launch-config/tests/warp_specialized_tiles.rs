@@ -246,7 +246,7 @@ fn no_further_stage_fits_shared_memory() {
 }
 
 #[test]
-fn warpgroups_ping_pong_where_filters_stay_or_little_is_brought() {
+fn warpgroups_ping_pong_with_resident_filters_or_few_loads() {
     let volume = |n, [c, k]: [usize; 2], extent, stride| {
         let spec = ConvSpec {
             padding: [1; 3].into(),

@@ -106,7 +106,7 @@ impl Store {
     }
 }
 
-/// A layer right behind a norm with one parameter for each channel.
+/// A layer right after a norm with one parameter for each channel.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct PerChannel {
     /// The layer, which has only this parameter.
@@ -115,14 +115,14 @@ pub(super) struct PerChannel {
     pub(super) prelu: Option<PreluProblem>,
 }
 
-/// `functions(norm(x * before) * behind)`, or a prelu behind the norm. Factors before the norm need a norm of
+/// `functions(norm(x * before) * behind)`, or a prelu after the norm. Factors before the norm need a norm of
 /// single channels.
 #[derive(Debug, Clone)]
 pub(super) struct Map {
     pub(super) norm: (usize, GroupNormProblem),
     /// The layer of the factors before the norm.
     pub(super) before: Option<usize>,
-    /// The factors right behind the norm, or the prelu.
+    /// The factors right after the norm, or the prelu.
     pub(super) behind: Option<PerChannel>,
     pub(super) functions: Vec<PointwiseProblem>,
 }
@@ -165,7 +165,7 @@ impl Map {
 #[derive(Debug, Clone)]
 pub(super) struct Pool {
     pub(super) norm: Option<(usize, GroupNormProblem)>,
-    /// The layer of the factors behind the norm.
+    /// The layer of the factors after the norm.
     pub(super) factors: Option<usize>,
     pub(super) pool: MaxPool2dProblem,
     /// Functions of each maximum, including monotonic functions that were in front of the pool.

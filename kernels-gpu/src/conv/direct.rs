@@ -1,15 +1,15 @@
-//! Direct convolution: nothing but input, filter and output in memory.
+//! Direct convolution, without an intermediate tensor.
 //!
 //! 1. A thread computes all output channels of the block's tile, `V` vectors of them, for four
 //!    pixels. Each input value that it loads is used for every channel, and each filter value for
 //!    every pixel, all from registers.
 //! 2. The filter lies in shared memory, a row of the tile's channels for each pair of input channel
-//!    and tap, so a thread reads its values in `V` broadcast vectors. It is read from global memory
-//!    as it lies there, and transposed on the way.
-//! 3. Taps are the outer loop and input channels the inner one: where a pixel's window meets the
-//!    padding is found out once per tap, and the inner loop does nothing but load and multiply.
-//! 4. Padding is multiplied like an input of 0, so that it meets an infinite filter value as it
-//!    does in PyTorch.
+//!    and tap, so a thread reads its values in `V` broadcast vectors. The filter is
+//!    read from global memory in its own layout, and transposed during the copy.
+//! 3. Taps are the outer loop and input channels the inner one. The test for padding takes place once
+//!    per tap, and the inner loop only loads and multiplies.
+//! 4. Padding is multiplied as an input of 0, so an infinite filter value gives NaN there, as in
+//!    PyTorch.
 
 use cuda_std::global::{Global, GlobalMut};
 use cuda_std::shared::Shared;
@@ -212,7 +212,7 @@ pub unsafe fn conv_direct<T: Storage, const D: usize, const V: usize>(
                     inside[i] = element.is_some();
                     under[i] = element.unwrap_or(0);
                 });
-                // The channels of which this tap is staged: all, if all rows are.
+                // The channels whose filter rows of this tap are staged: all, if all rows are.
                 let tap = row * g.s + s;
                 let (mut channel, channels_end) = if rows <= STAGED_ROWS {
                     (0, g.group_c)

@@ -1,4 +1,4 @@
-//! `group_norm`, `scale`, `max_pool2d` and `clamp` in one pass, behind the norm's statistics kernel.
+//! `group_norm`, `scale`, `max_pool2d` and `clamp` in one pass, after the norm's statistics kernel.
 //!
 //! # Idea
 //! The convolution's output is read once and never written again. Norm and scale keep the order of the values

@@ -96,12 +96,11 @@ impl Vectors for f32 {
     }
 }
 
-/// A block normalises `g.block_elements` consecutive elements of `x`, with what is multiplied before and
-/// behind (there, by a prelu, perhaps only what is not above 0), does a list of functions to them, and writes
-/// what comes of it into `y`.
+/// A block normalises `g.block_elements` consecutive elements of `x`, applies the scales before and after the
+/// norm (or a prelu after it) and the list of functions, and writes the results to `y`.
 ///
 /// *Launch*: `g.shape()`.
-/// *Mapping*: vectors go to the threads in turn; the list is done to eight values together.
+/// *Mapping*: consecutive vectors go to consecutive threads; the list is applied to eight values at a time.
 /// *Barriers*: one, after the parameters of the block's planes are in shared memory, and one before it if
 /// statistics are in splits.
 /// *Traffic*: each element is read once and written once; the rest comes from cache.

@@ -1,5 +1,5 @@
 //! `multiply`, `instance_norm`, `clamp`, `multiply` and `channel_max` in one pass over a tensor that
-//! was never multiplied, behind the norm's statistics kernel.
+//! was never multiplied, after the norm's statistics kernel.
 //!
 //! # Idea
 //! The first multiplication is folded into the statistics. With mean and variance those of `x`,

@@ -3,7 +3,7 @@
 //! A thread follows four positions through its channels, four channels at a time, so that sixteen
 //! loads are in flight. Positions are one vector where the planes allow it, else a block's width
 //! apart. If the block's threads divide the channels among them (see
-//! `launch_config::channel_max`), their maxima meet in shared memory at the end.
+//! `launch_config::channel_max`), their maxima are combined in shared memory at the end.
 
 use cuda_std::Storage;
 use cuda_std::global::{Global, GlobalMut};
@@ -16,12 +16,12 @@ use launch_config::channel_max::{
 use crate::parts::index::div_rem;
 use crate::parts::unroll::unroll;
 
-/// Elements of the shared memory in which slices meet.
+/// Elements of shared memory for the maxima of all slices.
 pub(crate) const MEETING_ELEMENTS: usize = BLOCK_THREADS as usize * POSITIONS_PER_THREAD;
 
 /// A function of an element and its channel.
 pub(crate) trait ChannelMap {
-    /// What the elements of one channel share.
+    /// Parameters of one channel.
     type Params: Copy;
 
     /// Prepares `count` channels of sample `sample`, from channel `first` on.
@@ -40,15 +40,15 @@ pub(crate) trait ChannelMap {
     fn apply(&self, params: Self::Params, x: f32) -> f32;
 }
 
-/// Takes the maxima over a slice of the staged channels, `load`ing the thread's elements of the plane that
-/// starts at the element that it is given.
+/// Takes the maxima over a slice of the staged channels. `load` loads the thread's elements of the plane that
+/// starts at its argument.
 ///
-/// Where a thread loads from is decided outside of this loop: inside it would take more instructions than the
+/// The caller chooses between kinds of `load`. In this loop the choice would take more instructions than the
 /// maxima.
 ///
 /// # Safety
-/// The channels `first..first + count` are staged, and `load` may load of their planes, of which the first
-/// one starts at `plane`.
+/// The channels `first..first + count` are staged. `load` may load their planes, the first of which starts at
+/// `plane`.
 #[inline(always)]
 unsafe fn reduce_staged<T: Storage, M: ChannelMap>(
     g: &ChannelMaxGeometry,

@@ -1,5 +1,5 @@
-//! Exponentials and what is made of them, to a few ulps of f32 everywhere, or to far less than half an ulp of
-//! the type that results are stored in.
+//! Exponentials and functions of them, to a few ulps of f32 everywhere, or to far less than half an ulp of a
+//! 16-bit storage type.
 //!
 //! Functions that flatten out (a sigmoid, say) have tails whose relative accuracy their usual formulas lose:
 //! `1 + tanh(x)` is 0 long before it should be. Here everything is made of `e^x` for `x <= 0`, which lies
@@ -67,19 +67,19 @@ impl Reduced {
     }
 }
 
-/// Whether results that are stored as `T` lose what a quick exponential is off by.
+/// Whether rounding to the storage type `T` hides the error of the fast exponential.
 #[inline(always)]
 const fn is_coarse<T>() -> bool {
     size_of::<T>() == 2
 }
 
-/// `e^x` for `x <= 0`, or NaN, times 2^64: so it has all of its bits where it is too small for f32 by itself,
-/// but a product with it is not.
+/// `e^x` for `x <= 0`, or NaN, times 2^64. It thus keeps all bits of an `e^x` that is subnormal in f32, for
+/// products that are normal.
 #[derive(Clone, Copy)]
 pub(super) struct Exponential(f32);
 
 impl Exponential {
-    /// Takes the factor off.
+    /// The inverse of the factor.
     const SCALE: f32 = 1.0 / (1u128 << 64) as f32;
 
     #[inline(always)]
@@ -89,8 +89,8 @@ impl Exponential {
         Self(if x < LOWEST { 0.0 } else { scaled })
     }
 
-    /// The same to `2^-16`: the constant's rounding is worth `2^-18` of it at most, as is the sum's, and that
-    /// of a product in `x`.
+    /// The same to `2^-16`. The roundings of the constant, of the sum, and of a product in `x` contribute at
+    /// most `2^-18` each.
     #[inline(always)]
     fn coarse(x: f32) -> Self {
         Self(math::exp2_normal(fma(x, core::f32::consts::LOG2_E, 64.0)))

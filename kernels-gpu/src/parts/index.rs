@@ -1,16 +1,15 @@
-//! Finding out which plane, channel or row an element of a flattened tensor belongs to.
+//! The plane, channel or row that an element of a flattened tensor belongs to.
 //!
-//! Blocks own consecutive elements whatever the planes in them are. Dividing a 64-bit index for
-//! each element would cost more than the memory access, so a block divides once, for its first
-//! element, and counts on from there: [`Segments::begun`] is a comparison for long segments and a 32-bit
-//! division for short ones.
+//! Blocks own consecutive elements of any number of planes. A 64-bit division for each element would cost
+//! more than the memory access, so a block divides once, for its first element, and counts on from there:
+//! [`Segments::begun`] is a comparison for long segments and a 32-bit division for short ones.
 
 use core::num::{NonZeroU32, NonZeroU64};
 
 use cuda_std::math;
 use launch_config::reciprocal::Reciprocal;
 
-/// The most elements that a block counts through; see [`Segments`].
+/// Limit of a block's elements; see [`Segments`].
 pub(crate) const MAX_SPAN: u32 = 4096;
 
 /// Quotient and remainder without the panic path that a plain `/` adds to the kernel.
@@ -33,19 +32,19 @@ pub(crate) unsafe fn div_rem_u64(value: u64, divisor: u64) -> (u64, u64) {
     (value / divisor, value % divisor)
 }
 
-/// Equal segments, back to back, seen from one element on.
+/// Contiguous segments of equal length, relative to a start element.
 #[derive(Clone, Copy)]
 pub(crate) struct Segments {
     /// The segment of the first element.
     pub(crate) first: u64,
-    /// Where in its segment the first element is.
+    /// Position of the first element in its segment.
     offset: u64,
     /// Elements of a segment.
     length: u64,
 }
 
 impl Segments {
-    /// Segments of `length` elements, seen from element `start` on.
+    /// Segments of `length` elements, relative to element `start`.
     ///
     /// # Safety
     /// `length > 0`.
@@ -59,11 +58,11 @@ impl Segments {
         }
     }
 
-    /// How many segments begin after the first element, up to the one `local` elements on, and how many
-    /// elements of the segment that this one is in are left, itself included.
+    /// For the element at distance `local` from the first: the number of segments that begin after the first
+    /// element up to it, and the number of elements from it to the end of its segment.
     ///
     /// # Safety
-    /// `local <= MAX_SPAN`, so a longer segment can end only once on the way.
+    /// `local <= MAX_SPAN`, so at most one segment longer than that ends in between.
     #[inline(always)]
     unsafe fn locate(&self, local: u32) -> (u32, u64) {
         if self.length > MAX_SPAN as u64 {
@@ -81,7 +80,7 @@ impl Segments {
         }
     }
 
-    /// How many segments begin after the first element, up to the one `local` elements on.
+    /// The number of segments that begin after the first element, up to the element at distance `local`.
     ///
     /// # Safety
     /// `local <= MAX_SPAN`.
@@ -90,7 +89,7 @@ impl Segments {
         self.locate(local).0
     }
 
-    /// Whether the `count` elements from the one `local` elements on lie in one segment.
+    /// Whether the `count` elements from distance `local` on lie in one segment.
     ///
     /// # Safety
     /// `local <= MAX_SPAN`.
@@ -100,25 +99,25 @@ impl Segments {
     }
 }
 
-/// [`Segments`] that are told apart by a reciprocal of their length, which the host worked out.
+/// [`Segments`] that are located by a reciprocal of their length, which the host computed.
 ///
-/// Its divisor is their length, or `FAR` if they are longer. Then at most one ends within a block, and of how
-/// far it has come only what is left counts: the block's first element is put so far before a length of
-/// `FAR`.
+/// The reciprocal's divisor is the length, or `FAR` if segments are longer. In that case at most one segment
+/// ends within a block, and only the distance to its end matters. Positions are shifted so that the segment
+/// ends at position `FAR`.
 #[derive(Clone, Copy)]
 pub(crate) struct NearSegments<'a> {
     /// The segment of the first element.
     pub(crate) first: u64,
-    /// Where in its segment the first element is, without what is out of sight.
+    /// Position of the first element in its segment, less `hidden`.
     offset: u32,
-    /// What of that segment is out of sight.
+    /// The shift of positions in the first segment.
     hidden: u64,
-    // By reference, to where the kernel's parameters are: a copy would be one in local memory.
+    // A reference into the kernel's parameters: a copy would be in local memory.
     length: &'a Reciprocal,
 }
 
 impl<'a> NearSegments<'a> {
-    /// Segments of `length` elements, seen from element `start` on.
+    /// Segments of `length` elements, relative to element `start`.
     ///
     /// # Safety
     /// `length > 0`, and `near` is of `min(length, FAR)`.
@@ -139,8 +138,8 @@ impl<'a> NearSegments<'a> {
         }
     }
 
-    /// How many segments begin after the first element, up to the one `local` elements on, and where in its
-    /// segment this one is, which in the first segment does not count what is out of sight.
+    /// For the element at distance `local` from the first: the number of segments that begin after the first
+    /// element up to it, and its position in its segment, less `hidden` in the first segment.
     ///
     /// # Safety
     /// `local < FAR`, so that the sum is less than `Reciprocal::LIMIT`.

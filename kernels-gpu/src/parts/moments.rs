@@ -1,6 +1,6 @@
 //! Mean and variance that survive a mean far larger than the deviation.
 //!
-//! The textbook sum of squares less the square of the sum loses all digits there. Here
+//! The textbook formula, sum of squares less square of the sum, would lose all digits. Instead,
 //! 1. a thread takes its elements sixteen at a time: their mean first, then their squared
 //!    deviations from it, both while the elements are in registers;
 //! 2. such groups, then threads, warps and blocks are combined by Chan's formula [1], which only
@@ -23,10 +23,10 @@ use crate::parts::unroll::unroll;
 /// Vectors that a thread has in registers at once.
 const VECTORS: usize = 4;
 
-/// Numbers of shared memory through which a warp hands its moments on: a vector, one unused.
+/// Floats of a warp's moments in shared memory: a vector, of which one is unused.
 pub(crate) const WARP_SLOT: u32 = VECTOR_ELEMENTS as u32;
 
-/// What is left of values when they are stored: their moments are those that a norm of the stored values has.
+/// Values rounded to their storage type, so that moments are those of the stored values.
 #[inline(always)]
 pub(crate) fn stored<T: Storage>(values: [f32; 2]) -> [f32; 2] {
     T::to_f32_pair(T::from_f32_pair(values))
@@ -241,10 +241,10 @@ pub(crate) fn whole_vectors(start: usize, end: usize) -> (usize, usize) {
     (vectors_start, vectors_end)
 }
 
-/// The moments of what thread `thread` of `threads` takes of the elements `start..end` of `x`. Together the
-/// threads take each element once, four that follow one another at a time, from the first on: so moments are
-/// the same bits wherever the elements lie. Where `start` is a multiple of four, four are a vector, and
-/// `keep` is told of each and where it is; of other ranges it is told nothing.
+/// The moments of thread `thread`'s share of the elements `start..end` of `x`, which `threads` threads
+/// divide. Shares consist of four consecutive elements, counted from `start`, so the bits of the moments do
+/// not depend on the position of the range. If `start` is a multiple of four, the four are a vector, and
+/// `keep` is called with each vector and its position; for other ranges it is not called.
 ///
 /// # Safety
 /// `start <= end <= x.len()`, `x` starts on 16 bytes, and `threads` is at least 3.

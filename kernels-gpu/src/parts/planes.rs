@@ -1,7 +1,7 @@
 //! Norm and scale, or prelu, of the planes that a block touches, in shared memory.
 //!
-//! What the elements of a plane share - mean, factor, bias, scale or slope - is worked out once a block, by
-//! one thread, and takes the others a single 16-byte load.
+//! One thread computes a plane's parameters (mean, factor, bias, scale or slope) once for the block. The
+//! other threads load them as one vector of 16 bytes.
 
 use cuda_std::Storage;
 use cuda_std::global::Global;
@@ -16,8 +16,8 @@ use crate::parts::moments::{self, Moments};
 /// The tensors that a norm and the scales around it take their parameters from. All but `partials` may be
 /// null.
 ///
-/// What is multiplied `before` a norm of each channel is part of its factor, with mean and variance those of
-/// what was not multiplied: `norm(m x) = (x - mean) * [m / sqrt(m² variance + eps)]`, for any `m`, 0
+/// Factors `before` a norm of each channel are folded into the norm's factor. Mean and variance are then
+/// those of the unscaled values: `norm(m x) = (x - mean) * [m / sqrt(m² variance + eps)]`, for any `m`, 0
 /// included.
 #[derive(Clone, Copy)]
 pub(crate) struct NormTensors<T> {
@@ -32,9 +32,9 @@ pub(crate) struct NormTensors<T> {
 /// How the values of `scale` are applied.
 #[derive(Clone, Copy)]
 pub(crate) struct Behind {
-    /// What is above it stays as it is: infinity for factors, 0 for slopes.
+    /// Larger values are not scaled: infinity for factors, 0 for slopes.
     pub(crate) multiplied_to: f32,
-    /// From a channel's value to that of the next: 1, or 0 where all channels have the same.
+    /// Stride from a channel's value to the next channel's: 1, or 0 if all channels share one.
     pub(crate) step: u32,
 }
 
@@ -46,7 +46,7 @@ impl Behind {
     };
 }
 
-/// What the elements of one plane share.
+/// Parameters of one plane.
 #[derive(Clone, Copy)]
 pub(crate) struct PlaneParams {
     mean: f32,
@@ -76,7 +76,7 @@ impl Planes {
     ///
     /// # Safety
     /// All threads of the block call it together, with equal arguments. The planes belong to rows of `g`;
-    /// `partials` is what the statistics kernel left of these, and `weight` and `bias`, where `g` says that
+    /// `partials` is the statistics kernel's output for these, and `weight` and `bias`, where `g` says that
     /// they exist, and `before` and `scale`, if they are not null, have `g.channels` elements, `scale` one
     /// where its step is 0; `before` is null unless rows are channels. The launch has `g.staged_bytes` for as
     /// many planes.
@@ -94,7 +94,7 @@ impl Planes {
             let values = Global::new(values, g.channels as usize);
             values.load_readonly(channel as usize).to_f32()
         };
-        // The factor of a row, of which `channel` is the only channel if something was multiplied before.
+        // The factor of a row. With factors `before` the norm, `channel` is the row's only channel.
         let factor = |moments: Moments, channel: u32| {
             if tensors.before.is_null() {
                 return moments.rstd(g.eps);
@@ -103,7 +103,7 @@ impl Planes {
             m * math::rsqrt(math::fma(m * m, moments.variance(), g.eps))
         };
 
-        // The launch's choice. Rows are combined once, not once for each of their planes.
+        // The launch chooses the number of splits. Rows are combined once, not once for each of their planes.
         let combined = if g.splits == 1 {
             None
         } else {

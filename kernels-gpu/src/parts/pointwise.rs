@@ -1,7 +1,7 @@
 //! The pointwise functions, and lists of them.
 //!
-//! A list is walked over step by step. All threads take the same branches, and each step is done to several
-//! values, so that what a branch costs is shared by them.
+//! A list is interpreted step by step. All threads take the same branches, and each step is applied to
+//! several values, which share the cost of its branch.
 //!
 //! A new function is an arm of `step`. Relative errors are a few ulps of f32 everywhere, or `2^-16` where
 //! results are stored in 16 bits; `exponential` says how.
@@ -15,12 +15,12 @@ use super::exponential::{Exponential, exp_less_one, ln_of_one_and, scaled_tail, 
 use super::map::clamp;
 use super::unroll::unroll;
 
-/// The most values that a list is done to together.
+/// Limit of the values that a list is applied to at a time.
 const MAX_VALUES: usize = 16;
 
-/// What a list makes of values, for results that are stored as `T`.
+/// Applies a list to values, for results that are stored as `T`.
 ///
-/// All threads of a warp should come here together, with lists that are the same; those of a block need not.
+/// All threads of a warp should call it together with the same list; threads of different warps need not.
 #[inline(always)]
 pub(crate) fn apply<T: Storage, const N: usize>(
     list: &PointwiseList,
@@ -35,8 +35,8 @@ pub(crate) fn apply<T: Storage, const N: usize>(
     values
 }
 
-/// Step number `at`, by a branch: what a loop indexes would have to lie in memory, of which each thread had a
-/// copy.
+/// Step number `at`, by a branch: an array that is indexed by a variable would be copied to each thread's
+/// local memory.
 #[inline(always)]
 fn nth(list: &PointwiseList, at: usize) -> Step {
     const { assert!(MAX_STEPS == 8) };

@@ -156,7 +156,7 @@ pub(super) fn of_warps<F: Format>(
     ((family, labels), g.shape(planes, blocks))
 }
 
-/// The one on warpgroups' products.
+/// The kernel with `wgmma`.
 pub(super) fn of_warpgroups<F: Format>(
     g: &OneLaunch3dGeometry,
     blocks: u32,
@@ -239,17 +239,17 @@ pub(crate) fn far<F: Format>(run: &Run) -> Outcome {
     far_by::<F>(run, of_warps::<F>)
 }
 
-/// The same, by the one on warpgroups' products.
+/// The same, by the kernel with `wgmma`.
 pub(crate) fn far_on_warpgroups<F: Format>(run: &Run) -> Outcome {
     far_by::<F>(run, of_warpgroups::<F>)
 }
 
-/// The kernel that multiplies warp by warp.
+/// The kernel with `mma.sync`.
 pub(crate) fn matches<F: Format>(run: &Run) -> Outcome {
     matches_by::<F>(run, of_warps::<F>)
 }
 
-/// The kernel on warpgroups' products.
+/// The kernel with `wgmma`.
 pub(crate) fn matches_on_warpgroups<F: Format>(run: &Run) -> Outcome {
     matches_by::<F>(run, of_warpgroups::<F>)
 }

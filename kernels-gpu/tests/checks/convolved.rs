@@ -16,9 +16,9 @@ use super::{Failure, Run, Tensor, case, direct, precision, stored};
 pub(crate) trait Format {
     /// What tensors are stored in.
     type Stored: Storage;
-    /// What kernels call it.
+    /// The name in kernel symbols.
     const LABEL: &'static str;
-    /// What a product and its share of a sum may be off by, in parts of the product.
+    /// Error bound of a product and its share of a sum, relative to the product.
     const PRODUCTS: f64;
 }
 

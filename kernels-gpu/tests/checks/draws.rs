@@ -1,7 +1,7 @@
-//! Convolutions that are drawn: no two axes of one are alike in stride, dilation, padding or extent, so that
-//! what takes one axis for another shows. Of each tile of the implicit product there is one of each kind that
-//! a launch can be of: with tiles along every axis, with one axis alone that tiles do not divide, and the
-//! like, which a table of problems has where somebody thought of it.
+//! Random convolutions. No two axes of one are alike in stride, dilation, padding or extent, so a kernel that
+//! confuses two axes fails. Each tile of the implicit GEMM gets one convolution of each kind of launch: with
+//! tiles along every axis, with a single axis that tiles do not divide, and others that a written table of
+//! problems might forget.
 
 use launch_config::KernelGeometry;
 use std::ops::Range;
@@ -64,7 +64,7 @@ pub(super) struct Drawn {
 const MAX_PRODUCTS: usize = 1_500_000;
 
 impl Drawn {
-    /// A volume, or an image where there are windows behind it; of few products.
+    /// A volume, or an image if pooling windows follow; of few products.
     fn new(draw: &mut Draw, pools: bool) -> Self {
         loop {
             // With an axis of one tap, or without padding, and without such an axis.

@@ -15,7 +15,7 @@ fn axis(draw: &mut Draw, taps: usize, dilation: usize, most: usize) -> [usize; 2
     [padding, extent]
 }
 
-/// Images: alone, clamped and scaled, and behind a norm. Half of them have all that stacks of windows need of
+/// Images: alone, clamped and scaled, and after a norm. Half of them have all that stacks of windows need of
 /// their rows.
 pub(crate) fn images<T: Storage>(run: &Run) -> Outcome {
     let mut draw = Draw::new(17);

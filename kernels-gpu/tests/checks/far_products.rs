@@ -212,7 +212,7 @@ fn implicit_gemm<F: Operand>(run: &Run, tile: GemmTile) -> Outcome {
     let reformatted = run.sparse::<f32>(config.reformatted_words())?;
     let of_sample = u64::from(g.sample_blocks());
     let largest = run.sparse::<f32>(conv.n * of_sample)?;
-    // What samples are divided by that are not looked through: they are multiplied by 512.
+    // The factor that undoes the optimistic scale of 512.
     let descales = run.computed::<f32>(conv.n, |_| 1.0 / 512.0)?;
     let of_plane = u64::from(g.plane_blocks());
     let ends =

@@ -63,7 +63,7 @@ fn rows() -> Vec<Row> {
             spec([1; 3], [0, 40, 1], [1; 3], 1),
             1,
         ),
-        // Groups of six planes, of which a K block has four, in two lines.
+        // Groups of six channel blocks, of which a K block has four, in two spans.
         (
             [1, 96, 10],
             [1, 6, 8],

@@ -120,8 +120,8 @@ pub(crate) fn magnitudes<F: Operand>(run: &Run) -> Outcome {
     check_convolution::<F>(run, "many blocks", &conv, F::PRODUCTS, None, None, 1)
 }
 
-/// Samples that are too large to be looked through before they are reformatted, of which one, another or two
-/// have a scale of their own.
+/// Samples that are too large for a search of their largest magnitude before the reformat. One, another or
+/// two of them need another scale than the optimistic one.
 pub(crate) fn samples_apart<F: Operand>(run: &Run) -> Outcome {
     for exponents in [[0, 20, -20], [30, 0, 0]] {
         let channels = [3, 9, 4];

@@ -102,7 +102,7 @@ impl<T> Ended<T> {
     };
 }
 
-/// The product of warp-specialized tiles; how many of them a block had.
+/// The GEMM of warp-specialized tiles. Returns the number of tiles of a block.
 #[expect(clippy::too_many_arguments, reason = "as many as the kernel has")]
 pub(super) fn multiply_warp_specialized<F: Operand>(
     run: &Run,
@@ -176,7 +176,7 @@ pub(super) fn multiply_warp_specialized<F: Operand>(
     Ok(mainloop.tiles)
 }
 
-/// The product of any other tiles.
+/// The GEMM of any other tiles.
 #[expect(clippy::too_many_arguments, reason = "as many as the kernel has")]
 pub(super) fn multiply<F: Operand>(
     run: &Run,

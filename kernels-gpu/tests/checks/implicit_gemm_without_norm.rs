@@ -148,7 +148,7 @@ fn case_of<F: Operand>(row: &Row) -> Case {
     case
 }
 
-/// What the row's layers come to, if products may be off by as much as the format's.
+/// The expected output of the row's layers, with the tolerance of the format's products.
 fn wanted<F: Operand>(case: &Case) -> Expected {
     let precision_of_products = match F::OPERANDS.scaled {
         true => Precision::TF32,
@@ -190,9 +190,9 @@ pub(crate) fn matches<F: Operand>(run: &Run) -> Outcome {
     Ok(())
 }
 
-/// f32 of any magnitude: each window has what is of its own, however large what is beside it. Of what is so
-/// small that bf16 has no parts of it as small as it takes, what is left over is below `2^-134`, which the
-/// format's error has beside that in parts of products.
+/// f32 of any magnitude: a window's result is accurate, however large the values of other windows. Where
+/// values are too small for all three bf16 parts, the rest that they lack is below `2^-134`, an absolute
+/// error beside the format's relative one.
 pub(crate) fn magnitudes<F: Operand>(run: &Run) -> Outcome {
     let row = Row {
         channels: [1, 20, 9],
@@ -233,9 +233,9 @@ pub(crate) fn magnitudes<F: Operand>(run: &Run) -> Outcome {
     check::<F>(run, "sums of parts beyond f32", &row, &case)
 }
 
-/// f32 whose samples and filters have scales of their own, up to those whose products undo to no normal
-/// number: what is below f32's range comes to the bias, what is beyond it to an infinity. The last sample has
-/// values of several magnitudes, the first some that are not finite.
+/// f32 whose samples and filters have different scales, up to scales whose product's inverse is not a normal
+/// number. Results below f32's range are the bias, results beyond it are infinite. The last sample has values
+/// of several magnitudes, the first some that are not finite.
 pub(crate) fn scales<F: Operand>(run: &Run) -> Outcome {
     let row = Row {
         channels: [6, 9, 10],

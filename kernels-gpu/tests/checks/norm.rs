@@ -255,7 +255,7 @@ pub(crate) fn multiplied_before<T: Storage>(run: &Run) -> Outcome {
     Ok(())
 }
 
-/// Slopes behind a norm, one for each channel and one for all, of planes that are no whole vectors, and
+/// Slopes after a norm, one for each channel and one for all, of planes that are no whole vectors, and
 /// functions behind them.
 pub(crate) fn slopes<T: Storage>(run: &Run) -> Outcome {
     for norm in [

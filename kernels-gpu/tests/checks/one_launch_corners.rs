@@ -183,7 +183,7 @@ pub(crate) fn of_problem79<F: Format>(run: &Run) -> Outcome {
     of_problem79_by::<F>(run, of_warps::<F>, clusters)
 }
 
-/// Every corner of problem 79, on warpgroups' products.
+/// Every corner of problem 79, with `wgmma`.
 pub(crate) fn of_problem79_on_warpgroups<F: Format>(run: &Run) -> Outcome {
     let clusters = [
         launch_config::one_launch::conv3d_multiply_instance_norm_clamp_multiply_max::warpgroup::CLUSTER_BLOCKS,

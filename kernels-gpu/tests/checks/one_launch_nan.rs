@@ -49,7 +49,7 @@ pub(crate) fn of_problem85<F: Configured>(run: &Run) -> Outcome {
 }
 
 /// Channels of every register that a thread has results in, whether filters are rows or columns of the
-/// product.
+/// GEMM.
 const CHANNELS: [usize; 4] = [2, 5, 8, 15];
 
 /// A NaN in the filter of one channel, which is the largest of all channels everywhere; an infinite bias,
@@ -113,7 +113,7 @@ pub(crate) fn of_problem79<F: Format>(run: &Run) -> Outcome {
     of_problem79_by::<F>(run, of_warps::<F>, &[1])
 }
 
-/// On warpgroups' products.
+/// With `wgmma`.
 pub(crate) fn of_problem79_on_warpgroups<F: Format>(run: &Run) -> Outcome {
     of_problem79_by::<F>(run, of_warpgroups::<F>, &[1, warpgroup::CLUSTER_BLOCKS])
 }

@@ -175,8 +175,8 @@ pub(super) unsafe fn over(
 }
 
 /// The parameters of a call as tensors in `dtype`, in the shapes of the chain's table. On a GPU they are
-/// copies, so that a graph which was captured of them keeps all as they were: kernels read some of them in
-/// forms of their own, and others as they lie.
+/// copies, so that a captured graph keeps the values of its capture. Kernels read some of them in a layout
+/// of their own, and others in place.
 ///
 /// # Safety
 /// `stream` is the current stream of the parameters' device. On the CPU their memory stays until nothing uses

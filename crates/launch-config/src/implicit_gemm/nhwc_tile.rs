@@ -189,37 +189,35 @@ impl GemmGeometry {
     /// spans and a tensor map can load the boxes.
     fn with_nhwc_tile(&self, planes: u32) -> Option<Self> {
         let is_channels_last = self.k_vectors.is_channels_last != 0;
-        // Behind the last plane of a group are planes of the next group, which are not zero.
-        let are_without_norm =
+        // The K-vectors after the last channel block of a group are the next group's, which are not zero.
+        let spans_end_with_groups =
             !is_channels_last || self.conv.groups == 1 || self.planes.is_multiple_of(planes);
-        let mut lined = *self;
-        lined.k_vectors.span_k_vectors = planes;
+        let mut nhwc = *self;
+        nhwc.k_vectors.span_k_vectors = planes;
         if !is_channels_last {
-            lined.planes = self.planes.checked_next_multiple_of(planes)?;
+            nhwc.planes = self.planes.checked_next_multiple_of(planes)?;
         }
         if planes > self.k_block_planes {
-            lined.k_block_planes = planes;
-            lined.k_blocks /= 2;
-            lined.mma_steps *= 2;
-            lined.offsets *= 2;
-            lined.slice_planes = planes;
+            nhwc.k_block_planes = planes;
+            nhwc.k_blocks /= 2;
+            nhwc.mma_steps *= 2;
+            nhwc.offsets *= 2;
+            nhwc.slice_planes = planes;
         }
         let reaches = (self.box_extents().into_iter()).zip(self.box_strides());
         let fit = reaches.into_iter().all(|(lines, step)| {
             let reached = (lines - 1).checked_mul(step);
             step <= MAX_BOX_STRIDE && reached.is_some_and(|reached| reached < MAX_BOX_PIXELS)
         });
-        if !are_without_norm || !fit {
+        if !spans_end_with_groups || !fit {
             return None;
         }
-        lined.k_vectors.boxes = lined.boxes();
-        let halo_k_vectors = lined.halo_pixels()?;
-        lined.interleaved_octets = lined
-            .octet_pixels()
-            .map(|lines| lines << lined.span_shift());
+        nhwc.k_vectors.boxes = nhwc.boxes();
+        let halo_k_vectors = nhwc.halo_pixels()?;
+        nhwc.interleaved_octets = nhwc.octet_pixels().map(|lines| lines << nhwc.span_shift());
         (halo_k_vectors <= MAX_HALO_K_VECTORS).then_some(Self {
             halo_k_vectors,
-            ..lined
+            ..nhwc
         })
     }
 
@@ -244,8 +242,8 @@ impl GemmConfig {
             return None;
         }
         let k_vectors = KVectorStrides::new(&self.geometry.conv, strides)?;
-        let lined = self.as_nhwc_tile(device, |_| Some(k_vectors))?;
-        (self.format.is_stored() || lined.can_convert_on(device)).then_some(lined)
+        let nhwc = self.as_nhwc_tile(device, |_| Some(k_vectors))?;
+        (self.format.is_stored() || nhwc.can_convert_on(device)).then_some(nhwc)
     }
 
     /// The config for an input that is reformatted to NHWC, if it can be. Results are the same bits as from
@@ -257,12 +255,12 @@ impl GemmConfig {
         if g.pair_k_vectors > 0 || !g.conv.input_pixels().is_multiple_of(2) {
             return None;
         }
-        let lined = self.as_nhwc_tile(device, |planes| {
+        let nhwc = self.as_nhwc_tile(device, |planes| {
             let of_pixel = g.planes.checked_next_multiple_of(planes)?;
             KVectorStrides::reformatted(&g.conv, g.conv.groups.checked_mul(of_pixel)?)
         });
-        lined.filter(|lined| {
-            let g = &lined.geometry;
+        nhwc.filter(|nhwc| {
+            let g = &nhwc.geometry;
             g.reformat_shape().is_some() && g.rescale_shape().is_some()
         })
     }
@@ -291,8 +289,8 @@ impl GemmConfig {
             let converted =
                 k_vectors.k_vectors.is_channels_last * u32::from(!self.format.is_stored());
             geometry.staged_tiles = StagedTiles::of(&geometry, converted);
-            let lined = Self { geometry, ..*self };
-            lined.mainloop_config(device).map(|_| lined)
+            let nhwc = Self { geometry, ..*self };
+            nhwc.mainloop_config(device).map(|_| nhwc)
         };
         if g.pair_k_vectors > 0 {
             return with_nhwc_tile(1);
@@ -300,9 +298,8 @@ impl GemmConfig {
         let short = with_nhwc_tile(MMA_STEP_K_VECTORS);
         let long = with_nhwc_tile(LONG_SPAN).filter(|long| self.suits_long_span(long));
         // Filters that are not resident, or too few filter stages, cost more than long spans gain.
-        let has_resident_filters = |lined: &Self| {
-            lined
-                .mainloop_config(device)
+        let has_resident_filters = |nhwc: &Self| {
+            nhwc.mainloop_config(device)
                 .is_some_and(|mainloop| mainloop.resident == 1)
         };
         let has_stages = |long: &Self| {

@@ -5,10 +5,9 @@
 //! the boxes of an NHWC halo tile as f32 into staging memory, in *staged tiles* of some rows of a box each.
 //! The three producer warps of halo tiles take them in turn, and each starts its own copies.
 //!
-//! Values are scaled by a power of two, as in the reformat. The product runs at the optimistic scale and
-//! records the largest magnitude of each tile. A kernel then finds the samples that the scale does not suit,
-//! and a second launch of the product repeats the work with their scales; it returns at once where there are
-//! none.
+//! Values are scaled by a power of two, as in the reformat. The GEMM runs at the optimistic scale and records
+//! the largest magnitude of each tile. A kernel then finds the samples that the scale does not suit, and a
+//! second launch of the GEMM repeats them with their own scales. Without such samples it returns at once.
 
 use super::sm90::MainloopConfig;
 use super::sm90::block::{HALO_WARPS, TARGET_BYTES};

@@ -10,7 +10,7 @@ use crate::program::{ProgramBuilder, Value};
 use crate::spec::MaxPool2dProblem;
 use launch_config::elementwise::Bounds;
 
-/// Appends `clamp(max_pool2d(group_norm(x, weight, bias) * scale[c]))` behind the norm's statistics, in one
+/// Appends `clamp(max_pool2d(group_norm(x, weight, bias) * scale[c]))` after the norm's statistics, in one
 /// kernel.
 pub(crate) fn append(
     program: &mut ProgramBuilder,

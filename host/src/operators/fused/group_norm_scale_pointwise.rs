@@ -17,7 +17,7 @@ use launch_config::pointwise::{MAX_STEPS, PointwiseList};
 pub(crate) struct Tail<'a> {
     /// Factors of each channel before the norm, whose groups must be single channels then.
     pub(crate) before: Option<Value>,
-    /// Factors of each channel behind the norm, or the slopes of `prelu`.
+    /// Factors of each channel after the norm, or the slopes of `prelu`.
     pub(crate) scale: Option<Value>,
     /// The prelu's problem, if `scale` has its slopes.
     pub(crate) prelu: Option<PreluProblem>,

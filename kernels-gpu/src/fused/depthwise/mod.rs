@@ -1,18 +1,18 @@
-//! A depthwise convolution, on FMA, with what a norm and a pool want of it.
+//! Depthwise convolution on FMA units, with moments for a norm and pooling in the epilogue.
 //!
 //! # Idea
-//! A convolution of one channel to a group has a few products for each value that it reads: tensor cores
-//! would idle, memory should be what binds. So the input is read once, the output written once at
-//! most, and there are few instructions beside the products:
+//! A convolution of one channel a group has only a few products for each value that it reads. Tensor cores
+//! would idle, and memory should be the limit. The kernel therefore reads the input once, writes the output
+//! at most once, and executes few instructions besides the FMAs:
 //!
 //! 1. Lanes are neighbouring columns, and each has up to `ITEM_ROWS` rows below one another: an *item* of the
-//!    warp. For each tap a lane loads its rows' values, and the filter's value once for all of them. What
-//!    neighbouring taps and rows load again comes from L1.
-//! 2. Items that touch no padding, most of them, are computed without asking for it, and those that do only
-//!    beside columns with one question a column. Padding is multiplied like an input of 0, so that it meets
-//!    an infinite filter value as it does in PyTorch.
-//! 3. Where windows lie side by side, of each only the value is written that pooling would take after the
-//!    norm (`parts::extrema`).
+//!    warp. For each tap a lane loads its rows' values, and the filter's value once for all of them. Loads
+//!    that neighbouring taps and rows repeat hit L1.
+//! 2. Most items touch no padding and are computed without tests for it. Items that touch it only beside
+//!    columns have one test a column. Padding is multiplied as an input of 0, so an infinite filter value
+//!    gives NaN there, as in PyTorch.
+//! 3. If pooling windows do not overlap, only the value of each window is written that pooling would take
+//!    after the norm (`parts::extrema`).
 //!
 //! ```text
 //! a block has up to 32 items of one channel of one sample
@@ -30,10 +30,10 @@
 //!                  largest = max over the window's columns, by shuffles
 //!                  y[window] = sign * largest                  # sign = -1 where norm and scale reverse the order
 //!     without one: y[row i][column] = sum[i]
-//! moments of the block: lanes, warps, and by one barrier all of it
+//! moments of the block: combined over lanes, then, after a barrier, over warps
 //! ```
 //!
-//! Sums are f32, FMA in the order of the taps. How items lie: `launch_config::depthwise`.
+//! Sums are f32, FMA in the order of the taps. `launch_config::depthwise` defines the items.
 //!
 //! # Barriers
 //! All threads reach all barriers: one after the filter is in shared memory, one between the warps' moments
@@ -137,7 +137,7 @@ pub unsafe fn depthwise<T: Storage>(
             (true, false) => convolve_inner::<T, false>(x, filter, g, &place),
             (false, _) => convolve_edge(x, filter, g, &place),
         };
-        // What is stored, so that moments are those of what the norm will read.
+        // Rounded to the storage type: moments are those of the values that the norm reads.
         unroll!(4, |i| {
             let pair = [sums[2 * i] + bias, sums[2 * i + 1] + bias];
             [sums[2 * i], sums[2 * i + 1]] = stored::<T>(pair);

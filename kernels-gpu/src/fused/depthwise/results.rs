@@ -51,8 +51,8 @@ impl Window {
     }
 }
 
-/// Writes of each whole window of the item the value that will be the largest after norm and scale, of which
-/// `sign` says whether they reverse the order.
+/// Writes, for each whole window of the item, the value that will be the largest after norm and scale. `sign`
+/// is -1 if norm and scale reverse the order.
 ///
 /// # Safety
 /// All lanes of the warp call it together; outputs are pooled.

@@ -46,7 +46,7 @@ pub const TARGET_BYTES: u32 = 128;
 pub(super) const TILE_SUMS: u32 =
     WARP_SPECIALIZED.filters() * WARP_SPECIALIZED.pixels() / (WARPS * WARP_THREADS);
 
-/// The fewest filter stages beside long lines of an NHWC halo tile: with fewer, consumers wait for filters.
+/// The fewest filter stages beside long spans of an NHWC halo tile: with fewer, consumers wait for filters.
 pub(in super::super) const MIN_FILTER_STAGES: u32 = 4;
 
 /// Staging buffers of a producer warp: one that it converts, and others in flight. There are more of them

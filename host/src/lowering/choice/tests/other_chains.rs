@@ -115,7 +115,7 @@ fn other_chains() {
         };
         assert_eq!(rows(&with_relu), rows(&of_79));
     }
-    // The factor behind the norm is another one than that before it.
+    // The factor after the norm is another one than that before it.
     let mut layers = of_79.layers().to_vec();
     layers[4] = Layer::scale("other");
     let other_factor = Chain::new(3, layers).unwrap();

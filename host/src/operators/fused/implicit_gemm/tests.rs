@@ -23,7 +23,7 @@ fn filters_without_norm(weight: Value, preparations: &Preparations) -> Parameter
     }
 }
 
-/// Filters as a config's product takes them: what was prepared, and what of it is to be compared.
+/// Filters in the layout of a config's GEMM: the prepared tensors, and the parts of them that are compared.
 fn prepared_for(
     weight: &Tensor,
     preparations: &Preparations,
