@@ -14,7 +14,7 @@ use crate::operators::batch_norm::{self, Folded, Statistics};
 use crate::operators::conv::{Filters, append_pad};
 use crate::operators::fused::group_norm_scale_pointwise::{Tail, normalise_and_map};
 use crate::operators::fused::{
-    clamp_multiply_channel_max, depthwise, fold_scale, group_norm_scale,
+    RowMoments, clamp_multiply_channel_max, depthwise, fold_scale, group_norm_scale,
     group_norm_scale_max_pool2d_clamp, implicit_gemm, max_pool2d_clamp,
     multiply_instance_norm_clamp_multiply_channel_max, scale_max_pool2d_clamp,
 };
@@ -49,7 +49,7 @@ pub(crate) struct Appending<'a> {
 enum Produced {
     Tensor(Value),
     /// A convolution's output with moments of each channel.
-    Convolved(Convolved),
+    Convolved(Convolved, Option<RowMoments>),
 }
 
 impl<'a> Appending<'a> {
@@ -183,7 +183,7 @@ impl<'a> Appending<'a> {
                 let output = self.produced_shape(start, plan);
                 let program = &mut *self.program;
                 let gemm = implicit_gemm::append(program, x, &parameters, gemm, epilogue, output)?;
-                Produced::Convolved(gemm)
+                Produced::Convolved(gemm, lowered.moments)
             }
             Producer::Depthwise(geometry) => {
                 let x = self.padded(x, start)?;
@@ -191,7 +191,7 @@ impl<'a> Appending<'a> {
                 let output = self.produced_shape(start, plan);
                 let program = &mut *self.program;
                 let y = depthwise::append(program, x, &parameters, geometry, output)?;
-                Produced::Convolved(y)
+                Produced::Convolved(y, lowered.moments)
             }
         };
         self.epilogue(produced, plan)
@@ -256,28 +256,26 @@ impl<'a> Appending<'a> {
         }
     }
 
-    /// Appends the statistics of a norm of the producer's output. Up to `by_readers` moments of a row need no
-    /// launch: the next kernel combines them.
+    /// Appends the statistics of a norm of the producer's output.
     fn statistics(
         &mut self,
         produced: &Produced,
         layer: usize,
         norm: NormGeometry,
-        by_readers: u64,
     ) -> Result<NormInput> {
         let affine = self.affine(layer);
         match produced {
-            Produced::Convolved(y) => y.statistics(self.program, affine, norm, by_readers),
-            Produced::Tensor(x) => norm_statistics::statistics(self.program, *x, affine, norm),
+            Produced::Convolved(y, Some(moments)) => {
+                y.statistics(self.program, affine, norm, *moments)
+            }
+            _ => norm_statistics::statistics(self.program, produced.value(), affine, norm),
         }
     }
 
     fn map(&mut self, produced: &Produced, map: &Map) -> Result<Value> {
         let (layer, norm) = &map.norm;
         let geometry = norm.geometry()?;
-        let bytes = self.program.dtype(produced.value()).size() as u32;
-        let by_readers = geometry.apply(bytes).combined_moments();
-        let input = self.statistics(produced, *layer, geometry, by_readers)?;
+        let input = self.statistics(produced, *layer, geometry)?;
         let tail = Tail {
             before: map.before.map(|layer| self.first(layer)),
             scale: map.behind.map(|behind| self.first(behind.layer)),
@@ -291,7 +289,7 @@ impl<'a> Appending<'a> {
         let scale = pool.factors.map(|layer| self.first(layer));
         let functions = &pool.functions[..];
         let input = match &pool.norm {
-            Some((layer, norm)) => Some(self.statistics(produced, *layer, norm.geometry()?, 1)?),
+            Some((layer, norm)) => Some(self.statistics(produced, *layer, norm.geometry()?)?),
             None => None,
         };
         if let (Some(input), true) = (&input, pool.in_producer) {
@@ -325,7 +323,7 @@ impl<'a> Appending<'a> {
         let (clamp, of) = (&max.clamp, &max.channel_max);
         match &max.norm {
             Some((layer, norm)) => {
-                let input = self.statistics(produced, *layer, norm.geometry()?, 1)?;
+                let input = self.statistics(produced, *layer, norm.geometry()?)?;
                 multiply_instance_norm_clamp_multiply_channel_max::append(
                     self.program,
                     &input,
@@ -346,7 +344,7 @@ impl Produced {
     fn value(&self) -> Value {
         match self {
             Produced::Tensor(x) => *x,
-            Produced::Convolved(convolved) => convolved.y,
+            Produced::Convolved(convolved, _) => convolved.y,
         }
     }
 }

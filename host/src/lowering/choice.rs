@@ -197,7 +197,7 @@ fn ask<'a>(
                         summary: row.summary(&lowered.plan),
                         reads: lowered.reads(),
                         writes: lowered.writes(),
-                        config: lowered.producer.to_string(),
+                        config: lowered.config(),
                         considered,
                     };
                     return Ok(Chosen {

@@ -10,6 +10,7 @@ use crate::spec::{ConvProblem, GroupNormProblem};
 use launch_config::Refusal;
 use launch_config::conv::ConvGeometry;
 use launch_config::depthwise::DepthwiseGeometry;
+use launch_config::norm::NormGeometry;
 
 /// The producer of a region's values.
 #[derive(Debug)]
@@ -30,6 +31,17 @@ pub(super) enum Producer {
     Direct,
     /// The region's input, or its only layer by its operator's own kernels.
     Tensor,
+}
+
+impl Producer {
+    /// The moments that it leaves of a norm's row of so many channels; none where it leaves none.
+    pub(super) fn moments_of_row(&self, row_channels: u32) -> Option<u64> {
+        match self {
+            Producer::ImplicitGemm(gemm) => Some(gemm.moments_of_row(row_channels)),
+            Producer::Depthwise(geometry) => Some((row_channels * geometry.plane_blocks).into()),
+            _ => None,
+        }
+    }
 }
 
 /// The configuration in words; empty without one.
@@ -54,12 +66,11 @@ pub(super) fn conv_geometry(problem: &ConvProblem<3>) -> Result<ConvGeometry, Re
     geometry.map_err(|_| Refusal::Needs("planes and filters that are indexed with 32 bits"))
 }
 
-/// Channels of a row of the norm's statistics.
+/// The geometry of a norm.
 ///
 /// # Errors
 /// Extents that no kernel can index.
-pub(super) fn row_channels(norm: &GroupNormProblem) -> Result<u32, Refusal> {
+pub(super) fn norm_geometry(norm: &GroupNormProblem) -> Result<NormGeometry, Refusal> {
     let geometry = norm.geometry();
-    let geometry = geometry.map_err(|_| Refusal::Needs("groups that are indexed with 32 bits"))?;
-    Ok(geometry.row_channels)
+    geometry.map_err(|_| Refusal::Needs("groups that are indexed with 32 bits"))
 }

@@ -7,13 +7,15 @@
 use launch_config::Refusal;
 use launch_config::conv::ConvGeometry;
 use launch_config::depthwise::DepthwiseGeometry;
-use launch_config::implicit_gemm::GemmConfig;
+use launch_config::implicit_gemm::{GemmConfig, combining};
+use launch_config::norm::NormGeometry;
 use op_spec::Layout;
 use op_spec::graph::NormalForm;
 
 use super::epilogue::{self, MaxOverChannels, Plan, Pool, Store};
-use super::producer::{Producer, conv_geometry, row_channels};
+use super::producer::{Producer, conv_geometry, norm_geometry};
 use super::region::Region;
+use crate::operators::fused::RowMoments;
 use crate::operators::implicit_gemm::Gemm;
 use crate::operators::one_launch::conv2d_group_norm_scale_max_pool_clamp::OneLaunch2d;
 use crate::operators::one_launch::conv3d_multiply_instance_norm_clamp_multiply_max::OneLaunch3d;
@@ -23,9 +25,30 @@ use crate::operators::one_launch::conv3d_multiply_instance_norm_clamp_multiply_m
 pub(super) struct Lowered {
     pub(super) producer: Producer,
     pub(super) plan: Plan,
+    /// The moments that the producer leaves for a norm.
+    pub(super) moments: Option<RowMoments>,
 }
 
 impl Lowered {
+    /// The same for a producer that leaves no moments.
+    fn without_moments(producer: Producer, plan: Plan) -> Self {
+        Self {
+            producer,
+            plan,
+            moments: None,
+        }
+    }
+
+    /// The configuration, in words.
+    pub(super) fn config(&self) -> String {
+        let config = self.producer.to_string();
+        match self.moments.map(|moments| moments.combining) {
+            None | Some([None, None]) => config,
+            Some([_, None]) => format!("{config}; a launch combines the moments"),
+            Some(_) => format!("{config}; two launches combine the moments"),
+        }
+    }
+
     /// The layout that the producer reads. A plan inserts a reformat where its input has another one.
     pub(super) fn reads(&self) -> Layout {
         match &self.producer {
@@ -110,10 +133,10 @@ pub(super) const TABLE: [Row; 7] = [
                 of.properties,
                 of.options.precision,
             )?;
-            Ok(Lowered {
-                producer: Producer::OneLaunch2d(launch),
-                plan: Plan::Pool(pool),
-            })
+            Ok(Lowered::without_moments(
+                Producer::OneLaunch2d(launch),
+                Plan::Pool(pool),
+            ))
         },
     },
     Row {
@@ -131,10 +154,10 @@ pub(super) const TABLE: [Row; 7] = [
                 of.properties,
                 of.options.fused(),
             )?;
-            Ok(Lowered {
-                producer: Producer::OneLaunch3d(launch),
-                plan: Plan::MaxOverChannels(max),
-            })
+            Ok(Lowered::without_moments(
+                Producer::OneLaunch3d(launch),
+                Plan::MaxOverChannels(max),
+            ))
         },
     },
     Row {
@@ -147,10 +170,10 @@ pub(super) const TABLE: [Row; 7] = [
             };
             let (_, conv) = form.convolution.ok_or(row.other_layers())?;
             match Store::of(&form.epilogue) {
-                Ok(store) if region.layers.len() == 1 => Ok(Lowered {
-                    producer: producer(&conv_geometry(&conv)?, None)?,
-                    plan: Plan::Store(store),
-                }),
+                Ok(store) if region.layers.len() == 1 => Ok(Lowered::without_moments(
+                    producer(&conv_geometry(&conv)?, None)?,
+                    Plan::Store(store),
+                )),
                 _ => behind_moments(region, form, |conv, windows, _| producer(conv, windows)),
             }
         },
@@ -166,10 +189,10 @@ pub(super) const TABLE: [Row; 7] = [
             if let Ok(store) = Store::of(&form.epilogue) {
                 let conv = conv_geometry(&conv)?;
                 let gemm = Gemm::without_norm(&conv, of.dtype, of.properties, options, strides)?;
-                return Ok(Lowered {
-                    producer: Producer::ImplicitGemm(gemm),
-                    plan: Plan::Store(store),
-                });
+                return Ok(Lowered::without_moments(
+                    Producer::ImplicitGemm(gemm),
+                    Plan::Store(store),
+                ));
             }
             behind_moments(region, form, |conv, windows, row_channels| {
                 let rows = (windows, row_channels);
@@ -183,10 +206,9 @@ pub(super) const TABLE: [Row; 7] = [
         implements: "a convolution alone",
         summary: "direct convolution on FMA units",
         can_implement: |row, region, form| match form.convolution {
-            Some(_) if region.layers.len() == 1 => Ok(Lowered {
-                producer: Producer::Direct,
-                plan: Plan::Whole,
-            }),
+            Some(_) if region.layers.len() == 1 => {
+                Ok(Lowered::without_moments(Producer::Direct, Plan::Whole))
+            }
             _ => Err(row.other_layers()),
         },
     },
@@ -195,10 +217,10 @@ pub(super) const TABLE: [Row; 7] = [
         implements: "layers without a convolution: one by itself; a norm with scale or prelu and functions; norm, scale, max_pool2d and functions; scale, norm, clamp, scale and channel_max as in problem 79; the last two without a norm; functions",
         summary: "kernels that read a tensor, behind a launch for the statistics of a norm",
         can_implement: |_, region, form| {
-            Ok(Lowered {
-                plan: epilogue::of_tensor(region, form)?,
-                producer: Producer::Tensor,
-            })
+            Ok(Lowered::without_moments(
+                Producer::Tensor,
+                epilogue::of_tensor(region, form)?,
+            ))
         },
     },
     Row {
@@ -206,10 +228,10 @@ pub(super) const TABLE: [Row; 7] = [
         implements: "group_norm, scale",
         summary: "kernels that read a tensor, behind a launch for the statistics of a norm",
         can_implement: |row, region, form| match epilogue::of_tensor(region, form)? {
-            Plan::NormScale(map) => Ok(Lowered {
-                producer: Producer::Tensor,
-                plan: Plan::FoldedScale(map),
-            }),
+            Plan::NormScale(map) => Ok(Lowered::without_moments(
+                Producer::Tensor,
+                Plan::FoldedScale(map),
+            )),
             _ => Err(row.other_layers()),
         },
     },
@@ -227,18 +249,43 @@ fn behind_moments(
     let mut plan = epilogue::with_norm(region, &form.epilogue)?;
     let conv = conv_geometry(&conv)?;
     let (_, norm) = plan.norm().ok_or(Refusal::Layers { expected })?;
-    let row_channels = row_channels(&norm)?;
+    let geometry = norm_geometry(&norm)?;
+    let row_channels = geometry.row_channels;
     if let Plan::Pool(pool) = &mut plan
         && let Some(windows) = pool.windows_side_by_side()
         && let Ok(producer) = choose(&conv, Some(windows), row_channels)
     {
         pool.in_producer = true;
-        return Ok(Lowered { producer, plan });
+        let moments = moments(region, &producer, &plan, geometry);
+        return Ok(Lowered {
+            producer,
+            plan,
+            moments,
+        });
     }
+    let producer = choose(&conv, None, row_channels)?;
     Ok(Lowered {
-        producer: choose(&conv, None, row_channels)?,
+        moments: moments(region, &producer, &plan, geometry),
+        producer,
         plan,
     })
+}
+
+/// The moments of a norm's row, and the launches that combine them. The kernel that normalises combines few
+/// moments itself.
+fn moments(
+    region: &Region<'_>,
+    producer: &Producer,
+    plan: &Plan,
+    norm: NormGeometry,
+) -> Option<RowMoments> {
+    let by_readers = match plan {
+        Plan::Map(_) => norm.apply(region.of.dtype.size() as u32).combined_moments(),
+        _ => 1,
+    };
+    let count = producer.moments_of_row(norm.row_channels)?;
+    let combining = combining(count, by_readers);
+    Some(RowMoments { count, combining })
 }
 
 #[cfg(test)]

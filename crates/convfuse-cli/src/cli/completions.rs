@@ -10,8 +10,8 @@ use super::out::Out;
 /// Options of `completions`.
 #[derive(clap::Args)]
 pub(super) struct Arguments {
-    /// The shell. What is printed belongs in ~/.local/share/bash-completion/completions/convfuse for bash, in a
-    /// file `_convfuse` in a folder of $fpath for zsh, in ~/.config/fish/completions/convfuse.fish for fish
+    /// The shell. What is printed belongs in ~/.local/share/bash-completion/completions/convfuse for bash, in
+    /// a file `_convfuse` in a folder of $fpath for zsh, in ~/.config/fish/completions/convfuse.fish for fish
     shell: Shell,
 }
 

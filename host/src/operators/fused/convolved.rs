@@ -10,7 +10,7 @@ use crate::operators::conv::Filters;
 use crate::operators::launching::{Affine, kernel};
 use crate::operators::norm_statistics::NormInput;
 use crate::program::{ProgramBuilder, Value};
-use launch_config::implicit_gemm::combining;
+use launch_config::implicit_gemm::Combining;
 use launch_config::norm::{COUNTED_ELEMENTS, NormGeometry};
 
 /// The parameters of layers that convolve, normalise and multiply.
@@ -34,26 +34,29 @@ pub(crate) struct Convolved {
     pub(crate) y: Value,
     /// Moments of each channel, or of each set of channels that share them, over each part of the pixels.
     pub(super) moments: Value,
-    /// Parts of a sample's pixels, each with moments of its own.
-    pub(super) parts: u32,
-    /// Neighbouring channels, all of one row of the norm, that share their moments.
-    pub(super) moment_channels: u32,
+}
+
+/// The moments of a row of a norm.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct RowMoments {
+    /// How many the producer leaves.
+    pub(crate) count: u64,
+    /// The launches that combine them, the second the results of the first. The kernel that normalises
+    /// combines what is left.
+    pub(crate) combining: [Option<Combining>; 2],
 }
 
 impl Convolved {
-    /// Appends the launches that combine the moments to the statistics of a norm. Up to `by_readers` moments
-    /// of a row need no launch: the next kernel combines them.
+    /// Appends the launches that combine the moments to the statistics of a norm.
     pub(crate) fn statistics(
         &self,
         program: &mut ProgramBuilder,
         affine: Affine,
         norm: NormGeometry,
-        by_readers: u64,
+        moments: RowMoments,
     ) -> Result<NormInput> {
-        let splits = norm.row_channels / self.moment_channels * self.parts;
-        let combining = combining(splits.into(), by_readers);
-        let mut partials = self.moments;
-        for combining in combining.into_iter().flatten() {
+        let (mut partials, mut splits) = (self.moments, moments.count as u32);
+        for combining in moments.combining.into_iter().flatten() {
             let elements: usize = program.shape(partials).iter().product();
             let rows = elements / COUNTED_ELEMENTS / combining.count as usize;
             let shape = combining.shape(rows as u64);
@@ -64,12 +67,8 @@ impl Convolved {
             // SAFETY: `partials` has as many moments as `rows` rows, and `combined` room for those of their
             // chunks.
             unsafe { program.launch(kernel, shape, arguments) }
-            partials = combined;
+            (partials, splits) = (combined, combining.chunks);
         }
-        let splits = match combining {
-            [None, None] => splits,
-            _ => 1,
-        };
         Ok(NormInput {
             x: self.y,
             partials,

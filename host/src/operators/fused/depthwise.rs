@@ -32,10 +32,5 @@ pub(crate) fn append(
     // scale have an element for each channel where they exist; `y` has an element for each output or window,
     // `moments` the geometry's size.
     unsafe { program.launch_moving(kernel, shape, arguments, bytes_moved) }
-    Ok(Convolved {
-        y,
-        moments,
-        parts: geometry.plane_blocks,
-        moment_channels: 1,
-    })
+    Ok(Convolved { y, moments })
 }

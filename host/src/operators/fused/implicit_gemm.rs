@@ -128,6 +128,12 @@ impl Gemm {
         &self.config.geometry.conv
     }
 
+    /// The moments of a norm's row of so many channels.
+    pub(crate) fn moments_of_row(&self, row_channels: u32) -> u64 {
+        let sets = row_channels / self.config.geometry.moment_channels;
+        (sets * self.config.moment_parts()).into()
+    }
+
     /// Whether the input is read in place.
     pub(crate) fn reads_in_place(&self) -> bool {
         self.loader == Loader::ChannelsLast
@@ -419,12 +425,7 @@ pub(crate) fn append(
         // pooling `y` has one for each window.
         unsafe { program.launch_moving(kernel, shape, arguments, bytes_moved) }
     }
-    Ok(Convolved {
-        y,
-        moments,
-        parts: config.moment_parts(),
-        moment_channels: g.moment_channels,
-    })
+    Ok(Convolved { y, moments })
 }
 
 #[cfg(test)]

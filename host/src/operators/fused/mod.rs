@@ -17,6 +17,6 @@ pub(crate) mod multiply_instance_norm_clamp_multiply_channel_max;
 mod preparation;
 pub(crate) mod scale_max_pool2d_clamp;
 
-pub(crate) use convolved::{Convolved, Parameters as ConvolutionParameters};
+pub(crate) use convolved::{Convolved, Parameters as ConvolutionParameters, RowMoments};
 pub(crate) use fold_scale::fold_scale;
 pub(crate) use preparation::{Preparation, Preparations, prepared};
