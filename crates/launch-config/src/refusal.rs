@@ -33,7 +33,7 @@ pub enum Refusal {
         /// The kernel's layers.
         expected: &'static str,
     },
-    /// Another requirement, as a sentence without a subject: `needs warpgroup products`.
+    /// Another requirement, as a sentence without a subject: `needs warpgroup MMA`.
     Needs(&'static str),
 }
 

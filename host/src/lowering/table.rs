@@ -162,7 +162,7 @@ pub(super) const TABLE: [Row; 7] = [
     },
     Row {
         name: "depthwise",
-        implements: "a depthwise convolution alone, or with a norm and what `tensor` does behind a norm; filters of up to 1,024 taps",
+        implements: "a depthwise convolution alone, or with a norm and what `tensor` does after a norm; filters of up to 1,024 taps",
         summary: "depthwise convolution with moments on FMA units",
         can_implement: |row, region, form| {
             let producer = |conv: &ConvGeometry, windows| {
@@ -180,7 +180,7 @@ pub(super) const TABLE: [Row; 7] = [
     },
     Row {
         name: "implicit-gemm",
-        implements: "a convolution of any shape and attribute whose halo tile fits shared memory, with a norm and what `tensor` does behind a norm; or without a norm, perhaps with batch_norm, perhaps with a clamp or leaky_relu",
+        implements: "a convolution of any shape and attribute whose halo tile fits shared memory, with a norm and what `tensor` does after a norm; or without a norm, perhaps with batch_norm, perhaps with a clamp or leaky_relu",
         summary: "implicit GEMM on tensor cores, with moments where a norm follows",
         can_implement: |row, region, form| {
             let (of, options) = (region.of, region.of.options.fused());
@@ -215,7 +215,7 @@ pub(super) const TABLE: [Row; 7] = [
     Row {
         name: "tensor",
         implements: "layers without a convolution: one by itself; a norm with scale or prelu and functions; norm, scale, max_pool2d and functions; scale, norm, clamp, scale and channel_max as in problem 79; the last two without a norm; functions",
-        summary: "kernels that read a tensor, behind a launch for the statistics of a norm",
+        summary: "kernels that read a tensor, after a launch for the statistics of a norm",
         can_implement: |_, region, form| {
             Ok(Lowered::without_moments(
                 Producer::Tensor,
@@ -226,7 +226,7 @@ pub(super) const TABLE: [Row; 7] = [
     Row {
         name: "folded",
         implements: "group_norm, scale",
-        summary: "kernels that read a tensor, behind a launch for the statistics of a norm",
+        summary: "kernels that read a tensor, after a launch for the statistics of a norm",
         can_implement: |row, region, form| match epilogue::of_tensor(region, form)? {
             Plan::NormScale(map) => Ok(Lowered::without_moments(
                 Producer::Tensor,

@@ -115,7 +115,7 @@ impl GemmConfig {
                 None => config.split_k_for_few(device),
             })
             .ok_or(Refusal::Needs(
-                "a tile of whole windows whose patch of the packed input fits shared memory",
+                "a tile of whole windows whose halo tile fits shared memory",
             ))
             .and_then(|config| config.launched(device).ok_or(indexed))
     }

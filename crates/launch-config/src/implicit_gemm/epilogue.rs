@@ -68,7 +68,7 @@ impl GemmConfig {
     ) -> Result<Self, Refusal> {
         if format.step_parts() > 1 {
             return Err(Refusal::Needs(
-                "one operand for each value in a step where no norm follows",
+                "one operand for each value in a step of a convolution without a norm",
             ));
         }
         let ends = |tile: GemmTile| tile.ends(format);

@@ -49,7 +49,7 @@ impl OneLaunch2d {
         precision: Precision,
     ) -> Result<Self, Refusal> {
         if !properties.arch.has_warpgroup_mma() {
-            return Err(Refusal::Needs("warpgroup products"));
+            return Err(Refusal::Needs("warpgroup MMA"));
         }
         let geometry = OneLaunch2dGeometry::new(conv, norm, pool, clamp)?;
         let multiprocessors = properties.multiprocessors;

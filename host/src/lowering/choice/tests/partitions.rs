@@ -110,7 +110,7 @@ fn every_row_that_was_asked_is_kept() {
     assert_eq!(
         answers(&chain_85(few), &[1, 1, 60, 60], &A100),
         [
-            "one-launch-2d: needs warpgroup products",
+            "one-launch-2d: needs warpgroup MMA",
             "depthwise: filters of a group is 8, expected 1",
             "implicit-gemm: too few products for each value of the input to pay for its layout",
             "depthwise: filters of a group is 8, expected 1",
