@@ -16,8 +16,9 @@ struct Bug {
 }
 
 macro_rules! bugs {
-    ($bugs:ident: $({ name: $name:ident, check: $check:expr, file: $file:literal, right: $right:literal, wrong: $wrong:literal, })*) => {
-        const $bugs: &[Bug] = &[$(Bug { name: stringify!($name), file: $file, right: $right, wrong: $wrong }),*];
+    ($bugs:ident: $($file:literal: $($name:ident, $check:expr, $right:literal => $wrong:literal;)*)*) => {
+        const $bugs: &[Bug] =
+            &[$($(Bug { name: stringify!($name), file: $file, right: $right, wrong: $wrong },)*)*];
     };
 }
 

@@ -19,10 +19,10 @@ use cuda_std::f16;
 type Check = fn(&Run) -> Outcome;
 
 macro_rules! bugs {
-    ($bugs:ident: $({ name: $name:ident, check: $check:expr, file: $file:literal, right: $right:literal, wrong: $wrong:literal, })*) => {
+    ($bugs:ident: $($file:literal: $($name:ident, $check:expr, $right:literal => $wrong:literal;)*)*) => {
         /// Of each bug the name, what notices it, and what that is called.
         const $bugs: &[(&str, Check, &str)] =
-            &[$((stringify!($name), $check, stringify!($check))),*];
+            &[$($((stringify!($name), $check, stringify!($check)),)*)*];
     };
 }
 
