@@ -5,12 +5,12 @@ use std::ops::Range;
 
 use cuda_std::{Label, Storage};
 use launch_config::conv::{ChannelTile, ConvGeometry};
-use op_spec::ConvSpec;
-use op_spec::graph::{ConvLayer, Layer, LayerProblem};
+use op_spec::graph::{Layer, LayerProblem};
 use oracle::Expected;
 
 use super::super::kernels::conv::*;
 use super::norm::optional;
+use super::rows::{Row, rows};
 use super::{Loaded, Outcome, Run, Tensor, case, compare, expected, label};
 
 /// A convolution on the device.
@@ -22,136 +22,39 @@ struct Convolution<T> {
     wanted: Expected,
 }
 
-/// `[n, c, k]`, extents of input and filter, attributes, bias.
-type Row<const D: usize> = ([usize; 3], [usize; D], [usize; D], ConvSpec<D>, bool);
-
-fn spec<const D: usize>(
-    stride: [usize; D],
-    padding: [usize; D],
-    dilation: [usize; D],
-    groups: usize,
-) -> ConvSpec<D> {
-    ConvSpec {
-        stride,
-        padding: padding.into(),
-        dilation,
-        groups,
-        ..ConvSpec::default()
+/// Ragged shapes: no extent divides a tile, strides differ from dilations, groups, size 1.
+fn ragged2() -> [Row<2>; 7] {
+    rows! {
+        [1, 1, 1], [1, 1], [1, 1];
+        [2, 3, 7], [13, 17], [3, 3];
+        [2, 6, 10], [19, 16], [3, 5], stride([2, 1]), padding([1, 2]), dilation([1, 2]), groups(2);
+        [1, 8, 16], [14, 11], [3, 3], padding([1, 1]), groups(8), without_bias();
+        [1, 5, 67], [9, 15], [2, 3], stride([1, 2]), padding([0, 1]), dilation([2, 1]);
+        // More pixels than two blocks of any kernel have.
+        [1, 2, 3], [35, 33], [1, 2], padding([0, 1]);
+        // More filter rows than are staged at a time, and more pixels than a tile has.
+        [1, 31, 18], [25, 24], [3, 3], padding([1, 1]);
     }
 }
 
-/// Ragged shapes: no extent divides a tile, strides differ from dilations, groups, size 1.
-fn ragged2() -> [Row<2>; 7] {
-    [
-        (
-            [1, 1, 1],
-            [1, 1],
-            [1, 1],
-            spec([1, 1], [0, 0], [1, 1], 1),
-            true,
-        ),
-        (
-            [2, 3, 7],
-            [13, 17],
-            [3, 3],
-            spec([1, 1], [0, 0], [1, 1], 1),
-            true,
-        ),
-        (
-            [2, 6, 10],
-            [19, 16],
-            [3, 5],
-            spec([2, 1], [1, 2], [1, 2], 2),
-            true,
-        ),
-        (
-            [1, 8, 16],
-            [14, 11],
-            [3, 3],
-            spec([1, 1], [1, 1], [1, 1], 8),
-            false,
-        ),
-        (
-            [1, 5, 67],
-            [9, 15],
-            [2, 3],
-            spec([1, 2], [0, 1], [2, 1], 1),
-            true,
-        ),
-        // More pixels than two blocks of any kernel have.
-        (
-            [1, 2, 3],
-            [35, 33],
-            [1, 2],
-            spec([1, 1], [0, 1], [1, 1], 1),
-            true,
-        ),
-        // More filter rows than are staged at a time, and more pixels than a tile has.
-        (
-            [1, 31, 18],
-            [25, 24],
-            [3, 3],
-            spec([1, 1], [1, 1], [1, 1], 1),
-            true,
-        ),
-    ]
-}
-
 fn ragged3() -> [Row<3>; 4] {
-    [
-        (
-            [2, 3, 5],
-            [6, 9, 8],
-            [3, 3, 3],
-            spec([1; 3], [0; 3], [1; 3], 1),
-            true,
-        ),
-        (
-            [1, 4, 6],
-            [7, 8, 9],
-            [3, 2, 3],
-            spec([1, 2, 2], [1, 0, 1], [1; 3], 2),
-            true,
-        ),
-        (
-            [1, 2, 2],
-            [5, 4, 6],
-            [2, 1, 2],
-            spec([2, 1, 1], [0, 0, 1], [3, 1, 2], 2),
-            false,
-        ),
-        (
-            [1, 3, 16],
-            [4, 12, 13],
-            [3, 3, 3],
-            spec([1; 3], [0; 3], [1; 3], 1),
-            true,
-        ),
-    ]
-}
-
-/// A row's layer, and the shape of its input.
-fn layer<const D: usize>(row: &Row<D>) -> (ConvLayer<D>, Vec<usize>) {
-    let &([n, c, k], input, kernel, attributes, bias) = row;
-    let mut layer = ConvLayer::new("conv", k, kernel);
-    layer.attributes = attributes;
-    layer.bias = bias;
-    (layer, [&[n, c][..], &input].concat())
+    rows! {
+        [2, 3, 5], [6, 9, 8], [3, 3, 3];
+        [1, 4, 6], [7, 8, 9], [3, 2, 3], stride([1, 2, 2]), padding([1, 0, 1]), groups(2);
+        [1, 2, 2], [5, 4, 6], [2, 1, 2], stride([2, 1, 1]), padding([0, 0, 1]), dilation([3, 1, 2]), groups(2), without_bias();
+        [1, 3, 16], [4, 12, 13], [3, 3, 3];
+    }
 }
 
 /// All rows of so many dimensions; of elements of 16 bits a few.
 fn rows<T: Storage, const D: usize>(few: Range<usize>) -> Vec<(Layer, Vec<usize>)> {
     let all: Vec<_> = if D == 2 {
-        let rows = ragged2();
-        let layers = rows.iter().map(layer);
-        layers
-            .map(|(layer, shape)| (Layer::conv2d(layer), shape))
+        let rows = ragged2().into_iter();
+        rows.map(|row| (Layer::conv2d(row.layer()), row.shape()))
             .collect()
     } else {
-        let rows = ragged3();
-        let layers = rows.iter().map(layer);
-        layers
-            .map(|(layer, shape)| (Layer::conv3d(layer), shape))
+        let rows = ragged3().into_iter();
+        rows.map(|row| (Layer::conv3d(row.layer()), row.shape()))
             .collect()
     };
     if size_of::<T>() == 4 {

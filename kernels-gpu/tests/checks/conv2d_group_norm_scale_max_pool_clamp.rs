@@ -103,21 +103,15 @@ pub(crate) trait Configured: Format {
     const CONFIG: OneLaunch2dConfig;
 }
 
-impl Configured for F16x2 {
-    const CONFIG: OneLaunch2dConfig = OneLaunch2dConfig::F16X2;
+macro_rules! configured {
+    ($($format:ty: $config:ident;)+) => {
+        $(impl Configured for $format {
+            const CONFIG: OneLaunch2dConfig = OneLaunch2dConfig::$config;
+        })+
+    };
 }
 
-impl Configured for ScaledF16 {
-    const CONFIG: OneLaunch2dConfig = OneLaunch2dConfig::SCALED_F16;
-}
-
-impl Configured for f16 {
-    const CONFIG: OneLaunch2dConfig = OneLaunch2dConfig::STORED;
-}
-
-impl Configured for bf16 {
-    const CONFIG: OneLaunch2dConfig = OneLaunch2dConfig::STORED;
-}
+configured! { F16x2: F16X2; ScaledF16: SCALED_F16; f16: STORED; bf16: STORED; }
 
 /// Images of these many rows; in f32, where filters are scaled, of filters that are scaled apart.
 pub(super) fn case_of<T: Storage>(preset: KernelBench85, n: usize, height: usize) -> Case {

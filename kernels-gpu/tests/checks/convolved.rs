@@ -4,12 +4,12 @@ use cuda_std::{Storage, bf16, f16};
 use launch_config::KernelGeometry;
 use launch_config::conv::ConvGeometry;
 use ndarray::{Array, ArrayD, Axis};
-use op_spec::ConvSpec;
 use op_spec::MaxPool2dSpec;
-use op_spec::graph::{ConvLayer, Layer, LayerProblem};
+use op_spec::graph::{Layer, LayerProblem};
 use oracle::data::signed;
 use oracle::{Bounded, Case, Expected, Precision};
 
+use super::rows::Row;
 use super::{Failure, Run, Tensor, case, direct, precision, stored};
 
 /// How a kernel multiplies on tensor cores.
@@ -35,37 +35,25 @@ pub(crate) struct Bf16x3;
 /// twice `2^-8 * 2^-16` of the product.
 const PARTS_UNIT: f64 = 1.0 / (1 << 23) as f64;
 
-impl Format for Bf16x3 {
-    type Stored = f32;
-    const LABEL: &'static str = "bf16x3_f32";
-    const PRODUCTS: f64 = PARTS_UNIT;
-}
-
 const SPLIT_UNIT: f64 = 1.0 / (1 << 22) as f64;
 const ROUNDED_UNIT: f64 = 1.0 / (1 << 11) as f64;
 
-impl Format for F16x2 {
-    type Stored = f32;
-    const LABEL: &'static str = "f16x2_f32";
-    const PRODUCTS: f64 = SPLIT_UNIT;
+macro_rules! formats {
+    ($($format:ty: $stored:ty, $label:literal, $products:ident;)+) => {
+        $(impl Format for $format {
+            type Stored = $stored;
+            const LABEL: &'static str = $label;
+            const PRODUCTS: f64 = $products;
+        })+
+    };
 }
 
-impl Format for ScaledF16 {
-    type Stored = f32;
-    const LABEL: &'static str = "scaled_f16_f32";
-    const PRODUCTS: f64 = ROUNDED_UNIT;
-}
-
-impl Format for f16 {
-    type Stored = f16;
-    const LABEL: &'static str = "f16";
-    const PRODUCTS: f64 = SPLIT_UNIT;
-}
-
-impl Format for bf16 {
-    type Stored = bf16;
-    const LABEL: &'static str = "bf16";
-    const PRODUCTS: f64 = SPLIT_UNIT;
+formats! {
+    Bf16x3: f32, "bf16x3_f32", PARTS_UNIT;
+    F16x2: f32, "f16x2_f32", SPLIT_UNIT;
+    ScaledF16: f32, "scaled_f16_f32", ROUNDED_UNIT;
+    f16: f16, "f16", SPLIT_UNIT;
+    bf16: bf16, "bf16", SPLIT_UNIT;
 }
 
 /// Gives samples, groups, channels and filters magnitudes of their own, by powers of two, which round
@@ -97,6 +85,9 @@ pub(super) fn set_filters_apart(filters: &mut ArrayD<f32>, groups: usize) {
 /// A convolution of volumes with a bias, and a norm's weight and a factor for each channel, whose signs a
 /// pool behind it has to know.
 pub(super) struct Convolution {
+    pub(super) row: Row,
+    /// What a product may be off by, if not what its format says.
+    pub(super) products: Option<f64>,
     pub(super) case: Case,
     pub(super) geometry: ConvGeometry,
     pub(super) scale: ArrayD<f32>,
@@ -111,34 +102,10 @@ pub(super) struct Factors<T: Storage> {
 }
 
 impl Convolution {
-    /// `[n, c, k]`, extents of input and filter, attributes.
-    pub(super) fn new<T: Storage>(
-        channels: [usize; 3],
-        input: [usize; 3],
-        filter: [usize; 3],
-        attributes: ConvSpec<3>,
-    ) -> Self {
-        let mut layer = ConvLayer::new("conv", channels[2], filter);
-        layer.attributes = attributes;
-        Self::of::<T>(channels, input, layer)
-    }
-
-    /// The same without a bias.
-    pub(super) fn without_bias<T: Storage>(
-        channels: [usize; 3],
-        input: [usize; 3],
-        filter: [usize; 3],
-        attributes: ConvSpec<3>,
-    ) -> Self {
-        let mut layer = ConvLayer::new("conv", channels[2], filter);
-        layer.attributes = attributes;
-        layer.bias = false;
-        Self::of::<T>(channels, input, layer)
-    }
-
-    fn of<T: Storage>([n, c, k]: [usize; 3], [d, h, w]: [usize; 3], layer: ConvLayer<3>) -> Self {
-        let groups = layer.attributes.groups;
-        let mut case = case::<T>([Layer::conv3d(layer)], &[n, c, d, h, w]);
+    /// That of a row.
+    pub(super) fn new<T: Storage>(row: Row) -> Self {
+        let (groups, k) = (row.attributes.groups, row.channels[2]);
+        let mut case = case::<T>([Layer::conv3d(row.layer())], &row.shape());
         if size_of::<T>() == size_of::<f32>() {
             set_apart(&mut case, groups);
         }
@@ -147,10 +114,27 @@ impl Convolution {
             unreachable!("a convolution of volumes")
         };
         Self {
+            row,
+            products: None,
             geometry: conv.geometry().expect("a small problem"),
             scale: signed(4, &[k]).mapv(stored::<T>),
             norm_weight: (k % 2 == 0).then(|| signed(9, &[k]).mapv(stored::<T>)),
             case,
+        }
+    }
+
+    /// Puts a NaN in as many windows as a window has places, in each at another place, where filters are of
+    /// one tap.
+    pub(super) fn put_nan_in_windows(&mut self, channel: usize) {
+        let [h, w] = self
+            .row
+            .pool
+            .expect("windows")
+            .map(|extent| extent as usize);
+        for row in 0..h {
+            for column in 0..w {
+                self.case.x[[0, channel, 0, row * h + row, column * w + column]] = f32::NAN;
+            }
         }
     }
 

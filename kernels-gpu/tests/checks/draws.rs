@@ -12,11 +12,11 @@ use launch_config::implicit_gemm::{
     GemmConfig, GemmTile, MMA_STEP_K_VECTORS, OperandFormat, PROMOTION_MMA_STEPS, TILES,
     WARP_SPECIALIZED,
 };
-use op_spec::ConvSpec;
-use op_spec::graph::{ConvLayer, Layer};
+use op_spec::graph::Layer;
 
 use super::convolved::{Bf16x3, Convolution, F16x2, ScaledF16};
-use super::implicit_gemm::{DEVICE, Operand, check_config, check_convolution, spec};
+use super::implicit_gemm::{DEVICE, Operand, check_config, check_convolution};
+use super::rows::Row;
 use super::{
     Failure, Outcome, Run, conv, depthwise, implicit_gemm_channels_last, implicit_gemm_without_norm,
 };
@@ -50,22 +50,12 @@ impl Draw {
     }
 }
 
-/// What is convolved, and how.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Drawn {
-    pub(super) channels: [usize; 3],
-    pub(super) input: [usize; 3],
-    pub(super) filter: [usize; 3],
-    pub(super) attributes: ConvSpec<3>,
-    pub(super) pool: Option<[u32; 2]>,
-}
-
 /// More products than this take long in the emulator.
 const MAX_PRODUCTS: usize = 1_500_000;
 
-impl Drawn {
-    /// A volume, or an image if pooling windows follow; of few products.
-    fn new(draw: &mut Draw, pools: bool) -> Self {
+impl Row {
+    /// A volume, or an image where there are windows behind it; of few products.
+    fn drawn(draw: &mut Draw, pools: bool) -> Self {
         loop {
             // With an axis of one tap, or without padding, and without such an axis.
             let more = draw.from(0, 1);
@@ -118,19 +108,17 @@ impl Drawn {
             if !has_window {
                 continue;
             }
-            return Self {
-                channels: [draw.from(1, 2), groups * of_group, groups * filters],
-                input,
-                filter,
-                attributes: spec(stride, padding, dilation, groups),
-                pool,
-            };
+            let channels = [draw.from(1, 2), groups * of_group, groups * filters];
+            let mut row = Self::new(channels, input, filter).groups(groups);
+            row = row.stride(stride).padding(padding).dilation(dilation);
+            row.pool = pool;
+            return row;
         }
     }
 
     /// Of a few draws the one with the fewest products.
     fn small(draw: &mut Draw, pools: bool) -> Self {
-        let drawn = [(); 8].map(|()| Self::new(draw, pools));
+        let drawn = [(); 8].map(|()| Self::drawn(draw, pools));
         let least = drawn.into_iter().min_by_key(|drawn| {
             let g = drawn.geometry();
             g.n * u64::from(g.output_pixels() * g.output_channels() * g.reduction())
@@ -138,14 +126,10 @@ impl Drawn {
         least.expect("several draws")
     }
 
-    fn convolution<T: Storage>(&self) -> Convolution {
-        Convolution::new::<T>(self.channels, self.input, self.filter, self.attributes)
-    }
-
     fn geometry(&self) -> ConvGeometry {
-        let ([n, c, k], [d, h, w], [t, r, s]) = (self.channels, self.input, self.filter);
+        let ([_, c, k], [t, r, s]) = (self.channels, self.filter);
         let weight = [k, c / self.attributes.groups, t, r, s];
-        let problem = self.attributes.problem(&[n, c, d, h, w], &weight, None);
+        let problem = self.attributes.problem(&self.shape(), &weight, None);
         problem
             .expect("a sound problem")
             .geometry()
@@ -239,10 +223,10 @@ const TRIES: usize = 4000;
 const CANDIDATES: usize = 6;
 
 /// A draw that is of a kind.
-fn find(seed: usize, tile: GemmTile, format: OperandFormat, kind: Kind) -> Option<Drawn> {
+fn find(seed: usize, tile: GemmTile, format: OperandFormat, kind: Kind) -> Option<Row> {
     let mut draw = Draw::new(1 + seed as u64);
     let candidates = (0..TRIES).filter_map(|n| {
-        let drawn = Drawn::new(&mut draw, tile != WARP_SPECIALIZED && n % 3 == 0);
+        let drawn = Row::drawn(&mut draw, tile != WARP_SPECIALIZED && n % 3 == 0);
         let config = GemmConfig::with_tile(&drawn.geometry(), drawn.pool, format, &DEVICE, tile)?;
         let g = &config.geometry;
         let mma_steps = g.work_tiles() * u64::from(g.filter_sets() * g.k_blocks * g.mma_steps);
@@ -288,24 +272,24 @@ pub(crate) fn warpgroups(run: &Run) -> Outcome {
     let mut draw = Draw::new(23);
     let mut checked = 0;
     while checked < 4 {
-        let drawn = Drawn::small(&mut draw, false);
+        let drawn = Row::small(&mut draw, false);
         checked += match checked % 2 {
-            0 => two_outputs::<f16>(run, &drawn)?,
-            _ => two_outputs::<F16x2>(run, &drawn)?,
+            0 => two_outputs::<f16>(run, drawn)?,
+            _ => two_outputs::<F16x2>(run, drawn)?,
         };
     }
     Ok(())
 }
 
 /// Filters that make two outputs in depth, where they may; how many launches that were.
-fn two_outputs<F: Operand>(run: &Run, drawn: &Drawn) -> Result<usize, Failure> {
-    let conv = drawn.convolution::<F::Stored>();
+fn two_outputs<F: Operand>(run: &Run, drawn: Row) -> Result<usize, Failure> {
+    let conv = Convolution::new::<F::Stored>(drawn);
     let config = GemmConfig::with_two_outputs(&conv.geometry, F::OPERANDS, &DEVICE);
     let Some(config) = config else {
         return Ok(0);
     };
     let what = format!("two outputs, {drawn:?}");
-    check_config::<F>(run, &what, &conv, F::PRODUCTS, None, &config)?;
+    check_config::<F>(run, &what, &conv, &config)?;
     Ok(1)
 }
 
@@ -320,9 +304,9 @@ fn check<F: Operand>(
     let Some(drawn) = find(seed, tile, F::OPERANDS, kind) else {
         return Ok(0);
     };
-    let (conv, pool) = (drawn.convolution::<F::Stored>(), drawn.pool);
+    let conv = Convolution::new::<F::Stored>(drawn);
     let what = format!("{name}, {drawn:?}");
-    check_convolution::<F>(run, &what, &conv, F::PRODUCTS, pool, Some(tile), 1)?;
+    check_convolution::<F>(run, &what, &conv, Some(tile))?;
     Ok(1)
 }
 
@@ -331,19 +315,19 @@ fn check<F: Operand>(
 pub(crate) fn without_norm(run: &Run) -> Outcome {
     let mut draw = Draw::new(7);
     for n in 0..6 {
-        let drawn = Drawn::small(&mut draw, false);
-        let batch_norm = n % 2 == 0;
+        let mut drawn = Row::small(&mut draw, false);
+        drawn.batch_norm = n % 2 == 0;
         match n % 3 {
-            0 => implicit_gemm_without_norm::drawn::<f16>(run, &drawn, batch_norm)?,
-            1 => implicit_gemm_without_norm::drawn::<ScaledF16>(run, &drawn, batch_norm)?,
-            _ => implicit_gemm_without_norm::drawn::<Bf16x3>(run, &drawn, batch_norm)?,
+            0 => implicit_gemm_without_norm::drawn::<f16>(run, drawn)?,
+            1 => implicit_gemm_without_norm::drawn::<ScaledF16>(run, drawn)?,
+            _ => implicit_gemm_without_norm::drawn::<Bf16x3>(run, drawn)?,
         }
     }
     let mut of_k_vectors = 0;
     while of_k_vectors < 3 {
-        let mut drawn = Drawn::small(&mut draw, false);
+        let mut drawn = Row::small(&mut draw, false);
         drawn.channels[1] = drawn.attributes.groups * draw.of(&[8, 16]);
-        let (what, conv) = (format!("{drawn:?}"), drawn.convolution::<bf16>());
+        let (what, conv) = (format!("{drawn:?}"), Convolution::new::<bf16>(drawn));
         of_k_vectors += implicit_gemm_channels_last::drawn::<bf16>(run, &what, conv)?;
     }
     Ok(())
@@ -354,7 +338,7 @@ pub(crate) fn without_norm(run: &Run) -> Outcome {
 pub(crate) fn depthwise<T: Storage>(run: &Run) -> Outcome {
     let mut draw = Draw::new(11);
     for n in 0..32 {
-        let mut drawn = Drawn::new(&mut draw, n % 4 == 0);
+        let mut drawn = Row::drawn(&mut draw, n % 4 == 0);
         let channels = draw.from(1, 3);
         drawn.channels[1..].fill(channels);
         drawn.attributes.groups = channels;
@@ -362,8 +346,7 @@ pub(crate) fn depthwise<T: Storage>(run: &Run) -> Outcome {
             drawn.input[1] += draw.from(24, 40);
             drawn.input[2] += draw.from(50, 80);
         }
-        let conv = drawn.convolution::<T>();
-        depthwise::check::<T>(run, &format!("{drawn:?}"), &conv, drawn.pool)?;
+        depthwise::check::<T>(run, &format!("{drawn:?}"), &Convolution::new::<T>(drawn))?;
     }
     Ok(())
 }
@@ -372,18 +355,9 @@ pub(crate) fn depthwise<T: Storage>(run: &Run) -> Outcome {
 pub(crate) fn on_cores<T: Storage>(run: &Run) -> Outcome {
     let mut draw = Draw::new(13);
     for n in 0..6 {
-        let Drawn {
-            mut channels,
-            input,
-            filter,
-            attributes,
-            ..
-        } = Drawn::small(&mut draw, n % 4 == 0);
-        channels[0] = 3;
-        let mut layer = ConvLayer::new("conv", channels[2], filter);
-        (layer.attributes, layer.bias) = (attributes, n % 2 == 0);
-        let shape = [&channels[..2], &input].concat();
-        conv::check_direct::<T, 3>(run, &(Layer::conv3d(layer), shape))?;
+        let mut drawn = Row::small(&mut draw, n % 4 == 0);
+        (drawn.channels[0], drawn.has_bias) = (3, n % 2 == 0);
+        conv::check_direct::<T, 3>(run, &(Layer::conv3d(drawn.layer()), drawn.shape()))?;
     }
     Ok(())
 }

@@ -5,93 +5,41 @@ use cuda_std::Storage;
 use launch_config::conv::ConvGeometry;
 use launch_config::implicit_gemm::{GemmConfig, GemmDevice, OperandFormat, WARP_SPECIALIZED};
 use ndarray::ArrayD;
-use op_spec::ConvSpec;
 
 use super::convolved::Convolution;
-use super::implicit_gemm::{DEVICE, FOR_SINGLE_TILES, FOR_WARP_SPECIALIZED_TILES, Operand, spec};
+use super::implicit_gemm::{DEVICE, FOR_SINGLE_TILES, FOR_WARP_SPECIALIZED_TILES, Operand};
 use super::implicit_gemm_launch::{Ended, Operands, multiply_warp_specialized, prepare};
+use super::rows::{Row, rows};
 use super::{Failure, Loaded, Outcome, Run, Tensor, bits, same_bits};
 
-/// `[n, c, k]`, extents of input and filter, attributes, and the blocks that split a sum.
-type Row = ([usize; 3], [usize; 3], [usize; 3], ConvSpec<3>, u32);
-
-fn rows() -> Vec<Row> {
-    let plain = ConvSpec::default();
-    let around = spec([1; 3], [0, 1, 1], [1; 3], 1);
-    vec![
+fn table() -> [Row; 12] {
+    rows! {
         // Padding on all sides; two planes at a time.
-        ([2, 16, 20], [1, 7, 9], [1, 3, 3], around, 1),
+        [2, 16, 20], [1, 7, 9], [1, 3, 3], padding([0, 1, 1]);
         // Four planes at a time; stride phases; a column and a row that no window sees.
-        (
-            [1, 32, 9],
-            [1, 18, 26],
-            [1, 3, 3],
-            spec([1, 2, 2], [0, 1, 0], [1; 3], 1),
-            1,
-        ),
+        [1, 32, 9], [1, 18, 26], [1, 3, 3], stride([1, 2, 2]), padding([0, 1, 0]);
         // Groups.
-        (
-            [2, 64, 10],
-            [1, 9, 11],
-            [1, 3, 3],
-            spec([1; 3], [0, 1, 0], [1, 1, 2], 2),
-            1,
-        ),
+        [2, 64, 10], [1, 9, 11], [1, 3, 3], padding([0, 1, 0]), dilation([1, 1, 2]), groups(2);
         // Octets of several slices, all strides, a slice of the filter a K block.
-        (
-            [1, 24, 70],
-            [9, 17, 18],
-            [3, 3, 3],
-            spec([2; 3], [1; 3], [1, 2, 1], 1),
-            1,
-        ),
+        [1, 24, 70], [9, 17, 18], [3, 3, 3], stride([2; 3]), padding([1; 3]), dilation([1, 2, 1]);
         // One plane, whose neighbouring columns make a step.
-        (
-            [2, 8, 20],
-            [3, 9, 14],
-            [2, 3, 5],
-            spec([1; 3], [0, 1, 2], [1, 1, 3], 1),
-            1,
-        ),
+        [2, 8, 20], [3, 9, 14], [2, 3, 5], padding([0, 1, 2]), dilation([1, 1, 3]);
         // Several tiles of filters, and pipelines that come round.
-        ([2, 72, 130], [1, 5, 18], [1, 1, 3], plain, 1),
+        [2, 72, 130], [1, 5, 18], [1, 1, 3];
         // Halo tiles in the padding alone.
-        (
-            [1, 16, 9],
-            [1, 4, 5],
-            [1, 3, 3],
-            spec([1; 3], [0, 40, 1], [1; 3], 1),
-            1,
-        ),
-        // Groups of six channel blocks, of which a K block has four, in two spans.
-        (
-            [1, 96, 10],
-            [1, 6, 8],
-            [1, 1, 1],
-            spec([1; 3], [0; 3], [1; 3], 2),
-            1,
-        ),
+        [1, 16, 9], [1, 4, 5], [1, 3, 3], padding([0, 40, 1]);
+        // Groups of six planes, of which a K block has four, in two lines.
+        [1, 96, 10], [1, 6, 8], [1, 1, 1], groups(2);
         // Four strips, whose boxes are rows.
-        ([1, 32, 9], [1, 8, 32], [1, 3, 3], around, 1),
-        // Split-K over two blocks.
-        ([3, 32, 9], [3, 17, 10], [3, 3, 3], plain, 2),
-        // Boxes of stride phases. Each has two staged f32 tiles, of which the second is smaller.
-        (
-            [1, 16, 9],
-            [1, 65, 17],
-            [1, 3, 3],
-            spec([1, 2, 2], [0; 3], [1; 3], 1),
-            1,
-        ),
+        [1, 32, 9], [1, 8, 32], [1, 3, 3], padding([0, 1, 1]);
+        // Sums that two blocks split.
+        [3, 32, 9], [3, 17, 10], [3, 3, 3], split(2);
+        // Boxes of stride phases, each in two pieces of which the second one is smaller where values are
+        // rounded.
+        [1, 16, 9], [1, 65, 17], [1, 3, 3], stride([1, 2, 2]);
         // Large halo tiles, of which shared memory has two.
-        (
-            [1, 64, 9],
-            [1, 60, 40],
-            [1, 2, 2],
-            spec([1; 3], [0; 3], [1, 40, 20], 1),
-            1,
-        ),
-    ]
+        [1, 64, 9], [1, 60, 40], [1, 2, 2], dilation([1, 40, 20]);
+    }
 }
 
 /// From a sample, channel, slice, row and column of an input to the next, in elements: channels are
@@ -127,13 +75,12 @@ fn laid_out<T: Storage>(
 /// All rows, with a norm behind them and without, on values that are not finite, too.
 pub(crate) fn same_bits_as_reformatted<F: Operand>(run: &Run) -> Outcome {
     let mut strips = std::collections::BTreeSet::new();
-    for (number, row) in rows().into_iter().enumerate() {
-        let (channels, input, filter, spec, split_k) = row;
-        let mut conv = Convolution::new::<F::Stored>(channels, input, filter, spec);
+    for (number, row) in table().into_iter().enumerate() {
+        let mut conv = Convolution::new::<F::Stored>(row);
         let geometry = conv.geometry;
         let config = GemmConfig::with_tile(&geometry, None, F::OPERANDS, &DEVICE, WARP_SPECIALIZED);
         let mut config = GemmConfig {
-            split_k,
+            split_k: row.split_k,
             ..config.expect("a config")
         };
         // As if samples were large: the producer converts no others.
@@ -142,7 +89,7 @@ pub(crate) fn same_bits_as_reformatted<F: Operand>(run: &Run) -> Outcome {
             // In the last column, which no window sees.
             assert!(config.geometry.used_w < geometry.w);
             for (index, x) in conv.case.x.indexed_iter_mut() {
-                if index[4] + 1 == input[2] {
+                if index[4] + 1 == row.input[2] {
                     *x = f32::INFINITY;
                 }
             }

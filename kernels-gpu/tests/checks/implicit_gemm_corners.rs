@@ -3,10 +3,10 @@
 
 use launch_config::implicit_gemm::{GemmTile, M64N32, TILES, W64N128, WARP_SPECIALIZED};
 use ndarray::Axis;
-use op_spec::ConvSpec;
 
 use super::convolved::Convolution;
 use super::implicit_gemm::{Operand, check_convolution};
+use super::rows::{Row, rows};
 use super::{Outcome, Run};
 
 /// Tiles that no norm but also moments are taken with: that of the config without warpgroups, and the
@@ -15,29 +15,18 @@ const USUAL: [Option<GemmTile>; 3] = [None, Some(W64N128), Some(WARP_SPECIALIZED
 
 /// K-vectors of one and of two channels, with columns of the filter's reach beside each other; and no bias.
 pub(crate) fn few_channels<F: Operand>(run: &Run) -> Outcome {
-    let plain = ConvSpec::default();
-    let padded = ConvSpec {
-        padding: [0, 1, 3].into(),
-        ..plain
+    let rows = rows! {
+        [2, 1, 5], [1, 6, 20], [1, 2, 7], padding([0, 1, 3]);
+        [1, 1, 9], [3, 5, 17], [2, 2, 5], stride([1, 1, 2]);
+        [2, 2, 9], [1, 7, 14], [1, 3, 3];
+        [1, 2, 4], [2, 6, 11], [1, 2, 4], groups(2);
+        [1, 1, 17], [1, 9, 13], [1, 3, 3], stride([1, 1, 2]);
     };
-    let strided = ConvSpec {
-        stride: [1, 1, 2],
-        ..plain
-    };
-    let in_groups = ConvSpec { groups: 2, ..plain };
-    // `[n, c, k]`, extents of input and filter.
-    let rows = [
-        ([2, 1, 5], [1, 6, 20], [1, 2, 7], padded),
-        ([1, 1, 9], [3, 5, 17], [2, 2, 5], strided),
-        ([2, 2, 9], [1, 7, 14], [1, 3, 3], plain),
-        ([1, 2, 4], [2, 6, 11], [1, 2, 4], in_groups),
-        ([1, 1, 17], [1, 9, 13], [1, 3, 3], strided),
-    ];
-    for (number, (channels, input, filter, attributes)) in rows.into_iter().enumerate() {
-        let conv = Convolution::without_bias::<F::Stored>(channels, input, filter, attributes);
+    for (number, row) in rows.into_iter().enumerate() {
+        let conv = Convolution::new::<F::Stored>(row.without_bias());
         for tile in USUAL {
             let what = format!("row {number} of few channels");
-            check_convolution::<F>(run, &what, &conv, F::PRODUCTS, None, tile, 1)?;
+            check_convolution::<F>(run, &what, &conv, tile)?;
         }
     }
     Ok(())
@@ -46,23 +35,14 @@ pub(crate) fn few_channels<F: Operand>(run: &Run) -> Outcome {
 /// Sums that are promoted more than once, in every tile that does; and rows of an odd number of pixels in two
 /// warp-specialized tiles a block.
 pub(crate) fn sums_and_rows<F: Operand>(run: &Run) -> Outcome {
-    let plain = ConvSpec::default();
     // More steps than sums take before they are promoted, three times over.
-    let long = Convolution::new::<F::Stored>([1, 1040, 9], [1, 2, 5], [1, 1, 1], plain);
+    let long = Convolution::new::<F::Stored>(Row::new([1, 1040, 9], [1, 2, 5], [1, 1, 1]));
     let kept = TILES.into_iter().filter(|tile| tile.promotes());
     for tile in kept.filter(|_| F::OPERANDS.step_parts() == 2) {
-        check_convolution::<F>(run, "a long sum", &long, F::PRODUCTS, None, Some(tile), 1)?;
+        check_convolution::<F>(run, "a long sum", &long, Some(tile))?;
     }
-    let odd = Convolution::new::<F::Stored>([1, 8, 70], [1, 6, 13], [1, 3, 3], plain);
-    check_convolution::<F>(
-        run,
-        "odd rows",
-        &odd,
-        F::PRODUCTS,
-        None,
-        Some(WARP_SPECIALIZED),
-        1,
-    )
+    let odd = Convolution::new::<F::Stored>(Row::new([1, 8, 70], [1, 6, 13], [1, 3, 3]));
+    check_convolution::<F>(run, "odd rows", &odd, Some(WARP_SPECIALIZED))
 }
 
 /// Windows of every extent, in every tile that pools; square ones and such as are not, with rows of vectors
@@ -76,12 +56,13 @@ pub(crate) fn windows<F: Operand>(run: &Run) -> Outcome {
         let [h, w] = pool.map(|extent| extent as usize);
         // Two rows of windows, and pixels that are left over.
         let input = [1, 2 * h + 3, 2 * w + 3];
-        let conv = Convolution::new::<F::Stored>([1, 8, 9], input, [1, 3, 3], ConvSpec::default());
+        let row = Row::new([1, 8, 9], input, [1, 3, 3]).pool(pool[0], pool[1]);
+        let conv = Convolution::new::<F::Stored>(row);
         let has_room =
             |tile: &GemmTile| tile.pixels() as usize >= h * w && *tile != WARP_SPECIALIZED;
         for tile in TILES.into_iter().filter(has_room) {
             let what = format!("windows {pool:?}");
-            check_convolution::<F>(run, &what, &conv, F::PRODUCTS, Some(pool), Some(tile), 1)?;
+            check_convolution::<F>(run, &what, &conv, Some(tile))?;
         }
     }
     Ok(())
@@ -91,9 +72,8 @@ pub(crate) fn windows<F: Operand>(run: &Run) -> Outcome {
 /// filters'; nothing but zeros, in the input, in a filter; an input that f16 does not hold; and one of which
 /// a block among many does not.
 pub(crate) fn magnitudes<F: Operand>(run: &Run) -> Outcome {
-    let plain = ConvSpec::default();
     for (of_input, of_filters) in [(-60, -70), (-75, -55), (-10_000, 0), (20, 0)] {
-        let mut conv = Convolution::new::<F::Stored>([1, 9, 20], [1, 8, 13], [1, 2, 2], plain);
+        let mut conv = Convolution::new::<F::Stored>(Row::new([1, 9, 20], [1, 8, 13], [1, 2, 2]));
         conv.case = conv.case.scaled(f32::exp2(of_input as f32));
         let [weight, bias] = &mut conv.case.parameters[..] else {
             unreachable!("a weight and a bias")
@@ -103,12 +83,12 @@ pub(crate) fn magnitudes<F: Operand>(run: &Run) -> Outcome {
         bias.fill(0.0);
         for tile in USUAL.into_iter().chain([Some(M64N32)]) {
             let what = format!("input of 2^{of_input}, filters of 2^{of_filters}");
-            check_convolution::<F>(run, &what, &conv, F::PRODUCTS, None, tile, 1)?;
+            check_convolution::<F>(run, &what, &conv, tile)?;
         }
     }
     // More blocks reformat a sample than a block has threads, and the last one has what is largest. Few terms
     // of a sum are not 0.
-    let mut conv = Convolution::new::<F::Stored>([1, 2064, 3], [1, 3, 3], [1, 1, 1], plain);
+    let mut conv = Convolution::new::<F::Stored>(Row::new([1, 2064, 3], [1, 3, 3], [1, 1, 1]));
     for (channel, mut plane) in conv.case.x.axis_iter_mut(Axis(1)).enumerate() {
         let factor = match channel {
             0..16 => 1.0,
@@ -117,40 +97,35 @@ pub(crate) fn magnitudes<F: Operand>(run: &Run) -> Outcome {
         };
         plane.mapv_inplace(|value| value * factor);
     }
-    check_convolution::<F>(run, "many blocks", &conv, F::PRODUCTS, None, None, 1)
+    check_convolution::<F>(run, "many blocks", &conv, None)
 }
 
 /// Samples that are too large for a search of their largest magnitude before the reformat. One, another or
 /// two of them need another scale than the optimistic one.
 pub(crate) fn samples_apart<F: Operand>(run: &Run) -> Outcome {
     for exponents in [[0, 20, -20], [30, 0, 0]] {
-        let channels = [3, 9, 4];
-        let (input, plain) = ([1, 42, 47], ConvSpec::default());
-        let mut conv = Convolution::without_bias::<F::Stored>(channels, input, [1, 1, 1], plain);
+        let row = Row::new([3, 9, 4], [1, 42, 47], [1, 1, 1]).without_bias();
+        let mut conv = Convolution::new::<F::Stored>(row);
         for (mut sample, exponent) in conv.case.x.outer_iter_mut().zip(exponents) {
             sample.mapv_inplace(|value| value * f32::exp2(exponent as f32));
         }
         let what = format!("samples of 2^{exponents:?}");
-        check_convolution::<F>(run, &what, &conv, F::PRODUCTS, None, None, 1)?;
+        check_convolution::<F>(run, &what, &conv, None)?;
     }
     Ok(())
 }
 
 /// A NaN of the input, one of a filter and an infinity spoil what they are multiplied with, and no scale.
 pub(crate) fn not_a_number<F: Operand>(run: &Run) -> Outcome {
-    let mut conv =
-        Convolution::new::<F::Stored>([2, 16, 20], [1, 5, 9], [1, 1, 1], ConvSpec::default());
+    let row = Row::new([2, 16, 20], [1, 5, 9], [1, 1, 1]);
+    let mut conv = Convolution::new::<F::Stored>(row);
     conv.case.x[[1, 3, 0, 2, 4]] = f32::NAN;
     conv.case.parameters[0][[2, 5, 0, 0, 0]] = f32::NAN;
     for tile in USUAL {
-        check_convolution::<F>(run, "NaN", &conv, F::PRODUCTS, None, tile, 1)?;
+        check_convolution::<F>(run, "NaN", &conv, tile)?;
     }
     // An infinity is no largest value either: what it does not meet, of another group, f16 holds only scaled.
-    let groups = ConvSpec {
-        groups: 2,
-        ..ConvSpec::default()
-    };
-    let mut conv = Convolution::new::<F::Stored>([2, 16, 20], [1, 5, 9], [1, 1, 1], groups);
+    let mut conv = Convolution::new::<F::Stored>(row.groups(2));
     if F::OPERANDS.scaled {
         conv.case = conv.case.scaled(f32::exp2(20.0));
     }
@@ -158,7 +133,7 @@ pub(crate) fn not_a_number<F: Operand>(run: &Run) -> Outcome {
     conv.case.x[[1, 3, 0, 2, 4]] = f32::INFINITY;
     conv.case.x[[1, 4, 0, 2, 4]] = f32::NAN;
     for tile in USUAL {
-        check_convolution::<F>(run, "infinity", &conv, F::PRODUCTS, None, tile, 1)?;
+        check_convolution::<F>(run, "infinity", &conv, tile)?;
     }
     Ok(())
 }

@@ -2,10 +2,10 @@
 //! infinities in elements that no window of the convolution reads.
 
 use launch_config::implicit_gemm::{W64N128, WARP_SPECIALIZED};
-use op_spec::ConvSpec;
 
 use super::convolved::Convolution;
-use super::implicit_gemm::{Operand, check_convolution, spec};
+use super::implicit_gemm::{Operand, check_convolution};
+use super::rows::{Row, rows};
 use super::{Outcome, Run};
 
 /// Filters of one tap, so that a NaN is one pixel's, and windows each of which has one at another place:
@@ -13,18 +13,12 @@ use super::{Outcome, Run};
 pub(crate) fn windows<F: Operand>(run: &Run) -> Outcome {
     for pool in [[2, 2], [3, 3], [4, 4], [2, 5], [2, 4], [3, 2]] {
         let [h, w] = pool.map(|extent| extent as usize);
-        let shape = [1, h * h + 1, w * w + 2];
-        let mut conv =
-            Convolution::new::<F::Stored>([1, 9, 20], shape, [1, 1, 1], ConvSpec::default());
-        for row in 0..h {
-            for column in 0..w {
-                // Of the windows, the one at (row, column) has its NaN there.
-                conv.case.x[[0, 4, 0, row * h + row, column * w + column]] = f32::NAN;
-            }
-        }
+        let row = Row::new([1, 9, 20], [1, h * h + 1, w * w + 2], [1, 1, 1]);
+        let mut conv = Convolution::new::<F::Stored>(row.pool(pool[0], pool[1]));
+        conv.put_nan_in_windows(4);
         for tile in [None, Some(W64N128)] {
             let what = format!("NaN in windows {pool:?}");
-            check_convolution::<F>(run, &what, &conv, F::PRODUCTS, Some(pool), tile, 1)?;
+            check_convolution::<F>(run, &what, &conv, tile)?;
         }
     }
     Ok(())
@@ -33,35 +27,34 @@ pub(crate) fn windows<F: Operand>(run: &Run) -> Outcome {
 /// Infinities in the columns and rows between windows and behind the last one: columns of the filter's reach
 /// may be neighbours in a K-vector with these, or a step's other half, where they would meet a filter of 0.
 pub(crate) fn between_windows<F: Operand>(run: &Run) -> Outcome {
-    // `[n, c, k]`; extents of the input and of the filter, stride and dilation, by rows and columns.
-    let rows = [
+    let rows = rows! {
         // The stride is more than the filter is wide, and not more than it is high.
-        ([1, 2, 9], [7, 18], [6, 3], [1, 4], [1, 1]),
-        ([1, 1, 9], [7, 20], [6, 5], [1, 6], [1, 1]),
+        [1, 2, 9], [1, 7, 18], [1, 6, 3], stride([1, 1, 4]);
+        [1, 1, 9], [1, 7, 20], [1, 6, 5], stride([1, 1, 6]);
         // The dilation is not 1.
-        ([1, 2, 9], [7, 13], [6, 3], [1, 2], [1, 3]),
-        ([1, 4, 9], [7, 14], [6, 3], [1, 3], [1, 2]),
+        [1, 2, 9], [1, 7, 13], [1, 6, 3], stride([1, 1, 2]), dilation([1, 1, 3]);
+        [1, 4, 9], [1, 7, 14], [1, 6, 3], stride([1, 1, 3]), dilation([1, 1, 2]);
         // Columns behind the last window, in a K-vector with columns of its.
-        ([1, 4, 9], [7, 18], [6, 3], [1, 2], [1, 1]),
-        ([1, 1, 9], [7, 21], [6, 7], [1, 4], [1, 1]),
+        [1, 4, 9], [1, 7, 18], [1, 6, 3], stride([1, 1, 2]);
+        [1, 1, 9], [1, 7, 21], [1, 6, 7], stride([1, 1, 4]);
         // More columns from a tap to the next than there are windows, and rows that no window has, behind an
         // odd number of taps.
-        ([1, 4, 9], [7, 11], [6, 3], [1, 1], [1, 4]),
-        ([1, 8, 9], [7, 18], [1, 3], [2, 1], [1, 1]),
-        ([1, 8, 9], [9, 18], [2, 3], [1, 1], [5, 1]),
-    ];
-    for (number, (channels, [height, width], taps, stride, dilation)) in
-        rows.into_iter().enumerate()
-    {
-        let [of_rows, of_columns] = [0, 1].map(|axis| [taps[axis], stride[axis], dilation[axis]]);
-        let attributes = spec(
-            [1, stride[0], stride[1]],
-            [0; 3],
-            [1, dilation[0], dilation[1]],
-            1,
-        );
-        let (input, filter) = ([1, height, width], [1, taps[0], taps[1]]);
-        let mut conv = Convolution::new::<F::Stored>(channels, input, filter, attributes);
+        [1, 4, 9], [1, 7, 11], [1, 6, 3], dilation([1, 1, 4]);
+        [1, 8, 9], [1, 7, 18], [1, 1, 3], stride([1, 2, 1]);
+        [1, 8, 9], [1, 9, 18], [1, 2, 3], dilation([1, 5, 1]);
+    };
+    for (number, row) in rows.into_iter().enumerate() {
+        let Row {
+            filter, attributes, ..
+        } = row;
+        let [of_rows, of_columns] = [1, 2].map(|axis| {
+            [
+                filter[axis],
+                attributes.stride[axis],
+                attributes.dilation[axis],
+            ]
+        });
+        let mut conv = Convolution::new::<F::Stored>(row);
         let windows = [conv.geometry.p, conv.geometry.q];
         let is_seen = |windows: u32, [taps, stride, dilation]: [usize; 3], at: usize| {
             (0..windows as usize)
@@ -78,7 +71,7 @@ pub(crate) fn between_windows<F: Operand>(run: &Run) -> Outcome {
         assert!(unseen > 0, "row {number} has elements that no window has");
         for tile in [None, Some(W64N128), Some(WARP_SPECIALIZED)] {
             let what = format!("infinities between windows, row {number}");
-            check_convolution::<F>(run, &what, &conv, F::PRODUCTS, None, tile, 1)?;
+            check_convolution::<F>(run, &what, &conv, tile)?;
         }
     }
     Ok(())

@@ -7,94 +7,39 @@ use launch_config::implicit_gemm::{
 };
 use launch_config::pointwise::Step;
 use ndarray::s;
-use op_spec::graph::{BatchNormLayer, ConvLayer, Layer, LayerProblem};
-use op_spec::{BatchNormSpec, ConvSpec};
+use op_spec::BatchNormSpec;
+use op_spec::graph::{BatchNormLayer, Layer, LayerProblem};
 use oracle::{Case, Expected, Precision};
 
 use super::convolved::Factors;
-use super::draws::Drawn;
-use super::implicit_gemm::{DEVICE, FOR_SINGLE_TILES, FOR_WARP_SPECIALIZED_TILES, Operand, spec};
+use super::implicit_gemm::{DEVICE, FOR_SINGLE_TILES, FOR_WARP_SPECIALIZED_TILES, Operand};
 use super::implicit_gemm_launch::{Ended, multiply, multiply_warp_specialized, prepare};
+use super::rows::{Row, rows};
 use super::{Loaded, Outcome, Run, case, compare, precision, same_bits, stored};
 
-/// `[n, c, k]`, extents of input and filter, attributes, and the layers behind.
-struct Row {
-    channels: [usize; 3],
-    input: [usize; 3],
-    filter: [usize; 3],
-    attributes: ConvSpec<3>,
-    batch_norm: bool,
-    function: Option<Layer>,
-}
-
 /// What filters, steps, K blocks and K-vectors leave over, and everything in whole steps.
-fn rows() -> Vec<Row> {
-    let row = |channels, input, filter, attributes, batch_norm, function| Row {
-        channels,
-        input,
-        filter,
-        attributes,
-        batch_norm,
-        function,
-    };
-    let padded = spec([1; 3], [0, 1, 1], [1; 3], 1);
-    let relu = || Some(Layer::relu());
-    vec![
+fn table() -> [Row; 9] {
+    rows! {
         // Whole steps; a group of infinities and NaN.
-        row([2, 16, 20], [1, 7, 9], [1, 3, 3], padded, false, None),
+        [2, 16, 20], [1, 7, 9], [1, 3, 3], padding([0, 1, 1]);
         // A column of the K-vectors and a step of the taps left over; with strides.
-        row(
-            [1, 3, 9],
-            [1, 17, 22],
-            [1, 5, 7],
-            spec([1, 2, 2], [0, 2, 3], [1; 3], 1),
-            true,
-            relu(),
-        ),
+        [1, 3, 9], [1, 17, 22], [1, 5, 7], stride([1, 2, 2]), padding([0, 2, 3]), batch_norm(), relu();
         // Channels left over, in groups; a batch norm alone.
-        row(
-            [2, 20, 6],
-            [1, 7, 11],
-            [1, 3, 3],
-            spec([1; 3], [0, 1, 0], [1, 1, 2], 2),
-            true,
-            None,
-        ),
+        [2, 20, 6], [1, 7, 11], [1, 3, 3], padding([0, 1, 0]), dilation([1, 1, 2]), groups(2), batch_norm();
         // Depth; planes of a K block left over; a function alone.
-        row(
-            [1, 37, 19],
-            [3, 5, 7],
-            [2, 3, 3],
-            spec([1; 3], [1, 0, 1], [1; 3], 1),
-            false,
-            Some(Layer::leaky_relu(0.25)),
-        ),
+        [1, 37, 19], [3, 5, 7], [2, 3, 3], padding([1, 0, 1]), leaky_relu(0.25);
         // A stride of the depth that is not its dilation.
-        row(
-            [1, 3, 9],
-            [6, 3, 9],
-            [2, 1, 3],
-            spec([2, 1, 1], [0; 3], [3, 1, 1], 1),
-            false,
-            None,
-        ),
+        [1, 3, 9], [6, 3, 9], [2, 1, 3], stride([2, 1, 1]), dilation([3, 1, 1]);
         // A sum of parts that is promoted.
-        row([1, 130, 3], [1, 3, 6], [1, 2, 3], padded, false, None),
+        [1, 130, 3], [1, 3, 6], [1, 2, 3], padding([0, 1, 1]);
         // So deep that no tile has all of it.
-        row(
-            [1, 4, 9],
-            [9, 9, 18],
-            [2, 2, 3],
-            ConvSpec::default(),
-            false,
-            None,
-        ),
+        [1, 4, 9], [9, 9, 18], [2, 2, 3];
         // Filters of three warp-specialized tiles, pixels of several.
-        row([1, 9, 140], [1, 20, 40], [1, 1, 3], padded, true, relu()),
+        [1, 9, 140], [1, 20, 40], [1, 1, 3], padding([0, 1, 1]), batch_norm(), relu();
         // The same, so few pixels that a block has two of them; in both halves of a tile pixels meet what is
         // beside their windows.
-        row([1, 8, 140], [1, 11, 19], [1, 1, 3], padded, true, relu()),
-    ]
+        [1, 8, 140], [1, 11, 19], [1, 1, 3], padding([0, 1, 1]), batch_norm(), relu();
+    }
 }
 
 /// What a row is computed with.
@@ -113,10 +58,7 @@ fn tiles<F: Operand>(row: &Row) -> Vec<Option<GemmTile>> {
 
 /// The row's layers, its input strewn with values that are not finite.
 fn case_of<F: Operand>(row: &Row) -> Case {
-    let [n, c, k] = row.channels;
-    let mut conv = ConvLayer::new("conv", k, row.filter);
-    conv.attributes = row.attributes;
-    let mut layers = vec![Layer::conv3d(conv)];
+    let mut layers = vec![Layer::conv3d(row.layer())];
     if row.batch_norm {
         layers.push(Layer::BatchNorm(BatchNormLayer {
             name: "norm".to_owned(),
@@ -124,15 +66,14 @@ fn case_of<F: Operand>(row: &Row) -> Case {
             affine: true,
         }));
     }
-    layers.extend(row.function.clone());
-    let [d, h, w] = row.input;
-    let mut case = case::<F::Stored>(layers, &[n, c, d, h, w]);
+    layers.extend(row.function.map(Layer::Pointwise));
+    let mut case = case::<F::Stored>(layers, &row.shape());
     if row.batch_norm {
         case.parameters[3].mapv_inplace(|v| stored::<F::Stored>(v.abs() + 0.1));
     }
     // At the end of each row, so that every part of a tile meets some beside its windows.
     for (index, x) in case.x.indexed_iter_mut() {
-        if index[1] + 1 == c && index[4] + 1 == w {
+        if index[1] + 1 == row.channels[1] && index[4] + 1 == row.input[2] {
             *x = f32::INFINITY;
         }
     }
@@ -183,7 +124,7 @@ fn folded(case: &Case) -> [Vec<f32>; 2] {
 
 /// All rows, by all kinds of tiles.
 pub(crate) fn matches<F: Operand>(run: &Run) -> Outcome {
-    for (number, row) in rows().iter().enumerate() {
+    for (number, row) in table().iter().enumerate() {
         let case = case_of::<F>(row);
         check::<F>(run, &format!("row {number}"), row, &case)?;
     }
@@ -194,14 +135,7 @@ pub(crate) fn matches<F: Operand>(run: &Run) -> Outcome {
 /// values are too small for all three bf16 parts, the rest that they lack is below `2^-134`, an absolute
 /// error beside the format's relative one.
 pub(crate) fn magnitudes<F: Operand>(run: &Run) -> Outcome {
-    let row = Row {
-        channels: [1, 20, 9],
-        input: [1, 9, 31],
-        filter: [1, 3, 3],
-        attributes: ConvSpec::default(),
-        batch_norm: false,
-        function: None,
-    };
+    let row = Row::new([1, 20, 9], [1, 9, 31], [1, 3, 3]);
     let mut case = case_of::<F>(&row);
     let plain = case.x.mapv(|x| if x.is_finite() { x } else { 0.25 });
     // By columns: windows within eight of them, and such as see both.
@@ -237,14 +171,7 @@ pub(crate) fn magnitudes<F: Operand>(run: &Run) -> Outcome {
 /// number. Results below f32's range are the bias, results beyond it are infinite. The last sample has values
 /// of several magnitudes, the first some that are not finite.
 pub(crate) fn scales<F: Operand>(run: &Run) -> Outcome {
-    let row = Row {
-        channels: [6, 9, 10],
-        input: [1, 7, 12],
-        filter: [1, 3, 3],
-        attributes: ConvSpec::default(),
-        batch_norm: false,
-        function: None,
-    };
+    let row = Row::new([6, 9, 10], [1, 7, 12], [1, 3, 3]);
     let mut case = case_of::<F>(&row);
     let factors = [1.0, 1e30, 1e-30, f32::MAX / 64.0, 1e-39];
     for (index, x) in case.x.indexed_iter_mut() {
@@ -269,14 +196,7 @@ pub(crate) fn scales<F: Operand>(run: &Run) -> Outcome {
 /// one is NaN there, and the other leaves a zero.
 pub(crate) fn zeros<F: Operand>(run: &Run) -> Outcome {
     for slope in [f64::INFINITY, -0.5] {
-        let row = Row {
-            channels: [1, 8, 9],
-            input: [1, 3, 9],
-            filter: [1, 1, 3],
-            attributes: ConvSpec::default(),
-            batch_norm: false,
-            function: Some(Layer::leaky_relu(slope)),
-        };
+        let row = Row::new([1, 8, 9], [1, 3, 9], [1, 1, 3]).leaky_relu(slope);
         let mut case = case_of::<F>(&row);
         case.x.fill(0.5);
         case.parameters[0].fill(0.0);
@@ -288,17 +208,9 @@ pub(crate) fn zeros<F: Operand>(run: &Run) -> Outcome {
 }
 
 /// One that is drawn, with every tile that takes it, and a function behind it.
-pub(super) fn drawn<F: Operand>(run: &Run, drawn: &Drawn, batch_norm: bool) -> Outcome {
-    let row = Row {
-        channels: drawn.channels,
-        input: drawn.input,
-        filter: drawn.filter,
-        attributes: drawn.attributes,
-        batch_norm,
-        function: Some(Layer::leaky_relu(0.25)),
-    };
-    let case = case_of::<F>(&row);
-    check::<F>(run, &format!("{drawn:?}"), &row, &case)
+pub(super) fn drawn<F: Operand>(run: &Run, row: Row) -> Outcome {
+    let row = row.leaky_relu(0.25);
+    check::<F>(run, &format!("{row:?}"), &row, &case_of::<F>(&row))
 }
 
 fn check<F: Operand>(run: &Run, name: &str, row: &Row, case: &Case) -> Outcome {
@@ -309,12 +221,10 @@ fn check<F: Operand>(run: &Run, name: &str, row: &Row, case: &Case) -> Outcome {
     };
     let geometry = conv.geometry().expect("a small problem");
     let Loaded { x, parameters } = run.load::<F::Stored>(case)?;
-    let mut epilogue = (row.function.as_ref())
-        .and_then(|function| match function {
-            Layer::Pointwise(function) => Epilogue::of(Step::of(function)),
-            _ => None,
-        })
-        .unwrap_or(Epilogue::NONE);
+    let of_function = row
+        .function
+        .and_then(|function| Epilogue::of(Step::of(&function)));
+    let mut epilogue = of_function.unwrap_or(Epilogue::NONE);
     epilogue.is_mapped = u32::from(row.batch_norm);
     let [gain, shift] = match row.batch_norm {
         true => folded(case),

@@ -47,6 +47,7 @@ pub(crate) mod one_launch_corners;
 pub(crate) mod one_launch_nan;
 pub(crate) mod pointwise;
 pub(crate) mod pool;
+mod rows;
 pub(crate) mod warp_specialized_tiles;
 
 /// Why a check failed: what the emulator reported, or what differs.
