@@ -1,7 +1,7 @@
 //! Barriers that do not open, and warp operations that do not complete.
 
-use crate::support::{assert_kind, download, run_clean, run_faulty, shape};
-use cuda_std::emulator::{Device, Fault, FaultKind};
+use crate::support::{download, faults, run_clean, run_faulty, shape};
+use cuda_std::emulator::Device;
 use cuda_std::prelude::*;
 use cuda_std::{barrier, warp};
 
@@ -47,30 +47,18 @@ unsafe fn meet(bug: Bug) {
 }
 
 #[test]
-fn a_barrier_that_all_threads_reach_opens() {
+fn a_barrier_opens_to_all_threads_at_one_call() {
     let stats = run_clean::<meet>(&Device::new(), &shape(3, 64), (Bug::None,));
     assert_eq!(stats.barriers, 3);
-}
-
-#[test]
-fn a_thread_that_exits_before_the_barrier_is_named() {
-    let fault = run_faulty::<meet>(&Device::new(), &shape(1, 64), (Bug::EarlyExit,));
-    let FaultKind::Deadlock { what, detail } = &fault.kind else {
-        panic!("{fault}")
-    };
-    assert_eq!(what, "sync_threads");
-    assert!(detail.contains("1 thread(s) (5) have exited"), "{detail}");
-    assert!(
-        detail.contains("63 thread(s) (0..=4, 6..=63) wait"),
-        "{detail}"
+    let fault = |bug| run_faulty::<meet>(&Device::new(), &shape(1, 64), (bug,));
+    let (exited, wait) = (
+        "1 thread(s) (5) have exited",
+        "63 thread(s) (0..=4, 6..=63) wait",
     );
-}
-
-#[test]
-fn threads_that_meet_from_different_calls_are_reported() {
-    for bug in [Bug::OneBranch, Bug::TwoCalls] {
-        let fault = run_faulty::<meet>(&Device::new(), &shape(1, 64), (bug,));
-        assert_kind!(fault, FaultKind::Barrier(_));
+    faults! {
+        fault(Bug::EarlyExit) => Deadlock, "sync_threads never completes", exited, wait;
+        fault(Bug::OneBranch) => Barrier;
+        fault(Bug::TwoCalls) => Barrier;
     }
 }
 
@@ -112,18 +100,18 @@ unsafe fn named(id: u32, first: u32, second: u32) {
 
 #[test]
 fn named_barriers_refuse_wrong_numbers_and_disagreement() {
-    let refused =
-        |id, first, second| run_faulty::<named>(&Device::new(), &shape(1, 64), (id, first, second));
-    run_clean::<named>(&Device::new(), &shape(1, 64), (15, 64, 64));
-    run_clean::<named>(&Device::new(), &shape(1, 64), (1, 32, 32));
-    for fault in [
-        refused(16, 64, 64),
-        refused(1, 48, 48),
-        refused(1, 96, 96),
-        refused(1, 64, 32),
-        refused(1, 0, 0),
+    let device = Device::new();
+    for right in [(15, 64, 64), (1, 32, 32)] {
+        run_clean::<named>(&device, &shape(1, 64), right);
+    }
+    for wrong in [
+        (16, 64, 64),
+        (1, 48, 48),
+        (1, 96, 96),
+        (1, 64, 32),
+        (1, 0, 0),
     ] {
-        assert_kind!(fault, FaultKind::Barrier(_));
+        faults! { run_faulty::<named>(&device, &shape(1, 64), wrong) => Barrier; }
     }
 }
 
@@ -136,15 +124,6 @@ unsafe fn half_warps() {
     thread::sync_threads();
 }
 
-#[test]
-fn a_warp_comes_to_a_named_barrier_as_a_whole() {
-    let fault = run_faulty::<half_warps>(&Device::new(), &shape(1, 64), ());
-    let FaultKind::Deadlock { detail, .. } = &fault.kind else {
-        panic!("{fault}")
-    };
-    assert!(detail.contains("lanes 0x0000ffff of warp 0"), "{detail}");
-}
-
 /// Everyone waits for the other half.
 #[kernel]
 unsafe fn crossed() {
@@ -154,14 +133,13 @@ unsafe fn crossed() {
 }
 
 #[test]
-fn crossed_barriers_are_a_deadlock_that_names_both() {
-    let fault = run_faulty::<crossed>(&Device::new(), &shape(1, 64), ());
-    assert_kind!(fault, FaultKind::Deadlock { .. });
-    let text = fault.to_string();
-    assert!(
-        text.contains("barrier 1 has 32 of 64") && text.contains("barrier 2 has 32 of 64"),
-        "{text}"
-    );
+fn named_barriers_that_never_open_are_deadlocks_that_name_who_waits() {
+    let device = Device::new();
+    faults! {
+        run_faulty::<half_warps>(&device, &shape(1, 64), ()) => Deadlock, "lanes 0x0000ffff of warp 0";
+        run_faulty::<crossed>(&device, &shape(1, 64), ())
+            => Deadlock, "barrier 1 has 32 of 64", "barrier 2 has 32 of 64";
+    }
 }
 
 /// A full-warp operation that some lanes miss.
@@ -202,22 +180,16 @@ unsafe fn lanes(bug: u32) {
 
 #[test]
 fn warp_operations_with_missing_or_disagreeing_lanes_are_reported() {
-    let fault = |bug| -> Fault { run_faulty::<lanes>(&Device::new(), &shape(1, 32), (bug,)) };
+    let fault = |bug| run_faulty::<lanes>(&Device::new(), &shape(1, 32), (bug,));
     run_clean::<lanes>(&Device::new(), &shape(2, 64), (0,));
     for bug in 1..=6 {
-        let fault = fault(bug);
-        assert!(
-            matches!(fault.kind, FaultKind::Warp { .. }),
-            "bug {bug}: {fault}"
-        );
+        faults! { fault(bug) => Warp; }
     }
-    assert!(fault(2).to_string().contains("lane 9 has exited"));
-    assert!(fault(5).to_string().contains("waits for sync_threads"));
-    assert!(matches!(fault(7).kind, FaultKind::Argument(_)));
-}
-
-#[test]
-fn lanes_that_a_small_block_lacks_are_missing() {
-    let fault = run_faulty::<lanes>(&Device::new(), &shape(1, 48), (0,));
-    assert!(fault.to_string().contains("does not exist"), "{fault}");
+    faults! {
+        fault(2) => "lane 9 has exited";
+        fault(5) => "waits for sync_threads";
+        fault(7) => Argument;
+        // Lanes that a small block lacks are missing.
+        run_faulty::<lanes>(&Device::new(), &shape(1, 48), (0,)) => "does not exist";
+    }
 }

@@ -1,8 +1,8 @@
 //! Copies of boxes of a tensor.
 
-use crate::support::{assert_kind, run_clean, run_faulty, shape};
+use crate::support::{faults, run_clean, run_faulty, shape};
 use cuda_std::async_proxy;
-use cuda_std::emulator::{Buffer, Device, FaultKind};
+use cuda_std::emulator::{Buffer, Device};
 use cuda_std::mbarrier::Barrier;
 use cuda_std::prelude::*;
 use cuda_std::tensor_map::{AXES, Boxes, TensorMap, copy_box};
@@ -171,20 +171,13 @@ fn what_a_copy_does_wrong_is_reported() {
         run_faulty::<bring<1>>(&device, &shape(1, 32), arguments)
     };
     let map = tensor.boxes.emulated(x.ptr::<u8>());
-    let target = fault(map, [0; 5], Bug::Target);
-    assert_kind!(target, FaultKind::Argument(_));
-    assert!(
-        target.to_string().contains("no multiple of 128"),
-        "{target}"
-    );
-    assert_kind!(fault(map, [0; 5], Bug::Wait), FaultKind::InFlight { .. });
+    faults! {
+        fault(map, [0; 5], Bug::Target) => Argument, "no multiple of 128";
+        fault(map, [0; 5], Bug::Wait) => InFlight;
+        // The second sample is not there.
+        fault(map, [0, 0, 0, 0, 1], Bug::None) => OutsideAllocation;
+        fault(TensorMap::NONE, [0; 5], Bug::None) => "no boxes";
+    }
     // Bytes that nobody announced keep the phase from its end, or come to the next one.
     fault(map, [0; 5], Bug::Bytes);
-    // The second sample is not there.
-    assert_kind!(
-        fault(map, [0, 0, 0, 0, 1], Bug::None),
-        FaultKind::OutsideAllocation { .. }
-    );
-    let none = fault(TensorMap::NONE, [0; 5], Bug::None);
-    assert!(none.to_string().contains("no boxes"), "{none}");
 }

@@ -1,8 +1,8 @@
 //! Chains of warpgroup multiplications with A in registers.
 
-use crate::support::{assert_kind, download, pattern, run_clean, run_faulty, shape, upload};
+use crate::support::{Product, faults, run_clean, run_faulty, shape, upload};
 use cuda_std::element::Element;
-use cuda_std::emulator::{Device, FaultKind, Launch};
+use cuda_std::emulator::{Device, Launch};
 use cuda_std::mma::pack_f16x2;
 use cuda_std::prelude::*;
 use cuda_std::{Kernel, async_proxy, barrier, wgmma};
@@ -150,21 +150,15 @@ fn words(values: &[f32]) -> Vec<u32> {
 #[test]
 fn a_chain_multiplies_registers_by_shared_memory() {
     let device = Device::new();
-    let (a, b) = (pattern(ROWS * K, 1), pattern(COLUMNS * K, 2));
-    let (da, db) = (upload(&device, &words(&a)), upload(&device, &words(&b)));
+    let product = Product::new(ROWS, COLUMNS, K);
+    let [a, b] = [&product.a, &product.b].map(|of| upload(&device, &words(of)));
     let c = device.alloc(4 * ROWS * COLUMNS).unwrap();
     run_clean::<multiply>(
         &device,
         &shape(1, 256),
-        (da.ptr(), db.ptr(), c.ptr(), Bug::None),
+        (a.ptr(), b.ptr(), c.ptr(), Bug::None),
     );
-    let c = download::<f32>(&c);
-    for row in 0..ROWS {
-        for column in 0..COLUMNS {
-            let expected: f32 = (0..K).map(|k| a[row * K + k] * b[column * K + k]).sum();
-            assert_eq!(c[row * COLUMNS + column], expected, "{row} {column}");
-        }
-    }
+    product.assert_eq("registers", &c, 1.0, 0.0);
 }
 
 /// Wants every bug of a kernel that multiplies `a` by `b` to be reported for what it is.
@@ -176,38 +170,32 @@ where
     let (a, b) = (upload(&device, a), upload(&device, b));
     let c = device.alloc(4 * products).unwrap();
     let fault = |bug| run_faulty::<K>(&device, launch, (a.ptr(), b.ptr(), c.ptr(), bug));
-    assert_kind!(fault(Bug::NoProxyFence), FaultKind::AsyncProxy { .. });
-    assert_kind!(
-        fault(Bug::NoBarrier),
-        FaultKind::Race { .. } | FaultKind::Uninitialized { .. }
-    );
-    assert_kind!(fault(Bug::Disagree), FaultKind::Warp { .. });
-    assert_kind!(fault(Bug::Outside), FaultKind::Argument(_));
-    assert_kind!(fault(Bug::HalfComes), FaultKind::Deadlock { .. });
-    assert_kind!(fault(Bug::Overwrites), FaultKind::Race { .. });
+    faults! {
+        fault(Bug::NoProxyFence) => AsyncProxy;
+        fault(Bug::NoBarrier) => Race | Uninitialized;
+        fault(Bug::Disagree) => Warp;
+        fault(Bug::Outside) => Argument;
+        fault(Bug::HalfComes) => Deadlock;
+        fault(Bug::Overwrites) => Race;
+    }
 }
 
 #[test]
 fn mistakes_around_chains_are_reported() {
-    let (a, b) = (pattern(ROWS * K, 1), pattern(COLUMNS * K, 2));
-    bugs_are_reported::<u32, multiply>(&shape(1, 256), &words(&a), &words(&b), ROWS * COLUMNS);
+    let Product { a, b, .. } = Product::new(ROWS, COLUMNS, K);
+    let (a, b) = (words(&a), words(&b));
+    bugs_are_reported::<u32, multiply>(&shape(1, 256), &a, &b, ROWS * COLUMNS);
     let device = Device::new();
-    let (a, b) = (upload(&device, &words(&a)), upload(&device, &words(&b)));
+    let (a, b) = (upload(&device, &a), upload(&device, &b));
     let c = device.alloc(4 * ROWS * COLUMNS).unwrap();
-    let fault =
-        |bug| run_faulty::<multiply>(&device, &shape(1, 256), (a.ptr(), b.ptr(), c.ptr(), bug));
-    assert_kind!(
-        fault(Bug::TellsEarly),
-        FaultKind::Race { .. } | FaultKind::InFlight { .. }
-    );
-    assert_kind!(fault(Bug::FencesLate), FaultKind::AsyncProxy { .. });
-    for (bug, said) in [
-        (Bug::WeakWait, "does not wait for it"),
-        (Bug::NeverWaits, "did not wait for 1 chain(s)"),
-        (Bug::OneWarpNeverWaits, "did not wait for 1 chain(s)"),
-        (Bug::OneWarpWaitsOnce, "threads of one warpgroup disagree"),
-    ] {
-        let text = fault(bug).to_string();
-        assert!(text.contains(said), "{text}");
+    let launch = shape(1, 256);
+    let fault = |bug| run_faulty::<multiply>(&device, &launch, (a.ptr(), b.ptr(), c.ptr(), bug));
+    faults! {
+        fault(Bug::TellsEarly) => Race | InFlight;
+        fault(Bug::FencesLate) => AsyncProxy;
+        fault(Bug::WeakWait) => "does not wait for it";
+        fault(Bug::NeverWaits) => "did not wait for 1 chain(s)";
+        fault(Bug::OneWarpNeverWaits) => "did not wait for 1 chain(s)";
+        fault(Bug::OneWarpWaitsOnce) => "threads of one warpgroup disagree";
     }
 }

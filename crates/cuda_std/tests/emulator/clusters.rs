@@ -1,7 +1,7 @@
 //! Clusters: their barrier and remote shared memory.
 
-use crate::support::{assert_kind, download, run_clean, run_faulty, run_racy, shape, upload};
-use cuda_std::emulator::{Device, FaultKind, Launch};
+use crate::support::{download, faults, run_clean, run_faulty, run_racy, shape, upload};
+use cuda_std::emulator::{Device, Launch};
 use cuda_std::prelude::*;
 use cuda_std::{cluster, thread};
 
@@ -45,28 +45,19 @@ fn blocks_write_to_each_other_and_meet() {
 }
 
 #[test]
-fn without_the_clusters_barrier_blocks_race_or_read_nothing() {
+fn transposing_needs_the_barrier_and_whole_clusters_of_the_kernels_size() {
     let device = Device::new();
     let y = device.alloc(4 * 256).unwrap();
-    let fault = run_faulty::<transpose>(&device, &shape(8, THREADS), (y.ptr(), false));
-    assert_kind!(
-        fault,
-        FaultKind::Uninitialized { .. } | FaultKind::Race { .. } | FaultKind::BlockEnded { .. }
-    );
-}
-
-#[test]
-fn a_grid_must_be_made_of_whole_clusters() {
-    let device = Device::new();
-    let y = device.alloc(4 * 256).unwrap();
-    let fault = run_faulty::<transpose>(&device, &shape(6, THREADS), (y.ptr(), true));
-    let FaultKind::Launch(text) = &fault.kind else {
-        panic!("{fault}")
-    };
-    assert_eq!(
-        text,
-        "grid x is 6, no multiple of the kernel's cluster_blocks 4"
-    );
+    let fault =
+        |launch: &Launch, barrier| run_faulty::<transpose>(&device, launch, (y.ptr(), barrier));
+    let mut in_twos = shape(8, THREADS);
+    in_twos.cluster_blocks = 2;
+    faults! {
+        fault(&shape(8, THREADS), false) => Uninitialized | Race | BlockEnded;
+        fault(&shape(6, THREADS), true)
+            => Launch, "grid x is 6, no multiple of the kernel's cluster_blocks 4";
+        fault(&in_twos, true) => Launch;
+    }
 }
 
 /// Two blocks add up each other's numbers by remote loads.
@@ -99,34 +90,19 @@ fn remote_loads_see_what_was_written_before_the_clusters_barrier() {
 }
 
 #[test]
-fn a_block_that_may_not_have_begun_is_not_reached_for() {
+fn a_block_that_may_not_have_begun_or_may_have_ended_is_not_reached_for() {
     let device = Device::new();
     let y = device.alloc(4 * 64).unwrap();
-    let fault = run_faulty::<peek>(&device, &shape(2, THREADS), (y.ptr(), false, true));
-    assert_kind!(
-        fault,
-        FaultKind::BlockNotBegun {
-            what: "remote load",
-            ..
-        }
-    );
-}
-
-#[test]
-fn a_block_that_may_have_ended_is_not_reached_for() {
-    let device = Device::new();
-    let y = device.alloc(4 * 64).unwrap();
-    let fault = run_faulty::<peek>(&device, &shape(2, THREADS), (y.ptr(), true, false));
-    assert_kind!(
-        fault,
-        FaultKind::BlockEnded {
-            what: "remote load",
-            ..
-        }
-    );
+    let fault =
+        |before, after| run_faulty::<peek>(&device, &shape(2, THREADS), (y.ptr(), before, after));
+    let ended = fault(true, false);
+    faults! {
+        fault(false, true) => BlockNotBegun(what: "remote load");
+        ended => BlockEnded(what: "remote load");
+    }
     assert!(
-        fault.location.is_some() && fault.thread.is_some(),
-        "{fault}"
+        ended.location.is_some() && ended.thread.is_some(),
+        "{ended}"
     );
 }
 
@@ -159,8 +135,7 @@ unsafe fn collide(ordered: bool) {
 fn writes_of_two_blocks_to_one_word_race_unless_ordered() {
     let device = Device::new();
     run_clean::<collide>(&device, &shape(2, THREADS), (true,));
-    let fault = run_racy::<collide>(&device, &shape(2, THREADS), (false,));
-    assert!(fault.to_string().contains("NUMBERS"), "{fault}");
+    faults! { run_racy::<collide>(&device, &shape(2, THREADS), (false,)) => "NUMBERS"; }
 }
 
 /// The barrier of the cluster in two halves.
@@ -220,23 +195,15 @@ fn the_clusters_barrier_has_rules() {
         run_clean::<halves>(&device, &shape(2, THREADS), (right,));
     }
     let fault = |how| run_faulty::<halves>(&device, &shape(2, THREADS), (how,));
-    assert_kind!(
-        fault(1),
-        FaultKind::Race { .. } | FaultKind::Uninitialized { .. }
-    );
-    assert_kind!(fault(2), FaultKind::Barrier(_));
-    assert_kind!(fault(3), FaultKind::Barrier(_));
-    let FaultKind::Deadlock { detail, .. } = fault(4).kind else {
-        panic!("no deadlock")
-    };
-    assert!(
-        detail.contains("the barrier of the cluster has 48 of 64")
-            && detail
-                .contains("block 1 of the cluster: 16 thread(s) (0..=15) wait for sync_threads"),
-        "{detail}"
-    );
-    assert_kind!(fault(6), FaultKind::Argument(_));
-    assert_kind!(fault(7), FaultKind::OutOfBounds { .. });
+    faults! {
+        fault(1) => Race | Uninitialized;
+        fault(2) => Barrier;
+        fault(3) => Barrier;
+        fault(4) => Deadlock, "the barrier of the cluster has 48 of 64",
+            "block 1 of the cluster: 16 thread(s) (0..=15) wait for sync_threads";
+        fault(6) => Argument;
+        fault(7) => OutOfBounds;
+    }
 }
 
 /// Shared memory that a launch gives belongs to each block, and so do block barriers.
@@ -266,11 +233,9 @@ fn each_block_of_a_cluster_has_its_own_shared_memory_and_barriers() {
     run_clean::<own_memory>(&device, &launch, (x.ptr(), y.ptr(), true));
     let expected: Vec<u32> = (0..160).map(|i| i / 40 * 40 + 39 - i % 40).collect();
     assert_eq!(download::<u32>(&y), expected);
-    let fault = run_faulty::<own_memory>(&device, &launch, (x.ptr(), y.ptr(), false));
-    assert_kind!(
-        fault,
-        FaultKind::Race { .. } | FaultKind::Uninitialized { .. }
-    );
+    faults! {
+        run_faulty::<own_memory>(&device, &launch, (x.ptr(), y.ptr(), false)) => Race | Uninitialized;
+    }
 }
 
 /// Each thread writes four numbers to the next block of its cluster, which writes them to `y` behind the
@@ -313,31 +278,14 @@ fn a_launch_says_how_many_blocks_make_a_cluster_where_the_kernel_does_not() {
             .collect();
         assert_eq!(download::<u32>(&y), expected, "clusters of {blocks}");
     }
-    let fault = |cluster_blocks, first, barrier| {
-        run_faulty::<pass_on>(
-            &device,
-            &in_clusters(cluster_blocks),
-            (y.ptr(), first, barrier),
-        )
+    let fault = |blocks, first, barrier| {
+        run_faulty::<pass_on>(&device, &in_clusters(blocks), (y.ptr(), first, barrier))
     };
-    assert_kind!(
-        fault(2, 0, false),
-        FaultKind::Uninitialized { .. } | FaultKind::Race { .. } | FaultKind::BlockEnded { .. }
-    );
-    assert_kind!(fault(2, 4, true), FaultKind::OutOfBounds { .. });
-    assert_kind!(fault(2, 2, true), FaultKind::Misaligned { .. });
-    assert_kind!(fault(3, 0, true), FaultKind::Launch(_));
-    assert_kind!(fault(16, 0, true), FaultKind::Launch(_));
-}
-
-#[test]
-fn a_launch_has_no_other_clusters_than_its_kernel() {
-    let device = Device::new();
-    let y = device.alloc(4 * 256).unwrap();
-    let launch = Launch {
-        cluster_blocks: 2,
-        ..shape(8, THREADS)
-    };
-    let fault = run_faulty::<transpose>(&device, &launch, (y.ptr(), true));
-    assert_kind!(fault, FaultKind::Launch(_));
+    faults! {
+        fault(2, 0, false) => Uninitialized | Race | BlockEnded;
+        fault(2, 4, true) => OutOfBounds;
+        fault(2, 2, true) => Misaligned;
+        fault(3, 0, true) => Launch;
+        fault(16, 0, true) => Launch;
+    }
 }

@@ -4,8 +4,8 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use crate::support::{assert_kind, download, run_clean, run_faulty, shape, upload};
-use cuda_std::emulator::{Device, FaultKind, Launch};
+use crate::support::{download, faults, run_clean, run_faulty, shape, upload};
+use cuda_std::emulator::{Device, Launch};
 use cuda_std::prelude::*;
 
 /// Waits for a flag that nobody sets.
@@ -23,7 +23,7 @@ fn a_loop_that_calls_meets_the_step_limit() {
         ..shape(1, 4)
     };
     let fault = run_faulty::<spin>(&device, &launch, (flag.ptr(),));
-    assert_kind!(fault, FaultKind::StepLimit { limit: 1_000_000 });
+    faults! { fault => StepLimit(limit: 1_000_000); }
     assert!(fault.location.is_some());
     flag.write(0, &[1]).unwrap();
     run_clean::<spin>(&device, &launch, (flag.ptr(),));
@@ -47,7 +47,7 @@ fn a_loop_that_never_calls_is_interrupted_and_the_device_works_on() {
         ..shape(1, 4)
     };
     let fault = unsafe { device.launch::<hang>(&launch, ()) }.unwrap_err();
-    assert_kind!(fault, FaultKind::NoProgress { .. });
+    faults! { fault => NoProgress; }
     assert_eq!(fault.kernel, Some("hang"));
     if cfg!(all(target_os = "linux", target_arch = "x86_64")) {
         assert_eq!(fault.thread.unwrap().thread, [0, 0, 0]);
@@ -100,34 +100,26 @@ fn recurse(n: u64, calls: bool) -> u64 {
 
 #[test]
 fn a_panic_becomes_a_fault_with_its_message_and_place() {
-    let fault = run_faulty::<crash>(&Device::new(), &shape(1, 8), (0,));
-    let FaultKind::Panic(message) = &fault.kind else {
-        panic!("{fault}")
-    };
-    assert!(message.contains("index out of bounds"), "{message}");
-    assert_eq!(fault.thread.unwrap().thread, [3, 0, 0]);
-    assert!(fault.location.unwrap().file().ends_with("endings.rs"));
-    let fault = run_faulty::<crash>(&Device::new(), &shape(1, 8), (4,));
-    assert!(
-        matches!(&fault.kind, FaultKind::Panic(message) if message.contains("divide by zero")),
-        "{fault}"
-    );
-}
-
-#[test]
-fn recursion_that_calls_into_the_library_ends_as_a_stack_overflow() {
-    let fault = run_faulty::<crash>(&Device::new(), &shape(1, 8), (2,));
-    assert_kind!(fault, FaultKind::StackOverflow { .. });
+    let fault = |how| run_faulty::<crash>(&Device::new(), &shape(1, 8), (how,));
+    let panic = fault(0);
+    faults! {
+        panic => Panic, "index out of bounds";
+        fault(4) => Panic, "divide by zero";
+        // Recursion that calls into the library.
+        fault(2) => StackOverflow;
+    }
+    assert_eq!(panic.thread.unwrap().thread, [3, 0, 0]);
+    assert!(panic.location.unwrap().file().ends_with("endings.rs"));
 }
 
 #[test]
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 fn what_the_processor_refuses_ends_the_launch_and_not_the_process() {
     let device = Device::new();
-    let fault = run_faulty::<crash>(&device, &shape(1, 8), (1,));
-    assert_kind!(fault, FaultKind::StackOverflow { .. });
-    let fault = run_faulty::<crash>(&device, &shape(1, 8), (3,));
-    assert_kind!(fault, FaultKind::Signal { .. });
+    faults! {
+        run_faulty::<crash>(&device, &shape(1, 8), (1,)) => StackOverflow;
+        run_faulty::<crash>(&device, &shape(1, 8), (3,)) => Signal;
+    }
     let flag = upload(&device, &[1_u32]);
     run_clean::<spin>(&device, &shape(1, 4), (flag.ptr(),));
 }
@@ -146,7 +138,7 @@ fn launches_beyond_the_limits_are_refused() {
             ..Launch::default()
         };
         if let Err(fault) = unsafe { device.launch::<bounded>(&launch, ()) } {
-            assert_kind!(fault, FaultKind::Launch(_));
+            faults! { fault => Launch; }
             refused += 1;
         }
     };
@@ -168,8 +160,7 @@ fn launches_beyond_the_limits_are_refused() {
         shared_bytes: 227 * 1024 + 1,
         ..shape(1, 1)
     };
-    let fault = unsafe { device.launch::<bounded>(&too_much, ()) }.unwrap_err();
-    assert_kind!(fault, FaultKind::SharedMemory { .. });
+    faults! { unsafe { device.launch::<bounded>(&too_much, ()) }.unwrap_err() => SharedMemory; }
 }
 
 shared_array! { static LARGE: [f32; 30_000]; static SMALL: [f32; 100]; }
@@ -191,8 +182,7 @@ fn static_and_dynamic_shared_memory_count_together() {
         shared_bytes: 112_049,
         ..shape(1, 1)
     };
-    let fault = run_faulty::<both_arrays>(&device, &launch, ());
-    assert_kind!(fault, FaultKind::SharedMemory { .. });
+    faults! { run_faulty::<both_arrays>(&device, &launch, ()) => SharedMemory; }
 }
 
 /// Writes each thread's place in the launch.

@@ -1,7 +1,7 @@
 //! What blocks of a cluster send each other: asynchronous stores and remote arrivals.
 
-use crate::support::{assert_kind, download, run_clean, run_faulty, shape};
-use cuda_std::emulator::{Device, FaultKind};
+use crate::support::{download, faults, run_clean, run_faulty, shape};
+use cuda_std::emulator::Device;
 use cuda_std::mbarrier::Barrier;
 use cuda_std::prelude::*;
 use cuda_std::{cluster, thread};
@@ -110,33 +110,17 @@ fn mistakes_around_asynchronous_stores_are_reported() {
     let device = Device::new();
     let y = device.alloc(4 * 16).unwrap();
     let fault = |bug| run_faulty::<exchange>(&device, &shape(2, THREADS), (y.ptr(), bug));
-    assert_kind!(
-        fault(Bug::NoWait),
-        FaultKind::Race { .. } | FaultKind::InFlight { .. } | FaultKind::Uninitialized { .. }
-    );
-    assert_kind!(fault(Bug::NarrowWait), FaultKind::Race { .. });
-    // The last bytes come to the phase after the one that they are meant for.
-    assert_kind!(
-        fault(Bug::FewBytes),
-        FaultKind::Barrier(_) | FaultKind::Deadlock { .. } | FaultKind::InFlight { .. }
-    );
-    assert_kind!(fault(Bug::ManyBytes), FaultKind::Deadlock { .. });
-    assert_kind!(fault(Bug::NoSync), FaultKind::BlockNotBegun { .. });
-    let one_barrier = fault(Bug::OneBarrier);
-    assert_kind!(one_barrier, FaultKind::Barrier(_));
-    let text = one_barrier.to_string();
-    assert!(text.contains("not ordered after a wait"), "{text}");
-    assert_kind!(
-        fault(Bug::OneMailbox),
-        FaultKind::Race { .. } | FaultKind::InFlight { .. }
-    );
-    assert_kind!(
-        fault(Bug::EndsEarly),
-        FaultKind::BlockEnded {
-            what: "st.async",
-            ..
-        }
-    );
+    faults! {
+        fault(Bug::NoWait) => Race | InFlight | Uninitialized;
+        fault(Bug::NarrowWait) => Race;
+        // The last bytes come to the phase after the one that they are meant for.
+        fault(Bug::FewBytes) => Barrier | Deadlock | InFlight;
+        fault(Bug::ManyBytes) => Deadlock;
+        fault(Bug::NoSync) => BlockNotBegun;
+        fault(Bug::OneBarrier) => Barrier, "not ordered after a wait";
+        fault(Bug::OneMailbox) => Race | InFlight;
+        fault(Bug::EndsEarly) => BlockEnded(what: "st.async");
+    }
 }
 
 /// Block 1 fills a buffer of block 0 twice; block 0 says by a remote arrival when it may.
@@ -183,9 +167,8 @@ fn remote_arrivals_hand_a_buffer_over_and_back() {
     let expected: Vec<u32> = (0..32).map(|t| 10 + 2 * (31 - t)).collect();
     assert_eq!(download::<u32>(&y), expected);
     // Writing again without being told: a race, or a phase that is over before it is waited for.
-    let fault = run_faulty::<hand_over>(&device, &shape(2, THREADS), (y.ptr(), false));
-    assert_kind!(
-        fault,
-        FaultKind::Race { .. } | FaultKind::Barrier(_) | FaultKind::Deadlock { .. }
-    );
+    faults! {
+        run_faulty::<hand_over>(&device, &shape(2, THREADS), (y.ptr(), false))
+            => Race | Barrier | Deadlock;
+    }
 }

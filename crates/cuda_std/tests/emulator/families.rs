@@ -1,27 +1,27 @@
 //! Generic kernels: instances are picked by their labels, and launched like any other kernel.
 
-use cuda_std::emulator::{Device, FaultKind, Launch};
+use cuda_std::emulator::{Device, Launch};
 use cuda_std::global::GlobalMut;
 use cuda_std::{Label, Storage, f16, kernel, thread};
 
-use super::support::{assert_kind, download, run_clean, shape};
+use super::support::{download, faults, run_clean, shape};
 
 /// What an instance multiplies the thread's number by.
 trait Factor {
     const FACTOR: u32;
 }
 
-struct Once;
+macro_rules! factors {
+    ($($name:ident: $factor:literal;)+) => {
+        $(struct $name;
 
-impl Factor for Once {
-    const FACTOR: u32 = 1;
+        impl Factor for $name {
+            const FACTOR: u32 = $factor;
+        })+
+    };
 }
 
-struct Thrice;
-
-impl Factor for Thrice {
-    const FACTOR: u32 = 3;
-}
+factors! { Once: 1; Thrice: 3; }
 
 /// The smallest width has a list of its own, and less to choose from.
 #[kernel(
@@ -111,7 +111,7 @@ fn a_launch_is_held_to_the_bounds_of_its_instance() {
     let y = device.alloc(4 * 64).unwrap();
     let fault = unsafe { device.launch::<multiples<Once, f32, 1>>(&shape(1, 64), (y.ptr(), 64)) }
         .unwrap_err();
-    assert_kind!(fault, FaultKind::Launch(_));
+    faults! { fault => Launch; }
     assert_eq!(fault.kernel, Some("multiples_w1_f32_once"));
 }
 

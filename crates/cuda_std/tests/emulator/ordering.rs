@@ -1,7 +1,7 @@
 //! What fences and atomics order, and what they do not.
 
-use crate::support::{assert_kind, download, run_clean, run_racy, shape, upload};
-use cuda_std::emulator::{Device, FaultKind, Launch};
+use crate::support::{download, faults, run_clean, run_racy, shape, upload};
+use cuda_std::emulator::{Device, Launch};
 use cuda_std::prelude::*;
 
 const THREADS: u32 = 128;
@@ -55,8 +55,7 @@ fn the_last_block_may_read_the_others_results_behind_fences_on_both_sides() {
                 result.unwrap();
                 assert_eq!(download::<f32>(&y), [256.0]);
             } else {
-                let fault = result.unwrap_err();
-                assert_kind!(fault, FaultKind::Race { .. });
+                faults! { result.unwrap_err() => Race; }
             }
         }
     }

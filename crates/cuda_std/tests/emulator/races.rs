@@ -1,6 +1,6 @@
 //! Data races between threads of a block, between blocks, and what orders accesses.
 
-use crate::support::{assert_kind, download, run_clean, run_faulty, run_racy, shape, upload};
+use crate::support::{download, faults, run_clean, run_faulty, run_racy, shape, upload};
 use cuda_std::emulator::{Device, FaultKind};
 use cuda_std::prelude::*;
 use cuda_std::{barrier, warp};
@@ -73,11 +73,8 @@ fn a_buffer_used_again_needs_a_barrier_before_it_is_read_and_before_it_is_overwr
     let device = Device::new();
     let y = device.alloc(512).unwrap();
     let launch = shape(2, THREADS);
-    let fault = unsafe { device.launch::<rotate>(&launch, (y.ptr(), KEEP, KEEP)) }.unwrap_err();
-    assert!(
-        matches!(fault.kind, FaultKind::Race { .. }),
-        "both blocks write y: {fault}"
-    );
+    // Both blocks write `y`.
+    faults! { unsafe { device.launch::<rotate>(&launch, (y.ptr(), KEEP, KEEP)) }.unwrap_err() => Race; }
     let launch = shape(1, THREADS);
     run_clean::<rotate>(&device, &launch, (y.ptr(), KEEP, KEEP));
     assert_eq!(download::<f32>(&y)[0], 4.0);
@@ -137,26 +134,6 @@ unsafe fn within_warps(y: *mut f32, dropped: bool, offset: u32) {
     }
 }
 
-#[test]
-fn sync_warp_orders_the_lanes_of_a_warp() {
-    let device = Device::new();
-    let y = device.alloc(512).unwrap();
-    run_clean::<within_warps>(&device, &shape(1, THREADS), (y.ptr(), false, 1));
-    run_racy::<within_warps>(&device, &shape(1, THREADS), (y.ptr(), true, 1));
-}
-
-#[test]
-fn sync_warp_does_not_order_different_warps() {
-    let device = Device::new();
-    let y = device.alloc(512).unwrap();
-    // In some orders the neighbour has not written yet, which is found first.
-    let fault = run_faulty::<within_warps>(&device, &shape(1, THREADS), (y.ptr(), false, 32));
-    assert_kind!(
-        fault,
-        FaultKind::Race { .. } | FaultKind::Uninitialized { .. }
-    );
-}
-
 /// Lanes of one half of a warp synchronise among themselves; `across` reads from the other half.
 #[kernel]
 unsafe fn half_warps(y: *mut f32, across: bool) {
@@ -172,14 +149,6 @@ unsafe fn half_warps(y: *mut f32, across: bool) {
     }
 }
 
-#[test]
-fn sync_warp_orders_the_lanes_of_its_mask_only() {
-    let device = Device::new();
-    let y = device.alloc(128).unwrap();
-    run_clean::<half_warps>(&device, &shape(1, 32), (y.ptr(), false));
-    run_racy::<half_warps>(&device, &shape(1, 32), (y.ptr(), true));
-}
-
 /// A shuffle in place of the `sync_warp` that should be there.
 #[kernel]
 unsafe fn shuffle_is_no_fence(y: *mut f32) {
@@ -193,9 +162,17 @@ unsafe fn shuffle_is_no_fence(y: *mut f32) {
 }
 
 #[test]
-fn a_shuffle_orders_no_memory() {
+fn sync_warp_orders_the_lanes_of_its_mask_and_nothing_else_does() {
     let device = Device::new();
-    let y = device.alloc(128).unwrap();
+    let y = device.alloc(512).unwrap();
+    let launch = shape(1, THREADS);
+    run_clean::<within_warps>(&device, &launch, (y.ptr(), false, 1));
+    run_racy::<within_warps>(&device, &launch, (y.ptr(), true, 1));
+    // In some orders the neighbour has not written yet, which is found first.
+    let other_warp = run_faulty::<within_warps>(&device, &launch, (y.ptr(), false, 32));
+    faults! { other_warp => Race | Uninitialized; }
+    run_clean::<half_warps>(&device, &shape(1, 32), (y.ptr(), false));
+    run_racy::<half_warps>(&device, &shape(1, 32), (y.ptr(), true));
     run_racy::<shuffle_is_no_fence>(&device, &shape(1, 32), (y.ptr(),));
 }
 
@@ -249,8 +226,8 @@ fn named_barriers_order_producers_and_consumers() {
     // Without the way back, the producer overwrites what is still being read, or arrives again at a
     // barrier that is not through.
     for round in 2..6 {
-        let fault = run_faulty::<producer_consumer>(&device, &launch, (y.ptr(), KEEP, round));
-        assert_kind!(fault, FaultKind::Race { .. } | FaultKind::Barrier(_));
+        let arguments = (y.ptr(), KEEP, round);
+        faults! { run_faulty::<producer_consumer>(&device, &launch, arguments) => Race | Barrier; }
     }
 }
 
@@ -264,8 +241,7 @@ unsafe fn store_bytes(shift: u32) {
 fn races_are_found_to_the_byte() {
     let device = Device::new();
     run_clean::<store_bytes>(&device, &shape(1, THREADS), (0,));
-    let fault = run_racy::<store_bytes>(&device, &shape(1, THREADS), (1,));
-    assert_kind!(fault, FaultKind::Race { offset: 0, .. });
+    faults! { run_racy::<store_bytes>(&device, &shape(1, THREADS), (1,)) => Race(offset: 0); }
 }
 
 /// Every block writes one element; `stride` 0 makes it the same one.
@@ -343,6 +319,6 @@ fn inputs_that_all_threads_read_are_no_race_until_somebody_writes_one() {
     run_clean::<all_read_all>(&device, &shape(2, 128), (x.ptr(), y.ptr(), false));
     // In a shuffled order somebody may read the poked element through the constant cache first,
     // which is reported too.
-    let fault = run_faulty::<all_read_all>(&device, &shape(2, 128), (x.ptr(), y.ptr(), true));
-    assert_kind!(fault, FaultKind::Race { .. });
+    let poked = run_faulty::<all_read_all>(&device, &shape(2, 128), (x.ptr(), y.ptr(), true));
+    faults! { poked => Race; }
 }

@@ -1,7 +1,7 @@
 //! Registers that warpgroups give back and take.
 
-use crate::support::{assert_kind, run_clean, run_faulty, shape};
-use cuda_std::emulator::{Device, FaultKind};
+use crate::support::{faults, run_clean, run_faulty, shape};
+use cuda_std::emulator::Device;
 use cuda_std::prelude::*;
 use cuda_std::registers;
 
@@ -39,24 +39,17 @@ unsafe fn trade(how: Trade) {
 }
 
 #[test]
-fn registers_go_from_one_warpgroup_to_others() {
+fn registers_go_from_one_warpgroup_to_others_which_wait_for_them() {
     run_clean::<trade>(&Device::new(), &shape(2, 384), (Trade::Fair,));
-}
-
-#[test]
-fn registers_that_nobody_gives_back_are_waited_for_in_vain() {
     let fault = |how| run_faulty::<trade>(&Device::new(), &shape(1, 384), (how,));
     for (how, free) in [(Trade::TooLittle, 15360 - 8192), (Trade::Nothing, 0)] {
-        let FaultKind::Deadlock { what, detail } = fault(how).kind else {
-            panic!("no deadlock")
-        };
-        assert_eq!(what, "setmaxnreg.inc 232");
         let said = format!("has 168 registers for each thread, and its block {free} that nobody");
-        assert!(detail.contains(&said), "{detail}");
+        faults! { fault(how) => Deadlock, "setmaxnreg.inc 232 never completes", &said; }
     }
-    assert_kind!(fault(Trade::TwoWarps), FaultKind::Deadlock { .. });
-    let text = fault(Trade::Disagree).to_string();
-    assert!(text.contains("threads of one warpgroup disagree"), "{text}");
+    faults! {
+        fault(Trade::TwoWarps) => Deadlock;
+        fault(Trade::Disagree) => "threads of one warpgroup disagree";
+    }
 }
 
 /// A block of one warpgroup, with 128 registers for each thread.
@@ -74,22 +67,6 @@ unsafe fn alone(how: u32) {
     }
 }
 
-#[test]
-fn a_request_that_cannot_be_met_or_turns_around_is_refused() {
-    let device = Device::new();
-    run_clean::<alone>(&device, &shape(3, 128), (0,));
-    for (how, said) in [
-        (1, "setmaxnreg.inc 136: never met: the block has 16384"),
-        (2, "setmaxnreg.inc 120: the warpgroup's threads have 128"),
-        (3, "setmaxnreg.dec 136: the warpgroup's threads have 128"),
-    ] {
-        let text = run_faulty::<alone>(&device, &shape(1, 128), (how,)).to_string();
-        assert!(text.contains(said), "{text}");
-    }
-    let text = run_faulty::<alone>(&device, &shape(1, 96), (0,)).to_string();
-    assert!(text.contains("belongs to no whole warpgroup"), "{text}");
-}
-
 /// Says nothing of its blocks on a multiprocessor.
 #[kernel(max_threads = 128)]
 unsafe fn undeclared() {
@@ -97,7 +74,15 @@ unsafe fn undeclared() {
 }
 
 #[test]
-fn a_kernel_without_bounds_moves_no_registers() {
-    let text = run_faulty::<undeclared>(&Device::new(), &shape(1, 128), ()).to_string();
-    assert!(text.contains("the assembler ignores it"), "{text}");
+fn a_request_that_cannot_be_met_or_turns_around_is_refused() {
+    let device = Device::new();
+    run_clean::<alone>(&device, &shape(3, 128), (0,));
+    let fault = |threads, how| run_faulty::<alone>(&device, &shape(1, threads), (how,));
+    faults! {
+        fault(128, 1) => "setmaxnreg.inc 136: never met: the block has 16384";
+        fault(128, 2) => "setmaxnreg.inc 120: the warpgroup's threads have 128";
+        fault(128, 3) => "setmaxnreg.dec 136: the warpgroup's threads have 128";
+        fault(96, 0) => "belongs to no whole warpgroup";
+        run_faulty::<undeclared>(&device, &shape(1, 128), ()) => "the assembler ignores it";
+    }
 }

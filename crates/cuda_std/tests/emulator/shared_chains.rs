@@ -1,7 +1,7 @@
 //! Chains of warpgroup multiplications with A in shared memory, and register counts.
 
 use crate::chains::{Bug, bugs_are_reported};
-use crate::support::{download, pattern, run_clean, shape, upload};
+use crate::support::{Product, run_clean, shape, upload};
 use cuda_std::emulator::Device;
 use cuda_std::mma::pack_f16x2;
 use cuda_std::prelude::*;
@@ -78,26 +78,14 @@ unsafe fn multiply(a: *const f32, b: *const f32, c: *mut f32, bug: Bug) {
 #[test]
 fn a_chain_multiplies_tiles_in_shared_memory() {
     let device = Device::new();
-    let (a, b) = (pattern(ROWS * K, 1), pattern(COLUMNS * K, 2));
-    let (da, db) = (upload(&device, &a), upload(&device, &b));
+    let product = Product::new(ROWS, COLUMNS, K);
+    let [a, b] = [&product.a, &product.b].map(|of| upload(&device, of));
     let c = device.alloc(4 * ROWS * COLUMNS).unwrap();
     run_clean::<multiply>(
         &device,
         &shape(1, THREADS),
-        (da.ptr(), db.ptr(), c.ptr(), Bug::None),
+        (a.ptr(), b.ptr(), c.ptr(), Bug::None),
     );
-    let c = download::<f32>(&c);
-    for row in 0..ROWS {
-        for column in 0..COLUMNS {
-            let product: f32 = (0..K).map(|k| a[row * K + k] * b[column * K + k]).sum();
-            let expected = STEPS as f32 * product + 1.0;
-            assert_eq!(c[row * COLUMNS + column], expected, "{row} {column}");
-        }
-    }
-}
-
-#[test]
-fn mistakes_around_tiles_in_shared_memory_are_reported() {
-    let (a, b) = (pattern(ROWS * K, 1), pattern(COLUMNS * K, 2));
-    bugs_are_reported::<f32, multiply>(&shape(1, THREADS), &a, &b, ROWS * COLUMNS);
+    product.assert_eq("tiles", &c, STEPS as f32, 1.0);
+    bugs_are_reported::<f32, multiply>(&shape(1, THREADS), &product.a, &product.b, ROWS * COLUMNS);
 }

@@ -1,8 +1,8 @@
 //! What must be shown before it is used: barriers to other blocks and to the asynchronous proxy, blocks that
 //! have begun, and that no copy is in flight to a block that ends.
 
-use crate::support::{assert_kind, download, run_clean, run_faulty, shape, upload};
-use cuda_std::emulator::{Device, FaultKind};
+use crate::support::{download, faults, run_clean, run_faulty, shape, upload};
+use cuda_std::emulator::Device;
 use cuda_std::mbarrier::{Barrier, copy_bulk};
 use cuda_std::prelude::*;
 use cuda_std::{async_proxy, cluster};
@@ -80,9 +80,7 @@ fn barriers_that_another_block_arrives_at_are_shown_to_it() {
         Fence::Proxy,
     ] {
         let fault = run_faulty::<greet>(&device, &shape(2, THREADS), (fence,));
-        assert_kind!(fault, FaultKind::Barrier(_));
-        let text = fault.to_string();
-        assert!(text.contains("showed it to this block"), "{text}");
+        faults! { fault => Barrier, "showed it to this block"; }
     }
 }
 
@@ -113,6 +111,13 @@ fn barriers_that_count_bytes_are_shown_to_the_asynchronous_proxy() {
         run_clean::<bring>(&device, &shape(1, THREADS), (x.ptr(), y.ptr(), fence, true));
         assert_eq!(download::<u32>(&y)[32..], values);
     }
+    let fault = |fence, waits| {
+        run_faulty::<bring>(
+            &device,
+            &shape(1, THREADS),
+            (x.ptr(), y.ptr(), fence, waits),
+        )
+    };
     for fence in [
         Fence::Missing,
         Fence::BeforeInit,
@@ -120,28 +125,11 @@ fn barriers_that_count_bytes_are_shown_to_the_asynchronous_proxy() {
         Fence::AfterTheMeeting,
         Fence::ProxyAfterTheMeeting,
     ] {
-        let fault =
-            run_faulty::<bring>(&device, &shape(1, THREADS), (x.ptr(), y.ptr(), fence, true));
-        assert_kind!(fault, FaultKind::Barrier(_));
-        let text = fault.to_string();
-        assert!(text.contains("to the asynchronous proxy"), "{text}");
+        let fault = fault(fence, true);
+        faults! { fault => Barrier, "to the asynchronous proxy"; }
     }
-}
-
-#[test]
-fn a_block_does_not_end_before_what_is_brought_to_it() {
-    let device = Device::new();
-    let (x, y) = (upload(&device, &[1_u32; 32]), device.alloc(256).unwrap());
-    let fault = run_faulty::<bring>(
-        &device,
-        &shape(1, THREADS),
-        (x.ptr(), y.ptr(), Fence::Right, false),
-    );
-    let FaultKind::InFlight { what, object, .. } = &fault.kind else {
-        panic!("{fault}")
-    };
-    assert_eq!(*what, "end of the block");
-    assert!(object.contains("BROUGHT"), "{object}");
+    // A block does not end before what is brought to it.
+    faults! { fault(Fence::Right, false) => InFlight(what: "end of the block"), "BROUGHT"; }
 }
 
 #[derive(Clone, Copy, PartialEq)]
@@ -214,20 +202,9 @@ fn what_is_sent_comes_between_a_blocks_start_and_its_end() {
         let flag = upload(&device, &[0_u32]);
         run_faulty::<send>(&device, &shape(2, THREADS), (flag.ptr(), y.ptr(), how))
     };
-    assert_kind!(
-        fault(Send::NotAwaited),
-        FaultKind::InFlight {
-            what: "end of the block",
-            ..
-        }
-    );
-    for how in [Send::TooEarly, Send::FlaggedWithoutFence] {
-        assert_kind!(
-            fault(how),
-            FaultKind::BlockNotBegun {
-                what: "st.async",
-                rank: 0
-            }
-        );
+    faults! {
+        fault(Send::NotAwaited) => InFlight(what: "end of the block");
+        fault(Send::TooEarly) => BlockNotBegun(what: "st.async", rank: 0);
+        fault(Send::FlaggedWithoutFence) => BlockNotBegun(what: "st.async", rank: 0);
     }
 }

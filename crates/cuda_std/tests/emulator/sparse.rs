@@ -1,6 +1,6 @@
 //! Tensors that no host has room for, and launches of some of their blocks.
 
-use crate::support::{assert_kind, run_clean, run_faulty, shape};
+use crate::support::{faults, run_clean, run_faulty, shape};
 use cuda_std::emulator::{Buffer, Device, FaultKind, Launch};
 use cuda_std::prelude::*;
 
@@ -82,34 +82,29 @@ fn a_few_blocks_of_a_tensor_beyond_memory_run() {
 fn sparse_memory_has_rules() {
     let device = Device::new();
     let x = numbers(&device);
-    assert_kind!(x.fill(0).unwrap_err(), FaultKind::HostMemory { .. });
     let outside = Launch {
         only: vec![[1, 0, 0]],
         ..shape(1, THREADS)
     };
-    let fault = run_faulty::<copy>(&device, &outside, (x.ptr(), x.ptr(), Index::Wide));
-    assert_kind!(fault, FaultKind::Launch(_));
-    // What nobody wrote, accesses narrower than was said, and ends.
     let y = device.alloc_sparse(4 * LEN, 4).unwrap();
+    let little = device.alloc_sparse(64, 4).unwrap();
+    let fault = |launch: &Launch, from: &Buffer, to: &Buffer| {
+        run_faulty::<copy>(&device, launch, (from.ptr(), to.ptr(), Index::Wide))
+    };
+    let inside = shape(1, THREADS);
+    faults! {
+        x.fill(0).unwrap_err() => HostMemory;
+        fault(&outside, &x, &x) => Launch;
+        // What nobody wrote, accesses narrower than was said, and ends.
+        fault(&inside, &y, &x) => Uninitialized;
+        run_faulty::<narrow>(&device, &shape(1, 1), (y.ptr(),)) => HostMemory;
+        fault(&inside, &x, &little) => OutsideAllocation;
+        device.alloc_sparse(1 << 62, 4).unwrap_err() => OutOfMemory;
+    }
     assert!(matches!(
         first_of(&y, 7),
         Err(FaultKind::Uninitialized { .. })
     ));
-    let fault = run_faulty::<copy>(&device, &shape(1, THREADS), (y.ptr(), x.ptr(), Index::Wide));
-    assert_kind!(fault, FaultKind::Uninitialized { .. });
-    let fault = run_faulty::<narrow>(&device, &shape(1, 1), (y.ptr(),));
-    assert_kind!(fault, FaultKind::HostMemory { .. });
-    let little = device.alloc_sparse(64, 4).unwrap();
-    let fault = run_faulty::<copy>(
-        &device,
-        &shape(1, THREADS),
-        (x.ptr(), little.ptr(), Index::Wide),
-    );
-    assert_kind!(fault, FaultKind::OutsideAllocation { .. });
-    assert_kind!(
-        device.alloc_sparse(1 << 62, 4).unwrap_err(),
-        FaultKind::OutOfMemory { .. }
-    );
 }
 
 /// Stores a byte of a tensor of words.

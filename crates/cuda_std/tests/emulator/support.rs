@@ -4,14 +4,33 @@ use cuda_std::Kernel;
 use cuda_std::element::Element;
 use cuda_std::emulator::{Buffer, Device, Fault, FaultKind, Launch, Stats};
 
-/// Wants a fault to be of this kind.
-macro_rules! assert_kind {
-    ($fault:expr, $kind:pat) => {{
-        let fault = &$fault;
-        assert!(matches!(fault.kind, $kind), "{fault}");
+/// Wants each fault to be of one of these kinds, some with these fields, and to say all of this.
+macro_rules! faults {
+    () => {};
+    ($fault:expr => $said:literal $(, $more:expr)*; $($rest:tt)*) => {{
+        $crate::support::assert_says(&$fault, &[$said $(, $more)*]);
+        faults! { $($rest)* }
+    }};
+    (
+        $fault:expr => $($kind:ident $(($($field:ident: $value:pat),+))?)|+ $(, $said:expr)*;
+        $($rest:tt)*
+    ) => {{
+        use cuda_std::emulator::{Fault, FaultKind};
+        let fault: &Fault = &$fault;
+        let is_kind = matches!(fault.kind, $(FaultKind::$kind { $($($field: $value,)+)? .. })|+);
+        assert!(is_kind, "{fault}");
+        $crate::support::assert_says(fault, &[$($said),*]);
+        faults! { $($rest)* }
     }};
 }
-pub(crate) use assert_kind;
+pub(crate) use faults;
+
+/// Wants a fault to say all of this.
+#[track_caller]
+pub(crate) fn assert_says(fault: &Fault, said: &[&str]) {
+    let text = fault.to_string();
+    assert!(said.iter().all(|said| text.contains(said)), "{text}");
+}
 
 /// Small integers, which every format holds exactly.
 pub(crate) fn pattern(count: usize, seed: usize) -> Vec<f32> {
@@ -36,6 +55,33 @@ pub(crate) fn download<T: Element + Default>(buffer: &Buffer) -> Vec<T> {
     let bytes = unsafe { std::slice::from_raw_parts_mut(pointer, len) };
     buffer.read(0, bytes).expect("all written");
     values
+}
+
+/// `A * B^T` in a problem of `rows` by `columns` products of `k` terms, of small integers.
+pub(crate) struct Product {
+    pub(crate) a: Vec<f32>,
+    pub(crate) b: Vec<f32>,
+    columns: usize,
+    k: usize,
+}
+
+impl Product {
+    pub(crate) fn new(rows: usize, columns: usize, k: usize) -> Self {
+        let (a, b) = (pattern(rows * k, 1), pattern(columns * k, 2));
+        Self { a, b, columns, k }
+    }
+
+    /// Wants `c` to be `times` the products, and `added`.
+    #[track_caller]
+    pub(crate) fn assert_eq(&self, what: &str, c: &Buffer, times: f32, added: f32) {
+        for (at, &value) in download::<f32>(c).iter().enumerate() {
+            let (row, column) = (at / self.columns, at % self.columns);
+            let of = |of: &[f32], line: usize, k: usize| of[line * self.k + k];
+            let terms = (0..self.k).map(|k| of(&self.a, row, k) * of(&self.b, column, k));
+            let expected = times * terms.sum::<f32>() + added;
+            assert_eq!(value, expected, "{what}: {row} {column}");
+        }
+    }
 }
 
 /// The shape of `blocks` blocks of `threads` threads. A kernel that crashes fails its test alone.

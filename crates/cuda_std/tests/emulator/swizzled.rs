@@ -1,9 +1,9 @@
 //! Swizzled columns in spans of 32 and 64 bytes, at any address; and columns of which groups of eight
 //! alternate between two matrices.
 
-use crate::support::{assert_kind, download, pattern, run_clean, run_faulty, shape, upload};
+use crate::support::{Product, faults, run_clean, run_faulty, shape, upload};
 use cuda_std::async_proxy;
-use cuda_std::emulator::{Device, FaultKind};
+use cuda_std::emulator::Device;
 use cuda_std::mma::pack_f16x2;
 use cuda_std::prelude::*;
 use cuda_std::wgmma::{self, MatrixDescriptor, MatrixLayout, unit};
@@ -122,69 +122,38 @@ unsafe fn multiply(a: *const f32, b: *const f32, c: *mut f32, lies: Lies, bug: B
 #[test]
 fn swizzled_columns_start_at_any_column() {
     let device = Device::new();
-    let (a, b) = (pattern(ROWS * K, 1), pattern(COLUMNS * K, 2));
-    let (da, db) = (upload(&device, &a), upload(&device, &b));
-    for first in [0, 1, 3, 4, 7, 10, 31] {
-        for (shift, second_half) in [(1, 0), (2, 0), (2, 1)] {
-            for in_turn in [0, 1] {
-                let c = device.alloc(4 * ROWS * COLUMNS).unwrap();
-                let lies = Lies {
-                    shift,
-                    first,
-                    second_half,
-                    in_turn,
-                };
-                let arguments = (
-                    da.ptr::<f32>().cast_const(),
-                    db.ptr::<f32>().cast_const(),
-                    c.ptr(),
-                    lies,
-                    Bug::None,
-                );
-                run_clean::<multiply>(&device, &shape(1, THREADS), arguments);
-                let c = download::<f32>(&c);
-                for row in 0..ROWS {
-                    for column in 0..COLUMNS {
-                        let product: f32 = (0..K).map(|k| a[row * K + k] * b[column * K + k]).sum();
-                        let expected = STEPS as f32 * product;
-                        let what = format!("{first} {shift} {second_half} {in_turn}");
-                        assert_eq!(
-                            c[row * COLUMNS + column],
-                            expected,
-                            "{what}: {row} {column}"
-                        );
-                    }
-                }
-            }
-        }
-    }
-}
-
-#[test]
-fn columns_that_no_multiple_of_their_bytes_starts_are_reported() {
-    let device = Device::new();
-    let (a, b) = (pattern(ROWS * K, 1), pattern(COLUMNS * K, 2));
-    let (da, db) = (upload(&device, &a), upload(&device, &b));
+    let product = Product::new(ROWS, COLUMNS, K);
+    let [a, b] = [&product.a, &product.b].map(|of| upload(&device, of));
     let c = device.alloc(4 * ROWS * COLUMNS).unwrap();
-    for bug in [Bug::HalfAColumn, Bug::HalfADistance] {
+    let arguments = |[shift, first, second_half, in_turn]: [u32; 4], bug| {
         let lies = Lies {
-            shift: 1,
-            first: 0,
-            second_half: 0,
-            in_turn: 0,
+            shift,
+            first,
+            second_half,
+            in_turn,
         };
-        let arguments = (
-            da.ptr::<f32>().cast_const(),
-            db.ptr::<f32>().cast_const(),
+        (
+            a.ptr::<f32>().cast_const(),
+            b.ptr::<f32>().cast_const(),
             c.ptr(),
             lies,
             bug,
-        );
-        let fault = run_faulty::<multiply>(&device, &shape(1, THREADS), arguments);
-        assert_kind!(fault, FaultKind::Argument(_));
-        assert!(
-            fault.to_string().contains("no multiple of 32 bytes"),
-            "{fault}"
-        );
+        )
+    };
+    for first in [0, 1, 3, 4, 7, 10, 31] {
+        for (shift, second_half) in [(1, 0), (2, 0), (2, 1)] {
+            for lies in [0, 1].map(|in_turn| [shift, first, second_half, in_turn]) {
+                run_clean::<multiply>(&device, &shape(1, THREADS), arguments(lies, Bug::None));
+                product.assert_eq(&format!("{lies:?}"), &c, STEPS as f32, 0.0);
+                c.fill(0xff).unwrap();
+            }
+        }
+    }
+    for bug in [Bug::HalfAColumn, Bug::HalfADistance] {
+        let arguments = arguments([1, 0, 0, 0], bug);
+        faults! {
+            run_faulty::<multiply>(&device, &shape(1, THREADS), arguments)
+                => Argument, "no multiple of 32 bytes";
+        }
     }
 }
