@@ -1,5 +1,20 @@
 //! The tests of specifications and graphs, as one program.
 
+/// Wants each to be refused, in these words.
+macro_rules! refused {
+    ($($result:expr => $words:expr;)+) => {
+        $(assert_eq!($result.unwrap_err().to_string(), $words);)+
+    };
+}
+
+/// Wants each to be refused, with these words among others.
+macro_rules! says {
+    ($($result:expr => $($words:literal),+;)+) => {$(
+        let text = $result.unwrap_err().to_string();
+        $(assert!(text.contains($words), "{text}");)+
+    )+};
+}
+
 mod chain;
 mod graph;
 mod guide;

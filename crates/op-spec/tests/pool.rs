@@ -1,5 +1,6 @@
 //! Pools: shapes, divisors, files, normal forms, and any numbers at all.
 
+use super::properties::extent;
 use launch_config::KernelGeometry;
 use op_spec::graph::{Chain, Layer, NormalForm};
 use op_spec::{AdaptiveAvgPoolSpec, AvgPool2dSpec, AvgPoolSpec, MAX_ELEMENTS, MaxPool3dSpec};
@@ -43,6 +44,11 @@ fn one_window_over_everything_is_a_whole_plane() {
     assert_eq!(maximum.unwrap().pool.of_whole_planes(), None);
 }
 
+/// The chain of one layer on two channels.
+fn read(layer: &str) -> Result<Chain, serde_json::Error> {
+    serde_json::from_str(&format!(r#"{{"in_channels":2,"layers":[{layer}]}}"#))
+}
+
 #[test]
 fn pools_are_files_and_back() {
     let rows = [
@@ -80,23 +86,18 @@ fn pools_are_files_and_back() {
         ),
     ];
     for (layer, wanted) in rows {
-        let json = format!(r#"{{"in_channels":2,"layers":[{layer}]}}"#);
-        let chain: Chain = serde_json::from_str(&json).unwrap();
+        let chain = read(layer).unwrap();
         assert_eq!(chain.layers(), [wanted]);
+        let json = format!(r#"{{"in_channels":2,"layers":[{layer}]}}"#);
         assert_eq!(serde_json::to_string(&chain).unwrap(), json);
     }
-    let refusal = |layer: &str| {
-        let json = format!(r#"{{"in_channels": 2, "layers": [{layer}]}}"#);
-        let refused = serde_json::from_str::<Chain>(&json);
-        refused.unwrap_err().to_string()
-    };
-    assert!(refusal(r#"{"avg_pool2d": {"kernel_size": [1, 2, 3]}}"#).contains("3 entries"));
-    assert!(refusal(r#"{"avg_pool2d": {"kernel_size": 2, "dilation": 2}}"#).contains("dilation"));
-    assert!(refusal(r#"{"adaptive_avg_pool2d": {}}"#).contains("output_size"));
-    let seven = refusal(r#"{"adaptive_avg_pool2d": {"output_size": [1, 7]}}"#);
-    assert!(seven.contains("output_size[1] is 7, expected 1"), "{seven}");
-    let zero = refusal(r#"{"avg_pool3d": {"kernel_size": 2, "divisor_override": 0}}"#);
-    assert!(zero.contains("divisor_override is 0"), "{zero}");
+    says! {
+        read(r#"{"avg_pool2d": {"kernel_size": [1, 2, 3]}}"#) => "3 entries";
+        read(r#"{"avg_pool2d": {"kernel_size": 2, "dilation": 2}}"#) => "dilation";
+        read(r#"{"adaptive_avg_pool2d": {}}"#) => "output_size";
+        read(r#"{"adaptive_avg_pool2d": {"output_size": [1, 7]}}"#) => "output_size[1] is 7, expected 1";
+        read(r#"{"avg_pool3d": {"kernel_size": 2, "divisor_override": 0}}"#) => "divisor_override is 0";
+    }
 }
 
 #[test]
@@ -111,17 +112,6 @@ fn every_pool_is_a_reduction() {
         "scale, avg_pool2d, relu"
     );
     assert_eq!(form(1..4).unwrap_err().layer, 3);
-}
-
-/// Mostly small numbers, which fit together now and then, and the extremes.
-fn extent() -> impl Strategy<Value = usize> + Clone {
-    prop_oneof![
-        12 => 0..9_usize,
-        4 => 9..300_usize,
-        1 => any::<usize>(),
-        1 => (0..64_u32).prop_map(|bit| 1_usize << bit),
-        1 => (0..3_usize).prop_map(|i| usize::MAX - i),
-    ]
 }
 
 proptest! {

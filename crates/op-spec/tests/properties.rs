@@ -5,7 +5,7 @@ use launch_config::elementwise::Bounds;
 use launch_config::norm::NormGeometry;
 use op_spec::graph::presets::{KernelBench79, KernelBench85};
 use op_spec::{
-    ChannelMaxSpec, ClampSpec, Conv2dSpec, Conv3dSpec, GroupNormSpec, InstanceNormSpec,
+    ChannelMaxSpec, ClampSpec, Conv2dSpec, Conv3dSpec, ConvSpec, GroupNormSpec, InstanceNormSpec,
     MAX_ELEMENTS, MaxPool2dSpec, ScaleSpec,
 };
 use proptest::array::{uniform2, uniform3};
@@ -13,7 +13,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 /// Mostly small numbers, which fit together now and then, and the extremes.
-fn extent() -> impl Strategy<Value = usize> + Clone {
+pub(crate) fn extent() -> impl Strategy<Value = usize> + Clone {
     prop_oneof![
         12 => 0..9_usize,
         4 => 9..300_usize,
@@ -27,30 +27,26 @@ fn shape() -> impl Strategy<Value = Vec<usize>> {
     vec(extent(), 0..7)
 }
 
-fn conv2d() -> impl Strategy<Value = Conv2dSpec> {
-    let extents = || uniform2(extent());
+fn conv<const D: usize, S: Strategy<Value = [usize; D]>>(
+    extents: impl Fn() -> S,
+) -> impl Strategy<Value = ConvSpec<D>> {
     (extents(), extents(), extents(), extent()).prop_map(|(stride, padding, dilation, groups)| {
-        Conv2dSpec {
+        ConvSpec {
             stride,
             padding: padding.into(),
             dilation,
             groups,
-            ..Conv2dSpec::default()
+            ..ConvSpec::default()
         }
     })
 }
 
+fn conv2d() -> impl Strategy<Value = Conv2dSpec> {
+    conv(|| uniform2(extent()))
+}
+
 fn conv3d() -> impl Strategy<Value = Conv3dSpec> {
-    let extents = || uniform3(extent());
-    (extents(), extents(), extents(), extent()).prop_map(|(stride, padding, dilation, groups)| {
-        Conv3dSpec {
-            stride,
-            padding: padding.into(),
-            dilation,
-            groups,
-            ..Conv3dSpec::default()
-        }
-    })
+    conv(|| uniform3(extent()))
 }
 
 fn max_pool2d() -> impl Strategy<Value = MaxPool2dSpec> {

@@ -6,93 +6,35 @@ use op_spec::{
     InstanceNormSpec, MAX_ELEMENTS, MaxPool2dSpec, PreluSpec, ScaleSpec, SpecError,
 };
 
-#[track_caller]
-fn refused<T: core::fmt::Debug>(result: Result<T, SpecError>, words: &str) {
-    assert_eq!(result.unwrap_err().to_string(), words);
-}
-
 #[test]
 fn conv2d_refuses() {
     let spec = Conv2dSpec::default();
     let input = [2, 6, 10, 12];
     let weight = [4, 6, 3, 3];
-    refused(
-        spec.problem(&[6, 10, 12], &weight, None),
-        "conv2d: input has 3 dimensions, expected 4",
-    );
-    refused(
-        spec.problem(&input, &[4, 6, 3], None),
-        "conv2d: weight has 3 dimensions, expected 4",
-    );
-    refused(
-        spec.problem(&input, &[4, 5, 3, 3], None),
-        "conv2d: weight[1] is 5, expected 6",
-    );
-    refused(
-        spec.problem(&input, &weight, Some(&[5])),
-        "conv2d: bias[0] is 5, expected 4",
-    );
-    refused(
-        spec.problem(&input, &weight, Some(&[4, 1])),
-        "conv2d: bias has 2 dimensions, expected 1",
-    );
-    refused(
-        spec.problem(&input, &[0, 6, 3, 3], None),
-        "conv2d: out_channels is 0, minimum 1",
-    );
-    refused(
-        spec.problem(&input, &[4, 6, 3, 0], None),
-        "conv2d: kernel_size[1] is 0, minimum 1",
-    );
-    refused(
-        spec.problem(&[2, 6, 0, 12], &weight, None),
-        "conv2d: input[2] is 0, minimum 1",
-    );
-    refused(
-        spec.problem(&[2, 0, 10, 12], &[4, 0, 3, 3], None),
-        "conv2d: in_channels is 0, minimum 1",
-    );
-    refused(
-        spec.problem(&[2, 6, 10, 2], &weight, None),
-        "conv2d: dilated window spans 3 on spatial axis 1, padded input has 2",
-    );
-    let dilated = Conv2dSpec {
-        dilation: [5, 1],
-        ..spec
-    };
-    refused(
-        dilated.problem(&input, &weight, None),
-        "conv2d: dilated window spans 11 on spatial axis 0, padded input has 10",
-    );
-    let still = Conv2dSpec {
-        stride: [1, 0],
-        ..spec
-    };
-    refused(
-        still.problem(&input, &weight, None),
-        "conv2d: stride[1] is 0, minimum 1",
-    );
-    let dense = Conv2dSpec {
-        dilation: [0, 1],
-        ..spec
-    };
-    refused(
-        dense.problem(&input, &weight, None),
-        "conv2d: dilation[0] is 0, minimum 1",
-    );
-    let grouped = |groups| Conv2dSpec { groups, ..spec };
-    refused(
-        grouped(0).problem(&input, &weight, None),
-        "conv2d: groups is 0, minimum 1",
-    );
-    refused(
-        grouped(4).problem(&input, &weight, None),
-        "conv2d: in_channels is 6, which is not a multiple of groups 4",
-    );
-    refused(
-        grouped(3).problem(&input, &[4, 2, 3, 3], None),
-        "conv2d: out_channels is 4, which is not a multiple of groups 3",
-    );
+    refused! {
+        spec.problem(&[6, 10, 12], &weight, None) => "conv2d: input has 3 dimensions, expected 4";
+        spec.problem(&input, &[4, 6, 3], None) => "conv2d: weight has 3 dimensions, expected 4";
+        spec.problem(&input, &[4, 5, 3, 3], None) => "conv2d: weight[1] is 5, expected 6";
+        spec.problem(&input, &weight, Some(&[5])) => "conv2d: bias[0] is 5, expected 4";
+        spec.problem(&input, &weight, Some(&[4, 1])) => "conv2d: bias has 2 dimensions, expected 1";
+        spec.problem(&input, &[0, 6, 3, 3], None) => "conv2d: out_channels is 0, minimum 1";
+        spec.problem(&input, &[4, 6, 3, 0], None) => "conv2d: kernel_size[1] is 0, minimum 1";
+        spec.problem(&[2, 6, 0, 12], &weight, None) => "conv2d: input[2] is 0, minimum 1";
+        spec.problem(&[2, 0, 10, 12], &[4, 0, 3, 3], None) => "conv2d: in_channels is 0, minimum 1";
+        spec.problem(&[2, 6, 10, 2], &weight, None)
+            => "conv2d: dilated window spans 3 on spatial axis 1, padded input has 2";
+        Conv2dSpec { dilation: [5, 1], ..spec }.problem(&input, &weight, None)
+            => "conv2d: dilated window spans 11 on spatial axis 0, padded input has 10";
+        Conv2dSpec { stride: [1, 0], ..spec }.problem(&input, &weight, None)
+            => "conv2d: stride[1] is 0, minimum 1";
+        Conv2dSpec { dilation: [0, 1], ..spec }.problem(&input, &weight, None)
+            => "conv2d: dilation[0] is 0, minimum 1";
+        Conv2dSpec { groups: 0, ..spec }.problem(&input, &weight, None) => "conv2d: groups is 0, minimum 1";
+        Conv2dSpec { groups: 4, ..spec }.problem(&input, &weight, None)
+            => "conv2d: in_channels is 6, which is not a multiple of groups 4";
+        Conv2dSpec { groups: 3, ..spec }.problem(&input, &[4, 2, 3, 3], None)
+            => "conv2d: out_channels is 4, which is not a multiple of groups 3";
+    }
 }
 
 #[test]
@@ -117,14 +59,11 @@ fn conv2d_accepts() {
 #[test]
 fn conv3d_refuses_and_accepts() {
     let spec = Conv3dSpec::default();
-    refused(
-        spec.problem(&[2, 3, 5, 6], &[4, 3, 2, 2, 2], None),
-        "conv3d: input has 4 dimensions, expected 5",
-    );
-    refused(
-        spec.problem(&[2, 3, 2, 6, 6], &[4, 3, 3, 3, 3], None),
-        "conv3d: dilated window spans 3 on spatial axis 0, padded input has 2",
-    );
+    refused! {
+        spec.problem(&[2, 3, 5, 6], &[4, 3, 2, 2, 2], None) => "conv3d: input has 4 dimensions, expected 5";
+        spec.problem(&[2, 3, 2, 6, 6], &[4, 3, 3, 3, 3], None)
+            => "conv3d: dilated window spans 3 on spatial axis 0, padded input has 2";
+    }
     let problem = spec.problem(&[2, 3, 5, 6, 7], &[4, 3, 1, 2, 3], Some(&[4]));
     assert_eq!(*problem.unwrap().output_shape(), [2, 4, 5, 5, 5]);
 }
@@ -132,49 +71,30 @@ fn conv3d_refuses_and_accepts() {
 #[test]
 fn group_norm_refuses() {
     let spec = GroupNormSpec::new(4);
-    refused(
-        spec.problem(&[2, 30, 5], None, None),
-        "group_norm: channels is 30, which is not a multiple of num_groups 4",
-    );
-    refused(
-        GroupNormSpec::new(0).problem(&[2, 30, 5], None, None),
-        "group_norm: num_groups is 0, minimum 1",
-    );
-    refused(
-        spec.problem(&[4], None, None),
-        "group_norm: input has 1 dimensions, minimum 2",
-    );
-    refused(
-        spec.problem(&[2, 8, 5], Some(&[4]), None),
-        "group_norm: weight[0] is 4, expected 8",
-    );
-    refused(
-        spec.problem(&[2, 8, 5], None, Some(&[8, 1])),
-        "group_norm: bias has 2 dimensions, expected 1",
-    );
-    refused(
-        spec.problem(&[1, 4, 1, 1], None, None),
-        "group_norm: values per group is 1, minimum 2 (one value has no deviation)",
-    );
-    for (eps, words) in [(f64::NAN, "NaN"), (-1e-5, "-0.00001")] {
-        refused(
-            GroupNormSpec { eps, ..spec }.problem(&[2, 8, 5], None, None),
-            &format!("group_norm: eps is {words}, minimum 0"),
-        );
+    refused! {
+        spec.problem(&[2, 30, 5], None, None)
+            => "group_norm: channels is 30, which is not a multiple of num_groups 4";
+        GroupNormSpec::new(0).problem(&[2, 30, 5], None, None) => "group_norm: num_groups is 0, minimum 1";
+        spec.problem(&[4], None, None) => "group_norm: input has 1 dimensions, minimum 2";
+        spec.problem(&[2, 8, 5], Some(&[4]), None) => "group_norm: weight[0] is 4, expected 8";
+        spec.problem(&[2, 8, 5], None, Some(&[8, 1])) => "group_norm: bias has 2 dimensions, expected 1";
+        spec.problem(&[1, 4, 1, 1], None, None)
+            => "group_norm: values per group is 1, minimum 2 (one value has no deviation)";
+        GroupNormSpec { eps: f64::NAN, ..spec }.problem(&[2, 8, 5], None, None)
+            => "group_norm: eps is NaN, minimum 0";
+        GroupNormSpec { eps: -1e-5, ..spec }.problem(&[2, 8, 5], None, None)
+            => "group_norm: eps is -0.00001, minimum 0";
     }
 }
+
+/// Inputs of no values.
+const EMPTY: [&[usize]; 3] = [&[0, 8, 5], &[2, 8, 0], &[2, 0, 5]];
 
 #[test]
 fn group_norm_accepts() {
     let spec = GroupNormSpec::new(4);
-    for input in [
-        &[0, 8, 5][..],
-        &[2, 8, 0],
-        &[2, 0, 5],
-        &[2, 4],
-        &[2, 4, 1, 1],
-        &[1, 8, 1],
-    ] {
+    let with_values = [&[2, 4][..], &[2, 4, 1, 1], &[1, 8, 1]];
+    for input in EMPTY.into_iter().chain(with_values) {
         spec.problem(input, None, None).unwrap();
     }
     for eps in [0.0, f64::INFINITY] {
@@ -188,44 +108,32 @@ fn group_norm_accepts() {
 fn instance_norm_refuses_and_accepts() {
     let spec = InstanceNormSpec::default();
     for input in [&[2, 8][..], &[2, 8, 1], &[2, 8, 1, 1, 1]] {
-        refused(
-            spec.problem(input, None, None),
-            "instance_norm: spatial elements is 1, minimum 2 (one value has no deviation)",
-        );
+        refused! {
+            spec.problem(input, None, None)
+                => "instance_norm: spatial elements is 1, minimum 2 (one value has no deviation)";
+        }
     }
-    refused(
-        InstanceNormSpec { eps: f64::NAN }.problem(&[2, 8, 5], None, None),
-        "instance_norm: eps is NaN, minimum 0",
-    );
-    for input in [
-        &[0, 8, 5][..],
-        &[2, 8, 0],
-        &[2, 0, 5],
-        &[2, 3, 4, 5, 6, 7],
-        &[1, 1, 2],
-    ] {
+    refused! {
+        InstanceNormSpec { eps: f64::NAN }.problem(&[2, 8, 5], None, None)
+            => "instance_norm: eps is NaN, minimum 0";
+    }
+    for input in EMPTY
+        .into_iter()
+        .chain([&[2, 3, 4, 5, 6, 7][..], &[1, 1, 2]])
+    {
         spec.problem(input, None, None).unwrap();
     }
 }
 
 #[test]
 fn prelu_takes_one_slope_or_one_for_each_channel() {
-    refused(
-        PreluSpec.problem(&[2, 3, 4], &[4]),
-        "prelu: weight[0] is 4, expected 1 or the channels, 3",
-    );
-    refused(
-        PreluSpec.problem(&[2, 3, 4], &[3, 1]),
-        "prelu: weight has 2 dimensions, expected 1",
-    );
-    refused(
-        PreluSpec.problem(&[3], &[3]),
-        "prelu: input has 1 dimensions, minimum 2",
-    );
-    refused(
-        PreluSpec.problem(&[1 << 40, 1 << 40], &[1]),
-        &format!("prelu: input has more elements than memory addresses, limit {MAX_ELEMENTS}"),
-    );
+    refused! {
+        PreluSpec.problem(&[2, 3, 4], &[4]) => "prelu: weight[0] is 4, expected 1 or the channels, 3";
+        PreluSpec.problem(&[2, 3, 4], &[3, 1]) => "prelu: weight has 2 dimensions, expected 1";
+        PreluSpec.problem(&[3], &[3]) => "prelu: input has 1 dimensions, minimum 2";
+        PreluSpec.problem(&[1 << 40, 1 << 40], &[1])
+            => format!("prelu: input has more elements than memory addresses, limit {MAX_ELEMENTS}");
+    }
     let each = PreluSpec.problem(&[2, 3, 4, 5], &[3]).unwrap().shape;
     assert_eq!((each.n, each.c, each.spatial), (2, 3, 20));
     for (input, elements) in [(&[][..], 1), (&[7], 7), (&[2, 3, 4], 24), (&[0, 3], 0)] {
@@ -236,77 +144,39 @@ fn prelu_takes_one_slope_or_one_for_each_channel() {
 
 #[test]
 fn scale_and_channel_max_refuse_and_accept() {
-    refused(
-        ScaleSpec.problem(&[2, 3, 4], &[4]),
-        "scale: scale[0] is 4, expected 3",
-    );
-    refused(
-        ScaleSpec.problem(&[2], &[2]),
-        "scale: input has 1 dimensions, minimum 2",
-    );
+    refused! {
+        ScaleSpec.problem(&[2, 3, 4], &[4]) => "scale: scale[0] is 4, expected 3";
+        ScaleSpec.problem(&[2], &[2]) => "scale: input has 1 dimensions, minimum 2";
+        ChannelMaxSpec.problem(&[2, 0, 4]) => "channel_max: channels is 0, minimum 1";
+    }
     ScaleSpec.problem(&[0, 3], &[3]).unwrap();
-    refused(
-        ChannelMaxSpec.problem(&[2, 0, 4]),
-        "channel_max: channels is 0, minimum 1",
-    );
-    assert_eq!(
-        ChannelMaxSpec.problem(&[2, 1]).unwrap().output_elements(),
-        2
-    );
-    assert_eq!(
-        ChannelMaxSpec
-            .problem(&[0, 1, 7])
-            .unwrap()
-            .output_elements(),
-        0
-    );
+    for (input, outputs) in [(&[2, 1][..], 2), (&[0, 1, 7], 0)] {
+        let problem = ChannelMaxSpec.problem(input).unwrap();
+        assert_eq!(problem.output_elements(), outputs);
+    }
 }
 
 #[test]
 fn max_pool2d_refuses() {
     let spec = MaxPool2dSpec::new([3, 2]);
     let input = [2, 3, 8, 9];
-    refused(
-        spec.problem(&[3, 8, 9]),
-        "max_pool2d: input has 3 dimensions, expected 4",
-    );
-    refused(
-        spec.problem(&[2, 0, 8, 9]),
-        "max_pool2d: input[1] is 0, minimum 1",
-    );
-    refused(
-        MaxPool2dSpec::new([0, 2]).problem(&input),
-        "max_pool2d: kernel_size[0] is 0, minimum 1",
-    );
-    refused(
-        MaxPool2dSpec {
-            stride: Some([1, 0]),
-            ..spec
-        }
-        .problem(&input),
-        "max_pool2d: stride[1] is 0, minimum 1",
-    );
-    refused(
-        MaxPool2dSpec {
-            padding: [2, 0],
-            ..spec
-        }
-        .problem(&input),
-        "max_pool2d: padding[0] is 2, limit kernel_size[0] / 2 = 1",
-    );
-    refused(
-        MaxPool2dSpec::new([3, 10]).problem(&input),
-        "max_pool2d: dilated window spans 10 on spatial axis 1, padded input has 9",
-    );
+    refused! {
+        spec.problem(&[3, 8, 9]) => "max_pool2d: input has 3 dimensions, expected 4";
+        spec.problem(&[2, 0, 8, 9]) => "max_pool2d: input[1] is 0, minimum 1";
+        MaxPool2dSpec::new([0, 2]).problem(&input) => "max_pool2d: kernel_size[0] is 0, minimum 1";
+        MaxPool2dSpec { stride: Some([1, 0]), ..spec }.problem(&input) => "max_pool2d: stride[1] is 0, minimum 1";
+        MaxPool2dSpec { padding: [2, 0], ..spec }.problem(&input)
+            => "max_pool2d: padding[0] is 2, limit kernel_size[0] / 2 = 1";
+        MaxPool2dSpec::new([3, 10]).problem(&input)
+            => "max_pool2d: dilated window spans 10 on spatial axis 1, padded input has 9";
+    }
 }
 
 #[test]
 fn max_pool2d_accepts() {
     let shape = |spec: MaxPool2dSpec, input: [usize; 4]| spec.problem(&input).unwrap().output;
-    assert_eq!(
-        shape(MaxPool2dSpec::new([4, 4]), [128, 64, 126, 126]),
-        [31, 31]
-    );
+    let fours = MaxPool2dSpec::new([4, 4]);
+    assert_eq!(shape(fours, [128, 64, 126, 126]), [31, 31]);
     assert_eq!(shape(MaxPool2dSpec::new([3, 2]), [0, 1, 3, 2]), [1, 1]);
     let ceil = MaxPool2dSpec {
         ceil_mode: true,
@@ -329,10 +199,9 @@ fn max_pool2d_accepts() {
 fn clamp_resolves_its_bounds_as_pytorch_does() {
     let bounds = |min, max| ClampSpec { min, max }.bounds();
     let infinity = f64::INFINITY;
-    refused(
-        bounds(None, None),
-        "clamp: min and max are both absent, at least one is needed",
-    );
+    refused! {
+        bounds(None, None) => "clamp: min and max are both absent, at least one is needed";
+    }
     assert_eq!(bounds(Some(1.0), None), Ok((1.0, infinity)));
     assert_eq!(bounds(None, Some(1.0)), Ok((-infinity, 1.0)));
     assert_eq!(bounds(Some(f64::NAN), None), Ok((-infinity, infinity)));
@@ -350,10 +219,9 @@ fn kernels_refuse_planes_beyond_32_bits_and_nothing_smaller() {
         problem.geometry()
     };
     assert!(geometry(1 << 15, 1 << 15).is_ok());
-    refused(
-        geometry(1 << 16, 1 << 15),
-        "conv2d: padded input plane is 2147483648, limit 2147483647 on a GPU",
-    );
+    refused! {
+        geometry(1 << 16, 1 << 15) => "conv2d: padded input plane is 2147483648, limit 2147483647 on a GPU";
+    }
     let batch = spec
         .problem(&[1 << 24, 64, 8, 8], &[1, 64, 1, 1], None)
         .unwrap();
@@ -364,26 +232,13 @@ fn kernels_refuse_planes_beyond_32_bits_and_nothing_smaller() {
 fn batch_norm_refuses() {
     let spec = BatchNormSpec::default();
     let input = [2, 6, 10, 12];
-    refused(
-        spec.problem(&[6], &[6], &[6], None, None),
-        "batch_norm: input has 1 dimensions, minimum 2",
-    );
-    refused(
-        spec.problem(&input, &[5], &[6], None, None),
-        "batch_norm: running_mean[0] is 5, expected 6",
-    );
-    refused(
-        spec.problem(&input, &[6], &[6, 1], None, None),
-        "batch_norm: running_var has 2 dimensions, expected 1",
-    );
-    refused(
-        spec.problem(&input, &[6], &[6], Some(&[7]), None),
-        "batch_norm: weight[0] is 7, expected 6",
-    );
-    refused(
-        spec.problem(&input, &[6], &[6], None, Some(&[7])),
-        "batch_norm: bias[0] is 7, expected 6",
-    );
+    refused! {
+        spec.problem(&[6], &[6], &[6], None, None) => "batch_norm: input has 1 dimensions, minimum 2";
+        spec.problem(&input, &[5], &[6], None, None) => "batch_norm: running_mean[0] is 5, expected 6";
+        spec.problem(&input, &[6], &[6, 1], None, None) => "batch_norm: running_var has 2 dimensions, expected 1";
+        spec.problem(&input, &[6], &[6], Some(&[7]), None) => "batch_norm: weight[0] is 7, expected 6";
+        spec.problem(&input, &[6], &[6], None, Some(&[7])) => "batch_norm: bias[0] is 7, expected 6";
+    }
     for eps in [-1e-5, 0.0, f64::NAN] {
         let spec = BatchNormSpec { eps };
         let refusal = spec.problem(&input, &[6], &[6], None, None).unwrap_err();
