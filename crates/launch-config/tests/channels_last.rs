@@ -1,38 +1,19 @@
 //! Which inputs warp-specialized tiles read in place as channels-last tensors or reformat to them, and how
 //! the config changes.
 
-use launch_config::Arch;
-use launch_config::KernelGeometry;
 use launch_config::conv::ConvGeometry;
 use launch_config::implicit_gemm::{
-    GemmConfig, GemmDevice, KVectorStrides, OperandFormat, W64N128, WARP_SPECIALIZED,
+    GemmConfig, GemmGeometry, KVectorStrides, OperandFormat, W64N128, WARP_SPECIALIZED,
 };
 use op_spec::{Conv3dSpec, ConvSpec};
 
-const HOPPER: GemmDevice = GemmDevice {
-    multiprocessors: 132,
-    shared_bytes: 227 * 1024,
-    arch: Arch::Sm90,
-    multiply_adds_per_cycle: 0,
-};
+use crate::HOPPER;
 
 /// A convolution to 128 channels, of filters with one slice where the input has one.
 fn conv(c: usize, [d, h, w]: [usize; 3], filter: usize, spec: Conv3dSpec) -> ConvGeometry {
-    let (input, weight) = (
-        [2, c, d, h, w],
-        [
-            128,
-            c / spec.groups,
-            1.max(filter * (d.min(2) - 1)),
-            filter,
-            filter,
-        ],
-    );
-    let problem = spec.problem(&input, &weight, None);
-    problem
-        .expect("the tests' problems are sound")
-        .geometry()
-        .expect("the tests' problems are small")
+    let slices = 1.max(filter * (d.min(2) - 1));
+    let weight = [128, c / spec.groups, slices, filter, filter];
+    crate::conv([2, c, d, h, w], weight, spec)
 }
 
 fn config(conv: &ConvGeometry) -> GemmConfig {
@@ -77,11 +58,19 @@ fn strides_are_counted_in_k_vectors() {
 #[test]
 fn what_is_no_k_vector_is_reformatted() {
     let conv = plain();
-    let warp_specialized = config(&conv);
     let last = nhwc_strides(&conv, 64);
-    assert!(warp_specialized.channels_last(last, &HOPPER).is_some());
-    let contiguous = [64 * 600, 600, 600, 30, 1];
-    assert_eq!(warp_specialized.channels_last(contiguous, &HOPPER), None);
+    let is_taken = |strides| config(&conv).channels_last(strides, &HOPPER).is_some();
+    let with = |axis: usize, stride: i64| {
+        let mut strides = last;
+        strides[axis] = stride;
+        strides
+    };
+    // As many K-vectors that in 32 bits hardly any are left of them.
+    let many = |mma_steps| 8 * (1i64 << 32).div_euclid(mma_steps) + 8;
+    assert!(is_taken(last));
+    // The one slice lies anywhere.
+    assert!(is_taken(with(2, -3)));
+    assert!(!is_taken([64 * 600, 600, 600, 30, 1]));
     for (axis, stride) in [
         (0, 1),
         (0, 0),
@@ -90,33 +79,13 @@ fn what_is_no_k_vector_is_reformatted() {
         (3, 30 * 64 + 4),
         (4, 68),
         (4, -64),
+        // More words of a sample than 32 bits count.
+        (3, 1 << 33),
+        (3, i64::MAX - 7),
+        (3, many(19)),
+        (4, many(29)),
     ] {
-        let mut strides = last;
-        strides[axis] = stride;
-        assert_eq!(
-            warp_specialized.channels_last(strides, &HOPPER),
-            None,
-            "{strides:?}"
-        );
-    }
-    // The one slice lies anywhere.
-    let mut strides = last;
-    strides[2] = -3;
-    assert!(warp_specialized.channels_last(strides, &HOPPER).is_some());
-    // More words of a sample than 32 bits count.
-    strides[3] = 1 << 33;
-    assert_eq!(warp_specialized.channels_last(strides, &HOPPER), None);
-    strides[3] = i64::MAX - 7;
-    assert_eq!(warp_specialized.channels_last(strides, &HOPPER), None);
-    // As many K-vectors that in 32 bits hardly any are left of them, along the rows and the columns.
-    for (axis, mma_steps) in [(3, 19), (4, 29)] {
-        let mut strides = last;
-        strides[axis] = 8 * (1i64 << 32).div_euclid(mma_steps) + 8;
-        assert_eq!(
-            warp_specialized.channels_last(strides, &HOPPER),
-            None,
-            "{strides:?}"
-        );
+        assert!(!is_taken(with(axis, stride)), "{axis}: {stride}");
     }
 }
 
@@ -169,13 +138,9 @@ fn boxes_reach_no_further_than_a_tensor_map_lets_them() {
         let conv = conv(16, [1, 4, columns], 3, spec);
         let config = config(&conv);
         let channels_last = config.channels_last(nhwc_strides(&conv, 16), &HOPPER);
-        let as_nhwc = config.reformatted_to_nhwc(&HOPPER);
-        assert_eq!(
-            channels_last.is_some(),
-            has_nhwc_tile,
-            "{dilation} {stride}"
-        );
-        assert_eq!(as_nhwc.is_some(), has_nhwc_tile, "{dilation} {stride}");
+        let lined = config.reformatted_to_nhwc(&HOPPER);
+        let are_taken = [channels_last.is_some(), lined.is_some()];
+        assert_eq!(are_taken, [has_nhwc_tile; 2], "{dilation} {stride}");
     }
 }
 
@@ -239,12 +204,9 @@ fn nothing_that_decides_about_bits_changes() {
             assert_eq!(to.k_vectors.span_k_vectors, planes);
             assert_eq!(with_nhwc_tile.split_k, reformatted.split_k);
             // The same steps in the same order: slices of the filter take turns after as many planes.
-            let slice_planes = |g: &launch_config::implicit_gemm::GemmGeometry| {
-                if g.depth_k_blocks > 1 {
-                    g.slice_planes
-                } else {
-                    0
-                }
+            let slice_planes = |g: &GemmGeometry| match g.depth_k_blocks {
+                0..=1 => 0,
+                _ => g.slice_planes,
             };
             assert_eq!(slice_planes(&to), slice_planes(&from));
             assert_eq!(to.k_blocks * to.mma_steps, from.k_blocks * from.mma_steps);
@@ -252,7 +214,7 @@ fn nothing_that_decides_about_bits_changes() {
                 to.k_blocks * to.k_block_planes,
                 from.k_blocks * from.k_block_planes
             );
-            let same = launch_config::implicit_gemm::GemmGeometry {
+            let same = GemmGeometry {
                 k_vectors: from.k_vectors,
                 planes: from.planes,
                 k_block_planes: from.k_block_planes,
@@ -274,11 +236,7 @@ fn nothing_that_decides_about_bits_changes() {
 /// are single rows.
 #[test]
 fn f32_is_rounded_on_its_way_where_that_pays() {
-    let spec = |stride: usize| Conv3dSpec {
-        stride: [stride; 3],
-        padding: [1; 3].into(),
-        ..Conv3dSpec::default()
-    };
+    let spec = |stride| spec(stride, 1);
     let flat = Conv3dSpec {
         padding: [0, 1, 1].into(),
         ..Conv3dSpec::default()

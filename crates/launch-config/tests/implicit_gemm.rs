@@ -1,7 +1,5 @@
 //! Configs of the implicit GEMM: the choice of tiles, and that tiles cover the problem.
 
-use launch_config::Arch;
-use launch_config::KernelGeometry;
 use launch_config::conv::ConvGeometry;
 use launch_config::implicit_gemm::{
     GemmConfig, GemmDevice, M16N64, M16N256, M32N128, M64N32, M64N128, MMA_BATCH_STEPS,
@@ -9,27 +7,11 @@ use launch_config::implicit_gemm::{
 };
 use op_spec::{Conv3dSpec, ConvSpec};
 
-pub(crate) const DEVICE: GemmDevice = GemmDevice {
-    multiprocessors: 132,
-    shared_bytes: 227 * 1024,
-    arch: Arch::Sm80,
-    multiply_adds_per_cycle: 0,
-};
+use crate::{AMPERE as DEVICE, HOPPER, conv};
 
-/// The same with `wgmma`.
-pub(crate) const HOPPER: GemmDevice = GemmDevice {
-    arch: Arch::Sm90,
-    multiply_adds_per_cycle: 0,
-    ..DEVICE
-};
-
-/// A convolution: input, filter, attributes.
-pub(crate) fn conv(input: [usize; 5], weight: [usize; 5], spec: Conv3dSpec) -> ConvGeometry {
-    spec.problem(&input, &weight, None)
-        .expect("the tests' problems are sound")
-        .geometry()
-        .expect("the tests' problems are small")
-}
+const F16X2: OperandFormat = OperandFormat::F16X2;
+const SCALED_F16: OperandFormat = OperandFormat::SCALED_F16;
+const STORED: OperandFormat = OperandFormat::STORED;
 
 /// Problems of all kinds, with the pool behind them.
 fn problems() -> Vec<(ConvGeometry, Option<[u32; 2]>)> {
@@ -38,61 +20,47 @@ fn problems() -> Vec<(ConvGeometry, Option<[u32; 2]>)> {
         stride,
         padding: padding.into(),
         dilation,
-        groups: 1,
-        ..ConvSpec::default()
+        ..plain
     };
-    let mut all = vec![
-        (
-            conv([64, 32, 1, 128, 128], [64, 32, 1, 3, 3], plain),
-            Some([4, 4]),
-        ),
-        (
-            conv([64, 8, 1, 96, 160], [64, 8, 1, 3, 3], plain),
-            Some([4, 4]),
-        ),
-        (conv([32, 3, 1, 512, 512], [32, 3, 1, 3, 3], plain), None),
-        (
-            conv([256, 1, 1, 28, 28], [32, 1, 1, 5, 5], plain),
-            Some([2, 2]),
-        ),
-        (conv([128, 3, 16, 32, 32], [16, 3, 3, 3, 3], plain), None),
-        (conv([8, 1, 64, 64, 64], [16, 1, 3, 3, 3], plain), None),
-        (conv([2, 128, 8, 32, 32], [256, 128, 3, 3, 3], plain), None),
-        (
-            conv([1, 256, 1, 15, 15], [256, 256, 1, 3, 3], plain),
-            Some([3, 3]),
-        ),
-        (conv([1, 1, 1, 1, 1], [1, 1, 1, 1, 1], plain), Some([1, 1])),
-        (conv([3, 5, 1, 9, 31], [7, 5, 1, 1, 7], plain), Some([2, 5])),
-    ];
     let stem = strided([1, 2, 2], [0, 3, 3], [1, 1, 1]);
-    all.push((conv([64, 3, 1, 224, 224], [64, 3, 1, 7, 7], stem), None));
     let gaps = strided([2, 3, 4], [1, 0, 2], [1, 2, 3]);
-    all.push((conv([2, 6, 9, 20, 40], [20, 6, 2, 3, 4], gaps), None));
     let sparse = strided([5, 7, 9], [0, 0, 0], [1, 1, 1]);
-    all.push((conv([2, 2, 11, 15, 19], [4, 2, 2, 2, 2], sparse), None));
-    all
+    [
+        ([64, 32, 1, 128, 128], [64, 32, 1, 3, 3], plain, [4, 4]),
+        ([64, 8, 1, 96, 160], [64, 8, 1, 3, 3], plain, [4, 4]),
+        ([32, 3, 1, 512, 512], [32, 3, 1, 3, 3], plain, [0, 0]),
+        ([256, 1, 1, 28, 28], [32, 1, 1, 5, 5], plain, [2, 2]),
+        ([128, 3, 16, 32, 32], [16, 3, 3, 3, 3], plain, [0, 0]),
+        ([8, 1, 64, 64, 64], [16, 1, 3, 3, 3], plain, [0, 0]),
+        ([2, 128, 8, 32, 32], [256, 128, 3, 3, 3], plain, [0, 0]),
+        ([1, 256, 1, 15, 15], [256, 256, 1, 3, 3], plain, [3, 3]),
+        ([1, 1, 1, 1, 1], [1, 1, 1, 1, 1], plain, [1, 1]),
+        ([3, 5, 1, 9, 31], [7, 5, 1, 1, 7], plain, [2, 5]),
+        ([64, 3, 1, 224, 224], [64, 3, 1, 7, 7], stem, [0, 0]),
+        ([2, 6, 9, 20, 40], [20, 6, 2, 3, 4], gaps, [0, 0]),
+        ([2, 2, 11, 15, 19], [4, 2, 2, 2, 2], sparse, [0, 0]),
+    ]
+    .map(|(input, weight, spec, pool)| {
+        (conv(input, weight, spec), (pool != [0, 0]).then_some(pool))
+    })
+    .to_vec()
 }
 
 fn configs() -> Vec<GemmConfig> {
-    let formats = [
-        OperandFormat::F16X2,
-        OperandFormat::SCALED_F16,
-        OperandFormat::STORED,
-    ];
-    problems()
-        .iter()
-        .flat_map(|(conv, pool)| {
-            formats.map(|format| {
-                [&DEVICE, &HOPPER].map(|device| {
-                    GemmConfig::new(conv, *pool, format, device, None)
+    let mut all = Vec::new();
+    for (conv, pool) in problems() {
+        for format in [F16X2, SCALED_F16, STORED] {
+            for device in [&DEVICE, &HOPPER] {
+                let config = GemmConfig::new(&conv, pool, format, device, None);
+                all.push(
+                    config
                         .ok()
-                        .unwrap_or_else(|| panic!("no config for {conv:?}"))
-                })
-            })
-        })
-        .flatten()
-        .collect()
+                        .unwrap_or_else(|| panic!("no config for {conv:?}")),
+                );
+            }
+        }
+    }
+    all
 }
 
 #[test]
@@ -135,27 +103,10 @@ fn halos_hold_every_tap_of_every_pixel_and_reformatted_inputs_every_halo() {
             let columns = g.tile_w / g.strips.max(1);
             assert!(columns - 1 + w / conv.stride_w < g.halo_columns);
         }
-        for (tiles, tile, stride, halo, reformatted) in [
-            (
-                g.tiles_d,
-                g.tile_d,
-                conv.stride_d,
-                g.halo_d,
-                g.reformatted_d,
-            ),
-            (
-                g.tiles_h,
-                g.tile_h,
-                conv.stride_h,
-                g.halo_h,
-                g.reformatted_h,
-            ),
-        ] {
-            assert!(
-                (tiles - 1) * tile * stride + halo <= reformatted,
-                "{config:?}"
-            );
-        }
+        let last_d = (g.tiles_d - 1) * g.tile_d * conv.stride_d + g.halo_d;
+        let last_h = (g.tiles_h - 1) * g.tile_h * conv.stride_h + g.halo_h;
+        assert!(last_d <= g.reformatted_d, "{config:?}");
+        assert!(last_h <= g.reformatted_h, "{config:?}");
         // Strips are eight columns apart.
         let last_strip = g.strips.saturating_sub(1) * 8;
         let last_column = (g.tiles_w - 1) * g.tile_w + last_strip + g.halo_columns;
@@ -165,16 +116,11 @@ fn halos_hold_every_tap_of_every_pixel_and_reformatted_inputs_every_halo() {
 
 #[test]
 fn eight_pixels_of_a_warpgroup_are_neighbours_in_the_halo_and_equally_far_from_the_next() {
-    let formats = [
-        OperandFormat::F16X2,
-        OperandFormat::SCALED_F16,
-        OperandFormat::BF16X3,
-    ];
     for tile in [W64N128, WARP_SPECIALIZED] {
         let mut layouts = [0; 2];
         for (conv, pool) in problems() {
             let pool = if tile == WARP_SPECIALIZED { None } else { pool };
-            for format in formats {
+            for format in [F16X2, SCALED_F16, OperandFormat::BF16X3] {
                 let config = GemmConfig::with_tile(&conv, pool, format, &HOPPER, tile);
                 if let Some(config) = config {
                     layouts[usize::from(config.geometry.octet_k_vectors == 8)] += 1;
@@ -222,10 +168,8 @@ fn octets_are_equally_far(config: &GemmConfig) {
     let filter_row = |[t, r]: [u32; 2]| match g.strips {
         0 => (t * conv.dilation_d * g.halo_h + r * conv.dilation_h) * g.halo_row(),
         strips => {
-            let (row, stride_phase) = (
-                r * conv.dilation_h / conv.stride_h,
-                r * conv.dilation_h % conv.stride_h,
-            );
+            let row = r * conv.dilation_h;
+            let (row, stride_phase) = (row / conv.stride_h, row % conv.stride_h);
             assert!(stride_phase < g.row_stride_phases && g.tile_h + row <= g.stride_phase_rows);
             let row = (t * g.row_stride_phases + stride_phase) * g.stride_phase_rows + row;
             row * g.tile_d * strips * g.halo_row()
@@ -253,7 +197,7 @@ fn warpgroups_are_for_many_channels() {
     let warpgroups = |c: usize, r: usize, device| {
         let conv = conv([8, c, 1, 56, 56], [64, c, 1, r, r], Conv3dSpec::default());
         let of = |pool| {
-            let config = GemmConfig::new(&conv, pool, OperandFormat::SCALED_F16, device, None).ok();
+            let config = GemmConfig::new(&conv, pool, SCALED_F16, device, None).ok();
             config.expect("a config").tile.warpgroups
         };
         // With two of them tiles do not pool.
@@ -265,12 +209,9 @@ fn warpgroups_are_for_many_channels() {
     assert_eq!(warpgroups(16, 1, &HOPPER), [0, 0]);
     // Or for many taps of one plane, whose columns fill pairs.
     assert!(warpgroups(3, 7, &HOPPER)[0] > 0);
-    let cube = conv(
-        [32, 8, 15, 15, 15],
-        [128, 8, 3, 3, 3],
-        Conv3dSpec::default(),
-    );
-    let config = GemmConfig::new(&cube, None, OperandFormat::STORED, &HOPPER, None);
+    let plain = Conv3dSpec::default();
+    let cube = conv([32, 8, 15, 15, 15], [128, 8, 3, 3, 3], plain);
+    let config = GemmConfig::new(&cube, None, STORED, &HOPPER, None);
     assert_eq!(config.expect("a config").tile.warpgroups, 0);
 }
 
@@ -278,7 +219,7 @@ fn warpgroups_are_for_many_channels() {
 fn long_sums_of_split_values_have_tiles_that_promote_accumulators() {
     for config in configs() {
         let mma_steps = config.geometry.k_blocks * config.geometry.mma_steps;
-        if config.format == OperandFormat::F16X2 && mma_steps > PROMOTION_MMA_STEPS {
+        if config.format == F16X2 && mma_steps > PROMOTION_MMA_STEPS {
             // Chains of warpgroups start anew.
             let kept_short = config.tile.warpgroups > 0 || config.tile.promotes();
             assert!(kept_short, "{config:?}");
@@ -310,7 +251,7 @@ fn square(n: usize, k: usize, extent: usize) -> ConvGeometry {
 fn tiles_follow_the_number_of_filters_and_of_pixels() {
     let tile = |k, extent| {
         let conv = square(3, k, extent);
-        let config = GemmConfig::new(&conv, None, OperandFormat::SCALED_F16, &DEVICE, None).ok();
+        let config = GemmConfig::new(&conv, None, SCALED_F16, &DEVICE, None).ok();
         config.expect("a config").tile
     };
     assert_eq!(tile(64, 128), M64N128);
@@ -328,7 +269,7 @@ fn tiles_follow_the_number_of_filters_and_of_pixels() {
 fn the_batch_matters_only_where_it_is_given() {
     let config = |n, batch| {
         let conv = square(n, 64, 30);
-        GemmConfig::new(&conv, None, OperandFormat::F16X2, &DEVICE, batch).expect("a config")
+        GemmConfig::new(&conv, None, F16X2, &DEVICE, batch).expect("a config")
     };
     let same = |a: GemmConfig, b: GemmConfig| {
         let of = |config: GemmConfig| {
@@ -366,11 +307,8 @@ fn tensor_cores_are_for_many_products() {
         (1, 8, 3, 1, 1, false),
         (4, 16, 3, 1, 4, false),
     ] {
-        let got = grouped(c, k, r, groups, stride);
-        assert_eq!(
-            got, expected,
-            "{c} to {k}, {r}x{r}, {groups} groups, stride {stride}"
-        );
+        let what = format!("{c} to {k}, {r}x{r}, {groups} groups, stride {stride}");
+        assert_eq!(grouped(c, k, r, groups, stride), expected, "{what}");
     }
 }
 
@@ -385,7 +323,7 @@ fn what_shared_memory_cannot_hold_has_no_plan() {
             shared_bytes,
             ..DEVICE
         };
-        GemmConfig::new(conv, pool, OperandFormat::F16X2, &device, None).ok()
+        GemmConfig::new(conv, pool, F16X2, &device, None).ok()
     };
     let conv = conv([1, 4, 1, 1000, 1000], [4, 4, 1, 3, 3], far);
     assert_eq!(config(&conv, None, DEVICE.shared_bytes), None);

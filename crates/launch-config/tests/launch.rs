@@ -1,10 +1,9 @@
 //! Launch shapes: everything is covered, once, by what a device can launch.
 
-use launch_config::Arch;
 use launch_config::KernelGeometry;
 use launch_config::channel_max::{self, ChannelMaxGeometry};
 use launch_config::conv::ConvGeometry;
-use launch_config::implicit_gemm::{GemmConfig, GemmDevice, OperandFormat};
+use launch_config::implicit_gemm::{GemmConfig, OperandFormat};
 use launch_config::norm::{MAX_SPLITS, NormGeometry, SPLIT_ELEMENTS, WARP_ROW_ELEMENTS};
 use launch_config::{LaunchShape, MAX_BLOCKS, WARP_THREADS, elementwise, max_pool2d};
 use op_spec::{Conv2dSpec, Conv3dSpec, ConvSpec, MaxPool2dSpec};
@@ -15,17 +14,14 @@ fn conv(n: usize, c: usize, k: usize, image: [usize; 2], spec: Conv2dSpec) -> Co
     let problem = problem.expect("a valid case");
     problem.geometry().expect("a small case")
 }
+
 #[test]
 fn splits_of_a_row_depend_on_its_length_alone_and_none_is_empty() {
-    for row in [
-        1,
-        1000,
-        SPLIT_ELEMENTS,
-        SPLIT_ELEMENTS + 1,
-        63_504,
-        5_000_000,
-        1 << 33,
-    ] {
+    let around = [SPLIT_ELEMENTS, SPLIT_ELEMENTS + 1];
+    for row in [1, 1000, 63_504, 5_000_000, 1 << 33]
+        .into_iter()
+        .chain(around)
+    {
         let one = NormGeometry::new(1, 1, 1, row, 0.0);
         let many = NormGeometry::new(77, 6, 6, row, 0.0);
         assert_eq!(one.splits, many.splits);
@@ -77,15 +73,15 @@ fn staged_parameters_have_room_for_every_plane_and_row_that_a_block_touches() {
 
 #[test]
 fn passes_over_few_elements_have_many_blocks_and_cover_each_element_once() {
-    for (n, spatial) in [
+    let sizes = [
         (0, 7),
         (1, 1),
         (1, 1023),
         (128, 25),
         (128, 961),
         (128, 3969),
-        (1 << 20, 5),
-    ] {
+    ];
+    for (n, spatial) in sizes.into_iter().chain([(1 << 20, 5)]) {
         for bytes in [2, 4] {
             let apply = NormGeometry::new(n, 128, 8, spatial, 0.0).apply(bytes);
             let shape = apply.shape().expect("few blocks");
@@ -134,25 +130,16 @@ fn overlapping_windows_two_rows_apart_are_stacked_and_all_others_are_not() {
     assert_eq!(u64::from(blocks), (64 * 64 * 14 * 56u64).div_ceil(1024));
 
     let small = geometry([1, 64, 15, 15], [2, 3], [1, 0], 1);
-    assert_eq!(
-        (small.stacked, small.plane_tasks()),
-        (1, 2 * 5),
-        "the last row of stacks is not whole"
-    );
-    assert_eq!(
-        small.block_tasks,
-        max_pool2d::BLOCK_THREADS,
-        "blocks for every multiprocessor"
-    );
+    // The last row of stacks is not whole; blocks for every multiprocessor.
+    assert_eq!((small.stacked, small.plane_tasks()), (1, 2 * 5));
+    assert_eq!(small.block_tasks, max_pool2d::BLOCK_THREADS);
     for other in [
         geometry([1, 64, 15, 15], [1, 2], [1, 1], 1),
         geometry([1, 64, 15, 15], [2, 2], [1, 1], 2),
         geometry([1, 64, 7, 15], [2, 2], [0, 0], 1),
     ] {
-        assert_eq!(
-            (other.stacked, other.plane_tasks()),
-            (0, u64::from(other.p * other.q))
-        );
+        let outputs = u64::from(other.p * other.q);
+        assert_eq!((other.stacked, other.plane_tasks()), (0, outputs));
         assert_eq!(other.block_tasks, max_pool2d::BLOCK_OUTPUTS as u32);
     }
     let norm = NormGeometry::new(64, 64, 16, 112 * 112, 0.0);
@@ -238,19 +225,21 @@ mod conv3d_multiply_instance_norm_clamp_multiply_max {
 
     #[test]
     fn small_batches_take_as_many_multiprocessors_as_there_are() {
-        let table = [
+        let few = [
             (1, (8, 5)),
             (15, (8, 5)),
             (16, (4, 5)),
             (30, (4, 5)),
             (31, (2, 5)),
+        ];
+        let many = [
             (44, (2, 5)),
             (45, (2, 1)),
             (66, (2, 1)),
             (67, (1, 1)),
             (128, (1, 1)),
         ];
-        for (n, wanted) in table {
+        for (n, wanted) in few.into_iter().chain(many) {
             assert_eq!(blocks(n), wanted, "batch of {n}");
         }
     }
@@ -261,19 +250,15 @@ mod conv3d_multiply_instance_norm_clamp_multiply_max {
         assert_eq!((g.cluster_blocks(132), warpgroup::blocks(&g, 132)), (1, 1));
     }
 
-    /// Every height that a sample may have, with the largest depth.
-    fn largest() -> impl Iterator<Item = OneLaunch3dGeometry> {
-        (3..=173).map(|height| {
-            (3..=160)
-                .rev()
-                .find_map(|depth| geometry([1, 3, depth, height, 32]))
-                .expect("some depth fits")
-        })
+    /// A sample of this height with the largest depth.
+    fn deepest(height: usize) -> Option<OneLaunch3dGeometry> {
+        let mut depths = (3..=160).rev();
+        depths.find_map(|depth| geometry([1, 3, depth, height, 32]))
     }
 
     #[test]
     fn blocks_of_a_cluster_share_all_items_and_have_the_rows_that_these_touch() {
-        for g in largest() {
+        for g in (3..=173).map(|height| deepest(height).expect("some depth fits")) {
             let touched = |item: u32, beside: u32, rows: u32| {
                 let out = item / beside * rows..(item / beside * rows + rows).min(g.out_rows);
                 let first = |row: u32| row / g.out_height * g.height + row % g.out_height;
@@ -296,36 +281,20 @@ mod conv3d_multiply_instance_norm_clamp_multiply_max {
             };
             for blocks in CLUSTERS {
                 let shares = (0..blocks).map(|rank| g.share(rank, blocks)).collect();
-                check(
-                    shares,
-                    g.items(),
-                    STRIPS,
-                    TILE_ROWS,
-                    SHARE_WORDS / POWER_SUM_WORDS,
-                );
+                let most = SHARE_WORDS / POWER_SUM_WORDS;
+                check(shares, g.items(), STRIPS, TILE_ROWS, most);
             }
             let shares = (0..warpgroup::WARPGROUPS).map(|rank| warpgroup::share(&g, rank));
-            let items = g.out_rows.div_ceil(warpgroup::TILE_ROWS) * warpgroup::STRIPS;
+            let [strips, rows] = [warpgroup::STRIPS, warpgroup::TILE_ROWS];
+            let items = g.out_rows.div_ceil(rows) * strips;
             let most = warpgroup::MOST_WARPGROUP_ITEMS;
-            check(
-                shares.collect(),
-                items,
-                warpgroup::STRIPS,
-                warpgroup::TILE_ROWS,
-                most,
-            );
+            check(shares.collect(), items, strips, rows, most);
         }
     }
 
     #[test]
     fn reciprocals_divide_exactly() {
-        for height in 3..=200 {
-            let deepest = (3..=160)
-                .rev()
-                .find_map(|depth| geometry([1, 3, depth, height, 32]));
-            let Some(g) = deepest else {
-                continue;
-            };
+        for g in (3..=200).filter_map(deepest) {
             for row in 0..g.rows {
                 let d = (row * g.height_reciprocal) >> RECIPROCAL_SHIFT;
                 assert_eq!(d, row / g.height);
@@ -359,18 +328,8 @@ fn planes_of_more_cells_than_32_bits_address_have_no_plan() {
     let config = |input: [usize; 3], spec: Conv3dSpec| {
         let [d, h, w] = input;
         let filter = if spec == Conv3dSpec::default() { 1 } else { 2 };
-        let problem = spec.problem(&[1, 8, d, h, w], &[8, 8, 1, filter, filter], None);
-        let conv = problem
-            .expect("a sound problem")
-            .geometry()
-            .expect("a geometry");
-        let device = GemmDevice {
-            multiprocessors: 132,
-            shared_bytes: 227 * 1024,
-            arch: Arch::Sm80,
-            multiply_adds_per_cycle: 0,
-        };
-        GemmConfig::new(&conv, None, OperandFormat::F16X2, &device, None)
+        let conv = crate::conv([1, 8, d, h, w], [8, 8, 1, filter, filter], spec);
+        GemmConfig::new(&conv, None, OperandFormat::F16X2, &crate::AMPERE, None)
     };
     let strided = ConvSpec {
         stride: [1, 1, 3],

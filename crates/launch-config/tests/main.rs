@@ -1,5 +1,32 @@
 //! The tests of launch configurations, as one program.
 
+use launch_config::conv::ConvGeometry;
+use launch_config::implicit_gemm::GemmDevice;
+use launch_config::{Arch, KernelGeometry};
+use op_spec::Conv3dSpec;
+
+/// A device with products of warps alone.
+const AMPERE: GemmDevice = GemmDevice {
+    multiprocessors: 132,
+    shared_bytes: 227 * 1024,
+    arch: Arch::Sm80,
+    multiply_adds_per_cycle: 0,
+};
+
+/// The same with those of warpgroups.
+const HOPPER: GemmDevice = GemmDevice {
+    arch: Arch::Sm90,
+    ..AMPERE
+};
+
+/// A convolution: input, filter, attributes.
+fn conv(input: [usize; 5], weight: [usize; 5], spec: Conv3dSpec) -> ConvGeometry {
+    let problem = spec
+        .problem(&input, &weight, None)
+        .expect("a sound problem");
+    problem.geometry().expect("a small problem")
+}
+
 mod channels_last;
 mod implicit_gemm;
 mod launch;

@@ -1,17 +1,10 @@
 //! Sums that the blocks of a cluster split: how many blocks, of which K blocks, in which launches.
 
-use launch_config::Arch;
-use launch_config::KernelGeometry;
 use launch_config::conv::ConvGeometry;
 use launch_config::implicit_gemm::{GemmConfig, GemmDevice, OperandFormat, WARP_SPECIALIZED};
 use op_spec::{Conv3dSpec, ConvSpec};
 
-const HOPPER: GemmDevice = GemmDevice {
-    multiprocessors: 132,
-    shared_bytes: 227 * 1024,
-    arch: Arch::Sm90,
-    multiply_adds_per_cycle: 0,
-};
+use crate::HOPPER;
 
 /// A 3x3 convolution of an image, or a 3x3x3 one of a volume, of `c` channels to `k`, which keeps its extents
 /// but for the stride.
@@ -23,11 +16,7 @@ fn conv(n: usize, [c, k]: [usize; 2], extents: [usize; 3], stride: usize) -> Con
         ..Conv3dSpec::default()
     };
     let [d, h, w] = extents;
-    let problem = spec.problem(&[n, c, d, h, w], &[k, c, depth, 3, 3], None);
-    problem
-        .expect("the tests' problems are sound")
-        .geometry()
-        .expect("the tests' problems are small")
+    crate::conv([n, c, d, h, w], [k, c, depth, 3, 3], spec)
 }
 
 fn chosen(conv: &ConvGeometry, batch: Option<u64>) -> GemmConfig {
@@ -123,10 +112,9 @@ fn launches_are_of_whole_clusters() {
     }
     // Other tiles' sums are not split, nor are short ones.
     let conv = conv(1, [64, 64], [1, 8, 8], 1);
-    for config in launch_config::implicit_gemm::TILES
-        .into_iter()
-        .filter_map(|tile| GemmConfig::with_tile(&conv, None, OperandFormat::STORED, &HOPPER, tile))
-    {
-        assert_eq!(config.split_by(4, &HOPPER), None, "{config:?}");
+    for tile in launch_config::implicit_gemm::TILES {
+        let config = GemmConfig::with_tile(&conv, None, OperandFormat::STORED, &HOPPER, tile);
+        let split = config.and_then(|config| config.split_by(4, &HOPPER));
+        assert_eq!(split, None, "{tile:?}");
     }
 }

@@ -1,11 +1,11 @@
 //! Which problems take warp-specialized tiles, and which extents these have.
 
-use launch_config::Arch;
 use launch_config::conv::ConvGeometry;
 use launch_config::implicit_gemm::{GemmConfig, GemmDevice, OperandFormat, WARP_SPECIALIZED};
 use op_spec::{Conv3dSpec, ConvSpec};
 
-use crate::warp_specialized_tiles::{FORMATS, HOPPER, conv, problems};
+use crate::warp_specialized_tiles::{FORMATS, conv, problems};
+use crate::{AMPERE, HOPPER};
 
 /// What is chosen for a square image of `c` channels, as many filters, and this extent.
 fn chosen(c: usize, extent: usize, pool: Option<[u32; 2]>, device: &GemmDevice) -> GemmConfig {
@@ -18,39 +18,23 @@ fn chosen(c: usize, extent: usize, pool: Option<[u32; 2]>, device: &GemmDevice) 
 fn warp_specialized_tiles_are_for_many_channels_and_pixels() {
     let is_warp_specialized =
         |c, extent, pool, device| chosen(c, extent, pool, device).tile == WARP_SPECIALIZED;
-    let without = GemmDevice {
-        arch: Arch::Sm80,
-        multiply_adds_per_cycle: 0,
-        ..HOPPER
-    };
-    for (c, extent) in [(128, 128), (256, 64), (512, 128)] {
-        assert!(
-            is_warp_specialized(c, extent, None, &HOPPER),
-            "{c} channels"
-        );
-        assert!(
-            !is_warp_specialized(c, extent, None, &without),
-            "{c} channels"
-        );
-        assert!(
-            !is_warp_specialized(c, extent, Some([2, 2]), &HOPPER),
-            "{c} channels"
-        );
+    let pool = Some([2, 2]);
+    for (c, extent, is_wide) in [
+        (128, 128, true),
+        (256, 64, true),
+        (512, 128, true),
+        (8, 128, false),
+        (16, 64, false),
+        (32, 8, false),
+    ] {
+        let of = |pool, device| is_warp_specialized(c, extent, pool, device);
+        assert_eq!(of(None, &HOPPER), is_wide, "{c} channels");
+        assert!(!of(None, &AMPERE) && !of(pool, &HOPPER), "{c} channels");
     }
-    for (c, extent) in [(8, 128), (16, 64), (32, 8)] {
-        assert!(
-            !is_warp_specialized(c, extent, None, &HOPPER),
-            "{c} channels"
-        );
-    }
-    for (pool, device) in [(Some([2, 2]), HOPPER), (None, without)] {
-        for conv in problems(2) {
-            for format in FORMATS {
-                assert_eq!(
-                    GemmConfig::with_tile(&conv, pool, format, &device, WARP_SPECIALIZED),
-                    None
-                );
-            }
+    for (pool, device) in [(pool, HOPPER), (None, AMPERE)] {
+        for (conv, format) in problems(2).iter().flat_map(|c| FORMATS.map(|f| (c, f))) {
+            let config = GemmConfig::with_tile(conv, pool, format, &device, WARP_SPECIALIZED);
+            assert_eq!(config, None);
         }
     }
 }
@@ -106,10 +90,8 @@ fn warp_specialized_tiles_are_for_first_layers_of_many_pixels() {
     // Tiles of one halo tile of 55 KB, of which shared memory holds two: two tiles for a block, and three.
     for k in [64, 96] {
         let strided = of([2, k], [24; 3], [5; 3], [2; 3]);
-        assert!(
-            !is_warp_specialized(&strided, OperandFormat::STORED, None),
-            "{k}"
-        );
+        let is_wide = is_warp_specialized(&strided, OperandFormat::STORED, None);
+        assert!(!is_wide, "{k}");
     }
 }
 
@@ -129,11 +111,8 @@ fn volumes_and_planes_of_even_extents_fill_warp_specialized_tiles() {
     ] {
         let config = padded(channels, extents, stride, OperandFormat::STORED);
         assert_eq!(config.tile, WARP_SPECIALIZED, "{channels:?}");
-        assert_eq!(
-            config.geometry.tile_pixels(),
-            WARP_SPECIALIZED.pixels(),
-            "{config:?}"
-        );
+        let pixels = config.geometry.tile_pixels();
+        assert_eq!(pixels, WARP_SPECIALIZED.pixels(), "{config:?}");
         // Two pipeline stages for halo tiles are the least; three let one arrive while another waits. Sums
         // that other blocks send may take its room.
         let mainloop = config.mainloop_config(&HOPPER).expect("a wide tile");

@@ -2,7 +2,6 @@
 //! block's tiles.
 
 use launch_config::Arch;
-use launch_config::KernelGeometry;
 use launch_config::conv::ConvGeometry;
 use launch_config::implicit_gemm::sm90::{
     BLOCK_THREADS, HALO_WARPS, HALVES, MainloopConfig, WARPS, WRITTEN_WORDS, filter_word,
@@ -14,12 +13,7 @@ use launch_config::implicit_gemm::{
 };
 use op_spec::{Conv3dSpec, ConvSpec};
 
-pub(crate) const HOPPER: GemmDevice = GemmDevice {
-    multiprocessors: 132,
-    shared_bytes: 227 * 1024,
-    arch: Arch::Sm90,
-    multiply_adds_per_cycle: 0,
-};
+use crate::HOPPER;
 
 pub(crate) const FORMATS: [OperandFormat; 4] = [
     OperandFormat::BF16X3,
@@ -35,12 +29,7 @@ pub(crate) fn conv(
     [t, r, s]: [usize; 3],
     spec: Conv3dSpec,
 ) -> ConvGeometry {
-    let (input, weight) = ([n, c, d, h, w], [k, c / spec.groups, t, r, s]);
-    let problem = spec.problem(&input, &weight, None);
-    problem
-        .expect("the tests' problems are sound")
-        .geometry()
-        .expect("the tests' problems are small")
+    crate::conv([n, c, d, h, w], [k, c / spec.groups, t, r, s], spec)
 }
 
 /// Problems of all kinds, for `n` samples.
@@ -48,38 +37,35 @@ pub(crate) fn problems(n: usize) -> Vec<ConvGeometry> {
     let plain = Conv3dSpec::default();
     let spec = |stride, dilation, groups| ConvSpec {
         stride,
-        padding: [0; 3].into(),
         dilation,
         groups,
-        ..ConvSpec::default()
+        ..plain
     };
-    vec![
-        conv([n, 256, 256], [1, 64, 64], [1, 3, 3], plain),
-        conv([n, 128, 320], [8, 32, 32], [3, 3, 3], plain),
-        conv([n, 512, 512], [1, 128, 128], [1, 3, 3], plain),
-        conv([n, 64, 64], [1, 56, 56], [1, 1, 1], plain),
-        conv([n, 20, 140], [1, 9, 18], [1, 3, 3], plain),
-        conv([n, 3, 16], [1, 224, 224], [1, 7, 7], plain),
-        conv([n, 1, 1], [1, 1, 1], [1, 1, 1], plain),
-        conv(
-            [n, 96, 192],
-            [1, 40, 40],
-            [1, 3, 3],
-            spec([1, 2, 2], [1; 3], 3),
-        ),
-        conv(
+    let grouped = spec([1, 2, 2], [1; 3], 3);
+    [
+        ([n, 256, 256], [1, 64, 64], [1, 3, 3], plain),
+        ([n, 128, 320], [8, 32, 32], [3, 3, 3], plain),
+        ([n, 512, 512], [1, 128, 128], [1, 3, 3], plain),
+        ([n, 64, 64], [1, 56, 56], [1, 1, 1], plain),
+        ([n, 20, 140], [1, 9, 18], [1, 3, 3], plain),
+        ([n, 3, 16], [1, 224, 224], [1, 7, 7], plain),
+        ([n, 1, 1], [1, 1, 1], [1, 1, 1], plain),
+        ([n, 96, 192], [1, 40, 40], [1, 3, 3], grouped),
+        (
             [n, 96, 9],
             [1, 60, 40],
             [1, 2, 2],
             spec([1; 3], [1, 40, 20], 1),
         ),
-        conv(
+        (
             [n, 8, 70],
             [9, 20, 40],
             [2, 3, 4],
             spec([2, 3, 4], [1, 2, 3], 1),
         ),
     ]
+    .map(|(channels, input, filter, spec)| conv(channels, input, filter, spec))
+    .to_vec()
 }
 
 fn warp_specialized(
@@ -201,12 +187,12 @@ fn no_further_stage_fits_shared_memory() {
             .flat_map(|t| (64..=227).map(move |k| (t, k)))
         {
             let shared_bytes = kib * 1024;
-            let min = MainloopConfig {
+            let with = |halos, filters, resident| MainloopConfig {
                 tiles,
                 split_k: 1,
-                halos: 2,
-                filters: 2,
-                resident: 0,
+                halos,
+                filters,
+                resident,
                 ping_pong: 0,
                 staged: 0,
                 staged_barrier: 0,
@@ -214,7 +200,7 @@ fn no_further_stage_fits_shared_memory() {
                 staged_bytes: 0,
             };
             let Some(mainloop) = g.mainloop_config(format, [tiles, 1], shared_bytes) else {
-                assert!(bytes(min) > shared_bytes, "{config:?}");
+                assert!(bytes(with(2, 2, 0)) > shared_bytes, "{config:?}");
                 continue;
             };
             full += 1;
@@ -226,17 +212,10 @@ fn no_further_stage_fits_shared_memory() {
                 ),
             ];
             for (_, [halos, filters]) in one_more.into_iter().filter(|(may, _)| *may) {
+                let (halos, filters) = (mainloop.halos + halos, mainloop.filters + filters);
                 let more = MainloopConfig {
-                    tiles,
-                    split_k: 1,
-                    halos: mainloop.halos + halos,
-                    filters: mainloop.filters + filters,
-                    resident: mainloop.resident,
                     ping_pong: mainloop.ping_pong,
-                    staged: 0,
-                    staged_barrier: 0,
-                    staged_at: 0,
-                    staged_bytes: 0,
+                    ..with(halos, filters, mainloop.resident)
                 };
                 assert!(bytes(more) > shared_bytes, "{mainloop:?}, {config:?}");
             }

@@ -3,12 +3,12 @@
 use launch_config::implicit_gemm::{GemmConfig, M32N128, OperandFormat, WARP_SPECIALIZED};
 use op_spec::Conv3dSpec;
 
-use super::implicit_gemm::{DEVICE, HOPPER, conv};
+use crate::{AMPERE, HOPPER, conv};
 
 /// Without a norm, tiles are those whose kernels have a NaN/Inf fix-up pass, and there are no moments.
 #[test]
 fn convolutions_alone_take_tiles_that_end_results() {
-    for device in [DEVICE, HOPPER] {
+    for device in [AMPERE, HOPPER] {
         for (channels, extents) in [(64, [3, 3]), (40, [3, 3]), (3, [7, 7]), (1, [5, 5])] {
             let [r, s] = extents;
             let weight = [64, channels, 1, r, s];
@@ -37,7 +37,7 @@ fn convolutions_alone_take_tiles_that_end_results() {
 /// A tile of 64 filters would be half empty, unless its filters make two outputs each.
 #[test]
 fn few_filters_of_scaled_f16_f32_take_a_small_tile_that_ends_results() {
-    for device in [DEVICE, HOPPER] {
+    for device in [AMPERE, HOPPER] {
         for channels in [1, 3, 32] {
             let weight = [32, channels, 3, 3, 3];
             let geometry = conv([2, channels, 64, 64, 64], weight, Conv3dSpec::default());
@@ -45,18 +45,12 @@ fn few_filters_of_scaled_f16_f32_take_a_small_tile_that_ends_results() {
                 GemmConfig::new_without_norm(&geometry, OperandFormat::SCALED_F16, &device, None);
             let without_norm = without_norm.expect("a tile");
             let is_warp_specialized = device.arch.has_warpgroup_mma() && channels > 1;
-            assert_eq!(
-                without_norm.tile,
-                if is_warp_specialized {
-                    WARP_SPECIALIZED
-                } else {
-                    M32N128
-                }
-            );
-            assert_eq!(
-                without_norm.geometry.outputs_d,
-                if is_warp_specialized { 2 } else { 1 }
-            );
+            let wanted = match is_warp_specialized {
+                true => (WARP_SPECIALIZED, 2),
+                false => (M32N128, 1),
+            };
+            let outputs = without_norm.geometry.outputs_d;
+            assert_eq!((without_norm.tile, outputs), wanted);
         }
     }
 }
