@@ -51,7 +51,8 @@ bugs! {
                 => "Exponential::of::<T>(-0.5 * magnitude * magnitude)";
     "fused/group_norm_scale_pointwise.rs":
         vectors_across_planes_take_an_element_too_few_from_the_next, norm::functions::<f32>,
-            "position + (i - first) as u32 >= segments.length()" => "position + (i - first) as u32 > segments.length()";
+            "position + (i - first) as u32 >= segments.length()"
+                => "position + (i - first) as u32 > segments.length()";
     "parts/channel_reduce.rs":
         channel_max_drops_nan, channel_max::channel_max::<f32>,
             "            let mapped = map.apply(params, x[i]);\n            maxima[i] = «math::max_nan(maxima[i], mapped)»;"
@@ -87,7 +88,8 @@ bugs! {
         statistics_of_the_other_block_are_awaited_as_the_own, conv2d_group_norm_scale_max_pool_clamp::matches::<ScaledF16>,
             "    «cluster::wait(exchanged, phase);»\n" => "exchanged.wait(phase);";
         maxima_of_the_next_sample_come_too_early, conv2d_group_norm_scale_max_pool_clamp::matches::<F16x2>,
-            "    // The next sample's maxima overwrite these.\n    «barrier::sync(CONSUMER_BARRIER, threads);»\n" => "";
+            "    // The next sample's maxima overwrite these.\n    «barrier::sync(CONSUMER_BARRIER, threads);»\n"
+                => "";
         one_barrier_for_the_statistics_of_all_samples, conv2d_group_norm_scale_max_pool_clamp::matches::<ScaledF16>,
             "    let exchanged = Barrier::at(memory.exchanged, «place»);\n    let mut mine" => "0";
         statistics_of_blocks_that_share_a_half_are_not_awaited, conv2d_group_norm_scale_max_pool_clamp::spread::<F16x2>,
@@ -116,7 +118,7 @@ bugs! {
             "(limits - pixel) & BEYOND == BEYOND" => "(limits - pixel) & BEYOND != 0";
     "fused/implicit_gemm/reformat.rs":
         implicit_gemm_keeps_a_sample_reformatted_at_the_wrong_scale, implicit_gemm::matches::<F16x2>,
-            "    if «usual» || g.is_converted_in_producer() {\n        return;" => "largest > USUAL_LEAST";
+            "    if «usual» || g.is_converted_in_producer() {\n        return;" => "largest > OPTIMISTIC_MIN";
     "fused/implicit_gemm/fixup.rs":
         implicit_gemm_leaves_what_met_an_infinity_outside_of_its_window, implicit_gemm_without_norm::matches::<Bf16x3>,
             "if !«warp::warp_vote_any(warp::ALL_LANES, seen)» {" => "warp::warp_vote_any(warp::ALL_LANES, false)";
@@ -126,7 +128,7 @@ bugs! {
         implicit_gemm_multiplies_other_parts_than_a_pass_has, implicit_gemm_without_norm::matches::<Bf16x3>,
             "in_halo += «part_of_pass(INPUT_PARTS, pass)» * g.halo_k_vectors;" => "0";
     "fused/implicit_gemm/sm90/format.rs":
-        warp_specialized_sums_of_parts_are_put_promoted_before_they_are_there, implicit_gemm_without_norm::matches::<Bf16x3>,
+        warp_specialized_sums_of_parts_are_promoted_before_they_are_complete, implicit_gemm_without_norm::matches::<Bf16x3>,
             "promote(&mut promoted, &«mma_batches.wait::<0>()»);\n                let mma_batches"
                 => "mma_batches.wait::<1>()";
     "one_launch/conv3d_multiply_instance_norm_clamp_multiply_max/pass.rs":

@@ -32,7 +32,8 @@ bugs! {
             "        let start = «row.min(g.rows) * g.row_elements»;"
                 => "(row.min(g.rows) * g.row_elements) as u32 as u64";
         rows_start_in_32_bits, far_norms::statistics::<f32>,
-            "        let row_start = «row as u64 * g.row_elements»;" => "(row as u64 * g.row_elements) as u32 as u64";
+            "        let row_start = «row as u64 * g.row_elements»;"
+                => "(row as u64 * g.row_elements) as u32 as u64";
     "fused/group_norm_scale_resident.rs":
         resident_rows_start_in_32_bits, far_norms::resident::<f32>,
             "    let start = «thread::block_idx_x() as usize * g.row_elements as usize»;"
@@ -59,7 +60,8 @@ bugs! {
             "    let first = «(plane * g.elements + before) as usize»;"
                 => "(plane * g.elements + before) as u32 as usize";
         sums_of_parts_start_in_32_bits, far_pools::planes,
-            "of_lane += sums.load(«(plane * g.parts + part) as usize»);" => "(plane * g.parts + part) as u32 as usize";
+            "of_lane += sums.load(«(plane * g.parts + part) as usize»);"
+                => "(plane * g.parts + part) as u32 as usize";
     "parts/channel_reduce.rs":
         channels_start_in_32_bits, far_pools::channels,
             "        let plane = «(sample as usize * g.channels as usize + first as usize) * spatial»;"
@@ -78,7 +80,7 @@ bugs! {
         stencils_are_written_in_32_bits, far_products::depthwise,
             "GlobalMut::new(y, planes * outputs).slice(«plane * outputs», outputs);"
                 => "(plane as u32).wrapping_mul(outputs as u32) as usize";
-        stencils_are_read_in_32_bits, far_products::depthwise,
+        depthwise_is_read_in_32_bits, far_products::depthwise,
             "Global::new(x, planes * inputs).slice(«plane * inputs», inputs);"
                 => "(plane as u32).wrapping_mul(inputs as u32) as usize";
     "fused/implicit_gemm/reformat.rs":

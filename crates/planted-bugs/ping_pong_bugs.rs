@@ -4,10 +4,10 @@
 bugs! {
     PING_PONG_BUGS:
     "fused/implicit_gemm/sm90/produce.rs":
-        warp_specialized_filters_that_stay_come_again_while_they_are_used, warp_specialized_tiles::two_outputs::<f16>,
+        warp_specialized_resident_filters_are_reloaded_while_in_use, warp_specialized_tiles::two_outputs::<f16>,
             "        «if pipeline.wraps == 0 {\n            break;\n        }»\n" => "";
     "fused/implicit_gemm/sm90/consume.rs":
-        warp_specialized_filters_that_stay_are_not_awaited, warp_specialized_tiles::two_outputs::<f16>,
+        warp_specialized_resident_filters_are_not_awaited, warp_specialized_tiles::two_outputs::<f16>,
             "if «round == 0» ||" => "false";
         warp_specialized_filters_are_awaited_in_the_first_round_alone, implicit_gemm::warp_specialized::<f16>,
             "|| «filter_pipeline.wraps == 1» {" => "false";
@@ -33,6 +33,6 @@ bugs! {
     "fused/implicit_gemm/sm90/pipeline.rs":
         ping_pong_leave_out_rounds_without_a_new_parity, warp_specialized_tiles::ping_pong::<f16>,
             "parity: «self.parity ^ (rounds & pipeline.wraps)»," => "self.parity";
-        ping_pong_give_filters_that_stay_a_new_parity, warp_specialized_tiles::ping_pong::<f16>,
+        ping_pong_gives_resident_filters_a_new_parity, warp_specialized_tiles::ping_pong::<f16>,
             "(«rounds & pipeline.wraps»)" => "rounds & 1";
 }

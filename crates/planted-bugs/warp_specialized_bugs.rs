@@ -48,7 +48,8 @@ bugs! {
         warp_specialized_halo_is_overwritten_in_use, implicit_gemm::warp_specialized::<f16>,
             "    memory.halos().empty(state.stage).wait(«state.parity ^ 1»);\n    while k_vector" => "1";
         warp_specialized_filters_are_awaited_as_free_in_the_wrong_round, implicit_gemm::warp_specialized::<f16>,
-            "            pipeline.empty(state.stage).wait(«state.parity ^ 1»);\n            let full" => "state.parity";
+            "            pipeline.empty(state.stage).wait(«state.parity ^ 1»);\n            let full"
+                => "state.parity";
         warp_specialized_halo_is_announced_before_it_arrives, implicit_gemm::warp_specialized::<f16>,
             "                «cp_async::wait_all();»\n" => "";
         warp_specialized_halo_is_not_shown_to_the_tensor_cores, implicit_gemm::warp_specialized::<f16>,
