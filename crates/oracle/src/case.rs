@@ -162,7 +162,8 @@ impl Case {
             let mut layer = 0;
             // What each path but the last leaves for others.
             let mut left = 0usize;
-            for path in graph.paths() {
+            let paths = graph.paths();
+            for path in &paths[..paths.len() - 1] {
                 let last = &problem.steps[path[path.len() - 1]];
                 left = left.checked_add(elements(&last.output[1..])?)?;
             }
