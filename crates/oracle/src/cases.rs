@@ -2,6 +2,7 @@ use std::fmt;
 
 use crate::case::Case;
 use crate::golden_file::{GoldenFlaw, Reader};
+use crate::layers::layer_of;
 
 /// Shapes that every backend must get right, for an operator or a chain.
 #[derive(Clone, Copy)]
@@ -11,7 +12,7 @@ pub struct Cases {
     /// A plain one, small enough for any backend.
     pub smoke: fn() -> Vec<Case>,
     /// Awkward shapes and values, where indexing goes wrong first: extents of 0 and 1, primes, height unlike
-    /// width, groups, stride unlike dilation, padding, NaN and infinities.
+    /// width, groups, stride unlike dilation, borders, NaN and infinities.
     pub ragged: fn() -> Vec<Case>,
     /// Layers of the sizes that networks have, batches kept small; one at least that an emulator can afford.
     pub realistic: fn() -> Vec<Case>,
@@ -26,3 +27,59 @@ impl fmt::Debug for Cases {
         f.write_str(self.kind)
     }
 }
+
+/// Cases of an operator, one to a line: a name, the input's extents, the layer's attributes as files of
+/// chains have them, and what is done with the values. `attributes` are those of all lines that do not say
+/// otherwise:
+///
+/// ```text
+/// reflect 2x3x5x9 out_channels=5 kernel_size=3 padding=[4,1] padding_mode=reflect
+/// primes 3x7x11x13 eps=1e-3 shifted=577
+/// nan_and_infinities 2x3x211 special
+/// ```
+pub(crate) fn rows(operator: &str, attributes: &str, lines: &str) -> Vec<Case> {
+    let lines = lines.lines().filter(|line| !line.trim().is_empty());
+    lines.map(|line| row(operator, attributes, line)).collect()
+}
+
+/// The case of such a line.
+pub(crate) fn row(operator: &str, attributes: &str, line: &str) -> Case {
+    let mut words = line.split_whitespace();
+    let (name, extents) = words.next().zip(words.next()).expect("name and extents");
+    let extents = extents.split('x').map(|extent| extent.parse().expect(line));
+    let extents: Vec<usize> = extents.collect();
+    let (edits, own): (Vec<&str>, _) = words.partition(|word| {
+        ["special", "poisoned", "shifted", "scaled"].contains(&word.split('=').next().expect("one"))
+    });
+    let layer = layer_of(operator, &format!("{attributes} {}", own.join(" ")));
+    let name = format!("{operator}/{name}");
+    let case = Case::of_layer(&name, layer.expect(line), &extents).expect(line);
+    edits
+        .iter()
+        .fold(case, |case, edit| match edit.split_once('=') {
+            Some(("shifted", mean)) => case.shifted(mean.parse().expect(line)),
+            Some((_, factor)) => case.scaled(factor.parse().expect(line)),
+            None if *edit == "poisoned" => case.poisoned(),
+            None => case.special(),
+        })
+}
+
+/// The cases of an operator in [`rows`], and how its golden files are read. `more` makes ragged ones that no
+/// row can express.
+macro_rules! cases {
+    (
+        $operator:literal, $attributes:expr, smoke: $smoke:expr, ragged: $ragged:expr,
+        realistic: $realistic:expr $(, more: $more:expr)?
+    ) => {
+        crate::Cases {
+            kind: $operator,
+            smoke: || crate::cases::rows($operator, $attributes, $smoke),
+            ragged: || [crate::cases::rows($operator, $attributes, $ragged), $($more)?].concat(),
+            realistic: || crate::cases::rows($operator, $attributes, $realistic),
+            golden: $operator,
+            read: |file| file.case($operator, $attributes),
+        }
+    };
+}
+
+pub(crate) use cases;

@@ -8,7 +8,7 @@ use op_spec::graph::{GraphError, GraphProblem, LayerProblem, Operand, ShapedLaye
 use rayon::prelude::*;
 
 use crate::bounded::store;
-use crate::operators::group_norm;
+use crate::operators::{Given, group_norm};
 use crate::{Bounded, Case, Expected, Precision, operators};
 
 impl Case {
@@ -380,13 +380,12 @@ impl Computed {
         }
         let (operator, parameters) = (operators::of(layer), &parameters[..]);
         let values = operator.reference(&self.values, parameters);
-        let mut tolerances = operator.tolerances(
-            &self.values,
-            self.tolerances,
-            &values,
+        let of = Given {
+            x: &self.values,
+            y: &values,
             parameters,
-            precisions,
-        );
+        };
+        let mut tolerances = operator.tolerances(&of, self.tolerances, precisions);
         for (tolerance, precision) in tolerances.iter_mut().zip(precisions) {
             where_finite(&values, tolerance);
             // The values of a selection are stored already.

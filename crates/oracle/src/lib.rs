@@ -10,9 +10,9 @@
 //! it, what it costs, its cases, and how its golden files are read. The cases of whole chains are in
 //! `chains`. Nothing else knows one operator or chain from another.
 //!
-//! From the bottom up: `data` and `precision`; `case`, `bounded` and `expected`; `golden_file`, what can be
-//! read of such a file without knowing operators; `cases`, what tables have of an operator or a chain;
-//! `operators`; `chains`; `tables`; `judgement`, what a case should give; [`golden`], which finds the
+//! From the bottom up: `data`, `precision` and `layers`; `case`, `bounded` and `expected`; `golden_file`,
+//! what can be read of such a file without knowing operators; `cases`, what tables have of an operator or a
+//! chain; `operators`; `chains`; `tables`; `judgement`, what a case should give; [`golden`], which finds the
 //! operator of a file in the tables.
 //!
 //! Nothing here is fast on purpose, yet a chain at full size takes seconds: the innermost loops run over
@@ -38,6 +38,7 @@ mod expected;
 pub mod golden;
 mod golden_file;
 mod judgement;
+mod layers;
 pub mod operators;
 mod precision;
 mod tables;
@@ -46,6 +47,7 @@ pub use bounded::Bounded;
 pub use case::Case;
 pub use cases::Cases;
 pub use expected::{Agreement, Disagreement, Expected, WorstElement};
+pub use layers::layer_of;
 pub use precision::Precision;
 pub use tables::{all, ragged, realistic, smoke};
 

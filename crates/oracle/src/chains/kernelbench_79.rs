@@ -4,7 +4,6 @@ use op_spec::graph::presets::KernelBench79;
 use op_spec::{ClampSpec, Conv3dSpec, InstanceNormSpec};
 
 use crate::golden_file::{GoldenFlaw, Reader};
-use crate::operators::{conv, group_norm, pointwise};
 use crate::{Case, Cases};
 
 pub(super) const CASES: Cases = Cases {
@@ -80,26 +79,18 @@ fn ragged() -> Vec<Case> {
 }
 
 fn read(file: &mut Reader) -> Result<Case, GoldenFlaw> {
-    let attributes: group_norm::Attributes = file.attributes()?;
-    let conv = conv::read_layer(file, Conv3dSpec::default())?;
+    let (out_channels, kernel_size) = file.filter()?;
     let chain = KernelBench79 {
         in_channels: file.in_channels(),
-        out_channels: conv.out_channels,
-        kernel_size: conv.kernel_size,
-        conv: conv.attributes,
-        bias: conv.bias,
+        out_channels,
+        kernel_size,
+        bias: file.has("bias"),
         instance_norm: InstanceNormSpec {
-            eps: attributes.eps,
+            eps: file.attribute("eps")?,
         },
         affine: file.has("gamma"),
-        clamp: pointwise::clamp_of(file)?,
+        clamp: file.clamp()?,
+        ..KernelBench79::default()
     };
-    let names = [
-        ("conv.weight", "weight"),
-        ("conv.bias", "bias"),
-        ("instance_norm.weight", "gamma"),
-        ("instance_norm.bias", "beta"),
-        ("multiplier", "multiplier"),
-    ];
-    file.chain_case(KIND, chain.chain(), &names)
+    file.chain_case(KIND, chain.chain())
 }

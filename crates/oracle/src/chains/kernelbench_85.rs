@@ -2,10 +2,8 @@
 
 use op_spec::graph::presets::KernelBench85;
 use op_spec::{ClampSpec, Conv2dSpec, GroupNormSpec, MaxPool2dSpec};
-use serde::Deserialize;
 
 use crate::golden_file::{GoldenFlaw, Reader};
-use crate::operators::{conv, pointwise};
 use crate::{Case, Cases};
 
 pub(super) const CASES: Cases = Cases {
@@ -106,36 +104,21 @@ fn ragged() -> Vec<Case> {
     ]
 }
 
-#[derive(Deserialize)]
-struct Attributes {
-    num_groups: usize,
-    eps: f64,
-    pool: usize,
-}
-
 fn read(file: &mut Reader) -> Result<Case, GoldenFlaw> {
-    let attributes: Attributes = file.attributes()?;
-    let conv = conv::read_layer(file, Conv2dSpec::default())?;
+    let (out_channels, kernel_size) = file.filter()?;
     let chain = KernelBench85 {
         in_channels: file.in_channels(),
-        out_channels: conv.out_channels,
-        kernel_size: conv.kernel_size,
-        conv: conv.attributes,
-        bias: conv.bias,
+        out_channels,
+        kernel_size,
+        bias: file.has("bias"),
         group_norm: GroupNormSpec {
-            num_groups: attributes.num_groups,
-            eps: attributes.eps,
+            num_groups: file.attribute("num_groups")?,
+            eps: file.attribute("eps")?,
         },
         affine: file.has("gamma"),
-        max_pool: MaxPool2dSpec::new([attributes.pool; 2]),
-        clamp: pointwise::clamp_of(file)?,
+        max_pool: MaxPool2dSpec::new([file.attribute("pool")?; 2]),
+        clamp: file.clamp()?,
+        ..KernelBench85::default()
     };
-    let names = [
-        ("conv.weight", "weight"),
-        ("conv.bias", "bias"),
-        ("group_norm.weight", "gamma"),
-        ("group_norm.bias", "beta"),
-        ("scale", "scale"),
-    ];
-    file.chain_case(KIND, chain.chain(), &names)
+    file.chain_case(KIND, chain.chain())
 }

@@ -4,14 +4,16 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use ndarray::ArrayD;
-use op_spec::graph::{Chain, GraphError, Layer};
+use op_spec::ClampSpec;
+use op_spec::graph::{Chain, GraphError};
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Map, Value, json};
 
 use super::flaw::GoldenFlaw;
 use super::tensors::Tensors;
 use crate::case::Case;
 use crate::data;
+use crate::layers::{attributes_of, layer};
 
 /// The description of a case.
 #[derive(Deserialize)]
@@ -21,11 +23,6 @@ struct Header {
     shapes: HashMap<String, Vec<usize>>,
     out_shape: Vec<usize>,
     out_mean: Option<f64>,
-}
-
-#[derive(Deserialize)]
-struct SeedAttributes {
-    x_seed: u64,
 }
 
 /// What a file knows of its output.
@@ -76,11 +73,6 @@ impl Reader {
         &self.header.op
     }
 
-    /// Says that the file's output is `factor` times what the operator gives.
-    pub(crate) fn output_has_factor(&mut self, factor: f64) {
-        self.factor = factor;
-    }
-
     /// What the file's output is to be divided by.
     pub(crate) fn factor(&self) -> f64 {
         self.factor
@@ -122,41 +114,66 @@ impl Reader {
         index.map(Some)
     }
 
-    /// The case of these layers. `names` are the chain's names of parameters and further inputs, each with
-    /// the file's.
-    pub(crate) fn case(
-        &mut self,
-        kind: &str,
-        layers: impl IntoIterator<Item = Layer>,
-        names: &[(&str, &str)],
-    ) -> Result<Case, GoldenFlaw> {
-        let layers: Vec<Layer> = layers.into_iter().collect();
+    /// The case of one layer, whose attributes are those of the file and, where it has none, these.
+    pub(crate) fn case(&mut self, operator: &str, attributes: &str) -> Result<Case, GoldenFlaw> {
+        let layer = layer(operator, self.layer_attributes(attributes));
+        let layers = [layer.map_err(GoldenFlaw::Case)?];
         let x = self.shape("x");
         let channels = x.first().copied().unwrap_or(0);
         // Without a batch the first axis is that of channels.
         let single = Chain::new(channels, layers.clone()).ok();
         let single = single.filter(|chain| chain.lacks_batch(&x));
         let chain = single.map_or_else(|| Chain::new(self.in_channels(), layers), Ok);
-        self.chain_case(kind, chain, names)
+        self.chain_case(operator, chain)
     }
 
-    /// The same of a chain that may have been refused.
+    /// The attributes as files of chains have them, with those that follow from the tensors.
+    fn layer_attributes(&mut self, attributes: &str) -> Map<String, Value> {
+        let mut all = attributes_of(attributes);
+        for (name, value) in self.header.attributes.as_object().into_iter().flatten() {
+            let name = match name.as_str() {
+                "kernel" => "kernel_size",
+                "clamp_min" => "min",
+                "clamp_max" => "max",
+                // On a GPU PyTorch does not divide by 6 but multiplies by a sixth, which it rounds to f32
+                // even if all else is float64. A file from there names that number, and its output, divided
+                // by six times that, is hardswish to float64's precision.
+                "sixth" => {
+                    self.factor = 6.0 * value.as_f64().unwrap_or(f64::NAN);
+                    continue;
+                }
+                "x_seed" => continue,
+                name => name,
+            };
+            all.insert(name.to_owned(), value.clone());
+        }
+        if let [out_channels, _, kernel_size @ ..] = &self.shape("weight")[..] {
+            all.insert("out_channels".to_owned(), json!(out_channels));
+            all.insert("kernel_size".to_owned(), json!(kernel_size));
+            all.insert("bias".to_owned(), json!(self.has("bias")));
+        }
+        match &*self.header.op {
+            "layer_norm" => {
+                all.insert("elementwise_affine".to_owned(), json!(self.has("gamma")));
+                all.insert("bias".to_owned(), json!(self.has("beta")));
+            }
+            "group_norm" | "instance_norm" | "batch_norm" => {
+                all.insert("affine".to_owned(), json!(self.has("gamma")));
+            }
+            _ => {}
+        }
+        all
+    }
+
+    /// The case of a chain that may have been refused.
     pub(crate) fn chain_case(
         &mut self,
         kind: &str,
         chain: Result<Chain, GraphError>,
-        names: &[(&str, &str)],
     ) -> Result<Case, GoldenFlaw> {
         let chain = chain.map_err(GoldenFlaw::Chain)?;
         let x = self.input()?;
         let problem = chain.problem(x.shape()).map_err(GoldenFlaw::Chain)?;
-        let name_of = |wanted: &str| {
-            let (_, name) = names
-                .iter()
-                .find(|(name, _)| *name == wanted)
-                .expect("a name for every parameter and further input of the chain");
-            *name
-        };
         let inputs = problem.inputs.iter().map(|input| {
             let name = name_of(&input.name);
             let values: ArrayD<f32> = self.tensors.take(name, &self.shape(name))?;
@@ -195,9 +212,18 @@ impl Reader {
         })
     }
 
-    /// The attributes that an operator wants.
-    pub(crate) fn attributes<'a, T: Deserialize<'a>>(&'a self) -> Result<T, GoldenFlaw> {
-        T::deserialize(&self.header.attributes).map_err(GoldenFlaw::Case)
+    /// An attribute, null if the file has none of the name.
+    pub(crate) fn attribute<'a, T: Deserialize<'a>>(&'a self, name: &str) -> Result<T, GoldenFlaw> {
+        let value = self.header.attributes.get(name).unwrap_or(&Value::Null);
+        T::deserialize(value).map_err(GoldenFlaw::Case)
+    }
+
+    /// The bounds of a clamp.
+    pub(crate) fn clamp(&self) -> Result<ClampSpec, GoldenFlaw> {
+        Ok(ClampSpec {
+            min: self.attribute("clamp_min")?,
+            max: self.attribute("clamp_max")?,
+        })
     }
 
     /// Whether there is a tensor of this name.
@@ -232,8 +258,7 @@ impl Reader {
         let x = if self.header.out_mean.is_none() {
             self.tensors.take("x", &shape)?
         } else {
-            let SeedAttributes { x_seed } = self.attributes()?;
-            data::try_fill(x_seed, &shape).ok_or_else(|| too_large(&shape))?
+            data::try_fill(self.attribute("x_seed")?, &shape).ok_or_else(|| too_large(&shape))?
         };
         let x = x.into_shape_with_order(self.batched(shape));
         Ok(x.expect("leading extents of 1 change no count"))
@@ -250,6 +275,16 @@ impl Reader {
     /// The shape that the header gives `name`; that of a scalar, if it does not know the tensor.
     fn shape(&self, name: &str) -> Vec<usize> {
         self.header.shapes.get(name).cloned().unwrap_or_default()
+    }
+}
+
+/// What files call a parameter or a further input.
+fn name_of(name: &str) -> &str {
+    match name.rsplit_once('.') {
+        Some((layer, "weight")) if layer.ends_with("norm") => "gamma",
+        Some((layer, "bias")) if layer.ends_with("norm") => "beta",
+        Some((_, name)) => name,
+        None => name,
     }
 }
 

@@ -4,9 +4,9 @@
 
 use ndarray::ArrayD;
 use op_spec::AddProblem;
-use op_spec::graph::Layer;
 
-use super::operator::{Operator, chained};
+use super::operator::{Given, Operator, chained};
+use crate::cases::{cases, row};
 use crate::{Case, Cases, Precision};
 
 impl Operator for AddProblem {
@@ -14,14 +14,8 @@ impl Operator for AddProblem {
         x + parameters[0]
     }
 
-    fn tolerance(
-        &self,
-        _: &ArrayD<f64>,
-        t: ArrayD<f64>,
-        y: &ArrayD<f64>,
-        _: &[&ArrayD<f64>],
-        precision: &Precision,
-    ) -> ArrayD<f64> {
+    fn tolerance(&self, of: &Given<'_>, t: ArrayD<f64>, precision: &Precision) -> ArrayD<f64> {
+        let y = of.y;
         let magnitudes = y.mapv(f64::abs) + &t;
         magnitudes * (chained(0) * precision.arithmetic) + &t
     }
@@ -31,37 +25,24 @@ impl Operator for AddProblem {
     }
 }
 
-pub(super) const CASES: Cases = Cases {
-    kind: "add",
-    smoke: || vec![case("plain", &[2, 3, 5, 7])],
-    ragged: || {
-        vec![
-            case("empty_batch", &[0, 3, 5]),
-            case("matrix", &[5, 13]),
-            case("one_value", &[1, 1, 1, 1]),
-            case("primes", &[3, 7, 11, 13, 5]),
-            case("nan_and_infinities", &[2, 3, 29, 31]).special(),
-            // The residual takes most of the value away, whose rounding is left.
-            cancelled("cancelled", &[2, 5, 41]),
-        ]
-    },
-    realistic: || {
-        vec![
-            case("bottleneck", &[2, 256, 56, 56]),
-            case("last_block", &[2, 512, 7, 7]),
-        ]
-    },
-    golden: "add",
-    read: |file| file.case("add", [Layer::add("residual")], &[("residual", "residual")]),
-};
+pub(super) const CASES: Cases = cases!(
+    "add", "input=residual",
+    smoke: "plain 2x3x5x7",
+    ragged: "
+        empty_batch 0x3x5
+        matrix 5x13
+        one_value 1x1x1x1
+        primes 3x7x11x13x5
+        nan_and_infinities 2x3x29x31 special",
+    realistic: "
+        bottleneck 2x256x56x56
+        last_block 2x512x7x7",
+    more: vec![cancelled()]
+);
 
-fn case(name: &str, x: &[usize]) -> Case {
-    Case::of_layer(&format!("add/{name}"), Layer::add("residual"), x).expect("a chain")
-}
-
-fn cancelled(name: &str, x: &[usize]) -> Case {
-    let mut case = case(name, x);
-    let residual = case.x.mapv(|v| -v * 0.999);
-    case.inputs = vec![residual];
+/// The residual takes most of the value away, whose rounding is left.
+fn cancelled() -> Case {
+    let mut case = row("add", "input=residual", "cancelled 2x5x41");
+    case.inputs = vec![case.x.mapv(|v| -v * 0.999)];
     case
 }

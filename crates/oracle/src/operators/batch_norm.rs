@@ -6,12 +6,10 @@
 //! may be far larger than `shift`. *Passes on* `t` as `t * abs(gain)`.
 
 use ndarray::{ArrayD, Axis};
-use op_spec::graph::{BatchNormLayer, Layer};
-use op_spec::{BatchNormProblem, BatchNormSpec};
-use serde::Deserialize;
+use op_spec::BatchNormProblem;
 
-use super::operator::{Operator, chained};
-use crate::golden_file::{GoldenFlaw, Reader};
+use super::operator::{Given, Operator, chained};
+use crate::cases::{cases, row};
 use crate::{Case, Cases, Precision};
 
 impl Operator for BatchNormProblem {
@@ -25,14 +23,8 @@ impl Operator for BatchNormProblem {
         y
     }
 
-    fn tolerance(
-        &self,
-        x: &ArrayD<f64>,
-        mut t: ArrayD<f64>,
-        _: &ArrayD<f64>,
-        parameters: &[&ArrayD<f64>],
-        precision: &Precision,
-    ) -> ArrayD<f64> {
+    fn tolerance(&self, of: &Given<'_>, mut t: ArrayD<f64>, precision: &Precision) -> ArrayD<f64> {
+        let &Given { x, parameters, .. } = of;
         let unit = chained(0) * precision.arithmetic;
         let channels = t.axis_iter_mut(Axis(1)).enumerate();
         for ((c, mut tolerance), x) in channels.zip(x.axis_iter(Axis(1))) {
@@ -65,54 +57,33 @@ fn of_channel(problem: &BatchNormProblem, parameters: &[&ArrayD<f64>], c: usize)
     })
 }
 
-pub(super) const CASES: Cases = Cases {
-    kind: "batch_norm",
-    smoke: || vec![case("plain", &[2, 3, 5, 7], 1e-5, true)],
-    ragged: || {
-        vec![
-            case("empty_batch", &[0, 3, 5], 1e-5, true),
-            case("empty_image", &[2, 3, 0, 5], 1e-5, true),
-            case("one_value", &[1, 1, 1, 1], 1e-5, true),
-            case("matrix", &[5, 13], 1e-3, true),
-            case("sequence", &[3, 5, 101], 1e-5, false),
-            case("primes", &[3, 7, 11, 13, 5], 1e-5, true),
-            case(
-                "least_eps",
-                &[2, 5, 7, 9],
-                f64::from(f32::MIN_POSITIVE),
-                true,
-            ),
-            case("nan_inf", &[2, 7, 9, 11], 1e-5, true).special(),
-            special_parameters(),
-            case("mean_1000_times_deviation", &[2, 3, 9, 13], 1e-5, true).shifted(577.0),
-        ]
-    },
-    realistic: || {
-        vec![
-            case("resnet_stem", &[1, 64, 112, 112], 1e-5, true),
-            case("late_block", &[2, 512, 7, 7], 1e-5, true),
-        ]
-    },
-    golden: "batch_norm",
-    read,
-};
-
-fn layer(eps: f64, affine: bool) -> Layer {
-    Layer::BatchNorm(BatchNormLayer {
-        name: "batch_norm".to_owned(),
-        attributes: BatchNormSpec { eps },
-        affine,
-    })
-}
-
-fn case(name: &str, x: &[usize], eps: f64, affine: bool) -> Case {
-    Case::of_layer(&format!("batch_norm/{name}"), layer(eps, affine), x).expect("a chain")
-}
+pub(super) const CASES: Cases = cases!(
+    "batch_norm", "name=batch_norm",
+    smoke: "plain 2x3x5x7",
+    ragged: "
+        empty_batch 0x3x5
+        empty_image 2x3x0x5
+        one_value 1x1x1x1
+        matrix 5x13 eps=1e-3
+        sequence 3x5x101 affine=false
+        primes 3x7x11x13x5
+        least_eps 2x5x7x9 eps=1.1754943508222875e-38
+        nan_inf 2x7x9x11 special
+        mean_1000_times_deviation 2x3x9x13 shifted=577",
+    realistic: "
+        resnet_stem 1x64x112x112
+        late_block 2x512x7x7",
+    more: vec![special_parameters()]
+);
 
 /// Channels without deviation, with an infinite one, with a negative variance, without gain; and a mean that
 /// is NaN.
 fn special_parameters() -> Case {
-    let mut case = case("special_parameters", &[2, 7, 5, 3], 1e-5, true);
+    let mut case = row(
+        "batch_norm",
+        "name=batch_norm",
+        "special_parameters 2x7x5x3",
+    );
     let [mean, variance, weight, _] = &mut case.parameters[..] else {
         unreachable!("a batch norm with a weight has four parameters");
     };
@@ -124,27 +95,10 @@ fn special_parameters() -> Case {
     case.special()
 }
 
-/// What golden files say of a batch norm.
-#[derive(Deserialize)]
-struct Attributes {
-    eps: f64,
-}
-
-fn read(file: &mut Reader) -> Result<Case, GoldenFlaw> {
-    let attributes: Attributes = file.attributes()?;
-    let layer = layer(attributes.eps, file.has("gamma"));
-    let names = [
-        ("batch_norm.running_mean", "running_mean"),
-        ("batch_norm.running_var", "running_var"),
-        ("batch_norm.weight", "gamma"),
-        ("batch_norm.bias", "beta"),
-    ];
-    file.case("batch_norm", [layer], &names)
-}
-
 #[cfg(test)]
 mod tests {
     use ndarray::array;
+    use op_spec::BatchNormSpec;
 
     use super::*;
 

@@ -4,10 +4,10 @@
 
 use ndarray::{ArrayD, Axis, Zip};
 use op_spec::ChannelMaxProblem;
-use op_spec::graph::Layer;
 
-use super::operator::Operator;
-use crate::{Case, Cases, Precision};
+use super::operator::{Given, Operator};
+use crate::cases::cases;
+use crate::{Cases, Precision};
 
 impl Operator for ChannelMaxProblem {
     fn reference(&self, x: &ArrayD<f64>, _: &[&ArrayD<f64>]) -> ArrayD<f64> {
@@ -22,14 +22,7 @@ impl Operator for ChannelMaxProblem {
         y
     }
 
-    fn tolerance(
-        &self,
-        _: &ArrayD<f64>,
-        t: ArrayD<f64>,
-        _: &ArrayD<f64>,
-        _: &[&ArrayD<f64>],
-        _: &Precision,
-    ) -> ArrayD<f64> {
+    fn tolerance(&self, _: &Given<'_>, t: ArrayD<f64>, _: &Precision) -> ArrayD<f64> {
         self.reference(&t, &[])
     }
 
@@ -42,27 +35,18 @@ impl Operator for ChannelMaxProblem {
     }
 }
 
-pub(super) const CASES: Cases = Cases {
-    kind: "channel_max",
-    smoke: || vec![case("plain", &[2, 7, 5, 6])],
-    ragged: || {
-        vec![
-            case("empty_batch", &[0, 3, 5]),
-            case("empty_image", &[2, 3, 0]),
-            case("one_channel", &[2, 1, 7, 5]),
-            case("matrix", &[5, 67]),
-            case("many_channels", &[1, 521, 3, 7]),
-            case("nan_and_infinities", &[2, 11, 7, 13]).special(),
-        ]
-    },
-    realistic: || vec![case("maxout", &[2, 16, 14, 30, 30])],
-    golden: "channel_max",
-    read: |file| file.case("channel_max", [Layer::channel_max()], &[]),
-};
-
-fn case(name: &str, x: &[usize]) -> Case {
-    Case::of_layer(&format!("channel_max/{name}"), Layer::channel_max(), x).expect("a chain")
-}
+pub(super) const CASES: Cases = cases!(
+    "channel_max", "",
+    smoke: "plain 2x7x5x6",
+    ragged: "
+        empty_batch 0x3x5
+        empty_image 2x3x0
+        one_channel 2x1x7x5
+        matrix 5x67
+        many_channels 1x521x3x7
+        nan_and_infinities 2x11x7x13 special",
+    realistic: "maxout 2x16x14x30x30"
+);
 
 #[cfg(test)]
 mod tests {

@@ -12,20 +12,16 @@
 //! as `sum of t * abs(w)`.
 
 mod cases;
-mod golden;
-mod sequences;
 mod sums;
 
 use ndarray::{Array5, ArrayD, ArrayView5, ArrayViewD, Axis, Ix5};
 use op_spec::{ConvProblem, Pad, PaddingMode};
 
-use super::operator::{Operator, chained};
+use super::operator::{Given, Operator, chained};
 use crate::Precision;
 use sums::{Terms, convolve};
 
-pub(super) use cases::{CONV2D, CONV3D};
-pub(crate) use golden::read_layer;
-pub(super) use sequences::CONV1D;
+pub(super) use cases::{CONV1D, CONV2D, CONV3D};
 
 impl<const D: usize> Operator for ConvProblem<D> {
     fn reference(&self, x: &ArrayD<f64>, parameters: &[&ArrayD<f64>]) -> ArrayD<f64> {
@@ -33,26 +29,18 @@ impl<const D: usize> Operator for ConvProblem<D> {
         sums_of(self, x, parameters[0], bias, Terms::Products)
     }
 
-    fn tolerance(
-        &self,
-        x: &ArrayD<f64>,
-        t: ArrayD<f64>,
-        y: &ArrayD<f64>,
-        parameters: &[&ArrayD<f64>],
-        precision: &Precision,
-    ) -> ArrayD<f64> {
-        let tolerances = self.tolerances(x, vec![t], y, parameters, &[*precision]);
+    fn tolerance(&self, of: &Given<'_>, t: ArrayD<f64>, precision: &Precision) -> ArrayD<f64> {
+        let tolerances = self.tolerances(of, vec![t], &[*precision]);
         tolerances.into_iter().next().expect("one of each")
     }
 
     fn tolerances(
         &self,
-        x: &ArrayD<f64>,
+        of: &Given<'_>,
         t: Vec<ArrayD<f64>>,
-        _: &ArrayD<f64>,
-        parameters: &[&ArrayD<f64>],
         precisions: &[Precision],
     ) -> Vec<ArrayD<f64>> {
+        let &Given { x, parameters, .. } = of;
         let weight = parameters[0];
         let bias = self.bias.then(|| parameters[1]);
         // The same for all precisions.

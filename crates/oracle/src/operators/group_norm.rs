@@ -6,14 +6,12 @@
 
 use launch_config::norm::{NormGeometry, STATS_THREADS};
 use ndarray::{Array1, ArrayD, Axis};
-use op_spec::graph::{GroupNormLayer, Layer};
-use op_spec::{GroupNormProblem, GroupNormSpec};
+use op_spec::GroupNormProblem;
 use rayon::prelude::*;
-use serde::Deserialize;
 
-use super::operator::{Operator, chained};
-use crate::golden_file::{GoldenFlaw, Reader};
-use crate::{Bounded, Case, Cases, Precision};
+use super::operator::{Given, Operator, chained};
+use crate::cases::cases;
+use crate::{Bounded, Cases, Precision};
 
 impl Operator for GroupNormProblem {
     fn reference(&self, x: &ArrayD<f64>, parameters: &[&ArrayD<f64>]) -> ArrayD<f64> {
@@ -42,14 +40,8 @@ impl Operator for GroupNormProblem {
         y
     }
 
-    fn tolerance(
-        &self,
-        x: &ArrayD<f64>,
-        t: ArrayD<f64>,
-        y: &ArrayD<f64>,
-        parameters: &[&ArrayD<f64>],
-        precision: &Precision,
-    ) -> ArrayD<f64> {
+    fn tolerance(&self, of: &Given<'_>, t: ArrayD<f64>, precision: &Precision) -> ArrayD<f64> {
+        let &Given { x, y, parameters } = of;
         let mut tolerance = match t.is_standard_layout() {
             true => t,
             false => t.as_standard_layout().into_owned(),
@@ -146,16 +138,18 @@ pub(crate) fn folded(
     (with.weight, with.bias) = (true, true);
     (without.weight, without.bias) = (false, false);
     let [gain, shift] = [gain, shift].map(|values| Array1::from(values).into_dyn());
-    let values = with.reference(&x.values, &[&gain, &shift]);
-    let mut tolerance = with.tolerance(
-        &x.values,
-        x.tolerance.clone(),
-        &values,
-        &[&gain, &shift],
-        precision,
-    );
-    let normalised = without.reference(&x.values, &[]);
-    let off = without.tolerance(&x.values, x.tolerance.clone(), &normalised, &[], precision);
+    let off_by = |norm: &GroupNormProblem, parameters: &[&ArrayD<f64>]| {
+        let y = norm.reference(&x.values, parameters);
+        let of = Given {
+            x: &x.values,
+            y: &y,
+            parameters,
+        };
+        let tolerance = norm.tolerance(&of, x.tolerance.clone(), precision);
+        (y, tolerance)
+    };
+    let (values, mut tolerance) = off_by(&with, &[&gain, &shift]);
+    let (normalised, off) = off_by(&without, &[]);
     let largest = normalised.mapv(f64::abs) + off;
     let channels = tolerance.axis_iter_mut(Axis(1)).zip(errors);
     for ((mut tolerance, (of_gain, of_shift)), largest) in channels.zip(largest.axis_iter(Axis(1)))
@@ -208,63 +202,28 @@ fn longest_chain(len: usize) -> usize {
     split.div_ceil(u64::from(STATS_THREADS)) as usize + tree + geometry.splits as usize
 }
 
-pub(super) const CASES: Cases = Cases {
-    kind: "group_norm",
-    smoke: || vec![case("plain", &[2, 6, 5, 7], 3, 1e-5, true)],
-    ragged: || {
-        vec![
-            case("empty_batch", &[0, 6, 5, 7], 3, 1e-5, true),
-            case("empty_image", &[2, 6, 0, 7], 3, 1e-5, true),
-            case("one_value_per_group", &[2, 5, 1, 1], 5, 1e-5, true),
-            case("matrix", &[7, 30], 6, 1e-5, true),
-            case("one_group", &[2, 7, 11, 13], 1, 1e-3, true),
-            case("group_per_channel", &[3, 7, 5, 3], 7, 1e-5, false),
-            case("volume", &[2, 6, 3, 5, 7], 2, 1e-5, true),
-            case("long_rows", &[1, 2, 127, 257], 2, 1e-5, true),
-            case("mean_1000_times_deviation", &[2, 4, 33, 35], 2, 1e-5, true).shifted(577.0),
-        ]
-    },
-    realistic: || {
-        vec![
-            case("unet", &[2, 64, 62, 62], 16, 1e-5, true),
-            case("layer_norm_of_images", &[2, 48, 56, 56], 1, 1e-6, true),
-        ]
-    },
-    golden: "group_norm",
-    read,
-};
-
-fn layer(num_groups: usize, eps: f64, affine: bool) -> Layer {
-    Layer::GroupNorm(GroupNormLayer {
-        name: "group_norm".to_owned(),
-        attributes: GroupNormSpec { num_groups, eps },
-        affine,
-    })
-}
-
-fn case(name: &str, x: &[usize], num_groups: usize, eps: f64, affine: bool) -> Case {
-    let name = format!("group_norm/{name}");
-    Case::of_layer(&name, layer(num_groups, eps, affine), x).expect("a chain")
-}
-
-/// What golden files say of a norm.
-#[derive(Deserialize)]
-pub(crate) struct Attributes {
-    pub(crate) eps: f64,
-    #[serde(default)]
-    pub(crate) num_groups: usize,
-}
-
-fn read(file: &mut Reader) -> Result<Case, GoldenFlaw> {
-    let attributes: Attributes = file.attributes()?;
-    let layer = layer(attributes.num_groups, attributes.eps, file.has("gamma"));
-    let names = [("group_norm.weight", "gamma"), ("group_norm.bias", "beta")];
-    file.case("group_norm", [layer], &names)
-}
+pub(super) const CASES: Cases = cases!(
+    "group_norm", "name=group_norm",
+    smoke: "plain 2x6x5x7 num_groups=3",
+    ragged: "
+        empty_batch 0x6x5x7 num_groups=3
+        empty_image 2x6x0x7 num_groups=3
+        one_value_per_group 2x5x1x1 num_groups=5
+        matrix 7x30 num_groups=6
+        one_group 2x7x11x13 num_groups=1 eps=1e-3
+        group_per_channel 3x7x5x3 num_groups=7 affine=false
+        volume 2x6x3x5x7 num_groups=2
+        long_rows 1x2x127x257 num_groups=2
+        mean_1000_times_deviation 2x4x33x35 num_groups=2 shifted=577",
+    realistic: "
+        unet 2x64x62x62 num_groups=16
+        layer_norm_of_images 2x48x56x56 num_groups=1 eps=1e-6"
+);
 
 #[cfg(test)]
 mod tests {
     use ndarray::{IxDyn, Zip, array};
+    use op_spec::GroupNormSpec;
     use op_spec::graph::LayerProblem;
 
     use super::*;

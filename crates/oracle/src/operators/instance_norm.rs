@@ -1,29 +1,19 @@
 //! [Group norm](super::group_norm) with every channel a group of its own.
 
 use ndarray::ArrayD;
-use op_spec::graph::{InstanceNormLayer, Layer};
-use op_spec::{InstanceNormProblem, InstanceNormSpec};
+use op_spec::InstanceNormProblem;
 
-use super::group_norm;
-use super::operator::Operator;
-use crate::golden_file::{GoldenFlaw, Reader};
-use crate::{Case, Cases, Precision};
+use super::operator::{Given, Operator};
+use crate::cases::cases;
+use crate::{Cases, Precision};
 
 impl Operator for InstanceNormProblem {
     fn reference(&self, x: &ArrayD<f64>, parameters: &[&ArrayD<f64>]) -> ArrayD<f64> {
         self.as_group_norm().reference(x, parameters)
     }
 
-    fn tolerance(
-        &self,
-        x: &ArrayD<f64>,
-        t: ArrayD<f64>,
-        y: &ArrayD<f64>,
-        parameters: &[&ArrayD<f64>],
-        precision: &Precision,
-    ) -> ArrayD<f64> {
-        self.as_group_norm()
-            .tolerance(x, t, y, parameters, precision)
+    fn tolerance(&self, of: &Given<'_>, t: ArrayD<f64>, precision: &Precision) -> ArrayD<f64> {
+        self.as_group_norm().tolerance(of, t, precision)
     }
 
     fn cost(&self) -> u64 {
@@ -31,42 +21,15 @@ impl Operator for InstanceNormProblem {
     }
 }
 
-pub(super) const CASES: Cases = Cases {
-    kind: "instance_norm",
-    smoke: || vec![case("plain", &[2, 3, 4, 5, 6], 1e-5, false)],
-    ragged: || {
-        vec![
-            case("empty_batch", &[0, 3, 4, 5], 1e-5, true),
-            case("two_values", &[3, 5, 2], 1e-5, true),
-            case("sequence", &[3, 4, 101], 1e-3, true),
-            case("image", &[2, 3, 17, 19], 1e-5, true),
-            case("four_spatial_dimensions", &[2, 3, 2, 3, 5, 4], 1e-5, true),
-            case("mean_1000_times_deviation", &[2, 3, 9, 13, 11], 1e-5, false).shifted(-577.0),
-        ]
-    },
-    realistic: || vec![case("segmentation", &[1, 24, 14, 30, 30], 1e-5, true)],
-    golden: "instance_norm",
-    read,
-};
-
-fn layer(eps: f64, affine: bool) -> Layer {
-    Layer::InstanceNorm(InstanceNormLayer {
-        name: "instance_norm".to_owned(),
-        attributes: InstanceNormSpec { eps },
-        affine,
-    })
-}
-
-fn case(name: &str, x: &[usize], eps: f64, affine: bool) -> Case {
-    Case::of_layer(&format!("instance_norm/{name}"), layer(eps, affine), x).expect("a chain")
-}
-
-fn read(file: &mut Reader) -> Result<Case, GoldenFlaw> {
-    let attributes: group_norm::Attributes = file.attributes()?;
-    let layer = layer(attributes.eps, file.has("gamma"));
-    let names = [
-        ("instance_norm.weight", "gamma"),
-        ("instance_norm.bias", "beta"),
-    ];
-    file.case("instance_norm", [layer], &names)
-}
+pub(super) const CASES: Cases = cases!(
+    "instance_norm", "name=instance_norm affine=true",
+    smoke: "plain 2x3x4x5x6 affine=false",
+    ragged: "
+        empty_batch 0x3x4x5
+        two_values 3x5x2
+        sequence 3x4x101 eps=1e-3
+        image 2x3x17x19
+        four_spatial_dimensions 2x3x2x3x5x4
+        mean_1000_times_deviation 2x3x9x13x11 affine=false shifted=-577",
+    realistic: "segmentation 1x24x14x30x30"
+);

@@ -5,13 +5,11 @@
 //! does, times `abs(weight)`.
 
 use ndarray::{ArrayD, Axis, Zip};
-use op_spec::graph::{Layer, LayerNormLayer};
-use op_spec::{LayerNormProblem, LayerNormSpec};
-use serde::Deserialize;
+use op_spec::LayerNormProblem;
 
-use super::operator::{Operator, chained};
-use crate::golden_file::{GoldenFlaw, Reader};
-use crate::{Case, Cases, Precision};
+use super::operator::{Given, Operator, chained};
+use crate::cases::cases;
+use crate::{Cases, Precision};
 
 impl Operator for LayerNormProblem {
     fn reference(&self, x: &ArrayD<f64>, parameters: &[&ArrayD<f64>]) -> ArrayD<f64> {
@@ -28,17 +26,16 @@ impl Operator for LayerNormProblem {
         y
     }
 
-    fn tolerance(
-        &self,
-        x: &ArrayD<f64>,
-        t: ArrayD<f64>,
-        y: &ArrayD<f64>,
-        parameters: &[&ArrayD<f64>],
-        precision: &Precision,
-    ) -> ArrayD<f64> {
+    fn tolerance(&self, of: &Given<'_>, t: ArrayD<f64>, precision: &Precision) -> ArrayD<f64> {
+        let &Given { x, y, parameters } = of;
         let norm = self.as_group_norm();
         let normalised = norm.reference(x, &[]);
-        let mut tolerance = norm.tolerance(x, t, &normalised, &[], precision);
+        let of_norm = Given {
+            y: &normalised,
+            parameters: &[],
+            ..*of
+        };
+        let mut tolerance = norm.tolerance(&of_norm, t, precision);
         let (weight, bias) = affine(self, parameters);
         let unit = chained(0) * precision.arithmetic;
         let samples = tolerance.axis_iter_mut(Axis(0));
@@ -77,75 +74,29 @@ fn affine<'a>(
     (next(problem.weight), next(problem.bias))
 }
 
-pub(super) const CASES: Cases = Cases {
-    kind: "layer_norm",
-    smoke: || vec![case("plain", &[2, 6, 5, 7], 1e-5, [true, true])],
-    ragged: || {
-        vec![
-            case("empty_batch", &[0, 6, 5, 7], 1e-5, [true, true]),
-            case("empty_image", &[2, 6, 0, 7], 1e-5, [true, true]),
-            case("one_value", &[3, 1, 1], 1e-5, [true, true]),
-            case("matrix", &[7, 30], 1e-5, [true, false]),
-            case("primes", &[3, 7, 11, 13], 1e-3, [true, true]),
-            case("no_affine", &[2, 5, 7, 3], 1e-5, [false, false]),
-            case("volume", &[2, 6, 3, 5, 7], 1e-5, [true, true]),
-            case("long_rows", &[2, 3, 127, 91], 1e-5, [true, true]),
-            case("nan_inf", &[5, 3, 7, 9], 1e-5, [true, true]).poisoned(),
-            case(
-                "mean_1000_times_deviation",
-                &[2, 4, 33, 35],
-                1e-5,
-                [true, true],
-            )
-            .shifted(577.0),
-        ]
-    },
-    realistic: || {
-        vec![
-            case("spectrograms", &[2, 64, 62, 62], 1e-5, [true, true]),
-            case("images", &[2, 48, 56, 56], 1e-6, [false, false]),
-        ]
-    },
-    golden: "layer_norm",
-    read,
-};
-
-fn layer(normalized_shape: &[usize], eps: f64, [weight, bias]: [bool; 2]) -> Layer {
-    Layer::LayerNorm(LayerNormLayer {
-        name: "layer_norm".to_owned(),
-        normalized_shape: normalized_shape.to_vec(),
-        attributes: LayerNormSpec { eps },
-        elementwise_affine: weight,
-        bias,
-    })
-}
-
-fn case(name: &str, x: &[usize], eps: f64, affine: [bool; 2]) -> Case {
-    let layer = layer(&x[1..], eps, affine);
-    Case::of_layer(&format!("layer_norm/{name}"), layer, x).expect("a chain")
-}
-
-/// What golden files say of a layer norm.
-#[derive(Deserialize)]
-struct Attributes {
-    eps: f64,
-    normalized_shape: Vec<usize>,
-}
-
-fn read(file: &mut Reader) -> Result<Case, GoldenFlaw> {
-    let Attributes {
-        eps,
-        normalized_shape,
-    } = file.attributes()?;
-    let affine = [file.has("gamma"), file.has("beta")];
-    let layer = layer(&normalized_shape, eps, affine);
-    let names = [("layer_norm.weight", "gamma"), ("layer_norm.bias", "beta")];
-    file.case("layer_norm", [layer], &names)
-}
+pub(super) const CASES: Cases = cases!(
+    "layer_norm", "name=layer_norm",
+    smoke: "plain 2x6x5x7 normalized_shape=[6,5,7]",
+    ragged: "
+        empty_batch 0x6x5x7 normalized_shape=[6,5,7]
+        empty_image 2x6x0x7 normalized_shape=[6,0,7]
+        one_value 3x1x1 normalized_shape=[1,1]
+        matrix 7x30 normalized_shape=[30] bias=false
+        primes 3x7x11x13 normalized_shape=[7,11,13] eps=1e-3
+        no_affine 2x5x7x3 normalized_shape=[5,7,3] elementwise_affine=false bias=false
+        volume 2x6x3x5x7 normalized_shape=[6,3,5,7]
+        long_rows 2x3x127x91 normalized_shape=[3,127,91]
+        nan_inf 5x3x7x9 normalized_shape=[3,7,9] poisoned
+        mean_1000_times_deviation 2x4x33x35 normalized_shape=[4,33,35] shifted=577",
+    realistic: "
+        spectrograms 2x64x62x62 normalized_shape=[64,62,62]
+        images 2x48x56x56 normalized_shape=[48,56,56] eps=1e-6 elementwise_affine=false bias=false"
+);
 
 #[cfg(test)]
 mod tests {
     use ndarray::array;
+    use op_spec::LayerNormSpec;
 
     use super::*;
 

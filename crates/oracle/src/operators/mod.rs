@@ -22,7 +22,7 @@ pub mod pool;
 pub mod prelu;
 pub mod scale;
 
-pub use operator::Operator;
+pub use operator::{Given, Operator};
 
 /// The operator of a layer.
 pub(crate) fn of(layer: &LayerProblem) -> &dyn Operator {

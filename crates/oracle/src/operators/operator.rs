@@ -12,29 +12,20 @@ pub trait Operator {
     /// keep it.
     fn reference(&self, x: &ArrayD<f64>, parameters: &[&ArrayD<f64>]) -> ArrayD<f64>;
 
-    /// How far off the output `y` may be before it is stored, where the input `x` may be off by `t`, see
+    /// How far off the output may be before it is stored, where the input may be off by `t`, see
     /// [`Bounded`](crate::Bounded).
-    fn tolerance(
-        &self,
-        x: &ArrayD<f64>,
-        t: ArrayD<f64>,
-        y: &ArrayD<f64>,
-        parameters: &[&ArrayD<f64>],
-        precision: &Precision,
-    ) -> ArrayD<f64>;
+    fn tolerance(&self, of: &Given<'_>, t: ArrayD<f64>, precision: &Precision) -> ArrayD<f64>;
 
     /// The same for several precisions, with an input that is off by another `t` in each: what takes long and
     /// is the same for all is done once.
     fn tolerances(
         &self,
-        x: &ArrayD<f64>,
+        of: &Given<'_>,
         t: Vec<ArrayD<f64>>,
-        y: &ArrayD<f64>,
-        parameters: &[&ArrayD<f64>],
         precisions: &[Precision],
     ) -> Vec<ArrayD<f64>> {
         let each = t.into_iter().zip(precisions);
-        each.map(|(t, precision)| self.tolerance(x, t, y, parameters, precision))
+        each.map(|(t, precision)| self.tolerance(of, t, precision))
             .collect()
     }
 
@@ -45,6 +36,17 @@ pub trait Operator {
 
     /// Multiplications of a convolution, elements that other operators read.
     fn cost(&self) -> u64;
+}
+
+/// What an operator was given, and made of it.
+#[derive(Clone, Copy, Debug)]
+pub struct Given<'a> {
+    /// The input.
+    pub x: &'a ArrayD<f64>,
+    /// The output.
+    pub y: &'a ArrayD<f64>,
+    /// The parameters.
+    pub parameters: &'a [&'a ArrayD<f64>],
 }
 
 /// The factor of a result behind `chain` additions in sequence.

@@ -21,12 +21,12 @@
 //! to an error function or a tangent near -1: so gelu's tolerance has float64's own rounding of that, times
 //! `abs(x)`.
 //!
-//! A new function is a row here, an arm of [`Operator::reference`] and of [`Operator::tolerance`], and a
-//! constant like `RELU` in `cases.rs`, listed in `CASES`, by which it gets its tests.
+//! A new function is a row here, an arm of [`Operator::reference`] and of [`Operator::tolerance`], and an
+//! entry of `CASES` in `cases.rs`, by which it gets its tests.
 
 use std::f64::consts::{FRAC_2_SQRT_PI, PI, SQRT_2};
 
-use super::operator::{Operator, chained};
+use super::operator::{Given, Operator, chained};
 use crate::Precision;
 use ndarray::{ArrayD, Zip};
 use op_spec::{GeluApproximation, PointwiseProblem, PointwiseSpec};
@@ -64,14 +64,8 @@ impl Operator for PointwiseProblem {
         })
     }
 
-    fn tolerance(
-        &self,
-        x: &ArrayD<f64>,
-        mut t: ArrayD<f64>,
-        y: &ArrayD<f64>,
-        _: &[&ArrayD<f64>],
-        precision: &Precision,
-    ) -> ArrayD<f64> {
+    fn tolerance(&self, of: &Given<'_>, mut t: ArrayD<f64>, precision: &Precision) -> ArrayD<f64> {
+        let &Given { x, y, .. } = of;
         let unit = chained(16) * precision.arithmetic;
         // What is passed on, and the roundings of what may be off by that.
         let smooth = |t: f64, y: &f64| t + unit * (y.abs() + t);
@@ -178,7 +172,7 @@ fn normal_below(x: f64) -> f64 {
 
 mod cases;
 
-pub(crate) use cases::{CASES, clamp_of};
+pub(crate) use cases::CASES;
 
 #[cfg(test)]
 mod tests {
@@ -186,9 +180,9 @@ mod tests {
     use op_spec::ClampSpec;
     use op_spec::graph::{Layer, LayerProblem};
 
-    use super::cases::{RELU_SPEC, case, clamp, leaky_relu};
     use super::*;
     use crate::Bounded;
+    use crate::cases::row;
 
     #[test]
     fn bounds_that_cross_or_are_nan_do_what_they_do_in_pytorch() {
@@ -229,7 +223,8 @@ mod tests {
             [Layer::Pointwise(function)] => *function,
             other => panic!("{other:?}"),
         });
-        for function in of_cases.chain([leaky_relu(f64::INFINITY)]) {
+        let negative_slope = f64::INFINITY;
+        for function in of_cases.chain([PointwiseSpec::LeakyRelu { negative_slope }]) {
             assert_eq!(function.keeps_order(), commutes(&function), "{function:?}");
         }
     }
@@ -262,12 +257,11 @@ mod tests {
 
     #[test]
     fn values_that_are_surely_clamped_tolerate_nothing_of_their_input() {
-        for (case, shift) in [
-            (clamp("surely", &[2, 36], Some(2.0), Some(3.0)), 0.0),
-            (case("relu/surely", RELU_SPEC, &[2, 36]), -2.0),
-            (case("leaky_relu/surely", leaky_relu(0.0), &[2, 36]), -2.0),
+        for case in [
+            row("clamp", "", "surely 2x36 min=2 max=3"),
+            row("relu", "", "surely 2x36 shifted=-2"),
+            row("leaky_relu", "", "surely 2x36 negative_slope=0 shifted=-2"),
         ] {
-            let case = case.shifted(shift);
             let mut x = Bounded::exact(case.x.view());
             x.tolerance.fill(0.5);
             let layer = &case.problem().unwrap().steps[0].problem;

@@ -16,7 +16,7 @@ mod cases;
 use ndarray::{Array5, ArrayD, ArrayView3, Axis, Ix5, Zip};
 use op_spec::{PoolProblem, Pooled};
 
-use super::operator::{Operator, chained};
+use super::operator::{Given, Operator, chained};
 use crate::Precision;
 
 pub(super) use cases::{
@@ -48,14 +48,8 @@ impl Operator for PoolProblem {
         }
     }
 
-    fn tolerance(
-        &self,
-        x: &ArrayD<f64>,
-        t: ArrayD<f64>,
-        y: &ArrayD<f64>,
-        _: &[&ArrayD<f64>],
-        precision: &Precision,
-    ) -> ArrayD<f64> {
+    fn tolerance(&self, of: &Given<'_>, t: ArrayD<f64>, precision: &Precision) -> ArrayD<f64> {
+        let &Given { x, y, .. } = of;
         let passed_on = self.reference(&t, &[]).mapv(f64::abs);
         if self.selects() {
             return passed_on;
@@ -90,7 +84,7 @@ impl Operator for PoolProblem {
 
 /// The positions inside an input of `extent` that the taps of a window fall on, which begins at `start` of
 /// the padded input. There may be far more taps than positions.
-pub(super) fn inside(
+fn inside(
     start: usize,
     taps: usize,
     dilation: usize,
@@ -135,7 +129,7 @@ fn window(x: &ArrayView3<'_, f64>, problem: &PoolProblem, output: [usize; 3]) ->
 #[cfg(test)]
 mod tests {
     use ndarray::array;
-    use op_spec::{AvgPool2dSpec, MaxPool2dSpec, MaxPool3dSpec};
+    use op_spec::AvgPool2dSpec;
 
     use super::*;
 
@@ -172,24 +166,5 @@ mod tests {
             ..AvgPool2dSpec::new([1, 3])
         };
         assert_eq!(averages(hanging), [1.0, 2.0]);
-    }
-
-    #[test]
-    fn the_maximum_of_a_flat_volume_is_that_of_its_image() {
-        let x = crate::data::signed(1, &[2, 3, 7, 9]).mapv(f64::from);
-        let flat = MaxPool2dSpec {
-            stride: Some([2, 1]),
-            padding: [1, 0],
-            ..MaxPool2dSpec::new([3, 2])
-        };
-        let volume = MaxPool3dSpec {
-            stride: Some([1, 2, 1]),
-            padding: [0, 1, 0],
-            ..MaxPool3dSpec::new([1, 3, 2])
-        };
-        let images = flat.problem(x.shape()).unwrap().reference(&x, &[]);
-        let x = x.insert_axis(Axis(2));
-        let volumes = volume.problem(x.shape()).unwrap().pool.reference(&x, &[]);
-        assert_eq!(volumes.remove_axis(Axis(2)), images);
     }
 }

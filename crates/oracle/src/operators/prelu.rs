@@ -5,11 +5,9 @@
 
 use ndarray::{ArrayD, ArrayViewMutD, Axis};
 use op_spec::PreluProblem;
-use op_spec::graph::Layer;
-use serde::Deserialize;
 
-use super::operator::{Operator, chained};
-use crate::golden_file::{GoldenFlaw, Reader};
+use super::operator::{Given, Operator, chained};
+use crate::cases::{cases, row};
 use crate::{Case, Cases, Precision};
 
 impl Operator for PreluProblem {
@@ -21,14 +19,8 @@ impl Operator for PreluProblem {
         y
     }
 
-    fn tolerance(
-        &self,
-        x: &ArrayD<f64>,
-        t: ArrayD<f64>,
-        y: &ArrayD<f64>,
-        parameters: &[&ArrayD<f64>],
-        precision: &Precision,
-    ) -> ArrayD<f64> {
+    fn tolerance(&self, of: &Given<'_>, t: ArrayD<f64>, precision: &Precision) -> ArrayD<f64> {
+        let &Given { x, y, parameters } = of;
         // The slope of each element.
         let mut slopes = ArrayD::zeros(y.raw_dim());
         for (mut channel, slope) in channels(self, &mut slopes, parameters[0]) {
@@ -65,49 +57,34 @@ fn channels<'a>(
     }
 }
 
-pub(super) const CASES: Cases = Cases {
-    kind: "prelu",
-    smoke: || {
-        vec![
-            case("plain", &[2, 3, 5, 7], 1),
-            case("each", &[2, 3, 5, 7], 3),
-        ]
-    },
-    ragged: || {
-        vec![
-            case("empty_batch", &[0, 3, 5], 3),
-            case("matrix", &[5, 13], 13),
-            case("matrix_one_slope", &[5, 13], 1),
-            case("one_value", &[1, 1, 1, 1], 1),
-            case("primes", &[3, 7, 11, 13, 5], 7),
-            case("primes_one_slope", &[3, 7, 11, 13, 5], 1),
-            case("nan_and_infinities", &[2, 7, 29, 31], 7).special(),
-            special_slopes("nan_and_infinities_zero", &[2, 3, 29, 31], &[0.0]),
-            special_slopes(
-                "special_slopes",
-                &[2, 6, 29, 31],
-                &[0.0, -0.0, f32::INFINITY, f32::NEG_INFINITY, f32::NAN, 1.5],
-            ),
-        ]
-    },
-    realistic: || {
-        vec![
-            case("residual_unit", &[1, 16, 24, 32, 32], 1),
-            case("face_recognition", &[2, 64, 56, 56], 64),
-        ]
-    },
-    golden: "prelu",
-    read,
-};
+pub(super) const CASES: Cases = cases!(
+    "prelu", "name=prelu",
+    smoke: "
+        plain 2x3x5x7
+        each 2x3x5x7 num_parameters=3",
+    ragged: "
+        empty_batch 0x3x5 num_parameters=3
+        matrix 5x13 num_parameters=13
+        matrix_one_slope 5x13
+        one_value 1x1x1x1
+        primes 3x7x11x13x5 num_parameters=7
+        primes_one_slope 3x7x11x13x5
+        nan_and_infinities 2x7x29x31 num_parameters=7 special",
+    realistic: "
+        residual_unit 1x16x24x32x32
+        face_recognition 2x64x56x56 num_parameters=64",
+    more: vec![
+        special_slopes("nan_and_infinities_zero 2x3x29x31", &[0.0]),
+        special_slopes("special_slopes 2x6x29x31", &[0.0, -0.0, INFINITY, -INFINITY, f32::NAN, 1.5]),
+    ]
+);
 
-fn case(name: &str, x: &[usize], num_parameters: usize) -> Case {
-    let layer = Layer::prelu("prelu", num_parameters);
-    Case::of_layer(&format!("prelu/{name}"), layer, x).expect("a chain")
-}
+const INFINITY: f32 = f32::INFINITY;
 
 /// These slopes, of NaN, infinities, zeros of both signs, and what else there is.
-fn special_slopes(name: &str, x: &[usize], slopes: &[f32]) -> Case {
-    let mut case = case(name, x, slopes.len()).special();
+fn special_slopes(name: &str, slopes: &[f32]) -> Case {
+    let line = format!("{name} num_parameters={} special", slopes.len());
+    let mut case = row("prelu", "name=prelu", &line);
     for (slope, &value) in case.parameters[0].iter_mut().zip(slopes) {
         *slope = value;
     }
@@ -119,18 +96,6 @@ fn special_slopes(name: &str, x: &[usize], slopes: &[f32]) -> Case {
         };
     }
     case
-}
-
-/// What golden files say of a prelu.
-#[derive(Deserialize)]
-struct Attributes {
-    num_parameters: usize,
-}
-
-fn read(file: &mut Reader) -> Result<Case, GoldenFlaw> {
-    let Attributes { num_parameters } = file.attributes()?;
-    let layer = Layer::prelu("prelu", num_parameters);
-    file.case("prelu", [layer], &[("prelu.weight", "weight")])
 }
 
 #[cfg(test)]

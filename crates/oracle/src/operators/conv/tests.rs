@@ -6,6 +6,12 @@ use super::*;
 use crate::Bounded;
 use crate::data::signed;
 
+/// Whether all of these values are within the tolerance of those that are wanted.
+fn allowed(wanted: &Bounded, got: &ArrayD<f64>) -> bool {
+    let mut pairs = got.iter().zip(&wanted.values).zip(&wanted.tolerance);
+    pairs.all(|((got, want), t)| (got - want).abs() <= *t)
+}
+
 /// A sum of 72 products, of factors rounded to so many bits, and whether the precision's tolerance allows for
 /// it.
 fn allows(precision: &Precision, bits: i32) -> bool {
@@ -23,11 +29,10 @@ fn allows(precision: &Precision, bits: i32) -> bool {
             (v / unit).round() * unit
         })
     };
-    let got = problem.reference(&rounded(&x), &[&rounded(&weight)]);
-    let pairs = got.iter().zip(&wanted.values).zip(&wanted.tolerance);
-    pairs
-        .into_iter()
-        .all(|((got, want), t)| (got - want).abs() <= *t)
+    allowed(
+        &wanted,
+        &problem.reference(&rounded(&x), &[&rounded(&weight)]),
+    )
 }
 
 #[test]
@@ -128,9 +133,7 @@ fn what_is_far_below_its_samples_or_filters_largest_lacks_a_part_of_that() {
     let allows = |part: f64, precision: &Precision| {
         let wanted = Bounded::exact(x.view()).through(&layer, &[&wide], precision);
         let rounded = x.mapv(|v| (f64::from(v) / part).round() * part);
-        let got = problem.reference(&rounded, &[&wide]);
-        let mut pairs = got.iter().zip(&wanted.values).zip(&wanted.tolerance);
-        pairs.all(|((got, want), t)| (got - want).abs() <= *t)
+        allowed(&wanted, &problem.reference(&rounded, &[&wide]))
     };
     let part = f64::exp2(-33.0);
     assert!(allows(2.0 * part, &Precision::F32) && !allows(256.0 * part, &Precision::F32));
@@ -152,9 +155,7 @@ fn inputs_that_no_power_of_two_brings_into_range_lack_what_is_below_it() {
         let x = signed(3, &[1, 8, 20, 20]).mapv(|v| v * f32::exp2(-122.0));
         let wanted = Bounded::exact(x.view()).through(&layer, &[&wide], precision);
         let rounded = x.mapv(|v| (f64::from(v) / least).round() * least);
-        let got = problem.reference(&rounded, &[&wide]);
-        let mut pairs = got.iter().zip(&wanted.values).zip(&wanted.tolerance);
-        pairs.all(|((got, want), t)| (got - want).abs() <= *t)
+        allowed(&wanted, &problem.reference(&rounded, &[&wide]))
     };
     let least = f64::exp2(-124.0);
     assert!(allows(least, &Precision::F32) && !allows(16.0 * least, &Precision::F32));
@@ -187,11 +188,8 @@ fn factors_lack_what_is_little_beside_the_largest_of_their_own_sample_or_filter(
     let (wide, wide_weight) = (x.mapv(f64::from), weight.mapv(f64::from));
     let layer = LayerProblem::Conv2d(problem);
     let wanted = Bounded::exact(x.view()).through(&layer, &[&wide_weight], &Precision::TF32);
-    let allows = |x: &ArrayD<f64>, weight: &ArrayD<f64>| {
-        let got = problem.reference(x, &[weight]);
-        let mut pairs = got.iter().zip(&wanted.values).zip(&wanted.tolerance);
-        pairs.all(|((got, want), t)| (got - want).abs() <= *t)
-    };
+    let allows =
+        |x: &ArrayD<f64>, weight: &ArrayD<f64>| allowed(&wanted, &problem.reference(x, &[weight]));
     // The small values of one sample or filter, off by so many times what they lack.
     let off = |values: &ArrayD<f64>, which: usize, times: f64| {
         let mut values = values.clone();
