@@ -2,16 +2,10 @@
 //! convolution, one norm and one maximum.
 
 use ndarray::{ArrayD, Axis};
-use op_spec::graph::{
-    Chain, ConvLayer, GraphProblem, GroupNormLayer, InstanceNormLayer, Layer, LayerNormLayer,
-    NormalForm, Operand, Pointwise,
-};
-use op_spec::{
-    ConvSpec, GroupNormProblem, GroupNormSpec, InstanceNormSpec, LayerNormSpec, MaxPool2dSpec,
-    PaddingMode,
-};
+use op_spec::graph::{Chain, ConvLayer, GraphProblem, Layer, NormalForm, Operand, Pointwise};
+use op_spec::{ConvSpec, GroupNormProblem, MaxPool2dSpec, PaddingMode};
 use oracle::operators::Operator;
-use oracle::{Bounded, Case, Precision};
+use oracle::{Bounded, Case, Precision, layer_of};
 use proptest::bool::ANY;
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -170,143 +164,85 @@ impl<'a> Evaluation<'a> {
     }
 }
 
-/// How often each part of a normal form stands in a chain.
-#[derive(Clone, Copy, Debug)]
-struct Plan {
-    volumes: bool,
-    convolution: bool,
-    bias: bool,
-    factors_before: usize,
-    /// None, group norm, instance norm, layer norm.
-    norm: u32,
-    affine: bool,
-    factors_behind: usize,
-    /// Clamps (behind a maximum relu, too), factors and residuals.
-    pointwise: [bool; 3],
-    /// A batch norm before them, and one behind the maximum.
-    batch_norms: [bool; 2],
-    /// A slope for each channel before them, and one for all behind the maximum.
-    prelus: [bool; 2],
-    /// None, pooling, maximum over the channels.
-    reduction: u32,
-    behind: [bool; 3],
-    per_group: usize,
-}
-
-fn plans() -> impl Strategy<Value = Plan> {
-    let first = (ANY, ANY, ANY, 0..3_usize, 0..4_u32, ANY);
-    let second = (
-        0..3_usize,
-        [ANY, ANY, ANY],
-        0..3_u32,
-        [ANY, ANY, ANY],
-        1..4_usize,
-        [ANY, ANY],
-        [ANY, ANY],
-    );
-    (first, second).prop_map(|(first, second)| {
-        let (volumes, convolution, bias, factors_before, norm, affine) = first;
-        let (factors_behind, pointwise, reduction, behind, per_group, batch_norms, prelus) = second;
-        Plan {
-            volumes,
-            convolution,
-            bias,
-            factors_before,
-            norm,
-            affine,
-            factors_behind,
-            pointwise,
-            batch_norms,
-            prelus,
-            reduction,
-            behind,
-            per_group,
-        }
-    })
-}
-
 const GROUPS: usize = 2;
 
-/// A chain of this plan, and its input's shape.
-fn chain(plan: Plan, n: usize) -> (Chain, Vec<usize>) {
-    let channels = GROUPS * plan.per_group;
-    let in_channels = if plan.convolution { 2 } else { channels };
-    let shape: &[usize] = if plan.volumes { &[3, 4, 5] } else { &[6, 7] };
-    let mut layers = Vec::new();
-    if plan.convolution && plan.volumes {
-        layers.push(Layer::conv3d(conv(channels, [2, 1, 2], plan.bias)));
-    } else if plan.convolution {
-        layers.push(Layer::conv2d(conv(channels, [2, 3], plan.bias)));
-    }
-    // Two layers of one name share their factor.
-    let scale = |name: &str, _| Layer::scale(name);
-    layers.extend((0..plan.factors_before).map(|index| scale("shared", index)));
-    match plan.norm {
-        1 => layers.push(Layer::GroupNorm(GroupNormLayer {
-            name: "norm".to_owned(),
-            attributes: GroupNormSpec {
-                num_groups: GROUPS,
-                eps: 1e-3,
-            },
-            affine: plan.affine,
-        })),
-        3 => {
-            // Paddings of convolutions by filters of these extents.
-            let grown: &[usize] = match (plan.convolution, plan.volumes) {
-                (false, _) => &[0; 3],
-                (true, true) => &[1, 2, 1],
-                (true, false) => &[1, 0],
-            };
-            let mut extents = vec![channels];
-            extents.extend(shape.iter().zip(grown).map(|(extent, more)| extent + more));
-            layers.push(Layer::LayerNorm(LayerNormLayer {
-                name: "norm".to_owned(),
-                normalized_shape: extents,
-                attributes: LayerNormSpec { eps: 1e-3 },
-                elementwise_affine: plan.affine,
-                bias: true,
-            }));
+prop_compose! {
+    /// A chain and its input's shape, by how often each part of a normal form stands in it: `norm` is none, a
+    /// group norm, an instance norm or a layer norm, `reduction` none, a pool or a maximum over the channels.
+    fn chains()(
+        [volumes, convolution, bias, affine] in [ANY; 4],
+        [before, behind] in [0..3_usize, 0..3],
+        norm in 0..4_u32,
+        reduction in 0..3_u32,
+        per_group in 1..4_usize,
+        n in 1..3_usize,
+        // Behind a maximum a clamp may be a relu.
+        [early, late] in [[ANY; 3], [ANY; 3]],
+        batch_norms in [ANY; 2],
+        // A slope for each channel before the reduction, and one for all behind it.
+        prelus in [ANY; 2],
+    ) -> (Chain, Vec<usize>) {
+        let channels = GROUPS * per_group;
+        let in_channels = if convolution { 2 } else { channels };
+        let shape: &[usize] = if volumes { &[3, 4, 5] } else { &[6, 7] };
+        let mut layers = Vec::new();
+        if convolution && volumes {
+            layers.push(Layer::conv3d(conv(channels, [2, 1, 2], bias)));
+        } else if convolution {
+            layers.push(Layer::conv2d(conv(channels, [2, 3], bias)));
         }
-        2 => layers.push(Layer::InstanceNorm(InstanceNormLayer {
-            name: "norm".to_owned(),
-            attributes: InstanceNormSpec { eps: 1e-3 },
-            affine: plan.affine,
-        })),
-        _ => {}
+        // Two layers of one name share their factor.
+        layers.extend((0..before).map(|_| Layer::scale("shared")));
+        // Paddings of convolutions by filters of these extents.
+        let grown: &[usize] = match (convolution, volumes) {
+            (false, _) => &[0; 3],
+            (true, true) => &[1, 2, 1],
+            (true, false) => &[1, 0],
+        };
+        let extents = shape.iter().zip(grown).map(|(extent, more)| extent + more);
+        let extents: Vec<usize> = std::iter::once(channels).chain(extents).collect();
+        layers.extend(match norm {
+            1 => Some(("group_norm", format!("affine={affine} num_groups={GROUPS}"))),
+            2 => Some(("instance_norm", format!("affine={affine}"))),
+            3 => {
+                let extents = format!("{extents:?}").replace(' ', "");
+                let attributes = format!("elementwise_affine={affine} normalized_shape={extents}");
+                Some(("layer_norm", attributes))
+            }
+            _ => None,
+        }
+        .map(|(norm, attributes)| {
+            layer_of(norm, &format!("name=norm eps=1e-3 {attributes}")).unwrap()
+        }));
+        layers.extend(["own", "shared"].into_iter().take(behind).map(Layer::scale));
+        layers.extend(batch_norms[0].then(|| Layer::batch_norm("early_statistics")));
+        layers.extend(prelus[0].then(|| Layer::prelu("slopes", channels)));
+        let [clamp, factor, residual] = early;
+        layers.extend(clamp.then(|| Layer::clamp(-0.8, 0.7)));
+        // Twice the same one, with a factor in between.
+        layers.extend(residual.then(|| Layer::add("early")));
+        layers.extend(factor.then(|| Layer::scale("late")));
+        layers.extend((residual && factor).then(|| Layer::add("early")));
+        match reduction {
+            1 if !volumes => layers.push(Layer::max_pool2d(MaxPool2dSpec::new([2, 3]))),
+            2 => layers.push(Layer::channel_max()),
+            _ => {}
+        }
+        let has_channels = reduction != 2;
+        layers.extend((batch_norms[1] && has_channels).then(|| Layer::batch_norm("statistics")));
+        layers.extend(prelus[1].then(|| Layer::prelu("slope", 1)));
+        let [clamp, factor, residual] = late;
+        // A factor needs channels.
+        layers.extend((factor && has_channels).then(|| Layer::scale("last")));
+        let last = if affine { Layer::relu() } else { Layer::clamp(-0.5, 0.6) };
+        layers.extend(residual.then(|| Layer::add("late")));
+        layers.extend(clamp.then_some(last));
+        if layers.is_empty() {
+            layers.push(Layer::clamp(0.0, 1.0));
+        }
+        let input = [&[n, in_channels], shape].concat();
+        (Chain::new(in_channels, layers).unwrap(), input)
     }
-    let behind = ["own", "shared"].into_iter().take(plan.factors_behind);
-    layers.extend(behind.map(Layer::scale));
-    layers.extend(plan.batch_norms[0].then(|| Layer::batch_norm("early_statistics")));
-    layers.extend(plan.prelus[0].then(|| Layer::prelu("slopes", channels)));
-    let [clamp, factor, residual] = plan.pointwise;
-    layers.extend(clamp.then(|| Layer::clamp(-0.8, 0.7)));
-    // Twice the same one, with a factor in between.
-    layers.extend(residual.then(|| Layer::add("early")));
-    layers.extend(factor.then(|| Layer::scale("late")));
-    layers.extend((residual && factor).then(|| Layer::add("early")));
-    match plan.reduction {
-        1 if !plan.volumes => layers.push(Layer::max_pool2d(MaxPool2dSpec::new([2, 3]))),
-        2 => layers.push(Layer::channel_max()),
-        _ => {}
-    }
-    let has_channels = plan.reduction != 2;
-    layers.extend((plan.batch_norms[1] && has_channels).then(|| Layer::batch_norm("statistics")));
-    layers.extend(plan.prelus[1].then(|| Layer::prelu("slope", 1)));
-    let [clamp, factor, residual] = plan.behind;
-    // A factor needs channels.
-    layers.extend((factor && has_channels).then(|| Layer::scale("last")));
-    let last = if plan.affine {
-        Layer::relu()
-    } else {
-        Layer::clamp(-0.5, 0.6)
-    };
-    layers.extend(residual.then(|| Layer::add("late")));
-    layers.extend(clamp.then_some(last));
-    if layers.is_empty() {
-        layers.push(Layer::clamp(0.0, 1.0));
-    }
-    let input = [&[n, in_channels], shape].concat();
-    (Chain::new(in_channels, layers).unwrap(), input)
 }
 
 fn conv<const D: usize>(channels: usize, kernel_size: [usize; D], bias: bool) -> ConvLayer<D> {
@@ -332,12 +268,10 @@ proptest! {
 
     #[test]
     fn the_normal_form_computes_what_the_layers_compute(
-        plan in plans(),
-        n in 1..3_usize,
+        (chain, input) in chains(),
         name in any::<u32>(),
         zeros in vec(prop_oneof![3 => Just(false), 1 => Just(true)], 8),
     ) {
-        let (chain, input) = chain(plan, n);
         let mut case = Case::of_graph(&format!("random/{name}"), chain, &input);
         // Of the factors, which have both signs, some are nothing.
         for (values, parameter) in case.parameters.iter_mut().zip(case.graph.parameters()) {
