@@ -4,13 +4,13 @@ use convfuse::graph::{Chain, ConvLayer, Layer};
 use convfuse::model::Precision as Products;
 use convfuse::spec::{Conv2dSpec, GeluApproximation, MaxPool2dSpec};
 use convfuse::{DType, Options, Tensor};
-use convfuse_cli::{compare, rounded};
+use convfuse_cli::rounded;
 use libtest_mimic::Trial;
-use oracle::{Case, Precision};
+use oracle::Case;
 
 use crate::backend::{Backend, Outcome};
 use crate::chains;
-use crate::suite::{all_right, bits};
+use crate::suite::{DTYPES, all_right, bits, in_every_type};
 
 /// A file, by how many its channels are divided for tests, and an input with those channels.
 struct Block {
@@ -40,28 +40,28 @@ const BLOCKS: [Block; 5] = [
 ];
 
 pub(crate) fn trials() -> Vec<Trial> {
-    let mut trials = Vec::new();
-    for backend in Backend::ARCHITECTURES {
-        for dtype in [DType::F32, DType::F16, DType::BF16] {
-            let name = format!("match_reference_in_{dtype}");
-            trials.push(backend.trial("blocks", &name, move |b| match_reference(b, dtype)));
-        }
-    }
-    for backend in Backend::DEVICES {
-        let name = "without_a_norm_keep_infinities_and_nan_to_their_windows";
-        trials.push(backend.trial("blocks", name, without_norm));
-        let name = "make_nan_of_a_whole_sample_and_of_no_other";
-        trials.push(backend.trial("blocks", name, special_values));
-        let name = "notice_nothing_that_no_window_has";
-        trials.push(backend.trial("blocks", name, unseen_rows));
-    }
-    for backend in Backend::KERNELS {
-        let mut add = |name, test: fn(Backend) -> Outcome| {
-            trials.push(backend.trial("blocks", name, test));
-        };
-        add("are_a_run_each", one_run);
-        add("give_a_sample_the_same_bits_in_any_batch", batches);
-    }
+    let cases = || BLOCKS.iter().map(case).chain(variants()).collect();
+    let mut trials = in_every_type("blocks", cases);
+    trials.extend(Backend::trials(
+        &Backend::DEVICES,
+        "blocks",
+        &[
+            (
+                "without_a_norm_keep_infinities_and_nan_to_their_windows",
+                without_norm,
+            ),
+            ("make_nan_of_a_whole_sample_and_of_no_other", special_values),
+            ("notice_nothing_that_no_window_has", unseen_rows),
+        ],
+    ));
+    trials.extend(Backend::trials(
+        &Backend::KERNELS,
+        "blocks",
+        &[
+            ("are_a_run_each", one_run),
+            ("give_a_sample_the_same_bits_in_any_batch", batches),
+        ],
+    ));
     trials
 }
 
@@ -160,19 +160,6 @@ fn variants() -> Vec<Case> {
         ),
         with("silu_before_a_pool", &[], &[Layer::silu(), pool(2, 2)]),
     ]
-}
-
-fn match_reference(backend: Backend, dtype: DType) -> Outcome {
-    let stream = backend.stream()?;
-    let mut complaints = Vec::new();
-    for case in BLOCKS.iter().map(case).chain(variants()) {
-        let case = rounded(&case, dtype);
-        for (way, result) in compare(&case, dtype, &stream, |precision| case.expected(precision)) {
-            let name = &case.name;
-            complaints.extend(result.err().map(|c| format!("{name} {way}: {c}")));
-        }
-    }
-    all_right(&complaints)
 }
 
 /// A value that is not finite makes its sample NaN and no other, as in PyTorch: all groups are of windows
@@ -350,13 +337,13 @@ fn without_norm(backend: Backend) -> Outcome {
                 .iter_mut()
                 .step_by(7)
                 .for_each(|w| *w = 0.0);
-            for dtype in [DType::F32, DType::F16, DType::BF16] {
+            for (dtype, precision) in DTYPES {
                 let case = rounded(&case, dtype);
                 let model = chains::model(&stream, &case, dtype)?;
                 let x = Tensor::from_f32_array(&stream, &case.x, dtype)?;
                 let y = model.forward(&x)?.to_f32_array()?;
                 assert!(y.iter().any(|y| y.is_finite()), "{name}");
-                let verdict = case.expected(&precision(dtype))?.check(y.view());
+                let verdict = case.expected(&precision)?.check(y.view());
                 complaints.extend(
                     verdict
                         .err()
@@ -370,12 +357,4 @@ fn without_norm(backend: Backend) -> Outcome {
         }
     }
     all_right(&complaints)
-}
-
-fn precision(dtype: DType) -> Precision {
-    match dtype {
-        DType::F16 => Precision::F16,
-        DType::BF16 => Precision::BF16,
-        _ => Precision::F32,
-    }
 }

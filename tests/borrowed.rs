@@ -8,10 +8,10 @@ use convfuse::raw::{RawPointer, RawStream};
 use convfuse::{DType, Device, Model, Options, Stream, Tensor, data};
 use cust::sys;
 use libtest_mimic::{Failed, Trial};
-use ndarray::ArrayD;
 
 use crate::backend::{Backend, Outcome};
 use crate::chains::{Preset, preset_79, presets};
+use crate::layouts::{WAYS, Way, lying};
 use crate::suite::says;
 
 pub(crate) fn trials() -> Vec<Trial> {
@@ -32,45 +32,20 @@ pub(crate) fn trials() -> Vec<Trial> {
     trials
 }
 
-/// A tensor over another one's memory, from element `first` on, which it keeps.
-fn over(
-    stream: &Stream,
-    tensor: &Tensor,
-    first: usize,
-    shape: &[usize],
-    strides: Option<&[isize]>,
-) -> convfuse::Result<Tensor> {
-    let start = tensor
-        .as_raw()?
-        .wrapping_byte_add(first * tensor.dtype().size());
-    let owner = Box::new(tensor.clone());
+/// A tensor over another one's memory, which it keeps.
+fn over(stream: &Stream, tensor: &Tensor) -> convfuse::Result<Tensor> {
+    let (start, owner) = (tensor.as_raw()?, Box::new(tensor.clone()));
+    let (shape, dtype, strides) = (tensor.shape(), tensor.dtype(), tensor.strides());
+    let strides = (!tensor.is_contiguous()).then_some(&strides[..]);
     // SAFETY: shape and strides stay in the tensor's memory, which nobody else uses, and which it keeps.
-    unsafe { Tensor::from_raw_parts(stream, start, shape, strides, tensor.dtype(), owner) }
+    unsafe { Tensor::from_raw_parts(stream, start, shape, strides, dtype, owner) }
 }
 
 /// A channels-last array in memory that starts on an odd address.
-fn channels_last(
-    stream: &Stream,
-    values: &ArrayD<f32>,
-    dtype: DType,
-) -> Result<(Tensor, Vec<isize>), Failed> {
-    let mut order: Vec<usize> = (0..values.ndim()).collect();
-    order.remove(1);
-    order.push(1);
-    let permuted = values.view().permuted_axes(order.clone());
-    let mut strides = vec![0isize; values.ndim()];
-    let mut next = 1;
-    for &axis in order.iter().rev() {
-        strides[axis] = next;
-        next *= values.shape()[axis] as isize;
-    }
-    let memory: Vec<f32> = [f32::NAN]
-        .into_iter()
-        .chain(permuted.iter().copied())
-        .collect();
-    let memory = Tensor::from_f32_array(stream, &ndarray::Array1::from(memory), dtype)?;
-    Ok((memory, strides))
-}
+const ODD: Way = Way {
+    before: 1,
+    ..WAYS[0]
+};
 
 fn inputs(backend: Backend) -> Outcome {
     let device = backend.device()?;
@@ -82,7 +57,7 @@ fn inputs(backend: Backend) -> Outcome {
             let model = Model::with_dtype(&stream, &chain, &parameters, dtype)?;
             let dense = Tensor::from_f32_array(&stream, &values, dtype)?;
             let wanted = model.forward(&dense)?.to_f32_array()?;
-            let borrowed = over(&stream, &dense, 0, small, None)?;
+            let borrowed = over(&stream, &dense)?;
             drop(dense);
             assert_eq!(model.forward(&borrowed)?.to_f32_array()?, wanted);
             // Another stream's use of it is waited for before the memory goes back.
@@ -92,8 +67,8 @@ fn inputs(backend: Backend) -> Outcome {
             );
             drop(borrowed);
 
-            let (memory, strides) = channels_last(&stream, &values, dtype)?;
-            let borrowed = over(&stream, &memory, 1, small, Some(&strides))?;
+            let memory = lying(&stream, &values, dtype, &ODD)?;
+            let borrowed = over(&stream, &memory)?;
             drop(memory);
             assert_eq!(model.forward(&borrowed)?.to_f32_array()?, wanted);
             let mut plan = model.plan_for(&stream, &borrowed, &Options::default())?;
@@ -223,8 +198,8 @@ fn dlpack(backend: Backend) -> Outcome {
     let values = data::signed(1, small);
     let dense = Tensor::from_array(&stream, &values)?;
     let wanted = model.forward(&dense)?.to_array::<f32>()?;
-    let (memory, strides) = channels_last(&stream, &values, DType::F32)?;
-    let last = over(&stream, &memory, 1, small, Some(&strides))?;
+    let memory = lying(&stream, &values, DType::F32, &ODD)?;
+    let last = over(&stream, &memory)?;
     for x in [dense, last] {
         let (address, strides) = (x.as_raw()?, x.strides());
         let lent: Versioned = x.to_dlpack()?;
@@ -308,10 +283,10 @@ fn on_stream(device: &Device, raw: RawStream) -> Outcome {
         .forward(&Tensor::from_array(&home, &values)?)?
         .to_array::<f32>()?;
     let x = Tensor::from_array(&stream, &values)?;
-    let borrowed = over(&stream, &x, 0, small, None)?;
+    let borrowed = over(&stream, &x)?;
     assert_eq!(model.forward(&borrowed)?.to_array::<f32>()?, wanted);
-    let (memory, strides) = channels_last(&stream, &values, DType::F32)?;
-    let last = over(&stream, &memory, 1, small, Some(&strides))?;
+    let memory = lying(&stream, &values, DType::F32, &ODD)?;
+    let last = over(&stream, &memory)?;
     let mut plan = model.plan_for(&stream, &last, &Options::default())?;
     let mut y = plan.output()?;
     for _ in 0..3 {

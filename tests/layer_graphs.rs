@@ -3,23 +3,17 @@
 
 use convfuse::graph::{Chain, ConvLayer, Graph, Layer, Partition};
 use convfuse::spec::Conv2dSpec;
-use convfuse::{DType, Inputs, Model, Options, Parameters, Stream, Tensor, lab};
-use convfuse_cli::{compare, rounded};
-use libtest_mimic::Trial;
-use ndarray::{ArrayD, Axis, IxDyn};
+use convfuse::{DType, Inputs, Model, Options, Parameters, Stream, Tensor};
+use libtest_mimic::{Failed, Trial};
+use ndarray::{ArrayD, Axis};
 use oracle::Case;
 
 use crate::backend::{Backend, Outcome};
-use crate::suite::{all_right, bits, says};
+use crate::suite::{bits, in_every_type, says};
+use crate::{chains, layouts};
 
 pub(crate) fn trials() -> Vec<Trial> {
-    let mut trials = Vec::new();
-    for backend in Backend::ARCHITECTURES {
-        for dtype in [DType::F32, DType::F16, DType::BF16] {
-            let name = format!("match_reference_in_{dtype}");
-            trials.push(backend.trial("layer_graphs", &name, move |b| match_reference(b, dtype)));
-        }
-    }
+    let mut trials = in_every_type("layer_graphs", cases);
     trials.extend(Backend::trials(
         &Backend::DEVICES,
         "layer_graphs",
@@ -119,27 +113,9 @@ fn dense_without_norms() -> Graph {
     graph.build("y").expect("a graph")
 }
 
-fn match_reference(backend: Backend, dtype: DType) -> Outcome {
-    let stream = backend.stream()?;
-    let mut complaints = Vec::new();
-    for case in cases() {
-        let case = rounded(&case, dtype);
-        for (mode, result) in compare(&case, dtype, &stream, |of| case.expected(of)) {
-            if let Err(complaint) = result {
-                complaints.push(format!("{} {mode}: {complaint}", case.name));
-            }
-        }
-    }
-    all_right(&complaints)
-}
-
 /// A case's model, its input, and the further ones.
 fn loaded(case: &Case, stream: &Stream) -> convfuse::Result<(Model, Tensor, Vec<Tensor>)> {
-    let names = case.graph.parameters().iter();
-    let names = names.map(|parameter| parameter.name.clone());
-    let values = names.zip(case.parameters.iter().cloned());
-    let parameters = Parameters::new(&case.graph, values)?;
-    let model = Model::new(stream, &case.graph, &parameters)?;
+    let model = chains::model(stream, case, DType::F32)?;
     let further = case.inputs.iter().map(|x| Tensor::from_array(stream, x));
     let further = further.collect::<convfuse::Result<_>>()?;
     Ok((model, Tensor::from_array(stream, &case.x)?, further))
@@ -211,13 +187,8 @@ fn every_way(backend: Backend) -> Outcome {
 }
 
 /// The input of `basic`, whose channels are neighbours in memory, and that which is dense.
-fn both_orders(stream: &Stream, x: &ArrayD<f32>) -> convfuse::Result<[Tensor; 2]> {
-    let memory = x.view().permuted_axes(IxDyn(&[0, 2, 3, 1]));
-    let memory = Tensor::from_array(stream, &memory.as_standard_layout())?;
-    let [n, c, h, w] = [0, 1, 2, 3].map(|axis| x.len_of(Axis(axis)));
-    let strides = [h * w * c, 1, w * c, c].map(|stride| stride as isize);
-    let turned = lab::as_strided(&memory, 0, &[n, c, h, w], &strides);
-    let turned = turned.expect("the memory has so many elements");
+fn both_orders(stream: &Stream, x: &ArrayD<f32>) -> Result<[Tensor; 2], Failed> {
+    let turned = layouts::lying(stream, x, DType::F32, &layouts::WAYS[0])?;
     Ok([turned, Tensor::from_array(stream, x)?])
 }
 

@@ -12,36 +12,29 @@
 
 mod backend;
 mod chains;
-mod cost;
 mod suite;
 
 mod accuracy;
 mod add;
 mod arrays;
-mod batch_norm;
 mod batches;
 mod blocks;
 mod borrowed;
 mod channel_max;
 mod channels_last;
-mod conv1d;
-mod conv2d;
-mod conv3d;
+mod conv;
 mod devices;
 mod explanations;
 mod first_layers;
 mod fused;
 mod graphs;
-mod group_norm;
 mod held;
-mod instance_norm;
 mod kernelbench_85;
 mod layer_graphs;
-mod layer_norm;
 mod layouts;
-mod max_pool2d;
 mod models;
 mod no_batch;
+mod norms;
 mod other_chains;
 mod partitions;
 mod peak;
@@ -50,8 +43,8 @@ mod pointwise;
 mod pool;
 mod prelu;
 mod properties;
+mod refusals;
 mod repeats;
-mod scale;
 mod streams;
 
 use libtest_mimic::{Arguments, Trial};
@@ -68,25 +61,19 @@ fn main() {
         blocks::trials(),
         borrowed::trials(),
         channel_max::trials(),
-        conv1d::trials(),
-        conv2d::trials(),
-        conv3d::trials(),
+        conv::trials(),
         devices::trials(),
         explanations::trials(),
         first_layers::trials(),
         fused::trials(),
         graphs::trials(),
-        group_norm::trials(),
         held::trials(),
-        instance_norm::trials(),
-        batch_norm::trials(),
         layer_graphs::trials(),
-        layer_norm::trials(),
         no_batch::trials(),
+        norms::trials(),
         kernelbench_85::trials(),
         layouts::trials(),
         channels_last::trials(),
-        max_pool2d::trials(),
         models::trials(),
         other_chains::trials(),
         partitions::trials(),
@@ -96,8 +83,8 @@ fn main() {
         pool::trials(),
         prelu::trials(),
         properties::trials(),
+        refusals::trials(),
         repeats::trials(),
-        scale::trials(),
         streams::trials(),
     ];
     let trials: Vec<Trial> = (longest.into_iter().flatten())

@@ -6,29 +6,24 @@ use convfuse::spec::{
     Conv2dSpec, GroupNormSpec, InstanceNormSpec, LayerNormSpec, MaxPool2dSpec, Padding, PaddingMode,
 };
 use convfuse::{DType, Tensor};
-use convfuse_cli::{compare, rounded};
 use libtest_mimic::Trial;
 use oracle::{Case, Precision};
 
 use crate::backend::{Backend, Outcome};
 use crate::chains;
-use crate::suite::all_right;
+use crate::suite::in_every_type;
 
 pub(crate) fn trials() -> Vec<Trial> {
-    let mut trials = Vec::new();
-    for backend in Backend::ARCHITECTURES {
-        for dtype in [DType::F32, DType::F16, DType::BF16] {
-            let name = format!("match_reference_in_{dtype}");
-            let test = move |backend| match_reference(backend, dtype);
-            trials.push(backend.trial("other_chains", &name, test));
-        }
-    }
-    for backend in Backend::KERNELS {
-        let name = "take_the_fewest_launches_there_are";
-        trials.push(backend.trial("other_chains", name, launches));
-        let name = "do_functions_in_their_order";
-        trials.push(backend.trial("other_chains", name, orders_of_functions));
-    }
+    let cases = || cases().into_iter().map(|(case, _)| case).collect();
+    let mut trials = in_every_type("other_chains", cases);
+    trials.extend(Backend::trials(
+        &Backend::KERNELS,
+        "other_chains",
+        &[
+            ("take_the_fewest_launches_there_are", launches),
+            ("do_functions_in_their_order", orders_of_functions),
+        ],
+    ));
     trials
 }
 
@@ -137,78 +132,41 @@ fn cases() -> Vec<(Case, &'static str)> {
         Layer::leaky_relu(-0.5),
         pool(2),
     ];
-    vec![
-        (case("conv2d", vec![conv("conv", 6)]), "direct"),
-        (
-            case("no_factor", vec![conv("conv", 6), group_norm(3), clamp()]),
-            "direct",
-        ),
-        (case("two_convolutions", two), "implicit-gemm"),
-        (case("two_heads", two_heads), "implicit-gemm"),
-        (case("alike", alike.concat()), "implicit-gemm"),
-        (case("factors_before", factors_before), "implicit-gemm"),
-        (case("falling", falling), "implicit-gemm"),
-        (
-            case("convolutions_alone", vec![conv("a", 6), strided, clamp()]),
-            "direct",
-        ),
-        (
-            case("instance_norm", with_instance_norm(false)),
-            "implicit-gemm",
-        ),
-        (
-            case("instance_norm_affine", with_instance_norm(true)),
-            "implicit-gemm",
-        ),
-        (case("flat_79", flat_79()), "implicit-gemm"),
-        (case("layer_norm", with_layer_norm(false)), "implicit-gemm"),
-        (
-            case("layer_norm_affine", with_layer_norm(true)),
-            "implicit-gemm",
-        ),
-        (
-            case("circular", padded(PaddingMode::Circular)),
-            "implicit-gemm",
-        ),
-        (case("same", padded(PaddingMode::Zeros)), "implicit-gemm"),
-        (case("other_factor", other_factor), "implicit-gemm"),
-        (case("no_convolution", head()[2..].to_vec()), "tensor"),
-        (
-            case("norm_first", vec![group_norm(4), scale(), pool(3), clamp()]),
-            "tensor",
-        ),
-        (
-            case(
-                "layer_norm_first",
-                vec![layer_norm(&[8, 14, 17], false), scale(), pool(3), clamp()],
-            ),
-            "tensor",
-        ),
-        (
-            case("one_norm", vec![clamp(), group_norm(2), scale(), clamp()]),
-            "tensor",
-        ),
-        (
-            case(
-                "two_maxima",
-                vec![pool(2), clamp(), Layer::channel_max(), clamp()],
-            ),
-            "tensor",
-        ),
-    ]
-}
-
-fn match_reference(backend: Backend, dtype: DType) -> Outcome {
-    let stream = backend.stream()?;
-    let mut complaints = Vec::new();
-    for (case, _) in cases() {
-        let case = rounded(&case, dtype);
-        for (way, result) in compare(&case, dtype, &stream, |precision| case.expected(precision)) {
-            let name = &case.name;
-            complaints.extend(result.err().map(|c| format!("{name} {way}: {c}")));
-        }
-    }
-    all_right(&complaints)
+    let by_gemm = [
+        case("two_convolutions", two),
+        case("two_heads", two_heads),
+        case("alike", alike.concat()),
+        case("factors_before", factors_before),
+        case("falling", falling),
+        case("instance_norm", with_instance_norm(false)),
+        case("instance_norm_affine", with_instance_norm(true)),
+        case("flat_79", flat_79()),
+        case("layer_norm", with_layer_norm(false)),
+        case("layer_norm_affine", with_layer_norm(true)),
+        case("circular", padded(PaddingMode::Circular)),
+        case("same", padded(PaddingMode::Zeros)),
+        case("other_factor", other_factor),
+    ];
+    let norm = || group_norm(4);
+    let direct = [
+        case("conv2d", vec![conv("conv", 6)]),
+        case("no_factor", vec![conv("conv", 6), group_norm(3), clamp()]),
+        case("convolutions_alone", vec![conv("a", 6), strided, clamp()]),
+    ];
+    let first = layer_norm(&[8, 14, 17], false);
+    let maximum = Layer::channel_max;
+    let by_tensors = [
+        case("no_convolution", head()[2..].to_vec()),
+        case("norm_first", vec![norm(), scale(), pool(3), clamp()]),
+        case("layer_norm_first", vec![first, scale(), pool(3), clamp()]),
+        case("one_norm", vec![clamp(), group_norm(2), scale(), clamp()]),
+        case("two_maxima", vec![pool(2), clamp(), maximum(), clamp()]),
+    ];
+    let of = |row: &'static str| move |case: Case| (case, row);
+    let rows = by_gemm.into_iter().map(of("implicit-gemm"));
+    let rows = rows.chain(direct.into_iter().map(of("direct")));
+    rows.chain(by_tensors.into_iter().map(of("tensor")))
+        .collect()
 }
 
 /// Two functions that do not commute, in either order, wherever a chain may have functions: after a norm,

@@ -16,7 +16,8 @@ use proptest::prelude::Just;
 use runner::{check, device};
 
 use crate::backend::{Backend, Outcome, Test};
-use crate::{cost, fused};
+use crate::fused;
+use crate::suite::EMULATED;
 
 pub(crate) fn trials() -> Vec<Trial> {
     let laws: [(&str, &str, Test); 4] = [
@@ -58,7 +59,7 @@ pub(crate) fn trials() -> Vec<Trial> {
 fn campaign(backend: Backend, family: &'static Family) -> Outcome {
     const SEED: u64 = 7;
     let (cases, most) = match backend {
-        Backend::Emulator => (8, cost::EMULATED / 6),
+        Backend::Emulator => (8, EMULATED / 6),
         // One that the kernel of one launch for problem 85 takes has 4.6 million multiplications.
         _ => (24, 6_000_000),
     };

@@ -3,14 +3,12 @@
 use std::fmt::Display;
 use std::path::PathBuf;
 
-use convfuse::{DType, Stream, Tensor};
+use convfuse::{DType, Stream};
 use convfuse_cli::{CaseFailure, ExecutionMode, compare, rounded};
 use libtest_mimic::Trial;
-use ndarray::ArrayD;
 use oracle::{Case, Cases, Expected, Precision, golden};
 
 use crate::backend::{Backend, Outcome};
-use crate::cost;
 
 /// The standard tests for an operator or a chain.
 pub(crate) fn of(cases: &'static Cases) -> Vec<Trial> {
@@ -43,11 +41,29 @@ pub(crate) fn of(cases: &'static Cases) -> Vec<Trial> {
     trials
 }
 
+/// What models store, with the precision of that.
+pub(crate) const DTYPES: [(DType, Precision); 3] = [
+    (DType::F32, Precision::F32),
+    (DType::F16, Precision::F16),
+    (DType::BF16, Precision::BF16),
+];
+
+/// How much work the emulator can do in seconds: the cost of a case that may be emulated, as [`Case::cost`]
+/// counts it.
+///
+/// The emulator checks every access of every thread: about a million of these take it a second in a release
+/// build and several in a development build.
+pub(crate) const EMULATED: u64 = if cfg!(debug_assertions) {
+    600_000
+} else {
+    6_000_000
+};
+
 type Table = fn() -> Vec<Case>;
 
 /// Whether a backend is given a case.
 fn affordable(backend: Backend, case: &Case) -> bool {
-    backend != Backend::Emulator || case.cost() <= cost::EMULATED
+    backend != Backend::Emulator || case.cost() <= EMULATED
 }
 
 /// What is wrong with the results of a case.
@@ -66,23 +82,37 @@ fn complaints_of<E: Display>(
 }
 
 fn matches_reference(backend: Backend, table: Table, dtype: DType) -> Outcome {
-    let stream = backend.stream()?;
-    let mut complaints = Vec::new();
-    let mut compared = 0;
-    for case in table() {
-        if !affordable(backend, &case) {
-            continue;
-        }
-        compared += 1;
-        let case = rounded(&case, dtype);
-        complaints.extend(complaints_of(&case, dtype, &stream, |precision| {
-            case.expected(precision)
-        }));
-    }
-    if compared == 0 {
+    let mut cases = table();
+    cases.retain(|case| affordable(backend, case));
+    if cases.is_empty() {
         return Err("no case of the table is affordable".into());
     }
+    match_reference(backend, &cases, &[dtype])
+}
+
+/// In every mode that there is for a case.
+pub(crate) fn match_reference(backend: Backend, cases: &[Case], dtypes: &[DType]) -> Outcome {
+    let stream = backend.stream()?;
+    let mut complaints = Vec::new();
+    for case in cases {
+        for &dtype in dtypes {
+            let case = rounded(case, dtype);
+            let expected = |precision: &Precision| case.expected(precision);
+            complaints.extend(complaints_of(&case, dtype, &stream, expected));
+        }
+    }
     all_right(&complaints)
+}
+
+/// Tests of a group that match cases with their reference, on every architecture and in every type.
+pub(crate) fn in_every_type(group: &str, cases: fn() -> Vec<Case>) -> Vec<Trial> {
+    let trials = Backend::ARCHITECTURES.into_iter().flat_map(|backend| {
+        DTYPES.map(|(dtype, _)| {
+            let test = move |backend| match_reference(backend, &cases(), &[dtype]);
+            backend.trial(group, &format!("match_reference_in_{dtype}"), test)
+        })
+    });
+    trials.collect()
 }
 
 /// The folder of the golden files.
@@ -139,6 +169,15 @@ pub(crate) fn bits<'a>(values: impl IntoIterator<Item = &'a f32>) -> Vec<u32> {
     values.into_iter().map(|value| value.to_bits()).collect()
 }
 
+/// Values that end with what is made of NaN, which is NaN: compared by their bits, zeros of both signs apart.
+#[track_caller]
+pub(crate) fn must_be<'a>(got: impl IntoIterator<Item = &'a f32>, wanted: &[f32], what: &str) {
+    for (y, want) in got.into_iter().zip(wanted.iter().chain(&[f32::NAN])) {
+        let same = y.to_bits() == want.to_bits() || y.is_nan() && want.is_nan();
+        assert!(same, "{what}: {y} instead of {want}");
+    }
+}
+
 /// How often a test of repeatability runs an operation.
 pub(crate) fn runs(backend: Backend) -> u64 {
     let asked = std::env::var("CONVFUSE_REPEATS").ok();
@@ -158,7 +197,7 @@ pub(crate) fn runs(backend: Backend) -> u64 {
 fn repeats(backend: Backend, cases: &Cases) -> Outcome {
     let runs = runs(backend);
     let affordable = |case: &Case| {
-        backend == Backend::Gpu || affordable(backend, case) && case.cost() < cost::EMULATED
+        backend == Backend::Gpu || affordable(backend, case) && case.cost() < EMULATED
     };
     let case = (cases.realistic)()
         .into_iter()
@@ -177,35 +216,6 @@ fn repeats(backend: Backend, cases: &Cases) -> Outcome {
                     format!("{} {mode}: run {number} differs from the first", case.name);
                 return Err(complaint.into());
             }
-        }
-    }
-    Ok(())
-}
-
-/// A norm with only one of its parameters, which no chain has, against the case of a norm with both.
-pub(crate) fn half_affine(
-    backend: Backend,
-    case: &Case,
-    norm: impl Fn(&Tensor, Option<&Tensor>, Option<&Tensor>) -> convfuse::Result<Tensor>,
-) -> Outcome {
-    let stream = backend.stream()?;
-    for (dtype, precision) in [
-        (DType::F32, Precision::F32),
-        (DType::F16, Precision::F16),
-        (DType::BF16, Precision::BF16),
-    ] {
-        let upload = |values: &ArrayD<f32>| Tensor::from_f32_array(&stream, values, dtype);
-        // What an absent one counts for.
-        for (absent, value) in [(0, 1.0), (1, 0.0)] {
-            let mut case = rounded(case, dtype);
-            case.parameters[absent].fill(value);
-            let present = upload(&case.parameters[1 - absent])?;
-            let (weight, bias) = match absent {
-                0 => (None, Some(&present)),
-                _ => (Some(&present), None),
-            };
-            let y = norm(&upload(&case.x)?, weight, bias)?;
-            case.expected(&precision)?.check(y.to_f32_array()?.view())?;
         }
     }
     Ok(())
