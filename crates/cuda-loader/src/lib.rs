@@ -2,9 +2,9 @@
 //!
 //! `cust` declares the driver's functions as external symbols, and so an ordinary build of it links
 //! `libcuda.so`: the program needs the CUDA SDK to build and does not even start on a machine
-//! without a driver. This crate defines those functions itself. Each one looks up its namesake in
-//! the installed driver when it is first called and passes the call on; where there is no driver,
-//! it returns an error code like any other failed call.
+//! without a driver. This crate itself defines the functions that `cust` calls. Each one looks up its
+//! namesake in the installed driver when it is first called and passes the call on; where there is no
+//! driver, it returns an error code like any other failed call.
 //!
 //! 1. The program links, because the symbols are here.
 //! 2. It starts anywhere, because nothing refers to `libcuda.so` before the first call.
@@ -47,7 +47,6 @@ mod table;
 
 pub use driver::{DriverInfo, DriverVersion, driver, symbol};
 pub use status::known;
-pub use table::names;
 
 use std::ffi::c_int;
 

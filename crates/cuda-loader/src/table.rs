@@ -1,10 +1,10 @@
 //! The table of forwarded functions, by area, and the macro that turns a line into a function.
 //!
 //! A line repeats the driver's signature; that it is the one `cust` calls is checked at compile time.
-//! Functions that the driver documents as deprecated, and those of graphics interoperation, are
-//! left out: [`symbol`](crate::symbol) reaches them.
+//! Listed are the functions that the safe part of `cust` or this project calls:
+//! [`symbol`](crate::symbol) reaches the others.
 
-/// Defines each listed function under its own symbol name, and `NAMES` with all their names.
+/// Defines each listed function under its own symbol name.
 macro_rules! forward {
     ($(fn $name:ident($($arg:ident: $type:ty),* $(,)?);)*) => {
         #[allow(unused_imports)]
@@ -14,9 +14,6 @@ macro_rules! forward {
 
         #[allow(unused_imports)]
         use cust::sys::*;
-
-        /// The functions defined in this file.
-        pub(super) const NAMES: &[&str] = &[$(stringify!($name)),*];
 
         $(
             // The signature is the one that callers of `cust::sys` were compiled against.
@@ -53,19 +50,3 @@ mod graph;
 mod memory;
 mod module;
 mod stream;
-
-/// The names of all functions that this crate defines by forwarding, `cuGetErrorName` and
-/// `cuGetErrorString` (which work without a driver, too) not among them.
-pub fn names() -> impl Iterator<Item = &'static str> {
-    [
-        context::NAMES,
-        module::NAMES,
-        memory::NAMES,
-        array::NAMES,
-        stream::NAMES,
-        graph::NAMES,
-    ]
-    .into_iter()
-    .flatten()
-    .copied()
-}
