@@ -1,40 +1,12 @@
-//! Device architectures and PTX versions.
+//! Device architectures.
 
 use std::fmt;
 use std::str::FromStr;
 
 use crate::Error;
 
-/// The version of the PTX language that a module is written in. A driver reads versions up to its
-/// own: 8.0 came with CUDA 12.0.
-#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
-pub struct PtxVersion {
-    /// The part before the point.
-    pub major: u8,
-    /// The part after the point.
-    pub minor: u8,
-}
-
-impl PtxVersion {
-    /// Version `major.minor`.
-    pub const fn new(major: u8, minor: u8) -> Self {
-        Self { major, minor }
-    }
-
-    /// The name of the compiler's feature that selects this version.
-    pub(crate) fn feature(self) -> String {
-        format!("ptx{}{}", self.major, self.minor)
-    }
-}
-
-impl fmt::Display for PtxVersion {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}.{}", self.major, self.minor)
-    }
-}
-
 macro_rules! architectures {
-    ($($(#[$doc:meta])* $variant:ident = $name:literal since ($major:literal, $minor:literal);)*) => {
+    ($($(#[$doc:meta])* $variant:ident = $name:literal in $ptx:literal;)*) => {
         /// A device architecture.
         ///
         /// PTX for a plain one (`Sm80`) runs there and on everything newer. PTX for one that ends in
@@ -54,39 +26,41 @@ macro_rules! architectures {
                 match self { $(Arch::$variant => $name),* }
             }
 
-            /// The first PTX version that knows this architecture.
-            pub const fn first_ptx_version(self) -> PtxVersion {
-                match self { $(Arch::$variant => PtxVersion::new($major, $minor)),* }
+            /// The compiler's feature for the PTX version that modules for this architecture are in.
+            pub(crate) const fn ptx_feature(self) -> &'static str {
+                match self { $(Arch::$variant => $ptx),* }
             }
         }
     };
 }
 
+// PTX 8.0 is what the drivers of CUDA 12.0 read. Hopper alone has 8.1, for the stores to other blocks of a
+// cluster (`st.async`) that came with CUDA 12.1, a newer architecture the first version that knows it.
 architectures! {
     /// Volta.
-    Sm70 = "sm_70" since (6, 0);
+    Sm70 = "sm_70" in "ptx80";
     /// Turing.
-    Sm75 = "sm_75" since (6, 3);
+    Sm75 = "sm_75" in "ptx80";
     /// Ampere in the data centre (A100).
-    Sm80 = "sm_80" since (7, 0);
+    Sm80 = "sm_80" in "ptx80";
     /// Ampere on the desktop.
-    Sm86 = "sm_86" since (7, 1);
+    Sm86 = "sm_86" in "ptx80";
     /// Orin.
-    Sm87 = "sm_87" since (7, 4);
+    Sm87 = "sm_87" in "ptx80";
     /// Ada.
-    Sm89 = "sm_89" since (7, 8);
+    Sm89 = "sm_89" in "ptx80";
     /// Hopper, without what is Hopper's alone.
-    Sm90 = "sm_90" since (7, 8);
+    Sm90 = "sm_90" in "ptx80";
     /// Hopper (H100, H200), `wgmma` included.
-    Sm90a = "sm_90a" since (8, 0);
+    Sm90a = "sm_90a" in "ptx81";
     /// Blackwell in the data centre, without what is its alone.
-    Sm100 = "sm_100" since (8, 6);
+    Sm100 = "sm_100" in "ptx86";
     /// Blackwell in the data centre (B200).
-    Sm100a = "sm_100a" since (8, 6);
+    Sm100a = "sm_100a" in "ptx86";
     /// Blackwell on the desktop, without what is its alone.
-    Sm120 = "sm_120" since (8, 7);
+    Sm120 = "sm_120" in "ptx87";
     /// Blackwell on the desktop.
-    Sm120a = "sm_120a" since (8, 7);
+    Sm120a = "sm_120a" in "ptx87";
 }
 
 impl Arch {

@@ -5,26 +5,14 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::cargo::Compilation;
-use crate::{Arch, Error, PtxVersion, Result, Toolchain, align_tensor_maps, apply_launch_bounds};
-
-/// The PTX version of modules unless told otherwise: what the drivers of CUDA 12.0 read.
-const DEFAULT_PTX_VERSION: PtxVersion = PtxVersion::new(8, 0);
-
-/// The same for Hopper alone, whose stores to other blocks of a cluster came with CUDA 12.1.
-const HOPPER_PTX_VERSION: PtxVersion = PtxVersion::new(8, 1);
+use crate::{Arch, Error, Result, Toolchain, align_tensor_maps, apply_launch_bounds};
 
 /// Compiles one kernel crate to one PTX module.
 #[derive(Clone, Debug)]
 pub struct CudaBuilder {
     crate_path: PathBuf,
     arch: Arch,
-    ptx_version: Option<PtxVersion>,
-    release: bool,
-    debug: bool,
-    emit_llvm_ir: bool,
     copy_to: Option<PathBuf>,
-    final_module_path: Option<PathBuf>,
-    build_args: Vec<String>,
     target_dir: Option<PathBuf>,
     toolchain: Option<Toolchain>,
 }
@@ -47,13 +35,7 @@ impl CudaBuilder {
         Self {
             crate_path: crate_path.as_ref().into(),
             arch: Arch::Sm80,
-            ptx_version: None,
-            release: true,
-            debug: false,
-            emit_llvm_ir: false,
             copy_to: None,
-            final_module_path: None,
-            build_args: Vec::new(),
             target_dir: None,
             toolchain: None,
         }
@@ -67,59 +49,10 @@ impl CudaBuilder {
         self
     }
 
-    /// The PTX version to write; by default 8.0, 8.1 for `sm_90a`, or the first that knows a newer
-    /// architecture.
-    #[must_use]
-    pub fn ptx_version(mut self, version: PtxVersion) -> Self {
-        self.ptx_version = Some(version);
-        self
-    }
-
-    /// Whether to optimise fully (the default) or a little, for reading the PTX.
-    #[must_use]
-    pub fn release(mut self, release: bool) -> Self {
-        self.release = release;
-        self
-    }
-
-    /// Whether the module names the source line of each instruction, for profilers and
-    /// `compute-sanitizer`.
-    #[must_use]
-    pub fn debug(mut self, line_info: bool) -> Self {
-        self.debug = line_info;
-        self
-    }
-
-    /// Whether the compiler writes its intermediate representation beside the module, as `.ll`.
-    #[must_use]
-    pub fn emit_llvm_ir(mut self, emit: bool) -> Self {
-        self.emit_llvm_ir = emit;
-        self
-    }
-
     /// Copies the module to this file.
     #[must_use]
     pub fn copy_to(mut self, path: impl AsRef<Path>) -> Self {
         self.copy_to = Some(path.as_ref().into());
-        self
-    }
-
-    /// Copies the intermediate representation to this file; implies
-    /// [`emit_llvm_ir`](Self::emit_llvm_ir).
-    #[must_use]
-    pub fn final_module_path(mut self, path: impl AsRef<Path>) -> Self {
-        self.final_module_path = Some(path.as_ref().into());
-        self.emit_llvm_ir(true)
-    }
-
-    /// More arguments for cargo, such as `--features=x`.
-    #[must_use]
-    pub fn build_args<I>(mut self, args: I) -> Self
-    where
-        I: IntoIterator,
-        I::Item: Into<String>,
-    {
-        self.build_args.extend(args.into_iter().map(Into::into));
         self
     }
 
@@ -148,7 +81,6 @@ impl CudaBuilder {
         let crate_path = fs::canonicalize(&self.crate_path)
             .map_err(|_| Error::CrateNotFound(self.crate_path.clone()))?;
         let package = package_name(&crate_path)?;
-        let ptx_version = self.checked_ptx_version()?;
         let toolchain = self.toolchain.map_or_else(Toolchain::find, Ok)?;
         let target_dir = self
             .target_dir
@@ -162,12 +94,7 @@ impl CudaBuilder {
             crate_path: &crate_path,
             package: &package,
             arch: self.arch,
-            ptx_version,
-            opt_level: if self.release { 3 } else { 1 },
-            line_info: self.debug,
-            emit_llvm_ir: self.emit_llvm_ir,
             target_dir: &target_dir,
-            build_args: &self.build_args,
         };
         compilation.run()?;
 
@@ -178,29 +105,11 @@ impl CudaBuilder {
             .copy_to
             .unwrap_or_else(|| assembly.with_extension("ptx"));
         write_if_changed(&path, &ptx)?;
-        if let Some(copy) = self.final_module_path {
-            let ir = compilation.llvm_ir();
-            fs::copy(&ir, &copy).map_err(Error::io("copying to", &copy))?;
-        }
         Ok(Module {
             path,
             ptx,
             toolchain,
         })
-    }
-
-    fn checked_ptx_version(&self) -> Result<PtxVersion> {
-        let first = self.arch.first_ptx_version();
-        match self.ptx_version {
-            Some(asked) if asked < first => Err(Error::PtxVersionTooOld {
-                arch: self.arch,
-                asked,
-                first,
-            }),
-            Some(asked) => Ok(asked),
-            None if self.arch == Arch::Sm90a => Ok(HOPPER_PTX_VERSION),
-            None => Ok(first.max(DEFAULT_PTX_VERSION)),
-        }
     }
 }
 
@@ -247,13 +156,9 @@ fn default_target_dir(crate_path: &Path) -> PathBuf {
     }
 }
 
-/// Writes a file unless it has this text already, so that what depends on it stays fresh.
-pub(crate) fn write_if_changed(path: &Path, text: &str) -> Result<()> {
-    write_bytes(path, text.as_bytes())
-}
-
 /// Writes a file unless it has these bytes already, so that what depends on it stays fresh.
-pub(crate) fn write_bytes(path: &Path, bytes: &[u8]) -> Result<()> {
+pub(crate) fn write_if_changed(path: &Path, bytes: impl AsRef<[u8]>) -> Result<()> {
+    let bytes = bytes.as_ref();
     if fs::read(path).is_ok_and(|present| present == bytes) {
         return Ok(());
     }
@@ -296,22 +201,5 @@ mod tests {
     fn comments_and_empty_lines_are_left_out() {
         let ptx = "//\n\n.version 8.0\n\t// begin inline asm\n\tret; // done\n";
         assert_eq!(without_comments(ptx), ".version 8.0\n\tret; // done\n");
-    }
-
-    #[test]
-    fn ptx_versions_that_do_not_know_the_architecture_are_refused() {
-        let builder = CudaBuilder::new(".").arch(Arch::Sm100a);
-        assert_eq!(
-            builder.checked_ptx_version().unwrap(),
-            PtxVersion::new(8, 6)
-        );
-        let error = builder.ptx_version(PtxVersion::new(8, 0));
-        let error = error.checked_ptx_version().unwrap_err().to_string();
-        assert_eq!(
-            error,
-            "PTX version: 8.0 does not know sm_100a, the first that does is 8.6"
-        );
-        let sm_80 = CudaBuilder::new(".").checked_ptx_version().unwrap();
-        assert_eq!(sm_80, DEFAULT_PTX_VERSION);
     }
 }

@@ -9,7 +9,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::{Arch, Error, PtxVersion, Result, Toolchain};
+use crate::{Arch, Error, Result, Toolchain};
 
 const TARGET: &str = "nvptx64-nvidia-cuda";
 
@@ -32,6 +32,8 @@ const PROFILE: &[&str] = &[
     "strip='none'",
     "overflow-checks=false",
     "debug-assertions=false",
+    "opt-level=3",
+    "debug=false",
 ];
 
 /// One compilation of a kernel crate.
@@ -40,12 +42,7 @@ pub(crate) struct Compilation<'a> {
     pub(crate) crate_path: &'a Path,
     pub(crate) package: &'a str,
     pub(crate) arch: Arch,
-    pub(crate) ptx_version: PtxVersion,
-    pub(crate) opt_level: u8,
-    pub(crate) line_info: bool,
-    pub(crate) emit_llvm_ir: bool,
     pub(crate) target_dir: &'a Path,
-    pub(crate) build_args: &'a [String],
 }
 
 impl Compilation<'_> {
@@ -58,24 +55,13 @@ impl Compilation<'_> {
 
     /// The assembly that the compiler writes, which is the PTX module.
     pub(crate) fn assembly(&self) -> PathBuf {
-        self.output("s")
-    }
-
-    /// The LLVM IR of the module.
-    pub(crate) fn llvm_ir(&self) -> PathBuf {
-        self.output("ll")
-    }
-
-    fn output(&self, extension: &str) -> PathBuf {
-        self.arch_dir()
-            .join(format!("{}.{extension}", self.package))
+        self.arch_dir().join(format!("{}.s", self.package))
     }
 
     /// Runs cargo.
     pub(crate) fn run(&self) -> Result<()> {
         // Cargo finds the crate fresh even where its outputs have been deleted.
-        let stale = !self.assembly().is_file() || (self.emit_llvm_ir && !self.llvm_ir().is_file());
-        if stale {
+        if !self.assembly().is_file() {
             let _ = std::fs::remove_dir_all(self.arch_dir().join(TARGET));
         }
         let mut command = self.command();
@@ -128,26 +114,16 @@ impl Compilation<'_> {
             .args(["rustc", "--release", "--lib", "--crate-type=cdylib"])
             .args(["-Zbuild-std=core", "--target", TARGET, "--target-dir"])
             .arg(self.arch_dir());
-        let mut settings: Vec<_> = PROFILE.iter().map(|&setting| setting.to_owned()).collect();
-        settings.push(format!("opt-level={}", self.opt_level));
-        let debug = if self.line_info {
-            "'line-tables-only'"
-        } else {
-            "false"
-        };
-        settings.push(format!("debug={debug}"));
-        for setting in settings {
+        for setting in PROFILE {
             command
                 .arg("--config")
                 .arg(format!("profile.release.{setting}"));
         }
-        command.args(self.build_args).arg("--");
-        command.arg(emit("asm", &self.assembly()));
+        let mut emit = OsString::from("--emit=asm=");
+        emit.push(self.assembly());
+        command.arg("--").arg(emit);
         // Not for `core`, which would be compiled anew for each folder.
         command.arg(remap(self.crate_path, self.package));
-        if self.emit_llvm_ir {
-            command.arg(emit("llvm-ir", &self.llvm_ir()));
-        }
         command
     }
 
@@ -155,12 +131,12 @@ impl Compilation<'_> {
     fn rustflags(&self) -> Vec<String> {
         let mut flags = vec![
             format!("-Ctarget-cpu={}", self.arch),
-            format!("-Ctarget-feature=+{}", self.ptx_version.feature()),
+            format!("-Ctarget-feature=+{}", self.arch.ptx_feature()),
             format!("--cfg=cuda_arch=\"{}\"", self.arch),
             // The assembly is the result; what would be linked is thrown away.
             "-Clinker=true".into(),
             // Settings of a single package in the workspace's profile come before these.
-            format!("-Copt-level={}", self.opt_level),
+            "-Copt-level=3".into(),
             "-Ccodegen-units=1".into(),
             // This pass copies calls into the branches of a condition that is tested again later. A barrier
             // or warp operation between two `if thread == 0` would then be there twice, once per branch, and
@@ -181,12 +157,6 @@ impl Compilation<'_> {
 /// compiled.
 fn remap(folder: &Path, name: &str) -> String {
     format!("--remap-path-prefix={}={name}", folder.display())
-}
-
-fn emit(kind: &str, path: &Path) -> OsString {
-    let mut argument = OsString::from(format!("--emit={kind}="));
-    argument.push(path);
-    argument
 }
 
 fn belongs_to_the_outer_build(name: &str) -> bool {
@@ -227,34 +197,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn settings_of_the_outer_build_are_kept_out() {
-        for name in [
-            "CARGO",
-            "CARGO_TARGET_DIR",
-            "CARGO_ENCODED_RUSTFLAGS",
-            "CARGO_PROFILE_RELEASE_LTO",
-            "CARGO_CFG_TARGET_ARCH",
-            "RUSTFLAGS",
-            "RUSTC_WORKSPACE_WRAPPER",
-            "RUSTUP_TOOLCHAIN",
-            "MAKEFLAGS",
-        ] {
+    fn settings_of_the_outer_build_are_kept_out_and_those_of_the_machine_stay() {
+        let outer = "CARGO CARGO_TARGET_DIR CARGO_ENCODED_RUSTFLAGS CARGO_PROFILE_RELEASE_LTO \
+                     CARGO_CFG_TARGET_ARCH RUSTFLAGS RUSTC_WORKSPACE_WRAPPER RUSTUP_TOOLCHAIN MAKEFLAGS";
+        for name in outer.split_whitespace() {
             assert!(belongs_to_the_outer_build(name), "{name}");
         }
-    }
-
-    #[test]
-    fn settings_of_the_machine_stay() {
-        for name in [
-            "PATH",
-            "HOME",
-            "CARGO_HOME",
-            "CARGO_NET_OFFLINE",
-            "CARGO_HTTP_PROXY",
-            "CARGO_REGISTRIES_MINE_INDEX",
-            "RUSTUP_HOME",
-            "HTTPS_PROXY",
-        ] {
+        let machine = "PATH HOME CARGO_HOME CARGO_NET_OFFLINE CARGO_HTTP_PROXY \
+                       CARGO_REGISTRIES_MINE_INDEX RUSTUP_HOME HTTPS_PROXY";
+        for name in machine.split_whitespace() {
             assert!(!belongs_to_the_outer_build(name), "{name}");
         }
     }

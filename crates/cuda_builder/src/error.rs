@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::{Arch, PtxVersion, Rejected};
+use crate::{Arch, Rejected};
 
 /// The result of building.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -26,16 +26,6 @@ pub enum Error {
     /// No architecture has this name.
     #[error("architecture: {0} is unknown, known are {known}", known = known_architectures())]
     UnknownArch(String),
-    /// The PTX version asked for does not know the architecture.
-    #[error("PTX version: {asked} does not know {arch}, the first that does is {first}")]
-    PtxVersionTooOld {
-        /// The architecture to build for.
-        arch: Arch,
-        /// The version asked for.
-        asked: PtxVersion,
-        /// The first that knows it.
-        first: PtxVersion,
-    },
     /// Cargo or the compiler refused.
     #[error("kernel crate {package}: does not compile for {arch}: {first_error}")]
     Compile {

@@ -9,10 +9,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::thread;
 
-use crate::builder::{write_bytes, write_if_changed};
+use crate::builder::write_if_changed;
 use crate::shipped::{MachineCode, ShippedHeader, machine_code_archive, ptx_archive};
 use crate::source_hash::source_files;
-use crate::{Arch, CudaBuilder, Error, Module, PtxVersion, Result, Toolchain, source_hash};
+use crate::{Arch, CudaBuilder, Error, Module, Result, Toolchain, source_hash};
 
 /// A kernel crate, the architectures to build it for, and the folder with its shipped kernels.
 #[derive(Clone, Debug)]
@@ -134,10 +134,6 @@ impl KernelSet {
                 .arch(arch)
                 .toolchain(toolchain.clone())
                 .copy_to(folder.join(format!("{}_{arch}.ptx", self.name)));
-            if arch == Arch::Sm90a {
-                // The first version that has `st.async`; it came with CUDA 12.1.
-                builder = builder.ptx_version(PtxVersion::new(8, 1));
-            }
             if let Some(target_dir) = &self.target_dir {
                 builder = builder.target_dir(target_dir);
             }
@@ -177,7 +173,7 @@ impl KernelSet {
         match self.compile(&toolchain, folder) {
             Ok(modules) => {
                 let ptx = self.ptx_path_in(folder);
-                write_bytes(&ptx, &ptx_archive(&modules)?)?;
+                write_if_changed(&ptx, ptx_archive(&modules)?)?;
                 Ok(KernelFiles {
                     ptx,
                     machine_code: self.present(self.machine_code_path())?,
@@ -242,11 +238,11 @@ impl KernelSet {
     /// modules that have other things than kernels.
     pub fn ship(&self, shipment: &Shipment<'_>) -> Result<()> {
         fs::create_dir_all(&self.shipped).map_err(Error::io("creating", &self.shipped))?;
-        write_bytes(&self.ptx_path(), &ptx_archive(shipment.modules)?)?;
+        write_if_changed(&self.ptx_path(), ptx_archive(shipment.modules)?)?;
         let machine_code = machine_code_archive(shipment.machine_code)?;
-        write_bytes(&self.machine_code_path(), &machine_code)?;
+        write_if_changed(&self.machine_code_path(), machine_code)?;
         let header = self.header(shipment.toolchain, shipment.assembler)?;
-        write_if_changed(&self.header_path(), &header.to_text())
+        write_if_changed(&self.header_path(), header.to_text())
     }
 }
 

@@ -150,52 +150,23 @@ mod tests {
 
     #[test]
     fn bounds_stand_between_parameters_and_body_of_their_kernel_alone() {
-        let text = apply_launch_bounds(MODULE).unwrap();
-        assert_eq!(
-            text,
-            "\
-.version 8.0
-
-.visible .entry clamp(
-\t.param .u64 clamp_param_0
-)
-.maxntid 256, 1, 1
-.minnctapersm 2
-{
-\tret;
-}
-.visible .entry clamp_all()
-{
-\t{
-\tret;
-\t}
-}
-.func helper()
-{
-}
-"
+        let declared = "//@launch_bounds clamp 256 2\n//@launch_bounds clamp_all 0 0\n";
+        let expected = MODULE.replace(declared, "");
+        let expected = expected.replace(
+            ")\n{\n\tret",
+            ")\n.maxntid 256, 1, 1\n.minnctapersm 2\n{\n\tret",
         );
+        assert_eq!(apply_launch_bounds(MODULE).unwrap(), expected);
     }
 
     #[test]
-    fn threads_alone_give_one_directive() {
-        let text = apply_launch_bounds(&MODULE.replace("256 2", "1024 0")).unwrap();
-        assert!(text.contains(".maxntid 1024, 1, 1\n{"), "{text}");
-        assert!(!text.contains("minnctapersm"), "{text}");
-    }
-
-    #[test]
-    fn clusters_give_their_own_directives() {
-        let text = apply_launch_bounds(&MODULE.replace("256 2", "384 1 2")).unwrap();
-        let directives = ".maxntid 384, 1, 1\n.minnctapersm 1\n.explicitcluster\n\
-                          .reqnctapercluster 2, 1, 1\n{";
-        assert!(text.contains(directives), "{text}");
-    }
-
-    #[test]
-    fn a_module_without_bounds_stays_as_it_is() {
-        let plain = ".version 8.0\n.visible .entry k()\n{\n}\n";
-        assert_eq!(apply_launch_bounds(plain).unwrap(), plain);
+    fn bounds_without_blocks_and_of_clusters_give_their_own_directives() {
+        let clusters = ".minnctapersm 1\n.explicitcluster\n.reqnctapercluster 2, 1, 1\n";
+        for (declared, threads, others) in [("1024 0", 1024, ""), ("384 1 2", 384, clusters)] {
+            let text = apply_launch_bounds(&MODULE.replace("256 2", declared)).unwrap();
+            let directives = format!("\n)\n.maxntid {threads}, 1, 1\n{others}{{");
+            assert!(text.contains(&directives), "{text}");
+        }
     }
 
     #[test]

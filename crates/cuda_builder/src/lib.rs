@@ -47,7 +47,7 @@ mod split;
 mod tensor_maps;
 mod toolchain;
 
-pub use arch::{Arch, PtxVersion};
+pub use arch::Arch;
 pub use builder::{CudaBuilder, Module};
 pub use error::{Error, Result};
 pub use kernel_set::{KernelFiles, KernelSet, Origin, Shipment};
@@ -56,4 +56,4 @@ pub use shipped::{MachineCode, ShippedHeader, machine_code_archive, ptx_archive}
 pub use source_hash::source_hash;
 pub use split::{KernelModule, split};
 pub use tensor_maps::align_tensor_maps;
-pub use toolchain::{Places, Rejected, Toolchain, Verdict};
+pub use toolchain::{Rejected, Toolchain, Verdict};

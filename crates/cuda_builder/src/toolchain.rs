@@ -76,15 +76,15 @@ pub enum Verdict {
 
 /// Where to look for compilers. [`Default`] reads the environment of the process.
 #[derive(Clone, Debug)]
-pub struct Places {
+struct Places {
     /// Use this one and no other; `none` to use none.
-    pub explicit: Option<OsString>,
+    explicit: Option<OsString>,
     /// The compiler that builds for the host.
-    pub active: PathBuf,
+    active: PathBuf,
     /// The folder with rustup's toolchains.
-    pub rustup_toolchains: Option<PathBuf>,
+    rustup_toolchains: Option<PathBuf>,
     /// The compiler of the distribution.
-    pub system: PathBuf,
+    system: PathBuf,
 }
 
 impl Default for Places {
@@ -112,16 +112,7 @@ impl Toolchain {
     /// [`Error::NoToolchain`] with what was looked at and what each lacks;
     /// [`Error::ToolchainDisabled`] if `CUDA_BUILDER_RUSTC` is `none`.
     pub fn find() -> Result<Self> {
-        Self::find_in(&Places::default())
-    }
-
-    /// As [`find`](Self::find), looking at the given places.
-    ///
-    /// # Errors
-    ///
-    /// As [`find`](Self::find).
-    pub fn find_in(places: &Places) -> Result<Self> {
-        Self::find_with(places, &run)
+        Self::find_with(&Places::default(), &run)
     }
 
     /// All usable compilers, in the order of [`find`](Self::find).

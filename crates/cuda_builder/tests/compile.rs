@@ -157,14 +157,12 @@ fn a_barrier_is_not_copied_into_branches() -> TestResult {
 fn kernels_can_be_for_one_architecture() -> TestResult {
     let root = tempfile::tempdir()?;
     let path = write_crate(root.path(), KERNELS)?;
-    let ir = root.path().join("kernels.ll");
-    let module = builder(&path, Arch::Sm90a).final_module_path(&ir).build()?;
+    let module = builder(&path, Arch::Sm90a).build()?;
     assert!(
         module.ptx.contains(".entry for_hopper_alone"),
         "{}",
         module.ptx
     );
-    assert!(fs::read_to_string(ir)?.contains("target triple"));
     Ok(())
 }
 
