@@ -22,7 +22,7 @@ const VERSIONED: [&CStr; 2] = [c"dltensor_versioned", c"used_dltensor_versioned"
 const CPU: i32 = 1;
 const CUDA: i32 = 2;
 
-fn failed(error: &convfuse::Error) -> PyErr {
+fn failed(error: convfuse::Error) -> PyErr {
     PyRuntimeError::new_err(format!("convfuse: {error}"))
 }
 
@@ -61,7 +61,7 @@ fn lent<M: Form>(
         let lent = ManagedBox::<M>::new_unchecked(pointer.as_ptr().cast());
         Tensor::from_dlpack(stream, lent)
     };
-    tensor.map_err(|error| failed(&error))
+    tensor.map_err(failed)
 }
 
 /// A chain with parameters, to be run on arrays of one device.
@@ -95,12 +95,12 @@ impl ArrayModel {
         let stream = stream(ordinal)?;
         let tensors = parameters.iter().map(|capsule| {
             let tensor = taken(&stream, capsule)?;
-            tensor.to_dtype(dtype).map_err(|error| failed(&error))
+            tensor.to_dtype(dtype).map_err(failed)
         });
         let tensors: Vec<Tensor> = tensors.collect::<PyResult<_>>()?;
         let made = Model::from_tensors(&stream, &chain, tensors, dtype);
         Ok(ArrayModel {
-            model: made.map_err(|error| failed(&error))?,
+            model: made.map_err(failed)?,
             stream,
         })
     }
@@ -124,12 +124,12 @@ impl ArrayModel {
                 tensors.len()
             )));
         }
-        let mut inputs = Inputs::new(&tensors[0]);
-        for (name, tensor) in names.iter().zip(&tensors[1..]) {
-            inputs = inputs.with(name, tensor);
-        }
+        let further = names.iter().zip(&tensors[1..]);
+        let inputs = further.fold(Inputs::new(&tensors[0]), |inputs, (name, tensor)| {
+            inputs.with(name, tensor)
+        });
         let y = py.detach(|| self.model.forward_with(inputs, &options(fast)));
-        Ok(Array(y.map_err(|error| failed(&error))?))
+        Ok(Array(y.map_err(failed)?))
     }
 }
 
@@ -145,7 +145,7 @@ fn stream(ordinal: Option<u32>) -> PyResult<Stream> {
         Some(ordinal) => Device::gpu(ordinal)?.stream(),
         None => Device::cpu().stream(),
     };
-    let stream = made().map_err(|error| failed(&error))?;
+    let stream = made().map_err(failed)?;
     streams.push((ordinal, stream.clone()));
     Ok(stream)
 }
@@ -154,7 +154,7 @@ fn stream(ordinal: Option<u32>) -> PyResult<Stream> {
 #[pyfunction]
 fn array_stream(ordinal: u32) -> PyResult<usize> {
     let raw = stream(Some(ordinal))?.as_raw();
-    Ok(raw.map_err(|error| failed(&error))?.addr())
+    Ok(raw.map_err(failed)?.addr())
 }
 
 /// What a model computed, for whoever takes it by DLPack. Its elements must not be written to.
@@ -189,8 +189,8 @@ impl Array {
                 "convfuse: an array is given where it is, uncopied",
             ));
         }
-        let tensor = self.for_stream(stream).map_err(|error| failed(&error))?;
-        let lent: Legacy = tensor.to_dlpack().map_err(|error| failed(&error))?;
+        let tensor = self.for_stream(stream).map_err(failed)?;
+        let lent: Legacy = tensor.to_dlpack().map_err(failed)?;
         let raw: *mut DLManagedTensor = lent.into_raw();
         // SAFETY: the capsule has the name that DLPack gives the form; who takes the tensor renames it, else
         // it is given back.

@@ -2,11 +2,11 @@
 
 use std::sync::{LazyLock, OnceLock};
 
-use convfuse::{DType, Device, Inputs, Model, Stream};
+use convfuse::{DType, Device, Model, Stream};
 
-use super::owners::{Owner, lock};
+use super::call::{Call, inputs, lock, said};
+use super::owners::Owner;
 use super::sets::{over, parameters};
-use super::{Call, said};
 use crate::chains::options;
 use crate::torch::tensor::{Place, TorchTensor};
 
@@ -34,14 +34,14 @@ pub(super) fn run(
     dtype: DType,
 ) -> Result<TorchTensor, String> {
     static STREAM: LazyLock<Result<Stream, String>> =
-        LazyLock::new(|| Device::cpu().stream().map_err(|error| said(&error)));
+        LazyLock::new(|| Device::cpu().stream().map_err(said));
     must_not_be_forked()?;
     let stream = STREAM.as_ref().map_err(String::clone)?;
     let set = lock(&owner.sets).get(call, place, dtype, || {
         // SAFETY: the model copies what it is given here; callers of an operator do not write to its
         // arguments meanwhile.
         let tensors = unsafe { parameters(call, &owner.chain, stream, place, dtype)? };
-        Model::from_tensors(stream, &owner.chain, tensors, dtype).map_err(|error| said(&error))
+        Model::from_tensors(stream, &owner.chain, tensors, dtype).map_err(said)
     })?;
     let model = &set.model;
     let mut tensors = Vec::with_capacity(1 + call.inputs.len());
@@ -50,28 +50,18 @@ pub(super) fn run(
         // SAFETY: the caller holds the tensors, and nobody writes to them, until this returns.
         tensors.push(unsafe { over(stream, data, shape, strides, dtype, Box::new(()))? });
     }
-    let names = owner.chain.inputs();
-    if names.len() + 1 != tensors.len() {
-        let (actual, expected) = (tensors.len() - 1, names.len());
-        return Err(format!(
-            "convfuse: there are {actual} further inputs, the model has {expected}: {names:?}"
-        ));
-    }
-    let mut inputs = Inputs::new(&tensors[0]);
-    for (name, tensor) in names.iter().zip(&tensors[1..]) {
-        inputs = inputs.with(name, tensor);
-    }
+    let inputs = inputs(owner.chain.inputs(), &tensors)?;
     let ran = || -> convfuse::Result<_> {
         let plan = model.plan_for(stream, inputs.clone(), &options(call.is_fast))?;
         let shape = plan.output_shape().iter().map(|&extent| extent as i64);
         Ok((shape.collect::<Vec<_>>(), plan))
     };
-    let (shape, mut plan) = ran().map_err(|error| said(&error))?;
+    let (shape, mut plan) = ran().map_err(said)?;
     let output = TorchTensor::empty(call.torch, &shape, call.x.dtype_number()?, place)?;
     let (_, strides) = output.layout()?;
     let data = output.data_mut()?;
     // SAFETY: the output is fresh memory that is held until this returns.
     let mut y = unsafe { over(stream, data, &shape, strides, dtype, Box::new(()))? };
-    plan.execute(inputs, &mut y).map_err(|error| said(&error))?;
+    plan.execute(inputs, &mut y).map_err(said)?;
     Ok(output)
 }

@@ -1,11 +1,11 @@
 //! Modules and their chains.
 
 use std::collections::HashMap;
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError, RwLock};
 
 use convfuse::graph::Chain;
 
-use super::Call;
+use super::call::{Call, lock};
 use super::sets::Sets;
 
 /// Chains that are kept for one number, the last ones used. A module has one; calls without a module share
@@ -22,11 +22,6 @@ pub(crate) struct Owner {
 type Owners = HashMap<i64, Vec<Arc<Owner>>>;
 
 static OWNERS: LazyLock<RwLock<Owners>> = LazyLock::new(RwLock::default);
-
-/// A panic under a lock of this crate leaves what it guards whole.
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// The owner of a call, made if it is not known. A call without a chain means that of a module which [has
 /// begun](begin).

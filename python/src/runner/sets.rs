@@ -7,9 +7,8 @@ use convfuse::graph::{Chain, Parameter};
 use convfuse::raw::Owner;
 use convfuse::{DType, Model, Stream, Tensor};
 
-use super::owners::lock;
+use super::call::{Call, lock, said};
 use super::plans::Plans;
-use super::{Call, said};
 use crate::torch::tensor::{Place, TorchTensor};
 
 /// Sets that are kept for a module: one for each device and element type that it runs on, and for each of
@@ -171,7 +170,7 @@ pub(super) unsafe fn over(
     // SAFETY: the caller's promise.
     let tensor =
         unsafe { Tensor::from_raw_parts(stream, data, &shape, Some(&strides), dtype, owner) };
-    tensor.map_err(|error| said(&error))
+    tensor.map_err(said)
 }
 
 /// The parameters of a call as tensors in `dtype`, in the shapes of the chain's table. On a GPU they are
@@ -231,7 +230,7 @@ pub(super) unsafe fn parameters(
         let data = tensor.data()?;
         // SAFETY: the caller's promise; a copy is the tensor's own.
         let tensor = unsafe { over(stream, data, &expected, &strides, stored, Box::new(copy))? };
-        tensor.to_dtype(dtype).map_err(|error| said(&error))
+        tensor.to_dtype(dtype).map_err(said)
     };
     table.iter().zip(call.parameters).map(one).collect()
 }

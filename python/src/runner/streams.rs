@@ -6,8 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use convfuse::{Device, Stream};
 
-use super::owners::lock;
-use super::said;
+use super::call::{lock, said};
 use crate::torch::allocator::TorchAllocator;
 use crate::torch::shim::{Torch, done};
 
@@ -26,7 +25,7 @@ fn device(index: i32) -> Result<Device, String> {
     if let Some((_, device)) = open.iter().find(|(known, _)| *known == index) {
         return Ok(device.clone());
     }
-    let device = Device::gpu(index as u32).map_err(|error| said(&error))?;
+    let device = Device::gpu(index as u32).map_err(said)?;
     open.push((index, device.clone()));
     Ok(device)
 }
@@ -50,7 +49,7 @@ pub(super) fn current(torch: &'static Torch, index: i32) -> Result<Stream, Strin
     }
     // SAFETY: the stream is one of the device, and PyTorch's own are never destroyed. One of others that
     // PyTorch was handed must outlive the modules that run on it, as README.md says.
-    let stream = unsafe { Stream::from_raw(&device(index)?, raw) }.map_err(|error| said(&error))?;
+    let stream = unsafe { Stream::from_raw(&device(index)?, raw) }.map_err(said)?;
     STREAMS.with_borrow_mut(|streams| {
         streams.truncate(REMEMBERED - 1);
         streams.insert(0, (index, raw.addr(), stream.clone()));

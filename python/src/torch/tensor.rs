@@ -1,6 +1,6 @@
 //! Tensors of PyTorch by its C interface.
 
-use std::ffi::c_void;
+use std::ffi::{CStr, c_int, c_void};
 use std::ptr;
 
 use convfuse::DType;
@@ -77,26 +77,18 @@ impl TorchTensor {
 
     /// Another reference to the same tensor.
     pub(crate) fn share(&self) -> Result<TorchTensor, String> {
-        let mut handle = ptr::null_mut();
-        // SAFETY: the handle is alive; `handle` is a place for one.
-        let code = unsafe { (self.torch.shim.new_handle)(self.handle, &mut handle) };
-        done(code, "aoti_torch_new_tensor_handle")?;
-        Ok(TorchTensor {
-            torch: self.torch,
-            handle,
-        })
+        let (torch, new) = (self.torch, self.torch.shim.new_handle);
+        // SAFETY: it gives one handle.
+        let handle = unsafe { self.ask(new, "aoti_torch_new_tensor_handle", ptr::null_mut())? };
+        Ok(TorchTensor { torch, handle })
     }
 
     /// A copy, which the device makes in the order of its current stream.
     pub(crate) fn copied(&self) -> Result<TorchTensor, String> {
-        let mut handle = ptr::null_mut();
-        // SAFETY: the handle is alive; `handle` is a place for one.
-        let code = unsafe { (self.torch.shim.clone)(self.handle, &mut handle) };
-        done(code, "aoti_torch_clone")?;
-        Ok(TorchTensor {
-            torch: self.torch,
-            handle,
-        })
+        let torch = self.torch;
+        // SAFETY: it gives one handle.
+        let handle = unsafe { self.ask(torch.shim.clone, "aoti_torch_clone", ptr::null_mut())? };
+        Ok(TorchTensor { torch, handle })
     }
 
     /// The reference as a value of a boxed call, which takes it over.
@@ -115,38 +107,30 @@ impl TorchTensor {
 
     /// The address of the element with all indices 0, to be read from.
     pub(crate) fn data(&self) -> Result<*mut c_void, String> {
-        let mut data = ptr::null();
-        // SAFETY: the handle is alive; `data` is a place for one address.
-        let code = unsafe { (self.torch.shim.data_ptr)(self.handle, &mut data) };
-        done(code, "torch_get_const_data_ptr")?;
+        let get = self.torch.shim.data_ptr;
+        // SAFETY: it gives one address.
+        let data = unsafe { self.ask(get, "torch_get_const_data_ptr", ptr::null())? };
         Ok(data.cast_mut())
     }
 
     /// The same, to be written to.
     pub(crate) fn data_mut(&self) -> Result<*mut c_void, String> {
-        let mut data = ptr::null_mut();
-        // SAFETY: as above.
-        let code = unsafe { (self.torch.shim.data_ptr_mut)(self.handle, &mut data) };
-        done(code, "torch_get_mutable_data_ptr")?;
-        Ok(data)
+        let get = self.torch.shim.data_ptr_mut;
+        // SAFETY: it gives one address.
+        unsafe { self.ask(get, "torch_get_mutable_data_ptr", ptr::null_mut()) }
     }
 
     /// Extents and strides.
     pub(crate) fn layout(&self) -> Result<(&[i64], &[i64]), String> {
-        let (shim, mut dim) = (&self.torch.shim, 0);
-        let (mut sizes, mut strides) = (ptr::null_mut(), ptr::null_mut());
-        // SAFETY: the handle is alive, and each place is for one of what is written.
-        unsafe {
-            done((shim.dim)(self.handle, &mut dim), "aoti_torch_get_dim")?;
-            done(
-                (shim.sizes)(self.handle, &mut sizes),
-                "aoti_torch_get_sizes",
-            )?;
-            done(
-                (shim.strides)(self.handle, &mut strides),
-                "aoti_torch_get_strides",
-            )?;
-        }
+        let shim = &self.torch.shim;
+        // SAFETY: they give a number and two addresses.
+        let (dim, sizes, strides) = unsafe {
+            (
+                self.ask(shim.dim, "aoti_torch_get_dim", 0)?,
+                self.ask(shim.sizes, "aoti_torch_get_sizes", ptr::null_mut())?,
+                self.ask(shim.strides, "aoti_torch_get_strides", ptr::null_mut())?,
+            )
+        };
         let dim = usize::try_from(dim).map_err(|_| "convfuse: a tensor has no dimensions")?;
         if dim > MOST_AXES {
             return Err(too_many_axes(dim));
@@ -166,11 +150,8 @@ impl TorchTensor {
 
     /// PyTorch's number of the element type.
     pub(crate) fn dtype_number(&self) -> Result<i32, String> {
-        let mut dtype = 0;
-        // SAFETY: the handle is alive; `dtype` is a place for one number.
-        let code = unsafe { (self.torch.shim.dtype)(self.handle, &mut dtype) };
-        done(code, "aoti_torch_get_dtype")?;
-        Ok(dtype)
+        // SAFETY: it gives one number.
+        unsafe { self.ask(self.torch.shim.dtype, "aoti_torch_get_dtype", 0) }
     }
 
     /// The element type, if it is one that is computed in.
@@ -188,18 +169,14 @@ impl TorchTensor {
 
     /// Where it is.
     pub(crate) fn place(&self) -> Result<Place, String> {
-        let (mut kind, mut index) = (0, 0);
-        // SAFETY: the handle is alive, and each place is for one number.
-        unsafe {
-            done(
-                (self.torch.shim.device_type)(self.handle, &mut kind),
-                "aoti_torch_get_device_type",
-            )?;
-            done(
-                (self.torch.shim.device_index)(self.handle, &mut index),
-                "aoti_torch_get_device_index",
-            )?;
-        }
+        let shim = &self.torch.shim;
+        // SAFETY: each gives one number.
+        let (kind, index) = unsafe {
+            (
+                self.ask(shim.device_type, "aoti_torch_get_device_type", 0)?,
+                self.ask(shim.device_index, "aoti_torch_get_device_index", 0)?,
+            )
+        };
         Ok(Place {
             is_cuda: kind == self.torch.names.cuda,
             index: index.max(0),
@@ -208,17 +185,9 @@ impl TorchTensor {
 
     /// Whether PyTorch counts writes to it: not to tensors that were made in inference mode.
     pub(crate) fn is_counted(&self) -> Result<bool, String> {
-        let mut stack = [self.share()?.into_value()];
-        // SAFETY: the operator takes one tensor, which it takes over, and returns one number.
-        let code = unsafe {
-            (self.torch.shim.call)(
-                c"aten::is_inference".as_ptr(),
-                c"".as_ptr(),
-                stack.as_mut_ptr(),
-            )
-        };
-        done(code, "aten::is_inference")?;
-        Ok(stack[0] & 0xff == 0)
+        // SAFETY: the operator takes one tensor and returns one number.
+        let is_inference = unsafe { self.number(c"aten::is_inference", "aten::is_inference")? };
+        Ok(is_inference & 0xff == 0)
     }
 
     /// How often it was written to.
@@ -231,15 +200,37 @@ impl TorchTensor {
             // writes are not counted.
             return Ok(unsafe { version(self.handle) });
         }
-        let mut stack = [self.share()?.into_value()];
         // SAFETY: as in `is_counted`.
-        let code = unsafe {
-            (self.torch.shim.call)(c"aten::_version".as_ptr(), c"".as_ptr(), stack.as_mut_ptr())
-        };
-        done(code, "aten::_version")?;
-        Ok(stack[0].cast_signed())
+        let version = unsafe { self.number(c"aten::_version", "aten::_version")? };
+        Ok(version.cast_signed())
+    }
+
+    /// What a function of PyTorch gives for the tensor, at first `answer`.
+    ///
+    /// # Safety
+    /// The function takes a tensor, and a place for one `T`, which it writes unless it fails.
+    unsafe fn ask<T>(&self, function: Question<T>, name: &str, mut answer: T) -> Result<T, String> {
+        // SAFETY: the handle is alive; `answer` is a place for one `T`.
+        done(unsafe { function(self.handle, &mut answer) }, name)?;
+        Ok(answer)
+    }
+
+    /// The number that an operator of PyTorch returns.
+    ///
+    /// # Safety
+    /// The operator takes one tensor and returns one number.
+    unsafe fn number(&self, operator: &CStr, name: &str) -> Result<Value, String> {
+        let mut stack = [self.share()?.into_value()];
+        let call = self.torch.shim.call;
+        // SAFETY: the operator takes over the tensor, and its number stands in the tensor's place.
+        let code = unsafe { call(operator.as_ptr(), c"".as_ptr(), stack.as_mut_ptr()) };
+        done(code, name)?;
+        Ok(stack[0])
     }
 }
+
+/// A function of PyTorch about a tensor, which writes its answer to a place.
+type Question<T> = unsafe extern "C-unwind" fn(TensorHandle, *mut T) -> c_int;
 
 impl Drop for TorchTensor {
     fn drop(&mut self) {
