@@ -1,9 +1,8 @@
-//! Chains on the CPU against the float64 reference, and against the operators one by one.
+//! Graphs of one layer on the CPU against the operators.
 
 use ndarray::{ArrayD, ArrayViewD};
-use op_spec::MaxPool2dSpec;
-use op_spec::graph::{Chain, ConvLayer, Layer};
-use oracle::{Case, Precision};
+use op_spec::graph::Layer;
+use oracle::Case;
 
 use super::*;
 use crate::Options;
@@ -25,71 +24,6 @@ fn run_case(case: &Case) -> ArrayD<f32> {
     let inputs = std::iter::once(&case.x).chain(&case.inputs);
     let inputs: Vec<_> = inputs.map(|values| values.view()).collect();
     run(&case.graph, &problem, &parameters(case), &inputs).unwrap()
-}
-
-/// Chains that are nobody's, among them some that have no normal form.
-fn others() -> Vec<Case> {
-    let conv = |name, channels| Layer::conv2d(ConvLayer::new(name, channels, [2, 3]));
-    let pool = || Layer::max_pool2d(MaxPool2dSpec::new([2, 2]));
-    let clamp = || Layer::clamp(-0.6, 0.5);
-    let case = |name: &str, layers: Vec<Layer>| {
-        let chain = Chain::new(4, layers).unwrap();
-        Case::of_graph(&format!("other/{name}"), chain, &[3, 4, 12, 13])
-    };
-    vec![
-        case(
-            "two_convolutions",
-            vec![conv("a", 6), clamp(), conv("b", 5), pool()],
-        ),
-        case(
-            "two_norms",
-            vec![
-                conv("a", 6),
-                Layer::instance_norm("i"),
-                clamp(),
-                Layer::group_norm("g", 3),
-            ],
-        ),
-        case(
-            "factors_before_a_group_norm",
-            vec![
-                Layer::scale("s"),
-                Layer::scale("t"),
-                Layer::group_norm("g", 2),
-                Layer::scale("s"),
-            ],
-        ),
-        case(
-            "two_maxima",
-            vec![
-                pool(),
-                Layer::scale("s"),
-                pool(),
-                Layer::channel_max(),
-                clamp(),
-            ],
-        ),
-        case(
-            "factors_before_a_convolution",
-            vec![Layer::scale("s"), conv("a", 3)],
-        ),
-    ]
-}
-
-#[test]
-fn chains_match_the_reference() {
-    let mut cases = [oracle::smoke(), oracle::ragged(), others()].concat();
-    cases.extend(
-        oracle::realistic()
-            .into_iter()
-            .filter(|case| case.cost() < 3_000_000),
-    );
-    for case in cases {
-        let expected = case.expected(&Precision::F32).unwrap();
-        if let Err(complaint) = expected.check(run_case(&case).view()) {
-            panic!("{}: {complaint}", case.name);
-        }
-    }
 }
 
 /// A chain of one layer gives the bits that the operator's own function gives.

@@ -56,26 +56,3 @@ impl Counters {
         }
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_peak_leaves_out_what_was_there_before() {
-        let counters = Counters::default();
-        counters.allocated(100);
-        counters.take();
-        counters.allocated(30);
-        counters.allocated(20);
-        counters.freed(30);
-        counters.launched();
-        counters.moved(7);
-        let counts = counters.take();
-        assert_eq!(
-            (counts.launches, counts.bytes_moved, counts.peak_bytes),
-            (1, 7, 50)
-        );
-        assert_eq!(counters.take(), Counts::default());
-    }
-}

@@ -1,9 +1,6 @@
-use std::sync::Arc;
-
 use ndarray::array;
 
 use super::*;
-use crate::data;
 use crate::device::Device;
 use crate::operators::{pointwise, scale};
 use crate::spec::{ClampSpec, PointwiseSpec, ScaleSpec};
@@ -22,10 +19,6 @@ fn clamps(device: &Device, count: usize) -> Program {
     program.finish(&[value])
 }
 
-fn input(stream: &Stream, seed: u64) -> Tensor {
-    Tensor::from_array(stream, &data::signed(seed, LEN)).unwrap()
-}
-
 #[test]
 fn values_that_never_live_together_share_bytes() {
     let program = clamps(&Device::emulator(), 6);
@@ -42,48 +35,6 @@ fn steps_say_what_is_launched() {
     };
     assert_eq!((step.kernel, step.bytes_moved), ("pointwise_f32", 8000));
     assert_eq!(step.shape.block, [256, 1, 1]);
-}
-
-#[test]
-fn threads_run_one_program_each_with_its_own_memory() {
-    let device = Device::emulator();
-    let program = Arc::new(clamps(&device, 4));
-    std::thread::scope(|scope| {
-        for seed in 0..3 {
-            let (device, program) = (device.clone(), Arc::clone(&program));
-            scope.spawn(move || {
-                let stream = device.stream().unwrap();
-                let x = input(&stream, seed);
-                let fresh = program.run_once("test", &stream, &[&x]).unwrap().remove(0);
-                let mut ready = Ready::new("test", program, &stream).unwrap();
-                let mut y = Tensor::zeros(&stream, &[LEN], DType::F32).unwrap();
-                for _ in 0..2 {
-                    ready.run("test", &[&x], &mut [&mut y]).unwrap();
-                }
-                let wanted = x.to_array::<f32>().unwrap().mapv(|v| v.clamp(0.0, 0.25));
-                assert_eq!(y.to_array::<f32>().unwrap(), wanted);
-                assert_eq!(fresh.to_array::<f32>().unwrap(), wanted);
-            });
-        }
-    });
-}
-
-#[test]
-fn a_run_refuses_memory_that_others_hold() {
-    let device = Device::emulator();
-    let stream = device.stream().unwrap();
-    let (program, x) = (clamps(&device, 3), input(&stream, 1));
-    let mut ready = Ready::new("test", Arc::new(program), &stream).unwrap();
-    let mut y = Tensor::zeros(&stream, &[LEN], DType::F32).unwrap();
-    let held = y.clone();
-    let mut run = |y: &mut Tensor| {
-        let outcome = ready.run("test", &[&x], &mut [y]);
-        outcome.err().map(|error| error.to_string())
-    };
-    let refusal = "test: the output is shared with other tensors";
-    assert_eq!(run(&mut y).as_deref(), Some(refusal));
-    drop(held);
-    assert_eq!(run(&mut y), None);
 }
 
 #[test]

@@ -11,23 +11,10 @@ fn key(number: u32) -> Key {
     Key::new("0123abcd", (number, ""), (9, 0))
 }
 
-fn names(folder: &Path, end: &str) -> usize {
+fn unfinished(folder: &Path) -> usize {
     let entries = fs::read_dir(folder).unwrap();
     let paths = entries.map(|entry| entry.unwrap().path());
-    paths.filter(|path| has_end(path, end)).count()
-}
-
-#[test]
-fn what_was_kept_is_found_again() {
-    let folder = tempfile::tempdir().unwrap();
-    let files = files(&folder.path().join("made/when/needed"));
-    assert_eq!(files.read(&key(1)), None);
-    files.write(&key(1), b"one").unwrap();
-    files.write(&key(2), b"").unwrap();
-    assert_eq!(files.read(&key(1)).unwrap(), b"one");
-    assert_eq!(files.read(&key(2)).unwrap(), b"");
-    files.write(&key(1), b"another").unwrap();
-    assert_eq!(files.read(&key(1)).unwrap(), b"another");
+    paths.filter(|path| has_end(path, UNFINISHED)).count()
 }
 
 #[test]
@@ -83,7 +70,7 @@ fn foreign_files_are_ignored_and_replaced() {
     fs::create_dir(files.path(&key(3))).unwrap();
     assert_eq!(files.read(&key(3)), None);
     files.write(&key(3), b"three").unwrap_err();
-    assert_eq!(names(folder.path(), UNFINISHED), 0);
+    assert_eq!(unfinished(folder.path()), 0);
 }
 
 #[cfg(target_os = "linux")]
@@ -110,54 +97,6 @@ fn a_writer_leaves_alone_what_another_is_writing() {
     files.write(&key(1), b"one").unwrap();
     assert_eq!(files.read(&key(1)).unwrap(), b"one");
     assert_ne!(random(), random());
-}
-
-/// The content that writer `number` writes again and again, of a length of its own.
-fn content(number: u8) -> Vec<u8> {
-    vec![number; 10_000 * usize::from(number)]
-}
-
-/// What is read is always whole, and of some writer.
-#[test]
-fn threads_may_write_one_file_at_a_time() {
-    let folder = tempfile::tempdir().unwrap();
-    std::thread::scope(|scope| {
-        for number in 1..=4 {
-            let files = files(folder.path());
-            scope.spawn(move || {
-                for _ in 0..100 {
-                    files.write(&key(1), &content(number)).unwrap();
-                    let read = files.read(&key(1)).expect("some writer has finished");
-                    assert!(read == content(read[0]));
-                }
-            });
-        }
-    });
-    assert_eq!(names(folder.path(), UNFINISHED), 0);
-    assert_eq!(names(folder.path(), FILE), 1);
-}
-
-#[cfg(unix)]
-#[test]
-fn a_folder_that_cannot_be_written_is_an_error_that_leaves_nothing() {
-    use std::os::unix::fs::PermissionsExt;
-
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("a file");
-    fs::write(&file, b"").unwrap();
-    files(&file).write(&key(1), b"one").unwrap_err();
-    assert_eq!(files(&file).read(&key(1)), None);
-
-    let shut = folder.path().join("shut");
-    let files = files(&shut);
-    files.write(&key(1), b"one").unwrap();
-    fs::set_permissions(&shut, fs::Permissions::from_mode(0o500)).unwrap();
-    // Nothing is shut to root.
-    if fs::File::create(shut.join("probe")).is_err() {
-        files.write(&key(2), b"two").unwrap_err();
-        assert_eq!(files.read(&key(1)).unwrap(), b"one");
-    }
-    fs::set_permissions(&shut, fs::Permissions::from_mode(0o700)).unwrap();
 }
 
 #[test]
