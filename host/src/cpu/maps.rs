@@ -143,17 +143,33 @@ impl<'a> Map<'a> {
     }
 }
 
-/// Elements of a task.
-const TASK_ELEMENTS: usize = 1 << 14;
+/// Elements that one task takes of a function of single values.
+pub(super) const TASK_ELEMENTS: usize = 1 << 14;
+
+/// The values of `x` after `map` of each part of `len` of them, which is given the index of the part's first.
+///
+/// # Errors
+/// [`OutOfMemory`](crate::Error::OutOfMemory).
+pub(super) fn in_parts(
+    x: &ArrayViewD<'_, f32>,
+    len: usize,
+    map: impl Fn(usize, &mut [f32]) + Sync,
+) -> Result<ArrayD<f32>> {
+    let mut y = reserve(x.len())?;
+    match x.as_slice() {
+        Some(values) => y.extend_from_slice(values),
+        None => y.extend(x.iter().copied()),
+    }
+    let parts = y.par_chunks_mut(len.max(1)).enumerate();
+    parts.for_each(|(part, y)| map(part * len, y));
+    Ok(ArrayD::from_shape_vec(x.raw_dim(), y).expect("as many elements"))
+}
 
 /// The sum of two tensors of one shape, of any rank.
 pub(super) fn add(x: ArrayViewD<'_, f32>, residual: ArrayViewD<'_, f32>) -> Result<ArrayD<f32>> {
-    let mut y = copied(&x)?;
     let residual = dense(residual)?;
-    let tasks = y.par_chunks_mut(TASK_ELEMENTS);
-    let tasks = tasks.zip(residual.par_chunks(TASK_ELEMENTS));
-    tasks.for_each(|(y, residual)| Map::Add(residual).apply(0, 0, y));
-    Ok(ArrayD::from_shape_vec(x.raw_dim(), y).expect("as many elements"))
+    let sum = Map::Add(&residual);
+    in_parts(&x, TASK_ELEMENTS, |start, y| sum.apply(start, 0, y))
 }
 
 /// `prelu`. With a single slope, the tensor may have any rank.
@@ -162,25 +178,11 @@ pub(super) fn prelu(
     x: ArrayViewD<'_, f32>,
     weight: ArrayViewD<'_, f32>,
 ) -> Result<ArrayD<f32>> {
-    let mut y = copied(&x)?;
     let slopes = dense(weight)?;
     let map = Map::Prelu(&slopes);
     if problem.num_parameters == 1 {
-        let tasks = y.par_chunks_mut(TASK_ELEMENTS);
-        tasks.for_each(|y| map.apply(0, 0, y));
-    } else if !y.is_empty() {
-        let planes = y.par_chunks_mut(problem.shape.spatial).enumerate();
-        planes.for_each(|(plane, y)| map.apply(0, plane % problem.shape.c, y));
+        return in_parts(&x, TASK_ELEMENTS, |_, y| map.apply(0, 0, y));
     }
-    Ok(ArrayD::from_shape_vec(x.raw_dim(), y).expect("as many elements"))
-}
-
-/// A copy of the values of `x` in row-major order.
-fn copied(x: &ArrayViewD<'_, f32>) -> Result<Vec<f32>> {
-    let mut y = reserve(x.len())?;
-    match x.as_slice() {
-        Some(values) => y.extend_from_slice(values),
-        None => y.extend(x.iter().copied()),
-    }
-    Ok(y)
+    let (c, spatial) = (problem.shape.c, problem.shape.spatial);
+    in_parts(&x, spatial, |start, y| map.apply(0, start / spatial % c, y))
 }

@@ -5,27 +5,16 @@ use std::f64::consts::PI;
 use launch_config::pointwise::TAIL;
 use ndarray::{ArrayD, ArrayViewD};
 use op_spec::{ClampSpec, GeluApproximation, PointwiseProblem, PointwiseSpec};
-use rayon::prelude::*;
 
+use super::maps::{TASK_ELEMENTS, in_parts};
 use crate::error::Result;
-use crate::host_memory::reserve;
-
-/// Elements that one task takes.
-const TASK_ELEMENTS: usize = 1 << 14;
 
 /// A function of each value by itself, in a tensor of any rank.
 ///
 /// # Errors
 /// [`OutOfMemory`](crate::Error::OutOfMemory).
 pub(super) fn pointwise(problem: &PointwiseProblem, x: ArrayViewD<'_, f32>) -> Result<ArrayD<f32>> {
-    let mut y = reserve(x.len())?;
-    match x.as_slice() {
-        Some(values) => y.extend_from_slice(values),
-        None => y.extend(x.iter().copied()),
-    }
-    let tasks = y.par_chunks_mut(TASK_ELEMENTS);
-    tasks.for_each(|values| map(problem, values));
-    Ok(ArrayD::from_shape_vec(x.raw_dim(), y).expect("as many elements"))
+    in_parts(&x, TASK_ELEMENTS, |_, values| map(problem, values))
 }
 
 /// Applies a function to values in place. Exponentials are computed in float64, so that only one rounding is

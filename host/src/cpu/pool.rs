@@ -24,7 +24,15 @@ fn pool_plane(x: &[f32], y: &mut [f32], problem: &PoolProblem) {
     let [_, p_len, q_len] = problem.output;
     for (index, y) in y.iter_mut().enumerate() {
         let output = [index / q_len / p_len, index / q_len % p_len, index % q_len];
-        let taps = |axis: usize| taps(problem, axis, output[axis]);
+        let taps = |axis: usize| {
+            let of = [
+                problem.kernel_size,
+                problem.stride,
+                problem.padding,
+                problem.dilation,
+            ];
+            taps(problem.input[axis], of.map(|each| each[axis]), output[axis])
+        };
         let (mut largest, mut sum, mut inside) = (f32::NEG_INFINITY, 0.0, 0);
         for depth in taps(0) {
             for row in taps(1) {
@@ -43,14 +51,16 @@ fn pool_plane(x: &[f32], y: &mut [f32], problem: &PoolProblem) {
     }
 }
 
-/// Input positions that the window of output `output` covers on `axis`.
-fn taps(problem: &PoolProblem, axis: usize, output: usize) -> impl Iterator<Item = usize> + use<> {
-    let (dilation, padding) = (problem.dilation[axis], problem.padding[axis]);
-    let start = output * problem.stride[axis];
+/// Input positions that the window of output `output` covers on an axis of `extent` positions.
+pub(super) fn taps(
+    extent: usize,
+    [kernel_size, stride, padding, dilation]: [usize; 4],
+    output: usize,
+) -> impl Iterator<Item = usize> {
+    let start = output * stride;
     // Taps before the input are skipped, those behind it end the window.
     let first = padding.saturating_sub(start).div_ceil(dilation);
-    let extent = problem.input[axis];
-    (first..problem.kernel_size[axis])
+    (first..kernel_size)
         .map(move |tap| start.saturating_add(tap.saturating_mul(dilation)) - padding)
         .take_while(move |&position| position < extent)
 }
