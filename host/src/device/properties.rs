@@ -11,10 +11,11 @@ const EMULATED_MULTIPROCESSORS: u32 = 16;
 
 /// The properties of a device by which kernels, tiles and launches are chosen. A choice needs no device, so
 /// it can be made for a device that is not present.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize)]
 #[non_exhaustive]
 pub struct DeviceProperties {
     /// The architecture, which determines the instructions of kernels.
+    #[serde(serialize_with = "name")]
     pub arch: Arch,
     /// Multiprocessors; 1 for the CPU.
     pub multiprocessors: u32,
@@ -29,6 +30,10 @@ pub struct DeviceProperties {
     pub f16_multiply_adds_per_cycle: u32,
     /// The multiprocessors' boost clock, in Hz; 0 if unknown.
     pub clock_hz: u64,
+}
+
+fn name<S: serde::Serializer>(arch: &Arch, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(arch.name())
 }
 
 /// A GPU by its compute capability, multiprocessors, shared memory of a block in KiB, level-2 cache in MiB,

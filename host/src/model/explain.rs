@@ -3,17 +3,15 @@
 use std::fmt;
 
 use op_spec::graph::{Graph, GraphInput, GraphProblem, LayerProblem, NormalForm};
+use serde::{Serialize, Serializer};
+use serde_json::json;
 
 #[cfg(any(test, feature = "lab"))]
-use super::Model;
-#[cfg(any(test, feature = "lab"))]
-use super::Options;
+use super::{Model, Options};
 #[cfg(any(test, feature = "lab"))]
 use crate::device::Order;
 use crate::device::{DType, DeviceProperties};
-#[cfg(any(test, feature = "lab"))]
-use crate::error::Result;
-use crate::lowering::{Chosen, Query, RegionFacts};
+use crate::lowering::{Chosen, Considered, Query, RegionFacts, Verdict};
 use crate::operators::Precision;
 use crate::program::{Program, Step};
 
@@ -21,10 +19,11 @@ use crate::program::{Program, Step};
 const LAUNCH_S: f64 = 5e-6;
 
 /// Why a model runs as it does on inputs of one shape. Displays as a table.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Explanation {
     /// The operators' names.
+    #[serde(rename = "chain")]
     pub layers: String,
     /// Shape of the first input.
     pub input: Vec<usize>,
@@ -33,12 +32,14 @@ pub struct Explanation {
     /// Shape of the output.
     pub output: Vec<usize>,
     /// Element type of input, output and parameters.
+    #[serde(serialize_with = "shown")]
     pub dtype: DType,
     /// What the graph computes, if its layers have a normal form together.
     pub normal_form: Option<String>,
     /// What kernels were chosen by.
     pub properties: DeviceProperties,
     /// The regions: layers that are computed together.
+    #[serde(serialize_with = "regions")]
     pub regions: Vec<RegionFacts>,
     /// The launches, in order.
     pub launches: Vec<LaunchFacts>,
@@ -55,7 +56,7 @@ pub struct Explanation {
 }
 
 /// A launch.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct LaunchFacts {
     /// The kernel's symbol.
@@ -68,6 +69,33 @@ pub struct LaunchFacts {
     pub shared_bytes: u32,
     /// Bytes that it must at least read and write, by its own account.
     pub bytes_moved: u64,
+}
+
+fn shown<S: Serializer>(dtype: &DType, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(dtype)
+}
+
+fn regions<S: Serializer>(regions: &[RegionFacts], serializer: S) -> Result<S::Ok, S::Error> {
+    let considered = |considered: &Considered| {
+        let (verdict, reason) = match &considered.verdict {
+            Verdict::Taken => ("taken", None),
+            Verdict::Passed(reason) => ("passed", Some(reason)),
+            Verdict::Refused(rule) => ("refused", Some(rule)),
+        };
+        json!({ "kernels": considered.kernels, "verdict": verdict, "reason": reason })
+    };
+    serializer.collect_seq(regions.iter().map(|region| {
+        json!({
+            "layers": region.layers,
+            "value": region.value,
+            "kernels": region.kernels,
+            "summary": region.summary,
+            "reads": region.reads.to_string(),
+            "writes": region.writes.to_string(),
+            "config": region.config,
+            "considered": region.considered.iter().map(considered).collect::<Vec<_>>(),
+        })
+    }))
 }
 
 impl Explanation {
@@ -122,7 +150,7 @@ pub fn explain_axes(
     axes: &[usize],
     options: &Options,
     properties: &DeviceProperties,
-) -> Result<Explanation> {
+) -> crate::Result<Explanation> {
     let mut orders = model.dense();
     orders[0] = Order::of_axes(input, axes)?;
     model.explain_orders(input, &orders, options, properties)
@@ -138,7 +166,7 @@ pub fn launched_kernels(
     model: &Model,
     input: &[usize],
     options: &Options,
-) -> Result<Vec<&'static str>> {
+) -> crate::Result<Vec<&'static str>> {
     let program = model.program(input, &model.dense(), options)?;
     Ok(program.steps().iter().map(|step| step.kernel).collect())
 }

@@ -2,13 +2,10 @@
 
 use std::path::PathBuf;
 
-use convfuse::graph::GraphInput;
-use convfuse::model::{
-    Considered, Explanation, LaunchFacts, Model, Precision, RegionFacts, Strategy, Verdict,
-};
+use convfuse::model::{Model, Precision, Strategy};
 use convfuse::{DType, Parameters, lab};
 use convfuse_cli::Status;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::bench::{Attributes, Request, Shape, describe, dtype, read, shape};
 use super::device::{Choice, Target};
@@ -92,66 +89,9 @@ fn explain(arguments: &Arguments, out: &mut Out, found: &mut Found) -> Outcome {
         let options = options.batch_invariant(!arguments.batch_dependent);
         let explanation = lab::explain_axes(&model, input, &axes, &options, &properties)?;
         writeln!(out, "{explanation}")?;
-        found.push("explanations", record(strategy.name, &explanation));
+        let mut record = json!(explanation);
+        record["strategy"] = json!(strategy.name);
+        found.push("explanations", record);
     }
     Ok(Status::Right)
-}
-
-/// An explanation as JSON.
-fn record(strategy: &str, explanation: &Explanation) -> Value {
-    let considered = |considered: &Considered| {
-        let (verdict, reason) = match &considered.verdict {
-            Verdict::Taken => ("taken", None),
-            Verdict::Passed(reason) => ("passed", Some(reason)),
-            Verdict::Refused(rule) => ("refused", Some(rule)),
-        };
-        json!({ "kernels": considered.kernels, "verdict": verdict, "reason": reason })
-    };
-    let region = |region: &RegionFacts| {
-        json!({
-            "layers": region.layers,
-            "value": region.value,
-            "kernels": region.kernels,
-            "summary": region.summary,
-            "reads": region.reads.to_string(),
-            "writes": region.writes.to_string(),
-            "config": region.config,
-            "considered": region.considered.iter().map(considered).collect::<Vec<_>>(),
-        })
-    };
-    let launch = |launch: &LaunchFacts| {
-        json!({
-            "kernel": launch.kernel,
-            "blocks": launch.blocks,
-            "threads": launch.threads,
-            "shared_bytes": launch.shared_bytes,
-            "bytes_moved": launch.bytes_moved,
-        })
-    };
-    let input = |input: &GraphInput| json!({ "name": input.name, "shape": input.shape });
-    let properties = &explanation.properties;
-    json!({
-        "strategy": strategy,
-        "chain": explanation.layers,
-        "input": explanation.input,
-        "inputs": explanation.inputs.iter().map(input).collect::<Vec<_>>(),
-        "output": explanation.output,
-        "dtype": explanation.dtype.to_string(),
-        "normal_form": explanation.normal_form,
-        "properties": {
-            "multiprocessors": properties.multiprocessors,
-            "shared_bytes_per_block": properties.shared_bytes_per_block,
-            "arch": properties.arch.name(),
-            "l2_bytes": properties.l2_bytes,
-            "memory_bytes_per_s": properties.memory_bytes_per_s,
-            "f16_multiply_adds_per_cycle": properties.f16_multiply_adds_per_cycle,
-            "clock_hz": properties.clock_hz,
-        },
-        "regions": explanation.regions.iter().map(region).collect::<Vec<_>>(),
-        "launches": explanation.launches.iter().map(launch).collect::<Vec<_>>(),
-        "workspace_bytes": explanation.workspace_bytes,
-        "bytes": explanation.bytes,
-        "flop": explanation.flop,
-        "least_s": explanation.least_s,
-    })
 }

@@ -10,7 +10,7 @@ use crate::AddSpec;
 use crate::error::{Quantity, RankRule, SpecError};
 
 /// A further input of a graph whose shape is known.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 #[non_exhaustive]
 pub struct GraphInput {
     /// Its name.
