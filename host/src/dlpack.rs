@@ -140,8 +140,6 @@ impl Tensor {
             DType::F16 => (DLDataTypeCode::FLOAT, 16),
             DType::BF16 => (DLDataTypeCode::BFLOAT, 16),
         };
-        let ordinal = self.device().ordinal();
-        let device = ordinal.map_or(DLDevice::CPU, |ordinal| DLDevice::cuda(ordinal as i32));
         let pointer = self.as_raw()?;
         let shape: Vec<i64> = self.shape().iter().map(|&extent| extent as i64).collect();
         let strides: Vec<i64> = self.strides().iter().map(|&stride| stride as i64).collect();
@@ -149,7 +147,7 @@ impl Tensor {
             Box::new(Lent(self.clone())),
             CopiedSlice::new(shape, strides),
         )
-        .device(device)
+        .device(name_of(self.device()))
         .dtype(DLDataType::scalar(code, bits));
         // SAFETY: the tensor behind the builder keeps the memory, in which all its elements are.
         let builder = unsafe { builder.data(pointer) };
@@ -184,12 +182,15 @@ unsafe impl<M: ManagedTensorBase> Send for Lender<M> {}
 // SAFETY: as above; shared, nothing of it is used.
 unsafe impl<M: ManagedTensorBase> Sync for Lender<M> {}
 
+/// A device as DLPack names it.
+fn name_of(device: &Device) -> DLDevice {
+    let ordinal = device.ordinal();
+    ordinal.map_or(DLDevice::CPU, |ordinal| DLDevice::cuda(ordinal as i32))
+}
+
 /// Refuses memory of another device.
 fn on_device(actual: DLDevice, expected: &Device) -> Result<()> {
-    let wanted = match expected.ordinal() {
-        Some(ordinal) => DLDevice::cuda(ordinal as i32),
-        None => DLDevice::CPU,
-    };
+    let wanted = name_of(expected);
     if actual.device_type == wanted.device_type && actual.device_id == wanted.device_id {
         return Ok(());
     }

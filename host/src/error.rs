@@ -358,6 +358,9 @@ impl From<NoMemory> for Error {
     }
 }
 
+/// The argument that an error is about: the operator's name, and the argument's.
+pub(crate) type At = (&'static str, &'static str);
+
 /// The library's result type.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 

@@ -50,8 +50,8 @@ pub unsafe fn launch<A: KernelArgs>(
     output: &mut Tensor,
     arguments: impl FnOnce(*const u8, *mut u8) -> A,
 ) -> Result<()> {
-    output.rewrite(kernel.name(), "output", stream)?;
-    let input = input.map(|input| input.read_on(kernel.name(), "input", stream));
+    output.rewrite((kernel.name(), "output"), stream)?;
+    let input = input.map(|input| input.read_on((kernel.name(), "input"), stream));
     let input = input.transpose()?;
     let address = (input.as_ref()).map_or(std::ptr::null(), |input| input.pointer());
     let arguments = arguments(address, output.output());

@@ -5,6 +5,8 @@
 //! one thread, and the scheduler switches wherever a lock is taken or the driver is called. No lock of the
 //! standard library may be held there.
 
+use std::sync::PoisonError;
+
 #[cfg(not(feature = "interleavings"))]
 mod system {
     pub(crate) use std::sync::atomic::AtomicU64;
@@ -88,3 +90,13 @@ mod scheduled {
 pub(crate) use scheduled::*;
 #[cfg(not(feature = "interleavings"))]
 pub(crate) use system::*;
+
+/// Locks a mutex. A panic under any of the library's locks leaves consistent what it guards.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What a mutex guards, where nobody else has it.
+pub(crate) fn unlocked<T>(mutex: &mut Mutex<T>) -> &mut T {
+    mutex.get_mut().unwrap_or_else(PoisonError::into_inner)
+}

@@ -100,10 +100,7 @@ fn seconds_if_any<S: Serializer>(
     time: &Option<Duration>,
     serializer: S,
 ) -> Result<S::Ok, S::Error> {
-    match time {
-        Some(time) => seconds(time, serializer),
-        None => serializer.serialize_none(),
-    }
+    serde::Serialize::serialize(&time.map(|time| time.as_secs_f64()), serializer)
 }
 
 impl fmt::Display for DeviceInfo {
@@ -121,16 +118,12 @@ impl fmt::Display for DeviceInfo {
         };
         line(processors, self.processors.to_string())?;
         if let Some(bytes) = self.memory_bytes {
-            line(
-                "memory",
-                format!("{:.1} GiB", bytes as f64 / f64::from(1 << 30)),
-            )?;
+            let gib = bytes as f64 / f64::from(1 << 30);
+            line("memory", format!("{gib:.1} GiB"))?;
         }
         if let Some(bytes) = self.l2_bytes {
-            line(
-                "L2 cache",
-                format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20)),
-            )?;
+            let mib = bytes as f64 / f64::from(1 << 20);
+            line("L2 cache", format!("{mib:.1} MiB"))?;
         }
         if let Some(bytes) = self.shared_bytes_per_block {
             line("shared memory/block", format!("{} KiB", bytes / 1024))?;

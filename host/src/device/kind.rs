@@ -12,7 +12,7 @@ use super::gpu::{self, Gpu};
 use super::info::DeviceInfo;
 use crate::contract::Limits;
 use crate::dtype::DType;
-use crate::error::{Error, Result};
+use crate::error::{At, Error, Result};
 
 /// A device on which operators run. Cloning is cheap and gives the same device.
 ///
@@ -133,10 +133,7 @@ impl Device {
 
     /// The driver's ordinal of a GPU; `None` on other devices.
     pub fn ordinal(&self) -> Option<u32> {
-        match self.kind() {
-            Kind::Gpu(gpu) => Some(gpu.ordinal),
-            Kind::Cpu(_) | Kind::Emulator(_) => None,
-        }
+        self.as_gpu().map(|gpu| gpu.ordinal)
     }
 
     /// Whether this is a GPU.
@@ -158,17 +155,14 @@ impl Device {
     /// `u64::MAX` for no limit. Existing ones stay. Memory of a caller's own allocator does not count.
     /// Without effect on other devices.
     pub fn limit_memory(&self, bytes: u64) {
-        if let Kind::Gpu(gpu) = self.kind() {
+        if let Some(gpu) = self.as_gpu() {
             gpu.limit_memory(bytes);
         }
     }
 
     /// Bytes that tensors, plans and workspaces of this process hold on the GPU; 0 on other devices.
     pub fn memory_in_use(&self) -> u64 {
-        match self.kind() {
-            Kind::Gpu(gpu) => gpu.memory_in_use(),
-            Kind::Cpu(_) | Kind::Emulator(_) => 0,
-        }
+        self.as_gpu().map_or(0, |gpu| gpu.memory_in_use())
     }
 
     /// Returns freed memory that is kept for the next allocation to the driver, except memory whose freeing
@@ -177,13 +171,11 @@ impl Device {
     /// # Errors
     /// Errors of the driver.
     pub fn trim_memory(&self) -> Result<()> {
-        match self.kind() {
-            Kind::Gpu(gpu) => {
-                tracing::debug!(target: "convfuse::memory", device = %self, "kept memory goes to the driver");
-                gpu.trim_memory()
-            }
-            Kind::Cpu(_) | Kind::Emulator(_) => Ok(()),
-        }
+        let Some(gpu) = self.as_gpu() else {
+            return Ok(());
+        };
+        tracing::debug!(target: "convfuse::memory", device = %self, "kept memory goes to the driver");
+        gpu.trim_memory()
     }
 
     pub(crate) fn kind(&self) -> &Kind {
@@ -191,16 +183,11 @@ impl Device {
     }
 
     /// Refuses an argument that is on this device and must be on another.
-    pub(crate) fn must_be(
-        &self,
-        expected: &Device,
-        operator: &'static str,
-        argument: &'static str,
-    ) -> Result<()> {
+    pub(crate) fn must_be(&self, expected: &Device, at: At) -> Result<()> {
         if self == expected {
             return Ok(());
         }
-        let actual = self.to_string();
+        let ((operator, argument), actual) = (at, self.to_string());
         let mut expected = expected.to_string();
         if actual == expected {
             // Two emulators have the same name.
@@ -212,6 +199,21 @@ impl Device {
             actual,
             expected,
         })
+    }
+
+    /// The error for a feature that the device does not have.
+    pub(crate) fn without(&self, what: &'static str) -> Error {
+        Error::Unsupported {
+            device: self.to_string(),
+            what,
+        }
+    }
+
+    fn as_gpu(&self) -> Option<&Arc<Gpu>> {
+        match &self.0 {
+            Kind::Gpu(gpu) => Some(gpu),
+            Kind::Cpu(_) | Kind::Emulator(_) => None,
+        }
     }
 
     /// Bytes of a dense tensor.

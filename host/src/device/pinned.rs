@@ -134,7 +134,7 @@ impl Tensor {
     /// [`Error::TensorInUse`](crate::Error::TensorInUse) while other handles share the tensor, or where its
     /// lender forbids writing.
     pub fn copy_from_pinned<T: Element>(&mut self, array: &PinnedArray<T>) -> Result<()> {
-        self.must_be(array.shape(), T::DTYPE, FROM_PINNED, "the tensor")?;
+        self.must_be(array.shape(), T::DTYPE, (FROM_PINNED, "the tensor"))?;
         self.copy_part_from_pinned(array, 0)
     }
 
@@ -147,7 +147,7 @@ impl Tensor {
     ) -> Result<()> {
         let (start, bytes) = (self.start(), self.bytes() as usize);
         let first = first * size_of::<T>();
-        match (self.overwritable(FROM_PINNED, "tensor")?, &array.memory) {
+        match (self.overwritable((FROM_PINNED, "tensor"))?, &array.memory) {
             (Storage::Gpu(buffer), Memory::Pinned(memory)) => {
                 tracing::trace!(target: "convfuse::copy", bytes, "from pinned memory");
                 buffer.write_pinned(start, bytes, memory, first)
@@ -164,7 +164,7 @@ impl Tensor {
     /// [`Error::DTypeMismatch`](crate::Error::DTypeMismatch),
     /// [`Error::NotContiguous`](crate::Error::NotContiguous).
     pub fn copy_to_pinned<T: Element>(&self, array: &mut PinnedArray<T>) -> Result<()> {
-        self.must_be(array.shape(), T::DTYPE, TO_PINNED, "the tensor")?;
+        self.must_be(array.shape(), T::DTYPE, (TO_PINNED, "the tensor"))?;
         self.copy_to_part_of_pinned(array, 0)
     }
 
@@ -174,7 +174,7 @@ impl Tensor {
         array: &mut PinnedArray<T>,
         first: usize,
     ) -> Result<()> {
-        self.must_be_contiguous(TO_PINNED, "tensor")?;
+        self.must_be_contiguous((TO_PINNED, "tensor"))?;
         let (start, bytes) = (self.start(), self.bytes() as usize);
         let first = first * size_of::<T>();
         match (self.storage(), &mut array.memory, self.stream().gpu()) {

@@ -15,7 +15,7 @@ use super::kind::{Device, Kind};
 use super::raw::{DeviceAllocator, RawStream};
 use super::storage::{HostBuffer, Storage};
 use crate::dtype::DType;
-use crate::error::{Error, Result};
+use crate::error::Result;
 
 /// A stream of work for a device, which runs in order. Cloning gives the same stream.
 ///
@@ -27,6 +27,7 @@ use crate::error::{Error, Result};
 #[derive(Clone)]
 pub struct Stream(Arc<Inner>);
 
+#[derive(Clone)]
 struct Inner {
     device: Device,
     id: u64,
@@ -67,7 +68,7 @@ impl Stream {
     /// only. A stream in capture counts as a new stream, because the driver does not identify it.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] if `device` is no GPU; errors of the driver.
+    /// [`Error::Unsupported`](crate::Error::Unsupported) if `device` is no GPU; errors of the driver.
     ///
     /// # Safety
     /// `raw` is a stream of the device's primary context and outlives the result and every tensor, plan,
@@ -75,10 +76,7 @@ impl Stream {
     /// or ends on it while another thread calls convfuse with that stream, or drops objects made on it.
     pub unsafe fn from_raw(device: &Device, raw: RawStream) -> Result<Stream> {
         let Kind::Gpu(gpu) = device.kind() else {
-            return Err(Error::Unsupported {
-                device: device.to_string(),
-                what: "streams of others",
-            });
+            return Err(device.without("streams of others"));
         };
         // SAFETY: handed on to the caller.
         let stream = unsafe { GpuStream::from_raw(gpu, raw.cast())? };
@@ -90,11 +88,8 @@ impl Stream {
     #[must_use]
     pub fn with_allocator(&self, allocator: Arc<dyn DeviceAllocator>) -> Stream {
         Stream(Arc::new(Inner {
-            device: self.0.device.clone(),
-            id: self.0.id,
-            gpu: self.0.gpu.clone(),
-            counters: Arc::clone(&self.0.counters),
             allocator: Some(allocator),
+            ..(*self.0).clone()
         }))
     }
 
@@ -102,11 +97,9 @@ impl Stream {
     pub(crate) fn sibling(&self) -> Result<Stream> {
         let new = self.0.device.stream()?;
         Ok(Stream(Arc::new(Inner {
-            device: self.0.device.clone(),
             id: new.0.id,
             gpu: new.0.gpu.clone(),
-            counters: Arc::clone(&self.0.counters),
-            allocator: self.0.allocator.clone(),
+            ..(*self.0).clone()
         })))
     }
 
@@ -114,33 +107,29 @@ impl Stream {
     /// was made from null.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] if the device is no GPU; [`Error::OtherThread`].
+    /// [`Unsupported`](crate::Error::Unsupported) if the device is no GPU;
+    /// [`OtherThread`](crate::Error::OtherThread).
     pub fn as_raw(&self) -> Result<RawStream> {
-        match &self.0.gpu {
-            Some(stream) => Ok(stream.raw()?.cast()),
-            None => Err(Error::Unsupported {
-                device: self.0.device.to_string(),
-                what: "streams of the driver",
-            }),
-        }
+        Ok(self.on_gpu("streams of the driver")?.raw()?.cast())
     }
 
     /// Captures the work that `work` queues on the stream that it is given, as a graph that is launched on
     /// this stream.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] if the device is no GPU; those of `work`.
+    /// [`Error::Unsupported`](crate::Error::Unsupported) if the device is no GPU; those of `work`.
     pub(crate) fn capture(&self, work: impl FnOnce(&Stream) -> Result<()>) -> Result<GpuGraph> {
-        let Some(stream) = &self.0.gpu else {
-            return Err(Error::Unsupported {
-                device: self.0.device.to_string(),
-                what: "CUDA graphs; execute the plan instead",
-            });
-        };
+        let stream = self.on_gpu("CUDA graphs; execute the plan instead")?;
         let device = &self.0.device;
         GpuGraph::capture(stream, |recorder| {
             work(&Stream::with(device, Some(recorder)))
         })
+    }
+
+    /// The stream of a GPU, or the error for what other devices do not have.
+    fn on_gpu(&self, what: &'static str) -> Result<&Arc<GpuStream>> {
+        let gpu = self.0.gpu.as_ref();
+        gpu.ok_or_else(|| self.0.device.without(what))
     }
 
     /// The stream's device.
@@ -151,49 +140,41 @@ impl Stream {
     /// Refuses a stream that the driver no longer serves, before calls that would not reach the driver.
     ///
     /// # Errors
-    /// [`Error::Forked`]; fatal errors of the device.
+    /// [`Error::Forked`](crate::Error::Forked); fatal errors of the device.
     pub(crate) fn must_serve(&self) -> Result<()> {
-        match &self.0.gpu {
-            Some(stream) => stream.is_capturing().map(drop),
-            None => Ok(()),
-        }
+        self.is_capturing().map(drop)
     }
 
     /// Whether the stream is in capture for a CUDA graph, by this library or another. Only GPU streams can
     /// be.
     ///
     /// # Errors
-    /// [`Error::OtherThread`], [`Error::Forked`]; fatal errors of the device.
+    /// [`OtherThread`](crate::Error::OtherThread), [`Forked`](crate::Error::Forked); fatal errors of the device.
     pub fn is_capturing(&self) -> Result<bool> {
-        match &self.0.gpu {
-            Some(stream) => stream.is_capturing(),
-            None => Ok(false),
-        }
+        let gpu = self.0.gpu.as_ref();
+        gpu.map_or(Ok(false), |stream| stream.is_capturing())
     }
 
     /// Refuses an operation that a graph cannot contain, if the stream is in capture.
     pub(crate) fn must_not_capture(&self, what: &'static str) -> Result<()> {
-        match &self.0.gpu {
-            Some(stream) => stream.must_not_capture(what),
-            None => Ok(()),
-        }
+        let gpu = self.0.gpu.as_ref();
+        gpu.map_or(Ok(()), |stream| stream.must_not_capture(what))
     }
 
     /// Waits until all work given to the stream so far is complete, and reports its errors.
     ///
     /// # Errors
-    /// Errors of that work; [`Error::OtherThread`]; the driver's error for a stream in capture.
+    /// Errors of that work; [`OtherThread`](crate::Error::OtherThread); the driver's error for a stream in
+    /// capture.
     pub fn synchronize(&self) -> Result<()> {
-        match &self.0.gpu {
-            Some(stream) => stream.synchronize(),
-            None => Ok(()),
-        }
+        let gpu = self.0.gpu.as_ref();
+        gpu.map_or(Ok(()), |stream| stream.synchronize())
     }
 
     /// Records an event at this point of the stream's work, for timing and for other streams to wait for.
     ///
     /// # Errors
-    /// [`Error::OtherThread`]; on a GPU, errors of the driver.
+    /// [`Error::OtherThread`](crate::Error::OtherThread); on a GPU, errors of the driver.
     pub fn record(&self) -> Result<Event> {
         Ok(Event(match &self.0.gpu {
             Some(stream) => Mark::Gpu(stream.record(true)?),

@@ -20,7 +20,7 @@ use super::kind::Device;
 use super::storage::Storage;
 use super::stream::Stream;
 use crate::dtype::DType;
-use crate::error::{Error, Result};
+use crate::error::{At, Error, Result};
 
 /// An array on a device. Cloning shares the memory; contents never change once made.
 ///
@@ -133,7 +133,7 @@ impl Tensor {
     /// # Errors
     /// [`Error::DeviceMismatch`] if the stream is another device's.
     pub fn on(&self, stream: &Stream) -> Result<Tensor> {
-        self.same_device("on", "the tensor", stream)?;
+        self.same_device(("on", "the tensor"), stream)?;
         Ok(Tensor {
             stream: stream.clone(),
             ..self.clone()
@@ -201,13 +201,8 @@ impl Tensor {
     }
 
     /// Prepares reads by later work of `stream`. Keep the result until that work is queued.
-    pub(crate) fn read_on(
-        &self,
-        operator: &'static str,
-        argument: &'static str,
-        stream: &Stream,
-    ) -> Result<Reading<'_>> {
-        self.same_device(operator, argument, stream)?;
+    pub(crate) fn read_on(&self, at: At, stream: &Stream) -> Result<Reading<'_>> {
+        self.same_device(at, stream)?;
         if let (Storage::Gpu(buffer), Some(stream)) = (&*self.storage, stream.gpu()) {
             buffer.before_read(stream)?;
         }
@@ -254,25 +249,16 @@ impl Tensor {
     }
 
     /// Refuses a tensor that is not on the stream's device.
-    pub(crate) fn same_device(
-        &self,
-        operator: &'static str,
-        argument: &'static str,
-        stream: &Stream,
-    ) -> Result<()> {
-        self.device().must_be(stream.device(), operator, argument)
+    pub(crate) fn same_device(&self, at: At, stream: &Stream) -> Result<()> {
+        self.device().must_be(stream.device(), at)
     }
 
     /// Refuses a tensor of another element type.
-    pub(crate) fn must_hold(
-        &self,
-        expected: DType,
-        operator: &'static str,
-        argument: &'static str,
-    ) -> Result<()> {
+    pub(crate) fn must_hold(&self, expected: DType, at: At) -> Result<()> {
         if self.dtype == expected {
             return Ok(());
         }
+        let (operator, argument) = at;
         Err(Error::DTypeMismatch {
             operator,
             argument,
@@ -282,26 +268,19 @@ impl Tensor {
     }
 
     /// Refuses a tensor of another shape or element type.
-    pub(crate) fn must_be(
-        &self,
-        shape: &[usize],
-        dtype: DType,
-        operator: &'static str,
-        argument: &'static str,
-    ) -> Result<()> {
-        must_have_shape(shape, self.shape(), operator, argument)?;
-        self.must_hold(dtype, operator, argument)
+    pub(crate) fn must_be(&self, shape: &[usize], dtype: DType, at: At) -> Result<()> {
+        must_have_shape(shape, self.shape(), at)?;
+        self.must_hold(dtype, at)
     }
 
     /// Refuses a tensor whose elements are not dense and row-major.
-    pub(crate) fn must_be_contiguous(
-        &self,
-        operator: &'static str,
-        argument: &'static str,
-    ) -> Result<()> {
+    pub(crate) fn must_be_contiguous(&self, at: At) -> Result<()> {
         match self.is_contiguous() {
             true => Ok(()),
-            false => Err(Error::NotContiguous { operator, argument }),
+            false => Err(Error::NotContiguous {
+                operator: at.0,
+                argument: at.1,
+            }),
         }
     }
 
@@ -347,15 +326,11 @@ impl fmt::Debug for Tensor {
 }
 
 /// Refuses another shape.
-pub(crate) fn must_have_shape(
-    expected: &[usize],
-    actual: &[usize],
-    operator: &'static str,
-    argument: &'static str,
-) -> Result<()> {
+pub(crate) fn must_have_shape(expected: &[usize], actual: &[usize], at: At) -> Result<()> {
     if actual == expected {
         return Ok(());
     }
+    let (operator, argument) = at;
     Err(Error::ShapeMismatch {
         operator,
         argument,

@@ -156,14 +156,14 @@ fn what_is_no_tensor_of_this_library_is_refused_and_given_back() {
 fn what_is_read_only_is_no_output() {
     let (lent, _) = foreign::<DLManagedTensorVersioned>(&[2, 2], &[2, 1], |_| ());
     let mut x = borrow(lent).unwrap();
-    x.overwrite("test", "tensor", &array![[1.0f32, 2.0], [3.0, 4.0]])
+    x.overwrite(("test", "tensor"), &array![[1.0f32, 2.0], [3.0, 4.0]])
         .unwrap();
     let lent: Versioned = x.to_dlpack().unwrap();
     assert!(lent.flags().contains(DlpackFlags::READ_ONLY));
     assert_eq!(lent.tensor().device.device_type, DLDeviceType::CPU);
     drop(x);
     let mut y = borrow(lent).unwrap();
-    let refused = y.overwrite("test", "tensor", &array![[0.0f32, 0.0], [0.0, 0.0]]);
+    let refused = y.overwrite(("test", "tensor"), &array![[0.0f32, 0.0], [0.0, 0.0]]);
     let message = refused.unwrap_err().to_string();
     assert_eq!(
         message,

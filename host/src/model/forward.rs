@@ -229,8 +229,8 @@ impl Model {
         let names = self.graph().inputs();
         for (index, input) in inputs.iter().enumerate() {
             let is_ours = input
-                .must_hold(self.dtype(), operator, "input")
-                .and_then(|()| input.same_device(operator, "input", stream));
+                .must_hold(self.dtype(), (operator, "input"))
+                .and_then(|()| input.same_device((operator, "input"), stream));
             of_input(names, index, is_ours)?;
         }
         if !names.is_empty() {

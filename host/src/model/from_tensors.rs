@@ -50,8 +50,8 @@ impl Model {
             return Err(ParametersError::Count { actual, expected }.into());
         }
         let checked = table.iter().zip(tensors).map(|(parameter, tensor)| {
-            tensor.must_be(&parameter.shape, dtype, OPERATOR, "a parameter")?;
-            tensor.same_device(OPERATOR, "a parameter", stream)?;
+            tensor.must_be(&parameter.shape, dtype, (OPERATOR, "a parameter"))?;
+            tensor.same_device((OPERATOR, "a parameter"), stream)?;
             tensor.contiguous()
         });
         let tensors: Vec<Tensor> = checked.collect::<Result<_>>()?;

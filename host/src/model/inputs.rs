@@ -135,7 +135,8 @@ pub(super) fn must_have_shapes<'a>(
     actual: impl Iterator<Item = &'a [usize]>,
 ) -> Result<()> {
     for (GraphInput { name, shape, .. }, actual) in problem.inputs.iter().zip(actual) {
-        must_have_shape(shape, actual, operator, "input").map_err(|error| error.of_input(name))?;
+        must_have_shape(shape, actual, (operator, "input"))
+            .map_err(|error| error.of_input(name))?;
     }
     Ok(())
 }

@@ -1,6 +1,6 @@
 //! Runs over memory of others, for callers that have an allocator and streams of their own.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use op_spec::graph::GraphProblem;
 
@@ -8,9 +8,9 @@ use super::inputs::Inputs;
 use super::{Explanation, Model, Options};
 use crate::device::raw::RawPointer;
 use crate::device::{DType, Order, Stream, Tensor};
-use crate::error::{Error, InputsError, Result};
+use crate::error::{InputsError, Result};
 use crate::program::Program;
-use crate::sync::Mutex;
+use crate::sync::{Mutex, lock, unlocked};
 
 const OPERATOR: &str = "launches";
 
@@ -65,8 +65,9 @@ impl Model {
     /// `stream` is the one that the caller is about to run it on.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] where the device is no GPU; [`Error::InCapture`] if `stream` or the model's
-    /// stream is in capture; those of [`plan_for`](Self::plan_for).
+    /// [`Unsupported`](crate::Error::Unsupported) where the device is no GPU;
+    /// [`InCapture`](crate::Error::InCapture) if `stream` or the model's stream is in capture; those of
+    /// [`plan_for`](Self::plan_for).
     pub fn launches<'a>(
         &self,
         stream: &Stream,
@@ -74,10 +75,8 @@ impl Model {
         options: &Options,
     ) -> Result<Launches> {
         if !stream.device().is_gpu() {
-            return Err(Error::Unsupported {
-                device: stream.device().to_string(),
-                what: "launches over memory of others; execute a plan instead",
-            });
+            let what = "launches over memory of others; execute a plan instead";
+            return Err(stream.device().without(what));
         }
         for stream in [stream, self.stream()] {
             stream.must_not_capture("prepare a run")?;
@@ -85,7 +84,7 @@ impl Model {
         let inputs = inputs.into().arranged(OPERATOR, self.graph().inputs())?;
         let orders = self.orders(OPERATOR, &inputs, stream)?;
         self.device()
-            .must_be(stream.device(), OPERATOR, "the model")?;
+            .must_be(stream.device(), (OPERATOR, "the model"))?;
         let problem = self.graph().problem(inputs[0].shape())?;
         let program = self.program(inputs[0].shape(), &orders, options)?;
         program.make_ready(OPERATOR, self.stream())?;
@@ -110,8 +109,8 @@ impl Launches {
     /// captured of a run needs this for as long as it is replayed.
     ///
     /// # Errors
-    /// [`Error::DeviceMismatch`] for a stream of another device; [`InputsError::Count`]; what a launch may
-    /// run into.
+    /// [`DeviceMismatch`](crate::Error::DeviceMismatch) for a stream of another device;
+    /// [`InputsError::Count`]; what a launch may run into.
     ///
     /// # Safety
     /// `inputs` are addresses of the elements with all indices 0 of tensors of the shapes, strides and
@@ -130,7 +129,7 @@ impl Launches {
     ) -> Result<()> {
         self.model
             .device()
-            .must_be(stream.device(), OPERATOR, "the stream")?;
+            .must_be(stream.device(), (OPERATOR, "the stream"))?;
         if inputs.len() != self.orders.len() {
             let (actual, expected) = (inputs.len(), self.orders.len());
             return Err(InputsError::Count {
@@ -175,8 +174,7 @@ impl Launches {
     }
 
     fn remember(&self, stream: &Stream) {
-        // A panic under the lock leaves the list whole.
-        let mut known = self.streams.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = lock(&self.streams);
         if !known.contains(stream) {
             known.push(stream.clone());
         }
@@ -185,11 +183,7 @@ impl Launches {
 
 impl Drop for Launches {
     fn drop(&mut self) {
-        let streams = self
-            .streams
-            .get_mut()
-            .unwrap_or_else(PoisonError::into_inner);
-        for stream in streams {
+        for stream in unlocked(&mut self.streams) {
             self.program.note_earlier_reads(stream);
         }
     }

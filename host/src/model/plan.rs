@@ -105,7 +105,7 @@ impl Model {
         let _entered = span.enter();
         // Before any work for a program that could not run there.
         let device = self.device();
-        device.must_be(stream.device(), OPERATOR, "the model")?;
+        device.must_be(stream.device(), (OPERATOR, "the model"))?;
         let problem = self.graph().problem(input)?;
         let program = if device.is_cpu() {
             None
@@ -168,12 +168,12 @@ impl Plan {
             return program.run(OPERATOR, inputs, &mut [y]);
         }
         let dtype = self.model.dtype();
-        inputs[0].must_be(self.problem.input_shape(), dtype, OPERATOR, "input")?;
+        inputs[0].must_be(self.problem.input_shape(), dtype, (OPERATOR, "input"))?;
         let shapes = inputs.iter().map(|input| input.shape());
         must_have_shapes(OPERATOR, &self.problem, shapes.skip(1))?;
         self.model.orders(OPERATOR, inputs, &self.stream)?;
-        y.must_be(self.problem.output_shape(), dtype, OPERATOR, "output")?;
-        y.rewrite(OPERATOR, "output", &self.stream)?;
+        y.must_be(self.problem.output_shape(), dtype, (OPERATOR, "output"))?;
+        y.rewrite((OPERATOR, "output"), &self.stream)?;
         let inputs = inputs.iter().map(|input| input.on(&self.stream));
         let inputs = inputs.collect::<Result<Vec<_>>>()?;
         let inputs: Vec<&Tensor> = inputs.iter().collect();
@@ -206,7 +206,7 @@ impl Plan {
     ) -> Result<Captured> {
         let inputs = inputs.into().arranged(CAPTURED, self.graph().inputs())?;
         let stream = self.stream.clone();
-        y.rewrite(CAPTURED, "output", &stream)?;
+        y.rewrite((CAPTURED, "output"), &stream)?;
         let graph = stream.capture(|recorder| match &self.program {
             Some(program) => {
                 let inputs: Vec<&Tensor> = inputs.iter().collect();
@@ -319,7 +319,7 @@ impl Captured {
         &mut self,
         values: &ArrayBase<S, D>,
     ) -> Result<()> {
-        self.inputs[0].overwrite(CAPTURED, "input", values)
+        self.inputs[0].overwrite((CAPTURED, "input"), values)
     }
 
     /// The same for the further input of this name.
@@ -341,7 +341,7 @@ impl Captured {
             }
             .into());
         };
-        let written = self.inputs[1 + index].overwrite(CAPTURED, "input", values);
+        let written = self.inputs[1 + index].overwrite((CAPTURED, "input"), values);
         written.map_err(|error| error.of_input(name))
     }
 
@@ -350,7 +350,7 @@ impl Captured {
     /// # Errors
     /// [`TensorInUse`](crate::Error::TensorInUse) while other handles share the output.
     pub fn replay(&mut self) -> Result<()> {
-        self.y.rewrite(CAPTURED, "output", &self.plan.stream)?;
+        self.y.rewrite((CAPTURED, "output"), &self.plan.stream)?;
         self.graph.launch()
     }
 

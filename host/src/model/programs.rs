@@ -1,12 +1,12 @@
 //! The programs that a model has made.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use super::Options;
 use crate::device::Order;
 use crate::error::Result;
 use crate::program::Program;
-use crate::sync::{Mutex, MutexGuard};
+use crate::sync::{Mutex, lock};
 
 /// Programs that a model keeps, the last ones used. Plans keep theirs themselves. A program is some kilobytes
 /// of the host; what it holds on the device are prepared parameters, which programs share where their tiles
@@ -78,11 +78,6 @@ impl Programs {
         });
         place
     }
-}
-
-/// A panic under either lock leaves what it guards whole.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

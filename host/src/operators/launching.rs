@@ -72,8 +72,8 @@ pub(crate) fn checked(
 ) -> Result<[Option<Tensor>; MAX_PARAMETERS]> {
     for &(argument, tensor) in parameters {
         let Some(tensor) = tensor else { continue };
-        tensor.same_device(operator, argument, x.stream())?;
-        tensor.must_hold(x.dtype(), operator, argument)?;
+        tensor.same_device((operator, argument), x.stream())?;
+        tensor.must_hold(x.dtype(), (operator, argument))?;
     }
     let parameter = |index: usize| parameters.get(index).and_then(|&(_, tensor)| tensor);
     let parameters: [_; MAX_PARAMETERS] = std::array::from_fn(parameter);

@@ -29,7 +29,7 @@ pub(crate) use ready::Ready;
 
 use crate::device::raw::RawPointer;
 use crate::device::{DType, LaunchShape, Order, Reading, Stream, Tensor};
-use crate::error::Result;
+use crate::error::{At, Result};
 
 /// The handle of a value of one program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -154,7 +154,7 @@ impl Program {
     pub(crate) fn make_ready(&self, operator: &'static str, stream: &Stream) -> Result<()> {
         // A loaded program makes no driver call that would notice a lost device.
         stream.must_serve()?;
-        open(&self.parameters, operator, "parameter", stream)?;
+        open(&self.parameters, (operator, "parameter"), stream)?;
         for step in &self.steps {
             step.launch.load(stream, &step.shape)?;
         }
@@ -191,7 +191,7 @@ impl Program {
         let written: Vec<&Tensor> = outputs.iter().collect();
         // Open until the last launch is queued.
         let inputs = self.open_inputs(operator, inputs, stream)?;
-        let parameters = open(&self.parameters, operator, "parameter", stream)?;
+        let parameters = open(&self.parameters, (operator, "parameter"), stream)?;
         self.launch(stream, &inputs, &parameters, &written, workspace.as_ref())?;
         Ok(outputs)
     }
@@ -200,8 +200,8 @@ impl Program {
     fn expect_inputs(&self, operator: &'static str, inputs: &[&Tensor]) -> Result<()> {
         for (input, tensor) in self.inputs.iter().zip(inputs) {
             let facts = &self.values[input.value.0];
-            let fits = tensor.must_be(&facts.shape, facts.dtype, operator, "input");
-            input.named(fits.and_then(|()| tensor.must_lie(&input.order, operator, "input")))?;
+            let fits = tensor.must_be(&facts.shape, facts.dtype, (operator, "input"));
+            input.named(fits.and_then(|()| tensor.must_lie(&input.order, (operator, "input"))))?;
         }
         Ok(())
     }
@@ -215,7 +215,7 @@ impl Program {
     ) -> Result<Vec<Reading<'a>>> {
         let inputs = self.inputs.iter().zip(inputs);
         let open = |(input, tensor): (&Input, &&'a Tensor)| {
-            input.named(tensor.read_on(operator, "input", stream))
+            input.named(tensor.read_on((operator, "input"), stream))
         };
         inputs.map(open).collect()
     }
@@ -228,8 +228,8 @@ impl Program {
     ) -> Result<()> {
         for (value, tensor) in self.outputs.iter().zip(outputs) {
             let facts = &self.values[value.0];
-            tensor.must_be(&facts.shape, facts.dtype, operator, "output")?;
-            tensor.must_be_aligned(operator, "output")?;
+            tensor.must_be(&facts.shape, facts.dtype, (operator, "output"))?;
+            tensor.must_be_aligned((operator, "output"))?;
         }
         Ok(())
     }
@@ -323,12 +323,9 @@ impl Program {
 /// Prepares reads of tensors by later work of `stream`.
 fn open<'a>(
     tensors: impl IntoIterator<Item = &'a Tensor>,
-    operator: &'static str,
-    argument: &'static str,
+    at: At,
     stream: &Stream,
 ) -> Result<Vec<Reading<'a>>> {
     let tensors = tensors.into_iter();
-    tensors
-        .map(|tensor| tensor.read_on(operator, argument, stream))
-        .collect()
+    tensors.map(|tensor| tensor.read_on(at, stream)).collect()
 }

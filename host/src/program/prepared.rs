@@ -1,10 +1,8 @@
 //! Prepared parameters: parameters in the layouts that kernels need.
 
-use std::sync::PoisonError;
-
 use crate::device::{Tensor, WeakTensor};
 use crate::error::Result;
-use crate::sync::Mutex;
+use crate::sync::{Mutex, lock};
 
 /// Prepared parameters that the programs of a model share, by key. This map holds weak handles, so the last
 /// program that uses a key's tensors frees them.
@@ -24,9 +22,8 @@ impl<L: PartialEq> PreparedParameters<L> {
         layout: L,
         prepare: impl FnOnce() -> Result<Vec<Tensor>>,
     ) -> Result<Vec<Tensor>> {
-        // Held while `prepare` queues its launches, so that two threads do not both prepare. A panic under
-        // the lock leaves the list consistent.
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        // Held while `prepare` queues its launches, so that two threads do not both prepare.
+        let mut known = lock(&self.0);
         let mut found = None;
         known.retain(|(other, weak)| {
             let tensors: Option<Vec<Tensor>> = weak.iter().map(WeakTensor::upgrade).collect();

@@ -57,7 +57,7 @@ impl Ready {
         program.expect_inputs(operator, inputs)?;
         program.expect_outputs(operator, outputs.iter().map(|output| &**output))?;
         for output in &mut *outputs {
-            output.rewrite(operator, "output", stream)?;
+            output.rewrite((operator, "output"), stream)?;
         }
         // Open until the last launch is queued.
         let inputs = program.open_inputs(operator, inputs, stream)?;
@@ -87,7 +87,7 @@ impl Ready {
     ) -> Result<()> {
         let program = &*self.program;
         for (input, tensor) in program.inputs.iter().zip(inputs) {
-            input.named(tensor.must_belong_to(&self.stream, operator, "input"))?;
+            input.named(tensor.must_belong_to(&self.stream, (operator, "input")))?;
         }
         program.expect_inputs(operator, inputs)?;
         program.expect_outputs(operator, outputs.iter().copied())?;

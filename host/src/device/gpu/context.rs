@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use cust::device::Device as CudaDevice;
@@ -15,7 +15,7 @@ use super::{carried, fork};
 use crate::contract::Limits;
 use crate::device::info::DeviceInfo;
 use crate::error::{DriverError, Error, Result};
-use crate::sync::{LazyLock, Mutex};
+use crate::sync::{LazyLock, Mutex, lock};
 
 /// A GPU with its primary context and the kernels loaded so far.
 ///
@@ -49,11 +49,8 @@ pub(crate) fn count() -> Result<u32> {
     if fork::has_forked() {
         return Err(Error::Forked);
     }
-    if let Err(error) = cuda_loader::driver() {
-        return Err(Error::NoDriver {
-            reason: error.to_string(),
-        });
-    }
+    let no_driver = |reason| Error::NoDriver { reason };
+    cuda_loader::driver().map_err(|error| no_driver(error.to_string()))?;
     let start = Instant::now();
     let started = wrapped("cuInit", cust::init(cust::CudaFlags::empty()));
     if started.is_ok() {
@@ -66,9 +63,7 @@ pub(crate) fn count() -> Result<u32> {
         Err(DriverError { code, .. }) if code == sys::CUresult::CUDA_ERROR_NO_DEVICE as u32 => {
             Ok(0)
         }
-        Err(error) => Err(Error::NoDriver {
-            reason: error.to_string(),
-        }),
+        Err(error) => Err(no_driver(error.to_string())),
     }
 }
 
@@ -80,11 +75,8 @@ impl Gpu {
         if ordinal >= count {
             return Err(Error::NoSuchDevice { ordinal, count });
         }
-        // The lock is held during the creation of the context, so that a second thread waits for it. A panic
-        // under it does not change the map, so poisoning is ignored.
-        let mut open = LazyLock::force(&OPEN)
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        // The lock is held during the creation of the context, so that a second thread waits for it.
+        let mut open = lock(LazyLock::force(&OPEN));
         if let Some(gpu) = open.get(&ordinal) {
             return Ok(Arc::clone(gpu));
         }

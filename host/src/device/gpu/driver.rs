@@ -62,6 +62,20 @@ macro_rules! cu {
 }
 pub(crate) use cu;
 
+/// A function that drivers have had since some version: `static NAME: Type = c"symbol"`, where `Type` is its
+/// signature; `None` for a driver without it.
+macro_rules! late_function {
+    ($(#[$doc:meta])* static $name:ident: $type:ty = $symbol:literal) => {
+        $(#[$doc])*
+        static $name: std::sync::LazyLock<Option<$type>> = std::sync::LazyLock::new(|| {
+            let function = cuda_loader::symbol($symbol).ok()?;
+            // SAFETY: the driver exports the function of this name with this signature.
+            Some(unsafe { std::mem::transmute::<std::ptr::NonNull<std::ffi::c_void>, $type>(function) })
+        });
+    };
+}
+pub(crate) use late_function;
+
 /// A guard that makes a context the calling thread's current one, and restores the previous one on drop.
 ///
 /// Another library's context may be current (of another device in PyTorch, say); pushing and popping

@@ -19,7 +19,7 @@ use super::image::{self, Module};
 use crate::device::info::{KernelLoad, KernelOrigin};
 use crate::device::kernel_cache::{self, Key};
 use crate::error::{Error, Result};
-use crate::sync::{Mutex, OnceLock, RwLock};
+use crate::sync::{Mutex, OnceLock, RwLock, lock};
 
 /// The kernels of one device.
 pub(crate) struct Kernels {
@@ -61,8 +61,7 @@ impl Kernels {
 
     /// The kernels loaded so far, in order.
     pub(crate) fn loads(&self) -> Vec<KernelLoad> {
-        let loads = self.loads.lock().unwrap_or_else(PoisonError::into_inner);
-        loads.clone()
+        lock(&self.loads).clone()
     }
 
     /// The kernel called `name`, loaded at its first use only. The device's context must be current.
@@ -71,9 +70,7 @@ impl Kernels {
         if let Some(function) = slot.function.get() {
             return Ok(function);
         }
-        // A panic under this lock leaves the entry empty; under the other locks, it leaves their data
-        // consistent.
-        let _loading = slot.loading.lock().unwrap_or_else(PoisonError::into_inner);
+        let _loading = lock(&slot.loading);
         if let Some(function) = slot.function.get() {
             return Ok(function);
         }
@@ -108,8 +105,7 @@ impl Kernels {
             time: start.elapsed(),
         };
         tracing::debug!(target: "convfuse::load", kernel = name, origin = %load.origin, time = ?load.time, "a kernel is loaded");
-        let mut loads = self.loads.lock().unwrap_or_else(PoisonError::into_inner);
-        loads.push(load);
+        lock(&self.loads).push(load);
         Ok(function)
     }
 

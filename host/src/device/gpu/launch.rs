@@ -1,14 +1,13 @@
 //! Launches of kernels on a GPU.
 
 use std::ffi::c_void;
-use std::sync::LazyLock;
 
 use cuda_std::{Instance, KernelArgs};
 use cust::sys;
 use launch_config::LaunchShape;
 
 use super::context::Gpu;
-use super::driver::{Current, check, cu};
+use super::driver::{Current, check, cu, late_function};
 use super::kernels::Function;
 use crate::contract::{self, KernelFacts};
 use crate::error::Result;
@@ -147,12 +146,10 @@ type LaunchKernelEx = unsafe extern "C" fn(
     *mut *mut c_void,
 ) -> u32;
 
-/// The driver's function, which drivers with support for clusters have.
-static LAUNCH_KERNEL_EX: LazyLock<Option<LaunchKernelEx>> = LazyLock::new(|| {
-    let function = cuda_loader::symbol(c"cuLaunchKernelEx").ok()?;
-    // SAFETY: the driver exports the function of this name with this signature.
-    Some(unsafe { std::mem::transmute::<std::ptr::NonNull<c_void>, LaunchKernelEx>(function) })
-});
+late_function! {
+    /// The driver's function, which drivers with support for clusters have.
+    static LAUNCH_KERNEL_EX: LaunchKernelEx = c"cuLaunchKernelEx"
+}
 
 /// Launches in clusters of the shape's size.
 ///

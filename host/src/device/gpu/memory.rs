@@ -20,7 +20,7 @@ mod piece;
 mod reads;
 
 use std::ffi::c_void;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use cust::sys;
 
@@ -30,7 +30,7 @@ use super::stream::{GpuEvent, GpuStream};
 use crate::device::counters::Counters;
 use crate::device::raw::{DeviceAllocator, Owner};
 use crate::error::Result;
-use crate::sync::{Mutex, OnceLock};
+use crate::sync::{Mutex, OnceLock, unlocked};
 use piece::{Piece, Source, from_allocator};
 use reads::Read;
 
@@ -274,8 +274,7 @@ impl Drop for GpuBuffer {
         if let Source::Pool(counters) | Source::Allocator(counters, _) = &piece.source {
             counters.freed(piece.bytes as u64);
         }
-        let reads = self.reads.get_mut().unwrap_or_else(PoisonError::into_inner);
-        piece.reads = std::mem::take(reads);
+        piece.reads = std::mem::take(unlocked(&mut self.reads));
         if piece.bytes != 0 {
             self.home.take_back(Box::new(piece));
         }

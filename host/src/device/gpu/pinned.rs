@@ -2,7 +2,7 @@
 
 use std::ffi::c_void;
 use std::ops::Range;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use cust::sys;
 
@@ -11,7 +11,7 @@ use super::driver::{Handle, cu};
 use super::stream::{GpuEvent, GpuStream, StreamKey};
 use crate::dtype::Element;
 use crate::error::{Error, Result};
-use crate::sync::{Mutex, MutexGuard};
+use crate::sync::{Mutex, MutexGuard, lock};
 
 /// The most copies that are recorded. Beyond, the host waits for the first, which is most likely complete.
 const MOST: usize = 1024;
@@ -156,7 +156,7 @@ impl PinnedMemory {
     }
 
     fn pending(&self) -> MutexGuard<'_, Vec<Copying>> {
-        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.pending)
     }
 }
 
@@ -188,10 +188,10 @@ mod tests {
             })
         });
         let uses: Vec<Use> = uses.collect();
-        for (one, other) in uses
+        let pairs = uses
             .iter()
-            .flat_map(|one| uses.iter().map(move |other| (one, other)))
-        {
+            .flat_map(|one| uses.iter().map(move |other| (one, other)));
+        for (one, other) in pairs {
             let meet = one.bytes.clone().any(|byte| other.bytes.contains(&byte));
             let excludes = meet && (one.writes || other.writes);
             assert_eq!(one.excludes(other), excludes, "{one:?} and {other:?}");

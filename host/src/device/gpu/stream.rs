@@ -1,16 +1,15 @@
 //! Streams and events of a GPU. They wrap the driver's handles, so that another library's stream can be used.
 
-use std::ffi::c_void;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, LazyLock, PoisonError};
 use std::time::Duration;
 
 use cust::sys;
 
 use super::context::Gpu;
-use super::driver::{Current, Handle, check, cu};
+use super::driver::{Current, Handle, check, cu, late_function};
 use crate::error::{Error, Result};
-use crate::sync::{self, Mutex, MutexGuard, ThreadId};
+use crate::sync::{self, Mutex, MutexGuard, ThreadId, lock};
 
 /// The driver's handles of the two default streams.
 const LEGACY: usize = 1;
@@ -53,11 +52,7 @@ impl StreamKey {
     /// stream; not null.
     unsafe fn of(gpu: &Gpu, raw: sys::CUstream, origin: Origin) -> Result<StreamKey> {
         type GetId = unsafe extern "C" fn(sys::CUstream, *mut u64) -> sys::CUresult;
-        static GET_ID: LazyLock<Option<GetId>> = LazyLock::new(|| {
-            let function = cuda_loader::symbol(c"cuStreamGetId").ok()?;
-            // SAFETY: the driver exports the function of this name with this signature.
-            Some(unsafe { std::mem::transmute::<std::ptr::NonNull<c_void>, GetId>(function) })
-        });
+        late_function! { static GET_ID: GetId = c"cuStreamGetId" }
         // Counts down from numbers that the driver does not use.
         static NAMELESS: AtomicU64 = AtomicU64::new(u64::MAX - 1);
         let mut id = raw.addr() as u64;
@@ -254,8 +249,7 @@ impl GpuStream {
     }
 
     fn kept(&self) -> MutexGuard<'_, Vec<Box<dyn GiveBack>>> {
-        // A panic under the lock leaves the list consistent.
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.kept)
     }
 }
 

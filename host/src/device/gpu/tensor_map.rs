@@ -1,12 +1,11 @@
 //! Tensor maps, which the driver encodes.
 
 use std::ffi::c_void;
-use std::sync::LazyLock;
 
 use cuda_std::tensor_map::{AXES, Boxes, TensorMap};
 use cust::sys;
 
-use super::driver::{Current, check};
+use super::driver::{Current, check, late_function};
 use crate::error::Result;
 
 /// `cuTensorMapEncodeTiled`: the map, element type, rank, address, extents, strides, the box's extents,
@@ -26,12 +25,10 @@ type EncodeTiled = unsafe extern "C" fn(
     u32,
 ) -> u32;
 
-/// The driver's function, which drivers with support for sm_90a have.
-static ENCODE_TILED: LazyLock<Option<EncodeTiled>> = LazyLock::new(|| {
-    let function = cuda_loader::symbol(c"cuTensorMapEncodeTiled").ok()?;
-    // SAFETY: the driver exports the function of this name with this signature.
-    Some(unsafe { std::mem::transmute::<std::ptr::NonNull<c_void>, EncodeTiled>(function) })
-});
+late_function! {
+    /// The driver's function, which drivers with support for sm_90a have.
+    static ENCODE_TILED: EncodeTiled = c"cuTensorMapEncodeTiled"
+}
 
 /// `CU_TENSOR_MAP_DATA_TYPE_UINT16`: the meaning of the bits does not matter, since the fill is zeros.
 const UINT16: u32 = 1;

@@ -70,7 +70,7 @@ impl Tensor {
     /// [`Error::DTypeMismatch`](crate::Error::DTypeMismatch) if the tensor holds other elements than `T`;
     /// [`Error::OutOfMemory`](crate::Error::OutOfMemory); errors of earlier work on the stream.
     pub fn to_array<T: Element>(&self) -> Result<ArrayD<T>> {
-        self.must_hold(T::DTYPE, "to_array", "the tensor")?;
+        self.must_hold(T::DTYPE, ("to_array", "the tensor"))?;
         let (first, places) = self.layout.span();
         let mut values = reserve::<T>(places)?;
         values.resize(places, T::default());

@@ -1,6 +1,6 @@
 //! Tensors over memory of other libraries, and raw addresses of tensors.
 
-use super::{Layout, Tensor};
+use super::{Layout, Tensor, must_have_shape};
 use crate::device::gpu::GpuBuffer;
 use crate::device::kind::Kind;
 use crate::device::raw::{Owner, RawPointer};
@@ -64,14 +64,7 @@ impl Tensor {
     ) -> Result<Tensor> {
         let dense = Layout::contiguous(shape).strides();
         let strides = strides.unwrap_or(&dense);
-        if strides.len() != shape.len() {
-            return Err(Error::ShapeMismatch {
-                operator: OPERATOR,
-                argument: "strides",
-                actual: vec![strides.len()],
-                expected: vec![shape.len()],
-            });
-        }
+        must_have_shape(&[shape.len()], &[strides.len()], (OPERATOR, "strides"))?;
         let too_large = || stream.device().too_large();
         let (layout, before, places) = Layout::strided(shape, strides).ok_or_else(too_large)?;
         stream.device().bytes_of(shape, dtype)?;
@@ -98,12 +91,7 @@ impl Tensor {
                 // SAFETY: as above; the address was found to be aligned.
                 Storage::Host(unsafe { HostBuffer::lent(start, bytes, owner) })
             }
-            _ => {
-                return Err(Error::Unsupported {
-                    device: stream.device().to_string(),
-                    what: "kernels over memory of others",
-                });
-            }
+            _ => return Err(stream.device().without("kernels over memory of others")),
         };
         Ok(Tensor {
             layout,
@@ -130,13 +118,10 @@ impl Tensor {
                 Ok(host.bytes().as_ptr().wrapping_add(offset).cast_mut().cast())
             }
             Storage::Gpu(_) => {
-                let reading = self.read_on("as_raw", "the tensor", &self.stream)?;
+                let reading = self.read_on(("as_raw", "the tensor"), &self.stream)?;
                 Ok(reading.pointer::<u8>().cast_mut().cast())
             }
-            Storage::Emulated(_) => Err(Error::Unsupported {
-                device: self.device().to_string(),
-                what: "addresses for others",
-            }),
+            Storage::Emulated(_) => Err(self.device().without("addresses for others")),
         }
     }
 }

@@ -6,7 +6,7 @@ use std::fmt;
 use launch_config::copy_strided::Collapsed;
 
 use super::{Layout, Tensor};
-use crate::error::{Error, Result};
+use crate::error::{At, Error, Result};
 
 /// Alignment of dense tensors: the bytes of a vector access of kernels.
 pub(crate) const ALIGNMENT: usize = 16;
@@ -113,12 +113,7 @@ impl Tensor {
 
     /// Refuses a tensor of another order than `expected`. Tensors of the CPU device, which runs no kernels,
     /// are not checked here.
-    pub(crate) fn must_lie(
-        &self,
-        expected: &Order,
-        operator: &'static str,
-        argument: &'static str,
-    ) -> Result<()> {
+    pub(crate) fn must_lie(&self, expected: &Order, at: At) -> Result<()> {
         if self.device().is_cpu() {
             return Ok(());
         }
@@ -126,6 +121,7 @@ impl Tensor {
         if actual == *expected {
             return Ok(());
         }
+        let (operator, argument) = at;
         Err(Error::LayoutMismatch {
             operator,
             argument,
@@ -135,17 +131,13 @@ impl Tensor {
     }
 
     /// Refuses memory that kernels cannot write a dense tensor to.
-    pub(crate) fn must_be_aligned(
-        &self,
-        operator: &'static str,
-        argument: &'static str,
-    ) -> Result<()> {
-        self.must_be_contiguous(operator, argument)?;
+    pub(crate) fn must_be_aligned(&self, at: At) -> Result<()> {
+        self.must_be_contiguous(at)?;
         if self.is_empty() || self.is_aligned() {
             return Ok(());
         }
         Err(Error::Misaligned {
-            operator,
+            operator: at.0,
             address: self.address().addr(),
             alignment: ALIGNMENT,
         })

@@ -10,7 +10,7 @@ use super::{Layout, Tensor, must_have_shape};
 use crate::device::storage::{HostBuffer, Storage};
 use crate::device::stream::Stream;
 use crate::dtype::DType;
-use crate::error::{Error, Result};
+use crate::error::{At, Error, Result};
 
 impl Tensor {
     /// A weak handle, which does not keep the memory.
@@ -26,26 +26,20 @@ impl Tensor {
 
     /// Prepares an existing tensor to be overwritten by work on `stream`, which must be its own stream. No
     /// other handle may share it.
-    pub(crate) fn rewrite(
-        &mut self,
-        operator: &'static str,
-        argument: &'static str,
-        stream: &Stream,
-    ) -> Result<()> {
-        self.must_belong_to(stream, operator, argument)?;
-        self.overwritable(operator, argument).map(drop)
+    pub(crate) fn rewrite(&mut self, at: At, stream: &Stream) -> Result<()> {
+        self.must_belong_to(stream, at)?;
+        self.overwritable(at).map(drop)
     }
 
     /// Overwrites all elements in stream order, and returns once the new values have been read.
     pub(crate) fn overwrite<S: Data<Elem = f32>, D: Dimension>(
         &mut self,
-        operator: &'static str,
-        argument: &'static str,
+        at: At,
         values: &ArrayBase<S, D>,
     ) -> Result<()> {
-        must_have_shape(self.shape(), values.shape(), operator, argument)?;
+        must_have_shape(self.shape(), values.shape(), at)?;
         let (dtype, start) = (self.dtype, self.start());
-        let storage = self.overwritable(operator, argument)?;
+        let storage = self.overwritable(at)?;
         with_rounded(values, dtype, |bytes| storage.write(start, bytes))
     }
 
@@ -68,12 +62,7 @@ impl Tensor {
     }
 
     /// Refuses a tensor of another stream.
-    pub(crate) fn must_belong_to(
-        &self,
-        stream: &Stream,
-        operator: &'static str,
-        argument: &'static str,
-    ) -> Result<()> {
+    pub(crate) fn must_belong_to(&self, stream: &Stream, at: At) -> Result<()> {
         let lives_there = match (&*self.storage, stream.gpu()) {
             (Storage::Gpu(buffer), Some(stream)) => buffer.home().is(stream),
             _ => true,
@@ -81,39 +70,34 @@ impl Tensor {
         if lives_there && self.stream == *stream {
             return Ok(());
         }
-        Err(Error::TensorInUse {
-            operator,
-            argument,
-            reason: "belongs to another stream than the plan",
-        })
+        Err(in_use(at, "belongs to another stream than the plan"))
     }
 
     /// The memory, to be overwritten in the order of its home stream, densely from [`start`](Self::start) on.
     /// No other handle may share it.
-    pub(crate) fn overwritable(
-        &mut self,
-        operator: &'static str,
-        argument: &'static str,
-    ) -> Result<&mut Storage> {
-        self.must_be_contiguous(operator, argument)?;
+    pub(crate) fn overwritable(&mut self, at: At) -> Result<&mut Storage> {
+        self.must_be_contiguous(at)?;
         if self.is_read_only {
-            return Err(Error::TensorInUse {
-                operator,
-                argument,
-                reason: "is over memory that its lender forbids to write",
-            });
+            return Err(in_use(
+                at,
+                "is over memory that its lender forbids to write",
+            ));
         }
         let Some(storage) = Arc::get_mut(&mut self.storage) else {
-            return Err(Error::TensorInUse {
-                operator,
-                argument,
-                reason: "is shared with other tensors",
-            });
+            return Err(in_use(at, "is shared with other tensors"));
         };
         if let Storage::Gpu(buffer) = storage {
             buffer.before_rewrite()?;
         }
         Ok(storage)
+    }
+}
+
+fn in_use((operator, argument): At, reason: &'static str) -> Error {
+    Error::TensorInUse {
+        operator,
+        argument,
+        reason,
     }
 }
 

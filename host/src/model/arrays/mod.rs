@@ -17,7 +17,6 @@ mod tests;
 
 use std::any::Any;
 use std::fmt;
-use std::sync::PoisonError;
 
 use ndarray::{ArrayBase, ArrayD, ArrayViewD, Axis, Data, DataMut, Dimension};
 
@@ -29,7 +28,7 @@ use super::{Inputs, Model, Options};
 use crate::device::PinnedArray;
 use crate::dtype::Element;
 use crate::error::Result;
-use crate::sync::{Mutex, MutexGuard};
+use crate::sync::{Mutex, MutexGuard, lock};
 
 const OPERATOR: &str = "model";
 
@@ -42,8 +41,7 @@ pub(super) struct Rings(Mutex<Vec<Box<dyn Any + Send + Sync>>>);
 
 impl Rings {
     fn kept(&self) -> MutexGuard<'_, Vec<Box<dyn Any + Send + Sync>>> {
-        // A panic under the lock leaves the list whole.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 
     /// A ring that is kept, and is kept no more.

@@ -2,7 +2,7 @@
 
 use std::mem::MaybeUninit;
 use std::ops::Range;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use ndarray::{ArrayBase, ArrayD, ArrayViewD, Axis, DataMut, Dimension, IxDyn, Slice};
 
@@ -15,7 +15,7 @@ use crate::error::{Error, Result};
 use crate::graph::GraphError;
 use crate::model::inputs::must_have_shapes;
 use crate::model::{Model, Options};
-use crate::sync::{self, Mutex, MutexGuard};
+use crate::sync::{self, Mutex, lock};
 
 const OPERATOR: &str = "model";
 
@@ -148,7 +148,7 @@ pub(crate) fn into<O: DataMut<Elem = f32>, E: Dimension>(
     cut: &Cut,
 ) -> Result<()> {
     let shape = output_shape(shares, shapes(inputs))?;
-    must_have_shape(&shape, y.shape(), OPERATOR, "output")?;
+    must_have_shape(&shape, y.shape(), (OPERATOR, "output"))?;
     match y.as_slice_mut() {
         Some(values) => {
             // SAFETY: of the two types each is laid out as the other; `run` writes only values there.
@@ -290,10 +290,7 @@ fn through<T: Element>(
             }
         }
     }));
-    failed
-        .into_inner()
-        .unwrap_or_else(PoisonError::into_inner)
-        .map_or(Ok(()), Err)
+    lock(&failed).take().map_or(Ok(()), Err)
 }
 
 /// Keeps the first error.
@@ -301,11 +298,6 @@ fn note(failed: &Mutex<Option<Error>>, outcome: Result<()>) {
     if let Err(error) = outcome {
         lock(failed).get_or_insert(error);
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // A panic under either lock leaves what it guards whole.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Queues all that makes `y` of these inputs.
@@ -317,7 +309,7 @@ pub(crate) fn pinned<T: Element>(
     cut: &Cut,
 ) -> Result<()> {
     let shape = output_shape(shares, inputs.iter().map(|input| input.shape()))?;
-    must_have_shape(&shape, y.shape(), OPERATOR, "output")?;
+    must_have_shape(&shape, y.shape(), (OPERATOR, "output"))?;
     let mut lanes = Vec::new();
     for share in shares {
         if share.model.dtype() != T::DTYPE {

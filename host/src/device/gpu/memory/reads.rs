@@ -1,11 +1,11 @@
 //! The readers of a buffer, and the waits for them.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use super::GpuBuffer;
 use crate::device::gpu::stream::{GpuEvent, GpuStream, StreamKey};
 use crate::error::{Error, Result};
-use crate::sync::{MutexGuard, OnceLock};
+use crate::sync::{MutexGuard, OnceLock, lock, unlocked};
 
 /// The most streams whose reads are recorded. Beyond, the home stream waits for the first, which is most
 /// likely complete.
@@ -105,13 +105,11 @@ impl GpuBuffer {
     /// To be called before the home stream overwrites a buffer that was readable until now.
     pub(crate) fn before_rewrite(&mut self) -> Result<()> {
         self.written = OnceLock::new();
-        let reads = self.reads.get_mut().unwrap_or_else(PoisonError::into_inner);
-        settle(&self.home, reads)
+        settle(&self.home, unlocked(&mut self.reads))
     }
 
     fn reads(&self) -> MutexGuard<'_, Vec<Read>> {
-        // A panic under the lock leaves the list consistent.
-        self.reads.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.reads)
     }
 }
 
