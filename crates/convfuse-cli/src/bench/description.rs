@@ -38,6 +38,24 @@ pub struct Description {
     pub bytes: u64,
 }
 
+/// The attributes that both problems have, and further ones.
+macro_rules! attributes {
+    ($problem:ident, { $($further:tt)* }) => {
+        json!({
+            "out_channels": $problem.out_channels,
+            "kernel_size": $problem.kernel_size,
+            "stride": $problem.conv.stride,
+            "padding": written($problem.conv.padding),
+            "dilation": $problem.conv.dilation,
+            "groups": $problem.conv.groups,
+            "bias": $problem.bias,
+            "affine": $problem.affine,
+            "clamp": [$problem.clamp.min, $problem.clamp.max],
+            $($further)*
+        })
+    };
+}
+
 impl Description {
     /// Problem 85 of KernelBench's level 2 with these attributes on an input of this shape.
     ///
@@ -49,16 +67,8 @@ impl Description {
         dtype: DType,
         seed: u64,
     ) -> Result<Description> {
-        let (conv, pool, clamp) = (&problem.conv, &problem.max_pool, &problem.clamp);
-        let attributes = json!({
-            "out_channels": problem.out_channels,
-            "kernel_size": problem.kernel_size,
-            "stride": conv.stride,
-            "padding": written(conv.padding),
-            "dilation": conv.dilation,
-            "groups": conv.groups,
-            "bias": problem.bias,
-            "affine": problem.affine,
+        let pool = &problem.max_pool;
+        let attributes = attributes!(problem, {
             "num_groups": problem.group_norm.num_groups,
             "eps": problem.group_norm.eps,
             "max_pool": pool.kernel_size,
@@ -66,7 +76,6 @@ impl Description {
             "max_pool_padding": pool.padding,
             "max_pool_dilation": pool.dilation,
             "ceil_mode": pool.ceil_mode,
-            "clamp": [clamp.min, clamp.max],
         });
         Ok(Description {
             number: Some(85),
@@ -85,19 +94,7 @@ impl Description {
         dtype: DType,
         seed: u64,
     ) -> Result<Description> {
-        let (conv, clamp) = (&problem.conv, &problem.clamp);
-        let attributes = json!({
-            "out_channels": problem.out_channels,
-            "kernel_size": problem.kernel_size,
-            "stride": conv.stride,
-            "padding": written(conv.padding),
-            "dilation": conv.dilation,
-            "groups": conv.groups,
-            "bias": problem.bias,
-            "affine": problem.affine,
-            "eps": problem.instance_norm.eps,
-            "clamp": [clamp.min, clamp.max],
-        });
+        let attributes = attributes!(problem, { "eps": problem.instance_norm.eps });
         Ok(Description {
             number: Some(79),
             attributes,

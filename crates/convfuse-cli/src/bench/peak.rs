@@ -153,28 +153,19 @@ impl Unit {
         );
         let shape = *shape;
         let of_steps = |_: *const u8, y: *mut u8| (y.cast(), steps);
-        // SAFETY: `y` has one element for each thread of the FMA kernel, four for each of the others.
-        unsafe {
-            match self {
-                Unit::Fma => {
-                    let kernel = PEAK_FMA_F32.instance(&[])?;
-                    let arguments = |_: *const u8, y: *mut u8| (y.cast(), steps, 1.0, 1.0);
-                    lab::launch(stream, kernel, shape, None, y, arguments)
-                }
-                Unit::MmaTf32 => {
-                    let kernel = PEAK_MMA.instance(&["tf32".into()])?;
-                    lab::launch(stream, kernel, shape, None, y, of_steps)
-                }
-                Unit::MmaF16 => {
-                    let kernel = PEAK_MMA.instance(&["f16".into()])?;
-                    lab::launch(stream, kernel, shape, None, y, of_steps)
-                }
-                Unit::WgmmaF16 => {
-                    let kernel = PEAK_WGMMA_F16.instance(&[])?;
-                    lab::launch(stream, kernel, shape, None, y, of_steps)
-                }
+        let kernel = match self {
+            Unit::Fma => {
+                let kernel = PEAK_FMA_F32.instance(&[])?;
+                let arguments = |_: *const u8, y: *mut u8| (y.cast(), steps, 1.0, 1.0);
+                // SAFETY: `y` has one element for each thread.
+                return unsafe { lab::launch(stream, kernel, shape, None, y, arguments) };
             }
-        }
+            Unit::MmaTf32 => PEAK_MMA.instance(&["tf32".into()])?,
+            Unit::MmaF16 => PEAK_MMA.instance(&["f16".into()])?,
+            Unit::WgmmaF16 => PEAK_WGMMA_F16.instance(&[])?,
+        };
+        // SAFETY: `y` has four elements for each thread.
+        unsafe { lab::launch(stream, kernel, shape, None, y, of_steps) }
     }
 
     /// The most steps for which every sum is an integer that f32 has.

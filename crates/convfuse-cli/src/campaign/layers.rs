@@ -179,33 +179,26 @@ const MOST_DILATION: usize = 8;
 
 /// Windows of images or volumes; most lie side by side, some reach beyond what a window may, and some around
 /// all of their input.
-pub(super) fn max_pool2d(c: &mut Choices, most: usize) -> Layer {
-    let kernel_size = c.each(1, most);
-    Layer::max_pool2d(MaxPool2dSpec {
-        stride: c.once_in(2).then(|| c.each(1, 4)),
-        padding: kernel_size.map(|extent: usize| c.within(0, extent / 2)),
-        dilation: match c.once_in(4) {
-            true => c.each(1, MOST_DILATION),
-            false => [1; 2],
-        },
-        ceil_mode: c.once_in(3),
-        kernel_size,
-    })
+macro_rules! max_pool {
+    ($name:ident, $spec:ident) => {
+        pub(super) fn $name(c: &mut Choices, most: usize) -> Layer {
+            let kernel_size = c.each(1, most);
+            Layer::$name($spec {
+                stride: c.once_in(2).then(|| c.each(1, 4)),
+                padding: kernel_size.map(|extent: usize| c.within(0, extent / 2)),
+                dilation: match c.once_in(4) {
+                    true => c.each(1, MOST_DILATION),
+                    false => kernel_size.map(|_| 1),
+                },
+                ceil_mode: c.once_in(3),
+                kernel_size,
+            })
+        }
+    };
 }
 
-pub(super) fn max_pool3d(c: &mut Choices, most: usize) -> Layer {
-    let kernel_size = c.each(1, most);
-    Layer::max_pool3d(MaxPool3dSpec {
-        stride: c.once_in(2).then(|| c.each(1, 4)),
-        padding: kernel_size.map(|extent: usize| c.within(0, extent / 2)),
-        dilation: match c.once_in(4) {
-            true => c.each(1, MOST_DILATION),
-            false => [1; 3],
-        },
-        ceil_mode: c.once_in(3),
-        kernel_size,
-    })
-}
+max_pool!(max_pool2d, MaxPool2dSpec);
+max_pool!(max_pool3d, MaxPool3dSpec);
 
 pub(super) fn averages<const D: usize>(c: &mut Choices, most: usize) -> AvgPoolSpec<D> {
     let kernel_size = c.each(1, most);

@@ -75,12 +75,6 @@ impl From<CeilingsError> for Failure {
     }
 }
 
-impl From<RecordError> for Failure {
-    fn from(error: RecordError) -> Failure {
-        Failure::Refused(told(&error))
-    }
-}
-
 impl From<GoldenError> for Failure {
     fn from(error: GoldenError) -> Failure {
         let status = match &*error.flaw {
@@ -97,28 +91,23 @@ impl From<TensorFileError> for Failure {
     }
 }
 
-impl From<GraphError> for Failure {
-    fn from(error: GraphError) -> Failure {
-        Failure::Refused(told(&error))
-    }
+/// What it was asked for is at fault: who reads of it reads this.
+macro_rules! refused {
+    ($($error:ty => $told:expr;)*) => {$(
+        impl From<$error> for Failure {
+            fn from(error: $error) -> Failure {
+                Failure::Refused($told(&error))
+            }
+        }
+    )*};
 }
 
-impl From<PartitionError> for Failure {
-    fn from(error: PartitionError) -> Failure {
-        Failure::Refused(told(&error))
-    }
-}
-
-impl From<&str> for Failure {
-    fn from(text: &str) -> Failure {
-        Failure::Refused(text.to_owned())
-    }
-}
-
-impl From<String> for Failure {
-    fn from(text: String) -> Failure {
-        Failure::Refused(text)
-    }
+refused! {
+    RecordError => told;
+    GraphError => told;
+    PartitionError => told;
+    &str => ToString::to_string;
+    String => ToString::to_string;
 }
 
 #[cfg(test)]

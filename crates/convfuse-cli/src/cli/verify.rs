@@ -343,27 +343,3 @@ impl Tally {
         out.flush()
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_gravest_complaint_decides_whenever_it_comes() {
-        use Status::{Failed, Refused, Right, Wrong};
-        let mut out = Out::new();
-        out.be_silent();
-        for (complaints, status) in [
-            (&[][..], Right),
-            (&[Refused, Failed, Refused], Failed),
-            (&[Refused, Wrong, Failed], Wrong),
-            (&[Wrong, Failed, Refused], Wrong),
-        ] {
-            let mut tally = Tally::default();
-            for &one in complaints {
-                tally.complain(one, String::new(), &mut out).unwrap();
-            }
-            assert_eq!(tally.status, status, "{complaints:?}");
-        }
-    }
-}

@@ -28,33 +28,21 @@ fn compare(old: &[Value], new: &[Value]) -> Comparison {
 }
 
 #[test]
-fn equal_hashes_are_right() {
-    let runs = [run("fused", "aa", 1.0), run("unfused", "aa", 2.0)];
-    let comparison = compare(&runs, &runs);
-    assert_eq!(comparison.count(Finding::Equal), 2);
-    assert_eq!(comparison.ratios(), Some((1.0, 1.0)));
-    assert!(comparison.is_right(None) && comparison.is_right(Some(0.0)));
-}
-
-#[test]
-fn other_bits_are_wrong() {
-    let old = [run("fused", "aa", 1.0), run("unfused", "aa", 2.0)];
-    let new = [run("fused", "ab", 1.0), run("unfused", "aa", 2.0)];
-    let comparison = compare(&old, &new);
-    assert_eq!(comparison.count(Finding::Different), 1);
-    assert_eq!(comparison.count(Finding::Equal), 1);
-    assert!(!comparison.is_right(None));
-}
-
-#[test]
-fn a_time_over_the_limit_is_wrong() {
-    let old = [run("fused", "aa", 1.0), run("unfused", "aa", 2.0)];
-    let new = [run("fused", "aa", 1.25), run("unfused", "aa", 1.5)];
-    let comparison = compare(&old, &new);
-    assert_eq!(comparison.ratios(), Some((1.0, 1.25)));
-    assert_eq!((comparison.slower(25.0), comparison.slower(24.0)), (0, 1));
-    assert!(comparison.is_right(None) && comparison.is_right(Some(25.0)));
-    assert!(!comparison.is_right(Some(24.0)));
+fn equal_hashes_within_the_time_limit_are_right() {
+    let runs = |hash, seconds| [run("fused", hash, seconds), run("unfused", "aa", 2.0)];
+    let old = runs("aa", 1.0);
+    let same = compare(&old, &old);
+    assert_eq!(same.count(Finding::Equal), 2);
+    assert_eq!(same.ratios(), Some((1.0, 1.0)));
+    assert!(same.is_right(None) && same.is_right(Some(0.0)));
+    let other_bits = compare(&old, &runs("ab", 1.0));
+    assert_eq!(other_bits.count(Finding::Different), 1);
+    assert_eq!(other_bits.count(Finding::Equal), 1);
+    assert!(!other_bits.is_right(None));
+    let slower = compare(&old, &runs("aa", 1.25));
+    assert_eq!(slower.ratios(), Some((1.125, 1.25)));
+    assert_eq!((slower.slower(25.0), slower.slower(24.0)), (0, 1));
+    assert!(slower.is_right(Some(25.0)) && !slower.is_right(Some(24.0)));
 }
 
 #[test]

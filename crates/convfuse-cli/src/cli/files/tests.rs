@@ -31,31 +31,3 @@ fn files_are_replaced_and_nothing_is_left_beside_them() {
     assert!(link.is_symlink() && !new.is_symlink());
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 4);
 }
-
-#[test]
-fn a_file_that_is_not_finished_leaves_the_one_of_before() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("a");
-    write(&path, "before").unwrap();
-    let mut half = Target::new("--json", &path).unwrap().create().unwrap();
-    half.write_all(&vec![b'x'; 1 << 20]).unwrap();
-    drop(half);
-    assert_eq!(fs::read_to_string(&path).unwrap(), "before");
-    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
-}
-
-#[test]
-fn what_cannot_be_written_is_refused_before_it_is() {
-    let folder = tempfile::tempdir().unwrap();
-    let refused = |path: &Path| Target::new("--json", path).unwrap_err().to_string();
-    let absent = folder.path().join("absent").join("a.json");
-    assert!(refused(&absent).contains("a.json: No such file"));
-    assert!(refused(folder.path()).contains("directory"));
-    assert!(refused(Path::new("")).starts_with("--json: "));
-    let long = folder.path().join("x".repeat(300));
-    assert!(refused(&long).contains("too long"));
-    let around = folder.path().join("around");
-    symlink("around", &around).unwrap();
-    assert!(refused(&around).contains("symbolic links"));
-    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
-}
