@@ -1,27 +1,23 @@
 //! Functions for the project's own command line and tests. They are not part of the library's interface, and
 //! may change.
 
-use std::path::Path;
-
 use cuda_std::{Instance, KernelArgs};
 use launch_config::LaunchShape;
-use ndarray::{ArrayBase, Data, Dimension};
-use op_spec::graph::{Graph, GraphProblem, Layer};
+use op_spec::graph::{Graph, Layer};
 
 use crate::device::{DType, DeviceProperties, Stream, Tensor};
 use crate::error::Result;
 use crate::host_memory;
 use crate::lowering;
-use crate::model::{self, Options};
+use crate::model::Options;
 use crate::operators::pointwise;
 use crate::ops::{
     adaptive_avg_pool2d, adaptive_avg_pool3d, add, avg_pool2d, avg_pool3d, batch_norm, channel_max,
     conv1d_with, conv2d_with, conv3d_with, group_norm, instance_norm, layer_norm, max_pool2d,
     max_pool3d, prelu, scale,
 };
-use crate::tensor_file::{self, TensorFileError};
 
-pub use crate::model::{explain_axes, forward_array_cut, launched_kernels};
+pub use crate::model::{bytes_and_flop, explain_axes, forward_array_cut, launched_kernels};
 
 /// Checks that the host has so many bytes, for code that allocates infallibly.
 ///
@@ -116,13 +112,6 @@ pub fn layer(
     }
 }
 
-/// Lower bounds for any implementation: bytes of inputs, output and parameters, each once, and operations of
-/// the convolutions.
-#[must_use]
-pub fn bytes_and_flop(graph: &Graph, problem: &GraphProblem, dtype: DType) -> (u64, u64) {
-    model::bytes_and_flop(graph, problem, dtype)
-}
-
 /// Whether there are kernels for a graph on inputs of this shape under these options, on a device of these
 /// properties.
 ///
@@ -137,16 +126,4 @@ pub fn must_have_kernels(
     properties: &DeviceProperties,
 ) -> Result<()> {
     lowering::must_have_kernels(graph, input, dtype, options, properties)
-}
-
-/// Writes one tensor to a safetensors file, replacing the file only once it is complete.
-///
-/// # Errors
-/// [`TensorFileError::Write`].
-pub fn save_tensor<S: Data<Elem = f32>, D: Dimension>(
-    path: &Path,
-    name: &str,
-    tensor: &ArrayBase<S, D>,
-) -> Result<(), TensorFileError> {
-    tensor_file::write(path, [(name, tensor.view().into_dyn())])
 }

@@ -35,35 +35,13 @@ mod tests {
 
     #[test]
     fn codes_at_the_edges_of_each_range_keep_their_names() {
-        use CUresult::*;
-        for named in [
-            CUDA_SUCCESS,
-            CUDA_ERROR_PROFILER_ALREADY_STOPPED,
-            CUDA_ERROR_STUB_LIBRARY,
-            CUDA_ERROR_NO_DEVICE,
-            CUDA_ERROR_DEVICE_NOT_LICENSED,
-            CUDA_ERROR_INVALID_IMAGE,
-            CUDA_ERROR_CONTEXT_ALREADY_CURRENT,
-            CUDA_ERROR_MAP_FAILED,
-            CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY,
-            CUDA_ERROR_INVALID_SOURCE,
-            CUDA_ERROR_OPERATING_SYSTEM,
-            CUDA_ERROR_INVALID_HANDLE,
-            CUDA_ERROR_ILLEGAL_STATE,
-            CUDA_ERROR_NOT_FOUND,
-            CUDA_ERROR_NOT_READY,
-            CUDA_ERROR_ILLEGAL_ADDRESS,
-            CUDA_ERROR_PEER_ACCESS_NOT_ENABLED,
-            CUDA_ERROR_PRIMARY_CONTEXT_ACTIVE,
-            CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE,
-            CUDA_ERROR_NOT_PERMITTED,
-            CUDA_ERROR_MPS_MAX_CONNECTIONS_REACHED,
-            CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED,
-            CUDA_ERROR_EXTERNAL_DEVICE,
-            CUDA_ERROR_UNKNOWN,
+        for code in [
+            0, 8, 34, 100, 102, 200, 202, 205, 224, 300, 304, 400, 401, 500, 600, 700, 705, 708,
+            720, 800, 809, 900, 911, 999,
         ] {
-            assert_eq!(known(named as u32), named);
+            assert_eq!(known(code) as u32, code);
         }
+        assert_eq!(known(304), CUresult::CUDA_ERROR_OPERATING_SYSTEM);
     }
 
     #[test]

@@ -297,39 +297,26 @@ mod tests {
     }
 
     #[test]
-    fn the_active_rustc_comes_before_others() {
+    fn the_active_rustc_comes_first_then_rustups_from_new_to_old_then_the_distributions() {
         let root = tempfile::tempdir().unwrap();
         let mut places = empty_places(root.path());
-        places.active = fake_rustc(&root.path().join("active"), "1.97.0", true);
-        fake_rustc(
-            &root.path().join("toolchains/nightly"),
-            "1.98.0-nightly",
-            true,
-        );
+        let system = fake_rustc(&root.path().join("usr"), "1.96.0", true);
+        assert_eq!(find(&places).unwrap().rustc, system);
+        let active = root.path().join("active");
+        places.active = fake_rustc(&active, "1.97.0", false);
+        let of_rustup = |name, version, sources| {
+            let sysroot = root.path().join("toolchains").join(name);
+            fake_rustc(&sysroot, version, sources)
+        };
+        of_rustup("stable-x86_64", "1.97.0", false);
+        of_rustup("1.96.0-x86_64", "1.96.0", true);
+        of_rustup("nightly-x86_64", "1.98.0-nightly", true);
+        let newest = of_rustup("1.97.1-x86_64", "1.97.1", true);
+        assert_eq!(find(&places).unwrap().rustc, newest);
+        fake_rustc(&active, "1.97.0", true);
         let found = find(&places).unwrap();
         assert_eq!(found.rustc, places.active);
         assert_eq!(found.to_string(), "rustc 1.97.0 (abc), LLVM 22.1.8");
-    }
-
-    #[test]
-    fn another_toolchain_of_rustup_stands_in_newest_first() {
-        let root = tempfile::tempdir().unwrap();
-        let mut places = empty_places(root.path());
-        places.active = fake_rustc(&root.path().join("active"), "1.97.0", false);
-        let toolchains = root.path().join("toolchains");
-        fake_rustc(&toolchains.join("stable-x86_64"), "1.97.0", false);
-        fake_rustc(&toolchains.join("1.96.0-x86_64"), "1.96.0", true);
-        let newest = fake_rustc(&toolchains.join("1.97.1-x86_64"), "1.97.1", true);
-        fake_rustc(&toolchains.join("nightly-x86_64"), "1.98.0-nightly", true);
-        assert_eq!(find(&places).unwrap().rustc, newest);
-    }
-
-    #[test]
-    fn the_distributions_rustc_is_the_last_resort() {
-        let root = tempfile::tempdir().unwrap();
-        let places = empty_places(root.path());
-        let system = fake_rustc(&root.path().join("usr"), "1.96.0", true);
-        assert_eq!(find(&places).unwrap().rustc, system);
     }
 
     #[test]

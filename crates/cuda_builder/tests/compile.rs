@@ -193,33 +193,16 @@ fn main() -> ExitCode {
         };
         Trial::test(name, run).with_ignored_flag(toolchain.is_err())
     };
-    let trials = vec![
-        // First, beside those for the other architecture: each compiles a `core`, which takes the longest.
-        trial(
-            &SM_90A,
-            "kernels_can_be_for_one_architecture",
-            kernels_can_be_for_one_architecture,
-        ),
-        trial(
-            &SM_80,
-            "the_module_is_whole_whatever_the_profile_says",
-            the_module_is_whole_whatever_the_profile_says,
-        ),
-        trial(
-            &SM_80,
-            "modules_from_different_folders_are_equal_and_name_no_path",
-            modules_from_different_folders_are_equal_and_name_no_path,
-        ),
-        trial(
-            &SM_80,
-            "a_barrier_is_not_copied_into_branches",
-            a_barrier_is_not_copied_into_branches,
-        ),
-        trial(
-            &SM_80,
-            "an_error_in_the_kernels_is_reported_with_its_message",
-            an_error_in_the_kernels_is_reported_with_its_message,
-        ),
+    macro_rules! trials {
+        ($($arch:ident: $test:ident,)*) => { vec![$(trial(&$arch, stringify!($test), $test)),*] };
+    }
+    // First, beside those for the other architecture: each compiles a `core`, which takes the longest.
+    let trials = trials![
+        SM_90A: kernels_can_be_for_one_architecture,
+        SM_80: the_module_is_whole_whatever_the_profile_says,
+        SM_80: modules_from_different_folders_are_equal_and_name_no_path,
+        SM_80: a_barrier_is_not_copied_into_branches,
+        SM_80: an_error_in_the_kernels_is_reported_with_its_message,
     ];
     let arguments = Arguments::from_args();
     libtest_mimic::run(&arguments, trials).exit_code()

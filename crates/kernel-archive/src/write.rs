@@ -20,14 +20,6 @@ pub struct Kernel {
     pub bytes: Vec<u8>,
 }
 
-/// How sections are compressed.
-#[derive(Clone, Copy)]
-enum Content {
-    Text,
-    /// Instructions of 16 bytes, of which the same bytes are alike.
-    MachineCode,
-}
-
 /// The bytes of an archive of these kernels, of which what is alike should stand together. A section ends
 /// with the kernel that fills its `section_bytes`: the more, the smaller the file, and the more has to be
 /// decompressed for one kernel.
@@ -75,11 +67,6 @@ pub fn write(kernels: &[Kernel], section_bytes: usize) -> Result<Vec<u8>, Archiv
 
 fn compress(bytes: &[u8]) -> Result<Vec<u8>, ArchiveError> {
     const PRESET: u32 = 9;
-    let content = if bytes.contains(&0) {
-        Content::MachineCode
-    } else {
-        Content::Text
-    };
     let mut options = XzOptions::with_preset(PRESET);
     // A reader stops behind its kernel, before it comes to the section's checksum: to compute one would take
     // a third of its time.
@@ -89,10 +76,13 @@ fn compress(bytes: &[u8]) -> Result<Vec<u8>, ArchiveError> {
     lzma.dict_size = (bytes.len() as u32)
         .next_power_of_two()
         .clamp(1 << 12, 1 << 23);
-    // Instructions have 16 bytes each; of a text no place is like another.
-    (lzma.lc, lzma.lp, lzma.pb) = match content {
-        Content::MachineCode => (0, 3, 4),
-        Content::Text => (4, 0, 0),
+    // Instructions of machine code have 16 bytes each, of which the same are alike; of a text no place is like
+    // another.
+    let is_machine_code = bytes.contains(&0);
+    (lzma.lc, lzma.lp, lzma.pb) = if is_machine_code {
+        (0, 3, 4)
+    } else {
+        (4, 0, 0)
     };
     let mut writer = XzWriter::new(Vec::new(), options)?;
     writer.write_all(bytes)?;

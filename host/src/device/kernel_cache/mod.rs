@@ -106,17 +106,13 @@ mod tests {
         assert_eq!(folder(&[("CONVFUSE_CACHE", "off"), home, caches]), None);
         let unset = ("CONVFUSE_CACHE", "");
         assert_eq!(folder(&[unset, home, caches]).unwrap(), "/var/ada/convfuse");
+        assert_eq!(folder(&[]), None);
         assert_eq!(folder(&[home]).unwrap(), "/home/ada/.cache/convfuse");
         let relative = ("XDG_CACHE_HOME", "caches");
         assert_eq!(
             folder(&[home, relative]).unwrap(),
             "/home/ada/.cache/convfuse"
         );
-    }
-
-    #[test]
-    fn without_a_home_nothing_is_kept() {
-        assert_eq!(from_environment(|_| None), None);
     }
 
     #[test]
