@@ -3,13 +3,13 @@
 
 use cuda_std::{Instance, KernelArgs};
 use launch_config::LaunchShape;
-use op_spec::graph::{Graph, Layer};
+use op_spec::graph::{Graph, GraphProblem, Layer};
 
 use crate::device::{DType, DeviceProperties, Stream, Tensor};
 use crate::error::Result;
 use crate::host_memory;
 use crate::lowering;
-use crate::model::Options;
+use crate::model::{self, Options};
 use crate::operators::pointwise;
 use crate::ops::{
     adaptive_avg_pool2d, adaptive_avg_pool3d, add, avg_pool2d, avg_pool3d, batch_norm, channel_max,
@@ -17,7 +17,7 @@ use crate::ops::{
     max_pool3d, prelu, scale,
 };
 
-pub use crate::model::{bytes_and_flop, explain_axes, forward_array_cut, launched_kernels};
+pub use crate::model::{explain_axes, forward_array_cut, launched_kernels};
 
 /// Checks that the host has so many bytes, for code that allocates infallibly.
 ///
@@ -110,6 +110,13 @@ pub fn layer(
         Layer::AdaptiveAvgPool3d(pool) => adaptive_avg_pool3d(x, pool),
         Layer::Pointwise(function) => pointwise::apply(x, function),
     }
+}
+
+/// Lower bounds for any implementation: bytes of inputs, output and parameters, each once, and operations of
+/// the convolutions.
+#[must_use]
+pub fn bytes_and_flop(graph: &Graph, problem: &GraphProblem, dtype: DType) -> (u64, u64) {
+    model::bytes_and_flop(graph, problem, dtype)
 }
 
 /// Whether there are kernels for a graph on inputs of this shape under these options, on a device of these

@@ -173,8 +173,7 @@ pub fn launched_kernels(
 
 /// Lower bounds for any implementation: bytes of inputs, output and parameters, each once, and operations of
 /// the convolutions' products.
-#[must_use]
-pub fn bytes_and_flop(graph: &Graph, problem: &GraphProblem, dtype: DType) -> (u64, u64) {
+pub(crate) fn bytes_and_flop(graph: &Graph, problem: &GraphProblem, dtype: DType) -> (u64, u64) {
     let parameters = graph.parameters().iter();
     let shapes = parameters.map(|parameter| parameter.shape.as_slice());
     let shapes = shapes.chain([problem.input_shape(), problem.output_shape()]);

@@ -33,9 +33,11 @@ mod strategy;
 #[cfg(any(test, feature = "lab"))]
 pub use arrays::forward_array_cut;
 pub use comparison::{Comparison, Difference, Tolerance};
+#[cfg(any(test, feature = "lab"))]
+pub(crate) use explain::bytes_and_flop;
 pub use explain::{Explanation, LaunchFacts};
 #[cfg(any(test, feature = "lab"))]
-pub use explain::{bytes_and_flop, explain_axes, launched_kernels};
+pub use explain::{explain_axes, launched_kernels};
 pub use forward::Model;
 pub use inputs::Inputs;
 pub use launches::Launches;
