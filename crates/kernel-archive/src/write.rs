@@ -76,8 +76,8 @@ fn compress(bytes: &[u8]) -> Result<Vec<u8>, ArchiveError> {
     lzma.dict_size = (bytes.len() as u32)
         .next_power_of_two()
         .clamp(1 << 12, 1 << 23);
-    // Instructions of machine code have 16 bytes each, of which the same are alike; of a text no place is like
-    // another.
+    // Instructions of machine code have 16 bytes each, of which the same are alike; of a text no place is
+    // like another.
     let is_machine_code = bytes.contains(&0);
     (lzma.lc, lzma.lp, lzma.pb) = if is_machine_code {
         (0, 3, 4)

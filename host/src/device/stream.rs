@@ -149,7 +149,8 @@ impl Stream {
     /// be.
     ///
     /// # Errors
-    /// [`OtherThread`](crate::Error::OtherThread), [`Forked`](crate::Error::Forked); fatal errors of the device.
+    /// [`OtherThread`](crate::Error::OtherThread), [`Forked`](crate::Error::Forked); fatal errors of the
+    /// device.
     pub fn is_capturing(&self) -> Result<bool> {
         let gpu = self.0.gpu.as_ref();
         gpu.map_or(Ok(false), |stream| stream.is_capturing())
