@@ -16,7 +16,9 @@
 //! These functions are not generic and not inlined: kernels are often compiled with less
 //! optimisation than this crate.
 
-use super::exec::{Exec, current, fail};
+use std::fmt::Display;
+
+use super::exec::{Exec, current, fail, with};
 use super::fault::{Earlier, FaultKind, Place};
 use super::read_sets;
 use super::region::{Region, Shadow};
@@ -90,14 +92,12 @@ pub(crate) fn read_constant(
         if write >= exec.now.launch_start {
             let (object, offset) = (region.describe(), (index << region.shift()) as u64);
             let earlier = exec.earlier("write", write);
-            fail(
-                place,
-                FaultKind::ReadonlyWritten {
-                    object,
-                    offset,
-                    earlier,
-                },
-            );
+            let kind = FaultKind::ReadonlyWritten {
+                object,
+                offset,
+                earlier,
+            };
+            fail(place, kind);
         }
     }
     at
@@ -135,16 +135,7 @@ pub(crate) fn locate(
         outside(region, offset, bytes, what, place);
     }
     if (region.base + offset) & (bytes - 1) != 0 {
-        let (object, offset, bytes) = (region.describe(), offset as u64, bytes as u64);
-        fail(
-            place,
-            FaultKind::Misaligned {
-                what,
-                object,
-                offset,
-                bytes,
-            },
-        );
+        fail(place, region.misaligned(what, offset, bytes));
     }
     if bytes < 1 << region.shift() && !region.split_for(bytes) {
         let object = region.describe();
@@ -157,18 +148,35 @@ pub(crate) fn locate(
 
 #[cold]
 fn outside(region: &Region, offset: usize, bytes: usize, what: &'static str, place: Place) -> ! {
-    let object = region.describe();
     // Negative offsets wrap around.
     let start = offset as i64;
-    fail(
-        place,
-        FaultKind::OutsideAllocation {
-            what,
-            object,
-            start,
-            end: start + bytes as i64,
-        },
-    )
+    fail(place, region.outside(what, start, start + bytes as i64))
+}
+
+/// What the last write to a cell is, for messages.
+fn writer(cell: &Shadow) -> &'static str {
+    if cell.write & ATOMIC == 0 {
+        "write"
+    } else {
+        "atomic access"
+    }
+}
+
+/// The row of 16 bytes of a matrix that `op` reads at a shared address.
+pub(crate) fn read_row(op: impl Display, address: u32, place: Place) -> [u32; 4] {
+    let (region, offset) = own_shared(format_args!("{op}:"), address, place);
+    let at = read(region, offset, 16, place);
+    // SAFETY: `read` checked the 16 bytes and their alignment.
+    unsafe { at.cast::<[u32; 4]>().read() }
+}
+
+/// The region and offset of an address that `what` takes, which must be in this block's shared memory.
+pub(crate) fn own_shared(what: impl Display, address: u32, place: Place) -> (*const Region, usize) {
+    let Some(region) = with().shared_at(address) else {
+        let text = format!("{what} {address:#x} is no address in this block's shared memory");
+        fail(place, FaultKind::Argument(text));
+    };
+    (region, address as usize - region.base)
 }
 
 impl Exec {
@@ -202,12 +210,7 @@ impl Exec {
     #[inline(never)]
     fn note_read(&mut self, region: &Region, index: usize, cell: &mut Shadow, place: Place) {
         if !self.now.ordered(cell.write) {
-            let earlier = if cell.write & ATOMIC == 0 {
-                "write"
-            } else {
-                "atomic access"
-            };
-            self.race(region, index, cell.write, earlier, "read", place);
+            self.race(region, index, cell.write, writer(cell), "read", place);
         }
         let me = self.stamp(place);
         for read in cell.reads {
@@ -281,12 +284,7 @@ impl Exec {
             self.not_readable(region, index, cell, what, place);
         }
         if !self.now.ordered(cell.write) {
-            let earlier = if cell.write & ATOMIC == 0 {
-                "write"
-            } else {
-                "atomic access"
-            };
-            self.race(region, index, cell.write, earlier, what, place);
+            self.race(region, index, cell.write, writer(cell), what, place);
         }
         if cell.reads == [0; 2] {
             return;
@@ -321,28 +319,13 @@ impl Exec {
         what: &'static str,
         place: Place,
     ) -> ! {
-        let (object, start) = (region.describe(), index << region.shift());
+        let start = index << region.shift();
         if cell.write & FLAG != 0 {
             let earlier = self.earlier("copy", cell.write);
-            fail(
-                place,
-                FaultKind::InFlight {
-                    what,
-                    object,
-                    offset: start as u64,
-                    earlier,
-                },
-            );
+            fail(place, region.in_flight(what, start, earlier));
         }
-        let offset = start as u64 + u64::from((cell.write & stamp::BYTES).trailing_ones());
-        fail(
-            place,
-            FaultKind::Uninitialized {
-                what,
-                object,
-                offset,
-            },
-        )
+        let offset = start + (cell.write & stamp::BYTES).trailing_ones() as usize;
+        fail(place, region.uninitialised(what, offset))
     }
 
     #[cold]
@@ -356,17 +339,15 @@ impl Exec {
         what: &'static str,
         place: Place,
     ) -> ! {
-        let offset = (index << region.shift()) as u64;
+        let (object, offset) = (region.describe(), (index << region.shift()) as u64);
         let earlier = self.earlier(earlier, stamp);
-        fail(
-            place,
-            FaultKind::Race {
-                what,
-                object: region.describe(),
-                offset,
-                earlier,
-            },
-        )
+        let kind = FaultKind::Race {
+            what,
+            object,
+            offset,
+            earlier,
+        };
+        fail(place, kind)
     }
 
     /// Reports that the source of a copy was written while the copy was in flight. `copy` is the stamp of the
@@ -380,16 +361,10 @@ impl Exec {
         copy: u64,
         place: Place,
     ) -> ! {
-        let earlier = self.earlier("copy", copy);
-        let (object, offset) = (source.describe(), from as u64);
+        let what = "source written before the wait";
         fail(
             place,
-            FaultKind::InFlight {
-                what: "source written before the wait",
-                object,
-                offset,
-                earlier,
-            },
+            source.in_flight(what, from, self.earlier("copy", copy)),
         )
     }
 

@@ -116,14 +116,12 @@ pub(crate) fn check(addresses: impl Iterator<Item = u32>, bytes: usize, place: P
             if write & stamp::BYTES != 0 && !visible && now.ordered(write) {
                 let earlier = exec.earlier("write", write);
                 let (object, offset) = (region.describe(), (index << region.shift()) as u64);
-                fail(
-                    place,
-                    FaultKind::AsyncProxy {
-                        object,
-                        offset,
-                        earlier,
-                    },
-                );
+                let kind = FaultKind::AsyncProxy {
+                    object,
+                    offset,
+                    earlier,
+                };
+                fail(place, kind);
             }
             fine = Some(write);
         }

@@ -4,7 +4,7 @@ use super::clock::Token;
 use super::exec::{Exec, Extension, fail, with};
 use super::fault::{FaultKind, Place};
 use super::schedule;
-use super::waiting::{Wait, Waiting};
+use super::waiting::Waiting;
 
 /// The kind of barrier operation, on which all of its threads must agree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -164,7 +164,7 @@ fn come(id: u32, expected: u32, usage: Use, predicate: bool, wait: bool, place: 
         Use::Named => Waiting::Barrier(id),
         Use::Whole | Use::Reduce => Waiting::SyncThreads,
     };
-    schedule::wait(Wait { what, place });
+    schedule::wait(what, place);
     with().threads[me as usize].result[0]
 }
 

@@ -20,7 +20,7 @@ use super::schedule::{self, fault_of};
 use super::shared_memory::mapped;
 use super::stamp;
 use super::views::SharedView;
-use super::waiting::{Wait, Waiting};
+use super::waiting::Waiting;
 use crate::common::Element;
 
 /// The running cluster.
@@ -127,10 +127,7 @@ pub(crate) fn sync(place: Place) {
 }
 
 fn suspend(place: Place) {
-    schedule::wait(Wait {
-        what: Waiting::Cluster,
-        place,
-    });
+    schedule::wait(Waiting::Cluster, place);
 }
 
 /// Completes the barrier's phase if all threads that have not ended have arrived.
@@ -203,10 +200,7 @@ pub(crate) fn remote(address: u32, rank: u32, what: &'static str, place: Place) 
         let text = format!("{what}: block {rank} of a cluster of {blocks}");
         fail(place, FaultKind::Argument(text));
     }
-    if exec.shared_at(address).is_none() {
-        let text = format!("{what}: {address:#x} is no address in this block's shared memory");
-        fail(place, FaultKind::Argument(text));
-    }
+    access::own_shared(format_args!("{what}:"), address, place);
     if rank != exec.rank {
         let block_threads = exec.block_threads;
         let first = rank * exec.stride;

@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 
-use super::access::{locate, read};
+use super::access::{locate, own_shared, read};
 use super::exec::{Exec, Extension, fail, with};
 use super::fault::{FaultKind, Place};
 use super::region::Region;
@@ -61,18 +61,10 @@ pub(crate) fn start(
     exec.tick(place);
     exec.stats.async_copies += 1;
     if valid > bytes {
-        fail(
-            place,
-            FaultKind::Argument(format!("cp.async: {valid} valid bytes of {bytes}")),
-        );
-    }
-    let Some(region) = exec.shared_at(target) else {
-        let text =
-            format!("cp.async: target {target:#x} is no address in this block's shared memory");
+        let text = format!("cp.async: {valid} valid bytes of {bytes}");
         fail(place, FaultKind::Argument(text));
-    };
-    let to = target as usize - region.base;
-    let region: *const Region = region;
+    }
+    let (region, to) = own_shared("cp.async: target", target, place);
     let (source, from) = source.unwrap_or((std::ptr::null(), 0));
     let mut stamps = [0; 16];
     if valid > 0 {
@@ -80,16 +72,7 @@ pub(crate) fn start(
         // SAFETY: views are made from live regions.
         let source = unsafe { &*source };
         if !(source.base + from).is_multiple_of(bytes) {
-            let (object, offset) = (source.describe(), from as u64);
-            fail(
-                place,
-                FaultKind::Misaligned {
-                    what: "cp.async",
-                    object,
-                    offset,
-                    bytes: bytes as u64,
-                },
-            );
+            fail(place, source.misaligned("cp.async", from, bytes));
         }
         each_part(from, valid, |offset, part| {
             read(source, offset, part, place);

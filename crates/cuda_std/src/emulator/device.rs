@@ -74,14 +74,7 @@ impl Device {
     /// # Errors
     /// [`FaultKind::OutOfMemory`], [`FaultKind::DeviceLost`].
     pub fn alloc(&self, bytes: usize) -> Result<Buffer, Fault> {
-        let mut slot = self.lock();
-        let memory = slot.memory.as_mut().ok_or_else(lost)?;
-        let address = memory.alloc(bytes)?;
-        Ok(Buffer {
-            device: self.clone(),
-            address,
-            bytes,
-        })
+        self.make(bytes, |memory| memory.alloc(bytes))
     }
 
     /// Allocates `bytes` uninitialised bytes that take host memory only where they are touched, and none of
@@ -93,7 +86,9 @@ impl Device {
     /// [`FaultKind::OutOfMemory`] if the system does not reserve the addresses, as on systems without
     /// overcommit, or other than Linux and macOS; [`FaultKind::DeviceLost`].
     pub fn alloc_sparse(&self, bytes: usize, element_bytes: usize) -> Result<Buffer, Fault> {
-        self.sparse(bytes, element_bytes, None)
+        self.make(bytes, |memory| {
+            memory.alloc_sparse(bytes, element_bytes, None)
+        })
     }
 
     /// [`Self::alloc_sparse`] of initialised bytes. `contents` computes the bytes of at most an element when
@@ -107,18 +102,20 @@ impl Device {
         element_bytes: usize,
         contents: impl Fn(usize, &mut [u8]) + Send + Sync + 'static,
     ) -> Result<Buffer, Fault> {
-        self.sparse(bytes, element_bytes, Some(Contents(Arc::new(contents))))
+        let contents = Some(Contents(Arc::new(contents)));
+        self.make(bytes, |memory| {
+            memory.alloc_sparse(bytes, element_bytes, contents)
+        })
     }
 
-    fn sparse(
+    /// The allocation that `alloc` makes.
+    fn make(
         &self,
         bytes: usize,
-        element_bytes: usize,
-        contents: Option<Contents>,
+        alloc: impl FnOnce(&mut Memory) -> Result<usize, Fault>,
     ) -> Result<Buffer, Fault> {
         let mut slot = self.lock();
-        let memory = slot.memory.as_mut().ok_or_else(lost)?;
-        let address = memory.alloc_sparse(bytes, element_bytes, contents)?;
+        let address = alloc(slot.memory.as_mut().ok_or_else(lost)?)?;
         Ok(Buffer {
             device: self.clone(),
             address,
@@ -179,10 +176,7 @@ impl Device {
                 slot.memory = Some(memory);
                 result
             }
-            Err(kind) => Err(Fault {
-                kernel: Some(kernel.name()),
-                ..Fault::on_host(kind)
-            }),
+            Err(kind) => Err(Fault::of_launch(kernel.name(), kind)),
         }
     }
 
@@ -269,13 +263,7 @@ impl Buffer {
     pub fn read(&self, offset: usize, bytes: &mut [u8]) -> Result<(), Fault> {
         self.with_region("host read", offset, bytes.len(), |region| {
             if let Some(byte) = region.first_uninitialised(offset, bytes.len()) {
-                let object = region.describe();
-                let kind = FaultKind::Uninitialized {
-                    what: "host read",
-                    object,
-                    offset: byte as u64,
-                };
-                return Err(Fault::on_host(kind));
+                return Err(Fault::on_host(region.uninitialised("host read", byte)));
             }
             // SAFETY: offset + len <= region.len(), and nobody else has the region while the device
             // is locked.
@@ -300,15 +288,8 @@ impl Buffer {
         let memory = slot.memory.as_ref().ok_or_else(lost)?;
         let region = memory.get(self.address).ok_or_else(lost)?;
         if offset.checked_add(len).is_none_or(|end| end > self.bytes) {
-            let object = region.describe();
             let (start, end) = (offset as i64, (offset as i64).saturating_add(len as i64));
-            let kind = FaultKind::OutsideAllocation {
-                what,
-                object,
-                start,
-                end,
-            };
-            return Err(Fault::on_host(kind));
+            return Err(Fault::on_host(region.outside(what, start, end)));
         }
         f(region)
     }

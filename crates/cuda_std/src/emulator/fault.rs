@@ -292,4 +292,12 @@ impl Fault {
             kind,
         }
     }
+
+    /// A fault of a launch that does not start, or cannot be stopped.
+    pub(crate) fn of_launch(kernel: &'static str, kind: FaultKind) -> Self {
+        Self {
+            kernel: Some(kernel),
+            ..Self::on_host(kind)
+        }
+    }
 }

@@ -5,7 +5,7 @@ use super::exec::{Exec, Extension, fail, with};
 use super::fault::{Fault, FaultKind, Place};
 use super::schedule;
 use super::tensor::{self, Inputs, Outputs};
-use super::waiting::{Op, Wait, Waiting};
+use super::waiting::{Op, Waiting};
 use crate::common::{WarpReductionOp, WarpShuffleMode};
 
 /// The mask of all lanes, for instructions of whole warps and warpgroups.
@@ -102,10 +102,7 @@ pub(crate) fn meet(op: Op, mask: u32, input: &[u32], place: Place) -> [u32; 4] {
     meeting.tokens.extend(token);
     if meeting.arrived != mask {
         let me = exec.thread as usize;
-        schedule::wait(Wait {
-            what: Waiting::Lanes(op),
-            place,
-        });
+        schedule::wait(Waiting::Lanes(op), place);
         return with().threads[me].result;
     }
     let meeting = meetings_of(exec, warp).swap_remove(index);

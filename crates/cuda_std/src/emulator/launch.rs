@@ -120,13 +120,7 @@ pub(crate) fn validate<A: KernelArgs>(kernel: &Instance<A>, launch: &Launch) -> 
             "stamps name every thread of a cluster"
         )
     };
-    let refuse = |message| {
-        let fault = Fault::on_host(FaultKind::Launch(message));
-        Err(Fault {
-            kernel: Some(kernel.name()),
-            ..fault
-        })
-    };
+    let refuse = |message| Err(Fault::of_launch(kernel.name(), FaultKind::Launch(message)));
     for (what, sizes, limits) in [
         ("grid", launch.grid, MAX_GRID),
         ("block", launch.block, MAX_BLOCK),
@@ -176,11 +170,8 @@ pub(crate) fn validate<A: KernelArgs>(kernel: &Instance<A>, launch: &Launch) -> 
     }
     if launch.shared_bytes > MAX_SHARED_BYTES {
         let (bytes, limit) = (u64::from(launch.shared_bytes), u64::from(MAX_SHARED_BYTES));
-        let fault = Fault::on_host(FaultKind::SharedMemory { bytes, limit });
-        return Err(Fault {
-            kernel: Some(kernel.name()),
-            ..fault
-        });
+        let kind = FaultKind::SharedMemory { bytes, limit };
+        return Err(Fault::of_launch(kernel.name(), kind));
     }
     Ok(())
 }

@@ -22,7 +22,7 @@ use super::region::Region;
 use super::schedule::fault_of;
 use super::transactions::Transaction;
 use super::vector_clocks::Atomic;
-use super::waiting::{Wait, Waiting};
+use super::waiting::Waiting;
 use super::{access, async_proxy, clusters, schedule, shared_memory, stamp};
 
 /// The barriers of the running cluster, by address.
@@ -369,9 +369,6 @@ pub(crate) fn wait(address: u32, parity: u32, reach: Reach, place: Place) {
         let exec = with();
         let me = exec.thread;
         state(exec, address).waiting.push(me);
-        schedule::wait(Wait {
-            what: Waiting::MemoryBarrier(address),
-            place,
-        });
+        schedule::wait(Waiting::MemoryBarrier(address), place);
     }
 }

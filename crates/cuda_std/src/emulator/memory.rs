@@ -31,20 +31,27 @@ impl Memory {
 
     /// Allocates memory, and returns its address.
     pub(crate) fn alloc(&mut self, bytes: usize) -> Result<usize, Fault> {
-        let (used, limit) = (self.used, self.limit);
-        let too_much = || {
-            Fault::on_host(FaultKind::OutOfMemory {
-                bytes: bytes as u64,
-                used,
-                limit,
-            })
-        };
-        let sum = used.checked_add(bytes as u64);
-        let sum = sum.filter(|&sum| sum <= limit).ok_or_else(too_much)?;
+        let sum = self.used.checked_add(bytes as u64);
+        let sum = sum
+            .filter(|&sum| sum <= self.limit)
+            .ok_or_else(|| self.too_much(bytes))?;
         let region = Region::new(Name::Allocation(self.allocated), bytes, None);
-        let region = region.ok_or_else(too_much)?;
-        self.allocated += 1;
+        let address = self.insert(bytes, region)?;
         self.used = sum;
+        Ok(address)
+    }
+
+    fn too_much(&self, bytes: usize) -> Fault {
+        Fault::on_host(FaultKind::OutOfMemory {
+            bytes: bytes as u64,
+            used: self.used,
+            limit: self.limit,
+        })
+    }
+
+    fn insert(&mut self, bytes: usize, region: Option<Region>) -> Result<usize, Fault> {
+        let region = region.ok_or_else(|| self.too_much(bytes))?;
+        self.allocated += 1;
         let address = region.base;
         self.regions.insert(address, Box::new(region));
         Ok(address)
@@ -59,17 +66,7 @@ impl Memory {
     ) -> Result<usize, Fault> {
         let name = Name::Allocation(self.allocated);
         let region = Region::sparse(name, bytes, element_bytes, contents);
-        let region = region.ok_or_else(|| {
-            Fault::on_host(FaultKind::OutOfMemory {
-                bytes: bytes as u64,
-                used: self.used,
-                limit: self.limit,
-            })
-        })?;
-        self.allocated += 1;
-        let address = region.base;
-        self.regions.insert(address, Box::new(region));
-        Ok(address)
+        self.insert(bytes, region)
     }
 
     /// Frees the allocation that starts at `address`, if there is one.

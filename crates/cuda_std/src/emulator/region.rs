@@ -15,6 +15,7 @@ use std::cell::Cell;
 use std::fmt;
 use std::sync::Arc;
 
+use super::fault::{Earlier, FaultKind};
 use super::reserve::Reserved;
 use super::stamp;
 
@@ -159,6 +160,54 @@ impl Region {
         contents(start, bytes);
         cell.write = stamp::HOST | self.full_cell();
         true
+    }
+
+    /// The fault of an access to `bytes` bytes that starts at `offset`.
+    pub(crate) fn misaligned(&self, what: &'static str, offset: usize, bytes: usize) -> FaultKind {
+        let (object, offset, bytes) = (self.describe(), offset as u64, bytes as u64);
+        FaultKind::Misaligned {
+            what,
+            object,
+            offset,
+            bytes,
+        }
+    }
+
+    /// The fault of an access to the bytes from `start` to `end`.
+    pub(crate) fn outside(&self, what: &'static str, start: i64, end: i64) -> FaultKind {
+        let object = self.describe();
+        FaultKind::OutsideAllocation {
+            what,
+            object,
+            start,
+            end,
+        }
+    }
+
+    /// The fault of an access to a byte that is in flight since `earlier`.
+    pub(crate) fn in_flight(
+        &self,
+        what: &'static str,
+        offset: usize,
+        earlier: Box<Earlier>,
+    ) -> FaultKind {
+        let (object, offset) = (self.describe(), offset as u64);
+        FaultKind::InFlight {
+            what,
+            object,
+            offset,
+            earlier,
+        }
+    }
+
+    /// The fault of a read of a byte that was never written.
+    pub(crate) fn uninitialised(&self, what: &'static str, offset: usize) -> FaultKind {
+        let (object, offset) = (self.describe(), offset as u64);
+        FaultKind::Uninitialized {
+            what,
+            object,
+            offset,
+        }
     }
 
     /// The region's name for messages.

@@ -11,7 +11,7 @@ use super::exec::{Exec, Extension, WARPGROUP, fail, with};
 use super::fault::{FaultKind, Place};
 use super::lanes::{self, ALL};
 use super::schedule;
-use super::waiting::{Op, Setting, Wait, Waiting};
+use super::waiting::{Op, Setting, Waiting};
 
 /// The fewest registers of a thread.
 const LEAST: u32 = 24;
@@ -154,10 +154,7 @@ pub(crate) fn set(setting: Setting, place: Place) {
 }
 
 fn wait(setting: Setting, place: Place) {
-    schedule::wait(Wait {
-        what: Waiting::Registers(setting),
-        place,
-    });
+    schedule::wait(Waiting::Registers(setting), place);
 }
 
 /// The registers that waiting warpgroups lack, for messages.

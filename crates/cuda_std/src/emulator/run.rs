@@ -63,10 +63,7 @@ pub(crate) unsafe fn job<A: KernelArgs>(
 ) -> Result<Job, Fault> {
     if exec::current_or_none().is_some() {
         let problem = FaultKind::Launch("a kernel cannot launch kernels".to_owned());
-        return Err(Fault {
-            kernel: Some(kernel.name()),
-            ..Fault::on_host(problem)
-        });
+        return Err(Fault::of_launch(kernel.name(), problem));
     }
     validate(kernel, launch)?;
     let (name, call) = (kernel.name(), kernel.call());

@@ -2,13 +2,13 @@
 
 use super::exec::{Exec, suspend, with};
 use super::fault::{Fault, FaultKind, Place};
-use super::waiting::Wait;
+use super::waiting::{Wait, Waiting};
 
 /// Suspends the current thread until another wakes it.
-pub(crate) fn wait(reason: Wait) {
+pub(crate) fn wait(what: Waiting, place: Place) {
     let exec = with();
     let thread = exec.thread as usize;
-    exec.threads[thread].wait = Some(reason);
+    exec.threads[thread].wait = Some(Wait { what, place });
     suspend();
     with().threads[thread].wait = None;
 }

@@ -4,7 +4,7 @@ use super::exec::{fail, with};
 use super::fault::{FaultKind, Place};
 use super::region::Region;
 use super::transactions::{CHUNK, Transaction};
-use super::{async_proxy, clusters, mbarriers};
+use super::{access, async_proxy, clusters, mbarriers};
 use crate::common::{AXES, Boxes, TARGET_BYTES, TensorMap};
 
 /// Elements of a 16-byte chunk of a box.
@@ -21,11 +21,7 @@ pub(crate) fn copy(target: u32, source: From, bytes: u32, address: u32, place: P
     check_copy(target, bytes, place);
     mbarriers::touch(address, place);
     mbarriers::check_fence(address, place);
-    if with().shared_at(target).is_none() {
-        let text =
-            format!("copy_bulk: target {target:#x} is no address in this block's shared memory");
-        fail(place, FaultKind::Argument(text));
-    }
+    access::own_shared("copy_bulk: target", target, place);
     start_copy(target, source, bytes, address, place);
 }
 
@@ -82,12 +78,7 @@ pub(crate) fn copy_box(target: u32, map: &TensorMap, at: [i32; AXES], address: u
     mbarriers::touch(address, place);
     mbarriers::check_fence(address, place);
     let exec = with();
-    let Some(shared) = exec.shared_at(target) else {
-        refuse(format!(
-            "the target {target:#x} is no address in this block's shared memory"
-        ));
-    };
-    let (to, shared): (usize, *const Region) = (target as usize - shared.base, shared);
+    let (shared, to) = access::own_shared("copy_box: the target", target, place);
     let region = exec.memory.find(start);
     let offset = region.map_or(0, |region| start - region.base);
     let region: *const Region = region.map_or(std::ptr::null(), |region| region);

@@ -46,30 +46,27 @@ fn out_of_bounds(
     // SAFETY: null or live, as in every view.
     let object =
         unsafe { region.as_ref() }.map_or_else(|| "no allocation".to_owned(), Region::describe);
-    fail(
-        place,
-        FaultKind::OutOfBounds {
-            what,
-            object,
-            index,
-            len,
-        },
-    )
+    let kind = FaultKind::OutOfBounds {
+        what,
+        object,
+        index,
+        len,
+    };
+    fail(place, kind)
 }
 
 #[cold]
 #[inline(never)]
 fn no_allocation(what: &'static str, address: usize, bytes: usize, place: Place) -> ! {
     let object = format!("no allocation (address {address:#x})");
-    fail(
-        place,
-        FaultKind::OutsideAllocation {
-            what,
-            object,
-            start: 0,
-            end: bytes as i64,
-        },
-    )
+    let (start, end) = (0, bytes as i64);
+    let kind = FaultKind::OutsideAllocation {
+        what,
+        object,
+        start,
+        end,
+    };
+    fail(place, kind)
 }
 
 macro_rules! view {
@@ -235,16 +232,9 @@ impl SharedView {
         };
         let end = u64::from(byte_offset) + u64::from(len) * size_of::<T>() as u64;
         if end > region.len() as u64 {
-            let (object, start) = (region.describe(), i64::from(byte_offset));
-            let what = "view";
             fail(
                 place,
-                FaultKind::OutsideAllocation {
-                    what,
-                    object,
-                    start,
-                    end: end as i64,
-                },
+                region.outside("view", byte_offset.into(), end as i64),
             );
         }
         let view = Self {
@@ -260,15 +250,9 @@ impl SharedView {
         // SAFETY: shared regions live as long as the launch.
         let region = unsafe { &*self.region };
         if !(region.base + self.offset as usize).is_multiple_of(size_of::<T>()) {
-            let (object, offset) = (region.describe(), u64::from(self.offset));
             fail(
                 place,
-                FaultKind::Misaligned {
-                    what: "view",
-                    object,
-                    offset,
-                    bytes: size_of::<T>() as u64,
-                },
+                region.misaligned("view", self.offset as usize, size_of::<T>()),
             );
         }
     }

@@ -12,7 +12,7 @@ use super::exec::{Exec, Extension, WARPGROUP, fail, with};
 use super::fault::{FaultKind, Place};
 use super::shared_memory::mapped;
 use super::tensor_sum;
-use super::waiting::{Chain, Wait, Waiting};
+use super::waiting::{Chain, Waiting};
 use super::wgmma_in_flight::{Flight, ROW_BYTES};
 use super::{access, async_proxy, schedule, tensor, wgmma_in_flight};
 
@@ -190,10 +190,7 @@ pub(crate) fn multiply(
             .collect();
         schedule::wake(exec, &mut others);
     } else {
-        schedule::wait(Wait {
-            what: Waiting::Chain(chain),
-            place,
-        });
+        schedule::wait(Waiting::Chain(chain), place);
     }
     wgmma_in_flight::start(flight, place);
 }
@@ -242,7 +239,7 @@ fn read(
     for addresses in addresses() {
         let mut line = Line::ZERO;
         for (matrix, address) in addresses.into_iter().enumerate() {
-            let words = read_row(chain, address, place);
+            let words = access::read_row(chain, address, place);
             if !needed {
                 continue;
             }
@@ -288,17 +285,6 @@ fn line_addresses(
             mapped(address ^ ((address >> 3) & exchanged), rank)
         })
     })
-}
-
-/// Checks that a row of a core matrix is shared memory, and reads it.
-fn read_row(chain: &Chain, address: u32, place: Place) -> [u32; 4] {
-    let Some(region) = with().shared_at(address) else {
-        let text = format!("{chain}: {address:#x} is no address in this block's shared memory");
-        fail(place, FaultKind::Argument(text));
-    };
-    let at = access::read(region, address as usize - region.base, ROW_BYTES, place);
-    // SAFETY: `read` checked the 16 bytes and their alignment.
-    unsafe { at.cast::<[u32; 4]>().read() }
 }
 
 fn compute(meeting: &Meeting) {

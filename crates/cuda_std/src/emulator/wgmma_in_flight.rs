@@ -127,13 +127,14 @@ impl Flight {
         let (region, offset) = at(row);
         // SAFETY: shared regions live as long as the launch.
         let region = unsafe { &*region };
-        let kind = FaultKind::InFlight {
-            what: "operand written before the wait",
-            object: region.describe(),
-            offset: (offset + (cell << region.shift())) as u64,
-            earlier: with().earlier("chain", self.read),
-        };
-        fail(place, kind)
+        let (what, earlier) = (
+            "operand written before the wait",
+            with().earlier("chain", self.read),
+        );
+        fail(
+            place,
+            region.in_flight(what, offset + (cell << region.shift()), earlier),
+        )
     }
 }
 
