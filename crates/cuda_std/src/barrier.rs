@@ -13,22 +13,16 @@
 
 use crate::backend;
 
-/// Waits at barrier `id` until `threads` threads have come. `bar.sync id, threads`.
-///
-/// `id` is below 16; `threads` is a multiple of 32; all lanes of a warp come together.
-#[track_caller]
-#[inline(always)]
-pub fn sync(id: u32, threads: u32) {
-    backend::barrier_sync(id, threads);
-}
+device_functions! {
+    /// Waits at barrier `id` until `threads` threads have come. `bar.sync id, threads`.
+    ///
+    /// `id` is below 16; `threads` is a multiple of 32; all lanes of a warp come together.
+    fn sync(id: u32, threads: u32) = backend::barrier_sync(id, threads);
 
-/// Comes to barrier `id`, which opens at `threads` threads, without waiting. `bar.arrive id,
-/// threads`.
-///
-/// `id` is below 16; `threads` is a multiple of 32; all lanes of a warp come together. A thread
-/// must not arrive twice before the barrier opens.
-#[track_caller]
-#[inline(always)]
-pub fn arrive(id: u32, threads: u32) {
-    backend::barrier_arrive(id, threads);
+    /// Comes to barrier `id`, which opens at `threads` threads, without waiting. `bar.arrive id,
+    /// threads`.
+    ///
+    /// `id` is below 16; `threads` is a multiple of 32; all lanes of a warp come together. A thread
+    /// must not arrive twice before the barrier opens.
+    fn arrive(id: u32, threads: u32) = backend::barrier_arrive(id, threads);
 }

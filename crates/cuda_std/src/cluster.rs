@@ -21,154 +21,96 @@ use crate::global::Global;
 use crate::mbarrier::Barrier;
 use crate::shared::{Shared, SharedAddr};
 
-/// The block's place in its cluster. `%cluster_ctarank`.
-#[must_use]
-#[track_caller]
-#[inline(always)]
-pub fn block_rank() -> u32 {
-    backend::cluster_block_rank()
-}
+device_functions! {
+    /// The block's place in its cluster. `%cluster_ctarank`.
+    #[must_use]
+    fn block_rank() -> u32 = backend::cluster_block_rank();
 
-/// The blocks of the cluster. `%cluster_nctarank`.
-#[must_use]
-#[track_caller]
-#[inline(always)]
-pub fn blocks() -> u32 {
-    backend::cluster_blocks()
-}
+    /// The blocks of the cluster. `%cluster_nctarank`.
+    #[must_use]
+    fn blocks() -> u32 = backend::cluster_blocks();
 
-/// Waits for all threads of all blocks of the cluster: [`arrive`] and [`wait_all`].
-#[track_caller]
-#[inline(always)]
-pub fn sync() {
-    backend::cluster_sync();
-}
+    /// Waits for all threads of all blocks of the cluster: [`arrive`] and [`wait_all`].
+    fn sync() = backend::cluster_sync();
 
-/// Comes to the cluster's barrier without waiting. `barrier.cluster.arrive.release.aligned`.
-///
-/// All lanes of a warp come together, and each arrival has its [`wait_all`].
-#[track_caller]
-#[inline(always)]
-pub fn arrive() {
-    backend::cluster_arrive();
-}
+    /// Comes to the cluster's barrier without waiting. `barrier.cluster.arrive.release.aligned`.
+    ///
+    /// All lanes of a warp come together, and each arrival has its [`wait_all`].
+    fn arrive() = backend::cluster_arrive();
 
-/// Waits until all threads of the cluster that have not ended have called [`arrive`], and orders
-/// what they did before it. `barrier.cluster.wait.acquire.aligned`.
-#[track_caller]
-#[inline(always)]
-pub fn wait_all() {
-    backend::cluster_wait_all();
-}
+    /// Waits until all threads of the cluster that have not ended have called [`arrive`], and orders
+    /// what they did before it. `barrier.cluster.wait.acquire.aligned`.
+    fn wait_all() = backend::cluster_wait_all();
 
-/// Makes the thread's initialised barriers visible to the cluster, before a [`sync`] that tells it.
-/// `fence.mbarrier_init.release.cluster`.
-#[track_caller]
-#[inline(always)]
-pub fn fence_barriers() {
-    backend::cluster_fence_barriers();
-}
+    /// Makes the thread's initialised barriers visible to the cluster, before a [`sync`] that tells it.
+    /// `fence.mbarrier_init.release.cluster`.
+    fn fence_barriers() = backend::cluster_fence_barriers();
 
-/// [`Barrier::wait`] for what came from any block of the cluster.
-/// `mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64` in a loop.
-///
-/// # Safety
-/// As [`Barrier::wait`].
-#[track_caller]
-#[inline(always)]
-pub unsafe fn wait(barrier: Barrier, parity: u32) {
-    // SAFETY: the caller's promise is the backend's.
-    unsafe { backend::cluster_wait(barrier.0.0, parity) }
-}
+    /// [`Barrier::wait`] for what came from any block of the cluster.
+    /// `mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64` in a loop.
+    ///
+    /// # Safety
+    /// As [`Barrier::wait`].
+    unsafe fn wait(barrier: Barrier, parity: u32) = backend::cluster_wait(barrier.0.0, parity);
 
-/// Stores two values in the shared memory of block `rank`, at the place that has this address
-/// here, and then completes 8 bytes on that block's `barrier`.
-/// `st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v2.b32`.
-///
-/// # Safety
-/// Both places belong to the launch, 8-byte aligned; the other block expects the bytes and does
-/// not end before they come.
-#[track_caller]
-#[inline(always)]
-pub unsafe fn store_async(to: SharedAddr, barrier: Barrier, rank: u32, values: [f32; 2]) {
-    // SAFETY: the caller's promise is the backend's.
-    unsafe { backend::cluster_store_async(to.0, barrier.0.0, rank, values) }
-}
+    /// Stores two values in the shared memory of block `rank`, at the place that has this address
+    /// here, and then completes 8 bytes on that block's `barrier`.
+    /// `st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v2.b32`.
+    ///
+    /// # Safety
+    /// Both places belong to the launch, 8-byte aligned; the other block expects the bytes and does
+    /// not end before they come.
+    unsafe fn store_async(to: SharedAddr, barrier: Barrier, rank: u32, values: [f32; 2]) =
+        backend::cluster_store_async(to.0, barrier.0.0, rank, values);
 
-/// [`crate::mbarrier::copy_bulk`] to each block whose bit in `blocks` is set, from one read of `src`: the
-/// bytes go where `dst` is here, and count towards the current phase of the barrier that the block has where
-/// `barrier` is here. Blocks wait for them with [`wait()`].
-/// `cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster`.
-///
-/// # Safety
-/// As for [`crate::mbarrier::copy_bulk`], in each of these blocks, of which there is one at least; they all
-/// belong to the cluster, have begun, and do not end before the bytes come.
-#[track_caller]
-#[inline(always)]
-pub unsafe fn copy_bulk<T: Element>(
-    dst: SharedAddr,
-    src: Global<T>,
-    index: usize,
-    bytes: u32,
-    barrier: Barrier,
-    blocks: u16,
-) {
-    // SAFETY: the caller's promise is the backend's.
-    unsafe {
+    /// [`crate::mbarrier::copy_bulk`] to each block whose bit in `blocks` is set, from one read of `src`: the
+    /// bytes go where `dst` is here, and count towards the current phase of the barrier that the block has
+    /// where `barrier` is here. Blocks wait for them with [`wait()`].
+    /// `cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster`.
+    ///
+    /// # Safety
+    /// As for [`crate::mbarrier::copy_bulk`], in each of these blocks, of which there is one at least; they
+    /// all belong to the cluster, have begun, and do not end before the bytes come.
+    unsafe fn copy_bulk[T: Element](dst: SharedAddr, src: Global<T>, index: usize, bytes: u32, barrier: Barrier, blocks: u16) =
         backend::cluster_copy_bulk::<T>(dst.0, src.view, index, bytes, barrier.0.0, blocks);
-    }
-}
 
-/// Arrives, without waiting, at the barrier that block `rank` has where `barrier` is here. That
-/// block waits for it with [`wait()`]. `mbarrier.arrive.release.cluster.shared::cluster.b64`.
-///
-/// # Safety
-/// The other block's barrier was initialised, and the other block does not end before this
-/// arrival.
-#[track_caller]
-#[inline(always)]
-pub unsafe fn arrive_at(barrier: Barrier, rank: u32) {
-    // SAFETY: the caller's promise is the backend's.
-    unsafe { backend::cluster_arrive_at(barrier.0.0, rank) }
-}
+    /// Arrives, without waiting, at the barrier that block `rank` has where `barrier` is here. That
+    /// block waits for it with [`wait()`]. `mbarrier.arrive.release.cluster.shared::cluster.b64`.
+    ///
+    /// # Safety
+    /// The other block's barrier was initialised, and the other block does not end before this
+    /// arrival.
+    unsafe fn arrive_at(barrier: Barrier, rank: u32) = backend::cluster_arrive_at(barrier.0.0, rank);
 
-/// Element `i`, of 4 bytes, of block `rank`'s memory where `from` is here.
-/// `ld.shared::cluster.b32`.
-///
-/// # Safety
-/// As for [`Shared::load`], among all threads of the cluster; the other block does not end before.
-#[must_use]
-#[track_caller]
-#[inline(always)]
-pub unsafe fn load<T: Element>(from: Shared<T>, i: u32, rank: u32) -> T {
-    const { assert!(size_of::<T>() == 4, "a remote access is 4 bytes wide") };
-    // SAFETY: the caller's promise is the backend's.
-    unsafe { from.view.load_remote::<T>(i, rank) }
-}
+    /// Element `i`, of 4 bytes, of block `rank`'s memory where `from` is here.
+    /// `ld.shared::cluster.b32`.
+    ///
+    /// # Safety
+    /// As for [`Shared::load`], among all threads of the cluster; the other block does not end before.
+    #[must_use]
+    unsafe fn load[T: Element](from: Shared<T>, i: u32, rank: u32) -> T = {
+        const { assert!(size_of::<T>() == 4, "a remote access is 4 bytes wide") };
+        from.view.load_remote::<T>(i, rank)
+    };
 
-/// Writes element `i`, of 4 bytes, of block `rank`'s memory where `to` is here.
-/// `st.shared::cluster.b32`.
-///
-/// # Safety
-/// As for [`Shared::store`], among all threads of the cluster; the other block does not end
-/// before.
-#[track_caller]
-#[inline(always)]
-pub unsafe fn store<T: Element>(to: Shared<T>, i: u32, rank: u32, value: T) {
-    const { assert!(size_of::<T>() == 4, "a remote access is 4 bytes wide") };
-    // SAFETY: the caller's promise is the backend's.
-    unsafe { to.view.store_remote::<T>(i, rank, value) }
-}
+    /// Writes element `i`, of 4 bytes, of block `rank`'s memory where `to` is here.
+    /// `st.shared::cluster.b32`.
+    ///
+    /// # Safety
+    /// As for [`Shared::store`], among all threads of the cluster; the other block does not end
+    /// before.
+    unsafe fn store[T: Element](to: Shared<T>, i: u32, rank: u32, value: T) = {
+        const { assert!(size_of::<T>() == 4, "a remote access is 4 bytes wide") };
+        to.view.store_remote::<T>(i, rank, value)
+    };
 
-/// Writes elements `i` to `i + 3`, of 4 bytes each, of block `rank`'s memory where `to` is here.
-/// `st.shared::cluster.v4.b32`.
-///
-/// # Safety
-/// As for [`store`]; the place of element `i` is a multiple of 16 bytes.
-#[track_caller]
-#[inline(always)]
-pub unsafe fn store_vec<T: Element>(to: Shared<T>, i: u32, rank: u32, values: [T; 4]) {
-    const { assert!(size_of::<T>() == 4, "a remote access is of words") };
-    // SAFETY: the caller's promise is the backend's.
-    unsafe { to.view.store_remote_vec::<T>(i, rank, values) }
+    /// Writes elements `i` to `i + 3`, of 4 bytes each, of block `rank`'s memory where `to` is here.
+    /// `st.shared::cluster.v4.b32`.
+    ///
+    /// # Safety
+    /// As for [`store`]; the place of element `i` is a multiple of 16 bytes.
+    unsafe fn store_vec[T: Element](to: Shared<T>, i: u32, rank: u32, values: [T; 4]) = {
+        const { assert!(size_of::<T>() == 4, "a remote access is of words") };
+        to.view.store_remote_vec::<T>(i, rank, values)
+    };
 }

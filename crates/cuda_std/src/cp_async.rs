@@ -14,19 +14,15 @@ use crate::global::Global;
 use crate::shared::SharedAddr;
 
 macro_rules! copies {
-    ($($(#[$doc:meta])* $name:ident, $bytes:literal;)*) => {$(
+    ($($(#[$doc:meta])* $name:ident, $bytes:literal;)*) => { device_functions! {$(
         $(#[$doc])*
         ///
         /// # Safety
         #[doc = concat!("`dst` is the address of ", $bytes, " bytes of shared memory, and `src` holds ", $bytes, " bytes from element `index` on; both are
         multiples of ", $bytes, ". Until the wait, nobody touches the target or writes the source.")]
-        #[track_caller]
-        #[inline(always)]
-        pub unsafe fn $name<T: Element>(dst: SharedAddr, src: Global<T>, index: usize) {
-            // SAFETY: the caller's promise is the backend's.
-            unsafe { backend::copy_async::<T, $bytes>(dst.0, src.view, index) }
-        }
-    )*};
+        unsafe fn $name[T: Element](dst: SharedAddr, src: Global<T>, index: usize) =
+            backend::copy_async::<T, $bytes>(dst.0, src.view, index);
+    )*}};
 }
 
 copies! {
@@ -39,7 +35,7 @@ copies! {
 }
 
 macro_rules! zero_filling_copies {
-    ($($(#[$doc:meta])* $name:ident, $bytes:literal;)*) => {$(
+    ($($(#[$doc:meta])* $name:ident, $bytes:literal;)*) => { device_functions! {$(
         $(#[$doc])*
         ///
         /// With `valid_bytes == 0` nothing is read, so `index` may be anything.
@@ -47,13 +43,9 @@ macro_rules! zero_filling_copies {
         /// # Safety
         /// As for the copy without filling, with only `valid_bytes` readable at the source, and
         /// `valid_bytes` at most the copy's size.
-        #[track_caller]
-        #[inline(always)]
-        pub unsafe fn $name<T: Element>(dst: SharedAddr, src: Global<T>, index: usize, valid_bytes: u32) {
-            // SAFETY: the caller's promise is the backend's.
-            unsafe { backend::copy_async_zfill::<T, $bytes>(dst.0, src.view, index, valid_bytes) }
-        }
-    )*};
+        unsafe fn $name[T: Element](dst: SharedAddr, src: Global<T>, index: usize, valid_bytes: u32) =
+            backend::copy_async_zfill::<T, $bytes>(dst.0, src.view, index, valid_bytes);
+    )*}};
 }
 
 zero_filling_copies! {
@@ -65,25 +57,15 @@ zero_filling_copies! {
     copy16_zfill, 16;
 }
 
-/// Closes the copies that this thread has started since the last group into a group.
-/// `cp.async.commit_group`.
-#[track_caller]
-#[inline(always)]
-pub fn commit_group() {
-    backend::commit_group();
-}
+device_functions! {
+    /// Closes the copies that this thread has started since the last group into a group.
+    /// `cp.async.commit_group`.
+    fn commit_group() = backend::commit_group();
 
-/// Waits until at most the `N` youngest of this thread's groups are in flight. `cp.async.wait_group
-/// N`.
-#[track_caller]
-#[inline(always)]
-pub fn wait_group<const N: u32>() {
-    backend::wait_group::<N>();
-}
+    /// Waits until at most the `N` youngest of this thread's groups are in flight. `cp.async.wait_group
+    /// N`.
+    fn wait_group[const N: u32]() = backend::wait_group::<N>();
 
-/// Waits for all copies of this thread, in groups or not. `cp.async.wait_all`.
-#[track_caller]
-#[inline(always)]
-pub fn wait_all() {
-    backend::wait_all();
+    /// Waits for all copies of this thread, in groups or not. `cp.async.wait_all`.
+    fn wait_all() = backend::wait_all();
 }

@@ -5,7 +5,7 @@ pub use crate::common::Element;
 /// An [`Element`] that `atom` instructions can add to.
 pub trait AtomicAdd: Element + crate::backend::AtomicAdd {}
 
-/// An integer [`Element`] that `atom` instructions can compare, exchange, and take extrema of.
+/// An integer [`Element`] that `atom` instructions can load, store and exchange.
 pub trait AtomicInteger: AtomicAdd + crate::backend::AtomicInteger {}
 
 macro_rules! atomics {

@@ -28,6 +28,14 @@
     )
 )]
 #![cfg_attr(target_arch = "nvptx64", allow(internal_features))]
+#![cfg_attr(
+    not(any(feature = "emulator", target_arch = "nvptx64")),
+    allow(dead_code, unused_imports, unused_unsafe, unused_variables),
+    allow(clippy::extra_unused_type_parameters)
+)]
+
+#[macro_use]
+mod functions;
 
 pub mod async_proxy;
 pub mod barrier;
@@ -46,6 +54,7 @@ pub mod shared;
 pub mod storage;
 pub mod tensor_map;
 pub mod thread;
+mod views;
 pub mod warp;
 pub mod wgmma;
 

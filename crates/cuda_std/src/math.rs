@@ -67,13 +67,12 @@ functions! {
     round_ties_even(x);
 }
 
-/// The upper 32 bits of `a * b`. `mul.hi.u32`.
-///
-/// The compiler does not always find this instruction in a 64-bit product that is shifted.
-#[must_use]
-#[inline(always)]
-pub fn high_word(a: u32, b: u32) -> u32 {
-    backend::high_word(a, b)
+plain_functions! {
+    /// The upper 32 bits of `a * b`. `mul.hi.u32`.
+    ///
+    /// The compiler does not always find this instruction in a 64-bit product that is shifted.
+    #[must_use]
+    fn high_word(a: u32, b: u32) -> u32 = backend::high_word(a, b);
 }
 
 /// Rust-CUDA's float methods, as far as PTX has them in a few instructions.

@@ -26,91 +26,56 @@ use crate::shared::{Shared, SharedAddr};
 pub struct Barrier(pub(crate) SharedAddr);
 
 impl Barrier {
-    /// The barrier that element `i` of `objects` holds.
-    #[must_use]
-    #[track_caller]
-    #[inline(always)]
-    pub fn at(objects: Shared<u64>, i: u32) -> Self {
-        Self(objects.addr(i))
-    }
+    device_functions! {
+        /// The barrier that element `i` of `objects` holds.
+        #[must_use]
+        fn at(objects: Shared<u64>, i: u32) -> Self = Self(objects.addr(i));
 
-    /// Makes the 8 bytes a barrier whose phases take `arrivals` arrivals, 1 to 2²⁰ - 1.
-    /// `mbarrier.init.shared::cta.b64`.
-    ///
-    /// # Safety
-    /// The object lies in shared memory, and no other thread uses it unordered with this call.
-    #[track_caller]
-    #[inline(always)]
-    pub unsafe fn init(self, arrivals: u32) {
-        // SAFETY: the caller's promise is the backend's.
-        unsafe { backend::mbarrier_init(self.0.0, arrivals) }
-    }
+        /// Makes the 8 bytes a barrier whose phases take `arrivals` arrivals, 1 to 2²⁰ - 1.
+        /// `mbarrier.init.shared::cta.b64`.
+        ///
+        /// # Safety
+        /// The object lies in shared memory, and no other thread uses it unordered with this call.
+        unsafe fn init(self, arrivals: u32) = backend::mbarrier_init(self.0.0, arrivals);
 
-    /// Arrives at the current phase, without waiting. `mbarrier.arrive.shared::cta.b64`.
-    ///
-    /// # Safety
-    /// The barrier was initialised before.
-    #[track_caller]
-    #[inline(always)]
-    pub unsafe fn arrive(self) {
-        // SAFETY: the caller's promise is the backend's.
-        unsafe { backend::mbarrier_arrive(self.0.0) }
-    }
+        /// Arrives at the current phase, without waiting. `mbarrier.arrive.shared::cta.b64`.
+        ///
+        /// # Safety
+        /// The barrier was initialised before.
+        unsafe fn arrive(self) = backend::mbarrier_arrive(self.0.0);
 
-    /// Announces `bytes` more bytes for the current phase, and arrives.
-    /// `mbarrier.arrive.expect_tx.shared::cta.b64`.
-    ///
-    /// # Safety
-    /// The barrier was initialised before.
-    #[track_caller]
-    #[inline(always)]
-    pub unsafe fn arrive_expect(self, bytes: u32) {
-        // SAFETY: the caller's promise is the backend's.
-        unsafe { backend::mbarrier_arrive_expect(self.0.0, bytes) }
-    }
+        /// Announces `bytes` more bytes for the current phase, and arrives.
+        /// `mbarrier.arrive.expect_tx.shared::cta.b64`.
+        ///
+        /// # Safety
+        /// The barrier was initialised before.
+        unsafe fn arrive_expect(self, bytes: u32) = backend::mbarrier_arrive_expect(self.0.0, bytes);
 
-    /// Whether the phase of this parity (0 or 1) has completed; the device may wait a little for
-    /// it. `mbarrier.try_wait.parity.shared::cta.b64`.
-    ///
-    /// # Safety
-    /// The barrier was initialised before.
-    #[must_use]
-    #[track_caller]
-    #[inline(always)]
-    pub unsafe fn try_wait(self, parity: u32) -> bool {
-        // SAFETY: the caller's promise is the backend's.
-        unsafe { backend::mbarrier_try_wait(self.0.0, parity) }
-    }
+        /// Whether the phase of this parity (0 or 1) has completed; the device may wait a little for
+        /// it. `mbarrier.try_wait.parity.shared::cta.b64`.
+        ///
+        /// # Safety
+        /// The barrier was initialised before.
+        #[must_use]
+        unsafe fn try_wait(self, parity: u32) -> bool = backend::mbarrier_try_wait(self.0.0, parity);
 
-    /// Waits until the phase of this parity (0 or 1) has completed: [`Self::try_wait`] in a loop.
-    ///
-    /// # Safety
-    /// The barrier was initialised before.
-    #[track_caller]
-    #[inline(always)]
-    pub unsafe fn wait(self, parity: u32) {
-        // SAFETY: the caller's promise is the backend's.
-        unsafe { backend::mbarrier_wait(self.0.0, parity) }
+        /// Waits until the phase of this parity (0 or 1) has completed: [`Self::try_wait`] in a loop.
+        ///
+        /// # Safety
+        /// The barrier was initialised before.
+        unsafe fn wait(self, parity: u32) = backend::mbarrier_wait(self.0.0, parity);
     }
 }
 
-/// Starts to copy `bytes` bytes from element `index` of `src` on to shared memory; the bytes count
-/// towards the current phase of `barrier`. One thread does it for all.
-/// `cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes`.
-///
-/// # Safety
-/// Both ends have `bytes` bytes and are multiples of 16, as is `bytes`. Until the phase has
-/// completed, nobody touches the target or writes the source. The barrier was initialised before,
-/// and the bytes are announced to it in the same phase.
-#[track_caller]
-#[inline(always)]
-pub unsafe fn copy_bulk<T: Element>(
-    dst: SharedAddr,
-    src: Global<T>,
-    index: usize,
-    bytes: u32,
-    barrier: Barrier,
-) {
-    // SAFETY: the caller's promise is the backend's.
-    unsafe { backend::copy_bulk::<T>(dst.0, src.view, index, bytes, barrier.0.0) }
+device_functions! {
+    /// Starts to copy `bytes` bytes from element `index` of `src` on to shared memory; the bytes count
+    /// towards the current phase of `barrier`. One thread does it for all.
+    /// `cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes`.
+    ///
+    /// # Safety
+    /// Both ends have `bytes` bytes and are multiples of 16, as is `bytes`. Until the phase has
+    /// completed, nobody touches the target or writes the source. The barrier was initialised before,
+    /// and the bytes are announced to it in the same phase.
+    unsafe fn copy_bulk[T: Element](dst: SharedAddr, src: Global<T>, index: usize, bytes: u32, barrier: Barrier) =
+        backend::copy_bulk::<T>(dst.0, src.view, index, bytes, barrier.0.0);
 }

@@ -22,7 +22,7 @@ use crate::backend;
 use crate::shared::SharedAddr;
 
 macro_rules! ldmatrix {
-    ($($(#[$doc:meta])* $name:ident, $n:literal, $trans:literal;)*) => {$(
+    ($($(#[$doc:meta])* $name:ident, $n:literal, $trans:literal;)*) => { device_functions! {$(
         $(#[$doc])*
         ///
         /// Lanes `8 * i .. 8 * i + 8` give the addresses of the eight rows of matrix `i`: 16 bytes
@@ -37,13 +37,8 @@ macro_rules! ldmatrix {
         /// All lanes of the warp make this call, and each address used is that of 16 readable,
         /// aligned bytes.
         #[must_use]
-        #[track_caller]
-        #[inline(always)]
-        pub unsafe fn $name(address: SharedAddr) -> [u32; $n] {
-            // SAFETY: the caller's promise is the backend's.
-            unsafe { backend::$name(address.0) }
-        }
-    )*};
+        unsafe fn $name(address: SharedAddr) -> [u32; $n] = backend::$name(address.0);
+    )*}};
 }
 
 ldmatrix! {
@@ -62,19 +57,14 @@ ldmatrix! {
 }
 
 macro_rules! multiply {
-    ($($(#[$doc:meta])* $name:ident;)*) => {$(
+    ($($(#[$doc:meta])* $name:ident;)*) => { device_functions! {$(
         $(#[$doc])*
         ///
         /// # Safety
         /// All lanes of the warp make this call.
         #[must_use]
-        #[track_caller]
-        #[inline(always)]
-        pub unsafe fn $name(d: [f32; 4], a: [u32; 4], b: [u32; 2]) -> [f32; 4] {
-            // SAFETY: the caller's promise is the backend's.
-            unsafe { backend::$name(d, a, b) }
-        }
-    )*};
+        unsafe fn $name(d: [f32; 4], a: [u32; 4], b: [u32; 2]) -> [f32; 4] = backend::$name(d, a, b);
+    )*}};
 }
 
 multiply! {
@@ -89,24 +79,17 @@ multiply! {
     m16n8k16_bf16;
 }
 
-/// `value` rounded to tf32 (8 bits of exponent, 10 of mantissa), nearest, ties away from zero.
-/// `cvt.rna.tf32.f32`.
-#[must_use]
-#[inline(always)]
-pub fn to_tf32(value: f32) -> u32 {
-    backend::to_tf32(value)
-}
+plain_functions! {
+    /// `value` rounded to tf32 (8 bits of exponent, 10 of mantissa), nearest, ties away from zero.
+    /// `cvt.rna.tf32.f32`.
+    #[must_use]
+    fn to_tf32(value: f32) -> u32 = backend::to_tf32(value);
 
-/// Two values rounded to f16, `low` in the low half. `cvt.rn.f16x2.f32`.
-#[must_use]
-#[inline(always)]
-pub fn pack_f16x2(low: f32, high: f32) -> u32 {
-    backend::pack_f16x2(low, high)
-}
+    /// Two values rounded to f16, `low` in the low half. `cvt.rn.f16x2.f32`.
+    #[must_use]
+    fn pack_f16x2(low: f32, high: f32) -> u32 = backend::pack_f16x2(low, high);
 
-/// Two values rounded to bf16, `low` in the low half. `cvt.rn.bf16x2.f32`.
-#[must_use]
-#[inline(always)]
-pub fn pack_bf16x2(low: f32, high: f32) -> u32 {
-    backend::pack_bf16x2(low, high)
+    /// Two values rounded to bf16, `low` in the low half. `cvt.rn.bf16x2.f32`.
+    #[must_use]
+    fn pack_bf16x2(low: f32, high: f32) -> u32 = backend::pack_bf16x2(low, high);
 }

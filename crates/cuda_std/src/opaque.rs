@@ -22,59 +22,44 @@ use crate::element::Element;
 use crate::shared::Shared;
 use crate::warp;
 
-/// `value`, opaque to the compiler: what depends on it is computed behind this call, and in each turn of a
-/// loop that contains it. `mov.b32`.
-#[must_use]
-#[inline(always)]
-pub fn to_compiler(value: u32) -> u32 {
-    backend::opaque_to_compiler(value)
+plain_functions! {
+    /// `value`, opaque to the compiler: what depends on it is computed behind this call, and in each turn of
+    /// a loop that contains it. `mov.b32`.
+    #[must_use]
+    fn to_compiler(value: u32) -> u32 = backend::opaque_to_compiler(value);
+
+    /// Tells the assembler to leave a loop as it is, at the start of whose body this stands: it unrolls short
+    /// ones four times, whatever a loop is that the compiler was kept from unrolling. `.pragma "nounroll"`.
+    ///
+    /// In front of an instruction of the loop it is without effect, which machine code shows.
+    fn not_unrolled() = backend::not_unrolled();
 }
 
-/// Tells the assembler to leave a loop as it is, at the start of whose body this stands: it unrolls short
-/// ones four times, whatever a loop is that the compiler was kept from unrolling. `.pragma "nounroll"`.
-///
-/// In front of an instruction of the loop it is without effect, which machine code shows.
-#[inline(always)]
-pub fn not_unrolled() {
-    backend::not_unrolled();
-}
+device_functions! {
+    /// `value`, opaque to the compiler and the assembler, which then have a register for it of its own.
+    /// `shfl.sync.bfly.b32`.
+    ///
+    /// # Safety
+    /// All 32 lanes of the warp make this call.
+    #[must_use]
+    unsafe fn to_assembler(value: u32) -> u32 = warp::warp_shuffle_xor(warp::ALL_LANES, value, 0, 32).0;
 
-/// `value`, opaque to the compiler and the assembler, which then have a register for it of its own.
-/// `shfl.sync.bfly.b32`.
-///
-/// # Safety
-/// All 32 lanes of the warp make this call.
-#[must_use]
-#[track_caller]
-#[inline(always)]
-pub unsafe fn to_assembler(value: u32) -> u32 {
-    // SAFETY: all lanes are here, says the caller.
-    unsafe { warp::warp_shuffle_xor(warp::ALL_LANES, value, 0, 32).0 }
-}
+    /// The `value` of lane 0, which compiler and assembler then know to be the same in all lanes: addresses
+    /// and conditions that depend on it are computed once for the warp. `shfl.sync.idx.b32`.
+    ///
+    /// # Safety
+    /// All 32 lanes of the warp make this call.
+    #[must_use]
+    unsafe fn uniform(value: u32) -> u32 = warp::warp_shuffle_idx(warp::ALL_LANES, value, 0, 32).0;
 
-/// The `value` of lane 0, which compiler and assembler then know to be the same in all lanes: addresses and
-/// conditions that depend on it are computed once for the warp. `shfl.sync.idx.b32`.
-///
-/// # Safety
-/// All 32 lanes of the warp make this call.
-#[must_use]
-#[track_caller]
-#[inline(always)]
-pub unsafe fn uniform(value: u32) -> u32 {
-    // SAFETY: all lanes are here, says the caller.
-    unsafe { warp::warp_shuffle_idx(warp::ALL_LANES, value, 0, 32).0 }
-}
-
-/// Element `i`, a 32-bit one, by a load of its own, although it may have been loaded before. Loading a value
-/// where it is needed is cheaper than copying it there. `ld.volatile.shared.b32`.
-///
-/// # Safety
-/// As for [`Shared::load`].
-#[must_use]
-#[track_caller]
-#[inline(always)]
-pub unsafe fn load<T: Element>(shared: Shared<T>, i: u32) -> T {
-    const { assert!(size_of::<T>() == 4, "a load of its own is 4 bytes wide") };
-    // SAFETY: the caller's promise is the backend's.
-    unsafe { shared.view.load_opaque::<T>(i) }
+    /// Element `i`, a 32-bit one, by a load of its own, although it may have been loaded before. Loading a
+    /// value where it is needed is cheaper than copying it there. `ld.volatile.shared.b32`.
+    ///
+    /// # Safety
+    /// As for [`Shared::load`].
+    #[must_use]
+    unsafe fn load[T: Element](shared: Shared<T>, i: u32) -> T = {
+        const { assert!(size_of::<T>() == 4, "a load of its own is 4 bytes wide") };
+        shared.view.load_opaque::<T>(i)
+    };
 }

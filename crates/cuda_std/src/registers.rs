@@ -18,24 +18,22 @@ const fn check(registers: u32) {
     );
 }
 
-/// Takes registers until each thread of the warpgroup has `REGISTERS`, waiting until they are free.
-/// `setmaxnreg.inc.sync.aligned.u32`.
-///
-/// All threads of the warpgroup make this call.
-#[track_caller]
-#[inline(always)]
-pub fn increase<const REGISTERS: u32>() {
-    const { check(REGISTERS) };
-    backend::increase_registers::<REGISTERS>();
-}
+device_functions! {
+    /// Takes registers until each thread of the warpgroup has `REGISTERS`, waiting until they are free.
+    /// `setmaxnreg.inc.sync.aligned.u32`.
+    ///
+    /// All threads of the warpgroup make this call.
+    fn increase[const REGISTERS: u32]() = {
+        const { check(REGISTERS) };
+        backend::increase_registers::<REGISTERS>()
+    };
 
-/// Gives registers back until each thread of the warpgroup has `REGISTERS`.
-/// `setmaxnreg.dec.sync.aligned.u32`.
-///
-/// All threads of the warpgroup make this call.
-#[track_caller]
-#[inline(always)]
-pub fn decrease<const REGISTERS: u32>() {
-    const { check(REGISTERS) };
-    backend::decrease_registers::<REGISTERS>();
+    /// Gives registers back until each thread of the warpgroup has `REGISTERS`.
+    /// `setmaxnreg.dec.sync.aligned.u32`.
+    ///
+    /// All threads of the warpgroup make this call.
+    fn decrease[const REGISTERS: u32]() = {
+        const { check(REGISTERS) };
+        backend::decrease_registers::<REGISTERS>()
+    };
 }

@@ -18,7 +18,7 @@ use core::marker::PhantomData;
 
 use crate::backend::SharedView;
 use crate::element::{AtomicAdd, AtomicInteger, Element};
-use crate::global::assert_vector;
+use crate::views::{assert_vector, reading, view, writing};
 
 #[doc(hidden)]
 pub use crate::backend::SharedSymbol;
@@ -38,203 +38,39 @@ impl SharedAddr {
     }
 }
 
-/// `len` elements of shared memory.
-#[derive(Debug)]
-pub struct Shared<T> {
-    pub(crate) view: SharedView,
-    element: PhantomData<*mut T>,
+view! {
+    /// `len` elements of shared memory.
+    Shared of SharedView, *mut T, pub
 }
 
-impl<T> Clone for Shared<T> {
-    #[inline(always)]
-    fn clone(&self) -> Self {
-        *self
-    }
-}
+reading!(Shared, u32, "shared");
+writing!(Shared, u32, "shared", "cta");
 
-impl<T> Copy for Shared<T> {}
-
-/// `len` elements of the dynamic shared memory, from its byte `byte_offset` on.
-///
-/// Dynamic shared memory starts at a multiple of 128 bytes.
-///
-/// Emulator: reports a view that exceeds what the launch gave, or starts misaligned.
-#[must_use]
-#[track_caller]
-#[inline(always)]
-pub fn dynamic<T: Element>(byte_offset: u32, len: u32) -> Shared<T> {
-    Shared {
-        view: SharedView::dynamic::<T>(byte_offset, len),
-        element: PhantomData,
-    }
+device_functions! {
+    /// `len` elements of the dynamic shared memory, from its byte `byte_offset` on.
+    ///
+    /// Dynamic shared memory starts at a multiple of 128 bytes.
+    ///
+    /// Emulator: reports a view that exceeds what the launch gave, or starts misaligned.
+    #[must_use]
+    fn dynamic[T: Element](byte_offset: u32, len: u32) -> Shared<T> =
+        Shared::from_view(SharedView::dynamic::<T>(byte_offset, len));
 }
 
 impl<T: Element> Shared<T> {
-    #[doc(hidden)]
-    #[inline(always)]
-    pub fn from_view(view: SharedView) -> Self {
-        Self {
-            view,
-            element: PhantomData,
-        }
+    device_functions! {
+        /// The same bytes as elements of type `U`; a remainder that is no whole element is cut off.
+        ///
+        /// Emulator: reports a start that is misaligned for `U`.
+        #[must_use]
+        fn cast[U: Element](self) -> Shared<U> = Shared::from_view(self.view.cast::<T, U>());
+
+        /// The address of element `i`, which may be one past the last.
+        ///
+        /// Emulator: reports an address outside of the view.
+        #[must_use]
+        fn addr(self, i: u32) -> SharedAddr = SharedAddr(self.view.addr::<T>(i));
     }
-
-    /// The number of elements.
-    #[must_use]
-    #[inline(always)]
-    pub fn len(self) -> u32 {
-        self.view.len()
-    }
-
-    /// Whether there are no elements.
-    #[must_use]
-    #[inline(always)]
-    pub fn is_empty(self) -> bool {
-        self.len() == 0
-    }
-
-    /// The elements `start .. start + len`.
-    ///
-    /// Emulator: reports a slice that leaves the view.
-    #[must_use]
-    #[track_caller]
-    #[inline(always)]
-    pub fn slice(self, start: u32, len: u32) -> Self {
-        Self {
-            view: self.view.slice::<T>(start, len),
-            element: PhantomData,
-        }
-    }
-
-    /// The same bytes as elements of type `U`; a remainder that is no whole element is cut off.
-    ///
-    /// Emulator: reports a start that is misaligned for `U`.
-    #[must_use]
-    #[track_caller]
-    #[inline(always)]
-    pub fn cast<U: Element>(self) -> Shared<U> {
-        Shared {
-            view: self.view.cast::<T, U>(),
-            element: PhantomData,
-        }
-    }
-
-    /// The address of element `i`, which may be one past the last.
-    ///
-    /// Emulator: reports an address outside of the view.
-    #[must_use]
-    #[track_caller]
-    #[inline(always)]
-    pub fn addr(self, i: u32) -> SharedAddr {
-        SharedAddr(self.view.addr::<T>(i))
-    }
-
-    /// Element `i`. `ld.shared`.
-    ///
-    /// # Safety
-    /// `i < self.len()`, the element was written, and no other thread writes it unordered with this
-    /// read.
-    #[must_use]
-    #[track_caller]
-    #[inline(always)]
-    pub unsafe fn load(self, i: u32) -> T {
-        // SAFETY: the caller's promise is the backend's.
-        unsafe { self.view.load::<T>(i) }
-    }
-
-    /// Writes element `i`. `st.shared`.
-    ///
-    /// # Safety
-    /// `i < self.len()`, and no other thread accesses the element unordered with this write.
-    #[track_caller]
-    #[inline(always)]
-    pub unsafe fn store(self, i: u32, value: T) {
-        // SAFETY: the caller's promise is the backend's.
-        unsafe { self.view.store::<T>(i, value) }
-    }
-
-    /// The `N` elements from `i` on in one instruction. `ld.shared.v2` or `.v4` for 32-bit
-    /// elements.
-    ///
-    /// `N * size_of::<T>()` is 4, 8 or 16, which is checked at compile time.
-    ///
-    /// # Safety
-    /// `i + N <= self.len()`, the address of element `i` is a multiple of `N * size_of::<T>()`, and
-    /// for each element as for [`Self::load`].
-    #[must_use]
-    #[track_caller]
-    #[inline(always)]
-    pub unsafe fn load_vec<const N: usize>(self, i: u32) -> [T; N] {
-        const { assert_vector::<T>(N) };
-        // SAFETY: the caller's promise is the backend's.
-        unsafe { self.view.load_vec::<T, N>(i) }
-    }
-
-    /// Writes the `N` elements from `i` on in one instruction. `st.shared.v2` or `.v4`.
-    ///
-    /// `N * size_of::<T>()` is 4, 8 or 16, which is checked at compile time.
-    ///
-    /// # Safety
-    /// `i + N <= self.len()`, the address of element `i` is a multiple of `N * size_of::<T>()`, and
-    /// for each element as for [`Self::store`].
-    #[track_caller]
-    #[inline(always)]
-    pub unsafe fn store_vec<const N: usize>(self, i: u32, values: [T; N]) {
-        const { assert_vector::<T>(N) };
-        // SAFETY: the caller's promise is the backend's.
-        unsafe { self.view.store_vec::<T, N>(i, values) }
-    }
-
-    /// Adds `value` to element `i` in one step and returns what was there; integers wrap.
-    /// `atom.relaxed.cta.shared.add`.
-    ///
-    /// # Safety
-    /// `i < self.len()`, the element was written, and no other thread accesses it other than
-    /// atomically, unordered with this access.
-    #[track_caller]
-    #[inline(always)]
-    pub unsafe fn atomic_add(self, i: u32, value: T) -> T
-    where
-        T: AtomicAdd,
-    {
-        // SAFETY: the caller's promise is the backend's.
-        unsafe { self.view.atomic_add::<T>(i, value) }
-    }
-}
-
-macro_rules! atomic_integers {
-    ($($(#[$doc:meta])* $name:ident($($argument:ident),*);)*) => {
-        impl<T: AtomicInteger> Shared<T> {$(
-            $(#[$doc])*
-            ///
-            /// # Safety
-            /// As for [`Self::atomic_add`].
-            #[track_caller]
-            #[inline(always)]
-            pub unsafe fn $name(self, i: u32, $($argument: T),*) -> T {
-                // SAFETY: the caller's promise is the backend's.
-                unsafe { self.view.$name::<T>(i, $($argument),*) }
-            }
-        )*}
-    };
-}
-
-atomic_integers! {
-    /// Makes element `i` the larger of itself and `value`, and returns what was there.
-    /// `atom.relaxed.cta.shared.max`.
-    atomic_max(value);
-    /// Makes element `i` the smaller of itself and `value`, and returns what was there.
-    /// `atom.relaxed.cta.shared.min`.
-    atomic_min(value);
-    /// Writes `value` to element `i` and returns what was there. `atom.relaxed.cta.shared.exch`.
-    atomic_exchange(value);
-    /// Writes `new` to element `i` if `expected` is there, and returns what was there.
-    /// `atom.relaxed.cta.shared.cas`.
-    atomic_cas(expected, new);
-    /// Reads element `i` as one atomic access. `ld.relaxed.cta.shared`.
-    atomic_load();
-    /// Writes element `i` as one atomic access, and returns `value`. `st.relaxed.cta.shared`.
-    atomic_store(value);
 }
 
 /// Declares static shared memory at module level.

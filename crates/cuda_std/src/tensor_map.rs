@@ -20,17 +20,15 @@ pub use crate::common::{AXES, Boxes, TARGET_BYTES, TensorMap};
 use crate::mbarrier::Barrier;
 use crate::shared::SharedAddr;
 
-/// Starts to copy the box at these coordinates to shared memory; its bytes count towards the current phase of
-/// `barrier`. One thread calls it.
-/// `cp.async.bulk.tensor.5d.shared::cluster.global.tile.mbarrier::complete_tx::bytes`.
-///
-/// # Safety
-/// `map` is a parameter of the kernel, and describes allocated memory. `dst` is a multiple of 128 bytes and
-/// has room for the box. Until the phase has completed, no thread accesses the target or writes the source.
-/// The barrier was initialised before, and expects the bytes in the same phase.
-#[track_caller]
-#[inline(always)]
-pub unsafe fn copy_box(dst: SharedAddr, map: &TensorMap, at: [i32; AXES], barrier: Barrier) {
-    // SAFETY: the caller's promise is the backend's.
-    unsafe { backend::copy_box(dst.0, map, at, barrier.0.0) }
+device_functions! {
+    /// Starts to copy the box at these coordinates to shared memory; its bytes count towards the current
+    /// phase of `barrier`. One thread calls it.
+    /// `cp.async.bulk.tensor.5d.shared::cluster.global.tile.mbarrier::complete_tx::bytes`.
+    ///
+    /// # Safety
+    /// `map` is a parameter of the kernel, and describes allocated memory. `dst` is a multiple of 128 bytes
+    /// and has room for the box. Until the phase has completed, no thread accesses the target or writes the
+    /// source. The barrier was initialised before, and expects the bytes in the same phase.
+    unsafe fn copy_box(dst: SharedAddr, map: &TensorMap, at: [i32; AXES], barrier: Barrier) =
+        backend::copy_box(dst.0, map, at, barrier.0.0);
 }

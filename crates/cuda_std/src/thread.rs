@@ -26,85 +26,32 @@ pub struct UVec2 {
 }
 
 macro_rules! special_registers {
-    ($($(#[$doc:meta])* $name:ident;)*) => {$(
-        $(#[$doc])*
+    ($($all:ident, $what:literal, $register:literal: $x:ident $y:ident $z:ident;)*) => {$(
+        special_registers! { @one $x, $what, $register, "x" }
+        special_registers! { @one $y, $what, $register, "y" }
+        special_registers! { @one $z, $what, $register, "z" }
+
+        #[doc = concat!($what, " along each dimension.")]
         #[must_use]
         #[inline(always)]
-        pub fn $name() -> u32 {
-            backend::$name()
+        pub fn $all() -> UVec3 {
+            UVec3 { x: $x(), y: $y(), z: $z() }
         }
     )*};
+    (@one $name:ident, $what:literal, $register:literal, $axis:literal) => {
+        plain_functions! {
+            #[doc = concat!($what, " along ", $axis, ": `%", $register, ".", $axis, "`. Emulator: the same.")]
+            #[must_use]
+            fn $name() -> u32 = backend::$name();
+        }
+    };
 }
 
 special_registers! {
-    /// The thread's index in its block along x: `%tid.x`. Emulator: the same.
-    thread_idx_x;
-    /// The thread's index in its block along y: `%tid.y`. Emulator: the same.
-    thread_idx_y;
-    /// The thread's index in its block along z: `%tid.z`. Emulator: the same.
-    thread_idx_z;
-    /// The block's index in the grid along x: `%ctaid.x`. Emulator: the same.
-    block_idx_x;
-    /// The block's index in the grid along y: `%ctaid.y`. Emulator: the same.
-    block_idx_y;
-    /// The block's index in the grid along z: `%ctaid.z`. Emulator: the same.
-    block_idx_z;
-    /// Threads of a block along x: `%ntid.x`. Emulator: the same.
-    block_dim_x;
-    /// Threads of a block along y: `%ntid.y`. Emulator: the same.
-    block_dim_y;
-    /// Threads of a block along z: `%ntid.z`. Emulator: the same.
-    block_dim_z;
-    /// Blocks of the grid along x: `%nctaid.x`. Emulator: the same.
-    grid_dim_x;
-    /// Blocks of the grid along y: `%nctaid.y`. Emulator: the same.
-    grid_dim_y;
-    /// Blocks of the grid along z: `%nctaid.z`. Emulator: the same.
-    grid_dim_z;
-}
-
-/// The thread's index in its block.
-#[must_use]
-#[inline(always)]
-pub fn thread_idx() -> UVec3 {
-    UVec3 {
-        x: thread_idx_x(),
-        y: thread_idx_y(),
-        z: thread_idx_z(),
-    }
-}
-
-/// The block's index in the grid.
-#[must_use]
-#[inline(always)]
-pub fn block_idx() -> UVec3 {
-    UVec3 {
-        x: block_idx_x(),
-        y: block_idx_y(),
-        z: block_idx_z(),
-    }
-}
-
-/// Threads of a block along each dimension.
-#[must_use]
-#[inline(always)]
-pub fn block_dim() -> UVec3 {
-    UVec3 {
-        x: block_dim_x(),
-        y: block_dim_y(),
-        z: block_dim_z(),
-    }
-}
-
-/// Blocks of the grid along each dimension.
-#[must_use]
-#[inline(always)]
-pub fn grid_dim() -> UVec3 {
-    UVec3 {
-        x: grid_dim_x(),
-        y: grid_dim_y(),
-        z: grid_dim_z(),
-    }
+    thread_idx, "The thread's index in its block", "tid": thread_idx_x thread_idx_y thread_idx_z;
+    block_idx, "The block's index in the grid", "ctaid": block_idx_x block_idx_y block_idx_z;
+    block_dim, "Threads of a block", "ntid": block_dim_x block_dim_y block_dim_z;
+    grid_dim, "Blocks of the grid", "nctaid": grid_dim_x grid_dim_y grid_dim_z;
 }
 
 /// The thread's index in the whole launch, dimensions flattened with x the fastest; threads of
@@ -124,13 +71,11 @@ pub fn index() -> u32 {
         .wrapping_add(thread_index)
 }
 
-/// The thread's index along x in the whole launch. Wraps beyond 2³².
-#[must_use]
-#[inline(always)]
-pub fn index_1d() -> u32 {
-    block_idx_x()
-        .wrapping_mul(block_dim_x())
-        .wrapping_add(thread_idx_x())
+plain_functions! {
+    /// The thread's index along x in the whole launch. Wraps beyond 2³².
+    #[must_use]
+    fn index_1d() -> u32 =
+        block_idx_x().wrapping_mul(block_dim_x()).wrapping_add(thread_idx_x());
 }
 
 /// The thread's indices along x and y in the whole launch. They wrap beyond 2³².
@@ -159,89 +104,58 @@ pub fn index_3d() -> UVec3 {
     }
 }
 
-/// Whether this is the launch's first thread: index 0 in block 0.
-#[must_use]
-#[inline(always)]
-pub fn first() -> bool {
-    block_idx() == UVec3::default() && thread_idx() == UVec3::default()
+plain_functions! {
+    /// Whether this is the launch's first thread: index 0 in block 0.
+    #[must_use]
+    fn first() -> bool = block_idx() == UVec3::default() && thread_idx() == UVec3::default();
 }
 
-/// Waits until all threads of the block are here, and orders their memory accesses: what any of
-/// them did before is seen by all of them after. `bar.sync 0`.
-///
-/// All threads of the block must reach the same call.
-///
-/// Emulator: reports a thread that exits or waits elsewhere instead, and threads that
-/// meet from different calls (for roles that meet on purpose there is [`crate::barrier::sync`]).
-#[track_caller]
-#[inline(always)]
-pub fn sync_threads() {
-    backend::sync_threads();
-}
+device_functions! {
+    /// Waits until all threads of the block are here, and orders their memory accesses: what any of
+    /// them did before is seen by all of them after. `bar.sync 0`.
+    ///
+    /// All threads of the block must reach the same call.
+    ///
+    /// Emulator: reports a thread that exits or waits elsewhere instead, and threads that
+    /// meet from different calls (for roles that meet on purpose there is [`crate::barrier::sync`]).
+    fn sync_threads() = backend::sync_threads();
 
-/// [`sync_threads`], and the number of threads whose `predicate` is not 0. `bar.red.popc.u32`.
-///
-/// Emulator: as for [`sync_threads`].
-#[track_caller]
-#[inline(always)]
-pub fn sync_threads_count(predicate: u32) -> u32 {
-    backend::sync_threads_count(predicate != 0)
-}
+    /// [`sync_threads`], and the number of threads whose `predicate` is not 0. `bar.red.popc.u32`.
+    ///
+    /// Emulator: as for [`sync_threads`].
+    fn sync_threads_count(predicate: u32) -> u32 = backend::sync_threads_count(predicate != 0);
 
-/// [`sync_threads`], and 1 if every thread's `predicate` is not 0, else 0. `bar.red.and.pred`.
-///
-/// Emulator: as for [`sync_threads`].
-#[track_caller]
-#[inline(always)]
-pub fn sync_threads_and(predicate: u32) -> u32 {
-    u32::from(backend::sync_threads_and(predicate != 0))
-}
+    /// [`sync_threads`], and 1 if every thread's `predicate` is not 0, else 0. `bar.red.and.pred`.
+    ///
+    /// Emulator: as for [`sync_threads`].
+    fn sync_threads_and(predicate: u32) -> u32 = u32::from(backend::sync_threads_and(predicate != 0));
 
-/// [`sync_threads`], and 1 if some thread's `predicate` is not 0, else 0. `bar.red.or.pred`.
-///
-/// Emulator: as for [`sync_threads`].
-#[track_caller]
-#[inline(always)]
-pub fn sync_threads_or(predicate: u32) -> u32 {
-    u32::from(backend::sync_threads_or(predicate != 0))
-}
+    /// [`sync_threads`], and 1 if some thread's `predicate` is not 0, else 0. `bar.red.or.pred`.
+    ///
+    /// Emulator: as for [`sync_threads`].
+    fn sync_threads_or(predicate: u32) -> u32 = u32::from(backend::sync_threads_or(predicate != 0));
 
-/// Orders this thread's earlier memory accesses before its later ones, as seen by its block.
-/// `fence.acq_rel.cta`.
-///
-/// Emulator: together with atomics it orders accesses of different threads, as in the PTX memory
-/// model: *write, fence, atomic* on one side, *atomic, fence, read* on the other.
-#[track_caller]
-#[inline(always)]
-pub fn block_fence() {
-    backend::block_fence();
-}
+    /// Orders this thread's earlier memory accesses before its later ones, as seen by its block.
+    /// `fence.acq_rel.cta`.
+    ///
+    /// Emulator: together with atomics it orders accesses of different threads, as in the PTX memory
+    /// model: *write, fence, atomic* on one side, *atomic, fence, read* on the other.
+    fn block_fence() = backend::block_fence();
 
-/// Orders this thread's earlier memory accesses before its later ones, as seen by the device.
-/// `fence.acq_rel.gpu`.
-///
-/// Emulator: as [`block_fence`], and between blocks as well.
-#[track_caller]
-#[inline(always)]
-pub fn device_fence() {
-    backend::device_fence();
-}
+    /// Orders this thread's earlier memory accesses before its later ones, as seen by the device.
+    /// `fence.acq_rel.gpu`.
+    ///
+    /// Emulator: as [`block_fence`], and between blocks as well.
+    fn device_fence() = backend::device_fence();
 
-/// Orders this thread's earlier memory accesses before its later ones, as seen by the device, the
-/// host, and other devices. `fence.acq_rel.sys`.
-///
-/// Emulator: the same as [`device_fence`].
-#[track_caller]
-#[inline(always)]
-pub fn system_fence() {
-    backend::system_fence();
-}
+    /// Orders this thread's earlier memory accesses before its later ones, as seen by the device, the
+    /// host, and other devices. `fence.acq_rel.sys`.
+    ///
+    /// Emulator: the same as [`device_fence`].
+    fn system_fence() = backend::system_fence();
 
-/// Suspends the thread for between 0 and twice `nanos` nanoseconds. `nanosleep.u32`.
-///
-/// Emulator: lets the other threads of the block run.
-#[track_caller]
-#[inline(always)]
-pub fn nanosleep(nanos: u32) {
-    backend::nanosleep(nanos);
+    /// Suspends the thread for between 0 and twice `nanos` nanoseconds. `nanosleep.u32`.
+    ///
+    /// Emulator: lets the other threads of the block run.
+    fn nanosleep(nanos: u32) = backend::nanosleep(nanos);
 }

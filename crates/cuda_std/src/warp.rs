@@ -17,34 +17,27 @@ pub use crate::common::{WarpReductionOp, WarpShuffleMode};
 /// The mask of all lanes of a warp.
 pub const ALL_LANES: u32 = u32::MAX;
 
-/// The thread's lane in its warp, 0 to 31. `%laneid`.
-///
-/// Emulator: the thread's index in the block, dimensions flattened with x the fastest, modulo 32.
-#[must_use]
-#[inline(always)]
-pub fn lane_id() -> u32 {
-    backend::lane_id()
+plain_functions! {
+    /// The thread's lane in its warp, 0 to 31. `%laneid`.
+    ///
+    /// Emulator: the thread's index in the block, dimensions flattened with x the fastest, modulo 32.
+    #[must_use]
+    fn lane_id() -> u32 = backend::lane_id();
+
+    /// The lanes that execute this call together. `activemask.b32`.
+    ///
+    /// Emulator: the lanes that have not exited. On hardware it may be any subset of them that
+    /// holds the caller, so a mask taken from here proves nothing about who will come.
+    #[must_use]
+    fn activemask() -> u32 = backend::activemask();
 }
 
-/// The lanes that execute this call together. `activemask.b32`.
-///
-/// Emulator: the lanes that have not exited. On hardware it may be any subset of them that
-/// holds the caller, so a mask taken from here proves nothing about who will come.
-#[must_use]
-#[inline(always)]
-pub fn activemask() -> u32 {
-    backend::activemask()
-}
-
-/// Waits for the lanes in `mask`, and orders their memory accesses. `bar.warp.sync`.
-///
-/// # Safety
-/// The calling lane is in `mask`, and no lane in `mask` has exited.
-#[track_caller]
-#[inline(always)]
-pub unsafe fn sync_warp(mask: u32) {
-    // SAFETY: the caller's promise is the backend's.
-    unsafe { backend::sync_warp(mask) }
+device_functions! {
+    /// Waits for the lanes in `mask`, and orders their memory accesses. `bar.warp.sync`.
+    ///
+    /// # Safety
+    /// The calling lane is in `mask`, and no lane in `mask` has exited.
+    unsafe fn sync_warp(mask: u32) = backend::sync_warp(mask);
 }
 
 /// A value that warp shuffles can carry.
@@ -114,7 +107,7 @@ wide_shuffle_values! {
 }
 
 macro_rules! shuffles {
-    ($($(#[$doc:meta])* $name:ident($b:ident) = $mode:ident;)*) => {$(
+    ($($(#[$doc:meta])* $name:ident($b:ident) = $mode:ident;)*) => { device_functions! {$(
         $(#[$doc])*
         ///
         /// Returns the source lane's value and `true`, or, if the source lies outside the section
@@ -124,13 +117,9 @@ macro_rules! shuffles {
         /// # Safety
         /// The calling lane and the source lane are in `mask`, all lanes in `mask` make this call,
         /// and `width` is a power of two up to 32.
-        #[track_caller]
-        #[inline(always)]
-        pub unsafe fn $name<T: WarpShuffleValue>(mask: u32, value: T, $b: u32, width: u32) -> (T, bool) {
-            // SAFETY: the caller's promise is the implementation's.
-            unsafe { T::shuffle(WarpShuffleMode::$mode, mask, value, $b, width) }
-        }
-    )*};
+        unsafe fn $name[T: WarpShuffleValue](mask: u32, value: T, $b: u32, width: u32) -> (T, bool) =
+            T::shuffle(WarpShuffleMode::$mode, mask, value, $b, width);
+    )*}};
 }
 
 shuffles! {
@@ -145,37 +134,24 @@ shuffles! {
     warp_shuffle_xor(lane_mask) = Xor;
 }
 
-/// Whether `predicate` holds in all lanes of `mask`. `vote.sync.all.pred`.
-///
-/// # Safety
-/// The calling lane is in `mask`, and all lanes in `mask` make this call.
-#[track_caller]
-#[inline(always)]
-pub unsafe fn warp_vote_all(mask: u32, predicate: bool) -> bool {
-    // SAFETY: the caller's promise is the backend's.
-    unsafe { backend::vote_all(mask, predicate) }
-}
+device_functions! {
+    /// Whether `predicate` holds in all lanes of `mask`. `vote.sync.all.pred`.
+    ///
+    /// # Safety
+    /// The calling lane is in `mask`, and all lanes in `mask` make this call.
+    unsafe fn warp_vote_all(mask: u32, predicate: bool) -> bool = backend::vote_all(mask, predicate);
 
-/// Whether `predicate` holds in some lane of `mask`. `vote.sync.any.pred`.
-///
-/// # Safety
-/// The calling lane is in `mask`, and all lanes in `mask` make this call.
-#[track_caller]
-#[inline(always)]
-pub unsafe fn warp_vote_any(mask: u32, predicate: bool) -> bool {
-    // SAFETY: the caller's promise is the backend's.
-    unsafe { backend::vote_any(mask, predicate) }
-}
+    /// Whether `predicate` holds in some lane of `mask`. `vote.sync.any.pred`.
+    ///
+    /// # Safety
+    /// The calling lane is in `mask`, and all lanes in `mask` make this call.
+    unsafe fn warp_vote_any(mask: u32, predicate: bool) -> bool = backend::vote_any(mask, predicate);
 
-/// The lanes of `mask` in which `predicate` holds. `vote.sync.ballot.b32`.
-///
-/// # Safety
-/// The calling lane is in `mask`, and all lanes in `mask` make this call.
-#[track_caller]
-#[inline(always)]
-pub unsafe fn warp_vote_ballot(mask: u32, predicate: bool) -> u32 {
-    // SAFETY: the caller's promise is the backend's.
-    unsafe { backend::vote_ballot(mask, predicate) }
+    /// The lanes of `mask` in which `predicate` holds. `vote.sync.ballot.b32`.
+    ///
+    /// # Safety
+    /// The calling lane is in `mask`, and all lanes in `mask` make this call.
+    unsafe fn warp_vote_ballot(mask: u32, predicate: bool) -> u32 = backend::vote_ballot(mask, predicate);
 }
 
 /// A value that warp matches can compare: 4 or 8 bytes, compared bit by bit.
@@ -221,26 +197,19 @@ match_values! {
     f64: match_any_64 match_all_64 v => v.to_bits();
 }
 
-/// The lanes of `mask` whose `value` has the caller's bits. `match.any.sync`.
-///
-/// # Safety
-/// The calling lane is in `mask`, and all lanes in `mask` make this call.
-#[track_caller]
-#[inline(always)]
-pub unsafe fn warp_match_any<T: WarpMatchValue>(mask: u32, value: T) -> u32 {
-    // SAFETY: the caller's promise is the implementation's.
-    unsafe { T::match_any(mask, value) }
-}
+device_functions! {
+    /// The lanes of `mask` whose `value` has the caller's bits. `match.any.sync`.
+    ///
+    /// # Safety
+    /// The calling lane is in `mask`, and all lanes in `mask` make this call.
+    unsafe fn warp_match_any[T: WarpMatchValue](mask: u32, value: T) -> u32 = T::match_any(mask, value);
 
-/// `Some(mask)` if `value` has the same bits in all lanes of `mask`. `match.all.sync`.
-///
-/// # Safety
-/// The calling lane is in `mask`, and all lanes in `mask` make this call.
-#[track_caller]
-#[inline(always)]
-pub unsafe fn warp_match_all<T: WarpMatchValue>(mask: u32, value: T) -> Option<u32> {
-    // SAFETY: the caller's promise is the implementation's.
-    unsafe { T::match_all(mask, value) }
+    /// `Some(mask)` if `value` has the same bits in all lanes of `mask`. `match.all.sync`.
+    ///
+    /// # Safety
+    /// The calling lane is in `mask`, and all lanes in `mask` make this call.
+    unsafe fn warp_match_all[T: WarpMatchValue](mask: u32, value: T) -> Option<u32> =
+        T::match_all(mask, value);
 }
 
 /// An integer that warps can reduce.
@@ -270,30 +239,24 @@ impl WarpReduceValue for i32 {
     }
 }
 
-/// `op` over the values of the lanes in `mask`; sums wrap. `redux.sync` (sm_80 and later).
-///
-/// # Safety
-/// The calling lane is in `mask`, and all lanes in `mask` make this call with the same `op`.
-#[track_caller]
-#[inline(always)]
-pub unsafe fn warp_reduce<T: WarpReduceValue>(mask: u32, value: T, op: WarpReductionOp) -> T {
-    // SAFETY: the caller's promise is the implementation's.
-    unsafe { T::reduce(mask, value, op) }
+device_functions! {
+    /// `op` over the values of the lanes in `mask`; sums wrap. `redux.sync` (sm_80 and later).
+    ///
+    /// # Safety
+    /// The calling lane is in `mask`, and all lanes in `mask` make this call with the same `op`.
+    unsafe fn warp_reduce[T: WarpReduceValue](mask: u32, value: T, op: WarpReductionOp) -> T =
+        T::reduce(mask, value, op);
 }
 
 macro_rules! reductions {
-    ($($name:ident $op:ident $what:literal;)*) => {$(
+    ($($name:ident $op:ident $what:literal;)*) => { device_functions! {$(
         #[doc = concat!("The ", $what, " over the lanes of `mask`; see [`warp_reduce`].")]
         ///
         /// # Safety
         /// As for [`warp_reduce`].
-        #[track_caller]
-        #[inline(always)]
-        pub unsafe fn $name<T: WarpReduceValue>(mask: u32, value: T) -> T {
-            // SAFETY: the caller's promise is the implementation's.
-            unsafe { T::reduce(mask, value, WarpReductionOp::$op) }
-        }
-    )*};
+        unsafe fn $name[T: WarpReduceValue](mask: u32, value: T) -> T =
+            T::reduce(mask, value, WarpReductionOp::$op);
+    )*}};
 }
 
 reductions! {

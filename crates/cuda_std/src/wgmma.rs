@@ -138,30 +138,6 @@ pub const fn unit(address: SharedAddr) -> u32 {
     (address.0 & 0x3_ffff) / UNIT_BYTES
 }
 
-macro_rules! multiply {
-    ($($(#[$doc:meta])* $name:ident, $steps:literal, $sums:literal;)*) => {$(
-        $(#[$doc])*
-        ///
-        /// # Safety
-        /// All threads of a warpgroup make this call, with the same `b`, whose columns were
-        /// written and made visible as above.
-        #[must_use]
-        #[track_caller]
-        #[inline(always)]
-        pub unsafe fn $name(a: &[[u32; 4]; $steps], b: &[MatrixDescriptor; $steps]) -> [f32; $sums] {
-            // SAFETY: the caller's promise is the backend's.
-            unsafe { backend::$name(a, &b.map(|columns| columns.0)) }
-        }
-    )*};
-}
-
-multiply! {
-    /// The sum over 7 steps of f16, of 32 columns. `wgmma.mma_async.sync.aligned.m64n32k16.f32.f16.f16`.
-    m64n32_f16_7, 7, 16;
-    /// The sum over 7 steps of bf16, of 32 columns. `wgmma.mma_async.sync.aligned.m64n32k16.f32.bf16.bf16`.
-    m64n32_bf16_7, 7, 16;
-}
-
 /// An accumulator that is in flight, by default of 64 columns.
 #[derive(Debug)]
 pub struct InFlight<const SUMS: usize = 32> {
@@ -172,18 +148,15 @@ pub struct InFlight<const SUMS: usize = 32> {
 macro_rules! wait {
     ($($sums:literal, $wait:ident;)*) => {$(
         impl InFlight<$sums> {
-            /// The sums, once at most `LEFT` younger chains are in flight: elements as above.
-            /// `wgmma.wait_group.sync.aligned`.
-            ///
-            /// # Safety
-            /// All threads of the warpgroup make this call, and at least `LEFT` chains were started after
-            /// this one, or it was waited for with a later one.
-            #[must_use]
-            #[track_caller]
-            #[inline(always)]
-            pub unsafe fn wait<const LEFT: u32>(self) -> [f32; $sums] {
-                // SAFETY: the caller's promise.
-                unsafe { backend::$wait::<LEFT>(self.sums, self.chain) }
+            device_functions! {
+                /// The sums, once at most `LEFT` younger chains are in flight: elements as above.
+                /// `wgmma.wait_group.sync.aligned`.
+                ///
+                /// # Safety
+                /// All threads of the warpgroup make this call, and at least `LEFT` chains were started after
+                /// this one, or it was waited for with a later one.
+                #[must_use]
+                unsafe fn wait[const LEFT: u32](self) -> [f32; $sums] = backend::$wait::<LEFT>(self.sums, self.chain);
             }
         }
     )*};
@@ -196,162 +169,89 @@ wait! {
 }
 
 impl<const SUMS: usize> InFlight<SUMS> {
-    /// An accumulator that is not in flight, to which a chain may be added.
-    #[must_use]
-    #[inline(always)]
-    pub fn at_rest(sums: [f32; SUMS]) -> Self {
-        Self {
-            sums,
-            chain: backend::no_chain(),
-        }
+    plain_functions! {
+        /// An accumulator that is not in flight, to which a chain may be added.
+        #[must_use]
+        fn at_rest(sums: [f32; SUMS]) -> Self = Self { sums, chain: backend::no_chain() };
     }
 
-    /// Waits until at most `LEFT` chains are in flight, of which this may be one. The operands of older
-    /// chains may be overwritten then. `wgmma.wait_group.sync.aligned`.
-    ///
-    /// # Safety
-    /// All threads of the warpgroup make this call.
-    #[track_caller]
-    #[inline(always)]
-    pub unsafe fn wait_for_older<const LEFT: u32>(&self) {
-        // SAFETY: the caller's promise.
-        unsafe { backend::wait_older_chains::<LEFT>() }
+    device_functions! {
+        /// Waits until at most `LEFT` chains are in flight, of which this may be one. The operands of older
+        /// chains may be overwritten then. `wgmma.wait_group.sync.aligned`.
+        ///
+        /// # Safety
+        /// All threads of the warpgroup make this call.
+        unsafe fn wait_for_older[const LEFT: u32](self: &Self) = backend::wait_older_chains::<LEFT>();
     }
 }
 
-macro_rules! start {
-    ($($(#[$doc:meta])* $name:ident, $steps:literal;)*) => {$(
-        $(#[$doc])*
-        ///
-        /// # Safety
-        /// As above, for 64 columns. Nobody writes B, and the compiler finds no reason to write the
-        /// registers of A, until the wait.
-        #[must_use]
-        #[track_caller]
-        #[inline(always)]
-        pub unsafe fn $name(a: &[[u32; 4]; $steps], b: &[MatrixDescriptor; $steps]) -> InFlight {
-            // SAFETY: the caller's promise is the backend's.
-            let sums = unsafe { backend::$name(a, &b.map(|columns| columns.0)) };
-            InFlight { sums, chain: backend::newest_chain() }
-        }
-    )*};
-}
-
-start! {
-    /// Starts the sum over 5 steps of f16. `wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16`.
-    start_f16_5, 5;
-    /// Starts the sum over 9 steps of f16. `wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16`.
-    start_f16_9, 9;
-    /// Starts the sum over 14 steps of f16. `wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16`.
-    start_f16_14, 14;
-    /// Starts the sum over 5 steps of bf16. `wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16`.
-    start_bf16_5, 5;
-}
-
-macro_rules! add {
-    ($($(#[$doc:meta])* $name:ident, $steps:literal;)*) => {$(
-        $(#[$doc])*
-        ///
-        /// # Safety
-        /// As above.
-        #[must_use]
-        #[track_caller]
-        #[inline(always)]
-        pub unsafe fn $name(d: [f32; 32], a: &[[u32; 4]; $steps], b: &[MatrixDescriptor; $steps]) -> InFlight {
-            // SAFETY: the caller's promise is the backend's.
-            let sums = unsafe { backend::$name(d, a, &b.map(|columns| columns.0)) };
-            InFlight { sums, chain: backend::newest_chain() }
-        }
-    )*};
-}
-
-add! {
-    /// Starts to add the products of 3 steps of f16 to `d`.
-    /// `wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16`.
-    add_f16_3, 3;
-    /// Starts to add the products of 3 steps of bf16 to `d`.
-    /// `wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16`.
-    add_bf16_3, 3;
-}
-
-macro_rules! shared {
-    ($($name:ident, $ty:literal, $columns:literal, $sums:literal, $steps:literal;)*) => {$(
-        #[doc = concat!("Starts the sum over ", $steps, " steps of ", $ty, ", of ", $columns, " columns, with A in shared memory.")]
+/// Chains: their names, types, columns, steps, where A is, sums, and the accumulator that they add to.
+macro_rules! chains {
+    ($($name:ident, $ty:literal, $columns:literal, $steps:literal, $a:ident, $sums:literal
+        $(, $given:ident: $given_ty:ty = $start:expr)?;)*) => {device_functions! {$(
+        #[doc = concat!("Starts the sum over ", $steps, " steps of ", $ty, ", of ", $columns, " columns")]
+        $(#[doc = concat!(", added to `", stringify!($given), "`")])?
+        #[doc = concat!(", with A in ", chains!(@where $a), ".")]
         #[doc = concat!("`wgmma.mma_async.sync.aligned.m64n", $columns, "k16.f32.", $ty, ".", $ty, "`.")]
         ///
         /// # Safety
-        /// As above, for A as for B.
+        /// All threads of a warpgroup make this call, with the same `b`, whose columns were written and made
+        /// visible as above, as are the rows of A in shared memory. Until the wait nobody writes them, and
+        /// the compiler finds no reason to write the registers of A.
         #[must_use]
-        #[track_caller]
-        #[inline(always)]
-        pub unsafe fn $name(a: &[MatrixDescriptor; $steps], b: &[MatrixDescriptor; $steps]) -> InFlight<$sums> {
-            let (a, b) = (a.map(|rows| rows.0), b.map(|columns| columns.0));
-            let mut sums = [0.0; $sums];
-            // SAFETY: the caller's promise is the backend's.
-            unsafe { backend::$name(&mut sums, &a, &b) };
-            InFlight { sums, chain: backend::newest_chain() }
-        }
-    )*};
+        unsafe fn $name($($given: $given_ty,)? a: &[chains!(@$a); $steps], b: &[MatrixDescriptor; $steps]) -> InFlight<$sums> =
+            chains!(@$a $name, $sums, a, b $(, $start)?);
+    )*}};
+    (@where registers) => { "registers" };
+    (@where shared) => { "shared memory" };
+    (@registers) => { [u32; 4] };
+    (@shared) => { MatrixDescriptor };
+    (@registers $name:ident, $sums:literal, $a:ident, $b:ident $(, $start:expr)?) => {{
+        let sums = backend::$name($($start,)? $a, &$b.map(|columns| columns.0));
+        InFlight { sums, chain: backend::newest_chain() }
+    }};
+    (@shared $name:ident, $sums:literal, $a:ident, $b:ident) => {
+        chains!(@shared $name, $sums, $a, $b, [0.0; $sums])
+    };
+    (@shared $name:ident, $sums:literal, $a:ident, $b:ident, $start:expr) => {{
+        let (a, b) = ($a.map(|rows| rows.0), $b.map(|columns| columns.0));
+        let mut sums = $start;
+        backend::$name(&mut sums, &a, &b);
+        InFlight { sums, chain: backend::newest_chain() }
+    }};
 }
 
-shared! {
-    start_shared_n128_f16_9, "f16", 128, 64, 9;
-}
-
-macro_rules! add_shared {
-    ($($name:ident, $ty:literal, $columns:literal, $sums:literal, $steps:literal;)*) => {$(
-        #[doc = concat!("Starts to add the products of ", $steps, " steps of ", $ty, " to sums of ", $columns, " columns, which may be in flight, with A in shared memory.")]
-        #[doc = concat!("`wgmma.mma_async.sync.aligned.m64n", $columns, "k16.f32.", $ty, ".", $ty, "`.")]
-        ///
-        /// # Safety
-        /// As above, for A as for B.
-        #[must_use]
-        #[track_caller]
-        #[inline(always)]
-        pub unsafe fn $name(
-            chain: InFlight<$sums>,
-            a: &[MatrixDescriptor; $steps],
-            b: &[MatrixDescriptor; $steps],
-        ) -> InFlight<$sums> {
-            let (a, b) = (a.map(|rows| rows.0), b.map(|columns| columns.0));
-            let mut sums = chain.sums;
-            // SAFETY: the caller's promise is the backend's.
-            unsafe { backend::$name(&mut sums, &a, &b) };
-            InFlight { sums, chain: backend::newest_chain() }
-        }
-    )*};
-}
-
-add_shared! {
-    add_shared_n128_f16_3, "f16", 128, 64, 3;
-    add_shared_n128_bf16_3, "bf16", 128, 64, 3;
-    add_shared_n256_f16_3, "f16", 256, 128, 3;
-    add_shared_n256_bf16_3, "bf16", 256, 128, 3;
+chains! {
+    start_f16_5, "f16", 64, 5, registers, 32;
+    start_f16_9, "f16", 64, 9, registers, 32;
+    start_f16_14, "f16", 64, 14, registers, 32;
+    start_bf16_5, "bf16", 64, 5, registers, 32;
+    add_f16_3, "f16", 64, 3, registers, 32, d: [f32; 32] = d;
+    add_bf16_3, "bf16", 64, 3, registers, 32, d: [f32; 32] = d;
+    start_shared_n128_f16_9, "f16", 128, 9, shared, 64;
+    add_shared_n128_f16_3, "f16", 128, 3, shared, 64, chain: InFlight<64> = chain.sums;
+    add_shared_n128_bf16_3, "bf16", 128, 3, shared, 64, chain: InFlight<64> = chain.sums;
+    add_shared_n256_f16_3, "f16", 256, 3, shared, 128, chain: InFlight<128> = chain.sums;
+    add_shared_n256_bf16_3, "bf16", 256, 3, shared, 128, chain: InFlight<128> = chain.sums;
 }
 
 macro_rules! add_interleaved {
-    ($($name:ident, $ty:literal, $columns:literal, $half:literal, $sums:literal;)*) => {$(
+    ($($name:ident, $ty:literal, $columns:literal, $half:literal, $sums:literal;)*) => {device_functions! {$(
         #[doc = concat!("Starts to add the products of 3 steps of ", $ty, " to sums of ", $columns, " columns, which may be in flight, with A in shared memory: the first eight columns are")]
         #[doc = concat!("the first of `even`, the next eight the first of `odd`, and so on. Two instructions for each step, `wgmma.mma_async.sync.aligned.m64n", $half, "k16.f32.", $ty, ".", $ty, "`.")]
         ///
         /// # Safety
-        /// As above, for A as for both Bs.
+        /// As for other chains, for A as for both Bs.
         #[must_use]
-        #[track_caller]
-        #[inline(always)]
-        pub unsafe fn $name(
-            chain: InFlight<$sums>,
-            a: &[MatrixDescriptor; 3],
-            even: &[MatrixDescriptor; 3],
-            odd: &[MatrixDescriptor; 3],
-        ) -> InFlight<$sums> {
+        unsafe fn $name(
+            chain: InFlight<$sums>, a: &[MatrixDescriptor; 3], even: &[MatrixDescriptor; 3], odd: &[MatrixDescriptor; 3]
+        ) -> InFlight<$sums> = {
             let [a, even, odd] = [a, even, odd].map(|lines| lines.map(|lines| lines.0));
             let mut sums = chain.sums;
-            // SAFETY: the caller's promise is the backend's.
-            unsafe { backend::$name(&mut sums, &a, [&even, &odd]) };
+            backend::$name(&mut sums, &a, [&even, &odd]);
             InFlight { sums, chain: backend::newest_chain() }
-        }
-    )*};
+        };
+    )*}};
 }
 
 add_interleaved! {
@@ -361,19 +261,29 @@ add_interleaved! {
     add_interleaved_n256_bf16_3, "bf16", 256, 128, 128;
 }
 
-/// Adds the products of 8 steps of f16 to `d`, on 256 columns and with A in shared memory too, and waits for
-/// them. `wgmma.mma_async.sync.aligned.m64n256k16.f32.f16.f16`.
-///
-/// # Safety
-/// As above, for A as for B.
-#[track_caller]
-#[inline(always)]
-pub unsafe fn add_shared_f16_8(
-    d: &mut [f32; 128],
-    a: &[MatrixDescriptor; 8],
-    b: &[MatrixDescriptor; 8],
-) {
-    let (a, b) = (a.map(|rows| rows.0), b.map(|columns| columns.0));
-    // SAFETY: the caller's promise is the backend's.
-    unsafe { backend::add_shared_f16_8(d, &a, &b) };
+device_functions! {
+    /// The sum over 7 steps of f16, of 32 columns. `wgmma.mma_async.sync.aligned.m64n32k16.f32.f16.f16`.
+    ///
+    /// # Safety
+    /// All threads of a warpgroup make this call, with the same `b`, whose columns were written and made
+    /// visible as above.
+    #[must_use]
+    unsafe fn m64n32_f16_7(a: &[[u32; 4]; 7], b: &[MatrixDescriptor; 7]) -> [f32; 16] =
+        backend::m64n32_f16_7(a, &b.map(|columns| columns.0));
+
+    /// The sum over 7 steps of bf16, of 32 columns. `wgmma.mma_async.sync.aligned.m64n32k16.f32.bf16.bf16`.
+    ///
+    /// # Safety
+    /// As for [`m64n32_f16_7`].
+    #[must_use]
+    unsafe fn m64n32_bf16_7(a: &[[u32; 4]; 7], b: &[MatrixDescriptor; 7]) -> [f32; 16] =
+        backend::m64n32_bf16_7(a, &b.map(|columns| columns.0));
+
+    /// Adds the products of 8 steps of f16 to `d`, on 256 columns and with A in shared memory too, and waits
+    /// for them. `wgmma.mma_async.sync.aligned.m64n256k16.f32.f16.f16`.
+    ///
+    /// # Safety
+    /// As above, for A as for B.
+    unsafe fn add_shared_f16_8(d: &mut [f32; 128], a: &[MatrixDescriptor; 8], b: &[MatrixDescriptor; 8]) =
+        backend::add_shared_f16_8(d, &a.map(|rows| rows.0), &b.map(|columns| columns.0));
 }

@@ -93,58 +93,17 @@ macro_rules! atomics_of_view {
                 old
             }
 
-            #[track_caller]
-            pub(crate) unsafe fn atomic_add<T: AtomicAdd>(self, i: $index, value: T) -> T {
-                // SAFETY: checked inside.
-                unsafe { self.update::<T>(i, Atomic::Modify, |old| old.plus(value)) }
-            }
-
-            #[track_caller]
-            pub(crate) unsafe fn atomic_max<T: AtomicInteger>(self, i: $index, value: T) -> T {
-                // SAFETY: checked inside.
-                unsafe { self.update::<T>(i, Atomic::Modify, |old| old.max(value)) }
-            }
-
-            #[track_caller]
-            pub(crate) unsafe fn atomic_min<T: AtomicInteger>(self, i: $index, value: T) -> T {
-                // SAFETY: checked inside.
-                unsafe { self.update::<T>(i, Atomic::Modify, |old| old.min(value)) }
-            }
-
-            #[track_caller]
-            pub(crate) unsafe fn atomic_exchange<T: AtomicInteger>(self, i: $index, value: T) -> T {
-                // SAFETY: checked inside.
-                unsafe { self.update::<T>(i, Atomic::Modify, |_| value) }
-            }
-
-            #[track_caller]
-            pub(crate) unsafe fn atomic_cas<T: AtomicInteger>(
-                self,
-                i: $index,
-                expected: T,
-                new: T,
-            ) -> T {
-                // SAFETY: checked inside.
-                unsafe {
-                    self.update::<T>(
-                        i,
-                        Atomic::Modify,
-                        |old| if old == expected { new } else { old },
-                    )
-                }
-            }
-
-            #[track_caller]
-            pub(crate) unsafe fn atomic_load<T: AtomicInteger>(self, i: $index) -> T {
-                // SAFETY: checked inside.
-                unsafe { self.update::<T>(i, Atomic::Load, |old| old) }
-            }
-
-            #[track_caller]
-            pub(crate) unsafe fn atomic_store<T: AtomicInteger>(self, i: $index, value: T) -> T {
-                // SAFETY: checked inside.
-                unsafe { self.update::<T>(i, Atomic::Store, |_| value) };
-                value
+            backend_functions! {
+                unsafe fn atomic_add[T: AtomicAdd](self, i: $index, value: T) -> T =
+                    self.update::<T>(i, Atomic::Modify, |old| old.plus(value));
+                unsafe fn atomic_exchange[T: AtomicInteger](self, i: $index, value: T) -> T =
+                    self.update::<T>(i, Atomic::Modify, |_| value);
+                unsafe fn atomic_load[T: AtomicInteger](self, i: $index) -> T =
+                    self.update::<T>(i, Atomic::Load, |old| old);
+                unsafe fn atomic_store[T: AtomicInteger](self, i: $index, value: T) -> T = {
+                    self.update::<T>(i, Atomic::Store, |_| value);
+                    value
+                };
             }
         }
     };

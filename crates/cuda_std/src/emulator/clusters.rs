@@ -245,30 +245,22 @@ impl SharedView {
         (region, offset)
     }
 
-    #[track_caller]
-    pub(crate) unsafe fn load_remote<T: Element>(self, i: u32, rank: u32) -> T {
-        let place = Location::caller();
-        let (region, offset) = self.in_block::<T>([i, 1], rank, "remote load", place);
-        let at = access::read(region, offset, size_of::<T>(), place);
-        // SAFETY: `read` checked the bytes, and any bits are a `T`.
-        unsafe { at.cast::<T>().read() }
-    }
-
-    #[track_caller]
-    pub(crate) unsafe fn store_remote<T: Element>(self, i: u32, rank: u32, value: T) {
-        let place = Location::caller();
-        let (region, offset) = self.in_block::<T>([i, 1], rank, "remote store", place);
-        let at = access::write(region, offset, size_of::<T>(), place);
-        // SAFETY: `write` checked the bytes.
-        unsafe { at.cast::<T>().write(value) }
-    }
-
-    #[track_caller]
-    pub(crate) unsafe fn store_remote_vec<T: Element>(self, i: u32, rank: u32, values: [T; 4]) {
-        let place = Location::caller();
-        let (region, offset) = self.in_block::<T>([i, 4], rank, "remote store", place);
-        let at = access::write(region, offset, size_of::<[T; 4]>(), place);
-        // SAFETY: `write` checked the bytes.
-        unsafe { at.cast::<[T; 4]>().write(values) }
+    // SAFETY: `read` and `write` check the bytes, and any bits are a `T`.
+    backend_functions! {
+        unsafe fn load_remote[T: Element](self, i: u32, rank: u32) -> T = {
+            let place = Location::caller();
+            let (region, offset) = self.in_block::<T>([i, 1], rank, "remote load", place);
+            access::read(region, offset, size_of::<T>(), place).cast::<T>().read()
+        };
+        unsafe fn store_remote[T: Element](self, i: u32, rank: u32, value: T) = {
+            let place = Location::caller();
+            let (region, offset) = self.in_block::<T>([i, 1], rank, "remote store", place);
+            access::write(region, offset, size_of::<T>(), place).cast::<T>().write(value)
+        };
+        unsafe fn store_remote_vec[T: Element](self, i: u32, rank: u32, values: [T; 4]) = {
+            let place = Location::caller();
+            let (region, offset) = self.in_block::<T>([i, 4], rank, "remote store", place);
+            access::write(region, offset, size_of::<[T; 4]>(), place).cast::<[T; 4]>().write(values)
+        };
     }
 }

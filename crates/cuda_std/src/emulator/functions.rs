@@ -5,7 +5,7 @@ use std::panic::Location;
 use super::barriers::{self, Use};
 use super::clock;
 use super::exec::{fail, with};
-use super::fault::{FaultKind, Place};
+use super::fault::FaultKind;
 use super::lanes::{self, ALL};
 use super::tensor::Kind;
 use super::vector_clocks::Scope;
@@ -37,49 +37,19 @@ special_registers! {
     grid_dim_z = grid_dim[2];
 }
 
-#[track_caller]
-pub(crate) fn sync_threads() {
-    barriers::sync_all(Use::Whole, false, Location::caller());
-}
-
-#[track_caller]
-pub(crate) fn sync_threads_count(predicate: bool) -> u32 {
-    barriers::sync_all(Use::Reduce, predicate, Location::caller())
-}
-
-#[track_caller]
-pub(crate) fn sync_threads_and(predicate: bool) -> bool {
-    barriers::sync_all(Use::Reduce, predicate, Location::caller()) == with().block_threads
-}
-
-#[track_caller]
-pub(crate) fn sync_threads_or(predicate: bool) -> bool {
-    barriers::sync_all(Use::Reduce, predicate, Location::caller()) > 0
-}
-
-#[track_caller]
-pub(crate) fn barrier_sync(id: u32, threads: u32) {
-    barriers::come_named(id, threads, true, Location::caller());
-}
-
-#[track_caller]
-pub(crate) fn barrier_arrive(id: u32, threads: u32) {
-    barriers::come_named(id, threads, false, Location::caller());
-}
-
-#[track_caller]
-pub(crate) fn block_fence() {
-    clock::fence(Scope::Block, Location::caller());
-}
-
-#[track_caller]
-pub(crate) fn device_fence() {
-    clock::fence(Scope::Device, Location::caller());
-}
-
-#[track_caller]
-pub(crate) fn system_fence() {
-    clock::fence(Scope::Device, Location::caller());
+backend_functions! {
+    fn sync_threads() = { barriers::sync_all(Use::Whole, false, Location::caller()); };
+    fn sync_threads_count(predicate: bool) -> u32 =
+        barriers::sync_all(Use::Reduce, predicate, Location::caller());
+    fn sync_threads_and(predicate: bool) -> bool =
+        barriers::sync_all(Use::Reduce, predicate, Location::caller()) == with().block_threads;
+    fn sync_threads_or(predicate: bool) -> bool =
+        barriers::sync_all(Use::Reduce, predicate, Location::caller()) > 0;
+    fn barrier_sync(id: u32, threads: u32) = barriers::come_named(id, threads, true, Location::caller());
+    fn barrier_arrive(id: u32, threads: u32) = barriers::come_named(id, threads, false, Location::caller());
+    fn block_fence() = clock::fence(Scope::Block, Location::caller());
+    fn device_fence() = clock::fence(Scope::Device, Location::caller());
+    fn system_fence() = clock::fence(Scope::Device, Location::caller());
 }
 
 #[track_caller]
@@ -88,8 +58,8 @@ pub(crate) fn nanosleep(_: u32) {
     schedule::step_aside();
 }
 
-pub(crate) fn lane_id() -> u32 {
-    with().thread % 32
+backend_functions! {
+    fn lane_id() -> u32 = with().thread % 32;
 }
 
 pub(crate) fn activemask() -> u32 {
@@ -97,9 +67,8 @@ pub(crate) fn activemask() -> u32 {
     exec.lanes((exec.thread / 32) as usize)
 }
 
-#[track_caller]
-pub(crate) unsafe fn sync_warp(mask: u32) {
-    lanes::meet(Op::Sync, mask, &[], Location::caller());
+backend_functions! {
+    unsafe fn sync_warp(mask: u32) = { lanes::meet(Op::Sync, mask, &[], Location::caller()); };
 }
 
 #[track_caller]
@@ -136,31 +105,13 @@ pub(crate) unsafe fn shuffle(
     (value, inside != 0)
 }
 
-#[track_caller]
-pub(crate) unsafe fn vote_ballot(mask: u32, predicate: bool) -> u32 {
-    lanes::meet(
-        Op::Ballot,
-        mask,
-        &[u32::from(predicate)],
-        Location::caller(),
-    )[0]
-}
-
-#[track_caller]
-pub(crate) unsafe fn vote_all(mask: u32, predicate: bool) -> bool {
-    // SAFETY: the caller's promise.
-    unsafe { vote_ballot(mask, predicate) == mask }
-}
-
-#[track_caller]
-pub(crate) unsafe fn vote_any(mask: u32, predicate: bool) -> bool {
-    // SAFETY: the caller's promise.
-    unsafe { vote_ballot(mask, predicate) != 0 }
-}
-
-#[track_caller]
-pub(crate) unsafe fn match_any_32(mask: u32, value: u32) -> u32 {
-    lanes::meet(Op::MatchAny, mask, &[value, 0], Location::caller())[0]
+backend_functions! {
+    unsafe fn vote_ballot(mask: u32, predicate: bool) -> u32 =
+        lanes::meet(Op::Ballot, mask, &[u32::from(predicate)], Location::caller())[0];
+    unsafe fn vote_all(mask: u32, predicate: bool) -> bool = vote_ballot(mask, predicate) == mask;
+    unsafe fn vote_any(mask: u32, predicate: bool) -> bool = vote_ballot(mask, predicate) != 0;
+    unsafe fn match_any_32(mask: u32, value: u32) -> u32 =
+        lanes::meet(Op::MatchAny, mask, &[value, 0], Location::caller())[0];
 }
 
 #[track_caller]
@@ -169,21 +120,11 @@ pub(crate) unsafe fn match_any_64(mask: u32, value: u64) -> u32 {
     lanes::meet(Op::MatchAny, mask, &words, Location::caller())[0]
 }
 
-#[track_caller]
-pub(crate) unsafe fn match_all_32(mask: u32, value: u32) -> bool {
-    // SAFETY: the caller's promise.
-    unsafe { match_any_32(mask, value) == mask }
-}
-
-#[track_caller]
-pub(crate) unsafe fn match_all_64(mask: u32, value: u64) -> bool {
-    // SAFETY: the caller's promise.
-    unsafe { match_any_64(mask, value) == mask }
-}
-
-#[track_caller]
-pub(crate) unsafe fn reduce(mask: u32, value: u32, op: WarpReductionOp, signed: bool) -> u32 {
-    lanes::meet(Op::Reduce(op, signed), mask, &[value], Location::caller())[0]
+backend_functions! {
+    unsafe fn match_all_32(mask: u32, value: u32) -> bool = match_any_32(mask, value) == mask;
+    unsafe fn match_all_64(mask: u32, value: u64) -> bool = match_any_64(mask, value) == mask;
+    unsafe fn reduce(mask: u32, value: u32, op: WarpReductionOp, signed: bool) -> u32 =
+        lanes::meet(Op::Reduce(op, signed), mask, &[value], Location::caller())[0];
 }
 
 macro_rules! ldmatrix {
@@ -194,7 +135,7 @@ macro_rules! ldmatrix {
             let op = Op::Ldmatrix { count: $n, transposed: $transposed };
             let mut row = [0; 4];
             if with().thread % 32 < 8 * $n {
-                row = read_row(op, address, place);
+                row = access::read_row(op, address, place);
             }
             let words = lanes::meet(op, ALL, &row, place);
             std::array::from_fn(|i| words[i])
@@ -209,18 +150,6 @@ ldmatrix! {
     ldmatrix_x1_trans, 1, true;
     ldmatrix_x2_trans, 2, true;
     ldmatrix_x4_trans, 4, true;
-}
-
-/// The 16 bytes at a shared address.
-fn read_row(op: Op, address: u32, place: Place) -> [u32; 4] {
-    let Some(region) = with().shared_at(address) else {
-        let text = format!("{op}: {address:#x} is no address in this block's shared memory");
-        fail(place, FaultKind::Argument(text));
-    };
-    let offset = address as usize - region.base;
-    let at = access::read(region, offset, 16, place);
-    // SAFETY: `read` checked the 16 bytes and their alignment.
-    unsafe { at.cast::<[u32; 4]>().read() }
 }
 
 macro_rules! multiply {
@@ -261,23 +190,11 @@ pub(crate) unsafe fn copy_async_zfill<T, const BYTES: usize>(
     copies::start(target, source, valid as usize, BYTES, Location::caller());
 }
 
-#[track_caller]
-pub(crate) fn commit_group() {
-    copies::commit(Location::caller());
-}
-
-#[track_caller]
-pub(crate) fn wait_group<const N: u32>() {
-    copies::wait_groups(N as usize, Location::caller());
-}
-
-#[track_caller]
-pub(crate) fn wait_all() {
-    copies::wait_all(Location::caller());
-}
-
-pub(crate) fn opaque_to_compiler(value: u32) -> u32 {
-    value
+backend_functions! {
+    fn commit_group() = copies::commit(Location::caller());
+    fn wait_group[const N: u32]() = copies::wait_groups(N as usize, Location::caller());
+    fn wait_all() = copies::wait_all(Location::caller());
+    fn opaque_to_compiler(value: u32) -> u32 = value;
 }
 
 pub(crate) fn not_unrolled() {}

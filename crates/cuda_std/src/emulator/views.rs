@@ -123,45 +123,28 @@ macro_rules! view {
                 offset
             }
 
-            #[track_caller]
-            #[inline(never)]
-            pub(crate) unsafe fn load<T: Element>(self, i: $index) -> T {
-                let offset = self.locate::<T>("load", i, 1);
-                let at = access::read(self.region, offset, size_of::<T>(), Location::caller());
-                // SAFETY: `read` checked the bytes, and any bits are a `T`.
-                unsafe { at.cast::<T>().read() }
-            }
-
-            #[track_caller]
-            #[inline(never)]
-            pub(crate) unsafe fn store<T: Element>(self, i: $index, value: T) {
-                let offset = self.locate::<T>("store", i, 1);
-                let at = access::write(self.region, offset, size_of::<T>(), Location::caller());
-                // SAFETY: `write` checked the bytes.
-                unsafe { at.cast::<T>().write(value) }
-            }
-
-            #[track_caller]
-            #[inline(never)]
-            pub(crate) unsafe fn load_vec<T: Element, const N: usize>(self, i: $index) -> [T; N] {
-                let offset = self.locate::<T>("load", i, N);
-                let at = access::read(self.region, offset, size_of::<[T; N]>(), Location::caller());
-                // SAFETY: `read` checked the bytes, and any bits are `T`s.
-                unsafe { at.cast::<[T; N]>().read() }
-            }
-
-            #[track_caller]
-            #[inline(never)]
-            pub(crate) unsafe fn store_vec<T: Element, const N: usize>(
-                self,
-                i: $index,
-                values: [T; N],
-            ) {
-                let offset = self.locate::<T>("store", i, N);
-                let at =
-                    access::write(self.region, offset, size_of::<[T; N]>(), Location::caller());
-                // SAFETY: `write` checked the bytes.
-                unsafe { at.cast::<[T; N]>().write(values) }
+            // SAFETY: `read` and `write` check the bytes, and any bits are a `T`.
+            backend_functions! {
+                #[inline(never)]
+                unsafe fn load[T: Element](self, i: $index) -> T =
+                    access::read(self.region, self.locate::<T>("load", i, 1), size_of::<T>(), Location::caller())
+                        .cast::<T>()
+                        .read();
+                #[inline(never)]
+                unsafe fn store[T: Element](self, i: $index, value: T) =
+                    access::write(self.region, self.locate::<T>("store", i, 1), size_of::<T>(), Location::caller())
+                        .cast::<T>()
+                        .write(value);
+                #[inline(never)]
+                unsafe fn load_vec[T: Element, const N: usize](self, i: $index) -> [T; N] =
+                    access::read(self.region, self.locate::<T>("load", i, N), N * size_of::<T>(), Location::caller())
+                        .cast::<[T; N]>()
+                        .read();
+                #[inline(never)]
+                unsafe fn store_vec[T: Element, const N: usize](self, i: $index, values: [T; N]) =
+                    access::write(self.region, self.locate::<T>("store", i, N), N * size_of::<T>(), Location::caller())
+                        .cast::<[T; N]>()
+                        .write(values);
             }
         }
     };
@@ -186,23 +169,18 @@ impl GlobalView {
         }
     }
 
-    #[track_caller]
-    #[inline(never)]
-    pub(crate) unsafe fn load_readonly<T: Element>(self, i: usize) -> T {
-        let offset = self.locate::<T>("load", i, 1);
-        let at = access::read_constant(self.region, offset, size_of::<T>(), Location::caller());
-        // SAFETY: `read` checked the bytes, and any bits are a `T`.
-        unsafe { at.cast::<T>().read() }
-    }
-
-    #[track_caller]
-    #[inline(always)]
-    pub(crate) unsafe fn load_vec_readonly<T: Element, const N: usize>(self, i: usize) -> [T; N] {
-        let offset = self.locate::<T>("load", i, N);
-        let at =
-            access::read_constant(self.region, offset, size_of::<[T; N]>(), Location::caller());
-        // SAFETY: `read` checked the bytes, and any bits are `T`s.
-        unsafe { at.cast::<[T; N]>().read() }
+    // SAFETY: `read_constant` checks the bytes, and any bits are a `T`.
+    backend_functions! {
+        #[inline(never)]
+        unsafe fn load_readonly[T: Element](self, i: usize) -> T = {
+            let offset = self.locate::<T>("load", i, 1);
+            access::read_constant(self.region, offset, size_of::<T>(), Location::caller()).cast::<T>().read()
+        };
+        #[inline(always)]
+        unsafe fn load_vec_readonly[T: Element, const N: usize](self, i: usize) -> [T; N] = {
+            let (offset, bytes) = (self.locate::<T>("load", i, N), N * size_of::<T>());
+            access::read_constant(self.region, offset, bytes, Location::caller()).cast::<[T; N]>().read()
+        };
     }
 
     /// The source of a copy of elements from `i` on, `valid` bytes of which are read.
@@ -214,11 +192,9 @@ impl GlobalView {
 }
 
 impl SharedView {
-    #[track_caller]
-    #[inline(always)]
-    pub(crate) unsafe fn load_opaque<T: Element>(self, i: u32) -> T {
-        // SAFETY: the caller's promise is the same.
-        unsafe { self.load::<T>(i) }
+    backend_functions! {
+        #[inline(always)]
+        unsafe fn load_opaque[T: Element](self, i: u32) -> T = self.load::<T>(i);
     }
 
     #[track_caller]

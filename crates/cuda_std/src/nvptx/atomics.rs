@@ -28,10 +28,7 @@ macro_rules! atomic_methods {
 
 atomic_methods! {
     AtomicAdd: atomic_add global_add shared_add(value);
-    AtomicInteger: atomic_max global_max shared_max(value);
-    AtomicInteger: atomic_min global_min shared_min(value);
     AtomicInteger: atomic_exchange global_exchange shared_exchange(value);
-    AtomicInteger: atomic_cas global_cas shared_cas(expected, new);
     AtomicInteger: atomic_load global_load shared_load();
     AtomicInteger: atomic_store global_store shared_store(value);
 }
@@ -48,10 +45,7 @@ macro_rules! atomic_trait {
 
 atomic_trait! { AtomicAdd: global_add(u64, value); shared_add(u32, value); }
 atomic_trait! { AtomicInteger:
-    global_max(u64, value); shared_max(u32, value);
-    global_min(u64, value); shared_min(u32, value);
     global_exchange(u64, value); shared_exchange(u32, value);
-    global_cas(u64, expected, new); shared_cas(u32, expected, new);
     global_load(u64, ); shared_load(u32, );
     global_store(u64, value); shared_store(u32, value);
 }
@@ -113,12 +107,9 @@ add! {
 }
 
 macro_rules! integer {
-    ($($ty:ty, $class:ident, $suffix:literal, $bits:literal;)*) => {$(
+    ($($ty:ty, $class:ident, $bits:literal;)*) => {$(
         impl AtomicInteger for $ty {
-            instruction!(global_max shared_max, $ty, $class, "max", $suffix, ", {2}", value);
-            instruction!(global_min shared_min, $ty, $class, "min", $suffix, ", {2}", value);
             instruction!(global_exchange shared_exchange, $ty, $class, "exch", $bits, ", {2}", value);
-            instruction!(global_cas shared_cas, $ty, $class, "cas", $bits, ", {2}, {3}", expected, new);
             plain!(global_load global_store, u64, reg64, $ty, $class, "gpu.global", $bits);
             plain!(shared_load shared_store, u32, reg32, $ty, $class, "cta.shared", $bits);
         }
@@ -126,7 +117,7 @@ macro_rules! integer {
 }
 
 integer! {
-    u32, reg32, "u32", "b32";
-    i32, reg32, "s32", "b32";
-    u64, reg64, "u64", "b64";
+    u32, reg32, "b32";
+    i32, reg32, "b32";
+    u64, reg64, "b64";
 }

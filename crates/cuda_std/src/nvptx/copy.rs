@@ -49,20 +49,14 @@ pub(crate) unsafe fn copy_async_zfill<T, const BYTES: usize>(
     }
 }
 
-#[inline(always)]
-pub(crate) fn commit_group() {
-    // SAFETY: closes a group of copies.
-    unsafe { asm!("cp.async.commit_group;", options(nostack, preserves_flags)) }
+instructions! {
+    [] fn commit_group() = "cp.async.commit_group;";
+    /// Without `nomem`, so that reads of what was copied stay behind it.
+    [] fn wait_all() = "cp.async.wait_all;";
 }
 
 #[inline(always)]
 pub(crate) fn wait_group<const N: u32>() {
-    // SAFETY: waits; without `nomem`, so that reads of what was copied stay behind it.
+    // SAFETY: as for `wait_all`.
     unsafe { asm!("cp.async.wait_group {n};", n = const N, options(nostack, preserves_flags)) }
-}
-
-#[inline(always)]
-pub(crate) fn wait_all() {
-    // SAFETY: as above.
-    unsafe { asm!("cp.async.wait_all;", options(nostack, preserves_flags)) }
 }

@@ -5,14 +5,9 @@ use core::intrinsics;
 
 use half::{bf16, f16};
 
-#[inline(always)]
-pub(crate) fn fma(a: f32, b: f32, c: f32) -> f32 {
-    intrinsics::fmaf32(a, b, c)
-}
-
-#[inline(always)]
-pub(crate) fn fma64(a: f64, b: f64, c: f64) -> f64 {
-    intrinsics::fmaf64(a, b, c)
+backend_functions! {
+    fn fma(a: f32, b: f32, c: f32) -> f32 = intrinsics::fmaf32(a, b, c);
+    fn fma64(a: f64, b: f64, c: f64) -> f64 = intrinsics::fmaf64(a, b, c);
 }
 
 macro_rules! unary {
@@ -103,25 +98,6 @@ pub(crate) fn exp(x: f32) -> f32 {
     if x.is_nan() { x } else { y }
 }
 
-#[inline(always)]
-pub(crate) fn ln(x: f32) -> f32 {
-    log2(x) * core::f32::consts::LN_2
-}
-
-#[inline(always)]
-pub(crate) fn f16_to_f32(x: f16) -> f32 {
-    let y: f32;
-    // SAFETY: arithmetic on registers.
-    unsafe {
-        asm!(
-            "cvt.f32.f16 {0}, {1};",
-            out(reg32) y, in(reg16) x.to_bits(),
-            options(pure, nomem, nostack, preserves_flags),
-        );
-    }
-    y
-}
-
 /// The halves where they are: each is an operand by itself, without a shift.
 #[inline(always)]
 pub(crate) fn f16x2_to_f32(word: u32) -> [f32; 2] {
@@ -137,32 +113,42 @@ pub(crate) fn f16x2_to_f32(word: u32) -> [f32; 2] {
     [low, high]
 }
 
-#[inline(always)]
-pub(crate) fn f16_from_f32(x: f32) -> f16 {
-    let y: u16;
-    // SAFETY: arithmetic on registers.
-    unsafe {
-        asm!(
-            "cvt.rn.f16.f32 {0}, {1};",
-            out(reg16) y, in(reg32) x,
-            options(pure, nomem, nostack, preserves_flags),
-        );
-    }
-    f16::from_bits(y)
+/// Conversions from f32.
+macro_rules! rounded {
+    ($($name:ident: $ty:ident, $text:literal;)*) => {$(
+        #[inline(always)]
+        pub(crate) fn $name(x: f32) -> $ty {
+            let y: u16;
+            // SAFETY: arithmetic on registers.
+            unsafe {
+                asm!(
+                    concat!($text, " {0}, {1};"),
+                    out(reg16) y, in(reg32) x,
+                    options(pure, nomem, nostack, preserves_flags),
+                );
+            }
+            $ty::from_bits(y)
+        }
+    )*};
 }
 
-#[inline(always)]
-pub(crate) fn bf16_from_f32(x: f32) -> bf16 {
-    let y: u16;
-    // SAFETY: arithmetic on registers.
-    unsafe {
-        asm!(
-            "cvt.rn.bf16.f32 {0}, {1};",
-            out(reg16) y, in(reg32) x,
-            options(pure, nomem, nostack, preserves_flags),
-        );
-    }
-    bf16::from_bits(y)
+rounded! {
+    f16_from_f32: f16, "cvt.rn.f16.f32";
+    bf16_from_f32: bf16, "cvt.rn.bf16.f32";
+}
+
+instructions! {
+    [pure nomem] fn of_f16(reg16 x: u16) -> y: f32 = "cvt.f32.f16 {0}, {1};";
+    [pure nomem] fn to_tf32(reg32 x: f32) -> y: u32 = "cvt.rna.tf32.f32 {0}, {1};";
+    [pure nomem] fn pack_words_f16x2(reg32 high: f32, reg32 low: f32) -> y: u32 = "cvt.rn.f16x2.f32 {0}, {1}, {2};";
+    [pure nomem] fn pack_words_bf16x2(reg32 high: f32, reg32 low: f32) -> y: u32 = "cvt.rn.bf16x2.f32 {0}, {1}, {2};";
+}
+
+backend_functions! {
+    fn ln(x: f32) -> f32 = log2(x) * core::f32::consts::LN_2;
+    fn f16_to_f32(x: f16) -> f32 = of_f16(x.to_bits());
+    fn pack_f16x2(low: f32, high: f32) -> u32 = pack_words_f16x2(high, low);
+    fn pack_bf16x2(low: f32, high: f32) -> u32 = pack_words_bf16x2(high, low);
 }
 
 macro_rules! extremes {

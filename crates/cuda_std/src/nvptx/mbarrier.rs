@@ -5,91 +5,29 @@ use core::arch::asm;
 use super::memory::GlobalView;
 use crate::common::{AXES, TensorMap};
 
-#[inline(always)]
-pub(crate) unsafe fn mbarrier_init(address: u32, arrivals: u32) {
-    // SAFETY: the caller gives 8 bytes of shared memory.
-    unsafe {
-        asm!("mbarrier.init.shared::cta.b64 [{0}], {1};", in(reg32) address, in(reg32) arrivals,
-            options(nostack, preserves_flags));
-    }
+instructions! {
+    [] unsafe fn mbarrier_init(reg32 address: u32, reg32 arrivals: u32) =
+        "mbarrier.init.shared::cta.b64 [{0}], {1};";
+    [] unsafe fn mbarrier_arrive(reg32 address: u32) =
+        "{{ .reg .b64 state; mbarrier.arrive.shared::cta.b64 state, [{0}]; }}";
+    [] unsafe fn mbarrier_arrive_expect(reg32 address: u32, reg32 bytes: u32) =
+        "{{ .reg .b64 state; mbarrier.arrive.expect_tx.shared::cta.b64 state, [{0}], {1}; }}";
+    /// Without `nomem`, so that reads of what was waited for stay behind it.
+    [] unsafe fn try_wait(reg32 address: u32, reg32 parity: u32) -> complete: u32 =
+        "{{ .reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [{1}], {2}; selp.u32 {0}, 1, 0, p; }}";
+    [] unsafe fn copy_bytes(reg32 dst: u32, reg64 src: u64, reg32 bytes: u32, reg32 barrier: u32) =
+        "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [{0}], [{1}], {2}, [{3}];";
+    [] unsafe fn copy_bytes_to(reg32 dst: u32, reg64 src: u64, reg32 bytes: u32, reg32 barrier: u32, reg16 blocks: u16) =
+        "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [{0}], [{1}], {2}, [{3}], {4};";
 }
 
-#[inline(always)]
-pub(crate) unsafe fn mbarrier_arrive(address: u32) {
-    // SAFETY: the caller gives an initialised barrier.
-    unsafe {
-        asm!("{{ .reg .b64 state; mbarrier.arrive.shared::cta.b64 state, [{0}]; }}", in(reg32) address,
-            options(nostack, preserves_flags));
-    }
-}
-
-#[inline(always)]
-pub(crate) unsafe fn mbarrier_arrive_expect(address: u32, bytes: u32) {
-    // SAFETY: the caller gives an initialised barrier.
-    unsafe {
-        asm!("{{ .reg .b64 state; mbarrier.arrive.expect_tx.shared::cta.b64 state, [{0}], {1}; }}",
-            in(reg32) address, in(reg32) bytes, options(nostack, preserves_flags));
-    }
-}
-
-#[inline(always)]
-pub(crate) unsafe fn mbarrier_try_wait(address: u32, parity: u32) -> bool {
-    let complete: u32;
-    // SAFETY: the caller gives an initialised barrier. Without `nomem`, so that reads of what was
-    // waited for stay behind it.
-    unsafe {
-        asm!(
-            "{{ .reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [{1}], {2}; selp.u32 {0}, 1, 0, p; }}",
-            out(reg32) complete, in(reg32) address, in(reg32) parity,
-            options(nostack, preserves_flags),
-        );
-    }
-    complete != 0
-}
-
-#[inline(always)]
-pub(crate) unsafe fn mbarrier_wait(address: u32, parity: u32) {
-    // SAFETY: the caller's promise.
-    while !unsafe { mbarrier_try_wait(address, parity) } {}
-}
-
-#[inline(always)]
-pub(crate) unsafe fn copy_bulk<T>(
-    dst: u32,
-    src: GlobalView,
-    index: usize,
-    bytes: u32,
-    barrier: u32,
-) {
-    let src = src.address::<T>(index);
-    // SAFETY: the caller gives `bytes` aligned bytes at both ends, and an initialised barrier.
-    unsafe {
-        asm!(
-            "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [{0}], [{1}], {2}, [{3}];",
-            in(reg32) dst, in(reg64) src, in(reg32) bytes, in(reg32) barrier,
-            options(nostack, preserves_flags),
-        );
-    }
-}
-
-#[inline(always)]
-pub(crate) unsafe fn cluster_copy_bulk<T>(
-    dst: u32,
-    src: GlobalView,
-    index: usize,
-    bytes: u32,
-    barrier: u32,
-    blocks: u16,
-) {
-    let src = src.address::<T>(index);
-    // SAFETY: as above, in each of the blocks.
-    unsafe {
-        asm!(
-            "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [{0}], [{1}], {2}, [{3}], {4};",
-            in(reg32) dst, in(reg64) src, in(reg32) bytes, in(reg32) barrier, in(reg16) blocks,
-            options(nostack, preserves_flags),
-        );
-    }
+backend_functions! {
+    unsafe fn mbarrier_try_wait(address: u32, parity: u32) -> bool = try_wait(address, parity) != 0;
+    unsafe fn mbarrier_wait(address: u32, parity: u32) = while !mbarrier_try_wait(address, parity) {};
+    unsafe fn copy_bulk[T](dst: u32, src: GlobalView, index: usize, bytes: u32, barrier: u32) =
+        copy_bytes(dst, src.address::<T>(index), bytes, barrier);
+    unsafe fn cluster_copy_bulk[T](dst: u32, src: GlobalView, index: usize, bytes: u32, barrier: u32, blocks: u16) =
+        copy_bytes_to(dst, src.address::<T>(index), bytes, barrier, blocks);
 }
 
 #[inline(always)]

@@ -9,6 +9,36 @@
 //!    global and writes `ld.global`, with offsets folded into the address. Shared memory has no
 //!    address space in Rust, so its accesses are assembly.
 
+/// Functions that are assembly, each with its options beside `nostack` and `preserves_flags`, its arguments
+/// and their registers, and its result, which is the first operand.
+macro_rules! instructions {
+    () => {};
+    ($(#[$doc:meta])* [$($option:ident)*] unsafe fn $($rest:tt)*) => {
+        instructions! { @one [$(#[$doc])*] [$($option)*] [unsafe] $($rest)* }
+    };
+    ($(#[$doc:meta])* [$($option:ident)*] fn $($rest:tt)*) => {
+        instructions! { @one [$(#[$doc])*] [$($option)*] [] $($rest)* }
+    };
+    (
+        @one [$($doc:tt)*] [$($option:ident)*] [$($unsafe:tt)?] $name:ident $([$($generic:tt)*])?
+            ($($class:ident $argument:ident: $ty:ty),*) $(-> $out:ident: $result:ty)? = $($text:expr),+;
+        $($rest:tt)*
+    ) => {
+        $($doc)*
+        #[inline(always)]
+        pub(crate) $($unsafe)? fn $name $(<$($generic)*>)? ($($argument: $ty),*) $(-> $result)? {
+            $(let $out: $result;)?
+            // SAFETY: it is the instruction that the public documentation names, with its promise.
+            unsafe {
+                asm!($($text,)+ $(out(reg32) $out,)? $(in($class) $argument,)* options($($option,)* nostack, preserves_flags));
+            }
+            $($out)?
+        }
+
+        instructions! { $($rest)* }
+    };
+}
+
 mod atomics;
 mod cluster;
 mod copy;
@@ -19,7 +49,6 @@ mod memory;
 mod mma;
 mod registers;
 mod shared;
-mod shared_chains;
 mod thread;
 mod warp;
 mod wgmma;
@@ -35,7 +64,6 @@ pub(crate) use mma::*;
 pub(crate) use registers::*;
 pub use shared::SharedSymbol;
 pub(crate) use shared::SharedView;
-pub(crate) use shared_chains::*;
 pub(crate) use thread::*;
 pub(crate) use warp::*;
 pub(crate) use wgmma::*;

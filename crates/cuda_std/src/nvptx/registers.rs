@@ -29,13 +29,7 @@ pub(crate) fn opaque_to_compiler(value: u32) -> u32 {
     same
 }
 
-#[inline(always)]
-pub(crate) fn not_unrolled() {
-    // SAFETY: says something to the assembler, and does nothing.
-    unsafe {
-        asm!(
-            ".pragma \"nounroll\";",
-            options(nomem, nostack, preserves_flags)
-        );
-    }
+instructions! {
+    /// Says something to the assembler, and does nothing.
+    [nomem] fn not_unrolled() = ".pragma \"nounroll\";";
 }

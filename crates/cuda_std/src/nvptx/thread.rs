@@ -43,61 +43,22 @@ unsafe extern "C" {
     fn barrier_arrive_count(id: u32, threads: u32);
 }
 
-#[inline(always)]
-pub(crate) fn sync_threads() {
-    // SAFETY: waits and touches no memory of its own.
-    unsafe { nvptx::_syncthreads() }
+// SAFETY: they wait, or arrive, and touch no memory of their own.
+backend_functions! {
+    fn sync_threads() = unsafe { nvptx::_syncthreads() };
+    fn sync_threads_count(predicate: bool) -> u32 = unsafe { barrier_count(0, predicate) };
+    fn sync_threads_and(predicate: bool) -> bool = unsafe { barrier_and(0, predicate) };
+    fn sync_threads_or(predicate: bool) -> bool = unsafe { barrier_or(0, predicate) };
+    fn barrier_sync(id: u32, threads: u32) = unsafe { barrier_sync_count(id, threads) };
+    fn barrier_arrive(id: u32, threads: u32) = unsafe { barrier_arrive_count(id, threads) };
 }
 
-#[inline(always)]
-pub(crate) fn sync_threads_count(predicate: bool) -> u32 {
-    // SAFETY: waits and touches no memory of its own.
-    unsafe { barrier_count(0, predicate) }
-}
-
-#[inline(always)]
-pub(crate) fn sync_threads_and(predicate: bool) -> bool {
-    // SAFETY: waits and touches no memory of its own.
-    unsafe { barrier_and(0, predicate) }
-}
-
-#[inline(always)]
-pub(crate) fn sync_threads_or(predicate: bool) -> bool {
-    // SAFETY: waits and touches no memory of its own.
-    unsafe { barrier_or(0, predicate) }
-}
-
-#[inline(always)]
-pub(crate) fn barrier_sync(id: u32, threads: u32) {
-    // SAFETY: waits and touches no memory of its own.
-    unsafe { barrier_sync_count(id, threads) }
-}
-
-#[inline(always)]
-pub(crate) fn barrier_arrive(id: u32, threads: u32) {
-    // SAFETY: touches no memory of its own.
-    unsafe { barrier_arrive_count(id, threads) }
-}
-
-macro_rules! fences {
-    ($($name:ident = $text:literal;)*) => {$(
-        #[inline(always)]
-        pub(crate) fn $name() {
-            // SAFETY: orders memory accesses; without `nomem` the compiler keeps its own order too.
-            unsafe { asm!($text, options(nostack, preserves_flags)) }
-        }
-    )*};
-}
-
-fences! {
-    block_fence = "fence.acq_rel.cta;";
-    device_fence = "fence.acq_rel.gpu;";
-    system_fence = "fence.acq_rel.sys;";
-    fence_async_proxy = "fence.proxy.async.shared::cta;";
-}
-
-#[inline(always)]
-pub(crate) fn nanosleep(nanos: u32) {
-    // SAFETY: waits. Without `nomem`, since a loop that sleeps waits for memory to change.
-    unsafe { asm!("nanosleep.u32 {0};", in(reg32) nanos, options(nostack, preserves_flags)) }
+instructions! {
+    // Without `nomem` the compiler keeps its own order too.
+    [] fn block_fence() = "fence.acq_rel.cta;";
+    [] fn device_fence() = "fence.acq_rel.gpu;";
+    [] fn system_fence() = "fence.acq_rel.sys;";
+    [] fn fence_async_proxy() = "fence.proxy.async.shared::cta;";
+    /// Without `nomem`, since a loop that sleeps waits for memory to change.
+    [] fn nanosleep(reg32 nanos: u32) = "nanosleep.u32 {0};";
 }

@@ -45,26 +45,13 @@ unsafe extern "C" {
     fn redux_xor(value: u32, mask: u32) -> u32;
 }
 
-#[inline(always)]
-pub(crate) fn lane_id() -> u32 {
-    // SAFETY: reads a register.
-    unsafe { laneid() }
-}
-
-#[inline(always)]
-pub(crate) fn activemask() -> u32 {
-    let mask: u32;
-    // SAFETY: reads the state of the warp. Not `pure`: it differs from place to place.
-    unsafe {
-        asm!("activemask.b32 {0};", out(reg32) mask, options(nomem, nostack, preserves_flags))
-    }
-    mask
-}
-
-#[inline(always)]
-pub(crate) unsafe fn sync_warp(mask: u32) {
-    // SAFETY: the lanes of `mask` are here, by the caller's promise.
-    unsafe { bar_warp_sync(mask) }
+instructions! {
+    /// Not `pure`: it differs from place to place.
+    [nomem] fn activemask() -> mask: u32 = "activemask.b32 {0};";
+    [nomem] unsafe fn match_all_sync_32(reg32 value: u32, reg32 mask: u32) -> all: u32 =
+        "{{ .reg .pred p; match.all.sync.b32 {0}|p, {1}, {2}; }}";
+    [nomem] unsafe fn match_all_sync_64(reg64 value: u64, reg32 mask: u32) -> all: u32 =
+        "{{ .reg .pred p; match.all.sync.b64 {0}|p, {1}, {2}; }}";
 }
 
 /// `shfl.sync`. Whether the source was inside the section follows from the arguments, so the
@@ -92,80 +79,31 @@ pub(crate) unsafe fn shuffle(
     }
 }
 
-#[inline(always)]
-pub(crate) unsafe fn vote_all(mask: u32, predicate: bool) -> bool {
-    // SAFETY: the lanes of `mask` are here, by the caller's promise.
-    unsafe { vote_all_sync(mask, predicate) }
-}
+backend_functions! {
+    // SAFETY: reads a register.
+    fn lane_id() -> u32 = unsafe { laneid() };
+    unsafe fn sync_warp(mask: u32) = bar_warp_sync(mask);
+    unsafe fn vote_all(mask: u32, predicate: bool) -> bool = vote_all_sync(mask, predicate);
+    unsafe fn vote_any(mask: u32, predicate: bool) -> bool = vote_any_sync(mask, predicate);
+    unsafe fn vote_ballot(mask: u32, predicate: bool) -> u32 = vote_ballot_sync(mask, predicate);
+    unsafe fn match_any_32(mask: u32, value: u32) -> u32 = match_any_sync_32(mask, value);
+    unsafe fn match_any_64(mask: u32, value: u64) -> u32 = match_any_sync_64(mask, value);
 
-#[inline(always)]
-pub(crate) unsafe fn vote_any(mask: u32, predicate: bool) -> bool {
-    // SAFETY: the lanes of `mask` are here, by the caller's promise.
-    unsafe { vote_any_sync(mask, predicate) }
-}
+    /// All values agree exactly if everyone's set of agreeing lanes is the whole mask. The intrinsic for
+    /// `match.all` returns a pair, which foreign functions cannot in Rust.
+    unsafe fn match_all_32(mask: u32, value: u32) -> bool = match_all_sync_32(value, mask) == mask;
 
-#[inline(always)]
-pub(crate) unsafe fn vote_ballot(mask: u32, predicate: bool) -> u32 {
-    // SAFETY: the lanes of `mask` are here, by the caller's promise.
-    unsafe { vote_ballot_sync(mask, predicate) }
-}
+    /// See [`match_all_32`].
+    unsafe fn match_all_64(mask: u32, value: u64) -> bool = match_all_sync_64(value, mask) == mask;
 
-#[inline(always)]
-pub(crate) unsafe fn match_any_32(mask: u32, value: u32) -> u32 {
-    // SAFETY: the lanes of `mask` are here, by the caller's promise.
-    unsafe { match_any_sync_32(mask, value) }
-}
-
-#[inline(always)]
-pub(crate) unsafe fn match_any_64(mask: u32, value: u64) -> u32 {
-    // SAFETY: the lanes of `mask` are here, by the caller's promise.
-    unsafe { match_any_sync_64(mask, value) }
-}
-
-/// All values agree exactly if everyone's set of agreeing lanes is the whole mask. The intrinsic
-/// for `match.all` returns a pair, which foreign functions cannot in Rust.
-#[inline(always)]
-pub(crate) unsafe fn match_all_32(mask: u32, value: u32) -> bool {
-    let all: u32;
-    // SAFETY: the lanes of `mask` are here, by the caller's promise.
-    unsafe {
-        asm!(
-            "{{ .reg .pred p; match.all.sync.b32 {0}|p, {1}, {2}; }}",
-            out(reg32) all, in(reg32) value, in(reg32) mask,
-            options(nomem, nostack, preserves_flags),
-        );
-    }
-    all == mask
-}
-
-/// See [`match_all_32`].
-#[inline(always)]
-pub(crate) unsafe fn match_all_64(mask: u32, value: u64) -> bool {
-    let all: u32;
-    // SAFETY: the lanes of `mask` are here, by the caller's promise.
-    unsafe {
-        asm!(
-            "{{ .reg .pred p; match.all.sync.b64 {0}|p, {1}, {2}; }}",
-            out(reg32) all, in(reg64) value, in(reg32) mask,
-            options(nomem, nostack, preserves_flags),
-        );
-    }
-    all == mask
-}
-
-#[inline(always)]
-pub(crate) unsafe fn reduce(mask: u32, value: u32, op: WarpReductionOp, signed: bool) -> u32 {
-    // SAFETY: the lanes of `mask` are here, by the caller's promise.
-    unsafe {
-        match (op, signed) {
-            (WarpReductionOp::Add, _) => redux_add(value, mask),
-            (WarpReductionOp::Min, false) => redux_umin(value, mask),
-            (WarpReductionOp::Max, false) => redux_umax(value, mask),
-            (WarpReductionOp::Min, true) => redux_min(value, mask),
-            (WarpReductionOp::Max, true) => redux_max(value, mask),
-            (WarpReductionOp::And, _) => redux_and(value, mask),
-            (WarpReductionOp::Or, _) => redux_or(value, mask),
-            (WarpReductionOp::Xor, _) => redux_xor(value, mask),
-        }
-    }
+    unsafe fn reduce(mask: u32, value: u32, op: WarpReductionOp, signed: bool) -> u32 = match (op, signed) {
+        (WarpReductionOp::Add, _) => redux_add(value, mask),
+        (WarpReductionOp::Min, false) => redux_umin(value, mask),
+        (WarpReductionOp::Max, false) => redux_umax(value, mask),
+        (WarpReductionOp::Min, true) => redux_min(value, mask),
+        (WarpReductionOp::Max, true) => redux_max(value, mask),
+        (WarpReductionOp::And, _) => redux_and(value, mask),
+        (WarpReductionOp::Or, _) => redux_or(value, mask),
+        (WarpReductionOp::Xor, _) => redux_xor(value, mask),
+    };
 }
