@@ -1,7 +1,7 @@
 //! Addition of a residual: another tensor of the same shape.
 
-use crate::error::{Quantity, RankRule, SpecError};
-use crate::shape::elements;
+use crate::SpecError;
+use crate::shape::{elements, same_shape};
 
 const OPERATOR: &str = "add";
 
@@ -17,24 +17,7 @@ impl AddSpec {
     /// # Errors
     /// A residual of another rank; one that differs in an extent, where PyTorch would repeat an extent of 1.
     pub fn problem(&self, input: &[usize], residual: &[usize]) -> Result<AddProblem, SpecError> {
-        if residual.len() != input.len() {
-            return Err(SpecError::Rank {
-                operator: OPERATOR,
-                tensor: "residual",
-                actual: residual.len(),
-                rule: RankRule::Exactly(input.len()),
-            });
-        }
-        for (axis, (&actual, &expected)) in residual.iter().zip(input).enumerate() {
-            if actual != expected {
-                return Err(SpecError::Mismatch {
-                    operator: OPERATOR,
-                    quantity: Quantity::entry("residual", axis),
-                    actual,
-                    expected,
-                });
-            }
-        }
+        same_shape(OPERATOR, "residual", residual, input)?;
         Ok(AddProblem {
             len: elements(OPERATOR, "input", input)?,
         })

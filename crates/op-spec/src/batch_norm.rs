@@ -56,9 +56,7 @@ impl BatchNormSpec {
             ("weight", weight),
             ("bias", bias),
         ] {
-            if let Some(parameter) = parameter {
-                shape.check_parameter(OPERATOR, name, parameter)?;
-            }
+            shape.check_parameter(OPERATOR, name, parameter)?;
         }
         self.check()?;
         Ok(BatchNormProblem {
@@ -111,7 +109,7 @@ pub(crate) mod layer {
     use super::BatchNormSpec;
     use crate::SpecError;
     use crate::graph::Initialisation;
-    use crate::graph::file::{eps, is_true, yes};
+    use crate::graph::file::{eps, is_true, written_as, yes};
     use crate::graph::layer::{Flow, GraphLayer, Layer, LayerProblem};
     use crate::graph::parameters::{Wanted, affine};
 
@@ -170,27 +168,7 @@ pub(crate) mod layer {
         }
     }
 
-    impl From<BatchNormFile> for BatchNormLayer {
-        fn from(file: BatchNormFile) -> Self {
-            Self {
-                name: file.name,
-                attributes: BatchNormSpec { eps: file.eps },
-                affine: file.affine,
-            }
-        }
-    }
-
-    impl From<BatchNormLayer> for BatchNormFile {
-        fn from(layer: BatchNormLayer) -> Self {
-            Self {
-                name: layer.name,
-                eps: layer.attributes.eps,
-                affine: layer.affine,
-                track_running_stats: true,
-                momentum: None,
-            }
-        }
-    }
+    written_as!(BatchNormFile: BatchNormLayer { name, affine }, BatchNormSpec { eps }, track_running_stats: true, momentum: None);
 
     impl GraphLayer for BatchNormLayer {
         fn check(&self, channels: usize) -> Result<Option<usize>, SpecError> {

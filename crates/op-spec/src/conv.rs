@@ -7,7 +7,7 @@ mod padding;
 pub use padding::{Pad, Padding, PaddingMode};
 
 use crate::error::{Quantity, RankRule, SpecError, at_least_one};
-use crate::shape::{Shape, elements};
+use crate::shape::{Shape, elements, same_shape};
 use crate::window::Window;
 
 /// Attributes of a convolution over `D` spatial axes; see
@@ -139,22 +139,7 @@ impl<const D: usize> ConvSpec<D> {
             });
         }
         if let Some(bias) = bias {
-            let [len] = bias else {
-                return Err(SpecError::Rank {
-                    operator,
-                    tensor: "bias",
-                    actual: bias.len(),
-                    rule: RankRule::Exactly(1),
-                });
-            };
-            if *len != k {
-                return Err(SpecError::Mismatch {
-                    operator,
-                    quantity: Quantity::entry("bias", 0),
-                    actual: *len,
-                    expected: k,
-                });
-            }
+            same_shape(operator, "bias", bias, &[k])?;
         }
         let mut problem = ConvProblem {
             n,

@@ -56,36 +56,58 @@ impl fmt::Display for RankRule {
     }
 }
 
-/// Why a specification does not fit its tensors. Every variant names the operator.
-#[derive(Clone, Debug, PartialEq)]
-#[non_exhaustive]
-pub enum SpecError {
+/// The error: its variants, each with its fields beside the operator, and with its message behind it.
+macro_rules! spec_error {
+    ($(
+        $(#[$doc:meta])*
+        $Variant:ident { $($(#[$field_doc:meta])* $field:ident: $ty:ty,)* }: $message:literal $(, $value:expr)?;
+    )+) => {
+        /// Why a specification does not fit its tensors. Every variant names the operator.
+        #[derive(Clone, Debug, PartialEq)]
+        #[non_exhaustive]
+        pub enum SpecError {$(
+            $(#[$doc])*
+            $Variant {
+                /// Operator that refused.
+                operator: &'static str,
+                $($(#[$field_doc])* $field: $ty,)*
+            },
+        )+}
+
+        impl fmt::Display for SpecError {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                match self {$(
+                    Self::$Variant { operator, $($field),* } => {
+                        write!(f, "{operator}: ")?;
+                        write!(f, $message $(, $value)?)
+                    }
+                )+}
+            }
+        }
+    };
+}
+
+spec_error! {
     /// A tensor has the wrong number of dimensions.
     Rank {
-        /// Operator that refused.
-        operator: &'static str,
         /// Which of its tensors.
         tensor: &'static str,
         /// Dimensions it has.
         actual: usize,
         /// Dimensions it should have.
         rule: RankRule,
-    },
+    }: "{tensor} has {actual} dimensions, {rule}";
     /// A count or extent is below what the operator is defined for.
     TooSmall {
-        /// Operator that refused.
-        operator: &'static str,
         /// What is too small.
         quantity: Quantity,
         /// Its value.
         actual: usize,
         /// The smallest value accepted.
         minimum: usize,
-    },
+    }: "{quantity} is {actual}, minimum {minimum}";
     /// Channels cannot be split evenly.
     NotMultiple {
-        /// Operator that refused.
-        operator: &'static str,
         /// What is to be split.
         quantity: &'static str,
         /// Its value.
@@ -94,73 +116,60 @@ pub enum SpecError {
         divisor_name: &'static str,
         /// Into how many.
         divisor: usize,
-    },
+    }: "{quantity} is {actual}, which is not a multiple of {divisor_name} {divisor}";
     /// Two tensors disagree about an extent.
     Mismatch {
-        /// Operator that refused.
-        operator: &'static str,
         /// The extent that does not fit.
         quantity: Quantity,
         /// Its value.
         actual: usize,
         /// The value that the other tensors ask for.
         expected: usize,
-    },
+    }: "{quantity} is {actual}, expected {expected}";
     /// There is neither one value for all channels nor one for each.
     OneOrEach {
-        /// Operator that refused.
-        operator: &'static str,
         /// What has another number of values.
         quantity: Quantity,
         /// How many.
         actual: usize,
         /// The input's channels.
         channels: usize,
-    },
+    }: "{quantity} is {actual}, expected 1 or the channels, {channels}";
     /// A parameter is there although the specification has none, or the other way round.
     Presence {
-        /// Operator that refused.
-        operator: &'static str,
         /// Which parameter.
         parameter: &'static str,
         /// Whether it is there.
         present: bool,
-    },
+    }: "{parameter} is {}",
+        if *present { "given, the specification has none" } else { "absent, the specification has one" };
     /// The dilated window does not fit into the padded input.
     WindowTooLarge {
-        /// Operator that refused.
-        operator: &'static str,
         /// Spatial axis, counted from 0.
         axis: usize,
         /// Elements that the dilated window spans.
         window: u128,
         /// Elements of the padded input.
         padded: u128,
-    },
+    }: "dilated window spans {window} on spatial axis {axis}, padded input has {padded}";
     /// Pooling padding reaches over half the window, so that a window could hold padding only.
     PaddingTooLarge {
-        /// Operator that refused.
-        operator: &'static str,
         /// Spatial axis, counted from 0.
         axis: usize,
         /// The padding.
         padding: usize,
         /// Half the kernel size.
         limit: usize,
-    },
+    }: "padding[{axis}] is {padding}, limit kernel_size[{axis}] / 2 = {limit}";
     /// A convolution is to have an output as large as its input, and leaves out windows.
     SameWithStride {
-        /// Operator that refused.
-        operator: &'static str,
         /// Spatial axis, counted from 0.
         axis: usize,
         /// The stride.
         stride: usize,
-    },
+    }: "stride[{axis}] is {stride}, expected 1 with padding same";
     /// The padding is larger than its mode allows for this input.
     PadTooLarge {
-        /// Operator that refused.
-        operator: &'static str,
         /// The padding mode.
         mode: &'static str,
         /// Spatial axis, counted from 0.
@@ -169,187 +178,37 @@ pub enum SpecError {
         padding: usize,
         /// The most that the mode can do for an input of this extent.
         limit: usize,
-    },
+    }: "padding[{axis}] is {padding}, limit {limit} with padding_mode {mode}";
     /// A norm would divide by the deviation of a single value.
     SingleValue {
-        /// Operator that refused.
-        operator: &'static str,
         /// What there is one of.
         quantity: &'static str,
-    },
+    }: "{quantity} is 1, minimum 2 (one value has no deviation)";
     /// `eps` is NaN or negative, or 0 where that is refused.
     Eps {
-        /// Operator that refused.
-        operator: &'static str,
         /// The value.
         eps: f64,
         /// Whether it takes 0.
         takes_zero: bool,
-    },
+    }: "eps is {eps}, {}", if *takes_zero { "minimum 0" } else { "expected more than 0" };
     /// An average with a divisor of 0.
-    ZeroDivisor {
-        /// Operator that refused.
-        operator: &'static str,
-    },
+    ZeroDivisor {}: "divisor_override is 0, any other number may be given";
     /// A clamp without any bound.
-    NoBound {
-        /// Operator that refused.
-        operator: &'static str,
-    },
+    NoBound {}: "min and max are both absent, at least one is needed";
     /// A tensor has more elements than an address can reach.
     TooManyElements {
-        /// Operator that refused.
-        operator: &'static str,
         /// Which of its tensors.
         tensor: &'static str,
-    },
+    }: "{tensor} has more elements than memory addresses, limit {}", crate::MAX_ELEMENTS;
     /// An extent does not fit the integer that kernels hold it in.
     BeyondKernel {
-        /// Operator that refused.
-        operator: &'static str,
         /// Which extent.
         quantity: Quantity,
         /// Its value.
         actual: usize,
         /// The largest value a kernel can hold.
         limit: usize,
-    },
-}
-
-impl fmt::Display for SpecError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Rank {
-                operator,
-                tensor,
-                actual,
-                rule,
-            } => write!(f, "{operator}: {tensor} has {actual} dimensions, {rule}"),
-            Self::TooSmall {
-                operator,
-                quantity,
-                actual,
-                minimum,
-            } => write!(f, "{operator}: {quantity} is {actual}, minimum {minimum}"),
-            Self::NotMultiple {
-                operator,
-                quantity,
-                actual,
-                divisor_name,
-                divisor,
-            } => write!(
-                f,
-                "{operator}: {quantity} is {actual}, \
-                 which is not a multiple of {divisor_name} {divisor}"
-            ),
-            Self::Mismatch {
-                operator,
-                quantity,
-                actual,
-                expected,
-            } => write!(f, "{operator}: {quantity} is {actual}, expected {expected}"),
-            Self::OneOrEach {
-                operator,
-                quantity,
-                actual,
-                channels,
-            } => write!(
-                f,
-                "{operator}: {quantity} is {actual}, expected 1 or the channels, {channels}"
-            ),
-            Self::Presence {
-                operator,
-                parameter,
-                present: true,
-            } => write!(
-                f,
-                "{operator}: {parameter} is given, the specification has none"
-            ),
-            Self::Presence {
-                operator,
-                parameter,
-                present: false,
-            } => write!(
-                f,
-                "{operator}: {parameter} is absent, the specification has one"
-            ),
-            Self::WindowTooLarge {
-                operator,
-                axis,
-                window,
-                padded,
-            } => write!(
-                f,
-                "{operator}: dilated window spans {window} on spatial axis {axis}, \
-                 padded input has {padded}"
-            ),
-            Self::PaddingTooLarge {
-                operator,
-                axis,
-                padding,
-                limit,
-            } => write!(
-                f,
-                "{operator}: padding[{axis}] is {padding}, limit kernel_size[{axis}] / 2 = {limit}"
-            ),
-            Self::SameWithStride {
-                operator,
-                axis,
-                stride,
-            } => write!(
-                f,
-                "{operator}: stride[{axis}] is {stride}, expected 1 with padding same"
-            ),
-            Self::PadTooLarge {
-                operator,
-                mode,
-                axis,
-                padding,
-                limit,
-            } => write!(
-                f,
-                "{operator}: padding[{axis}] is {padding}, limit {limit} with padding_mode {mode}"
-            ),
-            Self::SingleValue { operator, quantity } => write!(
-                f,
-                "{operator}: {quantity} is 1, minimum 2 (one value has no deviation)"
-            ),
-            Self::Eps {
-                operator,
-                eps,
-                takes_zero,
-            } => {
-                let rule = if *takes_zero {
-                    "minimum 0"
-                } else {
-                    "expected more than 0"
-                };
-                write!(f, "{operator}: eps is {eps}, {rule}")
-            }
-            Self::ZeroDivisor { operator } => write!(
-                f,
-                "{operator}: divisor_override is 0, any other number may be given"
-            ),
-            Self::NoBound { operator } => write!(
-                f,
-                "{operator}: min and max are both absent, at least one is needed"
-            ),
-            Self::TooManyElements { operator, tensor } => write!(
-                f,
-                "{operator}: {tensor} has more elements than memory addresses, limit {}",
-                crate::MAX_ELEMENTS
-            ),
-            Self::BeyondKernel {
-                operator,
-                quantity,
-                actual,
-                limit,
-            } => write!(
-                f,
-                "{operator}: {quantity} is {actual}, limit {limit} on a GPU"
-            ),
-        }
-    }
+    }: "{quantity} is {actual}, limit {limit} on a GPU";
 }
 
 impl core::error::Error for SpecError {}

@@ -60,11 +60,8 @@ impl GroupNormSpec {
     ) -> Result<GroupNormProblem, SpecError> {
         let shape = ChannelShape::new(OPERATOR, input)?;
         self.check(shape.c)?;
-        for (name, parameter) in [("weight", weight), ("bias", bias)] {
-            if let Some(parameter) = parameter {
-                shape.check_parameter(OPERATOR, name, parameter)?;
-            }
-        }
+        shape.check_parameter(OPERATOR, "weight", weight)?;
+        shape.check_parameter(OPERATOR, "bias", bias)?;
         if shape.n == 1 && shape.c == self.num_groups && shape.spatial == 1 {
             return Err(SpecError::SingleValue {
                 operator: OPERATOR,
@@ -120,7 +117,7 @@ pub(crate) mod layer {
 
     use super::GroupNormSpec;
     use crate::SpecError;
-    use crate::graph::file::{eps, is_true, yes};
+    use crate::graph::file::{eps, is_true, written_as, yes};
     use crate::graph::layer::{Flow, GraphLayer, Layer, LayerProblem};
     use crate::graph::parameters::{Wanted, affine};
 
@@ -159,29 +156,7 @@ pub(crate) mod layer {
         affine: bool,
     }
 
-    impl From<GroupNormFile> for GroupNormLayer {
-        fn from(file: GroupNormFile) -> Self {
-            Self {
-                name: file.name,
-                attributes: GroupNormSpec {
-                    num_groups: file.num_groups,
-                    eps: file.eps,
-                },
-                affine: file.affine,
-            }
-        }
-    }
-
-    impl From<GroupNormLayer> for GroupNormFile {
-        fn from(layer: GroupNormLayer) -> Self {
-            Self {
-                name: layer.name,
-                num_groups: layer.attributes.num_groups,
-                eps: layer.attributes.eps,
-                affine: layer.affine,
-            }
-        }
-    }
+    written_as!(GroupNormFile: GroupNormLayer { name, affine }, GroupNormSpec { num_groups, eps });
 
     impl GraphLayer for GroupNormLayer {
         fn check(&self, channels: usize) -> Result<Option<usize>, SpecError> {

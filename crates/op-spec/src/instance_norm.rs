@@ -46,11 +46,8 @@ impl InstanceNormSpec {
         bias: Option<&[usize]>,
     ) -> Result<InstanceNormProblem, SpecError> {
         let shape = ChannelShape::new(OPERATOR, input)?;
-        for (name, parameter) in [("weight", weight), ("bias", bias)] {
-            if let Some(parameter) = parameter {
-                shape.check_parameter(OPERATOR, name, parameter)?;
-            }
-        }
+        shape.check_parameter(OPERATOR, "weight", weight)?;
+        shape.check_parameter(OPERATOR, "bias", bias)?;
         self.check()?;
         if shape.spatial == 1 {
             return Err(SpecError::SingleValue {
@@ -105,7 +102,7 @@ pub(crate) mod layer {
 
     use super::InstanceNormSpec;
     use crate::SpecError;
-    use crate::graph::file::{eps, is_false};
+    use crate::graph::file::{eps, is_false, written_as};
     use crate::graph::layer::{Flow, GraphLayer, Layer, LayerProblem};
     use crate::graph::parameters::{Wanted, affine};
 
@@ -143,25 +140,7 @@ pub(crate) mod layer {
         affine: bool,
     }
 
-    impl From<InstanceNormFile> for InstanceNormLayer {
-        fn from(file: InstanceNormFile) -> Self {
-            Self {
-                name: file.name,
-                attributes: InstanceNormSpec { eps: file.eps },
-                affine: file.affine,
-            }
-        }
-    }
-
-    impl From<InstanceNormLayer> for InstanceNormFile {
-        fn from(layer: InstanceNormLayer) -> Self {
-            Self {
-                name: layer.name,
-                eps: layer.attributes.eps,
-                affine: layer.affine,
-            }
-        }
-    }
+    written_as!(InstanceNormFile: InstanceNormLayer { name, affine }, InstanceNormSpec { eps });
 
     impl GraphLayer for InstanceNormLayer {
         fn check(&self, channels: usize) -> Result<Option<usize>, SpecError> {

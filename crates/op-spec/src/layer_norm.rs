@@ -1,8 +1,8 @@
 //! Layer normalisation over channels and space: every sample by itself.
 
-use crate::error::{Quantity, RankRule, SpecError, check_eps};
+use crate::error::{RankRule, SpecError, check_eps};
 use crate::group_norm::GroupNormProblem;
-use crate::shape::ChannelShape;
+use crate::shape::{ChannelShape, same_shape};
 
 const OPERATOR: &str = "layer_norm";
 
@@ -59,10 +59,10 @@ impl LayerNormSpec {
     ) -> Result<LayerNormProblem, SpecError> {
         self.check(normalized_shape)?;
         let shape = ChannelShape::new(OPERATOR, input)?;
-        same_shape("normalized_shape", normalized_shape, &input[1..])?;
+        same_shape(OPERATOR, "normalized_shape", normalized_shape, &input[1..])?;
         for (name, parameter) in [("weight", weight), ("bias", bias)] {
             if let Some(parameter) = parameter {
-                same_shape(name, parameter, normalized_shape)?;
+                same_shape(OPERATOR, name, parameter, normalized_shape)?;
             }
         }
         Ok(LayerNormProblem {
@@ -71,28 +71,6 @@ impl LayerNormSpec {
             weight: weight.is_some(),
             bias: bias.is_some(),
         })
-    }
-}
-
-/// Refuses a shape that is not `expected`.
-fn same_shape(name: &'static str, actual: &[usize], expected: &[usize]) -> Result<(), SpecError> {
-    if actual.len() != expected.len() {
-        return Err(SpecError::Rank {
-            operator: OPERATOR,
-            tensor: name,
-            actual: actual.len(),
-            rule: RankRule::Exactly(expected.len()),
-        });
-    }
-    let mut pairs = actual.iter().zip(expected).enumerate();
-    match pairs.find(|(_, (actual, expected))| actual != expected) {
-        None => Ok(()),
-        Some((axis, (&actual, &expected))) => Err(SpecError::Mismatch {
-            operator: OPERATOR,
-            quantity: Quantity::entry(name, axis),
-            actual,
-            expected,
-        }),
     }
 }
 
@@ -138,12 +116,13 @@ pub(crate) mod layer {
 
     use serde::{Deserialize, Serialize};
 
-    use super::{LayerNormSpec, same_shape};
+    use super::{LayerNormSpec, OPERATOR};
     use crate::SpecError;
     use crate::graph::Initialisation;
-    use crate::graph::file::{eps, is_true, yes};
+    use crate::graph::file::{eps, is_true, written_as, yes};
     use crate::graph::layer::{Flow, GraphLayer, Layer, LayerProblem};
     use crate::graph::parameters::Wanted;
+    use crate::shape::same_shape;
 
     /// A layer norm over channels and space, as `torch.nn.LayerNorm` describes it.
     #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -190,29 +169,7 @@ pub(crate) mod layer {
         bias: bool,
     }
 
-    impl From<LayerNormFile> for LayerNormLayer {
-        fn from(file: LayerNormFile) -> Self {
-            Self {
-                name: file.name,
-                normalized_shape: file.normalized_shape,
-                attributes: LayerNormSpec { eps: file.eps },
-                elementwise_affine: file.elementwise_affine,
-                bias: file.bias,
-            }
-        }
-    }
-
-    impl From<LayerNormLayer> for LayerNormFile {
-        fn from(layer: LayerNormLayer) -> Self {
-            Self {
-                name: layer.name,
-                normalized_shape: layer.normalized_shape,
-                eps: layer.attributes.eps,
-                elementwise_affine: layer.elementwise_affine,
-                bias: layer.bias,
-            }
-        }
-    }
+    written_as!(LayerNormFile: LayerNormLayer { name, normalized_shape, elementwise_affine, bias }, LayerNormSpec { eps });
 
     impl GraphLayer for LayerNormLayer {
         fn dimensions(&self) -> Option<usize> {
@@ -221,7 +178,12 @@ pub(crate) mod layer {
 
         fn check(&self, channels: usize) -> Result<Option<usize>, SpecError> {
             self.attributes.check(&self.normalized_shape)?;
-            same_shape("normalized_shape", &self.normalized_shape[..1], &[channels])?;
+            same_shape(
+                OPERATOR,
+                "normalized_shape",
+                &self.normalized_shape[..1],
+                &[channels],
+            )?;
             Ok(Some(channels))
         }
 

@@ -57,7 +57,6 @@ mod group_norm;
 mod instance_norm;
 mod layer_norm;
 mod layout;
-mod max_pool2d;
 mod pointwise;
 mod pool;
 mod prelu;
@@ -74,12 +73,11 @@ pub use group_norm::{GroupNormProblem, GroupNormSpec};
 pub use instance_norm::{InstanceNormProblem, InstanceNormSpec};
 pub use layer_norm::{LayerNormProblem, LayerNormSpec};
 pub use layout::Layout;
-pub use max_pool2d::{MaxPool2dProblem, MaxPool2dSpec};
 pub use pointwise::{ClampProblem, ClampSpec, GeluApproximation, PointwiseProblem, PointwiseSpec};
 pub use pool::{
     AdaptiveAvgPool2dSpec, AdaptiveAvgPool3dSpec, AdaptiveAvgPoolProblem, AdaptiveAvgPoolSpec,
-    AvgPool2dSpec, AvgPool3dSpec, AvgPoolProblem, AvgPoolSpec, MaxPool3dProblem, MaxPool3dSpec,
-    PoolProblem, Pooled,
+    AvgPool2dSpec, AvgPool3dSpec, AvgPoolProblem, AvgPoolSpec, MaxPool2dProblem, MaxPool2dSpec,
+    MaxPool3dProblem, MaxPool3dSpec, MaxPoolSpec, PoolProblem, Pooled,
 };
 pub use prelu::{PreluProblem, PreluSpec};
 pub use scale::{ScaleProblem, ScaleSpec};

@@ -1,72 +1,64 @@
-//! Maximum over sliding windows of images.
+//! The maximum of windows of images and volumes.
 
-use crate::error::{Quantity, RankRule, SpecError, at_least_one};
+use super::{Attributes, MaxPool3dProblem, Pooled, batch_of};
+use crate::SpecError;
 use crate::shape::{Shape, elements};
-use crate::window::Window;
 
-const OPERATOR: &str = "max_pool2d";
-
-/// Attributes of max pooling; see
-/// [`torch.nn.functional.max_pool2d`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.max_pool2d.html).
+/// Attributes of max pooling of images (`D` = 2) or volumes (3); see
+/// [`torch.nn.functional.max_pool2d`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.max_pool2d.html)
+/// and [`max_pool3d`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.max_pool3d.html).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(
     feature = "graph",
     derive(serde::Serialize, serde::Deserialize),
     serde(
-        try_from = "crate::pool::layer::MaximumFile",
-        into = "crate::pool::layer::MaximumFile"
+        try_from = "super::layer::MaximumFile",
+        into = "super::layer::MaximumFile"
     )
 )]
-pub struct MaxPool2dSpec {
+pub struct MaxPoolSpec<const D: usize> {
     /// Window extents.
-    pub kernel_size: [usize; 2],
+    pub kernel_size: [usize; D],
     /// Step between windows; the window extents if absent.
-    pub stride: Option<[usize; 2]>,
+    pub stride: Option<[usize; D]>,
     /// Padding on both sides, which never is the maximum.
-    pub padding: [usize; 2],
+    pub padding: [usize; D],
     /// Step between the elements of a window.
-    pub dilation: [usize; 2],
+    pub dilation: [usize; D],
     /// Whether a last window that reaches beyond the padding counts, provided that it starts inside the input
     /// or the padding in front of it.
     pub ceil_mode: bool,
 }
 
-impl MaxPool2dSpec {
+/// Attributes of max pooling of images.
+pub type MaxPool2dSpec = MaxPoolSpec<2>;
+/// Attributes of max pooling of volumes.
+pub type MaxPool3dSpec = MaxPoolSpec<3>;
+
+impl<const D: usize> MaxPoolSpec<D> {
     /// PyTorch's defaults: windows side by side, no padding, no gaps.
     #[must_use]
-    pub const fn new(kernel_size: [usize; 2]) -> Self {
+    pub const fn new(kernel_size: [usize; D]) -> Self {
+        const { assert!(D == 2 || D == 3, "images or volumes") };
         Self {
             kernel_size,
             stride: None,
-            padding: [0, 0],
-            dilation: [1, 1],
+            padding: [0; D],
+            dilation: [1; D],
             ceil_mode: false,
         }
     }
 
-    /// The window along an axis.
-    fn window(&self, axis: usize) -> Window {
-        Window {
-            kernel: self.kernel_size[axis],
-            stride: self.stride.unwrap_or(self.kernel_size)[axis],
-            padding: self.padding[axis],
-            dilation: self.dilation[axis],
+    fn attributes(&self) -> Attributes<D> {
+        Attributes {
+            operator: if D == 2 { "max_pool2d" } else { "max_pool3d" },
+            kernel_size: self.kernel_size,
+            stride: self.stride.unwrap_or(self.kernel_size),
+            padding: self.padding,
+            dilation: self.dilation,
             ceil_mode: self.ceil_mode,
+            pooled: Pooled::Maximum,
         }
-    }
-
-    /// Refuses padding that a window could hold nothing but.
-    fn check_padding(&self, axis: usize) -> Result<(), SpecError> {
-        let limit = self.kernel_size[axis] / 2;
-        if self.padding[axis] > limit {
-            return Err(SpecError::PaddingTooLarge {
-                operator: OPERATOR,
-                axis,
-                padding: self.padding[axis],
-                limit,
-            });
-        }
-        Ok(())
     }
 
     /// Checks what no input can make up for.
@@ -74,12 +66,11 @@ impl MaxPool2dSpec {
     /// # Errors
     /// Kernel, stride or dilation of 0; padding over half the kernel.
     pub fn check(&self) -> Result<(), SpecError> {
-        (0..2).try_for_each(|axis| {
-            self.window(axis).check(OPERATOR, axis)?;
-            self.check_padding(axis)
-        })
+        self.attributes().check()
     }
+}
 
+impl MaxPoolSpec<2> {
     /// Checks the attributes against the input's shape `[n, c, h, w]`.
     ///
     /// An empty batch is accepted and gives an empty output.
@@ -89,36 +80,40 @@ impl MaxPool2dSpec {
     /// over half the kernel; a dilated window larger than the padded input (which `ceil_mode`
     /// relaxes by `stride - 1`).
     pub fn problem(&self, input: &[usize]) -> Result<MaxPool2dProblem, SpecError> {
-        let &[n, c, h, w] = input else {
-            return Err(SpecError::Rank {
-                operator: OPERATOR,
-                tensor: "input",
-                actual: input.len(),
-                rule: RankRule::Exactly(4),
-            });
-        };
-        for (axis, extent) in [(1, c), (2, h), (3, w)] {
-            at_least_one(OPERATOR, Quantity::entry("input", axis), extent)?;
-        }
+        let attributes = self.attributes();
+        let operator = attributes.operator;
+        let (n, c, extents) = batch_of::<2>(operator, input)?;
         let mut problem = MaxPool2dProblem {
             n,
             c,
-            input: [h, w],
+            input: extents,
             output: [0, 0],
-            kernel_size: self.kernel_size,
-            stride: self.stride.unwrap_or(self.kernel_size),
-            padding: self.padding,
-            dilation: self.dilation,
+            kernel_size: attributes.kernel_size,
+            stride: attributes.stride,
+            padding: attributes.padding,
+            dilation: attributes.dilation,
         };
-        for axis in 0..2 {
-            problem.output[axis] =
-                self.window(axis)
-                    .output_extent(OPERATOR, axis, problem.input[axis])?;
-            self.check_padding(axis)?;
+        for (axis, extent) in extents.into_iter().enumerate() {
+            let window = attributes.window(axis);
+            problem.output[axis] = window.output_extent(operator, axis, extent)?;
+            attributes.check_padding(axis)?;
         }
-        elements(OPERATOR, "input", input)?;
-        elements(OPERATOR, "output", &problem.output_shape())?;
+        elements(operator, "input", input)?;
+        elements(operator, "output", &problem.output_shape())?;
         Ok(problem)
+    }
+}
+
+impl MaxPoolSpec<3> {
+    /// Checks the attributes against the input's shape `[n, c, d, h, w]`. An empty batch is accepted and
+    /// gives an empty output.
+    ///
+    /// # Errors
+    /// Rank other than 5; channels or extents of 0; those of [`check`](Self::check); a dilated window larger
+    /// than the padded input (which `ceil_mode` relaxes by `stride - 1`).
+    pub fn problem(&self, input: &[usize]) -> Result<MaxPool3dProblem, SpecError> {
+        let pool = self.attributes().problem(input)?;
+        Ok(MaxPool3dProblem { pool })
     }
 }
 

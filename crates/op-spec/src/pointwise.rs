@@ -209,74 +209,31 @@ mod layer {
 
     use super::{ClampSpec, GeluApproximation, PointwiseSpec};
     use crate::SpecError;
-    use crate::graph::layer::{GraphLayer, Layer, LayerProblem};
+    use crate::graph::layer::{GraphLayer, Layer, LayerProblem, constructors};
 
-    impl Layer {
+    constructors! {
         /// A clamp with both bounds.
-        #[must_use]
-        pub const fn clamp(min: f64, max: f64) -> Layer {
-            Layer::Pointwise(PointwiseSpec::Clamp(ClampSpec::new(min, max)))
-        }
-
+        clamp(min: f64, max: f64) = Layer::Pointwise(PointwiseSpec::Clamp(ClampSpec::new(min, max)));
         /// Negative values become 0.
-        #[must_use]
-        pub const fn relu() -> Layer {
-            Layer::Pointwise(PointwiseSpec::Relu {})
-        }
-
+        relu() = Layer::Pointwise(PointwiseSpec::Relu {});
         /// Values that are not above 0 are multiplied by `negative_slope`.
-        #[must_use]
-        pub const fn leaky_relu(negative_slope: f64) -> Layer {
-            Layer::Pointwise(PointwiseSpec::LeakyRelu { negative_slope })
-        }
-
+        leaky_relu(negative_slope: f64) = Layer::Pointwise(PointwiseSpec::LeakyRelu { negative_slope });
         /// Values times their sigmoid.
-        #[must_use]
-        pub const fn silu() -> Layer {
-            Layer::Pointwise(PointwiseSpec::Silu {})
-        }
-
+        silu() = Layer::Pointwise(PointwiseSpec::Silu {});
         /// Values times the part of a normal distribution below them.
-        #[must_use]
-        pub const fn gelu(approximate: GeluApproximation) -> Layer {
-            Layer::Pointwise(PointwiseSpec::Gelu { approximate })
-        }
-
+        gelu(approximate: GeluApproximation) = Layer::Pointwise(PointwiseSpec::Gelu { approximate });
         /// `1 / (1 + e^-x)`
-        #[must_use]
-        pub const fn sigmoid() -> Layer {
-            Layer::Pointwise(PointwiseSpec::Sigmoid {})
-        }
-
+        sigmoid() = Layer::Pointwise(PointwiseSpec::Sigmoid {});
         /// The hyperbolic tangent.
-        #[must_use]
-        pub const fn tanh() -> Layer {
-            Layer::Pointwise(PointwiseSpec::Tanh {})
-        }
-
+        tanh() = Layer::Pointwise(PointwiseSpec::Tanh {});
         /// Values times `clamp(x + 3, 0, 6) / 6`.
-        #[must_use]
-        pub const fn hardswish() -> Layer {
-            Layer::Pointwise(PointwiseSpec::Hardswish {})
-        }
-
+        hardswish() = Layer::Pointwise(PointwiseSpec::Hardswish {});
         /// Values that are not above 0 become `alpha * (e^x - 1)`.
-        #[must_use]
-        pub const fn elu(alpha: f64) -> Layer {
-            Layer::Pointwise(PointwiseSpec::Elu { alpha })
-        }
-
+        elu(alpha: f64) = Layer::Pointwise(PointwiseSpec::Elu { alpha });
         /// `ln(1 + e^(beta x)) / beta`, where `beta * x` is not above `threshold`.
-        #[must_use]
-        pub const fn softplus(beta: f64, threshold: f64) -> Layer {
-            Layer::Pointwise(PointwiseSpec::Softplus { beta, threshold })
-        }
-
+        softplus(beta: f64, threshold: f64) = Layer::Pointwise(PointwiseSpec::Softplus { beta, threshold });
         /// Values times the hyperbolic tangent of `ln(1 + e^x)`.
-        #[must_use]
-        pub const fn mish() -> Layer {
-            Layer::Pointwise(PointwiseSpec::Mish {})
-        }
+        mish() = Layer::Pointwise(PointwiseSpec::Mish {});
     }
 
     pub(super) const fn default_negative_slope() -> f64 {

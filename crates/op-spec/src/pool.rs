@@ -1,17 +1,17 @@
-//! Pools of windows of images and volumes: maxima of volumes, averages of both, averages of all positions.
-//! (The maximum of windows of images is `max_pool2d`, which is part of fusions.)
+//! Pools of windows of images and volumes: maxima, averages, averages of all positions.
+//! (The maximum of windows of images is part of fusions, and has a problem of its own.)
 
 mod adaptive;
 mod average;
 #[cfg(feature = "graph")]
 pub(crate) mod layer;
+// Beside the files of the other operators.
+#[path = "max_pool2d.rs"]
 mod maximum;
 
-pub use adaptive::{
-    AdaptiveAvgPool2dSpec, AdaptiveAvgPool3dSpec, AdaptiveAvgPoolProblem, AdaptiveAvgPoolSpec,
-};
-pub use average::{AvgPool2dSpec, AvgPool3dSpec, AvgPoolProblem, AvgPoolSpec};
-pub use maximum::{MaxPool3dProblem, MaxPool3dSpec};
+pub use adaptive::{AdaptiveAvgPool2dSpec, AdaptiveAvgPool3dSpec, AdaptiveAvgPoolSpec};
+pub use average::{AvgPool2dSpec, AvgPool3dSpec, AvgPoolSpec};
+pub use maximum::{MaxPool2dProblem, MaxPool2dSpec, MaxPool3dSpec, MaxPoolSpec};
 
 use crate::error::{Quantity, RankRule, SpecError, at_least_one};
 use crate::shape::{Shape, elements};
@@ -141,6 +141,36 @@ impl<const D: usize> Attributes<D> {
         elements(operator, "output", &problem.output_shape())?;
         Ok(problem)
     }
+}
+
+/// Problems that are a pool of volumes.
+macro_rules! problems {
+    ($($(#[$doc:meta])* $Problem:ident $([const $D:ident])?;)+) => {$(
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[non_exhaustive]
+        pub struct $Problem $(<const $D: usize>)? {
+            /// What it is as a pool of volumes.
+            pub pool: PoolProblem,
+        }
+
+        impl $(<const $D: usize>)? $Problem $(<$D>)? {
+            /// Shape of the output.
+            #[must_use]
+            pub fn output_shape(&self) -> Shape {
+                self.pool.output_shape()
+            }
+        }
+    )+};
+}
+
+problems! {
+    /// A max pooling of volumes whose extents and attributes fit together.
+    MaxPool3dProblem;
+    /// An average pooling whose extents and attributes fit together.
+    AvgPoolProblem[const D];
+    /// An average of all positions of each channel: one window, of the extents of the input.
+    AdaptiveAvgPoolProblem[const D];
 }
 
 /// Samples, channels and spatial extents of an input, of which none but the samples may be 0.

@@ -68,8 +68,6 @@ pub struct PreluProblem {
     pub shape: ChannelShape,
 }
 
-impl PreluProblem {}
-
 #[cfg(feature = "graph")]
 pub(crate) mod layer {
     use alloc::string::String;

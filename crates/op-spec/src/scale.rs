@@ -16,7 +16,7 @@ impl ScaleSpec {
     /// Rank under 2; factors that are not one value per channel.
     pub fn problem(&self, input: &[usize], scale: &[usize]) -> Result<ScaleProblem, SpecError> {
         let shape = ChannelShape::new(OPERATOR, input)?;
-        shape.check_parameter(OPERATOR, "scale", scale)?;
+        shape.check_parameter(OPERATOR, "scale", Some(scale))?;
         Ok(ScaleProblem { shape })
     }
 }
@@ -28,8 +28,6 @@ pub struct ScaleProblem {
     /// Shape of input and output.
     pub shape: ChannelShape,
 }
-
-impl ScaleProblem {}
 
 #[cfg(feature = "graph")]
 pub(crate) mod layer {

@@ -122,30 +122,41 @@ impl ChannelShape {
         self.n * self.c * self.spatial
     }
 
-    /// Checks that a parameter tensor holds one value per channel.
+    /// Checks that a parameter tensor, if there is one, holds one value per channel.
     pub(crate) fn check_parameter(
         &self,
         operator: &'static str,
         name: &'static str,
-        shape: &[usize],
+        shape: Option<&[usize]>,
     ) -> Result<(), SpecError> {
-        let [len] = shape else {
-            return Err(SpecError::Rank {
-                operator,
-                tensor: name,
-                actual: shape.len(),
-                rule: RankRule::Exactly(1),
-            });
-        };
-        if *len != self.c {
-            return Err(SpecError::Mismatch {
-                operator,
-                quantity: Quantity::entry(name, 0),
-                actual: *len,
-                expected: self.c,
-            });
-        }
-        Ok(())
+        shape.map_or(Ok(()), |shape| same_shape(operator, name, shape, &[self.c]))
+    }
+}
+
+/// Refuses a shape that is not `expected`.
+pub(crate) fn same_shape(
+    operator: &'static str,
+    tensor: &'static str,
+    actual: &[usize],
+    expected: &[usize],
+) -> Result<(), SpecError> {
+    if actual.len() != expected.len() {
+        return Err(SpecError::Rank {
+            operator,
+            tensor,
+            actual: actual.len(),
+            rule: RankRule::Exactly(expected.len()),
+        });
+    }
+    let mut pairs = actual.iter().zip(expected).enumerate();
+    match pairs.find(|(_, (actual, expected))| actual != expected) {
+        None => Ok(()),
+        Some((axis, (&actual, &expected))) => Err(SpecError::Mismatch {
+            operator,
+            quantity: Quantity::entry(tensor, axis),
+            actual,
+            expected,
+        }),
     }
 }
 

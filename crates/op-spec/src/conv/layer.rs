@@ -11,7 +11,7 @@ use super::{ConvProblem, ConvSpec, Padding, PaddingMode};
 use crate::SpecError;
 use crate::graph::Initialisation;
 use crate::graph::file::{Axes, AxesError, axes, is_one, is_true, one, yes};
-use crate::graph::layer::{Flow, GraphLayer, Layer, LayerProblem};
+use crate::graph::layer::{Flow, GraphLayer, Layer, LayerProblem, constructors};
 use crate::graph::parameters::Wanted;
 
 /// A convolution, as `torch.nn.Conv1d`, `torch.nn.Conv2d` and `torch.nn.Conv3d` describe it; input channels
@@ -56,24 +56,13 @@ impl<const D: usize> ConvLayer<D> {
     }
 }
 
-impl Layer {
+constructors! {
     /// A convolution of sequences.
-    #[must_use]
-    pub fn conv1d(layer: ConvLayer<1>) -> Layer {
-        Layer::Conv1d(layer)
-    }
-
+    conv1d(layer: ConvLayer<1>) = Layer::Conv1d(layer);
     /// A convolution of images.
-    #[must_use]
-    pub fn conv2d(layer: ConvLayer<2>) -> Layer {
-        Layer::Conv2d(layer)
-    }
-
+    conv2d(layer: ConvLayer<2>) = Layer::Conv2d(layer);
     /// A convolution of volumes.
-    #[must_use]
-    pub fn conv3d(layer: ConvLayer<3>) -> Layer {
-        Layer::Conv3d(layer)
-    }
+    conv3d(layer: ConvLayer<3>) = Layer::Conv3d(layer);
 }
 
 #[derive(Serialize, Deserialize)]

@@ -6,19 +6,43 @@ use core::fmt;
 
 use crate::SpecError;
 
-/// Why layers are no graph, or a graph does not take an input. Layers are counted from 0.
-#[derive(Clone, Debug, PartialEq)]
-#[non_exhaustive]
-pub enum GraphError {
-    /// There are no layers.
-    Empty,
+/// The error: its variants, each with its fields and its message.
+macro_rules! graph_error {
+    ($(
+        $(#[$doc:meta])*
+        $Variant:ident { $($(#[$field_doc:meta])* $field:ident: $ty:ty,)+ }: $message:literal $(, $value:expr)?;
+    )+) => {
+        /// Why layers are no graph, or a graph does not take an input. Layers are counted from 0.
+        #[derive(Clone, Debug, PartialEq)]
+        #[non_exhaustive]
+        pub enum GraphError {
+            /// There are no layers.
+            Empty,
+            $(
+                $(#[$doc])*
+                $Variant { $($(#[$field_doc])* $field: $ty,)+ },
+            )+
+        }
+
+        impl fmt::Display for GraphError {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                match self {
+                    Self::Empty => f.write_str("graph: layers are none, minimum 1"),
+                    $(Self::$Variant { $($field),+ } => write!(f, $message $(, $value)?),)+
+                }
+            }
+        }
+    };
+}
+
+graph_error! {
     /// A layer refuses its attributes or its input.
     Layer {
         /// Which one.
         layer: usize,
         /// What it says.
         source: SpecError,
-    },
+    }: "layer {layer}: {source}";
     /// A layer takes another number of spatial dimensions than the layers before it give.
     Dimensions {
         /// Which one.
@@ -29,28 +53,28 @@ pub enum GraphError {
         actual: usize,
         /// Dimensions that it takes.
         expected: usize,
-    },
+    }: "layer {layer}: {operator}: spatial dimensions are {actual}, expected {expected}";
     /// A layer works on channels, which a maximum over them has taken away.
     NoChannels {
         /// Which one.
         layer: usize,
         /// Its operator.
         operator: &'static str,
-    },
+    }: "layer {layer}: {operator}: the input has no channels, an earlier layer takes the maximum over them";
     /// A layer takes the first axis for the batch, and the input has none.
     NoBatch {
         /// Which one.
         layer: usize,
         /// Its operator.
         operator: &'static str,
-    },
+    }: "layer {layer}: {operator}: the input has no batch, expected one";
     /// A layer with parameters has no name for them.
     NoName {
         /// Which one.
         layer: usize,
         /// Its operator.
         operator: &'static str,
-    },
+    }: "layer {layer}: {operator}: name is empty, the layer has parameters to store under it";
     /// Two layers share a parameter, but disagree about it.
     Shared {
         /// The later layer.
@@ -61,14 +85,14 @@ pub enum GraphError {
         actual: Vec<usize>,
         /// The shape that the layers before want.
         expected: Vec<usize>,
-    },
+    }: "layer {layer}: {name} has shape {actual:?}, an earlier layer shares it with shape {expected:?}";
     /// A layer of a chain takes a further input that has no name.
     NoInputName {
         /// Which one.
         layer: usize,
         /// Its operator.
         operator: &'static str,
-    },
+    }: "layer {layer}: {operator}: input is empty, the chain's further inputs have names";
     /// Two layers take the same further input, but are given different shapes.
     SharedInput {
         /// The later layer.
@@ -79,12 +103,15 @@ pub enum GraphError {
         actual: Vec<usize>,
         /// The shape that an earlier layer is given.
         expected: Vec<usize>,
-    },
+    }: "layer {layer}: input {name} would have shape {actual:?}, an earlier layer takes it with shape {expected:?}";
     /// A value has no name, or that of an earlier value.
     ValueName {
         /// The name.
         name: String,
-    },
+    }: "graph: {}", match name.as_str() {
+        "" => "a value has no name".into(),
+        name => alloc::format!("two values have the name {name}"),
+    };
     /// A layer takes a value that neither is an input nor comes from an earlier layer.
     UnknownValue {
         /// Which one.
@@ -93,7 +120,7 @@ pub enum GraphError {
         operator: &'static str,
         /// The value's name.
         name: String,
-    },
+    }: "layer {layer}: {operator}: there is no value {name} before it";
     /// A layer's first operand is a further input, whose shape follows from nothing.
     FurtherInput {
         /// Which one.
@@ -102,99 +129,19 @@ pub enum GraphError {
         operator: &'static str,
         /// The input.
         name: String,
-    },
+    }: "layer {layer}: {operator}: input {name} is its first operand, whose shape must be known";
     /// Nothing takes a value, and it is not the graph's output; or the output is not the last layer's.
     UnusedValue {
         /// Its name.
         name: String,
-    },
+    }: "graph: no layer takes {name}, and it is not the output, which is the last layer's";
     /// The same as [`Shared`](Self::Shared), where the shapes agree and the initialisations do not.
     SharedInitialisation {
         /// The later layer.
         layer: usize,
         /// The parameter.
         name: String,
-    },
-}
-
-impl fmt::Display for GraphError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Empty => f.write_str("graph: layers are none, minimum 1"),
-            Self::Layer { layer, source } => write!(f, "layer {layer}: {source}"),
-            Self::Dimensions {
-                layer,
-                operator,
-                actual,
-                expected,
-            } => write!(
-                f,
-                "layer {layer}: {operator}: spatial dimensions are {actual}, expected {expected}"
-            ),
-            Self::NoBatch { layer, operator } => write!(
-                f,
-                "layer {layer}: {operator}: the input has no batch, expected one"
-            ),
-            Self::NoChannels { layer, operator } => write!(
-                f,
-                "layer {layer}: {operator}: the input has no channels, an earlier layer takes the maximum over them"
-            ),
-            Self::NoName { layer, operator } => write!(
-                f,
-                "layer {layer}: {operator}: name is empty, the layer has parameters to store under it"
-            ),
-            Self::Shared {
-                layer,
-                name,
-                actual,
-                expected,
-            } => write!(
-                f,
-                "layer {layer}: {name} has shape {actual:?}, an earlier layer shares it with shape {expected:?}"
-            ),
-            Self::NoInputName { layer, operator } => write!(
-                f,
-                "layer {layer}: {operator}: input is empty, the chain's further inputs have names"
-            ),
-            Self::SharedInput {
-                layer,
-                name,
-                actual,
-                expected,
-            } => write!(
-                f,
-                "layer {layer}: input {name} would have shape {actual:?}, an earlier layer takes it with shape {expected:?}"
-            ),
-            Self::ValueName { name } if name.is_empty() => {
-                f.write_str("graph: a value has no name")
-            }
-            Self::ValueName { name } => write!(f, "graph: two values have the name {name}"),
-            Self::UnknownValue {
-                layer,
-                operator,
-                name,
-            } => write!(
-                f,
-                "layer {layer}: {operator}: there is no value {name} before it"
-            ),
-            Self::FurtherInput {
-                layer,
-                operator,
-                name,
-            } => write!(
-                f,
-                "layer {layer}: {operator}: input {name} is its first operand, whose shape must be known"
-            ),
-            Self::UnusedValue { name } => write!(
-                f,
-                "graph: no layer takes {name}, and it is not the output, which is the last layer's"
-            ),
-            Self::SharedInitialisation { layer, name } => write!(
-                f,
-                "layer {layer}: {name} is initialised otherwise than by an earlier layer that shares it"
-            ),
-        }
-    }
+    }: "layer {layer}: {name} is initialised otherwise than by an earlier layer that shares it";
 }
 
 impl core::error::Error for GraphError {

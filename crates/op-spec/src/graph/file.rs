@@ -120,6 +120,27 @@ impl<'de, A: MapAccess<'de>> MapAccess<'de> for Named<'_, A> {
     }
 }
 
+/// How a layer with attributes is its file, which has all of them side by side, and the other way round.
+/// Fields with a value are the file's alone.
+macro_rules! written_as {
+    ($File:ident: $Layer:ident { $($field:ident),* }, $Spec:ident { $($attribute:ident),* } $(, $other:ident: $value:expr)*) => {
+        impl From<$File> for $Layer {
+            fn from(file: $File) -> Self {
+                let attributes = $Spec { $($attribute: file.$attribute),* };
+                Self { attributes, $($field: file.$field),* }
+            }
+        }
+
+        impl From<$Layer> for $File {
+            fn from(layer: $Layer) -> Self {
+                Self { $($attribute: layer.attributes.$attribute,)* $($field: layer.$field,)* $($other: $value,)* }
+            }
+        }
+    };
+}
+
+pub(crate) use written_as;
+
 /// A layer without attributes.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

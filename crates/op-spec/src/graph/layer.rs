@@ -112,6 +112,21 @@ impl Reduction {
     }
 }
 
+/// Constructors of layers.
+macro_rules! constructors {
+    ($($(#[$doc:meta])* $name:ident($($argument:ident: $ty:ty),*) = $layer:expr;)+) => {
+        impl Layer {$(
+            $(#[$doc])*
+            #[must_use]
+            pub const fn $name($($argument: $ty),*) -> Layer {
+                $layer
+            }
+        )+}
+    };
+}
+
+pub(crate) use constructors;
+
 macro_rules! layers {
     ($(
         $(#[$doc:meta])*

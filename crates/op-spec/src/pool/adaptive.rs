@@ -1,9 +1,9 @@
 //! The average of all positions of each channel.
 
-use super::{PoolProblem, Pooled, as_volume, batch_of};
+use super::{AdaptiveAvgPoolProblem, PoolProblem, Pooled, as_volume, batch_of};
 use crate::SpecError;
 use crate::error::Quantity;
-use crate::shape::{Shape, elements};
+use crate::shape::elements;
 
 /// Attributes of adaptive average pooling of images (`D` = 2) or volumes (3) to one value for each channel;
 /// see
@@ -90,21 +90,5 @@ impl<const D: usize> AdaptiveAvgPoolSpec<D> {
             },
         };
         Ok(AdaptiveAvgPoolProblem { pool })
-    }
-}
-
-/// An average of all positions of each channel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct AdaptiveAvgPoolProblem<const D: usize> {
-    /// What it is as a pool of volumes: one window, of the extents of the input.
-    pub pool: PoolProblem,
-}
-
-impl<const D: usize> AdaptiveAvgPoolProblem<D> {
-    /// Shape of the output.
-    #[must_use]
-    pub fn output_shape(&self) -> Shape {
-        self.pool.output_shape()
     }
 }

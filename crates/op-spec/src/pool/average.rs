@@ -1,8 +1,7 @@
 //! The average of windows of images and volumes.
 
-use super::{Attributes, PoolProblem, Pooled};
+use super::{Attributes, AvgPoolProblem, Pooled};
 use crate::SpecError;
-use crate::shape::Shape;
 
 /// Attributes of average pooling of images (`D` = 2) or volumes (3); see
 /// [`torch.nn.functional.avg_pool2d`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.avg_pool2d.html)
@@ -86,21 +85,5 @@ impl<const D: usize> AvgPoolSpec<D> {
     pub fn problem(&self, input: &[usize]) -> Result<AvgPoolProblem<D>, SpecError> {
         let pool = self.attributes().problem(input)?;
         Ok(AvgPoolProblem { pool })
-    }
-}
-
-/// An average pooling whose extents and attributes fit together.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct AvgPoolProblem<const D: usize> {
-    /// What it is as a pool of volumes.
-    pub pool: PoolProblem,
-}
-
-impl<const D: usize> AvgPoolProblem<D> {
-    /// Shape of the output.
-    #[must_use]
-    pub fn output_shape(&self) -> Shape {
-        self.pool.output_shape()
     }
 }

@@ -4,47 +4,24 @@ use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 
-use super::{AdaptiveAvgPoolSpec, AvgPoolSpec, MaxPool3dSpec};
+use super::{AdaptiveAvgPoolSpec, AvgPoolSpec, MaxPoolSpec};
+use crate::SpecError;
 use crate::graph::file::{Axes, AxesError, axes, is_false, is_true, yes};
-use crate::graph::layer::{GraphLayer, Layer, LayerProblem};
-use crate::{MaxPool2dSpec, SpecError};
+use crate::graph::layer::{GraphLayer, Layer, LayerProblem, constructors};
 
-impl Layer {
+constructors! {
     /// The maximum of windows of images.
-    #[must_use]
-    pub const fn max_pool2d(attributes: MaxPool2dSpec) -> Layer {
-        Layer::MaxPool2d(attributes)
-    }
-
+    max_pool2d(attributes: MaxPoolSpec<2>) = Layer::MaxPool2d(attributes);
     /// The maximum of windows of volumes.
-    #[must_use]
-    pub const fn max_pool3d(attributes: MaxPool3dSpec) -> Layer {
-        Layer::MaxPool3d(attributes)
-    }
-
+    max_pool3d(attributes: MaxPoolSpec<3>) = Layer::MaxPool3d(attributes);
     /// The average of windows of images.
-    #[must_use]
-    pub const fn avg_pool2d(attributes: AvgPoolSpec<2>) -> Layer {
-        Layer::AvgPool2d(attributes)
-    }
-
+    avg_pool2d(attributes: AvgPoolSpec<2>) = Layer::AvgPool2d(attributes);
     /// The average of windows of volumes.
-    #[must_use]
-    pub const fn avg_pool3d(attributes: AvgPoolSpec<3>) -> Layer {
-        Layer::AvgPool3d(attributes)
-    }
-
+    avg_pool3d(attributes: AvgPoolSpec<3>) = Layer::AvgPool3d(attributes);
     /// The average of each channel of images.
-    #[must_use]
-    pub fn adaptive_avg_pool2d() -> Layer {
-        Layer::AdaptiveAvgPool2d(AdaptiveAvgPoolSpec::default())
-    }
-
+    adaptive_avg_pool2d() = Layer::AdaptiveAvgPool2d(AdaptiveAvgPoolSpec { output_size: [1; 2] });
     /// The average of each channel of volumes.
-    #[must_use]
-    pub fn adaptive_avg_pool3d() -> Layer {
-        Layer::AdaptiveAvgPool3d(AdaptiveAvgPoolSpec::default())
-    }
+    adaptive_avg_pool3d() = Layer::AdaptiveAvgPool3d(AdaptiveAvgPoolSpec { output_size: [1; 3] });
 }
 
 /// A maximum of windows.
@@ -62,39 +39,32 @@ pub(crate) struct MaximumFile {
     ceil_mode: bool,
 }
 
-/// How a specification of maxima is such a file, and the other way round.
-macro_rules! maxima {
-    ($($Spec:ty)+) => {
-        $(impl TryFrom<MaximumFile> for $Spec {
-            type Error = AxesError;
+impl<const D: usize> TryFrom<MaximumFile> for MaxPoolSpec<D> {
+    type Error = AxesError;
 
-            fn try_from(file: MaximumFile) -> Result<Self, AxesError> {
-                let stride = file.stride.as_ref();
-                Ok(Self {
-                    kernel_size: file.kernel_size.values("kernel_size")?,
-                    stride: stride.map(|stride| stride.values("stride")).transpose()?,
-                    padding: axes("padding", file.padding.as_ref(), 0)?,
-                    dilation: axes("dilation", file.dilation.as_ref(), 1)?,
-                    ceil_mode: file.ceil_mode,
-                })
-            }
-        }
-
-        impl From<$Spec> for MaximumFile {
-            fn from(spec: $Spec) -> Self {
-                Self {
-                    kernel_size: Axes::of(&spec.kernel_size),
-                    stride: spec.stride.map(|stride| Axes::of(&stride)),
-                    padding: Axes::unless(&spec.padding, 0),
-                    dilation: Axes::unless(&spec.dilation, 1),
-                    ceil_mode: spec.ceil_mode,
-                }
-            }
-        })+
-    };
+    fn try_from(file: MaximumFile) -> Result<Self, AxesError> {
+        let stride = file.stride.as_ref();
+        Ok(Self {
+            kernel_size: file.kernel_size.values("kernel_size")?,
+            stride: stride.map(|stride| stride.values("stride")).transpose()?,
+            padding: axes("padding", file.padding.as_ref(), 0)?,
+            dilation: axes("dilation", file.dilation.as_ref(), 1)?,
+            ceil_mode: file.ceil_mode,
+        })
+    }
 }
 
-maxima! { MaxPool2dSpec MaxPool3dSpec }
+impl<const D: usize> From<MaxPoolSpec<D>> for MaximumFile {
+    fn from(spec: MaxPoolSpec<D>) -> Self {
+        Self {
+            kernel_size: Axes::of(&spec.kernel_size),
+            stride: spec.stride.map(|stride| Axes::of(&stride)),
+            padding: Axes::unless(&spec.padding, 0),
+            dilation: Axes::unless(&spec.dilation, 1),
+            ceil_mode: spec.ceil_mode,
+        }
+    }
+}
 
 /// An average of windows.
 #[derive(Serialize, Deserialize)]
@@ -189,8 +159,8 @@ macro_rules! layers {
 }
 
 layers! {
-    MaxPool2dSpec: 2, MaxPool2d;
-    MaxPool3dSpec: 3, MaxPool3d;
+    MaxPoolSpec<2>: 2, MaxPool2d;
+    MaxPoolSpec<3>: 3, MaxPool3d;
     AvgPoolSpec<2>: 2, AvgPool2d;
     AvgPoolSpec<3>: 3, AvgPool3d;
     AdaptiveAvgPoolSpec<2>: 2, AdaptiveAvgPool2d;
