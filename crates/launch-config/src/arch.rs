@@ -39,18 +39,6 @@ impl Arch {
         matches!(self.kernels(), Self::Sm90)
     }
 
-    /// Whether there are kernels with clusters of blocks for it.
-    #[must_use]
-    pub const fn has_clusters(self) -> bool {
-        matches!(self.kernels(), Self::Sm90)
-    }
-
-    /// Whether there are kernels that load through tensor maps for it.
-    #[must_use]
-    pub const fn has_tensor_maps(self) -> bool {
-        matches!(self.kernels(), Self::Sm90)
-    }
-
     /// Its name in PTX, without a suffix.
     #[must_use]
     pub const fn name(self) -> &'static str {

@@ -200,40 +200,24 @@ impl KernelGeometry for LayerNormProblem {
     }
 }
 
-impl KernelGeometry for BatchNormProblem {
-    type Geometry = ChannelGeometry;
+macro_rules! of_channels {
+    ($($Problem:ident($operator:literal): $Geometry:ident;)+) => {$(
+        impl KernelGeometry for $Problem {
+            type Geometry = $Geometry;
 
-    fn geometry(&self) -> Result<ChannelGeometry, SpecError> {
-        let (n, channels, spatial) = extents(&self.shape, "batch_norm")?;
-        Ok(ChannelGeometry::new(n, channels, spatial))
-    }
+            fn geometry(&self) -> Result<$Geometry, SpecError> {
+                let (n, channels, spatial) = extents(&self.shape, $operator)?;
+                Ok($Geometry::new(n, channels, spatial))
+            }
+        }
+    )+};
 }
 
-impl KernelGeometry for ChannelMaxProblem {
-    type Geometry = ChannelMaxGeometry;
-
-    fn geometry(&self) -> Result<ChannelMaxGeometry, SpecError> {
-        let (n, channels, spatial) = extents(&self.shape, "channel_max")?;
-        Ok(ChannelMaxGeometry::new(n, channels, spatial))
-    }
-}
-
-impl KernelGeometry for PreluProblem {
-    type Geometry = ChannelGeometry;
-
-    fn geometry(&self) -> Result<ChannelGeometry, SpecError> {
-        let (n, channels, spatial) = extents(&self.shape, "prelu")?;
-        Ok(ChannelGeometry::new(n, channels, spatial))
-    }
-}
-
-impl KernelGeometry for ScaleProblem {
-    type Geometry = ChannelGeometry;
-
-    fn geometry(&self) -> Result<ChannelGeometry, SpecError> {
-        let (n, channels, spatial) = extents(&self.shape, "scale")?;
-        Ok(ChannelGeometry::new(n, channels, spatial))
-    }
+of_channels! {
+    BatchNormProblem("batch_norm"): ChannelGeometry;
+    ChannelMaxProblem("channel_max"): ChannelMaxGeometry;
+    PreluProblem("prelu"): ChannelGeometry;
+    ScaleProblem("scale"): ChannelGeometry;
 }
 
 impl PadGeometry {
