@@ -69,6 +69,7 @@ mod pipeline;
 mod produce;
 mod results;
 mod rows;
+mod shared_rows;
 mod staged_f32;
 
 #[cfg(not(target_arch = "nvptx64"))]

@@ -17,7 +17,7 @@ use super::super::format::Format;
 use super::super::place::Place;
 use super::super::results::moments::Inside;
 use super::super::results::{BEYOND, in_order, is_inside, is_normal, is_within, limits};
-use super::rows::Rows;
+use super::shared_rows::Rows;
 use super::staged_f32::Scales;
 use super::{Made, Memory, Work, share_of, which_output};
 use crate::parts::moments::Moments;
