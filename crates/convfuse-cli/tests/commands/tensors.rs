@@ -109,7 +109,7 @@ fn a_run_takes_a_block_of_a_checkpoint() {
     ]);
     program
         .run(&format!("{run} --prefix down."))
-        .was_refused(&["down.steps: given, but the chain has no use for it"]);
+        .was_refused(&["down.steps: given, but the model has no use for it"]);
     program.right(&format!("{run} --prefix down. --not-strict"));
     let same = program.run(&format!("compare y.npy {WANTED}"));
     assert!(same.out.contains("equal"), "{same:?}");
