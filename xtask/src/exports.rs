@@ -85,7 +85,7 @@ mod tests {
     #[test]
     fn items_are_named_by_their_kinds_and_paths() {
         let page = r##"<ul><li><a href="#structs">Structs</a></li></ul><ul class="all-items">
-            <li><a href="struct.Tensor.html">Tensor</a></li><li><a href="chain/enum.Layer.html">chain::Layer</a></li></ul>"##;
+            <li><a href="struct.Tensor.html">Tensor</a></li><li><a href="graph/enum.Layer.html">graph::Layer</a></li></ul>"##;
         assert_eq!(
             names(page),
             ["struct convfuse::Tensor", "enum convfuse::graph::Layer"]
