@@ -3,13 +3,11 @@
 use ndarray::{ArrayD, ArrayViewD};
 use op_spec::graph::Pointwise;
 use op_spec::{BatchNormProblem, GroupNormProblem, PointwiseProblem, PreluProblem};
-use rayon::prelude::*;
 
 use super::dense;
 use super::moments::{Moments, normalize};
-use super::pointwise::map;
+use super::pointwise::{TASK_ELEMENTS, in_parts, map};
 use crate::error::Result;
-use crate::host_memory::reserve;
 
 pub(super) struct Norm<'a> {
     pub(super) problem: GroupNormProblem,
@@ -141,28 +139,6 @@ impl<'a> Map<'a> {
             }
         }
     }
-}
-
-/// Elements that one task takes of a function of single values.
-pub(super) const TASK_ELEMENTS: usize = 1 << 14;
-
-/// The values of `x` after `map` of each part of `len` of them, which is given the index of the part's first.
-///
-/// # Errors
-/// [`OutOfMemory`](crate::Error::OutOfMemory).
-pub(super) fn in_parts(
-    x: &ArrayViewD<'_, f32>,
-    len: usize,
-    map: impl Fn(usize, &mut [f32]) + Sync,
-) -> Result<ArrayD<f32>> {
-    let mut y = reserve(x.len())?;
-    match x.as_slice() {
-        Some(values) => y.extend_from_slice(values),
-        None => y.extend(x.iter().copied()),
-    }
-    let parts = y.par_chunks_mut(len.max(1)).enumerate();
-    parts.for_each(|(part, y)| map(part * len, y));
-    Ok(ArrayD::from_shape_vec(x.raw_dim(), y).expect("as many elements"))
 }
 
 /// The sum of two tensors of one shape, of any rank.

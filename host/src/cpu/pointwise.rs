@@ -5,9 +5,32 @@ use std::f64::consts::PI;
 use launch_config::pointwise::TAIL;
 use ndarray::{ArrayD, ArrayViewD};
 use op_spec::{ClampSpec, GeluApproximation, PointwiseProblem, PointwiseSpec};
+use rayon::prelude::*;
 
-use super::maps::{TASK_ELEMENTS, in_parts};
 use crate::error::Result;
+use crate::host_memory::reserve;
+
+/// Elements that one task takes of a function of single values.
+pub(super) const TASK_ELEMENTS: usize = 1 << 14;
+
+/// The values of `x` after `map` of each part of `len` of them, which is given the index of the part's first.
+///
+/// # Errors
+/// [`OutOfMemory`](crate::Error::OutOfMemory).
+pub(super) fn in_parts(
+    x: &ArrayViewD<'_, f32>,
+    len: usize,
+    map: impl Fn(usize, &mut [f32]) + Sync,
+) -> Result<ArrayD<f32>> {
+    let mut y = reserve(x.len())?;
+    match x.as_slice() {
+        Some(values) => y.extend_from_slice(values),
+        None => y.extend(x.iter().copied()),
+    }
+    let parts = y.par_chunks_mut(len.max(1)).enumerate();
+    parts.for_each(|(part, y)| map(part * len, y));
+    Ok(ArrayD::from_shape_vec(x.raw_dim(), y).expect("as many elements"))
+}
 
 /// A function of each value by itself, in a tensor of any rank.
 ///

@@ -224,7 +224,11 @@ fn shapes_that_cannot_be_counted_together_are_no_panic() {
 fn explanations_need_no_memory_for_what_they_explain() {
     let program = Program::new();
     // More than machines have, of which nothing is computed.
-    for options in ["", "--channels-last", "--dtype f16 --strategy unfused-direct"] {
+    for options in [
+        "",
+        "--channels-last",
+        "--dtype f16 --strategy unfused-direct",
+    ] {
         let ran = program.right(&format!(
             "explain --device h200 --shape 100,8,4000,4000 {options}"
         ));
