@@ -203,7 +203,7 @@ fn lying(backend: Backend) -> Outcome {
     Ok(())
 }
 
-/// Two regions of `dense` read it as it does not lie.
+/// Two regions of `basic` read its input, which lies otherwise than they read it.
 fn copies(backend: Backend) -> Outcome {
     let stream = backend.stream()?;
     let case = &cases()[0];

@@ -16,6 +16,7 @@ mod max_pool2d;
 mod moments;
 mod pointwise;
 mod pool;
+mod stage;
 
 use std::borrow::Cow;
 

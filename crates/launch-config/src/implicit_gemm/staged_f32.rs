@@ -103,7 +103,7 @@ impl StagedTiles {
 }
 
 impl GemmGeometry {
-    /// Whether the producer converts the input on its way to the halo tile.
+    /// Whether the producer converts the staged f32 tile to f16.
     #[must_use]
     #[inline(always)]
     pub const fn is_converted_in_producer(&self) -> bool {

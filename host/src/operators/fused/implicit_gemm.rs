@@ -32,6 +32,17 @@ fn gemm_device(properties: &DeviceProperties) -> GemmDevice {
     }
 }
 
+/// The format of operands, where `accurate` is that of accurate f32.
+fn format(dtype: DType, options: FusedOptions, accurate: OperandFormat) -> OperandFormat {
+    let formats = [accurate, OperandFormat::SCALED_F16, OperandFormat::STORED];
+    options.precision.pick(dtype, formats)
+}
+
+/// The batch, where the choice may depend on it.
+fn batch(conv: &ConvGeometry, options: FusedOptions) -> Option<u64> {
+    (!options.batch_invariant).then_some(conv.n)
+}
+
 /// A convolution as an implicit GEMM, with all decisions about its launches.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Gemm {
@@ -69,11 +80,8 @@ impl Gemm {
         options: FusedOptions,
         strides: Option<[i64; 5]>,
     ) -> Result<Self, Refusal> {
-        type Format = OperandFormat;
-        let formats = [Format::F16X2, Format::SCALED_F16, Format::STORED];
-        let format = options.precision.pick(dtype, formats);
-        let device = gemm_device(properties);
-        let batch = (!options.batch_invariant).then_some(conv.n);
+        let (device, batch) = (gemm_device(properties), batch(conv, options));
+        let format = format(dtype, options, OperandFormat::F16X2);
         let config = GemmConfig::new(conv, windows, format, &device, batch)?;
         let config = config.for_rows_of(row_channels);
         Ok(Self::new(config, options.precision, &device, strides))
@@ -90,11 +98,8 @@ impl Gemm {
         options: FusedOptions,
         strides: Option<[i64; 5]>,
     ) -> Result<Self, Refusal> {
-        type Format = OperandFormat;
-        let formats = [Format::BF16X3, Format::SCALED_F16, Format::STORED];
-        let format = options.precision.pick(dtype, formats);
-        let device = gemm_device(properties);
-        let batch = (!options.batch_invariant).then_some(conv.n);
+        let (device, batch) = (gemm_device(properties), batch(conv, options));
+        let format = format(dtype, options, OperandFormat::BF16X3);
         let config = GemmConfig::new_without_norm(conv, format, &device, batch)?;
         Ok(Self::new(config, options.precision, &device, strides))
     }

@@ -1,0 +1,315 @@
+//! Stages: runs of layers that have a normal form, done sample by sample.
+//!
+//! A sample is convolved as a whole; then each group of channels is normalised, and each of its channels
+//! mapped and pooled, while it is in the cache. Factors around a norm are folded into it and cost nothing.
+//! Tensors between two stages of a path are never whole.
+
+use ndarray::{ArrayD, ArrayViewD, IxDyn};
+use op_spec::ConvProblem;
+use op_spec::graph::{GraphProblem, NormalForm, Pointwise, Reduction};
+use rayon::prelude::*;
+
+use super::channel_max::max_over_channels;
+use super::conv::{convolve_sample, fill_pad};
+use super::dense;
+use super::maps::{Map, Norm};
+use super::max_pool2d::pool_plane;
+use super::pool::pool_sample;
+use crate::error::Result;
+use crate::host_memory::{affordable, reserve, resize, zeroed};
+
+/// Every sample of `x`, stage by stage; the result has the shape `output`.
+pub(super) fn run_stages(
+    stages: &[Stage<'_>],
+    x: ArrayViewD<'_, f32>,
+    output: &[usize],
+) -> Result<ArrayD<f32>> {
+    let mut y: Vec<f32> = zeroed(output.iter().product())?;
+    if !y.is_empty() {
+        let n = output[0];
+        let x = dense(x)?;
+        let buffers = bytes_at_a_time(stages, n);
+        affordable(buffers.saturating_add(size_of_val(&y[..]) as u64))?;
+        // Reserve all of it once and release it, because the matrix products do not check for memory.
+        reserve::<u8>(usize::try_from(buffers).unwrap_or(usize::MAX))?;
+        let output_len = y.len() / n;
+        y.par_chunks_mut(output_len)
+            .zip(x.par_chunks(x.len() / n))
+            .enumerate()
+            .try_for_each_init(Buffers::default, |buffers, (number, (y, x))| {
+                run_sample(stages, number, x, y, buffers)
+            })?;
+    }
+    Ok(ArrayD::from_shape_vec(IxDyn(output), y).expect("as many elements"))
+}
+
+/// Approximate bytes of all threads' buffers. Checking their sum finds a lack of memory before the first one
+/// is filled.
+fn bytes_at_a_time(stages: &[Stage<'_>], n: usize) -> u64 {
+    let stages = stages.iter();
+    let of_thread = stages.map(|stage| {
+        let mapped = stage.reduction.map_or(0, |_| stage.mapped_len);
+        let padded = stage
+            .convolution
+            .as_ref()
+            .map_or(0, Convolution::padded_len);
+        mapped.max(stage.output_len).saturating_add(padded) as u64
+    });
+    let threads = rayon::current_num_threads() as u64;
+    let samples = threads.min(n as u64);
+    let elements = samples.saturating_mul(of_thread.max().unwrap_or(0));
+    let bytes = elements.saturating_mul(size_of::<f32>() as u64);
+    bytes.saturating_add(threads * PRODUCT_BYTES)
+}
+
+/// The most bytes of a matrix product's packed operands and a chunk of columns.
+const PRODUCT_BYTES: u64 = 2 << 20;
+
+/// Sample `number` through all stages.
+fn run_sample(
+    stages: &[Stage<'_>],
+    number: usize,
+    x: &[f32],
+    y: &mut [f32],
+    buffers: &mut Buffers,
+) -> Result<()> {
+    let (last, first) = stages.split_last().expect("a chain has a layer");
+    let Buffers {
+        mapped,
+        sample,
+        next,
+    } = buffers;
+    for (index, stage) in first.iter().enumerate() {
+        resize(next, stage.output_len)?;
+        let x = if index == 0 { x } else { &sample[..] };
+        stage.run(number, x, next, mapped)?;
+        std::mem::swap(sample, next);
+    }
+    let x = if first.is_empty() { x } else { sample };
+    last.run(number, x, y, mapped)
+}
+
+/// A thread's buffers, reused from sample to sample.
+#[derive(Default)]
+struct Buffers {
+    /// Values of a run before its maximum.
+    mapped: Vec<f32>,
+    /// A sample between two runs.
+    sample: Vec<f32>,
+    next: Vec<f32>,
+}
+
+/// A run of layers, with its parameters.
+pub(super) struct Stage<'a> {
+    convolution: Option<Convolution<'a>>,
+    norm: Option<Norm<'a>>,
+    pointwise: Vec<Map<'a>>,
+    reduction: Option<Reduction>,
+    behind: Vec<Map<'a>>,
+    /// Elements of a convolved sample, and of one of its channels.
+    mapped_len: usize,
+    plane: usize,
+    output_len: usize,
+}
+
+struct Convolution<'a> {
+    problem: ConvProblem<3>,
+    weight: &'a [f32],
+    bias: Option<&'a [f32]>,
+}
+
+impl Convolution<'_> {
+    /// Elements of a padded sample, if padding is separate.
+    fn padded_len(&self) -> usize {
+        let padded = self.problem.pad.map(|pad| pad.outer());
+        padded.map_or(0, |outer| self.problem.c * outer.iter().product::<usize>())
+    }
+}
+
+/// The longest runs of a path that have a normal form; `parameter` as [`Stage::new`] has it.
+pub(super) fn stages<'a>(
+    problem: &GraphProblem,
+    path: &[usize],
+    parameter: impl Fn(usize, usize) -> Option<&'a [f32]>,
+) -> Vec<Stage<'a>> {
+    let mut stages = Vec::new();
+    let mut rest = path;
+    let form = |layers: &[usize]| NormalForm::of(problem, layers.iter().copied());
+    while !rest.is_empty() {
+        let longer = (2..=rest.len()).map_while(|len| Some((len, form(&rest[..len]).ok()?)));
+        let single = || (1, form(&rest[..1]).expect("a single layer has one"));
+        let (len, form) = longer.last().unwrap_or_else(single);
+        let input = &problem.steps[rest[0]].input;
+        let output = &problem.steps[rest[len - 1]].output;
+        stages.push(Stage::new(form, input, output, &parameter));
+        rest = &rest[len..];
+    }
+    stages
+}
+
+impl<'a> Stage<'a> {
+    /// The layers of `form`; `parameter` gives the parameter of a layer and an index in PyTorch's order.
+    pub(super) fn new(
+        form: NormalForm,
+        input: &[usize],
+        output: &[usize],
+        parameter: impl Fn(usize, usize) -> Option<&'a [f32]>,
+    ) -> Self {
+        let factor = |layer| parameter(layer, 0).expect("a factor for each channel");
+        let factors = |layers: &[(usize, op_spec::ScaleProblem)]| {
+            let factors = layers.iter().map(|&(layer, _)| factor(layer));
+            factors.collect::<Vec<_>>()
+        };
+        let maps = |pointwise: &[(usize, Pointwise)]| {
+            let map = |(layer, pointwise): &(usize, Pointwise)| {
+                Map::new(pointwise, |index| parameter(*layer, index))
+            };
+            pointwise.iter().map(map).collect::<Vec<_>>()
+        };
+        let epilogue = form.epilogue;
+        let norm = epilogue.norm.map(|(layer, problem)| Norm {
+            weight: parameter(layer, 0).filter(|_| problem.weight),
+            bias: parameter(layer, 1).filter(|_| problem.bias),
+            before: factors(&epilogue.before),
+            behind: factors(&epilogue.affine),
+            problem,
+        });
+        let convolution = form.convolution.map(|(layer, problem)| Convolution {
+            weight: parameter(layer, 0).expect("a filter"),
+            bias: parameter(layer, 1),
+            problem,
+        });
+        let (channels, plane) = match &convolution {
+            Some(convolution) => {
+                let problem = &convolution.problem;
+                (problem.k, problem.output_spatial())
+            }
+            None => (input[1], input[2..].iter().product()),
+        };
+        Self {
+            convolution,
+            norm,
+            pointwise: maps(&epilogue.list),
+            reduction: epilogue.reduce.map(|(_, reduction)| reduction),
+            behind: maps(&epilogue.after),
+            mapped_len: channels * plane,
+            plane,
+            output_len: output[1..].iter().product(),
+        }
+    }
+
+    /// Sample `number`.
+    fn run(&self, number: usize, x: &[f32], y: &mut [f32], mapped: &mut Vec<f32>) -> Result<()> {
+        let Some(reduction) = self.reduction else {
+            self.convolve(x, y)?;
+            self.map_groups(number, y);
+            return Ok(());
+        };
+        if let Reduction::Pool(pool) = &reduction
+            && self.is_alone()
+        {
+            pool_sample(x, y, pool);
+            return Ok(());
+        }
+        resize(mapped, self.mapped_len)?;
+        self.convolve(x, mapped)?;
+        match reduction {
+            Reduction::Pool(pool) => {
+                self.map_groups(number, mapped);
+                pool_sample(mapped, y, &pool);
+                let pooled = y.len() / (self.mapped_len / self.plane);
+                for (c, y) in y.chunks_exact_mut(pooled).enumerate() {
+                    let first = number * self.output_len + c * pooled;
+                    let behind = self.behind.iter();
+                    behind.for_each(|map| map.apply(first, c, y));
+                }
+                Ok(())
+            }
+            Reduction::ChannelMax(_) => {
+                self.map_groups(number, mapped);
+                max_over_channels(mapped, y);
+                // The output has no channels for factors.
+                let behind = self.behind.iter();
+                behind.for_each(|map| map.apply(number * y.len(), 0, y));
+                Ok(())
+            }
+            Reduction::MaxPool2d(pool) => {
+                let pooled = pool.output[0] * pool.output[1];
+                let group_len = self.group_len();
+                mapped
+                    .par_chunks_mut(group_len)
+                    .zip(y.par_chunks_mut(group_len / self.plane * pooled))
+                    .enumerate()
+                    .try_for_each_init(Vec::new, |tall, (group, (x, y))| {
+                        resize(tall, pool.input[1])?;
+                        let mut planes = y.chunks_exact_mut(pooled);
+                        self.map_group(number, group, x, |c, x| {
+                            let y = planes.next().expect("a plane for each channel");
+                            pool_plane(x, y, &pool, tall);
+                            let first = number * self.output_len + c * pooled;
+                            let behind = self.behind.iter();
+                            behind.for_each(|map| map.apply(first, c, y));
+                        });
+                        Ok(())
+                    })
+            }
+        }
+    }
+
+    /// Whether the run is a reduction alone.
+    fn is_alone(&self) -> bool {
+        let reads_input = self.convolution.is_none() && self.norm.is_none();
+        reads_input && self.pointwise.is_empty() && self.behind.is_empty()
+    }
+
+    fn convolve(&self, x: &[f32], y: &mut [f32]) -> Result<()> {
+        match &self.convolution {
+            None => {
+                y.copy_from_slice(x);
+                Ok(())
+            }
+            Some(of) => match &of.problem.pad {
+                None => convolve_sample(x, of.weight, of.bias, &of.problem, y),
+                Some(pad) => {
+                    let mut padded = zeroed(of.padded_len())?;
+                    fill_pad(x, pad, &mut padded);
+                    convolve_sample(&padded, of.weight, of.bias, &of.problem, y)
+                }
+            },
+        }
+    }
+
+    /// Elements that are normalised together.
+    fn group_len(&self) -> usize {
+        let norm = self.norm.as_ref();
+        norm.map_or(self.plane, |norm| norm.problem.group_len())
+    }
+
+    /// Every group of sample `number`.
+    fn map_groups(&self, number: usize, x: &mut [f32]) {
+        let groups = x.par_chunks_mut(self.group_len()).enumerate();
+        groups.for_each(|(group, x)| self.map_group(number, group, x, |_, _| {}));
+    }
+
+    /// Normalises a group of sample `number`, applies the pointwise functions to each channel, and passes it,
+    /// with the channel's number, to `finish`.
+    fn map_group(
+        &self,
+        number: usize,
+        group: usize,
+        x: &mut [f32],
+        mut finish: impl FnMut(usize, &[f32]),
+    ) {
+        let first = group * (x.len() / self.plane);
+        let normalise = self.norm.as_ref().map(|norm| norm.of_group(first, x));
+        for (c, x) in (first..).zip(x.chunks_exact_mut(self.plane)) {
+            if let Some((norm, moments)) = &normalise {
+                norm.normalise(c, *moments, x);
+            }
+            let start = number * self.mapped_len + c * self.plane;
+            let pointwise = self.pointwise.iter();
+            pointwise.for_each(|map| map.apply(start, c, x));
+            finish(c, x);
+        }
+    }
+}
