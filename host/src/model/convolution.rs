@@ -23,10 +23,11 @@ use crate::spec::{Conv1dSpec, Conv2dSpec, Conv3dSpec, ConvProblem, ConvSpec};
 /// output as large as the image and puts an odd element at the end. A separate launch pads the image if
 /// padding is not zeros, or differs between the two sides.
 ///
-/// *Numerics*: as those of a model with this one layer. In f32 the products are the
-/// [accurate](crate::model::Precision::Accurate) ones. `L = c / groups * r * s`, and the condition is the sum
-/// of the products' magnitudes and that of the bias, in the bound of [`ops`](crate::ops#numerics). The order
-/// of a sum depends on the shapes alone. *NaN* and infinities spread to every output whose window holds them.
+/// *Numerics*: as those of a model with this one layer. In f32 tensor cores have the errors of
+/// [`Precision::Accurate`](crate::model::Precision::Accurate); the kernels of the row `direct` are in
+/// the bound of [`ops`](crate::ops#numerics), where `L = c / groups * r * s` and the condition is the
+/// sum of the products' magnitudes and the bias's. The order of a sum depends on the shapes alone.
+/// *NaN* and infinities spread to every output whose window holds them.
 ///
 /// # Errors
 /// [`Error::Spec`]: attributes that PyTorch refuses, such as [`Padding::Same`](crate::spec::Padding) with a
