@@ -37,16 +37,16 @@ mod staged_f32;
 mod tile;
 mod tiles;
 
-pub use channels_last::KVectorStrides;
+pub use channels_last::{KVectorStrides, Loader};
 pub use combining::{COMBINED_BY_THREAD, Combining, combining};
 pub use config::{ASSUMED_BATCH, GemmConfig, GemmDevice};
-pub use epilogue::Epilogue;
+pub use epilogue::{Epilogue, EpilogueKind};
 pub use layout::{Layout, OUTSIDE, PLACE_BITS, TILE_PADDING, TILE_WORDS};
 pub use sm80::{M16N64, M16N256, M32N128, M64N32, M64N128};
 pub use sm90::block::STAGED_TILE_WORDS;
 pub use sm90::{W64N128, WARP_SPECIALIZED};
 pub use staged_f32::{STAGED_WIDTH, StagedTiles};
-pub use tile::{GemmTile, MMA_BATCH_STEPS, PROMOTION_MMA_STEPS};
+pub use tile::{GemmTile, MMA_BATCH_STEPS, Mainloop, PROMOTION_MMA_STEPS};
 pub use tiles::TILES;
 
 /// Threads of a block of the implicit GEMM.
@@ -142,6 +142,45 @@ impl OperandFormat {
     }
 }
 
+/// How MMA steps read K-vectors of the halo tile.
+#[repr(u32)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MmaOperands {
+    /// `ldmatrix`: a step has any two consecutive K-vectors of the table of offsets.
+    Ldmatrix = 0,
+    /// The matrix descriptors of `wgmma`: the two K-vectors of a step have the same distance in all steps.
+    Descriptor = 1,
+}
+
+impl MmaOperands {
+    /// Whether matrix descriptors read the halo tile.
+    #[must_use]
+    #[inline(always)]
+    pub const fn is_descriptor(self) -> bool {
+        self as u32 != Self::Ldmatrix as u32
+    }
+}
+
+/// How the reformat finds the power of two that scales a sample.
+#[repr(u32)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Prescale {
+    /// It uses the optimistic scale and records magnitudes. The rescale repeats samples that the scale does
+    /// not suit.
+    Optimistic = 0,
+    /// Each block scans its sample for the largest magnitude first.
+    Scanned = 1,
+}
+
+impl Prescale {
+    /// Whether blocks scan their samples.
+    #[must_use]
+    #[inline(always)]
+    pub const fn is_scanned(self) -> bool {
+        self as u32 != Self::Optimistic as u32
+    }
+}
+
 /// The by-value argument of the implicit GEMM's kernels.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -194,9 +233,8 @@ pub struct GemmGeometry {
     /// one, and from that to the next even one, in K-vectors of the halo tile. With two strips of an NHWC
     /// halo tile, odd octets are of the other strip.
     pub interleaved_octets: [u32; 2],
-    /// 1 if the two K-vectors of a step have the same distance in all steps, as `wgmma` needs, else 0: then a
-    /// step has any two consecutive K-vectors.
-    pub paired: u32,
+    /// How MMA steps read the halo tile.
+    pub operands: MmaOperands,
     /// That distance in K-vectors of the halo tile where there is one plane, and the two K-vectors are
     /// neighbouring columns of taps; 0 where they are the same tap in two planes.
     pub pair_k_vectors: u32,
@@ -241,13 +279,10 @@ pub struct GemmGeometry {
     pub pooled_h: u32,
     /// Columns of the pooled output.
     pub pooled_w: u32,
-    /// 1 if each block scans a sample for its largest magnitude before the reformat, else 0: then the
-    /// reformat uses the optimistic scale, records magnitudes, and the rescale repeats samples that it does
-    /// not suit.
-    pub scans: u32,
-    /// 1 for a convolution without a norm of its own statistics: it has no moments, and a NaN/Inf fix-up;
-    /// else 0.
-    pub without_norm: u32,
+    /// How the reformat finds the scale of a sample.
+    pub prescale: Prescale,
+    /// What happens to results.
+    pub epilogue: EpilogueKind,
     /// Strides of the K-vectors of a channels-last input, or of one reformatted to NHWC.
     pub k_vectors: KVectorStrides,
     /// How boxes are copied.

@@ -34,6 +34,25 @@ pub const STACK_STRIDE: u32 = 2;
 /// Stacks that a thread takes at most.
 pub const MAX_STACKS: u64 = 4;
 
+/// A task of a thread.
+#[repr(u32)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PoolTask {
+    /// One output.
+    Output = 0,
+    /// A stack of [`OUTPUTS_PER_THREAD`] outputs.
+    Stack = 1,
+}
+
+impl PoolTask {
+    /// Whether it is a stack.
+    #[must_use]
+    #[inline(always)]
+    pub const fn is_stack(self) -> bool {
+        self as u32 != Self::Output as u32
+    }
+}
+
 /// A 2-D pool over planes of `h * w` that gives planes of `p * q`.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -70,8 +89,8 @@ pub struct PoolGeometry {
     pub columns: Reciprocal,
     /// Reciprocal of the tasks of a plane, at most [`FAR`]; see `ApplyGeometry`.
     pub near: Reciprocal,
-    /// 1 if threads take stacks, else 0.
-    pub stacked: u32,
+    /// The tasks of threads.
+    pub task: PoolTask,
     /// Tasks of a block.
     pub block_tasks: u32,
 }
@@ -91,7 +110,11 @@ impl PoolGeometry {
             && self.p as usize >= OUTPUTS_PER_THREAD;
         let planned = Self {
             columns: Reciprocal::of(self.q),
-            stacked: stacked as u32,
+            task: if stacked {
+                PoolTask::Stack
+            } else {
+                PoolTask::Output
+            },
             ..self
         };
         let tasks = planned.plane_tasks();
@@ -125,7 +148,7 @@ impl PoolGeometry {
 
     /// Tasks of a plane: stacks, or outputs.
     pub const fn plane_tasks(&self) -> u64 {
-        let rows = if self.stacked != 0 {
+        let rows = if self.task.is_stack() {
             self.p.div_ceil(OUTPUTS_PER_THREAD as u32)
         } else {
             self.p

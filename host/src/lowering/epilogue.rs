@@ -8,8 +8,8 @@ use op_spec::{BatchNormProblem, PointwiseProblem, PreluProblem, ScaleProblem};
 
 use super::region::Region;
 use crate::spec::{ChannelMaxProblem, ClampProblem, GroupNormProblem, MaxPool2dProblem};
-use launch_config::Refusal;
 use launch_config::implicit_gemm::Epilogue as StoreEpilogue;
+use launch_config::{Presence, Refusal};
 
 /// The plan of an epilogue.
 #[derive(Debug, Clone)]
@@ -95,11 +95,11 @@ impl Store {
             }
             _ => return Err(refusal),
         };
-        let is_mapped = u32::from(batch_norm.is_some());
+        let gain_and_shift = Presence::of(batch_norm.is_some());
         Ok(Store {
             batch_norm,
             epilogue: StoreEpilogue {
-                is_mapped,
+                gain_and_shift,
                 ..function
             },
         })

@@ -77,22 +77,22 @@ const _: () = assert!(BLOCK_ELEMENTS == ROUND_ELEMENTS * VECTORS_PER_THREAD);
 /// Source position of the element at `position` along an axis of `extent` elements. `position` may be beyond
 /// either end.
 #[inline(always)]
-fn source(mode: u32, position: i32, extent: u32) -> u32 {
+fn source(mode: PaddingMode, position: i32, extent: u32) -> u32 {
     let extent = extent as i32;
     if position >= 0 && position < extent {
         return position as u32;
     }
     let last = extent - 1;
     // `mode` is uniform over the launch.
-    let found = if mode == PaddingMode::Reflect as u32 {
+    let found = if mode == PaddingMode::Reflect {
         if position < 0 {
             -position
         } else {
             last - (position - last)
         }
-    } else if mode == PaddingMode::Replicate as u32 {
+    } else if mode == PaddingMode::Replicate {
         if position < 0 { 0 } else { last }
-    } else if mode == PaddingMode::Circular as u32 {
+    } else if mode == PaddingMode::Circular {
         if position < 0 {
             position + extent
         } else {

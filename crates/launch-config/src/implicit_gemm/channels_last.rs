@@ -7,6 +7,27 @@
 use super::{K_VECTOR_VALUES, K_VECTOR_WORDS};
 use crate::conv::ConvGeometry;
 
+/// The loader of the input.
+#[repr(u32)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Loader {
+    /// A launch reformats the input to padded planes of K-vectors.
+    ReformatToPlanes = 0,
+    /// A launch reformats it to channels-last K-vectors.
+    ReformatToNhwc = 1,
+    /// A channels-last input is read in place.
+    ChannelsLast = 2,
+}
+
+impl Loader {
+    /// Whether the input is read in place.
+    #[must_use]
+    #[inline(always)]
+    pub const fn is_in_place(self) -> bool {
+        matches!(self, Self::ChannelsLast)
+    }
+}
+
 /// Strides of the K-vectors of a channels-last input, or of one that is reformatted to NHWC: the distance of
 /// neighbouring pixels along each axis, in K-vectors. The planes of a pixel are consecutive.
 #[repr(C)]
@@ -20,8 +41,8 @@ pub struct KVectorStrides {
     pub row: u32,
     /// Stride of columns.
     pub column: u32,
-    /// 1 if the input is read in place, 0 if it is reformatted, to NHWC or to planes.
-    pub is_channels_last: u32,
+    /// The loader of the input.
+    pub loader: Loader,
     /// K-vectors of a pixel side by side in the halo tile: 2 or 4, or 1 with a single plane; 0 if the input
     /// is reformatted to planes.
     pub span_k_vectors: u32,
@@ -36,7 +57,7 @@ impl KVectorStrides {
         slice: 0,
         row: 0,
         column: 0,
-        is_channels_last: 0,
+        loader: Loader::ReformatToPlanes,
         span_k_vectors: 0,
         boxes: 0,
     };
@@ -69,7 +90,7 @@ impl KVectorStrides {
             slice: as_u32(slice)?,
             row: as_u32(row)?,
             column: as_u32(column)?,
-            is_channels_last: 1,
+            loader: Loader::ChannelsLast,
             span_k_vectors: 0,
             boxes: 0,
         };
@@ -90,6 +111,7 @@ impl KVectorStrides {
             slice,
             row,
             column: planes,
+            loader: Loader::ReformatToNhwc,
             ..Self::REFORMATTED
         })
     }

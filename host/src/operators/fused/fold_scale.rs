@@ -7,7 +7,7 @@ use crate::error::Result;
 use crate::operators::launching::{Affine, kernel};
 use crate::program::{ProgramBuilder, Value};
 use crate::spec::{Quantity, SpecError};
-use launch_config::elementwise;
+use launch_config::{Presence, elementwise};
 
 /// `weight * scale` and `bias * scale`, with 1 and 0 for absent parameters: the folded parameters of the norm
 /// `layer`. The arguments are parameters of `program`, all of shape `(c)`.
@@ -35,7 +35,7 @@ pub(crate) fn fold_scale(
         let (kernel, shape) = kernel(&FOLD_SCALE, &[dtype.label()], shape)?;
         let gain = program.tensor(&[channels], dtype)?;
         let shift = program.tensor_like(gain)?;
-        let [has_weight, has_bias] = [weight, bias].map(|value| u32::from(value.is_some()));
+        let [has_weight, has_bias] = [weight, bias].map(|value| Presence::of(value.is_some()));
         let arguments = (weight, bias, scale, gain, shift, len, has_weight, has_bias);
         // SAFETY: all values that exist have `len` elements, and the flags say which do.
         unsafe { program.launch(kernel, shape, arguments) }

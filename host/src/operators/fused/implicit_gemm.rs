@@ -19,8 +19,8 @@ use crate::operators::{FusedOptions, Precision};
 use crate::program::{BoxesOf, ProgramBuilder, Value};
 use launch_config::Refusal;
 use launch_config::conv::ConvGeometry;
-use launch_config::implicit_gemm::sm90::MainloopConfig;
-use launch_config::implicit_gemm::{Epilogue, GemmConfig, GemmDevice, OperandFormat};
+use launch_config::implicit_gemm::sm90::{MainloopConfig, Residency, Schedule};
+use launch_config::implicit_gemm::{Epilogue, GemmConfig, GemmDevice, Loader, OperandFormat};
 
 /// The device properties that a config depends on.
 fn gemm_device(properties: &DeviceProperties) -> GemmDevice {
@@ -48,21 +48,9 @@ fn batch(conv: &ConvGeometry, options: FusedOptions) -> Option<u64> {
 pub(crate) struct Gemm {
     config: GemmConfig,
     precision: Precision,
-    loader: Loader,
     /// The mainloop of a warp-specialized tile.
     mainloop: Option<MainloopConfig>,
     shape: Option<LaunchShape>,
-}
-
-/// The loader of the input.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Loader {
-    /// A channels-last input is read in place.
-    ChannelsLast,
-    /// A launch reformats it to channels-last K-vectors.
-    ReformatToNhwc,
-    /// A launch reformats it to padded planes of K-vectors.
-    ReformatToPlanes,
 }
 
 impl Gemm {
@@ -114,17 +102,14 @@ impl Gemm {
         let in_place = strides
             .and_then(|strides| config.channels_last(strides, device))
             .filter(|in_place| in_place.pays_channels_last(device));
-        let (config, loader) = match (in_place, config.reformatted_to_nhwc(device)) {
-            (Some(in_place), _) => (in_place, Loader::ChannelsLast),
-            (None, Some(nhwc)) => (nhwc, Loader::ReformatToNhwc),
-            (None, None) => (config, Loader::ReformatToPlanes),
-        };
+        let config = in_place
+            .or_else(|| config.reformatted_to_nhwc(device))
+            .unwrap_or(config);
         Self {
             mainloop: config.mainloop_config(device),
             shape: config.shape(device),
             config,
             precision,
-            loader,
         }
     }
 
@@ -141,7 +126,7 @@ impl Gemm {
 
     /// Whether the input is read in place.
     pub(crate) fn reads_in_place(&self) -> bool {
-        self.loader == Loader::ChannelsLast
+        self.config.geometry.k_vectors.loader.is_in_place()
     }
 }
 
@@ -161,14 +146,13 @@ impl fmt::Display for Gemm {
             "tile {tile} of {filters} filters x {pixels} pixels, {operands}"
         )?;
         if let Some(mainloop) = &self.mainloop {
-            let schedule = match mainloop.ping_pong {
-                0 => "cooperative",
-                _ => "ping-pong",
+            let schedule = match mainloop.schedule {
+                Schedule::Cooperative => "cooperative",
+                Schedule::PingPong => "ping-pong",
             };
-            let resident = if mainloop.resident == 1 {
-                ", resident"
-            } else {
-                ""
+            let resident = match mainloop.residency {
+                Residency::Streamed => "",
+                Residency::Resident => ", resident",
             };
             write!(
                 f,
@@ -180,7 +164,7 @@ impl fmt::Display for Gemm {
             write!(f, ", split-K over {} blocks", config.split_k)?;
         }
         write!(f, ", {} K blocks of {} MMA steps", g.k_blocks, g.mma_steps)?;
-        f.write_str(match self.loader {
+        f.write_str(match g.k_vectors.loader {
             Loader::ChannelsLast if g.is_converted_in_producer() => {
                 "; channels-last input read in place, f32 converted in the producer"
             }
@@ -245,7 +229,7 @@ fn reformat(
     let samples = g.conv.n as usize;
     let descales = program.tensor(&[samples], DType::F32)?;
     // Magnitudes that the reformat records, if values are scaled and samples not scanned.
-    let twice = config.format.scaled && g.scans == 0;
+    let twice = config.format.scaled && !g.prescale.is_scanned();
     let blocks = if twice {
         samples * g.sample_blocks() as usize
     } else {
@@ -353,8 +337,8 @@ pub(crate) fn append(
     let bytes_moved = program.bytes(&[words.unwrap_or(x), operands, y, moments]);
     let (bias, norm_weight) = (parameters.filters.bias, parameters.norm.weight);
     // The input itself, for the fix-up pass or for reading in place.
-    let x = (g.without_norm != 0 || is_channels_last).then_some(x);
-    let weight = (g.without_norm != 0).then_some(parameters.filters.weight);
+    let x = (g.epilogue.is_store() || is_channels_last).then_some(x);
+    let weight = (g.epilogue.is_store()).then_some(parameters.filters.weight);
     let folded = parameters
         .folded
         .map(|Folded { gain, shift }| (gain, shift));

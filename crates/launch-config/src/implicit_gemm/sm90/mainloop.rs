@@ -3,6 +3,52 @@
 use super::block::{HALO_WARPS, TILE_SUMS, WARPGROUPS, WARPS};
 use crate::WARP_THREADS;
 
+/// How long filters stay in their pipeline stages.
+#[repr(u32)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Residency {
+    /// They are loaded for each tile of pixels.
+    Streamed = 0,
+    /// There is a stage for each of the block's MMA batches, so filters are loaded once and stay.
+    Resident = 1,
+}
+
+impl Residency {
+    /// Whether filters stay.
+    #[must_use]
+    #[inline(always)]
+    pub const fn is_resident(self) -> bool {
+        self as u32 != Self::Streamed as u32
+    }
+}
+
+/// How the consumer warpgroups of a block share its tiles.
+#[repr(u32)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Schedule {
+    /// Both work on the same pixels, each on a tile of filters or on half of the pixels.
+    Cooperative = 0,
+    /// Each has every second tile of pixels, and one runs its epilogue while the other multiplies. The block
+    /// has one tile of filters.
+    PingPong = 1,
+}
+
+impl Schedule {
+    /// Whether the warpgroups take turns.
+    #[must_use]
+    #[inline(always)]
+    pub const fn is_ping_pong(self) -> bool {
+        self as u32 != Self::Cooperative as u32
+    }
+
+    /// The binary logarithm of the warpgroups that take turns.
+    #[must_use]
+    #[inline(always)]
+    pub const fn shift(self) -> u32 {
+        self as u32
+    }
+}
+
 /// The mainloop of a block: its tiles, schedule and pipeline stages.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -15,13 +61,10 @@ pub struct MainloopConfig {
     pub halos: u32,
     /// Filter stages.
     pub filters: u32,
-    /// 1 if there is a filter stage for each of the block's MMA batches, so that filters are loaded once and
-    /// stay resident, else 0.
-    pub resident: u32,
-    /// 1 for the ping-pong schedule, in which each warpgroup has every second tile of pixels, and one runs
-    /// its epilogue while the other multiplies. The block then has one tile of filters. 0 for the cooperative
-    /// schedule.
-    pub ping_pong: u32,
+    /// How long filters stay in their stages.
+    pub residency: Residency,
+    /// How the warpgroups share the tiles.
+    pub schedule: Schedule,
     /// Staging buffers of each converting producer warp; 0 where the producer does not convert.
     pub staged: u32,
     /// The number of the staging buffers' first barrier.
@@ -78,7 +121,10 @@ impl MainloopConfig {
         if self.split_k > 1 {
             stages + 2 * WARPS
         } else {
-            stages + WARPGROUPS * self.ping_pong
+            match self.schedule {
+                Schedule::Cooperative => stages,
+                Schedule::PingPong => stages + WARPGROUPS,
+            }
         }
     }
 
@@ -94,7 +140,7 @@ impl MainloopConfig {
     #[must_use]
     #[inline(always)]
     pub const fn consumer_warps(&self) -> u32 {
-        WARPS >> self.ping_pong
+        WARPS >> self.schedule.shift()
     }
 
     /// Producer warps of halo tiles that work at the same time: one stage is being read.
@@ -110,7 +156,7 @@ impl MainloopConfig {
     /// The part of the kernel's label that says whether a warpgroup has half or all of a tile's pixels.
     #[must_use]
     pub const fn label(&self) -> &'static str {
-        if self.tiles == 1 && self.ping_pong == 0 {
+        if self.tiles == 1 && !self.schedule.is_ping_pong() {
             "halves"
         } else {
             "whole"
