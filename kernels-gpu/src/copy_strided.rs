@@ -185,7 +185,7 @@ unsafe fn copy_rows<S: Storage, T: Storage>(
             };
             if of_row >= VECTOR_ELEMENTS as u64 {
                 is_whole[v] = true;
-                vectors[v] = if g.mode == CopyMode::VectorRows {
+                vectors[v] = if g.mode == CopyMode::VECTOR_ROWS {
                     x.load_vec(at as usize)
                 } else {
                     [0, 1, 2, 3].map(|i| x.load((at + i * stride) as usize))

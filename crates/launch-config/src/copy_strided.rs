@@ -15,6 +15,7 @@
 
 use super::reciprocal::Reciprocal;
 use super::{LaunchShape, VECTOR_ELEMENTS, WARP_THREADS};
+use crate::mode::mode;
 
 mod collapsed;
 
@@ -82,16 +83,16 @@ pub struct CopySide {
     pub shared: u32,
 }
 
-/// How blocks copy an array.
-#[repr(u32)]
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum CopyMode {
-    /// Rows, element by element.
-    Rows = 0,
-    /// Rows, of which four elements that begin at a multiple of four are read as one vector.
-    VectorRows = 1,
-    /// Tiles, transposed through shared memory.
-    Tiles = 2,
+mode! {
+    /// How blocks copy an array.
+    pub CopyMode {
+        /// Rows, element by element.
+        ROWS = 0,
+        /// Rows, of which four elements that begin at a multiple of four are read as one vector.
+        VECTOR_ROWS = 1,
+        /// Tiles, transposed through shared memory.
+        TILES = 2,
+    }
 }
 
 impl CopyMode {
@@ -99,7 +100,7 @@ impl CopyMode {
     #[must_use]
     #[inline(always)]
     pub const fn is_tiled(self) -> bool {
-        matches!(self, Self::Tiles)
+        self.0 == Self::TILES.0
     }
 }
 
@@ -184,9 +185,9 @@ impl CopyGeometry {
             axes,
             count,
             mode: if has_vectors {
-                CopyMode::VectorRows
+                CopyMode::VECTOR_ROWS
             } else {
-                CopyMode::Rows
+                CopyMode::ROWS
             },
             i: none,
             j: none,
@@ -237,7 +238,7 @@ impl CopyGeometry {
         CopyGeometry {
             axes: counted,
             count,
-            mode: CopyMode::Tiles,
+            mode: CopyMode::TILES,
             i: side(i, side_i, shared_i),
             j: side(last, side_j, shared_j),
             ..*self
@@ -315,15 +316,15 @@ mod tests {
     #[test]
     fn tiles_are_for_what_is_read_across() {
         let channels_last = geometry(&[16, 3, 10, 10, 10], &[3000, 1, 300, 30, 3]);
-        assert_eq!(channels_last.mode, CopyMode::Tiles);
+        assert_eq!(channels_last.mode, CopyMode::TILES);
         assert_eq!((channels_last.i.extent, channels_last.j.extent), (3, 1000));
         let last = &channels_last.axes[..3];
         assert_eq!([last[0].extent, last[1].extent, last[2].extent], [16, 1, 1]);
-        assert_eq!(geometry(&[300, 300], &[400, 1]).mode, CopyMode::Rows);
-        assert_eq!(geometry(&[300, 300], &[1, 300]).mode, CopyMode::Tiles);
-        assert_eq!(geometry(&[1000, 4, 5], &[20, 1, 4]).mode, CopyMode::Rows);
-        assert_eq!(geometry(&[300, 300], &[0, 1]).mode, CopyMode::Rows);
-        assert_eq!(geometry(&[300, 300], &[1, 0]).mode, CopyMode::Rows);
+        assert_eq!(geometry(&[300, 300], &[400, 1]).mode, CopyMode::ROWS);
+        assert_eq!(geometry(&[300, 300], &[1, 300]).mode, CopyMode::TILES);
+        assert_eq!(geometry(&[1000, 4, 5], &[20, 1, 4]).mode, CopyMode::ROWS);
+        assert_eq!(geometry(&[300, 300], &[0, 1]).mode, CopyMode::ROWS);
+        assert_eq!(geometry(&[300, 300], &[1, 0]).mode, CopyMode::ROWS);
     }
 
     #[test]
@@ -346,7 +347,7 @@ mod tests {
         let huge = geometry(&[1 << 20, 1 << 20], &[1, 1 << 20]);
         assert_eq!(huge.shape().unwrap().grid[0], 1 << 28);
         let many = geometry(&[1 << 40, 3, 512], &[3 * 512, 1, 3]);
-        assert_eq!((many.mode, many.shape()), (CopyMode::Rows, None));
+        assert_eq!((many.mode, many.shape()), (CopyMode::ROWS, None));
     }
 
     #[test]
@@ -360,7 +361,7 @@ mod tests {
     #[test]
     fn vectors_are_read_where_all_rows_begin_with_one() {
         let has = |shape: &[usize], strides: &[isize]| {
-            geometry(shape, strides).mode == CopyMode::VectorRows
+            geometry(shape, strides).mode == CopyMode::VECTOR_ROWS
         };
         assert!(has(&[3, 8], &[12, 1]));
         assert!(!has(&[3, 8], &[13, 1]));

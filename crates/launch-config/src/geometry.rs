@@ -160,7 +160,7 @@ impl KernelGeometry for MaxPool2dProblem {
             dilation_w: extent("dilation", 1, self.dilation[1])?,
             columns: Reciprocal::of(1),
             near: Reciprocal::of(1),
-            task: PoolTask::Output,
+            task: PoolTask::OUTPUT,
             block_tasks: 0,
         }
         .planned())

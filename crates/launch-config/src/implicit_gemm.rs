@@ -21,6 +21,7 @@
 
 use super::conv::ConvGeometry;
 use super::{LaunchShape, WARP_THREADS};
+use crate::mode::mode;
 
 mod channels_last;
 mod combining;
@@ -142,14 +143,14 @@ impl OperandFormat {
     }
 }
 
-/// How MMA steps read K-vectors of the halo tile.
-#[repr(u32)]
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum MmaOperands {
-    /// `ldmatrix`: a step has any two consecutive K-vectors of the table of offsets.
-    Ldmatrix = 0,
-    /// The matrix descriptors of `wgmma`: the two K-vectors of a step have the same distance in all steps.
-    Descriptor = 1,
+mode! {
+    /// How MMA steps read K-vectors of the halo tile.
+    pub MmaOperands {
+        /// `ldmatrix`: a step has any two consecutive K-vectors of the table of offsets.
+        LDMATRIX = 0,
+        /// The matrix descriptors of `wgmma`: the two K-vectors of a step have the same distance in all steps.
+        DESCRIPTOR = 1,
+    }
 }
 
 impl MmaOperands {
@@ -157,19 +158,19 @@ impl MmaOperands {
     #[must_use]
     #[inline(always)]
     pub const fn is_descriptor(self) -> bool {
-        self as u32 != Self::Ldmatrix as u32
+        self.0 != Self::LDMATRIX.0
     }
 }
 
-/// How the reformat finds the power of two that scales a sample.
-#[repr(u32)]
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Prescale {
-    /// It uses the optimistic scale and records magnitudes. The rescale repeats samples that the scale does
-    /// not suit.
-    Optimistic = 0,
-    /// Each block scans its sample for the largest magnitude first.
-    Scanned = 1,
+mode! {
+    /// How the reformat finds the power of two that scales a sample.
+    pub Prescale {
+        /// It uses the optimistic scale and records magnitudes. The rescale repeats samples that the scale does
+        /// not suit.
+        OPTIMISTIC = 0,
+        /// Each block scans its sample for the largest magnitude first.
+        SCANNED = 1,
+    }
 }
 
 impl Prescale {
@@ -177,7 +178,7 @@ impl Prescale {
     #[must_use]
     #[inline(always)]
     pub const fn is_scanned(self) -> bool {
-        self as u32 != Self::Optimistic as u32
+        self.0 != Self::OPTIMISTIC.0
     }
 }
 

@@ -22,19 +22,19 @@ pub mod elementwise;
 mod geometry;
 pub mod implicit_gemm;
 pub mod max_pool2d;
+mod mode;
 pub mod norm;
 pub mod one_launch;
 pub mod pad;
 pub mod peak;
 pub mod pointwise;
 pub mod pool;
-mod presence;
 pub mod reciprocal;
 mod refusal;
 
 pub use arch::{Arch, f16_multiply_adds_per_cycle};
 pub use geometry::KernelGeometry;
-pub use presence::Presence;
+pub use mode::Presence;
 pub use refusal::{Refusal, Rule};
 
 /// Elements that one vector access moves: 16 bytes of f32, 8 bytes of f16 or bf16.

@@ -9,6 +9,7 @@
 use super::LaunchShape;
 use super::norm::{ENOUGH_BLOCKS, FAR, NormGeometry};
 use super::reciprocal::Reciprocal;
+use crate::mode::mode;
 
 /// Threads of a block.
 pub const BLOCK_THREADS: u32 = 256;
@@ -34,14 +35,14 @@ pub const STACK_STRIDE: u32 = 2;
 /// Stacks that a thread takes at most.
 pub const MAX_STACKS: u64 = 4;
 
-/// A task of a thread.
-#[repr(u32)]
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum PoolTask {
-    /// One output.
-    Output = 0,
-    /// A stack of [`OUTPUTS_PER_THREAD`] outputs.
-    Stack = 1,
+mode! {
+    /// A task of a thread.
+    pub PoolTask {
+        /// One output.
+        OUTPUT = 0,
+        /// A stack of [`OUTPUTS_PER_THREAD`] outputs.
+        STACK = 1,
+    }
 }
 
 impl PoolTask {
@@ -49,7 +50,7 @@ impl PoolTask {
     #[must_use]
     #[inline(always)]
     pub const fn is_stack(self) -> bool {
-        self as u32 != Self::Output as u32
+        self.0 != Self::OUTPUT.0
     }
 }
 
@@ -111,9 +112,9 @@ impl PoolGeometry {
         let planned = Self {
             columns: Reciprocal::of(self.q),
             task: if stacked {
-                PoolTask::Stack
+                PoolTask::STACK
             } else {
-                PoolTask::Output
+                PoolTask::OUTPUT
             },
             ..self
         };

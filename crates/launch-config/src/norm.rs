@@ -16,6 +16,7 @@
 use super::elementwise::BLOCK_THREADS;
 use super::reciprocal::Reciprocal;
 use super::{LaunchShape, Presence, VECTOR_ELEMENTS, WARP_THREADS};
+use crate::mode::mode;
 
 /// Threads of a statistics block.
 pub const STATS_THREADS: u32 = 256;
@@ -89,14 +90,14 @@ pub const RESIDENT_BYTES: u32 = 232_448 - RESIDENT_STATIC_BYTES;
 const RESIDENT_MIN_ROWS: u64 = 128;
 const RESIDENT_MIN_SPATIAL: u64 = RESIDENT_THREADS as u64 * VECTOR_ELEMENTS as u64;
 
-/// What a partial result of a row's statistics holds.
-#[repr(u32)]
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Partials {
-    /// Mean and M2 of a split, whose length follows from the geometry.
-    Uncounted = 0,
-    /// Count, mean and M2, so that splits may differ in length.
-    Counted = 1,
+mode! {
+    /// What a partial result of a row's statistics holds.
+    pub Partials {
+        /// Mean and M2 of a split, whose length follows from the geometry.
+        UNCOUNTED = 0,
+        /// Count, mean and M2, so that splits may differ in length.
+        COUNTED = 1,
+    }
 }
 
 impl Partials {
@@ -104,8 +105,8 @@ impl Partials {
     #[must_use]
     pub const fn elements(self) -> usize {
         match self {
-            Self::Uncounted => PARTIAL_ELEMENTS,
-            Self::Counted => COUNTED_ELEMENTS,
+            Self::UNCOUNTED => PARTIAL_ELEMENTS,
+            _ => COUNTED_ELEMENTS,
         }
     }
 
@@ -113,7 +114,7 @@ impl Partials {
     #[must_use]
     #[inline(always)]
     pub const fn are_counted(self) -> bool {
-        self as u32 != Self::Uncounted as u32
+        self.0 != Self::UNCOUNTED.0
     }
 }
 
@@ -167,9 +168,9 @@ impl NormGeometry {
             row_channels,
             splits: row_elements.div_ceil(split_elements) as u32,
             eps,
-            weight: Presence::Absent,
-            bias: Presence::Absent,
-            partials: Partials::Uncounted,
+            weight: Presence::ABSENT,
+            bias: Presence::ABSENT,
+            partials: Partials::UNCOUNTED,
         }
     }
 
@@ -186,7 +187,7 @@ impl NormGeometry {
     pub const fn counted(self, splits: u32) -> Self {
         Self {
             splits,
-            partials: Partials::Counted,
+            partials: Partials::COUNTED,
             ..self
         }
     }

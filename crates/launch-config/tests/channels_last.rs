@@ -43,7 +43,7 @@ fn strides_are_counted_in_k_vectors() {
         slice: 0,
         row: 30 * 8,
         column: 8,
-        loader: Loader::ChannelsLast,
+        loader: Loader::CHANNELS_LAST,
         span_k_vectors: 4,
         boxes: k_vectors.boxes,
     };
@@ -170,7 +170,7 @@ fn lines_are_long_where_they_leave_filters_enough_stages() {
             mainloop.residency,
         )
     };
-    let [streamed, resident] = [Residency::Streamed, Residency::Resident];
+    let [streamed, resident] = [Residency::STREAMED, Residency::RESIDENT];
     assert_eq!(of(32, [128; 3], 2, 64), (4, streamed));
     assert_eq!(of(512, [1, 64, 64], 1, 512), (4, streamed));
     // Two tiles of filters in a block leave too few pipeline stages beside strided halo tiles of long spans.

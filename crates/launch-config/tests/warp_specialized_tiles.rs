@@ -155,7 +155,7 @@ fn shared_memory_holds_all_parts_side_by_side_and_two_stages_of_each_pipeline() 
                     } else {
                         assert!(mainloop.halos >= 2 && mainloop.filters >= 2, "{mainloop:?}");
                     }
-                    stay[mainloop.residency as usize] = true;
+                    stay[mainloop.residency.code() as usize] = true;
                     assert!(mainloop.halos <= HALO_WARPS + 1, "{mainloop:?}");
                     lies_apart(&config, mainloop, device.shared_bytes);
                     min[0] = min[0].min(mainloop.halos);
@@ -193,7 +193,7 @@ fn no_further_stage_fits_shared_memory() {
                 halos,
                 filters,
                 residency,
-                schedule: Schedule::Cooperative,
+                schedule: Schedule::COOPERATIVE,
                 staged: 0,
                 staged_barrier: 0,
                 staged_at: 0,
@@ -201,7 +201,7 @@ fn no_further_stage_fits_shared_memory() {
             };
             let Some(mainloop) = g.mainloop_config(format, [tiles, 1], shared_bytes) else {
                 assert!(
-                    bytes(with(2, 2, Residency::Streamed)) > shared_bytes,
+                    bytes(with(2, 2, Residency::STREAMED)) > shared_bytes,
                     "{config:?}"
                 );
                 continue;
@@ -238,8 +238,8 @@ fn warpgroups_ping_pong_with_resident_filters_or_few_loads() {
         conv([n, c, k], [extent; 3], [3; 3], spec)
     };
     let [_, split, rounded, stored] = FORMATS;
-    let [streamed, resident] = [Residency::Streamed, Residency::Resident];
-    let [cooperative, ping_pong] = [Schedule::Cooperative, Schedule::PingPong];
+    let [streamed, resident] = [Residency::STREAMED, Residency::RESIDENT];
+    let [cooperative, ping_pong] = [Schedule::COOPERATIVE, Schedule::PING_PONG];
     for (what, conv, format, wanted) in [
         (
             "filters stay",
@@ -285,7 +285,10 @@ fn warpgroups_ping_pong_with_resident_filters_or_few_loads() {
             wanted,
             "{what}: {config:?}"
         );
-        assert_eq!(mainloop.label(), ["halves", "whole"][wanted.1 as usize]);
+        assert_eq!(
+            mainloop.label(),
+            ["halves", "whole"][wanted.1.code() as usize]
+        );
         assert_eq!(
             mainloop.consumer_warps() * (1 << mainloop.schedule.shift()),
             WARPS,

@@ -2,6 +2,7 @@
 //!
 //! Each type is one kind of epilogue that kernels implement. Its `of` accepts a region's form, or refuses it.
 
+use launch_config::elementwise::Bounds;
 use launch_config::pointwise::Step;
 use op_spec::graph::{Epilogue, NormalForm, Pointwise, Reduction};
 use op_spec::{BatchNormProblem, PointwiseProblem, PreluProblem, ScaleProblem};
@@ -208,6 +209,16 @@ impl Pool {
     /// The windows, if they do not overlap, have no gaps, and are whole.
     pub(super) fn windows_side_by_side(&self) -> Option<[u32; 2]> {
         windows_side_by_side(&self.pool)
+    }
+
+    /// The bounds of a leading clamp, in which the pooling kernels end, and the other functions, which take
+    /// launches of their own over the pooled pixels.
+    pub(super) fn bounds_and_rest(&self) -> (Bounds, &[PointwiseProblem]) {
+        let functions = &self.functions[..];
+        match functions.first().and_then(PointwiseProblem::as_clamp) {
+            Some(clamp) => (Bounds::of(&clamp), &functions[1..]),
+            None => (Bounds::NONE, functions),
+        }
     }
 
     /// The only function, if it is a clamp.

@@ -2,10 +2,18 @@ use ndarray::array;
 
 use super::*;
 use crate::device::Device;
-use crate::operators::{pointwise, scale};
+use crate::graph::LayerProblem;
+use crate::operators::{self, pointwise, scale};
 use crate::spec::{ClampSpec, PointwiseSpec, ScaleSpec};
 
 const LEN: usize = 1000;
+
+/// The launches of an operator.
+fn plan(problem: LayerProblem) -> LaunchPlan {
+    let mut plan = LaunchPlan::default();
+    operators::plan(&mut plan, DType::F32, &problem).unwrap();
+    plan
+}
 
 /// Clamps to ever smaller intervals, one after the other.
 fn clamps(device: &Device, count: usize) -> Program {
@@ -14,6 +22,7 @@ fn clamps(device: &Device, count: usize) -> Program {
     for step in 1..=count {
         let spec = PointwiseSpec::Clamp(ClampSpec::new(0.0, 1.0 / step as f64));
         let problem = [spec.problem(&[LEN]).unwrap()];
+        program.plan(&plan(LayerProblem::Pointwise(problem[0])));
         value = pointwise::append(&mut program, value, &problem).unwrap();
     }
     program.finish(&[value])
@@ -47,6 +56,7 @@ fn parameters_stay_only_where_a_launch_reads_them() {
     let x = program.input(&[1, 2], DType::F32, &Order::Dense).unwrap();
     let [_, factors] = [&unused, &used].map(|tensor| program.parameter(tensor));
     let problem = ScaleSpec.problem(&[1, 2], &[2]).unwrap();
+    program.plan(&plan(problem.into()));
     let y = scale::append(&mut program, x, factors, &problem).unwrap();
     let program = program.finish(&[y]);
     let weak = [unused.downgrade(), used.downgrade()];

@@ -183,10 +183,8 @@ const KINDS: [(&str, Kind); 11] = [
         |config| {
             let g = &config.geometry;
             let is_odd = match g.operands {
-                MmaOperands::Ldmatrix => g.k_block_k_vectors() % MMA_STEP_K_VECTORS == 1,
-                MmaOperands::Descriptor => {
-                    g.pair_k_vectors > 0 && g.column_taps % MMA_STEP_K_VECTORS == 1
-                }
+                MmaOperands::LDMATRIX => g.k_block_k_vectors() % MMA_STEP_K_VECTORS == 1,
+                _ => g.pair_k_vectors > 0 && g.column_taps % MMA_STEP_K_VECTORS == 1,
             };
             is_odd && g.pixel_tiles() > 1
         },

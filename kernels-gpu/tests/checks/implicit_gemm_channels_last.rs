@@ -86,7 +86,7 @@ pub(crate) fn same_bits_as_reformatted<F: Operand>(run: &Run) -> Outcome {
             ..config.expect("a config")
         };
         // As if samples were large: the producer converts no others.
-        config.geometry.prescale = Prescale::Optimistic;
+        config.geometry.prescale = Prescale::OPTIMISTIC;
         if number == 1 {
             // In the last column, which no window sees.
             assert!(config.geometry.used_w < geometry.w);

@@ -117,9 +117,9 @@ pub(super) fn multiply_warp_specialized<F: Operand>(
     let mainloop = config.mainloop_config(device).expect("a wide tile");
     let g = &config.geometry;
     let map = match g.k_vectors.loader {
-        Loader::ReformatToPlanes => TensorMap::NONE,
-        Loader::ReformatToNhwc => boxes(g).emulated(of.reformatted.source::<u32>().cast()),
-        Loader::ChannelsLast => boxes(g).emulated(ended.x.cast()),
+        Loader::REFORMAT_TO_PLANES => TensorMap::NONE,
+        Loader::REFORMAT_TO_NHWC => boxes(g).emulated(of.reformatted.source::<u32>().cast()),
+        _ => boxes(g).emulated(ended.x.cast()),
     };
     let rounds = g.is_converted_in_producer();
     let recorded = if rounds {

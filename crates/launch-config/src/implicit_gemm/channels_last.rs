@@ -6,17 +6,18 @@
 
 use super::{K_VECTOR_VALUES, K_VECTOR_WORDS};
 use crate::conv::ConvGeometry;
+use crate::mode::mode;
 
-/// The loader of the input.
-#[repr(u32)]
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Loader {
-    /// A launch reformats the input to padded planes of K-vectors.
-    ReformatToPlanes = 0,
-    /// A launch reformats it to channels-last K-vectors.
-    ReformatToNhwc = 1,
-    /// A channels-last input is read in place.
-    ChannelsLast = 2,
+mode! {
+    /// The loader of the input.
+    pub Loader {
+        /// A launch reformats the input to padded planes of K-vectors.
+        REFORMAT_TO_PLANES = 0,
+        /// A launch reformats it to channels-last K-vectors.
+        REFORMAT_TO_NHWC = 1,
+        /// A channels-last input is read in place.
+        CHANNELS_LAST = 2,
+    }
 }
 
 impl Loader {
@@ -24,7 +25,7 @@ impl Loader {
     #[must_use]
     #[inline(always)]
     pub const fn is_in_place(self) -> bool {
-        matches!(self, Self::ChannelsLast)
+        self.0 == Self::CHANNELS_LAST.0
     }
 }
 
@@ -57,7 +58,7 @@ impl KVectorStrides {
         slice: 0,
         row: 0,
         column: 0,
-        loader: Loader::ReformatToPlanes,
+        loader: Loader::REFORMAT_TO_PLANES,
         span_k_vectors: 0,
         boxes: 0,
     };
@@ -90,7 +91,7 @@ impl KVectorStrides {
             slice: as_u32(slice)?,
             row: as_u32(row)?,
             column: as_u32(column)?,
-            loader: Loader::ChannelsLast,
+            loader: Loader::CHANNELS_LAST,
             span_k_vectors: 0,
             boxes: 0,
         };
@@ -111,7 +112,7 @@ impl KVectorStrides {
             slice,
             row,
             column: planes,
-            loader: Loader::ReformatToNhwc,
+            loader: Loader::REFORMAT_TO_NHWC,
             ..Self::REFORMATTED
         })
     }

@@ -356,7 +356,7 @@ impl<'a> ReformattedInput<'a> {
             slice_pitch: 1,
             octet_k_vectors: 0,
             interleaved_octets: [0; 2],
-            operands: MmaOperands::Ldmatrix,
+            operands: MmaOperands::LDMATRIX,
             pair_k_vectors: 0,
             strips: 0,
             row_stride_phases: 1,
@@ -378,11 +378,11 @@ impl<'a> ReformattedInput<'a> {
             pooled_h: conv.p.checked_div(pool_h).unwrap_or(0),
             pooled_w: conv.q.checked_div(pool_w).unwrap_or(0),
             prescale: if sample <= SCANNED_ELEMENTS {
-                Prescale::Scanned
+                Prescale::SCANNED
             } else {
-                Prescale::Optimistic
+                Prescale::OPTIMISTIC
             },
-            epilogue: EpilogueKind::Moments,
+            epilogue: EpilogueKind::MOMENTS,
             k_vectors: KVectorStrides::REFORMATTED,
             staged_tiles: StagedTiles::NONE,
             outputs_d,

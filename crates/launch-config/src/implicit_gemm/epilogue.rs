@@ -9,17 +9,18 @@
 use super::{GemmConfig, GemmDevice, GemmTile, OperandFormat};
 use crate::conv::ConvGeometry;
 use crate::elementwise::Bounds;
+use crate::mode::mode;
 use crate::pointwise::{Function, Step};
 use crate::{Presence, Refusal};
 
-/// What the implicit GEMM does with its results.
-#[repr(u32)]
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum EpilogueKind {
-    /// It stores them with their moments, for a norm of its own statistics.
-    Moments = 0,
-    /// It stores them through an [`Epilogue`], after the NaN/Inf fix-up pass. There are no moments.
-    Store = 1,
+mode! {
+    /// What the implicit GEMM does with its results.
+    pub EpilogueKind {
+        /// It stores them with their moments, for a norm of its own statistics.
+        MOMENTS = 0,
+        /// It stores them through an [`Epilogue`], after the NaN/Inf fix-up pass. There are no moments.
+        STORE = 1,
+    }
 }
 
 impl EpilogueKind {
@@ -27,7 +28,7 @@ impl EpilogueKind {
     #[must_use]
     #[inline(always)]
     pub const fn is_store(self) -> bool {
-        self as u32 != Self::Moments as u32
+        self.0 != Self::MOMENTS.0
     }
 }
 
@@ -47,7 +48,7 @@ pub struct Epilogue {
 impl Epilogue {
     /// Changes no value.
     pub const NONE: Self = Self {
-        gain_and_shift: Presence::Absent,
+        gain_and_shift: Presence::ABSENT,
         slope: 1.0,
         bounds: Bounds::NONE,
     };
@@ -98,7 +99,7 @@ impl GemmConfig {
     /// The same config for a convolution without a norm.
     #[must_use]
     pub const fn without_norm(mut self) -> Self {
-        self.geometry.epilogue = EpilogueKind::Store;
+        self.geometry.epilogue = EpilogueKind::STORE;
         self
     }
 }

@@ -22,12 +22,12 @@ impl GemmGeometry {
         let one = parts * self.halo_k_vectors * K_VECTOR_BYTES;
         // K blocks have single planes or pairs of planes.
         let multiple = match (self.operands, self.pair_k_vectors) {
-            (MmaOperands::Descriptor, 0) => 2,
+            (MmaOperands::DESCRIPTOR, 0) => 2,
             _ => 1,
         };
         let bytes = match (self.operands, parts) {
-            (MmaOperands::Ldmatrix, _) | (_, 1) => K_BLOCK_BYTES,
-            (MmaOperands::Descriptor, _) => SPLIT_WARPGROUP_K_BLOCK_BYTES,
+            (MmaOperands::LDMATRIX, _) | (_, 1) => K_BLOCK_BYTES,
+            _ => SPLIT_WARPGROUP_K_BLOCK_BYTES,
         };
         let max = (bytes / one)
             .min(MAX_K_BLOCK_K_VECTORS / self.taps)
@@ -36,7 +36,7 @@ impl GemmGeometry {
         // Steps of a K block, for each number of planes in it, and those that all K blocks take together.
         let of_columns = self.paired_mma_steps();
         let mma_steps = |planes: u32| match (self.operands, self.pair_k_vectors) {
-            (MmaOperands::Ldmatrix, _) => {
+            (MmaOperands::LDMATRIX, _) => {
                 (passes * planes * self.taps).div_ceil(MMA_STEP_K_VECTORS)
             }
             (_, 0) => (passes * (planes / multiple) * self.taps).next_multiple_of(MMA_BATCH_STEPS),
@@ -62,8 +62,8 @@ impl GemmGeometry {
         self.k_blocks = self.planes.div_ceil(best) * self.depth_k_blocks;
         self.mma_steps = mma_steps(best);
         self.offsets = match self.operands {
-            MmaOperands::Ldmatrix => passes * self.k_block_k_vectors() + 1,
-            MmaOperands::Descriptor => self.mma_steps,
+            MmaOperands::LDMATRIX => passes * self.k_block_k_vectors() + 1,
+            _ => self.mma_steps,
         };
     }
 }

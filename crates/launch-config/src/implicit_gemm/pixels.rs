@@ -220,7 +220,7 @@ impl GemmGeometry {
         let paired = Self {
             pair_k_vectors,
             halo_k_vectors: reached.max(self.halo_k_vectors),
-            operands: MmaOperands::Descriptor,
+            operands: MmaOperands::DESCRIPTOR,
             ..self
         };
         (paired.halo_k_vectors <= MAX_HALO_K_VECTORS).then_some(paired)

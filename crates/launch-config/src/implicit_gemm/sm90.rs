@@ -105,7 +105,7 @@ impl GemmGeometry {
         let mut mainloop = MainloopConfig {
             halos: MAX_HALO_STAGES,
             filters: self.mma_batches(),
-            residency: Residency::Resident,
+            residency: Residency::RESIDENT,
             ..mainloop
         };
         if mainloop.split_k > 1 || mainloop.filters > MAX_RESIDENT_BATCHES {
@@ -132,7 +132,7 @@ impl GemmGeometry {
         self.max_stages(
             format,
             [tiles, split_k],
-            Schedule::Cooperative,
+            Schedule::COOPERATIVE,
             shared_bytes,
         )
     }
@@ -178,7 +178,7 @@ impl GemmGeometry {
             split_k,
             halos: MIN_STAGES,
             filters: MIN_STAGES,
-            residency: Residency::Streamed,
+            residency: Residency::STREAMED,
             schedule,
             staged,
             staged_barrier: 0,
@@ -345,7 +345,7 @@ impl GemmConfig {
         if format.parts > 1 || self.split_k > 1 || !has_two {
             return None;
         }
-        let mainloop = g.max_stages(format, [1, 1], Schedule::PingPong, device.shared_bytes)?;
+        let mainloop = g.max_stages(format, [1, 1], Schedule::PING_PONG, device.shared_bytes)?;
         let loads_little = g.has_nhwc_tile()
             || g.k_block_bytes(format.parts) <= PING_PONG_STEP_BYTES * g.mma_steps;
         let pays = format.is_stored() && loads_little || g.is_converted_in_producer();

@@ -117,7 +117,7 @@ unsafe fn convolve<T: Storage, const WARP_SPECIALIZED: bool>(
     let conv = &g.conv;
     let pixels = conv.input_pixels() as usize;
     let is_channels_last = WARP_SPECIALIZED
-        && opaque::to_compiler(g.k_vectors.loader as u32) == Loader::ChannelsLast as u32;
+        && opaque::to_compiler(g.k_vectors.loader.code()) == Loader::CHANNELS_LAST.code();
     let all = if is_channels_last {
         (g.k_vectors.all_k_vectors(conv) * u64::from(K_VECTOR_VALUES)) as usize
     } else {

@@ -2,15 +2,16 @@
 
 use super::block::{HALO_WARPS, TILE_SUMS, WARPGROUPS, WARPS};
 use crate::WARP_THREADS;
+use crate::mode::mode;
 
-/// How long filters stay in their pipeline stages.
-#[repr(u32)]
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Residency {
-    /// They are loaded for each tile of pixels.
-    Streamed = 0,
-    /// There is a stage for each of the block's MMA batches, so filters are loaded once and stay.
-    Resident = 1,
+mode! {
+    /// How long filters stay in their pipeline stages.
+    pub Residency {
+        /// They are loaded for each tile of pixels.
+        STREAMED = 0,
+        /// There is a stage for each of the block's MMA batches, so filters are loaded once and stay.
+        RESIDENT = 1,
+    }
 }
 
 impl Residency {
@@ -18,19 +19,19 @@ impl Residency {
     #[must_use]
     #[inline(always)]
     pub const fn is_resident(self) -> bool {
-        self as u32 != Self::Streamed as u32
+        self.0 != Self::STREAMED.0
     }
 }
 
-/// How the consumer warpgroups of a block share its tiles.
-#[repr(u32)]
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Schedule {
-    /// Both work on the same pixels, each on a tile of filters or on half of the pixels.
-    Cooperative = 0,
-    /// Each has every second tile of pixels, and one runs its epilogue while the other multiplies. The block
-    /// has one tile of filters.
-    PingPong = 1,
+mode! {
+    /// How the consumer warpgroups of a block share its tiles.
+    pub Schedule {
+        /// Both work on the same pixels, each on a tile of filters or on half of the pixels.
+        COOPERATIVE = 0,
+        /// Each has every second tile of pixels, and one runs its epilogue while the other multiplies. The block
+        /// has one tile of filters.
+        PING_PONG = 1,
+    }
 }
 
 impl Schedule {
@@ -38,14 +39,14 @@ impl Schedule {
     #[must_use]
     #[inline(always)]
     pub const fn is_ping_pong(self) -> bool {
-        self as u32 != Self::Cooperative as u32
+        self.0 != Self::COOPERATIVE.0
     }
 
     /// The binary logarithm of the warpgroups that take turns.
     #[must_use]
     #[inline(always)]
     pub const fn shift(self) -> u32 {
-        self as u32
+        self.0
     }
 }
 
@@ -121,10 +122,7 @@ impl MainloopConfig {
         if self.split_k > 1 {
             stages + 2 * WARPS
         } else {
-            match self.schedule {
-                Schedule::Cooperative => stages,
-                Schedule::PingPong => stages + WARPGROUPS,
-            }
+            stages + WARPGROUPS * self.schedule.code()
         }
     }
 

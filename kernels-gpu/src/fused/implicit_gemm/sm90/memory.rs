@@ -85,7 +85,7 @@ impl Memory {
             barriers: self.barriers,
             first: 2 * self.mainloop.halos,
             stages: self.mainloop.filters,
-            wraps: 1 - self.mainloop.residency as u32,
+            wraps: 1 - self.mainloop.residency.code(),
         }
     }
 
