@@ -12,7 +12,7 @@ use cuda_std::shared::Shared;
 use cuda_std::{Storage, bf16, f16, kernel, math, shared_array, thread};
 use launch_config::VECTOR_ELEMENTS;
 use launch_config::copy_strided::{
-    BLOCK_ELEMENTS, BLOCK_THREADS, CopyAxis, CopyGeometry, CopyMode, FAR, MAX_AXES, MIN_BLOCKS,
+    BLOCK_ELEMENTS, BLOCK_THREADS, CopyAxis, CopyGeometry, FAR, MAX_AXES, MIN_BLOCKS,
     ROUND_ELEMENTS, TILE_WORDS, VECTORS_PER_THREAD,
 };
 use launch_config::reciprocal::Reciprocal;
@@ -79,7 +79,7 @@ unsafe fn share_axis(axis: &CopyAxis, k: u32, first: u64) {
 ///
 /// # Safety
 /// From `g.before` elements before `x` on, `g.span` elements are readable; `x` starts on an element, and on
-/// four of them if `g.mode` is `VectorRows`. `y` has `g.elements` elements, starts on 16 bytes, and is apart from
+/// four of them if `g.loads` says so. `y` has `g.elements` elements, starts on 16 bytes, and is apart from
 /// them.
 #[kernel(instances(S: [f32, f16, bf16], T: [f32, f16, bf16]), max_threads = BLOCK_THREADS, min_blocks = MIN_BLOCKS)]
 pub unsafe fn copy_strided<S: Storage, T: Storage>(x: *const S, y: *mut T, g: &CopyGeometry) {
@@ -185,7 +185,7 @@ unsafe fn copy_rows<S: Storage, T: Storage>(
             };
             if of_row >= VECTOR_ELEMENTS as u64 {
                 is_whole[v] = true;
-                vectors[v] = if g.mode == CopyMode::VECTOR_ROWS {
+                vectors[v] = if g.loads.are_vectors() {
                     x.load_vec(at as usize)
                 } else {
                     [0, 1, 2, 3].map(|i| x.load((at + i * stride) as usize))

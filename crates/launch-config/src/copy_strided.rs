@@ -84,14 +84,20 @@ pub struct CopySide {
 }
 
 mode! {
-    /// How blocks copy an array.
+    /// What a block copies.
     pub CopyMode {
-        /// Rows, element by element.
+        /// Consecutive elements of the target.
         ROWS = 0,
-        /// Rows, of which four elements that begin at a multiple of four are read as one vector.
-        VECTOR_ROWS = 1,
-        /// Tiles, transposed through shared memory.
-        TILES = 2,
+        /// A tile, transposed through shared memory.
+        TILES = 1,
+    }
+
+    /// How a block that copies rows reads them.
+    pub RowLoads {
+        /// Element by element.
+        ELEMENTS = 0,
+        /// Four elements that begin at a multiple of four as one vector.
+        VECTORS = 1,
     }
 }
 
@@ -100,7 +106,16 @@ impl CopyMode {
     #[must_use]
     #[inline(always)]
     pub const fn is_tiled(self) -> bool {
-        self.0 == Self::TILES.0
+        self.0 != Self::ROWS.0
+    }
+}
+
+impl RowLoads {
+    /// Whether rows are read in vectors.
+    #[must_use]
+    #[inline(always)]
+    pub const fn are_vectors(self) -> bool {
+        self.0 != Self::ELEMENTS.0
     }
 }
 
@@ -118,8 +133,10 @@ pub struct CopyGeometry {
     pub axes: [CopyAxis; MAX_AXES],
     /// Number of axes.
     pub count: u32,
-    /// How blocks copy.
+    /// What blocks copy.
     pub mode: CopyMode,
+    /// How they read rows.
+    pub loads: RowLoads,
     /// The axis that is read along.
     pub i: CopySide,
     /// The axis that is written along.
@@ -184,10 +201,11 @@ impl CopyGeometry {
             span: 0,
             axes,
             count,
-            mode: if has_vectors {
-                CopyMode::VECTOR_ROWS
+            mode: CopyMode::ROWS,
+            loads: if has_vectors {
+                RowLoads::VECTORS
             } else {
-                CopyMode::ROWS
+                RowLoads::ELEMENTS
             },
             i: none,
             j: none,
@@ -239,6 +257,7 @@ impl CopyGeometry {
             axes: counted,
             count,
             mode: CopyMode::TILES,
+            loads: RowLoads::ELEMENTS,
             i: side(i, side_i, shared_i),
             j: side(last, side_j, shared_j),
             ..*self
@@ -360,9 +379,7 @@ mod tests {
 
     #[test]
     fn vectors_are_read_where_all_rows_begin_with_one() {
-        let has = |shape: &[usize], strides: &[isize]| {
-            geometry(shape, strides).mode == CopyMode::VECTOR_ROWS
-        };
+        let has = |shape: &[usize], strides: &[isize]| geometry(shape, strides).loads.are_vectors();
         assert!(has(&[3, 8], &[12, 1]));
         assert!(!has(&[3, 8], &[13, 1]));
         assert!(!has(&[3, 9], &[12, 1]));

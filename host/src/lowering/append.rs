@@ -136,6 +136,13 @@ impl<'a> Appending<'a> {
         }
     }
 
+    /// The graph's output, which the last layer gives, in NCHW.
+    pub(crate) fn output(&mut self) -> Result<Value> {
+        let last = self.of.graph.layers().len() - 1;
+        let y = self.operand(Operand::Layer(last));
+        self.program.in_order(y)
+    }
+
     /// Appends the launches of a region.
     pub(crate) fn region(&mut self, region: &Chosen) -> Result<()> {
         self.program.plan(&region.plan);

@@ -34,16 +34,21 @@ pub(super) fn plan_launches(query: Query<'_>, chosen: &mut [Chosen]) -> Result<(
         written: vec![Layout::Nchw; query.graph.layers().len()],
         reformatted: Vec::new(),
     };
-    for region in chosen {
+    let regions = chosen.len();
+    for (index, region) in chosen.iter_mut().enumerate() {
         let mut planning = Planning {
             of: query,
             values: &mut values,
             plan: LaunchPlan::default(),
         };
         planning.region(&region.layers, &region.lowered)?;
-        let plan = planning.plan;
         let last = region.layers[region.layers.len() - 1];
-        values.written[last] = region.lowered.writes();
+        planning.values.written[last] = region.lowered.writes();
+        if index + 1 == regions {
+            // The graph's output, which its last layer gives, is NCHW.
+            planning.in_order(Operand::Layer(query.graph.layers().len() - 1))?;
+        }
+        let plan = planning.plan;
         let launched = plan
             .launches
             .iter()

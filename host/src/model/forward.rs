@@ -387,8 +387,7 @@ impl Model {
         for region in chosen {
             appending.region(region)?;
         }
-        let y = appending.outputs.pop().flatten();
-        let y = y.expect("the last layer ends a region");
+        let y = appending.output()?;
         program.see_as(x, input);
         for (&value, input) in further.iter().zip(&query.problem.inputs) {
             program.see_as(value, &input.shape);

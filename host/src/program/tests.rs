@@ -1,4 +1,7 @@
+use kernels_gpu::pointwise::POINTWISE;
+use launch_config::pointwise::{PointwiseList, Step};
 use ndarray::array;
+use op_spec::Layout;
 
 use super::*;
 use crate::device::Device;
@@ -94,4 +97,43 @@ fn prepared_parameters_go_with_the_last_program_that_uses_them() {
 fn programs_cross_threads() {
     fn check<T: Send + Sync>() {}
     check::<Program>();
+}
+
+/// A value in NHWC is reformatted once for all kernels that read NCHW, by a launch of the configuration.
+#[test]
+fn values_have_layouts_and_are_reformatted_once() {
+    let device = Device::emulator();
+    let stream = device.stream().unwrap();
+    let shape = [2, 3, 4, 5];
+    let order = Order::of_layout(&shape, Layout::Nhwc).unwrap();
+    let mut reformat = LaunchPlan::default();
+    plan_reformat(&mut reformat, &order, DType::F32).unwrap();
+    let mut program = ProgramBuilder::new(&device);
+    // The memory of an NHWC tensor is that of a dense one with channels behind.
+    let x = program
+        .input(&[2, 4, 5, 3], DType::F32, &Order::Dense)
+        .unwrap();
+    let clamp = PointwiseSpec::Relu {}.problem(&[120]).unwrap();
+    program.plan(&plan(LayerProblem::Pointwise(clamp)));
+    let nhwc = program.tensor_as(&shape, DType::F32, order).unwrap();
+    let list = PointwiseList::of(Step::of(&clamp.function));
+    let (kernel, grid) = program.next(&POINTWISE);
+    // SAFETY: both values have 120 elements.
+    unsafe { program.launch(kernel, grid, (x, nhwc, 120, list)) };
+    program.plan(&reformat);
+    let nchw = program.in_order(nhwc).unwrap();
+    assert_eq!(
+        (program.shape(nchw), program.in_order(nhwc).unwrap()),
+        (&shape[..], nchw)
+    );
+    let program = program.finish(&[nchw]);
+    let kernels: Vec<&str> = program.steps().iter().map(|step| step.kernel).collect();
+    assert_eq!(kernels, ["pointwise_f32", "copy_strided_f32_f32"]);
+    let values = ndarray::Array::from_shape_fn([2, 4, 5, 3], |(n, h, w, c)| {
+        (n * 60 + h * 15 + w * 3 + c) as f32
+    });
+    let x = Tensor::from_array(&stream, &values).unwrap();
+    let y = program.run_once("test", &stream, &[&x]).unwrap().remove(0);
+    let wanted = values.permuted_axes([0, 3, 1, 2]);
+    assert_eq!(y.to_array::<f32>().unwrap(), wanted.into_dyn());
 }
