@@ -122,10 +122,8 @@ fn values_have_layouts_and_are_reformatted_once() {
     unsafe { program.launch(kernel, grid, (x, nhwc, 120, list)) };
     program.plan(&reformat);
     let nchw = program.in_order(nhwc).unwrap();
-    assert_eq!(
-        (program.shape(nchw), program.in_order(nhwc).unwrap()),
-        (&shape[..], nchw)
-    );
+    assert_eq!(program.in_order(nhwc).unwrap(), nchw);
+    assert_eq!(program.shape(nchw), shape);
     let program = program.finish(&[nchw]);
     let kernels: Vec<&str> = program.steps().iter().map(|step| step.kernel).collect();
     assert_eq!(kernels, ["pointwise_f32", "copy_strided_f32_f32"]);
