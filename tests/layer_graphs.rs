@@ -86,7 +86,7 @@ fn dense() -> Graph {
     graph.build("y").expect("a graph")
 }
 
-fn cases() -> Vec<Case> {
+pub(crate) fn cases() -> Vec<Case> {
     let case = |name: &str, graph: Graph, input: &[usize]| {
         Case::of_graph(&format!("layer_graphs/{name}"), graph, input).shifted(-0.5)
     };

@@ -38,6 +38,7 @@ mod norms;
 mod other_chains;
 mod partitions;
 mod peak;
+mod planned_launches;
 mod plans;
 mod pointwise;
 mod pool;
@@ -78,6 +79,7 @@ fn main() {
         other_chains::trials(),
         partitions::trials(),
         peak::trials(),
+        planned_launches::trials(),
         plans::trials(),
         pointwise::trials(),
         pool::trials(),

@@ -94,7 +94,7 @@ fn padded(padding_mode: PaddingMode) -> Vec<Layer> {
 }
 
 /// The chains, each with the row that does its first layers.
-fn cases() -> Vec<(Case, &'static str)> {
+pub(crate) fn cases() -> Vec<(Case, &'static str)> {
     let group_norm = |groups| {
         Layer::GroupNorm(GroupNormLayer {
             name: "group_norm".to_owned(),

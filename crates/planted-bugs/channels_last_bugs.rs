@@ -57,8 +57,8 @@ bugs! {
             "let given = if «odd == 0» { words[4 + i] }" => "odd != 0";
     "fused/implicit_gemm/fixup.rs":
         channels_last_results_are_computed_again_from_a_dense_input, implicit_gemm_channels_last::same_bits_as_reformatted::<f16>,
-            r#"let is_channels_last =
-        WARP_SPECIALIZED && «opaque::to_compiler(g.k_vectors.is_channels_last) != 0»;"#
+            r#"let is_channels_last = WARP_SPECIALIZED
+        && «opaque::to_compiler(g.k_vectors.loader.code()) == Loader::CHANNELS_LAST.code()»;"#
                 => "false";
     "fused/implicit_gemm/sm90/staged_f32.rs":
         conversion_overwrites_a_halo_in_use, implicit_gemm_channels_last::same_bits_as_reformatted::<ScaledF16>,

@@ -45,12 +45,12 @@ pub unsafe fn fold_batch_norm<T: Storage>(
     let of_channel = |values| f64::from(Global::<T>::new(values, len).load(at).to_f32());
     let mean = of_channel(running_mean);
     let variance = of_channel(running_var);
-    let weight = if g.has_weight != 0 {
+    let weight = if g.weight.is_present() {
         of_channel(weight)
     } else {
         1.0
     };
-    let bias = if g.has_bias != 0 {
+    let bias = if g.bias.is_present() {
         of_channel(bias)
     } else {
         0.0

@@ -79,14 +79,14 @@ unsafe fn share_axis(axis: &CopyAxis, k: u32, first: u64) {
 ///
 /// # Safety
 /// From `g.before` elements before `x` on, `g.span` elements are readable; `x` starts on an element, and on
-/// four of them if `g.has_vectors`. `y` has `g.elements` elements, starts on 16 bytes, and is apart from
+/// four of them if `g.loads` says so. `y` has `g.elements` elements, starts on 16 bytes, and is apart from
 /// them.
 #[kernel(instances(S: [f32, f16, bf16], T: [f32, f16, bf16]), max_threads = BLOCK_THREADS, min_blocks = MIN_BLOCKS)]
 pub unsafe fn copy_strided<S: Storage, T: Storage>(x: *const S, y: *mut T, g: &CopyGeometry) {
     let x = Global::new(x.wrapping_sub(g.before as usize), g.span as usize);
     let y = GlobalMut::new(y, g.elements as usize);
     let block = thread::block_idx_x() as u64;
-    let first = if g.is_tiled == 0 {
+    let first = if !g.mode.is_tiled() {
         block * BLOCK_ELEMENTS as u64
     } else {
         block
@@ -110,7 +110,7 @@ pub unsafe fn copy_strided<S: Storage, T: Storage>(x: *const S, y: *mut T, g: &C
         target += COPY_TARGET.view().load(k);
         k += 1;
     }
-    if g.is_tiled == 0 {
+    if !g.mode.is_tiled() {
         copy_rows(x, y, g, source, first as usize);
     } else {
         copy_tile(x, y, g, source as usize, target as usize);
@@ -185,7 +185,7 @@ unsafe fn copy_rows<S: Storage, T: Storage>(
             };
             if of_row >= VECTOR_ELEMENTS as u64 {
                 is_whole[v] = true;
-                vectors[v] = if g.has_vectors != 0 {
+                vectors[v] = if g.loads.are_vectors() {
                     x.load_vec(at as usize)
                 } else {
                     [0, 1, 2, 3].map(|i| x.load((at + i * stride) as usize))

@@ -45,7 +45,7 @@ pub unsafe fn pool<T: Storage>(x: *const T, y: *mut T, g: &WindowGeometry) {
     let span = (outputs - start).min(BLOCK_OUTPUTS as u64) as u32;
     let segments = NearSegments::from(start, g.plane_outputs(), &g.near);
     let thread = thread::thread_idx_x();
-    let is_maximum = g.result == WindowResult::Maximum as u32;
+    let is_maximum = g.result == WindowResult::Maximum;
     let none = if is_maximum { f32::NEG_INFINITY } else { 0.0 };
     // One step of a reduction.
     let and = |a: f32, b: f32| {
@@ -144,10 +144,10 @@ pub unsafe fn pool<T: Storage>(x: *const T, y: *mut T, g: &WindowGeometry) {
 /// The divisor of the average for an output's window.
 #[inline(always)]
 fn divisor(g: &WindowGeometry, output: [u32; 3]) -> f32 {
-    if g.result == WindowResult::Divided as u32 {
+    if g.result == WindowResult::Divided {
         return g.divisor;
     }
-    let is_padded = g.result == WindowResult::AverageOfPadded as u32;
+    let is_padded = g.result == WindowResult::AverageOfPadded;
     let mut count = 1;
     unroll!(3, |axis| {
         let padding = g.padding[axis];

@@ -1,6 +1,8 @@
 //! `batch_norm` at inference: four parameters of a channel are folded into two, which one elementwise pass
 //! applies.
 
+use super::Presence;
+
 /// The four parameters of every channel.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -9,10 +11,10 @@ pub struct FoldGeometry {
     pub eps: f64,
     /// Channels of a sample.
     pub channels: u32,
-    /// 1 if there is a weight per channel, else 0.
-    pub has_weight: u32,
-    /// 1 if there is a bias per channel, else 0.
-    pub has_bias: u32,
+    /// The weight of each channel.
+    pub weight: Presence,
+    /// The bias of each channel.
+    pub bias: Presence,
     /// Always 0: padding, because kernel parameters must not have implicit padding.
     pub unused: u32,
 }

@@ -7,7 +7,7 @@
 //! Two tiles exist: [`WIDE_CHANNELS`] channels for ordinary convolutions, [`NARROW_CHANNELS`] for
 //! groups so small (depthwise ones above all) that most of a wide tile would be idle.
 
-use super::{LaunchShape, VECTOR_ELEMENTS};
+use super::{LaunchShape, Presence, VECTOR_ELEMENTS};
 
 /// Threads of a block.
 pub const BLOCK_THREADS: u32 = 128;
@@ -84,8 +84,8 @@ pub struct ConvGeometry {
     pub dilation_h: u32,
     /// Input columns between filter columns.
     pub dilation_w: u32,
-    /// 1 if there is a bias per output channel, else 0.
-    pub has_bias: u32,
+    /// The bias of each output channel.
+    pub bias: Presence,
 }
 
 /// The tile of output channels that a direct convolution uses.

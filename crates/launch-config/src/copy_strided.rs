@@ -15,6 +15,7 @@
 
 use super::reciprocal::Reciprocal;
 use super::{LaunchShape, VECTOR_ELEMENTS, WARP_THREADS};
+use crate::mode::mode;
 
 mod collapsed;
 
@@ -82,6 +83,42 @@ pub struct CopySide {
     pub shared: u32,
 }
 
+mode! {
+    /// What a block copies.
+    pub CopyMode {
+        /// Consecutive elements of the target.
+        ROWS = 0,
+        /// A tile, transposed through shared memory.
+        TILES = 1,
+    }
+
+    /// How a block that copies rows reads them.
+    pub RowLoads {
+        /// Element by element.
+        ELEMENTS = 0,
+        /// Four elements that begin at a multiple of four as one vector.
+        VECTORS = 1,
+    }
+}
+
+impl CopyMode {
+    /// Whether blocks copy tiles.
+    #[must_use]
+    #[inline(always)]
+    pub const fn is_tiled(self) -> bool {
+        self.0 != Self::ROWS.0
+    }
+}
+
+impl RowLoads {
+    /// Whether rows are read in vectors.
+    #[must_use]
+    #[inline(always)]
+    pub const fn are_vectors(self) -> bool {
+        self.0 != Self::ELEMENTS.0
+    }
+}
+
 /// The copy kernel's by-value argument.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -96,10 +133,10 @@ pub struct CopyGeometry {
     pub axes: [CopyAxis; MAX_AXES],
     /// Number of axes.
     pub count: u32,
-    /// Whether this is a copy in tiles.
-    pub is_tiled: u32,
-    /// Whether four elements of a row that begin at a multiple of four may be read as one vector.
-    pub has_vectors: u32,
+    /// What blocks copy.
+    pub mode: CopyMode,
+    /// How they read rows.
+    pub loads: RowLoads,
     /// The axis that is read along.
     pub i: CopySide,
     /// The axis that is written along.
@@ -164,8 +201,12 @@ impl CopyGeometry {
             span: 0,
             axes,
             count,
-            is_tiled: 0,
-            has_vectors: has_vectors.into(),
+            mode: CopyMode::ROWS,
+            loads: if has_vectors {
+                RowLoads::VECTORS
+            } else {
+                RowLoads::ELEMENTS
+            },
             i: none,
             j: none,
         }
@@ -215,8 +256,8 @@ impl CopyGeometry {
         CopyGeometry {
             axes: counted,
             count,
-            is_tiled: 1,
-            has_vectors: 0,
+            mode: CopyMode::TILES,
+            loads: RowLoads::ELEMENTS,
             i: side(i, side_i, shared_i),
             j: side(last, side_j, shared_j),
             ..*self
@@ -227,7 +268,7 @@ impl CopyGeometry {
     pub const fn shape(&self) -> Option<LaunchShape> {
         let blocks = if self.elements == 0 {
             0
-        } else if self.is_tiled == 0 {
+        } else if !self.mode.is_tiled() {
             self.elements.div_ceil(BLOCK_ELEMENTS as u64)
         } else {
             match self.axes[0].inner.checked_mul(self.axes[0].extent) {
@@ -294,15 +335,15 @@ mod tests {
     #[test]
     fn tiles_are_for_what_is_read_across() {
         let channels_last = geometry(&[16, 3, 10, 10, 10], &[3000, 1, 300, 30, 3]);
-        assert_eq!(channels_last.is_tiled, 1);
+        assert_eq!(channels_last.mode, CopyMode::TILES);
         assert_eq!((channels_last.i.extent, channels_last.j.extent), (3, 1000));
         let last = &channels_last.axes[..3];
         assert_eq!([last[0].extent, last[1].extent, last[2].extent], [16, 1, 1]);
-        assert_eq!(geometry(&[300, 300], &[400, 1]).is_tiled, 0);
-        assert_eq!(geometry(&[300, 300], &[1, 300]).is_tiled, 1);
-        assert_eq!(geometry(&[1000, 4, 5], &[20, 1, 4]).is_tiled, 0);
-        assert_eq!(geometry(&[300, 300], &[0, 1]).is_tiled, 0);
-        assert_eq!(geometry(&[300, 300], &[1, 0]).is_tiled, 0);
+        assert_eq!(geometry(&[300, 300], &[400, 1]).mode, CopyMode::ROWS);
+        assert_eq!(geometry(&[300, 300], &[1, 300]).mode, CopyMode::TILES);
+        assert_eq!(geometry(&[1000, 4, 5], &[20, 1, 4]).mode, CopyMode::ROWS);
+        assert_eq!(geometry(&[300, 300], &[0, 1]).mode, CopyMode::ROWS);
+        assert_eq!(geometry(&[300, 300], &[1, 0]).mode, CopyMode::ROWS);
     }
 
     #[test]
@@ -310,7 +351,7 @@ mod tests {
         for i in (1..80).chain([1000, 5000]) {
             for j in (1..80).chain([1000, 5000]) {
                 let g = geometry(&[i, j], &[1, i as isize]);
-                if g.is_tiled == 0 {
+                if !g.mode.is_tiled() {
                     continue;
                 }
                 let [a, b] = [&g.i, &g.j].map(|side| u64::from(side.length.divisor));
@@ -325,7 +366,7 @@ mod tests {
         let huge = geometry(&[1 << 20, 1 << 20], &[1, 1 << 20]);
         assert_eq!(huge.shape().unwrap().grid[0], 1 << 28);
         let many = geometry(&[1 << 40, 3, 512], &[3 * 512, 1, 3]);
-        assert_eq!((many.is_tiled, many.shape()), (0, None));
+        assert_eq!((many.mode, many.shape()), (CopyMode::ROWS, None));
     }
 
     #[test]
@@ -338,7 +379,7 @@ mod tests {
 
     #[test]
     fn vectors_are_read_where_all_rows_begin_with_one() {
-        let has = |shape: &[usize], strides: &[isize]| geometry(shape, strides).has_vectors == 1;
+        let has = |shape: &[usize], strides: &[isize]| geometry(shape, strides).loads.are_vectors();
         assert!(has(&[3, 8], &[12, 1]));
         assert!(!has(&[3, 8], &[13, 1]));
         assert!(!has(&[3, 9], &[12, 1]));

@@ -9,11 +9,12 @@ use op_spec::{
     Pad, PointwiseSpec, PoolProblem, Pooled, PreluProblem, Quantity, ScaleProblem, SpecError,
 };
 
+use crate::Presence;
 use crate::batch_norm::FoldGeometry;
 use crate::channel_max::ChannelMaxGeometry;
 use crate::conv::ConvGeometry;
 use crate::elementwise::{Bounds, ChannelGeometry};
-use crate::max_pool2d::PoolGeometry;
+use crate::max_pool2d::{PoolGeometry, PoolTask};
 use crate::norm::NormGeometry;
 use crate::pad::PadGeometry;
 use crate::pointwise::{Function, Step};
@@ -80,7 +81,7 @@ impl<const D: usize> KernelGeometry for ConvProblem<D> {
             dilation_d,
             dilation_h,
             dilation_w,
-            has_bias: self.bias.into(),
+            bias: Presence::of(self.bias),
         })
     }
 }
@@ -119,7 +120,7 @@ impl KernelGeometry for PoolProblem {
             stride: all("stride", self.stride)?,
             padding: all("padding", self.padding)?,
             dilation: all("dilation", self.dilation)?,
-            result: result as u32,
+            result,
             divisor,
             columns: Reciprocal::of(1),
             slice: Reciprocal::of(1),
@@ -159,7 +160,7 @@ impl KernelGeometry for MaxPool2dProblem {
             dilation_w: extent("dilation", 1, self.dilation[1])?,
             columns: Reciprocal::of(1),
             near: Reciprocal::of(1),
-            stacked: 0,
+            task: PoolTask::OUTPUT,
             block_tasks: 0,
         }
         .planned())
@@ -249,7 +250,7 @@ impl PadGeometry {
             plane: plane as u32,
             inner: axes(&pad.inner, 1)?,
             before: axes(&pad.before, 0)?,
-            mode: pad.mode as u32,
+            mode: pad.mode,
         })
     }
 }
@@ -273,8 +274,8 @@ impl FoldGeometry {
         Ok(Self {
             eps: problem.eps,
             channels,
-            has_weight: problem.weight.into(),
-            has_bias: problem.bias.into(),
+            weight: Presence::of(problem.weight),
+            bias: Presence::of(problem.bias),
             unused: 0,
         })
     }

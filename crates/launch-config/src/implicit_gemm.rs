@@ -30,6 +30,7 @@ mod epilogue;
 mod k_blocks;
 mod layout;
 mod nhwc_tile;
+mod operands;
 mod pixels;
 pub mod sm80;
 pub mod sm90;
@@ -37,16 +38,17 @@ mod staged_f32;
 mod tile;
 mod tiles;
 
-pub use channels_last::KVectorStrides;
+pub use channels_last::{KVectorStrides, Loader};
 pub use combining::{COMBINED_BY_THREAD, Combining, combining};
 pub use config::{ASSUMED_BATCH, GemmConfig, GemmDevice};
-pub use epilogue::Epilogue;
+pub use epilogue::{Epilogue, EpilogueKind};
 pub use layout::{Layout, OUTSIDE, PLACE_BITS, TILE_PADDING, TILE_WORDS};
+pub use operands::{MmaOperands, OperandFormat, PASSES, Prescale};
 pub use sm80::{M16N64, M16N256, M32N128, M64N32, M64N128};
 pub use sm90::block::STAGED_TILE_WORDS;
 pub use sm90::{W64N128, WARP_SPECIALIZED};
 pub use staged_f32::{STAGED_WIDTH, StagedTiles};
-pub use tile::{GemmTile, MMA_BATCH_STEPS, PROMOTION_MMA_STEPS};
+pub use tile::{GemmTile, MMA_BATCH_STEPS, Mainloop, PROMOTION_MMA_STEPS};
 pub use tiles::TILES;
 
 /// Threads of a block of the implicit GEMM.
@@ -84,63 +86,6 @@ pub const K_VECTORS_PER_THREAD: u32 = 4;
 
 /// The most K-vectors in a plane of a halo tile.
 const MAX_HALO_K_VECTORS: u32 = 4096;
-
-/// How values become operands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct OperandFormat {
-    /// 16-bit parts of a value.
-    pub parts: u32,
-    /// Whether values are scaled by a power of two, so that an f16 can hold them.
-    pub scaled: bool,
-    /// Passes over the reduction, each with other parts of filters and input ([`PASSES`]); 1 where an MMA
-    /// step multiplies all combinations of parts.
-    pub passes: u32,
-}
-
-/// Parts of the filters and of the input in each pass of [`OperandFormat::BF16X3`], the smallest products
-/// first: low by high, middle by middle, high by low, middle by high, high by middle, high by high. Tensor
-/// cores truncate each sum in proportion to its magnitude, so it should become large as late as possible.
-pub const PASSES: [[u32; 2]; 6] = [[2, 0], [1, 1], [0, 2], [1, 0], [0, 1], [0, 0]];
-
-impl OperandFormat {
-    /// f32 split into two f16, 22 bits in all.
-    pub const F16X2: Self = Self {
-        parts: 2,
-        scaled: true,
-        passes: 1,
-    };
-    /// f32 rounded to one scaled f16, 11 bits.
-    pub const SCALED_F16: Self = Self {
-        parts: 1,
-        scaled: true,
-        passes: 1,
-    };
-    /// f16 and bf16, without conversion.
-    pub const STORED: Self = Self {
-        parts: 1,
-        scaled: false,
-        passes: 1,
-    };
-    /// f32 without a norm: three bf16 hold all of its 24 bits and have its range. So nothing is scaled, and
-    /// small values keep their bits beside large ones. Products below `2^-24` of the largest are left out.
-    pub const BF16X3: Self = Self {
-        parts: 3,
-        scaled: false,
-        passes: PASSES.len() as u32,
-    };
-
-    /// Whether stored values are operands without conversion.
-    #[must_use]
-    pub const fn is_stored(self) -> bool {
-        self.parts == 1 && !self.scaled
-    }
-
-    /// Parts of a value in an MMA step.
-    #[must_use]
-    pub const fn step_parts(self) -> u32 {
-        if self.passes > 1 { 1 } else { self.parts }
-    }
-}
 
 /// The by-value argument of the implicit GEMM's kernels.
 #[repr(C)]
@@ -194,9 +139,8 @@ pub struct GemmGeometry {
     /// one, and from that to the next even one, in K-vectors of the halo tile. With two strips of an NHWC
     /// halo tile, odd octets are of the other strip.
     pub interleaved_octets: [u32; 2],
-    /// 1 if the two K-vectors of a step have the same distance in all steps, as `wgmma` needs, else 0: then a
-    /// step has any two consecutive K-vectors.
-    pub paired: u32,
+    /// How MMA steps read the halo tile.
+    pub operands: MmaOperands,
     /// That distance in K-vectors of the halo tile where there is one plane, and the two K-vectors are
     /// neighbouring columns of taps; 0 where they are the same tap in two planes.
     pub pair_k_vectors: u32,
@@ -241,13 +185,10 @@ pub struct GemmGeometry {
     pub pooled_h: u32,
     /// Columns of the pooled output.
     pub pooled_w: u32,
-    /// 1 if each block scans a sample for its largest magnitude before the reformat, else 0: then the
-    /// reformat uses the optimistic scale, records magnitudes, and the rescale repeats samples that it does
-    /// not suit.
-    pub scans: u32,
-    /// 1 for a convolution without a norm of its own statistics: it has no moments, and a NaN/Inf fix-up;
-    /// else 0.
-    pub without_norm: u32,
+    /// How the reformat finds the scale of a sample.
+    pub prescale: Prescale,
+    /// What happens to results.
+    pub epilogue: EpilogueKind,
     /// Strides of the K-vectors of a channels-last input, or of one reformatted to NHWC.
     pub k_vectors: KVectorStrides,
     /// How boxes are copied.

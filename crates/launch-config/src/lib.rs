@@ -22,6 +22,7 @@ pub mod elementwise;
 mod geometry;
 pub mod implicit_gemm;
 pub mod max_pool2d;
+mod mode;
 pub mod norm;
 pub mod one_launch;
 pub mod pad;
@@ -33,6 +34,7 @@ mod refusal;
 
 pub use arch::{Arch, f16_multiply_adds_per_cycle};
 pub use geometry::KernelGeometry;
+pub use mode::Presence;
 pub use refusal::{Refusal, Rule};
 
 /// Elements that one vector access moves: 16 bytes of f32, 8 bytes of f16 or bf16.

@@ -9,6 +9,7 @@
 use super::LaunchShape;
 use super::norm::{ENOUGH_BLOCKS, FAR, NormGeometry};
 use super::reciprocal::Reciprocal;
+use crate::mode::mode;
 
 /// Threads of a block.
 pub const BLOCK_THREADS: u32 = 256;
@@ -33,6 +34,25 @@ pub const STACK_STRIDE: u32 = 2;
 
 /// Stacks that a thread takes at most.
 pub const MAX_STACKS: u64 = 4;
+
+mode! {
+    /// A task of a thread.
+    pub PoolTask {
+        /// One output.
+        OUTPUT = 0,
+        /// A stack of [`OUTPUTS_PER_THREAD`] outputs.
+        STACK = 1,
+    }
+}
+
+impl PoolTask {
+    /// Whether it is a stack.
+    #[must_use]
+    #[inline(always)]
+    pub const fn is_stack(self) -> bool {
+        self.0 != Self::OUTPUT.0
+    }
+}
 
 /// A 2-D pool over planes of `h * w` that gives planes of `p * q`.
 #[repr(C)]
@@ -70,8 +90,8 @@ pub struct PoolGeometry {
     pub columns: Reciprocal,
     /// Reciprocal of the tasks of a plane, at most [`FAR`]; see `ApplyGeometry`.
     pub near: Reciprocal,
-    /// 1 if threads take stacks, else 0.
-    pub stacked: u32,
+    /// The tasks of threads.
+    pub task: PoolTask,
     /// Tasks of a block.
     pub block_tasks: u32,
 }
@@ -91,7 +111,11 @@ impl PoolGeometry {
             && self.p as usize >= OUTPUTS_PER_THREAD;
         let planned = Self {
             columns: Reciprocal::of(self.q),
-            stacked: stacked as u32,
+            task: if stacked {
+                PoolTask::STACK
+            } else {
+                PoolTask::OUTPUT
+            },
             ..self
         };
         let tasks = planned.plane_tasks();
@@ -125,7 +149,7 @@ impl PoolGeometry {
 
     /// Tasks of a plane: stacks, or outputs.
     pub const fn plane_tasks(&self) -> u64 {
-        let rows = if self.stacked != 0 {
+        let rows = if self.task.is_stack() {
             self.p.div_ceil(OUTPUTS_PER_THREAD as u32)
         } else {
             self.p

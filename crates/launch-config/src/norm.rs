@@ -15,7 +15,8 @@
 
 use super::elementwise::BLOCK_THREADS;
 use super::reciprocal::Reciprocal;
-use super::{LaunchShape, VECTOR_ELEMENTS, WARP_THREADS};
+use super::{LaunchShape, Presence, VECTOR_ELEMENTS, WARP_THREADS};
+use crate::mode::mode;
 
 /// Threads of a statistics block.
 pub const STATS_THREADS: u32 = 256;
@@ -89,6 +90,34 @@ pub const RESIDENT_BYTES: u32 = 232_448 - RESIDENT_STATIC_BYTES;
 const RESIDENT_MIN_ROWS: u64 = 128;
 const RESIDENT_MIN_SPATIAL: u64 = RESIDENT_THREADS as u64 * VECTOR_ELEMENTS as u64;
 
+mode! {
+    /// What a partial result of a row's statistics holds.
+    pub Partials {
+        /// Mean and M2 of a split, whose length follows from the geometry.
+        UNCOUNTED = 0,
+        /// Count, mean and M2, so that splits may differ in length.
+        COUNTED = 1,
+    }
+}
+
+impl Partials {
+    /// Numbers of one partial result.
+    #[must_use]
+    pub const fn elements(self) -> usize {
+        match self {
+            Self::UNCOUNTED => PARTIAL_ELEMENTS,
+            _ => COUNTED_ELEMENTS,
+        }
+    }
+
+    /// Whether partial results have counts.
+    #[must_use]
+    #[inline(always)]
+    pub const fn are_counted(self) -> bool {
+        self.0 != Self::UNCOUNTED.0
+    }
+}
+
 /// A normalisation over rows of equal length.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -109,12 +138,12 @@ pub struct NormGeometry {
     pub splits: u32,
     /// Added to the variance.
     pub eps: f32,
-    /// 1 if there is a weight per channel, else 0.
-    pub has_weight: u32,
-    /// 1 if there is a bias per channel, else 0.
-    pub has_bias: u32,
-    /// 1 if partial results have counts, so that splits may differ in length.
-    pub counted: u32,
+    /// The weight of each channel.
+    pub weight: Presence,
+    /// The bias of each channel.
+    pub bias: Presence,
+    /// What a partial result holds.
+    pub partials: Partials,
 }
 
 impl NormGeometry {
@@ -139,17 +168,17 @@ impl NormGeometry {
             row_channels,
             splits: row_elements.div_ceil(split_elements) as u32,
             eps,
-            has_weight: 0,
-            has_bias: 0,
-            counted: 0,
+            weight: Presence::ABSENT,
+            bias: Presence::ABSENT,
+            partials: Partials::UNCOUNTED,
         }
     }
 
     /// The same norm with or without a weight and a bias.
     pub const fn affine(self, weight: bool, bias: bool) -> Self {
         Self {
-            has_weight: weight as u32,
-            has_bias: bias as u32,
+            weight: Presence::of(weight),
+            bias: Presence::of(bias),
             ..self
         }
     }
@@ -158,7 +187,7 @@ impl NormGeometry {
     pub const fn counted(self, splits: u32) -> Self {
         Self {
             splits,
-            counted: 1,
+            partials: Partials::COUNTED,
             ..self
         }
     }
@@ -170,12 +199,7 @@ impl NormGeometry {
 
     /// f32 elements of the buffer of partial results, `[rows][splits][mean, M2]`, or with counts.
     pub const fn partial_elements(&self) -> u64 {
-        let each = if self.counted != 0 {
-            COUNTED_ELEMENTS
-        } else {
-            PARTIAL_ELEMENTS
-        };
-        self.rows * self.splits as u64 * each as u64
+        self.rows * self.splits as u64 * self.partials.elements() as u64
     }
 
     /// Launch of the statistics kernel.

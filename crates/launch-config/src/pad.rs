@@ -7,6 +7,7 @@ use super::LaunchShape;
 use super::elementwise::{BLOCK_ELEMENTS, BLOCK_THREADS};
 use super::norm::FAR;
 use super::reciprocal::Reciprocal;
+use op_spec::PaddingMode;
 
 /// Padded planes: `[planes, depth, rows, columns]`.
 #[repr(C)]
@@ -28,8 +29,8 @@ pub struct PadGeometry {
     pub inner: [u32; 3],
     /// Padding before the first element of each axis.
     pub before: [u32; 3],
-    /// `PaddingMode` as a number.
-    pub mode: u32,
+    /// What the padding holds.
+    pub mode: PaddingMode,
 }
 
 impl PadGeometry {

@@ -68,8 +68,8 @@ pub struct WindowGeometry {
     pub padding: [u32; 3],
     /// Steps between the elements of a window.
     pub dilation: [u32; 3],
-    /// A [`WindowResult`].
-    pub result: u32,
+    /// The result of a window.
+    pub result: WindowResult,
     /// The divisor of sums for [`WindowResult::Divided`].
     pub divisor: f32,
     /// Reciprocal of the outputs of a row.

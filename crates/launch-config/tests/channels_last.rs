@@ -2,8 +2,9 @@
 //! the config changes.
 
 use launch_config::conv::ConvGeometry;
+use launch_config::implicit_gemm::sm90::Residency;
 use launch_config::implicit_gemm::{
-    GemmConfig, GemmGeometry, KVectorStrides, OperandFormat, W64N128, WARP_SPECIALIZED,
+    GemmConfig, GemmGeometry, KVectorStrides, Loader, OperandFormat, W64N128, WARP_SPECIALIZED,
 };
 use op_spec::{Conv3dSpec, ConvSpec};
 
@@ -42,7 +43,7 @@ fn strides_are_counted_in_k_vectors() {
         slice: 0,
         row: 30 * 8,
         column: 8,
-        is_channels_last: 1,
+        loader: Loader::CHANNELS_LAST,
         span_k_vectors: 4,
         boxes: k_vectors.boxes,
     };
@@ -166,17 +167,18 @@ fn lines_are_long_where_they_leave_filters_enough_stages() {
         let mainloop = channels_last.mainloop_config(&HOPPER).expect("slots");
         (
             channels_last.geometry.k_vectors.span_k_vectors,
-            mainloop.resident,
+            mainloop.residency,
         )
     };
-    assert_eq!(of(32, [128; 3], 2, 64), (4, 0));
-    assert_eq!(of(512, [1, 64, 64], 1, 512), (4, 0));
+    let [streamed, resident] = [Residency::STREAMED, Residency::RESIDENT];
+    assert_eq!(of(32, [128; 3], 2, 64), (4, streamed));
+    assert_eq!(of(512, [1, 64, 64], 1, 512), (4, streamed));
     // Two tiles of filters in a block leave too few pipeline stages beside strided halo tiles of long spans.
-    assert_eq!(of(64, [64; 3], 2, 128), (2, 0));
+    assert_eq!(of(64, [64; 3], 2, 128), (2, streamed));
     // Short spans leave memory for resident filters.
-    assert_eq!(of(32, [128; 3], 1, 32), (2, 1));
+    assert_eq!(of(32, [128; 3], 1, 32), (2, resident));
     // With split-K each block has an odd number of K blocks.
-    assert_eq!(of(320, [8; 3], 1, 320), (2, 0));
+    assert_eq!(of(320, [8; 3], 1, 320), (2, streamed));
 }
 
 #[test]

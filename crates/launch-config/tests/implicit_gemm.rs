@@ -3,7 +3,8 @@
 use launch_config::conv::ConvGeometry;
 use launch_config::implicit_gemm::{
     GemmConfig, GemmDevice, M16N64, M16N256, M32N128, M64N32, M64N128, MMA_BATCH_STEPS,
-    MMA_STEP_K_VECTORS, OperandFormat, PROMOTION_MMA_STEPS, W64N128, WARP_SPECIALIZED, combining,
+    MMA_STEP_K_VECTORS, Mainloop, OperandFormat, PROMOTION_MMA_STEPS, W64N128, WARP_SPECIALIZED,
+    combining,
 };
 use op_spec::{Conv3dSpec, ConvSpec};
 
@@ -194,25 +195,29 @@ fn octets_are_equally_far(config: &GemmConfig) {
 
 #[test]
 fn warpgroups_are_for_many_channels() {
-    let warpgroups = |c: usize, r: usize, device| {
+    let mainloops = |c: usize, r: usize, device| {
         let conv = conv([8, c, 1, 56, 56], [64, c, 1, r, r], Conv3dSpec::default());
         let of = |pool| {
             let config = GemmConfig::new(&conv, pool, SCALED_F16, device, None).ok();
-            config.expect("a config").tile.warpgroups
+            config.expect("a config").tile.mainloop
         };
-        // With two of them tiles do not pool.
+        // Warp-specialized tiles do not pool.
         [of(None), of(Some([2, 2]))]
     };
-    assert_eq!(warpgroups(64, 3, &HOPPER), [2, 1]);
-    assert_eq!(warpgroups(64, 3, &DEVICE), [0, 0]);
-    assert_eq!(warpgroups(8, 3, &HOPPER), [0, 0]);
-    assert_eq!(warpgroups(16, 1, &HOPPER), [0, 0]);
+    assert_eq!(
+        mainloops(64, 3, &HOPPER),
+        [Mainloop::Sm90WarpSpecialized, Mainloop::Sm90CpAsync]
+    );
+    assert_eq!(mainloops(64, 3, &DEVICE), [Mainloop::Sm80CpAsync; 2]);
+    assert_eq!(mainloops(8, 3, &HOPPER), [Mainloop::Sm80CpAsync; 2]);
+    assert_eq!(mainloops(16, 1, &HOPPER), [Mainloop::Sm80CpAsync; 2]);
     // Or for many taps of one plane, whose columns fill pairs.
-    assert!(warpgroups(3, 7, &HOPPER)[0] > 0);
+    assert!(mainloops(3, 7, &HOPPER)[0].is_warpgroup_mma());
     let plain = Conv3dSpec::default();
     let cube = conv([32, 8, 15, 15, 15], [128, 8, 3, 3, 3], plain);
     let config = GemmConfig::new(&cube, None, STORED, &HOPPER, None);
-    assert_eq!(config.expect("a config").tile.warpgroups, 0);
+    let config = config.expect("a config");
+    assert_eq!(config.tile.mainloop, Mainloop::Sm80CpAsync);
 }
 
 #[test]
@@ -221,7 +226,7 @@ fn long_sums_of_split_values_have_tiles_that_promote_accumulators() {
         let mma_steps = config.geometry.k_blocks * config.geometry.mma_steps;
         if config.format == F16X2 && mma_steps > PROMOTION_MMA_STEPS {
             // Chains of warpgroups start anew.
-            let kept_short = config.tile.warpgroups > 0 || config.tile.promotes();
+            let kept_short = config.tile.mainloop.is_warpgroup_mma() || config.tile.promotes();
             assert!(kept_short, "{config:?}");
         }
     }

@@ -4,6 +4,7 @@ use launch_config::KernelGeometry;
 use launch_config::channel_max::{self, ChannelMaxGeometry};
 use launch_config::conv::ConvGeometry;
 use launch_config::implicit_gemm::{GemmConfig, OperandFormat};
+use launch_config::max_pool2d::PoolTask;
 use launch_config::norm::{MAX_SPLITS, NormGeometry, SPLIT_ELEMENTS, WARP_ROW_ELEMENTS};
 use launch_config::{LaunchShape, MAX_BLOCKS, WARP_THREADS, elementwise, max_pool2d};
 use op_spec::{Conv2dSpec, Conv3dSpec, ConvSpec, MaxPool2dSpec};
@@ -124,14 +125,14 @@ fn overlapping_windows_two_rows_apart_are_stacked_and_all_others_are_not() {
         problem.geometry().expect("a small case")
     };
     let stem = geometry([64, 64, 112, 112], [2, 2], [1, 1], 1);
-    assert_eq!((stem.stacked, stem.plane_tasks()), (1, 14 * 56));
+    assert_eq!((stem.task, stem.plane_tasks()), (PoolTask::STACK, 14 * 56));
     assert_eq!(stem.block_tasks, max_pool2d::BLOCK_THREADS * 4);
     let blocks = stem.shape().expect("few blocks").grid[0];
     assert_eq!(u64::from(blocks), (64 * 64 * 14 * 56u64).div_ceil(1024));
 
     let small = geometry([1, 64, 15, 15], [2, 3], [1, 0], 1);
     // The last row of stacks is not whole; blocks for every multiprocessor.
-    assert_eq!((small.stacked, small.plane_tasks()), (1, 2 * 5));
+    assert_eq!((small.task, small.plane_tasks()), (PoolTask::STACK, 2 * 5));
     assert_eq!(small.block_tasks, max_pool2d::BLOCK_THREADS);
     for other in [
         geometry([1, 64, 15, 15], [1, 2], [1, 1], 1),
@@ -139,7 +140,10 @@ fn overlapping_windows_two_rows_apart_are_stacked_and_all_others_are_not() {
         geometry([1, 64, 7, 15], [2, 2], [0, 0], 1),
     ] {
         let outputs = u64::from(other.p * other.q);
-        assert_eq!((other.stacked, other.plane_tasks()), (0, outputs));
+        assert_eq!(
+            (other.task, other.plane_tasks()),
+            (PoolTask::OUTPUT, outputs)
+        );
         assert_eq!(other.block_tasks, max_pool2d::BLOCK_OUTPUTS as u32);
     }
     let norm = NormGeometry::new(64, 64, 16, 112 * 112, 0.0);

@@ -4,8 +4,8 @@
 use launch_config::Arch;
 use launch_config::conv::ConvGeometry;
 use launch_config::implicit_gemm::sm90::{
-    BLOCK_THREADS, HALO_WARPS, HALVES, MainloopConfig, WARPS, WRITTEN_WORDS, filter_word,
-    mma_batch_bytes,
+    BLOCK_THREADS, HALO_WARPS, HALVES, MainloopConfig, Residency, Schedule, WARPS, WRITTEN_WORDS,
+    filter_word, mma_batch_bytes,
 };
 use launch_config::implicit_gemm::{
     GemmConfig, GemmDevice, MMA_BATCH_STEPS, MMA_STEP_K_VECTORS, OperandFormat, W64N128,
@@ -149,13 +149,13 @@ fn shared_memory_holds_all_parts_side_by_side_and_two_stages_of_each_pipeline() 
                 if let Some(mainloop) = g.mainloop_config(format, blocks, device.shared_bytes) {
                     assert_eq!([mainloop.tiles, mainloop.split_k], blocks);
                     let mma_batches = (g.k_blocks * g.mma_steps).div_ceil(MMA_BATCH_STEPS);
-                    if mainloop.resident == 1 {
+                    if mainloop.residency.is_resident() {
                         assert_eq!((mainloop.filters, mainloop.split_k), (mma_batches, 1));
                         assert!(mainloop.halos >= HALO_WARPS, "{mainloop:?}");
                     } else {
                         assert!(mainloop.halos >= 2 && mainloop.filters >= 2, "{mainloop:?}");
                     }
-                    stay[mainloop.resident as usize] = true;
+                    stay[mainloop.residency.code() as usize] = true;
                     assert!(mainloop.halos <= HALO_WARPS + 1, "{mainloop:?}");
                     lies_apart(&config, mainloop, device.shared_bytes);
                     min[0] = min[0].min(mainloop.halos);
@@ -187,35 +187,38 @@ fn no_further_stage_fits_shared_memory() {
             .flat_map(|t| (64..=227).map(move |k| (t, k)))
         {
             let shared_bytes = kib * 1024;
-            let with = |halos, filters, resident| MainloopConfig {
+            let with = |halos, filters, residency| MainloopConfig {
                 tiles,
                 split_k: 1,
                 halos,
                 filters,
-                resident,
-                ping_pong: 0,
+                residency,
+                schedule: Schedule::COOPERATIVE,
                 staged: 0,
                 staged_barrier: 0,
                 staged_at: 0,
                 staged_bytes: 0,
             };
             let Some(mainloop) = g.mainloop_config(format, [tiles, 1], shared_bytes) else {
-                assert!(bytes(with(2, 2, 0)) > shared_bytes, "{config:?}");
+                assert!(
+                    bytes(with(2, 2, Residency::STREAMED)) > shared_bytes,
+                    "{config:?}"
+                );
                 continue;
             };
             full += 1;
             let one_more = [
                 (mainloop.halos <= HALO_WARPS, [1, 0]),
                 (
-                    mainloop.filters < MAX_FILTERS && mainloop.resident == 0,
+                    mainloop.filters < MAX_FILTERS && !mainloop.residency.is_resident(),
                     [0, 1],
                 ),
             ];
             for (_, [halos, filters]) in one_more.into_iter().filter(|(may, _)| *may) {
                 let (halos, filters) = (mainloop.halos + halos, mainloop.filters + filters);
                 let more = MainloopConfig {
-                    ping_pong: mainloop.ping_pong,
-                    ..with(halos, filters, mainloop.resident)
+                    schedule: mainloop.schedule,
+                    ..with(halos, filters, mainloop.residency)
                 };
                 assert!(bytes(more) > shared_bytes, "{mainloop:?}, {config:?}");
             }
@@ -235,24 +238,59 @@ fn warpgroups_ping_pong_with_resident_filters_or_few_loads() {
         conv([n, c, k], [extent; 3], [3; 3], spec)
     };
     let [_, split, rounded, stored] = FORMATS;
+    let [streamed, resident] = [Residency::STREAMED, Residency::RESIDENT];
+    let [cooperative, ping_pong] = [Schedule::COOPERATIVE, Schedule::PING_PONG];
     for (what, conv, format, wanted) in [
-        ("filters stay", volume(2, [32, 32], 64, 1), rounded, [1, 1]),
-        ("they do not", volume(2, [64, 64], 64, 1), rounded, [0, 0]),
-        ("16 bits", volume(2, [64, 64], 64, 1), stored, [0, 1]),
-        ("large patches", volume(2, [32, 64], 64, 2), stored, [0, 0]),
-        ("few tiles", volume(1, [32, 32], 16, 1), stored, [1, 0]),
-        ("one adds", volume(2, [16, 32], 64, 1), split, [0, 0]),
+        (
+            "filters stay",
+            volume(2, [32, 32], 64, 1),
+            rounded,
+            (resident, ping_pong),
+        ),
+        (
+            "they do not",
+            volume(2, [64, 64], 64, 1),
+            rounded,
+            (streamed, cooperative),
+        ),
+        (
+            "16 bits",
+            volume(2, [64, 64], 64, 1),
+            stored,
+            (streamed, ping_pong),
+        ),
+        (
+            "large patches",
+            volume(2, [32, 64], 64, 2),
+            stored,
+            (streamed, cooperative),
+        ),
+        (
+            "few tiles",
+            volume(1, [32, 32], 16, 1),
+            stored,
+            (resident, cooperative),
+        ),
+        (
+            "one adds",
+            volume(2, [16, 32], 64, 1),
+            split,
+            (streamed, cooperative),
+        ),
     ] {
         let config = GemmConfig::new(&conv, None, format, &HOPPER, None).expect("a product");
         let mainloop = config.mainloop_config(&HOPPER).expect("a wide tile");
         assert_eq!(
-            [mainloop.resident, mainloop.ping_pong],
+            (mainloop.residency, mainloop.schedule),
             wanted,
             "{what}: {config:?}"
         );
-        assert_eq!(mainloop.label(), ["halves", "whole"][wanted[1] as usize]);
         assert_eq!(
-            mainloop.consumer_warps() * (1 + mainloop.ping_pong),
+            mainloop.label(),
+            ["halves", "whole"][wanted.1.code() as usize]
+        );
+        assert_eq!(
+            mainloop.consumer_warps() * (1 << mainloop.schedule.shift()),
             WARPS,
             "{what}"
         );

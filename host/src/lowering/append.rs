@@ -2,7 +2,7 @@
 
 use launch_config::KernelGeometry;
 use op_spec::graph::{LayerProblem, Operand};
-use op_spec::{BatchNormProblem, Layout, PointwiseProblem};
+use op_spec::{BatchNormProblem, Layout};
 
 use super::choice::Chosen;
 use super::epilogue::{Map, MaxOverChannels, Plan, Pool, Store};
@@ -26,7 +26,6 @@ use crate::operators::one_launch::{
 };
 use crate::operators::{self, Affine, ConvolutionParameters, Convolved, Preparations, pointwise};
 use crate::program::{ProgramBuilder, Value};
-use launch_config::elementwise::Bounds;
 use launch_config::implicit_gemm::Epilogue as StoreEpilogue;
 use launch_config::norm::NormGeometry;
 
@@ -122,9 +121,9 @@ impl<'a> Appending<'a> {
     /// Pads `x` if `layer` is a convolution with separate padding.
     fn padded(&mut self, x: Value, layer: usize) -> Result<Value> {
         match &self.of.problem.steps[layer].problem {
-            LayerProblem::Conv1d(conv) => append_pad(self.program, x, conv.pad.as_ref()),
-            LayerProblem::Conv2d(conv) => append_pad(self.program, x, conv.pad.as_ref()),
-            LayerProblem::Conv3d(conv) => append_pad(self.program, x, conv.pad.as_ref()),
+            LayerProblem::Conv1d(conv) => append_pad(self.program, x, conv),
+            LayerProblem::Conv2d(conv) => append_pad(self.program, x, conv),
+            LayerProblem::Conv3d(conv) => append_pad(self.program, x, conv),
             _ => Ok(x),
         }
     }
@@ -137,8 +136,16 @@ impl<'a> Appending<'a> {
         }
     }
 
+    /// The graph's output, which the last layer gives, in NCHW.
+    pub(crate) fn output(&mut self) -> Result<Value> {
+        let last = self.of.graph.layers().len() - 1;
+        let y = self.operand(Operand::Layer(last));
+        self.program.in_order(y)
+    }
+
     /// Appends the launches of a region.
     pub(crate) fn region(&mut self, region: &Chosen) -> Result<()> {
+        self.program.plan(&region.plan);
         let [start, last] = [region.layers[0], region.layers[region.layers.len() - 1]];
         let x = self.operand(self.of.graph.operands(start)[0]);
         self.outputs[last] = Some(self.region_of(x, region, start, last)?);
@@ -300,13 +307,7 @@ impl<'a> Appending<'a> {
             };
             return normalise_and_map(self.program, input, tail);
         }
-        // The pooling kernels end in a clamp. Other functions take a launch of their own over the pooled
-        // pixels.
-        let clamp = functions.first().and_then(PointwiseProblem::as_clamp);
-        let (bounds, rest) = match clamp {
-            Some(clamp) => (Bounds::of(&clamp), &functions[1..]),
-            None => (Bounds::NONE, functions),
-        };
+        let (bounds, rest) = pool.bounds_and_rest();
         let (program, x, of) = (&mut *self.program, produced.value(), &pool.pool);
         let pooled = match (input, scale) {
             (Some(input), scale) => {

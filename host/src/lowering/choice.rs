@@ -14,24 +14,36 @@ use op_spec::graph::{NormalForm, Operand};
 
 #[cfg(any(test, feature = "lab"))]
 use super::Options;
+use super::launches::plan_launches;
 use super::region::{Considered, Query, Region, RegionFacts, Verdict};
 use super::table::{Lowered, TABLE};
 #[cfg(any(test, feature = "lab"))]
 use crate::device::{DType, DeviceProperties, Order};
 use crate::error::{Error, Result};
+use crate::program::LaunchPlan;
 
 /// A region with its kernels, and the verdicts on the rows.
 pub(crate) struct Chosen {
     pub(super) layers: Vec<usize>,
     pub(super) lowered: Lowered,
+    /// Its launches.
+    pub(super) plan: LaunchPlan,
     pub(crate) facts: RegionFacts,
 }
 
-/// The kernels for a whole graph, in an order in which they can run.
+/// The kernels for a whole graph, in an order in which they can run, with all of their launches.
 ///
 /// # Errors
-/// [`Error::NoKernels`] for a region of a partition that no row implements, or not the one that it names.
+/// [`Error::NoKernels`] for a region of a partition that no row implements, or not the one that it names;
+/// extents that no kernel can index; more blocks than a launch takes.
 pub(crate) fn choose(query: Query<'_>) -> Result<Vec<Chosen>> {
+    let mut chosen = choose_regions(query)?;
+    plan_launches(query, &mut chosen)?;
+    Ok(chosen)
+}
+
+/// The kernels for a whole graph, before launches are planned.
+fn choose_regions(query: Query<'_>) -> Result<Vec<Chosen>> {
     let known = query.graph.layers().len();
     // What the regions so far write, by their last layers.
     let mut written = vec![Layout::Nchw; known];
@@ -86,7 +98,7 @@ pub(crate) fn must_have_kernels(
         graph,
         problem: &problem,
         dtype,
-        order: &Order::Dense,
+        orders: &[Order::Dense],
         properties,
         options,
     };
@@ -167,7 +179,9 @@ fn ask<'a>(
         form: NormalForm::of(query.problem, layers.iter().copied()).ok(),
         layers,
         input: match query.graph.operands(layers[0])[0] {
-            Operand::Input(_) => query.input_layout(),
+            Operand::Input(input) => {
+                query.input_layout(input, &query.problem.steps[layers[0]].input)
+            }
             Operand::Layer(layer) => written[layer],
         },
     };
@@ -198,11 +212,14 @@ fn ask<'a>(
                         reads: lowered.reads(),
                         writes: lowered.writes(),
                         config: lowered.config(),
+                        launches: Vec::new(),
+                        preparations: Vec::new(),
                         considered,
                     };
                     return Ok(Chosen {
                         layers: layers.to_vec(),
                         lowered,
+                        plan: LaunchPlan::default(),
                         facts,
                     });
                 }

@@ -2,14 +2,15 @@
 //!
 //! Each type is one kind of epilogue that kernels implement. Its `of` accepts a region's form, or refuses it.
 
+use launch_config::elementwise::Bounds;
 use launch_config::pointwise::Step;
 use op_spec::graph::{Epilogue, NormalForm, Pointwise, Reduction};
 use op_spec::{BatchNormProblem, PointwiseProblem, PreluProblem, ScaleProblem};
 
 use super::region::Region;
 use crate::spec::{ChannelMaxProblem, ClampProblem, GroupNormProblem, MaxPool2dProblem};
-use launch_config::Refusal;
 use launch_config::implicit_gemm::Epilogue as StoreEpilogue;
+use launch_config::{Presence, Refusal};
 
 /// The plan of an epilogue.
 #[derive(Debug, Clone)]
@@ -95,11 +96,11 @@ impl Store {
             }
             _ => return Err(refusal),
         };
-        let is_mapped = u32::from(batch_norm.is_some());
+        let gain_and_shift = Presence::of(batch_norm.is_some());
         Ok(Store {
             batch_norm,
             epilogue: StoreEpilogue {
-                is_mapped,
+                gain_and_shift,
                 ..function
             },
         })
@@ -208,6 +209,16 @@ impl Pool {
     /// The windows, if they do not overlap, have no gaps, and are whole.
     pub(super) fn windows_side_by_side(&self) -> Option<[u32; 2]> {
         windows_side_by_side(&self.pool)
+    }
+
+    /// The bounds of a leading clamp, in which the pooling kernels end, and the other functions, which take
+    /// launches of their own over the pooled pixels.
+    pub(super) fn bounds_and_rest(&self) -> (Bounds, &[PointwiseProblem]) {
+        let functions = &self.functions[..];
+        match functions.first().and_then(PointwiseProblem::as_clamp) {
+            Some(clamp) => (Bounds::of(&clamp), &functions[1..]),
+            None => (Bounds::NONE, functions),
+        }
     }
 
     /// The only function, if it is a clamp.

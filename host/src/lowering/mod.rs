@@ -7,16 +7,19 @@
 //! graph, shape     the regions, and what each computes            region.rs, op_spec::graph::NormalForm
 //!   | choice       the first row of the table that can and pays   choice.rs, table.rs
 //!   | lowered      producer, its configuration, and the plan      producer.rs, epilogue.rs
-//!   | launches     appended to a program                          append.rs
+//!   | launches     kernels and launch shapes, in order            launches.rs
+//!   | program      the launches with their arguments              append.rs
 //! ```
 //!
 //! The choice is a pure function of the problem, the input's memory layout,
 //! [`DeviceProperties`](crate::DeviceProperties) and the options. [`append`](append::Appending) decides
-//! nothing: it appends the launches of a [`Lowered`]. `explain` prints it.
+//! nothing: it appends the launches that were planned, of which a program refuses any other. `explain` prints
+//! them.
 
 mod append;
 mod choice;
 mod epilogue;
+mod launches;
 mod options;
 mod producer;
 mod region;

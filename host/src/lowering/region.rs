@@ -15,8 +15,8 @@ pub(crate) struct Query<'a> {
     pub(crate) graph: &'a Graph,
     pub(crate) problem: &'a GraphProblem,
     pub(crate) dtype: DType,
-    /// How the graph's first input lies in memory.
-    pub(crate) order: &'a Order,
+    /// How the graph's inputs lie in memory, the first one first. Others are dense.
+    pub(crate) orders: &'a [Order],
     pub(crate) properties: &'a DeviceProperties,
     pub(crate) options: &'a Options,
 }
@@ -40,10 +40,16 @@ impl Query<'_> {
         layers.iter().map(operator).collect::<Vec<_>>().join(" ")
     }
 
-    /// The layout of the graph's first input. One that is neither is made NCHW by a copy.
-    pub(super) fn input_layout(&self) -> Layout {
+    /// How an input of the graph lies in memory.
+    pub(super) fn order(&self, input: usize) -> Order {
+        self.orders.get(input).copied().unwrap_or(Order::Dense)
+    }
+
+    /// The layout of an input of the graph that has this shape, with a batch. One that is neither is made NCHW
+    /// by a copy.
+    pub(super) fn input_layout(&self, input: usize, shape: &[usize]) -> Layout {
         let channels_are_neighbours = |[_, channels, ..]: [i64; 5]| channels == 1;
-        let strides = self.order.strides(&self.problem.steps[0].input);
+        let strides = self.order(input).strides(shape);
         match strides.is_some_and(channels_are_neighbours) {
             true => Layout::Nhwc,
             false => Layout::Nchw,
@@ -70,8 +76,8 @@ impl Region<'_> {
         match self.of.graph.operands(first)[0] {
             // A padding kernel writes NCHW.
             _ if self.of.has_explicit_padding(first) => None,
-            Operand::Input(_) => self.of.order.strides(input),
-            Operand::Layer(_) => (self.input == Layout::Nhwc).then(|| dense_nhwc(input)),
+            Operand::Input(number) => self.of.order(number).strides(input),
+            Operand::Layer(_) => Order::of_layout(input, self.input).ok()?.strides(input),
         }
     }
 
@@ -79,20 +85,6 @@ impl Region<'_> {
     pub(super) fn output_of(&self, layer: usize) -> &[usize] {
         &self.of.problem.steps[layer].output
     }
-}
-
-/// The strides of a dense NHWC tensor of this shape, as `(n, c, d, h, w)`.
-fn dense_nhwc(shape: &[usize]) -> [i64; 5] {
-    let mut strides = [1; 5];
-    let mut stride = shape.get(1).map_or(1, |&channels| channels as i64);
-    let spatial = shape.get(2..).unwrap_or(&[]);
-    for (axis, &extent) in (0..5).rev().zip(spatial.iter().rev()) {
-        strides[axis] = stride;
-        stride *= extent as i64;
-    }
-    strides[2..5 - spatial.len()].fill(stride);
-    strides[0] = stride;
-    strides
 }
 
 /// A region, and how its kernels were chosen.
@@ -114,6 +106,11 @@ pub struct RegionFacts {
     /// The configuration of the producer: tile, loader, split-K, schedule. Empty where there is nothing to
     /// configure.
     pub config: String,
+    /// The kernels of its launches in every run, in order: copies and padding of inputs, reformats, the
+    /// producer, what combines its moments, the epilogue.
+    pub launches: Vec<&'static str>,
+    /// The kernels that prepare its parameters, once for a model.
+    pub preparations: Vec<&'static str>,
     /// The rows that were asked, from top to bottom. Those for other layers are left out.
     pub considered: Vec<Considered>,
 }
@@ -146,17 +143,5 @@ impl fmt::Display for Verdict {
             Verdict::Passed(reason) => write!(f, "could, but: {reason}"),
             Verdict::Refused(rule) => write!(f, "no: {rule}"),
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::dense_nhwc;
-
-    #[test]
-    fn strides_of_nhwc_count_channels_first() {
-        assert_eq!(dense_nhwc(&[2, 8, 3, 4, 5]), [480, 1, 160, 40, 8]);
-        assert_eq!(dense_nhwc(&[2, 8, 4, 5]), [160, 1, 160, 40, 8]);
-        assert_eq!(dense_nhwc(&[2, 8, 5]), [40, 1, 40, 40, 8]);
     }
 }

@@ -49,7 +49,7 @@ impl Lowered {
         }
     }
 
-    /// The layout that the producer reads. A plan inserts a reformat where its input has another one.
+    /// The layout that the producer reads. The region begins with a reformat where its input has another one.
     pub(super) fn reads(&self) -> Layout {
         match &self.producer {
             Producer::ImplicitGemm(gemm) if gemm.reads_in_place() => Layout::Nhwc,

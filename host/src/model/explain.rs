@@ -93,6 +93,8 @@ fn regions<S: Serializer>(regions: &[RegionFacts], serializer: S) -> Result<S::O
             "reads": region.reads.to_string(),
             "writes": region.writes.to_string(),
             "config": region.config,
+            "launches": region.launches,
+            "preparations": region.preparations,
             "considered": region.considered.iter().map(considered).collect::<Vec<_>>(),
         })
     }))
@@ -224,6 +226,8 @@ impl fmt::Display for Explanation {
                 reads,
                 writes,
                 config,
+                launches,
+                preparations,
                 considered,
             } = region;
             writeln!(f)?;
@@ -236,6 +240,13 @@ impl fmt::Display for Explanation {
             )?;
             if !config.is_empty() {
                 writeln!(f, "  {config}")?;
+            }
+            if !launches.is_empty() {
+                writeln!(f, "  launches {}", launches.join(", "))?;
+            }
+            if !preparations.is_empty() {
+                let kernels = preparations.join(", ");
+                writeln!(f, "  prepares parameters once by {kernels}")?;
             }
             for considered in considered {
                 writeln!(f, "  {:<26} {}", considered.kernels, considered.verdict)?;

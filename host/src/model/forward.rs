@@ -305,7 +305,7 @@ impl Model {
             });
         }
         let problem = self.shared.graph.problem(input)?;
-        let query = self.query(&problem, &orders[0], options, properties);
+        let query = self.query(&problem, orders, options, properties);
         let chosen = lowering::choose(query)?;
         let program = self.make(query, orders, &chosen)?;
         Ok(Explanation::new(query, chosen, &program))
@@ -333,7 +333,7 @@ impl Model {
         self.shared.programs.get(input, orders, options, || {
             let properties = self.device().properties();
             let problem = self.shared.graph.problem(input)?;
-            let query = self.query(&problem, &orders[0], options, &properties);
+            let query = self.query(&problem, orders, options, &properties);
             self.make(query, orders, &lowering::choose(query)?)
         })
     }
@@ -341,7 +341,7 @@ impl Model {
     fn query<'a>(
         &'a self,
         problem: &'a GraphProblem,
-        order: &'a Order,
+        orders: &'a [Order],
         options: &'a Options,
         properties: &'a DeviceProperties,
     ) -> Query<'a> {
@@ -349,7 +349,7 @@ impl Model {
             graph: &self.shared.graph,
             problem,
             dtype: self.shared.dtype,
-            order,
+            orders,
             properties,
             options,
         }
@@ -359,12 +359,12 @@ impl Model {
     fn make(&self, query: Query<'_>, orders: &[Order], chosen: &[Chosen]) -> Result<Program> {
         let shared = &*self.shared;
         let input = query.problem.input_shape();
-        let mut program = ProgramBuilder::for_properties(self.device(), query.properties);
-        let x = program.input_as_it_lies(input, shared.dtype, &orders[0])?;
+        let mut program = ProgramBuilder::new(self.device());
+        let x = program.input_as_it_lies(None, input, shared.dtype, &orders[0])?;
         let further = query.problem.inputs.iter().zip(&orders[1..]);
         let further = further
             .map(|(GraphInput { name, shape, .. }, order)| {
-                program.named_input(name, shape, shared.dtype, order)
+                program.input_as_it_lies(Some(name), shape, shared.dtype, order)
             })
             .collect::<Result<Vec<_>>>()?;
         // Operators see a batch in any case.
@@ -387,8 +387,7 @@ impl Model {
         for region in chosen {
             appending.region(region)?;
         }
-        let y = appending.outputs.pop().flatten();
-        let y = y.expect("the last layer ends a region");
+        let y = appending.output()?;
         program.see_as(x, input);
         for (&value, input) in further.iter().zip(&query.problem.inputs) {
             program.see_as(value, &input.shape);

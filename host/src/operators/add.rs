@@ -3,9 +3,9 @@
 use super::launching::{compute, single};
 use kernels_gpu::add::ADD;
 
-use crate::device::Tensor;
+use crate::device::{DType, Tensor};
 use crate::error::Result;
-use crate::program::{ProgramBuilder, Value};
+use crate::program::{LaunchPlan, ProgramBuilder, Value};
 use crate::spec::{AddProblem, AddSpec};
 use launch_config::elementwise;
 
@@ -42,6 +42,12 @@ pub fn add(x: &Tensor, residual: &Tensor) -> Result<Tensor> {
     single("add", x, problem.into(), &residual)
 }
 
+/// Plans the launch.
+pub(crate) fn plan(plan: &mut LaunchPlan, dtype: DType, problem: &AddProblem) -> Result<()> {
+    let shape = elementwise::shape(problem.len as u64);
+    plan.launch(&ADD, &[dtype.label()], shape)
+}
+
 /// Appends the operator to a program.
 pub(crate) fn append(
     program: &mut ProgramBuilder,
@@ -51,7 +57,6 @@ pub(crate) fn append(
 ) -> Result<Value> {
     let y = program.tensor_like(x)?;
     let elements = problem.len as u64;
-    let shape = elementwise::shape(elements);
     // SAFETY: all three have `elements` elements.
-    unsafe { compute(program, &ADD, shape, y, (x, residual, y, elements)) }
+    Ok(unsafe { compute(program, &ADD, y, (x, residual, y, elements)) })
 }

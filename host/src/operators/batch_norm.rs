@@ -5,10 +5,10 @@ use launch_config::KernelGeometry;
 use launch_config::batch_norm::FoldGeometry;
 
 use super::fused::{Preparation, Preparations, prepared};
-use super::launching::{compute, kernel, shape_of, single};
+use super::launching::{compute, shape_of, single};
 use crate::device::{DType, Tensor};
 use crate::error::Result;
-use crate::program::{ProgramBuilder, Value};
+use crate::program::{LaunchPlan, ProgramBuilder, Value};
 use crate::spec::{BatchNormProblem, BatchNormSpec};
 use launch_config::elementwise;
 
@@ -86,6 +86,36 @@ pub(crate) struct Folded {
     pub(crate) shift: Value,
 }
 
+/// Plans the operator, including the folding of its parameters.
+pub(crate) fn plan(plan: &mut LaunchPlan, dtype: DType, problem: &BatchNormProblem) -> Result<()> {
+    if problem.geometry()?.elements == 0 {
+        return Ok(());
+    }
+    let shape = elementwise::fold_shape(FoldGeometry::of(problem)?.channels);
+    plan.launch(&FOLD_BATCH_NORM, &[dtype.label()], shape)?;
+    plan_map(plan, dtype, problem)
+}
+
+/// Plans the folding as a preparation.
+pub(crate) fn plan_folding(
+    plan: &mut LaunchPlan,
+    dtype: DType,
+    problem: &BatchNormProblem,
+) -> Result<()> {
+    let shape = elementwise::fold_shape(FoldGeometry::of(problem)?.channels);
+    plan.preparation(&FOLD_BATCH_NORM, &[dtype.label()], shape)
+}
+
+/// Plans the one launch that maps the input.
+pub(crate) fn plan_map(
+    plan: &mut LaunchPlan,
+    dtype: DType,
+    problem: &BatchNormProblem,
+) -> Result<()> {
+    let shape = elementwise::shape(problem.geometry()?.elements);
+    plan.launch(&BATCH_NORM, &[dtype.label()], shape)
+}
+
 /// Appends the one launch that folds the parameters.
 fn fold(
     program: &mut ProgramBuilder,
@@ -93,9 +123,7 @@ fn fold(
     problem: &BatchNormProblem,
 ) -> Result<Folded> {
     let geometry = FoldGeometry::of(problem)?;
-    let shape = elementwise::fold_shape(geometry.channels);
-    let label = [program.dtype(of.mean).label()];
-    let (kernel, shape) = kernel(&FOLD_BATCH_NORM, &label, shape)?;
+    let (kernel, shape) = program.next(&FOLD_BATCH_NORM);
     let gain = program.tensor(&[problem.shape.c], DType::F32)?;
     let shift = program.tensor_like(gain)?;
     let arguments = (
@@ -162,8 +190,7 @@ pub(crate) fn append_folded(
     problem: &BatchNormProblem,
 ) -> Result<Value> {
     let (geometry, y) = (problem.geometry()?, program.tensor_like(x)?);
-    let shape = elementwise::shape(geometry.elements);
     let arguments = (x, folded.gain, folded.shift, y, geometry);
     // SAFETY: `x` and `y` have `geometry.elements` elements, gain and shift one per channel.
-    unsafe { compute(program, &BATCH_NORM, shape, y, arguments) }
+    Ok(unsafe { compute(program, &BATCH_NORM, y, arguments) })
 }

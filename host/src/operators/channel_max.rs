@@ -4,9 +4,9 @@ use super::launching::{compute, single};
 use kernels_gpu::channel_max::CHANNEL_MAX;
 use launch_config::KernelGeometry;
 
-use crate::device::Tensor;
+use crate::device::{DType, Tensor};
 use crate::error::Result;
-use crate::program::{ProgramBuilder, Value};
+use crate::program::{LaunchPlan, ProgramBuilder, Value};
 use crate::spec::{ChannelMaxProblem, ChannelMaxSpec};
 
 /// `y[n, ..]` is the largest of `x[n, c, ..]` over `c`.
@@ -36,6 +36,12 @@ pub fn channel_max(x: &Tensor) -> Result<Tensor> {
     single("channel_max", x, problem.into(), &[])
 }
 
+/// Plans the launch.
+pub(crate) fn plan(plan: &mut LaunchPlan, dtype: DType, problem: &ChannelMaxProblem) -> Result<()> {
+    let shape = problem.geometry()?.shape();
+    plan.launch(&CHANNEL_MAX, &[dtype.label()], shape)
+}
+
 /// Appends the operator to a program.
 pub(crate) fn append(
     program: &mut ProgramBuilder,
@@ -45,7 +51,7 @@ pub(crate) fn append(
     let geometry = problem.geometry()?;
     let y = program.tensor(&without_channels(program.shape(x)), program.dtype(x))?;
     // SAFETY: `x` has the problem's extents, and `y` the same without channels.
-    unsafe { compute(program, &CHANNEL_MAX, geometry.shape(), y, (x, y, geometry)) }
+    Ok(unsafe { compute(program, &CHANNEL_MAX, y, (x, y, geometry)) })
 }
 
 /// `shape` without its second extent.

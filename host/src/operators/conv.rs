@@ -6,11 +6,11 @@ use cuda_std::Label;
 use kernels_gpu::conv::CONV_DIRECT;
 use launch_config::KernelGeometry;
 
-pub(crate) use pad::append as append_pad;
+pub(crate) use pad::{append as append_pad, plan as plan_pad};
 
-use super::launching::kernel;
+use crate::device::DType;
 use crate::error::Result;
-use crate::program::{ProgramBuilder, Value};
+use crate::program::{LaunchPlan, ProgramBuilder, Value};
 use crate::spec::ConvProblem;
 
 /// The parameters of a convolution.
@@ -28,6 +28,29 @@ impl Filters {
     }
 }
 
+/// Plans the launches of a convolution of any kind.
+pub(crate) fn plan<const D: usize>(
+    plan: &mut LaunchPlan,
+    dtype: DType,
+    problem: &ConvProblem<D>,
+) -> Result<()> {
+    if is_empty(problem) {
+        return Ok(());
+    }
+    plan_pad(plan, dtype, problem)?;
+    let geometry = problem.geometry()?;
+    let tile = geometry.direct_tile();
+    // Sequences are images of one row.
+    let dimensions = Label::Number((D as u32).max(2));
+    let labels = [dimensions, tile.name().into(), dtype.label()];
+    plan.launch(&CONV_DIRECT, &labels, geometry.direct_shape(tile))
+}
+
+/// Whether there are no outputs.
+fn is_empty<const D: usize>(problem: &ConvProblem<D>) -> bool {
+    problem.output_shape().contains(&0)
+}
+
 /// Appends a convolution of any kind to a program; absent dimensions have extents of 1.
 pub(crate) fn append<const D: usize>(
     program: &mut ProgramBuilder,
@@ -35,18 +58,13 @@ pub(crate) fn append<const D: usize>(
     Filters { weight, bias }: Filters,
     problem: &ConvProblem<D>,
 ) -> Result<Value> {
-    let x = pad::append(program, x, problem.pad.as_ref())?;
-    let geometry = problem.geometry()?;
-    let dtype = program.dtype(x);
-    let y = program.tensor(&problem.output_shape(), dtype)?;
-    if program.bytes(&[y]) == 0 {
+    let y = program.tensor(&problem.output_shape(), program.dtype(x))?;
+    if is_empty(problem) {
         return Ok(y);
     }
-    let tile = geometry.direct_tile();
-    // Sequences are images of one row.
-    let dimensions = Label::Number((D as u32).max(2));
-    let labels = [dimensions, tile.name().into(), dtype.label()];
-    let (kernel, shape) = kernel(&CONV_DIRECT, &labels, geometry.direct_shape(tile))?;
+    let x = append_pad(program, x, problem)?;
+    let geometry = problem.geometry()?;
+    let (kernel, shape) = program.next(&CONV_DIRECT);
     let arguments = (x, weight, bias, y, geometry);
     // SAFETY: the values have the shapes that the geometry was made from; the bias is there if the geometry
     // says so; `geometry()` refused planes of 2^31 elements.

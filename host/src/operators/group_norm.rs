@@ -2,9 +2,9 @@
 
 use super::fused::group_norm_scale_pointwise::{self, Tail};
 use super::launching::{Affine, shape_of, single};
-use crate::device::Tensor;
+use crate::device::{DType, Tensor};
 use crate::error::Result;
-use crate::program::{ProgramBuilder, Value};
+use crate::program::{LaunchPlan, ProgramBuilder, Value};
 use crate::spec::GroupNormSpec;
 use launch_config::norm::NormGeometry;
 
@@ -48,6 +48,11 @@ pub fn group_norm(
     let problem = spec.problem(x.shape(), shape_of(weight), shape_of(bias))?;
     let parameters = [("weight", weight), ("bias", bias)];
     single("group_norm", x, problem.into(), &parameters)
+}
+
+/// Plans both launches of a norm.
+pub(crate) fn plan(plan: &mut LaunchPlan, dtype: DType, norm: &NormGeometry) -> Result<()> {
+    group_norm_scale_pointwise::plan(plan, dtype, norm, 0)
 }
 
 /// Appends both launches of a norm. Instance norm is one, too, with a group per channel.

@@ -1,41 +1,28 @@
 //! Common functions of the operators: argument checks, launches, and single runs, on all devices.
 
-use cuda_std::{Family, Instance, KernelArgs, Label};
+use cuda_std::{Family, KernelArgs};
 
 use super::MAX_PARAMETERS;
 use crate::cpu;
-use crate::device::{LaunchShape, Tensor};
-use crate::error::{Error, Result};
+use crate::device::Tensor;
+use crate::error::Result;
 use crate::graph::LayerProblem;
-use crate::program::{Arguments, ProgramBuilder, Value};
+use crate::program::{Arguments, LaunchPlan, ProgramBuilder, Value};
 
-/// The kernel of `family` with these labels, and its launch shape, if it fits a grid.
-pub(super) fn kernel<A: KernelArgs>(
-    family: &Family<A>,
-    labels: &[Label],
-    shape: Option<LaunchShape>,
-) -> Result<(&'static Instance<A>, LaunchShape)> {
-    let operator = family.name();
-    let shape = shape.ok_or(Error::TooManyBlocks { operator })?;
-    Ok((family.instance(labels)?, shape))
-}
-
-/// Appends the launch that computes `y`, by the instance of `family` for the element type of `y`, and returns
-/// `y`.
+/// Appends the next launch of the configuration, which is of `family` and computes `y`, and returns `y`.
 ///
 /// # Safety
 /// That of [`ProgramBuilder::launch_moving`].
 pub(super) unsafe fn compute<A: KernelArgs>(
     program: &mut ProgramBuilder,
     family: &Family<A>,
-    shape: Option<LaunchShape>,
     y: Value,
     arguments: impl Arguments<A>,
-) -> Result<Value> {
-    let (kernel, shape) = kernel(family, &[program.dtype(y).label()], shape)?;
+) -> Value {
+    let (kernel, shape) = program.next(family);
     // SAFETY: the caller's to grant.
     unsafe { program.launch(kernel, shape, arguments) }
-    Ok(y)
+    y
 }
 
 /// Runs a single operator with its parameters (named for errors) in PyTorch's order. `problem` belongs to `x`
@@ -58,6 +45,9 @@ pub(crate) fn single(
     let input = program.input(x.shape(), x.dtype(), &x.order()?)?;
     let values = parameters.each_ref();
     let values = values.map(|tensor| program.optional_parameter(tensor.as_ref()));
+    let mut plan = LaunchPlan::default();
+    super::plan(&mut plan, x.dtype(), &problem)?;
+    program.plan(&plan);
     let output = super::append(&mut program, input, &problem, values)?;
     let program = program.finish(&[output]);
     Ok(program.run_once(operator, x.stream(), &[x])?.remove(0))

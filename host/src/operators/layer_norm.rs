@@ -6,9 +6,9 @@ use launch_config::KernelGeometry;
 use super::group_norm;
 use super::launching::{Affine, compute, shape_of, single, with_or_without_batch};
 use super::norm_statistics::{self, NormInput};
-use crate::device::Tensor;
+use crate::device::{DType, Tensor};
 use crate::error::Result;
-use crate::program::{ProgramBuilder, Value};
+use crate::program::{LaunchPlan, ProgramBuilder, Value};
 use crate::spec::{LayerNormProblem, LayerNormSpec};
 
 /// `y = (x - mean) / sqrt(var + eps) * weight[c, ..] + bias[c, ..]`, with mean and (biased) variance over the
@@ -59,6 +59,20 @@ pub fn layer_norm(
     })
 }
 
+/// Plans both launches.
+pub(crate) fn plan(plan: &mut LaunchPlan, dtype: DType, problem: &LayerNormProblem) -> Result<()> {
+    if !problem.is_affine() {
+        return group_norm::plan(plan, dtype, &problem.as_group_norm().geometry()?);
+    }
+    let norm = problem.geometry()?;
+    if norm.elements() == 0 {
+        return Ok(());
+    }
+    norm_statistics::plan(plan, dtype, &norm)?;
+    let shape = norm.apply(dtype.size() as u32).shape();
+    plan.launch(&LAYER_NORM_APPLY, &[dtype.label()], shape)
+}
+
 /// Appends both launches.
 pub(crate) fn append(
     program: &mut ProgramBuilder,
@@ -79,5 +93,5 @@ pub(crate) fn append(
     let arguments = (x, partials, affine.weight, affine.bias, y, apply);
     // SAFETY: `x` and `y` have `norm.elements()` elements; the partial results are those of `x`; weight and
     // bias have an element for each of a row's where they exist.
-    unsafe { compute(program, &LAYER_NORM_APPLY, apply.shape(), y, arguments) }
+    Ok(unsafe { compute(program, &LAYER_NORM_APPLY, y, arguments) })
 }

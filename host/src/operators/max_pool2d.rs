@@ -4,9 +4,9 @@ use super::launching::{compute, single, with_or_without_batch};
 use kernels_gpu::max_pool2d::MAX_POOL2D;
 use launch_config::KernelGeometry;
 
-use crate::device::Tensor;
+use crate::device::{DType, Tensor};
 use crate::error::Result;
-use crate::program::{ProgramBuilder, Value};
+use crate::program::{LaunchPlan, ProgramBuilder, Value};
 use crate::spec::{MaxPool2dProblem, MaxPool2dSpec};
 
 /// `y[n, c, p, q]` is the largest of `x[n, c, h, w]` over the window of `(p, q)`.
@@ -41,6 +41,12 @@ pub fn max_pool2d(x: &Tensor, spec: &MaxPool2dSpec) -> Result<Tensor> {
     })
 }
 
+/// Plans the launch.
+pub(crate) fn plan(plan: &mut LaunchPlan, dtype: DType, problem: &MaxPool2dProblem) -> Result<()> {
+    let shape = problem.geometry()?.shape();
+    plan.launch(&MAX_POOL2D, &[dtype.label()], shape)
+}
+
 /// Appends the operator to a program.
 pub(crate) fn append(
     program: &mut ProgramBuilder,
@@ -50,5 +56,5 @@ pub(crate) fn append(
     let geometry = problem.geometry()?;
     let y = program.tensor(&problem.output_shape(), program.dtype(x))?;
     // SAFETY: `x` and `y` have the problem's input and output shapes.
-    unsafe { compute(program, &MAX_POOL2D, geometry.shape(), y, (x, y, geometry)) }
+    Ok(unsafe { compute(program, &MAX_POOL2D, y, (x, y, geometry)) })
 }

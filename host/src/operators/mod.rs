@@ -21,9 +21,10 @@ pub(crate) mod scale;
 
 use launch_config::KernelGeometry;
 
+use crate::device::DType;
 use crate::error::Result;
 use crate::graph::LayerProblem;
-use crate::program::{ProgramBuilder, Value};
+use crate::program::{LaunchPlan, ProgramBuilder, Value};
 
 pub(crate) use fused::{ConvolutionParameters, Convolved, Preparations, implicit_gemm};
 pub(crate) use launching::Affine;
@@ -31,6 +32,33 @@ pub(crate) use precision::{FusedOptions, Precision};
 
 /// The most parameters that an operator has.
 pub(crate) const MAX_PARAMETERS: usize = 4;
+
+/// Plans the launches of an operator alone.
+///
+/// # Errors
+/// Extents that no kernel can index; more blocks than a launch takes.
+pub(crate) fn plan(plan: &mut LaunchPlan, dtype: DType, problem: &LayerProblem) -> Result<()> {
+    match problem {
+        LayerProblem::Conv1d(problem) => conv::plan(plan, dtype, problem),
+        LayerProblem::Conv2d(problem) => conv::plan(plan, dtype, problem),
+        LayerProblem::Conv3d(problem) => conv::plan(plan, dtype, problem),
+        LayerProblem::GroupNorm(problem) => group_norm::plan(plan, dtype, &problem.geometry()?),
+        LayerProblem::InstanceNorm(problem) => group_norm::plan(plan, dtype, &problem.geometry()?),
+        LayerProblem::LayerNorm(problem) => layer_norm::plan(plan, dtype, problem),
+        LayerProblem::BatchNorm(problem) => batch_norm::plan(plan, dtype, problem),
+        LayerProblem::Scale(problem) => scale::plan(plan, dtype, problem),
+        LayerProblem::Prelu(problem) => prelu::plan(plan, dtype, problem),
+        LayerProblem::MaxPool2d(problem) => max_pool2d::plan(plan, dtype, problem),
+        LayerProblem::ChannelMax(problem) => channel_max::plan(plan, dtype, problem),
+        LayerProblem::MaxPool3d(problem) => pool::plan(plan, dtype, &problem.pool),
+        LayerProblem::AvgPool2d(problem) => pool::plan(plan, dtype, &problem.pool),
+        LayerProblem::AvgPool3d(problem) => pool::plan(plan, dtype, &problem.pool),
+        LayerProblem::AdaptiveAvgPool2d(problem) => pool::plan(plan, dtype, &problem.pool),
+        LayerProblem::AdaptiveAvgPool3d(problem) => pool::plan(plan, dtype, &problem.pool),
+        LayerProblem::Add(problem) => add::plan(plan, dtype, problem),
+        LayerProblem::Pointwise(problem) => pointwise::plan(plan, dtype, problem.len as u64, 1),
+    }
+}
 
 /// Appends an operator to a program, with its parameters in PyTorch's order, or its residual. `problem`
 /// belongs to `x` and the parameters.

@@ -3,10 +3,10 @@
 use kernels_gpu::group_norm::GROUP_NORM_STATS;
 use launch_config::norm::NormGeometry;
 
-use super::launching::{Affine, kernel};
+use super::launching::Affine;
 use crate::device::DType;
 use crate::error::Result;
-use crate::program::{ProgramBuilder, Value};
+use crate::program::{LaunchPlan, ProgramBuilder, Value};
 
 /// The inputs of a normalising kernel.
 #[derive(Debug, Clone, Copy)]
@@ -22,6 +22,11 @@ pub(crate) struct NormInput {
     pub(crate) is_spent: bool,
 }
 
+/// Plans the launch for the statistics of every row.
+pub(crate) fn plan(plan: &mut LaunchPlan, dtype: DType, norm: &NormGeometry) -> Result<()> {
+    plan.launch(&GROUP_NORM_STATS, &[dtype.label()], norm.stats_shape())
+}
+
 /// Appends the statistics of every row of `x`.
 pub(crate) fn statistics(
     program: &mut ProgramBuilder,
@@ -29,8 +34,7 @@ pub(crate) fn statistics(
     affine: Affine,
     norm: NormGeometry,
 ) -> Result<NormInput> {
-    let label = [program.dtype(x).label()];
-    let (kernel, shape) = kernel(&GROUP_NORM_STATS, &label, norm.stats_shape())?;
+    let (kernel, shape) = program.next(&GROUP_NORM_STATS);
     let partials = program.tensor(&[norm.partial_elements() as usize], DType::F32)?;
     // SAFETY: `x` has `norm.elements()` elements and `partials` `norm.partial_elements()`.
     unsafe { program.launch(kernel, shape, (x, partials, norm)) }

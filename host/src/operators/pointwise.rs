@@ -6,10 +6,10 @@ use kernels_gpu::pointwise::POINTWISE;
 use launch_config::pointwise::Step;
 
 use super::launching::{compute, single};
-use crate::device::Tensor;
+use crate::device::{DType, Tensor};
 use crate::error::Result;
 use crate::graph::LayerProblem;
-use crate::program::{ProgramBuilder, Value};
+use crate::program::{LaunchPlan, ProgramBuilder, Value};
 use crate::spec::{ClampSpec, GeluApproximation, PointwiseProblem, PointwiseSpec};
 use launch_config::pointwise::{MAX_STEPS, PointwiseList, shape};
 
@@ -192,6 +192,14 @@ pub(crate) fn apply(x: &Tensor, function: &PointwiseSpec) -> Result<Tensor> {
     single(function.operator(), x, problem, &[])
 }
 
+/// Plans the launches of so many functions of `len` elements.
+pub(crate) fn plan(plan: &mut LaunchPlan, dtype: DType, len: u64, functions: usize) -> Result<()> {
+    for _ in 0..functions.div_ceil(MAX_STEPS) {
+        plan.launch(&POINTWISE, &[dtype.label()], shape(len))?;
+    }
+    Ok(())
+}
+
 /// Appends functions to a program, one after the other, as many to a launch as a list holds.
 pub(crate) fn append(
     program: &mut ProgramBuilder,
@@ -199,7 +207,7 @@ pub(crate) fn append(
     functions: &[PointwiseProblem],
 ) -> Result<Value> {
     let mut value = x;
-    let len = program
+    let len: u64 = program
         .shape(x)
         .iter()
         .map(|&extent| extent as u64)
@@ -209,7 +217,7 @@ pub(crate) fn append(
         let list = PointwiseList::take(&mut steps);
         let y = program.tensor_like(value)?;
         // SAFETY: both values have `len` elements.
-        value = unsafe { compute(program, &POINTWISE, shape(len), y, (value, y, len, list))? };
+        value = unsafe { compute(program, &POINTWISE, y, (value, y, len, list)) };
     }
     Ok(value)
 }

@@ -1,14 +1,14 @@
 //! Maximum pools of volumes, average pools, and averages of all positions. The maximum pool of images is
 //! [`max_pool2d`](crate::ops::max_pool2d).
 
-use super::launching::{compute, kernel, single};
+use super::launching::{compute, single};
 use kernels_gpu::pool::{PLANE_AVERAGES, PLANE_SUMS, POOL};
 use launch_config::KernelGeometry;
 use launch_config::pool::PlaneGeometry;
 
 use crate::device::{DType, Tensor};
 use crate::error::Result;
-use crate::program::{ProgramBuilder, Value};
+use crate::program::{LaunchPlan, ProgramBuilder, Value};
 use crate::spec::{AdaptiveAvgPoolSpec, AvgPoolSpec, MaxPool3dSpec, PoolProblem};
 
 /// `y[n, c, z, p, q]` is the largest of `x[n, c, d, h, w]` over the window of `(z, p, q)`.
@@ -172,6 +172,20 @@ pub fn adaptive_avg_pool3d(x: &Tensor, spec: &AdaptiveAvgPoolSpec<3>) -> Result<
     )
 }
 
+/// Plans the launches of a pool.
+pub(crate) fn plan(plan: &mut LaunchPlan, dtype: DType, problem: &PoolProblem) -> Result<()> {
+    let label = [dtype.label()];
+    let Some(divisor) = problem.of_whole_planes() else {
+        return plan.launch(&POOL, &label, problem.geometry()?.shape());
+    };
+    let g = PlaneGeometry::of(problem, divisor);
+    plan.launch(&PLANE_SUMS, &label, g.shape())?;
+    if g.parts > 1 {
+        plan.launch(&PLANE_AVERAGES, &label, g.sums_shape())?;
+    }
+    Ok(())
+}
+
 /// Appends a pool to a program: windows by one launch, the averages of whole planes by one or two.
 pub(crate) fn append(
     program: &mut ProgramBuilder,
@@ -182,21 +196,20 @@ pub(crate) fn append(
     let Some(divisor) = problem.of_whole_planes() else {
         let geometry = problem.geometry()?;
         // SAFETY: `x` and `y` have the problem's input and output shapes.
-        return unsafe { compute(program, &POOL, geometry.shape(), y, (x, y, geometry)) };
+        return Ok(unsafe { compute(program, &POOL, y, (x, y, geometry)) });
     };
     let g = PlaneGeometry::of(problem, divisor);
-    let label = program.dtype(x).label();
     let parts = usize::try_from(g.planes * g.parts).unwrap_or(usize::MAX);
     let sums = program.tensor(&[parts], DType::F32)?;
-    let (add_up, shape) = kernel(&PLANE_SUMS, &[label], g.shape())?;
+    let (add_up, shape) = program.next(&PLANE_SUMS);
     // Elements are read once, and few are written.
     let bytes = program.bytes(&[x, if g.parts == 1 { y } else { sums }]);
     // SAFETY: `x` has the geometry's planes, `y` an element and `sums` an element for each part of each of
     // them.
     unsafe { program.launch_moving(add_up, shape, (x, sums, y, g), bytes) };
-    if g.parts > 1 {
+    if program.is_next(&PLANE_AVERAGES) {
         // SAFETY: as above.
-        unsafe { compute(program, &PLANE_AVERAGES, g.sums_shape(), y, (sums, y, g))? };
+        unsafe { compute(program, &PLANE_AVERAGES, y, (sums, y, g)) };
     }
     Ok(y)
 }

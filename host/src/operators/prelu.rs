@@ -4,9 +4,9 @@ use super::launching::{compute, single};
 use kernels_gpu::scale::SCALE;
 use launch_config::KernelGeometry;
 
-use crate::device::Tensor;
+use crate::device::{DType, Tensor};
 use crate::error::Result;
-use crate::program::{ProgramBuilder, Value};
+use crate::program::{LaunchPlan, ProgramBuilder, Value};
 use crate::spec::{PreluProblem, PreluSpec};
 use launch_config::elementwise;
 
@@ -46,6 +46,12 @@ pub fn prelu(x: &Tensor, weight: &Tensor) -> Result<Tensor> {
     single("prelu", x, problem.into(), &[("weight", Some(weight))])
 }
 
+/// Plans the launch.
+pub(crate) fn plan(plan: &mut LaunchPlan, dtype: DType, problem: &PreluProblem) -> Result<()> {
+    let shape = elementwise::shape(problem.geometry()?.elements);
+    plan.launch(&SCALE, &[dtype.label()], shape)
+}
+
 /// Appends the operator to a program: a scale of values that are not above 0.
 pub(crate) fn append(
     program: &mut ProgramBuilder,
@@ -54,7 +60,6 @@ pub(crate) fn append(
     problem: &PreluProblem,
 ) -> Result<Value> {
     let (geometry, y) = (problem.geometry()?, program.tensor_like(x)?);
-    let shape = elementwise::shape(geometry.elements);
     // SAFETY: `x` and `y` have `geometry.elements` elements, `weight` one per channel of the geometry.
-    unsafe { compute(program, &SCALE, shape, y, (x, weight, y, geometry, 0.0)) }
+    Ok(unsafe { compute(program, &SCALE, y, (x, weight, y, geometry, 0.0)) })
 }

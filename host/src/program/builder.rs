@@ -1,50 +1,88 @@
 //! The builder of programs.
 
+use std::collections::VecDeque;
+
 use cuda_std::tensor_map::{Boxes, TensorMap};
-use cuda_std::{Instance, KernelArgs};
+use cuda_std::{Family, Instance, KernelArgs};
 use kernels_gpu::copy_strided::COPY_STRIDED;
 use launch_config::copy_strided::{Collapsed, CopyGeometry};
 
 use super::arguments::{Arguments, Places, Use};
 use super::memory::{Life, pack};
+use super::planned::{LaunchPlan, PlannedLaunch};
 use super::{Input, Launch, Place, Program, Step, Value, ValueFacts};
-use crate::device::{DType, Device, DeviceProperties, LaunchShape, Order, Stream, Tensor};
-use crate::error::{Error, Result};
+use crate::device::{DType, Device, LaunchShape, Order, Stream, Tensor};
+use crate::error::Result;
 
 /// A program under construction.
 ///
-/// Operators take it with the handles of their inputs, and append the launches that compute their output.
+/// It is given the launches of a configuration, in order. Operators then take it with the handles of their
+/// inputs, and append these launches and no others.
 #[derive(Debug)]
 pub(crate) struct ProgramBuilder {
     device: Device,
-    properties: DeviceProperties,
     values: Vec<ValueFacts>,
     inputs: Vec<Input>,
     parameters: Vec<Tensor>,
     steps: Vec<Step>,
+    /// Launches that are yet to be appended.
+    planned: VecDeque<PlannedLaunch>,
+    /// Preparations of parameters that are yet to be asked for.
+    preparations: VecDeque<PlannedLaunch>,
 }
 
 impl ProgramBuilder {
     /// An empty program for a device that runs kernels.
     pub(crate) fn new(device: &Device) -> ProgramBuilder {
-        ProgramBuilder::for_properties(device, &device.properties())
-    }
-
-    /// The same with other properties than the device's. The program must not be run.
-    pub(crate) fn for_properties(device: &Device, properties: &DeviceProperties) -> ProgramBuilder {
         ProgramBuilder {
             device: device.clone(),
-            properties: *properties,
             values: Vec::new(),
             inputs: Vec::new(),
             parameters: Vec::new(),
             steps: Vec::new(),
+            planned: VecDeque::new(),
+            preparations: VecDeque::new(),
         }
     }
 
-    /// The properties by which kernels are chosen.
-    pub(crate) fn properties(&self) -> &DeviceProperties {
-        &self.properties
+    /// Adds the launches of a configuration to those that are appended next.
+    pub(crate) fn plan(&mut self, plan: &LaunchPlan) {
+        self.planned.extend(&plan.launches);
+        self.preparations.extend(&plan.preparations);
+    }
+
+    /// Whether the next launch of the configuration is of `family`.
+    pub(crate) fn is_next<A: KernelArgs>(&self, family: &Family<A>) -> bool {
+        let next = self.planned.front();
+        next.is_some_and(|next| instance(family, next.kernel).is_some())
+    }
+
+    /// Takes the next launch of the configuration, which is of `family`.
+    ///
+    /// # Panics
+    /// If it is of another family, or there is none: a bug of an operator.
+    pub(crate) fn next<A: KernelArgs>(
+        &mut self,
+        family: &Family<A>,
+    ) -> (&'static Instance<A>, LaunchShape) {
+        let next = self.planned.pop_front();
+        let found = next.and_then(|next| Some((instance(family, next.kernel)?, next.shape)));
+        found.unwrap_or_else(|| {
+            let next = next.map_or("nothing", |next| next.kernel);
+            panic!(
+                "{} is launched, where the configuration has {next}",
+                family.name()
+            )
+        })
+    }
+
+    /// Takes the next preparation of the configuration.
+    ///
+    /// # Panics
+    /// If there is none: a bug of an operator.
+    pub(crate) fn next_preparation(&mut self) -> PlannedLaunch {
+        let next = self.preparations.pop_front();
+        next.expect("the configuration has every preparation of parameters")
     }
 
     /// An input of every run, with layout `order`. An input that is not dense is copied first.
@@ -53,23 +91,6 @@ impl ProgramBuilder {
     /// [`Error::TooManyBlocks`]
     pub(crate) fn input(&mut self, shape: &[usize], dtype: DType, order: &Order) -> Result<Value> {
         self.input_as(shape, dtype, order, dtype)
-    }
-
-    /// The same for an input with a name for errors.
-    ///
-    /// # Errors
-    /// As [`input`](Self::input).
-    pub(crate) fn named_input(
-        &mut self,
-        name: &str,
-        shape: &[usize],
-        dtype: DType,
-        order: &Order,
-    ) -> Result<Value> {
-        let value = self.input(shape, dtype, order)?;
-        let input = self.inputs.last_mut();
-        input.expect("it was just made").name = Some(name.into());
-        Ok(value)
     }
 
     /// The same as [`input`](Self::input), with a copy of another element type.
@@ -83,70 +104,60 @@ impl ProgramBuilder {
         order: &Order,
         wanted: DType,
     ) -> Result<Value> {
-        let x = self.input_as_it_lies(shape, dtype, order)?;
-        match order {
-            Order::Dense if dtype == wanted => Ok(x),
-            _ => self.copied(x, order, wanted),
+        let x = self.input_as_it_lies(None, shape, dtype, order)?;
+        if *order == Order::Dense && dtype == wanted {
+            return Ok(x);
         }
+        let mut copy = LaunchPlan::default();
+        plan_copy(&mut copy, order, shape.iter().product(), [dtype, wanted])?;
+        self.plan(&copy);
+        self.copied(x, wanted)
     }
 
-    /// An input of every run, with layout `order`, without a copy. Callers use its
-    /// [`strides`](Self::strides), or make it dense by [`in_order`](Self::in_order).
+    /// An input of every run, with layout `order`, without a copy. Errors call it by its name, if it has one.
+    /// Kernels read it where it lies, or as [`in_order`](Self::in_order).
     ///
     /// # Errors
     /// As [`tensor`](Self::tensor).
     pub(crate) fn input_as_it_lies(
         &mut self,
+        name: Option<&str>,
         shape: &[usize],
         dtype: DType,
         order: &Order,
     ) -> Result<Value> {
-        let x = self.value(shape, dtype, Place::Input(self.inputs.len()))?;
-        self.inputs.push(Input {
-            value: x,
-            order: *order,
-            dense: None,
-            name: None,
-        });
-        Ok(x)
+        let place = Place::Input(self.inputs.len());
+        let value = self.value(shape, dtype, place, *order)?;
+        let name = name.map(Box::from);
+        self.inputs.push(Input { value, name });
+        Ok(value)
     }
 
-    /// `x`, or where it is not dense a copy that is.
+    /// `x`, or where it is not dense a copy that is, by the next launch of the configuration. A value is
+    /// copied once.
     ///
     /// # Errors
-    /// [`Error::TooManyBlocks`]
+    /// As [`tensor`](Self::tensor).
     pub(crate) fn in_order(&mut self, x: Value) -> Result<Value> {
-        let Place::Input(index) = self.values[x.0].place else {
-            return Ok(x); // All else is dense.
-        };
-        let Input { order, dense, .. } = self.inputs[index];
+        let ValueFacts { order, dense, .. } = &self.values[x.0];
         match (order, dense) {
             (Order::Dense, _) => Ok(x),
-            (_, Some(dense)) => Ok(dense),
-            (order, None) => {
-                let dense = self.copied(x, &order, self.dtype(x))?;
-                self.inputs[index].dense = Some(dense);
+            (_, Some(dense)) => Ok(*dense),
+            (_, None) => {
+                let dense = self.copied(x, self.dtype(x))?;
+                self.values[x.0].dense = Some(dense);
                 Ok(dense)
             }
         }
     }
 
     /// Appends the launch that makes a dense copy of `x` as `dtype`.
-    fn copied(&mut self, x: Value, order: &Order, dtype: DType) -> Result<Value> {
-        let geometry = match order {
-            Order::Dense => {
-                let len = self.values[x.0].bytes as usize / self.dtype(x).size();
-                CopyGeometry::new(&Collapsed::new(&[len], &[1])?, true)
-            }
-            Order::Strided { axes, is_aligned } => CopyGeometry::new(axes, *is_aligned),
-        };
-        let shape = self.shape(x).to_vec();
+    fn copied(&mut self, x: Value, dtype: DType) -> Result<Value> {
+        let ValueFacts { shape, order, .. } = &self.values[x.0];
+        let (geometry, shape) = (copy_geometry(order, shape.iter().product())?, shape.clone());
         let y = self.tensor(&shape, dtype)?;
-        let operator = COPY_STRIDED.name();
-        let kernel = COPY_STRIDED.instance(&[self.dtype(x).label(), dtype.label()])?;
-        let shape = geometry.shape().ok_or(Error::TooManyBlocks { operator })?;
-        // SAFETY: `order` is that of every `x`, whose memory thus has what the geometry says; `y` has as many
-        // elements.
+        let (kernel, shape) = self.next(&COPY_STRIDED);
+        // SAFETY: `x` has its order, whose memory thus has what the geometry says; `y` has as many elements.
         unsafe { self.launch(kernel, shape, (x, y, geometry)) };
         Ok(y)
     }
@@ -160,7 +171,7 @@ impl ProgramBuilder {
         );
         let place = Place::Parameter(self.parameters.len());
         self.parameters.push(tensor.clone());
-        let value = self.value(tensor.shape(), tensor.dtype(), place);
+        let value = self.value(tensor.shape(), tensor.dtype(), place, Order::Dense);
         value.expect("the device has a tensor of this size")
     }
 
@@ -171,7 +182,17 @@ impl ProgramBuilder {
 
     /// A value that the program computes: the first launch that uses it writes all of it.
     pub(crate) fn tensor(&mut self, shape: &[usize], dtype: DType) -> Result<Value> {
-        self.value(shape, dtype, Place::Workspace(0))
+        self.tensor_as(shape, dtype, Order::Dense)
+    }
+
+    /// The same with layout `order`, in which the launches that write it lay it out.
+    pub(crate) fn tensor_as(
+        &mut self,
+        shape: &[usize],
+        dtype: DType,
+        order: Order,
+    ) -> Result<Value> {
+        self.value(shape, dtype, Place::Workspace(0), order)
     }
 
     /// The same with the shape and the element type of another value.
@@ -181,12 +202,20 @@ impl ProgramBuilder {
         self.tensor(&shape, dtype)
     }
 
-    fn value(&mut self, shape: &[usize], dtype: DType, place: Place) -> Result<Value> {
+    fn value(
+        &mut self,
+        shape: &[usize],
+        dtype: DType,
+        place: Place,
+        order: Order,
+    ) -> Result<Value> {
         let bytes = self.device.bytes_of(shape, dtype)?;
         self.values.push(ValueFacts {
             shape: shape.into(),
             dtype,
             bytes: bytes as u64,
+            order,
+            dense: None,
             place,
             life: None,
         });
@@ -290,7 +319,12 @@ impl ProgramBuilder {
     }
 
     /// The program, whose results are `outputs`.
+    ///
+    /// # Panics
+    /// If a launch of the configuration was not appended, or an output is not computed: bugs of an operator.
     pub(crate) fn finish(mut self, outputs: &[Value]) -> Program {
+        let left = self.planned.iter().chain(&self.preparations).next();
+        assert_eq!(left, None, "every launch of the configuration is appended");
         for (index, output) in outputs.iter().enumerate() {
             let facts = &mut self.values[output.0];
             assert!(
@@ -335,6 +369,36 @@ impl ProgramBuilder {
             workspace_bytes,
         }
     }
+}
+
+/// The instance of `family` with this symbol.
+fn instance<A: KernelArgs>(family: &Family<A>, kernel: &str) -> Option<&'static Instance<A>> {
+    let mut instances = family.instances().iter();
+    instances.find(|instance| instance.name() == kernel)
+}
+
+/// Plans the launch that makes a dense tensor of one of layout `order`, which is not dense.
+///
+/// # Errors
+/// [`TooManyBlocks`](crate::Error::TooManyBlocks)
+pub(crate) fn plan_reformat(plan: &mut LaunchPlan, order: &Order, dtype: DType) -> Result<()> {
+    // The length is that of dense tensors alone.
+    plan_copy(plan, order, 0, [dtype; 2])
+}
+
+/// Plans the launch that copies a tensor of layout `order`, and of `len` elements if it is dense, from the
+/// first of two element types to the second.
+fn plan_copy(plan: &mut LaunchPlan, order: &Order, len: usize, dtypes: [DType; 2]) -> Result<()> {
+    let labels = dtypes.map(DType::label);
+    plan.launch(&COPY_STRIDED, &labels, copy_geometry(order, len)?.shape())
+}
+
+/// The copy of a tensor of layout `order`, and of `len` elements if it is dense.
+fn copy_geometry(order: &Order, len: usize) -> Result<CopyGeometry> {
+    Ok(match order {
+        Order::Dense => CopyGeometry::new(&Collapsed::new(&[len], &[1])?, true),
+        Order::Strided { axes, is_aligned } => CopyGeometry::new(axes, *is_aligned),
+    })
 }
 
 /// The addresses of a launch's values.

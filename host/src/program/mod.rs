@@ -15,6 +15,7 @@
 mod arguments;
 mod builder;
 mod memory;
+mod planned;
 mod prepared;
 mod ready;
 #[cfg(test)]
@@ -23,7 +24,8 @@ mod tests;
 use std::fmt;
 
 pub(crate) use arguments::{Arguments, BoxesOf};
-pub(crate) use builder::ProgramBuilder;
+pub(crate) use builder::{ProgramBuilder, plan_reformat};
+pub(crate) use planned::LaunchPlan;
 pub(crate) use prepared::PreparedParameters;
 pub(crate) use ready::Ready;
 
@@ -41,6 +43,10 @@ struct ValueFacts {
     shape: Box<[usize]>,
     dtype: DType,
     bytes: u64,
+    /// The memory layout.
+    order: Order,
+    /// The dense copy, once a launch has asked for it.
+    dense: Option<Value>,
     place: Place,
     /// The first and the last step that use it.
     life: Option<[usize; 2]>,
@@ -74,10 +80,6 @@ pub(crate) struct Program {
 #[derive(Debug)]
 struct Input {
     value: Value,
-    /// Its memory layout.
-    order: Order,
-    /// Its copy that is dense, once a launch has asked for it.
-    dense: Option<Value>,
     /// By which errors call it; the first input of a graph, and an operator's, have none.
     name: Option<Box<str>>,
 }
@@ -201,7 +203,7 @@ impl Program {
         for (input, tensor) in self.inputs.iter().zip(inputs) {
             let facts = &self.values[input.value.0];
             let fits = tensor.must_be(&facts.shape, facts.dtype, (operator, "input"));
-            input.named(fits.and_then(|()| tensor.must_lie(&input.order, (operator, "input"))))?;
+            input.named(fits.and_then(|()| tensor.must_lie(&facts.order, (operator, "input"))))?;
         }
         Ok(())
     }

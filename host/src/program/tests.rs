@@ -1,11 +1,22 @@
+use kernels_gpu::pointwise::POINTWISE;
+use launch_config::pointwise::{PointwiseList, Step};
 use ndarray::array;
+use op_spec::Layout;
 
 use super::*;
 use crate::device::Device;
-use crate::operators::{pointwise, scale};
+use crate::graph::LayerProblem;
+use crate::operators::{self, pointwise, scale};
 use crate::spec::{ClampSpec, PointwiseSpec, ScaleSpec};
 
 const LEN: usize = 1000;
+
+/// The launches of an operator.
+fn plan(problem: LayerProblem) -> LaunchPlan {
+    let mut plan = LaunchPlan::default();
+    operators::plan(&mut plan, DType::F32, &problem).unwrap();
+    plan
+}
 
 /// Clamps to ever smaller intervals, one after the other.
 fn clamps(device: &Device, count: usize) -> Program {
@@ -14,6 +25,7 @@ fn clamps(device: &Device, count: usize) -> Program {
     for step in 1..=count {
         let spec = PointwiseSpec::Clamp(ClampSpec::new(0.0, 1.0 / step as f64));
         let problem = [spec.problem(&[LEN]).unwrap()];
+        program.plan(&plan(LayerProblem::Pointwise(problem[0])));
         value = pointwise::append(&mut program, value, &problem).unwrap();
     }
     program.finish(&[value])
@@ -47,6 +59,7 @@ fn parameters_stay_only_where_a_launch_reads_them() {
     let x = program.input(&[1, 2], DType::F32, &Order::Dense).unwrap();
     let [_, factors] = [&unused, &used].map(|tensor| program.parameter(tensor));
     let problem = ScaleSpec.problem(&[1, 2], &[2]).unwrap();
+    program.plan(&plan(problem.into()));
     let y = scale::append(&mut program, x, factors, &problem).unwrap();
     let program = program.finish(&[y]);
     let weak = [unused.downgrade(), used.downgrade()];
@@ -84,4 +97,41 @@ fn prepared_parameters_go_with_the_last_program_that_uses_them() {
 fn programs_cross_threads() {
     fn check<T: Send + Sync>() {}
     check::<Program>();
+}
+
+/// A value in NHWC is reformatted once for all kernels that read NCHW, by a launch of the configuration.
+#[test]
+fn values_have_layouts_and_are_reformatted_once() {
+    let device = Device::emulator();
+    let stream = device.stream().unwrap();
+    let shape = [2, 3, 4, 5];
+    let order = Order::of_layout(&shape, Layout::Nhwc).unwrap();
+    let mut reformat = LaunchPlan::default();
+    plan_reformat(&mut reformat, &order, DType::F32).unwrap();
+    let mut program = ProgramBuilder::new(&device);
+    // The memory of an NHWC tensor is that of a dense one with channels behind.
+    let x = program
+        .input(&[2, 4, 5, 3], DType::F32, &Order::Dense)
+        .unwrap();
+    let clamp = PointwiseSpec::Relu {}.problem(&[120]).unwrap();
+    program.plan(&plan(LayerProblem::Pointwise(clamp)));
+    let nhwc = program.tensor_as(&shape, DType::F32, order).unwrap();
+    let list = PointwiseList::of(Step::of(&clamp.function));
+    let (kernel, grid) = program.next(&POINTWISE);
+    // SAFETY: both values have 120 elements.
+    unsafe { program.launch(kernel, grid, (x, nhwc, 120, list)) };
+    program.plan(&reformat);
+    let nchw = program.in_order(nhwc).unwrap();
+    assert_eq!(program.in_order(nhwc).unwrap(), nchw);
+    assert_eq!(program.shape(nchw), shape);
+    let program = program.finish(&[nchw]);
+    let kernels: Vec<&str> = program.steps().iter().map(|step| step.kernel).collect();
+    assert_eq!(kernels, ["pointwise_f32", "copy_strided_f32_f32"]);
+    let values = ndarray::Array::from_shape_fn([2, 4, 5, 3], |(n, h, w, c)| {
+        (n * 60 + h * 15 + w * 3 + c) as f32
+    });
+    let x = Tensor::from_array(&stream, &values).unwrap();
+    let y = program.run_once("test", &stream, &[&x]).unwrap().remove(0);
+    let wanted = values.permuted_axes([0, 3, 1, 2]);
+    assert_eq!(y.to_array::<f32>().unwrap(), wanted.into_dyn());
 }

@@ -258,7 +258,7 @@ unsafe fn store<T: Storage, const V: usize>(
     let filters = g.output_channels() as usize;
     let output_pixels = g.output_pixels();
     let y = GlobalMut::new(y, g.n as usize * filters * output_pixels as usize);
-    let bias = (g.has_bias != 0).then(|| Global::new(bias, filters));
+    let bias = (g.bias.is_present()).then(|| Global::new(bias, filters));
     unroll!(4, |v| {
         if v < V {
             unroll!(4, |j| {

@@ -1,7 +1,7 @@
 //! The padding kernel: pads each plane (or volume) of a convolution's input.
 
 use cuda_std::global::{Global, GlobalMut};
-use cuda_std::{Storage, bf16, f16, kernel, math, thread};
+use cuda_std::{Storage, bf16, f16, kernel, math, opaque, thread};
 use launch_config::VECTOR_ELEMENTS;
 use launch_config::elementwise::{
     BLOCK_ELEMENTS, BLOCK_THREADS, MIN_BLOCKS, ROUND_ELEMENTS, VECTORS_PER_THREAD,
@@ -30,6 +30,8 @@ const NONE: u32 = u32::MAX;
 pub unsafe fn conv_pad<T: Storage>(x: *const T, y: *mut T, g: &PadGeometry) {
     let [depth, height, width] = g.inner;
     let inner = (depth * height * width) as usize;
+    // The compiler would make a table of branches of all four modes.
+    let mode = opaque::to_compiler(g.mode as u32);
     let x = Global::new(x, g.planes as usize * inner);
     let y = GlobalMut::new(y, g.elements as usize);
     let start = block_start();
@@ -39,9 +41,9 @@ pub unsafe fn conv_pad<T: Storage>(x: *const T, y: *mut T, g: &PadGeometry) {
         let (row, column) = g.columns.div_rem(position as u32, math::high_word);
         let (slice, row) = g.rows.div_rem(row, math::high_word);
         let [slice, row, column] = [
-            source(g.mode, slice as i32 - g.before[0] as i32, depth),
-            source(g.mode, row as i32 - g.before[1] as i32, height),
-            source(g.mode, column as i32 - g.before[2] as i32, width),
+            source(mode, slice as i32 - g.before[0] as i32, depth),
+            source(mode, row as i32 - g.before[1] as i32, height),
+            source(mode, column as i32 - g.before[2] as i32, width),
         ];
         // `NONE` is beyond all positions in the input.
         if slice == NONE || row == NONE || column == NONE {

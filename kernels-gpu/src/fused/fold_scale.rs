@@ -6,6 +6,7 @@
 use cuda_std::global::{Global, GlobalMut};
 use cuda_std::thread;
 use cuda_std::{Storage, bf16, f16, kernel};
+use launch_config::Presence;
 use launch_config::elementwise::FOLD_THREADS;
 
 /// A block folds the scale of `FOLD_THREADS` channels into their weight and bias, which
@@ -27,8 +28,8 @@ pub unsafe fn fold_scale<T: Storage>(
     folded_weight: *mut T,
     folded_bias: *mut T,
     channels: u32,
-    has_weight: u32,
-    has_bias: u32,
+    has_weight: Presence,
+    has_bias: Presence,
 ) {
     let channel = thread::index_1d();
     if channel >= channels {
@@ -36,12 +37,12 @@ pub unsafe fn fold_scale<T: Storage>(
     }
     let (at, len) = (channel as usize, channels as usize);
     let scale = Global::new(scale, len).load(at).to_f32();
-    let weight = if has_weight != 0 {
+    let weight = if has_weight.is_present() {
         Global::new(weight, len).load(at).to_f32()
     } else {
         1.0
     };
-    let bias = if has_bias != 0 {
+    let bias = if has_bias.is_present() {
         Global::new(bias, len).load(at).to_f32()
     } else {
         0.0

@@ -66,8 +66,8 @@ pub unsafe fn group_norm_scale_resident<T: Storage>(
     let x = Global::new(x, g.elements() as usize);
     let y = GlobalMut::new(y, g.elements() as usize);
     let channels = g.channels as usize;
-    let weight = (g.has_weight != 0).then(|| Global::new(weight, channels));
-    let bias = (g.has_bias != 0).then(|| Global::new(bias, channels));
+    let weight = (g.weight.is_present()).then(|| Global::new(weight, channels));
+    let bias = (g.bias.is_present()).then(|| Global::new(bias, channels));
     let scale = Global::new(scale, channels);
 
     let thread = thread::thread_idx_x() as usize;

@@ -138,8 +138,8 @@ pub unsafe fn instance_norm_clamp_multiply_channel_max<T: Storage>(
 ) {
     let map = NormClampMultiply {
         partials: Global::new(partials, norm.partial_elements() as usize),
-        weight: (norm.has_weight != 0).then(|| Global::new(weight, g.channels as usize)),
-        bias: (norm.has_bias != 0).then(|| Global::new(bias, g.channels as usize)),
+        weight: (norm.weight.is_present()).then(|| Global::new(weight, g.channels as usize)),
+        bias: (norm.bias.is_present()).then(|| Global::new(bias, g.channels as usize)),
         multiplier: Global::new(multiplier, g.channels as usize),
         norm,
         bounds,

@@ -322,7 +322,7 @@ pub(crate) unsafe fn partial(
     split: u32,
 ) -> Moments {
     let index = (row * g.splits as u64 + split as u64) as usize;
-    if g.counted != 0 {
+    if g.partials.are_counted() {
         let [count, mean, m2, _] = partials.load_vec::<COUNTED_ELEMENTS>(index * COUNTED_ELEMENTS);
         return Moments { count, mean, m2 };
     }
@@ -369,7 +369,7 @@ pub(crate) unsafe fn for_each_row(
         while split < g.splits {
             let moments = partial(partials, g, first + row as u64, split);
             // Those with counts in the order of a launch that combines them, where a second warp has these.
-            if g.counted != 0 && split >= WARP_THREADS {
+            if g.partials.are_counted() && split >= WARP_THREADS {
                 behind = moments;
             } else {
                 all = all.and(moments);

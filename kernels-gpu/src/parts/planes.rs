@@ -146,8 +146,8 @@ impl Planes {
                         otherwise
                     }
                 };
-                let weight = value(g.has_weight != 0, tensors.weight, channel, 1.0);
-                let bias = value(g.has_bias != 0, tensors.bias, channel, 0.0);
+                let weight = value(g.weight.is_present(), tensors.weight, channel, 1.0);
+                let bias = value(g.bias.is_present(), tensors.bias, channel, 0.0);
                 let scale = tensors.scale;
                 let scale = value(!scale.is_null(), scale, channel * tensors.behind.step, 1.0);
                 // A weight of 1 leaves every bit of the other factor.

@@ -148,7 +148,7 @@ pub(crate) unsafe fn pool_block<T: Storage, M: PlaneMap>(
         y.store(output(plane, p, q), stored(value));
     };
 
-    if g.stacked != 0 {
+    if g.task.is_stack() {
         let mut task = thread;
         while task < span {
             let (plane, stack, q) = locate(task);

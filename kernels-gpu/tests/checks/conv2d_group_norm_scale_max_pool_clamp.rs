@@ -258,7 +258,7 @@ fn prepare<F: Configured>(
     // Those that there are, in this order.
     let mut those = parameters.iter();
     let mut next = |is_there: bool| optional(those.by_ref().take(usize::from(is_there)).next());
-    let (has_bias, affine) = (g.has_bias != 0, g.affine != 0);
+    let (has_bias, affine) = (g.bias.is_present(), g.affine.is_present());
     let [f, b, w, beta, s] = [true, has_bias, affine, affine, true].map(&mut next);
     // 32-bit words.
     let operands = run.empty::<f32>(config.operand_words() as usize)?;

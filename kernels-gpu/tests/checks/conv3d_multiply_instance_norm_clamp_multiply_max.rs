@@ -116,7 +116,7 @@ impl<T: Storage> Subject<T> {
     ) -> Result<Tensor<T>, Failure> {
         let y = run.empty::<T>(self.g.n as usize * self.g.out_elements())?;
         let Loaded { x, parameters } = &self.tensors;
-        let has_bias = self.g.has_bias != 0;
+        let has_bias = self.g.bias.is_present();
         let [w, m] = [0, 1 + usize::from(has_bias)].map(|index| parameters[index].source());
         let b = optional(has_bias.then_some(&parameters[1]));
         let arguments = (x.source(), w, b, m, y.ptr(), self.g);

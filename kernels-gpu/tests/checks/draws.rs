@@ -9,8 +9,8 @@ use std::ops::Range;
 use cuda_std::{Storage, bf16, f16};
 use launch_config::conv::ConvGeometry;
 use launch_config::implicit_gemm::{
-    GemmConfig, GemmTile, MMA_STEP_K_VECTORS, OperandFormat, PROMOTION_MMA_STEPS, TILES,
-    WARP_SPECIALIZED,
+    GemmConfig, GemmTile, MMA_STEP_K_VECTORS, MmaOperands, OperandFormat, PROMOTION_MMA_STEPS,
+    TILES, WARP_SPECIALIZED,
 };
 use op_spec::graph::Layer;
 
@@ -182,8 +182,8 @@ const KINDS: [(&str, Kind); 11] = [
         "an odd number of K-vectors, or of columns that go in pairs",
         |config| {
             let g = &config.geometry;
-            let is_odd = match g.paired {
-                0 => g.k_block_k_vectors() % MMA_STEP_K_VECTORS == 1,
+            let is_odd = match g.operands {
+                MmaOperands::LDMATRIX => g.k_block_k_vectors() % MMA_STEP_K_VECTORS == 1,
                 _ => g.pair_k_vectors > 0 && g.column_taps % MMA_STEP_K_VECTORS == 1,
             };
             is_odd && g.pixel_tiles() > 1

@@ -1,6 +1,7 @@
 //! Scale, prelu, folding a scale into a norm, and the addition of a residual.
 
 use cuda_std::Storage;
+use launch_config::Presence;
 use launch_config::elementwise::{ChannelGeometry, fold_shape, shape};
 use op_spec::graph::Layer;
 
@@ -111,8 +112,8 @@ pub(crate) fn fold<T: Storage>(run: &Run) -> Outcome {
             w.ptr(),
             b.ptr(),
             channels as u32,
-            u32::from(has_weight),
-            u32::from(has_bias),
+            Presence::of(has_weight),
+            Presence::of(has_bias),
         );
         let shape = fold_shape(channels as u32);
         run.launch(&FOLD_SCALE, &[label::<T>()], shape, arguments)?;

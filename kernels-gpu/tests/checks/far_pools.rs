@@ -47,7 +47,7 @@ pub(crate) fn images(run: &Run) -> Outcome {
                 .map(|(row, column)| number((plane * h as u64 + row) * w as u64 + column))
                 .fold(f32::NEG_INFINITY, f32::max)
         };
-        let rows = if g.stacked == 0 {
+        let rows = if !g.task.is_stack() {
             1
         } else {
             OUTPUTS_PER_THREAD as u64
@@ -85,7 +85,7 @@ pub(crate) fn volumes(run: &Run) -> Outcome {
             stride: [1; 3],
             padding: [0; 3],
             dilation: [1; 3],
-            result: WindowResult::Maximum as u32,
+            result: WindowResult::Maximum,
             divisor: 1.0,
             columns: Reciprocal::of(1),
             slice: Reciprocal::of(1),

@@ -276,7 +276,7 @@ pub(super) fn check_config<F: Operand>(
         let blocks = |device| {
             config
                 .mainloop_config(device)
-                .map(|mainloop| (mainloop.tiles, mainloop.ping_pong))
+                .map(|mainloop| (mainloop.tiles, mainloop.schedule))
         };
         let mut seen = vec![blocks(&FOR_WARP_SPECIALIZED_TILES)];
         for device in [&DEVICE, &FOR_SINGLE_TILES] {

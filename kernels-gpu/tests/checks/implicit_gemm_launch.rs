@@ -2,7 +2,7 @@
 
 use cuda_std::Label;
 use cuda_std::tensor_map::TensorMap;
-use launch_config::implicit_gemm::{Epilogue, GemmConfig, GemmDevice};
+use launch_config::implicit_gemm::{Epilogue, GemmConfig, GemmDevice, Loader};
 
 use super::super::kernels::fused::implicit_gemm::*;
 use super::convolved::Factors;
@@ -62,7 +62,7 @@ pub(super) fn prepare<F: Operand>(
         g.reformat_shape(),
         arguments,
     )?;
-    if F::OPERANDS.scaled && g.scans == 0 {
+    if F::OPERANDS.scaled && !g.prescale.is_scanned() {
         let blocks = g.sample_blocks();
         let arguments = (
             x.source(),
@@ -116,10 +116,10 @@ pub(super) fn multiply_warp_specialized<F: Operand>(
 ) -> Result<u32, Failure> {
     let mainloop = config.mainloop_config(device).expect("a wide tile");
     let g = &config.geometry;
-    let map = match (g.has_nhwc_tile(), g.k_vectors.is_channels_last) {
-        (false, _) => TensorMap::NONE,
-        (true, 0) => boxes(g).emulated(of.reformatted.source::<u32>().cast()),
-        (true, _) => boxes(g).emulated(ended.x.cast()),
+    let map = match g.k_vectors.loader {
+        Loader::REFORMAT_TO_PLANES => TensorMap::NONE,
+        Loader::REFORMAT_TO_NHWC => boxes(g).emulated(of.reformatted.source::<u32>().cast()),
+        _ => boxes(g).emulated(ended.x.cast()),
     };
     let rounds = g.is_converted_in_producer();
     let recorded = if rounds {

@@ -1,11 +1,11 @@
 //! Implicit GEMM without a norm: infinities and NaN stay within their windows, and the epilogue applies batch
 //! norm and function before a result is written.
 
-use launch_config::KernelGeometry;
 use launch_config::implicit_gemm::{
     Epilogue, GemmConfig, GemmTile, M32N128, TILES, W64N128, WARP_SPECIALIZED,
 };
 use launch_config::pointwise::Step;
+use launch_config::{KernelGeometry, Presence};
 use ndarray::s;
 use op_spec::BatchNormSpec;
 use op_spec::graph::{BatchNormLayer, Layer, LayerProblem};
@@ -225,7 +225,7 @@ fn check<F: Operand>(run: &Run, name: &str, row: &Row, case: &Case) -> Outcome {
         .function
         .and_then(|function| Epilogue::of(Step::of(&function)));
     let mut epilogue = of_function.unwrap_or(Epilogue::NONE);
-    epilogue.is_mapped = u32::from(row.batch_norm);
+    epilogue.gain_and_shift = Presence::of(row.batch_norm);
     let [gain, shift] = match row.batch_norm {
         true => folded(case),
         false => [vec![], vec![]],

@@ -82,7 +82,7 @@ pub(crate) fn stacks(run: &Run) -> Outcome {
             continue;
         };
         let g = problem.geometry().expect("a small case");
-        if g.stacked == 0 {
+        if !g.task.is_stack() {
             continue;
         }
         count += 1;

@@ -66,7 +66,8 @@ pub(crate) fn ping_pong<F: Operand>(run: &Run) -> Outcome {
             GemmConfig::with_tile(&conv.geometry, None, F::OPERANDS, &DEVICE, WARP_SPECIALIZED);
         let config = config.expect("a config");
         let mainloop = config.mainloop_config(&DEVICE).expect("a wide tile");
-        assert_eq!(mainloop.ping_pong, 1, "row {number}: {mainloop:?}");
+        let is_ping_pong = mainloop.schedule.is_ping_pong();
+        assert!(is_ping_pong, "row {number}: {mainloop:?}");
         let what = format!("row {number}, alternating");
         check_config::<F>(run, &what, &conv, &config)?;
     }

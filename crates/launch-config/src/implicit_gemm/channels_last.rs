@@ -6,6 +6,28 @@
 
 use super::{K_VECTOR_VALUES, K_VECTOR_WORDS};
 use crate::conv::ConvGeometry;
+use crate::mode::mode;
+
+mode! {
+    /// The loader of the input.
+    pub Loader {
+        /// A launch reformats the input to padded planes of K-vectors.
+        REFORMAT_TO_PLANES = 0,
+        /// A launch reformats it to channels-last K-vectors.
+        REFORMAT_TO_NHWC = 1,
+        /// A channels-last input is read in place.
+        CHANNELS_LAST = 2,
+    }
+}
+
+impl Loader {
+    /// Whether the input is read in place.
+    #[must_use]
+    #[inline(always)]
+    pub const fn is_in_place(self) -> bool {
+        self.0 == Self::CHANNELS_LAST.0
+    }
+}
 
 /// Strides of the K-vectors of a channels-last input, or of one that is reformatted to NHWC: the distance of
 /// neighbouring pixels along each axis, in K-vectors. The planes of a pixel are consecutive.
@@ -20,8 +42,8 @@ pub struct KVectorStrides {
     pub row: u32,
     /// Stride of columns.
     pub column: u32,
-    /// 1 if the input is read in place, 0 if it is reformatted, to NHWC or to planes.
-    pub is_channels_last: u32,
+    /// The loader of the input.
+    pub loader: Loader,
     /// K-vectors of a pixel side by side in the halo tile: 2 or 4, or 1 with a single plane; 0 if the input
     /// is reformatted to planes.
     pub span_k_vectors: u32,
@@ -36,7 +58,7 @@ impl KVectorStrides {
         slice: 0,
         row: 0,
         column: 0,
-        is_channels_last: 0,
+        loader: Loader::REFORMAT_TO_PLANES,
         span_k_vectors: 0,
         boxes: 0,
     };
@@ -69,7 +91,7 @@ impl KVectorStrides {
             slice: as_u32(slice)?,
             row: as_u32(row)?,
             column: as_u32(column)?,
-            is_channels_last: 1,
+            loader: Loader::CHANNELS_LAST,
             span_k_vectors: 0,
             boxes: 0,
         };
@@ -90,6 +112,7 @@ impl KVectorStrides {
             slice,
             row,
             column: planes,
+            loader: Loader::REFORMAT_TO_NHWC,
             ..Self::REFORMATTED
         })
     }

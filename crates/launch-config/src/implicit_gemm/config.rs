@@ -3,8 +3,9 @@
 use super::k_blocks::MAX_K_BLOCK_K_VECTORS;
 use super::pixels::{choose_pixels, reach};
 use super::{
-    BLOCK_THREADS, GemmGeometry, GemmTile, K_VECTOR_VALUES, K_VECTOR_WORDS, KVectorStrides,
-    OperandFormat, SCANNED_ELEMENTS, SPREAD_THREADS, StagedTiles, WARP_SPECIALIZED, sm80, sm90,
+    BLOCK_THREADS, EpilogueKind, GemmGeometry, GemmTile, K_VECTOR_VALUES, K_VECTOR_WORDS,
+    KVectorStrides, MmaOperands, OperandFormat, Prescale, SCANNED_ELEMENTS, SPREAD_THREADS,
+    StagedTiles, WARP_SPECIALIZED, sm80, sm90,
 };
 use crate::conv::ConvGeometry;
 use crate::norm::{COMBINED_BY_WARP, COUNTED_ELEMENTS};
@@ -106,7 +107,9 @@ impl GemmConfig {
             .filter(|&tile| takes(tile))
             .flat_map(|tile| [1, 2].map(|outputs_d| (tile, outputs_d)))
             .filter_map(|(tile, outputs_d)| input.config(tile, outputs_d, pool, format, device))
-            .filter(|config| config.tile.warpgroups == 0 || config.suits_warpgroups(device))
+            .filter(|config| {
+                !config.tile.mainloop.is_warpgroup_mma() || config.suits_warpgroups(device)
+            })
             .map(|config| config.with_split_k(device, samples))
             .filter_map(|config| Some((config.cost(device, samples)?, config)))
             .min_by_key(|(cost, _)| *cost)
@@ -239,7 +242,7 @@ impl GemmConfig {
     #[must_use]
     pub fn moment_elements(&self) -> u64 {
         let g = &self.geometry;
-        if g.without_norm != 0 {
+        if g.epilogue.is_store() {
             return 0;
         }
         let channels = g.conv.n * u64::from(g.conv.output_channels());
@@ -314,7 +317,7 @@ impl<'a> ReformattedInput<'a> {
             1 => *asked,
             _ => two_outputs(asked, tile)?,
         };
-        if tile.warpgroups != 0 && !device.arch.has_warpgroup_mma() {
+        if tile.mainloop.is_warpgroup_mma() && !device.arch.has_warpgroup_mma() {
             return None;
         }
         if format.passes > 1 && !tile.makes_passes() {
@@ -353,7 +356,7 @@ impl<'a> ReformattedInput<'a> {
             slice_pitch: 1,
             octet_k_vectors: 0,
             interleaved_octets: [0; 2],
-            paired: 0,
+            operands: MmaOperands::LDMATRIX,
             pair_k_vectors: 0,
             strips: 0,
             row_stride_phases: 1,
@@ -374,8 +377,12 @@ impl<'a> ReformattedInput<'a> {
             windows_w: 0,
             pooled_h: conv.p.checked_div(pool_h).unwrap_or(0),
             pooled_w: conv.q.checked_div(pool_w).unwrap_or(0),
-            scans: u32::from(sample <= SCANNED_ELEMENTS),
-            without_norm: 0,
+            prescale: if sample <= SCANNED_ELEMENTS {
+                Prescale::SCANNED
+            } else {
+                Prescale::OPTIMISTIC
+            },
+            epilogue: EpilogueKind::MOMENTS,
             k_vectors: KVectorStrides::REFORMATTED,
             staged_tiles: StagedTiles::NONE,
             outputs_d,

@@ -1,6 +1,6 @@
 //! The cost model of the implicit GEMM, which chooses tiles and decides where other kernels are faster.
 
-use super::{GemmConfig, GemmDevice, GemmTile, MMA_STEP_K_VECTORS};
+use super::{GemmConfig, GemmDevice, GemmTile, MMA_STEP_K_VECTORS, Mainloop};
 use crate::conv::ConvGeometry;
 
 /// The fewest MMA steps for which a warpgroup pays: a partial MMA batch costs as much as a full one, and
@@ -90,8 +90,8 @@ impl GemmConfig {
         let copying = u64::from(g.k_blocks) * u64::from(g.k_block_bytes(self.format.parts))
             / COPIED_PER_CYCLE;
         // `wgmma` is asynchronous, so its time overlaps with copies.
-        let staged = match self.tile.warpgroups {
-            0 => consumer + copying,
+        let staged = match self.tile.mainloop {
+            Mainloop::Sm80CpAsync => consumer + copying,
             _ => consumer.max(copying),
         };
         let tile = staged + finishing;

@@ -7,18 +7,38 @@
 //! `implicit_gemm::fixup`.
 
 use super::{GemmConfig, GemmDevice, GemmTile, OperandFormat};
-use crate::Refusal;
 use crate::conv::ConvGeometry;
 use crate::elementwise::Bounds;
+use crate::mode::mode;
 use crate::pointwise::{Function, Step};
+use crate::{Presence, Refusal};
+
+mode! {
+    /// What the implicit GEMM does with its results.
+    pub EpilogueKind {
+        /// It stores them with their moments, for a norm of its own statistics.
+        MOMENTS = 0,
+        /// It stores them through an [`Epilogue`], after the NaN/Inf fix-up pass. There are no moments.
+        STORE = 1,
+    }
+}
+
+impl EpilogueKind {
+    /// Whether results have no norm of their own statistics.
+    #[must_use]
+    #[inline(always)]
+    pub const fn is_store(self) -> bool {
+        self.0 != Self::MOMENTS.0
+    }
+}
 
 /// The epilogue of a value without a norm: `fma(gain[c], y, shift[c])` if channels have gain and shift, then
 /// `y > 0 ? y : slope * y`, then the bounds. A slope of 1 and infinite bounds change no value.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Epilogue {
-    /// 1 if there are gain and shift.
-    pub is_mapped: u32,
+    /// Gain and shift of each channel.
+    pub gain_and_shift: Presence,
     /// Factor of values that are not above 0.
     pub slope: f32,
     /// Bounds of the clamp, which keeps NaN.
@@ -28,12 +48,12 @@ pub struct Epilogue {
 impl Epilogue {
     /// Changes no value.
     pub const NONE: Self = Self {
-        is_mapped: 0,
+        gain_and_shift: Presence::ABSENT,
         slope: 1.0,
         bounds: Bounds::NONE,
     };
 
-    /// The epilogue for a pointwise function, if it can be one. `is_mapped` is 0.
+    /// The epilogue for a pointwise function, if it can be one. Gain and shift are absent.
     #[must_use]
     pub const fn of(step: Step) -> Option<Self> {
         let [first, second, _] = step.attributes;
@@ -79,7 +99,7 @@ impl GemmConfig {
     /// The same config for a convolution without a norm.
     #[must_use]
     pub const fn without_norm(mut self) -> Self {
-        self.geometry.without_norm = 1;
+        self.geometry.epilogue = EpilogueKind::STORE;
         self
     }
 }

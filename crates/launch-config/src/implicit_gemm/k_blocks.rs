@@ -1,6 +1,8 @@
 //! K blocks: the planes of channels that a block has in shared memory at a time.
 
-use super::{GemmGeometry, K_VECTOR_BYTES, MMA_BATCH_STEPS, MMA_STEP_K_VECTORS, OperandFormat};
+use super::{
+    GemmGeometry, K_VECTOR_BYTES, MMA_BATCH_STEPS, MMA_STEP_K_VECTORS, MmaOperands, OperandFormat,
+};
 
 /// Most K-vectors of a filter in one K block.
 pub(super) const MAX_K_BLOCK_K_VECTORS: u32 = 1024;
@@ -19,12 +21,12 @@ impl GemmGeometry {
         let OperandFormat { parts, passes, .. } = format;
         let one = parts * self.halo_k_vectors * K_VECTOR_BYTES;
         // K blocks have single planes or pairs of planes.
-        let multiple = match (self.paired, self.pair_k_vectors) {
-            (1, 0) => 2,
+        let multiple = match (self.operands, self.pair_k_vectors) {
+            (MmaOperands::DESCRIPTOR, 0) => 2,
             _ => 1,
         };
-        let bytes = match (self.paired, parts) {
-            (0, _) | (_, 1) => K_BLOCK_BYTES,
+        let bytes = match (self.operands, parts) {
+            (MmaOperands::LDMATRIX, _) | (_, 1) => K_BLOCK_BYTES,
             _ => SPLIT_WARPGROUP_K_BLOCK_BYTES,
         };
         let max = (bytes / one)
@@ -33,8 +35,10 @@ impl GemmGeometry {
         let max = max / multiple * multiple;
         // Steps of a K block, for each number of planes in it, and those that all K blocks take together.
         let of_columns = self.paired_mma_steps();
-        let mma_steps = |planes: u32| match (self.paired, self.pair_k_vectors) {
-            (0, _) => (passes * planes * self.taps).div_ceil(MMA_STEP_K_VECTORS),
+        let mma_steps = |planes: u32| match (self.operands, self.pair_k_vectors) {
+            (MmaOperands::LDMATRIX, _) => {
+                (passes * planes * self.taps).div_ceil(MMA_STEP_K_VECTORS)
+            }
             (_, 0) => (passes * (planes / multiple) * self.taps).next_multiple_of(MMA_BATCH_STEPS),
             _ => (passes * of_columns).next_multiple_of(MMA_BATCH_STEPS),
         };
@@ -57,8 +61,8 @@ impl GemmGeometry {
         self.slice_planes = if are_two { 2 * best } else { best };
         self.k_blocks = self.planes.div_ceil(best) * self.depth_k_blocks;
         self.mma_steps = mma_steps(best);
-        self.offsets = match self.paired {
-            0 => passes * self.k_block_k_vectors() + 1,
+        self.offsets = match self.operands {
+            MmaOperands::LDMATRIX => passes * self.k_block_k_vectors() + 1,
             _ => self.mma_steps,
         };
     }

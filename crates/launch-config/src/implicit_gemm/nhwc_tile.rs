@@ -188,7 +188,7 @@ impl GemmGeometry {
     /// The same geometry with an NHWC halo tile of spans of `planes` K-vectors, if every K block has whole
     /// spans and a tensor map can load the boxes.
     fn with_nhwc_tile(&self, planes: u32) -> Option<Self> {
-        let is_channels_last = self.k_vectors.is_channels_last != 0;
+        let is_channels_last = self.k_vectors.loader.is_in_place();
         // The K-vectors after the last channel block of a group are the next group's, which are not zero.
         let spans_end_with_groups =
             !is_channels_last || self.conv.groups == 1 || self.planes.is_multiple_of(planes);
@@ -224,7 +224,7 @@ impl GemmGeometry {
     /// Channels of a pixel in memory, including those that the reformat adds.
     #[must_use]
     pub const fn pixel_channels(&self) -> u32 {
-        if self.k_vectors.is_channels_last != 0 {
+        if self.k_vectors.loader.is_in_place() {
             self.conv.input_channels()
         } else {
             self.conv.groups * self.planes * K_VECTOR_VALUES
@@ -286,9 +286,8 @@ impl GemmConfig {
                 ..*g
             };
             let mut geometry = k_vectors.with_nhwc_tile(planes)?;
-            let converted =
-                k_vectors.k_vectors.is_channels_last * u32::from(!self.format.is_stored());
-            geometry.staged_tiles = StagedTiles::of(&geometry, converted);
+            let is_converted = geometry.k_vectors.loader.is_in_place() && !self.format.is_stored();
+            geometry.staged_tiles = StagedTiles::of(&geometry, is_converted);
             let nhwc = Self { geometry, ..*self };
             nhwc.mainloop_config(device).map(|_| nhwc)
         };
@@ -300,7 +299,7 @@ impl GemmConfig {
         // Filters that are not resident, or too few filter stages, cost more than long spans gain.
         let has_resident_filters = |nhwc: &Self| {
             nhwc.mainloop_config(device)
-                .is_some_and(|mainloop| mainloop.resident == 1)
+                .is_some_and(|mainloop| mainloop.residency.is_resident())
         };
         let has_stages = |long: &Self| {
             let mainloop = long.mainloop_config(device);

@@ -20,7 +20,7 @@
 use super::tile::{INSTRUCTION_PIXELS, MMA_BATCH_STEPS};
 use super::{
     ASSUMED_BATCH, GemmDevice, GemmGeometry, GemmTile, K_VECTOR_WORDS, MAX_HALO_K_VECTORS,
-    MMA_STEP_K_VECTORS, OperandFormat, WARP_THREADS,
+    MMA_STEP_K_VECTORS, MmaOperands, OperandFormat, WARP_THREADS,
 };
 
 /// Chooses the extents of a tile's pixels: those with the least work for the whole plane, halo tiles
@@ -101,7 +101,7 @@ impl GemmGeometry {
     /// fewer slices are never better.
     fn candidates(&self, h: u32, w: u32, tile: GemmTile) -> [Option<Self>; 2] {
         let max = tile.pixels();
-        if tile.warpgroups == 0 {
+        if !tile.mainloop.is_warpgroup_mma() {
             let d = (max / (h * w)).clamp(1, self.conv.z);
             return [self.with_pixels([d, h, w]), None];
         }
@@ -220,7 +220,7 @@ impl GemmGeometry {
         let paired = Self {
             pair_k_vectors,
             halo_k_vectors: reached.max(self.halo_k_vectors),
-            paired: 1,
+            operands: MmaOperands::DESCRIPTOR,
             ..self
         };
         (paired.halo_k_vectors <= MAX_HALO_K_VECTORS).then_some(paired)
@@ -285,14 +285,14 @@ impl GemmGeometry {
     /// Cost of all tiles of a plane, in arbitrary units, for tiles that are not warp-specialized.
     fn pixel_cost(&self, tile: GemmTile) -> u64 {
         let rows = u64::from(self.halo_rows());
-        let k_vectors = if tile.warpgroups == 0 {
+        let k_vectors = if !tile.mainloop.is_warpgroup_mma() {
             // A warp copies a row at a time.
             rows * u64::from(self.halo_row().next_multiple_of(WARP_THREADS))
         } else {
             rows * ROW_WEIGHT + u64::from(self.halo_k_vectors)
         };
         let mut pixels = PIXEL_WEIGHT * u64::from(tile.pixels());
-        if tile.warpgroups == 0 && !self.tile_w.is_multiple_of(INSTRUCTION_PIXELS) {
+        if !tile.mainloop.is_warpgroup_mma() && !self.tile_w.is_multiple_of(INSTRUCTION_PIXELS) {
             // The eight rows of an operand lie in several rows of the halo tile, with bank conflicts.
             pixels += pixels / 16;
         }

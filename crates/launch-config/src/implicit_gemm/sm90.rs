@@ -26,7 +26,7 @@ pub use block::{
     BLOCK_THREADS, HALF_PIXELS, HALO_WARPS, HALVES, MMA_STEP_BYTES, TARGET_BYTES, WARP_FILTERS,
     WARPGROUPS, WARPS, WRITTEN_BYTES, WRITTEN_PADDING, WRITTEN_WORDS,
 };
-pub use mainloop::{MainloopConfig, WarpSpecializedLayout};
+pub use mainloop::{MainloopConfig, Residency, Schedule, WarpSpecializedLayout};
 pub use tiles::{W64N128, WARP_SPECIALIZED};
 
 use super::costs::COPIED_PER_CYCLE;
@@ -105,7 +105,7 @@ impl GemmGeometry {
         let mut mainloop = MainloopConfig {
             halos: MAX_HALO_STAGES,
             filters: self.mma_batches(),
-            resident: 1,
+            residency: Residency::RESIDENT,
             ..mainloop
         };
         if mainloop.split_k > 1 || mainloop.filters > MAX_RESIDENT_BATCHES {
@@ -129,27 +129,32 @@ impl GemmGeometry {
         [tiles, split_k]: [u32; 2],
         shared_bytes: u32,
     ) -> Option<MainloopConfig> {
-        self.max_stages(format, [tiles, split_k, 0], shared_bytes)
+        self.max_stages(
+            format,
+            [tiles, split_k],
+            Schedule::COOPERATIVE,
+            shared_bytes,
+        )
     }
 
-    /// [`mainloop_config`](Self::mainloop_config) for `blocks`: tiles, `split_k`, and 1 for the ping-pong
-    /// schedule.
+    /// [`mainloop_config`](Self::mainloop_config) with a schedule.
     const fn max_stages(
         &self,
         format: OperandFormat,
-        blocks: [u32; 3],
+        blocks: [u32; 2],
+        schedule: Schedule,
         shared_bytes: u32,
     ) -> Option<MainloopConfig> {
         if !self.is_converted_in_producer() {
-            return self.stages_beside(format, blocks, 0, shared_bytes);
+            return self.stages_beside(format, blocks, (schedule, 0), shared_bytes);
         }
-        let Some(mainloop) =
-            self.stages_beside(format, blocks, STAGED_TILES_PER_WARP, shared_bytes)
-        else {
+        let staged = (schedule, STAGED_TILES_PER_WARP);
+        let Some(mainloop) = self.stages_beside(format, blocks, staged, shared_bytes) else {
             return None;
         };
         if mainloop.halos == MIN_STAGES {
-            let more = self.stages_beside(format, blocks, MORE_STAGED_TILES_PER_WARP, shared_bytes);
+            let staged = (schedule, MORE_STAGED_TILES_PER_WARP);
+            let more = self.stages_beside(format, blocks, staged, shared_bytes);
             if let Some(more) = more
                 && more.halos == MIN_STAGES
                 && more.filters >= MIN_FILTER_STAGES
@@ -164,8 +169,8 @@ impl GemmGeometry {
     const fn stages_beside(
         &self,
         format: OperandFormat,
-        [tiles, split_k, ping_pong]: [u32; 3],
-        staged: u32,
+        [tiles, split_k]: [u32; 2],
+        (schedule, staged): (Schedule, u32),
         shared_bytes: u32,
     ) -> Option<MainloopConfig> {
         let mut mainloop = MainloopConfig {
@@ -173,8 +178,8 @@ impl GemmGeometry {
             split_k,
             halos: MIN_STAGES,
             filters: MIN_STAGES,
-            resident: 0,
-            ping_pong,
+            residency: Residency::STREAMED,
+            schedule,
             staged,
             staged_barrier: 0,
             staged_at: 0,
@@ -340,11 +345,11 @@ impl GemmConfig {
         if format.parts > 1 || self.split_k > 1 || !has_two {
             return None;
         }
-        let mainloop = g.max_stages(format, [1, 1, 1], device.shared_bytes)?;
+        let mainloop = g.max_stages(format, [1, 1], Schedule::PING_PONG, device.shared_bytes)?;
         let loads_little = g.has_nhwc_tile()
             || g.k_block_bytes(format.parts) <= PING_PONG_STEP_BYTES * g.mma_steps;
         let pays = format.is_stored() && loads_little || g.is_converted_in_producer();
-        (mainloop.resident == 1 || pays).then_some(mainloop)
+        (mainloop.residency.is_resident() || pays).then_some(mainloop)
     }
 
     /// The mainloop of the cooperative schedule for blocks of `tiles` tiles.

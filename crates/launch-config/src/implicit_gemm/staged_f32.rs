@@ -63,10 +63,10 @@ impl StagedTiles {
         staged_bytes: 0,
     };
 
-    /// The staged tiles of an NHWC halo tile, whose values the producer converts if `converted` is 1.
-    pub(super) const fn of(g: &GemmGeometry, converted: u32) -> Self {
+    /// The staged tiles of an NHWC halo tile, whose values the producer may convert.
+    pub(super) const fn of(g: &GemmGeometry, is_converted: bool) -> Self {
         let [columns, second, third] = g.box_axes();
-        let width = 1 + converted * (STAGED_WIDTH - 1);
+        let width = if is_converted { STAGED_WIDTH } else { 1 };
         let run_bytes = columns * width * (K_VECTOR_BYTES << g.span_shift());
         let boxes = (g.k_block_planes >> g.span_shift()) * g.k_vectors.boxes;
         // At least one for each warp, if there are that many runs.
@@ -77,7 +77,7 @@ impl StagedTiles {
             of_box
         };
         let max = match runs {
-            _ if converted == 0 => [second, third],
+            _ if !is_converted => [second, third],
             0 => [1, 1],
             runs if runs < second => [runs, 1],
             runs => [
@@ -97,7 +97,11 @@ impl StagedTiles {
             counts,
             bytes,
             of_k_block: boxes * counts[0] * counts[1],
-            staged_bytes: converted * bytes.next_multiple_of(TARGET_BYTES),
+            staged_bytes: if is_converted {
+                bytes.next_multiple_of(TARGET_BYTES)
+            } else {
+                0
+            },
         }
     }
 }
@@ -133,7 +137,7 @@ impl GemmConfig {
     /// samples, for which each block of the reformat scans all values for the scale.
     pub(super) const fn may_convert_in_producer(&self) -> bool {
         let (format, g) = (self.format, &self.geometry);
-        format.parts == 1 && format.scaled && g.without_norm == 0 && g.scans == 0
+        format.parts == 1 && format.scaled && !g.epilogue.is_store() && !g.prescale.is_scanned()
     }
 
     /// Whether the producer can convert on the device. Each warp must have a staged tile in every K block, so

@@ -21,9 +21,29 @@ pub struct GemmTile {
     pub pixel_octets: u32,
     /// Warps along the filters. The remaining factor of the warps is along the pixels.
     pub filter_warps: u32,
-    /// Warpgroups for `wgmma`; 0 for `mma.sync`, by single warps. With two, the tile is warp-specialized and
-    /// filters are in shared memory too.
-    pub warpgroups: u32,
+    /// The mainloop of the tile's kernels.
+    pub mainloop: Mainloop,
+}
+
+/// The mainloop of a tile: its MMA instruction, and how operands come to it.
+#[repr(u32)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mainloop {
+    /// `mma.sync` by single warps, which load their operands by `cp.async` and `ldmatrix`.
+    Sm80CpAsync = 0,
+    /// `wgmma` by one warpgroup on pixels that it loads by `cp.async`, with filters in registers.
+    Sm90CpAsync = 1,
+    /// `wgmma` by two consumer warpgroups on pixels and filters that producer warps load.
+    Sm90WarpSpecialized = 2,
+}
+
+impl Mainloop {
+    /// Whether the instruction is `wgmma`.
+    #[must_use]
+    #[inline(always)]
+    pub const fn is_warpgroup_mma(self) -> bool {
+        !matches!(self, Self::Sm80CpAsync)
+    }
 }
 
 /// MMA steps of split values between two accumulator promotions; see `kernels_gpu`'s `implicit_gemm::warps`.
@@ -38,14 +58,14 @@ impl GemmTile {
             operands,
             pixel_octets,
             filter_warps,
-            warpgroups: 0,
+            mainloop: Mainloop::Sm80CpAsync,
         }
     }
 
-    /// Whether filters are in shared memory too.
+    /// Whether the mainloop is warp-specialized. Filters are in shared memory too then.
     #[must_use]
     pub const fn is_warp_specialized(self) -> bool {
-        self.warpgroups == 2
+        matches!(self.mainloop, Mainloop::Sm90WarpSpecialized)
     }
 
     /// Moments of a tile for each of its filters.
@@ -79,9 +99,9 @@ impl GemmTile {
     /// Blocks that a multiprocessor should hold for values of `parts` parts: as many as registers allow.
     #[must_use]
     pub const fn blocks_per_processor(self, parts: u32) -> u32 {
-        match (self.warpgroups, self.operands, self.pixel_octets) {
-            (2, ..) => 1,
-            (1, ..) => {
+        match (self.mainloop, self.operands, self.pixel_octets) {
+            (Mainloop::Sm90WarpSpecialized, ..) => 1,
+            (Mainloop::Sm90CpAsync, ..) => {
                 if parts == 1 {
                     3
                 } else {
@@ -104,11 +124,11 @@ impl GemmTile {
     /// it is not used for long sums of split values.
     #[must_use]
     pub const fn promotes(self) -> bool {
-        self.warpgroups == 0 && self.operands < 4
+        !self.mainloop.is_warpgroup_mma() && self.operands < 4
     }
 
     /// Whether the tile is accurate enough for sums of `mma_steps` steps of split values.
     pub(super) const fn allows_f16x2(self, mma_steps: u32) -> bool {
-        self.warpgroups != 0 || self.promotes() || mma_steps <= PROMOTION_MMA_STEPS
+        self.mainloop.is_warpgroup_mma() || self.promotes() || mma_steps <= PROMOTION_MMA_STEPS
     }
 }

@@ -3,7 +3,7 @@
 use super::OperandFormat;
 use super::sm80::{self, M16N64, M16N256, M32N128, M64N32, M64N128};
 use super::sm90::tiles::{self, W64N128, WARP_SPECIALIZED};
-use super::tile::GemmTile;
+use super::tile::{GemmTile, Mainloop};
 
 /// Every tile of every architecture.
 pub const TILES: [GemmTile; 7] = [
@@ -36,7 +36,7 @@ impl GemmTile {
     /// of MMA does, and, for f32, one for few filters.
     #[must_use]
     pub const fn ends(self, format: OperandFormat) -> bool {
-        let is_largest = self.warpgroups > 0 || self.operands == M64N128.operands;
+        let is_largest = self.mainloop.is_warpgroup_mma() || self.operands == M64N128.operands;
         let is_smaller = self.operands == M32N128.operands && !format.is_stored();
         format.step_parts() == 1 && (is_largest || is_smaller)
     }
@@ -49,8 +49,8 @@ impl GemmTile {
     /// Cycles of an output for each MMA step, in ten-thousandths, on multiprocessors of `rate` multiply-adds
     /// in a cycle.
     pub(super) const fn step_cost(self, rate: u64) -> u64 {
-        match self.warpgroups {
-            0 => sm80::step_cost(self) * sm80::FITTED_RATE / rate,
+        match self.mainloop {
+            Mainloop::Sm80CpAsync => sm80::step_cost(self) * sm80::FITTED_RATE / rate,
             _ => tiles::step_cost(self),
         }
     }

@@ -19,7 +19,7 @@ pub use config::{
 
 use crate::clusters::at_once;
 use crate::elementwise::Bounds;
-use crate::{LaunchShape, Refusal};
+use crate::{LaunchShape, Presence, Refusal};
 use op_spec::Quantity;
 use op_spec::{ClampProblem, ConvProblem, GroupNormProblem, MaxPool2dProblem};
 
@@ -99,10 +99,10 @@ pub struct OneLaunch2dGeometry {
     pub min: f32,
     /// Upper bound of the clamp, applied last.
     pub max: f32,
-    /// 1 if the convolution has a bias, else 0.
-    pub has_bias: u32,
-    /// 1 if the norm has weight and bias, else 0.
-    pub affine: u32,
+    /// The bias of the convolution.
+    pub bias: Presence,
+    /// Weight and bias of the norm.
+    pub affine: Presence,
 }
 
 impl OneLaunch2dGeometry {
@@ -150,8 +150,8 @@ impl OneLaunch2dGeometry {
             eps: norm.eps as f32,
             min: bounds.min,
             max: bounds.max,
-            has_bias: u32::from(conv.bias),
-            affine: u32::from(norm.weight),
+            bias: Presence::of(conv.bias),
+            affine: Presence::of(norm.weight),
         })
     }
 

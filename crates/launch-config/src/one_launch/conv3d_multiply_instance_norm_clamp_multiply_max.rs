@@ -16,7 +16,7 @@ pub mod warpgroup;
 
 use crate::clusters::at_once;
 use crate::elementwise::Bounds;
-use crate::{LaunchShape, Refusal, WARP_THREADS};
+use crate::{LaunchShape, Presence, Refusal, WARP_THREADS};
 use op_spec::Quantity;
 use op_spec::{ClampProblem, ConvProblem, GroupNormProblem};
 
@@ -124,8 +124,8 @@ pub struct OneLaunch3dGeometry {
     pub height_reciprocal: u32,
     /// Reciprocal of `out_height`, rounded up.
     pub out_height_reciprocal: u32,
-    /// 1 if the convolution has a bias, else 0.
-    pub has_bias: u32,
+    /// The bias of the convolution.
+    pub bias: Presence,
 }
 
 impl OneLaunch3dGeometry {
@@ -182,7 +182,7 @@ impl OneLaunch3dGeometry {
             out_rows,
             height_reciprocal: (1 << RECIPROCAL_SHIFT) / height + 1,
             out_height_reciprocal: (1 << RECIPROCAL_SHIFT) / out_height + 1,
-            has_bias: u32::from(conv.bias),
+            bias: Presence::of(conv.bias),
         })
     }
 

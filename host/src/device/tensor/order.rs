@@ -4,6 +4,7 @@
 use std::fmt;
 
 use launch_config::copy_strided::Collapsed;
+use op_spec::Layout as MemoryFormat;
 
 use super::{Layout, Tensor};
 use crate::error::{At, Error, Result};
@@ -82,11 +83,26 @@ impl Order {
         })
     }
 
+    /// The order of an aligned dense tensor of this layout.
+    ///
+    /// # Errors
+    /// [`Error::Spec`] for more axes than the copying kernel takes.
+    pub(crate) fn of_layout(shape: &[usize], layout: MemoryFormat) -> Result<Order> {
+        let axes = 0..shape.len();
+        match layout {
+            MemoryFormat::Nchw => Ok(Order::Dense),
+            MemoryFormat::Nhwc => {
+                let (first, channels) = (axes.clone().take(1), axes.clone().skip(1).take(1));
+                let axes: Vec<usize> = first.chain(axes.skip(2)).chain(channels).collect();
+                Order::of_axes(shape, &axes)
+            }
+        }
+    }
+
     /// The order of an aligned tensor whose axes are dense in memory in the sequence `axes`, outermost first.
     ///
     /// # Errors
     /// [`Error::Spec`] for more axes than the copying kernel takes.
-    #[cfg(any(test, feature = "lab"))]
     pub(crate) fn of_axes(shape: &[usize], axes: &[usize]) -> Result<Order> {
         let mut strides = vec![0; shape.len()];
         let mut stride = 1isize;

@@ -58,7 +58,7 @@ fn chosen(
         graph: chain,
         problem: &chain.problem(input)?,
         dtype,
-        order: &Order::Dense,
+        orders: &[Order::Dense],
         properties,
         options,
     })

@@ -7,9 +7,9 @@ use crate::device::DType;
 use crate::error::Result;
 use crate::operators::batch_norm::Folded;
 use crate::operators::conv::Filters;
-use crate::operators::launching::{Affine, kernel};
+use crate::operators::launching::Affine;
 use crate::operators::norm_statistics::NormInput;
-use crate::program::{ProgramBuilder, Value};
+use crate::program::{LaunchPlan, ProgramBuilder, Value};
 use launch_config::implicit_gemm::Combining;
 use launch_config::norm::{COUNTED_ELEMENTS, NormGeometry};
 
@@ -46,6 +46,22 @@ pub(crate) struct RowMoments {
     pub(crate) combining: [Option<Combining>; 2],
 }
 
+impl RowMoments {
+    /// Plans the launches that combine the moments of the rows of `norm`.
+    pub(crate) fn plan(&self, plan: &mut LaunchPlan, norm: &NormGeometry) -> Result<()> {
+        for combining in self.combining.into_iter().flatten() {
+            plan.launch(&IMPLICIT_GEMM_COMBINE, &[], combining.shape(norm.rows))?;
+        }
+        Ok(())
+    }
+
+    /// The norm of the moments that are left.
+    pub(crate) fn combined(&self, norm: NormGeometry) -> NormGeometry {
+        let last = self.combining.iter().flatten().last();
+        norm.counted(last.map_or(self.count as u32, |combining| combining.chunks))
+    }
+}
+
 impl Convolved {
     /// Appends the launches that combine the moments to the statistics of a norm.
     pub(crate) fn statistics(
@@ -55,25 +71,21 @@ impl Convolved {
         norm: NormGeometry,
         moments: RowMoments,
     ) -> Result<NormInput> {
-        let (mut partials, mut splits) = (self.moments, moments.count as u32);
+        let mut partials = self.moments;
         for combining in moments.combining.into_iter().flatten() {
-            let elements: usize = program.shape(partials).iter().product();
-            let rows = elements / COUNTED_ELEMENTS / combining.count as usize;
-            let shape = combining.shape(rows as u64);
-            let (kernel, shape) = kernel(&IMPLICIT_GEMM_COMBINE, &[], shape)?;
-            let chunks = combining.chunks as usize;
-            let combined = program.tensor(&[rows * chunks * COUNTED_ELEMENTS], DType::F32)?;
-            let arguments = (partials, combined, rows as u64, combining);
-            // SAFETY: `partials` has as many moments as `rows` rows, and `combined` room for those of their
-            // chunks.
+            let (kernel, shape) = program.next(&IMPLICIT_GEMM_COMBINE);
+            let chunks = norm.rows * u64::from(combining.chunks);
+            let combined = program.tensor(&[chunks as usize * COUNTED_ELEMENTS], DType::F32)?;
+            let arguments = (partials, combined, norm.rows, combining);
+            // SAFETY: `partials` has the moments of the norm's rows, and `combined` room for those of their chunks.
             unsafe { program.launch(kernel, shape, arguments) }
-            (partials, splits) = (combined, combining.chunks);
+            partials = combined;
         }
         Ok(NormInput {
             x: self.y,
             partials,
             affine,
-            norm: norm.counted(splits),
+            norm: moments.combined(norm),
             is_spent: true,
         })
     }

@@ -6,9 +6,17 @@ use kernels_gpu::fused::depthwise::DEPTHWISE;
 use crate::device::DType;
 use crate::error::Result;
 use crate::operators::conv::Filters;
-use crate::operators::launching::kernel;
-use crate::program::{ProgramBuilder, Value};
+use crate::program::{LaunchPlan, ProgramBuilder, Value};
 use launch_config::depthwise::DepthwiseGeometry;
+
+/// Plans the convolution.
+pub(crate) fn plan(
+    plan: &mut LaunchPlan,
+    dtype: DType,
+    geometry: &DepthwiseGeometry,
+) -> Result<()> {
+    plan.launch(&DEPTHWISE, &[dtype.label()], geometry.shape())
+}
 
 /// Appends the convolution of `x`; its output has the shape `output`.
 ///
@@ -21,7 +29,7 @@ pub(crate) fn append(
     output: &[usize],
 ) -> Result<Convolved> {
     let dtype = program.dtype(x);
-    let (kernel, shape) = kernel(&DEPTHWISE, &[dtype.label()], geometry.shape())?;
+    let (kernel, shape) = program.next(&DEPTHWISE);
     let y = program.tensor(output, dtype)?;
     let moments = program.tensor(&[geometry.moment_elements() as usize], DType::F32)?;
     let Filters { weight, bias } = parameters.filters;

@@ -3,11 +3,29 @@
 use kernels_gpu::fused::fold_scale::FOLD_SCALE;
 
 use super::preparation::{Preparation, Preparations, prepared};
+use crate::device::DType;
 use crate::error::Result;
-use crate::operators::launching::{Affine, kernel};
-use crate::program::{ProgramBuilder, Value};
+use crate::operators::launching::Affine;
+use crate::program::{LaunchPlan, ProgramBuilder, Value};
 use crate::spec::{Quantity, SpecError};
-use launch_config::elementwise;
+use launch_config::{Presence, elementwise};
+
+/// Plans the folding as a preparation.
+pub(crate) fn plan_fold_scale(plan: &mut LaunchPlan, dtype: DType, channels: usize) -> Result<()> {
+    let shape = elementwise::fold_shape(kernel_channels(channels)?);
+    plan.preparation(&FOLD_SCALE, &[dtype.label()], shape)
+}
+
+/// The channels in the kernel's integer type.
+fn kernel_channels(channels: usize) -> Result<u32> {
+    let len = u32::try_from(channels).map_err(|_| SpecError::BeyondKernel {
+        operator: FOLD_SCALE.name(),
+        quantity: Quantity::scalar("channels"),
+        actual: channels,
+        limit: u32::MAX as usize,
+    });
+    Ok(len?)
+}
 
 /// `weight * scale` and `bias * scale`, with 1 and 0 for absent parameters: the folded parameters of the norm
 /// `layer`. The arguments are parameters of `program`, all of shape `(c)`.
@@ -23,19 +41,13 @@ pub(crate) fn fold_scale(
     scale: Value,
 ) -> Result<Affine> {
     let (channels, dtype) = (program.known(scale).len(), program.dtype(scale));
-    let len = u32::try_from(channels).map_err(|_| SpecError::BeyondKernel {
-        operator: FOLD_SCALE.name(),
-        quantity: Quantity::scalar("channels"),
-        actual: channels,
-        limit: u32::MAX as usize,
-    })?;
+    let len = kernel_channels(channels)?;
     let known = [Some(scale), affine.weight, affine.bias];
     let append = |program: &mut ProgramBuilder, [scale, weight, bias]: [Option<Value>; 3]| {
-        let shape = elementwise::fold_shape(len);
-        let (kernel, shape) = kernel(&FOLD_SCALE, &[dtype.label()], shape)?;
+        let (kernel, shape) = program.next(&FOLD_SCALE);
         let gain = program.tensor(&[channels], dtype)?;
         let shift = program.tensor_like(gain)?;
-        let [has_weight, has_bias] = [weight, bias].map(|value| u32::from(value.is_some()));
+        let [has_weight, has_bias] = [weight, bias].map(|value| Presence::of(value.is_some()));
         let arguments = (weight, bias, scale, gain, shift, len, has_weight, has_bias);
         // SAFETY: all values that exist have `len` elements, and the flags say which do.
         unsafe { program.launch(kernel, shape, arguments) }

@@ -7,14 +7,28 @@ use super::group_norm_scale_pointwise::{self, Tail};
 use crate::device::{DType, DeviceProperties, LaunchShape};
 use crate::error::Result;
 use crate::operators::launching::{Affine, compute};
-use crate::program::{ProgramBuilder, Value};
+use crate::program::{LaunchPlan, ProgramBuilder, Value};
 use crate::spec::GroupNormProblem;
 use launch_config::norm::{NormGeometry, RESIDENT_STATIC_BYTES};
 
-/// Appends `group_norm(x, weight, bias) * scale[c]`, the scale applied by the kernel that normalises.
+/// Plans the launches of a norm and a scale.
 ///
-/// If rows fit a block's shared memory and are many, that kernel computes the statistics, too. It reads the
+/// If rows fit a block's shared memory and are many, one kernel does both, statistics included. It reads the
 /// input once if its rows are aligned to vectors.
+pub(crate) fn plan(
+    plan: &mut LaunchPlan,
+    dtype: DType,
+    properties: &DeviceProperties,
+    norm: &NormGeometry,
+) -> Result<()> {
+    let resident = resident(norm, dtype, properties).filter(|_| norm.elements() > 0);
+    if resident.is_some() {
+        return plan.launch(&GROUP_NORM_SCALE_RESIDENT, &[dtype.label()], resident);
+    }
+    group_norm_scale_pointwise::plan(plan, dtype, norm, 0)
+}
+
+/// Appends `group_norm(x, weight, bias) * scale[c]`, the scale applied by the kernel that normalises.
 pub(crate) fn append(
     program: &mut ProgramBuilder,
     x: Value,
@@ -27,12 +41,11 @@ pub(crate) fn append(
         return Ok(y);
     }
     let Affine { weight, bias } = affine;
-    let resident = resident(&geometry, program.dtype(x), program.properties());
-    if resident.is_some() {
+    if program.is_next(&GROUP_NORM_SCALE_RESIDENT) {
         let arguments = (x, weight, bias, scale, y, geometry);
         // SAFETY: `x` and `y` have `geometry.elements()` elements; weight and bias have a value per channel
         // where the geometry says that they exist, and so has `scale`.
-        return unsafe { compute(program, &GROUP_NORM_SCALE_RESIDENT, resident, y, arguments) };
+        return Ok(unsafe { compute(program, &GROUP_NORM_SCALE_RESIDENT, y, arguments) });
     }
     let tail = Tail {
         scale,

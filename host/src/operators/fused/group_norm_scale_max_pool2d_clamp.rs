@@ -3,12 +3,25 @@
 use kernels_gpu::fused::group_norm_scale_max_pool2d_clamp::GROUP_NORM_SCALE_MAX_POOL2D_CLAMP;
 use launch_config::KernelGeometry;
 
+use crate::device::DType;
 use crate::error::Result;
 use crate::operators::launching::{Affine, compute};
 use crate::operators::norm_statistics::NormInput;
-use crate::program::{ProgramBuilder, Value};
+use crate::program::{LaunchPlan, ProgramBuilder, Value};
 use crate::spec::MaxPool2dProblem;
 use launch_config::elementwise::Bounds;
+use launch_config::norm::NormGeometry;
+
+/// Plans the kernel behind the statistics of `norm`.
+pub(crate) fn plan(
+    plan: &mut LaunchPlan,
+    dtype: DType,
+    norm: &NormGeometry,
+    pool: &MaxPool2dProblem,
+) -> Result<()> {
+    let shape = pool.geometry()?.norm_shape(norm);
+    plan.launch(&GROUP_NORM_SCALE_MAX_POOL2D_CLAMP, &[dtype.label()], shape)
+}
 
 /// Appends `clamp(max_pool2d(group_norm(x, weight, bias) * scale[c]))` after the norm's statistics, in one
 /// kernel.
@@ -24,14 +37,11 @@ pub(crate) fn append(
     } = input;
     let Affine { weight, bias } = input.affine;
     let geometry = pool.geometry()?;
-    let (family, shape) = (
-        &GROUP_NORM_SCALE_MAX_POOL2D_CLAMP,
-        geometry.norm_shape(&norm),
-    );
+    let family = &GROUP_NORM_SCALE_MAX_POOL2D_CLAMP;
     let y = program.tensor(&pool.output_shape(), program.dtype(x))?;
     let arguments = (x, partials, weight, bias, scale, y, norm, geometry, bounds);
     // SAFETY: the pool's geometry describes `x` and `y`; the partial results are those of the norm's rows, to
     // whose channels the planes of `x` belong; weight and bias have a value per channel where the geometry
     // says that they exist, and so has `scale` where it is there.
-    unsafe { compute(program, family, shape, y, arguments) }
+    Ok(unsafe { compute(program, family, y, arguments) })
 }

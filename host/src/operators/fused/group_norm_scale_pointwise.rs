@@ -3,11 +3,12 @@
 use kernels_gpu::fused::group_norm_scale_pointwise::GROUP_NORM_SCALE_POINTWISE;
 use launch_config::pointwise::Step;
 
+use crate::device::DType;
 use crate::error::Result;
 use crate::operators::launching::{Affine, compute};
-use crate::operators::norm_statistics::{NormInput, statistics};
+use crate::operators::norm_statistics::{self, NormInput, statistics};
 use crate::operators::pointwise;
-use crate::program::{ProgramBuilder, Value};
+use crate::program::{LaunchPlan, ProgramBuilder, Value};
 use crate::spec::{PointwiseProblem, PreluProblem};
 use launch_config::norm::NormGeometry;
 use launch_config::pointwise::{MAX_STEPS, PointwiseList};
@@ -33,6 +34,35 @@ impl Tail<'_> {
         prelu: None,
         functions: &[],
     };
+}
+
+/// Plans the statistics of a tensor, and the normalising kernel with so many functions.
+pub(crate) fn plan(
+    plan: &mut LaunchPlan,
+    dtype: DType,
+    norm: &NormGeometry,
+    functions: usize,
+) -> Result<()> {
+    if norm.elements() == 0 {
+        return Ok(());
+    }
+    norm_statistics::plan(plan, dtype, norm)?;
+    plan_normalising(plan, dtype, norm, norm.spatial, functions)
+}
+
+/// Plans the normalising kernel for planes of `spatial` elements, with so many functions.
+pub(crate) fn plan_normalising(
+    plan: &mut LaunchPlan,
+    dtype: DType,
+    norm: &NormGeometry,
+    spatial: u64,
+    functions: usize,
+) -> Result<()> {
+    let geometry = norm.pooled(spatial, dtype.size() as u32);
+    let label = [dtype.label()];
+    plan.launch(&GROUP_NORM_SCALE_POINTWISE, &label, geometry.shape())?;
+    let rest = functions.saturating_sub(MAX_STEPS);
+    pointwise::plan(plan, dtype, geometry.elements, rest)
 }
 
 /// Appends `functions(norm(x * before[c], weight, bias) * scale[c])`, or a prelu in the place of the scale,
@@ -76,11 +106,10 @@ pub(crate) fn normalise_and_map(
     let y = if is_spent { x } else { program.tensor_like(x)? };
     let (before, scale) = (tail.before, tail.scale);
     let arguments = (x, partials, before, weight, bias, scale, y, geometry, list);
-    let (family, shape) = (&GROUP_NORM_SCALE_POINTWISE, geometry.shape());
     // SAFETY: `x` and `y`, which may be `x`, have `spatial` elements for each channel of the norm's rows; the
     // partial results are those of these rows; weight and bias have a value per channel where the geometry
     // says that they exist, and so have `before`, which is there only if rows are channels, and `scale`,
     // where they are there, but for a prelu's only slope, for which the geometry's step is 0.
-    let y = unsafe { compute(program, family, shape, y, arguments)? };
+    let y = unsafe { compute(program, &GROUP_NORM_SCALE_POINTWISE, y, arguments) };
     pointwise::append(program, y, rest)
 }

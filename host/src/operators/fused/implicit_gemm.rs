@@ -14,13 +14,12 @@ use super::preparation::{Preparation, prepared};
 use crate::device::{DType, DeviceProperties, LaunchShape};
 use crate::error::Result;
 use crate::operators::batch_norm::Folded;
-use crate::operators::launching::kernel;
 use crate::operators::{FusedOptions, Precision};
-use crate::program::{BoxesOf, ProgramBuilder, Value};
+use crate::program::{BoxesOf, LaunchPlan, ProgramBuilder, Value};
 use launch_config::Refusal;
 use launch_config::conv::ConvGeometry;
-use launch_config::implicit_gemm::sm90::MainloopConfig;
-use launch_config::implicit_gemm::{Epilogue, GemmConfig, GemmDevice, OperandFormat};
+use launch_config::implicit_gemm::sm90::{MainloopConfig, Residency, Schedule};
+use launch_config::implicit_gemm::{Epilogue, GemmConfig, GemmDevice, Loader, OperandFormat};
 
 /// The device properties that a config depends on.
 fn gemm_device(properties: &DeviceProperties) -> GemmDevice {
@@ -48,21 +47,9 @@ fn batch(conv: &ConvGeometry, options: FusedOptions) -> Option<u64> {
 pub(crate) struct Gemm {
     config: GemmConfig,
     precision: Precision,
-    loader: Loader,
     /// The mainloop of a warp-specialized tile.
     mainloop: Option<MainloopConfig>,
     shape: Option<LaunchShape>,
-}
-
-/// The loader of the input.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Loader {
-    /// A channels-last input is read in place.
-    ChannelsLast,
-    /// A launch reformats it to channels-last K-vectors.
-    ReformatToNhwc,
-    /// A launch reformats it to padded planes of K-vectors.
-    ReformatToPlanes,
 }
 
 impl Gemm {
@@ -114,18 +101,40 @@ impl Gemm {
         let in_place = strides
             .and_then(|strides| config.channels_last(strides, device))
             .filter(|in_place| in_place.pays_channels_last(device));
-        let (config, loader) = match (in_place, config.reformatted_to_nhwc(device)) {
-            (Some(in_place), _) => (in_place, Loader::ChannelsLast),
-            (None, Some(nhwc)) => (nhwc, Loader::ReformatToNhwc),
-            (None, None) => (config, Loader::ReformatToPlanes),
-        };
+        let config = in_place
+            .or_else(|| config.reformatted_to_nhwc(device))
+            .unwrap_or(config);
         Self {
             mainloop: config.mainloop_config(device),
             shape: config.shape(device),
             config,
             precision,
-            loader,
         }
+    }
+
+    /// Plans the launches, and the one that prepares the filters.
+    pub(crate) fn plan(&self, plan: &mut LaunchPlan, dtype: DType) -> Result<()> {
+        let (config, g) = (&self.config, &self.config.geometry);
+        let label = label(config, self.precision, dtype);
+        if !self.reads_in_place() {
+            plan.launch(&IMPLICIT_GEMM_REFORMAT, &[label], g.reformat_shape())?;
+            if config.format.scaled && !g.prescale.is_scanned() {
+                plan.launch(&IMPLICIT_GEMM_RESCALE, &[label], g.rescale_shape())?;
+            }
+        }
+        plan.preparation(&IMPLICIT_GEMM_FILTERS, &[label], config.filters_shape())?;
+        let Some(mainloop) = self.mainloop else {
+            let tile = config.tile.name().unwrap_or_default();
+            return plan.launch(&IMPLICIT_GEMM, &[tile.into(), label], self.shape);
+        };
+        let labels = [mainloop.label().into(), label];
+        plan.launch(&IMPLICIT_GEMM_SM90, &labels, self.shape)?;
+        if g.is_converted_in_producer() {
+            // The samples that the optimistic scale does not suit are repeated.
+            plan.launch(&IMPLICIT_GEMM_RESCALE, &[label], g.rescale_shape())?;
+            plan.launch(&IMPLICIT_GEMM_SM90, &labels, self.shape)?;
+        }
+        Ok(())
     }
 
     /// The convolution.
@@ -141,7 +150,7 @@ impl Gemm {
 
     /// Whether the input is read in place.
     pub(crate) fn reads_in_place(&self) -> bool {
-        self.loader == Loader::ChannelsLast
+        self.config.geometry.k_vectors.loader.is_in_place()
     }
 }
 
@@ -161,14 +170,13 @@ impl fmt::Display for Gemm {
             "tile {tile} of {filters} filters x {pixels} pixels, {operands}"
         )?;
         if let Some(mainloop) = &self.mainloop {
-            let schedule = match mainloop.ping_pong {
-                0 => "cooperative",
+            let schedule = match mainloop.schedule {
+                Schedule::COOPERATIVE => "cooperative",
                 _ => "ping-pong",
             };
-            let resident = if mainloop.resident == 1 {
-                ", resident"
-            } else {
-                ""
+            let resident = match mainloop.residency {
+                Residency::STREAMED => "",
+                _ => ", resident",
             };
             write!(
                 f,
@@ -180,13 +188,13 @@ impl fmt::Display for Gemm {
             write!(f, ", split-K over {} blocks", config.split_k)?;
         }
         write!(f, ", {} K blocks of {} MMA steps", g.k_blocks, g.mma_steps)?;
-        f.write_str(match self.loader {
-            Loader::ChannelsLast if g.is_converted_in_producer() => {
+        f.write_str(match g.k_vectors.loader {
+            Loader::CHANNELS_LAST if g.is_converted_in_producer() => {
                 "; channels-last input read in place, f32 converted in the producer"
             }
-            Loader::ChannelsLast => "; channels-last input read in place",
-            Loader::ReformatToNhwc => "; input reformatted to channels-last K-vectors",
-            Loader::ReformatToPlanes => "; input reformatted to padded planes of K-vectors",
+            Loader::CHANNELS_LAST => "; channels-last input read in place",
+            Loader::REFORMAT_TO_NHWC => "; input reformatted to channels-last K-vectors",
+            _ => "; input reformatted to padded planes of K-vectors",
         })
     }
 }
@@ -218,11 +226,9 @@ fn prepare(
         outputs_d: geometry.outputs_d,
     };
     let (weight, of) = (parameters.filters.weight, (parameters.layer, form));
-    let label = label(config, precision, program.dtype(weight));
     let channels = geometry.conv.output_channels() as usize;
     let append = |program: &mut ProgramBuilder, [filters]: [Option<Value>; 1]| {
-        let shape = config.filters_shape();
-        let (kernel, shape) = kernel(&IMPLICIT_GEMM_FILTERS, &[label], shape)?;
+        let (kernel, shape) = program.next(&IMPLICIT_GEMM_FILTERS);
         let operands = program.tensor(&[config.filter_words() as usize], DType::F32)?;
         let descales = program.tensor(&[channels], DType::F32)?;
         let arguments = (filters, operands, descales, geometry, tile);
@@ -234,33 +240,27 @@ fn prepare(
 }
 
 /// Appends the reformat of `x`. Also returns the reciprocals of the samples' scales.
-fn reformat(
-    program: &mut ProgramBuilder,
-    x: Value,
-    config: &GemmConfig,
-    precision: Precision,
-) -> Result<[Value; 2]> {
-    let (g, dtype) = (&config.geometry, program.dtype(x));
+fn reformat(program: &mut ProgramBuilder, x: Value, config: &GemmConfig) -> Result<[Value; 2]> {
+    let g = &config.geometry;
     let words = program.tensor(&[config.reformatted_words() as usize], DType::F32)?;
     let samples = g.conv.n as usize;
     let descales = program.tensor(&[samples], DType::F32)?;
-    // Magnitudes that the reformat records, if values are scaled and samples not scanned.
-    let twice = config.format.scaled && g.scans == 0;
-    let blocks = if twice {
+    let (reformat, shape) = program.next(&IMPLICIT_GEMM_REFORMAT);
+    let is_rescaled = program.is_next(&IMPLICIT_GEMM_RESCALE);
+    // Magnitudes that the reformat records.
+    let blocks = if is_rescaled {
         samples * g.sample_blocks() as usize
     } else {
         0
     };
     let largest = program.tensor(&[blocks], DType::F32)?;
     let bytes_moved = program.bytes(&[x, words, largest]);
-    let label = [label(config, precision, dtype)];
-    let (reformat, shape) = kernel(&IMPLICIT_GEMM_REFORMAT, &label, g.reformat_shape())?;
     let arguments = (x, words, descales, largest, *g);
     // SAFETY: `x` has the shape that the geometry was made from, `words` the config's size, `descales` an
     // element for each sample, and `largest` one for each block if the kernel writes it.
     unsafe { program.launch_moving(reformat, shape, arguments, bytes_moved) }
-    if twice {
-        let (rescale, shape) = kernel(&IMPLICIT_GEMM_RESCALE, &label, g.rescale_shape())?;
+    if is_rescaled {
+        let (rescale, shape) = program.next(&IMPLICIT_GEMM_RESCALE);
         let bytes_moved = program.bytes(&[largest]);
         let arguments = (x, words, descales, largest, *g, g.sample_blocks());
         // SAFETY: as above; `largest` was written by the kernel before. Only f32 is scaled.
@@ -299,22 +299,15 @@ impl Scales {
     }
 
     /// Appends the launch that finds the scales from the recorded magnitudes.
-    fn find(
-        &self,
-        program: &mut ProgramBuilder,
-        x: Value,
-        config: &GemmConfig,
-        label: Label,
-    ) -> Result<()> {
+    fn find(&self, program: &mut ProgramBuilder, x: Value, config: &GemmConfig) {
         let g = &config.geometry;
-        let (kernel, shape) = kernel(&IMPLICIT_GEMM_RESCALE, &[label], g.rescale_shape())?;
+        let (kernel, shape) = program.next(&IMPLICIT_GEMM_RESCALE);
         let reformatted = None::<Value>;
         let bytes_moved = program.bytes(&[self.largest]);
         let recorded = self.recorded * g.pixel_tiles();
         let arguments = (x, reformatted, self.descales, self.largest, *g, recorded);
         // SAFETY: the GEMM has written so many magnitudes of each sample; nothing is reformatted.
         unsafe { program.launch_moving(kernel, shape, arguments, bytes_moved) }
-        Ok(())
     }
 }
 
@@ -335,14 +328,13 @@ pub(crate) fn append(
         config,
         precision,
         mainloop,
-        shape,
         ..
     } = gemm;
     let config = &config;
     let is_channels_last = gemm.reads_in_place();
     let reformatted = match is_channels_last {
         true => None,
-        false => Some(reformat(program, x, config, precision)?),
+        false => Some(reformat(program, x, config)?),
     };
     let (g, dtype) = (&config.geometry, program.dtype(x));
     let [operands, filter_descales] = prepare(program, parameters, config, precision)?;
@@ -353,19 +345,14 @@ pub(crate) fn append(
     let bytes_moved = program.bytes(&[words.unwrap_or(x), operands, y, moments]);
     let (bias, norm_weight) = (parameters.filters.bias, parameters.norm.weight);
     // The input itself, for the fix-up pass or for reading in place.
-    let x = (g.without_norm != 0 || is_channels_last).then_some(x);
-    let weight = (g.without_norm != 0).then_some(parameters.filters.weight);
+    let x = (g.epilogue.is_store() || is_channels_last).then_some(x);
+    let weight = (g.epilogue.is_store()).then_some(parameters.filters.weight);
     let folded = parameters
         .folded
         .map(|Folded { gain, shift }| (gain, shift));
     let (gain, shift) = folded.unzip();
-    let label = label(config, precision, dtype);
     if let Some(mainloop) = mainloop {
-        let (kernel, shape) = kernel(
-            &IMPLICIT_GEMM_SM90,
-            &[mainloop.label().into(), label],
-            shape,
-        )?;
+        let (kernel, shape) = program.next(&IMPLICIT_GEMM_SM90);
         let lines = words.or(x).filter(|_| g.has_nhwc_tile());
         let in_boxes = lines.map(|value| BoxesOf {
             value,
@@ -401,14 +388,14 @@ pub(crate) fn append(
         // exist.
         unsafe { program.launch_moving(kernel, shape, arguments(recorded, descales), bytes_moved) }
         if let (Some(scales), Some(x)) = (scales, x) {
-            scales.find(program, x, config, label)?;
+            scales.find(program, x, config);
+            let (kernel, shape) = program.next(&IMPLICIT_GEMM_SM90);
             let arguments = arguments(0, Some(scales.descales));
             // SAFETY: as above, with the scales that were found.
             unsafe { program.launch_moving(kernel, shape, arguments, 0) }
         }
     } else {
-        let tile = config.tile.name().unwrap_or_default();
-        let (kernel, shape) = kernel(&IMPLICIT_GEMM, &[tile.into(), label], shape)?;
+        let (kernel, shape) = program.next(&IMPLICIT_GEMM);
         let arguments = (
             words,
             descales,

@@ -4,12 +4,27 @@ use kernels_gpu::fused::instance_norm_clamp_multiply_channel_max::INSTANCE_NORM_
 use launch_config::KernelGeometry;
 use launch_config::elementwise::Bounds;
 
+use crate::device::DType;
 use crate::error::Result;
 use crate::operators::channel_max::without_channels;
 use crate::operators::launching::{Affine, compute};
 use crate::operators::norm_statistics::NormInput;
-use crate::program::{ProgramBuilder, Value};
+use crate::program::{LaunchPlan, ProgramBuilder, Value};
 use crate::spec::{ChannelMaxProblem, ClampProblem};
+
+/// Plans the kernel behind the statistics.
+pub(crate) fn plan(
+    plan: &mut LaunchPlan,
+    dtype: DType,
+    channel_max: &ChannelMaxProblem,
+) -> Result<()> {
+    let shape = channel_max.geometry()?.shape();
+    plan.launch(
+        &INSTANCE_NORM_CLAMP_MULTIPLY_CHANNEL_MAX,
+        &[dtype.label()],
+        shape,
+    )
+}
 
 /// Appends `channel_max(clamp(instance_norm(x * m[c], weight, bias)) * m[c])` behind the statistics of `x`,
 /// in one kernel.
@@ -28,11 +43,17 @@ pub(crate) fn append(
     } = input;
     let Affine { weight, bias } = input.affine;
     let (geometry, bounds) = (channel_max.geometry()?, Bounds::of(clamp));
-    let (family, shape) = (&INSTANCE_NORM_CLAMP_MULTIPLY_CHANNEL_MAX, geometry.shape());
     let y = program.tensor(&without_channels(program.shape(x)), program.dtype(x))?;
     let arguments = (x, partials, weight, bias, factor, y, norm, geometry, bounds);
     // SAFETY: both geometries describe `x`, `y` has its shape without channels; the partial results are those
     // of `x`; weight and bias have a value per channel where the geometry says that they exist, and so has
     // `factor`.
-    unsafe { compute(program, family, shape, y, arguments) }
+    Ok(unsafe {
+        compute(
+            program,
+            &INSTANCE_NORM_CLAMP_MULTIPLY_CHANNEL_MAX,
+            y,
+            arguments,
+        )
+    })
 }

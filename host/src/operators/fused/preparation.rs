@@ -2,7 +2,7 @@
 
 use crate::error::Result;
 use crate::operators::Precision;
-use crate::program::{PreparedParameters, ProgramBuilder, Value};
+use crate::program::{LaunchPlan, PreparedParameters, ProgramBuilder, Value};
 use launch_config::implicit_gemm::GemmTile;
 
 /// The key of a layer's prepared parameters.
@@ -30,7 +30,7 @@ pub(crate) enum Preparation {
 /// The prepared parameters of a chain, by layer and preparation.
 pub(crate) type Preparations = PreparedParameters<(usize, Preparation)>;
 
-/// Tensors that `append` computes from `parameters`, as parameters of `program`. The first parameter must be
+/// Tensors that `append` computes from `parameters` by the next preparation of the configuration, as parameters of `program`. The first parameter must be
 /// present. If none of the chain's programs has the tensors yet, a separate program computes them, on the
 /// stream of the first parameter.
 pub(crate) fn prepared<const N: usize>(
@@ -40,10 +40,15 @@ pub(crate) fn prepared<const N: usize>(
     parameters: [Option<Value>; N],
     append: impl FnOnce(&mut ProgramBuilder, [Option<Value>; N]) -> Result<[Value; 2]>,
 ) -> Result<[Value; 2]> {
+    let launch = program.next_preparation();
     let tensors = preparations.get(of, || {
         let known = parameters.map(|value| value.map(|value| program.known(value)));
         let first = known[0].expect("the first parameter is not optional");
         let mut preparing = ProgramBuilder::new(first.device());
+        preparing.plan(&LaunchPlan {
+            launches: vec![launch],
+            preparations: Vec::new(),
+        });
         let parameters = known.map(|tensor| preparing.optional_parameter(tensor));
         let outputs = append(&mut preparing, parameters)?;
         let preparing = preparing.finish(&outputs);

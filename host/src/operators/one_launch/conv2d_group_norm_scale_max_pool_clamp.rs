@@ -10,7 +10,7 @@ use crate::error::Result;
 use crate::operators::ConvolutionParameters as Parameters;
 use crate::operators::Precision;
 use crate::operators::fused::{Preparation, prepared};
-use crate::program::{ProgramBuilder, Value};
+use crate::program::{LaunchPlan, ProgramBuilder, Value};
 use crate::spec::{ClampProblem, ConvProblem, GroupNormProblem, MaxPool2dProblem};
 use launch_config::Refusal;
 use launch_config::one_launch::conv2d_group_norm_scale_max_pool_clamp::{
@@ -61,6 +61,28 @@ impl OneLaunch2d {
             shape: geometry.launch_shape(config, multiprocessors),
         })
     }
+
+    /// Plans the launch, and the one that prepares its parameters.
+    pub(crate) fn plan(&self, plan: &mut LaunchPlan, dtype: DType) -> Result<()> {
+        let label = [self.precision.label(dtype)];
+        let prepare = &CONV2D_GROUP_NORM_SCALE_MAX_POOL_CLAMP_PREPARE;
+        plan.preparation(prepare, &label, Some(self.geometry.prepare_shape()))?;
+        let shape = Some(self.shape);
+        if self.is_spread() {
+            plan.launch(
+                &CONV2D_GROUP_NORM_SCALE_MAX_POOL_CLAMP_WGMMA_SPREAD,
+                &label,
+                shape,
+            )
+        } else {
+            plan.launch(&CONV2D_GROUP_NORM_SCALE_MAX_POOL_CLAMP_WGMMA, &label, shape)
+        }
+    }
+
+    /// Whether several blocks share a half of a sample.
+    fn is_spread(&self) -> bool {
+        self.config.blocks_per_half != 1
+    }
 }
 
 /// The operand format.
@@ -79,7 +101,6 @@ fn prepare(
     let Parameters { filters, norm, .. } = *parameters;
     let (geometry, dtype) = (choice.geometry, program.dtype(filters.weight));
     let of = (parameters.layer, Preparation::OneLaunch(choice.precision));
-    let label = choice.precision.label(dtype);
     let words = config(dtype, choice.precision).operand_words() as usize;
     let (weight, factors) = (Some(filters.weight), parameters.factors);
     let known = [weight, filters.bias, norm.weight, norm.bias, factors];
@@ -90,10 +111,10 @@ fn prepare(
         let arguments = (
             weight, bias, gain, shift, factors, operands, channels, geometry,
         );
-        let kernel = CONV2D_GROUP_NORM_SCALE_MAX_POOL_CLAMP_PREPARE.instance(&[label])?;
+        let (kernel, shape) = program.next(&CONV2D_GROUP_NORM_SCALE_MAX_POOL_CLAMP_PREPARE);
         // SAFETY: the geometry is that of these parameters, which exist where it says so; the two outputs
         // have the sizes that the kernel's config asks for.
-        unsafe { program.launch_moving(kernel, geometry.prepare_shape(), arguments, 0) }
+        unsafe { program.launch_moving(kernel, shape, arguments, 0) }
         Ok([operands, channels])
     };
     prepared(program, parameters.preparations, of, known, append)
@@ -108,22 +129,16 @@ pub(crate) fn append(
     output: &[usize],
     choice: &OneLaunch2d,
 ) -> Result<Value> {
-    let &OneLaunch2d {
-        geometry,
-        config,
-        precision,
-        shape,
-    } = choice;
-    let dtype = program.dtype(x);
-    let y = program.tensor(output, dtype)?;
+    let geometry = choice.geometry;
+    let y = program.tensor(output, program.dtype(x))?;
     let [operands, channels] = prepare(program, parameters, choice)?;
     let arguments = (x, operands, channels, y, geometry);
-    let family = if config.blocks_per_half == 1 {
-        &CONV2D_GROUP_NORM_SCALE_MAX_POOL_CLAMP_WGMMA
-    } else {
+    let family = if choice.is_spread() {
         &CONV2D_GROUP_NORM_SCALE_MAX_POOL_CLAMP_WGMMA_SPREAD
+    } else {
+        &CONV2D_GROUP_NORM_SCALE_MAX_POOL_CLAMP_WGMMA
     };
-    let kernel = family.instance(&[precision.label(dtype)])?;
+    let (kernel, shape) = program.next(family);
     // SAFETY: the geometry is that of `x`, whose output shape `y` has; the parameters were prepared for it.
     unsafe { program.launch(kernel, shape, arguments) }
     Ok(y)

@@ -10,7 +10,7 @@ use crate::error::Result;
 use crate::operators::ConvolutionParameters as Parameters;
 use crate::operators::conv::Filters;
 use crate::operators::{FusedOptions, Precision};
-use crate::program::{ProgramBuilder, Value};
+use crate::program::{LaunchPlan, ProgramBuilder, Value};
 use crate::spec::Quantity;
 use crate::spec::{ClampProblem, ConvProblem, GroupNormProblem};
 use launch_config::Refusal;
@@ -74,6 +74,19 @@ impl OneLaunch3d {
             shape,
         })
     }
+
+    /// Plans the launch.
+    pub(crate) fn plan(&self, plan: &mut LaunchPlan, dtype: DType) -> Result<()> {
+        let (format, shape) = (self.precision.label(dtype), Some(self.shape));
+        if self.on_warpgroups {
+            let blocks = if self.blocks == 1 { "alone" } else { "cluster" };
+            let family = &CONV3D_MULTIPLY_INSTANCE_NORM_CLAMP_MULTIPLY_MAX_WGMMA;
+            plan.launch(family, &[blocks.into(), format], shape)
+        } else {
+            let family = &CONV3D_MULTIPLY_INSTANCE_NORM_CLAMP_MULTIPLY_MAX;
+            plan.launch(family, &[self.blocks.into(), format], shape)
+        }
+    }
 }
 
 /// Appends `channel_max(clamp(instance_norm(conv3d(x) * m)) * m)` in one launch. `choice` belongs to the
@@ -85,24 +98,14 @@ pub(crate) fn append(
     output: &[usize],
     choice: &OneLaunch3d,
 ) -> Result<Value> {
-    let &OneLaunch3d {
-        geometry,
-        precision,
-        on_warpgroups,
-        blocks,
-        shape,
-        ..
-    } = choice;
-    let dtype = program.dtype(x);
-    let y = program.tensor(output, dtype)?;
+    let geometry = choice.geometry;
+    let y = program.tensor(output, program.dtype(x))?;
     let Filters { weight, bias } = parameters.filters;
     let arguments = (x, weight, bias, parameters.factors, y, geometry);
-    let format = precision.label(dtype);
-    let kernel = if on_warpgroups {
-        let blocks = if blocks == 1 { "alone" } else { "cluster" };
-        CONV3D_MULTIPLY_INSTANCE_NORM_CLAMP_MULTIPLY_MAX_WGMMA.instance(&[blocks.into(), format])?
+    let (kernel, shape) = if choice.on_warpgroups {
+        program.next(&CONV3D_MULTIPLY_INSTANCE_NORM_CLAMP_MULTIPLY_MAX_WGMMA)
     } else {
-        CONV3D_MULTIPLY_INSTANCE_NORM_CLAMP_MULTIPLY_MAX.instance(&[blocks.into(), format])?
+        program.next(&CONV3D_MULTIPLY_INSTANCE_NORM_CLAMP_MULTIPLY_MAX)
     };
     // SAFETY: the geometry is that of all these values; there is a bias where it says so; the grid has as
     // many blocks for each sample as the kernel has in a cluster.

@@ -113,7 +113,7 @@ pub unsafe fn depthwise<T: Storage>(
         filter.store(tap, value.to_f32());
         tap += thread::block_dim_x();
     }
-    let bias = if conv.has_bias != 0 {
+    let bias = if conv.bias.is_present() {
         Global::new(bias, channels as usize)
             .load_readonly(channel)
             .to_f32()

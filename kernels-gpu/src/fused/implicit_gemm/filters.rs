@@ -29,7 +29,7 @@ impl<T: Storage> Filter<'_, T> {
     #[inline(always)]
     unsafe fn k_vector(&self, step: u32, half: u32, passes: u32) -> (u32, (u32, u32)) {
         let g = self.g;
-        if g.paired != 0 {
+        if g.operands.is_descriptor() {
             let (pass, step) = if passes > 1 {
                 div_rem(step, g.paired_mma_steps())
             } else {

@@ -14,7 +14,7 @@ use cuda_std::shared::Shared;
 use cuda_std::{Storage, math, opaque, thread, warp};
 use launch_config::WARP_THREADS;
 use launch_config::implicit_gemm::{
-    Epilogue, GemmGeometry, K_VECTOR_VALUES, K_VECTOR_WORDS, OUTSIDE,
+    Epilogue, GemmGeometry, K_VECTOR_VALUES, K_VECTOR_WORDS, Loader, OUTSIDE,
 };
 
 use super::format::Format;
@@ -41,7 +41,7 @@ impl<T: Storage> WithoutNorm<T> {
     /// Gain and shift of a channel of `channels`.
     #[inline(always)]
     pub(super) unsafe fn of_channel(&self, channel: usize, channels: usize) -> [f32; 2] {
-        if self.epilogue.is_mapped == 0 {
+        if !self.epilogue.gain_and_shift.is_present() {
             return NOTHING;
         }
         let load = |values| Global::<f32>::new(values, channels).load_readonly(channel);
@@ -116,8 +116,8 @@ unsafe fn convolve<T: Storage, const WARP_SPECIALIZED: bool>(
 ) -> f32 {
     let conv = &g.conv;
     let pixels = conv.input_pixels() as usize;
-    let is_channels_last =
-        WARP_SPECIALIZED && opaque::to_compiler(g.k_vectors.is_channels_last) != 0;
+    let is_channels_last = WARP_SPECIALIZED
+        && opaque::to_compiler(g.k_vectors.loader.code()) == Loader::CHANNELS_LAST.code();
     let all = if is_channels_last {
         (g.k_vectors.all_k_vectors(conv) * u64::from(K_VECTOR_VALUES)) as usize
     } else {

@@ -371,7 +371,7 @@ pub unsafe fn implicit_gemm_reformat<F: Format>(
     let mut scale = 1.0;
     if F::OPERANDS.scaled {
         scale = OPTIMISTIC_SCALE;
-        if g.scans != 0 {
+        if g.prescale.is_scanned() {
             let bits = largest_of_block(reformatter.largest_of_thread(sample));
             let [scale_of_sample, descale] = prescale_for(f32::from_bits(bits));
             scale = scale_of_sample;
@@ -381,7 +381,7 @@ pub unsafe fn implicit_gemm_reformat<F: Format>(
         }
     }
     let bits = reformatter.pack::<F>(sample, block, scale);
-    if F::OPERANDS.scaled && g.scans == 0 {
+    if F::OPERANDS.scaled && !g.prescale.is_scanned() {
         let bits = largest_of_block(bits);
         if thread::thread_idx_x() == 0 {
             let stages = g.conv.n as usize * g.sample_blocks() as usize;

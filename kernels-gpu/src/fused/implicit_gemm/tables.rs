@@ -16,7 +16,11 @@ pub(super) const OCTET_PIXELS: u32 = 8;
 /// Strips of octets of a tile. For `mma.sync` there are none, which the compiler then knows.
 #[inline(always)]
 fn strips(g: &GemmGeometry, tile: GemmTile) -> u32 {
-    if tile.warpgroups == 0 { 0 } else { g.strips }
+    if tile.mainloop.is_warpgroup_mma() {
+        g.strips
+    } else {
+        0
+    }
 }
 
 /// Neighbouring outputs in depth of a tile. The compiler knows it where it is always one.
@@ -222,7 +226,7 @@ unsafe fn row_of_octet(g: &GemmGeometry, tile: GemmTile, row: u32) -> (u32, u32,
 #[inline(always)]
 pub(super) unsafe fn offset<F: Format>(g: &GemmGeometry, tile: GemmTile, entry: u32) -> u32 {
     let conv = &g.conv;
-    let k_vectors = if g.paired != 0 {
+    let k_vectors = if g.operands.is_descriptor() {
         g.paired_mma_steps()
     } else {
         g.k_block_k_vectors()
@@ -269,7 +273,7 @@ pub(super) unsafe fn offset<F: Format>(g: &GemmGeometry, tile: GemmTile, entry: 
         in_halo += part_of_pass(INPUT_PARTS, pass) * g.halo_k_vectors;
     }
     let of_plane = format.parts * g.halo_k_vectors;
-    if g.paired != 0 {
+    if g.operands.is_descriptor() {
         // Steps take pairs of planes, which are side by side in a span.
         let shift = span_shift::<F>(g, tile);
         let of_line = (2 * plane) & ((1 << shift) - 1);

@@ -96,12 +96,12 @@ pub unsafe fn conv2d_group_norm_scale_max_pool_clamp_prepare<F: Format>(
         tensor.load(k as usize).to_f32()
     };
     let scale = of_channel(scale);
-    let [weight, bias] = if g.affine != 0 {
+    let [weight, bias] = if g.affine.is_present() {
         [of_channel(weight), of_channel(bias)]
     } else {
         [1.0, 0.0]
     };
-    let filter_bias = if g.has_bias != 0 {
+    let filter_bias = if g.bias.is_present() {
         of_channel(filter_bias)
     } else {
         0.0

@@ -71,7 +71,7 @@ impl<F: Format> FilterTensors<'_, F> {
                 multiplier,
                 at as usize,
             );
-            if self.g.has_bias != 0 {
+            if self.g.bias.is_present() {
                 let bias = Global::new(bias, OUT_CHANNELS as usize);
                 cp_async::copy4(self.channel(common::BIAS).addr(at), bias, at as usize);
             }
@@ -182,7 +182,7 @@ impl<F: Format> FilterTensors<'_, F> {
     pub(super) unsafe fn of_filter(&self, k: u32) -> (f32, f32, bool) {
         let multiplier = self.channel(common::MULTIPLIER).load(k).to_f32();
         let scale = self.words.cast::<f32>().load(common::SCALES + k);
-        let bias = if self.g.has_bias != 0 {
+        let bias = if self.g.bias.is_present() {
             self.channel(common::BIAS).load(k).to_f32()
         } else {
             0.0

@@ -2,6 +2,53 @@
 
 use super::block::{HALO_WARPS, TILE_SUMS, WARPGROUPS, WARPS};
 use crate::WARP_THREADS;
+use crate::mode::mode;
+
+mode! {
+    /// How long filters stay in their pipeline stages.
+    pub Residency {
+        /// They are loaded for each tile of pixels.
+        STREAMED = 0,
+        /// There is a stage for each of the block's MMA batches, so filters are loaded once and stay.
+        RESIDENT = 1,
+    }
+}
+
+impl Residency {
+    /// Whether filters stay.
+    #[must_use]
+    #[inline(always)]
+    pub const fn is_resident(self) -> bool {
+        self.0 != Self::STREAMED.0
+    }
+}
+
+mode! {
+    /// How the consumer warpgroups of a block share its tiles.
+    pub Schedule {
+        /// Both work on the same pixels, each on a tile of filters or on half of the pixels.
+        COOPERATIVE = 0,
+        /// Each has every second tile of pixels, and one runs its epilogue while the other multiplies. The block
+        /// has one tile of filters.
+        PING_PONG = 1,
+    }
+}
+
+impl Schedule {
+    /// Whether the warpgroups take turns.
+    #[must_use]
+    #[inline(always)]
+    pub const fn is_ping_pong(self) -> bool {
+        self.0 != Self::COOPERATIVE.0
+    }
+
+    /// The binary logarithm of the warpgroups that take turns.
+    #[must_use]
+    #[inline(always)]
+    pub const fn shift(self) -> u32 {
+        self.0
+    }
+}
 
 /// The mainloop of a block: its tiles, schedule and pipeline stages.
 #[repr(C)]
@@ -15,13 +62,10 @@ pub struct MainloopConfig {
     pub halos: u32,
     /// Filter stages.
     pub filters: u32,
-    /// 1 if there is a filter stage for each of the block's MMA batches, so that filters are loaded once and
-    /// stay resident, else 0.
-    pub resident: u32,
-    /// 1 for the ping-pong schedule, in which each warpgroup has every second tile of pixels, and one runs
-    /// its epilogue while the other multiplies. The block then has one tile of filters. 0 for the cooperative
-    /// schedule.
-    pub ping_pong: u32,
+    /// How long filters stay in their stages.
+    pub residency: Residency,
+    /// How the warpgroups share the tiles.
+    pub schedule: Schedule,
     /// Staging buffers of each converting producer warp; 0 where the producer does not convert.
     pub staged: u32,
     /// The number of the staging buffers' first barrier.
@@ -78,7 +122,7 @@ impl MainloopConfig {
         if self.split_k > 1 {
             stages + 2 * WARPS
         } else {
-            stages + WARPGROUPS * self.ping_pong
+            stages + WARPGROUPS * self.schedule.code()
         }
     }
 
@@ -94,7 +138,7 @@ impl MainloopConfig {
     #[must_use]
     #[inline(always)]
     pub const fn consumer_warps(&self) -> u32 {
-        WARPS >> self.ping_pong
+        WARPS >> self.schedule.shift()
     }
 
     /// Producer warps of halo tiles that work at the same time: one stage is being read.
@@ -110,7 +154,7 @@ impl MainloopConfig {
     /// The part of the kernel's label that says whether a warpgroup has half or all of a tile's pixels.
     #[must_use]
     pub const fn label(&self) -> &'static str {
-        if self.tiles == 1 && self.ping_pong == 0 {
+        if self.tiles == 1 && !self.schedule.is_ping_pong() {
             "halves"
         } else {
             "whole"

@@ -1,6 +1,6 @@
 //! Tiles of warpgroup MMA (sm_90): a warpgroup multiplies pixels in shared memory.
 
-use super::super::tile::GemmTile;
+use super::super::tile::{GemmTile, Mainloop};
 
 /// 64 filters by 128 pixels, by a warpgroup. The eight pixels of an octet are consecutive in the halo tile,
 /// and octets are at equal distances, so a tile has one of two layouts:
@@ -10,7 +10,7 @@ use super::super::tile::GemmTile;
 /// | *flat* | consecutive K-vectors of the halo tile, one for each pixel of the block; those between rows are unused | a column stride of 1 |
 /// | *octets* | rows of eight pixels, each with its own row of the halo tile | any convolution |
 pub const W64N128: GemmTile = GemmTile {
-    warpgroups: 1,
+    mainloop: Mainloop::Sm90CpAsync,
     ..GemmTile::new(1, 16, 4)
 };
 
@@ -18,7 +18,7 @@ pub const W64N128: GemmTile = GemmTile {
 /// warpgroups have such a tile each, of the same pixels, or half of the pixels of one (the head of `sm90`).
 /// Octets may be in several strips and slices.
 pub const WARP_SPECIALIZED: GemmTile = GemmTile {
-    warpgroups: 2,
+    mainloop: Mainloop::Sm90WarpSpecialized,
     ..GemmTile::new(1, 32, 4)
 };
 

@@ -24,15 +24,14 @@ fn filters_without_norm(weight: Value, preparations: &Preparations) -> Parameter
 }
 
 /// Filters in the layout of a config's GEMM: the prepared tensors, and the parts of them that are compared.
-fn prepared_for(
-    weight: &Tensor,
-    preparations: &Preparations,
-    config: &GemmConfig,
-    options: FusedOptions,
-) -> [Tensor; 2] {
+fn prepared_for(weight: &Tensor, preparations: &Preparations, gemm: &Gemm) -> [Tensor; 2] {
+    let mut plan = LaunchPlan::default();
+    gemm.plan(&mut plan, weight.dtype()).unwrap();
+    plan.launches.clear();
     let mut program = ProgramBuilder::new(weight.device());
+    program.plan(&plan);
     let parameters = filters_without_norm(program.parameter(weight), preparations);
-    let prepared = prepare(&mut program, &parameters, config, options.precision).unwrap();
+    let prepared = prepare(&mut program, &parameters, &gemm.config, gemm.precision).unwrap();
     prepared.map(|value| program.known(value).clone())
 }
 
@@ -65,9 +64,9 @@ fn filters_that_are_found_are_laid_out_as_if_they_were_prepared() {
                     ];
                     for gemm in configs.into_iter().flatten() {
                         let config = gemm.config;
-                        let found = prepared_for(&weight, &all, &config, options);
+                        let found = prepared_for(&weight, &all, &gemm);
                         let fresh = Preparations::default();
-                        let wanted = prepared_for(&weight, &fresh, &config, options);
+                        let wanted = prepared_for(&weight, &fresh, &gemm);
                         let bits = |tensor: &Tensor| {
                             let values = tensor.to_array::<f32>().unwrap();
                             values.iter().map(|x| x.to_bits()).collect::<Vec<_>>()
@@ -125,12 +124,15 @@ fn launches_have_room_for_what_they_leave_to_each_other() {
                 let gemm =
                     Gemm::with_moments(&geometry, (None, 1), dtype, &properties, options, None);
                 let gemm = gemm.unwrap();
+                let mut plan = LaunchPlan::default();
+                gemm.plan(&mut plan, dtype).unwrap();
                 let preparations = Preparations::default();
                 let mut program = ProgramBuilder::new(&device);
                 let x = Tensor::from_f32_array(&stream, values, dtype).unwrap();
                 let input = program
                     .input(x.shape(), dtype, &x.order().unwrap())
                     .unwrap();
+                program.plan(&plan);
                 let parameters = filters_without_norm(program.parameter(&weight), &preparations);
                 let output = problem.output_shape();
                 let epilogue = Epilogue::NONE;

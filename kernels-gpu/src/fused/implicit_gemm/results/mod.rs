@@ -122,7 +122,7 @@ impl<F: Format, S: TileShape> Results<'_, F, S> {
     /// Whether this is a convolution without a norm, which only some tiles support.
     #[inline(always)]
     pub(super) fn is_without_norm(&self) -> bool {
-        S::TILE.ends(F::OPERANDS) && self.g.without_norm != 0
+        S::TILE.ends(F::OPERANDS) && self.g.epilogue.is_store()
     }
 
     /// Loads the parameters of the block's filters to shared memory, for all tiles.
@@ -138,7 +138,7 @@ impl<F: Format, S: TileShape> Results<'_, F, S> {
             let (mut bias, mut descale, mut sign) = (0.0, 1.0, 1.0);
             if filter < filters.count {
                 let channel = (filters.first_channel + filter) as usize;
-                if self.g.conv.has_bias != 0 {
+                if self.g.conv.bias.is_present() {
                     bias = Global::new(self.output.bias, channels)
                         .load_readonly(channel)
                         .to_f32();

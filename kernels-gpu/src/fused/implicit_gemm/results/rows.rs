@@ -77,7 +77,7 @@ impl<F: Format, S: TileShape> Results<'_, F, S> {
         while filter < filters.count {
             // Evaluated for each filter, or the compiler would duplicate this loop.
             let is_without_norm =
-                self.is_without_norm() && opaque::to_compiler(g.without_norm) != 0;
+                self.is_without_norm() && opaque::to_compiler(g.epilogue.code()) != 0;
             let mut map = [0.0; 2];
             if is_without_norm {
                 map = self.channels.load_vec::<2>(filter * K_VECTOR_WORDS + 2);

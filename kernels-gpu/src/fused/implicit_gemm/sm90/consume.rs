@@ -139,7 +139,7 @@ pub(super) unsafe fn consume<F: WarpSpecializedFormat<SUMS>, const SUMS: usize>(
         ping_pong: if has_half {
             0
         } else {
-            memory.mainloop.ping_pong
+            memory.mainloop.schedule.shift()
         },
     };
     let ping_pong = rounds.ping_pong;

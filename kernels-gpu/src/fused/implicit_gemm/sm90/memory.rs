@@ -85,7 +85,7 @@ impl Memory {
             barriers: self.barriers,
             first: 2 * self.mainloop.halos,
             stages: self.mainloop.filters,
-            wraps: 1 - self.mainloop.resident,
+            wraps: 1 - self.mainloop.residency.code(),
         }
     }
 
@@ -114,7 +114,7 @@ impl Memory {
             if self.mainloop.split_k > 1 {
                 self.init_exchange();
             }
-            if self.mainloop.ping_pong == 1 {
+            if self.mainloop.schedule.is_ping_pong() {
                 self.may_begin(0).init(WARPGROUP_WARPS);
                 self.may_begin(1).init(WARPGROUP_WARPS);
             }

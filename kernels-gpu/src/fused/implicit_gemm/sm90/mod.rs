@@ -36,7 +36,7 @@
 //!
 //! # Schedules
 //! *Cooperative*: both warpgroups work on the same pixels, each on a tile of filters or on half of the
-//! pixels. *Ping-pong* (`mainloop.ping_pong`): a block has one tile of filters, and each warpgroup has every
+//! pixels. *Ping-pong* (`Schedule::PING_PONG`): a block has one tile of filters, and each warpgroup has every
 //! second tile of pixels, so one runs its epilogue while the other multiplies. Both pipelines belong to one
 //! warpgroup for a whole tile, then to the other. A transaction barrier tells only the parity of its phase,
 //! so no warp may wait for a stage that is filled twice in between. A warpgroup therefore starts when all

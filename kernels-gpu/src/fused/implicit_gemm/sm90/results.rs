@@ -49,7 +49,7 @@ pub(super) struct Output<F: Format> {
 /// Whether this is a convolution without a norm, which only some formats support.
 #[inline(always)]
 fn is_without_norm<F: Format>(g: &GemmGeometry) -> bool {
-    WARP_SPECIALIZED.ends(F::OPERANDS) && g.without_norm != 0
+    WARP_SPECIALIZED.ends(F::OPERANDS) && g.epilogue.is_store()
 }
 
 /// Loads the bias and the reciprocal scale of each of the block's filters to shared memory; for a convolution
@@ -75,7 +75,7 @@ pub(super) unsafe fn load_channels<F: Format>(
         let made = work.made_by(filter);
         if made.filters > 0 {
             let channel = made.channel as usize;
-            if conv.has_bias != 0 {
+            if conv.bias.is_present() {
                 of_channel[0] = Global::new(bias, channels).load_readonly(channel).to_f32();
             }
             if F::OPERANDS.scaled {

@@ -265,7 +265,7 @@ pub unsafe fn conv3d_multiply_instance_norm_clamp_multiply_max_wgmma<
         let k = own_filter as usize;
         let multiplier = Global::new(multiplier, OUT_CHANNELS as usize).load_readonly(k);
         floats.store(common::MULTIPLIER + own_filter, multiplier.to_f32());
-        let bias = if g.has_bias != 0 {
+        let bias = if g.bias.is_present() {
             Global::new(bias, OUT_CHANNELS as usize)
                 .load_readonly(k)
                 .to_f32()

@@ -1,0 +1,69 @@
+//! Modes that kernels take by value.
+
+/// Defines a mode of a kernel: a 32-bit code of its own type, with a constant for each value.
+///
+/// It is no enumeration. The device's compiler would use the range of an enumeration's codes to order branches
+/// otherwise, which changes registers; and no code that a kernel might receive is undefined behaviour. Code
+/// that matches a mode treats codes without a constant as one of the others, so it never panics.
+macro_rules! mode {
+    ($(
+        $(#[$about:meta])*
+        pub $Mode:ident { $($(#[$doc:meta])* $VALUE:ident = $code:literal,)+ }
+    )+) => {$(
+        $(#[$about])*
+        #[repr(transparent)]
+        #[derive(Clone, Copy, PartialEq, Eq)]
+        pub struct $Mode(u32);
+
+        impl $Mode {
+            $($(#[$doc])* pub const $VALUE: Self = Self($code);)+
+
+            /// The code that kernels receive.
+            #[must_use]
+            #[inline(always)]
+            pub const fn code(self) -> u32 {
+                self.0
+            }
+        }
+
+        impl core::fmt::Debug for $Mode {
+            fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+                match *self {
+                    $(Self::$VALUE => f.write_str(stringify!($VALUE)),)+
+                    Self(code) => code.fmt(f),
+                }
+            }
+        }
+    )+};
+}
+
+pub(crate) use mode;
+
+mode! {
+    /// Whether a kernel has an optional operand, such as a bias. The pointer of an absent one is null.
+    pub Presence {
+        /// The operand does not exist.
+        ABSENT = 0,
+        /// It exists.
+        PRESENT = 1,
+    }
+}
+
+impl Presence {
+    /// Present if `is_present`.
+    #[must_use]
+    pub const fn of(is_present: bool) -> Self {
+        if is_present {
+            Self::PRESENT
+        } else {
+            Self::ABSENT
+        }
+    }
+
+    /// Whether the operand exists.
+    #[must_use]
+    #[inline(always)]
+    pub const fn is_present(self) -> bool {
+        self.0 != Self::ABSENT.0
+    }
+}

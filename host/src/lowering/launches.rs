@@ -1,0 +1,240 @@
+//! The launches of lowered regions, before there is a program.
+//!
+//! They are a function of the regions, the problem, the inputs' layouts and the device's properties alone.
+//! [`append`](super::append) takes them one by one.
+
+use launch_config::KernelGeometry;
+use launch_config::norm::NormGeometry;
+use op_spec::Layout;
+use op_spec::graph::{LayerProblem, Operand};
+
+use super::choice::Chosen;
+use super::epilogue::{Plan, Pool, Store};
+use super::producer::Producer;
+use super::region::Query;
+use super::table::Lowered;
+use crate::device::Order;
+use crate::error::Result;
+use crate::operators::conv::plan_pad;
+use crate::operators::fused::group_norm_scale_pointwise::plan_normalising;
+use crate::operators::fused::{
+    clamp_multiply_channel_max, depthwise, group_norm_scale, group_norm_scale_max_pool2d_clamp,
+    max_pool2d_clamp, multiply_instance_norm_clamp_multiply_channel_max, plan_fold_scale,
+    scale_max_pool2d_clamp,
+};
+use crate::operators::{self, batch_norm, group_norm, norm_statistics, pointwise};
+use crate::program::{LaunchPlan, plan_reformat};
+
+/// Plans the launches of regions, which run in this order.
+///
+/// # Errors
+/// Extents that no kernel can index; more blocks than a launch takes.
+pub(super) fn plan_launches(query: Query<'_>, chosen: &mut [Chosen]) -> Result<()> {
+    let mut values = Values {
+        written: vec![Layout::Nchw; query.graph.layers().len()],
+        reformatted: Vec::new(),
+    };
+    let regions = chosen.len();
+    for (index, region) in chosen.iter_mut().enumerate() {
+        let mut planning = Planning {
+            of: query,
+            values: &mut values,
+            plan: LaunchPlan::default(),
+        };
+        planning.region(&region.layers, &region.lowered)?;
+        let last = region.layers[region.layers.len() - 1];
+        planning.values.written[last] = region.lowered.writes();
+        if index + 1 == regions {
+            // The graph's output, which its last layer gives, is NCHW.
+            planning.in_order(Operand::Layer(query.graph.layers().len() - 1))?;
+        }
+        let plan = planning.plan;
+        let launched = plan
+            .launches
+            .iter()
+            .filter(|launch| !launch.shape.is_empty());
+        region.facts.launches = launched.map(|launch| launch.kernel).collect();
+        let prepared = plan.preparations.iter();
+        region.facts.preparations = prepared.map(|launch| launch.kernel).collect();
+        region.plan = plan;
+    }
+    Ok(())
+}
+
+/// The layouts of a graph's values.
+struct Values {
+    /// The layout of what each layer gives.
+    written: Vec<Layout>,
+    /// Values that have an NCHW copy.
+    reformatted: Vec<Operand>,
+}
+
+/// The launches of a region in the making.
+struct Planning<'a> {
+    of: Query<'a>,
+    values: &'a mut Values,
+    plan: LaunchPlan,
+}
+
+impl Planning<'_> {
+    /// Plans the launches of a region, as `Appending::region` appends them.
+    fn region(&mut self, layers: &[usize], lowered: &Lowered) -> Result<()> {
+        let (query, plan) = (self.of, &lowered.plan);
+        let [start, last] = [layers[0], layers[layers.len() - 1]];
+        if query.problem.steps[last].output.contains(&0) {
+            return Ok(());
+        }
+        if lowered.reads() == Layout::Nchw {
+            self.in_order(query.graph.operands(start)[0])?;
+        }
+        match &lowered.producer {
+            Producer::Tensor if matches!(plan, Plan::Whole) => return self.layer(start),
+            Producer::Direct => return self.layer(start),
+            Producer::Tensor => {}
+            Producer::OneLaunch2d(launch) => {
+                self.convolution(start, plan)?;
+                launch.plan(&mut self.plan, query.dtype)?;
+                return Ok(());
+            }
+            Producer::OneLaunch3d(launch) => {
+                self.convolution(start, plan)?;
+                launch.plan(&mut self.plan, query.dtype)?;
+                return Ok(());
+            }
+            Producer::ImplicitGemm(gemm) => {
+                self.convolution(start, plan)?;
+                gemm.plan(&mut self.plan, query.dtype)?;
+            }
+            Producer::Depthwise(geometry) => {
+                self.convolution(start, plan)?;
+                depthwise::plan(&mut self.plan, query.dtype, geometry)?;
+            }
+        }
+        self.epilogue(lowered)
+    }
+
+    /// Plans the reformat of a value to NCHW, unless it lies like that, or has been reformatted.
+    fn in_order(&mut self, value: Operand) -> Result<()> {
+        let query = self.of;
+        let order = match value {
+            Operand::Input(input) => query.order(input),
+            Operand::Layer(layer) => {
+                let shape = &query.problem.steps[layer].output;
+                Order::of_layout(shape, self.values.written[layer])?
+            }
+        };
+        if order == Order::Dense || self.values.reformatted.contains(&value) {
+            return Ok(());
+        }
+        self.values.reformatted.push(value);
+        plan_reformat(&mut self.plan, &order, query.dtype)
+    }
+
+    /// Plans the padding of the convolution `layer`, and the folding of the batch norm in its store.
+    fn convolution(&mut self, layer: usize, plan: &Plan) -> Result<()> {
+        let (to, dtype) = (&mut self.plan, self.of.dtype);
+        match &self.of.problem.steps[layer].problem {
+            LayerProblem::Conv1d(conv) => plan_pad(to, dtype, conv)?,
+            LayerProblem::Conv2d(conv) => plan_pad(to, dtype, conv)?,
+            LayerProblem::Conv3d(conv) => plan_pad(to, dtype, conv)?,
+            _ => {}
+        }
+        if let Plan::Store(Store {
+            batch_norm: Some((_, problem)),
+            ..
+        }) = plan
+        {
+            batch_norm::plan_folding(to, dtype, problem)?;
+        }
+        Ok(())
+    }
+
+    /// Plans a layer by its operator's own kernels.
+    fn layer(&mut self, layer: usize) -> Result<()> {
+        let (query, dtype) = (self.of, self.of.dtype);
+        let problem = &query.problem.steps[layer].problem;
+        if let LayerProblem::BatchNorm(problem) = problem {
+            batch_norm::plan_folding(&mut self.plan, dtype, problem)?;
+            return batch_norm::plan_map(&mut self.plan, dtype, problem);
+        }
+        if let [_, residual] = *query.graph.operands(layer) {
+            self.in_order(residual)?;
+        }
+        operators::plan(&mut self.plan, dtype, problem)
+    }
+
+    /// Plans the epilogue of a producer.
+    fn epilogue(&mut self, lowered: &Lowered) -> Result<()> {
+        let (query, dtype) = (self.of, self.of.dtype);
+        match &lowered.plan {
+            Plan::Whole | Plan::Store(_) => Ok(()),
+            Plan::Map(map) => {
+                let norm = self.statistics(lowered, map.norm.1.geometry()?)?;
+                let functions = map.functions.len();
+                plan_normalising(&mut self.plan, dtype, &norm, norm.spatial, functions)
+            }
+            Plan::Pool(pool) => self.pool(lowered, pool),
+            Plan::MaxOverChannels(max) => {
+                let of = &max.channel_max;
+                let Some((_, norm)) = &max.norm else {
+                    return clamp_multiply_channel_max::plan(&mut self.plan, dtype, of);
+                };
+                self.statistics(lowered, norm.geometry()?)?;
+                multiply_instance_norm_clamp_multiply_channel_max::plan(&mut self.plan, dtype, of)
+            }
+            Plan::NormScale(map) => {
+                let norm = map.norm.1.geometry()?;
+                group_norm_scale::plan(&mut self.plan, dtype, query.properties, &norm)
+            }
+            Plan::FoldedScale(map) => {
+                let norm = &map.norm.1;
+                if map.behind.is_some() {
+                    plan_fold_scale(&mut self.plan, dtype, norm.shape.c)?;
+                }
+                group_norm::plan(&mut self.plan, dtype, &norm.geometry()?)
+            }
+            Plan::List(list) => {
+                let len = list.first().map_or(0, |problem| problem.len as u64);
+                pointwise::plan(&mut self.plan, dtype, len, list.len())
+            }
+        }
+    }
+
+    /// Plans the statistics of a norm of the producer's output. Returns the norm of these statistics.
+    fn statistics(&mut self, lowered: &Lowered, norm: NormGeometry) -> Result<NormGeometry> {
+        match lowered.moments {
+            Some(moments) => {
+                moments.plan(&mut self.plan, &norm)?;
+                Ok(moments.combined(norm))
+            }
+            None => {
+                norm_statistics::plan(&mut self.plan, self.of.dtype, &norm)?;
+                Ok(norm)
+            }
+        }
+    }
+
+    fn pool(&mut self, lowered: &Lowered, pool: &Pool) -> Result<()> {
+        let dtype = self.of.dtype;
+        let norm = match &pool.norm {
+            Some((_, norm)) => Some(self.statistics(lowered, norm.geometry()?)?),
+            None => None,
+        };
+        let plan = &mut self.plan;
+        if let (Some(norm), true) = (&norm, pool.in_producer) {
+            let [h, w] = pool.pool.output;
+            let functions = pool.functions.len();
+            return plan_normalising(plan, dtype, norm, (h * w) as u64, functions);
+        }
+        match (&norm, pool.factors) {
+            (Some(norm), _) => {
+                group_norm_scale_max_pool2d_clamp::plan(plan, dtype, norm, &pool.pool)?;
+            }
+            (None, Some(_)) => scale_max_pool2d_clamp::plan(plan, dtype, &pool.pool)?,
+            (None, None) => max_pool2d_clamp::plan(plan, dtype, &pool.pool)?,
+        }
+        let (_, rest) = pool.bounds_and_rest();
+        let len = pool.output.iter().map(|&extent| extent as u64).product();
+        pointwise::plan(plan, dtype, len, rest.len())
+    }
+}

@@ -1,0 +1,124 @@
+//! The launches that regions announce with their configurations are the launches of programs.
+
+use std::collections::BTreeSet;
+
+use convfuse::graph::{Chain, ConvLayer, Graph, Layer};
+use convfuse::model::{Explanation, Precision, Strategy};
+use convfuse::{DType, DeviceProperties, Model, Parameters, Stream, lab};
+use libtest_mimic::Trial;
+
+use crate::backend::{Backend, Outcome};
+use crate::layouts::channels_last;
+use crate::{layer_graphs, other_chains};
+
+pub(crate) fn trials() -> Vec<Trial> {
+    let name = "are_all_in_the_configurations_of_regions";
+    vec![Backend::Emulator.trial("planned_launches", name, announced)]
+}
+
+/// The graphs of the standard tables and of the tests of graphs and chains, with their inputs' shapes; and
+/// large ones, of which nothing runs.
+fn problems() -> Result<Vec<(String, Graph, Vec<usize>)>, libtest_mimic::Failed> {
+    let standard = oracle::smoke().into_iter().chain(oracle::ragged());
+    let chains = other_chains::cases().into_iter().map(|(case, _)| case);
+    let cases = standard.chain(layer_graphs::cases()).chain(chains);
+    let mut problems: Vec<_> = cases
+        .map(|case| {
+            (
+                case.name.clone(),
+                case.graph.clone(),
+                case.x.shape().to_vec(),
+            )
+        })
+        .collect();
+    let conv = |filters, extent| Layer::conv2d(ConvLayer::new("conv", filters, [extent; 2]));
+    let norm = || Layer::group_norm("norm", 8);
+    let scale = || Layer::scale("scale");
+    let functions = || vec![Layer::silu(); 10];
+    for (name, layers, input) in [
+        ("alone", vec![conv(64, 3)], [2, 64, 64, 64]),
+        ("moments", vec![conv(64, 3), norm()], [1, 64, 512, 512]),
+        (
+            "moments_of_128",
+            vec![conv(128, 3), norm(), scale()],
+            [8, 64, 96, 96],
+        ),
+        (
+            "long_lists",
+            [vec![conv(64, 3), norm()], functions()].concat(),
+            [1, 64, 64, 64],
+        ),
+        ("rows", vec![norm(), scale()], [32, 64, 80, 80]),
+        (
+            "batch_norm",
+            vec![conv(64, 1), Layer::batch_norm("norm"), Layer::relu()],
+            [2, 64, 40, 40],
+        ),
+        ("few_samples", vec![conv(512, 3), norm()], [1, 512, 8, 8]),
+    ] {
+        let chain = Chain::new(input[1], layers)?;
+        problems.push((name.to_owned(), chain.clone().into(), input.to_vec()));
+    }
+    Ok(problems)
+}
+
+/// Fails unless the launches of the regions, one region after the other, are those of the program.
+fn compare(what: &str, explanation: &Explanation, seen: &mut BTreeSet<&'static str>) {
+    let regions = explanation.regions.iter();
+    let announced: Vec<&str> = regions
+        .flat_map(|region| region.launches.iter().copied())
+        .collect();
+    let launched: Vec<&str> = (explanation.launches.iter())
+        .map(|launch| launch.kernel)
+        .collect();
+    assert_eq!(announced, launched, "{what}: {explanation}");
+    seen.extend(explanation.launches.iter().map(|launch| launch.kernel));
+    for region in &explanation.regions {
+        seen.extend(&region.preparations);
+    }
+}
+
+fn announced(backend: Backend) -> Outcome {
+    let stream: Stream = backend.stream()?;
+    let mut seen = BTreeSet::new();
+    for (name, graph, input) in problems()? {
+        for dtype in [DType::F32, DType::F16] {
+            let parameters = Parameters::init(&graph, 1)?;
+            let model = Model::with_dtype(&stream, &graph, &parameters, dtype)?;
+            for strategy in Strategy::all(&graph) {
+                for device in ["a100", "h200"] {
+                    let properties = DeviceProperties::named(device).expect("it has a name");
+                    let what = format!("{name} {dtype} {} on {device}", strategy.name);
+                    let options = strategy.options();
+                    let explanation = model.explain_for(&input, &options, &properties)?;
+                    compare(&what, &explanation, &mut seen);
+                    let axes = channels_last(input.len());
+                    let options = options.precision(Precision::Fast);
+                    let explanation =
+                        lab::explain_axes(&model, &input, &axes, &options, &properties)?;
+                    compare(&format!("{what}, channels last"), &explanation, &mut seen);
+                }
+            }
+        }
+    }
+    // Launches that configurations might have left out.
+    for kernel in [
+        "conv_pad",
+        "copy_strided",
+        "implicit_gemm_reformat",
+        "implicit_gemm_rescale",
+        "implicit_gemm_combine",
+        "implicit_gemm_filters",
+        "implicit_gemm_sm90",
+        "group_norm_scale_resident",
+        "group_norm_stats",
+        "plane_averages",
+        "pointwise",
+        "fold_batch_norm",
+        "fold_scale",
+    ] {
+        let is_seen = seen.iter().any(|seen| seen.starts_with(kernel));
+        assert!(is_seen, "{kernel} is in no program");
+    }
+    Ok(())
+}
