@@ -57,9 +57,10 @@ LAYERS = {
     **{
         one: {}
         for one in (
-            "relu leaky_relu silu gelu sigmoid tanh hardswish elu softplus mish channel_max".split()
+            "relu leaky_relu silu gelu sigmoid tanh hardswish elu softplus mish".split()
         )
     },
+    "max": {"dim": 1},
 }
 # Those that leave the size, each before each other.
 OF_ONE_SIZE = [*LAYERS][:11]

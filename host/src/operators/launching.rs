@@ -32,7 +32,25 @@ pub(super) unsafe fn compute<A: KernelArgs>(
     y: Value,
     arguments: impl Arguments<A>,
 ) -> Result<Value> {
-    let (kernel, shape) = kernel(family, &[program.dtype(y).label()], shape)?;
+    // SAFETY: the caller's to grant.
+    unsafe { compute_with(program, family, &[], shape, y, arguments) }
+}
+
+/// As [`compute`], by the instance that has these labels before that of the element type.
+///
+/// # Safety
+/// That of [`ProgramBuilder::launch_moving`].
+pub(super) unsafe fn compute_with<A: KernelArgs>(
+    program: &mut ProgramBuilder,
+    family: &Family<A>,
+    labels: &[&'static str],
+    shape: Option<LaunchShape>,
+    y: Value,
+    arguments: impl Arguments<A>,
+) -> Result<Value> {
+    let labels = labels.iter().map(|&label| label.into());
+    let labels: Vec<Label> = labels.chain([program.dtype(y).label()]).collect();
+    let (kernel, shape) = kernel(family, &labels, shape)?;
     // SAFETY: the caller's to grant.
     unsafe { program.launch(kernel, shape, arguments) }
     Ok(y)

@@ -3,7 +3,7 @@
 
 pub(crate) mod add;
 pub(crate) mod batch_norm;
-pub(crate) mod channel_max;
+pub(crate) mod channel_reduction;
 pub(crate) mod conv;
 pub(crate) mod fused;
 pub(crate) mod group_norm;
@@ -72,7 +72,7 @@ pub(crate) fn append(
         LayerProblem::Scale(problem) => scale::append(program, x, weight(), problem),
         LayerProblem::Prelu(problem) => prelu::append(program, x, weight(), problem),
         LayerProblem::MaxPool2d(problem) => max_pool2d::append(program, x, problem),
-        LayerProblem::ChannelMax(problem) => channel_max::append(program, x, problem),
+        LayerProblem::ChannelReduction(problem) => channel_reduction::append(program, x, problem),
         LayerProblem::MaxPool3d(problem) => pool::append(program, x, &problem.pool),
         LayerProblem::AvgPool2d(problem) => pool::append(program, x, &problem.pool),
         LayerProblem::AvgPool3d(problem) => pool::append(program, x, &problem.pool),

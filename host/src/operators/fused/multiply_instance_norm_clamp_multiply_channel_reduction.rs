@@ -1,17 +1,17 @@
-//! Multiply, `instance_norm`, `clamp`, multiply, `channel_max`.
+//! Multiply, `instance_norm`, `clamp`, multiply, a reduction over the channels.
 
-use kernels_gpu::fused::instance_norm_clamp_multiply_channel_max::INSTANCE_NORM_CLAMP_MULTIPLY_CHANNEL_MAX;
+use kernels_gpu::fused::instance_norm_clamp_multiply_channel_reduction::INSTANCE_NORM_CLAMP_MULTIPLY_CHANNEL_REDUCTION;
 use launch_config::KernelGeometry;
 use launch_config::elementwise::Bounds;
 
 use crate::error::Result;
-use crate::operators::channel_max::without_channels;
-use crate::operators::launching::{Affine, compute};
+use crate::operators::channel_reduction::output;
+use crate::operators::launching::{Affine, compute_with};
 use crate::operators::norm_statistics::NormInput;
 use crate::program::{ProgramBuilder, Value};
-use crate::spec::{ChannelMaxProblem, ClampProblem};
+use crate::spec::{ChannelReductionProblem, ClampProblem};
 
-/// Appends `channel_max(clamp(instance_norm(x * m[c], weight, bias)) * m[c])` behind the statistics of `x`,
+/// Appends `reduce(clamp(instance_norm(x * m[c], weight, bias)) * m[c])` behind the statistics of `x`,
 /// in one kernel.
 ///
 /// The first multiplication is folded into the norm, `norm(m x) = m (x - mean) / sqrt(m^2 var + eps)`, which
@@ -21,18 +21,22 @@ pub(crate) fn append(
     input: &NormInput,
     factor: Value,
     clamp: &ClampProblem,
-    channel_max: &ChannelMaxProblem,
+    reduction: &ChannelReductionProblem,
 ) -> Result<Value> {
     let &NormInput {
         x, partials, norm, ..
     } = input;
     let Affine { weight, bias } = input.affine;
-    let (geometry, bounds) = (channel_max.geometry()?, Bounds::of(clamp));
-    let (family, shape) = (&INSTANCE_NORM_CLAMP_MULTIPLY_CHANNEL_MAX, geometry.shape());
-    let y = program.tensor(&without_channels(program.shape(x)), program.dtype(x))?;
+    let (geometry, bounds) = (reduction.geometry()?, Bounds::of(clamp));
+    let (family, shape) = (
+        &INSTANCE_NORM_CLAMP_MULTIPLY_CHANNEL_REDUCTION,
+        geometry.shape(),
+    );
+    let y = output(program, x, reduction)?;
+    let operation = reduction.operation.name();
     let arguments = (x, partials, weight, bias, factor, y, norm, geometry, bounds);
     // SAFETY: both geometries describe `x`, `y` has its shape without channels; the partial results are those
     // of `x`; weight and bias have a value per channel where the geometry says that they exist, and so has
     // `factor`.
-    unsafe { compute(program, family, shape, y, arguments) }
+    unsafe { compute_with(program, family, &[operation], shape, y, arguments) }
 }
