@@ -49,6 +49,12 @@ macro_rules! operations {
 operations! {
     /// The largest; PyTorch's `torch.amax(x, dim)`. NaN wins.
     Max = max,
+    /// The smallest; PyTorch's `torch.amin(x, dim)`. NaN wins.
+    Min = min,
+    /// The sum; PyTorch's `torch.sum(x, dim)`.
+    Sum = sum,
+    /// The sum divided by the number of values; PyTorch's `torch.mean(x, dim)`.
+    Mean = mean,
 }
 
 impl ReductionOp {
@@ -56,7 +62,8 @@ impl ReductionOp {
     #[must_use]
     pub const fn selects(self) -> bool {
         match self {
-            Self::Max => true,
+            Self::Max | Self::Min => true,
+            Self::Sum | Self::Mean => false,
         }
     }
 
@@ -65,6 +72,8 @@ impl ReductionOp {
     pub const fn identity(self) -> f32 {
         match self {
             Self::Max => f32::NEG_INFINITY,
+            Self::Min => f32::INFINITY,
+            Self::Sum | Self::Mean => 0.0,
         }
     }
 
@@ -79,14 +88,23 @@ impl ReductionOp {
                     a
                 }
             }
+            Self::Min => {
+                if b < a || b.is_nan() {
+                    b
+                } else {
+                    a
+                }
+            }
+            Self::Sum | Self::Mean => a + b,
         }
     }
 
     /// The result, from `count` values that are combined.
     #[must_use]
-    pub const fn finish(self, combined: f32, _count: usize) -> f32 {
+    pub const fn finish(self, combined: f32, count: usize) -> f32 {
         match self {
-            Self::Max => combined,
+            Self::Max | Self::Min | Self::Sum => combined,
+            Self::Mean => combined / count as f32,
         }
     }
 }

@@ -32,6 +32,47 @@ impl ChannelOperation for Max {
     }
 }
 
+/// The smallest; NaN wins.
+pub(crate) struct Min;
+
+impl ChannelOperation for Min {
+    const IDENTITY: f32 = f32::INFINITY;
+
+    #[inline(always)]
+    fn combine(a: f32, b: f32) -> f32 {
+        math::min_nan(a, b)
+    }
+}
+
+/// The sum.
+pub(crate) struct Sum;
+
+impl ChannelOperation for Sum {
+    const IDENTITY: f32 = 0.0;
+
+    #[inline(always)]
+    fn combine(a: f32, b: f32) -> f32 {
+        a + b
+    }
+}
+
+/// The sum, divided by how many channels there are.
+pub(crate) struct Mean;
+
+impl ChannelOperation for Mean {
+    const IDENTITY: f32 = 0.0;
+
+    #[inline(always)]
+    fn combine(a: f32, b: f32) -> f32 {
+        a + b
+    }
+
+    #[inline(always)]
+    fn finish(combined: f32, channels: u32) -> f32 {
+        combined / channels as f32
+    }
+}
+
 /// A kernel with an instance of its parameter `O` for each operation.
 macro_rules! of_each_operation {
     (
@@ -41,7 +82,15 @@ macro_rules! of_each_operation {
     ) => {
         $(#[doc = $doc])*
         #[kernel(
-            instances(O: [max: crate::parts::channel_operations::Max], T: $types),
+            instances(
+                O: [
+                    max: crate::parts::channel_operations::Max,
+                    min: crate::parts::channel_operations::Min,
+                    sum: crate::parts::channel_operations::Sum,
+                    mean: crate::parts::channel_operations::Mean,
+                ],
+                T: $types,
+            ),
             $($launch)+
         )]
         $($function)+

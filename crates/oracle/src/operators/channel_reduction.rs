@@ -21,6 +21,15 @@ fn reduced(operation: ReductionOp, values: ArrayView1<'_, f64>) -> f64 {
                 largest
             }
         }),
+        ReductionOp::Min => values.fold(f64::INFINITY, |smallest, &v| {
+            if v < smallest || v.is_nan() {
+                v
+            } else {
+                smallest
+            }
+        }),
+        ReductionOp::Sum => values.sum(),
+        ReductionOp::Mean => values.sum() / values.len() as f64,
     }
 }
 
@@ -88,7 +97,12 @@ macro_rules! cases_of {
     };
 }
 
-pub(super) const CASES: &[Cases] = &[cases_of!("max")];
+pub(super) const CASES: &[Cases] = &[
+    cases_of!("max"),
+    cases_of!("min"),
+    cases_of!("sum"),
+    cases_of!("mean"),
+];
 
 #[cfg(test)]
 mod tests {
