@@ -63,8 +63,8 @@ pub(crate) fn trials() -> Vec<Trial> {
     trials
 }
 
-/// Fusions without a convolution, each with chains of one region: norms with weight and bias, then without; every
-/// operation over the channels.
+/// Fusions without a convolution, each with chains of one region: norms with weight and bias, then without;
+/// every operation over the channels.
 fn fusions() -> [(&'static str, Vec<Vec<Layer>>); 7] {
     let scale = || Layer::scale("scale");
     let clamp = || Layer::clamp(-0.4, 0.7);

@@ -56,6 +56,8 @@ bugs! {
     "parts/channel_operations.rs":
         max_over_channels_drops_nan, channel_reduction::channel_reduction::<f32>,
             "math::max_nan(a, b)" => "math::max(a, b)";
+        mean_over_channels_is_their_sum, channel_reduction::channel_reduction::<f32>,
+            "combined / channels as f32" => "combined";
     "parts/channel_reduce.rs":
         channels_behind_the_last_four_are_left_out, channel_reduction::channel_reduction::<f32>,
             "            let mapped = map.apply(params, x[i]);\n            results[i] = «O::combine(results[i], mapped)»;"

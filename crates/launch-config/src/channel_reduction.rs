@@ -44,8 +44,8 @@ pub struct ChannelReductionGeometry {
 }
 
 impl ChannelReductionGeometry {
-    /// The geometry of an `(n, channels, spatial)` tensor, for an operation whose result may or may not depend
-    /// on the order of the channels.
+    /// The geometry of an `(n, channels, spatial)` tensor, for an operation whose result may or may not
+    /// depend on the order of the channels.
     pub const fn new(n: u64, channels: u32, spatial: u64, in_any_order: bool) -> Self {
         let mut slices = 1;
         let samples = if in_any_order { n } else { 1 };

@@ -112,7 +112,7 @@ impl ReductionOp {
 /// A reduction over the channels at every position, as PyTorch's functions of the operation's name have it:
 /// `torch.amax(x, dim=1)` is `ChannelReductionSpec::new(ReductionOp::Max, 1)`.
 ///
-/// *Shapes*: `(n, c, *)` to `(n, *)`, or to `(n, 1, *)` with `keepdim`; any rank from 2, at least one channel.
+/// *Shapes*: `(n, c, *)` to `(n, *)`, or to `(n, 1, *)` with `keepdim`; any rank from 2, and a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ChannelReductionSpec {
     /// What becomes of the channels' values.

@@ -14,8 +14,8 @@ use super::super::kernels::fused::instance_norm_clamp_multiply_channel_reduction
 use super::norm::{Norm, optional, statistics};
 use super::{Loaded, Outcome, Run, case, compare, expected, label, rounded_once, stored};
 
-/// `(n, channels, spatial)`: one channel, one position, vectors and no vectors, a channel more than a warp has
-/// lanes, more channels than are staged at a time, a row of several splits.
+/// `(n, channels, spatial)`: one channel, one position, vectors and no vectors, a channel more than a warp
+/// has lanes, more channels than are staged at a time, a row of several splits.
 const SHAPES: [(usize, usize, usize); 8] = [
     (1, 1, 1),
     (2, 7, 30),
