@@ -52,11 +52,16 @@ class Scale(nn.Module):
         return x * self.scale
 
 
-class ChannelMax(nn.Module):
-    """The maximum over the channels."""
+class Reduction(nn.Module):
+    """PyTorch's reduction of this name; of maxima and minima that without indices."""
+
+    def __init__(self, name, dim, keepdim=False):
+        super().__init__()
+        self.function = getattr(torch, f"a{name}", None) or getattr(torch, name)
+        self.dim, self.keepdim = dim, keepdim
 
     def forward(self, x):
-        return torch.amax(x, dim=1)
+        return self.function(x, dim=self.dim, keepdim=self.keepdim)
 
 
 class Chain(nn.Sequential):
@@ -116,8 +121,8 @@ def module_of(operator, attributes, channels, dimensions):
         return Scale(channels, dimensions)
     if operator == "clamp":
         return Clamp(**attributes)
-    if operator == "channel_max":
-        return ChannelMax()
+    if "dim" in attributes:
+        return Reduction(operator, **attributes)
     if operator in OTHERS:
         return OTHERS[operator](**attributes)
     raise ValueError(f"{operator}: has no module here")

@@ -49,7 +49,7 @@ fn chain(backend: Backend) -> Outcome {
         Layer::scale("scale"),
         Layer::relu(),
         Layer::batch_norm("batch_norm"),
-        Layer::channel_max(),
+        Layer::max(1),
     ];
     let case = Case::of_graph("conv1d/chain", Chain::new(5, layers)?, &[2, 5, 37]);
     match_reference(backend, &[case], &TYPES)

@@ -64,7 +64,7 @@ fn layers() -> Vec<(Layer, &'static [usize])> {
         (Layer::silu(), volume),
         (Layer::max_pool2d(MaxPool2dSpec::new([3, 2])), image),
         (Layer::avg_pool3d(AvgPoolSpec::new([2, 3, 1])), volume),
-        (Layer::channel_max(), volume),
+        (Layer::max(1), volume),
     ];
     convolutions.chain(others).collect()
 }

@@ -2,7 +2,9 @@
 //! the same device, and against the reference where values are special.
 
 use convfuse::graph::{Chain, GroupNormLayer, InstanceNormLayer, Layer, Partition};
-use convfuse::spec::{GroupNormSpec, InstanceNormSpec, MaxPool2dSpec};
+use convfuse::spec::{
+    ChannelReductionSpec, GroupNormSpec, InstanceNormSpec, MaxPool2dSpec, ReductionOp,
+};
 use convfuse::{DType, Options, Stream, Tensor, data, lab};
 use libtest_mimic::Trial;
 use ndarray::{Array1, IxDyn};
@@ -24,7 +26,8 @@ pub(crate) fn trials() -> Vec<Trial> {
         for (row, chains) in fusions() {
             let group = format!("fused::{row}");
             for (dtype, precision) in DTYPES {
-                let cases = chains.clone().map(|layers| case(layers, &[2, 12, 19, 23]));
+                let cases = chains.clone().into_iter();
+                let cases: Vec<Case> = cases.map(|layers| case(layers, &[2, 12, 19, 23])).collect();
                 let test = move |backend: Backend| {
                     let stream = backend.stream()?;
                     cases
@@ -34,7 +37,8 @@ pub(crate) fn trials() -> Vec<Trial> {
                 let name = format!("equals_its_operators_in_{dtype}");
                 trials.push(backend.trial(&group, &name, test));
 
-                let cases = chains.clone().map(|layers| case(layers, &[2, 12, 9, 11]));
+                let cases = chains.clone().into_iter();
+                let cases: Vec<Case> = cases.map(|layers| case(layers, &[2, 12, 9, 11])).collect();
                 let precision = of_row(row, &precision);
                 let test = move |backend: Backend| {
                     let stream = backend.stream()?;
@@ -59,8 +63,9 @@ pub(crate) fn trials() -> Vec<Trial> {
     trials
 }
 
-/// Fusions without a convolution, each with chains of one region: norms with weight and bias, then without.
-fn fusions() -> [(&'static str, [Vec<Layer>; 2]); 7] {
+/// Fusions without a convolution, each with chains of one region: norms with weight and bias, then without;
+/// every operation over the channels.
+fn fusions() -> [(&'static str, Vec<Vec<Layer>>); 7] {
     let scale = || Layer::scale("scale");
     let clamp = || Layer::clamp(-0.4, 0.7);
     let pool = || {
@@ -76,32 +81,38 @@ fn fusions() -> [(&'static str, [Vec<Layer>; 2]); 7] {
         let norm = group_norm(3, affine);
         vec![norm, scale(), pool(), clamp()]
     });
-    let scale_norm_clamp_scale_max = norms.map(|affine| {
+    let reductions = |before: &[Layer]| {
+        let operations = ReductionOp::ALL.iter();
+        let reductions = operations.map(|&operation| ChannelReductionSpec::new(operation, 1));
+        let with = |last| [before, &[Layer::ChannelReduction(last)]].concat();
+        reductions.map(with).collect::<Vec<_>>()
+    };
+    let scale_norm_clamp_scale_reduction = norms.map(|affine| {
         let norm = Layer::InstanceNorm(InstanceNormLayer {
             name: "norm".to_owned(),
             attributes: InstanceNormSpec::default(),
             affine,
         });
-        vec![scale(), norm, clamp(), scale(), Layer::channel_max()]
+        reductions(&[scale(), norm, clamp(), scale()])
     });
     let with_relu = |layers: &[Layer]| {
         let relu = |layer: &Layer| match layer {
             Layer::Pointwise(_) => Layer::relu(),
             layer => layer.clone(),
         };
-        [layers.to_vec(), layers.iter().map(relu).collect()]
+        vec![layers.to_vec(), layers.iter().map(relu).collect()]
     };
     [
-        ("norm-scale", norm_scale.clone()),
-        ("folded", norm_scale),
-        ("norm-scale-pool-clamp", norm_scale_pool_clamp),
-        ("scale-norm-clamp-scale-max", scale_norm_clamp_scale_max),
+        ("norm-scale", norm_scale.to_vec()),
+        ("folded", norm_scale.to_vec()),
+        ("norm-scale-pool-clamp", norm_scale_pool_clamp.to_vec()),
+        (
+            "scale-norm-clamp-scale-reduction",
+            scale_norm_clamp_scale_reduction.concat(),
+        ),
         ("scale-pool-clamp", with_relu(&[scale(), pool(), clamp()])),
         ("pool-clamp", with_relu(&[pool(), clamp()])),
-        (
-            "clamp-scale-max",
-            with_relu(&[clamp(), scale(), Layer::channel_max()]),
-        ),
+        ("clamp-scale-reduction", reductions(&[clamp(), scale()])),
     ]
 }
 

@@ -20,7 +20,7 @@ mod arrays;
 mod batches;
 mod blocks;
 mod borrowed;
-mod channel_max;
+mod channel_reduction;
 mod channels_last;
 mod conv;
 mod devices;
@@ -61,7 +61,7 @@ fn main() {
         arrays::trials(),
         blocks::trials(),
         borrowed::trials(),
-        channel_max::trials(),
+        channel_reduction::trials(),
         conv::trials(),
         devices::trials(),
         explanations::trials(),

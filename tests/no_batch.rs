@@ -127,8 +127,8 @@ fn refusals(backend: Backend) -> Outcome {
             "layer 1: batch_norm: the input has no batch, expected one",
         ),
         (
-            Layer::channel_max(),
-            "layer 1: channel_max: the input has no batch, expected one",
+            Layer::max(1),
+            "layer 1: max: the input has no batch, expected one",
         ),
     ] {
         let model = Model::init(&stream, &Chain::new(3, [conv(), layer])?, 3)?;

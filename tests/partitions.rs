@@ -99,9 +99,9 @@ fn named_kernels(backend: Backend) -> Outcome {
         (
             preset_79(),
             &[
-                "conv3d @direct | scale instance_norm clamp scale channel_max",
-                "conv3d @direct | scale @tensor | instance_norm | clamp scale channel_max @tensor",
-                "conv3d scale instance_norm clamp scale channel_max @implicit-gemm",
+                "conv3d @direct | scale instance_norm clamp scale max",
+                "conv3d @direct | scale @tensor | instance_norm | clamp scale max @tensor",
+                "conv3d scale instance_norm clamp scale max @implicit-gemm",
             ],
         ),
     ] {

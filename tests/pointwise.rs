@@ -42,7 +42,7 @@ fn chains_with(function: &Layer) -> Vec<(Case, &'static str)> {
     let pool = || Layer::max_pool2d(MaxPool2dSpec::new([2, 2]));
     let group_norm = || Layer::group_norm("norm", 2);
     let scale = || Layer::scale("scale");
-    let maximum = Layer::channel_max;
+    let maximum = || Layer::max(1);
     let f = || function.clone();
     let conv = || Layer::conv2d(ConvLayer::new("conv", 24, [3, 3]));
     let case = |layers: Vec<Layer>| {

@@ -143,7 +143,7 @@ fn blocks() -> Vec<Block> {
         ),
         (
             "behind_a_channel_maximum",
-            vec![norm(), Layer::channel_max(), one()],
+            vec![norm(), Layer::max(1), one()],
             &["implicit-gemm", "tensor", "tensor"],
             "scale_f32",
         ),

@@ -45,8 +45,10 @@ const ROWS: &str = "
     add 2x3x4 4 => residual has 1 dimensions, expected 3
     add 2x3x4 2x1x4 => residual[1] is 1, expected 3
     add 2x3x4 2x3x4:f16 => residual is f16, must be f32
-    channel_max 2x0x3 => channels is 0, minimum 1
-    channel_max 2 => input has 1 dimensions, minimum 2
+    max 2x0x3 dim=1 => channels is 0, minimum 1
+    max 2x3x4 dim=-1 => dim is -1, expected the channels' dimension, 1; reductions over spatial dimensions \
+        are pools, such as adaptive_avg_pool2d
+    max 2 dim=1 => input has 1 dimensions, minimum 2
     clamp 1 => min and max are both absent, at least one is needed
     max_pool2d 1x2x6x5 kernel_size=3 padding=[2,0] => padding[0] is 2, limit kernel_size[0] / 2 = 1
     max_pool2d 1x2x6x5 kernel_size=[3,6] => dilated window spans 6 on spatial axis 1, padded input has 5

@@ -16,7 +16,7 @@ bugs! {
         statistics_of_splits_with_lanes_missing, norm::group_norm::<f32>,
             "        let all = «Moments::of_two_warps([all, behind])»;"
                 => "if lane < g.splits { Moments::of_two_warps([all, behind]) } else { all }";
-        statistics_drop_an_element, channel_max::normed::<f32>,
+        statistics_drop_an_element, channel_reduction::normed::<f32>,
             "thread < end - vectors_end" => "thread + 1 < end - vectors_end";
         variance_with_the_other_divisor, norm::group_norm::<f32>,
             "self.m2 / self.count" => "self.m2 / (self.count - 1.0)";
@@ -53,11 +53,16 @@ bugs! {
         vectors_across_planes_take_an_element_too_few_from_the_next, norm::functions::<f32>,
             "position + (i - first) as u32 >= segments.length()"
                 => "position + (i - first) as u32 > segments.length()";
+    "parts/channel_operations.rs":
+        max_over_channels_drops_nan, channel_reduction::channel_reduction::<f32>,
+            "math::max_nan(a, b)" => "math::max(a, b)";
+        mean_over_channels_is_their_sum, channel_reduction::channel_reduction::<f32>,
+            "combined / channels as f32" => "combined";
     "parts/channel_reduce.rs":
-        channel_max_drops_nan, channel_max::channel_max::<f32>,
-            "            let mapped = map.apply(params, x[i]);\n            maxima[i] = «math::max_nan(maxima[i], mapped)»;"
-                => "math::max(maxima[i], mapped)";
-        channel_slices_meet_without_barrier, channel_max::channel_max::<f32>,
+        channels_behind_the_last_four_are_left_out, channel_reduction::channel_reduction::<f32>,
+            "            let mapped = map.apply(params, x[i]);\n            results[i] = «O::combine(results[i], mapped)»;"
+                => "results[i]";
+        channel_slices_meet_without_barrier, channel_reduction::channel_reduction::<f32>,
             "        «thread::sync_threads();»\n        if slice > 0 {" => "";
     "conv/window.rs":
         convolution_swaps_rows_and_columns, conv::direct::<f32, 2>,

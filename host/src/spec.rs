@@ -18,10 +18,11 @@
 pub use op_spec::{
     AdaptiveAvgPool2dSpec, AdaptiveAvgPool3dSpec, AdaptiveAvgPoolProblem, AdaptiveAvgPoolSpec,
     AddProblem, AddSpec, AvgPool2dSpec, AvgPool3dSpec, AvgPoolProblem, AvgPoolSpec,
-    BatchNormProblem, BatchNormSpec, ChannelMaxProblem, ChannelMaxSpec, ChannelShape, ClampProblem,
-    ClampSpec, Conv1dSpec, Conv2dSpec, Conv3dSpec, ConvProblem, ConvSpec, GeluApproximation,
-    GroupNormProblem, GroupNormSpec, InstanceNormProblem, InstanceNormSpec, LayerNormProblem,
-    LayerNormSpec, Layout, MaxPool2dProblem, MaxPool2dSpec, MaxPool3dProblem, MaxPool3dSpec, Pad,
-    Padding, PaddingMode, PointwiseProblem, PointwiseSpec, PoolProblem, Pooled, PreluProblem,
-    PreluSpec, Quantity, RankRule, ScaleProblem, ScaleSpec, Shape, SpecError,
+    BatchNormProblem, BatchNormSpec, ChannelReductionProblem, ChannelReductionSpec, ChannelShape,
+    ClampProblem, ClampSpec, Conv1dSpec, Conv2dSpec, Conv3dSpec, ConvProblem, ConvSpec,
+    GeluApproximation, GroupNormProblem, GroupNormSpec, InstanceNormProblem, InstanceNormSpec,
+    LayerNormProblem, LayerNormSpec, Layout, MaxPool2dProblem, MaxPool2dSpec, MaxPool3dProblem,
+    MaxPool3dSpec, Pad, Padding, PaddingMode, PointwiseProblem, PointwiseSpec, PoolProblem, Pooled,
+    PreluProblem, PreluSpec, Quantity, RankRule, ReductionOp, ScaleProblem, ScaleSpec, Shape,
+    SpecError,
 };

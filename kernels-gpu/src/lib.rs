@@ -10,13 +10,13 @@
 //!
 //! | file | what it holds |
 //! |---|---|
-//! | `conv/`, `group_norm`, `layer_norm`, `batch_norm`, `scale`, `add`, `max_pool2d`, `pool`, `pointwise`, `channel_max` | the operators |
+//! | `conv/`, `group_norm`, `layer_norm`, `batch_norm`, `scale`, `add`, `max_pool2d`, `pool`, `pointwise`, `channel_reduction` | the operators |
 //! | `fused/` | their fusions |
 //! | `one_launch/` | problems 85 and 79 of KernelBench in one launch each |
 //! | `copy_strided` | arrays with any strides, made dense |
 //! | `peak/` | no operators: what the device can do at most, for benchmarks |
 //! | `parts/`: `elementwise`, `normalise`, `pool`, `channel_reduce` | the loops that operators and fusions share |
-//! | `parts/`: `map`, `planes` | what these loops do with an element |
+//! | `parts/`: `map`, `planes`, `channel_operations` | what these loops do with an element |
 //! | `parts/`: `pointwise`, `exponential` | lists of pointwise functions, and what these are made of |
 //! | `parts/`: `moments` | statistics |
 //! | `parts/`: `lanes`, `prescale` | what lanes of a warp combine; how f32 comes into f16's range |
@@ -31,7 +31,7 @@
 
 pub mod add;
 pub mod batch_norm;
-pub mod channel_max;
+pub mod channel_reduction;
 pub mod conv;
 pub mod copy_strided;
 pub mod fused;

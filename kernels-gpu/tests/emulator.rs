@@ -97,9 +97,9 @@ tests! {
         checks::pool::windows::<f32> => checks::pool::windows::<f16>, checks::pool::windows::<bf16>;
     plane_sums_match_for_planes_of_any_length:
         checks::pool::planes::<f32> => checks::pool::planes::<f16>, checks::pool::planes::<bf16>;
-    channel_max_matches_alone_and_fused: checks::channel_max::channel_max::<f32>;
-    channel_max_matches_in_half_precision:
-        checks::channel_max::channel_max::<f16> => checks::channel_max::channel_max::<bf16>;
+    channel_reduction_matches_alone_and_fused: checks::channel_reduction::channel_reduction::<f32>;
+    channel_reduction_matches_in_half_precision:
+        checks::channel_reduction::channel_reduction::<f16> => checks::channel_reduction::channel_reduction::<bf16>;
     conv2d_group_norm_scale_max_pool_clamp_matches:
         checks::conv2d_group_norm_scale_max_pool_clamp::matches::<F16x2>
             => checks::conv2d_group_norm_scale_max_pool_clamp::matches::<ScaledF16>;
@@ -224,9 +224,9 @@ tests! {
             => checks::depthwise_nan::windows::<f16>, checks::depthwise_nan::windows::<bf16>;
     depthwise_matches: checks::depthwise::matches::<f32>;
     depthwise_matches_in_half_precision: checks::depthwise::matches::<f16> => checks::depthwise::matches::<bf16>;
-    instance_norm_clamp_multiply_channel_max_matches: checks::channel_max::normed::<f32>;
-    instance_norm_clamp_multiply_channel_max_matches_in_half_precision:
-        checks::channel_max::normed::<f16> => checks::channel_max::normed::<bf16>;
+    instance_norm_clamp_multiply_channel_reduction_matches: checks::channel_reduction::normed::<f32>;
+    instance_norm_clamp_multiply_channel_reduction_matches_in_half_precision:
+        checks::channel_reduction::normed::<f16> => checks::channel_reduction::normed::<bf16>;
 }
 
 tests! {

@@ -22,7 +22,7 @@ _NARROWED = frozenset({"conv1d", "conv2d", "conv3d", "prelu"})
 """What autocast gives operands of 16 bits to."""
 
 _WIDENED = {
-    "cuda": frozenset({"group_norm", "layer_norm", "softplus"}),
+    "cuda": frozenset({"group_norm", "layer_norm", "softplus", "sum"}),
     "cpu": frozenset({"max_pool3d", "avg_pool3d", "adaptive_avg_pool3d"}),
 }
 """What it computes in float32, by the kind of device."""

@@ -13,7 +13,7 @@ from torch.nn import functional as F
 
 from . import _native
 
-__all__ = ["Parsed", "evaluate", "output_shape", "parsed"]
+__all__ = ["Parsed", "evaluate", "output_shape", "parsed", "reduced_dim"]
 
 
 @dataclass(frozen=True)
@@ -75,6 +75,12 @@ def _convolution(x: torch.Tensor, values: dict[str, torch.Tensor], a: dict[str, 
     return function(x, weight, bias, stride, padding, dilation, groups)
 
 
+def reduced_dim(a: dict[str, Any]) -> int | None:
+    """The dimension that a layer of these attributes reduces, if it is a reduction."""
+    dim: Any = a.get("dim")
+    return dim[0] if isinstance(dim, list) else dim
+
+
 def _pool(x: torch.Tensor, operator: str, a: dict[str, Any]) -> torch.Tensor:
     axes = int(operator[-2])
     kernel = _each(a["kernel_size"], axes)
@@ -120,8 +126,6 @@ def _layer(
             return x * factor.reshape(-1, *[1] * axes)
         case "prelu":
             return F.prelu(x, weight)
-        case "channel_max":
-            return torch.amax(x, 1)
         case "clamp":
             return torch.clamp(x, a.get("min"), a.get("max"))
         case "relu":
@@ -148,6 +152,10 @@ def _layer(
             return F.adaptive_avg_pool2d(x, a["output_size"])
         case "adaptive_avg_pool3d":
             return F.adaptive_avg_pool3d(x, a["output_size"])
+        case _ if "dim" in a:
+            # A reduction. Those of maxima and minima have their own names where they give no indices.
+            function = getattr(torch, f"a{operator}", None) or getattr(torch, operator)
+            return function(x, dim=reduced_dim(a), keepdim=a.get("keepdim", False))
         case _:
             return _pool(x, operator, a)
 
@@ -201,8 +209,9 @@ def output_shape(chain: Parsed, shape: Sequence[Any], layers: int | None = None)
     for operator, a in chain.layers[:layers]:
         axes = int(operator[-2]) if operator.endswith("d") and operator[-2].isdigit() else 0
         if axes == 0:
-            if operator == "channel_max":
-                del shape[1]
+            dim = reduced_dim(a)
+            if dim is not None:
+                shape[dim : dim + 1 or None] = [1] if a.get("keepdim", False) else []
             continue
         first = len(shape) - axes
         if operator.startswith("adaptive"):

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from ._autocast import TYPES
-from ._chain import evaluate, output_shape
+from ._chain import evaluate, output_shape, reduced_dim
 from ._layers import BATCH_NORMS, kind_of
 from ._match import Candidate, candidates
 from ._runner import Precision, Runner, convolutions_allow_tf32
@@ -114,7 +114,8 @@ def _needs_batch(layer: tuple[str, dict[str, Any]]) -> bool:
     operator, attributes = layer
     if operator == "prelu":
         return attributes["num_parameters"] != 1
-    return operator in ("group_norm", "batch_norm", "channel_max")
+    dim = reduced_dim(attributes)
+    return operator in ("group_norm", "batch_norm") or (dim is not None and dim >= 0)
 
 
 class State:

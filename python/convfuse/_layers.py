@@ -240,5 +240,5 @@ def of_call(node: fx.Node) -> dict[str, Any] | None:
     if target is torch.amax or (is_method and target == "amax"):
         values = given(node, ["dim", "keepdim"], {"keepdim": False})
         if values == {"dim": 1, "keepdim": False}:
-            return {"channel_max": {}}
+            return {"max": {"dim": 1}}
     raise Refused

@@ -190,7 +190,7 @@ class _Walk:
         if not is_first and not is_values:
             raise Refused
         self.item = item
-        return {"channel_max": {}}
+        return {"max": {"dim": 1}}
 
     def add(self, user: fx.Node, node: fx.Node) -> dict[str, Any]:
         if user.kwargs or len(user.args) != 2:

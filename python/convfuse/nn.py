@@ -267,6 +267,6 @@ class Conv3dMultiplyInstanceNormClampMultiplyMax(ChainModule):
             {"instance_norm": {"name": "instance_norm"}},
             {"clamp": {"min": clamp_min, "max": clamp_max}},
             multiply,
-            {"channel_max": {}},
+            {"max": {"dim": 1}},
         ]
         self._set_chain(_text(in_channels, layers), precision=precision)

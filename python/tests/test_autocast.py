@@ -56,10 +56,9 @@ LAYERS = {
     "adaptive_avg_pool3d": {"output_size": 1},
     **{
         one: {}
-        for one in (
-            "relu leaky_relu silu gelu sigmoid tanh hardswish elu softplus mish channel_max".split()
-        )
+        for one in "relu leaky_relu silu gelu sigmoid tanh hardswish elu softplus mish".split()
     },
+    **{one: {"dim": 1} for one in ("max", "min", "sum", "mean")},
 }
 # Those that leave the size, each before each other.
 OF_ONE_SIZE = [*LAYERS][:11]

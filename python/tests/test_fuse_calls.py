@@ -81,7 +81,7 @@ TAKEN = {
         lambda y, _: F.max_pool2d(y, 3, 2, 1, 1, True),
         lambda y, _: F.max_pool2d(y, (2, 3), stride=(1, 2), padding=(1, 0), dilation=(3, 1)),
     ],
-    "channel_max": [
+    "max": [
         lambda y, _: y.amax(1),
         lambda y, _: torch.max(y, 1)[0],
         lambda y, _: y.max(dim=1).values,

@@ -268,7 +268,7 @@ def test_extents_are_added(cpu):
 
 
 WITHOUT_BATCH = {
-    "a maximum": (lambda own, x: body(own, x).amax(1), "channel_max"),
+    "a maximum": (lambda own, x: body(own, x).amax(1), "max"),
     "a factor that has one": (lambda own, x: (body(own, x) * own.factor).relu(), "scale relu"),
     "a factor": (lambda own, x: body(own, x) * own.other, "scale"),
     "slopes": (lambda own, x: own.slopes(body(own, x)), "prelu"),
@@ -295,7 +295,7 @@ def test_assignments_to_attributes_write_into_them():
         return largest
 
     model, x = made(function)
-    check(model, x, {"conv": "conv2d instance_norm channel_max"})
+    check(model, x, {"conv": "conv2d instance_norm max"})
 
 
 def test_norms_of_other_axes_are_left():

@@ -347,7 +347,7 @@ OPERATORS = {
         "mish",
         "prelu",
     ),
-    *("clamp", "add", "scale", "max_pool2d", "avg_pool2d", "channel_max"),
+    *("clamp", "add", "scale", "max_pool2d", "avg_pool2d", "max"),
 }
 
 

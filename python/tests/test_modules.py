@@ -257,7 +257,7 @@ def conv(**attributes):
         ([conv(), {"max_pool3d": {"kernel_size": 2}}], "spatial dimensions are 2, expected 3"),
         ([{"max_pool2d": {"kernel_size": 2, "padding": 2}}], r"padding\[0\] is 2, limit"),
         ([{"avg_pool2d": {"kernel_size": 2, "divisor_override": 0}}], "divisor_override is 0"),
-        ([{"channel_max": {}}, conv()], "the input has no channels"),
+        ([{"max": {"dim": 1}}, conv()], "the input has no channels"),
         ([conv(), {"scale": {"name": "conv"}}], "no parameter can be called conv: 'conv' is empty or taken"),
         ([{"scale": {"name": "chain"}}], "no parameter can be called chain"),
         ([{"scale": {"name": "_runner"}}], "no parameter can be called _runner"),

@@ -4,14 +4,14 @@
 //! this step refuses extents that no kernel can index, and nothing else.
 
 use op_spec::{
-    BatchNormProblem, ChannelMaxProblem, ChannelShape, ClampProblem, ConvProblem, ConvSpec,
+    BatchNormProblem, ChannelReductionProblem, ChannelShape, ClampProblem, ConvProblem, ConvSpec,
     GeluApproximation, GroupNormProblem, InstanceNormProblem, LayerNormProblem, MaxPool2dProblem,
     Pad, PointwiseSpec, PoolProblem, Pooled, PreluProblem, Quantity, ScaleProblem, SpecError,
 };
 
 use crate::Presence;
 use crate::batch_norm::FoldGeometry;
-use crate::channel_max::ChannelMaxGeometry;
+use crate::channel_reduction::ChannelReductionGeometry;
 use crate::conv::ConvGeometry;
 use crate::elementwise::{Bounds, ChannelGeometry};
 use crate::max_pool2d::{PoolGeometry, PoolTask};
@@ -201,6 +201,21 @@ impl KernelGeometry for LayerNormProblem {
     }
 }
 
+impl KernelGeometry for ChannelReductionProblem {
+    type Geometry = ChannelReductionGeometry;
+
+    fn geometry(&self) -> Result<ChannelReductionGeometry, SpecError> {
+        let (n, channels, spatial) = extents(&self.shape, self.operation.name())?;
+        let in_any_order = self.operation.selects();
+        Ok(ChannelReductionGeometry::new(
+            n,
+            channels,
+            spatial,
+            in_any_order,
+        ))
+    }
+}
+
 macro_rules! of_channels {
     ($($Problem:ident($operator:literal): $Geometry:ident;)+) => {$(
         impl KernelGeometry for $Problem {
@@ -216,7 +231,6 @@ macro_rules! of_channels {
 
 of_channels! {
     BatchNormProblem("batch_norm"): ChannelGeometry;
-    ChannelMaxProblem("channel_max"): ChannelMaxGeometry;
     PreluProblem("prelu"): ChannelGeometry;
     ScaleProblem("scale"): ChannelGeometry;
 }

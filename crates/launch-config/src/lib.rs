@@ -13,7 +13,7 @@
 
 mod arch;
 pub mod batch_norm;
-pub mod channel_max;
+pub mod channel_reduction;
 mod clusters;
 pub mod conv;
 pub mod copy_strided;

@@ -1,7 +1,7 @@
 //! Launch shapes: everything is covered, once, by what a device can launch.
 
 use launch_config::KernelGeometry;
-use launch_config::channel_max::{self, ChannelMaxGeometry};
+use launch_config::channel_reduction::{self, ChannelReductionGeometry};
 use launch_config::conv::ConvGeometry;
 use launch_config::implicit_gemm::{GemmConfig, OperandFormat};
 use launch_config::max_pool2d::PoolTask;
@@ -154,12 +154,18 @@ fn overlapping_windows_two_rows_apart_are_stacked_and_all_others_are_not() {
 
 #[test]
 fn channels_are_divided_only_where_positions_are_few() {
-    let few = ChannelMaxGeometry::new(1, 64, 49);
+    let few = ChannelReductionGeometry::new(1, 64, 49, true);
     assert_eq!((few.slices, few.lanes), (8, WARP_THREADS));
-    let many = ChannelMaxGeometry::new(128, 16, 12_600);
-    assert_eq!((many.slices, many.lanes), (1, channel_max::BLOCK_THREADS));
-    let narrow = ChannelMaxGeometry::new(1, 3, 49);
+    let many = ChannelReductionGeometry::new(128, 16, 12_600, true);
+    assert_eq!(
+        (many.slices, many.lanes),
+        (1, channel_reduction::BLOCK_THREADS)
+    );
+    let narrow = ChannelReductionGeometry::new(1, 3, 49, true);
     assert_eq!(narrow.slices, 1, "a slice has enough channels to pay");
+    // What depends on the order of the channels has the same one in any batch.
+    let slices = |n, in_any_order| ChannelReductionGeometry::new(n, 64, 49, in_any_order).slices;
+    assert_eq!((slices(100_000, true), slices(100_000, false)), (1, 8));
 }
 
 #[test]

@@ -193,6 +193,11 @@ spec_error! {
     }: "eps is {eps}, {}", if *takes_zero { "minimum 0" } else { "expected more than 0" };
     /// An average with a divisor of 0.
     ZeroDivisor {}: "divisor_override is 0, any other number may be given";
+    /// A reduction over another dimension than the channels'.
+    ReducedDimension {
+        /// The dimension, as PyTorch counts.
+        dim: isize,
+    }: "dim is {dim}, {}", crate::channel_reduction::EXPECTED;
     /// A clamp without any bound.
     NoBound {}: "min and max are both absent, at least one is needed";
     /// A tensor has more elements than an address can reach.

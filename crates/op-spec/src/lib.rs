@@ -47,7 +47,7 @@ mod window;
 
 mod add;
 mod batch_norm;
-mod channel_max;
+mod channel_reduction;
 mod conv;
 #[cfg(feature = "graph")]
 pub mod data;
@@ -64,7 +64,7 @@ mod scale;
 
 pub use add::{AddProblem, AddSpec};
 pub use batch_norm::{BatchNormProblem, BatchNormSpec};
-pub use channel_max::{ChannelMaxProblem, ChannelMaxSpec};
+pub use channel_reduction::{ChannelReductionProblem, ChannelReductionSpec, ReductionOp};
 pub use conv::{
     Conv1dSpec, Conv2dSpec, Conv3dSpec, ConvProblem, ConvSpec, Pad, Padding, PaddingMode,
 };

@@ -89,11 +89,7 @@ fn what_no_input_can_mend_is_refused_at_once() {
         of(&[volumes, Layer::max_pool2d(pool)])
             => "layer 1: max_pool2d: spatial dimensions are 3, expected 2";
     }
-    let late = [
-        Layer::channel_max(),
-        Layer::clamp(0.0, 1.0),
-        Layer::scale("scale"),
-    ];
+    let late = [Layer::max(1), Layer::clamp(0.0, 1.0), Layer::scale("scale")];
     let padded = Layer::max_pool2d(MaxPool2dSpec {
         padding: [2, 0],
         ..pool
@@ -213,10 +209,10 @@ fn every_parameter_is_random_by_itself() {
 fn a_file_with_mistakes_is_refused_by_name() {
     let three = r#"{"conv2d": {"name": "c", "out_channels": 4, "kernel_size": [1, 2, 3]}}"#;
     says! {
-        of_layers(r#"{"relu6": {}}"#) => "layer 0", "`relu6`", "`relu`", "`conv2d`", "`channel_max`";
+        of_layers(r#"{"relu6": {}}"#) => "layer 0", "`relu6`", "`relu`", "`conv2d`", "`max`";
         of_layers(r#"{"relu": {}}, {"clamp": {"mni": 0}}"#) => "layer 1: unknown field `mni`";
         of_layers(r#"{"relu": {"inplace": true}}"#) => "inplace";
-        of_layers(r#"{"channel_max": {"dim": 1}}"#) => "dim";
+        of_layers(r#"{"channel_max": {}}"#) => "layer 0", "`channel_max`";
         of_layers("{}") => "no operator";
         of_layers(r#"{"relu": {}, "clamp": {"min": 0}}"#) => "relu and clamp";
         of_layers(three) => "layer 0: kernel_size has 3 entries, expected 1 or 2";
@@ -267,12 +263,12 @@ fn both_presets_have_a_normal_form() {
     let of_79 = form(&chain_79(), &KernelBench79::INPUT);
     assert_eq!(
         of_79.summary().to_string(),
-        "convolution, factors, moments of 16 groups, normalise, clamp, scale, channel_max"
+        "convolution, factors, moments of 16 groups, normalise, clamp, scale, max"
     );
     assert_eq!(of_79.epilogue.before[0].0, 1);
     assert!(matches!(
         of_79.epilogue.reduce,
-        Some((5, Reduction::ChannelMax(_)))
+        Some((5, Reduction::Channels(_)))
     ));
 }
 

@@ -138,7 +138,7 @@ fn what_is_no_graph_is_refused() {
         .unwrap();
     refused! { graph.problem(&[2, 8, 5, 6]) => "layer 2: add: residual[1] is 4, expected 8"; }
     let error = empty()
-        .layer("a", "x", Layer::channel_max())
+        .layer("a", "x", Layer::max(1))
         .layer("b", "a", Layer::group_norm("norm", 4))
         .build("b")
         .unwrap_err();

@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 
 use jsonschema::Validator;
 use op_spec::graph::{Chain, ConvLayer, Layer};
-use op_spec::{AvgPoolSpec, GeluApproximation, MaxPool2dSpec, MaxPool3dSpec};
+use op_spec::{
+    AvgPoolSpec, ChannelReductionSpec, GeluApproximation, MaxPool2dSpec, MaxPool3dSpec, ReductionOp,
+};
 use serde_json::{Map, Value, json};
 
 /// A file of the repository.
@@ -22,7 +24,9 @@ fn read(path: &str) -> String {
 
 /// The layers as their constructors make them. A constructor has the name of its operator.
 fn constructed() -> Vec<Layer> {
-    vec![
+    let reductions = ReductionOp::ALL.iter();
+    let reductions = reductions.map(|&operation| ChannelReductionSpec::new(operation, 1));
+    let others = [
         Layer::conv1d(ConvLayer::new("x", 1, [1])),
         Layer::conv2d(ConvLayer::new("x", 1, [1; 2])),
         Layer::conv3d(ConvLayer::new("x", 1, [1; 3])),
@@ -33,7 +37,6 @@ fn constructed() -> Vec<Layer> {
         Layer::scale("x"),
         Layer::prelu("x", 1),
         Layer::max_pool2d(MaxPool2dSpec::new([1; 2])),
-        Layer::channel_max(),
         Layer::add("x"),
         Layer::max_pool3d(MaxPool3dSpec::new([1; 3])),
         Layer::avg_pool2d(AvgPoolSpec::new([1; 2])),
@@ -51,7 +54,11 @@ fn constructed() -> Vec<Layer> {
         Layer::elu(1.0),
         Layer::softplus(1.0, 20.0),
         Layer::mish(),
-    ]
+    ];
+    others
+        .into_iter()
+        .chain(reductions.map(Layer::ChannelReduction))
+        .collect()
 }
 
 fn layer(operator: &str, attributes: &Map<String, Value>) -> Result<Layer, String> {
@@ -89,7 +96,7 @@ fn sample(operator: &str, attribute: &str) -> Value {
     match attribute {
         "name" | "input" => json!("x"),
         "normalized_shape" => json!([1, 4, 4]),
-        "out_channels" | "kernel_size" | "num_groups" | "output_size" => json!(1),
+        "dim" | "out_channels" | "kernel_size" | "num_groups" | "output_size" => json!(1),
         _ => panic!("{operator}: {attribute} has no sample"),
     }
 }
@@ -284,7 +291,10 @@ fn the_schema_has_the_layers_and_attributes_of_the_reader() {
     };
     assert_eq!(keys(&schema["$defs"]["layer"]["properties"]), operators());
     for operator in operators() {
-        let listed = keys(&schema["$defs"][operator.as_str()]["properties"]);
+        let reference = &schema["$defs"]["layer"]["properties"][operator.as_str()]["$ref"];
+        let definition = reference.as_str().and_then(|at| schema.pointer(&at[1..]));
+        let definition = definition.unwrap_or_else(|| panic!("{operator}: {reference}"));
+        let listed = keys(&definition["properties"]);
         assert_eq!(listed, attributes(&operator), "{operator}");
     }
 }

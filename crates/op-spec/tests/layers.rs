@@ -1,7 +1,7 @@
 //! Layers as they are written in files of chains, and what chains make of them.
 
-use op_spec::MaxPool2dSpec;
 use op_spec::graph::{Chain, ConvLayer, Initialisation, Layer, NormalForm};
+use op_spec::{ChannelReductionSpec, MaxPool2dSpec, ReductionOp};
 
 /// The chain of one layer on three channels.
 fn read(layer: &str) -> Result<Chain, String> {
@@ -175,7 +175,7 @@ fn an_input_without_a_batch_is_one_sample() {
     for (layer, operator) in [
         (Layer::group_norm("norm", 1), "group_norm"),
         (Layer::batch_norm("norm"), "batch_norm"),
-        (Layer::channel_max(), "channel_max"),
+        (Layer::max(1), "max"),
         (Layer::prelu("act", 3), "prelu"),
     ] {
         let chain = Chain::new(3, [conv("conv"), layer]).unwrap();
@@ -210,7 +210,7 @@ fn a_prelu_has_pytorchs_parameter_and_is_pointwise() {
         conv(),
         Layer::instance_norm("norm"),
         Layer::prelu("act", 6),
-        Layer::channel_max(),
+        Layer::max(1),
         Layer::prelu("last", 1),
     ];
     let chain = Chain::new(3, layers).unwrap();
@@ -227,12 +227,64 @@ fn a_prelu_has_pytorchs_parameter_and_is_pointwise() {
     let form = NormalForm::of(&problem, 0..5).unwrap();
     assert_eq!(
         form.summary().to_string(),
-        "convolution, moments of 6 groups, normalise, prelu, channel_max, prelu"
+        "convolution, moments of 6 groups, normalise, prelu, max, prelu"
     );
     assert!(!form.epilogue.list[0].1.keeps_order() && form.epilogue.list[0].1.as_clamp().is_none());
     // One slope needs neither channels nor a batch.
     let chain = Chain::new(3, [conv(), Layer::prelu("act", 1)]).unwrap();
     assert_eq!(chain.problem(&[3, 8, 9]).unwrap().output_shape(), [6, 6, 7]);
-    let late = Chain::new(3, [Layer::channel_max(), Layer::prelu("act", 3)]);
+    let late = Chain::new(3, [Layer::max(1), Layer::prelu("act", 3)]);
     says! { late => "layer 1: prelu: the input has no channels"; }
+}
+
+#[test]
+fn a_reduction_is_written_as_pytorch_has_it_and_takes_the_channels_alone() {
+    for operation in ReductionOp::ALL.iter().map(|operation| operation.name()) {
+        let reduction = |rest: &str| format!(r#"{{"{operation}":{{"dim":{rest}}}}}"#);
+        for (given, again, output) in [
+            ("1", "1", &[2, 8, 9][..]),
+            ("[1]", "1", &[2, 8, 9]),
+            ("-3", "-3", &[2, 8, 9]),
+            (r#"1,"keepdim":false"#, "1", &[2, 8, 9]),
+            (r#"1,"keepdim":true"#, r#"1,"keepdim":true"#, &[2, 1, 8, 9]),
+        ] {
+            let chain = read(&reduction(given)).unwrap();
+            assert_eq!(written(&chain), reduction(again));
+            assert_eq!(chain.layers()[0].operator(), operation);
+            assert_eq!(chain.problem(&[2, 3, 8, 9]).unwrap().output_shape(), output);
+        }
+        for other in ["0", "2", "[2, 3]", "[]"] {
+            let words = format!("layer 0: {operation}: dim is {other}, expected the channels");
+            let message = read(&reduction(other)).unwrap_err();
+            assert!(message.contains(&words), "{message}");
+            assert!(message.contains("adaptive_avg_pool2d"), "{message}");
+        }
+        // Counted from the end, it depends on the input which dimension that is.
+        let chain = read(&reduction("-3")).unwrap();
+        says! {
+            chain.problem(&[2, 3, 7, 8, 9]) => "dim is -3, expected the channels' dimension, 1";
+            read(&format!(r#"{{"{operation}":{{}}}}"#)) => "missing field `dim`";
+            read(&reduction(r#""c""#)) => "dim", "list of numbers";
+            read(&reduction(r#"1,"keep_dim":true"#)) => "unknown field `keep_dim`";
+        }
+    }
+}
+
+#[test]
+fn a_reduction_counted_from_the_end_needs_no_batch_and_may_leave_a_channel() {
+    let conv = Layer::conv2d(ConvLayer::new("conv", 6, [3, 2]));
+    for &operation in ReductionOp::ALL {
+        let mut reduction = ChannelReductionSpec::new(operation, -3);
+        let chain = Chain::new(3, [conv.clone(), Layer::ChannelReduction(reduction)]).unwrap();
+        assert_eq!(chain.problem(&[3, 8, 9]).unwrap().output_shape(), [6, 8]);
+        reduction.keepdim = true;
+        let layers = [
+            conv.clone(),
+            Layer::ChannelReduction(reduction),
+            Layer::scale("factor"),
+        ];
+        let chain = Chain::new(3, layers).unwrap();
+        assert_eq!(chain.problem(&[3, 8, 9]).unwrap().output_shape(), [1, 6, 8]);
+        assert_eq!(chain.parameters()[2].shape, [1, 1, 1]);
+    }
 }

@@ -5,8 +5,8 @@ use launch_config::elementwise::Bounds;
 use launch_config::norm::NormGeometry;
 use op_spec::graph::presets::{KernelBench79, KernelBench85};
 use op_spec::{
-    ChannelMaxSpec, ClampSpec, Conv2dSpec, Conv3dSpec, ConvSpec, GroupNormSpec, InstanceNormSpec,
-    MAX_ELEMENTS, MaxPool2dSpec, ScaleSpec,
+    ChannelReductionSpec, ClampSpec, Conv2dSpec, Conv3dSpec, ConvSpec, GroupNormSpec,
+    InstanceNormSpec, MAX_ELEMENTS, MaxPool2dSpec, ReductionOp, ScaleSpec,
 };
 use proptest::array::{uniform2, uniform3};
 use proptest::collection::vec;
@@ -162,8 +162,10 @@ proptest! {
         if let Ok(problem) = ScaleSpec.problem(&input, weight.unwrap_or(&[])) {
             let _ = problem.geometry();
         }
-        if let Ok(problem) = ChannelMaxSpec.problem(&input) {
-            let _ = problem.geometry();
+        for &operation in ReductionOp::ALL {
+            if let Ok(problem) = ChannelReductionSpec::new(operation, 1).problem(&input) {
+                let _ = problem.geometry();
+            }
         }
         if let Ok(problem) = (ClampSpec { min, max }).problem(&input) {
             let _ = Bounds::of(&problem);

@@ -2,8 +2,8 @@
 
 use launch_config::KernelGeometry;
 use op_spec::{
-    BatchNormSpec, ChannelMaxSpec, ClampSpec, Conv2dSpec, Conv3dSpec, GroupNormSpec,
-    InstanceNormSpec, MAX_ELEMENTS, MaxPool2dSpec, PreluSpec, ScaleSpec, SpecError,
+    BatchNormSpec, ChannelReductionSpec, ClampSpec, Conv2dSpec, Conv3dSpec, GroupNormSpec,
+    InstanceNormSpec, MAX_ELEMENTS, MaxPool2dSpec, PreluSpec, ReductionOp, ScaleSpec, SpecError,
 };
 
 #[test]
@@ -143,15 +143,21 @@ fn prelu_takes_one_slope_or_one_for_each_channel() {
 }
 
 #[test]
-fn scale_and_channel_max_refuse_and_accept() {
+fn scale_and_max_refuse_and_accept() {
+    let max = |dim| ChannelReductionSpec::new(ReductionOp::Max, dim);
     refused! {
         ScaleSpec.problem(&[2, 3, 4], &[4]) => "scale: scale[0] is 4, expected 3";
         ScaleSpec.problem(&[2], &[2]) => "scale: input has 1 dimensions, minimum 2";
-        ChannelMaxSpec.problem(&[2, 0, 4]) => "channel_max: channels is 0, minimum 1";
+        max(1).problem(&[2, 0, 4]) => "max: channels is 0, minimum 1";
+        max(1).problem(&[2]) => "max: input has 1 dimensions, minimum 2";
+        max(-1).problem(&[2, 3, 4]) => "max: dim is -1, expected the channels' dimension, 1; \
+            reductions over spatial dimensions are pools, such as adaptive_avg_pool2d";
+        max(isize::MIN).problem(&[2, 3, 4]) => format!("max: dim is {}, expected the channels' dimension, 1; \
+            reductions over spatial dimensions are pools, such as adaptive_avg_pool2d", isize::MIN);
     }
     ScaleSpec.problem(&[0, 3], &[3]).unwrap();
     for (input, outputs) in [(&[2, 1][..], 2), (&[0, 1, 7], 0)] {
-        let problem = ChannelMaxSpec.problem(input).unwrap();
+        let problem = max(1 - input.len() as isize).problem(input).unwrap();
         assert_eq!(problem.output_elements(), outputs);
     }
 }

@@ -3,7 +3,9 @@
 
 use ndarray::{ArrayD, Axis};
 use op_spec::graph::{Chain, ConvLayer, GraphProblem, Layer, NormalForm, Operand, Pointwise};
-use op_spec::{ConvSpec, GroupNormProblem, MaxPool2dSpec, PaddingMode};
+use op_spec::{
+    ChannelReductionSpec, ConvSpec, GroupNormProblem, MaxPool2dSpec, PaddingMode, ReductionOp,
+};
 use oracle::operators::Operator;
 use oracle::{Bounded, Case, Precision, layer_of};
 use proptest::bool::ANY;
@@ -168,12 +170,14 @@ const GROUPS: usize = 2;
 
 prop_compose! {
     /// A chain and its input's shape, by how often each part of a normal form stands in it: `norm` is none, a
-    /// group norm, an instance norm or a layer norm, `reduction` none, a pool or a maximum over the channels.
+    /// group norm, an instance norm or a layer norm, `reduction` none, a pool or
+    /// one over the channels.
     fn chains()(
         [volumes, convolution, bias, affine] in [ANY; 4],
         [before, behind] in [0..3_usize, 0..3],
         norm in 0..4_u32,
         reduction in 0..3_u32,
+        (operation, keepdim) in (0..ReductionOp::ALL.len(), ANY),
         per_group in 1..4_usize,
         n in 1..3_usize,
         // Behind a maximum a clamp may be a relu.
@@ -225,10 +229,13 @@ prop_compose! {
         layers.extend((residual && factor).then(|| Layer::add("early")));
         match reduction {
             1 if !volumes => layers.push(Layer::max_pool2d(MaxPool2dSpec::new([2, 3]))),
-            2 => layers.push(Layer::channel_max()),
+            2 => layers.push(Layer::ChannelReduction(ChannelReductionSpec {
+                keepdim,
+                ..ChannelReductionSpec::new(ReductionOp::ALL[operation], 1)
+            })),
             _ => {}
         }
-        let has_channels = reduction != 2;
+        let has_channels = reduction != 2 || keepdim;
         layers.extend((batch_norms[1] && has_channels).then(|| Layer::batch_norm("statistics")));
         layers.extend(prelus[1].then(|| Layer::prelu("slope", 1)));
         let [clamp, factor, residual] = late;

@@ -8,7 +8,7 @@
 //! Work is spread over rayon's threads. Its division depends on the problem alone, never on the number of
 //! threads or the batch, so results repeat bit for bit.
 
-mod channel_max;
+mod channel_reduction;
 mod conv;
 mod graph;
 mod maps;

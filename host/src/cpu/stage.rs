@@ -9,7 +9,7 @@ use op_spec::ConvProblem;
 use op_spec::graph::{GraphProblem, NormalForm, Pointwise, Reduction};
 use rayon::prelude::*;
 
-use super::channel_max::max_over_channels;
+use super::channel_reduction::reduce_channels;
 use super::conv::{convolve_sample, fill_pad};
 use super::dense;
 use super::maps::{Map, Norm};
@@ -92,7 +92,7 @@ fn run_sample(
 /// A thread's buffers, reused from sample to sample.
 #[derive(Default)]
 struct Buffers {
-    /// Values of a run before its maximum.
+    /// Values of a run before its reduction.
     mapped: Vec<f32>,
     /// A sample between two runs.
     sample: Vec<f32>,
@@ -225,10 +225,10 @@ impl<'a> Stage<'a> {
                 }
                 Ok(())
             }
-            Reduction::ChannelMax(_) => {
+            Reduction::Channels(problem) => {
                 self.map_groups(number, mapped);
-                max_over_channels(mapped, y);
-                // The output has no channels for factors.
+                reduce_channels(mapped, y, &problem);
+                // The output has one channel for factors, or none.
                 let behind = self.behind.iter();
                 behind.for_each(|map| map.apply(number * y.len(), 0, y));
                 Ok(())

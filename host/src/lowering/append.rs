@@ -5,7 +5,7 @@ use op_spec::graph::{LayerProblem, Operand};
 use op_spec::{BatchNormProblem, Layout};
 
 use super::choice::Chosen;
-use super::epilogue::{Map, MaxOverChannels, Plan, Pool, Store};
+use super::epilogue::{Map, Plan, Pool, ReducedChannels, Store};
 use super::producer::Producer;
 use super::region::Query;
 use crate::device::Tensor;
@@ -14,9 +14,9 @@ use crate::operators::batch_norm::{self, Folded, Statistics};
 use crate::operators::conv::{Filters, append_pad};
 use crate::operators::fused::group_norm_scale_pointwise::{Tail, normalise_and_map};
 use crate::operators::fused::{
-    RowMoments, clamp_multiply_channel_max, depthwise, fold_scale, group_norm_scale,
+    RowMoments, clamp_multiply_channel_reduction, depthwise, fold_scale, group_norm_scale,
     group_norm_scale_max_pool2d_clamp, implicit_gemm, max_pool2d_clamp,
-    multiply_instance_norm_clamp_multiply_channel_max, scale_max_pool2d_clamp,
+    multiply_instance_norm_clamp_multiply_channel_reduction, scale_max_pool2d_clamp,
 };
 use crate::operators::group_norm;
 use crate::operators::norm_statistics::{self, NormInput};
@@ -102,7 +102,7 @@ impl<'a> Appending<'a> {
         };
         let factors = match plan {
             Plan::Pool(pool) => pool.factors,
-            Plan::MaxOverChannels(max) => Some(max.factors),
+            Plan::ReducedChannels(reduced) => Some(reduced.factors),
             _ => None,
         };
         Ok(ConvolutionParameters {
@@ -236,7 +236,7 @@ impl<'a> Appending<'a> {
             Plan::Whole | Plan::Store(_) => Ok(produced.value()),
             Plan::Map(map) => self.map(&produced, map),
             Plan::Pool(pool) => self.pool(&produced, pool),
-            Plan::MaxOverChannels(max) => self.max_over_channels(&produced, max),
+            Plan::ReducedChannels(reduced) => self.reduce_channels(&produced, reduced),
             Plan::NormScale(map) => {
                 let (layer, norm) = &map.norm;
                 let scale = map.behind.map(|behind| self.first(behind.layer));
@@ -319,23 +319,28 @@ impl<'a> Appending<'a> {
         pointwise::append(program, pooled, rest)
     }
 
-    fn max_over_channels(&mut self, produced: &Produced, max: &MaxOverChannels) -> Result<Value> {
-        let factors = self.first(max.factors);
-        let (clamp, of) = (&max.clamp, &max.channel_max);
-        match &max.norm {
+    fn reduce_channels(&mut self, produced: &Produced, of: &ReducedChannels) -> Result<Value> {
+        let factors = self.first(of.factors);
+        let ReducedChannels {
+            norm,
+            clamp,
+            reduction,
+            ..
+        } = of;
+        match norm {
             Some((layer, norm)) => {
                 let input = self.statistics(produced, *layer, norm.geometry()?)?;
-                multiply_instance_norm_clamp_multiply_channel_max::append(
+                multiply_instance_norm_clamp_multiply_channel_reduction::append(
                     self.program,
                     &input,
                     factors,
                     clamp,
-                    of,
+                    reduction,
                 )
             }
             None => {
                 let x = produced.value();
-                clamp_multiply_channel_max::append(self.program, x, factors, clamp, of)
+                clamp_multiply_channel_reduction::append(self.program, x, factors, clamp, reduction)
             }
         }
     }

@@ -8,7 +8,7 @@ use op_spec::graph::{Epilogue, NormalForm, Pointwise, Reduction};
 use op_spec::{BatchNormProblem, PointwiseProblem, PreluProblem, ScaleProblem};
 
 use super::region::Region;
-use crate::spec::{ChannelMaxProblem, ClampProblem, GroupNormProblem, MaxPool2dProblem};
+use crate::spec::{ChannelReductionProblem, ClampProblem, GroupNormProblem, MaxPool2dProblem};
 use launch_config::implicit_gemm::Epilogue as StoreEpilogue;
 use launch_config::{Presence, Refusal};
 
@@ -24,8 +24,9 @@ pub(super) enum Plan {
     Map(Map),
     /// Norm, scale, max_pool2d and functions; the norm, the scale and the functions may be absent.
     Pool(Pool),
-    /// Scale, norm, clamp, the same scale and channel_max; the scale and the norm in front may be absent.
-    MaxOverChannels(MaxOverChannels),
+    /// Scale, norm, clamp, the same scale and a reduction over the channels; the scale and the norm in front
+    /// may be absent.
+    ReducedChannels(ReducedChannels),
     /// A norm and a scale, in one launch where a block has room for a row.
     NormScale(Map),
     /// A norm with the factors of the scale behind it in its weight and bias.
@@ -45,10 +46,12 @@ impl Plan {
                 "norm, scale, max_pool2d and clamp in one launch"
             }
             Plan::Pool(_) => "scale, max_pool2d and clamp in one launch",
-            Plan::MaxOverChannels(max) if max.norm.is_some() => {
-                "scale, norm, clamp, scale and channel_max in one launch"
+            Plan::ReducedChannels(reduced) if reduced.norm.is_some() => {
+                "scale, norm, clamp, scale and a reduction over the channels in one launch"
             }
-            Plan::MaxOverChannels(_) => "clamp, scale and channel_max in one launch",
+            Plan::ReducedChannels(_) => {
+                "clamp, scale and a reduction over the channels in one launch"
+            }
             Plan::NormScale(_) => "norm and scale, in one launch where a block holds a row",
             Plan::FoldedScale(_) => "norm whose weight and bias have the scale in them",
             Plan::List(_) => "pointwise functions, up to eight a launch",
@@ -60,7 +63,7 @@ impl Plan {
         match self {
             Plan::Map(map) | Plan::NormScale(map) | Plan::FoldedScale(map) => Some(map.norm),
             Plan::Pool(pool) => pool.norm,
-            Plan::MaxOverChannels(max) => max.norm,
+            Plan::ReducedChannels(reduced) => reduced.norm,
             Plan::Whole | Plan::Store(_) | Plan::List(_) => None,
         }
     }
@@ -230,22 +233,22 @@ impl Pool {
     }
 }
 
-/// `channel_max(clamp(norm(x * m)) * m)` with a norm of single channels; without the norm
-/// `channel_max(clamp(x) * m)`.
+/// `reduce(clamp(norm(x * m)) * m)` over the channels with a norm of single channels; without the norm
+/// `reduce(clamp(x) * m)`.
 #[derive(Debug, Clone)]
-pub(super) struct MaxOverChannels {
+pub(super) struct ReducedChannels {
     pub(super) norm: Option<(usize, GroupNormProblem)>,
     pub(super) clamp: ClampProblem,
-    pub(super) channel_max: ChannelMaxProblem,
+    pub(super) reduction: ChannelReductionProblem,
     /// The layer of the factors.
     pub(super) factors: usize,
 }
 
-impl MaxOverChannels {
-    pub(super) fn of(region: &Region<'_>, form: &Epilogue) -> Result<MaxOverChannels, Refusal> {
-        let expected = "one factor, a norm of each channel, clamp, the same factor, channel_max";
+impl ReducedChannels {
+    pub(super) fn of(region: &Region<'_>, form: &Epilogue) -> Result<ReducedChannels, Refusal> {
+        let expected = "one factor, a norm of each channel, clamp, the same factor, a reduction over the channels";
         let refusal = Refusal::Layers { expected };
-        let Some((_, Reduction::ChannelMax(channel_max))) = form.reduce else {
+        let Some((_, Reduction::Channels(reduction))) = form.reduce else {
             return Err(refusal);
         };
         let [(_, function), (behind, Pointwise::Scale(_))] = form.list[..] else {
@@ -270,10 +273,10 @@ impl MaxOverChannels {
                 ));
             }
         }
-        Ok(MaxOverChannels {
+        Ok(ReducedChannels {
             norm: form.norm,
             clamp,
-            channel_max,
+            reduction,
             factors: behind,
         })
     }
@@ -284,14 +287,13 @@ impl MaxOverChannels {
 /// # Errors
 /// The most informative refusal: a broken rule rather than other layers.
 pub(super) fn with_norm(region: &Region<'_>, form: &Epilogue) -> Result<Plan, Refusal> {
-    let expected =
-        "a convolution, a norm, functions; perhaps max_pool2d, or channel_max as in problem 79";
+    let expected = "a convolution, a norm, functions; perhaps max_pool2d, or a reduction over the channels as in problem 79";
     let other_layers = Refusal::Layers { expected };
     form.norm.ok_or(other_layers)?;
     let kinds = [
         Pool::of(region, form).map(Plan::Pool),
         Map::of(form).map(Plan::Map),
-        MaxOverChannels::of(region, form).map(Plan::MaxOverChannels),
+        ReducedChannels::of(region, form).map(Plan::ReducedChannels),
     ];
     let mut refusal = other_layers;
     for kind in kinds {
@@ -326,8 +328,8 @@ pub(super) fn of_tensor(region: &Region<'_>, form: &NormalForm) -> Result<Plan, 
     }
     match form.reduce {
         Some((_, Reduction::MaxPool2d(_))) => Pool::of(region, form).map(Plan::Pool),
-        Some((_, Reduction::ChannelMax(_))) => {
-            MaxOverChannels::of(region, form).map(Plan::MaxOverChannels)
+        Some((_, Reduction::Channels(_))) => {
+            ReducedChannels::of(region, form).map(Plan::ReducedChannels)
         }
         Some((_, Reduction::Pool(_))) => Err(refusal),
         None => functions(&form.list, refusal).map(Plan::List),

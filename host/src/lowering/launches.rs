@@ -18,8 +18,9 @@ use crate::error::Result;
 use crate::operators::conv::plan_pad;
 use crate::operators::fused::group_norm_scale_pointwise::plan_normalising;
 use crate::operators::fused::{
-    clamp_multiply_channel_max, depthwise, group_norm_scale, group_norm_scale_max_pool2d_clamp,
-    max_pool2d_clamp, multiply_instance_norm_clamp_multiply_channel_max, plan_fold_scale,
+    clamp_multiply_channel_reduction, depthwise, group_norm_scale,
+    group_norm_scale_max_pool2d_clamp, max_pool2d_clamp,
+    multiply_instance_norm_clamp_multiply_channel_reduction, plan_fold_scale,
     scale_max_pool2d_clamp,
 };
 use crate::operators::{self, batch_norm, group_norm, norm_statistics, pointwise};
@@ -174,13 +175,17 @@ impl Planning<'_> {
                 plan_normalising(&mut self.plan, dtype, &norm, norm.spatial, functions)
             }
             Plan::Pool(pool) => self.pool(lowered, pool),
-            Plan::MaxOverChannels(max) => {
-                let of = &max.channel_max;
+            Plan::ReducedChannels(max) => {
+                let of = &max.reduction;
                 let Some((_, norm)) = &max.norm else {
-                    return clamp_multiply_channel_max::plan(&mut self.plan, dtype, of);
+                    return clamp_multiply_channel_reduction::plan(&mut self.plan, dtype, of);
                 };
                 self.statistics(lowered, norm.geometry()?)?;
-                multiply_instance_norm_clamp_multiply_channel_max::plan(&mut self.plan, dtype, of)
+                multiply_instance_norm_clamp_multiply_channel_reduction::plan(
+                    &mut self.plan,
+                    dtype,
+                    of,
+                )
             }
             Plan::NormScale(map) => {
                 let norm = map.norm.1.geometry()?;

@@ -9,10 +9,10 @@ use launch_config::conv::ConvGeometry;
 use launch_config::depthwise::DepthwiseGeometry;
 use launch_config::implicit_gemm::{GemmConfig, combining};
 use launch_config::norm::NormGeometry;
-use op_spec::Layout;
 use op_spec::graph::NormalForm;
+use op_spec::{Layout, ReductionOp};
 
-use super::epilogue::{self, MaxOverChannels, Plan, Pool, Store};
+use super::epilogue::{self, Plan, Pool, ReducedChannels, Store};
 use super::producer::{Producer, conv_geometry, norm_geometry};
 use super::region::Region;
 use crate::operators::fused::RowMoments;
@@ -141,22 +141,25 @@ pub(super) const TABLE: [Row; 7] = [
     },
     Row {
         name: "one-launch-3d",
-        implements: "convolution, scale, norm of each channel, clamp, the same scale, channel_max; 163 to 232 KB of shared memory a block, 3 to 16 channels, 3x3x3 filters, width 32, a sample of up to 17,160 words a plane, no weight and bias of the norm",
+        implements: "convolution, scale, norm of each channel, clamp, the same scale, max over the channels; 163 to 232 KB of shared memory a block, 3 to 16 channels, 3x3x3 filters, width 32, a sample of up to 17,160 words a plane, no weight and bias of the norm",
         summary: "one launch on tensor cores, a block or a cluster for each sample",
         can_implement: |row, region, form| {
             let (_, conv) = form.convolution.ok_or(row.other_layers())?;
-            let max = MaxOverChannels::of(region, &form.epilogue)?;
-            let (_, norm) = max.norm.ok_or(row.other_layers())?;
+            let reduced = ReducedChannels::of(region, &form.epilogue)?;
+            let (_, norm) = reduced.norm.ok_or(row.other_layers())?;
+            if reduced.reduction.operation != ReductionOp::Max {
+                return Err(Refusal::Needs("max as the reduction over the channels"));
+            }
             let of = region.of;
             let launch = OneLaunch3d::choose(
-                (&conv, &norm, &max.clamp),
+                (&conv, &norm, &reduced.clamp),
                 of.dtype,
                 of.properties,
                 of.options.fused(),
             )?;
             Ok(Lowered::without_moments(
                 Producer::OneLaunch3d(launch),
-                Plan::MaxOverChannels(max),
+                Plan::ReducedChannels(reduced),
             ))
         },
     },
@@ -214,7 +217,7 @@ pub(super) const TABLE: [Row; 7] = [
     },
     Row {
         name: "tensor",
-        implements: "layers without a convolution: one by itself; a norm with scale or prelu and functions; norm, scale, max_pool2d and functions; scale, norm, clamp, scale and channel_max as in problem 79; the last two without a norm; functions",
+        implements: "layers without a convolution: one by itself; a norm with scale or prelu and functions; norm, scale, max_pool2d and functions; scale, norm, clamp, scale and a reduction over the channels as in problem 79; the last two without a norm; functions",
         summary: "kernels that read a tensor, after a launch for the statistics of a norm",
         can_implement: |_, region, form| {
             Ok(Lowered::without_moments(

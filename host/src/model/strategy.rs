@@ -32,11 +32,11 @@ const NAMED: [(&str, &str); 5] = [
     ),
     (
         "clamp-multiply-max",
-        "conv3d @direct | scale | instance_norm | clamp scale channel_max",
+        "conv3d @direct | scale | instance_norm | clamp scale max",
     ),
     (
         "norm-clamp-multiply-max",
-        "conv3d @direct | scale instance_norm clamp scale channel_max",
+        "conv3d @direct | scale instance_norm clamp scale max",
     ),
 ];
 

@@ -1,22 +1,23 @@
-//! The loop of every kernel that takes the maximum over channels.
+//! The loop of every kernel that reduces channels.
 //!
 //! A thread follows four positions through its channels, four channels at a time, so that sixteen
 //! loads are in flight. Positions are one vector where the planes allow it, else a block's width
 //! apart. If the block's threads divide the channels among them (see
-//! `launch_config::channel_max`), their maxima are combined in shared memory at the end.
+//! `launch_config::channel_reduction`), their results are combined in shared memory at the end.
 
 use cuda_std::Storage;
 use cuda_std::global::{Global, GlobalMut};
 use cuda_std::shared::Shared;
-use cuda_std::{math, thread};
-use launch_config::channel_max::{
-    BLOCK_THREADS, ChannelMaxGeometry, POSITIONS_PER_THREAD, STAGED_CHANNELS,
+use cuda_std::thread;
+use launch_config::channel_reduction::{
+    BLOCK_THREADS, ChannelReductionGeometry, POSITIONS_PER_THREAD, STAGED_CHANNELS,
 };
 
+use crate::parts::channel_operations::ChannelOperation;
 use crate::parts::index::div_rem;
 use crate::parts::unroll::unroll;
 
-/// Elements of shared memory for the maxima of all slices.
+/// Elements of shared memory for the results of all slices.
 pub(crate) const MEETING_ELEMENTS: usize = BLOCK_THREADS as usize * POSITIONS_PER_THREAD;
 
 /// A function of an element and its channel.
@@ -40,23 +41,23 @@ pub(crate) trait ChannelMap {
     fn apply(&self, params: Self::Params, x: f32) -> f32;
 }
 
-/// Takes the maxima over a slice of the staged channels. `load` loads the thread's elements of the plane that
+/// Reduces a slice of the staged channels. `load` loads the thread's elements of the plane that
 /// starts at its argument.
 ///
 /// The caller chooses between kinds of `load`. In this loop the choice would take more instructions than the
-/// maxima.
+/// reduction.
 ///
 /// # Safety
 /// The channels `first..first + count` are staged. `load` may load their planes, the first of which starts at
 /// `plane`.
 #[inline(always)]
-unsafe fn reduce_staged<T: Storage, M: ChannelMap>(
-    g: &ChannelMaxGeometry,
+unsafe fn reduce_staged<O: ChannelOperation, T: Storage, M: ChannelMap>(
+    g: &ChannelReductionGeometry,
     map: &M,
     [first, count]: [u32; 2],
     slice: u32,
     plane: usize,
-    maxima: &mut [f32; POSITIONS_PER_THREAD],
+    results: &mut [f32; POSITIONS_PER_THREAD],
     load: impl Fn(usize) -> [T; POSITIONS_PER_THREAD],
 ) {
     let step = g.slices as usize * g.spatial as usize;
@@ -71,7 +72,7 @@ unsafe fn reduce_staged<T: Storage, M: ChannelMap>(
             let params = map.params(first, channel + c as u32 * g.slices);
             let x = T::to_f32_vector(values[c]);
             unroll!(4, |i| {
-                maxima[i] = math::max_nan(maxima[i], map.apply(params, x[i]));
+                results[i] = O::combine(results[i], map.apply(params, x[i]));
             });
         });
         plane += 4 * step;
@@ -82,24 +83,24 @@ unsafe fn reduce_staged<T: Storage, M: ChannelMap>(
         let x = T::to_f32_vector(load(plane));
         unroll!(4, |i| {
             let mapped = map.apply(params, x[i]);
-            maxima[i] = math::max_nan(maxima[i], mapped);
+            results[i] = O::combine(results[i], mapped);
         });
         plane += step;
         channel += g.slices;
     }
 }
 
-/// Takes the maximum over all channels at the block's positions.
+/// Reduces all channels at the block's positions.
 ///
 /// # Safety
 /// All threads of the block call it. `x` has `g.n * g.channels` planes of `g.spatial` elements and
 /// `y` has `g.n`; both start on 16 bytes, and the extents are positive. `meeting` has
 /// [`MEETING_ELEMENTS`] that nobody else uses.
 #[inline(always)]
-pub(crate) unsafe fn channel_reduce_block<T: Storage, M: ChannelMap>(
+pub(crate) unsafe fn channel_reduce_block<O: ChannelOperation, T: Storage, M: ChannelMap>(
     x: *const T,
     y: *mut T,
-    g: &ChannelMaxGeometry,
+    g: &ChannelReductionGeometry,
     map: M,
     meeting: Shared<f32>,
 ) {
@@ -125,7 +126,7 @@ pub(crate) unsafe fn channel_reduce_block<T: Storage, M: ChannelMap>(
         apart[i] = (position + i * step).min(spatial - 1);
     });
 
-    let mut maxima = [f32::NEG_INFINITY; POSITIONS_PER_THREAD];
+    let mut results = [O::IDENTITY; POSITIONS_PER_THREAD];
     let mut first = 0;
     while first < g.channels {
         let count = (g.channels - first).min(STAGED_CHANNELS);
@@ -133,11 +134,11 @@ pub(crate) unsafe fn channel_reduce_block<T: Storage, M: ChannelMap>(
         let plane = (sample as usize * g.channels as usize + first as usize) * spatial;
         let staged = [first, count];
         if in_one {
-            reduce_staged(g, &map, staged, slice, plane, &mut maxima, |plane| {
+            reduce_staged::<O, _, _>(g, &map, staged, slice, plane, &mut results, |plane| {
                 x.load_vec(plane + vector)
             });
         } else {
-            reduce_staged(g, &map, staged, slice, plane, &mut maxima, |plane| {
+            reduce_staged::<O, _, _>(g, &map, staged, slice, plane, &mut results, |plane| {
                 apart.map(|position| x.load(plane + position))
             });
         }
@@ -147,7 +148,7 @@ pub(crate) unsafe fn channel_reduce_block<T: Storage, M: ChannelMap>(
     // Equal in all threads, so the barrier is met by all or none.
     if g.slices > 1 {
         const VECTOR: u32 = POSITIONS_PER_THREAD as u32;
-        meeting.store_vec(thread * VECTOR, maxima);
+        meeting.store_vec(thread * VECTOR, results);
         thread::sync_threads();
         if slice > 0 {
             return;
@@ -156,13 +157,13 @@ pub(crate) unsafe fn channel_reduce_block<T: Storage, M: ChannelMap>(
         while other < BLOCK_THREADS {
             let theirs = meeting.load_vec::<POSITIONS_PER_THREAD>(other * VECTOR);
             unroll!(4, |i| {
-                maxima[i] = math::max_nan(maxima[i], theirs[i]);
+                results[i] = O::combine(results[i], theirs[i]);
             });
             other += g.lanes;
         }
     }
     let plane = sample as usize * spatial;
-    let stored = T::from_f32_vector(maxima);
+    let stored = T::from_f32_vector(results.map(|result| O::finish(result, g.channels)));
     if in_one {
         if position < spatial {
             y.store_vec(plane + position, stored);

@@ -1,5 +1,6 @@
 //! What operators and fusions are made of.
 
+pub(crate) mod channel_operations;
 pub(crate) mod channel_reduce;
 pub(crate) mod elementwise;
 pub(crate) mod exponential;

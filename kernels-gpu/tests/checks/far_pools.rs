@@ -1,14 +1,14 @@
 //! Pools of tensors of more elements than 32 bits count: as in `far`.
 
 use launch_config::KernelGeometry;
-use launch_config::channel_max::ChannelMaxGeometry;
+use launch_config::channel_reduction::ChannelReductionGeometry;
 use launch_config::max_pool2d::{BLOCK_OUTPUTS, OUTPUTS_PER_THREAD};
 use launch_config::pool::{self, BLOCK_WARPS, PART_ELEMENTS, PlaneGeometry};
 use launch_config::pool::{WindowGeometry, WindowResult};
 use launch_config::reciprocal::Reciprocal;
 use op_spec::MaxPool2dSpec;
 
-use super::super::kernels::channel_max::CHANNEL_MAX;
+use super::super::kernels::channel_reduction::CHANNEL_REDUCTION;
 use super::super::kernels::max_pool2d::MAX_POOL2D;
 use super::super::kernels::pool::{PLANE_AVERAGES, PLANE_SUMS, POOL};
 use super::far::{blocks_are, far_blocks, number};
@@ -153,17 +153,17 @@ pub(crate) fn planes(run: &Run) -> Outcome {
 
 /// Maxima over channels.
 pub(crate) fn channels(run: &Run) -> Outcome {
-    let labels = [label::<f32>()];
+    let labels = ["max".into(), label::<f32>()];
     // Planes that are whole vectors, and not.
     for spatial in [700_000_004, 700_000_003] {
         let (n, c) = (8, 3);
-        let g = ChannelMaxGeometry::new(n, c, spatial);
+        let g = ChannelReductionGeometry::new(n, c, spatial, true);
         let x = run.computed::<f32>(n * u64::from(c) * spatial, number)?;
         let y = run.sparse::<f32>(n * spatial)?;
         let launch = g.shape();
         let last = u64::from(launch.expect("few blocks").grid[0]) - 1;
         run.launch_some(
-            &CHANNEL_MAX,
+            &CHANNEL_REDUCTION,
             &labels,
             launch,
             &[last],

@@ -17,7 +17,7 @@ use oracle::data::signed;
 use oracle::{Bounded, Case, Expected, Precision};
 
 pub(crate) mod batch_norm;
-pub(crate) mod channel_max;
+pub(crate) mod channel_reduction;
 pub(crate) mod combine;
 pub(crate) mod conv;
 pub(crate) mod conv2d_group_norm_scale_max_pool_clamp;

@@ -1,7 +1,7 @@
 //! What cases are drawn from: every operator, and chains of the kinds that kernels are made for.
 
 use convfuse::graph::{Chain, ConvLayer, GraphError, Layer};
-use convfuse::spec::ClampSpec;
+use convfuse::spec::{ClampSpec, ReductionOp};
 
 mod chains;
 
@@ -12,9 +12,12 @@ use chains::{
 
 use super::choices::Choices;
 use super::layers::{
-    averages, batch_norm, conv_attributes, function, group_norm, instance_norm, layer_norm,
-    max_pool2d, max_pool3d,
+    averages, batch_norm, channel_reduction, conv_attributes, function, group_norm, instance_norm,
+    layer_norm, max_pool2d, max_pool3d,
 };
+
+/// The family of every reduction over channels.
+const CHANNEL_REDUCTION: &str = "channel_reduction";
 
 /// Layers and the shape of their input.
 pub(super) struct Plan {
@@ -48,7 +51,7 @@ impl Family {
         let is_named = |family: &&Family| match name {
             Family::OPERATORS => family.is_operator(),
             Family::CHAINS => !family.is_operator(),
-            name => family.name == name,
+            name => family.has_cases_of(name),
         };
         FAMILIES.iter().filter(is_named).collect()
     }
@@ -57,7 +60,15 @@ impl Family {
     #[must_use]
     pub fn is_operator(&self) -> bool {
         let simplest = (self.draw)(&mut Choices::given(Vec::new()));
-        matches!(&simplest.layers[..], [layer] if layer.operator() == self.name)
+        matches!(&simplest.layers[..], [layer] if self.has_cases_of(layer.operator()))
+    }
+
+    /// Whether this is the family's name, or that of one of the operators that its cases are drawn from.
+    pub(super) fn has_cases_of(&self, name: &str) -> bool {
+        let mut operations = ReductionOp::ALL.iter();
+        self.name == name
+            || self.name == CHANNEL_REDUCTION
+                && operations.any(|operation| operation.name() == name)
     }
 
     /// That of case `number` of a campaign of these: each in turn.
@@ -96,7 +107,7 @@ pub const FAMILIES: &[Family] = &[
     Family::new("adaptive_avg_pool3d", |c| {
         pool(c, 3, |_, _| Layer::adaptive_avg_pool3d())
     }),
-    Family::new("channel_max", channel_max),
+    Family::new(CHANNEL_REDUCTION, over_channels),
     Family::new("relu", |c| pointwise(c, 0)),
     Family::new("clamp", |c| pointwise(c, 1)),
     Family::new("leaky_relu", |c| pointwise(c, 2)),
@@ -229,14 +240,14 @@ fn pool(c: &mut Choices, dimensions: usize, layer: fn(&mut Choices, usize) -> La
     one(layer, shape(c, channels, dimensions, 1, most))
 }
 
-fn channel_max(c: &mut Choices) -> Plan {
+fn over_channels(c: &mut Choices) -> Plan {
     let channels = c.within(1, 300);
     let mut input = any(c, channels);
     // Planes short enough for so many.
     while input.iter().product::<usize>() > 200_000 {
         input.pop();
     }
-    one(Layer::channel_max(), input)
+    one(channel_reduction(c), input)
 }
 
 fn pointwise(c: &mut Choices, number: u32) -> Plan {

@@ -4,12 +4,22 @@ use convfuse::graph::{
     BatchNormLayer, ConvLayer, GroupNormLayer, InstanceNormLayer, Layer, LayerNormLayer,
 };
 use convfuse::spec::{
-    AvgPoolSpec, BatchNormSpec, ClampSpec, ConvSpec, GeluApproximation, GroupNormSpec,
-    InstanceNormSpec, LayerNormSpec, MaxPool2dSpec, MaxPool3dSpec, Padding, PaddingMode,
-    PointwiseSpec,
+    AvgPoolSpec, BatchNormSpec, ChannelReductionSpec, ClampSpec, ConvSpec, GeluApproximation,
+    GroupNormSpec, InstanceNormSpec, LayerNormSpec, MaxPool2dSpec, MaxPool3dSpec, Padding,
+    PaddingMode, PointwiseSpec, ReductionOp,
 };
 
 use super::choices::Choices;
+
+/// A reduction over the channels.
+pub(super) fn channel_reduction(c: &mut Choices) -> Layer {
+    let operations = ReductionOp::ALL;
+    let operation = operations[c.within(0, operations.len() - 1)];
+    Layer::ChannelReduction(ChannelReductionSpec {
+        keepdim: c.once_in(3),
+        ..ChannelReductionSpec::new(operation, 1)
+    })
+}
 
 /// Attributes of a convolution in `groups` groups, most of them PyTorch's defaults.
 pub(super) fn conv_attributes<const D: usize>(c: &mut Choices, groups: usize) -> ConvSpec<D> {

@@ -26,7 +26,7 @@ fn of_factors(before: &str, behind: &str) -> Case {
         Layer::instance_norm("norm"),
         Layer::clamp(-0.5, 0.5),
         Layer::scale(behind),
-        Layer::channel_max(),
+        Layer::max(1),
     ];
     let chain = Chain::new(3, layers).unwrap();
     Case::of_graph("volumes/factors", chain, &[2, 3, 5, 6, 7])

@@ -168,7 +168,7 @@ fn a_file_that_may_not_be_so_long_is_one_line_and_status_3() {
 #[test]
 fn a_small_stack_is_enough() {
     let program = Program::new();
-    for arguments in [SMALL, "verify --emulator --shapes smoke --only channel_max"] {
+    for arguments in [SMALL, "verify --emulator --shapes smoke --only max/plain"] {
         limited(&program, "-s 64", arguments).right();
     }
 }

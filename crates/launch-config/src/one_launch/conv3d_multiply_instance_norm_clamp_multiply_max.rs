@@ -1,4 +1,4 @@
-//! `channel_max(clamp(instance_norm(conv3d(x) * m)) * m)` in one launch.
+//! `max(clamp(instance_norm(conv3d(x) * m)) * m, dim=1)` in one launch.
 //!
 //! One block computes a sample and keeps all of its input in shared memory. So the shapes are those of
 //! KernelBench problem 79, with any depth and height of the volume that fit; [`OneLaunch3dGeometry::new`]

@@ -26,7 +26,7 @@ use super::{Graph, GraphError, Layer, Node, Operand};
 ///     {"instance_norm": {"name": "instance_norm"}},
 ///     {"clamp": {"min": -1.0, "max": 1.0}},
 ///     {"scale": {"name": "multiplier", "initialisation": "normal"}},
-///     {"channel_max": {}}]}
+///     {"max": {"dim": 1}}]}
 /// ```
 ///
 /// # Examples

@@ -109,7 +109,7 @@ impl<'de, A: MapAccess<'de>> MapAccess<'de> for Named<'_, A> {
         let name = StrDeserializer::<A::Error>::new(operator);
         // It is no pointwise function, and none of the other operators.
         let unknown = |error| {
-            let others = Layer::OPERATORS.join("`, `");
+            let others = Layer::operators().collect::<Vec<_>>().join("`, `");
             Error::custom(format!("{error}, or one of `{others}`"))
         };
         seed.deserialize(name).map(Some).map_err(unknown)
@@ -140,11 +140,6 @@ macro_rules! written_as {
 }
 
 pub(crate) use written_as;
-
-/// A layer without attributes.
-#[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct NoAttributes {}
 
 /// An attribute has a number of entries that is not its layer's.
 #[derive(Debug)]

@@ -14,10 +14,10 @@ use super::error::GraphError;
 use super::parameters::Wanted;
 use crate::{
     AdaptiveAvgPoolProblem, AdaptiveAvgPoolSpec, AddProblem, AvgPoolProblem, AvgPoolSpec,
-    BatchNormProblem, ChannelMaxProblem, ChannelMaxSpec, ConvProblem, GroupNormProblem,
+    BatchNormProblem, ChannelReductionProblem, ChannelReductionSpec, ConvProblem, GroupNormProblem,
     InstanceNormProblem, LayerNormProblem, MaxPool2dProblem, MaxPool2dSpec, MaxPool3dProblem,
-    MaxPool3dSpec, PointwiseProblem, PointwiseSpec, PoolProblem, PreluProblem, ScaleProblem,
-    SpecError,
+    MaxPool3dSpec, PointwiseProblem, PointwiseSpec, PoolProblem, PreluProblem, ReductionOp,
+    ScaleProblem, SpecError,
 };
 
 pub use crate::add::layer::AddLayer;
@@ -95,8 +95,8 @@ pub(super) enum Role {
 pub enum Reduction {
     /// The maximum of windows of images.
     MaxPool2d(MaxPool2dProblem),
-    /// The maximum over the channels.
-    ChannelMax(ChannelMaxProblem),
+    /// Of the channels.
+    Channels(ChannelReductionProblem),
     /// Any other pool: the maximum of windows of volumes, and averages.
     Pool(PoolProblem),
 }
@@ -106,7 +106,7 @@ impl Reduction {
     pub(super) const fn operator(&self) -> &'static str {
         match self {
             Self::MaxPool2d(_) => "max_pool2d",
-            Self::ChannelMax(_) => "channel_max",
+            Self::Channels(problem) => problem.operation.name(),
             Self::Pool(pool) => pool.operator,
         }
     }
@@ -141,6 +141,9 @@ macro_rules! layers {
                 #[serde(rename = $operator)]
                 $Variant($Layer),
             )+
+            /// A reduction over the channels. It is written down under its operation's name.
+            #[serde(untagged)]
+            ChannelReduction(ChannelReductionSpec),
             /// A function of single values. It is written down under its own name.
             #[serde(untagged)]
             Pointwise(PointwiseSpec),
@@ -148,13 +151,17 @@ macro_rules! layers {
 
         impl Layer {
             /// The operators but for pointwise functions.
-            pub(super) const OPERATORS: &[&str] = &[$($operator),+];
+            pub(super) fn operators() -> impl Iterator<Item = &'static str> {
+                let reductions = ReductionOp::ALL.iter().map(|operation| operation.name());
+                [$($operator),+].into_iter().chain(reductions)
+            }
 
             /// The operator's name, as the functions that compute it have it.
             #[must_use]
             pub const fn operator(&self) -> &'static str {
                 match self {
                     $(Self::$Variant(_) => $operator,)+
+                    Self::ChannelReduction(reduction) => reduction.operation.name(),
                     Self::Pointwise(function) => function.operator(),
                 }
             }
@@ -162,18 +169,24 @@ macro_rules! layers {
             pub(super) fn kind(&self) -> &dyn GraphLayer {
                 match self {
                     $(Self::$Variant(layer) => layer,)+
+                    Self::ChannelReduction(reduction) => reduction,
                     Self::Pointwise(function) => function,
                 }
             }
 
-            /// Reads the attributes of one of [`OPERATORS`](Self::OPERATORS).
+            /// Reads the attributes of one of [`operators`](Self::operators).
             pub(super) fn read<'de, A: MapAccess<'de>>(
                 operator: &str,
                 file: &mut A,
             ) -> Result<Option<Self>, A::Error> {
                 match operator {
                     $($operator => file.next_value().map(|layer| Some(Self::$Variant(layer))),)+
-                    _ => Ok(None),
+                    _ => {
+                        let mut operations = ReductionOp::ALL.iter();
+                        let operation = operations.find(|operation| operation.name() == operator);
+                        let attributes = operation.map(|&operation| file.next_value_seed(operation));
+                        Ok(attributes.transpose()?.map(Self::ChannelReduction))
+                    }
                 }
             }
         }
@@ -183,6 +196,7 @@ macro_rules! layers {
         #[allow(missing_docs)] // one variant for each of `Layer`'s
         pub enum LayerProblem {
             $($Variant($Problem),)+
+            ChannelReduction(ChannelReductionProblem),
             Pointwise(PointwiseProblem),
         }
 
@@ -191,6 +205,7 @@ macro_rules! layers {
             pub(super) fn role(self) -> Role {
                 match self {
                     $(Self::$Variant($problem) => $role,)+
+                    Self::ChannelReduction(problem) => Role::Reduction(Reduction::Channels(problem)),
                     Self::Pointwise(problem) => Role::Pointwise(problem),
                 }
             }
@@ -201,6 +216,12 @@ macro_rules! layers {
                 Self::$Variant(problem)
             }
         })+
+
+        impl From<ChannelReductionProblem> for LayerProblem {
+            fn from(problem: ChannelReductionProblem) -> Self {
+                Self::ChannelReduction(problem)
+            }
+        }
     };
 }
 
@@ -235,9 +256,6 @@ layers! {
     /// The maximum of windows of images.
     MaxPool2d(MaxPool2dSpec) is "max_pool2d",
     |problem: MaxPool2dProblem| Role::Reduction(Reduction::MaxPool2d(problem));
-    /// The maximum over the channels; the output lacks dimension 1.
-    ChannelMax(ChannelMaxSpec) is "channel_max",
-    |problem: ChannelMaxProblem| Role::Reduction(Reduction::ChannelMax(problem));
     /// The addition of another value.
     Add(AddLayer) is "add",
     |problem: AddProblem| Role::Residual(problem);
@@ -261,7 +279,7 @@ layers! {
 /// What a layer is given, as far as it does not depend on the input.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Flow {
-    /// Channels, until a maximum over them.
+    /// Channels, until a reduction over them.
     pub(crate) channels: Option<usize>,
     /// Spatial dimensions, from the first layer on that has a fixed number of them.
     pub(crate) dimensions: Option<usize>,

@@ -85,7 +85,7 @@ impl Default for KernelBench85 {
     }
 }
 
-/// Attributes of problem 79: `channel_max(clamp(instance_norm(conv3d(x) * m)) * m)`.
+/// Attributes of problem 79: `max(clamp(instance_norm(conv3d(x) * m)) * m, dim=1)`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct KernelBench79 {
     /// Channels of the input.
@@ -138,7 +138,7 @@ impl KernelBench79 {
                 }),
                 Layer::Pointwise(PointwiseSpec::Clamp(self.clamp)),
                 multiply,
-                Layer::channel_max(),
+                Layer::max(1),
             ],
         )
     }

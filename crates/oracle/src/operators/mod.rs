@@ -2,7 +2,7 @@
 //! golden files.
 //!
 //! A new operator is a file, its `mod` line, an arm of `of` and a line of `CASES`; a pointwise function
-//! stands in `pointwise.rs` alone.
+//! stands in `pointwise.rs` alone, an operation of reductions over channels in `channel_reduction.rs`.
 
 use op_spec::graph::LayerProblem;
 
@@ -10,7 +10,7 @@ use crate::Cases;
 
 pub mod add;
 pub mod batch_norm;
-pub mod channel_max;
+pub mod channel_reduction;
 pub mod conv;
 pub mod group_norm;
 pub mod instance_norm;
@@ -37,23 +37,24 @@ pub(crate) fn of(layer: &LayerProblem) -> &dyn Operator {
         LayerProblem::Scale(problem) => problem,
         LayerProblem::Prelu(problem) => problem,
         LayerProblem::MaxPool2d(problem) => problem,
-        LayerProblem::ChannelMax(problem) => problem,
         LayerProblem::Add(problem) => problem,
         LayerProblem::MaxPool3d(problem) => &problem.pool,
         LayerProblem::AvgPool2d(problem) => &problem.pool,
         LayerProblem::AvgPool3d(problem) => &problem.pool,
         LayerProblem::AdaptiveAvgPool2d(problem) => &problem.pool,
         LayerProblem::AdaptiveAvgPool3d(problem) => &problem.pool,
+        LayerProblem::ChannelReduction(problem) => problem,
         LayerProblem::Pointwise(problem) => problem,
     }
 }
 
 /// The cases of all operators.
 pub(crate) fn all() -> impl Iterator<Item = &'static Cases> {
-    CASES.iter().chain(pointwise::CASES)
+    let others = channel_reduction::CASES.iter().chain(pointwise::CASES);
+    CASES.iter().chain(others)
 }
 
-/// Of all operators but for the pointwise functions.
+/// Of all operators but for the reductions over channels and the pointwise functions.
 const CASES: &[Cases] = &[
     conv::CONV1D,
     conv::CONV2D,
@@ -65,7 +66,6 @@ const CASES: &[Cases] = &[
     scale::CASES,
     prelu::CASES,
     max_pool2d::CASES,
-    channel_max::CASES,
     add::CASES,
     pool::MAX_POOL3D,
     pool::AVG_POOL2D,

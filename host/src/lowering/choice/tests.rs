@@ -235,7 +235,7 @@ fn depthwise_convolutions() {
 /// The second row. A device that has 163 KiB of shared memory for a block has room for a sample in f16 or
 /// bf16, or as rounded f32, but not for two halves of f32, which 227 KiB hold.
 #[test]
-fn convolution_norm_and_channel_max() {
+fn convolution_norm_and_max_over_channels() {
     let one_launch_f32 = ["one-launch-3d", "implicit-gemm", "implicit-gemm"];
     let one_launch_f16 = ["one-launch-3d", "one-launch-3d", "implicit-gemm"];
     let affine = KernelBench79 {

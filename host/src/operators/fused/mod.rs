@@ -4,7 +4,7 @@
 //! Numerics, NaN behaviour and errors are those of the operators. Roundings happen in the same places, unless
 //! the function's documentation says otherwise.
 
-pub(crate) mod clamp_multiply_channel_max;
+pub(crate) mod clamp_multiply_channel_reduction;
 mod convolved;
 pub(crate) mod depthwise;
 mod fold_scale;
@@ -13,7 +13,7 @@ pub(crate) mod group_norm_scale_max_pool2d_clamp;
 pub(crate) mod group_norm_scale_pointwise;
 pub(crate) mod implicit_gemm;
 pub(crate) mod max_pool2d_clamp;
-pub(crate) mod multiply_instance_norm_clamp_multiply_channel_max;
+pub(crate) mod multiply_instance_norm_clamp_multiply_channel_reduction;
 mod preparation;
 pub(crate) mod scale_max_pool2d_clamp;
 

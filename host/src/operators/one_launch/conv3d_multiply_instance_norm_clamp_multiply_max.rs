@@ -89,7 +89,7 @@ impl OneLaunch3d {
     }
 }
 
-/// Appends `channel_max(clamp(instance_norm(conv3d(x) * m)) * m)` in one launch. `choice` belongs to the
+/// Appends `max(clamp(instance_norm(conv3d(x) * m)) * m, dim=1)` in one launch. `choice` belongs to the
 /// problem of `x` and the parameters, whose output has the shape `output`.
 pub(crate) fn append(
     program: &mut ProgramBuilder,

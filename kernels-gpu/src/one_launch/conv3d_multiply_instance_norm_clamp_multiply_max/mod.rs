@@ -1,4 +1,4 @@
-//! `channel_max(clamp(instance_norm(conv3d(x) * m)) * m)` in one launch, on tensor cores.
+//! `max(clamp(instance_norm(conv3d(x) * m)) * m, dim=1)` in one launch, on tensor cores.
 //!
 //! # Idea
 //! One block takes one sample, or the blocks of a cluster share one (`pass`). Its input, converted to f16
@@ -132,7 +132,7 @@ mod common {
 const SCALED_MIN: f32 = 0.25;
 const SCALED_MAX: f32 = 30_000.0;
 
-/// `BLOCKS` blocks compute a sample of `channel_max(clamp(instance_norm(conv3d(x) * m)) * m)`. Several blocks
+/// `BLOCKS` blocks compute a sample of `max(clamp(instance_norm(conv3d(x) * m)) * m, dim=1)`. Several blocks
 /// are a cluster.
 ///
 /// *Launch*: `g.shape(planes, BLOCKS)`, `SPLIT_PLANES` for split values, else `PAIR_PLANES`. *Mapping*: items

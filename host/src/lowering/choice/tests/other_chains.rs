@@ -1,7 +1,7 @@
 //! Chains that are no preset.
 
 use op_spec::graph::{BatchNormLayer, ConvLayer, GroupNormLayer, InstanceNormLayer, Layer};
-use op_spec::{BatchNormSpec, InstanceNormSpec};
+use op_spec::{BatchNormSpec, ChannelReductionSpec, InstanceNormSpec, ReductionOp};
 
 use super::*;
 
@@ -57,31 +57,19 @@ fn other_chains() {
             ),
             (
                 "two maxima",
-                chain(vec![
-                    eight_groups,
-                    scale(),
-                    clamp(),
-                    pool(),
-                    Layer::channel_max(),
-                ]),
+                chain(vec![eight_groups, scale(), clamp(), pool(), Layer::max(1)]),
                 &input,
                 ["tensor | tensor"; 3],
             ),
             (
                 "a factor first",
-                chain(vec![
-                    scale(),
-                    pool(),
-                    clamp(),
-                    scale(),
-                    Layer::channel_max(),
-                ]),
+                chain(vec![scale(), pool(), clamp(), scale(), Layer::max(1)]),
                 &input,
                 ["tensor | tensor | tensor"; 3],
             ),
             (
                 "a clamp before factor and maximum",
-                chain(vec![clamp(), scale(), Layer::channel_max(), clamp()]),
+                chain(vec![clamp(), scale(), Layer::max(1), clamp()]),
                 &input,
                 ["tensor | tensor"; 3],
             ),
@@ -114,6 +102,17 @@ fn other_chains() {
             rows(chain, input, DType::F32, &properties, &options)
         };
         assert_eq!(rows(&with_relu), rows(&of_79));
+    }
+    // One launch computes a maximum. Other operations are reduced behind the producers of any epilogue.
+    for &operation in ReductionOp::ALL {
+        let mut layers = of_79.layers().to_vec();
+        layers[5] = Layer::ChannelReduction(ChannelReductionSpec::new(operation, 1));
+        let chain = Chain::new(3, layers).unwrap();
+        let options = Options::default();
+        let rows = rows(&chain, &KernelBench79::INPUT, DType::F16, &H200, &options);
+        let in_one_launch = operation == ReductionOp::Max;
+        assert_eq!(rows == "one-launch-3d", in_one_launch, "{rows}");
+        assert_eq!(rows == "implicit-gemm", !in_one_launch, "{rows}");
     }
     // The factor after the norm is another one than that before it.
     let mut layers = of_79.layers().to_vec();

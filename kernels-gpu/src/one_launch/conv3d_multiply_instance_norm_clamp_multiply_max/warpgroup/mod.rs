@@ -162,7 +162,7 @@ unsafe fn warp_index() -> u32 {
 }
 
 /// A block, or a cluster of blocks, computes one sample of
-/// `channel_max(clamp(instance_norm(conv3d(x) * m)) * m)`.
+/// `max(clamp(instance_norm(conv3d(x) * m)) * m, dim=1)`.
 ///
 /// *Launch*: `warpgroup::shape`. *Mapping*: each warpgroup, or each block of the cluster, has consecutive
 /// items of 64 rows by a strip of the columns. *Barriers*: at the head of the module. *Traffic*: the input

@@ -1,24 +1,26 @@
-//! The maximum over channels, alone and with what comes before it.
+//! Reductions over channels, alone and with what comes before them.
 
 use cuda_std::Storage;
-use launch_config::channel_max::ChannelMaxGeometry;
+use launch_config::KernelGeometry;
+use launch_config::channel_reduction::ChannelReductionGeometry;
 use launch_config::elementwise::Bounds;
-use op_spec::InstanceNormSpec;
 use op_spec::graph::{InstanceNormLayer, Layer};
-use oracle::Case;
+use op_spec::{ChannelReductionSpec, InstanceNormSpec, ReductionOp};
+use oracle::{Case, Expected};
 
-use super::super::kernels::channel_max::*;
-use super::super::kernels::fused::clamp_multiply_channel_max::*;
-use super::super::kernels::fused::instance_norm_clamp_multiply_channel_max::*;
+use super::super::kernels::channel_reduction::*;
+use super::super::kernels::fused::clamp_multiply_channel_reduction::*;
+use super::super::kernels::fused::instance_norm_clamp_multiply_channel_reduction::*;
 use super::norm::{Norm, optional, statistics};
 use super::{Loaded, Outcome, Run, case, compare, expected, label, rounded_once, stored};
 
-/// `(n, channels, spatial)`: one channel, one position, vectors and no vectors, more channels than
-/// are staged at a time, a row of several splits.
-const SHAPES: [(usize, usize, usize); 7] = [
+/// `(n, channels, spatial)`: one channel, one position, vectors and no vectors, a channel more than a warp
+/// has lanes, more channels than are staged at a time, a row of several splits.
+const SHAPES: [(usize, usize, usize); 8] = [
     (1, 1, 1),
     (2, 7, 30),
     (3, 16, 64),
+    (2, 33, 35),
     (1, 40, 1025),
     (2, 300, 6),
     (1, 259, 8),
@@ -26,19 +28,20 @@ const SHAPES: [(usize, usize, usize); 7] = [
 ];
 
 /// Shapes of as many positions that each channel from the 225th on, some before and some behind the last that
-/// are staged first, is the largest somewhere: along vectors and not.
-const DECIDED: [(usize, usize, usize); 2] = [(2, 287, 31), (1, 280, 56)];
+/// are staged first, is the largest or the smallest somewhere: along vectors and not.
+const DECIDED: [(usize, usize, usize); 2] = [(4, 287, 31), (2, 280, 56)];
 
-/// Makes a channel the largest of each position, the last one first, and its multiplier one that no channel
-/// 256 before has.
+/// Makes a channel the largest of each position of a sample, or the smallest of every other sample, the last
+/// one first, and its multiplier one that no channel 256 before has.
 fn decide<T: Storage>(case: &mut Case, multiplier: Option<usize>) {
     let (c, spatial) = (case.x.shape()[1], case.x.shape()[2]);
     let winner = |sample: usize, position: usize| c - 1 - (sample * spatial + position) % c;
     for (index, x) in case.x.indexed_iter_mut() {
         let k = index[1];
+        let sign = if index[0] % 2 == 0 { 1.0 } else { -1.0 };
         *x = stored::<T>(match winner(index[0], index[2]) == k {
-            true => 0.5 + (k % 61) as f32 / 256.0,
-            false => -0.25,
+            true => sign * (0.5 + (k % 61) as f32 / 256.0),
+            false => sign * -0.25,
         });
     }
     if let Some(multiplier) = multiplier {
@@ -47,27 +50,55 @@ fn decide<T: Storage>(case: &mut Case, multiplier: Option<usize>) {
     }
 }
 
+/// The geometry of a case's last layer.
+fn geometry(case: &Case, operation: ReductionOp) -> ChannelReductionGeometry {
+    let problem = ChannelReductionSpec::new(operation, 1).problem(case.x.shape());
+    problem
+        .and_then(|problem| problem.geometry())
+        .expect("extents that a kernel has")
+}
+
+/// What is expected of layers before a reduction that compute a product at most.
+fn of_products<T: Storage>(case: &Case, operation: ReductionOp) -> Expected {
+    match operation.selects() {
+        true => rounded_once::<T>(case),
+        false => expected::<T>(case),
+    }
+}
+
+fn reduction(operation: ReductionOp) -> Layer {
+    Layer::ChannelReduction(ChannelReductionSpec::new(operation, 1))
+}
+
 /// Plain, and clamped and multiplied.
-pub(crate) fn channel_max<T: Storage>(run: &Run) -> Outcome {
+pub(crate) fn channel_reduction<T: Storage>(run: &Run) -> Outcome {
+    let operations = ReductionOp::ALL.iter();
+    operations
+        .copied()
+        .try_for_each(|operation| of_values::<T>(run, operation))
+}
+
+fn of_values<T: Storage>(run: &Run, operation: ReductionOp) -> Outcome {
+    let labels = [operation.name().into(), label::<T>()];
     let random = SHAPES.into_iter().map(|shape| (shape, false));
     let decided = DECIDED.into_iter().map(|shape| (shape, true));
     for ((n, c, spatial), is_decided) in random.chain(decided) {
         let shape = [n, c, spatial];
-        let mut plain = case::<T>([Layer::channel_max()], &shape).special();
+        let mut plain = case::<T>([reduction(operation)], &shape).special();
         if is_decided {
             decide::<T>(&mut plain, None);
         }
         let x = run.load::<T>(&plain)?.x;
-        let g = ChannelMaxGeometry::new(n as u64, c as u32, spatial as u64);
+        let g = geometry(&plain, operation);
         let y = run.empty::<T>(n * spatial)?;
         let arguments = (x.source(), y.ptr(), g);
-        run.launch(&CHANNEL_MAX, &[label::<T>()], g.shape(), arguments)?;
-        compare(&plain.name, &y, &rounded_once::<T>(&plain))?;
+        run.launch(&CHANNEL_REDUCTION, &labels, g.shape(), arguments)?;
+        compare(&plain.name, &y, &of_products::<T>(&plain, operation))?;
 
         let layers = [
             Layer::clamp(-0.5, 0.75),
             Layer::scale("multiplier"),
-            Layer::channel_max(),
+            reduction(operation),
         ];
         let mut fused = case::<T>(layers, &shape).special();
         if is_decided {
@@ -77,9 +108,9 @@ pub(crate) fn channel_max<T: Storage>(run: &Run) -> Outcome {
         let y = run.empty::<T>(n * spatial)?;
         let bounds = Bounds::new(Some(-0.5), Some(0.75));
         let arguments = (x.source(), parameters[0].source(), y.ptr(), g, bounds);
-        let family = &CLAMP_MULTIPLY_CHANNEL_MAX;
-        run.launch(family, &[label::<T>()], g.shape(), arguments)?;
-        compare(&fused.name, &y, &rounded_once::<T>(&fused))?;
+        let family = &CLAMP_MULTIPLY_CHANNEL_REDUCTION;
+        run.launch(family, &labels, g.shape(), arguments)?;
+        compare(&fused.name, &y, &of_products::<T>(&fused, operation))?;
     }
     Ok(())
 }
@@ -87,6 +118,13 @@ pub(crate) fn channel_max<T: Storage>(run: &Run) -> Outcome {
 /// Multiplied, normalised, clamped and multiplied again, with multipliers of either sign
 /// and of 0, with and without the norm's weight and bias, and with a weight alone.
 pub(crate) fn normed<T: Storage>(run: &Run) -> Outcome {
+    let operations = ReductionOp::ALL.iter();
+    operations
+        .copied()
+        .try_for_each(|operation| of_normed::<T>(run, operation))
+}
+
+fn of_normed<T: Storage>(run: &Run, operation: ReductionOp) -> Outcome {
     let random = SHAPES.into_iter().skip(1).map(|shape| (shape, false));
     let decided = DECIDED.into_iter().map(|shape| (shape, true));
     for ((n, channels, spatial), is_decided) in random.chain(decided) {
@@ -112,7 +150,7 @@ pub(crate) fn normed<T: Storage>(run: &Run) -> Outcome {
                 }),
                 Layer::clamp(-1.0, 0.75),
                 Layer::scale("multiplier"),
-                Layer::channel_max(),
+                reduction(operation),
             ];
             let mut case = norm.case::<T>(layers);
             if is_decided {
@@ -125,7 +163,7 @@ pub(crate) fn normed<T: Storage>(run: &Run) -> Outcome {
             let Loaded { x, parameters } = run.load::<T>(&case)?;
             let partials = statistics(run, &x, norm.geometry())?;
             let g = norm.geometry().affine(has_weight, has_bias);
-            let max = ChannelMaxGeometry::new(n as u64, channels as u32, spatial as u64);
+            let reduced = geometry(&case, operation);
             let y = run.empty::<T>(n * spatial)?;
             let arguments = (
                 x.source(),
@@ -135,12 +173,17 @@ pub(crate) fn normed<T: Storage>(run: &Run) -> Outcome {
                 parameters[0].source(),
                 y.ptr(),
                 g,
-                max,
+                reduced,
                 Bounds::new(Some(-1.0), Some(0.75)),
             );
-            let family = &INSTANCE_NORM_CLAMP_MULTIPLY_CHANNEL_MAX;
-            run.launch(family, &[label::<T>()], max.shape(), arguments)?;
-            let what = format!("{norm:?} weight {has_weight}, bias {has_bias}");
+            let family = &INSTANCE_NORM_CLAMP_MULTIPLY_CHANNEL_REDUCTION;
+            run.launch(
+                family,
+                &[operation.name().into(), label::<T>()],
+                reduced.shape(),
+                arguments,
+            )?;
+            let what = format!("{operation:?} {norm:?} weight {has_weight}, bias {has_bias}");
             compare(&what, &y, &expected::<T>(&case))?;
         }
     }

@@ -1,5 +1,5 @@
-//! `multiply`, `instance_norm`, `clamp`, `multiply` and `channel_max` in one pass over a tensor that
-//! was never multiplied, after the norm's statistics kernel.
+//! `multiply`, `instance_norm`, `clamp`, `multiply` and a reduction over the channels in one pass over a
+//! tensor that was never multiplied, after the norm's statistics kernel.
 //!
 //! # Idea
 //! The first multiplication is folded into the statistics. With mean and variance those of `x`,
@@ -10,7 +10,7 @@
 //!
 //! ```text
 //! a block has consecutive positions of one sample; its threads are `slices` times `lanes`
-//! best[four positions] = -inf
+//! result[four positions] = identity                           # of a maximum -inf
 //! for each 256 channels:
 //!     barrier                                                  # those before are in use until here
 //!     for each of them, a thread (a warp, where its row is in splits):
@@ -18,31 +18,34 @@
 //!         staged[channel] = [mean, factor, bias, m]            # to shared memory
 //!     barrier
 //!     for each of them that is the slice's, every `slices`-th: # four channels in flight
-//!         best = max(best, clamp((x - mean) * factor + bias) * m)
-//! where there are several slices: best = max over them, through shared memory and one barrier
-//! y[four positions] = best
+//!         result = combine(result, clamp((x - mean) * factor + bias) * m)
+//! where there are several slices: combine their results, through shared memory and one barrier
+//! y[four positions] = finish(result)                          # a mean is divided here
 //! ```
 
 use cuda_std::global::Global;
 use cuda_std::shared::Shared;
 use cuda_std::{Storage, bf16, f16, kernel, math, shared_array, thread};
 use launch_config::VECTOR_ELEMENTS;
-use launch_config::channel_max::{BLOCK_THREADS, ChannelMaxGeometry, MIN_BLOCKS, STAGED_CHANNELS};
+use launch_config::channel_reduction::{
+    BLOCK_THREADS, ChannelReductionGeometry, MIN_BLOCKS, STAGED_CHANNELS,
+};
 use launch_config::elementwise::Bounds;
 use launch_config::norm::NormGeometry;
 
+use crate::parts::channel_operations::{ChannelOperation, of_each_operation};
 use crate::parts::channel_reduce::{ChannelMap, MEETING_ELEMENTS, channel_reduce_block};
 use crate::parts::map::clamp;
 use crate::parts::moments;
 
 shared_array! {
-    /// The maxima of each slice of the channels.
-    static INSTANCE_NORM_CHANNEL_MAX_MEETING: [f32; MEETING_ELEMENTS];
+    /// The results of each slice of the channels.
+    static INSTANCE_NORM_CHANNEL_REDUCTION_MEETING: [f32; MEETING_ELEMENTS];
 }
 
 shared_array! {
     /// Mean, factor, bias and multiplier of each staged channel.
-    static INSTANCE_NORM_CHANNEL_MAX_STAGED: [f32; STAGED_CHANNELS as usize * VECTOR_ELEMENTS];
+    static INSTANCE_NORM_CHANNEL_REDUCTION_STAGED: [f32; STAGED_CHANNELS as usize * VECTOR_ELEMENTS];
 }
 
 /// `clamp((x - mean) * factor + bias) * multiplier`
@@ -110,41 +113,43 @@ impl<T: Storage> ChannelMap for NormClampMultiply<T> {
     }
 }
 
-/// A block takes the maximum over all multiplied, normalised, clamped and again multiplied
-/// channels at consecutive positions of one sample.
-///
-/// *Launch*: `g.shape()`.
-/// *Mapping*: four positions a thread; the threads form `g.slices` slices, each of
-/// which takes every such channel.
-/// *Barriers*: two for every `STAGED_CHANNELS` channels, and one if there are several
-/// slices; met by all threads.
-/// *Traffic*: each element is read once, each maximum written once.
-///
-/// # Safety
-/// As `channel_max`; `multiplier`, and `weight` and `bias` if `norm` says that they exist,
-/// have `g.channels` elements; `partials` is what the
-/// statistics kernel wrote for `x` with the geometry `norm`, whose rows are channels.
-#[kernel(instances(T: [f32, f16, bf16]), max_threads = BLOCK_THREADS, min_blocks = MIN_BLOCKS)]
-pub unsafe fn instance_norm_clamp_multiply_channel_max<T: Storage>(
-    x: *const T,
-    partials: *const f32,
-    weight: *const T,
-    bias: *const T,
-    multiplier: *const T,
-    y: *mut T,
-    norm: NormGeometry,
-    g: &ChannelMaxGeometry,
-    bounds: Bounds,
-) {
-    let map = NormClampMultiply {
-        partials: Global::new(partials, norm.partial_elements() as usize),
-        weight: (norm.weight.is_present()).then(|| Global::new(weight, g.channels as usize)),
-        bias: (norm.bias.is_present()).then(|| Global::new(bias, g.channels as usize)),
-        multiplier: Global::new(multiplier, g.channels as usize),
-        norm,
-        bounds,
-        staged: INSTANCE_NORM_CHANNEL_MAX_STAGED.view(),
-    };
-    let meeting = INSTANCE_NORM_CHANNEL_MAX_MEETING.view();
-    channel_reduce_block(x, y, g, map, meeting);
+of_each_operation! {
+    /// A block reduces all multiplied, normalised, clamped and again multiplied channels at consecutive
+    /// positions of one sample.
+    ///
+    /// *Launch*: `g.shape()`.
+    /// *Mapping*: four positions a thread; the threads form `g.slices` slices, each of
+    /// which takes every such channel.
+    /// *Barriers*: two for every `STAGED_CHANNELS` channels, and one if there are several
+    /// slices; met by all threads.
+    /// *Traffic*: each element is read once, each result written once.
+    ///
+    /// # Safety
+    /// As `channel_reduction`; `multiplier`, and `weight` and `bias` if `norm` says that they exist,
+    /// have `g.channels` elements; `partials` is what the
+    /// statistics kernel wrote for `x` with the geometry `norm`, whose rows are channels.
+    #[kernel(instances(T: [f32, f16, bf16]), max_threads = BLOCK_THREADS, min_blocks = MIN_BLOCKS)]
+    pub unsafe fn instance_norm_clamp_multiply_channel_reduction<O: ChannelOperation, T: Storage>(
+        x: *const T,
+        partials: *const f32,
+        weight: *const T,
+        bias: *const T,
+        multiplier: *const T,
+        y: *mut T,
+        norm: NormGeometry,
+        g: &ChannelReductionGeometry,
+        bounds: Bounds,
+    ) {
+        let map = NormClampMultiply {
+            partials: Global::new(partials, norm.partial_elements() as usize),
+            weight: (norm.weight.is_present()).then(|| Global::new(weight, g.channels as usize)),
+            bias: (norm.bias.is_present()).then(|| Global::new(bias, g.channels as usize)),
+            multiplier: Global::new(multiplier, g.channels as usize),
+            norm,
+            bounds,
+            staged: INSTANCE_NORM_CHANNEL_REDUCTION_STAGED.view(),
+        };
+        let meeting = INSTANCE_NORM_CHANNEL_REDUCTION_MEETING.view();
+        channel_reduce_block::<O, T, _>(x, y, g, map, meeting);
+    }
 }

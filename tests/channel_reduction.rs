@@ -1,5 +1,6 @@
-//! `channel_max`.
+//! Reductions over channels.
 
+use convfuse::spec::{ChannelReductionSpec, ReductionOp};
 use convfuse::{Tensor, f16, ops};
 use libtest_mimic::Trial;
 use ndarray::Array3;
@@ -8,7 +9,7 @@ use crate::backend::{Backend, Outcome};
 
 pub(crate) fn trials() -> Vec<Trial> {
     let name = "takes_more_elements_than_an_i32_counts";
-    vec![Backend::Gpu.trial_with_memory("channel_max", name, 2 * WIDE_BYTES, wide)]
+    vec![Backend::Gpu.trial_with_memory("channel_reduction", name, 2 * WIDE_BYTES, wide)]
 }
 
 /// Positions whose three channels are just more than `i32::MAX` elements.
@@ -29,7 +30,8 @@ fn wide(backend: Backend) -> Outcome {
         x[[0, channel, position]] = f16::from_f32(value);
     }
     let stream = backend.stream()?;
-    let y = ops::channel_max(&Tensor::from_array(&stream, &x)?)?.to_array::<f16>()?;
+    let max = ChannelReductionSpec::new(ReductionOp::Max, 1);
+    let y = ops::channel_reduction(&Tensor::from_array(&stream, &x)?, &max)?.to_array::<f16>()?;
     for (_, position, value) in marks {
         assert_eq!(
             y[[0, position]],

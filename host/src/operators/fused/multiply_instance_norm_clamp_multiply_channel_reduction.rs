@@ -1,32 +1,29 @@
-//! Multiply, `instance_norm`, `clamp`, multiply, `channel_max`.
+//! Multiply, `instance_norm`, `clamp`, multiply, a reduction over the channels.
 
-use kernels_gpu::fused::instance_norm_clamp_multiply_channel_max::INSTANCE_NORM_CLAMP_MULTIPLY_CHANNEL_MAX;
+use kernels_gpu::fused::instance_norm_clamp_multiply_channel_reduction::INSTANCE_NORM_CLAMP_MULTIPLY_CHANNEL_REDUCTION;
 use launch_config::KernelGeometry;
 use launch_config::elementwise::Bounds;
 
 use crate::device::DType;
 use crate::error::Result;
-use crate::operators::channel_max::without_channels;
+use crate::operators::channel_reduction::{labels, output};
 use crate::operators::launching::{Affine, compute};
 use crate::operators::norm_statistics::NormInput;
 use crate::program::{LaunchPlan, ProgramBuilder, Value};
-use crate::spec::{ChannelMaxProblem, ClampProblem};
+use crate::spec::{ChannelReductionProblem, ClampProblem};
 
 /// Plans the kernel behind the statistics.
 pub(crate) fn plan(
     plan: &mut LaunchPlan,
     dtype: DType,
-    channel_max: &ChannelMaxProblem,
+    reduction: &ChannelReductionProblem,
 ) -> Result<()> {
-    let shape = channel_max.geometry()?.shape();
-    plan.launch(
-        &INSTANCE_NORM_CLAMP_MULTIPLY_CHANNEL_MAX,
-        &[dtype.label()],
-        shape,
-    )
+    let family = &INSTANCE_NORM_CLAMP_MULTIPLY_CHANNEL_REDUCTION;
+    let labels = labels(reduction, dtype);
+    plan.launch(family, &labels, reduction.geometry()?.shape())
 }
 
-/// Appends `channel_max(clamp(instance_norm(x * m[c], weight, bias)) * m[c])` behind the statistics of `x`,
+/// Appends `reduce(clamp(instance_norm(x * m[c], weight, bias)) * m[c])` behind the statistics of `x`,
 /// in one kernel.
 ///
 /// The first multiplication is folded into the norm, `norm(m x) = m (x - mean) / sqrt(m^2 var + eps)`, which
@@ -36,24 +33,18 @@ pub(crate) fn append(
     input: &NormInput,
     factor: Value,
     clamp: &ClampProblem,
-    channel_max: &ChannelMaxProblem,
+    reduction: &ChannelReductionProblem,
 ) -> Result<Value> {
     let &NormInput {
         x, partials, norm, ..
     } = input;
     let Affine { weight, bias } = input.affine;
-    let (geometry, bounds) = (channel_max.geometry()?, Bounds::of(clamp));
-    let y = program.tensor(&without_channels(program.shape(x)), program.dtype(x))?;
+    let (geometry, bounds) = (reduction.geometry()?, Bounds::of(clamp));
+    let family = &INSTANCE_NORM_CLAMP_MULTIPLY_CHANNEL_REDUCTION;
+    let y = output(program, x, reduction)?;
     let arguments = (x, partials, weight, bias, factor, y, norm, geometry, bounds);
     // SAFETY: both geometries describe `x`, `y` has its shape without channels; the partial results are those
     // of `x`; weight and bias have a value per channel where the geometry says that they exist, and so has
     // `factor`.
-    Ok(unsafe {
-        compute(
-            program,
-            &INSTANCE_NORM_CLAMP_MULTIPLY_CHANNEL_MAX,
-            y,
-            arguments,
-        )
-    })
+    Ok(unsafe { compute(program, family, y, arguments) })
 }

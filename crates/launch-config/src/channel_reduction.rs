@@ -1,8 +1,9 @@
-//! `channel_max` and the fusions that end in it.
+//! Reductions over the channels, and the fusions that end in them.
 //!
 //! A block owns consecutive positions of one sample and reduces all channels there. Where positions alone
-//! would leave most of the GPU idle, its threads also divide the channels among them, and reduce their maxima
-//! in shared memory at the end. A maximum is the same in any order.
+//! would leave most of the GPU idle, its threads also divide the channels among them, and combine their
+//! results in shared memory at the end. A maximum is the same in any order. A sum is not, so the batch has no
+//! part in how its channels are divided.
 
 use super::{LaunchShape, VECTOR_ELEMENTS, WARP_THREADS};
 
@@ -24,10 +25,10 @@ const ENOUGH_THREADS: u64 = 1 << 18;
 /// The fewest channels of a slice.
 const SLICE_CHANNELS: u32 = 4;
 
-/// The maximum over the channels of an `(n, channels, spatial)` tensor.
+/// The reduction over the channels of an `(n, channels, spatial)` tensor.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ChannelMaxGeometry {
+pub struct ChannelReductionGeometry {
     /// Samples.
     pub n: u64,
     /// Elements of one plane.
@@ -42,11 +43,13 @@ pub struct ChannelMaxGeometry {
     pub tiles: u32,
 }
 
-impl ChannelMaxGeometry {
-    /// The geometry of an `(n, channels, spatial)` tensor.
-    pub const fn new(n: u64, channels: u32, spatial: u64) -> Self {
+impl ChannelReductionGeometry {
+    /// The geometry of an `(n, channels, spatial)` tensor, for an operation whose result may or may not
+    /// depend on the order of the channels.
+    pub const fn new(n: u64, channels: u32, spatial: u64, in_any_order: bool) -> Self {
         let mut slices = 1;
-        let threads = n * spatial.div_ceil(POSITIONS_PER_THREAD as u64);
+        let samples = if in_any_order { n } else { 1 };
+        let threads = samples * spatial.div_ceil(POSITIONS_PER_THREAD as u64);
         while slices < BLOCK_THREADS / WARP_THREADS
             && threads * (slices as u64) < ENOUGH_THREADS
             && slices * 2 * SLICE_CHANNELS <= channels

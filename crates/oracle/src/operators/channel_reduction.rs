@@ -1,0 +1,133 @@
+//! `y[n, ..]` is what the operation makes of `x[n, c, ..]` over `c`; NaN in any channel gives NaN.
+//!
+//! *Condition*: of an operation that selects one of the values 0, of any other what it makes of the
+//! magnitudes. *Passes on* the largest `t` of the channels, or what the operation makes of them. The longest
+//! chain of additions is as long as there are channels.
+
+use ndarray::{ArrayD, ArrayView1, Axis, Zip};
+use op_spec::{ChannelReductionProblem, ReductionOp};
+
+use super::operator::{Given, Operator, chained};
+use crate::cases::cases;
+use crate::{Cases, Precision};
+
+/// What the operation makes of these values.
+fn reduced(operation: ReductionOp, values: ArrayView1<'_, f64>) -> f64 {
+    match operation {
+        ReductionOp::Max => values.fold(f64::NEG_INFINITY, |largest, &v| {
+            if v > largest || v.is_nan() {
+                v
+            } else {
+                largest
+            }
+        }),
+        ReductionOp::Min => values.fold(f64::INFINITY, |smallest, &v| {
+            if v < smallest || v.is_nan() {
+                v
+            } else {
+                smallest
+            }
+        }),
+        ReductionOp::Sum => values.sum(),
+        ReductionOp::Mean => values.sum() / values.len() as f64,
+    }
+}
+
+/// What the operation makes of the channels at each position.
+fn of_channels(
+    problem: &ChannelReductionProblem,
+    operation: ReductionOp,
+    x: &ArrayD<f64>,
+) -> ArrayD<f64> {
+    let y = x.map_axis(Axis(1), |values| reduced(operation, values));
+    match problem.keepdim {
+        true => y.insert_axis(Axis(1)),
+        false => y,
+    }
+}
+
+impl Operator for ChannelReductionProblem {
+    fn reference(&self, x: &ArrayD<f64>, _: &[&ArrayD<f64>]) -> ArrayD<f64> {
+        of_channels(self, self.operation, x)
+    }
+
+    fn tolerance(&self, of: &Given<'_>, t: ArrayD<f64>, precision: &Precision) -> ArrayD<f64> {
+        if self.selects() {
+            return of_channels(self, ReductionOp::Max, &t);
+        }
+        let passed_on = self.reference(&t, &[]);
+        let magnitudes = self.reference(&of.x.mapv(f64::abs), &[]) + &passed_on;
+        let mut own = magnitudes.mapv(|v| chained(self.shape.c) * precision.arithmetic * v);
+        // Of what is infinite or NaN the tolerance is nothing anyway.
+        Zip::from(&mut own).and(of.y).for_each(|own, y| {
+            if !y.is_finite() {
+                *own = 0.0;
+            }
+        });
+        own + passed_on
+    }
+
+    fn selects(&self) -> bool {
+        self.operation.selects()
+    }
+
+    fn cost(&self) -> u64 {
+        self.shape.elements() as u64
+    }
+}
+
+/// The cases of an operation.
+macro_rules! cases_of {
+    ($operation:literal) => {
+        cases!(
+            $operation, "dim=1",
+            smoke: "plain 2x7x5x6",
+            ragged: "
+                empty_batch 0x3x5
+                empty_image 2x3x0
+                one_channel 2x1x7x5
+                matrix 5x67
+                more_than_a_warp 3x33x5x7
+                many_channels 1x521x3x7
+                kept_dimension 2x5x3x4 keepdim=true
+                counted_from_the_end 2x6x3x5 dim=[-3]
+                nan_and_infinities 2x11x7x13 special",
+            realistic: "maxout 2x16x14x30x30"
+        )
+    };
+}
+
+pub(super) const CASES: &[Cases] = &[
+    cases_of!("max"),
+    cases_of!("min"),
+    cases_of!("sum"),
+    cases_of!("mean"),
+];
+
+#[cfg(test)]
+mod tests {
+    use ndarray::array;
+    use op_spec::ChannelReductionSpec;
+
+    use super::*;
+
+    #[test]
+    fn every_operation_has_cases() {
+        let names = ReductionOp::ALL.iter().map(|operation| operation.name());
+        assert!(names.eq(CASES.iter().map(|cases| cases.kind)));
+    }
+
+    #[test]
+    fn nan_wins() {
+        let (nan, minus) = (f64::NAN, f64::NEG_INFINITY);
+        let x = array![[[1.0, nan, minus], [2.0, 7.0, minus]]].into_dyn();
+        let largest = ChannelReductionSpec::new(ReductionOp::Max, 1);
+        let y = largest.problem(x.shape()).unwrap().reference(&x, &[]);
+        assert!(y[[0, 0]] == 2.0 && y[[0, 1]].is_nan() && y[[0, 2]] == minus);
+        for &operation in ReductionOp::ALL {
+            let spec = ChannelReductionSpec::new(operation, 1);
+            let y = spec.problem(x.shape()).unwrap().reference(&x, &[]);
+            assert!(y[[0, 1]].is_nan(), "{}", operation.name());
+        }
+    }
+}

@@ -1,0 +1,52 @@
+//! Reductions over the channels: the largest channel at each position, for example.
+
+use cuda_std::{Storage, bf16, f16, kernel, shared_array};
+use launch_config::channel_reduction::{BLOCK_THREADS, ChannelReductionGeometry, MIN_BLOCKS};
+
+use crate::parts::channel_operations::{ChannelOperation, of_each_operation};
+use crate::parts::channel_reduce::{ChannelMap, MEETING_ELEMENTS, channel_reduce_block};
+
+shared_array! {
+    /// The results of each slice of the channels.
+    static CHANNEL_REDUCTION_MEETING: [f32; MEETING_ELEMENTS];
+}
+
+/// The element as it is.
+#[derive(Clone, Copy)]
+struct Plain;
+
+impl ChannelMap for Plain {
+    type Params = ();
+
+    #[inline(always)]
+    unsafe fn stage(&self, _sample: u64, _first: u32, _count: u32) {}
+
+    #[inline(always)]
+    unsafe fn params(&self, _first: u32, _local: u32) {}
+
+    #[inline(always)]
+    fn apply(&self, (): (), x: f32) -> f32 {
+        x
+    }
+}
+
+of_each_operation! {
+    /// A block reduces all channels at consecutive positions of one sample.
+    ///
+    /// *Launch*: `g.shape()`.
+    /// *Mapping*: four positions a thread; the threads form `g.slices` slices, each of
+    /// which takes every such channel.
+    /// *Barriers*: one if there are several slices.
+    /// *Traffic*: each element is read once, each result written once.
+    ///
+    /// # Safety
+    /// `x` and `y` are as large as the geometry says, apart, and start on 16 bytes.
+    #[kernel(instances(T: [f32, f16, bf16]), max_threads = BLOCK_THREADS, min_blocks = MIN_BLOCKS)]
+    pub unsafe fn channel_reduction<O: ChannelOperation, T: Storage>(
+        x: *const T,
+        y: *mut T,
+        g: &ChannelReductionGeometry,
+    ) {
+        channel_reduce_block::<O, T, _>(x, y, g, Plain, CHANNEL_REDUCTION_MEETING.view());
+    }
+}
