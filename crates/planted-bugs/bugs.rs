@@ -148,7 +148,14 @@ bugs! {
     "fused/depthwise/mod.rs":
         depthwise_takes_rows_beyond_the_output_into_the_moments, depthwise::matches::<f32>,
             "(conv.p - place.p).min(g.item_rows)" => "g.item_rows";
+    "parts/store.rs":
+        lists_of_a_convolution_take_the_residual_of_another_pair, implicit_gemm_without_norm::matches::<f16>,
+            "residual = [«residual[2]», residual[3], residual[0], residual[1]];" => "residual[0]";
+        lists_are_left_out_where_a_window_is_convolved_again, implicit_gemm_without_norm::matches::<Bf16x3>,
+            "            return value;\n        };\n        let mut residual = «0.0»;" => "1.0";
     "fused/depthwise/results.rs":
+        depthwise_adds_the_residual_of_the_first_row, depthwise::without_norm::<f32>,
+            "                let at = first + «i as u32 * conv.q»;\n                added[i]" => "0";
         depthwise_pools_across_one_column_too_few, depthwise::matches::<f32>,
             "while «column < g.pool_w» {" => "column + 1 < g.pool_w";
     "copy_strided.rs":

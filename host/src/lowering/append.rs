@@ -24,10 +24,10 @@ use crate::operators::one_launch::{
     conv2d_group_norm_scale_max_pool_clamp as one_launch_2d,
     conv3d_multiply_instance_norm_clamp_multiply_max as one_launch_3d,
 };
+use crate::operators::pointwise::ListStep;
 use crate::operators::{self, Affine, ConvolutionParameters, Convolved, Preparations, pointwise};
 use crate::program::{ProgramBuilder, Value};
 use launch_config::elementwise::Bounds;
-use launch_config::implicit_gemm::Epilogue as StoreEpilogue;
 use launch_config::norm::NormGeometry;
 
 /// A program in the making, with what the layers of a graph need.
@@ -101,6 +101,13 @@ impl<'a> Appending<'a> {
             }) => Some(self.folded_batch_norm(*layer, problem)?),
             _ => None,
         };
+        let residual = match plan {
+            Plan::Store(Store {
+                residual: Some(layer),
+                ..
+            }) => Some(self.residual(*layer)?),
+            _ => None,
+        };
         let factors = match plan {
             Plan::Pool(pool) => pool.factors,
             Plan::MaxOverChannels(max) => Some(max.factors),
@@ -113,6 +120,7 @@ impl<'a> Appending<'a> {
             },
             norm,
             folded,
+            residual,
             factors: factors.map(|layer| self.first(layer)),
             layer,
             preparations: self.preparations,
@@ -135,6 +143,20 @@ impl<'a> Appending<'a> {
             Operand::Input(input) => self.inputs[input],
             Operand::Layer(layer) => self.outputs[layer].expect("a region before gives it"),
         }
+    }
+
+    /// The second operand of a layer that has two, as a dense tensor.
+    fn residual(&mut self, layer: usize) -> Result<Value> {
+        let residual = self.operand(self.of.graph.operands(layer)[1]);
+        self.program.in_order(residual)
+    }
+
+    /// A list with its residuals as values of the program.
+    fn list(&mut self, list: &[ListStep<usize>]) -> Result<Vec<ListStep<Value>>> {
+        let steps = list.iter();
+        steps
+            .map(|step| step.try_map(|layer| self.residual(layer)))
+            .collect()
     }
 
     /// Appends the launches of a region.
@@ -176,10 +198,7 @@ impl<'a> Appending<'a> {
             Producer::ImplicitGemm(gemm) => {
                 let x = self.padded(x, start)?;
                 let parameters = self.convolution(start, plan)?;
-                let epilogue = match plan {
-                    Plan::Store(store) => store.epilogue,
-                    _ => StoreEpilogue::NONE,
-                };
+                let epilogue = plan.store_epilogue();
                 let output = self.produced_shape(start, plan);
                 let program = &mut *self.program;
                 let gemm = implicit_gemm::append(program, x, &parameters, gemm, epilogue, output)?;
@@ -190,7 +209,8 @@ impl<'a> Appending<'a> {
                 let parameters = self.convolution(start, plan)?;
                 let output = self.produced_shape(start, plan);
                 let program = &mut *self.program;
-                let y = depthwise::append(program, x, &parameters, geometry, output)?;
+                let epilogue = plan.store_epilogue();
+                let y = depthwise::append(program, x, &parameters, geometry, epilogue, output)?;
                 Produced::Convolved(y, lowered.moments)
             }
         };
@@ -213,11 +233,8 @@ impl<'a> Appending<'a> {
             return batch_norm::append_folded(self.program, x, folded, problem);
         }
         // A residual stands in the place of a parameter.
-        let parameters = match *self.of.graph.operands(layer) {
-            [_, residual] => {
-                let residual = self.operand(residual);
-                [Some(self.program.in_order(residual)?), None, None, None]
-            }
+        let parameters = match self.of.graph.operands(layer).len() {
+            2 => [Some(self.residual(layer)?), None, None, None],
             _ => std::array::from_fn(|index| self.parameter(layer, index)),
         };
         operators::append(self.program, x, problem, parameters)
@@ -252,7 +269,10 @@ impl<'a> Appending<'a> {
                 (norm.weight, norm.bias) = (true, true);
                 group_norm::append(program, produced.value(), affine, norm.geometry()?)
             }
-            Plan::List(list) => pointwise::append(self.program, produced.value(), list),
+            Plan::List(list) => {
+                let list = self.list(list)?;
+                pointwise::append(self.program, produced.value(), &list)
+            }
         }
     }
 
@@ -276,18 +296,20 @@ impl<'a> Appending<'a> {
         let (layer, norm) = &map.norm;
         let geometry = norm.geometry()?;
         let input = self.statistics(produced, *layer, geometry)?;
+        let list = self.list(&map.list)?;
         let tail = Tail {
             before: map.before.map(|layer| self.first(layer)),
             scale: map.behind.map(|behind| self.first(behind.layer)),
             prelu: map.behind.and_then(|behind| behind.prelu),
-            functions: &map.functions,
+            list: &list,
         };
         normalise_and_map(self.program, &input, tail)
     }
 
     fn pool(&mut self, produced: &Produced, pool: &Pool) -> Result<Value> {
         let scale = pool.factors.map(|layer| self.first(layer));
-        let functions = &pool.functions[..];
+        let functions = pool.functions.iter().copied();
+        let functions: Vec<_> = functions.map(ListStep::Function).collect();
         let input = match &pool.norm {
             Some((layer, norm)) => Some(self.statistics(produced, *layer, norm.geometry()?)?),
             None => None,
@@ -295,17 +317,17 @@ impl<'a> Appending<'a> {
         if let (Some(input), true) = (&input, pool.in_producer) {
             let tail = Tail {
                 scale,
-                functions,
+                list: &functions,
                 ..Tail::NONE
             };
             return normalise_and_map(self.program, input, tail);
         }
         // The pooling kernels end in a clamp. Other functions take a launch of their own over the pooled
         // pixels.
-        let clamp = functions.first().and_then(PointwiseProblem::as_clamp);
+        let clamp = (pool.functions.first()).and_then(PointwiseProblem::as_clamp);
         let (bounds, rest) = match clamp {
             Some(clamp) => (Bounds::of(&clamp), &functions[1..]),
-            None => (Bounds::NONE, functions),
+            None => (Bounds::NONE, &functions[..]),
         };
         let (program, x, of) = (&mut *self.program, produced.value(), &pool.pool);
         let pooled = match (input, scale) {

@@ -1,13 +1,9 @@
 //! Addition of a residual.
 
-use super::launching::{compute, single};
-use kernels_gpu::add::ADD;
-
+use super::launching::single;
 use crate::device::Tensor;
 use crate::error::Result;
-use crate::program::{ProgramBuilder, Value};
-use crate::spec::{AddProblem, AddSpec};
-use launch_config::elementwise;
+use crate::spec::AddSpec;
 
 /// `y = x + residual`, element by element.
 ///
@@ -40,18 +36,4 @@ pub fn add(x: &Tensor, residual: &Tensor) -> Result<Tensor> {
     let problem = AddSpec.problem(x.shape(), residual.shape())?;
     let residual = [("residual", Some(residual))];
     single("add", x, problem.into(), &residual)
-}
-
-/// Appends the operator to a program.
-pub(crate) fn append(
-    program: &mut ProgramBuilder,
-    x: Value,
-    residual: Value,
-    problem: &AddProblem,
-) -> Result<Value> {
-    let y = program.tensor_like(x)?;
-    let elements = problem.len as u64;
-    let shape = elementwise::shape(elements);
-    // SAFETY: all three have `elements` elements.
-    unsafe { compute(program, &ADD, shape, y, (x, residual, y, elements)) }
 }

@@ -21,6 +21,7 @@ pub(crate) mod scale;
 
 use launch_config::KernelGeometry;
 
+use self::pointwise::ListStep;
 use crate::error::Result;
 use crate::graph::LayerProblem;
 use crate::program::{ProgramBuilder, Value};
@@ -78,9 +79,9 @@ pub(crate) fn append(
         LayerProblem::AvgPool3d(problem) => pool::append(program, x, &problem.pool),
         LayerProblem::AdaptiveAvgPool2d(problem) => pool::append(program, x, &problem.pool),
         LayerProblem::AdaptiveAvgPool3d(problem) => pool::append(program, x, &problem.pool),
-        LayerProblem::Add(problem) => add::append(program, x, weight(), problem),
+        LayerProblem::Add(_) => pointwise::append(program, x, &[ListStep::Residual(weight())]),
         LayerProblem::Pointwise(problem) => {
-            pointwise::append(program, x, std::slice::from_ref(problem))
+            pointwise::append(program, x, &[ListStep::Function(*problem)])
         }
     }
 }

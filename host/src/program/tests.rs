@@ -2,6 +2,7 @@ use ndarray::array;
 
 use super::*;
 use crate::device::Device;
+use crate::operators::pointwise::ListStep;
 use crate::operators::{pointwise, scale};
 use crate::spec::{ClampSpec, PointwiseSpec, ScaleSpec};
 
@@ -13,7 +14,7 @@ fn clamps(device: &Device, count: usize) -> Program {
     let mut value = program.input(&[LEN], DType::F32, &Order::Dense).unwrap();
     for step in 1..=count {
         let spec = PointwiseSpec::Clamp(ClampSpec::new(0.0, 1.0 / step as f64));
-        let problem = [spec.problem(&[LEN]).unwrap()];
+        let problem = [ListStep::Function(spec.problem(&[LEN]).unwrap())];
         value = pointwise::append(&mut program, value, &problem).unwrap();
     }
     program.finish(&[value])

@@ -1,16 +1,14 @@
-//! `group_norm` with a scale on either side of it, or a prelu behind it, and pointwise functions.
+//! `group_norm` with a scale on either side of it, or a prelu behind it, pointwise functions and residuals.
 
 use kernels_gpu::fused::group_norm_scale_pointwise::GROUP_NORM_SCALE_POINTWISE;
-use launch_config::pointwise::Step;
 
 use crate::error::Result;
 use crate::operators::launching::{Affine, compute};
 use crate::operators::norm_statistics::{NormInput, statistics};
-use crate::operators::pointwise;
+use crate::operators::pointwise::{self, ListStep};
 use crate::program::{ProgramBuilder, Value};
-use crate::spec::{PointwiseProblem, PreluProblem};
+use crate::spec::PreluProblem;
 use launch_config::norm::NormGeometry;
-use launch_config::pointwise::{MAX_STEPS, PointwiseList};
 
 /// The pointwise operations around a norm.
 #[derive(Debug, Clone, Copy)]
@@ -21,8 +19,8 @@ pub(crate) struct Tail<'a> {
     pub(crate) scale: Option<Value>,
     /// The prelu's problem, if `scale` has its slopes.
     pub(crate) prelu: Option<PreluProblem>,
-    /// The functions behind them.
-    pub(crate) functions: &'a [PointwiseProblem],
+    /// Functions and residuals behind them.
+    pub(crate) list: &'a [ListStep<Value>],
 }
 
 impl Tail<'_> {
@@ -31,11 +29,11 @@ impl Tail<'_> {
         before: None,
         scale: None,
         prelu: None,
-        functions: &[],
+        list: &[],
     };
 }
 
-/// Appends `functions(norm(x * before[c], weight, bias) * scale[c])`, or a prelu in the place of the scale,
+/// Appends `list(norm(x * before[c], weight, bias) * scale[c])`, or a prelu in the place of the scale,
 /// in two kernels: the statistics of `x`, then the rest. Instance norm is a norm with a group per channel.
 pub(crate) fn append(
     program: &mut ProgramBuilder,
@@ -71,16 +69,18 @@ pub(crate) fn normalise_and_map(
         Some(prelu) => geometry.with_slopes(prelu.num_parameters),
         None => geometry,
     };
-    let (first, rest) = tail.functions.split_at(tail.functions.len().min(MAX_STEPS));
-    let list = PointwiseList::take(&mut first.iter().map(|problem| Step::of(&problem.function)));
+    let (list, residual, rest) = pointwise::first_list(tail.list);
     let y = if is_spent { x } else { program.tensor_like(x)? };
     let (before, scale) = (tail.before, tail.scale);
-    let arguments = (x, partials, before, weight, bias, scale, y, geometry, list);
+    let arguments = (
+        x, partials, before, weight, bias, scale, residual, y, geometry, list,
+    );
     let (family, shape) = (&GROUP_NORM_SCALE_POINTWISE, geometry.shape());
     // SAFETY: `x` and `y`, which may be `x`, have `spatial` elements for each channel of the norm's rows; the
     // partial results are those of these rows; weight and bias have a value per channel where the geometry
     // says that they exist, and so have `before`, which is there only if rows are channels, and `scale`,
-    // where they are there, but for a prelu's only slope, for which the geometry's step is 0.
+    // where they are there, but for a prelu's only slope, for which the geometry's step is 0; a residual has
+    // the shape of `y`.
     let y = unsafe { compute(program, family, shape, y, arguments)? };
     pointwise::append(program, y, rest)
 }
