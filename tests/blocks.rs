@@ -40,7 +40,15 @@ const BLOCKS: [Block; 5] = [
 ];
 
 pub(crate) fn trials() -> Vec<Trial> {
-    let cases = || BLOCKS.iter().map(case).chain(variants()).collect();
+    let cases = || {
+        let epilogues = epilogues().into_iter().map(|(case, ..)| case);
+        BLOCKS
+            .iter()
+            .map(case)
+            .chain(variants())
+            .chain(epilogues)
+            .collect()
+    };
     let mut trials = in_every_type("blocks", cases);
     trials.extend(Backend::trials(
         &Backend::DEVICES,
@@ -59,6 +67,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         "blocks",
         &[
             ("are_a_run_each", one_run),
+            ("end_in_functions_and_residuals", fused_epilogues),
             ("give_a_sample_the_same_bits_in_any_batch", batches),
         ],
     ));
@@ -160,6 +169,124 @@ fn variants() -> Vec<Case> {
         ),
         with("silu_before_a_pool", &[], &[Layer::silu(), pool(2, 2)]),
     ]
+}
+
+/// Chains whose functions and residuals the convolution or the norm applies: with the row of the table and the
+/// number of regions.
+fn epilogues() -> Vec<(Case, &'static str, usize)> {
+    let conv = |in_channels: usize, groups: usize| {
+        let attributes = Conv2dSpec {
+            padding: [1, 1].into(),
+            groups,
+            ..Conv2dSpec::default()
+        };
+        let layer = ConvLayer::new("conv", 32, [3, 3]);
+        (
+            in_channels,
+            Layer::conv2d(ConvLayer {
+                attributes,
+                ..layer
+            }),
+        )
+    };
+    let (dense, depthwise) = (conv(24, 1), conv(32, 32));
+    let batch_norm = || Layer::batch_norm("norm");
+    let group_norm = || Layer::group_norm("norm", 4);
+    let add = || Layer::add("shortcut");
+    let of = |(channels, layer): &(usize, Layer), name: &str, width: usize, behind: &[Layer]| {
+        let layers = [std::slice::from_ref(layer), behind].concat();
+        let chain = Chain::new(*channels, layers).expect("a chain");
+        let input = [2, *channels, 7, width];
+        Case::of_graph(&format!("blocks/epilogue_{name}"), chain, &input).shifted(-0.5)
+    };
+    let many = vec![Layer::tanh(); 9];
+    vec![
+        (of(&dense, "silu", 16, &[Layer::silu()]), "implicit-gemm", 1),
+        (
+            of(&dense, "residual", 14, &[add(), Layer::relu()]),
+            "implicit-gemm",
+            1,
+        ),
+        (
+            of(
+                &dense,
+                "mapped_residual",
+                9,
+                &[batch_norm(), Layer::relu(), add(), Layer::mish()],
+            ),
+            "implicit-gemm",
+            1,
+        ),
+        (
+            of(
+                &dense,
+                "two_residuals",
+                16,
+                &[Layer::silu(), add(), Layer::add("other")],
+            ),
+            "implicit-gemm",
+            2,
+        ),
+        (of(&dense, "many", 16, &many), "implicit-gemm", 2),
+        (
+            of(
+                &depthwise,
+                "depthwise",
+                13,
+                &[batch_norm(), Layer::clamp(0.0, 6.0)],
+            ),
+            "depthwise",
+            1,
+        ),
+        (
+            of(
+                &depthwise,
+                "depthwise_residual",
+                16,
+                &[batch_norm(), Layer::silu(), add()],
+            ),
+            "depthwise",
+            1,
+        ),
+        (
+            of(
+                &dense,
+                "norm_residual",
+                16,
+                &[group_norm(), Layer::silu(), add(), Layer::relu()],
+            ),
+            "implicit-gemm",
+            1,
+        ),
+        (
+            of(
+                &dense,
+                "norm_two_residuals",
+                9,
+                &[group_norm(), add(), Layer::add("other")],
+            ),
+            "implicit-gemm",
+            1,
+        ),
+    ]
+}
+
+/// Functions and residuals are part of the region of what they follow, as far as one launch takes them.
+fn fused_epilogues(backend: Backend) -> Outcome {
+    let stream = backend.stream()?;
+    for (case, row, regions) in epilogues() {
+        for dtype in [DType::F32, DType::F16] {
+            let model = chains::model(&stream, &case, dtype)?;
+            let explained = model.explain(case.x.shape(), &Options::default())?.regions;
+            let name = &case.name;
+            assert_eq!(
+                (explained[0].kernels, explained.len()),
+                (row, regions),
+                "{name} {dtype}"
+            );
+        }
+    }
+    Ok(())
 }
 
 /// A value that is not finite makes its sample NaN and no other, as in PyTorch: all groups are of windows

@@ -120,7 +120,7 @@ fn blocks() -> Vec<Block> {
         (
             "residual_between",
             vec![norm(), Layer::add("shortcut"), each()],
-            &["implicit-gemm", "tensor", "tensor"],
+            &["implicit-gemm", "tensor"],
             "scale_f32",
         ),
         (

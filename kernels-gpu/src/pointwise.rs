@@ -1,6 +1,7 @@
-//! The pointwise functions: each element by itself, wherever it stands.
+//! The pointwise functions and the addition of a residual: each element by itself, wherever it stands.
 //!
-//! One kernel does all of them, and several after each other: `parts/pointwise.rs` has the functions.
+//! A kernel applies a list of functions, and another one a list with a residual: `parts/pointwise.rs` has the
+//! functions.
 
 use cuda_std::global::{Global, GlobalMut};
 use cuda_std::{Storage, bf16, f16, kernel, thread};
@@ -8,23 +9,61 @@ use launch_config::VECTOR_ELEMENTS;
 use launch_config::elementwise::{
     BLOCK_ELEMENTS, BLOCK_THREADS, MIN_BLOCKS, ROUND_ELEMENTS, VECTORS_PER_THREAD,
 };
-use launch_config::pointwise::PointwiseList;
+use launch_config::pointwise::{PointwiseList, ResidualList};
 
 use crate::parts::elementwise::block_start;
-use crate::parts::pointwise::apply;
+use crate::parts::pointwise::{apply, apply_and_add};
 use crate::parts::unroll::unroll;
 
-/// A block does a list of functions to `BLOCK_ELEMENTS` consecutive elements of `x`, in f32, and writes what
-/// comes of it into `y`.
+/// Blocks fewer on a multiprocessor where a residual takes registers.
+const ROOMY: u32 = 1;
+
+/// A block applies a list of functions to `BLOCK_ELEMENTS` consecutive elements of `x`, in f32, and writes the
+/// results to `y`.
 ///
 /// *Launch*: `pointwise::shape(elements)`. *Mapping*: four vectors a thread, a block's width apart; the list
-/// is done to two of them, then to the other two. *Barriers*: none. *Traffic*: each element is read once and
+/// is applied to two of them, then to the other two. *Barriers*: none. *Traffic*: each element is read once and
 /// written once.
 ///
 /// # Safety
 /// `x` and `y` have `elements` elements and start on 16 bytes; `y` is `x` or apart from it.
 #[kernel(instances(T: [f32, f16, bf16]), max_threads = BLOCK_THREADS, min_blocks = MIN_BLOCKS)]
 pub unsafe fn pointwise<T: Storage>(x: *const T, y: *mut T, elements: u64, list: &PointwiseList) {
+    map(x, y, elements, List::Functions(list));
+}
+
+/// A block applies a list of functions, in which a residual may be added, to `BLOCK_ELEMENTS` consecutive
+/// elements of `x`, in f32, and writes the results to `y`.
+///
+/// *Launch*: `pointwise::shape(elements)`. *Mapping*: four vectors a thread, a block's width apart; the list
+/// is applied to two of them, then to the other two. *Barriers*: none. *Traffic*: each element of `x` and of the
+/// residual is read once, each result written once.
+///
+/// # Safety
+/// `x` and `y` have `elements` elements, and so has `residual` if the list adds it. They start on 16 bytes. `y`
+/// is `x`, or `residual`, or apart from them; `x` and `residual` may be the same.
+#[kernel(instances(T: [f32, f16, bf16]), max_threads = BLOCK_THREADS, min_blocks = MIN_BLOCKS - ROOMY)]
+pub unsafe fn pointwise_residual<T: Storage>(
+    x: *const T,
+    residual: *const T,
+    y: *mut T,
+    elements: u64,
+    list: &ResidualList,
+) {
+    let residual = Global::new(residual, elements as usize);
+    map(x, y, elements, List::WithResidual(list, residual));
+}
+
+/// What a kernel applies.
+#[derive(Clone, Copy)]
+enum List<'a, T> {
+    Functions(&'a PointwiseList),
+    WithResidual(&'a ResidualList, Global<T>),
+}
+
+/// The body of both kernels.
+#[inline(always)]
+unsafe fn map<T: Storage>(x: *const T, y: *mut T, elements: u64, list: List<'_, T>) {
     let x = Global::new(x, elements as usize);
     let y = GlobalMut::new(y, elements as usize);
     let start = block_start() as usize;
@@ -43,7 +82,7 @@ pub unsafe fn pointwise<T: Storage>(x: *const T, y: *mut T, elements: u64, list:
             }
         });
     }
-    // One half after the other, since the walker's code is written out for every value.
+    // One half after the other, since the list's code is written out for every value.
     let pair = |a, b| {
         let ([a, b, c, d], [e, f, g, h]) = (T::to_f32_vector(a), T::to_f32_vector(b));
         [a, b, c, d, e, f, g, h]
@@ -51,7 +90,25 @@ pub unsafe fn pointwise<T: Storage>(x: *const T, y: *mut T, elements: u64, list:
     let mut halves = [pair(vectors[0], vectors[1]), pair(vectors[2], vectors[3])];
     let mut done = 0;
     while done < halves.len() {
-        halves = [halves[1], apply::<T, _>(list, halves[0])];
+        let half = match list {
+            List::Functions(list) => apply::<T, _>(list, halves[0]),
+            List::WithResidual(list, residual) => {
+                let mut added = [[T::from_f32(0.0); VECTOR_ELEMENTS]; 2];
+                let first = first + 2 * done * ROUND_ELEMENTS;
+                if list.adds() && is_full {
+                    added = [0, 1].map(|v| residual.load_vec(first + v * ROUND_ELEMENTS));
+                } else if list.adds() {
+                    unroll!(8, |i| {
+                        let at = first + i / VECTOR_ELEMENTS * ROUND_ELEMENTS + i % VECTOR_ELEMENTS;
+                        if at < x.len() {
+                            added[i / VECTOR_ELEMENTS][i % VECTOR_ELEMENTS] = residual.load(at);
+                        }
+                    });
+                }
+                apply_and_add::<T, _>(list, halves[0], pair(added[0], added[1]))
+            }
+        };
+        halves = [halves[1], half];
         done += 1;
     }
     unroll!(4, |v| {

@@ -223,6 +223,7 @@ tests! {
         checks::depthwise_nan::windows::<f32>
             => checks::depthwise_nan::windows::<f16>, checks::depthwise_nan::windows::<bf16>;
     depthwise_matches: checks::depthwise::matches::<f32>;
+    depthwise_applies_its_epilogue: checks::depthwise::without_norm::<f32> => checks::depthwise::without_norm::<f16>, checks::depthwise::without_norm::<bf16>;
     depthwise_matches_in_half_precision: checks::depthwise::matches::<f16> => checks::depthwise::matches::<bf16>;
     instance_norm_clamp_multiply_channel_reduction_matches: checks::channel_reduction::normed::<f32>;
     instance_norm_clamp_multiply_channel_reduction_matches_in_half_precision:

@@ -116,6 +116,39 @@ impl PointwiseList {
     }
 }
 
+/// A list of pointwise functions with the addition of a residual somewhere in it.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct ResidualList {
+    /// The functions.
+    pub functions: PointwiseList,
+    /// The number of functions that come before the addition; [`NO_RESIDUAL`](Self::NO_RESIDUAL) without one.
+    pub residual_at: u32,
+}
+
+impl ResidualList {
+    /// `residual_at` of a list that adds nothing.
+    pub const NO_RESIDUAL: u32 = u32::MAX;
+
+    /// Changes no value.
+    pub const EMPTY: Self = Self {
+        functions: PointwiseList::EMPTY,
+        residual_at: Self::NO_RESIDUAL,
+    };
+
+    /// Whether it adds a residual.
+    #[must_use]
+    pub const fn adds(&self) -> bool {
+        self.residual_at != Self::NO_RESIDUAL
+    }
+
+    /// Whether it changes no value.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.functions.is_empty() && !self.adds()
+    }
+}
+
 /// Launch of a list over `elements`.
 #[must_use]
 pub const fn shape(elements: u64) -> Option<LaunchShape> {

@@ -24,9 +24,9 @@ use crate::operators::one_launch::{
     conv2d_group_norm_scale_max_pool_clamp as one_launch_2d,
     conv3d_multiply_instance_norm_clamp_multiply_max as one_launch_3d,
 };
+use crate::operators::pointwise::{ListStep, steps};
 use crate::operators::{self, Affine, ConvolutionParameters, Convolved, Preparations, pointwise};
 use crate::program::{ProgramBuilder, Value};
-use launch_config::implicit_gemm::Epilogue as StoreEpilogue;
 use launch_config::norm::NormGeometry;
 
 /// A program in the making, with what the layers of a graph need.
@@ -100,6 +100,13 @@ impl<'a> Appending<'a> {
             }) => Some(self.folded_batch_norm(*layer, problem)?),
             _ => None,
         };
+        let residual = match plan {
+            Plan::Store(Store {
+                residual: Some(layer),
+                ..
+            }) => Some(self.residual(*layer)?),
+            _ => None,
+        };
         let factors = match plan {
             Plan::Pool(pool) => pool.factors,
             Plan::ReducedChannels(reduced) => Some(reduced.factors),
@@ -112,6 +119,7 @@ impl<'a> Appending<'a> {
             },
             norm,
             folded,
+            residual,
             factors: factors.map(|layer| self.first(layer)),
             layer,
             preparations: self.preparations,
@@ -141,6 +149,20 @@ impl<'a> Appending<'a> {
         let last = self.of.graph.layers().len() - 1;
         let y = self.operand(Operand::Layer(last));
         self.program.in_order(y)
+    }
+
+    /// The second operand of a layer that has two, as a dense tensor.
+    fn residual(&mut self, layer: usize) -> Result<Value> {
+        let residual = self.operand(self.of.graph.operands(layer)[1]);
+        self.program.in_order(residual)
+    }
+
+    /// A list with its residuals as values of the program.
+    fn list(&mut self, list: &[ListStep<usize>]) -> Result<Vec<ListStep<Value>>> {
+        let steps = list.iter();
+        steps
+            .map(|step| step.try_map(|layer| self.residual(layer)))
+            .collect()
     }
 
     /// Appends the launches of a region.
@@ -183,10 +205,7 @@ impl<'a> Appending<'a> {
             Producer::ImplicitGemm(gemm) => {
                 let x = self.padded(x, start)?;
                 let parameters = self.convolution(start, plan)?;
-                let epilogue = match plan {
-                    Plan::Store(store) => store.epilogue,
-                    _ => StoreEpilogue::NONE,
-                };
+                let epilogue = plan.store_epilogue();
                 let output = self.produced_shape(start, plan);
                 let program = &mut *self.program;
                 let gemm = implicit_gemm::append(program, x, &parameters, gemm, epilogue, output)?;
@@ -197,7 +216,8 @@ impl<'a> Appending<'a> {
                 let parameters = self.convolution(start, plan)?;
                 let output = self.produced_shape(start, plan);
                 let program = &mut *self.program;
-                let y = depthwise::append(program, x, &parameters, geometry, output)?;
+                let epilogue = plan.store_epilogue();
+                let y = depthwise::append(program, x, &parameters, geometry, epilogue, output)?;
                 Produced::Convolved(y, lowered.moments)
             }
         };
@@ -220,11 +240,8 @@ impl<'a> Appending<'a> {
             return batch_norm::append_folded(self.program, x, folded, problem);
         }
         // A residual stands in the place of a parameter.
-        let parameters = match *self.of.graph.operands(layer) {
-            [_, residual] => {
-                let residual = self.operand(residual);
-                [Some(self.program.in_order(residual)?), None, None, None]
-            }
+        let parameters = match self.of.graph.operands(layer).len() {
+            2 => [Some(self.residual(layer)?), None, None, None],
             _ => std::array::from_fn(|index| self.parameter(layer, index)),
         };
         operators::append(self.program, x, problem, parameters)
@@ -259,7 +276,10 @@ impl<'a> Appending<'a> {
                 (norm.weight, norm.bias) = (true, true);
                 group_norm::append(program, produced.value(), affine, norm.geometry()?)
             }
-            Plan::List(list) => pointwise::append(self.program, produced.value(), list),
+            Plan::List(list) => {
+                let list = self.list(list)?;
+                pointwise::append(self.program, produced.value(), &list)
+            }
         }
     }
 
@@ -283,18 +303,18 @@ impl<'a> Appending<'a> {
         let (layer, norm) = &map.norm;
         let geometry = norm.geometry()?;
         let input = self.statistics(produced, *layer, geometry)?;
+        let list = self.list(&map.list)?;
         let tail = Tail {
             before: map.before.map(|layer| self.first(layer)),
             scale: map.behind.map(|behind| self.first(behind.layer)),
             prelu: map.behind.and_then(|behind| behind.prelu),
-            functions: &map.functions,
+            list: &list,
         };
         normalise_and_map(self.program, &input, tail)
     }
 
     fn pool(&mut self, produced: &Produced, pool: &Pool) -> Result<Value> {
         let scale = pool.factors.map(|layer| self.first(layer));
-        let functions = &pool.functions[..];
         let input = match &pool.norm {
             Some((layer, norm)) => Some(self.statistics(produced, *layer, norm.geometry()?)?),
             None => None,
@@ -302,7 +322,7 @@ impl<'a> Appending<'a> {
         if let (Some(input), true) = (&input, pool.in_producer) {
             let tail = Tail {
                 scale,
-                functions,
+                list: &steps(&pool.functions),
                 ..Tail::NONE
             };
             return normalise_and_map(self.program, input, tail);
@@ -316,7 +336,7 @@ impl<'a> Appending<'a> {
             (None, Some(scale)) => scale_max_pool2d_clamp::append(program, x, scale, of, bounds)?,
             (None, None) => max_pool2d_clamp::append(program, x, of, bounds)?,
         };
-        pointwise::append(program, pooled, rest)
+        pointwise::append(program, pooled, &steps(rest))
     }
 
     fn reduce_channels(&mut self, produced: &Produced, of: &ReducedChannels) -> Result<Value> {

@@ -3,11 +3,12 @@
 //! Each type is one kind of epilogue that kernels implement. Its `of` accepts a region's form, or refuses it.
 
 use launch_config::elementwise::Bounds;
-use launch_config::pointwise::Step;
+use launch_config::pointwise::{ResidualList, Step};
 use op_spec::graph::{Epilogue, NormalForm, Pointwise, Reduction};
 use op_spec::{BatchNormProblem, PointwiseProblem, PreluProblem, ScaleProblem};
 
 use super::region::Region;
+use crate::operators::pointwise::{ListStep, first_list};
 use crate::spec::{ChannelReductionProblem, ClampProblem, GroupNormProblem, MaxPool2dProblem};
 use launch_config::implicit_gemm::Epilogue as StoreEpilogue;
 use launch_config::{Presence, Refusal};
@@ -31,8 +32,8 @@ pub(super) enum Plan {
     NormScale(Map),
     /// A norm with the factors of the scale behind it in its weight and bias.
     FoldedScale(Map),
-    /// Pointwise functions.
-    List(Vec<PointwiseProblem>),
+    /// Pointwise functions and residuals.
+    List(Vec<ListStep<usize>>),
 }
 
 impl Plan {
@@ -40,8 +41,8 @@ impl Plan {
     pub(super) fn summary(&self) -> &'static str {
         match self {
             Plan::Whole => "",
-            Plan::Store(_) => "batch norm and function before the result is written",
-            Plan::Map(_) => "norm, scale or prelu, and functions in one launch",
+            Plan::Store(_) => "batch norm, functions and residual before the result is written",
+            Plan::Map(_) => "norm, scale or prelu, functions and residual in one launch",
             Plan::Pool(pool) if pool.norm.is_some() => {
                 "norm, scale, max_pool2d and clamp in one launch"
             }
@@ -54,8 +55,21 @@ impl Plan {
             }
             Plan::NormScale(_) => "norm and scale, in one launch where a block holds a row",
             Plan::FoldedScale(_) => "norm whose weight and bias have the scale in them",
-            Plan::List(_) => "pointwise functions, up to eight a launch",
+            Plan::List(_) => "pointwise functions and a residual, up to eight functions a launch",
         }
+    }
+
+    /// What the producer applies before it stores its results.
+    pub(super) fn store_epilogue(&self) -> (StoreEpilogue, ResidualList) {
+        match self {
+            Plan::Store(store) => (store.epilogue, store.list),
+            _ => (StoreEpilogue::NONE, ResidualList::EMPTY),
+        }
+    }
+
+    /// Whether the producer applies anything before it stores its results.
+    pub(super) fn has_store(&self) -> bool {
+        self.store_epilogue() != (StoreEpilogue::NONE, ResidualList::EMPTY)
     }
 
     /// The norm whose statistics it needs.
@@ -69,43 +83,50 @@ impl Plan {
     }
 }
 
-/// `function(batch_norm(x))`, applied to accumulators. Each may be absent.
+/// A batch norm, pointwise functions and a residual, applied before results are stored. Each may be absent.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Store {
     /// The layer of the batch norm.
     pub(super) batch_norm: Option<(usize, BatchNormProblem)>,
-    /// The function, and whether there is a batch norm.
+    /// The layer that adds a residual.
+    pub(super) residual: Option<usize>,
+    /// What is applied to accumulators, and to the rounded results.
     pub(super) epilogue: StoreEpilogue,
+    pub(super) list: ResidualList,
 }
 
 impl Store {
-    /// The plan for a form, if it is of this kind with a function that the store implements.
+    /// The plan for a form, if it is of this kind.
     pub(super) fn of(form: &Epilogue) -> Result<Store, Refusal> {
-        let expected = "a convolution, perhaps batch_norm, perhaps a clamp or leaky_relu";
+        let expected =
+            "a convolution, perhaps batch_norm, perhaps up to eight functions and a residual";
         let refusal = Refusal::Layers { expected };
         if form.norm.is_some() || form.reduce.is_some() {
             return Err(refusal);
         }
-        let (batch_norm, functions) = match &form.list[..] {
-            [(layer, Pointwise::BatchNorm(problem)), functions @ ..] => {
-                (Some((*layer, *problem)), functions)
-            }
-            functions => (None, functions),
+        let (batch_norm, rest) = match &form.list[..] {
+            [(layer, Pointwise::BatchNorm(problem)), rest @ ..] => (Some((*layer, *problem)), rest),
+            rest => (None, rest),
         };
-        let function = match functions {
-            [] => StoreEpilogue::NONE,
-            [(_, Pointwise::Function(problem))] => {
-                StoreEpilogue::of(Step::of(&problem.function)).ok_or(refusal)?
+        let first = match rest {
+            [(_, Pointwise::Function(problem)), ..] => {
+                StoreEpilogue::of(Step::of(&problem.function))
             }
-            _ => return Err(refusal),
+            _ => None,
         };
-        let gain_and_shift = Presence::of(batch_norm.is_some());
+        let steps = list(&rest[usize::from(first.is_some())..], refusal)?;
+        let (list, residual, rest) = first_list(&steps);
+        if !rest.is_empty() {
+            return Err(refusal);
+        }
         Ok(Store {
             batch_norm,
+            residual,
             epilogue: StoreEpilogue {
-                gain_and_shift,
-                ..function
+                gain_and_shift: Presence::of(batch_norm.is_some()),
+                ..first.unwrap_or(StoreEpilogue::NONE)
             },
+            list,
         })
     }
 }
@@ -119,8 +140,8 @@ pub(super) struct PerChannel {
     pub(super) prelu: Option<PreluProblem>,
 }
 
-/// `functions(norm(x * before) * behind)`, or a prelu after the norm. Factors before the norm need a norm of
-/// single channels.
+/// `list(norm(x * before) * behind)`, or a prelu after the norm. Factors before the norm need a norm of single
+/// channels.
 #[derive(Debug, Clone)]
 pub(super) struct Map {
     pub(super) norm: (usize, GroupNormProblem),
@@ -128,12 +149,12 @@ pub(super) struct Map {
     pub(super) before: Option<usize>,
     /// The factors right after the norm, or the prelu.
     pub(super) behind: Option<PerChannel>,
-    pub(super) functions: Vec<PointwiseProblem>,
+    pub(super) list: Vec<ListStep<usize>>,
 }
 
 impl Map {
     pub(super) fn of(form: &Epilogue) -> Result<Map, Refusal> {
-        let expected = "a norm, functions of single values; perhaps scale or prelu behind the norm, and scale before a norm of each channel";
+        let expected = "a norm, functions of single values and residuals; perhaps scale or prelu behind the norm, and scale before a norm of each channel";
         let refusal = Refusal::Layers { expected };
         let norm = form.norm.ok_or(refusal)?;
         let before = at_most_one(&form.before, refusal)?;
@@ -143,7 +164,7 @@ impl Map {
         }
         let factors = at_most_one(&form.affine, refusal)?;
         let factors = factors.map(|layer| PerChannel { layer, prelu: None });
-        let (behind, list) = match (factors, &form.list[..]) {
+        let (behind, steps) = match (factors, &form.list[..]) {
             (None, [(layer, Pointwise::Prelu(problem)), rest @ ..]) => {
                 let (layer, prelu) = (*layer, Some(*problem));
                 (Some(PerChannel { layer, prelu }), rest)
@@ -154,14 +175,14 @@ impl Map {
             norm,
             before,
             behind,
-            functions: functions(list, refusal)?,
+            list: list(steps, refusal)?,
         })
     }
 
     /// The layer of the scale, if norm and scale are the whole epilogue.
     pub(super) fn scale_alone(&self) -> Option<usize> {
         let scale = self.behind.filter(|behind| behind.prelu.is_none())?;
-        (self.before.is_none() && self.functions.is_empty()).then_some(scale.layer)
+        (self.before.is_none() && self.list.is_empty()).then_some(scale.layer)
     }
 }
 
@@ -332,7 +353,7 @@ pub(super) fn of_tensor(region: &Region<'_>, form: &NormalForm) -> Result<Plan, 
             ReducedChannels::of(region, form).map(Plan::ReducedChannels)
         }
         Some((_, Reduction::Pool(_))) => Err(refusal),
-        None => functions(&form.list, refusal).map(Plan::List),
+        None => list(&form.list, refusal).map(Plan::List),
     }
 }
 
@@ -346,6 +367,17 @@ fn at_most_one(
         [(layer, _)] => Ok(Some(*layer)),
         _ => Err(refusal),
     }
+}
+
+/// The pointwise functions and residuals, if all of these are, with the layers of the residuals; others are
+/// refused.
+fn list(list: &[(usize, Pointwise)], refusal: Refusal) -> Result<Vec<ListStep<usize>>, Refusal> {
+    let step = |(layer, pointwise): &(usize, Pointwise)| match pointwise {
+        Pointwise::Function(problem) => Ok(ListStep::Function(*problem)),
+        Pointwise::Residual(_) => Ok(ListStep::Residual(*layer)),
+        _ => Err(refusal),
+    };
+    list.iter().map(step).collect()
 }
 
 /// The pointwise functions, if all of these are; others are refused.

@@ -23,6 +23,7 @@ use crate::operators::fused::{
     multiply_instance_norm_clamp_multiply_channel_reduction, plan_fold_scale,
     scale_max_pool2d_clamp,
 };
+use crate::operators::pointwise::{ListStep, steps};
 use crate::operators::{self, batch_norm, group_norm, norm_statistics, pointwise};
 use crate::program::{LaunchPlan, plan_reformat};
 
@@ -108,10 +109,11 @@ impl Planning<'_> {
             }
             Producer::Depthwise(geometry) => {
                 self.convolution(start, plan)?;
-                depthwise::plan(&mut self.plan, query.dtype, geometry)?;
+                depthwise::plan(&mut self.plan, query.dtype, geometry, plan.has_store())?;
             }
         }
-        self.epilogue(lowered)
+        let output = &query.problem.steps[last].output;
+        self.epilogue(lowered, output)
     }
 
     /// Plans the reformat of a value to NCHW, unless it lies like that, or has been reformatted.
@@ -131,7 +133,8 @@ impl Planning<'_> {
         plan_reformat(&mut self.plan, &order, query.dtype)
     }
 
-    /// Plans the padding of the convolution `layer`, and the folding of the batch norm in its store.
+    /// Plans the padding of the convolution `layer`, the folding of the batch norm in its store, and the reformat of
+    /// the residual there.
     fn convolution(&mut self, layer: usize, plan: &Plan) -> Result<()> {
         let (to, dtype) = (&mut self.plan, self.of.dtype);
         match &self.of.problem.steps[layer].problem {
@@ -147,6 +150,28 @@ impl Planning<'_> {
         {
             batch_norm::plan_folding(to, dtype, problem)?;
         }
+        if let Plan::Store(Store {
+            residual: Some(layer),
+            ..
+        }) = plan
+        {
+            self.residual(*layer)?;
+        }
+        Ok(())
+    }
+
+    /// Plans the reformat of the second operand of a layer, unless it is NCHW.
+    fn residual(&mut self, layer: usize) -> Result<()> {
+        self.in_order(self.of.graph.operands(layer)[1])
+    }
+
+    /// Plans the reformats of the residuals of a list.
+    fn residuals(&mut self, list: &[ListStep<usize>]) -> Result<()> {
+        for step in list {
+            if let ListStep::Residual(layer) = step {
+                self.residual(*layer)?;
+            }
+        }
         Ok(())
     }
 
@@ -158,21 +183,21 @@ impl Planning<'_> {
             batch_norm::plan_folding(&mut self.plan, dtype, problem)?;
             return batch_norm::plan_map(&mut self.plan, dtype, problem);
         }
-        if let [_, residual] = *query.graph.operands(layer) {
-            self.in_order(residual)?;
+        if query.graph.operands(layer).len() == 2 {
+            self.residual(layer)?;
         }
         operators::plan(&mut self.plan, dtype, problem)
     }
 
-    /// Plans the epilogue of a producer.
-    fn epilogue(&mut self, lowered: &Lowered) -> Result<()> {
+    /// Plans the epilogue of a producer, whose result has the shape `output`.
+    fn epilogue(&mut self, lowered: &Lowered, output: &[usize]) -> Result<()> {
         let (query, dtype) = (self.of, self.of.dtype);
         match &lowered.plan {
             Plan::Whole | Plan::Store(_) => Ok(()),
             Plan::Map(map) => {
                 let norm = self.statistics(lowered, map.norm.1.geometry()?)?;
-                let functions = map.functions.len();
-                plan_normalising(&mut self.plan, dtype, &norm, norm.spatial, functions)
+                self.residuals(&map.list)?;
+                plan_normalising(&mut self.plan, dtype, &norm, norm.spatial, &map.list)
             }
             Plan::Pool(pool) => self.pool(lowered, pool),
             Plan::ReducedChannels(max) => {
@@ -199,8 +224,9 @@ impl Planning<'_> {
                 group_norm::plan(&mut self.plan, dtype, &norm.geometry()?)
             }
             Plan::List(list) => {
-                let len = list.first().map_or(0, |problem| problem.len as u64);
-                pointwise::plan(&mut self.plan, dtype, len, list.len())
+                self.residuals(list)?;
+                let len = output.iter().map(|&extent| extent as u64).product();
+                pointwise::plan(&mut self.plan, dtype, len, list)
             }
         }
     }
@@ -228,8 +254,8 @@ impl Planning<'_> {
         let plan = &mut self.plan;
         if let (Some(norm), true) = (&norm, pool.in_producer) {
             let [h, w] = pool.pool.output;
-            let functions = pool.functions.len();
-            return plan_normalising(plan, dtype, norm, (h * w) as u64, functions);
+            let list = steps::<()>(&pool.functions);
+            return plan_normalising(plan, dtype, norm, (h * w) as u64, &list);
         }
         match (&norm, pool.factors) {
             (Some(norm), _) => {
@@ -240,6 +266,6 @@ impl Planning<'_> {
         }
         let (_, rest) = pool.bounds_and_rest();
         let len = pool.output.iter().map(|&extent| extent as u64).product();
-        pointwise::plan(plan, dtype, len, rest.len())
+        pointwise::plan(plan, dtype, len, &steps::<()>(rest))
     }
 }

@@ -165,25 +165,25 @@ pub(super) const TABLE: [Row; 7] = [
     },
     Row {
         name: "depthwise",
-        implements: "a depthwise convolution alone, or with a norm and what `tensor` does after a norm; filters of up to 1,024 taps",
+        implements: "a depthwise convolution with a norm and what `tensor` does after a norm; or without a norm, perhaps with batch_norm, perhaps with up to eight functions and a residual; filters of up to 1,024 taps",
         summary: "depthwise convolution with moments on FMA units",
         can_implement: |row, region, form| {
             let producer = |conv: &ConvGeometry, windows| {
                 DepthwiseGeometry::new(conv, windows).map(Producer::Depthwise)
             };
             let (_, conv) = form.convolution.ok_or(row.other_layers())?;
-            match Store::of(&form.epilogue) {
-                Ok(store) if region.layers.len() == 1 => Ok(Lowered::without_moments(
+            if let Ok(store) = Store::of(&form.epilogue) {
+                return Ok(Lowered::without_moments(
                     producer(&conv_geometry(&conv)?, None)?,
                     Plan::Store(store),
-                )),
-                _ => behind_moments(region, form, |conv, windows, _| producer(conv, windows)),
+                ));
             }
+            behind_moments(region, form, |conv, windows, _| producer(conv, windows))
         },
     },
     Row {
         name: "implicit-gemm",
-        implements: "a convolution of any shape and attribute whose halo tile fits shared memory, with a norm and what `tensor` does after a norm; or without a norm, perhaps with batch_norm, perhaps with a clamp or leaky_relu",
+        implements: "a convolution of any shape and attribute whose halo tile fits shared memory, with a norm and what `tensor` does after a norm; or without a norm, perhaps with batch_norm, perhaps with up to eight functions and a residual",
         summary: "implicit GEMM on tensor cores, with moments where a norm follows",
         can_implement: |row, region, form| {
             let (of, options) = (region.of, region.of.options.fused());
@@ -191,7 +191,9 @@ pub(super) const TABLE: [Row; 7] = [
             let strides = region.strides();
             if let Ok(store) = Store::of(&form.epilogue) {
                 let conv = conv_geometry(&conv)?;
-                let gemm = Gemm::without_norm(&conv, of.dtype, of.properties, options, strides)?;
+                let has_list = !store.list.is_empty();
+                let gemm =
+                    Gemm::without_norm(&conv, of.dtype, of.properties, options, strides, has_list)?;
                 return Ok(Lowered::without_moments(
                     Producer::ImplicitGemm(gemm),
                     Plan::Store(store),
@@ -217,7 +219,7 @@ pub(super) const TABLE: [Row; 7] = [
     },
     Row {
         name: "tensor",
-        implements: "layers without a convolution: one by itself; a norm with scale or prelu and functions; norm, scale, max_pool2d and functions; scale, norm, clamp, scale and a reduction over the channels as in problem 79; the last two without a norm; functions",
+        implements: "layers without a convolution: one by itself; a norm with scale or prelu, functions and residuals; norm, scale, max_pool2d and functions; scale, norm, clamp, scale and a reduction over the channels as in problem 79; the last two without a norm; functions and residuals",
         summary: "kernels that read a tensor, after a launch for the statistics of a norm",
         can_implement: |_, region, form| {
             Ok(Lowered::without_moments(

@@ -1,13 +1,9 @@
 //! Addition of a residual.
 
-use super::launching::{compute, single};
-use kernels_gpu::add::ADD;
-
-use crate::device::{DType, Tensor};
+use super::launching::single;
+use crate::device::Tensor;
 use crate::error::Result;
-use crate::program::{LaunchPlan, ProgramBuilder, Value};
-use crate::spec::{AddProblem, AddSpec};
-use launch_config::elementwise;
+use crate::spec::AddSpec;
 
 /// `y = x + residual`, element by element.
 ///
@@ -40,23 +36,4 @@ pub fn add(x: &Tensor, residual: &Tensor) -> Result<Tensor> {
     let problem = AddSpec.problem(x.shape(), residual.shape())?;
     let residual = [("residual", Some(residual))];
     single("add", x, problem.into(), &residual)
-}
-
-/// Plans the launch.
-pub(crate) fn plan(plan: &mut LaunchPlan, dtype: DType, problem: &AddProblem) -> Result<()> {
-    let shape = elementwise::shape(problem.len as u64);
-    plan.launch(&ADD, &[dtype.label()], shape)
-}
-
-/// Appends the operator to a program.
-pub(crate) fn append(
-    program: &mut ProgramBuilder,
-    x: Value,
-    residual: Value,
-    problem: &AddProblem,
-) -> Result<Value> {
-    let y = program.tensor_like(x)?;
-    let elements = problem.len as u64;
-    // SAFETY: all three have `elements` elements.
-    Ok(unsafe { compute(program, &ADD, y, (x, residual, y, elements)) })
 }

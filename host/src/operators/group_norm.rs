@@ -52,7 +52,7 @@ pub fn group_norm(
 
 /// Plans both launches of a norm.
 pub(crate) fn plan(plan: &mut LaunchPlan, dtype: DType, norm: &NormGeometry) -> Result<()> {
-    group_norm_scale_pointwise::plan(plan, dtype, norm, 0)
+    group_norm_scale_pointwise::plan(plan, dtype, norm)
 }
 
 /// Appends both launches of a norm. Instance norm is one, too, with a group per channel.

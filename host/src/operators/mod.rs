@@ -21,6 +21,7 @@ pub(crate) mod scale;
 
 use launch_config::KernelGeometry;
 
+use self::pointwise::ListStep;
 use crate::device::DType;
 use crate::error::Result;
 use crate::graph::LayerProblem;
@@ -55,8 +56,13 @@ pub(crate) fn plan(plan: &mut LaunchPlan, dtype: DType, problem: &LayerProblem) 
         LayerProblem::AvgPool3d(problem) => pool::plan(plan, dtype, &problem.pool),
         LayerProblem::AdaptiveAvgPool2d(problem) => pool::plan(plan, dtype, &problem.pool),
         LayerProblem::AdaptiveAvgPool3d(problem) => pool::plan(plan, dtype, &problem.pool),
-        LayerProblem::Add(problem) => add::plan(plan, dtype, problem),
-        LayerProblem::Pointwise(problem) => pointwise::plan(plan, dtype, problem.len as u64, 1),
+        LayerProblem::Add(problem) => {
+            pointwise::plan(plan, dtype, problem.len as u64, &[ListStep::Residual(())])
+        }
+        LayerProblem::Pointwise(problem) => {
+            let list = [ListStep::<()>::Function(*problem)];
+            pointwise::plan(plan, dtype, problem.len as u64, &list)
+        }
     }
 }
 
@@ -106,9 +112,9 @@ pub(crate) fn append(
         LayerProblem::AvgPool3d(problem) => pool::append(program, x, &problem.pool),
         LayerProblem::AdaptiveAvgPool2d(problem) => pool::append(program, x, &problem.pool),
         LayerProblem::AdaptiveAvgPool3d(problem) => pool::append(program, x, &problem.pool),
-        LayerProblem::Add(problem) => add::append(program, x, weight(), problem),
+        LayerProblem::Add(_) => pointwise::append(program, x, &[ListStep::Residual(weight())]),
         LayerProblem::Pointwise(problem) => {
-            pointwise::append(program, x, std::slice::from_ref(problem))
+            pointwise::append(program, x, &[ListStep::Function(*problem)])
         }
     }
 }

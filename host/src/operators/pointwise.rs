@@ -1,8 +1,8 @@
-//! The pointwise functions.
+//! The pointwise functions, and lists of them with residuals.
 //!
 //! A new function is a row of the list below. The CPU implementation is in `cpu/pointwise.rs`.
 
-use kernels_gpu::pointwise::POINTWISE;
+use kernels_gpu::pointwise::{POINTWISE, POINTWISE_RESIDUAL};
 use launch_config::pointwise::Step;
 
 use super::launching::{compute, single};
@@ -11,7 +11,7 @@ use crate::error::Result;
 use crate::graph::LayerProblem;
 use crate::program::{LaunchPlan, ProgramBuilder, Value};
 use crate::spec::{ClampSpec, GeluApproximation, PointwiseProblem, PointwiseSpec};
-use launch_config::pointwise::{MAX_STEPS, PointwiseList, shape};
+use launch_config::pointwise::{MAX_STEPS, PointwiseList, ResidualList, shape};
 
 /// `y = min(max(x, spec.min), spec.max)`, elementwise.
 ///
@@ -192,32 +192,97 @@ pub(crate) fn apply(x: &Tensor, function: &PointwiseSpec) -> Result<Tensor> {
     single(function.operator(), x, problem, &[])
 }
 
-/// Plans the launches of so many functions of `len` elements.
-pub(crate) fn plan(plan: &mut LaunchPlan, dtype: DType, len: u64, functions: usize) -> Result<()> {
-    for _ in 0..functions.div_ceil(MAX_STEPS) {
-        plan.launch(&POINTWISE, &[dtype.label()], shape(len))?;
+/// A step of a list: a function, or the addition of a residual, which is known by an `R`.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum ListStep<R> {
+    Function(PointwiseProblem),
+    Residual(R),
+}
+
+impl<R> ListStep<R> {
+    /// The same step with another handle of its residual.
+    pub(crate) fn try_map<S>(self, of: impl FnOnce(R) -> Result<S>) -> Result<ListStep<S>> {
+        Ok(match self {
+            ListStep::Function(problem) => ListStep::Function(problem),
+            ListStep::Residual(residual) => ListStep::Residual(of(residual)?),
+        })
+    }
+}
+
+/// Functions as the steps of a list.
+pub(crate) fn steps<R>(functions: &[PointwiseProblem]) -> Vec<ListStep<R>> {
+    functions.iter().copied().map(ListStep::Function).collect()
+}
+
+/// The first steps, as many as a list holds, the residual among them, and the other steps.
+pub(crate) fn first_list<R: Copy>(
+    steps: &[ListStep<R>],
+) -> (ResidualList, Option<R>, &[ListStep<R>]) {
+    let mut functions = Vec::new();
+    let (mut residual, mut residual_at) = (None, ResidualList::NO_RESIDUAL);
+    let mut taken = 0;
+    for step in steps {
+        match step {
+            ListStep::Function(problem) if functions.len() < MAX_STEPS => {
+                functions.push(Step::of(&problem.function));
+            }
+            ListStep::Residual(of) if residual.is_none() => {
+                (residual, residual_at) = (Some(*of), functions.len() as u32);
+            }
+            _ => break,
+        }
+        taken += 1;
+    }
+    let list = ResidualList {
+        functions: PointwiseList::take(&mut functions.into_iter()),
+        residual_at,
+    };
+    (list, residual, &steps[taken..])
+}
+
+/// Plans the launches of a list's steps for `len` elements.
+pub(crate) fn plan<R: Copy>(
+    plan: &mut LaunchPlan,
+    dtype: DType,
+    len: u64,
+    steps: &[ListStep<R>],
+) -> Result<()> {
+    let mut steps = steps;
+    while !steps.is_empty() {
+        let (_, residual, rest) = first_list(steps);
+        let label = [dtype.label()];
+        match residual {
+            Some(_) => plan.launch(&POINTWISE_RESIDUAL, &label, shape(len))?,
+            None => plan.launch(&POINTWISE, &label, shape(len))?,
+        }
+        steps = rest;
     }
     Ok(())
 }
 
-/// Appends functions to a program, one after the other, as many to a launch as a list holds.
+/// Appends the steps of a list to a program, one after the other, as many to a launch as a list holds.
 pub(crate) fn append(
     program: &mut ProgramBuilder,
     x: Value,
-    functions: &[PointwiseProblem],
+    steps: &[ListStep<Value>],
 ) -> Result<Value> {
-    let mut value = x;
-    let len: u64 = program
-        .shape(x)
-        .iter()
-        .map(|&extent| extent as u64)
-        .product();
-    let mut steps = functions.iter().map(|problem| Step::of(&problem.function));
-    for _ in functions.chunks(MAX_STEPS) {
-        let list = PointwiseList::take(&mut steps);
+    let (mut value, mut steps) = (x, steps);
+    let extents = program.shape(x).iter();
+    let len: u64 = extents.map(|&extent| extent as u64).product();
+    while !steps.is_empty() {
+        let (list, residual, rest) = first_list(steps);
         let y = program.tensor_like(value)?;
-        // SAFETY: both values have `len` elements.
-        value = unsafe { compute(program, &POINTWISE, y, (value, y, len, list)) };
+        // SAFETY: all values have `len` elements.
+        value = unsafe {
+            match residual {
+                Some(_) => {
+                    let arguments = (value, residual, y, len, list);
+                    compute(program, &POINTWISE_RESIDUAL, y, arguments)
+                }
+                None => compute(program, &POINTWISE, y, (value, y, len, list.functions)),
+            }
+        };
+        steps = rest;
     }
     Ok(value)
 }

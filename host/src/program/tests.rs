@@ -6,6 +6,7 @@ use op_spec::Layout;
 use super::*;
 use crate::device::Device;
 use crate::graph::LayerProblem;
+use crate::operators::pointwise::ListStep;
 use crate::operators::{self, pointwise, scale};
 use crate::spec::{ClampSpec, PointwiseSpec, ScaleSpec};
 
@@ -24,8 +25,9 @@ fn clamps(device: &Device, count: usize) -> Program {
     let mut value = program.input(&[LEN], DType::F32, &Order::Dense).unwrap();
     for step in 1..=count {
         let spec = PointwiseSpec::Clamp(ClampSpec::new(0.0, 1.0 / step as f64));
-        let problem = [spec.problem(&[LEN]).unwrap()];
-        program.plan(&plan(LayerProblem::Pointwise(problem[0])));
+        let problem = spec.problem(&[LEN]).unwrap();
+        program.plan(&plan(LayerProblem::Pointwise(problem)));
+        let problem = [ListStep::Function(problem)];
         value = pointwise::append(&mut program, value, &problem).unwrap();
     }
     program.finish(&[value])

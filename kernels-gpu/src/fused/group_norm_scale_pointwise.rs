@@ -28,12 +28,12 @@ use cuda_std::global::{Global, GlobalMut};
 use cuda_std::{Storage, bf16, f16, kernel, thread};
 use launch_config::elementwise::{BLOCK_THREADS, MIN_BLOCKS};
 use launch_config::norm::{APPLY_VALUES, ApplyGeometry};
-use launch_config::pointwise::PointwiseList;
+use launch_config::pointwise::ResidualList;
 
 use crate::parts::index::NearSegments;
 use crate::parts::map::PlaneMap;
 use crate::parts::planes::{Behind, NormTensors, Planes};
-use crate::parts::pointwise::apply;
+use crate::parts::pointwise::apply_and_add;
 use crate::parts::unroll::unroll;
 
 /// From eight values of a thread to its next eight.
@@ -103,10 +103,11 @@ impl Vectors for f32 {
 /// *Mapping*: consecutive vectors go to consecutive threads; the list is applied to eight values at a time.
 /// *Barriers*: one, after the parameters of the block's planes are in shared memory, and one before it if
 /// statistics are in splits.
-/// *Traffic*: each element is read once and written once; the rest comes from cache.
+/// *Traffic*: each element, also of the residual, is read once and written once; the rest comes from cache.
 ///
 /// # Safety
-/// `x` and `y` have `g.elements` elements and start on 16 bytes; `y` is `x` or apart from it; `partials` is
+/// `x` and `y` have `g.elements` elements and start on 16 bytes; `y` is `x` or apart from it; `residual` has as many elements if
+/// the list adds it, and is apart from `y`; `partials` is
 /// what the statistics kernel wrote for `x`, or for the tensor that `x` was pooled from; `weight` and `bias`,
 /// where the geometry says that they exist, and `before` and `scale`, if they are not null, have
 /// `g.norm.channels` elements, `scale` one where `g.factor_step` is 0, else that is 1; `before` is null
@@ -123,22 +124,24 @@ pub unsafe fn group_norm_scale_pointwise<T: Vectors>(
     weight: *const T,
     bias: *const T,
     scale: *const T,
+    residual: *const T,
     y: *mut T,
     g: &ApplyGeometry,
-    list: &PointwiseList,
+    list: &ResidualList,
 ) {
     let start = thread::block_idx_x() as u64 * g.block_elements as u64;
     let left = (g.elements - start).min(g.block_elements as u64) as u32;
     // Below `left <= g.block_elements`, so these are the block's elements and no others.
     let x = Global::new(x, g.elements as usize).slice(start as usize, left as usize);
+    let residual = Global::new(residual, g.elements as usize).slice(start as usize, left as usize);
     let y = GlobalMut::new(y, g.elements as usize).slice(start as usize, left as usize);
 
     let zeros = [T::from_f32(0.0); APPLY_VALUES];
     let elements = T::ELEMENTS as u32;
     let round = BLOCK_THREADS * elements;
     let whole = left - left % elements;
-    // The eight values whose first vector starts with element `at`, as far as there are vectors.
-    let load = |at: u32| {
+    // The eight values of a tensor whose first vector starts with element `at`, as far as there are vectors.
+    let load_of = |x: Global<T>, at: u32| {
         let first = if at < whole {
             T::load(x, at as usize)
         } else {
@@ -155,6 +158,7 @@ pub unsafe fn group_norm_scale_pointwise<T: Vectors>(
         let ([a, b, c, d, ..], [e, f, g, h, ..]) = (first, second);
         [a, b, c, d, e, f, g, h]
     };
+    let load = |at: u32| load_of(x, at);
     let thread = thread::thread_idx_x();
     let mut at = thread * elements;
     // Four vectors, whatever they are of.
@@ -219,12 +223,16 @@ pub unsafe fn group_norm_scale_pointwise<T: Vectors>(
         } else {
             ahead = [ahead[1], load(at + 2 * STEP), zeros, zeros];
         }
+        let mut added = zeros;
+        if list.adds() {
+            added = load_of(residual, at);
+        }
         let has_second = T::ELEMENTS < APPLY_VALUES && at + round < whole;
         let mut values = normalise(at, 0, to_f32(stored));
         if has_second {
             values = normalise(at + round, T::ELEMENTS % APPLY_VALUES, values);
         }
-        let stored = from_f32::<T>(apply::<T, _>(list, values));
+        let stored = from_f32::<T>(apply_and_add::<T, _>(list, values, to_f32(added)));
         T::store(y, at as usize, stored);
         if has_second {
             let [a, b, c, d, e, f, g, h] = stored;
@@ -238,7 +246,11 @@ pub unsafe fn group_norm_scale_pointwise<T: Vectors>(
     if at < left {
         let params = planes.params(segments.locate(at).0);
         let value = planes.apply(params, x.load(at as usize).to_f32());
-        let [value] = apply::<T, _>(list, [value]);
+        let mut added = 0.0;
+        if list.adds() {
+            added = residual.load(at as usize).to_f32();
+        }
+        let [value] = apply_and_add::<T, _>(list, [value], [added]);
         y.store(at as usize, T::from_f32(value));
     }
 }

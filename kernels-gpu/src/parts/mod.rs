@@ -13,4 +13,5 @@ pub(crate) mod planes;
 pub(crate) mod pointwise;
 pub(crate) mod pool;
 pub(crate) mod prescale;
+pub(crate) mod store;
 pub(crate) mod unroll;

@@ -9,7 +9,7 @@
 use cuda_std::Storage;
 use cuda_std::math::{self, fma};
 use launch_config::elementwise::Bounds;
-use launch_config::pointwise::{Function, MAX_STEPS, PointwiseList, Step};
+use launch_config::pointwise::{Function, MAX_STEPS, PointwiseList, ResidualList, Step};
 
 use super::exponential::{Exponential, exp_less_one, ln_of_one_and, scaled_tail, with_sign};
 use super::map::clamp;
@@ -33,6 +33,31 @@ pub(crate) fn apply<T: Storage, const N: usize>(
         at += 1;
     }
     values
+}
+
+/// The same, and adds `residual` where the list says so.
+#[inline(always)]
+pub(crate) fn apply_and_add<T: Storage, const N: usize>(
+    list: &ResidualList,
+    values: [f32; N],
+    residual: [f32; N],
+) -> [f32; N] {
+    let mut values = values;
+    let mut at = 0;
+    loop {
+        if at == list.residual_at {
+            unroll!(16, |i| {
+                if i < N {
+                    values[i] += residual[i];
+                }
+            });
+        }
+        if at as usize == list.functions.len() {
+            return values;
+        }
+        values = step::<T, N>(nth(&list.functions, at as usize), values);
+        at += 1;
+    }
 }
 
 /// Step number `at`, by a branch: an array that is indexed by a variable would be copied to each thread's

@@ -2,14 +2,19 @@
 
 use cuda_std::Storage;
 use launch_config::depthwise::DepthwiseGeometry;
+use launch_config::implicit_gemm::Epilogue;
 use launch_config::norm::COUNTED_ELEMENTS;
+use launch_config::pointwise::Step;
+use launch_config::{KernelGeometry, Presence};
+use op_spec::graph::LayerProblem;
 use oracle::Precision;
 
 use super::super::kernels::fused::depthwise::*;
 use super::convolved::Convolution;
+use super::implicit_gemm_without_norm::{ADD, HARDSWISH, SILU, folded};
 use super::norm::optional;
 use super::rows::{Row, rows};
-use super::{Loaded, Outcome, Run, combine, compare, label};
+use super::{Loaded, Outcome, Run, combine, compare, label, precision};
 
 fn table() -> [Row; 10] {
     rows! {
@@ -40,6 +45,57 @@ fn table() -> [Row; 10] {
 pub(crate) fn matches<T: Storage>(run: &Run) -> Outcome {
     for (number, row) in table().into_iter().enumerate() {
         check::<T>(run, &format!("row {number}"), &Convolution::new::<T>(row))?;
+    }
+    Ok(())
+}
+
+/// Without a norm: batch norm, functions and a residual before the result is written.
+pub(crate) fn without_norm<T: Storage>(run: &Run) -> Outcome {
+    let table: [Row; 4] = rows! {
+        [2, 3, 3], [1, 21, 45], [1, 3, 3], padding([0, 1, 1]), groups(3), batch_norm(), relu();
+        [1, 2, 2], [1, 19, 33], [1, 3, 5], stride([1, 2, 1]), groups(2), batch_norm(), list(&[SILU, ADD]);
+        [2, 2, 2], [5, 9, 7], [3, 3, 3], padding([1; 3]), groups(2), leaky_relu(0.25), list(&[ADD, HARDSWISH]);
+        [1, 3, 3], [1, 9, 35], [1, 3, 3], groups(3), list(&[ADD]);
+    };
+    for (number, row) in table.into_iter().enumerate() {
+        let case = row.case::<T>();
+        let problem = case.problem().expect("a sound problem").steps[0].problem;
+        let LayerProblem::Conv3d(conv) = problem else {
+            unreachable!("a convolution of volumes")
+        };
+        let g = DepthwiseGeometry::new(&conv.geometry().expect("a small problem"), None);
+        let g = g.expect("a geometry");
+        let [gain, shift] = match row.batch_norm {
+            true => folded(&case),
+            false => [vec![], vec![]],
+        };
+        let [gain, shift] = [run.tensor::<f32>(&gain)?, run.tensor::<f32>(&shift)?];
+        let function = row.function.map(|function| Step::of(&function));
+        let epilogue = Epilogue {
+            gain_and_shift: Presence::of(row.batch_norm),
+            ..function.map_or(Epilogue::NONE, |step| {
+                Epilogue::of(step).expect("a slope or a bound")
+            })
+        };
+        let Loaded { x, parameters } = run.load::<T>(&case)?;
+        let wanted = case
+            .expected(&precision::<T>())
+            .expect("layers that take this input");
+        let y = run.empty::<T>(wanted.shape().iter().product())?;
+        let arguments = (
+            x.source(),
+            parameters[0].source(),
+            parameters[1].source(),
+            gain.source(),
+            shift.source(),
+            optional(parameters[case.parameters.len()..].first()),
+            y.ptr(),
+            g,
+            epilogue,
+            row.residual_list(),
+        );
+        run.launch(&DEPTHWISE_LIST, &[label::<T>()], g.shape(), arguments)?;
+        compare(&format!("row {number}"), &y, &wanted)?;
     }
     Ok(())
 }

@@ -5,9 +5,10 @@ use launch_config::Presence;
 use launch_config::elementwise::{ChannelGeometry, fold_shape, shape};
 use op_spec::graph::Layer;
 
-use super::super::kernels::add::ADD;
 use super::super::kernels::fused::fold_scale::FOLD_SCALE;
+use super::super::kernels::pointwise::POINTWISE_RESIDUAL;
 use super::super::kernels::scale::SCALE;
+use super::pointwise::list;
 use super::{Loaded, Outcome, Run, case, compare, label, rounded_once};
 
 /// `(n, channels, spatial)`: planes of one element and of a few, planes that are no whole vectors,
@@ -87,8 +88,14 @@ pub(crate) fn add<T: Storage>(run: &Run) -> Outcome {
                 "into the residual" => (&inputs[0], &inputs[0], &wanted),
                 _ => (&x, &fresh, &rounded_once::<T>(&doubled)),
             };
-            let arguments = (x.source(), residual.source(), y.ptr(), len as u64);
-            run.launch(&ADD, &[label::<T>()], shape(len as u64), arguments)?;
+            let list = list(&[Layer::add("residual")]);
+            let arguments = (x.source(), residual.source(), y.ptr(), len as u64, list);
+            run.launch(
+                &POINTWISE_RESIDUAL,
+                &[label::<T>()],
+                shape(len as u64),
+                arguments,
+            )?;
             compare(&format!("{} {place}", case.name), y, wanted)?;
         }
     }

@@ -4,7 +4,6 @@
 //! fractions, and so are exact.
 
 use launch_config::pad::PadGeometry;
-use launch_config::pointwise::Step;
 use std::ops::Range;
 
 use cuda_std::emulator::Launch;
@@ -13,15 +12,14 @@ use launch_config::LaunchShape;
 use launch_config::copy_strided::{Collapsed, CopyGeometry};
 use launch_config::elementwise::{BLOCK_ELEMENTS, ChannelGeometry, shape};
 use launch_config::norm::NormGeometry;
-use launch_config::pointwise::PointwiseList;
+use launch_config::pointwise::ResidualList;
 use op_spec::graph::Layer;
 use op_spec::{Conv2dSpec, PaddingMode};
 
-use super::super::kernels::add::ADD;
 use super::super::kernels::conv::CONV_PAD;
 use super::super::kernels::copy_strided::COPY_STRIDED;
 use super::super::kernels::fused::group_norm_scale_pointwise::GROUP_NORM_SCALE_POINTWISE;
-use super::super::kernels::pointwise::POINTWISE;
+use super::super::kernels::pointwise::{POINTWISE, POINTWISE_RESIDUAL};
 use super::super::kernels::scale::SCALE;
 use super::{Failure, Outcome, Run, Tensor, bits, label, value};
 
@@ -148,18 +146,17 @@ pub(crate) fn elementwise(run: &Run) -> Outcome {
 
     let other = run.computed::<f32>(g.elements, |index| number(index + 1))?;
     let y = run.sparse::<f32>(g.elements)?;
-    let arguments = (x.source(), other.source(), y.ptr(), g.elements);
-    run.launch_some(&ADD, &labels, launch, &blocks, arguments)?;
+    let list_of = |layer| super::pointwise::list(&[layer]);
+    let list = list_of(Layer::add("residual"));
+    let arguments = (x.source(), other.source(), y.ptr(), g.elements, list);
+    run.launch_some(&POINTWISE_RESIDUAL, &labels, launch, &blocks, arguments)?;
     blocks_are("add", &y, BLOCK, &blocks, |index| {
         number(index) + number(index + 1)
     })?;
 
     let y = run.sparse::<f32>(g.elements)?;
-    let Layer::Pointwise(clamp) = Layer::clamp(-1.0, 2.0) else {
-        unreachable!("a function of single values")
-    };
-    let list = PointwiseList::take(&mut [Step::of(&clamp)].into_iter());
-    let arguments = (x.source(), y.ptr(), g.elements, list);
+    let list = list_of(Layer::clamp(-1.0, 2.0));
+    let arguments = (x.source(), y.ptr(), g.elements, list.functions);
     run.launch_some(&POINTWISE, &labels, launch, &blocks, arguments)?;
     blocks_are("clamp", &y, BLOCK, &blocks, |index| {
         number(index).clamp(-1.0, 2.0)
@@ -183,9 +180,10 @@ pub(crate) fn elementwise(run: &Run) -> Outcome {
         none,
         none,
         none,
+        none,
         y.ptr(),
         g,
-        PointwiseList::EMPTY,
+        ResidualList::EMPTY,
     );
     let span = u64::from(g.block_elements);
     let blocks = far_blocks(g.elements, span);

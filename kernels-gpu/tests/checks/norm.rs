@@ -4,8 +4,7 @@
 use cuda_std::{Label, Storage};
 use launch_config::elementwise::ROUND_ELEMENTS;
 use launch_config::norm::NormGeometry;
-use launch_config::pointwise::PointwiseList;
-use launch_config::pointwise::Step;
+use launch_config::pointwise::ResidualList;
 use launch_config::reciprocal::Reciprocal;
 use ndarray::Axis;
 use op_spec::graph::Layer;
@@ -15,6 +14,7 @@ use super::super::kernels::fused::group_norm_scale_pointwise::*;
 use super::super::kernels::fused::group_norm_scale_resident::*;
 use super::super::kernels::group_norm::*;
 use super::super::kernels::layer_norm::LAYER_NORM_APPLY;
+use super::pointwise::list;
 use super::{
     Failure, Loaded, Outcome, Run, Tensor, case, compare, direct, expected, expected_at, label,
     same_bits, stored,
@@ -127,14 +127,14 @@ pub(crate) fn group_norm<T: Storage>(run: &Run) -> Outcome {
             let y = run.empty::<T>(norm.len())?;
             let (labels, shape) = ([label::<T>()], apply.shape());
             let (x, partials) = (x.source(), partials.source());
-            let (none, list) = (std::ptr::null(), PointwiseList::EMPTY);
-            let arguments = (x, partials, none, w, b, none, y.ptr(), apply, list);
+            let (none, list) = (std::ptr::null(), ResidualList::EMPTY);
+            let arguments = (x, partials, none, w, b, none, none, y.ptr(), apply, list);
             run.launch(&GROUP_NORM_SCALE_POINTWISE, &labels, shape, arguments)?;
             compare(&what, &y, &expected::<T>(&alone))?;
 
             let y = run.empty::<T>(norm.len())?;
             let scale = parameters[2].source();
-            let arguments = (x, partials, none, w, b, scale, y.ptr(), apply, list);
+            let arguments = (x, partials, none, w, b, scale, none, y.ptr(), apply, list);
             run.launch(&GROUP_NORM_SCALE_POINTWISE, &labels, shape, arguments)?;
             compare(&format!("{what} and scale"), &y, &expected::<T>(&scaled))?;
         }
@@ -165,7 +165,11 @@ pub(crate) fn functions<T: Storage>(run: &Run) -> Outcome {
         _ => &POOLED[2..],
     };
     for &(norm, spatial) in cases {
-        let functions = [Layer::silu(), Layer::clamp(-0.125, 0.5)];
+        let functions = [
+            Layer::silu(),
+            Layer::add("residual"),
+            Layer::clamp(-0.125, 0.5),
+        ];
         let layers = [norm.layer(), Layer::scale("scale")];
         let case = norm.case::<T>(layers.into_iter().chain(functions.clone()));
         let left = |index: &usize| index % norm.spatial < spatial;
@@ -174,8 +178,15 @@ pub(crate) fn functions<T: Storage>(run: &Run) -> Outcome {
         let Loaded { x, parameters } = run.load::<T>(&case)?;
         let partials = statistics(run, &x, norm.geometry())?;
         let values: Vec<f32> = case.x.iter().copied().collect();
-        let pooled: Vec<f32> = left.iter().map(|&index| values[index]).collect();
+        let of_left = |values: &[f32]| {
+            left.iter()
+                .map(|&index| values[index])
+                .collect::<Vec<f32>>()
+        };
+        let pooled = of_left(&values);
         let x = run.tensor::<T>(&pooled)?;
+        let residual: Vec<f32> = case.inputs[0].iter().copied().collect();
+        let residual = run.tensor::<T>(&of_left(&residual))?;
         let [w, b, s] = [0, 1, 2].map(|index| parameters[index].source());
         let mut first: Option<Tensor<T>> = None;
         for (rounds, near) in [
@@ -200,7 +211,8 @@ pub(crate) fn functions<T: Storage>(run: &Run) -> Outcome {
             let y = run.empty::<T>(pooled.len())?;
             let (x, partials, none) = (x.source(), partials.source(), std::ptr::null());
             let list = list(&functions);
-            let arguments = (x, partials, none, w, b, s, y.ptr(), g, list);
+            let residual = residual.source();
+            let arguments = (x, partials, none, w, b, s, residual, y.ptr(), g, list);
             let family = &GROUP_NORM_SCALE_POINTWISE;
             run.launch(family, &[label::<T>()], g.shape(), arguments)?;
             let what =
@@ -213,15 +225,6 @@ pub(crate) fn functions<T: Storage>(run: &Run) -> Outcome {
         }
     }
     Ok(())
-}
-
-/// The list of these layers.
-fn list(layers: &[Layer]) -> PointwiseList {
-    let mut steps = layers.iter().map(|layer| match layer {
-        Layer::Pointwise(function) => Step::of(function),
-        _ => unreachable!("only functions are done"),
-    });
-    PointwiseList::take(&mut steps)
 }
 
 /// Channels that are multiplied before their norm, with statistics of what was not, whole and in splits.
@@ -243,12 +246,23 @@ pub(crate) fn multiplied_before<T: Storage>(run: &Run) -> Outcome {
         let (x, partials, none) = (x.source(), partials.source(), std::ptr::null());
         let list = list(&[Layer::relu()]);
         // In place as well, which gives the same bits.
-        let arguments = (x, partials, before, w, b, none, y.ptr(), g, list);
+        let arguments = (x, partials, before, w, b, none, none, y.ptr(), g, list);
         let family = &GROUP_NORM_SCALE_POINTWISE;
         run.launch(family, &[label::<T>()], g.shape(), arguments)?;
         compare(&format!("{norm:?}"), &y, &expected::<T>(&case))?;
         let z = run.load::<T>(&case)?.x;
-        let arguments = (z.source(), partials, before, w, b, none, z.ptr(), g, list);
+        let arguments = (
+            z.source(),
+            partials,
+            before,
+            w,
+            b,
+            none,
+            none,
+            z.ptr(),
+            g,
+            list,
+        );
         run.launch(family, &[label::<T>()], g.shape(), arguments)?;
         same_bits(&format!("{norm:?} in place"), &z, &y)?;
     }
@@ -274,7 +288,7 @@ pub(crate) fn slopes<T: Storage>(run: &Run) -> Outcome {
             let y = run.empty::<T>(norm.len())?;
             let (x, partials, none) = (x.source(), partials.source(), std::ptr::null());
             let list = list(&[Layer::tanh()]);
-            let arguments = (x, partials, none, w, b, s, y.ptr(), g, list);
+            let arguments = (x, partials, none, w, b, s, none, y.ptr(), g, list);
             let family = &GROUP_NORM_SCALE_POINTWISE;
             run.launch(family, &[label::<T>()], g.shape(), arguments)?;
             let what = format!("{norm:?} and {num_parameters} slopes");
@@ -340,8 +354,19 @@ pub(crate) fn constant_rows_give_the_bias(run: &Run) -> Outcome {
         let y = run.empty::<f32>(norm.len())?;
         let (x, partials, bias) = (x.source(), partials.source(), parameters[1].source());
         let apply = g.apply(4);
-        let (none, list) = (std::ptr::null(), PointwiseList::EMPTY);
-        let arguments = (x, partials, none, none, bias, none, y.ptr(), apply, list);
+        let (none, list) = (std::ptr::null(), ResidualList::EMPTY);
+        let arguments = (
+            x,
+            partials,
+            none,
+            none,
+            bias,
+            none,
+            none,
+            y.ptr(),
+            apply,
+            list,
+        );
         let family = &GROUP_NORM_SCALE_POINTWISE;
         run.launch(family, &[label::<f32>()], apply.shape(), arguments)?;
         let of = |index: usize| case.parameters[1][index / norm.spatial % norm.channels];

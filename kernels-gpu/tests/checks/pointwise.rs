@@ -2,22 +2,29 @@
 
 use cuda_std::Storage;
 use launch_config::pointwise::Step;
-use launch_config::pointwise::{PointwiseList, shape};
+use launch_config::pointwise::{MAX_STEPS, PointwiseList, ResidualList, shape};
 use op_spec::graph::Layer;
 use op_spec::{GeluApproximation, PointwiseSpec};
 
-use super::super::kernels::pointwise::POINTWISE;
-use super::{Failure, Outcome, Run, case, compare, expected, label, rounded_once};
+use super::super::kernels::pointwise::{POINTWISE, POINTWISE_RESIDUAL};
+use super::norm::optional;
+use super::{Failure, Loaded, Outcome, Run, case, compare, expected, label, rounded_once};
 
-/// A list of the functions of layers.
-fn list(layers: &[Layer]) -> PointwiseList {
-    let mut steps = layers.iter().map(|layer| match layer {
-        Layer::Pointwise(function) => Step::of(function),
+/// A list of layers: functions, and at most one residual.
+pub(super) fn list(layers: &[Layer]) -> ResidualList {
+    let mut steps = layers.iter().filter_map(|layer| match layer {
+        Layer::Pointwise(function) => Some(Step::of(function)),
+        Layer::Add(_) => None,
         other => panic!("{} is no function of single values", other.operator()),
     });
-    let list = PointwiseList::take(&mut steps);
+    let functions = PointwiseList::take(&mut steps);
     assert!(steps.next().is_none(), "more than a list takes");
-    list
+    let adds = |layer: &Layer| matches!(layer, Layer::Add(_));
+    let residual_at = layers.iter().position(adds);
+    ResidualList {
+        functions,
+        residual_at: residual_at.map_or(ResidualList::NO_RESIDUAL, |at| at as u32),
+    }
 }
 
 /// Bounds that are there, absent and crossed; NaN and infinities; blocks that are full and not.
@@ -36,7 +43,7 @@ pub(crate) fn clamp<T: Storage>(run: &Run) -> Outcome {
         let y = run.empty::<T>(case.x.len())?;
         let len = case.x.len() as u64;
         for (y, place) in [(&y, "elsewhere"), (&x, "in place")] {
-            let arguments = (x.source(), y.ptr(), len, list(&layers));
+            let arguments = (x.source(), y.ptr(), len, list(&layers).functions);
             run.launch(&POINTWISE, &[label::<T>()], shape(len), arguments)?;
             let what = format!("clamp {min} {max} {place}");
             compare(&what, y, &rounded_once::<T>(&case))?;
@@ -60,13 +67,23 @@ pub(crate) fn lists<T: Storage>(run: &Run) -> Outcome {
         Layer::sigmoid(),
         Layer::clamp(0.6, 0.7),
     ]);
+    all.push(vec![Layer::silu(), Layer::add("residual"), Layer::tanh()]);
+    all.push(vec![Layer::add("residual"), Layer::sigmoid()]);
+    all.push([vec![Layer::tanh(); MAX_STEPS], vec![Layer::add("residual")]].concat());
     for layers in all {
         let case = case::<T>(layers.clone(), &[1, 3, 1667]);
-        let x = run.load::<T>(&case)?.x;
+        let Loaded { x, parameters } = run.load::<T>(&case)?;
         let y = run.empty::<T>(case.x.len())?;
         let len = case.x.len() as u64;
-        let arguments = (x.source(), y.ptr(), len, list(&layers));
-        run.launch(&POINTWISE, &[label::<T>()], shape(len), arguments)?;
+        let residual = optional(parameters.first());
+        let (list, labels) = (list(&layers), [label::<T>()]);
+        if list.adds() {
+            let arguments = (x.source(), residual, y.ptr(), len, list);
+            run.launch(&POINTWISE_RESIDUAL, &labels, shape(len), arguments)?;
+        } else {
+            let arguments = (x.source(), y.ptr(), len, list.functions);
+            run.launch(&POINTWISE, &labels, shape(len), arguments)?;
+        }
         compare(&case.name, &y, &expected::<T>(&case))?;
     }
     let x = run.tensor::<T>(&[1.5, -2.0])?;
@@ -135,7 +152,7 @@ pub(crate) fn all_magnitudes(run: &Run) -> Outcome {
         let x = run.tensor::<f32>(&values)?;
         let y = run.empty::<f32>(values.len())?;
         let len = values.len() as u64;
-        let arguments = (x.source(), y.ptr(), len, list(&layers));
+        let arguments = (x.source(), y.ptr(), len, list(&layers).functions);
         run.launch(&POINTWISE, &[label::<f32>()], shape(len), arguments)?;
         for ((x, y), &want) in values.iter().zip(y.values()?).zip(&wanted) {
             let off = (f64::from(y) - want).abs();

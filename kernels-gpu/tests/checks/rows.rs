@@ -1,7 +1,12 @@
 //! Tables of convolutions, a line each.
 
-use op_spec::graph::ConvLayer;
-use op_spec::{ConvSpec, PointwiseSpec};
+use cuda_std::Storage;
+use launch_config::pointwise::{PointwiseList, ResidualList, Step};
+use op_spec::graph::{BatchNormLayer, ConvLayer, Layer};
+use op_spec::{BatchNormSpec, ConvSpec, PointwiseSpec};
+use oracle::Case;
+
+use super::{case, stored};
 
 /// What is convolved, and how.
 #[derive(Debug, Clone, Copy)]
@@ -17,10 +22,20 @@ pub(super) struct Row<const D: usize = 3> {
     /// A batch norm and a function behind it.
     pub(super) batch_norm: bool,
     pub(super) function: Option<PointwiseSpec>,
+    /// What the epilogue's list does behind them.
+    pub(super) list: &'static [Listed],
     /// What the input is multiplied by.
     pub(super) factor: f32,
     /// How many blocks split a sum.
     pub(super) split_k: u32,
+}
+
+/// A step of an epilogue's list.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Listed {
+    /// The addition of a residual.
+    Add,
+    Function(PointwiseSpec),
 }
 
 /// What may stand behind a row's extents.
@@ -36,6 +51,7 @@ impl<const D: usize> Row<D> {
             pool: None,
             batch_norm: false,
             function: None,
+            list: &[],
             factor: 1.0,
             split_k: 1,
         }
@@ -86,6 +102,33 @@ impl<const D: usize> Row<D> {
         self
     }
 
+    pub(super) fn list(mut self, list: &'static [Listed]) -> Self {
+        self.list = list;
+        self
+    }
+
+    /// The layers of the list.
+    pub(super) fn listed(&self) -> impl Iterator<Item = Layer> {
+        self.list.iter().map(|step| match step {
+            Listed::Add => Layer::add("residual"),
+            Listed::Function(function) => Layer::Pointwise(*function),
+        })
+    }
+
+    /// The list as kernels take it.
+    pub(super) fn residual_list(&self) -> ResidualList {
+        let steps = self.list.iter().filter_map(|step| match step {
+            Listed::Add => None,
+            Listed::Function(function) => Some(Step::of(function)),
+        });
+        let adds = |step: &Listed| matches!(step, Listed::Add);
+        ResidualList {
+            functions: PointwiseList::take(&mut steps.into_iter()),
+            residual_at: (self.list.iter().position(adds))
+                .map_or(ResidualList::NO_RESIDUAL, |at| at as u32),
+        }
+    }
+
     pub(super) fn times(mut self, factor: f32) -> Self {
         self.factor = factor;
         self
@@ -107,6 +150,27 @@ impl<const D: usize> Row<D> {
     /// The shape of its input.
     pub(super) fn shape(&self) -> Vec<usize> {
         [&self.channels[..2], &self.input].concat()
+    }
+}
+
+impl Row {
+    /// The row's layers with values of their own.
+    pub(super) fn case<T: Storage>(&self) -> Case {
+        let mut layers = vec![Layer::conv3d(self.layer())];
+        if self.batch_norm {
+            layers.push(Layer::BatchNorm(BatchNormLayer {
+                name: "norm".to_owned(),
+                attributes: BatchNormSpec { eps: 1e-3 },
+                affine: true,
+            }));
+        }
+        layers.extend(self.function.map(Layer::Pointwise));
+        layers.extend(self.listed());
+        let mut case = case::<T>(layers, &self.shape());
+        if self.batch_norm {
+            case.parameters[3].mapv_inplace(|v| stored::<T>(v.abs() + 0.1));
+        }
+        case
     }
 }
 

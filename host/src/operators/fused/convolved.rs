@@ -20,12 +20,23 @@ pub(crate) struct Parameters<'a> {
     pub(crate) norm: Affine,
     /// The folded parameters of a batch norm in the convolution's store.
     pub(crate) folded: Option<Folded>,
+    /// The tensor that is added in the convolution's store.
+    pub(crate) residual: Option<Value>,
     /// The factors of each channel; with several such layers, of the first.
     pub(crate) factors: Option<Value>,
     /// The layer that convolves.
     pub(crate) layer: usize,
     /// The parameters that the chain's programs have prepared so far.
     pub(crate) preparations: &'a Preparations,
+}
+
+impl Parameters<'_> {
+    /// The folded batch norm's two tensors.
+    pub(super) fn gain_and_shift(&self) -> (Option<Value>, Option<Value>) {
+        self.folded
+            .map(|Folded { gain, shift }| (gain, shift))
+            .unzip()
+    }
 }
 
 /// The output of the convolution.

@@ -25,7 +25,7 @@ pub(crate) fn plan(
     if resident.is_some() {
         return plan.launch(&GROUP_NORM_SCALE_RESIDENT, &[dtype.label()], resident);
     }
-    group_norm_scale_pointwise::plan(plan, dtype, norm, 0)
+    group_norm_scale_pointwise::plan(plan, dtype, norm)
 }
 
 /// Appends `group_norm(x, weight, bias) * scale[c]`, the scale applied by the kernel that normalises.

@@ -24,12 +24,12 @@
 //!         factor = filter[t, r, s]
 //!         for each row i of the item:                          # 8 loads in flight
 //!             sum[i] += x[input slice + t][input row i + r][input column + s] * factor   # 0 in the padding
-//!     sum += bias
+//!     sum += bias; without a norm: sum = batch norm, slope and bounds of it, rounded
 //!     moments += moments of the rows of `sum` that are in the output
 //!     with a pool: largest = max of sign * sum, down the rows of a window in registers
 //!                  largest = max over the window's columns, by shuffles
 //!                  y[window] = sign * largest                  # sign = -1 where norm and scale reverse the order
-//!     without one: y[row i][column] = sum[i]
+//!     without one: y[row i][column] = the epilogue's list of sum[i]
 //! moments of the block: combined over lanes, then, after a barrier, over warps
 //! ```
 //!
@@ -39,6 +39,8 @@
 //! All threads reach all barriers: one after the filter is in shared memory, one between the warps' moments
 //! and their combination. Warps go through their items on their own.
 
+use core::ptr;
+
 use cuda_std::global::{Global, GlobalMut};
 use cuda_std::shared;
 use cuda_std::{Storage, bf16, f16, kernel, shared_array, thread, warp};
@@ -46,18 +48,21 @@ use launch_config::WARP_THREADS;
 use launch_config::depthwise::{
     BLOCK_ITEMS, DepthwiseGeometry, MAX_BLOCK_THREADS, MAX_WARPS, MIN_BLOCKS,
 };
+use launch_config::implicit_gemm::Epilogue;
 use launch_config::norm::COUNTED_ELEMENTS;
+use launch_config::pointwise::ResidualList;
 
 use crate::parts::extrema::is_reversed;
 use crate::parts::index::div_rem;
 use crate::parts::moments::{Moments, WARP_SLOT, stored};
+use crate::parts::store::StoreEpilogue;
 use crate::parts::unroll::unroll;
 
 mod item;
 mod results;
 
 use item::{Item, convolve_edge, convolve_inner};
-use results::{write_rows, write_windows};
+use results::{listed, write_rows, write_windows};
 
 shared_array! {
     /// The moments of each warp.
@@ -87,6 +92,48 @@ pub unsafe fn depthwise<T: Storage>(
     moments: *mut f32,
     g: &DepthwiseGeometry,
 ) {
+    let tensors = (x, weight, bias, y);
+    convolve(tensors, (norm_weight, scale), moments, g, None);
+}
+
+/// The same without a norm: batch norm, functions and a residual are applied before results are written.
+///
+/// # Safety
+/// As for [`depthwise`]; nothing is pooled. `gain` and `shift` have a value for each channel if the epilogue has
+/// them, and `residual` has one for each output if the list adds it, and does not overlap `y`.
+#[kernel(instances(T: [f32, f16, bf16]), max_threads = MAX_BLOCK_THREADS, min_blocks = MIN_BLOCKS)]
+pub unsafe fn depthwise_list<T: Storage>(
+    x: *const T,
+    weight: *const T,
+    bias: *const T,
+    gain: *const f32,
+    shift: *const f32,
+    residual: *const T,
+    y: *mut T,
+    g: &DepthwiseGeometry,
+    epilogue: Epilogue,
+    list: &ResidualList,
+) {
+    let store = StoreEpilogue {
+        gain,
+        shift,
+        epilogue,
+        list: Some(list),
+        residual,
+    };
+    let (tensors, none) = ((x, weight, bias, y), ptr::null());
+    convolve(tensors, (none, none), ptr::null_mut(), g, Some(&store));
+}
+
+/// The body of both kernels: without a norm if there is a `store`.
+#[inline(always)]
+unsafe fn convolve<T: Storage>(
+    (x, weight, bias, y): (*const T, *const T, *const T, *mut T),
+    (norm_weight, scale): (*const T, *const T),
+    moments: *mut f32,
+    g: &DepthwiseGeometry,
+    store: Option<&StoreEpilogue<'_, T>>,
+) {
     let conv = &g.conv;
     let channels = conv.output_channels();
     let planes = conv.n as usize * channels as usize;
@@ -97,7 +144,7 @@ pub unsafe fn depthwise<T: Storage>(
     // With one filter to a channel, planes of input and output have the same number.
     let inputs = conv.input_pixels() as usize;
     let x = Global::new(x, planes * inputs).slice(plane * inputs, inputs);
-    let outputs = if g.pool_h > 0 {
+    let outputs = if store.is_none() && g.pool_h > 0 {
         (g.pooled_h * g.pooled_w) as usize
     } else {
         conv.output_pixels() as usize
@@ -120,7 +167,8 @@ pub unsafe fn depthwise<T: Storage>(
     } else {
         0.0
     };
-    let pooled = g.pool_h > 0;
+    let map = store.map(|store| store.of_channel(channel, channels as usize));
+    let pooled = store.is_none() && g.pool_h > 0;
     let reversed = pooled && is_reversed(norm_weight, scale, channels as usize, channel);
     let sign = if reversed { -1.0 } else { 1.0 };
     thread::sync_threads();
@@ -139,7 +187,10 @@ pub unsafe fn depthwise<T: Storage>(
         };
         // Rounded to the storage type: moments are those of the values that the norm reads.
         unroll!(4, |i| {
-            let pair = [sums[2 * i] + bias, sums[2 * i + 1] + bias];
+            let mut pair = [sums[2 * i] + bias, sums[2 * i + 1] + bias];
+            if let (Some(store), Some(map)) = (store, map) {
+                pair = [store.map(map, pair[0]), store.map(map, pair[1])];
+            }
             [sums[2 * i], sums[2 * i + 1]] = stored::<T>(pair);
         });
         warp::sync_warp(warp::ALL_LANES);
@@ -148,16 +199,28 @@ pub unsafe fn depthwise<T: Storage>(
         } else {
             0
         };
-        all = all.and(Moments::of_first(&sums, rows));
+        if store.is_none() {
+            all = all.and(Moments::of_first(&sums, rows));
+        }
         if pooled {
             warp::sync_warp(warp::ALL_LANES);
             write_windows(y, g, &place, &sums, sign);
         } else {
+            if let Some(store) = store
+                && let Some(list) = store.list
+            {
+                let residual = Global::new(store.residual, planes * outputs);
+                let residual = residual.slice(plane * outputs, outputs);
+                sums = listed(list, residual, (g, &place), rows, sums);
+            }
             write_rows(y, g, &place, rows, &sums);
         }
         item += warps;
     }
 
+    if store.is_some() {
+        return;
+    }
     let all = all.of_block(DEPTHWISE_WARPS.view(), warps);
     if thread::thread_idx_x() == 0 {
         let at = plane * g.plane_blocks as usize + block_in_plane;

@@ -1,12 +1,14 @@
 //! What is written of an item: its rows, or their windows' extrema.
 
-use cuda_std::global::GlobalMut;
-use cuda_std::{Storage, math, thread, warp};
+use cuda_std::global::{Global, GlobalMut};
+use cuda_std::{Storage, math, opaque, thread, warp};
 use launch_config::WARP_THREADS;
 use launch_config::depthwise::DepthwiseGeometry;
+use launch_config::pointwise::ResidualList;
 
 use super::item::{Item, ROWS};
 use crate::parts::index::div_rem;
+use crate::parts::pointwise::apply_and_add;
 use crate::parts::unroll::unroll;
 
 /// Writes the lane's first `rows` sums to the output plane `y`.
@@ -30,6 +32,42 @@ pub(super) unsafe fn write_rows<T: Storage>(
             y.store(at as usize, T::from_f32(sums[i]));
         }
     });
+}
+
+/// The list's results for the lane's first `rows` sums, which are rounded. `residual` is that of the plane.
+///
+/// # Safety
+/// As for [`write_rows`].
+#[inline(always)]
+pub(super) unsafe fn listed<T: Storage>(
+    list: &ResidualList,
+    residual: Global<T>,
+    (g, item): (&DepthwiseGeometry, &Item),
+    rows: u32,
+    mut sums: [f32; ROWS],
+) -> [f32; ROWS] {
+    let conv = &g.conv;
+    let first = (item.z * conv.p + item.p) * conv.q + item.q;
+    let mut added = [0.0; ROWS];
+    if list.adds() {
+        unroll!(8, |i| {
+            if (i as u32) < rows {
+                let at = first + i as u32 * conv.q;
+                added[i] = residual.load(at as usize).to_f32();
+            }
+        });
+    }
+    // One half after the other: the list's code is written out for every value.
+    let mut half = 0;
+    while half < 2 {
+        opaque::not_unrolled();
+        let ([a, b, c, d, rest @ ..], [e, f, g, h, rest_added @ ..]) = (sums, added);
+        let [a, b, c, d] = apply_and_add::<T, 4>(list, [a, b, c, d], [e, f, g, h]);
+        let ([i, j, k, l], [m, n, o, p]) = (rest, rest_added);
+        (sums, added) = ([i, j, k, l, a, b, c, d], [m, n, o, p, e, f, g, h]);
+        half += 1;
+    }
+    sums
 }
 
 /// The window that a lane is at.

@@ -14,51 +14,21 @@ use cuda_std::shared::Shared;
 use cuda_std::{Storage, math, opaque, thread, warp};
 use launch_config::WARP_THREADS;
 use launch_config::implicit_gemm::{
-    Epilogue, GemmGeometry, K_VECTOR_VALUES, K_VECTOR_WORDS, Loader, OUTSIDE,
+    GemmGeometry, K_VECTOR_VALUES, K_VECTOR_WORDS, Loader, OUTSIDE,
 };
 
 use super::format::Format;
 use super::place::Place;
 use super::tables::from_word;
 use crate::parts::index::div_rem;
-use crate::parts::map::clamp;
+use crate::parts::store::StoreEpilogue;
 
 /// The original tensors of a convolution, and its epilogue.
 #[derive(Clone, Copy)]
-pub(super) struct WithoutNorm<T: Storage> {
+pub(super) struct WithoutNorm<'a, T: Storage> {
     pub(super) x: *const T,
     pub(super) weight: *const T,
-    /// Gain and shift of each channel, if the epilogue has them.
-    pub(super) gain: *const f32,
-    pub(super) shift: *const f32,
-    pub(super) epilogue: Epilogue,
-}
-
-/// Gain and shift that change no value, not even the sign of a zero.
-const NOTHING: [f32; 2] = [1.0, -0.0];
-
-impl<T: Storage> WithoutNorm<T> {
-    /// Gain and shift of a channel of `channels`.
-    #[inline(always)]
-    pub(super) unsafe fn of_channel(&self, channel: usize, channels: usize) -> [f32; 2] {
-        if !self.epilogue.gain_and_shift.is_present() {
-            return NOTHING;
-        }
-        let load = |values| Global::<f32>::new(values, channels).load_readonly(channel);
-        [load(self.gain), load(self.shift)]
-    }
-
-    /// The epilogue of a result, with gain and shift of its channel. NaN stays NaN.
-    #[inline(always)]
-    pub(super) fn map(&self, [gain, shift]: [f32; 2], result: f32) -> f32 {
-        let value = math::fma(gain, result, shift);
-        let sloped = if value > 0.0 {
-            value
-        } else {
-            value * self.epilogue.slope
-        };
-        clamp(self.epilogue.bounds, sloped)
-    }
+    pub(super) store: StoreEpilogue<'a, T>,
 }
 
 /// A result, or NaN if it needs the fix-up. In the bf16x3 split, a large finite value may round to an
@@ -175,7 +145,7 @@ unsafe fn convolve<T: Storage, const WARP_SPECIALIZED: bool>(
 
 /// Results of a warp, of pixels of one tile.
 pub(super) struct Written<'a, T: Storage> {
-    pub(super) without_norm: &'a WithoutNorm<T>,
+    pub(super) without_norm: &'a WithoutNorm<'a, T>,
     pub(super) y: GlobalMut<T>,
     pub(super) g: &'a GemmGeometry,
     pub(super) place: &'a Place,
@@ -240,8 +210,10 @@ impl<T: Storage> Written<'_, T> {
                         );
                         let [bias, _, gain, shift] =
                             self.channels.load_vec::<4>(filter * K_VECTOR_WORDS);
-                        let value = self.without_norm.map([gain, shift], sum + bias);
-                        self.y.store(to, T::from_f32(value));
+                        let value = self.without_norm.store.map([gain, shift], sum + bias);
+                        let value =
+                            (self.without_norm.store).listed(T::from_f32(value), to, self.y.len());
+                        self.y.store(to, value);
                     }
                 }
                 pixel = opaque::to_compiler(pixel + WARP_THREADS);
