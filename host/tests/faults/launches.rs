@@ -28,7 +28,7 @@ pub(crate) fn run(launches: &Launches, stream: &Stream, x: RawPointer) -> Result
     let (y, workspace) = outputs(launches, stream)?;
     // SAFETY: output and workspace are fresh tensors of the stream, which gives the workspace back behind the
     // run.
-    unsafe { launches.run(stream, &[x], y.as_raw()?, workspace.as_raw()?)? };
+    unsafe { launches.run(stream, &[x], &[], y.as_raw()?, workspace.as_raw()?)? };
     Ok(y)
 }
 
@@ -80,7 +80,7 @@ fn captures_refuse_to_prepare_and_take_what_was_prepared() {
         // The stream's first run of it is one in a capture.
         // SAFETY: all memory is the stream's own, and stays until the graph is gone.
         captured(&stream, || unsafe {
-            launches.run(&stream, &[raw], output, workspace)
+            launches.run(&stream, &[raw], &[], output, workspace)
         })
         .unwrap();
     });
@@ -91,7 +91,11 @@ fn another_number_of_inputs_is_refused() {
     late(|_, _, [home, _]| {
         let (_model, launches) = prepared(&home, &home, &input(&home, &SHAPE));
         // SAFETY: it is refused before an address is used.
-        let refused = unsafe { launches.unwrap().run(&home, &[], null_mut(), null_mut()) };
+        let refused = unsafe {
+            launches
+                .unwrap()
+                .run(&home, &[], &[], null_mut(), null_mut())
+        };
         let Err(Error::Inputs(InputsError::Count {
             actual, expected, ..
         })) = refused
