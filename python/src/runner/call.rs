@@ -77,7 +77,7 @@ impl Call<'_> {
         if table.len() != self.parameters.len() {
             let names: Vec<&str> = table.iter().map(|parameter| &*parameter.name).collect();
             return Err(format!(
-                "convfuse: there are {} parameters, the chain has {}: {}",
+                "convfuse: there are {} parameters, the model has {}: {}",
                 self.parameters.len(),
                 table.len(),
                 names.join(", ")
@@ -152,9 +152,9 @@ pub(super) fn inputs<'a>(
     tensors: &'a [Tensor],
 ) -> Result<Inputs<&'a Tensor>, String> {
     if names.len() + 1 != tensors.len() {
-        let (actual, expected) = (tensors.len(), names.len() + 1);
+        let (actual, expected) = (tensors.len() - 1, names.len());
         return Err(format!(
-            "convfuse: there are {actual} inputs, the chain has {expected}: the first and {names:?}"
+            "convfuse: there are {actual} further inputs, the model has {expected}: {names:?}"
         ));
     }
     let further = names.iter().zip(&tensors[1..]);
