@@ -226,7 +226,7 @@ def test_the_gpu_is_refused_after_a_fork():
         if child == 0:
             words = ""
             try:
-                torch.ops.convfuse.run(x, module._runner.parameters(), [], module.chain, 1, False)
+                torch.ops.convfuse.run([x], module._runner.parameters(), module.chain, False)
             except RuntimeError as error:
                 words = str(error)
             os._exit(0 if "fork" in words else 1)

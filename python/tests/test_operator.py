@@ -173,7 +173,7 @@ def test_nan_stays_where_it_is(device):
 def test_opcheck_is_content(device):
     module, (x,) = block("residual", device)[0], block("residual", device)[1][:1]
     values = module._runner.parameters()
-    arguments = (x, values, [torch.randn_like(x)], module.chain, 0, False)
+    arguments = ([x, torch.randn_like(x)], values, module.chain, False)
     outcome = torch.library.opcheck(torch.ops.convfuse.run.default, arguments)
     assert set(outcome.values()) == {"SUCCESS"}
 
@@ -195,7 +195,7 @@ def test_what_is_known_beforehand_comes(name, dtype, device):
     names, values = parsed(module.chain).names, module._runner.parameters()
 
     def outputs(x, values, further):
-        y = torch.ops.convfuse.run(x, values, further, module.chain, 0, False)
+        y = torch.ops.convfuse.run([x, *further], values, module.chain, False)
         wanted = [True, *("running_" not in name for name in names), *(True for _ in further)]
         arguments = (torch.ones_like(y), x, values, further, module.chain, wanted)
         return [y, *torch.ops.convfuse.backward(*arguments)]
