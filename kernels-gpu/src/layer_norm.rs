@@ -12,7 +12,7 @@ use launch_config::norm::ApplyGeometry;
 
 use crate::parts::index::NearSegments;
 use crate::parts::map::PlaneMap;
-use crate::parts::planes::{Behind, NormTensors, Planes};
+use crate::parts::planes::{Behind, NormTensors, Planes, affine};
 
 /// A block normalises `g.block_elements` consecutive elements of `x` into `y`.
 ///
@@ -58,8 +58,7 @@ pub unsafe fn layer_norm_apply<T: Storage>(
             if values.is_null() {
                 return absent;
             }
-            let values = Global::new(values, row);
-            values.load_readonly(position as usize).to_f32()
+            affine(values, row, position as usize, g.norm.wide)
         };
         let weight = of_element(weight, 1.0);
         math::fma(params.norm(x), weight, of_element(bias, 0.0))

@@ -89,6 +89,11 @@ impl<'a> Appending<'a> {
             bias: None,
         };
         let norm = plan.norm().map_or(none, |(norm, _)| self.affine(norm));
+        // Producers that pool look at the signs of a norm's weight.
+        let norm = match plan {
+            Plan::Pool(pool) if pool.in_producer => norm.narrow(self.program, self.of.dtype)?,
+            _ => norm,
+        };
         let folded = match plan {
             Plan::Store(Store {
                 batch_norm: Some((layer, problem)),

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use op_spec::graph::{GraphInput, LayerProblem};
+use op_spec::graph::{Graph, GraphInput, Layer};
 
 use super::Options;
 use crate::device::{DType, Device, Order, Tensor};
@@ -36,7 +36,8 @@ impl Source<'_> {
             Source::Given(given) => given,
         };
         let table = of.graph.parameters().iter();
-        let wanted = table_dtypes(of, given);
+        let stored: Vec<DType> = given.iter().map(|(dtype, _)| *dtype).collect();
+        let wanted = kernel_dtypes(of.graph, &stored, of.dtype);
         let each = table.zip(given).zip(wanted);
         each.map(|((parameter, (dtype, order)), wanted)| {
             program.named_input(&parameter.name, &parameter.shape, *dtype, order, wanted)
@@ -45,24 +46,29 @@ impl Source<'_> {
     }
 }
 
-/// The element types that kernels take given parameters in.
+/// The element types in which kernels for tensors of `dtype` take parameters that are stored like this, in the
+/// order of the graph's table.
 ///
-/// The folding of a batch norm reads parameters of any one element type and computes in f32, so f32
-/// statistics of 16-bit tensors are not rounded.
-fn table_dtypes(of: Query<'_>, given: &[(DType, Order)]) -> Vec<DType> {
-    let mut wanted = vec![of.dtype; given.len()];
-    for (layer, step) in of.problem.steps.iter().enumerate() {
-        let slots = of.graph.parameters_of(layer);
-        let (LayerProblem::BatchNorm(_), [first, ..]) = (&step.problem, slots) else {
-            continue;
-        };
-        let first = given[*first].0;
-        let is_one = slots.iter().all(|&slot| given[slot].0 == first);
-        for &slot in slots {
-            wanted[slot] = if is_one { first } else { DType::F32 };
+/// Norms compute in f32 and read f32 parameters of 16-bit tensors as they are. All other parameters are
+/// rounded to the tensors' type.
+pub(super) fn kernel_dtypes(graph: &Graph, stored: &[DType], dtype: DType) -> Vec<DType> {
+    let mut dtypes = vec![dtype; stored.len()];
+    for (index, layer) in graph.layers().iter().enumerate() {
+        let is_norm = matches!(
+            layer,
+            Layer::BatchNorm(_)
+                | Layer::GroupNorm(_)
+                | Layer::InstanceNorm(_)
+                | Layer::LayerNorm(_)
+        );
+        let slots = graph.parameters_of(index);
+        if is_norm && slots.iter().any(|&slot| stored[slot] != dtype) {
+            for &slot in slots {
+                dtypes[slot] = DType::F32;
+            }
         }
     }
-    wanted
+    dtypes
 }
 
 /// The program of the kernels that were chosen for a graph, for inputs of these layouts.

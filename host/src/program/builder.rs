@@ -132,6 +132,17 @@ impl ProgramBuilder {
         }
     }
 
+    /// `x`, which is dense, as `dtype`.
+    ///
+    /// # Errors
+    /// [`Error::TooManyBlocks`]
+    pub(crate) fn converted(&mut self, x: Value, dtype: DType) -> Result<Value> {
+        match self.dtype(x) == dtype {
+            true => Ok(x),
+            false => self.copied(x, &Order::Dense, dtype),
+        }
+    }
+
     /// Appends the launch that makes a dense copy of `x` as `dtype`.
     fn copied(&mut self, x: Value, order: &Order, dtype: DType) -> Result<Value> {
         let geometry = match order {

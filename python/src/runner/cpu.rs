@@ -3,7 +3,7 @@
 use std::sync::{LazyLock, OnceLock};
 
 use convfuse::graph::Chain;
-use convfuse::{DType, Device, Model, Stream, Tensor};
+use convfuse::{DType, Device, Model, Stream};
 
 use super::call::{Call, inputs, over, said};
 use super::kept::Kept;
@@ -41,12 +41,7 @@ pub(super) fn run(call: &Call<'_>, place: Place, dtype: DType) -> Result<TorchTe
         let tensors = call.input_tensors(stream, dtype)?;
         (tensors, call.parameter_tensors(&chain, stream)?)
     };
-    let ran = || -> convfuse::Result<_> {
-        let parameters = parameters.iter().map(|tensor| tensor.to_dtype(dtype));
-        let parameters = parameters.collect::<convfuse::Result<Vec<Tensor>>>()?;
-        Model::from_tensors(stream, &*chain, parameters, dtype)
-    };
-    let model = ran().map_err(said)?;
+    let model = Model::from_tensors(stream, &*chain, parameters, dtype).map_err(said)?;
     let inputs = inputs(chain.inputs(), &tensors)?;
     let planned = model.plan_for(stream, inputs.clone(), &options(call.is_fast));
     let mut plan = planned.map_err(said)?;

@@ -1,6 +1,7 @@
 use ndarray::ArrayD;
+use op_spec::MaxPool2dSpec;
 use op_spec::graph::presets::{KernelBench79, KernelBench85};
-use op_spec::graph::{Chain, ConvLayer, Layer, Partition};
+use op_spec::graph::{Chain, ConvLayer, Layer, Parameter, Partition};
 
 use super::*;
 use crate::device::EmulatorOptions;
@@ -206,22 +207,103 @@ fn parameters_of_other_types_and_layouts_are_converted_in_each_run() {
             let options = case.options(Precision::default());
             let x = data::signed(7, case.input);
             let x = Tensor::from_f32_array(&stream, &x, DType::F16).unwrap();
-            // Filters are channels-last.
             let wide = values(chain, 1);
-            let given: Vec<Tensor> = tensors(&stream, &wide, DType::F32)
-                .into_iter()
-                .map(|tensor| channels_last(&tensor))
-                .collect();
+            // Those of a model that is made of the same tensors. Filters are channels-last here.
+            let kept = tensors(&stream, &wide, DType::F32);
+            let given: Vec<Tensor> = kept.iter().map(channels_last).collect();
             let of = Inputs::new(&x);
             let launches = Launches::given(&stream, chain.as_ref(), of, &given, &options).unwrap();
             let got = run(&launches, &stream, &x, &given);
-            let kept = tensors(&stream, &wide, DType::F16);
             let model = Model::from_tensors(&stream, chain, kept, DType::F16).unwrap();
             let expected = model.forward_with(&x, &options).unwrap();
-            let has_batch_norm = chain.operators().contains("batch_norm");
-            let is_same = bits(&got) == bits(&expected);
-            // The statistics of a batch norm are not rounded.
-            assert!(is_same != has_batch_norm, "{arch:?} {}", chain.operators());
+            assert!(
+                bits(&got) == bits(&expected),
+                "{arch:?} {}",
+                chain.operators()
+            );
+            // Norms take theirs as they are, the other layers rounded ones.
+            let rounded = tensors(&stream, &wide, DType::F16);
+            let model = Model::from_tensors(&stream, chain, rounded, DType::F16).unwrap();
+            let rounded = model.forward_with(&x, &options).unwrap();
+            let names = chain.parameters().iter().map(|parameter| &parameter.name);
+            let has_norm = names.into_iter().any(|name| name.contains("norm."));
+            // The folded parameters of this partition are stored as tensors are.
+            let is_rounded =
+                !has_norm || case.partition.is_some_and(|text| text.contains("folded"));
+            let is_same = bits(&got) == bits(&rounded);
+            assert!(is_same == is_rounded, "{arch:?} {}", chain.operators());
+        }
+    }
+}
+
+/// Kernels of norms whose weight is 0, and whose bias and scale have a product that is rounded otherwise if the
+/// bias is rounded before.
+#[test]
+fn norms_of_16_bit_tensors_read_f32_parameters_as_they_are() {
+    let norm85 = KernelBench85::default().chain().unwrap();
+    let norm79 = KernelBench79 {
+        affine: true,
+        ..KernelBench79::default()
+    };
+    let chain = |layers: Vec<Layer>| Chain::new(6, layers).unwrap();
+    let scale = || Layer::scale("scale");
+    let [group, instance] = [Layer::group_norm("norm", 2), Layer::instance_norm("norm")];
+    let cases: [(Chain, &[usize]); 7] = [
+        (chain(vec![group.clone(), scale()]), &[2, 6, 5, 5]),
+        (chain(vec![instance, scale()]), &[2, 6, 5, 5]),
+        (
+            chain(vec![Layer::layer_norm("norm", &[6, 5, 5])]),
+            &[2, 6, 5, 5],
+        ),
+        (chain(vec![Layer::batch_norm("norm")]), &[2, 6, 5, 5]),
+        (
+            chain(vec![
+                group,
+                scale(),
+                Layer::max_pool2d(MaxPool2dSpec::new([2, 2])),
+            ]),
+            &[2, 6, 5, 5],
+        ),
+        // In one launch on Hopper.
+        (norm85, &[1, 8, 10, 128]),
+        (norm79.chain().unwrap(), &[1, 3, 3, 4, 5]),
+    ];
+    for (dtype, fraction_bits) in [(DType::F16, 10), (DType::BF16, 7)] {
+        // The bias lies between a half and the next value, nearer to a half.
+        let step = 0.5f32.powi(fraction_bits);
+        let (bias, factor) = (0.5 + 0.2 * step, 0.75);
+        assert_eq!(dtype.round(bias), 0.5);
+        assert_ne!(dtype.round(bias * factor), dtype.round(0.5 * factor));
+        for arch in ARCHS {
+            let stream = stream(arch);
+            for (chain, input) in &cases {
+                let has_scale = chain.operators().contains("scale");
+                let of = |parameter: &Parameter| {
+                    let value = match parameter.name.rsplit('.').next() {
+                        Some("bias") if parameter.name.contains("norm") => bias,
+                        Some("weight") if parameter.name.contains("norm") => 0.0,
+                        Some("running_var") => 1.0,
+                        Some("running_mean") => 0.0,
+                        _ => factor,
+                    };
+                    ArrayD::from_elem(&parameter.shape[..], value)
+                };
+                let values: Vec<ArrayD<f32>> = chain.parameters().iter().map(of).collect();
+                let given = tensors(&stream, &values, DType::F32);
+                let x = data::signed(7, *input);
+                let x = Tensor::from_f32_array(&stream, &x, dtype).unwrap();
+                let (of, options) = (Inputs::new(&x), Options::default());
+                let launches = Launches::given(&stream, chain.as_ref(), of, &given, &options);
+                let y = run(&launches.unwrap(), &stream, &x, &given);
+                let wanted = dtype.round(if has_scale { bias * factor } else { bias });
+                let y = y.to_f32_array().unwrap();
+                let is_all = y.iter().all(|&y| y == wanted);
+                assert!(
+                    is_all,
+                    "{dtype} {arch:?} {} {wanted} {y}",
+                    chain.operators()
+                );
+            }
         }
     }
 }

@@ -30,6 +30,8 @@ pub(crate) fn fold_scale(
         actual: channels,
         limit: u32::MAX as usize,
     })?;
+    // The folded parameters are stored as the tensors are.
+    let affine = affine.narrow(program, dtype)?;
     let known = [Some(scale), affine.weight, affine.bias];
     let append = |program: &mut ProgramBuilder, [scale, weight, bias]: [Option<Value>; 3]| {
         let shape = elementwise::fold_shape(len);

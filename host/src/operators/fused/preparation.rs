@@ -45,10 +45,12 @@ pub(crate) fn prepared<const N: usize>(
     parameters: [Option<Value>; N],
     append: impl FnOnce(&mut ProgramBuilder, [Option<Value>; N]) -> Result<[Value; 2]>,
 ) -> Result<[Value; 2]> {
-    let known = parameters.map(|value| value.and_then(|value| program.known(value)));
-    let Some(first) = known[0] else {
+    let known = parameters.map(|value| value.map(|value| program.known(value)));
+    if known.iter().flatten().any(Option::is_none) {
         return append(program, parameters);
-    };
+    }
+    let known = known.map(Option::flatten);
+    let first = known[0].expect("the first parameter is not optional");
     let tensors = preparations.get(of, || {
         let mut preparing = ProgramBuilder::new(first.device());
         let parameters = known.map(|tensor| preparing.optional_parameter(tensor));

@@ -15,6 +15,7 @@ use launch_config::one_launch::conv2d_group_norm_scale_max_pool_clamp::{
 use super::format::{F16x2, Format, ScaledF16};
 use super::format_stored::Stored;
 use crate::parts::map::is_not_infinite;
+use crate::parts::planes::affine;
 
 /// The taps of the two halves of K of an MMA step. `None` is 0, or the shift where the half meets the
 /// constant.
@@ -97,7 +98,7 @@ pub unsafe fn conv2d_group_norm_scale_max_pool_clamp_prepare<F: Format>(
     };
     let scale = of_channel(scale);
     let [weight, bias] = if g.affine != 0 {
-        [of_channel(weight), of_channel(bias)]
+        [weight, bias].map(|values| affine(values, OUT_CHANNELS as usize, k as usize, g.wide))
     } else {
         [1.0, 0.0]
     };
