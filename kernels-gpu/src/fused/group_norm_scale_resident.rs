@@ -54,7 +54,7 @@ shared_array! {
 /// # Safety
 /// `x` and `y` have `g.elements()` elements, start on 16 bytes, and are apart;
 /// `scale`, and `weight` and `bias` if the geometry says that they exist, have
-/// `g.channels`.
+/// `g.channels`, weight and bias f32 ones where the geometry is wide.
 #[kernel(instances(T: [f32, f16, bf16]), max_threads = RESIDENT_THREADS)]
 pub unsafe fn group_norm_scale_resident<T: Storage>(
     x: *const T,

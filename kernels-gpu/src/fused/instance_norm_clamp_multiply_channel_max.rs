@@ -125,7 +125,7 @@ impl<T: Storage> ChannelMap for NormClampMultiply<T> {
 ///
 /// # Safety
 /// As `channel_max`; `multiplier`, and `weight` and `bias` if `norm` says that they exist,
-/// have `g.channels` elements; `partials` is what the
+/// have `g.channels` elements, weight and bias f32 ones where `norm` is wide; `partials` is what the
 /// statistics kernel wrote for `x` with the geometry `norm`, whose rows are channels.
 #[kernel(instances(T: [f32, f16, bf16]), max_threads = BLOCK_THREADS, min_blocks = MIN_BLOCKS)]
 pub unsafe fn instance_norm_clamp_multiply_channel_max<T: Storage>(

@@ -14,7 +14,7 @@ use crate::parts::map::{PlaneMap, is_not_infinite, multiply};
 use crate::parts::moments::{self, Moments};
 
 /// The tensors that a norm and the scales around it take their parameters from. All but `partials` may be
-/// null.
+/// null. `weight` and `bias` are f32 if the norm's geometry is `wide`.
 ///
 /// Factors `before` a norm of each channel are folded into the norm's factor. Mean and variance are then
 /// those of the unscaled values: `norm(m x) = (x - mean) * [m / sqrt(m² variance + eps)]`, for any `m`, 0

@@ -1,7 +1,7 @@
 use ndarray::ArrayD;
-use op_spec::MaxPool2dSpec;
 use op_spec::graph::presets::{KernelBench79, KernelBench85};
-use op_spec::graph::{Chain, ConvLayer, Layer, Parameter, Partition};
+use op_spec::graph::{Chain, ConvLayer, InstanceNormLayer, Layer, Parameter, Partition};
+use op_spec::{InstanceNormSpec, MaxPool2dSpec};
 
 use super::*;
 use crate::device::EmulatorOptions;
@@ -9,13 +9,14 @@ use crate::model::Precision;
 use crate::{Error, data};
 use launch_config::Arch;
 
-/// A chain, a partition of it, the shape of its input, and a kernel that prepares parameters or reads them as
-/// they are on each architecture.
+/// A chain, a partition of it, the shape of its input, a kernel that prepares parameters or reads them as they
+/// are on each architecture, and how many launches prepare parameters.
 struct Case {
     chain: Chain,
     partition: Option<&'static str>,
     input: &'static [usize],
     kernels: [&'static str; 2],
+    preparing: usize,
 }
 
 /// Every kind of prepared parameters, and kernels that read parameters in place.
@@ -29,11 +30,12 @@ fn cases() -> Vec<Case> {
         ..ConvLayer::new("conv", 6, [3, 3])
     };
     let chain = |channels, layers: Vec<Layer>| Chain::new(channels, layers).unwrap();
-    let case = |chain, input, kernels| Case {
+    let case = |chain, input, kernels, preparing| Case {
         chain,
         partition: None,
         input,
         kernels,
+        preparing,
     };
     let both = |kernel| [kernel; 2];
     let filters = "implicit_gemm_filters";
@@ -43,11 +45,13 @@ fn cases() -> Vec<Case> {
             KernelBench85::default().chain().unwrap(),
             &[1, 8, 10, 128],
             [filters, "conv2d_group_norm_scale_max_pool_clamp_prepare"],
+            1,
         ),
         case(
             KernelBench79::default().chain().unwrap(),
             &[1, 3, 3, 3, 32],
             both("conv3d_multiply_instance_norm_clamp_multiply_max"),
+            0,
         ),
         Case {
             partition: Some("conv2d @direct | group_norm scale @folded | max_pool2d clamp"),
@@ -55,6 +59,7 @@ fn cases() -> Vec<Case> {
                 KernelBench85::default().chain().unwrap(),
                 &[1, 8, 6, 7],
                 both("fold_scale"),
+                1,
             )
         },
         Case {
@@ -63,6 +68,7 @@ fn cases() -> Vec<Case> {
                 chain(8, vec![conv(12), Layer::group_norm("norm", 3), relu()]),
                 &[2, 8, 6, 7],
                 both(filters),
+                1,
             )
         },
         Case {
@@ -71,6 +77,7 @@ fn cases() -> Vec<Case> {
                 chain(8, vec![conv(12), Layer::batch_norm("norm"), relu()]),
                 &[2, 8, 6, 7],
                 both("fold_batch_norm"),
+                2,
             )
         },
         Case {
@@ -79,6 +86,7 @@ fn cases() -> Vec<Case> {
                 chain(8, vec![conv(12), relu(), Layer::prelu("slopes", 12)]),
                 &[2, 8, 6, 7],
                 both(filters),
+                1,
             )
         },
         Case {
@@ -90,12 +98,14 @@ fn cases() -> Vec<Case> {
                 ),
                 &[2, 6, 6, 7],
                 both("depthwise"),
+                0,
             )
         },
         case(
             chain(5, vec![Layer::batch_norm("norm"), relu()]),
             &[2, 5, 3, 4],
             both("fold_batch_norm"),
+            1,
         ),
     ]
 }
@@ -181,6 +191,10 @@ fn parameters_of_a_run_give_the_same_bits_as_those_of_a_model() {
                 );
                 let has = |name: &str| kernels.iter().any(|launch| launch.kernel.starts_with(name));
                 assert!(has(case.kernels[index]), "{what}");
+                let model = tensors(&stream, &values(chain, 1), dtype);
+                let model = Model::from_tensors(&stream, chain, model, dtype).unwrap();
+                let kept = model.explain(case.input, &options).unwrap().launches;
+                assert_eq!(kernels.len() - kept.len(), case.preparing, "{what}");
                 // The second run finds other values where the first one's were.
                 for seed in [1, 100] {
                     let now = values(chain, seed);
@@ -247,7 +261,12 @@ fn norms_of_16_bit_tensors_read_f32_parameters_as_they_are() {
     };
     let chain = |layers: Vec<Layer>| Chain::new(6, layers).unwrap();
     let scale = || Layer::scale("scale");
-    let [group, instance] = [Layer::group_norm("norm", 2), Layer::instance_norm("norm")];
+    let group = Layer::group_norm("norm", 2);
+    let instance = Layer::InstanceNorm(InstanceNormLayer {
+        name: "norm".into(),
+        attributes: InstanceNormSpec::default(),
+        affine: true,
+    });
     let cases: [(Chain, &[usize]); 7] = [
         (chain(vec![group.clone(), scale()]), &[2, 6, 5, 5]),
         (chain(vec![instance, scale()]), &[2, 6, 5, 5]),

@@ -64,7 +64,8 @@ fn large(scale: f32, weight: f32, bias: f32) -> f32 {
 ///
 /// # Safety
 /// `filter` is `[64, 8, 3, 3]`, `filter_bias`, `weight`, `bias` and `scale` have 64
-/// elements (those that the geometry says are absent are not touched); `operands` has
+/// elements (those that the geometry says are absent are not touched, and `weight` and `bias` are
+/// f32 where it is wide); `operands` has
 /// `OneLaunch2dConfig::operand_words`, `channels` `CHANNEL_FLOATS` elements.
 #[kernel(
     instances(F: [
