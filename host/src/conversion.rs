@@ -84,7 +84,7 @@ impl Tensor {
             return Ok(self.clone());
         }
         let mut program = ProgramBuilder::new(self.device());
-        let copy = program.input_as(self.shape(), self.dtype(), &order, dtype)?;
+        let copy = program.input_as(None, self.shape(), self.dtype(), &order, dtype)?;
         let program = program.finish(&[copy]);
         let mut outputs = program.run_once("copy", self.stream(), &[self])?;
         Ok(outputs.remove(0))

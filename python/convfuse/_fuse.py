@@ -171,8 +171,6 @@ class _Fusing:
                 one.is_idle, one.entry.replaced = True, False
                 one.entry.reason = "the example does not come by"
             for one in fresh:
-                if not one.entry.replaced:
-                    one.runner.release()
                 if not one.entry.replaced and not one.is_idle:
                     self.give_up(one.chain)
             self.choose()

@@ -39,9 +39,6 @@ class FusedChain(Runner):
         self.needs_batch = any(map(_needs_batch, self.parsed.layers)) or any(
             name in scales and value.dim() > found.axes + 1 for name, value in stored
         )
-        # Batch norms in training write their statistics without a count of it; what they count is how often they were trained.
-        self.norms = tuple(one for one, name in found.sources if name == "running_mean")
-        self.trained = self.count_trainings()
         # Is told of the next call before it is made.
         self.watcher: Callable[[FusedChain, tuple[torch.Tensor, ...], bool], None] | None = None
 
@@ -61,8 +58,6 @@ class FusedChain(Runner):
         is_ours = x.is_cuda or (self.cpu and x.device.type == "cpu")
         if not is_ours or x.dtype not in TYPES:
             return self.layers(x, *inputs)
-        if self.norms and not torch.compiler.is_compiling():
-            self.notice_training()
         if self.needs_batch and self.axes is not None and x.dim() == self.axes + 1:
             return self.layers(x, *inputs)
         if self.norm is not None and not self.takes(x):
@@ -72,17 +67,6 @@ class FusedChain(Runner):
         if inputs and not self.fits(x, inputs):
             return self.layers(x, *inputs)
         return super().__call__(x, *inputs, rounds=rounds)
-
-    def count_trainings(self) -> list[int]:
-        counts = [norm.num_batches_tracked for norm in self.norms]
-        return [0 if one is None or one.is_inference() else one._version for one in counts]
-
-    def notice_training(self) -> None:
-        """Has statistics read again that were learnt since."""
-        trained = self.count_trainings()
-        if trained != self.trained:
-            self.trained = trained
-            self.release()
 
     def takes(self, x: torch.Tensor) -> bool:
         """Whether a norm that comes first is given a batch of as many channels as it has."""
@@ -184,11 +168,6 @@ class _Fused:
             if not isinstance(argument, torch.Tensor):
                 return super().forward(*arguments)
         return state.run(self, *arguments)
-
-    def _apply(self, fn, recurse=True):
-        for runner in self.__dict__[STATE].runners.values():
-            runner.release()
-        return super()._apply(fn, recurse)
 
     def __reduce_ex__(self, protocol):
         # As one of the class that it was: subclasses that are made while a program runs have no name to be found by.

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import secrets
-import weakref
 from collections.abc import Collection, Sequence
 from typing import Any, Literal
 
 import torch
 from torch import nn
 
-from . import _native
 from ._autocast import TYPES, steps, type_of_layers, way
 from ._chain import parsed
-from .ops import OWNERS, _Run, _run
+from .ops import _Run, _run
 
 __all__ = ["PRECISIONS", "Precision", "Runner", "convolutions_allow_tf32"]
 
@@ -92,12 +89,7 @@ class Runner:
     def _begin(self) -> None:
         # Kept, since compilers do not know what makes it.
         self.parsed = parsed(self.chain)
-        # A number that no other process has: compiled programs are kept beyond this one.
-        self.owner = secrets.randbits(62)
         self._places: tuple[tuple[dict[str, Any], str], ...] | None = None
-        _native.begin(self.owner, self.chain)
-        OWNERS[self.owner] = self
-        weakref.finalize(self, _native.forget, self.owner).atexit = False
 
     def _find_places(self) -> tuple[tuple[dict[str, Any], str], ...]:
         # The dictionaries stay those of their modules. Not found at once: a module that is being copied has none yet.
@@ -109,7 +101,7 @@ class Runner:
 
     def __getstate__(self) -> dict[str, Any]:
         state = self.__dict__.copy()
-        del state["owner"], state["_places"], state["parsed"]
+        del state["_places"], state["parsed"]
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -119,10 +111,6 @@ class Runner:
     def parameters(self) -> list[torch.Tensor]:
         """The parameters as they are now, in the order of the chain's table."""
         return [getattr(module, name) for module, name in self.sources]
-
-    def release(self) -> None:
-        """Gives back what is kept of the parameters; it is made again when it is needed."""
-        _native.release(self.owner)
 
     def __call__(
         self, x: torch.Tensor, *inputs: torch.Tensor, rounds: bool = False
@@ -139,8 +127,7 @@ class Runner:
             parameters = self.parameters()
         if type(x) is not torch.Tensor or _is_any_autocast_enabled() or _is_grad_enabled():
             return self._any(x, parameters, inputs, rounds)
-        # The chain itself is known by the number.
-        return _run_eagerly(x, parameters, inputs, "", self.owner, self._is_fast())
+        return _run_eagerly([x, *inputs], parameters, self.chain, self._is_fast())
 
     def _any(
         self,
@@ -177,5 +164,5 @@ class Runner:
         if torch.is_grad_enabled():
             tensors = (*parameters, *inputs)
             if x.requires_grad or any([tensor.requires_grad for tensor in tensors]):
-                return _Run.apply(self.chain, self.owner, fast, len(parameters), x, *tensors)
-        return _run(x, parameters, inputs, self.chain, self.owner, fast)
+                return _Run.apply(self.chain, fast, len(parameters), x, *tensors)
+        return _run([x, *inputs], parameters, self.chain, fast)

@@ -72,10 +72,6 @@ class ChainModule(nn.Module):
             raise ValueError(f"convfuse: precision is {precision!r}, must be one of {PRECISIONS}")
         self._runner.precision = precision
 
-    def _apply(self, fn, recurse=True):
-        self._runner.release()
-        return super()._apply(fn, recurse)
-
     def __call__(self, x, *inputs, **named):
         # What PyTorch's own does where there is nothing to do but the call itself, in less time.
         is_plain = type(x) is torch.Tensor and not (

@@ -8,10 +8,8 @@ through :func:`run`. The operator by itself records no gradients.
 from __future__ import annotations
 
 import functools
-import weakref
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 import torch
 
@@ -22,9 +20,6 @@ __all__ = ["run"]
 
 _native.register()
 
-# Those whose number stands for their chain in calls.
-OWNERS: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
-
 _run = torch.ops.convfuse.run.default
 
 # Gradients are recorded by `_Run`, and nothing beneath it: calls go on to the kernels at once.
@@ -34,21 +29,19 @@ _library.impl("run", torch.library.fallthrough_kernel, "Autograd")
 
 @torch.library.register_fake("convfuse::run")
 def _(
-    x: torch.Tensor,
-    parameters: Sequence[torch.Tensor],
     inputs: Sequence[torch.Tensor],
+    parameters: Sequence[torch.Tensor],
     chain: str,
-    owner: int,
     fast: bool,
 ) -> torch.Tensor:
+    x = inputs[0]
     for one in (*parameters, *inputs):
         if one.device != x.device:
             raise RuntimeError(
                 f"convfuse: the input is on {x.device}, a parameter or a further input on {one.device}; move the module and its inputs "
                 "to one device"
             )
-    known = OWNERS[owner].parsed if chain == "" and owner in OWNERS else parsed(chain)
-    return x.new_empty(output_shape(known, x.shape))
+    return x.new_empty(output_shape(parsed(chain), x.shape))
 
 
 @functools.cache
@@ -100,20 +93,20 @@ class _Run(torch.autograd.Function):
     """A run whose gradients are those of PyTorch's own layers."""
 
     @staticmethod
-    def forward(ctx, chain, owner, fast, count, x, *tensors):
+    def forward(ctx, chain, fast, count, x, *tensors):
         parameters, inputs = list(tensors[:count]), list(tensors[count:])
         ctx.save_for_backward(x, *tensors)
         ctx.chain, ctx.count = chain, count
-        return _run(x, parameters, inputs, chain, owner, fast)
+        return _run([x, *inputs], parameters, chain, fast)
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx, gradient):
         x, *tensors = ctx.saved_tensors
         parameters, inputs = tensors[: ctx.count], tensors[ctx.count :]
-        wanted = list(ctx.needs_input_grad[4:])
+        wanted = list(ctx.needs_input_grad[3:])
         gradients = _backward(gradient, x, parameters, inputs, ctx.chain, wanted)
-        return None, None, None, None, *(
+        return None, None, None, *(
             gradient if want else None for gradient, want in zip(gradients, wanted)
         )
 
@@ -124,22 +117,20 @@ def run(
     inputs: Sequence[torch.Tensor] = (),
     *,
     chain: str,
-    owner: int = 0,
     fast: bool = False,
 ) -> torch.Tensor:
     """The output of a chain, as a dense tensor of the type of ``x``.
 
     ``chain`` is a chain in JSON; ``parameters`` are in the order of ``convfuse.parameters(chain)``, and are rounded to the type of
     ``x`` where they are stored otherwise; ``inputs`` are the residuals that the chain adds. Tensors may have any strides. On a GPU work
-    goes to PyTorch's current stream, and the output is from PyTorch's allocator; nothing waits for the device but the first call for
-    a shape, and the first after parameters changed, which put them into the form that kernels take.
+    goes to PyTorch's current stream, and the output is from PyTorch's allocator; nothing waits for the device. Nothing of the
+    parameters is kept: each call computes with what they are, and puts them into the form that kernels take.
 
     Where a gradient is asked for it is that of PyTorch's own layers, which compute the chain once more for it.
 
-    ``owner`` tells callers with the same chain apart: what is kept of parameters is kept by it. ``fast`` rounds factors of f32 to
-    11 bits, as tf32 does.
+    ``fast`` rounds factors of f32 to 11 bits, as tf32 does.
     """
     tensors = [*parameters, *inputs]
     if torch.is_grad_enabled() and (x.requires_grad or any(t.requires_grad for t in tensors)):
-        return _Run.apply(chain, owner, fast, len(parameters), x, *tensors)
-    return _run(x, list(parameters), list(inputs), chain, owner, fast)
+        return _Run.apply(chain, fast, len(parameters), x, *tensors)
+    return _run([x, *inputs], list(parameters), chain, fast)

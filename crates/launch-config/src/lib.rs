@@ -34,7 +34,7 @@ mod refusal;
 
 pub use arch::{Arch, f16_multiply_adds_per_cycle};
 pub use geometry::KernelGeometry;
-pub use mode::Presence;
+pub use mode::{AffineType, Presence};
 pub use refusal::{Refusal, Rule};
 
 /// Elements that one vector access moves: 16 bytes of f32, 8 bytes of f16 or bf16.

@@ -49,6 +49,31 @@ mode! {
     }
 }
 
+mode! {
+    /// The element type of a norm's weight and bias.
+    pub AffineType {
+        /// That of the tensor that is normalised.
+        TENSOR = 0,
+        /// f32.
+        F32 = 1,
+    }
+}
+
+impl AffineType {
+    /// f32 if `is_f32`.
+    #[must_use]
+    pub const fn of(is_f32: bool) -> Self {
+        if is_f32 { Self::F32 } else { Self::TENSOR }
+    }
+
+    /// Whether weight and bias are f32, whatever the tensor's type.
+    #[must_use]
+    #[inline(always)]
+    pub const fn is_f32(self) -> bool {
+        self.0 != Self::TENSOR.0
+    }
+}
+
 impl Presence {
     /// Present if `is_present`.
     #[must_use]

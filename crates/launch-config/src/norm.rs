@@ -15,7 +15,7 @@
 
 use super::elementwise::BLOCK_THREADS;
 use super::reciprocal::Reciprocal;
-use super::{LaunchShape, Presence, VECTOR_ELEMENTS, WARP_THREADS};
+use super::{AffineType, LaunchShape, Presence, VECTOR_ELEMENTS, WARP_THREADS};
 use crate::mode::mode;
 
 /// Threads of a statistics block.
@@ -144,6 +144,8 @@ pub struct NormGeometry {
     pub bias: Presence,
     /// What a partial result holds.
     pub partials: Partials,
+    /// The element type of weight and bias.
+    pub affine_type: AffineType,
 }
 
 impl NormGeometry {
@@ -171,6 +173,7 @@ impl NormGeometry {
             weight: Presence::ABSENT,
             bias: Presence::ABSENT,
             partials: Partials::UNCOUNTED,
+            affine_type: AffineType::TENSOR,
         }
     }
 
@@ -179,6 +182,14 @@ impl NormGeometry {
         Self {
             weight: Presence::of(weight),
             bias: Presence::of(bias),
+            ..self
+        }
+    }
+
+    /// The same norm with weight and bias of another type.
+    pub const fn with_affine_type(self, affine_type: AffineType) -> Self {
+        Self {
+            affine_type,
             ..self
         }
     }

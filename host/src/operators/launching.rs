@@ -2,9 +2,11 @@
 
 use cuda_std::{Family, KernelArgs};
 
+use launch_config::AffineType;
+
 use super::MAX_PARAMETERS;
 use crate::cpu;
-use crate::device::Tensor;
+use crate::device::{DType, Tensor};
 use crate::error::Result;
 use crate::graph::LayerProblem;
 use crate::program::{Arguments, LaunchPlan, ProgramBuilder, Value};
@@ -104,6 +106,26 @@ fn all<T>(values: [Result<Option<T>>; MAX_PARAMETERS]) -> Result<[Option<T>; MAX
 pub(crate) struct Affine {
     pub(crate) weight: Option<Value>,
     pub(crate) bias: Option<Value>,
+}
+
+impl Affine {
+    /// Their element type in a norm of `x`.
+    pub(crate) fn element_type(self, program: &ProgramBuilder, x: Value) -> AffineType {
+        let stored = self.weight.or(self.bias);
+        AffineType::of(stored.is_some_and(|value| program.dtype(value) != program.dtype(x)))
+    }
+
+    /// The same rounded to `dtype`, for kernels that take no others.
+    pub(crate) fn narrow(self, program: &mut ProgramBuilder, dtype: DType) -> Result<Self> {
+        let mut narrow = |value: Option<Value>| {
+            let value = value.map(|value| program.converted(value, dtype));
+            value.transpose()
+        };
+        Ok(Affine {
+            weight: narrow(self.weight)?,
+            bias: narrow(self.bias)?,
+        })
+    }
 }
 
 /// The shape of an optional tensor.

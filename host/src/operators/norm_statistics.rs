@@ -42,7 +42,7 @@ pub(crate) fn statistics(
         x,
         partials,
         affine,
-        norm,
+        norm: norm.with_affine_type(affine.element_type(program, x)),
         is_spent: false,
     })
 }

@@ -76,6 +76,11 @@ impl ProgramBuilder {
         })
     }
 
+    /// Puts a launch in front of those of the configuration.
+    pub(crate) fn plan_next(&mut self, launch: PlannedLaunch) {
+        self.planned.push_front(launch);
+    }
+
     /// Takes the next preparation of the configuration.
     ///
     /// # Panics
@@ -90,21 +95,23 @@ impl ProgramBuilder {
     /// # Errors
     /// [`Error::TooManyBlocks`]
     pub(crate) fn input(&mut self, shape: &[usize], dtype: DType, order: &Order) -> Result<Value> {
-        self.input_as(shape, dtype, order, dtype)
+        self.input_as(None, shape, dtype, order, dtype)
     }
 
-    /// The same as [`input`](Self::input), with a copy of another element type.
+    /// The same as [`input`](Self::input), with a copy of another element type. Errors call it by its name, if it has
+    /// one.
     ///
     /// # Errors
     /// As [`input`](Self::input).
     pub(crate) fn input_as(
         &mut self,
+        name: Option<&str>,
         shape: &[usize],
         dtype: DType,
         order: &Order,
         wanted: DType,
     ) -> Result<Value> {
-        let x = self.input_as_it_lies(None, shape, dtype, order)?;
+        let x = self.input_as_it_lies(name, shape, dtype, order)?;
         if *order == Order::Dense && dtype == wanted {
             return Ok(x);
         }
@@ -147,6 +154,27 @@ impl ProgramBuilder {
                 let dense = self.copied(x, self.dtype(x))?;
                 self.values[x.0].dense = Some(dense);
                 Ok(dense)
+            }
+        }
+    }
+
+    /// `x`, which is dense, as `dtype`: a copy, in front of the next launch of the configuration, where it has another
+    /// type.
+    ///
+    /// # Errors
+    /// [`Error::TooManyBlocks`]
+    pub(crate) fn converted(&mut self, x: Value, dtype: DType) -> Result<Value> {
+        match self.dtype(x) == dtype {
+            true => Ok(x),
+            false => {
+                let ValueFacts { shape, order, .. } = &self.values[x.0];
+                let mut copy = LaunchPlan::default();
+                let types = [self.dtype(x), dtype];
+                plan_copy(&mut copy, order, shape.iter().product(), types)?;
+                for launch in copy.launches {
+                    self.plan_next(launch);
+                }
+                self.copied(x, dtype)
             }
         }
     }
@@ -243,11 +271,11 @@ impl ProgramBuilder {
         self.values[value.0].dtype
     }
 
-    /// The tensor behind a parameter.
-    pub(crate) fn known(&self, parameter: Value) -> &Tensor {
+    /// The tensor behind a parameter, if it is the same in every run.
+    pub(crate) fn known(&self, parameter: Value) -> Option<&Tensor> {
         match self.values[parameter.0].place {
-            Place::Parameter(index) => &self.parameters[index],
-            _ => panic!("only a parameter is known when a program is made"),
+            Place::Parameter(index) => Some(&self.parameters[index]),
+            _ => None,
         }
     }
 

@@ -8,13 +8,14 @@ use cuda_std::global::Global;
 use cuda_std::shared::{self, Shared};
 use cuda_std::{math, thread};
 use launch_config::norm::{NormGeometry, PARTIAL_ELEMENTS, PLANE_ELEMENTS};
+use launch_config::{AffineType, Presence};
 
 use crate::parts::index::{div_rem, div_rem_u64};
 use crate::parts::map::{PlaneMap, is_not_infinite, multiply};
 use crate::parts::moments::{self, Moments};
 
 /// The tensors that a norm and the scales around it take their parameters from. All but `partials` may be
-/// null.
+/// null. `weight` and `bias` are of the geometry's `affine_type`.
 ///
 /// Factors `before` a norm of each channel are folded into the norm's factor. Mean and variance are then
 /// those of the unscaled values: `norm(m x) = (x - mean) * [m / sqrt(m² variance + eps)]`, for any `m`, 0
@@ -44,6 +45,24 @@ impl Behind {
         multiplied_to: f32::INFINITY,
         step: 1,
     };
+}
+
+/// Element `at` of a norm's weight or bias, which has `len` elements of the type that `of` names.
+///
+/// # Safety
+/// `values` has `len` elements of that type.
+#[inline(always)]
+pub(crate) unsafe fn affine<T: Storage>(
+    values: *const T,
+    len: usize,
+    at: usize,
+    of: AffineType,
+) -> f32 {
+    if size_of::<T>() < size_of::<f32>() && of.is_f32() {
+        Global::new(values.cast::<f32>(), len).load_readonly(at)
+    } else {
+        Global::new(values, len).load_readonly(at).to_f32()
+    }
 }
 
 /// Parameters of one plane.
@@ -139,17 +158,20 @@ impl Planes {
                         [moments.mean, factor(moments, channel)]
                     }
                 };
-                let value = |exists: bool, values: *const T, channel: u32, otherwise: f32| {
-                    if exists {
-                        of_channel(values, channel)
+                let value = |exists: Presence, values: *const T, otherwise: f32| {
+                    if exists.is_present() {
+                        affine(values, g.channels as usize, channel as usize, g.affine_type)
                     } else {
                         otherwise
                     }
                 };
-                let weight = value(g.weight.is_present(), tensors.weight, channel, 1.0);
-                let bias = value(g.bias.is_present(), tensors.bias, channel, 0.0);
-                let scale = tensors.scale;
-                let scale = value(!scale.is_null(), scale, channel * tensors.behind.step, 1.0);
+                let weight = value(g.weight, tensors.weight, 1.0);
+                let bias = value(g.bias, tensors.bias, 0.0);
+                let scale = if tensors.scale.is_null() {
+                    1.0
+                } else {
+                    of_channel(tensors.scale, channel * tensors.behind.step)
+                };
                 // A weight of 1 leaves every bit of the other factor.
                 let at = plane * PLANE_ELEMENTS as u32;
                 staged.store_vec(at, [mean, rstd * weight, bias, scale]);

@@ -1,9 +1,9 @@
 //! Reductions over channels, alone and with what comes before them.
 
 use cuda_std::Storage;
-use launch_config::KernelGeometry;
 use launch_config::channel_reduction::ChannelReductionGeometry;
 use launch_config::elementwise::Bounds;
+use launch_config::{AffineType, KernelGeometry};
 use op_spec::graph::{InstanceNormLayer, Layer};
 use op_spec::{ChannelReductionSpec, InstanceNormSpec, ReductionOp};
 use oracle::{Case, Expected};
@@ -12,7 +12,9 @@ use super::super::kernels::channel_reduction::*;
 use super::super::kernels::fused::clamp_multiply_channel_reduction::*;
 use super::super::kernels::fused::instance_norm_clamp_multiply_channel_reduction::*;
 use super::norm::{Norm, optional, statistics};
-use super::{Loaded, Outcome, Run, case, compare, expected, label, rounded_once, stored};
+use super::{
+    Failure, Loaded, Outcome, Run, case, compare, expected, label, rounded_once, same_bits, stored,
+};
 
 /// `(n, channels, spatial)`: one channel, one position, vectors and no vectors, a channel more than a warp
 /// has lanes, more channels than are staged at a time, a row of several splits.
@@ -164,27 +166,33 @@ fn of_normed<T: Storage>(run: &Run, operation: ReductionOp) -> Outcome {
             let partials = statistics(run, &x, norm.geometry())?;
             let g = norm.geometry().affine(has_weight, has_bias);
             let reduced = geometry(&case, operation);
-            let y = run.empty::<T>(n * spatial)?;
-            let arguments = (
-                x.source(),
-                partials.source(),
-                optional(parameters.get(1)),
-                optional(parameters.get(2).filter(|_| has_bias)),
-                parameters[0].source(),
-                y.ptr(),
-                g,
-                reduced,
-                Bounds::new(Some(-1.0), Some(0.75)),
-            );
-            let family = &INSTANCE_NORM_CLAMP_MULTIPLY_CHANNEL_REDUCTION;
-            run.launch(
-                family,
-                &[operation.name().into(), label::<T>()],
-                reduced.shape(),
-                arguments,
-            )?;
+            let launched = |weight, bias, g| {
+                let y = run.empty::<T>(n * spatial)?;
+                let arguments = (
+                    x.source(),
+                    partials.source(),
+                    weight,
+                    bias,
+                    parameters[0].source(),
+                    y.ptr(),
+                    g,
+                    reduced,
+                    Bounds::new(Some(-1.0), Some(0.75)),
+                );
+                let family = &INSTANCE_NORM_CLAMP_MULTIPLY_CHANNEL_REDUCTION;
+                let labels = [operation.name().into(), label::<T>()];
+                run.launch(family, &labels, reduced.shape(), arguments)?;
+                Ok::<_, Failure>(y)
+            };
+            let [w, b] = [Some(1), has_bias.then_some(2)];
+            let of = |index: Option<usize>| optional(index.and_then(|at| parameters.get(at)));
+            let y = launched(of(w), of(b), g)?;
             let what = format!("{operation:?} {norm:?} weight {has_weight}, bias {has_bias}");
             compare(&what, &y, &expected::<T>(&case))?;
+            let in_f32 = run.load::<f32>(&case)?.parameters;
+            let of = |index: Option<usize>| optional(index.and_then(|at| in_f32.get(at)));
+            let wide = launched(of(w), of(b), g.with_affine_type(AffineType::F32))?;
+            same_bits(&format!("{what} in f32"), &wide, &y)?;
         }
     }
     Ok(())

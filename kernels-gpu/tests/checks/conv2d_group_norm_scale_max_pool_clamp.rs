@@ -1,6 +1,7 @@
 //! The whole of problem 85 in one launch, on images that it can take.
 
 use cuda_std::{Label, Storage, bf16, f16};
+use launch_config::AffineType;
 use launch_config::one_launch::conv2d_group_norm_scale_max_pool_clamp::{
     CHANNEL_FLOATS, OneLaunch2dConfig, OneLaunch2dGeometry, WIDTH,
 };
@@ -191,6 +192,13 @@ pub(crate) fn matches<F: Configured>(run: &Run) -> Outcome {
         let y = outputs::<F>(run, &case, F::CONFIG)?;
         let wanted = case.expected_of_one_kernel(&precision).expect("an image");
         compare(&format!("{image:?}"), &y, &wanted)?;
+        if size_of::<F::Stored>() < size_of::<f32>() {
+            let stored = prepare::<F>(run, &case, F::CONFIG, false)?;
+            let wide = prepare::<F>(run, &case, F::CONFIG, true)?;
+            let what = format!("{image:?} with a norm's parameters in f32");
+            same_bits(&what, &wide.channels, &stored.channels)?;
+            same_bits(&what, &wide.operands, &stored.operands)?;
+        }
     }
     Ok(())
 }
@@ -211,7 +219,7 @@ pub(crate) fn far<F: Configured>(run: &Run) -> Outcome {
     const SAMPLES: u32 = 1_200_001;
     let case = case::<F::Stored>(image(1, 10));
     let alone = outputs::<F>(run, &case, F::CONFIG)?.values()?;
-    let prepared = prepare::<F>(run, &case, F::CONFIG)?;
+    let prepared = prepare::<F>(run, &case, F::CONFIG, false)?;
     let values: Vec<f32> = case.x.iter().copied().collect();
     let (inputs, outputs) = (values.len() as u64, alone.len() as u64);
     let g = OneLaunch2dGeometry {
@@ -248,18 +256,28 @@ struct Prepared {
     channels: Tensor<f32>,
 }
 
+/// `in_f32` stores weight and bias of the norm in f32.
 fn prepare<F: Configured>(
     run: &Run,
     case: &Case,
     config: OneLaunch2dConfig,
+    in_f32: bool,
 ) -> Result<Prepared, Failure> {
-    let g = geometry(case);
+    let g = OneLaunch2dGeometry {
+        affine_type: AffineType::of(in_f32),
+        ..geometry(case)
+    };
     let Loaded { parameters, .. } = run.load::<F::Stored>(case)?;
     // Those that there are, in this order.
     let mut those = parameters.iter();
     let mut next = |is_there: bool| optional(those.by_ref().take(usize::from(is_there)).next());
     let (has_bias, affine) = (g.bias.is_present(), g.affine.is_present());
-    let [f, b, w, beta, s] = [true, has_bias, affine, affine, true].map(&mut next);
+    let [f, b, mut w, mut beta, s] = [true, has_bias, affine, affine, true].map(&mut next);
+    let f32_parameters = run.load::<f32>(case)?.parameters;
+    if in_f32 && affine {
+        let first = 1 + usize::from(has_bias);
+        [w, beta] = [first, first + 1].map(|index| f32_parameters[index].source());
+    }
     // 32-bit words.
     let operands = run.empty::<f32>(config.operand_words() as usize)?;
     let channels = run.empty::<f32>(CHANNEL_FLOATS as usize)?;
@@ -278,7 +296,7 @@ pub(super) fn outputs<F: Configured>(
 ) -> Result<Tensor<F::Stored>, Failure> {
     let g = geometry(case);
     let x = run.load::<F::Stored>(case)?.x;
-    let Prepared { operands, channels } = prepare::<F>(run, case, config)?;
+    let Prepared { operands, channels } = prepare::<F>(run, case, config, false)?;
     let format = [Label::Name(F::LABEL)];
     let problem = case.problem().expect("an image");
     let y = run.empty(problem.output_shape().iter().product())?;

@@ -19,7 +19,7 @@ pub use config::{
 
 use crate::clusters::at_once;
 use crate::elementwise::Bounds;
-use crate::{LaunchShape, Presence, Refusal};
+use crate::{AffineType, LaunchShape, Presence, Refusal};
 use op_spec::Quantity;
 use op_spec::{ClampProblem, ConvProblem, GroupNormProblem, MaxPool2dProblem};
 
@@ -103,6 +103,8 @@ pub struct OneLaunch2dGeometry {
     pub bias: Presence,
     /// Weight and bias of the norm.
     pub affine: Presence,
+    /// Their element type.
+    pub affine_type: AffineType,
 }
 
 impl OneLaunch2dGeometry {
@@ -152,6 +154,7 @@ impl OneLaunch2dGeometry {
             max: bounds.max,
             bias: Presence::of(conv.bias),
             affine: Presence::of(norm.weight),
+            affine_type: AffineType::TENSOR,
         })
     }
 

@@ -96,7 +96,9 @@ impl Convolved {
             x: self.y,
             partials,
             affine,
-            norm: moments.combined(norm),
+            norm: moments
+                .combined(norm)
+                .with_affine_type(affine.element_type(program, self.y)),
             is_spent: true,
         })
     }

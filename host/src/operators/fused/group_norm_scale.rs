@@ -42,6 +42,7 @@ pub(crate) fn append(
     }
     let Affine { weight, bias } = affine;
     if program.is_next(&GROUP_NORM_SCALE_RESIDENT) {
+        let geometry = geometry.with_affine_type(affine.element_type(program, x));
         let arguments = (x, weight, bias, scale, y, geometry);
         // SAFETY: `x` and `y` have `geometry.elements()` elements; weight and bias have a value per channel
         // where the geometry says that they exist, and so has `scale`.

@@ -99,7 +99,11 @@ fn prepare(
     choice: &OneLaunch2d,
 ) -> Result<[Value; 2]> {
     let Parameters { filters, norm, .. } = *parameters;
-    let (geometry, dtype) = (choice.geometry, program.dtype(filters.weight));
+    let dtype = program.dtype(filters.weight);
+    let geometry = OneLaunch2dGeometry {
+        affine_type: norm.element_type(program, filters.weight),
+        ..choice.geometry
+    };
     let of = (parameters.layer, Preparation::OneLaunch(choice.precision));
     let words = config(dtype, choice.precision).operand_words() as usize;
     let (weight, factors) = (Some(filters.weight), parameters.factors);
