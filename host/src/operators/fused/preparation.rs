@@ -30,9 +30,9 @@ pub(crate) enum Preparation {
 /// The prepared parameters of a chain, by layer and preparation.
 pub(crate) type Preparations = PreparedParameters<(usize, Preparation)>;
 
-/// Tensors that `append` computes from `parameters` by the next preparation of the configuration, as parameters of `program`. The first parameter must be
-/// present. If none of the chain's programs has the tensors yet, a separate program computes them, on the
-/// stream of the first parameter.
+/// Tensors that `append` computes from `parameters` by the next preparation of the configuration, as
+/// parameters of `program`. The first parameter must be present. If none of the chain's programs has the
+/// tensors yet, a separate program computes them, on the stream of the first parameter.
 pub(crate) fn prepared<const N: usize>(
     program: &mut ProgramBuilder,
     preparations: &Preparations,
