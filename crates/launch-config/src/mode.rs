@@ -2,9 +2,9 @@
 
 /// Defines a mode of a kernel: a 32-bit code of its own type, with a constant for each value.
 ///
-/// It is no enumeration. The device's compiler would use the range of an enumeration's codes to order branches
-/// otherwise, which changes registers; and no code that a kernel might receive is undefined behaviour. Code
-/// that matches a mode treats codes without a constant as one of the others, so it never panics.
+/// It is no enumeration. The device's compiler would order branches by the range of an enumeration's codes,
+/// which changes registers; and no code that a kernel might receive is undefined behaviour. What matches a
+/// mode takes codes without a constant for one of the others, so it never panics.
 macro_rules! mode {
     ($(
         $(#[$about:meta])*

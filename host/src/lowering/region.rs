@@ -45,8 +45,8 @@ impl Query<'_> {
         self.orders.get(input).copied().unwrap_or(Order::Dense)
     }
 
-    /// The layout of an input of the graph that has this shape, with a batch. One that is neither is made NCHW
-    /// by a copy.
+    /// The layout of an input of the graph that has this shape, with a batch. One that is neither is made
+    /// NCHW by a copy.
     pub(super) fn input_layout(&self, input: usize, shape: &[usize]) -> Layout {
         let channels_are_neighbours = |[_, channels, ..]: [i64; 5]| channels == 1;
         let strides = self.order(input).strides(shape);

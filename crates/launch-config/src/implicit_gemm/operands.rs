@@ -64,7 +64,7 @@ mode! {
     pub MmaOperands {
         /// `ldmatrix`: a step has any two consecutive K-vectors of the table of offsets.
         LDMATRIX = 0,
-        /// The matrix descriptors of `wgmma`: the two K-vectors of a step have the same distance in all steps.
+        /// Matrix descriptors of `wgmma`: the two K-vectors of a step have the same distance in all steps.
         DESCRIPTOR = 1,
     }
 }
@@ -81,8 +81,8 @@ impl MmaOperands {
 mode! {
     /// How the reformat finds the power of two that scales a sample.
     pub Prescale {
-        /// It uses the optimistic scale and records magnitudes. The rescale repeats samples that the scale does
-        /// not suit.
+        /// It uses the optimistic scale and records magnitudes. The rescale repeats samples that the scale
+        /// does not suit.
         OPTIMISTIC = 0,
         /// Each block scans its sample for the largest magnitude first.
         SCANNED = 1,

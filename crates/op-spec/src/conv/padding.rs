@@ -28,7 +28,7 @@ impl<const D: usize> From<[usize; D]> for Padding<D> {
     }
 }
 
-/// What a convolution reads beyond the edges of its input; PyTorch's `padding_mode`. Kernels take it by value.
+/// What a convolution reads beyond the edges of its input; PyTorch's `padding_mode`. Kernels take its number.
 #[repr(u32)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "graph", derive(serde::Serialize, serde::Deserialize))]

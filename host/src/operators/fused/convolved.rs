@@ -88,7 +88,8 @@ impl Convolved {
             let chunks = norm.rows * u64::from(combining.chunks);
             let combined = program.tensor(&[chunks as usize * COUNTED_ELEMENTS], DType::F32)?;
             let arguments = (partials, combined, norm.rows, combining);
-            // SAFETY: `partials` has the moments of the norm's rows, and `combined` room for those of their chunks.
+            // SAFETY: `partials` has the moments of the norm's rows, and `combined` room for those of their
+            // chunks.
             unsafe { program.launch(kernel, shape, arguments) }
             partials = combined;
         }

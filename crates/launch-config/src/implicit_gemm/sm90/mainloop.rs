@@ -28,8 +28,8 @@ mode! {
     pub Schedule {
         /// Both work on the same pixels, each on a tile of filters or on half of the pixels.
         COOPERATIVE = 0,
-        /// Each has every second tile of pixels, and one runs its epilogue while the other multiplies. The block
-        /// has one tile of filters.
+        /// Each has every second tile of pixels, and one runs its epilogue while the other multiplies. The
+        /// block has one tile of filters.
         PING_PONG = 1,
     }
 }
