@@ -106,13 +106,12 @@ impl Vectors for f32 {
 /// *Traffic*: each element, also of the residual, is read once and written once; the rest comes from cache.
 ///
 /// # Safety
-/// `x` and `y` have `g.elements` elements and start on 16 bytes; `y` is `x` or apart from it; `residual` has as many elements if
-/// the list adds it, and is apart from `y`; `partials` is
-/// what the statistics kernel wrote for `x`, or for the tensor that `x` was pooled from; `weight` and `bias`,
-/// where the geometry says that they exist, and `before` and `scale`, if they are not null, have
-/// `g.norm.channels` elements, weight and bias f32 ones where the norm says so, `scale` one where
-/// `g.factor_step` is 0, else that is 1; `before` is null
-/// unless the norm's rows are channels. The geometry is for elements of `T`'s size.
+/// `x` and `y` have `g.elements` elements and start on 16 bytes; `y` is `x` or apart from it; `residual`
+/// has as many elements if the list adds it, and is apart from `y`; `partials` is what the statistics kernel wrote
+/// for `x`, or for the tensor that `x` was pooled from; `weight` and `bias`, where the geometry says that they exist, and `before` and `scale`, if they are not null, have
+/// `g.norm.channels` elements, `scale` one where `g.factor_step` is 0, else that is 1; weight and bias are
+/// f32 where the norm says so; `before` is null unless the norm's rows are channels. The geometry is for
+/// elements of `T`'s size.
 #[kernel(
     instances(T: [f32, f16, bf16]),
     max_threads = BLOCK_THREADS,
