@@ -2,7 +2,6 @@
 //! both.
 
 use cuda_std::{Label, Storage};
-use launch_config::AffineType;
 use launch_config::elementwise::ROUND_ELEMENTS;
 use launch_config::norm::NormGeometry;
 use launch_config::pointwise::ResidualList;
