@@ -201,11 +201,11 @@ fn epilogues() -> Vec<(Case, &'static str, usize)> {
     };
     let many = vec![Layer::tanh(); 9];
     vec![
-        (of(&dense, "silu", 16, &[Layer::silu()]), "implicit-gemm", 1),
+        (of(&dense, "silu", 16, &[Layer::silu()]), "implicit-gemm", 2),
         (
             of(&dense, "residual", 14, &[add(), Layer::relu()]),
             "implicit-gemm",
-            1,
+            2,
         ),
         (
             of(
@@ -215,7 +215,7 @@ fn epilogues() -> Vec<(Case, &'static str, usize)> {
                 &[batch_norm(), Layer::relu(), add(), Layer::mish()],
             ),
             "implicit-gemm",
-            1,
+            2,
         ),
         (
             of(

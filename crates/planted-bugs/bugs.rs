@@ -153,11 +153,6 @@ bugs! {
     "fused/depthwise/mod.rs":
         depthwise_takes_rows_beyond_the_output_into_the_moments, depthwise::matches::<f32>,
             "(conv.p - place.p).min(g.item_rows)" => "g.item_rows";
-    "parts/store.rs":
-        lists_of_a_convolution_take_the_residual_of_another_pair, implicit_gemm_without_norm::matches::<f16>,
-            "residual = [«residual[2]», residual[3], residual[0], residual[1]];" => "residual[0]";
-        residuals_of_windows_that_are_convolved_again_are_the_first, implicit_gemm_without_norm::matches::<Bf16x3>,
-            "residual = Global::new(self.residual, outputs).load(«at»).to_f32();" => "0";
     "fused/depthwise/results.rs":
         depthwise_adds_the_residual_of_the_first_row, depthwise::without_norm::<f32>,
             "                let at = first + «i as u32 * conv.q»;\n                added[i]" => "0";

@@ -108,8 +108,6 @@ bugs! {
             "let filter = «round % groups» * ROWS_IN_FLIGHT" => "0";
         warp_specialized_results_of_filters_that_do_not_exist_are_written, implicit_gemm::warp_specialized::<f16>,
             "if filter + i as u32 * step < «self.filters» {" => "WARP_FILTERS";
-        warp_specialized_lists_take_residuals_of_filters_that_do_not_exist, implicit_gemm_without_norm::matches::<f16>,
-            "                        if k < CHUNK_WORDS / WORDS && rows.filter + row < «self.filters» {\n                            let at" => "WARP_FILTERS";
     "fused/implicit_gemm/sm90/memory.rs":
         warp_specialized_k_vectors_behind_the_halo_are_not_zeros, implicit_gemm::warp_specialized::<f16>,
             "        while k_vector < «k_vectors * planes» {" => "0";

@@ -12,7 +12,7 @@ use launch_config::elementwise::{
 use launch_config::pointwise::{PointwiseList, ResidualList};
 
 use crate::parts::elementwise::block_start;
-use crate::parts::pointwise::{apply, apply_and_add};
+use crate::parts::pointwise::{List, apply, apply_and_add};
 use crate::parts::unroll::unroll;
 
 /// Blocks fewer on a multiprocessor where a residual takes registers.
@@ -52,13 +52,6 @@ pub unsafe fn pointwise_residual<T: Storage>(
 ) {
     let residual = Global::new(residual, elements as usize);
     map(x, y, elements, List::WithResidual(list, residual));
-}
-
-/// What a kernel applies.
-#[derive(Clone, Copy)]
-enum List<'a, T> {
-    Functions(&'a PointwiseList),
-    WithResidual(&'a ResidualList, Global<T>),
 }
 
 /// The body of both kernels.

@@ -205,7 +205,7 @@ impl<'a> Appending<'a> {
             Producer::ImplicitGemm(gemm) => {
                 let x = self.padded(x, start)?;
                 let parameters = self.convolution(start, plan)?;
-                let epilogue = plan.store_epilogue();
+                let (epilogue, _) = plan.store_epilogue();
                 let output = self.produced_shape(start, plan);
                 let program = &mut *self.program;
                 let gemm = implicit_gemm::append(program, x, &parameters, gemm, epilogue, output)?;

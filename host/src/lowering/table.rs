@@ -183,17 +183,17 @@ pub(super) const TABLE: [Row; 7] = [
     },
     Row {
         name: "implicit-gemm",
-        implements: "a convolution of any shape and attribute whose halo tile fits shared memory, with a norm and what `tensor` does after a norm; or without a norm, perhaps with batch_norm, perhaps with up to eight functions and a residual",
+        implements: "a convolution of any shape and attribute whose halo tile fits shared memory, with a norm and what `tensor` does after a norm; or without a norm, perhaps with batch_norm, perhaps with a clamp or leaky_relu",
         summary: "implicit GEMM on tensor cores, with moments where a norm follows",
         can_implement: |row, region, form| {
             let (of, options) = (region.of, region.of.options.fused());
             let (_, conv) = form.convolution.ok_or(row.other_layers())?;
             let strides = region.strides();
-            if let Ok(store) = Store::of(&form.epilogue) {
+            if let Ok(store) = Store::of(&form.epilogue)
+                && store.list.is_empty()
+            {
                 let conv = conv_geometry(&conv)?;
-                let has_list = !store.list.is_empty();
-                let gemm =
-                    Gemm::without_norm(&conv, of.dtype, of.properties, options, strides, has_list)?;
+                let gemm = Gemm::without_norm(&conv, of.dtype, of.properties, options, strides)?;
                 return Ok(Lowered::without_moments(
                     Producer::ImplicitGemm(gemm),
                     Plan::Store(store),

@@ -28,12 +28,12 @@ use cuda_std::global::{Global, GlobalMut};
 use cuda_std::{Storage, bf16, f16, kernel, thread};
 use launch_config::elementwise::{BLOCK_THREADS, MIN_BLOCKS};
 use launch_config::norm::{APPLY_VALUES, ApplyGeometry};
-use launch_config::pointwise::ResidualList;
+use launch_config::pointwise::{PointwiseList, ResidualList};
 
 use crate::parts::index::NearSegments;
 use crate::parts::map::PlaneMap;
 use crate::parts::planes::{Behind, NormTensors, Planes};
-use crate::parts::pointwise::apply_and_add;
+use crate::parts::pointwise::{List, apply, apply_and_add};
 use crate::parts::unroll::unroll;
 
 /// From eight values of a thread to its next eight.
@@ -103,12 +103,11 @@ impl Vectors for f32 {
 /// *Mapping*: consecutive vectors go to consecutive threads; the list is applied to eight values at a time.
 /// *Barriers*: one, after the parameters of the block's planes are in shared memory, and one before it if
 /// statistics are in splits.
-/// *Traffic*: each element, also of the residual, is read once and written once; the rest comes from cache.
+/// *Traffic*: each element is read once and written once; the rest comes from cache.
 ///
 /// # Safety
-/// `x` and `y` have `g.elements` elements and start on 16 bytes; `y` is `x` or apart from it; `residual`
-/// has as many elements if the list adds it, and is apart from `y`; `partials` is what the statistics kernel wrote
-/// for `x`, or for the tensor that `x` was pooled from; `weight` and `bias`, where the geometry says that they exist, and `before` and `scale`, if they are not null, have
+/// `x` and `y` have `g.elements` elements and start on 16 bytes; `y` is `x` or apart from it; `partials` is what
+/// the statistics kernel wrote for `x`, or for the tensor that `x` was pooled from; `weight` and `bias`, where the geometry says that they exist, and `before` and `scale`, if they are not null, have
 /// `g.norm.channels` elements, `scale` one where `g.factor_step` is 0, else that is 1; weight and bias are
 /// f32 where the norm says so; `before` is null unless the norm's rows are channels. The geometry is for
 /// elements of `T`'s size.
@@ -124,16 +123,74 @@ pub unsafe fn group_norm_scale_pointwise<T: Vectors>(
     weight: *const T,
     bias: *const T,
     scale: *const T,
+    y: *mut T,
+    g: &ApplyGeometry,
+    list: &PointwiseList,
+) {
+    let tensors = NormTensors {
+        partials,
+        before,
+        weight,
+        bias,
+        scale,
+        behind: Behind {
+            multiplied_to: g.multiplied_to,
+            step: g.factor_step,
+        },
+    };
+    normalise_block(x, tensors, y, g, List::Functions(list));
+}
+
+/// The same with a list that adds a residual. *Traffic*: each element of it is read once, too.
+///
+/// # Safety
+/// As for [`group_norm_scale_pointwise`]; `residual` has `g.elements` elements, starts on 16 bytes and is apart from
+/// `y`.
+#[kernel(
+    instances(T: [f32, f16, bf16]),
+    max_threads = BLOCK_THREADS,
+    min_blocks = MIN_BLOCKS - ROOMY
+)]
+pub unsafe fn group_norm_scale_pointwise_residual<T: Vectors>(
+    x: *const T,
+    partials: *const f32,
+    before: *const T,
+    weight: *const T,
+    bias: *const T,
+    scale: *const T,
     residual: *const T,
     y: *mut T,
     g: &ApplyGeometry,
     list: &ResidualList,
 ) {
+    let tensors = NormTensors {
+        partials,
+        before,
+        weight,
+        bias,
+        scale,
+        behind: Behind {
+            multiplied_to: g.multiplied_to,
+            step: g.factor_step,
+        },
+    };
+    let residual = Global::new(residual, g.elements as usize);
+    normalise_block(x, tensors, y, g, List::WithResidual(list, residual));
+}
+
+/// The body of both kernels.
+#[inline(always)]
+unsafe fn normalise_block<T: Vectors>(
+    x: *const T,
+    tensors: NormTensors<T>,
+    y: *mut T,
+    g: &ApplyGeometry,
+    list: List<'_, T>,
+) {
     let start = thread::block_idx_x() as u64 * g.block_elements as u64;
     let left = (g.elements - start).min(g.block_elements as u64) as u32;
     // Below `left <= g.block_elements`, so these are the block's elements and no others.
     let x = Global::new(x, g.elements as usize).slice(start as usize, left as usize);
-    let residual = Global::new(residual, g.elements as usize).slice(start as usize, left as usize);
     let y = GlobalMut::new(y, g.elements as usize).slice(start as usize, left as usize);
 
     let zeros = [T::from_f32(0.0); APPLY_VALUES];
@@ -169,17 +226,6 @@ pub unsafe fn group_norm_scale_pointwise<T: Vectors>(
         }
     });
 
-    let tensors = NormTensors {
-        partials,
-        before,
-        weight,
-        bias,
-        scale,
-        behind: Behind {
-            multiplied_to: g.multiplied_to,
-            step: g.factor_step,
-        },
-    };
     let segments = NearSegments::from(start, g.spatial, &g.near);
     let count = segments.locate(left - 1).0 + 1;
     let planes = Planes::stage(&g.norm, tensors, segments.first, count);
@@ -223,16 +269,23 @@ pub unsafe fn group_norm_scale_pointwise<T: Vectors>(
         } else {
             ahead = [ahead[1], load(at + 2 * STEP), zeros, zeros];
         }
-        let mut added = zeros;
-        if list.adds() {
-            added = load_of(residual, at);
-        }
         let has_second = T::ELEMENTS < APPLY_VALUES && at + round < whole;
         let mut values = normalise(at, 0, to_f32(stored));
         if has_second {
             values = normalise(at + round, T::ELEMENTS % APPLY_VALUES, values);
         }
-        let stored = from_f32::<T>(apply_and_add::<T, _>(list, values, to_f32(added)));
+        let values = match list {
+            List::Functions(list) => apply::<T, _>(list, values),
+            List::WithResidual(list, residual) => {
+                let mut added = zeros;
+                if list.adds() {
+                    let residual = residual.slice(start as usize, left as usize);
+                    added = load_of(residual, at);
+                }
+                apply_and_add::<T, _>(list, values, to_f32(added))
+            }
+        };
+        let stored = from_f32::<T>(values);
         T::store(y, at as usize, stored);
         if has_second {
             let [a, b, c, d, e, f, g, h] = stored;
@@ -246,11 +299,16 @@ pub unsafe fn group_norm_scale_pointwise<T: Vectors>(
     if at < left {
         let params = planes.params(segments.locate(at).0);
         let value = planes.apply(params, x.load(at as usize).to_f32());
-        let mut added = 0.0;
-        if list.adds() {
-            added = residual.load(at as usize).to_f32();
-        }
-        let [value] = apply_and_add::<T, _>(list, [value], [added]);
+        let [value] = match list {
+            List::Functions(list) => apply::<T, _>(list, [value]),
+            List::WithResidual(list, residual) => {
+                let mut added = 0.0;
+                if list.adds() {
+                    added = residual.load(start as usize + at as usize).to_f32();
+                }
+                apply_and_add::<T, _>(list, [value], [added])
+            }
+        };
         y.store(at as usize, T::from_f32(value));
     }
 }

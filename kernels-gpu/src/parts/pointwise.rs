@@ -7,6 +7,7 @@
 //! results are stored in 16 bits; `exponential` says how.
 
 use cuda_std::Storage;
+use cuda_std::global::Global;
 use cuda_std::math::{self, fma};
 use launch_config::elementwise::Bounds;
 use launch_config::pointwise::{Function, MAX_STEPS, PointwiseList, ResidualList, Step};
@@ -17,6 +18,13 @@ use super::unroll::unroll;
 
 /// Limit of the values that a list is applied to at a time.
 const MAX_VALUES: usize = 16;
+
+/// What a kernel applies. Which of the two it is, is known when the kernel is compiled.
+#[derive(Clone, Copy)]
+pub(crate) enum List<'a, T> {
+    Functions(&'a PointwiseList),
+    WithResidual(&'a ResidualList, Global<T>),
+}
 
 /// Applies a list to values, for results that are stored as `T`.
 ///

@@ -2,7 +2,7 @@
 
 use cuda_std::Storage;
 use launch_config::norm::COUNTED_ELEMENTS;
-use launch_config::pointwise::ResidualList;
+use launch_config::pointwise::PointwiseList;
 use op_spec::graph::Layer;
 use oracle::Case;
 
@@ -86,14 +86,13 @@ fn normalised<T: Storage>(
     let y = run.empty::<T>(norm.len())?;
     let none = std::ptr::null();
     let [w, b] = [0, 1].map(|index| parameters[index].source());
-    let list = ResidualList::EMPTY;
+    let list = PointwiseList::EMPTY;
     let arguments = (
         x.source(),
         moments.source(),
         none,
         w,
         b,
-        none,
         none,
         y.ptr(),
         g,

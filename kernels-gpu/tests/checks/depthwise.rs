@@ -11,9 +11,9 @@ use oracle::Precision;
 
 use super::super::kernels::fused::depthwise::*;
 use super::convolved::Convolution;
-use super::implicit_gemm_without_norm::{ADD, HARDSWISH, SILU, folded};
+use super::implicit_gemm_without_norm::folded;
 use super::norm::optional;
-use super::rows::{Row, rows};
+use super::rows::{ADD, HARDSWISH, Row, SILU, rows};
 use super::{Loaded, Outcome, Run, combine, compare, label, precision};
 
 fn table() -> [Row; 10] {

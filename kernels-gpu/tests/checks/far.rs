@@ -12,7 +12,7 @@ use launch_config::LaunchShape;
 use launch_config::copy_strided::{Collapsed, CopyGeometry};
 use launch_config::elementwise::{BLOCK_ELEMENTS, ChannelGeometry, shape};
 use launch_config::norm::NormGeometry;
-use launch_config::pointwise::ResidualList;
+use launch_config::pointwise::PointwiseList;
 use op_spec::graph::Layer;
 use op_spec::{Conv2dSpec, PaddingMode};
 
@@ -180,10 +180,9 @@ pub(crate) fn elementwise(run: &Run) -> Outcome {
         none,
         none,
         none,
-        none,
         y.ptr(),
         g,
-        ResidualList::EMPTY,
+        PointwiseList::EMPTY,
     );
     let span = u64::from(g.block_elements);
     let blocks = far_blocks(g.elements, span);

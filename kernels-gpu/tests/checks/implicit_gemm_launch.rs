@@ -3,7 +3,6 @@
 use cuda_std::Label;
 use cuda_std::tensor_map::TensorMap;
 use launch_config::implicit_gemm::{Epilogue, GemmConfig, GemmDevice, Loader};
-use launch_config::pointwise::ResidualList;
 
 use super::super::kernels::fused::implicit_gemm::*;
 use super::convolved::Factors;
@@ -89,9 +88,7 @@ pub(super) struct Ended<T> {
     pub(super) weight: *const T,
     pub(super) gain: *const f32,
     pub(super) shift: *const f32,
-    pub(super) residual: *const T,
     pub(super) epilogue: Epilogue,
-    pub(super) list: ResidualList,
 }
 
 impl<T> Ended<T> {
@@ -101,9 +98,7 @@ impl<T> Ended<T> {
         weight: std::ptr::null(),
         gain: std::ptr::null(),
         shift: std::ptr::null(),
-        residual: std::ptr::null(),
         epilogue: Epilogue::NONE,
-        list: ResidualList::EMPTY,
     };
 }
 
@@ -135,28 +130,6 @@ pub(super) fn multiply_warp_specialized<F: Operand>(
     let largest = run.empty::<f32>(recorded as usize * g.work_tiles() as usize)?;
     let labels = [mainloop.label().into(), Label::Name(F::LABEL)];
     let shape = config.shape(device);
-    if !ended.list.is_empty() {
-        let arguments = (
-            of.reformatted.source(),
-            of.descales.source(),
-            of.operands.source(),
-            of.filter_descales.source(),
-            bias.source(),
-            ended.x.cast(),
-            ended.weight.cast(),
-            ended.gain,
-            ended.shift,
-            ended.residual.cast(),
-            y.ptr(),
-            map,
-            config.geometry,
-            mainloop,
-            ended.epilogue,
-            ended.list,
-        );
-        run.launch(&IMPLICIT_GEMM_SM90_LIST, &labels, shape, arguments)?;
-        return Ok(mainloop.tiles);
-    }
     let multiply = |recorded: u32| {
         let arguments = (
             of.reformatted.source(),
@@ -216,31 +189,6 @@ pub(super) fn multiply<F: Operand>(
     moments: &Tensor<f32>,
 ) -> Outcome {
     let tile = config.tile.name().expect("a tile with kernels");
-    let labels = [tile.into(), Label::Name(F::LABEL)];
-    if !ended.list.is_empty() {
-        let arguments = (
-            of.reformatted.source(),
-            of.descales.source(),
-            of.operands.source(),
-            of.filter_descales.source(),
-            bias.source(),
-            ended.x.cast(),
-            ended.weight.cast(),
-            ended.gain,
-            ended.shift,
-            ended.residual.cast(),
-            y.ptr(),
-            config.geometry,
-            ended.epilogue,
-            ended.list,
-        );
-        return run.launch(
-            &IMPLICIT_GEMM_LIST,
-            &labels,
-            config.shape(&DEVICE),
-            arguments,
-        );
-    }
     let arguments = (
         of.reformatted.source(),
         of.descales.source(),
@@ -258,5 +206,6 @@ pub(super) fn multiply<F: Operand>(
         config.geometry,
         ended.epilogue,
     );
+    let labels = [tile.into(), Label::Name(F::LABEL)];
     run.launch(&IMPLICIT_GEMM, &labels, config.shape(&DEVICE), arguments)
 }

@@ -7,19 +7,17 @@ use launch_config::implicit_gemm::{
 use launch_config::pointwise::Step;
 use launch_config::{KernelGeometry, Presence};
 use ndarray::s;
-use op_spec::PointwiseSpec;
 use op_spec::graph::LayerProblem;
 use oracle::{Case, Expected, Precision};
 
 use super::convolved::Factors;
 use super::implicit_gemm::{DEVICE, FOR_SINGLE_TILES, FOR_WARP_SPECIALIZED_TILES, Operand};
 use super::implicit_gemm_launch::{Ended, multiply, multiply_warp_specialized, prepare};
-use super::norm::optional;
-use super::rows::{Listed, Row, rows};
+use super::rows::{Row, rows};
 use super::{Loaded, Outcome, Run, compare, precision, same_bits};
 
 /// What filters, steps, K blocks and K-vectors leave over, and everything in whole steps.
-fn table() -> [Row; 14] {
+fn table() -> [Row; 9] {
     rows! {
         // Whole steps; a group of infinities and NaN.
         [2, 16, 20], [1, 7, 9], [1, 3, 3], padding([0, 1, 1]);
@@ -40,21 +38,8 @@ fn table() -> [Row; 14] {
         // The same, so few pixels that a block has two of them; in both halves of a tile pixels meet what is
         // beside their windows.
         [1, 8, 140], [1, 11, 19], [1, 1, 3], padding([0, 1, 1]), batch_norm(), relu();
-        // Lists: a residual alone, and between functions; rows of 16 bytes, of a word, of single values.
-        [1, 9, 140], [1, 6, 32], [1, 1, 3], padding([0, 0, 1]), list(&[ADD]);
-        [2, 9, 20], [1, 5, 16], [1, 1, 3], padding([0, 0, 1]), list(&[SILU, ADD, HARDSWISH]);
-        [1, 9, 72], [1, 6, 14], [1, 1, 3], padding([0, 0, 1]), batch_norm(), relu(), list(&[ADD, TANH]);
-        [1, 9, 19], [1, 5, 7], [1, 1, 3], padding([0, 0, 1]), batch_norm(), list(&[MISH, ADD]);
-        // As many functions as a list has.
-        [1, 9, 19], [3, 5, 9], [2, 1, 3], list(&[TANH, SILU, TANH, SILU, TANH, SILU, TANH, SILU, ADD]);
     }
 }
-
-pub(super) const ADD: Listed = Listed::Add;
-pub(super) const SILU: Listed = Listed::Function(PointwiseSpec::Silu {});
-pub(super) const HARDSWISH: Listed = Listed::Function(PointwiseSpec::Hardswish {});
-const TANH: Listed = Listed::Function(PointwiseSpec::Tanh {});
-const MISH: Listed = Listed::Function(PointwiseSpec::Mish {});
 
 /// What a row is computed with.
 fn tiles<F: Operand>(row: &Row) -> Vec<Option<GemmTile>> {
@@ -92,7 +77,7 @@ fn case_of<F: Operand>(row: &Row) -> Case {
 }
 
 /// The expected output of the row's layers, with the tolerance of the format's products.
-fn wanted<F: Operand>(row: &Row, case: &Case) -> Expected {
+fn wanted<F: Operand>(case: &Case) -> Expected {
     let precision_of_products = match F::OPERANDS.scaled {
         true => Precision::TF32,
         false => Precision {
@@ -101,15 +86,6 @@ fn wanted<F: Operand>(row: &Row, case: &Case) -> Expected {
         },
     };
     let precision = precision::<F::Stored>();
-    if !row.list.is_empty() && size_of::<F::Stored>() == 2 {
-        // What the list takes is rounded, too.
-        let products = precision_of_products.products;
-        let expected = case.expected(&Precision {
-            products,
-            ..precision
-        });
-        return expected.expect("layers that take this input");
-    }
     let bounded = case.bounded_of_one_kernel(&precision_of_products);
     let bounded = bounded.expect("layers that take this input");
     Expected::new(bounded.stored(&precision), &precision)
@@ -225,7 +201,7 @@ pub(super) fn drawn<F: Operand>(run: &Run, row: Row) -> Outcome {
 }
 
 fn check<F: Operand>(run: &Run, name: &str, row: &Row, case: &Case) -> Outcome {
-    let wanted = wanted::<F>(row, case);
+    let wanted = wanted::<F>(case);
     let problem = case.problem().expect("a sound problem").steps[0].problem;
     let LayerProblem::Conv3d(conv) = problem else {
         unreachable!("a convolution of volumes")
@@ -237,7 +213,6 @@ fn check<F: Operand>(run: &Run, name: &str, row: &Row, case: &Case) -> Outcome {
         .and_then(|function| Epilogue::of(Step::of(&function)));
     let mut epilogue = of_function.unwrap_or(Epilogue::NONE);
     epilogue.gain_and_shift = Presence::of(row.batch_norm);
-    let residual = parameters[case.parameters.len()..].first();
     let [gain, shift] = match row.batch_norm {
         true => folded(case),
         false => [vec![], vec![]],
@@ -248,9 +223,7 @@ fn check<F: Operand>(run: &Run, name: &str, row: &Row, case: &Case) -> Outcome {
         weight: parameters[0].source(),
         gain: gain.source(),
         shift: shift.source(),
-        residual: optional(residual),
         epilogue,
-        list: row.residual_list(),
     };
     let of_tile = |tile: Option<GemmTile>| {
         let config = match tile {
@@ -274,10 +247,6 @@ fn check<F: Operand>(run: &Run, name: &str, row: &Row, case: &Case) -> Outcome {
     for config in (tiles::<F>(row).into_iter())
         .filter_map(of_tile)
         .chain(two_outputs)
-        .map(|config| match ended.list.is_empty() {
-            true => config,
-            false => config.with_list(),
-        })
     {
         assert_eq!(config.moment_elements(), 0);
         let operands = prepare::<F>(run, &config, &x, &parameters[0])?;

@@ -5,7 +5,7 @@ use launch_config::KernelGeometry;
 use launch_config::elementwise::Bounds;
 use launch_config::max_pool2d::PoolGeometry;
 use launch_config::norm::NormGeometry;
-use launch_config::pointwise::ResidualList;
+use launch_config::pointwise::PointwiseList;
 use launch_config::reciprocal::Reciprocal;
 use op_spec::MaxPool2dSpec;
 use op_spec::graph::Layer;
@@ -296,10 +296,10 @@ pub(crate) fn extremes_decide_what_all_elements_would(run: &Run) -> Outcome {
 
         let mapped = run.empty::<f32>(values.len())?;
         let apply = g.apply(4);
-        let (before, list) = (std::ptr::null(), ResidualList::EMPTY);
+        let (before, list) = (std::ptr::null(), PointwiseList::EMPTY);
         let output = mapped.ptr();
         let arguments = (
-            input, partials, before, weight, bias, scale, before, output, apply, list,
+            input, partials, before, weight, bias, scale, output, apply, list,
         );
         run.launch(
             &GROUP_NORM_SCALE_POINTWISE,

@@ -4,7 +4,7 @@
 use cuda_std::{Label, Storage};
 use launch_config::elementwise::ROUND_ELEMENTS;
 use launch_config::norm::NormGeometry;
-use launch_config::pointwise::ResidualList;
+use launch_config::pointwise::PointwiseList;
 use launch_config::reciprocal::Reciprocal;
 use ndarray::Axis;
 use op_spec::graph::Layer;
@@ -127,14 +127,14 @@ pub(crate) fn group_norm<T: Storage>(run: &Run) -> Outcome {
             let y = run.empty::<T>(norm.len())?;
             let (labels, shape) = ([label::<T>()], apply.shape());
             let (x, partials) = (x.source(), partials.source());
-            let (none, list) = (std::ptr::null(), ResidualList::EMPTY);
-            let arguments = (x, partials, none, w, b, none, none, y.ptr(), apply, list);
+            let (none, list) = (std::ptr::null(), PointwiseList::EMPTY);
+            let arguments = (x, partials, none, w, b, none, y.ptr(), apply, list);
             run.launch(&GROUP_NORM_SCALE_POINTWISE, &labels, shape, arguments)?;
             compare(&what, &y, &expected::<T>(&alone))?;
 
             let y = run.empty::<T>(norm.len())?;
             let scale = parameters[2].source();
-            let arguments = (x, partials, none, w, b, scale, none, y.ptr(), apply, list);
+            let arguments = (x, partials, none, w, b, scale, y.ptr(), apply, list);
             run.launch(&GROUP_NORM_SCALE_POINTWISE, &labels, shape, arguments)?;
             compare(&format!("{what} and scale"), &y, &expected::<T>(&scaled))?;
         }
@@ -213,7 +213,7 @@ pub(crate) fn functions<T: Storage>(run: &Run) -> Outcome {
             let list = list(&functions);
             let residual = residual.source();
             let arguments = (x, partials, none, w, b, s, residual, y.ptr(), g, list);
-            let family = &GROUP_NORM_SCALE_POINTWISE;
+            let family = &GROUP_NORM_SCALE_POINTWISE_RESIDUAL;
             run.launch(family, &[label::<T>()], g.shape(), arguments)?;
             let what =
                 format!("{norm:?} pooled to {spatial}, {rounds} rounds a block, near {near}");
@@ -244,25 +244,14 @@ pub(crate) fn multiplied_before<T: Storage>(run: &Run) -> Outcome {
         let g = g.apply(size_of::<T>() as u32);
         let y = run.empty::<T>(norm.len())?;
         let (x, partials, none) = (x.source(), partials.source(), std::ptr::null());
-        let list = list(&[Layer::relu()]);
+        let list = list(&[Layer::relu()]).functions;
         // In place as well, which gives the same bits.
-        let arguments = (x, partials, before, w, b, none, none, y.ptr(), g, list);
+        let arguments = (x, partials, before, w, b, none, y.ptr(), g, list);
         let family = &GROUP_NORM_SCALE_POINTWISE;
         run.launch(family, &[label::<T>()], g.shape(), arguments)?;
         compare(&format!("{norm:?}"), &y, &expected::<T>(&case))?;
         let z = run.load::<T>(&case)?.x;
-        let arguments = (
-            z.source(),
-            partials,
-            before,
-            w,
-            b,
-            none,
-            none,
-            z.ptr(),
-            g,
-            list,
-        );
+        let arguments = (z.source(), partials, before, w, b, none, z.ptr(), g, list);
         run.launch(family, &[label::<T>()], g.shape(), arguments)?;
         same_bits(&format!("{norm:?} in place"), &z, &y)?;
     }
@@ -287,8 +276,8 @@ pub(crate) fn slopes<T: Storage>(run: &Run) -> Outcome {
             let g = g.apply(size_of::<T>() as u32).with_slopes(num_parameters);
             let y = run.empty::<T>(norm.len())?;
             let (x, partials, none) = (x.source(), partials.source(), std::ptr::null());
-            let list = list(&[Layer::tanh()]);
-            let arguments = (x, partials, none, w, b, s, none, y.ptr(), g, list);
+            let list = list(&[Layer::tanh()]).functions;
+            let arguments = (x, partials, none, w, b, s, y.ptr(), g, list);
             let family = &GROUP_NORM_SCALE_POINTWISE;
             run.launch(family, &[label::<T>()], g.shape(), arguments)?;
             let what = format!("{norm:?} and {num_parameters} slopes");
@@ -354,19 +343,8 @@ pub(crate) fn constant_rows_give_the_bias(run: &Run) -> Outcome {
         let y = run.empty::<f32>(norm.len())?;
         let (x, partials, bias) = (x.source(), partials.source(), parameters[1].source());
         let apply = g.apply(4);
-        let (none, list) = (std::ptr::null(), ResidualList::EMPTY);
-        let arguments = (
-            x,
-            partials,
-            none,
-            none,
-            bias,
-            none,
-            none,
-            y.ptr(),
-            apply,
-            list,
-        );
+        let (none, list) = (std::ptr::null(), PointwiseList::EMPTY);
+        let arguments = (x, partials, none, none, bias, none, y.ptr(), apply, list);
         let family = &GROUP_NORM_SCALE_POINTWISE;
         run.launch(family, &[label::<f32>()], apply.shape(), arguments)?;
         let of = |index: usize| case.parameters[1][index / norm.spatial % norm.channels];

@@ -3,7 +3,7 @@
 use cuda_std::Storage;
 use launch_config::AffineType;
 use launch_config::norm::NormGeometry;
-use launch_config::pointwise::ResidualList;
+use launch_config::pointwise::PointwiseList;
 use op_spec::graph::Layer;
 
 use super::super::kernels::fused::group_norm_scale_pointwise::*;
@@ -29,18 +29,7 @@ pub(crate) fn same_bits_as_stored<T: Storage>(run: &Run) -> Outcome {
             let y = run.empty::<T>(norm.len())?;
             let g = g.apply(size_of::<T>() as u32);
             let none = std::ptr::null();
-            let arguments = (
-                x,
-                partials,
-                none,
-                w,
-                b,
-                s,
-                none,
-                y.ptr(),
-                g,
-                ResidualList::EMPTY,
-            );
+            let arguments = (x, partials, none, w, b, s, y.ptr(), g, PointwiseList::EMPTY);
             run.launch(&GROUP_NORM_SCALE_POINTWISE, &labels, g.shape(), arguments)?;
             Ok::<_, Failure>(y)
         };

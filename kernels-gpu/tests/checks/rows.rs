@@ -30,6 +30,10 @@ pub(super) struct Row<const D: usize = 3> {
     pub(super) split_k: u32,
 }
 
+pub(super) const ADD: Listed = Listed::Add;
+pub(super) const SILU: Listed = Listed::Function(PointwiseSpec::Silu {});
+pub(super) const HARDSWISH: Listed = Listed::Function(PointwiseSpec::Hardswish {});
+
 /// A step of an epilogue's list.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Listed {

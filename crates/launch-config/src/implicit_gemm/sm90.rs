@@ -342,7 +342,7 @@ impl GemmConfig {
         let (g, format) = (&self.geometry, self.format);
         let tiles = work_tiles.checked_mul(g.warp_specialized_sets(1).into())?;
         let has_two = tiles > u64::from(device.multiprocessors);
-        if format.parts > 1 || self.split_k > 1 || !has_two || self.has_list {
+        if format.parts > 1 || self.split_k > 1 || !has_two {
             return None;
         }
         let mainloop = g.max_stages(format, [1, 1], Schedule::PING_PONG, device.shared_bytes)?;
@@ -362,7 +362,7 @@ impl GemmConfig {
     pub(super) fn warp_specialized_tiles(&self, device: &GemmDevice) -> u32 {
         let g = &self.geometry;
         match g.warp_specialized_rounds(self.format, self.split_k, device, g.work_tiles()) {
-            Some([one, two]) if two <= one && !self.has_list => 2,
+            Some([one, two]) if two <= one => 2,
             _ => 1,
         }
     }

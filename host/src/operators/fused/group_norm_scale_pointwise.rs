@@ -1,6 +1,8 @@
 //! `group_norm` with a scale on either side of it, or a prelu behind it, pointwise functions and residuals.
 
-use kernels_gpu::fused::group_norm_scale_pointwise::GROUP_NORM_SCALE_POINTWISE;
+use kernels_gpu::fused::group_norm_scale_pointwise::{
+    GROUP_NORM_SCALE_POINTWISE, GROUP_NORM_SCALE_POINTWISE_RESIDUAL,
+};
 
 use crate::device::DType;
 use crate::error::Result;
@@ -53,8 +55,17 @@ pub(crate) fn plan_normalising<R: Copy>(
 ) -> Result<()> {
     let geometry = norm.pooled(spatial, dtype.size() as u32);
     let label = [dtype.label()];
-    plan.launch(&GROUP_NORM_SCALE_POINTWISE, &label, geometry.shape())?;
-    let (_, _, rest) = pointwise::first_list(list);
+    let (_, residual, rest) = pointwise::first_list(list);
+    match residual {
+        Some(_) => {
+            plan.launch(
+                &GROUP_NORM_SCALE_POINTWISE_RESIDUAL,
+                &label,
+                geometry.shape(),
+            )?;
+        }
+        None => plan.launch(&GROUP_NORM_SCALE_POINTWISE, &label, geometry.shape())?,
+    }
     pointwise::plan(plan, dtype, geometry.elements, rest)
 }
 
@@ -97,14 +108,25 @@ pub(crate) fn normalise_and_map(
     let (list, residual, rest) = pointwise::first_list(tail.list);
     let y = if is_spent { x } else { program.tensor_like(x)? };
     let (before, scale) = (tail.before, tail.scale);
-    let arguments = (
-        x, partials, before, weight, bias, scale, residual, y, geometry, list,
-    );
     // SAFETY: `x` and `y`, which may be `x`, have `spatial` elements for each channel of the norm's rows; the
     // partial results are those of these rows; weight and bias have a value per channel where the geometry
     // says that they exist, and so have `before`, which is there only if rows are channels, and `scale`,
     // where they are there, but for a prelu's only slope, for which the geometry's step is 0; a residual has
     // the shape of `y`.
-    let y = unsafe { compute(program, &GROUP_NORM_SCALE_POINTWISE, y, arguments) };
+    let y = unsafe {
+        match residual {
+            Some(_) => {
+                let arguments = (
+                    x, partials, before, weight, bias, scale, residual, y, geometry, list,
+                );
+                compute(program, &GROUP_NORM_SCALE_POINTWISE_RESIDUAL, y, arguments)
+            }
+            None => {
+                let list = list.functions;
+                let arguments = (x, partials, before, weight, bias, scale, y, geometry, list);
+                compute(program, &GROUP_NORM_SCALE_POINTWISE, y, arguments)
+            }
+        }
+    };
     pointwise::append(program, y, rest)
 }

@@ -1,8 +1,8 @@
 //! A convolution as an implicit GEMM on tensor cores, with moments for a norm.
 
 use kernels_gpu::fused::implicit_gemm::{
-    IMPLICIT_GEMM, IMPLICIT_GEMM_FILTERS, IMPLICIT_GEMM_LIST, IMPLICIT_GEMM_REFORMAT,
-    IMPLICIT_GEMM_RESCALE, IMPLICIT_GEMM_SM90, IMPLICIT_GEMM_SM90_LIST, boxes,
+    IMPLICIT_GEMM, IMPLICIT_GEMM_FILTERS, IMPLICIT_GEMM_REFORMAT, IMPLICIT_GEMM_RESCALE,
+    IMPLICIT_GEMM_SM90, boxes,
 };
 
 use std::fmt;
@@ -19,7 +19,6 @@ use launch_config::Refusal;
 use launch_config::conv::ConvGeometry;
 use launch_config::implicit_gemm::sm90::{MainloopConfig, Residency, Schedule};
 use launch_config::implicit_gemm::{Epilogue, GemmConfig, GemmDevice, Loader, OperandFormat};
-use launch_config::pointwise::ResidualList;
 
 /// The device properties that a config depends on.
 fn gemm_device(properties: &DeviceProperties) -> GemmDevice {
@@ -74,7 +73,7 @@ impl Gemm {
         Ok(Self::new(config, options.precision, &device, strides))
     }
 
-    /// A convolution without a norm, with exact infinities and NaN, and perhaps a list of functions and a residual.
+    /// A convolution without a norm, with exact infinities and NaN.
     ///
     /// # Errors
     /// The rule that the convolution breaks.
@@ -84,14 +83,10 @@ impl Gemm {
         properties: &DeviceProperties,
         options: FusedOptions,
         strides: Option<[i64; 5]>,
-        has_list: bool,
     ) -> Result<Self, Refusal> {
         let (device, batch) = (gemm_device(properties), batch(conv, options));
         let format = format(dtype, options, OperandFormat::BF16X3);
-        let mut config = GemmConfig::new_without_norm(conv, format, &device, batch)?;
-        if has_list {
-            config = config.with_list();
-        }
+        let config = GemmConfig::new_without_norm(conv, format, &device, batch)?;
         Ok(Self::new(config, options.precision, &device, strides))
     }
 
@@ -129,16 +124,9 @@ impl Gemm {
         plan.preparation(&IMPLICIT_GEMM_FILTERS, &[label], config.filters_shape())?;
         let Some(mainloop) = self.mainloop else {
             let tile = config.tile.name().unwrap_or_default();
-            let labels = [tile.into(), label];
-            return match config.has_list {
-                true => plan.launch(&IMPLICIT_GEMM_LIST, &labels, self.shape),
-                false => plan.launch(&IMPLICIT_GEMM, &labels, self.shape),
-            };
+            return plan.launch(&IMPLICIT_GEMM, &[tile.into(), label], self.shape);
         };
         let labels = [mainloop.label().into(), label];
-        if config.has_list {
-            return plan.launch(&IMPLICIT_GEMM_SM90_LIST, &labels, self.shape);
-        }
         plan.launch(&IMPLICIT_GEMM_SM90, &labels, self.shape)?;
         if g.is_converted_in_producer() {
             // The samples that the optimistic scale does not suit are repeated.
@@ -324,7 +312,7 @@ impl Scales {
 
 /// Appends the convolution of `x`. `x` may have any strides if it is read in place, and is dense otherwise;
 /// the output has the shape `output`. The bits do not depend on the loader. Without a norm, results are
-/// stored through the epilogue and the list.
+/// stored through `epilogue`.
 ///
 /// `gemm` was chosen for the shapes of `x` and of the parameters, and for the program's device.
 pub(crate) fn append(
@@ -332,7 +320,7 @@ pub(crate) fn append(
     x: Value,
     parameters: &Parameters<'_>,
     gemm: &Gemm,
-    (epilogue, list): (Epilogue, ResidualList),
+    epilogue: Epilogue,
     output: &[usize],
 ) -> Result<Convolved> {
     let &Gemm {
@@ -353,71 +341,19 @@ pub(crate) fn append(
     let moments = program.tensor(&[config.moment_elements() as usize], DType::F32)?;
     let scales = Scales::of(program, config, mainloop)?;
     let (words, descales) = reformatted.map(<(Value, Value)>::from).unzip();
-    let bytes_moved = program.bytes(&[words.unwrap_or(x), operands, y, moments])
-        + parameters
-            .residual
-            .map_or(0, |residual| program.bytes(&[residual]));
+    let bytes_moved = program.bytes(&[words.unwrap_or(x), operands, y, moments]);
     let (bias, norm_weight) = (parameters.filters.bias, parameters.norm.weight);
     // The input itself, for the fix-up pass or for reading in place.
     let x = (g.epilogue.is_store() || is_channels_last).then_some(x);
     let weight = (g.epilogue.is_store()).then_some(parameters.filters.weight);
     let (gain, shift) = parameters.gain_and_shift();
-    let residual = parameters.residual;
-    let lines = words.or(x).filter(|_| g.has_nhwc_tile());
-    let in_boxes = lines.map(|value| BoxesOf {
-        value,
-        boxes: boxes(g),
-    });
-    if config.has_list {
-        // SAFETY: as below, for a convolution without a norm, whose producer converts nothing; the list says
-        // whether there is a residual, of the shape of `y`.
-        unsafe {
-            if let Some(mainloop) = mainloop {
-                let (kernel, shape) = program.next(&IMPLICIT_GEMM_SM90_LIST);
-                let arguments = (
-                    words,
-                    descales,
-                    operands,
-                    filter_descales,
-                    bias,
-                    x,
-                    weight,
-                    gain,
-                    shift,
-                    residual,
-                    y,
-                    in_boxes,
-                    *g,
-                    mainloop,
-                    epilogue,
-                    list,
-                );
-                program.launch_moving(kernel, shape, arguments, bytes_moved);
-            } else {
-                let (kernel, shape) = program.next(&IMPLICIT_GEMM_LIST);
-                let arguments = (
-                    words,
-                    descales,
-                    operands,
-                    filter_descales,
-                    bias,
-                    x,
-                    weight,
-                    gain,
-                    shift,
-                    residual,
-                    y,
-                    *g,
-                    epilogue,
-                    list,
-                );
-                program.launch_moving(kernel, shape, arguments, bytes_moved);
-            }
-        }
-        return Ok(Convolved { y, moments });
-    }
     if let Some(mainloop) = mainloop {
         let (kernel, shape) = program.next(&IMPLICIT_GEMM_SM90);
+        let lines = words.or(x).filter(|_| g.has_nhwc_tile());
+        let in_boxes = lines.map(|value| BoxesOf {
+            value,
+            boxes: boxes(g),
+        });
         let largest = scales.as_ref().map(|scales| scales.largest);
         let recorded = scales.as_ref().map_or(0, |scales| scales.recorded);
         let arguments = |recorded: u32, descales: Option<Value>| {

@@ -114,15 +114,24 @@ pub unsafe fn depthwise_list<T: Storage>(
     epilogue: Epilogue,
     list: &ResidualList,
 ) {
-    let store = StoreEpilogue {
-        gain,
-        shift,
-        epilogue,
-        list: Some(list),
+    let store = Store {
+        epilogue: StoreEpilogue {
+            gain,
+            shift,
+            epilogue,
+        },
+        list,
         residual,
     };
     let (tensors, none) = ((x, weight, bias, y), ptr::null());
     convolve(tensors, (none, none), ptr::null_mut(), g, Some(&store));
+}
+
+/// What is applied to results without a norm.
+struct Store<'a, T> {
+    epilogue: StoreEpilogue,
+    list: &'a ResidualList,
+    residual: *const T,
 }
 
 /// The body of both kernels: without a norm if there is a `store`.
@@ -132,7 +141,7 @@ unsafe fn convolve<T: Storage>(
     (norm_weight, scale): (*const T, *const T),
     moments: *mut f32,
     g: &DepthwiseGeometry,
-    store: Option<&StoreEpilogue<'_, T>>,
+    store: Option<&Store<'_, T>>,
 ) {
     let conv = &g.conv;
     let channels = conv.output_channels();
@@ -167,7 +176,7 @@ unsafe fn convolve<T: Storage>(
     } else {
         0.0
     };
-    let map = store.map(|store| store.of_channel(channel, channels as usize));
+    let map = store.map(|store| store.epilogue.of_channel(channel, channels as usize));
     let pooled = store.is_none() && g.pool_h > 0;
     let reversed = pooled && is_reversed(norm_weight, scale, channels as usize, channel);
     let sign = if reversed { -1.0 } else { 1.0 };
@@ -189,7 +198,7 @@ unsafe fn convolve<T: Storage>(
         unroll!(4, |i| {
             let mut pair = [sums[2 * i] + bias, sums[2 * i + 1] + bias];
             if let (Some(store), Some(map)) = (store, map) {
-                pair = [store.map(map, pair[0]), store.map(map, pair[1])];
+                pair = pair.map(|sum| store.epilogue.map(map, sum));
             }
             [sums[2 * i], sums[2 * i + 1]] = stored::<T>(pair);
         });
@@ -206,12 +215,10 @@ unsafe fn convolve<T: Storage>(
             warp::sync_warp(warp::ALL_LANES);
             write_windows(y, g, &place, &sums, sign);
         } else {
-            if let Some(store) = store
-                && let Some(list) = store.list
-            {
+            if let Some(store) = store {
                 let residual = Global::new(store.residual, planes * outputs);
                 let residual = residual.slice(plane * outputs, outputs);
-                sums = listed(list, residual, (g, &place), rows, sums);
+                sums = listed(store.list, residual, (g, &place), rows, sums);
             }
             write_rows(y, g, &place, rows, &sums);
         }

@@ -25,10 +25,10 @@ use crate::parts::store::StoreEpilogue;
 
 /// The original tensors of a convolution, and its epilogue.
 #[derive(Clone, Copy)]
-pub(super) struct WithoutNorm<'a, T: Storage> {
+pub(super) struct WithoutNorm<T: Storage> {
     pub(super) x: *const T,
     pub(super) weight: *const T,
-    pub(super) store: StoreEpilogue<'a, T>,
+    pub(super) store: StoreEpilogue,
 }
 
 /// A result, or NaN if it needs the fix-up. In the bf16x3 split, a large finite value may round to an
@@ -145,7 +145,7 @@ unsafe fn convolve<T: Storage, const WARP_SPECIALIZED: bool>(
 
 /// Results of a warp, of pixels of one tile.
 pub(super) struct Written<'a, T: Storage> {
-    pub(super) without_norm: &'a WithoutNorm<'a, T>,
+    pub(super) without_norm: &'a WithoutNorm<T>,
     pub(super) y: GlobalMut<T>,
     pub(super) g: &'a GemmGeometry,
     pub(super) place: &'a Place,
@@ -211,9 +211,7 @@ impl<T: Storage> Written<'_, T> {
                         let [bias, _, gain, shift] =
                             self.channels.load_vec::<4>(filter * K_VECTOR_WORDS);
                         let value = self.without_norm.store.map([gain, shift], sum + bias);
-                        let value =
-                            (self.without_norm.store).listed(T::from_f32(value), to, self.y.len());
-                        self.y.store(to, value);
+                        self.y.store(to, T::from_f32(value));
                     }
                 }
                 pixel = opaque::to_compiler(pixel + WARP_THREADS);

@@ -24,8 +24,6 @@
 //! - Each step adds two K-vectors to the accumulators. Where a K block has an odd number of them, the last
 //!   one meets filters of 0, as does everything beyond the last channel.
 
-use core::ptr;
-
 use cuda_std::global::Global;
 use cuda_std::shared;
 use cuda_std::{cp_async, kernel, opaque, thread};
@@ -35,7 +33,6 @@ use launch_config::implicit_gemm::{
     BLOCK_THREADS, Epilogue, GemmGeometry, GemmTile, K_VECTOR_WORDS, OPERAND_ROWS, OPERAND_WORDS,
     OperandFormat, TILE_WORDS,
 };
-use launch_config::pointwise::ResidualList;
 
 use super::fixup::WithoutNorm;
 use super::format::{Bf16, Bf16x3, F16, F16x2, Format, ScaledF16};
@@ -170,10 +167,10 @@ pub unsafe fn implicit_gemm<S: Multiplied, F: Format>(
 ) {
     let output = Output {
         bias,
-        norm_weight: norm_weight,
-        scale: scale,
+        norm_weight,
+        scale,
         y,
-        moments: moments,
+        moments,
         without_norm: WithoutNorm {
             x,
             weight,
@@ -181,78 +178,9 @@ pub unsafe fn implicit_gemm<S: Multiplied, F: Format>(
                 gain,
                 shift,
                 epilogue,
-                list: None,
-                residual: ptr::null(),
             },
         },
     };
-    let of_filters = (operands, filter_descales);
-    convolve::<S, F>(reformatted, input_descales, of_filters, &output, g);
-}
-
-/// The same for a convolution without a norm, with a list of functions and a residual before results are
-/// written.
-///
-/// # Safety
-/// As for [`implicit_gemm`] without a norm; `residual` has an element for each output and starts on 16 bytes if the
-/// list adds it, and does not overlap `y`.
-#[kernel(
-    instances(S: [m64n128: M64N128], F: [scaled_f16_f32: ScaledF16, f16: F16, bf16: Bf16]),
-    instances(S: [m32n128: M32N128], F: [scaled_f16_f32: ScaledF16, bf16x3_f32: Bf16x3]),
-    instances(
-        S: [#[cfg(hopper)] w64n128: W64N128],
-        F: [scaled_f16_f32: ScaledF16, f16: F16, bf16: Bf16]
-    ),
-    max_threads = BLOCK_THREADS,
-    min_blocks = min_blocks(S::TILE, F::OPERANDS)
-)]
-pub unsafe fn implicit_gemm_list<S: Multiplied, F: Format>(
-    reformatted: *const u32,
-    input_descales: *const f32,
-    operands: *const u32,
-    filter_descales: *const f32,
-    bias: *const F::Stored,
-    x: *const F::Stored,
-    weight: *const F::Stored,
-    gain: *const f32,
-    shift: *const f32,
-    residual: *const F::Stored,
-    y: *mut F::Stored,
-    g: &GemmGeometry,
-    epilogue: Epilogue,
-    list: &ResidualList,
-) {
-    let output = Output {
-        bias,
-        norm_weight: ptr::null(),
-        scale: ptr::null(),
-        y,
-        moments: ptr::null_mut(),
-        without_norm: WithoutNorm {
-            x,
-            weight,
-            store: StoreEpilogue {
-                gain,
-                shift,
-                epilogue,
-                list: Some(list),
-                residual: residual,
-            },
-        },
-    };
-    let of_filters = (operands, filter_descales);
-    convolve::<S, F>(reformatted, input_descales, of_filters, &output, g);
-}
-
-/// The body of both kernels.
-#[inline(always)]
-unsafe fn convolve<S: Multiplied, F: Format>(
-    reformatted: *const u32,
-    input_descales: *const f32,
-    (operands, filter_descales): (*const u32, *const f32),
-    output: &Output<'_, F::Stored>,
-    g: &GemmGeometry,
-) {
     let (parts, step_parts) = (F::OPERANDS.parts, F::OPERANDS.step_parts());
     let sets = g.filter_sets();
     let (first_work_tile, set) = div_rem(thread::block_idx_x(), sets);
@@ -292,7 +220,7 @@ unsafe fn convolve<S: Multiplied, F: Format>(
             channels: shared::dynamic(layout.channels, S::TILE.filters() * K_VECTOR_WORDS),
             moments: shared::dynamic(layout.moments, (layout.results - layout.moments) / 4),
             tile: shared::dynamic(layout.results, Results::<F, S>::TILE_WORDS),
-            output,
+            output: &output,
             g,
             filter_warp: warp / S::TILE.pixel_warps(),
             pixel_warp: warp % S::TILE.pixel_warps(),

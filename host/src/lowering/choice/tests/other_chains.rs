@@ -82,8 +82,8 @@ fn other_chains() {
         (&[], "implicit-gemm"),
         (&[batch_norm()], "implicit-gemm"),
         (&[batch_norm(), Layer::relu()], "implicit-gemm"),
-        (&[Layer::leaky_relu(0.1), clamp()], "implicit-gemm"),
-        (&[batch_norm(), Layer::silu()], "implicit-gemm"),
+        (&[Layer::leaky_relu(0.1), clamp()], "implicit-gemm | tensor"),
+        (&[batch_norm(), Layer::silu()], "implicit-gemm | tensor"),
     ];
     for (behind, second) in endings {
         let two = chain([&head()[..], &[conv("b")], behind].concat());

@@ -7,7 +7,6 @@ use crate::operators::conv::Filters;
 use crate::operators::launching::Affine;
 use crate::spec::Conv3dSpec;
 use launch_config::KernelGeometry;
-use launch_config::pointwise::ResidualList;
 
 /// The parameters of a chain's first layer that has filters alone.
 fn filters_without_norm(weight: Value, preparations: &Preparations) -> Parameters<'_> {
@@ -62,7 +61,7 @@ fn filters_that_are_found_are_laid_out_as_if_they_were_prepared() {
                     };
                     let configs = [
                         Gemm::with_moments(&geometry, (None, 1), dtype, &properties, options, None),
-                        Gemm::without_norm(&geometry, dtype, &properties, options, None, false),
+                        Gemm::without_norm(&geometry, dtype, &properties, options, None),
                     ];
                     for gemm in configs.into_iter().flatten() {
                         let config = gemm.config;
@@ -138,15 +137,8 @@ fn launches_have_room_for_what_they_leave_to_each_other() {
                 let parameters = filters_without_norm(program.parameter(&weight), &preparations);
                 let output = problem.output_shape();
                 let epilogue = Epilogue::NONE;
-                let convolved = append(
-                    &mut program,
-                    input,
-                    &parameters,
-                    &gemm,
-                    (epilogue, ResidualList::EMPTY),
-                    &output,
-                )
-                .unwrap();
+                let convolved =
+                    append(&mut program, input, &parameters, &gemm, epilogue, &output).unwrap();
                 let program = program.finish(&[convolved.y]);
                 let y = program.run_once("conv3d", &stream, &[&x]).unwrap();
                 y[0].to_array::<f32>().unwrap()

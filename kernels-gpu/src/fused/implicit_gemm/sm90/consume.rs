@@ -111,7 +111,7 @@ impl Used {
 pub(super) unsafe fn consume<F: WarpSpecializedFormat<SUMS>, const SUMS: usize>(
     work: &Work<'_>,
     memory: &Memory,
-    output: &Output<'_, F>,
+    output: &Output<F>,
     warp: u32,
 ) {
     let g = work.g;

@@ -75,15 +75,12 @@ mod staged_f32;
 #[cfg(not(target_arch = "nvptx64"))]
 pub use boxes::boxes;
 
-use core::ptr;
-
 use cuda_std::global::Global;
 use cuda_std::tensor_map::TensorMap;
 use cuda_std::{cluster, kernel, opaque, registers, thread};
 use launch_config::WARP_THREADS;
 use launch_config::implicit_gemm::sm90::{BLOCK_THREADS, MainloopConfig, WARP_FILTERS, WARPS};
 use launch_config::implicit_gemm::{Epilogue, GemmGeometry, K_VECTOR_WORDS, WARP_SPECIALIZED};
-use launch_config::pointwise::ResidualList;
 
 use super::fixup::WithoutNorm;
 use super::format::{Bf16, Bf16x3, F16, F16x2, ScaledF16};
@@ -274,111 +271,33 @@ pub unsafe fn implicit_gemm_sm90<
     epilogue: Epilogue,
     recorded: u32,
 ) {
-    let output = Output::<F> {
-        y,
-        moments: moments,
-        scales: Scales {
-            recorded,
-            descales: Global::new(input_descales, g.conv.n as usize),
-            largest,
-        },
-        without_norm: WithoutNorm {
-            x,
-            weight,
-            store: StoreEpilogue {
-                gain,
-                shift,
-                epilogue,
-                list: None,
-                residual: ptr::null(),
-            },
-        },
-    };
-    let of_filters = (operands, filter_descales);
-    convolve::<S, F>(reformatted, of_filters, bias, boxes, &output, (g, mainloop));
-}
-
-/// The same for a convolution without a norm, with a list of functions and a residual before results are
-/// written. Blocks have one tile of filters, half of whose pixels belong to each warpgroup: accumulators of a whole
-/// tile leave the list too few registers.
-///
-/// # Safety
-/// As for [`implicit_gemm_sm90`] without a norm; `residual` has an element for each output and starts on 16 bytes if
-/// the list adds it, and does not overlap `y`.
-#[kernel(
-    instances(
-        S: [halves: Halves],
-        F: [bf16x3_f32: Bf16x3, scaled_f16_f32: ScaledF16, f16: F16, bf16: Bf16]
-    ),
-    max_threads = BLOCK_THREADS,
-    min_blocks = 1
-)]
-pub unsafe fn implicit_gemm_sm90_list<
-    S: Share,
-    F: WarpSpecializedFormat<64> + WarpSpecializedFormat<128>,
->(
-    reformatted: *const u32,
-    input_descales: *const f32,
-    operands: *const u32,
-    filter_descales: *const f32,
-    bias: *const F::Stored,
-    x: *const F::Stored,
-    weight: *const F::Stored,
-    gain: *const f32,
-    shift: *const f32,
-    residual: *const F::Stored,
-    y: *mut F::Stored,
-    boxes: &TensorMap,
-    g: &GemmGeometry,
-    mainloop: MainloopConfig,
-    epilogue: Epilogue,
-    list: &ResidualList,
-) {
-    // The producer converts f32 only where a norm follows.
-    let (largest, recorded) = (ptr::null_mut(), 0);
-    let output = Output::<F> {
-        y,
-        moments: ptr::null_mut(),
-        scales: Scales {
-            recorded,
-            descales: Global::new(input_descales, g.conv.n as usize),
-            largest,
-        },
-        without_norm: WithoutNorm {
-            x,
-            weight,
-            store: StoreEpilogue {
-                gain,
-                shift,
-                epilogue,
-                list: Some(list),
-                residual: residual,
-            },
-        },
-    };
-    let of_filters = (operands, filter_descales);
-    convolve::<S, F>(reformatted, of_filters, bias, boxes, &output, (g, mainloop));
-}
-
-/// The body of both kernels.
-#[inline(always)]
-unsafe fn convolve<S: Share, F: WarpSpecializedFormat<64> + WarpSpecializedFormat<128>>(
-    reformatted: *const u32,
-    (operands, filter_descales): (*const u32, *const f32),
-    bias: *const F::Stored,
-    boxes: &TensorMap,
-    output: &Output<'_, F>,
-    (g, mainloop): (&GemmGeometry, MainloopConfig),
-) {
     let format = F::OPERANDS;
-    let may_convert = may_convert_in_producer::<F>() && output.without_norm.store.list.is_none();
-    if may_convert && rounds::<F>(g) && output.scales.are_optimistic(g.conv.n as u32) {
+    let scales = Scales {
+        recorded,
+        descales: Global::new(input_descales, g.conv.n as usize),
+        largest,
+    };
+    if rounds::<F>(g) && scales.are_optimistic(g.conv.n as u32) {
         return;
     }
     let work = Work::of(g, mainloop.tiles, mainloop.split_k);
     let memory = Memory::of(g, mainloop, format);
     memory.prepare::<F>(g);
     let channels = g.conv.output_channels() as usize;
+    let output = Output::<F> {
+        y,
+        moments,
+        scales,
+        without_norm: WithoutNorm {
+            x,
+            weight,
+            store: StoreEpilogue {
+                gain,
+                shift,
+                epilogue,
+            },
+        },
+    };
     let filter_descales = Global::new(filter_descales, channels);
     results::load_channels::<F>(&memory, &work, bias, filter_descales, &output.without_norm);
     if mainloop.split_k > 1 {
@@ -389,25 +308,19 @@ unsafe fn convolve<S: Share, F: WarpSpecializedFormat<64> + WarpSpecializedForma
 
     let warp = opaque::uniform(thread::thread_idx_x() / WARP_THREADS);
     if warp >= WARPS {
-        if may_convert {
+        if may_convert_in_producer::<F>() {
             registers::decrease::<CONVERTING_PRODUCER_REGISTERS>();
         } else {
             registers::decrease::<PRODUCER_REGISTERS>();
         }
         let is_first = thread::thread_idx_x().is_multiple_of(WARP_THREADS);
-        if warp > WARPS && may_convert && rounds::<F>(g) {
+        if warp > WARPS && rounds::<F>(g) {
             let warp = warp - WARPS - 1;
             // The emulator's program has room for one of them.
             if S::SUMS == HALF_SUMS && cfg!(target_arch = "nvptx64") {
-                staged_f32::convert::<F, HALVES_VECTORS>(
-                    &work,
-                    &memory,
-                    boxes,
-                    &output.scales,
-                    warp,
-                );
+                staged_f32::convert::<F, HALVES_VECTORS>(&work, &memory, boxes, &scales, warp);
             } else {
-                staged_f32::convert::<F, VECTORS>(&work, &memory, boxes, &output.scales, warp);
+                staged_f32::convert::<F, VECTORS>(&work, &memory, boxes, &scales, warp);
             }
         } else if warp > WARPS && has_nhwc_tile::<F>(g, WARP_SPECIALIZED) {
             if is_first {
@@ -426,14 +339,14 @@ unsafe fn convolve<S: Share, F: WarpSpecializedFormat<64> + WarpSpecializedForma
         }
         return;
     }
-    if may_convert {
+    if may_convert_in_producer::<F>() {
         registers::increase::<CONSUMER_REGISTERS_BESIDE_CONVERSION>();
     } else {
         registers::increase::<CONSUMER_REGISTERS>();
     }
     if S::SUMS > HALF_SUMS {
-        consume::consume::<F, 128>(&work, &memory, output, warp);
+        consume::consume::<F, 128>(&work, &memory, &output, warp);
     } else {
-        consume::consume::<F, 64>(&work, &memory, output, warp);
+        consume::consume::<F, 64>(&work, &memory, &output, warp);
     }
 }

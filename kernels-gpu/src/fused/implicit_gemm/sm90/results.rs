@@ -38,18 +38,18 @@ pub(super) const HALF_SUMS: usize = 4 * HALF_OCTETS as usize;
 const _: () = assert!(HALF_OCTETS == 16);
 
 /// The output tensors, and the reciprocal scale of each sample.
-pub(super) struct Output<'a, F: Format> {
+pub(super) struct Output<F: Format> {
     pub(super) y: *mut F::Stored,
     pub(super) moments: *mut f32,
     pub(super) scales: Scales,
     /// Parameters of a convolution without a norm.
-    pub(super) without_norm: WithoutNorm<'a, F::Stored>,
+    pub(super) without_norm: WithoutNorm<F::Stored>,
 }
 
 /// Whether this is a convolution without a norm, which only some formats support.
 #[inline(always)]
-fn is_without_norm<F: Format>(g: &GemmGeometry, of: &WithoutNorm<'_, F::Stored>) -> bool {
-    WARP_SPECIALIZED.ends(F::OPERANDS) && (of.store.list.is_some() || g.epilogue.is_store())
+fn is_without_norm<F: Format>(g: &GemmGeometry) -> bool {
+    WARP_SPECIALIZED.ends(F::OPERANDS) && g.epilogue.is_store()
 }
 
 /// Loads the bias and the reciprocal scale of each of the block's filters to shared memory; for a convolution
@@ -64,7 +64,7 @@ pub(super) unsafe fn load_channels<F: Format>(
     work: &Work<'_>,
     bias: *const F::Stored,
     descales: Global<f32>,
-    without_norm: &WithoutNorm<'_, F::Stored>,
+    without_norm: &WithoutNorm<F::Stored>,
 ) {
     let conv = &work.g.conv;
     let channels = conv.output_channels() as usize;
@@ -81,7 +81,7 @@ pub(super) unsafe fn load_channels<F: Format>(
             if F::OPERANDS.scaled {
                 of_channel[1] = descales.load_readonly(channel);
             }
-            if is_without_norm::<F>(work.g, without_norm) {
+            if is_without_norm::<F>(work.g) {
                 [of_channel[2], of_channel[3]] = without_norm.store.of_channel(channel, channels);
             }
         }
@@ -107,7 +107,7 @@ fn each_of_row<const SUMS: usize>(sums: &mut [f32; SUMS], i: usize, mut f: impl 
 /// pixel of half `first_half` on.
 pub(super) struct Results<'a, F: Format, const SUMS: usize> {
     pub(super) memory: Memory,
-    pub(super) output: &'a Output<'a, F>,
+    pub(super) output: &'a Output<F>,
     pub(super) g: GemmGeometry,
     pub(super) place: &'a Place,
     first_half: u32,
@@ -130,7 +130,7 @@ impl<'a, F: Format, const SUMS: usize> Results<'a, F, SUMS> {
     pub(super) unsafe fn new(
         work: &Work<'_>,
         mainloop: MainloopConfig,
-        output: &'a Output<'a, F>,
+        output: &'a Output<F>,
         place: &'a Place,
     ) -> Self {
         // Recomputed here: values derived from it would else take registers during the mainloop.
@@ -197,7 +197,7 @@ impl<'a, F: Format, const SUMS: usize> Results<'a, F, SUMS> {
                 });
             });
         }
-        if is_without_norm::<F>(g, &self.output.without_norm) {
+        if is_without_norm::<F>(g) {
             self.fix_up(seen);
         }
     }
@@ -214,9 +214,7 @@ impl<'a, F: Format, const SUMS: usize> Results<'a, F, SUMS> {
                 warp::sync_warp(warp::ALL_LANES);
                 self.store(sums, staged_tile);
                 warp::sync_warp(warp::ALL_LANES);
-                if staged_tile + 1 == Self::STAGED_TILES
-                    && !is_without_norm::<F>(g, &self.output.without_norm)
-                {
+                if staged_tile + 1 == Self::STAGED_TILES && !is_without_norm::<F>(g) {
                     self.take_moments(sums, half, is_whole);
                 }
                 let first = half * HALF_PIXELS + staged_tile as u32 * Rows::<F::Stored>::PIXELS;
@@ -379,7 +377,7 @@ impl<'a, F: Format, const SUMS: usize> Results<'a, F, SUMS> {
                 each_of_row(sums, i, |sum| sum * first);
             }
             each_of_row(sums, i, |sum| math::fma(sum, factor, bias));
-            if is_without_norm::<F>(&self.g, &self.output.without_norm) {
+            if is_without_norm::<F>(&self.g) {
                 let mut seen_here = false;
                 each_of_row(sums, i, |sum| {
                     let value = judged::<F>(sum);
