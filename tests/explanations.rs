@@ -3,7 +3,7 @@
 use convfuse::graph::presets::KernelBench85;
 use convfuse::graph::{Chain, ConvLayer, Layer};
 use convfuse::model::Verdict;
-use convfuse::{DType, DeviceProperties, Model, Options, Parameters};
+use convfuse::{DType, DeviceProperties, Model, Options, Parameters, lab};
 use libtest_mimic::Trial;
 
 use crate::backend::{Backend, Outcome};
@@ -164,6 +164,9 @@ fn of_a_plan(backend: Backend) -> Outcome {
         );
         assert_eq!(explanation.workspace_bytes, plan.workspace_bytes());
         assert_eq!(explanation.output, plan.output_shape());
+        let launched = lab::launched_kernels(&model, preset.small, &Options::default())?;
+        let explained = explanation.launches.iter().map(|launch| launch.kernel);
+        assert!(explained.eq(launched), "{explanation}");
     }
     // An input that the chain refuses has nothing to explain.
     says(

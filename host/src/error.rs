@@ -244,15 +244,46 @@ pub enum Error {
         expected: String,
     },
 
-    /// A range beyond the first axis of a tensor.
-    #[error("slice: {start}..{end} of an axis of {extent}")]
+    /// A range beyond an axis of a tensor, or a step of 0.
+    #[error("slice: {start}..{end} by {step} of axis {axis}, whose extent is {extent}")]
     BadSlice {
+        /// The axis.
+        axis: usize,
         /// The first index.
         start: usize,
         /// The index after the last.
         end: usize,
-        /// The extent of the axis; 0 for a tensor without axes.
+        /// From one index to the next.
+        step: usize,
+        /// The extent of the axis.
         extent: usize,
+    },
+
+    /// An axis that a tensor does not have.
+    #[error("{operator}: axis is {axis}, the tensor has rank {rank}")]
+    NoSuchAxis {
+        /// The operator's name.
+        operator: &'static str,
+        /// The axis, counted from 0.
+        axis: usize,
+        /// Axes of the tensor.
+        rank: usize,
+    },
+
+    /// Axes that are not each axis of a tensor once.
+    #[error("permute: axes are {axes:?}, must be each axis once of a tensor of rank {rank}")]
+    NoPermutation {
+        /// The axes that were given.
+        axes: Vec<usize>,
+        /// Axes of the tensor.
+        rank: usize,
+    },
+
+    /// An operator on an empty list of tensors.
+    #[error("{operator}: there are no tensors, must be at least one")]
+    NoTensors {
+        /// The operator's name.
+        operator: &'static str,
     },
 
     /// An address that is not aligned for the element type, or for an output of kernels.

@@ -27,8 +27,8 @@
 
 #[doc(inline)]
 pub use op_spec::graph::{
-    AddLayer, BatchNormLayer, Chain, ConvLayer, Graph, GraphBuilder, GraphError, GraphInput,
-    GraphProblem, GroupNormLayer, Initialisation, InstanceNormLayer, Layer, LayerNormLayer,
-    LayerProblem, Operand, Parameter, Partition, PartitionError, PreluLayer, Run, ScaleLayer,
-    ShapedLayer, presets,
+    AbsentParameter, AddLayer, BatchNormLayer, Chain, ConvLayer, Graph, GraphBuilder, GraphError,
+    GraphInput, GraphProblem, GroupNormLayer, Initialisation, InstanceNormLayer, Layer,
+    LayerNormLayer, LayerProblem, Operand, Parameter, Partition, PartitionError, PreluLayer, Run,
+    ScaleLayer, ShapedLayer, presets,
 };

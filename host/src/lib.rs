@@ -112,5 +112,5 @@ pub use dtype::{DType, Element, bf16, f16};
 pub use error::{DriverError, Error, InputsError, Result};
 pub use launch_config::Arch;
 pub use model::{Inputs, Model, Options, Plan, Replicas};
-pub use parameters::{Parameters, ParametersError};
+pub use parameters::{LayerTensor, Parameters, ParametersError};
 pub use tensor_file::{LoadOptions, TensorFileError};

@@ -188,7 +188,7 @@ pub(crate) mod layer {
                 suffix,
                 shape: vec![flow.channels.unwrap_or(0)],
                 initialisation,
-                present: true,
+                absent_without: None,
             };
             let mut wanted = vec![
                 statistic(".running_mean", Initialisation::Zeros),

@@ -121,7 +121,7 @@ pub(crate) mod layer {
     use crate::graph::Initialisation;
     use crate::graph::file::{eps, is_true, written_as, yes};
     use crate::graph::layer::{Flow, GraphLayer, Layer, LayerProblem};
-    use crate::graph::parameters::Wanted;
+    use crate::graph::parameters::{Wanted, unless};
     use crate::shape::same_shape;
 
     /// A layer norm over channels and space, as `torch.nn.LayerNorm` describes it.
@@ -192,16 +192,17 @@ pub(crate) mod layer {
         }
 
         fn parameters(&self, _: &Flow) -> Vec<Wanted> {
-            let wanted = |suffix, initialisation, present| Wanted {
+            let wanted = |suffix, initialisation, absent_without| Wanted {
                 suffix,
                 shape: self.normalized_shape.clone(),
                 initialisation,
-                present,
+                absent_without,
             };
-            let affine = self.elementwise_affine;
+            let no_weight = unless(self.elementwise_affine, "elementwise_affine");
+            let no_bias = no_weight.or(unless(self.bias, "bias"));
             vec![
-                wanted(".weight", Initialisation::Ones, affine),
-                wanted(".bias", Initialisation::Zeros, affine && self.bias),
+                wanted(".weight", Initialisation::Ones, no_weight),
+                wanted(".bias", Initialisation::Zeros, no_bias),
             ]
         }
 

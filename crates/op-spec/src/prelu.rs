@@ -141,7 +141,7 @@ pub(crate) mod layer {
                 suffix: ".weight",
                 shape: vec![self.num_parameters],
                 initialisation: Initialisation::Constant(self.init),
-                present: true,
+                absent_without: None,
             }]
         }
 

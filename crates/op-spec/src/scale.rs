@@ -82,7 +82,7 @@ pub(crate) mod layer {
                 suffix: "",
                 shape,
                 initialisation: self.initialisation,
-                present: true,
+                absent_without: None,
             }]
         }
 

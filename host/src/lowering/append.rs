@@ -38,8 +38,8 @@ pub(crate) struct Appending<'a> {
     pub(crate) inputs: &'a [Value],
     /// What each layer gives, once it is appended as the last of a region.
     pub(crate) outputs: Vec<Option<Value>>,
-    /// One for each parameter of the graph.
-    pub(crate) tensors: &'a [Tensor],
+    /// One for each parameter of the graph; nothing for a program that is only explained.
+    pub(crate) tensors: Option<&'a [Tensor]>,
     /// The same as values of the program, created at their first use.
     pub(crate) values: Vec<Option<Value>>,
     pub(crate) preparations: &'a Preparations,
@@ -56,9 +56,17 @@ impl<'a> Appending<'a> {
     /// Parameter `index` of a layer, if it has one.
     fn parameter(&mut self, layer: usize, index: usize) -> Option<Value> {
         let slot = *self.of.graph.parameters_of(layer).get(index)?;
-        let tensor = &self.tensors[slot];
-        let program = &mut *self.program;
-        Some(*self.values[slot].get_or_insert_with(|| program.parameter(tensor)))
+        let value = match (self.values[slot], self.tensors) {
+            (Some(known), _) => known,
+            (None, Some(tensors)) => self.program.parameter(&tensors[slot]),
+            (None, None) => {
+                let shape = &self.of.graph.parameters()[slot].shape;
+                let absent = self.program.absent(shape, self.of.dtype);
+                absent.expect("whoever explains has counted the parameters")
+            }
+        };
+        self.values[slot] = Some(value);
+        Some(value)
     }
 
     /// The first parameter of a layer, which has one.
@@ -239,18 +247,17 @@ impl<'a> Appending<'a> {
             Plan::FoldedScale(map) => {
                 let (layer, mut norm) = map.norm;
                 let affine = self.affine(layer);
-                let (program, preparations) = (&mut *self.program, self.preparations);
                 let affine = match map.behind {
                     Some(behind) => {
-                        let slot = self.of.graph.parameters_of(behind.layer)[0];
-                        let scale = program.parameter(&self.tensors[slot]);
+                        let scale = self.first(behind.layer);
+                        let (program, preparations) = (&mut *self.program, self.preparations);
                         fold_scale(program, preparations, layer, affine, scale)?
                     }
                     None => affine,
                 };
                 // The folded norm always has weight and bias.
                 (norm.weight, norm.bias) = (true, true);
-                group_norm::append(program, produced.value(), affine, norm.geometry()?)
+                group_norm::append(self.program, produced.value(), affine, norm.geometry()?)
             }
             Plan::List(list) => pointwise::append(self.program, produced.value(), list),
         }

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
-use op_spec::graph::{Graph, GraphInput, GraphProblem, Parameter};
+use op_spec::graph::{Graph, GraphInput, Parameter};
 
 use super::arrays::Rings;
 use super::inputs::{Inputs, must_have_shapes, of_input};
@@ -16,6 +16,7 @@ use crate::lowering::{self, Appending, Chosen, Query};
 use crate::operators::Preparations;
 use crate::parameters::Parameters;
 use crate::program::{Program, ProgramBuilder};
+use crate::tensor_file::LoadOptions;
 
 const OPERATOR: &str = "model";
 
@@ -133,7 +134,8 @@ impl Model {
         Model::new(stream, graph, &Parameters::init(graph, seed)?)
     }
 
-    /// The graph with the parameters in a safetensors file, under PyTorch's names.
+    /// The graph with the f32 parameters in a safetensors file, under PyTorch's names, or in several with an
+    /// index.
     ///
     /// # Errors
     /// [`Error::Weights`], see [`Parameters::load`].
@@ -142,8 +144,47 @@ impl Model {
         graph: impl AsRef<Graph>,
         path: impl AsRef<Path>,
     ) -> Result<Model> {
-        let graph = graph.as_ref();
-        Model::new(stream, graph, &Parameters::load(path, graph)?)
+        Model::load_with(stream, graph, path, &LoadOptions::default())
+    }
+
+    /// The same under chosen options, whose element type is the model's.
+    ///
+    /// # Errors
+    /// [`Error::Weights`], see [`Parameters::load_with`].
+    ///
+    /// # Examples
+    /// ```no_run
+    /// use convfuse::graph::{Chain, Layer};
+    /// use convfuse::{DType, Device, LoadOptions, Model};
+    ///
+    /// let chain = Chain::new(8, [Layer::batch_norm("norm"), Layer::relu()])?;
+    /// let options = LoadOptions::default().prefix("encoder.0.").strict(false).dtype(DType::F16);
+    /// let path = "network/model.safetensors.index.json";
+    /// let model = Model::load_with(&Device::best().stream()?, &chain, path, &options)?;
+    /// # Ok::<(), convfuse::Error>(())
+    /// ```
+    pub fn load_with(
+        stream: &Stream,
+        graph: impl AsRef<Graph>,
+        path: impl AsRef<Path>,
+        options: &LoadOptions,
+    ) -> Result<Model> {
+        let parameters = Parameters::load_with(path, graph.as_ref(), options)?;
+        Model::with_dtype(stream, graph, &parameters, options.dtype)
+    }
+
+    /// The same from the bytes of a safetensors file, such as those of `include_bytes!`.
+    ///
+    /// # Errors
+    /// [`Error::Weights`], see [`Parameters::load_with`].
+    pub fn from_bytes(
+        stream: &Stream,
+        graph: impl AsRef<Graph>,
+        bytes: &[u8],
+        options: &LoadOptions,
+    ) -> Result<Model> {
+        let parameters = Parameters::from_bytes(bytes, graph.as_ref(), options)?;
+        Model::with_dtype(stream, graph, &parameters, options.dtype)
     }
 
     /// The graph of layers.
@@ -210,16 +251,16 @@ impl Model {
         let orders = self.orders(OPERATOR, inputs, &self.stream)?;
         let x = inputs[0];
         if x.device().is_cpu() {
-            return self.run_on_cpu(inputs);
+            return self.run_on_cpu(inputs, x.stream());
         }
         let program = self.program(x.shape(), &orders, options)?;
         let mut outputs = program.run_once(OPERATOR, x.stream(), inputs)?;
         Ok(outputs.remove(0))
     }
 
-    /// How these inputs lie, where they are to be read on a device that runs kernels. Refuses those of
-    /// another element type, those that are not on the device of `stream`, and further ones whose shape does
-    /// not follow from the first one's.
+    /// How these inputs lie. Refuses those of another element type, those that are not on the device of
+    /// `stream`, those that kernels could not copy, and further ones whose shape does not follow from the
+    /// first one's.
     pub(super) fn orders(
         &self,
         operator: &'static str,
@@ -238,9 +279,6 @@ impl Model {
             let shapes = inputs.iter().map(|input| input.shape());
             must_have_shapes(operator, &problem, shapes.skip(1))?;
         }
-        if inputs[0].device().is_cpu() {
-            return Ok(self.dense());
-        }
         let orders = inputs.iter().enumerate();
         orders
             .map(|(index, input)| of_input(names, index, input.order()))
@@ -257,22 +295,22 @@ impl Model {
     /// # Errors
     /// As [`plan`](Self::plan). On the CPU device, which runs no kernels, [`Error::NoKernels`].
     pub fn explain(&self, input: &[usize], options: &Options) -> Result<Explanation> {
-        self.explain_for(input, options, &self.device().properties())
+        self.explain_orders(input, &self.dense(), options)
     }
 
-    /// What would run on a device of these properties, and why. The model may be on any device that runs
-    /// kernels, the emulator for example.
+    /// What would run on a device of these properties, and why. The model may be on any device, the CPU
+    /// included; [`Explanation::of`] needs no model.
     ///
     /// # Errors
-    /// As [`explain`](Self::explain).
+    /// [`Error::Graph`] for an input that the graph refuses; [`Error::NoKernels`] for a partition that no
+    /// kernels do.
     ///
     /// # Examples
-    #[cfg_attr(feature = "emulator", doc = "```")]
-    #[cfg_attr(not(feature = "emulator"), doc = "```ignore")]
+    /// ```
     /// use convfuse::graph::presets::KernelBench79;
     /// use convfuse::{Device, DeviceProperties, Model, Options};
     ///
-    /// let stream = Device::emulator().stream()?;
+    /// let stream = Device::cpu().stream()?;
     /// let model = Model::init(&stream, &KernelBench79::default().chain()?, 7)?;
     /// for (name, properties) in DeviceProperties::NAMED {
     ///     let explanation = model.explain_for(&[128, 3, 16, 32, 32], &Options::default(), &properties)?;
@@ -286,16 +324,15 @@ impl Model {
         options: &Options,
         properties: &DeviceProperties,
     ) -> Result<Explanation> {
-        self.explain_orders(input, &self.dense(), options, properties)
+        Explanation::of(self.graph(), self.dtype(), input, options, properties)
     }
 
-    /// The same for inputs that lie like this.
+    /// What runs on the model's device for inputs that lie like this.
     pub(super) fn explain_orders(
         &self,
         input: &[usize],
         orders: &[Order],
         options: &Options,
-        properties: &DeviceProperties,
     ) -> Result<Explanation> {
         if self.device().is_cpu() {
             return Err(Error::NoKernels {
@@ -304,22 +341,26 @@ impl Model {
                 reasons: "the cpu device runs none".to_owned(),
             });
         }
-        let problem = self.shared.graph.problem(input)?;
-        let query = self.query(&problem, &orders[0], options, properties);
-        let chosen = lowering::choose(query)?;
-        let program = self.make(query, orders, &chosen)?;
-        Ok(Explanation::new(query, chosen, &program))
+        let properties = self.device().properties();
+        Explanation::of_orders(
+            self.graph(),
+            self.dtype(),
+            input,
+            orders,
+            options,
+            &properties,
+        )
     }
 
-    /// One pass of the CPU backend.
-    pub(super) fn run_on_cpu(&self, inputs: &[&Tensor]) -> Result<Tensor> {
+    /// One pass of the CPU backend, whose result belongs to `stream`.
+    pub(super) fn run_on_cpu(&self, inputs: &[&Tensor], stream: &Stream) -> Result<Tensor> {
         let (shared, x) = (&*self.shared, inputs[0]);
         let problem = shared.graph.problem(x.shape())?;
         let values = inputs.iter().map(|input| input.host_f32());
         let values = values.collect::<Result<Vec<_>>>()?;
         let views: Vec<_> = values.iter().map(|values| values.view()).collect();
         let y = cpu::run(&shared.graph, &problem, self.parameters()?, &views)?;
-        Tensor::from_cpu(x.stream(), y, x.dtype())
+        Tensor::from_cpu(stream, y, x.dtype())
     }
 
     /// The launches for a first input of this shape where the inputs lie like this, on a device that runs
@@ -331,74 +372,30 @@ impl Model {
         options: &Options,
     ) -> Result<Arc<Program>> {
         self.shared.programs.get(input, orders, options, || {
-            let properties = self.device().properties();
             let problem = self.shared.graph.problem(input)?;
-            let query = self.query(&problem, &orders[0], options, &properties);
-            self.make(query, orders, &lowering::choose(query)?)
-        })
-    }
-
-    fn query<'a>(
-        &'a self,
-        problem: &'a GraphProblem,
-        order: &'a Order,
-        options: &'a Options,
-        properties: &'a DeviceProperties,
-    ) -> Query<'a> {
-        Query {
-            graph: &self.shared.graph,
-            problem,
-            dtype: self.shared.dtype,
-            order,
-            properties,
-            options,
-        }
-    }
-
-    /// A program of the kernels that were chosen.
-    fn make(&self, query: Query<'_>, orders: &[Order], chosen: &[Chosen]) -> Result<Program> {
-        let shared = &*self.shared;
-        let input = query.problem.input_shape();
-        let mut program = ProgramBuilder::for_properties(self.device(), query.properties);
-        let x = program.input_as_it_lies(input, shared.dtype, &orders[0])?;
-        let further = query.problem.inputs.iter().zip(&orders[1..]);
-        let further = further
-            .map(|(GraphInput { name, shape, .. }, order)| {
-                program.named_input(name, shape, shared.dtype, order)
-            })
-            .collect::<Result<Vec<_>>>()?;
-        // Operators see a batch in any case.
-        program.see_as(x, &query.problem.steps[0].input);
-        if !query.problem.is_batched {
-            for (&value, input) in further.iter().zip(&query.problem.inputs) {
-                program.see_as(value, &[&[1], &input.shape[..]].concat());
+            let query = Query {
+                graph: &self.shared.graph,
+                problem: &problem,
+                dtype: self.shared.dtype,
+                order: &orders[0],
+                properties: &self.device().properties(),
+                options,
+            };
+            let chosen = lowering::choose(query)?;
+            let program = make(
+                ProgramBuilder::new(self.device()),
+                query,
+                orders,
+                &chosen,
+                Some(&self.shared.tensors),
+                &self.shared.preparations,
+            )?;
+            for region in chosen {
+                let (layers, kernels) = (&*region.facts.layers, region.facts.kernels);
+                tracing::debug!(target: "convfuse::choice", ?input, layers, kernels, "kernels are chosen");
             }
-        }
-        let inputs = [&[x], &further[..]].concat();
-        let mut appending = Appending {
-            program: &mut program,
-            of: query,
-            inputs: &inputs,
-            outputs: vec![None; query.problem.steps.len()],
-            tensors: &shared.tensors,
-            values: vec![None; shared.tensors.len()],
-            preparations: &shared.preparations,
-        };
-        for region in chosen {
-            appending.region(region)?;
-        }
-        let y = appending.outputs.pop().flatten();
-        let y = y.expect("the last layer ends a region");
-        program.see_as(x, input);
-        for (&value, input) in further.iter().zip(&query.problem.inputs) {
-            program.see_as(value, &input.shape);
-        }
-        program.see_as(y, query.problem.output_shape());
-        for region in chosen {
-            let (layers, kernels) = (&*region.facts.layers, region.facts.kernels);
-            tracing::debug!(target: "convfuse::choice", ?input, layers, kernels, "kernels are chosen");
-        }
-        Ok(program.finish(&[y]))
+            Ok(program)
+        })
     }
 
     /// The parameters on the host, where they are there, and on the device.
@@ -414,4 +411,52 @@ impl Model {
     pub(super) fn rings(&self) -> &Rings {
         &self.shared.rings
     }
+}
+
+/// A program of the kernels that were chosen, with these tensors as the graph's parameters, unless it is only
+/// explained.
+pub(super) fn make(
+    mut program: ProgramBuilder,
+    query: Query<'_>,
+    orders: &[Order],
+    chosen: &[Chosen],
+    tensors: Option<&[Tensor]>,
+    preparations: &Preparations,
+) -> Result<Program> {
+    let (problem, dtype) = (query.problem, query.dtype);
+    let x = program.input_as_it_lies(problem.input_shape(), dtype, &orders[0])?;
+    let further = problem.inputs.iter().zip(&orders[1..]);
+    let further = further
+        .map(|(GraphInput { name, shape, .. }, order)| {
+            program.named_input(name, shape, dtype, order)
+        })
+        .collect::<Result<Vec<_>>>()?;
+    // Operators see a batch in any case.
+    program.see_as(x, &problem.steps[0].input);
+    if !problem.is_batched {
+        for (&value, input) in further.iter().zip(&problem.inputs) {
+            program.see_as(value, &[&[1], &input.shape[..]].concat());
+        }
+    }
+    let inputs = [&[x], &further[..]].concat();
+    let mut appending = Appending {
+        program: &mut program,
+        of: query,
+        inputs: &inputs,
+        outputs: vec![None; problem.steps.len()],
+        tensors,
+        values: vec![None; query.graph.parameters().len()],
+        preparations,
+    };
+    for region in chosen {
+        appending.region(region)?;
+    }
+    let y = appending.outputs.pop().flatten();
+    let y = y.expect("the last layer ends a region");
+    program.see_as(x, problem.input_shape());
+    for (&value, input) in further.iter().zip(&problem.inputs) {
+        program.see_as(value, &input.shape);
+    }
+    program.see_as(y, problem.output_shape());
+    Ok(program.finish(&[y]))
 }

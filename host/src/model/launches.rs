@@ -167,10 +167,9 @@ impl Launches {
     /// # Errors
     /// As [`Model::explain`].
     pub fn explain(&self) -> Result<Explanation> {
-        let properties = self.model.device().properties();
         let input = self.problem.input_shape();
         self.model
-            .explain_orders(input, &self.orders, &self.options, &properties)
+            .explain_orders(input, &self.orders, &self.options)
     }
 
     fn remember(&self, stream: &Stream) {

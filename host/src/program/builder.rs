@@ -22,17 +22,23 @@ pub(crate) struct ProgramBuilder {
     inputs: Vec<Input>,
     parameters: Vec<Tensor>,
     steps: Vec<Step>,
+    is_explained: bool,
 }
 
 impl ProgramBuilder {
     /// An empty program for a device that runs kernels.
     pub(crate) fn new(device: &Device) -> ProgramBuilder {
-        ProgramBuilder::for_properties(device, &device.properties())
+        ProgramBuilder {
+            is_explained: false,
+            ..ProgramBuilder::explained(device, &device.properties())
+        }
     }
 
-    /// The same with other properties than the device's. The program must not be run.
-    pub(crate) fn for_properties(device: &Device, properties: &DeviceProperties) -> ProgramBuilder {
+    /// The same for a device of these properties, to be explained and never run. Its parameters are
+    /// [absent](Self::absent), and errors name `device`, which may be any.
+    pub(crate) fn explained(device: &Device, properties: &DeviceProperties) -> ProgramBuilder {
         ProgramBuilder {
+            is_explained: true,
             device: device.clone(),
             properties: *properties,
             values: Vec::new(),
@@ -40,6 +46,19 @@ impl ProgramBuilder {
             parameters: Vec::new(),
             steps: Vec::new(),
         }
+    }
+
+    /// An empty program of the same kind for the same device, to prepare parameters of this one.
+    pub(crate) fn beside(&self) -> ProgramBuilder {
+        ProgramBuilder {
+            is_explained: self.is_explained,
+            ..ProgramBuilder::explained(&self.device, &self.properties)
+        }
+    }
+
+    /// Whether the program is only to be explained.
+    pub(crate) fn is_explained(&self) -> bool {
+        self.is_explained
     }
 
     /// The properties by which kernels are chosen.
@@ -162,6 +181,12 @@ impl ProgramBuilder {
         self.parameters.push(tensor.clone());
         let value = self.value(tensor.shape(), tensor.dtype(), place);
         value.expect("the device has a tensor of this size")
+    }
+
+    /// A parameter that is not there, of a program that is only explained.
+    pub(crate) fn absent(&mut self, shape: &[usize], dtype: DType) -> Result<Value> {
+        assert!(self.is_explained, "a program that runs has its parameters");
+        self.value(shape, dtype, Place::Absent)
     }
 
     /// The same for an optional tensor.

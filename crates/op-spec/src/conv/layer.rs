@@ -12,7 +12,7 @@ use crate::SpecError;
 use crate::graph::Initialisation;
 use crate::graph::file::{Axes, AxesError, axes, is_one, is_true, one, yes};
 use crate::graph::layer::{Flow, GraphLayer, Layer, LayerProblem, constructors};
-use crate::graph::parameters::Wanted;
+use crate::graph::parameters::{Wanted, unless};
 
 /// A convolution, as `torch.nn.Conv1d`, `torch.nn.Conv2d` and `torch.nn.Conv3d` describe it; input channels
 /// are those of what it is given.
@@ -209,16 +209,16 @@ where
         let fan_in =
             (shape[1..].iter()).fold(1, |product: usize, &extent| product.saturating_mul(extent));
         let initialisation = Initialisation::Uniform { fan_in };
-        let wanted = |suffix, shape, present| Wanted {
+        let wanted = |suffix, shape, absent_without| Wanted {
             suffix,
             shape,
             initialisation,
-            present,
+            absent_without,
         };
         let bias = vec![self.out_channels];
         vec![
-            wanted(".weight", shape, true),
-            wanted(".bias", bias, self.bias),
+            wanted(".weight", shape, None),
+            wanted(".bias", bias, unless(self.bias, "bias")),
         ]
     }
 

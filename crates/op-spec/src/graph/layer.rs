@@ -159,6 +159,12 @@ macro_rules! layers {
                 }
             }
 
+            /// The name under which the parameters are stored; empty for a layer that has none.
+            #[must_use]
+            pub fn name(&self) -> &str {
+                self.kind().name()
+            }
+
             pub(super) fn kind(&self) -> &dyn GraphLayer {
                 match self {
                     $(Self::$Variant(layer) => layer,)+

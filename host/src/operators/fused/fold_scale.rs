@@ -22,7 +22,8 @@ pub(crate) fn fold_scale(
     affine: Affine,
     scale: Value,
 ) -> Result<Affine> {
-    let (channels, dtype) = (program.known(scale).len(), program.dtype(scale));
+    let channels: usize = program.shape(scale).iter().product();
+    let dtype = program.dtype(scale);
     let len = u32::try_from(channels).map_err(|_| SpecError::BeyondKernel {
         operator: FOLD_SCALE.name(),
         quantity: Quantity::scalar("channels"),

@@ -32,7 +32,7 @@ pub(crate) type Preparations = PreparedParameters<(usize, Preparation)>;
 
 /// Tensors that `append` computes from `parameters`, as parameters of `program`. The first parameter must be
 /// present. If none of the chain's programs has the tensors yet, a separate program computes them, on the
-/// stream of the first parameter.
+/// stream of the first parameter. Of a program that is only explained, nothing is computed.
 pub(crate) fn prepared<const N: usize>(
     program: &mut ProgramBuilder,
     preparations: &Preparations,
@@ -40,10 +40,20 @@ pub(crate) fn prepared<const N: usize>(
     parameters: [Option<Value>; N],
     append: impl FnOnce(&mut ProgramBuilder, [Option<Value>; N]) -> Result<[Value; 2]>,
 ) -> Result<[Value; 2]> {
+    let mut preparing = program.beside();
+    if program.is_explained() {
+        let mut known = [None; N];
+        for (known, value) in known.iter_mut().zip(parameters) {
+            let absent = |value| preparing.absent(program.shape(value), program.dtype(value));
+            *known = value.map(absent).transpose()?;
+        }
+        let [first, second] = append(&mut preparing, known)?;
+        let mut absent = |value| program.absent(preparing.shape(value), preparing.dtype(value));
+        return Ok([absent(first)?, absent(second)?]);
+    }
     let tensors = preparations.get(of, || {
         let known = parameters.map(|value| value.map(|value| program.known(value)));
         let first = known[0].expect("the first parameter is not optional");
-        let mut preparing = ProgramBuilder::new(first.device());
         let parameters = known.map(|tensor| preparing.optional_parameter(tensor));
         let outputs = append(&mut preparing, parameters)?;
         let preparing = preparing.finish(&outputs);
