@@ -98,9 +98,9 @@ fn variants() -> Vec<Case> {
         Case::of_graph(&format!("blocks/{name}"), chain, &[2, 16, 7, 10]).shifted(-0.5)
     };
     let instance_norm = |name: &str, behind: &[Layer]| {
-        let mut case = with(name, &[Layer::scale("before")], &[]);
+        let mut case = with(name, &[Layer::scale("before").into()], &[]);
         let mut layers = case.graph.layers()[..2].to_vec();
-        layers.push(Layer::instance_norm("norm"));
+        layers.push(Layer::instance_norm("norm").into());
         layers.extend_from_slice(behind);
         case = Case::of_graph(
             &case.name,
@@ -110,12 +110,9 @@ fn variants() -> Vec<Case> {
         case.shifted(-0.5)
     };
     let pool = |extent: usize, stride: usize| {
-        Layer::max_pool2d(MaxPool2dSpec {
-            stride: Some([stride; 2]),
-            ..MaxPool2dSpec::new([extent; 2])
-        })
+        Layer::from(Layer::max_pool2d([extent; 2]).stride([stride; 2]))
     };
-    let scale = || Layer::scale("scale");
+    let scale = || Layer::from(Layer::scale("scale"));
     let gelu = || Layer::gelu(GeluApproximation::None);
     let many = [
         Layer::silu(),
@@ -193,15 +190,9 @@ fn special_values(backend: Backend) -> Outcome {
 /// taps, which warpgroups multiply two at a time.
 fn unseen_rows(backend: Backend) -> Outcome {
     let stream = backend.stream()?;
-    let attributes = Conv2dSpec {
-        stride: [4, 1],
-        ..Conv2dSpec::default()
-    };
-    let layer = Layer::conv2d(ConvLayer {
-        attributes,
-        ..ConvLayer::new("conv", 64, [3, 7])
-    });
-    let chain = Chain::new(8, [layer, Layer::group_norm("norm", 4)])?;
+    let attributes = Conv2dSpec::default().stride([4, 1]);
+    let layer = Layer::conv2d("conv", 64, [3, 7]).attributes(attributes);
+    let chain = Chain::new(8, (layer, Layer::group_norm("norm", 4)))?;
     let clean = Case::of_graph("blocks/unseen_rows", chain, &[2, 8, 39, 40]);
     let mut case = clean.clone();
     for (index, x) in case.x.indexed_iter_mut() {
@@ -296,21 +287,13 @@ fn batches(backend: Backend) -> Outcome {
 /// strides, of few products.
 fn without_norm(backend: Backend) -> Outcome {
     let conv = |stride: usize, groups: usize, extents: [usize; 2]| {
-        let attributes = Conv2dSpec {
-            stride: [stride; 2],
-            padding: [1, 1].into(),
-            groups,
-            ..Conv2dSpec::default()
-        };
-        Layer::conv2d(ConvLayer {
-            attributes,
-            ..ConvLayer::new("conv", 32, extents)
-        })
+        let attributes = Conv2dSpec::default()
+            .stride([stride; 2])
+            .padding(1)
+            .groups(groups);
+        Layer::conv2d("conv", 32, extents).attributes(attributes)
     };
-    let tail = [
-        Layer::leaky_relu(0.1),
-        Layer::max_pool2d(MaxPool2dSpec::new([2, 2])),
-    ];
+    let tail = [Layer::leaky_relu(0.1), Layer::from(Layer::max_pool2d(2))];
     let stream = backend.stream()?;
     let mut complaints = Vec::new();
     for (channels, [h, w], layer, row) in [
@@ -322,7 +305,7 @@ fn without_norm(backend: Backend) -> Outcome {
         (3, [10, 9], conv(1, 1, [1, 1]), "direct"),
         (32, [10, 9], conv(1, 32, [3, 3]), "depthwise"),
     ] {
-        let chain = Chain::new(channels, [&[layer], &tail[..]].concat())?;
+        let chain = Chain::new(channels, [&[layer.into()], &tail[..]].concat())?;
         let name = format!("blocks/without_norm_{channels}");
         let plain = Case::of_graph(&name, chain, &[2, channels, h, w]).shifted(-0.5);
         for value in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, 60_000.0] {

@@ -31,24 +31,23 @@ const TYPES: [DType; 3] = [DType::F32, DType::F16, DType::BF16];
 
 fn chain(backend: Backend) -> Outcome {
     let conv = |name: &str, padding_mode| {
-        Layer::conv1d(ConvLayer {
-            attributes: Conv1dSpec {
-                padding: Padding::Same,
-                padding_mode,
-                ..Conv1dSpec::default()
-            },
-            ..ConvLayer::new(name, 12, [4])
-        })
+        Layer::from(
+            Layer::conv1d(name, 12, 4).attributes(
+                Conv1dSpec::default()
+                    .padding(Padding::Same)
+                    .padding_mode(padding_mode),
+            ),
+        )
     };
     let layers = [
         conv("first", PaddingMode::Reflect),
-        Layer::group_norm("group_norm", 3),
+        Layer::from(Layer::group_norm("group_norm", 3)),
         Layer::silu(),
         conv("second", PaddingMode::Zeros),
-        Layer::instance_norm("instance_norm"),
-        Layer::scale("scale"),
+        Layer::from(Layer::instance_norm("instance_norm")),
+        Layer::from(Layer::scale("scale")),
         Layer::relu(),
-        Layer::batch_norm("batch_norm"),
+        Layer::from(Layer::batch_norm("batch_norm")),
         Layer::channel_max(),
     ];
     let case = Case::of_graph("conv1d/chain", Chain::new(5, layers)?, &[2, 5, 37]);

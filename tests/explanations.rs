@@ -123,8 +123,8 @@ fn launches(backend: Backend) -> Outcome {
 /// large tensor than the reformatted input.
 fn few_moments(backend: Backend) -> Outcome {
     let layers = [
-        Layer::conv2d(ConvLayer::new("conv", 256, [3, 3])),
-        Layer::group_norm("norm", 32),
+        Layer::from(Layer::conv2d("conv", 256, 3)),
+        Layer::from(Layer::group_norm("norm", 32)),
         Layer::relu(),
     ];
     let chain = Chain::new(256, layers)?;

@@ -61,15 +61,9 @@ pub(crate) fn trials() -> Vec<Trial> {
 
 /// Fusions without a convolution, each with chains of one region: norms with weight and bias, then without.
 fn fusions() -> [(&'static str, [Vec<Layer>; 2]); 7] {
-    let scale = || Layer::scale("scale");
+    let scale = || Layer::from(Layer::scale("scale"));
     let clamp = || Layer::clamp(-0.4, 0.7);
-    let pool = || {
-        Layer::max_pool2d(MaxPool2dSpec {
-            padding: [1, 0],
-            stride: Some([2, 3]),
-            ..MaxPool2dSpec::new([3, 4])
-        })
-    };
+    let pool = || Layer::from(Layer::max_pool2d([3, 4]).padding([1, 0]).stride([2, 3]));
     let norms = [true, false];
     let norm_scale = norms.map(|affine| vec![group_norm(3, affine), scale()]);
     let norm_scale_pool_clamp = norms.map(|affine| {
@@ -77,11 +71,7 @@ fn fusions() -> [(&'static str, [Vec<Layer>; 2]); 7] {
         vec![norm, scale(), pool(), clamp()]
     });
     let scale_norm_clamp_scale_max = norms.map(|affine| {
-        let norm = Layer::InstanceNorm(InstanceNormLayer {
-            name: "norm".to_owned(),
-            attributes: InstanceNormSpec::default(),
-            affine,
-        });
+        let norm = Layer::from(Layer::instance_norm("norm").affine(affine));
         vec![scale(), norm, clamp(), scale(), Layer::channel_max()]
     });
     let with_relu = |layers: &[Layer]| {
@@ -106,11 +96,7 @@ fn fusions() -> [(&'static str, [Vec<Layer>; 2]); 7] {
 }
 
 pub(crate) fn group_norm(groups: usize, affine: bool) -> Layer {
-    Layer::GroupNorm(GroupNormLayer {
-        name: "norm".to_owned(),
-        attributes: GroupNormSpec::new(groups),
-        affine,
-    })
+    Layer::from(Layer::group_norm("norm", groups).affine(affine))
 }
 
 /// A case whose values are of both signs; of a parameter of more than five channels, one is zero.
@@ -186,7 +172,7 @@ fn of_row(row: &str, precision: &Precision) -> Precision {
 /// Enough rows, and long enough ones, for the kernel that computes the statistics itself.
 fn resident_norm_scale(backend: Backend) -> Outcome {
     let stream = backend.stream()?;
-    let layers = vec![group_norm(4, true), Layer::scale("scale")];
+    let layers = vec![group_norm(4, true), Layer::from(Layer::scale("scale"))];
     let case = case(layers, &[32, 12, 63, 66]);
     stream.take_counts();
     equals_its_operators(&stream, &case, "norm-scale", DType::F32)?;

@@ -13,16 +13,9 @@ use safetensors::tensor::{Dtype, TensorView};
 
 /// A convolution with or without a bias, and an instance norm with or without weight and bias.
 fn chain(has_bias: bool, is_affine: bool) -> Chain {
-    let conv = ConvLayer {
-        bias: has_bias,
-        ..ConvLayer::new("conv", 2, [1])
-    };
-    let norm = InstanceNormLayer {
-        name: "norm".into(),
-        attributes: InstanceNormSpec::default(),
-        affine: is_affine,
-    };
-    Chain::new(3, [Layer::conv1d(conv), Layer::InstanceNorm(norm)]).unwrap()
+    let conv = ConvLayer::new("conv", 2, [1]).bias(has_bias);
+    let norm = Layer::instance_norm("norm").affine(is_affine);
+    Chain::new(3, (Layer::from(conv), Layer::InstanceNorm(norm))).unwrap()
 }
 
 const CONV: [(&str, &[usize]); 2] = [("conv.weight", &[2, 3, 1]), ("conv.bias", &[2])];

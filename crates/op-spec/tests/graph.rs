@@ -8,7 +8,7 @@ use op_spec::graph::{
 fn conv(name: &str) -> Layer {
     let mut conv = ConvLayer::new(name, 8, [3, 3]);
     conv.attributes.padding = Padding::from([1, 1]);
-    Layer::conv2d(conv)
+    Layer::from(conv)
 }
 
 /// `relu(second(relu(first(x))) + shortcut(x))`.
@@ -95,7 +95,7 @@ fn a_path_leads_through_either_operand_of_an_addition() {
 
 #[test]
 fn a_chain_is_the_simplest_graph() {
-    let chain = Chain::new(8, [conv("a"), Layer::add("r"), Layer::relu()]).unwrap();
+    let chain = Chain::new(8, (conv("a"), Layer::add("r"), Layer::relu())).unwrap();
     assert_eq!(chain.paths(), [[0, 1, 2]]);
     assert_eq!(chain.operands(1), [Operand::Layer(0), Operand::Input(1)]);
     assert_eq!(chain.name_of(2), "");
@@ -129,7 +129,7 @@ fn what_is_no_graph_is_refused() {
             => "graph: no layer takes r, and it is not the output, which is the last layer's";
     }
     // What layers say of their operands.
-    let narrow = Layer::conv2d(ConvLayer::new("n", 4, [3, 3]));
+    let narrow = Layer::conv2d("n", 4, 3);
     let graph = empty()
         .layer("a", "x", conv("a"))
         .layer("b", "x", narrow)

@@ -1,5 +1,6 @@
 //! A graph with its parameters on a device.
 
+use std::fmt;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
@@ -30,30 +31,28 @@ const OPERATOR: &str = "model";
 ///
 /// # Examples
 /// ```
-/// use convfuse::graph::{Chain, ConvLayer, Layer};
-/// use convfuse::spec::MaxPool2dSpec;
+/// use convfuse::graph::{Chain, Layer};
 /// use convfuse::{Device, Model, Tensor, data};
 ///
 /// let stream = Device::best().stream()?;
-/// let chain = Chain::new(8, [
-///     Layer::conv2d(ConvLayer::new("conv", 64, [3, 3])),
+/// let chain = Chain::new(8, (
+///     Layer::conv2d("conv", 64, 3),
 ///     Layer::group_norm("group_norm", 16),
 ///     Layer::scale("scale"),
-///     Layer::max_pool2d(MaxPool2dSpec::new([4, 4])),
+///     Layer::max_pool2d(4),
 ///     Layer::clamp(-1.0, 1.0),
-/// ])?;
+/// ))?;
 /// let model = Model::init(&stream, &chain, 7)?;
 /// let x = Tensor::from_array(&stream, &data::fill(1, (1, 8, 14, 19)))?;
 /// assert_eq!(model.forward(&x)?.shape(), [1, 64, 3, 4]);
 /// # Ok::<(), convfuse::Error>(())
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Model {
     stream: Stream,
     shared: Arc<Shared>,
 }
 
-#[derive(Debug)]
 struct Shared {
     graph: Graph,
     /// The parameters on the host; where the model was made of tensors, as soon as somebody asks for them.
@@ -157,7 +156,7 @@ impl Model {
     /// use convfuse::graph::{Chain, Layer};
     /// use convfuse::{DType, Device, LoadOptions, Model};
     ///
-    /// let chain = Chain::new(8, [Layer::batch_norm("norm"), Layer::relu()])?;
+    /// let chain = Chain::new(8, (Layer::batch_norm("norm"), Layer::relu()))?;
     /// let options = LoadOptions::default().prefix("encoder.0.").strict(false).dtype(DType::F16);
     /// let path = "network/model.safetensors.index.json";
     /// let model = Model::load_with(&Device::best().stream()?, &chain, path, &options)?;
@@ -410,6 +409,13 @@ impl Model {
     /// What arrays go through.
     pub(super) fn rings(&self) -> &Rings {
         &self.shared.rings
+    }
+}
+
+impl fmt::Debug for Model {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (layers, dtype) = (self.graph().operators(), self.dtype());
+        write!(f, "Model({layers}, {dtype} on {})", self.device())
     }
 }
 

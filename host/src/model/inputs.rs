@@ -17,7 +17,7 @@ use crate::error::{InputsError, Result};
 /// use convfuse::{Device, Inputs, Model, Tensor, data};
 ///
 /// let stream = Device::best().stream()?;
-/// let chain = Chain::new(3, [Layer::relu(), Layer::add("residual")])?;
+/// let chain = Chain::new(3, (Layer::relu(), Layer::add("residual")))?;
 /// let model = Model::init(&stream, &chain, 7)?;
 /// let x = Tensor::from_array(&stream, &data::signed(1, (2, 3, 5)))?;
 /// let y = model.forward(Inputs::new(&x).with("residual", &x))?;
@@ -61,6 +61,10 @@ impl<T> Inputs<T> {
             let index = index.ok_or_else(|| InputsError::Missing {
                 operator,
                 name: name.clone(),
+                given: {
+                    let rest = further.iter().map(|(given, _)| given);
+                    names[..all.len() - 1].iter().chain(rest).cloned().collect()
+                },
             })?;
             all.push(further.remove(index).1);
         }

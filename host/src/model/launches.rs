@@ -1,5 +1,6 @@
 //! Runs over memory of others, for callers that have an allocator and streams of their own.
 
+use std::fmt;
 use std::sync::Arc;
 
 use op_spec::graph::GraphProblem;
@@ -44,7 +45,6 @@ const OPERATOR: &str = "launches";
 /// }
 /// # Ok::<(), convfuse::Error>(())
 /// ```
-#[derive(Debug)]
 pub struct Launches {
     model: Model,
     options: Options,
@@ -177,6 +177,13 @@ impl Launches {
         if !known.contains(stream) {
             known.push(stream.clone());
         }
+    }
+}
+
+impl fmt::Debug for Launches {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (input, output) = (self.problem.input_shape(), self.output_shape());
+        write!(f, "Launches({:?}, {input:?} to {output:?})", self.model)
     }
 }
 

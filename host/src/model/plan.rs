@@ -36,7 +36,6 @@ use crate::program::{Ready, expect_input, expect_output};
 /// }
 /// # Ok::<(), convfuse::Error>(())
 /// ```
-#[derive(Debug)]
 pub struct Plan {
     model: Model,
     options: Options,
@@ -271,6 +270,17 @@ impl Plan {
     /// The element type of all of them.
     pub fn dtype(&self) -> DType {
         self.model.dtype()
+    }
+}
+
+impl fmt::Debug for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (layers, dtype, stream) = (self.graph().operators(), self.dtype(), &self.stream);
+        let (input, output) = (self.input_shape(), self.output_shape());
+        write!(
+            f,
+            "Plan({layers}, {input:?} to {output:?}, {dtype} on {stream:?})"
+        )
     }
 }
 

@@ -82,5 +82,6 @@ pub(crate) fn append(
         LayerProblem::Pointwise(problem) => {
             pointwise::append(program, x, std::slice::from_ref(problem))
         }
+        _ => unreachable!("every operator is launched here"),
     }
 }

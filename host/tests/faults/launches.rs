@@ -106,8 +106,8 @@ fn another_number_of_inputs_is_refused() {
 fn clusters_are_launched_by_a_function_of_their_own_whose_failure_is_told() {
     late(|script, _, [stream, _]| {
         // Blocks of clusters split its sums.
-        let conv = Layer::conv2d(ConvLayer::new("conv", 256, [3, 3]));
-        let chain = Chain::new(256, [conv, Layer::group_norm("norm", 32)]).unwrap();
+        let conv = Layer::conv2d("conv", 256, 3);
+        let chain = Chain::new(256, (conv, Layer::group_norm("norm", 32))).unwrap();
         let model = Model::init(&stream, &chain, 1).unwrap();
         let x = input(&stream, &[2, 256, 15, 21]);
         model.forward(&x).unwrap();

@@ -66,7 +66,7 @@ pub(crate) fn channel_max<T: Storage>(run: &Run) -> Outcome {
 
         let layers = [
             Layer::clamp(-0.5, 0.75),
-            Layer::scale("multiplier"),
+            Layer::from(Layer::scale("multiplier")),
             Layer::channel_max(),
         ];
         let mut fused = case::<T>(layers, &shape).special();
@@ -104,14 +104,10 @@ pub(crate) fn normed<T: Storage>(run: &Run) -> Outcome {
             .take(if channels == 7 { 3 } else { 2 });
         for [has_weight, has_bias] in few {
             let layers = [
-                Layer::scale("multiplier"),
-                Layer::InstanceNorm(InstanceNormLayer {
-                    name: "norm".into(),
-                    attributes: InstanceNormSpec::default(),
-                    affine: has_weight,
-                }),
+                Layer::from(Layer::scale("multiplier")),
+                Layer::from(Layer::instance_norm("norm").affine(has_weight)),
                 Layer::clamp(-1.0, 0.75),
-                Layer::scale("multiplier"),
+                Layer::from(Layer::scale("multiplier")),
                 Layer::channel_max(),
             ];
             let mut case = norm.case::<T>(layers);

@@ -58,13 +58,11 @@ fn tiles<F: Operand>(row: &Row) -> Vec<Option<GemmTile>> {
 
 /// The row's layers, its input strewn with values that are not finite.
 fn case_of<F: Operand>(row: &Row) -> Case {
-    let mut layers = vec![Layer::conv3d(row.layer())];
+    let mut layers = vec![Layer::from(row.layer())];
     if row.batch_norm {
-        layers.push(Layer::BatchNorm(BatchNormLayer {
-            name: "norm".to_owned(),
-            attributes: BatchNormSpec { eps: 1e-3 },
-            affine: true,
-        }));
+        layers.push(Layer::from(
+            Layer::batch_norm("norm").eps(1e-3).affine(true),
+        ));
     }
     layers.extend(row.function.map(Layer::Pointwise));
     let mut case = case::<F::Stored>(layers, &row.shape());

@@ -11,6 +11,7 @@ use serde::de::MapAccess;
 
 use super::Operand;
 use super::error::GraphError;
+use super::file::unknown;
 use super::parameters::Wanted;
 use crate::{
     AdaptiveAvgPoolProblem, AdaptiveAvgPoolSpec, AddProblem, AvgPoolProblem, AvgPoolSpec,
@@ -133,8 +134,17 @@ macro_rules! layers {
         $Variant:ident($Layer:ty) is $operator:literal,
         |$problem:ident: $Problem:ty| $role:expr;
     )+) => {
-        /// One step of a graph.
+        /// One step of a graph. The constructors of layers with attributes give a type that has a method for
+        /// each, and is turned into a layer where one is asked for.
+        ///
+        /// ```
+        /// use op_spec::graph::Layer;
+        ///
+        /// let norm = Layer::from(Layer::instance_norm("norm").affine(true).eps(1e-3));
+        /// assert_eq!((norm.operator(), norm.name()), ("instance_norm", "norm"));
+        /// ```
         #[derive(Clone, Debug, PartialEq, Serialize)]
+        #[non_exhaustive]
         pub enum Layer {
             $(
                 $(#[$doc])*
@@ -176,10 +186,10 @@ macro_rules! layers {
             pub(super) fn read<'de, A: MapAccess<'de>>(
                 operator: &str,
                 file: &mut A,
-            ) -> Result<Option<Self>, A::Error> {
+            ) -> Result<Self, A::Error> {
                 match operator {
-                    $($operator => file.next_value().map(|layer| Some(Self::$Variant(layer))),)+
-                    _ => Ok(None),
+                    $($operator => file.next_value().map(Self::$Variant),)+
+                    _ => Err(unknown(operator)),
                 }
             }
         }
@@ -187,6 +197,7 @@ macro_rules! layers {
         /// A layer whose extents and attributes fit together.
         #[derive(Clone, Copy, Debug, PartialEq)]
         #[allow(missing_docs)] // one variant for each of `Layer`'s
+        #[non_exhaustive]
         pub enum LayerProblem {
             $($Variant($Problem),)+
             Pointwise(PointwiseProblem),
@@ -199,6 +210,18 @@ macro_rules! layers {
                     $(Self::$Variant($problem) => $role,)+
                     Self::Pointwise(problem) => Role::Pointwise(problem),
                 }
+            }
+        }
+
+        $(impl From<$Layer> for Layer {
+            fn from(layer: $Layer) -> Self {
+                Self::$Variant(layer)
+            }
+        })+
+
+        impl From<PointwiseSpec> for Layer {
+            fn from(function: PointwiseSpec) -> Self {
+                Self::Pointwise(function)
             }
         }
 

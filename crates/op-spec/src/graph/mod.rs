@@ -14,14 +14,9 @@
 //!
 //! # Examples
 //! ```
-//! use op_spec::graph::{ConvLayer, Graph, Layer};
-//! use op_spec::Padding;
+//! use op_spec::graph::{Graph, Layer};
 //!
-//! let conv = |name: &str| {
-//!     let mut conv = ConvLayer::new(name, 64, [3, 3]);
-//!     conv.attributes.padding = Padding::from([1, 1]);
-//!     Layer::conv2d(conv)
-//! };
+//! let conv = |name: &str| Layer::conv2d(name, 64, 3).padding(1);
 //! // A residual block: relu(conv2(relu(conv1(x))) + x).
 //! let block = Graph::builder("x", 64)
 //!     .layer("first", "x", conv("conv1"))
@@ -53,7 +48,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 pub use builder::GraphBuilder;
-pub use chain::Chain;
+pub use chain::{ByIteration, ByTuple, Chain, Layers};
 pub use error::GraphError;
 pub use layer::{
     AddLayer, BatchNormLayer, ConvLayer, GroupNormLayer, InstanceNormLayer, Layer, LayerNormLayer,

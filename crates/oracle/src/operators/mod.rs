@@ -45,6 +45,7 @@ pub(crate) fn of(layer: &LayerProblem) -> &dyn Operator {
         LayerProblem::AdaptiveAvgPool2d(problem) => &problem.pool,
         LayerProblem::AdaptiveAvgPool3d(problem) => &problem.pool,
         LayerProblem::Pointwise(problem) => problem,
+        _ => unreachable!("every operator is defined here"),
     }
 }
 
