@@ -153,7 +153,7 @@ impl Tensor {
         let builder = unsafe { builder.data(pointer) };
         let wrong = |error| Error::ForeignTensor {
             operator: "to_dlpack",
-            error: error,
+            error,
         };
         let builder = builder.flags(DlpackFlags::READ_ONLY);
         let builder = builder.map_err(|error| wrong(Box::new(error)))?;

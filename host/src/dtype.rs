@@ -204,7 +204,7 @@ mod tests {
         let above_tie = 1.0 + 2f64.powi(-11) + 2f64.powi(-40);
         assert_eq!(DType::F16.round_f64(above_tie), 1.0 + 2f32.powi(-10));
         assert_eq!(DType::F16.round(above_tie as f32), 1.0);
-        assert_eq!(DType::F16.round_f64(65519.999_999_999), 65504.0);
+        assert_eq!(DType::F16.round_f64(65_519.999_999_999), 65504.0);
         assert_eq!(DType::F16.round_f64(65520.0), f32::INFINITY);
         for dtype in [DType::F32, DType::F16, DType::BF16] {
             assert_eq!(dtype.round_f64(1e300), f32::INFINITY);

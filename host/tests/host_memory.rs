@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use convfuse::graph::{Chain, ConvLayer, Layer};
-use convfuse::spec::{ClampSpec, Conv2dSpec, MaxPool2dSpec};
+use convfuse::spec::{ClampSpec, Conv2dSpec};
 use convfuse::{DType, Device, Error, Model, Options, Parameters, ParametersError, Tensor, ops};
 use ndarray::Array4;
 

@@ -4,8 +4,7 @@
 use std::fs;
 use std::path::Path;
 
-use convfuse::graph::{Chain, ConvLayer, InstanceNormLayer, Layer};
-use convfuse::spec::InstanceNormSpec;
+use convfuse::graph::{Chain, ConvLayer, Layer};
 use convfuse::{
     DType, Device, Error, LoadOptions, Model, Parameters, ParametersError, TensorFileError, data,
 };

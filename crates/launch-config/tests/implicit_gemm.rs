@@ -5,7 +5,7 @@ use launch_config::implicit_gemm::{
     GemmConfig, GemmDevice, M16N64, M16N256, M32N128, M64N32, M64N128, MMA_BATCH_STEPS,
     MMA_STEP_K_VECTORS, OperandFormat, PROMOTION_MMA_STEPS, W64N128, WARP_SPECIALIZED, combining,
 };
-use op_spec::{Conv3dSpec, ConvSpec};
+use op_spec::Conv3dSpec;
 
 use crate::{AMPERE as DEVICE, HOPPER, conv};
 

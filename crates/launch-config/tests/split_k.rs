@@ -2,7 +2,7 @@
 
 use launch_config::conv::ConvGeometry;
 use launch_config::implicit_gemm::{GemmConfig, GemmDevice, OperandFormat, WARP_SPECIALIZED};
-use op_spec::{Conv3dSpec, ConvSpec};
+use op_spec::Conv3dSpec;
 
 use crate::HOPPER;
 

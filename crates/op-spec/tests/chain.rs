@@ -3,7 +3,7 @@
 use op_spec::graph::presets::{KernelBench79, KernelBench85};
 use op_spec::graph::{
     Chain, ConvLayer, GraphError, Initialisation, Layer, NormalForm, Partition, Pointwise,
-    Reduction, ScaleLayer,
+    Reduction,
 };
 use op_spec::{GeluApproximation, MaxPool2dSpec, SpecError};
 
@@ -207,13 +207,24 @@ fn a_file_with_mistakes_is_refused_by_name() {
     let three = r#"{"conv2d": {"name": "c", "out_channels": 4, "kernel_size": [1, 2, 3]}}"#;
     says! {
         of_layers(r#"{"relu6": {}}"#) => "layer 0", "`relu6`", "`relu`", "`conv2d`", "`channel_max`";
-        of_layers(r#"{"relu": {}}, {"clamp": {"mni": 0}}"#) => "layer 1: unknown field `mni`";
+        of_layers(r#"{"relu": {}}, {"clamp": {"mni": 0}}"#) => "layer 1: clamp: unknown field `mni`";
         of_layers(r#"{"relu": {"inplace": true}}"#) => "inplace";
         of_layers(r#"{"channel_max": {"dim": 1}}"#) => "dim";
+        of_layers(r#"{"conv2d": 3}"#) => "layer 0: conv2d: invalid type: integer `3`, expected an object of attributes";
+        of_layers(r#"{"elu": []}"#) => "layer 0: elu: invalid type: sequence, expected an object of attributes";
+        of_layers(r#"{"scale": null}"#) => "layer 0: scale: invalid type: null, expected an object of attributes";
         of_layers("{}") => "no operator";
         of_layers(r#"{"relu": {}, "clamp": {"min": 0}}"#) => "relu and clamp";
-        of_layers(three) => "layer 0: kernel_size has 3 entries, expected 1 or 2";
+        of_layers(three) => "layer 0: conv2d: kernel_size has 3 entries, expected 1 or 2";
         of_layers(r#"{"group_norm": {"name": "n", "num_groups": 3}}"#) => "num_groups 3";
+    }
+    let unknown = of_layers(r#"{"relu6": {}}"#).unwrap_err().to_string();
+    for operator in ["relu", "conv2d", "channel_max", "clamp"] {
+        assert_eq!(
+            unknown.matches(&format!("`{operator}`")).count(),
+            1,
+            "{unknown}"
+        );
     }
 }
 
@@ -313,7 +324,7 @@ fn presets_refuse_what_their_operators_refuse() {
     let mut odder = odd;
     odder.conv.groups = 3;
     refused! {
-        of(plain, &[2, 8]) => "layer 0: conv2d: input has 2 dimensions, expected 4";
+        of(plain, &[2, 8]) => "layer 0: conv2d: input has rank 2, expected 4";
         of(plain, &[2, 8, 5, 30])
             => "layer 3: max_pool2d: dilated window spans 4 on spatial axis 0, padded input has 3";
         of(odd, &[2, 8, 30, 30])

@@ -117,8 +117,8 @@ fn what_is_no_graph_is_refused() {
         relu("", "x").build("") => "graph: a value has no name";
         relu("x", "x").build("x") => "graph: two values have the name x";
         empty().input("x").build("x") => "graph: two values have the name x";
-        relu("y", "z").build("y") => "layer 0: relu: there is no value z before it";
-        empty().layer("y", "x", Layer::add("y")).build("y") => "layer 0: add: there is no value y before it";
+        relu("y", "z").build("y") => "layer 0: relu: there is no value z before it, only x";
+        empty().layer("y", "x", Layer::add("y")).build("y") => "layer 0: add: there is no value y before it, only x";
         empty().input("z").layer("y", "z", Layer::add("x")).build("y")
             => "layer 0: add: input z is its first operand, whose shape must be known";
         relu("y", "x").layer("z", "x", Layer::relu()).build("z")

@@ -5,8 +5,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use jsonschema::Validator;
-use op_spec::graph::{Chain, ConvLayer, Layer};
-use op_spec::{AvgPoolSpec, GeluApproximation, MaxPool2dSpec, MaxPool3dSpec};
+use op_spec::GeluApproximation;
+use op_spec::graph::{Chain, Layer};
 use serde_json::{Map, Value, json};
 
 /// A file of the repository.
@@ -57,7 +57,12 @@ fn constructed() -> Vec<Layer> {
 fn layer(operator: &str, attributes: &Map<String, Value>) -> Result<Layer, String> {
     let mut file = Map::new();
     file.insert(operator.to_owned(), Value::Object(attributes.clone()));
-    serde_json::from_value(Value::Object(file)).map_err(|error| error.to_string())
+    serde_json::from_value(Value::Object(file)).map_err(|error| {
+        // What is wrong with the attributes is said of the operator.
+        let message = error.to_string();
+        let of_operator = message.strip_prefix(&format!("{operator}: "));
+        of_operator.unwrap_or(&message).to_owned()
+    })
 }
 
 /// The names in backticks behind the first one.

@@ -1,7 +1,7 @@
 //! Chains with further inputs: the residuals that layers add.
 
+use op_spec::AddSpec;
 use op_spec::graph::{Chain, ConvLayer, GraphError, Layer, NormalForm, Operand, Pointwise};
-use op_spec::{AddSpec, MaxPool2dSpec};
 
 fn block() -> Vec<Layer> {
     let conv = ConvLayer::new("conv", 8, [3, 3]);
@@ -60,7 +60,7 @@ fn a_residual_has_a_name_and_one_shape() {
 #[test]
 fn shapes_that_pytorch_would_repeat_are_refused() {
     refused! {
-        AddSpec.problem(&[2, 3, 4], &[3, 4]) => "add: residual has 2 dimensions, expected 3";
+        AddSpec.problem(&[2, 3, 4], &[3, 4]) => "add: residual has rank 2, expected 3";
         AddSpec.problem(&[2, 3, 4], &[2, 1, 4]) => "add: residual[1] is 1, expected 3";
     }
     assert_eq!(AddSpec.problem(&[2, 3, 4], &[2, 3, 4]).unwrap().len, 24);

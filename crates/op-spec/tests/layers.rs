@@ -1,7 +1,7 @@
 //! Layers as they are written in files of chains, and what chains make of them.
 
 use op_spec::MaxPool2dSpec;
-use op_spec::graph::{Chain, ConvLayer, Initialisation, Layer, NormalForm};
+use op_spec::graph::{Chain, Initialisation, Layer, NormalForm};
 
 /// The chain of one layer on three channels.
 fn read(layer: &str) -> Result<Chain, String> {
@@ -154,7 +154,7 @@ fn a_layer_norm_is_written_as_pytorch_has_it_and_has_parameters_of_its_shape() {
         read(r#"{"layer_norm":{"name":"n","normalized_shape":[4,5]}}"#)
             => "normalized_shape[0] is 4, expected 3";
         read(r#"{"layer_norm":{"name":"n","normalized_shape":[]}}"#)
-            => "normalized_shape has 0 dimensions, minimum 1";
+            => "normalized_shape has rank 0, minimum 1";
     }
 }
 

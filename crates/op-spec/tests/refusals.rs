@@ -12,11 +12,11 @@ fn conv2d_refuses() {
     let input = [2, 6, 10, 12];
     let weight = [4, 6, 3, 3];
     refused! {
-        spec.problem(&[6, 10, 12], &weight, None) => "conv2d: input has 3 dimensions, expected 4";
-        spec.problem(&input, &[4, 6, 3], None) => "conv2d: weight has 3 dimensions, expected 4";
+        spec.problem(&[6, 10, 12], &weight, None) => "conv2d: input has rank 3, expected 4";
+        spec.problem(&input, &[4, 6, 3], None) => "conv2d: weight has rank 3, expected 4";
         spec.problem(&input, &[4, 5, 3, 3], None) => "conv2d: weight[1] is 5, expected 6";
         spec.problem(&input, &weight, Some(&[5])) => "conv2d: bias[0] is 5, expected 4";
-        spec.problem(&input, &weight, Some(&[4, 1])) => "conv2d: bias has 2 dimensions, expected 1";
+        spec.problem(&input, &weight, Some(&[4, 1])) => "conv2d: bias has rank 2, expected 1";
         spec.problem(&input, &[0, 6, 3, 3], None) => "conv2d: out_channels is 0, minimum 1";
         spec.problem(&input, &[4, 6, 3, 0], None) => "conv2d: kernel_size[1] is 0, minimum 1";
         spec.problem(&[2, 6, 0, 12], &weight, None) => "conv2d: input[2] is 0, minimum 1";
@@ -56,7 +56,7 @@ fn conv2d_accepts() {
 fn conv3d_refuses_and_accepts() {
     let spec = Conv3dSpec::default();
     refused! {
-        spec.problem(&[2, 3, 5, 6], &[4, 3, 2, 2, 2], None) => "conv3d: input has 4 dimensions, expected 5";
+        spec.problem(&[2, 3, 5, 6], &[4, 3, 2, 2, 2], None) => "conv3d: input has rank 4, expected 5";
         spec.problem(&[2, 3, 2, 6, 6], &[4, 3, 3, 3, 3], None)
             => "conv3d: dilated window spans 3 on spatial axis 0, padded input has 2";
     }
@@ -71,9 +71,9 @@ fn group_norm_refuses() {
         spec.problem(&[2, 30, 5], None, None)
             => "group_norm: channels is 30, which is not a multiple of num_groups 4";
         GroupNormSpec::new(0).problem(&[2, 30, 5], None, None) => "group_norm: num_groups is 0, minimum 1";
-        spec.problem(&[4], None, None) => "group_norm: input has 1 dimensions, minimum 2";
+        spec.problem(&[4], None, None) => "group_norm: input has rank 1, minimum 2";
         spec.problem(&[2, 8, 5], Some(&[4]), None) => "group_norm: weight[0] is 4, expected 8";
-        spec.problem(&[2, 8, 5], None, Some(&[8, 1])) => "group_norm: bias has 2 dimensions, expected 1";
+        spec.problem(&[2, 8, 5], None, Some(&[8, 1])) => "group_norm: bias has rank 2, expected 1";
         spec.problem(&[1, 4, 1, 1], None, None)
             => "group_norm: values per group is 1, minimum 2 (one value has no deviation)";
         spec.eps(f64::NAN).problem(&[2, 8, 5], None, None)
@@ -123,8 +123,8 @@ fn instance_norm_refuses_and_accepts() {
 fn prelu_takes_one_slope_or_one_for_each_channel() {
     refused! {
         PreluSpec.problem(&[2, 3, 4], &[4]) => "prelu: weight[0] is 4, expected 1 or the channels, 3";
-        PreluSpec.problem(&[2, 3, 4], &[3, 1]) => "prelu: weight has 2 dimensions, expected 1";
-        PreluSpec.problem(&[3], &[3]) => "prelu: input has 1 dimensions, minimum 2";
+        PreluSpec.problem(&[2, 3, 4], &[3, 1]) => "prelu: weight has rank 2, expected 1";
+        PreluSpec.problem(&[3], &[3]) => "prelu: input has rank 1, minimum 2";
         PreluSpec.problem(&[1 << 40, 1 << 40], &[1])
             => format!("prelu: input has more elements than memory addresses, limit {MAX_ELEMENTS}");
     }
@@ -140,7 +140,7 @@ fn prelu_takes_one_slope_or_one_for_each_channel() {
 fn scale_and_channel_max_refuse_and_accept() {
     refused! {
         ScaleSpec.problem(&[2, 3, 4], &[4]) => "scale: scale[0] is 4, expected 3";
-        ScaleSpec.problem(&[2], &[2]) => "scale: input has 1 dimensions, minimum 2";
+        ScaleSpec.problem(&[2], &[2]) => "scale: input has rank 1, minimum 2";
         ChannelMaxSpec.problem(&[2, 0, 4]) => "channel_max: channels is 0, minimum 1";
     }
     ScaleSpec.problem(&[0, 3], &[3]).unwrap();
@@ -155,7 +155,7 @@ fn max_pool2d_refuses() {
     let spec = MaxPool2dSpec::new([3, 2]);
     let input = [2, 3, 8, 9];
     refused! {
-        spec.problem(&[3, 8, 9]) => "max_pool2d: input has 3 dimensions, expected 4";
+        spec.problem(&[3, 8, 9]) => "max_pool2d: input has rank 3, expected 4";
         spec.problem(&[2, 0, 8, 9]) => "max_pool2d: input[1] is 0, minimum 1";
         MaxPool2dSpec::new([0, 2]).problem(&input) => "max_pool2d: kernel_size[0] is 0, minimum 1";
         spec.stride([1, 0]).problem(&input) => "max_pool2d: stride[1] is 0, minimum 1";
@@ -220,9 +220,9 @@ fn batch_norm_refuses() {
     let spec = BatchNormSpec::default();
     let input = [2, 6, 10, 12];
     refused! {
-        spec.problem(&[6], &[6], &[6], None, None) => "batch_norm: input has 1 dimensions, minimum 2";
+        spec.problem(&[6], &[6], &[6], None, None) => "batch_norm: input has rank 1, minimum 2";
         spec.problem(&input, &[5], &[6], None, None) => "batch_norm: running_mean[0] is 5, expected 6";
-        spec.problem(&input, &[6], &[6, 1], None, None) => "batch_norm: running_var has 2 dimensions, expected 1";
+        spec.problem(&input, &[6], &[6, 1], None, None) => "batch_norm: running_var has rank 2, expected 1";
         spec.problem(&input, &[6], &[6], Some(&[7]), None) => "batch_norm: weight[0] is 7, expected 6";
         spec.problem(&input, &[6], &[6], None, Some(&[7])) => "batch_norm: bias[0] is 7, expected 6";
     }

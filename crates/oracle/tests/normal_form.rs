@@ -3,7 +3,7 @@
 
 use ndarray::{ArrayD, Axis};
 use op_spec::graph::{Chain, ConvLayer, GraphProblem, Layer, NormalForm, Operand, Pointwise};
-use op_spec::{ConvSpec, GroupNormProblem, MaxPool2dSpec, PaddingMode};
+use op_spec::{ConvSpec, GroupNormProblem, PaddingMode};
 use oracle::operators::Operator;
 use oracle::{Bounded, Case, Precision, layer_of};
 use proptest::bool::ANY;

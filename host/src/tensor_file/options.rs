@@ -32,8 +32,11 @@ pub struct LoadOptions {
 #[derive(Clone)]
 enum Rename {
     Part { from: String, to: String },
-    By(Arc<dyn Fn(&str) -> Option<String> + Send + Sync>),
+    By(Arc<RenameFn>),
 }
+
+/// A function of a tensor's name.
+type RenameFn = dyn Fn(&str) -> Option<String> + Send + Sync;
 
 impl Rename {
     /// The new name, if the rule is for names as this one; nothing in it for a tensor that is ignored.

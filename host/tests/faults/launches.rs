@@ -4,7 +4,7 @@
 use std::ptr::null_mut;
 
 use convfuse::graph::presets::KernelBench79;
-use convfuse::graph::{Chain, ConvLayer, Layer};
+use convfuse::graph::{Chain, Layer};
 use convfuse::model::Launches;
 use convfuse::raw::RawPointer;
 use convfuse::{DType, Error, InputsError, Model, Options, Result, Stream, Tensor};

@@ -5,7 +5,7 @@ use launch_config::KernelGeometry;
 use launch_config::batch_norm::FoldGeometry;
 use launch_config::elementwise::{fold_shape, shape};
 use op_spec::BatchNormSpec;
-use op_spec::graph::{BatchNormLayer, Layer};
+use op_spec::graph::Layer;
 
 use super::super::kernels::batch_norm::{BATCH_NORM, FOLD_BATCH_NORM};
 use super::elementwise::SHAPES;

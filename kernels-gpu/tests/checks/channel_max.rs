@@ -3,8 +3,7 @@
 use cuda_std::Storage;
 use launch_config::channel_max::ChannelMaxGeometry;
 use launch_config::elementwise::Bounds;
-use op_spec::InstanceNormSpec;
-use op_spec::graph::{InstanceNormLayer, Layer};
+use op_spec::graph::Layer;
 use oracle::Case;
 
 use super::super::kernels::channel_max::*;

@@ -7,8 +7,7 @@ use launch_config::implicit_gemm::{
 };
 use launch_config::pointwise::Step;
 use ndarray::s;
-use op_spec::BatchNormSpec;
-use op_spec::graph::{BatchNormLayer, Layer, LayerProblem};
+use op_spec::graph::{Layer, LayerProblem};
 use oracle::{Case, Expected, Precision};
 
 use super::convolved::Factors;

@@ -1,4 +1,3 @@
-use op_spec::graph::ConvLayer;
 use op_spec::graph::presets::KernelBench85;
 
 use op_spec::graph::Chain;

@@ -1,7 +1,6 @@
 //! Chains that are no preset.
 
-use op_spec::graph::{BatchNormLayer, ConvLayer, GroupNormLayer, InstanceNormLayer, Layer};
-use op_spec::{BatchNormSpec, InstanceNormSpec};
+use op_spec::graph::Layer;
 
 use super::*;
 
@@ -147,7 +146,7 @@ fn blocks() {
     let pool = Layer::max_pool2d(3).stride(2).padding(1);
     let decoder = |channels| image(channels, channels, 3, 1, &[Layer::silu()]);
     let head = image(256, 256, 3, 1, &[Layer::relu()]);
-    let stem = image(3, 64, 7, 2, &[Layer::relu(), pool.clone().into()]);
+    let stem = image(3, 64, 7, 2, &[Layer::relu(), pool.into()]);
     let other_stem = image(3, 64, 7, 2, &[Layer::silu(), pool.into()]);
     check(
         &[
