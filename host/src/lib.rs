@@ -112,6 +112,7 @@ pub use dtype::{DType, Element, bf16, f16};
 pub use error::{DriverError, Error, InputsError, Result};
 pub use launch_config::Arch;
 pub use model::{Inputs, Model, Options, Plan, Replicas};
+/// The crate of the host's arrays, in the version that this crate takes them in.
 pub use ndarray;
 pub use parameters::{LayerTensor, Parameters, ParametersError};
 pub use tensor_file::{LoadOptions, TensorFileError};
