@@ -1,7 +1,6 @@
 //! `add`, and models with residuals.
 
-use convfuse::graph::{Chain, ConvLayer, Layer};
-use convfuse::spec::MaxPool2dSpec;
+use convfuse::graph::{Chain, Layer};
 use convfuse::{
     DType, Error, Inputs, InputsError, Model, Options, PinnedArray, Replicas, Stream, Tensor, data,
     lab, ops,

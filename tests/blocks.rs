@@ -1,8 +1,8 @@
 //! Blocks of real networks, as `examples/chains` has them: convolution, norm, functions, and what follows.
 
-use convfuse::graph::{Chain, ConvLayer, Layer};
+use convfuse::graph::{Chain, Layer};
 use convfuse::model::Precision as Products;
-use convfuse::spec::{Conv2dSpec, GeluApproximation, MaxPool2dSpec};
+use convfuse::spec::{Conv2dSpec, GeluApproximation};
 use convfuse::{DType, Options, Tensor};
 use convfuse_cli::rounded;
 use libtest_mimic::Trial;

@@ -1,6 +1,6 @@
 //! Convolutions: what follows them, and their kernels.
 
-use convfuse::graph::{Chain, ConvLayer, Layer, Partition};
+use convfuse::graph::{Chain, Layer, Partition};
 use convfuse::spec::{Conv1dSpec, Conv2dSpec, Padding, PaddingMode};
 use convfuse::{DType, Error, Options, Tensor, data, ops};
 use libtest_mimic::Trial;

@@ -1,7 +1,7 @@
 //! Explanations: what was chosen, why, and what will be launched.
 
 use convfuse::graph::presets::KernelBench85;
-use convfuse::graph::{Chain, ConvLayer, Layer};
+use convfuse::graph::{Chain, Layer};
 use convfuse::model::Verdict;
 use convfuse::{DType, DeviceProperties, Model, Options, Parameters, lab};
 use libtest_mimic::Trial;

@@ -2,7 +2,7 @@
 //! kernels do with them.
 
 use convfuse::graph::{Chain, ConvLayer, Layer};
-use convfuse::spec::{AvgPoolSpec, ConvSpec, MaxPool2dSpec, Padding, PaddingMode};
+use convfuse::spec::{ConvSpec, Padding, PaddingMode};
 use convfuse::{DType, Model, Parameters, Tensor, data};
 use libtest_mimic::Trial;
 

@@ -1,8 +1,7 @@
 //! Fusions without a convolution, as partitions ask for them: against the composition of their operators on
 //! the same device, and against the reference where values are special.
 
-use convfuse::graph::{Chain, GroupNormLayer, InstanceNormLayer, Layer, Partition};
-use convfuse::spec::{GroupNormSpec, InstanceNormSpec, MaxPool2dSpec};
+use convfuse::graph::{Chain, Layer, Partition};
 use convfuse::{DType, Options, Stream, Tensor, data, lab};
 use libtest_mimic::Trial;
 use ndarray::{Array1, IxDyn};

@@ -1,7 +1,7 @@
 //! Models of graphs whose values several layers take: residual blocks, whose shortcut is the block's input,
 //! what another convolution makes of it, or an earlier value.
 
-use convfuse::graph::{Chain, ConvLayer, Graph, Layer, Partition};
+use convfuse::graph::{Chain, Graph, Layer, Partition};
 use convfuse::spec::Conv2dSpec;
 use convfuse::{DType, Inputs, Model, Options, Parameters, Stream, Tensor};
 use libtest_mimic::{Failed, Trial};

@@ -1,6 +1,6 @@
 //! Inputs without a batch: the bits of a batch of one sample, without its axis.
 
-use convfuse::graph::{Chain, ConvLayer, Layer};
+use convfuse::graph::{Chain, Layer};
 use convfuse::spec::{
     Conv1dSpec, Conv2dSpec, Conv3dSpec, LayerNormSpec, MaxPool2dSpec, Padding, PaddingMode,
 };

@@ -1,6 +1,6 @@
 //! Norms: what no chain has, and what one norm has in common with another.
 
-use convfuse::graph::{Chain, InstanceNormLayer, Layer};
+use convfuse::graph::{Chain, Layer};
 use convfuse::spec::{BatchNormSpec, GroupNormSpec, InstanceNormSpec, LayerNormSpec};
 use convfuse::{DType, Parameters, Tensor, data, ops};
 use libtest_mimic::Trial;

@@ -1,10 +1,8 @@
 //! Chains that have no name, and that no kernel was made for.
 
-use convfuse::graph::{Chain, ConvLayer, GroupNormLayer, InstanceNormLayer, Layer, LayerNormLayer};
+use convfuse::graph::{Chain, Layer};
 use convfuse::model::Strategy;
-use convfuse::spec::{
-    Conv2dSpec, GroupNormSpec, InstanceNormSpec, LayerNormSpec, MaxPool2dSpec, Padding, PaddingMode,
-};
+use convfuse::spec::{Conv2dSpec, Padding, PaddingMode};
 use convfuse::{DType, Tensor};
 use libtest_mimic::Trial;
 use oracle::{Case, Precision};
@@ -176,7 +174,7 @@ fn orders_of_functions(backend: Backend) -> Outcome {
     for [first, second] in [[0, 1], [1, 0]] {
         let [f, g] = [first, second].map(|index: usize| functions[index].clone());
         let mut tails = vec![vec![f.clone(), g.clone()]];
-        for pool in [pool(2), apart.clone().into()] {
+        for pool in [pool(2), apart.into()] {
             tails.push(vec![pool.clone(), f.clone(), g.clone()]);
             tails.push(vec![f.clone(), pool.clone(), g.clone()]);
             tails.push(vec![f.clone(), g.clone(), pool]);

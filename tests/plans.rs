@@ -1,6 +1,6 @@
 //! Plans: runs that were prepared.
 
-use convfuse::graph::{Chain, ConvLayer, Layer};
+use convfuse::graph::{Chain, Layer};
 use convfuse::model::Strategy;
 use convfuse::{DType, Model, Options, Parameters, Stream, Tensor, data};
 use libtest_mimic::Trial;

@@ -1,8 +1,8 @@
 //! The pointwise functions.
 
-use convfuse::graph::{Chain, ConvLayer, Layer};
+use convfuse::graph::{Chain, Layer};
 use convfuse::model::Strategy;
-use convfuse::spec::{ClampSpec, GeluApproximation, MaxPool2dSpec, PointwiseSpec};
+use convfuse::spec::{ClampSpec, GeluApproximation, PointwiseSpec};
 use convfuse::{DType, Tensor, data, lab, ops};
 use libtest_mimic::Trial;
 use ndarray::{IxDyn, array};

@@ -1,9 +1,7 @@
 //! Pools: maxima, averages of windows and of all positions.
 
 use convfuse::graph::{Chain, Layer};
-use convfuse::spec::{
-    AdaptiveAvgPool2dSpec, AvgPool2dSpec, AvgPoolSpec, MaxPool2dSpec, MaxPool3dSpec,
-};
+use convfuse::spec::{AdaptiveAvgPool2dSpec, AvgPool2dSpec, MaxPool2dSpec, MaxPool3dSpec};
 use convfuse::{Model, Options, Tensor, data, ops};
 use libtest_mimic::Trial;
 use ndarray::{Array4, Array5, ArrayD, Axis, IxDyn};

@@ -1,7 +1,6 @@
 //! `prelu`.
 
-use convfuse::graph::{Chain, ConvLayer, Layer, Partition};
-use convfuse::spec::MaxPool2dSpec;
+use convfuse::graph::{Chain, Layer, Partition};
 use convfuse::{DType, Options, Tensor, data, ops};
 use libtest_mimic::Trial;
 use ndarray::{Array1, IxDyn, array};

@@ -6,7 +6,7 @@ mod runner;
 use std::time::Duration;
 
 use convfuse::graph::Layer;
-use convfuse::spec::{ClampSpec, GroupNormSpec, InstanceNormSpec, MaxPool2dSpec};
+use convfuse::spec::{ClampSpec, GroupNormSpec, InstanceNormSpec};
 use convfuse::{DType, Tensor, data, ops};
 use convfuse_cli::campaign::{Draft, FAMILIES, Family, Place};
 use libtest_mimic::Trial;
