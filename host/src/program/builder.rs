@@ -29,12 +29,23 @@ pub(crate) struct ProgramBuilder {
     planned: VecDeque<PlannedLaunch>,
     /// Preparations of parameters that are yet to be asked for.
     preparations: VecDeque<PlannedLaunch>,
+    is_explained: bool,
 }
 
 impl ProgramBuilder {
     /// An empty program for a device that runs kernels.
     pub(crate) fn new(device: &Device) -> ProgramBuilder {
         ProgramBuilder {
+            is_explained: false,
+            ..ProgramBuilder::explained(device)
+        }
+    }
+
+    /// An empty program that is explained and never run. Its parameters are [absent](Self::absent), and
+    /// errors name `device`, which may be any.
+    pub(crate) fn explained(device: &Device) -> ProgramBuilder {
+        ProgramBuilder {
+            is_explained: true,
             device: device.clone(),
             values: Vec::new(),
             inputs: Vec::new(),
@@ -43,6 +54,19 @@ impl ProgramBuilder {
             planned: VecDeque::new(),
             preparations: VecDeque::new(),
         }
+    }
+
+    /// An empty program of the same kind for the same device, to prepare parameters of this one.
+    pub(crate) fn beside(&self) -> ProgramBuilder {
+        ProgramBuilder {
+            is_explained: self.is_explained,
+            ..ProgramBuilder::explained(&self.device)
+        }
+    }
+
+    /// Whether the program is only to be explained.
+    pub(crate) fn is_explained(&self) -> bool {
+        self.is_explained
     }
 
     /// Adds the launches of a configuration to those that are appended next.
@@ -203,6 +227,12 @@ impl ProgramBuilder {
         value.expect("the device has a tensor of this size")
     }
 
+    /// A parameter that is not there, of a program that is only explained.
+    pub(crate) fn absent(&mut self, shape: &[usize], dtype: DType) -> Result<Value> {
+        assert!(self.is_explained, "a program that runs has its parameters");
+        self.value(shape, dtype, Place::Absent, Order::Dense)
+    }
+
     /// The same for an optional tensor.
     pub(crate) fn optional_parameter(&mut self, tensor: Option<&Tensor>) -> Option<Value> {
         tensor.map(|tensor| self.parameter(tensor))
@@ -269,6 +299,14 @@ impl ProgramBuilder {
     /// The value's element type.
     pub(crate) fn dtype(&self, value: Value) -> DType {
         self.values[value.0].dtype
+    }
+
+    /// Whether a value is a parameter that is the same in every run.
+    pub(crate) fn keeps(&self, value: Value) -> bool {
+        matches!(
+            self.values[value.0].place,
+            Place::Parameter(_) | Place::Absent
+        )
     }
 
     /// The tensor behind a parameter, if it is the same in every run.
