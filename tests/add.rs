@@ -270,7 +270,8 @@ fn lying(backend: Backend) -> Outcome {
             let dense = model.explain(&SHAPE, &Options::default())?;
             let launches = plan.explain()?.launches;
             assert_eq!(launches.len(), dense.launches.len() + 1);
-            assert!(launches[0].kernel.starts_with("copy_strided"));
+            let mut kernels = launches.iter().map(|launch| launch.kernel);
+            assert!(kernels.any(|kernel| kernel.starts_with("copy_strided")));
         }
         let sum = ops::add(shortcut, channels_last)?;
         let wanted = ops::add(shortcut, shortcut)?;

@@ -123,7 +123,9 @@ fn fold(
     problem: &BatchNormProblem,
 ) -> Result<Folded> {
     let geometry = FoldGeometry::of(problem)?;
-    let (kernel, shape) = program.next(&FOLD_BATCH_NORM);
+    // The plan names the kernel for the tensors' type; parameters that each run is given may be f32.
+    let (_, shape) = program.next(&FOLD_BATCH_NORM);
+    let kernel = FOLD_BATCH_NORM.instance(&[program.dtype(of.mean).label()])?;
     let gain = program.tensor(&[problem.shape.c], DType::F32)?;
     let shift = program.tensor_like(gain)?;
     let arguments = (
