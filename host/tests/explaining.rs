@@ -1,5 +1,7 @@
 //! Kernels are explained for devices that are not there, on any device and without the emulator.
 
+#[cfg(feature = "emulator")]
+use convfuse::Tensor;
 use convfuse::graph::presets::{KernelBench79, KernelBench85};
 use convfuse::graph::{Chain, Layer, Partition};
 use convfuse::model::Explanation;
@@ -87,4 +89,29 @@ fn an_explanation_is_that_of_a_plan() {
         assert_eq!(explanation, plan.explain().unwrap());
         assert_eq!(explanation.workspace_bytes, plan.workspace_bytes());
     }
+}
+
+/// Norms of 16-bit tensors keep f32 parameters, which cost launches of their own where a scale is folded into
+/// them.
+#[cfg(feature = "emulator")]
+#[test]
+fn parameters_are_explained_as_they_are_stored() {
+    let stream = Device::emulator().stream().unwrap();
+    let (chain, mut input) = chains().remove(0);
+    input[0] = 1;
+    let folded = "conv2d @direct | group_norm scale @folded | max_pool2d clamp";
+    let partition = Partition::parse(&chain, folded).unwrap();
+    let options = Options::default().partition(partition);
+    let [stored, rounded] = [DType::F32, DType::F16].map(|dtype| {
+        let table = chain.parameters().iter();
+        let tensors = table.map(|one| Tensor::zeros(&stream, &one.shape, dtype).unwrap());
+        let model = Model::from_tensors(&stream, &chain, tensors.collect(), DType::F16).unwrap();
+        let explanation = model.explain(&input, &options).unwrap();
+        let plan = model.plan(&stream, &input, &options).unwrap();
+        assert_eq!(explanation.workspace_bytes, plan.workspace_bytes());
+        let launches = explanation.launches.iter();
+        launches.map(|launch| launch.kernel).collect::<Vec<_>>()
+    });
+    // Weight and bias are rounded, and the scale is folded in each run.
+    assert_eq!(stored.len(), rounded.len() + 3, "{stored:?} {rounded:?}");
 }
