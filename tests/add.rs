@@ -108,7 +108,7 @@ fn refusals(backend: Backend) -> Outcome {
     ));
     says(
         missing,
-        "model: input shortcut is missing, a layer of the model takes it",
+        "model: input shortcut is missing, a layer of the model takes it; beside the first, [] are given",
     )?;
     let both = || named([x, shortcut, late]);
     says(
@@ -164,7 +164,7 @@ fn plan_refusals(backend: Backend) -> Outcome {
     let mut y = plan.output()?;
     says(
         plan.execute(x, &mut y),
-        "plan: input shortcut is missing, a layer of the model takes it",
+        "plan: input shortcut is missing, a layer of the model takes it; beside the first, [] are given",
     )?;
     says(
         plan.execute(named([x, late, late]), &mut y),
@@ -324,7 +324,7 @@ fn captured(backend: Backend) -> Outcome {
     let refused = plan()?.capture(x);
     says(
         refused.map(drop),
-        "captured plan: input shortcut is missing, a layer of the model takes it",
+        "captured plan: input shortcut is missing, a layer of the model takes it; beside the first, [] are given",
     )
 }
 

@@ -120,9 +120,12 @@ fn a_run_takes_a_block_of_a_checkpoint() {
         let same = program.run(&format!("compare y.npy {WANTED}"));
         assert!(same.out.contains("equal"), "{same:?}");
     }
-    program
-        .run(&format!("{run} --rename down"))
-        .was_refused(&["rename is down, must be FROM=TO"]);
+    let ran = program.run(&format!("{run} --rename down"));
+    assert_eq!(ran.code, Some(2));
+    assert!(
+        ran.err.contains("rename is down, must be FROM=TO"),
+        "{ran:?}"
+    );
     program.file(
         "bare.json",
         CHAIN.replace("\"kernel_size\"", "\"bias\": false, \"kernel_size\""),
