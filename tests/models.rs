@@ -173,7 +173,7 @@ fn parameters(backend: Backend) -> Outcome {
     )?;
     says(
         model(|named| drop(named.remove(1))),
-        "conv.bias: is missing, the model has it with shape [64]; \
+        "missing: conv.bias of shape [64]; \
          given: conv.weight, group_norm.bias, group_norm.weight, scale",
     )?;
     // Complete, but another chain's.
