@@ -168,8 +168,8 @@ fn variants() -> Vec<Case> {
     ]
 }
 
-/// Chains whose functions and residuals the convolution or the norm applies: with the row of the table and the
-/// number of regions.
+/// Chains whose functions and residuals the convolution or the norm applies: with the row of the table and
+/// the number of regions.
 fn epilogues() -> Vec<(Case, &'static str, usize)> {
     let conv = |in_channels: usize, groups: usize| {
         let layer = Layer::conv2d("conv", 32, 3).padding(1).groups(groups);

@@ -181,7 +181,8 @@ mod tests {
         }
     }
 
-    /// Of the two neighbours of a number the nearer one is taken, and of a tie the even one, by the definition.
+    /// Of the two neighbours of a number the nearer one is taken, and of a tie the even one, by the
+    /// definition.
     #[test]
     fn numbers_in_double_precision_are_rounded_once() {
         for (dtype, digits, least) in [(DType::F16, 10, -24), (DType::BF16, 7, -133)] {

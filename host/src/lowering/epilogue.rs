@@ -140,8 +140,8 @@ pub(super) struct PerChannel {
     pub(super) prelu: Option<PreluProblem>,
 }
 
-/// `list(norm(x * before) * behind)`, or a prelu after the norm. Factors before the norm need a norm of single
-/// channels.
+/// `list(norm(x * before) * behind)`, or a prelu after the norm. Factors before the norm need a norm of
+/// single channels.
 #[derive(Debug, Clone)]
 pub(super) struct Map {
     pub(super) norm: (usize, GroupNormProblem),

@@ -122,8 +122,8 @@ impl ProgramBuilder {
         self.input_as(None, shape, dtype, order, dtype)
     }
 
-    /// The same as [`input`](Self::input), with a copy of another element type. Errors call it by its name, if it has
-    /// one.
+    /// The same as [`input`](Self::input), with a copy of another element type. Errors call it by its name,
+    /// if it has one.
     ///
     /// # Errors
     /// As [`input`](Self::input).
@@ -182,8 +182,8 @@ impl ProgramBuilder {
         }
     }
 
-    /// `x`, which is dense, as `dtype`: a copy, in front of the next launch of the configuration, where it has another
-    /// type.
+    /// `x`, which is dense, as `dtype`: a copy, in front of the next launch of the configuration, where it
+    /// has another type.
     ///
     /// # Errors
     /// [`Error::TooManyBlocks`]

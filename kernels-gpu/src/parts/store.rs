@@ -1,7 +1,8 @@
 //! The epilogue of a convolution without a norm, which is applied before results are stored.
 //!
-//! Batch norm, a slope and bounds are applied to f32 results, which are then rounded to the storage type. The list
-//! of functions and the residual follow, in f32 again. A list of its own in a kernel of its own gives the same bits.
+//! Batch norm, a slope and bounds are applied to f32 results, which are then rounded to the storage type. The
+//! list of functions and the residual follow, in f32 again. A list of its own in a kernel of its own gives
+//! the same bits.
 
 use core::mem::{size_of, transmute_copy};
 

@@ -64,8 +64,8 @@ pub struct GemmConfig {
     pub format: OperandFormat,
     /// Split-K: blocks of a cluster that share each sum; 1 for none. Results depend on it.
     pub split_k: u32,
-    /// Whether a list of functions and a residual follow without a norm, whose kernels have one tile of filters
-    /// a block and the cooperative schedule. Results do not depend on it.
+    /// Whether a list of functions and a residual follow without a norm, whose kernels have one tile of
+    /// filters a block and the cooperative schedule. Results do not depend on it.
     pub has_list: bool,
 }
 

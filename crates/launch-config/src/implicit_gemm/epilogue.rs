@@ -1,5 +1,6 @@
-//! The epilogue of a convolution without a norm on its accumulators: batch norm, and a clamp or leaky_relu. A list
-//! of functions with a residual ([`crate::pointwise::ResidualList`]) may follow before results are stored.
+//! The epilogue of a convolution without a norm on its accumulators: batch norm, and a clamp or leaky_relu. A
+//! list of functions with a residual ([`crate::pointwise::ResidualList`]) may follow before results are
+//! stored.
 //!
 //! With a norm, a value that is not finite makes its whole sample NaN, so it may meet the filters of 0 that
 //! pad an MMA step. Without a norm, PyTorch's result is infinite or NaN only where a window has such a value.

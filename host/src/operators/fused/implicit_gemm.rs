@@ -74,7 +74,8 @@ impl Gemm {
         Ok(Self::new(config, options.precision, &device, strides))
     }
 
-    /// A convolution without a norm, with exact infinities and NaN, and perhaps a list of functions and a residual.
+    /// A convolution without a norm, with exact infinities and NaN, and perhaps a list of functions and a
+    /// residual.
     ///
     /// # Errors
     /// The rule that the convolution breaks.

@@ -170,10 +170,10 @@ pub unsafe fn implicit_gemm<S: Multiplied, F: Format>(
 ) {
     let output = Output {
         bias,
-        norm_weight: norm_weight,
-        scale: scale,
+        norm_weight,
+        scale,
         y,
-        moments: moments,
+        moments,
         without_norm: WithoutNorm {
             x,
             weight,
@@ -194,8 +194,8 @@ pub unsafe fn implicit_gemm<S: Multiplied, F: Format>(
 /// written.
 ///
 /// # Safety
-/// As for [`implicit_gemm`] without a norm; `residual` has an element for each output and starts on 16 bytes if the
-/// list adds it, and does not overlap `y`.
+/// As for [`implicit_gemm`] without a norm; `residual` has an element for each output and starts on 16 bytes
+/// if the list adds it, and does not overlap `y`.
 #[kernel(
     instances(S: [m64n128: M64N128], F: [scaled_f16_f32: ScaledF16, f16: F16, bf16: Bf16]),
     instances(S: [m32n128: M32N128], F: [scaled_f16_f32: ScaledF16, bf16x3_f32: Bf16x3]),
@@ -236,7 +236,7 @@ pub unsafe fn implicit_gemm_list<S: Multiplied, F: Format>(
                 shift,
                 epilogue,
                 list: Some(list),
-                residual: residual,
+                residual,
             },
         },
     };

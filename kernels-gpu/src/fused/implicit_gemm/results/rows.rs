@@ -127,8 +127,8 @@ impl<F: Format, S: TileShape> Results<'_, F, S> {
         seen
     }
 
-    /// Writes the results of one filter's `plane` through the epilogue's list, two positions at a time. `rounded`
-    /// gives `TOGETHER` values of each position.
+    /// Writes the results of one filter's `plane` through the epilogue's list, two positions at a time.
+    /// `rounded` gives `TOGETHER` values of each position.
     #[inline(always)]
     unsafe fn write_list<const TOGETHER: u32>(
         &self,

@@ -276,7 +276,7 @@ pub unsafe fn implicit_gemm_sm90<
 ) {
     let output = Output::<F> {
         y,
-        moments: moments,
+        moments,
         scales: Scales {
             recorded,
             descales: Global::new(input_descales, g.conv.n as usize),
@@ -299,12 +299,12 @@ pub unsafe fn implicit_gemm_sm90<
 }
 
 /// The same for a convolution without a norm, with a list of functions and a residual before results are
-/// written. Blocks have one tile of filters, half of whose pixels belong to each warpgroup: accumulators of a whole
-/// tile leave the list too few registers.
+/// written. Blocks have one tile of filters, half of whose pixels belong to each warpgroup: accumulators of a
+/// whole tile leave the list too few registers.
 ///
 /// # Safety
-/// As for [`implicit_gemm_sm90`] without a norm; `residual` has an element for each output and starts on 16 bytes if
-/// the list adds it, and does not overlap `y`.
+/// As for [`implicit_gemm_sm90`] without a norm; `residual` has an element for each output and starts on 16
+/// bytes if the list adds it, and does not overlap `y`.
 #[kernel(
     instances(
         S: [halves: Halves],
@@ -352,7 +352,7 @@ pub unsafe fn implicit_gemm_sm90_list<
                 shift,
                 epilogue,
                 list: Some(list),
-                residual: residual,
+                residual,
             },
         },
     };

@@ -65,8 +65,8 @@ struct LaneRows {
 
 impl<F: Format, const SUMS: usize> Results<'_, F, SUMS> {
     /// Writes the rows to the output, from pixel `first` of the tile on: 16 bytes at a time where enough
-    /// pixels are contiguous in the output, else two words of 16-bit values, one word, or one value. Applies the
-    /// epilogue's list first.
+    /// pixels are contiguous in the output, else two words of 16-bit values, one word, or one value. Applies
+    /// the epilogue's list first.
     ///
     /// # Safety
     /// All lanes of the warp make this call, after a warp barrier behind the stores of the rows.
@@ -168,8 +168,8 @@ impl<F: Format, const SUMS: usize> Results<'_, F, SUMS> {
         }
     }
 
-    /// The rounds in which the lanes write rows, `together` pixels of each at a time. Pixels are consecutive over
-    /// the lanes.
+    /// The rounds in which the lanes write rows, `together` pixels of each at a time. Pixels are consecutive
+    /// over the lanes.
     #[inline(always)]
     unsafe fn rounds(&self, first: u32, together: u32) -> Rounds {
         let conv = &self.g.conv;
@@ -215,8 +215,8 @@ impl<F: Format, const SUMS: usize> Results<'_, F, SUMS> {
 
     /// The same with the epilogue's list: `WORDS` words of a row at a time, or, with `SINGLE`, one value.
     ///
-    /// A lane applies the list to four words at a time, of one row or of several: the list's code is there once.
-    /// Residuals are loaded [`CHUNKS_AHEAD`] chunks ahead.
+    /// A lane applies the list to four words at a time, of one row or of several: the list's code is there
+    /// once. Residuals are loaded [`CHUNKS_AHEAD`] chunks ahead.
     #[inline(always)]
     unsafe fn write_list<const WORDS: usize, const SINGLE: bool>(
         &self,
