@@ -87,10 +87,7 @@ fn scaled_input(backend: Backend, preset: &Preset, factor: f32) -> Outcome {
 /// the tile of the usual convolution, that of depthwise ones, and the wide one, which takes more than is
 /// emulated in seconds.
 fn constant_in_16_bits(backend: Backend) -> Outcome {
-    let groups = |groups| ConvSpec {
-        groups,
-        ..ConvSpec::default()
-    };
+    let groups = |groups| ConvSpec::default().groups(groups);
     let rows = [
         (3, 16, groups(1), 9, true),
         (6, 6, groups(6), 12, true),
@@ -98,11 +95,11 @@ fn constant_in_16_bits(backend: Backend) -> Outcome {
     ];
     let stream = backend.stream()?;
     for (channels, filters, attributes, extent, is_affordable) in rows {
-        let conv = ConvLayer {
-            attributes,
-            ..ConvLayer::new("conv", filters, [3, 3])
-        };
-        let layers = [Layer::conv2d(conv), Layer::group_norm("norm", filters)];
+        let conv = ConvLayer::new("conv", filters, [3, 3]).attributes(attributes);
+        let layers = [
+            Layer::from(conv),
+            Layer::from(Layer::group_norm("norm", filters)),
+        ];
         let chain = Chain::new(channels, layers)?;
         let mut case = Case::of_graph("accuracy/constant", chain, &[2, channels, extent, extent]);
         case.x.fill(0.7);
@@ -145,8 +142,8 @@ fn norm_of_constants(case: &Case, dtype: DType) -> Result<Case, Failed> {
 /// Every second channel is 10^4 times smaller, and has weights that make up for it.
 fn channels_apart(backend: Backend) -> Outcome {
     let layers = [
-        Layer::conv2d(ConvLayer::new("conv", 16, [3, 3])),
-        Layer::group_norm("norm", 4),
+        Layer::from(Layer::conv2d("conv", 16, 3)),
+        Layer::from(Layer::group_norm("norm", 4)),
     ];
     let mut case = Case::of_graph("accuracy/apart", Chain::new(8, layers)?, &[2, 8, 11, 13]);
     case.x.mapv_inplace(|v| 2.0 * v - 1.0);

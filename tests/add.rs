@@ -1,7 +1,6 @@
 //! `add`, and models with residuals.
 
-use convfuse::graph::{Chain, ConvLayer, Layer};
-use convfuse::spec::MaxPool2dSpec;
+use convfuse::graph::{Chain, Layer};
 use convfuse::{
     DType, Error, Inputs, InputsError, Model, Options, PinnedArray, Replicas, Stream, Tensor, data,
     lab, ops,
@@ -64,14 +63,14 @@ const SHAPE: [usize; 4] = [3, 4, 11, 13];
 fn chain() -> convfuse::Result<Chain> {
     Ok(Chain::new(
         4,
-        [
-            Layer::conv2d(ConvLayer::new("conv", 6, [3, 3])),
+        (
+            Layer::conv2d("conv", 6, 3),
             Layer::group_norm("norm", 3),
             Layer::add("shortcut"),
             Layer::relu(),
-            Layer::max_pool2d(MaxPool2dSpec::new([2, 2])),
+            Layer::max_pool2d(2),
             Layer::add("late"),
-        ],
+        ),
     )?)
 }
 
@@ -109,7 +108,7 @@ fn refusals(backend: Backend) -> Outcome {
     ));
     says(
         missing,
-        "model: input shortcut is missing, a layer of the model takes it",
+        "model: input shortcut is missing, a layer of the model takes it; beside the first, [] are given",
     )?;
     let both = || named([x, shortcut, late]);
     says(
@@ -142,10 +141,10 @@ fn refusals(backend: Backend) -> Outcome {
     };
     let far = &tensors(&elsewhere.stream()?, DType::F32)?[2];
     let refused = model.forward(named([x, shortcut, far]));
-    let Err(Error::NamedInput { name, source }) = refused else {
+    let Err(Error::NamedInput { name, error }) = refused else {
         return Err("a residual of another device was accepted".into());
     };
-    assert!(matches!(*source, Error::DeviceMismatch { .. }) && name == "late");
+    assert!(matches!(*error, Error::DeviceMismatch { .. }) && name == "late");
     Ok(())
 }
 
@@ -165,7 +164,7 @@ fn plan_refusals(backend: Backend) -> Outcome {
     let mut y = plan.output()?;
     says(
         plan.execute(x, &mut y),
-        "plan: input shortcut is missing, a layer of the model takes it",
+        "plan: input shortcut is missing, a layer of the model takes it; beside the first, [] are given",
     )?;
     says(
         plan.execute(named([x, late, late]), &mut y),
@@ -182,10 +181,10 @@ fn plan_refusals(backend: Backend) -> Outcome {
         let turned = lab::as_strided(late, 0, &[2, 6, 4, 5], &[20, 40, 5, 1]);
         let turned = turned.ok_or("the memory is too short")?;
         let refused = plan.execute(named([&x, &shortcut, &turned]), &mut y);
-        let Err(Error::NamedInput { source, .. }) = refused else {
+        let Err(Error::NamedInput { error, .. }) = refused else {
             return Err("a residual in another order was accepted".into());
         };
-        assert!(matches!(*source, Error::LayoutMismatch { .. }));
+        assert!(matches!(*error, Error::LayoutMismatch { .. }));
     }
     Ok(())
 }
@@ -325,7 +324,7 @@ fn captured(backend: Backend) -> Outcome {
     let refused = plan()?.capture(x);
     says(
         refused.map(drop),
-        "captured plan: input shortcut is missing, a layer of the model takes it",
+        "captured plan: input shortcut is missing, a layer of the model takes it; beside the first, [] are given",
     )
 }
 

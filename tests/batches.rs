@@ -40,10 +40,7 @@ fn general_85(stream: &Stream, overlapping: bool) -> convfuse::Result<Model> {
         in_channels: 5,
         out_channels: 24,
         group_norm: GroupNormSpec::new(6),
-        max_pool: MaxPool2dSpec {
-            stride: overlapping.then_some([1, 2]),
-            ..MaxPool2dSpec::new([2, 3])
-        },
+        max_pool: MaxPool2dSpec::new([2, 3]).stride(if overlapping { [1, 2] } else { [2, 3] }),
         ..KernelBench85::default()
     };
     Model::init(stream, &problem.chain()?, SEED)

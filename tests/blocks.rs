@@ -1,8 +1,8 @@
 //! Blocks of real networks, as `examples/chains` has them: convolution, norm, functions, and what follows.
 
-use convfuse::graph::{Chain, ConvLayer, Layer};
+use convfuse::graph::{Chain, Layer};
 use convfuse::model::Precision as Products;
-use convfuse::spec::{Conv2dSpec, GeluApproximation, MaxPool2dSpec};
+use convfuse::spec::{Conv2dSpec, GeluApproximation};
 use convfuse::{DType, Options, Tensor};
 use convfuse_cli::rounded;
 use libtest_mimic::Trial;
@@ -107,9 +107,9 @@ fn variants() -> Vec<Case> {
         Case::of_graph(&format!("blocks/{name}"), chain, &[2, 16, 7, 10]).shifted(-0.5)
     };
     let instance_norm = |name: &str, behind: &[Layer]| {
-        let mut case = with(name, &[Layer::scale("before")], &[]);
+        let mut case = with(name, &[Layer::scale("before").into()], &[]);
         let mut layers = case.graph.layers()[..2].to_vec();
-        layers.push(Layer::instance_norm("norm"));
+        layers.push(Layer::instance_norm("norm").into());
         layers.extend_from_slice(behind);
         case = Case::of_graph(
             &case.name,
@@ -119,12 +119,9 @@ fn variants() -> Vec<Case> {
         case.shifted(-0.5)
     };
     let pool = |extent: usize, stride: usize| {
-        Layer::max_pool2d(MaxPool2dSpec {
-            stride: Some([stride; 2]),
-            ..MaxPool2dSpec::new([extent; 2])
-        })
+        Layer::from(Layer::max_pool2d([extent; 2]).stride([stride; 2]))
     };
-    let scale = || Layer::scale("scale");
+    let scale = || Layer::from(Layer::scale("scale"));
     let gelu = || Layer::gelu(GeluApproximation::None);
     let many = [
         Layer::silu(),
@@ -171,27 +168,16 @@ fn variants() -> Vec<Case> {
     ]
 }
 
-/// Chains whose functions and residuals the convolution or the norm applies: with the row of the table and the
-/// number of regions.
+/// Chains whose functions and residuals the convolution or the norm applies: with the row of the table and
+/// the number of regions.
 fn epilogues() -> Vec<(Case, &'static str, usize)> {
     let conv = |in_channels: usize, groups: usize| {
-        let attributes = Conv2dSpec {
-            padding: [1, 1].into(),
-            groups,
-            ..Conv2dSpec::default()
-        };
-        let layer = ConvLayer::new("conv", 32, [3, 3]);
-        (
-            in_channels,
-            Layer::conv2d(ConvLayer {
-                attributes,
-                ..layer
-            }),
-        )
+        let layer = Layer::conv2d("conv", 32, 3).padding(1).groups(groups);
+        (in_channels, Layer::from(layer))
     };
     let (dense, depthwise) = (conv(24, 1), conv(32, 32));
-    let batch_norm = || Layer::batch_norm("norm");
-    let group_norm = || Layer::group_norm("norm", 4);
+    let batch_norm = || Layer::from(Layer::batch_norm("norm"));
+    let group_norm = || Layer::from(Layer::group_norm("norm", 4));
     let add = || Layer::add("shortcut");
     let of = |(channels, layer): &(usize, Layer), name: &str, width: usize, behind: &[Layer]| {
         let layers = [std::slice::from_ref(layer), behind].concat();
@@ -320,15 +306,9 @@ fn special_values(backend: Backend) -> Outcome {
 /// taps, which warpgroups multiply two at a time.
 fn unseen_rows(backend: Backend) -> Outcome {
     let stream = backend.stream()?;
-    let attributes = Conv2dSpec {
-        stride: [4, 1],
-        ..Conv2dSpec::default()
-    };
-    let layer = Layer::conv2d(ConvLayer {
-        attributes,
-        ..ConvLayer::new("conv", 64, [3, 7])
-    });
-    let chain = Chain::new(8, [layer, Layer::group_norm("norm", 4)])?;
+    let attributes = Conv2dSpec::default().stride([4, 1]);
+    let layer = Layer::conv2d("conv", 64, [3, 7]).attributes(attributes);
+    let chain = Chain::new(8, (layer, Layer::group_norm("norm", 4)))?;
     let clean = Case::of_graph("blocks/unseen_rows", chain, &[2, 8, 39, 40]);
     let mut case = clean.clone();
     for (index, x) in case.x.indexed_iter_mut() {
@@ -423,21 +403,13 @@ fn batches(backend: Backend) -> Outcome {
 /// strides, of few products.
 fn without_norm(backend: Backend) -> Outcome {
     let conv = |stride: usize, groups: usize, extents: [usize; 2]| {
-        let attributes = Conv2dSpec {
-            stride: [stride; 2],
-            padding: [1, 1].into(),
-            groups,
-            ..Conv2dSpec::default()
-        };
-        Layer::conv2d(ConvLayer {
-            attributes,
-            ..ConvLayer::new("conv", 32, extents)
-        })
+        let attributes = Conv2dSpec::default()
+            .stride([stride; 2])
+            .padding(1)
+            .groups(groups);
+        Layer::conv2d("conv", 32, extents).attributes(attributes)
     };
-    let tail = [
-        Layer::leaky_relu(0.1),
-        Layer::max_pool2d(MaxPool2dSpec::new([2, 2])),
-    ];
+    let tail = [Layer::leaky_relu(0.1), Layer::from(Layer::max_pool2d(2))];
     let stream = backend.stream()?;
     let mut complaints = Vec::new();
     for (channels, [h, w], layer, row) in [
@@ -449,7 +421,7 @@ fn without_norm(backend: Backend) -> Outcome {
         (3, [10, 9], conv(1, 1, [1, 1]), "direct"),
         (32, [10, 9], conv(1, 32, [3, 3]), "depthwise"),
     ] {
-        let chain = Chain::new(channels, [&[layer], &tail[..]].concat())?;
+        let chain = Chain::new(channels, [&[layer.into()], &tail[..]].concat())?;
         let name = format!("blocks/without_norm_{channels}");
         let plain = Case::of_graph(&name, chain, &[2, channels, h, w]).shifted(-0.5);
         for value in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, 60_000.0] {

@@ -25,19 +25,17 @@ fn of_warp_specialized_tiles(
     (groups, stride): (usize, usize),
 ) -> convfuse::Result<Chain> {
     let mut conv = ConvLayer::<2>::new("conv", filters, [3, 3]);
-    conv.attributes = Conv2dSpec {
-        stride: [stride; 2],
-        padding: [1, 1].into(),
-        groups,
-        ..Conv2dSpec::default()
-    };
-    let layers = [Some(Layer::conv2d(conv)), norm, Some(Layer::relu())];
+    conv.attributes = Conv2dSpec::default()
+        .stride([stride; 2])
+        .padding(1)
+        .groups(groups);
+    let layers = [Some(Layer::from(conv)), norm, Some(Layer::relu())];
     Ok(Chain::new(channels, layers.into_iter().flatten())?)
 }
 
 fn without_a_copy(backend: Backend) -> Outcome {
     let stream = backend.stream()?;
-    let norm = || Layer::group_norm("norm", 8);
+    let norm = || Layer::from(Layer::group_norm("norm", 8));
     // What is wide on an emulated device is too little for all the multiprocessors of others.
     let (normed, grouped, without_norm) = match backend {
         Backend::Emulator => ([2, 128, 12, 20], [64, 128], [17, 33]),

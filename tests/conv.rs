@@ -1,6 +1,6 @@
 //! Convolutions: what follows them, and their kernels.
 
-use convfuse::graph::{Chain, ConvLayer, Layer, Partition};
+use convfuse::graph::{Chain, Layer, Partition};
 use convfuse::spec::{Conv1dSpec, Conv2dSpec, Padding, PaddingMode};
 use convfuse::{DType, Error, Options, Tensor, data, ops};
 use libtest_mimic::Trial;
@@ -31,25 +31,24 @@ const TYPES: [DType; 3] = [DType::F32, DType::F16, DType::BF16];
 
 fn chain(backend: Backend) -> Outcome {
     let conv = |name: &str, padding_mode| {
-        Layer::conv1d(ConvLayer {
-            attributes: Conv1dSpec {
-                padding: Padding::Same,
-                padding_mode,
-                ..Conv1dSpec::default()
-            },
-            ..ConvLayer::new(name, 12, [4])
-        })
+        Layer::from(
+            Layer::conv1d(name, 12, 4).attributes(
+                Conv1dSpec::default()
+                    .padding(Padding::Same)
+                    .padding_mode(padding_mode),
+            ),
+        )
     };
     let layers = [
         conv("first", PaddingMode::Reflect),
-        Layer::group_norm("group_norm", 3),
+        Layer::from(Layer::group_norm("group_norm", 3)),
         Layer::silu(),
         conv("second", PaddingMode::Zeros),
-        Layer::instance_norm("instance_norm"),
-        Layer::scale("scale"),
+        Layer::from(Layer::instance_norm("instance_norm")),
+        Layer::from(Layer::scale("scale")),
         Layer::relu(),
-        Layer::batch_norm("batch_norm"),
-        Layer::max(1),
+        Layer::from(Layer::batch_norm("batch_norm")),
+        Layer::from(Layer::max(1)),
     ];
     let case = Case::of_graph("conv1d/chain", Chain::new(5, layers)?, &[2, 5, 37]);
     match_reference(backend, &[case], &TYPES)

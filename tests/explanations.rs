@@ -1,9 +1,9 @@
 //! Explanations: what was chosen, why, and what will be launched.
 
 use convfuse::graph::presets::KernelBench85;
-use convfuse::graph::{Chain, ConvLayer, Layer};
+use convfuse::graph::{Chain, Layer};
 use convfuse::model::Verdict;
-use convfuse::{DType, DeviceProperties, Model, Options, Parameters};
+use convfuse::{DType, DeviceProperties, Model, Options, Parameters, lab};
 use libtest_mimic::Trial;
 
 use crate::backend::{Backend, Outcome};
@@ -123,8 +123,8 @@ fn launches(backend: Backend) -> Outcome {
 /// large tensor than the reformatted input.
 fn few_moments(backend: Backend) -> Outcome {
     let layers = [
-        Layer::conv2d(ConvLayer::new("conv", 256, [3, 3])),
-        Layer::group_norm("norm", 32),
+        Layer::from(Layer::conv2d("conv", 256, 3)),
+        Layer::from(Layer::group_norm("norm", 32)),
         Layer::relu(),
     ];
     let chain = Chain::new(256, layers)?;
@@ -164,6 +164,9 @@ fn of_a_plan(backend: Backend) -> Outcome {
         );
         assert_eq!(explanation.workspace_bytes, plan.workspace_bytes());
         assert_eq!(explanation.output, plan.output_shape());
+        let launched = lab::launched_kernels(&model, preset.small, &Options::default())?;
+        let explained = explanation.launches.iter().map(|launch| launch.kernel);
+        assert!(explained.eq(launched), "{explanation}");
     }
     // An input that the chain refuses has nothing to explain.
     says(

@@ -2,7 +2,7 @@
 //! kernels do with them.
 
 use convfuse::graph::{Chain, ConvLayer, Layer};
-use convfuse::spec::{AvgPoolSpec, ConvSpec, MaxPool2dSpec, Padding, PaddingMode};
+use convfuse::spec::{ConvSpec, Padding, PaddingMode};
 use convfuse::{DType, Model, Parameters, Tensor, data};
 use libtest_mimic::Trial;
 
@@ -24,11 +24,11 @@ const INPUTS: [&[usize]; 3] = [&[2, 8, 13], &[2, 8, 7, 9], &[2, 8, 3, 6, 5]];
 /// one side than on the other.
 fn edges<const D: usize>() -> [(ConvSpec<D>, [usize; D]); 5] {
     let plain = ConvSpec::default();
-    let with = |padding, padding_mode, groups| ConvSpec {
-        padding,
-        padding_mode,
-        groups,
-        ..plain
+    let with = |padding, padding_mode, groups| {
+        plain
+            .padding(padding)
+            .padding_mode(padding_mode)
+            .groups(groups)
     };
     let zeros = PaddingMode::Zeros;
     [
@@ -40,31 +40,33 @@ fn edges<const D: usize>() -> [(ConvSpec<D>, [usize; D]); 5] {
     ]
 }
 
-fn convolutions<const D: usize>(layer: fn(ConvLayer<D>) -> Layer) -> impl Iterator<Item = Layer> {
-    edges().into_iter().map(move |(attributes, filter)| {
-        layer(ConvLayer {
-            attributes,
-            ..ConvLayer::new("conv", 16, filter)
-        })
+fn convolutions<const D: usize>() -> impl Iterator<Item = Layer>
+where
+    Layer: From<ConvLayer<D>>,
+{
+    edges().into_iter().map(|(attributes, filter)| {
+        ConvLayer::new("conv", 16, filter)
+            .attributes(attributes)
+            .into()
     })
 }
 
 /// First layers, each with the input that it takes.
 fn layers() -> Vec<(Layer, &'static [usize])> {
     let [line, image, volume] = INPUTS;
-    let convolutions = convolutions::<1>(Layer::conv1d)
+    let convolutions = convolutions::<1>()
         .map(|layer| (layer, line))
-        .chain(convolutions::<2>(Layer::conv2d).map(|layer| (layer, image)))
-        .chain(convolutions::<3>(Layer::conv3d).map(|layer| (layer, volume)));
+        .chain(convolutions::<2>().map(|layer| (layer, image)))
+        .chain(convolutions::<3>().map(|layer| (layer, volume)));
     let others = [
-        (Layer::group_norm("norm", 2), volume),
-        (Layer::layer_norm("norm", &image[1..]), image),
-        (Layer::scale("scale"), volume),
-        (Layer::prelu("prelu", 8), image),
+        (Layer::from(Layer::group_norm("norm", 2)), volume),
+        (Layer::layer_norm("norm", &image[1..]).into(), image),
+        (Layer::scale("scale").into(), volume),
+        (Layer::prelu("prelu", 8).into(), image),
         (Layer::silu(), volume),
-        (Layer::max_pool2d(MaxPool2dSpec::new([3, 2])), image),
-        (Layer::avg_pool3d(AvgPoolSpec::new([2, 3, 1])), volume),
-        (Layer::max(1), volume),
+        (Layer::max_pool2d([3, 2]).into(), image),
+        (Layer::avg_pool3d([2, 3, 1]).into(), volume),
+        (Layer::max(1).into(), volume),
     ];
     convolutions.chain(others).collect()
 }
@@ -76,7 +78,11 @@ fn any_way(backend: Backend) -> Outcome {
         let is_convolution = number < 15;
         let mut chains = vec![vec![layer.clone()]];
         if is_convolution {
-            chains.push(vec![layer, Layer::group_norm("norm", 4), Layer::relu()]);
+            chains.push(vec![
+                layer,
+                Layer::from(Layer::group_norm("norm", 4)),
+                Layer::relu(),
+            ]);
         }
         for (index, layers) in chains.into_iter().enumerate() {
             let chain = Chain::new(input[1], layers)?;

@@ -1,10 +1,8 @@
 //! Fusions without a convolution, as partitions ask for them: against the composition of their operators on
 //! the same device, and against the reference where values are special.
 
-use convfuse::graph::{Chain, GroupNormLayer, InstanceNormLayer, Layer, Partition};
-use convfuse::spec::{
-    ChannelReductionSpec, GroupNormSpec, InstanceNormSpec, MaxPool2dSpec, ReductionOp,
-};
+use convfuse::graph::{Chain, Layer, Partition};
+use convfuse::spec::{ChannelReductionSpec, ReductionOp};
 use convfuse::{DType, Options, Stream, Tensor, data, lab};
 use libtest_mimic::Trial;
 use ndarray::{Array1, IxDyn};
@@ -66,15 +64,9 @@ pub(crate) fn trials() -> Vec<Trial> {
 /// Fusions without a convolution, each with chains of one region: norms with weight and bias, then without;
 /// every operation over the channels.
 fn fusions() -> [(&'static str, Vec<Vec<Layer>>); 7] {
-    let scale = || Layer::scale("scale");
+    let scale = || Layer::from(Layer::scale("scale"));
     let clamp = || Layer::clamp(-0.4, 0.7);
-    let pool = || {
-        Layer::max_pool2d(MaxPool2dSpec {
-            padding: [1, 0],
-            stride: Some([2, 3]),
-            ..MaxPool2dSpec::new([3, 4])
-        })
-    };
+    let pool = || Layer::from(Layer::max_pool2d([3, 4]).padding([1, 0]).stride([2, 3]));
     let norms = [true, false];
     let norm_scale = norms.map(|affine| vec![group_norm(3, affine), scale()]);
     let norm_scale_pool_clamp = norms.map(|affine| {
@@ -84,15 +76,11 @@ fn fusions() -> [(&'static str, Vec<Vec<Layer>>); 7] {
     let reductions = |before: &[Layer]| {
         let operations = ReductionOp::ALL.iter();
         let reductions = operations.map(|&operation| ChannelReductionSpec::new(operation, 1));
-        let with = |last| [before, &[Layer::ChannelReduction(last)]].concat();
+        let with = |last: ChannelReductionSpec| [before, &[last.into()]].concat();
         reductions.map(with).collect::<Vec<_>>()
     };
     let scale_norm_clamp_scale_reduction = norms.map(|affine| {
-        let norm = Layer::InstanceNorm(InstanceNormLayer {
-            name: "norm".to_owned(),
-            attributes: InstanceNormSpec::default(),
-            affine,
-        });
+        let norm = Layer::from(Layer::instance_norm("norm").affine(affine));
         reductions(&[scale(), norm, clamp(), scale()])
     });
     let with_relu = |layers: &[Layer]| {
@@ -117,11 +105,7 @@ fn fusions() -> [(&'static str, Vec<Vec<Layer>>); 7] {
 }
 
 pub(crate) fn group_norm(groups: usize, affine: bool) -> Layer {
-    Layer::GroupNorm(GroupNormLayer {
-        name: "norm".to_owned(),
-        attributes: GroupNormSpec::new(groups),
-        affine,
-    })
+    Layer::from(Layer::group_norm("norm", groups).affine(affine))
 }
 
 /// A case whose values are of both signs; of a parameter of more than five channels, one is zero.
@@ -197,7 +181,7 @@ fn of_row(row: &str, precision: &Precision) -> Precision {
 /// Enough rows, and long enough ones, for the kernel that computes the statistics itself.
 fn resident_norm_scale(backend: Backend) -> Outcome {
     let stream = backend.stream()?;
-    let layers = vec![group_norm(4, true), Layer::scale("scale")];
+    let layers = vec![group_norm(4, true), Layer::from(Layer::scale("scale"))];
     let case = case(layers, &[32, 12, 63, 66]);
     stream.take_counts();
     equals_its_operators(&stream, &case, "norm-scale", DType::F32)?;

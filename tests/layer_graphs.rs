@@ -1,7 +1,7 @@
 //! Models of graphs whose values several layers take: residual blocks, whose shortcut is the block's input,
 //! what another convolution makes of it, or an earlier value.
 
-use convfuse::graph::{Chain, ConvLayer, Graph, Layer, Partition};
+use convfuse::graph::{Chain, Graph, Layer, Partition};
 use convfuse::spec::Conv2dSpec;
 use convfuse::{DType, Inputs, Model, Options, Parameters, Stream, Tensor};
 use libtest_mimic::{Failed, Trial};
@@ -33,14 +33,13 @@ pub(crate) fn trials() -> Vec<Trial> {
 }
 
 fn conv(name: &str, channels: usize, kernel_size: usize, stride: usize) -> Layer {
-    Layer::conv2d(ConvLayer {
-        attributes: Conv2dSpec {
-            stride: [stride; 2],
-            padding: [kernel_size / 2; 2].into(),
-            ..Conv2dSpec::default()
-        },
-        ..ConvLayer::new(name, channels, [kernel_size; 2])
-    })
+    Layer::conv2d(name, channels, [kernel_size; 2])
+        .attributes(
+            Conv2dSpec::default()
+                .stride([stride; 2])
+                .padding([kernel_size / 2; 2]),
+        )
+        .into()
 }
 
 /// `relu(norm(conv(relu(norm(conv(x))))) + x)`, as ResNets have it.

@@ -1,6 +1,6 @@
 //! Inputs without a batch: the bits of a batch of one sample, without its axis.
 
-use convfuse::graph::{Chain, ConvLayer, Layer};
+use convfuse::graph::{Chain, Layer};
 use convfuse::spec::{
     Conv1dSpec, Conv2dSpec, Conv3dSpec, LayerNormSpec, MaxPool2dSpec, Padding, PaddingMode,
 };
@@ -44,17 +44,12 @@ fn operators(backend: Backend) -> Outcome {
         };
     let weight = |shape: &[usize]| Tensor::from_array(&stream, &data::signed(6, IxDyn(shape)));
     let of_sequences = weight(&[4, 3, 3])?;
-    let same = Conv1dSpec {
-        padding: Padding::Same,
-        ..Conv1dSpec::default()
-    };
+    let same = Conv1dSpec::default().padding(Padding::Same);
     both(&[3, 17], &|x| ops::conv1d(x, &of_sequences, None, &same))?;
     let of_images = weight(&[4, 3, 3, 2])?;
-    let reflect = Conv2dSpec {
-        padding: [1, 2].into(),
-        padding_mode: PaddingMode::Reflect,
-        ..Conv2dSpec::default()
-    };
+    let reflect = Conv2dSpec::default()
+        .padding([1, 2])
+        .padding_mode(PaddingMode::Reflect);
     both(&[3, 7, 9], &|x| ops::conv2d(x, &of_images, None, &reflect))?;
     let of_volumes = weight(&[4, 3, 2, 3, 2])?;
     let plain = Conv3dSpec::default();
@@ -71,10 +66,10 @@ fn operators(backend: Backend) -> Outcome {
 
 /// A head without anything that takes the first axis for the batch.
 fn chain() -> convfuse::Result<Chain> {
-    let conv = Layer::conv2d(ConvLayer::new("conv", 5, [3, 2]));
+    let conv = Layer::conv2d("conv", 5, [3, 2]);
     let (norm, scale) = (Layer::instance_norm("norm"), Layer::scale("scale"));
-    let pool = Layer::max_pool2d(MaxPool2dSpec::new([2, 2]));
-    Ok(Chain::new(3, [conv, norm, scale, Layer::silu(), pool])?)
+    let pool = Layer::max_pool2d(2);
+    Ok(Chain::new(3, (conv, norm, scale, Layer::silu(), pool))?)
 }
 
 fn models(backend: Backend) -> Outcome {
@@ -115,23 +110,23 @@ fn models(backend: Backend) -> Outcome {
 
 fn refusals(backend: Backend) -> Outcome {
     let stream = backend.stream()?;
-    let conv = || Layer::conv2d(ConvLayer::new("conv", 6, [3, 3]));
+    let conv = || Layer::from(Layer::conv2d("conv", 6, 3));
     let x = Tensor::zeros(&stream, &[3, 9, 11], DType::F32)?;
     for (layer, words) in [
         (
-            Layer::group_norm("norm", 2),
+            Layer::from(Layer::group_norm("norm", 2)),
             "layer 1: group_norm: the input has no batch, expected one",
         ),
         (
-            Layer::batch_norm("norm"),
+            Layer::batch_norm("norm").into(),
             "layer 1: batch_norm: the input has no batch, expected one",
         ),
         (
-            Layer::max(1),
+            Layer::max(1).into(),
             "layer 1: max: the input has no batch, expected one",
         ),
     ] {
-        let model = Model::init(&stream, &Chain::new(3, [conv(), layer])?, 3)?;
+        let model = Model::init(&stream, &Chain::new(3, (conv(), layer))?, 3)?;
         says(model.forward(&x), words)?;
     }
     // Nothing says what the input's dimensions are, so the first one is the batch.

@@ -1,6 +1,6 @@
 //! Norms: what no chain has, and what one norm has in common with another.
 
-use convfuse::graph::{Chain, InstanceNormLayer, Layer};
+use convfuse::graph::{Chain, Layer};
 use convfuse::spec::{BatchNormSpec, GroupNormSpec, InstanceNormSpec, LayerNormSpec};
 use convfuse::{DType, Parameters, Tensor, data, ops};
 use libtest_mimic::Trial;
@@ -17,15 +17,11 @@ type Norm = fn(&Tensor, &[Tensor], Option<&Tensor>, Option<&Tensor>) -> convfuse
 const SHAPE: [usize; 4] = [3, 7, 5, 3];
 
 fn norms() -> [(&'static str, Layer, Norm); 4] {
-    let instance_norm = Layer::InstanceNorm(InstanceNormLayer {
-        name: "norm".to_owned(),
-        attributes: InstanceNormSpec::default(),
-        affine: true,
-    });
+    let instance_norm = Layer::from(Layer::instance_norm("norm").affine(true));
     [
         (
             "group_norm",
-            Layer::group_norm("norm", 7),
+            Layer::group_norm("norm", 7).into(),
             |x, _, weight, bias| ops::group_norm(x, weight, bias, &GroupNormSpec::new(7)),
         ),
         ("instance_norm", instance_norm, |x, _, weight, bias| {
@@ -33,14 +29,14 @@ fn norms() -> [(&'static str, Layer, Norm); 4] {
         }),
         (
             "layer_norm",
-            Layer::layer_norm("norm", &SHAPE[1..]),
+            Layer::layer_norm("norm", &SHAPE[1..]).into(),
             |x, _, weight, bias| {
                 ops::layer_norm(x, &SHAPE[1..], weight, bias, &LayerNormSpec::default())
             },
         ),
         (
             "batch_norm",
-            Layer::batch_norm("norm"),
+            Layer::batch_norm("norm").into(),
             |x, statistics, weight, bias| {
                 let [mean, variance] = statistics else {
                     unreachable!("a batch norm has a mean and a variance");
@@ -148,7 +144,7 @@ fn as_group(backend: Backend) -> Outcome {
 /// A model folds a batch norm's parameters once, an operator in every run.
 fn model(backend: Backend) -> Outcome {
     let stream = backend.stream()?;
-    let chain = Chain::new(5, [Layer::batch_norm("norm"), Layer::relu()])?;
+    let chain = Chain::new(5, (Layer::batch_norm("norm"), Layer::relu()))?;
     let case = Case::of_graph("batch_norm/model", chain, &[2, 5, 7, 9]);
     let upload = |values: &ArrayD<f32>| Tensor::from_array(&stream, values);
     let parameters: Vec<Tensor> = (case.parameters.iter().map(upload)).collect::<Result<_, _>>()?;

@@ -1,10 +1,8 @@
 //! Chains that have no name, and that no kernel was made for.
 
-use convfuse::graph::{Chain, ConvLayer, GroupNormLayer, InstanceNormLayer, Layer, LayerNormLayer};
+use convfuse::graph::{Chain, Layer};
 use convfuse::model::Strategy;
-use convfuse::spec::{
-    Conv2dSpec, GroupNormSpec, InstanceNormSpec, LayerNormSpec, MaxPool2dSpec, Padding, PaddingMode,
-};
+use convfuse::spec::{Conv2dSpec, Padding, PaddingMode};
 use convfuse::{DType, Tensor};
 use libtest_mimic::Trial;
 use oracle::{Case, Precision};
@@ -28,28 +26,28 @@ pub(crate) fn trials() -> Vec<Trial> {
 }
 
 fn conv(name: &str, filters: usize) -> Layer {
-    Layer::conv2d(ConvLayer::new(name, filters, [3, 3]))
+    Layer::conv2d(name, filters, 3).into()
 }
 
 fn pool(window: usize) -> Layer {
-    Layer::max_pool2d(MaxPool2dSpec::new([window, window]))
+    Layer::max_pool2d([window, window]).into()
 }
 
 /// As 85 has it.
 fn head() -> Vec<Layer> {
     let norm = Layer::group_norm("group_norm", 4);
     let (scale, clamp) = (Layer::scale("scale"), Layer::clamp(-0.7, 0.6));
-    vec![conv("conv", 24), norm, scale, pool(2), clamp]
+    vec![conv("conv", 24), norm.into(), scale.into(), pool(2), clamp]
 }
 
 /// 85 with an instance norm.
 fn with_instance_norm(affine: bool) -> Vec<Layer> {
     let mut layers = head();
-    layers[1] = Layer::InstanceNorm(InstanceNormLayer {
-        name: "instance_norm".to_owned(),
-        attributes: InstanceNormSpec { eps: 1e-3 },
-        affine,
-    });
+    layers[1] = Layer::from(
+        Layer::instance_norm("instance_norm")
+            .eps(1e-3)
+            .affine(affine),
+    );
     layers
 }
 
@@ -59,17 +57,22 @@ fn flat_79() -> Vec<Layer> {
     let clamp = Layer::clamp(-0.5, 0.8);
     let convolution = conv("conv", 24);
     let maximum = Layer::max(1);
-    vec![convolution, scale.clone(), norm, clamp, scale, maximum]
+    vec![
+        convolution,
+        scale.clone().into(),
+        norm.into(),
+        clamp,
+        scale.into(),
+        maximum.into(),
+    ]
 }
 
 fn layer_norm(normalized_shape: &[usize], elementwise_affine: bool) -> Layer {
-    Layer::LayerNorm(LayerNormLayer {
-        name: "layer_norm".to_owned(),
-        normalized_shape: normalized_shape.to_vec(),
-        attributes: LayerNormSpec::default(),
-        elementwise_affine,
-        bias: true,
-    })
+    Layer::from(
+        Layer::layer_norm("layer_norm", normalized_shape)
+            .elementwise_affine(elementwise_affine)
+            .bias(true),
+    )
 }
 
 /// 85 with a layer norm.
@@ -82,44 +85,31 @@ fn with_layer_norm(affine: bool) -> Vec<Layer> {
 /// A head whose convolution keeps extents with an even filter, which takes a separate padding launch.
 fn padded(padding_mode: PaddingMode) -> Vec<Layer> {
     let mut layers = head();
-    layers[0] = Layer::conv2d(ConvLayer {
-        attributes: Conv2dSpec {
-            padding: Padding::Same,
-            padding_mode,
-            ..Conv2dSpec::default()
-        },
-        ..ConvLayer::new("conv", 24, [4, 3])
-    });
+    layers[0] = Layer::conv2d("conv", 24, [4, 3])
+        .attributes(
+            Conv2dSpec::default()
+                .padding(Padding::Same)
+                .padding_mode(padding_mode),
+        )
+        .into();
     layers
 }
 
 /// The chains, each with the row that does its first layers.
 pub(crate) fn cases() -> Vec<(Case, &'static str)> {
-    let group_norm = |groups| {
-        Layer::GroupNorm(GroupNormLayer {
-            name: "group_norm".to_owned(),
-            attributes: GroupNormSpec::new(groups),
-            affine: false,
-        })
-    };
+    let group_norm = |groups| Layer::from(Layer::group_norm("group_norm", groups).affine(false));
     let clamp = || Layer::clamp(-0.6, 0.5);
-    let scale = || Layer::scale("scale");
-    let strided = Layer::conv2d(ConvLayer {
-        attributes: Conv2dSpec {
-            stride: [2, 1],
-            padding: [1, 0].into(),
-            ..Conv2dSpec::default()
-        },
-        bias: false,
-        ..ConvLayer::new("second", 5, [3, 2])
-    });
+    let scale = || Layer::from(Layer::scale("scale"));
+    let strided = Layer::conv2d("second", 5, [3, 2])
+        .attributes(Conv2dSpec::default().stride([2, 1]).padding([1, 0]))
+        .bias(false);
     let mut other_factor = flat_79();
-    other_factor[4] = Layer::scale("other");
+    other_factor[4] = Layer::scale("other").into();
     let case = |name: &str, layers: Vec<Layer>| {
         let chain = Chain::new(8, layers).expect("a chain");
         Case::of_graph(&format!("other/{name}"), chain, &[2, 8, 14, 17])
     };
-    let two = [head(), vec![strided.clone()]].concat();
+    let two = [head(), vec![strided.clone().into()]].concat();
     let two_heads = [head(), vec![conv("b", 8), group_norm(2), clamp()]].concat();
     // The second and the third have filters of one form.
     let alike = ["a", "b", "c"].map(|name| [conv(name, 24), group_norm(4), clamp()]);
@@ -151,10 +141,13 @@ pub(crate) fn cases() -> Vec<(Case, &'static str)> {
     let direct = [
         case("conv2d", vec![conv("conv", 6)]),
         case("no_factor", vec![conv("conv", 6), group_norm(3), clamp()]),
-        case("convolutions_alone", vec![conv("a", 6), strided, clamp()]),
+        case(
+            "convolutions_alone",
+            vec![conv("a", 6), strided.into(), clamp()],
+        ),
     ];
     let first = layer_norm(&[8, 14, 17], false);
-    let maximum = || Layer::max(1);
+    let maximum = || Layer::from(Layer::max(1));
     let by_tensors = [
         case("no_convolution", head()[2..].to_vec()),
         case("norm_first", vec![norm(), scale(), pool(3), clamp()]),
@@ -174,17 +167,14 @@ pub(crate) fn cases() -> Vec<(Case, &'static str)> {
 fn orders_of_functions(backend: Backend) -> Outcome {
     let stream = backend.stream()?;
     let functions = [Layer::leaky_relu(0.25), Layer::clamp(-0.2, 0.5)];
-    let apart = Layer::max_pool2d(MaxPool2dSpec {
-        stride: Some([2, 2]),
-        ..MaxPool2dSpec::new([3, 3])
-    });
-    let norm = || Layer::group_norm("norm", 4);
+    let apart = Layer::max_pool2d(3).stride(2);
+    let norm = || Layer::from(Layer::group_norm("norm", 4));
     // Enough filters for the implicit GEMM.
     let heads = [vec![conv("conv", 24), norm()], vec![norm()]];
     for [first, second] in [[0, 1], [1, 0]] {
         let [f, g] = [first, second].map(|index: usize| functions[index].clone());
         let mut tails = vec![vec![f.clone(), g.clone()]];
-        for pool in [pool(2), apart.clone()] {
+        for pool in [pool(2), apart.into()] {
             tails.push(vec![pool.clone(), f.clone(), g.clone()]);
             tails.push(vec![f.clone(), pool.clone(), g.clone()]);
             tails.push(vec![f.clone(), g.clone(), pool]);

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use convfuse::graph::{Chain, ConvLayer, Graph, Layer};
+use convfuse::graph::{Chain, Graph, Layer};
 use convfuse::model::{Explanation, Precision, Strategy};
 use convfuse::{DType, DeviceProperties, Model, Parameters, Stream, lab};
 use libtest_mimic::Trial;
@@ -31,9 +31,9 @@ fn problems() -> Result<Vec<(String, Graph, Vec<usize>)>, libtest_mimic::Failed>
             )
         })
         .collect();
-    let conv = |filters, extent| Layer::conv2d(ConvLayer::new("conv", filters, [extent; 2]));
-    let norm = || Layer::group_norm("norm", 8);
-    let scale = || Layer::scale("scale");
+    let conv = |filters, extent| Layer::from(Layer::conv2d("conv", filters, extent));
+    let norm = || Layer::from(Layer::group_norm("norm", 8));
+    let scale = || Layer::from(Layer::scale("scale"));
     let functions = || vec![Layer::silu(); 10];
     for (name, layers, input) in [
         ("alone", vec![conv(64, 3)], [2, 64, 64, 64]),
@@ -51,7 +51,7 @@ fn problems() -> Result<Vec<(String, Graph, Vec<usize>)>, libtest_mimic::Failed>
         ("rows", vec![norm(), scale()], [32, 64, 80, 80]),
         (
             "batch_norm",
-            vec![conv(64, 1), Layer::batch_norm("norm"), Layer::relu()],
+            vec![conv(64, 1), Layer::batch_norm("norm").into(), Layer::relu()],
             [2, 64, 40, 40],
         ),
         ("few_samples", vec![conv(512, 3), norm()], [1, 512, 8, 8]),
@@ -95,7 +95,7 @@ fn announced(backend: Backend) -> Outcome {
                     let axes = channels_last(input.len());
                     let options = options.precision(Precision::Fast);
                     let explanation =
-                        lab::explain_axes(&model, &input, &axes, &options, &properties)?;
+                        lab::explain_axes(&graph, dtype, &input, &axes, &options, &properties)?;
                     compare(&format!("{what}, channels last"), &explanation, &mut seen);
                 }
             }

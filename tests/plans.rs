@@ -1,6 +1,6 @@
 //! Plans: runs that were prepared.
 
-use convfuse::graph::{Chain, ConvLayer, Layer};
+use convfuse::graph::{Chain, Layer};
 use convfuse::model::Strategy;
 use convfuse::{DType, Model, Options, Parameters, Stream, Tensor, data};
 use libtest_mimic::Trial;
@@ -196,12 +196,12 @@ fn least_memory(backend: Backend) -> Outcome {
 fn queued_runs(backend: Backend) -> Outcome {
     let stream = &backend.stream()?;
     let images = [
-        Layer::conv2d(ConvLayer::new("conv", 256, [3, 3])),
-        Layer::group_norm("norm", 32),
+        Layer::from(Layer::conv2d("conv", 256, 3)),
+        Layer::from(Layer::group_norm("norm", 32)),
     ];
     let volumes = [
-        Layer::conv3d(ConvLayer::new("conv", 64, [3, 3, 3])),
-        Layer::instance_norm("norm"),
+        Layer::from(Layer::conv3d("conv", 64, 3)),
+        Layer::from(Layer::instance_norm("norm")),
     ];
     let problems: [(Chain, &[usize]); 4] = [
         // Few pixels and long sums, which the blocks of clusters split where there are any; then more.

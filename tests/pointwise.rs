@@ -1,8 +1,8 @@
 //! The pointwise functions.
 
-use convfuse::graph::{Chain, ConvLayer, Layer};
+use convfuse::graph::{Chain, Layer};
 use convfuse::model::Strategy;
-use convfuse::spec::{ClampSpec, GeluApproximation, MaxPool2dSpec, PointwiseSpec};
+use convfuse::spec::{ClampSpec, GeluApproximation, PointwiseSpec};
 use convfuse::{DType, Tensor, data, lab, ops};
 use libtest_mimic::Trial;
 use ndarray::{IxDyn, array};
@@ -39,12 +39,12 @@ pub(crate) fn trials() -> Vec<Trial> {
 
 /// Chains with this function in them, each with the row that does it.
 fn chains_with(function: &Layer) -> Vec<(Case, &'static str)> {
-    let pool = || Layer::max_pool2d(MaxPool2dSpec::new([2, 2]));
-    let group_norm = || Layer::group_norm("norm", 2);
-    let scale = || Layer::scale("scale");
-    let maximum = || Layer::max(1);
+    let pool = || Layer::from(Layer::max_pool2d(2));
+    let group_norm = || Layer::from(Layer::group_norm("norm", 2));
+    let scale = || Layer::from(Layer::scale("scale"));
+    let maximum = || Layer::from(Layer::max(1));
     let f = || function.clone();
-    let conv = || Layer::conv2d(ConvLayer::new("conv", 24, [3, 3]));
+    let conv = || Layer::from(Layer::conv2d("conv", 24, 3));
     let case = |layers: Vec<Layer>| {
         let chain = Chain::new(8, layers).expect("a chain");
         // Values of both signs.
@@ -52,7 +52,7 @@ fn chains_with(function: &Layer) -> Vec<(Case, &'static str)> {
         case.shifted(-0.5)
     };
     let tail = || [group_norm(), scale(), pool(), f()];
-    let norm = || Layer::instance_norm("instance_norm");
+    let norm = || Layer::from(Layer::instance_norm("instance_norm"));
     let reducing = || [scale(), norm(), f(), scale(), maximum()];
     vec![
         (case(vec![f()]).special(), "tensor"),
@@ -68,10 +68,7 @@ fn chains_with(function: &Layer) -> Vec<(Case, &'static str)> {
 
 fn relu_is_a_clamp(backend: Backend) -> Outcome {
     let stream = backend.stream()?;
-    let clamp = Layer::Pointwise(PointwiseSpec::Clamp(ClampSpec {
-        min: Some(0.0),
-        max: None,
-    }));
+    let clamp = Layer::Pointwise(PointwiseSpec::Clamp(ClampSpec::new(0.0, None)));
     let cases = chains_with(&clamp).into_iter();
     for ((clamped, kernels), (rectified, _)) in cases.zip(chains_with(&Layer::relu())) {
         for dtype in [DType::F32, DType::F16] {
@@ -104,7 +101,7 @@ fn special_values(backend: Backend) -> Outcome {
     let x = array![f32::NAN, f32::NEG_INFINITY, -1.0, 0.0, 1.0, f32::INFINITY];
     let x = Tensor::from_array(&stream, &x)?;
     let clamped = |min, max| -> convfuse::Result<Vec<f32>> {
-        let y = ops::clamp(&x, &ClampSpec { min, max })?;
+        let y = ops::clamp(&x, &ClampSpec::new(min, max))?;
         Ok(y.to_array::<f32>()?.into_iter().collect())
     };
     let both = clamped(Some(-0.5), Some(0.5))?;

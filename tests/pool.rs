@@ -1,9 +1,7 @@
 //! Pools: maxima, averages of windows and of all positions.
 
 use convfuse::graph::{Chain, Layer};
-use convfuse::spec::{
-    AdaptiveAvgPool2dSpec, AvgPool2dSpec, AvgPoolSpec, MaxPool2dSpec, MaxPool3dSpec,
-};
+use convfuse::spec::{AdaptiveAvgPool2dSpec, AvgPool2dSpec, MaxPool2dSpec, MaxPool3dSpec};
 use convfuse::{Model, Options, Tensor, data, ops};
 use libtest_mimic::Trial;
 use ndarray::{Array4, Array5, ArrayD, Axis, IxDyn};
@@ -38,11 +36,7 @@ pub(crate) fn trials() -> Vec<Trial> {
 fn padding_of_images(backend: Backend) -> Outcome {
     let x = ArrayD::from_elem(vec![1, 1, 3, 3], f32::NEG_INFINITY);
     let x = Tensor::from_array(&backend.stream()?, &x)?;
-    let spec = MaxPool2dSpec {
-        padding: [1; 2],
-        stride: Some([1; 2]),
-        ..MaxPool2dSpec::new([3; 2])
-    };
+    let spec = MaxPool2dSpec::new(3).padding(1).stride(1);
     let y = ops::max_pool2d(&x, &spec)?.to_array::<f32>()?;
     assert!(y.iter().all(|&value| value == f32::NEG_INFINITY), "{y}");
     Ok(())
@@ -51,11 +45,7 @@ fn padding_of_images(backend: Backend) -> Outcome {
 fn padding(backend: Backend) -> Outcome {
     let x = Array5::from_elem((1, 1, 3, 3, 3), f32::NEG_INFINITY);
     let x = Tensor::from_array(&backend.stream()?, &x)?;
-    let spec = MaxPool3dSpec {
-        padding: [1; 3],
-        stride: Some([1; 3]),
-        ..MaxPool3dSpec::new([3; 3])
-    };
+    let spec = MaxPool3dSpec::new(3).padding(1).stride(1);
     let y = ops::max_pool3d(&x, &spec)?.to_array::<f32>()?;
     assert!(y.iter().all(|&value| value == f32::NEG_INFINITY), "{y}");
     Ok(())
@@ -65,7 +55,7 @@ fn padding(backend: Backend) -> Outcome {
 fn zeros(backend: Backend) -> Outcome {
     let stream = backend.stream()?;
     let x = Tensor::from_array(&stream, &Array4::from_elem((1, 2, 4, 4), -0.0f32))?;
-    let windows = ops::avg_pool2d(&x, &AvgPool2dSpec::new([2, 2]))?;
+    let windows = ops::avg_pool2d(&x, &AvgPool2dSpec::new(2))?;
     let whole = ops::adaptive_avg_pool2d(&x, &AdaptiveAvgPool2dSpec::default())?;
     for y in [windows, whole] {
         assert!(
@@ -110,21 +100,17 @@ fn hanging(backend: Backend) -> Outcome {
     let stream = backend.stream()?;
     let x = Tensor::from_array(&stream, &Array4::<f32>::ones((1, 1, 2, 3)))?;
     let far = 1 << 31;
-    let spec = AvgPoolSpec {
-        stride: Some([far, far]),
-        ceil_mode: true,
-        count_include_pad: false,
-        ..AvgPool2dSpec::new([far, far - 1])
-    };
+    let spec = AvgPool2dSpec::new([far, far - 1])
+        .stride([far, far])
+        .ceil_mode(true)
+        .count_include_pad(false);
     let y = ops::avg_pool2d(&x, &spec)?.to_array::<f32>()?;
     assert_eq!(y.iter().copied().collect::<Vec<_>>(), [1.0]);
     let volume = Tensor::from_array(&stream, &Array5::<f32>::ones((1, 1, 1, 2, 3)))?;
-    let spec = MaxPool3dSpec {
-        stride: Some([far; 3]),
-        dilation: [1, far - 1, far - 1],
-        ceil_mode: true,
-        ..MaxPool3dSpec::new([1, 2, 2])
-    };
+    let spec = MaxPool3dSpec::new([1, 2, 2])
+        .stride([far; 3])
+        .dilation([1, far - 1, far - 1])
+        .ceil_mode(true);
     let y = ops::max_pool3d(&volume, &spec)?.to_array::<f32>()?;
     assert_eq!(y.iter().copied().collect::<Vec<_>>(), [1.0]);
     Ok(())

@@ -1,7 +1,6 @@
 //! `prelu`.
 
-use convfuse::graph::{Chain, ConvLayer, Layer, Partition};
-use convfuse::spec::MaxPool2dSpec;
+use convfuse::graph::{Chain, Layer, Partition};
 use convfuse::{DType, Options, Tensor, data, ops};
 use libtest_mimic::Trial;
 use ndarray::{Array1, IxDyn, array};
@@ -91,29 +90,38 @@ type Block = (
 );
 
 fn blocks() -> Vec<Block> {
-    let norm = || Layer::instance_norm("norm");
-    let one = || Layer::prelu("act", 1);
-    let each = || Layer::prelu("act", 24);
+    let norm = || Layer::from(Layer::instance_norm("norm"));
+    let one = || Layer::from(Layer::prelu("act", 1));
+    let each = || Layer::from(Layer::prelu("act", 24));
     let fused = "group_norm_scale_pointwise_f32";
-    let pool = || Layer::max_pool2d(MaxPool2dSpec::new([2, 2]));
+    let pool = || Layer::from(Layer::max_pool2d(2));
     vec![
         ("one_slope", vec![norm(), one()], &["implicit-gemm"], fused),
         ("each", vec![norm(), each()], &["implicit-gemm"], fused),
         (
             "scale_before",
-            vec![Layer::scale("before"), norm(), each(), Layer::silu()],
+            vec![
+                Layer::from(Layer::scale("before")),
+                norm(),
+                each(),
+                Layer::silu(),
+            ],
             &["implicit-gemm"],
             fused,
         ),
         (
             "groups",
-            vec![Layer::group_norm("norm", 6), one(), Layer::tanh()],
+            vec![
+                Layer::from(Layer::group_norm("norm", 6)),
+                one(),
+                Layer::tanh(),
+            ],
             &["implicit-gemm"],
             fused,
         ),
         (
             "scale_between",
-            vec![norm(), Layer::scale("scale"), each()],
+            vec![norm(), Layer::from(Layer::scale("scale")), each()],
             &["implicit-gemm", "tensor"],
             "scale_f32",
         ),
@@ -125,7 +133,7 @@ fn blocks() -> Vec<Block> {
         ),
         (
             "batch_norm",
-            vec![Layer::batch_norm("norm"), one()],
+            vec![Layer::from(Layer::batch_norm("norm")), one()],
             &["implicit-gemm", "tensor"],
             "scale_f32",
         ),
@@ -143,7 +151,7 @@ fn blocks() -> Vec<Block> {
         ),
         (
             "behind_a_channel_maximum",
-            vec![norm(), Layer::max(1), one()],
+            vec![norm(), Layer::max(1).into(), one()],
             &["implicit-gemm", "tensor", "tensor"],
             "scale_f32",
         ),
@@ -152,7 +160,7 @@ fn blocks() -> Vec<Block> {
 
 fn cases() -> Vec<(Case, &'static [&'static str], &'static str)> {
     let case = |(name, behind, rows, last): Block| {
-        let conv = Layer::conv2d(ConvLayer::new("conv", 24, [3, 3]));
+        let conv = Layer::from(Layer::conv2d("conv", 24, 3));
         let layers = [vec![conv], behind].concat();
         let chain = Chain::new(16, layers).expect("a chain");
         let case = Case::of_graph(&format!("prelu/{name}"), chain, &[2, 16, 9, 12]);
@@ -187,8 +195,8 @@ fn same_bits(backend: Backend) -> Outcome {
     let stream = backend.stream()?;
     for num_parameters in [1, 5] {
         let layers = [
-            Layer::group_norm("norm", 5),
-            Layer::prelu("act", num_parameters),
+            Layer::from(Layer::group_norm("norm", 5)),
+            Layer::from(Layer::prelu("act", num_parameters)),
         ];
         let case = Case::of_graph(
             &format!("prelu/bits_{num_parameters}"),

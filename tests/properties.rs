@@ -6,7 +6,7 @@ mod runner;
 use std::time::Duration;
 
 use convfuse::graph::Layer;
-use convfuse::spec::{ClampSpec, GroupNormSpec, InstanceNormSpec, MaxPool2dSpec};
+use convfuse::spec::{ClampSpec, GroupNormSpec, InstanceNormSpec};
 use convfuse::{DType, Tensor, data, ops};
 use convfuse_cli::campaign::{Draft, FAMILIES, Family, Place};
 use libtest_mimic::Trial;
@@ -178,16 +178,16 @@ fn random_fused(backend: Backend) -> Outcome {
         (shape, Just(())),
         |bench, ((n, groups, channels, image, kernel_size), ())| {
             let (scale, clamp) = (Layer::scale("scale"), Layer::clamp(-0.3, 0.8));
-            let pool = Layer::max_pool2d(MaxPool2dSpec::new(kernel_size));
+            let pool = Layer::max_pool2d(kernel_size);
             let norm = fused::group_norm(groups, false);
             for (row, layers) in [
                 (
                     "norm-scale-pool-clamp",
-                    vec![norm, scale.clone(), pool, clamp.clone()],
+                    vec![norm, scale.clone().into(), pool.into(), clamp.clone()],
                 ),
                 (
                     "clamp-scale-max",
-                    vec![clamp.clone(), scale.clone(), Layer::max(1)],
+                    vec![clamp.clone(), scale.clone().into(), Layer::max(1).into()],
                 ),
             ] {
                 let case = fused::case(layers, &[n, groups * channels, image[0], image[1]]);

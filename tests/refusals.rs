@@ -8,7 +8,7 @@ use crate::suite::says;
 
 /// An operator, the shapes of its tensors, attributes as files of chains have them, and what it says.
 const ROWS: &str = "
-    conv1d 1x2x5x6 3x2x3 => input has 4 dimensions, expected 3
+    conv1d 1x2x5x6 3x2x3 => input has rank 4, expected 3
     conv1d 1x2x6 3x2x3 padding=same stride=2 => stride[0] is 2, expected 1 with padding same
     conv1d 1x2x6 3x2x3 padding=6 padding_mode=reflect => padding[0] is 6, limit 5 with padding_mode reflect
     conv1d 1x2x6 3x2x3 padding=7 padding_mode=circular => padding[0] is 7, limit 6 with padding_mode circular
@@ -17,9 +17,9 @@ const ROWS: &str = "
     conv2d 1x6x5x5 4x3x3x3 groups=0 => groups is 0, minimum 1
     conv2d 1x6x5x5 4x3x3x3 3 groups=2 => bias[0] is 3, expected 4
     conv2d 1x6x5x5 4x3x6x3 groups=2 => dilated window spans 6 on spatial axis 0, padded input has 5
-    conv2d 3 4x3x3x3 groups=2 => input has 1 dimensions, expected 4
-    conv3d 2x5x6 3x2x2x3x3 => input has 3 dimensions, expected 5
-    conv3d 1x2x4x5x6 3x2x3x3 => weight has 4 dimensions, expected 5
+    conv2d 3 4x3x3x3 groups=2 => input has rank 1, expected 4
+    conv3d 2x5x6 3x2x2x3x3 => input has rank 3, expected 5
+    conv3d 1x2x4x5x6 3x2x3x3 => weight has rank 4, expected 5
     conv3d 1x2x4x5x6 3x2x2x3x3 stride=[1,0,1] => stride[1] is 0, minimum 1
     group_norm 2x30x4 num_groups=4 => channels is 30, which is not a multiple of num_groups 4
     group_norm 2x30x4 num_groups=0 => num_groups is 0, minimum 1
@@ -27,45 +27,45 @@ const ROWS: &str = "
     group_norm 2x30x4 29 num_groups=5 => weight[0] is 29, expected 30
     instance_norm 2x3x1 => spatial elements is 1, minimum 2 (one value has no deviation)
     layer_norm 2x3x4 normalized_shape=[3,5] => normalized_shape[1] is 5, expected 4
-    layer_norm 2x3x4 normalized_shape=[4] => normalized_shape has 1 dimensions, expected 2
-    layer_norm 2x3x4 normalized_shape=[] => normalized_shape has 0 dimensions, minimum 1
-    layer_norm 2x3x4 3 normalized_shape=[3,4] => weight has 1 dimensions, expected 2
+    layer_norm 2x3x4 normalized_shape=[4] => normalized_shape has rank 1, expected 2
+    layer_norm 2x3x4 normalized_shape=[] => normalized_shape has rank 0, minimum 1
+    layer_norm 2x3x4 3 normalized_shape=[3,4] => weight has rank 1, expected 2
     layer_norm 2x3x4 normalized_shape=[3,4] eps=-1e-5 => eps is -0.00001, minimum 0
     batch_norm 2x3x4x5 3 2 => running_var[0] is 2, expected 3
     batch_norm 2x3x4x5 3 3 3 2 => bias[0] is 2, expected 3
-    batch_norm 3 3 3 => input has 1 dimensions, minimum 2
+    batch_norm 3 3 3 => input has rank 1, minimum 2
     batch_norm 2x3x4x5 3 3 eps=-1e-5 => eps is -0.00001, expected more than 0
     scale 2x3x4 4 => scale[0] is 4, expected 3
-    scale 4 4 => input has 1 dimensions, minimum 2
+    scale 4 4 => input has rank 1, minimum 2
     scale 2x3x4 3:f16 => scale is f16, must be f32
     prelu 2x3x4 4 => weight[0] is 4, expected 1 or the channels, 3
-    prelu 4 4 => input has 1 dimensions, minimum 2
-    prelu 2x3x4 2x3x4 => weight has 3 dimensions, expected 1
+    prelu 4 4 => input has rank 1, minimum 2
+    prelu 2x3x4 2x3x4 => weight has rank 3, expected 1
     prelu 2x3x4 3:f16 => weight is f16, must be f32
-    add 2x3x4 4 => residual has 1 dimensions, expected 3
+    add 2x3x4 4 => residual has rank 1, expected 3
     add 2x3x4 2x1x4 => residual[1] is 1, expected 3
     add 2x3x4 2x3x4:f16 => residual is f16, must be f32
     max 2x0x3 dim=1 => channels is 0, minimum 1
     max 2x3x4 dim=-1 => dim is -1, expected the channels' dimension, 1; reductions over spatial dimensions \
         are pools, such as adaptive_avg_pool2d
-    max 2 dim=1 => input has 1 dimensions, minimum 2
+    max 2 dim=1 => input has rank 1, minimum 2
     clamp 1 => min and max are both absent, at least one is needed
     max_pool2d 1x2x6x5 kernel_size=3 padding=[2,0] => padding[0] is 2, limit kernel_size[0] / 2 = 1
     max_pool2d 1x2x6x5 kernel_size=[3,6] => dilated window spans 6 on spatial axis 1, padded input has 5
     max_pool2d 1x2x6x5 kernel_size=3 stride=[0,1] => stride[0] is 0, minimum 1
     max_pool3d 1x2x4x6x5 kernel_size=[2,3,2] dilation=[1,4,1] \
         => dilated window spans 9 on spatial axis 1, padded input has 6
-    max_pool3d 1x2x6x5 kernel_size=[2,3,2] => input has 4 dimensions, expected 5
+    max_pool3d 1x2x6x5 kernel_size=[2,3,2] => input has rank 4, expected 5
     avg_pool2d 1x2x6x5 kernel_size=3 padding=[2,0] => padding[0] is 2, limit kernel_size[0] / 2 = 1
     avg_pool2d 1x2x6x5 kernel_size=3 divisor_override=0 => divisor_override is 0, any other number may be given
     avg_pool2d 1x2x6x5 kernel_size=[3,6] => dilated window spans 6 on spatial axis 1, padded input has 5
     avg_pool2d 1x2x6x5 kernel_size=3 stride=[0,1] => stride[0] is 0, minimum 1
     avg_pool2d 1x2x6x5 kernel_size=[0,1] => kernel_size[0] is 0, minimum 1
-    avg_pool2d 1x2x4x6x5 kernel_size=3 => input has 5 dimensions, expected 4
-    avg_pool3d 1x2x6x5 kernel_size=1 => input has 4 dimensions, expected 5
+    avg_pool2d 1x2x4x6x5 kernel_size=3 => input has rank 5, expected 4
+    avg_pool3d 1x2x6x5 kernel_size=1 => input has rank 4, expected 5
     adaptive_avg_pool2d 1x2x0x5 output_size=1 => input[2] is 0, minimum 1
     adaptive_avg_pool2d 1x2x6x5 output_size=[1,7] => output_size[1] is 7, expected 1
-    adaptive_avg_pool3d 1x2x6x5 output_size=1 => input has 4 dimensions, expected 5";
+    adaptive_avg_pool3d 1x2x6x5 output_size=1 => input has rank 4, expected 5";
 
 pub(crate) fn trials() -> Vec<Trial> {
     let rows = || ROWS.lines().filter_map(|row| row.trim().split_once(' '));

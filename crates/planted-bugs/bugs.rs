@@ -175,5 +175,5 @@ bugs! {
             "«(bias - mean * exact)» as f32" => "(bias + mean * exact)";
     "layer_norm.rs":
         layer_norm_takes_the_weight_of_a_place_in_its_block, norm::layer_norm::<f32>,
-            "values.load_readonly(«position as usize»)" => "local as usize % row";
+            "affine(values, row, «position as usize», g.norm.affine_type)" => "local as usize % row";
 }

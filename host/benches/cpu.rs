@@ -56,7 +56,7 @@ fn group_norm(bencher: Bencher<'_, '_>) {
 
 #[divan::bench]
 fn max_pool2d(bencher: Bencher<'_, '_>) {
-    let (x, spec) = (convolved(), MaxPool2dSpec::new([4, 4]));
+    let (x, spec) = (convolved(), MaxPool2dSpec::new(4));
     bench(bencher, &x, || ops::max_pool2d(&x, &spec));
 }
 

@@ -1,7 +1,7 @@
 //! Conversions of tensors: to contiguous order, another shape, element type or device.
 
-use crate::device::{DType, Order, Stream, Tensor};
-use crate::error::Result;
+use crate::device::{DType, Order, Stream, Tensor, must_be_axis, must_have_shape};
+use crate::error::{At, Error, Result};
 use crate::program::ProgramBuilder;
 
 impl Tensor {
@@ -10,7 +10,7 @@ impl Tensor {
     ///
     /// # Errors
     /// [`Error::OutOfMemory`](crate::Error::OutOfMemory); [`Error::Spec`](crate::Error::Spec) for more than
-    /// eight axes on a GPU, after axes of extent 1 are dropped and contiguous axes merged.
+    /// eight axes, after axes of extent 1 are dropped and contiguous axes merged.
     ///
     /// # Examples
     /// ```
@@ -74,14 +74,69 @@ impl Tensor {
         }
     }
 
+    /// The tensors joined along an axis, contiguous, on the stream of the first one, as
+    /// [`torch.cat`](https://docs.pytorch.org/docs/stable/generated/torch.cat.html). Along the first axis
+    /// each is copied once; along another, all are copied three times where they do not lie in memory with
+    /// that axis outermost.
+    ///
+    /// # Errors
+    /// [`Error::NoTensors`], [`Error::NoSuchAxis`]; [`Error::ShapeMismatch`] for tensors that differ in
+    /// another axis, [`Error::DTypeMismatch`], [`Error::DeviceMismatch`]; [`Error::InCapture`] for a stream
+    /// in capture; those of [`contiguous`](Self::contiguous).
+    ///
+    /// # Examples
+    /// ```
+    /// use convfuse::{Device, Tensor};
+    /// use ndarray::array;
+    ///
+    /// let stream = Device::best().stream()?;
+    /// let x = Tensor::from_array(&stream, &array![[1.0f32, 2.0], [3.0, 4.0]])?;
+    /// let y = Tensor::cat(&[&x, &x.narrow(1, 0, 1)?], 1)?;
+    /// assert_eq!(y.to_array::<f32>()?, array![[1.0, 2.0, 1.0], [3.0, 4.0, 3.0]].into_dyn());
+    /// # Ok::<(), convfuse::Error>(())
+    /// ```
+    pub fn cat(tensors: &[&Tensor], axis: usize) -> Result<Tensor> {
+        const AT: At = ("cat", "a tensor");
+        let Some(first) = tensors.first() else {
+            return Err(Error::NoTensors { operator: AT.0 });
+        };
+        let (stream, dtype, rank) = (first.stream(), first.dtype(), first.shape().len());
+        must_be_axis(AT.0, axis, rank)?;
+        // The axis outermost.
+        let mut axes: Vec<usize> = (0..rank).collect();
+        axes[..=axis].rotate_right(1);
+        let mut extent = 0usize;
+        let mut parts = Vec::with_capacity(tensors.len());
+        for tensor in tensors {
+            tensor.must_hold(dtype, AT)?;
+            tensor.same_device(AT, stream)?;
+            let mut expected = first.shape().to_vec();
+            if let Some(&own) = tensor.shape().get(axis) {
+                expected[axis] = own;
+            }
+            must_have_shape(&expected, tensor.shape(), AT)?;
+            let longer = extent.checked_add(expected[axis]);
+            extent = longer.ok_or_else(|| stream.device().too_large())?;
+            parts.push(tensor.on(stream)?.permute(&axes)?);
+        }
+        let mut shape = parts[0].shape().to_vec();
+        shape[0] = extent;
+        let parts = parts.iter().map(Tensor::contiguous);
+        let parts = parts.collect::<Result<Vec<_>>>()?;
+        let all = Tensor::joined(stream, &shape, dtype, &parts)?;
+        let mut axes: Vec<usize> = (0..rank).collect();
+        axes[..=axis].rotate_left(1);
+        all.permute(&axes)?.contiguous()
+    }
+
     /// A contiguous copy as `dtype`, or this tensor if it is contiguous and has that type.
     fn copied(&self, dtype: DType) -> Result<Tensor> {
-        if self.device().is_cpu() {
-            return self.copied_on_cpu(dtype);
-        }
         let order = self.order()?;
         if order == Order::Dense && self.dtype() == dtype {
             return Ok(self.clone());
+        }
+        if self.device().is_cpu() {
+            return self.copied_on_cpu(dtype);
         }
         let mut program = ProgramBuilder::new(self.device());
         let copy = program.input_as(None, self.shape(), self.dtype(), &order, dtype)?;

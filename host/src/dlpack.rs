@@ -98,7 +98,7 @@ impl Tensor {
         let dtype = dtype_of(tensor.dtype)?;
         let wrong = |error: dlpark::tensor::Error| Error::ForeignTensor {
             operator: FROM,
-            source: Box::new(error),
+            error: Box::new(error),
         };
         let is_empty = lent.num_elements().map_err(wrong)? == 0;
         let extents = lent.shape().map_err(wrong)?;
@@ -153,7 +153,7 @@ impl Tensor {
         let builder = unsafe { builder.data(pointer) };
         let wrong = |error| Error::ForeignTensor {
             operator: "to_dlpack",
-            source: error,
+            error,
         };
         let builder = builder.flags(DlpackFlags::READ_ONLY);
         let builder = builder.map_err(|error| wrong(Box::new(error)))?;

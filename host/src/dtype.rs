@@ -37,6 +37,19 @@ impl DType {
         }
     }
 
+    /// The same for a number in double precision, which is rounded once.
+    pub(crate) fn round_f64(self, value: f64) -> f32 {
+        let nearest = value as f32;
+        let between = f64::from(nearest) - value;
+        if self == DType::F32 || between == 0.0 || value.is_nan() {
+            return self.round(nearest);
+        }
+        // The number is between two of f32. The one whose last bit is 1 is no more a tie of the narrower type
+        // than the number is, and lies on the same side of each.
+        let beyond = (between > 0.0) == (value > 0.0);
+        self.round(f32::from_bits((nearest.to_bits() - u32::from(beyond)) | 1))
+    }
+
     /// Its name, also in kernel symbols.
     const fn name(self) -> &'static str {
         match self {
@@ -165,6 +178,40 @@ mod tests {
             // SAFETY: `widen_all` writes every element.
             let back = unsafe { back.assume_init() };
             assert_eq!(back.to_bits(), one.to_f32().to_bits());
+        }
+    }
+
+    /// Of the two neighbours of a number the nearer one is taken, and of a tie the even one, by the
+    /// definition.
+    #[test]
+    fn numbers_in_double_precision_are_rounded_once() {
+        for (dtype, digits, least) in [(DType::F16, 10, -24), (DType::BF16, 7, -133)] {
+            let unit = |exponent: i32| 2f64.powi((exponent - digits).max(least));
+            for exponent in [-140, -134, -133, -126, -25, -24, -20, -14, -1, 0, 15] {
+                for steps in [1.0, 2.0, 3.0, 77.0, 126.0] {
+                    let base = 2f64.powi(exponent);
+                    let tie = base + (steps + 0.5) * unit(exponent);
+                    for off in [0.0, 1e-15, -1e-15, 1e-9, -1e-9, 0.3, -0.3] {
+                        let value = tie + off * unit(exponent);
+                        let expected = (value / unit(exponent)).round_ties_even() * unit(exponent);
+                        let rounded = dtype.round_f64(value);
+                        assert_eq!(f64::from(rounded), expected, "{dtype} {value:e}");
+                        assert_eq!(dtype.round_f64(-value), -rounded);
+                    }
+                }
+            }
+        }
+        // What a first rounding to f32 makes a tie of.
+        let above_tie = 1.0 + 2f64.powi(-11) + 2f64.powi(-40);
+        assert_eq!(DType::F16.round_f64(above_tie), 1.0 + 2f32.powi(-10));
+        assert_eq!(DType::F16.round(above_tie as f32), 1.0);
+        assert_eq!(DType::F16.round_f64(65_519.999_999_999), 65504.0);
+        assert_eq!(DType::F16.round_f64(65520.0), f32::INFINITY);
+        for dtype in [DType::F32, DType::F16, DType::BF16] {
+            assert_eq!(dtype.round_f64(1e300), f32::INFINITY);
+            assert_eq!(dtype.round_f64(f64::NEG_INFINITY), f32::NEG_INFINITY);
+            assert_eq!(dtype.round_f64(-1e-300).to_bits(), (-0f32).to_bits());
+            assert!(dtype.round_f64(f64::NAN).is_nan());
         }
     }
 

@@ -12,6 +12,9 @@ use crate::host_memory::NoMemory;
 
 /// The error type of the library.
 ///
+/// An error's text is whole: it has that of the error that it is made of, which is then no
+/// [`source`](std::error::Error::source); a source is a further cause, such as the system's.
+///
 /// A refused argument leaves the device untouched; a lack of memory leaves it usable. Only a fault *inside* a
 /// kernel ([`Error::Driver`] with an illegal address, say) makes a GPU's context unusable. The emulator
 /// recovers from faults, too.
@@ -40,12 +43,12 @@ pub enum Error {
 
     /// What is wrong with a further input of a graph as an argument: its shape, element type, device or order
     /// in memory.
-    #[error("input {name}: {source}")]
+    #[error("input {name}: {error}")]
     NamedInput {
         /// The input.
         name: String,
         /// What is wrong with it.
-        source: Box<Error>,
+        error: Box<Error>,
     },
 
     /// No kernels implement a run of layers, or not those that were asked for by name.
@@ -154,12 +157,12 @@ pub enum Error {
 
     /// A driver call failed.
     #[error("gpu: {0}")]
-    Driver(#[from] DriverError),
+    Driver(DriverError),
 
     /// The emulator stopped a kernel, or could not serve an allocation.
     #[cfg(feature = "emulator")]
     #[error("emulator: {0}")]
-    Emulator(#[source] Box<cuda_std::emulator::Fault>),
+    Emulator(Box<cuda_std::emulator::Fault>),
 
     /// Tensors of two devices met in one operator.
     #[error("{operator}: {argument} is on {actual}, must be on {expected}")]
@@ -244,15 +247,46 @@ pub enum Error {
         expected: String,
     },
 
-    /// A range beyond the first axis of a tensor.
-    #[error("slice: {start}..{end} of an axis of {extent}")]
+    /// A range beyond an axis of a tensor, or a step of 0.
+    #[error("slice: {start}..{end} by {step} of axis {axis}, whose extent is {extent}")]
     BadSlice {
+        /// The axis.
+        axis: usize,
         /// The first index.
         start: usize,
         /// The index after the last.
         end: usize,
-        /// The extent of the axis; 0 for a tensor without axes.
+        /// From one index to the next.
+        step: usize,
+        /// The extent of the axis.
         extent: usize,
+    },
+
+    /// An axis that a tensor does not have.
+    #[error("{operator}: axis is {axis}, the tensor has rank {rank}")]
+    NoSuchAxis {
+        /// The operator's name.
+        operator: &'static str,
+        /// The axis, counted from 0.
+        axis: usize,
+        /// Axes of the tensor.
+        rank: usize,
+    },
+
+    /// Axes that are not each axis of a tensor once.
+    #[error("permute: axes are {axes:?}, must be each axis once of a tensor of rank {rank}")]
+    NoPermutation {
+        /// The axes that were given.
+        axes: Vec<usize>,
+        /// Axes of the tensor.
+        rank: usize,
+    },
+
+    /// An operator on an empty list of tensors.
+    #[error("{operator}: there are no tensors, must be at least one")]
+    NoTensors {
+        /// The operator's name.
+        operator: &'static str,
     },
 
     /// An address that is not aligned for the element type, or for an output of kernels.
@@ -296,12 +330,12 @@ pub enum Error {
     },
 
     /// An invalid DLPack description, or a tensor that DLPack cannot describe.
-    #[error("{operator}: {source}")]
+    #[error("{operator}: {error}")]
     ForeignTensor {
         /// What was asked for.
         operator: &'static str,
         /// What is wrong with it.
-        source: Box<dyn std::error::Error + Send + Sync>,
+        error: Box<dyn std::error::Error + Send + Sync>,
     },
 
     /// An operation that a graph cannot contain, on a stream in capture.
@@ -340,6 +374,12 @@ impl Error {
             Error::Forked => true,
             _ => false,
         }
+    }
+}
+
+impl From<DriverError> for Error {
+    fn from(error: DriverError) -> Error {
+        Error::Driver(error)
     }
 }
 

@@ -10,11 +10,11 @@
 //! A residual block, `relu(norm(conv(x)) + x)`:
 //!
 //! ```
-//! use convfuse::graph::{ConvLayer, Graph, Layer};
+//! use convfuse::graph::{Graph, Layer};
 //! use convfuse::{Device, Model, data};
 //!
 //! let block = Graph::builder("x", 8)
-//!     .layer("convolved", "x", Layer::conv2d(ConvLayer::new("conv", 8, [1, 1])))
+//!     .layer("convolved", "x", Layer::conv2d("conv", 8, 1))
 //!     .layer("normalised", "convolved", Layer::group_norm("norm", 4))
 //!     .layer("sum", "normalised", Layer::add("x"))
 //!     .layer("y", "sum", Layer::relu())
@@ -27,8 +27,8 @@
 
 #[doc(inline)]
 pub use op_spec::graph::{
-    AddLayer, BatchNormLayer, Chain, ConvLayer, Graph, GraphBuilder, GraphError, GraphInput,
-    GraphProblem, GroupNormLayer, Initialisation, InstanceNormLayer, Layer, LayerNormLayer,
-    LayerProblem, Operand, Parameter, Partition, PartitionError, PreluLayer, Run, ScaleLayer,
-    ShapedLayer, presets,
+    AbsentParameter, AddLayer, BatchNormLayer, ByIteration, ByTuple, Chain, ConvLayer, Graph,
+    GraphBuilder, GraphError, GraphInput, GraphProblem, GroupNormLayer, Initialisation,
+    InstanceNormLayer, Layer, LayerNormLayer, LayerProblem, Layers, Operand, Parameter, Partition,
+    PartitionError, PreluLayer, Run, ScaleLayer, ShapedLayer, presets,
 };

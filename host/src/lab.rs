@@ -109,6 +109,7 @@ pub fn layer(
         Layer::AdaptiveAvgPool2d(pool) => adaptive_avg_pool2d(x, pool),
         Layer::AdaptiveAvgPool3d(pool) => adaptive_avg_pool3d(x, pool),
         Layer::Pointwise(function) => pointwise::apply(x, function),
+        _ => unreachable!("every layer has a function"),
     }
 }
 

@@ -14,14 +14,14 @@
 //!
 //! # Example
 //! ```
-//! use convfuse::graph::{Chain, ConvLayer, Layer};
+//! use convfuse::graph::{Chain, Layer};
 //! use convfuse::{Device, Model, data};
 //!
-//! let layers = [
-//!     Layer::conv2d(ConvLayer::new("conv", 8, [3, 3])),
+//! let layers = (
+//!     Layer::conv2d("conv", 8, 3).bias(false),
 //!     Layer::group_norm("norm", 4),
 //!     Layer::relu(),
-//! ];
+//! );
 //! let chain = Chain::new(3, layers)?;
 //! let model = Model::init(&Device::cpu().stream()?, &chain, 42)?; // Device::best() takes a GPU if there is one
 //! let y = model.forward_array(&data::fill(1, (2, 3, 8, 8)))?;
@@ -60,7 +60,7 @@
 //!
 //! let stream = Device::best().stream()?;
 //! let x = Tensor::from_array(&stream, &Array4::<f32>::ones((2, 3, 8, 8)))?;
-//! let pooled = ops::max_pool2d(&x, &MaxPool2dSpec::new([2, 2]))?;
+//! let pooled = ops::max_pool2d(&x, &MaxPool2dSpec::new(2))?;
 //! let y = ops::clamp(&pooled, &ClampSpec::new(0.0, 0.5))?;
 //! assert_eq!(y.shape(), [2, 3, 4, 4]);
 //! assert!(y.to_array::<f32>()?.iter().all(|&value| value == 0.5));
@@ -112,5 +112,7 @@ pub use dtype::{DType, Element, bf16, f16};
 pub use error::{DriverError, Error, InputsError, Result};
 pub use launch_config::Arch;
 pub use model::{Inputs, Model, Options, Plan, Replicas};
-pub use parameters::{Parameters, ParametersError};
+/// The crate of the host's arrays, in the version that this crate takes them in.
+pub use ndarray;
+pub use parameters::{LayerTensor, Parameters, ParametersError};
 pub use tensor_file::{LoadOptions, TensorFileError};

@@ -9,10 +9,11 @@ use ndarray::{ArrayD, ArrayViewD};
 use op_spec::graph::{Graph, Parameter};
 
 use crate::dtype::DType;
+pub use given::LayerTensor;
 pub use given::ParametersError;
-use given::{check_shape, collected, in_order};
+use given::{Given, check_shape, collected, in_order};
 
-use crate::tensor_file::{self, LoadOptions, TensorFileError};
+use crate::tensor_file::{self, LoadOptions, Source, TensorFileError};
 
 /// A value for every parameter of a graph, in the shape that the graph's table gives it.
 #[derive(Clone, Debug, PartialEq)]
@@ -39,15 +40,18 @@ impl Parameters {
     /// Parameters with these values by name. A batch norm's `num_batches_tracked` is ignored.
     ///
     /// # Errors
-    /// [`ParametersError`] with the first parameter that is missing, superfluous, or of another shape.
+    /// [`ParametersError`] with the parameters that are missing, the values that are superfluous, or the
+    /// first one of another shape.
     pub fn new(
         graph: impl AsRef<Graph>,
         values: impl IntoIterator<Item = (String, ArrayD<f32>)>,
     ) -> Result<Parameters, ParametersError> {
         let table = graph.as_ref().parameters().to_vec();
-        let values = in_order(&table, values, |value| value.shape(), true)?;
-        let values = table.iter().zip(values);
-        let values = values.map(|(parameter, value)| standard(parameter, value));
+        let values = in_order(graph.as_ref(), values.into_iter().map(Given::from), true)?;
+        let values = table.iter().zip(values).map(|(parameter, value)| {
+            check_shape(parameter, &parameter.name, value.shape())?;
+            standard(parameter, value)
+        });
         Ok(Parameters {
             values: values.collect::<Result<_, _>>()?,
             table,
@@ -57,25 +61,28 @@ impl Parameters {
     /// Whether these are parameters of `graph`.
     ///
     /// # Errors
-    /// [`ParametersError`] with the first parameter that the graph has and these have not, or in another
-    /// shape, or the other way round.
+    /// [`ParametersError`] with the parameters that the graph has and these have not, or the other way round,
+    /// or the first one of another shape.
     pub fn check(&self, graph: impl AsRef<Graph>) -> Result<(), ParametersError> {
-        let named = self.iter().map(|(name, value)| (name.to_owned(), value));
-        in_order(
-            graph.as_ref().parameters(),
-            named,
-            |value| value.shape(),
-            true,
-        )
-        .map(drop)
+        let graph = graph.as_ref();
+        let named = self
+            .iter()
+            .map(|(name, value)| (name.to_owned(), value).into());
+        let values = in_order(graph, named, true)?;
+        let mut values = graph.parameters().iter().zip(values);
+        values.try_for_each(|(parameter, value)| {
+            check_shape(parameter, &parameter.name, value.shape())
+        })
     }
 
-    /// Reads the parameters of `graph`. A batch norm's `num_batches_tracked`, which PyTorch stores beside its
-    /// running statistics, is passed over.
+    /// Reads the parameters of `graph` from a safetensors file, or from several of which `path` is the index
+    /// (`model.safetensors.index.json`, whose `weight_map` names the file of each tensor). A batch norm's
+    /// `num_batches_tracked`, which PyTorch stores beside its running statistics, is passed over.
     ///
     /// # Errors
     /// [`TensorFileError`] for a file that cannot be read or is no safetensors file (a truncated one,
-    /// say), and for tensors that are missing, superfluous, misshapen, or neither f32 nor f16 nor bf16.
+    /// say), and for tensors that are missing, superfluous, misshapen, or neither f64 nor f32 nor f16 nor
+    /// bf16; for an index that names a file outside of its folder.
     pub fn load(
         path: impl AsRef<Path>,
         graph: impl AsRef<Graph>,
@@ -83,18 +90,55 @@ impl Parameters {
         Parameters::load_with(path, graph, &LoadOptions::default())
     }
 
-    /// The same from a file of more than the graph's parameters, such as a whole network's.
+    /// The same from a file of more than the graph's parameters, such as a whole network's, or with other
+    /// names.
     ///
     /// # Errors
-    /// As [`Parameters::load`]; with [`LoadOptions::strict`] off, nothing is superfluous.
+    /// As [`Parameters::load`]; with [`LoadOptions::strict`] off, only tensors under the name of a layer are
+    /// superfluous. Two tensors under the name of one parameter are refused always.
     pub fn load_with(
         path: impl AsRef<Path>,
         graph: impl AsRef<Graph>,
         options: &LoadOptions,
     ) -> Result<Parameters, TensorFileError> {
-        let table = graph.as_ref().parameters().to_vec();
-        let values = tensor_file::read(path.as_ref(), &table, options)?;
-        Ok(Parameters { table, values })
+        Parameters::read(Source::Path(path.as_ref()), graph.as_ref(), options)
+    }
+
+    /// The same from the bytes of a safetensors file, such as those of `include_bytes!`.
+    ///
+    /// # Errors
+    /// As [`Parameters::load_with`].
+    ///
+    /// # Examples
+    /// ```
+    /// use convfuse::graph::{Chain, Layer};
+    /// use convfuse::{LoadOptions, Parameters};
+    ///
+    /// let header = br#"{"net.slope.weight":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}"#;
+    /// let bytes = [&header.len().to_le_bytes()[..], header, &0.5f32.to_le_bytes()].concat();
+    /// let chain = Chain::new(3, [Layer::prelu("prelu", 1)])?;
+    /// let options = LoadOptions::default().prefix("net.").rename("slope", "prelu");
+    /// let parameters = Parameters::from_bytes(&bytes, &chain, &options)?;
+    /// assert_eq!(parameters.get("prelu.weight").unwrap()[0], 0.5);
+    /// # Ok::<(), convfuse::Error>(())
+    /// ```
+    pub fn from_bytes(
+        bytes: &[u8],
+        graph: impl AsRef<Graph>,
+        options: &LoadOptions,
+    ) -> Result<Parameters, TensorFileError> {
+        Parameters::read(Source::Bytes(bytes), graph.as_ref(), options)
+    }
+
+    fn read(
+        source: Source<'_>,
+        graph: &Graph,
+        options: &LoadOptions,
+    ) -> Result<Parameters, TensorFileError> {
+        Ok(Parameters {
+            table: graph.parameters().to_vec(),
+            values: tensor_file::read(source, graph, options)?,
+        })
     }
 
     /// Writes the parameters to `path`, replacing the file only once it is complete.
@@ -121,8 +165,9 @@ impl Parameters {
         let known = self.table.iter().position(|other| other.name == name);
         let index = known.ok_or_else(|| ParametersError::Unexpected {
             names: vec![name.to_owned()],
+            of_layers: Vec::new(),
         })?;
-        check_shape(&self.table[index], value.shape())?;
+        check_shape(&self.table[index], name, value.shape())?;
         self.values[index] = standard(&self.table[index], value)?;
         Ok(())
     }

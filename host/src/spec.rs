@@ -8,7 +8,7 @@
 //! ```
 //! use convfuse::spec::Conv2dSpec;
 //!
-//! let spec = Conv2dSpec { padding: [1, 1].into(), ..Conv2dSpec::default() };
+//! let spec = Conv2dSpec::default().padding(1);
 //! let problem = spec.problem(&[2, 8, 30, 31], &[64, 8, 3, 3], None)?;
 //! assert_eq!(*problem.output_shape(), [2, 64, 30, 31]);
 //! # Ok::<(), convfuse::spec::SpecError>(())
@@ -22,7 +22,7 @@ pub use op_spec::{
     ClampProblem, ClampSpec, Conv1dSpec, Conv2dSpec, Conv3dSpec, ConvProblem, ConvSpec,
     GeluApproximation, GroupNormProblem, GroupNormSpec, InstanceNormProblem, InstanceNormSpec,
     LayerNormProblem, LayerNormSpec, Layout, MaxPool2dProblem, MaxPool2dSpec, MaxPool3dProblem,
-    MaxPool3dSpec, Pad, Padding, PaddingMode, PointwiseProblem, PointwiseSpec, PoolProblem, Pooled,
-    PreluProblem, PreluSpec, Quantity, RankRule, ReductionOp, ScaleProblem, ScaleSpec, Shape,
-    SpecError,
+    MaxPool3dSpec, MaxPoolSpec, Pad, Padding, PaddingMode, PerAxis, PointwiseProblem,
+    PointwiseSpec, PoolProblem, Pooled, PreluProblem, PreluSpec, Quantity, RankRule, ReductionOp,
+    ScaleProblem, ScaleSpec, Shape, SpecError,
 };

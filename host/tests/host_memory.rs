@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use convfuse::graph::{Chain, ConvLayer, Layer};
-use convfuse::spec::{ClampSpec, Conv2dSpec, MaxPool2dSpec};
+use convfuse::spec::{ClampSpec, Conv2dSpec};
 use convfuse::{DType, Device, Error, Model, Options, Parameters, ParametersError, Tensor, ops};
 use ndarray::Array4;
 
@@ -23,10 +23,7 @@ fn ones(shape: [usize; 4]) -> Tensor {
 #[test]
 fn a_convolution_with_a_wide_pad() {
     let (x, weight) = (ones([1, 2, 5, 5]), ones([3, 2, 3, 3]));
-    let spec = Conv2dSpec {
-        padding: [1_000_000; 2].into(),
-        ..Conv2dSpec::default()
-    };
+    let spec = Conv2dSpec::default().padding([1_000_000; 2]);
     is_out_of_memory(ops::conv2d(&x, &weight, None, &spec));
 }
 
@@ -35,8 +32,8 @@ fn an_intermediate_of_a_chain() {
     let stream = Device::cpu().stream().unwrap();
     let mut conv = ConvLayer::new("conv", 16, [3, 3]);
     conv.attributes.padding = [400_000; 2].into();
-    let pool = Layer::max_pool2d(MaxPool2dSpec::new([800_000, 800_000]));
-    let chain = Chain::new(2, [Layer::conv2d(conv), pool]).unwrap();
+    let pool = Layer::max_pool2d([800_000, 800_000]);
+    let chain = Chain::new(2, (Layer::from(conv), pool)).unwrap();
     let model = Model::init(&stream, &chain, 1).unwrap();
     is_out_of_memory(model.forward(&ones([1, 2, 5, 5])));
 }
@@ -76,7 +73,7 @@ fn an_output_of_a_billion_samples() {
 fn parameters_of_more_channels_than_there_can_be() {
     let stream = Device::cpu().stream().unwrap();
     for channels in [10_usize.pow(13), usize::MAX / 4] {
-        let conv = Layer::conv2d(ConvLayer::new("conv", channels, [1, 1]));
+        let conv = Layer::conv2d("conv", channels, 1);
         let chain = Chain::new(1, [conv]).unwrap();
         let error = Model::init(&stream, &chain, 1).unwrap_err();
         let Error::Parameters(ParametersError::TooLarge { name, .. }) = &error else {
@@ -97,13 +94,10 @@ fn shapes_that_no_array_has_though_they_hold_nothing() {
 /// The specification refuses what is beyond any memory, on every device.
 #[test]
 fn outputs_beyond_an_address_space() {
-    let spec = Conv2dSpec {
-        padding: [1 << 31, 1 << 31].into(),
-        ..Conv2dSpec::default()
-    };
+    let spec = Conv2dSpec::default().padding([1 << 31, 1 << 31]);
     let error = ops::conv2d(&ones([1, 1, 1, 1]), &ones([1, 1, 1, 1]), None, &spec).unwrap_err();
     assert!(matches!(error, Error::Spec(_)), "{error}");
-    let chain = Chain::new(1, [Layer::conv2d(ConvLayer::new("conv", 4, [1, 1]))]).unwrap();
+    let chain = Chain::new(1, [Layer::conv2d("conv", 4, 1)]).unwrap();
     let stream = Device::cpu().stream().unwrap();
     let model = Model::init(&stream, &chain, 1).unwrap();
     let planned = model.plan(&stream, &[1 << 60, 1, 1, 1], &Options::default());

@@ -18,12 +18,12 @@ use crate::parts::unroll::unroll;
 /// Blocks fewer on a multiprocessor where a residual takes registers.
 const ROOMY: u32 = 1;
 
-/// A block applies a list of functions to `BLOCK_ELEMENTS` consecutive elements of `x`, in f32, and writes the
-/// results to `y`.
+/// A block applies a list of functions to `BLOCK_ELEMENTS` consecutive elements of `x`, in f32, and writes
+/// the results to `y`.
 ///
 /// *Launch*: `pointwise::shape(elements)`. *Mapping*: four vectors a thread, a block's width apart; the list
-/// is applied to two of them, then to the other two. *Barriers*: none. *Traffic*: each element is read once and
-/// written once.
+/// is applied to two of them, then to the other two. *Barriers*: none. *Traffic*: each element is read once
+/// and written once.
 ///
 /// # Safety
 /// `x` and `y` have `elements` elements and start on 16 bytes; `y` is `x` or apart from it.
@@ -36,12 +36,12 @@ pub unsafe fn pointwise<T: Storage>(x: *const T, y: *mut T, elements: u64, list:
 /// elements of `x`, in f32, and writes the results to `y`.
 ///
 /// *Launch*: `pointwise::shape(elements)`. *Mapping*: four vectors a thread, a block's width apart; the list
-/// is applied to two of them, then to the other two. *Barriers*: none. *Traffic*: each element of `x` and of the
-/// residual is read once, each result written once.
+/// is applied to two of them, then to the other two. *Barriers*: none. *Traffic*: each element of `x` and of
+/// the residual is read once, each result written once.
 ///
 /// # Safety
-/// `x` and `y` have `elements` elements, and so has `residual` if the list adds it. They start on 16 bytes. `y`
-/// is `x`, or `residual`, or apart from them; `x` and `residual` may be the same.
+/// `x` and `y` have `elements` elements, and so has `residual` if the list adds it. They start on 16 bytes.
+/// `y` is `x`, or `residual`, or apart from them; `x` and `residual` may be the same.
 #[kernel(instances(T: [f32, f16, bf16]), max_threads = BLOCK_THREADS, min_blocks = MIN_BLOCKS - ROOMY)]
 pub unsafe fn pointwise_residual<T: Storage>(
     x: *const T,

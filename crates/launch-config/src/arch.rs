@@ -2,6 +2,7 @@
 
 /// An architecture that kernels, tiles and costs are chosen for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Arch {
     /// Ampere and Ada, compute capability 8: `mma.sync` and `cp.async`.
     Sm80,

@@ -146,11 +146,7 @@ mod tests {
     }
 
     fn depthwise(groups: usize) -> ConvSpec<3> {
-        ConvSpec {
-            padding: [0, 1, 1].into(),
-            groups,
-            ..ConvSpec::default()
-        }
+        ConvSpec::default().padding([0, 1, 1]).groups(groups)
     }
 
     #[test]

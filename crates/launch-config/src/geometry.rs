@@ -333,6 +333,7 @@ impl Step {
                 Self::new(Function::Softplus, [beta, threshold, 1.0 / beta])
             }
             PointwiseSpec::Mish {} => plain(Function::Mish),
+            _ => unreachable!("every function has a step"),
         }
     }
 }

@@ -102,10 +102,7 @@ fn other_formats_tiles_and_groups_are_reformatted() {
     let format = OperandFormat::STORED;
     let narrow = GemmConfig::with_tile(&conv, None, format, &HOPPER, W64N128).expect("a config");
     assert_eq!(narrow.channels_last(last, &HOPPER), None);
-    let spec = ConvSpec {
-        groups: 4,
-        ..Conv3dSpec::default()
-    };
+    let spec = Conv3dSpec::default().groups(4);
     // Groups of 16 channels, of 12, and of 24, where a span of K-vectors would reach into the next group.
     for (channels, are_k_vectors) in [(64, true), (48, false), (96, false)] {
         let conv = self::conv(channels, [1, 20, 30], 3, spec);
@@ -131,11 +128,9 @@ fn boxes_reach_no_further_than_a_tensor_map_lets_them() {
         (400, 1, 8, true),
         (400, 1, 9, false),
     ] {
-        let spec = ConvSpec {
-            dilation: [1, 1, dilation],
-            stride: [1, 1, stride],
-            ..Conv3dSpec::default()
-        };
+        let spec = Conv3dSpec::default()
+            .dilation([1, 1, dilation])
+            .stride([1, 1, stride]);
         let conv = conv(16, [1, 4, columns], 3, spec);
         let config = config(&conv);
         let channels_last = config.channels_last(nhwc_strides(&conv, 16), &HOPPER);
@@ -146,11 +141,9 @@ fn boxes_reach_no_further_than_a_tensor_map_lets_them() {
 }
 
 fn spec(stride: usize, padding: usize) -> Conv3dSpec {
-    ConvSpec {
-        stride: [stride; 3],
-        padding: [padding; 3].into(),
-        ..ConvSpec::default()
-    }
+    ConvSpec::default()
+        .stride([stride; 3])
+        .padding([padding; 3])
 }
 
 #[test]
@@ -239,10 +232,7 @@ fn nothing_that_decides_about_bits_changes() {
 #[test]
 fn f32_is_rounded_on_its_way_where_that_pays() {
     let spec = |stride| spec(stride, 1);
-    let flat = Conv3dSpec {
-        padding: [0, 1, 1].into(),
-        ..Conv3dSpec::default()
-    };
+    let flat = Conv3dSpec::default().padding([0, 1, 1]);
     for (conv, pays) in [
         (conv(32, [128; 3], 3, spec(2)), true),
         (conv(64, [64; 3], 3, spec(2)), true),

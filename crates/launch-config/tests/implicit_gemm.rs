@@ -6,7 +6,7 @@ use launch_config::implicit_gemm::{
     MMA_STEP_K_VECTORS, Mainloop, OperandFormat, PROMOTION_MMA_STEPS, W64N128, WARP_SPECIALIZED,
     combining,
 };
-use op_spec::{Conv3dSpec, ConvSpec};
+use op_spec::Conv3dSpec;
 
 use crate::{AMPERE as DEVICE, HOPPER, conv};
 
@@ -17,11 +17,8 @@ const STORED: OperandFormat = OperandFormat::STORED;
 /// Problems of all kinds, with the pool behind them.
 fn problems() -> Vec<(ConvGeometry, Option<[u32; 2]>)> {
     let plain = Conv3dSpec::default();
-    let strided = |stride, padding: [usize; 3], dilation| ConvSpec {
-        stride,
-        padding: padding.into(),
-        dilation,
-        ..plain
+    let strided = |stride, padding: [usize; 3], dilation| {
+        plain.stride(stride).padding(padding).dilation(dilation)
     };
     let stem = strided([1, 2, 2], [0, 3, 3], [1, 1, 1]);
     let gaps = strided([2, 3, 4], [1, 0, 2], [1, 2, 3]);
@@ -293,11 +290,9 @@ fn the_batch_matters_only_where_it_is_given() {
 #[test]
 fn tensor_cores_are_for_many_products() {
     let grouped = |c: usize, k: usize, r: usize, groups: usize, stride: usize| {
-        let spec = ConvSpec {
-            stride: [1, stride, stride],
-            groups,
-            ..Conv3dSpec::default()
-        };
+        let spec = Conv3dSpec::default()
+            .stride([1, stride, stride])
+            .groups(groups);
         let conv = conv([4, c, 1, 64, 64], [k, c / groups, 1, r, r], spec);
         GemmConfig::pays(&conv)
     };
@@ -319,10 +314,7 @@ fn tensor_cores_are_for_many_products() {
 
 #[test]
 fn what_shared_memory_cannot_hold_has_no_plan() {
-    let far = ConvSpec {
-        dilation: [1, 400, 400],
-        ..Conv3dSpec::default()
-    };
+    let far = Conv3dSpec::default().dilation([1, 400, 400]);
     let config = |conv: &ConvGeometry, pool, shared_bytes| {
         let device = GemmDevice {
             shared_bytes,

@@ -118,7 +118,7 @@ fn blocks_combine_the_moments_of_few_rows_themselves() {
 #[test]
 fn overlapping_windows_two_rows_apart_are_stacked_and_all_others_are_not() {
     let geometry = |shape: [usize; 4], stride: [usize; 2], padding: [usize; 2], dilation: usize| {
-        let mut spec = MaxPool2dSpec::new([3, 3]);
+        let mut spec = MaxPool2dSpec::new(3);
         (spec.stride, spec.padding) = (Some(stride), padding);
         spec.dilation = [dilation; 2];
         let problem = spec.problem(&shape).expect("a valid case");
@@ -321,10 +321,7 @@ mod conv3d_multiply_instance_norm_clamp_multiply_max {
         assert_eq!(geometry([1, 3, 16, 32, 31]), None);
         assert_eq!(geometry([1, 3, 17, 32, 32]), None);
         assert!(geometry([1, 3, 16, 31, 32]).is_some());
-        let padded = Conv3dSpec {
-            padding: [1, 1, 1].into(),
-            ..Conv3dSpec::default()
-        };
+        let padded = Conv3dSpec::default().padding(1);
         assert_eq!(geometry_of(padded, false, [1, 3, 8, 8, 32]), None);
         assert_eq!(
             geometry_of(Conv3dSpec::default(), true, [1, 3, 8, 8, 32]),
@@ -341,10 +338,7 @@ fn planes_of_more_cells_than_32_bits_address_have_no_plan() {
         let conv = crate::conv([1, 8, d, h, w], [8, 8, 1, filter, filter], spec);
         GemmConfig::new(&conv, None, OperandFormat::F16X2, &crate::AMPERE, None)
     };
-    let strided = ConvSpec {
-        stride: [1, 1, 3],
-        ..Conv3dSpec::default()
-    };
+    let strided = Conv3dSpec::default().stride([1, 1, 3]);
     // A K-vector has four words. The limit is tested along each extent, and for stride phases.
     for (extents, spec) in [
         ([1, 8192, 131_008], Conv3dSpec::default()),

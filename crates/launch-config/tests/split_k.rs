@@ -2,7 +2,7 @@
 
 use launch_config::conv::ConvGeometry;
 use launch_config::implicit_gemm::{GemmConfig, GemmDevice, OperandFormat, WARP_SPECIALIZED};
-use op_spec::{Conv3dSpec, ConvSpec};
+use op_spec::Conv3dSpec;
 
 use crate::HOPPER;
 
@@ -10,11 +10,9 @@ use crate::HOPPER;
 /// but for the stride.
 fn conv(n: usize, [c, k]: [usize; 2], extents: [usize; 3], stride: usize) -> ConvGeometry {
     let depth = if extents[0] == 1 { 1 } else { 3 };
-    let spec = ConvSpec {
-        stride: [1.max(stride * (depth / 3)), stride, stride],
-        padding: [depth / 2, 1, 1].into(),
-        ..Conv3dSpec::default()
-    };
+    let spec = Conv3dSpec::default()
+        .stride([1.max(stride * (depth / 3)), stride, stride])
+        .padding([depth / 2, 1, 1]);
     let [d, h, w] = extents;
     crate::conv([n, c, d, h, w], [k, c, depth, 3, 3], spec)
 }

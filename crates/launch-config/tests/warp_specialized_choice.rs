@@ -48,11 +48,9 @@ fn padded(
     format: OperandFormat,
 ) -> GemmConfig {
     let of = |inside: usize| extents.map(|extent| if extent > 1 { inside } else { 1 });
-    let spec = ConvSpec {
-        stride: of(stride),
-        padding: extents.map(|extent| usize::from(extent > 1)).into(),
-        ..ConvSpec::default()
-    };
+    let spec = ConvSpec::default()
+        .stride(of(stride))
+        .padding(extents.map(|extent| usize::from(extent > 1)));
     let conv = conv([2, c, k], extents, of(3), spec);
     GemmConfig::new(&conv, None, format, &HOPPER, None).expect("a config")
 }
@@ -62,11 +60,9 @@ fn padded(
 #[test]
 fn warp_specialized_tiles_are_for_first_layers_of_many_pixels() {
     let of = |[c, k]: [usize; 2], input, filter: [usize; 3], stride: [usize; 3]| {
-        let spec = ConvSpec {
-            stride,
-            padding: filter.map(|extent| extent / 2).into(),
-            ..ConvSpec::default()
-        };
+        let spec = ConvSpec::default()
+            .stride(stride)
+            .padding(filter.map(|extent| extent / 2));
         conv([1, c, k], input, filter, spec)
     };
     let is_warp_specialized = |conv: &ConvGeometry, format, batch| {

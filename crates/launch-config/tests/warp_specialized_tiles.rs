@@ -35,12 +35,7 @@ pub(crate) fn conv(
 /// Problems of all kinds, for `n` samples.
 pub(crate) fn problems(n: usize) -> Vec<ConvGeometry> {
     let plain = Conv3dSpec::default();
-    let spec = |stride, dilation, groups| ConvSpec {
-        stride,
-        dilation,
-        groups,
-        ..plain
-    };
+    let spec = |stride, dilation, groups| plain.stride(stride).dilation(dilation).groups(groups);
     let grouped = spec([1, 2, 2], [1; 3], 3);
     [
         ([n, 256, 256], [1, 64, 64], [1, 3, 3], plain),
@@ -230,11 +225,7 @@ fn no_further_stage_fits_shared_memory() {
 #[test]
 fn warpgroups_ping_pong_with_resident_filters_or_few_loads() {
     let volume = |n, [c, k]: [usize; 2], extent, stride| {
-        let spec = ConvSpec {
-            padding: [1; 3].into(),
-            stride: [stride; 3],
-            ..ConvSpec::default()
-        };
+        let spec = ConvSpec::default().padding(1).stride([stride; 3]);
         conv([n, c, k], [extent; 3], [3; 3], spec)
     };
     let [_, split, rounded, stored] = FORMATS;
@@ -355,11 +346,7 @@ fn blocks_are_of_whole_sets_and_do_every_tile() {
 fn neighbouring_channels_of_a_row_and_a_group_share_moments() {
     // Of images of this extent, which tiles of 16 by 16 leave two moments each.
     let of = |[groups, k]: [usize; 2], extent, tile, row_channels| {
-        let spec = ConvSpec {
-            groups,
-            padding: [0, 1, 1].into(),
-            ..Conv3dSpec::default()
-        };
+        let spec = Conv3dSpec::default().groups(groups).padding([0, 1, 1]);
         let conv = conv([3, 16 * groups, k], [1, extent, extent], [1, 3, 3], spec);
         let config = GemmConfig::with_tile(&conv, None, OperandFormat::STORED, &HOPPER, tile);
         let without_norm = config.expect("a config");

@@ -45,7 +45,8 @@ pub(crate) mod layer {
 
     /// The addition of another value of the graph, of exactly the shape of the first operand.
     #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-    #[serde(deny_unknown_fields)]
+    #[serde(deny_unknown_fields, expecting = "an object of attributes")]
+    #[non_exhaustive]
     pub struct AddLayer {
         /// Name of the other value: in a chain, that of a further input.
         pub input: String,

@@ -1,6 +1,7 @@
 //! Batch normalisation at inference: every channel by statistics that are known before.
 
 use crate::error::{SpecError, check_eps};
+use crate::setters::setters;
 use crate::shape::ChannelShape;
 
 const OPERATOR: &str = "batch_norm";
@@ -11,6 +12,7 @@ const OPERATOR: &str = "batch_norm";
 ///
 /// PyTorch's `momentum` says how training renews the running statistics, and has no part in this.
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct BatchNormSpec {
     /// Added to the variance.
     pub eps: f64,
@@ -20,6 +22,13 @@ impl Default for BatchNormSpec {
     /// PyTorch's `eps` of 1e-5.
     fn default() -> Self {
         Self { eps: 1e-5 }
+    }
+}
+
+setters! {
+    [] BatchNormSpec {
+        /// With this number added to the variance.
+        eps(eps: f64) |spec| spec.eps = eps;
     }
 }
 
@@ -112,11 +121,13 @@ pub(crate) mod layer {
     use crate::graph::file::{eps, is_true, written_as, yes};
     use crate::graph::layer::{Flow, GraphLayer, Layer, LayerProblem};
     use crate::graph::parameters::{Wanted, affine};
+    use crate::setters::setters;
 
     /// A batch norm at inference, as `torch.nn.BatchNorm1d`, `torch.nn.BatchNorm2d` and
     /// `torch.nn.BatchNorm3d` describe it.
     #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
     #[serde(from = "BatchNormFile", into = "BatchNormFile")]
+    #[non_exhaustive]
     pub struct BatchNormLayer {
         /// Prefix of its parameters: `name.running_mean`, `name.running_var`, `name.weight`, `name.bias`.
         pub name: String,
@@ -126,20 +137,31 @@ pub(crate) mod layer {
         pub affine: bool,
     }
 
+    setters! {
+        [] BatchNormLayer {
+            /// With these attributes.
+            attributes(attributes: BatchNormSpec) |layer| layer.attributes = attributes;
+            /// With this number added to the variance.
+            eps(eps: f64) |layer| layer.attributes.eps = eps;
+            /// With weight and bias, or without.
+            affine(affine: bool) |layer| layer.affine = affine;
+        }
+    }
+
     impl Layer {
         /// A batch norm with PyTorch's defaults: eps 1e-5, weight and bias.
         #[must_use]
-        pub fn batch_norm(name: &str) -> Layer {
-            Layer::BatchNorm(BatchNormLayer {
+        pub fn batch_norm(name: &str) -> BatchNormLayer {
+            BatchNormLayer {
                 name: name.into(),
                 attributes: BatchNormSpec::default(),
                 affine: true,
-            })
+            }
         }
     }
 
     #[derive(Serialize, Deserialize)]
-    #[serde(deny_unknown_fields)]
+    #[serde(deny_unknown_fields, expecting = "an object of attributes")]
     struct BatchNormFile {
         name: String,
         #[serde(default = "eps")]
@@ -188,7 +210,7 @@ pub(crate) mod layer {
                 suffix,
                 shape: vec![flow.channels.unwrap_or(0)],
                 initialisation,
-                present: true,
+                absent_without: None,
             };
             let mut wanted = vec![
                 statistic(".running_mean", Initialisation::Zeros),

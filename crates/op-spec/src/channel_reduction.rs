@@ -3,6 +3,7 @@
 //! A new operation is a line of `operations!` and an arm of each of [`ReductionOp`]'s methods.
 
 use crate::error::{Quantity, SpecError, at_least_one};
+use crate::setters::setters;
 use crate::shape::ChannelShape;
 
 /// What a reduction takes, in words.
@@ -39,8 +40,8 @@ macro_rules! operations {
             /// `dim` is the channels' dimension as PyTorch counts; it is left out of the output, see
             /// [`ChannelReductionSpec`].
             #[must_use]
-            pub const fn $name(dim: isize) -> Self {
-                Self::ChannelReduction(ChannelReductionSpec::new(ReductionOp::$Variant, dim))
+            pub const fn $name(dim: isize) -> ChannelReductionSpec {
+                ChannelReductionSpec::new(ReductionOp::$Variant, dim)
             }
         )+}
     };
@@ -114,6 +115,7 @@ impl ReductionOp {
 ///
 /// *Shapes*: `(n, c, *)` to `(n, *)`, or to `(n, 1, *)` with `keepdim`; any rank from 2, and a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub struct ChannelReductionSpec {
     /// What becomes of the channels' values.
     pub operation: ReductionOp,
@@ -121,6 +123,13 @@ pub struct ChannelReductionSpec {
     pub dim: isize,
     /// Whether the output keeps the dimension, with an extent of 1; PyTorch's default is no.
     pub keepdim: bool,
+}
+
+setters! {
+    [] ChannelReductionSpec {
+        /// With the dimension kept in the output, or not.
+        keepdim(keepdim: bool) |spec| spec.keepdim = keepdim;
+    }
 }
 
 impl ChannelReductionSpec {
@@ -210,7 +219,7 @@ mod layer {
 
     /// The attributes as they are written down, under the operation's name.
     #[derive(Serialize, Deserialize)]
-    #[serde(deny_unknown_fields)]
+    #[serde(deny_unknown_fields, expecting = "an object of attributes")]
     struct File {
         dim: Dim,
         #[serde(default, skip_serializing_if = "is_false")]
@@ -236,7 +245,7 @@ mod layer {
             let dim = match dim {
                 Dim::One(dim) => dim,
                 Dim::Several(dims) => {
-                    let other = || format!("{}: dim is {dims:?}, {EXPECTED}", self.name());
+                    let other = || format!("dim is {dims:?}, {EXPECTED}");
                     let only = <[isize; 1]>::try_from(&dims[..]);
                     only.map_err(|_| D::Error::custom(other()))?[0]
                 }

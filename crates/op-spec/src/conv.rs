@@ -7,6 +7,7 @@ mod padding;
 pub use padding::{Pad, Padding, PaddingMode};
 
 use crate::error::{Quantity, RankRule, SpecError, at_least_one};
+use crate::setters::{PerAxis, setters};
 use crate::shape::{Shape, elements, same_shape};
 use crate::window::Window;
 
@@ -14,7 +15,15 @@ use crate::window::Window;
 /// [`torch.nn.functional.conv2d`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.conv2d.html).
 ///
 /// Extents come from the tensors: the filter's shape is `[k, c / groups, (t,) (r,) s]`.
+///
+/// ```
+/// use op_spec::{Conv2dSpec, Padding};
+///
+/// let spec = Conv2dSpec::default().stride([2, 1]).padding(1);
+/// assert_eq!(spec.padding, Padding::Each([1, 1]));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub struct ConvSpec<const D: usize> {
     /// Step between windows on each axis.
     pub stride: [usize; D],
@@ -45,6 +54,21 @@ impl<const D: usize> Default for ConvSpec<D> {
             dilation: [1; D],
             groups: 1,
         }
+    }
+}
+
+setters! {
+    [const D: usize] ConvSpec<D> {
+        /// With this step between windows.
+        stride(stride: impl Into<PerAxis<D>>) |spec| spec.stride = stride.into().0;
+        /// With this padding: elements on both sides of all axes or of each, or a [`Padding`].
+        padding(padding: impl Into<Padding<D>>) |spec| spec.padding = padding.into();
+        /// With padding of this kind.
+        padding_mode(mode: PaddingMode) |spec| spec.padding_mode = mode;
+        /// With this step between the elements of a window.
+        dilation(dilation: impl Into<PerAxis<D>>) |spec| spec.dilation = dilation.into().0;
+        /// In so many groups.
+        groups(groups: usize) |spec| spec.groups = groups;
     }
 }
 

@@ -96,7 +96,7 @@ spec_error! {
         actual: usize,
         /// Dimensions it should have.
         rule: RankRule,
-    }: "{tensor} has {actual} dimensions, {rule}";
+    }: "{tensor} has rank {actual}, {rule}";
     /// A count or extent is below what the operator is defined for.
     TooSmall {
         /// What is too small.

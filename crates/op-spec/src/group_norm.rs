@@ -1,6 +1,7 @@
 //! Group normalisation.
 
 use crate::error::{Quantity, SpecError, at_least_one, check_eps};
+use crate::setters::setters;
 use crate::shape::ChannelShape;
 
 const OPERATOR: &str = "group_norm";
@@ -8,11 +9,19 @@ const OPERATOR: &str = "group_norm";
 /// Attributes of group normalisation; see
 /// [`torch.nn.functional.group_norm`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.group_norm.html).
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct GroupNormSpec {
     /// Groups that the channels of a sample are split into; each has its own mean and deviation.
     pub num_groups: usize,
     /// Added to the variance.
     pub eps: f64,
+}
+
+setters! {
+    [] GroupNormSpec {
+        /// With this number added to the variance.
+        eps(eps: f64) |spec| spec.eps = eps;
+    }
 }
 
 impl GroupNormSpec {
@@ -120,10 +129,12 @@ pub(crate) mod layer {
     use crate::graph::file::{eps, is_true, written_as, yes};
     use crate::graph::layer::{Flow, GraphLayer, Layer, LayerProblem};
     use crate::graph::parameters::{Wanted, affine};
+    use crate::setters::setters;
 
     /// A group norm, as `torch.nn.GroupNorm` describes it.
     #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
     #[serde(from = "GroupNormFile", into = "GroupNormFile")]
+    #[non_exhaustive]
     pub struct GroupNormLayer {
         /// Prefix of its parameters: `name.weight`, `name.bias`.
         pub name: String,
@@ -133,20 +144,31 @@ pub(crate) mod layer {
         pub affine: bool,
     }
 
+    setters! {
+        [] GroupNormLayer {
+            /// With these attributes.
+            attributes(attributes: GroupNormSpec) |layer| layer.attributes = attributes;
+            /// With this number added to the variance.
+            eps(eps: f64) |layer| layer.attributes.eps = eps;
+            /// With weight and bias, or without.
+            affine(affine: bool) |layer| layer.affine = affine;
+        }
+    }
+
     impl Layer {
         /// A group norm with PyTorch's defaults: eps 1e-5, weight and bias.
         #[must_use]
-        pub fn group_norm(name: &str, num_groups: usize) -> Layer {
-            Layer::GroupNorm(GroupNormLayer {
+        pub fn group_norm(name: &str, num_groups: usize) -> GroupNormLayer {
+            GroupNormLayer {
                 name: name.into(),
                 attributes: GroupNormSpec::new(num_groups),
                 affine: true,
-            })
+            }
         }
     }
 
     #[derive(Serialize, Deserialize)]
-    #[serde(deny_unknown_fields)]
+    #[serde(deny_unknown_fields, expecting = "an object of attributes")]
     struct GroupNormFile {
         name: String,
         num_groups: usize,

@@ -2,6 +2,7 @@
 
 use crate::error::{SpecError, check_eps};
 use crate::group_norm::GroupNormProblem;
+use crate::setters::setters;
 use crate::shape::ChannelShape;
 
 const OPERATOR: &str = "instance_norm";
@@ -9,6 +10,7 @@ const OPERATOR: &str = "instance_norm";
 /// Attributes of instance normalisation; see
 /// [`torch.nn.functional.instance_norm`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.instance_norm.html).
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct InstanceNormSpec {
     /// Added to the variance.
     pub eps: f64,
@@ -18,6 +20,13 @@ impl Default for InstanceNormSpec {
     /// PyTorch's `eps` of 1e-5.
     fn default() -> Self {
         Self { eps: 1e-5 }
+    }
+}
+
+setters! {
+    [] InstanceNormSpec {
+        /// With this number added to the variance.
+        eps(eps: f64) |spec| spec.eps = eps;
     }
 }
 
@@ -105,10 +114,12 @@ pub(crate) mod layer {
     use crate::graph::file::{eps, is_false, written_as};
     use crate::graph::layer::{Flow, GraphLayer, Layer, LayerProblem};
     use crate::graph::parameters::{Wanted, affine};
+    use crate::setters::setters;
 
     /// An instance norm, as `torch.nn.InstanceNorm2d` and `torch.nn.InstanceNorm3d` describe it.
     #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
     #[serde(from = "InstanceNormFile", into = "InstanceNormFile")]
+    #[non_exhaustive]
     pub struct InstanceNormLayer {
         /// Prefix of its parameters: `name.weight`, `name.bias`.
         pub name: String,
@@ -118,20 +129,31 @@ pub(crate) mod layer {
         pub affine: bool,
     }
 
+    setters! {
+        [] InstanceNormLayer {
+            /// With these attributes.
+            attributes(attributes: InstanceNormSpec) |layer| layer.attributes = attributes;
+            /// With this number added to the variance.
+            eps(eps: f64) |layer| layer.attributes.eps = eps;
+            /// With weight and bias, or without.
+            affine(affine: bool) |layer| layer.affine = affine;
+        }
+    }
+
     impl Layer {
         /// An instance norm with PyTorch's defaults: eps 1e-5, neither weight nor bias.
         #[must_use]
-        pub fn instance_norm(name: &str) -> Layer {
-            Layer::InstanceNorm(InstanceNormLayer {
+        pub fn instance_norm(name: &str) -> InstanceNormLayer {
+            InstanceNormLayer {
                 name: name.into(),
                 attributes: InstanceNormSpec::default(),
                 affine: false,
-            })
+            }
         }
     }
 
     #[derive(Serialize, Deserialize)]
-    #[serde(deny_unknown_fields)]
+    #[serde(deny_unknown_fields, expecting = "an object of attributes")]
     struct InstanceNormFile {
         name: String,
         #[serde(default = "eps")]

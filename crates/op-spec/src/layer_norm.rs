@@ -2,6 +2,7 @@
 
 use crate::error::{RankRule, SpecError, check_eps};
 use crate::group_norm::GroupNormProblem;
+use crate::setters::setters;
 use crate::shape::{ChannelShape, same_shape};
 
 const OPERATOR: &str = "layer_norm";
@@ -12,6 +13,7 @@ const OPERATOR: &str = "layer_norm";
 /// Here `normalized_shape` is always all of the input's but the batch. What is meant by a norm of channels
 /// and space with a weight for each *channel* is [`GroupNormSpec`](crate::GroupNormSpec) with one group.
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct LayerNormSpec {
     /// Added to the variance.
     pub eps: f64,
@@ -21,6 +23,13 @@ impl Default for LayerNormSpec {
     /// PyTorch's `eps` of 1e-5.
     fn default() -> Self {
         Self { eps: 1e-5 }
+    }
+}
+
+setters! {
+    [] LayerNormSpec {
+        /// With this number added to the variance.
+        eps(eps: f64) |spec| spec.eps = eps;
     }
 }
 
@@ -121,12 +130,14 @@ pub(crate) mod layer {
     use crate::graph::Initialisation;
     use crate::graph::file::{eps, is_true, written_as, yes};
     use crate::graph::layer::{Flow, GraphLayer, Layer, LayerProblem};
-    use crate::graph::parameters::Wanted;
+    use crate::graph::parameters::{Wanted, unless};
+    use crate::setters::setters;
     use crate::shape::same_shape;
 
     /// A layer norm over channels and space, as `torch.nn.LayerNorm` describes it.
     #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
     #[serde(from = "LayerNormFile", into = "LayerNormFile")]
+    #[non_exhaustive]
     pub struct LayerNormLayer {
         /// Prefix of its parameters: `name.weight`, `name.bias`.
         pub name: String,
@@ -141,23 +152,36 @@ pub(crate) mod layer {
         pub bias: bool,
     }
 
+    setters! {
+        [] LayerNormLayer {
+            /// With these attributes.
+            attributes(attributes: LayerNormSpec) |layer| layer.attributes = attributes;
+            /// With this number added to the variance.
+            eps(eps: f64) |layer| layer.attributes.eps = eps;
+            /// With weight and bias, or without.
+            elementwise_affine(affine: bool) |layer| layer.elementwise_affine = affine;
+            /// With a bias beside the weight, or without.
+            bias(bias: bool) |layer| layer.bias = bias;
+        }
+    }
+
     impl Layer {
         /// A layer norm with PyTorch's defaults: eps 1e-5, weight and bias for each element of
         /// `normalized_shape`.
         #[must_use]
-        pub fn layer_norm(name: &str, normalized_shape: &[usize]) -> Layer {
-            Layer::LayerNorm(LayerNormLayer {
+        pub fn layer_norm(name: &str, normalized_shape: &[usize]) -> LayerNormLayer {
+            LayerNormLayer {
                 name: name.into(),
                 normalized_shape: normalized_shape.to_vec(),
                 attributes: LayerNormSpec::default(),
                 elementwise_affine: true,
                 bias: true,
-            })
+            }
         }
     }
 
     #[derive(Serialize, Deserialize)]
-    #[serde(deny_unknown_fields)]
+    #[serde(deny_unknown_fields, expecting = "an object of attributes")]
     struct LayerNormFile {
         name: String,
         normalized_shape: Vec<usize>,
@@ -192,16 +216,17 @@ pub(crate) mod layer {
         }
 
         fn parameters(&self, _: &Flow) -> Vec<Wanted> {
-            let wanted = |suffix, initialisation, present| Wanted {
+            let wanted = |suffix, initialisation, absent_without| Wanted {
                 suffix,
                 shape: self.normalized_shape.clone(),
                 initialisation,
-                present,
+                absent_without,
             };
-            let affine = self.elementwise_affine;
+            let no_weight = unless(self.elementwise_affine, "elementwise_affine");
+            let no_bias = no_weight.or(unless(self.bias, "bias"));
             vec![
-                wanted(".weight", Initialisation::Ones, affine),
-                wanted(".bias", Initialisation::Zeros, affine && self.bias),
+                wanted(".weight", Initialisation::Ones, no_weight),
+                wanted(".bias", Initialisation::Zeros, no_bias),
             ]
         }
 

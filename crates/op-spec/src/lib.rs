@@ -1,7 +1,7 @@
 //! What each operator is asked to do, checked once and shared by everything that does it.
 //!
 //! An operator appears here as two types. Its *specification* (`Conv2dSpec`, `GroupNormSpec`, …)
-//! holds the attributes under PyTorch's names, with public fields and nothing checked. Given the
+//! holds the attributes under PyTorch's names, with a method to set each and nothing checked. Given the
 //! shapes of its tensors, `specification.problem(..)` refuses what PyTorch refuses, with a
 //! [`SpecError`] that names both values, and returns a *problem*: attributes and extents that are
 //! known to fit together, with the output shape worked out. Kernels, references and the CPU
@@ -11,7 +11,7 @@
 //! use op_spec::{Conv2dSpec, SpecError};
 //!
 //! # fn main() -> Result<(), SpecError> {
-//! let spec = Conv2dSpec { padding: [1, 1].into(), ..Conv2dSpec::default() };
+//! let spec = Conv2dSpec::default().padding(1);
 //! let problem = spec.problem(&[2, 8, 30, 31], &[64, 8, 3, 3], None)?;
 //! assert_eq!(*problem.output_shape(), [2, 64, 30, 31]);
 //! # Ok(())
@@ -42,6 +42,7 @@
 extern crate alloc;
 
 mod error;
+mod setters;
 mod shape;
 mod window;
 
@@ -81,4 +82,5 @@ pub use pool::{
 };
 pub use prelu::{PreluProblem, PreluSpec};
 pub use scale::{ScaleProblem, ScaleSpec};
+pub use setters::PerAxis;
 pub use shape::{ChannelShape, MAX_ELEMENTS, Shape};

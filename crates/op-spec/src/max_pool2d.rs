@@ -2,6 +2,7 @@
 
 use super::{Attributes, MaxPool3dProblem, Pooled, batch_of};
 use crate::SpecError;
+use crate::setters::{PerAxis, setters};
 use crate::shape::{Shape, elements};
 
 /// Attributes of max pooling of images (`D` = 2) or volumes (3); see
@@ -16,6 +17,7 @@ use crate::shape::{Shape, elements};
         into = "super::layer::MaximumFile"
     )
 )]
+#[non_exhaustive]
 pub struct MaxPoolSpec<const D: usize> {
     /// Window extents.
     pub kernel_size: [usize; D],
@@ -35,13 +37,26 @@ pub type MaxPool2dSpec = MaxPoolSpec<2>;
 /// Attributes of max pooling of volumes.
 pub type MaxPool3dSpec = MaxPoolSpec<3>;
 
+setters! {
+    [const D: usize] MaxPoolSpec<D> {
+        /// With this step between windows.
+        stride(stride: impl Into<PerAxis<D>>) |spec| spec.stride = Some(stride.into().0);
+        /// With this padding on both sides.
+        padding(padding: impl Into<PerAxis<D>>) |spec| spec.padding = padding.into().0;
+        /// With this step between the elements of a window.
+        dilation(dilation: impl Into<PerAxis<D>>) |spec| spec.dilation = dilation.into().0;
+        /// With windows that reach beyond the padding, or not.
+        ceil_mode(ceil_mode: bool) |spec| spec.ceil_mode = ceil_mode;
+    }
+}
+
 impl<const D: usize> MaxPoolSpec<D> {
     /// PyTorch's defaults: windows side by side, no padding, no gaps.
     #[must_use]
-    pub const fn new(kernel_size: [usize; D]) -> Self {
+    pub fn new(kernel_size: impl Into<PerAxis<D>>) -> Self {
         const { assert!(D == 2 || D == 3, "images or volumes") };
         Self {
-            kernel_size,
+            kernel_size: kernel_size.into().0,
             stride: None,
             padding: [0; D],
             dilation: [1; D],

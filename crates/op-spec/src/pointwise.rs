@@ -16,8 +16,13 @@ use crate::shape::elements;
 #[cfg_attr(
     feature = "graph",
     derive(serde::Serialize, serde::Deserialize),
-    serde(rename_all = "snake_case", deny_unknown_fields)
+    serde(
+        rename_all = "snake_case",
+        deny_unknown_fields,
+        expecting = "an object of attributes"
+    )
 )]
+#[non_exhaustive]
 pub enum PointwiseSpec {
     /// Values limited to an interval.
     Clamp(ClampSpec),
@@ -88,6 +93,22 @@ pub enum GeluApproximation {
 }
 
 impl PointwiseSpec {
+    /// The names of all functions.
+    #[cfg(feature = "graph")]
+    pub(crate) const OPERATORS: &[&str] = &[
+        "clamp",
+        "relu",
+        "leaky_relu",
+        "silu",
+        "gelu",
+        "sigmoid",
+        "tanh",
+        "hardswish",
+        "elu",
+        "softplus",
+        "mish",
+    ];
+
     /// The operator's name.
     #[must_use]
     pub const fn operator(&self) -> &'static str {
@@ -213,7 +234,7 @@ mod layer {
 
     constructors! {
         /// A clamp with both bounds.
-        clamp(min: f64, max: f64) = Layer::Pointwise(PointwiseSpec::Clamp(ClampSpec::new(min, max)));
+        clamp(min: f64, max: f64) = Layer::Pointwise(PointwiseSpec::Clamp(ClampSpec { min: Some(min), max: Some(max) }));
         /// Negative values become 0.
         relu() = Layer::Pointwise(PointwiseSpec::Relu {});
         /// Values that are not above 0 are multiplied by `negative_slope`.

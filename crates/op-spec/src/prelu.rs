@@ -82,10 +82,12 @@ pub(crate) mod layer {
     use crate::graph::file::{is_one, one};
     use crate::graph::layer::{Flow, GraphLayer, Layer, LayerProblem};
     use crate::graph::parameters::Wanted;
+    use crate::setters::setters;
 
     /// A rectifier whose slope below 0 is a parameter, as `torch.nn.PReLU` describes it.
     #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-    #[serde(deny_unknown_fields)]
+    #[serde(deny_unknown_fields, expecting = "an object of attributes")]
+    #[non_exhaustive]
     pub struct PreluLayer {
         /// Prefix of its parameter, `name.weight`.
         pub name: String,
@@ -97,15 +99,22 @@ pub(crate) mod layer {
         pub init: f64,
     }
 
+    setters! {
+        [] PreluLayer {
+            /// With slopes that are this before training.
+            init(init: f64) |layer| layer.init = init;
+        }
+    }
+
     impl Layer {
         /// A rectifier with slopes that are 0.25 before training, one for all channels or one for each.
         #[must_use]
-        pub fn prelu(name: &str, num_parameters: usize) -> Layer {
-            Layer::Prelu(PreluLayer {
+        pub fn prelu(name: &str, num_parameters: usize) -> PreluLayer {
+            PreluLayer {
                 name: name.into(),
                 num_parameters,
                 init: default_init(),
-            })
+            }
         }
     }
 
@@ -141,7 +150,7 @@ pub(crate) mod layer {
                 suffix: ".weight",
                 shape: vec![self.num_parameters],
                 initialisation: Initialisation::Constant(self.init),
-                present: true,
+                absent_without: None,
             }]
         }
 

@@ -42,11 +42,13 @@ pub(crate) mod layer {
     use crate::graph::Initialisation;
     use crate::graph::layer::{Flow, GraphLayer, Layer, LayerProblem};
     use crate::graph::parameters::Wanted;
+    use crate::setters::setters;
 
     /// A product with one factor per channel, PyTorch's `x * factor` with `factor` of shape `(c, 1, 1)` for
     /// images.
     #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-    #[serde(deny_unknown_fields)]
+    #[serde(deny_unknown_fields, expecting = "an object of attributes")]
+    #[non_exhaustive]
     pub struct ScaleLayer {
         /// Name of the factor. Layers of the same name share it.
         pub name: String,
@@ -55,14 +57,21 @@ pub(crate) mod layer {
         pub initialisation: Initialisation,
     }
 
+    setters! {
+        [] ScaleLayer {
+            /// With a factor that is this before training.
+            initialisation(initialisation: Initialisation) |layer| layer.initialisation = initialisation;
+        }
+    }
+
     impl Layer {
         /// A product with a factor that is 1 before training.
         #[must_use]
-        pub fn scale(name: &str) -> Layer {
-            Layer::Scale(ScaleLayer {
+        pub fn scale(name: &str) -> ScaleLayer {
+            ScaleLayer {
                 name: name.into(),
                 initialisation: Initialisation::Ones,
-            })
+            }
         }
     }
 
@@ -82,7 +91,7 @@ pub(crate) mod layer {
                 suffix: "",
                 shape,
                 initialisation: self.initialisation,
-                present: true,
+                absent_without: None,
             }]
         }
 

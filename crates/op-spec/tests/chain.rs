@@ -3,7 +3,7 @@
 use op_spec::graph::presets::{KernelBench79, KernelBench85};
 use op_spec::graph::{
     Chain, ConvLayer, GraphError, Initialisation, Layer, NormalForm, Partition, Pointwise,
-    Reduction, ScaleLayer,
+    Reduction,
 };
 use op_spec::{GeluApproximation, MaxPool2dSpec, SpecError};
 
@@ -79,36 +79,37 @@ fn what_no_input_can_mend_is_refused_at_once() {
     let of = |layers: &[Layer]| Chain::new(8, layers.to_vec());
     let mut strided = ConvLayer::new("conv", 4, [3, 3]);
     strided.attributes.stride = [1, 0];
-    let volumes = Layer::conv3d(ConvLayer::new("conv", 4, [3, 3, 3]));
-    let pool = MaxPool2dSpec::new([3, 3]);
+    let volumes = Layer::conv3d("conv", 4, 3);
+    let pool = MaxPool2dSpec::new(3);
     refused! {
         of(&[]) => "graph: layers are none, minimum 1";
-        of(&[Layer::group_norm("norm", 3)])
+        of(&[Layer::group_norm("norm", 3).into()])
             => "layer 0: group_norm: channels is 8, which is not a multiple of num_groups 3";
-        of(&[Layer::conv2d(strided)]) => "layer 0: conv2d: stride[1] is 0, minimum 1";
-        of(&[volumes, Layer::max_pool2d(pool)])
+        of(&[Layer::from(strided)]) => "layer 0: conv2d: stride[1] is 0, minimum 1";
+        of(&[volumes.into(), Layer::from(pool)])
             => "layer 1: max_pool2d: spatial dimensions are 3, expected 2";
     }
-    let late = [Layer::max(1), Layer::clamp(0.0, 1.0), Layer::scale("scale")];
-    let padded = Layer::max_pool2d(MaxPool2dSpec {
-        padding: [2, 0],
-        ..pool
-    });
+    let late = [
+        Layer::from(Layer::max(1)),
+        Layer::clamp(0.0, 1.0),
+        Layer::from(Layer::scale("scale")),
+    ];
+    let padded = Layer::from(pool.padding([2, 0]));
     says! {
         of(&late) => "layer 2: scale: the input has no channels";
-        of(&[Layer::scale("")]) => "name is empty";
+        of(&[Layer::scale("").into()]) => "name is empty";
         of(&[padded]) => "padding[0] is 2";
     }
 }
 
 #[test]
 fn layers_that_share_a_parameter_must_agree_about_it() {
-    let conv = Layer::conv2d(ConvLayer::new("conv", 4, [3, 3]));
+    let conv = Layer::conv2d("conv", 4, 3);
     refused! {
-        Chain::new(8, [Layer::scale("factor"), conv, Layer::scale("factor")])
+        Chain::new(8, (Layer::scale("factor"), conv, Layer::scale("factor")))
             => "layer 2: factor has shape [4, 1, 1], an earlier layer shares it with shape [8, 1, 1]";
     }
-    let chain = Chain::new(8, [Layer::scale("factor"), Layer::scale("factor")]).unwrap();
+    let chain = Chain::new(8, (Layer::scale("factor"), Layer::scale("factor"))).unwrap();
     assert_eq!(chain.parameters().len(), 1);
 }
 
@@ -145,7 +146,7 @@ fn a_chain_is_a_file_and_back() {
 
 #[test]
 fn a_pointwise_function_is_written_under_its_own_name() {
-    let chain = Chain::new(2, [Layer::relu(), Layer::clamp(0.0, 1.0)]).unwrap();
+    let chain = Chain::new(2, (Layer::relu(), Layer::clamp(0.0, 1.0))).unwrap();
     let json = r#"{"in_channels":2,"layers":[{"relu":{}},{"clamp":{"min":0.0,"max":1.0}}]}"#;
     assert_eq!(written(&chain), json);
     assert_eq!(read(json).unwrap(), chain);
@@ -189,12 +190,8 @@ fn attributes_that_pytorch_has_defaults_for_may_be_left_out() {
 #[test]
 fn every_parameter_is_random_by_itself() {
     let names = ["a", "b", "c", "d", "e", "f"];
-    let factor = |name: &str| {
-        Layer::Scale(ScaleLayer {
-            name: name.to_owned(),
-            initialisation: Initialisation::Normal,
-        })
-    };
+    let factor =
+        |name: &str| Layer::from(Layer::scale(name).initialisation(Initialisation::Normal));
     let chain = Chain::new(1, names.map(factor)).unwrap();
     let mut values = std::collections::HashSet::new();
     for seed in 0..100 {
@@ -210,13 +207,25 @@ fn a_file_with_mistakes_is_refused_by_name() {
     let three = r#"{"conv2d": {"name": "c", "out_channels": 4, "kernel_size": [1, 2, 3]}}"#;
     says! {
         of_layers(r#"{"relu6": {}}"#) => "layer 0", "`relu6`", "`relu`", "`conv2d`", "`max`";
-        of_layers(r#"{"relu": {}}, {"clamp": {"mni": 0}}"#) => "layer 1: unknown field `mni`";
+        of_layers(r#"{"relu": {}}, {"clamp": {"mni": 0}}"#) => "layer 1: clamp: unknown field `mni`";
         of_layers(r#"{"relu": {"inplace": true}}"#) => "inplace";
-        of_layers(r#"{"channel_max": {}}"#) => "layer 0", "`channel_max`";
+        of_layers(r#"{"channel_max": {}}"#) => "layer 0: unknown operator `channel_max`";
+        of_layers(r#"{"conv2d": 3}"#) => "layer 0: conv2d: invalid type: integer `3`, expected an object of attributes";
+        of_layers(r#"{"elu": []}"#) => "layer 0: elu: invalid type: sequence, expected an object of attributes";
+        of_layers(r#"{"scale": null}"#) => "layer 0: scale: invalid type: null, expected an object of attributes";
+        of_layers(r#"{"mean": 1}"#) => "layer 0: mean: invalid type: integer `1`, expected an object of attributes";
         of_layers("{}") => "no operator";
         of_layers(r#"{"relu": {}, "clamp": {"min": 0}}"#) => "relu and clamp";
-        of_layers(three) => "layer 0: kernel_size has 3 entries, expected 1 or 2";
+        of_layers(three) => "layer 0: conv2d: kernel_size has 3 entries, expected 1 or 2";
         of_layers(r#"{"group_norm": {"name": "n", "num_groups": 3}}"#) => "num_groups 3";
+    }
+    let unknown = of_layers(r#"{"relu6": {}}"#).unwrap_err().to_string();
+    for operator in ["relu", "conv2d", "max", "clamp"] {
+        assert_eq!(
+            unknown.matches(&format!("`{operator}`")).count(),
+            1,
+            "{unknown}"
+        );
     }
 }
 
@@ -274,7 +283,7 @@ fn both_presets_have_a_normal_form() {
 
 #[test]
 fn layers_in_another_order_have_none() {
-    let conv = |name| Layer::conv2d(ConvLayer::new(name, 8, [1, 1]));
+    let conv = |name| Layer::conv2d(name, 8, 1);
     let rule = |layers: Vec<Layer>| {
         let chain = Chain::new(8, layers).unwrap();
         let problem = chain.problem(&[1, 8, 9, 9]).unwrap();
@@ -282,17 +291,23 @@ fn layers_in_another_order_have_none() {
         NormalForm::of(&problem, 0..layers).unwrap_err()
     };
     for layers in [
-        vec![conv("a"), conv("b")],
-        vec![Layer::scale("s"), conv("a")],
-        vec![Layer::clamp(0.0, 1.0), Layer::group_norm("n", 4)],
-        vec![Layer::group_norm("n", 4), Layer::instance_norm("i")],
+        vec![conv("a").into(), conv("b").into()],
+        vec![Layer::from(Layer::scale("s")), conv("a").into()],
+        vec![
+            Layer::clamp(0.0, 1.0),
+            Layer::from(Layer::group_norm("n", 4)),
+        ],
+        vec![
+            Layer::from(Layer::group_norm("n", 4)),
+            Layer::from(Layer::instance_norm("i")),
+        ],
     ] {
         assert_eq!(rule(layers).layer, 1);
     }
-    let pool = || Layer::max_pool2d(MaxPool2dSpec::new([2, 2]));
+    let pool = || Layer::from(Layer::max_pool2d(2));
     assert_eq!(rule(vec![pool(), pool()]).rule, "one reduction");
     // Factors without a norm are pointwise.
-    let chain = Chain::new(8, [conv("a"), Layer::scale("s"), Layer::clamp(0.0, 1.0)]).unwrap();
+    let chain = Chain::new(8, (conv("a"), Layer::scale("s"), Layer::clamp(0.0, 1.0))).unwrap();
     let problem = chain.problem(&[1, 8, 9, 9]).unwrap();
     let form = |end| NormalForm::of(&problem, 0..end).unwrap();
     assert_eq!(form(3).summary().to_string(), "convolution, scale, clamp");
@@ -310,7 +325,7 @@ fn presets_refuse_what_their_operators_refuse() {
     let mut odder = odd;
     odder.conv.groups = 3;
     refused! {
-        of(plain, &[2, 8]) => "layer 0: conv2d: input has 2 dimensions, expected 4";
+        of(plain, &[2, 8]) => "layer 0: conv2d: input has rank 2, expected 4";
         of(plain, &[2, 8, 5, 30])
             => "layer 3: max_pool2d: dilated window spans 4 on spatial axis 0, padded input has 3";
         of(odd, &[2, 8, 30, 30])

@@ -8,7 +8,7 @@ use op_spec::graph::{
 fn conv(name: &str) -> Layer {
     let mut conv = ConvLayer::new(name, 8, [3, 3]);
     conv.attributes.padding = Padding::from([1, 1]);
-    Layer::conv2d(conv)
+    Layer::from(conv)
 }
 
 /// `relu(second(relu(first(x))) + shortcut(x))`.
@@ -95,7 +95,7 @@ fn a_path_leads_through_either_operand_of_an_addition() {
 
 #[test]
 fn a_chain_is_the_simplest_graph() {
-    let chain = Chain::new(8, [conv("a"), Layer::add("r"), Layer::relu()]).unwrap();
+    let chain = Chain::new(8, (conv("a"), Layer::add("r"), Layer::relu())).unwrap();
     assert_eq!(chain.paths(), [[0, 1, 2]]);
     assert_eq!(chain.operands(1), [Operand::Layer(0), Operand::Input(1)]);
     assert_eq!(chain.name_of(2), "");
@@ -117,8 +117,8 @@ fn what_is_no_graph_is_refused() {
         relu("", "x").build("") => "graph: a value has no name";
         relu("x", "x").build("x") => "graph: two values have the name x";
         empty().input("x").build("x") => "graph: two values have the name x";
-        relu("y", "z").build("y") => "layer 0: relu: there is no value z before it";
-        empty().layer("y", "x", Layer::add("y")).build("y") => "layer 0: add: there is no value y before it";
+        relu("y", "z").build("y") => "layer 0: relu: there is no value z before it, only x";
+        empty().layer("y", "x", Layer::add("y")).build("y") => "layer 0: add: there is no value y before it, only x";
         empty().input("z").layer("y", "z", Layer::add("x")).build("y")
             => "layer 0: add: input z is its first operand, whose shape must be known";
         relu("y", "x").layer("z", "x", Layer::relu()).build("z")
@@ -129,7 +129,7 @@ fn what_is_no_graph_is_refused() {
             => "graph: no layer takes r, and it is not the output, which is the last layer's";
     }
     // What layers say of their operands.
-    let narrow = Layer::conv2d(ConvLayer::new("n", 4, [3, 3]));
+    let narrow = Layer::conv2d("n", 4, 3);
     let graph = empty()
         .layer("a", "x", conv("a"))
         .layer("b", "x", narrow)

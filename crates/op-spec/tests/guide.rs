@@ -5,10 +5,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use jsonschema::Validator;
-use op_spec::graph::{Chain, ConvLayer, Layer};
-use op_spec::{
-    AvgPoolSpec, ChannelReductionSpec, GeluApproximation, MaxPool2dSpec, MaxPool3dSpec, ReductionOp,
-};
+use op_spec::graph::{Chain, Layer};
+use op_spec::{ChannelReductionSpec, GeluApproximation, ReductionOp};
 use serde_json::{Map, Value, json};
 
 /// A file of the repository.
@@ -27,20 +25,20 @@ fn constructed() -> Vec<Layer> {
     let reductions = ReductionOp::ALL.iter();
     let reductions = reductions.map(|&operation| ChannelReductionSpec::new(operation, 1));
     let others = [
-        Layer::conv1d(ConvLayer::new("x", 1, [1])),
-        Layer::conv2d(ConvLayer::new("x", 1, [1; 2])),
-        Layer::conv3d(ConvLayer::new("x", 1, [1; 3])),
-        Layer::group_norm("x", 1),
-        Layer::instance_norm("x"),
-        Layer::layer_norm("x", &[1]),
-        Layer::batch_norm("x"),
-        Layer::scale("x"),
-        Layer::prelu("x", 1),
-        Layer::max_pool2d(MaxPool2dSpec::new([1; 2])),
+        Layer::from(Layer::conv1d("x", 1, 1)),
+        Layer::from(Layer::conv2d("x", 1, 1)),
+        Layer::from(Layer::conv3d("x", 1, 1)),
+        Layer::from(Layer::group_norm("x", 1)),
+        Layer::from(Layer::instance_norm("x")),
+        Layer::from(Layer::layer_norm("x", &[1])),
+        Layer::from(Layer::batch_norm("x")),
+        Layer::from(Layer::scale("x")),
+        Layer::from(Layer::prelu("x", 1)),
+        Layer::from(Layer::max_pool2d(1)),
         Layer::add("x"),
-        Layer::max_pool3d(MaxPool3dSpec::new([1; 3])),
-        Layer::avg_pool2d(AvgPoolSpec::new([1; 2])),
-        Layer::avg_pool3d(AvgPoolSpec::new([1; 3])),
+        Layer::from(Layer::max_pool3d(1)),
+        Layer::from(Layer::avg_pool2d(1)),
+        Layer::from(Layer::avg_pool3d(1)),
         Layer::adaptive_avg_pool2d(),
         Layer::adaptive_avg_pool3d(),
         Layer::clamp(0.0, 1.0),
@@ -64,7 +62,12 @@ fn constructed() -> Vec<Layer> {
 fn layer(operator: &str, attributes: &Map<String, Value>) -> Result<Layer, String> {
     let mut file = Map::new();
     file.insert(operator.to_owned(), Value::Object(attributes.clone()));
-    serde_json::from_value(Value::Object(file)).map_err(|error| error.to_string())
+    serde_json::from_value(Value::Object(file)).map_err(|error| {
+        // What is wrong with the attributes is said of the operator.
+        let message = error.to_string();
+        let of_operator = message.strip_prefix(&format!("{operator}: "));
+        of_operator.unwrap_or(&message).to_owned()
+    })
 }
 
 /// The names in backticks behind the first one.

@@ -1,16 +1,16 @@
 //! Chains with further inputs: the residuals that layers add.
 
+use op_spec::AddSpec;
 use op_spec::graph::{Chain, ConvLayer, GraphError, Layer, NormalForm, Operand, Pointwise};
-use op_spec::{AddSpec, MaxPool2dSpec};
 
 fn block() -> Vec<Layer> {
     let conv = ConvLayer::new("conv", 8, [3, 3]);
     vec![
-        Layer::conv2d(conv),
-        Layer::group_norm("norm", 4),
+        Layer::from(conv),
+        Layer::from(Layer::group_norm("norm", 4)),
         Layer::add("shortcut"),
         Layer::relu(),
-        Layer::max_pool2d(MaxPool2dSpec::new([2, 2])),
+        Layer::from(Layer::max_pool2d(2)),
         Layer::add("late"),
         Layer::add("late"),
     ]
@@ -39,11 +39,11 @@ fn further_inputs_are_named_once_and_have_the_shapes_of_their_places() {
 #[test]
 fn a_residual_has_a_name_and_one_shape() {
     refused! {
-        Chain::new(8, [Layer::relu(), Layer::add("")])
+        Chain::new(8, (Layer::relu(), Layer::add("")))
             => "layer 1: add: input is empty, the chain's further inputs have names";
     }
-    let pool = Layer::max_pool2d(MaxPool2dSpec::new([2, 2]));
-    let chain = Chain::new(8, [Layer::add("r"), pool, Layer::add("r")]).unwrap();
+    let pool = Layer::max_pool2d(2);
+    let chain = Chain::new(8, (Layer::add("r"), pool, Layer::add("r"))).unwrap();
     let shared = chain.problem(&[1, 8, 4, 6]);
     assert!(matches!(
         shared,
@@ -53,14 +53,14 @@ fn a_residual_has_a_name_and_one_shape() {
         shared => "layer 2: input r would have shape [1, 8, 2, 3], an earlier layer takes it with shape [1, 8, 4, 6]";
     }
     // The same shape at both places is one tensor added twice.
-    let chain = Chain::new(8, [Layer::add("r"), Layer::add("r")]).unwrap();
+    let chain = Chain::new(8, (Layer::add("r"), Layer::add("r"))).unwrap();
     assert_eq!(chain.problem(&[1, 8, 4, 6]).unwrap().inputs.len(), 1);
 }
 
 #[test]
 fn shapes_that_pytorch_would_repeat_are_refused() {
     refused! {
-        AddSpec.problem(&[2, 3, 4], &[3, 4]) => "add: residual has 2 dimensions, expected 3";
+        AddSpec.problem(&[2, 3, 4], &[3, 4]) => "add: residual has rank 2, expected 3";
         AddSpec.problem(&[2, 3, 4], &[2, 1, 4]) => "add: residual[1] is 1, expected 3";
     }
     assert_eq!(AddSpec.problem(&[2, 3, 4], &[2, 3, 4]).unwrap().len, 24);
@@ -71,7 +71,7 @@ fn shapes_that_pytorch_would_repeat_are_refused() {
 
 #[test]
 fn a_residual_is_a_file_and_back() {
-    let chain = Chain::new(2, [Layer::add("shortcut"), Layer::relu()]).unwrap();
+    let chain = Chain::new(2, (Layer::add("shortcut"), Layer::relu())).unwrap();
     let json = r#"{"in_channels":2,"layers":[{"add":{"input":"shortcut"}},{"relu":{}}]}"#;
     assert_eq!(serde_json::to_string(&chain).unwrap(), json);
     assert_eq!(serde_json::from_str::<Chain>(json).unwrap(), chain);
@@ -104,9 +104,9 @@ fn the_normal_form_says_where_a_residual_is_added() {
     assert!(after.all(|(_, of)| of.as_clamp().is_none()));
     // Behind a sum there is no norm, and factors before it are no part of one.
     let layers = [
-        Layer::scale("s"),
+        Layer::from(Layer::scale("s")),
         Layer::add("r"),
-        Layer::group_norm("n", 2),
+        Layer::from(Layer::group_norm("n", 2)),
     ];
     let chain = Chain::new(8, layers).unwrap();
     let problem = chain.problem(&[1, 8, 5]).unwrap();

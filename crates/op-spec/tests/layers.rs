@@ -1,6 +1,6 @@
 //! Layers as they are written in files of chains, and what chains make of them.
 
-use op_spec::graph::{Chain, ConvLayer, Initialisation, Layer, NormalForm};
+use op_spec::graph::{Chain, Initialisation, Layer, NormalForm};
 use op_spec::{ChannelReductionSpec, MaxPool2dSpec, ReductionOp};
 
 /// The chain of one layer on three channels.
@@ -57,13 +57,13 @@ fn a_batch_norm_has_pytorchs_parameters_and_buffers() {
 
 #[test]
 fn a_batch_norm_is_pointwise_in_the_normal_form() {
-    let pool = MaxPool2dSpec::new([3, 3]);
-    let conv = Layer::conv2d(ConvLayer::new("conv", 6, [3, 3]));
+    let pool = MaxPool2dSpec::new(3);
+    let conv = Layer::from(Layer::conv2d("conv", 6, 3));
     let stem = [
         conv.clone(),
-        Layer::batch_norm("bn"),
+        Layer::from(Layer::batch_norm("bn")),
         Layer::relu(),
-        Layer::max_pool2d(pool),
+        Layer::from(pool),
     ];
     let chain = Chain::new(3, stem).unwrap();
     let problem = chain.problem(&[2, 3, 12, 12]).unwrap();
@@ -73,7 +73,11 @@ fn a_batch_norm_is_pointwise_in_the_normal_form() {
         "convolution, batch_norm, relu, max_pool2d"
     );
     // Statistics of the input come before it, or not at all.
-    let behind = [conv, Layer::batch_norm("bn"), Layer::instance_norm("norm")];
+    let behind = [
+        conv,
+        Layer::from(Layer::batch_norm("bn")),
+        Layer::from(Layer::instance_norm("norm")),
+    ];
     let chain = Chain::new(3, behind).unwrap();
     let problem = chain.problem(&[2, 3, 12, 12]).unwrap();
     assert_eq!(NormalForm::of(&problem, 0..3).unwrap_err().layer, 2);
@@ -150,16 +154,16 @@ fn a_layer_norm_is_written_as_pytorch_has_it_and_has_parameters_of_its_shape() {
         read(r#"{"layer_norm":{"name":"n","normalized_shape":[4,5]}}"#)
             => "normalized_shape[0] is 4, expected 3";
         read(r#"{"layer_norm":{"name":"n","normalized_shape":[]}}"#)
-            => "normalized_shape has 0 dimensions, minimum 1";
+            => "normalized_shape has rank 0, minimum 1";
     }
 }
 
 #[test]
 fn an_input_without_a_batch_is_one_sample() {
-    let conv = |name: &str| Layer::conv2d(ConvLayer::new(name, 3, [3, 2]));
+    let conv = |name: &str| Layer::conv2d(name, 3, [3, 2]);
     let chain = Chain::new(
         3,
-        [Layer::instance_norm("norm"), Layer::silu(), conv("conv")],
+        (Layer::instance_norm("norm"), Layer::silu(), conv("conv")),
     )
     .unwrap();
     assert!(chain.lacks_batch(&[3, 8, 9]) && !chain.lacks_batch(&[2, 3, 8, 9]));
@@ -173,12 +177,12 @@ fn an_input_without_a_batch_is_one_sample() {
     assert!(batch.is_batched);
     // What takes the first axis for the batch in PyTorch does so here.
     for (layer, operator) in [
-        (Layer::group_norm("norm", 1), "group_norm"),
-        (Layer::batch_norm("norm"), "batch_norm"),
-        (Layer::max(1), "max"),
-        (Layer::prelu("act", 3), "prelu"),
+        (Layer::from(Layer::group_norm("norm", 1)), "group_norm"),
+        (Layer::batch_norm("norm").into(), "batch_norm"),
+        (Layer::max(1).into(), "max"),
+        (Layer::prelu("act", 3).into(), "prelu"),
     ] {
-        let chain = Chain::new(3, [conv("conv"), layer]).unwrap();
+        let chain = Chain::new(3, (conv("conv"), layer)).unwrap();
         let words = format!("layer 1: {operator}: the input has no batch, expected one");
         refused! { chain.problem(&[3, 8, 9]) => words; }
     }
@@ -205,13 +209,12 @@ fn a_prelu_is_written_with_what_is_not_a_default() {
 
 #[test]
 fn a_prelu_has_pytorchs_parameter_and_is_pointwise() {
-    let conv = || Layer::conv2d(ConvLayer::new("conv", 6, [3, 3]));
     let layers = [
-        conv(),
-        Layer::instance_norm("norm"),
-        Layer::prelu("act", 6),
-        Layer::max(1),
-        Layer::prelu("last", 1),
+        Layer::from(Layer::conv2d("conv", 6, 3)),
+        Layer::from(Layer::instance_norm("norm")),
+        Layer::from(Layer::prelu("act", 6)),
+        Layer::from(Layer::max(1)),
+        Layer::from(Layer::prelu("last", 1)),
     ];
     let chain = Chain::new(3, layers).unwrap();
     let of = |name: &str| {
@@ -231,9 +234,9 @@ fn a_prelu_has_pytorchs_parameter_and_is_pointwise() {
     );
     assert!(!form.epilogue.list[0].1.keeps_order() && form.epilogue.list[0].1.as_clamp().is_none());
     // One slope needs neither channels nor a batch.
-    let chain = Chain::new(3, [conv(), Layer::prelu("act", 1)]).unwrap();
+    let chain = Chain::new(3, (Layer::conv2d("conv", 6, 3), Layer::prelu("act", 1))).unwrap();
     assert_eq!(chain.problem(&[3, 8, 9]).unwrap().output_shape(), [6, 6, 7]);
-    let late = Chain::new(3, [Layer::max(1), Layer::prelu("act", 3)]);
+    let late = Chain::new(3, (Layer::max(1), Layer::prelu("act", 3)));
     says! { late => "layer 1: prelu: the input has no channels"; }
 }
 
@@ -272,17 +275,16 @@ fn a_reduction_is_written_as_pytorch_has_it_and_takes_the_channels_alone() {
 
 #[test]
 fn a_reduction_counted_from_the_end_needs_no_batch_and_may_leave_a_channel() {
-    let conv = Layer::conv2d(ConvLayer::new("conv", 6, [3, 2]));
+    let conv = Layer::conv2d("conv", 6, [3, 2]);
     for &operation in ReductionOp::ALL {
-        let mut reduction = ChannelReductionSpec::new(operation, -3);
-        let chain = Chain::new(3, [conv.clone(), Layer::ChannelReduction(reduction)]).unwrap();
+        let reduction = ChannelReductionSpec::new(operation, -3);
+        let chain = Chain::new(3, (conv.clone(), reduction)).unwrap();
         assert_eq!(chain.problem(&[3, 8, 9]).unwrap().output_shape(), [6, 8]);
-        reduction.keepdim = true;
-        let layers = [
+        let layers = (
             conv.clone(),
-            Layer::ChannelReduction(reduction),
+            reduction.keepdim(true),
             Layer::scale("factor"),
-        ];
+        );
         let chain = Chain::new(3, layers).unwrap();
         assert_eq!(chain.problem(&[3, 8, 9]).unwrap().output_shape(), [1, 6, 8]);
         assert_eq!(chain.parameters()[2].shape, [1, 1, 1]);

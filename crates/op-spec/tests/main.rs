@@ -15,6 +15,7 @@ macro_rules! says {
     )+};
 }
 
+mod builders;
 mod chain;
 mod graph;
 mod guide;

@@ -7,10 +7,7 @@ use op_spec::{Conv2dSpec, Padding, PaddingMode};
 fn paddings_refuse_and_accept() {
     let plain = Conv2dSpec::default();
     let (input, weight) = ([2, 3, 5, 9], [4, 3, 3, 2]);
-    let same = Conv2dSpec {
-        padding: Padding::Same,
-        ..plain
-    };
+    let same = plain.padding(Padding::Same);
     let problem = same.problem(&input, &weight, None).unwrap();
     assert_eq!(*problem.output_shape(), [2, 4, 5, 9]);
     assert_eq!(*problem.input_shape(), input);
@@ -19,26 +16,17 @@ fn paddings_refuse_and_accept() {
     // Odd filters need none: both sides are alike.
     let problem = same.problem(&input, &[4, 3, 3, 5], None).unwrap();
     assert_eq!((problem.pad, problem.padding), (None, [1, 2]));
-    let strided = Conv2dSpec {
-        stride: [1, 2],
-        ..same
-    };
+    let strided = same.stride([1, 2]);
     let words = "conv2d: stride[1] is 2, expected 1 with padding same";
     refused! {
         strided.problem(&input, &weight, None) => words;
         strided.check(3, 4, [3, 2]) => words;
     }
-    let valid = Conv2dSpec {
-        padding: Padding::Valid,
-        ..strided
-    };
+    let valid = strided.padding(Padding::Valid);
     let problem = valid.problem(&input, &weight, None).unwrap();
     assert_eq!(*problem.output_shape(), [2, 4, 3, 4]);
-    let mode = |padding: [usize; 2], padding_mode| Conv2dSpec {
-        padding: padding.into(),
-        padding_mode,
-        ..plain
-    };
+    let mode =
+        |padding: [usize; 2], padding_mode| plain.padding(padding).padding_mode(padding_mode);
     let far = mode([100, 0], PaddingMode::Replicate);
     assert!(far.problem(&input, &weight, None).is_ok());
     refused! {

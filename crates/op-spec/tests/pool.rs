@@ -10,10 +10,7 @@ use proptest::prelude::*;
 
 #[test]
 fn images_are_one_voxel_deep() {
-    let spec = AvgPoolSpec {
-        padding: [1, 0],
-        ..AvgPool2dSpec::new([2, 3])
-    };
+    let spec = AvgPool2dSpec::new([2, 3]).padding([1, 0]);
     let problem = spec.problem(&[4, 5, 6, 7]).unwrap();
     assert_eq!(*problem.output_shape(), [4, 5, 4, 2]);
     let pool = problem.pool;
@@ -27,15 +24,9 @@ fn images_are_one_voxel_deep() {
 fn one_window_over_everything_is_a_whole_plane() {
     let whole = |spec: AvgPoolSpec<2>| spec.problem(&[1, 2, 3, 4]).unwrap().pool.of_whole_planes();
     assert_eq!(whole(AvgPoolSpec::new([3, 4])), Some(12.0));
-    let divided = AvgPoolSpec {
-        divisor_override: Some(-5),
-        ..AvgPoolSpec::new([3, 4])
-    };
+    let divided = AvgPoolSpec::new([3, 4]).divisor_override(-5);
     assert_eq!(whole(divided), Some(-5.0));
-    let padded = AvgPoolSpec {
-        padding: [0, 1],
-        ..AvgPoolSpec::new([3, 4])
-    };
+    let padded = AvgPoolSpec::new([3, 4]).padding([0, 1]);
     assert_eq!(whole(padded), None);
     let adaptive = AdaptiveAvgPoolSpec::<3>::default();
     let pool = adaptive.problem(&[1, 2, 3, 4, 5]).unwrap().pool;
@@ -54,27 +45,19 @@ fn pools_are_files_and_back() {
     let rows = [
         (
             r#"{"max_pool3d":{"kernel_size":[1,2,3],"stride":2,"dilation":[1,1,2]}}"#,
-            Layer::max_pool3d(MaxPool3dSpec {
-                stride: Some([2; 3]),
-                dilation: [1, 1, 2],
-                ..MaxPool3dSpec::new([1, 2, 3])
-            }),
+            Layer::from(Layer::max_pool3d([1, 2, 3]).stride(2).dilation([1, 1, 2])),
         ),
         (
             r#"{"avg_pool2d":{"kernel_size":3,"padding":1,"ceil_mode":true,"count_include_pad":false}}"#,
-            Layer::avg_pool2d(AvgPoolSpec {
-                padding: [1; 2],
-                ceil_mode: true,
-                count_include_pad: false,
-                ..AvgPoolSpec::new([3; 2])
-            }),
+            Layer::avg_pool2d(3)
+                .padding(1)
+                .ceil_mode(true)
+                .count_include_pad(false)
+                .into(),
         ),
         (
             r#"{"avg_pool3d":{"kernel_size":2,"divisor_override":-3}}"#,
-            Layer::avg_pool3d(AvgPoolSpec {
-                divisor_override: Some(-3),
-                ..AvgPoolSpec::new([2; 3])
-            }),
+            Layer::avg_pool3d(2).divisor_override(-3).into(),
         ),
         (
             r#"{"adaptive_avg_pool2d":{"output_size":1}}"#,
@@ -102,8 +85,8 @@ fn pools_are_files_and_back() {
 
 #[test]
 fn every_pool_is_a_reduction() {
-    let pool = || Layer::avg_pool2d(AvgPoolSpec::new([2, 2]));
-    let chain = Chain::new(4, [Layer::scale("s"), pool(), Layer::relu(), pool()]).unwrap();
+    let pool = || Layer::avg_pool2d(2);
+    let chain = Chain::new(4, (Layer::scale("s"), pool(), Layer::relu(), pool())).unwrap();
     let problem = chain.problem(&[1, 4, 8, 8]).unwrap();
     let form = |layers| NormalForm::of(&problem, layers);
     assert_eq!(form(1..2).unwrap().summary().to_string(), "avg_pool2d");
@@ -128,17 +111,10 @@ proptest! {
         divisor_override in proptest::option::of(any::<i64>()),
     ) {
         let [ceil_mode, count_include_pad, _] = modes;
-        let maximum = MaxPool3dSpec { kernel_size, stride, padding, dilation, ceil_mode };
-        let volumes = AvgPoolSpec { kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override };
+        let maximum = MaxPool3dSpec::new(kernel_size).stride(stride.unwrap_or(kernel_size)).padding(padding).dilation(dilation).ceil_mode(ceil_mode);
+        let volumes = AvgPoolSpec::new(kernel_size).stride(stride.unwrap_or(kernel_size)).padding(padding).ceil_mode(ceil_mode).count_include_pad(count_include_pad).divisor_override(divisor_override);
         let last = |[_, h, w]: [usize; 3]| [h, w];
-        let images = AvgPoolSpec {
-            kernel_size: last(kernel_size),
-            stride: stride.map(last),
-            padding: last(padding),
-            ceil_mode,
-            count_include_pad,
-            divisor_override,
-        };
+        let images = AvgPoolSpec::new(last(kernel_size)).stride(last(stride.unwrap_or(kernel_size))).padding(last(padding)).ceil_mode(ceil_mode).count_include_pad(count_include_pad).divisor_override(divisor_override);
         let pools = [
             maximum.problem(&input).map(|problem| problem.pool),
             volumes.problem(&input).map(|problem| problem.pool),

@@ -31,13 +31,11 @@ fn conv<const D: usize, S: Strategy<Value = [usize; D]>>(
     extents: impl Fn() -> S,
 ) -> impl Strategy<Value = ConvSpec<D>> {
     (extents(), extents(), extents(), extent()).prop_map(|(stride, padding, dilation, groups)| {
-        ConvSpec {
-            stride,
-            padding: padding.into(),
-            dilation,
-            groups,
-            ..ConvSpec::default()
-        }
+        ConvSpec::default()
+            .stride(stride)
+            .padding(padding)
+            .dilation(dilation)
+            .groups(groups)
     })
 }
 
@@ -53,12 +51,12 @@ fn max_pool2d() -> impl Strategy<Value = MaxPool2dSpec> {
     let extents = || uniform2(extent());
     let stride = proptest::option::of(extents());
     (extents(), stride, extents(), extents(), any::<bool>()).prop_map(
-        |(kernel_size, stride, padding, dilation, ceil_mode)| MaxPool2dSpec {
-            kernel_size,
-            stride,
-            padding,
-            dilation,
-            ceil_mode,
+        |(kernel_size, stride, padding, dilation, ceil_mode)| {
+            MaxPool2dSpec::new(kernel_size)
+                .stride(stride.unwrap_or(kernel_size))
+                .padding(padding)
+                .dilation(dilation)
+                .ceil_mode(ceil_mode)
         },
     )
 }
@@ -105,7 +103,7 @@ proptest! {
         kernel in uniform2(1..5_usize),
     ) {
         let (stride, padding, dilation, groups) = spec;
-        let spec = Conv2dSpec { stride, padding: padding.into(), dilation, groups, ..Conv2dSpec::default() };
+        let spec = Conv2dSpec::default().stride(stride).padding(padding).dilation(dilation).groups(groups);
         let input = [2, channels.0 * groups, image[0], image[1]];
         let weight = [channels.1 * groups, channels.0, kernel[0], kernel[1]];
         let fits = (0..2).all(|i| (kernel[i] - 1) * dilation[i] < image[i] + 2 * padding[i]);
@@ -145,14 +143,14 @@ proptest! {
         max in proptest::option::of(any::<f64>()),
     ) {
         let (weight, bias) = (weight.as_deref(), bias.as_deref());
-        if let Ok(problem) = (GroupNormSpec { num_groups, eps }).problem(&input, weight, bias) {
+        if let Ok(problem) = (GroupNormSpec::new(num_groups).eps(eps)).problem(&input, weight, bias) {
             prop_assert_eq!(problem.channels_per_group() * num_groups, problem.shape.c);
             if let Ok(geometry) = problem.geometry() {
                 prop_assert_eq!(geometry.elements(), problem.shape.elements() as u64);
                 can_be_launched(&geometry);
             }
         }
-        if let Ok(problem) = (InstanceNormSpec { eps }).problem(&input, weight, bias) {
+        if let Ok(problem) = (InstanceNormSpec::default().eps(eps)).problem(&input, weight, bias) {
             if let Ok(geometry) = problem.geometry() {
                 prop_assert_eq!(geometry.elements(), problem.shape.elements() as u64);
                 can_be_launched(&geometry);
@@ -167,7 +165,7 @@ proptest! {
                 let _ = problem.geometry();
             }
         }
-        if let Ok(problem) = (ClampSpec { min, max }).problem(&input) {
+        if let Ok(problem) = ClampSpec::new(min, max).problem(&input) {
             let _ = Bounds::of(&problem);
         }
     }

@@ -12,27 +12,27 @@ fn conv2d_refuses() {
     let input = [2, 6, 10, 12];
     let weight = [4, 6, 3, 3];
     refused! {
-        spec.problem(&[6, 10, 12], &weight, None) => "conv2d: input has 3 dimensions, expected 4";
-        spec.problem(&input, &[4, 6, 3], None) => "conv2d: weight has 3 dimensions, expected 4";
+        spec.problem(&[6, 10, 12], &weight, None) => "conv2d: input has rank 3, expected 4";
+        spec.problem(&input, &[4, 6, 3], None) => "conv2d: weight has rank 3, expected 4";
         spec.problem(&input, &[4, 5, 3, 3], None) => "conv2d: weight[1] is 5, expected 6";
         spec.problem(&input, &weight, Some(&[5])) => "conv2d: bias[0] is 5, expected 4";
-        spec.problem(&input, &weight, Some(&[4, 1])) => "conv2d: bias has 2 dimensions, expected 1";
+        spec.problem(&input, &weight, Some(&[4, 1])) => "conv2d: bias has rank 2, expected 1";
         spec.problem(&input, &[0, 6, 3, 3], None) => "conv2d: out_channels is 0, minimum 1";
         spec.problem(&input, &[4, 6, 3, 0], None) => "conv2d: kernel_size[1] is 0, minimum 1";
         spec.problem(&[2, 6, 0, 12], &weight, None) => "conv2d: input[2] is 0, minimum 1";
         spec.problem(&[2, 0, 10, 12], &[4, 0, 3, 3], None) => "conv2d: in_channels is 0, minimum 1";
         spec.problem(&[2, 6, 10, 2], &weight, None)
             => "conv2d: dilated window spans 3 on spatial axis 1, padded input has 2";
-        Conv2dSpec { dilation: [5, 1], ..spec }.problem(&input, &weight, None)
+        spec.dilation([5, 1]).problem(&input, &weight, None)
             => "conv2d: dilated window spans 11 on spatial axis 0, padded input has 10";
-        Conv2dSpec { stride: [1, 0], ..spec }.problem(&input, &weight, None)
+        spec.stride([1, 0]).problem(&input, &weight, None)
             => "conv2d: stride[1] is 0, minimum 1";
-        Conv2dSpec { dilation: [0, 1], ..spec }.problem(&input, &weight, None)
+        spec.dilation([0, 1]).problem(&input, &weight, None)
             => "conv2d: dilation[0] is 0, minimum 1";
-        Conv2dSpec { groups: 0, ..spec }.problem(&input, &weight, None) => "conv2d: groups is 0, minimum 1";
-        Conv2dSpec { groups: 4, ..spec }.problem(&input, &weight, None)
+        spec.groups(0).problem(&input, &weight, None) => "conv2d: groups is 0, minimum 1";
+        spec.groups(4).problem(&input, &weight, None)
             => "conv2d: in_channels is 6, which is not a multiple of groups 4";
-        Conv2dSpec { groups: 3, ..spec }.problem(&input, &[4, 2, 3, 3], None)
+        spec.groups(3).problem(&input, &[4, 2, 3, 3], None)
             => "conv2d: out_channels is 4, which is not a multiple of groups 3";
     }
 }
@@ -45,11 +45,7 @@ fn conv2d_accepts() {
     };
     assert_eq!(*shape(spec, [0, 3, 8, 9], [4, 3, 3, 2]), [0, 4, 6, 8]);
     assert_eq!(*shape(spec, [1, 1, 1, 1], [1, 1, 1, 1]), [1, 1, 1, 1]);
-    let padded = Conv2dSpec {
-        padding: [2, 4].into(),
-        stride: [3, 1],
-        ..spec
-    };
+    let padded = spec.padding([2, 4]).stride([3, 1]);
     assert_eq!(*shape(padded, [1, 2, 1, 2], [5, 2, 3, 3]), [1, 5, 1, 8]);
     // More than 2^32 elements in input and output.
     let huge = shape(spec, [70_000, 8, 128, 128], [64, 8, 3, 3]);
@@ -60,7 +56,7 @@ fn conv2d_accepts() {
 fn conv3d_refuses_and_accepts() {
     let spec = Conv3dSpec::default();
     refused! {
-        spec.problem(&[2, 3, 5, 6], &[4, 3, 2, 2, 2], None) => "conv3d: input has 4 dimensions, expected 5";
+        spec.problem(&[2, 3, 5, 6], &[4, 3, 2, 2, 2], None) => "conv3d: input has rank 4, expected 5";
         spec.problem(&[2, 3, 2, 6, 6], &[4, 3, 3, 3, 3], None)
             => "conv3d: dilated window spans 3 on spatial axis 0, padded input has 2";
     }
@@ -75,14 +71,14 @@ fn group_norm_refuses() {
         spec.problem(&[2, 30, 5], None, None)
             => "group_norm: channels is 30, which is not a multiple of num_groups 4";
         GroupNormSpec::new(0).problem(&[2, 30, 5], None, None) => "group_norm: num_groups is 0, minimum 1";
-        spec.problem(&[4], None, None) => "group_norm: input has 1 dimensions, minimum 2";
+        spec.problem(&[4], None, None) => "group_norm: input has rank 1, minimum 2";
         spec.problem(&[2, 8, 5], Some(&[4]), None) => "group_norm: weight[0] is 4, expected 8";
-        spec.problem(&[2, 8, 5], None, Some(&[8, 1])) => "group_norm: bias has 2 dimensions, expected 1";
+        spec.problem(&[2, 8, 5], None, Some(&[8, 1])) => "group_norm: bias has rank 2, expected 1";
         spec.problem(&[1, 4, 1, 1], None, None)
             => "group_norm: values per group is 1, minimum 2 (one value has no deviation)";
-        GroupNormSpec { eps: f64::NAN, ..spec }.problem(&[2, 8, 5], None, None)
+        spec.eps(f64::NAN).problem(&[2, 8, 5], None, None)
             => "group_norm: eps is NaN, minimum 0";
-        GroupNormSpec { eps: -1e-5, ..spec }.problem(&[2, 8, 5], None, None)
+        spec.eps(-1e-5).problem(&[2, 8, 5], None, None)
             => "group_norm: eps is -0.00001, minimum 0";
     }
 }
@@ -98,9 +94,7 @@ fn group_norm_accepts() {
         spec.problem(input, None, None).unwrap();
     }
     for eps in [0.0, f64::INFINITY] {
-        GroupNormSpec { eps, ..spec }
-            .problem(&[2, 8, 5], None, None)
-            .unwrap();
+        spec.eps(eps).problem(&[2, 8, 5], None, None).unwrap();
     }
 }
 
@@ -114,7 +108,7 @@ fn instance_norm_refuses_and_accepts() {
         }
     }
     refused! {
-        InstanceNormSpec { eps: f64::NAN }.problem(&[2, 8, 5], None, None)
+        InstanceNormSpec::default().eps(f64::NAN).problem(&[2, 8, 5], None, None)
             => "instance_norm: eps is NaN, minimum 0";
     }
     for input in EMPTY
@@ -129,8 +123,8 @@ fn instance_norm_refuses_and_accepts() {
 fn prelu_takes_one_slope_or_one_for_each_channel() {
     refused! {
         PreluSpec.problem(&[2, 3, 4], &[4]) => "prelu: weight[0] is 4, expected 1 or the channels, 3";
-        PreluSpec.problem(&[2, 3, 4], &[3, 1]) => "prelu: weight has 2 dimensions, expected 1";
-        PreluSpec.problem(&[3], &[3]) => "prelu: input has 1 dimensions, minimum 2";
+        PreluSpec.problem(&[2, 3, 4], &[3, 1]) => "prelu: weight has rank 2, expected 1";
+        PreluSpec.problem(&[3], &[3]) => "prelu: input has rank 1, minimum 2";
         PreluSpec.problem(&[1 << 40, 1 << 40], &[1])
             => format!("prelu: input has more elements than memory addresses, limit {MAX_ELEMENTS}");
     }
@@ -147,9 +141,9 @@ fn scale_and_max_refuse_and_accept() {
     let max = |dim| ChannelReductionSpec::new(ReductionOp::Max, dim);
     refused! {
         ScaleSpec.problem(&[2, 3, 4], &[4]) => "scale: scale[0] is 4, expected 3";
-        ScaleSpec.problem(&[2], &[2]) => "scale: input has 1 dimensions, minimum 2";
+        ScaleSpec.problem(&[2], &[2]) => "scale: input has rank 1, minimum 2";
         max(1).problem(&[2, 0, 4]) => "max: channels is 0, minimum 1";
-        max(1).problem(&[2]) => "max: input has 1 dimensions, minimum 2";
+        max(1).problem(&[2]) => "max: input has rank 1, minimum 2";
         max(-1).problem(&[2, 3, 4]) => "max: dim is -1, expected the channels' dimension, 1; \
             reductions over spatial dimensions are pools, such as adaptive_avg_pool2d";
         max(isize::MIN).problem(&[2, 3, 4]) => format!("max: dim is {}, expected the channels' dimension, 1; \
@@ -167,11 +161,11 @@ fn max_pool2d_refuses() {
     let spec = MaxPool2dSpec::new([3, 2]);
     let input = [2, 3, 8, 9];
     refused! {
-        spec.problem(&[3, 8, 9]) => "max_pool2d: input has 3 dimensions, expected 4";
+        spec.problem(&[3, 8, 9]) => "max_pool2d: input has rank 3, expected 4";
         spec.problem(&[2, 0, 8, 9]) => "max_pool2d: input[1] is 0, minimum 1";
         MaxPool2dSpec::new([0, 2]).problem(&input) => "max_pool2d: kernel_size[0] is 0, minimum 1";
-        MaxPool2dSpec { stride: Some([1, 0]), ..spec }.problem(&input) => "max_pool2d: stride[1] is 0, minimum 1";
-        MaxPool2dSpec { padding: [2, 0], ..spec }.problem(&input)
+        spec.stride([1, 0]).problem(&input) => "max_pool2d: stride[1] is 0, minimum 1";
+        spec.padding([2, 0]).problem(&input)
             => "max_pool2d: padding[0] is 2, limit kernel_size[0] / 2 = 1";
         MaxPool2dSpec::new([3, 10]).problem(&input)
             => "max_pool2d: dilated window spans 10 on spatial axis 1, padded input has 9";
@@ -181,29 +175,22 @@ fn max_pool2d_refuses() {
 #[test]
 fn max_pool2d_accepts() {
     let shape = |spec: MaxPool2dSpec, input: [usize; 4]| spec.problem(&input).unwrap().output;
-    let fours = MaxPool2dSpec::new([4, 4]);
+    let fours = MaxPool2dSpec::new(4);
     assert_eq!(shape(fours, [128, 64, 126, 126]), [31, 31]);
     assert_eq!(shape(MaxPool2dSpec::new([3, 2]), [0, 1, 3, 2]), [1, 1]);
-    let ceil = MaxPool2dSpec {
-        ceil_mode: true,
-        ..MaxPool2dSpec::new([3, 2])
-    };
+    let ceil = MaxPool2dSpec::new([3, 2]).ceil_mode(true);
     assert_eq!(shape(ceil, [1, 1, 7, 5]), [3, 3]);
     // With ceil_mode a window may be larger than the image by less than the stride.
     assert_eq!(shape(ceil, [1, 1, 1, 1]), [1, 1]);
     // The last window would start in the padding on the right and is left out.
-    let padded = MaxPool2dSpec {
-        padding: [1, 1],
-        stride: Some([2, 2]),
-        ..ceil
-    };
+    let padded = ceil.padding(1).stride(2);
     assert_eq!(shape(padded, [1, 1, 2, 2]), [2, 2]);
     assert_eq!(shape(padded, [1, 1, 3, 3]), [2, 2]);
 }
 
 #[test]
 fn clamp_resolves_its_bounds_as_pytorch_does() {
-    let bounds = |min, max| ClampSpec { min, max }.bounds();
+    let bounds = |min: Option<f64>, max: Option<f64>| ClampSpec::new(min, max).bounds();
     let infinity = f64::INFINITY;
     refused! {
         bounds(None, None) => "clamp: min and max are both absent, at least one is needed";
@@ -239,14 +226,14 @@ fn batch_norm_refuses() {
     let spec = BatchNormSpec::default();
     let input = [2, 6, 10, 12];
     refused! {
-        spec.problem(&[6], &[6], &[6], None, None) => "batch_norm: input has 1 dimensions, minimum 2";
+        spec.problem(&[6], &[6], &[6], None, None) => "batch_norm: input has rank 1, minimum 2";
         spec.problem(&input, &[5], &[6], None, None) => "batch_norm: running_mean[0] is 5, expected 6";
-        spec.problem(&input, &[6], &[6, 1], None, None) => "batch_norm: running_var has 2 dimensions, expected 1";
+        spec.problem(&input, &[6], &[6, 1], None, None) => "batch_norm: running_var has rank 2, expected 1";
         spec.problem(&input, &[6], &[6], Some(&[7]), None) => "batch_norm: weight[0] is 7, expected 6";
         spec.problem(&input, &[6], &[6], None, Some(&[7])) => "batch_norm: bias[0] is 7, expected 6";
     }
     for eps in [-1e-5, 0.0, f64::NAN] {
-        let spec = BatchNormSpec { eps };
+        let spec = BatchNormSpec::default().eps(eps);
         let refusal = spec.problem(&input, &[6], &[6], None, None).unwrap_err();
         assert!(matches!(refusal, SpecError::Eps { .. }), "{refusal}");
     }

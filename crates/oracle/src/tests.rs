@@ -22,7 +22,7 @@ fn all_cases() -> Vec<Case> {
 
 #[test]
 fn a_kernel_of_several_layers_is_off_by_one_storing() {
-    let chain = Chain::new(3, [Layer::scale("a"), Layer::scale("b")]).unwrap();
+    let chain = Chain::new(3, (Layer::scale("a"), Layer::scale("b"))).unwrap();
     let case = Case::of_graph("scale/twice", chain, &[2, 3, 5]);
     let precision = Precision::F16;
     let y = case.bounded_of_one_kernel(&precision).unwrap();
@@ -126,8 +126,8 @@ proptest! {
     fn instance_norm_is_group_norm_with_a_group_per_channel(x in images(), eps in 0.0..0.1) {
         let c = x.shape()[1];
         let weight = wide(1, &[c]);
-        let instance = InstanceNormSpec { eps }.problem(x.shape(), Some(&[c]), None).unwrap();
-        let group = GroupNormSpec { num_groups: c, eps }.problem(x.shape(), Some(&[c]), None).unwrap();
+        let instance = InstanceNormSpec::default().eps(eps).problem(x.shape(), Some(&[c]), None).unwrap();
+        let group = GroupNormSpec::new(c).eps(eps).problem(x.shape(), Some(&[c]), None).unwrap();
         prop_assert_eq!(instance.reference(&x, &[&weight]), group.reference(&x, &[&weight]));
     }
 
@@ -157,7 +157,7 @@ proptest! {
         kernel in 1..3_usize,
     ) {
         let map = |v: f64| (v * gain + 0.5).exp();
-        let spec = MaxPool2dSpec { padding: [kernel / 2; 2], ..MaxPool2dSpec::new([kernel; 2]) };
+        let spec = MaxPool2dSpec::new([kernel; 2]).padding([kernel / 2; 2]);
         let pool = spec.problem(x.shape()).unwrap();
         prop_assert_eq!(pool.reference(&x, &[]).mapv(map), pool.reference(&x.mapv(map), &[]));
         let channels = ChannelReductionSpec::new(ReductionOp::Max, 1).problem(x.shape()).unwrap();
@@ -167,7 +167,7 @@ proptest! {
     #[test]
     fn a_convolution_is_linear(x in images(), gain in -10.0..10.0_f64) {
         let weight = wide(1, &[3, x.shape()[1], 2, 2]);
-        let spec = Conv2dSpec { padding: [1, 0].into(), ..Conv2dSpec::default() };
+        let spec = Conv2dSpec::default().padding([1, 0]);
         let y = conv2d(&x, &weight, &spec).unwrap() * gain;
         let scaled = conv2d(&(&x * gain), &weight, &spec).unwrap();
         prop_assert!((y - scaled).iter().all(|difference| difference.abs() < 1e-12));
@@ -178,8 +178,8 @@ proptest! {
         let c = x.shape()[1];
         let pair = ndarray::concatenate![Axis(1), x, x.mapv(|v| v - 1.0)];
         let weight = wide(1, &[4, c, 2, 2]);
-        let spec = Conv2dSpec { padding: [padding; 2].into(), ..Conv2dSpec::default() };
-        let y = conv2d(&pair, &weight, &Conv2dSpec { groups: 2, ..spec }).unwrap();
+        let spec = Conv2dSpec::default().padding([padding; 2]);
+        let y = conv2d(&pair, &weight, &spec.groups(2)).unwrap();
         prop_assert_eq!(pair.shape()[1], 2 * c);
         for group in 0..2 {
             let part = |len: usize| (group * len..(group + 1) * len).into();
@@ -231,7 +231,7 @@ proptest! {
 
 #[test]
 fn the_memory_of_a_case_is_known_before_it_is_made() {
-    let chain = || Chain::new(2, [Layer::max_pool2d(MaxPool2dSpec::new([2, 2]))]).unwrap();
+    let chain = || Chain::new(2, [Layer::max_pool2d(2)]).unwrap();
     let bytes = |input: &[usize]| Case::bytes_on_threads(&chain(), input, 2);
     // 64 elements in, of which 32 in f32 a sample, and 16 out.
     assert_eq!(

@@ -3,9 +3,7 @@
 
 use ndarray::{ArrayD, Axis};
 use op_spec::graph::{Chain, ConvLayer, GraphProblem, Layer, NormalForm, Operand, Pointwise};
-use op_spec::{
-    ChannelReductionSpec, ConvSpec, GroupNormProblem, MaxPool2dSpec, PaddingMode, ReductionOp,
-};
+use op_spec::{ChannelReductionSpec, ConvSpec, GroupNormProblem, PaddingMode, ReductionOp};
 use oracle::operators::Operator;
 use oracle::{Bounded, Case, Precision, layer_of};
 use proptest::bool::ANY;
@@ -189,14 +187,14 @@ prop_compose! {
         let channels = GROUPS * per_group;
         let in_channels = if convolution { 2 } else { channels };
         let shape: &[usize] = if volumes { &[3, 4, 5] } else { &[6, 7] };
-        let mut layers = Vec::new();
+        let mut layers = Vec::<Layer>::new();
         if convolution && volumes {
-            layers.push(Layer::conv3d(conv(channels, [2, 1, 2], bias)));
+            layers.push(Layer::from(conv(channels, [2, 1, 2], bias)));
         } else if convolution {
-            layers.push(Layer::conv2d(conv(channels, [2, 3], bias)));
+            layers.push(Layer::from(conv(channels, [2, 3], bias)));
         }
         // Two layers of one name share their factor.
-        layers.extend((0..before).map(|_| Layer::scale("shared")));
+        layers.extend((0..before).map(|_| Layer::scale("shared").into()));
         // Paddings of convolutions by filters of these extents.
         let grown: &[usize] = match (convolution, volumes) {
             (false, _) => &[0; 3],
@@ -218,29 +216,29 @@ prop_compose! {
         .map(|(norm, attributes)| {
             layer_of(norm, &format!("name=norm eps=1e-3 {attributes}")).unwrap()
         }));
-        layers.extend(["own", "shared"].into_iter().take(behind).map(Layer::scale));
-        layers.extend(batch_norms[0].then(|| Layer::batch_norm("early_statistics")));
-        layers.extend(prelus[0].then(|| Layer::prelu("slopes", channels)));
+        layers.extend(["own", "shared"].into_iter().take(behind).map(|name| Layer::scale(name).into()));
+        layers.extend(batch_norms[0].then(|| Layer::batch_norm("early_statistics").into()));
+        layers.extend(prelus[0].then(|| Layer::prelu("slopes", channels).into()));
         let [clamp, factor, residual] = early;
         layers.extend(clamp.then(|| Layer::clamp(-0.8, 0.7)));
         // Twice the same one, with a factor in between.
         layers.extend(residual.then(|| Layer::add("early")));
-        layers.extend(factor.then(|| Layer::scale("late")));
+        layers.extend(factor.then(|| Layer::scale("late").into()));
         layers.extend((residual && factor).then(|| Layer::add("early")));
         match reduction {
-            1 if !volumes => layers.push(Layer::max_pool2d(MaxPool2dSpec::new([2, 3]))),
-            2 => layers.push(Layer::ChannelReduction(ChannelReductionSpec {
-                keepdim,
-                ..ChannelReductionSpec::new(ReductionOp::ALL[operation], 1)
-            })),
+            1 if !volumes => layers.push(Layer::max_pool2d([2, 3]).into()),
+            2 => {
+                let reduction = ChannelReductionSpec::new(ReductionOp::ALL[operation], 1);
+                layers.push(reduction.keepdim(keepdim).into());
+            }
             _ => {}
         }
         let has_channels = reduction != 2 || keepdim;
-        layers.extend((batch_norms[1] && has_channels).then(|| Layer::batch_norm("statistics")));
-        layers.extend(prelus[1].then(|| Layer::prelu("slope", 1)));
+        layers.extend((batch_norms[1] && has_channels).then(|| Layer::batch_norm("statistics").into()));
+        layers.extend(prelus[1].then(|| Layer::prelu("slope", 1).into()));
         let [clamp, factor, residual] = late;
         // A factor needs channels.
-        layers.extend((factor && has_channels).then(|| Layer::scale("last")));
+        layers.extend((factor && has_channels).then(|| Layer::scale("last").into()));
         let last = if affine { Layer::relu() } else { Layer::clamp(-0.5, 0.6) };
         layers.extend(residual.then(|| Layer::add("late")));
         layers.extend(clamp.then_some(last));
@@ -253,16 +251,14 @@ prop_compose! {
 }
 
 fn conv<const D: usize>(channels: usize, kernel_size: [usize; D], bias: bool) -> ConvLayer<D> {
-    ConvLayer {
-        bias,
-        attributes: ConvSpec {
-            padding: [1; D].into(),
-            padding_mode: [PaddingMode::Zeros, PaddingMode::Circular][usize::from(bias)],
-            groups: 2,
-            ..ConvSpec::default()
-        },
-        ..ConvLayer::new("conv", channels, kernel_size)
-    }
+    ConvLayer::new("conv", channels, kernel_size)
+        .bias(bias)
+        .attributes(
+            ConvSpec::default()
+                .padding(1)
+                .padding_mode([PaddingMode::Zeros, PaddingMode::Circular][usize::from(bias)])
+                .groups(2),
+        )
 }
 
 proptest! {

@@ -1,8 +1,7 @@
 //! A chain of layers, parameters as PyTorch initialises them, and one batch: on a GPU where there is one,
 //! else on the CPU.
 
-use convfuse::graph::{Chain, ConvLayer, Layer};
-use convfuse::spec::MaxPool2dSpec;
+use convfuse::graph::{Chain, Layer};
 use convfuse::{Device, Model};
 use ndarray::Array4;
 
@@ -10,12 +9,12 @@ fn main() -> convfuse::Result<()> {
     let device = Device::best();
     let chain = Chain::new(
         3,
-        [
-            Layer::conv2d(ConvLayer::new("conv", 16, [3, 3])),
+        (
+            Layer::conv2d("conv", 16, 3),
             Layer::group_norm("norm", 4),
-            Layer::max_pool2d(MaxPool2dSpec::new([2, 2])),
+            Layer::max_pool2d(2),
             Layer::relu(),
-        ],
+        ),
     )?;
     let model = Model::init(&device.stream()?, &chain, 42)?;
     let images = Array4::from_shape_fn((8, 3, 64, 64), |(n, c, h, w)| {

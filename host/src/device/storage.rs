@@ -67,6 +67,13 @@ pub(crate) struct LentMemory {
     owner: Owner,
 }
 
+impl LentMemory {
+    /// The address of its first byte.
+    pub(crate) fn address(&self) -> usize {
+        self.start.addr()
+    }
+}
+
 // SAFETY: it is memory like any other, and the owner may be sent; who lent it promised that nobody writes to
 // it unless through this.
 unsafe impl Send for LentMemory {}

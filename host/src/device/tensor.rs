@@ -7,14 +7,15 @@ mod order;
 mod reuse;
 #[cfg(test)]
 mod tests;
+mod views;
 
 use std::fmt;
-use std::ops::Range;
 use std::sync::Arc;
 
 pub(crate) use layout::Layout;
 pub(crate) use order::Order;
 pub(crate) use reuse::WeakTensor;
+pub(crate) use views::must_be_axis;
 
 use super::kind::Device;
 use super::storage::Storage;
@@ -140,50 +141,6 @@ impl Tensor {
         })
     }
 
-    /// A range of the first axis, such as the batch. Nothing is copied.
-    ///
-    /// # Errors
-    /// [`Error::BadSlice`] for a range beyond the axis, or with its end before its start.
-    pub fn slice(&self, range: Range<usize>) -> Result<Tensor> {
-        self.viewed(self.layout.slice(range.start, range.end)?)
-    }
-
-    /// The same elements under another shape; `None` where they are not contiguous.
-    ///
-    /// # Errors
-    /// [`Error::ShapeMismatch`] for another number of elements.
-    pub(crate) fn reshaped(&self, shape: &[usize]) -> Result<Option<Tensor>> {
-        let layout = self.layout.reshape(shape)?;
-        layout.map(|layout| self.viewed(layout)).transpose()
-    }
-
-    /// A batch with this tensor as its only sample. Nothing is copied.
-    ///
-    /// # Errors
-    /// As [`slice`](Self::slice), but for the indices.
-    pub(crate) fn as_batch(&self) -> Result<Tensor> {
-        self.viewed(self.layout.as_batch())
-    }
-
-    /// A strided view of a contiguous tensor's elements from index `first` on; `None` if it exceeds the
-    /// tensor.
-    #[cfg(any(test, feature = "lab"))]
-    pub(crate) fn restrided(
-        &self,
-        first: usize,
-        shape: &[usize],
-        strides: &[isize],
-    ) -> Option<Tensor> {
-        let (layout, before, places) = Layout::strided(shape, strides)?;
-        let start = first.checked_sub(before)?;
-        let fits = self.is_contiguous() && start.checked_add(places)? <= self.len();
-        let start = self.layout.offset() + start;
-        fits.then(|| Tensor {
-            layout: layout.from(start),
-            ..self.clone()
-        })
-    }
-
     /// The same tensor, marked as read-only.
     #[cfg(feature = "dlpack")]
     pub(crate) fn read_only(self) -> Tensor {
@@ -191,13 +148,6 @@ impl Tensor {
             is_read_only: true,
             ..self
         }
-    }
-
-    fn viewed(&self, layout: Layout) -> Result<Tensor> {
-        Ok(Tensor {
-            layout,
-            ..self.clone()
-        })
     }
 
     /// Prepares reads by later work of `stream`. Keep the result until that work is queued.

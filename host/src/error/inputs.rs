@@ -7,12 +7,16 @@ use super::Error;
 #[non_exhaustive]
 pub enum InputsError {
     /// One is missing.
-    #[error("{operator}: input {name} is missing, a layer of the model takes it")]
+    #[error(
+        "{operator}: input {name} is missing, a layer of the model takes it; beside the first, {given:?} are given"
+    )]
     Missing {
         /// The operator's name.
         operator: &'static str,
         /// The input.
         name: String,
+        /// The names of the further inputs that are given.
+        given: Vec<String>,
     },
     /// The graph has none of this name.
     #[error(
@@ -59,7 +63,7 @@ impl Error {
             | Error::TensorInUse { .. }
             | Error::Spec(_) => Error::NamedInput {
                 name: name.to_owned(),
-                source: Box::new(self),
+                error: Box::new(self),
             },
             other => other,
         }

@@ -271,7 +271,7 @@ impl<'a> Appending<'a> {
                 };
                 // The folded norm always has weight and bias.
                 (norm.weight, norm.bias) = (true, true);
-                group_norm::append(program, produced.value(), affine, norm.geometry()?)
+                group_norm::append(self.program, produced.value(), affine, norm.geometry()?)
             }
             Plan::List(list) => {
                 let list = self.list(list)?;

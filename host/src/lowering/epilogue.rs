@@ -140,8 +140,8 @@ pub(super) struct PerChannel {
     pub(super) prelu: Option<PreluProblem>,
 }
 
-/// `list(norm(x * before) * behind)`, or a prelu after the norm. Factors before the norm need a norm of single
-/// channels.
+/// `list(norm(x * before) * behind)`, or a prelu after the norm. Factors before the norm need a norm of
+/// single channels.
 #[derive(Debug, Clone)]
 pub(super) struct Map {
     pub(super) norm: (usize, GroupNormProblem),
@@ -440,13 +440,11 @@ mod tests {
                 if (padding[1] == 1) != pads || padding[1] > kernel_size[1] / 2 {
                     continue;
                 }
-                let spec = MaxPool2dSpec {
-                    stride: Some(stride),
-                    padding,
-                    dilation,
-                    ceil_mode,
-                    ..MaxPool2dSpec::new(kernel_size)
-                };
+                let spec = MaxPool2dSpec::new(kernel_size)
+                    .stride(stride)
+                    .padding(padding)
+                    .dilation(dilation)
+                    .ceil_mode(ceil_mode);
                 let Ok(pool) = spec.problem(&[1, 1, input[0], input[1]]) else {
                     continue;
                 };

@@ -133,8 +133,8 @@ impl Planning<'_> {
         plan_reformat(&mut self.plan, &order, query.dtype)
     }
 
-    /// Plans the padding of the convolution `layer`, the folding of the batch norm in its store, and the reformat of
-    /// the residual there.
+    /// Plans the padding of the convolution `layer`, the folding of the batch norm in its store, and the
+    /// reformat of the residual there.
     fn convolution(&mut self, layer: usize, plan: &Plan) -> Result<()> {
         let (to, dtype) = (&mut self.plan, self.of.dtype);
         match &self.of.problem.steps[layer].problem {

@@ -42,7 +42,7 @@ use crate::spec::{Conv1dSpec, Conv2dSpec, Conv3dSpec, ConvProblem, ConvSpec};
 /// let stream = Device::best().stream()?;
 /// let x = Tensor::from_array(&stream, &Array4::<f32>::ones((1, 2, 5, 5)))?;
 /// let weight = Tensor::from_array(&stream, &Array4::<f32>::ones((3, 2, 3, 3)))?;
-/// let spec = Conv2dSpec { padding: [1, 1].into(), ..Conv2dSpec::default() };
+/// let spec = Conv2dSpec::default().padding(1);
 /// let y = ops::conv2d(&x, &weight, None, &spec)?;
 /// assert_eq!(y.shape(), [1, 3, 5, 5]);
 /// let y = y.to_array::<f32>()?;
@@ -88,7 +88,7 @@ pub fn conv2d_with(
 /// let stream = Device::best().stream()?;
 /// let x = Tensor::from_array(&stream, &array![[[1.0f32, 2.0, 3.0, 4.0]]])?;
 /// let weight = Tensor::from_array(&stream, &array![[[1.0f32, 1.0, 1.0]]])?;
-/// let spec = Conv1dSpec { padding: Padding::Same, ..Conv1dSpec::default() };
+/// let spec = Conv1dSpec::default().padding(Padding::Same);
 /// let y = ops::conv1d(&x, &weight, None, &spec)?;
 /// assert_eq!(y.to_array::<f32>()?, array![[[3.0, 6.0, 9.0, 7.0]]].into_dyn());
 /// # Ok::<(), convfuse::Error>(())
@@ -185,11 +185,11 @@ where
         }
         let mut kernel_size = [0; D];
         kernel_size.copy_from_slice(&weight.shape()[2..]);
-        let layer = layer(ConvLayer {
-            attributes: *spec,
-            bias: bias.is_some(),
-            ..ConvLayer::new(operator, weight.shape()[0], kernel_size)
-        });
+        let layer = layer(
+            ConvLayer::new(operator, weight.shape()[0], kernel_size)
+                .attributes(*spec)
+                .bias(bias.is_some()),
+        );
         let chain = Chain::new(x.shape()[1], [layer])?;
         let tensors = checked(operator, x, &parameters)?.into_iter().flatten();
         let model = Model::from_tensors(x.stream(), chain, tensors.collect(), x.dtype())?;

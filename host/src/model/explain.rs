@@ -7,11 +7,12 @@ use serde::{Serialize, Serializer};
 use serde_json::json;
 
 #[cfg(any(test, feature = "lab"))]
-use super::{Model, Options};
-#[cfg(any(test, feature = "lab"))]
-use crate::device::Order;
-use crate::device::{DType, DeviceProperties};
-use crate::lowering::{Chosen, Considered, Query, RegionFacts, Verdict};
+use super::Model;
+use super::Options;
+use super::programs::{Source, program_of};
+use crate::device::{DType, Device, DeviceProperties, Order};
+use crate::error::Result;
+use crate::lowering::{self, Chosen, Considered, Query, RegionFacts, Verdict};
 use crate::operators::Precision;
 use crate::program::{Program, Step};
 
@@ -101,6 +102,64 @@ fn regions<S: Serializer>(regions: &[RegionFacts], serializer: S) -> Result<S::O
 }
 
 impl Explanation {
+    /// What would run a graph with parameters, inputs and output of this element type, for a first input of
+    /// this shape, on a device of these properties, and why. It follows from these arguments alone: nothing
+    /// is computed, and there need not be a device.
+    ///
+    /// # Errors
+    /// [`Error::Graph`](crate::Error::Graph) for an input that the graph refuses;
+    /// [`Error::NoKernels`](crate::Error::NoKernels) for a partition that no kernels do.
+    ///
+    /// # Examples
+    /// ```
+    /// use convfuse::graph::presets::KernelBench85;
+    /// use convfuse::model::Explanation;
+    /// use convfuse::{DType, DeviceProperties, Options};
+    ///
+    /// let chain = KernelBench85::default().chain()?;
+    /// let h200 = DeviceProperties::named("h200").unwrap();
+    /// let input = [128, 8, 128, 128];
+    /// let explanation = Explanation::of(&chain, DType::F16, &input, &Options::default(), &h200)?;
+    /// assert_eq!(explanation.regions[0].kernels, "one-launch-2d");
+    /// # Ok::<(), convfuse::Error>(())
+    /// ```
+    pub fn of(
+        graph: impl AsRef<Graph>,
+        dtype: DType,
+        input: &[usize],
+        options: &Options,
+        properties: &DeviceProperties,
+    ) -> Result<Explanation> {
+        let graph = graph.as_ref();
+        let query = Query {
+            graph,
+            problem: &graph.problem(input)?,
+            dtype,
+            orders: &vec![Order::Dense; 1 + graph.inputs().len()],
+            properties,
+            options,
+        };
+        Explanation::of_query(query, &vec![dtype; graph.parameters().len()])
+    }
+
+    /// What would run by this query with parameters that are stored as these element types, in the order of
+    /// the graph's table.
+    pub(super) fn of_query(query: Query<'_>, stored: &[DType]) -> Result<Explanation> {
+        let device = Device::cpu();
+        for (parameter, &dtype) in query.graph.parameters().iter().zip(stored) {
+            device.bytes_of(&parameter.shape, dtype)?;
+        }
+        let chosen = lowering::choose(query)?;
+        let program = program_of(
+            query,
+            &device,
+            query.orders,
+            Source::Absent(stored),
+            &chosen,
+        )?;
+        Ok(Explanation::new(query, chosen, &program))
+    }
+
     pub(super) fn new(query: Query<'_>, chosen: Vec<Chosen>, program: &Program) -> Explanation {
         let (graph, problem, dtype) = (query.graph, query.problem, query.dtype);
         let (bytes, flop) = bytes_and_flop(graph, problem, dtype);
@@ -144,18 +203,27 @@ impl Explanation {
 /// the outermost first, and on further ones that are dense, on a device of these properties.
 ///
 /// # Errors
-/// As [`Model::explain`].
+/// As [`Explanation::of`].
 #[cfg(any(test, feature = "lab"))]
 pub fn explain_axes(
-    model: &Model,
+    graph: &Graph,
+    dtype: DType,
     input: &[usize],
     axes: &[usize],
     options: &Options,
     properties: &DeviceProperties,
-) -> crate::Result<Explanation> {
-    let mut orders = model.dense();
+) -> Result<Explanation> {
+    let mut orders = vec![Order::Dense; 1 + graph.inputs().len()];
     orders[0] = Order::of_axes(input, axes)?;
-    model.explain_orders(input, &orders, options, properties)
+    let query = Query {
+        graph,
+        problem: &graph.problem(input)?,
+        dtype,
+        orders: &orders,
+        properties,
+        options,
+    };
+    Explanation::of_query(query, &vec![dtype; graph.parameters().len()])
 }
 
 /// The kernels of a model's launches for inputs of these shapes that are dense, in order. Of a program that
@@ -168,7 +236,7 @@ pub fn launched_kernels(
     model: &Model,
     input: &[usize],
     options: &Options,
-) -> crate::Result<Vec<&'static str>> {
+) -> Result<Vec<&'static str>> {
     let program = model.program(input, &model.dense(), options)?;
     Ok(program.steps().iter().map(|step| step.kernel).collect())
 }

@@ -1,5 +1,6 @@
 //! A graph with its parameters on a device.
 
+use std::fmt;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
@@ -16,6 +17,7 @@ use crate::lowering::{self, Query};
 use crate::operators::Preparations;
 use crate::parameters::Parameters;
 use crate::program::Program;
+use crate::tensor_file::LoadOptions;
 
 const OPERATOR: &str = "model";
 
@@ -29,30 +31,28 @@ const OPERATOR: &str = "model";
 ///
 /// # Examples
 /// ```
-/// use convfuse::graph::{Chain, ConvLayer, Layer};
-/// use convfuse::spec::MaxPool2dSpec;
+/// use convfuse::graph::{Chain, Layer};
 /// use convfuse::{Device, Model, Tensor, data};
 ///
 /// let stream = Device::best().stream()?;
-/// let chain = Chain::new(8, [
-///     Layer::conv2d(ConvLayer::new("conv", 64, [3, 3])),
+/// let chain = Chain::new(8, (
+///     Layer::conv2d("conv", 64, 3),
 ///     Layer::group_norm("group_norm", 16),
 ///     Layer::scale("scale"),
-///     Layer::max_pool2d(MaxPool2dSpec::new([4, 4])),
+///     Layer::max_pool2d(4),
 ///     Layer::clamp(-1.0, 1.0),
-/// ])?;
+/// ))?;
 /// let model = Model::init(&stream, &chain, 7)?;
 /// let x = Tensor::from_array(&stream, &data::fill(1, (1, 8, 14, 19)))?;
 /// assert_eq!(model.forward(&x)?.shape(), [1, 64, 3, 4]);
 /// # Ok::<(), convfuse::Error>(())
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Model {
     stream: Stream,
     shared: Arc<Shared>,
 }
 
-#[derive(Debug)]
 struct Shared {
     graph: Graph,
     /// The parameters on the host; where the model was made of tensors, as soon as somebody asks for them.
@@ -133,7 +133,8 @@ impl Model {
         Model::new(stream, graph, &Parameters::init(graph, seed)?)
     }
 
-    /// The graph with the parameters in a safetensors file, under PyTorch's names.
+    /// The graph with the f32 parameters in a safetensors file, under PyTorch's names, or in several with an
+    /// index.
     ///
     /// # Errors
     /// [`Error::Weights`], see [`Parameters::load`].
@@ -142,8 +143,47 @@ impl Model {
         graph: impl AsRef<Graph>,
         path: impl AsRef<Path>,
     ) -> Result<Model> {
-        let graph = graph.as_ref();
-        Model::new(stream, graph, &Parameters::load(path, graph)?)
+        Model::load_with(stream, graph, path, &LoadOptions::default())
+    }
+
+    /// The same under chosen options, whose element type is the model's.
+    ///
+    /// # Errors
+    /// [`Error::Weights`], see [`Parameters::load_with`].
+    ///
+    /// # Examples
+    /// ```no_run
+    /// use convfuse::graph::{Chain, Layer};
+    /// use convfuse::{DType, Device, LoadOptions, Model};
+    ///
+    /// let chain = Chain::new(8, (Layer::batch_norm("norm"), Layer::relu()))?;
+    /// let options = LoadOptions::default().prefix("encoder.0.").strict(false).dtype(DType::F16);
+    /// let path = "network/model.safetensors.index.json";
+    /// let model = Model::load_with(&Device::best().stream()?, &chain, path, &options)?;
+    /// # Ok::<(), convfuse::Error>(())
+    /// ```
+    pub fn load_with(
+        stream: &Stream,
+        graph: impl AsRef<Graph>,
+        path: impl AsRef<Path>,
+        options: &LoadOptions,
+    ) -> Result<Model> {
+        let parameters = Parameters::load_with(path, graph.as_ref(), options)?;
+        Model::with_dtype(stream, graph, &parameters, options.dtype)
+    }
+
+    /// The same from the bytes of a safetensors file, such as those of `include_bytes!`.
+    ///
+    /// # Errors
+    /// [`Error::Weights`], see [`Parameters::load_with`].
+    pub fn from_bytes(
+        stream: &Stream,
+        graph: impl AsRef<Graph>,
+        bytes: &[u8],
+        options: &LoadOptions,
+    ) -> Result<Model> {
+        let parameters = Parameters::from_bytes(bytes, graph.as_ref(), options)?;
+        Model::with_dtype(stream, graph, &parameters, options.dtype)
     }
 
     /// The graph of layers.
@@ -210,16 +250,16 @@ impl Model {
         let orders = self.orders(OPERATOR, inputs, &self.stream)?;
         let x = inputs[0];
         if x.device().is_cpu() {
-            return self.run_on_cpu(inputs);
+            return self.run_on_cpu(inputs, x.stream());
         }
         let program = self.program(x.shape(), &orders, options)?;
         let mut outputs = program.run_once(OPERATOR, x.stream(), inputs)?;
         Ok(outputs.remove(0))
     }
 
-    /// How these inputs lie, where they are to be read on a device that runs kernels. Refuses those of
-    /// another element type, those that are not on the device of `stream`, and further ones whose shape does
-    /// not follow from the first one's.
+    /// How these inputs lie. Refuses those of another element type, those that are not on the device of
+    /// `stream`, those that kernels could not copy, and further ones whose shape does not follow from the
+    /// first one's.
     pub(super) fn orders(
         &self,
         operator: &'static str,
@@ -239,22 +279,22 @@ impl Model {
     /// # Errors
     /// As [`plan`](Self::plan). On the CPU device, which runs no kernels, [`Error::NoKernels`].
     pub fn explain(&self, input: &[usize], options: &Options) -> Result<Explanation> {
-        self.explain_for(input, options, &self.device().properties())
+        self.explain_orders(input, &self.dense(), options)
     }
 
-    /// What would run on a device of these properties, and why. The model may be on any device that runs
-    /// kernels, the emulator for example.
+    /// What would run on a device of these properties, and why. The model may be on any device, the CPU
+    /// included; [`Explanation::of`] needs no model.
     ///
     /// # Errors
-    /// As [`explain`](Self::explain).
+    /// [`Error::Graph`] for an input that the graph refuses; [`Error::NoKernels`] for a partition that no
+    /// kernels do.
     ///
     /// # Examples
-    #[cfg_attr(feature = "emulator", doc = "```")]
-    #[cfg_attr(not(feature = "emulator"), doc = "```ignore")]
+    /// ```
     /// use convfuse::graph::presets::KernelBench79;
     /// use convfuse::{Device, DeviceProperties, Model, Options};
     ///
-    /// let stream = Device::emulator().stream()?;
+    /// let stream = Device::cpu().stream()?;
     /// let model = Model::init(&stream, &KernelBench79::default().chain()?, 7)?;
     /// for (name, properties) in DeviceProperties::NAMED {
     ///     let explanation = model.explain_for(&[128, 3, 16, 32, 32], &Options::default(), &properties)?;
@@ -268,16 +308,15 @@ impl Model {
         options: &Options,
         properties: &DeviceProperties,
     ) -> Result<Explanation> {
-        self.explain_orders(input, &self.dense(), options, properties)
+        self.explain_as(input, &self.dense(), options, properties)
     }
 
-    /// The same for inputs that lie like this.
+    /// What runs on the model's device for inputs that lie like this.
     pub(super) fn explain_orders(
         &self,
         input: &[usize],
         orders: &[Order],
         options: &Options,
-        properties: &DeviceProperties,
     ) -> Result<Explanation> {
         if self.device().is_cpu() {
             return Err(Error::NoKernels {
@@ -286,22 +325,31 @@ impl Model {
                 reasons: "the cpu device runs none".to_owned(),
             });
         }
-        let problem = self.shared.graph.problem(input)?;
-        let query = self.query(&problem, orders, options, properties);
-        let chosen = lowering::choose(query)?;
-        let program = program_of(query, self.device(), orders, self.kept(), &chosen)?;
-        Ok(Explanation::new(query, chosen, &program))
+        self.explain_as(input, orders, options, &self.device().properties())
     }
 
-    /// One pass of the CPU backend.
-    pub(super) fn run_on_cpu(&self, inputs: &[&Tensor]) -> Result<Tensor> {
+    fn explain_as(
+        &self,
+        input: &[usize],
+        orders: &[Order],
+        options: &Options,
+        properties: &DeviceProperties,
+    ) -> Result<Explanation> {
+        let problem = self.shared.graph.problem(input)?;
+        let query = self.query(&problem, orders, options, properties);
+        let stored: Vec<DType> = self.shared.tensors.iter().map(Tensor::dtype).collect();
+        Explanation::of_query(query, &stored)
+    }
+
+    /// One pass of the CPU backend, whose result belongs to `stream`.
+    pub(super) fn run_on_cpu(&self, inputs: &[&Tensor], stream: &Stream) -> Result<Tensor> {
         let (shared, x) = (&*self.shared, inputs[0]);
         let problem = shared.graph.problem(x.shape())?;
         let values = inputs.iter().map(|input| input.host_f32());
         let values = values.collect::<Result<Vec<_>>>()?;
         let views: Vec<_> = values.iter().map(|values| values.view()).collect();
         let y = cpu::run(&shared.graph, &problem, self.parameters()?, &views)?;
-        Tensor::from_cpu(x.stream(), y, x.dtype())
+        Tensor::from_cpu(stream, y, x.dtype())
     }
 
     /// The launches for a first input of this shape where the inputs lie like this, on a device that runs
@@ -313,8 +361,8 @@ impl Model {
         options: &Options,
     ) -> Result<Arc<Program>> {
         self.shared.programs.get(input, orders, options, || {
-            let properties = self.device().properties();
             let problem = self.shared.graph.problem(input)?;
+            let properties = self.device().properties();
             let query = self.query(&problem, orders, options, &properties);
             let chosen = lowering::choose(query)?;
             program_of(query, self.device(), orders, self.kept(), &chosen)
@@ -358,5 +406,12 @@ impl Model {
     /// What arrays go through.
     pub(super) fn rings(&self) -> &Rings {
         &self.shared.rings
+    }
+}
+
+impl fmt::Debug for Model {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (layers, dtype) = (self.graph().operators(), self.dtype());
+        write!(f, "Model({layers}, {dtype} on {})", self.device())
     }
 }

@@ -32,7 +32,7 @@ impl Model {
     /// use ndarray::array;
     ///
     /// let stream = Device::best().stream()?;
-    /// let chain = Chain::new(2, [Layer::scale("scale"), Layer::relu()])?;
+    /// let chain = Chain::new(2, (Layer::scale("scale"), Layer::relu()))?;
     /// let scale = Tensor::from_array(&stream, &array![2.0f32, -1.0])?;
     /// let model = Model::from_tensors(&stream, &chain, vec![scale], DType::F32)?;
     /// let x = Tensor::from_array(&stream, &array![[3.0f32, 3.0]])?;

@@ -17,7 +17,7 @@ use crate::error::{InputsError, Result};
 /// use convfuse::{Device, Inputs, Model, Tensor, data};
 ///
 /// let stream = Device::best().stream()?;
-/// let chain = Chain::new(3, [Layer::relu(), Layer::add("residual")])?;
+/// let chain = Chain::new(3, (Layer::relu(), Layer::add("residual")))?;
 /// let model = Model::init(&stream, &chain, 7)?;
 /// let x = Tensor::from_array(&stream, &data::signed(1, (2, 3, 5)))?;
 /// let y = model.forward(Inputs::new(&x).with("residual", &x))?;
@@ -61,6 +61,10 @@ impl<T> Inputs<T> {
             let index = index.ok_or_else(|| InputsError::Missing {
                 operator,
                 name: name.clone(),
+                given: {
+                    let rest = further.iter().map(|(given, _)| given);
+                    names[..all.len() - 1].iter().chain(rest).cloned().collect()
+                },
             })?;
             all.push(further.remove(index).1);
         }
@@ -128,9 +132,9 @@ pub(super) fn of_input<T>(names: &[String], index: usize, result: Result<T>) -> 
     }
 }
 
-/// How the inputs of a graph lie, where they are to be read on a device that runs kernels. Refuses those of
-/// another element type, those that are not on the device of `stream`, and further ones whose shape does not
-/// follow from the first one's.
+/// How the inputs of a graph lie. Refuses those of another element type, those that are not on the device of
+/// `stream`, those that kernels could not copy, and further ones whose shape does not follow from the first
+/// one's.
 pub(super) fn orders(
     operator: &'static str,
     inputs: &[&Tensor],
@@ -149,9 +153,6 @@ pub(super) fn orders(
         let problem = graph.problem(inputs[0].shape())?;
         let shapes = inputs.iter().map(|input| input.shape());
         must_have_shapes(operator, &problem, shapes.skip(1))?;
-    }
-    if inputs[0].device().is_cpu() {
-        return Ok(vec![Order::Dense; inputs.len()]);
     }
     let orders = inputs.iter().enumerate();
     orders

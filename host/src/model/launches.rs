@@ -1,5 +1,6 @@
 //! Runs over memory of others, for callers that have an allocator and streams of their own.
 
+use std::fmt;
 use std::sync::Arc;
 
 use op_spec::graph::{Graph, GraphProblem};
@@ -60,7 +61,6 @@ const OPERATOR: &str = "launches";
 /// }
 /// # Ok::<(), convfuse::Error>(())
 /// ```
-#[derive(Debug)]
 pub struct Launches {
     device: Device,
     graph: Graph,
@@ -177,7 +177,7 @@ impl Launches {
             return Err(ParametersError::Count { actual, expected }.into());
         }
         let given = table.iter().zip(parameters).map(|(parameter, tensor)| {
-            check_shape(parameter, tensor.shape())?;
+            check_shape(parameter, &parameter.name, tensor.shape())?;
             tensor.same_device((OPERATOR, "a parameter"), stream)?;
             Ok((tensor.dtype(), tensor.order()?))
         });
@@ -306,6 +306,17 @@ impl Launches {
         if !known.contains(stream) {
             known.push(stream.clone());
         }
+    }
+}
+
+impl fmt::Debug for Launches {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (layers, dtype, device) = (self.graph.operators(), self.dtype, &self.device);
+        let (input, output) = (self.problem.input_shape(), self.output_shape());
+        write!(
+            f,
+            "Launches({layers}, {dtype} on {device}, {input:?} to {output:?})"
+        )
     }
 }
 

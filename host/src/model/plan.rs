@@ -5,11 +5,11 @@ use std::fmt;
 use ndarray::{ArrayBase, Data, Dimension};
 use op_spec::graph::{Graph, GraphInput, GraphProblem};
 
-use super::inputs::{Inputs, must_have_shapes};
+use super::inputs::{Inputs, of_input};
 use super::{Explanation, Model, Options};
 use crate::device::{DType, GpuGraph, Order, Stream, Tensor};
 use crate::error::{InputsError, Result};
-use crate::program::Ready;
+use crate::program::{Ready, expect_input, expect_output};
 
 /// A model for inputs of one shape on one stream, with its memory.
 ///
@@ -36,7 +36,6 @@ use crate::program::Ready;
 /// }
 /// # Ok::<(), convfuse::Error>(())
 /// ```
-#[derive(Debug)]
 pub struct Plan {
     model: Model,
     options: Options,
@@ -139,7 +138,7 @@ impl Plan {
 
     /// Queues one run from these inputs to `y` on the plan's stream.
     ///
-    /// The CPU device reads any strides; elsewhere inputs lie in memory as the plan was made for.
+    /// Inputs lie in memory as the plan was made for.
     ///
     /// An input that belongs to another stream is waited for on the device. `y` must be this stream's own,
     /// and nobody else's: [`output`](Plan::output) makes such tensors.
@@ -167,17 +166,21 @@ impl Plan {
         if let Some(program) = &mut self.program {
             return program.run(OPERATOR, inputs, &mut [y]);
         }
-        let dtype = self.model.dtype();
-        inputs[0].must_be(self.problem.input_shape(), dtype, (OPERATOR, "input"))?;
-        let shapes = inputs.iter().map(|input| input.shape());
-        must_have_shapes(OPERATOR, &self.problem, shapes.skip(1))?;
-        self.model.orders(OPERATOR, inputs, &self.stream)?;
-        y.must_be(self.problem.output_shape(), dtype, (OPERATOR, "output"))?;
+        // The checks of a program, in its order.
+        let (dtype, names) = (self.model.dtype(), self.graph().inputs());
+        let further = self.problem.inputs.iter().map(|input| &input.shape[..]);
+        let shapes = [self.problem.input_shape()].into_iter().chain(further);
+        for (index, (shape, order)) in shapes.zip(&self.orders).enumerate() {
+            let fits = expect_input(OPERATOR, shape, dtype, order, inputs[index]);
+            of_input(names, index, fits)?;
+        }
+        expect_output(OPERATOR, self.problem.output_shape(), dtype, y)?;
         y.rewrite((OPERATOR, "output"), &self.stream)?;
-        let inputs = inputs.iter().map(|input| input.on(&self.stream));
-        let inputs = inputs.collect::<Result<Vec<_>>>()?;
-        let inputs: Vec<&Tensor> = inputs.iter().collect();
-        y.assign(self.model.run_on_cpu(&inputs)?)
+        for (index, input) in inputs.iter().enumerate() {
+            let is_here = input.same_device((OPERATOR, "input"), &self.stream);
+            of_input(names, index, is_here)?;
+        }
+        y.assign(self.model.run_on_cpu(inputs, &self.stream)?)
     }
 
     /// The plan as a CUDA graph that reads these inputs, tensors of the plan's own stream, and writes to an
@@ -228,10 +231,9 @@ impl Plan {
     /// # Errors
     /// As [`Model::explain`].
     pub fn explain(&self) -> Result<Explanation> {
-        let properties = self.stream.device().properties();
-        let model = &self.model;
         let input = self.problem.input_shape();
-        model.explain_orders(input, &self.orders, &self.options, &properties)
+        self.model
+            .explain_orders(input, &self.orders, &self.options)
     }
 
     /// The graph of layers.
@@ -268,6 +270,17 @@ impl Plan {
     /// The element type of all of them.
     pub fn dtype(&self) -> DType {
         self.model.dtype()
+    }
+}
+
+impl fmt::Debug for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (layers, dtype, stream) = (self.graph().operators(), self.dtype(), &self.stream);
+        let (input, output) = (self.input_shape(), self.output_shape());
+        write!(
+            f,
+            "Plan({layers}, {input:?} to {output:?}, {dtype} on {stream:?})"
+        )
     }
 }
 

@@ -23,6 +23,8 @@ pub(super) enum Source<'a> {
     /// Each run is given them, behind its inputs, and prepares them. Element types and layouts, in the order
     /// of the graph's table.
     Given(&'a [(DType, Order)]),
+    /// They are nowhere, and the program is only explained. Element types, in the order of the graph's table.
+    Absent(&'a [DType]),
 }
 
 impl Source<'_> {
@@ -32,6 +34,12 @@ impl Source<'_> {
             Source::Kept { tensors, .. } => {
                 let tensors = tensors.iter();
                 return Ok(tensors.map(|tensor| program.parameter(tensor)).collect());
+            }
+            Source::Absent(stored) => {
+                let each = of.graph.parameters().iter().zip(stored);
+                return each
+                    .map(|(parameter, &dtype)| program.absent(&parameter.shape, dtype))
+                    .collect();
             }
             Source::Given(given) => given,
         };
@@ -81,7 +89,10 @@ pub(super) fn program_of(
     chosen: &[Chosen],
 ) -> Result<Program> {
     let (input, dtype) = (query.problem.input_shape(), query.dtype);
-    let mut program = ProgramBuilder::new(device);
+    let mut program = match parameters {
+        Source::Absent(_) => ProgramBuilder::explained(device),
+        Source::Kept { .. } | Source::Given(_) => ProgramBuilder::new(device),
+    };
     let x = program.input_as_it_lies(None, input, dtype, &orders[0])?;
     let further = query.problem.inputs.iter().zip(&orders[1..]);
     let further = further
@@ -101,7 +112,7 @@ pub(super) fn program_of(
     let none = Preparations::default();
     let preparations = match parameters {
         Source::Kept { preparations, .. } => preparations,
-        Source::Given(_) => &none,
+        Source::Given(_) | Source::Absent(_) => &none,
     };
     let mut appending = Appending {
         program: &mut program,
@@ -120,7 +131,8 @@ pub(super) fn program_of(
         program.see_as(value, &input.shape);
     }
     program.see_as(y, query.problem.output_shape());
-    for region in chosen {
+    let will_run = !matches!(parameters, Source::Absent(_));
+    for region in chosen.iter().filter(|_| will_run) {
         let (layers, kernels) = (&*region.facts.layers, region.facts.kernels);
         tracing::debug!(target: "convfuse::choice", ?input, layers, kernels, "kernels are chosen");
     }

@@ -41,7 +41,7 @@ use launch_config::elementwise;
 /// let x = Tensor::from_array(&stream, &array![[[1.0f32, 3.0], [10.0, 30.0]]])?;
 /// let mean = Tensor::from_array(&stream, &array![1.0f32, 20.0])?;
 /// let variance = Tensor::from_array(&stream, &array![3.0f32, 24.0])?;
-/// let spec = BatchNormSpec { eps: 1.0 };
+/// let spec = BatchNormSpec::default().eps(1.0);
 /// let y = ops::batch_norm(&x, &mean, &variance, None, None, &spec)?.to_array::<f32>()?;
 /// assert_eq!(y, array![[[0.0, 1.0], [-2.0, 2.0]]].into_dyn());
 /// # Ok::<(), convfuse::Error>(())

@@ -36,6 +36,7 @@ pub(crate) fn single(
     parameters: &[(&'static str, Option<&Tensor>)],
 ) -> Result<Tensor> {
     let parameters = checked(operator, x, parameters)?;
+    let order = x.order()?;
     if x.device().is_cpu() {
         let parameters = parameters.each_ref().map(Option::as_ref);
         let values = all(parameters.map(|tensor| tensor.map(Tensor::host_f32).transpose()))?;
@@ -44,7 +45,7 @@ pub(crate) fn single(
         return Tensor::from_cpu(x.stream(), y, x.dtype());
     }
     let mut program = ProgramBuilder::new(x.device());
-    let input = program.input(x.shape(), x.dtype(), &x.order()?)?;
+    let input = program.input(x.shape(), x.dtype(), &order)?;
     let values = parameters.each_ref();
     let values = values.map(|tensor| program.optional_parameter(tensor.as_ref()));
     let mut plan = LaunchPlan::default();
@@ -87,7 +88,7 @@ pub(crate) fn with_or_without_batch(
     if x.shape().len() + 1 != rank {
         return operator(x);
     }
-    let y = operator(&x.as_batch()?)?;
+    let y = operator(&x.as_batch())?;
     let shape = y.shape()[1..].to_vec();
     Ok(y.reshaped(&shape)?.expect("results are dense"))
 }

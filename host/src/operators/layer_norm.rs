@@ -36,7 +36,7 @@ use crate::spec::{LayerNormProblem, LayerNormSpec};
 /// let stream = Device::best().stream()?;
 /// let x = Tensor::from_array(&stream, &array![[[1.0f32, 3.0], [1.0, 3.0]]])?;
 /// let bias = Tensor::from_array(&stream, &array![[0.0f32, 0.0], [10.0, 20.0]])?;
-/// let spec = LayerNormSpec { eps: 0.0 };
+/// let spec = LayerNormSpec::default().eps(0.0);
 /// let y = ops::layer_norm(&x, &[2, 2], None, Some(&bias), &spec)?.to_array::<f32>()?;
 /// assert_eq!(y, array![[[-1.0, 1.0], [9.0, 21.0]]].into_dyn());
 /// # Ok::<(), convfuse::Error>(())

@@ -28,7 +28,7 @@ use crate::spec::{MaxPool2dProblem, MaxPool2dSpec};
 ///
 /// let stream = Device::best().stream()?;
 /// let image = Array4::from_shape_fn((1, 1, 4, 4), |(_, _, h, w)| (4 * h + w) as f32);
-/// let y = ops::max_pool2d(&Tensor::from_array(&stream, &image)?, &MaxPool2dSpec::new([2, 2]))?;
+/// let y = ops::max_pool2d(&Tensor::from_array(&stream, &image)?, &MaxPool2dSpec::new(2))?;
 /// assert_eq!(y.to_array::<f32>()?.iter().copied().collect::<Vec<_>>(), [5.0, 7.0, 13.0, 15.0]);
 /// # Ok::<(), convfuse::Error>(())
 /// ```

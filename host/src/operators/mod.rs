@@ -63,6 +63,7 @@ pub(crate) fn plan(plan: &mut LaunchPlan, dtype: DType, problem: &LayerProblem) 
             let list = [ListStep::<()>::Function(*problem)];
             pointwise::plan(plan, dtype, problem.len as u64, &list)
         }
+        _ => unreachable!("every operator is planned here"),
     }
 }
 
@@ -116,5 +117,6 @@ pub(crate) fn append(
         LayerProblem::Pointwise(problem) => {
             pointwise::append(program, x, &[ListStep::Function(*problem)])
         }
+        _ => unreachable!("every operator is launched here"),
     }
 }

@@ -31,7 +31,7 @@ use launch_config::pointwise::{MAX_STEPS, PointwiseList, ResidualList, shape};
 ///
 /// let stream = Device::best().stream()?;
 /// let x = Tensor::from_array(&stream, &array![-2.0f32, 0.25, 7.0])?;
-/// let y = ops::clamp(&x, &ClampSpec { min: Some(0.0), max: None })?;
+/// let y = ops::clamp(&x, &ClampSpec::new(0.0, None))?;
 /// assert_eq!(y.to_array::<f32>()?, array![0.0, 0.25, 7.0].into_dyn());
 /// # Ok::<(), convfuse::Error>(())
 /// ```

@@ -30,7 +30,7 @@ use crate::spec::{AdaptiveAvgPoolSpec, AvgPoolSpec, MaxPool3dSpec, PoolProblem};
 ///
 /// let stream = Device::best().stream()?;
 /// let volume = Array5::from_shape_fn((1, 1, 2, 2, 4), |(_, _, d, h, w)| (8 * d + 4 * h + w) as f32);
-/// let y = ops::max_pool3d(&Tensor::from_array(&stream, &volume)?, &MaxPool3dSpec::new([2, 2, 2]))?;
+/// let y = ops::max_pool3d(&Tensor::from_array(&stream, &volume)?, &MaxPool3dSpec::new(2))?;
 /// assert_eq!(y.to_array::<f32>()?.iter().copied().collect::<Vec<_>>(), [13.0, 15.0]);
 /// # Ok::<(), convfuse::Error>(())
 /// ```
@@ -64,7 +64,7 @@ pub fn max_pool3d(x: &Tensor, spec: &MaxPool3dSpec) -> Result<Tensor> {
 ///
 /// let stream = Device::best().stream()?;
 /// let image = Array4::from_shape_fn((1, 1, 2, 4), |(_, _, h, w)| (4 * h + w) as f32);
-/// let y = ops::avg_pool2d(&Tensor::from_array(&stream, &image)?, &AvgPool2dSpec::new([2, 2]))?;
+/// let y = ops::avg_pool2d(&Tensor::from_array(&stream, &image)?, &AvgPool2dSpec::new(2))?;
 /// assert_eq!(y.to_array::<f32>()?.iter().copied().collect::<Vec<_>>(), [2.5, 4.5]);
 /// # Ok::<(), convfuse::Error>(())
 /// ```
@@ -92,7 +92,7 @@ pub fn avg_pool2d(x: &Tensor, spec: &AvgPoolSpec<2>) -> Result<Tensor> {
 ///
 /// let stream = Device::best().stream()?;
 /// let x = Tensor::from_array(&stream, &Array5::<f32>::ones((1, 2, 4, 4, 4)))?;
-/// let spec = AvgPool3dSpec { divisor_override: Some(4), ..AvgPool3dSpec::new([2, 2, 2]) };
+/// let spec = AvgPool3dSpec::new(2).divisor_override(4);
 /// assert!(ops::avg_pool3d(&x, &spec)?.to_array::<f32>()?.iter().all(|&value| value == 2.0));
 /// # Ok::<(), convfuse::Error>(())
 /// ```

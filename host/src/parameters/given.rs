@@ -1,7 +1,9 @@
 //! What is given for the parameters of a graph, held against its table.
 
+use std::fmt::Write as _;
+
 use ndarray::{ArrayD, IxDyn};
-use op_spec::graph::Parameter;
+use op_spec::graph::{Graph, Parameter};
 
 use crate::host_memory::reserve;
 
@@ -9,21 +11,32 @@ use crate::host_memory::reserve;
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ParametersError {
-    /// A parameter has no value.
-    #[error("{name}: is missing, the model has it with shape {expected:?}; given: {}", listed(.given))]
+    /// Parameters have no value.
+    #[error("missing: {}; given: {}{}", shaped(.parameters), listed(.given), hint(.prefix))]
     Missing {
+        /// All of them.
+        parameters: Vec<Parameter>,
+        /// The names of the given values, first those that end as a missing parameter's name.
+        given: Vec<String>,
+        /// What would have to be put before the names of all parameters so that each has a value.
+        prefix: Option<String>,
+    },
+    /// Values belong to no parameter.
+    #[error("{}", unexpected(.names, .of_layers))]
+    Unexpected {
+        /// The names of those that do not stand under the name of a layer, unless these are ignored.
+        names: Vec<String>,
+        /// Those that stand under the name of a layer. They are refused always: whoever stored them computes
+        /// something else than the layer.
+        of_layers: Vec<LayerTensor>,
+    },
+    /// Several values belong to one parameter.
+    #[error("{name}: given {} times, as {}", .given.len(), listed(.given))]
+    Repeated {
         /// The parameter.
         name: String,
-        /// Its shape.
-        expected: Vec<usize>,
-        /// The names of the given values, first those that end with the parameter's name.
+        /// The names of the values.
         given: Vec<String>,
-    },
-    /// Values belong to no parameter, or to one that has a value already.
-    #[error("{}: given, but the model has no use for it", listed(.names))]
-    Unexpected {
-        /// Their names.
-        names: Vec<String>,
     },
     /// A value has another shape than its parameter.
     #[error("{name}: shape is {actual:?}, expected {expected:?}")]
@@ -53,6 +66,26 @@ pub enum ParametersError {
     },
 }
 
+/// A value that stands under the name of a layer which has no such parameter.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LayerTensor {
+    /// The value's name.
+    pub name: String,
+    /// The layer, counted from 0.
+    pub layer: usize,
+    /// Its operator.
+    pub operator: &'static str,
+    /// The attribute with which the layer would have the parameter, if there is one.
+    pub attribute: Option<&'static str>,
+}
+
+/// Parameters with their shapes.
+fn shaped(parameters: &[Parameter]) -> String {
+    let told = |Parameter { name, shape, .. }: &Parameter| format!("{name} of shape {shape:?}");
+    parameters.iter().map(told).collect::<Vec<_>>().join(", ")
+}
+
 /// The first of the names, which may be a whole network's.
 fn listed(names: &[String]) -> String {
     const MOST: usize = 12;
@@ -63,55 +96,162 @@ fn listed(names: &[String]) -> String {
     }
 }
 
-/// The given values in the order of the parameters; `shape` returns a value's shape. Values that belong to no
-/// parameter are refused if `is_strict`.
-pub(crate) fn in_order<V>(
-    parameters: &[Parameter],
-    given: impl IntoIterator<Item = (String, V)>,
-    shape: impl Fn(&V) -> &[usize],
-    is_strict: bool,
-) -> Result<Vec<V>, ParametersError> {
-    let mut given: Vec<(String, V)> = given.into_iter().collect();
-    // PyTorch's batch norms count the batches of their running statistics, which this library does not use.
-    let is_count = |name: &str| {
-        let layer = name.strip_suffix(".num_batches_tracked");
-        let of_statistics =
-            |parameter: &Parameter| parameter.name.strip_suffix(".running_var") == layer;
-        layer.is_some() && parameters.iter().any(of_statistics)
-    };
-    given.retain(|(name, _)| !is_count(name));
-    given.sort_by(|(name, _), (other, _)| name.cmp(other));
-    let all: Vec<String> = given.iter().map(|(name, _)| name.clone()).collect();
-    let mut values = Vec::with_capacity(parameters.len());
-    for parameter in parameters {
-        let mut others = given.iter();
-        let index = others.position(|(name, _)| *name == parameter.name);
-        let index = index.ok_or_else(|| {
-            let mut given = all.clone();
-            given.sort_by_key(|name| !name.ends_with(&parameter.name));
-            ParametersError::Missing {
-                name: parameter.name.clone(),
-                expected: parameter.shape.clone(),
-                given,
-            }
-        })?;
-        let (_, value) = given.remove(index);
-        check_shape(parameter, shape(&value))?;
-        values.push(value);
+fn hint(prefix: &Option<String>) -> String {
+    let told = |prefix: &String| format!("; with the prefix {prefix} all are there");
+    prefix.as_ref().map(told).unwrap_or_default()
+}
+
+fn unexpected(names: &[String], of_layers: &[LayerTensor]) -> String {
+    let mut text = String::new();
+    for of_layer in of_layers
+        .chunk_by(|one, other| (one.layer, one.attribute) == (other.layer, other.attribute))
+    {
+        let all: Vec<&str> = of_layer.iter().map(|tensor| &*tensor.name).collect();
+        let LayerTensor {
+            layer, operator, ..
+        } = of_layer[0];
+        // Writing to a string does not fail.
+        let _ = write!(text, "{}: layer {layer}, {operator}, ", all.join(", "));
+        let _ = match of_layer[0].attribute {
+            Some(attribute) => write!(text, "takes it only with \"{attribute}\": true; "),
+            None => write!(text, "has no such parameter, whatever its attributes; "),
+        };
     }
-    let names: Vec<String> = given.into_iter().map(|(name, _)| name).collect();
-    match names.is_empty() || !is_strict {
-        true => Ok(values),
-        false => Err(ParametersError::Unexpected { names }),
+    match names {
+        [] => text.truncate(text.len().saturating_sub(2)),
+        names => {
+            text += &listed(names);
+            text += ": given, but the model has no use for it";
+        }
+    }
+    text
+}
+
+/// A value that is given for a parameter.
+pub(crate) struct Given<V> {
+    /// Under which name it was found.
+    pub(crate) found_as: String,
+    /// The name of the parameter that it is for.
+    pub(crate) name: String,
+    pub(crate) value: V,
+}
+
+impl<V> From<(String, V)> for Given<V> {
+    fn from((name, value): (String, V)) -> Given<V> {
+        Given {
+            found_as: name.clone(),
+            name,
+            value,
+        }
     }
 }
 
-pub(crate) fn check_shape(parameter: &Parameter, shape: &[usize]) -> Result<(), ParametersError> {
+/// The given values in the order of the graph's parameters. Values that belong neither to a parameter nor to
+/// a layer are refused if `is_strict`.
+pub(crate) fn in_order<V>(
+    graph: &Graph,
+    given: impl IntoIterator<Item = Given<V>>,
+    is_strict: bool,
+) -> Result<Vec<V>, ParametersError> {
+    // PyTorch's batch norms count the batches of their running statistics, which inference does not use.
+    let is_count = |given: &Given<V>| {
+        let (_, last) = given.name.rsplit_once('.').unwrap_or(("", &given.name));
+        last == "num_batches_tracked"
+    };
+    let mut given: Vec<Given<V>> = given.into_iter().filter(|given| !is_count(given)).collect();
+    given.sort_by(|one, other| (&one.name, &one.found_as).cmp(&(&other.name, &other.found_as)));
+    let parameters = graph.parameters();
+    let is_parameter = |name: &str| parameters.iter().any(|parameter| parameter.name == name);
+    for same in given.chunk_by(|one, other| one.name == other.name) {
+        if same.len() > 1 && is_parameter(&same[0].name) {
+            return Err(ParametersError::Repeated {
+                name: same[0].name.clone(),
+                given: same.iter().map(|given| given.found_as.clone()).collect(),
+            });
+        }
+    }
+    let position = |given: &[Given<V>], name: &str| {
+        given.binary_search_by(|given| given.name.as_str().cmp(name))
+    };
+    let missing = parameters.iter();
+    let missing = missing.filter(|parameter| position(&given, &parameter.name).is_err());
+    let missing: Vec<Parameter> = missing.cloned().collect();
+    if let Some(first) = missing.first() {
+        let mut prefixes = given.iter().filter_map(|given| {
+            let prefix = given.name.strip_suffix(&first.name)?;
+            Some(prefix).filter(|prefix| prefix.ends_with('.'))
+        });
+        let fits = |prefix: &&str| {
+            let mut names = parameters.iter().map(|parameter| &parameter.name);
+            names.all(|name| position(&given, &format!("{prefix}{name}")).is_ok())
+        };
+        let prefix = prefixes.find(fits).map(str::to_owned);
+        let mut given: Vec<String> = given.into_iter().map(|given| given.found_as).collect();
+        let is_alike = |given: &String| missing.iter().any(|one| given.ends_with(&one.name));
+        given.sort_by_cached_key(|given| !is_alike(given));
+        return Err(ParametersError::Missing {
+            parameters: missing,
+            given,
+            prefix,
+        });
+    }
+    let mut values = Vec::with_capacity(parameters.len());
+    for parameter in parameters {
+        let index = position(&given, &parameter.name).expect("it is not missing");
+        values.push(given.remove(index).value);
+    }
+    let (mut names, mut of_layers) = (Vec::new(), Vec::new());
+    for Given { found_as, name, .. } in given {
+        match layer_of(graph, &name) {
+            Some(layer) => of_layers.push(LayerTensor {
+                name: found_as,
+                layer,
+                operator: graph.layers()[layer].operator(),
+                attribute: attribute_for(graph, layer, &name),
+            }),
+            None if is_strict => names.push(found_as),
+            None => {}
+        }
+    }
+    if of_layers.is_empty() && names.is_empty() {
+        return Ok(values);
+    }
+    // Those with an attribute first.
+    of_layers.sort_by_key(|tensor| (tensor.layer, tensor.attribute.is_none(), tensor.attribute));
+    Err(ParametersError::Unexpected { names, of_layers })
+}
+
+/// The layer under whose name a tensor of this name stands; of several, that with the longest name.
+fn layer_of(graph: &Graph, name: &str) -> Option<usize> {
+    let is_under = |layer: &str| {
+        let rest = name.strip_prefix(layer).filter(|_| !layer.is_empty());
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+    };
+    let layers = graph.layers().iter().map(|layer| layer.name()).enumerate();
+    let under = layers.filter(|(_, layer)| is_under(layer));
+    under
+        .max_by_key(|(_, layer)| layer.len())
+        .map(|(index, _)| index)
+}
+
+/// The attribute with which the layer would have a parameter of this name.
+fn attribute_for(graph: &Graph, layer: usize, name: &str) -> Option<&'static str> {
+    let mut absent = graph.absent_parameters().iter();
+    let known = absent.find(|absent| absent.name == name && absent.layer == layer)?;
+    Some(known.attribute)
+}
+
+/// Refuses a value, found under this name, that has not the shape of its parameter.
+pub(crate) fn check_shape(
+    parameter: &Parameter,
+    name: &str,
+    shape: &[usize],
+) -> Result<(), ParametersError> {
     if shape == parameter.shape {
         return Ok(());
     }
     Err(ParametersError::Shape {
-        name: parameter.name.clone(),
+        name: name.to_owned(),
         actual: shape.to_vec(),
         expected: parameter.shape.clone(),
     })

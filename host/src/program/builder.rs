@@ -1,11 +1,11 @@
 //! The builder of programs.
 
+mod copies;
+
 use std::collections::VecDeque;
 
 use cuda_std::tensor_map::{Boxes, TensorMap};
 use cuda_std::{Family, Instance, KernelArgs};
-use kernels_gpu::copy_strided::COPY_STRIDED;
-use launch_config::copy_strided::{Collapsed, CopyGeometry};
 
 use super::arguments::{Arguments, Places, Use};
 use super::memory::{Life, pack};
@@ -13,6 +13,8 @@ use super::planned::{LaunchPlan, PlannedLaunch};
 use super::{Input, Launch, Place, Program, Step, Value, ValueFacts};
 use crate::device::{DType, Device, LaunchShape, Order, Stream, Tensor};
 use crate::error::Result;
+use copies::plan_copy;
+pub(crate) use copies::plan_reformat;
 
 /// A program under construction.
 ///
@@ -29,12 +31,23 @@ pub(crate) struct ProgramBuilder {
     planned: VecDeque<PlannedLaunch>,
     /// Preparations of parameters that are yet to be asked for.
     preparations: VecDeque<PlannedLaunch>,
+    is_explained: bool,
 }
 
 impl ProgramBuilder {
     /// An empty program for a device that runs kernels.
     pub(crate) fn new(device: &Device) -> ProgramBuilder {
         ProgramBuilder {
+            is_explained: false,
+            ..ProgramBuilder::explained(device)
+        }
+    }
+
+    /// An empty program that is explained and never run. Its parameters are [absent](Self::absent), and
+    /// errors name `device`, which may be any.
+    pub(crate) fn explained(device: &Device) -> ProgramBuilder {
+        ProgramBuilder {
+            is_explained: true,
             device: device.clone(),
             values: Vec::new(),
             inputs: Vec::new(),
@@ -43,6 +56,19 @@ impl ProgramBuilder {
             planned: VecDeque::new(),
             preparations: VecDeque::new(),
         }
+    }
+
+    /// An empty program of the same kind for the same device, to prepare parameters of this one.
+    pub(crate) fn beside(&self) -> ProgramBuilder {
+        ProgramBuilder {
+            is_explained: self.is_explained,
+            ..ProgramBuilder::explained(&self.device)
+        }
+    }
+
+    /// Whether the program is only to be explained.
+    pub(crate) fn is_explained(&self) -> bool {
+        self.is_explained
     }
 
     /// Adds the launches of a configuration to those that are appended next.
@@ -98,8 +124,8 @@ impl ProgramBuilder {
         self.input_as(None, shape, dtype, order, dtype)
     }
 
-    /// The same as [`input`](Self::input), with a copy of another element type. Errors call it by its name, if it has
-    /// one.
+    /// The same as [`input`](Self::input), with a copy of another element type. Errors call it by its name,
+    /// if it has one.
     ///
     /// # Errors
     /// As [`input`](Self::input).
@@ -140,56 +166,6 @@ impl ProgramBuilder {
         Ok(value)
     }
 
-    /// `x`, or where it is not dense a copy that is, by the next launch of the configuration. A value is
-    /// copied once.
-    ///
-    /// # Errors
-    /// As [`tensor`](Self::tensor).
-    pub(crate) fn in_order(&mut self, x: Value) -> Result<Value> {
-        let ValueFacts { order, dense, .. } = &self.values[x.0];
-        match (order, dense) {
-            (Order::Dense, _) => Ok(x),
-            (_, Some(dense)) => Ok(*dense),
-            (_, None) => {
-                let dense = self.copied(x, self.dtype(x))?;
-                self.values[x.0].dense = Some(dense);
-                Ok(dense)
-            }
-        }
-    }
-
-    /// `x`, which is dense, as `dtype`: a copy, in front of the next launch of the configuration, where it has another
-    /// type.
-    ///
-    /// # Errors
-    /// [`Error::TooManyBlocks`]
-    pub(crate) fn converted(&mut self, x: Value, dtype: DType) -> Result<Value> {
-        match self.dtype(x) == dtype {
-            true => Ok(x),
-            false => {
-                let ValueFacts { shape, order, .. } = &self.values[x.0];
-                let mut copy = LaunchPlan::default();
-                let types = [self.dtype(x), dtype];
-                plan_copy(&mut copy, order, shape.iter().product(), types)?;
-                for launch in copy.launches {
-                    self.plan_next(launch);
-                }
-                self.copied(x, dtype)
-            }
-        }
-    }
-
-    /// Appends the launch that makes a dense copy of `x` as `dtype`.
-    fn copied(&mut self, x: Value, dtype: DType) -> Result<Value> {
-        let ValueFacts { shape, order, .. } = &self.values[x.0];
-        let (geometry, shape) = (copy_geometry(order, shape.iter().product())?, shape.clone());
-        let y = self.tensor(&shape, dtype)?;
-        let (kernel, shape) = self.next(&COPY_STRIDED);
-        // SAFETY: `x` has its order, whose memory thus has what the geometry says; `y` has as many elements.
-        unsafe { self.launch(kernel, shape, (x, y, geometry)) };
-        Ok(y)
-    }
-
     /// A parameter: a tensor of the program's device that is the same in every run.
     pub(crate) fn parameter(&mut self, tensor: &Tensor) -> Value {
         assert_eq!(
@@ -201,6 +177,12 @@ impl ProgramBuilder {
         self.parameters.push(tensor.clone());
         let value = self.value(tensor.shape(), tensor.dtype(), place, Order::Dense);
         value.expect("the device has a tensor of this size")
+    }
+
+    /// A parameter that is not there, of a program that is only explained.
+    pub(crate) fn absent(&mut self, shape: &[usize], dtype: DType) -> Result<Value> {
+        assert!(self.is_explained, "a program that runs has its parameters");
+        self.value(shape, dtype, Place::Absent, Order::Dense)
     }
 
     /// The same for an optional tensor.
@@ -269,6 +251,14 @@ impl ProgramBuilder {
     /// The value's element type.
     pub(crate) fn dtype(&self, value: Value) -> DType {
         self.values[value.0].dtype
+    }
+
+    /// Whether a value is a parameter that is the same in every run.
+    pub(crate) fn keeps(&self, value: Value) -> bool {
+        matches!(
+            self.values[value.0].place,
+            Place::Parameter(_) | Place::Absent
+        )
     }
 
     /// The tensor behind a parameter, if it is the same in every run.
@@ -403,30 +393,6 @@ impl ProgramBuilder {
 fn instance<A: KernelArgs>(family: &Family<A>, kernel: &str) -> Option<&'static Instance<A>> {
     let mut instances = family.instances().iter();
     instances.find(|instance| instance.name() == kernel)
-}
-
-/// Plans the launch that makes a dense tensor of one of layout `order`, which is not dense.
-///
-/// # Errors
-/// [`TooManyBlocks`](crate::Error::TooManyBlocks)
-pub(crate) fn plan_reformat(plan: &mut LaunchPlan, order: &Order, dtype: DType) -> Result<()> {
-    // The length is that of dense tensors alone.
-    plan_copy(plan, order, 0, [dtype; 2])
-}
-
-/// Plans the launch that copies a tensor of layout `order`, and of `len` elements if it is dense, from the
-/// first of two element types to the second.
-fn plan_copy(plan: &mut LaunchPlan, order: &Order, len: usize, dtypes: [DType; 2]) -> Result<()> {
-    let labels = dtypes.map(DType::label);
-    plan.launch(&COPY_STRIDED, &labels, copy_geometry(order, len)?.shape())
-}
-
-/// The copy of a tensor of layout `order`, and of `len` elements if it is dense.
-fn copy_geometry(order: &Order, len: usize) -> Result<CopyGeometry> {
-    Ok(match order {
-        Order::Dense => CopyGeometry::new(&Collapsed::new(&[len], &[1])?, true),
-        Order::Strided { axes, is_aligned } => CopyGeometry::new(axes, *is_aligned),
-    })
 }
 
 /// The addresses of a launch's values.

@@ -64,6 +64,8 @@ enum Place {
     Parameter(usize),
     /// This byte offset in the workspace.
     Workspace(u64),
+    /// A parameter of a program that is only explained.
+    Absent,
 }
 
 /// A list of launches with their parameters. Runs need inputs, outputs and a workspace.
@@ -208,8 +210,13 @@ impl Program {
     fn expect_inputs(&self, operator: &'static str, inputs: &[&Tensor]) -> Result<()> {
         for (input, tensor) in self.inputs.iter().zip(inputs) {
             let facts = &self.values[input.value.0];
-            let fits = tensor.must_be(&facts.shape, facts.dtype, (operator, "input"));
-            input.named(fits.and_then(|()| tensor.must_lie(&facts.order, (operator, "input"))))?;
+            let ValueFacts {
+                shape,
+                dtype,
+                order,
+                ..
+            } = facts;
+            input.named(expect_input(operator, shape, *dtype, order, tensor))?;
         }
         Ok(())
     }
@@ -235,9 +242,8 @@ impl Program {
         outputs: impl Iterator<Item = &'a Tensor>,
     ) -> Result<()> {
         for (value, tensor) in self.outputs.iter().zip(outputs) {
-            let facts = &self.values[value.0];
-            tensor.must_be(&facts.shape, facts.dtype, (operator, "output"))?;
-            tensor.must_be_aligned((operator, "output"))?;
+            let ValueFacts { shape, dtype, .. } = &self.values[value.0];
+            expect_output(operator, shape, *dtype, tensor)?;
         }
         Ok(())
     }
@@ -267,6 +273,7 @@ impl Program {
             Place::Parameter(index) => self.parameters[index].reading().pointer::<u8>().cast_mut(),
             Place::Output(_) => output.cast(),
             Place::Workspace(offset) => workspace.cast::<u8>().wrapping_add(offset as usize),
+            Place::Absent => unreachable!("{EXPLAINED}"),
         };
         let addresses: Vec<*mut u8> = self.values.iter().map(address).collect();
         for step in &self.steps {
@@ -303,6 +310,7 @@ impl Program {
                 workspace.output::<u8>().wrapping_add(offset as usize)
             }
             (Place::Workspace(_), None) => std::ptr::null_mut(),
+            (Place::Absent, _) => unreachable!("{EXPLAINED}"),
         };
         let mut addresses: Vec<*mut u8> = self.values.iter().map(address).collect();
         let mut apart = Vec::new();
@@ -331,6 +339,32 @@ impl Program {
         Ok(())
     }
 }
+
+/// Refuses a tensor that is no input of this shape, element type and order.
+pub(crate) fn expect_input(
+    operator: &'static str,
+    shape: &[usize],
+    dtype: DType,
+    order: &Order,
+    tensor: &Tensor,
+) -> Result<()> {
+    tensor.must_be(shape, dtype, (operator, "input"))?;
+    tensor.must_lie(order, (operator, "input"))
+}
+
+/// Refuses a tensor to which an output of this shape and element type cannot be written.
+pub(crate) fn expect_output(
+    operator: &'static str,
+    shape: &[usize],
+    dtype: DType,
+    tensor: &Tensor,
+) -> Result<()> {
+    tensor.must_be(shape, dtype, (operator, "output"))?;
+    tensor.must_be_aligned((operator, "output"))
+}
+
+/// Why a program whose parameters are absent does not run.
+const EXPLAINED: &str = "what is explained is not kept, and nobody can run it";
 
 /// Prepares reads of tensors by later work of `stream`.
 fn open<'a>(

@@ -62,7 +62,7 @@ fn dropped_in_a_capture<T, L>(
     [home, stream]: [Stream; 2],
     run: impl Fn(&Model, &Stream) -> (T, L),
 ) {
-    let (used, later) = run(&model_of(&home, 2, Layer::scale("factor")), &stream);
+    let (used, later) = run(&model_of(&home, 2, Layer::scale("factor").into()), &stream);
     in_capture(&stream, || drop(used));
     let overwritten = Tensor::zeros(&home, &[2], DType::F32).unwrap();
     assert!(has(&overwritten, 0.0));
@@ -100,7 +100,7 @@ fn a_graph_may_be_dropped_in_a_capture_of_the_stream_that_it_was_launched_on() {
 #[test]
 fn a_graph_takes_no_input_of_another_stream() {
     late(|_, _, [home, stream]| {
-        let model = model_of(&home, 2, Layer::scale("factor"));
+        let model = model_of(&home, 2, Layer::scale("factor").into());
         // A graph waits for no other stream, so what that still writes would be read too early. A handle of
         // the plan's stream does not hide whose the memory is.
         let theirs = Tensor::zeros(&home, &SHAPE, DType::F32).unwrap();

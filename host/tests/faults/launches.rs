@@ -4,7 +4,7 @@
 use std::ptr::null_mut;
 
 use convfuse::graph::presets::KernelBench79;
-use convfuse::graph::{Chain, ConvLayer, Layer};
+use convfuse::graph::{Chain, Layer};
 use convfuse::model::Launches;
 use convfuse::raw::RawPointer;
 use convfuse::{DType, Error, InputsError, Model, Options, Result, Stream, Tensor};
@@ -89,8 +89,8 @@ fn captures_refuse_to_prepare_and_take_what_was_prepared() {
 #[test]
 fn launches_that_are_given_parameters_take_no_memory_wait_for_nothing_and_run_in_captures() {
     late(|script, _, [stream, _]| {
-        let conv = Layer::conv2d(ConvLayer::new("conv", 64, [3, 3]));
-        let chain = Chain::new(64, [conv, Layer::group_norm("norm", 8)]).unwrap();
+        let conv = Layer::conv2d("conv", 64, 3);
+        let chain = Chain::new(64, (conv, Layer::group_norm("norm", 8))).unwrap();
         let x = input(&stream, &[2, 64, 33, 40]);
         let parameters = chain.parameters().iter();
         let parameters: Vec<Tensor> = parameters.map(|one| input(&stream, &one.shape)).collect();
@@ -153,8 +153,8 @@ fn another_number_of_inputs_is_refused() {
 fn clusters_are_launched_by_a_function_of_their_own_whose_failure_is_told() {
     late(|script, _, [stream, _]| {
         // Blocks of clusters split its sums.
-        let conv = Layer::conv2d(ConvLayer::new("conv", 256, [3, 3]));
-        let chain = Chain::new(256, [conv, Layer::group_norm("norm", 32)]).unwrap();
+        let conv = Layer::conv2d("conv", 256, 3);
+        let chain = Chain::new(256, (conv, Layer::group_norm("norm", 32))).unwrap();
         let model = Model::init(&stream, &chain, 1).unwrap();
         let x = input(&stream, &[2, 256, 15, 21]);
         model.forward(&x).unwrap();

@@ -45,7 +45,10 @@ fn what_fits_beside_what_is_held_is_allocated() {
 #[test]
 fn launches_of_one_kernel_may_name_more_shared_memory_each_time() {
     late(|_, _, [stream, _]| {
-        let layers = [Layer::group_norm("norm", 8), Layer::scale("scale")];
+        let layers = [
+            Layer::from(Layer::group_norm("norm", 8)),
+            Layer::from(Layer::scale("scale")),
+        ];
         let model = Model::init(&stream, Chain::new(64, layers).unwrap(), 1).unwrap();
         let mut named = Vec::new();
         for columns in [4_300, 5_000, 4_600, 6_500, 5_500] {

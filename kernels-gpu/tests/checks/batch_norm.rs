@@ -5,7 +5,7 @@ use launch_config::KernelGeometry;
 use launch_config::batch_norm::FoldGeometry;
 use launch_config::elementwise::{fold_shape, shape};
 use op_spec::BatchNormSpec;
-use op_spec::graph::{BatchNormLayer, Layer};
+use op_spec::graph::Layer;
 
 use super::super::kernels::batch_norm::{BATCH_NORM, FOLD_BATCH_NORM};
 use super::elementwise::SHAPES;
@@ -21,11 +21,7 @@ pub(crate) fn matches<T: Storage>(run: &Run) -> Outcome {
             2 => [false, true],
             _ => [index % 2 == 0; 2],
         };
-        let layer = Layer::BatchNorm(BatchNormLayer {
-            name: "norm".to_owned(),
-            attributes: BatchNormSpec { eps: 1e-3 },
-            affine: true,
-        });
+        let layer = Layer::from(Layer::batch_norm("norm").eps(1e-3).affine(true));
         let mut case = case::<T>([layer], &[n, c, spatial]);
         case.parameters[1].mapv_inplace(|v| stored::<T>(v.abs() + 0.1));
         for (index, has, absent) in [(2, has_weight, 1.0), (3, has_bias, 0.0)] {
@@ -35,7 +31,7 @@ pub(crate) fn matches<T: Storage>(run: &Run) -> Outcome {
         }
         let Loaded { x, parameters } = run.load::<T>(&case)?;
         let vector = &[c][..];
-        let problem = BatchNormSpec { eps: 1e-3 }.problem(
+        let problem = BatchNormSpec::default().eps(1e-3).problem(
             &[n, c, spatial],
             vector,
             vector,

@@ -4,8 +4,8 @@ use cuda_std::Storage;
 use launch_config::channel_reduction::ChannelReductionGeometry;
 use launch_config::elementwise::Bounds;
 use launch_config::{AffineType, KernelGeometry};
-use op_spec::graph::{InstanceNormLayer, Layer};
-use op_spec::{ChannelReductionSpec, InstanceNormSpec, ReductionOp};
+use op_spec::graph::Layer;
+use op_spec::{ChannelReductionSpec, ReductionOp};
 use oracle::{Case, Expected};
 
 use super::super::kernels::channel_reduction::*;
@@ -69,7 +69,7 @@ fn of_products<T: Storage>(case: &Case, operation: ReductionOp) -> Expected {
 }
 
 fn reduction(operation: ReductionOp) -> Layer {
-    Layer::ChannelReduction(ChannelReductionSpec::new(operation, 1))
+    ChannelReductionSpec::new(operation, 1).into()
 }
 
 /// Plain, and clamped and multiplied.
@@ -99,7 +99,7 @@ fn of_values<T: Storage>(run: &Run, operation: ReductionOp) -> Outcome {
 
         let layers = [
             Layer::clamp(-0.5, 0.75),
-            Layer::scale("multiplier"),
+            Layer::from(Layer::scale("multiplier")),
             reduction(operation),
         ];
         let mut fused = case::<T>(layers, &shape).special();
@@ -144,14 +144,10 @@ fn of_normed<T: Storage>(run: &Run, operation: ReductionOp) -> Outcome {
             .take(if channels == 7 { 3 } else { 2 });
         for [has_weight, has_bias] in few {
             let layers = [
-                Layer::scale("multiplier"),
-                Layer::InstanceNorm(InstanceNormLayer {
-                    name: "norm".into(),
-                    attributes: InstanceNormSpec::default(),
-                    affine: has_weight,
-                }),
+                Layer::from(Layer::scale("multiplier")),
+                Layer::from(Layer::instance_norm("norm").affine(has_weight)),
                 Layer::clamp(-1.0, 0.75),
-                Layer::scale("multiplier"),
+                Layer::from(Layer::scale("multiplier")),
                 reduction(operation),
             ];
             let mut case = norm.case::<T>(layers);

@@ -50,11 +50,11 @@ fn ragged3() -> [Row<3>; 4] {
 fn rows<T: Storage, const D: usize>(few: Range<usize>) -> Vec<(Layer, Vec<usize>)> {
     let all: Vec<_> = if D == 2 {
         let rows = ragged2().into_iter();
-        rows.map(|row| (Layer::conv2d(row.layer()), row.shape()))
+        rows.map(|row| (Layer::from(row.layer()), row.shape()))
             .collect()
     } else {
         let rows = ragged3().into_iter();
-        rows.map(|row| (Layer::conv3d(row.layer()), row.shape()))
+        rows.map(|row| (Layer::from(row.layer()), row.shape()))
             .collect()
     };
     if size_of::<T>() == 4 {

@@ -29,11 +29,9 @@ pub(crate) fn matches<T: Storage>(run: &Run) -> Outcome {
                 Zeros => (op_spec::Padding::Same, [2, 4, 6]),
                 _ => (padding.into(), [1; 3]),
             };
-            let spec = Conv3dSpec {
-                padding,
-                padding_mode,
-                ..Conv3dSpec::default()
-            };
+            let spec = Conv3dSpec::default()
+                .padding(padding)
+                .padding_mode(padding_mode);
             let input = [1, planes, inner[0], inner[1], inner[2]];
             let weight = [1, planes, filter[0], filter[1], filter[2]];
             let problem = spec.problem(&input, &weight, None).expect("a convolution");

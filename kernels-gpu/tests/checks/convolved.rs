@@ -105,7 +105,7 @@ impl Convolution {
     /// That of a row.
     pub(super) fn new<T: Storage>(row: Row) -> Self {
         let (groups, k) = (row.attributes.groups, row.channels[2]);
-        let mut case = case::<T>([Layer::conv3d(row.layer())], &row.shape());
+        let mut case = case::<T>([Layer::from(row.layer())], &row.shape());
         if size_of::<T>() == size_of::<f32>() {
             set_apart(&mut case, groups);
         }

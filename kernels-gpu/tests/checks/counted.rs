@@ -14,7 +14,7 @@ use super::{Failure, Loaded, Outcome, Run, Tensor, combine, compare, expected, l
 pub(crate) fn matches<T: Storage>(run: &Run) -> Outcome {
     for (channels, groups, spatial) in [(12, 4, 7), (8, 2, 101)] {
         let norm = norm(2, channels, groups, spatial);
-        let case = norm.case::<T>([Layer::group_norm("norm", groups)]);
+        let case = norm.case::<T>([Layer::from(Layer::group_norm("norm", groups))]);
         // Parts of one value, of two, of three and of all that is left.
         let moments = moments(run, &norm, &case, &[0, 1, 3, 6])?;
         let y = normalised::<T>(run, &norm, &case, &moments, 4)?;
@@ -28,7 +28,7 @@ pub(crate) fn matches<T: Storage>(run: &Run) -> Outcome {
 pub(crate) fn bits<T: Storage>(run: &Run) -> Outcome {
     for (channels, groups, spatial) in [(8, 2, 101), (3, 3, 391)] {
         let norm = norm(3, channels, groups, spatial);
-        let case = norm.case::<T>([Layer::group_norm("norm", groups)]);
+        let case = norm.case::<T>([Layer::from(Layer::group_norm("norm", groups))]);
         let row = channels / groups * spatial;
         for parts in [2, 17, 31, 32, 33, 50, 64] {
             // Of 0 to 303 values.

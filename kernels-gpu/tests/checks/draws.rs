@@ -357,7 +357,7 @@ pub(crate) fn on_cores<T: Storage>(run: &Run) -> Outcome {
     for n in 0..6 {
         let mut drawn = Row::small(&mut draw, n % 4 == 0);
         (drawn.channels[0], drawn.has_bias) = (3, n % 2 == 0);
-        conv::check_direct::<T, 3>(run, &(Layer::conv3d(drawn.layer()), drawn.shape()))?;
+        conv::check_direct::<T, 3>(run, &(Layer::from(drawn.layer()), drawn.shape()))?;
     }
     Ok(())
 }

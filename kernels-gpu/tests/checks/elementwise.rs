@@ -25,7 +25,7 @@ pub(super) const SHAPES: [(usize, usize, usize); 6] = [
 /// Every shape, and in place; NaN and infinities.
 pub(crate) fn scale<T: Storage>(run: &Run) -> Outcome {
     for (n, c, spatial) in SHAPES {
-        let case = case::<T>([Layer::scale("scale")], &[n, c, spatial]).special();
+        let case = case::<T>([Layer::from(Layer::scale("scale"))], &[n, c, spatial]).special();
         let wanted = rounded_once::<T>(&case);
         let Loaded { x, parameters } = run.load::<T>(&case)?;
         let y = run.empty::<T>(case.x.len())?;
@@ -49,7 +49,7 @@ pub(crate) fn scale<T: Storage>(run: &Run) -> Outcome {
 pub(crate) fn prelu<T: Storage>(run: &Run) -> Outcome {
     for (n, c, spatial) in SHAPES {
         for slopes in [c, 1] {
-            let layer = Layer::prelu("prelu", slopes);
+            let layer = Layer::from(Layer::prelu("prelu", slopes));
             let case = case::<T>([layer], &[n, c, spatial]).special();
             let wanted = rounded_once::<T>(&case);
             let Loaded { x, parameters } = run.load::<T>(&case)?;
@@ -106,7 +106,7 @@ pub(crate) fn add<T: Storage>(run: &Run) -> Outcome {
 pub(crate) fn fold<T: Storage>(run: &Run) -> Outcome {
     let channels = 131;
     for (has_weight, has_bias) in [(true, true), (true, false), (false, true), (false, false)] {
-        let weight = case::<T>([Layer::scale("scale")], &[1, channels]);
+        let weight = case::<T>([Layer::from(Layer::scale("scale"))], &[1, channels]);
         let mut bias = weight.clone();
         bias.x.mapv_inplace(|weight| weight * 0.5);
         let loaded = [run.load::<T>(&weight)?, run.load::<T>(&bias)?];

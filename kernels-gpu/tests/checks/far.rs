@@ -197,11 +197,9 @@ pub(crate) fn elementwise(run: &Run) -> Outcome {
 pub(crate) fn moved(run: &Run) -> Outcome {
     let labels = [label::<f32>()];
     let (planes, inner) = (4, [44_000, 45_001]);
-    let spec = Conv2dSpec {
-        padding: [3, 2].into(),
-        padding_mode: PaddingMode::Circular,
-        ..Conv2dSpec::default()
-    };
+    let spec = Conv2dSpec::default()
+        .padding([3, 2])
+        .padding_mode(PaddingMode::Circular);
     let problem = spec.problem(&[1, planes, inner[0], inner[1]], &[1, planes, 1, 1], None);
     let pad = problem.expect("a convolution").pad.expect("a pad");
     let g = PadGeometry::of(&pad, planes).expect("planes of 2^31 elements");

@@ -74,11 +74,9 @@ fn geometry<const D: usize>(
     filter: [usize; D],
     groups: usize,
 ) -> ConvGeometry {
-    let spec = ConvSpec::<D> {
-        padding: filter.map(|extent| extent / 2).into(),
-        groups,
-        ..ConvSpec::default()
-    };
+    let spec = ConvSpec::default()
+        .padding(filter.map(|extent| extent / 2))
+        .groups(groups);
     let input = [&[n, c][..], &input].concat();
     let weight = [&[k, c / groups][..], &filter].concat();
     let problem = spec.problem(&input, &weight, None).expect("a convolution");

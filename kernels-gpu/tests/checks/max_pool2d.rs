@@ -86,7 +86,7 @@ pub(crate) fn stacks(run: &Run) -> Outcome {
             continue;
         }
         count += 1;
-        let case = case::<f32>([Layer::max_pool2d(spec(&row))], &row.0);
+        let case = case::<f32>([Layer::from(spec(&row))], &row.0);
         let x = run.load::<f32>(&case)?.x;
         let y = run.empty::<f32>(g.outputs() as usize)?;
         let arguments = (x.source(), y.ptr(), g);
@@ -133,10 +133,10 @@ pub(crate) fn max_pool2d<T: Storage>(run: &Run) -> Outcome {
 pub(super) fn check_row<T: Storage>(run: &Run, row: &Row) -> Outcome {
     let labels = [label::<T>()];
     let g = geometry(row);
-    let (pool, clamp) = (Layer::max_pool2d(spec(row)), Layer::clamp(0.25, 0.75));
+    let (pool, clamp) = (Layer::from(spec(row)), Layer::clamp(0.25, 0.75));
     let plain = with_specials::<T>([pool.clone()], row);
     let clamped = with_specials::<T>([pool.clone(), clamp.clone()], row);
-    let mut scaled = with_specials::<T>([Layer::scale("scale"), pool, clamp], row);
+    let mut scaled = with_specials::<T>([Layer::from(Layer::scale("scale")), pool, clamp], row);
     // The third channel's extremes do not say what is largest: zero times infinity is NaN.
     let scale = scaled.parameters[0].iter_mut().skip(1);
     let specials = scale.zip([0.0, f32::INFINITY]);
@@ -196,9 +196,9 @@ pub(crate) fn normed<T: Storage>(run: &Run) -> Outcome {
 /// Normalised, scaled, pooled and clamped.
 pub(super) fn check_normed<T: Storage>(run: &Run, row: &Row, groups: usize) -> Outcome {
     let layers = [
-        Layer::group_norm("norm", groups),
-        Layer::scale("scale"),
-        Layer::max_pool2d(spec(row)),
+        Layer::from(Layer::group_norm("norm", groups)),
+        Layer::from(Layer::scale("scale")),
+        Layer::from(spec(row)),
         Layer::clamp(-0.5, 1.0),
     ];
     let case = case::<T>(layers, &row.0).shifted(0.5).rounded(stored::<T>);

@@ -70,7 +70,7 @@ impl Norm {
 
     /// The norm itself.
     fn layer(&self) -> Layer {
-        Layer::group_norm("norm", self.groups)
+        Layer::group_norm("norm", self.groups).into()
     }
 
     /// What kernels take.
@@ -116,7 +116,7 @@ pub(crate) fn group_norm<T: Storage>(run: &Run) -> Outcome {
                 case
             };
             let alone = absent(norm.case::<T>([norm.layer()]));
-            let scaled = absent(norm.case::<T>([norm.layer(), Layer::scale("scale")]));
+            let scaled = absent(norm.case::<T>([norm.layer(), Layer::from(Layer::scale("scale"))]));
             let Loaded { x, parameters } = run.load::<T>(&scaled)?;
             let partials = statistics(run, &x, norm.geometry())?;
             let apply = norm.geometry().affine(with_weight, with_bias);
@@ -170,7 +170,7 @@ pub(crate) fn functions<T: Storage>(run: &Run) -> Outcome {
             Layer::add("residual"),
             Layer::clamp(-0.125, 0.5),
         ];
-        let layers = [norm.layer(), Layer::scale("scale")];
+        let layers = [norm.layer(), Layer::from(Layer::scale("scale"))];
         let case = norm.case::<T>(layers.into_iter().chain(functions.clone()));
         let left = |index: &usize| index % norm.spatial < spatial;
         let left: Vec<usize> = (0..norm.len()).filter(left).collect();
@@ -234,7 +234,11 @@ pub(crate) fn multiplied_before<T: Storage>(run: &Run) -> Outcome {
         norm(2, 3, 3, 1367, -3.0),
         norm(2, 2, 2, 9001, 1.0),
     ] {
-        let layers = [Layer::scale("scale"), norm.layer(), Layer::relu()];
+        let layers = [
+            Layer::from(Layer::scale("scale")),
+            norm.layer(),
+            Layer::relu(),
+        ];
         let mut case = norm.case::<T>(layers);
         case.parameters[0][[1]] = 0.0;
         let Loaded { x, parameters } = run.load::<T>(&case)?;
@@ -268,7 +272,7 @@ pub(crate) fn slopes<T: Storage>(run: &Run) -> Outcome {
     ] {
         for num_parameters in [norm.channels, 1] {
             let prelu = Layer::prelu("prelu", num_parameters);
-            let case = norm.case::<T>([norm.layer(), prelu, Layer::tanh()]);
+            let case = norm.case::<T>([norm.layer(), prelu.into(), Layer::tanh()]);
             let Loaded { x, parameters } = run.load::<T>(&case)?;
             let [w, b, s] = [0, 1, 2].map(|index| parameters[index].source());
             let g = norm.geometry().affine(true, true);
@@ -303,7 +307,7 @@ pub(crate) fn resident<T: Storage>(run: &Run) -> Outcome {
     };
     for norm in norms {
         for [has_weight, has_bias] in [[true; 2], [false; 2], [true, false]] {
-            let mut case = norm.case::<T>([norm.layer(), Layer::scale("scale")]);
+            let mut case = norm.case::<T>([norm.layer(), Layer::from(Layer::scale("scale"))]);
             for (index, (has, absent)) in
                 [(has_weight, 1.0), (has_bias, 0.0)].into_iter().enumerate()
             {
@@ -391,7 +395,7 @@ pub(crate) fn first_row_in_a_batch_of(run: &Run, n: usize) -> Result<Vec<f32>, F
 pub(crate) fn layer_norm<T: Storage>(run: &Run) -> Outcome {
     for norm in NORMS {
         let shape = [norm.channels, norm.spatial];
-        let case = norm.case::<T>([Layer::layer_norm("norm", &shape)]);
+        let case = norm.case::<T>([Layer::from(Layer::layer_norm("norm", &shape))]);
         let elements = (norm.channels * norm.spatial) as u64;
         let g = NormGeometry::new(norm.n as u64, 1, 1, elements, EPS);
         for [has_weight, has_bias] in [[true, true], [true, false], [false, true]] {

@@ -16,8 +16,8 @@ use super::{Failure, Loaded, Outcome, Run, label, same_bits};
 pub(crate) fn same_bits_as_stored<T: Storage>(run: &Run) -> Outcome {
     for norm in [NORMS[1], NORMS[4]] {
         let case = norm.case::<T>([
-            Layer::group_norm("norm", norm.groups),
-            Layer::scale("scale"),
+            Layer::from(Layer::group_norm("norm", norm.groups)),
+            Layer::scale("scale").into(),
         ]);
         let Loaded { x, parameters } = run.load::<T>(&case)?;
         let in_f32 = run.load::<f32>(&case)?.parameters;
@@ -57,7 +57,7 @@ pub(crate) fn same_bits_as_stored<T: Storage>(run: &Run) -> Outcome {
         same_bits(&format!("{norm:?} resident"), &wide, &stored)?;
 
         let shape = [norm.channels, norm.spatial];
-        let case = norm.case::<T>([Layer::layer_norm("norm", &shape)]);
+        let case = norm.case::<T>([Layer::from(Layer::layer_norm("norm", &shape))]);
         let Loaded { x, parameters } = run.load::<T>(&case)?;
         let in_f32 = run.load::<f32>(&case)?.parameters;
         let elements = (norm.channels * norm.spatial) as u64;

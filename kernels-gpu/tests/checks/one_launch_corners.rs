@@ -34,10 +34,7 @@ fn corners85() -> [Corner85; 2] {
         ..KernelBench85::default()
     };
     let groups = KernelBench85 {
-        group_norm: GroupNormSpec {
-            eps: LARGE_EPS,
-            ..GroupNormSpec::new(8)
-        },
+        group_norm: GroupNormSpec::new(8).eps(LARGE_EPS),
         clamp: ClampSpec::new(-0.5, 1.5),
         ..KernelBench85::default()
     };
@@ -105,7 +102,7 @@ fn corners79() -> [Corner79; 7] {
     };
     let bare = KernelBench79 {
         bias: false,
-        instance_norm: InstanceNormSpec { eps: LARGE_EPS },
+        instance_norm: InstanceNormSpec::default().eps(LARGE_EPS),
         ..usual
     };
     let bounds = KernelBench79 {
@@ -113,7 +110,7 @@ fn corners79() -> [Corner79; 7] {
         ..usual
     };
     let no_eps = KernelBench79 {
-        instance_norm: InstanceNormSpec { eps: 0.0 },
+        instance_norm: InstanceNormSpec::default().eps(0.0),
         ..usual
     };
     [

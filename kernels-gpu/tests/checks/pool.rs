@@ -28,24 +28,22 @@ const ROWS: [Row; 6] = [
 /// A row's maximum, with gaps where they fit, and its averages by every divisor.
 fn layers(row: &Row) -> Vec<Layer> {
     let &(input, kernel_size, stride, padding, ceil_mode) = row;
-    let maximum = MaxPool3dSpec {
-        stride: Some(stride),
-        padding,
-        ceil_mode,
-        ..MaxPool3dSpec::new(kernel_size)
-    };
+    let maximum = MaxPool3dSpec::new(kernel_size)
+        .stride(stride)
+        .padding(padding)
+        .ceil_mode(ceil_mode);
     let average = |count_include_pad, divisor_override| {
-        Layer::avg_pool3d(AvgPoolSpec {
-            stride: Some(stride),
-            padding,
-            ceil_mode,
-            count_include_pad,
-            divisor_override,
-            ..AvgPoolSpec::new(kernel_size)
-        })
+        Layer::from(
+            Layer::avg_pool3d(kernel_size)
+                .stride(stride)
+                .padding(padding)
+                .ceil_mode(ceil_mode)
+                .count_include_pad(count_include_pad)
+                .divisor_override(divisor_override),
+        )
     };
     let mut layers = vec![
-        Layer::max_pool3d(maximum),
+        Layer::from(maximum),
         average(true, None),
         average(false, None),
         average(true, Some(-3)),
@@ -53,10 +51,7 @@ fn layers(row: &Row) -> Vec<Layer> {
     let dilation = [2, 1, 3];
     let reaches = |axis: usize| dilation[axis] * (kernel_size[axis] - 1);
     if (0..3).all(|axis| reaches(axis) < input[2 + axis] + 2 * padding[axis]) {
-        layers.push(Layer::max_pool3d(MaxPool3dSpec {
-            dilation,
-            ..maximum
-        }));
+        layers.push(Layer::from(maximum.dilation(dilation)));
     }
     layers
 }
@@ -121,11 +116,8 @@ const PLANES: [[usize; 4]; 9] = [
 pub(crate) fn planes<T: Storage>(run: &Run) -> Outcome {
     for input in PLANES {
         for divisor_override in [None, Some(7)] {
-            let spec = AvgPoolSpec {
-                divisor_override,
-                ..AvgPoolSpec::new([input[2], input[3]])
-            };
-            let mut case = case::<T>([Layer::avg_pool2d(spec)], &input);
+            let spec = AvgPoolSpec::new([input[2], input[3]]).divisor_override(divisor_override);
+            let mut case = case::<T>([Layer::from(spec)], &input);
             if input[2] == 7 {
                 case = case.special();
             }

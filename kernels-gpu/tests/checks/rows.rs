@@ -2,8 +2,8 @@
 
 use cuda_std::Storage;
 use launch_config::pointwise::{PointwiseList, ResidualList, Step};
-use op_spec::graph::{BatchNormLayer, ConvLayer, Layer};
-use op_spec::{BatchNormSpec, ConvSpec, PointwiseSpec};
+use op_spec::graph::{ConvLayer, Layer};
+use op_spec::{ConvSpec, PointwiseSpec};
 use oracle::Case;
 
 use super::{case, stored};
@@ -160,13 +160,10 @@ impl<const D: usize> Row<D> {
 impl Row {
     /// The row's layers with values of their own.
     pub(super) fn case<T: Storage>(&self) -> Case {
-        let mut layers = vec![Layer::conv3d(self.layer())];
+        let mut layers = vec![Layer::from(self.layer())];
         if self.batch_norm {
-            layers.push(Layer::BatchNorm(BatchNormLayer {
-                name: "norm".to_owned(),
-                attributes: BatchNormSpec { eps: 1e-3 },
-                affine: true,
-            }));
+            let norm = Layer::batch_norm("norm").eps(1e-3).affine(true);
+            layers.push(norm.into());
         }
         layers.extend(self.function.map(Layer::Pointwise));
         layers.extend(self.listed());

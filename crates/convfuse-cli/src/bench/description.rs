@@ -184,5 +184,6 @@ fn written<const D: usize>(padding: Padding<D>) -> Value {
         Padding::Each(each) => json!(each.as_slice()),
         Padding::Same => json!("same"),
         Padding::Valid => json!("valid"),
+        _ => unreachable!("every padding has a name"),
     }
 }

@@ -1,12 +1,9 @@
 //! Layers with any attributes.
 
-use convfuse::graph::{
-    BatchNormLayer, ConvLayer, GroupNormLayer, InstanceNormLayer, Layer, LayerNormLayer,
-};
+use convfuse::graph::{ConvLayer, Layer};
 use convfuse::spec::{
-    AvgPoolSpec, BatchNormSpec, ChannelReductionSpec, ClampSpec, ConvSpec, GeluApproximation,
-    GroupNormSpec, InstanceNormSpec, LayerNormSpec, MaxPool2dSpec, MaxPool3dSpec, Padding,
-    PaddingMode, PointwiseSpec, ReductionOp,
+    AvgPoolSpec, ChannelReductionSpec, ClampSpec, ConvSpec, GeluApproximation, MaxPoolSpec,
+    Padding, PaddingMode, PointwiseSpec, ReductionOp,
 };
 
 use super::choices::Choices;
@@ -15,10 +12,8 @@ use super::choices::Choices;
 pub(super) fn channel_reduction(c: &mut Choices) -> Layer {
     let operations = ReductionOp::ALL;
     let operation = operations[c.within(0, operations.len() - 1)];
-    Layer::ChannelReduction(ChannelReductionSpec {
-        keepdim: c.once_in(3),
-        ..ChannelReductionSpec::new(operation, 1)
-    })
+    let reduction = ChannelReductionSpec::new(operation, 1);
+    reduction.keepdim(c.once_in(3)).into()
 }
 
 /// Attributes of a convolution in `groups` groups, most of them PyTorch's defaults.
@@ -31,13 +26,11 @@ pub(super) fn conv_attributes<const D: usize>(c: &mut Choices, groups: usize) ->
         PaddingMode::Replicate,
         PaddingMode::Circular,
     ]);
-    let mut spec = ConvSpec {
-        padding: c.each(0, 3).into(),
-        dilation: c.each(1, 3),
-        padding_mode,
-        groups,
-        ..ConvSpec::default()
-    };
+    let mut spec = ConvSpec::default()
+        .padding(c.each::<D>(0, 3))
+        .dilation(c.each::<D>(1, 3))
+        .padding_mode(padding_mode)
+        .groups(groups);
     // Padding that keeps extents has no stride.
     match c.once_in(6) {
         true => spec.padding = Padding::Same,
@@ -56,20 +49,12 @@ pub(super) fn usual_conv<const D: usize>(
 ) -> ConvLayer<D> {
     let attributes = match c.below(3) {
         0 => ConvSpec::default(),
-        1 => ConvSpec {
-            padding: kernel_size.map(|extent| extent / 2).into(),
-            ..ConvSpec::default()
-        },
+        1 => ConvSpec::default().padding(kernel_size.map(|extent| extent / 2)),
         _ => conv_attributes(c, groups),
     };
-    ConvLayer {
-        attributes: ConvSpec {
-            groups,
-            ..attributes
-        },
-        bias: !c.once_in(3),
-        ..ConvLayer::new(name, out_channels, kernel_size)
-    }
+    ConvLayer::new(name, out_channels, kernel_size)
+        .attributes(attributes.groups(groups))
+        .bias(!c.once_in(3))
 }
 
 /// What norms add to a variance: PyTorch's default mostly, and what makes a norm hardly one.
@@ -78,40 +63,28 @@ pub(super) fn eps(c: &mut Choices) -> f64 {
 }
 
 pub(super) fn group_norm(c: &mut Choices, name: &str, num_groups: usize) -> Layer {
-    Layer::GroupNorm(GroupNormLayer {
-        name: name.to_owned(),
-        attributes: GroupNormSpec {
-            num_groups,
-            eps: eps(c),
-        },
-        affine: !c.once_in(3),
-    })
+    Layer::from(
+        Layer::group_norm(name, num_groups)
+            .eps(eps(c))
+            .affine(!c.once_in(3)),
+    )
 }
 
 pub(super) fn instance_norm(c: &mut Choices, name: &str) -> Layer {
-    Layer::InstanceNorm(InstanceNormLayer {
-        name: name.to_owned(),
-        attributes: InstanceNormSpec { eps: eps(c) },
-        affine: c.once_in(2),
-    })
+    Layer::from(Layer::instance_norm(name).eps(eps(c)).affine(c.once_in(2)))
 }
 
 pub(super) fn layer_norm(c: &mut Choices, name: &str, normalized_shape: &[usize]) -> Layer {
-    Layer::LayerNorm(LayerNormLayer {
-        name: name.to_owned(),
-        normalized_shape: normalized_shape.to_vec(),
-        attributes: LayerNormSpec { eps: eps(c) },
-        elementwise_affine: !c.once_in(3),
-        bias: !c.once_in(3),
-    })
+    Layer::from(
+        Layer::layer_norm(name, normalized_shape)
+            .eps(eps(c))
+            .elementwise_affine(!c.once_in(3))
+            .bias(!c.once_in(3)),
+    )
 }
 
 pub(super) fn batch_norm(c: &mut Choices, name: &str) -> Layer {
-    Layer::BatchNorm(BatchNormLayer {
-        name: name.to_owned(),
-        attributes: BatchNormSpec { eps: eps(c) },
-        affine: !c.once_in(3),
-    })
+    Layer::from(Layer::batch_norm(name).eps(eps(c)).affine(!c.once_in(3)))
 }
 
 /// Bounds of both signs, of one, equal ones, and a minimum above the maximum.
@@ -121,14 +94,8 @@ pub(super) fn clamp(c: &mut Choices) -> PointwiseSpec {
     PointwiseSpec::Clamp(match c.below(8) {
         0..=3 => ClampSpec::new(-0.5, bound(c)),
         4 | 5 => ClampSpec::new(bound(c), bound(c)),
-        6 => ClampSpec {
-            min: Some(bound(c)),
-            max: None,
-        },
-        _ => ClampSpec {
-            min: None,
-            max: Some(bound(c)),
-        },
+        6 => ClampSpec::new(bound(c), None),
+        _ => ClampSpec::new(None, bound(c)),
     })
 }
 
@@ -174,8 +141,8 @@ pub(super) fn functions(
     let mut layers = Vec::new();
     for _ in 0..c.within(0, most) {
         layers.extend(match c.below(FUNCTIONS + 4) {
-            FUNCTIONS => scales.pop().map(Layer::scale),
-            SLOPE => Some(Layer::prelu("slope", 1)),
+            FUNCTIONS => scales.pop().map(|name| Layer::scale(name).into()),
+            SLOPE => Some(Layer::prelu("slope", 1).into()),
             number if number > FUNCTIONS => inputs.pop().map(Layer::add),
             number => Some(function(c, number)),
         });
@@ -190,34 +157,29 @@ const MOST_DILATION: usize = 8;
 /// Windows of images or volumes; most lie side by side, some reach beyond what a window may, and some around
 /// all of their input.
 macro_rules! max_pool {
-    ($name:ident, $spec:ident) => {
+    ($name:ident, $dimensions:literal) => {
         pub(super) fn $name(c: &mut Choices, most: usize) -> Layer {
-            let kernel_size = c.each(1, most);
-            Layer::$name($spec {
-                stride: c.once_in(2).then(|| c.each(1, 4)),
-                padding: kernel_size.map(|extent: usize| c.within(0, extent / 2)),
-                dilation: match c.once_in(4) {
-                    true => c.each(1, MOST_DILATION),
-                    false => kernel_size.map(|_| 1),
-                },
-                ceil_mode: c.once_in(3),
-                kernel_size,
-            })
+            let kernel_size = c.each::<$dimensions>(1, most);
+            let mut spec = MaxPoolSpec::new(kernel_size);
+            spec.stride = c.once_in(2).then(|| c.each(1, 4));
+            spec.padding = kernel_size.map(|extent| c.within(0, extent / 2));
+            if c.once_in(4) {
+                spec.dilation = c.each(1, MOST_DILATION);
+            }
+            Layer::from(spec.ceil_mode(c.once_in(3)))
         }
     };
 }
 
-max_pool!(max_pool2d, MaxPool2dSpec);
-max_pool!(max_pool3d, MaxPool3dSpec);
+max_pool!(max_pool2d, 2);
+max_pool!(max_pool3d, 3);
 
 pub(super) fn averages<const D: usize>(c: &mut Choices, most: usize) -> AvgPoolSpec<D> {
-    let kernel_size = c.each(1, most);
-    AvgPoolSpec {
-        stride: c.once_in(2).then(|| c.each(1, 4)),
-        padding: kernel_size.map(|extent: usize| c.within(0, extent / 2)),
-        ceil_mode: c.once_in(3),
-        count_include_pad: !c.once_in(2),
-        divisor_override: c.once_in(4).then(|| c.of([1, 3, -2, 7])),
-        kernel_size,
-    }
+    let kernel_size = c.each::<D>(1, most);
+    let mut spec = AvgPoolSpec::new(kernel_size);
+    spec.stride = c.once_in(2).then(|| c.each(1, 4));
+    spec.padding(kernel_size.map(|extent| c.within(0, extent / 2)))
+        .ceil_mode(c.once_in(3))
+        .count_include_pad(!c.once_in(2))
+        .divisor_override(c.once_in(4).then(|| c.of([1, 3, -2, 7])))
 }

@@ -2,13 +2,13 @@
 
 use std::path::PathBuf;
 
-use convfuse::model::{Model, Precision, Strategy};
-use convfuse::{DType, Parameters, lab};
+use convfuse::model::{Precision, Strategy};
+use convfuse::{DType, lab};
 use convfuse_cli::Status;
 use serde_json::json;
 
 use super::bench::{Attributes, Request, Shape, describe, dtype, read, shape};
-use super::device::{Choice, Target};
+use super::device::Target;
 use super::failure::{Failure, Outcome};
 use super::json::{Found, Json};
 use super::out::Out;
@@ -47,17 +47,14 @@ pub(super) struct Arguments {
     json: Json,
 }
 
+const NO_KERNELS: &str = "--device: the cpu runs no kernels; name another device";
+
 pub(super) fn run(arguments: &Arguments, out: &mut Out) -> Outcome {
     let json = &arguments.json;
     json.record("explain", out, |out, found| explain(arguments, out, found))
 }
 
 fn explain(arguments: &Arguments, out: &mut Out, found: &mut Found) -> Outcome {
-    // Programs for devices that are not there are put together in the emulator.
-    let (choice, properties) = match arguments.device {
-        Target::Here(choice) => (choice, None),
-        Target::Named(properties) => (Choice::Emulator, Some(properties)),
-    };
     let chain = arguments.chain.as_deref().map(read).transpose()?;
     let request = Request {
         title: None,
@@ -75,11 +72,14 @@ fn explain(arguments: &Arguments, out: &mut Out, found: &mut Found) -> Outcome {
     }
     let (chain, input) = (&description.chain, &description.input[..]);
     let problem = chain.problem(input)?;
-    let stream = choice.open()?.stream()?;
-    let properties = properties.unwrap_or_else(|| stream.device().properties());
-    // Nothing is computed, so there need not be an input.
-    let parameters = Parameters::init(chain, 0).map_err(convfuse::Error::from)?;
-    let model = Model::with_dtype(&stream, chain, &parameters, arguments.dtype)?;
+    // Nothing is computed, so a device that is named need not be there.
+    let properties = match arguments.device {
+        Target::Named(properties) => properties,
+        Target::Here(choice) => match choice.open()? {
+            cpu if cpu.is_cpu() => return Err(Failure::Refused(NO_KERNELS.to_owned())),
+            device => device.properties(),
+        },
+    };
     let mut axes: Vec<usize> = (0..input.len()).collect();
     if arguments.channels_last {
         axes[usize::from(problem.is_batched)..].rotate_left(1);
@@ -87,7 +87,8 @@ fn explain(arguments: &Arguments, out: &mut Out, found: &mut Found) -> Outcome {
     for strategy in strategies {
         let options = strategy.options().precision(arguments.precision);
         let options = options.batch_invariant(!arguments.batch_dependent);
-        let explanation = lab::explain_axes(&model, input, &axes, &options, &properties)?;
+        let explanation =
+            lab::explain_axes(chain, arguments.dtype, input, &axes, &options, &properties)?;
         writeln!(out, "{explanation}")?;
         let mut record = json!(explanation);
         record["strategy"] = json!(strategy.name);

@@ -28,7 +28,8 @@ pub(super) struct Arguments {
     /// The chain, a JSON file
     #[arg(long, value_name = "FILE")]
     chain: PathBuf,
-    /// The parameters, a safetensors file with PyTorch's names, in f32, f16 or bf16
+    /// The parameters, a safetensors file with PyTorch's names, in f64, f32, f16 or bf16; or the index of
+    /// several, model.safetensors.index.json
     #[arg(long, value_name = "FILE")]
     parameters: PathBuf,
     /// What stands before the parameters' names in the file of a whole network, such as encoder.0.; other
@@ -40,8 +41,12 @@ pub(super) struct Arguments {
         hide_default_value = true
     )]
     prefix: String,
+    /// Read tensors whose name, without the prefix, is or begins with FROM as if it had TO there; may be
+    /// given several times, of which the first that fits a name counts
+    #[arg(long, value_name = "FROM=TO", value_parser = rule)]
+    rename: Vec<(String, String)>,
     /// Pass over tensors that belong to no parameter of the chain, as PyTorch does with strict=False. What is
-    /// missing is refused always
+    /// missing is refused always, and so are tensors under the name of a layer that does not take them
     #[arg(long)]
     not_strict: bool,
     /// The input, a .safetensors or .npy file. A safetensors file has the chain's further inputs under their
@@ -64,6 +69,14 @@ pub(super) struct Arguments {
     chunk: Option<u32>,
     #[command(flatten)]
     json: Json,
+}
+
+/// A rule for names.
+fn rule(text: &str) -> Result<(String, String), String> {
+    let (from, to) = text
+        .split_once('=')
+        .ok_or_else(|| format!("rename is {text}, must be FROM=TO"))?;
+    Ok((from.to_owned(), to.to_owned()))
 }
 
 /// Bytes of inputs and output together that a chunk has, if nobody says otherwise.
@@ -170,9 +183,13 @@ fn compute(arguments: &Arguments, out: &mut Out, found: &mut Found) -> Outcome {
     let of_file = |failure: Failure| failure.of(arguments.input.display());
     let problem = problem.map_err(|error| of_file(error.into()))?;
     inputs.must_fit(arguments, &problem)?;
-    let options = LoadOptions::default()
+    let mut options = LoadOptions::default()
         .prefix(&arguments.prefix)
-        .strict(!arguments.not_strict);
+        .strict(!arguments.not_strict)
+        .dtype(arguments.dtype);
+    for (from, to) in &arguments.rename {
+        options = options.rename(from, to);
+    }
     let parameters = Parameters::load_with(&arguments.parameters, &chain, &options)?;
     let output = problem.output_shape();
 

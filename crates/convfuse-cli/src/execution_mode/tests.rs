@@ -1,4 +1,3 @@
-use op_spec::graph::ConvLayer;
 use op_spec::graph::presets::KernelBench85;
 
 use op_spec::graph::Chain;
@@ -21,12 +20,12 @@ fn only_what_folds_a_scale_into_16_bits_is_judged_so() {
 /// clamp.
 fn of_factors(before: &str, behind: &str) -> Case {
     let layers = [
-        Layer::conv3d(ConvLayer::new("conv", 7, [2; 3])),
-        Layer::scale(before),
-        Layer::instance_norm("norm"),
+        Layer::from(Layer::conv3d("conv", 7, 2)),
+        Layer::from(Layer::scale(before)),
+        Layer::from(Layer::instance_norm("norm")),
         Layer::clamp(-0.5, 0.5),
-        Layer::scale(behind),
-        Layer::max(1),
+        Layer::from(Layer::scale(behind)),
+        Layer::from(Layer::max(1)),
     ];
     let chain = Chain::new(3, layers).unwrap();
     Case::of_graph("volumes/factors", chain, &[2, 3, 5, 6, 7])
@@ -58,20 +57,20 @@ fn modes_that_launch_the_same_kernels_are_listed_once() {
         let modes = ExecutionMode::by_models(&case, DType::F32);
         modes.iter().map(ExecutionMode::to_string).collect()
     };
-    let conv = || Layer::conv2d(ConvLayer::new("conv", 3, [3, 3]));
+    let conv = || Layer::conv2d("conv", 3, 3);
     assert_eq!(names(vec![Layer::relu()]), ["fused"]);
     assert_eq!(
-        names(vec![Layer::scale("scale"), Layer::relu()]),
+        names(vec![Layer::from(Layer::scale("scale")), Layer::relu()]),
         ["unfused-direct", "fused"]
     );
     let of_products = ["unfused-direct", "fused", "fused fast"];
-    assert_eq!(names(vec![conv()]), of_products);
-    assert_eq!(names(vec![conv(), Layer::relu()]), of_products);
+    assert_eq!(names(vec![conv().into()]), of_products);
+    assert_eq!(names(vec![conv().into(), Layer::relu()]), of_products);
 }
 
 #[test]
 fn only_products_on_tensor_cores_are_allowed_what_those_cut_off() {
-    let conv = Layer::conv2d(ConvLayer::new("conv", 16, [3, 3]));
+    let conv = Layer::conv2d("conv", 16, 3);
     let precision = |layers: &[Layer], name: &str| {
         let chain = Chain::new(4, layers.to_vec()).unwrap();
         let case = Case::of_graph("modes/precisions", chain, &[2, 4, 9, 9]);
@@ -81,13 +80,17 @@ fn only_products_on_tensor_cores_are_allowed_what_those_cut_off() {
             .unwrap()
             .precision()
     };
+    let conv = Layer::from(conv);
     let alone = [conv.clone(), Layer::relu()];
-    let with_norm = [conv, Layer::group_norm("norm", 4)];
+    let with_norm = [conv, Layer::from(Layer::group_norm("norm", 4))];
     assert_eq!(precision(&alone, "unfused-direct"), Precision::F32);
     assert_eq!(precision(&alone, "fused"), Precision::PARTS);
     assert_eq!(precision(&alone, "fused fast"), Precision::TF32);
     assert_eq!(precision(&with_norm, "fused"), Precision::SPLIT);
     assert_eq!(precision(&with_norm, "unfused-direct"), Precision::F32);
-    let without = [Layer::scale("scale"), Layer::group_norm("norm", 4)];
+    let without = [
+        Layer::from(Layer::scale("scale")),
+        Layer::from(Layer::group_norm("norm", 4)),
+    ];
     assert_eq!(precision(&without, "fused"), Precision::F32);
 }

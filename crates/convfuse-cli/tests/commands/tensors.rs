@@ -104,15 +104,36 @@ fn a_run_takes_a_block_of_a_checkpoint() {
     program.file("network.safetensors", file);
     let run = RUN.replace(parameters, "network.safetensors") + " --output y.npy";
     program.run(&run).was_refused(&[
-        "network.safetensors: conv.weight: is missing",
-        "given: down.conv.weight, ",
+        "network.safetensors: missing: conv.weight of shape [4, 2, 3, 3], conv.bias",
+        "with the prefix down. all are there",
+        "given: down.conv.bias, down.conv.weight, ",
     ]);
     program
         .run(&format!("{run} --prefix down."))
         .was_refused(&["down.steps: given, but the model has no use for it"]);
-    program.right(&format!("{run} --prefix down. --not-strict"));
-    let same = program.run(&format!("compare y.npy {WANTED}"));
-    assert!(same.out.contains("equal"), "{same:?}");
+    for names in [
+        "--prefix down.",
+        "--rename down=",
+        "--rename down.conv=conv --rename down.norm=norm",
+    ] {
+        program.right(&format!("{run} {names} --not-strict"));
+        let same = program.run(&format!("compare y.npy {WANTED}"));
+        assert!(same.out.contains("equal"), "{same:?}");
+    }
+    let ran = program.run(&format!("{run} --rename down"));
+    assert_eq!(ran.code, Some(2));
+    assert!(
+        ran.err.contains("rename is down, must be FROM=TO"),
+        "{ran:?}"
+    );
+    program.file(
+        "bare.json",
+        CHAIN.replace("\"kernel_size\"", "\"bias\": false, \"kernel_size\""),
+    );
+    let bare = run.replace("chain.json", "bare.json");
+    program
+        .run(&format!("{bare} --prefix down. --not-strict"))
+        .was_refused(&["down.conv.bias: layer 0, conv2d, takes it only with \"bias\": true"]);
 }
 
 #[test]
@@ -140,9 +161,11 @@ fn what_does_not_fit_is_refused_before_it_runs() {
     with("input", "huge.npy").was_refused(&["huge.npy: is no whole"]);
     with("input", "pipe.npy").was_refused(&["pipe.npy: is a pipe, must be a file"]);
     with("input", WANTED).was_refused(&[WANTED, "layer 0: conv2d: "]);
-    with("parameters", WANTED).was_refused(&["conv.weight: is missing"]);
-    with("parameters", "chain.json")
-        .was_refused(&["chain.json: is not a complete safetensors file"]);
+    with("parameters", WANTED).was_refused(&["missing: conv.weight of shape"]);
+    program.file("many.npz", "PK\x03\x04, and so on");
+    with("input", "many.npz").was_refused(&["many.npz: ", "is an archive, as .npz is"]);
+    with("parameters", "x.npy").was_refused(&["x.npy: is not a complete safetensors file"]);
+    with("parameters", "chain.json").was_refused(&["chain.json: is no index of safetensors files"]);
     let name = program.run(&format!("{RUN} --output y.txt"));
     name.was_refused(&["y.txt: must end with .safetensors or .npy"]);
     assert!(!program.names().iter().any(|name| name.starts_with('y')));
@@ -196,10 +219,14 @@ fn heads_of_arrays_say_each_thing_once() {
         ),
         (", }", ", }}", "no dictionary"),
         (", 'shape'", " 'shape'", "no dictionary"),
-        ("'<f4'", "[('x', '<f4')]", "must be <f8, <f4 or <f2"),
-        ("'<f4'", "'|O'", "must be <f8, <f4 or <f2"),
-        ("'<f4'", "'>f4'", "big-endian (>f4), must be <f8"),
-        ("False", "True", "in Fortran order"),
+        ("'<f4'", "[('x', '<f4')]", "must be f8, f4 or f2"),
+        ("'<f4'", "'|O'", "its elements are |O, must be f8, f4 or f2"),
+        (
+            "'<f4'",
+            "'>i4'",
+            "its elements are >i4, must be f8, f4 or f2",
+        ),
+        ("'<f4'", "''", "its elements are , must be f8, f4 or f2"),
         ("(7, 2, 6, 5)", "[7, 2, 6, 5]", "shape a tuple"),
     ] {
         with(from, to).was_refused(&["x.npy: ", words]);
@@ -208,6 +235,46 @@ fn heads_of_arrays_say_each_thing_once() {
         program.file("x.npy", [&whole[..6], &version, &whole[8..]].concat());
         let ran = program.run(&format!("{RUN} --output y.npy"));
         ran.was_refused(&["x.npy: ", "must be 1.0 to 3.0"]);
+    }
+}
+
+/// Whatever NumPy wrote, a run computes the same.
+#[test]
+fn arrays_may_be_in_fortran_order_and_big_endian() {
+    let program = prepared();
+    program.right(&format!("{RUN} --output y.npy"));
+    let whole = fs::read(program.path("x.npy")).expect("a file");
+    let (head, data) = whole.split_at(128);
+    let head = String::from_utf8_lossy(&head[10..]).into_owned();
+    let values: Vec<f32> = data
+        .chunks_exact(4)
+        .map(|bytes| f32::from_le_bytes(bytes.try_into().expect("four bytes")))
+        .collect();
+    let array = ndarray::Array4::from_shape_vec((7, 2, 6, 5), values).expect("as many");
+    // Fortran's order is the row-major one of the axes the other way round.
+    let turned: Vec<f32> = array.t().iter().copied().collect();
+    for (descr, order) in [
+        ("<f4", "True "),
+        (">f4", "True "),
+        (">f4", "False"),
+        (">f8", "True "),
+    ] {
+        let values = if order == "False" {
+            array.iter().copied().collect()
+        } else {
+            turned.clone()
+        };
+        let bytes = values.iter().flat_map(|&value| match descr {
+            "<f4" => value.to_le_bytes().to_vec(),
+            ">f4" => value.to_be_bytes().to_vec(),
+            _ => f64::from(value).to_be_bytes().to_vec(),
+        });
+        let head = head.replace("<f4", descr).replace("False", order);
+        let file = [&whole[..10], head.as_bytes()].concat();
+        program.file("x.npy", file.into_iter().chain(bytes).collect::<Vec<u8>>());
+        program.right(&format!("{RUN} --chunk 3 --output z.npy"));
+        let same = program.right("compare z.npy y.npy");
+        assert!(same.out.contains("equal"), "{descr} {order}: {same:?}");
     }
 }
 

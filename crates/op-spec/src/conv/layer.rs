@@ -11,13 +11,24 @@ use super::{ConvProblem, ConvSpec, Padding, PaddingMode};
 use crate::SpecError;
 use crate::graph::Initialisation;
 use crate::graph::file::{Axes, AxesError, axes, is_one, is_true, one, yes};
-use crate::graph::layer::{Flow, GraphLayer, Layer, LayerProblem, constructors};
-use crate::graph::parameters::Wanted;
+use crate::graph::layer::{Flow, GraphLayer, Layer, LayerProblem};
+use crate::graph::parameters::{Wanted, unless};
+use crate::setters::{PerAxis, setters};
 
 /// A convolution, as `torch.nn.Conv1d`, `torch.nn.Conv2d` and `torch.nn.Conv3d` describe it; input channels
 /// are those of what it is given.
+///
+/// ```
+/// use op_spec::graph::{Chain, Layer};
+///
+/// let conv = Layer::conv3d("conv", 32, 3).stride([1, 2, 2]).padding(1).bias(false);
+/// let chain = Chain::new(4, [conv])?;
+/// assert_eq!(chain.problem(&[1, 4, 8, 16, 16])?.output_shape(), [1, 32, 8, 8, 8]);
+/// # Ok::<(), op_spec::graph::GraphError>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "ConvFile", into = "ConvFile")]
+#[non_exhaustive]
 pub struct ConvLayer<const D: usize> {
     /// Prefix of its parameters: `name.weight`, `name.bias`.
     pub name: String,
@@ -34,11 +45,11 @@ pub struct ConvLayer<const D: usize> {
 impl<const D: usize> ConvLayer<D> {
     /// PyTorch's defaults: stride 1, no padding, no gaps, one group, a bias.
     #[must_use]
-    pub fn new(name: &str, out_channels: usize, kernel_size: [usize; D]) -> Self {
+    pub fn new(name: &str, out_channels: usize, kernel_size: impl Into<PerAxis<D>>) -> Self {
         Self {
             name: name.into(),
             out_channels,
-            kernel_size,
+            kernel_size: kernel_size.into().0,
             attributes: ConvSpec::default(),
             bias: true,
         }
@@ -56,17 +67,59 @@ impl<const D: usize> ConvLayer<D> {
     }
 }
 
-constructors! {
-    /// A convolution of sequences.
-    conv1d(layer: ConvLayer<1>) = Layer::Conv1d(layer);
-    /// A convolution of images.
-    conv2d(layer: ConvLayer<2>) = Layer::Conv2d(layer);
-    /// A convolution of volumes.
-    conv3d(layer: ConvLayer<3>) = Layer::Conv3d(layer);
+setters! {
+    [const D: usize] ConvLayer<D> {
+        /// With these attributes.
+        attributes(attributes: ConvSpec<D>) |layer| layer.attributes = attributes;
+        /// With this step between windows.
+        stride(stride: impl Into<PerAxis<D>>) |layer| layer.attributes.stride = stride.into().0;
+        /// With this padding: elements on both sides of all axes or of each, or a [`Padding`].
+        padding(padding: impl Into<Padding<D>>) |layer| layer.attributes.padding = padding.into();
+        /// With padding of this kind.
+        padding_mode(mode: PaddingMode) |layer| layer.attributes.padding_mode = mode;
+        /// With this step between the elements of a window.
+        dilation(dilation: impl Into<PerAxis<D>>) |layer| layer.attributes.dilation = dilation.into().0;
+        /// In so many groups.
+        groups(groups: usize) |layer| layer.attributes.groups = groups;
+        /// With a bias or without.
+        bias(bias: bool) |layer| layer.bias = bias;
+    }
+}
+
+impl Layer {
+    /// A convolution of sequences, see [`ConvLayer::new`].
+    #[must_use]
+    pub fn conv1d(
+        name: &str,
+        out_channels: usize,
+        kernel_size: impl Into<PerAxis<1>>,
+    ) -> ConvLayer<1> {
+        ConvLayer::new(name, out_channels, kernel_size)
+    }
+
+    /// A convolution of images, see [`ConvLayer::new`].
+    #[must_use]
+    pub fn conv2d(
+        name: &str,
+        out_channels: usize,
+        kernel_size: impl Into<PerAxis<2>>,
+    ) -> ConvLayer<2> {
+        ConvLayer::new(name, out_channels, kernel_size)
+    }
+
+    /// A convolution of volumes, see [`ConvLayer::new`].
+    #[must_use]
+    pub fn conv3d(
+        name: &str,
+        out_channels: usize,
+        kernel_size: impl Into<PerAxis<3>>,
+    ) -> ConvLayer<3> {
+        ConvLayer::new(name, out_channels, kernel_size)
+    }
 }
 
 #[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "an object of attributes")]
 struct ConvFile {
     name: String,
     out_channels: usize,
@@ -209,16 +262,16 @@ where
         let fan_in =
             (shape[1..].iter()).fold(1, |product: usize, &extent| product.saturating_mul(extent));
         let initialisation = Initialisation::Uniform { fan_in };
-        let wanted = |suffix, shape, present| Wanted {
+        let wanted = |suffix, shape, absent_without| Wanted {
             suffix,
             shape,
             initialisation,
-            present,
+            absent_without,
         };
         let bias = vec![self.out_channels];
         vec![
-            wanted(".weight", shape, true),
-            wanted(".bias", bias, self.bias),
+            wanted(".weight", shape, None),
+            wanted(".bias", bias, unless(self.bias, "bias")),
         ]
     }
 

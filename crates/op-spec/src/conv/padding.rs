@@ -5,6 +5,7 @@ use crate::error::{Quantity, SpecError, at_least_one};
 
 /// How far a convolution reads beyond its input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Padding<const D: usize> {
     /// So many elements on both sides of each axis.
     Each([usize; D]),
@@ -19,6 +20,12 @@ pub enum Padding<const D: usize> {
 impl<const D: usize> Default for Padding<D> {
     fn default() -> Self {
         Self::Each([0; D])
+    }
+}
+
+impl<const D: usize> From<usize> for Padding<D> {
+    fn from(all: usize) -> Self {
+        Self::Each([all; D])
     }
 }
 

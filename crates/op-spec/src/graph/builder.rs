@@ -40,7 +40,8 @@ impl GraphBuilder {
     /// Adds a layer that takes the value `input`, the first input or the output of an earlier layer, and
     /// whose output is the value `name`. What a layer takes besides, it names itself: [`Layer::add`].
     #[must_use]
-    pub fn layer(mut self, name: &str, input: &str, layer: Layer) -> GraphBuilder {
+    pub fn layer(mut self, name: &str, input: &str, layer: impl Into<Layer>) -> GraphBuilder {
+        let layer = layer.into();
         self.layers.push((name.to_owned(), input.to_owned(), layer));
         self
     }
@@ -68,15 +69,16 @@ impl GraphBuilder {
             let mut operands = Vec::new();
             let names = layer.kind().operands();
             for operand in [&input].into_iter().chain(names) {
-                let Some(found) = values.iter_mut().find(|(name, ..)| name == operand) else {
+                let Some(found) = values.iter().position(|(name, ..)| name == operand) else {
                     return Err(GraphError::UnknownValue {
                         layer: index,
                         operator: layer.operator(),
                         name: operand.clone(),
+                        known: values.into_iter().map(|(name, ..)| name).collect(),
                     });
                 };
-                found.2 = true;
-                operands.push(found.1);
+                values[found].2 = true;
+                operands.push(values[found].1);
             }
             if matches!(operands[0], Operand::Input(1..)) {
                 return Err(GraphError::FurtherInput {

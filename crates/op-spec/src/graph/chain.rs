@@ -31,16 +31,15 @@ use super::{Graph, GraphError, Layer, Node, Operand};
 ///
 /// # Examples
 /// ```
-/// use op_spec::graph::{Chain, ConvLayer, Layer};
-/// use op_spec::MaxPool2dSpec;
+/// use op_spec::graph::{Chain, Layer};
 ///
-/// let chain = Chain::new(8, [
-///     Layer::conv2d(ConvLayer::new("conv", 64, [3, 3])),
+/// let chain = Chain::new(8, (
+///     Layer::conv2d("conv", 64, 3),
 ///     Layer::group_norm("group_norm", 16),
 ///     Layer::scale("scale"),
-///     Layer::max_pool2d(MaxPool2dSpec::new([4, 4])),
+///     Layer::max_pool2d(4),
 ///     Layer::clamp(0.0, 1.0),
-/// ])?;
+/// ))?;
 /// assert_eq!(chain.problem(&[128, 8, 128, 128])?.output_shape(), [128, 64, 31, 31]);
 /// assert_eq!(chain.parameters()[0].name, "conv.weight");
 /// # Ok::<(), op_spec::graph::GraphError>(())
@@ -50,19 +49,17 @@ use super::{Graph, GraphError, Layer, Node, Operand};
 pub struct Chain(Graph);
 
 impl Chain {
-    /// The chain of these layers on inputs with `in_channels` channels. Its further inputs come in the order
+    /// The chain of these layers on inputs with `in_channels` channels: a tuple of layers of different types,
+    /// or an array, a vector or an iterator of one. Its further inputs come in the order
     /// in which the layers name them.
     ///
     /// # Errors
     /// No layers; what a layer refuses whatever the input is; a layer for images behind one that gives
     /// volumes; a layer that needs channels behind a maximum over them; layers that share a parameter of
     /// different shapes; a further input without a name.
-    pub fn new(
-        in_channels: usize,
-        layers: impl IntoIterator<Item = Layer>,
-    ) -> Result<Chain, GraphError> {
+    pub fn new<By>(in_channels: usize, layers: impl Layers<By>) -> Result<Chain, GraphError> {
         let (mut inputs, mut nodes) = (Vec::<String>::new(), Vec::<Node>::new());
-        for layer in layers {
+        for layer in layers.layers() {
             let mut operands = vec![match nodes.len() {
                 0 => Operand::Input(0),
                 index => Operand::Layer(index - 1),
@@ -90,6 +87,50 @@ impl Chain {
         Graph::new(in_channels, inputs, nodes).map(Chain)
     }
 }
+
+/// What a [`Chain`] can be made of: tuples of up to 16 layers, and whatever can be iterated over to give
+/// layers. `By` tells these two apart, and is never named.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` gives no layers",
+    note = "up to 16 layers of different types are a tuple, `(Layer::conv2d(..), Layer::relu())`",
+    note = "more are an array or a vector of `Layer`, into which `Layer::from` turns each"
+)]
+pub trait Layers<By> {
+    /// The layers, in their order.
+    fn layers(self) -> Vec<Layer>;
+}
+
+/// See [`Layers`].
+#[derive(Debug)]
+pub struct ByIteration(());
+
+/// See [`Layers`].
+#[derive(Debug)]
+pub struct ByTuple(());
+
+impl<I: IntoIterator<Item: Into<Layer>>> Layers<ByIteration> for I {
+    fn layers(self) -> Vec<Layer> {
+        self.into_iter().map(Into::into).collect()
+    }
+}
+
+/// Implements [`Layers`] for tuples of all lengths up to this one.
+macro_rules! tuples {
+    () => {};
+    ($first:ident $($rest:ident)*) => {
+        tuples!($($rest)*);
+
+        impl<$first: Into<Layer>, $($rest: Into<Layer>),*> Layers<ByTuple> for ($first, $($rest,)*) {
+            #[allow(non_snake_case, reason = "a type's name is its value's, too")]
+            fn layers(self) -> Vec<Layer> {
+                let ($first, $($rest,)*) = self;
+                vec![$first.into(), $($rest.into()),*]
+            }
+        }
+    };
+}
+
+tuples!(A B C D E F G H I J K L M N O P);
 
 impl Deref for Chain {
     type Target = Graph;

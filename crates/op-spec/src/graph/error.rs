@@ -120,7 +120,9 @@ graph_error! {
         operator: &'static str,
         /// The value's name.
         name: String,
-    }: "layer {layer}: {operator}: there is no value {name} before it";
+        /// The values that there are before it.
+        known: Vec<String>,
+    }: "layer {layer}: {operator}: there is no value {name} before it, only {}", known.join(", ");
     /// A layer's first operand is a further input, whose shape follows from nothing.
     FurtherInput {
         /// Which one.
@@ -144,11 +146,5 @@ graph_error! {
     }: "layer {layer}: {name} is initialised otherwise than by an earlier layer that shares it";
 }
 
-impl core::error::Error for GraphError {
-    fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
-        match self {
-            Self::Layer { source, .. } => Some(source),
-            _ => None,
-        }
-    }
-}
+// What a layer says is part of the message already.
+impl core::error::Error for GraphError {}

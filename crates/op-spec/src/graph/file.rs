@@ -17,7 +17,10 @@ use crate::{InstanceNormSpec, PointwiseSpec};
 
 /// See [`Chain`](super::Chain) for an example.
 #[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(
+    deny_unknown_fields,
+    expecting = "a chain, an object with in_channels and layers"
+)]
 pub(super) struct ChainFile {
     pub(super) in_channels: usize,
     #[serde(deserialize_with = "numbered")]
@@ -66,17 +69,21 @@ impl<'de> Deserialize<'de> for Layer {
                 let Some(operator) = file.next_key::<String>()? else {
                     return Err(Error::custom("a layer has no operator, expected 1"));
                 };
-                let layer = match Layer::read(&operator, &mut file)? {
-                    Some(layer) => layer,
-                    None => {
-                        let function = Named {
-                            operator: Some(&operator),
-                            attributes: &mut file,
-                        };
-                        let function = MapAccessDeserializer::new(function);
-                        Layer::Pointwise(PointwiseSpec::deserialize(function)?)
-                    }
+                let functions = PointwiseSpec::OPERATORS;
+                let layer = if functions.contains(&&*operator) {
+                    let function = Named {
+                        operator: Some(&operator),
+                        attributes: &mut file,
+                    };
+                    let function = MapAccessDeserializer::new(function);
+                    PointwiseSpec::deserialize(function).map(Layer::Pointwise)
+                } else {
+                    Layer::read(&operator, &mut file)
                 };
+                let layer = layer.map_err(|error| match is_known(&operator) {
+                    true => Error::custom(format!("{operator}: {error}")),
+                    false => error,
+                })?;
                 match file.next_key::<String>()? {
                     None => Ok(layer),
                     Some(second) => Err(Error::custom(format!(
@@ -88,6 +95,20 @@ impl<'de> Deserialize<'de> for Layer {
 
         file.deserialize_map(OneLayer)
     }
+}
+
+/// Whether there is an operator of this name.
+fn is_known(operator: &str) -> bool {
+    Layer::operators().any(|known| known == operator)
+}
+
+/// The error for an operator that there is not.
+pub(super) fn unknown<E: Error>(operator: &str) -> E {
+    let known: Vec<_> = Layer::operators().collect();
+    E::custom(format!(
+        "unknown operator `{operator}`, expected one of `{}`",
+        known.join("`, `")
+    ))
 }
 
 /// An operator whose name was read already, and its attributes.
@@ -107,12 +128,7 @@ impl<'de, A: MapAccess<'de>> MapAccess<'de> for Named<'_, A> {
             return Ok(None);
         };
         let name = StrDeserializer::<A::Error>::new(operator);
-        // It is no pointwise function, and none of the other operators.
-        let unknown = |error| {
-            let others = Layer::operators().collect::<Vec<_>>().join("`, `");
-            Error::custom(format!("{error}, or one of `{others}`"))
-        };
-        seed.deserialize(name).map(Some).map_err(unknown)
+        seed.deserialize(name).map(Some)
     }
 
     fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, A::Error> {

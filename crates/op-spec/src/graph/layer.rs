@@ -11,6 +11,7 @@ use serde::de::MapAccess;
 
 use super::Operand;
 use super::error::GraphError;
+use super::file::unknown;
 use super::parameters::Wanted;
 use crate::{
     AdaptiveAvgPoolProblem, AdaptiveAvgPoolSpec, AddProblem, AvgPoolProblem, AvgPoolSpec,
@@ -133,8 +134,17 @@ macro_rules! layers {
         $Variant:ident($Layer:ty) is $operator:literal,
         |$problem:ident: $Problem:ty| $role:expr;
     )+) => {
-        /// One step of a graph.
+        /// One step of a graph. The constructors of layers with attributes give a type that has a method for
+        /// each, and is turned into a layer where one is asked for.
+        ///
+        /// ```
+        /// use op_spec::graph::Layer;
+        ///
+        /// let norm = Layer::from(Layer::instance_norm("norm").affine(true).eps(1e-3));
+        /// assert_eq!((norm.operator(), norm.name()), ("instance_norm", "norm"));
+        /// ```
         #[derive(Clone, Debug, PartialEq, Serialize)]
+        #[non_exhaustive]
         pub enum Layer {
             $(
                 $(#[$doc])*
@@ -150,10 +160,11 @@ macro_rules! layers {
         }
 
         impl Layer {
-            /// The operators but for pointwise functions.
+            /// The names of all operators.
             pub(super) fn operators() -> impl Iterator<Item = &'static str> {
                 let reductions = ReductionOp::ALL.iter().map(|operation| operation.name());
-                [$($operator),+].into_iter().chain(reductions)
+                let functions = PointwiseSpec::OPERATORS.iter().copied();
+                [$($operator),+].into_iter().chain(reductions).chain(functions)
             }
 
             /// The operator's name, as the functions that compute it have it.
@@ -166,6 +177,12 @@ macro_rules! layers {
                 }
             }
 
+            /// The name under which the parameters are stored; empty for a layer that has none.
+            #[must_use]
+            pub fn name(&self) -> &str {
+                self.kind().name()
+            }
+
             pub(super) fn kind(&self) -> &dyn GraphLayer {
                 match self {
                     $(Self::$Variant(layer) => layer,)+
@@ -174,18 +191,18 @@ macro_rules! layers {
                 }
             }
 
-            /// Reads the attributes of one of [`operators`](Self::operators).
+            /// Reads the attributes of one of [`operators`](Self::operators), but for pointwise functions.
             pub(super) fn read<'de, A: MapAccess<'de>>(
                 operator: &str,
                 file: &mut A,
-            ) -> Result<Option<Self>, A::Error> {
+            ) -> Result<Self, A::Error> {
                 match operator {
-                    $($operator => file.next_value().map(|layer| Some(Self::$Variant(layer))),)+
+                    $($operator => file.next_value().map(Self::$Variant),)+
                     _ => {
                         let mut operations = ReductionOp::ALL.iter();
                         let operation = operations.find(|operation| operation.name() == operator);
-                        let attributes = operation.map(|&operation| file.next_value_seed(operation));
-                        Ok(attributes.transpose()?.map(Self::ChannelReduction))
+                        let operation = *operation.ok_or_else(|| unknown(operator))?;
+                        file.next_value_seed(operation).map(Self::ChannelReduction)
                     }
                 }
             }
@@ -194,6 +211,7 @@ macro_rules! layers {
         /// A layer whose extents and attributes fit together.
         #[derive(Clone, Copy, Debug, PartialEq)]
         #[allow(missing_docs)] // one variant for each of `Layer`'s
+        #[non_exhaustive]
         pub enum LayerProblem {
             $($Variant($Problem),)+
             ChannelReduction(ChannelReductionProblem),
@@ -208,6 +226,24 @@ macro_rules! layers {
                     Self::ChannelReduction(problem) => Role::Reduction(Reduction::Channels(problem)),
                     Self::Pointwise(problem) => Role::Pointwise(problem),
                 }
+            }
+        }
+
+        $(impl From<$Layer> for Layer {
+            fn from(layer: $Layer) -> Self {
+                Self::$Variant(layer)
+            }
+        })+
+
+        impl From<ChannelReductionSpec> for Layer {
+            fn from(reduction: ChannelReductionSpec) -> Self {
+                Self::ChannelReduction(reduction)
+            }
+        }
+
+        impl From<PointwiseSpec> for Layer {
+            fn from(function: PointwiseSpec) -> Self {
+                Self::Pointwise(function)
             }
         }
 

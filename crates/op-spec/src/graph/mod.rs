@@ -14,14 +14,9 @@
 //!
 //! # Examples
 //! ```
-//! use op_spec::graph::{ConvLayer, Graph, Layer};
-//! use op_spec::Padding;
+//! use op_spec::graph::{Graph, Layer};
 //!
-//! let conv = |name: &str| {
-//!     let mut conv = ConvLayer::new(name, 64, [3, 3]);
-//!     conv.attributes.padding = Padding::from([1, 1]);
-//!     Layer::conv2d(conv)
-//! };
+//! let conv = |name: &str| Layer::conv2d(name, 64, 3).padding(1);
 //! // A residual block: relu(conv2(relu(conv1(x))) + x).
 //! let block = Graph::builder("x", 64)
 //!     .layer("first", "x", conv("conv1"))
@@ -53,14 +48,14 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 pub use builder::GraphBuilder;
-pub use chain::Chain;
+pub use chain::{ByIteration, ByTuple, Chain, Layers};
 pub use error::GraphError;
 pub use layer::{
     AddLayer, BatchNormLayer, ConvLayer, GroupNormLayer, InstanceNormLayer, Layer, LayerNormLayer,
     LayerProblem, PreluLayer, Reduction, ScaleLayer,
 };
 pub use normal_form::{Epilogue, NormalForm, NotNormal, Pointwise};
-pub use parameters::{Initialisation, Parameter};
+pub use parameters::{AbsentParameter, Initialisation, Parameter};
 pub use partition::{Partition, PartitionError, Run};
 pub use problem::{GraphInput, GraphProblem, ShapedLayer};
 
@@ -85,9 +80,7 @@ pub struct Graph {
     /// For each layer what it takes.
     operands: Vec<Vec<Operand>>,
     paths: Vec<Vec<usize>>,
-    parameters: Vec<Parameter>,
-    /// For each layer, where its parameters stand in the table.
-    parameter_indices: Vec<Vec<usize>>,
+    parameters: parameter_table::Table,
 }
 
 /// A layer whose operands are resolved.
@@ -110,7 +103,7 @@ impl Graph {
             return Err(GraphError::Empty);
         }
         let flow = layer::flow(in_channels, &layers, &operands)?;
-        let (parameters, parameter_indices) = parameter_table::table(&layers, &flow)?;
+        let parameters = parameter_table::table(&layers, &flow)?;
         let paths = paths::paths(&layers, &mut operands);
         Ok(Graph {
             in_channels,
@@ -120,7 +113,6 @@ impl Graph {
             operands,
             paths,
             parameters,
-            parameter_indices,
         })
     }
 
@@ -165,7 +157,13 @@ impl Graph {
     /// Every parameter once, in the order in which the layers name them.
     #[must_use]
     pub fn parameters(&self) -> &[Parameter] {
-        &self.parameters
+        &self.parameters.parameters
+    }
+
+    /// The parameters that layers with a name do not have, and would have under other attributes.
+    #[must_use]
+    pub fn absent_parameters(&self) -> &[AbsentParameter] {
+        &self.parameters.absent
     }
 
     /// For each parameter of a layer, in the order of [`Layer::operator`]'s PyTorch function, where it stands
@@ -175,7 +173,7 @@ impl Graph {
     /// If there is no such layer.
     #[must_use]
     pub fn parameters_of(&self, layer: usize) -> &[usize] {
-        &self.parameter_indices[layer]
+        &self.parameters.indices[layer]
     }
 
     /// The names of the inputs beside the first one, each once. Their shapes follow from the first one's.

@@ -5,14 +5,23 @@ use alloc::vec::Vec;
 
 use super::error::GraphError;
 use super::layer::{Flow, Layer};
-use super::parameters::{Parameter, Wanted};
+use super::parameters::{AbsentParameter, Parameter, Wanted};
 
-/// Every parameter once, and for each layer where its parameters stand.
-pub(super) fn table(
-    layers: &[Layer],
-    flow: &[Flow],
-) -> Result<(Vec<Parameter>, Vec<Vec<usize>>), GraphError> {
+/// The parameters of a graph.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Table {
+    /// Every parameter once.
+    pub(super) parameters: Vec<Parameter>,
+    /// For each layer, where its parameters stand.
+    pub(super) indices: Vec<Vec<usize>>,
+    /// Parameters that layers do not have.
+    pub(super) absent: Vec<AbsentParameter>,
+}
+
+/// The parameters of these layers.
+pub(super) fn table(layers: &[Layer], flow: &[Flow]) -> Result<Table, GraphError> {
     let mut table: Vec<Parameter> = Vec::new();
+    let mut absent = Vec::new();
     let mut indices = Vec::with_capacity(layers.len());
     let mut stream = 0;
     for (index, (layer, flow)) in layers.iter().zip(flow).enumerate() {
@@ -23,11 +32,18 @@ pub(super) fn table(
                 suffix,
                 shape,
                 initialisation,
-                present,
+                absent_without,
             } = wanted;
             let own = stream;
             stream += 1;
-            if !present {
+            if let Some(attribute) = absent_without {
+                if !stored_as.is_empty() {
+                    absent.push(AbsentParameter {
+                        name: format!("{stored_as}{suffix}"),
+                        layer: index,
+                        attribute,
+                    });
+                }
                 continue;
             }
             if stored_as.is_empty() {
@@ -65,5 +81,9 @@ pub(super) fn table(
         }
         indices.push(of_layer);
     }
-    Ok((table, indices))
+    Ok(Table {
+        parameters: table,
+        indices,
+        absent,
+    })
 }

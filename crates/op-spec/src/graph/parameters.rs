@@ -85,23 +85,40 @@ fn uniform_bound(fan_in: usize) -> f32 {
     (1.0 / (fan_in.max(1) as f64).sqrt()) as f32
 }
 
+/// A parameter that a layer of a graph does not have, and would have under another attribute.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct AbsentParameter {
+    /// PyTorch's name, such as `conv.bias`.
+    pub name: String,
+    /// Which layer, counted from 0.
+    pub layer: usize,
+    /// The attribute that would have to be true, such as `bias`.
+    pub attribute: &'static str,
+}
+
 /// A parameter that a layer may have.
 pub(crate) struct Wanted {
     /// What follows the layer's name in its own.
     pub(crate) suffix: &'static str,
     pub(crate) shape: Vec<usize>,
     pub(crate) initialisation: Initialisation,
-    /// Whether the layer has it.
-    pub(crate) present: bool,
+    /// The attribute that would have to be true, where the layer does not have the parameter.
+    pub(crate) absent_without: Option<&'static str>,
+}
+
+/// The attribute's name, where it is false.
+pub(crate) fn unless(value: bool, attribute: &'static str) -> Option<&'static str> {
+    (!value).then_some(attribute)
 }
 
 /// The weight and the bias of a norm.
-pub(crate) fn affine(channels: Option<usize>, present: bool) -> Vec<Wanted> {
+pub(crate) fn affine(channels: Option<usize>, affine: bool) -> Vec<Wanted> {
     let wanted = |suffix, initialisation| Wanted {
         suffix,
         shape: vec![channels.unwrap_or(0)],
         initialisation,
-        present,
+        absent_without: unless(affine, "affine"),
     };
     vec![
         wanted(".weight", Initialisation::Ones),

@@ -1,12 +1,7 @@
 //! Chains that have a name: two problems of
 //! [KernelBench](https://github.com/ScalingIntelligence/KernelBench), level 2.
 
-use alloc::borrow::ToOwned;
-
-use super::{
-    Chain, ConvLayer, GraphError, GroupNormLayer, Initialisation, InstanceNormLayer, Layer,
-    ScaleLayer,
-};
+use super::{Chain, GraphError, Initialisation, Layer};
 use crate::{
     ClampSpec, Conv2dSpec, Conv3dSpec, GroupNormSpec, InstanceNormSpec, MaxPool2dSpec,
     PointwiseSpec,
@@ -47,23 +42,17 @@ impl KernelBench85 {
     pub fn chain(&self) -> Result<Chain, GraphError> {
         Chain::new(
             self.in_channels,
-            [
-                Layer::Conv2d(ConvLayer {
-                    name: "conv".to_owned(),
-                    out_channels: self.out_channels,
-                    kernel_size: self.kernel_size,
-                    attributes: self.conv,
-                    bias: self.bias,
-                }),
-                Layer::GroupNorm(GroupNormLayer {
-                    name: "group_norm".to_owned(),
-                    attributes: self.group_norm,
-                    affine: self.affine,
-                }),
+            (
+                Layer::conv2d("conv", self.out_channels, self.kernel_size)
+                    .attributes(self.conv)
+                    .bias(self.bias),
+                Layer::group_norm("group_norm", self.group_norm.num_groups)
+                    .attributes(self.group_norm)
+                    .affine(self.affine),
                 Layer::scale("scale"),
-                Layer::MaxPool2d(self.max_pool),
-                Layer::Pointwise(PointwiseSpec::Clamp(self.clamp)),
-            ],
+                self.max_pool,
+                PointwiseSpec::Clamp(self.clamp),
+            ),
         )
     }
 }
@@ -79,7 +68,7 @@ impl Default for KernelBench85 {
             bias: true,
             group_norm: GroupNormSpec::new(16),
             affine: true,
-            max_pool: MaxPool2dSpec::new([4, 4]),
+            max_pool: MaxPool2dSpec::new(4),
             clamp: ClampSpec::new(0.0, 1.0),
         }
     }
@@ -116,30 +105,21 @@ impl KernelBench79 {
     /// # Errors
     /// What [`Chain::new`] refuses.
     pub fn chain(&self) -> Result<Chain, GraphError> {
-        let multiply = Layer::Scale(ScaleLayer {
-            name: "multiplier".to_owned(),
-            initialisation: Initialisation::Normal,
-        });
+        let multiply = Layer::scale("multiplier").initialisation(Initialisation::Normal);
         Chain::new(
             self.in_channels,
-            [
-                Layer::Conv3d(ConvLayer {
-                    name: "conv".to_owned(),
-                    out_channels: self.out_channels,
-                    kernel_size: self.kernel_size,
-                    attributes: self.conv,
-                    bias: self.bias,
-                }),
+            (
+                Layer::conv3d("conv", self.out_channels, self.kernel_size)
+                    .attributes(self.conv)
+                    .bias(self.bias),
                 multiply.clone(),
-                Layer::InstanceNorm(InstanceNormLayer {
-                    name: "instance_norm".to_owned(),
-                    attributes: self.instance_norm,
-                    affine: self.affine,
-                }),
-                Layer::Pointwise(PointwiseSpec::Clamp(self.clamp)),
+                Layer::instance_norm("instance_norm")
+                    .attributes(self.instance_norm)
+                    .affine(self.affine),
+                PointwiseSpec::Clamp(self.clamp),
                 multiply,
                 Layer::max(1),
-            ],
+            ),
         )
     }
 }

@@ -11,8 +11,9 @@ const CLAMP: &str = "clamp";
 #[cfg_attr(
     feature = "graph",
     derive(serde::Serialize, serde::Deserialize),
-    serde(deny_unknown_fields)
+    serde(deny_unknown_fields, expecting = "an object of attributes")
 )]
+#[non_exhaustive]
 pub struct ClampSpec {
     /// Values below become this.
     #[cfg_attr(feature = "graph", serde(skip_serializing_if = "Option::is_none"))]
@@ -23,12 +24,20 @@ pub struct ClampSpec {
 }
 
 impl ClampSpec {
-    /// Both bounds.
+    /// Bounds, of which one may be absent.
+    ///
+    /// ```
+    /// use op_spec::ClampSpec;
+    ///
+    /// assert_eq!(ClampSpec::new(0.0, None).bounds()?, (0.0, f64::INFINITY));
+    /// assert_eq!(ClampSpec::new(0.0, 6.0).bounds()?, (0.0, 6.0));
+    /// # Ok::<(), op_spec::SpecError>(())
+    /// ```
     #[must_use]
-    pub const fn new(min: f64, max: f64) -> Self {
+    pub fn new(min: impl Into<Option<f64>>, max: impl Into<Option<f64>>) -> Self {
         Self {
-            min: Some(min),
-            max: Some(max),
+            min: min.into(),
+            max: max.into(),
         }
     }
 
@@ -75,5 +84,3 @@ pub struct ClampProblem {
     /// Upper bound, applied last.
     pub max: f64,
 }
-
-impl ClampProblem {}

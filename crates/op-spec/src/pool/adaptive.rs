@@ -19,6 +19,7 @@ use crate::shape::elements;
         into = "super::layer::AdaptiveFile"
     )
 )]
+#[non_exhaustive]
 pub struct AdaptiveAvgPoolSpec<const D: usize> {
     /// Extents of the output, all 1: others are refused.
     pub output_size: [usize; D],

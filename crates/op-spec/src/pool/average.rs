@@ -2,6 +2,7 @@
 
 use super::{Attributes, AvgPoolProblem, Pooled};
 use crate::SpecError;
+use crate::setters::{PerAxis, setters};
 
 /// Attributes of average pooling of images (`D` = 2) or volumes (3); see
 /// [`torch.nn.functional.avg_pool2d`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.avg_pool2d.html)
@@ -15,6 +16,7 @@ use crate::SpecError;
         into = "super::layer::AverageFile"
     )
 )]
+#[non_exhaustive]
 pub struct AvgPoolSpec<const D: usize> {
     /// Window extents.
     pub kernel_size: [usize; D],
@@ -36,15 +38,30 @@ pub type AvgPool2dSpec = AvgPoolSpec<2>;
 /// Attributes of average pooling of volumes.
 pub type AvgPool3dSpec = AvgPoolSpec<3>;
 
+setters! {
+    [const D: usize] AvgPoolSpec<D> {
+        /// With this step between windows.
+        stride(stride: impl Into<PerAxis<D>>) |spec| spec.stride = Some(stride.into().0);
+        /// With this padding on both sides.
+        padding(padding: impl Into<PerAxis<D>>) |spec| spec.padding = padding.into().0;
+        /// With zeros of the padding counted among a window's elements, or not.
+        count_include_pad(count_include_pad: bool) |spec| spec.count_include_pad = count_include_pad;
+        /// With sums divided by this in place of the number of elements.
+        divisor_override(divisor: impl Into<Option<i64>>) |spec| spec.divisor_override = divisor.into();
+        /// With windows that reach beyond the padding, or not.
+        ceil_mode(ceil_mode: bool) |spec| spec.ceil_mode = ceil_mode;
+    }
+}
+
 impl<const D: usize> AvgPoolSpec<D> {
     const OPERATOR: &str = if D == 2 { "avg_pool2d" } else { "avg_pool3d" };
 
     /// PyTorch's defaults: windows side by side, no padding.
     #[must_use]
-    pub const fn new(kernel_size: [usize; D]) -> Self {
+    pub fn new(kernel_size: impl Into<PerAxis<D>>) -> Self {
         const { assert!(D == 2 || D == 3, "images or volumes") };
         Self {
-            kernel_size,
+            kernel_size: kernel_size.into().0,
             stride: None,
             padding: [0; D],
             ceil_mode: false,

@@ -7,26 +7,50 @@ use serde::{Deserialize, Serialize};
 use super::{AdaptiveAvgPoolSpec, AvgPoolSpec, MaxPoolSpec};
 use crate::SpecError;
 use crate::graph::file::{Axes, AxesError, axes, is_false, is_true, yes};
-use crate::graph::layer::{GraphLayer, Layer, LayerProblem, constructors};
+use crate::graph::layer::{GraphLayer, Layer, LayerProblem};
+use crate::setters::PerAxis;
 
-constructors! {
-    /// The maximum of windows of images.
-    max_pool2d(attributes: MaxPoolSpec<2>) = Layer::MaxPool2d(attributes);
-    /// The maximum of windows of volumes.
-    max_pool3d(attributes: MaxPoolSpec<3>) = Layer::MaxPool3d(attributes);
-    /// The average of windows of images.
-    avg_pool2d(attributes: AvgPoolSpec<2>) = Layer::AvgPool2d(attributes);
-    /// The average of windows of volumes.
-    avg_pool3d(attributes: AvgPoolSpec<3>) = Layer::AvgPool3d(attributes);
+impl Layer {
+    /// The maximum of windows of images, see [`MaxPoolSpec::new`].
+    #[must_use]
+    pub fn max_pool2d(kernel_size: impl Into<PerAxis<2>>) -> MaxPoolSpec<2> {
+        MaxPoolSpec::new(kernel_size)
+    }
+
+    /// The maximum of windows of volumes, see [`MaxPoolSpec::new`].
+    #[must_use]
+    pub fn max_pool3d(kernel_size: impl Into<PerAxis<3>>) -> MaxPoolSpec<3> {
+        MaxPoolSpec::new(kernel_size)
+    }
+
+    /// The average of windows of images, see [`AvgPoolSpec::new`].
+    #[must_use]
+    pub fn avg_pool2d(kernel_size: impl Into<PerAxis<2>>) -> AvgPoolSpec<2> {
+        AvgPoolSpec::new(kernel_size)
+    }
+
+    /// The average of windows of volumes, see [`AvgPoolSpec::new`].
+    #[must_use]
+    pub fn avg_pool3d(kernel_size: impl Into<PerAxis<3>>) -> AvgPoolSpec<3> {
+        AvgPoolSpec::new(kernel_size)
+    }
+
     /// The average of each channel of images.
-    adaptive_avg_pool2d() = Layer::AdaptiveAvgPool2d(AdaptiveAvgPoolSpec { output_size: [1; 2] });
+    #[must_use]
+    pub fn adaptive_avg_pool2d() -> Layer {
+        Layer::AdaptiveAvgPool2d(AdaptiveAvgPoolSpec::default())
+    }
+
     /// The average of each channel of volumes.
-    adaptive_avg_pool3d() = Layer::AdaptiveAvgPool3d(AdaptiveAvgPoolSpec { output_size: [1; 3] });
+    #[must_use]
+    pub fn adaptive_avg_pool3d() -> Layer {
+        Layer::AdaptiveAvgPool3d(AdaptiveAvgPoolSpec::default())
+    }
 }
 
 /// A maximum of windows.
 #[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "an object of attributes")]
 pub(crate) struct MaximumFile {
     kernel_size: Axes,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -68,7 +92,7 @@ impl<const D: usize> From<MaxPoolSpec<D>> for MaximumFile {
 
 /// An average of windows.
 #[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "an object of attributes")]
 pub(super) struct AverageFile {
     kernel_size: Axes,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -114,7 +138,7 @@ impl<const D: usize> From<AvgPoolSpec<D>> for AverageFile {
 
 /// An average of all positions.
 #[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "an object of attributes")]
 pub(super) struct AdaptiveFile {
     output_size: Axes,
 }

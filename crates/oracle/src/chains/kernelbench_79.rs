@@ -42,15 +42,13 @@ fn ragged() -> Vec<Case> {
         ..KernelBench79::default()
     };
     let every_attribute = KernelBench79 {
-        conv: Conv3dSpec {
-            stride: [1, 2, 1],
-            padding: [1, 0, 2].into(),
-            dilation: [2, 1, 1],
-            groups: 2,
-            ..Conv3dSpec::default()
-        },
+        conv: Conv3dSpec::default()
+            .stride([1, 2, 1])
+            .padding([1, 0, 2])
+            .dilation([2, 1, 1])
+            .groups(2),
         affine: true,
-        instance_norm: InstanceNormSpec { eps: 1e-3 },
+        instance_norm: InstanceNormSpec::default().eps(1e-3),
         ..base
     };
     let without_bias = KernelBench79 {
@@ -58,10 +56,7 @@ fn ragged() -> Vec<Case> {
         ..base
     };
     let lower_bound_only = KernelBench79 {
-        clamp: ClampSpec {
-            min: Some(-0.2),
-            max: None,
-        },
+        clamp: ClampSpec::new(-0.2, None),
         ..base
     };
     vec![
@@ -85,9 +80,7 @@ fn read(file: &mut Reader) -> Result<Case, GoldenFlaw> {
         out_channels,
         kernel_size,
         bias: file.has("bias"),
-        instance_norm: InstanceNormSpec {
-            eps: file.attribute("eps")?,
-        },
+        instance_norm: InstanceNormSpec::default().eps(file.attribute("eps")?),
         affine: file.has("gamma"),
         clamp: file.clamp()?,
         ..KernelBench79::default()

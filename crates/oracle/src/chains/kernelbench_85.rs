@@ -13,7 +13,7 @@ pub(super) const CASES: Cases = Cases {
             in_channels: 3,
             out_channels: 8,
             group_norm: GroupNormSpec::new(4),
-            max_pool: MaxPool2dSpec::new([2, 2]),
+            max_pool: MaxPool2dSpec::new(2),
             ..KernelBench85::default()
         };
         vec![case("plain", [2, 3, 12, 14], small)]
@@ -41,28 +41,18 @@ fn ragged() -> Vec<Case> {
         in_channels: 6,
         out_channels: 10,
         kernel_size: [3, 2],
-        group_norm: GroupNormSpec {
-            num_groups: 5,
-            eps: 1e-3,
-        },
+        group_norm: GroupNormSpec::new(5).eps(1e-3),
         max_pool: MaxPool2dSpec::new([3, 2]),
         clamp: ClampSpec::new(-0.75, 0.9),
         ..KernelBench85::default()
     };
     let every_attribute = KernelBench85 {
-        conv: Conv2dSpec {
-            stride: [2, 1],
-            padding: [1, 2].into(),
-            dilation: [1, 2],
-            groups: 2,
-            ..Conv2dSpec::default()
-        },
-        max_pool: MaxPool2dSpec {
-            stride: Some([2, 3]),
-            padding: [1, 0],
-            ceil_mode: true,
-            ..base.max_pool
-        },
+        conv: Conv2dSpec::default()
+            .stride([2, 1])
+            .padding([1, 2])
+            .dilation([1, 2])
+            .groups(2),
+        max_pool: base.max_pool.stride([2, 3]).padding([1, 0]).ceil_mode(true),
         ..base
     };
     let bare = KernelBench85 {
@@ -76,16 +66,14 @@ fn ragged() -> Vec<Case> {
     };
     // All rows of what is pooled lie between the rows of a window.
     let padding_alone = KernelBench85 {
-        max_pool: MaxPool2dSpec {
-            stride: Some([1, 1]),
-            padding: [1, 0],
-            dilation: [12, 1],
-            ..MaxPool2dSpec::new([2, 2])
-        },
+        max_pool: MaxPool2dSpec::new(2)
+            .stride(1)
+            .padding([1, 0])
+            .dilation([12, 1]),
         ..base
     };
     let without_pooling = KernelBench85 {
-        max_pool: MaxPool2dSpec::new([1, 1]),
+        max_pool: MaxPool2dSpec::new(1),
         ..base
     };
     vec![
@@ -111,10 +99,7 @@ fn read(file: &mut Reader) -> Result<Case, GoldenFlaw> {
         out_channels,
         kernel_size,
         bias: file.has("bias"),
-        group_norm: GroupNormSpec {
-            num_groups: file.attribute("num_groups")?,
-            eps: file.attribute("eps")?,
-        },
+        group_norm: GroupNormSpec::new(file.attribute("num_groups")?).eps(file.attribute("eps")?),
         affine: file.has("gamma"),
         max_pool: MaxPool2dSpec::new([file.attribute("pool")?; 2]),
         clamp: file.clamp()?,

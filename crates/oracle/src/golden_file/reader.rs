@@ -220,10 +220,8 @@ impl Reader {
 
     /// The bounds of a clamp.
     pub(crate) fn clamp(&self) -> Result<ClampSpec, GoldenFlaw> {
-        Ok(ClampSpec {
-            min: self.attribute("clamp_min")?,
-            max: self.attribute("clamp_max")?,
-        })
+        let bound = |name| self.attribute::<Option<f64>>(name);
+        Ok(ClampSpec::new(bound("clamp_min")?, bound("clamp_max")?))
     }
 
     /// Whether there is a tensor of this name.

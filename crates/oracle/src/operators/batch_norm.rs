@@ -108,7 +108,7 @@ mod tests {
         let vector = |a: f64, b: f64| array![a, b].into_dyn();
         let (mean, variance) = (vector(1.0, 5.0), vector(6.0, 13.0));
         let (weight, bias) = (vector(6.0, 8.0), vector(0.5, 1.0));
-        let spec = BatchNormSpec { eps: 3.0 };
+        let spec = BatchNormSpec::default().eps(3.0);
         let [c, affine] = [&[2][..]; 2];
         let problem = spec.problem(x.shape(), c, c, Some(affine), Some(affine));
         let y = problem

@@ -233,10 +233,7 @@ mod tests {
     fn a_norm_worked_by_hand() {
         let x = array![[1.0, 3.0], [5.0, 5.0]].into_dyn();
         let (weight, bias) = (array![2.0, 4.0].into_dyn(), array![10.0, 20.0].into_dyn());
-        let spec = GroupNormSpec {
-            num_groups: 1,
-            eps: 3.0,
-        };
+        let spec = GroupNormSpec::new(1).eps(3.0);
         let problem = spec.problem(&[2, 2], Some(&[2]), Some(&[2])).unwrap();
         let y = problem.reference(&x, &[&weight, &bias]);
         assert_eq!(y, array![[9.0, 22.0], [10.0, 20.0]].into_dyn());

@@ -105,7 +105,7 @@ mod tests {
         let x = array![[[1.0, 3.0]], [[5.0, 5.0]]].into_dyn();
         let weight = array![[2.0, 4.0]].into_dyn();
         let bias = array![[10.0, 20.0]].into_dyn();
-        let spec = LayerNormSpec { eps: 3.0 };
+        let spec = LayerNormSpec::default().eps(3.0);
         let shape = &[1, 2][..];
         let problem = spec.problem(x.shape(), shape, Some(shape), Some(shape));
         let y = problem.unwrap().reference(&x, &[&weight, &bias]);

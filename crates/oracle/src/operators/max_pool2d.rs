@@ -10,7 +10,7 @@ use crate::{Cases, Precision};
 /// A maximum of images as one of volumes.
 fn as_pool(images: &MaxPool2dProblem) -> PoolProblem {
     let deep = |[h, w]: [usize; 2], d| [d, h, w];
-    let voxel = MaxPool3dSpec::new([1; 3]).problem(&[1; 5]);
+    let voxel = MaxPool3dSpec::new(1).problem(&[1; 5]);
     let mut pool = voxel.expect("a voxel has a maximum").pool;
     (pool.dimensions, pool.n, pool.c) = (2, images.n, images.c);
     (pool.input, pool.output) = (deep(images.input, 1), deep(images.output, 1));
@@ -66,11 +66,7 @@ mod tests {
     fn nan_wins_and_padding_never_does() {
         let (nan, minus) = (f64::NAN, f64::NEG_INFINITY);
         let x = array![[[[-5.0, nan, minus, minus]]]].into_dyn();
-        let bordered = MaxPool2dSpec {
-            stride: Some([1, 2]),
-            padding: [0, 1],
-            ..MaxPool2dSpec::new([1, 2])
-        };
+        let bordered = MaxPool2dSpec::new([1, 2]).stride([1, 2]).padding([0, 1]);
         let y = bordered.problem(x.shape()).unwrap().reference(&x, &[]);
         assert_eq!(y.shape(), [1, 1, 1, 3]);
         assert!(y[[0, 0, 0, 0]] == -5.0 && y[[0, 0, 0, 1]].is_nan() && y[[0, 0, 0, 2]] == minus);
@@ -79,10 +75,7 @@ mod tests {
     #[test]
     fn a_window_of_billions_takes_as_long_as_what_is_inside() {
         let x = array![[[[1.0, 3.0, 2.0]]]].into_dyn();
-        let spec = MaxPool2dSpec {
-            padding: [500_000_000; 2],
-            ..MaxPool2dSpec::new([1_000_000_000; 2])
-        };
+        let spec = MaxPool2dSpec::new([1_000_000_000; 2]).padding([500_000_000; 2]);
         let problem = spec.problem(x.shape()).unwrap();
         let y = problem.reference(&x, &[]);
         assert_eq!((y.shape(), y[[0, 0, 0, 0]]), (&[1, 1, 1, 1][..], 3.0));

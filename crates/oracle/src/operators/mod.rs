@@ -45,6 +45,7 @@ pub(crate) fn of(layer: &LayerProblem) -> &dyn Operator {
         LayerProblem::AdaptiveAvgPool3d(problem) => &problem.pool,
         LayerProblem::ChannelReduction(problem) => problem,
         LayerProblem::Pointwise(problem) => problem,
+        _ => unreachable!("every operator is defined here"),
     }
 }
 

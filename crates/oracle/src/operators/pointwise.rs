@@ -31,6 +31,8 @@ use crate::Precision;
 use ndarray::{ArrayD, Zip};
 use op_spec::{GeluApproximation, PointwiseProblem, PointwiseSpec};
 
+const UNKNOWN: &str = "every function is defined here";
+
 impl Operator for PointwiseProblem {
     fn reference(&self, x: &ArrayD<f64>, _: &[&ArrayD<f64>]) -> ArrayD<f64> {
         x.mapv(|v| match self.function {
@@ -61,6 +63,7 @@ impl Operator for PointwiseProblem {
             PointwiseSpec::Softplus { beta, threshold } if v * beta > threshold => v,
             PointwiseSpec::Softplus { beta, .. } => softplus(v * beta) / beta,
             PointwiseSpec::Mish {} => v * softplus(v).tanh(),
+            _ => unreachable!("{UNKNOWN}"),
         })
     }
 
@@ -120,6 +123,7 @@ impl Operator for PointwiseProblem {
                     // Far below 0 `y` is 0, and the product may be infinite.
                     *t += (1.0 + product.abs().min(1e3)) * unit * (y.abs() + *t);
                 }
+                _ => unreachable!("{UNKNOWN}"),
             });
         t
     }
@@ -188,7 +192,7 @@ mod tests {
     fn bounds_that_cross_or_are_nan_do_what_they_do_in_pytorch() {
         let x = array![-1.0, 0.5, 2.0, f64::NAN].into_dyn();
         let clamped = |min, max| {
-            let clamp = PointwiseSpec::Clamp(ClampSpec { min, max });
+            let clamp = PointwiseSpec::Clamp(ClampSpec::new(min, max));
             clamp.problem(x.shape()).unwrap().reference(&x, &[])
         };
         let crossed = clamped(Some(1.0), Some(0.0));

@@ -136,35 +136,25 @@ mod tests {
     #[test]
     fn zeros_of_the_pad_count_and_what_hangs_over_does_not() {
         let x = array![[[[1.0, 2.0, 4.0]]]].into_dyn();
-        let spec = AvgPool2dSpec {
-            stride: Some([1, 2]),
-            padding: [0, 1],
-            ceil_mode: true,
-            ..AvgPool2dSpec::new([1, 3])
-        };
+        let spec = AvgPool2dSpec::new([1, 3])
+            .stride([1, 2])
+            .padding([0, 1])
+            .ceil_mode(true);
         let averages = |spec: AvgPool2dSpec| {
             let problem = spec.problem(x.shape()).unwrap();
             let y = problem.pool.reference(&x, &[]);
             y.into_iter().collect::<Vec<_>>()
         };
         assert_eq!(averages(spec), [1.0, 2.0]);
-        let without = AvgPool2dSpec {
-            count_include_pad: false,
-            ..spec
-        };
+        let without = spec.count_include_pad(false);
         assert_eq!(averages(without), [1.5, 3.0]);
-        let divided = AvgPool2dSpec {
-            divisor_override: Some(-2),
-            ..spec
-        };
+        let divided = spec.divisor_override(-2);
         assert_eq!(averages(divided), [-1.5, -3.0]);
         // The last window, of two columns, begins with the last one; the padding behind it counts.
-        let hanging = AvgPool2dSpec {
-            stride: Some([1, 3]),
-            padding: [0, 1],
-            ceil_mode: true,
-            ..AvgPool2dSpec::new([1, 3])
-        };
+        let hanging = AvgPool2dSpec::new([1, 3])
+            .stride([1, 3])
+            .padding([0, 1])
+            .ceil_mode(true);
         assert_eq!(averages(hanging), [1.0, 2.0]);
     }
 }

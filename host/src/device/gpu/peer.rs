@@ -5,18 +5,19 @@ use super::memory::GpuBuffer;
 use crate::error::Result;
 
 impl GpuBuffer {
-    /// Queues a copy of `bytes` bytes, from `offset` on, of a buffer of any GPU to the start of this buffer,
-    /// in the order of the home stream.
+    /// Queues a copy of `bytes` bytes, from `first` on, of a buffer of any GPU to those of this buffer from
+    /// `offset` on, in the order of the home stream.
     pub(crate) fn copy_from(
         &mut self,
-        source: &GpuBuffer,
         offset: usize,
+        source: &GpuBuffer,
+        first: usize,
         bytes: usize,
     ) -> Result<()> {
         if bytes == 0 {
             return Ok(());
         }
-        let (to, from) = (self.range(0, bytes), source.range(offset, bytes));
+        let (to, from) = (self.range(offset, bytes), source.range(first, bytes));
         self.home().must_not_capture("copy between devices")?;
         source.before_read(self.home())?;
         let _current = self.home().gpu.make_current()?;

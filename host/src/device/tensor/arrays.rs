@@ -98,13 +98,12 @@ impl Tensor {
         }
     }
 
-    /// The elements of a tensor of the CPU device, contiguous and stored as `dtype`.
+    /// A copy of a tensor of the CPU device, contiguous and stored as `dtype`.
     ///
     /// # Errors
     /// [`Error::OutOfMemory`](crate::Error::OutOfMemory)
     pub(crate) fn copied_on_cpu(&self, dtype: DType) -> Result<Tensor> {
         match (self.dtype == dtype, dtype) {
-            (true, _) if self.is_contiguous() => Ok(self.clone()),
             (true, DType::F32) => Tensor::from_array(&self.stream, &self.to_array::<f32>()?),
             (true, DType::F16) => Tensor::from_array(&self.stream, &self.to_array::<f16>()?),
             (true, DType::BF16) => Tensor::from_array(&self.stream, &self.to_array::<bf16>()?),
@@ -117,18 +116,38 @@ impl Tensor {
     /// # Errors
     /// As [`to_array`](Self::to_array).
     pub(crate) fn across(&self, stream: &Stream) -> Result<Tensor> {
-        let (start, bytes) = (self.start(), self.bytes() as usize);
-        let mut storage = stream.allocate(self.shape(), self.dtype)?;
-        match (&mut storage, &*self.storage) {
-            (Storage::Gpu(copy), Storage::Gpu(buffer)) => copy.copy_from(buffer, start, bytes)?,
-            _ => {
-                let mut values = reserve(bytes)?;
-                values.resize(bytes, 0u8);
-                self.storage.read(self.stream.gpu(), start, &mut values)?;
-                storage.write(0, &values)?;
+        Tensor::joined(stream, self.shape(), self.dtype, std::slice::from_ref(self))
+    }
+
+    /// A contiguous tensor of this shape, whose elements are those of all parts, one behind the other. The
+    /// parts are contiguous, and on any device.
+    ///
+    /// # Errors
+    /// As [`to_array`](Self::to_array).
+    pub(crate) fn joined(
+        stream: &Stream,
+        shape: &[usize],
+        dtype: DType,
+        parts: &[Tensor],
+    ) -> Result<Tensor> {
+        let mut storage = stream.allocate(shape, dtype)?;
+        let mut offset = 0;
+        for part in parts {
+            let (start, bytes) = (part.start(), part.bytes() as usize);
+            match (&mut storage, &*part.storage) {
+                (Storage::Gpu(all), Storage::Gpu(buffer)) => {
+                    all.copy_from(offset, buffer, start, bytes)?;
+                }
+                _ => {
+                    let mut values = reserve(bytes)?;
+                    values.resize(bytes, 0u8);
+                    part.storage.read(part.stream.gpu(), start, &mut values)?;
+                    storage.write(offset, &values)?;
+                }
             }
+            offset += bytes;
         }
-        Ok(Tensor::with(stream, self.shape(), self.dtype, storage))
+        Ok(Tensor::with(stream, shape, dtype, storage))
     }
 
     /// The elements as f32, for the CPU backend: borrowed if they are f32, else widened.

@@ -1,5 +1,8 @@
 //! The layout of a tensor's elements in memory.
 
+use std::ops::Range;
+
+use super::must_be_axis;
 use crate::error::{Error, Result};
 
 /// Extents and strides of an array in memory: element `i` is at index `offset + sum(i[k] * strides[k])` of
@@ -95,26 +98,59 @@ impl Layout {
         }
     }
 
-    /// Indices `start..end` of the first axis.
+    /// Every `step`-th index of a range of an axis.
     ///
     /// # Errors
-    /// [`Error::BadSlice`]
-    pub(crate) fn slice(&self, start: usize, end: usize) -> Result<Layout> {
-        let extent = self.shape.first().copied().unwrap_or(0);
-        if self.shape.is_empty() || start > end || end > extent {
-            return Err(Error::BadSlice { start, end, extent });
+    /// [`Error::NoSuchAxis`], [`Error::BadSlice`]
+    pub(crate) fn slice(&self, axis: usize, range: Range<usize>, step: usize) -> Result<Layout> {
+        must_be_axis("slice", axis, self.shape.len())?;
+        let (Range { start, end }, extent) = (range, self.shape[axis]);
+        if start > end || end > extent || step == 0 {
+            return Err(Error::BadSlice {
+                axis,
+                start,
+                end,
+                step,
+                extent,
+            });
         }
         let mut layout = self.clone();
-        layout.shape[0] = end - start;
+        layout.shape[axis] = (end - start).div_ceil(step);
+        let mut strides = self.strides();
+        let stride = strides[axis];
+        if layout.shape[axis] > 1 {
+            // Two of the axis' indices are that far from each other, so their distance in memory is a number.
+            strides[axis] = stride * step as isize;
+        }
         // The stride of an axis of extent 1 does not matter.
-        layout.strides = unless_dense(&layout.shape, &self.strides());
+        layout.strides = unless_dense(&layout.shape, &strides);
         if layout.len() != 0 {
-            // The element `start` of the first axis exists, so the sum is an index in the memory.
-            layout.offset = layout
-                .offset
-                .wrapping_add_signed(self.strides()[0] * start as isize);
+            // The element `start` of the axis exists, so the sum is an index in the memory.
+            layout.offset = layout.offset.wrapping_add_signed(stride * start as isize);
         }
         Ok(layout)
+    }
+
+    /// The axes in another sequence.
+    ///
+    /// # Errors
+    /// [`Error::NoPermutation`]
+    pub(crate) fn permute(&self, axes: &[usize]) -> Result<Layout> {
+        let rank = self.shape.len();
+        if axes.len() != rank || !(0..rank).all(|axis| axes.contains(&axis)) {
+            return Err(Error::NoPermutation {
+                axes: axes.to_vec(),
+                rank,
+            });
+        }
+        let strides = self.strides();
+        let strides: Vec<isize> = axes.iter().map(|&axis| strides[axis]).collect();
+        let shape: Box<[usize]> = axes.iter().map(|&axis| self.shape[axis]).collect();
+        Ok(Layout {
+            strides: unless_dense(&shape, &strides),
+            shape,
+            offset: self.offset,
+        })
     }
 
     /// The same elements with a leading axis of extent 1.
@@ -179,7 +215,7 @@ mod tests {
         assert_eq!((before, all), (0, 120));
         assert!(!layout.is_contiguous());
         assert_eq!(layout.span(), (0, 120));
-        assert_eq!(layout.slice(1, 2).unwrap().span(), (60, 60));
+        assert_eq!(layout.slice(0, 1..2, 1).unwrap().span(), (60, 60));
     }
 
     #[test]
@@ -200,35 +236,35 @@ mod tests {
     fn one_sample_of_a_batch_with_gaps_is_contiguous() {
         let (batch, _, _) = Layout::strided(&[3, 2, 4], &[100, 4, 1]).unwrap();
         assert!(!batch.is_contiguous());
-        assert!(!batch.slice(0, 2).unwrap().is_contiguous());
-        let sample = batch.slice(1, 2).unwrap();
+        assert!(!batch.slice(0, 0..2, 1).unwrap().is_contiguous());
+        let sample = batch.slice(0, 1..2, 1).unwrap();
         assert!(sample.is_contiguous());
         assert_eq!((sample.offset(), sample.span()), (100, (100, 8)));
         let flat = sample.reshape(&[8]).unwrap().unwrap();
         assert_eq!((flat.offset(), flat.strides()), (100, vec![1]));
-        assert!(batch.slice(3, 3).unwrap().is_contiguous());
+        assert!(batch.slice(0, 3..3, 1).unwrap().is_contiguous());
         let (last, _, _) = Layout::strided(&[2, 2, 3], &[6, 1, 2]).unwrap();
-        assert!(!last.slice(0, 1).unwrap().is_contiguous());
+        assert!(!last.slice(0, 0..1, 1).unwrap().is_contiguous());
     }
 
     #[test]
     fn slices_beyond_the_end_and_scalars_are_refused() {
         let layout = Layout::contiguous(&[4, 2]);
         for (start, end) in [(0, 5), (3, 2), (5, 5)] {
-            assert!(layout.slice(start, end).is_err());
+            assert!(layout.slice(0, start..end, 1).is_err());
         }
-        assert!(Layout::contiguous(&[]).slice(0, 0).is_err());
-        assert_eq!(layout.slice(4, 4).unwrap().len(), 0);
+        assert!(Layout::contiguous(&[]).slice(0, 0..0, 1).is_err());
+        assert_eq!(layout.slice(0, 4..4, 1).unwrap().len(), 0);
     }
 
     #[test]
     fn reshape_keeps_the_elements() {
-        let layout = Layout::contiguous(&[4, 6]).slice(1, 3).unwrap();
+        let layout = Layout::contiguous(&[4, 6]).slice(0, 1..3, 1).unwrap();
         let reshaped = layout.reshape(&[3, 4]).unwrap().unwrap();
         assert_eq!((reshaped.offset(), reshaped.len()), (6, 12));
         assert!(layout.reshape(&[5]).is_err());
         assert!(layout.reshape(&[usize::MAX, 2]).is_err());
-        let empty = layout.slice(0, 0).unwrap();
+        let empty = layout.slice(0, 0..0, 1).unwrap();
         assert!(empty.reshape(&[3, 0]).is_ok());
         assert!(empty.reshape(&[0, 1 << 62, 1 << 62]).is_err());
         let (last, _, _) = Layout::strided(&[2, 3], &[1, 2]).unwrap();

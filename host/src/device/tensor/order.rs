@@ -7,6 +7,7 @@ use launch_config::copy_strided::Collapsed;
 use op_spec::Layout as MemoryFormat;
 
 use super::{Layout, Tensor};
+use crate::device::storage::{HostBuffer, Storage};
 use crate::error::{At, Error, Result};
 
 /// Alignment of dense tensors: the bytes of a vector access of kernels.
@@ -127,12 +128,8 @@ impl Tensor {
         Order::of(&self.layout, self.is_aligned())
     }
 
-    /// Refuses a tensor of another order than `expected`. Tensors of the CPU device, which runs no kernels,
-    /// are not checked here.
+    /// Refuses a tensor of another order than `expected`.
     pub(crate) fn must_lie(&self, expected: &Order, at: At) -> Result<()> {
-        if self.device().is_cpu() {
-            return Ok(());
-        }
         let actual = self.order()?;
         if actual == *expected {
             return Ok(());
@@ -154,12 +151,22 @@ impl Tensor {
         }
         Err(Error::Misaligned {
             operator: at.0,
-            address: self.address().addr(),
+            address: self.place(),
             alignment: ALIGNMENT,
         })
     }
 
     fn is_aligned(&self) -> bool {
-        self.device().is_cpu() || self.address().addr().is_multiple_of(ALIGNMENT)
+        self.place().is_multiple_of(ALIGNMENT)
+    }
+
+    /// The address of the element with all indices 0. Memory of the CPU device's own begins at 0, since that
+    /// of a GPU begins at a multiple of the alignment, and the host's need not.
+    fn place(&self) -> usize {
+        match self.storage() {
+            Storage::Host(HostBuffer::Lent(memory)) => memory.address() + self.start(),
+            Storage::Host(_) => self.start(),
+            Storage::Emulated(_) | Storage::Gpu(_) => self.address().addr(),
+        }
     }
 }

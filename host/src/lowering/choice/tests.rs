@@ -39,10 +39,7 @@ fn depthwise(kernel_size: [usize; 2]) -> KernelBench85 {
         in_channels: 16,
         out_channels: 16,
         kernel_size,
-        conv: Conv2dSpec {
-            groups: 16,
-            ..Conv2dSpec::default()
-        },
+        conv: Conv2dSpec::default().groups(16),
         ..of_85()
     }
 }
@@ -131,14 +128,11 @@ fn convolution_norm_and_pool() {
         ..of_85()
     };
     let other_pool = KernelBench85 {
-        max_pool: MaxPool2dSpec::new([2, 2]),
+        max_pool: MaxPool2dSpec::new(2),
         ..of_85()
     };
     let overlapping = KernelBench85 {
-        max_pool: MaxPool2dSpec {
-            stride: Some([2, 2]),
-            ..MaxPool2dSpec::new([4, 4])
-        },
+        max_pool: MaxPool2dSpec::new(4).stride(2),
         ..of_85()
     };
     let few_products = KernelBench85 {
@@ -149,10 +143,7 @@ fn convolution_norm_and_pool() {
     };
     let far_apart = KernelBench85 {
         in_channels: 64,
-        conv: Conv2dSpec {
-            dilation: [300, 300],
-            ..Conv2dSpec::default()
-        },
+        conv: Conv2dSpec::default().dilation(300),
         ..of_85()
     };
     check(
@@ -193,10 +184,7 @@ fn convolution_norm_and_pool() {
 fn depthwise_convolutions() {
     let of_volumes = KernelBench79 {
         in_channels: 16,
-        conv: Conv3dSpec {
-            groups: 16,
-            ..Conv3dSpec::default()
-        },
+        conv: Conv3dSpec::default().groups(16),
         ..of_79()
     };
     let two_filters = KernelBench85 {

@@ -70,7 +70,7 @@ impl<T: Element> Place<T> {
         match &mut self.ready {
             Some(ready) => ready.run(OPERATOR, &inputs, &mut [&mut self.y]),
             None => {
-                self.y = model.run_on_cpu(&inputs)?;
+                self.y = model.run_on_cpu(&inputs, self.y.stream())?;
                 Ok(())
             }
         }

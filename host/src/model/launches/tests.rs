@@ -1,7 +1,6 @@
 use ndarray::ArrayD;
 use op_spec::graph::presets::{KernelBench79, KernelBench85};
-use op_spec::graph::{Chain, ConvLayer, InstanceNormLayer, Layer, Parameter, Partition};
-use op_spec::{InstanceNormSpec, MaxPool2dSpec};
+use op_spec::graph::{Chain, Layer, Parameter, Partition};
 
 use super::*;
 use crate::device::EmulatorOptions;
@@ -21,14 +20,8 @@ struct Case {
 
 /// Every kind of prepared parameters, and kernels that read parameters in place.
 fn cases() -> Vec<Case> {
-    let conv = |filters| Layer::conv2d(ConvLayer::new("conv", filters, [3, 3]));
-    let depthwise = ConvLayer {
-        attributes: crate::spec::Conv2dSpec {
-            groups: 6,
-            ..Default::default()
-        },
-        ..ConvLayer::new("conv", 6, [3, 3])
-    };
+    let conv = |filters| Layer::from(Layer::conv2d("conv", filters, 3));
+    let depthwise = Layer::conv2d("conv", 6, 3).groups(6);
     let chain = |channels, layers: Vec<Layer>| Chain::new(channels, layers).unwrap();
     let case = |chain, input, kernels, preparing| Case {
         chain,
@@ -65,7 +58,10 @@ fn cases() -> Vec<Case> {
         Case {
             partition: Some("conv2d group_norm relu @implicit-gemm"),
             ..case(
-                chain(8, vec![conv(12), Layer::group_norm("norm", 3), relu()]),
+                chain(
+                    8,
+                    vec![conv(12), Layer::group_norm("norm", 3).into(), relu()],
+                ),
                 &[2, 8, 6, 7],
                 both(filters),
                 1,
@@ -74,7 +70,7 @@ fn cases() -> Vec<Case> {
         Case {
             partition: Some("conv2d batch_norm relu @implicit-gemm"),
             ..case(
-                chain(8, vec![conv(12), Layer::batch_norm("norm"), relu()]),
+                chain(8, vec![conv(12), Layer::batch_norm("norm").into(), relu()]),
                 &[2, 8, 6, 7],
                 both("fold_batch_norm"),
                 2,
@@ -83,7 +79,7 @@ fn cases() -> Vec<Case> {
         Case {
             partition: Some("conv2d relu @implicit-gemm | prelu"),
             ..case(
-                chain(8, vec![conv(12), relu(), Layer::prelu("slopes", 12)]),
+                chain(8, vec![conv(12), relu(), Layer::prelu("slopes", 12).into()]),
                 &[2, 8, 6, 7],
                 both(filters),
                 1,
@@ -94,7 +90,7 @@ fn cases() -> Vec<Case> {
             ..case(
                 chain(
                     6,
-                    vec![Layer::conv2d(depthwise), Layer::group_norm("norm", 2)],
+                    vec![depthwise.into(), Layer::group_norm("norm", 2).into()],
                 ),
                 &[2, 6, 6, 7],
                 both("depthwise"),
@@ -102,7 +98,7 @@ fn cases() -> Vec<Case> {
             )
         },
         case(
-            chain(5, vec![Layer::batch_norm("norm"), relu()]),
+            chain(5, vec![Layer::batch_norm("norm").into(), relu()]),
             &[2, 5, 3, 4],
             both("fold_batch_norm"),
             1,
@@ -260,27 +256,19 @@ fn norms_of_16_bit_tensors_read_f32_parameters_as_they_are() {
         ..KernelBench79::default()
     };
     let chain = |layers: Vec<Layer>| Chain::new(6, layers).unwrap();
-    let scale = || Layer::scale("scale");
-    let group = Layer::group_norm("norm", 2);
-    let instance = Layer::InstanceNorm(InstanceNormLayer {
-        name: "norm".into(),
-        attributes: InstanceNormSpec::default(),
-        affine: true,
-    });
+    let scale = || Layer::from(Layer::scale("scale"));
+    let group = Layer::from(Layer::group_norm("norm", 2));
+    let instance = Layer::from(Layer::instance_norm("norm").affine(true));
     let cases: [(Chain, &[usize]); 7] = [
         (chain(vec![group.clone(), scale()]), &[2, 6, 5, 5]),
         (chain(vec![instance, scale()]), &[2, 6, 5, 5]),
         (
-            chain(vec![Layer::layer_norm("norm", &[6, 5, 5])]),
+            chain(vec![Layer::layer_norm("norm", &[6, 5, 5]).into()]),
             &[2, 6, 5, 5],
         ),
-        (chain(vec![Layer::batch_norm("norm")]), &[2, 6, 5, 5]),
+        (chain(vec![Layer::batch_norm("norm").into()]), &[2, 6, 5, 5]),
         (
-            chain(vec![
-                group,
-                scale(),
-                Layer::max_pool2d(MaxPool2dSpec::new([2, 2])),
-            ]),
+            chain(vec![group, scale(), Layer::max_pool2d(2).into()]),
             &[2, 6, 5, 5],
         ),
         // In one launch on Hopper.

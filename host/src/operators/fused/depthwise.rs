@@ -50,9 +50,9 @@ pub(crate) fn append(
         let arguments = (
             x, weight, bias, gain, shift, residual, y, *geometry, epilogue, list,
         );
-        // SAFETY: `x` and the filters have the shapes that the geometry was made from, which pools nothing; bias,
-        // gain and shift have an element for each channel where they exist, and the epilogue says whether the
-        // last two do; the list says whether there is a residual, of the shape of `y`.
+        // SAFETY: `x` and the filters have the shapes that the geometry was made from, which pools nothing;
+        // bias, gain and shift have an element for each channel where they exist, and the epilogue says
+        // whether the last two do; the list says whether there is a residual, of the shape of `y`.
         unsafe { program.launch_moving(kernel, shape, arguments, bytes_moved) }
         return Ok(Convolved { y, moments });
     }

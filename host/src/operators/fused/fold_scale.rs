@@ -40,7 +40,7 @@ pub(crate) fn fold_scale(
     affine: Affine,
     scale: Value,
 ) -> Result<Affine> {
-    let channels = program.shape(scale).iter().product();
+    let channels: usize = program.shape(scale).iter().product();
     let dtype = program.dtype(scale);
     let len = kernel_channels(channels)?;
     // The folded parameters are stored as the tensors are.

@@ -38,7 +38,8 @@ pub(crate) type Preparations = PreparedParameters<(usize, Preparation)>;
 ///
 /// If the program keeps its parameters, the values are parameters of it as well: if none of the chain's
 /// programs has them yet, a separate program computes them, on the stream of the first parameter. If each run
-/// is given the parameters, the program computes the values in each run.
+/// is given the parameters, the program computes the values in each run. Of a program that is only explained,
+/// nothing is computed.
 pub(crate) fn prepared<const N: usize>(
     program: &mut ProgramBuilder,
     preparations: &Preparations,
@@ -47,19 +48,29 @@ pub(crate) fn prepared<const N: usize>(
     append: impl FnOnce(&mut ProgramBuilder, [Option<Value>; N]) -> Result<[Value; 2]>,
 ) -> Result<[Value; 2]> {
     let launch = program.next_preparation();
-    let known = parameters.map(|value| value.map(|value| program.known(value)));
-    if known.iter().flatten().any(Option::is_none) {
+    let mut present = parameters.iter().flatten();
+    if !present.all(|&value| program.keeps(value)) {
         program.plan_next(launch);
         return append(program, parameters);
     }
-    let known = known.map(Option::flatten);
-    let first = known[0].expect("the first parameter is not optional");
+    let mut preparing = program.beside();
+    preparing.plan(&LaunchPlan {
+        launches: vec![launch],
+        preparations: Vec::new(),
+    });
+    if program.is_explained() {
+        let mut known = [None; N];
+        for (known, value) in known.iter_mut().zip(parameters) {
+            let absent = |value| preparing.absent(program.shape(value), program.dtype(value));
+            *known = value.map(absent).transpose()?;
+        }
+        let [first, second] = append(&mut preparing, known)?;
+        let mut absent = |value| program.absent(preparing.shape(value), preparing.dtype(value));
+        return Ok([absent(first)?, absent(second)?]);
+    }
     let tensors = preparations.get(of, || {
-        let mut preparing = ProgramBuilder::new(first.device());
-        preparing.plan(&LaunchPlan {
-            launches: vec![launch],
-            preparations: Vec::new(),
-        });
+        let known = parameters.map(|value| value.and_then(|value| program.known(value)));
+        let first = known[0].expect("the first parameter is not optional");
         let parameters = known.map(|tensor| preparing.optional_parameter(tensor));
         let outputs = append(&mut preparing, parameters)?;
         let preparing = preparing.finish(&outputs);

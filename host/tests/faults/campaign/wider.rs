@@ -32,7 +32,7 @@ fn lent(tensor: &Tensor, strides: Option<&[isize]>) -> Result<Tensor> {
 fn chains() -> [Chain; 2] {
     let clamp = || Layer::clamp(0.25, 0.75);
     let clamps = Chain::new(2, [clamp()]).expect("a chain");
-    let scales = Chain::new(2, [Layer::scale("factor"), clamp()]);
+    let scales = Chain::new(2, (Layer::scale("factor"), clamp()));
     [clamps, scales.expect("a chain")]
 }
 

@@ -24,20 +24,19 @@ pub(super) fn kernelbench_85(c: &mut Choices) -> Plan {
         kernel_size: conv.kernel_size,
         conv: conv.attributes,
         bias: conv.bias,
-        group_norm: GroupNormSpec {
-            num_groups: norm_groups,
-            eps: eps(c),
-        },
+        group_norm: GroupNormSpec::new(norm_groups).eps(eps(c)),
         affine: !c.once_in(3),
-        max_pool: MaxPool2dSpec {
-            stride: (!side_by_side).then(|| c.each(1, 3)),
-            padding: match side_by_side {
+        max_pool: MaxPool2dSpec::new(window)
+            .stride(if side_by_side {
+                window
+            } else {
+                c.each::<2>(1, 3)
+            })
+            .padding(match side_by_side {
                 true => [0; 2],
                 false => window.map(|extent: usize| c.within(0, extent / 2)),
-            },
-            ceil_mode: c.once_in(4),
-            ..MaxPool2dSpec::new(window)
-        },
+            })
+            .ceil_mode(c.once_in(4)),
         clamp: bounds(c),
     };
     let input = shape(c, groups * of_group, 2, 4, 36);
@@ -54,7 +53,7 @@ pub(super) fn kernelbench_79(c: &mut Choices) -> Plan {
         kernel_size,
         conv: conv.attributes,
         bias: conv.bias,
-        instance_norm: InstanceNormSpec { eps: eps(c) },
+        instance_norm: InstanceNormSpec::default().eps(eps(c)),
         affine: c.once_in(2),
         clamp: bounds(c),
     };
@@ -72,10 +71,7 @@ pub(super) fn one_launch_85(c: &mut Choices) -> Plan {
     let chain = KernelBench85 {
         conv: Conv2dSpec::default(),
         bias: !c.once_in(3),
-        group_norm: GroupNormSpec {
-            num_groups,
-            eps: eps(c),
-        },
+        group_norm: GroupNormSpec::new(num_groups).eps(eps(c)),
         affine: !c.once_in(3),
         clamp: bounds(c),
         ..KernelBench85::default()
@@ -89,7 +85,7 @@ pub(super) fn one_launch_79(c: &mut Choices) -> Plan {
     let chain = KernelBench79 {
         conv: Conv3dSpec::default(),
         bias: !c.once_in(3),
-        instance_norm: InstanceNormSpec { eps: eps(c) },
+        instance_norm: InstanceNormSpec::default().eps(eps(c)),
         clamp: bounds(c),
         ..KernelBench79::default()
     };
@@ -103,8 +99,14 @@ fn any_norm(c: &mut Choices, groups: usize) -> Vec<Layer> {
         0 => vec![group_norm(c, "norm", groups)],
         1 => Vec::new(),
         2 => vec![instance_norm(c, "norm")],
-        3 => vec![Layer::scale("before"), instance_norm(c, "norm")],
-        4 => vec![Layer::scale("before"), group_norm(c, "norm", groups)],
+        3 => vec![
+            Layer::from(Layer::scale("before")),
+            instance_norm(c, "norm"),
+        ],
+        4 => vec![
+            Layer::from(Layer::scale("before")),
+            group_norm(c, "norm", groups),
+        ],
         5 => vec![batch_norm(c, "norm")],
         _ => vec![group_norm(c, "norm", 1)],
     }
@@ -116,14 +118,14 @@ fn behind(c: &mut Choices, groups: usize, channels: usize, dimensions: usize) ->
     let (mut scales, mut inputs) = (vec!["last", "first"], vec!["late", "shortcut"]);
     let mut layers = any_norm(c, groups);
     if c.once_in(5) {
-        layers.push(Layer::prelu("slopes", channels));
+        layers.push(Layer::prelu("slopes", channels).into());
     }
     layers.extend(functions(c, 3, &mut scales, &mut inputs));
     layers.extend(match (c.below(5), dimensions) {
         (1 | 2, 2) => Some(max_pool2d(c, 4)),
-        (3, 2) => Some(Layer::avg_pool2d(averages(c, 3))),
+        (3, 2) => Some(averages::<2>(c, 3).into()),
         (1, 3) => Some(max_pool3d(c, 2)),
-        (2, 3) => Some(Layer::avg_pool3d(averages(c, 2))),
+        (2, 3) => Some(averages::<3>(c, 2).into()),
         _ => None,
     });
     layers.extend(functions(c, 2, &mut scales, &mut inputs));
@@ -141,14 +143,16 @@ fn block<const D: usize>(
     c: &mut Choices,
     most: [usize; 2],
     most_extent: usize,
-    layer: fn(ConvLayer<D>) -> Layer,
     most_input: usize,
-) -> Plan {
+) -> Plan
+where
+    Layer: From<ConvLayer<D>>,
+{
     let (groups, of_group) = (c.within(1, 2), c.within(1, most[0]));
     let (norm_groups, m) = (c.within(1, 4), c.within(1, most[1]));
     let kernel_size = c.each(1, most_extent);
     let out_channels = groups * norm_groups * m;
-    let mut layers = vec![layer(usual_conv(
+    let mut layers = vec![Layer::from(usual_conv(
         c,
         "conv",
         groups,
@@ -163,11 +167,11 @@ fn block<const D: usize>(
 }
 
 pub(super) fn blocks(c: &mut Choices) -> Plan {
-    block(c, [19, 12], 4, Layer::conv2d, 24)
+    block::<2>(c, [19, 12], 4, 24)
 }
 
 pub(super) fn volumes(c: &mut Choices) -> Plan {
-    block(c, [9, 9], 3, Layer::conv3d, 10)
+    block::<3>(c, [9, 9], 3, 10)
 }
 
 /// A convolution of `channels` channels to `filters`, and what is behind it.
@@ -178,17 +182,15 @@ fn conv_block(
     input: Vec<usize>,
 ) -> Plan {
     let padding = kernel_size.map(|extent| if extent > 1 { c.within(0, 1) } else { 0 });
-    let conv = ConvLayer {
-        attributes: Conv2dSpec {
-            padding: padding.into(),
-            stride: [c.within(1, 2); 2],
-            ..Conv2dSpec::default()
-        },
-        bias: !c.once_in(3),
-        ..ConvLayer::new("conv", filters, kernel_size)
-    };
+    let conv = ConvLayer::new("conv", filters, kernel_size)
+        .attributes(
+            Conv2dSpec::default()
+                .padding(padding)
+                .stride([c.within(1, 2); 2]),
+        )
+        .bias(!c.once_in(3));
     let groups = if filters.is_multiple_of(8) { 8 } else { 1 };
-    let mut layers = vec![Layer::conv2d(conv)];
+    let mut layers = vec![Layer::from(conv)];
     layers.extend(behind(c, groups, filters, 2));
     debug_assert_eq!(input[1], channels);
     Plan { layers, input }
@@ -221,9 +223,9 @@ pub(super) fn many_tiles(c: &mut Choices) -> Plan {
 
 pub(super) fn depthwise(c: &mut Choices) -> Plan {
     let channels = c.within(1, 24);
-    let kernel_size = c.each(1, 5);
+    let kernel_size = c.each::<2>(1, 5);
     let conv = usual_conv(c, "conv", channels, channels, kernel_size);
-    let mut layers = vec![Layer::conv2d(conv)];
+    let mut layers = vec![Layer::from(conv)];
     layers.extend(behind(c, 1, channels, 2));
     Plan {
         layers,
@@ -234,9 +236,9 @@ pub(super) fn depthwise(c: &mut Choices) -> Plan {
 /// A convolution, perhaps a batch norm, perhaps a function: what is done in one launch without statistics.
 pub(super) fn alone(c: &mut Choices) -> Plan {
     let (groups, of_group, m) = (c.within(1, 2), c.within(1, 40), c.within(1, 70));
-    let kernel_size = c.each(1, 4);
+    let kernel_size = c.each::<2>(1, 4);
     let conv = usual_conv(c, "conv", groups, groups * m, kernel_size);
-    let mut layers = vec![Layer::conv2d(conv)];
+    let mut layers = vec![Layer::from(conv)];
     if c.once_in(2) {
         layers.push(batch_norm(c, "norm"));
     }
@@ -255,7 +257,7 @@ pub(super) fn tails(c: &mut Choices) -> Plan {
     let mut layers = functions(c, 1, &mut scales, &mut inputs);
     layers.extend(behind(c, norm_groups, norm_groups * m, 2));
     if layers.len() < 2 {
-        layers.extend([Layer::scale("scale"), Layer::relu()]);
+        layers.extend([Layer::from(Layer::scale("scale")), Layer::relu()]);
     }
     Plan {
         layers,

@@ -5,7 +5,9 @@ use std::str::FromStr;
 
 use convfuse::graph::Chain;
 use convfuse::graph::presets::{KernelBench79, KernelBench85};
-use convfuse::spec::{ClampSpec, ConvSpec, GroupNormSpec, InstanceNormSpec, MaxPool2dSpec};
+use convfuse::spec::{
+    ClampSpec, ConvSpec, GroupNormSpec, InstanceNormSpec, MaxPool2dSpec, Padding,
+};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
@@ -184,8 +186,8 @@ impl Attributes {
         let pool = default.max_pool;
         let window = axes("max_pool", &self.max_pool, pool.kernel_size)?;
         let stride = match &self.max_pool_stride {
-            None => pool.stride,
-            stride => Some(axes("max_pool_stride", stride, window)?),
+            None => pool.stride.unwrap_or(window),
+            stride => axes("max_pool_stride", stride, window)?,
         };
         Ok(KernelBench85 {
             in_channels,
@@ -193,18 +195,22 @@ impl Attributes {
             kernel_size: axes("kernel_size", &self.kernel_size, default.kernel_size)?,
             conv: self.conv(default.conv)?,
             bias: self.bias.unwrap_or(default.bias),
-            group_norm: GroupNormSpec {
-                num_groups: self.num_groups.unwrap_or(norm.num_groups),
-                eps: self.eps.unwrap_or(norm.eps),
-            },
+            group_norm: GroupNormSpec::new(self.num_groups.unwrap_or(norm.num_groups))
+                .eps(self.eps.unwrap_or(norm.eps)),
             affine: self.affine.unwrap_or(default.affine),
-            max_pool: MaxPool2dSpec {
-                kernel_size: window,
-                stride,
-                padding: axes("max_pool_padding", &self.max_pool_padding, pool.padding)?,
-                dilation: axes("max_pool_dilation", &self.max_pool_dilation, pool.dilation)?,
-                ceil_mode: self.ceil_mode.unwrap_or(pool.ceil_mode),
-            },
+            max_pool: MaxPool2dSpec::new(window)
+                .stride(stride)
+                .padding(axes(
+                    "max_pool_padding",
+                    &self.max_pool_padding,
+                    pool.padding,
+                )?)
+                .dilation(axes(
+                    "max_pool_dilation",
+                    &self.max_pool_dilation,
+                    pool.dilation,
+                )?)
+                .ceil_mode(self.ceil_mode.unwrap_or(pool.ceil_mode)),
             clamp: self.clamp(default.clamp),
         })
     }
@@ -229,25 +235,22 @@ impl Attributes {
             kernel_size: axes("kernel_size", &self.kernel_size, default.kernel_size)?,
             conv: self.conv(default.conv)?,
             bias: self.bias.unwrap_or(default.bias),
-            instance_norm: InstanceNormSpec {
-                eps: self.eps.unwrap_or(default.instance_norm.eps),
-            },
+            instance_norm: InstanceNormSpec::default()
+                .eps(self.eps.unwrap_or(default.instance_norm.eps)),
             affine: self.affine.unwrap_or(default.affine),
             clamp: self.clamp(default.clamp),
         })
     }
 
     fn conv<const D: usize>(&self, default: ConvSpec<D>) -> Result<ConvSpec<D>, String> {
-        Ok(ConvSpec {
-            stride: axes("stride", &self.stride, default.stride)?,
-            padding: match &self.padding {
+        Ok(default
+            .stride(axes("stride", &self.stride, default.stride)?)
+            .padding(match &self.padding {
                 None => default.padding,
-                padding => axes("padding", padding, [0; D])?.into(),
-            },
-            dilation: axes("dilation", &self.dilation, default.dilation)?,
-            groups: self.groups.unwrap_or(default.groups),
-            ..default
-        })
+                padding => Padding::Each(axes("padding", padding, [0; D])?),
+            })
+            .dilation(axes("dilation", &self.dilation, default.dilation)?)
+            .groups(self.groups.unwrap_or(default.groups)))
     }
 
     fn clamp(&self, default: ClampSpec) -> ClampSpec {

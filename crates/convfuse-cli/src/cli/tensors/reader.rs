@@ -5,7 +5,7 @@ use std::io::{Read, Seek, SeekFrom};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use convfuse::{Element, bf16, f16};
+use convfuse::{Element, bf16, f16, lab};
 use safetensors::Dtype;
 use safetensors::tensor::Metadata;
 use serde::Deserialize;
@@ -24,16 +24,19 @@ pub(in crate::cli) fn coarser(one: Dtype, other: Dtype) -> Dtype {
     coarser.unwrap_or(one)
 }
 
-/// Those of an array in NumPy's format, which may have been written on a machine of the other byte order.
-fn of_numpy(descr: &str) -> Result<Dtype, String> {
-    match descr {
-        "<f8" => Ok(Dtype::F64),
-        "<f4" => Ok(Dtype::F32),
-        "<f2" => Ok(Dtype::F16),
-        _ if descr.starts_with('>') => Err(format!(
-            "its elements are big-endian ({descr}), must be <f8, <f4 or <f2"
-        )),
-        _ => Err(format!("its elements are {descr}, must be <f8, <f4 or <f2")),
+/// Those of an array in NumPy's format, and whether it was written in the other byte order.
+fn of_numpy(descr: &str) -> Result<(Dtype, bool), String> {
+    let refused = || Err(format!("its elements are {descr}, must be f8, f4 or f2"));
+    let (is_big, dtype) = match descr.split_at_checked(1) {
+        Some(("<", dtype)) => (false, dtype),
+        Some((">", dtype)) => (true, dtype),
+        _ => return refused(),
+    };
+    match dtype {
+        "f8" => Ok((Dtype::F64, is_big)),
+        "f4" => Ok((Dtype::F32, is_big)),
+        "f2" => Ok((Dtype::F16, is_big)),
+        _ => refused(),
     }
 }
 
@@ -56,6 +59,10 @@ pub(in crate::cli) struct Entry {
     pub(in crate::cli) shape: Vec<usize>,
     pub(in crate::cli) dtype: Dtype,
     start: u64,
+    /// Whether the first byte of an element is the highest.
+    is_big_endian: bool,
+    /// Whether the first axis is the innermost one.
+    is_fortran: bool,
 }
 
 impl Entry {
@@ -69,10 +76,15 @@ pub(in crate::cli) struct TensorFile {
     path: PathBuf,
     file: File,
     pub(in crate::cli) entries: Vec<Entry>,
+    /// All bytes of the tensor in Fortran order that was read last.
+    whole: Option<(usize, Vec<u8>)>,
 }
 
 /// How the first bytes of a file in NumPy's format are.
 const NUMPY: &[u8; 6] = b"\x93NUMPY";
+
+/// How those of a zip archive are, such as NumPy's `.npz`.
+const ZIP: &[u8; 4] = b"PK\x03\x04";
 
 /// The most bytes that the head of a file may have.
 const MOST_HEAD: u64 = 100 << 20;
@@ -90,6 +102,10 @@ impl TensorFile {
         }
         let entries = match () {
             () if !is_long => Err("has fewer than 8 bytes".to_owned()),
+            () if first.starts_with(ZIP) => Err(
+                "is an archive, as .npz is; save one of its arrays by numpy.save, or all by safetensors.numpy.save_file"
+                    .to_owned(),
+            ),
             () if first.starts_with(NUMPY) => numpy(&mut file, [first[6], first[7]], len),
             () => safetensors(&mut file, u64::from_le_bytes(first), len),
         };
@@ -101,6 +117,7 @@ impl TensorFile {
             path: path.to_owned(),
             file,
             entries: entries.map_err(refused)?,
+            whole: None,
         })
     }
 
@@ -110,16 +127,46 @@ impl TensorFile {
         entry: usize,
         elements: Range<usize>,
     ) -> Result<Vec<f64>, Failure> {
-        let Entry { dtype, start, .. } = self.entries[entry];
-        let size = dtype.bitsize() / 8;
-        let mut bytes = vec![0; elements.len() * size];
-        let at = SeekFrom::Start(start + (elements.start * size) as u64);
-        let read = self.file.seek(at);
-        let read = read.and_then(|_| self.file.read_exact(&mut bytes));
-        read.map_err(|error| Failure::of_file(&self.path, &error))?;
-        let values = bytes.chunks_exact(size);
-        Ok(values.map(|bytes| value(dtype, bytes)).collect())
+        let (number, entry) = (entry, &self.entries[entry]);
+        let (size, is_big_endian) = (entry.dtype.bitsize() / 8, entry.is_big_endian);
+        let mut part = |elements: Range<usize>| {
+            lab::must_have_memory(elements.len().saturating_mul(size))?;
+            let mut bytes = vec![0; elements.len() * size];
+            let at = SeekFrom::Start(entry.start + (elements.start * size) as u64);
+            let read = self.file.seek(at);
+            let read = read.and_then(|_| self.file.read_exact(&mut bytes));
+            read.map_err(|error| Failure::of_file(&self.path, &error))?;
+            if is_big_endian {
+                bytes.chunks_exact_mut(size).for_each(<[u8]>::reverse);
+            }
+            Ok::<Vec<u8>, Failure>(bytes)
+        };
+        let element = |bytes: &[u8]| value(entry.dtype, bytes);
+        if !entry.is_fortran {
+            return Ok(part(elements)?.chunks_exact(size).map(element).collect());
+        }
+        // Neighbours in row-major order lie far apart.
+        let whole = match self.whole.take() {
+            Some((known, whole)) if known == number => whole,
+            _ => part(0..entry.elements())?,
+        };
+        let places = elements.map(|index| fortran(&entry.shape, index) * size);
+        let values = places.map(|at| element(&whole[at..at + size])).collect();
+        self.whole = Some((number, whole));
+        Ok(values)
     }
+}
+
+/// Where the element of this index in row-major order is in Fortran's.
+fn fortran(shape: &[usize], mut index: usize) -> usize {
+    let mut stride: usize = shape.iter().product();
+    let mut place = 0;
+    for &extent in shape.iter().rev() {
+        stride /= extent;
+        place += index % extent * stride;
+        index /= extent;
+    }
+    place
 }
 
 /// Bytes of a tensor, if they can be counted.
@@ -164,6 +211,8 @@ fn safetensors(file: &mut File, head_len: u64, len: u64) -> Result<Vec<Entry>, S
             dtype,
             start: data + info.data_offsets.0 as u64,
             name,
+            is_big_endian: false,
+            is_fortran: false,
         })
     };
     metadata.offset_keys().into_iter().map(entry).collect()
@@ -183,8 +232,7 @@ impl NumpyHead {
     /// commas.
     fn of_text(text: &str) -> Result<NumpyHead, String> {
         if text.contains('[') {
-            let text =
-                "has a list in its head: elements must be <f8, <f4 or <f2, the shape a tuple";
+            let text = "has a list in its head: elements must be f8, f4 or f2, the shape a tuple";
             return Err(text.to_owned());
         }
         let mut json = text.replace('\'', "\"").replace('(', "[").replace(')', "]");
@@ -218,10 +266,7 @@ fn numpy(file: &mut File, version: [u8; 2], len: u64) -> Result<Vec<Entry>, Stri
         fortran_order,
         shape,
     } = NumpyHead::of_text(&text)?;
-    let dtype = of_numpy(&descr)?;
-    if fortran_order {
-        return Err("its elements are in Fortran order, must be in C order".to_owned());
-    }
+    let (dtype, is_big_endian) = of_numpy(&descr)?;
     let start = before + head_len;
     let end = bytes_of(&shape, dtype).and_then(|bytes| bytes.checked_add(start));
     if end != Some(len) {
@@ -234,5 +279,19 @@ fn numpy(file: &mut File, version: [u8; 2], len: u64) -> Result<Vec<Entry>, Stri
         shape,
         dtype,
         start,
+        is_big_endian,
+        is_fortran: fortran_order,
     }])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn elements_in_fortran_order_are_found() {
+        let places: Vec<usize> = (0..24).map(|index| fortran(&[2, 3, 4], index)).collect();
+        let array = ndarray::Array3::from_shape_fn((2, 3, 4), |(i, j, k)| i + 2 * j + 6 * k);
+        assert!(array.iter().eq(&places));
+    }
 }

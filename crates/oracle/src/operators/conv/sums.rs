@@ -240,13 +240,11 @@ mod tests {
             );
             // Outside the input nothing is multiplied.
             x[[1, 2, 3, 4, 5]] = f32::INFINITY;
-            let spec = Conv3dSpec {
-                stride,
-                padding: padding.into(),
-                dilation,
-                groups,
-                ..Conv3dSpec::default()
-            };
+            let spec = Conv3dSpec::default()
+                .stride(stride)
+                .padding(padding)
+                .dilation(dilation)
+                .groups(groups);
             let problem = spec.problem(x.shape(), weight.shape(), None).unwrap();
             let of = |values: &ArrayD<f32>| {
                 let values = values.mapv(f64::from);

@@ -168,10 +168,7 @@ fn inputs_that_no_power_of_two_brings_into_range_lack_what_is_below_it() {
 
 #[test]
 fn factors_lack_what_is_little_beside_the_largest_of_their_own_sample_or_filter() {
-    let spec = Conv2dSpec {
-        groups: 2,
-        ..Conv2dSpec::default()
-    };
+    let spec = Conv2dSpec::default().groups(2);
     // The last sample and the last filter have a large value.
     let large = f32::exp2(30.0);
     let with_large = |mut values: ArrayD<f32>| {
@@ -215,12 +212,10 @@ fn a_convolution_worked_by_hand() {
     let x = array![[[[1.0, 2.0, 3.0]]]].into_dyn();
     let weight = array![[[[10.0, 1.0]]]].into_dyn();
     let bias = array![100.0].into_dyn();
-    let spec = Conv2dSpec {
-        stride: [1, 2],
-        padding: [0, 1].into(),
-        dilation: [1, 2],
-        ..Conv2dSpec::default()
-    };
+    let spec = Conv2dSpec::default()
+        .stride([1, 2])
+        .padding([0, 1])
+        .dilation([1, 2]);
     let problem = spec
         .problem(x.shape(), weight.shape(), Some(bias.shape()))
         .unwrap();
@@ -238,21 +233,16 @@ fn pads_worked_by_hand() {
         (PaddingMode::Circular, [312.0, 123.0, 231.0]),
     ];
     for (padding_mode, wanted) in rows {
-        let spec = Conv1dSpec {
-            padding: Padding::Same,
-            padding_mode,
-            ..Conv1dSpec::default()
-        };
+        let spec = Conv1dSpec::default()
+            .padding(Padding::Same)
+            .padding_mode(padding_mode);
         let problem = spec.problem(x.shape(), weight.shape(), None).unwrap();
         let y = problem.reference(&x, &[&weight]);
         assert_eq!(y.as_slice(), Some(&wanted[..]), "{}", padding_mode.name());
     }
     // Of an even number of elements, the odd one is at the end.
     let weight = array![[[10.0, 1.0]]].into_dyn();
-    let spec = Conv1dSpec {
-        padding: Padding::Same,
-        ..Conv1dSpec::default()
-    };
+    let spec = Conv1dSpec::default().padding(Padding::Same);
     let problem = spec.problem(x.shape(), weight.shape(), None).unwrap();
     let y = problem.reference(&x, &[&weight]);
     assert_eq!(y, array![[[12.0, 23.0, 30.0]]].into_dyn());

@@ -67,6 +67,6 @@ pub(crate) const CASES: &[Cases] = &[
 /// A clamp whose upper bound is NaN, or the lower one beside an upper one.
 fn nan_bound(name: &str, max: Option<f64>) -> Case {
     let (min, max) = max.map_or((None, Some(f64::NAN)), |max| (Some(f64::NAN), Some(max)));
-    let layer = Layer::Pointwise(PointwiseSpec::Clamp(ClampSpec { min, max }));
+    let layer = Layer::Pointwise(PointwiseSpec::Clamp(ClampSpec::new(min, max)));
     Case::of_layer(&format!("clamp/{name}"), layer, &[1, 101]).expect("a chain")
 }

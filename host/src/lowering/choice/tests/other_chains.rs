@@ -1,41 +1,31 @@
 //! Chains that are no preset.
 
-use op_spec::graph::{BatchNormLayer, ConvLayer, GroupNormLayer, InstanceNormLayer, Layer};
-use op_spec::{BatchNormSpec, ChannelReductionSpec, InstanceNormSpec, ReductionOp};
+use op_spec::graph::Layer;
+use op_spec::{ChannelReductionSpec, ReductionOp};
 
 use super::*;
 
 /// Chains that nothing was made for.
 #[test]
 fn other_chains() {
-    let conv = |name| Layer::conv2d(ConvLayer::new(name, 64, [3, 3]));
-    let group_norm = || Layer::group_norm("group_norm", 16);
-    let scale = || Layer::scale("scale");
-    let pool = || Layer::max_pool2d(MaxPool2dSpec::new([4, 4]));
+    let conv = |name| Layer::from(Layer::conv2d(name, 64, 3));
+    let group_norm = || Layer::from(Layer::group_norm("group_norm", 16));
+    let scale = || Layer::from(Layer::scale("scale"));
+    let pool = || Layer::from(Layer::max_pool2d(4));
     let clamp = || Layer::clamp(0.0, 1.0);
     let chain = |layers: Vec<Layer>| Chain::new(8, layers).unwrap();
     let head = || vec![conv("a"), group_norm(), scale(), pool(), clamp()];
     let instance_norm = vec![
         conv("a"),
-        Layer::instance_norm("norm"),
+        Layer::from(Layer::instance_norm("norm")),
         scale(),
         pool(),
         clamp(),
     ];
-    let eight_groups = Layer::GroupNorm(GroupNormLayer {
-        name: "norm".to_owned(),
-        attributes: GroupNormSpec::new(8),
-        affine: true,
-    });
+    let eight_groups = Layer::from(Layer::group_norm("norm", 8).affine(true));
     // PyTorch's relu is a clamp.
     let with_relu = [&head()[..4], &[Layer::relu()]].concat();
-    let batch_norm = || {
-        Layer::BatchNorm(BatchNormLayer {
-            name: "batch_norm".to_owned(),
-            attributes: BatchNormSpec { eps: 1e-5 },
-            affine: true,
-        })
-    };
+    let batch_norm = || Layer::from(Layer::batch_norm("batch_norm").eps(1e-5).affine(true));
     let one_launch = ["one-launch-2d", "implicit-gemm", "implicit-gemm"];
     let input = [2, 8, 128, 128];
     check(
@@ -57,19 +47,31 @@ fn other_chains() {
             ),
             (
                 "two maxima",
-                chain(vec![eight_groups, scale(), clamp(), pool(), Layer::max(1)]),
+                chain(vec![
+                    eight_groups,
+                    scale(),
+                    clamp(),
+                    pool(),
+                    Layer::max(1).into(),
+                ]),
                 &input,
                 ["tensor | tensor"; 3],
             ),
             (
                 "a factor first",
-                chain(vec![scale(), pool(), clamp(), scale(), Layer::max(1)]),
+                chain(vec![
+                    scale(),
+                    pool(),
+                    clamp(),
+                    scale(),
+                    Layer::max(1).into(),
+                ]),
                 &input,
                 ["tensor | tensor | tensor"; 3],
             ),
             (
                 "a clamp before factor and maximum",
-                chain(vec![clamp(), scale(), Layer::max(1), clamp()]),
+                chain(vec![clamp(), scale(), Layer::max(1).into(), clamp()]),
                 &input,
                 ["tensor | tensor"; 3],
             ),
@@ -106,7 +108,7 @@ fn other_chains() {
     // One launch computes a maximum. Other operations are reduced behind the producers of any epilogue.
     for &operation in ReductionOp::ALL {
         let mut layers = of_79.layers().to_vec();
-        layers[5] = Layer::ChannelReduction(ChannelReductionSpec::new(operation, 1));
+        layers[5] = ChannelReductionSpec::new(operation, 1).into();
         let chain = Chain::new(3, layers).unwrap();
         let options = Options::default();
         let rows = rows(&chain, &KernelBench79::INPUT, DType::F16, &H200, &options);
@@ -116,7 +118,7 @@ fn other_chains() {
     }
     // The factor after the norm is another one than that before it.
     let mut layers = of_79.layers().to_vec();
-    layers[4] = Layer::scale("other");
+    layers[4] = Layer::scale("other").into();
     let other_factor = Chain::new(3, layers).unwrap();
     check(
         &[(
@@ -133,44 +135,31 @@ fn other_chains() {
 /// Blocks of real networks, each a run, at the sizes that these have.
 #[test]
 fn blocks() {
-    let norm = Layer::InstanceNorm(InstanceNormLayer {
-        name: "norm".to_owned(),
-        attributes: InstanceNormSpec::default(),
-        affine: true,
-    });
+    let norm = Layer::from(Layer::instance_norm("norm").affine(true));
     let volume = |from: usize, to, stride: usize| {
-        let conv = Layer::conv3d(ConvLayer {
-            attributes: Conv3dSpec {
-                stride: [stride; 3],
-                padding: [1; 3].into(),
-                ..Conv3dSpec::default()
-            },
-            ..ConvLayer::new("conv", to, [3; 3])
-        });
-        let layers = vec![conv, norm.clone(), Layer::leaky_relu(0.01)];
+        let conv = Layer::conv3d("conv", to, 3)
+            .attributes(Conv3dSpec::default().stride([stride; 3]).padding(1));
+        let layers = (conv, norm.clone(), Layer::leaky_relu(0.01));
         Chain::new(from, layers).unwrap()
     };
     let image = |from: usize, to, extent: usize, stride: usize, behind: &[Layer]| {
-        let conv = Layer::conv2d(ConvLayer {
-            attributes: Conv2dSpec {
-                stride: [stride; 2],
-                padding: [extent / 2; 2].into(),
-                ..Conv2dSpec::default()
-            },
-            ..ConvLayer::new("conv", to, [extent; 2])
-        });
-        let layers = [&[conv, Layer::group_norm("norm", 32)], behind].concat();
+        let conv = Layer::conv2d("conv", to, [extent; 2]).attributes(
+            Conv2dSpec::default()
+                .stride([stride; 2])
+                .padding([extent / 2; 2]),
+        );
+        let layers = [
+            &[conv.into(), Layer::from(Layer::group_norm("norm", 32))],
+            behind,
+        ]
+        .concat();
         Chain::new(from, layers).unwrap()
     };
-    let pool = Layer::max_pool2d(MaxPool2dSpec {
-        stride: Some([2, 2]),
-        padding: [1, 1],
-        ..MaxPool2dSpec::new([3, 3])
-    });
+    let pool = Layer::max_pool2d(3).stride(2).padding(1);
     let decoder = |channels| image(channels, channels, 3, 1, &[Layer::silu()]);
     let head = image(256, 256, 3, 1, &[Layer::relu()]);
-    let stem = image(3, 64, 7, 2, &[Layer::relu(), pool.clone()]);
-    let other_stem = image(3, 64, 7, 2, &[Layer::silu(), pool]);
+    let stem = image(3, 64, 7, 2, &[Layer::relu(), pool.into()]);
+    let other_stem = image(3, 64, 7, 2, &[Layer::silu(), pool.into()]);
     check(
         &[
             ("volumes", volume(32, 32, 1), &[2, 32, 128, 128, 128], GEMM),

@@ -103,10 +103,7 @@ fn launches_have_room_for_what_they_leave_to_each_other() {
     // Channels, groups, rows and columns.
     let inputs = [(136, 1, [12, 11]), (300, 2, [8, 9]), (2, 1, [90, 95])];
     for (channels, groups, [h, w]) in inputs {
-        let spec = Conv3dSpec {
-            groups,
-            ..Conv3dSpec::default()
-        };
+        let spec = Conv3dSpec::default().groups(groups);
         let shape = [2 * groups, channels / groups, 1, 1, 2];
         let dtype = DType::F32;
         for precision in Precision::ALL {
