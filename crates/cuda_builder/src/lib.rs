@@ -13,9 +13,9 @@
 //! The builder has the names of Rust-CUDA's `cuda_builder`, so a build script written for that one
 //! needs little change. What does not apply to stock rustc (libnvvm options, optix) is not there.
 //!
-//! For crates that carry compiled PTX for users without a device toolchain, [`KernelSet`] decides between
-//! compiling and the PTX carried along, and knows when the latter is stale. It keeps kernels one by one
-//! ([`split`]), in archives (the crate `kernel-archive`), and their machine code beside the PTX.
+//! For crates that carry compiled PTX, [`KernelSet`] decides between that and compiling: it takes what is
+//! carried along until the kernels' sources change. It keeps kernels one by one ([`split`]), in archives (the
+//! crate `kernel-archive`), and their machine code beside the PTX.
 //!
 //! # Examples
 //!
@@ -33,7 +33,8 @@
 //!
 //! # Environment
 //!
-//! `CUDA_BUILDER_RUSTC` names the compiler to use for devices, or is `none`: then none is used.
+//! `CUDA_BUILDER_RUSTC` names the compiler to use for devices, or is `none`: then none is used. A name asks
+//! [`KernelSet::resolve`] for kernels of that compiler.
 
 mod arch;
 mod builder;
