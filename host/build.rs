@@ -16,16 +16,15 @@ mod kernel_set;
 
 use std::env;
 use std::error::Error;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use cuda_builder::KernelFiles;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let package = PathBuf::from(env::var("CARGO_MANIFEST_DIR")?);
-    let root = package.parent().unwrap_or(Path::new("."));
     let out_dir = PathBuf::from(env::var("OUT_DIR")?);
 
-    let kernels = kernel_set::kernel_set(root);
+    let kernels = kernel_set::kernel_set(&package);
     for file in kernels.watched_files()? {
         println!("cargo::rerun-if-changed={}", file.display());
     }
