@@ -62,6 +62,7 @@ mod layer {
         }
     }
 
+    #[doc(hidden)] // only for serde
     impl From<NoAttributes> for ChannelMaxSpec {
         fn from(_: NoAttributes) -> Self {
             Self
