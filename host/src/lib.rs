@@ -36,7 +36,7 @@
 //!
 //! // Tensors on the device, and a plan that only launches.
 //! let x = Tensor::from_array(&stream, &images)?;
-//! let plan = model.plan(&stream, x.shape(), &Options::default())?;
+//! let mut plan = model.plan(&stream, x.shape(), &Options::default())?;
 //! let mut y = plan.output()?;
 //! plan.execute(&x, &mut y)?;
 //! assert_eq!(y.to_array::<f32>()?, features);
