@@ -5,8 +5,8 @@ use std::path::Path;
 
 use cuda_builder::{Arch, KernelSet};
 
-/// The kernels of the package `convfuse` in this folder: PTX, portable and for Hopper, and machine code for every
-/// architecture that users may have. Beside a published package their sources are not there.
+/// The kernels of the package `convfuse` in this folder: PTX, portable and for Hopper, and machine code for
+/// every architecture that users may have. Beside a published package their sources are not there.
 pub(crate) fn kernel_set(package: &Path) -> KernelSet {
     let root = package.parent().unwrap_or(package);
     let sources = [

@@ -58,9 +58,9 @@
 //! | [`raw`], `dlpack` | memory, streams and allocators of other libraries |
 //! | [`Error`] | typed errors, which say what was given and which rule it breaks |
 //!
-//! The repository has a guide, `docs/guide.md`: layers and their attributes in one table, chain files, layouts,
-//! math modes, weights, plans, threads and troubleshooting. Its README shows a whole project; `convfuse new`
-//! writes one.
+//! The repository has a guide, `docs/guide.md`: layers and their attributes in one table, chain files,
+//! layouts, math modes, weights, plans, threads and troubleshooting. Its README shows a whole project;
+//! `convfuse new` writes one.
 //!
 //! # Features
 //!

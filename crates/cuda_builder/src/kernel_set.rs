@@ -5,12 +5,12 @@
 //! their own. Machine code, which an assembler made of this PTX, is another. Beside them lies a text file,
 //! the [`ShippedHeader`], that says what they were compiled from and by which programs.
 
-use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::thread;
 
 use crate::builder::write_if_changed;
+use crate::origin::Origin;
 use crate::shipped::{MachineCode, ShippedHeader, machine_code_archive, ptx_archive};
 use crate::source_hash::source_files;
 use crate::{Arch, CudaBuilder, Error, Module, Result, Toolchain, source_hash};
@@ -33,64 +33,6 @@ pub struct KernelSet {
     /// The folder for intermediate results, if not the default of
     /// [`CudaBuilder::target_dir`].
     pub target_dir: Option<PathBuf>,
-}
-
-/// Where modules come from.
-#[derive(Debug)]
-pub enum Origin {
-    /// They were compiled just now.
-    Compiled {
-        /// The compiler.
-        toolchain: Toolchain,
-        /// Whether the sources differ from those of the shipped modules. If not, a setting asked for it.
-        stale: bool,
-    },
-    /// They are the shipped ones.
-    Shipped {
-        /// Their header.
-        header: ShippedHeader,
-        /// Whether the sources have changed since.
-        stale: bool,
-        /// What kept them from being compiled, where they were to be.
-        reason: Option<Error>,
-    },
-}
-
-impl Origin {
-    /// The line that a build should print. There is none for the shipped modules of the sources at hand.
-    pub fn notice(&self) -> Option<String> {
-        let why = match self {
-            Origin::Compiled { stale: true, .. } => {
-                "their sources differ from those of the shipped ones".to_owned()
-            }
-            Origin::Compiled { stale: false, .. } => "a setting asks for it".to_owned(),
-            Origin::Shipped {
-                stale: true,
-                reason: Some(reason),
-                ..
-            } => format!("of older sources than these: {reason}"),
-            Origin::Shipped {
-                reason: Some(Error::ToolchainDisabled) | None,
-                ..
-            } => return None,
-            Origin::Shipped {
-                reason: Some(reason),
-                ..
-            } => reason.to_string(),
-        };
-        Some(format!("kernels: {self}; {why}"))
-    }
-}
-
-impl fmt::Display for Origin {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Origin::Compiled { toolchain, .. } => write!(f, "compiled with {toolchain}"),
-            Origin::Shipped { header, .. } => {
-                write!(f, "shipped, compiled with {}", header.compiler)
-            }
-        }
-    }
 }
 
 /// The archives of a set.

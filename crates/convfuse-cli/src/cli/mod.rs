@@ -74,8 +74,8 @@ enum Command {
     /// Prints the devices of this machine, the kernels of this build, and how long the driver, the context,
     /// the kernels of problems 85 and 79 and their first results take.
     Info(info::Arguments),
-    /// Makes a project that uses the library: a manifest, the entry that it takes to build without a CUDA SDK,
-    /// and a program.
+    /// Makes a project that uses the library: a manifest, what it takes to build without a CUDA SDK, and a
+    /// program.
     New(new::Arguments),
     /// Prints what a shell needs to complete this program's commands and options.
     Completions(completions::Arguments),

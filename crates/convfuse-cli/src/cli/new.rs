@@ -43,8 +43,8 @@ const BUILT_OF: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../host");
 pub(super) struct Arguments {
     /// The folder to make; its last part is the project's name
     folder: PathBuf,
-    /// The folder of the library `convfuse`, such as `host` in a clone of its repository. Without this it is the one
-    /// that this program was built of; where that is gone, the published package
+    /// The folder of the library `convfuse`, such as `host` in a clone of its repository. Without this it is
+    /// the one that this program was built of; where that is gone, the published package
     #[arg(long, value_name = "FOLDER")]
     path: Option<PathBuf>,
 }
