@@ -80,11 +80,12 @@
 //! CUDA_LIBRARY_PATH = { value = ".cargo:/:/usr", relative = true } # one of these has a folder lib64
 //! ```
 //!
-//! Debug builds compute as fast as others if the manifest of the project has:
+//! On the CPU debug builds compute as fast as others if the manifest of the project has:
 //!
 //! ```toml
-//! [profile.dev.package.convfuse]
-//! opt-level = 3
+//! [profile.dev.package]
+//! convfuse.opt-level = 3
+//! matrixmultiply.opt-level = 3
 //! ```
 //!
 //! # Tracing
