@@ -5,9 +5,10 @@ use std::path::Path;
 
 use cuda_builder::{Arch, KernelSet};
 
-/// The kernels of the project whose root is `root`: PTX, portable and for Hopper, and machine code for every
-/// architecture that users may have.
-pub(crate) fn kernel_set(root: &Path) -> KernelSet {
+/// The kernels of the package `convfuse` in this folder: PTX, portable and for Hopper, and machine code for
+/// every architecture that users may have. Beside a published package their sources are not there.
+pub(crate) fn kernel_set(package: &Path) -> KernelSet {
+    let root = package.parent().unwrap_or(package);
     let sources = [
         "kernels-gpu",
         "crates/cuda_std",
@@ -27,7 +28,7 @@ pub(crate) fn kernel_set(root: &Path) -> KernelSet {
             Arch::Sm100,
             Arch::Sm120,
         ],
-        shipped: root.join("host/ptx"),
+        shipped: package.join("ptx"),
         target_dir: None,
     }
 }

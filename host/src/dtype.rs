@@ -5,6 +5,7 @@ use std::mem::MaybeUninit;
 
 use cuda_std::Label;
 use half::slice::HalfFloatSliceExt;
+#[doc(inline)]
 pub use half::{bf16, f16};
 
 /// The element type in which a tensor is stored. Arithmetic is f32 in every case.

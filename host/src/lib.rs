@@ -1,41 +1,92 @@
 //! Fused convolution pipelines for inference on NVIDIA GPUs, in Rust from the API to the kernels.
 //!
 //! A [`graph`] has layers: convolutions, norms, activations, pools. A [`Model`] is a graph with its
-//! parameters. It runs neighbouring layers in few kernels, on a GPU, on the CPU, or in the emulator.
+//! parameters. It runs neighbouring layers in few kernels, on a GPU, on the CPU, or in the emulator. The
+//! kernels come with the crate, compiled: a program needs no CUDA SDK, and without a driver it runs on the
+//! CPU. Results agree with PyTorch's within [derived bounds](ops#numerics) and repeat bit for bit.
 //!
-//! - [`Device`], [`Stream`], [`Tensor`]: a GPU, the CPU or the emulator; work in order; arrays on a device.
-//! - [`ops`]: PyTorch's operators on tensors, one function each.
-//! - [`Model`], [`Plan`], [`Options`]: graphs of layers, prepared for one shape, under several strategies.
+//! # A model from its files
+//! Layers, as JSON or by their constructors, and weights that PyTorch wrote with safetensors' `save_file`:
 //!
-//! The guide (`docs/guide.md` in the repository) has layouts, math modes, weights, plans and troubleshooting.
-//! Its section "Layers" lists every layer with its attributes; [`graph::Layer`] has their constructors.
-//!
-//! Shapes and attributes are checked before anything runs, errors are typed, and results repeat bit for bit.
-//!
-//! # Example
 //! ```
-//! use convfuse::graph::{Chain, Layer};
-//! use convfuse::{Device, Model, data};
+//! use convfuse::graph::Chain;
+//! use convfuse::{Device, Model, Options, Tensor, data};
 //!
-//! let layers = (
-//!     Layer::conv2d("conv", 8, 3).bias(false),
-//!     Layer::group_norm("norm", 4),
-//!     Layer::relu(),
-//! );
-//! let chain = Chain::new(3, layers)?;
-//! let model = Model::init(&Device::cpu().stream()?, &chain, 42)?; // Device::best() takes a GPU if there is one
-//! let y = model.forward_array(&data::fill(1, (2, 3, 8, 8)))?;
-//! assert_eq!(y.shape(), [2, 8, 6, 6]);
-//! assert!(y.iter().all(|&value| value >= 0.0));
-//! # Ok::<(), convfuse::Error>(())
+//! let text = r#"{"in_channels": 3, "layers": [
+//!     {"conv2d": {"name": "conv", "out_channels": 8, "kernel_size": 3}},
+//!     {"group_norm": {"name": "norm", "num_groups": 4}},
+//!     {"relu": {}}
+//! ]}"#;
+//! # let folder = tempfile::tempdir()?;
+//! # let weights = folder.path().join("weights.safetensors");
+//! # let saved = serde_json::from_str::<Chain>(text)?;
+//! # convfuse::Parameters::init(&saved, 42)?.save(&weights)?;
+//! let chain: Chain = serde_json::from_str(text)?;
+//! let device = Device::best(); // a GPU if one answers, else the CPU
+//! let stream = device.stream()?;
+//! # /*
+//! let weights = "weights.safetensors"; // has conv.weight, conv.bias, norm.weight, norm.bias
+//! # */
+//! let model = Model::load(&stream, &chain, weights)?;
+//!
+//! // Arrays of the host, in and out.
+//! let images = data::fill(1, (2, 3, 8, 8));
+//! let features = model.forward_array(&images)?;
+//! assert_eq!(features.shape(), [2, 8, 6, 6]);
+//!
+//! // Tensors on the device, and a plan that only launches.
+//! let x = Tensor::from_array(&stream, &images)?;
+//! let mut plan = model.plan(&stream, x.shape(), &Options::default())?;
+//! let mut y = plan.output()?;
+//! plan.execute(&x, &mut y)?;
+//! assert_eq!(y.to_array::<f32>()?, features);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
+//!
+//! # Where to find what
+//!
+//! | | |
+//! |---|---|
+//! | [`graph::Layer`] | **all layers**, each with its constructor; [`graph`] puts them together |
+//! | [`limits`] | **what is not there**, operators and platforms, and the way around |
+//! | [`Device`], [`Stream`], [`Tensor`] | a GPU, the CPU or the emulator; work in order; arrays on a device |
+//! | [`Model`], [`Plan`], [`Options`] | graphs with parameters; one shape, prepared; math modes and partitions |
+//! | [`Parameters`], [`LoadOptions`] | weights and their files |
+//! | [`Replicas`], [`PinnedArray`] | several GPUs; host memory that GPUs copy by themselves |
+//! | [`ops`], [`spec`] | PyTorch's operators as functions on tensors; their attributes |
+//! | [`model::Explanation`] | the kernels that run, those that were considered, and why |
+//! | [`raw`], `dlpack` | memory, streams and allocators of other libraries |
+//! | [`Error`] | typed errors, which say what was given and which rule it breaks |
+//!
+//! The repository has a guide, `docs/guide.md`: layers and their attributes in one table, chain files,
+//! layouts, math modes, weights, plans, threads and troubleshooting. Its README shows a whole project;
+//! `convfuse new` writes one.
 //!
 //! # Features
 //!
 //! | feature | default | what |
 //! |---|---|---|
-//! | `emulator` | yes | [`Device::emulator`], which runs the GPU's kernels on the CPU and checks each step |
+//! | `emulator` | yes | `Device::emulator`, which runs the GPU's kernels on the CPU and checks each step; programs do without |
 //! | `dlpack` | no | tensors from and for other libraries, by DLPack |
+//!
+//! The features `lab` and `interleavings` are for the project's own tests, and may change at any time.
+//!
+//! # Building
+//! Rust 1.95 or later. Where no CUDA SDK is installed, the build script of `cust`, the binding to the driver,
+//! needs one entry in the `.cargo/config.toml` of the project that is built:
+//!
+//! ```toml
+//! [env]
+//! CUDA_LIBRARY_PATH = { value = ".cargo:/:/usr", relative = true } # one of these has a folder lib64
+//! ```
+//!
+//! On the CPU debug builds compute as fast as others if the manifest of the project has:
+//!
+//! ```toml
+//! [profile.dev.package]
+//! convfuse.opt-level = 3
+//! matrixmultiply.opt-level = 3
+//! ```
 //!
 //! # Tracing
 //! The library emits [`tracing`](https://docs.rs/tracing) events. Without a subscriber an event costs one
@@ -86,6 +137,8 @@ mod dtype;
 mod error;
 pub mod graph;
 mod host_memory;
+#[doc = include_str!("limits.md")]
+pub mod limits {}
 #[cfg(any(test, feature = "lab"))]
 #[doc(hidden)]
 pub mod lab;
@@ -101,6 +154,7 @@ mod tensor_file;
 
 pub use contract::LaunchError;
 #[cfg(feature = "emulator")]
+#[doc(inline)]
 pub use cuda_std::emulator::Fault;
 #[cfg(feature = "emulator")]
 pub use device::EmulatorOptions;
@@ -110,7 +164,9 @@ pub use device::{
 };
 pub use dtype::{DType, Element, bf16, f16};
 pub use error::{DriverError, Error, InputsError, Result};
+#[doc(inline)]
 pub use launch_config::Arch;
+#[doc(inline)]
 pub use model::{Inputs, Model, Options, Plan, Replicas};
 /// The crate of the host's arrays, in the version that this crate takes them in.
 pub use ndarray;

@@ -18,7 +18,7 @@ pub(crate) struct Compiled {
 
 /// Compiles the kernels from source.
 pub(crate) fn compile(root: &Path) -> Result<Compiled> {
-    let mut set = kernel_set(root);
+    let mut set = kernel_set(&root.join("host"));
     // Where the build script has its `core`, so that it is compiled once.
     set.target_dir = Some(target_dir(root).join("cuda_builder"));
     let toolchain = toolchain_of_shipped(&set)?;

@@ -80,7 +80,7 @@ impl CudaBuilder {
     pub fn build(self) -> Result<Module> {
         let crate_path = fs::canonicalize(&self.crate_path)
             .map_err(|_| Error::CrateNotFound(self.crate_path.clone()))?;
-        let package = package_name(&crate_path)?;
+        let names = Names::read(&crate_path)?;
         let toolchain = self.toolchain.map_or_else(Toolchain::find, Ok)?;
         let target_dir = self
             .target_dir
@@ -92,7 +92,7 @@ impl CudaBuilder {
         let compilation = Compilation {
             toolchain: &toolchain,
             crate_path: &crate_path,
-            package: &package,
+            names: &names,
             arch: self.arch,
             target_dir: &target_dir,
         };
@@ -126,13 +126,28 @@ fn without_comments(ptx: &str) -> String {
         .collect()
 }
 
-/// The value of `name` in the `[package]` section of a crate's manifest.
-fn package_name(crate_path: &Path) -> Result<String> {
-    let manifest = crate_path.join("Cargo.toml");
-    let text =
-        fs::read_to_string(&manifest).map_err(|_| Error::CrateNotFound(crate_path.to_owned()))?;
-    let mut lines = text.lines().map(str::trim);
-    lines.find(|&line| line == "[package]");
+/// What a crate's manifest calls it.
+pub(crate) struct Names {
+    pub(crate) package: String,
+    /// The library in the package.
+    pub(crate) library: String,
+}
+
+impl Names {
+    fn read(crate_path: &Path) -> Result<Names> {
+        let manifest = crate_path.join("Cargo.toml");
+        let text = fs::read_to_string(&manifest)
+            .map_err(|_| Error::CrateNotFound(crate_path.to_owned()))?;
+        let package = name_in(&text, "[package]").ok_or(Error::NoPackageName(manifest))?;
+        let library = name_in(&text, "[lib]").unwrap_or_else(|| package.replace('-', "_"));
+        Ok(Names { package, library })
+    }
+}
+
+/// The value of `name` in a section of a manifest.
+fn name_in(manifest: &str, section: &str) -> Option<String> {
+    let mut lines = manifest.lines().map(str::trim);
+    lines.find(|&line| line == section);
     lines
         .take_while(|line| !line.starts_with('['))
         .find_map(|line| {
@@ -140,7 +155,6 @@ fn package_name(crate_path: &Path) -> Result<String> {
             let value = value.trim().strip_prefix('"')?;
             (key.trim() == "name").then_some(value.split('"').next()?.to_owned())
         })
-        .ok_or(Error::NoPackageName(manifest))
 }
 
 /// `<target>/cuda_builder`, where `<target>` is the outer build's if this runs in a build script
@@ -181,18 +195,23 @@ mod tests {
     }
 
     #[test]
-    fn the_package_is_named_by_its_own_section() {
+    fn package_and_library_are_named_by_their_own_sections() {
         let root = tempfile::tempdir().unwrap();
-        let manifest = root.path().join("Cargo.toml");
-        fs::write(
-            &manifest,
-            "[lib]\nname = \"x\"\n[package]\nname = \"kernels\" # y\n",
-        )
-        .unwrap();
-        assert_eq!(package_name(root.path()).unwrap(), "kernels");
-        fs::write(&manifest, "[package]\n[lib]\nname = \"x\"\n").unwrap();
+        let names = |manifest: &str| {
+            fs::write(root.path().join("Cargo.toml"), manifest).unwrap();
+            Names::read(root.path()).map(|names| (names.package, names.library))
+        };
+        let both = |package: &str, library: &str| (package.to_owned(), library.to_owned());
+        assert_eq!(
+            names("[lib]\nname = \"x\"\n[package]\nname = \"a-kernels\" # y\n").unwrap(),
+            both("a-kernels", "x")
+        );
+        assert_eq!(
+            names("[package]\nname = \"a-kernels\"\n[lib]\ntest = false\n").unwrap(),
+            both("a-kernels", "a_kernels")
+        );
         assert!(matches!(
-            package_name(root.path()).unwrap_err(),
+            names("[package]\n[lib]\nname = \"x\"\n").unwrap_err(),
             Error::NoPackageName(_)
         ));
     }

@@ -9,6 +9,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use crate::builder::Names;
 use crate::{Arch, Error, Result, Toolchain};
 
 const TARGET: &str = "nvptx64-nvidia-cuda";
@@ -40,7 +41,7 @@ const PROFILE: &[&str] = &[
 pub(crate) struct Compilation<'a> {
     pub(crate) toolchain: &'a Toolchain,
     pub(crate) crate_path: &'a Path,
-    pub(crate) package: &'a str,
+    pub(crate) names: &'a Names,
     pub(crate) arch: Arch,
     pub(crate) target_dir: &'a Path,
 }
@@ -55,7 +56,7 @@ impl Compilation<'_> {
 
     /// The assembly that the compiler writes, which is the PTX module.
     pub(crate) fn assembly(&self) -> PathBuf {
-        self.arch_dir().join(format!("{}.s", self.package))
+        self.arch_dir().join(format!("{}.s", self.names.package))
     }
 
     /// Runs cargo.
@@ -73,7 +74,7 @@ impl Compilation<'_> {
         }
         let text = String::from_utf8_lossy(&output.stderr).into_owned();
         Err(Error::Compile {
-            package: self.package.into(),
+            package: self.names.package.clone(),
             arch: self.arch,
             first_error: first_error(&text).into(),
             output: text,
@@ -84,7 +85,7 @@ impl Compilation<'_> {
     /// an empty file takes its place, as new as the assembly. Should cargo look elsewhere one day, the
     /// cost is a compilation.
     fn stand_in_for_linked_module(&self) {
-        let name = self.package.replace('-', "_") + ".ptx";
+        let name = format!("{}.ptx", self.names.library);
         let linked = self.arch_dir().join(TARGET).join("release/deps").join(name);
         let changed = |path: &Path| path.metadata().and_then(|data| data.modified()).ok();
         if changed(&linked) < changed(&self.assembly()) {
@@ -123,7 +124,7 @@ impl Compilation<'_> {
         emit.push(self.assembly());
         command.arg("--").arg(emit);
         // Not for `core`, which would be compiled anew for each folder.
-        command.arg(remap(self.crate_path, self.package));
+        command.arg(remap(self.crate_path, &self.names.package));
         command
     }
 

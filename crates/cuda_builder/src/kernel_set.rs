@@ -1,5 +1,5 @@
-//! Kernels that travel with a crate: compiled afresh where that may make a difference and is possible, else
-//! as they were shipped.
+//! Kernels that travel with a crate: the shipped ones, unless their sources have changed since or a setting
+//! asks for fresh ones.
 //!
 //! The PTX of all architectures is one archive (the crate `kernel-archive`) of kernels that are modules of
 //! their own. Machine code, which an assembler made of this PTX, is another. Beside them lies a text file,
@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::thread;
 
 use crate::builder::write_if_changed;
+use crate::origin::Origin;
 use crate::shipped::{MachineCode, ShippedHeader, machine_code_archive, ptx_archive};
 use crate::source_hash::source_files;
 use crate::{Arch, CudaBuilder, Error, Module, Result, Toolchain, source_hash};
@@ -32,24 +33,6 @@ pub struct KernelSet {
     /// The folder for intermediate results, if not the default of
     /// [`CudaBuilder::target_dir`].
     pub target_dir: Option<PathBuf>,
-}
-
-/// Where modules come from.
-#[derive(Debug)]
-pub enum Origin {
-    /// They were compiled just now.
-    Compiled(Toolchain),
-    /// They are the shipped ones, which the compiler that is installed made of the sources as they are.
-    Unchanged(ShippedHeader),
-    /// They are the shipped ones.
-    Shipped {
-        /// Their header.
-        header: ShippedHeader,
-        /// Whether the sources have changed since.
-        stale: bool,
-        /// Why they were not compiled.
-        reason: Error,
-    },
 }
 
 /// The archives of a set.
@@ -82,15 +65,24 @@ impl KernelSet {
     ///
     /// # Errors
     ///
-    /// [`Error::Io`] if the sources cannot be listed.
+    /// [`Error::Io`] if the sources are there and cannot be listed.
     pub fn watched_files(&self) -> Result<Vec<PathBuf>> {
-        let mut files = source_files(&self.sources)?;
-        files.push(self.ptx_path());
-        files.push(self.machine_code_path());
-        files.push(self.header_path());
-        // New files show as changes of their folder.
-        files.extend(self.sources.iter().map(|path| path.join("src")));
+        let mut files = vec![
+            self.ptx_path(),
+            self.machine_code_path(),
+            self.header_path(),
+        ];
+        if self.has_sources() {
+            files.extend(source_files(&self.sources)?);
+            // New files show as changes of their folder.
+            files.extend(self.sources.iter().map(|path| path.join("src")));
+        }
         Ok(files)
+    }
+
+    /// Whether the kernels can be compiled: a published package has the shipped ones alone.
+    fn has_sources(&self) -> bool {
+        self.crate_path.join("Cargo.toml").is_file()
     }
 
     /// The shipped PTX.
@@ -155,46 +147,57 @@ impl KernelSet {
         })
     }
 
-    /// Compiles the kernels into `folder` if a device toolchain is there and takes them, and otherwise
-    /// settles for the shipped ones. Those that this toolchain made of these sources are not compiled once
-    /// more.
+    /// The shipped kernels, if they are of the sources at hand or the sources are not there. Fresh ones, in
+    /// `folder`, if the sources have changed or the setting names a compiler; where none can be had, the
+    /// shipped ones once more.
     ///
     /// # Errors
     ///
-    /// Only if the shipped kernels cannot be used either.
+    /// Only if the shipped kernels are to be used and cannot be.
     pub fn resolve(&self, folder: &Path) -> Result<KernelFiles> {
-        let toolchain = match Toolchain::find() {
-            Ok(toolchain) => toolchain,
-            Err(reason) => return self.shipped_files(reason),
-        };
-        if let Some(files) = self.made_by(&toolchain) {
-            return Ok(files);
-        }
-        match self.compile(&toolchain, folder) {
-            Ok(modules) => {
-                let ptx = self.ptx_path_in(folder);
-                write_if_changed(&ptx, ptx_archive(&modules)?)?;
-                Ok(KernelFiles {
-                    ptx,
-                    machine_code: self.present(self.machine_code_path())?,
-                    origin: Origin::Compiled(toolchain),
-                })
-            }
-            Err(reason) => self.shipped_files(reason),
-        }
+        self.resolve_with(folder, Toolchain::is_named(), Toolchain::find)
     }
 
-    /// The shipped files, if this compiler made them of the sources as they are. What else PTX follows from,
-    /// this crate and the architectures, only `cargo xtask ptx --check` compares.
-    fn made_by(&self, toolchain: &Toolchain) -> Option<KernelFiles> {
-        let header = ShippedHeader::read(&self.header_path()).ok()?;
-        let is_same = header.compiler == toolchain.to_string()
-            && header.sources == source_hash(&self.sources).ok()?;
-        is_same.then_some(())?;
-        Some(KernelFiles {
-            ptx: self.present(self.ptx_path()).ok()?,
-            machine_code: self.present(self.machine_code_path()).ok()?,
-            origin: Origin::Unchanged(header),
+    fn resolve_with(
+        &self,
+        folder: &Path,
+        is_named: bool,
+        find: impl FnOnce() -> Result<Toolchain>,
+    ) -> Result<KernelFiles> {
+        let header = ShippedHeader::read(&self.header_path())?;
+        let stale = self.has_sources() && header.sources != source_hash(&self.sources)?;
+        let fresh = || {
+            if !self.has_sources() || !(stale || is_named) {
+                return Ok(None);
+            }
+            let toolchain = find()?;
+            // What a compiler made of these sources it need not make again. What else PTX follows from,
+            // this crate and the architectures, only `cargo xtask ptx --check` compares.
+            if !stale && header.compiler == toolchain.to_string() {
+                return Ok(None);
+            }
+            let ptx = self.ptx_path_in(folder);
+            write_if_changed(&ptx, ptx_archive(&self.compile(&toolchain, folder)?)?)?;
+            Ok(Some((ptx, Origin::Compiled { toolchain, stale })))
+        };
+        let fresh = fresh();
+        let shipped = |reason| {
+            let origin = Origin::Shipped {
+                header,
+                stale,
+                reason,
+            };
+            Ok((self.present(self.ptx_path())?, origin))
+        };
+        let (ptx, origin) = match fresh {
+            Ok(Some(fresh)) => fresh,
+            Ok(None) => shipped(None)?,
+            Err(reason) => shipped(Some(reason))?,
+        };
+        Ok(KernelFiles {
+            ptx,
+            machine_code: self.present(self.machine_code_path())?,
+            origin,
         })
     }
 
@@ -202,19 +205,6 @@ impl KernelSet {
     fn present(&self, path: PathBuf) -> Result<PathBuf> {
         fs::metadata(&path).map_err(Error::io("reading", &path))?;
         Ok(path)
-    }
-
-    fn shipped_files(&self, reason: Error) -> Result<KernelFiles> {
-        let header = ShippedHeader::read(&self.header_path())?;
-        Ok(KernelFiles {
-            ptx: self.present(self.ptx_path())?,
-            machine_code: self.present(self.machine_code_path())?,
-            origin: Origin::Shipped {
-                stale: header.sources != source_hash(&self.sources)?,
-                header,
-                reason,
-            },
-        })
     }
 
     /// What the shipped folder should say of kernels that these programs make now.
@@ -306,39 +296,73 @@ mod tests {
         set.ship(&shipment).unwrap();
     }
 
-    #[test]
-    fn shipped_kernels_are_fresh_until_a_source_changes() {
-        let root = tempfile::tempdir().unwrap();
-        let set = set_in(root.path());
-        ship(&set);
-        let stale = || match set.shipped_files(Error::ToolchainDisabled).unwrap().origin {
-            Origin::Shipped { header, stale, .. } => {
-                assert_eq!(header.compiler, "rustc 1.96.0 (abc), LLVM 22.1.8");
-                assert_eq!(header.assembler, "release 13.0");
-                stale
-            }
-            Origin::Compiled(_) | Origin::Unchanged(_) => unreachable!("nothing was compiled"),
-        };
-        assert!(!stale());
-        fs::write(set.crate_path.join("src/lib.rs"), "#![no_std] // new\n").unwrap();
-        assert!(stale());
+    /// What the set resolves to where a compiler is named or not, and is to be had or not.
+    fn resolved(set: &KernelSet, named: bool, found: Result<Toolchain>) -> KernelFiles {
+        let folder = set.shipped.with_file_name("fresh");
+        fs::create_dir_all(&folder).unwrap();
+        set.resolve_with(&folder, named, || found).unwrap()
+    }
+
+    /// Whether files are the shipped ones, whether the sources have changed, and the line for the build.
+    fn shipped(files: &KernelFiles) -> (bool, Option<String>) {
+        match &files.origin {
+            Origin::Shipped { stale, .. } => (*stale, files.origin.notice()),
+            Origin::Compiled { .. } => unreachable!("nothing was compiled"),
+        }
+    }
+
+    /// A compiler whose kernels can be told from the shipped ones by the failure of making them.
+    fn broken() -> Toolchain {
+        toolchain("rustc 1.97.0 (def)")
     }
 
     #[test]
-    fn what_a_compiler_made_of_these_sources_it_need_not_make_again() {
+    fn shipped_kernels_are_taken_until_a_source_changes() {
         let root = tempfile::tempdir().unwrap();
         let set = set_in(root.path());
-        let (same, other) = (
-            toolchain("rustc 1.96.0 (abc)"),
-            toolchain("rustc 1.97.0 (def)"),
-        );
-        assert!(set.made_by(&same).is_none(), "nothing is shipped");
         ship(&set);
-        let files = set.made_by(&same).expect("they are the same");
-        assert!(matches!(files.origin, Origin::Unchanged(_)));
-        assert!(set.made_by(&other).is_none(), "another compiler");
+        let files = resolved(&set, false, Ok(broken()));
+        assert_eq!(shipped(&files), (false, None));
+        assert_eq!(
+            files.origin.to_string(),
+            "shipped, compiled with rustc 1.96.0 (abc), LLVM 22.1.8"
+        );
         fs::write(set.crate_path.join("src/lib.rs"), "#![no_std] // new\n").unwrap();
-        assert!(set.made_by(&same).is_none(), "other sources");
+        let (stale, notice) = shipped(&resolved(&set, false, Ok(broken())));
+        assert!(stale);
+        let notice = notice.expect("the compiler was tried in vain");
+        assert!(
+            notice.contains("of older sources than these: kernel crate"),
+            "{notice}"
+        );
+        let (stale, notice) = shipped(&resolved(&set, true, Err(Error::ToolchainDisabled)));
+        assert!(stale);
+        let notice = notice.expect("the kernels are old");
+        assert!(notice.contains("CUDA_BUILDER_RUSTC is none"), "{notice}");
+    }
+
+    #[test]
+    fn a_named_compiler_is_asked_unless_the_shipped_kernels_are_its_own() {
+        let root = tempfile::tempdir().unwrap();
+        let set = set_in(root.path());
+        ship(&set);
+        let own = toolchain("rustc 1.96.0 (abc)");
+        assert_eq!(shipped(&resolved(&set, true, Ok(own))), (false, None));
+        let (stale, notice) = shipped(&resolved(&set, true, Ok(broken())));
+        assert!(!stale && notice.is_some_and(|notice| notice.contains("does not compile")));
+        let disabled = resolved(&set, true, Err(Error::ToolchainDisabled));
+        assert_eq!(shipped(&disabled), (false, None));
+    }
+
+    #[test]
+    fn a_package_without_the_sources_has_the_shipped_kernels_alone() {
+        let root = tempfile::tempdir().unwrap();
+        let set = set_in(root.path());
+        ship(&set);
+        fs::remove_dir_all(&set.crate_path).unwrap();
+        assert_eq!(shipped(&resolved(&set, true, Ok(broken()))), (false, None));
+        let files = [set.ptx_path(), set.machine_code_path(), set.header_path()];
+        assert_eq!(set.watched_files().unwrap(), files);
     }
 
     #[test]
@@ -346,7 +370,7 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let set = set_in(root.path());
         ship(&set);
-        let files = set.shipped_files(Error::ToolchainDisabled).unwrap();
+        let files = resolved(&set, false, Err(Error::ToolchainDisabled));
         let (ptx, code) = (fs::read(&files.ptx), fs::read(&files.machine_code));
         let (ptx, code) = (ptx.unwrap(), code.unwrap());
         let (ptx, code) = (Archive::open(&ptx).unwrap(), Archive::open(&code).unwrap());
@@ -363,15 +387,19 @@ mod tests {
     fn missing_and_foreign_shipped_kernels_are_errors() {
         let root = tempfile::tempdir().unwrap();
         let set = set_in(root.path());
-        let error = set.shipped_files(Error::ToolchainDisabled).unwrap_err();
-        assert!(matches!(error, Error::Io { .. }), "{error}");
+        let error = || {
+            let resolved = set.resolve_with(root.path(), false, || Err(Error::ToolchainDisabled));
+            resolved.unwrap_err()
+        };
+        let found = error();
+        assert!(matches!(found, Error::Io { .. }), "{found}");
         fs::write(set.header_path(), "Something else.\n").unwrap();
-        let error = set.shipped_files(Error::ToolchainDisabled).unwrap_err();
-        assert!(matches!(error, Error::NoHeader(_)), "{error}");
+        let found = error();
+        assert!(matches!(found, Error::NoHeader(_)), "{found}");
         ship(&set);
         fs::remove_file(set.machine_code_path()).unwrap();
-        let error = set.shipped_files(Error::ToolchainDisabled).unwrap_err();
-        assert!(matches!(error, Error::Io { .. }), "{error}");
+        let found = error();
+        assert!(matches!(found, Error::Io { .. }), "{found}");
     }
 
     #[test]

@@ -13,9 +13,9 @@
 //! The builder has the names of Rust-CUDA's `cuda_builder`, so a build script written for that one
 //! needs little change. What does not apply to stock rustc (libnvvm options, optix) is not there.
 //!
-//! For crates that carry compiled PTX for users without a device toolchain, [`KernelSet`] decides between
-//! compiling and the PTX carried along, and knows when the latter is stale. It keeps kernels one by one
-//! ([`split`]), in archives (the crate `kernel-archive`), and their machine code beside the PTX.
+//! For crates that carry compiled PTX, [`KernelSet`] decides between that and compiling: it takes what is
+//! carried along until the kernels' sources change. It keeps kernels one by one ([`split`]), in archives (the
+//! crate `kernel-archive`), and their machine code beside the PTX.
 //!
 //! # Examples
 //!
@@ -33,7 +33,8 @@
 //!
 //! # Environment
 //!
-//! `CUDA_BUILDER_RUSTC` names the compiler to use for devices, or is `none`: then none is used.
+//! `CUDA_BUILDER_RUSTC` names the compiler to use for devices, or is `none`: then none is used. A name asks
+//! [`KernelSet::resolve`] for kernels of that compiler.
 
 mod arch;
 mod builder;
@@ -41,6 +42,7 @@ mod cargo;
 mod error;
 mod kernel_set;
 mod launch_bounds;
+mod origin;
 mod shipped;
 mod source_hash;
 mod split;
@@ -50,8 +52,9 @@ mod toolchain;
 pub use arch::Arch;
 pub use builder::{CudaBuilder, Module};
 pub use error::{Error, Result};
-pub use kernel_set::{KernelFiles, KernelSet, Origin, Shipment};
+pub use kernel_set::{KernelFiles, KernelSet, Shipment};
 pub use launch_bounds::apply_launch_bounds;
+pub use origin::Origin;
 pub use shipped::{MachineCode, ShippedHeader, machine_code_archive, ptx_archive};
 pub use source_hash::source_hash;
 pub use split::{KernelModule, split};

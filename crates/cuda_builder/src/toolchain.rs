@@ -87,13 +87,18 @@ struct Places {
     system: PathBuf,
 }
 
+/// The value of `CUDA_BUILDER_RUSTC`.
+fn explicit() -> Option<OsString> {
+    env::var_os(EXPLICIT_VARIABLE).filter(|value| !value.is_empty())
+}
+
 impl Default for Places {
     fn default() -> Self {
         let rustup_home = env::var_os("RUSTUP_HOME")
             .map(PathBuf::from)
             .or_else(|| env::home_dir().map(|home| home.join(".rustup")));
         Self {
-            explicit: env::var_os(EXPLICIT_VARIABLE).filter(|value| !value.is_empty()),
+            explicit: explicit(),
             active: env::var_os("RUSTC")
                 .unwrap_or_else(|| "rustc".into())
                 .into(),
@@ -104,6 +109,11 @@ impl Default for Places {
 }
 
 impl Toolchain {
+    /// Whether `CUDA_BUILDER_RUSTC` says which compiler to use, or to use none.
+    pub fn is_named() -> bool {
+        explicit().is_some()
+    }
+
     /// The first usable compiler of: the one that `CUDA_BUILDER_RUSTC` names, the active one,
     /// rustup's other toolchains, the distribution's.
     ///

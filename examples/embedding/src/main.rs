@@ -1,33 +1,23 @@
-//! A chain of layers, parameters as PyTorch initialises them, and one batch: on a GPU where there is one,
-//! else on the CPU.
+//! A chain of layers with parameters as PyTorch initialises them, and one batch.
 
 use convfuse::graph::{Chain, Layer};
-use convfuse::{Device, Model};
-use ndarray::Array4;
+use convfuse::{Device, Model, data};
 
 fn main() -> convfuse::Result<()> {
-    let device = Device::best();
-    let chain = Chain::new(
-        3,
-        (
-            Layer::conv2d("conv", 16, 3),
-            Layer::group_norm("norm", 4),
-            Layer::max_pool2d(2),
-            Layer::relu(),
-        ),
-    )?;
-    let model = Model::init(&device.stream()?, &chain, 42)?;
-    let images = Array4::from_shape_fn((8, 3, 64, 64), |(n, c, h, w)| {
-        ((n + 2 * c + 3 * h + 5 * w) % 17) as f32 / 17.0
-    });
-    let features = model.forward_array(&images)?;
-    println!(
-        "{device}: {:?}, mean {:.4}",
-        features.shape(),
-        features.mean().unwrap_or(0.0)
-    );
+    let device = Device::best(); // a GPU if one answers, else the CPU
     if let Some(reason) = device.fallback_reason() {
-        println!("on the CPU, since {reason}");
+        eprintln!("on the CPU: {reason}");
     }
+    let layers = (
+        Layer::conv2d("conv", 64, 3),
+        Layer::group_norm("group_norm", 16),
+        Layer::scale("scale"),
+        Layer::max_pool2d(4),
+        Layer::clamp(0.0, 1.0),
+    );
+    let chain = Chain::new(8, layers)?; // of images with 8 channels
+    let model = Model::init(&device.stream()?, &chain, 42)?;
+    let y = model.forward_array(&data::fill(1, (2, 8, 128, 128)))?;
+    println!("{device}: {:?}", y.shape());
     Ok(())
 }

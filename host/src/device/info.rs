@@ -6,6 +6,13 @@ use std::time::Duration;
 use serde::Serializer;
 
 /// A description of a device. It prints as a few aligned lines.
+///
+/// # Examples
+/// ```
+/// let info = convfuse::Device::best().info();
+/// println!("{info}");
+/// assert!(info.processors > 0);
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 #[non_exhaustive]
 pub struct DeviceInfo {

@@ -242,6 +242,19 @@ impl Device {
 #[cfg(feature = "emulator")]
 impl Device {
     /// A new emulator, which runs the GPU's kernels on the CPU, thread by thread, and reports their faults.
+    ///
+    /// # Examples
+    /// ```
+    /// use convfuse::spec::ClampSpec;
+    /// use convfuse::{Device, Tensor, ops};
+    /// use ndarray::arr1;
+    ///
+    /// let stream = Device::emulator().stream()?;
+    /// let x = Tensor::from_array(&stream, &arr1(&[-1.0f32, 0.5]))?;
+    /// let y = ops::clamp(&x, &ClampSpec::new(0.0, 1.0))?; // the GPU's kernel, every access checked
+    /// assert_eq!(y.to_array::<f32>()?.into_raw_vec_and_offset().0, [0.0, 0.5]);
+    /// # Ok::<(), convfuse::Error>(())
+    /// ```
     pub fn emulator() -> Device {
         Device::emulator_with(EmulatorOptions::new())
     }

@@ -24,6 +24,19 @@ use crate::error::Result;
 ///
 /// Two streams of one GPU run side by side. A tensor made on one may be read on the other: the library
 /// makes the reader wait (on the device) for the writer, and the memory's reuse wait for the reader.
+///
+/// # Examples
+/// ```
+/// use convfuse::{DType, Device, Tensor};
+///
+/// let device = Device::best();
+/// let (copies, kernels) = (device.stream()?, device.stream()?);
+/// let x = Tensor::zeros(&copies, &[2, 3], DType::F32)?;
+/// let y = x.on(&kernels)?; // the same memory, for the work of another stream
+/// kernels.synchronize()?;
+/// assert_eq!(y.stream(), &kernels);
+/// # Ok::<(), convfuse::Error>(())
+/// ```
 #[derive(Clone)]
 pub struct Stream(Arc<Inner>);
 
@@ -310,6 +323,19 @@ impl fmt::Debug for Stream {
 }
 
 /// A point in a stream's work.
+///
+/// # Examples
+/// ```
+/// use convfuse::Device;
+///
+/// let stream = Device::best().stream()?;
+/// let start = stream.record()?;
+/// // The work to be timed comes here.
+/// let end = stream.record()?;
+/// end.synchronize()?;
+/// println!("{:?}", end.since(&start)?);
+/// # Ok::<(), convfuse::Error>(())
+/// ```
 pub struct Event(Mark);
 
 enum Mark {

@@ -7,6 +7,21 @@ use crate::operators::{FusedOptions, Precision};
 /// Options of a model. All options give the same values up to rounding.
 ///
 /// On the CPU device options have no effect.
+///
+/// # Examples
+/// ```
+/// use convfuse::Options;
+/// use convfuse::graph::{Chain, Layer, Partition};
+/// use convfuse::model::Precision;
+///
+/// let chain = Chain::new(8, (Layer::conv2d("conv", 8, 3), Layer::silu()))?;
+/// let options = Options::default()
+///     .precision(Precision::Fast)
+///     .batch_invariant(false)
+///     .partition(Partition::parse(&chain, "conv2d @direct | silu")?);
+/// assert_eq!(options.precision, Precision::Fast);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Options {

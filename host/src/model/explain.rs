@@ -19,7 +19,9 @@ use crate::program::{Program, Step};
 /// Seconds that a launch takes at the least.
 const LAUNCH_S: f64 = 5e-6;
 
-/// Why a model runs as it does on inputs of one shape. Displays as a table.
+/// Why a model runs as it does on inputs of one shape. Displays as a table. Made by
+/// [`Model::explain`](crate::Model::explain), [`Model::explain_for`](crate::Model::explain_for) and
+/// [`Plan::explain`](crate::Plan::explain).
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Explanation {

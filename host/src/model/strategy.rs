@@ -7,6 +7,18 @@ use op_spec::graph::{Graph, Layer, Partition, PartitionError};
 use super::Options;
 
 /// A partition of a graph with a name, by which a user sees what each step of fusion buys.
+///
+/// # Examples
+/// ```
+/// use convfuse::graph::presets::KernelBench85;
+/// use convfuse::model::Strategy;
+///
+/// let chain = KernelBench85::default().chain()?;
+/// let names: Vec<_> = Strategy::all(&chain).iter().map(|strategy| strategy.name).collect();
+/// assert_eq!(names.first(), Some(&"unfused-direct"));
+/// assert_eq!(names.last(), Some(&Strategy::FUSED));
+/// # Ok::<(), convfuse::graph::GraphError>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Strategy {

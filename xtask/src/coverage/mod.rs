@@ -99,7 +99,7 @@ fn tools(shell: &Shell) -> Result<[PathBuf; 2]> {
 fn compile(shell: &Shell, root: &Path) -> Result<PathBuf> {
     let messages = cmd!(
         shell,
-        "cargo test --locked --no-run -p kernels-gpu --test emulator --message-format=json-render-diagnostics"
+        "cargo test --locked --no-run -p convfuse-kernels-gpu --test emulator --message-format=json-render-diagnostics"
     );
     let wrapper = root.join("xtask/src/coverage/rustc.sh");
     let messages = messages

@@ -16,6 +16,7 @@ mod files;
 mod info;
 mod interrupt;
 mod json;
+mod new;
 mod out;
 mod progress;
 mod run;
@@ -73,6 +74,9 @@ enum Command {
     /// Prints the devices of this machine, the kernels of this build, and how long the driver, the context,
     /// the kernels of problems 85 and 79 and their first results take.
     Info(info::Arguments),
+    /// Makes a project that uses the library: a manifest, what it takes to build without a CUDA SDK, and a
+    /// program.
+    New(new::Arguments),
     /// Prints what a shell needs to complete this program's commands and options.
     Completions(completions::Arguments),
 }
@@ -109,6 +113,7 @@ fn command(command: Option<Command>, start: Instant, out: &mut Out) -> Outcome {
         Some(Command::Compare(arguments)) => compare::run(&arguments, out),
         Some(Command::Completions(arguments)) => completions::run(&arguments, out),
         Some(Command::Explain(arguments)) => explain::run(&arguments, out),
+        Some(Command::New(arguments)) => new::run(&arguments, out),
         Some(Command::Info(arguments)) => info::run(&arguments, start, out),
     }
 }

@@ -3,6 +3,7 @@
 
 mod campaign;
 mod files;
+mod new;
 mod output;
 mod program;
 mod refusals;

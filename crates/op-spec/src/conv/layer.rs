@@ -198,6 +198,7 @@ impl fmt::Display for ConvFileError {
     }
 }
 
+#[doc(hidden)] // only for serde
 impl<const D: usize> TryFrom<ConvFile> for ConvLayer<D> {
     type Error = ConvFileError;
 

@@ -152,6 +152,7 @@ impl From<Chain> for Graph {
     }
 }
 
+#[doc(hidden)] // only for serde
 impl TryFrom<ChainFile> for Chain {
     type Error = GraphError;
 

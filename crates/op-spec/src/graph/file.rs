@@ -140,6 +140,7 @@ impl<'de, A: MapAccess<'de>> MapAccess<'de> for Named<'_, A> {
 /// Fields with a value are the file's alone.
 macro_rules! written_as {
     ($File:ident: $Layer:ident { $($field:ident),* }, $Spec:ident { $($attribute:ident),* } $(, $other:ident: $value:expr)*) => {
+        #[doc(hidden)] // only for serde
         impl From<$File> for $Layer {
             fn from(file: $File) -> Self {
                 let attributes = $Spec { $($attribute: file.$attribute),* };

@@ -68,7 +68,8 @@ pub enum Operand {
     Layer(usize),
 }
 
-/// Layers that fit one another, in an order in which they can be computed. See the [module](self).
+/// Layers that fit one another, in an order in which they can be computed. See the [module](self) for an
+/// example.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Graph {
     in_channels: usize,

@@ -21,6 +21,17 @@ pub struct Run {
 ///
 /// Written down, runs are separated by `|` and layers by spaces, and the kernels of a run follow an `@`:
 /// `conv2d @direct | group_norm scale | max_pool2d clamp`.
+///
+/// # Examples
+/// ```
+/// use op_spec::graph::{Chain, ConvLayer, Layer, Partition};
+///
+/// let chain = Chain::new(3, [Layer::conv2d(ConvLayer::new("conv", 8, [3, 3])), Layer::relu()])?;
+/// let partition = Partition::parse(&chain, "conv2d @direct | relu")?;
+/// assert_eq!(partition.runs().len(), 2);
+/// assert_eq!(partition.runs()[0].kernel.as_deref(), Some("direct"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Partition {
     runs: Vec<Run>,

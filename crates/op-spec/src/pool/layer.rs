@@ -63,6 +63,7 @@ pub(crate) struct MaximumFile {
     ceil_mode: bool,
 }
 
+#[doc(hidden)] // only for serde
 impl<const D: usize> TryFrom<MaximumFile> for MaxPoolSpec<D> {
     type Error = AxesError;
 
@@ -107,6 +108,7 @@ pub(super) struct AverageFile {
     divisor_override: Option<i64>,
 }
 
+#[doc(hidden)] // only for serde
 impl<const D: usize> TryFrom<AverageFile> for AvgPoolSpec<D> {
     type Error = AxesError;
 
@@ -143,6 +145,7 @@ pub(super) struct AdaptiveFile {
     output_size: Axes,
 }
 
+#[doc(hidden)] // only for serde
 impl<const D: usize> TryFrom<AdaptiveFile> for AdaptiveAvgPoolSpec<D> {
     type Error = AxesError;
 
