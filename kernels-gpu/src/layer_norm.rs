@@ -12,7 +12,7 @@ use launch_config::norm::ApplyGeometry;
 
 use crate::parts::index::NearSegments;
 use crate::parts::map::PlaneMap;
-use crate::parts::planes::{Behind, NormTensors, Planes};
+use crate::parts::planes::{Behind, NormTensors, Planes, affine};
 
 /// A block normalises `g.block_elements` consecutive elements of `x` into `y`.
 ///
@@ -24,7 +24,7 @@ use crate::parts::planes::{Behind, NormTensors, Planes};
 /// # Safety
 /// `x` and `y` have `g.elements` elements and start on 16 bytes; `g.norm` has one channel, without weight and
 /// bias, whose plane is a row; `partials` is what `group_norm`'s statistics kernel wrote for `x`; `weight`
-/// and `bias` have `g.spatial` elements or are null; `y` is `x` or apart from it.
+/// and `bias` have `g.spatial` elements, f32 ones where the norm is wide, or are null; `y` is `x` or apart from it.
 #[kernel(instances(T: [f32, f16, bf16]), max_threads = BLOCK_THREADS, min_blocks = MIN_BLOCKS)]
 pub unsafe fn layer_norm_apply<T: Storage>(
     x: *const T,
@@ -58,8 +58,7 @@ pub unsafe fn layer_norm_apply<T: Storage>(
             if values.is_null() {
                 return absent;
             }
-            let values = Global::new(values, row);
-            values.load_readonly(position as usize).to_f32()
+            affine(values, row, position as usize, g.norm.wide)
         };
         let weight = of_element(weight, 1.0);
         math::fma(params.norm(x), weight, of_element(bias, 0.0))

@@ -23,17 +23,12 @@ def known_devices() -> list[str]:
 def register() -> None:
     """Registers ``torch.ops.convfuse`` with the PyTorch that is loaded. ``ImportError`` where there is none, or one before 2.10."""
 
-def begin(owner: int, chain: str) -> None:
-    """Makes a module's number and its chain known, so that calls of the operator may leave the chain out."""
+def kept_plans() -> int:
+    """How many plans are kept: launches by chain, device, math mode, and element types, shapes and strides of inputs and parameters.
+    The 256 used last are."""
 
-def forget(owner: int) -> None:
-    """Gives back what is kept of the parameters of a module."""
-
-def release(owner: int) -> None:
-    """Gives back what is kept of the parameters of a module, but for that of which CUDA graphs were captured."""
-
-def kept() -> list[tuple[int, int, int]]:
-    """What is kept: numbers of modules, sets of parameters, plans."""
+def clear() -> None:
+    """Drops the plans that are kept; they are made again when they are needed. Captured CUDA graphs need none."""
 
 class ArrayModel:
     """A chain with parameters, to be run on arrays of one device. ``ordinal`` names a GPU; none, the CPU."""

@@ -18,7 +18,7 @@ from . import _native
 from ._chain import parsed
 from ._report import Entry
 from ._table import FIRST, ROWS, Path, Refused, operand, same, value
-from .ops import RUN, arguments
+from .ops import RUN
 
 __all__ = ["Region", "find", "put", "tidy"]
 
@@ -246,8 +246,7 @@ def put(graph: fx.Graph, regions: Collection[Region], fast: bool) -> None:
             [calls.get(one, one) for one in some] for some in (region.inputs, region.parameters)
         )
         with graph.inserting_before(last):
-            given = arguments(inputs, parameters, region.text, is_fast)
-            call = graph.call_function(RUN, given)
+            call = graph.call_function(RUN, (inputs, parameters, region.text, is_fast))
         call.meta = {key: one for key, one in last.meta.items() if key != "tensor_meta"}
         last.replace_all_uses_with(call)
         for node in reversed(region.nodes):

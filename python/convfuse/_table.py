@@ -24,8 +24,8 @@ aten = torch.ops.aten
 TYPES = (torch.float32, torch.float16, torch.bfloat16)
 """The element types that there are kernels for."""
 
-_FOLDED_IN_FLOAT32 = frozenset({"batch_norm"})
-"""Layers whose float32 parameters lose nothing between tensors of 16 bits."""
+_KEPT_IN_FLOAT32 = frozenset({"group_norm", "instance_norm", "layer_norm", "batch_norm"})
+"""Layers whose float32 parameters kernels read as they are, between tensors of 16 bits, too."""
 
 
 class Refused(Exception):
@@ -124,7 +124,7 @@ class Path:
                 continue
             if value(one).dtype is not torch.float32:
                 raise Refused(f"a parameter of {value(one).dtype} between {self.dtype}")
-            if layer not in _FOLDED_IN_FLOAT32:
+            if layer not in _KEPT_IN_FLOAT32:
                 raise Refused(f"its parameters are float32 between tensors of {self.dtype}")
 
     def add(self, layer: dict[str, Any], nodes: Sequence[fx.Node], **parameters: fx.Node | None):

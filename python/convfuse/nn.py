@@ -17,7 +17,7 @@ from torch.nn.modules import module as _module
 from ._chain import Parsed, evaluate, parsed
 from ._precision import Precision, expect_precision, matrix_products_allow_tf32
 from ._table import TYPES
-from .ops import RUN, arguments, is_differentiated
+from .ops import RUN, is_differentiated
 
 __all__ = [
     "Chain",
@@ -116,7 +116,7 @@ class ChainModule(nn.Module):
             return evaluate(parsed(self._chain), x, parameters, inputs)
         precision = self._precision
         fast = matrix_products_allow_tf32() if precision == "auto" else precision == "fast"
-        return RUN(*arguments([x, *inputs], parameters, self._chain, fast))
+        return RUN([x, *inputs], parameters, self._chain, fast)
 
 
 def _is_left_to_pytorch(tensors: list[torch.Tensor]) -> bool:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 from torch.autograd import forward_ad
@@ -25,21 +24,11 @@ _native.register()
 RUN = torch.ops.convfuse.run.default
 
 
-def arguments(
-    inputs: Sequence[Any], parameters: Sequence[Any], chain: str, fast: bool
-) -> tuple[Any, ...]:
-    """The arguments of the operator, in its order."""
-    return inputs[0], list(parameters), list(inputs[1:]), chain, _owner(chain), fast
-
-
-def _owner(chain):
-    import secrets
-
-    return secrets.randbits(62)
-
-
 @torch.library.register_fake("convfuse::run")
-def _(x, parameters, inputs, chain, owner, fast):
+def _(
+    inputs: Sequence[torch.Tensor], parameters: Sequence[torch.Tensor], chain: str, fast: bool
+) -> torch.Tensor:
+    x = inputs[0]
     for one in (*parameters, *inputs):
         if one.device != x.device:
             raise RuntimeError(
@@ -50,9 +39,8 @@ def _(x, parameters, inputs, chain, owner, fast):
 
 
 @register_flop_formula(torch.ops.convfuse.run)
-def _flops(x, parameters, inputs, chain, owner, fast, *, out_shape=None, **named):
-    """Twice the products of the chain's convolutions, as PyTorch counts them."""
-    return flops(chain, x)
+def _(inputs, parameters, chain, fast, *, out_shape=None, **named):
+    return flops(chain, inputs[0])
 
 
 def flops(chain: str, shape: Sequence[int]) -> int:
@@ -96,4 +84,4 @@ def run(
     if is_differentiated([*inputs, *parameters]):
         x = inputs[0]
         return evaluate(parsed(chain), x, [one.to(x.dtype) for one in parameters], inputs[1:])
-    return RUN(*arguments(inputs, parameters, chain, fast))
+    return RUN(list(inputs), list(parameters), chain, fast)

@@ -93,10 +93,7 @@ impl ArrayModel {
             }
         };
         let stream = stream(ordinal)?;
-        let tensors = parameters.iter().map(|capsule| {
-            let tensor = taken(&stream, capsule)?;
-            tensor.to_dtype(dtype).map_err(failed)
-        });
+        let tensors = parameters.iter().map(|capsule| taken(&stream, capsule));
         let tensors: Vec<Tensor> = tensors.collect::<PyResult<_>>()?;
         let made = Model::from_tensors(&stream, &chain, tensors, dtype);
         Ok(ArrayModel {

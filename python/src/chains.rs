@@ -1,7 +1,10 @@
 //! What Python asks of chains, in the form that chains have in files.
 
+use std::ptr;
+
 use convfuse::graph::{Chain, Initialisation};
-use convfuse::{Device, DeviceProperties, Model, Options, Stream};
+use convfuse::model::Launches;
+use convfuse::{DType, Device, DeviceProperties, Inputs, Options, Stream, Tensor};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
@@ -78,9 +81,30 @@ fn stream(ordinal: u32) -> convfuse::Result<Stream> {
 fn explain(text: &str, input: Vec<usize>, fast: bool, ordinal: u32) -> PyResult<String> {
     let chain = parsed(text)?;
     let explained = || -> convfuse::Result<String> {
-        let model = Model::init(&stream(ordinal)?, &chain, 0)?;
-        let explanation = model.explain(&input, &options(fast))?;
-        Ok(explanation.to_string())
+        let stream = stream(ordinal)?;
+        // Of tensors only shapes and alignment are looked at.
+        let tensor = |shape: &[usize]| {
+            let (nowhere, owner) = (ptr::without_provenance_mut(256), Box::new(()));
+            // SAFETY: nothing reads or writes the elements.
+            unsafe { Tensor::from_raw_parts(&stream, nowhere, shape, None, DType::F32, owner) }
+        };
+        let problem = chain.problem(&input)?;
+        let x = tensor(&input)?;
+        let further = problem.inputs.iter();
+        let further: Vec<(&str, Tensor)> = further
+            .map(|further| Ok((&*further.name, tensor(&further.shape)?)))
+            .collect::<convfuse::Result<_>>()?;
+        let inputs = further
+            .iter()
+            .fold(Inputs::new(&x), |inputs, (name, tensor)| {
+                inputs.with(name, tensor)
+            });
+        let parameters = chain.parameters().iter();
+        let parameters = parameters.map(|parameter| tensor(&parameter.shape));
+        let parameters = parameters.collect::<convfuse::Result<Vec<_>>>()?;
+        let options = options(fast);
+        let launches = Launches::functional(&stream, &chain, inputs, &parameters, &options)?;
+        Ok(launches.explain()?.to_string())
     };
     explained().map_err(refused)
 }

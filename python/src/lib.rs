@@ -2,7 +2,7 @@
 //!
 //! It is linked against neither PyTorch nor a driver. `torch` finds PyTorch's own library in the process, by
 //! the stable C interface that it offers to extensions, and registers `torch.ops.convfuse`; `runner` keeps
-//! the models that calls of the operator need; `chains` tells Python about chains, and `arrays` runs them on
+//! the launches that calls of the operator need; `chains` tells Python about chains, and `arrays` runs them on
 //! arrays of other libraries.
 
 mod arrays;

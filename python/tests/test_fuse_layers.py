@@ -110,7 +110,7 @@ def test_chains_begin_with_norms(name, device):
     kind, replaced, left = CASES[name]
     model, x = made(kind, device)
     names, kinds = list(model.state_dict()), [type(one) for one in model.modules()]
-    before = {owner for owner, _, _ in _native.kept()}
+    _native.clear()
     with torch.no_grad():
         expected = model(x)
         convfuse.fuse(model, cpu=True)
@@ -118,7 +118,7 @@ def test_chains_begin_with_norms(name, device):
         assert all(isinstance(one, kind) for one, kind in zip(model.modules(), kinds))
         assert list(model.state_dict()) == names
         expect_same(model(x), expected)
-        assert len({owner for owner, sets, _ in _native.kept() if sets} - before) == len(replaced)
+        assert (_native.kept_plans() > 0) == bool(replaced)
         redraw(model)
         changed = model(x)
         convfuse.unfuse(model)

@@ -115,6 +115,8 @@ pub struct NormGeometry {
     pub has_bias: u32,
     /// 1 if partial results have counts, so that splits may differ in length.
     pub counted: u32,
+    /// 1 if weight and bias are f32, whatever the tensor's type, 0 if they are of that type.
+    pub wide: u32,
 }
 
 impl NormGeometry {
@@ -142,6 +144,7 @@ impl NormGeometry {
             has_weight: 0,
             has_bias: 0,
             counted: 0,
+            wide: 0,
         }
     }
 
@@ -150,6 +153,14 @@ impl NormGeometry {
         Self {
             has_weight: weight as u32,
             has_bias: bias as u32,
+            ..self
+        }
+    }
+
+    /// The same norm with weight and bias in f32, or else in the tensor's type.
+    pub const fn wide(self, wide: bool) -> Self {
+        Self {
+            wide: wide as u32,
             ..self
         }
     }

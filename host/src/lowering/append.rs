@@ -8,7 +8,6 @@ use super::choice::Chosen;
 use super::epilogue::{Map, MaxOverChannels, Plan, Pool, Store};
 use super::producer::Producer;
 use super::region::Query;
-use crate::device::Tensor;
 use crate::error::Result;
 use crate::operators::batch_norm::{self, Folded, Statistics};
 use crate::operators::conv::{Filters, append_pad};
@@ -38,10 +37,8 @@ pub(crate) struct Appending<'a> {
     pub(crate) inputs: &'a [Value],
     /// What each layer gives, once it is appended as the last of a region.
     pub(crate) outputs: Vec<Option<Value>>,
-    /// One for each parameter of the graph.
-    pub(crate) tensors: &'a [Tensor],
-    /// The same as values of the program, created at their first use.
-    pub(crate) values: Vec<Option<Value>>,
+    /// The graph's parameters, in the order of its table.
+    pub(crate) parameters: &'a [Value],
     pub(crate) preparations: &'a Preparations,
 }
 
@@ -54,21 +51,19 @@ enum Produced {
 
 impl<'a> Appending<'a> {
     /// Parameter `index` of a layer, if it has one.
-    fn parameter(&mut self, layer: usize, index: usize) -> Option<Value> {
+    fn parameter(&self, layer: usize, index: usize) -> Option<Value> {
         let slot = *self.of.graph.parameters_of(layer).get(index)?;
-        let tensor = &self.tensors[slot];
-        let program = &mut *self.program;
-        Some(*self.values[slot].get_or_insert_with(|| program.parameter(tensor)))
+        Some(self.parameters[slot])
     }
 
     /// The first parameter of a layer, which has one.
-    fn first(&mut self, layer: usize) -> Value {
+    fn first(&self, layer: usize) -> Value {
         self.parameter(layer, 0)
             .expect("the graph's table has the layer's first parameter")
     }
 
     /// The weight and the bias of the norm `layer`.
-    fn affine(&mut self, layer: usize) -> Affine {
+    fn affine(&self, layer: usize) -> Affine {
         Affine {
             weight: self.parameter(layer, 0),
             bias: self.parameter(layer, 1),
@@ -94,6 +89,11 @@ impl<'a> Appending<'a> {
             bias: None,
         };
         let norm = plan.norm().map_or(none, |(norm, _)| self.affine(norm));
+        // Producers that pool look at the signs of a norm's weight.
+        let norm = match plan {
+            Plan::Pool(pool) if pool.in_producer => norm.narrow(self.program, self.of.dtype)?,
+            _ => norm,
+        };
         let folded = match plan {
             Plan::Store(Store {
                 batch_norm: Some((layer, problem)),
@@ -239,13 +239,10 @@ impl<'a> Appending<'a> {
             Plan::FoldedScale(map) => {
                 let (layer, mut norm) = map.norm;
                 let affine = self.affine(layer);
+                let scale = map.behind.map(|behind| self.first(behind.layer));
                 let (program, preparations) = (&mut *self.program, self.preparations);
-                let affine = match map.behind {
-                    Some(behind) => {
-                        let slot = self.of.graph.parameters_of(behind.layer)[0];
-                        let scale = program.parameter(&self.tensors[slot]);
-                        fold_scale(program, preparations, layer, affine, scale)?
-                    }
+                let affine = match scale {
+                    Some(scale) => fold_scale(program, preparations, layer, affine, scale)?,
                     None => affine,
                 };
                 // The folded norm always has weight and bias.

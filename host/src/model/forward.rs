@@ -3,19 +3,19 @@
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
-use op_spec::graph::{Graph, GraphInput, GraphProblem, Parameter};
+use op_spec::graph::{Graph, GraphProblem, Parameter};
 
 use super::arrays::Rings;
-use super::inputs::{Inputs, must_have_shapes, of_input};
-use super::programs::Programs;
+use super::inputs::{Inputs, orders};
+use super::programs::{Programs, Source, program_of};
 use super::{Explanation, Options};
 use crate::cpu;
 use crate::device::{DType, Device, DeviceProperties, Order, Stream, Tensor};
 use crate::error::{Error, Result};
-use crate::lowering::{self, Appending, Chosen, Query};
+use crate::lowering::{self, Query};
 use crate::operators::Preparations;
 use crate::parameters::Parameters;
-use crate::program::{Program, ProgramBuilder};
+use crate::program::Program;
 
 const OPERATOR: &str = "model";
 
@@ -226,25 +226,7 @@ impl Model {
         inputs: &[&Tensor],
         stream: &Stream,
     ) -> Result<Vec<Order>> {
-        let names = self.graph().inputs();
-        for (index, input) in inputs.iter().enumerate() {
-            let is_ours = input
-                .must_hold(self.dtype(), (operator, "input"))
-                .and_then(|()| input.same_device((operator, "input"), stream));
-            of_input(names, index, is_ours)?;
-        }
-        if !names.is_empty() {
-            let problem = self.shared.graph.problem(inputs[0].shape())?;
-            let shapes = inputs.iter().map(|input| input.shape());
-            must_have_shapes(operator, &problem, shapes.skip(1))?;
-        }
-        if inputs[0].device().is_cpu() {
-            return Ok(self.dense());
-        }
-        let orders = inputs.iter().enumerate();
-        orders
-            .map(|(index, input)| of_input(names, index, input.order()))
-            .collect()
+        orders(operator, inputs, self.graph(), self.dtype(), stream)
     }
 
     /// The orders of inputs that are dense.
@@ -307,7 +289,7 @@ impl Model {
         let problem = self.shared.graph.problem(input)?;
         let query = self.query(&problem, &orders[0], options, properties);
         let chosen = lowering::choose(query)?;
-        let program = self.make(query, orders, &chosen)?;
+        let program = program_of(query, self.device(), orders, self.kept(), &chosen)?;
         Ok(Explanation::new(query, chosen, &program))
     }
 
@@ -334,8 +316,22 @@ impl Model {
             let properties = self.device().properties();
             let problem = self.shared.graph.problem(input)?;
             let query = self.query(&problem, &orders[0], options, &properties);
-            self.make(query, orders, &lowering::choose(query)?)
+            program_of(
+                query,
+                self.device(),
+                orders,
+                self.kept(),
+                &lowering::choose(query)?,
+            )
         })
+    }
+
+    /// The parameters, as programs take them.
+    fn kept(&self) -> Source<'_> {
+        Source::Kept {
+            tensors: &self.shared.tensors,
+            preparations: &self.shared.preparations,
+        }
     }
 
     fn query<'a>(
@@ -353,52 +349,6 @@ impl Model {
             properties,
             options,
         }
-    }
-
-    /// A program of the kernels that were chosen.
-    fn make(&self, query: Query<'_>, orders: &[Order], chosen: &[Chosen]) -> Result<Program> {
-        let shared = &*self.shared;
-        let input = query.problem.input_shape();
-        let mut program = ProgramBuilder::for_properties(self.device(), query.properties);
-        let x = program.input_as_it_lies(input, shared.dtype, &orders[0])?;
-        let further = query.problem.inputs.iter().zip(&orders[1..]);
-        let further = further
-            .map(|(GraphInput { name, shape, .. }, order)| {
-                program.named_input(name, shape, shared.dtype, order)
-            })
-            .collect::<Result<Vec<_>>>()?;
-        // Operators see a batch in any case.
-        program.see_as(x, &query.problem.steps[0].input);
-        if !query.problem.is_batched {
-            for (&value, input) in further.iter().zip(&query.problem.inputs) {
-                program.see_as(value, &[&[1], &input.shape[..]].concat());
-            }
-        }
-        let inputs = [&[x], &further[..]].concat();
-        let mut appending = Appending {
-            program: &mut program,
-            of: query,
-            inputs: &inputs,
-            outputs: vec![None; query.problem.steps.len()],
-            tensors: &shared.tensors,
-            values: vec![None; shared.tensors.len()],
-            preparations: &shared.preparations,
-        };
-        for region in chosen {
-            appending.region(region)?;
-        }
-        let y = appending.outputs.pop().flatten();
-        let y = y.expect("the last layer ends a region");
-        program.see_as(x, input);
-        for (&value, input) in further.iter().zip(&query.problem.inputs) {
-            program.see_as(value, &input.shape);
-        }
-        program.see_as(y, query.problem.output_shape());
-        for region in chosen {
-            let (layers, kernels) = (&*region.facts.layers, region.facts.kernels);
-            tracing::debug!(target: "convfuse::choice", ?input, layers, kernels, "kernels are chosen");
-        }
-        Ok(program.finish(&[y]))
     }
 
     /// The parameters on the host, where they are there, and on the device.

@@ -5,7 +5,8 @@ use std::sync::OnceLock;
 use op_spec::graph::Graph;
 
 use super::Model;
-use crate::device::{DType, Stream, Tensor};
+use super::programs::kernel_dtypes;
+use crate::device::{DType, Stream, Tensor, must_have_shape};
 use crate::error::Result;
 use crate::parameters::{Parameters, ParametersError};
 
@@ -13,15 +14,16 @@ const OPERATOR: &str = "from_tensors";
 
 impl Model {
     /// The graph with parameters that are on the device of `stream` already: one tensor for each entry of the
-    /// graph's [table](Graph::parameters), in its order, stored as `dtype`, as inputs and outputs are.
+    /// graph's [table](Graph::parameters), in its order. Inputs and outputs are of `dtype`. Parameters of
+    /// another element type are rounded to it, except those of norms, which may be f32 with a 16-bit `dtype`.
     /// Tensors that are dense and aligned are used where they lie, others are copied. The forms that fused
     /// kernels take parameters in are made of them once: who lends memory for them and writes to it makes a
     /// new model.
     ///
     /// # Errors
     /// [`ParametersError::Count`] for another number of tensors;
-    /// [`ShapeMismatch`](crate::Error::ShapeMismatch), [`DTypeMismatch`](crate::Error::DTypeMismatch),
-    /// [`DeviceMismatch`](crate::Error::DeviceMismatch); what copying runs into.
+    /// [`ShapeMismatch`](crate::Error::ShapeMismatch), [`DeviceMismatch`](crate::Error::DeviceMismatch); what
+    /// copying runs into.
     ///
     /// # Examples
     /// ```
@@ -49,10 +51,13 @@ impl Model {
             let (actual, expected) = (tensors.len(), table.len());
             return Err(ParametersError::Count { actual, expected }.into());
         }
-        let checked = table.iter().zip(tensors).map(|(parameter, tensor)| {
-            tensor.must_be(&parameter.shape, dtype, (OPERATOR, "a parameter"))?;
+        let stored: Vec<DType> = tensors.iter().map(Tensor::dtype).collect();
+        let dtypes = kernel_dtypes(graph, &stored, dtype).into_iter();
+        let each = table.iter().zip(tensors).zip(dtypes);
+        let checked = each.map(|((parameter, tensor), dtype)| {
+            must_have_shape(&parameter.shape, tensor.shape(), (OPERATOR, "a parameter"))?;
             tensor.same_device((OPERATOR, "a parameter"), stream)?;
-            tensor.contiguous()
+            tensor.to_dtype(dtype)?.contiguous()
         });
         let tensors: Vec<Tensor> = checked.collect::<Result<_>>()?;
         let model = Model::with(stream, graph, OnceLock::new(), dtype, tensors);

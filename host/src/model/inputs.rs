@@ -1,8 +1,8 @@
 //! What a run is given.
 
-use op_spec::graph::{GraphInput, GraphProblem};
+use op_spec::graph::{Graph, GraphInput, GraphProblem};
 
-use crate::device::{Tensor, must_have_shape};
+use crate::device::{DType, Order, Stream, Tensor, must_have_shape};
 use crate::error::{InputsError, Result};
 
 /// What a run of a model is given: the first input of its graph, and the further ones
@@ -126,6 +126,37 @@ pub(super) fn of_input<T>(names: &[String], index: usize, result: Result<T>) -> 
         Some(further) => result.map_err(|error| error.of_input(&names[further])),
         None => result,
     }
+}
+
+/// How the inputs of a graph lie, where they are to be read on a device that runs kernels. Refuses those of
+/// another element type, those that are not on the device of `stream`, and further ones whose shape does not
+/// follow from the first one's.
+pub(super) fn orders(
+    operator: &'static str,
+    inputs: &[&Tensor],
+    graph: &Graph,
+    dtype: DType,
+    stream: &Stream,
+) -> Result<Vec<Order>> {
+    let names = graph.inputs();
+    for (index, input) in inputs.iter().enumerate() {
+        let is_ours = input
+            .must_hold(dtype, (operator, "input"))
+            .and_then(|()| input.same_device((operator, "input"), stream));
+        of_input(names, index, is_ours)?;
+    }
+    if !names.is_empty() {
+        let problem = graph.problem(inputs[0].shape())?;
+        let shapes = inputs.iter().map(|input| input.shape());
+        must_have_shapes(operator, &problem, shapes.skip(1))?;
+    }
+    if inputs[0].device().is_cpu() {
+        return Ok(vec![Order::Dense; inputs.len()]);
+    }
+    let orders = inputs.iter().enumerate();
+    orders
+        .map(|(index, input)| of_input(names, index, input.order()))
+        .collect()
 }
 
 /// Refuses further inputs that do not have the shapes which follow from the first one's.

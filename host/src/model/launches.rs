@@ -2,65 +2,97 @@
 
 use std::sync::Arc;
 
-use op_spec::graph::GraphProblem;
+use op_spec::graph::{Graph, GraphProblem};
 
-use super::inputs::Inputs;
+use super::inputs::{Inputs, orders};
+use super::programs::{Source, program_of};
 use super::{Explanation, Model, Options};
 use crate::device::raw::RawPointer;
-use crate::device::{DType, Order, Stream, Tensor};
+use crate::device::{DType, Device, Order, Stream, Tensor};
 use crate::error::{InputsError, Result};
+use crate::lowering::{self, Query};
+use crate::parameters::{ParametersError, given::check_shape};
 use crate::program::Program;
 use crate::sync::{Mutex, lock, unlocked};
 
 const OPERATOR: &str = "launches";
 
-/// What a model launches on a GPU for inputs of one shape, with neither a stream nor memory for what it
-/// computes: each run is given both, as addresses. Any number of threads may run it at a time, on any streams
-/// of the device, also in captures.
+/// The launches of a graph on a GPU for inputs of one shape, with neither a stream nor memory: each run is
+/// given both, as addresses. Any number of threads may run them at a time, on any streams of the device, also
+/// in captures.
 ///
-/// This is what bindings to other libraries stand on, whose tensors, allocators and streams it takes as they
-/// are; who has none of these is better served by a [`Plan`](super::Plan). A run costs the host little more
-/// than its launches.
+/// Bindings to other libraries stand on these: they take the library's tensors, allocator and streams as they
+/// are. A program without an allocator of its own is better served by a [`Plan`](super::Plan). A run costs
+/// the host little more than its launches.
 ///
-/// Made by [`Model::launches`].
+/// There are two sources of parameters:
+///
+/// | made by | parameters | prepared forms, such as filters in operand layout |
+/// |---|---|---|
+/// | [`Model::launches`] | the model's | made once, and kept |
+/// | [`Launches::functional`] | given to each run | made by the first launches of each run, in its workspace |
+///
+/// Outputs have the same bits either way.
 ///
 /// # Examples
 /// ```
 /// use convfuse::graph::presets::KernelBench79;
-/// use convfuse::{Device, Model, Options, Tensor, data};
+/// use convfuse::model::Launches;
+/// use convfuse::{Device, Options, Tensor, data};
 ///
 /// let stream = Device::best().stream()?;
-/// let model = Model::init(&stream, &KernelBench79::default().chain()?, 7)?;
+/// let chain = KernelBench79::default().chain()?;
 /// let x = Tensor::from_array(&stream, &data::fill(1, (2, 3, 5, 6, 7)))?;
+/// let tensor = |shape: &[usize]| Tensor::from_array(&stream, &data::signed(2, shape));
+/// let parameters = chain.parameters().iter().map(|parameter| tensor(&parameter.shape));
+/// let parameters = parameters.collect::<convfuse::Result<Vec<_>>>()?;
 /// if stream.device().is_gpu() {
-///     let launches = model.launches(&stream, &x, &Options::default())?;
+///     let launches =
+///         Launches::functional(&stream, &chain, &x, &parameters, &Options::default())?;
 ///     let y = Tensor::zeros(&stream, launches.output_shape(), launches.dtype())?;
 ///     let words = launches.workspace_bytes().div_ceil(4) as usize;
 ///     let workspace = Tensor::zeros(&stream, &[words], launches.dtype())?;
-///     let (inputs, workspace) = ([x.as_raw()?], workspace.as_raw()?);
+///     let addresses = parameters.iter().map(Tensor::as_raw).collect::<convfuse::Result<Vec<_>>>()?;
+///     let (inputs, output, workspace) = ([x.as_raw()?], y.as_raw()?, workspace.as_raw()?);
 ///     // SAFETY: all memory is of the stream's own tensors, which nobody else has seen.
-///     unsafe { launches.run(&stream, &inputs, y.as_raw()?, workspace)? };
+///     unsafe { launches.run(&stream, &inputs, &addresses, output, workspace)? };
 ///     println!("{}", y.to_array::<f32>()?.sum());
 /// }
 /// # Ok::<(), convfuse::Error>(())
 /// ```
 #[derive(Debug)]
 pub struct Launches {
-    model: Model,
+    device: Device,
+    graph: Graph,
+    dtype: DType,
     options: Options,
     problem: GraphProblem,
     /// Those of all inputs, the first one's first.
     orders: Vec<Order>,
+    /// Parameters that each run is given.
+    given: usize,
     program: Arc<Program>,
-    /// The streams that it ran on, each once.
+    /// The streams that it ran on, each once, where parameters are kept.
     streams: Mutex<Vec<Stream>>,
+}
+
+/// Refuses a device without kernels, and streams in capture.
+fn must_prepare(streams: &[&Stream]) -> Result<()> {
+    for stream in streams {
+        if !stream.device().is_gpu() {
+            let what = "launches over memory of others; execute a plan instead";
+            return Err(stream.device().without(what));
+        }
+        stream.must_not_capture("prepare a run")?;
+    }
+    Ok(())
 }
 
 impl Model {
     /// Prepares runs on inputs of the shape of these that lie in memory as these do, over memory that each
     /// run is given. Kernels are chosen and loaded, parameters are put into the forms that they take, and the
     /// host waits until that is done: from then on all streams of the device may run it, also for the first
-    /// time while they are in capture.
+    /// time while they are in capture. Runs are given no parameters.
     ///
     /// `stream` is the one that the caller is about to run it on.
     ///
@@ -74,13 +106,7 @@ impl Model {
         inputs: impl Into<Inputs<&'a Tensor>>,
         options: &Options,
     ) -> Result<Launches> {
-        if !stream.device().is_gpu() {
-            let what = "launches over memory of others; execute a plan instead";
-            return Err(stream.device().without(what));
-        }
-        for stream in [stream, self.stream()] {
-            stream.must_not_capture("prepare a run")?;
-        }
+        must_prepare(&[stream, self.stream()])?;
         let inputs = inputs.into().arranged(OPERATOR, self.graph().inputs())?;
         let orders = self.orders(OPERATOR, &inputs, stream)?;
         self.device()
@@ -90,10 +116,13 @@ impl Model {
         program.make_ready(OPERATOR, self.stream())?;
         self.stream().synchronize()?;
         Ok(Launches {
-            model: self.clone(),
+            device: self.device().clone(),
+            graph: self.graph().clone(),
+            dtype: self.dtype(),
             options: options.clone(),
             problem,
             orders,
+            given: 0,
             program,
             streams: Mutex::default(),
         })
@@ -101,34 +130,114 @@ impl Model {
 }
 
 impl Launches {
-    /// Queues one run on `stream`: from `inputs`, the first one and behind it the further ones in the order
-    /// of [`Graph::inputs`](crate::graph::Graph::inputs), to `output`.
+    /// Prepares runs of a graph that are given their parameters: one for each entry of the graph's
+    /// [table](Graph::parameters), in its order. Nothing of the parameters is kept: a run computes with what
+    /// they are at that time, in the order of its stream.
     ///
-    /// The stream is remembered until this is dropped. Dropping lets the model's stream wait for what these
-    /// streams were given by then, so that prepared parameters are not given back before; a graph that was
-    /// captured of a run needs this for as long as it is replayed.
+    /// Kernels are chosen and loaded for inputs and parameters of the shapes of these that lie in memory as
+    /// these do; their elements are not read. Inputs are of one element type, which is that of the output.
+    /// Parameters may be of any: they are rounded to the inputs' in each run, except the parameters of a batch
+    /// norm, which is folded in f32. A parameter that is not dense, row-major and aligned to 16 bytes is
+    /// copied in each run.
+    ///
+    /// `stream` is the one that the caller is about to run it on. Other streams of the device may run it as
+    /// well, also for the first time while they are in capture.
+    ///
+    /// # Errors
+    /// [`Unsupported`](crate::Error::Unsupported) where the device is no GPU;
+    /// [`InCapture`](crate::Error::InCapture) if `stream` is in capture; [`ParametersError::Count`] and
+    /// [`ParametersError::Shape`]; [`DeviceMismatch`](crate::Error::DeviceMismatch); those of
+    /// [`Model::plan_for`].
+    pub fn functional<'a>(
+        stream: &Stream,
+        graph: impl AsRef<Graph>,
+        inputs: impl Into<Inputs<&'a Tensor>>,
+        parameters: &[Tensor],
+        options: &Options,
+    ) -> Result<Launches> {
+        must_prepare(&[stream])?;
+        Launches::given(stream, graph.as_ref(), inputs.into(), parameters, options)
+    }
+
+    /// The same on any device that runs kernels.
+    fn given(
+        stream: &Stream,
+        graph: &Graph,
+        inputs: Inputs<&Tensor>,
+        parameters: &[Tensor],
+        options: &Options,
+    ) -> Result<Launches> {
+        let device = stream.device();
+        let inputs = inputs.arranged(OPERATOR, graph.inputs())?;
+        let dtype = inputs[0].dtype();
+        let orders = orders(OPERATOR, &inputs, graph, dtype, stream)?;
+        let table = graph.parameters();
+        if parameters.len() != table.len() {
+            let (actual, expected) = (parameters.len(), table.len());
+            return Err(ParametersError::Count { actual, expected }.into());
+        }
+        let given = table.iter().zip(parameters).map(|(parameter, tensor)| {
+            check_shape(parameter, tensor.shape())?;
+            tensor.same_device((OPERATOR, "a parameter"), stream)?;
+            Ok((tensor.dtype(), tensor.order()?))
+        });
+        let given = given.collect::<Result<Vec<_>>>()?;
+        let problem = graph.problem(inputs[0].shape())?;
+        let properties = device.properties();
+        let query = Query {
+            graph,
+            problem: &problem,
+            dtype,
+            order: &orders[0],
+            properties: &properties,
+            options,
+        };
+        let chosen = lowering::choose(query)?;
+        let program = program_of(query, device, &orders, Source::Given(&given), &chosen)?;
+        program.make_ready(OPERATOR, stream)?;
+        Ok(Launches {
+            device: device.clone(),
+            graph: graph.clone(),
+            dtype,
+            options: options.clone(),
+            given: given.len(),
+            program: Arc::new(program),
+            streams: Mutex::default(),
+            problem,
+            orders,
+        })
+    }
+
+    /// Queues one run on `stream`: from `inputs`, the first one and behind it the further ones in the order
+    /// of [`Graph::inputs`](crate::graph::Graph::inputs), and `parameters`, in the order of
+    /// [`Graph::parameters`] (none, if a [model](Model::launches) keeps them), to `output`. It allocates
+    /// nothing, waits for nothing, and calls nothing that CUDA graph capture forbids.
+    ///
+    /// If a model keeps the parameters, the stream is remembered until this is dropped. Dropping lets the
+    /// model's stream wait for what these streams were given by then, so that prepared parameters are not
+    /// given back before; a graph that was captured of a run needs this for as long as it is replayed.
     ///
     /// # Errors
     /// [`DeviceMismatch`](crate::Error::DeviceMismatch) for a stream of another device;
-    /// [`InputsError::Count`]; what a launch may run into.
+    /// [`InputsError::Count`]; [`ParametersError::Count`]; what a launch may run into.
     ///
     /// # Safety
-    /// `inputs` are addresses of the elements with all indices 0 of tensors of the shapes, strides and
-    /// element type that this was made for, from multiples of 16 bytes where those were that it was made
-    /// with. `output` has [`output_shape`](Self::output_shape) densely, from a multiple of 16 bytes on;
-    /// `workspace` has [`workspace_bytes`](Self::workspace_bytes) from a multiple of 256 on. All are memory
-    /// in the primary context of the stream's device; output and workspace overlap nothing else. What is read
-    /// was written, and what is written is used, in the order of `stream`. The stream outlives this, and so
-    /// does memory that was lent for the model's parameters.
+    /// `inputs` and `parameters` are addresses of the elements with all indices 0 of tensors of the shapes,
+    /// strides and element types that this was made for, from multiples of 16 bytes where those were that it
+    /// was made with. `output` has [`output_shape`](Self::output_shape) densely, from a multiple of 16 bytes
+    /// on; `workspace` has [`workspace_bytes`](Self::workspace_bytes) from a multiple of 256 on. All are
+    /// memory in the primary context of the stream's device; output and workspace overlap nothing else. What
+    /// is read was written, and what is written is used, in the order of `stream`. The stream outlives this,
+    /// and so does memory that was lent for a model's parameters.
     pub unsafe fn run(
         &self,
         stream: &Stream,
         inputs: &[RawPointer],
+        parameters: &[RawPointer],
         output: RawPointer,
         workspace: RawPointer,
     ) -> Result<()> {
-        self.model
-            .device()
+        self.device
             .must_be(stream.device(), (OPERATOR, "the stream"))?;
         if inputs.len() != self.orders.len() {
             let (actual, expected) = (inputs.len(), self.orders.len());
@@ -139,12 +248,22 @@ impl Launches {
             }
             .into());
         }
-        self.remember(stream);
-        // SAFETY: the caller's promise; parameters are in order since this was made, and stay as the model's.
-        unsafe { self.program.launch_over(stream, inputs, output, workspace) }
+        if parameters.len() != self.given {
+            let (actual, expected) = (parameters.len(), self.given);
+            return Err(ParametersError::Count { actual, expected }.into());
+        }
+        if self.program.keeps_parameters() {
+            self.remember(stream);
+        }
+        // SAFETY: the caller's promise; parameters that are kept are in order since this was made, and stay
+        // as the program's.
+        unsafe {
+            self.program
+                .launch_over(stream, [inputs, parameters], output, workspace)
+        }
     }
 
-    /// Bytes that a run needs beside inputs and output.
+    /// Bytes that a run needs beside inputs, parameters and output.
     #[must_use]
     pub fn workspace_bytes(&self) -> u64 {
         self.program.workspace_bytes()
@@ -159,18 +278,27 @@ impl Launches {
     /// The element type of inputs and output.
     #[must_use]
     pub fn dtype(&self) -> DType {
-        self.model.dtype()
+        self.dtype
     }
 
-    /// What is launched, and why.
+    /// What is launched, and why, with the launches that prepare parameters in each run.
     ///
     /// # Errors
     /// As [`Model::explain`].
     pub fn explain(&self) -> Result<Explanation> {
-        let properties = self.model.device().properties();
-        let input = self.problem.input_shape();
-        self.model
-            .explain_orders(input, &self.orders, &self.options, &properties)
+        let query = Query {
+            graph: &self.graph,
+            problem: &self.problem,
+            dtype: self.dtype,
+            order: &self.orders[0],
+            properties: &self.device.properties(),
+            options: &self.options,
+        };
+        Ok(Explanation::new(
+            query,
+            lowering::choose(query)?,
+            &self.program,
+        ))
     }
 
     fn remember(&self, stream: &Stream) {
@@ -188,3 +316,6 @@ impl Drop for Launches {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

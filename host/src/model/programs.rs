@@ -1,12 +1,131 @@
-//! The programs that a model has made.
+//! Programs of graphs, and those that a model has made.
 
 use std::sync::Arc;
 
+use op_spec::graph::{Graph, GraphInput, Layer};
+
 use super::Options;
-use crate::device::Order;
+use crate::device::{DType, Device, Order, Tensor};
 use crate::error::Result;
-use crate::program::Program;
+use crate::lowering::{Appending, Chosen, Query};
+use crate::operators::Preparations;
+use crate::program::{Program, ProgramBuilder, Value};
 use crate::sync::{Mutex, lock};
+
+/// Where a program's parameters come from.
+#[derive(Clone, Copy)]
+pub(super) enum Source<'a> {
+    /// They are the same in every run, and are prepared once, for all programs of a model.
+    Kept {
+        tensors: &'a [Tensor],
+        preparations: &'a Preparations,
+    },
+    /// Each run is given them, behind its inputs, and prepares them. Element types and layouts, in the order
+    /// of the graph's table.
+    Given(&'a [(DType, Order)]),
+}
+
+impl Source<'_> {
+    /// The parameters as values of `program`, each dense and of the element type that its kernels take.
+    fn values(self, program: &mut ProgramBuilder, of: Query<'_>) -> Result<Vec<Value>> {
+        let given = match self {
+            Source::Kept { tensors, .. } => {
+                let tensors = tensors.iter();
+                return Ok(tensors.map(|tensor| program.parameter(tensor)).collect());
+            }
+            Source::Given(given) => given,
+        };
+        let table = of.graph.parameters().iter();
+        let stored: Vec<DType> = given.iter().map(|(dtype, _)| *dtype).collect();
+        let wanted = kernel_dtypes(of.graph, &stored, of.dtype);
+        let each = table.zip(given).zip(wanted);
+        each.map(|((parameter, (dtype, order)), wanted)| {
+            program.named_input(&parameter.name, &parameter.shape, *dtype, order, wanted)
+        })
+        .collect()
+    }
+}
+
+/// The element types in which kernels for tensors of `dtype` take parameters that are stored like this, in the
+/// order of the graph's table.
+///
+/// Norms compute in f32 and read f32 parameters of 16-bit tensors as they are. All other parameters are
+/// rounded to the tensors' type.
+pub(super) fn kernel_dtypes(graph: &Graph, stored: &[DType], dtype: DType) -> Vec<DType> {
+    let mut dtypes = vec![dtype; stored.len()];
+    for (index, layer) in graph.layers().iter().enumerate() {
+        let is_norm = matches!(
+            layer,
+            Layer::BatchNorm(_)
+                | Layer::GroupNorm(_)
+                | Layer::InstanceNorm(_)
+                | Layer::LayerNorm(_)
+        );
+        let slots = graph.parameters_of(index);
+        if is_norm && slots.iter().any(|&slot| stored[slot] != dtype) {
+            for &slot in slots {
+                dtypes[slot] = DType::F32;
+            }
+        }
+    }
+    dtypes
+}
+
+/// The program of the kernels that were chosen for a graph, for inputs of these layouts.
+pub(super) fn program_of(
+    query: Query<'_>,
+    device: &Device,
+    orders: &[Order],
+    parameters: Source<'_>,
+    chosen: &[Chosen],
+) -> Result<Program> {
+    let (input, dtype) = (query.problem.input_shape(), query.dtype);
+    let mut program = ProgramBuilder::for_properties(device, query.properties);
+    let x = program.input_as_it_lies(input, dtype, &orders[0])?;
+    let further = query.problem.inputs.iter().zip(&orders[1..]);
+    let further = further
+        .map(|(GraphInput { name, shape, .. }, order)| {
+            program.named_input(name, shape, dtype, order, dtype)
+        })
+        .collect::<Result<Vec<_>>>()?;
+    // Operators see a batch in any case.
+    program.see_as(x, &query.problem.steps[0].input);
+    if !query.problem.is_batched {
+        for (&value, input) in further.iter().zip(&query.problem.inputs) {
+            program.see_as(value, &[&[1], &input.shape[..]].concat());
+        }
+    }
+    let inputs = [&[x], &further[..]].concat();
+    let values = parameters.values(&mut program, query)?;
+    let none = Preparations::default();
+    let preparations = match parameters {
+        Source::Kept { preparations, .. } => preparations,
+        Source::Given(_) => &none,
+    };
+    let mut appending = Appending {
+        program: &mut program,
+        of: query,
+        inputs: &inputs,
+        outputs: vec![None; query.problem.steps.len()],
+        parameters: &values,
+        preparations,
+    };
+    for region in chosen {
+        appending.region(region)?;
+    }
+    let y = appending.outputs.pop().flatten();
+    let y = y.expect("the last layer ends a region");
+    program.see_as(x, input);
+    for (&value, input) in further.iter().zip(&query.problem.inputs) {
+        program.see_as(value, &input.shape);
+    }
+    program.see_as(y, query.problem.output_shape());
+    for region in chosen {
+        let (layers, kernels) = (&*region.facts.layers, region.facts.kernels);
+        tracing::debug!(target: "convfuse::choice", ?input, layers, kernels, "kernels are chosen");
+    }
+    Ok(program.finish(&[y]))
+}
 
 /// Programs that a model keeps, the last ones used. Plans keep theirs themselves. A program is some kilobytes
 /// of the host; what it holds on the device are prepared parameters, which programs share where their tiles

@@ -112,8 +112,8 @@ fn fold(
     Ok(Folded { gain, shift })
 }
 
-/// The folded parameters of the batch norm `layer` of a chain, as parameters of `program`. They are computed
-/// once for all programs of a model, when the first of them is made. `of` are parameters of `program`.
+/// The folded parameters of the batch norm `layer` of a chain, [prepared] from `of`, which are of one element
+/// type.
 pub(crate) fn folded(
     program: &mut ProgramBuilder,
     preparations: &Preparations,

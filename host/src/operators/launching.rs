@@ -4,7 +4,7 @@ use cuda_std::{Family, Instance, KernelArgs, Label};
 
 use super::MAX_PARAMETERS;
 use crate::cpu;
-use crate::device::{LaunchShape, Tensor};
+use crate::device::{DType, LaunchShape, Tensor};
 use crate::error::{Error, Result};
 use crate::graph::LayerProblem;
 use crate::program::{Arguments, ProgramBuilder, Value};
@@ -114,6 +114,26 @@ fn all<T>(values: [Result<Option<T>>; MAX_PARAMETERS]) -> Result<[Option<T>; MAX
 pub(crate) struct Affine {
     pub(crate) weight: Option<Value>,
     pub(crate) bias: Option<Value>,
+}
+
+impl Affine {
+    /// Whether they are stored in f32 for a norm of the 16-bit tensor `x`.
+    pub(crate) fn is_wide(self, program: &ProgramBuilder, x: Value) -> bool {
+        let stored = self.weight.or(self.bias);
+        stored.is_some_and(|value| program.dtype(value) != program.dtype(x))
+    }
+
+    /// The same rounded to `dtype`, for kernels that take no others.
+    pub(crate) fn narrow(self, program: &mut ProgramBuilder, dtype: DType) -> Result<Self> {
+        let mut narrow = |value: Option<Value>| {
+            let value = value.map(|value| program.converted(value, dtype));
+            value.transpose()
+        };
+        Ok(Affine {
+            weight: narrow(self.weight)?,
+            bias: narrow(self.bias)?,
+        })
+    }
 }
 
 /// The shape of an optional tensor.

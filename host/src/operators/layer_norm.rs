@@ -74,7 +74,7 @@ pub(crate) fn append(
         return Ok(y);
     }
     let norm = problem.geometry()?;
-    let NormInput { partials, .. } = norm_statistics::statistics(program, x, affine, norm)?;
+    let NormInput { partials, norm, .. } = norm_statistics::statistics(program, x, affine, norm)?;
     let apply = norm.apply(program.dtype(x).size() as u32);
     let arguments = (x, partials, affine.weight, affine.bias, y, apply);
     // SAFETY: `x` and `y` have `norm.elements()` elements; the partial results are those of `x`; weight and

@@ -38,7 +38,7 @@ pub(crate) fn statistics(
         x,
         partials,
         affine,
-        norm,
+        norm: norm.wide(affine.is_wide(program, x)),
         is_spent: false,
     })
 }

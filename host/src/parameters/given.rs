@@ -106,7 +106,7 @@ pub(crate) fn in_order<V>(
     }
 }
 
-pub(super) fn check_shape(parameter: &Parameter, shape: &[usize]) -> Result<(), ParametersError> {
+pub(crate) fn check_shape(parameter: &Parameter, shape: &[usize]) -> Result<(), ParametersError> {
     if shape == parameter.shape {
         return Ok(());
     }

@@ -55,7 +55,7 @@ impl ProgramBuilder {
         self.input_as(shape, dtype, order, dtype)
     }
 
-    /// The same for an input with a name for errors.
+    /// The same as [`input_as`](Self::input_as) for an input with a name for errors.
     ///
     /// # Errors
     /// As [`input`](Self::input).
@@ -65,8 +65,9 @@ impl ProgramBuilder {
         shape: &[usize],
         dtype: DType,
         order: &Order,
+        wanted: DType,
     ) -> Result<Value> {
-        let value = self.input(shape, dtype, order)?;
+        let value = self.input_as(shape, dtype, order, wanted)?;
         let input = self.inputs.last_mut();
         input.expect("it was just made").name = Some(name.into());
         Ok(value)
@@ -128,6 +129,17 @@ impl ProgramBuilder {
                 self.inputs[index].dense = Some(dense);
                 Ok(dense)
             }
+        }
+    }
+
+    /// `x`, which is dense, as `dtype`.
+    ///
+    /// # Errors
+    /// [`Error::TooManyBlocks`]
+    pub(crate) fn converted(&mut self, x: Value, dtype: DType) -> Result<Value> {
+        match self.dtype(x) == dtype {
+            true => Ok(x),
+            false => self.copied(x, &Order::Dense, dtype),
         }
     }
 
@@ -214,11 +226,11 @@ impl ProgramBuilder {
         self.values[value.0].dtype
     }
 
-    /// The tensor behind a parameter.
-    pub(crate) fn known(&self, parameter: Value) -> &Tensor {
+    /// The tensor behind a parameter, if it is the same in every run.
+    pub(crate) fn known(&self, parameter: Value) -> Option<&Tensor> {
         match self.values[parameter.0].place {
-            Place::Parameter(index) => &self.parameters[index],
-            _ => panic!("only a parameter is known when a program is made"),
+            Place::Parameter(index) => Some(&self.parameters[index]),
+            _ => None,
         }
     }
 

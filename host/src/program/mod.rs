@@ -4,7 +4,8 @@
 //! launch shapes, and the offsets of intermediate values. Running it only launches.
 //!
 //! A launch names the *values* that it reads and writes: inputs and outputs of the run; parameters, which are
-//! known when the program is built; and intermediate values. The launches determine the live range of each
+//! the same tensors in every run; and intermediate values. Parameters that differ from run to run are inputs.
+//! The launches determine the live range of each
 //! intermediate value, and so its offset in the *workspace*, one allocation in which values with disjoint
 //! live ranges share bytes. All launches of a run are on one stream, so none overwrites a value that an
 //! earlier one still reads.
@@ -140,6 +141,11 @@ impl Program {
         self.workspace_bytes
     }
 
+    /// Whether some parameters are the same tensors in every run.
+    pub(crate) fn keeps_parameters(&self) -> bool {
+        !self.parameters.is_empty()
+    }
+
     /// A workspace for runs on `stream`.
     pub(crate) fn workspace(&self, stream: &Stream) -> Result<Tensor> {
         let word = DType::F32.size() as u64;
@@ -234,7 +240,7 @@ impl Program {
         Ok(())
     }
 
-    /// Queues the launches over raw addresses.
+    /// Queues the launches over raw addresses. `inputs` are the first inputs, and `further` those behind them.
     ///
     /// # Safety
     /// There is an address for each input and for the one output. Inputs have the layouts of the program; the
@@ -245,13 +251,17 @@ impl Program {
     pub(crate) unsafe fn launch_over(
         &self,
         stream: &Stream,
-        inputs: &[RawPointer],
+        [inputs, further]: [&[RawPointer]; 2],
         output: RawPointer,
         workspace: RawPointer,
     ) -> Result<()> {
+        let input = |index: usize| match inputs.get(index) {
+            Some(input) => *input,
+            None => further[index - inputs.len()],
+        };
         let address = |facts: &ValueFacts| match facts.place {
             _ if facts.bytes == 0 || facts.life.is_none() => std::ptr::null_mut(),
-            Place::Input(index) => inputs[index].cast(),
+            Place::Input(index) => input(index).cast(),
             Place::Parameter(index) => self.parameters[index].reading().pointer::<u8>().cast_mut(),
             Place::Output(_) => output.cast(),
             Place::Workspace(offset) => workspace.cast::<u8>().wrapping_add(offset as usize),

@@ -28,7 +28,7 @@ pub(crate) fn run(launches: &Launches, stream: &Stream, x: RawPointer) -> Result
     let (y, workspace) = outputs(launches, stream)?;
     // SAFETY: output and workspace are fresh tensors of the stream, which gives the workspace back behind the
     // run.
-    unsafe { launches.run(stream, &[x], y.as_raw()?, workspace.as_raw()?)? };
+    unsafe { launches.run(stream, &[x], &[], y.as_raw()?, workspace.as_raw()?)? };
     Ok(y)
 }
 
@@ -80,9 +80,52 @@ fn captures_refuse_to_prepare_and_take_what_was_prepared() {
         // The stream's first run of it is one in a capture.
         // SAFETY: all memory is the stream's own, and stays until the graph is gone.
         captured(&stream, || unsafe {
-            launches.run(&stream, &[raw], output, workspace)
+            launches.run(&stream, &[raw], &[], output, workspace)
         })
         .unwrap();
+    });
+}
+
+#[test]
+fn launches_that_are_given_parameters_take_no_memory_wait_for_nothing_and_run_in_captures() {
+    late(|script, _, [stream, _]| {
+        let conv = Layer::conv2d(ConvLayer::new("conv", 64, [3, 3]));
+        let chain = Chain::new(64, [conv, Layer::group_norm("norm", 8)]).unwrap();
+        let x = input(&stream, &[2, 64, 33, 40]);
+        let parameters = chain.parameters().iter();
+        let parameters: Vec<Tensor> = parameters.map(|one| input(&stream, &one.shape)).collect();
+        let made = || Launches::functional(&stream, &chain, &x, &parameters, &Options::default());
+        in_capture(&stream, || is_in_capture(made()));
+        let calls = || {
+            let launched = ["cuLaunchKernel", "cuLaunchKernelEx"].map(|call| script.count(call));
+            let others = ["cuMemAllocFromPoolAsync", "cuStreamSynchronize"];
+            let [allocated, waited] = others.map(|call| script.count(call));
+            [allocated, waited, launched.iter().sum()]
+        };
+        let before = calls();
+        let launches = made().unwrap();
+        assert_eq!(calls(), before);
+        let kernels = launches.explain().unwrap().launches;
+        assert!(
+            kernels
+                .iter()
+                .any(|one| one.kernel.starts_with("implicit_gemm_filters"))
+        );
+        let (y, space) = outputs(&launches, &stream).unwrap();
+        let (output, workspace) = (y.as_raw().unwrap(), space.as_raw().unwrap());
+        let address = |tensor: &Tensor| tensor.as_raw().unwrap();
+        let (inputs, given) = ([address(&x)], parameters.iter().map(address));
+        let given: Vec<RawPointer> = given.collect();
+        // SAFETY: all memory is the stream's own, and stays until the graph is gone.
+        let run = || unsafe { launches.run(&stream, &inputs, &given, output, workspace) };
+        let before = calls();
+        run().unwrap();
+        let [allocated, waited, launched] = before;
+        assert_eq!(
+            calls(),
+            [allocated, waited, launched + kernels.len() as u32]
+        );
+        captured(&stream, run).unwrap();
     });
 }
 
@@ -91,7 +134,11 @@ fn another_number_of_inputs_is_refused() {
     late(|_, _, [home, _]| {
         let (_model, launches) = prepared(&home, &home, &input(&home, &SHAPE));
         // SAFETY: it is refused before an address is used.
-        let refused = unsafe { launches.unwrap().run(&home, &[], null_mut(), null_mut()) };
+        let refused = unsafe {
+            launches
+                .unwrap()
+                .run(&home, &[], &[], null_mut(), null_mut())
+        };
         let Err(Error::Inputs(InputsError::Count {
             actual, expected, ..
         })) = refused

@@ -35,6 +35,7 @@ use launch_config::{VECTOR_ELEMENTS, WARP_THREADS};
 
 use crate::parts::index::div_rem;
 use crate::parts::moments::{self, WARP_SLOT, whole_vectors};
+use crate::parts::planes::affine;
 
 /// Warps of a block.
 const WARPS: u32 = RESIDENT_THREADS / WARP_THREADS;
@@ -53,7 +54,7 @@ shared_array! {
 /// # Safety
 /// `x` and `y` have `g.elements()` elements, start on 16 bytes, and are apart;
 /// `scale`, and `weight` and `bias` if the geometry says that they exist, have
-/// `g.channels`.
+/// `g.channels`, weight and bias f32 ones where the geometry is wide.
 #[kernel(instances(T: [f32, f16, bf16]), max_threads = RESIDENT_THREADS)]
 pub unsafe fn group_norm_scale_resident<T: Storage>(
     x: *const T,
@@ -66,8 +67,6 @@ pub unsafe fn group_norm_scale_resident<T: Storage>(
     let x = Global::new(x, g.elements() as usize);
     let y = GlobalMut::new(y, g.elements() as usize);
     let channels = g.channels as usize;
-    let weight = (g.has_weight != 0).then(|| Global::new(weight, channels));
-    let bias = (g.has_bias != 0).then(|| Global::new(bias, channels));
     let scale = Global::new(scale, channels);
 
     let thread = thread::thread_idx_x() as usize;
@@ -101,13 +100,15 @@ pub unsafe fn group_norm_scale_resident<T: Storage>(
     let mut plane = 0;
     while plane < g.row_channels as usize {
         let channel = (group * g.row_channels) as usize + plane;
-        let factor = match weight {
-            Some(weight) => rstd * weight.load_readonly(channel).to_f32(),
-            None => rstd,
+        let factor = if g.has_weight != 0 {
+            rstd * affine(weight, channels, channel, g.wide)
+        } else {
+            rstd
         };
-        let added = match bias {
-            Some(bias) => bias.load_readonly(channel).to_f32(),
-            None => 0.0,
+        let added = if g.has_bias != 0 {
+            affine(bias, channels, channel, g.wide)
+        } else {
+            0.0
         };
         let times = scale.load_readonly(channel).to_f32();
         let map = |x: f32| math::fma(x - mean, factor, added) * times;

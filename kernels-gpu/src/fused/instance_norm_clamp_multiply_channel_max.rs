@@ -34,6 +34,7 @@ use launch_config::norm::NormGeometry;
 use crate::parts::channel_reduce::{ChannelMap, MEETING_ELEMENTS, channel_reduce_block};
 use crate::parts::map::clamp;
 use crate::parts::moments;
+use crate::parts::planes::affine;
 
 shared_array! {
     /// The maxima of each slice of the channels.
@@ -49,8 +50,8 @@ shared_array! {
 #[derive(Clone, Copy)]
 struct NormClampMultiply<T: Storage> {
     partials: Global<f32>,
-    weight: Option<Global<T>>,
-    bias: Option<Global<T>>,
+    weight: *const T,
+    bias: *const T,
     multiplier: Global<T>,
     norm: NormGeometry,
     bounds: Bounds,
@@ -79,12 +80,14 @@ impl<T: Storage> ChannelMap for NormClampMultiply<T> {
             let m = self.multiplier.load_readonly(channel).to_f32();
             let variance = moments.variance();
             let mut factor = m * math::rsqrt(math::fma(m * m, variance, self.norm.eps));
-            if let Some(weight) = self.weight {
-                factor *= weight.load_readonly(channel).to_f32();
+            let (channels, wide) = (self.norm.channels as usize, self.norm.wide);
+            if self.norm.has_weight != 0 {
+                factor *= affine(self.weight, channels, channel, wide);
             }
-            let bias = match self.bias {
-                Some(bias) => bias.load_readonly(channel).to_f32(),
-                None => 0.0,
+            let bias = if self.norm.has_bias != 0 {
+                affine(self.bias, channels, channel, wide)
+            } else {
+                0.0
             };
             let at = local * VECTOR_ELEMENTS as u32;
             self.staged.store_vec(at, [moments.mean, factor, bias, m]);
@@ -122,7 +125,7 @@ impl<T: Storage> ChannelMap for NormClampMultiply<T> {
 ///
 /// # Safety
 /// As `channel_max`; `multiplier`, and `weight` and `bias` if `norm` says that they exist,
-/// have `g.channels` elements; `partials` is what the
+/// have `g.channels` elements, weight and bias f32 ones where `norm` is wide; `partials` is what the
 /// statistics kernel wrote for `x` with the geometry `norm`, whose rows are channels.
 #[kernel(instances(T: [f32, f16, bf16]), max_threads = BLOCK_THREADS, min_blocks = MIN_BLOCKS)]
 pub unsafe fn instance_norm_clamp_multiply_channel_max<T: Storage>(
@@ -138,8 +141,8 @@ pub unsafe fn instance_norm_clamp_multiply_channel_max<T: Storage>(
 ) {
     let map = NormClampMultiply {
         partials: Global::new(partials, norm.partial_elements() as usize),
-        weight: (norm.has_weight != 0).then(|| Global::new(weight, g.channels as usize)),
-        bias: (norm.has_bias != 0).then(|| Global::new(bias, g.channels as usize)),
+        weight,
+        bias,
         multiplier: Global::new(multiplier, g.channels as usize),
         norm,
         bounds,

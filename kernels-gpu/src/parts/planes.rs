@@ -14,7 +14,7 @@ use crate::parts::map::{PlaneMap, is_not_infinite, multiply};
 use crate::parts::moments::{self, Moments};
 
 /// The tensors that a norm and the scales around it take their parameters from. All but `partials` may be
-/// null.
+/// null. `weight` and `bias` are f32 if the norm's geometry is `wide`.
 ///
 /// Factors `before` a norm of each channel are folded into the norm's factor. Mean and variance are then
 /// those of the unscaled values: `norm(m x) = (x - mean) * [m / sqrt(m² variance + eps)]`, for any `m`, 0
@@ -44,6 +44,19 @@ impl Behind {
         multiplied_to: f32::INFINITY,
         step: 1,
     };
+}
+
+/// Element `at` of a norm's weight or bias, which has `len` elements: f32 if `wide` is not 0, else `T`.
+///
+/// # Safety
+/// `values` has `len` elements of that type.
+#[inline(always)]
+pub(crate) unsafe fn affine<T: Storage>(values: *const T, len: usize, at: usize, wide: u32) -> f32 {
+    if size_of::<T>() < size_of::<f32>() && wide != 0 {
+        Global::new(values.cast::<f32>(), len).load_readonly(at)
+    } else {
+        Global::new(values, len).load_readonly(at).to_f32()
+    }
 }
 
 /// Parameters of one plane.
@@ -139,17 +152,20 @@ impl Planes {
                         [moments.mean, factor(moments, channel)]
                     }
                 };
-                let value = |exists: bool, values: *const T, channel: u32, otherwise: f32| {
-                    if exists {
-                        of_channel(values, channel)
+                let value = |exists: u32, values: *const T, otherwise: f32| {
+                    if exists != 0 {
+                        affine(values, g.channels as usize, channel as usize, g.wide)
                     } else {
                         otherwise
                     }
                 };
-                let weight = value(g.has_weight != 0, tensors.weight, channel, 1.0);
-                let bias = value(g.has_bias != 0, tensors.bias, channel, 0.0);
-                let scale = tensors.scale;
-                let scale = value(!scale.is_null(), scale, channel * tensors.behind.step, 1.0);
+                let weight = value(g.has_weight, tensors.weight, 1.0);
+                let bias = value(g.has_bias, tensors.bias, 0.0);
+                let scale = if tensors.scale.is_null() {
+                    1.0
+                } else {
+                    of_channel(tensors.scale, channel * tensors.behind.step)
+                };
                 // A weight of 1 leaves every bit of the other factor.
                 let at = plane * PLANE_ELEMENTS as u32;
                 staged.store_vec(at, [mean, rstd * weight, bias, scale]);

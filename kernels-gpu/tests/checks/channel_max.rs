@@ -11,7 +11,9 @@ use super::super::kernels::channel_max::*;
 use super::super::kernels::fused::clamp_multiply_channel_max::*;
 use super::super::kernels::fused::instance_norm_clamp_multiply_channel_max::*;
 use super::norm::{Norm, optional, statistics};
-use super::{Loaded, Outcome, Run, case, compare, expected, label, rounded_once, stored};
+use super::{
+    Failure, Loaded, Outcome, Run, case, compare, expected, label, rounded_once, same_bits, stored,
+};
 
 /// `(n, channels, spatial)`: one channel, one position, vectors and no vectors, more channels than
 /// are staged at a time, a row of several splits.
@@ -126,22 +128,32 @@ pub(crate) fn normed<T: Storage>(run: &Run) -> Outcome {
             let partials = statistics(run, &x, norm.geometry())?;
             let g = norm.geometry().affine(has_weight, has_bias);
             let max = ChannelMaxGeometry::new(n as u64, channels as u32, spatial as u64);
-            let y = run.empty::<T>(n * spatial)?;
-            let arguments = (
-                x.source(),
-                partials.source(),
-                optional(parameters.get(1)),
-                optional(parameters.get(2).filter(|_| has_bias)),
-                parameters[0].source(),
-                y.ptr(),
-                g,
-                max,
-                Bounds::new(Some(-1.0), Some(0.75)),
-            );
-            let family = &INSTANCE_NORM_CLAMP_MULTIPLY_CHANNEL_MAX;
-            run.launch(family, &[label::<T>()], max.shape(), arguments)?;
+            let launched = |weight, bias, g| {
+                let y = run.empty::<T>(n * spatial)?;
+                let arguments = (
+                    x.source(),
+                    partials.source(),
+                    weight,
+                    bias,
+                    parameters[0].source(),
+                    y.ptr(),
+                    g,
+                    max,
+                    Bounds::new(Some(-1.0), Some(0.75)),
+                );
+                let family = &INSTANCE_NORM_CLAMP_MULTIPLY_CHANNEL_MAX;
+                run.launch(family, &[label::<T>()], max.shape(), arguments)?;
+                Ok::<_, Failure>(y)
+            };
+            let [w, b] = [Some(1), has_bias.then_some(2)];
+            let of = |index: Option<usize>| optional(index.and_then(|at| parameters.get(at)));
+            let y = launched(of(w), of(b), g)?;
             let what = format!("{norm:?} weight {has_weight}, bias {has_bias}");
             compare(&what, &y, &expected::<T>(&case))?;
+            let in_f32 = run.load::<f32>(&case)?.parameters;
+            let of = |index: Option<usize>| optional(index.and_then(|at| in_f32.get(at)));
+            let wide = launched(of(w), of(b), g.wide(true))?;
+            same_bits(&format!("{what} in f32"), &wide, &y)?;
         }
     }
     Ok(())

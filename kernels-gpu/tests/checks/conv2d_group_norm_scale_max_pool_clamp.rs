@@ -191,6 +191,13 @@ pub(crate) fn matches<F: Configured>(run: &Run) -> Outcome {
         let y = outputs::<F>(run, &case, F::CONFIG)?;
         let wanted = case.expected_of_one_kernel(&precision).expect("an image");
         compare(&format!("{image:?}"), &y, &wanted)?;
+        if size_of::<F::Stored>() < size_of::<f32>() {
+            let stored = prepare::<F>(run, &case, F::CONFIG, false)?;
+            let wide = prepare::<F>(run, &case, F::CONFIG, true)?;
+            let what = format!("{image:?} with a norm's parameters in f32");
+            same_bits(&what, &wide.channels, &stored.channels)?;
+            same_bits(&what, &wide.operands, &stored.operands)?;
+        }
     }
     Ok(())
 }
@@ -211,7 +218,7 @@ pub(crate) fn far<F: Configured>(run: &Run) -> Outcome {
     const SAMPLES: u32 = 1_200_001;
     let case = case::<F::Stored>(image(1, 10));
     let alone = outputs::<F>(run, &case, F::CONFIG)?.values()?;
-    let prepared = prepare::<F>(run, &case, F::CONFIG)?;
+    let prepared = prepare::<F>(run, &case, F::CONFIG, false)?;
     let values: Vec<f32> = case.x.iter().copied().collect();
     let (inputs, outputs) = (values.len() as u64, alone.len() as u64);
     let g = OneLaunch2dGeometry {
@@ -248,18 +255,28 @@ struct Prepared {
     channels: Tensor<f32>,
 }
 
+/// `wide` stores weight and bias of the norm in f32.
 fn prepare<F: Configured>(
     run: &Run,
     case: &Case,
     config: OneLaunch2dConfig,
+    wide: bool,
 ) -> Result<Prepared, Failure> {
-    let g = geometry(case);
+    let g = OneLaunch2dGeometry {
+        wide: wide.into(),
+        ..geometry(case)
+    };
     let Loaded { parameters, .. } = run.load::<F::Stored>(case)?;
     // Those that there are, in this order.
     let mut those = parameters.iter();
     let mut next = |is_there: bool| optional(those.by_ref().take(usize::from(is_there)).next());
     let (has_bias, affine) = (g.has_bias != 0, g.affine != 0);
-    let [f, b, w, beta, s] = [true, has_bias, affine, affine, true].map(&mut next);
+    let [f, b, mut w, mut beta, s] = [true, has_bias, affine, affine, true].map(&mut next);
+    let in_f32 = run.load::<f32>(case)?.parameters;
+    if wide && affine {
+        let first = 1 + usize::from(has_bias);
+        [w, beta] = [first, first + 1].map(|index| in_f32[index].source());
+    }
     // 32-bit words.
     let operands = run.empty::<f32>(config.operand_words() as usize)?;
     let channels = run.empty::<f32>(CHANNEL_FLOATS as usize)?;
@@ -278,7 +295,7 @@ pub(super) fn outputs<F: Configured>(
 ) -> Result<Tensor<F::Stored>, Failure> {
     let g = geometry(case);
     let x = run.load::<F::Stored>(case)?.x;
-    let Prepared { operands, channels } = prepare::<F>(run, case, config)?;
+    let Prepared { operands, channels } = prepare::<F>(run, case, config, false)?;
     let format = [Label::Name(F::LABEL)];
     let problem = case.problem().expect("an image");
     let y = run.empty(problem.output_shape().iter().product())?;

@@ -1,8 +1,9 @@
-//! One call of the operator, and what all that deals with it shares.
+//! One call of the operator, and its tensors as the library's.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::ffi::c_void;
 
-use convfuse::{DType, Inputs, Tensor};
+use convfuse::graph::Chain;
+use convfuse::{DType, Inputs, Stream, Tensor};
 
 use crate::torch::shim::Torch;
 use crate::torch::tensor::{Place, TorchTensor};
@@ -10,24 +11,23 @@ use crate::torch::tensor::{Place, TorchTensor};
 /// One call of the operator.
 pub(crate) struct Call<'a> {
     pub(crate) torch: &'static Torch,
-    pub(crate) x: &'a TorchTensor,
-    pub(crate) parameters: &'a [TorchTensor],
+    /// The first input, and the further ones in the chain's order.
     pub(crate) inputs: &'a [TorchTensor],
+    /// In the order of the chain's table.
+    pub(crate) parameters: &'a [TorchTensor],
     pub(crate) chain: &'a str,
-    pub(crate) owner: i64,
     pub(crate) is_fast: bool,
 }
 
 impl Call<'_> {
-    /// All inputs, the first one first.
-    pub(super) fn all_inputs(&self) -> impl Iterator<Item = &TorchTensor> {
-        std::iter::once(self.x).chain(self.inputs)
-    }
-
-    /// Device and element type of the inputs. Refuses inputs that differ in them.
+    /// Device and element type of the inputs. Refuses inputs that differ in them, and parameters on another
+    /// device.
     pub(super) fn kind(&self) -> Result<(Place, DType), String> {
-        let (place, dtype) = (self.x.place()?, self.x.dtype("the input")?);
-        for input in self.inputs {
+        let [x, further @ ..] = self.inputs else {
+            return Err("convfuse: there are no inputs, must be at least one".into());
+        };
+        let (place, dtype) = (x.place()?, x.dtype("the input")?);
+        for input in further {
             if input.place()? != place {
                 return Err("convfuse: a further input is on another device than the first".into());
             }
@@ -37,8 +37,113 @@ impl Call<'_> {
                 );
             }
         }
+        for (index, parameter) in self.parameters.iter().enumerate() {
+            if parameter.place()? != place {
+                return Err(format!(
+                    "convfuse: parameter {index} is on another device than the input; move the module there"
+                ));
+            }
+        }
         Ok((place, dtype))
     }
+
+    /// The inputs over their memory.
+    ///
+    /// # Safety
+    /// As for [`over`].
+    pub(super) unsafe fn input_tensors(
+        &self,
+        stream: &Stream,
+        dtype: DType,
+    ) -> Result<Vec<Tensor>, String> {
+        let each = self.inputs.iter().map(|input| {
+            let ((shape, strides), data) = (input.layout()?, input.data()?);
+            // SAFETY: the caller's promise.
+            unsafe { over(stream, data, shape, strides, dtype) }
+        });
+        each.collect()
+    }
+
+    /// The parameters over their memory, in the shapes of the chain's table and as they are stored.
+    ///
+    /// # Safety
+    /// As for [`over`].
+    pub(super) unsafe fn parameter_tensors(
+        &self,
+        chain: &Chain,
+        stream: &Stream,
+    ) -> Result<Vec<Tensor>, String> {
+        let table = chain.parameters();
+        if table.len() != self.parameters.len() {
+            let names: Vec<&str> = table.iter().map(|parameter| &*parameter.name).collect();
+            return Err(format!(
+                "convfuse: there are {} parameters, the model has {}: {}",
+                self.parameters.len(),
+                table.len(),
+                names.join(", ")
+            ));
+        }
+        let each = table
+            .iter()
+            .zip(self.parameters)
+            .map(|(parameter, tensor)| {
+                let name = &parameter.name;
+                let (stored, (shape, strides)) = (tensor.dtype(name)?, tensor.layout()?);
+                let expected = parameter.shape.iter().map(|&extent| extent as i64);
+                let expected: Vec<i64> = expected.collect();
+                // A factor of another shape, such as (c) or (1, c, 1, 1), has the same elements in the same order.
+                if squeezed(&expected) != squeezed(shape) {
+                    return Err(format!(
+                        "convfuse: {name}: shape is {shape:?}, expected {expected:?}"
+                    ));
+                }
+                let strides = match expected == shape {
+                    true => strides.to_vec(),
+                    false => restrided(&expected, shape, strides),
+                };
+                // SAFETY: the caller's promise.
+                unsafe { over(stream, tensor.data()?, &expected, &strides, stored) }
+            });
+        each.collect()
+    }
+}
+
+/// The extents that are not 1.
+fn squeezed(shape: &[i64]) -> Vec<i64> {
+    let extents = shape.iter().copied();
+    extents.filter(|&extent| extent != 1).collect()
+}
+
+/// The strides under a shape that differs by extents of 1 alone.
+fn restrided(expected: &[i64], shape: &[i64], strides: &[i64]) -> Vec<i64> {
+    let mut known = shape
+        .iter()
+        .zip(strides)
+        .filter(|(extent, _)| **extent != 1);
+    let of = |&extent: &i64| match extent {
+        1 => 1,
+        _ => known.next().map_or(1, |(_, stride)| *stride),
+    };
+    expected.iter().map(of).collect()
+}
+
+/// A tensor over the memory of one of PyTorch's.
+///
+/// # Safety
+/// As for `Tensor::from_raw_parts`; the memory stays until nothing uses what is returned.
+pub(super) unsafe fn over(
+    stream: &Stream,
+    data: *mut c_void,
+    shape: &[i64],
+    strides: &[i64],
+    dtype: DType,
+) -> Result<Tensor, String> {
+    let shape: Vec<usize> = shape.iter().map(|&extent| extent as usize).collect();
+    let strides: Vec<isize> = strides.iter().map(|&stride| stride as isize).collect();
+    let (strides, owner) = (Some(&*strides), Box::new(()));
+    // SAFETY: the caller's promise.
+    let tensor = unsafe { Tensor::from_raw_parts(stream, data, &shape, strides, dtype, owner) };
+    tensor.map_err(said)
 }
 
 /// The inputs of a chain whose further ones have these names: the first one, and those.
@@ -60,17 +165,11 @@ pub(super) fn inputs<'a>(
     )
 }
 
-/// A panic under a lock of this crate leaves what it guards whole.
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// What the library says, in words that name it.
 pub(super) fn said(error: convfuse::Error) -> String {
     match error {
         convfuse::Error::InCapture { .. } => format!(
-            "convfuse: {error}. Call the module once with an input of this shape before the capture, as for any warm-up; after its \
-             parameters changed, too"
+            "convfuse: {error}. Call the module once with an input of this shape before the capture, as for any warm-up"
         ),
         _ => format!("convfuse: {error}"),
     }

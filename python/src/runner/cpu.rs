@@ -2,13 +2,16 @@
 
 use std::sync::{LazyLock, OnceLock};
 
+use convfuse::graph::Chain;
 use convfuse::{DType, Device, Model, Stream};
 
-use super::call::{Call, inputs, lock, said};
-use super::owners::Owner;
-use super::sets::{over, parameters};
-use crate::chains::options;
+use super::call::{Call, inputs, over, said};
+use super::kept::Kept;
+use crate::chains::{chain, options};
 use crate::torch::tensor::{Place, TorchTensor};
+
+/// Chains by their text. There is nothing else to keep: the CPU backend prepares nothing.
+pub(super) static CHAINS: Kept<Chain> = Kept::new();
 
 /// Refuses the child of a process that had used the CPU backend: it has a copy of the state of threads that
 /// are not there.
@@ -27,41 +30,29 @@ pub(crate) fn must_not_be_forked() -> Result<(), String> {
 }
 
 /// The output of a call.
-pub(super) fn run(
-    owner: &Owner,
-    call: &Call<'_>,
-    place: Place,
-    dtype: DType,
-) -> Result<TorchTensor, String> {
+pub(super) fn run(call: &Call<'_>, place: Place, dtype: DType) -> Result<TorchTensor, String> {
     static STREAM: LazyLock<Result<Stream, String>> =
         LazyLock::new(|| Device::cpu().stream().map_err(said));
     must_not_be_forked()?;
     let stream = STREAM.as_ref().map_err(String::clone)?;
-    let set = lock(&owner.sets).get(call, place, dtype, || {
-        // SAFETY: the model copies what it is given here; callers of an operator do not write to its
-        // arguments meanwhile.
-        let tensors = unsafe { parameters(call, &owner.chain, stream, place, dtype)? };
-        Model::from_tensors(stream, &owner.chain, tensors, dtype).map_err(said)
-    })?;
-    let model = &set.model;
-    let mut tensors = Vec::with_capacity(1 + call.inputs.len());
-    for input in call.all_inputs() {
-        let ((shape, strides), data) = (input.layout()?, input.data()?);
-        // SAFETY: the caller holds the tensors, and nobody writes to them, until this returns.
-        tensors.push(unsafe { over(stream, data, shape, strides, dtype, Box::new(()))? });
-    }
-    let inputs = inputs(owner.chain.inputs(), &tensors)?;
-    let ran = || -> convfuse::Result<_> {
-        let plan = model.plan_for(stream, inputs.clone(), &options(call.is_fast))?;
-        let shape = plan.output_shape().iter().map(|&extent| extent as i64);
-        Ok((shape.collect::<Vec<_>>(), plan))
+    let chain = CHAINS.get(call.chain, &[], || chain(call.chain))?;
+    // SAFETY: the caller holds the tensors, and nobody writes to them, until this returns.
+    let (tensors, parameters) = unsafe {
+        let tensors = call.input_tensors(stream, dtype)?;
+        (tensors, call.parameter_tensors(&chain, stream)?)
     };
-    let (shape, mut plan) = ran().map_err(said)?;
-    let output = TorchTensor::empty(call.torch, &shape, call.x.dtype_number()?, place)?;
+    let model = Model::from_tensors(stream, &*chain, parameters, dtype).map_err(said)?;
+    let inputs = inputs(chain.inputs(), &tensors)?;
+    let planned = model.plan_for(stream, inputs.clone(), &options(call.is_fast));
+    let mut plan = planned.map_err(said)?;
+    let shape = plan.output_shape().iter().map(|&extent| extent as i64);
+    let shape: Vec<i64> = shape.collect();
+    let number = call.inputs[0].dtype_number()?;
+    let output = TorchTensor::empty(call.torch, &shape, number, place)?;
     let (_, strides) = output.layout()?;
     let data = output.data_mut()?;
     // SAFETY: the output is fresh memory that is held until this returns.
-    let mut y = unsafe { over(stream, data, &shape, strides, dtype, Box::new(()))? };
+    let mut y = unsafe { over(stream, data, &shape, strides, dtype)? };
     plan.execute(inputs, &mut y).map_err(said)?;
     Ok(output)
 }

@@ -1,37 +1,43 @@
-//! Runs of chains on tensors of PyTorch, and what is kept between them.
+//! Runs of chains on tensors of PyTorch.
 //!
-//! An *owner* is a module with its chain. For each device and element type it has a *set* of parameters: a
-//! model that was made of them, and plans, one for each shape and order of inputs. A set is made anew when a
-//! parameter was written to, or lies elsewhere.
+//! Each run is given inputs and parameters. Nothing of either is kept: what kernels take in another layout,
+//! such as filters as tensor core operands, is made by launches of the run itself, in its workspace. So a run
+//! computes with what its tensors hold at that time, in the order of PyTorch's current stream, whoever wrote
+//! to them, and a captured CUDA graph reads parameters where it was captured with them.
 //!
-//! A run that finds its plan takes the output and the workspace from PyTorch's allocator and launches, in the
-//! order of PyTorch's current stream. Making a set or a plan waits for the device once, so that any stream
-//! may use them afterwards; it is refused in the capture of a graph. Sets and plans of which a graph was
-//! captured are kept as long as their owner.
+//! A *plan* is kept for each chain and layout of tensors: the launches, chosen and loaded. A run takes output
+//! and workspace from PyTorch's allocator. Making a plan is refused in the capture of a graph.
 
 mod call;
 mod cpu;
 mod gpu;
-mod owners;
-mod plans;
-mod sets;
+mod kept;
 mod streams;
 
 use crate::torch::tensor::TorchTensor;
 
 pub(crate) use call::Call;
 pub(crate) use cpu::must_not_be_forked;
-pub(crate) use owners::{begin, forget, kept, release};
 
 /// The output of a call.
 ///
 /// # Errors
 /// In words, what is wrong with it.
 pub(crate) fn run(call: &Call<'_>) -> Result<TorchTensor, String> {
-    let owner = owners::owner(call)?;
     let (place, dtype) = call.kind()?;
     match place.is_cuda {
-        true => gpu::run(&owner, call, place, dtype),
-        false => cpu::run(&owner, call, place, dtype),
+        true => gpu::run(call, place, dtype),
+        false => cpu::run(call, place, dtype),
     }
+}
+
+/// How many plans are kept, and chains for the CPU.
+pub(crate) fn kept() -> usize {
+    gpu::PLANS.len() + cpu::CHAINS.len()
+}
+
+/// Drops the plans that are kept. They are made again when they are needed.
+pub(crate) fn clear() {
+    gpu::PLANS.clear();
+    cpu::CHAINS.clear();
 }

@@ -2,12 +2,11 @@
 
 use std::cell::RefCell;
 use std::ffi::c_void;
-use std::sync::{Arc, Mutex};
+use std::sync::{Mutex, PoisonError};
 
 use convfuse::{Device, Stream};
 
-use super::call::{lock, said};
-use crate::torch::allocator::TorchAllocator;
+use super::call::said;
 use crate::torch::shim::{Torch, done};
 
 /// Streams that a thread remembers. PyTorch has 32 of each priority on a device, and its default one.
@@ -21,7 +20,8 @@ thread_local! {
 /// The GPU of this number.
 fn device(index: i32) -> Result<Device, String> {
     static OPEN: Mutex<Vec<(i32, Device)>> = Mutex::new(Vec::new());
-    let mut open = lock(&OPEN);
+    // A panic under the lock leaves the list whole.
+    let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some((_, device)) = open.iter().find(|(known, _)| *known == index) {
         return Ok(device.clone());
     }
@@ -55,9 +55,4 @@ pub(super) fn current(torch: &'static Torch, index: i32) -> Result<Stream, Strin
         streams.insert(0, (index, raw.addr(), stream.clone()));
     });
     Ok(stream)
-}
-
-/// The stream with PyTorch's allocator.
-pub(super) fn allocating(torch: &'static Torch, index: i32, stream: &Stream) -> Stream {
-    stream.with_allocator(Arc::new(TorchAllocator::new(torch, index)))
 }

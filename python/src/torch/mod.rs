@@ -1,6 +1,5 @@
-//! PyTorch's side: its C interface, tensors and memory by it, and the operator.
+//! PyTorch's side: its C interface, tensors by it, and the operator.
 
-pub(crate) mod allocator;
 mod operator;
 pub(crate) mod shim;
 pub(crate) mod tensor;

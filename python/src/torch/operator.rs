@@ -7,18 +7,16 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
 use std::sync::OnceLock;
 
-use pyo3::exceptions::{PyImportError, PyValueError};
+use pyo3::exceptions::PyImportError;
 use pyo3::prelude::*;
 
 use super::shim::{Torch, Value, done, raise, torch};
 use super::tensor::TorchTensor;
 use crate::runner::{self, Call};
 
-/// `chain` is one in JSON, or nothing where the owner is known; `parameters` are in the order of its table,
-/// `inputs` those beside the first in the chain's order; `owner` tells modules apart that have the same
-/// chain, for what is kept of their parameters; `fast` multiplies f32 in the tf32-class mode.
-const SCHEMA: &CStr =
-    c"run(Tensor x, Tensor[] parameters, Tensor[] inputs, str chain, int owner, bool fast) -> Tensor";
+/// `chain` is one in JSON; `inputs` are the first one and the further ones in the chain's order, `parameters`
+/// are in the order of its table; `fast` multiplies f32 in the tf32-class mode.
+const SCHEMA: &CStr = c"run(Tensor[] inputs, Tensor[] parameters, str chain, bool fast) -> Tensor";
 
 /// A list that was handed over.
 struct List<'a> {
@@ -93,29 +91,26 @@ fn pointer(value: Value) -> *mut c_void {
 ///
 /// # Safety
 /// The arguments are those of `SCHEMA`.
-unsafe fn call(torch: &'static Torch, arguments: [Value; 6]) -> Result<Value, String> {
-    let [x, parameters, inputs, chain, owner, fast] = arguments;
-    // SAFETY: a tensor is a reference that was handed over.
-    let x = unsafe { TorchTensor::owning(torch, pointer(x).cast()) };
+unsafe fn call(torch: &'static Torch, arguments: [Value; 4]) -> Result<Value, String> {
+    let [inputs, parameters, chain, fast] = arguments;
     let list = |value| List {
         torch,
         handle: pointer(value),
     };
-    let (parameters, inputs) = (list(parameters), list(inputs));
+    let (inputs, parameters) = (list(inputs), list(parameters));
     let chain = Text {
         torch,
         handle: pointer(chain),
     };
     // Whatever fails, what was read of the lists is given back.
-    let (parameters, inputs) = (parameters.tensors(torch)?, inputs.tensors(torch)?);
+    let (inputs, parameters) = (inputs.tensors(torch), parameters.tensors(torch));
+    let (inputs, parameters) = (inputs?, parameters?);
     let text = str::from_utf8(chain.bytes()?).map_err(|_| "convfuse: a chain is no text")?;
     let call = Call {
         torch,
-        x: &x,
-        parameters: &parameters,
         inputs: &inputs,
+        parameters: &parameters,
         chain: text,
-        owner: owner.cast_signed(),
         is_fast: fast & 0xff != 0,
     };
     runner::run(&call).map(TorchTensor::into_value)
@@ -147,8 +142,8 @@ unsafe fn outcome(stack: *mut Value, inputs: u64) -> *const c_char {
     }
     let called = || match inputs {
         // SAFETY: the caller's promise.
-        6 => unsafe { call(torch()?, stack.cast::<[Value; 6]>().read()) },
-        _ => Err(format!("convfuse: run has {inputs} arguments, must have 6")),
+        4 => unsafe { call(torch()?, stack.cast::<[Value; 4]>().read()) },
+        _ => Err(format!("convfuse: run has {inputs} arguments, must have 4")),
     };
     let called = catch_unwind(AssertUnwindSafe(called));
     match called.unwrap_or_else(|panic| Err(panicked(&*panic))) {
@@ -185,36 +180,21 @@ fn register() -> PyResult<()> {
     registered.clone().map_err(PyImportError::new_err)
 }
 
-/// Registers an owner and its chain, so that calls need not pass the chain.
+/// How many plans are kept.
 #[pyfunction]
-fn begin(owner: i64, chain: &str) -> PyResult<()> {
-    let begun = runner::begin(owner, chain).map(drop);
-    begun.map_err(PyValueError::new_err)
+fn kept_plans() -> usize {
+    runner::kept()
 }
 
-/// Gives back what is kept of an owner's parameters: prepared forms, and plans.
+/// Drops the plans that are kept; they are made again when they are needed.
 #[pyfunction]
-fn forget(py: Python<'_>, owner: i64) {
-    py.detach(|| runner::forget(owner));
-}
-
-/// Gives back the same, but for that of which graphs were captured.
-#[pyfunction]
-fn release(py: Python<'_>, owner: i64) {
-    py.detach(|| runner::release(owner));
-}
-
-/// What is kept: for each owner its number, how many sets of parameters there are, and how many plans.
-#[pyfunction]
-fn kept(py: Python<'_>) -> Vec<(i64, usize, usize)> {
-    py.detach(runner::kept)
+fn clear(py: Python<'_>) {
+    py.detach(runner::clear);
 }
 
 /// Adds the functions to the module.
 pub(super) fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(register, module)?)?;
-    module.add_function(wrap_pyfunction!(begin, module)?)?;
-    module.add_function(wrap_pyfunction!(forget, module)?)?;
-    module.add_function(wrap_pyfunction!(release, module)?)?;
-    module.add_function(wrap_pyfunction!(kept, module)?)
+    module.add_function(wrap_pyfunction!(kept_plans, module)?)?;
+    module.add_function(wrap_pyfunction!(clear, module)?)
 }

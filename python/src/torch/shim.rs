@@ -55,7 +55,6 @@ functions! {
         library_def: c"aoti_torch_library_def" as fn(*mut c_void, *const c_char) -> c_int,
         library_impl: c"torch_library_impl" as fn(*mut c_void, *const c_char, Boxed, u64) -> c_int,
         check: c"aoti_torch_check" as fn(bool, *const c_char, *const c_char, u32, *const c_char),
-        call: c"aoti_torch_call_dispatcher" as fn(*const c_char, *const c_char, *mut Value) -> c_int,
         dtype_f32: c"aoti_torch_dtype_float32" as fn() -> i32,
         dtype_f16: c"aoti_torch_dtype_float16" as fn() -> i32,
         dtype_bf16: c"aoti_torch_dtype_bfloat16" as fn() -> i32,
@@ -71,8 +70,6 @@ functions! {
         device_type: c"aoti_torch_get_device_type" as fn(TensorHandle, *mut i32) -> c_int,
         device_index: c"aoti_torch_get_device_index" as fn(TensorHandle, *mut i32) -> c_int,
         empty_strided: c"aoti_torch_empty_strided" as fn(i64, *const i64, *const i64, i32, i32, i32, *mut TensorHandle) -> c_int,
-        new_handle: c"aoti_torch_new_tensor_handle" as fn(TensorHandle, *mut TensorHandle) -> c_int,
-        clone: c"aoti_torch_clone" as fn(TensorHandle, *mut TensorHandle) -> c_int,
         delete_tensor: c"aoti_torch_delete_tensor_object" as fn(TensorHandle) -> c_int,
         list_size: c"torch_list_size" as fn(*mut c_void, *mut usize) -> c_int,
         list_item: c"torch_list_get_item" as fn(*mut c_void, usize, *mut Value) -> c_int,
@@ -80,7 +77,6 @@ functions! {
         string_length: c"torch_string_length" as fn(*mut c_void, *mut usize) -> c_int,
         string_data: c"torch_string_c_str" as fn(*mut c_void, *mut *const c_char) -> c_int,
         delete_string: c"torch_delete_string" as fn(*mut c_void) -> c_int,
-        record_gradients: c"aoti_torch_grad_mode_set_enabled" as fn(bool),
     }
 }
 
@@ -88,13 +84,8 @@ functions! {
     /// What `libtorch_cuda.so` has.
     CudaShim {
         current_stream: c"aoti_torch_get_current_cuda_stream" as fn(i32, *mut *mut c_void) -> c_int,
-        stream_guard: c"aoti_torch_create_cuda_stream_guard" as fn(*mut c_void, i32, *mut *mut c_void) -> c_int,
-        delete_stream_guard: c"aoti_torch_delete_cuda_stream_guard" as fn(*mut c_void) -> c_int,
     }
 }
-
-/// `at::TensorBase::_version() const`, which the C interface lacks: how often a tensor was written to.
-pub(crate) type Version = unsafe extern "C-unwind" fn(TensorHandle) -> i64;
 
 /// Constants that PyTorch gives by functions.
 #[derive(Clone, Copy)]
@@ -142,7 +133,6 @@ impl Library {
 pub(crate) struct Torch {
     pub(crate) shim: Shim,
     pub(crate) cuda: Option<CudaShim>,
-    pub(crate) version: Option<Version>,
     pub(crate) names: Names,
 }
 
@@ -163,11 +153,6 @@ pub(crate) fn torch() -> Result<&'static Torch, String> {
         Some(library) => Some(CudaShim::find(&library)?),
         None => None,
     };
-    let version = cpu.find(c"_ZNK2at10TensorBase8_versionEv");
-    // SAFETY: a member function without further arguments that is not virtual is called like a function of
-    // the object's address.
-    let version = (!version.is_null())
-        .then(|| unsafe { std::mem::transmute::<*mut c_void, Version>(version) });
     // SAFETY: these take nothing and return a constant.
     let names = unsafe {
         Names {
@@ -179,12 +164,7 @@ pub(crate) fn torch() -> Result<&'static Torch, String> {
             cuda: (shim.device_cuda)(),
         }
     };
-    Ok(TORCH.get_or_init(|| Torch {
-        shim,
-        cuda,
-        version,
-        names,
-    }))
+    Ok(TORCH.get_or_init(|| Torch { shim, cuda, names }))
 }
 
 /// Says which function failed.

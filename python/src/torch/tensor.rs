@@ -1,6 +1,6 @@
 //! Tensors of PyTorch by its C interface.
 
-use std::ffi::{CStr, c_int, c_void};
+use std::ffi::{c_int, c_void};
 use std::ptr;
 
 use convfuse::DType;
@@ -75,34 +75,11 @@ impl TorchTensor {
         }
     }
 
-    /// Another reference to the same tensor.
-    pub(crate) fn share(&self) -> Result<TorchTensor, String> {
-        let (torch, new) = (self.torch, self.torch.shim.new_handle);
-        // SAFETY: it gives one handle.
-        let handle = unsafe { self.ask(new, "aoti_torch_new_tensor_handle", ptr::null_mut())? };
-        Ok(TorchTensor { torch, handle })
-    }
-
-    /// A copy, which the device makes in the order of its current stream.
-    pub(crate) fn copied(&self) -> Result<TorchTensor, String> {
-        let torch = self.torch;
-        // SAFETY: it gives one handle.
-        let handle = unsafe { self.ask(torch.shim.clone, "aoti_torch_clone", ptr::null_mut())? };
-        Ok(TorchTensor { torch, handle })
-    }
-
     /// The reference as a value of a boxed call, which takes it over.
     pub(crate) fn into_value(self) -> Value {
         let handle = self.handle;
         std::mem::forget(self);
         handle.addr() as Value
-    }
-
-    /// Which tensor it is: the address of what all references to it share. It is nobody else's while one is
-    /// held.
-    pub(crate) fn identity(&self) -> usize {
-        // SAFETY: a handle points to a reference, which is one pointer to the tensor itself.
-        unsafe { self.handle.cast::<usize>().read() }
     }
 
     /// The address of the element with all indices 0, to be read from.
@@ -183,28 +160,6 @@ impl TorchTensor {
         })
     }
 
-    /// Whether PyTorch counts writes to it: not to tensors that were made in inference mode.
-    pub(crate) fn is_counted(&self) -> Result<bool, String> {
-        // SAFETY: the operator takes one tensor and returns one number.
-        let is_inference = unsafe { self.number(c"aten::is_inference", "aten::is_inference")? };
-        Ok(is_inference & 0xff == 0)
-    }
-
-    /// How often it was written to.
-    ///
-    /// # Safety
-    /// Writes to it [are counted](Self::is_counted).
-    pub(crate) unsafe fn version(&self) -> Result<i64, String> {
-        if let Some(version) = self.torch.version {
-            // SAFETY: a handle is the address of a tensor object of C++. It throws for tensors of which
-            // writes are not counted.
-            return Ok(unsafe { version(self.handle) });
-        }
-        // SAFETY: as in `is_counted`.
-        let version = unsafe { self.number(c"aten::_version", "aten::_version")? };
-        Ok(version.cast_signed())
-    }
-
     /// What a function of PyTorch gives for the tensor, at first `answer`.
     ///
     /// # Safety
@@ -213,19 +168,6 @@ impl TorchTensor {
         // SAFETY: the handle is alive; `answer` is a place for one `T`.
         done(unsafe { function(self.handle, &mut answer) }, name)?;
         Ok(answer)
-    }
-
-    /// The number that an operator of PyTorch returns.
-    ///
-    /// # Safety
-    /// The operator takes one tensor and returns one number.
-    unsafe fn number(&self, operator: &CStr, name: &str) -> Result<Value, String> {
-        let mut stack = [self.share()?.into_value()];
-        let call = self.torch.shim.call;
-        // SAFETY: the operator takes over the tensor, and its number stands in the tensor's place.
-        let code = unsafe { call(operator.as_ptr(), c"".as_ptr(), stack.as_mut_ptr()) };
-        done(code, name)?;
-        Ok(stack[0])
     }
 }
 

@@ -103,6 +103,8 @@ pub struct OneLaunch2dGeometry {
     pub has_bias: u32,
     /// 1 if the norm has weight and bias, else 0.
     pub affine: u32,
+    /// 1 if weight and bias of the norm are f32, whatever the type of the filters, else 0.
+    pub wide: u32,
 }
 
 impl OneLaunch2dGeometry {
@@ -152,6 +154,7 @@ impl OneLaunch2dGeometry {
             max: bounds.max,
             has_bias: u32::from(conv.bias),
             affine: u32::from(norm.weight),
+            wide: 0,
         })
     }
 

@@ -73,7 +73,7 @@ impl Convolved {
             x: self.y,
             partials,
             affine,
-            norm: norm.counted(splits),
+            norm: norm.counted(splits).wide(affine.is_wide(program, self.y)),
             is_spent: true,
         })
     }

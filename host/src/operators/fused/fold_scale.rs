@@ -10,7 +10,7 @@ use crate::spec::{Quantity, SpecError};
 use launch_config::elementwise;
 
 /// `weight * scale` and `bias * scale`, with 1 and 0 for absent parameters: the folded parameters of the norm
-/// `layer`. The arguments are parameters of `program`, all of shape `(c)`.
+/// `layer`. The arguments are parameters of `program`, all of `c` elements.
 ///
 /// `norm(x, weight, bias) * scale` and `norm(x, weight * scale, bias * scale)` are equal up to rounding if
 /// all values are finite. An infinite scale times a zero bias is NaN here; the composition does not compute
@@ -22,13 +22,16 @@ pub(crate) fn fold_scale(
     affine: Affine,
     scale: Value,
 ) -> Result<Affine> {
-    let (channels, dtype) = (program.known(scale).len(), program.dtype(scale));
+    let channels = program.shape(scale).iter().product();
+    let dtype = program.dtype(scale);
     let len = u32::try_from(channels).map_err(|_| SpecError::BeyondKernel {
         operator: FOLD_SCALE.name(),
         quantity: Quantity::scalar("channels"),
         actual: channels,
         limit: u32::MAX as usize,
     })?;
+    // The folded parameters are stored as the tensors are.
+    let affine = affine.narrow(program, dtype)?;
     let known = [Some(scale), affine.weight, affine.bias];
     let append = |program: &mut ProgramBuilder, [scale, weight, bias]: [Option<Value>; 3]| {
         let shape = elementwise::fold_shape(len);

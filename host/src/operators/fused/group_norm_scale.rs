@@ -29,6 +29,7 @@ pub(crate) fn append(
     let Affine { weight, bias } = affine;
     let resident = resident(&geometry, program.dtype(x), program.properties());
     if resident.is_some() {
+        let geometry = geometry.wide(affine.is_wide(program, x));
         let arguments = (x, weight, bias, scale, y, geometry);
         // SAFETY: `x` and `y` have `geometry.elements()` elements; weight and bias have a value per channel
         // where the geometry says that they exist, and so has `scale`.

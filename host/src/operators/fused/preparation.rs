@@ -1,4 +1,7 @@
 //! Prepared parameters: layouts for fused kernels, and folded parameters.
+//!
+//! Parameters that a program keeps are prepared once, for all programs of a model. Parameters that each run
+//! is given are prepared in each run, by launches of the program itself.
 
 use crate::error::Result;
 use crate::operators::Precision;
@@ -30,9 +33,11 @@ pub(crate) enum Preparation {
 /// The prepared parameters of a chain, by layer and preparation.
 pub(crate) type Preparations = PreparedParameters<(usize, Preparation)>;
 
-/// Tensors that `append` computes from `parameters`, as parameters of `program`. The first parameter must be
-/// present. If none of the chain's programs has the tensors yet, a separate program computes them, on the
-/// stream of the first parameter.
+/// Values that `append` computes from `parameters`. The first parameter must be present.
+///
+/// If the program keeps its parameters, the values are parameters of it as well: if none of the chain's
+/// programs has them yet, a separate program computes them, on the stream of the first parameter. If each run
+/// is given the parameters, the program computes the values in each run.
 pub(crate) fn prepared<const N: usize>(
     program: &mut ProgramBuilder,
     preparations: &Preparations,
@@ -40,9 +45,13 @@ pub(crate) fn prepared<const N: usize>(
     parameters: [Option<Value>; N],
     append: impl FnOnce(&mut ProgramBuilder, [Option<Value>; N]) -> Result<[Value; 2]>,
 ) -> Result<[Value; 2]> {
+    let known = parameters.map(|value| value.map(|value| program.known(value)));
+    if known.iter().flatten().any(Option::is_none) {
+        return append(program, parameters);
+    }
+    let known = known.map(Option::flatten);
+    let first = known[0].expect("the first parameter is not optional");
     let tensors = preparations.get(of, || {
-        let known = parameters.map(|value| value.map(|value| program.known(value)));
-        let first = known[0].expect("the first parameter is not optional");
         let mut preparing = ProgramBuilder::new(first.device());
         let parameters = known.map(|tensor| preparing.optional_parameter(tensor));
         let outputs = append(&mut preparing, parameters)?;

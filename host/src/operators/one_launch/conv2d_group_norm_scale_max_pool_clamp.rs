@@ -77,7 +77,11 @@ fn prepare(
     choice: &OneLaunch2d,
 ) -> Result<[Value; 2]> {
     let Parameters { filters, norm, .. } = *parameters;
-    let (geometry, dtype) = (choice.geometry, program.dtype(filters.weight));
+    let dtype = program.dtype(filters.weight);
+    let geometry = OneLaunch2dGeometry {
+        wide: norm.is_wide(program, filters.weight).into(),
+        ..choice.geometry
+    };
     let of = (parameters.layer, Preparation::OneLaunch(choice.precision));
     let label = choice.precision.label(dtype);
     let words = config(dtype, choice.precision).operand_words() as usize;

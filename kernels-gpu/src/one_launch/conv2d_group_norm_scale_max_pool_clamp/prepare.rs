@@ -15,6 +15,7 @@ use launch_config::one_launch::conv2d_group_norm_scale_max_pool_clamp::{
 use super::format::{F16x2, Format, ScaledF16};
 use super::format_stored::Stored;
 use crate::parts::map::is_not_infinite;
+use crate::parts::planes::affine;
 
 /// The taps of the two halves of K of an MMA step. `None` is 0, or the shift where the half meets the
 /// constant.
@@ -63,7 +64,8 @@ fn large(scale: f32, weight: f32, bias: f32) -> f32 {
 ///
 /// # Safety
 /// `filter` is `[64, 8, 3, 3]`, `filter_bias`, `weight`, `bias` and `scale` have 64
-/// elements (those that the geometry says are absent are not touched); `operands` has
+/// elements (those that the geometry says are absent are not touched, and `weight` and `bias` are
+/// f32 where it is wide); `operands` has
 /// `OneLaunch2dConfig::operand_words`, `channels` `CHANNEL_FLOATS` elements.
 #[kernel(
     instances(F: [
@@ -97,7 +99,7 @@ pub unsafe fn conv2d_group_norm_scale_max_pool_clamp_prepare<F: Format>(
     };
     let scale = of_channel(scale);
     let [weight, bias] = if g.affine != 0 {
-        [of_channel(weight), of_channel(bias)]
+        [weight, bias].map(|values| affine(values, OUT_CHANNELS as usize, k as usize, g.wide))
     } else {
         [1.0, 0.0]
     };

@@ -33,7 +33,7 @@ fn prepared_for(
     let mut program = ProgramBuilder::new(weight.device());
     let parameters = filters_without_norm(program.parameter(weight), preparations);
     let prepared = prepare(&mut program, &parameters, config, options.precision).unwrap();
-    prepared.map(|value| program.known(value).clone())
+    prepared.map(|value| program.known(value).expect("it is kept").clone())
 }
 
 /// A layer's filters are prepared once for all sizes of the input, ways and precisions in which they are laid

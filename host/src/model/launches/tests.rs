@@ -1,0 +1,376 @@
+use ndarray::ArrayD;
+use op_spec::graph::presets::{KernelBench79, KernelBench85};
+use op_spec::graph::{Chain, ConvLayer, InstanceNormLayer, Layer, Parameter, Partition};
+use op_spec::{InstanceNormSpec, MaxPool2dSpec};
+
+use super::*;
+use crate::device::EmulatorOptions;
+use crate::model::Precision;
+use crate::{Error, data};
+use launch_config::Arch;
+
+/// A chain, a partition of it, the shape of its input, a kernel that prepares parameters or reads them as they
+/// are on each architecture, and how many launches prepare parameters.
+struct Case {
+    chain: Chain,
+    partition: Option<&'static str>,
+    input: &'static [usize],
+    kernels: [&'static str; 2],
+    preparing: usize,
+}
+
+/// Every kind of prepared parameters, and kernels that read parameters in place.
+fn cases() -> Vec<Case> {
+    let conv = |filters| Layer::conv2d(ConvLayer::new("conv", filters, [3, 3]));
+    let depthwise = ConvLayer {
+        attributes: crate::spec::Conv2dSpec {
+            groups: 6,
+            ..Default::default()
+        },
+        ..ConvLayer::new("conv", 6, [3, 3])
+    };
+    let chain = |channels, layers: Vec<Layer>| Chain::new(channels, layers).unwrap();
+    let case = |chain, input, kernels, preparing| Case {
+        chain,
+        partition: None,
+        input,
+        kernels,
+        preparing,
+    };
+    let both = |kernel| [kernel; 2];
+    let filters = "implicit_gemm_filters";
+    let relu = || Layer::relu();
+    vec![
+        case(
+            KernelBench85::default().chain().unwrap(),
+            &[1, 8, 10, 128],
+            [filters, "conv2d_group_norm_scale_max_pool_clamp_prepare"],
+            1,
+        ),
+        case(
+            KernelBench79::default().chain().unwrap(),
+            &[1, 3, 3, 3, 32],
+            both("conv3d_multiply_instance_norm_clamp_multiply_max"),
+            0,
+        ),
+        Case {
+            partition: Some("conv2d @direct | group_norm scale @folded | max_pool2d clamp"),
+            ..case(
+                KernelBench85::default().chain().unwrap(),
+                &[1, 8, 6, 7],
+                both("fold_scale"),
+                1,
+            )
+        },
+        Case {
+            partition: Some("conv2d group_norm relu @implicit-gemm"),
+            ..case(
+                chain(8, vec![conv(12), Layer::group_norm("norm", 3), relu()]),
+                &[2, 8, 6, 7],
+                both(filters),
+                1,
+            )
+        },
+        Case {
+            partition: Some("conv2d batch_norm relu @implicit-gemm"),
+            ..case(
+                chain(8, vec![conv(12), Layer::batch_norm("norm"), relu()]),
+                &[2, 8, 6, 7],
+                both("fold_batch_norm"),
+                2,
+            )
+        },
+        Case {
+            partition: Some("conv2d relu @implicit-gemm | prelu"),
+            ..case(
+                chain(8, vec![conv(12), relu(), Layer::prelu("slopes", 12)]),
+                &[2, 8, 6, 7],
+                both(filters),
+                1,
+            )
+        },
+        Case {
+            partition: Some("conv2d group_norm @depthwise"),
+            ..case(
+                chain(
+                    6,
+                    vec![Layer::conv2d(depthwise), Layer::group_norm("norm", 2)],
+                ),
+                &[2, 6, 6, 7],
+                both("depthwise"),
+                0,
+            )
+        },
+        case(
+            chain(5, vec![Layer::batch_norm("norm"), relu()]),
+            &[2, 5, 3, 4],
+            both("fold_batch_norm"),
+            1,
+        ),
+    ]
+}
+
+/// Parameters of these seeds. Statistics and factors are positive.
+fn values(chain: &Chain, seed: u64) -> Vec<ArrayD<f32>> {
+    let table = chain.parameters().iter().enumerate();
+    table
+        .map(|(index, parameter)| data::fill(seed + index as u64, &parameter.shape[..]) + 0.1)
+        .collect()
+}
+
+fn tensors(stream: &Stream, values: &[ArrayD<f32>], dtype: DType) -> Vec<Tensor> {
+    let values = values.iter();
+    values
+        .map(|values| Tensor::from_f32_array(stream, values, dtype).unwrap())
+        .collect()
+}
+
+fn bits(tensor: &Tensor) -> Vec<u32> {
+    let values = tensor.to_f32_array().unwrap();
+    values.iter().map(|value| value.to_bits()).collect()
+}
+
+/// The output of a run over memory of the emulator.
+fn run(launches: &Launches, stream: &Stream, x: &Tensor, parameters: &[Tensor]) -> Tensor {
+    let y = Tensor::uninit(stream, launches.output_shape(), launches.dtype()).unwrap();
+    let words = launches.workspace_bytes().div_ceil(4) as usize;
+    let workspace = Tensor::uninit(stream, &[words], DType::F32).unwrap();
+    let address = |tensor: &Tensor| tensor.reading().pointer::<u8>().cast_mut().cast();
+    let parameters: Vec<RawPointer> = parameters.iter().map(address).collect();
+    let (output, workspace) = (y.output(), workspace.output());
+    // SAFETY: all are tensors of the stream's, of the shapes and layouts that the launches were made for.
+    unsafe { launches.run(stream, &[address(x)], &parameters, output, workspace) }.unwrap();
+    y
+}
+
+const ARCHS: [Arch; 2] = [Arch::Sm80, Arch::Sm90];
+
+fn stream(arch: Arch) -> Stream {
+    let options = EmulatorOptions {
+        arch,
+        ..EmulatorOptions::new()
+    };
+    Device::emulator_with(options).stream().unwrap()
+}
+
+impl Case {
+    fn options(&self, precision: Precision) -> Options {
+        let options = Options::default().precision(precision);
+        match self.partition {
+            Some(text) => options.partition(Partition::parse(&self.chain, text).unwrap()),
+            None => options,
+        }
+    }
+}
+
+/// Element types with the math modes that there are.
+fn modes() -> Vec<(DType, Precision)> {
+    let f32s = Precision::ALL.map(|precision| (DType::F32, precision));
+    let halves = [DType::F16, DType::BF16].map(|dtype| (dtype, Precision::default()));
+    [f32s.as_slice(), &halves].concat()
+}
+
+#[test]
+fn parameters_of_a_run_give_the_same_bits_as_those_of_a_model() {
+    for (index, arch) in ARCHS.into_iter().enumerate() {
+        let stream = stream(arch);
+        for case in cases() {
+            let chain = &case.chain;
+            for (dtype, precision) in modes() {
+                let options = case.options(precision);
+                let x = data::signed(7, case.input);
+                let x = Tensor::from_f32_array(&stream, &x, dtype).unwrap();
+                let mut parameters = tensors(&stream, &values(chain, 1), dtype);
+                let of = Inputs::new(&x);
+                let launches = Launches::given(&stream, chain.as_ref(), of, &parameters, &options);
+                let launches = launches.unwrap();
+                let kernels: Vec<_> = launches.explain().unwrap().launches;
+                let what = format!(
+                    "{arch:?} {} {dtype} {precision:?} {kernels:?}",
+                    chain.operators()
+                );
+                let has = |name: &str| kernels.iter().any(|launch| launch.kernel.starts_with(name));
+                assert!(has(case.kernels[index]), "{what}");
+                let model = tensors(&stream, &values(chain, 1), dtype);
+                let model = Model::from_tensors(&stream, chain, model, dtype).unwrap();
+                let kept = model.explain(case.input, &options).unwrap().launches;
+                assert_eq!(kernels.len() - kept.len(), case.preparing, "{what}");
+                // The second run finds other values where the first one's were.
+                for seed in [1, 100] {
+                    let now = values(chain, seed);
+                    for (tensor, values) in parameters.iter_mut().zip(&now) {
+                        tensor.overwrite(("test", "a parameter"), values).unwrap();
+                    }
+                    let kept = tensors(&stream, &now, dtype);
+                    let model = Model::from_tensors(&stream, chain, kept, dtype).unwrap();
+                    let expected = model.forward_with(&x, &options).unwrap();
+                    let got = run(&launches, &stream, &x, &parameters);
+                    assert!(bits(&got) == bits(&expected), "{seed} {what}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn parameters_of_other_types_and_layouts_are_converted_in_each_run() {
+    for arch in ARCHS {
+        let stream = stream(arch);
+        for case in cases() {
+            let chain = &case.chain;
+            let options = case.options(Precision::default());
+            let x = data::signed(7, case.input);
+            let x = Tensor::from_f32_array(&stream, &x, DType::F16).unwrap();
+            let wide = values(chain, 1);
+            // Those of a model that is made of the same tensors. Filters are channels-last here.
+            let kept = tensors(&stream, &wide, DType::F32);
+            let given: Vec<Tensor> = kept.iter().map(channels_last).collect();
+            let of = Inputs::new(&x);
+            let launches = Launches::given(&stream, chain.as_ref(), of, &given, &options).unwrap();
+            let got = run(&launches, &stream, &x, &given);
+            let model = Model::from_tensors(&stream, chain, kept, DType::F16).unwrap();
+            let expected = model.forward_with(&x, &options).unwrap();
+            assert!(
+                bits(&got) == bits(&expected),
+                "{arch:?} {}",
+                chain.operators()
+            );
+            // Norms take theirs as they are, the other layers rounded ones.
+            let rounded = tensors(&stream, &wide, DType::F16);
+            let model = Model::from_tensors(&stream, chain, rounded, DType::F16).unwrap();
+            let rounded = model.forward_with(&x, &options).unwrap();
+            let names = chain.parameters().iter().map(|parameter| &parameter.name);
+            let has_norm = names.into_iter().any(|name| name.contains("norm."));
+            // The folded parameters of this partition are stored as tensors are.
+            let is_rounded =
+                !has_norm || case.partition.is_some_and(|text| text.contains("folded"));
+            let is_same = bits(&got) == bits(&rounded);
+            assert!(is_same == is_rounded, "{arch:?} {}", chain.operators());
+        }
+    }
+}
+
+/// Kernels of norms whose weight is 0, and whose bias and scale have a product that is rounded otherwise if the
+/// bias is rounded before.
+#[test]
+fn norms_of_16_bit_tensors_read_f32_parameters_as_they_are() {
+    let norm85 = KernelBench85::default().chain().unwrap();
+    let norm79 = KernelBench79 {
+        affine: true,
+        ..KernelBench79::default()
+    };
+    let chain = |layers: Vec<Layer>| Chain::new(6, layers).unwrap();
+    let scale = || Layer::scale("scale");
+    let group = Layer::group_norm("norm", 2);
+    let instance = Layer::InstanceNorm(InstanceNormLayer {
+        name: "norm".into(),
+        attributes: InstanceNormSpec::default(),
+        affine: true,
+    });
+    let cases: [(Chain, &[usize]); 7] = [
+        (chain(vec![group.clone(), scale()]), &[2, 6, 5, 5]),
+        (chain(vec![instance, scale()]), &[2, 6, 5, 5]),
+        (
+            chain(vec![Layer::layer_norm("norm", &[6, 5, 5])]),
+            &[2, 6, 5, 5],
+        ),
+        (chain(vec![Layer::batch_norm("norm")]), &[2, 6, 5, 5]),
+        (
+            chain(vec![
+                group,
+                scale(),
+                Layer::max_pool2d(MaxPool2dSpec::new([2, 2])),
+            ]),
+            &[2, 6, 5, 5],
+        ),
+        // In one launch on Hopper.
+        (norm85, &[1, 8, 10, 128]),
+        (norm79.chain().unwrap(), &[1, 3, 3, 4, 5]),
+    ];
+    for (dtype, fraction_bits) in [(DType::F16, 10), (DType::BF16, 7)] {
+        // The bias lies between a half and the next value, nearer to a half.
+        let step = 0.5f32.powi(fraction_bits);
+        let (bias, factor) = (0.5 + 0.2 * step, 0.75);
+        assert_eq!(dtype.round(bias), 0.5);
+        assert_ne!(dtype.round(bias * factor), dtype.round(0.5 * factor));
+        for arch in ARCHS {
+            let stream = stream(arch);
+            for (chain, input) in &cases {
+                let has_scale = chain.operators().contains("scale");
+                let of = |parameter: &Parameter| {
+                    let value = match parameter.name.rsplit('.').next() {
+                        Some("bias") if parameter.name.contains("norm") => bias,
+                        Some("weight") if parameter.name.contains("norm") => 0.0,
+                        Some("running_var") => 1.0,
+                        Some("running_mean") => 0.0,
+                        _ => factor,
+                    };
+                    ArrayD::from_elem(&parameter.shape[..], value)
+                };
+                let values: Vec<ArrayD<f32>> = chain.parameters().iter().map(of).collect();
+                let given = tensors(&stream, &values, DType::F32);
+                let x = data::signed(7, *input);
+                let x = Tensor::from_f32_array(&stream, &x, dtype).unwrap();
+                let (of, options) = (Inputs::new(&x), Options::default());
+                let launches = Launches::given(&stream, chain.as_ref(), of, &given, &options);
+                let y = run(&launches.unwrap(), &stream, &x, &given);
+                let wanted = dtype.round(if has_scale { bias * factor } else { bias });
+                let y = y.to_f32_array().unwrap();
+                let is_all = y.iter().all(|&y| y == wanted);
+                assert!(
+                    is_all,
+                    "{dtype} {arch:?} {} {wanted} {y}",
+                    chain.operators()
+                );
+            }
+        }
+    }
+}
+
+/// The same values with channels next to each other, where there are pixels.
+fn channels_last(tensor: &Tensor) -> Tensor {
+    let shape = tensor.shape();
+    if shape.len() < 4 {
+        return tensor.clone();
+    }
+    let mut axes: Vec<usize> = (0..shape.len()).collect();
+    axes[1..].rotate_left(1);
+    let values = tensor.to_f32_array().unwrap().permuted_axes(axes.clone());
+    let values = values.as_standard_layout();
+    let lying = Tensor::from_f32_array(tensor.stream(), &values, tensor.dtype()).unwrap();
+    let mut strides = vec![0; shape.len()];
+    for (&axis, stride) in axes.iter().zip(lying.strides()) {
+        strides[axis] = stride;
+    }
+    lying.restrided(0, shape, &strides).unwrap()
+}
+
+#[test]
+fn other_parameters_than_the_graph_has_are_refused() {
+    let stream = stream(Arch::Sm90);
+    let chain = Chain::new(2, [Layer::scale("scale")]).unwrap();
+    let x = Tensor::zeros(&stream, &[1, 2], DType::F32).unwrap();
+    let given = |shapes: &[usize]| {
+        let tensor = |&len: &usize| Tensor::zeros(&stream, &[len], DType::F32).unwrap();
+        let tensors: Vec<Tensor> = shapes.iter().map(tensor).collect();
+        let (of, options) = (Inputs::new(&x), Options::default());
+        Launches::given(&stream, chain.as_ref(), of, &tensors, &options)
+    };
+    let refused = |launches: Result<Launches>| match launches {
+        Err(Error::Parameters(error)) => error.to_string(),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(
+        refused(given(&[])),
+        "parameters: there are 0 tensors, the model has 1 parameters"
+    );
+    assert_eq!(refused(given(&[3])), "scale: shape is [3], expected [2]");
+    let launches = given(&[2]).unwrap();
+    let null = std::ptr::null_mut();
+    // SAFETY: it is refused before an address is used.
+    let ran = unsafe { launches.run(&stream, &[null], &[], null, null) };
+    assert_eq!(
+        refused(ran.map(|()| launches)),
+        "parameters: there are 0 tensors, the model has 1 parameters"
+    );
+}
