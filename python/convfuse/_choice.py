@@ -19,6 +19,9 @@ _MARGIN = 0.98
 # How often each way is called, at least and at most, and after how many seconds that is enough.
 _LEAST, _MOST, _ENOUGH = 5, 40, 0.2
 
+# After how many tries what is left is kept together.
+_TRIES = 24
+
 
 def measure(call: Callable[[], Any], device: torch.device) -> Times:
     """What a call takes, and on a GPU a replay of its CUDA graph, where it can be captured."""
@@ -64,12 +67,13 @@ def choose(units: Sequence[Any], taken: Callable[[set[Any]], Times]) -> tuple[se
     All are kept at first. Then halves are left out, and halves of those that cannot be left out as a whole.
     """
     refused: set[Any] = set()
-    best = taken(refused)
+    best, tries = taken(refused), 0
     parts = [list(units)] if len(units) > 1 else []
-    while parts:
-        part = parts.pop()
+    while parts and tries < _TRIES:
+        # The first ones first: what is refused early saves the most.
+        part = parts.pop(0)
         for half in (part[: len(part) // 2], part[len(part) // 2 :]):
-            times = taken(refused | set(half))
+            times, tries = taken(refused | set(half)), tries + 1
             if better(times, best):
                 refused, best = refused | set(half), times
             elif len(half) > 1:

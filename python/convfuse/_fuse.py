@@ -7,6 +7,7 @@ A model stays the object that it is. Its calls go through Dynamo, as after ``mod
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from types import FunctionType
 from typing import Any
 
@@ -111,7 +112,7 @@ class _Fused:
             self.kernels.build()
             return measure(ours, device)
 
-        with torch.no_grad():
+        with torch.no_grad(), _unchanged(self.module, device):
             self.plain = measure(plain, device)
             self.run(*example)
             regions = [one for program in self.kernels.programs for one in program.regions]
@@ -148,6 +149,19 @@ def _is_left_alone(module: nn.Module) -> bool:
     if torch._C._len_torch_dispatch_stack() > 0:
         return True
     return torch.is_grad_enabled() and any(one.requires_grad for one in module.parameters())
+
+
+@contextmanager
+def _unchanged(module: nn.Module, device: torch.device) -> Iterator[None]:
+    """Calls leave no trace in buffers, which norms in training write, nor in generators of random numbers."""
+    buffers = [(one, one.clone()) for one in module.buffers()]
+    devices = [device] if device.type == "cuda" else []
+    with torch.random.fork_rng(devices):
+        try:
+            yield
+        finally:
+            for one, before in buffers:
+                one.copy_(before)
 
 
 def _devices(example: Any) -> Iterator[torch.device]:
