@@ -121,6 +121,8 @@ class Kernels:
     programs: list[Program] = field(default_factory=list)
     left: dict[str, int] = field(default_factory=dict)
     """Why graphs were left to PyTorch, and how many."""
+    was_called: bool = False
+    """Whether a call has gone well."""
 
     def __call__(self, graph_module: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
         why = left_to_pytorch(inputs)
@@ -217,7 +219,7 @@ def _decompose(graph_module: fx.GraphModule, table: dict[Any, Callable[..., Any]
             continue
         nodes = [one for one in node.all_input_nodes]
         examples = [one.meta["val"] for one in nodes]
-        target, arguments, named = node.target, node.args, node.kwargs
+        target = node.target
 
         def call(*values: Any, nodes=nodes, node=node, target=target) -> Any:
             known = dict(zip(nodes, values))

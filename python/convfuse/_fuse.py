@@ -6,6 +6,7 @@ A model stays the object that it is. Its calls go through Dynamo, as after ``mod
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FunctionType
@@ -52,19 +53,16 @@ class _Fused:
         # Dynamo counts programs by code: what is compiled of other models is not to count here.
         own = FunctionType(_call.__code__.replace(), _call.__globals__, _call.__name__)
         self.compiled = torch.compile(own, backend=convfuse, options={"kernels": kernels})
-        self.was_called = False
 
     def put(self) -> None:
         """Has calls of the module come here."""
-        self.module.__dict__.update(
-            {_STATE: self, _CALLED: self, _REPLICATED: self.replicate}
-        )
+        self.module.__dict__.update({_STATE: self, _CALLED: self, _REPLICATED: self.replicate})
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
         module = self.module
         if self.is_left or _is_left_alone(module):
             return module._call_impl(*arguments, **named)
-        if self.was_called:
+        if self.kernels.was_called:
             try:
                 return self.compiled(module, arguments, named)
             except TorchDynamoException:
@@ -74,9 +72,9 @@ class _Fused:
 
     def run(self, *arguments: Any, **named: Any) -> Any:
         """Calls the model, where what Dynamo cannot compile, or refuses, is left to Python: errors are then those that PyTorch raises."""
-        with dynamo.patch(suppress_errors=True):
+        with _errors_are_left_to_python():
             result = self.compiled(self.module, arguments, named)
-        self.was_called = True
+        self.kernels.was_called = True
         return result
 
     def replicate(self) -> nn.Module:
@@ -89,7 +87,7 @@ class _Fused:
 
     def __getstate__(self) -> dict[str, Any]:
         state = self.__dict__.copy()
-        del state["compiled"], state["was_called"]
+        del state["compiled"]
         state["kernels"] = self.kernels.refused
         return state
 
@@ -149,6 +147,28 @@ def _is_left_alone(module: nn.Module) -> bool:
     if torch._C._len_torch_dispatch_stack() > 0:
         return True
     return torch.is_grad_enabled() and any(one.requires_grad for one in module.parameters())
+
+
+class _Suppressed:
+    """How many threads have Dynamo's errors suppressed, and the setting before the first of them."""
+
+    lock, count, before = threading.Lock(), 0, False
+
+
+@contextmanager
+def _errors_are_left_to_python() -> Iterator[None]:
+    """What Dynamo fails at runs as it is written. The setting is one of the process."""
+    with _Suppressed.lock:
+        if _Suppressed.count == 0:
+            _Suppressed.before, dynamo.suppress_errors = dynamo.suppress_errors, True
+        _Suppressed.count += 1
+    try:
+        yield
+    finally:
+        with _Suppressed.lock:
+            _Suppressed.count -= 1
+            if _Suppressed.count == 0:
+                dynamo.suppress_errors = _Suppressed.before
 
 
 @contextmanager

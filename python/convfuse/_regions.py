@@ -82,6 +82,8 @@ def tidy(graph: fx.Graph) -> None:
             source = node.args[0]
             while source.target is aten.view.default:
                 source = source.args[0]
+            if "val" not in source.meta or "val" not in node.meta:
+                continue
             if same(value(source).shape, value(node).shape):
                 node.replace_all_uses_with(source)
             elif source is not node.args[0]:

@@ -152,9 +152,9 @@ class Path:
 
 Row = Callable[[fx.Node, Path], None]
 
-ROWS: dict[torch._ops.OpOverload, Row] = {}
+ROWS: dict[Any, Row] = {}
 
-FIRST: dict[torch._ops.OpOverload, str] = {}
+FIRST: dict[Any, str] = {}
 """What paths begin with, and what it is called."""
 
 

@@ -58,7 +58,9 @@ class ChainModule(nn.Module):
             places.append((path, attribute))
             value = getattr(self.get_submodule(path), attribute)
             if tuple(value.shape) != shape:
-                raise ValueError(f"convfuse: {name} has shape {tuple(value.shape)}, must be {shape}")
+                raise ValueError(
+                    f"convfuse: {name} has shape {tuple(value.shape)}, must be {shape}"
+                )
             _expect_type(value.dtype)
         self._chain, self._paths, self._precision = chain, tuple(places), precision
 

@@ -134,7 +134,9 @@ def test_parameters_may_be_other_tensors():
         plain[1] = copy.deepcopy(ours[1])
         expect_same(ours(x), plain(x))
         changed = torch.func.functional_call(ours, {"0.weight": torch.zeros(8, 3, 3, 3)}, (x,))
-        expect_same(changed, torch.func.functional_call(plain, {"0.weight": torch.zeros(8, 3, 3, 3)}, (x,)))
+        expect_same(
+            changed, torch.func.functional_call(plain, {"0.weight": torch.zeros(8, 3, 3, 3)}, (x,))
+        )
 
 
 @pytest.mark.parametrize("named", [{}, {"fused": True}])
@@ -143,7 +145,7 @@ def test_models_are_trained_as_before(kind, named):
     plain, losses = block(), []
     for model in (copy.deepcopy(plain), fused(plain)):
         optimiser, x = kind(model.parameters(), 0.1, **named), torch.ones(2, 3, 8, 8)
-        for step in range(6):
+        for _ in range(6):
             with torch.no_grad():
                 before = model(x)
             optimiser.zero_grad()

@@ -337,9 +337,7 @@ def test_a_model_is_never_slower_on_its_example():
         ratios = report.fused.call / report.plain.call, report.fused.graph / report.plain.graph
         assert max(ratios) <= 1.0
     with torch.no_grad():
-        torch.testing.assert_close(
-            model(x), convfuse.unfuse(model)(x), rtol=1e-2, atol=1e-2
-        )
+        torch.testing.assert_close(model(x), convfuse.unfuse(model)(x), rtol=1e-2, atol=1e-2)
 
 
 @pytest.mark.skipif(torch.cuda.device_count() < 2, reason="there is one GPU")

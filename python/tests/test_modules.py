@@ -301,21 +301,39 @@ def conv(**attributes):
 @pytest.mark.parametrize(
     ("layers", "words"),
     [
-        ([conv(groups=3)], "in_channels is 6, which is not a multiple|out_channels is 8, which is not"),
+        (
+            [conv(groups=3)],
+            "in_channels is 6, which is not a multiple|out_channels is 8, which is not",
+        ),
         ([conv(stride=0)], r"stride\[0\] is 0, minimum 1"),
         ([conv(kernel_size=[3, 0])], r"kernel_size\[1\] is 0, minimum 1"),
         ([conv(padding="same", stride=2)], "expected 1 with padding same"),
         ([conv(padding_mode="mirror")], "unknown variant `mirror`"),
         ([conv(strides=2)], "unknown field `strides`"),
-        ([conv(), {"group_norm": {"name": "norm", "num_groups": 3}}], "not a multiple of num_groups 3"),
-        ([conv(), {"group_norm": {"name": "norm", "num_groups": 2, "eps": float("nan")}}], "not finite"),
-        ([conv(), {"layer_norm": {"name": "norm", "normalized_shape": [4, 7, 7]}}], "is 4, expected 8"),
-        ([conv(), {"prelu": {"name": "act", "num_parameters": 3}}], "expected 1 or the channels, 8"),
+        (
+            [conv(), {"group_norm": {"name": "norm", "num_groups": 3}}],
+            "not a multiple of num_groups 3",
+        ),
+        (
+            [conv(), {"group_norm": {"name": "norm", "num_groups": 2, "eps": float("nan")}}],
+            "not finite",
+        ),
+        (
+            [conv(), {"layer_norm": {"name": "norm", "normalized_shape": [4, 7, 7]}}],
+            "is 4, expected 8",
+        ),
+        (
+            [conv(), {"prelu": {"name": "act", "num_parameters": 3}}],
+            "expected 1 or the channels, 8",
+        ),
         ([conv(), {"max_pool3d": {"kernel_size": 2}}], "spatial dimensions are 2, expected 3"),
         ([{"max_pool2d": {"kernel_size": 2, "padding": 2}}], r"padding\[0\] is 2, limit"),
         ([{"avg_pool2d": {"kernel_size": 2, "divisor_override": 0}}], "divisor_override is 0"),
         ([{"channel_max": {}}, conv()], "the input has no channels"),
-        ([conv(), {"scale": {"name": "conv"}}], "no parameter can be called conv: 'conv' is empty or taken"),
+        (
+            [conv(), {"scale": {"name": "conv"}}],
+            "no parameter can be called conv: 'conv' is empty or taken",
+        ),
         ([{"scale": {"name": "chain"}}], "no parameter can be called chain"),
         ([{"scale": {"name": "a..b"}}], "no parameter can be called a..b"),
         ([], "layers are none"),
@@ -333,7 +351,12 @@ def test_constructors_refuse_types_and_shapes_without_kernels():
         fused_nn.Chain(6, conv())
     with pytest.raises(TypeError, match="layers are a list of dictionaries"):
         fused_nn.Chain(6, ["relu"])
-    for text in ("{", "[]", '{"layers": []}', '{"in_channels": 3, "layers": [{"relu": {}}], "more": 1}'):
+    for text in (
+        "{",
+        "[]",
+        '{"layers": []}',
+        '{"in_channels": 3, "layers": [{"relu": {}}], "more": 1}',
+    ):
         with pytest.raises(ValueError, match="convfuse: chain: "):
             fused_nn.Chain.from_json(text)
     with pytest.raises(ValueError, match=r"scale has shape \(1,\), must be \(64, 1, 1\)"):

@@ -34,7 +34,9 @@ MOST = 12
 
 def samples(name, dtype):
     """What PyTorch tries an operator on."""
-    (info,) = [one for one in op_db if one.name == f"nn.functional.{name}" and not one.variant_test_name]
+    (info,) = [
+        one for one in op_db if one.name == f"nn.functional.{name}" and not one.variant_test_name
+    ]
     if dtype not in info.supported_dtypes("cpu"):
         pytest.skip(f"PyTorch's {name} knows no {dtype}")
     torch.manual_seed(0)

@@ -55,7 +55,9 @@ def test_auto_is_what_the_caller_allows(child):
     done = child(CODE.replace("SETTINGS", repr(list(SETTINGS))), timeout=300)
     assert done.returncode == 0, done.stderr
     expected = [f"[{fused}, {module}]" for fused, module in SETTINGS.values()]
-    assert list(zip(SETTINGS, done.stdout.splitlines(), strict=True)) == list(zip(SETTINGS, expected))
+    assert list(zip(SETTINGS, done.stdout.splitlines(), strict=True)) == list(
+        zip(SETTINGS, expected)
+    )
 
 
 @pytest.fixture

@@ -176,7 +176,10 @@ def test_subclasses_of_layers_are_what_they_compute():
 
 
 READERS = {
-    "several readers": (Of(lambda own, x: own.a(x) * own.a(x).sum(), a=conv()), "one layer by itself"),
+    "several readers": (
+        Of(lambda own, x: own.a(x) * own.a(x).sum(), a=conv()),
+        "one layer by itself",
+    ),
     "transposed": (nn.Sequential(nn.ConvTranspose2d(3, 8, 3), nn.ReLU()), "transposed"),
     "alone": (nn.Sequential(conv()), "one layer by itself"),
     "a norm's weight alone": (
