@@ -33,8 +33,9 @@ def expect_precision(precision: str) -> None:
         raise ValueError(f"convfuse: precision is {precision!r}, must be one of {PRECISIONS}")
 
 
+@torch.compiler.assume_constant_result
 def matrix_products_allow_tf32() -> bool:
-    """Whether the caller allows tf32 in matrix products, now."""
+    """Whether the caller allows tf32 in matrix products, now. Dynamo guards that setting by itself."""
     if not _NEWER:
         try:
             return _matmul_precision() != "highest"
@@ -68,14 +69,14 @@ def guarded(precision: Precision) -> bool:
 
     def create(builder: Any, guard: Any) -> None:
         words = [f"convfuse: tf32 in convolutions is {'' if fast else 'not '}allowed"]
-        builder.guard_manager.root.add_lambda_guard(holds, words, *_stack(guard))
+        add = builder.guard_manager.root.add_lambda_guard
+        try:
+            add(holds, words, guard.user_stack)
+        except TypeError:
+            # PyTorch before 2.11 does not ask for the place in the user's code.
+            add(holds, words)
 
     if context is not None:
         context.guards_context.dynamo_guards.add(GlobalStateSource().make_guard(create))
     return fast
 
-
-def _stack(guard: Any) -> tuple[Any, ...]:
-    """What PyTorch from 2.11 on wants to know besides: where the user's code asked for the guard."""
-    version = tuple(int(part) for part in torch.__version__.split(".")[:2])
-    return (guard.user_stack,) if version >= (2, 11) else ()

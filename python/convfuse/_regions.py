@@ -7,6 +7,7 @@ PyTorch would not round.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -17,7 +18,7 @@ from torch import fx
 from . import _native
 from ._chain import parsed
 from ._report import Entry
-from ._table import FIRST, ROWS, Path, Refused, operand, same, value
+from ._table import FIRST, ROWS, Path, Refused, operand, readers, same, value
 from .ops import RUN
 
 __all__ = ["Region", "find", "put", "tidy"]
@@ -100,9 +101,8 @@ def _where(node: fx.Node) -> str:
     """The path of the module that a node is of, as well as it is known."""
     stack = node.meta.get("nn_module_stack") or {}
     name = next(reversed(stack.values()), ("",))[0] if stack else ""
-    for prefix in ("L['module']", "L['self']", "L['s']"):
-        name = name.removeprefix(prefix)
-    return name.replace("._modules['", ".").replace("']", "").removeprefix(".")
+    name = re.sub(r"^L\['\w+'\]", "", name)
+    return re.sub(r"\._modules\['(\w+)'\]", r".\1", name).removeprefix(".")
 
 
 class _Finder:
@@ -149,6 +149,7 @@ class _Finder:
         try:
             _expect_worth(path.operators)
             _expect_shape(path, value(last))
+            self.move_extents(path.inputs, nodes)
         except Refused as refused:
             entry.reason = str(refused)
             return entry
@@ -166,6 +167,30 @@ class _Finder:
             entry=entry,
         )
 
+    def move_extents(self, inputs: list[fx.Node], nodes: list[fx.Node]) -> None:
+        """Has extents of values within a region, which others read, be read of values that stay: its inputs, or its last one."""
+        own, last = set(nodes), nodes[-1]
+        for extent in [one for node in nodes[:-1] for one in node.users if one not in own]:
+            if _is_read_within(extent, own):
+                continue
+            known = extent.meta["val"]
+            for source in (*inputs, last):
+                axes = [i for i, one in enumerate(value(source).shape) if same([one], [known])]
+                behind = all(one > last for one in extent.users if not _is_read_within(one, own))
+                if axes and (source is not last or behind):
+                    place = extent.graph.inserting_before(extent)
+                    if source is last:
+                        place = extent.graph.inserting_after(last)
+                    with place:
+                        new = extent.graph.call_function(aten.sym_size.int, (source, axes[0]))
+                    new.meta = extent.meta.copy()
+                    outside = [one for one in extent.users if not _is_read_within(one, own)]
+                    for one in outside:
+                        one.replace_input_with(extent, new)
+                    break
+            else:
+                raise Refused("its extents are read before it is computed")
+
     def grow(self, path: Path) -> tuple[tuple[int, int, int, fx.Node] | None, str]:
         """Goes on as far as there are layers. Gives how much of the path there was where its value last had the type of its input, and
         why it goes no further."""
@@ -173,7 +198,7 @@ class _Finder:
         while True:
             if path.padding is None and path.known.dtype is path.dtype:
                 best = len(path.layers), len(path.inputs), len(path.nodes), path.last
-            users = list(path.last.users)
+            users = readers(path.last)
             if len(users) != 1:
                 return best, f"its value has {len(users)} readers"
             (user,) = users
@@ -186,6 +211,15 @@ class _Finder:
                 row(user, path)
             except Refused as refused:
                 return best, f"{user.name} is no layer of it: {refused}"
+
+
+def _is_read_within(node: fx.Node, region: set[fx.Node]) -> bool:
+    """Whether a region's nodes alone read a value, or what is computed of it."""
+    return node in region or (
+        node.op == "call_function"
+        and bool(node.users)
+        and all(_is_read_within(one, region) for one in node.users)
+    )
 
 
 def _expect_worth(operators: list[str]) -> None:
@@ -251,8 +285,6 @@ def put(graph: fx.Graph, regions: Collection[Region], fast: bool) -> None:
             call = graph.call_function(RUN, (inputs, parameters, region.text, is_fast))
         call.meta = {key: one for key, one in last.meta.items() if key != "tensor_meta"}
         last.replace_all_uses_with(call)
-        for node in reversed(region.nodes):
-            graph.erase_node(node)
         calls[last] = call
     graph.eliminate_dead_code()
     if all(one.is_dense for one in regions):

@@ -17,7 +17,7 @@ from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from . import _native
 
-__all__ = ["FIRST", "ROWS", "TYPES", "Path", "Refused", "operand", "value"]
+__all__ = ["FIRST", "ROWS", "TYPES", "Path", "Refused", "operand", "readers", "same", "value"]
 
 aten = torch.ops.aten
 
@@ -38,6 +38,11 @@ def value(node: Any) -> torch.Tensor:
     if not isinstance(known, torch.Tensor):
         raise Refused("an operand is no tensor")
     return known
+
+
+def readers(node: fx.Node) -> list[fx.Node]:
+    """Those who read a value, not its extents alone."""
+    return [one for one in node.users if one.target is not aten.sym_size.int]
 
 
 def arguments(node: fx.Node) -> dict[str, Any]:
@@ -326,14 +331,14 @@ def _norm_of_one_sample(node: fx.Node, path: Path) -> None:
 @_row(aten.view.default)
 def _instance_norm(node: fx.Node, path: Path) -> None:
     # PyTorch gives an instance norm's samples to a batch norm as channels of one sample.
-    x, users = path.known, list(node.users)
+    x, users = path.known, readers(node)
     is_norm = len(users) == 1 and users[0].target is aten._native_batch_norm_legit.no_stats
     if not is_norm or x.dim() < 3:
         raise Refused("a view")
     if not same(value(node).shape, (1, x.shape[0] * x.shape[1], *x.shape[2:])):
         raise Refused("a batch norm with the statistics of its batch")
     result = _result(users[0])
-    back = list(result.users)
+    back = readers(result)
     if len(back) != 1 or back[0].target is not aten.view.default:
         raise Refused("an instance norm whose result is not of its input's shape")
     if not same(value(back[0]).shape, x.shape):
@@ -380,7 +385,9 @@ def _scale(node: fx.Node, path: Path) -> None:
     if value(factor).dtype is not x.dtype:
         raise Refused("a factor of another type")
     path.expect_float32("scale", factor)
-    path.add({"scale": {"name": path.fresh()}}, [node], factor=factor)
+    # Layers of one name have one parameter, which some kernels read once.
+    known = (name for name, one in path.parameters.items() if one is factor and "." not in name)
+    path.add({"scale": {"name": next(known, path.fresh())}}, [node], factor=factor)
 
 
 @_row(aten._prelu_kernel.default)

@@ -147,6 +147,15 @@ TAKEN = {
 }
 
 
+def test_a_factor_that_is_taken_twice_is_one_parameter():
+    model, shape, _ = TAKEN["factors"]
+    ours = fused(model.eval())
+    with torch.no_grad():
+        ours(torch.randn(shape))
+    ((call,),) = calls(ours)
+    assert len(call.args[1]) == 3 and call.args[2].count('"scale":{"name":"p1"}') == 2
+
+
 class Wider(nn.GroupNorm):
     """A group norm by another name."""
 
