@@ -24,7 +24,8 @@ use crate::parts::planes::{Behind, NormTensors, Planes, affine};
 /// # Safety
 /// `x` and `y` have `g.elements` elements and start on 16 bytes; `g.norm` has one channel, without weight and
 /// bias, whose plane is a row; `partials` is what `group_norm`'s statistics kernel wrote for `x`; `weight`
-/// and `bias` have `g.spatial` elements, f32 ones where the norm is wide, or are null; `y` is `x` or apart from it.
+/// and `bias` have `g.spatial` elements, f32 ones where the norm is wide, or are null; `y` is `x` or apart
+/// from it.
 #[kernel(instances(T: [f32, f16, bf16]), max_threads = BLOCK_THREADS, min_blocks = MIN_BLOCKS)]
 pub unsafe fn layer_norm_apply<T: Storage>(
     x: *const T,

@@ -69,7 +69,7 @@ tests! {
         checks::norm::slopes::<f32> => checks::norm::slopes::<f16>, checks::norm::slopes::<bf16>;
     group_norm_scale_resident_matches_for_rows_that_fit_and_do_not:
         checks::norm::resident::<f32> => checks::norm::resident::<f16>, checks::norm::resident::<bf16>;
-    norms_read_parameters_in_f32: checks::norm::wide::<f16> => checks::norm::wide::<bf16>;
+    norms_read_parameters_in_f32: checks::norm_wide::wide::<f16> => checks::norm_wide::wide::<bf16>;
     scale_matches_and_works_in_place:
         checks::elementwise::scale::<f32> => checks::elementwise::scale::<f16>, checks::elementwise::scale::<bf16>;
     prelu_matches_and_works_in_place:

@@ -2,8 +2,8 @@
 //!
 //! It is linked against neither PyTorch nor a driver. `torch` finds PyTorch's own library in the process, by
 //! the stable C interface that it offers to extensions, and registers `torch.ops.convfuse`; `runner` keeps
-//! the launches that calls of the operator need; `chains` tells Python about chains, and `arrays` runs them on
-//! arrays of other libraries.
+//! the launches that calls of the operator need; `chains` tells Python about chains, and `arrays` runs them
+//! on arrays of other libraries.
 
 mod arrays;
 mod chains;

@@ -136,9 +136,9 @@ impl Launches {
     ///
     /// Kernels are chosen and loaded for inputs and parameters of the shapes of these that lie in memory as
     /// these do; their elements are not read. Inputs are of one element type, which is that of the output.
-    /// Parameters may be of any: they are rounded to the inputs' in each run, except the parameters of a batch
-    /// norm, which is folded in f32. A parameter that is not dense, row-major and aligned to 16 bytes is
-    /// copied in each run.
+    /// Parameters may be of any: they are rounded to the inputs' in each run, except those of norms, which
+    /// are read in f32. A parameter that is not dense, row-major and aligned to 16 bytes is copied in each
+    /// run.
     ///
     /// `stream` is the one that the caller is about to run it on. Other streams of the device may run it as
     /// well, also for the first time while they are in capture.

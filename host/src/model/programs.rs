@@ -46,7 +46,7 @@ impl Source<'_> {
     }
 }
 
-/// The element types in which kernels for tensors of `dtype` take parameters that are stored like this, in the
+/// The element types in which kernels for tensors of `dtype` take parameters of the types `stored`, in the
 /// order of the graph's table.
 ///
 /// Norms compute in f32 and read f32 parameters of 16-bit tensors as they are. All other parameters are

@@ -240,7 +240,7 @@ impl Program {
         Ok(())
     }
 
-    /// Queues the launches over raw addresses. `inputs` are the first inputs, and `further` those behind them.
+    /// Queues the launches over raw addresses. `further` are the inputs behind the first `inputs`.
     ///
     /// # Safety
     /// There is an address for each input and for the one output. Inputs have the layouts of the program; the

@@ -109,8 +109,9 @@ impl Vectors for f32 {
 /// `x` and `y` have `g.elements` elements and start on 16 bytes; `y` is `x` or apart from it; `partials` is
 /// what the statistics kernel wrote for `x`, or for the tensor that `x` was pooled from; `weight` and `bias`,
 /// where the geometry says that they exist, and `before` and `scale`, if they are not null, have
-/// `g.norm.channels` elements, weight and bias f32 ones where the norm is wide, `scale` one where `g.factor_step` is 0, else that is 1; `before` is null
-/// unless the norm's rows are channels. The geometry is for elements of `T`'s size.
+/// `g.norm.channels` elements, `scale` one where `g.factor_step` is 0, else that is 1; weight and bias are
+/// f32 where the norm is wide; `before` is null unless the norm's rows are channels. The geometry is for
+/// elements of `T`'s size.
 #[kernel(
     instances(T: [f32, f16, bf16]),
     max_threads = BLOCK_THREADS,

@@ -43,6 +43,7 @@ pub(crate) mod implicit_gemm_nan;
 pub(crate) mod implicit_gemm_without_norm;
 pub(crate) mod max_pool2d;
 pub(crate) mod norm;
+pub(crate) mod norm_wide;
 pub(crate) mod one_launch_corners;
 pub(crate) mod one_launch_nan;
 pub(crate) mod pointwise;

@@ -91,7 +91,7 @@ impl Call<'_> {
                 let (stored, (shape, strides)) = (tensor.dtype(name)?, tensor.layout()?);
                 let expected = parameter.shape.iter().map(|&extent| extent as i64);
                 let expected: Vec<i64> = expected.collect();
-                // A factor of another shape, such as (c) or (1, c, 1, 1), has the same elements in the same order.
+                // A factor of another shape, such as (c) or (1, c, 1, 1), has the same elements in order.
                 if squeezed(&expected) != squeezed(shape) {
                     return Err(format!(
                         "convfuse: {name}: shape is {shape:?}, expected {expected:?}"

@@ -9,8 +9,8 @@ use crate::model::Precision;
 use crate::{Error, data};
 use launch_config::Arch;
 
-/// A chain, a partition of it, the shape of its input, a kernel that prepares parameters or reads them as they
-/// are on each architecture, and how many launches prepare parameters.
+/// A chain, a partition of it, the shape of its input, a kernel that prepares parameters or reads them as
+/// they are on each architecture, and how many launches prepare parameters.
 struct Case {
     chain: Chain,
     partition: Option<&'static str>,
@@ -250,8 +250,8 @@ fn parameters_of_other_types_and_layouts_are_converted_in_each_run() {
     }
 }
 
-/// Kernels of norms whose weight is 0, and whose bias and scale have a product that is rounded otherwise if the
-/// bias is rounded before.
+/// Kernels of norms whose weight is 0, and whose bias and scale have a product that is rounded otherwise if
+/// the bias is rounded before.
 #[test]
 fn norms_of_16_bit_tensors_read_f32_parameters_as_they_are() {
     let norm85 = KernelBench85::default().chain().unwrap();
