@@ -43,6 +43,7 @@ class ChainModule(nn.Module):
     """
 
     _chain: str
+    _parsed: Parsed
     _precision: Precision
     _paths: tuple[tuple[str, str], ...]
 
@@ -63,6 +64,8 @@ class ChainModule(nn.Module):
                 )
             _expect_type(value.dtype)
         self._chain, self._paths, self._precision = chain, tuple(places), precision
+        # Kept, since compilers do not know what makes it.
+        self._parsed = parsed(chain)
 
     @property
     def chain(self) -> str:
@@ -115,7 +118,7 @@ class ChainModule(nn.Module):
         if not isinstance(x, torch.Tensor):
             raise TypeError(f"convfuse: the input is of {type(x).__name__}, must be a torch.Tensor")
         if _is_left_to_pytorch([x, *inputs, *parameters]):
-            return evaluate(parsed(self._chain), x, parameters, inputs)
+            return evaluate(self._parsed, x, parameters, inputs)
         precision = self._precision
         fast = matrix_products_allow_tf32() if precision == "auto" else precision == "fast"
         return RUN([x, *inputs], parameters, self._chain, fast)
@@ -168,7 +171,7 @@ class Chain(ChainModule):
         return cls(content["in_channels"], content["layers"], **options)
 
     def extra_repr(self) -> str:
-        names = " ".join(operator for operator, _ in parsed(self.chain).layers)
+        names = " ".join(operator for operator, _ in self._parsed.layers)
         return f"{names}, precision={self.precision!r}"
 
 

@@ -136,7 +136,9 @@ def test_operators_that_were_kept_whole_are_inductors_again(programs, monkeypatc
         torch.compile(net(), backend="convfuse")(x)
     (graph,) = graphs
     targets = [one.target for one in graph.graph.nodes if one.op == "call_function"]
-    assert RUN not in targets and not set(targets) & set(table) & set(ROWS)
+    # Which is decomposed for complex numbers alone.
+    whole = set(targets) & set(table) & set(ROWS) - {torch.ops.aten.add.Tensor}
+    assert RUN not in targets and not whole
     assert not any("group_norm" in str(one) or "silu" in str(one) for one in targets)
 
 
@@ -165,7 +167,7 @@ def test_regions_do_not_depend_on_the_shape(kernels, name):
     plain = nn.Sequential(nn.Conv2d(3, 8, 3), nn.GroupNorm(2, 8), *LAYERS[name]).eval()
     ours = compiled(plain, dynamic=True)
     with torch.no_grad(), torch._dynamo.config.patch(error_on_recompile=True):
-        for shape in ((2, 3, 15, 17), (3, 3, 20, 13)):
+        for shape in ((2, 3, 15, 17), (3, 3, 21, 13)):
             x = torch.randn(shape)
             expect_near(ours(x), exact_of(plain, x))
     (regions,) = taken(kernels)
