@@ -129,7 +129,10 @@ def _is_left_to_pytorch(tensors: list[torch.Tensor]) -> bool:
     dtype = tensors[0].dtype
     if dtype not in TYPES or any([one.dtype is not dtype for one in tensors]):
         return True
-    return torch.is_autocast_enabled(tensors[0].device.type) or is_differentiated(tensors)
+    kind = tensors[0].device.type
+    if kind != "meta" and (kind not in ("cpu", "cuda") or torch.is_autocast_enabled(kind)):
+        return True
+    return is_differentiated(tensors)
 
 
 class Chain(ChainModule):
