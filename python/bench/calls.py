@@ -12,7 +12,9 @@ import statistics
 import time
 
 import torch
+from torch import nn
 
+import convfuse
 from convfuse import nn as fused_nn
 
 SHAPES = {85: (128, 8, 128, 128), 79: (128, 3, 16, 32, 32)}
@@ -32,11 +34,18 @@ def problem(number, precision="accurate"):
     return module.cuda()
 
 
+def network():
+    """A small network, whose calls are the host's time."""
+    torch.manual_seed(0)
+    layers = [nn.Conv2d(8, 8, 3, 1, 1), nn.GroupNorm(2, 8), nn.SiLU()] * 2
+    return nn.Sequential(*layers, nn.ConvTranspose2d(8, 8, 2, 2), nn.Tanh()).eval().cuda()
+
+
 def layers(module):
     """The same by PyTorch's own layers."""
     from convfuse._chain import evaluate, parsed
 
-    chain, values = parsed(module.chain), module._runner.parameters()
+    chain, values = parsed(module.chain), module.chain_parameters()
     return lambda x: evaluate(chain, x, values)
 
 
@@ -79,7 +88,7 @@ def host_times():
     module = problem(85)
     x = torch.randn(1, 8, 128, 128, device="cuda")
     y = torch.empty(1, 64, 31, 31, device="cuda")
-    values, chain = module._runner.parameters(), module.chain
+    values, chain = module.chain_parameters(), module.chain
     run = torch.ops.convfuse.run.default
     relu = '{"in_channels":64,"layers":[{"relu":{}}]}'
     with torch.no_grad():
@@ -95,7 +104,11 @@ def host_times():
         yield "PyTorch's layers, problem 85", host(lambda: plain(x))
     with torch.inference_mode():
         yield "module, in inference mode", host(lambda: module(x))
-    yield "module, gradients recorded", host(lambda: module(x))
+    model, x = network(), torch.randn(1, 8, 32, 32, device="cuda")
+    with torch.no_grad():
+        yield "a network of 8 layers by PyTorch", host(lambda: model(x))
+        convfuse.fuse(model)
+        yield "the network, fused", host(lambda: model(x))
 
 
 def device_times(compile_too):

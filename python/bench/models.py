@@ -8,8 +8,8 @@ is torchvision's FCOS head on five levels of features. All have weights as they 
 those that are asked for.
 
 Each way of running a model gives one row: milliseconds, the median of calls, and the largest error beside the largest value of what the model gives
-in float64. In f32 fused models multiply as PyTorch's convolutions would (precision "auto"), which is the fast (tf32-class) mode unless
-TF32 is switched off, and under other precisions that are asked for. The rows behind the times hold the fused model in f32 to what it gives in eager mode: in a CUDA graph, on a side stream, from
+in float64. `fuse` has PyTorch's own kernels run the rest of a model, `torch.compile by convfuse` has inductor. In f32 both
+multiply as PyTorch's convolutions would (precision "auto"), which is the fast (tf32-class) mode unless TF32 is switched off. The rows behind the times hold the fused model in f32 to what it gives in eager mode: in a CUDA graph, on a side stream, from
 threads, under `torch.compile` and on a second GPU.
 """
 
@@ -156,10 +156,10 @@ class Bench:
         """Fuses the model with what an input of this type shows."""
         convfuse.fuse(self.model, (x,), precision=precision, cpu=not self.cuda)
 
-    def compiled(self, way, call):
+    def compiled(self, way, call, backend="inductor"):
         """A row of what torch.compile makes of a call, if it was asked for."""
         if self.options.compile:
-            self.row(way, torch.compile(call))
+            self.row(way, torch.compile(call, backend=backend))
             torch._dynamo.reset()
 
     def channels_last(self):
@@ -199,7 +199,7 @@ class Bench:
             self.fuse(x, first)
         print("\n".join("    " + line for line in str(convfuse.report(model)).splitlines()), flush=True)
         self.row("autocast, fused under it", autocast)
-        self.compiled("autocast, fused under it and torch.compile", autocast)
+        self.compiled("autocast, torch.compile by convfuse", autocast, "convfuse")
         convfuse.unfuse(model)
         if not self.cuda:
             return
@@ -215,8 +215,8 @@ class Bench:
         model, x = self.model, self.x
         expected = each(lambda one: one.double().clone(), model(x))
         if self.options.compile:
-            compiled = torch.compile(model)
-            y = self.row("f32, fused and torch.compile", lambda: compiled(x))
+            compiled = torch.compile(model, backend="convfuse")
+            y = self.row("f32, torch.compile by convfuse", lambda: compiled(x))
             self.same("torch.compile", y, expected)
             torch._dynamo.reset()
         outputs = [None] * 4

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -166,23 +166,18 @@ def evaluate(
     parameters: Sequence[torch.Tensor],
     inputs: Sequence[torch.Tensor] = (),
     axes: int | None = None,
-    in_place: Collection[int] = (),
 ) -> torch.Tensor:
     """What the layers of a chain make of ``x``, one after the other, by PyTorch's functions. ``axes`` says how many there are behind the
-    channels where the chain does not: one less than a batch has them, and there is none. Layers whose number is in ``in_place`` give
-    the type that they are given."""
+    channels where the chain does not: one less than a batch has them, and there is none."""
     axes = chain.axes or axes
     values = dict(zip(chain.names, parameters, strict=True))
     further = dict(zip(chain.inputs, inputs, strict=True))
-    for index, (operator, attributes) in enumerate(chain.layers):
-        dtype = x.dtype
+    for operator, attributes in chain.layers:
         lacks_batch = axes is not None and x.dim() == axes + 1
         if operator == "add":
             x = x + further[attributes["input"]]
         else:
             x = _layer(operator, attributes, x, values, lacks_batch)
-        if index in in_place:
-            x = x.to(dtype)
     return x
 
 

@@ -1,55 +1,67 @@
-"""What ``fuse`` says of a model."""
+"""What is said of graphs and of models."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-__all__ = ["Entry", "Report"]
+__all__ = ["Entry", "Report", "Times"]
 
 
 @dataclass
 class Entry:
-    """What was found in one place."""
+    """A place in a graph where a region could begin."""
 
     module: str
-    """Where: the path of the first layer."""
+    """Where: the path of the module that the first layer is of, as well as it is known."""
     chain: str
-    """The layers, with spaces between."""
-    replaced: bool
-    """Whether it is fused now."""
+    """The layers, with spaces between; of what is no region, what it would begin with."""
+    taken: bool
+    """Whether it is one call of the operator."""
     reason: str
-    """Why, or why not."""
-    layers_us: float | None = None
-    """What PyTorch's layers took for the example."""
-    fused_us: float | None = None
-    """What the chain took."""
-    rounds: bool = False
-    """Whether under autocast it gives 16 bits where PyTorch's layers would give float32, since all that read it round it to 16 bits."""
+    """Why it is none, or why it ends where it does."""
+
+
+@dataclass
+class Times:
+    """What a call of the whole model took, in milliseconds."""
+
+    call: float
+    """The host's time included."""
+    graph: float | None = None
+    """A replay of a CUDA graph, where there is one."""
+
+    def __str__(self) -> str:
+        replay = "" if self.graph is None else f", {self.graph:.3f} ms in a CUDA graph"
+        return f"{self.call:.3f} ms a call{replay}"
 
 
 @dataclass
 class Report:
-    """What :func:`fuse` did to a model."""
+    """What was taken of a model, and what was not."""
 
     entries: list[Entry] = field(default_factory=list)
     not_traced: list[tuple[str, str]] = field(default_factory=list)
-    """Modules whose code cannot be traced, and why; modules and layers within them were looked at by themselves."""
+    """Graphs that PyTorch's own operators compute, and why."""
+    notes: list[str] = field(default_factory=list)
+    """What holds for the whole model."""
+    plain: Times | None = None
+    """PyTorch's own operators, on the example."""
+    fused: Times | None = None
+    """The model as it is now, on the example."""
 
     @property
     def replaced(self) -> int:
-        """How many chains are fused."""
-        return sum(entry.replaced for entry in self.entries)
+        """How many regions are calls of the operator."""
+        return sum(entry.taken for entry in self.entries)
 
     def __str__(self) -> str:
-        lines = [f"{self.replaced} of {len(self.entries)} chains are fused"]
+        lines = [f"{self.replaced} of {len(self.entries)} regions are taken"]
+        lines += [f"= {note}" for note in self.notes]
+        for name, times in (("PyTorch", self.plain), ("convfuse", self.fused)):
+            if times is not None:
+                lines.append(f"= {name}: {times}")
         for entry in self.entries:
-            times = ""
-            if entry.layers_us is not None and entry.fused_us is not None:
-                times = f" ({entry.layers_us:.1f} us by PyTorch, {entry.fused_us:.1f} us fused)"
-            rounds = ", 16 bits under autocast" if entry.rounds else ""
-            sign = "+" if entry.replaced else "-"
-            where = entry.module or "the model"
-            lines.append(f"{sign} {where}: {entry.chain}: {entry.reason}{times}{rounds}")
-        for path, why in self.not_traced:
-            lines.append(f"? {path or 'the model'}: not traced: {why}")
+            sign, where = "+" if entry.taken else "-", entry.module or "the model"
+            lines.append(f"{sign} {where}: {entry.chain}: {entry.reason}")
+        lines += [f"? {where}: {why}" for where, why in self.not_traced]
         return "\n".join(lines)

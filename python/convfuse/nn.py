@@ -14,9 +14,10 @@ import torch
 from torch import nn
 from torch.nn.modules import module as _module
 
-from ._autocast import TYPES
-from ._chain import Parsed, parsed
-from ._runner import PRECISIONS, Precision, Runner
+from ._chain import Parsed, evaluate, parsed
+from ._precision import Precision, expect_precision, matrix_products_allow_tf32
+from ._table import TYPES
+from .ops import RUN, is_differentiated
 
 __all__ = [
     "Chain",
@@ -35,42 +36,63 @@ _HOOKS = (
 
 
 class ChainModule(nn.Module):
-    """A module that computes a chain. Subclasses make their parameters and then call :meth:`_set_chain`."""
+    """A module that computes a chain. Subclasses make their parameters and then call :meth:`_set_chain`.
 
-    _runner: Runner
+    Where derivatives are asked for, and under autocast, PyTorch's own operators compute it; so they do for inputs of other types than
+    its parameters.
+    """
+
+    _chain: str
+    _parsed: Parsed
+    _precision: Precision
+    _paths: tuple[tuple[str, str], ...]
 
     def _set_chain(
         self, chain: str, paths: Mapping[str, str] | None = None, precision: Precision = "auto"
     ) -> None:
         """``paths`` says where the parameters of the chain are that lie under other names here. ``ValueError`` says which has another
         shape than the chain has it, or a type that there are no kernels for."""
-        sources = []
+        expect_precision(precision)
+        places = []
         for name, shape, _ in parsed(chain).parameters:
             path, _, attribute = (paths or {}).get(name, name).rpartition(".")
-            sources.append((self.get_submodule(path), attribute))
-            value = getattr(*sources[-1])
+            places.append((path, attribute))
+            value = getattr(self.get_submodule(path), attribute)
             if tuple(value.shape) != shape:
-                raise ValueError(f"convfuse: {name} has shape {tuple(value.shape)}, must be {shape}")
+                raise ValueError(
+                    f"convfuse: {name} has shape {tuple(value.shape)}, must be {shape}"
+                )
             _expect_type(value.dtype)
-        self._runner = Runner(chain, sources, precision)
+        self._chain, self._paths, self._precision = chain, tuple(places), precision
+        # Kept, since compilers do not know what makes it.
+        self._parsed = parsed(chain)
 
     @property
     def chain(self) -> str:
         """The chain in JSON, as ``convfuse explain`` takes it in a file."""
-        return self._runner.chain
+        return self._chain
 
     @property
     def precision(self) -> Precision:
         """How float32 is multiplied: ``"accurate"``, ``"fast"`` (tf32-class, factors of 11 bits), or ``"auto"``: fast where the caller
         allows tf32 in matrix products, by ``torch.set_float32_matmul_precision("high")`` or ``torch.backends.cuda.matmul``. The setting for
         convolutions, which allows it unless it is told not to, counts in :func:`convfuse.fuse` alone."""
-        return self._runner.precision
+        return self._precision
 
     @precision.setter
     def precision(self, precision: Precision) -> None:
-        if precision not in PRECISIONS:
-            raise ValueError(f"convfuse: precision is {precision!r}, must be one of {PRECISIONS}")
-        self._runner.precision = precision
+        expect_precision(precision)
+        self._precision = precision
+
+    def chain_parameters(self) -> list[torch.Tensor]:
+        """The parameters and buffers that the chain takes, as they are now, in the order of its table."""
+        found = []
+        for path, name in self._paths:
+            owner = (self._modules.get(path) or self.get_submodule(path)) if path else self
+            value = owner._parameters.get(name)
+            # One that a parametrisation computes, or of a replica, is an attribute.
+            found.append(getattr(owner, name) if value is None else value)
+        return found
 
     def __call__(self, x, *inputs, **named):
         # What PyTorch's own does where there is nothing to do but the call itself, in less time.
@@ -92,7 +114,25 @@ class ChainModule(nn.Module):
 
     def forward(self, x: torch.Tensor, *inputs: torch.Tensor) -> torch.Tensor:
         """The output of the chain for ``x`` and the residuals that it adds, in the order of the chain."""
-        return self._runner(x, *inputs)
+        parameters = self.chain_parameters()
+        if not isinstance(x, torch.Tensor):
+            raise TypeError(f"convfuse: the input is of {type(x).__name__}, must be a torch.Tensor")
+        if _is_left_to_pytorch([x, *inputs, *parameters]):
+            return evaluate(self._parsed, x, parameters, inputs)
+        precision = self._precision
+        fast = matrix_products_allow_tf32() if precision == "auto" else precision == "fast"
+        return RUN([x, *inputs], parameters, self._chain, fast)
+
+
+def _is_left_to_pytorch(tensors: list[torch.Tensor]) -> bool:
+    """Whether PyTorch's own operators are to compute, or to refuse: with derivatives, with types of their own, between devices."""
+    dtype = tensors[0].dtype
+    if dtype not in TYPES or any([one.dtype is not dtype for one in tensors]):
+        return True
+    kind = tensors[0].device.type
+    if kind != "meta" and (kind not in ("cpu", "cuda") or torch.is_autocast_enabled(kind)):
+        return True
+    return is_differentiated(tensors)
 
 
 class Chain(ChainModule):
@@ -134,7 +174,7 @@ class Chain(ChainModule):
         return cls(content["in_channels"], content["layers"], **options)
 
     def extra_repr(self) -> str:
-        names = " ".join(operator for operator, _ in parsed(self.chain).layers)
+        names = " ".join(operator for operator, _ in self._parsed.layers)
         return f"{names}, precision={self.precision!r}"
 
 
@@ -152,9 +192,18 @@ def _expect_type(dtype: torch.dtype) -> None:
 
 
 def _expect_free(owner: nn.Module, part: str, name: str) -> None:
-    taken = hasattr(type(owner), part) or hasattr(owner, part) or part == "_runner"
+    taken = hasattr(type(owner), part) or hasattr(owner, part)
     if not part or taken:
         raise ValueError(f"convfuse: no parameter can be called {name}: {part!r} is empty or taken")
+
+
+class _Part(nn.Module):
+    """The parameters of a layer. As in PyTorch's batch norms, a checkpoint may lack how many batches were counted."""
+
+    def _load_from_state_dict(self, state_dict, prefix, *arguments):
+        if "num_batches_tracked" in self._buffers:
+            state_dict.setdefault(f"{prefix}num_batches_tracked", self.num_batches_tracked)
+        super()._load_from_state_dict(state_dict, prefix, *arguments)
 
 
 def _make_parameters(
@@ -171,7 +220,7 @@ def _make_parameters(
         for part in path.split(".") if path else ():
             if part not in owner._modules:
                 _expect_free(owner, part, name)
-                owner.add_module(part, nn.Module())
+                owner.add_module(part, _Part())
             owner = owner._modules[part]
         _expect_free(owner, attribute, name)
         value = torch.empty(shape, device=device, dtype=dtype)
@@ -186,6 +235,9 @@ def _make_parameters(
             nn.init.uniform_(value, -(fan_in**-0.5), fan_in**-0.5)
         if attribute in ("running_mean", "running_var"):
             owner.register_buffer(attribute, value)
+            if attribute == "running_var":
+                count = torch.zeros((), device=device, dtype=torch.long)
+                owner.register_buffer("num_batches_tracked", count)
         else:
             owner.register_parameter(attribute, nn.Parameter(value))
 

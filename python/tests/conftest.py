@@ -33,6 +33,15 @@ def pytest_report_header(config):
     return None
 
 
+@pytest.fixture(autouse=True)
+def fresh():
+    """Nothing is compiled yet."""
+    if HAS_TORCH:
+        import torch
+
+        torch._dynamo.reset()
+
+
 @pytest.fixture
 def child():
     """Runs code in a Python of its own, which finds the package that is installed: ``-c`` looks into the current folder first, and that

@@ -41,12 +41,35 @@ class Model(nn.Module):
         names = {"own": self, "y": values[step.y], "z": values[step.z], "r": r}
         return eval(step.text, globals(), names)  # noqa: S307  text of this file
 
+    def begin(self):
+        """Writes the steps down as the code of one function, as compilers read it."""
+        lines = ["def code(own, x, r):", " v0 = x"]
+        for index, step in enumerate(self.steps, 1):
+            lines += [f" y, z = v{step.y}, v{step.z}", f" v{index} = {step.text}"]
+        results = ", ".join(f"v{index}" for index in (len(self.steps), *self.also))
+        text = "\n".join([*lines, f" return {results}"])
+        names = {}
+        exec(text, globals(), names)  # noqa: S102  text of this file
+        self.__dict__["code"] = names["code"]
+
+    def __getstate__(self):
+        return {name: one for name, one in super().__getstate__().items() if name != "code"}
+
+    def __setstate__(self, state):
+        super().__setstate__(state)
+        self.begin()
+
     def run(self, x, r=None):
+        if not self.noise:
+            return self.code(self, x, r)
+        return self.disturbed(x, r)
+
+    def disturbed(self, x, r):
+        """The same with changes at random."""
         values = [x]
         for step in self.steps:
             values.append(self.compute(values, step, r))
-            if self.noise:
-                disturb(values[-1], self.noise)
+            disturb(values[-1], self.noise)
         if self.also:
             return (values[-1], *[values[index] for index in self.also])
         return values[-1]
@@ -314,6 +337,7 @@ class Draw:
             model.also = (self.rng.randrange(len(values)),)
         if not any("r" in _names(step.text) for step in model.steps) and not inner:
             model.__class__ = One
+        model.begin()
         return model
 
 

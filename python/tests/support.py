@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+import copy
 import json
 
 import pytest
 import torch
 from torch import nn
 from torch.nn import functional as F
-from torch.utils._python_dispatch import TorchDispatchMode
 
 import convfuse
-from convfuse import _fuse
 from convfuse import nn as fused_nn
 from convfuse._chain import evaluate, parsed
+from convfuse.ops import RUN
 
 DEVICES = ["cpu"] + (["cuda"] if torch.cuda.is_available() else [])
 
@@ -110,7 +110,7 @@ def problem(number, **options):
 
 def exact(module, *inputs):
     """What the module computes, in float64 by PyTorch's own layers."""
-    values = [value.detach().double().cpu() for value in module._runner.parameters()]
+    values = [value.detach().double().cpu() for value in module.chain_parameters()]
     inputs = [x.detach().double().cpu() for x in inputs]
     return evaluate(parsed(module.chain), inputs[0], values, inputs[1:])
 
@@ -140,34 +140,37 @@ def chain_text(channels, *layers):
     return json.dumps({"in_channels": channels, "layers": list(layers)})
 
 
-def chains(model, replaced=True):
-    """The chains of a fused model by where they begin: those that are replaced, or those that are not."""
-    found = convfuse.report(model).entries
-    return {one.module: one.chain for one in found if one.replaced is replaced}
+def chains(model):
+    """The chains that are taken of a fused model, in their order."""
+    return [one.chain for one in convfuse.report(model).entries if one.taken]
 
 
-def decided_by(monkeypatch, is_faster):
-    """Has chains be faster or not by their operators, not by a clock."""
-
-    def judge(runner, inputs, rounds, entry):
-        entry.replaced = bool(is_faster(entry.chain))
-        entry.reason = "faster" if entry.replaced else "PyTorch's layers are as fast"
-
-    monkeypatch.setattr(_fuse, "judge", judge)
+def reasons(model):
+    """Why places are not taken, by what begins there."""
+    return {one.chain: one.reason for one in convfuse.report(model).entries if not one.taken}
 
 
-class Runs(TorchDispatchMode):
-    """Sees the types in which chains run."""
+def fused(model, **options):
+    """A fused copy of a model, that multiplies as PyTorch does on a CPU."""
+    return convfuse.fuse(copy.deepcopy(model), **({"cpu": True, "precision": "accurate"} | options))
 
-    def __init__(self):
-        super().__init__()
-        self.types = []
 
-    def __torch_dispatch__(self, function, types, arguments=(), named=None):
-        y = function(*arguments, **(named or {}))
-        if function is torch.ops.convfuse.run.default:
-            self.types.append(y.dtype)
-        return y
+def calls(model):
+    """The graphs that run in a fused model, with the calls of the operator that they have."""
+    programs = model.__dict__["_convfuse"].kernels.programs
+    graphs = [one.run.__self__.graph for one in programs]
+    return [[one for one in graph.nodes if one.target is RUN] for graph in graphs]
+
+
+def exact_of(model, *inputs):
+    """What a model gives in float64."""
+    with torch.no_grad():
+        return copy.deepcopy(model).double()(*[one.double() for one in inputs])
+
+
+def expect_near(y, exact, factor=1.0):
+    """Of the shape, and as near to float64 as the type is."""
+    expect_close(y, exact, factor=factor)
 
 
 class ResidualBlock(nn.Module):

@@ -7,10 +7,25 @@ import threading
 
 import pytest
 import torch
-from support import BLOCKS, block, cuda, exact, expect_close, problem, redraw
+from support import (
+    BLOCKS,
+    ResidualBlock,
+    block,
+    chains,
+    cuda,
+    exact,
+    exact_of,
+    expect_close,
+    problem,
+    products_in_full,
+    redraw,
+)
+from torch import nn
 
+import convfuse
 
 pytestmark = cuda
+assert products_in_full
 
 # A call of a module may take the host this many times as long as one of the smallest layer of PyTorch.
 MOST_OF_A_LAYER = 2.0
@@ -68,21 +83,17 @@ def test_a_stream_is_first_used_in_a_capture():
     assert torch.equal(outcome[0][1], expected)
 
 
-def test_graphs_outlive_changed_parameters():
+def test_graphs_read_parameters_where_they_lie():
     module, (x,) = block("decoder", "cuda")
     with torch.no_grad():
-        expected = module(x)
+        module(x)
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
             y = module(x)
         redraw(module)
-        changed = module(x)
-        # Takes memory that was given back.
-        fill = [torch.full((1 << 20,), 7.0, device="cuda") for _ in range(16)]
         graph.replay()
         torch.cuda.synchronize()
-        del fill
-    assert torch.equal(y, expected) and not torch.equal(changed, expected)
+        assert torch.equal(y, module(x))
 
 
 def test_captures_without_a_warm_up_are_refused_in_words():
@@ -226,8 +237,113 @@ def test_the_gpu_is_refused_after_a_fork():
         if child == 0:
             words = ""
             try:
-                torch.ops.convfuse.run([x], module._runner.parameters(), module.chain, False)
+                torch.ops.convfuse.run([x], module.chain_parameters(), module.chain, False)
             except RuntimeError as error:
                 words = str(error)
             os._exit(0 if "fork" in words else 1)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def network():
+    torch.manual_seed(0)
+    layers = [nn.Conv2d(3, 8, 3, padding=1), ResidualBlock(), nn.GroupNorm(2, 8), nn.SiLU()]
+    return nn.Sequential(*layers, nn.ConvTranspose2d(8, 4, 2, 2)).eval()
+
+
+def inputs(batch=2, size=32):
+    return torch.randn(batch, 3, size, size, device="cuda")
+
+
+@pytest.mark.parametrize("way", ["fuse", "backend"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+def test_networks_match_float64(way, dtype, products_in_full):
+    plain, x = network(), inputs().to(dtype)
+    expected = exact_of(plain.to(dtype), x.cpu())
+    model = plain.cuda()
+    if way == "fuse":
+        convfuse.fuse(model)
+    else:
+        model = torch.compile(model, backend="convfuse")
+    with torch.no_grad():
+        expect_close(model(x), expected)
+    if way == "fuse":
+        taken = ["group_norm silu conv2d group_norm silu", "conv2d add group_norm silu"]
+        assert chains(model) == taken
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_under_autocast_norms_belong_to_convolutions_of_16_bits(dtype):
+    layers = [nn.Conv2d(3, 8, 3), nn.GroupNorm(2, 8), nn.SiLU(), nn.Conv2d(8, 8, 3)]
+    plain = nn.Sequential(*layers, nn.BatchNorm2d(8), nn.ReLU()).eval()
+    plain[4].running_var.fill_(1e6)
+    plain[4].weight.data.fill_(1e3)
+    x = inputs()
+    expected = exact_of(plain, x.cpu())
+    model = convfuse.fuse(plain.cuda())
+    with torch.no_grad(), torch.autocast("cuda", dtype):
+        y = model(x)
+    assert y.dtype is dtype
+    assert chains(model) == ["conv2d group_norm silu", "conv2d batch_norm relu"]
+    expect_close(y, expected, dtype)
+
+
+@pytest.mark.parametrize("way", ["fuse", "backend"])
+def test_the_setting_at_the_time_of_a_call_counts(way):
+    model = nn.Sequential(nn.Conv2d(64, 64, 3), nn.GroupNorm(4, 64)).eval()
+    x = torch.randn(2, 64, 32, 32, device="cuda")
+    expected = exact_of(model, x.cpu())
+    model = model.cuda()
+    call = convfuse.fuse(model) if way == "fuse" else torch.compile(model, backend="convfuse")
+    errors = []
+    with torch.no_grad():
+        for allowed in (True, False, True):
+            with torch.backends.cudnn.flags(enabled=True, allow_tf32=allowed):
+                errors.append((call(x).double().cpu() - expected).abs().max().item())
+    assert errors[1] < 1e-5 < errors[0] < 1e-2 and errors[0] == errors[2]
+
+
+def test_fused_models_replay_graphs():
+    model, x = convfuse.fuse(network().cuda()), inputs()
+    with torch.no_grad():
+        model(x)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            y = model(x)
+        for seed in range(3):
+            torch.manual_seed(seed)
+            x.copy_(torch.randn_like(x))
+            redraw(model)
+            graph.replay()
+            torch.cuda.synchronize()
+            torch.testing.assert_close(y, model(x))
+
+
+def test_reduced_overhead_replays_graphs():
+    model, x = network().cuda(), inputs()
+    compiled = torch.compile(model, backend="convfuse", mode="reduce-overhead")
+    with torch.no_grad():
+        for seed in range(5):
+            torch.manual_seed(seed)
+            x = torch.randn_like(x)
+            torch.testing.assert_close(compiled(x).clone(), model(x), rtol=1e-2, atol=1e-2)
+
+
+def test_a_model_is_never_slower_on_its_example():
+    model, x = network().cuda(), inputs(8, 64)
+    convfuse.fuse(model, x)
+    report = convfuse.report(model)
+    assert report.plain.call > 0 and report.plain.graph > 0
+    if report.fused is not None:
+        ratios = report.fused.call / report.plain.call, report.fused.graph / report.plain.graph
+        assert max(ratios) <= 1.0
+    with torch.no_grad():
+        torch.testing.assert_close(model(x), convfuse.unfuse(model)(x), rtol=1e-2, atol=1e-2)
+
+
+@pytest.mark.skipif(torch.cuda.device_count() < 2, reason="there is one GPU")
+def test_data_parallel_replicas_are_fused():
+    model, x = network().cuda(), inputs(4)
+    with torch.no_grad():
+        expected = model(x)
+        parallel = nn.DataParallel(convfuse.fuse(model))
+        torch.testing.assert_close(parallel(x), expected, rtol=1e-2, atol=1e-2)

@@ -24,9 +24,9 @@ pub struct Run {
 ///
 /// # Examples
 /// ```
-/// use op_spec::graph::{Chain, ConvLayer, Layer, Partition};
+/// use op_spec::graph::{Chain, Layer, Partition};
 ///
-/// let chain = Chain::new(3, [Layer::conv2d(ConvLayer::new("conv", 8, [3, 3])), Layer::relu()])?;
+/// let chain = Chain::new(3, (Layer::conv2d("conv", 8, 3), Layer::relu()))?;
 /// let partition = Partition::parse(&chain, "conv2d @direct | relu")?;
 /// assert_eq!(partition.runs().len(), 2);
 /// assert_eq!(partition.runs()[0].kernel.as_deref(), Some("direct"));

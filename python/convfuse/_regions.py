@@ -1,0 +1,295 @@
+"""Regions of ATen graphs that become one call of the operator.
+
+A region is a path of values that nobody else reads, each of which is a layer of a chain by the table. It begins with a convolution or a
+norm and grows as long as there are layers; it ends at the last value that has the type of its input, so that nothing is rounded that
+PyTorch would not round.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+from torch import fx
+
+from . import _native
+from ._chain import parsed
+from ._report import Entry
+from ._table import FIRST, ROWS, Path, Refused, operand, readers, same, value
+from .ops import RUN
+
+__all__ = ["Region", "find", "put", "tidy"]
+
+aten = torch.ops.aten
+
+_PADS = (
+    aten.constant_pad_nd.default,
+    aten.reflection_pad1d.default,
+    aten.reflection_pad2d.default,
+    aten.replication_pad1d.default,
+    aten.replication_pad2d.default,
+    aten.replication_pad3d.default,
+)
+
+# Norms that PyTorch computes in more than one pass over their input.
+_NORMS = frozenset({"group_norm", "instance_norm", "layer_norm"})
+
+
+@dataclass
+class Region:
+    """Nodes that are a chain."""
+
+    text: str
+    """The chain."""
+    operators: list[str]
+    """Its layers."""
+    dtype: torch.dtype
+    inputs: list[fx.Node]
+    parameters: list[fx.Node]
+    """In the order of the chain's table."""
+    nodes: list[fx.Node]
+    """Those that go; the last one has the region's value."""
+    is_dense: bool
+    """Whether PyTorch's operators give a dense value, too."""
+    entry: Entry
+    multiplies: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.multiplies = any(one.startswith("conv") for one in self.operators)
+
+    @property
+    def key(self) -> tuple[str, torch.dtype]:
+        """The same for regions that are the same layers."""
+        return self.text, self.dtype
+
+    def moved(self, nodes: dict[fx.Node, fx.Node]) -> Region:
+        """The same region of a copy of the graph, by the nodes that stand for those of this one."""
+        inputs, parameters, own = (
+            [nodes[one] for one in some] for some in (self.inputs, self.parameters, self.nodes)
+        )
+        return replace(self, inputs=inputs, parameters=parameters, nodes=own)
+
+
+def tidy(graph: fx.Graph) -> None:
+    """Takes out views and conversions that change nothing, and all but one of those that do the same, so that paths are not cut by them."""
+    seen: dict[tuple[Any, ...], fx.Node] = {}
+    for node in list(graph.nodes):
+        if node.op != "call_function":
+            continue
+        if node.target is aten.view.default:
+            source = node.args[0]
+            while source.target is aten.view.default:
+                source = source.args[0]
+            if "val" not in source.meta or "val" not in node.meta:
+                continue
+            if same(value(source).shape, value(node).shape):
+                node.replace_all_uses_with(source)
+            elif source is not node.args[0]:
+                node.update_arg(0, source)
+        elif node.target is aten._to_copy.default:
+            key = (node.args, *sorted(node.kwargs.items(), key=lambda one: one[0]))
+            known = seen.setdefault(key, node)
+            if known is not node:
+                node.replace_all_uses_with(known)
+    graph.eliminate_dead_code()
+
+
+def _where(node: fx.Node) -> str:
+    """The path of the module that a node is of, as well as it is known."""
+    stack = node.meta.get("nn_module_stack") or {}
+    name = next(reversed(stack.values()), ("",))[0] if stack else ""
+    name = re.sub(r"^L\['\w+'\]", "", name)
+    return re.sub(r"\._modules\['(\w+)'\]", r".\1", name).removeprefix(".")
+
+
+class _Finder:
+    """Regions in the order of a graph."""
+
+    def __init__(self, cpu: bool) -> None:
+        self.cpu = cpu
+        self.taken: set[fx.Node] = set()
+
+    def start(self, node: fx.Node) -> Path:
+        """The path that begins with a node, or with the padding before it."""
+        x, first = operand(node), node
+        if node.target is aten.convolution.default and x.target in _PADS and len(x.users) == 1:
+            try:
+                path = Path(operand(x))
+                ROWS[x.target](x, path)
+                ROWS[first.target](first, path)
+                return path
+            except Refused:
+                pass
+        path = Path(x)
+        ROWS[first.target](first, path)
+        return path
+
+    def region(self, node: fx.Node) -> Region | Entry:
+        """The region that begins with a node, or why there is none."""
+        entry = Entry(_where(node), FIRST.get(node.target, "instance norm"), False, "")
+        try:
+            device = value(operand(node)).device.type
+            if device != "cuda" and not (self.cpu and device == "cpu"):
+                raise Refused(f"on the {device.upper()}, where PyTorch's operators stay")
+            path = self.start(node)
+        except Refused as refused:
+            entry.reason = str(refused)
+            return entry
+        best, why = self.grow(path)
+        if best is None:
+            entry.reason = f"{why}; its value is not of the type of its input before that"
+            return entry
+        layers, inputs, count, last = best
+        path.layers, path.inputs = path.layers[:layers], path.inputs[:inputs]
+        nodes = path.nodes[:count]
+        entry.chain, entry.reason = " ".join(path.operators), f"ends since {why}"
+        try:
+            _expect_worth(path.operators)
+            _expect_shape(path, value(last))
+            self.move_extents(path.inputs, nodes)
+        except Refused as refused:
+            entry.reason = str(refused)
+            return entry
+        table = parsed(path.text).names
+        parameters = [path.parameters[name] for name in table]
+        entry.taken = True
+        return Region(
+            text=path.text,
+            operators=path.operators,
+            dtype=path.dtype,
+            inputs=path.inputs,
+            parameters=parameters,
+            nodes=nodes,
+            is_dense=value(last).is_contiguous(),
+            entry=entry,
+        )
+
+    def move_extents(self, inputs: list[fx.Node], nodes: list[fx.Node]) -> None:
+        """Has extents of values within a region, which others read, be read of values that stay: its inputs, or its last one."""
+        own, last = set(nodes), nodes[-1]
+        for extent in [one for node in nodes[:-1] for one in node.users if one not in own]:
+            if _is_read_within(extent, own):
+                continue
+            known = extent.meta["val"]
+            for source in (*inputs, last):
+                axes = [i for i, one in enumerate(value(source).shape) if same([one], [known])]
+                behind = all(one > last for one in extent.users if not _is_read_within(one, own))
+                if axes and (source is not last or behind):
+                    place = extent.graph.inserting_before(extent)
+                    if source is last:
+                        place = extent.graph.inserting_after(last)
+                    with place:
+                        new = extent.graph.call_function(aten.sym_size.int, (source, axes[0]))
+                    new.meta = extent.meta.copy()
+                    outside = [one for one in extent.users if not _is_read_within(one, own)]
+                    for one in outside:
+                        one.replace_input_with(extent, new)
+                    break
+            else:
+                raise Refused("its extents are read before it is computed")
+
+    def grow(self, path: Path) -> tuple[tuple[int, int, int, fx.Node] | None, str]:
+        """Goes on as far as there are layers. Gives how much of the path there was where its value last had the type of its input, and
+        why it goes no further."""
+        best = None
+        while True:
+            if path.padding is None and path.known.dtype is path.dtype:
+                best = len(path.layers), len(path.inputs), len(path.nodes), path.last
+            users = readers(path.last)
+            if len(users) != 1:
+                return best, f"its value has {len(users)} readers"
+            (user,) = users
+            if user.op == "output":
+                return best, "the graph ends"
+            row = ROWS.get(user.target)
+            if row is None or user in self.taken:
+                return best, f"{user.name} is no layer"
+            try:
+                row(user, path)
+            except Refused as refused:
+                return best, f"{user.name} is no layer of it: {refused}"
+
+
+def _is_read_within(node: fx.Node, region: set[fx.Node]) -> bool:
+    """Whether a region's nodes alone read a value, or what is computed of it."""
+    return node in region or (
+        node.op == "call_function"
+        and bool(node.users)
+        and all(_is_read_within(one, region) for one in node.users)
+    )
+
+
+def _expect_worth(operators: list[str]) -> None:
+    """Refuses what PyTorch computes in one launch as well."""
+    if len(operators) == 1 and operators[0] not in _NORMS:
+        raise Refused("one layer by itself, without a norm or an epilogue")
+
+
+def _expect_shape(path: Path, y: torch.Tensor) -> None:
+    """Refuses what the library refuses for this input, or gives another shape. Symbols are taken for what they are in the example."""
+
+    def numbers(shape: Any) -> list[int]:
+        return [one if type(one) is int else one.node.hint for one in shape]
+
+    shape, expected = numbers(value(path.x).shape), numbers(y.shape)
+    if None in shape or None in expected or 0 in shape:
+        raise Refused("its shape is not known, or empty")
+    try:
+        actual = _native.output_shape(path.text, shape)
+    except ValueError as error:
+        raise Refused(str(error).removeprefix("convfuse: ")) from None
+    if actual != expected:
+        raise Refused(f"its output would be of shape {actual}, is {expected}")
+
+
+def find(graph: fx.Graph, cpu: bool) -> tuple[list[Region], list[Entry]]:
+    """The regions of a tidy graph, and what is said of each place where one could begin."""
+    finder, regions, entries = _Finder(cpu), [], []
+    for node in graph.nodes:
+        if not _begins(node) or node in finder.taken:
+            continue
+        found = finder.region(node)
+        if isinstance(found, Region):
+            finder.taken.update(found.nodes)
+            regions.append(found)
+            entries.append(found.entry)
+        else:
+            entries.append(found)
+    return regions, entries
+
+
+def _begins(node: fx.Node) -> bool:
+    if node.op != "call_function":
+        return False
+    if node.target is aten.view.default:
+        return any(one.target is aten._native_batch_norm_legit.no_stats for one in node.users)
+    if node.target is aten._native_batch_norm_legit.no_stats:
+        # Behind a view of several samples it is that view which begins.
+        return operand(node).target is not aten.view.default
+    return node.target in FIRST
+
+
+def put(graph: fx.Graph, regions: Collection[Region], fast: bool) -> None:
+    """Puts a call of the operator in the place of each region. ``fast`` says whether float32 is multiplied fast."""
+    calls: dict[fx.Node, fx.Node] = {}
+    for region in regions:
+        last = region.nodes[-1]
+        is_fast = fast and region.multiplies and region.dtype is torch.float32
+        inputs, parameters = (
+            [calls.get(one, one) for one in some] for some in (region.inputs, region.parameters)
+        )
+        with graph.inserting_before(last):
+            call = graph.call_function(RUN, (inputs, parameters, region.text, is_fast))
+        call.meta = {key: one for key, one in last.meta.items() if key != "tensor_meta"}
+        last.replace_all_uses_with(call)
+        calls[last] = call
+    graph.eliminate_dead_code()
+    if all(one.is_dense for one in regions):
+        return
+    # The operator gives dense tensors, of which other views may be none.
+    for node in graph.nodes:
+        if node.op == "call_function" and node.target is aten.view.default:
+            node.target = aten.reshape.default

@@ -1,0 +1,563 @@
+"""The table of ATen operators that are layers of a chain, one row each, with the conditions under which they mean the same.
+
+A row is a function of a node and of the path that has grown up to it: it adds the layer to the path, or raises :class:`Refused` with the
+reason. :data:`ROWS` has them by operator, :data:`FIRST` the operators that a path may begin with.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import fx
+from torch.fx.experimental.symbolic_shapes import statically_known_true
+
+from . import _native
+
+__all__ = ["FIRST", "ROWS", "TYPES", "Path", "Refused", "operand", "readers", "same", "value"]
+
+aten = torch.ops.aten
+
+TYPES = (torch.float32, torch.float16, torch.bfloat16)
+"""The element types that there are kernels for."""
+
+_KEPT_IN_FLOAT32 = frozenset({"group_norm", "instance_norm", "layer_norm", "batch_norm"})
+"""Layers whose float32 parameters kernels read as they are, between tensors of 16 bits, too."""
+
+
+class Refused(Exception):
+    """A node is no layer of a chain, for the reason that is given."""
+
+
+def value(node: Any) -> torch.Tensor:
+    """What is known of a node's value: a tensor without elements. Refuses what is no tensor."""
+    known = node.meta.get("val") if isinstance(node, fx.Node) else None
+    if not isinstance(known, torch.Tensor):
+        raise Refused("an operand is no tensor")
+    return known
+
+
+def readers(node: fx.Node) -> list[fx.Node]:
+    """Those who read a value, not its extents alone."""
+    return [one for one in node.users if one.target is not aten.sym_size.int]
+
+
+def arguments(node: fx.Node) -> dict[str, Any]:
+    """The arguments of a node by their names, with the defaults of its operator."""
+    schema = node.target._schema.arguments
+    given = {one.name: one.default_value for one in schema if one.has_default_value()}
+    return given | dict(zip((one.name for one in schema), node.args)) | node.kwargs
+
+
+def same(left: Sequence[Any], right: Sequence[Any]) -> bool:
+    """Whether shapes are the same, whatever their symbols stand for."""
+    return len(left) == len(right) and all(
+        statically_known_true(a == b) for a, b in zip(left, right)
+    )
+
+
+def _numbers(values: Sequence[Any]) -> list[int]:
+    if any(type(one) is not int for one in values):
+        raise Refused("an attribute depends on the input")
+    return list(values)
+
+
+def _number(one: Any) -> float:
+    if type(one) not in (int, float) or not math.isfinite(one):
+        raise Refused("an attribute is no finite number")
+    return float(one)
+
+
+class Path:
+    """Layers that follow each other, each the only reader of the one before."""
+
+    def __init__(self, x: fx.Node) -> None:
+        self.x = x
+        known = value(x)
+        if known.dtype not in TYPES:
+            raise Refused(f"there are no kernels for {known.dtype}")
+        if type(known.shape[1] if known.dim() > 1 else None) is not int:
+            raise Refused("there is no known number of channels")
+        self.dtype, self.in_channels = known.dtype, known.shape[1]
+        self.last = x
+        self.nodes: list[fx.Node] = []
+        self.layers: list[dict[str, Any]] = []
+        self.parameters: dict[str, fx.Node] = {}
+        self.inputs = [x]
+        self.padding: tuple[str, list[int]] | None = None
+        """How the value is padded for the convolution that follows."""
+
+    @property
+    def known(self) -> torch.Tensor:
+        """What is known of the last value."""
+        return value(self.last)
+
+    @property
+    def channels(self) -> int:
+        """The channels of the last value."""
+        if any(_reduces_to_no_channels(one) for one in self.layers):
+            raise Refused("behind a reduction of the channels")
+        return self.known.shape[1]
+
+    @property
+    def operators(self) -> list[str]:
+        """The names of the layers."""
+        return [next(iter(layer)) for layer in self.layers]
+
+    @property
+    def multiplies(self) -> bool:
+        """Whether there is a convolution."""
+        return any(one.startswith("conv") for one in self.operators)
+
+    @property
+    def text(self) -> str:
+        """The chain in JSON."""
+        content = {"in_channels": self.in_channels, "layers": self.layers}
+        return json.dumps(content, separators=(",", ":"))
+
+    def fresh(self) -> str:
+        """A name for a layer, that of its number."""
+        return f"p{len(self.layers)}"
+
+    def expect_float32(self, layer: str, *parameters: fx.Node | None) -> None:
+        """Refuses parameters of a norm or factors that would be rounded, or that are of a type of their own."""
+        for one in parameters:
+            if one is None or value(one).dtype is self.dtype:
+                continue
+            if value(one).dtype is not torch.float32:
+                raise Refused(f"a parameter of {value(one).dtype} between {self.dtype}")
+            if layer not in _KEPT_IN_FLOAT32:
+                raise Refused(f"its parameters are float32 between tensors of {self.dtype}")
+
+    def add(self, layer: dict[str, Any], nodes: Sequence[fx.Node], **parameters: fx.Node | None):
+        """Adds a layer that these nodes are, the last of which has its value, with its parameters by their suffixes."""
+        if self.padding is not None:
+            raise Refused("padding without a convolution behind it")
+        (operator,) = layer
+        name = layer[operator].get("name")
+        self.layers.append(layer)
+        try:
+            _native.parameters(self.text)
+        except ValueError as error:
+            self.layers.pop()
+            raise Refused(str(error).removeprefix("convfuse: chain: ")) from None
+        for suffix, one in parameters.items():
+            if one is not None:
+                self.parameters[f"{name}.{suffix}" if suffix != "factor" else name] = one
+        self.follow(nodes)
+
+    def follow(self, nodes: Sequence[fx.Node]) -> None:
+        """Goes on behind nodes, the last of which has the path's value from here on."""
+        self.nodes.extend(nodes)
+        self.last = nodes[-1]
+
+
+Row = Callable[[fx.Node, Path], None]
+
+ROWS: dict[Any, Row] = {}
+
+FIRST: dict[Any, str] = {}
+"""What paths begin with, and what it is called."""
+
+
+def _row(*targets: torch._ops.OpOverload, first: str | None = None) -> Callable[[Row], Row]:
+    def add(row: Row) -> Row:
+        for target in targets:
+            ROWS[target] = row
+            if first is not None:
+                FIRST[target] = first
+        return row
+
+    return add
+
+
+def operand(node: fx.Node) -> fx.Node:
+    """The value that a path takes that begins with this node."""
+    return node.args[0]
+
+
+def _result(node: fx.Node) -> fx.Node:
+    """The first of several results, the only one that is read."""
+    users = list(node.users)
+    if len(users) != 1 or users[0].args[1] != 0:
+        raise Refused("more than its first result is read")
+    return users[0]
+
+
+def _rounded_of(node: fx.Node | None) -> fx.Node | None:
+    """The float32 parameter that a value is rounded of, which kernels do themselves; else the value."""
+    if node is not None and node.target is aten._to_copy.default and _only_converts(node):
+        source = node.args[0]
+        if value(source).dtype is torch.float32 and value(node).dtype in TYPES:
+            return source
+    return node
+
+
+def _only_converts(node: fx.Node) -> bool:
+    given = arguments(node)
+    others = ("layout", "device", "pin_memory", "memory_format")
+    return given["dtype"] is not None and all(given[one] is None for one in others)
+
+
+@_row(aten.convolution.default, first="convolution")
+def _convolution(node: fx.Node, path: Path) -> None:
+    a, x = arguments(node), path.known
+    if a["transposed"]:
+        raise Refused("transposed convolutions are no layers")
+    if path.multiplies:
+        raise Refused("a convolution begins a chain of its own")
+    weight = value(a["weight"])
+    if weight.dtype is not path.dtype or x.dtype is not path.dtype:
+        raise Refused(f"a convolution of {weight.dtype} between {path.dtype}")
+    filters, axes = _numbers(weight.shape), weight.dim() - 2
+    if axes not in (1, 2, 3) or x.dim() != weight.dim():
+        raise Refused(f"a convolution along {axes} axes")
+
+    def each(name: str) -> list[int]:
+        numbers = _numbers(a[name])
+        return numbers * axes if len(numbers) == 1 else numbers
+
+    name, padding, mode = path.fresh(), each("padding"), "zeros"
+    if path.padding is not None:
+        mode, more = path.padding
+        if mode != "zeros" and any(padding):
+            raise Refused("padded twice")
+        padding = [a + b for a, b in zip(padding, more)]
+    layer = {
+        "name": name,
+        "out_channels": filters[0],
+        "kernel_size": filters[2:],
+        "stride": each("stride"),
+        "padding": padding,
+        "padding_mode": mode,
+        "dilation": each("dilation"),
+        "groups": a["groups"],
+        "bias": a["bias"] is not None,
+    }
+    before, path.padding = path.padding, None
+    try:
+        weights = {"weight": _rounded_of(a["weight"]), "bias": _rounded_of(a["bias"])}
+        path.add({f"conv{axes}d": layer}, [node], **weights)
+    except Refused:
+        path.padding = before
+        raise
+
+
+def _pad(node: fx.Node, path: Path, mode: str) -> None:
+    pads = _numbers(arguments(node)["pad" if mode == "zeros" else "padding"])
+    axes = path.known.dim() - 2
+    pairs = [(0, 0)] * (axes - len(pads) // 2) + list(zip(pads[-2::-2], pads[::-2]))
+    if axes < 1 or len(pairs) != axes or any(a != b or a < 0 for a, b in pairs):
+        raise Refused("padding that differs from side to side")
+    if path.padding is not None:
+        raise Refused("padded twice")
+    path.padding = mode, [a for a, _ in pairs]
+    path.follow([node])
+
+
+@_row(aten.constant_pad_nd.default)
+def _zeros(node: fx.Node, path: Path) -> None:
+    if arguments(node)["value"] != 0:
+        raise Refused("padding with other values than 0")
+    _pad(node, path, "zeros")
+
+
+@_row(aten.reflection_pad1d.default, aten.reflection_pad2d.default)
+def _reflect(node: fx.Node, path: Path) -> None:
+    _pad(node, path, "reflect")
+
+
+@_row(
+    aten.replication_pad1d.default, aten.replication_pad2d.default, aten.replication_pad3d.default
+)
+def _replicate(node: fx.Node, path: Path) -> None:
+    _pad(node, path, "replicate")
+
+
+def _affine(weight: fx.Node | None, bias: fx.Node | None) -> bool:
+    if (weight is None) != (bias is None):
+        raise Refused("a norm with a weight or a bias alone")
+    return weight is not None
+
+
+@_row(aten.native_group_norm.default, first="group norm")
+def _group_norm(node: fx.Node, path: Path) -> None:
+    a, x = arguments(node), path.known
+    if not same((a_value(a["N"]), a_value(a["C"])), x.shape[:2]):
+        raise Refused("batch or channels are not those of its input")
+    weight, bias = a["weight"], a["bias"]
+    path.expect_float32("group_norm", weight, bias)
+    layer = {"name": path.fresh(), "num_groups": a["group"], "eps": _number(a["eps"])}
+    layer["affine"] = _affine(weight, bias)
+    path.add({"group_norm": layer}, [node, _result(node)], weight=weight, bias=bias)
+
+
+def a_value(one: Any) -> Any:
+    """The number that an argument is, or the symbol."""
+    return one.meta.get("val") if isinstance(one, fx.Node) else one
+
+
+def _repeated(node: fx.Node | None, channels: int) -> fx.Node | None:
+    """The parameter of an instance norm, which PyTorch repeats for each sample."""
+    if node is None:
+        return None
+    if node.target is aten.repeat.default:
+        node = node.args[0]
+    if not same(value(node).shape, (channels,)):
+        raise Refused("a batch norm over samples and channels that is no instance norm")
+    return node
+
+
+def _instance(norm: fx.Node, nodes: list[fx.Node], path: Path) -> None:
+    a = arguments(norm)
+    if a["training"] is not True:
+        raise Refused("a batch norm without statistics")
+    weight, bias = _repeated(a["weight"], path.channels), _repeated(a["bias"], path.channels)
+    path.expect_float32("instance_norm", weight, bias)
+    layer = {"name": path.fresh(), "eps": _number(a["eps"]), "affine": _affine(weight, bias)}
+    path.add({"instance_norm": layer}, nodes, weight=weight, bias=bias)
+
+
+@_row(aten._native_batch_norm_legit.no_stats, first="instance norm")
+def _norm_of_one_sample(node: fx.Node, path: Path) -> None:
+    if not same(path.known.shape[:1], (1,)):
+        raise Refused("a batch norm with the statistics of its batch")
+    _instance(node, [node, _result(node)], path)
+
+
+@_row(aten.view.default)
+def _instance_norm(node: fx.Node, path: Path) -> None:
+    # PyTorch gives an instance norm's samples to a batch norm as channels of one sample.
+    x, users = path.known, readers(node)
+    is_norm = len(users) == 1 and users[0].target is aten._native_batch_norm_legit.no_stats
+    if not is_norm or x.dim() < 3:
+        raise Refused("a view")
+    if not same(value(node).shape, (1, x.shape[0] * x.shape[1], *x.shape[2:])):
+        raise Refused("a batch norm with the statistics of its batch")
+    result = _result(users[0])
+    back = readers(result)
+    if len(back) != 1 or back[0].target is not aten.view.default:
+        raise Refused("an instance norm whose result is not of its input's shape")
+    if not same(value(back[0]).shape, x.shape):
+        raise Refused("an instance norm whose result is not of its input's shape")
+    _instance(users[0], [node, users[0], result, back[0]], path)
+
+
+@_row(aten._native_batch_norm_legit_no_training.default, first="batch norm")
+def _batch_norm(node: fx.Node, path: Path) -> None:
+    a = arguments(node)
+    weight, bias = a["weight"], a["bias"]
+    mean, variance = a["running_mean"], a["running_var"]
+    path.expect_float32("batch_norm", weight, bias, mean, variance)
+    layer = {"name": path.fresh(), "eps": _number(a["eps"]), "affine": _affine(weight, bias)}
+    values = {"weight": weight, "bias": bias, "running_mean": mean, "running_var": variance}
+    path.add({"batch_norm": layer}, [node, _result(node)], **values)
+
+
+@_row(aten.native_layer_norm.default, first="layer norm")
+def _layer_norm(node: fx.Node, path: Path) -> None:
+    a, x = arguments(node), path.known
+    shape = _numbers(a["normalized_shape"])
+    if x.dim() < 3 or not same(shape, x.shape[1:]):
+        raise Refused("a layer norm over fewer axes than all but the batch")
+    weight, bias = a["weight"], a["bias"]
+    if weight is None and bias is not None:
+        raise Refused("a norm with a bias alone")
+    path.expect_float32("layer_norm", weight, bias)
+    layer = {"name": path.fresh(), "normalized_shape": shape, "eps": _number(a["eps"])}
+    layer |= {"elementwise_affine": weight is not None, "bias": bias is not None}
+    path.add({"layer_norm": layer}, [node, _result(node)], weight=weight, bias=bias)
+
+
+@_row(aten.mul.Tensor)
+def _scale(node: fx.Node, path: Path) -> None:
+    a, x = arguments(node), path.known
+    factor = a["other"] if a["self"] is path.last else a["self"]
+    if factor is path.last or not isinstance(factor, fx.Node):
+        raise Refused("a product with no factor for each channel")
+    shape, channels = value(factor).shape, path.channels
+    each = (channels, *[1] * (x.dim() - 2))
+    if x.dim() < 3 or not (same(shape, each) or same(shape, (1, *each))):
+        raise Refused("a product with no factor for each channel")
+    if value(factor).dtype is not x.dtype:
+        raise Refused("a factor of another type")
+    path.expect_float32("scale", factor)
+    # Layers of one name have one parameter, which some kernels read once.
+    known = (name for name, one in path.parameters.items() if one is factor and "." not in name)
+    path.add({"scale": {"name": next(known, path.fresh())}}, [node], factor=factor)
+
+
+@_row(aten._prelu_kernel.default)
+def _prelu(node: fx.Node, path: Path) -> None:
+    slopes = arguments(node)["weight"]
+    if slopes is path.last:
+        raise Refused("slopes that depend on the input")
+    count = math.prod(_numbers(value(slopes).shape))
+    if count not in (1, path.channels):
+        raise Refused("slopes for other than one or all channels")
+    if slopes.target is aten.view.default and value(slopes.args[0]).dim() == 1:
+        slopes = slopes.args[0]
+    stored = _rounded_of(slopes)
+    if stored is slopes:
+        path.expect_float32("prelu", slopes)
+    layer = {"name": path.fresh(), "num_parameters": count}
+    path.add({"prelu": layer}, [node], weight=stored)
+
+
+@_row(aten.add.Tensor)
+def _add(node: fx.Node, path: Path) -> None:
+    a, x = arguments(node), path.known
+    other = a["other"] if a["self"] is path.last else a["self"]
+    if other is path.last or not isinstance(other, fx.Node) or a["alpha"] != 1:
+        raise Refused("a sum with no tensor of its shape")
+    if not same(value(other).shape, x.shape):
+        raise Refused("a sum with a tensor of another shape")
+    if value(other).dtype is not path.dtype or value(other).device != x.device:
+        raise Refused("a sum with a tensor of another type")
+    path.add({"add": {"input": f"r{len(path.inputs)}"}}, [node])
+    path.inputs.append(other)
+
+
+@_row(aten._to_copy.default)
+def _convert(node: fx.Node, path: Path) -> None:
+    dtype = value(node).dtype
+    if not _only_converts(node) or dtype not in (torch.float32, path.dtype):
+        raise Refused("a conversion")
+    path.follow([node])
+
+
+@_row(aten.clone.default)
+def _clone(node: fx.Node, path: Path) -> None:
+    order = arguments(node)["memory_format"]
+    if order not in (None, torch.contiguous_format, torch.preserve_format):
+        raise Refused("another memory format")
+    path.follow([node])
+
+
+_ATTRIBUTES: dict[torch._ops.OpOverload, tuple[str, dict[str, str]]] = {
+    aten.relu.default: ("relu", {}),
+    aten.silu.default: ("silu", {}),
+    aten.sigmoid.default: ("sigmoid", {}),
+    aten.tanh.default: ("tanh", {}),
+    aten.hardswish.default: ("hardswish", {}),
+    aten.mish.default: ("mish", {}),
+    aten.leaky_relu.default: ("leaky_relu", {"negative_slope": "negative_slope"}),
+    aten.softplus.default: ("softplus", {"beta": "beta", "threshold": "threshold"}),
+    aten.elu.default: ("elu", {"alpha": "alpha"}),
+    aten.hardtanh.default: ("clamp", {"min_val": "min", "max_val": "max"}),
+    aten.clamp.default: ("clamp", {"min": "min", "max": "max"}),
+    aten.clamp_min.default: ("clamp", {"min": "min"}),
+    aten.clamp_max.default: ("clamp", {"max": "max"}),
+}
+"""Functions of single values: the layer, and what its attributes are called in each."""
+
+
+@_row(*_ATTRIBUTES)
+def _pointwise(node: fx.Node, path: Path) -> None:
+    layer, names = _ATTRIBUTES[node.target]
+    a = arguments(node)
+    if layer == "elu" and (a["scale"], a["input_scale"]) != (1, 1):
+        raise Refused("an elu with scales")
+    given = {ours: _number(a[theirs]) for theirs, ours in names.items() if a[theirs] is not None}
+    path.add({layer: given}, [node])
+
+
+@_row(aten.gelu.default)
+def _gelu(node: fx.Node, path: Path) -> None:
+    path.add({"gelu": {"approximate": arguments(node)["approximate"]}}, [node])
+
+
+def _windows(a: dict[str, Any], axes: int, names: Sequence[str]) -> dict[str, Any]:
+    found = {}
+    for name in names:
+        numbers = _numbers(a[name] if isinstance(a[name], (list, tuple)) else [a[name]])
+        if numbers:
+            found[name] = numbers * axes if len(numbers) == 1 else numbers
+    return found | {"ceil_mode": a["ceil_mode"]}
+
+
+_MAX_POOLS = {
+    aten.max_pool2d_with_indices.default: 2,
+    aten.max_pool3d_with_indices.default: 3,
+}
+
+
+@_row(*_MAX_POOLS)
+def _max_pool(node: fx.Node, path: Path) -> None:
+    axes = _MAX_POOLS[node.target]
+    _expect_axes(path, axes)
+    names = ("kernel_size", "stride", "padding", "dilation")
+    layer = _windows(arguments(node), axes, names)
+    path.add({f"max_pool{axes}d": layer}, [node, _result(node)])
+
+
+_AVERAGE_POOLS = {aten.avg_pool2d.default: 2, aten.avg_pool3d.default: 3}
+
+
+@_row(*_AVERAGE_POOLS)
+def _average_pool(node: fx.Node, path: Path) -> None:
+    a, axes = arguments(node), _AVERAGE_POOLS[node.target]
+    _expect_axes(path, axes)
+    layer = _windows(a, axes, ("kernel_size", "stride", "padding"))
+    layer["count_include_pad"] = a["count_include_pad"]
+    if a["divisor_override"] is not None:
+        layer["divisor_override"] = a["divisor_override"]
+    path.add({f"avg_pool{axes}d": layer}, [node])
+
+
+def _expect_axes(path: Path, axes: int) -> None:
+    if path.known.dim() != axes + 2:
+        raise Refused("a pool of what has no batch")
+    path.channels  # noqa: B018  refuses where there are none
+
+
+@_row(aten.mean.dim)
+def _mean(node: fx.Node, path: Path) -> None:
+    a, dim = arguments(node), path.known.dim()
+    over = sorted(one % dim for one in _numbers(a["dim"] or []))
+    if over == [1]:
+        _channel_reduction(node, path)
+        return
+    if over != list(range(2, dim)) or not a["keepdim"] or a["dtype"] is not None:
+        raise Refused("a mean over other axes than the channels, or all behind them")
+    path.add({f"adaptive_avg_pool{dim - 2}d": {"output_size": 1}}, [node])
+
+
+@_row(aten._adaptive_avg_pool2d.default, aten._adaptive_avg_pool3d.default)
+def _adaptive_average_pool(node: fx.Node, path: Path) -> None:
+    axes = path.known.dim() - 2
+    if _numbers(arguments(node)["output_size"]) != [1] * axes:
+        raise Refused("an adaptive pool of another size than 1")
+    path.add({f"adaptive_avg_pool{axes}d": {"output_size": 1}}, [node])
+
+
+_CHANNEL_REDUCTIONS = {
+    aten.amax.default: "max",
+    aten.max.dim: "max",
+    aten.amin.default: "min",
+    aten.min.dim: "min",
+    aten.sum.dim_IntList: "sum",
+    aten.mean.dim: "mean",
+}
+
+
+def _reduces_to_no_channels(layer: dict[str, Any]) -> bool:
+    ((operator, attributes),) = layer.items()
+    return operator in _CHANNEL_REDUCTIONS.values() and not attributes.get("keepdim")
+
+
+@_row(*(one for one in _CHANNEL_REDUCTIONS if one is not aten.mean.dim))
+def _channel_reduction(node: fx.Node, path: Path) -> None:
+    a, dim = arguments(node), path.known.dim()
+    over = [a["dim"]] if isinstance(a["dim"], int) else _numbers(a["dim"] or [])
+    if dim < 3 or [one % dim for one in over] != [1]:
+        raise Refused("a reduction over other axes than the channels")
+    if a.get("dtype") is not None:
+        raise Refused("a reduction of another type than its input")
+    path.channels  # noqa: B018
+    layer = {"dim": 1, "keepdim": True} if a["keepdim"] else {"dim": 1}
+    several = node.target in (aten.max.dim, aten.min.dim)
+    path.add({_CHANNEL_REDUCTIONS[node.target]: layer}, [node, _result(node)] if several else [node])

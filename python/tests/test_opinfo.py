@@ -1,0 +1,100 @@
+"""PyTorch's own samples for convolutions, norms, pools and activations, compiled by the backend."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch.nn import functional as F
+from torch.utils._pytree import tree_leaves, tree_map_only
+
+from convfuse._backend import Kernels, Options, convfuse
+
+pytest.importorskip("expecttest", reason="PyTorch's samples need expecttest")
+
+from torch.testing._internal.common_methods_invocations import op_db  # noqa: E402
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+FIRST = (
+    *("conv1d", "conv2d", "conv3d", "group_norm", "instance_norm", "batch_norm", "layer_norm"),
+    *("conv_transpose1d", "conv_transpose2d", "conv_transpose3d"),
+)
+BEHIND = (
+    *("max_pool2d", "max_pool3d", "avg_pool2d", "avg_pool3d", "prelu", "leaky_relu", "silu"),
+    *("adaptive_avg_pool2d", "adaptive_avg_pool3d", "gelu", "elu", "softplus", "mish", "relu"),
+    *("hardswish", "hardtanh", "relu6"),
+)
+
+# Of which every sample is PyTorch's: transposed, or with too few axes.
+NEVER = {"conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "layer_norm", "prelu"}
+
+# What PyTorch's samples of single values have: more of them are the same.
+MOST = 12
+
+
+def samples(name, dtype):
+    """What PyTorch tries an operator on."""
+    (info,) = [
+        one for one in op_db if one.name == f"nn.functional.{name}" and not one.variant_test_name
+    ]
+    if dtype not in info.supported_dtypes("cpu"):
+        pytest.skip(f"PyTorch's {name} knows no {dtype}")
+    torch.manual_seed(0)
+    found = []
+    for one in info.sample_inputs("cpu", dtype, requires_grad=False):
+        if len(found) < MOST and isinstance(one.input, torch.Tensor):
+            found.append((info.op, one.input, one.args, one.kwargs))
+    return found
+
+
+def results(y):
+    """The tensors among what an operator gives."""
+    return [one for one in tree_leaves(y) if isinstance(one, torch.Tensor)]
+
+
+def ahead(given):
+    """An activation behind each call."""
+    return [F.relu(op(x, *args, **named)) for op, x, args, named in given]
+
+
+def behind(given):
+    """A norm before each call."""
+    found = []
+    for op, x, args, named in given:
+        if x.dim() < 3 and not args:
+            x = x.reshape(1, 1, -1)
+        if x.dim() > 2 and x.shape[1:].numel() > 1:
+            x = F.group_norm(x, 1)
+        found += results(op(x, *args, **named))
+    return found
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("name", FIRST + BEHIND)
+def test_samples_of_pytorch(name, dtype):
+    given = samples(name, dtype)
+    function = ahead if name in FIRST else behind
+    kernels = Kernels(Options("accurate", cpu=True))
+    compiled = torch.compile(function, backend=convfuse, options={"kernels": kernels})
+
+    def copies(wide=False):
+        """Norms write statistics, which are inputs of theirs."""
+        to = torch.Tensor.double if wide else torch.clone
+        known = {torch.float16, torch.bfloat16, torch.float32}
+        return tree_map_only(
+            torch.Tensor, lambda one: to(one) if one.dtype in known else one.clone(), given
+        )
+
+    with torch.no_grad():
+        ours, theirs, exact = compiled(copies()), function(copies()), function(copies(wide=True))
+    for y, z, reference in zip(ours, theirs, exact, strict=True):
+        assert y.shape == z.shape and y.dtype is z.dtype
+        if y.numel() == 0 or not y.is_floating_point():
+            continue
+        unit = torch.finfo(dtype).eps * max(1.0, reference.abs().nan_to_num().max().item())
+        error = (y.double() - reference).abs()
+        allowed = (2 * (z.double() - reference).abs()).clamp(min=64 * unit)
+        assert torch.equal(y.isnan(), z.isnan())
+        assert (error.nan_to_num() <= allowed.nan_to_num().max()).all()
+    taken = [region for program in kernels.programs for region in program.regions]
+    assert name in NEVER or taken, kernels.report()

@@ -1,0 +1,288 @@
+"""What is taken of ATen graphs: each row of the table, and the conditions under which it does not hold."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from support import calls, chains, exact_of, expect_near, fused, reasons
+from torch import nn
+from torch.nn import functional as F
+
+import convfuse
+
+
+class Of(nn.Module):
+    """A function of some layers."""
+
+    def __init__(self, function, **layers):
+        super().__init__()
+        self.function = function
+        for name, layer in layers.items():
+            setattr(self, name, layer)
+
+    def forward(self, *inputs):
+        return self.function(self, *inputs)
+
+
+def conv(**options):
+    return nn.Conv2d(3, 8, 3, **options)
+
+
+def after(*layers):
+    """Layers behind a convolution and a norm."""
+    return nn.Sequential(conv(), nn.GroupNorm(2, 8), *layers)
+
+
+BEGIN = "conv2d group_norm"
+IMAGE, VOLUME, SIGNAL = (2, 3, 11, 12), (2, 3, 7, 8, 9), (2, 3, 20)
+
+# A model, the shape of its input, and the chains that are taken of it.
+TAKEN = {
+    "silu": (after(nn.SiLU()), IMAGE, [f"{BEGIN} silu"]),
+    "relu in place": (after(nn.ReLU(inplace=True)), IMAGE, [f"{BEGIN} relu"]),
+    "relu6": (after(nn.ReLU6()), IMAGE, [f"{BEGIN} clamp"]),
+    "hardtanh": (after(nn.Hardtanh(-0.75, 0.5)), IMAGE, [f"{BEGIN} clamp"]),
+    "leaky_relu": (after(nn.LeakyReLU(0.2)), IMAGE, [f"{BEGIN} leaky_relu"]),
+    "gelu": (after(nn.GELU("tanh")), IMAGE, [f"{BEGIN} gelu"]),
+    "sigmoid, tanh": (after(nn.Sigmoid(), nn.Tanh()), IMAGE, [f"{BEGIN} sigmoid tanh"]),
+    "hardswish, mish": (after(nn.Hardswish(), nn.Mish()), IMAGE, [f"{BEGIN} hardswish mish"]),
+    "elu": (after(nn.ELU(0.7)), IMAGE, [f"{BEGIN} elu"]),
+    "softplus": (after(nn.Softplus(2.0, 1.5)), IMAGE, [f"{BEGIN} softplus"]),
+    "prelu": (after(nn.PReLU(), nn.PReLU(8)), IMAGE, [f"{BEGIN} prelu prelu"]),
+    "dropout": (after(nn.Dropout(0.5), nn.ReLU()), IMAGE, [f"{BEGIN} relu"]),
+    "clamp": (
+        Of(lambda own, x: own.a(x).clamp(min=-0.5).clamp_(max=1), a=after()),
+        IMAGE,
+        [f"{BEGIN} clamp clamp"],
+    ),
+    "max_pool2d": (after(nn.MaxPool2d(3, 2, 1)), IMAGE, [f"{BEGIN} max_pool2d"]),
+    "avg_pool2d": (after(nn.AvgPool2d(3, 2, 1, True, False)), IMAGE, [f"{BEGIN} avg_pool2d"]),
+    "adaptive_avg_pool2d": (
+        after(nn.AdaptiveAvgPool2d(1)),
+        IMAGE,
+        [f"{BEGIN} adaptive_avg_pool2d"],
+    ),
+    "instance_norm": (
+        nn.Sequential(conv(), nn.InstanceNorm2d(8, affine=True), nn.ReLU(inplace=True)),
+        IMAGE,
+        ["conv2d instance_norm relu"],
+    ),
+    "instance_norm of one sample": (
+        nn.Sequential(conv(), nn.InstanceNorm2d(8, affine=True)),
+        (1, 3, 9, 9),
+        ["conv2d instance_norm"],
+    ),
+    "instance_norm alone": (nn.InstanceNorm2d(3), IMAGE, ["instance_norm"]),
+    "group_norm alone": (nn.GroupNorm(3, 3), SIGNAL, ["group_norm"]),
+    "batch_norm": (
+        nn.Sequential(conv(bias=False), nn.BatchNorm2d(8), nn.ReLU()),
+        IMAGE,
+        ["conv2d batch_norm relu"],
+    ),
+    "layer_norm": (
+        nn.Sequential(conv(), nn.LayerNorm([8, 9, 10], bias=False)),
+        IMAGE,
+        ["conv2d layer_norm"],
+    ),
+    "conv1d": (
+        nn.Sequential(nn.Conv1d(3, 8, 3, 2, 1, 2), nn.InstanceNorm1d(8)),
+        SIGNAL,
+        ["conv1d instance_norm"],
+    ),
+    "conv3d": (
+        nn.Sequential(nn.Conv3d(3, 6, (1, 3, 2), groups=3), nn.InstanceNorm3d(6), nn.MaxPool3d(2)),
+        VOLUME,
+        ["conv3d instance_norm max_pool3d"],
+    ),
+    "padding": (
+        nn.Sequential(conv(padding="same"), nn.ReLU(), nn.Conv2d(8, 4, 3, padding=1), nn.ReLU()),
+        IMAGE,
+        ["conv2d relu", "conv2d relu"],
+    ),
+    "reflect": (
+        nn.Sequential(conv(padding=2, padding_mode="reflect"), nn.ReLU()),
+        IMAGE,
+        ["conv2d relu"],
+    ),
+    "replicate": (
+        nn.Sequential(nn.Conv3d(3, 4, 3, padding=1, padding_mode="replicate"), nn.ReLU()),
+        VOLUME,
+        ["conv3d relu"],
+    ),
+    "a norm, then a convolution": (
+        nn.Sequential(nn.GroupNorm(1, 3), nn.SiLU(), conv(padding=1, padding_mode="reflect")),
+        IMAGE,
+        ["group_norm silu conv2d"],
+    ),
+    "residual": (
+        Of(lambda own, x: F.relu(x + own.a(x)), a=after(nn.Conv2d(8, 3, 3, padding=2))),
+        IMAGE,
+        [BEGIN, "conv2d add relu"],
+    ),
+    "factors": (
+        Of(
+            lambda own, x: own.norm(own.conv(x) * own.factor) * own.factor,
+            conv=conv(),
+            norm=nn.InstanceNorm2d(8),
+            factor=nn.Parameter(torch.rand(1, 8, 1, 1)),
+        ),
+        IMAGE,
+        ["conv2d scale instance_norm scale"],
+    ),
+    "max": (
+        Of(lambda own, x: torch.max(own.a(x), dim=1)[0].relu(), a=after()),
+        IMAGE,
+        [f"{BEGIN} max relu"],
+    ),
+    "amax": (Of(lambda own, x: own.a(x).amax(1), a=after()), IMAGE, [f"{BEGIN} max"]),
+    "min": (
+        Of(lambda own, x: torch.min(own.a(x), dim=1, keepdim=True)[0].tanh(), a=after()),
+        IMAGE,
+        [f"{BEGIN} min tanh"],
+    ),
+    "sum": (Of(lambda own, x: own.a(x).sum(1), a=after()), IMAGE, [f"{BEGIN} sum"]),
+    "mean": (Of(lambda own, x: own.a(x).mean((1,), True), a=after()), IMAGE, [f"{BEGIN} mean"]),
+    "a functional call": (
+        Of(
+            lambda own, x: F.group_norm(F.conv2d(x, own.weight), 2).relu(),
+            weight=nn.Parameter(torch.randn(4, 3, 2, 2)),
+        ),
+        IMAGE,
+        ["conv2d group_norm relu"],
+    ),
+    "a sample without a batch": (nn.Sequential(conv(), nn.ReLU()), IMAGE[1:], []),
+}
+
+
+def test_a_factor_that_is_taken_twice_is_one_parameter():
+    model, shape, _ = TAKEN["factors"]
+    ours = fused(model.eval())
+    with torch.no_grad():
+        ours(torch.randn(shape))
+    ((call,),) = calls(ours)
+    assert len(call.args[1]) == 3 and call.args[2].count('"scale":{"name":"p1"}') == 2
+
+
+class Wider(nn.GroupNorm):
+    """A group norm by another name."""
+
+
+@pytest.mark.parametrize("name", TAKEN)
+def test_rows_mean_the_same(name):
+    model, shape, expected = TAKEN[name]
+    model = model.eval()
+    torch.manual_seed(2)
+    x = torch.randn(shape)
+    ours = fused(model)
+    with torch.no_grad():
+        y = ours(x)
+        assert chains(ours) == expected, convfuse.report(ours)
+        assert y.dtype == torch.float32
+        expect_near(y, exact_of(model, x))
+    (graph,) = calls(ours) or [[]]
+    assert [len(one.args) for one in graph] == [4] * len(expected)
+
+
+def test_subclasses_of_layers_are_what_they_compute():
+    model = nn.Sequential(conv(), Wider(2, 8), nn.SiLU()).eval()
+    ours, x = fused(model), torch.randn(IMAGE)
+    with torch.no_grad():
+        expect_near(ours(x), exact_of(model, x))
+    assert chains(ours) == [f"{BEGIN} silu"]
+
+
+READERS = {
+    "several readers": (
+        Of(lambda own, x: own.a(x) * own.a(x).sum(), a=conv()),
+        "one layer by itself",
+    ),
+    "transposed": (nn.Sequential(nn.ConvTranspose2d(3, 8, 3), nn.ReLU()), "transposed"),
+    "alone": (nn.Sequential(conv()), "one layer by itself"),
+    "a norm's weight alone": (
+        Of(
+            lambda own, x: F.group_norm(x, 3, own.weight),
+            weight=nn.Parameter(torch.ones(3)),
+        ),
+        "a weight or a bias alone",
+    ),
+    "a layer norm over some axes": (nn.LayerNorm(12), "fewer axes than all"),
+    "float64": (after().double(), "no kernels for torch.float64"),
+}
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_what_is_not_taken_has_a_reason(name):
+    model, words = READERS[name]
+    dtype = next(model.parameters()).dtype
+    ours, x = fused(model.eval()), torch.randn(IMAGE, dtype=dtype)
+    with torch.no_grad():
+        assert torch.equal(ours(x), model(x))
+    assert chains(ours) == []
+    assert words in f"{reasons(ours)}"
+
+
+def test_paths_end_where_the_table_does():
+    """Products of two values, numbers, sums that broadcast, pools whose indices are read, means of other axes."""
+    ends = [
+        lambda y: y * y.mean(),
+        lambda y: y * 0.5,
+        lambda y: y + y[:1, :, :1, :1],
+        lambda y: y + 1,
+        lambda y: torch.add(y, torch.ones_like(y), alpha=2),
+        lambda y: F.max_pool2d(y, 2, return_indices=True)[1],
+        lambda y: y.mean(1),
+        lambda y: y.amax((1, 2)),
+        lambda y: F.selu(y),
+        lambda y: F.pad(y, (1, 0, 1, 1)),
+        lambda y: F.pad(y, (1, 1, 1, 1), value=1.0),
+        lambda y: y.flatten(1),
+        lambda y: y.clamp(min=y.new_zeros(())),
+    ]
+    x = torch.randn(IMAGE)
+    for index, end in enumerate(ends):
+        model = Of(lambda own, x, end=end: end(own.a(x)), a=after(nn.ReLU())).eval()
+        ours = fused(model)
+        with torch.no_grad():
+            y, z = ours(x), model(x)
+        assert chains(ours) == [f"{BEGIN} relu"], index
+        torch.testing.assert_close(y, z, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("order", ["channels-last", "strided"])
+def test_other_layouts_are_views_of_the_same_values(order):
+    model = Of(
+        lambda own, x: own.a(x).permute(0, 2, 3, 1).view(x.shape[0], -1, 8).transpose(1, 2),
+        a=after(nn.SiLU()),
+    ).eval()
+    x = torch.randn(IMAGE).to(memory_format=torch.channels_last)
+    if order == "strided":
+        model = Of(lambda own, x: own.a(x).flatten(2), a=after(nn.SiLU())).eval()
+        x = torch.randn(2, 3, 11, 24)[..., ::2]
+    ours = fused(model)
+    with torch.no_grad():
+        expect_near(ours(x), exact_of(model, x))
+    assert chains(ours) == [f"{BEGIN} silu"]
+
+
+def test_what_has_no_values_is_left():
+    ours = fused(after().eval())
+    with torch.no_grad():
+        assert ours(torch.randn(0, 3, 9, 9)).shape == (0, 8, 7, 7)
+    assert "empty" in reasons(ours)["conv2d group_norm"]
+
+
+def test_a_value_that_is_written_to_counts_as_it_then_is():
+
+    def function(own, x):
+        y = own.a(x)
+        y.mul_(2)
+        x.add_(1)
+        y[:, :1].relu_()
+        return y + own.b(x)
+
+    model = Of(function, a=after(), b=nn.Sequential(conv(), nn.ReLU())).eval()
+    ours, x = fused(model), torch.randn(IMAGE)
+    mine, theirs = x.clone(), x.clone()
+    with torch.no_grad():
+        torch.testing.assert_close(ours(mine), model(theirs), rtol=1e-4, atol=1e-4)
+    assert torch.equal(mine, theirs)
