@@ -149,7 +149,7 @@ pub unsafe fn group_norm_scale_pointwise<T: Vectors>(
 #[kernel(
     instances(T: [f32, f16, bf16]),
     max_threads = BLOCK_THREADS,
-    min_blocks = MIN_BLOCKS - ROOMY
+    min_blocks = MIN_BLOCKS - 1
 )]
 pub unsafe fn group_norm_scale_pointwise_residual<T: Vectors>(
     x: *const T,
