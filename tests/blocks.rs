@@ -171,87 +171,43 @@ fn variants() -> Vec<Case> {
 /// Chains whose functions and residuals the convolution or the norm applies: with the row of the table and
 /// the number of regions.
 fn epilogues() -> Vec<(Case, &'static str, usize)> {
-    let conv = |in_channels: usize, groups: usize| {
+    let conv = |in_channels, groups, row| {
         let layer = Layer::conv2d("conv", 32, 3).padding(1).groups(groups);
-        (in_channels, Layer::from(layer))
+        (in_channels, Layer::from(layer), row)
     };
-    let (dense, depthwise) = (conv(24, 1), conv(32, 32));
+    let dense = conv(24, 1, "implicit-gemm");
+    let depthwise = conv(32, 32, "depthwise");
     let batch_norm = || Layer::from(Layer::batch_norm("norm"));
     let group_norm = || Layer::from(Layer::group_norm("norm", 4));
-    let add = || Layer::add("shortcut");
-    let of = |(channels, layer): &(usize, Layer), name: &str, width: usize, behind: &[Layer]| {
+    let [relu, silu] = [Layer::relu, Layer::silu];
+    let [add, other] = ["shortcut", "other"].map(|name| move || Layer::add(name));
+    let of = |name: &str, conv: &(usize, Layer, &'static str), width, behind: &[Layer], regions| {
+        let (channels, layer, row) = conv;
         let layers = [std::slice::from_ref(layer), behind].concat();
         let chain = Chain::new(*channels, layers).expect("a chain");
         let input = [2, *channels, 7, width];
-        Case::of_graph(&format!("blocks/epilogue_{name}"), chain, &input).shifted(-0.5)
+        let case = Case::of_graph(&format!("blocks/epilogue_{name}"), chain, &input).shifted(-0.5);
+        (case, *row, regions)
     };
+    let mapped = [batch_norm(), relu(), add(), Layer::mish()];
     let many = vec![Layer::tanh(); 9];
+    let relu6 = [batch_norm(), Layer::clamp(0.0, 6.0)];
+    let inverted = [batch_norm(), silu(), add()];
+    let normed = [group_norm(), silu(), add(), relu()];
     vec![
-        (of(&dense, "silu", 16, &[Layer::silu()]), "implicit-gemm", 2),
-        (
-            of(&dense, "residual", 14, &[add(), Layer::relu()]),
-            "implicit-gemm",
-            2,
-        ),
-        (
-            of(
-                &dense,
-                "mapped_residual",
-                9,
-                &[batch_norm(), Layer::relu(), add(), Layer::mish()],
-            ),
-            "implicit-gemm",
-            2,
-        ),
-        (
-            of(
-                &dense,
-                "two_residuals",
-                16,
-                &[Layer::silu(), add(), Layer::add("other")],
-            ),
-            "implicit-gemm",
-            2,
-        ),
-        (of(&dense, "many", 16, &many), "implicit-gemm", 2),
-        (
-            of(
-                &depthwise,
-                "depthwise",
-                13,
-                &[batch_norm(), Layer::clamp(0.0, 6.0)],
-            ),
-            "depthwise",
-            1,
-        ),
-        (
-            of(
-                &depthwise,
-                "depthwise_residual",
-                16,
-                &[batch_norm(), Layer::silu(), add()],
-            ),
-            "depthwise",
-            1,
-        ),
-        (
-            of(
-                &dense,
-                "norm_residual",
-                16,
-                &[group_norm(), Layer::silu(), add(), Layer::relu()],
-            ),
-            "implicit-gemm",
-            1,
-        ),
-        (
-            of(
-                &dense,
-                "norm_two_residuals",
-                9,
-                &[group_norm(), add(), Layer::add("other")],
-            ),
-            "implicit-gemm",
+        of("silu", &dense, 16, &[silu()], 2),
+        of("residual", &dense, 14, &[add(), relu()], 2),
+        of("mapped_residual", &dense, 9, &mapped, 2),
+        of("two_residuals", &dense, 16, &[silu(), add(), other()], 2),
+        of("many", &dense, 16, &many, 2),
+        of("depthwise", &depthwise, 13, &relu6, 1),
+        of("depthwise_residual", &depthwise, 16, &inverted, 1),
+        of("norm_residual", &dense, 16, &normed, 1),
+        of(
+            "norm_two_residuals",
+            &dense,
+            9,
+            &[group_norm(), add(), other()],
             1,
         ),
     ]

@@ -106,8 +106,9 @@ impl Vectors for f32 {
 /// *Traffic*: each element is read once and written once; the rest comes from cache.
 ///
 /// # Safety
-/// `x` and `y` have `g.elements` elements and start on 16 bytes; `y` is `x` or apart from it; `partials` is what
-/// the statistics kernel wrote for `x`, or for the tensor that `x` was pooled from; `weight` and `bias`, where the geometry says that they exist, and `before` and `scale`, if they are not null, have
+/// `x` and `y` have `g.elements` elements and start on 16 bytes; `y` is `x` or apart from it; `partials` is
+/// what the statistics kernel wrote for `x`, or for the tensor that `x` was pooled from; `weight` and
+/// `bias`, where the geometry says that they exist, and `before` and `scale`, if they are not null, have
 /// `g.norm.channels` elements, `scale` one where `g.factor_step` is 0, else that is 1; weight and bias are
 /// f32 where the norm says so; `before` is null unless the norm's rows are channels. The geometry is for
 /// elements of `T`'s size.
@@ -144,8 +145,8 @@ pub unsafe fn group_norm_scale_pointwise<T: Vectors>(
 /// The same with a list that adds a residual. *Traffic*: each element of it is read once, too.
 ///
 /// # Safety
-/// As for [`group_norm_scale_pointwise`]; `residual` has `g.elements` elements, starts on 16 bytes and is apart from
-/// `y`.
+/// As for [`group_norm_scale_pointwise`]; `residual` has `g.elements` elements, starts on 16 bytes and is
+/// apart from `y`.
 #[kernel(
     instances(T: [f32, f16, bf16]),
     max_threads = BLOCK_THREADS,
