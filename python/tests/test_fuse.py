@@ -390,20 +390,17 @@ def test_modules_without_a_name_to_import_them_by():
             "    def __init__(self):",
             "        super().__init__()",
             "        self.conv, self.norm = torch.nn.Conv2d(3, 8, 3), torch.nn.GroupNorm(2, 8)",
-            "        convfuse.fuse(self, cpu=True, precision='accurate')",
+            "        convfuse.fuse(self.requires_grad_(False), cpu=True, precision='accurate')",
             "    def forward(self, x):",
             "        return torch.nn.functional.silu(self.norm(self.conv(x)))",
         ]
     )
     exec(text, names)  # noqa: S102
     model, x = names["ModelNew"](), image()
-    with torch.no_grad():
-        y = model(x)
-        expect_same(y, convfuse.unfuse(model)(x))
-    model = names["ModelNew"]()
-    with torch.no_grad():
-        model(x)
+    # As judges call it, which leave the recording of gradients on.
+    y = model(x)
     assert chains(model) == [CHAIN]
+    expect_same(y, convfuse.unfuse(model)(x))
 
 
 ERRORS = {
