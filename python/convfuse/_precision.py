@@ -79,4 +79,3 @@ def guarded(precision: Precision) -> bool:
     if context is not None:
         context.guards_context.dynamo_guards.add(GlobalStateSource().make_guard(create))
     return fast
-
