@@ -145,7 +145,7 @@ pub unsafe fn group_norm_scale_pointwise<T: Vectors>(
 /// The same with a list that adds a residual. *Traffic*: each element of it is read once, too.
 ///
 /// # Safety
-/// As for [`group_norm_scale_pointwise`]; `residual` has `g.elements` elements, starts on 16 bytes and is
+/// As for [`fn@group_norm_scale_pointwise`]; `residual` has `g.elements` elements, starts on 16 bytes and is
 /// apart from `y`.
 #[kernel(
     instances(T: [f32, f16, bf16]),
