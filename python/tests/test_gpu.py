@@ -27,8 +27,9 @@ import convfuse
 pytestmark = cuda
 assert products_in_full
 
-# A call of a module may take the host this many times as long as one of the smallest layer of PyTorch.
-MOST_OF_A_LAYER = 2.0
+# A call of a module, which prepares its filters in a launch of its own, may take the host this many times as long
+# as one of the smallest layer of PyTorch.
+MOST_OF_A_LAYER = 3.0
 
 
 @pytest.mark.parametrize("number", [85, 79])
@@ -98,6 +99,8 @@ def test_graphs_read_parameters_where_they_lie():
 
 def test_captures_without_a_warm_up_are_refused_in_words():
     module, (x,) = block("decoder", "cuda")
+    # Of a shape that no other test has, since what is prepared serves all modules.
+    x = x[:1, :, :7, :9].contiguous()
     with torch.no_grad():
         with pytest.raises(RuntimeError, match="before the capture"):
             with torch.cuda.graph(torch.cuda.CUDAGraph()):
@@ -183,7 +186,6 @@ def test_host_time_of_a_call():
     import time
 
     module, _ = problem(85)
-    # One launch.
     module, x = module.cuda(), torch.randn(1, 8, 128, 128, device="cuda")
 
     def calls(call, count):

@@ -83,7 +83,7 @@ def test_state_dicts_are_those_of_plain_layers(device):
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("name", BLOCKS)
 @pytest.mark.parametrize("grad", [False, True])
-def test_whole_graphs_compile(name, grad, device):
+def test_whole_graphs_compile(name, grad, device, products_in_full):
     module, inputs = block(name, device)
     compiled = torch.compile(module, fullgraph=True, backend="aot_eager")
     with torch.set_grad_enabled(grad):

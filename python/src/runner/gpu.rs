@@ -57,6 +57,11 @@ impl Given {
 }
 
 fn plan(call: &Call<'_>, dtype: DType, is_fast: bool, stream: &Stream) -> Result<Plan, String> {
+    // Kernels are loaded for it, which would end a capture.
+    if stream.is_capturing().map_err(said)? {
+        let what = "prepare a run";
+        return Err(said(convfuse::Error::InCapture { what }));
+    }
     let chain = chain(call.chain)?;
     // SAFETY: nothing but shapes, strides and addresses is looked at.
     let (tensors, parameters) = unsafe {
@@ -90,6 +95,8 @@ pub(super) fn run(call: &Call<'_>, place: Place, dtype: DType) -> Result<TorchTe
     given.read(call, place, is_fast)?;
     let make = || plan(call, dtype, is_fast, &stream);
     let plan = PLANS.get(call.chain, &given.key, make)?;
+    // What PyTorch says of memory in a forked child is that there is none left.
+    stream.is_capturing().map_err(said)?;
     let empty = |shape: &[i64], dtype| TorchTensor::empty(call.torch, shape, dtype, place);
     let output = empty(&plan.output_shape, call.inputs[0].dtype_number()?)?;
     let workspace = match plan.workspace_bytes {
