@@ -9,11 +9,23 @@ import threading
 
 import pytest
 import torch
-from support import BLOCKS, DEVICES, block, exact, expect_close, problem, redraw
+from support import (
+    BLOCKS,
+    DEVICES,
+    block,
+    exact,
+    expect_close,
+    problem,
+    products_in_full,
+    redraw,
+)
 from torch.nn.modules import module as _module
 
 from convfuse import nn as fused_nn
 from convfuse._chain import evaluate, parsed
+
+
+assert products_in_full
 
 
 class Reference85(torch.nn.Module):
