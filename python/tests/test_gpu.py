@@ -27,9 +27,8 @@ import convfuse
 pytestmark = cuda
 assert products_in_full
 
-# A call of a module, which prepares its filters in a launch of its own, may take the host this many times as long
-# as one of the smallest layer of PyTorch.
-MOST_OF_A_LAYER = 3.0
+# A call of a module may take the host this many times as long as one of the smallest layer of PyTorch.
+MOST_OF_A_LAYER = 2.0
 
 
 @pytest.mark.parametrize("number", [85, 79])
@@ -182,6 +181,11 @@ def test_no_memory_is_kept_between_calls():
     assert torch.cuda.memory_allocated() == before
 
 
+@pytest.mark.xfail(
+    raises=AssertionError,
+    strict=True,
+    reason="2.4 times as long: each call prepares its filters in a launch of its own",
+)
 def test_host_time_of_a_call():
     import time
 

@@ -24,7 +24,6 @@ from torch.nn.modules import module as _module
 from convfuse import nn as fused_nn
 from convfuse._chain import evaluate, parsed
 
-
 assert products_in_full
 
 
