@@ -4,14 +4,31 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Sequence
+from typing import Any, Literal
 
 import torch
+from torch import fx
 
+from ._regions import NORMS, Region
 from ._report import Times
+from .ops import RUN
 
-__all__ = ["better", "choose", "measure"]
+__all__ = [
+    "CHOICES",
+    "Choice",
+    "better",
+    "choose",
+    "drawn",
+    "is_like",
+    "is_worthwhile",
+    "measure",
+    "median",
+    "slower_alone",
+]
+
+Choice = Literal["time", "estimate", "all"]
+CHOICES = ("time", "estimate", "all")
 
 # How much of the time must go for a change to count.
 _MARGIN = 0.98
@@ -22,15 +39,27 @@ _LEAST, _MOST, _ENOUGH = 5, 40, 0.2
 # After how many tries what is left is kept together.
 _TRIES = 24
 
+# For how many seconds regions are timed by themselves, and each way of one of them.
+_ALONE, _EACH = 10.0, 0.01
 
-def measure(call: Callable[[], Any], device: torch.device) -> Times:
-    """What a call takes, and on a GPU a replay of its CUDA graph, where it can be captured."""
-    is_cuda = device.type == "cuda"
+
+def is_worthwhile(region: Region, is_fast: bool) -> bool:
+    """An estimate of whether PyTorch is slower, from the records of ``docs/results``: at norms that read their input twice, pools that
+    leave a part of their input, and products of float32 in full. Other convolutions are PyTorch's."""
+    if region.inputs[0].meta["val"].device.type == "cpu":
+        # It was asked for.
+        return True
+    is_full = region.is_float32_product and not is_fast
+    return is_full or any(one in NORMS or "pool" in one for one in region.operators)
+
+
+def measure(call: Callable[[], Any], device: torch.device, enough: float = _ENOUGH) -> Times:
+    """What a call takes, and on a GPU a replay of its CUDA graph, where it can be captured. Each is repeated for ``enough`` seconds."""
     for _ in range(3):
         call()
-    if not is_cuda:
-        return Times(_median(call, lambda: None))
-    taken = _median(call, torch.cuda.synchronize)
+    if device.type != "cuda":
+        return Times(median(call, enough))
+    taken = median(call, enough, torch.cuda.synchronize)
     try:
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
@@ -38,12 +67,15 @@ def measure(call: Callable[[], Any], device: torch.device) -> Times:
     except RuntimeError:
         torch.cuda.synchronize()
         return Times(taken)
-    return Times(taken, _median(graph.replay, torch.cuda.synchronize))
+    return Times(taken, median(graph.replay, enough, torch.cuda.synchronize))
 
 
-def _median(call: Callable[[], Any], wait: Callable[[], None]) -> float:
+def median(
+    call: Callable[[], Any], seconds: float, wait: Callable[[], None] = lambda: None
+) -> float:
+    """The median time of calls in milliseconds, each from a wait to a wait."""
     taken: list[float] = []
-    until = time.perf_counter() + _ENOUGH
+    until = time.perf_counter() + seconds
     while len(taken) < _LEAST or (len(taken) < _MOST and time.perf_counter() < until):
         wait()
         start = time.perf_counter()
@@ -79,3 +111,83 @@ def choose(units: Sequence[Any], taken: Callable[[set[Any]], Times]) -> tuple[se
             elif len(half) > 1:
                 parts.append(half)
     return refused, best
+
+
+def slower_alone(
+    regions: Collection[Region], is_fast: bool, batch_invariant: bool, free: Collection[Any]
+) -> set[Any]:
+    """The keys of regions that are slower than PyTorch's own kernels by themselves, on drawn tensors. Operators of ``free`` with one
+    operand are not run for PyTorch, whose compiler has the operator before them do it. After some seconds an estimate decides."""
+    until = time.perf_counter() + _ALONE
+    known: dict[Any, float] = {}
+    sums: dict[Any, float] = {}
+    for region in regions:
+        shape = (region.key, *(_extents(one) for one in region.inputs))
+        if shape not in known:
+            if time.perf_counter() < until:
+                ways = _ways(region, is_fast, batch_invariant, free)
+                device = region.inputs[0].meta["val"].device
+                ours, theirs = (measure(one, device, _EACH) for one in ways)
+                known[shape] = (ours.graph or ours.call) - (theirs.graph or theirs.call)
+            else:
+                known[shape] = -1.0 if is_worthwhile(region, is_fast) else 1.0
+        sums[region.key] = sums.get(region.key, 0.0) + known[shape]
+    return {key for key, more in sums.items() if more >= 0.0}
+
+
+def _number(one: Any) -> Any:
+    """A number, or what a symbol is in the example."""
+    return one.node.hint if isinstance(one, torch.SymInt) else one
+
+
+def _extents(node: fx.Node) -> tuple[int, ...]:
+    return tuple(map(_number, node.meta["val"].shape))
+
+
+def drawn(node: fx.Node) -> Any:
+    """A value of a node's kind, positive as variances are."""
+    known = node.meta["val"]
+    if not isinstance(known, torch.Tensor):
+        return _number(known)
+    shape, strides = _extents(node), tuple(map(_number, known.stride()))
+    count = 1 + sum((extent - 1) * stride for extent, stride in zip(shape, strides))
+    make = torch.rand if known.is_floating_point() else torch.zeros
+    return make(count, device=known.device, dtype=known.dtype).as_strided(shape, strides)
+
+
+def is_like(given: torch.Tensor, node: fx.Node) -> bool:
+    """Whether a tensor is of the kind of a node's value."""
+    known = node.meta["val"]
+    if not isinstance(known, torch.Tensor):
+        return False
+    strides = tuple(map(_number, known.stride()))
+    is_there = given.device == known.device and given.dtype is known.dtype
+    return is_there and tuple(given.shape) == _extents(node) and given.stride() == strides
+
+
+def _ways(
+    region: Region, is_fast: bool, batch_invariant: bool, free: Collection[Any]
+) -> tuple[Callable[[], Any], Callable[[], Any]]:
+    """A region as a call of the operator, and by PyTorch's kernels."""
+    read = [*region.inputs, *region.parameters]
+    read += [one for node in region.nodes for one in node.all_input_nodes]
+    given = {one: drawn(one) for one in dict.fromkeys(read) if one not in region.nodes}
+    inputs = [given[one] for one in region.inputs]
+    parameters = [given[one] for one in region.parameters]
+    fast = is_fast and region.is_float32_product
+
+    def ours() -> Any:
+        return RUN(inputs, parameters, region.text, fast, batch_invariant)
+
+    def theirs() -> Any:
+        values = dict(given)
+        for node in region.nodes:
+            operands = node.all_input_nodes
+            if node.target in free and len(operands) == 1:
+                values[node] = values[operands[0]]
+                continue
+            arguments, named = fx.map_arg((node.args, node.kwargs), values.__getitem__)
+            values[node] = node.target(*arguments, **named)
+        return values[region.nodes[-1]]
+
+    return ours, theirs

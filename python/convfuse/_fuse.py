@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from types import FunctionType
 from typing import Any
 
@@ -17,12 +18,14 @@ from torch import nn
 from torch._dynamo import config as dynamo
 from torch._dynamo.exc import TorchDynamoException
 from torch.autograd import forward_ad
+from torch.fx._symbolic_trace import is_fx_symbolic_tracing
 from torch.utils._pytree import tree_leaves
 
-from ._backend import Kernels, Options, convfuse
-from ._choice import better, choose, measure
+from ._backend import Kernels, Options
+from ._choice import Choice, better, choose, measure
+from ._inductor import convfuse
 from ._precision import Precision
-from ._report import Entry, Report, Times
+from ._report import Entry, Report, Times, compiled
 
 __all__ = ["Entry", "Report", "fuse", "report", "unfuse"]
 
@@ -118,16 +121,13 @@ class _Fused:
             refused, self.fused = choose(units, taken)
             self.kernels.refused = set(refused)
             self.kernels.build()
-        for program in self.kernels.programs:
-            for region in program.regions:
-                if region.key in refused:
-                    region.entry.reason = "the model is as fast without it"
+        reason = "the model is as fast without it"
         if not units or not better(self.fused, self.plain):
-            self.is_left, self.fused = True, None
-            self.notes.append("the model is as fast by PyTorch's own operators, which run it")
-            for program in self.kernels.programs:
-                for region in program.regions:
-                    region.entry.taken = False
+            self.is_left, self.fused, refused = True, None, units
+            reason = "the model is as fast by PyTorch's own operators"
+            self.notes.append(f"{reason}, which run it")
+        for program in self.kernels.programs:
+            program.tell(refused, reason)
 
     def report(self) -> Report:
         found = self.kernels.report()
@@ -144,7 +144,8 @@ def _is_left_alone(module: nn.Module) -> bool:
         return True
     if torch._C._functorch.maybe_current_level() is not None or forward_ad._current_level >= 0:
         return True
-    if torch._C._len_torch_dispatch_stack() > 0:
+    # Dynamo refuses a call while another thread traces, as it does when it compiles.
+    if torch._C._len_torch_dispatch_stack() > 0 or is_fx_symbolic_tracing():
         return True
     return torch.is_grad_enabled() and any(one.requires_grad for one in module.parameters())
 
@@ -201,6 +202,8 @@ def fuse(
     *,
     precision: Precision = "auto",
     cpu: bool = False,
+    choice: Choice = "time",
+    batch_invariant: bool = False,
 ) -> nn.Module:
     """Has calls of ``model`` run convolutions and norms with what follows them as single operators, in place, and returns it.
 
@@ -209,15 +212,17 @@ def fuse(
     Dynamo say so; ``with torch.no_grad()`` or ``torch.inference_mode()`` are what it is for. In all other ways of use the model's own
     code runs. Calls of the model count, not calls of its methods or submodules: of ``vae.decode`` it is ``vae.decoder`` that is to be fused.
 
-    Without ``example_input`` each region is taken that has a norm, or a convolution and more. With it (a tensor, or a tuple of
-    arguments) regions are kept only if the whole model is faster by them, as calls and in a CUDA graph, and the model is left as it is
-    if nothing makes it faster. Call ``fuse`` under the autocast that the model will run in.
+    With ``example_input`` (a tensor, or a tuple of arguments) regions are kept only if the whole model is faster by them, as calls and
+    in a CUDA graph, and the model is left as it is if nothing makes it faster. Call ``fuse`` under the autocast that the model will run
+    in. Without it, and with ``choice="estimate"``, regions are taken on a GPU where PyTorch is known to be slower; ``choice="all"`` takes
+    each region that has a norm, or a convolution and more.
 
     ``precision`` says how convolutions of float32 are multiplied: ``"accurate"``, ``"fast"`` (tf32-class, factors of 11 bits), or
     ``"auto"``: as PyTorch's own convolutions would be, by the settings at the time of the call. That is fast on a GPU where the caller
     allows tf32 for convolutions, as PyTorch's defaults do (``torch.backends.cudnn.allow_tf32``,
     ``torch.backends.cudnn.conv.fp32_precision``), or for matrix products. ``cpu`` has tensors on the CPU taken by this library, too, in
-    place of PyTorch's operators.
+    place of PyTorch's operators. Kernels may be chosen by the batch, as PyTorch's are, unless ``batch_invariant`` is true: then a sample
+    gives the same bits in any batch, as far as regions go.
 
     :func:`report` tells what was done, :func:`unfuse` undoes it. A model that is fused already is fused anew.
     """
@@ -225,17 +230,19 @@ def fuse(
     if not isinstance(example_input, (torch.Tensor, tuple, list, type(None))):
         kind = type(example_input).__name__
         raise TypeError(f"convfuse: example_input is a tensor or a tuple of arguments, not {kind}")
+    options = Options(precision, cpu, choice, batch_invariant)
     unfuse(model)
-    fused = _Fused(model, Options(precision, cpu))
-    if example_input is not None:
-        is_one = isinstance(example_input, torch.Tensor)
-        example = (example_input,) if is_one else tuple(example_input)
-        devices = list(_devices(example))
-        ours = [one for one in devices if one.type == "cuda" or (cpu and one.type == "cpu")]
-        if ours:
-            fused.keep_the_faster(example, ours[0])
-        else:
-            fused.notes.append("the example is on no GPU, so nothing was timed")
+    is_one = isinstance(example_input, torch.Tensor)
+    example = (example_input,) if is_one else tuple(example_input or ())
+    ours = [one for one in _devices(example) if one.type == "cuda" or (cpu and one.type == "cpu")]
+    is_timed = choice == "time" and bool(ours)
+    if choice == "time" and not is_timed:
+        options = replace(options, choice="estimate")
+    fused = _Fused(model, options)
+    if is_timed:
+        fused.keep_the_faster(example, ours[0])
+    elif example and choice == "time":
+        fused.notes.append("the example is on no GPU, so nothing was timed")
     fused.put()
     return model
 
@@ -254,9 +261,13 @@ def unfuse(model: nn.Module) -> nn.Module:
 
 
 def report(model: nn.Module) -> Report:
-    """What :func:`fuse` did to this model: which regions were taken, which were not, why, and what it brought."""
+    """What :func:`fuse` did to this model, or ``torch.compile(model, backend="convfuse")`` so far: which regions were taken, which were
+    not, why, and what it brought."""
     _expect_module(model, "report")
     fused = model.__dict__.get(_STATE)
-    if fused is None:
-        raise ValueError("convfuse: the model was not given to fuse, or unfuse has undone it")
-    return fused.report()
+    found = compiled(model) if fused is None else fused.report()
+    if found is None:
+        raise ValueError(
+            "convfuse: the model was not given to fuse, or unfuse has undone it, and the backend has compiled no call of it"
+        )
+    return found

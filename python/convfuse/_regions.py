@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -21,7 +21,7 @@ from ._report import Entry
 from ._table import FIRST, ROWS, Path, Refused, operand, readers, same, value
 from .ops import RUN
 
-__all__ = ["Region", "find", "put", "tidy"]
+__all__ = ["NORMS", "Region", "find", "put", "tidy"]
 
 aten = torch.ops.aten
 
@@ -34,8 +34,8 @@ _PADS = (
     aten.replication_pad3d.default,
 )
 
-# Norms that PyTorch computes in more than one pass over their input.
-_NORMS = frozenset({"group_norm", "instance_norm", "layer_norm"})
+NORMS = frozenset({"group_norm", "instance_norm", "layer_norm"})
+"""Norms that PyTorch computes in more than one pass over their input."""
 
 
 @dataclass
@@ -55,10 +55,12 @@ class Region:
     is_dense: bool
     """Whether PyTorch's operators give a dense value, too."""
     entry: Entry
-    multiplies: bool = field(init=False)
 
-    def __post_init__(self) -> None:
-        self.multiplies = any(one.startswith("conv") for one in self.operators)
+    @property
+    def is_float32_product(self) -> bool:
+        """Whether it matters how float32 is multiplied."""
+        is_product = any(one.startswith("conv") for one in self.operators)
+        return is_product and self.dtype is torch.float32
 
     @property
     def key(self) -> tuple[str, torch.dtype]:
@@ -224,7 +226,7 @@ def _is_read_within(node: fx.Node, region: set[fx.Node]) -> bool:
 
 def _expect_worth(operators: list[str]) -> None:
     """Refuses what PyTorch computes in one launch as well."""
-    if len(operators) == 1 and operators[0] not in _NORMS:
+    if len(operators) == 1 and operators[0] not in NORMS:
         raise Refused("one layer by itself, without a norm or an epilogue")
 
 
@@ -272,17 +274,19 @@ def _begins(node: fx.Node) -> bool:
     return node.target in FIRST
 
 
-def put(graph: fx.Graph, regions: Collection[Region], fast: bool) -> None:
+def put(graph: fx.Graph, regions: Collection[Region], fast: bool, batch_invariant: bool) -> None:
     """Puts a call of the operator in the place of each region. ``fast`` says whether float32 is multiplied fast."""
     calls: dict[fx.Node, fx.Node] = {}
     for region in regions:
         last = region.nodes[-1]
-        is_fast = fast and region.multiplies and region.dtype is torch.float32
+        is_fast = fast and region.is_float32_product
         inputs, parameters = (
             [calls.get(one, one) for one in some] for some in (region.inputs, region.parameters)
         )
         with graph.inserting_before(last):
-            call = graph.call_function(RUN, (inputs, parameters, region.text, is_fast))
+            call = graph.call_function(
+                RUN, (inputs, parameters, region.text, is_fast, batch_invariant)
+            )
         call.meta = {key: one for key, one in last.meta.items() if key != "tensor_meta"}
         last.replace_all_uses_with(call)
         calls[last] = call

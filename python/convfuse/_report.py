@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import weakref
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-__all__ = ["Entry", "Report", "Times"]
+import torch
+from torch import nn
+
+__all__ = ["Entry", "Report", "Times", "compiled", "note"]
 
 
 @dataclass
@@ -35,7 +40,7 @@ class Times:
         return f"{self.call:.3f} ms a call{replay}"
 
 
-@dataclass
+@dataclass(eq=False)
 class Report:
     """What was taken of a model, and what was not."""
 
@@ -65,3 +70,32 @@ class Report:
             lines.append(f"{sign} {where}: {entry.chain}: {entry.reason}")
         lines += [f"? {where}: {why}" for where, why in self.not_traced]
         return "\n".join(lines)
+
+
+_COMPILED: weakref.WeakKeyDictionary[Report, list[weakref.ref[torch.Tensor]]] = (
+    weakref.WeakKeyDictionary()
+)
+"""Reports of graphs that ``torch.compile`` has, with the graphs' inputs."""
+
+
+def note(report: Report, inputs: Iterable[object]) -> None:
+    """Has a graph's report be found as long as somebody holds it."""
+    _COMPILED[report] = [weakref.ref(one) for one in inputs if isinstance(one, torch.Tensor)]
+
+
+def compiled(model: nn.Module) -> Report | None:
+    """What is said of the graphs that have parameters or buffers of a model as inputs, if there are any."""
+    own = {id(one) for one in (*model.parameters(), *model.buffers())}
+    found = [
+        report
+        for report, inputs in list(_COMPILED.items())
+        if any(id(one()) in own for one in inputs)
+    ]
+    if not found:
+        return None
+    whole = Report()
+    for one in found:
+        whole.entries += one.entries
+        whole.not_traced += one.not_traced
+        whole.notes += one.notes
+    return whole

@@ -17,7 +17,18 @@ from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from . import _native
 
-__all__ = ["FIRST", "ROWS", "TYPES", "Path", "Refused", "operand", "readers", "same", "value"]
+__all__ = [
+    "FIRST",
+    "POINTWISE",
+    "ROWS",
+    "TYPES",
+    "Path",
+    "Refused",
+    "operand",
+    "readers",
+    "same",
+    "value",
+]
 
 aten = torch.ops.aten
 
@@ -455,6 +466,10 @@ _ATTRIBUTES: dict[torch._ops.OpOverload, tuple[str, dict[str, str]]] = {
 """Functions of single values: the layer, and what its attributes are called in each."""
 
 
+POINTWISE = frozenset({*_ATTRIBUTES, aten.gelu.default})
+"""Functions of single values, of their type and shape."""
+
+
 @_row(*_ATTRIBUTES)
 def _pointwise(node: fx.Node, path: Path) -> None:
     layer, names = _ATTRIBUTES[node.target]
@@ -560,4 +575,6 @@ def _channel_reduction(node: fx.Node, path: Path) -> None:
     path.channels  # noqa: B018
     layer = {"dim": 1, "keepdim": True} if a["keepdim"] else {"dim": 1}
     several = node.target in (aten.max.dim, aten.min.dim)
-    path.add({_CHANNEL_REDUCTIONS[node.target]: layer}, [node, _result(node)] if several else [node])
+    path.add(
+        {_CHANNEL_REDUCTIONS[node.target]: layer}, [node, _result(node)] if several else [node]
+    )

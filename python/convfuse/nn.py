@@ -42,6 +42,9 @@ class ChainModule(nn.Module):
     its parameters.
     """
 
+    batch_invariant: bool = False
+    """Whether a sample gives the same bits in any batch. Otherwise kernels may be chosen by the batch, as PyTorch's are."""
+
     _chain: str
     _parsed: Parsed
     _precision: Precision
@@ -121,7 +124,7 @@ class ChainModule(nn.Module):
             return evaluate(self._parsed, x, parameters, inputs)
         precision = self._precision
         fast = matrix_products_allow_tf32() if precision == "auto" else precision == "fast"
-        return RUN([x, *inputs], parameters, self._chain, fast)
+        return RUN([x, *inputs], parameters, self._chain, fast, self.batch_invariant)
 
 
 def _is_left_to_pytorch(tensors: list[torch.Tensor]) -> bool:

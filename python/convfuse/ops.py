@@ -26,7 +26,11 @@ RUN = torch.ops.convfuse.run.default
 
 @torch.library.register_fake("convfuse::run")
 def _(
-    inputs: Sequence[torch.Tensor], parameters: Sequence[torch.Tensor], chain: str, fast: bool
+    inputs: Sequence[torch.Tensor],
+    parameters: Sequence[torch.Tensor],
+    chain: str,
+    fast: bool,
+    batch_invariant: bool = False,
 ) -> torch.Tensor:
     x = inputs[0]
     for one in (*parameters, *inputs):
@@ -39,7 +43,7 @@ def _(
 
 
 @register_flop_formula(torch.ops.convfuse.run)
-def _(inputs, parameters, chain, fast, *, out_shape=None, **named):
+def _(inputs, parameters, chain, fast, batch_invariant=False, *, out_shape=None, **named):
     return flops(chain, inputs[0])
 
 
@@ -71,17 +75,19 @@ def run(
     chain: str,
     *,
     fast: bool = False,
+    batch_invariant: bool = False,
 ) -> torch.Tensor:
     """The output of a chain, as a dense tensor of the type of its first input.
 
     ``chain`` is a chain in JSON; ``inputs`` are the first input and the residuals that the chain adds; ``parameters`` are in the order of
     ``convfuse.arrays.parameters(chain)``, and are rounded to the type of the inputs where they are stored otherwise. Tensors may have
     any strides. On a GPU work goes to PyTorch's current stream, and the output is from PyTorch's allocator; nothing waits for
-    the device but the first call for a shape. ``fast`` rounds factors of f32 to 11 bits, as tf32 does.
+    the device but the first call for a shape. ``fast`` rounds factors of f32 to 11 bits, as tf32 does. With
+    ``batch_invariant`` a sample gives the same bits in any batch; otherwise kernels may be chosen by the batch.
 
     Where a derivative is asked for PyTorch's own layers compute the chain.
     """
     if is_differentiated([*inputs, *parameters]):
         x = inputs[0]
         return evaluate(parsed(chain), x, [one.to(x.dtype) for one in parameters], inputs[1:])
-    return RUN(list(inputs), list(parameters), chain, fast)
+    return RUN(list(inputs), list(parameters), chain, fast, batch_invariant)

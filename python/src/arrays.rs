@@ -125,7 +125,7 @@ impl ArrayModel {
         let inputs = further.fold(Inputs::new(&tensors[0]), |inputs, (name, tensor)| {
             inputs.with(name, tensor)
         });
-        let y = py.detach(|| self.model.forward_with(inputs, &options(fast)));
+        let y = py.detach(|| self.model.forward_with(inputs, &options(fast, true)));
         Ok(Array(y.map_err(failed)?))
     }
 }

@@ -102,7 +102,7 @@ fn explain(text: &str, input: Vec<usize>, fast: bool, ordinal: u32) -> PyResult<
         let parameters = chain.parameters().iter();
         let parameters = parameters.map(|parameter| tensor(&parameter.shape));
         let parameters = parameters.collect::<convfuse::Result<Vec<_>>>()?;
-        let options = options(fast);
+        let options = options(fast, true);
         let launches = Launches::functional(&stream, &chain, inputs, &parameters, &options)?;
         Ok(launches.explain()?.to_string())
     };
@@ -119,12 +119,15 @@ fn known_devices() -> Vec<&'static str> {
 }
 
 /// How models are run here.
-pub(crate) fn options(fast: bool) -> Options {
+pub(crate) fn options(fast: bool, batch_invariant: bool) -> Options {
     use convfuse::model::Precision;
-    Options::default().precision(match fast {
+    let precision = match fast {
         true => Precision::Fast,
         false => Precision::default(),
-    })
+    };
+    Options::default()
+        .precision(precision)
+        .batch_invariant(batch_invariant)
 }
 
 /// Adds the functions to the module.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
@@ -124,9 +125,11 @@ def expect_close(actual, expected, dtype=None, factor=1.0):
 
 
 @pytest.fixture
-def products_in_full(monkeypatch):
+def products_in_full():
     """Has PyTorch, and what is fused as it would multiply, multiply f32 as f32, not as tf32."""
-    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
+    # The one way that is left once PyTorch's own tests were imported.
+    with torch.backends.cudnn.flags(enabled=True, allow_tf32=False):
+        yield
 
 
 def expect_same(actual, expected):
@@ -153,6 +156,12 @@ def reasons(model):
 def fused(model, **options):
     """A fused copy of a model, that multiplies as PyTorch does on a CPU."""
     return convfuse.fuse(copy.deepcopy(model), **({"cpu": True, "precision": "accurate"} | options))
+
+
+def at_once(work, count=4):
+    """Has as many threads do this at a time, and raises what one of them raises."""
+    with ThreadPoolExecutor(count) as pool:
+        list(pool.map(work, range(count)))
 
 
 def calls(model):

@@ -16,7 +16,7 @@ from convfuse import _backend
 from convfuse._table import ROWS
 from convfuse.ops import RUN
 
-OPTIONS = {"cpu": True, "precision": "accurate"}
+OPTIONS = {"cpu": True, "precision": "accurate", "choice": "all"}
 
 
 class Net(nn.Module):

@@ -7,12 +7,20 @@ import copy
 import dataclasses
 import io
 import pickle
-import threading
 import typing
 
 import pytest
 import torch
-from support import DEVICES, ResidualBlock, chains, expect_same, fused, products_in_full, redraw
+from support import (
+    DEVICES,
+    ResidualBlock,
+    at_once,
+    chains,
+    expect_same,
+    fused,
+    products_in_full,
+    redraw,
+)
 from torch import nn
 from torch.nn import functional as F
 from torch.nn.utils import parametrize
@@ -481,20 +489,13 @@ def test_threads_share_a_model():
     ours, plain, x = fused(block()), block(), image()
     with torch.no_grad():
         expected = [plain(x * value) for value in range(4)]
-    wrong = []
 
     def work(value):
         with torch.no_grad():
             for _ in range(10):
-                if not torch.allclose(ours(x * value), expected[value], atol=1e-4):
-                    wrong.append(value)
+                expect_same(ours(x * value), expected[value])
 
-    threads = [threading.Thread(target=work, args=(value,)) for value in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not wrong
+    at_once(work)
 
 
 def test_others_trace_the_models_own_code():

@@ -7,7 +7,8 @@ import torch
 from torch.nn import functional as F
 from torch.utils._pytree import tree_leaves, tree_map_only
 
-from convfuse._backend import Kernels, Options, convfuse
+from convfuse._backend import Kernels, Options
+from convfuse._inductor import convfuse
 
 pytest.importorskip("expecttest", reason="PyTorch's samples need expecttest")
 
@@ -74,7 +75,7 @@ def behind(given):
 def test_samples_of_pytorch(name, dtype):
     given = samples(name, dtype)
     function = ahead if name in FIRST else behind
-    kernels = Kernels(Options("accurate", cpu=True))
+    kernels = Kernels(Options("accurate", cpu=True, choice="all"))
     compiled = torch.compile(function, backend=convfuse, options={"kernels": kernels})
 
     def copies(wide=False):

@@ -66,7 +66,7 @@ def model():
 
 
 def is_fast(model):
-    return [one.args[-1] for graph in calls(model) for one in graph]
+    return [one.args[3] for graph in calls(model) for one in graph]
 
 
 @pytest.mark.parametrize("precision", ["accurate", "fast"])
@@ -107,7 +107,7 @@ def test_compiled_modules_follow_the_setting():
     def backend(graph, _):
         runs = [one for one in graph.graph.nodes if one.target is torch.ops.convfuse.run]
         runs += [one for one in graph.graph.nodes if one.target is torch.ops.convfuse.run.default]
-        seen.extend(one.args[-1] for one in runs)
+        seen.extend(one.args[3] for one in runs)
         return graph.forward
 
     module, x = problem(85)

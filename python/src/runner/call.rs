@@ -17,6 +17,7 @@ pub(crate) struct Call<'a> {
     pub(crate) parameters: &'a [TorchTensor],
     pub(crate) chain: &'a str,
     pub(crate) is_fast: bool,
+    pub(crate) is_batch_invariant: bool,
 }
 
 impl Call<'_> {

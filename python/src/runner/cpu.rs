@@ -43,7 +43,7 @@ pub(super) fn run(call: &Call<'_>, place: Place, dtype: DType) -> Result<TorchTe
     };
     let model = Model::from_tensors(stream, &*chain, parameters, dtype).map_err(said)?;
     let inputs = inputs(chain.inputs(), &tensors)?;
-    let planned = model.plan_for(stream, inputs.clone(), &options(call.is_fast));
+    let planned = model.plan_for(stream, inputs.clone(), &options(call.is_fast, call.is_batch_invariant));
     let mut plan = planned.map_err(said)?;
     let shape = plan.output_shape().iter().map(|&extent| extent as i64);
     let shape: Vec<i64> = shape.collect();

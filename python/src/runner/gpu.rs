@@ -10,6 +10,7 @@ use super::call::{Call, inputs, said};
 use super::kept::Kept;
 use super::streams;
 use crate::chains::{chain, options};
+use crate::torch::memory::Workspace;
 use crate::torch::tensor::{Place, TorchTensor};
 
 /// What kernels read at once, and so whether an address is a multiple of it matters.
@@ -22,7 +23,7 @@ pub(super) struct Plan {
     workspace_bytes: i64,
 }
 
-/// By chain, device, math mode, and element type, shape, strides and alignment of each tensor.
+/// By chain, device, math mode, batch invariance, and element type, shape, strides and alignment of each tensor.
 pub(super) static PLANS: Kept<Plan> = Kept::new();
 
 /// The key of a call among those with the same chain, and the addresses of its tensors, the inputs first.
@@ -40,7 +41,7 @@ impl Given {
         addresses.clear();
         key.extend([
             i64::from(place.index),
-            i64::from(is_fast),
+            i64::from(is_fast) << 1 | i64::from(call.is_batch_invariant),
             call.inputs.len() as i64,
         ]);
         for tensor in call.inputs.iter().chain(call.parameters) {
@@ -69,7 +70,8 @@ fn plan(call: &Call<'_>, dtype: DType, is_fast: bool, stream: &Stream) -> Result
         (tensors, call.parameter_tensors(&chain, stream)?)
     };
     let inputs = inputs(chain.inputs(), &tensors)?;
-    let launches = Launches::functional(stream, &chain, inputs, &parameters, &options(is_fast));
+    let options = options(is_fast, call.is_batch_invariant);
+    let launches = Launches::functional(stream, &chain, inputs, &parameters, &options);
     let launches = launches.map_err(said)?;
     let output_shape = launches.output_shape().iter();
     Ok(Plan {
@@ -96,17 +98,11 @@ pub(super) fn run(call: &Call<'_>, place: Place, dtype: DType) -> Result<TorchTe
     let make = || plan(call, dtype, is_fast, &stream);
     let plan = PLANS.get(call.chain, &given.key, make)?;
     // What PyTorch says of memory in a forked child is that there is none left.
-    stream.is_capturing().map_err(said)?;
-    let empty = |shape: &[i64], dtype| TorchTensor::empty(call.torch, shape, dtype, place);
-    let output = empty(&plan.output_shape, call.inputs[0].dtype_number()?)?;
-    let workspace = match plan.workspace_bytes {
-        0 => None,
-        bytes => Some(empty(&[bytes], call.torch.names.u8)?),
-    };
-    let address = match &workspace {
-        Some(workspace) => workspace.data_mut()?,
-        None => std::ptr::null_mut(),
-    };
+    let words = |words| stream.is_capturing().map_or_else(said, |_| words);
+    let number = call.inputs[0].dtype_number()?;
+    let output = TorchTensor::empty(call.torch, &plan.output_shape, number, place).map_err(words)?;
+    let workspace = Workspace::new(call.torch, plan.workspace_bytes, place).map_err(words)?;
+    let address = workspace.address()?;
     let (inputs, parameters) = given.addresses.split_at(call.inputs.len());
     // SAFETY: the key says that inputs and parameters lie as those that the plan was made for; output and
     // workspace are fresh memory of the stream's, from multiples of 512 bytes on. PyTorch orders the uses of

@@ -14,6 +14,7 @@ mod gpu;
 mod kept;
 mod streams;
 
+use crate::chains::chain;
 use crate::torch::tensor::TorchTensor;
 
 pub(crate) use call::Call;
@@ -25,10 +26,17 @@ pub(crate) use cpu::must_not_be_forked;
 /// In words, what is wrong with it.
 pub(crate) fn run(call: &Call<'_>) -> Result<TorchTensor, String> {
     let (place, dtype) = call.kind()?;
-    match place.is_cuda {
+    let run = || match place.is_cuda {
         true => gpu::run(call, place, dtype),
         false => cpu::run(call, place, dtype),
-    }
+    };
+    call.torch.profiled(|| name(call.chain), run)
+}
+
+/// What a run is called in profiles: the layers of its chain.
+fn name(text: &str) -> String {
+    let layers = chain(text).map(|chain| chain.operators());
+    layers.map_or_else(|words| words, |layers| format!("convfuse: {layers}"))
 }
 
 /// How many plans are kept, and chains for the CPU.

@@ -36,7 +36,7 @@ pub(super) fn current(torch: &'static Torch, index: i32) -> Result<Stream, Strin
     let cuda = cuda.ok_or("convfuse: this PyTorch was built without CUDA")?;
     let mut raw: *mut c_void = std::ptr::null_mut();
     // SAFETY: `raw` is a place for one handle.
-    let code = unsafe { (cuda.current_stream)(index, &mut raw) };
+    let code = unsafe { (cuda.streams.current_stream)(index, &mut raw) };
     done(code, "aoti_torch_get_current_cuda_stream")?;
     let found = STREAMS.with_borrow_mut(|streams| {
         let is_it = |known: &(i32, usize, Stream)| (known.0, known.1) == (index, raw.addr());

@@ -1,5 +1,6 @@
 //! PyTorch's side: its C interface, tensors by it, and the operator.
 
+pub(crate) mod memory;
 mod operator;
 pub(crate) mod shim;
 pub(crate) mod tensor;

@@ -15,8 +15,9 @@ use super::tensor::TorchTensor;
 use crate::runner::{self, Call};
 
 /// `chain` is one in JSON; `inputs` are the first one and the further ones in the chain's order, `parameters`
-/// are in the order of its table; `fast` multiplies f32 in the tf32-class mode.
-const SCHEMA: &CStr = c"run(Tensor[] inputs, Tensor[] parameters, str chain, bool fast) -> Tensor";
+/// are in the order of its table; `fast` multiplies f32 in the tf32-class mode; `batch_invariant` asks for the
+/// same bits of a sample in any batch.
+const SCHEMA: &CStr = c"run(Tensor[] inputs, Tensor[] parameters, str chain, bool fast, bool batch_invariant=False) -> Tensor";
 
 /// A list that was handed over.
 struct List<'a> {
@@ -91,8 +92,9 @@ fn pointer(value: Value) -> *mut c_void {
 ///
 /// # Safety
 /// The arguments are those of `SCHEMA`.
-unsafe fn call(torch: &'static Torch, arguments: [Value; 4]) -> Result<Value, String> {
-    let [inputs, parameters, chain, fast] = arguments;
+unsafe fn call(torch: &'static Torch, arguments: [Value; 5]) -> Result<Value, String> {
+    let [inputs, parameters, chain, fast, batch_invariant] = arguments;
+    let is_true = |value: Value| value & 0xff != 0;
     let list = |value| List {
         torch,
         handle: pointer(value),
@@ -111,7 +113,8 @@ unsafe fn call(torch: &'static Torch, arguments: [Value; 4]) -> Result<Value, St
         inputs: &inputs,
         parameters: &parameters,
         chain: text,
-        is_fast: fast & 0xff != 0,
+        is_fast: is_true(fast),
+        is_batch_invariant: is_true(batch_invariant),
     };
     runner::run(&call).map(TorchTensor::into_value)
 }
@@ -142,8 +145,8 @@ unsafe fn outcome(stack: *mut Value, inputs: u64) -> *const c_char {
     }
     let called = || match inputs {
         // SAFETY: the caller's promise.
-        4 => unsafe { call(torch()?, stack.cast::<[Value; 4]>().read()) },
-        _ => Err(format!("convfuse: run has {inputs} arguments, must have 4")),
+        5 => unsafe { call(torch()?, stack.cast::<[Value; 5]>().read()) },
+        _ => Err(format!("convfuse: run has {inputs} arguments, must have 5")),
     };
     let called = catch_unwind(AssertUnwindSafe(called));
     match called.unwrap_or_else(|panic| Err(panicked(&*panic))) {

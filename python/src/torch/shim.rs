@@ -4,7 +4,8 @@
 //! which PyTorch keeps as they are from release to release. They return 0, or else what went wrong was told
 //! to PyTorch's log.
 
-use std::ffi::{CStr, c_char, c_int, c_void};
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::ptr;
 use std::sync::OnceLock;
 
 /// A tensor: a reference that its holder gives back.
@@ -81,10 +82,35 @@ functions! {
 }
 
 functions! {
+    /// What `libtorch_cpu.so` has for profilers. The first is no part of the stable interface: without it no
+    /// region has a name in a profile.
+    Profiler {
+        has_callbacks: c"_ZN2at12hasCallbacksEv" as fn() -> bool,
+        start: c"aoti_record_function_start" as fn(*const c_char, *mut c_void, *const *mut c_void, u64, *mut *mut c_void) -> c_int,
+        end: c"aoti_record_function_end" as fn(*mut c_void) -> c_int,
+    }
+}
+
+functions! {
     /// What `libtorch_cuda.so` has.
-    CudaShim {
+    CudaStreams {
         current_stream: c"aoti_torch_get_current_cuda_stream" as fn(i32, *mut *mut c_void) -> c_int,
     }
+}
+
+functions! {
+    /// The allocator that tensors on GPUs are from, for the current device and its current stream.
+    RawAllocator {
+        current_device: c"aoti_torch_get_current_device_index" as fn(*mut i32) -> c_int,
+        alloc: c"aoti_torch_cuda_caching_allocator_raw_alloc" as fn(u64, *mut *mut c_void) -> c_int,
+        delete: c"aoti_torch_cuda_caching_allocator_raw_delete" as fn(*mut c_void) -> c_int,
+    }
+}
+
+/// What `libtorch_cuda.so` has, and may have.
+pub(crate) struct CudaShim {
+    pub(crate) streams: CudaStreams,
+    pub(crate) raw: Option<RawAllocator>,
 }
 
 /// Constants that PyTorch gives by functions.
@@ -133,6 +159,7 @@ impl Library {
 pub(crate) struct Torch {
     pub(crate) shim: Shim,
     pub(crate) cuda: Option<CudaShim>,
+    pub(crate) profiler: Option<Profiler>,
     pub(crate) names: Names,
 }
 
@@ -150,7 +177,10 @@ pub(crate) fn torch() -> Result<&'static Torch, String> {
         .ok_or("convfuse: PyTorch is not loaded in this process; import torch first")?;
     let shim = Shim::find(&cpu)?;
     let cuda = match Library::loaded(c"libtorch_cuda.so") {
-        Some(library) => Some(CudaShim::find(&library)?),
+        Some(library) => Some(CudaShim {
+            streams: CudaStreams::find(&library)?,
+            raw: RawAllocator::find(&library).ok(),
+        }),
         None => None,
     };
     // SAFETY: these take nothing and return a constant.
@@ -164,7 +194,14 @@ pub(crate) fn torch() -> Result<&'static Torch, String> {
             cuda: (shim.device_cuda)(),
         }
     };
-    Ok(TORCH.get_or_init(|| Torch { shim, cuda, names }))
+    let profiler = Profiler::find(&cpu).ok();
+    let torch = Torch {
+        shim,
+        cuda,
+        profiler,
+        names,
+    };
+    Ok(TORCH.get_or_init(|| torch))
 }
 
 /// Says which function failed.
@@ -175,7 +212,37 @@ pub(crate) fn done(code: c_int, call: &str) -> Result<(), String> {
     }
 }
 
+/// What a profile has a name for, until it is dropped.
+struct Record<'a> {
+    profiler: &'a Profiler,
+    record: *mut c_void,
+}
+
+impl Drop for Record<'_> {
+    fn drop(&mut self) {
+        // SAFETY: the record was started, and ends once.
+        unsafe { (self.profiler.end)(self.record) };
+    }
+}
+
 impl Torch {
+    /// Has what `work` does bear the name that `name` gives in a profile, if somebody makes one.
+    pub(crate) fn profiled<T>(&self, name: impl FnOnce() -> String, work: impl FnOnce() -> T) -> T {
+        let profiler = self.profiler.as_ref();
+        // SAFETY: it takes nothing.
+        let Some(profiler) = profiler.filter(|profiler| unsafe { (profiler.has_callbacks)() })
+        else {
+            return work();
+        };
+        let (name, mut record) = (CString::new(name()).unwrap_or_default(), ptr::null_mut());
+        // SAFETY: the name ends in 0 and is copied; there are no inputs; `record` is a place for one handle.
+        let code = unsafe {
+            (profiler.start)(name.as_ptr(), ptr::null_mut(), ptr::null(), 0, &mut record)
+        };
+        let _record = (code == 0).then_some(Record { profiler, record });
+        work()
+    }
+
     /// Declares an operator of `torch.ops.convfuse` and gives it a function for each of these dispatch keys.
     /// For the life of the process.
     ///

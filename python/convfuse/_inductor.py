@@ -1,0 +1,224 @@
+"""The backend ``"convfuse"`` of ``torch.compile``: regions are calls of the operator, inductor compiles the rest.
+
+Regions are kept if they make the graph faster: inductor compiles it with them and without, and both are timed.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import torch
+from torch import fx
+from torch._dispatch.python import no_python_dispatcher
+from torch._functorch import config as functorch_config
+from torch._guards import TracingContext
+from torch._subclasses import FakeTensor
+from torch.utils._python_dispatch import _disable_current_modes
+
+from ._backend import Options, Program, left_to_pytorch
+from ._choice import better, drawn, is_like, measure, slower_alone
+from ._report import Report, note
+from ._table import POINTWISE, ROWS
+
+__all__ = ["convfuse"]
+
+_log = logging.getLogger("convfuse")
+
+_OURS = ("batch_invariant", "choice", "cpu", "precision")
+
+# Whose operators may be called any number of times. A collective, for one, needs all processes to call it as often.
+_REPEATABLE = frozenset({"aten", "convfuse", "prims", "torchvision"})
+
+
+def convfuse(
+    graph_module: fx.GraphModule,
+    inputs: Sequence[Any],
+    *,
+    mode: str | None = None,
+    options: dict[str, Any] | None = None,
+) -> Callable[..., Any]:
+    """The backend ``"convfuse"`` of ``torch.compile``.
+
+    ``options`` may have ``precision``, ``cpu``, ``choice`` and ``batch_invariant``, as :func:`convfuse.fuse` takes them, and inductor's
+    own; ``mode`` is inductor's. Dynamo lets go of tensors after it compiled for a backend that is registered by its name, as this one
+    is, so a fused model's ``kernels`` come here, too.
+    """
+    given = dict(options or {})
+    if "kernels" in given:
+        return given["kernels"](graph_module, inputs)
+    from torch._inductor import list_mode_options
+    from torch._inductor.compile_fx import compile_fx
+    from torch._inductor.decomposition import select_decomp_table
+
+    ours = Options(**{name: given.pop(name) for name in _OURS if name in given})
+    patches = {**(list_mode_options(mode) if mode else {}), **given}
+    patches = {name.replace("-", "_"): one for name, one in patches.items()}
+    why, report = left_to_pytorch(inputs), Report()
+    note(report, inputs)
+    if why is not None:
+        _log.info("a graph is left to inductor: %s", why)
+        report.not_traced.append(("a graph", why))
+        run = compile_fx(graph_module, inputs, config_patches=patches)
+    else:
+        table = select_decomp_table()
+
+        def inner(aten: fx.GraphModule, examples: Sequence[Any], **named: Any) -> Any:
+            program = Program.of(aten, ours)
+            report.entries += program.entries
+            run = _compiled(program, examples, named, table, inputs, report)
+            _log.info("%s", report)
+            return run
+
+        whole = {one: how for one, how in table.items() if one not in ROWS}
+        # What is cached of a whole graph does not know which backend it was for.
+        with functorch_config.patch(enable_autograd_cache=False):
+            run = compile_fx(
+                graph_module,
+                inputs,
+                inner_compile=inner,
+                decompositions=whole,
+                config_patches=patches,
+            )
+    with suppress(AttributeError):
+        # It is found as long as the graph is there.
+        run._convfuse_report = report
+    return run
+
+
+def _compiled(
+    program: Program,
+    examples: Sequence[Any],
+    named: dict[str, Any],
+    table: dict[Any, Callable[..., Any]],
+    inputs: Sequence[Any],
+    report: Report,
+) -> Callable[..., Any]:
+    """What runs the program, with the regions that make it faster. ``inputs`` are those of the first call."""
+    from torch._inductor.compile_fx import compile_fx_inner
+    from torch._inductor.utils import BoxedBool
+
+    keys = {one.key for one in program.regions}
+    choice, refused = program.options.choice, set[Any]()
+    is_timed = choice == "time" and bool(keys) and _is_repeatable(program, inputs)
+
+    def form(**changed: Any) -> Callable[..., Any]:
+        graph_module = program.without(refused)
+        _decompose(graph_module, table)
+        graph_module.recompile()
+        return compile_fx_inner(graph_module, examples, **named | changed)
+
+    if is_timed:
+        with _real(program):
+            is_invariant = program.options.batch_invariant
+            refused = slower_alone(program.regions, program.fast, is_invariant, POINTWISE)
+        program.tell(refused, "PyTorch's kernels are as fast for it alone")
+    elif choice != "all":
+        program.estimate()
+        refused = set(program.left)
+    if not is_timed or refused == keys:
+        return form()
+    # Without CUDA graphs of PyTorch's own, in which outputs lie where those of the call before were.
+    is_graph = named.get("cudagraphs") is not None and named["cudagraphs"].value
+    changed = {"cudagraphs": BoxedBool(False)} if is_graph else {}
+    values, forms = _values(program, inputs), []
+    fused_without, count = refused, sum(one.key not in refused for one in program.regions)
+    for refused in (fused_without, keys):
+        with TracingContext.report_output_strides() as strides:
+            run = form(**changed)
+        with _real(program):
+            forms.append((run, strides, measure(lambda: run(list(values)), _device(program))))
+    (_, _, fused), (_, _, plain) = forms
+    is_fused = better(fused, plain)
+    kept = "which are kept" if is_fused else "which are left to it"
+    report.notes.append(f"a graph: {plain} by inductor; {fused} with {count} regions, {kept}")
+    if is_fused:
+        refused = fused_without
+    else:
+        program.tell(keys - fused_without, "the graph is as fast without it")
+    if is_graph:
+        return form()
+    run, strides, _ = forms[0 if is_fused else 1]
+    context = TracingContext.try_get()
+    if context is not None and context.output_strides is not None and strides is not None:
+        context.output_strides.extend(strides)
+    return run
+
+
+def _device(program: Program) -> torch.device:
+    return program.regions[0].inputs[0].meta["val"].device
+
+
+def _is_repeatable(program: Program, inputs: Sequence[Any]) -> bool:
+    """Whether the graph may be called to time it, on a device that is there."""
+    calls = [one.target for one in program.graph_module.graph.nodes if one.op == "call_function"]
+    operators = [one for one in calls if isinstance(one, torch._ops.OperatorBase)]
+    is_there = _device(program).type == "cpu" or torch.cuda.is_available()
+    is_real = not any(isinstance(one, FakeTensor) for one in inputs)
+    return is_there and is_real and all(one.namespace in _REPEATABLE for one in operators)
+
+
+@contextmanager
+def _real(program: Program) -> Iterator[None]:
+    """What is called runs, while a compiler is at work, and leaves no trace in generators of random numbers."""
+    device = _device(program)
+    devices = [device] if device.type == "cuda" else []
+    with _disable_current_modes(), no_python_dispatcher(), torch.no_grad():
+        with torch.random.fork_rng(devices):
+            yield
+
+
+def _values(program: Program, inputs: Sequence[Any]) -> list[Any]:
+    """The graph's inputs: those of the call where they are known to be the same, and copies of what is written to."""
+    nodes = program.graph_module.graph.nodes
+    places = [one for one in nodes if one.op == "placeholder"]
+    written = {one.args[0] for one in nodes if one.target is torch.ops.aten.copy_.default}
+    given = inputs if len(inputs) == len(places) else [None] * len(places)
+    values = []
+    with _real(program):
+        for node, one in zip(places, given):
+            is_given = isinstance(one, torch.Tensor) and node not in written and is_like(one, node)
+            values.append(one if is_given else drawn(node))
+    return values
+
+
+def _decompose(graph_module: fx.GraphModule, table: dict[Any, Callable[..., Any]]) -> None:
+    """Has operators that were kept whole for regions be those that inductor has kernels for."""
+    from torch.fx.experimental.proxy_tensor import make_fx
+
+    graph = graph_module.graph
+    for node in list(graph.nodes):
+        if node.op != "call_function" or node.target not in ROWS or node.target not in table:
+            continue
+        nodes = [one for one in node.all_input_nodes]
+        examples = [one.meta["val"] for one in nodes]
+        target = node.target
+
+        def call(*values: Any, nodes=nodes, node=node, target=target) -> Any:
+            known = dict(zip(nodes, values))
+            arguments, named = fx.map_arg((node.args, node.kwargs), known.__getitem__)
+            return target(*arguments, **named)
+
+        part = make_fx(call, decomposition_table=table)(*examples)
+        known = dict(zip((n for n in part.graph.nodes if n.op == "placeholder"), nodes))
+        with graph.inserting_before(node):
+            results = graph.graph_copy(part.graph, known)
+        for inner in known.values():
+            for key in ("nn_module_stack", "stack_trace"):
+                if key in node.meta and inner not in nodes:
+                    inner.meta.setdefault(key, node.meta[key])
+        _replace(node, results)
+    graph.eliminate_dead_code()
+
+
+def _replace(node: fx.Node, results: Any) -> None:
+    """Has readers of a node read these results, of which a tuple is read by its items."""
+    if isinstance(results, fx.Node):
+        node.replace_all_uses_with(results)
+    else:
+        for item in list(node.users):
+            item.replace_all_uses_with(results[item.args[1]])
+            item.graph.erase_node(item)
+    node.graph.erase_node(node)
