@@ -26,14 +26,13 @@ import time
 import traceback
 
 import torch
+from timing import WARM_UPS, milliseconds
 from torch import nn
 
 import convfuse
 
 DTYPES = {"f16": torch.float16, "bf16": torch.bfloat16}
 WAYS = ("eager", "compile", "fuse", "backend")
-WARM_UPS = 3
-FEWEST_CALLS, MOST_CALLS = 8, 200
 
 
 def timm(name, size=224, batch=32):
@@ -117,22 +116,6 @@ def channels_last(value):
     return value if order is None else value.to(memory_format=order)
 
 
-def milliseconds(call, seconds):
-    """The median time of a call by device events."""
-    for _ in range(WARM_UPS):
-        call()
-    torch.cuda.synchronize()
-    times, until = [], time.perf_counter() + seconds
-    while len(times) < FEWEST_CALLS or (time.perf_counter() < until and len(times) < MOST_CALLS):
-        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        start.record()
-        call()
-        end.record()
-        end.synchronize()
-        times.append(start.elapsed_time(end))
-    return statistics.median(times)
-
-
 def captured(call):
     """A CUDA graph of a call, after warm-up on a side stream."""
     stream = torch.cuda.Stream()
@@ -170,7 +153,7 @@ def measure(way, model, x, exact, seconds):
     row["call"] = milliseconds(lambda: run(x), seconds)
     graph = captured(lambda: run(x))
     row["graph"] = milliseconds(graph.replay, seconds)
-    if way == "fuse":
+    if way in ("fuse", "backend"):
         row["report"] = str(convfuse.report(run))
     return row
 

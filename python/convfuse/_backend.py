@@ -13,7 +13,6 @@ from typing import Any
 import torch
 from torch import fx
 from torch._dynamo.backends.common import aot_autograd
-from torch._functorch import config as functorch_config
 from torch._functorch.aot_autograd import make_boxed_func
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 

@@ -6,8 +6,9 @@ Regions are kept if they make the graph faster: inductor compiles it with them a
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -28,6 +29,9 @@ __all__ = ["convfuse"]
 _log = logging.getLogger("convfuse")
 
 _OURS = ("batch_invariant", "choice", "cpu", "precision")
+
+# The last reports of graphs that are inductor's alone.
+_LEFT: deque[Report] = deque(maxlen=64)
 
 # Whose operators may be called any number of times. A collective, for one, needs all processes to call it as often.
 _REPEATABLE = frozenset({"aten", "convfuse", "prims", "torchvision"})
@@ -61,31 +65,25 @@ def convfuse(
     if why is not None:
         _log.info("a graph is left to inductor: %s", why)
         report.not_traced.append(("a graph", why))
-        run = compile_fx(graph_module, inputs, config_patches=patches)
-    else:
-        table = select_decomp_table()
+        _LEFT.append(report)
+        return compile_fx(graph_module, inputs, config_patches=patches)
+    table = select_decomp_table()
 
-        def inner(aten: fx.GraphModule, examples: Sequence[Any], **named: Any) -> Any:
-            program = Program.of(aten, ours)
-            report.entries += program.entries
-            run = _compiled(program, examples, named, table, inputs, report)
-            _log.info("%s", report)
-            return run
-
-        whole = {one: how for one, how in table.items() if one not in ROWS}
-        # What is cached of a whole graph does not know which backend it was for.
-        with functorch_config.patch(enable_autograd_cache=False):
-            run = compile_fx(
-                graph_module,
-                inputs,
-                inner_compile=inner,
-                decompositions=whole,
-                config_patches=patches,
-            )
-    with suppress(AttributeError):
-        # It is found as long as the graph is there.
+    def inner(aten: fx.GraphModule, examples: Sequence[Any], **named: Any) -> Any:
+        program = Program.of(aten, ours)
+        report.entries += program.entries
+        run = _compiled(program, examples, named, table, inputs, report)
+        _log.info("%s", report)
+        # It is found as long as what was compiled is there.
         run._convfuse_report = report
-    return run
+        return run
+
+    whole = {one: how for one, how in table.items() if one not in ROWS}
+    # What is cached of a whole graph does not know which backend it was for.
+    with functorch_config.patch(enable_autograd_cache=False):
+        return compile_fx(
+            graph_module, inputs, inner_compile=inner, decompositions=whole, config_patches=patches
+        )
 
 
 def _compiled(

@@ -34,10 +34,11 @@ from torch.utils.flop_counter import FlopCounterMode
 
 import convfuse
 
+sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / "bench"))
+from timing import milliseconds  # noqa: E402
+
 SEED = 42
 FLUSH_WORDS = 64 << 20
-WARM_UPS = 3
-FEWEST_CALLS, MOST_CALLS = 5, 100
 LEAST_SECONDS = 5e-6
 # Bytes a second that a copy reaches, and floating-point operations a second in f16, by device.
 RATES = {"H200": (4.1e12, 700e12), "H100": (3.0e12, 700e12)}
@@ -105,19 +106,7 @@ class Timer:
 
     def milliseconds(self, call):
         """The median time of a call."""
-        for _ in range(WARM_UPS):
-            call()
-        torch.cuda.synchronize()
-        times, until = [], time.perf_counter() + self.seconds
-        while len(times) < FEWEST_CALLS or (time.perf_counter() < until and len(times) < MOST_CALLS):
-            self.flush.fill_(1)
-            start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-            start.record()
-            call()
-            end.record()
-            end.synchronize()
-            times.append(start.elapsed_time(end))
-        return statistics.median(times)
+        return milliseconds(call, self.seconds, lambda: self.flush.fill_(1))
 
 
 def error(outputs, exact):

@@ -10,9 +10,14 @@ import torch
 from support import BLOCKS, block, exact, exact_of, expect_close, expect_near
 from torch import nn
 from torch._dynamo.testing import CompileCounterWithBackend
+from torch._functorch.aot_autograd import make_boxed_func
+from torch._subclasses import FakeTensorMode
+from torch.fx.experimental.proxy_tensor import make_fx
 from torch.nn import functional as F
 
-from convfuse import _backend
+import convfuse
+from convfuse import _backend, _inductor
+from convfuse._report import Times
 from convfuse._table import ROWS
 from convfuse.ops import RUN
 
@@ -32,6 +37,10 @@ class Net(nn.Module):
         y = F.silu(self.norm(self.conv(x)), inplace=True)
         z = F.interpolate(self.act(self.last(self.up(y))), scale_factor=0.5)
         return y + z, F.layer_norm(y, y.shape[3:]).mean()
+
+
+# Of that network, with norms.
+TAKEN = ["conv2d group_norm silu", "batch_norm prelu"]
 
 
 def net():
@@ -65,7 +74,7 @@ def test_inductor_compiles_the_rest(programs):
                 expect_near(y, z)
         plain.conv.weight.data.mul_(-2)
         expect_near(compiled(x)[0], exact_of(plain, x)[0])
-    assert taken(programs)[0] == ["conv2d group_norm silu", "batch_norm prelu"]
+    assert taken(programs)[0] == TAKEN
     # With gradients the graph is inductor's alone.
     count, found = len(programs), []
     for call in (compiled, plain):
@@ -84,7 +93,7 @@ def test_inductor_is_given_its_own_options(programs, monkeypatch):
 
     def inner(graph, examples, **named):
         seen.append((torch._inductor.config.max_autotune, named.get("cudagraphs").value))
-        return graph.forward
+        return make_boxed_func(graph.forward)
 
     monkeypatch.setattr(compile_fx, "compile_fx_inner", inner)
     x = torch.randn(1, 3, 8, 8)
@@ -99,15 +108,15 @@ def test_inductor_is_given_its_own_options(programs, monkeypatch):
             torch.compile(net(), backend="convfuse", **way)(x)
     assert [one[0] for one in seen] == [True, False, False]
     assert [one[1] for one in seen] == [False, False, True]
-    with pytest.raises(Exception, match="must be one of"):
-        torch.compile(net(), backend="convfuse", options={"precision": "high"})(x.clone())
+    for wrong in ({"precision": "high"}, {"choice": "best"}, {"batch_invariant": 3}):
+        with pytest.raises(Exception, match="must be"), torch.no_grad():
+            torch.compile(net(), backend="convfuse", options=wrong)(x.clone())
 
 
 @pytest.fixture
 def kernels(programs, monkeypatch):
     """The backend by name with PyTorch's own kernels in inductor's place, which takes a minute a graph."""
     from torch._inductor import compile_fx
-    from torch._functorch.aot_autograd import make_boxed_func
 
     def inner(graph, examples, **named):
         return make_boxed_func(graph.forward)
@@ -116,8 +125,8 @@ def kernels(programs, monkeypatch):
     return programs
 
 
-def compiled(model, **named):
-    return torch.compile(model, backend="convfuse", options=OPTIONS, **named)
+def compiled(model, choice="all", **named):
+    return torch.compile(model, backend="convfuse", options=OPTIONS | {"choice": choice}, **named)
 
 
 def test_operators_that_were_kept_whole_are_inductors_again(programs, monkeypatch):
@@ -128,7 +137,7 @@ def test_operators_that_were_kept_whole_are_inductors_again(programs, monkeypatc
 
     def inner(graph, examples, **named):
         graphs.append(graph)
-        return graph.forward
+        return make_boxed_func(graph.forward)
 
     monkeypatch.setattr(compile_fx, "compile_fx_inner", inner)
     x = torch.randn(2, 3, 8, 8)
@@ -152,7 +161,7 @@ def test_shapes_that_are_marked_are_compiled_once(kernels):
         for shape in (x.shape, (3, 3, 12, 8), (5, 3, 6, 14)):
             one = x if shape == x.shape else torch.randn(shape)
             expect_near(ours(one)[0], exact_of(plain, one)[0])
-    assert taken(kernels) == [["conv2d group_norm silu", "batch_norm prelu"]]
+    assert taken(kernels) == [TAKEN]
 
 
 LAYERS = {
@@ -241,6 +250,153 @@ def test_transforms_are_left_to_pytorch(kernels):
         torch.testing.assert_close(compiled(each)(x), each(x), rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize(
+    ("fused", "plain", "kept"),
+    [
+        (Times(1.0), Times(2.0), True),
+        (Times(2.0), Times(1.0), False),
+        (Times(1.0, 1.0), Times(1.0, 2.0), True),
+        # Faster as calls and slower in a CUDA graph.
+        (Times(1.0, 2.0), Times(2.0, 1.0), False),
+    ],
+)
+def test_regions_are_kept_if_the_graph_is_faster_by_them(kernels, monkeypatch, fused, plain, kept):
+    times = [fused, plain]
+
+    def measure(call, device):
+        call()
+        return times.pop(0)
+
+    monkeypatch.setattr(_inductor, "slower_alone", lambda *_: set())
+    monkeypatch.setattr(_inductor, "measure", measure)
+    model, x = net(), torch.randn(2, 3, 8, 10)
+    ours = compiled(model, "time")
+    with torch.no_grad():
+        expect_near(ours(x)[0], exact_of(model, x)[0])
+    report = convfuse.report(model)
+    assert [one.chain for one in report.entries if one.taken] == (TAKEN if kept else [])
+    assert f"{plain} by inductor; {fused} with 2 regions" in str(report)
+    assert ("which are kept" in str(report)) == kept and not times
+    torch._dynamo.reset()
+    with pytest.raises(ValueError, match="the backend has compiled no call"):
+        convfuse.report(model)
+
+
+def test_regions_that_are_slower_alone_are_not_tried(kernels, monkeypatch):
+    def refused(regions, *_):
+        return {one.key for one in regions if "silu" in one.operators}
+
+    monkeypatch.setattr(_inductor, "slower_alone", refused)
+    monkeypatch.setattr(_inductor, "measure", lambda *_, times=[2.0, 1.0]: Times(times.pop()))
+    model, x = net(), torch.randn(2, 3, 8, 10)
+    with torch.no_grad():
+        expect_near(compiled(model, "time")(x)[0], exact_of(model, x)[0])
+    entries = {one.chain: one for one in convfuse.report(model).entries}
+    assert [entries[one].taken for one in TAKEN] == [False, True]
+    assert "as fast for it alone" in entries[TAKEN[0]].reason
+
+
+class Written(nn.Module):
+    """Writes to its input and to a buffer, and draws numbers."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv, self.norm = net().conv, nn.GroupNorm(2, 8)
+        self.register_buffer("count", torch.zeros(()))
+
+    def forward(self, x):
+        self.count += 1
+        x += self.count
+        y = F.silu(self.norm(self.conv(x)))
+        return y * torch.rand_like(y)
+
+
+def test_a_clock_changes_nothing(kernels):
+    """Neither what is written to, nor random numbers."""
+    found, x = [], torch.randn(2, 3, 8, 10)
+    for choice in ("all", "time"):
+        torch._dynamo.reset()
+        torch.manual_seed(3)
+        model = Written().eval()
+        ours = compiled(model, choice, dynamic=True)
+        with torch.no_grad():
+            given = x.clone(), x[:, :, :7].clone()
+            found.append([ours(one) for one in given] + [*given, model.count, torch.rand(3)])
+        assert "by inductor" in str(convfuse.report(model)) or choice == "all"
+    for one, other in zip(*found):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-4)
+    assert model.count == 2
+
+
+def test_what_may_have_effects_is_not_called_to_time_it(kernels, monkeypatch):
+    calls = []
+
+    @torch.library.custom_op("convfuse_tests::seen", mutates_args=())
+    def seen(x: torch.Tensor) -> torch.Tensor:
+        calls.append(1)
+        return x.clone()
+
+    seen.register_fake(torch.empty_like)
+    monkeypatch.setattr(_inductor, "slower_alone", None)
+    model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.GroupNorm(2, 8), nn.SiLU()).eval()
+    x = torch.randn(2, 3, 8, 8)
+    with torch.no_grad():
+        y = compiled(lambda x: seen(model(x)), "time")(x)
+    expect_near(y, exact_of(model, x))
+    assert calls == [1] and convfuse.report(model).replaced == 1
+
+
+def test_what_is_left_to_inductor_is_said(kernels):
+    model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.GroupNorm(2, 8)).eval()
+    compiled(model)(torch.randn(2, 3, 8, 8))
+    assert convfuse.report(model).not_traced == [("a graph", "gradients are recorded")]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+def test_an_estimate_decides_without_a_device(dtype):
+    """Of a GPU that is not there: convolutions of float32 in full, norms with statistics, pools."""
+
+    def function(x, weight):
+        y = F.relu(F.conv2d(x, weight))
+        y = F.silu(F.group_norm(F.conv2d(y, weight), 2))
+        return F.max_pool2d(F.relu(F.conv2d(y, weight)), 2)
+
+    with FakeTensorMode():
+        x = torch.empty(2, 8, 16, 16, device="cuda", dtype=dtype)
+        weight = torch.empty(8, 8, 3, 3, device="cuda", dtype=dtype)
+        graph = make_fx(function)(x, weight)
+    options = _backend.Options("accurate", choice="estimate")
+    program = _backend.Program.of(graph, options)
+    program.estimate()
+    taken = [one.taken for one in program.entries]
+    assert taken == [dtype is torch.float32, True, True]
+    assert program.options.batch_invariant is False
+
+
+@pytest.mark.parametrize("layers", [[nn.SiLU()], [nn.GroupNorm(2, 8), nn.SiLU()]])
+def test_tangents_in_compiled_code_are_as_with_other_backends(kernels, layers):
+    """Which refuse norms there."""
+    model = nn.Sequential(nn.Conv2d(3, 8, 3), *layers).eval().requires_grad_(False)
+
+    def tangent(x):
+        return torch.func.jvp(model, (x,), (torch.ones_like(x),))[1]
+
+    found = []
+    for backend in ("aot_eager", "convfuse"):
+        torch._dynamo.reset()
+        options = {"options": OPTIONS} if backend == "convfuse" else {}
+        try:
+            with torch.no_grad():
+                y = torch.compile(tangent, backend=backend, **options)(torch.ones(2, 3, 8, 8))
+        except Exception as error:  # noqa: BLE001  the same of both
+            y = type(error)
+        found.append(y)
+    if isinstance(found[0], torch.Tensor):
+        torch.testing.assert_close(*found)
+    else:
+        assert found[0] is found[1]
+
+
 def test_chains_are_calls_in_compiled_code(kernels):
     module, inputs = block("residual", "cpu")
     counter = CompileCounterWithBackend("aot_eager")
@@ -261,6 +417,23 @@ def test_exported_programs_have_the_operator(name):
         torch.export.save(program, buffer)
         buffer.seek(0)
         expect_close(torch.export.load(buffer).module()(*inputs), exact(module, *inputs))
+
+
+def test_programs_of_aotinductor_have_the_operator(tmp_path):
+    module, inputs = block("residual", "cpu")
+    with torch.no_grad():
+        program = torch.export.export(module, tuple(inputs))
+        path = str(tmp_path / "program.pt2")
+        torch._inductor.aoti_compile_and_package(program, package_path=path)
+        run = torch._inductor.aoti_load_package(path)
+        expect_close(run(*inputs), exact(module, *inputs))
+
+
+def test_onnx_has_no_such_operator(tmp_path):
+    module, inputs = block("decoder", "cpu")
+    refused = torch.onnx.errors.UnsupportedOperatorError
+    with torch.no_grad(), pytest.raises(refused, match="convfuse::run"):
+        torch.onnx.export(module, tuple(inputs), tmp_path / "program.onnx", dynamo=False)
 
 
 def test_exported_shapes_may_be_dynamic():

@@ -180,7 +180,7 @@ def test_rows_mean_the_same(name):
         assert y.dtype == torch.float32
         expect_near(y, exact_of(model, x))
     (graph,) = calls(ours) or [[]]
-    assert [len(one.args) for one in graph] == [4] * len(expected)
+    assert [len(one.args) for one in graph] == [5] * len(expected)
 
 
 def test_subclasses_of_layers_are_what_they_compute():
