@@ -172,6 +172,17 @@ def test_memory_is_that_of_pytorch(number):
     assert peak <= 1.1 * y.nbytes + 65536
 
 
+@pytest.mark.skipif(torch.cuda.device_count() < 2, reason="there is one GPU")
+def test_memory_of_another_device_than_the_current_one_is_that_devices():
+    module, (x,) = block("decoder", "cuda:1")
+    with torch.no_grad():
+        module(x)
+        torch.cuda.reset_peak_memory_stats(0)
+        before = torch.cuda.memory_allocated(0)
+        module(x)
+    assert torch.cuda.max_memory_allocated(0) == before
+
+
 def test_no_memory_is_kept_between_calls():
     module, (x,) = block("decoder", "cuda")
     before = torch.cuda.memory_allocated()
@@ -266,15 +277,41 @@ def test_networks_match_float64(way, dtype, products_in_full):
     plain, x = network(), inputs().to(dtype)
     expected = exact_of(plain.to(dtype), x.cpu())
     model = plain.cuda()
-    if way == "fuse":
-        convfuse.fuse(model)
-    else:
-        model = torch.compile(model, backend="convfuse")
+    model = whole(way, model)
     with torch.no_grad():
         expect_close(model(x), expected)
+    assert chains(model) == ["group_norm silu conv2d group_norm silu", "conv2d add group_norm silu"]
+
+
+def whole(way, model):
+    """A model by one of the doors, with all of its regions."""
     if way == "fuse":
-        taken = ["group_norm silu conv2d group_norm silu", "conv2d add group_norm silu"]
-        assert chains(model) == taken
+        return convfuse.fuse(model, choice="all")
+    return torch.compile(model, backend="convfuse", options={"choice": "all"})
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+def test_a_compiled_model_is_never_slower(dtype):
+    model, x = network().cuda().to(dtype), inputs(8, 64).to(dtype)
+    compiled = torch.compile(model, backend="convfuse")
+    with torch.no_grad():
+        y = compiled(x)
+        torch.testing.assert_close(y, model(x), rtol=1e-2, atol=1e-2)
+    report = convfuse.report(compiled)
+    # Nothing but what is faster alone is tried in the graph, and nothing is taken unseen.
+    assert report.replaced == 0 or "which are kept" in str(report)
+
+
+def test_batches_are_invariant_on_request():
+    module, (x,) = block("decoder", "cuda")
+    x = torch.randn(16, *x.shape[1:], device="cuda")
+    values, run = module.chain_parameters(), torch.ops.convfuse.run
+    with torch.no_grad():
+        whole, one = (run([some], values, module.chain, False, True) for some in (x, x[:1].clone()))
+        assert torch.equal(whole[:1], one)
+        expect_close(run([x[:1]], values, module.chain, False), exact(module, x[:1]))
+        module.batch_invariant = True
+        assert torch.equal(module(x), whole)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
@@ -285,7 +322,7 @@ def test_under_autocast_norms_belong_to_convolutions_of_16_bits(dtype):
     plain[4].weight.data.fill_(1e3)
     x = inputs()
     expected = exact_of(plain, x.cpu())
-    model = convfuse.fuse(plain.cuda())
+    model = whole("fuse", plain.cuda())
     with torch.no_grad(), torch.autocast("cuda", dtype):
         y = model(x)
     assert y.dtype is dtype
@@ -299,7 +336,7 @@ def test_the_setting_at_the_time_of_a_call_counts(way):
     x = torch.randn(2, 64, 32, 32, device="cuda")
     expected = exact_of(model, x.cpu())
     model = model.cuda()
-    call = convfuse.fuse(model) if way == "fuse" else torch.compile(model, backend="convfuse")
+    call = whole(way, model)
     errors = []
     with torch.no_grad():
         for allowed in (True, False, True):
@@ -326,7 +363,8 @@ def test_fused_models_replay_graphs():
 
 def test_reduced_overhead_replays_graphs():
     model, x = network().cuda(), inputs()
-    compiled = torch.compile(model, backend="convfuse", mode="reduce-overhead")
+    options = {"choice": "all", "triton.cudagraphs": True}
+    compiled = torch.compile(model, backend="convfuse", options=options)
     with torch.no_grad():
         for seed in range(5):
             torch.manual_seed(seed)

@@ -4,7 +4,19 @@ from __future__ import annotations
 
 import pytest
 import torch
-from support import BLOCKS, DEVICES, block, chain_text, exact, expect_close, problem, redraw
+from support import (
+    BLOCKS,
+    DEVICES,
+    block,
+    calls,
+    chain_text,
+    exact,
+    exact_of,
+    expect_close,
+    fused,
+    problem,
+    redraw,
+)
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils.flop_counter import FlopCounterMode
 
@@ -296,3 +308,28 @@ with torch.no_grad():
 """
     done = child(code)
     assert done.returncode == 0 and done.stdout.split() == ["0", "1"], done.stderr
+
+
+def test_profiles_have_names_of_regions():
+    module, (x,) = block("decoder", "cpu")
+    with torch.no_grad(), torch.profiler.profile() as profile:
+        module(x)
+    names = [one.key for one in profile.key_averages()]
+    assert {"convfuse::run", "convfuse: conv2d group_norm silu"} <= set(names)
+
+
+@pytest.mark.parametrize("is_invariant", [False, True])
+def test_batch_invariance_is_handed_on(is_invariant, monkeypatch):
+    seen, model = [], torch.nn.Sequential(torch.nn.Conv2d(3, 8, 3), torch.nn.GroupNorm(2, 8)).eval()
+    x = torch.randn(2, 3, 8, 8)
+    ours = fused(model, batch_invariant=is_invariant)
+    with torch.no_grad():
+        expect_close(ours(x), exact_of(model, x))
+    assert [one.args[4] for graph in calls(ours) for one in graph] == [is_invariant]
+    module, (x,) = block("decoder", "cpu")
+    module.batch_invariant = is_invariant
+    real = fused_nn.RUN
+    monkeypatch.setattr(fused_nn, "RUN", lambda *given: seen.append(given[4]) or real(*given))
+    with torch.no_grad():
+        expect_close(module(x), exact(module, x))
+    assert seen == [is_invariant]
