@@ -4,6 +4,7 @@ use std::fmt;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
+use op_spec::Layout;
 use op_spec::graph::{Graph, GraphProblem, Parameter};
 
 use super::arrays::Rings;
@@ -11,7 +12,7 @@ use super::inputs::{Inputs, orders};
 use super::programs::{Programs, Source, program_of};
 use super::{Explanation, Options};
 use crate::cpu;
-use crate::device::{DType, Device, DeviceProperties, Order, Stream, Tensor};
+use crate::device::{DType, Device, DeviceProperties, Order, Stream, Tensor, in_memory};
 use crate::error::{Error, Result};
 use crate::lowering::{self, Query};
 use crate::operators::Preparations;
@@ -220,9 +221,9 @@ impl Model {
     /// A graph with further inputs takes them as well:
     /// `model.forward(Inputs::new(&x).with("residual", &residual))?`.
     ///
-    /// Inputs may lie in memory in any way. What is not dense, row-major and aligned to 16 bytes, such as
-    /// channels-last, is copied on the device first, by one kernel; the bits of the output do not depend on
-    /// it.
+    /// Inputs may lie in memory in any way. What kernels do not read as it lies is copied on the device first,
+    /// by one kernel; the bits of the output do not depend on it. The output is dense, in the layout of the
+    /// first input, channels-last or row-major, unless the [options](Options::output_layout) ask for another.
     ///
     /// # Errors
     /// [`Error::Graph`] for an input that the graph refuses; [`Error::DTypeMismatch`],
@@ -250,7 +251,9 @@ impl Model {
         let orders = self.orders(OPERATOR, inputs, &self.stream)?;
         let x = inputs[0];
         if x.device().is_cpu() {
-            return self.run_on_cpu(inputs, x.stream());
+            let problem = self.graph().problem(x.shape())?;
+            let layout = lowering::output_layout(&problem, &orders[0], options);
+            return self.run_on_cpu(inputs, x.stream(), layout);
         }
         let program = self.program(x.shape(), &orders, options)?;
         let mut outputs = program.run_once(OPERATOR, x.stream(), inputs)?;
@@ -341,15 +344,28 @@ impl Model {
         Explanation::of_query(query, &stored)
     }
 
-    /// One pass of the CPU backend, whose result belongs to `stream`.
-    pub(super) fn run_on_cpu(&self, inputs: &[&Tensor], stream: &Stream) -> Result<Tensor> {
+    /// One pass of the CPU backend, whose result belongs to `stream` and has this layout.
+    pub(super) fn run_on_cpu(
+        &self,
+        inputs: &[&Tensor],
+        stream: &Stream,
+        layout: Layout,
+    ) -> Result<Tensor> {
         let (shared, x) = (&*self.shared, inputs[0]);
         let problem = shared.graph.problem(x.shape())?;
         let values = inputs.iter().map(|input| input.host_f32());
         let values = values.collect::<Result<Vec<_>>>()?;
         let views: Vec<_> = values.iter().map(|values| values.view()).collect();
         let y = cpu::run(&shared.graph, &problem, self.parameters()?, &views)?;
-        Tensor::from_cpu(stream, y, x.dtype())
+        let y = match layout {
+            Layout::Nchw => y,
+            Layout::Nhwc => {
+                let axes: Vec<usize> = (0..y.ndim()).collect();
+                let y = y.permuted_axes(in_memory(&axes, layout));
+                y.as_standard_layout().into_owned()
+            }
+        };
+        Tensor::from_cpu(stream, y, x.dtype())?.laid_out(layout)
     }
 
     /// The launches for a first input of this shape where the inputs lie like this, on a device that runs

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use op_spec::Layout;
 use op_spec::graph::{Graph, GraphProblem};
 
 use super::inputs::{Inputs, orders};
@@ -11,7 +12,7 @@ use super::{Explanation, Model, Options};
 use crate::device::raw::RawPointer;
 use crate::device::{DType, Device, Order, Stream, Tensor};
 use crate::error::{InputsError, Result};
-use crate::lowering::{self, Query};
+use crate::lowering::{self, Query, output_layout};
 use crate::parameters::{ParametersError, given::check_shape};
 use crate::program::Program;
 use crate::sync::{Mutex, lock, unlocked};
@@ -224,8 +225,8 @@ impl Launches {
     /// # Safety
     /// `inputs` and `parameters` are addresses of the elements with all indices 0 of tensors of the shapes,
     /// strides and element types that this was made for, from multiples of 16 bytes where those were that it
-    /// was made with. `output` has [`output_shape`](Self::output_shape) densely, from a multiple of 16 bytes
-    /// on; `workspace` has [`workspace_bytes`](Self::workspace_bytes) from a multiple of 256 on. All are
+    /// was made with. `output` has [`output_shape`](Self::output_shape) densely in
+    /// [`output_layout`](Self::output_layout), from a multiple of 16 bytes on; `workspace` has [`workspace_bytes`](Self::workspace_bytes) from a multiple of 256 on. All are
     /// memory in the primary context of the stream's device; output and workspace overlap nothing else. What
     /// is read was written, and what is written is used, in the order of `stream`. The stream outlives this,
     /// and so does memory that was lent for a model's parameters.
@@ -273,6 +274,12 @@ impl Launches {
     #[must_use]
     pub fn output_shape(&self) -> &[usize] {
         self.problem.output_shape()
+    }
+
+    /// The layout of the output, in which it is dense.
+    #[must_use]
+    pub fn output_layout(&self) -> Layout {
+        output_layout(&self.problem, &self.orders[0], &self.options)
     }
 
     /// The element type of inputs and output.

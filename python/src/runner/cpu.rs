@@ -43,12 +43,12 @@ pub(super) fn run(call: &Call<'_>, place: Place, dtype: DType) -> Result<TorchTe
     };
     let model = Model::from_tensors(stream, &*chain, parameters, dtype).map_err(said)?;
     let inputs = inputs(chain.inputs(), &tensors)?;
-    let planned = model.plan_for(stream, inputs.clone(), &options(call.is_fast, call.is_batch_invariant));
-    let mut plan = planned.map_err(said)?;
+    let options = options(call.is_fast, call.is_batch_invariant).output_layout(call.layout()?);
+    let mut plan = model.plan_for(stream, inputs.clone(), &options).map_err(said)?;
     let shape = plan.output_shape().iter().map(|&extent| extent as i64);
     let shape: Vec<i64> = shape.collect();
     let number = call.inputs[0].dtype_number()?;
-    let output = TorchTensor::empty(call.torch, &shape, number, place)?;
+    let output = TorchTensor::empty(call.torch, &shape, plan.output_layout(), number, place)?;
     let (_, strides) = output.layout()?;
     let data = output.data_mut()?;
     // SAFETY: the output is fresh memory that is held until this returns.

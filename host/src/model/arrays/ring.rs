@@ -6,6 +6,7 @@
 //! side where they leave room. Where arrays are not pinned a thread has a place to itself, so that copies of
 //! the host overlap with all of that, too, and no thread waits for another.
 
+use op_spec::Layout;
 use std::ops::Range;
 
 use super::chunks::Chunks;
@@ -70,7 +71,7 @@ impl<T: Element> Place<T> {
         match &mut self.ready {
             Some(ready) => ready.run(OPERATOR, &inputs, &mut [&mut self.y]),
             None => {
-                self.y = model.run_on_cpu(&inputs, self.y.stream())?;
+                self.y = model.run_on_cpu(&inputs, self.y.stream(), Layout::Nchw)?;
                 Ok(())
             }
         }

@@ -5,6 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use ndarray::{ArrayBase, ArrayD, ArrayViewD, Axis, DataMut, Dimension, IxDyn, Slice};
+use op_spec::Layout;
 
 use super::chunks::{Chunks, Cut};
 use super::copies::{self, Source};
@@ -187,6 +188,8 @@ fn run_as<T: Element>(
     options: &Options,
     cut: &Cut,
 ) -> Result<()> {
+    // Arrays are row-major.
+    let options = &options.clone().output_layout(Layout::Nchw);
     let mut lanes = Vec::new();
     let mut whole = Vec::new();
     for share in shares {
@@ -310,6 +313,8 @@ pub(crate) fn pinned<T: Element>(
 ) -> Result<()> {
     let shape = output_shape(shares, inputs.iter().map(|input| input.shape()))?;
     must_have_shape(&shape, y.shape(), (OPERATOR, "output"))?;
+    // Arrays are row-major.
+    let options = &options.clone().output_layout(Layout::Nchw);
     let mut lanes = Vec::new();
     for share in shares {
         if share.model.dtype() != T::DTYPE {
