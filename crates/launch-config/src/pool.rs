@@ -10,9 +10,10 @@
 //! these sums, with a warp for each plane. The parts depend on the plane's length alone, so a sample's
 //! averages are the same bits in any batch.
 
+use super::nhwc::{MAX_VECTORS, RunBlocks};
 use super::norm::FAR;
 use super::reciprocal::Reciprocal;
-use super::{LaunchShape, WARP_THREADS};
+use super::{LaunchShape, Refusal, WARP_THREADS};
 
 /// Threads of a block.
 pub const BLOCK_THREADS: u32 = 256;
@@ -22,6 +23,9 @@ pub const MIN_BLOCKS: u32 = 4;
 
 /// Blocks of the kernel for windows. One more would leave too few registers on some architectures.
 pub const WINDOW_MIN_BLOCKS: u32 = 3;
+
+/// Blocks of the kernel for windows of channels-last tensors.
+pub const NHWC_MIN_BLOCKS: u32 = 2;
 
 /// Windows that a thread reduces.
 pub const OUTPUTS_PER_THREAD: usize = 4;
@@ -114,6 +118,38 @@ impl WindowGeometry {
     pub const fn shape(&self) -> Option<LaunchShape> {
         let outputs = self.planes * self.plane_outputs();
         LaunchShape::linear(outputs.div_ceil(BLOCK_OUTPUTS as u64), BLOCK_THREADS)
+    }
+}
+
+/// A pool of channels-last tensors, of which a thread takes runs of [`OUTPUTS_PER_THREAD`] windows.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct NhwcWindowGeometry {
+    /// The pool of planes.
+    pub windows: WindowGeometry,
+    /// Its blocks.
+    pub blocks: RunBlocks,
+}
+
+impl NhwcWindowGeometry {
+    /// The pool `windows` of planes, of which so many are the channels of a sample.
+    ///
+    /// # Errors
+    /// What [`RunBlocks::new`] refuses.
+    pub fn new(windows: &WindowGeometry, channels: u32) -> Result<Self, Refusal> {
+        let n = windows.planes.checked_div(channels.into()).unwrap_or(0);
+        let [_, _, columns] = windows.input;
+        let run = OUTPUTS_PER_THREAD as u32;
+        Ok(Self {
+            windows: *windows,
+            blocks: RunBlocks::new((n, channels), columns, windows.output, run, MAX_VECTORS)?,
+        })
+    }
+
+    /// Launch of the kernel.
+    #[must_use]
+    pub fn shape(&self) -> Option<LaunchShape> {
+        self.blocks.shape()
     }
 }
 
