@@ -10,6 +10,7 @@
 //! these sums, with a warp for each plane. The parts depend on the plane's length alone, so a sample's
 //! averages are the same bits in any batch.
 
+use super::max_pool2d::PoolGeometry;
 use super::nhwc::{MAX_VECTORS, RunBlocks};
 use super::norm::FAR;
 use super::reciprocal::Reciprocal;
@@ -85,6 +86,26 @@ pub struct WindowGeometry {
 }
 
 impl WindowGeometry {
+    /// The maximum pool `of` images, which are volumes of depth 1.
+    #[must_use]
+    pub const fn of_images(of: &PoolGeometry) -> Self {
+        Self {
+            planes: of.planes,
+            input: [1, of.h, of.w],
+            output: [1, of.p, of.q],
+            kernel: [1, of.r, of.s],
+            stride: [1, of.stride_h, of.stride_w],
+            padding: [0, of.pad_h, of.pad_w],
+            dilation: [1, of.dilation_h, of.dilation_w],
+            result: WindowResult::Maximum,
+            divisor: 1.0,
+            columns: Reciprocal::of(1),
+            slice: Reciprocal::of(1),
+            near: Reciprocal::of(1),
+        }
+        .planned()
+    }
+
     /// The same pool with its derived fields computed.
     pub const fn planned(self) -> Self {
         let [z, p, q] = self.output;
