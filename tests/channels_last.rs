@@ -3,7 +3,7 @@
 
 use convfuse::graph::{Chain, ConvLayer, Layer};
 use convfuse::model::{Explanation, Precision, RegionFacts};
-use convfuse::spec::{Conv2dSpec, Layout};
+use convfuse::spec::{Conv2dSpec, Layout, MaxPool2dSpec};
 use convfuse::{DType, Error, Inputs, Model, Options, Tensor, data};
 use libtest_mimic::Trial;
 
@@ -17,6 +17,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         &[
             ("inputs_are_multiplied_without_a_copy", without_a_copy),
             ("networks_reformat_nothing", reformats_nothing),
+            ("depthwise_convolutions_and_pools_reformat_nothing", slides),
         ],
     )
 }
@@ -127,6 +128,103 @@ fn reformats_nothing(backend: Backend) -> Outcome {
         plan.execute(inputs(), &mut y)?;
         assert_eq!(bits_of(&y)?, wanted, "{dtype}");
     }
+    Ok(())
+}
+
+/// Depthwise convolutions, pools and functions from channels last to channels last without a copy, with the bits
+/// of dense inputs; behind a convolution on tensor cores, too.
+fn slides(backend: Backend) -> Outcome {
+    let stream = backend.stream()?;
+    let [h, w] = match backend {
+        Backend::Emulator => [12, 20],
+        _ => [24, 40],
+    };
+    let [channels, wide] = [128, 256];
+    let conv = |name: &str, filters, kernel: usize, (groups, stride): (usize, usize)| {
+        let mut conv = ConvLayer::<2>::new(name, filters, [kernel; 2]);
+        conv.attributes = Conv2dSpec::default()
+            .stride([stride; 2])
+            .padding(kernel / 2)
+            .groups(groups);
+        Layer::from(conv)
+    };
+    let sliding = |channels| {
+        [
+            conv("depthwise", channels, 3, (channels, 1)),
+            Layer::from(Layer::batch_norm("norm")),
+            Layer::clamp(0.0, 6.0),
+            Layer::from(MaxPool2dSpec::new(3).stride(2).padding(1)),
+            conv("wider", channels, 5, (channels, 2)),
+            Layer::silu(),
+            Layer::from(Layer::avg_pool2d(2).stride(1)),
+            Layer::relu(),
+        ]
+    };
+    let behind = [
+        conv("first", wide, 1, (1, 1)),
+        Layer::from(Layer::batch_norm("behind")),
+        Layer::clamp(0.0, 6.0),
+    ];
+    let has_warp_specialized = stream.device().properties().arch.has_warpgroup_mma();
+    let alone = Chain::new(channels, sliding(channels))?;
+    let behind = Chain::new(channels, behind.into_iter().chain(sliding(wide)))?;
+    let shape = [2, channels, h, w];
+    let mut values = data::signed(1, &shape[..]);
+    values[[1, 5, 3, 4]] = f32::NAN;
+    values[[0, 7, h - 1, w - 1]] = f32::INFINITY;
+    for (chain, dtype) in [
+        (&alone, DType::F32),
+        (&alone, DType::F16),
+        (&behind, DType::F16),
+        (&behind, DType::BF16),
+    ] {
+        let parameters = convfuse::Parameters::init(chain, 3)?;
+        let model = Model::with_dtype(&stream, chain, &parameters, dtype)?;
+        let dense = Tensor::from_f32_array(&stream, &values, dtype)?;
+        let wanted = bits_of(&model.forward(&dense)?)?;
+        let x = lying(
+            &stream,
+            &values,
+            dtype,
+            &way("channels last", channels_last),
+        )?;
+        let y = model.forward(&x)?;
+        assert_eq!(y.strides()[1], 1, "{:?}", y.strides());
+        assert_eq!(bits_of(&y)?, wanted, "{dtype}");
+        let plan = model.plan_for(&stream, &x, &Options::default())?;
+        let explained = plan.explain()?;
+        let kernels = |part: &str| {
+            let launches = explained.launches.iter();
+            launches
+                .filter(|launch| launch.kernel.contains(part))
+                .count()
+        };
+        assert_eq!(kernels("depthwise_nhwc"), 2, "{explained}");
+        assert_eq!(kernels("pool_nhwc"), 2, "{explained}");
+        if has_warp_specialized || chain.layers().len() == alone.layers().len() {
+            assert_eq!(kernels("copy"), 0, "{explained}");
+            let is_nhwc = |of: &RegionFacts| (of.reads, of.writes) == (Layout::Nhwc, Layout::Nhwc);
+            assert!(explained.regions.iter().all(is_nhwc), "{explained}");
+        }
+    }
+    // Channels that are no whole vectors are left to the dense kernels.
+    let odd = Chain::new(6, sliding(6))?;
+    let values = data::signed(2, &[1, 6, h, w][..]);
+    let model = Model::with_dtype(
+        &stream,
+        &odd,
+        &convfuse::Parameters::init(&odd, 3)?,
+        DType::F32,
+    )?;
+    let wanted =
+        bits_of(&model.forward(&Tensor::from_f32_array(&stream, &values, DType::F32)?)?)?;
+    let x = lying(
+        &stream,
+        &values,
+        DType::F32,
+        &way("channels last", channels_last),
+    )?;
+    assert_eq!(bits_of(&model.forward(&x)?)?, wanted);
     Ok(())
 }
 

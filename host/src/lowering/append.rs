@@ -26,7 +26,9 @@ use crate::operators::one_launch::{
     conv3d_multiply_instance_norm_clamp_multiply_max as one_launch_3d,
 };
 use crate::operators::pointwise::{ListStep, steps};
-use crate::operators::{self, Affine, ConvolutionParameters, Convolved, Preparations, pointwise};
+use crate::operators::{
+    self, Affine, ConvolutionParameters, Convolved, Preparations, pointwise, pool,
+};
 use crate::program::{ProgramBuilder, Value};
 use launch_config::norm::NormGeometry;
 
@@ -230,6 +232,13 @@ impl<'a> Appending<'a> {
                 let y = depthwise::append(program, x, &parameters, geometry, epilogue, output)?;
                 Produced::Convolved(y, lowered.moments)
             }
+            Producer::DepthwiseNhwc(geometry) => {
+                let parameters = self.convolution(start, lowered)?;
+                let output = self.produced_shape(start, plan);
+                let (program, store) = (&mut *self.program, plan.store_epilogue());
+                let y = depthwise::append_nhwc(program, x, &parameters, geometry, store, output)?;
+                Produced::Convolved(y, None)
+            }
         };
         self.epilogue(produced, lowered)
     }
@@ -263,6 +272,11 @@ impl<'a> Appending<'a> {
             Plan::Whole | Plan::Store(_) => Ok(produced.value()),
             Plan::Map(map) => self.map(&produced, map, lowered.writes),
             Plan::Pool(pool) => self.pool(&produced, pool),
+            Plan::Windows(windows) => {
+                let (program, x) = (&mut *self.program, produced.value());
+                let pooled = pool::append_nhwc(program, x, &windows.geometry, &windows.output)?;
+                pointwise::append(program, pooled, &steps(&windows.functions))
+            }
             Plan::ReducedChannels(reduced) => self.reduce_channels(&produced, reduced),
             Plan::NormScale(map) => {
                 let (layer, norm) = &map.norm;

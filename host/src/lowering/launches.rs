@@ -24,7 +24,7 @@ use crate::operators::fused::{
     scale_max_pool2d_clamp,
 };
 use crate::operators::pointwise::{ListStep, steps};
-use crate::operators::{self, batch_norm, group_norm, norm_statistics, pointwise};
+use crate::operators::{self, batch_norm, group_norm, norm_statistics, pointwise, pool};
 use crate::program::{LaunchPlan, plan_reformat};
 
 /// Plans the launches of regions, which run in this order.
@@ -111,6 +111,10 @@ impl Planning<'_> {
             Producer::Depthwise(geometry) => {
                 self.convolution(start, lowered)?;
                 depthwise::plan(&mut self.plan, query.dtype, geometry, plan.has_store())?;
+            }
+            Producer::DepthwiseNhwc(geometry) => {
+                self.convolution(start, lowered)?;
+                depthwise::plan_nhwc(&mut self.plan, query.dtype, geometry)?;
             }
         }
         let output = &query.problem.steps[last].output;
@@ -208,6 +212,11 @@ impl Planning<'_> {
                 plan_normalising(&mut self.plan, dtype, &norm, norm.spatial, &map.list)
             }
             Plan::Pool(pool) => self.pool(lowered, pool),
+            Plan::Windows(windows) => {
+                pool::plan_nhwc(&mut self.plan, dtype, &windows.geometry)?;
+                let len = output.iter().map(|&extent| extent as u64).product();
+                pointwise::plan(&mut self.plan, dtype, len, &steps::<()>(&windows.functions))
+            }
             Plan::ReducedChannels(max) => {
                 let of = &max.reduction;
                 let Some((_, norm)) = &max.norm else {

@@ -7,12 +7,13 @@
 use launch_config::Refusal;
 use launch_config::conv::ConvGeometry;
 use launch_config::depthwise::DepthwiseGeometry;
+use launch_config::depthwise::nhwc::NhwcGeometry;
 use launch_config::implicit_gemm::{GemmConfig, RoundedEpilogue, combining};
 use launch_config::norm::NormGeometry;
 use op_spec::graph::NormalForm;
 use op_spec::{Layout, ReductionOp};
 
-use super::epilogue::{self, Plan, Pool, ReducedChannels, Store};
+use super::epilogue::{self, Plan, Pool, ReducedChannels, Store, Windows};
 use super::producer::{Producer, conv_geometry, norm_geometry};
 use super::region::Region;
 use crate::device::DType;
@@ -44,6 +45,7 @@ impl Lowered {
     fn with_moments(producer: Producer, plan: Plan, moments: Option<RowMoments>) -> Self {
         let [reads, writes] = match &producer {
             Producer::ImplicitGemm(gemm) => [gemm.reads(), gemm.writes()],
+            Producer::DepthwiseNhwc(_) => [Layout::Nhwc; 2],
             _ => [Layout::Nchw; 2],
         };
         Self {
@@ -185,10 +187,15 @@ pub(super) const TABLE: [Row; 7] = [
             };
             let (_, conv) = form.convolution.ok_or(row.other_layers())?;
             if let Ok(store) = Store::of(&form.epilogue) {
-                return Ok(Lowered::without_moments(
-                    producer(&conv_geometry(&conv)?, None)?,
-                    Plan::Store(store),
-                ));
+                let conv = conv_geometry(&conv)?;
+                let is_padded = region.of.has_explicit_padding(region.layers[0]);
+                let producer = match NhwcGeometry::new(&conv) {
+                    Ok(geometry) if region.is_dense_nhwc() && !is_padded => {
+                        Producer::DepthwiseNhwc(geometry)
+                    }
+                    _ => producer(&conv, None)?,
+                };
+                return Ok(Lowered::without_moments(producer, Plan::Store(store)));
             }
             behind_moments(region, form, |conv, windows, _| producer(conv, windows))
         },
@@ -249,8 +256,10 @@ pub(super) const TABLE: [Row; 7] = [
         summary: "kernels that read a tensor, after a launch for the statistics of a norm",
         can_implement: |_, region, form| {
             let plan = epilogue::of_tensor(region, form)?;
+            let plan = Windows::of(region, &plan).map_or(plan, Plan::Windows);
             let layout = match plan {
                 Plan::List(_) if region.is_dense_nhwc() => Layout::Nhwc,
+                Plan::Windows(_) => Layout::Nhwc,
                 _ => Layout::Nchw,
             };
             Ok(Lowered::without_moments(Producer::Tensor, plan).in_layout(layout))
