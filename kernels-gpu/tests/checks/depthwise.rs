@@ -78,7 +78,7 @@ pub(crate) fn without_norm<T: Storage>(run: &Run) -> Outcome {
     for (number, row) in table.into_iter().enumerate() {
         let what = format!("row {number}");
         let mut case = row.case::<T>();
-        let ended = Ended::new::<T>(run, &row, &case)?;
+        let ended = Ended::new(run, &row, &case)?;
         let x = run.load::<T>(&case)?;
         let y = ended.list(run, &x)?;
         let wanted = case.expected(&precision::<T>());
@@ -117,7 +117,7 @@ struct Ended {
 }
 
 impl Ended {
-    fn new<T: Storage>(run: &Run, row: &Row, case: &Case) -> Result<Self, Failure> {
+    fn new(run: &Run, row: &Row, case: &Case) -> Result<Self, Failure> {
         let problem = case.problem().expect("a sound problem").steps[0].problem;
         let LayerProblem::Conv3d(conv) = problem else {
             unreachable!("a convolution of volumes")
