@@ -131,8 +131,8 @@ fn reformats_nothing(backend: Backend) -> Outcome {
     Ok(())
 }
 
-/// Depthwise convolutions, pools and functions from channels last to channels last without a copy, with the bits
-/// of dense inputs; behind a convolution on tensor cores, too.
+/// Depthwise convolutions, pools and functions from channels last to channels last without a copy, with the
+/// bits of dense inputs; behind a convolution on tensor cores, too.
 fn slides(backend: Backend) -> Outcome {
     let stream = backend.stream()?;
     let [h, w] = match backend {

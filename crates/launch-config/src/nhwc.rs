@@ -1,7 +1,8 @@
 //! Blocks of kernels that slide windows over channels-last tensors.
 //!
-//! A thread computes *runs*: neighbouring outputs of a row, for a vector of channels. A block takes consecutive
-//! runs of one sample, for some vectors of channels. `kernels_gpu::parts::nhwc` says where each thread is.
+//! A thread computes *runs*: neighbouring outputs of a row, for a vector of channels. A block takes
+//! consecutive runs of one sample, for some vectors of channels. `kernels_gpu::parts::nhwc` says where each
+//! thread is.
 
 use super::norm::ENOUGH_BLOCKS;
 use super::{LaunchShape, Refusal, VECTOR_ELEMENTS};
@@ -49,8 +50,8 @@ impl RunBlocks {
     /// columns and outputs of `[z, p, q]`, which is less than 2^31 pixels. No result depends on them.
     ///
     /// # Errors
-    /// Channels that are no whole vectors; an output without elements; rows of 2^32 elements; more blocks than
-    /// a grid has.
+    /// Channels that are no whole vectors; an output without elements; rows of 2^32 elements; more blocks
+    /// than a grid has.
     pub fn new(
         (n, channels): (u64, u32),
         columns: u32,

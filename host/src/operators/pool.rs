@@ -216,8 +216,8 @@ pub(crate) fn append(
     Ok(y)
 }
 
-/// The windows of a pool of channels-last tensors, if there is a kernel for them. The kernels that average whole
-/// planes add up in another order.
+/// The windows of a pool of channels-last tensors, if there is a kernel for them. The kernels that average
+/// whole planes add up in another order.
 pub(crate) fn nhwc_windows(problem: &LayerProblem) -> Option<NhwcWindowGeometry> {
     let of_any = |pool: &PoolProblem| match pool.of_whole_planes() {
         None => Some((pool.geometry().ok()?, pool.c)),

@@ -78,8 +78,8 @@ pub(crate) struct ThreadPlace {
 }
 
 impl ThreadPlace {
-    /// Start and length of row `row` of the sample, of rows of `columns` pixels, from the thread's channels on;
-    /// `rows` is the number of a sample's rows.
+    /// Start and length of row `row` of the sample, of rows of `columns` pixels, from the thread's channels
+    /// on; `rows` is the number of a sample's rows.
     #[inline(always)]
     pub(crate) fn of_row(&self, channels: u32, rows: u32, row: u32, columns: u32) -> [usize; 2] {
         // The product fits 32 bits: `RunBlocks::new`.
@@ -95,7 +95,8 @@ impl ThreadPlace {
 pub(crate) struct Run {
     /// Slice, row and column of its first output.
     pub(crate) output: [u32; 3],
-    /// Slice, row and column of the first element of that output's window: below zero, wrapped, in the padding.
+    /// Slice, row and column of the first element of that output's window: below zero, wrapped, in the
+    /// padding.
     pub(crate) input: [u32; 3],
     /// How many outputs of it the row has.
     pub(crate) len: u32,

@@ -52,8 +52,8 @@ pub(crate) fn matches<T: Storage>(run: &Run) -> Outcome {
     Ok(())
 }
 
-/// Without a norm: batch norm, functions and a residual before the result is written; of channels-last tensors
-/// the same bits.
+/// Without a norm: batch norm, functions and a residual before the result is written; of channels-last
+/// tensors the same bits.
 pub(crate) fn without_norm<T: Storage>(run: &Run) -> Outcome {
     let table: [Row; 12] = rows! {
         [2, 3, 3], [1, 21, 45], [1, 3, 3], padding([0, 1, 1]), groups(3), batch_norm(), relu();

@@ -103,8 +103,8 @@ pub(super) fn check_row<T: Storage>(run: &Run, row: &Row) -> Outcome {
     Ok(())
 }
 
-/// Wants the bits of `wanted` of channels-last tensors, if they have whole vectors of channels. Blocks take one
-/// and two rounds.
+/// Wants the bits of `wanted` of channels-last tensors, if they have whole vectors of channels. Blocks take
+/// one and two rounds.
 pub(super) fn nhwc<T: Storage>(
     run: &Run,
     what: &str,

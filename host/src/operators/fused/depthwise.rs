@@ -105,8 +105,8 @@ pub(crate) fn append_nhwc(
     }
 }
 
-/// What a kernel without a norm takes: input, filters, bias, gain, shift, residual, output, geometry, epilogue
-/// and list.
+/// What a kernel without a norm takes: input, filters, bias, gain, shift, residual, output, geometry,
+/// epilogue and list.
 type Stored<G> = (
     Value,
     Value,
@@ -146,9 +146,9 @@ where
     let arguments = (
         x, weight, bias, gain, shift, residual, y, geometry, epilogue, list,
     );
-    // SAFETY: for input, filters and output the caller's to grant; bias, gain and shift have an element for each
-    // channel where they exist, and the epilogue says whether the last two do; the list says whether there is a
-    // residual, of the shape and layout of `y`.
+    // SAFETY: for input, filters and output the caller's to grant; bias, gain and shift have an element for
+    // each channel where they exist, and the epilogue says whether the last two do; the list says whether
+    // there is a residual, of the shape and layout of `y`.
     unsafe { program.launch_moving(kernel, shape, arguments, bytes_moved) }
     Ok(Convolved { y, moments })
 }

@@ -2,13 +2,13 @@
 //!
 //! # Idea
 //! The outputs of a pixel need as many products of each channel as a filter has taps, and memory should still
-//! be the limit. Lanes are neighbouring vectors of four channels first, then neighbouring runs of outputs, so a
-//! warp's loads and stores are whole sectors. What is executed besides the FMAs is kept low:
+//! be the limit. Lanes are neighbouring vectors of four channels first, then neighbouring runs of outputs, so
+//! a warp's loads and stores are whole sectors. What is executed besides the FMAs is kept low:
 //!
 //! 1. A thread computes a *run* of outputs of a row. A vector of the filter is loaded once for all of them.
-//! 2. Where columns of the filter are side by side, the inputs of a run overlap. The thread holds a *window* of
-//!    eight inputs of the row as f32. Each tap moves it by one input, which is loaded and converted once for all
-//!    taps of the filter's row: `input j` is in register `j % 8`, and takes the place of `input j - 8`.
+//! 2. Where columns of the filter are side by side, the inputs of a run overlap. The thread holds a *window*
+//! of eight inputs of the row as f32. Each tap moves it by one input, which is loaded and converted once for
+//! all taps of the filter's row: `input j` is in register `j % 8`, and takes the place of `input j - 8`.
 //! 3. Rows of the input that runs below one another share are in L1: a block computes several rows.
 //!
 //! ```text
@@ -26,8 +26,8 @@
 //!     y = the epilogue's list of sum
 //! ```
 //!
-//! Sums are f32, FMA in the order of the taps, and padding is multiplied as an input of 0: the results have the
-//! bits of [`fn@super::depthwise_list`].
+//! Sums are f32, FMA in the order of the taps, and padding is multiplied as an input of 0: the results have
+//! the bits of [`fn@super::depthwise_list`].
 
 use cuda_std::global::{Global, GlobalMut};
 use cuda_std::shared::{self, Shared};
@@ -63,9 +63,9 @@ const LISTED: usize = 4;
 ///
 /// # Safety
 /// `x`, `y` and, if the list adds it, `residual` are channels last, start on 16 bytes and are as large as the
-/// geometry says; `y` is apart from the others. `weight` has the taps of each channel side by side. `bias` has
-/// a value for each channel if the geometry has one, and so have `gain` and `shift` if the epilogue has them.
-/// Input and output have less than 2^31 pixels a sample.
+/// geometry says; `y` is apart from the others. `weight` has the taps of each channel side by side. `bias`
+/// has a value for each channel if the geometry has one, and so have `gain` and `shift` if the epilogue has
+/// them. Input and output have less than 2^31 pixels a sample.
 #[kernel(instances(T: [f32, f16, bf16]), max_threads = MAX_BLOCK_THREADS, min_blocks = MIN_BLOCKS)]
 pub unsafe fn depthwise_nhwc<T: Storage>(
     x: *const T,
