@@ -202,7 +202,7 @@ pub(super) const TABLE: [Row; 7] = [
     },
     Row {
         name: "implicit-gemm",
-        implements: "a convolution of any shape and attribute whose halo tile fits shared memory, with a norm and what `tensor` does after a norm; or without a norm, perhaps with batch_norm, perhaps with a clamp or leaky_relu, and in 16 bits to NHWC with silu, hardswish, or a residual and then a clamp or leaky_relu",
+        implements: "a convolution of any shape and attribute whose halo tile fits shared memory, with a norm and what `tensor` does after a norm; or without a norm, perhaps with batch_norm, perhaps with a clamp or leaky_relu, and in 16 bits to NHWC with silu or hardswish, a residual, and a clamp or leaky_relu behind it",
         summary: "implicit GEMM on tensor cores, with moments where a norm follows",
         can_implement: |row, region, form| {
             let (of, options) = (region.of, region.of.options.fused());

@@ -320,7 +320,11 @@ fn nhwc<F: Operand>(
         vec![Layer::hardswish()],
         vec![Layer::add("residual")],
         vec![Layer::add("residual"), Layer::relu()],
-        vec![Layer::add("residual"), Layer::leaky_relu(0.25)],
+        vec![
+            Layer::silu(),
+            Layer::add("residual"),
+            Layer::leaky_relu(0.25),
+        ],
     ];
     // Results in f32 go through nothing.
     let lists = match size_of::<F::Stored>() {

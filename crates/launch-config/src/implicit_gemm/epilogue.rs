@@ -86,9 +86,9 @@ mode! {
     }
 }
 
-/// What results of 16 bits in NHWC go through once they are rounded: a function, or the addition of a residual
-/// and then a slope and bounds, without rounding in between. Lists of more are a launch of their own: a
-/// store that walked over a list would take longer (docs/adr/0020).
+/// What results of 16 bits in NHWC go through once they are rounded: a function, the addition of a residual,
+/// and a slope and bounds. Each may be absent, and nothing is rounded in between. Other lists are a launch of
+/// their own: a store that walked over a list would take longer.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct RoundedEpilogue {
@@ -111,33 +111,27 @@ impl RoundedEpilogue {
     /// The epilogue that a list is, if it is one.
     #[must_use]
     pub fn of(list: &ResidualList) -> Option<Self> {
-        let [first, ..] = list.functions.steps();
-        match (list.residual_at, list.functions.len()) {
-            (ResidualList::NO_RESIDUAL, 0) => Some(Self::NONE),
-            (ResidualList::NO_RESIDUAL, 1) => {
-                let function = match first.function {
-                    Function::Silu => RoundedFunction::SILU,
-                    Function::Hardswish => RoundedFunction::HARDSWISH,
-                    _ => return None,
-                };
-                Some(Self {
-                    function,
-                    ..Self::NONE
-                })
-            }
-            (0, functions @ 0..=1) => {
-                let after = match functions {
-                    0 => Epilogue::NONE,
-                    _ => Epilogue::of(*first)?,
-                };
-                Some(Self {
-                    residual: Presence::PRESENT,
-                    after,
-                    ..Self::NONE
-                })
-            }
-            _ => None,
-        }
+        let steps = &list.functions.steps()[..list.functions.len()];
+        let (before, after) = match list.adds() {
+            true => steps.split_at(list.residual_at as usize),
+            false => (steps, &[][..]),
+        };
+        let function = match before {
+            [] => RoundedFunction::NONE,
+            [step] if step.function == Function::Silu => RoundedFunction::SILU,
+            [step] if step.function == Function::Hardswish => RoundedFunction::HARDSWISH,
+            _ => return None,
+        };
+        let after = match after {
+            [] => Epilogue::NONE,
+            [step] => Epilogue::of(*step)?,
+            _ => return None,
+        };
+        Some(Self {
+            function,
+            residual: Presence::of(list.adds()),
+            after,
+        })
     }
 }
 

@@ -231,16 +231,16 @@ impl<T: Storage> Written<'_, T> {
                             && size_of::<T>() == 2
                         {
                             let rounded = value.to_f32();
-                            value = T::from_f32(match epilogue.function {
+                            let mut finished = match epilogue.function {
                                 RoundedFunction::SILU => silu::<T>(rounded),
                                 RoundedFunction::HARDSWISH => hardswish(rounded),
                                 _ => rounded,
-                            });
+                            };
                             if epilogue.residual.is_present() {
                                 let added = Global::new(residual, self.y.len()).load(to);
-                                let sum = value.to_f32() + added.to_f32();
-                                value = T::from_f32(sloped(&epilogue.after, sum));
+                                finished = sloped(&epilogue.after, finished + added.to_f32());
                             }
+                            value = T::from_f32(finished);
                         }
                         self.y.store(to, value);
                     }

@@ -11,14 +11,14 @@ use cuda_std::shared::Shared;
 use cuda_std::{Storage, mma, opaque};
 use launch_config::WARP_THREADS;
 use launch_config::conv::ConvGeometry;
-use launch_config::implicit_gemm::RoundedFunction;
 use launch_config::implicit_gemm::sm90::WARP_FILTERS;
+use launch_config::implicit_gemm::{RoundedEpilogue, RoundedFunction};
 
 use super::super::fixup::Rounded;
 use super::super::format::Format;
 use super::super::place::Place;
 use super::super::results::is_inside;
-use super::results::{HALF_OCTETS, HALF_SUMS, NO_PIXELS, Results};
+use super::results::{HALF_OCTETS, NO_PIXELS, Results};
 use super::shared_rows::Rows;
 use crate::parts::pointwise::{hardswish, silu};
 use crate::parts::store::sloped;
@@ -28,7 +28,7 @@ use crate::parts::unroll::unroll;
 const VECTOR_BYTES: u32 = 16;
 
 /// Vectors of a lane in a staged tile.
-const OF_LANE: usize = 8;
+const OF_LANE: u32 = 8;
 
 /// Vectors of pixels in shared memory, for values of type `T`.
 ///
@@ -49,7 +49,7 @@ impl<T: Storage> Pixels<T> {
     /// The first value of vector `vector` of pixel `pixel`. [`OF_LANE`] times the lanes' vectors are all.
     #[inline(always)]
     fn at(pixel: u32, vector: u32) -> u32 {
-        const { assert!(Rows::<T>::PIXELS * Self::VECTORS == OF_LANE as u32 * WARP_THREADS) };
+        const { assert!(Rows::<T>::PIXELS * Self::VECTORS == OF_LANE * WARP_THREADS) };
         let swap = pixel / (8 / Self::VECTORS) % Self::VECTORS;
         pixel * WARP_FILTERS + (vector ^ swap) * Self::VALUES
     }
@@ -98,21 +98,6 @@ impl<F: Format, const SUMS: usize, const NHWC: bool> Results<'_, F, SUMS, NHWC> 
         }
     }
 
-    /// Applies the function of rounded results to the accumulators of a half.
-    #[inline(always)]
-    pub(super) fn apply_function(&self, sums: &mut [f32; SUMS]) {
-        let Some(Rounded { epilogue, .. }) = self.output.without_norm.rounded else {
-            return;
-        };
-        if Pixels::<F::Stored>::ARE_HALVES {
-            match epilogue.function {
-                RoundedFunction::SILU => each_rounded::<F::Stored, SUMS>(sums, silu::<F::Stored>),
-                RoundedFunction::HARDSWISH => each_rounded::<F::Stored, SUMS>(sums, hardswish),
-                _ => {}
-            }
-        }
-    }
-
     /// The places of a lane's vectors in a staged tile.
     #[inline(always)]
     unsafe fn places(&self, first: u32) -> Places<'_, F, SUMS, NHWC> {
@@ -149,8 +134,8 @@ impl<F: Format, const SUMS: usize, const NHWC: bool> Results<'_, F, SUMS, NHWC> 
         }
     }
 
-    /// Writes the staged tile to the output, from pixel `first` of the tile on; values of 16 bits with their
-    /// residuals.
+    /// Writes the staged tile to the output, from pixel `first` of the tile on; values of 16 bits through the
+    /// epilogue of rounded results.
     ///
     /// # Safety
     /// All lanes of the warp make this call, after a warp barrier behind the stores of the pixels.
@@ -160,44 +145,47 @@ impl<F: Format, const SUMS: usize, const NHWC: bool> Results<'_, F, SUMS, NHWC> 
             return;
         };
         let places = self.places(first);
-        let is_added = Pixels::<F::Stored>::ARE_HALVES && epilogue.residual.is_present();
-        let mut residuals = [[0; 4]; OF_LANE];
-        if is_added {
-            let residual = Global::<u32>::new(residual.cast(), places.words);
-            unroll!(8, |i| {
-                if let Some(at) = places.word(i as u32) {
-                    residuals[i] = residual.load_vec::<4>(at);
-                }
-            });
-        }
         let y = GlobalMut::<u32>::new(self.output.y.cast(), places.words);
+        let residual = Global::<u32>::new(residual.cast(), places.words);
+        let is_added = Pixels::<F::Stored>::ARE_HALVES && epilogue.residual.is_present();
         let staged = self.rows.0.cast::<u32>();
         let of_word = Rows::<F::Stored>::OF_WORD;
         let lane = opaque::to_compiler(self.lane);
         let (vectors, step) = (Pixels::<F::Stored>::VECTORS, Pixels::<F::Stored>::STEP);
         let row = Pixels::<F::Stored>::at(lane / vectors, lane % vectors) / of_word;
-        let mut rows = [[0; 4]; OF_LANE];
-        unroll!(8, |i| {
-            // All of a lane's pixels swap their vectors alike.
-            rows[i] = staged.load_vec::<4>(row + i as u32 * step * WARP_FILTERS / of_word);
-        });
-        if is_added {
-            unroll!(8, |i| {
-                unroll!(4, |j| {
-                    let ([a, b], [c, d]) = (
-                        pair::<F::Stored>(rows[i][j]),
-                        pair::<F::Stored>(residuals[i][j]),
-                    );
-                    let sums = [a + c, b + d];
-                    rows[i][j] = word::<F::Stored>(sums.map(|sum| sloped(&epilogue.after, sum)));
+        let load = |pair: u32| {
+            let mut added = [[0; 4]; 2];
+            if is_added && pair < OF_LANE / 2 {
+                unroll!(2, |i| {
+                    if let Some(at) = places.word(2 * pair + i as u32) {
+                        added[i] = residual.load_vec::<4>(at);
+                    }
                 });
-            });
-        }
-        unroll!(8, |i| {
-            if let Some(at) = places.word(i as u32) {
-                y.store_vec(at, rows[i]);
             }
-        });
+            added
+        };
+        // The residuals of the next pair of vectors are in flight.
+        let (mut pair, mut next) = (0, load(0));
+        while pair < OF_LANE / 2 {
+            opaque::not_unrolled();
+            let added = next;
+            next = load(pair + 1);
+            let mut rows = [[0; 4]; 2];
+            unroll!(2, |i| {
+                // All of a lane's pixels swap their vectors alike.
+                let vector = 2 * pair + i as u32;
+                rows[i] = staged.load_vec::<4>(row + vector * step * WARP_FILTERS / of_word);
+            });
+            if Pixels::<F::Stored>::ARE_HALVES && epilogue != RoundedEpilogue::NONE {
+                rows = finished::<F::Stored>(&epilogue, rows, added);
+            }
+            unroll!(2, |i| {
+                if let Some(at) = places.word(2 * pair + i as u32) {
+                    y.store_vec(at, rows[i]);
+                }
+            });
+            pair = opaque::to_compiler(pair + 1);
+        }
     }
 }
 
@@ -227,18 +215,40 @@ impl<F: Format, const SUMS: usize, const NHWC: bool> Places<'_, F, SUMS, NHWC> {
     }
 }
 
-/// Applies `f` to the first [`HALF_SUMS`] accumulators, rounded.
+/// The epilogue of two vectors of rounded results, with the residuals `added`.
 #[inline(always)]
-fn each_rounded<T: Storage, const SUMS: usize>(sums: &mut [f32; SUMS], f: impl Fn(f32) -> f32) {
-    unroll!(16, |n| {
+fn finished<T: Storage>(
+    epilogue: &RoundedEpilogue,
+    rows: [[u32; 4]; 2],
+    added: [[u32; 4]; 2],
+) -> [[u32; 4]; 2] {
+    let mut values = rows.map(|row| row.map(pair::<T>));
+    match epilogue.function {
+        RoundedFunction::SILU => each(&mut values, silu::<T>),
+        RoundedFunction::HARDSWISH => each(&mut values, hardswish),
+        _ => {}
+    }
+    if epilogue.residual.is_present() {
         unroll!(2, |i| {
-            let at = 4 * n + 2 * i;
-            let values = T::to_f32_pair(T::from_f32_pair([sums[at], sums[at + 1]]));
-            [sums[at], sums[at + 1]] = values.map(&f);
+            unroll!(4, |j| {
+                let ([a, b], [c, d]) = (values[i][j], pair::<T>(added[i][j]));
+                values[i][j] = [a + c, b + d];
+            });
+        });
+        each(&mut values, |value| sloped(&epilogue.after, value));
+    }
+    values.map(|row| row.map(word::<T>))
+}
+
+/// Applies `f` to all values.
+#[inline(always)]
+fn each(values: &mut [[[f32; 2]; 4]; 2], f: impl Fn(f32) -> f32) {
+    unroll!(2, |i| {
+        unroll!(4, |j| {
+            values[i][j] = values[i][j].map(&f);
         });
     });
 }
-const _: () = assert!(HALF_SUMS == 64);
 
 /// The two values of 16 bits in a word.
 #[inline(always)]

@@ -210,9 +210,6 @@ impl<'a, F: Format, const SUMS: usize, const NHWC: bool> Results<'a, F, SUMS, NH
     unsafe fn finish_half(&self, sums: &mut [f32; SUMS], half: u32, is_whole: bool) -> bool {
         let g = &self.g;
         let seen = self.scale(sums);
-        if NHWC {
-            self.apply_function(sums);
-        }
         unroll!(2, |staged_tile| {
             if staged_tile < Self::STAGED_TILES {
                 // All lanes have read the previous staged tile.
