@@ -119,8 +119,8 @@ mod tests {
     #[test]
     fn errors_are_the_users_or_the_machines() {
         let absent = convfuse::Parameters::load(
-            "/absent/file",
             convfuse::graph::Chain::new(1, [convfuse::graph::Layer::relu()]).unwrap(),
+            "/absent/file",
         );
         let absent = Error::from(absent.unwrap_err());
         assert_eq!(Status::of(&absent), Status::Refused);

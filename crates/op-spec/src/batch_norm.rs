@@ -151,7 +151,7 @@ pub(crate) mod layer {
     impl Layer {
         /// A batch norm with PyTorch's defaults: eps 1e-5, weight and bias.
         #[must_use]
-        pub fn batch_norm(name: &str) -> BatchNormLayer {
+        pub fn batch_norm(name: impl Into<String>) -> BatchNormLayer {
             BatchNormLayer {
                 name: name.into(),
                 attributes: BatchNormSpec::default(),

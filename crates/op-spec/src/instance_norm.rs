@@ -143,7 +143,7 @@ pub(crate) mod layer {
     impl Layer {
         /// An instance norm with PyTorch's defaults: eps 1e-5, neither weight nor bias.
         #[must_use]
-        pub fn instance_norm(name: &str) -> InstanceNormLayer {
+        pub fn instance_norm(name: impl Into<String>) -> InstanceNormLayer {
             InstanceNormLayer {
                 name: name.into(),
                 attributes: InstanceNormSpec::default(),

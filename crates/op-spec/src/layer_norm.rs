@@ -169,7 +169,7 @@ pub(crate) mod layer {
         /// A layer norm with PyTorch's defaults: eps 1e-5, weight and bias for each element of
         /// `normalized_shape`.
         #[must_use]
-        pub fn layer_norm(name: &str, normalized_shape: &[usize]) -> LayerNormLayer {
+        pub fn layer_norm(name: impl Into<String>, normalized_shape: &[usize]) -> LayerNormLayer {
             LayerNormLayer {
                 name: name.into(),
                 normalized_shape: normalized_shape.to_vec(),

@@ -168,7 +168,7 @@ impl Model {
         path: impl AsRef<Path>,
         options: &LoadOptions,
     ) -> Result<Model> {
-        let parameters = Parameters::load_with(path, graph.as_ref(), options)?;
+        let parameters = Parameters::load_with(graph.as_ref(), path, options)?;
         Model::with_dtype(stream, graph, &parameters, options.dtype)
     }
 
@@ -182,7 +182,7 @@ impl Model {
         bytes: &[u8],
         options: &LoadOptions,
     ) -> Result<Model> {
-        let parameters = Parameters::from_bytes(bytes, graph.as_ref(), options)?;
+        let parameters = Parameters::from_bytes(graph.as_ref(), bytes, options)?;
         Model::with_dtype(stream, graph, &parameters, options.dtype)
     }
 
@@ -322,7 +322,7 @@ impl Model {
             return Err(Error::NoKernels {
                 layers: self.shared.graph.operators(),
                 asked: None,
-                reasons: "the cpu device runs none".to_owned(),
+                reasons: "the cpu device runs none; `explain_for` lists those of a GPU".to_owned(),
             });
         }
         self.explain_as(input, orders, options, &self.device().properties())

@@ -190,7 +190,7 @@ fn compute(arguments: &Arguments, out: &mut Out, found: &mut Found) -> Outcome {
     for (from, to) in &arguments.rename {
         options = options.rename(from, to);
     }
-    let parameters = Parameters::load_with(&arguments.parameters, &chain, &options)?;
+    let parameters = Parameters::load_with(&chain, &arguments.parameters, &options)?;
     let output = problem.output_shape();
 
     // What has no batch goes at a time.

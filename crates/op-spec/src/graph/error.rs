@@ -60,7 +60,7 @@ graph_error! {
         layer: usize,
         /// Its operator.
         operator: &'static str,
-    }: "layer {layer}: {operator}: the input has no channels, an earlier layer takes the maximum over them";
+    }: "layer {layer}: {operator}: the input has no channels, an earlier layer reduces over them";
     /// A layer takes the first axis for the batch, and the input has none.
     NoBatch {
         /// Which one.
@@ -132,11 +132,18 @@ graph_error! {
         /// The input.
         name: String,
     }: "layer {layer}: {operator}: input {name} is its first operand, whose shape must be known";
-    /// Nothing takes a value, and it is not the graph's output; or the output is not the last layer's.
+    /// No layer takes a value, and it is not the graph's output.
     UnusedValue {
         /// Its name.
         name: String,
-    }: "graph: no layer takes {name}, and it is not the output, which is the last layer's";
+    }: "graph: no layer takes {name}, and it is not the output";
+    /// The output of a graph is not that of its last layer.
+    NotLast {
+        /// The output that was asked for.
+        output: String,
+        /// The output of the last layer.
+        last: String,
+    }: "graph: the output is {output}, must be {last}, which the last layer gives";
     /// The same as [`Shared`](Self::Shared), where the shapes agree and the initialisations do not.
     SharedInitialisation {
         /// The later layer.
