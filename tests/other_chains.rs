@@ -190,7 +190,7 @@ fn orders_of_functions(backend: Backend) -> Outcome {
             let x = Tensor::from_array(&stream, &case.x)?;
             let y = chains::model(&stream, &case, DType::F32)?.forward(&x)?;
             let checked = case
-                .expected(&Precision::SPLIT)?
+                .expected(&Precision::F16X2)?
                 .check(y.to_array()?.view());
             checked.map_err(|complaint| format!("{name}: {complaint}"))?;
         }

@@ -189,7 +189,7 @@ impl Copy {
     }
 }
 
-/// What stands before the marked part of `right`, that part, and what stands behind it.
+/// What stands before the marked part of `right`, that part, and what stands after it.
 fn marked(right: &str) -> (&str, &str, &str) {
     let parts = right.split_once('«').and_then(|(before, rest)| {
         let (part, after) = rest.split_once('»')?;

@@ -213,7 +213,7 @@ def fuse(
     arguments) regions are kept only if the whole model is faster by them, as calls and in a CUDA graph, and the model is left as it is
     if nothing makes it faster. Call ``fuse`` under the autocast that the model will run in.
 
-    ``precision`` says how convolutions of float32 are multiplied: ``"accurate"``, ``"fast"`` (tf32-class, factors of 11 bits), or
+    ``precision`` says how convolutions of float32 are multiplied: ``"accurate"``, ``"fast"`` (tf32 class), or
     ``"auto"``: as PyTorch's own convolutions would be, by the settings at the time of the call. That is fast on a GPU where the caller
     allows tf32 for convolutions, as PyTorch's defaults do (``torch.backends.cudnn.allow_tf32``,
     ``torch.backends.cudnn.conv.fp32_precision``), or for matrix products. ``cpu`` has tensors on the CPU taken by this library, too, in

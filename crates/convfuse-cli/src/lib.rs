@@ -1,4 +1,4 @@
-//! What stands behind the command line of convfuse, and behind its tests.
+//! The library of convfuse's command line and of its tests.
 //!
 //! - [`bench`](mod@bench): how fast models are, beside what the device could do.
 //! - [`campaign`]: random cases without end, judged by the oracle, and made smaller where they fail.

@@ -104,7 +104,7 @@ impl LayerNormProblem {
         self.weight || self.bias
     }
 
-    /// The same computation, but for weight and bias, as a group normalisation with one group.
+    /// The same computation without weight and bias, as a group norm with one group.
     #[must_use]
     pub const fn as_group_norm(&self) -> GroupNormProblem {
         GroupNormProblem {

@@ -256,7 +256,7 @@ impl PoolProblem {
         is_whole.then(|| self.divisor([0; 3], inside))
     }
 
-    /// The window's extents without what is behind the padded input wherever the window starts.
+    /// The window's extents without what is after the padded input wherever the window starts.
     pub fn taps(&self) -> [usize; 3] {
         let mut taps = self.kernel_size;
         for (axis, taps) in taps.iter_mut().enumerate() {

@@ -134,7 +134,7 @@ impl Case {
     }
 
     /// The most bytes that making such a case of a graph, and judging results of it, takes at a time: for
-    /// sizes that somebody else chooses, since the oracle takes its memory without asking. `None` for more
+    /// sizes that a user chooses, since the oracle takes its memory without asking. `None` for more
     /// than can be counted.
     ///
     /// # Errors

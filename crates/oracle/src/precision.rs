@@ -65,7 +65,7 @@ impl Precision {
     /// f32 with convolutions on tensor cores of factors that are sums of two f16: each lacks up to `2^-22` of
     /// itself, and the product of the second parts, as much, is left out. All three products that are there
     /// are added to one sum.
-    pub const SPLIT: Self = Self {
+    pub const F16X2: Self = Self {
         cut: CUT,
         instructions: 3,
         factors: 3.0 / (1u64 << 22) as f64,
@@ -75,7 +75,7 @@ impl Precision {
     /// f32 with convolutions on tensor cores of factors that are sums of three bf16: products of less than
     /// `2^-23` of that of the factors are left out, and what is added before the products of the first parts
     /// is 100 times smaller.
-    pub const PARTS: Self = Self {
+    pub const BF16X3: Self = Self {
         cut: CUT,
         factors: 1.0 / (1u64 << 23) as f64,
         ..Self::F32

@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 
 use op_spec::graph::{Graph, GraphProblem, Parameter};
 
-use super::arrays::Rings;
+use super::arrays::Pipelines;
 use super::inputs::{Inputs, orders};
 use super::programs::{Programs, Source, program_of};
 use super::{Explanation, Options};
@@ -55,7 +55,7 @@ pub struct Model {
 
 struct Shared {
     graph: Graph,
-    /// The parameters on the host; where the model was made of tensors, as soon as somebody asks for them.
+    /// The parameters on the host. Those of a model made of tensors are copied when they are first needed.
     parameters: OnceLock<Parameters>,
     dtype: DType,
     /// The parameters on the device, in the order of the graph's table.
@@ -63,7 +63,7 @@ struct Shared {
     /// Parameters as fused kernels take them.
     preparations: Preparations,
     programs: Programs,
-    rings: Rings,
+    pipelines: Pipelines,
 }
 
 impl Model {
@@ -116,7 +116,7 @@ impl Model {
             tensors,
             preparations: Preparations::default(),
             programs: Programs::default(),
-            rings: Rings::default(),
+            pipelines: Pipelines::default(),
         };
         Model {
             stream: stream.clone(),
@@ -404,8 +404,8 @@ impl Model {
     }
 
     /// What arrays go through.
-    pub(super) fn rings(&self) -> &Rings {
-        &self.shared.rings
+    pub(super) fn pipelines(&self) -> &Pipelines {
+        &self.shared.pipelines
     }
 }
 

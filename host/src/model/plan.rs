@@ -186,7 +186,7 @@ impl Plan {
     /// The plan as a CUDA graph that reads these inputs, tensors of the plan's own stream, and writes to an
     /// output of its own.
     ///
-    /// Whoever captures a stream by the driver's own calls instead can call [`execute`](Plan::execute) there,
+    /// A caller that captures a stream by the driver's own calls can call [`execute`](Plan::execute) there,
     /// and must keep plan, model, input and output until the graph has run for the last time.
     ///
     /// # Errors

@@ -26,7 +26,7 @@ pub enum ParametersError {
     Unexpected {
         /// The names of those that do not stand under the name of a layer, unless these are ignored.
         names: Vec<String>,
-        /// Those that stand under the name of a layer. They are refused always: whoever stored them computes
+        /// Those that stand under the name of a layer. They are always refused: the network that stored them computes
         /// something else than the layer.
         of_layers: Vec<LayerTensor>,
     },

@@ -24,7 +24,7 @@ enum Source {
 }
 
 impl Choices {
-    /// Random ones. The larger `power` is, 1 at the least, the more of them are small.
+    /// Random choices. The larger `power` (at least 1) is, the more of them are small.
     pub(super) fn random(seed: [u64; 4], power: i32) -> Choices {
         let seed = seed.map(u64::to_le_bytes).concat();
         let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &seed);
@@ -35,7 +35,7 @@ impl Choices {
         }
     }
 
-    /// These ones, and the first of all possibilities behind them.
+    /// These ones, and the first of all possibilities after them.
     pub(super) fn given(choices: Vec<u32>) -> Choices {
         Choices {
             source: Source::Given(choices),

@@ -7,7 +7,7 @@ use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use convfuse_cli::Status;
-use convfuse_cli::campaign::{Campaign, FAMILIES, Family, Place};
+use convfuse_cli::campaign::{Campaign, FAMILIES, Family, Target};
 use serde_json::json;
 
 use super::device::Choice;
@@ -119,7 +119,7 @@ fn usual_cost(choice: Choice) -> u64 {
     }
 }
 
-/// How long whoever ends the program waits for the cases under way, and for what all of them came to.
+/// How long an interrupt waits for the cases under way and for the summary.
 const LAST_CASES: Duration = Duration::from_secs(60);
 
 pub(super) fn run(arguments: &Arguments, out: &mut Out) -> Outcome {
@@ -129,14 +129,14 @@ pub(super) fn run(arguments: &Arguments, out: &mut Out) -> Outcome {
     let tell = Arc::clone(&is_interrupted);
     let guard = interrupt::wait(move || {
         tell.store(true, Ordering::Relaxed);
-        // Nothing is sent: the other end goes when all is told, or nobody is there to tell it.
+        // Nothing is sent: the channel closes when all is printed, or when nobody reads the output.
         let _ = ended.recv_timeout(LAST_CASES);
     });
     let outcome = json.record("campaign", out, |out, found| {
         campaign(arguments, &is_interrupted, out, found)
     });
     drop((at_end, guard));
-    // Whoever waited ends the program now.
+    // The thread that waited ends the program now.
     while is_interrupted.load(Ordering::Relaxed) {
         std::thread::park();
     }
@@ -158,12 +158,12 @@ fn campaign(
     let device = choice.open()?;
     writeln!(out, "device\n{}", device.info())?;
     found.note("device", json!(device.info()));
-    let place = match choice {
-        Choice::Emulator => Place::Emulator,
-        _ => Place::Device(device),
+    let target = match choice {
+        Choice::Emulator => Target::Emulator,
+        _ => Target::Device(device),
     };
     let campaign = Campaign {
-        place,
+        target,
         cases,
         families,
         seed: arguments.seed,

@@ -206,7 +206,7 @@ struct Line {
     name: String,
     layers: usize,
     dtype: String,
-    /// Whether f32 was multiplied with fast products, which have a tolerance of their own.
+    /// Whether f32 was multiplied in the fast math mode, which has a tolerance of its own.
     fast: bool,
     runs: usize,
     wrong: usize,

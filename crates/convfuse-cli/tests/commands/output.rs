@@ -130,3 +130,11 @@ fn the_exit_status_is_in_the_help() {
     let unknown = Program::new().run("bench --unknown");
     assert_eq!((unknown.code, &*unknown.out), (Some(2), ""));
 }
+
+#[test]
+fn shells_get_completions() {
+    for shell in ["bash", "zsh", "fish"] {
+        let ran = Program::new().right(&format!("completions {shell}"));
+        assert!(ran.out.contains("batch-dependent"), "{shell}");
+    }
+}

@@ -99,7 +99,7 @@ pub struct Pad<const D: usize> {
     pub inner: [usize; D],
     /// Elements before the first one of each axis.
     pub before: [usize; D],
-    /// Elements behind the last one.
+    /// Elements after the last one.
     pub after: [usize; D],
     /// What is put there.
     pub mode: PaddingMode,

@@ -120,7 +120,7 @@ graph_error! {
         operator: &'static str,
         /// The value's name.
         name: String,
-        /// The values that there are before it.
+        /// The values before it.
         known: Vec<String>,
     }: "layer {layer}: {operator}: there is no value {name} before it, only {}", known.join(", ");
     /// A layer's first operand is a further input, whose shape follows from nothing.

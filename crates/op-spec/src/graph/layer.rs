@@ -1,7 +1,7 @@
 //! Layers: PyTorch's modules with their attributes, and what flows between them.
 //!
-//! What a layer is stands in the file of its operator, behind [`GraphLayer`]. This file lists the operators,
-//! and all else in a graph follows from the list: names, problems, parameters, files.
+//! Each layer is implemented in its operator's file, by the trait [`GraphLayer`]. This file lists the
+//! operators; names, problems, parameters and files of a graph follow from the list.
 
 use alloc::string::String;
 use alloc::vec::Vec;

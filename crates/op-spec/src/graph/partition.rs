@@ -157,7 +157,7 @@ pub enum PartitionError {
         layer: usize,
         /// The text's.
         actual: String,
-        /// The graph's layer in that place; nothing behind its last.
+        /// The graph's layer in that place; nothing after its last.
         expected: Option<&'static str>,
     },
     /// A run has no layers.

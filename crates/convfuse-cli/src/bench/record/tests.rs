@@ -3,7 +3,7 @@ use serde_json::{Value, json};
 use super::*;
 
 fn run(strategy: &str, hash: &str, median: f64) -> Value {
-    json!({"strategy": strategy, "products": "accurate", "output_hash": hash, "time": {"median": median, "repeats": 5},
+    json!({"strategy": strategy, "math_mode": "accurate", "output_hash": hash, "time": {"median": median, "repeats": 5},
            "complaint": null, "launches": 1})
 }
 

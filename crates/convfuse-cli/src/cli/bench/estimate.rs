@@ -28,7 +28,7 @@ const WORTH_SAYING: Duration = Duration::from_secs(20);
 const MUST_BE_ASKED: Duration = Duration::from_mins(10);
 
 /// Says how long the tasks will take if that is long, and refuses what the emulator will not end in minutes,
-/// if nobody said yes.
+/// without `--yes`.
 pub(super) fn must_end(
     arguments: &Arguments,
     tasks: &[Task],
@@ -64,14 +64,14 @@ fn estimate(arguments: &Arguments, task: &Task, device: &Device, protocol: &Prot
     let Ok(problem) = description.chain.problem(&description.input) else {
         return Duration::ZERO;
     };
-    let products = task.candidates.iter();
-    let mut products: Vec<_> = products
-        .map(|(_, options)| description.products(options.precision))
+    let math_mode = task.candidates.iter();
+    let mut math_mode: Vec<_> = math_mode
+        .map(|(_, options)| description.math_mode(options.precision))
         .collect();
-    products.dedup();
+    math_mode.dedup();
     let references = match arguments.no_reference {
         true => 0,
-        false => products.len(),
+        false => math_mode.len(),
     };
     // Once to compare, then to warm up, then to take the time of.
     let runs = (1 + protocol.warm_ups + protocol.repeats) as f64 * task.candidates.len() as f64;
@@ -117,7 +117,7 @@ pub(in crate::cli) fn say_of_cases<'a>(
     }
 }
 
-/// The same as [`Case::cost_of`] of what kernels do, who look at every place of a pooling window, inside of
+/// As [`Case::cost_of`], of what kernels do: they read every element of a pooling window, inside of
 /// the image or not.
 fn kernels_cost(problem: &GraphProblem) -> f64 {
     let product = |extents: &[usize]| extents.iter().map(|&extent| extent as f64).product::<f64>();

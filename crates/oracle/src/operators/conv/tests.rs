@@ -56,8 +56,8 @@ fn cut_off(products: &[f64]) -> f64 {
     })
 }
 
-/// The largest part of a tolerance that sums of `terms` products use which tensor cores add, and the same
-/// where they are off by ten times what they cut off at the most.
+/// The largest share of the tolerance that the errors of tensor cores take, in sums of `terms` products; and
+/// the same if they cut off ten times as much.
 fn used_by_cutting(precision: &Precision, terms: usize) -> (f64, f64) {
     let shape = [1, terms, 40, 50];
     let (x, weight) = (signed(3, &shape), signed(4, &[1, terms, 1, 1]));
@@ -82,7 +82,7 @@ fn used_by_cutting(precision: &Precision, terms: usize) -> (f64, f64) {
 #[test]
 fn what_tensor_cores_cut_off_of_short_sums_is_allowed_and_ten_times_that_is_not() {
     for terms in [1, 2, 5, 16, 17, 40, 200] {
-        for precision in [Precision::PARTS, Precision::SPLIT] {
+        for precision in [Precision::BF16X3, Precision::F16X2] {
             let (used, of_ten_times) = used_by_cutting(&precision, terms);
             assert!(used <= 1.0, "{terms} terms: {used}");
             assert!(of_ten_times > 1.0, "{terms} terms: {of_ten_times}");
@@ -91,7 +91,7 @@ fn what_tensor_cores_cut_off_of_short_sums_is_allowed_and_ten_times_that_is_not(
     // All that the addends of one instruction may lose is allowed of 16 terms, with what is left out of their
     // products.
     let of_one = |precision: &Precision| used_by_cutting(precision, 16).1 / 10.0;
-    assert!(of_one(&Precision::PARTS) < 0.8 && of_one(&Precision::F32) > 1.0);
+    assert!(of_one(&Precision::BF16X3) < 0.8 && of_one(&Precision::F32) > 1.0);
 }
 
 #[test]
