@@ -143,7 +143,7 @@ impl Case {
         Self::bytes_on_threads(graph, input, rayon::current_num_threads())
     }
 
-    /// The same for samples that are judged on so many threads.
+    /// The same for samples that are judged on this many threads.
     pub(crate) fn bytes_on_threads(
         graph: &Graph,
         input: &[usize],

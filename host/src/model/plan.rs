@@ -60,9 +60,8 @@ impl Model {
         self.plan_orders(stream, input, self.dense(), options)
     }
 
-    /// The same for inputs of the shape of these that lie in memory as these do: with their strides, where
-    /// they matter, and from a multiple of 16 bytes or not. What kernels do not read as it lies is copied by
-    /// one kernel first, in every run.
+    /// The same for inputs with the shapes, strides and 16-byte alignment of these. One kernel copies each
+    /// input that kernels cannot read in place, in every run.
     ///
     /// # Errors
     /// As [`plan`](Self::plan) and [`forward`](Self::forward); [`Spec`](crate::Error::Spec) for more axes

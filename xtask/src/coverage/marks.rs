@@ -1,9 +1,9 @@
 //! The file of figures and marks.
 //!
-//! The figures are percentages that coverage must reach. A mark names a source line by its text, the reason why
-//! nothing reaches it, and, if it is for some instances only, a list of texts, one of which each of their names
-//! contains. It covers all lines with that text, the lines below them that are indented further, and the brace
-//! that closes them.
+//! The figures are percentages that coverage must reach. A mark names a source line by its text, the reason
+//! why nothing reaches it, and, if it is for some instances only, a list of texts, one of which each of their
+//! names contains. It covers all lines with that text, the lines below them that are indented further, and
+//! the brace that closes them.
 
 use std::fs;
 use std::ops::RangeInclusive;

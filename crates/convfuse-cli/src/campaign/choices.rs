@@ -75,7 +75,7 @@ impl Choices {
         std::array::from_fn(|_| self.within(first, last))
     }
 
-    /// True once in so many times.
+    /// True once in this many times.
     pub(super) fn once_in(&mut self, times: u32) -> bool {
         self.below(times) == times - 1
     }

@@ -242,7 +242,7 @@ fn pool(c: &mut Choices, dimensions: usize, layer: fn(&mut Choices, usize) -> La
 fn over_channels(c: &mut Choices) -> Plan {
     let channels = c.within(1, 300);
     let mut input = any(c, channels);
-    // Planes short enough for so many.
+    // Planes short enough for this many.
     while input.iter().product::<usize>() > 200_000 {
         input.pop();
     }

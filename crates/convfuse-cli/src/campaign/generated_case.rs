@@ -83,7 +83,7 @@ pub struct GeneratedCase {
     pub(super) case: Result<Case, Box<Impossible>>,
     pub(super) dtype: DType,
     pub(super) layout: Option<MemoryLayout>,
-    /// The batch is also computed in two parts, of which the first has so many samples. With none or all of
+    /// The batch is also computed in two parts, of which the first has this many samples. With none or all of
     /// them it is computed only as a whole.
     pub(super) cut: usize,
     /// The mode whose bits must not change, modulo the number of modes.

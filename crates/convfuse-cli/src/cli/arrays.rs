@@ -153,7 +153,7 @@ fn measure<T: Element>(arguments: &Arguments, out: &mut Out, found: &mut Found) 
         Ok(())
     };
     let measured: convfuse::Result<()> = replicas();
-    // What was found is told even if something ended the rest.
+    // Results so far are reported even if the rest failed.
     writeln!(out, "{}", table.trim_fmt())?;
     found.note("is_right", is_right);
     if !is_right {

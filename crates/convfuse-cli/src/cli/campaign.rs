@@ -20,19 +20,19 @@ use tally::Tally;
 /// Options of `campaign`.
 #[derive(clap::Args)]
 pub(super) struct Arguments {
-    /// How many cases
+    /// Number of cases
     #[arg(long, default_value_t = 1000)]
     cases: u64,
-    /// How many cases of each family, in place of --cases
+    /// Number of cases of each family, instead of --cases
     #[arg(long, value_name = "CASES", conflicts_with = "cases")]
     of_each: Option<u64>,
-    /// What cases follow from, with their numbers
+    /// Seed of all cases
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// The first number: where another campaign of this seed ended
     #[arg(long, default_value_t = 0)]
     first: u64,
-    /// Begin no other case after so many seconds
+    /// Begin no further case after this many seconds
     #[arg(long)]
     seconds: Option<u64>,
     /// best, cpu, emulator, gpu, or gpu:ORDINAL
@@ -48,7 +48,7 @@ pub(super) struct Arguments {
     /// Cases at a time
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
     threads: u16,
-    /// Do one case of --family, by the choices that a failure was told with
+    /// Run one case of --family, with the choices that a failure's report shows
     #[arg(long, value_name = "N,N,..", requires = "family", value_delimiter = ',', num_args = 0..=1,
           conflicts_with_all = ["cases", "of_each", "seed", "first", "seconds", "threads"])]
     choices: Option<Vec<u32>>,

@@ -67,7 +67,7 @@ fn wanted() -> Vec<i32> {
 
 /// Begins to wait for signals, in a thread of its own.
 pub(super) fn watch() {
-    // Handled by doing nothing, so that what writes beyond `ulimit -f` is told by an error.
+    // Handled by doing nothing, so that a write beyond `ulimit -f` returns an error.
     let _ = register(SIGXFSZ, Arc::default());
     let ending = Arc::new(AtomicBool::new(false));
     let signals = wanted();

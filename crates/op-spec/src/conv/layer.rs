@@ -83,7 +83,7 @@ setters! {
         padding_mode(mode: PaddingMode) |layer| layer.attributes.padding_mode = mode;
         /// With this step between the elements of a window.
         dilation(dilation: impl Into<PerAxis<D>>) |layer| layer.attributes.dilation = dilation.into().0;
-        /// In so many groups.
+        /// With this number of groups.
         groups(groups: usize) |layer| layer.attributes.groups = groups;
         /// With a bias or without.
         bias(bias: bool) |layer| layer.bias = bias;

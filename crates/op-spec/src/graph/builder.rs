@@ -18,7 +18,7 @@ pub struct GraphBuilder {
 }
 
 impl Graph {
-    /// A graph whose first input has this name and so many channels.
+    /// A graph whose first input has this name and number of channels.
     #[must_use]
     pub fn builder(input: impl Into<String>, in_channels: usize) -> GraphBuilder {
         GraphBuilder {

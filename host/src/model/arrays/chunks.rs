@@ -18,7 +18,7 @@ pub(crate) struct Cut {
 }
 
 impl Cut {
-    /// For arrays that threads of rayon's pool copy, for so many devices.
+    /// For arrays that threads of rayon's pool copy, for this many devices.
     pub(crate) fn for_threads(devices: usize) -> Cut {
         // Calls of the driver by many threads wait for each other, so that few large chunks do best
         // (`convfuse arrays --sweep`).
@@ -53,8 +53,8 @@ pub(crate) struct Chunks {
 }
 
 impl Cut {
-    /// The chunks of a batch whose samples take so many bytes, in and out together; `None` where it is better
-    /// left whole, or where not even two samples fit the pipeline.
+    /// The chunks of a batch whose samples take this many bytes, in and out together; `None` where it is
+    /// better left whole, or where not even two samples fit the pipeline.
     pub(crate) fn chunks(&self, batch: usize, sample_bytes: usize) -> Option<Chunks> {
         let all = batch.checked_mul(sample_bytes)?;
         if all == 0 || all <= self.whole_bytes || sample_bytes > self.ring_bytes / 2 {

@@ -202,8 +202,8 @@ pub(crate) fn views<'a, S: Data<Elem = f32>, D: Dimension>(
     inputs.arranged(OPERATOR, model.graph().inputs())
 }
 
-/// [`Model::forward_array_into`] in chunks of about so many bytes, input and output together, so many under
-/// way at a time.
+/// [`Model::forward_array_into`] in chunks of about this many bytes, input and output together, this many
+/// under way at a time.
 ///
 /// # Errors
 /// As there.

@@ -134,7 +134,7 @@ pub(crate) fn fresh(
         options,
         cut,
     )?;
-    // SAFETY: there is room for so many, and `run` has written them all.
+    // SAFETY: there is room for this many, and `run` has written them all.
     unsafe { values.set_len(len) };
     Ok(ArrayD::from_shape_vec(IxDyn(&shape), values).expect("as many elements"))
 }

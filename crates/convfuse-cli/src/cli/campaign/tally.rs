@@ -1,4 +1,4 @@
-//! What a campaign came to, and how it is told.
+//! The results of a campaign, and their report.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,7 +21,7 @@ use super::super::table::aligned;
 /// What a failure is made smaller for, or a tenth of --seconds.
 const SHRINKING: Duration = Duration::from_secs(60);
 
-/// Failures that are made smaller; the others are told as they are.
+/// The number of failures that are reduced; others are reported as they are.
 const SHRUNK: usize = 5;
 
 /// What the cases of a family came to.

@@ -12,7 +12,7 @@ fn allowed(wanted: &Bounded, got: &ArrayD<f64>) -> bool {
     pairs.all(|((got, want), t)| (got - want).abs() <= *t)
 }
 
-/// A sum of 72 products, of factors rounded to so many bits, and whether the precision's tolerance allows for
+/// A sum of 72 products, of factors rounded to this many bits, and whether the precision's tolerance allows for
 /// it.
 fn allows(precision: &Precision, bits: i32) -> bool {
     let shape = [1, 8, 20, 20];
@@ -187,7 +187,7 @@ fn factors_lack_what_is_little_beside_the_largest_of_their_own_sample_or_filter(
     let wanted = Bounded::exact(x.view()).through(&layer, &[&wide_weight], &Precision::TF32);
     let allows =
         |x: &ArrayD<f64>, weight: &ArrayD<f64>| allowed(&wanted, &problem.reference(x, &[weight]));
-    // The small values of one sample or filter, off by so many times what they lack.
+    // The small values of one sample or filter, off by this many times what they lack.
     let off = |values: &ArrayD<f64>, which: usize, times: f64| {
         let mut values = values.clone();
         let small = values.index_axis_mut(Axis(0), which);
