@@ -12,8 +12,8 @@ fn allowed(wanted: &Bounded, got: &ArrayD<f64>) -> bool {
     pairs.all(|((got, want), t)| (got - want).abs() <= *t)
 }
 
-/// A sum of 72 products, of factors rounded to this many bits, and whether the precision's tolerance allows for
-/// it.
+/// A sum of 72 products, of factors rounded to this many bits, and whether the precision's tolerance allows
+/// for it.
 fn allows(precision: &Precision, bits: i32) -> bool {
     let shape = [1, 8, 20, 20];
     let (x, weight) = (signed(3, &shape), signed(4, &[16, 8, 3, 3]));
