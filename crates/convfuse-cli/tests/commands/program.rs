@@ -161,7 +161,7 @@ pub(crate) fn golden() -> PathBuf {
 }
 
 /// An array in NumPy's format.
-pub fn npy(shape: &str, values: impl IntoIterator<Item = f32>) -> Vec<u8> {
+pub(crate) fn npy(shape: &str, values: impl IntoIterator<Item = f32>) -> Vec<u8> {
     let mut head = format!("{{'descr': '<f4', 'fortran_order': False, 'shape': ({shape}), }}");
     while (10 + head.len() + 1) % 64 != 0 {
         head.push(' ');
