@@ -173,7 +173,7 @@ problems! {
     AdaptiveAvgPoolProblem[const D];
 }
 
-/// Samples, channels and spatial extents of an input, of which none but the samples may be 0.
+/// Samples, channels and spatial extents of an input. Only the samples may be 0.
 fn batch_of<const D: usize>(
     operator: &'static str,
     input: &[usize],

@@ -1,4 +1,4 @@
-//! What a test asks of this driver. Driver and tests both have this file, compiled by one compiler.
+//! The interface between a test and this driver. Both compile this file, with the same compiler.
 
 use std::collections::BTreeMap;
 

@@ -16,9 +16,8 @@ impl Model {
     /// The graph with parameters that are on the device of `stream` already: one tensor for each entry of the
     /// graph's [table](Graph::parameters), in its order. Inputs and outputs are of `dtype`. Parameters of
     /// another element type are rounded to it, except those of norms, which may be f32 with a 16-bit `dtype`.
-    /// Tensors that are dense and aligned are used where they lie, others are copied. The forms that fused
-    /// kernels take parameters in are made of them once: who lends memory for them and writes to it makes a
-    /// new model.
+    /// Tensors that are dense and aligned are used in place, others are copied. Prepared parameters of fused
+    /// kernels are made of them once, so make a new model after writing to memory that the tensors share.
     ///
     /// # Errors
     /// [`ParametersError::Count`] for another number of tensors;

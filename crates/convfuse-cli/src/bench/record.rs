@@ -304,8 +304,8 @@ impl Comparison {
         slower.count()
     }
 
-    /// Whether something was compared, all of it has the same bits, nothing that was asked for is missing or
-    /// went wrong, and nothing is slower than the limit in percent, if there is one.
+    /// Whether runs were compared, all have the same bits, no requested run is missing or failed, and none is
+    /// slower by more than the limit in percent, if there is one.
     #[must_use]
     pub fn is_right(&self, time_limit: Option<f64>) -> bool {
         let bad = [Finding::Different, Finding::MissingInNew, Finding::Wrong];

@@ -1,5 +1,5 @@
-//! The choices that a case is drawn by, one number each, so that a case can be told, repeated and made
-//! smaller without knowing what it is. Random numbers and smaller choices are proptest's.
+//! The random choices that a case follows from, as a list of numbers. A case can thus be reported, repeated
+//! and reduced by its numbers alone. proptest makes the random numbers and reduces them.
 
 use proptest::bool::Weighted;
 use proptest::num::u32::BinarySearch;
@@ -75,7 +75,7 @@ impl Choices {
         std::array::from_fn(|_| self.within(first, last))
     }
 
-    /// True once in this many times.
+    /// True with a probability of one in this many.
     pub(super) fn once_in(&mut self, times: u32) -> bool {
         self.below(times) == times - 1
     }

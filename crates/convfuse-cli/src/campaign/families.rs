@@ -81,7 +81,7 @@ impl Family {
     }
 }
 
-/// All of them. Of a campaign of all, case number `n` is of family `n` modulo their number.
+/// All families. In a campaign of all, case `n` belongs to family `n` modulo their number.
 pub const FAMILIES: &[Family] = &[
     Family::new("conv1d", conv1d),
     Family::new("conv2d", conv2d),

@@ -119,7 +119,7 @@ pub(super) fn end_by_closed_pipe() {
     let _ = emulate_default_handler(SIGPIPE);
 }
 
-/// Creates a file in a folder, which is removed when its path is dropped, and if the program is ended.
+/// Creates a temporary file in a folder. It is removed when its path is dropped or a signal ends the program.
 pub(super) fn temporary(folder: &Path) -> io::Result<(File, TempPath)> {
     let mut builder = tempfile::Builder::new();
     let builder = builder.prefix(".convfuse.").suffix(".tmp");

@@ -151,7 +151,7 @@ macro_rules! layers {
                 #[serde(rename = $operator)]
                 $Variant($Layer),
             )+
-            /// A reduction over the channels. It is written down under its operation's name.
+            /// A reduction over the channels. Files have it under its operation's name.
             #[serde(untagged)]
             ChannelReduction(ChannelReductionSpec),
             /// A function of single values. It is written down under its own name.

@@ -44,8 +44,8 @@ pub enum Pointwise {
     Residual(AddProblem),
     /// Multiplies a value by a constant of its channel, and adds another.
     BatchNorm(BatchNormProblem),
-    /// Multiplies a value by a constant of its place in the sample, and adds another: what a layer norm does
-    /// after the statistics.
+    /// Multiplies a value by the weight of its index in the sample and adds the bias: the affine part of a
+    /// layer norm.
     LayerAffine(LayerNormProblem),
 }
 

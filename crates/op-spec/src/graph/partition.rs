@@ -13,7 +13,7 @@ use super::Graph;
 pub struct Run {
     /// The layers, counted from 0.
     pub layers: Range<usize>,
-    /// The name of the kernels that were asked for; the best that can do it where none is.
+    /// The requested row of the table; without one, the first row that can and pays.
     pub kernel: Option<String>,
 }
 

@@ -8,8 +8,8 @@ pub(crate) struct Cut {
     /// The least and the most bytes of a chunk. Below, each costs more to queue than to copy; above, the
     /// first to be copied in and the last to be copied out take too long, for nothing overlaps with them.
     pub(crate) chunk_bytes: [usize; 2],
-    /// Chunks that are under way at a time: of pinned arrays some that are copied in, run, and are copied
-    /// out; of others as many as threads copy.
+    /// Stages of the pipeline, which is the number of chunks in flight. Arrays that are not pinned have one
+    /// for each thread that copies.
     pub(crate) stages: usize,
     /// The most bytes of pinned memory that a pipeline may take, and of device memory as well.
     pub(crate) ring_bytes: usize,
@@ -65,7 +65,7 @@ impl Cut {
         let bytes = (all / self.stages.max(8)).clamp(least, most);
         let count = batch.div_ceil((bytes / sample_bytes).clamp(1, batch));
         let even = batch.div_ceil(count);
-        // Somewhat smaller ones, if then no samples are left over, which would need a stage of their own.
+        // Slightly smaller chunks, if these divide the batch: a shorter last chunk needs a stage of its own.
         let divides = |samples: &usize| batch.is_multiple_of(*samples);
         let samples = (even - even / 4..=even).rev().find(divides);
         let samples = samples.unwrap_or(even);

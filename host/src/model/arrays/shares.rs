@@ -98,7 +98,7 @@ impl<T: Element> Lane<'_, T> {
     }
 }
 
-/// The shape of what the shares make together of a batch whose inputs have these shapes, the first one first.
+/// The output shape of all shares together, for a batch whose inputs have these shapes, the first one first.
 /// Refuses further inputs that do not fit the first one.
 fn output_shape<'a>(
     shares: &[Share<'_>],
