@@ -122,8 +122,8 @@ impl GeneratedCase {
         })
     }
 
-    /// The cost of a family's simplest case, as [`Case::cost`] counts it. A campaign that allows less has no case
-    /// of the family. 0 if that case is refused.
+    /// The cost of a family's simplest case, as [`Case::cost`] counts it. A campaign that allows less has no
+    /// case of the family. 0 if that case is refused.
     #[must_use]
     pub fn least_cost(family: &'static Family) -> u64 {
         let simplest = GeneratedCase::chosen(family, Vec::new(), u64::MAX);
