@@ -2,35 +2,18 @@
 
 use crate::error::{RankRule, SpecError, check_eps};
 use crate::group_norm::GroupNormProblem;
-use crate::setters::setters;
+use crate::setters::eps_alone;
 use crate::shape::{ChannelShape, same_shape};
 
 const OPERATOR: &str = "layer_norm";
 
-/// Attributes of layer normalisation; see
-/// [`torch.nn.functional.layer_norm`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.layer_norm.html).
-///
-/// Here `normalized_shape` is always all of the input's but the batch. What is meant by a norm of channels
-/// and space with a weight for each *channel* is [`GroupNormSpec`](crate::GroupNormSpec) with one group.
-#[derive(Clone, Copy, Debug, PartialEq)]
-#[non_exhaustive]
-pub struct LayerNormSpec {
-    /// Added to the variance.
-    pub eps: f64,
-}
-
-impl Default for LayerNormSpec {
-    /// PyTorch's `eps` of 1e-5.
-    fn default() -> Self {
-        Self { eps: 1e-5 }
-    }
-}
-
-setters! {
-    [] LayerNormSpec {
-        /// With this number added to the variance.
-        eps(eps: f64) |spec| spec.eps = eps;
-    }
+eps_alone! {
+    /// Attributes of layer normalisation; see
+    /// [`torch.nn.functional.layer_norm`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.layer_norm.html).
+    ///
+    /// Here `normalized_shape` is always all of the input's but the batch. What is meant by a norm of channels
+    /// and space with a weight for each *channel* is [`GroupNormSpec`](crate::GroupNormSpec) with one group.
+    LayerNormSpec
 }
 
 impl LayerNormSpec {
