@@ -130,14 +130,15 @@ fn what_is_no_graph_is_refused() {
         relu("y", "x").build("z") => "graph: the output is z, must be y, which the last layer gives";
     }
     // What layers say of their operands.
-    let narrow = Layer::conv2d("n", 4, 3);
-    let graph = empty()
-        .layer("a", "x", conv("a"))
-        .layer("b", "x", narrow)
-        .layer("c", "a", Layer::add("b"))
-        .build("c")
-        .unwrap();
-    refused! { graph.problem(&[2, 8, 5, 6]) => "layer 2: add: residual[1] is 4, expected 8"; }
+    let sum = |b| {
+        let branches = empty().layer("a", "x", conv("a")).layer("b", "x", b);
+        branches.layer("c", "a", Layer::add("b")).build("c")
+    };
+    refused! {
+        sum(Layer::conv2d("n", 4, 3)) => "layer 2: add: residual[1] is 4, expected 8";
+        sum(Layer::conv2d("n", 8, 3)).unwrap().problem(&[2, 8, 5, 6])
+            => "layer 2: add: residual[2] is 3, expected 5";
+    }
     let error = empty()
         .layer("a", "x", Layer::max(1))
         .layer("b", "a", Layer::group_norm("norm", 4))

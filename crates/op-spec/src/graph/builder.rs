@@ -55,7 +55,7 @@ impl GraphBuilder {
     /// # Errors
     /// Those of [`Chain::new`](super::Chain::new); a name that two values have; a layer that takes a value
     /// which no earlier layer gives, or a further input in place of its first operand; a value that no layer
-    /// takes; an output that is not the last layer's.
+    /// takes; an output that is not the last layer's; operands of an addition with different channels.
     pub fn build(self, output: &str) -> Result<Graph, GraphError> {
         let GraphBuilder {
             in_channels,
