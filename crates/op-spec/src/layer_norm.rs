@@ -11,8 +11,9 @@ eps_alone! {
     /// Attributes of layer normalisation; see
     /// [`torch.nn.functional.layer_norm`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.layer_norm.html).
     ///
-    /// Here `normalized_shape` is always all of the input's but the batch. What is meant by a norm of channels
-    /// and space with a weight for each *channel* is [`GroupNormSpec`](crate::GroupNormSpec) with one group.
+    /// Here `normalized_shape` is always all of the input's but the batch. What is meant by a norm of
+    /// channels and space with a weight for each *channel* is [`GroupNormSpec`](crate::GroupNormSpec) with
+    /// one group.
     LayerNormSpec
 }
 
