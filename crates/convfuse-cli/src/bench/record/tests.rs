@@ -112,3 +112,12 @@ fn files_that_cannot_be_compared_with_are_refused() {
     assert!(matches!(flaw(&json(&[])), Err(RecordFlaw::NoRuns)));
     assert!(matches!(flaw("{}"), Err(RecordFlaw::Format(_))));
 }
+
+#[test]
+fn older_records_name_the_math_mode_otherwise() {
+    let now = json(&[problem(&[run("fused", "aa", 1.0)])]);
+    let before = now.replace("math_mode", "products");
+    assert_ne!(now, before);
+    let read = |text: &str| Record::from_json(text).unwrap();
+    assert_eq!(read(&before), read(&now));
+}
