@@ -1,5 +1,5 @@
-//! Laws that hold for all shapes and values, on random ones, seeded, and shrunk on failure; and the first
-//! cases of a campaign, which `convfuse campaign` goes on with.
+//! Properties that hold for all shapes and values, tested on seeded random ones that are shrunk on failure;
+//! and the first cases of a campaign, which `convfuse campaign` continues.
 
 mod runner;
 

@@ -1,4 +1,4 @@
-//! Files: what is read is checked to be one, and what is written is there as a whole or not at all.
+//! Files: inputs are checked to be files, and outputs are written completely or not at all.
 
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};

@@ -54,7 +54,7 @@ graph_error! {
         /// Dimensions that it takes.
         expected: usize,
     }: "layer {layer}: {operator}: spatial dimensions are {actual}, expected {expected}";
-    /// A layer works on channels, which a maximum over them has taken away.
+    /// A layer needs channels, which an earlier layer reduces over.
     NoChannels {
         /// Which one.
         layer: usize,

@@ -196,7 +196,7 @@ fn conv_block(
     Plan { layers, input }
 }
 
-/// Many channels and pixels, as the wide tiles want them.
+/// Many channels and pixels, as warp-specialized tiles need them.
 pub(super) fn wide(c: &mut Choices) -> Plan {
     let channels = [c.within(4, 24) * 8, c.within(8, 48) * 8];
     let kernel_size = c.of([[1, 1], [3, 3], [1, 3]]);

@@ -12,7 +12,7 @@ use super::tasks::Task;
 use crate::cli::failure::Failure;
 use crate::cli::out::say;
 
-/// What the float64 reference does in a second on a thread, as [`Case::cost_of`] counts it.
+/// The cost that the float64 reference computes in a second on one thread, as [`Case::cost_of`] counts it.
 const REFERENCE_PER_S: f64 = 1e8;
 
 /// The same of the emulator on a thread.
@@ -27,8 +27,8 @@ const WORTH_SAYING: Duration = Duration::from_secs(20);
 /// What the emulator takes longer for must be asked for.
 const MUST_BE_ASKED: Duration = Duration::from_mins(10);
 
-/// Says how long the tasks will take if that is long, and refuses what the emulator will not end in minutes,
-/// without `--yes`.
+/// Prints how long the tasks will take if that is long. Without `--yes` it refuses tasks that take the
+/// emulator more than minutes.
 pub(super) fn must_end(
     arguments: &Arguments,
     tasks: &[Task],
