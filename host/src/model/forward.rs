@@ -1,7 +1,6 @@
 //! A graph with its parameters on a device.
 
 use std::fmt;
-use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
 use op_spec::graph::{Graph, GraphProblem, Parameter};
@@ -17,7 +16,6 @@ use crate::lowering::{self, Query};
 use crate::operators::Preparations;
 use crate::parameters::Parameters;
 use crate::program::Program;
-use crate::tensor_file::LoadOptions;
 
 const OPERATOR: &str = "model";
 
@@ -131,59 +129,6 @@ impl Model {
     pub fn init(stream: &Stream, graph: impl AsRef<Graph>, seed: u64) -> Result<Model> {
         let graph = graph.as_ref();
         Model::new(stream, graph, &Parameters::init(graph, seed)?)
-    }
-
-    /// The graph with the f32 parameters in a safetensors file, under PyTorch's names, or in several with an
-    /// index.
-    ///
-    /// # Errors
-    /// [`Error::Weights`], see [`Parameters::load`].
-    pub fn load(
-        stream: &Stream,
-        graph: impl AsRef<Graph>,
-        path: impl AsRef<Path>,
-    ) -> Result<Model> {
-        Model::load_with(stream, graph, path, &LoadOptions::default())
-    }
-
-    /// The same under chosen options, whose element type is the model's.
-    ///
-    /// # Errors
-    /// [`Error::Weights`], see [`Parameters::load_with`].
-    ///
-    /// # Examples
-    /// ```no_run
-    /// use convfuse::graph::{Chain, Layer};
-    /// use convfuse::{DType, Device, LoadOptions, Model};
-    ///
-    /// let chain = Chain::new(8, (Layer::batch_norm("norm"), Layer::relu()))?;
-    /// let options = LoadOptions::default().prefix("encoder.0.").strict(false).dtype(DType::F16);
-    /// let path = "network/model.safetensors.index.json";
-    /// let model = Model::load_with(&Device::best().stream()?, &chain, path, &options)?;
-    /// # Ok::<(), convfuse::Error>(())
-    /// ```
-    pub fn load_with(
-        stream: &Stream,
-        graph: impl AsRef<Graph>,
-        path: impl AsRef<Path>,
-        options: &LoadOptions,
-    ) -> Result<Model> {
-        let parameters = Parameters::load_with(graph.as_ref(), path, options)?;
-        Model::with_dtype(stream, graph, &parameters, options.dtype)
-    }
-
-    /// The same from the bytes of a safetensors file, such as those of `include_bytes!`.
-    ///
-    /// # Errors
-    /// [`Error::Weights`], see [`Parameters::load_with`].
-    pub fn from_bytes(
-        stream: &Stream,
-        graph: impl AsRef<Graph>,
-        bytes: &[u8],
-        options: &LoadOptions,
-    ) -> Result<Model> {
-        let parameters = Parameters::from_bytes(graph.as_ref(), bytes, options)?;
-        Model::with_dtype(stream, graph, &parameters, options.dtype)
     }
 
     /// The graph of layers.
