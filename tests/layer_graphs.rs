@@ -152,7 +152,7 @@ fn as_chains(backend: Backend) -> Outcome {
     Ok(())
 }
 
-/// Further inputs behind the first, under their names.
+/// Further inputs after the first, under their names.
 fn arrays<'a>(case: &Case, all: &'a [ArrayD<f32>]) -> Inputs<&'a ArrayD<f32>> {
     let further = case.graph.inputs().iter().zip(&all[1..]);
     further.fold(Inputs::new(&all[0]), |inputs, (name, value)| {

@@ -6,7 +6,7 @@
 // - what is wrong, which is the name of a test,
 // - what notices it, a check of `kernels-gpu`,
 // - what stands there, once in the file; if «a part» of it is marked, the rest only says where the part is,
-// - behind `=>`, what stands there instead of that part.
+// - after `=>`, what stands there instead of that part.
 
 bugs! {
     BUGS:

@@ -248,7 +248,9 @@ pub enum Error {
     },
 
     /// A range beyond an axis of a tensor, or a step of 0.
-    #[error("slice: {start}..{end} by {step} of axis {axis}, whose extent is {extent}")]
+    #[error(
+        "slice: the range of axis {axis} is {start}..{end} by {step}, must lie within 0..{extent}, by 1 or more"
+    )]
     BadSlice {
         /// The axis.
         axis: usize,

@@ -1,13 +1,12 @@
 //! A graph with its parameters on a device.
 
 use std::fmt;
-use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
 use op_spec::Layout;
 use op_spec::graph::{Graph, GraphProblem, Parameter};
 
-use super::arrays::Rings;
+use super::arrays::Pipelines;
 use super::inputs::{Inputs, orders};
 use super::programs::{Programs, Source, program_of};
 use super::{Explanation, Options};
@@ -18,7 +17,6 @@ use crate::lowering::{self, Query};
 use crate::operators::Preparations;
 use crate::parameters::Parameters;
 use crate::program::Program;
-use crate::tensor_file::LoadOptions;
 
 const OPERATOR: &str = "model";
 
@@ -56,7 +54,7 @@ pub struct Model {
 
 struct Shared {
     graph: Graph,
-    /// The parameters on the host; where the model was made of tensors, as soon as somebody asks for them.
+    /// The parameters on the host. Those of a model made of tensors are copied when they are first needed.
     parameters: OnceLock<Parameters>,
     dtype: DType,
     /// The parameters on the device, in the order of the graph's table.
@@ -64,7 +62,7 @@ struct Shared {
     /// Parameters as fused kernels take them.
     preparations: Preparations,
     programs: Programs,
-    rings: Rings,
+    pipelines: Pipelines,
 }
 
 impl Model {
@@ -117,7 +115,7 @@ impl Model {
             tensors,
             preparations: Preparations::default(),
             programs: Programs::default(),
-            rings: Rings::default(),
+            pipelines: Pipelines::default(),
         };
         Model {
             stream: stream.clone(),
@@ -132,59 +130,6 @@ impl Model {
     pub fn init(stream: &Stream, graph: impl AsRef<Graph>, seed: u64) -> Result<Model> {
         let graph = graph.as_ref();
         Model::new(stream, graph, &Parameters::init(graph, seed)?)
-    }
-
-    /// The graph with the f32 parameters in a safetensors file, under PyTorch's names, or in several with an
-    /// index.
-    ///
-    /// # Errors
-    /// [`Error::Weights`], see [`Parameters::load`].
-    pub fn load(
-        stream: &Stream,
-        graph: impl AsRef<Graph>,
-        path: impl AsRef<Path>,
-    ) -> Result<Model> {
-        Model::load_with(stream, graph, path, &LoadOptions::default())
-    }
-
-    /// The same under chosen options, whose element type is the model's.
-    ///
-    /// # Errors
-    /// [`Error::Weights`], see [`Parameters::load_with`].
-    ///
-    /// # Examples
-    /// ```no_run
-    /// use convfuse::graph::{Chain, Layer};
-    /// use convfuse::{DType, Device, LoadOptions, Model};
-    ///
-    /// let chain = Chain::new(8, (Layer::batch_norm("norm"), Layer::relu()))?;
-    /// let options = LoadOptions::default().prefix("encoder.0.").strict(false).dtype(DType::F16);
-    /// let path = "network/model.safetensors.index.json";
-    /// let model = Model::load_with(&Device::best().stream()?, &chain, path, &options)?;
-    /// # Ok::<(), convfuse::Error>(())
-    /// ```
-    pub fn load_with(
-        stream: &Stream,
-        graph: impl AsRef<Graph>,
-        path: impl AsRef<Path>,
-        options: &LoadOptions,
-    ) -> Result<Model> {
-        let parameters = Parameters::load_with(path, graph.as_ref(), options)?;
-        Model::with_dtype(stream, graph, &parameters, options.dtype)
-    }
-
-    /// The same from the bytes of a safetensors file, such as those of `include_bytes!`.
-    ///
-    /// # Errors
-    /// [`Error::Weights`], see [`Parameters::load_with`].
-    pub fn from_bytes(
-        stream: &Stream,
-        graph: impl AsRef<Graph>,
-        bytes: &[u8],
-        options: &LoadOptions,
-    ) -> Result<Model> {
-        let parameters = Parameters::from_bytes(bytes, graph.as_ref(), options)?;
-        Model::with_dtype(stream, graph, &parameters, options.dtype)
     }
 
     /// The graph of layers.
@@ -325,7 +270,7 @@ impl Model {
             return Err(Error::NoKernels {
                 layers: self.shared.graph.operators(),
                 asked: None,
-                reasons: "the cpu device runs none".to_owned(),
+                reasons: "the cpu device runs none; `explain_for` lists those of a GPU".to_owned(),
             });
         }
         self.explain_as(input, orders, options, &self.device().properties())
@@ -420,8 +365,8 @@ impl Model {
     }
 
     /// What arrays go through.
-    pub(super) fn rings(&self) -> &Rings {
-        &self.shared.rings
+    pub(super) fn pipelines(&self) -> &Pipelines {
+        &self.shared.pipelines
     }
 }
 

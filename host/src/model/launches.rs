@@ -209,7 +209,7 @@ impl Launches {
         })
     }
 
-    /// Queues one run on `stream`: from `inputs`, the first one and behind it the further ones in the order
+    /// Queues one run on `stream`: from `inputs`, the first one and after it the further ones in the order
     /// of [`Graph::inputs`](crate::graph::Graph::inputs), and `parameters`, in the order of
     /// [`Graph::parameters`] (none, if a [model](Model::launches) keeps them), to `output`. It allocates
     /// nothing, waits for nothing, and calls nothing that CUDA graph capture forbids.

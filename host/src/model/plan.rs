@@ -62,9 +62,8 @@ impl Model {
         self.plan_orders(stream, input, self.dense(), options)
     }
 
-    /// The same for inputs of the shape of these that lie in memory as these do: with their strides, where
-    /// they matter, and from a multiple of 16 bytes or not. What kernels do not read as it lies is copied by
-    /// one kernel first, in every run.
+    /// The same for inputs with the shapes, strides and 16-byte alignment of these. One kernel copies each
+    /// input that kernels cannot read in place, in every run.
     ///
     /// # Errors
     /// As [`plan`](Self::plan) and [`forward`](Self::forward); [`Spec`](crate::Error::Spec) for more axes
@@ -202,7 +201,7 @@ impl Plan {
     /// The plan as a CUDA graph that reads these inputs, tensors of the plan's own stream, and writes to an
     /// output of its own.
     ///
-    /// Whoever captures a stream by the driver's own calls instead can call [`execute`](Plan::execute) there,
+    /// A caller that captures a stream by the driver's own calls can call [`execute`](Plan::execute) there,
     /// and must keep plan, model, input and output until the graph has run for the last time.
     ///
     /// # Errors

@@ -119,7 +119,7 @@ impl Tensor {
         Tensor::joined(stream, self.shape(), self.dtype, std::slice::from_ref(self))
     }
 
-    /// A contiguous tensor of this shape, whose elements are those of all parts, one behind the other. The
+    /// A contiguous tensor of this shape, whose elements are those of all parts, one after the other. The
     /// parts are contiguous, and on any device.
     ///
     /// # Errors
