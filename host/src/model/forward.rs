@@ -319,11 +319,7 @@ impl Model {
         options: &Options,
     ) -> Result<Explanation> {
         if self.device().is_cpu() {
-            return Err(Error::NoKernels {
-                layers: self.shared.graph.operators(),
-                asked: None,
-                reasons: "the cpu device runs none".to_owned(),
-            });
+            return Err(Error::no_kernels_on_cpu(&self.shared.graph));
         }
         self.explain_as(input, orders, options, &self.device().properties())
     }
