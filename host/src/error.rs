@@ -6,6 +6,8 @@ mod inputs;
 pub use driver::DriverError;
 pub use inputs::InputsError;
 
+use op_spec::graph::Graph;
+
 use crate::contract::LaunchError;
 use crate::dtype::DType;
 use crate::host_memory::NoMemory;
@@ -375,6 +377,15 @@ impl Error {
             Error::Driver(error) | Error::Jit { cause: error, .. } => error.is_fatal(),
             Error::Forked => true,
             _ => false,
+        }
+    }
+
+    /// Of what would run on the CPU device.
+    pub(crate) fn no_kernels_on_cpu(graph: &Graph) -> Error {
+        Error::NoKernels {
+            layers: graph.operators(),
+            asked: None,
+            reasons: "the cpu device runs none; `explain_for` lists those of a GPU".to_owned(),
         }
     }
 }

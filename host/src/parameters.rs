@@ -4,6 +4,7 @@
 pub(crate) mod given;
 
 use std::path::Path;
+use std::sync::Arc;
 
 use ndarray::{ArrayD, ArrayViewD};
 use op_spec::graph::{Graph, Parameter};
@@ -18,7 +19,7 @@ use crate::tensor_file::{self, LoadOptions, Source, TensorFileError};
 /// A value for every parameter of a graph, in the shape that the graph's table gives it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Parameters {
-    table: Vec<Parameter>,
+    table: Arc<[Parameter]>,
     /// The values in standard layout.
     values: Vec<ArrayD<f32>>,
 }
@@ -29,7 +30,7 @@ impl Parameters {
     /// # Errors
     /// [`ParametersError::TooLarge`].
     pub fn init(graph: impl AsRef<Graph>, seed: u64) -> Result<Parameters, ParametersError> {
-        let table = graph.as_ref().parameters().to_vec();
+        let table: Arc<[Parameter]> = graph.as_ref().parameters().into();
         let values = table.iter().map(|parameter| initial(parameter, seed));
         Ok(Parameters {
             values: values.collect::<Result<_, _>>()?,
@@ -46,7 +47,7 @@ impl Parameters {
         graph: impl AsRef<Graph>,
         values: impl IntoIterator<Item = (String, ArrayD<f32>)>,
     ) -> Result<Parameters, ParametersError> {
-        let table = graph.as_ref().parameters().to_vec();
+        let table: Arc<[Parameter]> = graph.as_ref().parameters().into();
         let values = in_order(graph.as_ref(), values.into_iter().map(Given::from), true)?;
         let values = table.iter().zip(values).map(|(parameter, value)| {
             check_shape(parameter, &parameter.name, value.shape())?;
@@ -56,6 +57,12 @@ impl Parameters {
             values: values.collect::<Result<_, _>>()?,
             table,
         })
+    }
+
+    /// Values in standard layout, of the shapes of a graph's table and in its order.
+    pub(crate) fn of(table: &Arc<[Parameter]>, values: Vec<ArrayD<f32>>) -> Parameters {
+        let table = Arc::clone(table);
+        Parameters { table, values }
     }
 
     /// Whether these are parameters of `graph`.
@@ -136,7 +143,7 @@ impl Parameters {
         options: &LoadOptions,
     ) -> Result<Parameters, TensorFileError> {
         Ok(Parameters {
-            table: graph.parameters().to_vec(),
+            table: graph.parameters().into(),
             values: tensor_file::read(source, graph, options)?,
         })
     }
@@ -205,7 +212,7 @@ impl Parameters {
         });
         Ok(Parameters {
             values: rounded.collect::<Result<_, _>>()?,
-            table: self.table.clone(),
+            table: Arc::clone(&self.table),
         })
     }
 }

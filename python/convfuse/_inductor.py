@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -35,6 +35,8 @@ _LEFT: deque[Report] = deque(maxlen=64)
 
 # Whose operators may be called any number of times. A collective, for one, needs all processes to call it as often.
 _REPEATABLE = frozenset({"aten", "convfuse", "prims", "torchvision"})
+
+_COPY = torch.ops.aten.copy_.default
 
 
 def convfuse(
@@ -98,51 +100,56 @@ def _compiled(
     from torch._inductor.compile_fx import compile_fx_inner
     from torch._inductor.utils import BoxedBool
 
-    keys = {one.key for one in program.regions}
-    choice, refused = program.options.choice, set[Any]()
-    is_timed = choice == "time" and bool(keys) and _is_repeatable(program, inputs)
+    options, keys = program.options, {one.key for one in program.regions}
 
-    def form(**changed: Any) -> Callable[..., Any]:
+    def form(refused: Collection[Any], **changed: Any) -> Callable[..., Any]:
         graph_module = program.without(refused)
         _decompose(graph_module, table)
         graph_module.recompile()
         return compile_fx_inner(graph_module, examples, **named | changed)
 
-    if is_timed:
-        with _real(program):
-            is_invariant = program.options.batch_invariant
-            refused = slower_alone(program.regions, program.fast, is_invariant, POINTWISE)
-        program.tell(refused, "PyTorch's kernels are as fast for it alone")
-    elif choice != "all":
+    if options.choice == "all" or not keys:
+        return form(())
+    if options.choice == "estimate" or not _is_repeatable(program, inputs):
         program.estimate()
-        refused = set(program.left)
-    if not is_timed or refused == keys:
-        return form()
+        return form(program.left)
     # Without CUDA graphs of PyTorch's own, in which outputs lie where those of the call before were.
     is_graph = named.get("cudagraphs") is not None and named["cudagraphs"].value
     changed = {"cudagraphs": BoxedBool(False)} if is_graph else {}
-    values, forms = _values(program, inputs), []
-    fused_without, count = refused, sum(one.key not in refused for one in program.regions)
-    for refused in (fused_without, keys):
-        with TracingContext.report_output_strides() as strides:
-            run = form(**changed)
-        with _real(program):
-            forms.append((run, strides, measure(lambda: run(list(values)), _device(program))))
-    (_, _, fused), (_, _, plain) = forms
+    device = _device(program)
+    try:
+        with _real(device):
+            slower = slower_alone(program.regions, program.fast, options.batch_invariant, POINTWISE)
+            values = _values(program, inputs)
+        program.tell(slower, "PyTorch's kernels are as fast for it alone")
+        if slower == keys:
+            return form(keys)
+        runs, strides, times = [], [], []
+        for refused in (slower, keys):
+            with TracingContext.report_output_strides() as known:
+                run = form(refused, **changed)
+            with _real(device):
+                times.append(measure(lambda: run(list(values)), device))
+            runs.append(run)
+            strides.append(known)
+    except torch.OutOfMemoryError:
+        report.notes.append("a graph is left to inductor: there is no memory to time it")
+        program.tell(keys, "it was not timed")
+        return form(keys)
+    fused, plain = times
     is_fused = better(fused, plain)
+    count = sum(one.key not in slower for one in program.regions)
     kept = "which are kept" if is_fused else "which are left to it"
     report.notes.append(f"a graph: {plain} by inductor; {fused} with {count} regions, {kept}")
-    if is_fused:
-        refused = fused_without
-    else:
-        program.tell(keys - fused_without, "the graph is as fast without it")
+    if not is_fused:
+        program.tell(keys - slower, "the graph is as fast without it")
     if is_graph:
-        return form()
-    run, strides, _ = forms[0 if is_fused else 1]
+        return form(slower if is_fused else keys)
+    chosen = 0 if is_fused else 1
     context = TracingContext.try_get()
-    if context is not None and context.output_strides is not None and strides is not None:
-        context.output_strides.extend(strides)
-    return run
+    if context is not None and context.output_strides is not None:
+        context.output_strides.extend(strides[chosen] or ())
+    return runs[chosen]
 
 
 def _device(program: Program) -> torch.device:
@@ -150,35 +157,39 @@ def _device(program: Program) -> torch.device:
 
 
 def _is_repeatable(program: Program, inputs: Sequence[Any]) -> bool:
-    """Whether the graph may be called to time it, on a device that is there."""
+    """Whether the graph may be called to time it, on a device that is there: what it writes to are its inputs alone, in the end."""
+    if _device(program).type == "cuda" and not torch.cuda.is_available():
+        return False
+    if any(isinstance(one, FakeTensor) for one in inputs):
+        return False
     calls = [one.target for one in program.graph_module.graph.nodes if one.op == "call_function"]
     operators = [one for one in calls if isinstance(one, torch._ops.OperatorBase)]
-    is_there = _device(program).type == "cpu" or torch.cuda.is_available()
-    is_real = not any(isinstance(one, FakeTensor) for one in inputs)
-    return is_there and is_real and all(one.namespace in _REPEATABLE for one in operators)
+    return all(
+        one is _COPY or (one.namespace in _REPEATABLE and not one._schema.is_mutable)
+        for one in operators
+    )
 
 
 @contextmanager
-def _real(program: Program) -> Iterator[None]:
+def _real(device: torch.device) -> Iterator[None]:
     """What is called runs, while a compiler is at work, and leaves no trace in generators of random numbers."""
-    device = _device(program)
-    devices = [device] if device.type == "cuda" else []
+    is_cuda = device.type == "cuda"
     with _disable_current_modes(), no_python_dispatcher(), torch.no_grad():
-        with torch.random.fork_rng(devices):
-            yield
+        with torch.random.fork_rng([device] if is_cuda else []):
+            with torch.cuda.device(device) if is_cuda else nullcontext():
+                yield
 
 
 def _values(program: Program, inputs: Sequence[Any]) -> list[Any]:
-    """The graph's inputs: those of the call where they are known to be the same, and copies of what is written to."""
+    """The graph's inputs: those of the call where they are known to be the same, and others in place of what is written to."""
     nodes = program.graph_module.graph.nodes
     places = [one for one in nodes if one.op == "placeholder"]
-    written = {one.args[0] for one in nodes if one.target is torch.ops.aten.copy_.default}
+    written = {one.args[0] for one in nodes if one.target is _COPY}
     given = inputs if len(inputs) == len(places) else [None] * len(places)
     values = []
-    with _real(program):
-        for node, one in zip(places, given):
-            is_given = isinstance(one, torch.Tensor) and node not in written and is_like(one, node)
-            values.append(one if is_given else drawn(node))
+    for node, one in zip(places, given):
+        is_given = isinstance(one, torch.Tensor) and node not in written and is_like(one, node)
+        values.append(one if is_given else drawn(node))
     return values
 
 

@@ -296,6 +296,41 @@ def test_regions_that_are_slower_alone_are_not_tried(kernels, monkeypatch):
     assert "as fast for it alone" in entries[TAKEN[0]].reason
 
 
+def test_forms_are_timed_without_inductors_graphs(kernels, monkeypatch):
+    """In which an output lies where that of the call before was. What stays is compiled with them."""
+    from torch._inductor import compile_fx
+
+    seen, inner = [], compile_fx.compile_fx_inner
+
+    def noted(graph, examples, **named):
+        calls = sum(one.target is RUN for one in graph.graph.nodes)
+        seen.append((named["cudagraphs"].value, calls))
+        return inner(graph, examples, **named)
+
+    monkeypatch.setattr(compile_fx, "compile_fx_inner", noted)
+    monkeypatch.setattr(_inductor, "slower_alone", lambda *_: set())
+    monkeypatch.setattr(_inductor, "measure", lambda *_, times=[2.0, 1.0]: Times(times.pop()))
+    options = OPTIONS | {"choice": "time", "triton.cudagraphs": True}
+    model, x = net(), torch.randn(2, 3, 8, 10)
+    with torch.no_grad():
+        y = torch.compile(model, backend="convfuse", options=options)(x)[0]
+    expect_near(y, exact_of(model, x)[0])
+    assert seen == [(False, 2), (False, 0), (True, 2)]
+
+
+def test_a_graph_that_cannot_be_timed_is_inductors(kernels, monkeypatch):
+    def measure(*_):
+        raise torch.OutOfMemoryError
+
+    monkeypatch.setattr(_inductor, "slower_alone", lambda *_: set())
+    monkeypatch.setattr(_inductor, "measure", measure)
+    model, x = net(), torch.randn(2, 3, 8, 10)
+    with torch.no_grad():
+        expect_near(compiled(model, "time")(x)[0], exact_of(model, x)[0])
+    report = convfuse.report(model)
+    assert report.replaced == 0 and "there is no memory to time it" in str(report)
+
+
 class Written(nn.Module):
     """Writes to its input and to a buffer, and draws numbers."""
 

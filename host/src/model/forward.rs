@@ -11,7 +11,7 @@ use super::inputs::{Inputs, orders};
 use super::programs::{Programs, Source, program_of};
 use super::{Explanation, Options};
 use crate::cpu;
-use crate::device::{DType, Device, DeviceProperties, Order, Stream, Tensor, in_memory};
+use crate::device::{DType, Device, DeviceProperties, Order, Stream, Tensor};
 use crate::error::{Error, Result};
 use crate::lowering::{self, Query};
 use crate::operators::Preparations;
@@ -267,11 +267,7 @@ impl Model {
         options: &Options,
     ) -> Result<Explanation> {
         if self.device().is_cpu() {
-            return Err(Error::NoKernels {
-                layers: self.shared.graph.operators(),
-                asked: None,
-                reasons: "the cpu device runs none; `explain_for` lists those of a GPU".to_owned(),
-            });
+            return Err(Error::no_kernels_on_cpu(&self.shared.graph));
         }
         self.explain_as(input, orders, options, &self.device().properties())
     }
@@ -302,15 +298,7 @@ impl Model {
         let values = values.collect::<Result<Vec<_>>>()?;
         let views: Vec<_> = values.iter().map(|values| values.view()).collect();
         let y = cpu::run(&shared.graph, &problem, self.parameters()?, &views)?;
-        let y = match layout {
-            Layout::Nchw => y,
-            Layout::Nhwc => {
-                let axes: Vec<usize> = (0..y.ndim()).collect();
-                let y = y.permuted_axes(in_memory(&axes, layout));
-                y.as_standard_layout().into_owned()
-            }
-        };
-        Tensor::from_cpu(stream, y, x.dtype())?.laid_out(layout)
+        Tensor::from_cpu(stream, y, x.dtype(), layout)
     }
 
     /// The launches for a first input of this shape where the inputs lie like this, on a device that runs

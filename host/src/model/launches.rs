@@ -4,16 +4,17 @@ use std::fmt;
 use std::sync::Arc;
 
 use op_spec::Layout;
-use op_spec::graph::{Graph, GraphProblem};
+use op_spec::graph::{Graph, GraphProblem, Parameter};
 
 use super::inputs::{Inputs, orders};
-use super::programs::{Source, program_of};
+use super::programs::{Source, kernel_dtypes, program_of};
 use super::{Explanation, Model, Options};
+use crate::cpu;
 use crate::device::raw::RawPointer;
 use crate::device::{DType, Device, Order, Stream, Tensor};
-use crate::error::{InputsError, Result};
+use crate::error::{Error, InputsError, Result};
 use crate::lowering::{self, Query, output_layout};
-use crate::parameters::{ParametersError, given::check_shape};
+use crate::parameters::{Parameters, ParametersError, given::check_shape};
 use crate::program::Program;
 use crate::sync::{Mutex, lock, unlocked};
 
@@ -21,7 +22,8 @@ const OPERATOR: &str = "launches";
 
 /// The launches of a graph on a GPU for inputs of one shape, with neither a stream nor memory: each run is
 /// given both, as addresses. Any number of threads may run them at a time, on any streams of the device, also
-/// in captures.
+/// in captures. On the CPU device, which launches nothing, they are runs of its backend, over memory of the
+/// process.
 ///
 /// Bindings to other libraries stand on these: they take the library's tensors, allocator and streams as they
 /// are. A program without an allocator of its own is better served by a [`Plan`](super::Plan). A run costs
@@ -48,9 +50,8 @@ const OPERATOR: &str = "launches";
 /// let tensor = |shape: &[usize]| Tensor::from_array(&stream, &data::signed(2, shape));
 /// let parameters = chain.parameters().iter().map(|parameter| tensor(&parameter.shape));
 /// let parameters = parameters.collect::<convfuse::Result<Vec<_>>>()?;
+/// let launches = Launches::functional(&stream, &chain, &x, &parameters, &Options::default())?;
 /// if stream.device().is_gpu() {
-///     let launches =
-///         Launches::functional(&stream, &chain, &x, &parameters, &Options::default())?;
 ///     let y = Tensor::zeros(&stream, launches.output_shape(), launches.dtype())?;
 ///     let words = launches.workspace_bytes().div_ceil(4) as usize;
 ///     let workspace = Tensor::zeros(&stream, &[words], launches.dtype())?;
@@ -72,12 +73,51 @@ pub struct Launches {
     orders: Vec<Order>,
     /// Parameters that each run is given.
     given: usize,
-    program: Arc<Program>,
+    runs: Runs,
     /// The streams that it ran on, each once, where parameters are kept.
     streams: Mutex<Vec<Stream>>,
 }
 
-/// Refuses a device without kernels, and streams in capture.
+/// What a run does.
+enum Runs {
+    Kernels(Arc<Program>),
+    Backend(Backend),
+}
+
+/// A run of the CPU backend.
+struct Backend {
+    inputs: Vec<Lie>,
+    /// With the element types that kernels take them in.
+    parameters: Vec<(Lie, DType)>,
+    table: Arc<[Parameter]>,
+}
+
+/// How a tensor lies in memory.
+struct Lie {
+    shape: Box<[usize]>,
+    strides: Box<[isize]>,
+    dtype: DType,
+}
+
+impl Lie {
+    fn of(tensor: &Tensor) -> Lie {
+        Lie {
+            shape: tensor.shape().into(),
+            strides: tensor.strides().into(),
+            dtype: tensor.dtype(),
+        }
+    }
+
+    /// # Safety
+    /// As for [`Tensor::from_raw_parts`]; the memory stays until nothing uses what is returned.
+    unsafe fn over(&self, stream: &Stream, address: RawPointer) -> Result<Tensor> {
+        let (shape, strides, owner) = (&self.shape, Some(&*self.strides), Box::new(()));
+        // SAFETY: the caller's promise.
+        unsafe { Tensor::from_raw_parts(stream, address, shape, strides, self.dtype, owner) }
+    }
+}
+
+/// Refuses devices without launches, and streams in capture.
 fn must_prepare(streams: &[&Stream]) -> Result<()> {
     for stream in streams {
         if !stream.device().is_gpu() {
@@ -124,7 +164,7 @@ impl Model {
             problem,
             orders,
             given: 0,
-            program,
+            runs: Runs::Kernels(program),
             streams: Mutex::default(),
         })
     }
@@ -145,7 +185,7 @@ impl Launches {
     /// well, also for the first time while they are in capture.
     ///
     /// # Errors
-    /// [`Unsupported`](crate::Error::Unsupported) where the device is no GPU;
+    /// [`Unsupported`](crate::Error::Unsupported) in the emulator;
     /// [`InCapture`](crate::Error::InCapture) if `stream` is in capture; [`ParametersError::Count`] and
     /// [`ParametersError::Shape`]; [`DeviceMismatch`](crate::Error::DeviceMismatch); those of
     /// [`Model::plan_for`].
@@ -156,7 +196,9 @@ impl Launches {
         parameters: &[Tensor],
         options: &Options,
     ) -> Result<Launches> {
-        must_prepare(&[stream])?;
+        if !stream.device().is_cpu() {
+            must_prepare(&[stream])?;
+        }
         Launches::given(stream, graph.as_ref(), inputs.into(), parameters, options)
     }
 
@@ -184,25 +226,36 @@ impl Launches {
         });
         let given = given.collect::<Result<Vec<_>>>()?;
         let problem = graph.problem(inputs[0].shape())?;
-        let properties = device.properties();
-        let query = Query {
-            graph,
-            problem: &problem,
-            dtype,
-            orders: &orders,
-            properties: &properties,
-            options,
+        let runs = if device.is_cpu() {
+            let stored: Vec<DType> = parameters.iter().map(Tensor::dtype).collect();
+            let dtypes = kernel_dtypes(graph, &stored, dtype);
+            Runs::Backend(Backend {
+                inputs: inputs.iter().map(|input| Lie::of(input)).collect(),
+                parameters: parameters.iter().map(Lie::of).zip(dtypes).collect(),
+                table: table.into(),
+            })
+        } else {
+            let properties = device.properties();
+            let query = Query {
+                graph,
+                problem: &problem,
+                dtype,
+                orders: &orders,
+                properties: &properties,
+                options,
+            };
+            let chosen = lowering::choose(query)?;
+            let program = program_of(query, device, &orders, Source::Given(&given), &chosen)?;
+            program.make_ready(OPERATOR, stream)?;
+            Runs::Kernels(Arc::new(program))
         };
-        let chosen = lowering::choose(query)?;
-        let program = program_of(query, device, &orders, Source::Given(&given), &chosen)?;
-        program.make_ready(OPERATOR, stream)?;
         Ok(Launches {
             device: device.clone(),
             graph: graph.clone(),
             dtype,
             options: options.clone(),
             given: given.len(),
-            program: Arc::new(program),
+            runs,
             streams: Mutex::default(),
             problem,
             orders,
@@ -211,8 +264,9 @@ impl Launches {
 
     /// Queues one run on `stream`: from `inputs`, the first one and after it the further ones in the order
     /// of [`Graph::inputs`](crate::graph::Graph::inputs), and `parameters`, in the order of
-    /// [`Graph::parameters`] (none, if a [model](Model::launches) keeps them), to `output`. It allocates
-    /// nothing, waits for nothing, and calls nothing that CUDA graph capture forbids.
+    /// [`Graph::parameters`] (none, if a [model](Model::launches) keeps them), to `output`. On a GPU it
+    /// allocates nothing, waits for nothing, and calls nothing that CUDA graph capture forbids. On the CPU
+    /// device the run is done when this returns.
     ///
     /// If a model keeps the parameters, the stream is remembered until this is dropped. Dropping lets the
     /// model's stream wait for what these streams were given by then, so that prepared parameters are not
@@ -226,8 +280,10 @@ impl Launches {
     /// `inputs` and `parameters` are addresses of the elements with all indices 0 of tensors of the shapes,
     /// strides and element types that this was made for, from multiples of 16 bytes where those were that it
     /// was made with. `output` has [`output_shape`](Self::output_shape) densely in
-    /// [`output_layout`](Self::output_layout), from a multiple of 16 bytes on; `workspace` has [`workspace_bytes`](Self::workspace_bytes) from a multiple of 256 on. All are
-    /// memory in the primary context of the stream's device; output and workspace overlap nothing else. What
+    /// [`output_layout`](Self::output_layout), from a multiple of 16 bytes on; `workspace` has
+    /// [`workspace_bytes`](Self::workspace_bytes) from a multiple of 256 on. All are memory in the primary
+    /// context of the stream's device, on the CPU device of this process, where elements lie on multiples of
+    /// their size; output and workspace overlap nothing else. What
     /// is read was written, and what is written is used, in the order of `stream`. The stream outlives this,
     /// and so does memory that was lent for a model's parameters.
     pub unsafe fn run(
@@ -253,21 +309,63 @@ impl Launches {
             let (actual, expected) = (parameters.len(), self.given);
             return Err(ParametersError::Count { actual, expected }.into());
         }
-        if self.program.keeps_parameters() {
-            self.remember(stream);
+        match &self.runs {
+            Runs::Kernels(program) => {
+                if program.keeps_parameters() {
+                    self.remember(stream);
+                }
+                // SAFETY: the caller's promise; parameters that are kept are in order since this was made,
+                // and stay as the program's.
+                unsafe { program.launch_over(stream, [inputs, parameters], output, workspace) }
+            }
+            // SAFETY: the caller's promise.
+            Runs::Backend(backend) => unsafe {
+                self.run_on_cpu(stream, backend, [inputs, parameters], output)
+            },
         }
-        // SAFETY: the caller's promise; parameters that are kept are in order since this was made, and stay
-        // as the program's.
-        unsafe {
-            self.program
-                .launch_over(stream, [inputs, parameters], output, workspace)
-        }
+    }
+
+    /// One run of the CPU backend.
+    ///
+    /// # Safety
+    /// As for [`run`](Self::run).
+    unsafe fn run_on_cpu(
+        &self,
+        stream: &Stream,
+        backend: &Backend,
+        [inputs, parameters]: [&[RawPointer]; 2],
+        output: RawPointer,
+    ) -> Result<()> {
+        let inputs = backend.inputs.iter().zip(inputs);
+        // SAFETY: the caller's promise.
+        let inputs = inputs.map(|(lie, &address)| unsafe { lie.over(stream, address) });
+        let inputs = inputs.collect::<Result<Vec<_>>>()?;
+        let values = backend.parameters.iter().zip(parameters);
+        let values = values.map(|((lie, dtype), &address)| {
+            // SAFETY: as above.
+            unsafe { lie.over(stream, address)? }
+                .to_dtype(*dtype)?
+                .to_f32_array()
+        });
+        let values = Parameters::of(&backend.table, values.collect::<Result<_>>()?);
+        let inputs = inputs.iter().map(Tensor::host_f32);
+        let inputs = inputs.collect::<Result<Vec<_>>>()?;
+        let views: Vec<_> = inputs.iter().map(|input| input.view()).collect();
+        let y = cpu::run(&self.graph, &self.problem, &values, &views)?;
+        let (shape, dtype, owner) = (self.output_shape(), self.dtype, Box::new(()));
+        // SAFETY: as above.
+        let mut target =
+            unsafe { Tensor::from_raw_parts(stream, output, shape, None, dtype, owner)? };
+        target.assign(Tensor::from_cpu(stream, y, dtype, self.output_layout())?)
     }
 
     /// Bytes that a run needs beside inputs, parameters and output.
     #[must_use]
     pub fn workspace_bytes(&self) -> u64 {
-        self.program.workspace_bytes()
+        match &self.runs {
+            Runs::Kernels(program) => program.workspace_bytes(),
+            Runs::Backend(_) => 0,
+        }
     }
 
     /// The shape of what it computes.
@@ -293,6 +391,9 @@ impl Launches {
     /// # Errors
     /// As [`Model::explain`].
     pub fn explain(&self) -> Result<Explanation> {
+        let Runs::Kernels(program) = &self.runs else {
+            return Err(Error::no_kernels_on_cpu(&self.graph));
+        };
         let query = Query {
             graph: &self.graph,
             problem: &self.problem,
@@ -301,11 +402,7 @@ impl Launches {
             properties: &self.device.properties(),
             options: &self.options,
         };
-        Ok(Explanation::new(
-            query,
-            lowering::choose(query)?,
-            &self.program,
-        ))
+        Ok(Explanation::new(query, lowering::choose(query)?, program))
     }
 
     fn remember(&self, stream: &Stream) {
@@ -329,8 +426,10 @@ impl fmt::Debug for Launches {
 
 impl Drop for Launches {
     fn drop(&mut self) {
-        for stream in unlocked(&mut self.streams) {
-            self.program.note_earlier_reads(stream);
+        if let Runs::Kernels(program) = &self.runs {
+            for stream in unlocked(&mut self.streams) {
+                program.note_earlier_reads(stream);
+            }
         }
     }
 }

@@ -9,16 +9,15 @@
 //! and workspace from PyTorch's allocator. Making a plan is refused in the capture of a graph.
 
 mod call;
-mod cpu;
-mod gpu;
 mod kept;
+mod plan;
 mod streams;
 
 use crate::chains::chain;
 use crate::torch::tensor::TorchTensor;
 
 pub(crate) use call::Call;
-pub(crate) use cpu::must_not_be_forked;
+pub(crate) use streams::must_not_be_forked;
 
 /// The output of a call.
 ///
@@ -26,10 +25,7 @@ pub(crate) use cpu::must_not_be_forked;
 /// In words, what is wrong with it.
 pub(crate) fn run(call: &Call<'_>) -> Result<TorchTensor, String> {
     let (place, dtype) = call.kind()?;
-    let run = || match place.is_cuda {
-        true => gpu::run(call, place, dtype),
-        false => cpu::run(call, place, dtype),
-    };
+    let run = || plan::run(call, place, dtype);
     call.torch.profiled(|| name(call.chain), run)
 }
 
@@ -39,13 +35,12 @@ fn name(text: &str) -> String {
     layers.map_or_else(|words| words, |layers| format!("convfuse: {layers}"))
 }
 
-/// How many plans are kept, and chains for the CPU.
+/// How many plans are kept.
 pub(crate) fn kept() -> usize {
-    gpu::PLANS.len() + cpu::CHAINS.len()
+    plan::PLANS.len()
 }
 
 /// Drops the plans that are kept. They are made again when they are needed.
 pub(crate) fn clear() {
-    gpu::PLANS.clear();
-    cpu::CHAINS.clear();
+    plan::PLANS.clear();
 }

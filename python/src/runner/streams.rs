@@ -1,8 +1,8 @@
-//! GPUs and streams of PyTorch, as the library's.
+//! GPUs and streams of PyTorch, as the library's, and the stream of the CPU.
 
 use std::cell::RefCell;
 use std::ffi::c_void;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{LazyLock, Mutex, OnceLock, PoisonError};
 
 use convfuse::{Device, Stream};
 
@@ -55,4 +55,28 @@ pub(super) fn current(torch: &'static Torch, index: i32) -> Result<Stream, Strin
         streams.insert(0, (index, raw.addr(), stream.clone()));
     });
     Ok(stream)
+}
+
+/// Refuses the child of a process that had used the CPU backend: it has a copy of the state of threads that
+/// are not there.
+///
+/// # Errors
+/// In words.
+pub(crate) fn must_not_be_forked() -> Result<(), String> {
+    static FIRST: OnceLock<u32> = OnceLock::new();
+    let this = std::process::id();
+    match *FIRST.get_or_init(|| this) == this {
+        true => Ok(()),
+        false => Err("convfuse: cpu: this process is a fork of one that had used the CPU backend, whose threads it has not; start \
+             processes before the first use, or by spawn"
+            .into()),
+    }
+}
+
+/// The one stream of the CPU.
+pub(super) fn cpu() -> Result<Stream, String> {
+    static STREAM: LazyLock<Result<Stream, String>> =
+        LazyLock::new(|| Device::cpu().stream().map_err(said));
+    must_not_be_forked()?;
+    STREAM.clone()
 }

@@ -21,7 +21,11 @@ pub(crate) enum Workspace {
 impl Workspace {
     /// # Errors
     /// In words: there is no memory left.
-    pub(crate) fn new(torch: &'static Torch, bytes: i64, place: Place) -> Result<Workspace, String> {
+    pub(crate) fn new(
+        torch: &'static Torch,
+        bytes: i64,
+        place: Place,
+    ) -> Result<Workspace, String> {
         if bytes == 0 {
             return Ok(Workspace::Empty);
         }

@@ -15,9 +15,10 @@ use super::tensor::TorchTensor;
 use crate::runner::{self, Call};
 
 /// `chain` is one in JSON; `inputs` are the first one and the further ones in the chain's order, `parameters`
-/// are in the order of its table; `fast` multiplies f32 in the tf32-class mode; `batch_invariant` asks for the
-/// same bits of a sample in any batch.
-const SCHEMA: &CStr = c"run(Tensor[] inputs, Tensor[] parameters, str chain, bool fast, bool batch_invariant=False) -> Tensor";
+/// are in the order of its table; `fast` multiplies f32 in the tf32-class mode; `batch_invariant` asks for
+/// the same bits of a sample in any batch.
+const SCHEMA: &CStr =
+    c"run(Tensor[] inputs, Tensor[] parameters, str chain, bool fast, bool batch_invariant=False) -> Tensor";
 
 /// A list that was handed over.
 struct List<'a> {

@@ -362,3 +362,56 @@ fn other_parameters_than_the_graph_has_are_refused() {
         "parameters: there are 0 tensors, the model has 1 parameters"
     );
 }
+
+#[test]
+fn runs_on_the_cpu_read_what_lies_in_memory() {
+    let stream = Device::cpu().stream().unwrap();
+    let layers = (
+        Layer::conv2d("conv", 6, 3),
+        Layer::group_norm("norm", 3),
+        Layer::add("shortcut"),
+    );
+    let chain = Chain::new(4, layers).unwrap();
+    for dtype in [DType::F32, DType::F16, DType::BF16] {
+        let tensor = |seed, shape: &[usize], dtype| {
+            Tensor::from_f32_array(&stream, &data::signed(seed, shape), dtype).unwrap()
+        };
+        let x = tensor(1, &[2, 5, 7, 4], dtype)
+            .permute(&[0, 3, 1, 2])
+            .unwrap();
+        let shortcut = tensor(2, &[2, 6, 3, 5], dtype);
+        let inputs = || Inputs::new(&x).with("shortcut", &shortcut);
+        // Norms have f32 parameters whatever the inputs are.
+        let parameters = |seed| -> Vec<Tensor> {
+            let table = chain.parameters().iter();
+            let typed = table.map(|parameter| match parameter.name.starts_with("norm") {
+                true => tensor(seed, &parameter.shape, DType::F32),
+                false => tensor(seed, &parameter.shape, dtype),
+            });
+            typed.collect()
+        };
+        let options = Options::default();
+        let launches =
+            Launches::functional(&stream, &chain, inputs(), &parameters(3), &options).unwrap();
+        assert_eq!(launches.workspace_bytes(), 0);
+        assert!(matches!(launches.explain(), Err(Error::NoKernels { .. })));
+        for seed in [3, 4] {
+            let values = parameters(seed);
+            let address = |tensor: &Tensor| tensor.as_raw().unwrap();
+            let given: Vec<RawPointer> = values.iter().map(address).collect();
+            let lying = [address(&x), address(&shortcut)];
+            let mut y = vec![0u32; 2 * 6 * 3 * 5];
+            let (output, nothing) = (y.as_mut_ptr().cast(), std::ptr::null_mut());
+            // SAFETY: all are tensors of the shapes and layouts that the launches were made for, and the
+            // output has more bytes than it takes.
+            unsafe { launches.run(&stream, &lying, &given, output, nothing) }.unwrap();
+            // SAFETY: as above; the vector outlives the tensor.
+            let y = unsafe {
+                let shape = launches.output_shape();
+                Tensor::from_raw_parts(&stream, output, shape, None, dtype, Box::new(())).unwrap()
+            };
+            let model = Model::from_tensors(&stream, &chain, values, dtype).unwrap();
+            assert_eq!(bits(&y), bits(&model.forward(inputs()).unwrap()), "{dtype}");
+        }
+    }
+}

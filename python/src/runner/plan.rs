@@ -1,4 +1,4 @@
-//! Runs on GPUs.
+//! Plans, and runs of them.
 
 use std::cell::Cell;
 
@@ -23,7 +23,8 @@ pub(super) struct Plan {
     workspace_bytes: i64,
 }
 
-/// By chain, device, math mode, batch invariance, and element type, shape, strides and alignment of each tensor.
+/// By chain, device, math mode, batch invariance, and element type, shape, strides and alignment of each
+/// tensor.
 pub(super) static PLANS: Kept<Plan> = Kept::new();
 
 /// The key of a call among those with the same chain, and the addresses of its tensors, the inputs first.
@@ -40,7 +41,7 @@ impl Given {
         key.clear();
         addresses.clear();
         key.extend([
-            i64::from(place.index),
+            i64::from(place.index) << 1 | i64::from(place.is_cuda),
             i64::from(is_fast) << 1 | i64::from(call.is_batch_invariant),
             call.inputs.len() as i64,
         ]);
@@ -82,7 +83,7 @@ fn plan(call: &Call<'_>, dtype: DType, is_fast: bool, stream: &Stream) -> Result
     })
 }
 
-/// The output of a call, in the order of PyTorch's current stream.
+/// The output of a call, on a GPU in the order of PyTorch's current stream.
 pub(super) fn run(call: &Call<'_>, place: Place, dtype: DType) -> Result<TorchTensor, String> {
     thread_local! {
         /// Memory that calls use again. A call takes it, and nobody misses it after one that failed.
@@ -90,7 +91,10 @@ pub(super) fn run(call: &Call<'_>, place: Place, dtype: DType) -> Result<TorchTe
             Cell::new(Given { key: Vec::new(), addresses: Vec::new() })
         };
     }
-    let stream = streams::current(call.torch, place.index)?;
+    let stream = match place.is_cuda {
+        true => streams::current(call.torch, place.index)?,
+        false => streams::cpu()?,
+    };
     // Other types are multiplied in one way.
     let is_fast = call.is_fast && dtype == DType::F32;
     let mut given = GIVEN.take();
