@@ -40,8 +40,11 @@ bugs! {
             "count *= «end.min(last)» - start.max(first);" => "end";
         sums_of_parts_are_read_in_part, pool::planes::<f32>,
             "part += «WARP_THREADS as u64»;" => "2 * WARP_THREADS as u64";
+    "pool/nhwc.rs":
         averages_of_a_run_are_all_by_the_first_divisor, pool::windows::<f32>,
             "divisor(g, [z, p, «q + o»])" => "q";
+        maxima_of_a_row_are_taken_without_those_before, max_pool2d::max_pool2d::<f32>,
+            "let mut of_row = «level(of_slice)»;" => "[none; OUTPUTS_PER_THREAD]";
     "parts/nhwc.rs":
         runs_read_a_row_behind_the_input, depthwise::without_norm::<f32>,
             "let is_row = «d < slices && h < rows»;" => "d < slices && h <= rows";

@@ -6,18 +6,17 @@
 
 use cuda_std::global::{Global, GlobalMut};
 use cuda_std::{Storage, bf16, f16, kernel, math, thread};
-use launch_config::nhwc::MAX_BLOCK_THREADS;
 use launch_config::pool::{
-    BLOCK_OUTPUTS, BLOCK_THREADS, BLOCK_WARPS, MIN_BLOCKS, NHWC_MIN_BLOCKS, NhwcWindowGeometry,
-    OUTPUTS_PER_THREAD, PART_ELEMENTS, PlaneGeometry, WINDOW_MIN_BLOCKS, WindowGeometry,
-    WindowResult,
+    BLOCK_OUTPUTS, BLOCK_THREADS, BLOCK_WARPS, MIN_BLOCKS, OUTPUTS_PER_THREAD, PART_ELEMENTS,
+    PlaneGeometry, WINDOW_MIN_BLOCKS, WindowGeometry, WindowResult,
 };
 use launch_config::{VECTOR_ELEMENTS, WARP_THREADS};
 
 use crate::parts::index::{NearSegments, div_rem_u64};
 use crate::parts::lanes::sum_of_lanes;
-use crate::parts::nhwc::{BlockPlace, InputRow, Run, ThreadPlace, Vector};
 use crate::parts::unroll::unroll;
+
+pub mod nhwc;
 
 /// One window of a thread.
 #[derive(Clone, Copy)]
@@ -129,108 +128,6 @@ pub unsafe fn pool<T: Storage>(x: *const T, y: *mut T, g: &WindowGeometry) {
             y.store(start as usize + local as usize, T::from_f32(result));
         }
         o += 1;
-    }
-}
-
-/// The same for channels-last tensors, maximum pools of images among them: a block reduces runs of windows of
-/// one sample, for some channels. Results have the bits of [`fn@pool`].
-///
-/// *Launch*: `g.shape()`. *Mapping*: `parts::nhwc`; the elements of a run's four windows are loaded side by
-/// side. *Barriers*: none. *Traffic*: as for [`fn@pool`].
-///
-/// # Safety
-/// As for [`fn@pool`], but for the order of `x` and `y`, which start on 16 bytes.
-#[kernel(instances(T: [f32, f16, bf16]), max_threads = MAX_BLOCK_THREADS, min_blocks = NHWC_MIN_BLOCKS)]
-pub unsafe fn pool_nhwc<T: Storage>(x: *const T, y: *mut T, g: &NhwcWindowGeometry) {
-    let Some(place) = BlockPlace::of(&g.blocks).of_thread(&g.blocks) else {
-        return;
-    };
-    let x = Global::new(x, (g.windows.planes * g.windows.plane_elements()) as usize);
-    let y = GlobalMut::new(y, (g.windows.planes * g.windows.plane_outputs()) as usize);
-    // Each has its own code, which is shorter.
-    if Reduction::of(&g.windows).is_maximum {
-        reduce_runs(x, y, g, &place, Reduction { is_maximum: true });
-    } else {
-        reduce_runs(x, y, g, &place, Reduction { is_maximum: false });
-    }
-}
-
-/// Reduces the windows of a thread's runs.
-///
-/// # Safety
-/// As for [`fn@pool_nhwc`].
-#[inline(always)]
-unsafe fn reduce_runs<T: Storage>(
-    x: Global<T>,
-    y: GlobalMut<T>,
-    g: &NhwcWindowGeometry,
-    place: &ThreadPlace,
-    reduction: Reduction,
-) {
-    let (blocks, g) = (&g.blocks, &g.windows);
-    let none = [reduction.none(); VECTOR_ELEMENTS];
-    let and = |mut a: Vector, b: Vector| {
-        unroll!(4, |c| {
-            a[c] = reduction.and(a[c], b[c]);
-        });
-        a
-    };
-    let mut number = place.first_run;
-    while number < place.end {
-        let run = Run::of(blocks, number, &g.output, &g.stride, &g.padding);
-        let [d, h, first] = run.input;
-        let mut results = [none; OUTPUTS_PER_THREAD];
-        let mut t = 0;
-        while t < g.kernel[0] {
-            let d = d.wrapping_add(t * g.dilation[0]);
-            let mut of_slice = [none; OUTPUTS_PER_THREAD];
-            let mut r = 0;
-            while r < g.kernel[1] {
-                let h = h.wrapping_add(r * g.dilation[1]);
-                let row = InputRow::of(x, blocks.channels, place, &g.input, [d, h]);
-                let mut of_row = [none; OUTPUTS_PER_THREAD];
-                let (mut w, mut s) = (first, 0);
-                while s < g.kernel[2] {
-                    let mut values = [none; OUTPUTS_PER_THREAD];
-                    unroll!(4, |o| {
-                        let w = w.wrapping_add((o as u32).wrapping_mul(g.stride[2]));
-                        values[o] = row.load_or(w, reduction.none());
-                    });
-                    unroll!(4, |o| {
-                        of_row[o] = and(of_row[o], values[o]);
-                    });
-                    w = w.wrapping_add(g.dilation[2]);
-                    s += 1;
-                }
-                unroll!(4, |o| {
-                    of_slice[o] = and(of_slice[o], of_row[o]);
-                });
-                r += 1;
-            }
-            unroll!(4, |o| {
-                results[o] = and(results[o], of_slice[o]);
-            });
-            t += 1;
-        }
-
-        let [z, p, q] = run.output;
-        let (rows, row) = (g.output[0] * g.output[1], z * g.output[1] + p);
-        let [start, len] = place.of_row(blocks.channels, rows, row, g.output[2]);
-        let y = y.slice(start, len);
-        let mut o = 0;
-        while o < run.len {
-            let mut result = results[0];
-            unroll!(4, |c| {
-                result[c] = reduction.result(result[c], || divisor(g, [z, p, q + o]));
-            });
-            y.store_vec(
-                ((q + o) * blocks.channels) as usize,
-                T::from_f32_vector(result),
-            );
-            results = [results[1], results[2], results[3], results[0]];
-            o += 1;
-        }
-        number += blocks.round_runs;
     }
 }
 

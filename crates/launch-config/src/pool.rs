@@ -25,8 +25,11 @@ pub const MIN_BLOCKS: u32 = 4;
 /// Blocks of the kernel for windows. One more would leave too few registers on some architectures.
 pub const WINDOW_MIN_BLOCKS: u32 = 3;
 
-/// Blocks of the kernel for windows of channels-last tensors.
+/// Blocks of the kernel for averages of windows of channels-last tensors.
 pub const NHWC_MIN_BLOCKS: u32 = 2;
+
+/// Blocks of the one for their maxima.
+pub const NHWC_MAXIMUM_MIN_BLOCKS: u32 = 4;
 
 /// Windows that a thread reduces.
 pub const OUTPUTS_PER_THREAD: usize = 4;
@@ -165,6 +168,12 @@ impl NhwcWindowGeometry {
             windows: *windows,
             blocks: RunBlocks::new((n, channels), columns, windows.output, run, MAX_VECTORS)?,
         })
+    }
+
+    /// Whether the kernel is that for maxima.
+    #[must_use]
+    pub fn are_maxima(&self) -> bool {
+        self.windows.result == WindowResult::Maximum
     }
 
     /// Launch of the kernel.

@@ -1,8 +1,12 @@
 //! Maximum pools of volumes, average pools, and averages of all positions. The maximum pool of images is
 //! [`max_pool2d`](crate::ops::max_pool2d).
 
+use std::ffi::c_void;
+
 use super::launching::{compute, single};
-use kernels_gpu::pool::{PLANE_AVERAGES, PLANE_SUMS, POOL, POOL_NHWC};
+use cuda_std::Family;
+use kernels_gpu::pool::nhwc::{AVG_POOL_NHWC, MAX_POOL_NHWC};
+use kernels_gpu::pool::{PLANE_AVERAGES, PLANE_SUMS, POOL};
 use launch_config::KernelGeometry;
 use launch_config::pool::{NhwcWindowGeometry, PlaneGeometry, WindowGeometry};
 use op_spec::Layout;
@@ -235,13 +239,24 @@ pub(crate) fn nhwc_windows(problem: &LayerProblem) -> Option<NhwcWindowGeometry>
     NhwcWindowGeometry::new(&windows, u32::try_from(channels).ok()?).ok()
 }
 
+/// Input, output and geometry.
+type NhwcArguments = (*const c_void, *mut c_void, NhwcWindowGeometry);
+
+/// The kernels for windows of channels-last tensors.
+fn nhwc_family(windows: &NhwcWindowGeometry) -> &'static Family<NhwcArguments> {
+    match windows.are_maxima() {
+        true => &MAX_POOL_NHWC,
+        false => &AVG_POOL_NHWC,
+    }
+}
+
 /// Plans the launch of a pool of channels-last tensors.
 pub(crate) fn plan_nhwc(
     plan: &mut LaunchPlan,
     dtype: DType,
     windows: &NhwcWindowGeometry,
 ) -> Result<()> {
-    plan.launch(&POOL_NHWC, &[dtype.label()], windows.shape())
+    plan.launch(nhwc_family(windows), &[dtype.label()], windows.shape())
 }
 
 /// Appends the pool of `x`, which is dense NHWC, to an output of that layout and the shape `output`.
@@ -254,5 +269,5 @@ pub(crate) fn append_nhwc(
     let order = Order::of_layout(output, Layout::Nhwc)?;
     let y = program.tensor_as(output, program.dtype(x), order)?;
     // SAFETY: `x` and `y` have the problem's input and output shapes.
-    Ok(unsafe { compute(program, &POOL_NHWC, y, (x, y, *windows)) })
+    Ok(unsafe { compute(program, nhwc_family(windows), y, (x, y, *windows)) })
 }

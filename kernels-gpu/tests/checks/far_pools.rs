@@ -12,7 +12,8 @@ use op_spec::MaxPool2dSpec;
 
 use super::super::kernels::channel_reduction::CHANNEL_REDUCTION;
 use super::super::kernels::max_pool2d::MAX_POOL2D;
-use super::super::kernels::pool::{PLANE_AVERAGES, PLANE_SUMS, POOL, POOL_NHWC};
+use super::super::kernels::pool::nhwc::MAX_POOL_NHWC;
+use super::super::kernels::pool::{PLANE_AVERAGES, PLANE_SUMS, POOL};
 use super::far::{blocks_are, far_blocks, number};
 use super::{Outcome, Run, label};
 
@@ -131,7 +132,7 @@ pub(crate) fn nhwc(run: &Run) -> Outcome {
     let shape = g.shape();
     let last = u64::from(shape.expect("few blocks").grid[0]) - 1;
     let arguments = (x.source(), y.ptr(), g);
-    run.launch_some(&POOL_NHWC, &[label::<f32>()], shape, &[last], arguments)?;
+    run.launch_some(&MAX_POOL_NHWC, &[label::<f32>()], shape, &[last], arguments)?;
     let [c, h, w, p, q] = [
         c as u64,
         h as u64,

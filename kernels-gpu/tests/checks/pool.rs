@@ -8,7 +8,8 @@ use op_spec::graph::{Layer, LayerProblem};
 use op_spec::{AvgPoolSpec, MaxPool3dSpec, PoolProblem};
 use oracle::Case;
 
-use super::super::kernels::pool::{PLANE_AVERAGES, PLANE_SUMS, POOL, POOL_NHWC};
+use super::super::kernels::pool::nhwc::{AVG_POOL_NHWC, MAX_POOL_NHWC};
+use super::super::kernels::pool::{PLANE_AVERAGES, PLANE_SUMS, POOL};
 use super::{Loaded, Outcome, Run, Tensor, case, compare, expected, label, same_bits};
 
 /// `[n, c, d, h, w]`, kernel, stride, padding, ceil_mode.
@@ -124,7 +125,11 @@ pub(super) fn nhwc<T: Storage>(
         g.blocks.sample_blocks = g.blocks.sample_runs.div_ceil(g.blocks.block_runs);
         let y = run.empty::<T>(wanted.len())?;
         let arguments = (x.source(), y.ptr(), g);
-        run.launch(&POOL_NHWC, &[label::<T>()], g.shape(), arguments)?;
+        let family = match g.are_maxima() {
+            true => &MAX_POOL_NHWC,
+            false => &AVG_POOL_NHWC,
+        };
+        run.launch(family, &[label::<T>()], g.shape(), arguments)?;
         same_bits(&format!("{what}, channels last"), &y, &wanted)?;
     }
     Ok(())
