@@ -132,7 +132,8 @@ tests! {
             => checks::implicit_gemm_corners::sums_and_rows::<ScaledF16>,
             checks::implicit_gemm_corners::sums_and_rows::<f16>, checks::implicit_gemm_corners::sums_and_rows::<bf16>;
     depthwise_and_warpgroup_tiles_match_where_no_two_axes_are_alike:
-        checks::draws::depthwise::<f32> => checks::draws::depthwise::<bf16>, checks::draws::warpgroups;
+        checks::draws::depthwise::<f32>, checks::draws::depthwise_nhwc::<f32>
+            => checks::draws::depthwise::<bf16>, checks::draws::depthwise_nhwc::<f16>, checks::draws::warpgroups;
     pools_match_where_no_two_axes_are_alike:
         checks::draws_pools::images::<f32> => checks::draws_pools::volumes::<f16>;
     convolutions_match_where_no_two_axes_are_alike:

@@ -76,33 +76,36 @@ pub(crate) fn without_norm<T: Storage>(run: &Run) -> Outcome {
         [1, 72, 72], [1, 4, 5], [1, 7, 7], padding([0, 9, 9]), groups(72);
     };
     for (number, row) in table.into_iter().enumerate() {
-        let what = format!("row {number}");
-        let mut case = row.case::<T>();
-        let ended = Ended::new(run, &row, &case)?;
-        let x = run.load::<T>(&case)?;
-        let y = ended.list(run, &x)?;
-        let wanted = case.expected(&precision::<T>());
-        compare(&what, &y, &wanted.expect("layers that take this input"))?;
-        let Ok(g) = NhwcGeometry::new(&ended.geometry) else {
-            assert_ne!(row.channels[1] % 4, 0, "{what}: refused");
-            continue;
-        };
-        ended.nhwc(run, &what, g, &x, &y)?;
-
-        // Padding is multiplied. Blocks take several rounds.
-        case = case.special();
-        case.parameters[0]
-            .iter_mut()
-            .step_by(13)
-            .for_each(|weight| *weight = f32::INFINITY);
-        let mut g = g;
-        g.blocks.block_runs *= 2;
-        g.blocks.sample_blocks = g.blocks.sample_runs.div_ceil(g.blocks.block_runs);
-        let x = run.load::<T>(&case)?;
-        let y = ended.list(run, &x)?;
-        ended.nhwc(run, &format!("{what} of special values"), g, &x, &y)?;
+        check_without_norm::<T>(run, &format!("row {number}"), &row)?;
     }
     Ok(())
+}
+
+/// One of them.
+pub(super) fn check_without_norm<T: Storage>(run: &Run, what: &str, row: &Row) -> Outcome {
+    let mut case = row.case::<T>();
+    let ended = Ended::new(run, row, &case)?;
+    let x = run.load::<T>(&case)?;
+    let y = ended.list(run, &x)?;
+    let wanted = case.expected(&precision::<T>());
+    compare(what, &y, &wanted.expect("layers that take this input"))?;
+    let Ok(mut g) = NhwcGeometry::new(&ended.geometry) else {
+        assert_ne!(row.channels[1] % 4, 0, "{what}: refused");
+        return Ok(());
+    };
+    ended.nhwc(run, what, g, &x, &y)?;
+
+    // Padding is multiplied. Blocks take several rounds.
+    case = case.special();
+    let weights = case.parameters[0].iter_mut();
+    weights
+        .step_by(13)
+        .for_each(|weight| *weight = f32::INFINITY);
+    g.blocks.block_runs *= 2;
+    g.blocks.sample_blocks = g.blocks.sample_runs.div_ceil(g.blocks.block_runs);
+    let x = run.load::<T>(&case)?;
+    let y = ended.list(run, &x)?;
+    ended.nhwc(run, &format!("{what} of special values"), g, &x, &y)
 }
 
 /// A convolution without a norm, with all that its results go through.
