@@ -70,7 +70,7 @@ pub(crate) fn without_norm<T: Storage>(run: &Run) -> Outcome {
         [1, 8, 8], [1, 8, 25], [1, 3, 3], dilation([1, 2, 3]), padding([0, 2, 3]), groups(8), list(&[ADD]);
         [1, 4, 4], [1, 5, 40], [1, 3, 3], stride([1, 1, 3]), padding([0, 1, 1]), groups(4), without_bias();
         // Filters longer than a window, and as long.
-        [1, 20, 20], [1, 4, 30], [1, 2, 11], padding([0, 0, 5]), groups(20);
+        [1, 20, 20], [1, 4, 30], [1, 2, 11], padding([0, 0, 5]), groups(20), list(&[SILU]);
         [1, 4, 4], [1, 3, 21], [1, 1, 8], stride([1, 1, 2]), groups(4);
         // Two blocks of channels, of which the second is not full; windows in the padding alone.
         [1, 72, 72], [1, 4, 5], [1, 7, 7], padding([0, 9, 9]), groups(72);

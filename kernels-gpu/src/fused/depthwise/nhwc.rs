@@ -168,14 +168,6 @@ unsafe fn stage<T: Storage>(
 /// In place of a stride: inputs are loaded for each tap.
 const LOADED: usize = 0;
 
-/// Outputs of a run.
-const fn run_outputs(stride: usize) -> usize {
-    match stride {
-        LOADED => LOADED_RUN as usize,
-        _ => WINDOW / stride,
-    }
-}
-
 /// The sums of a run, for columns of the output that are `STRIDE` columns of the input apart where columns of
 /// the filter are side by side, and for any others if that is [`LOADED`]. Those beyond the run are of other
 /// inputs, or of none.
@@ -236,7 +228,7 @@ unsafe fn convolve<T: Storage, const STRIDE: usize>(
                     unroll!(8, |first| {
                         let factors = filter.load_vec(tap);
                         unroll!(8, |i| {
-                            if i < run_outputs(STRIDE) {
+                            if STRIDE * i < WINDOW {
                                 let values = window[(first + STRIDE * i) % WINDOW];
                                 sums[i] = and_products(sums[i], values, factors);
                             }
