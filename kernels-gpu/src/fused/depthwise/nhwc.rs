@@ -286,35 +286,45 @@ unsafe fn write<T: Storage>(
         filter.load_vec(row + pitch),
         filter.load_vec(row + 2 * pitch),
     ];
+    let ended = |mut values: Vector| {
+        unroll!(4, |c| {
+            values[c] = store.epilogue.map([gain[c], shift[c]], values[c] + bias[c]);
+        });
+        T::from_f32_vector(values)
+    };
+    if store.list.is_empty() {
+        unroll!(8, |i| {
+            if (i as u32) < run.len {
+                y.store_vec(at(i as u32), ended(sums[i]));
+            }
+        });
+        return;
+    }
+    // Some outputs after the others: the list's code is written out for every value.
     let mut first = 0;
     while first < run.len {
         opaque::not_unrolled();
-        let mut stored = [[T::from_f32(0.0); VECTOR_ELEMENTS]; LISTED];
+        let mut values = [[0.0; VECTOR_ELEMENTS]; LISTED];
         unroll!(4, |i| {
-            let mut values = sums[i];
-            unroll!(4, |c| {
-                let map = [gain[c], shift[c]];
-                values[c] = store.epilogue.map(map, values[c] + bias[c]);
-            });
-            stored[i] = T::from_f32_vector(values);
+            values[i] = T::to_f32_vector(ended(sums[i]));
         });
-        if !store.list.is_empty() {
-            let mut added = [[0.0; VECTOR_ELEMENTS]; LISTED];
-            if store.list.adds() {
-                let residual = Global::new(store.residual, elements).slice(start, len);
-                unroll!(4, |i| {
-                    if first + (i as u32) < run.len {
-                        added[i] = T::to_f32_vector(residual.load_vec(at(first + i as u32)));
-                    }
-                });
-            }
-            let values = stored.map(T::to_f32_vector);
-            let listed = apply_and_add::<T, 16>(store.list, flat(values), flat(added));
-            stored = vectors(listed).map(T::from_f32_vector);
+        let mut added = [[0.0; VECTOR_ELEMENTS]; LISTED];
+        if store.list.adds() {
+            let residual = Global::new(store.residual, elements).slice(start, len);
+            unroll!(4, |i| {
+                if first + (i as u32) < run.len {
+                    added[i] = T::to_f32_vector(residual.load_vec(at(first + i as u32)));
+                }
+            });
         }
+        let listed = vectors(apply_and_add::<T, 16>(
+            store.list,
+            flat(values),
+            flat(added),
+        ));
         unroll!(4, |i| {
             if first + (i as u32) < run.len {
-                y.store_vec(at(first + i as u32), stored[i]);
+                y.store_vec(at(first + i as u32), T::from_f32_vector(listed[i]));
             }
         });
         let [a, b, c, d, e, f, g, h] = sums;
