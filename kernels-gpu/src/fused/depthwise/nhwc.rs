@@ -7,8 +7,8 @@
 //!
 //! 1. A thread computes a *run* of outputs of a row. A vector of the filter is loaded once for all of them.
 //! 2. Where columns of the filter are side by side, the inputs of a run overlap. The thread holds a *window*
-//! of eight inputs of the row as f32. Each tap moves it by one input, which is loaded and converted once for
-//! all taps of the filter's row: `input j` is in register `j % 8`, and takes the place of `input j - 8`.
+//!    of eight inputs of the row as f32. Each tap moves it by one input, which is loaded and converted once
+//!    for all taps of the filter's row: input `j` takes the place of input `j - 8`.
 //! 3. Rows of the input that runs below one another share are in L1: a block computes several rows.
 //!
 //! ```text
