@@ -3,7 +3,7 @@ use op_spec::graph::presets::{KernelBench79, KernelBench85};
 use op_spec::graph::{Chain, Layer, Parameter, Partition};
 
 use super::*;
-use crate::device::EmulatorOptions;
+use crate::device::{EmulatorOptions, in_memory};
 use crate::model::Precision;
 use crate::{Error, data};
 use launch_config::Arch;
@@ -407,8 +407,11 @@ fn runs_on_the_cpu_read_what_lies_in_memory() {
             unsafe { launches.run(&stream, &lying, &given, output, nothing) }.unwrap();
             // SAFETY: as above; the vector outlives the tensor.
             let y = unsafe {
-                let shape = launches.output_shape();
-                Tensor::from_raw_parts(&stream, output, shape, None, dtype, Box::new(())).unwrap()
+                let (shape, layout) = (launches.output_shape(), launches.output_layout());
+                let (shape, owner) = (in_memory(shape, layout), Box::new(()));
+                let y =
+                    Tensor::from_raw_parts(&stream, output, &shape, None, dtype, owner).unwrap();
+                y.laid_out(layout).unwrap()
             };
             let model = Model::from_tensors(&stream, &chain, values, dtype).unwrap();
             assert_eq!(bits(&y), bits(&model.forward(inputs()).unwrap()), "{dtype}");

@@ -1,26 +1,26 @@
 //! A convolution as an implicit GEMM on tensor cores, with moments for a norm.
 
+mod append;
+
 use kernels_gpu::fused::implicit_gemm::{
     IMPLICIT_GEMM, IMPLICIT_GEMM_FILTERS, IMPLICIT_GEMM_REFORMAT, IMPLICIT_GEMM_RESCALE,
-    IMPLICIT_GEMM_SM90, IMPLICIT_GEMM_SM90_NHWC, boxes,
+    IMPLICIT_GEMM_SM90, IMPLICIT_GEMM_SM90_NHWC,
 };
 
 use std::fmt;
 
 use cuda_std::Label;
 
-use super::convolved::{Convolved, Parameters};
-use super::preparation::{Preparation, prepared};
-use crate::device::{DType, DeviceProperties, LaunchShape, Order};
+pub(crate) use append::append;
+
+use crate::device::{DType, DeviceProperties, LaunchShape};
 use crate::error::Result;
 use crate::operators::{FusedOptions, Precision};
-use crate::program::{BoxesOf, LaunchPlan, ProgramBuilder, Value};
+use crate::program::LaunchPlan;
 use launch_config::Refusal;
 use launch_config::conv::ConvGeometry;
 use launch_config::implicit_gemm::sm90::{MainloopConfig, Residency, Schedule};
-use launch_config::implicit_gemm::{
-    Epilogue, GemmConfig, GemmDevice, Loader, OperandFormat, RoundedEpilogue,
-};
+use launch_config::implicit_gemm::{GemmConfig, GemmDevice, Loader, OperandFormat};
 use op_spec::Layout;
 
 /// The device properties that a config depends on.
@@ -278,245 +278,6 @@ fn label(config: &GemmConfig, precision: Precision, dtype: DType) -> Label {
         1 => precision.label(dtype),
         _ => Label::Name("bf16x3_f32"),
     }
-}
-
-/// The filters in operand layout, and the reciprocals of their scales.
-fn prepare(
-    program: &mut ProgramBuilder,
-    parameters: &Parameters<'_>,
-    config: &GemmConfig,
-    precision: Precision,
-) -> Result<[Value; 2]> {
-    let &GemmConfig { geometry, tile, .. } = config;
-    let form = Preparation::Gemm {
-        precision,
-        tile,
-        k_vector_channels: geometry.k_vector_channels,
-        k_block_planes: geometry.k_block_planes,
-        slice_planes: geometry.slice_planes,
-        passes: config.format.passes,
-        depth_k_blocks: geometry.depth_k_blocks,
-        outputs_d: geometry.outputs_d,
-    };
-    let (weight, of) = (parameters.filters.weight, (parameters.layer, form));
-    let channels = geometry.conv.output_channels() as usize;
-    let append = |program: &mut ProgramBuilder, [filters]: [Option<Value>; 1]| {
-        let (kernel, shape) = program.next(&IMPLICIT_GEMM_FILTERS);
-        let operands = program.tensor(&[config.filter_words() as usize], DType::F32)?;
-        let descales = program.tensor(&[channels], DType::F32)?;
-        let arguments = (filters, operands, descales, geometry, tile);
-        // SAFETY: the config is that of these filters, and the two outputs have the sizes that it says.
-        unsafe { program.launch_moving(kernel, shape, arguments, 0) }
-        Ok([operands, descales])
-    };
-    prepared(program, parameters.preparations, of, [Some(weight)], append)
-}
-
-/// Appends the reformat of `x`. Also returns the reciprocals of the samples' scales.
-fn reformat(program: &mut ProgramBuilder, x: Value, config: &GemmConfig) -> Result<[Value; 2]> {
-    let g = &config.geometry;
-    let words = program.tensor(&[config.reformatted_words() as usize], DType::F32)?;
-    let samples = g.conv.n as usize;
-    let descales = program.tensor(&[samples], DType::F32)?;
-    let (reformat, shape) = program.next(&IMPLICIT_GEMM_REFORMAT);
-    let is_rescaled = program.is_next(&IMPLICIT_GEMM_RESCALE);
-    // Magnitudes that the reformat records.
-    let blocks = if is_rescaled {
-        samples * g.sample_blocks() as usize
-    } else {
-        0
-    };
-    let largest = program.tensor(&[blocks], DType::F32)?;
-    let bytes_moved = program.bytes(&[x, words, largest]);
-    let arguments = (x, words, descales, largest, *g);
-    // SAFETY: `x` has the shape that the geometry was made from, `words` the config's size, `descales` an
-    // element for each sample, and `largest` one for each block if the kernel writes it.
-    unsafe { program.launch_moving(reformat, shape, arguments, bytes_moved) }
-    if is_rescaled {
-        let (rescale, shape) = program.next(&IMPLICIT_GEMM_RESCALE);
-        let bytes_moved = program.bytes(&[largest]);
-        let arguments = (x, words, descales, largest, *g, g.sample_blocks());
-        // SAFETY: as above; `largest` was written by the kernel before. Only f32 is scaled.
-        unsafe { program.launch_moving(rescale, shape, arguments, bytes_moved) }
-    }
-    Ok([words, descales])
-}
-
-/// The scales of samples that the producer converts: their reciprocals, and the magnitudes that the first
-/// launch records, `recorded` for each tile.
-struct Scales {
-    descales: Value,
-    largest: Value,
-    recorded: u32,
-}
-
-impl Scales {
-    /// The scales for `config`, if its producer converts.
-    fn of(
-        program: &mut ProgramBuilder,
-        config: &GemmConfig,
-        mainloop: Option<MainloopConfig>,
-    ) -> Result<Option<Self>> {
-        let g = &config.geometry;
-        let Some(mainloop) = mainloop.filter(|_| g.is_converted_in_producer()) else {
-            return Ok(None);
-        };
-        // A config whose producer converts counts recorded magnitudes in 32 bits.
-        let recorded = config.recorded_of_tile(mainloop);
-        let all = g.work_tiles() as usize * recorded as usize;
-        Ok(Some(Self {
-            descales: program.tensor(&[g.conv.n as usize], DType::F32)?,
-            largest: program.tensor(&[all], DType::F32)?,
-            recorded,
-        }))
-    }
-
-    /// Appends the launch that finds the scales from the recorded magnitudes.
-    fn find(&self, program: &mut ProgramBuilder, x: Value, config: &GemmConfig) {
-        let g = &config.geometry;
-        let (kernel, shape) = program.next(&IMPLICIT_GEMM_RESCALE);
-        let reformatted = None::<Value>;
-        let bytes_moved = program.bytes(&[self.largest]);
-        let recorded = self.recorded * g.pixel_tiles();
-        let arguments = (x, reformatted, self.descales, self.largest, *g, recorded);
-        // SAFETY: the GEMM has written so many magnitudes of each sample; nothing is reformatted.
-        unsafe { program.launch_moving(kernel, shape, arguments, bytes_moved) }
-    }
-}
-
-/// Appends the convolution of `x`. `x` may have any strides if it is read in place, and is dense otherwise;
-/// the output has the shape `output`. The bits do not depend on the loader. Without a norm, results are
-/// stored through `epilogue` and, in NHWC, through `rounded`.
-///
-/// `gemm` was chosen for the shapes of `x` and of the parameters, and for the program's device.
-pub(crate) fn append(
-    program: &mut ProgramBuilder,
-    x: Value,
-    parameters: &Parameters<'_>,
-    gemm: &Gemm,
-    (epilogue, rounded): (Epilogue, RoundedEpilogue),
-    output: &[usize],
-) -> Result<Convolved> {
-    let &Gemm {
-        config,
-        precision,
-        mainloop,
-        writes,
-        ..
-    } = gemm;
-    let config = &config;
-    let is_channels_last = gemm.reads() == Layout::Nhwc;
-    let reformatted = match is_channels_last {
-        true => None,
-        false => Some(reformat(program, x, config)?),
-    };
-    let (g, dtype) = (&config.geometry, program.dtype(x));
-    let [operands, filter_descales] = prepare(program, parameters, config, precision)?;
-    let y = program.tensor_as(output, dtype, Order::of_layout(output, writes)?)?;
-    let moments = program.tensor(&[config.moment_elements() as usize], DType::F32)?;
-    let scales = Scales::of(program, config, mainloop)?;
-    let (words, descales) = reformatted.map(<(Value, Value)>::from).unzip();
-    let bytes_moved = program.bytes(&[words.unwrap_or(x), operands, y, moments]);
-    let (bias, norm_weight) = (parameters.filters.bias, parameters.norm.weight);
-    // The input itself, for the fix-up pass or for reading in place.
-    let x = (g.epilogue.is_store() || is_channels_last).then_some(x);
-    let weight = (g.epilogue.is_store()).then_some(parameters.filters.weight);
-    let (gain, shift) = parameters.gain_and_shift();
-    if let Some(mainloop) = mainloop {
-        let lines = words.or(x).filter(|_| g.has_nhwc_tile());
-        let in_boxes = lines.map(|value| BoxesOf {
-            value,
-            boxes: boxes(g),
-        });
-        let largest = scales.as_ref().map(|scales| scales.largest);
-        let residual = parameters.residual;
-        // SAFETY: reformatted input and filters are those of this config, or the input is read in place by
-        // its strides; bias, gain and shift have an element for each channel where they exist, and the
-        // epilogue says whether the last two do; `y` has an element for each output, `moments` the config's
-        // size; the pipelines are those of the launch's shared memory. Without a norm, input and filters
-        // exist. In NHWC `rounded` says whether there is a residual, which has the shape and layout of `y`.
-        let launch = |program: &mut ProgramBuilder, recorded, descales, bytes_moved| unsafe {
-            match writes {
-                Layout::Nchw => {
-                    let (kernel, shape) = program.next(&IMPLICIT_GEMM_SM90);
-                    let arguments = (
-                        words,
-                        descales,
-                        operands,
-                        filter_descales,
-                        bias,
-                        x,
-                        weight,
-                        gain,
-                        shift,
-                        y,
-                        moments,
-                        largest,
-                        in_boxes,
-                        *g,
-                        mainloop,
-                        epilogue,
-                        recorded,
-                    );
-                    program.launch_moving(kernel, shape, arguments, bytes_moved);
-                }
-                Layout::Nhwc => {
-                    let (kernel, shape) = program.next(&IMPLICIT_GEMM_SM90_NHWC);
-                    let arguments = (
-                        words,
-                        descales,
-                        operands,
-                        filter_descales,
-                        bias,
-                        x,
-                        weight,
-                        gain,
-                        shift,
-                        residual,
-                        y,
-                        largest,
-                        in_boxes,
-                        *g,
-                        mainloop,
-                        epilogue,
-                        rounded,
-                        recorded,
-                    );
-                    program.launch_moving(kernel, shape, arguments, bytes_moved);
-                }
-            }
-        };
-        let recorded = scales.as_ref().map_or(0, |scales| scales.recorded);
-        let read = residual.map_or(0, |residual| program.bytes(&[residual]));
-        launch(program, recorded, descales, bytes_moved + read);
-        if let (Some(scales), Some(x)) = (scales, x) {
-            scales.find(program, x, config);
-            launch(program, 0, Some(scales.descales), 0);
-        }
-    } else {
-        let (kernel, shape) = program.next(&IMPLICIT_GEMM);
-        let arguments = (
-            words,
-            descales,
-            operands,
-            filter_descales,
-            bias,
-            norm_weight,
-            parameters.factors,
-            x,
-            weight,
-            gain,
-            shift,
-            y,
-            moments,
-            *g,
-            epilogue,
-        );
-        // SAFETY: as above; norm weight and scale have an element for each channel where they exist, and with
-        // pooling `y` has one for each window.
-        unsafe { program.launch_moving(kernel, shape, arguments, bytes_moved) }
-    }
-    Ok(Convolved { y, moments })
 }
 
 #[cfg(test)]

@@ -1,12 +1,15 @@
 use super::super::convolved::Parameters;
 use super::super::preparation::Preparations;
+use super::append::prepare;
 use super::*;
 use crate::data;
 use crate::device::{Device, Tensor};
 use crate::operators::conv::Filters;
 use crate::operators::launching::Affine;
+use crate::program::{ProgramBuilder, Value};
 use crate::spec::Conv3dSpec;
 use launch_config::KernelGeometry;
+use launch_config::implicit_gemm::{Epilogue, RoundedEpilogue};
 
 /// The parameters of a chain's first layer that has filters alone.
 fn filters_without_norm(weight: Value, preparations: &Preparations) -> Parameters<'_> {

@@ -1,0 +1,110 @@
+//! The work of a block, and of its warps.
+
+use cuda_std::{opaque, thread};
+use launch_config::implicit_gemm::sm90::{WARP_FILTERS, WARPS};
+use launch_config::implicit_gemm::{GemmGeometry, WARP_SPECIALIZED};
+
+use crate::parts::index::div_rem;
+
+/// Filters of a tile that make the same one of two neighbouring outputs in depth.
+const HALF_FILTERS: u32 = WARP_SPECIALIZED.filters() / 2;
+const _: () = assert!(HALF_FILTERS.is_multiple_of(WARP_FILTERS));
+
+/// Warps of a warpgroup.
+pub(super) const WARPGROUP_WARPS: u32 = WARPS / 2;
+
+/// The work of a block: its tiles of filters, one tile of pixels after another, and its share of the K
+/// blocks.
+#[derive(Clone, Copy)]
+pub(super) struct Work<'a> {
+    pub(super) g: &'a GemmGeometry,
+    pub(super) group: u32,
+    /// The first of the block's tiles of filters, within the group.
+    pub(super) filter_tile: u32,
+    pub(super) first_work_tile: u32,
+    pub(super) work_tile_step: u32,
+    /// Blocks of the cluster that share the K blocks of a tile.
+    pub(super) split_k: u32,
+}
+
+impl<'a> Work<'a> {
+    /// The work of this block. Each block has `tiles` tiles of filters, and `split_k` blocks share a tile.
+    #[inline(always)]
+    pub(super) unsafe fn of(g: &'a GemmGeometry, tiles: u32, split_k: u32) -> Self {
+        let sets = g.warp_specialized_sets(tiles);
+        let shift = split_k.trailing_zeros();
+        let (first_work_tile, set) = div_rem(thread::block_idx_x() >> shift, sets);
+        let (work_tile_step, _) = div_rem(thread::grid_dim_x() >> shift, sets);
+        let (group, set) = div_rem(set, g.warp_specialized_sets_of_group(tiles));
+        Self {
+            g,
+            group,
+            filter_tile: set * tiles,
+            first_work_tile,
+            work_tile_step,
+            split_k,
+        }
+    }
+
+    /// The output channels of a warp's filters, the first of which is `filter` among those of the block.
+    #[inline(always)]
+    pub(super) fn made_by(&self, filter: u32) -> Made {
+        let of_all = self.g.conv.group_k;
+        let output = which_output(self.g, filter);
+        let of_group =
+            self.filter_tile * WARP_SPECIALIZED.filters() + filter - output * HALF_FILTERS;
+        Made {
+            channel: self.group * of_all + of_group,
+            filters: of_all.saturating_sub(of_group).min(WARP_FILTERS),
+        }
+    }
+
+    /// The block's first K block, and the one behind its last. Computed at each call, to save registers.
+    #[inline(always)]
+    pub(super) fn k_blocks(&self) -> [u32; 2] {
+        let split_k = opaque::to_compiler(self.split_k);
+        self.g.warp_specialized_k_blocks(rank(split_k), split_k)
+    }
+}
+
+/// The output channels of a warp's filters.
+#[derive(Clone, Copy)]
+pub(super) struct Made {
+    /// The first output channel.
+    pub(super) channel: u32,
+    /// How many there are.
+    pub(super) filters: u32,
+}
+
+/// Which of two neighbouring outputs in depth the filter `filter` of a block makes. A block with two outputs
+/// has one tile.
+#[inline(always)]
+pub(super) fn which_output(g: &GemmGeometry, filter: u32) -> u32 {
+    if g.outputs_d == 1 {
+        0
+    } else {
+        filter / HALF_FILTERS
+    }
+}
+
+/// The share of warp `warp` in a block of `tiles` tiles of filters: its first filter among those of the
+/// block, and the first half of the pixels that it has.
+#[inline(always)]
+pub(super) fn share_of(warp: u32, tiles: u32, has_half: bool) -> (u32, u32) {
+    let warpgroup = warp / WARPGROUP_WARPS;
+    let of_tile = warp % WARPGROUP_WARPS * WARP_FILTERS;
+    if has_half {
+        (of_tile, warpgroup)
+    } else {
+        (
+            warpgroup * (tiles - 1) * WARP_SPECIALIZED.filters() + of_tile,
+            0,
+        )
+    }
+}
+
+/// The rank of the block among the `split_k` blocks that share a tile.
+#[inline(always)]
+pub(super) fn rank(split_k: u32) -> u32 {
+    thread::block_idx_x() & (split_k - 1)
+}
