@@ -5,7 +5,7 @@
 
 The problems are those of block_problems.json, each a chain and an input's shape. PyTorch's modules run eagerly and compiled,
 in both memory formats, with cuDNN's search for the fastest algorithm and in inference mode; each in the types of --dtypes,
-of which tf32 is f32 with rounded products. Two stages:
+of which tf32 is f32 with rounded factors. Two stages:
 
 1. worker processes compile all variants side by side, which fills the cache of torch.compile (with --workers 0, none does,
    and each variant is compiled where it is timed);
@@ -40,10 +40,10 @@ from compare_pytorch import Row, Variant
 
 @dataclasses.dataclass(frozen=True)
 class Kind:
-    """An element type together with the products of f32 numbers."""
+    """An element type together with the math mode of f32."""
 
     dtype: str
-    products: str
+    math_mode: str
     ours: str
     tf32: bool = False
 
@@ -65,7 +65,7 @@ def variants(kind_name, compiled, rank):
     return [
         Variant(
             f"{way} {kind_name}" + CHANNELS_LAST * channels_last,
-            kind.products,
+            kind.math_mode,
             dtype=kind.dtype,
             tf32=kind.tf32,
             channels_last=channels_last,
@@ -142,7 +142,7 @@ def bench(arguments, folder, problem, dtypes, channels_last=False):
     command += ["--dtype", ",".join(dtypes), "--strategy", "fused", "--repeats", str(arguments.repeats)]
     command += ["--no-reference", "--no-ceilings", "--json", str(written), "--save", str(folder)]
     if channels_last:
-        # From such inputs accurate products are never faster.
+        # From such inputs the accurate math mode is never faster.
         command += ["--channels-last", "--precision", "fast"]
     try:
         run = subprocess.run(
@@ -166,17 +166,17 @@ def bench(arguments, folder, problem, dtypes, channels_last=False):
 
 def our_rows(kinds, report, complaint, expected, suffix=""):
     """convfuse's rows of an element type, named by kind and suffix; a kind without a result has a row that says why."""
-    by_products = {}
+    by_math_mode = {}
     if report is not None:
         complaint = report.get("error") or complaint
         try:
-            by_products = {row.products: row for row in common.our_rows(report, expected)}
+            by_math_mode = {row.math_mode: row for row in common.our_rows(report, expected)}
         except Exception as error:  # PyTorch is to be timed all the same
             complaint = common.complaint(error)
     rows = []
     for kind in kinds:
-        products = KINDS[kind].products
-        row = by_products.get(products) or Row("", products, complaint=complaint, is_ours=True)
+        math_mode = KINDS[kind].math_mode
+        row = by_math_mode.get(math_mode) or Row("", math_mode, complaint=complaint, is_ours=True)
         row.name = f"convfuse {kind}{suffix}"
         rows.append(row)
     return rows
@@ -186,7 +186,7 @@ def measure(variant, problem, x, parameters, expected, repeats):
     """Runs, checks and times one variant."""
     import torch
 
-    row = Row(f"PyTorch {variant.name}", variant.products)
+    row = Row(f"PyTorch {variant.name}", variant.math_mode)
     try:
         model = model_of(problem["chain"], x.dim(), parameters, variant)
         x = common.arrange(x, variant)
@@ -223,7 +223,7 @@ def rows_of(arguments, folder, problem):
         dtypes = dict.fromkeys(KINDS[kind].dtype for kind in arguments.dtypes)
         found, complaint = bench(arguments, folder, problem, dtypes)
         if arguments.channels_last and len(problem["input"]) in (4, 5):
-            last_kinds = [kind for kind in arguments.dtypes if KINDS[kind].products != "accurate"]
+            last_kinds = [kind for kind in arguments.dtypes if KINDS[kind].math_mode != "accurate"]
         if last_kinds:
             last = folder / "channels-last"
             last.mkdir(exist_ok=True)
@@ -252,7 +252,7 @@ def rows_of(arguments, folder, problem):
         for variant in (v for way in ways for kind in kinds for v in variants(kind, way, x.dim())):
             torch.cuda.empty_cache()
             if time.monotonic() > until:
-                yield Row(f"PyTorch {variant.name}", variant.products, complaint="no time left")
+                yield Row(f"PyTorch {variant.name}", variant.math_mode, complaint="no time left")
             else:
                 yield measure(variant, problem, x, parameters, expected, arguments.repeats)
 

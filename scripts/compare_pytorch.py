@@ -32,7 +32,7 @@ WARM_UPS = 5
 FILL_ELEMENTS = 1 << 26
 # Samples that the float64 reference computes at a time.
 REFERENCE_SAMPLES = 8
-# `rtol` and `atol` of torch.allclose against float64, by the products of the convolution.
+# `rtol` and `atol` of torch.allclose against float64, by the math mode of the convolution.
 TOLERANCES = {"accurate": 1e-4, "fast": 5e-3, "half": 1e-2}
 # A bf16 has three bits less than an f16.
 BF16_ROUNDING = 8
@@ -112,7 +112,7 @@ class Variant:
     """A way to run PyTorch."""
 
     name: str
-    products: str
+    math_mode: str
     dtype: str = "f32"
     tf32: bool = False
     channels_last: bool = False
@@ -121,7 +121,7 @@ class Variant:
 
 
 def variants(max_autotune):
-    """PyTorch's usual settings; `tf32` allows the products of f32 numbers to be rounded."""
+    """PyTorch's usual settings; `tf32` allows the factors of f32 products to be rounded."""
     compiled = {"compile_mode": "default"}
     chosen = [
         Variant("eager f32", "accurate"),
@@ -186,7 +186,7 @@ class Row:
     """A line of the table."""
 
     name: str
-    products: str
+    math_mode: str
     seconds: float | None = None
     quartiles: tuple[float, float] | None = None
     extra_bytes: int | None = None
@@ -242,7 +242,7 @@ def compare(row, output, expected, dtype="f32"):
         row.agrees = None
         return
     output = output.double()
-    tolerance = TOLERANCES[row.products] * (BF16_ROUNDING if dtype == "bf16" else 1)
+    tolerance = TOLERANCES[row.math_mode] * (BF16_ROUNDING if dtype == "bf16" else 1)
     row.largest_error = (output - expected).abs().max().item()
     row.agrees = bool(
         ((output - expected).abs() <= tolerance + tolerance * expected.abs()).all().item()
@@ -253,7 +253,7 @@ def measure(variant, problem, x, parameters, expected, repeats):
     """Runs, checks and times one variant."""
     import torch
 
-    row = Row(f"PyTorch {variant.name}", variant.products)
+    row = Row(f"PyTorch {variant.name}", variant.math_mode)
     x = arrange(x, variant)
     parameters = {name: arrange(tensor, variant) for name, tensor in parameters.items()}
     attributes = problem["attributes"]
@@ -304,7 +304,7 @@ def our_rows(problem, expected):
 
     rows = []
     for result in problem["results"]:
-        row = Row(f"convfuse {result['strategy']}", result["products"], is_ours=True)
+        row = Row(f"convfuse {result['strategy']}", result["math_mode"], is_ours=True)
         row.extra_bytes, row.complaint = result["extra_bytes"], result["complaint"]
         if result["time"] is not None:
             row.seconds = result["time"]["median"]
@@ -319,9 +319,9 @@ def our_rows(problem, expected):
 # The table ---------------------------------------------------------------------------------------
 
 
-def best(rows, products=None):
-    """The shortest time among rows that agree, of some products if given."""
-    fitting = (row for row in rows if row.agrees and products in (None, row.products))
+def best(rows, math_mode=None):
+    """The shortest time among rows that agree, of a math mode if given."""
+    fitting = (row for row in rows if row.agrees and math_mode in (None, row.math_mode))
     return min((row.seconds for row in fitting if row.seconds), default=None)
 
 
@@ -346,21 +346,21 @@ def table(rows):
     eager = next((row.seconds for row in others if row.name == "PyTorch eager f32"), None)
     compiled = {p: best([r for r in others if "compile" in r.name], p) for p in TOLERANCES}
     lines = [
-        "| | products | median | quartiles | vs eager f32 | vs best compile of these products | extra memory | largest error |",
+        "| | math mode | median | quartiles | vs eager f32 | vs best compile in this math mode | extra memory | largest error |",
         "|---|---|---:|---:|---:|---:|---:|---:|",
     ]
     for row in rows:
         if row.seconds is None:
             reason = (row.complaint or "no time").replace("|", "\\|")
-            lines.append(f"| {row.name} | {row.products} | {reason} | | | | | |")
+            lines.append(f"| {row.name} | {row.math_mode} | {reason} | | | | | |")
             continue
         error = "-" if row.largest_error is None else f"{row.largest_error:.1e}"
         error += "" if row.agrees else " **WRONG**"
         name = f"**{row.name}**" if row.is_ours else row.name
         low, high = (f"{bound * 1e6:.1f}" for bound in row.quartiles)
         lines.append(
-            f"| {name} | {row.products} | {row.seconds * 1e6:.1f} us | {low} to {high} "
-            f"| {ratio(eager, row.seconds)} | {ratio(compiled[row.products], row.seconds)} "
+            f"| {name} | {row.math_mode} | {row.seconds * 1e6:.1f} us | {low} to {high} "
+            f"| {ratio(eager, row.seconds)} | {ratio(compiled[row.math_mode], row.seconds)} "
             f"| {row.extra_bytes / 1e6:.1f} MB | {error} |"
         )
     return "\n".join(lines)

@@ -28,8 +28,8 @@ def label(problem):
 
 
 def name(result):
-    """The strategy, and its products if they are fast ones."""
-    return result["strategy"] + (", fast" if result["products"] == "fast" else "")
+    """The strategy, and its math mode if that is the fast one."""
+    return result["strategy"] + (", fast" if result["math_mode"] == "fast" else "")
 
 
 def timed(problem):

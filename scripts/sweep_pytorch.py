@@ -179,25 +179,25 @@ def description(problem):
     return ", ".join(words)
 
 
-def find(rows, name, products):
-    """The row of a name and of products."""
-    fitting = (row for row in rows if row.name == name and row.products == products)
+def find(rows, name, math_mode):
+    """The row of a name and a math mode."""
+    fitting = (row for row in rows if row.name == name and row.math_mode == math_mode)
     return next(fitting, None)
 
 
-# Ours, PyTorch's, the products of both: each pair is a column of ratios.
-PAIRS = [("convfuse fused", f"PyTorch {name}", products) for products, name in COMPILED.items()]
+# Ours, PyTorch's, the math mode of both: each pair is a column of ratios.
+PAIRS = [("convfuse fused", f"PyTorch {name}", math_mode) for math_mode, name in COMPILED.items()]
 PAIRS.append(("convfuse fused", f"PyTorch {EAGER}", "accurate"))
 COLUMNS = [
     ("eager f32", f"PyTorch {EAGER}", "accurate"),
-    *((name, f"PyTorch {name}", products) for products, name in COMPILED.items()),
+    *((name, f"PyTorch {name}", math_mode) for math_mode, name in COMPILED.items()),
     ("unfused f32", "convfuse unfused-direct", "accurate"),
-    *((f"fused {products}", "convfuse fused", products) for products in COMPILED),
+    *((f"fused {math_mode}", "convfuse fused", math_mode) for math_mode in COMPILED),
 ]
 HEADER = (
     ["problem", "input", "attributes"]
     + [column for column, _, _ in COLUMNS]
-    + [f"{products} vs {theirs.removeprefix('PyTorch ')}" for _, theirs, products in PAIRS]
+    + [f"{math_mode} vs {theirs.removeprefix('PyTorch ')}" for _, theirs, math_mode in PAIRS]
     + ["launches", "largest error", "agrees"]
 )
 
@@ -211,8 +211,8 @@ def cell(row):
 
 def ratio(rows, pair):
     """How many times faster ours is, if both are right."""
-    ours, theirs, products = pair
-    both = [find(rows, name, products) for name in (ours, theirs)]
+    ours, theirs, math_mode = pair
+    both = [find(rows, name, math_mode) for name in (ours, theirs)]
     if not all(row and row.seconds and row.agrees for row in both):
         return None
     return both[1].seconds / both[0].seconds
@@ -227,7 +227,7 @@ def agrees(rows):
 def table_line(problem, rows):
     """A problem's line of the table."""
     cells = [problem["title"], shown_shape(problem["input"]), description(problem)]
-    cells += [cell(find(rows, name, products)) for _, name, products in COLUMNS]
+    cells += [cell(find(rows, name, math_mode)) for _, name, math_mode in COLUMNS]
     ratios = (ratio(rows, pair) for pair in PAIRS)
     cells += [f"{value:.2f}x" if value else "-" for value in ratios]
     accurate = find(rows, "convfuse fused", "accurate")

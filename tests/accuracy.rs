@@ -83,9 +83,9 @@ fn scaled_input(backend: Backend, preset: &Preset, factor: f32) -> Outcome {
     check(backend, &case).map(drop)
 }
 
-/// A norm's moments are those of what is stored: of equal values the deviation is 0, whatever was rounded. By
-/// the tile of the usual convolution, that of depthwise ones, and the wide one, which takes more than is
-/// emulated in seconds.
+/// A norm's moments are those of the stored values, so equal values have a deviation of 0, however they were
+/// rounded. For the `mma.sync` tile, for depthwise convolutions, and for the warp-specialized tile, which
+/// takes too long to emulate.
 fn constant_in_16_bits(backend: Backend) -> Outcome {
     let groups = |groups| ConvSpec::default().groups(groups);
     let rows = [

@@ -108,12 +108,12 @@ fn refusals(backend: Backend) -> Outcome {
     ));
     says(
         missing,
-        "model: input shortcut is missing, a layer of the model takes it; beside the first, [] are given",
+        "model: input shortcut is missing, which a layer of the model takes; given besides the first: none",
     )?;
     let both = || named([x, shortcut, late]);
     says(
         model.forward(both().with("other", late)),
-        "model: there is no input other, those of the model beside the first are [\"shortcut\", \"late\"]",
+        "model: there is no input other; the model's inputs besides the first: shortcut, late",
     )?;
     says(
         model.forward(both().with("late", late)),
@@ -133,7 +133,7 @@ fn refusals(backend: Backend) -> Outcome {
     let plain = Model::init(&stream, &plain, 1)?;
     says(
         plain.forward(Inputs::new(x).with("shortcut", shortcut)),
-        "model: there is no input shortcut, those of the model beside the first are []",
+        "model: there is no input shortcut; the model's inputs besides the first: none",
     )?;
     let elsewhere = match backend {
         Backend::Cpu => convfuse::Device::emulator(),
@@ -164,7 +164,7 @@ fn plan_refusals(backend: Backend) -> Outcome {
     let mut y = plan.output()?;
     says(
         plan.execute(x, &mut y),
-        "plan: input shortcut is missing, a layer of the model takes it; beside the first, [] are given",
+        "plan: input shortcut is missing, which a layer of the model takes; given besides the first: none",
     )?;
     says(
         plan.execute(named([x, late, late]), &mut y),
@@ -314,7 +314,7 @@ fn captured(backend: Backend) -> Outcome {
     assert_eq!(captured.output().to_array::<f32>()?, wanted);
     says(
         captured.write_input("other", late),
-        "captured plan: there is no input other, those of the model beside the first are [\"shortcut\", \"late\"]",
+        "captured plan: there is no input other; the model's inputs besides the first: shortcut, late",
     )?;
     says(
         captured.write_input("late", shortcut),
@@ -324,7 +324,7 @@ fn captured(backend: Backend) -> Outcome {
     let refused = plan()?.capture(x);
     says(
         refused.map(drop),
-        "captured plan: input shortcut is missing, a layer of the model takes it; beside the first, [] are given",
+        "captured plan: input shortcut is missing, which a layer of the model takes; given besides the first: none",
     )
 }
 

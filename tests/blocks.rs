@@ -1,7 +1,7 @@
 //! Blocks of real networks, as `examples/chains` has them: convolution, norm, functions, and what follows.
 
 use convfuse::graph::{Chain, Layer};
-use convfuse::model::Precision as Products;
+use convfuse::model::Precision as MathMode;
 use convfuse::spec::{Conv2dSpec, GeluApproximation};
 use convfuse::{DType, Options, Tensor};
 use convfuse_cli::rounded;
@@ -274,21 +274,21 @@ fn unseen_rows(backend: Backend) -> Outcome {
     }
     for dtype in [DType::F32, DType::F16, DType::BF16] {
         let model = chains::model(&stream, &clean, dtype)?;
-        for products in [Products::Accurate, Products::Fast] {
-            let options = Options::default().precision(products);
+        for math_mode in [MathMode::Accurate, MathMode::Fast] {
+            let options = Options::default().precision(math_mode);
             let of = |case: &Case| -> convfuse::Result<_> {
                 let x = Tensor::from_f32_array(&stream, &case.x, dtype)?;
                 model.forward_with(&x, &options)?.to_f32_array()
             };
             let (y, wanted) = (of(&case)?, of(&clean)?);
             assert!(wanted.iter().all(|y| y.is_finite()));
-            assert_eq!(y, wanted, "{dtype} {products:?}");
+            assert_eq!(y, wanted, "{dtype} {math_mode:?}");
         }
     }
     Ok(())
 }
 
-/// Each block is one run, whose last kernel does all behind the statistics.
+/// Each block is one run, whose last kernel does all after the statistics.
 fn one_run(backend: Backend) -> Outcome {
     let stream = backend.stream()?;
     let last_of =

@@ -147,7 +147,7 @@ fn outputs(backend: Backend) -> Outcome {
     Ok(())
 }
 
-/// Memory that this library does not know: zeros, from the driver or the host's allocator.
+/// Memory of zeros from the driver or the host's allocator, not from this library.
 struct Memory {
     start: RawPointer,
     host: Vec<u128>,

@@ -2,9 +2,9 @@
 //! converts.
 
 use convfuse::graph::{Chain, ConvLayer, Layer};
-use convfuse::model::Precision;
-use convfuse::spec::Conv2dSpec;
-use convfuse::{DType, Model, Options, Tensor, data};
+use convfuse::model::{Explanation, Precision, RegionFacts};
+use convfuse::spec::{Conv2dSpec, Layout, MaxPool2dSpec};
+use convfuse::{DType, Error, Inputs, Model, Options, Tensor, data};
 use libtest_mimic::Trial;
 
 use crate::backend::{Backend, Outcome};
@@ -14,8 +14,218 @@ pub(crate) fn trials() -> Vec<Trial> {
     Backend::trials(
         &Backend::KERNELS,
         "channels_last",
-        &[("inputs_are_multiplied_without_a_copy", without_a_copy)],
+        &[
+            ("inputs_are_multiplied_without_a_copy", without_a_copy),
+            ("networks_reformat_nothing", reformats_nothing),
+            ("depthwise_convolutions_and_pools_reformat_nothing", slides),
+        ],
     )
+}
+
+/// From channels-last inputs to a channels-last output without a copy, with the bits of dense inputs. The
+/// option asks for the other layout, which costs one copy.
+fn reformats_nothing(backend: Backend) -> Outcome {
+    let stream = backend.stream()?;
+    let [h, w] = match backend {
+        Backend::Emulator => [12, 20],
+        _ => [24, 40],
+    };
+    let conv = |name: &str, filters, kernel: usize, stride| {
+        let mut conv = ConvLayer::<2>::new(name, filters, [kernel; 2]);
+        conv.attributes = Conv2dSpec::default()
+            .stride([stride; 2])
+            .padding(kernel / 2);
+        Layer::from(conv)
+    };
+    let chain = Chain::new(
+        128,
+        [
+            conv("first", 256, 1, 1),
+            Layer::from(Layer::batch_norm("norm")),
+            Layer::silu(),
+            conv("second", 128, 3, 1),
+            Layer::from(Layer::batch_norm("behind")),
+            Layer::add("residual"),
+            Layer::relu(),
+            conv("third", 128, 3, 2),
+            Layer::hardswish(),
+        ],
+    )?;
+    let fast = Options::default().precision(Precision::Fast);
+    let shape = [2, 128, h, w];
+    let mut values = data::signed(1, &shape[..]);
+    values[[1, 5, 3, 4]] = f32::NAN;
+    values[[0, 7, h - 1, w - 1]] = f32::INFINITY;
+    let further = data::signed(2, &shape[..]);
+    let last = way("channels last", channels_last);
+    for dtype in [DType::F16, DType::BF16, DType::F32] {
+        let parameters = convfuse::Parameters::init(&chain, 3)?;
+        let model = Model::with_dtype(&stream, &chain, &parameters, dtype)?;
+        let dense = |values| Tensor::from_f32_array(&stream, values, dtype);
+        let (x, residual) = (dense(&values)?, dense(&further)?);
+        let wanted = model.forward_with(Inputs::new(&x).with("residual", &residual), &fast)?;
+        assert!(wanted.is_contiguous());
+        let wanted = bits_of(&wanted)?;
+        let x = lying(&stream, &values, dtype, &last)?;
+        let residual = lying(&stream, &further, dtype, &last)?;
+        let inputs = || Inputs::new(&x).with("residual", &residual);
+        let y = model.forward_with(inputs(), &fast)?;
+        let [n, k, p, q] = *y.shape() else {
+            return Err("an output of four axes".into());
+        };
+        assert_eq!(y.strides()[1], 1, "{:?}", y.strides());
+        assert_eq!(bits_of(&y)?, wanted, "{dtype}");
+        let explained = model.plan_for(&stream, inputs(), &fast)?.explain()?;
+        let copies = |explained: &Explanation| {
+            let launches = explained.launches.iter();
+            launches
+                .filter(|launch| launch.kernel.contains("copy"))
+                .count()
+        };
+        // f32 is read in place only where that is faster.
+        let arch = stream.device().properties().arch;
+        let needs_no_copy = arch.has_warpgroup_mma() && dtype != DType::F32;
+        if needs_no_copy {
+            assert_eq!(copies(&explained), 0, "{explained}");
+            let gemms = explained.regions.iter();
+            let is_nhwc = |of: &RegionFacts| (of.reads, of.writes) == (Layout::Nhwc, Layout::Nhwc);
+            assert!(
+                gemms.clone().all(is_nhwc) && gemms.count() == 3,
+                "{explained}"
+            );
+        }
+        let options = fast.clone().output_layout(Layout::Nchw);
+        let mut plan = model.plan_for(&stream, inputs(), &options)?;
+        let mut y = plan.output()?;
+        assert!(y.is_contiguous() && y.shape() == [n, k, p, q]);
+        plan.execute(inputs(), &mut y)?;
+        assert_eq!(bits_of(&y)?, wanted, "{dtype}");
+        if needs_no_copy {
+            assert_eq!(copies(&plan.explain()?), 1);
+        }
+        // Tiles of several samples may add in another order.
+        let by_batch = fast.clone().batch_invariant(false);
+        let got = model.forward_with(inputs(), &by_batch)?.to_f32_array()?;
+        let close = |(got, &bits): (&f32, &u32)| {
+            let wanted = f32::from_bits(bits);
+            let off = (got - wanted).abs() <= 2e-2 * wanted.abs().max(1.0);
+            got.is_nan() == wanted.is_nan() && (off || got == &wanted || wanted.is_nan())
+        };
+        assert!(got.iter().zip(&wanted).all(close), "{dtype}, by the batch");
+        let explained = model.plan_for(&stream, inputs(), &by_batch)?.explain()?;
+        let of_several = explained
+            .to_string()
+            .matches("tiles of several samples")
+            .count();
+        assert_eq!(of_several, if needs_no_copy { 3 } else { 0 }, "{explained}");
+        // A tensor of one layout is no output of the other.
+        let mut plan = model.plan_for(&stream, inputs(), &fast)?;
+        assert!(matches!(
+            plan.execute(inputs(), &mut y),
+            Err(Error::LayoutMismatch { .. })
+        ));
+        let mut y = plan.output()?;
+        plan.execute(inputs(), &mut y)?;
+        assert_eq!(bits_of(&y)?, wanted, "{dtype}");
+    }
+    Ok(())
+}
+
+/// Depthwise convolutions, pools and functions from channels last to channels last without a copy, with the
+/// bits of dense inputs; behind a convolution on tensor cores, too.
+fn slides(backend: Backend) -> Outcome {
+    let stream = backend.stream()?;
+    let [h, w] = match backend {
+        Backend::Emulator => [12, 20],
+        _ => [24, 40],
+    };
+    let [channels, wide] = [128, 256];
+    let conv = |name: &str, filters, kernel: usize, (groups, stride): (usize, usize)| {
+        let mut conv = ConvLayer::<2>::new(name, filters, [kernel; 2]);
+        conv.attributes = Conv2dSpec::default()
+            .stride([stride; 2])
+            .padding(kernel / 2)
+            .groups(groups);
+        Layer::from(conv)
+    };
+    let sliding = |channels| {
+        [
+            conv("depthwise", channels, 3, (channels, 1)),
+            Layer::from(Layer::batch_norm("norm")),
+            Layer::clamp(0.0, 6.0),
+            Layer::from(MaxPool2dSpec::new(3).stride(2).padding(1)),
+            conv("wider", channels, 5, (channels, 2)),
+            Layer::silu(),
+            Layer::from(Layer::avg_pool2d(2).stride(1)),
+            Layer::relu(),
+        ]
+    };
+    let behind = [
+        conv("first", wide, 1, (1, 1)),
+        Layer::from(Layer::batch_norm("behind")),
+        Layer::clamp(0.0, 6.0),
+    ];
+    let has_warp_specialized = stream.device().properties().arch.has_warpgroup_mma();
+    let alone = Chain::new(channels, sliding(channels))?;
+    let behind = Chain::new(channels, behind.into_iter().chain(sliding(wide)))?;
+    let shape = [2, channels, h, w];
+    let mut values = data::signed(1, &shape[..]);
+    values[[1, 5, 3, 4]] = f32::NAN;
+    values[[0, 7, h - 1, w - 1]] = f32::INFINITY;
+    for (chain, dtype) in [
+        (&alone, DType::F32),
+        (&alone, DType::F16),
+        (&behind, DType::F16),
+        (&behind, DType::BF16),
+    ] {
+        let parameters = convfuse::Parameters::init(chain, 3)?;
+        let model = Model::with_dtype(&stream, chain, &parameters, dtype)?;
+        let dense = Tensor::from_f32_array(&stream, &values, dtype)?;
+        let wanted = bits_of(&model.forward(&dense)?)?;
+        let x = lying(
+            &stream,
+            &values,
+            dtype,
+            &way("channels last", channels_last),
+        )?;
+        let y = model.forward(&x)?;
+        assert_eq!(y.strides()[1], 1, "{:?}", y.strides());
+        assert_eq!(bits_of(&y)?, wanted, "{dtype}");
+        let plan = model.plan_for(&stream, &x, &Options::default())?;
+        let explained = plan.explain()?;
+        let kernels = |part: &str| {
+            let launches = explained.launches.iter();
+            launches
+                .filter(|launch| launch.kernel.contains(part))
+                .count()
+        };
+        assert_eq!(kernels("depthwise_nhwc"), 2, "{explained}");
+        assert_eq!(kernels("pool_nhwc"), 2, "{explained}");
+        if has_warp_specialized || chain.layers().len() == alone.layers().len() {
+            assert_eq!(kernels("copy"), 0, "{explained}");
+            let is_nhwc = |of: &RegionFacts| (of.reads, of.writes) == (Layout::Nhwc, Layout::Nhwc);
+            assert!(explained.regions.iter().all(is_nhwc), "{explained}");
+        }
+    }
+    // Channels that are no whole vectors are left to the dense kernels.
+    let odd = Chain::new(6, sliding(6))?;
+    let values = data::signed(2, &[1, 6, h, w][..]);
+    let model = Model::with_dtype(
+        &stream,
+        &odd,
+        &convfuse::Parameters::init(&odd, 3)?,
+        DType::F32,
+    )?;
+    let wanted =
+        bits_of(&model.forward(&Tensor::from_f32_array(&stream, &values, DType::F32)?)?)?;
+    let x = lying(
+        &stream,
+        &values,
+        DType::F32,
+        &way("channels last", channels_last),
+    )?;
+    assert_eq!(bits_of(&model.forward(&x)?)?, wanted);
+    Ok(())
 }
 
 /// A chain whose convolution takes warp-specialized tiles, if the device has them.
@@ -74,7 +284,9 @@ fn without_a_copy(backend: Backend) -> Outcome {
             1.0,
         ),
     ];
-    let options = Options::default().precision(Precision::Fast);
+    let options = Options::default()
+        .precision(Precision::Fast)
+        .output_layout(Layout::Nchw);
     for (chain, shape, dtype, factor) in cases {
         let mut values = data::signed(1, &shape[..]);
         let last = values.outer_iter_mut().next_back();

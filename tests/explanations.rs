@@ -148,7 +148,7 @@ fn few_moments(backend: Backend) -> Outcome {
 fn none(backend: Backend) -> Outcome {
     says(
         model(backend, DType::F32)?.explain(&[1, 8, 14, 128], &Options::default()),
-        "conv2d group_norm scale max_pool2d clamp: no kernels: the cpu device runs none",
+        "conv2d group_norm scale max_pool2d clamp: no kernels: the cpu device runs none; `explain_for` lists those of a GPU",
     )
 }
 

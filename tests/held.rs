@@ -223,8 +223,8 @@ fn held_replay(held: &Held) -> Outcome {
     Ok(())
 }
 
-/// Plans are captured for a stream on which other threads launch meanwhile: their work is no part of the
-/// graphs, and is done.
+/// Plans are captured for a stream on which other threads launch meanwhile. That work is not part of the
+/// graphs, and it completes.
 fn capture_among_others(held: &Held) -> Outcome {
     let [stream] = held.streams()?;
     let model = Model::init(&stream, &preset_79().chain, 1)?;

@@ -2,7 +2,7 @@
 //! what another convolution makes of it, or an earlier value.
 
 use convfuse::graph::{Chain, Graph, Layer, Partition};
-use convfuse::spec::Conv2dSpec;
+use convfuse::spec::{Conv2dSpec, Layout};
 use convfuse::{DType, Inputs, Model, Options, Parameters, Stream, Tensor};
 use libtest_mimic::{Failed, Trial};
 use ndarray::{ArrayD, Axis};
@@ -152,7 +152,7 @@ fn as_chains(backend: Backend) -> Outcome {
     Ok(())
 }
 
-/// Further inputs behind the first, under their names.
+/// Further inputs after the first, under their names.
 fn arrays<'a>(case: &Case, all: &'a [ArrayD<f32>]) -> Inputs<&'a ArrayD<f32>> {
     let further = case.graph.inputs().iter().zip(&all[1..]);
     further.fold(Inputs::new(&all[0]), |inputs, (name, value)| {
@@ -210,7 +210,9 @@ fn copies(backend: Backend) -> Outcome {
     let [turned, _] = both_orders(&stream, &case.x)?;
     let partition = "conv2d @direct | batch_norm | relu | conv2d | batch_norm | add | relu";
     let partition = Partition::parse(&case.graph, partition)?;
-    let options = Options::default().partition(partition);
+    let options = Options::default()
+        .partition(partition)
+        .output_layout(Layout::Nchw);
     let launches = model
         .plan_for(&stream, &turned, &options)?
         .explain()?

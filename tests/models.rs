@@ -119,9 +119,8 @@ fn given(model: &Model, x: &Tensor, options: &Options) -> convfuse::Result<(Arra
     Ok((y, plan.workspace_bytes()))
 }
 
-/// A model that was asked for one thing gives of another what a model gives that was asked for nothing else:
-/// what it keeps of programs and prepared parameters is of the same options and shapes. In either order, on a
-/// shape that a kernel of one launch takes and on another.
+/// A model keeps programs and prepared parameters apart by options and shapes: its results equal those of a
+/// fresh model, in either order, on a shape for a one-launch kernel and on another.
 fn options_apart(backend: Backend) -> Outcome {
     let stream = backend.stream()?;
     let fast = Options::default().precision(Precision::Fast);

@@ -1,7 +1,7 @@
 //! Partitions: those with kernels give the reference's values, the others are refused with reasons.
 
 use convfuse::graph::{Chain, Partition};
-use convfuse::model::Precision as Products;
+use convfuse::model::Precision as MathMode;
 use convfuse::{DType, Error, Model, Options, Tensor};
 use libtest_mimic::Trial;
 use oracle::{Case, Precision};
@@ -180,7 +180,7 @@ fn one_way(backend: Backend) -> Outcome {
         let x = Tensor::from_array(&stream, &case.x)?;
         let wanted = model.forward(&x)?.to_array::<f32>()?;
         let single = Options::default().partition(Partition::single(&preset.chain));
-        for options in [single, Options::default().precision(Products::Fast)] {
+        for options in [single, Options::default().precision(MathMode::Fast)] {
             let y = model.forward_with(&x, &options)?.to_array::<f32>()?;
             assert_eq!(y, wanted);
         }

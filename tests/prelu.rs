@@ -81,7 +81,7 @@ fn other_ranks(backend: Backend) -> Outcome {
     Ok(())
 }
 
-/// A convolution and a norm, and what is behind them; the rows of the table that do it, and the last kernel.
+/// A convolution and a norm, and what is after them; the rows of the table that do it, and the last kernel.
 type Block = (
     &'static str,
     Vec<Layer>,

@@ -1,5 +1,5 @@
-//! Laws that hold for all shapes and values, on random ones, seeded, and shrunk on failure; and the first
-//! cases of a campaign, which `convfuse campaign` goes on with.
+//! Properties that hold for all shapes and values, tested on seeded random ones that are shrunk on failure;
+//! and the first cases of a campaign, which `convfuse campaign` continues.
 
 mod runner;
 
@@ -8,7 +8,7 @@ use std::time::Duration;
 use convfuse::graph::Layer;
 use convfuse::spec::{ClampSpec, GroupNormSpec, InstanceNormSpec};
 use convfuse::{DType, Tensor, data, ops};
-use convfuse_cli::campaign::{Draft, FAMILIES, Family, Place};
+use convfuse_cli::campaign::{FAMILIES, Family, GeneratedCase, Target};
 use libtest_mimic::Trial;
 use ndarray::{Array1, ArrayD};
 use oracle::Precision;
@@ -63,20 +63,20 @@ fn campaign(backend: Backend, family: &'static Family) -> Outcome {
         // One that the kernel of one launch for problem 85 takes has 4.6 million multiplications.
         _ => (24, 6_000_000),
     };
-    let place = match backend {
-        Backend::Emulator => Place::Emulator,
-        backend => Place::Device(backend.device()?),
+    let target = match backend {
+        Backend::Emulator => Target::Emulator,
+        backend => Target::Device(backend.device()?),
     };
     let mut runs = 0;
     for number in 0..cases {
-        let Some(draft) = Draft::numbered(&[family], SEED, number, most) else {
+        let Some(generated) = GeneratedCase::numbered(&[family], SEED, number, most) else {
             continue;
         };
-        let verdict = draft.judge(&place);
+        let verdict = generated.judge(&target);
         runs += verdict.runs;
         if verdict.trouble.is_some() {
-            let smaller = draft.smaller(&place, most, Duration::from_secs(30));
-            let trouble = smaller.judge(&place).trouble;
+            let smaller = generated.smaller(&target, most, Duration::from_secs(30));
+            let trouble = smaller.judge(&target).trouble;
             let text = trouble.map_or("it comes and goes".to_owned(), |trouble| trouble.text);
             let what = format!("case {number}: {text}\n{}", smaller.summary());
             return Err(format!("{what}\nchoices {:?}", smaller.choices).into());

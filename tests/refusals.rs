@@ -1,4 +1,4 @@
-//! What operators refuse, as PyTorch does, and that each says so before anything runs.
+//! Operators refuse what PyTorch refuses, with an error before anything runs.
 
 use convfuse::{DType, Error, Stream, Tensor, lab};
 use libtest_mimic::Trial;
@@ -6,7 +6,7 @@ use libtest_mimic::Trial;
 use crate::backend::{Backend, Outcome};
 use crate::suite::says;
 
-/// An operator, the shapes of its tensors, attributes as files of chains have them, and what it says.
+/// An operator, the shapes of its tensors, attributes as in chain files, and the error's text.
 const ROWS: &str = "
     conv1d 1x2x5x6 3x2x3 => input has rank 4, expected 3
     conv1d 1x2x6 3x2x3 padding=same stride=2 => stride[0] is 2, expected 1 with padding same

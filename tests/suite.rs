@@ -191,7 +191,7 @@ pub(crate) fn runs(backend: Backend) -> u64 {
 /// The same bits from every run, each on a stream of its own, and in the emulator with blocks and threads in
 /// another order.
 ///
-/// In f32, in all modes that there are, on the largest case of the tables `realistic` and `ragged`, or the
+/// In f32, in every math mode, on the largest case of the tables `realistic` and `ragged`, or the
 /// largest that the emulator can afford: repeatability is lost where many blocks or threads take part. The
 /// benchmark problems at full size are in `repeats`.
 fn repeats(backend: Backend, cases: &Cases) -> Outcome {

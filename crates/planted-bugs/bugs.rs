@@ -6,7 +6,7 @@
 // - what is wrong, which is the name of a test,
 // - what notices it, a check of `kernels-gpu`,
 // - what stands there, once in the file; if «a part» of it is marked, the rest only says where the part is,
-// - behind `=>`, what stands there instead of that part.
+// - after `=>`, what stands there instead of that part.
 
 bugs! {
     BUGS:
@@ -40,6 +40,18 @@ bugs! {
             "count *= «end.min(last)» - start.max(first);" => "end";
         sums_of_parts_are_read_in_part, pool::planes::<f32>,
             "part += «WARP_THREADS as u64»;" => "2 * WARP_THREADS as u64";
+    "pool/nhwc.rs":
+        averages_of_a_run_are_all_by_the_first_divisor, pool::windows::<f32>,
+            "divisor(g, [z, p, «q + o»])" => "q";
+        maxima_of_a_row_are_taken_without_those_before, max_pool2d::max_pool2d::<f32>,
+            "let mut of_row = «level(of_slice)»;" => "[none; OUTPUTS_PER_THREAD]";
+    "parts/nhwc.rs":
+        runs_read_a_row_behind_the_input, depthwise::without_norm::<f32>,
+            "let is_row = «d < slices && h < rows»;" => "d < slices && h <= rows";
+        runs_go_on_behind_the_row, pool::windows::<f32>,
+            "len: «blocks.run.min(q - first)»," => "blocks.run";
+        blocks_of_channels_all_begin_with_the_first, pool::windows::<f32>,
+            "first_channel: «of_channels» * blocks.block_vectors" => "0";
     "pointwise.rs":
         pointwise_writes_past_the_end, pointwise::clamp::<f32>,
             "if «at < x.len()» {\n                y.store(" => "true";
@@ -153,6 +165,13 @@ bugs! {
     "fused/depthwise/mod.rs":
         depthwise_takes_rows_beyond_the_output_into_the_moments, depthwise::matches::<f32>,
             "(conv.p - place.p).min(g.item_rows)" => "g.item_rows";
+    "fused/depthwise/nhwc.rs":
+        runs_read_filters_before_they_are_there, depthwise::without_norm::<f32>,
+            "    «thread::sync_threads();»\n\n    let Some(place)" => "";
+        window_slides_over_an_input_again, depthwise::without_norm::<f32>,
+            "window[first] = row.load_or(«w», 0.0);" => "w.wrapping_sub(1)";
+        depthwise_adds_the_residuals_of_the_first_outputs_of_a_run, depthwise::without_norm::<f32>,
+            "residual.load_vec(at(«first + i as u32»))" => "i as u32";
     "fused/depthwise/results.rs":
         depthwise_adds_the_residual_of_the_first_row, depthwise::without_norm::<f32>,
             "                let at = first + «i as u32 * conv.q»;\n                added[i]" => "0";

@@ -35,8 +35,8 @@ const CRATE_ATTRIBUTES: [&str; 2] = [
     "#![cfg_attr(target_arch = \"nvptx64\", feature(abi_ptx, asm_experimental_arch))]\n",
 ];
 
-/// Instances that no bug's check asks for, which would take most of the time that the copy takes to compile:
-/// in the files whose paths have the first in them, the second, and what is left of it.
+/// Instances that no bug's check needs, which would take most of the copy's compile time: a part of the
+/// file's path, the text of the instances, and the text that replaces it.
 const LEFT_OUT: [(&str, &str, &str); 11] = [
     ("lib.rs", "pub mod peak;\n", ""),
     ("", "T: [f32, f16, bf16]", "T: [f32]"),
@@ -189,7 +189,7 @@ impl Copy {
     }
 }
 
-/// What stands before the marked part of `right`, that part, and what stands behind it.
+/// What stands before the marked part of `right`, that part, and what stands after it.
 fn marked(right: &str) -> (&str, &str, &str) {
     let parts = right.split_once('«').and_then(|(before, rest)| {
         let (part, after) = rest.split_once('»')?;

@@ -83,6 +83,9 @@ bugs! {
         depthwise_is_read_in_32_bits, far_products::depthwise,
             "Global::new(x, planes * inputs).slice(«plane * inputs», inputs);"
                 => "(plane as u32).wrapping_mul(inputs as u32) as usize";
+    "parts/nhwc.rs":
+        nhwc_rows_are_found_in_32_bits, far_products::depthwise_nhwc,
+            "[«row * elements» + channel, " => "(row as u32).wrapping_mul(elements as u32) as usize";
     "fused/implicit_gemm/reformat.rs":
         k_vectors_are_reformatted_from_32_bits, far_products::warp_specialized::<f16>,
             "            .slice(«first_plane * plane_elements», channels * plane_elements);"

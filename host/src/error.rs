@@ -250,7 +250,9 @@ pub enum Error {
     },
 
     /// A range beyond an axis of a tensor, or a step of 0.
-    #[error("slice: {start}..{end} by {step} of axis {axis}, whose extent is {extent}")]
+    #[error(
+        "slice: the range of axis {axis} is {start}..{end} by {step}, must lie within 0..{extent}, by 1 or more"
+    )]
     BadSlice {
         /// The axis.
         axis: usize,
@@ -383,7 +385,7 @@ impl Error {
         Error::NoKernels {
             layers: graph.operators(),
             asked: None,
-            reasons: "the cpu device runs none".to_owned(),
+            reasons: "the cpu device runs none; `explain_for` lists those of a GPU".to_owned(),
         }
     }
 }

@@ -19,7 +19,7 @@ use crate::ops::{
 
 pub use crate::model::{explain_axes, forward_array_cut, launched_kernels};
 
-/// Checks that the host has so many bytes, for code that allocates infallibly.
+/// Checks that the host has this many bytes, for code that allocates infallibly.
 ///
 /// # Errors
 /// [`Error::OutOfMemory`](crate::Error::OutOfMemory)

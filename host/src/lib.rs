@@ -6,7 +6,8 @@
 //! CPU. Results agree with PyTorch's within [derived bounds](ops#numerics) and repeat bit for bit.
 //!
 //! # A model from its files
-//! Layers, as JSON or by their constructors, and weights that PyTorch wrote with safetensors' `save_file`:
+//! Layers, as JSON (read by the crate `serde_json`) or by their constructors, and weights that PyTorch wrote
+//! with safetensors' `save_file`:
 //!
 //! ```
 //! use convfuse::graph::Chain;
@@ -48,15 +49,15 @@
 //! | | |
 //! |---|---|
 //! | [`graph::Layer`] | **all layers**, each with its constructor; [`graph`] puts them together |
-//! | [`limits`] | **what is not there**, operators and platforms, and the way around |
+//! | [`limits`] | **missing** operators and platforms, and what to do instead |
 //! | [`Device`], [`Stream`], [`Tensor`] | a GPU, the CPU or the emulator; work in order; arrays on a device |
 //! | [`Model`], [`Plan`], [`Options`] | graphs with parameters; one shape, prepared; math modes and partitions |
 //! | [`Parameters`], [`LoadOptions`] | weights and their files |
 //! | [`Replicas`], [`PinnedArray`] | several GPUs; host memory that GPUs copy by themselves |
 //! | [`ops`], [`spec`] | PyTorch's operators as functions on tensors; their attributes |
-//! | [`model::Explanation`] | the kernels that run, those that were considered, and why |
+//! | [`model::Explanation`] | the kernels that run, those that were considered, and the reasons |
 //! | [`raw`], `dlpack` | memory, streams and allocators of other libraries |
-//! | [`Error`] | typed errors, which say what was given and which rule it breaks |
+//! | [`Error`] | typed errors with the actual value and the rule that it breaks |
 //!
 //! The repository has a guide, `docs/guide.md`: layers and their attributes in one table, chain files,
 //! layouts, math modes, weights, plans, threads and troubleshooting. Its README shows a whole project;
@@ -66,8 +67,8 @@
 //!
 //! | feature | default | what |
 //! |---|---|---|
-//! | `emulator` | yes | `Device::emulator`, which runs the GPU's kernels on the CPU and checks each step; programs do without |
-//! | `dlpack` | no | tensors from and for other libraries, by DLPack |
+//! | `emulator` | yes | `Device::emulator`, which runs the GPU's kernels on the CPU and checks each step; only authors of kernels need it |
+//! | `dlpack` | no | exchange of tensors with other libraries by DLPack |
 //!
 //! The features `lab` and `interleavings` are for the project's own tests, and may change at any time.
 //!
@@ -80,7 +81,7 @@
 //! CUDA_LIBRARY_PATH = { value = ".cargo:/:/usr", relative = true } # one of these has a folder lib64
 //! ```
 //!
-//! On the CPU debug builds compute as fast as others if the manifest of the project has:
+//! Debug builds are fast on the CPU if the manifest of the project optimises the two crates that compute:
 //!
 //! ```toml
 //! [profile.dev.package]
@@ -94,7 +95,7 @@
 //!
 //! | target | level | what |
 //! |---|---|---|
-//! | `convfuse::device` | info, debug | a GPU is opened (a span), or the CPU is used in its place and why |
+//! | `convfuse::device` | info, debug | a GPU is opened (a span), or the CPU is used instead, and why |
 //! | `convfuse::choice` | debug | the kernels that a run of layers takes |
 //! | `convfuse::plan` | debug | the making of a plan (a span), its launches and its memory |
 //! | `convfuse::copy` | debug, trace | arrays copied in chunks; copies, with their bytes |
@@ -107,7 +108,7 @@
 //! ```
 //! use convfuse::{Device, Tensor, ops};
 //! use convfuse::spec::{ClampSpec, MaxPool2dSpec};
-//! use ndarray::Array4;
+//! use convfuse::ndarray::Array4;
 //!
 //! let stream = Device::best().stream()?;
 //! let x = Tensor::from_array(&stream, &Array4::<f32>::ones((2, 3, 8, 8)))?;

@@ -91,10 +91,10 @@ impl Parameters {
     /// say), and for tensors that are missing, superfluous, misshapen, or neither f64 nor f32 nor f16 nor
     /// bf16; for an index that names a file outside of its folder.
     pub fn load(
-        path: impl AsRef<Path>,
         graph: impl AsRef<Graph>,
+        path: impl AsRef<Path>,
     ) -> Result<Parameters, TensorFileError> {
-        Parameters::load_with(path, graph, &LoadOptions::default())
+        Parameters::load_with(graph, path, &LoadOptions::default())
     }
 
     /// The same from a file of more than the graph's parameters, such as a whole network's, or with other
@@ -104,8 +104,8 @@ impl Parameters {
     /// As [`Parameters::load`]; with [`LoadOptions::strict`] off, only tensors under the name of a layer are
     /// superfluous. Two tensors under the name of one parameter are refused always.
     pub fn load_with(
-        path: impl AsRef<Path>,
         graph: impl AsRef<Graph>,
+        path: impl AsRef<Path>,
         options: &LoadOptions,
     ) -> Result<Parameters, TensorFileError> {
         Parameters::read(Source::Path(path.as_ref()), graph.as_ref(), options)
@@ -125,13 +125,13 @@ impl Parameters {
     /// let bytes = [&header.len().to_le_bytes()[..], header, &0.5f32.to_le_bytes()].concat();
     /// let chain = Chain::new(3, [Layer::prelu("prelu", 1)])?;
     /// let options = LoadOptions::default().prefix("net.").rename("slope", "prelu");
-    /// let parameters = Parameters::from_bytes(&bytes, &chain, &options)?;
+    /// let parameters = Parameters::from_bytes(&chain, &bytes, &options)?;
     /// assert_eq!(parameters.get("prelu.weight").unwrap()[0], 0.5);
     /// # Ok::<(), convfuse::Error>(())
     /// ```
     pub fn from_bytes(
-        bytes: &[u8],
         graph: impl AsRef<Graph>,
+        bytes: &[u8],
         options: &LoadOptions,
     ) -> Result<Parameters, TensorFileError> {
         Parameters::read(Source::Bytes(bytes), graph.as_ref(), options)

@@ -48,7 +48,7 @@ impl Here {
             .permute(&[0, 3, 1, 2])
     }
 
-    /// A contiguous tensor of this shape that begins 4 bytes behind a multiple of 16.
+    /// A contiguous tensor of this shape that begins 4 bytes after a multiple of 16.
     fn misaligned(&self, shape: &[usize]) -> Result<Tensor> {
         let len: usize = shape.iter().product();
         let row = self.tensor(&[1 + len], DType::F32)?.narrow(0, 1, len)?;

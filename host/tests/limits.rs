@@ -26,7 +26,7 @@ fn taken() -> u64 {
     pages * unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as u64
 }
 
-/// Lets the process have so many bytes.
+/// Lets the process have this many bytes.
 fn limit(bytes: u64) {
     let limit = libc::rlimit {
         rlim_cur: bytes,

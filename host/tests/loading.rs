@@ -44,7 +44,7 @@ fn file(dtype: Dtype, tensors: &[(&str, &[usize])]) -> Vec<u8> {
 }
 
 fn load(chain: &Chain, bytes: &[u8], options: &LoadOptions) -> Result<Parameters, String> {
-    let loaded = Parameters::from_bytes(bytes, chain, options);
+    let loaded = Parameters::from_bytes(chain, bytes, options);
     loaded.map_err(|error| error.to_string())
 }
 
@@ -65,7 +65,7 @@ fn tensors_under_the_names_of_layers_are_refused_whether_strict_or_not() {
     let strict =
         format!("{of_layers}; conv2.bias, head.weight: given, but the model has no use for it");
     assert_eq!(refusal(&LoadOptions::default()), strict);
-    let error = Parameters::from_bytes(&bytes, chain(false, true), &loose).unwrap_err();
+    let error = Parameters::from_bytes(chain(false, true), &bytes, &loose).unwrap_err();
     let TensorFileError::Parameters {
         defect: ParametersError::Unexpected { of_layers, .. },
         ..
@@ -157,7 +157,7 @@ fn sharded(folder: &Path, map: &[(&str, &str)]) -> Result<Parameters, TensorFile
     );
     let index = folder.join("model.safetensors.index.json");
     fs::write(&index, text).unwrap();
-    Parameters::load(index, chain(true, true))
+    Parameters::load(chain(true, true), index)
 }
 
 #[test]
@@ -209,7 +209,7 @@ fn several_files_are_read_by_their_index() {
     assert_eq!(refusal(&absent), "3.safetensors: cannot be read");
     assert!(refusal(&map[..3]).starts_with("model.safetensors.index.json: missing: norm.bias"));
     fs::write(folder.path().join("index.json"), "{}").unwrap();
-    let error = Parameters::load(folder.path().join("index.json"), chain(true, true));
+    let error = Parameters::load(chain(true, true), folder.path().join("index.json"));
     assert!(matches!(error, Err(TensorFileError::Index { .. })));
 }
 
@@ -221,7 +221,7 @@ fn files_without_a_tensor_that_is_needed_are_not_opened() {
     let text = r#"{"weight_map": {"conv.weight": "a", "head.weight": "absent"}}"#;
     fs::write(&index, text).unwrap();
     let options = LoadOptions::default().strict(false);
-    Parameters::load_with(&index, chain(false, false), &options).unwrap();
+    Parameters::load_with(chain(false, false), &index, &options).unwrap();
 }
 
 #[test]

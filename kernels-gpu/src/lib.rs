@@ -19,6 +19,7 @@
 //! | `parts/`: `map`, `planes`, `channel_operations` | what these loops do with an element |
 //! | `parts/`: `pointwise`, `exponential` | lists of pointwise functions, and what these are made of |
 //! | `parts/`: `moments` | statistics |
+//! | `parts/`: `nhwc` | runs of outputs of channels-last tensors |
 //! | `parts/`: `lanes`, `prescale` | what lanes of a warp combine; how f32 comes into f16's range |
 //! | `parts/`: `index`, `unroll` | arithmetic of positions, and loops that are written out |
 #![no_std]

@@ -16,6 +16,8 @@ use crate::parts::index::{NearSegments, div_rem_u64};
 use crate::parts::lanes::sum_of_lanes;
 use crate::parts::unroll::unroll;
 
+pub mod nhwc;
+
 /// One window of a thread.
 #[derive(Clone, Copy)]
 struct Window {
@@ -45,16 +47,8 @@ pub unsafe fn pool<T: Storage>(x: *const T, y: *mut T, g: &WindowGeometry) {
     let span = (outputs - start).min(BLOCK_OUTPUTS as u64) as u32;
     let segments = NearSegments::from(start, g.plane_outputs(), &g.near);
     let thread = thread::thread_idx_x();
-    let is_maximum = g.result == WindowResult::Maximum;
-    let none = if is_maximum { f32::NEG_INFINITY } else { 0.0 };
-    // One step of a reduction.
-    let and = |a: f32, b: f32| {
-        if is_maximum {
-            math::max_nan(a, b)
-        } else {
-            a + b
-        }
-    };
+    let reduction = Reduction::of(g);
+    let (none, and) = (reduction.none(), |a, b| reduction.and(a, b));
 
     // Depth, row and column of output `local` of the block, and its plane after the block's first one.
     let locate = |local: u32| {
@@ -130,14 +124,55 @@ pub unsafe fn pool<T: Storage>(x: *const T, y: *mut T, g: &WindowGeometry) {
         let result = results[0];
         results = [results[1], results[2], results[3], result];
         if local < span {
-            let result = if is_maximum {
-                result
-            } else {
-                result / divisor(g, locate(local).1)
-            };
+            let result = reduction.result(result, || divisor(g, locate(local).1));
             y.store(start as usize + local as usize, T::from_f32(result));
         }
         o += 1;
+    }
+}
+
+/// How the elements of a window are reduced.
+#[derive(Clone, Copy)]
+struct Reduction {
+    is_maximum: bool,
+}
+
+impl Reduction {
+    #[inline(always)]
+    fn of(g: &WindowGeometry) -> Self {
+        Self {
+            is_maximum: g.result == WindowResult::Maximum,
+        }
+    }
+
+    /// What is reduced of no elements, and in place of one of the padding.
+    #[inline(always)]
+    fn none(self) -> f32 {
+        if self.is_maximum {
+            f32::NEG_INFINITY
+        } else {
+            0.0
+        }
+    }
+
+    /// One step.
+    #[inline(always)]
+    fn and(self, a: f32, b: f32) -> f32 {
+        if self.is_maximum {
+            math::max_nan(a, b)
+        } else {
+            a + b
+        }
+    }
+
+    /// The result, of a maximum or of a sum with a divisor.
+    #[inline(always)]
+    fn result(self, reduced: f32, divisor: impl FnOnce() -> f32) -> f32 {
+        if self.is_maximum {
+            reduced
+        } else {
+            reduced / divisor()
+        }
     }
 }
 

@@ -132,7 +132,8 @@ tests! {
             => checks::implicit_gemm_corners::sums_and_rows::<ScaledF16>,
             checks::implicit_gemm_corners::sums_and_rows::<f16>, checks::implicit_gemm_corners::sums_and_rows::<bf16>;
     depthwise_and_warpgroup_tiles_match_where_no_two_axes_are_alike:
-        checks::draws::depthwise::<f32> => checks::draws::depthwise::<bf16>, checks::draws::warpgroups;
+        checks::draws::depthwise::<f32>, checks::draws::depthwise_nhwc::<f32>
+            => checks::draws::depthwise::<bf16>, checks::draws::depthwise_nhwc::<f16>, checks::draws::warpgroups;
     pools_match_where_no_two_axes_are_alike:
         checks::draws_pools::images::<f32> => checks::draws_pools::volumes::<f16>;
     convolutions_match_where_no_two_axes_are_alike:
@@ -208,11 +209,13 @@ tests! {
     far_elements_are_found_by_what_is_done_to_each: checks::far::elementwise;
     far_elements_are_found_by_what_moves_them: checks::far::moved;
     far_elements_are_found_by_pools:
-        checks::far_pools::images, checks::far_pools::volumes, checks::far_pools::planes, checks::far_pools::channels;
+        checks::far_pools::images, checks::far_pools::volumes, checks::far_pools::nhwc, checks::far_pools::planes,
+        checks::far_pools::channels;
     far_elements_are_found_by_norms:
         checks::far_norms::statistics::<f32>, checks::far_norms::resident::<f32>
             => checks::far_norms::statistics::<f16>;
-    far_elements_are_found_by_convolutions: checks::far_products::on_cores, checks::far_products::depthwise;
+    far_elements_are_found_by_convolutions:
+        checks::far_products::on_cores, checks::far_products::depthwise, checks::far_products::depthwise_nhwc;
     far_elements_are_found_by_products_on_tensor_cores:
         checks::far_products::warp_specialized::<f16>, checks::far_products::by_warpgroups::<f16>,
         checks::far_products::narrow::<F16x2>;

@@ -217,7 +217,7 @@ def fuse(
     in. Without it, and with ``choice="estimate"``, regions are taken on a GPU where PyTorch is known to be slower; ``choice="all"`` takes
     each region that has a norm, or a convolution and more.
 
-    ``precision`` says how convolutions of float32 are multiplied: ``"accurate"``, ``"fast"`` (tf32-class, factors of 11 bits), or
+    ``precision`` says how convolutions of float32 are multiplied: ``"accurate"``, ``"fast"`` (tf32 class), or
     ``"auto"``: as PyTorch's own convolutions would be, by the settings at the time of the call. That is fast on a GPU where the caller
     allows tf32 for convolutions, as PyTorch's defaults do (``torch.backends.cudnn.allow_tf32``,
     ``torch.backends.cudnn.conv.fp32_precision``), or for matrix products. ``cpu`` has tensors on the CPU taken by this library, too, in

@@ -79,7 +79,7 @@ class ChainModule(nn.Module):
 
     @property
     def precision(self) -> Precision:
-        """How float32 is multiplied: ``"accurate"``, ``"fast"`` (tf32-class, factors of 11 bits), or ``"auto"``: fast where the caller
+        """How float32 is multiplied: ``"accurate"``, ``"fast"`` (tf32 class), or ``"auto"``: fast where the caller
         allows tf32 in matrix products, by ``torch.set_float32_matmul_precision("high")`` or ``torch.backends.cuda.matmul``. The setting for
         convolutions, which allows it unless it is told not to, counts in :func:`convfuse.fuse` alone."""
         return self._precision

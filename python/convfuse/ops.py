@@ -43,7 +43,11 @@ def _(
                 f"convfuse: the input is on {x.device}, a parameter or a further input on {one.device}; move the module and its inputs "
                 "to one device"
             )
-    return x.new_empty(output_shape(parsed(chain), x.shape))
+    shape = output_shape(parsed(chain), x.shape)
+    if x.dim() not in (4, 5) or len(shape) != x.dim() or x.stride(1) != 1 or x.is_contiguous():
+        return x.new_empty(shape)
+    last = x.new_empty([shape[0], *shape[2:], shape[1]])
+    return last.permute([0, x.dim() - 1, *range(1, x.dim() - 1)])
 
 
 @register_flop_formula(torch.ops.convfuse.run)
@@ -81,7 +85,7 @@ def run(
     fast: bool = False,
     batch_invariant: bool = False,
 ) -> torch.Tensor:
-    """The output of a chain, as a dense tensor of the type of its first input.
+    """The output of a chain, as a dense tensor of the type of its first input, channels-last if that is.
 
     ``chain`` is a chain in JSON; ``inputs`` are the first input and the residuals that the chain adds; ``parameters`` are in the order of
     ``convfuse.arrays.parameters(chain)``, and are rounded to the type of the inputs where they are stored otherwise. Tensors may have

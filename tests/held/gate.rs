@@ -127,7 +127,7 @@ impl Gate {
         opened != Err(2)
     }
 
-    /// Fails if a stream is done with what it was given, though it should be held up.
+    /// Fails if a stream has completed its work although it should be blocked.
     pub(crate) fn must_hold_up(&self, stream: &Stream, what: &str) -> Outcome {
         let _current = Current::new()?;
         let raw = stream.as_raw()?.cast();

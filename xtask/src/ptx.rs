@@ -46,9 +46,9 @@ fn described(path: &Path) -> Result<String> {
     ))
 }
 
-/// Fails if host/ptx is not what the sources give, or if a kernel would be slow by what the assembler says.
-/// Other compilers and assemblers may give other kernels, so those are compared only if the same programs
-/// made the shipped ones; the hash of the sources always is.
+/// Fails if host/ptx differs from what the sources compile to, or if the assembler's report shows a slow
+/// kernel. Other compilers and assemblers may give other kernels, so those are compared only if the same
+/// programs made the shipped ones; the hash of the sources always is.
 pub(crate) fn check(root: &Path) -> Result<()> {
     let assembler = Assembler::find(root)?;
     let compiled = compile(root)?;

@@ -1,4 +1,4 @@
-//! Execution modes: the algorithms, strategies and products by which the library runs a case, and the
+//! Execution modes: the algorithms, strategies and math modes by which the library runs a case, and the
 //! precision that each is judged by.
 
 mod device_case;
@@ -7,7 +7,7 @@ use std::fmt;
 
 use convfuse::lab;
 use convfuse::model::{Options, Strategy};
-use convfuse::ops::Precision as Products;
+use convfuse::ops::Precision as MathMode;
 use convfuse::{DType, Device, Error, Inputs, Stream, Tensor};
 use ndarray::ArrayD;
 use op_spec::graph::{Graph, Layer, Partition};
@@ -17,7 +17,7 @@ use crate::status::{Status, told};
 
 pub use device_case::{DeviceCase, Executable};
 
-/// How a [`Case`] is executed: its algorithm or strategy, the products of its convolutions, and its element
+/// How a [`Case`] is executed: its algorithm or strategy, the math mode of its convolutions, and its element
 /// type.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExecutionMode {
@@ -26,33 +26,33 @@ pub struct ExecutionMode {
     /// Whether a scale is folded into the group norm before it.
     folds_scale: bool,
     /// How the convolutions of f32 may be multiplied on tensor cores, if they may.
-    on_tensor_cores: Option<TensorProducts>,
+    on_tensor_cores: Option<OperandFormat>,
 }
 
-/// What products of f32 on tensor cores are made of.
+/// What tensor cores multiply in place of f32.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum TensorProducts {
-    /// Factors of 11 bits.
-    Rounded,
-    /// Sums of two f16, where a norm of the products' own statistics may follow.
-    Split,
-    /// Sums of three bf16, where none does.
-    Parts,
+pub(crate) enum OperandFormat {
+    /// One scaled f16, with 11 bits.
+    ScaledF16,
+    /// Two scaled f16, where a norm with statistics of its input may follow.
+    F16x2,
+    /// Three bf16, where none does.
+    Bf16x3,
 }
 
-impl TensorProducts {
+impl OperandFormat {
     /// Those that a graph has; none without a convolution.
-    pub(crate) fn of(graph: &Graph, products: Products) -> Option<TensorProducts> {
+    pub(crate) fn of(graph: &Graph, math_mode: MathMode) -> Option<OperandFormat> {
         let is_norm = |layer: &Layer| {
             matches!(
                 layer,
                 Layer::GroupNorm(_) | Layer::InstanceNorm(_) | Layer::LayerNorm(_)
             )
         };
-        has_convolution(graph).then(|| match products {
-            Products::Fast => TensorProducts::Rounded,
-            _ if graph.layers().iter().any(is_norm) => TensorProducts::Split,
-            _ => TensorProducts::Parts,
+        has_convolution(graph).then(|| match math_mode {
+            MathMode::Fast => OperandFormat::ScaledF16,
+            _ if graph.layers().iter().any(is_norm) => OperandFormat::F16x2,
+            _ => OperandFormat::Bf16x3,
         })
     }
 }
@@ -63,11 +63,11 @@ enum Kind {
     /// A convolution's function, by direct kernels.
     Direct,
     /// The same by the kernels that the table chooses.
-    Conv(Products),
-    Model(Strategy, Products),
+    Conv(MathMode),
+    Model(Strategy, MathMode),
 }
 
-/// Every strategy that runs otherwise than those before it, and the fused one with fast products too where
+/// Every strategy that runs otherwise than those before it, and the fused one in the fast math mode too where
 /// there is a difference.
 fn model_modes(case: &Case, dtype: DType) -> Vec<Kind> {
     let graph = &case.graph;
@@ -75,9 +75,9 @@ fn model_modes(case: &Case, dtype: DType) -> Vec<Kind> {
     for strategy in different(Strategy::all(graph), graph) {
         let is_fast_another =
             strategy.has_precision() && dtype == DType::F32 && has_convolution(graph);
-        kinds.push(Kind::Model(strategy.clone(), Products::Accurate));
+        kinds.push(Kind::Model(strategy.clone(), MathMode::Accurate));
         if is_fast_another {
-            kinds.push(Kind::Model(strategy, Products::Fast));
+            kinds.push(Kind::Model(strategy, MathMode::Fast));
         }
     }
     kinds
@@ -93,7 +93,7 @@ fn different(mut strategies: Vec<Strategy>, graph: &Graph) -> Vec<Strategy> {
     strategies
 }
 
-/// Whether there are products that tensor cores may do.
+/// Whether there is a convolution, which tensor cores may compute.
 fn has_convolution(graph: &Graph) -> bool {
     let is_convolution = |layer: &Layer| {
         matches!(
@@ -110,9 +110,9 @@ impl fmt::Display for ExecutionMode {
         let name = match &self.kind {
             Kind::Only => String::new(),
             Kind::Direct => "direct".to_owned(),
-            Kind::Conv(products) => products.to_string(),
-            Kind::Model(strategy, Products::Accurate) => strategy.to_string(),
-            Kind::Model(strategy, products) => format!("{strategy} {products}"),
+            Kind::Conv(math_mode) => math_mode.to_string(),
+            Kind::Model(strategy, MathMode::Accurate) => strategy.to_string(),
+            Kind::Model(strategy, math_mode) => format!("{strategy} {math_mode}"),
         };
         match (self.dtype, name.is_empty()) {
             (DType::F32, _) => f.pad(&name),
@@ -128,8 +128,8 @@ impl ExecutionMode {
     pub fn all(case: &Case, dtype: DType) -> Vec<ExecutionMode> {
         let kinds = match case.graph.layers() {
             [Layer::Conv1d(_) | Layer::Conv2d(_) | Layer::Conv3d(_)] => {
-                let fast = (dtype == DType::F32).then_some(Kind::Conv(Products::Fast));
-                let accurate = Kind::Conv(Products::Accurate);
+                let fast = (dtype == DType::F32).then_some(Kind::Conv(MathMode::Fast));
+                let accurate = Kind::Conv(MathMode::Accurate);
                 [Kind::Direct, accurate].into_iter().chain(fast).collect()
             }
             [_] => vec![Kind::Only],
@@ -148,15 +148,15 @@ impl ExecutionMode {
         let graph = &case.graph;
         let mode = |kind| {
             let (folds_scale, on_tensor_cores) = match &kind {
-                Kind::Model(strategy, products) => (
+                Kind::Model(strategy, math_mode) => (
                     strategy.summary(graph).contains("@folded"),
                     // Partitions that have a name say which kernels convolve, and those multiply one by one.
                     strategy
                         .has_precision()
-                        .then(|| TensorProducts::of(graph, *products))
+                        .then(|| OperandFormat::of(graph, *math_mode))
                         .flatten(),
                 ),
-                Kind::Conv(products) => (false, TensorProducts::of(graph, *products)),
+                Kind::Conv(math_mode) => (false, OperandFormat::of(graph, *math_mode)),
                 Kind::Only | Kind::Direct => (false, None),
             };
             ExecutionMode {
@@ -169,13 +169,13 @@ impl ExecutionMode {
         kinds.into_iter().map(mode).collect()
     }
 
-    /// Whether f32 is multiplied with fast products.
+    /// Whether f32 is multiplied in the fast math mode.
     #[must_use]
     pub fn is_fast(&self) -> bool {
         self.dtype == DType::F32
             && matches!(
                 self.kind,
-                Kind::Model(_, Products::Fast) | Kind::Conv(Products::Fast)
+                Kind::Model(_, MathMode::Fast) | Kind::Conv(MathMode::Fast)
             )
     }
 
@@ -240,15 +240,15 @@ impl ExecutionMode {
     /// Parameters that are not those of the graph, and what may go wrong on a device.
     pub fn ready<'a>(&self, case: &DeviceCase<'a>) -> convfuse::Result<Executable<'a>> {
         match (&self.kind, case.of.graph.layers()) {
-            (Kind::Model(strategy, products), _) => {
-                let options = strategy.options().precision(*products);
+            (Kind::Model(strategy, math_mode), _) => {
+                let options = strategy.options().precision(*math_mode);
                 Ok(Executable::Model(case.model()?.clone(), Box::new(options)))
             }
             (_, [layer, ..]) => {
                 let parameters = case.parameters(layer)?.to_vec();
                 let options = match self.kind {
                     Kind::Direct => Options::default().partition(Partition::of_layer("direct")),
-                    Kind::Conv(products) => Options::default().precision(products),
+                    Kind::Conv(math_mode) => Options::default().precision(math_mode),
                     _ => Options::default(),
                 };
                 Ok(Executable::Operator(layer, parameters, Box::new(options)))
@@ -325,12 +325,12 @@ pub fn compare<E: fmt::Display>(
 ///
 /// # Panics
 /// For an element type that tolerances have not been derived for.
-pub(crate) fn precision(dtype: DType, products: Option<TensorProducts>) -> Precision {
-    match (dtype, products) {
+pub(crate) fn precision(dtype: DType, math_mode: Option<OperandFormat>) -> Precision {
+    match (dtype, math_mode) {
         (DType::F32, None) => Precision::F32,
-        (DType::F32, Some(TensorProducts::Rounded)) => Precision::TF32,
-        (DType::F32, Some(TensorProducts::Split)) => Precision::SPLIT,
-        (DType::F32, Some(TensorProducts::Parts)) => Precision::PARTS,
+        (DType::F32, Some(OperandFormat::ScaledF16)) => Precision::TF32,
+        (DType::F32, Some(OperandFormat::F16x2)) => Precision::F16X2,
+        (DType::F32, Some(OperandFormat::Bf16x3)) => Precision::BF16X3,
         (DType::F16, _) => Precision::F16,
         (DType::BF16, _) => Precision::BF16,
         (other, _) => panic!("no tolerance is derived for {other}: add it here"),

@@ -1,9 +1,9 @@
-//! What stands behind the command line of convfuse, and behind its tests.
+//! The library of convfuse's command line and of its tests.
 //!
-//! - [`bench`](mod@bench): how fast models are, beside what the device could do.
-//! - [`campaign`]: random cases without end, judged by the oracle, and made smaller where they fail.
+//! - [`bench`](mod@bench): times of models, beside the ceilings of the device.
+//! - [`campaign`]: random cases, compared with the oracle, and reduced if they fail.
 //! - [`compare`]: the oracle's cases, run on a device in every [`ExecutionMode`], against the oracle.
-//! - [`Status`]: what the program's exit status says.
+//! - [`Status`]: the program's exit status.
 
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 

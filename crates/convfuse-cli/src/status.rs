@@ -8,12 +8,12 @@ use serde::{Serialize, Serializer};
 /// What a command, or one run of it, came to. As a number, here and in JSON, it is the exit status.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Status {
-    /// 0: everything that was asked for is done, and right.
+    /// 0: success.
     #[default]
     Right = 0,
     /// 1: a result is wrong, or differs from what it was compared with by more than may be.
     Wrong = 1,
-    /// 2: something was asked for that cannot be: an option, a shape, an attribute, a file.
+    /// 2: the request is invalid: an option, a shape, an attribute, a file.
     Refused = 2,
     /// 3: the machine failed: a device that is not there or is lost, memory, a disk.
     Failed = 3,
@@ -119,8 +119,8 @@ mod tests {
     #[test]
     fn errors_are_the_users_or_the_machines() {
         let absent = convfuse::Parameters::load(
-            "/absent/file",
             convfuse::graph::Chain::new(1, [convfuse::graph::Layer::relu()]).unwrap(),
+            "/absent/file",
         );
         let absent = Error::from(absent.unwrap_err());
         assert_eq!(Status::of(&absent), Status::Refused);

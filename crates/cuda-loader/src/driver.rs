@@ -43,18 +43,24 @@ fn open_first() -> Result<Driver, LoadError> {
             Ok(library) => return Ok(Driver { name, library }),
             Err(error) => attempts.push(Attempt {
                 library: name,
-                message: reason(&error),
+                message: message(name, &error),
             }),
         }
     }
     Err(LoadError::LibraryNotFound { attempts })
 }
 
-/// What the system's loader said; `libloading` keeps it as the cause of its own error.
-fn reason(error: &libloading::Error) -> String {
-    match error.source() {
+/// The message of the system's loader, which `libloading` keeps as the cause of its own error, without the
+/// library's name in front.
+fn message(library: &str, error: &libloading::Error) -> String {
+    let message = match error.source() {
         Some(cause) => cause.to_string(),
         None => error.to_string(),
+    };
+    let rest = message.strip_prefix(library);
+    match rest.and_then(|rest| rest.strip_prefix(": ")) {
+        Some(rest) => rest.to_owned(),
+        None => message,
     }
 }
 

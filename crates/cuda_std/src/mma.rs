@@ -1,4 +1,4 @@
-//! Matrix multiplication on tensor cores: `mma.sync` and `ldmatrix` (sm_80 and later).
+//! Matrix multiplication on tensor cores: `mma.sync` and `ldmatrix` (sm_80 and later), `stmatrix` (sm_90).
 //!
 //! All 32 lanes of a warp work together; each holds a *fragment*. With `quad = lane / 4` and `quad_lane
 //! = lane % 4`, and row, column of the matrix:
@@ -54,6 +54,23 @@ ldmatrix! {
     ldmatrix_x2_trans, 2, true;
     /// Four matrices, transposed. `ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16`.
     ldmatrix_x4_trans, 4, true;
+}
+
+device_functions! {
+    /// Stores four 8×8 matrices of 16-bit elements, transposed.
+    /// `stmatrix.sync.aligned.m8n8.x4.trans.shared.b16`, sm_90.
+    ///
+    /// Lanes `8 * i .. 8 * i + 8` give the addresses of the eight rows of matrix `i`: 16 bytes each, 16-byte
+    /// aligned. Lane `l` gives, for each matrix, the two halves of column `l / 4` in rows `2 * (l % 4)` and
+    /// one more. So an accumulator fragment is stored as its transpose.
+    ///
+    /// Emulator: the 16 bytes count as written by the lane that gave their address, with all checks of shared
+    /// memory.
+    ///
+    /// # Safety
+    /// All lanes of the warp make this call, and the addresses are those of 16 writable, aligned bytes each,
+    /// which do not overlap.
+    unsafe fn stmatrix_x4_trans(address: SharedAddr, words: [u32; 4]) = backend::stmatrix_x4_trans(address.0, words);
 }
 
 macro_rules! multiply {

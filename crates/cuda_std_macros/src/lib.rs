@@ -32,9 +32,9 @@ use syn::{ItemFn, parse_macro_input};
 ///
 /// ```ignore
 /// #[kernel(
-///     instances(BLOCKS: [1], F: [split_f32: Split, rounded_f32: Rounded, f16: Half]),
+///     instances(BLOCKS: [1], F: [f16x2_f32: F16x2, scaled_f16_f32: ScaledF16, f16: F16]),
 ///     #[cfg(hopper)]
-///     instances(BLOCKS: [2, 4, 8], F: [split_f32: Split, rounded_f32: Rounded]),
+///     instances(BLOCKS: [2, 4, 8], F: [f16x2_f32: F16x2, scaled_f16_f32: ScaledF16]),
 ///     max_threads = 384,
 ///     cluster_blocks = BLOCKS,
 /// )]
@@ -45,7 +45,7 @@ use syn::{ItemFn, parse_macro_input};
 ///   label, and so is a whole number. Other constants than literals and single names stand in braces.
 /// - The symbol of an instance is the function's name and the labels in the order of the list, joined
 ///   by underscores; a number follows its parameter's name: `fused_blocks2_f16x2_f32`.
-/// - Combinations that are no full product take several lists, of the same parameters in the same order.
+/// - Combinations that are not a full product take several lists, with the same parameters in the same order.
 /// - A list, and a value in a list, may have a `#[cfg(..)]`.
 ///
 /// # Launch bounds
@@ -64,7 +64,7 @@ use syn::{ItemFn, parse_macro_input};
 ///   stands for "not declared"), from which `cuda_builder` writes `.maxntid`, `.minnctapersm` and
 ///   `.reqnctapercluster`. A function that is not generic is its own entry point. For sm_90a each begins with
 ///   `griddepcontrol.wait`, so that it may be launched while the launch before it ends, and
-///   `griddepcontrol.launch_dependents`, so that the one behind it may.
+///   `griddepcontrol.launch_dependents`, so that the one after it may.
 /// - Elsewhere the function itself and beside it
 ///   - a type of the same name, generic as the function is, which implements `cuda_std::Kernel` for
 ///     the values of each instance: `scale<f32>`;

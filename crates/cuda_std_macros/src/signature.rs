@@ -10,7 +10,7 @@ const MAX_PARAMETERS: usize = 32;
 
 /// A parameter of a kernel.
 pub(crate) struct Parameter {
-    /// Its name, which hides nothing that has the same: a kernel may have a parameter called as it is.
+    /// The parameter's name in generated code, which cannot collide with other names of the kernel.
     pub(crate) name: Ident,
     /// Its type in the entry point and in `Args`.
     pub(crate) ty: TokenStream,

@@ -68,7 +68,7 @@ pub fn write(kernels: &[Kernel], section_bytes: usize) -> Result<Vec<u8>, Archiv
 fn compress(bytes: &[u8]) -> Result<Vec<u8>, ArchiveError> {
     const PRESET: u32 = 9;
     let mut options = XzOptions::with_preset(PRESET);
-    // A reader stops behind its kernel, before it comes to the section's checksum: to compute one would take
+    // A reader stops after its kernel, before it comes to the section's checksum: to compute one would take
     // a third of its time.
     options.set_check_sum_type(CheckType::None);
     let lzma = &mut options.lzma_options;

@@ -158,6 +158,59 @@ impl ConvGeometry {
         self.groups * self.group_k
     }
 
+    /// The same convolution of a batch that lies in NHWC with these strides of samples, channels, slices, rows
+    /// and columns, as one sample: its pixels are one row where single pixels are multiplied, else the
+    /// samples are its slices. So tiles hold pixels of several samples. None for volumes whose filters have
+    /// several taps.
+    #[must_use]
+    pub fn as_one_sample(&self, strides: [i64; 5]) -> Option<(Self, [i64; 5])> {
+        let [sample, channel, slice, row, column] = strides;
+        let n = u32::try_from(self.n).ok()?;
+        let is_plain = [self.stride_d, self.stride_h, self.stride_w] == [1; 3]
+            && [self.pad_d, self.pad_h, self.pad_w] == [0; 3];
+        let pixels = n.checked_mul(self.input_pixels())?;
+        // The distance of an axis of one element does not matter.
+        let mut next = column;
+        let is_dense = [
+            (self.w, column),
+            (self.h, row),
+            (self.d, slice),
+            (n, sample),
+        ]
+        .into_iter()
+        .all(|(extent, stride)| {
+            let is_next = extent == 1 || stride == next;
+            next *= i64::from(extent);
+            is_next
+        });
+        if self.taps() == 1 && is_plain && is_dense {
+            let conv = Self {
+                n: 1,
+                d: 1,
+                h: 1,
+                w: pixels,
+                z: 1,
+                p: 1,
+                q: pixels,
+                ..*self
+            };
+            let all = column * i64::from(pixels);
+            return Some((conv, [all, channel, all, all, column]));
+        }
+        n.checked_mul(self.output_pixels())?;
+        let is_flat = self.d == 1 && self.t == 1 && self.z == 1 && self.pad_d == 0;
+        let conv = Self {
+            n: 1,
+            d: n,
+            z: n,
+            stride_d: 1,
+            dilation_d: 1,
+            ..*self
+        };
+        let all = sample * i64::from(n);
+        is_flat.then_some((conv, [all, channel, sample, row, column]))
+    }
+
     /// The tile that the direct kernel uses.
     pub const fn direct_tile(&self) -> ChannelTile {
         if self.group_k <= NARROW_CHANNELS {

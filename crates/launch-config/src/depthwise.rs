@@ -3,6 +3,8 @@
 //! A warp computes *items*: some rows by a column for each of its lanes. A block takes several
 //! items of one output channel of one sample. `kernels_gpu::fused::depthwise` says how.
 
+pub mod nhwc;
+
 use super::conv::ConvGeometry;
 use super::norm::COUNTED_ELEMENTS;
 use super::{LaunchShape, Refusal, WARP_THREADS};

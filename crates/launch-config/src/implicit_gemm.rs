@@ -41,7 +41,7 @@ mod tiles;
 pub use channels_last::{KVectorStrides, Loader};
 pub use combining::{COMBINED_BY_THREAD, Combining, combining};
 pub use config::{ASSUMED_BATCH, GemmConfig, GemmDevice};
-pub use epilogue::{Epilogue, EpilogueKind};
+pub use epilogue::{Epilogue, EpilogueKind, RoundedEpilogue, RoundedFunction};
 pub use layout::{Layout, OUTSIDE, PLACE_BITS, TILE_PADDING, TILE_WORDS};
 pub use operands::{MmaOperands, OperandFormat, PASSES, Prescale};
 pub use sm80::{M16N64, M16N256, M32N128, M64N32, M64N128};

@@ -23,6 +23,7 @@ mod geometry;
 pub mod implicit_gemm;
 pub mod max_pool2d;
 mod mode;
+pub mod nhwc;
 pub mod norm;
 pub mod one_launch;
 pub mod pad;

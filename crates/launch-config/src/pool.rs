@@ -10,9 +10,11 @@
 //! these sums, with a warp for each plane. The parts depend on the plane's length alone, so a sample's
 //! averages are the same bits in any batch.
 
+use super::max_pool2d::PoolGeometry;
+use super::nhwc::{MAX_VECTORS, RunBlocks};
 use super::norm::FAR;
 use super::reciprocal::Reciprocal;
-use super::{LaunchShape, WARP_THREADS};
+use super::{LaunchShape, Refusal, WARP_THREADS};
 
 /// Threads of a block.
 pub const BLOCK_THREADS: u32 = 256;
@@ -22,6 +24,12 @@ pub const MIN_BLOCKS: u32 = 4;
 
 /// Blocks of the kernel for windows. One more would leave too few registers on some architectures.
 pub const WINDOW_MIN_BLOCKS: u32 = 3;
+
+/// Blocks of the kernel for averages of windows of channels-last tensors.
+pub const NHWC_MIN_BLOCKS: u32 = 2;
+
+/// Blocks of the one for their maxima.
+pub const NHWC_MAXIMUM_MIN_BLOCKS: u32 = 4;
 
 /// Windows that a thread reduces.
 pub const OUTPUTS_PER_THREAD: usize = 4;
@@ -81,6 +89,26 @@ pub struct WindowGeometry {
 }
 
 impl WindowGeometry {
+    /// The maximum pool `of` images, which are volumes of depth 1.
+    #[must_use]
+    pub const fn of_images(of: &PoolGeometry) -> Self {
+        Self {
+            planes: of.planes,
+            input: [1, of.h, of.w],
+            output: [1, of.p, of.q],
+            kernel: [1, of.r, of.s],
+            stride: [1, of.stride_h, of.stride_w],
+            padding: [0, of.pad_h, of.pad_w],
+            dilation: [1, of.dilation_h, of.dilation_w],
+            result: WindowResult::Maximum,
+            divisor: 1.0,
+            columns: Reciprocal::of(1),
+            slice: Reciprocal::of(1),
+            near: Reciprocal::of(1),
+        }
+        .planned()
+    }
+
     /// The same pool with its derived fields computed.
     pub const fn planned(self) -> Self {
         let [z, p, q] = self.output;
@@ -114,6 +142,44 @@ impl WindowGeometry {
     pub const fn shape(&self) -> Option<LaunchShape> {
         let outputs = self.planes * self.plane_outputs();
         LaunchShape::linear(outputs.div_ceil(BLOCK_OUTPUTS as u64), BLOCK_THREADS)
+    }
+}
+
+/// A pool of channels-last tensors, of which a thread takes runs of [`OUTPUTS_PER_THREAD`] windows.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct NhwcWindowGeometry {
+    /// The pool of planes.
+    pub windows: WindowGeometry,
+    /// Its blocks.
+    pub blocks: RunBlocks,
+}
+
+impl NhwcWindowGeometry {
+    /// The pool `windows` of planes, of which so many are the channels of a sample.
+    ///
+    /// # Errors
+    /// What [`RunBlocks::new`] refuses.
+    pub fn new(windows: &WindowGeometry, channels: u32) -> Result<Self, Refusal> {
+        let n = windows.planes.checked_div(channels.into()).unwrap_or(0);
+        let [_, _, columns] = windows.input;
+        let run = OUTPUTS_PER_THREAD as u32;
+        Ok(Self {
+            windows: *windows,
+            blocks: RunBlocks::new((n, channels), columns, windows.output, run, MAX_VECTORS)?,
+        })
+    }
+
+    /// Whether the kernel is that for maxima.
+    #[must_use]
+    pub fn are_maxima(&self) -> bool {
+        self.windows.result == WindowResult::Maximum
+    }
+
+    /// Launch of the kernel.
+    #[must_use]
+    pub fn shape(&self) -> Option<LaunchShape> {
+        self.blocks.shape()
     }
 }
 

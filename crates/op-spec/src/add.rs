@@ -56,7 +56,7 @@ pub(crate) mod layer {
         /// The addition of the value of this name: in a [`Graph`](crate::graph::Graph) any value, in a
         /// [`Chain`](crate::graph::Chain) a further input.
         #[must_use]
-        pub fn add(input: &str) -> Layer {
+        pub fn add(input: impl Into<String>) -> Layer {
             Layer::Add(AddLayer {
                 input: input.into(),
             })

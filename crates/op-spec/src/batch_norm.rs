@@ -1,35 +1,18 @@
 //! Batch normalisation at inference: every channel by statistics that are known before.
 
 use crate::error::{SpecError, check_eps};
-use crate::setters::setters;
+use crate::setters::eps_alone;
 use crate::shape::ChannelShape;
 
 const OPERATOR: &str = "batch_norm";
 
-/// Attributes of batch normalisation at inference; see
-/// [`torch.nn.functional.batch_norm`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.batch_norm.html)
-/// with `training=False`.
-///
-/// PyTorch's `momentum` says how training renews the running statistics, and has no part in this.
-#[derive(Clone, Copy, Debug, PartialEq)]
-#[non_exhaustive]
-pub struct BatchNormSpec {
-    /// Added to the variance.
-    pub eps: f64,
-}
-
-impl Default for BatchNormSpec {
-    /// PyTorch's `eps` of 1e-5.
-    fn default() -> Self {
-        Self { eps: 1e-5 }
-    }
-}
-
-setters! {
-    [] BatchNormSpec {
-        /// With this number added to the variance.
-        eps(eps: f64) |spec| spec.eps = eps;
-    }
+eps_alone! {
+    /// Attributes of batch normalisation at inference; see
+    /// [`torch.nn.functional.batch_norm`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.batch_norm.html)
+    /// with `training=False`.
+    ///
+    /// PyTorch's `momentum` says how training renews the running statistics, and has no part in this.
+    BatchNormSpec
 }
 
 impl BatchNormSpec {
@@ -151,7 +134,7 @@ pub(crate) mod layer {
     impl Layer {
         /// A batch norm with PyTorch's defaults: eps 1e-5, weight and bias.
         #[must_use]
-        pub fn batch_norm(name: &str) -> BatchNormLayer {
+        pub fn batch_norm(name: impl Into<String>) -> BatchNormLayer {
             BatchNormLayer {
                 name: name.into(),
                 attributes: BatchNormSpec::default(),

@@ -67,7 +67,7 @@ setters! {
         padding_mode(mode: PaddingMode) |spec| spec.padding_mode = mode;
         /// With this step between the elements of a window.
         dilation(dilation: impl Into<PerAxis<D>>) |spec| spec.dilation = dilation.into().0;
-        /// In so many groups.
+        /// With this number of groups.
         groups(groups: usize) |spec| spec.groups = groups;
     }
 }

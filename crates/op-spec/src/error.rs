@@ -56,7 +56,7 @@ impl fmt::Display for RankRule {
     }
 }
 
-/// The error: its variants, each with its fields beside the operator, and with its message behind it.
+/// The error: its variants, each with its fields beside the operator, and with its message after it.
 macro_rules! spec_error {
     ($(
         $(#[$doc:meta])*

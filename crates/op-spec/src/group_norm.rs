@@ -158,7 +158,7 @@ pub(crate) mod layer {
     impl Layer {
         /// A group norm with PyTorch's defaults: eps 1e-5, weight and bias.
         #[must_use]
-        pub fn group_norm(name: &str, num_groups: usize) -> GroupNormLayer {
+        pub fn group_norm(name: impl Into<String>, num_groups: usize) -> GroupNormLayer {
             GroupNormLayer {
                 name: name.into(),
                 attributes: GroupNormSpec::new(num_groups),

@@ -2,32 +2,15 @@
 
 use crate::error::{SpecError, check_eps};
 use crate::group_norm::GroupNormProblem;
-use crate::setters::setters;
+use crate::setters::eps_alone;
 use crate::shape::ChannelShape;
 
 const OPERATOR: &str = "instance_norm";
 
-/// Attributes of instance normalisation; see
-/// [`torch.nn.functional.instance_norm`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.instance_norm.html).
-#[derive(Clone, Copy, Debug, PartialEq)]
-#[non_exhaustive]
-pub struct InstanceNormSpec {
-    /// Added to the variance.
-    pub eps: f64,
-}
-
-impl Default for InstanceNormSpec {
-    /// PyTorch's `eps` of 1e-5.
-    fn default() -> Self {
-        Self { eps: 1e-5 }
-    }
-}
-
-setters! {
-    [] InstanceNormSpec {
-        /// With this number added to the variance.
-        eps(eps: f64) |spec| spec.eps = eps;
-    }
+eps_alone! {
+    /// Attributes of instance normalisation; see
+    /// [`torch.nn.functional.instance_norm`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.instance_norm.html).
+    InstanceNormSpec
 }
 
 impl InstanceNormSpec {
@@ -143,7 +126,7 @@ pub(crate) mod layer {
     impl Layer {
         /// An instance norm with PyTorch's defaults: eps 1e-5, neither weight nor bias.
         #[must_use]
-        pub fn instance_norm(name: &str) -> InstanceNormLayer {
+        pub fn instance_norm(name: impl Into<String>) -> InstanceNormLayer {
             InstanceNormLayer {
                 name: name.into(),
                 attributes: InstanceNormSpec::default(),

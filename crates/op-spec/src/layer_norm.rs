@@ -2,35 +2,19 @@
 
 use crate::error::{RankRule, SpecError, check_eps};
 use crate::group_norm::GroupNormProblem;
-use crate::setters::setters;
+use crate::setters::eps_alone;
 use crate::shape::{ChannelShape, same_shape};
 
 const OPERATOR: &str = "layer_norm";
 
-/// Attributes of layer normalisation; see
-/// [`torch.nn.functional.layer_norm`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.layer_norm.html).
-///
-/// Here `normalized_shape` is always all of the input's but the batch. What is meant by a norm of channels
-/// and space with a weight for each *channel* is [`GroupNormSpec`](crate::GroupNormSpec) with one group.
-#[derive(Clone, Copy, Debug, PartialEq)]
-#[non_exhaustive]
-pub struct LayerNormSpec {
-    /// Added to the variance.
-    pub eps: f64,
-}
-
-impl Default for LayerNormSpec {
-    /// PyTorch's `eps` of 1e-5.
-    fn default() -> Self {
-        Self { eps: 1e-5 }
-    }
-}
-
-setters! {
-    [] LayerNormSpec {
-        /// With this number added to the variance.
-        eps(eps: f64) |spec| spec.eps = eps;
-    }
+eps_alone! {
+    /// Attributes of layer normalisation; see
+    /// [`torch.nn.functional.layer_norm`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.layer_norm.html).
+    ///
+    /// Here `normalized_shape` is always all of the input's but the batch. What is meant by a norm of
+    /// channels and space with a weight for each *channel* is [`GroupNormSpec`](crate::GroupNormSpec) with
+    /// one group.
+    LayerNormSpec
 }
 
 impl LayerNormSpec {
@@ -104,7 +88,7 @@ impl LayerNormProblem {
         self.weight || self.bias
     }
 
-    /// The same computation, but for weight and bias, as a group normalisation with one group.
+    /// The same computation without weight and bias, as a group norm with one group.
     #[must_use]
     pub const fn as_group_norm(&self) -> GroupNormProblem {
         GroupNormProblem {
@@ -169,7 +153,7 @@ pub(crate) mod layer {
         /// A layer norm with PyTorch's defaults: eps 1e-5, weight and bias for each element of
         /// `normalized_shape`.
         #[must_use]
-        pub fn layer_norm(name: &str, normalized_shape: &[usize]) -> LayerNormLayer {
+        pub fn layer_norm(name: impl Into<String>, normalized_shape: &[usize]) -> LayerNormLayer {
             LayerNormLayer {
                 name: name.into(),
                 normalized_shape: normalized_shape.to_vec(),

@@ -173,7 +173,7 @@ problems! {
     AdaptiveAvgPoolProblem[const D];
 }
 
-/// Samples, channels and spatial extents of an input, of which none but the samples may be 0.
+/// Samples, channels and spatial extents of an input. Only the samples may be 0.
 fn batch_of<const D: usize>(
     operator: &'static str,
     input: &[usize],
@@ -256,7 +256,7 @@ impl PoolProblem {
         is_whole.then(|| self.divisor([0; 3], inside))
     }
 
-    /// The window's extents without what is behind the padded input wherever the window starts.
+    /// The window's extents without what is after the padded input wherever the window starts.
     pub fn taps(&self) -> [usize; 3] {
         let mut taps = self.kernel_size;
         for (axis, taps) in taps.iter_mut().enumerate() {

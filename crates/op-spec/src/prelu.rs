@@ -109,7 +109,7 @@ pub(crate) mod layer {
     impl Layer {
         /// A rectifier with slopes that are 0.25 before training, one for all channels or one for each.
         #[must_use]
-        pub fn prelu(name: &str, num_parameters: usize) -> PreluLayer {
+        pub fn prelu(name: impl Into<String>, num_parameters: usize) -> PreluLayer {
             PreluLayer {
                 name: name.into(),
                 num_parameters,

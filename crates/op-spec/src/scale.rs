@@ -67,7 +67,7 @@ pub(crate) mod layer {
     impl Layer {
         /// A product with a factor that is 1 before training.
         #[must_use]
-        pub fn scale(name: &str) -> ScaleLayer {
+        pub fn scale(name: impl Into<String>) -> ScaleLayer {
             ScaleLayer {
                 name: name.into(),
                 initialisation: Initialisation::Ones,

@@ -39,4 +39,31 @@ macro_rules! setters {
     };
 }
 
-pub(crate) use setters;
+/// The attributes of a norm whose only number is `eps`.
+macro_rules! eps_alone {
+    ($(#[$doc:meta])* $Spec:ident) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq)]
+        #[non_exhaustive]
+        pub struct $Spec {
+            /// Added to the variance.
+            pub eps: f64,
+        }
+
+        impl Default for $Spec {
+            /// PyTorch's `eps` of 1e-5.
+            fn default() -> Self {
+                Self { eps: 1e-5 }
+            }
+        }
+
+        $crate::setters::setters! {
+            [] $Spec {
+                /// With this number added to the variance.
+                eps(eps: f64) |spec| spec.eps = eps;
+            }
+        }
+    };
+}
+
+pub(crate) use {eps_alone, setters};

@@ -214,6 +214,10 @@ fn a_file_with_mistakes_is_refused_by_name() {
         of_layers(r#"{"elu": []}"#) => "layer 0: elu: invalid type: sequence, expected an object of attributes";
         of_layers(r#"{"scale": null}"#) => "layer 0: scale: invalid type: null, expected an object of attributes";
         of_layers(r#"{"mean": 1}"#) => "layer 0: mean: invalid type: integer `1`, expected an object of attributes";
+        of_layers(r#"{"group_norm": {"name": "n", "num_groups": "3"}}"#)
+            => "group_norm: invalid type: string \"3\", expected a whole number";
+        of_layers(r#"{"elu": {"alpha": "1"}}"#)
+            => "elu: invalid type: string \"1\", expected a number";
         of_layers("{}") => "no operator";
         of_layers(r#"{"relu": {}, "clamp": {"min": 0}}"#) => "relu and clamp";
         of_layers(three) => "layer 0: conv2d: kernel_size has 3 entries, expected 1 or 2";

@@ -122,21 +122,23 @@ fn what_is_no_graph_is_refused() {
         empty().input("z").layer("y", "z", Layer::add("x")).build("y")
             => "layer 0: add: input z is its first operand, whose shape must be known";
         relu("y", "x").layer("z", "x", Layer::relu()).build("z")
-            => "graph: no layer takes y, and it is not the output, which is the last layer's";
+            => "graph: no layer takes y, and it is not the output";
         relu("y", "x").layer("z", "y", Layer::relu()).build("y")
-            => "graph: no layer takes z, and it is not the output, which is the last layer's";
+            => "graph: the output is y, must be z, which the last layer gives";
         relu("y", "x").input("r").build("y")
-            => "graph: no layer takes r, and it is not the output, which is the last layer's";
+            => "graph: no layer takes r, and it is not the output";
+        relu("y", "x").build("z") => "graph: the output is z, must be y, which the last layer gives";
     }
     // What layers say of their operands.
-    let narrow = Layer::conv2d("n", 4, 3);
-    let graph = empty()
-        .layer("a", "x", conv("a"))
-        .layer("b", "x", narrow)
-        .layer("c", "a", Layer::add("b"))
-        .build("c")
-        .unwrap();
-    refused! { graph.problem(&[2, 8, 5, 6]) => "layer 2: add: residual[1] is 4, expected 8"; }
+    let sum = |b| {
+        let branches = empty().layer("a", "x", conv("a")).layer("b", "x", b);
+        branches.layer("c", "a", Layer::add("b")).build("c")
+    };
+    refused! {
+        sum(Layer::conv2d("n", 4, 3)) => "layer 2: add: residual[1] is 4, expected 8";
+        sum(Layer::conv2d("n", 8, 3)).unwrap().problem(&[2, 8, 5, 6])
+            => "layer 2: add: residual[2] is 3, expected 5";
+    }
     let error = empty()
         .layer("a", "x", Layer::max(1))
         .layer("b", "a", Layer::group_norm("norm", 4))

@@ -70,7 +70,7 @@ fn layer(operator: &str, attributes: &Map<String, Value>) -> Result<Layer, Strin
     })
 }
 
-/// The names in backticks behind the first one.
+/// The names in backticks after the first one.
 fn names(message: &str) -> BTreeSet<String> {
     let quoted = message.split('`').skip(1).step_by(2);
     quoted.skip(1).map(str::to_owned).collect()

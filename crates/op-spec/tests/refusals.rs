@@ -1,4 +1,4 @@
-//! What PyTorch refuses is refused, in words that name both values; what it accepts is accepted.
+//! Specifications refuse and accept what PyTorch does; the errors name the actual and the expected value.
 
 use launch_config::KernelGeometry;
 use op_spec::{

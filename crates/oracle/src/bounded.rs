@@ -9,7 +9,7 @@ use crate::precision::Precision;
 /// square root takes those errors for independent. Errors that its input already has pass on through the
 /// operator's derivative. A computation rounds what it has got, not what it should have got: so where a
 /// magnitude is of a value that may be off by `t`, it is the value's and `t`. Else a function that jumps, and
-/// one rounding behind it, would be beyond the tolerance. What comes out is tight enough to notice one
+/// one rounding after it, would be beyond the tolerance. What comes out is tight enough to notice one
 /// dropped element in a mean over 65,536, and needs no tuning for new shapes or data.
 ///
 /// The head of each operator's file says what its condition is and how it passes on an input's error `t`.

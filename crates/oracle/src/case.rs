@@ -134,7 +134,7 @@ impl Case {
     }
 
     /// The most bytes that making such a case of a graph, and judging results of it, takes at a time: for
-    /// sizes that somebody else chooses, since the oracle takes its memory without asking. `None` for more
+    /// sizes that a user chooses, since the oracle takes its memory without asking. `None` for more
     /// than can be counted.
     ///
     /// # Errors
@@ -143,7 +143,7 @@ impl Case {
         Self::bytes_on_threads(graph, input, rayon::current_num_threads())
     }
 
-    /// The same for samples that are judged on so many threads.
+    /// The same for samples that are judged on this many threads.
     pub(crate) fn bytes_on_threads(
         graph: &Graph,
         input: &[usize],

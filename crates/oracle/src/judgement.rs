@@ -171,7 +171,7 @@ impl Case {
         };
         let inputs = std::iter::once(values).chain(further).map(exact);
         let layer = |index: usize| problem.steps.get(index).map(|step| &step.problem);
-        // The scale behind a group norm, where the norm's weight and bias have its factors.
+        // The scale after a group norm, where the norm's weight and bias have its factors.
         let folded = |index: usize| match (layer(index), layer(index + 1), precisions) {
             (Some(LayerProblem::GroupNorm(norm)), Some(LayerProblem::Scale(_)), [precision])
                 if precision.folds_scale
@@ -323,7 +323,7 @@ impl Bounded {
             .bounded()
     }
 
-    /// What a group norm and the scale behind it make of these values, where the scale is folded into the
+    /// What a group norm and the scale after it make of these values, where the scale is folded into the
     /// norm's weight and bias.
     fn through_folded(
         self,

@@ -11,14 +11,14 @@ pub struct Precision {
     /// Such instructions for each 16 products: one for each product of parts of the factors that is added to
     /// one sum at full size.
     pub instructions: usize,
-    /// How far off the product of two of its factors may be in parts of itself, because they are not
-    /// multiplied as they are.
+    /// The relative error of a product because its factors are rounded.
     pub factors: f64,
-    /// How far off an input may be of a sample that is all so small that kernels multiply it by the largest
-    /// power of two that they use: half the least number of the operands' format, in parts of that.
+    /// The error of an input in a sample so small that kernels scale it by their largest power of two: half
+    /// of the smallest number of the operands' format, divided by that power.
     pub factors_underflow: f64,
-    /// How far off a factor may be in parts of the largest magnitude of its sample, or of its filter: half
-    /// the least number of the operands' format, in parts of what the largest is brought to at the least.
+    /// The error of a factor relative to the largest magnitude of its sample or filter: half of the smallest
+    /// number of the operands' format, relative to the value that the largest magnitude is scaled to at
+    /// least.
     pub factors_of_largest: f64,
     /// Unit roundoff of all other arithmetic.
     pub arithmetic: f64,
@@ -65,7 +65,7 @@ impl Precision {
     /// f32 with convolutions on tensor cores of factors that are sums of two f16: each lacks up to `2^-22` of
     /// itself, and the product of the second parts, as much, is left out. All three products that are there
     /// are added to one sum.
-    pub const SPLIT: Self = Self {
+    pub const F16X2: Self = Self {
         cut: CUT,
         instructions: 3,
         factors: 3.0 / (1u64 << 22) as f64,
@@ -75,7 +75,7 @@ impl Precision {
     /// f32 with convolutions on tensor cores of factors that are sums of three bf16: products of less than
     /// `2^-23` of that of the factors are left out, and what is added before the products of the first parts
     /// is 100 times smaller.
-    pub const PARTS: Self = Self {
+    pub const BF16X3: Self = Self {
         cut: CUT,
         factors: 1.0 / (1u64 << 23) as f64,
         ..Self::F32

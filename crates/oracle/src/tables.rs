@@ -2,7 +2,7 @@ use crate::case::Case;
 use crate::cases::Cases;
 use crate::{chains, operators};
 
-/// Everything that there are cases of: the operators, then the chains.
+/// Everything with cases: the operators, then the chains.
 pub fn all() -> impl Iterator<Item = &'static Cases> {
     operators::all().chain(chains::CASES)
 }

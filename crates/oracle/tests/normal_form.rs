@@ -181,7 +181,7 @@ prop_compose! {
         // Behind a maximum a clamp may be a relu.
         [early, late] in [[ANY; 3], [ANY; 3]],
         batch_norms in [ANY; 2],
-        // A slope for each channel before the reduction, and one for all behind it.
+        // A slope for each channel before the reduction, and one for all after it.
         prelus in [ANY; 2],
     ) -> (Chain, Vec<usize>) {
         let channels = GROUPS * per_group;

@@ -1,4 +1,4 @@
-//! What a test asks of this driver. Driver and tests both have this file, compiled by one compiler.
+//! The interface between a test and this driver. Both compile this file, with the same compiler.
 
 use std::collections::BTreeMap;
 
@@ -39,7 +39,7 @@ pub(crate) trait Script: Sync {
     /// From now on threads are those of a scheduler.
     fn schedule(&self, scheduler: Scheduler);
 
-    /// From now on a device that was opened has so many bytes for pools of memory.
+    /// From now on a device that was opened has this many bytes for pools of memory.
     fn room(&self, ordinal: u32, bytes: usize);
 
     /// Does all work that is left, the streams made last first.

@@ -137,7 +137,7 @@ impl Launch {
         }
         let address = |parameter: &[u8]| word(parameter).unwrap_or_default();
         let word_at = |at: usize| list.get(at..at + 4).and_then(|bytes| bytes.try_into().ok());
-        // Of each step its bounds, behind the word that says which function it is: tests give clamps.
+        // Of each step its bounds, after the word that says which function it is: tests give clamps.
         let bound = |at: usize| word_at(at).map(f32::from_ne_bytes);
         let steps = word_at(STEPS * STEP_BYTES).map_or(0, u32::from_ne_bytes) as usize;
         let bounds_at = |at: usize| Some((bound(at + 4)?, bound(at + 8)?));

@@ -68,8 +68,8 @@ fn borrowed(
     buffer: &Arc<CudaSlice<f32>>,
     shape: &[usize],
 ) -> convfuse::Result<Tensor> {
-    // What cudarc did to the buffer is ordered before by the stream; the guard would note a read on that same
-    // stream.
+    // The stream orders cudarc's work on the buffer before ours, so the guard, which records a read on the
+    // same stream, is not needed.
     let (address, _guard) = buffer.device_ptr(theirs);
     let pointer = std::ptr::with_exposed_provenance_mut(address as usize);
     let owner = Box::new(Arc::clone(buffer));

@@ -58,7 +58,7 @@ pub(super) fn taps(
     output: usize,
 ) -> impl Iterator<Item = usize> {
     let start = output * stride;
-    // Taps before the input are skipped, those behind it end the window.
+    // Taps before the input are skipped, those after it end the window.
     let first = padding.saturating_sub(start).div_ceil(dilation);
     (first..kernel_size)
         .map(move |tap| start.saturating_add(tap.saturating_mul(dilation)) - padding)

@@ -49,7 +49,7 @@ pub use properties::DeviceProperties;
 pub(crate) use storage::reserve as host_memory;
 pub use stream::{Event, Stream};
 pub use tensor::Tensor;
-pub(crate) use tensor::{Order, Reading, WeakTensor, must_be_axis, must_have_shape};
+pub(crate) use tensor::{Order, Reading, WeakTensor, in_memory, must_be_axis, must_have_shape};
 
 pub(crate) use crate::dtype::DType;
 pub(crate) use launch_config::LaunchShape;

@@ -147,6 +147,7 @@ impl Tensor {
     ) -> Result<()> {
         let (start, bytes) = (self.start(), self.bytes() as usize);
         let first = first * size_of::<T>();
+        self.must_be_contiguous((FROM_PINNED, "tensor"))?;
         match (self.overwritable((FROM_PINNED, "tensor"))?, &array.memory) {
             (Storage::Gpu(buffer), Memory::Pinned(memory)) => {
                 tracing::trace!(target: "convfuse::copy", bytes, "from pinned memory");

@@ -79,7 +79,7 @@ impl DeviceProperties {
             .map(|(_, properties)| properties)
     }
 
-    /// The lower bound in seconds for moving so many bytes and computing so many multiply-adds of 16-bit
+    /// The lower bound in seconds for moving these bytes and computing these multiply-adds of 16-bit
     /// operands, the longer of the two; `None` if the rates are unknown.
     #[must_use]
     pub fn least_s(&self, bytes: u64, multiply_adds: u64) -> Option<f64> {

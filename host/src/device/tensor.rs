@@ -13,7 +13,7 @@ use std::fmt;
 use std::sync::Arc;
 
 pub(crate) use layout::Layout;
-pub(crate) use order::Order;
+pub(crate) use order::{Order, in_memory};
 pub(crate) use reuse::WeakTensor;
 pub(crate) use views::must_be_axis;
 

@@ -8,7 +8,8 @@ use super::Error;
 pub enum InputsError {
     /// One is missing.
     #[error(
-        "{operator}: input {name} is missing, a layer of the model takes it; beside the first, {given:?} are given"
+        "{operator}: input {name} is missing, which a layer of the model takes; given besides the first: {}",
+        list(given)
     )]
     Missing {
         /// The operator's name.
@@ -20,7 +21,8 @@ pub enum InputsError {
     },
     /// The graph has none of this name.
     #[error(
-        "{operator}: there is no input {name}, those of the model beside the first are {known:?}"
+        "{operator}: there is no input {name}; the model's inputs besides the first: {}",
+        list(known)
     )]
     Unknown {
         /// The operator's name.
@@ -48,6 +50,14 @@ pub enum InputsError {
         /// The input.
         name: String,
     },
+}
+
+/// The names of inputs.
+fn list(names: &[String]) -> String {
+    match names {
+        [] => "none".to_owned(),
+        names => names.join(", "),
+    }
 }
 
 impl Error {

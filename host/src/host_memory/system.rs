@@ -79,7 +79,7 @@ impl System<'_> {
     }
 }
 
-/// The number of KiB behind a name, in bytes.
+/// The number of KiB after a name, in bytes.
 fn kib(report: &str, name: &str) -> Option<u64> {
     let line = report.lines().find(|line| line.starts_with(name))?;
     let number = line.split_ascii_whitespace().nth(1)?;

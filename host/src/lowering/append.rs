@@ -1,13 +1,15 @@
 //! From lowered regions to the launches of a program.
 
 use launch_config::KernelGeometry;
+use launch_config::implicit_gemm::RoundedEpilogue;
 use op_spec::graph::{LayerProblem, Operand};
 use op_spec::{BatchNormProblem, Layout};
 
 use super::choice::Chosen;
 use super::epilogue::{Map, Plan, Pool, ReducedChannels, Store};
 use super::producer::Producer;
-use super::region::Query;
+use super::region::{Query, output_layout};
+use super::table::Lowered;
 use crate::error::Result;
 use crate::operators::batch_norm::{self, Folded, Statistics};
 use crate::operators::conv::{Filters, append_pad};
@@ -24,7 +26,9 @@ use crate::operators::one_launch::{
     conv3d_multiply_instance_norm_clamp_multiply_max as one_launch_3d,
 };
 use crate::operators::pointwise::{ListStep, steps};
-use crate::operators::{self, Affine, ConvolutionParameters, Convolved, Preparations, pointwise};
+use crate::operators::{
+    self, Affine, ConvolutionParameters, Convolved, Preparations, pointwise, pool,
+};
 use crate::program::{ProgramBuilder, Value};
 use launch_config::norm::NormGeometry;
 
@@ -82,7 +86,12 @@ impl<'a> Appending<'a> {
     }
 
     /// The parameters of a region that begins with the convolution `layer`.
-    fn convolution(&mut self, layer: usize, plan: &Plan) -> Result<ConvolutionParameters<'a>> {
+    fn convolution(
+        &mut self,
+        layer: usize,
+        lowered: &Lowered,
+    ) -> Result<ConvolutionParameters<'a>> {
+        let plan = &lowered.plan;
         let none = Affine {
             weight: None,
             bias: None,
@@ -104,7 +113,7 @@ impl<'a> Appending<'a> {
             Plan::Store(Store {
                 residual: Some(layer),
                 ..
-            }) => Some(self.residual(*layer)?),
+            }) => Some(self.residual(*layer, lowered.writes)?),
             _ => None,
         };
         let factors = match plan {
@@ -144,24 +153,25 @@ impl<'a> Appending<'a> {
         }
     }
 
-    /// The graph's output, which the last layer gives, in NCHW.
+    /// The graph's output, which the last layer gives, in its layout.
     pub(crate) fn output(&mut self) -> Result<Value> {
         let last = self.of.graph.layers().len() - 1;
         let y = self.operand(Operand::Layer(last));
-        self.program.in_order(y)
+        let layout = output_layout(self.of.problem, &self.of.order(0), self.of.options);
+        self.program.in_layout(y, layout)
     }
 
-    /// The second operand of a layer that has two, as a dense tensor.
-    fn residual(&mut self, layer: usize) -> Result<Value> {
+    /// The second operand of a layer that has two, as a dense tensor of a layout.
+    fn residual(&mut self, layer: usize, layout: Layout) -> Result<Value> {
         let residual = self.operand(self.of.graph.operands(layer)[1]);
-        self.program.in_order(residual)
+        self.program.in_layout(residual, layout)
     }
 
-    /// A list with its residuals as values of the program.
-    fn list(&mut self, list: &[ListStep<usize>]) -> Result<Vec<ListStep<Value>>> {
+    /// A list with its residuals as values of the program, in a layout.
+    fn list(&mut self, list: &[ListStep<usize>], layout: Layout) -> Result<Vec<ListStep<Value>>> {
         let steps = list.iter();
         steps
-            .map(|step| step.try_map(|layer| self.residual(layer)))
+            .map(|step| step.try_map(|layer| self.residual(layer, layout)))
             .collect()
     }
 
@@ -182,7 +192,7 @@ impl<'a> Appending<'a> {
             return self.program.tensor(output, self.program.dtype(x));
         }
         // The producer reads NHWC where it lies; anything else is made dense NCHW.
-        let x = match lowered.reads() {
+        let x = match lowered.reads {
             Layout::Nhwc => x,
             Layout::Nchw => self.program.in_order(x)?,
         };
@@ -194,18 +204,20 @@ impl<'a> Appending<'a> {
             Producer::Tensor => Produced::Tensor(x),
             Producer::OneLaunch2d(launch) => {
                 let x = self.padded(x, start)?;
-                let parameters = self.convolution(start, plan)?;
+                let parameters = self.convolution(start, lowered)?;
                 return one_launch_2d::append(self.program, x, &parameters, output, launch);
             }
             Producer::OneLaunch3d(launch) => {
                 let x = self.padded(x, start)?;
-                let parameters = self.convolution(start, plan)?;
+                let parameters = self.convolution(start, lowered)?;
                 return one_launch_3d::append(self.program, x, &parameters, output, launch);
             }
             Producer::ImplicitGemm(gemm) => {
                 let x = self.padded(x, start)?;
-                let parameters = self.convolution(start, plan)?;
-                let (epilogue, _) = plan.store_epilogue();
+                let parameters = self.convolution(start, lowered)?;
+                let (epilogue, list) = plan.store_epilogue();
+                let rounded = RoundedEpilogue::of(&list).unwrap_or(RoundedEpilogue::NONE);
+                let epilogue = (epilogue, rounded);
                 let output = self.produced_shape(start, plan);
                 let program = &mut *self.program;
                 let gemm = implicit_gemm::append(program, x, &parameters, gemm, epilogue, output)?;
@@ -213,15 +225,22 @@ impl<'a> Appending<'a> {
             }
             Producer::Depthwise(geometry) => {
                 let x = self.padded(x, start)?;
-                let parameters = self.convolution(start, plan)?;
+                let parameters = self.convolution(start, lowered)?;
                 let output = self.produced_shape(start, plan);
                 let program = &mut *self.program;
                 let epilogue = plan.store_epilogue();
                 let y = depthwise::append(program, x, &parameters, geometry, epilogue, output)?;
                 Produced::Convolved(y, lowered.moments)
             }
+            Producer::DepthwiseNhwc(geometry) => {
+                let parameters = self.convolution(start, lowered)?;
+                let output = self.produced_shape(start, plan);
+                let (program, store) = (&mut *self.program, plan.store_epilogue());
+                let y = depthwise::append_nhwc(program, x, &parameters, geometry, store, output)?;
+                Produced::Convolved(y, None)
+            }
         };
-        self.epilogue(produced, plan)
+        self.epilogue(produced, lowered)
     }
 
     /// The shape of what the producer, a convolution, writes.
@@ -241,18 +260,23 @@ impl<'a> Appending<'a> {
         }
         // A residual stands in the place of a parameter.
         let parameters = match self.of.graph.operands(layer).len() {
-            2 => [Some(self.residual(layer)?), None, None, None],
+            2 => [Some(self.residual(layer, Layout::Nchw)?), None, None, None],
             _ => std::array::from_fn(|index| self.parameter(layer, index)),
         };
         operators::append(self.program, x, problem, parameters)
     }
 
     /// Appends the epilogue of a producer.
-    fn epilogue(&mut self, produced: Produced, plan: &Plan) -> Result<Value> {
-        match plan {
+    fn epilogue(&mut self, produced: Produced, lowered: &Lowered) -> Result<Value> {
+        match &lowered.plan {
             Plan::Whole | Plan::Store(_) => Ok(produced.value()),
-            Plan::Map(map) => self.map(&produced, map),
+            Plan::Map(map) => self.map(&produced, map, lowered.writes),
             Plan::Pool(pool) => self.pool(&produced, pool),
+            Plan::Windows(windows) => {
+                let (program, x) = (&mut *self.program, produced.value());
+                let pooled = pool::append_nhwc(program, x, &windows.geometry, &windows.output)?;
+                pointwise::append(program, pooled, &steps(&windows.functions))
+            }
             Plan::ReducedChannels(reduced) => self.reduce_channels(&produced, reduced),
             Plan::NormScale(map) => {
                 let (layer, norm) = &map.norm;
@@ -274,7 +298,7 @@ impl<'a> Appending<'a> {
                 group_norm::append(self.program, produced.value(), affine, norm.geometry()?)
             }
             Plan::List(list) => {
-                let list = self.list(list)?;
+                let list = self.list(list, lowered.writes)?;
                 pointwise::append(self.program, produced.value(), &list)
             }
         }
@@ -296,11 +320,11 @@ impl<'a> Appending<'a> {
         }
     }
 
-    fn map(&mut self, produced: &Produced, map: &Map) -> Result<Value> {
+    fn map(&mut self, produced: &Produced, map: &Map, layout: Layout) -> Result<Value> {
         let (layer, norm) = &map.norm;
         let geometry = norm.geometry()?;
         let input = self.statistics(produced, *layer, geometry)?;
-        let list = self.list(&map.list)?;
+        let list = self.list(&map.list, layout)?;
         let tail = Tail {
             before: map.before.map(|layer| self.first(layer)),
             scale: map.behind.map(|behind| self.first(behind.layer)),

@@ -15,7 +15,7 @@ use op_spec::graph::{NormalForm, Operand};
 #[cfg(any(test, feature = "lab"))]
 use super::Options;
 use super::launches::plan_launches;
-use super::region::{Considered, Query, Region, RegionFacts, Verdict};
+use super::region::{Considered, Query, Region, RegionFacts, Verdict, output_layout};
 use super::table::{Lowered, TABLE};
 #[cfg(any(test, feature = "lab"))]
 use crate::device::{DType, DeviceProperties, Order};
@@ -174,15 +174,18 @@ fn ask<'a>(
     layers: &'a [usize],
     asked: Option<&str>,
 ) -> Result<Chosen, Vec<Considered>> {
+    let input = match query.graph.operands(layers[0])[0] {
+        Operand::Input(input) => query.input_layout(input, &query.problem.steps[layers[0]].input),
+        Operand::Layer(layer) => written[layer],
+    };
     let region = Region {
         of: query,
         form: NormalForm::of(query.problem, layers.iter().copied()).ok(),
         layers,
-        input: match query.graph.operands(layers[0])[0] {
-            Operand::Input(input) => {
-                query.input_layout(input, &query.problem.steps[layers[0]].input)
-            }
-            Operand::Layer(layer) => written[layer],
+        input,
+        output: match layers[layers.len() - 1] + 1 == written.len() {
+            true => output_layout(query.problem, &query.order(0), query.options),
+            false => input,
         },
     };
     let mut considered = Vec::new();
@@ -203,14 +206,14 @@ fn ask<'a>(
                 _ => {
                     note(Verdict::Taken);
                     let last = layers[layers.len() - 1];
-                    written[last] = lowered.writes();
+                    written[last] = lowered.writes;
                     let facts = RegionFacts {
                         layers: query.operators(layers),
                         value: query.graph.name_of(last).to_owned(),
                         kernels: row.name,
                         summary: row.summary(&lowered.plan),
-                        reads: lowered.reads(),
-                        writes: lowered.writes(),
+                        reads: lowered.reads,
+                        writes: lowered.writes,
                         config: lowered.config(),
                         launches: Vec::new(),
                         preparations: Vec::new(),

@@ -8,7 +8,7 @@ use op_spec::{BatchNormProblem, PointwiseProblem, PreluProblem, ScaleProblem};
 
 mod pool;
 
-pub(super) use pool::Pool;
+pub(super) use pool::{Pool, Windows};
 
 use super::region::Region;
 use crate::operators::pointwise::{ListStep, first_list};
@@ -28,6 +28,8 @@ pub(super) enum Plan {
     Map(Map),
     /// Norm, scale, max_pool2d and functions; the norm, the scale and the functions may be absent.
     Pool(Pool),
+    /// Windows of a channels-last tensor, and functions.
+    Windows(Windows),
     /// Scale, norm, clamp, the same scale and a reduction over the channels; the scale and the norm in front
     /// may be absent.
     ReducedChannels(ReducedChannels),
@@ -50,6 +52,7 @@ impl Plan {
                 "norm, scale, max_pool2d and clamp in one launch"
             }
             Plan::Pool(_) => "scale, max_pool2d and clamp in one launch",
+            Plan::Windows(_) => "windows of channels-last tensors in one launch, then functions",
             Plan::ReducedChannels(reduced) if reduced.norm.is_some() => {
                 "scale, norm, clamp, scale and a reduction over the channels in one launch"
             }
@@ -81,7 +84,7 @@ impl Plan {
             Plan::Map(map) | Plan::NormScale(map) | Plan::FoldedScale(map) => Some(map.norm),
             Plan::Pool(pool) => pool.norm,
             Plan::ReducedChannels(reduced) => reduced.norm,
-            Plan::Whole | Plan::Store(_) | Plan::List(_) => None,
+            Plan::Whole | Plan::Store(_) | Plan::Windows(_) | Plan::List(_) => None,
         }
     }
 }
@@ -272,10 +275,15 @@ pub(super) fn of_tensor(region: &Region<'_>, form: &NormalForm) -> Result<Plan, 
     if form.convolution.is_some() {
         return Err(refusal);
     }
-    if region.layers.len() == 1 {
-        return Ok(Plan::Whole);
-    }
     let form = &form.epilogue;
+    if region.layers.len() == 1 {
+        // A list takes elements in any order.
+        let is_list = form.norm.is_none() && form.reduce.is_none() && !form.list.is_empty();
+        return Ok(match list(&form.list, refusal) {
+            Ok(list) if is_list && region.is_dense_nhwc() => Plan::List(list),
+            _ => Plan::Whole,
+        });
+    }
     if form.norm.is_some() {
         return Ok(match with_norm(region, form)? {
             Plan::Map(map) if map.scale_alone().is_some() => Plan::NormScale(map),

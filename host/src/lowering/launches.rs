@@ -11,7 +11,7 @@ use op_spec::graph::{LayerProblem, Operand};
 use super::choice::Chosen;
 use super::epilogue::{Plan, Pool, Store};
 use super::producer::Producer;
-use super::region::Query;
+use super::region::{Query, output_layout};
 use super::table::Lowered;
 use crate::device::Order;
 use crate::error::Result;
@@ -24,7 +24,7 @@ use crate::operators::fused::{
     scale_max_pool2d_clamp,
 };
 use crate::operators::pointwise::{ListStep, steps};
-use crate::operators::{self, batch_norm, group_norm, norm_statistics, pointwise};
+use crate::operators::{self, batch_norm, group_norm, norm_statistics, pointwise, pool};
 use crate::program::{LaunchPlan, plan_reformat};
 
 /// Plans the launches of regions, which run in this order.
@@ -45,10 +45,11 @@ pub(super) fn plan_launches(query: Query<'_>, chosen: &mut [Chosen]) -> Result<(
         };
         planning.region(&region.layers, &region.lowered)?;
         let last = region.layers[region.layers.len() - 1];
-        planning.values.written[last] = region.lowered.writes();
+        planning.values.written[last] = region.lowered.writes;
         if index + 1 == regions {
-            // The graph's output, which its last layer gives, is NCHW.
-            planning.in_order(Operand::Layer(query.graph.layers().len() - 1))?;
+            // The graph's output, which its last layer gives.
+            let layout = output_layout(query.problem, &query.order(0), query.options);
+            planning.in_layout(Operand::Layer(query.graph.layers().len() - 1), layout)?;
         }
         let plan = planning.plan;
         let launched = plan
@@ -67,8 +68,8 @@ pub(super) fn plan_launches(query: Query<'_>, chosen: &mut [Chosen]) -> Result<(
 struct Values {
     /// The layout of what each layer gives.
     written: Vec<Layout>,
-    /// Values that have an NCHW copy.
-    reformatted: Vec<Operand>,
+    /// Values that have a copy of another layout.
+    reformatted: Vec<(Operand, Layout)>,
 }
 
 /// The launches of a region in the making.
@@ -86,56 +87,67 @@ impl Planning<'_> {
         if query.problem.steps[last].output.contains(&0) {
             return Ok(());
         }
-        if lowered.reads() == Layout::Nchw {
-            self.in_order(query.graph.operands(start)[0])?;
+        if lowered.reads == Layout::Nchw {
+            self.in_layout(query.graph.operands(start)[0], Layout::Nchw)?;
         }
         match &lowered.producer {
             Producer::Tensor if matches!(plan, Plan::Whole) => return self.layer(start),
             Producer::Direct => return self.layer(start),
             Producer::Tensor => {}
             Producer::OneLaunch2d(launch) => {
-                self.convolution(start, plan)?;
+                self.convolution(start, lowered)?;
                 launch.plan(&mut self.plan, query.dtype)?;
                 return Ok(());
             }
             Producer::OneLaunch3d(launch) => {
-                self.convolution(start, plan)?;
+                self.convolution(start, lowered)?;
                 launch.plan(&mut self.plan, query.dtype)?;
                 return Ok(());
             }
             Producer::ImplicitGemm(gemm) => {
-                self.convolution(start, plan)?;
+                self.convolution(start, lowered)?;
                 gemm.plan(&mut self.plan, query.dtype)?;
             }
             Producer::Depthwise(geometry) => {
-                self.convolution(start, plan)?;
+                self.convolution(start, lowered)?;
                 depthwise::plan(&mut self.plan, query.dtype, geometry, plan.has_store())?;
+            }
+            Producer::DepthwiseNhwc(geometry) => {
+                self.convolution(start, lowered)?;
+                depthwise::plan_nhwc(&mut self.plan, query.dtype, geometry)?;
             }
         }
         let output = &query.problem.steps[last].output;
         self.epilogue(lowered, output)
     }
 
-    /// Plans the reformat of a value to NCHW, unless it lies like that, or has been reformatted.
-    fn in_order(&mut self, value: Operand) -> Result<()> {
+    /// Plans the reformat of a value to a layout, unless it lies like that, or has been reformatted.
+    fn in_layout(&mut self, value: Operand, layout: Layout) -> Result<()> {
         let query = self.of;
-        let order = match value {
-            Operand::Input(input) => query.order(input),
+        let (shape, mut order) = match value {
+            Operand::Input(input) => (query.input_shape(input), query.order(input)),
             Operand::Layer(layer) => {
-                let shape = &query.problem.steps[layer].output;
-                Order::of_layout(shape, self.values.written[layer])?
+                let shape = query.problem.steps[layer].output.clone();
+                let order = Order::of_layout(&shape, self.values.written[layer])?;
+                (shape, order)
             }
         };
-        if order == Order::Dense || self.values.reformatted.contains(&value) {
+        let reformatted = &mut self.values.reformatted;
+        if order == Order::of_layout(&shape, layout)? || reformatted.contains(&(value, layout)) {
             return Ok(());
         }
-        self.values.reformatted.push(value);
-        plan_reformat(&mut self.plan, &order, query.dtype)
+        // NHWC is made of NCHW.
+        if reformatted.contains(&(value, Layout::Nchw)) {
+            order = Order::Dense;
+        }
+        reformatted.extend([(value, Layout::Nchw), (value, layout)]);
+        plan_reformat(&mut self.plan, (&shape, &order), layout, query.dtype)
     }
 
     /// Plans the padding of the convolution `layer`, the folding of the batch norm in its store, and the
     /// reformat of the residual there.
-    fn convolution(&mut self, layer: usize, plan: &Plan) -> Result<()> {
+    fn convolution(&mut self, layer: usize, lowered: &Lowered) -> Result<()> {
+        let plan = &lowered.plan;
         let (to, dtype) = (&mut self.plan, self.of.dtype);
         match &self.of.problem.steps[layer].problem {
             LayerProblem::Conv1d(conv) => plan_pad(to, dtype, conv)?,
@@ -155,21 +167,21 @@ impl Planning<'_> {
             ..
         }) = plan
         {
-            self.residual(*layer)?;
+            self.residual(*layer, lowered.writes)?;
         }
         Ok(())
     }
 
-    /// Plans the reformat of the second operand of a layer, unless it is NCHW.
-    fn residual(&mut self, layer: usize) -> Result<()> {
-        self.in_order(self.of.graph.operands(layer)[1])
+    /// Plans the reformat of the second operand of a layer to a layout.
+    fn residual(&mut self, layer: usize, layout: Layout) -> Result<()> {
+        self.in_layout(self.of.graph.operands(layer)[1], layout)
     }
 
-    /// Plans the reformats of the residuals of a list.
-    fn residuals(&mut self, list: &[ListStep<usize>]) -> Result<()> {
+    /// Plans the reformats of the residuals of a list to a layout.
+    fn residuals(&mut self, list: &[ListStep<usize>], layout: Layout) -> Result<()> {
         for step in list {
             if let ListStep::Residual(layer) = step {
-                self.residual(*layer)?;
+                self.residual(*layer, layout)?;
             }
         }
         Ok(())
@@ -184,7 +196,7 @@ impl Planning<'_> {
             return batch_norm::plan_map(&mut self.plan, dtype, problem);
         }
         if query.graph.operands(layer).len() == 2 {
-            self.residual(layer)?;
+            self.residual(layer, Layout::Nchw)?;
         }
         operators::plan(&mut self.plan, dtype, problem)
     }
@@ -196,10 +208,15 @@ impl Planning<'_> {
             Plan::Whole | Plan::Store(_) => Ok(()),
             Plan::Map(map) => {
                 let norm = self.statistics(lowered, map.norm.1.geometry()?)?;
-                self.residuals(&map.list)?;
+                self.residuals(&map.list, lowered.writes)?;
                 plan_normalising(&mut self.plan, dtype, &norm, norm.spatial, &map.list)
             }
             Plan::Pool(pool) => self.pool(lowered, pool),
+            Plan::Windows(windows) => {
+                pool::plan_nhwc(&mut self.plan, dtype, &windows.geometry)?;
+                let len = output.iter().map(|&extent| extent as u64).product();
+                pointwise::plan(&mut self.plan, dtype, len, &steps::<()>(&windows.functions))
+            }
             Plan::ReducedChannels(max) => {
                 let of = &max.reduction;
                 let Some((_, norm)) = &max.norm else {
@@ -224,7 +241,7 @@ impl Planning<'_> {
                 group_norm::plan(&mut self.plan, dtype, &norm.geometry()?)
             }
             Plan::List(list) => {
-                self.residuals(list)?;
+                self.residuals(list, lowered.writes)?;
                 let len = output.iter().map(|&extent| extent as u64).product();
                 pointwise::plan(&mut self.plan, dtype, len, list)
             }

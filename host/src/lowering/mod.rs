@@ -30,8 +30,8 @@ pub(crate) use append::Appending;
 pub(crate) use choice::must_have_kernels;
 pub(crate) use choice::{Chosen, choose};
 pub use options::Options;
-pub(crate) use region::Query;
 pub use region::{Considered, RegionFacts, Verdict};
+pub(crate) use region::{Query, output_layout};
 
 #[cfg(doc)]
 use self::{epilogue::Plan, producer::Producer, table::Lowered};

@@ -1,12 +1,13 @@
 //! Options of a model.
 
+use op_spec::Layout;
 use op_spec::graph::Partition;
 
 use crate::operators::{FusedOptions, Precision};
 
 /// Options of a model. All options give the same values up to rounding.
 ///
-/// On the CPU device options have no effect.
+/// On the CPU device options but for the output's layout have no effect.
 ///
 /// # Examples
 /// ```
@@ -32,6 +33,9 @@ pub struct Options {
     /// Whether the choice of kernels ignores the batch size (the default), so that the results of a sample
     /// are the same bits in any batch. If false, small batches may use faster kernels.
     pub batch_invariant: bool,
+    /// The layout of the output; by default that of the first input, where the output has the same axes, and
+    /// else NCHW.
+    pub output_layout: Option<Layout>,
 }
 
 impl Default for Options {
@@ -40,6 +44,7 @@ impl Default for Options {
             partition: None,
             precision: Precision::default(),
             batch_invariant: true,
+            output_layout: None,
         }
     }
 }
@@ -63,6 +68,13 @@ impl Options {
     #[must_use]
     pub fn batch_invariant(mut self, batch_invariant: bool) -> Options {
         self.batch_invariant = batch_invariant;
+        self
+    }
+
+    /// The same with this layout of the output.
+    #[must_use]
+    pub fn output_layout(mut self, layout: Layout) -> Options {
+        self.output_layout = Some(layout);
         self
     }
 

@@ -10,6 +10,7 @@ use crate::spec::{ConvProblem, GroupNormProblem};
 use launch_config::Refusal;
 use launch_config::conv::ConvGeometry;
 use launch_config::depthwise::DepthwiseGeometry;
+use launch_config::depthwise::nhwc::NhwcGeometry;
 use launch_config::norm::NormGeometry;
 
 /// The producer of a region's values.
@@ -27,6 +28,8 @@ pub(super) enum Producer {
     ImplicitGemm(Gemm),
     /// A depthwise convolution on FMA units.
     Depthwise(DepthwiseGeometry),
+    /// The same of a channels-last tensor.
+    DepthwiseNhwc(NhwcGeometry),
     /// A convolution by the kernels of its operator, on FMA units.
     Direct,
     /// The region's input, or its only layer by its operator's own kernels.
@@ -51,6 +54,10 @@ impl fmt::Display for Producer {
             Producer::ImplicitGemm(gemm) => gemm.fmt(f),
             Producer::Depthwise(geometry) => {
                 write!(f, "{} blocks for each plane", geometry.plane_blocks)
+            }
+            Producer::DepthwiseNhwc(geometry) => {
+                let (run, channels) = (geometry.blocks.run, 4 * geometry.blocks.block_vectors);
+                write!(f, "runs of {run} outputs, {channels} channels in a block")
             }
             _ => Ok(()),
         }

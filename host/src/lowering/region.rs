@@ -31,6 +31,8 @@ pub(super) struct Region<'a> {
     pub(super) form: Option<NormalForm>,
     /// The layout of its input: the graph's, or what the region writes that gives it.
     pub(super) input: Layout,
+    /// The layout that its output should have: that of its input, or of the graph's output.
+    pub(super) output: Layout,
 }
 
 impl Query<'_> {
@@ -45,15 +47,22 @@ impl Query<'_> {
         self.orders.get(input).copied().unwrap_or(Order::Dense)
     }
 
+    /// The shape of an input of the graph, with a batch.
+    pub(super) fn input_shape(&self, input: usize) -> Vec<usize> {
+        match input.checked_sub(1) {
+            None => self.problem.steps[0].input.clone(),
+            Some(further) => {
+                let shape = &self.problem.inputs[further].shape[..];
+                let batch: &[usize] = if self.problem.is_batched { &[] } else { &[1] };
+                [batch, shape].concat()
+            }
+        }
+    }
+
     /// The layout of an input of the graph that has this shape, with a batch. One that is neither is made
     /// NCHW by a copy.
     pub(super) fn input_layout(&self, input: usize, shape: &[usize]) -> Layout {
-        let channels_are_neighbours = |[_, channels, ..]: [i64; 5]| channels == 1;
-        let strides = self.order(input).strides(shape);
-        match strides.is_some_and(channels_are_neighbours) {
-            true => Layout::Nhwc,
-            false => Layout::Nchw,
-        }
+        layout_of(&self.order(input), shape)
     }
 
     /// Whether the layer is a convolution whose padding a launch of its own puts around the input.
@@ -67,7 +76,39 @@ impl Query<'_> {
     }
 }
 
+/// The layout of a tensor of this shape, with a batch.
+fn layout_of(order: &Order, shape: &[usize]) -> Layout {
+    let channels_are_neighbours = |[_, channels, ..]: [i64; 5]| channels == 1;
+    match order.strides(shape).is_some_and(channels_are_neighbours) {
+        true => Layout::Nhwc,
+        false => Layout::Nchw,
+    }
+}
+
+/// The layout of the output of a graph whose first input has this order. Without a batch it is NCHW.
+pub(crate) fn output_layout(problem: &GraphProblem, first: &Order, options: &Options) -> Layout {
+    let input = &problem.steps[0].input;
+    let has_its_axes = problem.output_shape().len() == input.len();
+    match options.output_layout {
+        _ if !(problem.is_batched && has_its_axes) => Layout::Nchw,
+        Some(layout) => layout,
+        None => layout_of(first, input),
+    }
+}
+
 impl Region<'_> {
+    /// Whether the region's input lies densely in NHWC.
+    pub(super) fn is_dense_nhwc(&self) -> bool {
+        let first = self.layers[0];
+        let shape = &self.of.problem.steps[first].input;
+        self.input == Layout::Nhwc
+            && match self.of.graph.operands(first)[0] {
+                Operand::Layer(_) => true,
+                Operand::Input(input) => Order::of_layout(shape, Layout::Nhwc)
+                    .is_ok_and(|order| order == self.of.order(input)),
+            }
+    }
+
     /// The strides of the region's input, `(n, c, d, h, w)`, where it is not dense NCHW and starts on a
     /// vector.
     pub(super) fn strides(&self) -> Option<[i64; 5]> {

@@ -7,14 +7,16 @@
 use launch_config::Refusal;
 use launch_config::conv::ConvGeometry;
 use launch_config::depthwise::DepthwiseGeometry;
-use launch_config::implicit_gemm::{GemmConfig, combining};
+use launch_config::depthwise::nhwc::NhwcGeometry;
+use launch_config::implicit_gemm::{GemmConfig, RoundedEpilogue, combining};
 use launch_config::norm::NormGeometry;
 use op_spec::graph::NormalForm;
 use op_spec::{Layout, ReductionOp};
 
-use super::epilogue::{self, Plan, Pool, ReducedChannels, Store};
+use super::epilogue::{self, Plan, Pool, ReducedChannels, Store, Windows};
 use super::producer::{Producer, conv_geometry, norm_geometry};
 use super::region::Region;
+use crate::device::DType;
 use crate::operators::fused::RowMoments;
 use crate::operators::implicit_gemm::Gemm;
 use crate::operators::one_launch::conv2d_group_norm_scale_max_pool_clamp::OneLaunch2d;
@@ -27,15 +29,40 @@ pub(super) struct Lowered {
     pub(super) plan: Plan,
     /// The moments that the producer leaves for a norm.
     pub(super) moments: Option<RowMoments>,
+    /// The layouts that the producer reads and that the epilogue writes. The region begins with a reformat
+    /// where its input has another one.
+    pub(super) reads: Layout,
+    pub(super) writes: Layout,
 }
 
 impl Lowered {
-    /// The same for a producer that leaves no moments.
+    /// A producer that leaves no moments.
     fn without_moments(producer: Producer, plan: Plan) -> Self {
+        Self::with_moments(producer, plan, None)
+    }
+
+    /// The same for one that perhaps leaves some.
+    fn with_moments(producer: Producer, plan: Plan, moments: Option<RowMoments>) -> Self {
+        let [reads, writes] = match &producer {
+            Producer::ImplicitGemm(gemm) => [gemm.reads(), gemm.writes()],
+            Producer::DepthwiseNhwc(_) => [Layout::Nhwc; 2],
+            _ => [Layout::Nchw; 2],
+        };
         Self {
             producer,
             plan,
-            moments: None,
+            moments,
+            reads,
+            writes,
+        }
+    }
+
+    /// The same for kernels that read and write single elements, in whatever layout.
+    fn in_layout(self, layout: Layout) -> Self {
+        Self {
+            reads: layout,
+            writes: layout,
+            ..self
         }
     }
 
@@ -47,19 +74,6 @@ impl Lowered {
             Some([_, None]) => format!("{config}; a launch combines the moments"),
             Some(_) => format!("{config}; two launches combine the moments"),
         }
-    }
-
-    /// The layout that the producer reads. The region begins with a reformat where its input has another one.
-    pub(super) fn reads(&self) -> Layout {
-        match &self.producer {
-            Producer::ImplicitGemm(gemm) if gemm.reads_in_place() => Layout::Nhwc,
-            _ => Layout::Nchw,
-        }
-    }
-
-    /// The layout that the epilogue writes.
-    pub(super) fn writes(&self) -> Layout {
-        Layout::Nchw
     }
 
     /// Whether the row, which can implement `region`, is preferred to the rows below, or why not.
@@ -74,7 +88,7 @@ impl Lowered {
                 let conv = gemm.conv();
                 if DepthwiseGeometry::check(conv).is_ok() {
                     Err("depthwise, of which tensor cores would multiply mostly zeros")
-                } else if !GemmConfig::pays(conv) {
+                } else if !(gemm.is_one_sample() || GemmConfig::pays(conv)) {
                     Err("too few products for each value of the input to pay for its layout")
                 } else {
                     Ok(())
@@ -173,31 +187,50 @@ pub(super) const TABLE: [Row; 7] = [
             };
             let (_, conv) = form.convolution.ok_or(row.other_layers())?;
             if let Ok(store) = Store::of(&form.epilogue) {
-                return Ok(Lowered::without_moments(
-                    producer(&conv_geometry(&conv)?, None)?,
-                    Plan::Store(store),
-                ));
+                let conv = conv_geometry(&conv)?;
+                let is_padded = region.of.has_explicit_padding(region.layers[0]);
+                let producer = match NhwcGeometry::new(&conv) {
+                    Ok(geometry) if region.is_dense_nhwc() && !is_padded => {
+                        Producer::DepthwiseNhwc(geometry)
+                    }
+                    _ => producer(&conv, None)?,
+                };
+                return Ok(Lowered::without_moments(producer, Plan::Store(store)));
             }
             behind_moments(region, form, |conv, windows, _| producer(conv, windows))
         },
     },
     Row {
         name: "implicit-gemm",
-        implements: "a convolution of any shape and attribute whose halo tile fits shared memory, with a norm and what `tensor` does after a norm; or without a norm, perhaps with batch_norm, perhaps with a clamp or leaky_relu",
+        implements: "a convolution of any shape and attribute whose halo tile fits shared memory, with a norm and what `tensor` does after a norm; or without a norm, perhaps with batch_norm, perhaps with a clamp or leaky_relu, and in 16 bits to NHWC with silu or hardswish, a residual, and a clamp or leaky_relu behind it",
         summary: "implicit GEMM on tensor cores, with moments where a norm follows",
         can_implement: |row, region, form| {
             let (of, options) = (region.of, region.of.options.fused());
             let (_, conv) = form.convolution.ok_or(row.other_layers())?;
             let strides = region.strides();
             if let Ok(store) = Store::of(&form.epilogue)
-                && store.list.is_empty()
+                && (store.list.is_empty()
+                    || region.output == Layout::Nhwc
+                        && of.dtype != DType::F32
+                        && RoundedEpilogue::of(&store.list).is_some())
             {
                 let conv = conv_geometry(&conv)?;
-                let gemm = Gemm::without_norm(&conv, of.dtype, of.properties, options, strides)?;
-                return Ok(Lowered::without_moments(
-                    Producer::ImplicitGemm(gemm),
-                    Plan::Store(store),
-                ));
+                let (dtype, properties) = (of.dtype, of.properties);
+                let in_nhwc = match region.output {
+                    Layout::Nhwc => Gemm::in_nhwc(&conv, dtype, properties, options, strides).ok(),
+                    Layout::Nchw => None,
+                };
+                let gemm = match in_nhwc {
+                    Some(gemm) => gemm,
+                    None => Gemm::without_norm(&conv, dtype, properties, options, strides)?
+                        .writing(region.output, dtype, properties),
+                };
+                if store.list.is_empty() || gemm.writes() == Layout::Nhwc {
+                    return Ok(Lowered::without_moments(
+                        Producer::ImplicitGemm(gemm),
+                        Plan::Store(store),
+                    ));
+                }
             }
             behind_moments(region, form, |conv, windows, row_channels| {
                 let rows = (windows, row_channels);
@@ -222,10 +255,14 @@ pub(super) const TABLE: [Row; 7] = [
         implements: "layers without a convolution: one by itself; a norm with scale or prelu, functions and residuals; norm, scale, max_pool2d and functions; scale, norm, clamp, scale and a reduction over the channels as in problem 79; the last two without a norm; functions and residuals",
         summary: "kernels that read a tensor, after a launch for the statistics of a norm",
         can_implement: |_, region, form| {
-            Ok(Lowered::without_moments(
-                Producer::Tensor,
-                epilogue::of_tensor(region, form)?,
-            ))
+            let plan = epilogue::of_tensor(region, form)?;
+            let plan = Windows::of(region, &plan).map_or(plan, Plan::Windows);
+            let layout = match plan {
+                Plan::List(_) if region.is_dense_nhwc() => Layout::Nhwc,
+                Plan::Windows(_) => Layout::Nhwc,
+                _ => Layout::Nchw,
+            };
+            Ok(Lowered::without_moments(Producer::Tensor, plan).in_layout(layout))
         },
     },
     Row {
@@ -262,18 +299,11 @@ fn behind_moments(
     {
         pool.in_producer = true;
         let moments = moments(region, &producer, &plan, geometry);
-        return Ok(Lowered {
-            producer,
-            plan,
-            moments,
-        });
+        return Ok(Lowered::with_moments(producer, plan, moments));
     }
     let producer = choose(&conv, None, row_channels)?;
-    Ok(Lowered {
-        moments: moments(region, &producer, &plan, geometry),
-        producer,
-        plan,
-    })
+    let moments = moments(region, &producer, &plan, geometry);
+    Ok(Lowered::with_moments(producer, plan, moments))
 }
 
 /// The moments of a norm's row, and the launches that combine them. The kernel that normalises combines few

@@ -159,8 +159,8 @@ impl Model {
     /// Runs the model on these inputs on its device and on the CPU backend, waits for both, and compares: the
     /// device's results with the CPU's, rounded to the model's element type.
     ///
-    /// For a first run on a new machine, or with new weights. What is not close is told by the result, not an
-    /// error.
+    /// For a first run on a new machine, or with new weights. Values that are not close are in the result,
+    /// not an error.
     ///
     /// # Errors
     /// As [`forward_with`](Model::forward_with).

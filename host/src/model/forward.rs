@@ -1,12 +1,12 @@
 //! A graph with its parameters on a device.
 
 use std::fmt;
-use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
+use op_spec::Layout;
 use op_spec::graph::{Graph, GraphProblem, Parameter};
 
-use super::arrays::Rings;
+use super::arrays::Pipelines;
 use super::inputs::{Inputs, orders};
 use super::programs::{Programs, Source, program_of};
 use super::{Explanation, Options};
@@ -17,7 +17,6 @@ use crate::lowering::{self, Query};
 use crate::operators::Preparations;
 use crate::parameters::Parameters;
 use crate::program::Program;
-use crate::tensor_file::LoadOptions;
 
 const OPERATOR: &str = "model";
 
@@ -55,7 +54,7 @@ pub struct Model {
 
 struct Shared {
     graph: Graph,
-    /// The parameters on the host; where the model was made of tensors, as soon as somebody asks for them.
+    /// The parameters on the host. Those of a model made of tensors are copied when they are first needed.
     parameters: OnceLock<Parameters>,
     dtype: DType,
     /// The parameters on the device, in the order of the graph's table.
@@ -63,7 +62,7 @@ struct Shared {
     /// Parameters as fused kernels take them.
     preparations: Preparations,
     programs: Programs,
-    rings: Rings,
+    pipelines: Pipelines,
 }
 
 impl Model {
@@ -116,7 +115,7 @@ impl Model {
             tensors,
             preparations: Preparations::default(),
             programs: Programs::default(),
-            rings: Rings::default(),
+            pipelines: Pipelines::default(),
         };
         Model {
             stream: stream.clone(),
@@ -131,59 +130,6 @@ impl Model {
     pub fn init(stream: &Stream, graph: impl AsRef<Graph>, seed: u64) -> Result<Model> {
         let graph = graph.as_ref();
         Model::new(stream, graph, &Parameters::init(graph, seed)?)
-    }
-
-    /// The graph with the f32 parameters in a safetensors file, under PyTorch's names, or in several with an
-    /// index.
-    ///
-    /// # Errors
-    /// [`Error::Weights`], see [`Parameters::load`].
-    pub fn load(
-        stream: &Stream,
-        graph: impl AsRef<Graph>,
-        path: impl AsRef<Path>,
-    ) -> Result<Model> {
-        Model::load_with(stream, graph, path, &LoadOptions::default())
-    }
-
-    /// The same under chosen options, whose element type is the model's.
-    ///
-    /// # Errors
-    /// [`Error::Weights`], see [`Parameters::load_with`].
-    ///
-    /// # Examples
-    /// ```no_run
-    /// use convfuse::graph::{Chain, Layer};
-    /// use convfuse::{DType, Device, LoadOptions, Model};
-    ///
-    /// let chain = Chain::new(8, (Layer::batch_norm("norm"), Layer::relu()))?;
-    /// let options = LoadOptions::default().prefix("encoder.0.").strict(false).dtype(DType::F16);
-    /// let path = "network/model.safetensors.index.json";
-    /// let model = Model::load_with(&Device::best().stream()?, &chain, path, &options)?;
-    /// # Ok::<(), convfuse::Error>(())
-    /// ```
-    pub fn load_with(
-        stream: &Stream,
-        graph: impl AsRef<Graph>,
-        path: impl AsRef<Path>,
-        options: &LoadOptions,
-    ) -> Result<Model> {
-        let parameters = Parameters::load_with(path, graph.as_ref(), options)?;
-        Model::with_dtype(stream, graph, &parameters, options.dtype)
-    }
-
-    /// The same from the bytes of a safetensors file, such as those of `include_bytes!`.
-    ///
-    /// # Errors
-    /// [`Error::Weights`], see [`Parameters::load_with`].
-    pub fn from_bytes(
-        stream: &Stream,
-        graph: impl AsRef<Graph>,
-        bytes: &[u8],
-        options: &LoadOptions,
-    ) -> Result<Model> {
-        let parameters = Parameters::from_bytes(bytes, graph.as_ref(), options)?;
-        Model::with_dtype(stream, graph, &parameters, options.dtype)
     }
 
     /// The graph of layers.
@@ -220,9 +166,9 @@ impl Model {
     /// A graph with further inputs takes them as well:
     /// `model.forward(Inputs::new(&x).with("residual", &residual))?`.
     ///
-    /// Inputs may lie in memory in any way. What is not dense, row-major and aligned to 16 bytes, such as
-    /// channels-last, is copied on the device first, by one kernel; the bits of the output do not depend on
-    /// it.
+    /// Inputs may lie in memory in any way. What kernels do not read as it lies is copied on the device first,
+    /// by one kernel; the bits of the output do not depend on it. The output is dense, in the layout of the
+    /// first input, channels-last or row-major, unless the [options](Options::output_layout) ask for another.
     ///
     /// # Errors
     /// [`Error::Graph`] for an input that the graph refuses; [`Error::DTypeMismatch`],
@@ -250,7 +196,9 @@ impl Model {
         let orders = self.orders(OPERATOR, inputs, &self.stream)?;
         let x = inputs[0];
         if x.device().is_cpu() {
-            return self.run_on_cpu(inputs, x.stream());
+            let problem = self.graph().problem(x.shape())?;
+            let layout = lowering::output_layout(&problem, &orders[0], options);
+            return self.run_on_cpu(inputs, x.stream(), layout);
         }
         let program = self.program(x.shape(), &orders, options)?;
         let mut outputs = program.run_once(OPERATOR, x.stream(), inputs)?;
@@ -337,15 +285,20 @@ impl Model {
         Explanation::of_query(query, &stored)
     }
 
-    /// One pass of the CPU backend, whose result belongs to `stream`.
-    pub(super) fn run_on_cpu(&self, inputs: &[&Tensor], stream: &Stream) -> Result<Tensor> {
+    /// One pass of the CPU backend, whose result belongs to `stream` and has this layout.
+    pub(super) fn run_on_cpu(
+        &self,
+        inputs: &[&Tensor],
+        stream: &Stream,
+        layout: Layout,
+    ) -> Result<Tensor> {
         let (shared, x) = (&*self.shared, inputs[0]);
         let problem = shared.graph.problem(x.shape())?;
         let values = inputs.iter().map(|input| input.host_f32());
         let values = values.collect::<Result<Vec<_>>>()?;
         let views: Vec<_> = values.iter().map(|values| values.view()).collect();
         let y = cpu::run(&shared.graph, &problem, self.parameters()?, &views)?;
-        Tensor::from_cpu(stream, y, x.dtype())
+        Tensor::from_cpu(stream, y, x.dtype(), layout)
     }
 
     /// The launches for a first input of this shape where the inputs lie like this, on a device that runs
@@ -400,8 +353,8 @@ impl Model {
     }
 
     /// What arrays go through.
-    pub(super) fn rings(&self) -> &Rings {
-        &self.shared.rings
+    pub(super) fn pipelines(&self) -> &Pipelines {
+        &self.shared.pipelines
     }
 }
 

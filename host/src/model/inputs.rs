@@ -48,7 +48,7 @@ impl<T> Inputs<T> {
         self
     }
 
-    /// The first input, and behind it those of these names, in their order.
+    /// The first input, and after it those of these names, in their order.
     ///
     /// # Errors
     /// [`InputsError`].

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use op_spec::Layout;
 use op_spec::graph::{Graph, GraphProblem, Parameter};
 
 use super::inputs::{Inputs, orders};
@@ -12,7 +13,7 @@ use crate::cpu;
 use crate::device::raw::RawPointer;
 use crate::device::{DType, Device, Order, Stream, Tensor};
 use crate::error::{Error, InputsError, Result};
-use crate::lowering::{self, Query};
+use crate::lowering::{self, Query, output_layout};
 use crate::parameters::{Parameters, ParametersError, given::check_shape};
 use crate::program::Program;
 use crate::sync::{Mutex, lock, unlocked};
@@ -261,7 +262,7 @@ impl Launches {
         })
     }
 
-    /// Queues one run on `stream`: from `inputs`, the first one and behind it the further ones in the order
+    /// Queues one run on `stream`: from `inputs`, the first one and after it the further ones in the order
     /// of [`Graph::inputs`](crate::graph::Graph::inputs), and `parameters`, in the order of
     /// [`Graph::parameters`] (none, if a [model](Model::launches) keeps them), to `output`. On a GPU it
     /// allocates nothing, waits for nothing, and calls nothing that CUDA graph capture forbids. On the CPU
@@ -278,10 +279,11 @@ impl Launches {
     /// # Safety
     /// `inputs` and `parameters` are addresses of the elements with all indices 0 of tensors of the shapes,
     /// strides and element types that this was made for, from multiples of 16 bytes where those were that it
-    /// was made with. `output` has [`output_shape`](Self::output_shape) densely, from a multiple of 16 bytes
-    /// on; `workspace` has [`workspace_bytes`](Self::workspace_bytes) from a multiple of 256 on. All are
-    /// memory in the primary context of the stream's device, on the CPU device of this process, where
-    /// elements lie on multiples of their size; output and workspace overlap nothing else. What
+    /// was made with. `output` has [`output_shape`](Self::output_shape) densely in
+    /// [`output_layout`](Self::output_layout), from a multiple of 16 bytes on; `workspace` has
+    /// [`workspace_bytes`](Self::workspace_bytes) from a multiple of 256 on. All are memory in the primary
+    /// context of the stream's device, on the CPU device of this process, where elements lie on multiples of
+    /// their size; output and workspace overlap nothing else. What
     /// is read was written, and what is written is used, in the order of `stream`. The stream outlives this,
     /// and so does memory that was lent for a model's parameters.
     pub unsafe fn run(
@@ -354,7 +356,7 @@ impl Launches {
         // SAFETY: as above.
         let mut target =
             unsafe { Tensor::from_raw_parts(stream, output, shape, None, dtype, owner)? };
-        target.assign(Tensor::from_cpu(stream, y, dtype)?)
+        target.assign(Tensor::from_cpu(stream, y, dtype, self.output_layout())?)
     }
 
     /// Bytes that a run needs beside inputs, parameters and output.
@@ -370,6 +372,12 @@ impl Launches {
     #[must_use]
     pub fn output_shape(&self) -> &[usize] {
         self.problem.output_shape()
+    }
+
+    /// The layout of the output, in which it is dense.
+    #[must_use]
+    pub fn output_layout(&self) -> Layout {
+        output_layout(&self.problem, &self.orders[0], &self.options)
     }
 
     /// The element type of inputs and output.

@@ -3,12 +3,14 @@
 use std::fmt;
 
 use ndarray::{ArrayBase, Data, Dimension};
+use op_spec::Layout;
 use op_spec::graph::{Graph, GraphInput, GraphProblem};
 
 use super::inputs::{Inputs, of_input};
 use super::{Explanation, Model, Options};
-use crate::device::{DType, GpuGraph, Order, Stream, Tensor};
+use crate::device::{DType, GpuGraph, Order, Stream, Tensor, in_memory};
 use crate::error::{InputsError, Result};
+use crate::lowering::output_layout;
 use crate::program::{Ready, expect_input, expect_output};
 
 /// A model for inputs of one shape on one stream, with its memory.
@@ -60,9 +62,8 @@ impl Model {
         self.plan_orders(stream, input, self.dense(), options)
     }
 
-    /// The same for inputs of the shape of these that lie in memory as these do: with their strides, where
-    /// they matter, and from a multiple of 16 bytes or not. What kernels do not read as it lies is copied by
-    /// one kernel first, in every run.
+    /// The same for inputs with the shapes, strides and 16-byte alignment of these. One kernel copies each
+    /// input that kernels cannot read in place, in every run.
     ///
     /// # Errors
     /// As [`plan`](Self::plan) and [`forward`](Self::forward); [`Spec`](crate::Error::Spec) for more axes
@@ -128,12 +129,21 @@ impl Model {
 }
 
 impl Plan {
-    /// A tensor for the output, zeros, allocated on the plan's stream.
+    /// A tensor for the output, zeros, allocated on the plan's stream, in the
+    /// [layout](Options::output_layout) of the output.
     ///
     /// # Errors
     /// As [`Tensor::zeros`].
     pub fn output(&self) -> Result<Tensor> {
-        Tensor::zeros(&self.stream, self.output_shape(), self.model.dtype())
+        let (layout, dtype) = (self.output_layout(), self.model.dtype());
+        let shape = in_memory(self.output_shape(), layout);
+        Tensor::zeros(&self.stream, &shape, dtype)?.laid_out(layout)
+    }
+
+    /// The layout of the output, in which it is dense.
+    #[must_use]
+    pub fn output_layout(&self) -> Layout {
+        output_layout(&self.problem, &self.orders[0], &self.options)
     }
 
     /// Queues one run from these inputs to `y` on the plan's stream.
@@ -147,9 +157,9 @@ impl Plan {
     /// [`ShapeMismatch`](crate::Error::ShapeMismatch) and [`DTypeMismatch`](crate::Error::DTypeMismatch) for
     /// tensors that the plan was not made for, [`DeviceMismatch`](crate::Error::DeviceMismatch),
     /// [`LayoutMismatch`](crate::Error::LayoutMismatch) for an input that lies in memory otherwise than the
-    /// plan was made for, [`NotContiguous`](crate::Error::NotContiguous) and
-    /// [`Misaligned`](crate::Error::Misaligned) for an output that is not dense from a multiple of 16 bytes
-    /// on, [`TensorInUse`](crate::Error::TensorInUse). Of further inputs as [`Model::forward`]. On a stream
+    /// plan was made for, or an output that is not NHWC where the plan writes that,
+    /// [`NotContiguous`](crate::Error::NotContiguous) and [`Misaligned`](crate::Error::Misaligned) for another
+    /// output that is not dense from a multiple of 16 bytes on, [`TensorInUse`](crate::Error::TensorInUse). Of further inputs as [`Model::forward`]. On a stream
     /// that is being captured also [`OtherStreamInCapture`](crate::Error::OtherStreamInCapture) for an input
     /// of another stream.
     pub fn execute<'a>(
@@ -174,19 +184,24 @@ impl Plan {
             let fits = expect_input(OPERATOR, shape, dtype, order, inputs[index]);
             of_input(names, index, fits)?;
         }
-        expect_output(OPERATOR, self.problem.output_shape(), dtype, y)?;
+        let shape = self.problem.output_shape();
+        let order = Order::of_layout(shape, self.output_layout())?;
+        expect_output(OPERATOR, shape, dtype, &order, y)?;
         y.rewrite((OPERATOR, "output"), &self.stream)?;
         for (index, input) in inputs.iter().enumerate() {
             let is_here = input.same_device((OPERATOR, "input"), &self.stream);
             of_input(names, index, is_here)?;
         }
-        y.assign(self.model.run_on_cpu(inputs, &self.stream)?)
+        y.assign(
+            self.model
+                .run_on_cpu(inputs, &self.stream, self.output_layout())?,
+        )
     }
 
     /// The plan as a CUDA graph that reads these inputs, tensors of the plan's own stream, and writes to an
     /// output of its own.
     ///
-    /// Whoever captures a stream by the driver's own calls instead can call [`execute`](Plan::execute) there,
+    /// A caller that captures a stream by the driver's own calls can call [`execute`](Plan::execute) there,
     /// and must keep plan, model, input and output until the graph has run for the last time.
     ///
     /// # Errors

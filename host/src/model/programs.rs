@@ -20,7 +20,7 @@ pub(super) enum Source<'a> {
         tensors: &'a [Tensor],
         preparations: &'a Preparations,
     },
-    /// Each run is given them, behind its inputs, and prepares them. Element types and layouts, in the order
+    /// Each run is given them, after its inputs, and prepares them. Element types and layouts, in the order
     /// of the graph's table.
     Given(&'a [(DType, Order)]),
     /// They are nowhere, and the program is only explained. Element types, in the order of the graph's table.
@@ -157,7 +157,7 @@ struct Entry {
     place: Arc<Place>,
 }
 
-/// Where a program is, or will be once who holds the lock has made it.
+/// A program, or the lock under which a thread is making it.
 type Place = Mutex<Option<Arc<Program>>>;
 
 impl Programs {
@@ -179,7 +179,7 @@ impl Programs {
         match make() {
             Ok(made) => Ok(Arc::clone(program.insert(Arc::new(made)))),
             Err(error) => {
-                // Whoever waits makes it for himself, and meets his own error.
+                // A waiting thread makes it anew and gets its own error.
                 lock(&self.0).retain(|entry| !Arc::ptr_eq(&entry.place, &place));
                 Err(error)
             }

@@ -63,7 +63,7 @@ impl Replicas {
         })
     }
 
-    /// The model on each device, in the order that they were given in.
+    /// The model on each device, in the order of the devices.
     pub fn models(&self) -> &[Model] {
         &self.models
     }

@@ -3,6 +3,7 @@
 use cuda_std::{Family, KernelArgs};
 
 use launch_config::AffineType;
+use op_spec::Layout;
 
 use super::MAX_PARAMETERS;
 use crate::cpu;
@@ -42,7 +43,7 @@ pub(crate) fn single(
         let values = all(parameters.map(|tensor| tensor.map(Tensor::host_f32).transpose()))?;
         let values = values.each_ref().map(Option::as_ref);
         let y = cpu::operator(&problem, values, x.host_f32()?.view())?;
-        return Tensor::from_cpu(x.stream(), y, x.dtype());
+        return Tensor::from_cpu(x.stream(), y, x.dtype(), Layout::Nchw);
     }
     let mut program = ProgramBuilder::new(x.device());
     let input = program.input(x.shape(), x.dtype(), &order)?;

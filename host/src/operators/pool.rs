@@ -1,13 +1,19 @@
 //! Maximum pools of volumes, average pools, and averages of all positions. The maximum pool of images is
 //! [`max_pool2d`](crate::ops::max_pool2d).
 
+use std::ffi::c_void;
+
 use super::launching::{compute, single};
+use cuda_std::Family;
+use kernels_gpu::pool::nhwc::{AVG_POOL_NHWC, MAX_POOL_NHWC};
 use kernels_gpu::pool::{PLANE_AVERAGES, PLANE_SUMS, POOL};
 use launch_config::KernelGeometry;
-use launch_config::pool::PlaneGeometry;
+use launch_config::pool::{NhwcWindowGeometry, PlaneGeometry, WindowGeometry};
+use op_spec::Layout;
 
-use crate::device::{DType, Tensor};
+use crate::device::{DType, Order, Tensor};
 use crate::error::Result;
+use crate::graph::LayerProblem;
 use crate::program::{LaunchPlan, ProgramBuilder, Value};
 use crate::spec::{AdaptiveAvgPoolSpec, AvgPoolSpec, MaxPool3dSpec, PoolProblem};
 
@@ -212,4 +218,56 @@ pub(crate) fn append(
         unsafe { compute(program, &PLANE_AVERAGES, y, (sums, y, g)) };
     }
     Ok(y)
+}
+
+/// The windows of a pool of channels-last tensors, if there is a kernel for them. The kernels that average
+/// whole planes add up in another order.
+pub(crate) fn nhwc_windows(problem: &LayerProblem) -> Option<NhwcWindowGeometry> {
+    let of_any = |pool: &PoolProblem| match pool.of_whole_planes() {
+        None => Some((pool.geometry().ok()?, pool.c)),
+        Some(_) => None,
+    };
+    let (windows, channels) = match problem {
+        LayerProblem::MaxPool2d(pool) => {
+            (WindowGeometry::of_images(&pool.geometry().ok()?), pool.c)
+        }
+        LayerProblem::MaxPool3d(of) => of_any(&of.pool)?,
+        LayerProblem::AvgPool2d(of) => of_any(&of.pool)?,
+        LayerProblem::AvgPool3d(of) => of_any(&of.pool)?,
+        _ => return None,
+    };
+    NhwcWindowGeometry::new(&windows, u32::try_from(channels).ok()?).ok()
+}
+
+/// Input, output and geometry.
+type NhwcArguments = (*const c_void, *mut c_void, NhwcWindowGeometry);
+
+/// The kernels for windows of channels-last tensors.
+fn nhwc_family(windows: &NhwcWindowGeometry) -> &'static Family<NhwcArguments> {
+    match windows.are_maxima() {
+        true => &MAX_POOL_NHWC,
+        false => &AVG_POOL_NHWC,
+    }
+}
+
+/// Plans the launch of a pool of channels-last tensors.
+pub(crate) fn plan_nhwc(
+    plan: &mut LaunchPlan,
+    dtype: DType,
+    windows: &NhwcWindowGeometry,
+) -> Result<()> {
+    plan.launch(nhwc_family(windows), &[dtype.label()], windows.shape())
+}
+
+/// Appends the pool of `x`, which is dense NHWC, to an output of that layout and the shape `output`.
+pub(crate) fn append_nhwc(
+    program: &mut ProgramBuilder,
+    x: Value,
+    windows: &NhwcWindowGeometry,
+    output: &[usize],
+) -> Result<Value> {
+    let order = Order::of_layout(output, Layout::Nhwc)?;
+    let y = program.tensor_as(output, program.dtype(x), order)?;
+    // SAFETY: `x` and `y` have the problem's input and output shapes.
+    Ok(unsafe { compute(program, nhwc_family(windows), y, (x, y, *windows)) })
 }

@@ -26,8 +26,8 @@ pub enum ParametersError {
     Unexpected {
         /// The names of those that do not stand under the name of a layer, unless these are ignored.
         names: Vec<String>,
-        /// Those that stand under the name of a layer. They are refused always: whoever stored them computes
-        /// something else than the layer.
+        /// Those that stand under the name of a layer. They are always refused: the network that stored them
+        /// computes something else than the layer.
         of_layers: Vec<LayerTensor>,
     },
     /// Several values belong to one parameter.

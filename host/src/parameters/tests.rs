@@ -30,7 +30,7 @@ fn what_is_saved_is_loaded_bit_for_bit() {
             let parameters = Parameters::init(&chain, 3).unwrap();
             parameters.check(&chain).unwrap();
             parameters.save(&path).unwrap();
-            assert_eq!(Parameters::load(&path, &chain).unwrap(), parameters);
+            assert_eq!(Parameters::load(&chain, &path).unwrap(), parameters);
         }
     }
     assert_eq!(
@@ -45,7 +45,7 @@ fn every_defect_of_a_file_is_named() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("weights.safetensors");
     let load =
-        |attributes: KernelBench85| match Parameters::load(&path, attributes.chain().unwrap()) {
+        |attributes: KernelBench85| match Parameters::load(attributes.chain().unwrap(), &path) {
             Ok(_) => panic!("a defective file was accepted"),
             Err(error) => error.to_string().replace(path.to_str().unwrap(), "FILE"),
         };
@@ -124,7 +124,7 @@ fn a_block_of_a_checkpoint_is_loaded_by_its_prefix() {
         safetensors::serialize_to_file(views, None, &path).unwrap();
 
         let of_block = LoadOptions::default().prefix("down.0.");
-        let load = |options: &LoadOptions| Parameters::load_with(&path, &chain, options);
+        let load = |options: &LoadOptions| Parameters::load_with(&chain, &path, options);
         let refusal = |options: &LoadOptions| load(options).unwrap_err().to_string();
         let loaded = load(&of_block.clone().strict(false)).unwrap();
         let expected = match dtype {
@@ -250,13 +250,13 @@ fn a_file_larger_than_any_memory_is_read_in_parts() {
     if file.set_len((start.len() + huge) as u64).is_err() {
         return;
     }
-    let error = Parameters::load(&path, &chain).unwrap_err();
+    let error = Parameters::load(&chain, &path).unwrap_err();
     assert!(
         error
             .to_string()
             .ends_with("rest: given, but the model has no use for it")
     );
     let options = LoadOptions::default().strict(false);
-    let loaded = Parameters::load_with(&path, &chain, &options).unwrap();
+    let loaded = Parameters::load_with(&chain, &path, &options).unwrap();
     assert_eq!(loaded, Parameters::init(&chain, 3).unwrap());
 }

@@ -174,4 +174,4 @@ macro_rules! arguments_from {
 }
 
 arguments_from!([A0 P0] A1 P1 A2 P2 A3 P3 A4 P4 A5 P5 A6 P6 A7 P7 A8 P8 A9 P9 A10 P10 A11 P11 A12 P12
-    A13 P13 A14 P14 A15 P15 A16 P16);
+    A13 P13 A14 P14 A15 P15 A16 P16 A17 P17);

@@ -205,11 +205,16 @@ impl ProgramBuilder {
         self.value(shape, dtype, Place::Workspace(0), order)
     }
 
-    /// The same with the shape and the element type of another value.
+    /// The same with the shape, the element type and the layout of another value.
     pub(crate) fn tensor_like(&mut self, value: Value) -> Result<Value> {
-        let ValueFacts { shape, dtype, .. } = &self.values[value.0];
-        let (shape, dtype) = (shape.clone(), *dtype);
-        self.tensor(&shape, dtype)
+        let ValueFacts {
+            shape,
+            dtype,
+            order,
+            ..
+        } = &self.values[value.0];
+        let (shape, dtype, order) = (shape.clone(), *dtype, *order);
+        self.tensor_as(&shape, dtype, order)
     }
 
     fn value(
@@ -225,7 +230,8 @@ impl ProgramBuilder {
             dtype,
             bytes: bytes as u64,
             order,
-            dense: None,
+            nchw: None,
+            nhwc: None,
             place,
             life: None,
         });

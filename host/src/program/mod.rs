@@ -24,6 +24,8 @@ mod tests;
 
 use std::fmt;
 
+use op_spec::Layout;
+
 pub(crate) use arguments::{Arguments, BoxesOf};
 pub(crate) use builder::{ProgramBuilder, plan_reformat};
 pub(crate) use planned::LaunchPlan;
@@ -31,7 +33,7 @@ pub(crate) use prepared::PreparedParameters;
 pub(crate) use ready::Ready;
 
 use crate::device::raw::RawPointer;
-use crate::device::{DType, LaunchShape, Order, Reading, Stream, Tensor};
+use crate::device::{DType, LaunchShape, Order, Reading, Stream, Tensor, in_memory};
 use crate::error::{At, Result};
 
 /// The handle of a value of one program.
@@ -46,11 +48,22 @@ struct ValueFacts {
     bytes: u64,
     /// The memory layout.
     order: Order,
-    /// The dense copy, once a launch has asked for it.
-    dense: Option<Value>,
+    /// The copies that are dense NCHW and NHWC, once a launch has asked for them.
+    nchw: Option<Value>,
+    nhwc: Option<Value>,
     place: Place,
     /// The first and the last step that use it.
     life: Option<[usize; 2]>,
+}
+
+impl ValueFacts {
+    /// The layout of a value that the program computes, which is dense.
+    fn layout(&self) -> Layout {
+        match self.order {
+            Order::Dense => Layout::Nchw,
+            Order::Strided { .. } => Layout::Nhwc,
+        }
+    }
 }
 
 /// The location of a value when the program runs.
@@ -191,7 +204,8 @@ impl Program {
         self.expect_inputs(operator, inputs)?;
         let output = |value: &Value| {
             let facts = &self.values[value.0];
-            Tensor::uninit(stream, &facts.shape, facts.dtype)
+            let layout = facts.layout();
+            Tensor::uninit(stream, &in_memory(&facts.shape, layout), facts.dtype)?.laid_out(layout)
         };
         let outputs: Vec<Tensor> = self.outputs.iter().map(output).collect::<Result<_>>()?;
         let workspace = match stream.device().is_emulator() {
@@ -242,8 +256,13 @@ impl Program {
         outputs: impl Iterator<Item = &'a Tensor>,
     ) -> Result<()> {
         for (value, tensor) in self.outputs.iter().zip(outputs) {
-            let ValueFacts { shape, dtype, .. } = &self.values[value.0];
-            expect_output(operator, shape, *dtype, tensor)?;
+            let ValueFacts {
+                shape,
+                dtype,
+                order,
+                ..
+            } = &self.values[value.0];
+            expect_output(operator, shape, *dtype, order, tensor)?;
         }
         Ok(())
     }
@@ -252,7 +271,8 @@ impl Program {
     ///
     /// # Safety
     /// There is an address for each input and for the one output. Inputs have the layouts of the program; the
-    /// output is dense, aligned to 16 bytes, of the shape and element type of its value; the workspace has
+    /// output is dense in the layout of its value, aligned to 16 bytes, of its shape and element type; the
+    /// workspace has
     /// `workspace_bytes`, aligned to 256 bytes. All are memory of the stream's device, and none overlaps
     /// another. Inputs and parameters were written in the stream's order, and the parameters live until the
     /// launches are complete.
@@ -352,15 +372,19 @@ pub(crate) fn expect_input(
     tensor.must_lie(order, (operator, "input"))
 }
 
-/// Refuses a tensor to which an output of this shape and element type cannot be written.
+/// Refuses a tensor to which an output of this shape, element type and order cannot be written.
 pub(crate) fn expect_output(
     operator: &'static str,
     shape: &[usize],
     dtype: DType,
+    order: &Order,
     tensor: &Tensor,
 ) -> Result<()> {
     tensor.must_be(shape, dtype, (operator, "output"))?;
-    tensor.must_be_aligned((operator, "output"))
+    match order {
+        Order::Dense => tensor.must_be_aligned((operator, "output")),
+        Order::Strided { .. } => tensor.must_lie(order, (operator, "output")),
+    }
 }
 
 /// Why a program whose parameters are absent does not run.

@@ -109,7 +109,7 @@ fn values_have_layouts_and_are_reformatted_once() {
     let shape = [2, 3, 4, 5];
     let order = Order::of_layout(&shape, Layout::Nhwc).unwrap();
     let mut reformat = LaunchPlan::default();
-    plan_reformat(&mut reformat, &order, DType::F32).unwrap();
+    plan_reformat(&mut reformat, (&shape, &order), Layout::Nchw, DType::F32).unwrap();
     let mut program = ProgramBuilder::new(&device);
     // The memory of an NHWC tensor is that of a dense one with channels behind.
     let x = program

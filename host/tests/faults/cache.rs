@@ -11,8 +11,7 @@ use crate::driver::{Driver, Mode, folder, scripted};
 use crate::lost::{ended_well, fork};
 use crate::things::{model_79, planned};
 
-/// On the next device of those that take what their linker makes of PTX: opens it, plans, and runs. Returns
-/// where the kernels came from.
+/// Opens the next device that links PTX, plans and runs. Returns the origins of the kernels.
 struct Programs {
     script: Driver,
     ordinal: u32,

@@ -30,7 +30,7 @@ impl Draw {
     }
 }
 
-/// Of arrays and whole tensors: so many samples, each with a value of its own, of so many channels.
+/// Of arrays and whole tensors: this many samples, each with a value of its own, of this many channels.
 const SHAPE: [usize; 2] = [10, LEN / 10];
 
 /// What a program works on, with the values that the samples should have.

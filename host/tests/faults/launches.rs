@@ -26,7 +26,7 @@ fn prepared(home: &Stream, stream: &Stream, x: &Tensor) -> (Model, Result<Launch
 /// The output of a run over memory of the stream.
 pub(crate) fn run(launches: &Launches, stream: &Stream, x: RawPointer) -> Result<Tensor> {
     let (y, workspace) = outputs(launches, stream)?;
-    // SAFETY: output and workspace are fresh tensors of the stream, which gives the workspace back behind the
+    // SAFETY: output and workspace are fresh tensors of the stream, which gives the workspace back after the
     // run.
     unsafe { launches.run(stream, &[x], &[], y.as_raw()?, workspace.as_raw()?)? };
     Ok(y)

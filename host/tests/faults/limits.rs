@@ -41,7 +41,7 @@ fn what_fits_beside_what_is_held_is_allocated() {
     });
 }
 
-/// One kernel whose launches name as much shared memory as a row takes, the larger ones behind smaller ones.
+/// One kernel whose launches name as much shared memory as a row takes, the larger ones after smaller ones.
 #[test]
 fn launches_of_one_kernel_may_name_more_shared_memory_each_time() {
     late(|_, _, [stream, _]| {

@@ -13,7 +13,7 @@ use ndarray::{ArrayD, IxDyn};
 use crate::driver::{Mode, scripted};
 use crate::things::{model_of, planned};
 
-/// Samples of so many bytes that arrays of them go in chunks.
+/// Samples of this many bytes that arrays of them go in chunks.
 const SHAPE: [usize; 4] = [21, 2, 100, 110];
 
 /// Everything that can be had of a device, and an array.

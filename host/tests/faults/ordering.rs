@@ -12,7 +12,7 @@ use ndarray::ArrayView1;
 use crate::driver::Mode;
 use crate::things::*;
 
-/// The tensor is dropped while so many other streams are to read it, and its own stream overwrites what it
+/// The tensor is dropped while this many other streams are to read it, and its own stream overwrites what it
 /// gets.
 pub(crate) fn read_then_overwritten(home: &Stream, readers: usize) -> bool {
     let device = home.device();

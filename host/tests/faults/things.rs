@@ -78,7 +78,7 @@ pub(crate) fn has(tensor: &Tensor, value: f32) -> bool {
     values.iter().all(|&element| element == value)
 }
 
-/// One layer for so many channels, with parameters on the stream.
+/// One layer for this many channels, with parameters on the stream.
 pub(crate) fn model_of(stream: &Stream, channels: usize, layer: Layer) -> Model {
     let chain = Chain::new(channels, [layer]).unwrap();
     Model::init(stream, &chain, 1).unwrap()

@@ -9,6 +9,7 @@ pub(crate) mod index;
 pub(crate) mod lanes;
 pub(crate) mod map;
 pub(crate) mod moments;
+pub(crate) mod nhwc;
 pub(crate) mod planes;
 pub(crate) mod pointwise;
 pub(crate) mod pool;

@@ -146,7 +146,7 @@ fn sigmoid<T: Storage>(x: f32) -> f32 {
 
 /// `x / (1 + e^-x)`; of minus infinity NaN, as of a product with 0.
 #[inline(always)]
-fn silu<T: Storage>(x: f32) -> f32 {
+pub(crate) fn silu<T: Storage>(x: f32) -> f32 {
     let exponential = Exponential::of::<T>(-math::abs(x));
     let above = math::reciprocal_normal(exponential.and_one());
     share(x, exponential, above, above)
@@ -191,7 +191,7 @@ fn tanh(x: f32) -> f32 {
 
 /// `x` times a sixth of `x + 3` between 0 and 6; of minus infinity NaN.
 #[inline(always)]
-fn hardswish(x: f32) -> f32 {
+pub(crate) fn hardswish(x: f32) -> f32 {
     let bounds = Bounds { min: 0.0, max: 6.0 };
     x * (clamp(bounds, x + 3.0) * (1.0 / 6.0))
 }

@@ -35,12 +35,17 @@ impl StoreEpilogue {
     /// The epilogue of a result, with gain and shift of its channel. NaN stays NaN.
     #[inline(always)]
     pub(crate) fn map(&self, [gain, shift]: [f32; 2], result: f32) -> f32 {
-        let value = math::fma(gain, result, shift);
-        let sloped = if value > 0.0 {
-            value
-        } else {
-            value * self.epilogue.slope
-        };
-        clamp(self.epilogue.bounds, sloped)
+        sloped(&self.epilogue, math::fma(gain, result, shift))
     }
+}
+
+/// Slope and bounds of an epilogue. NaN stays NaN.
+#[inline(always)]
+pub(crate) fn sloped(epilogue: &Epilogue, value: f32) -> f32 {
+    let sloped = if value > 0.0 {
+        value
+    } else {
+        value * epilogue.slope
+    };
+    clamp(epilogue.bounds, sloped)
 }

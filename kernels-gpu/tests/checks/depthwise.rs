@@ -1,20 +1,23 @@
 //! The depthwise convolution with moments and windows.
 
 use cuda_std::Storage;
+use launch_config::conv::ConvGeometry;
 use launch_config::depthwise::DepthwiseGeometry;
+use launch_config::depthwise::nhwc::NhwcGeometry;
 use launch_config::implicit_gemm::Epilogue;
 use launch_config::norm::COUNTED_ELEMENTS;
-use launch_config::pointwise::Step;
+use launch_config::pointwise::{ResidualList, Step};
 use launch_config::{KernelGeometry, Presence};
 use op_spec::graph::LayerProblem;
-use oracle::Precision;
+use oracle::{Case, Precision};
 
-use super::super::kernels::fused::depthwise::*;
+use super::super::kernels::fused::depthwise::nhwc::DEPTHWISE_NHWC;
+use super::super::kernels::fused::depthwise::{DEPTHWISE, DEPTHWISE_LIST};
 use super::convolved::Convolution;
 use super::implicit_gemm_without_norm::folded;
 use super::norm::optional;
 use super::rows::{ADD, HARDSWISH, Row, SILU, rows};
-use super::{Loaded, Outcome, Run, combine, compare, label, precision};
+use super::{Failure, Loaded, Outcome, Run, Tensor, combine, compare, label, precision, same_bits};
 
 fn table() -> [Row; 10] {
     rows! {
@@ -49,55 +52,158 @@ pub(crate) fn matches<T: Storage>(run: &Run) -> Outcome {
     Ok(())
 }
 
-/// Without a norm: batch norm, functions and a residual before the result is written.
+/// Without a norm: batch norm, functions and a residual before the result is written; of channels-last
+/// tensors the same bits.
 pub(crate) fn without_norm<T: Storage>(run: &Run) -> Outcome {
-    let table: [Row; 4] = rows! {
+    let table: [Row; 12] = rows! {
         [2, 3, 3], [1, 21, 45], [1, 3, 3], padding([0, 1, 1]), groups(3), batch_norm(), relu();
         [1, 2, 2], [1, 19, 33], [1, 3, 5], stride([1, 2, 1]), groups(2), batch_norm(), list(&[SILU, ADD]);
         [2, 2, 2], [5, 9, 7], [3, 3, 3], padding([1; 3]), groups(2), leaky_relu(0.25), list(&[ADD, HARDSWISH]);
         [1, 3, 3], [1, 9, 35], [1, 3, 3], groups(3), list(&[ADD]);
+        // Whole vectors of channels: windows that slide by one column, in two blocks of a sample.
+        [2, 64, 64], [1, 7, 19], [1, 3, 3], padding([0, 1, 1]), groups(64), batch_norm(), relu();
+        // By two columns.
+        [2, 12, 12], [1, 9, 21], [1, 5, 5], stride([1, 2, 2]), padding([0, 2, 2]), groups(12), batch_norm(), list(&[SILU, ADD]);
+        // Volumes.
+        [1, 4, 4], [5, 6, 11], [3, 3, 3], stride([2, 1, 1]), padding([1; 3]), groups(4), leaky_relu(0.25), list(&[ADD, HARDSWISH]);
+        // Inputs that are loaded for each tap.
+        [1, 8, 8], [1, 8, 25], [1, 3, 3], dilation([1, 2, 3]), padding([0, 2, 3]), groups(8), list(&[ADD]);
+        [1, 4, 4], [1, 5, 40], [1, 3, 3], stride([1, 1, 3]), padding([0, 1, 1]), groups(4), without_bias();
+        // Filters longer than a window, and as long.
+        [1, 20, 20], [1, 4, 30], [1, 2, 11], padding([0, 0, 5]), groups(20), list(&[SILU]);
+        [1, 4, 4], [1, 3, 21], [1, 1, 8], stride([1, 1, 2]), groups(4);
+        // Two blocks of channels, of which the second is not full; windows in the padding alone.
+        [1, 72, 72], [1, 4, 5], [1, 7, 7], padding([0, 9, 9]), groups(72);
     };
     for (number, row) in table.into_iter().enumerate() {
-        let case = row.case::<T>();
+        check_without_norm::<T>(run, &format!("row {number}"), &row)?;
+    }
+    Ok(())
+}
+
+/// One of them.
+pub(super) fn check_without_norm<T: Storage>(run: &Run, what: &str, row: &Row) -> Outcome {
+    let mut case = row.case::<T>();
+    let ended = Ended::new(run, row, &case)?;
+    let x = run.load::<T>(&case)?;
+    let y = ended.list(run, &x)?;
+    let wanted = case.expected(&precision::<T>());
+    compare(what, &y, &wanted.expect("layers that take this input"))?;
+    let Ok(mut g) = NhwcGeometry::new(&ended.geometry) else {
+        assert_ne!(row.channels[1] % 4, 0, "{what}: refused");
+        return Ok(());
+    };
+    ended.nhwc(run, what, g, &x, &y)?;
+
+    // Padding is multiplied. Blocks take several rounds.
+    case = case.special();
+    let weights = case.parameters[0].iter_mut();
+    weights
+        .step_by(13)
+        .for_each(|weight| *weight = f32::INFINITY);
+    g.blocks.block_runs *= 2;
+    g.blocks.sample_blocks = g.blocks.sample_runs.div_ceil(g.blocks.block_runs);
+    let x = run.load::<T>(&case)?;
+    let y = ended.list(run, &x)?;
+    ended.nhwc(run, &format!("{what} of special values"), g, &x, &y)
+}
+
+/// A convolution without a norm, with all that its results go through.
+struct Ended {
+    geometry: ConvGeometry,
+    gain: Tensor<f32>,
+    shift: Tensor<f32>,
+    epilogue: Epilogue,
+    list: ResidualList,
+    /// Where the residual stands among what was loaded.
+    residual: usize,
+}
+
+impl Ended {
+    fn new(run: &Run, row: &Row, case: &Case) -> Result<Self, Failure> {
         let problem = case.problem().expect("a sound problem").steps[0].problem;
         let LayerProblem::Conv3d(conv) = problem else {
             unreachable!("a convolution of volumes")
         };
-        let g = DepthwiseGeometry::new(&conv.geometry().expect("a small problem"), None);
-        let g = g.expect("a geometry");
         let [gain, shift] = match row.batch_norm {
-            true => folded(&case),
+            true => folded(case),
             false => [vec![], vec![]],
         };
-        let [gain, shift] = [run.tensor::<f32>(&gain)?, run.tensor::<f32>(&shift)?];
         let function = row.function.map(|function| Step::of(&function));
-        let epilogue = Epilogue {
-            gain_and_shift: Presence::of(row.batch_norm),
-            ..function.map_or(Epilogue::NONE, |step| {
-                Epilogue::of(step).expect("a slope or a bound")
-            })
-        };
-        let Loaded { x, parameters } = run.load::<T>(&case)?;
-        let wanted = case
-            .expected(&precision::<T>())
-            .expect("layers that take this input");
-        let y = run.empty::<T>(wanted.shape().iter().product())?;
+        Ok(Self {
+            geometry: conv.geometry().expect("a small problem"),
+            gain: run.tensor(&gain)?,
+            shift: run.tensor(&shift)?,
+            epilogue: Epilogue {
+                gain_and_shift: Presence::of(row.batch_norm),
+                ..function.map_or(Epilogue::NONE, |step| {
+                    Epilogue::of(step).expect("a slope or a bound")
+                })
+            },
+            list: row.residual_list(),
+            residual: case.parameters.len(),
+        })
+    }
+
+    /// The outputs for dense tensors.
+    fn list<T: Storage>(&self, run: &Run, loaded: &Loaded<T>) -> Result<Tensor<T>, Failure> {
+        let g = DepthwiseGeometry::new(&self.geometry, None).expect("a geometry");
+        let y = run.empty::<T>(self.outputs())?;
         let arguments = (
-            x.source(),
-            parameters[0].source(),
-            parameters[1].source(),
-            gain.source(),
-            shift.source(),
-            optional(parameters[case.parameters.len()..].first()),
+            loaded.x.source(),
+            loaded.parameters[0].source(),
+            self.bias(loaded),
+            self.gain.source(),
+            self.shift.source(),
+            optional(loaded.parameters.get(self.residual)),
             y.ptr(),
             g,
-            epilogue,
-            row.residual_list(),
+            self.epilogue,
+            self.list,
         );
         run.launch(&DEPTHWISE_LIST, &[label::<T>()], g.shape(), arguments)?;
-        compare(&format!("row {number}"), &y, &wanted)?;
+        Ok(y)
     }
-    Ok(())
+
+    /// Wants the bits of `wanted` of channels-last tensors.
+    fn nhwc<T: Storage>(
+        &self,
+        run: &Run,
+        what: &str,
+        g: NhwcGeometry,
+        loaded: &Loaded<T>,
+        wanted: &Tensor<T>,
+    ) -> Outcome {
+        let channels = self.geometry.output_channels();
+        let last = |tensor: &Tensor<T>| run.channels_last(tensor, self.geometry.n, channels);
+        let x = last(&loaded.x)?;
+        let residual = loaded.parameters.get(self.residual).map(last).transpose()?;
+        let y = run.empty::<T>(self.outputs())?;
+        let arguments = (
+            x.source(),
+            loaded.parameters[0].source(),
+            self.bias(loaded),
+            self.gain.source(),
+            self.shift.source(),
+            optional(residual.as_ref()),
+            y.ptr(),
+            g,
+            self.epilogue,
+            self.list,
+        );
+        run.launch(&DEPTHWISE_NHWC, &[label::<T>()], g.shape(), arguments)?;
+        same_bits(&format!("{what}, channels last"), &y, &last(wanted)?)
+    }
+
+    fn bias<T: Storage, P>(&self, loaded: &Loaded<T>) -> *const P {
+        let is_present = self.geometry.bias.is_present();
+        optional(is_present.then(|| &loaded.parameters[1]))
+    }
+
+    fn outputs(&self) -> usize {
+        let planes = self.geometry.n as usize * self.geometry.output_channels() as usize;
+        planes * self.geometry.output_pixels() as usize
+    }
 }
 
 /// One, from the input to combined moments.

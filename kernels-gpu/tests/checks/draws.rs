@@ -351,6 +351,24 @@ pub(crate) fn depthwise<T: Storage>(run: &Run) -> Outcome {
     Ok(())
 }
 
+/// The same without a norm, of whole vectors of channels.
+pub(crate) fn depthwise_nhwc<T: Storage>(run: &Run) -> Outcome {
+    let mut draw = Draw::new(29);
+    for n in 0..24 {
+        let mut drawn = Row::drawn(&mut draw, false);
+        let channels = 4 * draw.from(1, 3);
+        drawn.channels[1..].fill(channels);
+        drawn.attributes.groups = channels;
+        // Half have windows that slide.
+        if n % 2 == 0 {
+            drawn.attributes.dilation[2] = 1;
+            drawn.attributes.stride[2] = draw.from(1, 2);
+        }
+        depthwise::check_without_norm::<T>(run, &format!("{drawn:?}"), &drawn)?;
+    }
+    Ok(())
+}
+
 /// Convolutions that no tensor cores do.
 pub(crate) fn on_cores<T: Storage>(run: &Run) -> Outcome {
     let mut draw = Draw::new(13);

@@ -50,7 +50,7 @@ pub(crate) fn volumes<T: Storage>(run: &Run) -> Outcome {
         let taps = draw.apart([1, 2, 3]).map(|taps| taps + n % 3);
         let stride = draw.apart([1, 2, 3]);
         let [d, h, w] = [0, 1, 2].map(|i| axis(&mut draw, taps[i], 1, 9));
-        let shape = [draw.from(1, 2), draw.from(1, 3), d[1], h[1], w[1]];
+        let shape = [draw.from(1, 2), draw.of(&[1, 3, 4]), d[1], h[1], w[1]];
         let row = (shape, taps, stride, [d[0], h[0], w[0]], n % 2 == 0);
         pool::check_row::<T>(run, &row)?;
     }

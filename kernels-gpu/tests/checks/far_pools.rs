@@ -3,13 +3,16 @@
 use launch_config::KernelGeometry;
 use launch_config::channel_reduction::ChannelReductionGeometry;
 use launch_config::max_pool2d::{BLOCK_OUTPUTS, OUTPUTS_PER_THREAD};
-use launch_config::pool::{self, BLOCK_WARPS, PART_ELEMENTS, PlaneGeometry};
-use launch_config::pool::{WindowGeometry, WindowResult};
+use launch_config::pool::{
+    self, BLOCK_WARPS, NhwcWindowGeometry, PART_ELEMENTS, PlaneGeometry, WindowGeometry,
+    WindowResult,
+};
 use launch_config::reciprocal::Reciprocal;
 use op_spec::MaxPool2dSpec;
 
 use super::super::kernels::channel_reduction::CHANNEL_REDUCTION;
 use super::super::kernels::max_pool2d::MAX_POOL2D;
+use super::super::kernels::pool::nhwc::MAX_POOL_NHWC;
 use super::super::kernels::pool::{PLANE_AVERAGES, PLANE_SUMS, POOL};
 use super::far::{blocks_are, far_blocks, number};
 use super::{Outcome, Run, label};
@@ -113,6 +116,44 @@ pub(crate) fn volumes(run: &Run) -> Outcome {
         })?;
     }
     Ok(())
+}
+
+/// Windows of channels-last images.
+pub(crate) fn nhwc(run: &Run) -> Outcome {
+    let [n, c, h, w] = [3, 8, 10_000, 70_001];
+    let mut spec = MaxPool2dSpec::new([3; 2]);
+    spec.stride = Some([2; 2]);
+    let problem = spec.problem(&[n, c, h, w]).expect("windows that fit");
+    let images = problem.geometry().expect("planes below 2^31 elements");
+    let windows = WindowGeometry::of_images(&images);
+    let g = NhwcWindowGeometry::new(&windows, c as u32).expect("a geometry");
+    let x = run.computed::<f32>((n * c * h * w) as u64, number)?;
+    let y = run.sparse::<f32>(images.outputs())?;
+    let shape = g.shape();
+    let last = u64::from(shape.expect("few blocks").grid[0]) - 1;
+    let arguments = (x.source(), y.ptr(), g);
+    run.launch_some(&MAX_POOL_NHWC, &[label::<f32>()], shape, &[last], arguments)?;
+    let [c, h, w, p, q] = [
+        c as u64,
+        h as u64,
+        w as u64,
+        images.p.into(),
+        images.q.into(),
+    ];
+    y.are(
+        "channels last",
+        images.outputs() - 3 * c..images.outputs(),
+        |index| {
+            let (pixel, channel) = (index / c, index % c);
+            let (row, column) = (pixel / q, pixel % q);
+            let (sample, row) = (row / p, row % p);
+            let taps = (0..9).map(|tap| {
+                let (row, column) = (2 * row + tap / 3, 2 * column + tap % 3);
+                number(((sample * h + row) * w + column) * c + channel)
+            });
+            taps.fold(f32::NEG_INFINITY, f32::max)
+        },
+    )
 }
 
 /// Averages of planes.

@@ -6,13 +6,16 @@ use cuda_std::{Label, Storage};
 use launch_config::KernelGeometry;
 use launch_config::conv::{ChannelTile, ConvGeometry, TILE_PIXELS};
 use launch_config::depthwise::DepthwiseGeometry;
+use launch_config::depthwise::nhwc::NhwcGeometry;
 use launch_config::implicit_gemm::{
-    GemmConfig, GemmDevice, GemmTile, M32N128, W64N128, WARP_SPECIALIZED,
+    Epilogue, GemmConfig, GemmDevice, GemmTile, M32N128, W64N128, WARP_SPECIALIZED,
 };
+use launch_config::pointwise::ResidualList;
 use op_spec::ConvSpec;
 
 use super::super::kernels::conv::CONV_DIRECT;
 use super::super::kernels::fused::depthwise::DEPTHWISE;
+use super::super::kernels::fused::depthwise::nhwc::DEPTHWISE_NHWC;
 use super::super::kernels::fused::implicit_gemm::*;
 use super::far::number;
 use super::implicit_gemm::{DEVICE, Operand};
@@ -30,8 +33,28 @@ fn filters<T: Storage>(
     Ok((values, tensor))
 }
 
+/// Where a pixel of a plane of the input is, in elements.
+type InputIndex = fn(&ConvGeometry, plane: u64, pixel: u64) -> u64;
+
+/// That of dense inputs.
+fn dense(g: &ConvGeometry, plane: u64, pixel: u64) -> u64 {
+    plane * u64::from(g.input_pixels()) + pixel
+}
+
+/// That of channels-last inputs.
+fn channels_last(g: &ConvGeometry, plane: u64, pixel: u64) -> u64 {
+    let channels = u64::from(g.input_channels());
+    let (sample, channel) = (plane / channels, plane % channels);
+    (sample * u64::from(g.input_pixels()) + pixel) * channels + channel
+}
+
 /// Output `index` of the convolution of an input in which its number stands at each element.
 fn convolved(g: &ConvGeometry, filters: &[f32], index: u64) -> f32 {
+    convolved_of(g, filters, index, dense)
+}
+
+/// The same for an input that lies as `index_of` says.
+fn convolved_of(g: &ConvGeometry, filters: &[f32], index: u64, index_of: InputIndex) -> f32 {
     let pixels = u64::from(g.output_pixels());
     let [p, q] = [g.p, g.q].map(u64::from);
     let (plane, pixel) = (index / pixels, index % pixels);
@@ -60,7 +83,7 @@ fn convolved(g: &ConvGeometry, filters: &[f32], index: u64) -> f32 {
         if inside {
             let plane = sample * u64::from(g.input_channels()) + channel;
             let in_plane = ((at[0] * h + at[1]) * w + at[2]) as u64;
-            let value = number(plane * (d * h * w) as u64 + in_plane);
+            let value = number(index_of(g, plane, in_plane));
             sum += value * filters[(filter * u64::from(g.reduction()) + row) as usize];
         }
     }
@@ -157,6 +180,44 @@ pub(crate) fn depthwise(run: &Run) -> Outcome {
     let all = outputs(&g);
     y.are("depthwise", all - 3..all, |index| {
         convolved(&g, &values, index)
+    })
+}
+
+/// The same of channels-last tensors.
+pub(crate) fn depthwise_nhwc(run: &Run) -> Outcome {
+    let g = geometry([3, 8, 8], [1, 10_000, 70_001], [1, 3, 3], 8);
+    let of = NhwcGeometry::new(&g).expect("a geometry");
+    let x = run.computed::<f32>(inputs(&g), number)?;
+    let (values, weight) = filters::<f32>(run, &g)?;
+    let y = run.sparse::<f32>(outputs(&g))?;
+    let none = std::ptr::null();
+    let arguments = (
+        x.source(),
+        weight.source(),
+        none,
+        std::ptr::null(),
+        std::ptr::null(),
+        none,
+        y.ptr(),
+        of,
+        Epilogue::NONE,
+        ResidualList::EMPTY,
+    );
+    let shape = of.shape();
+    let last = u64::from(shape.expect("few blocks").grid[0]) - 1;
+    run.launch_some(
+        &DEPTHWISE_NHWC,
+        &[label::<f32>()],
+        shape,
+        &[last],
+        arguments,
+    )?;
+    let (all, channels) = (outputs(&g), u64::from(g.output_channels()));
+    let pixels = u64::from(g.output_pixels());
+    y.are("depthwise", all - 3 * channels..all, |index| {
+        let (pixel, channel) = (index / channels, index % channels);
+        let plane = pixel / pixels * channels + channel;
+        convolved_of(&g, &values, plane * pixels + pixel % pixels, channels_last)
     })
 }
 

@@ -1,8 +1,11 @@
 //! Launches of the implicit GEMM: the reformats of input and filters, and the GEMM.
 
+use std::ffi::c_void;
+
 use cuda_std::Label;
 use cuda_std::tensor_map::TensorMap;
-use launch_config::implicit_gemm::{Epilogue, GemmConfig, GemmDevice, Loader};
+use launch_config::implicit_gemm::sm90::MainloopConfig;
+use launch_config::implicit_gemm::{Epilogue, GemmConfig, GemmDevice, Loader, RoundedEpilogue};
 
 use super::super::kernels::fused::implicit_gemm::*;
 use super::convolved::Factors;
@@ -114,6 +117,103 @@ pub(super) fn multiply_warp_specialized<F: Operand>(
     y: &Tensor<F::Stored>,
     moments: &Tensor<f32>,
 ) -> Result<u32, Failure> {
+    launch::<F>(
+        run,
+        config,
+        device,
+        of,
+        ended,
+        |map, mainloop, largest, recorded| {
+            let labels = [mainloop.label().into(), Label::Name(F::LABEL)];
+            let arguments = (
+                of.reformatted.source(),
+                of.descales.source(),
+                of.operands.source(),
+                of.filter_descales.source(),
+                bias.source(),
+                ended.x.cast(),
+                ended.weight.cast(),
+                ended.gain,
+                ended.shift,
+                y.ptr(),
+                moments.ptr(),
+                largest,
+                map,
+                config.geometry,
+                mainloop,
+                ended.epilogue,
+                recorded,
+            );
+            run.launch(
+                &IMPLICIT_GEMM_SM90,
+                &labels,
+                config.shape(device),
+                arguments,
+            )
+        },
+    )
+}
+
+/// The same with an NHWC output, through the epilogue of rounded results with its residual.
+#[expect(clippy::too_many_arguments, reason = "as many as the kernel has")]
+pub(super) fn multiply_to_nhwc<F: Operand>(
+    run: &Run,
+    config: &GemmConfig,
+    device: &GemmDevice,
+    of: &Operands,
+    bias: &Tensor<F::Stored>,
+    ended: &Ended<F::Stored>,
+    (rounded, residual): (RoundedEpilogue, *const c_void),
+    y: &Tensor<F::Stored>,
+) -> Result<u32, Failure> {
+    launch::<F>(
+        run,
+        config,
+        device,
+        of,
+        ended,
+        |map, mainloop, largest, recorded| {
+            let labels = [mainloop.label().into(), Label::Name(F::LABEL)];
+            let arguments = (
+                of.reformatted.source(),
+                of.descales.source(),
+                of.operands.source(),
+                of.filter_descales.source(),
+                bias.source(),
+                ended.x.cast(),
+                ended.weight.cast(),
+                ended.gain,
+                ended.shift,
+                residual,
+                y.ptr(),
+                largest,
+                map,
+                config.geometry,
+                mainloop,
+                ended.epilogue,
+                rounded,
+                recorded,
+            );
+            run.launch(
+                &IMPLICIT_GEMM_SM90_NHWC,
+                &labels,
+                config.shape(device),
+                arguments,
+            )
+        },
+    )
+}
+
+/// Launches the GEMM of warp-specialized tiles, twice where the producer converts: `multiply` takes the tensor
+/// map of the input, the mainloop, and where and how many magnitudes it records.
+fn launch<F: Operand>(
+    run: &Run,
+    config: &GemmConfig,
+    device: &GemmDevice,
+    of: &Operands,
+    ended: &Ended<F::Stored>,
+    multiply: impl Fn(TensorMap, MainloopConfig, *mut u32, u32) -> Outcome,
+) -> Result<u32, Failure> {
     let mainloop = config.mainloop_config(device).expect("a wide tile");
     let g = &config.geometry;
     let map = match g.k_vectors.loader {
@@ -128,31 +228,7 @@ pub(super) fn multiply_warp_specialized<F: Operand>(
         0
     };
     let largest = run.empty::<f32>(recorded as usize * g.work_tiles() as usize)?;
-    let labels = [mainloop.label().into(), Label::Name(F::LABEL)];
-    let shape = config.shape(device);
-    let multiply = |recorded: u32| {
-        let arguments = (
-            of.reformatted.source(),
-            of.descales.source(),
-            of.operands.source(),
-            of.filter_descales.source(),
-            bias.source(),
-            ended.x.cast(),
-            ended.weight.cast(),
-            ended.gain,
-            ended.shift,
-            y.ptr(),
-            moments.ptr(),
-            largest.ptr(),
-            map,
-            config.geometry,
-            mainloop,
-            ended.epilogue,
-            recorded,
-        );
-        run.launch(&IMPLICIT_GEMM_SM90, &labels, shape, arguments)
-    };
-    multiply(recorded)?;
+    multiply(map, mainloop, largest.ptr(), recorded)?;
     if rounds {
         let (x, descales) = (ended.x.cast(), of.descales.ptr());
         let recorded = recorded * g.pixel_tiles();
@@ -171,7 +247,7 @@ pub(super) fn multiply_warp_specialized<F: Operand>(
             g.rescale_shape(),
             arguments,
         )?;
-        multiply(0)?;
+        multiply(map, mainloop, largest.ptr(), 0)?;
     }
     Ok(mainloop.tiles)
 }

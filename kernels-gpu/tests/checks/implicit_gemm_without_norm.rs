@@ -2,22 +2,27 @@
 //! norm and function before a result is written.
 
 use launch_config::implicit_gemm::{
-    Epilogue, GemmConfig, GemmTile, M32N128, TILES, W64N128, WARP_SPECIALIZED,
+    Epilogue, GemmConfig, GemmTile, M32N128, RoundedEpilogue, TILES, W64N128, WARP_SPECIALIZED,
 };
-use launch_config::pointwise::Step;
+use launch_config::pointwise::{self, Step};
 use launch_config::{KernelGeometry, Presence};
 use ndarray::s;
-use op_spec::graph::LayerProblem;
+use op_spec::graph::{Layer, LayerProblem};
 use oracle::{Case, Expected, Precision};
 
+use super::super::kernels::pointwise::POINTWISE_RESIDUAL;
 use super::convolved::Factors;
 use super::implicit_gemm::{DEVICE, FOR_SINGLE_TILES, FOR_WARP_SPECIALIZED_TILES, Operand};
-use super::implicit_gemm_launch::{Ended, multiply, multiply_warp_specialized, prepare};
+use super::implicit_gemm_launch::{
+    Ended, Operands, multiply, multiply_to_nhwc, multiply_warp_specialized, prepare,
+};
+use super::norm::optional;
+use super::pointwise::list;
 use super::rows::{Row, rows};
-use super::{Loaded, Outcome, Run, compare, precision, same_bits};
+use super::{Loaded, Outcome, Run, Tensor, compare, label, precision, same_bits};
 
 /// What filters, steps, K blocks and K-vectors leave over, and everything in whole steps.
-fn table() -> [Row; 9] {
+fn table() -> [Row; 12] {
     rows! {
         // Whole steps; a group of infinities and NaN.
         [2, 16, 20], [1, 7, 9], [1, 3, 3], padding([0, 1, 1]);
@@ -38,6 +43,12 @@ fn table() -> [Row; 9] {
         // The same, so few pixels that a block has two of them; in both halves of a tile pixels meet what is
         // beside their windows.
         [1, 8, 140], [1, 11, 19], [1, 1, 3], padding([0, 1, 1]), batch_norm(), relu();
+        // Whole vectors of filters: fewer than a warp has, and some that pad a tile.
+        [2, 16, 24], [1, 13, 19], [1, 3, 3], padding([0, 1, 1]), batch_norm(), relu();
+        // In groups, with pixels of several tiles.
+        [1, 32, 144], [1, 19, 33], [1, 1, 1], groups(2), leaky_relu(0.25);
+        // Of two neighbouring outputs in depth.
+        [2, 8, 16], [3, 5, 7], [2, 3, 3], padding([1, 0, 1]), batch_norm();
     }
 }
 
@@ -268,6 +279,7 @@ fn check<F: Operand>(run: &Run, name: &str, row: &Row, case: &Case) -> Outcome {
                 assert_eq!(multiply(&FOR_SINGLE_TILES, &other)?, 1);
                 same_bits(&what, &other, &y)?;
             }
+            nhwc::<F>(run, &what, &config, (&operands, bias, &ended), &y)?;
         } else {
             let factors = Factors {
                 norm_weight: None,
@@ -276,6 +288,69 @@ fn check<F: Operand>(run: &Run, name: &str, row: &Row, case: &Case) -> Outcome {
             multiply::<F>(run, &config, &operands, bias, &factors, &ended, &y, &none)?;
         }
         compare(&what, &y, &wanted)?;
+    }
+    Ok(())
+}
+
+/// On devices whose tiles write it, an NHWC output has the bits of `y`, and with a list those of a kernel that applies the list to `y`.
+fn nhwc<F: Operand>(
+    run: &Run,
+    what: &str,
+    config: &GemmConfig,
+    (operands, bias, ended): (&Operands, &Tensor<F::Stored>, &Ended<F::Stored>),
+    y: &Tensor<F::Stored>,
+) -> Outcome {
+    let devices = [&FOR_WARP_SPECIALIZED_TILES, &FOR_SINGLE_TILES].into_iter();
+    let devices = devices.filter(|d| config.writes_nhwc(d, size_of::<F::Stored>() as u32));
+    let conv = &config.geometry.conv;
+    let channels = conv.output_channels() as usize;
+    let (values, pixels) = (y.values()?, conv.output_pixels() as usize);
+    let in_nhwc = |index: usize| {
+        let (pixel, channel) = (index / channels, index % channels);
+        values[(pixel / pixels * channels + channel) * pixels + pixel % pixels]
+    };
+    let plain: Vec<f32> = (0..values.len()).map(in_nhwc).collect();
+    let plain = run.tensor::<F::Stored>(&plain)?;
+    let of_index = |index: usize| (index % 13) as f32 * 0.25 - 1.5;
+    let residual: Vec<f32> = (0..values.len()).map(of_index).collect();
+    let residual = run.tensor::<F::Stored>(&residual)?;
+    let lists = [
+        vec![],
+        vec![Layer::silu()],
+        vec![Layer::hardswish()],
+        vec![Layer::add("residual")],
+        vec![Layer::add("residual"), Layer::relu()],
+        vec![
+            Layer::silu(),
+            Layer::add("residual"),
+            Layer::leaky_relu(0.25),
+        ],
+    ];
+    // Results in f32 go through nothing.
+    let lists = match size_of::<F::Stored>() {
+        2 => &lists[..],
+        _ => &lists[..1],
+    };
+    for layers in lists {
+        let list = list(layers);
+        let wanted = run.empty::<F::Stored>(values.len())?;
+        let len = values.len() as u64;
+        let arguments = (plain.source(), residual.source(), wanted.ptr(), len, list);
+        let labels = [label::<F::Stored>()];
+        run.launch(
+            &POINTWISE_RESIDUAL,
+            &labels,
+            pointwise::shape(len),
+            arguments,
+        )?;
+        for device in devices.clone() {
+            let got = run.empty::<F::Stored>(values.len())?;
+            let added = list.adds().then_some(&residual);
+            let rounded = RoundedEpilogue::of(&list).expect("a list that a store applies");
+            let rounded = (rounded, optional(added));
+            multiply_to_nhwc::<F>(run, config, device, operands, bias, ended, rounded, &got)?;
+            same_bits(&format!("{what}, NHWC, {layers:?}"), &got, &wanted)?;
+        }
     }
     Ok(())
 }

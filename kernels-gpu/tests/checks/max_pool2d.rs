@@ -6,6 +6,7 @@ use launch_config::elementwise::Bounds;
 use launch_config::max_pool2d::PoolGeometry;
 use launch_config::norm::NormGeometry;
 use launch_config::pointwise::PointwiseList;
+use launch_config::pool::WindowGeometry;
 use launch_config::reciprocal::Reciprocal;
 use op_spec::MaxPool2dSpec;
 use op_spec::graph::Layer;
@@ -19,7 +20,7 @@ use super::super::kernels::fused::scale_max_pool2d_clamp::*;
 use super::super::kernels::max_pool2d::*;
 use super::norm::{EPS, statistics};
 use super::{
-    Loaded, Outcome, Run, case, compare, expected, label, rounded_once, same_bits, stored,
+    Loaded, Outcome, Run, case, compare, expected, label, pool, rounded_once, same_bits, stored,
 };
 
 /// `[n, c, h, w]` and attributes: kernel, stride, padding, dilation, ceil_mode.
@@ -32,7 +33,7 @@ pub(super) type Row = (
     bool,
 );
 
-const ROWS: [Row; 17] = [
+const ROWS: [Row; 19] = [
     ([1, 1, 1, 1], [1, 1], [1, 1], [0, 0], [1, 1], false),
     ([2, 3, 18, 21], [4, 4], [4, 4], [0, 0], [1, 1], false),
     ([1, 2, 13, 11], [3, 3], [2, 2], [1, 1], [1, 1], false),
@@ -55,6 +56,9 @@ const ROWS: [Row; 17] = [
     // no window.
     ([2, 3, 12, 9], [3, 3], [2, 1], [1, 1], [1, 2], false),
     ([2, 2, 19, 9], [3, 3], [2, 2], [1, 1], [2, 1], false),
+    // Whole vectors of channels, stacked and not; windows of padding alone.
+    ([2, 12, 11, 21], [3, 3], [2, 2], [1, 1], [1, 1], true),
+    ([2, 8, 5, 9], [2, 2], [1, 1], [1, 0], [6, 1], false),
 ];
 
 /// Stacks of every extent up to two windows beyond the least, with every padding and stride that they may
@@ -147,6 +151,8 @@ pub(super) fn check_row<T: Storage>(run: &Run, row: &Row) -> Outcome {
     let y = run.empty::<T>(outputs)?;
     run.launch(&MAX_POOL2D, &labels, g.shape(), (x.source(), y.ptr(), g))?;
     compare(&format!("{row:?}"), &y, &rounded_once::<T>(&plain))?;
+    let windows = WindowGeometry::of_images(&g);
+    pool::nhwc(run, &format!("{row:?}"), &windows, row.0[1], &x, &y)?;
 
     // As planes that are too long for a reciprocal.
     if g.plane_tasks() > g.block_tasks.into() {

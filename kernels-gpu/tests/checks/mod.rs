@@ -272,6 +272,30 @@ impl Run {
     }
 }
 
+impl Run {
+    /// A dense tensor of `n` samples of so many channels, with its channels last.
+    pub(crate) fn channels_last<T: Storage>(
+        &self,
+        dense: &Tensor<T>,
+        n: u64,
+        channels: u32,
+    ) -> Result<Tensor<T>, Failure> {
+        let (n, channels) = (n as usize, channels as usize);
+        let (bytes, element) = (dense.bytes()?, size_of::<T>());
+        let pixels = dense.len / (n * channels);
+        let mut last = Vec::with_capacity(bytes.len());
+        for (sample, pixel) in (0..n).flat_map(|n| (0..pixels).map(move |pixel| (n, pixel))) {
+            for channel in 0..channels {
+                let at = ((sample * channels + channel) * pixels + pixel) * element;
+                last.extend_from_slice(&bytes[at..at + element]);
+            }
+        }
+        let tensor = self.empty(dense.len)?;
+        tensor.buffer.write(0, &last)?;
+        Ok(tensor)
+    }
+}
+
 /// f32 arithmetic on values that are stored as `T`.
 pub(crate) fn precision<T: Storage>() -> Precision {
     match label::<T>() {

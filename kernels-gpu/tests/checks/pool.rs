@@ -2,20 +2,20 @@
 
 use cuda_std::Storage;
 use launch_config::KernelGeometry;
-use launch_config::pool::BLOCK_OUTPUTS;
-use launch_config::pool::PlaneGeometry;
+use launch_config::pool::{BLOCK_OUTPUTS, NhwcWindowGeometry, PlaneGeometry, WindowGeometry};
 use launch_config::reciprocal::Reciprocal;
 use op_spec::graph::{Layer, LayerProblem};
 use op_spec::{AvgPoolSpec, MaxPool3dSpec, PoolProblem};
 use oracle::Case;
 
+use super::super::kernels::pool::nhwc::{AVG_POOL_NHWC, MAX_POOL_NHWC};
 use super::super::kernels::pool::{PLANE_AVERAGES, PLANE_SUMS, POOL};
-use super::{Loaded, Outcome, Run, case, compare, expected, label, same_bits};
+use super::{Loaded, Outcome, Run, Tensor, case, compare, expected, label, same_bits};
 
 /// `[n, c, d, h, w]`, kernel, stride, padding, ceil_mode.
 pub(super) type Row = ([usize; 5], [usize; 3], [usize; 3], [usize; 3], bool);
 
-const ROWS: [Row; 6] = [
+const ROWS: [Row; 9] = [
     ([1, 1, 1, 1, 1], [1; 3], [1; 3], [0; 3], false),
     ([2, 3, 4, 6, 8], [2; 3], [2; 3], [0; 3], false),
     ([1, 2, 5, 7, 9], [3; 3], [2; 3], [1; 3], false),
@@ -23,6 +23,11 @@ const ROWS: [Row; 6] = [
     ([3, 2, 2, 5, 7], [2, 5, 7], [1; 3], [1, 2, 3], false),
     // Several blocks to a plane, of which the last is not full.
     ([1, 2, 11, 17, 19], [2, 3, 2], [1; 3], [0, 1, 1], false),
+    // Whole vectors of channels: several blocks of a sample; several blocks of channels, of which the last is
+    // not full; windows that hang over.
+    ([2, 64, 1, 9, 17], [1, 3, 3], [1, 1, 1], [0, 1, 1], false),
+    ([1, 72, 2, 5, 4], [2, 2, 2], [1, 2, 2], [1, 0, 1], true),
+    ([2, 4, 3, 7, 11], [2, 3, 3], [1, 2, 3], [1, 1, 1], true),
 ];
 
 /// A row's maximum, with gaps where they fit, and its averages by every divisor.
@@ -94,6 +99,38 @@ pub(super) fn check_row<T: Storage>(run: &Run, row: &Row) -> Outcome {
             run.launch(&POOL, &labels, g.shape(), arguments)?;
             same_bits(&format!("{what} far"), &far, &y)?;
         }
+        nhwc(run, &what, &g, row.0[1], &x, &y)?;
+    }
+    Ok(())
+}
+
+/// Wants the bits of `wanted` of channels-last tensors, if they have whole vectors of channels. Blocks take
+/// one and two rounds.
+pub(super) fn nhwc<T: Storage>(
+    run: &Run,
+    what: &str,
+    windows: &WindowGeometry,
+    channels: usize,
+    x: &Tensor<T>,
+    wanted: &Tensor<T>,
+) -> Outcome {
+    let Ok(mut g) = NhwcWindowGeometry::new(windows, channels as u32) else {
+        assert_ne!(channels % 4, 0, "{what}: refused");
+        return Ok(());
+    };
+    let last = |tensor| run.channels_last::<T>(tensor, g.blocks.n, g.blocks.channels);
+    let (x, wanted) = (last(x)?, last(wanted)?);
+    for rounds in 1..3 {
+        g.blocks.block_runs = rounds * g.blocks.round_runs;
+        g.blocks.sample_blocks = g.blocks.sample_runs.div_ceil(g.blocks.block_runs);
+        let y = run.empty::<T>(wanted.len())?;
+        let arguments = (x.source(), y.ptr(), g);
+        let family = match g.are_maxima() {
+            true => &MAX_POOL_NHWC,
+            false => &AVG_POOL_NHWC,
+        };
+        run.launch(family, &[label::<T>()], g.shape(), arguments)?;
+        same_bits(&format!("{what}, channels last"), &y, &wanted)?;
     }
     Ok(())
 }

@@ -3,6 +3,7 @@
 use std::ffi::c_void;
 
 use convfuse::graph::Chain;
+use convfuse::spec::Layout;
 use convfuse::{DType, Inputs, Stream, Tensor};
 
 use crate::torch::shim::Torch;
@@ -46,6 +47,23 @@ impl Call<'_> {
             }
         }
         Ok((place, dtype))
+    }
+
+    /// The layout of the output: channels-last if the first input is, by its strides alone, as the operator's
+    /// fake implementation has it.
+    pub(super) fn layout(&self) -> Result<Layout, String> {
+        let (shape, strides) = self.inputs[0].layout()?;
+        let mut step = 1;
+        let is_contiguous = shape.contains(&0)
+            || shape.iter().zip(strides).rev().all(|(&extent, &stride)| {
+                let is_next = extent == 1 || stride == step;
+                step *= extent;
+                is_next
+            });
+        match (4..=5).contains(&shape.len()) && strides[1] == 1 && !is_contiguous {
+            true => Ok(Layout::Nhwc),
+            false => Ok(Layout::Nchw),
+        }
     }
 
     /// The inputs over their memory.

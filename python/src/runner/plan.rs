@@ -71,7 +71,7 @@ fn plan(call: &Call<'_>, dtype: DType, is_fast: bool, stream: &Stream) -> Result
         (tensors, call.parameter_tensors(&chain, stream)?)
     };
     let inputs = inputs(chain.inputs(), &tensors)?;
-    let options = options(is_fast, call.is_batch_invariant);
+    let options = options(is_fast, call.is_batch_invariant).output_layout(call.layout()?);
     let launches = Launches::functional(stream, &chain, inputs, &parameters, &options);
     let launches = launches.map_err(said)?;
     let output_shape = launches.output_shape().iter();
@@ -104,8 +104,9 @@ pub(super) fn run(call: &Call<'_>, place: Place, dtype: DType) -> Result<TorchTe
     // What PyTorch says of memory in a forked child is that there is none left.
     let words = |words| stream.is_capturing().map_or_else(said, |_| words);
     let number = call.inputs[0].dtype_number()?;
-    let output =
-        TorchTensor::empty(call.torch, &plan.output_shape, number, place).map_err(words)?;
+    let layout = plan.launches.output_layout();
+    let output = TorchTensor::empty(call.torch, &plan.output_shape, layout, number, place);
+    let output = output.map_err(words)?;
     let workspace = Workspace::new(call.torch, plan.workspace_bytes, place).map_err(words)?;
     let address = workspace.address()?;
     let (inputs, parameters) = given.addresses.split_at(call.inputs.len());

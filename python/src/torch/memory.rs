@@ -3,6 +3,8 @@
 use std::ffi::c_void;
 use std::ptr;
 
+use convfuse::spec::Layout;
+
 use super::shim::{RawAllocator, Torch, done};
 use super::tensor::{Place, TorchTensor};
 
@@ -37,7 +39,7 @@ impl Workspace {
                 .map_err(|words| format!("{words}; it is most likely out of memory"))?;
             return Ok(Workspace::Raw(allocator, data));
         }
-        let bytes = TorchTensor::empty(torch, &[bytes], torch.names.u8, place)?;
+        let bytes = TorchTensor::empty(torch, &[bytes], Layout::Nchw, torch.names.u8, place)?;
         Ok(Workspace::Tensor(bytes))
     }
 

@@ -4,6 +4,7 @@ use std::ffi::{c_int, c_void};
 use std::ptr;
 
 use convfuse::DType;
+use convfuse::spec::Layout;
 
 use super::shim::{TensorHandle, Torch, Value, done};
 
@@ -33,11 +34,12 @@ impl TorchTensor {
         TorchTensor { torch, handle }
     }
 
-    /// A dense tensor of unspecified content, from PyTorch's allocator, for work on the device's current
-    /// stream.
+    /// A dense tensor of unspecified content and this layout, from PyTorch's allocator, for work on the
+    /// device's current stream.
     pub(crate) fn empty(
         torch: &'static Torch,
         shape: &[i64],
+        layout: Layout,
         dtype: i32,
         place: Place,
     ) -> Result<TorchTensor, String> {
@@ -46,9 +48,17 @@ impl TorchTensor {
             return Err(too_many_axes(shape.len()));
         };
         let mut step = 1;
-        for (stride, &extent) in strides.iter_mut().zip(shape).rev() {
-            *stride = step;
-            step *= extent.max(1);
+        let mut place_axis = |axis: usize| {
+            strides[axis] = step;
+            step *= shape[axis].max(1);
+        };
+        match layout {
+            Layout::Nchw => (0..shape.len()).rev().for_each(&mut place_axis),
+            Layout::Nhwc => {
+                place_axis(1);
+                (2..shape.len()).rev().for_each(&mut place_axis);
+                place_axis(0);
+            }
         }
         let device = match place.is_cuda {
             true => torch.names.cuda,

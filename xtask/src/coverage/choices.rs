@@ -55,7 +55,7 @@ fn position(span: Span) -> Position {
     (span.start().line as u64, span.start().column as u64 + 1)
 }
 
-/// The tokens of a block, those in groups not among them; some punctuation of two characters is one.
+/// The tokens of a block without those in nested groups. Some punctuation of two characters is one token.
 fn tokens(stream: TokenStream) -> Vec<Token> {
     const PAIRS: [&str; 9] = ["&&", "||", "::", "=>", "==", "!=", "<=", ">=", "->"];
     let mut tokens: Vec<Token> = Vec::new();
@@ -140,7 +140,7 @@ fn block(tokens: &[Token], at: usize) -> Option<(usize, Range<Position>, Vec<Tok
     Some((found, places, self::tokens(group.stream())))
 }
 
-/// The position behind a bracket.
+/// The position after a bracket.
 fn behind((line, column): Position) -> Position {
     (line, column + 1)
 }
@@ -206,7 +206,7 @@ fn of_match(tokens: &[Token], at: usize, loops: &[String]) -> Option<Choice> {
     })
 }
 
-/// What stands behind `CONSTANT &&` or `CONSTANT ||`, and, in the condition of an `if`, its block.
+/// What stands after `CONSTANT &&` or `CONSTANT ||`, and, in the condition of an `if`, its block.
 fn of_operator(tokens: &[Token], at: usize, loops: &[String]) -> Option<Choice> {
     const BEFORE: [&str; 8] = ["if", "while", "{", ";", ",", "=", "return", "=>"];
     let is_before = |token: &Token| BEFORE.contains(&token.text.as_str());

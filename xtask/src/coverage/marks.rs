@@ -1,9 +1,9 @@
 //! The file of figures and marks.
 //!
-//! Figures are per cents that must be reached. A mark names a line of a source by its text, the reason why
-//! nothing reaches it, and, if it is for some instances alone, what their names contain, one of these. It
-//! stands for the lines of that text, for those below each that are indented further, and for the brace that
-//! closes them.
+//! The figures are percentages that coverage must reach. A mark names a source line by its text, the reason
+//! why nothing reaches it, and, if it is for some instances only, a list of texts, one of which each of their
+//! names contains. It covers all lines with that text, the lines below them that are indented further, and
+//! the brace that closes them.
 
 use std::fs;
 use std::ops::RangeInclusive;
@@ -85,7 +85,7 @@ fn blocks(source: &str, text: &str) -> Vec<RangeInclusive<u64>> {
     let heads = (0..lines.len()).filter(|&index| lines[index].trim() == text);
     heads
         .map(|head| {
-            // The parameters of a function may end on a line of their own, behind which its block begins.
+            // The parameters of a function may end on a line of their own, after which its block begins.
             let is_inside = |line: &&&str| {
                 let (text, here, of_head) = (line.trim(), indent(line), indent(lines[head]));
                 text.is_empty() || here > of_head || here == of_head && text.starts_with(')')

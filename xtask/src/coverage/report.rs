@@ -65,7 +65,7 @@ impl<'a> Report<'a> {
         for (region, instances) in regions {
             let (mut here, mut excluded, mut marked) = (Share::default(), 0, 0);
             let mut without = BTreeSet::new();
-            // A region that no instance has is not needed, or an instance is: all miss it.
+            // All instances miss it: either the region is not needed, or an instance is missing.
             let is_nowhere = instances.values().all(|&one| one == Standing::Excluded);
             for (name, standing) in instances {
                 match standing {

@@ -68,7 +68,7 @@ impl Damage {
         file
     }
 
-    /// Damages a head of text behind its count, and makes the count right again or not.
+    /// Damages a head of text after its count, and makes the count right again or not.
     fn head(&mut self, file: &mut Vec<u8>, count: Range<usize>, other: &[u8]) {
         let len = file.get(count.clone()).and_then(|bytes| {
             let digits = bytes.iter().rev();
@@ -193,7 +193,7 @@ mod tests {
         assert_ne!(damaged(1, 0), damaged(2, 0));
     }
 
-    /// Otherwise nothing behind the head's count would ever be reached.
+    /// Otherwise nothing after the head's count would ever be reached.
     #[test]
     fn most_heads_are_as_long_as_they_say() {
         let file = include_bytes!("../../../tests/corpus/parameters.safetensors");

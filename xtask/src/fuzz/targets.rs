@@ -96,7 +96,7 @@ pub(super) fn all(root: &Path) -> Result<Vec<Target>> {
     ])
 }
 
-/// The files of a folder whose names begin and end so, by these names behind `place`.
+/// The files of a folder whose names begin and end so, by these names after `place`.
 fn seeds(folder: &Path, place: &str, begin: &str, end: &str) -> Result<Vec<Whole>> {
     let mut seeds = Vec::new();
     for entry in fs::read_dir(folder)? {

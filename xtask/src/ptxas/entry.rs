@@ -54,7 +54,7 @@ mod tests {
 
     /// A file with the section names, and code of these instructions that all threads do.
     fn cubin(opcodes: &[u16]) -> Vec<u8> {
-        // As long as headers want it that stand behind.
+        // As long as headers want it that stand after.
         let names = b"\0.names\0.text.k2\0.text.k\0\0\0\0\0\0\0\0";
         let mut code = Vec::new();
         for opcode in opcodes {

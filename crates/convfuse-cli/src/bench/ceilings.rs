@@ -7,7 +7,7 @@ use launch_config::peak::COPY_BLOCK_ELEMENTS;
 use serde::Serialize;
 
 use super::peak::{self, CeilingsError, Unit};
-use super::report::Products;
+use super::report::MathMode;
 
 type Result<T, E = CeilingsError> = std::result::Result<T, E>;
 
@@ -78,17 +78,17 @@ impl Ceilings {
         measure_with(stream, &TRIAL).map(drop)
     }
 
-    /// The most operations per second of a convolution whose products are of this kind, counting each
+    /// The most operations per second of a convolution in this math mode, counting each
     /// multiplication and addition of its definition once.
     ///
-    /// Accurate products come from FMA, or from four products of f16 parts. Fast ones have 11 significant
-    /// bits, which both tf32 and scaled f16 give.
+    /// The accurate mode runs on FMA units, or takes four products of f16 parts. The fast one has 11
+    /// significant bits, which both tf32 and scaled f16 give.
     #[must_use]
-    pub fn flop_per_s(&self, products: Products) -> f64 {
-        match products {
-            Products::Accurate => self.fma_flop_per_s.max(self.f16_flop_per_s() / 4.0),
-            Products::Fast => self.mma_tf32_flop_per_s.max(self.f16_flop_per_s()),
-            Products::Half => self.f16_flop_per_s(),
+    pub fn flop_per_s(&self, math_mode: MathMode) -> f64 {
+        match math_mode {
+            MathMode::Accurate => self.fma_flop_per_s.max(self.f16_flop_per_s() / 4.0),
+            MathMode::Fast => self.mma_tf32_flop_per_s.max(self.f16_flop_per_s()),
+            MathMode::Half => self.f16_flop_per_s(),
         }
     }
 
@@ -112,9 +112,9 @@ impl Ceilings {
 
     /// The least time for work that moves `bytes` bytes and does `flop` operations.
     #[must_use]
-    pub fn floor_s(&self, bytes: u64, flop: u64, products: Products) -> f64 {
+    pub fn floor_s(&self, bytes: u64, flop: u64, math_mode: MathMode) -> f64 {
         let memory = bytes as f64 / self.copy_bytes_per_s;
-        let arithmetic = flop as f64 / self.flop_per_s(products);
+        let arithmetic = flop as f64 / self.flop_per_s(math_mode);
         memory.max(arithmetic)
     }
 }
@@ -220,15 +220,15 @@ mod tests {
 
     #[test]
     fn the_slower_of_memory_and_arithmetic_is_the_floor() {
-        assert_eq!(ROUND.floor_s(4_000_000, 1, Products::Half), 1e-6);
-        assert_eq!(ROUND.floor_s(1, 600_000_000, Products::Half), 1e-6);
-        assert_eq!(ROUND.flop_per_s(Products::Accurate), 150e12);
-        assert_eq!(ROUND.flop_per_s(Products::Fast), 600e12);
+        assert_eq!(ROUND.floor_s(4_000_000, 1, MathMode::Half), 1e-6);
+        assert_eq!(ROUND.floor_s(1, 600_000_000, MathMode::Half), 1e-6);
+        assert_eq!(ROUND.flop_per_s(MathMode::Accurate), 150e12);
+        assert_eq!(ROUND.flop_per_s(MathMode::Fast), 600e12);
         let hopper = Ceilings {
             wgmma_f16_flop_per_s: Some(900e12),
             ..ROUND
         };
-        assert_eq!(hopper.flop_per_s(Products::Half), 900e12);
-        assert_eq!(hopper.flop_per_s(Products::Accurate), 225e12);
+        assert_eq!(hopper.flop_per_s(MathMode::Half), 900e12);
+        assert_eq!(hopper.flop_per_s(MathMode::Accurate), 225e12);
     }
 }

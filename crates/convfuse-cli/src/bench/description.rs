@@ -8,7 +8,7 @@ use oracle::Case;
 use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 
-use super::report::Products;
+use super::report::MathMode;
 
 /// A chain on an input of a shape that it takes, and what the numbers are made from.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -129,13 +129,13 @@ impl Description {
         Part::Input.seed(self.seed)
     }
 
-    /// The products that the convolutions have at the element type.
+    /// The math mode of the convolutions at the element type.
     #[must_use]
-    pub fn products(&self, products: ops::Precision) -> Products {
+    pub fn math_mode(&self, math_mode: ops::Precision) -> MathMode {
         match self.dtype {
-            DType::F32 if products == ops::Precision::Fast => Products::Fast,
-            DType::F32 => Products::Accurate,
-            _ => Products::Half,
+            DType::F32 if math_mode == ops::Precision::Fast => MathMode::Fast,
+            DType::F32 => MathMode::Accurate,
+            _ => MathMode::Half,
         }
     }
 

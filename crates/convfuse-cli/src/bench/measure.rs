@@ -45,7 +45,7 @@ pub struct Run {
 
 impl Subject {
     /// Runs the model under a strategy: prepares a plan, compares its output with `expected` if there is
-    /// such, and times it if that agrees. What goes wrong is told by [`complaint`](Run::complaint), so that
+    /// such, and times it if that agrees. A failure is in [`complaint`](Run::complaint), so that
     /// other strategies can go on.
     pub fn measure(
         &self,

@@ -2,7 +2,7 @@
 //!
 //! A [`Description`] is of a chain, an input's shape and a seed, and a [`Subject`] is what it describes, on a
 //! device. [`Subject::measure`] runs it under one set of options: the output is checked against the float64
-//! reference first, so that only right answers are timed, then the run is repeated behind a flush of the
+//! reference first, so that only right answers are timed, then the run is repeated after a flush of the
 //! cache and summed up as a [`Summary`]. [`Ceilings`] says what the device reaches when it does one thing
 //! only, measured by kernels of this project, and a [`Report`] puts the two together. JSON that was kept is a
 //! [`Record`], and a [`Comparison`] tells which outputs have other bits since, and which times changed.
@@ -46,6 +46,6 @@ pub use protocol::Protocol;
 pub use record::{
     Comparison, Finding, Record, RecordDevice, RecordError, RecordFlaw, RunComparison,
 };
-pub use report::{Problem, Products, Report, Score};
+pub use report::{MathMode, Problem, Report, Score};
 pub use statistics::Summary;
 pub use subject::Subject;

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
-use super::report::Products;
+use super::report::MathMode;
 use super::statistics::quantile;
 
 /// Why the record in a file cannot be compared with.
@@ -69,7 +69,9 @@ struct RecordProblem {
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 struct RecordRun {
     strategy: String,
-    products: Products,
+    // The name in older records.
+    #[serde(alias = "products")]
+    math_mode: MathMode,
     output_hash: Option<String>,
     time: Option<RecordTime>,
     complaint: Option<String>,
@@ -159,13 +161,13 @@ impl RecordProblem {
     }
 
     fn describe(&self, run: &RecordRun) -> String {
-        format!("{} {} {}", self.label(), run.strategy, run.products.name())
+        format!("{} {} {}", self.label(), run.strategy, run.math_mode.name())
     }
 }
 
 impl RecordRun {
     fn is_same(&self, other: &RecordRun) -> bool {
-        self.strategy == other.strategy && self.products == other.products
+        self.strategy == other.strategy && self.math_mode == other.math_mode
     }
 
     fn is_right(&self) -> bool {
@@ -201,8 +203,8 @@ pub struct RunComparison {
     pub problem: String,
     /// The strategy's name.
     pub strategy: String,
-    /// The products of its convolution.
-    pub products: Products,
+    /// The math mode of its convolution.
+    pub math_mode: MathMode,
     /// What was found.
     pub finding: Finding,
     /// The median time in the old record, in seconds.
@@ -228,7 +230,7 @@ impl RunComparison {
         Some(RunComparison {
             problem: problem.label(),
             strategy: run.strategy.clone(),
-            products: run.products,
+            math_mode: run.math_mode,
             finding,
             old_s: old.and_then(RecordRun::median),
             new_s: new.and_then(RecordRun::median),
@@ -261,9 +263,9 @@ pub struct Comparison {
 
 impl Comparison {
     /// Looks up every run of `new` in `old`. A run of `old` that `new` lacks is missing if `new` has its
-    /// problem, and `asked` says that its strategy with its products was to be run.
+    /// problem, and `asked` says that its strategy in its math mode was to be run.
     #[must_use]
-    pub fn new(old: &Record, new: &Record, asked: impl Fn(&str, Products) -> bool) -> Comparison {
+    pub fn new(old: &Record, new: &Record, asked: impl Fn(&str, MathMode) -> bool) -> Comparison {
         let mut runs = Vec::new();
         for (problem, run) in new.runs() {
             let before = old.find(problem, run).filter(|run| run.is_right());
@@ -271,7 +273,7 @@ impl Comparison {
         }
         for (problem, run) in old.runs().filter(|(_, run)| run.is_right()) {
             let was_run = || new.problems.iter().any(|other| other.is_same(problem));
-            let is_asked = asked(&run.strategy, run.products) && was_run();
+            let is_asked = asked(&run.strategy, run.math_mode) && was_run();
             if is_asked && new.find(problem, run).is_none() {
                 runs.extend(RunComparison::new(problem, Some(run), None));
             }
@@ -302,8 +304,8 @@ impl Comparison {
         slower.count()
     }
 
-    /// Whether something was compared, all of it has the same bits, nothing that was asked for is missing or
-    /// went wrong, and nothing is slower than the limit in percent, if there is one.
+    /// Whether runs were compared, all have the same bits, no requested run is missing or failed, and none is
+    /// slower by more than the limit in percent, if there is one.
     #[must_use]
     pub fn is_right(&self, time_limit: Option<f64>) -> bool {
         let bad = [Finding::Different, Finding::MissingInNew, Finding::Wrong];

@@ -8,27 +8,27 @@ use serde::{Deserialize, Serialize};
 use super::{Ceilings, Description, Protocol, Run};
 use crate::Status;
 
-/// The products of a convolution, which decide what units of a device can make them.
+/// How a convolution multiplies, which decides what units of a device can do it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
-pub enum Products {
-    /// Of f32 numbers, with all their bits.
+pub enum MathMode {
+    /// f32 with all its bits.
     Accurate,
-    /// Of f32 numbers that were rounded to 11 significant bits.
+    /// f32 rounded to 11 significant bits, as tf32 is.
     Fast,
-    /// Of numbers that are stored in 16 bits.
+    /// f16 or bf16, as stored.
     Half,
 }
 
-impl Products {
+impl MathMode {
     /// A word for it.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
-            Products::Accurate => "accurate",
-            Products::Fast => "fast",
-            Products::Half => "half",
+            MathMode::Accurate => "accurate",
+            MathMode::Fast => "fast",
+            MathMode::Half => "half",
         }
     }
 }
@@ -91,8 +91,8 @@ pub struct Score {
     /// The run.
     #[serde(flatten)]
     pub run: Run,
-    /// The products of its convolution.
-    pub products: Products,
+    /// The math mode of its convolution.
+    pub math_mode: MathMode,
     /// Operations of one pass of the convolution, per second.
     pub flop_per_s: Option<f64>,
     /// Bytes of input, output and parameters, per second.
@@ -162,13 +162,13 @@ impl Problem {
 
     /// Holds a run against the ceilings.
     #[must_use]
-    pub fn score(&self, run: Run, products: Products, ceilings: Option<&Ceilings>) -> Score {
+    pub fn score(&self, run: Run, math_mode: MathMode, ceilings: Option<&Ceilings>) -> Score {
         let median = run.time.map(|time| time.median.max(f64::MIN_POSITIVE));
         let per_second = |amount: u64| median.map(|median| amount as f64 / median);
         let Description { bytes, flop, .. } = self.description;
-        let floor_s = ceilings.map(|ceilings| ceilings.floor_s(bytes, flop, products));
+        let floor_s = ceilings.map(|ceilings| ceilings.floor_s(bytes, flop, math_mode));
         Score {
-            products,
+            math_mode,
             flop_per_s: per_second(flop),
             bytes_per_s: per_second(bytes),
             floor_s,
@@ -213,8 +213,8 @@ mod tests {
             wgmma_f16_flop_per_s: Some(1e12),
         };
         let mut problem = Problem::of(&description);
-        let products = description.products(Precision::Accurate);
-        let score = problem.score(run, products, Some(&ceilings));
+        let math_mode = description.math_mode(Precision::Accurate);
+        let score = problem.score(run, math_mode, Some(&ceilings));
         problem.results.push(score);
         let mut report = Report::new("now".into(), vec!["x".into()], &protocol, Some(ceilings));
         report.problems.push(problem);
@@ -235,7 +235,7 @@ mod tests {
         assert_eq!(problem["bytes"], 2 * elements);
         let result = &problem["results"][0];
         assert_eq!(result["strategy"], "cpu");
-        assert_eq!(result["products"], "half");
+        assert_eq!(result["math_mode"], "half");
         assert_eq!(result["time"]["repeats"], 2);
         assert_eq!(result["output_hash"].as_str().map(str::len), Some(32));
         for figure in [

@@ -8,7 +8,7 @@ use op_spec::graph::{Chain, Graph, Initialisation, Layer};
 use oracle::{Case, Expected};
 
 use super::description::{Description, Part};
-use crate::execution_mode::{TensorProducts, named, precision, rounded};
+use crate::execution_mode::{OperandFormat, named, precision, rounded};
 
 /// A model with an input, ready to be run.
 #[derive(Debug)]
@@ -71,8 +71,8 @@ impl Subject {
     ///
     /// # Errors
     /// None for a subject that could be made.
-    pub fn expected(&self, products: ops::Precision) -> Result<Expected> {
-        self.expected_with_progress(products, &|_, _| ())
+    pub fn expected(&self, math_mode: ops::Precision) -> Result<Expected> {
+        self.expected_with_progress(math_mode, &|_, _| ())
     }
 
     /// The same, which tells `progress` how many layers of samples are done, and of how many.
@@ -81,11 +81,11 @@ impl Subject {
     /// As [`expected`](Self::expected).
     pub fn expected_with_progress(
         &self,
-        products: ops::Precision,
+        math_mode: ops::Precision,
         progress: &(dyn Fn(usize, usize) + Sync),
     ) -> Result<Expected> {
-        let products = TensorProducts::of(self.graph(), products);
-        let precision = precision(self.model.dtype(), products);
+        let math_mode = OperandFormat::of(self.graph(), math_mode);
+        let precision = precision(self.model.dtype(), math_mode);
         Ok(self.case.expected_with_progress(&precision, progress)?)
     }
 

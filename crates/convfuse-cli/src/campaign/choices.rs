@@ -1,5 +1,5 @@
-//! The choices that a case is drawn by, one number each, so that a case can be told, repeated and made
-//! smaller without knowing what it is. Random numbers and smaller choices are proptest's.
+//! The random choices that a case follows from, as a list of numbers. A case can thus be reported, repeated
+//! and reduced by its numbers alone. proptest makes the random numbers and reduces them.
 
 use proptest::bool::Weighted;
 use proptest::num::u32::BinarySearch;
@@ -24,7 +24,7 @@ enum Source {
 }
 
 impl Choices {
-    /// Random ones. The larger `power` is, 1 at the least, the more of them are small.
+    /// Random choices. The larger `power` (at least 1) is, the more of them are small.
     pub(super) fn random(seed: [u64; 4], power: i32) -> Choices {
         let seed = seed.map(u64::to_le_bytes).concat();
         let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &seed);
@@ -35,7 +35,7 @@ impl Choices {
         }
     }
 
-    /// These ones, and the first of all possibilities behind them.
+    /// These ones, and the first of all possibilities after them.
     pub(super) fn given(choices: Vec<u32>) -> Choices {
         Choices {
             source: Source::Given(choices),
@@ -75,7 +75,7 @@ impl Choices {
         std::array::from_fn(|_| self.within(first, last))
     }
 
-    /// True once in so many times.
+    /// True with a probability of one in this many.
     pub(super) fn once_in(&mut self, times: u32) -> bool {
         self.below(times) == times - 1
     }

@@ -81,7 +81,7 @@ impl Family {
     }
 }
 
-/// All of them. Of a campaign of all, case number `n` is of family `n` modulo their number.
+/// All families. In a campaign of all, case `n` belongs to family `n` modulo their number.
 pub const FAMILIES: &[Family] = &[
     Family::new("conv1d", conv1d),
     Family::new("conv2d", conv2d),
@@ -242,7 +242,7 @@ fn pool(c: &mut Choices, dimensions: usize, layer: fn(&mut Choices, usize) -> La
 fn over_channels(c: &mut Choices) -> Plan {
     let channels = c.within(1, 300);
     let mut input = any(c, channels);
-    // Planes short enough for so many.
+    // Planes short enough for this many.
     while input.iter().product::<usize>() > 200_000 {
         input.pop();
     }

@@ -1,4 +1,4 @@
-//! A draft, done in all modes that a device has for it.
+//! Runs a generated case in every execution mode that a device has for it.
 
 use std::any::Any;
 use std::collections::BTreeSet;
@@ -10,23 +10,23 @@ use convfuse::{DType, Device, EmulatorOptions, Error, Stream, Tensor, lab};
 use ndarray::{ArrayD, Axis, Slice};
 use oracle::{Case, Expected, Precision};
 
-use super::draft::{Draft, Impossible, Lie};
+use super::generated_case::{GeneratedCase, Impossible, MemoryLayout};
 use crate::execution_mode::{CaseFailure, DeviceCase, Executable, ExecutionMode};
 
 /// Where cases are done.
 #[derive(Debug, Clone)]
-pub enum Place {
+pub enum Target {
     /// On this device.
     Device(Device),
     /// In an emulator for each case, whose threads run in the case's order.
     Emulator,
 }
 
-impl Place {
+impl Target {
     fn device(&self, schedule: Option<u64>) -> Device {
         match self {
-            Place::Device(device) => device.clone(),
-            Place::Emulator => {
+            Target::Device(device) => device.clone(),
+            Target::Emulator => {
                 let mut options = EmulatorOptions::new();
                 options.seed = schedule;
                 options.catch_signals = true;
@@ -36,7 +36,7 @@ impl Place {
     }
 }
 
-/// What became of a draft.
+/// The outcome of a generated case.
 #[derive(Debug, Default)]
 pub struct Verdict {
     /// Whether the specification refuses it; the device did so, too, or there is trouble.
@@ -60,13 +60,13 @@ fn said(panic: &(dyn Any + Send)) -> &str {
         .unwrap_or("something")
 }
 
-impl Draft {
-    /// Does the draft in all modes, and compares what comes out with the oracle's. A panic is trouble like
+impl GeneratedCase {
+    /// Runs the case in all modes, and compares the results with the oracle's. A panic is trouble like
     /// any other.
     #[must_use]
-    pub fn judge(&self, place: &Place) -> Verdict {
+    pub fn judge(&self, target: &Target) -> Verdict {
         let mut verdict = Verdict::default();
-        let judged = catch_unwind(AssertUnwindSafe(|| self.judge_into(place, &mut verdict)));
+        let judged = catch_unwind(AssertUnwindSafe(|| self.judge_into(target, &mut verdict)));
         verdict.trouble = match judged {
             Ok(judged) => judged.err(),
             Err(panic) => {
@@ -77,8 +77,8 @@ impl Draft {
         verdict
     }
 
-    fn judge_into(&self, place: &Place, verdict: &mut Verdict) -> Result<(), CaseFailure> {
-        let device = place.device(self.schedule);
+    fn judge_into(&self, target: &Target, verdict: &mut Verdict) -> Result<(), CaseFailure> {
+        let device = target.device(self.schedule);
         let stream = device.stream()?;
         let case = match &self.case {
             Ok(case) => case,
@@ -213,28 +213,32 @@ impl Draft {
     }
 }
 
-/// A draft's inputs on a device, uploaded once for all modes: as they are, and otherwise, which must not
+/// The inputs of a case on a device, uploaded once for all modes: as they are, and otherwise, which must not
 /// change a bit of the output.
 struct InputsOf<'a> {
     whole: DeviceCase<'a>,
     /// How the first one lies otherwise, and the tensor that does.
-    lying: Option<(&'a Lie, Tensor)>,
+    laid_out: Option<(&'a MemoryLayout, Tensor)>,
     /// Samples that are done by themselves, with their inputs.
     parts: Vec<(Range<usize>, Tensor, Vec<Tensor>)>,
 }
 
 impl<'a> InputsOf<'a> {
-    fn new(draft: &'a Draft, case: &'a Case, stream: &'a Stream) -> convfuse::Result<Self> {
-        let dtype = draft.dtype;
-        let lying = match &draft.lie {
+    fn new(
+        generated: &'a GeneratedCase,
+        case: &'a Case,
+        stream: &'a Stream,
+    ) -> convfuse::Result<Self> {
+        let dtype = generated.dtype;
+        let laid_out = match &generated.layout {
             None => None,
-            Some(lie) => Some((lie, lie.upload(stream, &case.x, dtype)?)),
+            Some(layout) => Some((layout, layout.upload(stream, &case.x, dtype)?)),
         };
         let mut parts = Vec::new();
         let samples = case.x.shape()[0];
         let is_batched = !case.graph.lacks_batch(case.x.shape());
-        if is_batched && (1..samples).contains(&draft.cut) {
-            for part in [0..draft.cut, draft.cut..samples] {
+        if is_batched && (1..samples).contains(&generated.cut) {
+            for part in [0..generated.cut, generated.cut..samples] {
                 let slice = |values: &ArrayD<f32>| samples_of(values, &part);
                 let x = slice(&case.x);
                 // A norm of single values wants several samples.
@@ -249,7 +253,7 @@ impl<'a> InputsOf<'a> {
         }
         Ok(InputsOf {
             whole: DeviceCase::new(case, stream, dtype)?,
-            lying,
+            laid_out,
             parts,
         })
     }
@@ -261,10 +265,14 @@ impl<'a> InputsOf<'a> {
         got: &ArrayD<f32>,
         verdict: &mut Verdict,
     ) -> Result<(), CaseFailure> {
-        if let Some((lie, x)) = &self.lying {
-            let lying = output(ready, x, &self.whole.further)?;
+        if let Some((layout, x)) = &self.laid_out {
+            let laid_out = output(ready, x, &self.whole.further)?;
             verdict.runs += 1;
-            must_be_same(got, &lying, &format!("where the input lies as {lie:?}"))?;
+            must_be_same(
+                got,
+                &laid_out,
+                &format!("where the input lies as {layout:?}"),
+            )?;
         }
         for (part, x, further) in &self.parts {
             let alone = output(ready, x, further)?;

@@ -2,13 +2,13 @@
 //! ways that a device has and judged by the oracle's derived tolerances.
 //!
 //! Tests run the same cases every time; a campaign looks for others. A case follows from a seed and its
-//! number alone ([`Draft::numbered`]), so a campaign goes on where another ended, and parts of one run side
-//! by side. What is drawn is a list of choices; where a case fails, choices are left out or made less as long
-//! as it still does ([`Draft::smaller`]), and the choices that are left repeat it.
+//! number alone ([`GeneratedCase::numbered`]), so a campaign goes on where another ended, and parts of one
+//! run side by side. What is drawn is a list of choices; where a case fails, choices are left out or made
+//! less as long as it still does ([`GeneratedCase::smaller`]), and the choices that are left repeat it.
 
 mod choices;
-mod draft;
 mod families;
+mod generated_case;
 mod judge;
 mod layers;
 mod values;
@@ -17,15 +17,15 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-pub use draft::Draft;
 pub use families::{FAMILIES, Family};
-pub use judge::{Place, Verdict};
+pub use generated_case::GeneratedCase;
+pub use judge::{Target, Verdict};
 
 /// Which cases are to be done, where, and for how long.
 #[derive(Debug, Clone)]
 pub struct Campaign {
     /// Where.
-    pub place: Place,
+    pub target: Target,
     /// Of these families, in turn, of which there is one at the least.
     pub families: Vec<&'static Family>,
     /// What the cases follow from, with their numbers.
@@ -47,8 +47,8 @@ pub struct Campaign {
 pub struct Done {
     /// Its number.
     pub number: u64,
-    /// What it was; `None` if no draft was cheap enough.
-    pub draft: Option<(Draft, Verdict)>,
+    /// The case and its outcome; `None` if no case was cheap enough.
+    pub generated: Option<(GeneratedCase, Verdict)>,
 }
 
 impl Campaign {
@@ -57,7 +57,7 @@ impl Campaign {
         let costs = self
             .families
             .iter()
-            .map(|&family| (family, Draft::least_cost(family)));
+            .map(|&family| (family, GeneratedCase::least_cost(family)));
         costs.filter(|(_, least)| *least > self.most)
     }
 
@@ -86,12 +86,13 @@ impl Campaign {
                     return;
                 }
                 let number = self.first.wrapping_add(index);
-                let draft = Draft::numbered(&self.families, self.seed, number, self.most);
-                let draft = draft.map(|draft| {
-                    let verdict = draft.judge(&self.place);
-                    (draft, verdict)
+                let generated =
+                    GeneratedCase::numbered(&self.families, self.seed, number, self.most);
+                let generated = generated.map(|generated| {
+                    let verdict = generated.judge(&self.target);
+                    (generated, verdict)
                 });
-                if sender.send(Done { number, draft }).is_err() {
+                if sender.send(Done { number, generated }).is_err() {
                     return;
                 }
             }
@@ -109,12 +110,17 @@ impl Campaign {
     }
 }
 
-impl Draft {
-    /// The smallest draft that was found to fail in the same way, within `time`.
+impl GeneratedCase {
+    /// The smallest case found within `time` that fails in the same way.
     #[must_use]
-    pub fn smaller(self, place: &Place, most: u64, time: Duration) -> Draft {
+    pub fn smaller(self, target: &Target, most: u64, time: Duration) -> GeneratedCase {
         let start = Instant::now();
-        let status = |draft: &Draft| draft.judge(place).trouble.map(|trouble| trouble.status);
+        let status = |generated: &GeneratedCase| {
+            generated
+                .judge(target)
+                .trouble
+                .map(|trouble| trouble.status)
+        };
         let failing = status(&self);
         if failing.is_none() {
             return self;
@@ -123,11 +129,11 @@ impl Draft {
             if start.elapsed() >= time {
                 return None;
             }
-            let draft = Draft::chosen(self.family, choices, most)?;
-            let fails = draft.choices == simplest || status(&draft) == failing;
-            fails.then_some(draft.choices)
+            let generated = GeneratedCase::chosen(self.family, choices, most)?;
+            let fails = generated.choices == simplest || status(&generated) == failing;
+            fails.then_some(generated.choices)
         });
-        Draft::chosen(self.family, choices, most).unwrap_or(self)
+        GeneratedCase::chosen(self.family, choices, most).unwrap_or(self)
     }
 }
 
@@ -138,10 +144,10 @@ mod tests {
     #[test]
     fn every_family_gives_cases_that_are_not_refused() {
         for family in FAMILIES {
-            let draft = |number| Draft::numbered(&[family], 3, number, 20_000_000);
-            let drafts = (0..12).filter_map(draft);
-            let possible = drafts.filter(|draft| {
-                let case = draft.case.as_ref();
+            let generated = |number| GeneratedCase::numbered(&[family], 3, number, 20_000_000);
+            let cases = (0..12).filter_map(generated);
+            let possible = cases.filter(|generated| {
+                let case = generated.case.as_ref();
                 case.is_ok_and(|case| case.problem().is_ok())
             });
             assert!(possible.count() >= 3, "{}", family.name);
@@ -165,16 +171,16 @@ mod tests {
     #[test]
     fn no_case_costs_less_than_the_simplest() {
         for family in FAMILIES {
-            let least = Draft::least_cost(family);
-            let drafts =
-                (0..20).filter_map(|number| Draft::numbered(&[family], 9, number, 20_000_000));
-            let costs = drafts.filter_map(|draft| Some(draft.case.ok()?.cost()));
+            let least = GeneratedCase::least_cost(family);
+            let cases = (0..20)
+                .filter_map(|number| GeneratedCase::numbered(&[family], 9, number, 20_000_000));
+            let costs = cases.filter_map(|generated| Some(generated.case.ok()?.cost()));
             // What is refused costs nothing.
             for cost in costs.filter(|&cost| cost > 0) {
                 assert!(least <= cost, "{}: {least}, {cost}", family.name);
             }
         }
-        assert!(Draft::least_cost(Family::named("one_launch_85")[0]) > 1_000_000);
+        assert!(GeneratedCase::least_cost(Family::named("one_launch_85")[0]) > 1_000_000);
     }
 
     /// What a campaign has found, and what was mended since: each must be right.
@@ -195,24 +201,25 @@ mod tests {
         for (family, choices) in found {
             let choices = choices.split(',').map(|choice| choice.parse().unwrap());
             let family = Family::named(family)[0];
-            let draft = Draft::chosen(family, choices.collect(), 4_000_000).unwrap();
-            let verdict = draft.judge(&Place::Emulator);
-            assert_eq!(verdict.trouble, None, "{}", draft.summary());
+            let generated = GeneratedCase::chosen(family, choices.collect(), 4_000_000).unwrap();
+            let verdict = generated.judge(&Target::Emulator);
+            assert_eq!(verdict.trouble, None, "{}", generated.summary());
             assert!(verdict.runs > 2, "{}", family.name);
         }
     }
 
     #[test]
-    fn choices_repeat_a_draft() {
+    fn choices_repeat_a_case() {
         let all: Vec<_> = FAMILIES.iter().collect();
         for number in 0..2 * FAMILIES.len() as u64 {
-            let Some(draft) = Draft::numbered(&all, 5, number, 300_000) else {
+            let Some(generated) = GeneratedCase::numbered(&all, 5, number, 300_000) else {
                 continue;
             };
-            let again = Draft::chosen(draft.family, draft.choices.clone(), 300_000).unwrap();
-            assert_eq!(again.choices, draft.choices);
-            assert_eq!(again.summary(), draft.summary());
-            if let (Ok(one), Ok(other)) = (&draft.case, &again.case) {
+            let again = GeneratedCase::chosen(generated.family, generated.choices.clone(), 300_000)
+                .unwrap();
+            assert_eq!(again.choices, generated.choices);
+            assert_eq!(again.summary(), generated.summary());
+            if let (Ok(one), Ok(other)) = (&generated.case, &again.case) {
                 let bits = |values: &ndarray::ArrayD<f32>| -> Vec<u32> {
                     values.iter().map(|v| v.to_bits()).collect()
                 };

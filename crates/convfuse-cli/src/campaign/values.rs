@@ -57,7 +57,7 @@ pub(super) fn draw(c: &mut Choices, case: &mut Case, dtype: DType) {
                 *v *= power(exponent(index));
             }
         }
-        // All of one sign, such as behind a relu.
+        // All of one sign, as after a relu.
         5 => case.x.mapv_inplace(f32::abs),
         6 => case.x.fill(data::signed(seed, 0)),
         // A mean far larger than the deviation.

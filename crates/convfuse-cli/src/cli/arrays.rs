@@ -153,7 +153,7 @@ fn measure<T: Element>(arguments: &Arguments, out: &mut Out, found: &mut Found) 
         Ok(())
     };
     let measured: convfuse::Result<()> = replicas();
-    // What was found is told even if something ended the rest.
+    // Results so far are reported even if the rest failed.
     writeln!(out, "{}", table.trim_fmt())?;
     found.note("is_right", is_right);
     if !is_right {
@@ -326,18 +326,18 @@ fn sweep<T: Element>(
     found: &mut Found,
 ) -> Result<(), Failure> {
     for kib in [1024, 1536, 2048, 3072, 4096, 6144, 8192, 12288, 16384] {
-        for places in [4, 8, 12, 16] {
+        for stages in [4, 8, 12, 16] {
             let into = median(repeats, || {
-                lab::forward_array_cut(model, &host.x, &mut host.y, kib << 10, places)
+                lab::forward_array_cut(model, &host.x, &mut host.y, kib << 10, stages)
             })?;
             model.trim_memory();
             found.push(
                 "sweep",
-                json!({ "chunk_bytes": kib << 10, "places": places, "median_s": into }),
+                json!({ "chunk_bytes": kib << 10, "stages": stages, "median_s": into }),
             );
             writeln!(
                 out,
-                "  chunks of {kib} KiB, {places} at a time: {:.3} ms, {:.2} of the copies one after the other, {:.2} of both at once",
+                "  chunks of {kib} KiB, {stages} at a time: {:.3} ms, {:.2} of the copies one after the other, {:.2} of both at once",
                 into * 1e3,
                 into / copies[0],
                 into / copies[1]

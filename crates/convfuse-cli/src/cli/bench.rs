@@ -60,7 +60,7 @@ pub(super) fn run(arguments: &Arguments, out: &mut Out) -> Outcome {
         report: Arc::new(Mutex::new(report)),
         kept: json.clone().map(Kept::new),
     };
-    // Whoever ends the program keeps what there is.
+    // An interrupt keeps the results so far.
     let guard = json.clone().map(|json| {
         let report = Arc::clone(&bench.report);
         interrupt::keep(move || {
@@ -111,7 +111,7 @@ fn must_take_files(folder: &Path) -> Result<(), Failure> {
 struct Bench<'a> {
     arguments: &'a Arguments,
     protocol: Protocol,
-    /// Shared with whoever ends the program.
+    /// Shared with the handler of interrupts.
     report: Arc<Mutex<Report>>,
     kept: Option<Kept>,
 }
@@ -123,7 +123,7 @@ impl Bench<'_> {
         for (index, task) in tasks.iter().enumerate() {
             let mut problem = Problem::of(&task.description);
             problem.title.clone_from(&task.title);
-            // Until it is done: somebody may end the program before.
+            // Until it is done: an interrupt may come before.
             problem.error = Some(interrupt::INTERRUPTED.to_owned());
             locked(&self.report).problems.push(problem);
             let ran = self.task(index, task);
@@ -179,21 +179,21 @@ impl Bench<'_> {
             }
         };
         let step = Step::start(format!("{label}: float64 reference"));
-        let mut products = description.products(Precision::Accurate);
+        let mut math_mode = description.math_mode(Precision::Accurate);
         let mut wanted = expected(Precision::Accurate, &step)?;
         step.done();
         for (strategy, options) in candidates {
             let step = Step::start(format!("  {}", self.name(task, strategy, options)));
-            let its_products = description.products(options.precision);
-            if its_products != products {
-                (products, wanted) = (its_products, expected(options.precision, &step)?);
+            let its_mode = description.math_mode(options.precision);
+            if its_mode != math_mode {
+                (math_mode, wanted) = (its_mode, expected(options.precision, &step)?);
             }
             let mut run = subject.measure(strategy, options, wanted.as_ref(), &mut self.protocol);
             step.done();
             let output = run.output.take();
             let mut path = None;
             if let (Some(folder), Some(output)) = (&self.arguments.save, output) {
-                let what = format!("{}-{}", run.strategy, products.name());
+                let what = format!("{}-{}", run.strategy, math_mode.name());
                 let to = folder.join(file(&what));
                 save_all(&to, [("output", &output)])?;
                 path = Some(to);
@@ -201,7 +201,7 @@ impl Bench<'_> {
             let mut report = locked(&self.report);
             let ceilings = report.ceilings;
             let problem = &mut report.problems[index];
-            let mut score = problem.score(run, products, ceilings.as_ref());
+            let mut score = problem.score(run, math_mode, ceilings.as_ref());
             score.output = path;
             problem.status = problem.status.and(score.run.status);
             problem.results.push(score);
@@ -211,10 +211,10 @@ impl Bench<'_> {
 
     /// What a way to run a task is called.
     fn name(&self, task: &Task, strategy: &Strategy, options: &Options) -> String {
-        let products = task.description.products(options.precision);
+        let math_mode = task.description.math_mode(options.precision);
         match self.protocol.stream().device().is_cpu() {
-            true => format!("cpu {}", products.name()),
-            false => format!("{strategy} {}", products.name()),
+            true => format!("cpu {}", math_mode.name()),
+            false => format!("{strategy} {}", math_mode.name()),
         }
     }
 }

@@ -7,7 +7,7 @@ use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use convfuse_cli::Status;
-use convfuse_cli::campaign::{Campaign, FAMILIES, Family, Place};
+use convfuse_cli::campaign::{Campaign, FAMILIES, Family, Target};
 use serde_json::json;
 
 use super::device::Choice;
@@ -20,19 +20,19 @@ use tally::Tally;
 /// Options of `campaign`.
 #[derive(clap::Args)]
 pub(super) struct Arguments {
-    /// How many cases
+    /// Number of cases
     #[arg(long, default_value_t = 1000)]
     cases: u64,
-    /// How many cases of each family, in place of --cases
+    /// Number of cases of each family, instead of --cases
     #[arg(long, value_name = "CASES", conflicts_with = "cases")]
     of_each: Option<u64>,
-    /// What cases follow from, with their numbers
+    /// Seed of all cases
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// The first number: where another campaign of this seed ended
     #[arg(long, default_value_t = 0)]
     first: u64,
-    /// Begin no other case after so many seconds
+    /// Begin no further case after this many seconds
     #[arg(long)]
     seconds: Option<u64>,
     /// best, cpu, emulator, gpu, or gpu:ORDINAL
@@ -48,7 +48,7 @@ pub(super) struct Arguments {
     /// Cases at a time
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
     threads: u16,
-    /// Do one case of --family, by the choices that a failure was told with
+    /// Run one case of --family, with the choices that a failure's report shows
     #[arg(long, value_name = "N,N,..", requires = "family", value_delimiter = ',', num_args = 0..=1,
           conflicts_with_all = ["cases", "of_each", "seed", "first", "seconds", "threads"])]
     choices: Option<Vec<u32>>,
@@ -119,7 +119,7 @@ fn usual_cost(choice: Choice) -> u64 {
     }
 }
 
-/// How long whoever ends the program waits for the cases under way, and for what all of them came to.
+/// How long an interrupt waits for the cases under way and for the summary.
 const LAST_CASES: Duration = Duration::from_secs(60);
 
 pub(super) fn run(arguments: &Arguments, out: &mut Out) -> Outcome {
@@ -129,14 +129,14 @@ pub(super) fn run(arguments: &Arguments, out: &mut Out) -> Outcome {
     let tell = Arc::clone(&is_interrupted);
     let guard = interrupt::wait(move || {
         tell.store(true, Ordering::Relaxed);
-        // Nothing is sent: the other end goes when all is told, or nobody is there to tell it.
+        // Nothing is sent: the channel closes when all is printed, or when nobody reads the output.
         let _ = ended.recv_timeout(LAST_CASES);
     });
     let outcome = json.record("campaign", out, |out, found| {
         campaign(arguments, &is_interrupted, out, found)
     });
     drop((at_end, guard));
-    // Whoever waited ends the program now.
+    // The thread that waited ends the program now.
     while is_interrupted.load(Ordering::Relaxed) {
         std::thread::park();
     }
@@ -158,12 +158,12 @@ fn campaign(
     let device = choice.open()?;
     writeln!(out, "device\n{}", device.info())?;
     found.note("device", json!(device.info()));
-    let place = match choice {
-        Choice::Emulator => Place::Emulator,
-        _ => Place::Device(device),
+    let target = match choice {
+        Choice::Emulator => Target::Emulator,
+        _ => Target::Device(device),
     };
     let campaign = Campaign {
-        place,
+        target,
         cases,
         families,
         seed: arguments.seed,

@@ -89,7 +89,7 @@ fn records(arguments: &Arguments, out: &mut Out, found: &mut Found) -> Outcome {
             json!({
                 "problem": run.problem,
                 "strategy": run.strategy,
-                "products": run.products,
+                "math_mode": run.math_mode,
                 "finding": format!("{:?}", run.finding),
                 "expected_s": run.old_s,
                 "actual_s": run.new_s,

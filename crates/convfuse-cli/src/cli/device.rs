@@ -76,7 +76,7 @@ pub(super) fn reason(best: &Device) -> Option<String> {
     Some(first_line(&best.fallback_reason()?.to_string()))
 }
 
-/// A compiler's log begins behind its first line.
+/// A compiler's log begins after its first line.
 fn first_line(text: &str) -> String {
     let line = text.lines().next().unwrap_or_default();
     line.trim_end_matches(':').to_owned()

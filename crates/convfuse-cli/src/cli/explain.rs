@@ -35,7 +35,7 @@ pub(super) struct Arguments {
     /// A strategy's name, or a partition such as "conv2d | group_norm scale | max_pool2d clamp"
     #[arg(long, default_value = Strategy::FUSED)]
     strategy: String,
-    /// Products of fused f32 convolutions: accurate, fast
+    /// Math mode of fused f32 convolutions: accurate, fast
     #[arg(long, default_value_t)]
     precision: Precision,
     /// Let kernels be chosen by the batch

@@ -13,7 +13,7 @@ use oracle::golden::{GoldenError, GoldenFlaw};
 /// Why a command could not do what it was asked for.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Failure {
-    /// Whoever read standard output has gone.
+    /// The reader of standard output has closed it.
     #[error("standard output was closed")]
     Closed,
     /// It was asked for what cannot be.
@@ -91,7 +91,7 @@ impl From<TensorFileError> for Failure {
     }
 }
 
-/// What it was asked for is at fault: who reads of it reads this.
+/// The context that failures of a request are reported with.
 macro_rules! refused {
     ($($error:ty => $told:expr;)*) => {$(
         impl From<$error> for Failure {

@@ -1,4 +1,4 @@
-//! Files: what is read is checked to be one, and what is written is there as a whole or not at all.
+//! Files: inputs are checked to be files, and outputs are written completely or not at all.
 
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
@@ -15,7 +15,7 @@ use super::out::{Out, of_stdout};
 /// What stands for standard input and standard output in place of a file's name.
 const STANDARD: &str = "-";
 
-/// How long whoever is to read a pipe may take to open it.
+/// How long the reader of a pipe may take to open it.
 const READER_COMES: Duration = Duration::from_secs(3);
 
 /// The most bytes that a file of text may have.
@@ -112,7 +112,7 @@ impl Target {
             Ok(found) if found.is_dir() => return Err(io::ErrorKind::IsADirectory.into()),
             // A pipe is not opened before it is written to: that waits for a reader.
             Ok(found) if !found.is_file() => return Ok(Target::Direct(target)),
-            // Whoever may not write to a file may not replace it.
+            // A user who may not write to a file may not replace it.
             Ok(_) => drop(OpenOptions::new().write(true).open(&target)?),
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             Err(_) if target.file_name().is_none() => {
@@ -151,7 +151,7 @@ impl Target {
         }
     }
 
-    /// The same where standard output is in use, which then is written to behind what has been printed.
+    /// The same where standard output is in use, which then is written to after what has been printed.
     pub(super) fn write_beside(&self, text: &str) -> Result<(), Failure> {
         let mut file = self.create()?;
         let path = || self.path().unwrap_or(Path::new("standard output"));
@@ -268,7 +268,7 @@ impl Whole {
         let Some((temporary, path)) = self.moving.take() else {
             return Ok(());
         };
-        // As whoever made the file of before has set them.
+        // The permissions of the file before.
         if let Ok(before) = fs::metadata(&path) {
             self.file.get_ref().set_permissions(before.permissions())?;
         }

@@ -28,7 +28,7 @@ const ENDING: [i32; 10] = [
 /// What records say of a command that was ended.
 pub(super) const INTERRUPTED: &str = "interrupted";
 
-/// Whether somebody has begun to end the program.
+/// Whether the program is being ended.
 static BEGUN: AtomicBool = AtomicBool::new(false);
 
 struct AtEnd {
@@ -58,7 +58,7 @@ fn wanted() -> Vec<i32> {
     let mut lines = status.lines();
     let ignored = lines.find_map(|line| line.strip_prefix("SigIgn:"));
     let ignored = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
-    // Where nobody can tell, the two alone are taken.
+    // Where that is unknown, only these two are handled.
     let ignored = ignored.unwrap_or(u64::MAX);
     let is_wanted =
         |signal: &i32| matches!(*signal, SIGINT | SIGTERM) || ignored >> (*signal - 1) & 1 == 0;
@@ -67,12 +67,12 @@ fn wanted() -> Vec<i32> {
 
 /// Begins to wait for signals, in a thread of its own.
 pub(super) fn watch() {
-    // Handled by doing nothing, so that what writes beyond `ulimit -f` is told by an error.
+    // Handled by doing nothing, so that a write beyond `ulimit -f` returns an error.
     let _ = register(SIGXFSZ, Arc::default());
     let ending = Arc::new(AtomicBool::new(false));
     let signals = wanted();
     for &signal in &signals {
-        // Whoever asks a second time does not want to wait.
+        // A second signal ends the program at once.
         let _ = register_conditional_default(signal, Arc::clone(&ending));
     }
     // A system that grants no handler or no thread leaves its own way to end a program.
@@ -119,7 +119,7 @@ pub(super) fn end_by_closed_pipe() {
     let _ = emulate_default_handler(SIGPIPE);
 }
 
-/// Creates a file in a folder, which is removed when its path is dropped, and if the program is ended.
+/// Creates a temporary file in a folder. It is removed when its path is dropped or a signal ends the program.
 pub(super) fn temporary(folder: &Path) -> io::Result<(File, TempPath)> {
     let mut builder = tempfile::Builder::new();
     let builder = builder.prefix(".convfuse.").suffix(".tmp");

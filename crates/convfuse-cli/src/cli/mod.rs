@@ -45,10 +45,10 @@ struct Arguments {
 /// The end of the help.
 const EXIT_STATUS: &str = "\
 Exit status:
-  0  everything that was asked for is done, and right
-  1  a result is wrong, or differs by more than may be from what it was compared with
-  2  something was asked for that cannot be: an option, a shape, an attribute, a file
-  3  the machine failed: a device that is not there or is lost, memory, a disk
+  0  success
+  1  a result is wrong, or differs by more than is allowed
+  2  the request is invalid: an option, a shape, an attribute, a file
+  3  the machine failed: a missing or lost device, memory, a disk
 If several apply: 1 before 3 before 2. A program that is interrupted, or whose standard output is closed, ends by the signal.";
 
 #[derive(Subcommand)]
@@ -57,8 +57,8 @@ enum Command {
     Demo(demo::Arguments),
     /// Runs every operator and the chains of the tables on this machine's device and compares all outputs.
     Verify(verify::Arguments),
-    /// Draws random cases without end, and compares all outputs; a failure is made smaller and told with the
-    /// command that repeats it.
+    /// Generates random cases and compares all outputs; reduces a failure and prints the command that repeats
+    /// it.
     Campaign(campaign::Arguments),
     /// Times every strategy and compares it with the device's measured ceilings.
     Bench(Box<bench::Arguments>),
@@ -66,18 +66,18 @@ enum Command {
     Arrays(arrays::Arguments),
     /// Runs a chain with parameters from a file on an input from a file, in chunks of the batch.
     Run(run::Arguments),
-    /// Compares two files of tensors, or two records of bench; the exit status is 1 where they differ by more
-    /// than may be.
+    /// Compares two files of tensors, or two records of bench; the exit status is 1 if they differ by more
+    /// than is allowed.
     Compare(compare::Arguments),
-    /// Says which kernels a chain takes for an input's shape, which were considered, and why.
+    /// Lists the kernels that a chain takes for an input's shape, those that were considered, and the
+    /// reasons.
     Explain(Box<explain::Arguments>),
     /// Prints the devices of this machine, the kernels of this build, and how long the driver, the context,
     /// the kernels of problems 85 and 79 and their first results take.
     Info(info::Arguments),
-    /// Makes a project that uses the library: a manifest, what it takes to build without a CUDA SDK, and a
-    /// program.
+    /// Writes a project that uses the library, and builds without a CUDA SDK.
     New(new::Arguments),
-    /// Prints what a shell needs to complete this program's commands and options.
+    /// Prints completions for a shell.
     Completions(completions::Arguments),
 }
 

@@ -60,7 +60,7 @@ pub(super) struct Arguments {
     /// Element type to compute and store in: f32, f16, bf16 (which .npy stores as f32)
     #[arg(long, default_value = "f32", value_parser = dtype)]
     dtype: DType,
-    /// Products of fused f32 convolutions: accurate, fast
+    /// Math mode of fused f32 convolutions: accurate, fast
     #[arg(long, default_value_t)]
     precision: Precision,
     /// Samples that are read, computed and written at a time, which changes no bits [default: some 64 MiB of
@@ -79,7 +79,7 @@ fn rule(text: &str) -> Result<(String, String), String> {
     Ok((from.to_owned(), to.to_owned()))
 }
 
-/// Bytes of inputs and output together that a chunk has, if nobody says otherwise.
+/// Bytes of inputs and output of a chunk by default.
 const CHUNK_BYTES: usize = 64 << 20;
 
 pub(super) fn run(arguments: &Arguments, out: &mut Out) -> Outcome {
@@ -190,7 +190,7 @@ fn compute(arguments: &Arguments, out: &mut Out, found: &mut Found) -> Outcome {
     for (from, to) in &arguments.rename {
         options = options.rename(from, to);
     }
-    let parameters = Parameters::load_with(&arguments.parameters, &chain, &options)?;
+    let parameters = Parameters::load_with(&chain, &arguments.parameters, &options)?;
     let output = problem.output_shape();
 
     // What has no batch goes at a time.

@@ -15,7 +15,7 @@ pub(super) use reader::{Entry, TensorFile, coarser};
 use super::failure::Failure;
 use super::files::{Target, Whole};
 
-/// The head of a safetensors file with these tensors, each by name, element type and shape, one behind the
+/// The head of a safetensors file with these tensors, each by name, element type and shape, one after the
 /// other.
 fn safetensors_head<'a>(
     tensors: impl IntoIterator<Item = (&'a str, Dtype, &'a [usize])>,
@@ -48,7 +48,7 @@ fn numpy_head(dtype: Dtype, shape: &[usize]) -> Vec<u8> {
     let extents = extents.trim_end();
     let mut text =
         format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': ({extents}), }}");
-    // Data begins at a multiple of 64 bytes, behind the end of a line.
+    // Data begins at a multiple of 64 bytes, after the end of a line.
     while !(10 + text.len() + 1).is_multiple_of(64) {
         text.push(' ');
     }

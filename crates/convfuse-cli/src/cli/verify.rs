@@ -98,7 +98,7 @@ fn verify(arguments: &Arguments, out: &mut Out, found: &mut Found) -> Outcome {
     say_of_cases(runs, &device);
     let mut tally = Tally::default();
     let ran = cases_and_files(&mut tally, &stream, (&cases, source), &files, out);
-    // What was found is told even if something ended the rest.
+    // Results so far are reported even if the rest failed.
     tally.report(out, found)?;
     ran?;
     Ok(tally.status)
@@ -206,7 +206,7 @@ struct Line {
     name: String,
     layers: usize,
     dtype: String,
-    /// Whether f32 was multiplied with fast products, which have a tolerance of their own.
+    /// Whether f32 was multiplied in the fast math mode, which has a tolerance of its own.
     fast: bool,
     runs: usize,
     wrong: usize,

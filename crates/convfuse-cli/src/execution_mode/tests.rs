@@ -16,7 +16,7 @@ fn only_what_folds_a_scale_into_16_bits_is_judged_so() {
     }
 }
 
-/// A convolution, and what is to be done together behind it with these factors before the norm and behind the
+/// A convolution, and what is to be done together after it with these factors before the norm and after the
 /// clamp.
 fn of_factors(before: &str, behind: &str) -> Case {
     let layers = [
@@ -84,9 +84,9 @@ fn only_products_on_tensor_cores_are_allowed_what_those_cut_off() {
     let alone = [conv.clone(), Layer::relu()];
     let with_norm = [conv, Layer::from(Layer::group_norm("norm", 4))];
     assert_eq!(precision(&alone, "unfused-direct"), Precision::F32);
-    assert_eq!(precision(&alone, "fused"), Precision::PARTS);
+    assert_eq!(precision(&alone, "fused"), Precision::BF16X3);
     assert_eq!(precision(&alone, "fused fast"), Precision::TF32);
-    assert_eq!(precision(&with_norm, "fused"), Precision::SPLIT);
+    assert_eq!(precision(&with_norm, "fused"), Precision::F16X2);
     assert_eq!(precision(&with_norm, "unfused-direct"), Precision::F32);
     let without = [
         Layer::from(Layer::scale("scale")),

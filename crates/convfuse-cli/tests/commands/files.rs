@@ -16,7 +16,7 @@ fn parsed(text: &str) -> Value {
     serde_json::from_str(text).expect("JSON")
 }
 
-/// Starts a benchmark of more problems than anybody waits for, whose record replaces `a.json`.
+/// Starts a benchmark of very many problems, whose record replaces `a.json`.
 fn start_long(program: &Program) -> (Child, BufReader<ChildStdout>) {
     program.file("a.json", "before");
     let many = vec![r#"{"input": [1, 8, 9, 9]}"#; 20_000].join(",");

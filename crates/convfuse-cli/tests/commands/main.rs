@@ -2,6 +2,7 @@
 //! small shapes.
 
 mod campaign;
+mod compare;
 mod files;
 mod new;
 mod output;

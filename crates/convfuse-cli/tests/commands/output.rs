@@ -130,3 +130,28 @@ fn the_exit_status_is_in_the_help() {
     let unknown = Program::new().run("bench --unknown");
     assert_eq!((unknown.code, &*unknown.out), (Some(2), ""));
 }
+
+#[test]
+fn shells_get_completions() {
+    for shell in ["bash", "zsh", "fish"] {
+        let ran = Program::new().right(&format!("completions {shell}"));
+        assert!(ran.out.contains("batch-dependent"), "{shell}");
+    }
+}
+
+#[test]
+fn the_guide_shows_what_explain_prints() {
+    let guide = include_str!("../../../../docs/guide.md");
+    let program = Program::new();
+    program.file(
+        "norm_silu.json",
+        include_str!("../../../../examples/chains/norm_silu.json"),
+    );
+    for device in ["h200", "a100"] {
+        let command = format!(
+            "explain --chain norm_silu.json --shape 8,64,64,64 --dtype f16 --device {device}"
+        );
+        let shown = format!("$ convfuse {command}\n{}", program.right(&command).out);
+        assert!(guide.contains(&shown), "{shown}");
+    }
+}

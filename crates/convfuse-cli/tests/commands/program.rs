@@ -159,3 +159,17 @@ pub(crate) fn system(name: &str, arguments: &[&OsStr]) {
 pub(crate) fn golden() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden")
 }
+
+/// An array in NumPy's format.
+pub(crate) fn npy(shape: &str, values: impl IntoIterator<Item = f32>) -> Vec<u8> {
+    let mut head = format!("{{'descr': '<f4', 'fortran_order': False, 'shape': ({shape}), }}");
+    while (10 + head.len() + 1) % 64 != 0 {
+        head.push(' ');
+    }
+    head.push('\n');
+    let mut bytes = b"\x93NUMPY\x01\x00".to_vec();
+    bytes.extend((head.len() as u16).to_le_bytes());
+    bytes.extend(head.into_bytes());
+    bytes.extend(values.into_iter().flat_map(f32::to_le_bytes));
+    bytes
+}

@@ -170,6 +170,14 @@ pub(crate) fn read_row(op: impl Display, address: u32, place: Place) -> [u32; 4]
     unsafe { at.cast::<[u32; 4]>().read() }
 }
 
+/// The same for a row that `op` writes.
+pub(crate) fn write_row(op: impl Display, address: u32, row: [u32; 4], place: Place) {
+    let (region, offset) = own_shared(format_args!("{op}:"), address, place);
+    let at = write(region, offset, 16, place);
+    // SAFETY: `write` checked the 16 bytes and their alignment.
+    unsafe { at.cast::<[u32; 4]>().write(row) }
+}
+
 /// The region and offset of an address that `what` takes, which must be in this block's shared memory.
 pub(crate) fn own_shared(what: impl Display, address: u32, place: Place) -> (*const Region, usize) {
     let Some(region) = with().shared_at(address) else {

@@ -152,6 +152,13 @@ ldmatrix! {
     ldmatrix_x4_trans, 4, true;
 }
 
+#[track_caller]
+pub(crate) unsafe fn stmatrix_x4_trans(address: u32, words: [u32; 4]) {
+    let place = Location::caller();
+    let row = lanes::meet(Op::StmatrixTransposed, ALL, &words, place);
+    access::write_row(Op::StmatrixTransposed, address, row, place);
+}
+
 macro_rules! multiply {
     ($($name:ident, $kind:ident;)*) => {$(
         #[track_caller]

@@ -192,6 +192,7 @@ fn compute(op: Op, mask: u32, inputs: &Inputs) -> Outputs {
             members().for_each(|lane| outputs[lane][0] = result);
         }
         Op::Ldmatrix { count, transposed } => tensor::load(count, transposed, inputs, &mut outputs),
+        Op::StmatrixTransposed => tensor::transpose(inputs, &mut outputs),
         Op::Multiply(kind) => tensor::multiply(kind, inputs, &mut outputs),
     }
     outputs

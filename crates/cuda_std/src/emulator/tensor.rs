@@ -149,6 +149,19 @@ pub(crate) fn load(count: u8, transposed: bool, rows: &Inputs, outputs: &mut Out
     }
 }
 
+/// Transposes four matrices of 8 rows of 16 bytes, of which each lane has a word, as [`load`] gives it. Lane
+/// `8 * m + r` gets row `r` of the transpose of matrix `m`.
+pub(crate) fn transpose(words: &Inputs, rows: &mut Outputs) {
+    for (lane, row) in rows.iter_mut().enumerate() {
+        let (matrix, r) = (lane / 8, lane % 8);
+        let element =
+            |column: usize| u32::from(half_bits(words[4 * column + r / 2][matrix], r % 2));
+        for (i, word) in row.iter_mut().enumerate() {
+            *word = element(2 * i) | element(2 * i + 1) << 16;
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use half::{bf16, f16};

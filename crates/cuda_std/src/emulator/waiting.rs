@@ -15,6 +15,7 @@ pub(crate) enum Op {
     MatchAny,
     Reduce(WarpReductionOp, bool),
     Ldmatrix { count: u8, transposed: bool },
+    StmatrixTransposed,
     Multiply(tensor::Kind),
     SetRegisters(Setting),
 }
@@ -50,6 +51,7 @@ impl fmt::Display for Op {
                     if *transposed { "_trans" } else { "" }
                 )
             }
+            Self::StmatrixTransposed => write!(f, "stmatrix_x4_trans"),
             Self::Multiply(kind) => write!(f, "{kind}"),
             Self::SetRegisters(setting) => setting.fmt(f),
         }

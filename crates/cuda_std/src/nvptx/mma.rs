@@ -28,6 +28,18 @@ ldmatrix! {
         [0 a, 1 b, 2 c, 3 d], 4;
 }
 
+#[inline(always)]
+pub(crate) unsafe fn stmatrix_x4_trans(address: u32, [a, b, c, d]: [u32; 4]) {
+    // SAFETY: the caller gives the address of 16 writable bytes.
+    unsafe {
+        asm!(
+            "stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [{0}], {{{1},{2},{3},{4}}};",
+            in(reg32) address, in(reg32) a, in(reg32) b, in(reg32) c, in(reg32) d,
+            options(nostack, preserves_flags)
+        );
+    }
+}
+
 macro_rules! multiply {
     ($($name:ident, $shape:literal;)*) => {$(
         #[inline(always)]

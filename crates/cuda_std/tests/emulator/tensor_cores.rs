@@ -165,6 +165,43 @@ unsafe fn deal_too_soon() {
     }
 }
 
+/// Stores four matrices of 16-bit numbers transposed, and copies them out.
+#[kernel]
+unsafe fn transpose(y: *mut u32, misaligned: bool, too_soon: bool) {
+    unsafe {
+        let (y, tile, lane) = (GlobalMut::new(y, 128), A.view(), warp::lane_id());
+        // Column `l / 4` of the transpose has the words of row `l / 4`.
+        let words = [0, 1, 2, 3].map(|matrix| {
+            let first = 64 * matrix + 2 * lane;
+            (first + 1) << 16 | first
+        });
+        let row = 4 * lane + u32::from(misaligned);
+        mma::stmatrix_x4_trans(tile.addr(row.min(124)), words);
+        if !too_soon {
+            warp::sync_warp(!0);
+        }
+        let at = 4 * (lane ^ 1);
+        y.store_vec(at as usize, tile.load_vec::<4>(at));
+    }
+}
+
+#[test]
+fn stmatrix_stores_columns_as_rows() {
+    let device = Device::new();
+    let y = device.alloc(512).unwrap();
+    run_clean::<transpose>(&device, &shape(1, 32), (y.ptr(), false, false));
+    for (index, word) in download::<u32>(&y).into_iter().enumerate() {
+        // The word of two columns of a row of a matrix, whose elements are numbered by columns.
+        let (matrix, row, column) = (index / 32, index / 4 % 8, 2 * (index % 4));
+        let at = |column: usize| (64 * matrix + 8 * column + row) as u32;
+        assert_eq!(word, at(column + 1) << 16 | at(column), "word {index}");
+    }
+    faults! {
+        run_faulty::<transpose>(&device, &shape(1, 32), (y.ptr(), true, false)) => Misaligned(bytes: 16);
+        run_faulty::<transpose>(&device, &shape(1, 32), (y.ptr(), false, true)) => Race | Uninitialized;
+    }
+}
+
 /// A tf32 operand that was not rounded.
 #[kernel]
 unsafe fn unrounded(y: *mut f32) {

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::conv::ConvGeometry;
 use crate::norm::{COMBINED_BY_WARP, COUNTED_ELEMENTS};
-use crate::{Arch, LaunchShape, Refusal, WARP_THREADS};
+use crate::{Arch, LaunchShape, Refusal};
 
 /// Shared memory that the system reserves in each block.
 const BLOCK_RESERVE: u32 = 1024;
@@ -84,17 +84,23 @@ impl GemmConfig {
         device: &GemmDevice,
         batch: Option<u64>,
     ) -> Result<Self, Refusal> {
-        Self::of_tiles(conv, pool, format, device, batch, |_| true)
+        let suits = |config: &Self| config.suits(device);
+        Self::of_tiles(conv, pool, format, device, batch, suits)
     }
 
-    /// [`new`](Self::new) with only the tiles that `takes` accepts.
+    /// Whether the mainloop of its tile suits the problem.
+    pub(super) fn suits(&self, device: &GemmDevice) -> bool {
+        !self.tile.mainloop.is_warpgroup_mma() || self.suits_warpgroups(device)
+    }
+
+    /// [`new`](Self::new) with only the configs that `takes` accepts.
     pub(super) fn of_tiles(
         conv: &ConvGeometry,
         pool: Option<[u32; 2]>,
         format: OperandFormat,
         device: &GemmDevice,
         batch: Option<u64>,
-        takes: impl Fn(GemmTile) -> bool,
+        takes: impl Fn(&Self) -> bool,
     ) -> Result<Self, Refusal> {
         if conv.n == 0 || conv.output_pixels() == 0 {
             return Err(Refusal::Needs("an output with elements"));
@@ -104,12 +110,9 @@ impl GemmConfig {
         let samples = batch.unwrap_or(ASSUMED_BATCH);
         device
             .tiles()
-            .filter(|&tile| takes(tile))
             .flat_map(|tile| [1, 2].map(|outputs_d| (tile, outputs_d)))
             .filter_map(|(tile, outputs_d)| input.config(tile, outputs_d, pool, format, device))
-            .filter(|config| {
-                !config.tile.mainloop.is_warpgroup_mma() || config.suits_warpgroups(device)
-            })
+            .filter(takes)
             .map(|config| config.with_split_k(device, samples))
             .filter_map(|config| Some((config.cost(device, samples)?, config)))
             .min_by_key(|(cost, _)| *cost)
@@ -270,15 +273,12 @@ impl GemmConfig {
         g.conv.groups as u64 * g.filter_words(self.tile, self.format.step_parts())
     }
 
-    /// Launch of the kernel that lays out the filters: a warp for each, including those that pad a tile.
+    /// Launch of the kernel that lays out the filters: a block for each, including those that pad a tile.
     #[must_use]
     pub fn filters_shape(&self) -> Option<LaunchShape> {
         let g = &self.geometry;
-        let filters = g.conv.groups as u64 * (g.filter_tiles * self.tile.filters()) as u64;
-        LaunchShape::linear(
-            filters.div_ceil((SPREAD_THREADS / WARP_THREADS).into()),
-            SPREAD_THREADS,
-        )
+        let filters = u64::from(g.conv.groups) * u64::from(g.filter_tiles * self.tile.filters());
+        LaunchShape::linear(filters, SPREAD_THREADS)
     }
 }
 

@@ -6,11 +6,11 @@
 //! So the implicit GEMM has a NaN/Inf fix-up pass, which recomputes results that are NaN; see `kernels_gpu`'s
 //! `implicit_gemm::fixup`.
 
-use super::{GemmConfig, GemmDevice, GemmTile, OperandFormat};
+use super::{GemmConfig, GemmDevice, K_VECTOR_BYTES, OperandFormat};
 use crate::conv::ConvGeometry;
 use crate::elementwise::Bounds;
 use crate::mode::mode;
-use crate::pointwise::{Function, Step};
+use crate::pointwise::{Function, ResidualList, Step};
 use crate::{Presence, Refusal};
 
 mode! {
@@ -74,6 +74,67 @@ impl Epilogue {
     }
 }
 
+mode! {
+    /// A function of results in NHWC.
+    pub RoundedFunction {
+        /// None.
+        NONE = 0,
+        /// `x * sigmoid(x)`
+        SILU = 1,
+        /// `x * clamp(x + 3, 0, 6) / 6`
+        HARDSWISH = 2,
+    }
+}
+
+/// What results of 16 bits in NHWC go through once they are rounded: a function, the addition of a residual,
+/// and a slope and bounds. Each may be absent, and nothing is rounded in between. Other lists are a launch of
+/// their own: a store that walked over a list would take longer.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct RoundedEpilogue {
+    /// The function.
+    pub function: RoundedFunction,
+    /// The residual.
+    pub residual: Presence,
+    /// Slope and bounds behind the residual. There are no gain and shift.
+    pub after: Epilogue,
+}
+
+impl RoundedEpilogue {
+    /// Changes no value.
+    pub const NONE: Self = Self {
+        function: RoundedFunction::NONE,
+        residual: Presence::ABSENT,
+        after: Epilogue::NONE,
+    };
+
+    /// The epilogue that a list is, if it is one.
+    #[must_use]
+    pub fn of(list: &ResidualList) -> Option<Self> {
+        let steps = &list.functions.steps()[..list.functions.len()];
+        let (before, after) = match list.adds() {
+            true => steps.split_at(list.residual_at as usize),
+            false => (steps, &[][..]),
+        };
+        let function = match before {
+            [] => RoundedFunction::NONE,
+            [step] if step.function == Function::Silu => RoundedFunction::SILU,
+            [step] if step.function == Function::Hardswish => RoundedFunction::HARDSWISH,
+            _ => return None,
+        };
+        let after = match after {
+            [] => Epilogue::NONE,
+            [step] => Epilogue::of(*step)?,
+            _ => return None,
+        };
+        Some(Self {
+            function,
+            residual: Presence::of(list.adds()),
+            after,
+        })
+    }
+}
+
 impl GemmConfig {
     /// The config of a convolution without a norm, in `format` on a device: as [`new`](Self::new) without a
     /// pool, of the tiles whose kernels have the fix-up pass ([`GemmTile::ends`]), and without moments.
@@ -91,9 +152,34 @@ impl GemmConfig {
                 "one operand for each value in a step of a convolution without a norm",
             ));
         }
-        let ends = |tile: GemmTile| tile.ends(format);
+        let ends = |config: &Self| config.tile.ends(format) && config.suits(device);
         let config = Self::of_tiles(conv, None, format, device, batch, ends)?;
         Ok(config.without_norm())
+    }
+
+    /// The config of a convolution without a norm from NHWC to NHWC of a 16-bit type, in warp-specialized
+    /// tiles, where a batch is one sample ([`ConvGeometry::as_one_sample`]). Results depend on the batch.
+    ///
+    /// # Errors
+    /// Problems whose tile does not fit shared memory.
+    pub fn new_in_nhwc(conv: &ConvGeometry, device: &GemmDevice) -> Result<Self, Refusal> {
+        let takes = |config: &Self| config.tile.is_warp_specialized();
+        let format = OperandFormat::STORED;
+        let config = Self::of_tiles(conv, None, format, device, Some(conv.n), takes)?;
+        Ok(config.without_norm())
+    }
+
+    /// Whether there is a kernel that writes an NHWC output of elements of so many bytes: a convolution
+    /// without a norm in warp-specialized tiles, whose groups have whole vectors of output channels. In f32
+    /// warpgroups must share a tile: beside the accumulators of a whole tile the store would spill.
+    #[must_use]
+    pub fn writes_nhwc(&self, device: &GemmDevice, element_bytes: u32) -> bool {
+        let Some(mainloop) = self.mainloop_config(device) else {
+            return false;
+        };
+        self.geometry.epilogue.is_store()
+            && (self.geometry.conv.group_k * element_bytes).is_multiple_of(K_VECTOR_BYTES)
+            && (element_bytes == 2 || mainloop.shares_tile())
     }
 
     /// The same config for a convolution without a norm.

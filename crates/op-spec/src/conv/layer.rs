@@ -45,7 +45,11 @@ pub struct ConvLayer<const D: usize> {
 impl<const D: usize> ConvLayer<D> {
     /// PyTorch's defaults: stride 1, no padding, no gaps, one group, a bias.
     #[must_use]
-    pub fn new(name: &str, out_channels: usize, kernel_size: impl Into<PerAxis<D>>) -> Self {
+    pub fn new(
+        name: impl Into<String>,
+        out_channels: usize,
+        kernel_size: impl Into<PerAxis<D>>,
+    ) -> Self {
         Self {
             name: name.into(),
             out_channels,
@@ -79,7 +83,7 @@ setters! {
         padding_mode(mode: PaddingMode) |layer| layer.attributes.padding_mode = mode;
         /// With this step between the elements of a window.
         dilation(dilation: impl Into<PerAxis<D>>) |layer| layer.attributes.dilation = dilation.into().0;
-        /// In so many groups.
+        /// With this number of groups.
         groups(groups: usize) |layer| layer.attributes.groups = groups;
         /// With a bias or without.
         bias(bias: bool) |layer| layer.bias = bias;
@@ -90,7 +94,7 @@ impl Layer {
     /// A convolution of sequences, see [`ConvLayer::new`].
     #[must_use]
     pub fn conv1d(
-        name: &str,
+        name: impl Into<String>,
         out_channels: usize,
         kernel_size: impl Into<PerAxis<1>>,
     ) -> ConvLayer<1> {
@@ -100,7 +104,7 @@ impl Layer {
     /// A convolution of images, see [`ConvLayer::new`].
     #[must_use]
     pub fn conv2d(
-        name: &str,
+        name: impl Into<String>,
         out_channels: usize,
         kernel_size: impl Into<PerAxis<2>>,
     ) -> ConvLayer<2> {
@@ -110,7 +114,7 @@ impl Layer {
     /// A convolution of volumes, see [`ConvLayer::new`].
     #[must_use]
     pub fn conv3d(
-        name: &str,
+        name: impl Into<String>,
         out_channels: usize,
         kernel_size: impl Into<PerAxis<3>>,
     ) -> ConvLayer<3> {

@@ -9,7 +9,7 @@ use crate::error::{Quantity, SpecError, at_least_one};
 pub enum Padding<const D: usize> {
     /// So many elements on both sides of each axis.
     Each([usize; D]),
-    /// As many as make the output as large as the input, PyTorch's `padding='same'`:
+    /// Padding that makes the output as large as the input, PyTorch's `padding='same'`:
     /// `dilation * (kernel_size - 1)` on both sides together, of which an odd one is at the end. The stride
     /// must be 1.
     Same,
@@ -99,7 +99,7 @@ pub struct Pad<const D: usize> {
     pub inner: [usize; D],
     /// Elements before the first one of each axis.
     pub before: [usize; D],
-    /// Elements behind the last one.
+    /// Elements after the last one.
     pub after: [usize; D],
     /// What is put there.
     pub mode: PaddingMode,

@@ -18,12 +18,12 @@ pub struct GraphBuilder {
 }
 
 impl Graph {
-    /// A graph whose first input has this name and so many channels.
+    /// A graph whose first input has this name and number of channels.
     #[must_use]
-    pub fn builder(input: &str, in_channels: usize) -> GraphBuilder {
+    pub fn builder(input: impl Into<String>, in_channels: usize) -> GraphBuilder {
         GraphBuilder {
             in_channels,
-            inputs: vec![input.to_owned()],
+            inputs: vec![input.into()],
             layers: Vec::new(),
         }
     }
@@ -32,17 +32,21 @@ impl Graph {
 impl GraphBuilder {
     /// Adds a further input. Layers may take it beside another value, from which its shape follows.
     #[must_use]
-    pub fn input(mut self, name: &str) -> GraphBuilder {
-        self.inputs.push(name.to_owned());
+    pub fn input(mut self, name: impl Into<String>) -> GraphBuilder {
+        self.inputs.push(name.into());
         self
     }
 
     /// Adds a layer that takes the value `input`, the first input or the output of an earlier layer, and
     /// whose output is the value `name`. What a layer takes besides, it names itself: [`Layer::add`].
     #[must_use]
-    pub fn layer(mut self, name: &str, input: &str, layer: impl Into<Layer>) -> GraphBuilder {
-        let layer = layer.into();
-        self.layers.push((name.to_owned(), input.to_owned(), layer));
+    pub fn layer(
+        mut self,
+        name: impl Into<String>,
+        input: impl Into<String>,
+        layer: impl Into<Layer>,
+    ) -> GraphBuilder {
+        self.layers.push((name.into(), input.into(), layer.into()));
         self
     }
 
@@ -50,8 +54,8 @@ impl GraphBuilder {
     ///
     /// # Errors
     /// Those of [`Chain::new`](super::Chain::new); a name that two values have; a layer that takes a value
-    /// which no earlier layer gives, or a further input in place of its first operand; a value that nothing
-    /// takes, and an output that is not the last layer's.
+    /// which no earlier layer gives, or a further input in place of its first operand; a value that no layer
+    /// takes; an output that is not the last layer's; operands of an addition with different channels.
     pub fn build(self, output: &str) -> Result<Graph, GraphError> {
         let GraphBuilder {
             in_channels,
@@ -95,7 +99,13 @@ impl GraphBuilder {
             });
         }
         if let Some((name, Operand::Layer(_), is_taken)) = values.last_mut() {
-            *is_taken = name == output;
+            if name != output {
+                return Err(GraphError::NotLast {
+                    output: output.to_owned(),
+                    last: name.clone(),
+                });
+            }
+            *is_taken = true;
         }
         let unused = values.iter().find(|(_, _, is_taken)| !is_taken);
         if let (Some((name, ..)), false) = (unused, nodes.is_empty()) {

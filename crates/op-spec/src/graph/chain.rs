@@ -54,8 +54,8 @@ impl Chain {
     /// in which the layers name them.
     ///
     /// # Errors
-    /// No layers; what a layer refuses whatever the input is; a layer for images behind one that gives
-    /// volumes; a layer that needs channels behind a maximum over them; layers that share a parameter of
+    /// No layers; what a layer refuses whatever the input is; a layer for images after one that gives
+    /// volumes; a layer that needs channels after a reduction over them; layers that share a parameter of
     /// different shapes; a further input without a name.
     pub fn new<By>(in_channels: usize, layers: impl Layers<By>) -> Result<Chain, GraphError> {
         let (mut inputs, mut nodes) = (Vec::<String>::new(), Vec::<Node>::new());

@@ -54,13 +54,13 @@ graph_error! {
         /// Dimensions that it takes.
         expected: usize,
     }: "layer {layer}: {operator}: spatial dimensions are {actual}, expected {expected}";
-    /// A layer works on channels, which a maximum over them has taken away.
+    /// A layer needs channels, which an earlier layer reduces over.
     NoChannels {
         /// Which one.
         layer: usize,
         /// Its operator.
         operator: &'static str,
-    }: "layer {layer}: {operator}: the input has no channels, an earlier layer takes the maximum over them";
+    }: "layer {layer}: {operator}: the input has no channels, an earlier layer reduces over them";
     /// A layer takes the first axis for the batch, and the input has none.
     NoBatch {
         /// Which one.
@@ -120,7 +120,7 @@ graph_error! {
         operator: &'static str,
         /// The value's name.
         name: String,
-        /// The values that there are before it.
+        /// The values before it.
         known: Vec<String>,
     }: "layer {layer}: {operator}: there is no value {name} before it, only {}", known.join(", ");
     /// A layer's first operand is a further input, whose shape follows from nothing.
@@ -132,11 +132,18 @@ graph_error! {
         /// The input.
         name: String,
     }: "layer {layer}: {operator}: input {name} is its first operand, whose shape must be known";
-    /// Nothing takes a value, and it is not the graph's output; or the output is not the last layer's.
+    /// No layer takes a value, and it is not the graph's output.
     UnusedValue {
         /// Its name.
         name: String,
-    }: "graph: no layer takes {name}, and it is not the output, which is the last layer's";
+    }: "graph: no layer takes {name}, and it is not the output";
+    /// The output of a graph is not that of its last layer.
+    NotLast {
+        /// The output that was asked for.
+        output: String,
+        /// The output of the last layer.
+        last: String,
+    }: "graph: the output is {output}, must be {last}, which the last layer gives";
     /// The same as [`Shared`](Self::Shared), where the shapes agree and the initialisations do not.
     SharedInitialisation {
         /// The later layer.

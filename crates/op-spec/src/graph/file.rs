@@ -81,7 +81,7 @@ impl<'de> Deserialize<'de> for Layer {
                     Layer::read(&operator, &mut file)
                 };
                 let layer = layer.map_err(|error| match is_known(&operator) {
-                    true => Error::custom(format!("{operator}: {error}")),
+                    true => Error::custom(format!("{operator}: {}", in_words(&error))),
                     false => error,
                 })?;
                 match file.next_key::<String>()? {
@@ -95,6 +95,14 @@ impl<'de> Deserialize<'de> for Layer {
 
         file.deserialize_map(OneLayer)
     }
+}
+
+/// An error's text with words for the Rust types that serde expects.
+fn in_words(error: &impl fmt::Display) -> String {
+    format!("{error}")
+        .replace("expected usize", "expected a whole number")
+        .replace("expected f64", "expected a number")
+        .replace("expected f32", "expected a number")
 }
 
 /// Whether there is an operator of this name.

@@ -1,7 +1,7 @@
 //! Layers: PyTorch's modules with their attributes, and what flows between them.
 //!
-//! What a layer is stands in the file of its operator, behind [`GraphLayer`]. This file lists the operators,
-//! and all else in a graph follows from the list: names, problems, parameters, files.
+//! Each layer is implemented in its operator's file, by the trait [`GraphLayer`]. This file lists the
+//! operators; names, problems, parameters and files of a graph follow from the list.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -17,8 +17,8 @@ use crate::{
     AdaptiveAvgPoolProblem, AdaptiveAvgPoolSpec, AddProblem, AvgPoolProblem, AvgPoolSpec,
     BatchNormProblem, ChannelReductionProblem, ChannelReductionSpec, ConvProblem, GroupNormProblem,
     InstanceNormProblem, LayerNormProblem, MaxPool2dProblem, MaxPool2dSpec, MaxPool3dProblem,
-    MaxPool3dSpec, PointwiseProblem, PointwiseSpec, PoolProblem, PreluProblem, ReductionOp,
-    ScaleProblem, SpecError,
+    MaxPool3dSpec, PointwiseProblem, PointwiseSpec, PoolProblem, PreluProblem, Quantity,
+    ReductionOp, ScaleProblem, SpecError,
 };
 
 pub use crate::add::layer::AddLayer;
@@ -151,7 +151,7 @@ macro_rules! layers {
                 #[serde(rename = $operator)]
                 $Variant($Layer),
             )+
-            /// A reduction over the channels. It is written down under its operation's name.
+            /// A reduction over the channels. Files have it under its operation's name.
             #[serde(untagged)]
             ChannelReduction(ChannelReductionSpec),
             /// A function of single values. It is written down under its own name.
@@ -336,10 +336,14 @@ pub(super) fn flow(
     // What each layer gives.
     let mut given: Vec<Option<usize>> = Vec::with_capacity(layers.len());
     for (index, layer) in layers.iter().enumerate() {
-        let channels = match operands[index][0] {
-            Operand::Input(_) => Some(in_channels),
+        let channels_of = |operand: &Operand| match *operand {
+            Operand::Input(0) => Some(in_channels),
+            // Those of further inputs follow from the first operand.
+            Operand::Input(_) => None,
             Operand::Layer(layer) => given[layer],
         };
+        let channels = channels_of(&operands[index][0]);
+        let others: Vec<_> = operands[index][1..].iter().map(channels_of).collect();
         flows.push(Flow {
             channels,
             dimensions,
@@ -350,6 +354,22 @@ pub(super) fn flow(
                 layer: index,
                 operator,
             });
+        }
+        for actual in others.into_iter().flatten() {
+            if let Some(expected) = channels
+                && actual != expected
+            {
+                let quantity = Quantity::entry("residual", 1);
+                return Err(GraphError::Layer {
+                    layer: index,
+                    source: SpecError::Mismatch {
+                        operator,
+                        quantity,
+                        actual,
+                        expected,
+                    },
+                });
+            }
         }
         if let (Some(actual), Some(expected)) = (dimensions, layer.dimensions())
             && actual != expected

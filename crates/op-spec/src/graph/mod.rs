@@ -123,7 +123,7 @@ impl Graph {
         self.in_channels
     }
 
-    /// The layers, each behind those whose outputs it takes. The last one gives the graph's output.
+    /// The layers, each after those whose outputs it takes. The last one gives the graph's output.
     #[must_use]
     pub fn layers(&self) -> &[Layer] {
         &self.layers

@@ -15,7 +15,7 @@
 //! 3. Factors between convolution and norm stay factors:
 //!    `norm(m * y) = sign(m) * (y - mean) / sqrt(var + eps / m^2)` for an instance norm, so the tensor
 //!    `m * y` need not exist. `m = 0` gives 0, as it does there.
-//! 4. Factors right behind the norm join its weight and bias:
+//! 4. Factors right after the norm join its weight and bias:
 //!    `(y * weight + bias) * m = y * (weight * m) + bias * m`.
 //! 5. A batch norm at inference multiplies and adds constants of the channels. It is part of the list.
 //! 6. The list holds pointwise functions, and additions of residuals, until a reduction follows; what is done
@@ -44,8 +44,8 @@ pub enum Pointwise {
     Residual(AddProblem),
     /// Multiplies a value by a constant of its channel, and adds another.
     BatchNorm(BatchNormProblem),
-    /// Multiplies a value by a constant of its place in the sample, and adds another: what a layer norm does
-    /// behind the statistics.
+    /// Multiplies a value by the weight of its index in the sample and adds the bias: the affine part of a
+    /// layer norm.
     LayerAffine(LayerNormProblem),
 }
 
@@ -108,7 +108,7 @@ pub struct Epilogue {
     pub before: Vec<(usize, ScaleProblem)>,
     /// The groups that share moments, with eps and whether weight and bias are there.
     pub norm: Option<(usize, GroupNormProblem)>,
-    /// Factors of the channels right behind the norm.
+    /// Factors of the channels right after the norm.
     pub affine: Vec<(usize, ScaleProblem)>,
     /// Functions of single values.
     pub list: Vec<(usize, Pointwise)>,
@@ -132,7 +132,7 @@ impl NormalForm {
     /// The normal form of these layers, each of which takes what the one before it gives.
     ///
     /// # Errors
-    /// The first layer that does not fit behind the others.
+    /// The first layer that does not fit after the others.
     ///
     /// # Panics
     /// If the problem has no such layers.
@@ -233,7 +233,7 @@ impl NormalForm {
         Part::Mapped
     }
 
-    /// Factors without a norm behind them are part of the list.
+    /// Factors without a norm after them are part of the list.
     fn settle_factors(&mut self) {
         let epilogue = &mut self.epilogue;
         if epilogue.norm.is_none() {

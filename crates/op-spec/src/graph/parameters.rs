@@ -46,9 +46,9 @@ pub struct Parameter {
     pub stream: u64,
 }
 
-/// Where seeds of 32 bits end.
+/// Seeds below this have 32 bits.
 const OF_32_BITS: u64 = 1 << 32;
-/// Where seeds end that leave room for the number of one of the first four streams.
+/// Seeds below this leave room for the number of one of the first four streams.
 const OF_FOUR_STREAMS: u64 = 1 << 62;
 
 impl Parameter {

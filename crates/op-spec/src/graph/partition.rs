@@ -13,7 +13,7 @@ use super::Graph;
 pub struct Run {
     /// The layers, counted from 0.
     pub layers: Range<usize>,
-    /// The name of the kernels that were asked for; the best that can do it where none is.
+    /// The requested row of the table; without one, the first row that can and pays.
     pub kernel: Option<String>,
 }
 
@@ -157,7 +157,7 @@ pub enum PartitionError {
         layer: usize,
         /// The text's.
         actual: String,
-        /// The graph's layer in that place; nothing behind its last.
+        /// The graph's layer in that place; nothing after its last.
         expected: Option<&'static str>,
     },
     /// A run has no layers.

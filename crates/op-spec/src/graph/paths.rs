@@ -5,11 +5,11 @@ use alloc::vec::Vec;
 
 use super::{Layer, Operand};
 
-/// The longest paths, such that each comes behind those whose last layers it takes. Operands of layers to
+/// The longest paths, such that each comes after those whose last layers it takes. Operands of layers to
 /// which their order does not matter are put such that a path leads through the first one.
 ///
 /// Paths depend on each other in one direction alone: of a path others take nothing but the last value, and
-/// it comes behind everything that the path takes.
+/// it comes after everything that the path takes.
 pub(super) fn paths(layers: &[Layer], operands: &mut [Vec<Operand>]) -> Vec<Vec<usize>> {
     let mut uses = vec![0; layers.len()];
     for operand in operands.iter().flatten() {

@@ -127,7 +127,7 @@ impl Reader {
         self.chain_case(operator, chain)
     }
 
-    /// The attributes as files of chains have them, with those that follow from the tensors.
+    /// The attributes as in chain files, including those that follow from the tensors.
     fn layer_attributes(&mut self, attributes: &str) -> Map<String, Value> {
         let mut all = attributes_of(attributes);
         for (name, value) in self.header.attributes.as_object().into_iter().flatten() {

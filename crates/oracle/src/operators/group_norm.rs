@@ -86,7 +86,7 @@ impl Operator for GroupNormProblem {
     }
 }
 
-/// The parameters that there are.
+/// The parameters that are present.
 struct Affine<'a> {
     weight: Option<&'a ArrayD<f64>>,
     bias: Option<&'a ArrayD<f64>>,
@@ -111,7 +111,7 @@ impl<'a> Affine<'a> {
     }
 }
 
-/// What the norm and a scale behind it give, and how far off that may be before it is stored, if the scale is
+/// What the norm and a scale after it give, and how far off that may be before it is stored, if the scale is
 /// folded into the norm's weight and bias and these are stored with this precision.
 ///
 /// The products `weight * scale` and `bias * scale` are each off by the format's unit of themselves and by

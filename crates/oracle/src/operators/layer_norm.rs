@@ -64,7 +64,7 @@ impl Operator for LayerNormProblem {
     }
 }
 
-/// The weight and the bias that there are.
+/// Weight and bias, each if present.
 fn affine<'a>(
     problem: &LayerNormProblem,
     parameters: &[&'a ArrayD<f64>],

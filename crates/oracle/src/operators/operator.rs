@@ -6,7 +6,7 @@ use crate::Precision;
 /// how many samples there are is the input's to say, so that they can be taken one by one.
 ///
 /// Parameters come in the order of PyTorch's function, those that the problem lacks left out; a residual
-/// stands behind them.
+/// stands after them.
 pub trait Operator {
     /// The output, in loops that can be read against the definition. NaN follows PyTorch: maxima and clamps
     /// keep it.
@@ -49,7 +49,7 @@ pub struct Given<'a> {
     pub parameters: &'a [&'a ArrayD<f64>],
 }
 
-/// The factor of a result behind `chain` additions in sequence.
+/// The factor of a result after `chain` additions in sequence.
 pub(super) fn chained(chain: usize) -> f64 {
     4.0 + (chain as f64).sqrt()
 }

@@ -112,8 +112,7 @@ impl Operator for PointwiseProblem {
                 }
                 PointwiseSpec::Softplus { beta, threshold } => {
                     let product = x * beta;
-                    // Rounded are beta, the product and the threshold; and a product of f32 may be flushed to
-                    // 0.
+                    // Beta, the product and the threshold are rounded. A product of f32 may be flushed to 0.
                     let rounded = 2.0 * product.abs() + threshold.abs().min(f64::MAX);
                     let either =
                         *t * beta.abs() + precision.arithmetic * rounded + Precision::F32.underflow;

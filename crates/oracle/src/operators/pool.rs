@@ -150,7 +150,7 @@ mod tests {
         assert_eq!(averages(without), [1.5, 3.0]);
         let divided = spec.divisor_override(-2);
         assert_eq!(averages(divided), [-1.5, -3.0]);
-        // The last window, of two columns, begins with the last one; the padding behind it counts.
+        // The last window, of two columns, begins with the last one; the padding after it counts.
         let hanging = AvgPool2dSpec::new([1, 3])
             .stride([1, 3])
             .padding([0, 1])

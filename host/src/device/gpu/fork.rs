@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 /// Whether this process was forked from one that had used a GPU.
 static FORKED: AtomicBool = AtomicBool::new(false);
 
-/// From now on a child made by `fork` knows that it must not touch the driver, whose state it has a copy of
-/// that works on nothing. Without `pthread_atfork` there is no `fork` either.
+/// Marks children made by `fork` from now on, so that they do not call the driver, whose state does not work
+/// in a child. A system without `pthread_atfork` has no `fork` either.
 pub(super) fn watch() {
     #[cfg(unix)]
     {

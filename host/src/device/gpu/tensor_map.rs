@@ -33,7 +33,7 @@ late_function! {
 /// `CU_TENSOR_MAP_DATA_TYPE_UINT16`: the meaning of the bits does not matter, since the fill is zeros.
 const UINT16: u32 = 1;
 
-/// `CU_TENSOR_MAP_SWIZZLE_32B`, and that of 64 bytes behind it.
+/// `CU_TENSOR_MAP_SWIZZLE_32B`, and that of 64 bytes after it.
 const SWIZZLE_32_BYTES: u32 = 1;
 
 /// The map of a tensor at `address`. The driver needs a current context.

@@ -4,7 +4,9 @@ use ndarray::{
     ArrayBase, ArrayD, ArrayView, ArrayViewD, CowArray, Data, Dimension, IxDyn, ShapeBuilder,
 };
 
-use super::{Layout, Tensor};
+use op_spec::Layout as MemoryFormat;
+
+use super::{Layout, Tensor, in_memory};
 use crate::device::storage::{HostBuffer, Storage, reserve};
 use crate::device::stream::Stream;
 use crate::dtype::{DType, Element, as_bytes, as_bytes_mut, bf16, f16};
@@ -46,11 +48,22 @@ impl Tensor {
         Ok(Tensor::with(stream, shape, dtype, storage))
     }
 
-    /// A result of the CPU backend as a tensor of its device. An f32 array's memory is moved, not copied.
+    /// A result of the CPU backend as a tensor of its device, in this layout. An f32 array's memory is moved
+    /// to an NCHW tensor, not copied.
     ///
     /// # Errors
     /// As [`from_array`](Self::from_array).
-    pub(crate) fn from_cpu(stream: &Stream, array: ArrayD<f32>, dtype: DType) -> Result<Tensor> {
+    pub(crate) fn from_cpu(
+        stream: &Stream,
+        array: ArrayD<f32>,
+        dtype: DType,
+        layout: MemoryFormat,
+    ) -> Result<Tensor> {
+        if layout == MemoryFormat::Nhwc {
+            let axes: Vec<usize> = (0..array.ndim()).collect();
+            let array = array.permuted_axes(in_memory(&axes, layout));
+            return Tensor::from_f32_array(stream, &array, dtype)?.laid_out(layout);
+        }
         if dtype != DType::F32 || !array.is_standard_layout() {
             return Tensor::from_f32_array(stream, &array, dtype);
         }
@@ -119,7 +132,7 @@ impl Tensor {
         Tensor::joined(stream, self.shape(), self.dtype, std::slice::from_ref(self))
     }
 
-    /// A contiguous tensor of this shape, whose elements are those of all parts, one behind the other. The
+    /// A contiguous tensor of this shape, whose elements are those of all parts, one after the other. The
     /// parts are contiguous, and on any device.
     ///
     /// # Errors

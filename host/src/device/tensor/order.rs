@@ -89,15 +89,7 @@ impl Order {
     /// # Errors
     /// [`Error::Spec`] for more axes than the copying kernel takes.
     pub(crate) fn of_layout(shape: &[usize], layout: MemoryFormat) -> Result<Order> {
-        let axes = 0..shape.len();
-        match layout {
-            MemoryFormat::Nchw => Ok(Order::Dense),
-            MemoryFormat::Nhwc => {
-                let (first, channels) = (axes.clone().take(1), axes.clone().skip(1).take(1));
-                let axes: Vec<usize> = first.chain(axes.skip(2)).chain(channels).collect();
-                Order::of_axes(shape, &axes)
-            }
-        }
+        Order::of_axes(shape, &axes_of(layout, shape.len()))
     }
 
     /// The order of an aligned tensor whose axes are dense in memory in the sequence `axes`, outermost first.
@@ -119,7 +111,31 @@ impl Order {
     }
 }
 
+/// The axes of a tensor of so many, in the sequence of a layout.
+fn axes_of(layout: MemoryFormat, rank: usize) -> Vec<usize> {
+    let mut axes: Vec<usize> = (0..rank).collect();
+    if layout == MemoryFormat::Nhwc && rank > 1 {
+        axes[1..].rotate_left(1);
+    }
+    axes
+}
+
+/// The shape that a tensor of this layout has as it lies in memory.
+pub(crate) fn in_memory(shape: &[usize], layout: MemoryFormat) -> Vec<usize> {
+    let axes = axes_of(layout, shape.len()).into_iter();
+    axes.map(|axis| shape[axis]).collect()
+}
+
 impl Tensor {
+    /// The tensor whose elements lie in memory as those of this one, in a layout.
+    pub(crate) fn laid_out(&self, layout: MemoryFormat) -> Result<Tensor> {
+        let mut axes: Vec<usize> = (0..self.shape().len()).collect();
+        if layout == MemoryFormat::Nhwc && axes.len() > 1 {
+            axes[1..].rotate_right(1);
+        }
+        self.permute(&axes)
+    }
+
     /// The tensor's order, for kernels that read it.
     ///
     /// # Errors

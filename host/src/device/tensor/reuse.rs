@@ -38,6 +38,7 @@ impl Tensor {
         values: &ArrayBase<S, D>,
     ) -> Result<()> {
         must_have_shape(self.shape(), values.shape(), at)?;
+        self.must_be_contiguous(at)?;
         let (dtype, start) = (self.dtype, self.start());
         let storage = self.overwritable(at)?;
         with_rounded(values, dtype, |bytes| storage.write(start, bytes))
@@ -73,10 +74,9 @@ impl Tensor {
         Err(in_use(at, "belongs to another stream than the plan"))
     }
 
-    /// The memory, to be overwritten in the order of its home stream, densely from [`start`](Self::start) on.
-    /// No other handle may share it.
+    /// The memory, to be overwritten in the order of its home stream, from [`start`](Self::start) on. No other
+    /// handle may share it.
     pub(crate) fn overwritable(&mut self, at: At) -> Result<&mut Storage> {
-        self.must_be_contiguous(at)?;
         if self.is_read_only {
             return Err(in_use(
                 at,

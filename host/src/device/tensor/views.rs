@@ -68,7 +68,7 @@ impl Tensor {
         Ok(self.viewed(self.layout.permute(axes)?))
     }
 
-    /// Two axes in each other's place, as
+    /// A view with two axes exchanged, as
     /// [`torch.transpose`](https://docs.pytorch.org/docs/stable/generated/torch.transpose.html). Nothing is
     /// copied.
     ///

@@ -2,11 +2,13 @@
 
 use launch_config::Refusal;
 use launch_config::elementwise::Bounds;
+use launch_config::pool::NhwcWindowGeometry;
 use op_spec::PointwiseProblem;
-use op_spec::graph::{Epilogue, Pointwise, Reduction};
+use op_spec::graph::{Epilogue, LayerProblem, Pointwise, Reduction};
 
-use super::{at_most_one, functions};
+use super::{Plan, at_most_one, functions};
 use crate::lowering::region::Region;
+use crate::operators::pool::nhwc_windows;
 use crate::spec::{ClampProblem, GroupNormProblem, MaxPool2dProblem};
 
 /// `functions(max_pool2d(norm(x) * factor))`, where norm and factor may be absent.
@@ -74,6 +76,37 @@ impl Pool {
             [function] => function.as_clamp(),
             _ => None,
         }
+    }
+}
+
+/// `functions` of windows of a channels-last tensor.
+#[derive(Debug, Clone)]
+pub(in crate::lowering) struct Windows {
+    pub(in crate::lowering) geometry: NhwcWindowGeometry,
+    /// Functions of what comes of each window.
+    pub(in crate::lowering) functions: Vec<PointwiseProblem>,
+    /// Shape of the result.
+    pub(in crate::lowering) output: Vec<usize>,
+}
+
+impl Windows {
+    /// For a region with a plan for dense tensors, if its input is channels last and windows are all that the
+    /// plan has besides functions.
+    pub(in crate::lowering) fn of(region: &Region<'_>, plan: &Plan) -> Option<Windows> {
+        let (problem, functions) = match plan {
+            Plan::Whole => (region.of.problem.steps[region.layers[0]].problem, vec![]),
+            Plan::Pool(pool) if pool.norm.is_none() && pool.factors.is_none() => {
+                (LayerProblem::MaxPool2d(pool.pool), pool.functions.clone())
+            }
+            _ => return None,
+        };
+        let last = region.layers[region.layers.len() - 1];
+        let geometry = region.is_dense_nhwc().then(|| nhwc_windows(&problem))??;
+        Some(Windows {
+            geometry,
+            functions,
+            output: region.output_of(last).to_vec(),
+        })
     }
 }
 

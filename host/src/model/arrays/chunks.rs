@@ -8,23 +8,23 @@ pub(crate) struct Cut {
     /// The least and the most bytes of a chunk. Below, each costs more to queue than to copy; above, the
     /// first to be copied in and the last to be copied out take too long, for nothing overlaps with them.
     pub(crate) chunk_bytes: [usize; 2],
-    /// Chunks that are under way at a time: of pinned arrays some that are copied in, run, and are copied
-    /// out; of others as many as threads copy.
-    pub(crate) places: usize,
-    /// The most bytes of pinned memory that a ring may take, and of device memory as well.
+    /// Stages of the pipeline, which is the number of chunks in flight. Arrays that are not pinned have one
+    /// for each thread that copies.
+    pub(crate) stages: usize,
+    /// The most bytes of pinned memory that a pipeline may take, and of device memory as well.
     pub(crate) ring_bytes: usize,
     /// Whether batches are cut on the CPU and in the emulator, too, where nothing overlaps.
     pub(crate) on_any_device: bool,
 }
 
 impl Cut {
-    /// For arrays that threads of rayon's pool copy, for so many devices.
+    /// For arrays that threads of rayon's pool copy, for this many devices.
     pub(crate) fn for_threads(devices: usize) -> Cut {
         // Calls of the driver by many threads wait for each other, so that few large chunks do best
         // (`convfuse arrays --sweep`).
         let threads = rayon::current_num_threads() * 3 / 4 / devices.max(1);
         Cut {
-            places: threads.clamp(2, 12),
+            stages: threads.clamp(2, 12),
             chunk_bytes: [1 << 20, 8 << 20],
             ..Cut::default()
         }
@@ -36,7 +36,7 @@ impl Default for Cut {
         Cut {
             whole_bytes: 2 << 20,
             chunk_bytes: [1 << 20, 6 << 20],
-            places: 4,
+            stages: 4,
             ring_bytes: 128 << 20,
             on_any_device: false,
         }
@@ -49,12 +49,12 @@ pub(crate) struct Chunks {
     /// Samples of each but perhaps the last.
     pub(crate) samples: usize,
     /// Those that are under way at a time.
-    pub(crate) places: usize,
+    pub(crate) stages: usize,
 }
 
 impl Cut {
-    /// The chunks of a batch whose samples take so many bytes, in and out together; `None` where it is better
-    /// left whole, or where not even two samples fit the ring.
+    /// The chunks of a batch whose samples take this many bytes, in and out together; `None` where it is
+    /// better left whole, or where not even two samples fit the pipeline.
     pub(crate) fn chunks(&self, batch: usize, sample_bytes: usize) -> Option<Chunks> {
         let all = batch.checked_mul(sample_bytes)?;
         if all == 0 || all <= self.whole_bytes || sample_bytes > self.ring_bytes / 2 {
@@ -62,17 +62,17 @@ impl Cut {
         }
         // A batch of a few chunks would overlap little.
         let [least, most] = self.chunk_bytes;
-        let bytes = (all / self.places.max(8)).clamp(least, most);
+        let bytes = (all / self.stages.max(8)).clamp(least, most);
         let count = batch.div_ceil((bytes / sample_bytes).clamp(1, batch));
         let even = batch.div_ceil(count);
-        // Somewhat smaller ones, if then no samples are left over, which would need a place of their own.
+        // Slightly smaller chunks, if these divide the batch: a shorter last chunk needs a stage of its own.
         let divides = |samples: &usize| batch.is_multiple_of(*samples);
         let samples = (even - even / 4..=even).rev().find(divides);
         let samples = samples.unwrap_or(even);
         let fitting = self.ring_bytes / (samples * sample_bytes);
         Some(Chunks {
             samples,
-            places: self.places.min(fitting.max(2)).min(batch.div_ceil(samples)),
+            stages: self.stages.min(fitting.max(2)).min(batch.div_ceil(samples)),
         })
     }
 }
@@ -88,9 +88,9 @@ mod tests {
             cut.chunks(batch, 4 * (input + output)).unwrap()
         };
         let problem_85 = chunks(128, 8 * 128 * 128, 64 * 31 * 31);
-        assert_eq!((problem_85.samples, problem_85.places), (8, 4));
+        assert_eq!((problem_85.samples, problem_85.stages), (8, 4));
         let problem_79 = chunks(128, 3 * 16 * 32 * 32, 14 * 30 * 30);
-        assert_eq!((problem_79.samples, problem_79.places), (16, 4));
+        assert_eq!((problem_79.samples, problem_79.stages), (16, 4));
     }
 
     #[test]
@@ -113,7 +113,7 @@ mod tests {
                     continue;
                 };
                 assert!((1..=batch).contains(&chunks.samples));
-                let bytes = chunks.places * chunks.samples * sample_bytes;
+                let bytes = chunks.stages * chunks.samples * sample_bytes;
                 assert!(
                     bytes <= cut.ring_bytes,
                     "{batch} of {sample_bytes}: {chunks:?}"

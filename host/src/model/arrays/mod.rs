@@ -1,16 +1,17 @@
 //! Arrays of the program through models: copies and kernels overlap.
 //!
-//! On a GPU a batch of more than a few MiB is cut into [chunks](chunks), which go through a [ring] of places
-//! with streams of their own. A sample's results are the same bits in any batch, so the cuts do not show.
-//! Where arrays are not pinned, all threads of rayon's pool copy between them and the ring's pinned memory,
-//! and round or widen on the way.
+//! On a GPU a batch of more than a few MiB is cut into [chunks](chunks), which go through a [pipeline] of
+//! stages with streams of their own. A sample's results are the same bits in any batch, so the cuts do not
+//! show. Where arrays are not pinned, all threads of rayon's pool copy between them and the pipeline's pinned
+//! memory, and round or widen on the way.
 //!
 //! A batch may be *shared* between several models, the same one on several devices: the threads then serve
-//! the places of all their rings at a time. Of pinned arrays one thread gives a chunk to each ring in turn.
+//! the stages of all their pipelines at a time. Of pinned arrays one thread gives a chunk to each pipeline in
+//! turn.
 
 mod chunks;
 mod copies;
-mod ring;
+mod pipeline;
 mod shares;
 #[cfg(test)]
 mod tests;
@@ -21,7 +22,7 @@ use std::fmt;
 use ndarray::{ArrayBase, ArrayD, ArrayViewD, Axis, Data, DataMut, Dimension};
 
 pub(crate) use chunks::Cut;
-use ring::Ring;
+use pipeline::Pipeline;
 pub(crate) use shares::{Share, fresh, into, pinned};
 
 use super::{Inputs, Model, Options};
@@ -32,32 +33,33 @@ use crate::sync::{Mutex, MutexGuard, lock};
 
 const OPERATOR: &str = "model";
 
-/// Rings that a model keeps between calls, the last ones used.
-const KEPT_RINGS: usize = 2;
+/// Pipelines that a model keeps between calls, the last ones used.
+const KEPT_PIPELINES: usize = 2;
 
-/// Rings of a model that nobody uses now, all of its element type.
+/// Pipelines of a model that are not in use, all of its element type.
 #[derive(Default)]
-pub(super) struct Rings(Mutex<Vec<Box<dyn Any + Send + Sync>>>);
+pub(super) struct Pipelines(Mutex<Vec<Box<dyn Any + Send + Sync>>>);
 
-impl Rings {
+impl Pipelines {
     fn kept(&self) -> MutexGuard<'_, Vec<Box<dyn Any + Send + Sync>>> {
         lock(&self.0)
     }
 
-    /// A ring that is kept, and is kept no more.
-    fn take<T: Element>(&self, is_it: impl Fn(&Ring<T>) -> bool) -> Option<Box<Ring<T>>> {
-        let is_it = |ring: &Box<dyn Any + Send + Sync>| ring.downcast_ref().is_some_and(&is_it);
+    /// Takes a kept pipeline out.
+    fn take<T: Element>(&self, is_it: impl Fn(&Pipeline<T>) -> bool) -> Option<Box<Pipeline<T>>> {
+        let is_it =
+            |pipeline: &Box<dyn Any + Send + Sync>| pipeline.downcast_ref().is_some_and(&is_it);
         let mut kept = self.kept();
         let index = kept.iter().rposition(is_it)?;
         kept.remove(index).downcast().ok()
     }
 
-    fn give<T: Element>(&self, ring: Box<Ring<T>>) {
+    fn give<T: Element>(&self, pipeline: Box<Pipeline<T>>) {
         let mut kept = self.kept();
-        kept.push(ring);
-        let last = (kept.len() > KEPT_RINGS).then(|| kept.remove(0));
+        kept.push(pipeline);
+        let last = (kept.len() > KEPT_PIPELINES).then(|| kept.remove(0));
         drop(kept);
-        // Giving its memory back may wait for copies: not under the lock.
+        // Freeing its memory may wait for copies, so it is not done under the lock.
         drop(last);
     }
 
@@ -67,9 +69,9 @@ impl Rings {
     }
 }
 
-impl fmt::Debug for Rings {
+impl fmt::Debug for Pipelines {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Rings({})", self.kept().len())
+        write!(f, "Pipelines({})", self.kept().len())
     }
 }
 
@@ -187,7 +189,7 @@ impl Model {
     /// [`forward_pinned`](Self::forward_pinned) keep for the next call, once nothing uses it.
     pub fn trim_memory(&self) {
         tracing::debug!(target: "convfuse::memory", "a model gives back what its arrays went through");
-        self.rings().clear();
+        self.pipelines().clear();
     }
 }
 
@@ -200,8 +202,8 @@ pub(crate) fn views<'a, S: Data<Elem = f32>, D: Dimension>(
     inputs.arranged(OPERATOR, model.graph().inputs())
 }
 
-/// [`Model::forward_array_into`] in chunks of about so many bytes, input and output together, so many under
-/// way at a time.
+/// [`Model::forward_array_into`] in chunks of about this many bytes, input and output together, this many
+/// under way at a time.
 ///
 /// # Errors
 /// As there.
@@ -211,11 +213,11 @@ pub fn forward_array_cut(
     x: &ArrayD<f32>,
     y: &mut ArrayD<f32>,
     chunk_bytes: usize,
-    places: usize,
+    stages: usize,
 ) -> Result<()> {
     let cut = Cut {
         chunk_bytes: [chunk_bytes; 2],
-        places,
+        stages,
         ..Cut::default()
     };
     into(

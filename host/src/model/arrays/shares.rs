@@ -1,14 +1,15 @@
-//! Batches that models share, through their rings.
+//! Batches that models share, through their pipelines.
 
 use std::mem::MaybeUninit;
 use std::ops::Range;
 use std::sync::Arc;
 
 use ndarray::{ArrayBase, ArrayD, ArrayViewD, Axis, DataMut, Dimension, IxDyn, Slice};
+use op_spec::Layout;
 
 use super::chunks::{Chunks, Cut};
 use super::copies::{self, Source};
-use super::ring::{Place, Ring};
+use super::pipeline::{Pipeline, Stage};
 use crate::device::{PinnedArray, Tensor, host_memory, must_have_shape};
 use crate::dtype::{DType, Element, bf16, f16};
 use crate::error::{Error, Result};
@@ -74,31 +75,31 @@ impl<'a> Share<'a> {
         Ok(cut.chunks(self.samples.len(), sample_bytes))
     }
 
-    /// A ring for it, which was kept or is new.
-    fn ring<T: Element>(&self, options: &Options, chunks: Chunks) -> Result<Box<Ring<T>>> {
+    /// A pipeline for it, which was kept or is new.
+    fn pipeline<T: Element>(&self, options: &Options, chunks: Chunks) -> Result<Box<Pipeline<T>>> {
         // A forked process has none of the threads that would be told so.
         self.model.stream().must_serve()?;
-        let is_it = |ring: &Ring<T>| ring.is_for(&self.input, options, chunks);
-        match self.model.rings().take(is_it) {
-            Some(ring) => Ok(ring),
-            None => Ring::new(self.model, &self.input, options, chunks).map(Box::new),
+        let is_it = |pipeline: &Pipeline<T>| pipeline.is_for(&self.input, options, chunks);
+        match self.model.pipelines().take(is_it) {
+            Some(pipeline) => Ok(pipeline),
+            None => Pipeline::new(self.model, &self.input, options, chunks).map(Box::new),
         }
     }
 }
 
-/// A share that goes through a ring.
+/// A share that goes through a pipeline.
 struct Lane<'a, T: Element> {
     share: &'a Share<'a>,
-    ring: Box<Ring<T>>,
+    pipeline: Box<Pipeline<T>>,
 }
 
 impl<T: Element> Lane<'_, T> {
     fn keep(self) {
-        self.share.model.rings().give(self.ring);
+        self.share.model.pipelines().give(self.pipeline);
     }
 }
 
-/// The shape of what the shares make together of a batch whose inputs have these shapes, the first one first.
+/// The output shape of all shares together, for a batch whose inputs have these shapes, the first one first.
 /// Refuses further inputs that do not fit the first one.
 fn output_shape<'a>(
     shares: &[Share<'_>],
@@ -134,7 +135,7 @@ pub(crate) fn fresh(
         options,
         cut,
     )?;
-    // SAFETY: there is room for so many, and `run` has written them all.
+    // SAFETY: there is room for this many, and `run` has written them all.
     unsafe { values.set_len(len) };
     Ok(ArrayD::from_shape_vec(IxDyn(&shape), values).expect("as many elements"))
 }
@@ -187,14 +188,16 @@ fn run_as<T: Element>(
     options: &Options,
     cut: &Cut,
 ) -> Result<()> {
+    // Arrays are row-major.
+    let options = &options.clone().output_layout(Layout::Nchw);
     let mut lanes = Vec::new();
     let mut whole = Vec::new();
     for share in shares {
         match share.chunks(options, cut)? {
             Some(chunks) => {
-                let mut ring = share.ring::<T>(options, chunks)?;
-                ring.add_staging()?;
-                lanes.push(Lane { share, ring });
+                let mut pipeline = share.pipeline::<T>(options, chunks)?;
+                pipeline.add_staging()?;
+                lanes.push(Lane { share, pipeline });
             }
             None => {
                 let model = share.model;
@@ -233,8 +236,8 @@ fn run_as<T: Element>(
 /// A chunk: its samples among those of its share, and the elements that they make.
 type Job<'y> = (Range<usize>, &'y mut [MaybeUninit<f32>]);
 
-/// Lets every chunk of every lane through its ring. Each place is a thread's own, which copies a chunk in,
-/// waits for it, copies it out, and takes the next one. An output has `len` elements a sample.
+/// Lets every chunk of every lane through its pipeline. Each stage is a thread's own, which copies a chunk
+/// in, waits for it, copies it out, and takes the next one. An output has `len` elements a sample.
 fn through<T: Element>(
     lanes: &mut [Lane<'_, T>],
     sources: &[Source<'_>],
@@ -247,7 +250,7 @@ fn through<T: Element>(
     for lane in lanes {
         let first = lane.share.samples.start;
         let mut jobs: Vec<Job<'_>> = Vec::new();
-        for samples in lane.ring.chunks() {
+        for samples in lane.pipeline.chunks() {
             let (_, rest) = left.split_at_mut((first + samples.start) * len - done);
             let (own, rest) = rest.split_at_mut(samples.len() * len);
             (left, done) = (rest, (first + samples.end) * len);
@@ -258,10 +261,10 @@ fn through<T: Element>(
     let devices = work.len();
     let chunks = work.iter().map(|(_, jobs)| jobs.len()).sum::<usize>();
     tracing::debug!(target: "convfuse::copy", devices, chunks, "an array goes in chunks");
-    let pass = |place: &mut Place<T>, share: &Share<'_>, (samples, y): Job<'_>| {
+    let pass = |stage: &mut Stage<T>, share: &Share<'_>, (samples, y): Job<'_>| {
         let first = share.samples.start;
         let samples = first + samples.start..first + samples.end;
-        place.pass_staged(
+        stage.pass_staged(
             share.model,
             |input, to| sources[input].stage(samples.clone(), to),
             |values| copies::unstage(values, y),
@@ -270,23 +273,23 @@ fn through<T: Element>(
     let mut workers = Vec::new();
     for (lane, mut jobs) in work {
         let share = lane.share;
-        let (places, rest) = lane.ring.places();
+        let (stages, rest) = lane.pipeline.stages();
         let queue = |jobs: Vec<_>| Arc::new(Mutex::new(jobs.into_iter()));
         // It is for the last chunk, which is shorter.
-        workers.extend(rest.map(|place| (place, share, queue(jobs.pop().into_iter().collect()))));
+        workers.extend(rest.map(|stage| (stage, share, queue(jobs.pop().into_iter().collect()))));
         let jobs = queue(jobs);
         workers.extend(
-            places
+            stages
                 .iter_mut()
-                .map(|place| (place, share, Arc::clone(&jobs))),
+                .map(|stage| (stage, share, Arc::clone(&jobs))),
         );
     }
     let (pass, failed_here) = (&pass, &failed);
-    sync::all(workers.into_iter().map(|(place, share, jobs)| {
+    sync::all(workers.into_iter().map(|(stage, share, jobs)| {
         move || {
             let next = || lock(&jobs).next();
             while let Some(job) = next().filter(|_| lock(failed_here).is_none()) {
-                note(failed_here, pass(place, share, job));
+                note(failed_here, pass(stage, share, job));
             }
         }
     }));
@@ -310,6 +313,8 @@ pub(crate) fn pinned<T: Element>(
 ) -> Result<()> {
     let shape = output_shape(shares, inputs.iter().map(|input| input.shape()))?;
     must_have_shape(&shape, y.shape(), (OPERATOR, "output"))?;
+    // Arrays are row-major.
+    let options = &options.clone().output_layout(Layout::Nchw);
     let mut lanes = Vec::new();
     for share in shares {
         if share.model.dtype() != T::DTYPE {
@@ -323,7 +328,7 @@ pub(crate) fn pinned<T: Element>(
         match share.chunks(options, cut)? {
             Some(chunks) => lanes.push(Lane {
                 share,
-                ring: share.ring(options, chunks)?,
+                pipeline: share.pipeline(options, chunks)?,
             }),
             None => {
                 let model = share.model;
@@ -344,13 +349,17 @@ pub(crate) fn pinned<T: Element>(
             }
         }
     }
-    let most = lanes.iter().map(|lane| lane.ring.len()).max().unwrap_or(0);
+    let most = lanes
+        .iter()
+        .map(|lane| lane.pipeline.len())
+        .max()
+        .unwrap_or(0);
     for index in 0..most {
         for lane in &mut lanes {
             let first = lane.share.samples.start;
-            if index < lane.ring.len() {
-                let (samples, place) = lane.ring.chunk(index);
-                place.pass(lane.share.model, first + samples.start, inputs, y)?;
+            if index < lane.pipeline.len() {
+                let (samples, stage) = lane.pipeline.chunk(index);
+                stage.pass(lane.share.model, first + samples.start, inputs, y)?;
             }
         }
     }

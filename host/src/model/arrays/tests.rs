@@ -15,7 +15,7 @@ fn small(sample_bytes: usize) -> Cut {
     Cut {
         whole_bytes: 0,
         chunk_bytes: [2 * sample_bytes; 2],
-        places: 2,
+        stages: 2,
         ring_bytes: 1 << 20,
         on_any_device: true,
     }
@@ -48,7 +48,7 @@ fn through_chunks(model: &Model, x: &ArrayViewD<'_, f32>) -> ArrayD<f32> {
     fresh(&shares, &[x.view()], &Options::default(), &cut).unwrap()
 }
 
-/// Seven samples: three chunks of two in two places, and one that is left over.
+/// Seven samples: three chunks of two in two stages, and one that is left over.
 fn chunks_make_the_same_bits(device: &Device, dtype: DType) {
     let model = model(device, dtype);
     let x = data::signed(1, SHAPE).into_dyn();
@@ -58,16 +58,16 @@ fn chunks_make_the_same_bits(device: &Device, dtype: DType) {
     let chunks = shares[0].chunks(&Options::default(), &cut).unwrap();
     let two = Chunks {
         samples: 2,
-        places: 2,
+        stages: 2,
     };
     assert_eq!(chunks, Some(two));
     // What the batch decides is decided by the whole one.
     let by_batch = Options::default().batch_invariant(false);
     assert_eq!(shares[0].chunks(&by_batch, &cut).unwrap(), None);
-    // The second time through the ring of the first.
+    // The second time through the pipeline of the first.
     for _ in 0..2 {
         assert_eq!(bits(&through_chunks(&model, &x.view())), wanted);
-        assert_eq!(model.rings().kept().len(), 1);
+        assert_eq!(model.pipelines().kept().len(), 1);
     }
     // An array in another order of memory, and one that is none of its own.
     let mut turned = Array5::<f32>::zeros((7, 6, 5, 3, 7));
@@ -90,7 +90,7 @@ fn chunks_make_the_same_bits(device: &Device, dtype: DType) {
     let refused = into(&shares, &[x.view()], &mut y, &Options::default(), &cut);
     assert!(matches!(refused, Err(Error::ShapeMismatch { .. })));
     model.trim_memory();
-    assert!(model.rings().kept().is_empty());
+    assert!(model.pipelines().kept().is_empty());
 }
 
 #[test]
@@ -146,7 +146,7 @@ fn pinned_arrays_make_the_same_bits() {
     from_pinned::<f16>(&Device::cpu());
 }
 
-/// Residuals before and behind a maximum, whose shapes differ.
+/// Residuals before and after a maximum, whose shapes differ.
 fn residuals_are_cut_along(device: &Device) {
     const SHAPE: [usize; 4] = [7, 3, 5, 6];
     let layers = [
@@ -232,5 +232,5 @@ fn few_rings_are_kept() {
     for samples in 2..7 {
         through_chunks(&model, &x.slice(s![..samples, .., .., .., ..]).into_dyn());
     }
-    assert_eq!(model.rings().kept().len(), KEPT_RINGS);
+    assert_eq!(model.pipelines().kept().len(), KEPT_PIPELINES);
 }

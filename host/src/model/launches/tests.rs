@@ -159,7 +159,7 @@ impl Case {
     }
 }
 
-/// Element types with the math modes that there are.
+/// Element types with their math modes.
 fn modes() -> Vec<(DType, Precision)> {
     let f32s = Precision::ALL.map(|precision| (DType::F32, precision));
     let halves = [DType::F16, DType::BF16].map(|dtype| (dtype, Precision::default()));

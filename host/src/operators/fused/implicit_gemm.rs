@@ -2,7 +2,7 @@
 
 use kernels_gpu::fused::implicit_gemm::{
     IMPLICIT_GEMM, IMPLICIT_GEMM_FILTERS, IMPLICIT_GEMM_REFORMAT, IMPLICIT_GEMM_RESCALE,
-    IMPLICIT_GEMM_SM90, boxes,
+    IMPLICIT_GEMM_SM90, IMPLICIT_GEMM_SM90_NHWC, boxes,
 };
 
 use std::fmt;
@@ -11,14 +11,17 @@ use cuda_std::Label;
 
 use super::convolved::{Convolved, Parameters};
 use super::preparation::{Preparation, prepared};
-use crate::device::{DType, DeviceProperties, LaunchShape};
+use crate::device::{DType, DeviceProperties, LaunchShape, Order};
 use crate::error::Result;
 use crate::operators::{FusedOptions, Precision};
 use crate::program::{BoxesOf, LaunchPlan, ProgramBuilder, Value};
 use launch_config::Refusal;
 use launch_config::conv::ConvGeometry;
 use launch_config::implicit_gemm::sm90::{MainloopConfig, Residency, Schedule};
-use launch_config::implicit_gemm::{Epilogue, GemmConfig, GemmDevice, Loader, OperandFormat};
+use launch_config::implicit_gemm::{
+    Epilogue, GemmConfig, GemmDevice, Loader, OperandFormat, RoundedEpilogue,
+};
+use op_spec::Layout;
 
 /// The device properties that a config depends on.
 fn gemm_device(properties: &DeviceProperties) -> GemmDevice {
@@ -49,6 +52,10 @@ pub(crate) struct Gemm {
     /// The mainloop of a warp-specialized tile.
     mainloop: Option<MainloopConfig>,
     shape: Option<LaunchShape>,
+    /// The layout of the output.
+    writes: Layout,
+    /// Whether all samples are one.
+    is_one_sample: bool,
 }
 
 impl Gemm {
@@ -90,6 +97,36 @@ impl Gemm {
         Ok(Self::new(config, options.precision, &device, strides))
     }
 
+    /// A convolution without a norm from NHWC to NHWC of a 16-bit type, in tiles of pixels of several samples.
+    /// Where results may depend on the batch alone.
+    ///
+    /// # Errors
+    /// The rule that the convolution breaks.
+    pub(crate) fn in_nhwc(
+        conv: &ConvGeometry,
+        dtype: DType,
+        properties: &DeviceProperties,
+        options: FusedOptions,
+        strides: Option<[i64; 5]>,
+    ) -> Result<Self, Refusal> {
+        let refusal = Refusal::Needs("an NHWC input of a 16-bit type, and a choice by the batch");
+        let strides = strides.filter(|_| dtype != DType::F32 && !options.batch_invariant);
+        let (conv, strides) = strides
+            .and_then(|strides| conv.as_one_sample(strides))
+            .ok_or(refusal)?;
+        let device = gemm_device(properties);
+        let config = GemmConfig::new_in_nhwc(&conv, &device)?;
+        let gemm = Self::new(config, options.precision, &device, Some(strides));
+        let gemm = gemm.writing(Layout::Nhwc, dtype, properties);
+        match (gemm.reads(), gemm.writes()) {
+            (Layout::Nhwc, Layout::Nhwc) => Ok(Self {
+                is_one_sample: true,
+                ..gemm
+            }),
+            _ => Err(refusal),
+        }
+    }
+
     /// The implicit GEMM of `config`, with the loader for the input.
     fn new(
         config: GemmConfig,
@@ -108,14 +145,31 @@ impl Gemm {
             shape: config.shape(device),
             config,
             precision,
+            writes: Layout::Nchw,
+            is_one_sample: false,
         }
+    }
+
+    /// The same with an output of this layout, where its kernels can write it. The bits are the same.
+    pub(crate) fn writing(
+        self,
+        layout: Layout,
+        dtype: DType,
+        properties: &DeviceProperties,
+    ) -> Self {
+        let device = gemm_device(properties);
+        let writes = match self.config.writes_nhwc(&device, dtype.size() as u32) {
+            true => layout,
+            false => Layout::Nchw,
+        };
+        Self { writes, ..self }
     }
 
     /// Plans the launches, and the one that prepares the filters.
     pub(crate) fn plan(&self, plan: &mut LaunchPlan, dtype: DType) -> Result<()> {
         let (config, g) = (&self.config, &self.config.geometry);
         let label = label(config, self.precision, dtype);
-        if !self.reads_in_place() {
+        if self.reads() == Layout::Nchw {
             plan.launch(&IMPLICIT_GEMM_REFORMAT, &[label], g.reformat_shape())?;
             if config.format.scaled && !g.prescale.is_scanned() {
                 plan.launch(&IMPLICIT_GEMM_RESCALE, &[label], g.rescale_shape())?;
@@ -127,11 +181,15 @@ impl Gemm {
             return plan.launch(&IMPLICIT_GEMM, &[tile.into(), label], self.shape);
         };
         let labels = [mainloop.label().into(), label];
-        plan.launch(&IMPLICIT_GEMM_SM90, &labels, self.shape)?;
+        let launch = |plan: &mut LaunchPlan| match self.writes {
+            Layout::Nchw => plan.launch(&IMPLICIT_GEMM_SM90, &labels, self.shape),
+            Layout::Nhwc => plan.launch(&IMPLICIT_GEMM_SM90_NHWC, &labels, self.shape),
+        };
+        launch(plan)?;
         if g.is_converted_in_producer() {
             // The samples that the optimistic scale does not suit are repeated.
             plan.launch(&IMPLICIT_GEMM_RESCALE, &[label], g.rescale_shape())?;
-            plan.launch(&IMPLICIT_GEMM_SM90, &labels, self.shape)?;
+            launch(plan)?;
         }
         Ok(())
     }
@@ -147,9 +205,22 @@ impl Gemm {
         (sets * self.config.moment_parts()).into()
     }
 
-    /// Whether the input is read in place.
-    pub(crate) fn reads_in_place(&self) -> bool {
-        self.config.geometry.k_vectors.loader.is_in_place()
+    /// The layout of the input: NHWC where it is read in place.
+    pub(crate) fn reads(&self) -> Layout {
+        match self.config.geometry.k_vectors.loader.is_in_place() {
+            true => Layout::Nhwc,
+            false => Layout::Nchw,
+        }
+    }
+
+    /// Whether tiles hold pixels of several samples.
+    pub(crate) fn is_one_sample(&self) -> bool {
+        self.is_one_sample
+    }
+
+    /// The layout of the output.
+    pub(crate) fn writes(&self) -> Layout {
+        self.writes
     }
 }
 
@@ -190,6 +261,9 @@ impl fmt::Display for Gemm {
         f.write_str(match g.k_vectors.loader {
             Loader::CHANNELS_LAST if g.is_converted_in_producer() => {
                 "; channels-last input read in place, f32 converted in the producer"
+            }
+            Loader::CHANNELS_LAST if self.is_one_sample => {
+                "; channels-last input read in place, tiles of several samples"
             }
             Loader::CHANNELS_LAST => "; channels-last input read in place",
             Loader::REFORMAT_TO_NHWC => "; input reformatted to channels-last K-vectors",
@@ -312,7 +386,7 @@ impl Scales {
 
 /// Appends the convolution of `x`. `x` may have any strides if it is read in place, and is dense otherwise;
 /// the output has the shape `output`. The bits do not depend on the loader. Without a norm, results are
-/// stored through `epilogue`.
+/// stored through `epilogue` and, in NHWC, through `rounded`.
 ///
 /// `gemm` was chosen for the shapes of `x` and of the parameters, and for the program's device.
 pub(crate) fn append(
@@ -320,24 +394,25 @@ pub(crate) fn append(
     x: Value,
     parameters: &Parameters<'_>,
     gemm: &Gemm,
-    epilogue: Epilogue,
+    (epilogue, rounded): (Epilogue, RoundedEpilogue),
     output: &[usize],
 ) -> Result<Convolved> {
     let &Gemm {
         config,
         precision,
         mainloop,
+        writes,
         ..
     } = gemm;
     let config = &config;
-    let is_channels_last = gemm.reads_in_place();
+    let is_channels_last = gemm.reads() == Layout::Nhwc;
     let reformatted = match is_channels_last {
         true => None,
         false => Some(reformat(program, x, config)?),
     };
     let (g, dtype) = (&config.geometry, program.dtype(x));
     let [operands, filter_descales] = prepare(program, parameters, config, precision)?;
-    let y = program.tensor(output, dtype)?;
+    let y = program.tensor_as(output, dtype, Order::of_layout(output, writes)?)?;
     let moments = program.tensor(&[config.moment_elements() as usize], DType::F32)?;
     let scales = Scales::of(program, config, mainloop)?;
     let (words, descales) = reformatted.map(<(Value, Value)>::from).unzip();
@@ -348,47 +423,75 @@ pub(crate) fn append(
     let weight = (g.epilogue.is_store()).then_some(parameters.filters.weight);
     let (gain, shift) = parameters.gain_and_shift();
     if let Some(mainloop) = mainloop {
-        let (kernel, shape) = program.next(&IMPLICIT_GEMM_SM90);
         let lines = words.or(x).filter(|_| g.has_nhwc_tile());
         let in_boxes = lines.map(|value| BoxesOf {
             value,
             boxes: boxes(g),
         });
         let largest = scales.as_ref().map(|scales| scales.largest);
-        let recorded = scales.as_ref().map_or(0, |scales| scales.recorded);
-        let arguments = |recorded: u32, descales: Option<Value>| {
-            (
-                words,
-                descales,
-                operands,
-                filter_descales,
-                bias,
-                x,
-                weight,
-                gain,
-                shift,
-                y,
-                moments,
-                largest,
-                in_boxes,
-                *g,
-                mainloop,
-                epilogue,
-                recorded,
-            )
-        };
+        let residual = parameters.residual;
         // SAFETY: reformatted input and filters are those of this config, or the input is read in place by
         // its strides; bias, gain and shift have an element for each channel where they exist, and the
         // epilogue says whether the last two do; `y` has an element for each output, `moments` the config's
         // size; the pipelines are those of the launch's shared memory. Without a norm, input and filters
-        // exist.
-        unsafe { program.launch_moving(kernel, shape, arguments(recorded, descales), bytes_moved) }
+        // exist. In NHWC `rounded` says whether there is a residual, which has the shape and layout of `y`.
+        let launch = |program: &mut ProgramBuilder, recorded, descales, bytes_moved| unsafe {
+            match writes {
+                Layout::Nchw => {
+                    let (kernel, shape) = program.next(&IMPLICIT_GEMM_SM90);
+                    let arguments = (
+                        words,
+                        descales,
+                        operands,
+                        filter_descales,
+                        bias,
+                        x,
+                        weight,
+                        gain,
+                        shift,
+                        y,
+                        moments,
+                        largest,
+                        in_boxes,
+                        *g,
+                        mainloop,
+                        epilogue,
+                        recorded,
+                    );
+                    program.launch_moving(kernel, shape, arguments, bytes_moved);
+                }
+                Layout::Nhwc => {
+                    let (kernel, shape) = program.next(&IMPLICIT_GEMM_SM90_NHWC);
+                    let arguments = (
+                        words,
+                        descales,
+                        operands,
+                        filter_descales,
+                        bias,
+                        x,
+                        weight,
+                        gain,
+                        shift,
+                        residual,
+                        y,
+                        largest,
+                        in_boxes,
+                        *g,
+                        mainloop,
+                        epilogue,
+                        rounded,
+                        recorded,
+                    );
+                    program.launch_moving(kernel, shape, arguments, bytes_moved);
+                }
+            }
+        };
+        let recorded = scales.as_ref().map_or(0, |scales| scales.recorded);
+        let read = residual.map_or(0, |residual| program.bytes(&[residual]));
+        launch(program, recorded, descales, bytes_moved + read);
         if let (Some(scales), Some(x)) = (scales, x) {
             scales.find(program, x, config);
-            let (kernel, shape) = program.next(&IMPLICIT_GEMM_SM90);
-            let arguments = arguments(0, Some(scales.descales));
-            // SAFETY: as above, with the scales that were found.
-            unsafe { program.launch_moving(kernel, shape, arguments, 0) }
+            launch(program, 0, Some(scales.descales), 0);
         }
     } else {
         let (kernel, shape) = program.next(&IMPLICIT_GEMM);

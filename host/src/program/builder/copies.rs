@@ -2,6 +2,7 @@
 
 use kernels_gpu::copy_strided::COPY_STRIDED;
 use launch_config::copy_strided::{Collapsed, CopyGeometry};
+use op_spec::Layout;
 
 use super::super::planned::LaunchPlan;
 use super::super::{Value, ValueFacts};
@@ -16,16 +17,44 @@ impl ProgramBuilder {
     /// # Errors
     /// As [`tensor`](Self::tensor).
     pub(crate) fn in_order(&mut self, x: Value) -> Result<Value> {
-        let ValueFacts { order, dense, .. } = &self.values[x.0];
-        match (order, dense) {
+        let ValueFacts { order, nchw, .. } = &self.values[x.0];
+        match (order, nchw) {
             (Order::Dense, _) => Ok(x),
             (_, Some(dense)) => Ok(*dense),
             (_, None) => {
                 let dense = self.copied(x, self.dtype(x))?;
-                self.values[x.0].dense = Some(dense);
+                self.values[x.0].nchw = Some(dense);
                 Ok(dense)
             }
         }
+    }
+
+    /// `x`, or where it does not lie densely in this layout a copy that does, by the next launches of the
+    /// configuration. A value is copied once.
+    ///
+    /// # Errors
+    /// As [`tensor`](Self::tensor).
+    pub(crate) fn in_layout(&mut self, x: Value, layout: Layout) -> Result<Value> {
+        let ValueFacts {
+            order, nhwc, shape, ..
+        } = &self.values[x.0];
+        let wanted = Order::of_layout(shape, layout)?;
+        match (layout, nhwc) {
+            _ if *order == wanted => return Ok(x),
+            (Layout::Nchw, _) => return self.in_order(x),
+            (Layout::Nhwc, Some(copy)) => return Ok(*copy),
+            (Layout::Nhwc, None) => {}
+        }
+        let dense = self.in_order(x)?;
+        let (shape, dtype) = (self.shape(x).to_vec(), self.dtype(x));
+        let geometry = copy_geometry(&with_channels_last(&shape)?, 0)?;
+        let y = self.tensor_as(&shape, dtype, wanted)?;
+        let (kernel, shape) = self.next(&COPY_STRIDED);
+        // SAFETY: the geometry is that of `dense`, seen with the channels as the last axis; `y` has as many
+        // elements, in the sequence of those axes.
+        unsafe { self.launch(kernel, shape, (dense, y, geometry)) };
+        self.values[x.0].nhwc = Some(y);
+        Ok(y)
     }
 
     /// `x`, which is dense, as `dtype`: a copy, in front of the next launch of the configuration, where it
@@ -61,13 +90,33 @@ impl ProgramBuilder {
     }
 }
 
-/// Plans the launch that makes a dense tensor of one of layout `order`, which is not dense.
+/// Plans the launches that lay a tensor of this shape and order out densely in `layout`, which it is not.
 ///
 /// # Errors
 /// [`TooManyBlocks`](crate::Error::TooManyBlocks)
-pub(crate) fn plan_reformat(plan: &mut LaunchPlan, order: &Order, dtype: DType) -> Result<()> {
+pub(crate) fn plan_reformat(
+    plan: &mut LaunchPlan,
+    (shape, order): (&[usize], &Order),
+    layout: Layout,
+    dtype: DType,
+) -> Result<()> {
     // The length is that of dense tensors alone.
-    plan_copy(plan, order, 0, [dtype; 2])
+    if *order != Order::Dense {
+        plan_copy(plan, order, 0, [dtype; 2])?;
+    }
+    match layout {
+        Layout::Nchw => Ok(()),
+        Layout::Nhwc => plan_copy(plan, &with_channels_last(shape)?, 0, [dtype; 2]),
+    }
+}
+
+/// The order of a dense NCHW tensor that is seen with its channels as the last axis.
+fn with_channels_last(shape: &[usize]) -> Result<Order> {
+    let last = shape.len() - 1;
+    let mut seen = shape.to_vec();
+    seen[1..].rotate_left(1);
+    let axes: Vec<usize> = [0, last].into_iter().chain(1..last).collect();
+    Order::of_axes(&seen, &axes)
 }
 
 /// Plans the launch that copies a tensor of layout `order`, and of `len` elements if it is dense, from the

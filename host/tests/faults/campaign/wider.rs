@@ -96,7 +96,7 @@ fn borrowed(part: Part, ordinal: u32) -> Results {
     Ok(results)
 }
 
-/// What goes through the chunks, and what comes of it; the program runs hundreds of times.
+/// The array that goes in chunks, and its result; the program runs hundreds of times.
 static VALUES: LazyLock<(ArrayD<f32>, ArrayD<f32>)> = LazyLock::new(|| {
     let values: ArrayD<f32> = data::fill(2, IxDyn(&LARGE));
     let clamped = values.mapv(|value| value.clamp(0.25, 0.75));

@@ -59,6 +59,7 @@ use crate::parts::store::StoreEpilogue;
 use crate::parts::unroll::unroll;
 
 mod item;
+pub mod nhwc;
 mod results;
 
 use item::{Item, convolve_edge, convolve_inner};

@@ -1,7 +1,7 @@
 //! The kernel that lays out filters as tensor core operands.
 
 use cuda_std::global::{Global, GlobalMut};
-use cuda_std::{Storage, kernel, math, thread, warp};
+use cuda_std::{Storage, kernel, math, shared_array, thread, warp};
 use launch_config::WARP_THREADS;
 use launch_config::implicit_gemm::sm90::filter_word;
 use launch_config::implicit_gemm::{
@@ -13,6 +13,7 @@ use super::format::{Bf16, Bf16x3, F16, F16x2, FILTER_PARTS, Format, ScaledF16, p
 use super::tables::k_block_place;
 use crate::parts::index::div_rem;
 use crate::parts::prescale::prescale_for;
+use crate::parts::unroll::unroll;
 
 /// One filter, with the geometry for finding its values by their position in an operand.
 struct Filter<'a, T: Storage> {
@@ -82,10 +83,18 @@ impl<T: Storage> Filter<'_, T> {
 
 const _: () = assert!(K_VECTOR_VALUES == 8 && OPERAND_ROWS == 16);
 
-/// A warp lays out one filter.
+shared_array! {
+    /// The largest magnitude of each warp's values.
+    static FILTER_WARPS: [u32; WARPS as usize];
+}
+
+/// Warps of a block.
+const WARPS: u32 = SPREAD_THREADS / WARP_THREADS;
+
+/// A block lays out one filter.
 ///
-/// *Launch*: the config's `filters_shape()`. *Mapping*: a lane takes every 32nd word of its
-/// filter. *Barriers*: none of the block.
+/// *Launch*: the config's `filters_shape()`. *Mapping*: a thread takes every 256th word of the filter.
+/// *Barriers*: where values are scaled, one between the warps' largest magnitudes and the block's.
 /// *Traffic*: each filter is read once or twice, each operand written once.
 ///
 /// # Safety
@@ -105,14 +114,7 @@ pub unsafe fn implicit_gemm_filters<F: Format>(
 ) {
     let conv = &g.conv;
     let thread = thread::thread_idx_x();
-    let (warp_in_block, lane) = div_rem(thread, WARP_THREADS);
-    let index = thread::block_idx_x() * (SPREAD_THREADS / WARP_THREADS) + warp_in_block;
-    let rows = g.filter_tiles * tile.filters();
-    let (group, k) = div_rem(index, rows);
-    // Uniform over the warp. Warps behind the last filter are idle.
-    if group >= conv.groups {
-        return;
-    }
+    let (group, k) = div_rem(thread::block_idx_x(), g.filter_tiles * tile.filters());
     let reduction = conv.reduction() as usize;
     // Each half of a tile's filters makes one of two outputs.
     let (behind, of_group) = if g.outputs_d == 1 {
@@ -128,18 +130,28 @@ pub unsafe fn implicit_gemm_filters<F: Format>(
     let mut scale = 1.0;
     if F::OPERANDS.scaled {
         let mut bits = 0;
-        let mut at = lane as usize;
+        let mut at = thread as usize;
         while at < reduction {
             let magnitude = math::abs(weight.load(at).to_f32()).to_bits();
             if magnitude < f32::INFINITY.to_bits() {
                 bits = magnitude.max(bits);
             }
-            at += WARP_THREADS as usize;
+            at += SPREAD_THREADS as usize;
         }
         warp::sync_warp(warp::ALL_LANES);
-        let [up, down] = prescale_for(f32::from_bits(warp::warp_reduce_max(warp::ALL_LANES, bits)));
+        let of_warps = FILTER_WARPS.view();
+        let of_warp = warp::warp_reduce_max(warp::ALL_LANES, bits);
+        if thread.is_multiple_of(WARP_THREADS) {
+            of_warps.store(thread / WARP_THREADS, of_warp);
+        }
+        thread::sync_threads();
+        let mut largest = 0;
+        unroll!(8, |warp| {
+            largest = of_warps.load(warp as u32).max(largest);
+        });
+        let [up, down] = prescale_for(f32::from_bits(largest));
         scale = up;
-        if exists && behind == 0 && lane == 0 {
+        if exists && behind == 0 && thread == 0 {
             GlobalMut::new(descales, conv.output_channels() as usize).store(filter, down);
         }
     }
@@ -161,7 +173,7 @@ pub unsafe fn implicit_gemm_filters<F: Format>(
         g,
     };
     // Four lanes, two words each, for each step.
-    let mut at = lane;
+    let mut at = thread;
     while at < all_mma_steps * 8 {
         let (step, place) = div_rem(at, 8);
         let (quad_lane, half) = (place % 4, place / 4);
@@ -198,6 +210,7 @@ pub unsafe fn implicit_gemm_filters<F: Format>(
         if parts == 2 {
             operands.store(to(1), F::rest(word, low, high));
         }
-        at += WARP_THREADS;
+        at += SPREAD_THREADS;
     }
 }
+const _: () = assert!(WARPS == 8);

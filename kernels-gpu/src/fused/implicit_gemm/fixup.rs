@@ -14,14 +14,16 @@ use cuda_std::shared::Shared;
 use cuda_std::{Storage, math, opaque, thread, warp};
 use launch_config::WARP_THREADS;
 use launch_config::implicit_gemm::{
-    GemmGeometry, K_VECTOR_VALUES, K_VECTOR_WORDS, Loader, OUTSIDE,
+    GemmGeometry, K_VECTOR_VALUES, K_VECTOR_WORDS, Loader, OUTSIDE, RoundedEpilogue,
+    RoundedFunction,
 };
 
 use super::format::Format;
 use super::place::Place;
 use super::tables::from_word;
 use crate::parts::index::div_rem;
-use crate::parts::store::StoreEpilogue;
+use crate::parts::pointwise::{hardswish, silu};
+use crate::parts::store::{StoreEpilogue, sloped};
 
 /// The original tensors of a convolution, and its epilogue.
 #[derive(Clone, Copy)]
@@ -29,6 +31,15 @@ pub(super) struct WithoutNorm<T: Storage> {
     pub(super) x: *const T,
     pub(super) weight: *const T,
     pub(super) store: StoreEpilogue,
+    /// What rounded results of an NHWC output go through; no others do.
+    pub(super) rounded: Option<Rounded<T>>,
+}
+
+/// What rounded results in NHWC go through, and the residual that it adds, in the layout of the output.
+#[derive(Clone, Copy)]
+pub(super) struct Rounded<T> {
+    pub(super) epilogue: RoundedEpilogue,
+    pub(super) residual: *const T,
 }
 
 /// A result, or NaN if it needs the fix-up. In the bf16x3 split, a large finite value may round to an
@@ -185,7 +196,8 @@ impl<T: Storage> Written<'_, T> {
         let mut filter = self.first_filter;
         while filter < self.filters_end {
             let channel = self.first_channel.wrapping_add(filter);
-            let plane = place.sample as usize * conv.output_channels() as usize + channel as usize;
+            let (sample, pixels) = (place.sample as usize, conv.output_pixels() as usize);
+            let channels = conv.output_channels() as usize;
             let mut pixel = self.first_pixel + thread::thread_idx_x() % WARP_THREADS;
             while pixel < self.pixels_end {
                 let word = self.pixels.load(pixel);
@@ -197,8 +209,11 @@ impl<T: Storage> Written<'_, T> {
                 };
                 let (z, p, q) = (slice, place.p + h, place.q + w);
                 if word != OUTSIDE && z < conv.z && p < conv.p && q < conv.q {
-                    let at = (z * conv.p + p) * conv.q + q;
-                    let to = plane * conv.output_pixels() as usize + at as usize;
+                    let at = ((z * conv.p + p) * conv.q + q) as usize;
+                    let to = match self.without_norm.rounded {
+                        Some(_) => (sample * pixels + at) * channels + channel as usize,
+                        None => (sample * channels + channel as usize) * pixels + at,
+                    };
                     if self.y.load(to).to_f32().is_nan() {
                         let of = (place.sample, channel);
                         let sum = convolve::<T, WARP_SPECIALIZED>(
@@ -211,7 +226,23 @@ impl<T: Storage> Written<'_, T> {
                         let [bias, _, gain, shift] =
                             self.channels.load_vec::<4>(filter * K_VECTOR_WORDS);
                         let value = self.without_norm.store.map([gain, shift], sum + bias);
-                        self.y.store(to, T::from_f32(value));
+                        let mut value = T::from_f32(value);
+                        if let Some(Rounded { epilogue, residual }) = self.without_norm.rounded
+                            && size_of::<T>() == 2
+                        {
+                            let rounded = value.to_f32();
+                            let mut finished = match epilogue.function {
+                                RoundedFunction::SILU => silu::<T>(rounded),
+                                RoundedFunction::HARDSWISH => hardswish(rounded),
+                                _ => rounded,
+                            };
+                            if epilogue.residual.is_present() {
+                                let added = Global::new(residual, self.y.len()).load(to);
+                                finished = sloped(&epilogue.after, finished + added.to_f32());
+                            }
+                            value = T::from_f32(finished);
+                        }
+                        self.y.store(to, value);
                     }
                 }
                 pixel = opaque::to_compiler(pixel + WARP_THREADS);

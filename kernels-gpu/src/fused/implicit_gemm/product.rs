@@ -172,6 +172,7 @@ pub unsafe fn implicit_gemm<S: Multiplied, F: Format>(
         y,
         moments,
         without_norm: WithoutNorm {
+            rounded: None,
             x,
             weight,
             store: StoreEpilogue {

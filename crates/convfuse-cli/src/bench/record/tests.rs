@@ -3,7 +3,7 @@ use serde_json::{Value, json};
 use super::*;
 
 fn run(strategy: &str, hash: &str, median: f64) -> Value {
-    json!({"strategy": strategy, "products": "accurate", "output_hash": hash, "time": {"median": median, "repeats": 5},
+    json!({"strategy": strategy, "math_mode": "accurate", "output_hash": hash, "time": {"median": median, "repeats": 5},
            "complaint": null, "launches": 1})
 }
 
@@ -111,4 +111,13 @@ fn files_that_cannot_be_compared_with_are_refused() {
     }
     assert!(matches!(flaw(&json(&[])), Err(RecordFlaw::NoRuns)));
     assert!(matches!(flaw("{}"), Err(RecordFlaw::Format(_))));
+}
+
+#[test]
+fn older_records_name_the_math_mode_otherwise() {
+    let now = json(&[problem(&[run("fused", "aa", 1.0)])]);
+    let before = now.replace("math_mode", "products");
+    assert_ne!(now, before);
+    let read = |text: &str| Record::from_json(text).unwrap();
+    assert_eq!(read(&before), read(&now));
 }

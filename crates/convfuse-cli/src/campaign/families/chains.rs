@@ -112,7 +112,7 @@ fn any_norm(c: &mut Choices, groups: usize) -> Vec<Layer> {
     }
 }
 
-/// What networks have behind a convolution to `channels` channels, in any order: a norm, slopes, functions,
+/// What networks have after a convolution to `channels` channels, in any order: a norm, slopes, functions,
 /// sums, a pool, functions, sums, a last pool.
 fn behind(c: &mut Choices, groups: usize, channels: usize, dimensions: usize) -> Vec<Layer> {
     let (mut scales, mut inputs) = (vec!["last", "first"], vec!["late", "shortcut"]);
@@ -138,7 +138,7 @@ fn behind(c: &mut Choices, groups: usize, channels: usize, dimensions: usize) ->
     layers
 }
 
-/// A convolution of up to `most` channels a group of its input and of a norm's, and what is behind it.
+/// A convolution of up to `most` channels a group of its input and of a norm's, and what follows it.
 fn block<const D: usize>(
     c: &mut Choices,
     most: [usize; 2],
@@ -174,7 +174,7 @@ pub(super) fn volumes(c: &mut Choices) -> Plan {
     block::<3>(c, [9, 9], 3, 10)
 }
 
-/// A convolution of `channels` channels to `filters`, and what is behind it.
+/// A convolution of `channels` channels to `filters`, and what follows it.
 fn conv_block(
     c: &mut Choices,
     [channels, filters]: [usize; 2],
@@ -196,7 +196,7 @@ fn conv_block(
     Plan { layers, input }
 }
 
-/// Many channels and pixels, as the wide tiles want them.
+/// Many channels and pixels, as warp-specialized tiles need them.
 pub(super) fn wide(c: &mut Choices) -> Plan {
     let channels = [c.within(4, 24) * 8, c.within(8, 48) * 8];
     let kernel_size = c.of([[1, 1], [3, 3], [1, 3]]);

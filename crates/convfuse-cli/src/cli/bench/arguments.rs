@@ -6,7 +6,7 @@ use clap::{ArgGroup, ValueEnum};
 use convfuse::DType;
 use convfuse::graph::{Chain, PartitionError};
 use convfuse::model::{Options, Precision, Strategy};
-use convfuse_cli::bench::Products;
+use convfuse_cli::bench::MathMode;
 
 use super::request::{Attributes, numbers};
 use crate::cli::device::Choice;
@@ -26,7 +26,7 @@ pub(in crate::cli) struct Arguments {
     /// max_pool2d clamp"
     #[arg(long, value_delimiter = ',', default_value = Strategy::ALL)]
     pub(super) strategy: Vec<String>,
-    /// Products of the fused strategy on f32, separated by commas: accurate, fast
+    /// Math modes of the fused strategy on f32, separated by commas: accurate, fast
     #[arg(long, value_delimiter = ',', default_value = "accurate,fast")]
     pub(super) precision: Vec<Precision>,
     /// Let the fused strategy choose kernels by the batch, so that a sample's results may be rounded
@@ -121,7 +121,7 @@ pub(in crate::cli) fn dtype(text: &str) -> Result<DType, String> {
     found.ok_or_else(|| "must be f32, f16 or bf16".to_owned())
 }
 
-/// As many repetitions as anybody waits for, and no more than there is memory for.
+/// The most repetitions; their times fit in memory.
 pub(in crate::cli) fn repeats(text: &str) -> Result<usize, String> {
     let number = text.parse().ok();
     let number = number.filter(|number| (1..=1_000_000).contains(number));
@@ -135,13 +135,13 @@ pub(in crate::cli) fn not_negative(text: &str) -> Result<f64, String> {
 }
 
 impl Arguments {
-    /// Whether a strategy with these products is among the candidates of a problem where they can be had.
-    pub(super) fn ask_for(&self, strategy: &str, products: Products) -> bool {
+    /// Whether a strategy in this math mode is among the candidates of a problem that has it.
+    pub(super) fn ask_for(&self, strategy: &str, math_mode: MathMode) -> bool {
         let named = |name: &String| name == strategy || name == Strategy::ALL;
-        let has_precision = match products {
+        let has_precision = match math_mode {
             _ if strategy != Strategy::FUSED => true,
-            Products::Accurate => self.precision.contains(&Precision::Accurate),
-            Products::Fast => self.precision.contains(&Precision::Fast),
+            MathMode::Accurate => self.precision.contains(&Precision::Accurate),
+            MathMode::Fast => self.precision.contains(&Precision::Fast),
             _ => true,
         };
         self.strategy.iter().any(named) && has_precision
@@ -221,22 +221,22 @@ mod tests {
 
     #[test]
     fn old_runs_are_asked_for_as_candidates_are() {
-        let asked = |options: &str, strategy: &str, products| {
+        let asked = |options: &str, strategy: &str, math_mode| {
             let arguments = parse(&format!("bench {options}")).unwrap();
-            arguments.ask_for(strategy, products)
+            arguments.ask_for(strategy, math_mode)
         };
-        assert!(asked("", "fused", Products::Fast));
-        assert!(!asked("--precision accurate", "fused", Products::Fast));
+        assert!(asked("", "fused", MathMode::Fast));
+        assert!(!asked("--precision accurate", "fused", MathMode::Fast));
         assert!(asked(
             "--precision fast",
             "unfused-direct",
-            Products::Accurate
+            MathMode::Accurate
         ));
-        assert!(asked("--precision fast", "fused", Products::Half));
+        assert!(asked("--precision fast", "fused", MathMode::Half));
         assert!(!asked(
             "--strategy fused",
             "unfused-direct",
-            Products::Accurate
+            MathMode::Accurate
         ));
     }
 
@@ -249,7 +249,7 @@ mod tests {
             arguments.strategy = names.split(',').map(str::to_owned).collect();
             candidates(&arguments, &chain, dtype).map(|candidates| candidates.len())
         };
-        // The fused one comes with accurate and with fast products, if they differ.
+        // The fused one comes in the accurate and in the fast math mode, if they differ.
         assert_eq!(chosen("all", DType::F32), Ok(all + 1));
         assert_eq!(chosen("all", DType::F16), Ok(all));
         assert_eq!(chosen("unfused-direct,folded-scale", DType::F32), Ok(2));

@@ -28,8 +28,8 @@ pub(super) fn compare(
 ) -> Result<bool, Failure> {
     let new = Record::from_json(&report.to_json());
     let new = new.map_err(|error| Failure::Refused(format!("the new record: {error}")))?;
-    let comparison = Comparison::new(old, &new, |strategy, products| {
-        arguments.ask_for(strategy, products)
+    let comparison = Comparison::new(old, &new, |strategy, math_mode| {
+        arguments.ask_for(strategy, math_mode)
     });
     let text = text(old, &new, &comparison, arguments.time_limit);
     match out.is_silent() {
@@ -82,7 +82,7 @@ fn table(comparison: &Comparison, time_limit: Option<f64>) -> Table {
     let mut table = aligned([
         ("problem", Left),
         ("strategy", Left),
-        ("products", Left),
+        ("math mode", Left),
         ("old", Right),
         ("new", Right),
         ("ratio", Right),
@@ -94,7 +94,7 @@ fn table(comparison: &Comparison, time_limit: Option<f64>) -> Table {
         table.add_row([
             plain(&run.problem),
             plain(&run.strategy),
-            run.products.name().to_owned(),
+            run.math_mode.name().to_owned(),
             time(run.old_s),
             time(run.new_s),
             ratio.unwrap_or_else(|| "-".to_owned()),

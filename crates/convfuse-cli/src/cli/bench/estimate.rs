@@ -12,7 +12,7 @@ use super::tasks::Task;
 use crate::cli::failure::Failure;
 use crate::cli::out::say;
 
-/// What the float64 reference does in a second on a thread, as [`Case::cost_of`] counts it.
+/// The cost that the float64 reference computes in a second on one thread, as [`Case::cost_of`] counts it.
 const REFERENCE_PER_S: f64 = 1e8;
 
 /// The same of the emulator on a thread.
@@ -27,8 +27,8 @@ const WORTH_SAYING: Duration = Duration::from_secs(20);
 /// What the emulator takes longer for must be asked for.
 const MUST_BE_ASKED: Duration = Duration::from_mins(10);
 
-/// Says how long the tasks will take if that is long, and refuses what the emulator will not end in minutes,
-/// if nobody said yes.
+/// Prints how long the tasks will take if that is long. Without `--yes` it refuses tasks that take the
+/// emulator more than minutes.
 pub(super) fn must_end(
     arguments: &Arguments,
     tasks: &[Task],
@@ -64,14 +64,14 @@ fn estimate(arguments: &Arguments, task: &Task, device: &Device, protocol: &Prot
     let Ok(problem) = description.chain.problem(&description.input) else {
         return Duration::ZERO;
     };
-    let products = task.candidates.iter();
-    let mut products: Vec<_> = products
-        .map(|(_, options)| description.products(options.precision))
+    let math_mode = task.candidates.iter();
+    let mut math_mode: Vec<_> = math_mode
+        .map(|(_, options)| description.math_mode(options.precision))
         .collect();
-    products.dedup();
+    math_mode.dedup();
     let references = match arguments.no_reference {
         true => 0,
-        false => products.len(),
+        false => math_mode.len(),
     };
     // Once to compare, then to warm up, then to take the time of.
     let runs = (1 + protocol.warm_ups + protocol.repeats) as f64 * task.candidates.len() as f64;
@@ -117,7 +117,7 @@ pub(in crate::cli) fn say_of_cases<'a>(
     }
 }
 
-/// The same as [`Case::cost_of`] of what kernels do, who look at every place of a pooling window, inside of
+/// As [`Case::cost_of`], of what kernels do: they read every element of a pooling window, inside of
 /// the image or not.
 fn kernels_cost(problem: &GraphProblem) -> f64 {
     let product = |extents: &[usize]| extents.iter().map(|&extent| extent as f64).product::<f64>();

@@ -55,7 +55,7 @@ pub(super) fn problem(problem: &Problem, clock: &str, out: &mut Out) -> Result<(
 fn table(problem: &Problem) -> Table {
     let mut table = aligned([
         ("strategy", Left),
-        ("products", Left),
+        ("math mode", Left),
         ("time", Right),
         ("quartiles", Right),
         ("TFLOP/s", Right),
@@ -80,7 +80,7 @@ fn row(score: &Score) -> [String; 10] {
     let time = run.time.as_ref();
     [
         run.strategy.clone(),
-        score.products.name().to_owned(),
+        score.math_mode.name().to_owned(),
         match (time, run.status) {
             (Some(time), _) => duration(time.median),
             (None, Status::Failed | Status::Refused) => "FAILED".to_owned(),

@@ -110,7 +110,7 @@ pub(in crate::cli) struct Attributes {
     /// Step between the elements of a pooling window (85)
     #[arg(long, value_name = "EXTENTS")]
     max_pool_dilation: Option<Axes>,
-    /// Whether a last pooling window may hang over the border (85)
+    /// Whether a last pooling window may reach beyond the input (85)
     #[arg(long)]
     ceil_mode: Option<bool>,
     /// Bounds of the clamp

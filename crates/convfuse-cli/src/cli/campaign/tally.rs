@@ -1,4 +1,4 @@
-//! What a campaign came to, and how it is told.
+//! The results of a campaign, and their report.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use comfy_table::CellAlignment::{Left, Right};
 use convfuse_cli::Status;
-use convfuse_cli::campaign::{Campaign, Done, Draft, Family, Verdict};
+use convfuse_cli::campaign::{Campaign, Done, Family, GeneratedCase, Verdict};
 use serde::Serialize;
 use serde_json::json;
 
@@ -21,7 +21,7 @@ use super::super::table::aligned;
 /// What a failure is made smaller for, or a tenth of --seconds.
 const SHRINKING: Duration = Duration::from_secs(60);
 
-/// Failures that are made smaller; the others are told as they are.
+/// The number of failures that are reduced; others are reported as they are.
 const SHRUNK: usize = 5;
 
 /// What the cases of a family came to.
@@ -30,7 +30,7 @@ struct Line {
     cases: u64,
     /// That the specification refuses, and the device, too.
     refused: u64,
-    /// For which no draft was cheap enough.
+    /// For which no case was cheap enough.
     too_costly: u64,
     runs: usize,
     elements: usize,
@@ -98,7 +98,7 @@ pub(super) struct Tally {
     pub(super) status: Status,
     device: Choice,
     most: u64,
-    /// The number behind the last of which all before are done.
+    /// The number after the last of which all before are done.
     next: u64,
     behind: Vec<u64>,
 }
@@ -113,7 +113,7 @@ impl Tally {
         }
     }
 
-    /// All cases, or those that have begun when somebody ends the program.
+    /// All cases, or those that have begun at an interrupt.
     pub(super) fn all(
         &mut self,
         campaign: &Campaign,
@@ -145,11 +145,11 @@ impl Tally {
         campaign: &Campaign,
         out: &mut Out,
     ) -> Result<(), Failure> {
-        let draft = Draft::chosen(family, choices, campaign.most)
+        let generated = GeneratedCase::chosen(family, choices, campaign.most)
             .ok_or("the case costs more than --cost")?;
-        writeln!(out, "{}", plain(&draft.summary()))?;
-        let verdict = draft.judge(&campaign.place);
-        self.note(0, &draft, verdict, None, out)
+        writeln!(out, "{}", plain(&generated.summary()))?;
+        let verdict = generated.judge(&campaign.target);
+        self.note(0, &generated, verdict, None, out)
     }
 
     fn add(&mut self, done: Done, campaign: &Campaign, out: &mut Out) -> Result<(), Failure> {
@@ -158,8 +158,10 @@ impl Tally {
             self.behind.swap_remove(at);
             self.next = self.next.wrapping_add(1);
         }
-        match done.draft {
-            Some((draft, verdict)) => self.note(done.number, &draft, verdict, Some(campaign), out),
+        match done.generated {
+            Some((generated, verdict)) => {
+                self.note(done.number, &generated, verdict, Some(campaign), out)
+            }
             None => {
                 let family = Family::of_number(&campaign.families, done.number);
                 self.lines.entry(family.name).or_default().too_costly += 1;
@@ -172,12 +174,12 @@ impl Tally {
     fn note(
         &mut self,
         number: u64,
-        draft: &Draft,
+        generated: &GeneratedCase,
         verdict: Verdict,
         campaign: Option<&Campaign>,
         out: &mut Out,
     ) -> Result<(), Failure> {
-        let line = self.lines.entry(draft.family.name).or_default();
+        let line = self.lines.entry(generated.family.name).or_default();
         line.cases += 1;
         line.refused += u64::from(verdict.is_refused);
         line.runs += verdict.runs;
@@ -195,19 +197,20 @@ impl Tally {
         }
         self.status = self.status.and(trouble.status);
         // Told at once, for the next steps may not end.
-        let family = draft.family.name;
+        let family = generated.family.name;
         writeln!(out, "case {number} ({family}): {}", plain(&trouble.text))?;
-        let repeat = self.repeat(draft);
-        writeln!(out, "  {}\n  repeat: {repeat}", plain(&draft.summary()))?;
+        let repeat = self.repeat(generated);
+        writeln!(out, "  {}\n  repeat: {repeat}", plain(&generated.summary()))?;
         out.flush()?;
-        let (mut text, mut case, mut repeat) = (trouble.text, draft.summary(), repeat);
+        let (mut text, mut case, mut repeat) = (trouble.text, generated.summary(), repeat);
         if let Some(campaign) = campaign
             && self.complaints.len() < SHRUNK
-            && let Some(same) = Draft::chosen(draft.family, draft.choices.clone(), self.most)
+            && let Some(same) =
+                GeneratedCase::chosen(generated.family, generated.choices.clone(), self.most)
         {
             let time = SHRINKING.min(campaign.time / 10);
-            let smaller = same.smaller(&campaign.place, self.most, time);
-            let of_smaller = smaller.judge(&campaign.place).trouble;
+            let smaller = same.smaller(&campaign.target, self.most, time);
+            let of_smaller = smaller.judge(&campaign.target).trouble;
             if let Some(trouble) = of_smaller {
                 (text, case, repeat) = (trouble.text, smaller.summary(), self.repeat(&smaller));
                 writeln!(out, "  smaller: {}\n  {}", plain(&text), plain(&case))?;
@@ -225,13 +228,13 @@ impl Tally {
         Ok(())
     }
 
-    /// The command that does a draft again.
-    fn repeat(&self, draft: &Draft) -> String {
-        let choices: Vec<String> = draft.choices.iter().map(u32::to_string).collect();
+    /// The command that repeats a case.
+    fn repeat(&self, generated: &GeneratedCase) -> String {
+        let choices: Vec<String> = generated.choices.iter().map(u32::to_string).collect();
         format!(
             "convfuse campaign --device {} --family {} --cost {} --choices {}",
             self.device,
-            draft.family.name,
+            generated.family.name,
             self.most,
             choices.join(",")
         )
@@ -251,7 +254,7 @@ impl Tally {
             self.most
         );
         if let [family] = campaign.families[..] {
-            let least = Draft::least_cost(family);
+            let least = GeneratedCase::least_cost(family);
             text += &format!(", and the simplest of {} costs {least}", family.name);
         }
         text

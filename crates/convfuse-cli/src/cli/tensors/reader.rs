@@ -189,7 +189,7 @@ fn head(file: &mut File, head_len: u64, left: u64) -> Result<String, String> {
 
 fn safetensors(file: &mut File, head_len: u64, len: u64) -> Result<Vec<Entry>, String> {
     let text = head(file, head_len, len - 8)?;
-    // Tensors lie one behind the other, each with the bytes of its shape, or this fails.
+    // Tensors lie one after the other, each with the bytes of its shape, or this fails.
     let metadata: Metadata = serde_json::from_str(&text).map_err(|error| error.to_string())?;
     let data = 8 + head_len;
     if metadata.data_len() as u64 != len - data {

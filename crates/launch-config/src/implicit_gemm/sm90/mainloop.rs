@@ -154,11 +154,17 @@ impl MainloopConfig {
     /// The part of the kernel's label that says whether a warpgroup has half or all of a tile's pixels.
     #[must_use]
     pub const fn label(&self) -> &'static str {
-        if self.tiles == 1 && !self.schedule.is_ping_pong() {
+        if self.shares_tile() {
             "halves"
         } else {
             "whole"
         }
+    }
+
+    /// Whether the warpgroups share a tile, half of its pixels for each.
+    #[must_use]
+    pub const fn shares_tile(&self) -> bool {
+        self.tiles == 1 && !self.schedule.is_ping_pong()
     }
 
     /// Warps of a block that own results.

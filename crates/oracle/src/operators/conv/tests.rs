@@ -12,8 +12,8 @@ fn allowed(wanted: &Bounded, got: &ArrayD<f64>) -> bool {
     pairs.all(|((got, want), t)| (got - want).abs() <= *t)
 }
 
-/// A sum of 72 products, of factors rounded to so many bits, and whether the precision's tolerance allows for
-/// it.
+/// A sum of 72 products, of factors rounded to this many bits, and whether the precision's tolerance allows
+/// for it.
 fn allows(precision: &Precision, bits: i32) -> bool {
     let shape = [1, 8, 20, 20];
     let (x, weight) = (signed(3, &shape), signed(4, &[16, 8, 3, 3]));
@@ -56,8 +56,8 @@ fn cut_off(products: &[f64]) -> f64 {
     })
 }
 
-/// The largest part of a tolerance that sums of `terms` products use which tensor cores add, and the same
-/// where they are off by ten times what they cut off at the most.
+/// The largest share of the tolerance that the errors of tensor cores take, in sums of `terms` products; and
+/// the same if they cut off ten times as much.
 fn used_by_cutting(precision: &Precision, terms: usize) -> (f64, f64) {
     let shape = [1, terms, 40, 50];
     let (x, weight) = (signed(3, &shape), signed(4, &[1, terms, 1, 1]));
@@ -82,7 +82,7 @@ fn used_by_cutting(precision: &Precision, terms: usize) -> (f64, f64) {
 #[test]
 fn what_tensor_cores_cut_off_of_short_sums_is_allowed_and_ten_times_that_is_not() {
     for terms in [1, 2, 5, 16, 17, 40, 200] {
-        for precision in [Precision::PARTS, Precision::SPLIT] {
+        for precision in [Precision::BF16X3, Precision::F16X2] {
             let (used, of_ten_times) = used_by_cutting(&precision, terms);
             assert!(used <= 1.0, "{terms} terms: {used}");
             assert!(of_ten_times > 1.0, "{terms} terms: {of_ten_times}");
@@ -91,7 +91,7 @@ fn what_tensor_cores_cut_off_of_short_sums_is_allowed_and_ten_times_that_is_not(
     // All that the addends of one instruction may lose is allowed of 16 terms, with what is left out of their
     // products.
     let of_one = |precision: &Precision| used_by_cutting(precision, 16).1 / 10.0;
-    assert!(of_one(&Precision::PARTS) < 0.8 && of_one(&Precision::F32) > 1.0);
+    assert!(of_one(&Precision::BF16X3) < 0.8 && of_one(&Precision::F32) > 1.0);
 }
 
 #[test]
@@ -187,7 +187,7 @@ fn factors_lack_what_is_little_beside_the_largest_of_their_own_sample_or_filter(
     let wanted = Bounded::exact(x.view()).through(&layer, &[&wide_weight], &Precision::TF32);
     let allows =
         |x: &ArrayD<f64>, weight: &ArrayD<f64>| allowed(&wanted, &problem.reference(x, &[weight]));
-    // The small values of one sample or filter, off by so many times what they lack.
+    // The small values of one sample or filter, off by this many times what they lack.
     let off = |values: &ArrayD<f64>, which: usize, times: f64| {
         let mut values = values.clone();
         let small = values.index_axis_mut(Axis(0), which);

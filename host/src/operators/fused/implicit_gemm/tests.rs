@@ -134,8 +134,15 @@ fn launches_have_room_for_what_they_leave_to_each_other() {
                 let parameters = filters_without_norm(program.parameter(&weight), &preparations);
                 let output = problem.output_shape();
                 let epilogue = Epilogue::NONE;
-                let convolved =
-                    append(&mut program, input, &parameters, &gemm, epilogue, &output).unwrap();
+                let convolved = append(
+                    &mut program,
+                    input,
+                    &parameters,
+                    &gemm,
+                    (epilogue, RoundedEpilogue::NONE),
+                    &output,
+                )
+                .unwrap();
                 let program = program.finish(&[convolved.y]);
                 let y = program.run_once("conv3d", &stream, &[&x]).unwrap();
                 y[0].to_array::<f32>().unwrap()

@@ -108,10 +108,14 @@ impl Used {
 /// All threads of a warpgroup call it, after the barrier behind `prepare`; `warp` is the warp's number in the
 /// block.
 #[inline(always)]
-pub(super) unsafe fn consume<F: WarpSpecializedFormat<SUMS>, const SUMS: usize>(
+pub(super) unsafe fn consume<
+    F: WarpSpecializedFormat<SUMS>,
+    const SUMS: usize,
+    const NHWC: bool,
+>(
     work: &Work<'_>,
     memory: &Memory,
-    output: &Output<F>,
+    output: &Output<F, NHWC>,
     warp: u32,
 ) {
     let g = work.g;
@@ -254,7 +258,7 @@ pub(super) unsafe fn consume<F: WarpSpecializedFormat<SUMS>, const SUMS: usize>(
                 tile: rounds.work_tile(round) - place.sample * g.pixel_tiles(),
                 ..place
             };
-            Results::<F, SUMS>::new(work, memory.mainloop, output, &place).finish(sums);
+            Results::<F, SUMS, NHWC>::new(work, memory.mainloop, output, &place).finish(sums);
         }
         round += 1;
     }

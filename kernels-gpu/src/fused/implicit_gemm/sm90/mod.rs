@@ -4,7 +4,7 @@
 //! `wgmma` with 64 filters and 128 or 256 pixels keeps the tensor cores busiest and leaves a thread no
 //! registers but for accumulators. So filters come through shared memory as well as the halo tile. Eight
 //! consumer warps (two warpgroups) multiply (`consume`) and run the epilogue of their tiles (`results`,
-//! `rows`). Four producer warps load operands into two pipelines (`pipeline`): one warp loads filters by bulk
+//! `rows`, `pixel_rows`). Four producer warps load operands into two pipelines (`pipeline`): one warp loads filters by bulk
 //! copies (`produce`), three load halo tiles, in one of three ways:
 //!
 //! | halo tile | loaded by | file |
@@ -66,6 +66,7 @@ mod format;
 mod memory;
 mod nhwc_tile;
 mod pipeline;
+mod pixel_rows;
 mod produce;
 mod results;
 mod rows;
@@ -75,15 +76,19 @@ mod staged_f32;
 #[cfg(not(target_arch = "nvptx64"))]
 pub use boxes::boxes;
 
+use core::ptr;
+
 use cuda_std::global::Global;
 use cuda_std::tensor_map::TensorMap;
 use cuda_std::{cluster, kernel, opaque, registers, thread};
 use launch_config::WARP_THREADS;
 use launch_config::implicit_gemm::sm90::{BLOCK_THREADS, MainloopConfig, WARP_FILTERS, WARPS};
-use launch_config::implicit_gemm::{Epilogue, GemmGeometry, K_VECTOR_WORDS, WARP_SPECIALIZED};
+use launch_config::implicit_gemm::{
+    Epilogue, GemmGeometry, K_VECTOR_WORDS, RoundedEpilogue, WARP_SPECIALIZED,
+};
 
-use super::fixup::WithoutNorm;
-use super::format::{Bf16, Bf16x3, F16, F16x2, ScaledF16};
+use super::fixup::{Rounded, WithoutNorm};
+use super::format::{Bf16, Bf16x3, F16, F16x2, Format, ScaledF16};
 use super::tables::{has_nhwc_tile, may_convert_in_producer, rounds};
 use crate::parts::index::div_rem;
 use crate::parts::store::StoreEpilogue;
@@ -271,23 +276,21 @@ pub unsafe fn implicit_gemm_sm90<
     epilogue: Epilogue,
     recorded: u32,
 ) {
-    let format = F::OPERANDS;
-    let scales = Scales {
-        recorded,
-        descales: Global::new(input_descales, g.conv.n as usize),
-        largest,
+    let input = Input {
+        reformatted,
+        operands,
+        filter_descales,
+        bias,
+        boxes,
     };
-    if rounds::<F>(g) && scales.are_optimistic(g.conv.n as u32) {
-        return;
-    }
-    let work = Work::of(g, mainloop.tiles, mainloop.split_k);
-    let memory = Memory::of(g, mainloop, format);
-    memory.prepare::<F>(g);
-    let channels = g.conv.output_channels() as usize;
-    let output = Output::<F> {
+    let output = Output::<F, false> {
         y,
         moments,
-        scales,
+        scales: Scales {
+            recorded,
+            descales: Global::new(input_descales, g.conv.n as usize),
+            largest,
+        },
         without_norm: WithoutNorm {
             x,
             weight,
@@ -296,10 +299,111 @@ pub unsafe fn implicit_gemm_sm90<
                 shift,
                 epilogue,
             },
+            rounded: None,
         },
     };
-    let filter_descales = Global::new(filter_descales, channels);
-    results::load_channels::<F>(&memory, &work, bias, filter_descales, &output.without_norm);
+    compute::<S, F, false>(&input, &output, g, mainloop);
+}
+
+/// The same without a norm, for an NHWC output: pixels have their channels side by side. Results of 16 bits go
+/// through a function, or a residual is added to them, once they are rounded.
+///
+/// # Safety
+/// As for [`fn@implicit_gemm_sm90`], without moments. The groups have whole vectors of 16 bytes of output
+/// channels. `rounded` changes no result in f32. `residual` is NHWC, has an element for each output if `rounded`
+/// adds it, starts on 16 bytes and does not overlap `y`.
+#[kernel(
+    instances(S: [halves: Halves], F: [scaled_f16_f32: ScaledF16, bf16x3_f32: Bf16x3]),
+    instances(S: [halves: Halves, whole: Whole], F: [f16: F16, bf16: Bf16]),
+    max_threads = BLOCK_THREADS,
+    min_blocks = 1
+)]
+pub unsafe fn implicit_gemm_sm90_nhwc<
+    S: Share,
+    F: WarpSpecializedFormat<64> + WarpSpecializedFormat<128>,
+>(
+    reformatted: *const u32,
+    input_descales: *const f32,
+    operands: *const u32,
+    filter_descales: *const f32,
+    bias: *const F::Stored,
+    x: *const F::Stored,
+    weight: *const F::Stored,
+    gain: *const f32,
+    shift: *const f32,
+    residual: *const F::Stored,
+    y: *mut F::Stored,
+    largest: *mut u32,
+    boxes: &TensorMap,
+    g: &GemmGeometry,
+    mainloop: MainloopConfig,
+    epilogue: Epilogue,
+    rounded: RoundedEpilogue,
+    recorded: u32,
+) {
+    let input = Input {
+        reformatted,
+        operands,
+        filter_descales,
+        bias,
+        boxes,
+    };
+    let output = Output::<F, true> {
+        y,
+        moments: ptr::null_mut(),
+        scales: Scales {
+            recorded,
+            descales: Global::new(input_descales, g.conv.n as usize),
+            largest,
+        },
+        without_norm: WithoutNorm {
+            x,
+            weight,
+            store: StoreEpilogue {
+                gain,
+                shift,
+                epilogue,
+            },
+            rounded: Some(Rounded {
+                epilogue: rounded,
+                residual,
+            }),
+        },
+    };
+    compute::<S, F, true>(&input, &output, g, mainloop);
+}
+
+/// What a block reads besides the original tensors of a convolution without a norm.
+struct Input<'a, F: Format> {
+    reformatted: *const u32,
+    operands: *const u32,
+    filter_descales: *const f32,
+    bias: *const F::Stored,
+    boxes: &'a TensorMap,
+}
+
+/// The body of both kernels.
+#[inline(always)]
+unsafe fn compute<
+    S: Share,
+    F: WarpSpecializedFormat<64> + WarpSpecializedFormat<128>,
+    const NHWC: bool,
+>(
+    input: &Input<'_, F>,
+    output: &Output<F, NHWC>,
+    g: &GemmGeometry,
+    mainloop: MainloopConfig,
+) {
+    let (format, scales) = (F::OPERANDS, &output.scales);
+    if rounds::<F>(g) && scales.are_optimistic(g.conv.n as u32) {
+        return;
+    }
+    let work = Work::of(g, mainloop.tiles, mainloop.split_k);
+    let memory = Memory::of(g, mainloop, format);
+    memory.prepare::<F>(g);
+    let channels = g.conv.output_channels() as usize;
+    let filter_descales = Global::new(input.filter_descales, channels);
+    results::load_channels(&memory, &work, input.bias, filter_descales, output);
     if mainloop.split_k > 1 {
         cluster::sync();
     } else {
@@ -318,22 +422,22 @@ pub unsafe fn implicit_gemm_sm90<
             let warp = warp - WARPS - 1;
             // The emulator's program has room for one of them.
             if S::SUMS == HALF_SUMS && cfg!(target_arch = "nvptx64") {
-                staged_f32::convert::<F, HALVES_VECTORS>(&work, &memory, boxes, &scales, warp);
+                staged_f32::convert::<F, HALVES_VECTORS>(&work, &memory, input.boxes, scales, warp);
             } else {
-                staged_f32::convert::<F, VECTORS>(&work, &memory, boxes, &scales, warp);
+                staged_f32::convert::<F, VECTORS>(&work, &memory, input.boxes, scales, warp);
             }
         } else if warp > WARPS && has_nhwc_tile::<F>(g, WARP_SPECIALIZED) {
             if is_first {
-                nhwc_tile::load_halos(&work, &memory, boxes, warp - WARPS - 1);
+                nhwc_tile::load_halos(&work, &memory, input.boxes, warp - WARPS - 1);
             }
         } else if warp > WARPS {
             let planes = g.conv.n as usize * (g.conv.groups * g.planes * format.parts) as usize;
             let reformatted_words = planes * g.plane_k_vectors() as usize * K_VECTOR_WORDS as usize;
-            let reformatted = Global::new(reformatted, reformatted_words);
+            let reformatted = Global::new(input.reformatted, reformatted_words);
             produce::load_halos(&work, &memory, reformatted, warp - WARPS - 1);
         } else if is_first {
             let words = g.filter_words(WARP_SPECIALIZED, format.step_parts()) as usize;
-            let operands = Global::new(operands, g.conv.groups as usize * words);
+            let operands = Global::new(input.operands, g.conv.groups as usize * words);
             let operands = operands.slice(work.group as usize * words, words);
             produce::load_filters(&work, &memory, operands);
         }
@@ -345,8 +449,8 @@ pub unsafe fn implicit_gemm_sm90<
         registers::increase::<CONSUMER_REGISTERS>();
     }
     if S::SUMS > HALF_SUMS {
-        consume::consume::<F, 128>(&work, &memory, &output, warp);
+        consume::consume::<F, 128, NHWC>(&work, &memory, output, warp);
     } else {
-        consume::consume::<F, 64>(&work, &memory, &output, warp);
+        consume::consume::<F, 64, NHWC>(&work, &memory, output, warp);
     }
 }

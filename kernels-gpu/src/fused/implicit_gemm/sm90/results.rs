@@ -24,10 +24,10 @@ use crate::parts::moments::Moments;
 use crate::parts::unroll::unroll;
 
 /// Octets of pixels of a half.
-const HALF_OCTETS: u32 = HALF_PIXELS / 8;
+pub(super) const HALF_OCTETS: u32 = HALF_PIXELS / 8;
 
 /// Limits that exclude every pixel: the bit above the depth's bits is not set.
-const NO_PIXELS: u32 = OUTSIDE | BEYOND & ((1 << (2 * PLACE_BITS)) - 1);
+pub(super) const NO_PIXELS: u32 = OUTSIDE | BEYOND & ((1 << (2 * PLACE_BITS)) - 1);
 
 /// Filters of a row of accumulators: one for each quad of lanes.
 const ROW_FILTERS: u32 = WARP_THREADS / 4;
@@ -37,8 +37,9 @@ const _: () = assert!(2 * ROW_FILTERS == WARP_FILTERS);
 pub(super) const HALF_SUMS: usize = 4 * HALF_OCTETS as usize;
 const _: () = assert!(HALF_OCTETS == 16);
 
-/// The output tensors, and the reciprocal scale of each sample.
-pub(super) struct Output<F: Format> {
+/// The output tensors, and the reciprocal scale of each sample. The output may be `NHWC`, where no norm
+/// follows.
+pub(super) struct Output<F: Format, const NHWC: bool> {
     pub(super) y: *mut F::Stored,
     pub(super) moments: *mut f32,
     pub(super) scales: Scales,
@@ -48,8 +49,8 @@ pub(super) struct Output<F: Format> {
 
 /// Whether this is a convolution without a norm, which only some formats support.
 #[inline(always)]
-fn is_without_norm<F: Format>(g: &GemmGeometry) -> bool {
-    WARP_SPECIALIZED.ends(F::OPERANDS) && g.epilogue.is_store()
+fn is_without_norm<F: Format, const NHWC: bool>(g: &GemmGeometry) -> bool {
+    WARP_SPECIALIZED.ends(F::OPERANDS) && (NHWC || g.epilogue.is_store())
 }
 
 /// Loads the bias and the reciprocal scale of each of the block's filters to shared memory; for a convolution
@@ -59,12 +60,12 @@ fn is_without_norm<F: Format>(g: &GemmGeometry) -> bool {
 /// All threads of the block make this call, and a barrier follows.
 #[cfg_attr(target_arch = "nvptx64", inline(always))]
 #[cfg_attr(not(target_arch = "nvptx64"), inline(never))]
-pub(super) unsafe fn load_channels<F: Format>(
+pub(super) unsafe fn load_channels<F: Format, const NHWC: bool>(
     memory: &Memory,
     work: &Work<'_>,
     bias: *const F::Stored,
     descales: Global<f32>,
-    without_norm: &WithoutNorm<F::Stored>,
+    output: &Output<F, NHWC>,
 ) {
     let conv = &work.g.conv;
     let channels = conv.output_channels() as usize;
@@ -81,8 +82,9 @@ pub(super) unsafe fn load_channels<F: Format>(
             if F::OPERANDS.scaled {
                 of_channel[1] = descales.load_readonly(channel);
             }
-            if is_without_norm::<F>(work.g) {
-                [of_channel[2], of_channel[3]] = without_norm.store.of_channel(channel, channels);
+            if is_without_norm::<F, NHWC>(work.g) {
+                let store = &output.without_norm.store;
+                [of_channel[2], of_channel[3]] = store.of_channel(channel, channels);
             }
         }
         memory
@@ -105,32 +107,32 @@ fn each_of_row<const SUMS: usize>(sums: &mut [f32; SUMS], i: usize, mut f: impl 
 
 /// The results of a warp: `WARP_FILTERS` filters by the pixels that it has accumulators for, from the first
 /// pixel of half `first_half` on.
-pub(super) struct Results<'a, F: Format, const SUMS: usize> {
+pub(super) struct Results<'a, F: Format, const SUMS: usize, const NHWC: bool> {
     pub(super) memory: Memory,
-    pub(super) output: &'a Output<F>,
+    pub(super) output: &'a Output<F, NHWC>,
     pub(super) g: GemmGeometry,
     pub(super) place: &'a Place,
     first_half: u32,
     pub(super) lane: u32,
     /// The warp's first filter among those of the block, and its channel.
     filter: u32,
-    channel: u32,
+    pub(super) channel: u32,
     /// The number of the warp's filters that exist.
     pub(super) filters: u32,
     /// The warp's rows of results in shared memory.
     pub(super) rows: Rows<F::Stored>,
 }
 
-impl<'a, F: Format, const SUMS: usize> Results<'a, F, SUMS> {
+impl<'a, F: Format, const SUMS: usize, const NHWC: bool> Results<'a, F, SUMS, NHWC> {
     /// Staged tiles of a half: the rows in shared memory hold one at a time.
-    const STAGED_TILES: usize = (HALF_PIXELS / Rows::<F::Stored>::PIXELS) as usize;
+    pub(super) const STAGED_TILES: usize = (HALF_PIXELS / Rows::<F::Stored>::PIXELS) as usize;
 
     /// The results of this thread's warp.
     #[inline(always)]
     pub(super) unsafe fn new(
         work: &Work<'_>,
         mainloop: MainloopConfig,
-        output: &'a Output<F>,
+        output: &'a Output<F, NHWC>,
         place: &'a Place,
     ) -> Self {
         // Recomputed here: values derived from it would else take registers during the mainloop.
@@ -197,7 +199,7 @@ impl<'a, F: Format, const SUMS: usize> Results<'a, F, SUMS> {
                 });
             });
         }
-        if is_without_norm::<F>(g) {
+        if is_without_norm::<F, NHWC>(g) {
             self.fix_up(seen);
         }
     }
@@ -212,13 +214,21 @@ impl<'a, F: Format, const SUMS: usize> Results<'a, F, SUMS> {
             if staged_tile < Self::STAGED_TILES {
                 // All lanes have read the previous staged tile.
                 warp::sync_warp(warp::ALL_LANES);
-                self.store(sums, staged_tile);
+                if NHWC {
+                    self.store_pixels(sums, staged_tile);
+                } else {
+                    self.store(sums, staged_tile);
+                }
                 warp::sync_warp(warp::ALL_LANES);
-                if staged_tile + 1 == Self::STAGED_TILES && !is_without_norm::<F>(g) {
+                if staged_tile + 1 == Self::STAGED_TILES && !is_without_norm::<F, NHWC>(g) {
                     self.take_moments(sums, half, is_whole);
                 }
                 let first = half * HALF_PIXELS + staged_tile as u32 * Rows::<F::Stored>::PIXELS;
-                self.write(first);
+                if NHWC {
+                    self.write_pixels(first);
+                } else {
+                    self.write(first);
+                }
             }
         });
         seen
@@ -377,12 +387,14 @@ impl<'a, F: Format, const SUMS: usize> Results<'a, F, SUMS> {
                 each_of_row(sums, i, |sum| sum * first);
             }
             each_of_row(sums, i, |sum| math::fma(sum, factor, bias));
-            if is_without_norm::<F>(&self.g) {
+            if is_without_norm::<F, NHWC>(&self.g) {
                 let mut seen_here = false;
                 each_of_row(sums, i, |sum| {
                     let value = judged::<F>(sum);
-                    seen_here |= value.is_nan();
-                    self.output.without_norm.store.map([gain, shift], value)
+                    let mapped = self.output.without_norm.store.map([gain, shift], value);
+                    // What is NaN stays NaN. Looking at the mapped value saves a register.
+                    seen_here |= if NHWC { mapped } else { value }.is_nan();
+                    mapped
                 });
                 // Results of other filters are not written.
                 seen |= seen_here && filter < self.filters;

@@ -17,7 +17,7 @@ use crate::parts::unroll::unroll;
 /// Rows of a lane in flight to the output at a time.
 const ROWS_IN_FLIGHT: usize = 8;
 
-impl<F: Format, const SUMS: usize> Results<'_, F, SUMS> {
+impl<F: Format, const SUMS: usize, const NHWC: bool> Results<'_, F, SUMS, NHWC> {
     /// Writes the rows to the output, from pixel `first` of the tile on: 16 bytes at a time where enough
     /// pixels are contiguous in the output, else two words of 16-bit values, one word, or one value.
     ///

@@ -1,11 +1,12 @@
-//! A ring of places on one device through which the chunks of a batch go.
+//! A pipeline of stages on one device through which the chunks of a batch go.
 //!
-//! A *place* has a stream, an input, an output and a workspace of its own, and staging memory that is pinned.
-//! All that is done to a chunk is in the order of its place's stream: copy in, launches, copy out. So while
+//! A *stage* has a stream, an input, an output and a workspace of its own, and staging memory that is pinned.
+//! All that is done to a chunk is in the order of its stage's stream: copy in, launches, copy out. So while
 //! one chunk is copied in another runs and a third is copied out, and kernels of different chunks run side by
-//! side where they leave room. Where arrays are not pinned a thread has a place to itself, so that copies of
+//! side where they leave room. Where arrays are not pinned a thread has a stage to itself, so that copies of
 //! the host overlap with all of that, too, and no thread waits for another.
 
+use op_spec::Layout;
 use std::ops::Range;
 
 use super::chunks::Chunks;
@@ -18,7 +19,7 @@ use crate::program::Ready;
 const OPERATOR: &str = "model";
 
 /// What chunks of one number of samples go through.
-pub(super) struct Place<T: Element> {
+pub(super) struct Stage<T: Element> {
     /// Nothing on the CPU device, whose backend runs no kernels.
     ready: Option<Ready>,
     /// In the graph's order, the first one first.
@@ -32,8 +33,8 @@ struct Staged<T: Element> {
     y: PinnedArray<T>,
 }
 
-impl<T: Element> Place<T> {
-    fn new(model: &Model, input: &[usize], options: &Options) -> Result<Place<T>> {
+impl<T: Element> Stage<T> {
+    fn new(model: &Model, input: &[usize], options: &Options) -> Result<Stage<T>> {
         let stream = model.stream().sibling()?;
         let ready = match model.device().is_cpu() {
             true => None,
@@ -46,7 +47,7 @@ impl<T: Element> Place<T> {
         let further = problem.inputs.iter().map(|input| &input.shape[..]);
         let inputs = std::iter::once(input).chain(further);
         let inputs = inputs.map(|shape| Tensor::uninit(&stream, shape, T::DTYPE));
-        Ok(Place {
+        Ok(Stage {
             ready,
             inputs: inputs.collect::<Result<_>>()?,
             y: Tensor::uninit(&stream, problem.output_shape(), T::DTYPE)?,
@@ -70,7 +71,7 @@ impl<T: Element> Place<T> {
         match &mut self.ready {
             Some(ready) => ready.run(OPERATOR, &inputs, &mut [&mut self.y]),
             None => {
-                self.y = model.run_on_cpu(&inputs, self.y.stream())?;
+                self.y = model.run_on_cpu(&inputs, self.y.stream(), Layout::Nchw)?;
                 Ok(())
             }
         }
@@ -84,7 +85,10 @@ impl<T: Element> Place<T> {
         fill: impl Fn(usize, &mut [T]),
         take: impl FnOnce(&[T]),
     ) -> Result<()> {
-        let staged = self.staged.as_mut().expect("the ring has staging memory");
+        let staged = self
+            .staged
+            .as_mut()
+            .expect("the pipeline has staging memory");
         for (index, (staged, input)) in staged.inputs.iter_mut().zip(&mut self.inputs).enumerate() {
             let mut view = staged.view_mut()?;
             fill(index, view.as_slice_mut().expect("it is dense"));
@@ -116,38 +120,38 @@ impl<T: Element> Place<T> {
     }
 }
 
-/// The places for a batch on one device.
-pub(super) struct Ring<T: Element> {
+/// The stages for a batch on one device.
+pub(super) struct Pipeline<T: Element> {
     chunks: Chunks,
     options: Options,
     input: Box<[usize]>,
-    places: Vec<Place<T>>,
+    stages: Vec<Stage<T>>,
     /// For the samples that are left over.
-    rest: Option<Place<T>>,
+    rest: Option<Stage<T>>,
 }
 
-impl<T: Element> Ring<T> {
-    /// Places without staging memory. Kernels are loaded, and parameters in order for the new streams.
+impl<T: Element> Pipeline<T> {
+    /// Stages without staging memory. Kernels are loaded, and parameters in order for the new streams.
     pub(super) fn new(
         model: &Model,
         input: &[usize],
         options: &Options,
         chunks: Chunks,
-    ) -> Result<Ring<T>> {
-        let place = |samples: usize| {
+    ) -> Result<Pipeline<T>> {
+        let stage = |samples: usize| {
             let mut input = input.to_vec();
             input[0] = samples;
-            Place::new(model, &input, options)
+            Stage::new(model, &input, options)
         };
         let rest = input[0] % chunks.samples;
-        Ok(Ring {
+        Ok(Pipeline {
             chunks,
             options: options.clone(),
             input: input.into(),
-            places: (0..chunks.places)
-                .map(|_| place(chunks.samples))
+            stages: (0..chunks.stages)
+                .map(|_| stage(chunks.samples))
                 .collect::<Result<_>>()?,
-            rest: (rest > 0).then(|| place(rest)).transpose()?,
+            rest: (rest > 0).then(|| stage(rest)).transpose()?,
         })
     }
 
@@ -157,7 +161,7 @@ impl<T: Element> Ring<T> {
     }
 
     pub(super) fn add_staging(&mut self) -> Result<()> {
-        self.all().try_for_each(Place::add_staging)
+        self.all().try_for_each(Stage::add_staging)
     }
 
     /// Chunks that a batch is cut into.
@@ -166,15 +170,15 @@ impl<T: Element> Ring<T> {
     }
 
     /// The samples of a chunk, and where it is done.
-    pub(super) fn chunk(&mut self, index: usize) -> (Range<usize>, &mut Place<T>) {
+    pub(super) fn chunk(&mut self, index: usize) -> (Range<usize>, &mut Stage<T>) {
         let (start, end) = (index * self.chunks.samples, self.input[0]);
         let samples = start..end.min(start + self.chunks.samples);
-        let turn = index % self.places.len();
-        let place = match &mut self.rest {
+        let turn = index % self.stages.len();
+        let stage = match &mut self.rest {
             Some(rest) if samples.len() < self.chunks.samples => rest,
-            _ => &mut self.places[turn],
+            _ => &mut self.stages[turn],
         };
-        (samples, place)
+        (samples, stage)
     }
 
     /// The samples of each chunk, in order.
@@ -184,12 +188,12 @@ impl<T: Element> Ring<T> {
         (0..end).step_by(samples).map(chunk)
     }
 
-    /// The places for chunks of full length, and that for a shorter last one, if there is one.
-    pub(super) fn places(&mut self) -> (&mut [Place<T>], Option<&mut Place<T>>) {
-        (&mut self.places, self.rest.as_mut())
+    /// The stages for chunks of full length, and that for a shorter last one, if there is one.
+    pub(super) fn stages(&mut self) -> (&mut [Stage<T>], Option<&mut Stage<T>>) {
+        (&mut self.stages, self.rest.as_mut())
     }
 
-    fn all(&mut self) -> impl Iterator<Item = &mut Place<T>> {
-        self.places.iter_mut().chain(&mut self.rest)
+    fn all(&mut self) -> impl Iterator<Item = &mut Stage<T>> {
+        self.stages.iter_mut().chain(&mut self.rest)
     }
 }

@@ -1,4 +1,4 @@
-//! A case, drawn: what is computed, of what, how the input lies in memory, and how its batch is cut.
+//! A randomly generated case: layers, values, the input's layout in memory, and how its batch is cut.
 
 use convfuse::graph::{Chain, GraphError, Layer};
 use convfuse::{DType, Stream, Tensor, lab};
@@ -10,18 +10,18 @@ use super::families::{Family, Plan};
 use super::values;
 use crate::execution_mode::round;
 
-/// How an input lies in memory: its axes from the slowest to the fastest, how many elements are left out
-/// behind each row of each of them, and before all.
+/// The layout of an input: its axes from the slowest to the fastest, the elements left out after each row of
+/// each axis, and those left out at the start.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Lie {
+pub(super) struct MemoryLayout {
     axes: Vec<usize>,
     gaps: Vec<usize>,
     first: usize,
 }
 
-impl Lie {
+impl MemoryLayout {
     /// Dense as often as not.
-    fn draw(c: &mut Choices, dimensions: usize) -> Option<Lie> {
+    fn draw(c: &mut Choices, dimensions: usize) -> Option<MemoryLayout> {
         let mut axes: Vec<usize> = (0..dimensions).collect();
         let mut gaps = vec![0; dimensions];
         let mut first = 0;
@@ -39,10 +39,10 @@ impl Lie {
                 first = c.within(0, 3);
             }
         }
-        Some(Lie { axes, gaps, first })
+        Some(MemoryLayout { axes, gaps, first })
     }
 
-    /// The tensor of these values that lies so. What lies between them is NaN.
+    /// A tensor of these values with this layout. The elements between them are NaN.
     pub(super) fn upload(
         &self,
         stream: &Stream,
@@ -58,33 +58,35 @@ impl Lie {
         }
         let mut memory = vec![f32::NAN; self.first + stride];
         if !values.is_empty() {
-            let lying = IxDyn(shape).strides(IxDyn(&strides));
-            let places = ArrayViewMutD::from_shape(lying, &mut memory[self.first..]);
-            places.expect("no two of them are one").assign(values);
+            let laid_out = IxDyn(shape).strides(IxDyn(&strides));
+            let elements = ArrayViewMutD::from_shape(laid_out, &mut memory[self.first..]);
+            elements
+                .expect("no two of them share memory")
+                .assign(values);
         }
         let memory = ndarray::Array1::from(memory);
         let memory = Tensor::from_f32_array(stream, &memory, dtype)?;
         let strides: Vec<isize> = strides.iter().map(|&stride| stride as isize).collect();
-        let lying = lab::as_strided(&memory, self.first, shape, &strides);
-        Ok(lying.expect("memory for all that lies so"))
+        let laid_out = lab::as_strided(&memory, self.first, shape, &strides);
+        Ok(laid_out.expect("the memory holds every element"))
     }
 }
 
-/// A case that was drawn.
+/// A case made from random choices.
 #[derive(Debug)]
-pub struct Draft {
-    /// Of which family.
+pub struct GeneratedCase {
+    /// Its family.
     pub family: &'static Family,
-    /// The choices that it was drawn by.
+    /// The choices that it follows from.
     pub choices: Vec<u32>,
-    /// What it is, or why there is no such chain.
+    /// The case, or why there is no such chain.
     pub(super) case: Result<Case, Box<Impossible>>,
     pub(super) dtype: DType,
-    pub(super) lie: Option<Lie>,
-    /// The first samples, that are also done by themselves, and so are the others; none or all for the whole
-    /// batch alone.
+    pub(super) layout: Option<MemoryLayout>,
+    /// The batch is also computed in two parts, of which the first has this many samples. With none or all of
+    /// them it is computed only as a whole.
     pub(super) cut: usize,
-    /// Which of the modes is looked at for bits that must not change, counted round and round.
+    /// The mode whose bits must not change, modulo the number of modes.
     pub(super) look: usize,
     /// The order of the emulator's threads.
     pub(super) schedule: Option<u64>,
@@ -98,10 +100,10 @@ pub(super) struct Impossible {
     pub(super) refusal: GraphError,
 }
 
-impl Draft {
-    /// Case `number` of all that `seed` gives: the first draft of a family that costs no more than `most`, as
-    /// [`Case::cost`] counts it. Each draft that costs more makes the next ones smaller. Of the families, the
-    /// number is in turn, see [`Family::of_number`]. `None` if none is cheap enough.
+impl GeneratedCase {
+    /// Case `number` of a seed: the first attempt that costs no more than `most`, as [`Case::cost`] counts
+    /// it. Each attempt that costs more makes the next ones smaller. [`Family::of_number`] gives the family.
+    /// `None` if no attempt is cheap enough.
     ///
     /// # Panics
     /// Without a family.
@@ -111,31 +113,31 @@ impl Draft {
         seed: u64,
         number: u64,
         most: u64,
-    ) -> Option<Draft> {
+    ) -> Option<GeneratedCase> {
         const ATTEMPTS: u64 = 16;
         let family = Family::of_number(families, number);
         (0..ATTEMPTS).find_map(|attempt| {
             let choices = Choices::random([seed, number, attempt, 0], 1 + attempt as i32 / 2);
-            Draft::drawn(family, choices, most)
+            GeneratedCase::drawn(family, choices, most)
         })
     }
 
-    /// What the simplest case of a family costs, as [`Case::cost`] counts it: a campaign that allows less has
-    /// none of it. 0 if that case is refused.
+    /// The cost of a family's simplest case, as [`Case::cost`] counts it. A campaign that allows less has no
+    /// case of the family. 0 if that case is refused.
     #[must_use]
     pub fn least_cost(family: &'static Family) -> u64 {
-        let simplest = Draft::chosen(family, Vec::new(), u64::MAX);
-        let case = simplest.and_then(|draft| draft.case.ok());
+        let simplest = GeneratedCase::chosen(family, Vec::new(), u64::MAX);
+        let case = simplest.and_then(|generated| generated.case.ok());
         case.map_or(0, |case| case.cost())
     }
 
-    /// The draft of these choices.
+    /// The case that follows from these choices.
     #[must_use]
-    pub fn chosen(family: &'static Family, choices: Vec<u32>, most: u64) -> Option<Draft> {
-        Draft::drawn(family, Choices::given(choices), most)
+    pub fn chosen(family: &'static Family, choices: Vec<u32>, most: u64) -> Option<GeneratedCase> {
+        GeneratedCase::drawn(family, Choices::given(choices), most)
     }
 
-    fn drawn(family: &'static Family, mut choices: Choices, most: u64) -> Option<Draft> {
+    fn drawn(family: &'static Family, mut choices: Choices, most: u64) -> Option<GeneratedCase> {
         let c = &mut choices;
         let dtype = c.of([DType::F32, DType::F32, DType::F16, DType::BF16]);
         let schedule = match c.below(4) {
@@ -144,7 +146,7 @@ impl Draft {
         };
         let cut = c.within(0, 3);
         let Plan { layers, input } = (family.draw)(c);
-        let lie = Lie::draw(c, input.len());
+        let layout = MemoryLayout::draw(c, input.len());
         let name = format!("{}/{}", family.name, c.below(1 << 16));
         let case = match case(&name, layers, input, most)? {
             Ok(mut case) => {
@@ -157,12 +159,12 @@ impl Draft {
         };
         // A multiple of most numbers of modes.
         let look = c.below(120) as usize;
-        Some(Draft {
+        Some(GeneratedCase {
             family,
             choices: c.taken().to_vec(),
             case,
             dtype,
-            lie,
+            layout,
             cut,
             look,
             schedule,
@@ -177,11 +179,11 @@ impl Draft {
             Ok(case) => of(case.graph.layers(), case.x.shape()),
             Err(impossible) => of(&impossible.layers, &impossible.input),
         };
-        let lie = match &self.lie {
+        let layout = match &self.layout {
             None => String::new(),
-            Some(lie) => format!(", {lie:?}"),
+            Some(layout) => format!(", {layout:?}"),
         };
-        format!("{what}, {}{lie}, cut at {}", self.dtype, self.cut)
+        format!("{what}, {}{layout}, cut at {}", self.dtype, self.cut)
     }
 }
 

@@ -1,5 +1,6 @@
-//! Models whose parameters are on a device before there is a model.
+//! Models of parameters in files, and of parameters that are on a device already.
 
+use std::path::Path;
 use std::sync::OnceLock;
 
 use op_spec::graph::Graph;
@@ -7,18 +8,73 @@ use op_spec::graph::Graph;
 use super::Model;
 use super::programs::kernel_dtypes;
 use crate::device::{DType, Stream, Tensor, must_have_shape};
+#[cfg(doc)]
+use crate::error::Error;
 use crate::error::Result;
 use crate::parameters::{Parameters, ParametersError};
+use crate::tensor_file::LoadOptions;
 
 const OPERATOR: &str = "from_tensors";
 
 impl Model {
+    /// The graph with the f32 parameters in a safetensors file, under PyTorch's names, or in several with an
+    /// index.
+    ///
+    /// # Errors
+    /// [`Error::Weights`], see [`Parameters::load`].
+    pub fn load(
+        stream: &Stream,
+        graph: impl AsRef<Graph>,
+        path: impl AsRef<Path>,
+    ) -> Result<Model> {
+        Model::load_with(stream, graph, path, &LoadOptions::default())
+    }
+
+    /// The same under chosen options, whose element type is the model's.
+    ///
+    /// # Errors
+    /// [`Error::Weights`], see [`Parameters::load_with`].
+    ///
+    /// # Examples
+    /// ```no_run
+    /// use convfuse::graph::{Chain, Layer};
+    /// use convfuse::{DType, Device, LoadOptions, Model};
+    ///
+    /// let chain = Chain::new(8, (Layer::batch_norm("norm"), Layer::relu()))?;
+    /// let options = LoadOptions::default().prefix("encoder.0.").strict(false).dtype(DType::F16);
+    /// let path = "network/model.safetensors.index.json";
+    /// let model = Model::load_with(&Device::best().stream()?, &chain, path, &options)?;
+    /// # Ok::<(), convfuse::Error>(())
+    /// ```
+    pub fn load_with(
+        stream: &Stream,
+        graph: impl AsRef<Graph>,
+        path: impl AsRef<Path>,
+        options: &LoadOptions,
+    ) -> Result<Model> {
+        let parameters = Parameters::load_with(graph.as_ref(), path, options)?;
+        Model::with_dtype(stream, graph, &parameters, options.dtype)
+    }
+
+    /// The same from the bytes of a safetensors file, such as those of `include_bytes!`.
+    ///
+    /// # Errors
+    /// [`Error::Weights`], see [`Parameters::load_with`].
+    pub fn from_bytes(
+        stream: &Stream,
+        graph: impl AsRef<Graph>,
+        bytes: &[u8],
+        options: &LoadOptions,
+    ) -> Result<Model> {
+        let parameters = Parameters::from_bytes(graph.as_ref(), bytes, options)?;
+        Model::with_dtype(stream, graph, &parameters, options.dtype)
+    }
+
     /// The graph with parameters that are on the device of `stream` already: one tensor for each entry of the
     /// graph's [table](Graph::parameters), in its order. Inputs and outputs are of `dtype`. Parameters of
     /// another element type are rounded to it, except those of norms, which may be f32 with a 16-bit `dtype`.
-    /// Tensors that are dense and aligned are used where they lie, others are copied. The forms that fused
-    /// kernels take parameters in are made of them once: who lends memory for them and writes to it makes a
-    /// new model.
+    /// Tensors that are dense and aligned are used in place, others are copied. Prepared parameters of fused
+    /// kernels are made of them once, so make a new model after writing to memory that the tensors share.
     ///
     /// # Errors
     /// [`ParametersError::Count`] for another number of tensors;

@@ -1,0 +1,122 @@
+//! Depthwise convolutions of channels-last tensors, without a norm.
+//!
+//! `kernels_gpu::fused::depthwise::nhwc` says how runs are computed.
+
+use super::super::conv::ConvGeometry;
+use super::super::nhwc::{MAX_VECTORS, RunBlocks};
+use super::super::{LaunchShape, Refusal, VECTOR_ELEMENTS};
+use super::DepthwiseGeometry;
+use crate::mode::mode;
+
+/// Blocks that a multiprocessor should hold.
+pub const MIN_BLOCKS: u32 = 2;
+
+/// The inputs of a row that a thread holds, and the most outputs of a run.
+pub const WINDOW_INPUTS: u32 = 8;
+
+/// Outputs of a run whose inputs are loaded for each tap.
+pub const LOADED_RUN: u32 = 4;
+
+/// Rows of shared memory behind those of the taps: bias, gain and shift.
+pub const PARAMETER_ROWS: u32 = 3;
+
+/// The most shared memory of a block, in bytes.
+const SHARED_BYTES: u32 = 48 << 10;
+
+mode! {
+    /// How a thread comes by the inputs of a run.
+    pub RunInputs {
+        /// Each is loaded for each tap.
+        LOADED = 0,
+        /// A window of them slides over the row, for outputs side by side in the input.
+        STRIDE_1 = 1,
+        /// A window slides, for outputs two columns apart in the input.
+        STRIDE_2 = 2,
+    }
+}
+
+/// The kernel's by-value argument.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NhwcGeometry {
+    /// The convolution.
+    pub conv: ConvGeometry,
+    /// Its blocks.
+    pub blocks: RunBlocks,
+    /// How a thread comes by its inputs.
+    pub inputs: RunInputs,
+}
+
+impl NhwcGeometry {
+    /// The geometry of a convolution.
+    ///
+    /// # Errors
+    /// A convolution that is not depthwise; what [`RunBlocks::new`] refuses.
+    pub fn new(conv: &ConvGeometry) -> Result<Self, Refusal> {
+        DepthwiseGeometry::check(conv)?;
+        let (inputs, run) = match (conv.stride_w, conv.dilation_w) {
+            (1, 1) => (RunInputs::STRIDE_1, WINDOW_INPUTS),
+            (2, 1) => (RunInputs::STRIDE_2, WINDOW_INPUTS / 2),
+            _ => (RunInputs::LOADED, LOADED_RUN),
+        };
+        let most_vectors = MAX_VECTORS.min(SHARED_BYTES / Self::vector_bytes(conv));
+        let tensors = (conv.n, conv.output_channels());
+        let output = [conv.z, conv.p, conv.q];
+        Ok(Self {
+            conv: *conv,
+            blocks: RunBlocks::new(tensors, conv.w, output, run, most_vectors)?,
+            inputs,
+        })
+    }
+
+    /// Bytes of shared memory for the filters and parameters of a vector of channels.
+    const fn vector_bytes(conv: &ConvGeometry) -> u32 {
+        (conv.taps() + PARAMETER_ROWS) * (VECTOR_ELEMENTS * size_of::<f32>()) as u32
+    }
+
+    /// Launch of the kernel, if it fits a grid.
+    #[must_use]
+    pub fn shape(&self) -> Option<LaunchShape> {
+        let bytes = self.blocks.block_vectors * Self::vector_bytes(&self.conv);
+        Some(self.blocks.shape()?.with_shared(bytes))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::KernelGeometry;
+    use op_spec::ConvSpec;
+
+    fn depthwise(filter: [usize; 3], stride: usize, dilation: usize) -> ConvGeometry {
+        let [t, r, s] = filter;
+        let spec = ConvSpec::default().groups(8);
+        let spec = spec.stride([stride; 3]).dilation([dilation; 3]);
+        let problem = spec.problem(&[1, 8, 3, 90, 90], &[8, 1, t, r, s], None);
+        let geometry = problem.expect("a sound problem").geometry();
+        geometry.expect("a small problem")
+    }
+
+    #[test]
+    fn filters_of_any_length_fit_shared_memory() {
+        for (filter, stride, dilation, inputs) in [
+            ([1, 3, 3], 1, 1, RunInputs::STRIDE_1),
+            ([3, 7, 7], 2, 1, RunInputs::STRIDE_2),
+            ([1, 32, 32], 1, 2, RunInputs::LOADED),
+            ([1, 3, 3], 3, 1, RunInputs::LOADED),
+        ] {
+            let g = NhwcGeometry::new(&depthwise(filter, stride, dilation)).expect("a geometry");
+            assert_eq!(g.inputs, inputs);
+            let shape = g.shape().expect("a small grid");
+            assert!(shape.shared_bytes <= SHARED_BYTES);
+        }
+    }
+
+    #[test]
+    fn other_convolutions_are_refused() {
+        assert!(NhwcGeometry::new(&depthwise([1, 41, 25], 1, 1)).is_err());
+        let mut dense = depthwise([1, 3, 3], 1, 1);
+        (dense.groups, dense.group_c) = (4, 2);
+        assert!(NhwcGeometry::new(&dense).is_err());
+    }
+}
