@@ -53,7 +53,7 @@ class Region:
     nodes: list[fx.Node]
     """Those that go; the last one has the region's value."""
     is_dense: bool
-    """Whether PyTorch's operators give a dense value, too."""
+    """Whether PyTorch's value is dense, and the operator's, which is channels-last if the input is."""
     entry: Entry
 
     @property
@@ -165,7 +165,7 @@ class _Finder:
             inputs=path.inputs,
             parameters=parameters,
             nodes=nodes,
-            is_dense=value(last).is_contiguous(),
+            is_dense=value(last).is_contiguous() and value(path.x).is_contiguous(),
             entry=entry,
         )
 
@@ -293,7 +293,7 @@ def put(graph: fx.Graph, regions: Collection[Region], fast: bool, batch_invarian
     graph.eliminate_dead_code()
     if all(one.is_dense for one in regions):
         return
-    # The operator gives dense tensors, of which other views may be none.
+    # The operator's value may lie in memory otherwise than PyTorch's, and not be seen in another shape.
     for node in graph.nodes:
         if node.op == "call_function" and node.target is aten.view.default:
             node.target = aten.reshape.default
