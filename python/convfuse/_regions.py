@@ -7,10 +7,12 @@ PyTorch would not round.
 
 from __future__ import annotations
 
+import pathlib
 import re
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Any
+from zlib import crc32
 
 import torch
 from torch import fx
@@ -36,6 +38,15 @@ _PADS = (
 
 NORMS = frozenset({"group_norm", "instance_norm", "layer_norm"})
 """Norms that PyTorch computes in more than one pass over their input."""
+
+# Of calls in graphs, whose names are part of the keys of inductor's cache on disk, which does not know the fake implementation.
+_KNOWN = b"".join(
+    pathlib.Path(__file__).with_name(one).read_bytes() for one in ("_chain.py", "ops.py")
+)
+_NAME = f"convfuse_{crc32(_KNOWN):08x}"
+
+# What is known of a node that another one in its place does not have.
+_OF_THE_OPERATOR = frozenset({"tensor_meta", "eager_input_vals"})
 
 
 @dataclass
@@ -284,10 +295,9 @@ def put(graph: fx.Graph, regions: Collection[Region], fast: bool, batch_invarian
             [calls.get(one, one) for one in some] for some in (region.inputs, region.parameters)
         )
         with graph.inserting_before(last):
-            call = graph.call_function(
-                RUN, (inputs, parameters, region.text, is_fast, batch_invariant)
-            )
-        call.meta = {key: one for key, one in last.meta.items() if key != "tensor_meta"}
+            arguments = inputs, parameters, region.text, is_fast, batch_invariant
+            call = graph.create_node("call_function", RUN, arguments, name=_NAME)
+        call.meta = {key: one for key, one in last.meta.items() if key not in _OF_THE_OPERATOR}
         last.replace_all_uses_with(call)
         calls[last] = call
     graph.eliminate_dead_code()
