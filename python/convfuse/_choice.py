@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from typing import Any, Literal
 
 import torch
@@ -124,13 +125,14 @@ def slower_alone(
     for region in regions:
         shape = (region.key, *(_extents(one) for one in region.inputs))
         if shape not in known:
+            known[shape] = -1.0 if is_worthwhile(region, is_fast) else 1.0
             if time.perf_counter() < until:
                 ways = _ways(region, is_fast, batch_invariant, free)
                 device = region.inputs[0].meta["val"].device
-                ours, theirs = (measure(one, device, _EACH) for one in ways)
-                known[shape] = (ours.graph or ours.call) - (theirs.graph or theirs.call)
-            else:
-                known[shape] = -1.0 if is_worthwhile(region, is_fast) else 1.0
+                # PyTorch may refuse to see a drawn value in another shape.
+                with suppress(RuntimeError):
+                    ours, theirs = (measure(one, device, _EACH) for one in ways)
+                    known[shape] = (ours.graph or ours.call) - (theirs.graph or theirs.call)
         sums[region.key] = sums.get(region.key, 0.0) + known[shape]
     return {key for key, more in sums.items() if more >= 0.0}
 

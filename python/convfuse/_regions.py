@@ -7,10 +7,12 @@ PyTorch would not round.
 
 from __future__ import annotations
 
+import pathlib
 import re
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Any
+from zlib import crc32
 
 import torch
 from torch import fx
@@ -37,6 +39,15 @@ _PADS = (
 NORMS = frozenset({"group_norm", "instance_norm", "layer_norm"})
 """Norms that PyTorch computes in more than one pass over their input."""
 
+# Of calls in graphs, whose names are part of the keys of inductor's cache on disk, which does not know the fake implementation.
+_KNOWN = b"".join(
+    pathlib.Path(__file__).with_name(one).read_bytes() for one in ("_chain.py", "ops.py")
+)
+_NAME = f"convfuse_{crc32(_KNOWN):08x}"
+
+# What is known of a node that another one in its place does not have.
+_OF_THE_OPERATOR = frozenset({"tensor_meta", "eager_input_vals"})
+
 
 @dataclass
 class Region:
@@ -53,7 +64,7 @@ class Region:
     nodes: list[fx.Node]
     """Those that go; the last one has the region's value."""
     is_dense: bool
-    """Whether PyTorch's operators give a dense value, too."""
+    """Whether PyTorch's value is dense, and the operator's, which is channels-last if the input is."""
     entry: Entry
 
     @property
@@ -165,7 +176,7 @@ class _Finder:
             inputs=path.inputs,
             parameters=parameters,
             nodes=nodes,
-            is_dense=value(last).is_contiguous(),
+            is_dense=value(last).is_contiguous() and value(path.x).is_contiguous(),
             entry=entry,
         )
 
@@ -284,16 +295,15 @@ def put(graph: fx.Graph, regions: Collection[Region], fast: bool, batch_invarian
             [calls.get(one, one) for one in some] for some in (region.inputs, region.parameters)
         )
         with graph.inserting_before(last):
-            call = graph.call_function(
-                RUN, (inputs, parameters, region.text, is_fast, batch_invariant)
-            )
-        call.meta = {key: one for key, one in last.meta.items() if key != "tensor_meta"}
+            arguments = inputs, parameters, region.text, is_fast, batch_invariant
+            call = graph.create_node("call_function", RUN, arguments, name=_NAME)
+        call.meta = {key: one for key, one in last.meta.items() if key not in _OF_THE_OPERATOR}
         last.replace_all_uses_with(call)
         calls[last] = call
     graph.eliminate_dead_code()
     if all(one.is_dense for one in regions):
         return
-    # The operator gives dense tensors, of which other views may be none.
+    # The operator's value may lie in memory otherwise than PyTorch's, and not be seen in another shape.
     for node in graph.nodes:
         if node.op == "call_function" and node.target is aten.view.default:
             node.target = aten.reshape.default

@@ -26,6 +26,8 @@ __all__ = [
     "Conv3dMultiplyInstanceNormClampMultiplyMax",
 ]
 
+_is_any_autocast_enabled = torch._C._is_any_autocast_enabled
+
 # Hooks of all modules of the process.
 _HOOKS = (
     _module._global_forward_pre_hooks,
@@ -137,7 +139,7 @@ def _is_left_to_pytorch(tensors: list[torch.Tensor]) -> bool:
             return True
     if dtype not in TYPES or not (x.is_cuda or x.is_cpu or x.is_meta):
         return True
-    if torch._C._is_any_autocast_enabled() and not x.is_meta:
+    if _is_any_autocast_enabled() and not x.is_meta:
         if torch.is_autocast_enabled(x.device.type):
             return True
     return is_differentiated(tensors)

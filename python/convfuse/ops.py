@@ -23,6 +23,10 @@ _native.register()
 
 RUN = torch.ops.convfuse.run.default
 
+# Names that a call looks up once less.
+_is_grad_enabled, _is_compiling = torch.is_grad_enabled, torch.compiler.is_compiling
+_level = torch._C._functorch.maybe_current_level
+
 
 @torch.library.register_fake("convfuse::run")
 def _(
@@ -66,11 +70,11 @@ def flops(chain: str, shape: Sequence[int]) -> int:
 def is_differentiated(tensors: Sequence[torch.Tensor]) -> bool:
     """Whether somebody asks for derivatives of what is computed of these tensors: gradients are recorded, a transform of ``torch.func`` is
     at work, or tangents are carried along."""
-    if torch.is_grad_enabled() and any([one.requires_grad for one in tensors]):
+    if _is_grad_enabled() and any([one.requires_grad for one in tensors]):
         return True
-    if torch.compiler.is_compiling():
+    if _is_compiling():
         return False
-    return torch._C._functorch.maybe_current_level() is not None or forward_ad._current_level >= 0
+    return _level() is not None or forward_ad._current_level >= 0
 
 
 def run(

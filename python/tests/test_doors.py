@@ -16,7 +16,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.nn import functional as F
 
 import convfuse
-from convfuse import _backend, _inductor
+from convfuse import _backend, _inductor, _regions
 from convfuse._report import Times
 from convfuse._table import ROWS
 from convfuse.ops import RUN
@@ -149,6 +149,16 @@ def test_operators_that_were_kept_whole_are_inductors_again(programs, monkeypatc
     whole = set(targets) & set(table) & set(ROWS) - {torch.ops.aten.add.Tensor}
     assert RUN not in targets and not whole
     assert not any("group_norm" in str(one) or "silu" in str(one) for one in targets)
+
+
+def test_calls_have_names_by_which_caches_know_the_package(kernels):
+    """Inductor keeps what it compiled on disk, by the text of graphs, and a later package may lay out values in another way."""
+    plain, x = net(), torch.randn(2, 3, 8, 10)
+    with torch.no_grad():
+        compiled(plain)(x)
+    (program,) = kernels
+    names = [one.name for one in program.without(()).graph.nodes if one.target is RUN]
+    assert len(names) == 2 and all(one.startswith(_regions._NAME) for one in names)
 
 
 def test_shapes_that_are_marked_are_compiled_once(kernels):

@@ -25,7 +25,7 @@ import convfuse
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
-BATCHES, CASES = 8, 6
+BATCHES, CASES = 4, 12
 
 # Relative errors of one rounding.
 UNITS = {

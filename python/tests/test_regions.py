@@ -286,3 +286,14 @@ def test_a_value_that_is_written_to_counts_as_it_then_is():
     with torch.no_grad():
         torch.testing.assert_close(ours(mine), model(theirs), rtol=1e-4, atol=1e-4)
     assert torch.equal(mine, theirs)
+
+
+def test_values_may_be_seen_in_another_shape_whatever_their_layout():
+    """Of a channels-last input PyTorch's layer norm gives a dense value, and the operator a channels-last one."""
+    layers = nn.LayerNorm([8, 6, 6]), nn.ReLU(), nn.Flatten(), nn.Linear(288, 3)
+    plain = nn.Sequential(*layers).eval()
+    ours, x = fused(plain), torch.randn(2, 8, 6, 6)
+    with torch.no_grad():
+        for order in (torch.contiguous_format, torch.channels_last):
+            expect_near(ours(x.to(memory_format=order)), exact_of(plain, x))
+    assert chains(ours) == ["layer_norm relu"] * 2
