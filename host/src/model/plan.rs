@@ -158,9 +158,10 @@ impl Plan {
     /// tensors that the plan was not made for, [`DeviceMismatch`](crate::Error::DeviceMismatch),
     /// [`LayoutMismatch`](crate::Error::LayoutMismatch) for an input that lies in memory otherwise than the
     /// plan was made for, or an output that is not NHWC where the plan writes that,
-    /// [`NotContiguous`](crate::Error::NotContiguous) and [`Misaligned`](crate::Error::Misaligned) for another
-    /// output that is not dense from a multiple of 16 bytes on, [`TensorInUse`](crate::Error::TensorInUse). Of further inputs as [`Model::forward`]. On a stream
-    /// that is being captured also [`OtherStreamInCapture`](crate::Error::OtherStreamInCapture) for an input
+    /// [`NotContiguous`](crate::Error::NotContiguous) and [`Misaligned`](crate::Error::Misaligned) for
+    /// another output that is not dense from a multiple of 16 bytes on,
+    /// [`TensorInUse`](crate::Error::TensorInUse). Of further inputs as [`Model::forward`]. On a stream that
+    /// is being captured also [`OtherStreamInCapture`](crate::Error::OtherStreamInCapture) for an input
     /// of another stream.
     pub fn execute<'a>(
         &mut self,

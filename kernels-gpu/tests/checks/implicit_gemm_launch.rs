@@ -204,8 +204,8 @@ pub(super) fn multiply_to_nhwc<F: Operand>(
     )
 }
 
-/// Launches the GEMM of warp-specialized tiles, twice where the producer converts: `multiply` takes the tensor
-/// map of the input, the mainloop, and where and how many magnitudes it records.
+/// Launches the GEMM of warp-specialized tiles, twice where the producer converts: `multiply` takes the
+/// tensor map of the input, the mainloop, and where and how many magnitudes it records.
 fn launch<F: Operand>(
     run: &Run,
     config: &GemmConfig,

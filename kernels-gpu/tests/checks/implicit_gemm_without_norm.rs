@@ -292,7 +292,8 @@ fn check<F: Operand>(run: &Run, name: &str, row: &Row, case: &Case) -> Outcome {
     Ok(())
 }
 
-/// On devices whose tiles write it, an NHWC output has the bits of `y`, and with a list those of a kernel that applies the list to `y`.
+/// On devices whose tiles write it, an NHWC output has the bits of `y`, and with a list those of a kernel
+/// that applies the list to `y`.
 fn nhwc<F: Operand>(
     run: &Run,
     what: &str,

@@ -74,8 +74,8 @@ impl Tensor {
         Err(in_use(at, "belongs to another stream than the plan"))
     }
 
-    /// The memory, to be overwritten in the order of its home stream, from [`start`](Self::start) on. No other
-    /// handle may share it.
+    /// The memory, to be overwritten in the order of its home stream, from [`start`](Self::start) on. No
+    /// other handle may share it.
     pub(crate) fn overwritable(&mut self, at: At) -> Result<&mut Storage> {
         if self.is_read_only {
             return Err(in_use(

@@ -97,8 +97,8 @@ impl Gemm {
         Ok(Self::new(config, options.precision, &device, strides))
     }
 
-    /// A convolution without a norm from NHWC to NHWC of a 16-bit type, in tiles of pixels of several samples.
-    /// Where results may depend on the batch alone.
+    /// A convolution without a norm from NHWC to NHWC of a 16-bit type, in tiles of pixels of several
+    /// samples, where results may depend on the batch.
     ///
     /// # Errors
     /// The rule that the convolution breaks.

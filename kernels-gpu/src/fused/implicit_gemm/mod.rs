@@ -25,7 +25,7 @@
 //! combine   moments of each row of the norm, from those of its tiles, in a fixed order
 //! ```
 //! The next kernel is `group_norm_scale_pointwise` where outputs were pooled, or where there is no maximum,
-//! else `group_norm_scale_max_pool2d_clamp` or `instance_norm_clamp_multiply_channel_max`.
+//! else `group_norm_scale_max_pool2d_clamp` or `instance_norm_clamp_multiply_channel_reduction`.
 //!
 //! `launch_config::implicit_gemm` has the layouts of the reformatted input and of tiles.
 //!

@@ -4,8 +4,8 @@
 //! `wgmma` with 64 filters and 128 or 256 pixels keeps the tensor cores busiest and leaves a thread no
 //! registers but for accumulators. So filters come through shared memory as well as the halo tile. Eight
 //! consumer warps (two warpgroups) multiply (`consume`) and run the epilogue of their tiles (`results`,
-//! `rows`, `pixel_rows`). Four producer warps load operands into two pipelines (`pipeline`): one warp loads filters by bulk
-//! copies (`produce`), three load halo tiles, in one of three ways:
+//! `rows`, `pixel_rows`). Four producer warps load operands into two pipelines (`pipeline`): one warp loads
+//! filters by bulk copies (`produce`), three load halo tiles, in one of three ways:
 //!
 //! | halo tile | loaded by | file |
 //! |---|---|---|
@@ -203,13 +203,13 @@ pub unsafe fn implicit_gemm_sm90<
     compute::<S, F, false>(&input, &output, g, mainloop);
 }
 
-/// The same without a norm, for an NHWC output: pixels have their channels side by side. Results of 16 bits go
-/// through a function, or a residual is added to them, once they are rounded.
+/// The same without a norm, for an NHWC output: pixels have their channels side by side. Once they are
+/// rounded, results of 16 bits go through a function, and a residual is added.
 ///
 /// # Safety
 /// As for [`fn@implicit_gemm_sm90`], without moments. The groups have whole vectors of 16 bytes of output
-/// channels. `rounded` changes no result in f32. `residual` is NHWC, has an element for each output if `rounded`
-/// adds it, starts on 16 bytes and does not overlap `y`.
+/// channels. `rounded` changes no result in f32. `residual` is NHWC, has an element for each output if
+/// `rounded` adds it, starts on 16 bytes and does not overlap `y`.
 #[kernel(
     instances(S: [halves: Halves], F: [scaled_f16_f32: ScaledF16, bf16x3_f32: Bf16x3]),
     instances(S: [halves: Halves, whole: Whole], F: [f16: F16, bf16: Bf16]),

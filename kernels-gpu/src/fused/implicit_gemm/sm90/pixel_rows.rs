@@ -1,8 +1,8 @@
-//! The store of a warp's results in NHWC: pixels of the warp's filters in shared memory, and from there to the
-//! output.
+//! The store of a warp's results in NHWC: pixels of the warp's filters in shared memory, and from there to
+//! the output.
 //!
-//! Rows of the accumulators are filters. Shared memory has the transpose, a row of the warp's filters for each
-//! pixel, in vectors of 16 bytes. Lanes write the vectors of a pixel side by side: whole sectors.
+//! Rows of the accumulators are filters. Shared memory has the transpose, a row of the warp's filters for
+//! each pixel, in vectors of 16 bytes. Lanes write the vectors of a pixel side by side: whole sectors.
 
 use core::mem::{size_of, transmute_copy};
 
