@@ -158,8 +158,8 @@ impl ConvGeometry {
         self.groups * self.group_k
     }
 
-    /// The same convolution of a batch that lies in NHWC with these strides of samples, channels, slices, rows
-    /// and columns, as one sample: its pixels are one row where single pixels are multiplied, else the
+    /// The same convolution of a batch that lies in NHWC with these strides of samples, channels, slices,
+    /// rows and columns, as one sample: its pixels are one row where single pixels are multiplied, else the
     /// samples are its slices. So tiles hold pixels of several samples. None for volumes whose filters have
     /// several taps.
     #[must_use]
