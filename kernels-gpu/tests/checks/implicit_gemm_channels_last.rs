@@ -7,23 +7,25 @@ use launch_config::implicit_gemm::{
     GemmConfig, GemmDevice, OperandFormat, Prescale, WARP_SPECIALIZED,
 };
 use ndarray::ArrayD;
+use op_spec::graph::Layer;
 
 use super::convolved::Convolution;
 use super::implicit_gemm::{DEVICE, FOR_SINGLE_TILES, FOR_WARP_SPECIALIZED_TILES, Operand};
 use super::implicit_gemm_launch::{Ended, Operands, multiply_warp_specialized, prepare};
+use super::implicit_gemm_without_norm::{nhwc, of_type};
 use super::rows::{Row, rows};
 use super::{Failure, Loaded, Outcome, Run, Tensor, bits, same_bits};
 
 fn table() -> [Row; 12] {
     rows! {
         // Padding on all sides; two planes at a time.
-        [2, 16, 20], [1, 7, 9], [1, 3, 3], padding([0, 1, 1]);
+        [2, 16, 24], [1, 7, 9], [1, 3, 3], padding([0, 1, 1]);
         // Four planes at a time; stride phases; a column and a row that no window sees.
-        [1, 32, 9], [1, 18, 26], [1, 3, 3], stride([1, 2, 2]), padding([0, 1, 0]);
+        [1, 32, 16], [1, 18, 26], [1, 3, 3], stride([1, 2, 2]), padding([0, 1, 0]);
         // Groups.
-        [2, 64, 10], [1, 9, 11], [1, 3, 3], padding([0, 1, 0]), dilation([1, 1, 2]), groups(2);
+        [2, 64, 16], [1, 9, 11], [1, 3, 3], padding([0, 1, 0]), dilation([1, 1, 2]), groups(2);
         // Octets of several slices, all strides, a slice of the filter a K block.
-        [1, 24, 70], [9, 17, 18], [3, 3, 3], stride([2; 3]), padding([1; 3]), dilation([1, 2, 1]);
+        [1, 24, 72], [9, 17, 18], [3, 3, 3], stride([2; 3]), padding([1; 3]), dilation([1, 2, 1]);
         // One plane, whose neighbouring columns make a step.
         [2, 8, 20], [3, 9, 14], [2, 3, 5], padding([0, 1, 2]), dilation([1, 1, 3]);
         // Several tiles of filters, and pipelines that come round.
@@ -35,10 +37,10 @@ fn table() -> [Row; 12] {
         // Four strips, whose boxes are rows.
         [1, 32, 9], [1, 8, 32], [1, 3, 3], padding([0, 1, 1]);
         // Sums that two blocks split.
-        [3, 32, 9], [3, 17, 10], [3, 3, 3], split(2);
+        [3, 32, 16], [3, 17, 10], [3, 3, 3], split(2);
         // Boxes of stride phases, each in two pieces of which the second one is smaller where values are
         // rounded.
-        [1, 16, 9], [1, 65, 17], [1, 3, 3], stride([1, 2, 2]);
+        [1, 16, 8], [1, 65, 17], [1, 3, 3], stride([1, 2, 2]);
         // Large halo tiles, of which shared memory has two.
         [1, 64, 9], [1, 60, 40], [1, 2, 2], dilation([1, 40, 20]);
     }
@@ -195,6 +197,9 @@ fn check<F: Operand>(run: &Run, what: &str, conv: &Convolution, config: &GemmCon
         let moments = run.empty::<f32>(config.moment_elements() as usize)?;
         let ended = ended(x);
         multiply_warp_specialized::<F>(run, config, device, operands, bias, &ended, &y, &moments)?;
+        let lists = [vec![], vec![Layer::silu(), Layer::add("residual")]];
+        let (tensors, lists) = ((operands, bias, &ended), of_type::<F>(&lists));
+        nhwc::<F>(run, what, (config, &[device]), tensors, &y, lists)?;
         Ok((y, moments))
     };
     let operands = prepare::<F>(run, config, &x, weight)?;

@@ -2,7 +2,8 @@
 //! norm and function before a result is written.
 
 use launch_config::implicit_gemm::{
-    Epilogue, GemmConfig, GemmTile, M32N128, RoundedEpilogue, TILES, W64N128, WARP_SPECIALIZED,
+    Epilogue, GemmConfig, GemmDevice, GemmTile, M32N128, RoundedEpilogue, TILES, W64N128,
+    WARP_SPECIALIZED,
 };
 use launch_config::pointwise::{self, Step};
 use launch_config::{KernelGeometry, Presence};
@@ -250,6 +251,18 @@ fn check<F: Operand>(run: &Run, name: &str, row: &Row, case: &Case) -> Outcome {
         assert!(config.is_some() || may_lack, "{name}, {tile:?}");
         config
     };
+    let lists = [
+        vec![],
+        vec![Layer::silu()],
+        vec![Layer::hardswish()],
+        vec![Layer::add("residual")],
+        vec![Layer::add("residual"), Layer::relu()],
+        vec![
+            Layer::silu(),
+            Layer::add("residual"),
+            Layer::leaky_relu(0.25),
+        ],
+    ];
     // Where one output's zeros meet what is not finite in the other's window, too.
     let two_outputs = GemmConfig::with_two_outputs(&geometry, F::OPERANDS, &DEVICE);
     let two_outputs = two_outputs.map(GemmConfig::without_norm);
@@ -279,7 +292,16 @@ fn check<F: Operand>(run: &Run, name: &str, row: &Row, case: &Case) -> Outcome {
                 assert_eq!(multiply(&FOR_SINGLE_TILES, &other)?, 1);
                 same_bits(&what, &other, &y)?;
             }
-            nhwc::<F>(run, &what, &config, (&operands, bias, &ended), &y)?;
+            let devices = [&FOR_WARP_SPECIALIZED_TILES, &FOR_SINGLE_TILES];
+            let tensors = (&operands, bias, &ended);
+            nhwc::<F>(
+                run,
+                &what,
+                (&config, &devices),
+                tensors,
+                &y,
+                of_type::<F>(&lists),
+            )?;
         } else {
             let factors = Factors {
                 norm_weight: None,
@@ -292,17 +314,29 @@ fn check<F: Operand>(run: &Run, name: &str, row: &Row, case: &Case) -> Outcome {
     Ok(())
 }
 
+/// The lists that results of this type go through: in f32 none but the first, which is empty.
+pub(super) fn of_type<F: Operand>(lists: &[Vec<Layer>]) -> &[Vec<Layer>] {
+    match size_of::<F::Stored>() {
+        2 => lists,
+        _ => &lists[..1],
+    }
+}
+
 /// On devices whose tiles write it, an NHWC output has the bits of `y`, and with a list those of a kernel
 /// that applies the list to `y`.
-fn nhwc<F: Operand>(
+pub(super) fn nhwc<F: Operand>(
     run: &Run,
     what: &str,
-    config: &GemmConfig,
+    (config, devices): (&GemmConfig, &[&GemmDevice]),
     (operands, bias, ended): (&Operands, &Tensor<F::Stored>, &Ended<F::Stored>),
     y: &Tensor<F::Stored>,
+    lists: &[Vec<Layer>],
 ) -> Outcome {
-    let devices = [&FOR_WARP_SPECIALIZED_TILES, &FOR_SINGLE_TILES].into_iter();
+    let devices = devices.iter();
     let devices = devices.filter(|d| config.writes_nhwc(d, size_of::<F::Stored>() as u32));
+    if devices.clone().next().is_none() {
+        return Ok(());
+    }
     let conv = &config.geometry.conv;
     let channels = conv.output_channels() as usize;
     let (values, pixels) = (y.values()?, conv.output_pixels() as usize);
@@ -315,23 +349,6 @@ fn nhwc<F: Operand>(
     let of_index = |index: usize| (index % 13) as f32 * 0.25 - 1.5;
     let residual: Vec<f32> = (0..values.len()).map(of_index).collect();
     let residual = run.tensor::<F::Stored>(&residual)?;
-    let lists = [
-        vec![],
-        vec![Layer::silu()],
-        vec![Layer::hardswish()],
-        vec![Layer::add("residual")],
-        vec![Layer::add("residual"), Layer::relu()],
-        vec![
-            Layer::silu(),
-            Layer::add("residual"),
-            Layer::leaky_relu(0.25),
-        ],
-    ];
-    // Results in f32 go through nothing.
-    let lists = match size_of::<F::Stored>() {
-        2 => &lists[..],
-        _ => &lists[..1],
-    };
     for layers in lists {
         let list = list(layers);
         let wanted = run.empty::<F::Stored>(values.len())?;
