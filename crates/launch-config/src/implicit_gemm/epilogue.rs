@@ -137,7 +137,7 @@ impl RoundedEpilogue {
 
 impl GemmConfig {
     /// The config of a convolution without a norm, in `format` on a device: as [`new`](Self::new) without a
-    /// pool, of the tiles whose kernels have the fix-up pass ([`GemmTile::ends`]), and without moments.
+    /// pool, of the tiles whose kernels have the fix-up pass, and without moments.
     ///
     /// # Errors
     /// A format whose MMA steps multiply several parts; problems that [`new`](Self::new) refuses.

@@ -1,7 +1,7 @@
 //! The kernel that lays out filters as tensor core operands.
 
 use cuda_std::global::{Global, GlobalMut};
-use cuda_std::{Storage, kernel, math, opaque, shared_array, thread, warp};
+use cuda_std::{Storage, kernel, math, shared_array, thread, warp};
 use launch_config::WARP_THREADS;
 use launch_config::implicit_gemm::sm90::filter_word;
 use launch_config::implicit_gemm::{
@@ -93,7 +93,7 @@ const WARPS: u32 = SPREAD_THREADS / WARP_THREADS;
 
 /// A block lays out one filter.
 ///
-/// *Launch*: the config's `filters_shape()`. *Mapping*: a thread takes every 256th K-vector of the filter.
+/// *Launch*: the config's `filters_shape()`. *Mapping*: a thread takes every 256th word of the filter.
 /// *Barriers*: where values are scaled, one between the warps' largest magnitudes and the block's.
 /// *Traffic*: each filter is read once or twice, each operand written once.
 ///
@@ -172,47 +172,43 @@ pub unsafe fn implicit_gemm_filters<F: Format>(
         behind,
         g,
     };
-    // The words of a K-vector, which share the division of its place, for each half of each step.
+    // Four lanes, two words each, for each step.
     let mut at = thread;
-    while at < all_mma_steps * MMA_STEP_K_VECTORS {
-        let (step, half) = (at / MMA_STEP_K_VECTORS, at % MMA_STEP_K_VECTORS);
+    while at < all_mma_steps * 8 {
+        let (step, place) = div_rem(at, 8);
+        let (quad_lane, half) = (place % 4, place / 4);
         let (k_block, step_of_k_block) = div_rem(step, g.mma_steps);
         let (pass, k_vector) = filter.k_vector(step_of_k_block, half, passes);
+        let (mut low, mut high) = (0.0, 0.0);
+        if exists && pass < passes {
+            low = filter.value(k_block, k_vector, 2 * quad_lane);
+            high = filter.value(k_block, k_vector, 2 * quad_lane + 1);
+        }
+        let mut word = F::pack(low, high);
+        if passes > 1 && pass < passes {
+            // The part that the pass multiplies.
+            let mut left = part_of_pass(FILTER_PARTS, pass);
+            while left > 0 {
+                [low, high] = F::left(word, low, high);
+                word = F::pack(low, high);
+                left -= 1;
+            }
+        }
         let operand = ((filter_tile * all_mma_steps + step) * parts) * sets;
-        let mut quad_lane = 0;
-        while quad_lane < 4 {
-            opaque::not_unrolled();
-            let (mut low, mut high) = (0.0, 0.0);
-            if exists && pass < passes {
-                low = filter.value(k_block, k_vector, 2 * quad_lane);
-                high = filter.value(k_block, k_vector, 2 * quad_lane + 1);
-            }
-            let mut word = F::pack(low, high);
-            if passes > 1 && pass < passes {
-                // The part that the pass multiplies.
-                let mut left = part_of_pass(FILTER_PARTS, pass);
-                while left > 0 {
-                    [low, high] = F::left(word, low, high);
-                    word = F::pack(low, high);
-                    left -= 1;
-                }
-            }
-            let to = |part: u32| {
-                // Warp-specialized tiles have them in the layout of shared memory.
-                let (operand, in_operand) = if tile.is_warp_specialized() {
-                    let filter = set * OPERAND_ROWS + row;
-                    (operand + part * sets, filter_word(filter, half, quad_lane))
-                } else {
-                    let in_operand = (quad * 4 + quad_lane) * 4 + 2 * half + high_row;
-                    (operand + part * sets + set, in_operand)
-                };
-                (operand * OPERAND_WORDS) as usize + in_operand as usize
+        let to = |part: u32| {
+            // Warp-specialized tiles have them in the layout of shared memory.
+            let (operand, in_operand) = if tile.is_warp_specialized() {
+                let filter = set * OPERAND_ROWS + row;
+                (operand + part * sets, filter_word(filter, half, quad_lane))
+            } else {
+                let in_operand = (quad * 4 + quad_lane) * 4 + 2 * half + high_row;
+                (operand + part * sets + set, in_operand)
             };
-            operands.store(to(0), word);
-            if parts == 2 {
-                operands.store(to(1), F::rest(word, low, high));
-            }
-            quad_lane += 1;
+            (operand * OPERAND_WORDS) as usize + in_operand as usize
+        };
+        operands.store(to(0), word);
+        if parts == 2 {
+            operands.store(to(1), F::rest(word, low, high));
         }
         at += SPREAD_THREADS;
     }
