@@ -120,9 +120,9 @@ fn the_exit_status_is_in_the_help() {
     let help = Program::new().run("--help");
     assert_eq!(help.code, Some(0));
     for status in [
-        "0  everything",
+        "0  success",
         "1  a result is wrong",
-        "2  something",
+        "2  the request",
         "3  the machine",
     ] {
         assert!(help.out.contains(status), "{status}");
