@@ -7,12 +7,11 @@ use launch_config::implicit_gemm::{
     GemmConfig, GemmDevice, OperandFormat, Prescale, WARP_SPECIALIZED,
 };
 use ndarray::ArrayD;
-use op_spec::graph::Layer;
 
 use super::convolved::Convolution;
 use super::implicit_gemm::{DEVICE, FOR_SINGLE_TILES, FOR_WARP_SPECIALIZED_TILES, Operand};
 use super::implicit_gemm_launch::{Ended, Operands, multiply_warp_specialized, prepare};
-use super::implicit_gemm_without_norm::{nhwc, of_type};
+use super::implicit_gemm_without_norm::nhwc;
 use super::rows::{Row, rows};
 use super::{Failure, Loaded, Outcome, Run, Tensor, bits, same_bits};
 
@@ -197,9 +196,8 @@ fn check<F: Operand>(run: &Run, what: &str, conv: &Convolution, config: &GemmCon
         let moments = run.empty::<f32>(config.moment_elements() as usize)?;
         let ended = ended(x);
         multiply_warp_specialized::<F>(run, config, device, operands, bias, &ended, &y, &moments)?;
-        let lists = [vec![], vec![Layer::silu(), Layer::add("residual")]];
-        let (tensors, lists) = ((operands, bias, &ended), of_type::<F>(&lists));
-        nhwc::<F>(run, what, (config, &[device]), tensors, &y, lists)?;
+        let tensors = (operands, bias, &ended);
+        nhwc::<F>(run, what, (config, &[device]), tensors, &y, &[vec![]])?;
         Ok((y, moments))
     };
     let operands = prepare::<F>(run, config, &x, weight)?;

@@ -315,7 +315,7 @@ fn check<F: Operand>(run: &Run, name: &str, row: &Row, case: &Case) -> Outcome {
 }
 
 /// The lists that results of this type go through: in f32 none but the first, which is empty.
-pub(super) fn of_type<F: Operand>(lists: &[Vec<Layer>]) -> &[Vec<Layer>] {
+fn of_type<F: Operand>(lists: &[Vec<Layer>]) -> &[Vec<Layer>] {
     match size_of::<F::Stored>() {
         2 => lists,
         _ => &lists[..1],
@@ -355,12 +355,11 @@ pub(super) fn nhwc<F: Operand>(
         let len = values.len() as u64;
         let arguments = (plain.source(), residual.source(), wanted.ptr(), len, list);
         let labels = [label::<F::Stored>()];
-        run.launch(
-            &POINTWISE_RESIDUAL,
-            &labels,
-            pointwise::shape(len),
-            arguments,
-        )?;
+        if !layers.is_empty() {
+            let shape = pointwise::shape(len);
+            run.launch(&POINTWISE_RESIDUAL, &labels, shape, arguments)?;
+        }
+        let wanted = if layers.is_empty() { &plain } else { &wanted };
         for device in devices.clone() {
             let got = run.empty::<F::Stored>(values.len())?;
             let added = list.adds().then_some(&residual);
