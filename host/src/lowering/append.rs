@@ -216,7 +216,8 @@ impl<'a> Appending<'a> {
                 let x = self.padded(x, start)?;
                 let parameters = self.convolution(start, lowered)?;
                 let (epilogue, list) = plan.store_epilogue();
-                let rounded = RoundedEpilogue::of(&list).unwrap_or(RoundedEpilogue::NONE);
+                let rounded = RoundedEpilogue::of(&list);
+                let rounded = rounded.expect("the table takes no other list for this producer");
                 let epilogue = (epilogue, rounded);
                 let output = self.produced_shape(start, plan);
                 let program = &mut *self.program;

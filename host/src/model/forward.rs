@@ -166,7 +166,7 @@ impl Model {
     /// A graph with further inputs takes them as well:
     /// `model.forward(Inputs::new(&x).with("residual", &residual))?`.
     ///
-    /// Inputs may lie in memory in any way. What kernels do not read as it lies is copied on the device
+    /// Inputs may have any strides. An input in a layout that the kernels do not read is copied on the device
     /// first, by one kernel; the bits of the output do not depend on it. The output is dense, in the layout
     /// of the first input, channels-last or row-major, unless the [options](Options::output_layout) ask for
     /// another.

@@ -86,22 +86,22 @@ enum Runs {
 
 /// A run of the CPU backend.
 struct Backend {
-    inputs: Vec<Lie>,
+    inputs: Vec<Strided>,
     /// With the element types that kernels take them in.
-    parameters: Vec<(Lie, DType)>,
+    parameters: Vec<(Strided, DType)>,
     table: Arc<[Parameter]>,
 }
 
-/// How a tensor lies in memory.
-struct Lie {
+/// Shape, strides and element type of a tensor.
+struct Strided {
     shape: Box<[usize]>,
     strides: Box<[isize]>,
     dtype: DType,
 }
 
-impl Lie {
-    fn of(tensor: &Tensor) -> Lie {
-        Lie {
+impl Strided {
+    fn of(tensor: &Tensor) -> Strided {
+        Strided {
             shape: tensor.shape().into(),
             strides: tensor.strides().into(),
             dtype: tensor.dtype(),
@@ -230,8 +230,8 @@ impl Launches {
             let stored: Vec<DType> = parameters.iter().map(Tensor::dtype).collect();
             let dtypes = kernel_dtypes(graph, &stored, dtype);
             Runs::Backend(Backend {
-                inputs: inputs.iter().map(|input| Lie::of(input)).collect(),
-                parameters: parameters.iter().map(Lie::of).zip(dtypes).collect(),
+                inputs: inputs.iter().map(|input| Strided::of(input)).collect(),
+                parameters: parameters.iter().map(Strided::of).zip(dtypes).collect(),
                 table: table.into(),
             })
         } else {

@@ -120,7 +120,7 @@ fn axes_of(layout: MemoryFormat, rank: usize) -> Vec<usize> {
     axes
 }
 
-/// The shape that a tensor of this layout has as it lies in memory.
+/// The extents of a tensor of this shape in the order of a layout's axes, outermost first.
 pub(crate) fn in_memory(shape: &[usize], layout: MemoryFormat) -> Vec<usize> {
     let axes = axes_of(layout, shape.len()).into_iter();
     axes.map(|axis| shape[axis]).collect()
