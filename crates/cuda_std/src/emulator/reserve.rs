@@ -4,6 +4,7 @@
 #[derive(Debug)]
 pub(crate) struct Reserved {
     start: *mut u8,
+    #[cfg(any(target_os = "linux", target_os = "macos"))]
     bytes: usize,
 }
 

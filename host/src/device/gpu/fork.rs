@@ -1,6 +1,5 @@
 //! Detection of `fork`, after which a child process cannot use the driver.
 
-use std::sync::Once;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// Whether this process was forked from one that had used a GPU.
@@ -14,7 +13,7 @@ pub(super) fn watch() {
         unsafe extern "C" fn note() {
             FORKED.store(true, Relaxed);
         }
-        static WATCHED: Once = Once::new();
+        static WATCHED: std::sync::Once = std::sync::Once::new();
         // SAFETY: `note` lives as long as the program and does what a signal handler may. Where registering
         // fails, for want of memory, a forked child is told by the driver's own errors.
         WATCHED.call_once(|| unsafe {
