@@ -1,6 +1,6 @@
 //! The launch contract: limits of kernels and devices, checked before a launch.
 
-use launch_config::LaunchShape;
+use launch_config::{Arch, LaunchShape};
 
 /// A launch that was refused. Nothing ran.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -20,12 +20,12 @@ pub enum LaunchError {
         /// The owner of the limit: kernel or device.
         owner: &'static str,
     },
-    /// An extent of the block or the grid that is zero or too large.
+    /// An extent of the block, the grid or the cluster that is zero or too large.
     #[error("{kernel}: {what} extent {axis} is {actual}, must be 1 to {limit}")]
     Extent {
         /// The kernel's symbol.
         kernel: &'static str,
-        /// `block` or `grid`.
+        /// `block`, `grid` or `cluster`.
         what: &'static str,
         /// `x`, `y` or `z`.
         axis: char,
@@ -56,18 +56,31 @@ pub(crate) struct Limits {
     pub(crate) threads: u32,
     pub(crate) block: [u32; 3],
     pub(crate) grid: [u32; 3],
+    /// Blocks of a cluster, along x; 1 without clusters.
+    pub(crate) cluster: u32,
     pub(crate) shared_bytes: u32,
 }
 
 impl Limits {
-    /// The emulator's limits: those of every device from compute capability 8.0 on, with Hopper's shared
-    /// memory.
-    pub(crate) const EMULATED: Limits = Limits {
-        threads: 1024,
-        block: [1024, 1024, 64],
-        grid: [i32::MAX as u32, 65_535, 65_535],
-        shared_bytes: 227 * 1024,
-    };
+    /// The blocks of a cluster that every device with clusters takes.
+    pub(crate) const CLUSTER: u32 = 8;
+
+    /// The limits of an emulated device of this architecture: those of every device from compute capability
+    /// 8.0 on, with the shared memory of an A100, an H100 or a B200. Kernels for Hopper alone use clusters.
+    pub(crate) const fn emulated(arch: Arch) -> Limits {
+        let (shared_kib, cluster) = match arch {
+            Arch::Sm90 => (227, Self::CLUSTER),
+            Arch::Sm100 => (227, 1),
+            _ => (163, 1),
+        };
+        Limits {
+            threads: 1024,
+            block: [1024, 1024, 64],
+            grid: [i32::MAX as u32, 65_535, 65_535],
+            cluster,
+            shared_bytes: shared_kib * 1024,
+        }
+    }
 }
 
 /// A kernel's limits.
@@ -87,6 +100,11 @@ pub(crate) fn check(
     let extents = [
         ("block", shape.block, limits.block),
         ("grid", shape.grid, limits.grid),
+        (
+            "cluster",
+            [shape.cluster_blocks, 1, 1],
+            [limits.cluster, 1, 1],
+        ),
     ];
     for (what, extents, limits) in extents {
         for ((axis, actual), limit) in ['x', 'y', 'z'].into_iter().zip(extents).zip(limits) {
@@ -142,20 +160,29 @@ mod tests {
             max_threads: Some(256),
             static_shared_bytes: 1024,
         };
-        let refusal = |block, shared_bytes| {
+        let refusal_of = |arch, block, shared_bytes, cluster_blocks| {
             let shape = LaunchShape {
                 grid: [i32::MAX as u32, 65_535, 1],
                 block,
                 shared_bytes,
-                cluster_blocks: 1,
+                cluster_blocks,
             };
-            let refused = check(&kernel, &Limits::EMULATED, &shape).err();
+            let refused = check(&kernel, &Limits::emulated(arch), &shape).err();
             refused.map_or_else(String::new, |error| error.to_string())
         };
+        let refusal = |block, shared_bytes| refusal_of(Arch::Sm90, block, shared_bytes, 1);
         assert_eq!(refusal([16, 16, 1], 226 << 10), "");
         let extent = "k: block extent z is 65, must be 1 to 64";
         assert_eq!(refusal([1, 1, 65], 0), extent);
         let shared = "k: shared memory is 1024 + 232448 bytes (static + dynamic), limit 232448";
         assert_eq!(refusal([32, 1, 1], 227 << 10), shared);
+        let cluster = "k: cluster extent x is 9, must be 1 to 8";
+        assert_eq!(refusal_of(Arch::Sm90, [32, 1, 1], 0, 8), "");
+        assert_eq!(refusal_of(Arch::Sm90, [32, 1, 1], 0, 9), cluster);
+        let cluster = "k: cluster extent x is 2, must be 1 to 1";
+        assert_eq!(refusal_of(Arch::Sm80, [32, 1, 1], 0, 2), cluster);
+        assert_eq!(refusal_of(Arch::Sm80, [32, 1, 1], 162 << 10, 1), "");
+        let shared = "k: shared memory is 1024 + 166912 bytes (static + dynamic), limit 166912";
+        assert_eq!(refusal_of(Arch::Sm80, [32, 1, 1], 163 << 10, 1), shared);
     }
 }

@@ -120,6 +120,54 @@ impl Boxes {
         TensorMap(words)
     }
 
+    /// Checks what `cuTensorMapEncodeTiled` asks of a tensor at `address` and its boxes
+    /// ([its documentation](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TENSOR__MEMORY.html)),
+    /// and what [`tensor_map`](crate::tensor_map) asks of a line.
+    ///
+    /// # Errors
+    /// The rule that is broken, in words.
+    #[cfg(feature = "emulator")]
+    pub(crate) fn check(&self, address: usize) -> Result<(), String> {
+        const MOST_STRIDE: u64 = (1 << 40) - 1;
+        const MOST_OF_BOX: u64 = 256;
+        const MOST_STEP: u64 = 8;
+        let within = |value: u64, what: &str, axis: usize, at_most: u64| {
+            if (1..=at_most).contains(&value) {
+                return Ok(());
+            }
+            Err(format!("{what} {axis} is {value}, limit 1..={at_most}"))
+        };
+        let on_16_bytes = |value: u64, what: &str| match value.is_multiple_of(16) {
+            true => Ok(()),
+            false => Err(format!("{what} is {value}, no multiple of 16")),
+        };
+        on_16_bytes(address as u64, "the tensor's address")?;
+        for axis in 0..AXES {
+            let [extent, reach, step] =
+                [self.extents, self.reaches, self.steps].map(|of| u64::from(of[axis]));
+            within(extent, "the tensor's extent", axis, u64::from(u32::MAX))?;
+            within(reach, "the box's extent", axis, MOST_OF_BOX)?;
+            within(
+                step,
+                "the box's step",
+                axis,
+                if axis == 0 { 1 } else { MOST_STEP },
+            )?;
+        }
+        for (axis, &stride) in self.strides.iter().enumerate() {
+            within(stride, "the tensor's stride", axis + 1, MOST_STRIDE)?;
+            on_16_bytes(stride, "a stride of the tensor")?;
+        }
+        let line = self.line_bytes();
+        let most = if self.is_swizzled == 1 { 64 } else { 128 };
+        if !(line.is_power_of_two() && (16..=most).contains(&line)) {
+            return Err(format!(
+                "a line of {line} bytes, neither 16 nor a power of two up to {most}"
+            ));
+        }
+        Ok(())
+    }
+
     /// What [`emulated`](Self::emulated) was made of.
     #[cfg(feature = "emulator")]
     pub(crate) fn of_emulated(map: &TensorMap) -> (usize, Self) {

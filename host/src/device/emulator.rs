@@ -81,7 +81,12 @@ impl Emulator {
             max_threads: kernel.bounds().max_threads,
             static_shared_bytes: 0,
         };
-        contract::check(&facts, &Limits::EMULATED, shape)?;
+        let cluster = kernel.bounds().cluster_blocks.unwrap_or(1);
+        let in_clusters = LaunchShape {
+            cluster_blocks: shape.cluster_blocks.max(cluster),
+            ..*shape
+        };
+        contract::check(&facts, &Limits::emulated(self.arch()), &in_clusters)?;
         let mut launch = cuda_std::emulator::Launch::default();
         (launch.grid, launch.block) = (shape.grid, shape.block);
         launch.shared_bytes = shape.shared_bytes;

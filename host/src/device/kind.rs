@@ -123,8 +123,8 @@ impl Device {
         };
         match self.kind() {
             Kind::Cpu(_) => host("CPU backend", None, threads),
-            Kind::Emulator(_) => {
-                let shared = Limits::EMULATED.shared_bytes;
+            Kind::Emulator(emulator) => {
+                let shared = Limits::emulated(emulator.arch()).shared_bytes;
                 host("emulator of the GPU kernels", Some(shared), 1)
             }
             Kind::Gpu(gpu) => gpu.info(),

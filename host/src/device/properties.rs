@@ -111,7 +111,7 @@ impl Device {
             Kind::Emulator(emulator) => DeviceProperties {
                 arch: emulator.arch(),
                 multiprocessors: EMULATED_MULTIPROCESSORS,
-                shared_bytes_per_block: Limits::EMULATED.shared_bytes,
+                shared_bytes_per_block: Limits::emulated(emulator.arch()).shared_bytes,
                 ..unknown
             },
             Kind::Gpu(gpu) => {

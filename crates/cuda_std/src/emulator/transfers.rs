@@ -10,9 +10,6 @@ use crate::common::{AXES, Boxes, TARGET_BYTES, TensorMap};
 /// Elements of a 16-byte chunk of a box.
 const CHUNK_ELEMENTS: u32 = CHUNK as u32 / 2;
 
-/// The most chunks of a line without swizzle.
-const MAX_CHUNKS: u32 = 8;
-
 /// The source of a bulk copy, a region and an offset; `None` for an empty copy.
 type From = Option<(*const Region, usize)>;
 
@@ -62,13 +59,8 @@ pub(crate) fn copy_box(target: u32, map: &TensorMap, at: [i32; AXES], address: u
     let refuse =
         |problem: String| -> ! { fail(place, FaultKind::Argument(format!("copy_box: {problem}"))) };
     let is_swizzled = boxes.is_swizzled == 1;
-    let most = if is_swizzled { 4 } else { MAX_CHUNKS };
-    if !chunks.is_power_of_two()
-        || chunks > most
-        || of_span % CHUNK_ELEMENTS != 0
-        || of_rest.contains(&0)
-    {
-        refuse(format!("the map has no boxes, {boxes:?}"));
+    if let Err(rule) = boxes.check(start) {
+        refuse(format!("there is no such tensor map: {rule}"));
     }
     if !target.is_multiple_of(TARGET_BYTES) {
         refuse(format!(

@@ -176,8 +176,44 @@ fn what_a_copy_does_wrong_is_reported() {
         fault(map, [0; 5], Bug::Wait) => InFlight;
         // The second sample is not there.
         fault(map, [0, 0, 0, 0, 1], Bug::None) => OutsideAllocation;
-        fault(TensorMap::NONE, [0; 5], Bug::None) => "no boxes";
+        fault(TensorMap::NONE, [0; 5], Bug::None) => "extent 0 is 0";
     }
     // Bytes that nobody announced keep the phase from its end, or come to the next one.
     fault(map, [0; 5], Bug::Bytes);
+}
+
+#[test]
+fn tensor_maps_keep_the_limits_of_the_driver() {
+    let device = Device::new();
+    let tensor = Tensor::new(8, 0);
+    let x = tensor.upload(&device);
+    let y = device.alloc(4 * WORDS).unwrap();
+    let arguments = |change: &dyn Fn(&mut Boxes), offset: usize| {
+        let mut boxes = tensor.boxes;
+        change(&mut boxes);
+        let words = boxes.counts().iter().product::<u32>() / 2;
+        let map = boxes.emulated(x.ptr::<u8>().wrapping_add(offset));
+        (map, y.ptr::<u32>(), [0; AXES], words, Bug::None)
+    };
+    let at_the_limits = |boxes: &mut Boxes| {
+        boxes.extents[4] = 1;
+        boxes.strides[3] = (1 << 40) - 16;
+        (boxes.reaches, boxes.steps) = ([8, 256, 1, 1, 1], [1, 8, 1, 1, 1]);
+    };
+    run_clean::<bring<1>>(&device, &shape(1, 32), arguments(&at_the_limits, 0));
+    let fault = |change: &dyn Fn(&mut Boxes), offset: usize| {
+        run_faulty::<bring<1>>(&device, &shape(1, 32), arguments(change, offset))
+    };
+    faults! {
+        fault(&|boxes| boxes.reaches[1] = 257, 0) => Argument, "box's extent 1 is 257, limit 1..=256";
+        fault(&|boxes| boxes.reaches[3] = 0, 0) => Argument, "box's extent 3 is 0";
+        fault(&|boxes| boxes.steps[2] = 9, 0) => Argument, "box's step 2 is 9, limit 1..=8";
+        fault(&|boxes| boxes.steps[0] = 2, 0) => Argument, "box's step 0 is 2, limit 1..=1";
+        fault(&|boxes| boxes.extents[4] = 0, 0) => Argument, "tensor's extent 4 is 0";
+        fault(&|boxes| boxes.strides[0] += 8, 0) => Argument, "no multiple of 16";
+        fault(&|boxes| boxes.strides[3] = 1 << 40, 0) => Argument, "tensor's stride 4 is 1099511627776";
+        fault(&|boxes| boxes.reaches[0] = 24, 0) => Argument, "a line of 48 bytes";
+        fault(&|boxes| (boxes.reaches[0], boxes.is_swizzled) = (64, 1), 0) => Argument, "a line of 128 bytes";
+        fault(&|_| (), 8) => Argument, "address";
+    }
 }

@@ -246,6 +246,7 @@ fn rates(device: CudaDevice) -> Result<Rates, DriverError> {
 fn limits(device: CudaDevice) -> Result<Limits, DriverError> {
     use sys::CUdevice_attribute::*;
     let get = |which| attribute(device, which);
+    let has_clusters = get(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)? >= 9;
     Ok(Limits {
         threads: get(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK)?,
         block: [
@@ -258,6 +259,7 @@ fn limits(device: CudaDevice) -> Result<Limits, DriverError> {
             get(CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y)?,
             get(CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z)?,
         ],
+        cluster: if has_clusters { Limits::CLUSTER } else { 1 },
         shared_bytes: get(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)?,
     })
 }

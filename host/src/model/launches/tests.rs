@@ -139,7 +139,8 @@ fn run(launches: &Launches, stream: &Stream, x: &Tensor, parameters: &[Tensor]) 
     y
 }
 
-const ARCHS: [Arch; 2] = [Arch::Sm80, Arch::Sm90];
+/// Blackwell runs the kernels of sm_80, with the shared memory that the largest of them need.
+const ARCHS: [Arch; 2] = [Arch::Sm100, Arch::Sm90];
 
 fn stream(arch: Arch) -> Stream {
     let options = EmulatorOptions {
