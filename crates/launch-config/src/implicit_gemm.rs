@@ -10,6 +10,9 @@
 //!    the input that its pixels touch, into shared memory, one *K block* of channels at a time.
 //! 4. Combining the moments of the tiles of a norm's row, where they are many.
 //!
+//! Filters that are not kept from run to run need not be put in order: warp-specialized tiles read channels-last
+//! filters in place (`filters`).
+//!
 //! # The reformatted input
 //! A K-vector holds eight channels of one pixel. Where a group has at most four channels, it holds those of
 //! several neighbouring columns instead, so that few of its values are padding: two columns of four channels,
@@ -27,6 +30,7 @@ mod combining;
 mod config;
 mod costs;
 mod epilogue;
+mod filters;
 mod k_blocks;
 mod layout;
 mod nhwc_tile;
@@ -42,6 +46,7 @@ pub use channels_last::{KVectorStrides, Loader};
 pub use combining::{COMBINED_BY_THREAD, Combining, combining};
 pub use config::{ASSUMED_BATCH, GemmConfig, GemmDevice};
 pub use epilogue::{Epilogue, EpilogueKind, RoundedEpilogue, RoundedFunction};
+pub use filters::FilterLoader;
 pub use layout::{Layout, OUTSIDE, PLACE_BITS, TILE_PADDING, TILE_WORDS};
 pub use operands::{MmaOperands, OperandFormat, PASSES, Prescale};
 pub use sm80::{M16N64, M16N256, M32N128, M64N32, M64N128};
@@ -193,6 +198,8 @@ pub struct GemmGeometry {
     pub k_vectors: KVectorStrides,
     /// How boxes are copied.
     pub staged_tiles: StagedTiles,
+    /// The loader of the filters.
+    pub filters: FilterLoader,
     /// Neighbouring outputs in depth of a tile: 1, or 2, one for each half of a warp-specialized tile's
     /// filters. With 2, tiles, halo tiles and the reformatted input are those of a convolution with twice the
     /// stride in depth and one more filter slice; `conv` is the convolution itself.

@@ -383,10 +383,18 @@ fn neighbouring_channels_of_a_row_and_a_group_share_moments() {
 #[test]
 fn filters_fill_a_step() {
     let words = 4;
-    let k_vectors = (0..MMA_STEP_K_VECTORS)
-        .flat_map(|k_vector| (0..WARP_SPECIALIZED.filters()).map(move |k| (k_vector, k)));
-    let places = k_vectors
-        .flat_map(|(k_vector, k)| (0..words).map(move |word| filter_word(k, k_vector, word)));
-    // Filters of a K-vector follow one another, and K-vectors do.
-    assert!(places.eq(0..MMA_STEP_K_VECTORS * WARP_SPECIALIZED.filters() * words));
+    let filter = |k: u32| {
+        let k_vectors = (0..MMA_STEP_K_VECTORS).map(move |k_vector| (k, k_vector));
+        k_vectors
+            .flat_map(|(k, k_vector)| (0..words).map(move |word| filter_word(k, k_vector, word)))
+    };
+    for k in 0..WARP_SPECIALIZED.filters() {
+        // A filter's line, whose halves are exchanged in every second set of four filters.
+        let first = MMA_STEP_K_VECTORS * words * k;
+        let [one, other] = [first..first + words, first + words..first + 2 * words];
+        match k / 4 % 2 {
+            0 => assert!(filter(k).eq(one.chain(other)), "{k}"),
+            _ => assert!(filter(k).eq(other.chain(one)), "{k}"),
+        }
+    }
 }

@@ -15,6 +15,7 @@ use op_spec::graph::{NormalForm, Operand};
 #[cfg(any(test, feature = "lab"))]
 use super::Options;
 use super::launches::plan_launches;
+use super::producer::Producer;
 use super::region::{Considered, Query, Region, RegionFacts, Verdict, output_layout};
 use super::table::{Lowered, TABLE};
 #[cfg(any(test, feature = "lab"))]
@@ -29,6 +30,14 @@ pub(crate) struct Chosen {
     /// Its launches.
     pub(super) plan: LaunchPlan,
     pub(crate) facts: RegionFacts,
+}
+
+impl Chosen {
+    /// The parameter, in the graph's table, that the producer reads in place where each run is given it.
+    pub(crate) fn given_in_place(&self, of: Query<'_>) -> Option<usize> {
+        let reads = matches!(&self.lowered.producer, Producer::ImplicitGemm(gemm) if gemm.has_filters_in_place());
+        reads.then(|| of.graph.parameters_of(self.layers[0])[0])
+    }
 }
 
 /// The kernels for a whole graph, in an order in which they can run, with all of their launches.
@@ -99,6 +108,7 @@ pub(crate) fn must_have_kernels(
         problem: &problem,
         dtype,
         orders: &[Order::Dense],
+        given: &[],
         properties,
         options,
     };

@@ -17,6 +17,9 @@ pub(crate) struct Query<'a> {
     pub(crate) dtype: DType,
     /// How the graph's inputs lie in memory, the first one first. Others are dense.
     pub(crate) orders: &'a [Order],
+    /// The element types and orders of the parameters that each run is given, in the order of the graph's
+    /// table; none where the parameters are kept.
+    pub(crate) given: &'a [(DType, Order)],
     pub(crate) properties: &'a DeviceProperties,
     pub(crate) options: &'a Options,
 }
@@ -120,6 +123,20 @@ impl Region<'_> {
             Operand::Input(number) => self.of.order(number).strides(input),
             Operand::Layer(_) => Order::of_layout(input, self.input).ok()?.strides(input),
         }
+    }
+
+    /// Whether each run is given the weight of the convolution `layer`, densely in NHWC and in the type of the
+    /// tensors. No other layer has it.
+    pub(super) fn is_given_in_nhwc(&self, layer: usize) -> bool {
+        let (graph, given) = (self.of.graph, self.of.given);
+        let slot = graph.parameters_of(layer)[0];
+        let uses = (0..graph.layers().len()).flat_map(|layer| graph.parameters_of(layer));
+        let is_only_use = uses.filter(|&&used| used == slot).count() == 1;
+        given.get(slot).is_some_and(|(dtype, order)| {
+            let shape = &graph.parameters()[slot].shape;
+            let in_nhwc = Order::of_layout(shape, Layout::Nhwc);
+            is_only_use && *dtype == self.of.dtype && in_nhwc.is_ok_and(|nhwc| nhwc == *order)
+        })
     }
 
     /// Shape of the output of the layer `layer`.

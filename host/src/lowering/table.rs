@@ -206,8 +206,12 @@ pub(super) const TABLE: [Row; 7] = [
         summary: "implicit GEMM on tensor cores, with moments where a norm follows",
         can_implement: |row, region, form| {
             let (of, options) = (region.of, region.of.options.fused());
-            let (_, conv) = form.convolution.ok_or(row.other_layers())?;
+            let (layer, conv) = form.convolution.ok_or(row.other_layers())?;
             let strides = region.strides();
+            let with_filters = |gemm: Gemm| match region.is_given_in_nhwc(layer) {
+                true => gemm.with_filters_in_place(),
+                false => gemm,
+            };
             if let Ok(store) = Store::of(&form.epilogue)
                 && (store.list.is_empty()
                     || region.output == Layout::Nhwc
@@ -227,7 +231,7 @@ pub(super) const TABLE: [Row; 7] = [
                 };
                 if store.list.is_empty() || gemm.writes() == Layout::Nhwc {
                     return Ok(Lowered::without_moments(
-                        Producer::ImplicitGemm(gemm),
+                        Producer::ImplicitGemm(with_filters(gemm)),
                         Plan::Store(store),
                     ));
                 }
@@ -235,7 +239,7 @@ pub(super) const TABLE: [Row; 7] = [
             behind_moments(region, form, |conv, windows, row_channels| {
                 let rows = (windows, row_channels);
                 Gemm::with_moments(conv, rows, of.dtype, of.properties, options, strides)
-                    .map(Producer::ImplicitGemm)
+                    .map(|gemm| Producer::ImplicitGemm(with_filters(gemm)))
             })
         },
     },

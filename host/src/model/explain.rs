@@ -138,6 +138,7 @@ impl Explanation {
             problem: &graph.problem(input)?,
             dtype,
             orders: &vec![Order::Dense; 1 + graph.inputs().len()],
+            given: &[],
             properties,
             options,
         };
@@ -222,6 +223,7 @@ pub fn explain_axes(
         problem: &graph.problem(input)?,
         dtype,
         orders: &orders,
+        given: &[],
         properties,
         options,
     };

@@ -339,6 +339,7 @@ impl Model {
             problem,
             dtype: self.shared.dtype,
             orders,
+            given: &[],
             properties,
             options,
         }

@@ -71,8 +71,8 @@ pub struct Launches {
     problem: GraphProblem,
     /// Those of all inputs, the first one's first.
     orders: Vec<Order>,
-    /// Parameters that each run is given.
-    given: usize,
+    /// The element types and orders of the parameters that each run is given.
+    given: Vec<(DType, Order)>,
     runs: Runs,
     /// The streams that it ran on, each once, where parameters are kept.
     streams: Mutex<Vec<Stream>>,
@@ -163,7 +163,7 @@ impl Model {
             options: options.clone(),
             problem,
             orders,
-            given: 0,
+            given: Vec::new(),
             runs: Runs::Kernels(program),
             streams: Mutex::default(),
         })
@@ -179,7 +179,7 @@ impl Launches {
     /// these do; their elements are not read. Inputs are of one element type, which is that of the output.
     /// Parameters may be of any: they are rounded to the inputs' in each run, except those of norms, which
     /// are read in f32. A parameter that is not dense, row-major and aligned to 16 bytes is copied in each
-    /// run.
+    /// run, except channels-last filters that a convolution reads in place.
     ///
     /// `stream` is the one that the caller is about to run it on. Other streams of the device may run it as
     /// well, also for the first time while they are in capture.
@@ -241,11 +241,12 @@ impl Launches {
                 problem: &problem,
                 dtype,
                 orders: &orders,
+                given: &given,
                 properties: &properties,
                 options,
             };
             let chosen = lowering::choose(query)?;
-            let program = program_of(query, device, &orders, Source::Given(&given), &chosen)?;
+            let program = program_of(query, device, &orders, Source::Given, &chosen)?;
             program.make_ready(OPERATOR, stream)?;
             Runs::Kernels(Arc::new(program))
         };
@@ -254,7 +255,7 @@ impl Launches {
             graph: graph.clone(),
             dtype,
             options: options.clone(),
-            given: given.len(),
+            given,
             runs,
             streams: Mutex::default(),
             problem,
@@ -305,8 +306,8 @@ impl Launches {
             }
             .into());
         }
-        if parameters.len() != self.given {
-            let (actual, expected) = (parameters.len(), self.given);
+        if parameters.len() != self.given.len() {
+            let (actual, expected) = (parameters.len(), self.given.len());
             return Err(ParametersError::Count { actual, expected }.into());
         }
         match &self.runs {
@@ -399,6 +400,7 @@ impl Launches {
             problem: &self.problem,
             dtype: self.dtype,
             orders: &self.orders,
+            given: &self.given,
             properties: &self.device.properties(),
             options: &self.options,
         };

@@ -20,17 +20,22 @@ pub(super) enum Source<'a> {
         tensors: &'a [Tensor],
         preparations: &'a Preparations,
     },
-    /// Each run is given them, after its inputs, and prepares them. Element types and layouts, in the order
-    /// of the graph's table.
-    Given(&'a [(DType, Order)]),
+    /// Each run is given them, after its inputs, and prepares them.
+    Given,
     /// They are nowhere, and the program is only explained. Element types, in the order of the graph's table.
     Absent(&'a [DType]),
 }
 
 impl Source<'_> {
-    /// The parameters as values of `program`, each dense and of the element type that its kernels take.
-    fn values(self, program: &mut ProgramBuilder, of: Query<'_>) -> Result<Vec<Value>> {
-        let given = match self {
+    /// The parameters as values of `program`, each dense and of the element type that its kernels take, or as
+    /// it lies where the kernels that were chosen read it in place.
+    fn values(
+        self,
+        program: &mut ProgramBuilder,
+        of: Query<'_>,
+        chosen: &[Chosen],
+    ) -> Result<Vec<Value>> {
+        match self {
             Source::Kept { tensors, .. } => {
                 let tensors = tensors.iter();
                 return Ok(tensors.map(|tensor| program.parameter(tensor)).collect());
@@ -41,15 +46,22 @@ impl Source<'_> {
                     .map(|(parameter, &dtype)| program.absent(&parameter.shape, dtype))
                     .collect();
             }
-            Source::Given(given) => given,
-        };
-        let table = of.graph.parameters().iter();
-        let stored: Vec<DType> = given.iter().map(|(dtype, _)| *dtype).collect();
+            Source::Given => {}
+        }
+        let in_place: Vec<usize> = chosen
+            .iter()
+            .filter_map(|region| region.given_in_place(of))
+            .collect();
+        let table = of.graph.parameters().iter().enumerate();
+        let stored: Vec<DType> = of.given.iter().map(|(dtype, _)| *dtype).collect();
         let wanted = kernel_dtypes(of.graph, &stored, of.dtype);
-        let each = table.zip(given).zip(wanted);
-        each.map(|((parameter, (dtype, order)), wanted)| {
-            let name = Some(&*parameter.name);
-            program.input_as(name, &parameter.shape, *dtype, order, wanted)
+        let each = table.zip(of.given).zip(wanted);
+        each.map(|(((slot, parameter), (dtype, order)), wanted)| {
+            let (name, shape) = (Some(&*parameter.name), &parameter.shape);
+            match in_place.contains(&slot) {
+                true => program.input_as_it_lies(name, shape, *dtype, order),
+                false => program.input_as(name, shape, *dtype, order, wanted),
+            }
         })
         .collect()
     }
@@ -91,7 +103,7 @@ pub(super) fn program_of(
     let (input, dtype) = (query.problem.input_shape(), query.dtype);
     let mut program = match parameters {
         Source::Absent(_) => ProgramBuilder::explained(device),
-        Source::Kept { .. } | Source::Given(_) => ProgramBuilder::new(device),
+        Source::Kept { .. } | Source::Given => ProgramBuilder::new(device),
     };
     let x = program.input_as_it_lies(None, input, dtype, &orders[0])?;
     let further = query.problem.inputs.iter().zip(&orders[1..]);
@@ -108,11 +120,11 @@ pub(super) fn program_of(
         }
     }
     let inputs = [&[x], &further[..]].concat();
-    let values = parameters.values(&mut program, query)?;
+    let values = parameters.values(&mut program, query, chosen)?;
     let none = Preparations::default();
     let preparations = match parameters {
         Source::Kept { preparations, .. } => preparations,
-        Source::Given(_) | Source::Absent(_) => &none,
+        Source::Given | Source::Absent(_) => &none,
     };
     let mut appending = Appending {
         program: &mut program,

@@ -314,6 +314,7 @@ fn implicit_gemm<F: Operand>(run: &Run, tile: GemmTile) -> Outcome {
             moments.ptr(),
             std::ptr::null_mut(),
             TensorMap::NONE,
+            TensorMap::NONE,
             g,
             mainloop,
             without_norm.epilogue,

@@ -22,6 +22,15 @@ pub(super) struct Operands {
 }
 
 impl Operands {
+    /// The input alone, for filters that are read in place.
+    pub(super) fn without_filters(self, run: &Run) -> Result<Self, Failure> {
+        Ok(Self {
+            operands: run.empty(0)?,
+            filter_descales: run.empty(0)?,
+            ..self
+        })
+    }
+
     /// The filters alone, and room for the scales of samples that the producer converts.
     pub(super) fn without_input(self, run: &Run, samples: usize) -> Result<Self, Failure> {
         Ok(Self {
@@ -86,6 +95,7 @@ pub(super) fn prepare<F: Operand>(
 }
 
 /// Further arguments of a convolution without a norm.
+#[derive(Clone, Copy)]
 pub(super) struct Ended<T> {
     pub(super) x: *const T,
     pub(super) weight: *const T,
@@ -103,6 +113,14 @@ impl<T> Ended<T> {
         shift: std::ptr::null(),
         epilogue: Epilogue::NONE,
     };
+}
+
+/// The tensor map of filters that are read in place.
+fn filter_map<T>(config: &GemmConfig, ended: &Ended<T>) -> TensorMap {
+    match config.geometry.filters.is_in_place() {
+        true => filter_boxes(&config.geometry).emulated(ended.weight.cast()),
+        false => TensorMap::NONE,
+    }
 }
 
 /// The GEMM of warp-specialized tiles. Returns the number of tiles of a block.
@@ -139,6 +157,7 @@ pub(super) fn multiply_warp_specialized<F: Operand>(
                 moments.ptr(),
                 largest,
                 map,
+                filter_map(config, ended),
                 config.geometry,
                 mainloop,
                 ended.epilogue,
@@ -188,6 +207,7 @@ pub(super) fn multiply_to_nhwc<F: Operand>(
                 y.ptr(),
                 largest,
                 map,
+                filter_map(config, ended),
                 config.geometry,
                 mainloop,
                 ended.epilogue,

@@ -23,7 +23,7 @@ use super::rows::{Row, rows};
 use super::{Loaded, Outcome, Run, Tensor, compare, label, precision, same_bits};
 
 /// What filters, steps, K blocks and K-vectors leave over, and everything in whole steps.
-fn table() -> [Row; 12] {
+fn table() -> [Row; 14] {
     rows! {
         // Whole steps; a group of infinities and NaN.
         [2, 16, 20], [1, 7, 9], [1, 3, 3], padding([0, 1, 1]);
@@ -50,6 +50,10 @@ fn table() -> [Row; 12] {
         [1, 32, 144], [1, 19, 33], [1, 1, 1], groups(2), leaky_relu(0.25);
         // Of two neighbouring outputs in depth.
         [2, 8, 16], [3, 5, 7], [2, 3, 3], padding([1, 0, 1]), batch_norm();
+        // Three planes of channels, and more taps than an MMA batch has steps.
+        [1, 24, 70], [3, 5, 9], [3, 1, 5], stride([2, 1, 1]), padding([1, 0, 2]), batch_norm();
+        // More filters than are resident, in several K blocks.
+        [1, 136, 72], [1, 6, 10], [1, 3, 3], padding([0, 1, 1]), relu();
     }
 }
 
@@ -310,6 +314,22 @@ fn check<F: Operand>(run: &Run, name: &str, row: &Row, case: &Case) -> Outcome {
             multiply::<F>(run, &config, &operands, bias, &factors, &ended, &y, &none)?;
         }
         compare(&what, &y, &wanted)?;
+        if let Some(config) = config.with_filters_in_place() {
+            let (filters, channels) = (geometry.output_channels(), geometry.group_c);
+            let weight = run.channels_last(&parameters[0], filters.into(), channels)?;
+            let ended = Ended {
+                weight: weight.source(),
+                ..ended
+            };
+            let operands = operands.without_filters(run)?;
+            for device in [&FOR_WARP_SPECIALIZED_TILES, &FOR_SINGLE_TILES] {
+                let other = run.empty::<F::Stored>(elements)?;
+                multiply_warp_specialized::<F>(
+                    run, &config, device, &operands, bias, &ended, &other, &none,
+                )?;
+                same_bits(&format!("{what}, filters in place"), &other, &y)?;
+            }
+        }
     }
     Ok(())
 }

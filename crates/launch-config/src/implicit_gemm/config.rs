@@ -3,9 +3,9 @@
 use super::k_blocks::MAX_K_BLOCK_K_VECTORS;
 use super::pixels::{choose_pixels, reach};
 use super::{
-    BLOCK_THREADS, EpilogueKind, GemmGeometry, GemmTile, K_VECTOR_VALUES, K_VECTOR_WORDS,
-    KVectorStrides, MmaOperands, OperandFormat, Prescale, SCANNED_ELEMENTS, SPREAD_THREADS,
-    StagedTiles, WARP_SPECIALIZED, sm80, sm90,
+    BLOCK_THREADS, EpilogueKind, FilterLoader, GemmGeometry, GemmTile, K_VECTOR_VALUES,
+    K_VECTOR_WORDS, KVectorStrides, MmaOperands, OperandFormat, Prescale, SCANNED_ELEMENTS,
+    SPREAD_THREADS, StagedTiles, WARP_SPECIALIZED, sm80, sm90,
 };
 use crate::conv::ConvGeometry;
 use crate::norm::{COMBINED_BY_WARP, COUNTED_ELEMENTS};
@@ -385,6 +385,7 @@ impl<'a> ReformattedInput<'a> {
             epilogue: EpilogueKind::MOMENTS,
             k_vectors: KVectorStrides::REFORMATTED,
             staged_tiles: StagedTiles::NONE,
+            filters: FilterLoader::PREPARED,
             outputs_d,
             moment_channels: 1,
         };

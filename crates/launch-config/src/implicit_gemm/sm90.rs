@@ -32,11 +32,12 @@ pub use tiles::{W64N128, WARP_SPECIALIZED};
 use super::costs::COPIED_PER_CYCLE;
 use super::{
     GemmConfig, GemmDevice, GemmGeometry, K_VECTOR_BYTES, K_VECTOR_VALUES, MMA_BATCH_STEPS,
-    OperandFormat,
+    MMA_STEP_K_VECTORS, OperandFormat,
 };
 use crate::clusters::at_once;
 use block::{
-    MIN_FILTER_STAGES, MORE_STAGED_TILES_PER_WARP, STAGED_TILE_WORDS, STAGED_TILES_PER_WARP,
+    FILTER_SWIZZLE_BYTES, MIN_FILTER_STAGES, MORE_STAGED_TILES_PER_WARP, STAGED_TILE_WORDS,
+    STAGED_TILES_PER_WARP,
 };
 
 /// The fewest pipeline stages: one is filled while the other is read.
@@ -278,7 +279,7 @@ impl GemmGeometry {
         let barriers = channels + mainloop.tiles * WARP_SPECIALIZED.filters() * 4 * 4;
         let results = (barriers + 8 * mainloop.barriers()).next_multiple_of(TARGET_BYTES);
         let exchange = results + 4 * WARPS * WRITTEN_WORDS;
-        let filters = exchange + 4 * mainloop.exchanged();
+        let filters = (exchange + 4 * mainloop.exchanged()).next_multiple_of(FILTER_SWIZZLE_BYTES);
         let halos =
             filters + mainloop.filters * mainloop.tiles * mma_batch_bytes(format.step_parts());
         let staged = halos + mainloop.halos * self.k_block_bytes(format.parts);
@@ -306,11 +307,12 @@ pub const fn mma_batch_bytes(parts: u32) -> u32 {
 }
 
 /// Index, in a part of an MMA step, of word `word` (values `2 * word` and `2 * word + 1`) of K-vector
-/// `k_vector` of filter `filter`. The filters of a K-vector are consecutive, as the rows of core matrices
-/// are.
+/// `k_vector` of filter `filter`. A filter is a line of two K-vectors, which are exchanged in every second set
+/// of four filters: the swizzle of 32 bytes, as boxes of filters in place have it.
 #[must_use]
 pub const fn filter_word(filter: u32, k_vector: u32, word: u32) -> u32 {
-    (k_vector * WARP_SPECIALIZED.filters() + filter) * (K_VECTOR_VALUES / 2) + word
+    let swizzled = k_vector ^ (filter / 4 % 2);
+    (filter * MMA_STEP_K_VECTORS + swizzled) * (K_VECTOR_VALUES / 2) + word
 }
 
 /// Clusters of `split_k` blocks that run at the same time.

@@ -56,6 +56,7 @@ fn chosen(
         problem: &chain.problem(input)?,
         dtype,
         orders: &[Order::Dense],
+        given: &[],
         properties,
         options,
     })

@@ -175,7 +175,9 @@ impl Gemm {
                 plan.launch(&IMPLICIT_GEMM_RESCALE, &[label], g.rescale_shape())?;
             }
         }
-        plan.preparation(&IMPLICIT_GEMM_FILTERS, &[label], config.filters_shape())?;
+        if !self.has_filters_in_place() {
+            plan.preparation(&IMPLICIT_GEMM_FILTERS, &[label], config.filters_shape())?;
+        }
         let Some(mainloop) = self.mainloop else {
             let tile = config.tile.name().unwrap_or_default();
             return plan.launch(&IMPLICIT_GEMM, &[tile.into(), label], self.shape);
@@ -211,6 +213,20 @@ impl Gemm {
             true => Layout::Nhwc,
             false => Layout::Nchw,
         }
+    }
+
+    /// The same with channels-last filters read in place, where its tile can.
+    pub(crate) fn with_filters_in_place(self) -> Self {
+        let config = self.config.with_filters_in_place();
+        Self {
+            config: config.unwrap_or(self.config),
+            ..self
+        }
+    }
+
+    /// Whether channels-last filters are read in place.
+    pub(crate) fn has_filters_in_place(&self) -> bool {
+        self.config.geometry.filters.is_in_place()
     }
 
     /// Whether tiles hold pixels of several samples.
@@ -268,6 +284,10 @@ impl fmt::Display for Gemm {
             Loader::CHANNELS_LAST => "; channels-last input read in place",
             Loader::REFORMAT_TO_NHWC => "; input reformatted to channels-last K-vectors",
             _ => "; input reformatted to padded planes of K-vectors",
+        })?;
+        f.write_str(match self.has_filters_in_place() {
+            true => ", channels-last filters read in place",
+            false => "",
         })
     }
 }

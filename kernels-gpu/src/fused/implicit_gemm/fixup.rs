@@ -14,7 +14,7 @@ use cuda_std::shared::Shared;
 use cuda_std::{Storage, math, opaque, thread, warp};
 use launch_config::WARP_THREADS;
 use launch_config::implicit_gemm::{
-    GemmGeometry, K_VECTOR_VALUES, K_VECTOR_WORDS, Loader, OUTSIDE, RoundedEpilogue,
+    FilterLoader, GemmGeometry, K_VECTOR_VALUES, K_VECTOR_WORDS, Loader, OUTSIDE, RoundedEpilogue,
     RoundedFunction,
 };
 
@@ -110,6 +110,8 @@ unsafe fn convolve<T: Storage, const WARP_SPECIALIZED: bool>(
     let first_of_group = (group * conv.group_c) as usize;
     let first_plane = sample as usize * conv.input_channels() as usize + first_of_group;
     let filter = channel as usize * conv.reduction() as usize;
+    let are_filters_channels_last =
+        WARP_SPECIALIZED && opaque::to_compiler(g.filters.code()) == FilterLoader::IN_PLACE.code();
     let (mut sum, mut tap) = (0.0, 0);
     // The loops are not unrolled: this code rarely runs, and every instance of the kernel has it.
     let mut t = 0;
@@ -140,7 +142,12 @@ unsafe fn convolve<T: Storage, const WARP_SPECIALIZED: bool>(
                     };
                     let value = x.load(at).to_f32();
                     let value = if inside { value } else { 0.0 };
-                    let weight = weight.load(filter + (c * conv.taps() + tap) as usize);
+                    let of_filter = if are_filters_channels_last {
+                        tap * conv.group_c + c
+                    } else {
+                        c * conv.taps() + tap
+                    };
+                    let weight = weight.load(filter + of_filter as usize);
                     sum = math::fma(value, weight.to_f32(), sum);
                     c = opaque::to_compiler(c + 1);
                 }

@@ -37,6 +37,9 @@ pub const WRITTEN_WORDS: u32 = WARP_FILTERS * (WRITTEN_BYTES / 4 + WRITTEN_PADDI
 /// Bytes of a tile's filters for one MMA step and part.
 pub const MMA_STEP_BYTES: u32 = WARP_SPECIALIZED.filters() * MMA_STEP_K_VECTORS * K_VECTOR_BYTES;
 
+/// Alignment of filters in shared memory: the period of their swizzle.
+pub(super) const FILTER_SWIZZLE_BYTES: u32 = 256;
+
 /// Alignment of copy targets in shared memory. Boxes require it, and a bulk copy with less reads a quarter
 /// more sectors.
 pub const TARGET_BYTES: u32 = 128;

@@ -2,7 +2,7 @@
 
 use kernels_gpu::fused::implicit_gemm::{
     IMPLICIT_GEMM, IMPLICIT_GEMM_FILTERS, IMPLICIT_GEMM_REFORMAT, IMPLICIT_GEMM_RESCALE,
-    IMPLICIT_GEMM_SM90, IMPLICIT_GEMM_SM90_NHWC, boxes,
+    IMPLICIT_GEMM_SM90, IMPLICIT_GEMM_SM90_NHWC, boxes, filter_boxes,
 };
 
 use super::super::convolved::{Convolved, Parameters};
@@ -147,12 +147,17 @@ pub(crate) fn append(
         false => Some(reformat(program, x, config)?),
     };
     let (g, dtype) = (&config.geometry, program.dtype(x));
-    let [operands, filter_descales] = prepare(program, parameters, config, precision)?;
+    let operands = match gemm.has_filters_in_place() {
+        true => None,
+        false => Some(prepare(program, parameters, config, precision)?),
+    };
+    let (operands, filter_descales) = operands.map(<(Value, Value)>::from).unzip();
+    let filters = operands.unwrap_or(parameters.filters.weight);
     let y = program.tensor_as(output, dtype, Order::of_layout(output, writes)?)?;
     let moments = program.tensor(&[config.moment_elements() as usize], DType::F32)?;
     let scales = Scales::of(program, config, mainloop)?;
     let (words, descales) = reformatted.map(<(Value, Value)>::from).unzip();
-    let bytes_moved = program.bytes(&[words.unwrap_or(x), operands, y, moments]);
+    let bytes_moved = program.bytes(&[words.unwrap_or(x), filters, y, moments]);
     let (bias, norm_weight) = (parameters.filters.bias, parameters.norm.weight);
     // The input itself, for the fix-up pass or for reading in place.
     let x = (g.epilogue.is_store() || is_channels_last).then_some(x);
@@ -164,10 +169,14 @@ pub(crate) fn append(
             value,
             boxes: boxes(g),
         });
+        let filter_boxes = gemm.has_filters_in_place().then(|| BoxesOf {
+            value: filters,
+            boxes: filter_boxes(g),
+        });
         let largest = scales.as_ref().map(|scales| scales.largest);
         let residual = parameters.residual;
-        // SAFETY: reformatted input and filters are those of this config, or the input is read in place by
-        // its strides; bias, gain and shift have an element for each channel where they exist, and the
+        // SAFETY: reformatted input and filters are those of this config, or they are read in place by their
+        // strides; bias, gain and shift have an element for each channel where they exist, and the
         // epilogue says whether the last two do; `y` has an element for each output, `moments` the config's
         // size; the pipelines are those of the launch's shared memory. Without a norm, input and filters
         // exist. In NHWC `rounded` says whether there is a residual, which has the shape and layout of `y`.
@@ -189,6 +198,7 @@ pub(crate) fn append(
                         moments,
                         largest,
                         in_boxes,
+                        filter_boxes,
                         *g,
                         mainloop,
                         epilogue,
@@ -212,6 +222,7 @@ pub(crate) fn append(
                         y,
                         largest,
                         in_boxes,
+                        filter_boxes,
                         *g,
                         mainloop,
                         epilogue,

@@ -1,7 +1,9 @@
-//! The boxes of an NHWC input, for its tensor map.
+//! The boxes of an NHWC input and of channels-last filters, for their tensor maps.
 
 use cuda_std::tensor_map::Boxes;
-use launch_config::implicit_gemm::{GemmGeometry, K_VECTOR_BYTES, K_VECTOR_VALUES};
+use launch_config::implicit_gemm::{
+    GemmGeometry, K_VECTOR_BYTES, K_VECTOR_VALUES, MMA_STEP_K_VECTORS, WARP_SPECIALIZED,
+};
 
 use super::nhwc_tile::in_box_order;
 
@@ -39,5 +41,27 @@ pub fn boxes(g: &GemmGeometry) -> Boxes {
         ),
         steps: of(1, |axis| axis.3),
         is_swizzled: u32::from(!g.is_converted_in_producer()),
+    }
+}
+
+/// The boxes of channels-last filters in place: channels, filters and taps, with one MMA step in a box.
+#[must_use]
+pub fn filter_boxes(g: &GemmGeometry) -> Boxes {
+    let conv = &g.conv;
+    let taps = conv.taps();
+    let tap_bytes = 2 * u64::from(conv.group_c);
+    let all = u64::from(conv.output_channels()) * u64::from(taps) * tap_bytes;
+    Boxes {
+        extents: [conv.group_c, conv.output_channels(), taps, 1, 1],
+        strides: [u64::from(taps) * tap_bytes, tap_bytes, all, all],
+        reaches: [
+            MMA_STEP_K_VECTORS * K_VECTOR_VALUES,
+            WARP_SPECIALIZED.filters(),
+            1,
+            1,
+            1,
+        ],
+        steps: [1; 5],
+        is_swizzled: 1,
     }
 }

@@ -6,7 +6,7 @@ use cuda_std::{opaque, thread};
 use launch_config::WARP_THREADS;
 use launch_config::implicit_gemm::sm90::{HALF_PIXELS, MMA_STEP_BYTES, mma_batch_bytes};
 use launch_config::implicit_gemm::{
-    GemmGeometry, K_VECTOR_BYTES, K_VECTOR_VALUES, MMA_BATCH_STEPS, WARP_SPECIALIZED,
+    GemmGeometry, K_VECTOR_VALUES, MMA_BATCH_STEPS, WARP_SPECIALIZED,
 };
 
 use super::super::place::Place;
@@ -16,9 +16,12 @@ use super::format::{Operands, WarpSpecializedFormat};
 use super::results::{HALF_SUMS, Output, Results};
 use super::{Memory, Pipeline, PipelineState, WARPGROUP_WARPS, Work, share_of};
 
-/// Units (16 bytes) of the filters of one part of an MMA step, and of one K-vector of them.
+/// Units (16 bytes) of the filters of one part of an MMA step, and of eight filters of it.
 const MMA_STEP_UNITS: u32 = MMA_STEP_BYTES / wgmma::UNIT_BYTES;
-const K_VECTOR_UNITS: u32 = WARP_SPECIALIZED.filters() * K_VECTOR_BYTES / wgmma::UNIT_BYTES;
+const EIGHT_FILTERS_UNITS: u32 = 8 * MMA_STEP_UNITS / WARP_SPECIALIZED.filters();
+
+/// The layout of filters in shared memory: a line of 32 bytes for each, swizzled (`sm90::filter_word`).
+const FILTER_LAYOUT: MatrixLayout = MatrixLayout::swizzled(1, EIGHT_FILTERS_UNITS);
 
 /// Octets (eight pixels) of half of a tile's pixels.
 const HALF_OCTETS: u32 = HALF_PIXELS / K_VECTOR_VALUES;
@@ -176,10 +179,8 @@ pub(super) unsafe fn consume<
                 }
                 let filters_at = first_filters + filters.stage * tiles * mma_batch_units;
                 let filter = |i: u32| {
-                    MatrixDescriptor::new(
-                        filters_at + i * step_parts * MMA_STEP_UNITS,
-                        K_VECTOR_UNITS,
-                    )
+                    let first = filters_at + i * step_parts * MMA_STEP_UNITS;
+                    MatrixDescriptor::laid_out(first, FILTER_LAYOUT)
                 };
                 let pixel = |i: u32| {
                     let first = pixels_at + memory.offsets.load(step + i);

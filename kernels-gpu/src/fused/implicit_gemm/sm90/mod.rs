@@ -5,7 +5,7 @@
 //! registers but for accumulators. So filters come through shared memory as well as the halo tile. Eight
 //! consumer warps (two warpgroups) multiply (`consume`) and run the epilogue of their tiles (`results`,
 //! `rows`, `pixel_rows`). Four producer warps load operands into two pipelines (`pipeline`): one warp loads
-//! filters by bulk copies (`produce`), three load halo tiles, in one of three ways:
+//! filters, prepared or in place (`produce`), three load halo tiles, in one of three ways:
 //!
 //! | halo tile | loaded by | file |
 //! |---|---|---|
@@ -15,7 +15,7 @@
 //!
 //! ```text
 //! filter producer, one warp:    for each tile of pixels, for each MMA batch of three MMA steps:
-//!                                   wait until the filter stage is empty; bulk copy the filters
+//!                                   wait until the filter stage is empty; copy the filters
 //! halo producers, three warps:  for each tile of pixels, for each K block of the block's split:
 //!                                   wait until the halo stage is empty; load the halo tile
 //! consumers, eight warps:       for each tile of pixels:
@@ -75,7 +75,7 @@ mod staged_f32;
 mod work;
 
 #[cfg(not(target_arch = "nvptx64"))]
-pub use boxes::boxes;
+pub use boxes::{boxes, filter_boxes};
 
 use core::ptr;
 
@@ -95,6 +95,7 @@ use crate::parts::store::StoreEpilogue;
 use format::WarpSpecializedFormat;
 use memory::Memory;
 use pipeline::{Pipeline, PipelineState};
+use produce::FilterSource;
 use results::{HALF_SUMS, Output};
 use staged_f32::{HALVES_VECTORS, Scales, VECTORS};
 use work::{Made, WARPGROUP_WARPS, Work, rank, share_of, which_output};
@@ -143,7 +144,8 @@ impl Share for Whole {
 /// writes `recorded` elements of `largest` for each tile of pixels of all samples, as many as the config's
 /// `recorded_of_tile`; the second launch, behind `implicit_gemm_rescale`, which wrote `input_descales`, has
 /// `recorded` of 0, as all other launches have. `operands` and `filter_descales` are what the filters kernel
-/// wrote. `bias` is null or has an element for each output channel, `y` one for each output, and `moments`
+/// wrote, or, where the geometry's filters are read in place, `filter_boxes` is the tensor map of its
+/// [`filter_boxes()`] over `weight`, and they are not read. `bias` is null or has an element for each output channel, `y` one for each output, and `moments`
 /// the config's `moment_elements()`. `x`, `weight`, `gain` and `shift` are otherwise as for `implicit_gemm`.
 /// `y` and `moments` overlap nothing else and start on 16 bytes.
 #[kernel(
@@ -169,6 +171,7 @@ pub unsafe fn implicit_gemm_sm90<
     moments: *mut f32,
     largest: *mut u32,
     boxes: &TensorMap,
+    filter_boxes: &TensorMap,
     g: &GemmGeometry,
     mainloop: MainloopConfig,
     epilogue: Epilogue,
@@ -180,6 +183,7 @@ pub unsafe fn implicit_gemm_sm90<
         filter_descales,
         bias,
         boxes,
+        filter_boxes,
     };
     let output = Output::<F, false> {
         y,
@@ -233,6 +237,7 @@ pub unsafe fn implicit_gemm_sm90_nhwc<
     y: *mut F::Stored,
     largest: *mut u32,
     boxes: &TensorMap,
+    filter_boxes: &TensorMap,
     g: &GemmGeometry,
     mainloop: MainloopConfig,
     epilogue: Epilogue,
@@ -245,6 +250,7 @@ pub unsafe fn implicit_gemm_sm90_nhwc<
         filter_descales,
         bias,
         boxes,
+        filter_boxes,
     };
     let output = Output::<F, true> {
         y,
@@ -278,6 +284,7 @@ struct Input<'a, F: Format> {
     filter_descales: *const f32,
     bias: *const F::Stored,
     boxes: &'a TensorMap,
+    filter_boxes: &'a TensorMap,
 }
 
 /// The body of both kernels.
@@ -334,10 +341,15 @@ unsafe fn compute<
             let reformatted = Global::new(input.reformatted, reformatted_words);
             produce::load_halos(&work, &memory, reformatted, warp - WARPS - 1);
         } else if is_first {
+            let in_place = g.filters.is_in_place();
             let words = g.filter_words(WARP_SPECIALIZED, format.step_parts()) as usize;
+            let words = if in_place { 0 } else { words };
             let operands = Global::new(input.operands, g.conv.groups as usize * words);
-            let operands = operands.slice(work.group as usize * words, words);
-            produce::load_filters(&work, &memory, operands);
+            let source = FilterSource {
+                operands: operands.slice(work.group as usize * words, words),
+                boxes: input.filter_boxes,
+            };
+            produce::load_filters(&work, &memory, &source);
         }
         return;
     }

@@ -1,19 +1,71 @@
-//! Producer warps: filters by bulk copies, and halo tiles of planes by `cp.async` from a reformatted input.
+//! Producer warps: filters by bulk copies or box by box, and halo tiles of planes by `cp.async` from a
+//! reformatted input.
 
 use cuda_std::global::Global;
-use cuda_std::mbarrier::copy_bulk;
+use cuda_std::mbarrier::{Barrier, copy_bulk};
+use cuda_std::shared::SharedAddr;
+use cuda_std::tensor_map::{TensorMap, copy_box};
 use cuda_std::{async_proxy, cp_async, thread, warp};
 use launch_config::WARP_THREADS;
 use launch_config::implicit_gemm::sm90::{HALO_WARPS, MMA_STEP_BYTES, mma_batch_bytes};
-use launch_config::implicit_gemm::{K_VECTOR_WORDS, MMA_BATCH_STEPS};
+use launch_config::implicit_gemm::{
+    K_VECTOR_VALUES, K_VECTOR_WORDS, MMA_BATCH_STEPS, MMA_STEP_K_VECTORS, WARP_SPECIALIZED,
+};
 
 use super::super::place::Place;
 use super::super::tables::k_block_place;
 use super::{Memory, PipelineState, Work};
+use crate::parts::index::div_rem;
 use crate::parts::unroll::unroll;
 
 /// K-vectors whose offsets a lane looks up before it copies the first of them.
 const TOGETHER: usize = 8;
+
+/// Where filters are loaded from: prepared operands of the block's group, or the tensor map of the filters in
+/// place, if the geometry says so.
+pub(super) struct FilterSource<'a> {
+    pub(super) operands: Global<u32>,
+    pub(super) boxes: &'a TensorMap,
+}
+
+impl FilterSource<'_> {
+    /// Copies the filters of tile `tile` of the group for the MMA batch that starts with step `step` to
+    /// shared memory.
+    #[inline(always)]
+    unsafe fn load(
+        &self,
+        work: &Work<'_>,
+        [tile, step]: [u32; 2],
+        parts: u32,
+        to: SharedAddr,
+        full: Barrier,
+    ) {
+        let g = work.g;
+        if !g.filters.is_in_place() {
+            let at = (tile * g.k_blocks * g.mma_steps + step) * parts * (MMA_STEP_BYTES / 4);
+            copy_bulk(to, self.operands, at as usize, mma_batch_bytes(parts), full);
+            return;
+        }
+        let (k_block, step) = div_rem(step, g.mma_steps);
+        let (first_plane, depth) = k_block_place(g, k_block);
+        let filter = work.group * g.conv.group_k + tile * WARP_SPECIALIZED.filters();
+        let mut i = 0;
+        while i < MMA_BATCH_STEPS {
+            let (pair, tap) = div_rem(step + i, g.taps);
+            let plane = pair * MMA_STEP_K_VECTORS;
+            // Steps behind the last of a K block multiply by zeros, those of channels that do not exist.
+            let plane = if plane < g.k_block_planes {
+                first_plane + plane
+            } else {
+                g.planes
+            };
+            let at = [plane * K_VECTOR_VALUES, filter, depth * g.taps + tap, 0, 0];
+            let to = SharedAddr(to.0 + i * MMA_STEP_BYTES);
+            copy_box(to, self.boxes, at.map(|index| index as i32), full);
+            i += 1;
+        }
+    }
+}
 
 /// Loads the filters of all of the block's work, MMA batch by MMA batch; once if they are resident.
 ///
@@ -21,11 +73,10 @@ const TOGETHER: usize = 8;
 /// One thread calls it, after the barrier behind `prepare`.
 #[cfg_attr(target_arch = "nvptx64", inline(always))]
 #[cfg_attr(not(target_arch = "nvptx64"), inline(never))]
-pub(super) unsafe fn load_filters(work: &Work<'_>, memory: &Memory, operands: Global<u32>) {
+pub(super) unsafe fn load_filters(work: &Work<'_>, memory: &Memory, source: &FilterSource<'_>) {
     let (g, tiles) = (work.g, memory.mainloop.tiles);
     let parts = memory.format.step_parts();
     let pipeline = memory.filters();
-    let all_mma_steps = g.k_blocks * g.mma_steps;
     let mma_batch_words = mma_batch_bytes(parts) / 4;
     let mut state = PipelineState::FIRST;
     let mut work_tile = work.first_work_tile;
@@ -41,11 +92,10 @@ pub(super) unsafe fn load_filters(work: &Work<'_>, memory: &Memory, operands: Gl
             while tile < tiles {
                 // Behind the last tile of filters, that one again: its results are not written.
                 let from = (work.filter_tile + tile).min(g.filter_tiles - 1);
-                let at = (from * all_mma_steps + step) * parts * (MMA_STEP_BYTES / 4);
                 let to = memory
                     .filters
                     .addr((state.stage * tiles + tile) * mma_batch_words);
-                copy_bulk(to, operands, at as usize, mma_batch_words * 4, full);
+                source.load(work, [from, step], parts, to, full);
                 tile += 1;
             }
             state = state.next(&pipeline);
