@@ -10,8 +10,8 @@
 //!    the input that its pixels touch, into shared memory, one *K block* of channels at a time.
 //! 4. Combining the moments of the tiles of a norm's row, where they are many.
 //!
-//! Filters that are not kept from run to run need not be put in order: warp-specialized tiles read channels-last
-//! filters in place (`filters`).
+//! Filters that are not kept from run to run need not be put in order: warp-specialized tiles read
+//! channels-last filters in place (`filters`).
 //!
 //! # The reformatted input
 //! A K-vector holds eight channels of one pixel. Where a group has at most four channels, it holds those of

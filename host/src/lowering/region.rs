@@ -125,8 +125,8 @@ impl Region<'_> {
         }
     }
 
-    /// Whether each run is given the weight of the convolution `layer`, densely in NHWC and in the type of the
-    /// tensors. No other layer has it.
+    /// Whether each run is given the weight of the convolution `layer`, densely in NHWC and in the type of
+    /// the tensors. No other layer has it.
     pub(super) fn is_given_in_nhwc(&self, layer: usize) -> bool {
         let (graph, given) = (self.of.graph, self.of.given);
         let slot = graph.parameters_of(layer)[0];

@@ -1,9 +1,9 @@
 //! Channels-last filters, which warp-specialized tiles read in place.
 //!
-//! Where the input channels of a tap are contiguous in memory, as in PyTorch's `channels_last`, and in every filter
-//! of one tap, a tensor map has the axes channels, filters and taps. A box of 16 channels, all filters of a tile and
-//! one tap is one part of an MMA step, swizzled as the prepared filters are. Channels and filters that do not exist
-//! are zeros.
+//! Where the input channels of a tap are contiguous in memory, as in PyTorch's `channels_last`, and in every
+//! filter of one tap, a tensor map has the axes channels, filters and taps. A box of 16 channels, all filters
+//! of a tile and one tap is one part of an MMA step, swizzled as the prepared filters are. Channels and
+//! filters that do not exist are zeros.
 
 use super::{GemmConfig, K_VECTOR_VALUES};
 use crate::mode::mode;
@@ -28,8 +28,8 @@ impl FilterLoader {
 }
 
 impl GemmConfig {
-    /// The same config with channels-last filters read in place: stored values in warp-specialized tiles whose MMA
-    /// steps are one tap in two planes of eight channels. The bits do not depend on the loader.
+    /// The same config with channels-last filters read in place: stored values in warp-specialized tiles
+    /// whose MMA steps are one tap in two planes of eight channels. The bits do not depend on the loader.
     #[must_use]
     pub fn with_filters_in_place(mut self) -> Option<Self> {
         let g = &mut self.geometry;

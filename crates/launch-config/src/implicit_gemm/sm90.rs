@@ -307,8 +307,8 @@ pub const fn mma_batch_bytes(parts: u32) -> u32 {
 }
 
 /// Index, in a part of an MMA step, of word `word` (values `2 * word` and `2 * word + 1`) of K-vector
-/// `k_vector` of filter `filter`. A filter is a line of two K-vectors, which are exchanged in every second set
-/// of four filters: the swizzle of 32 bytes, as boxes of filters in place have it.
+/// `k_vector` of filter `filter`. A filter is a line of two K-vectors, which are exchanged in every second
+/// set of four filters: the swizzle of 32 bytes, as boxes of filters in place have it.
 #[must_use]
 pub const fn filter_word(filter: u32, k_vector: u32, word: u32) -> u32 {
     let swizzled = k_vector ^ (filter / 4 % 2);

@@ -145,9 +145,10 @@ impl Share for Whole {
 /// `recorded_of_tile`; the second launch, behind `implicit_gemm_rescale`, which wrote `input_descales`, has
 /// `recorded` of 0, as all other launches have. `operands` and `filter_descales` are what the filters kernel
 /// wrote, or, where the geometry's filters are read in place, `filter_boxes` is the tensor map of its
-/// [`filter_boxes()`] over `weight`, and they are not read. `bias` is null or has an element for each output channel, `y` one for each output, and `moments`
-/// the config's `moment_elements()`. `x`, `weight`, `gain` and `shift` are otherwise as for `implicit_gemm`.
-/// `y` and `moments` overlap nothing else and start on 16 bytes.
+/// [`filter_boxes()`] over `weight`, and they are not read. `bias` is null or has an element for each output
+/// channel, `y` one for each output, and `moments` the config's `moment_elements()`. `x`, `weight`, `gain`
+/// and `shift` are otherwise as for `implicit_gemm`. `y` and `moments` overlap nothing else and start on 16
+/// bytes.
 #[kernel(
     instances(S: [halves: Halves], F: [f16x2_f32: F16x2, bf16x3_f32: Bf16x3]),
     instances(S: [halves: Halves, whole: Whole], F: [scaled_f16_f32: ScaledF16, f16: F16, bf16: Bf16]),

@@ -1,0 +1,37 @@
+use super::*;
+
+/// Channels-last filters of 16 bits, and dense ones of one tap, need no launch before the convolution.
+#[test]
+fn channels_last_filters_are_read_in_place() {
+    let stream = stream(Arch::Sm90);
+    let conv = |kernel_size: usize| Layer::from(Layer::conv2d("conv", 64, kernel_size));
+    let norm = Layer::from(Layer::group_norm("norm", 4));
+    let cases = [
+        (vec![conv(3), Layer::relu()], false),
+        (vec![conv(1)], false),
+        (vec![conv(3), norm, Layer::relu()], true),
+    ];
+    for (layers, batch_invariant) in cases {
+        let chain = Chain::new(64, layers).unwrap();
+        for dtype in [DType::F16, DType::BF16] {
+            let x = data::signed(7, [2, 64, 18, 16]);
+            let x = Tensor::from_f32_array(&stream, &x, dtype).unwrap();
+            let x = channels_last(&x);
+            let dense = tensors(&stream, &values(&chain, 1), dtype);
+            let given: Vec<Tensor> = dense.iter().map(channels_last).collect();
+            let of = Inputs::new(&x);
+            let options = Options::default().batch_invariant(batch_invariant);
+            let launches = Launches::given(&stream, chain.as_ref(), of, &given, &options).unwrap();
+            let explained = launches.explain().unwrap();
+            let what = format!("{} {dtype}: {explained}", chain.operators());
+            let first = &explained.launches[0].kernel;
+            assert!(first.starts_with("implicit_gemm_sm90"), "{what}");
+            let model = Model::from_tensors(&stream, &chain, dense, dtype).unwrap();
+            let expected = model.forward_with(&x, &options).unwrap();
+            // Channels come last in the memory of a run's output.
+            let expected = expected.permute(&[0, 2, 3, 1]).unwrap();
+            let got = run(&launches, &stream, &x, &given);
+            assert!(bits(&got) == bits(&expected), "{what}");
+        }
+    }
+}
