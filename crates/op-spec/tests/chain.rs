@@ -129,6 +129,13 @@ fn an_input_that_does_not_fit_is_refused_by_the_layer_that_finds_it() {
 }
 
 #[test]
+fn a_wrong_number_of_channels_is_refused_in_words() {
+    let error = read(r#"{"in_channels": "two", "layers": []}"#).unwrap_err();
+    let wanted = "in_channels: invalid type: string \"two\", expected a whole number";
+    assert!(error.to_string().starts_with(wanted), "{error}");
+}
+
+#[test]
 fn a_chain_is_a_file_and_back() {
     for chain in [chain_85(), chain_79()] {
         assert_eq!(read(&written(&chain)).unwrap(), chain);

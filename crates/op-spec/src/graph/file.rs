@@ -22,9 +22,16 @@ use crate::{InstanceNormSpec, PointwiseSpec};
     expecting = "a chain, an object with in_channels and layers"
 )]
 pub(super) struct ChainFile {
+    #[serde(deserialize_with = "whole_number")]
     pub(super) in_channels: usize,
     #[serde(deserialize_with = "numbered")]
     pub(super) layers: Vec<Layer>,
+}
+
+/// Reads a number, with words for what it should be.
+fn whole_number<'de, D: Deserializer<'de>>(file: D) -> Result<usize, D::Error> {
+    let number = usize::deserialize(file);
+    number.map_err(|error| Error::custom(format!("in_channels: {}", in_words(&error))))
 }
 
 /// Reads layers such that what is wrong with one names it.

@@ -240,6 +240,11 @@ impl Gemm {
     }
 }
 
+/// A number of things, in words.
+fn counted(count: u32, thing: &str) -> String {
+    format!("{count} {thing}{}", if count == 1 { "" } else { "s" })
+}
+
 impl fmt::Display for Gemm {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (config, g) = (&self.config, &self.config.geometry);
@@ -266,14 +271,17 @@ impl fmt::Display for Gemm {
             };
             write!(
                 f,
-                ", {schedule}, {} tiles of filters a block, {} halo stages, {} filter stages{resident}",
-                mainloop.tiles, mainloop.halos, mainloop.filters
+                ", {schedule}, {} of filters a block, {} halo stages, {}{resident}",
+                counted(mainloop.tiles, "tile"),
+                mainloop.halos,
+                counted(mainloop.filters, "filter stage")
             )?;
         }
         if config.split_k > 1 {
             write!(f, ", split-K over {} blocks", config.split_k)?;
         }
-        write!(f, ", {} K blocks of {} MMA steps", g.k_blocks, g.mma_steps)?;
+        let k_blocks = counted(g.k_blocks, "K block");
+        write!(f, ", {k_blocks} of {}", counted(g.mma_steps, "MMA step"))?;
         f.write_str(match g.k_vectors.loader {
             Loader::CHANNELS_LAST if g.is_converted_in_producer() => {
                 "; channels-last input read in place, f32 converted in the producer"
