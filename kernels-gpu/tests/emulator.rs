@@ -119,6 +119,8 @@ tests! {
     implicit_gemm_keeps_to_windows_where_no_norm_follows:
         checks::implicit_gemm_without_norm::matches::<f16>, checks::implicit_gemm_without_norm::zeros::<f16>
             => checks::implicit_gemm_without_norm::matches::<bf16>;
+    implicit_gemm_writes_nhwc_and_reads_filters_in_place:
+        checks::implicit_gemm_without_norm::nhwc_and_in_place::<f16>;
     implicit_gemm_keeps_magnitudes_to_windows_in_parts:
         checks::implicit_gemm_without_norm::matches::<Bf16x3>, checks::implicit_gemm_without_norm::magnitudes::<Bf16x3>;
     implicit_gemm_keeps_scales_to_samples_and_filters_where_no_norm_follows:

@@ -31,6 +31,7 @@ include!("../warp_specialized_bugs.rs");
 include!("../channels_last_bugs.rs");
 include!("../ping_pong_bugs.rs");
 include!("../split_bugs.rs");
+include!("../nhwc_bugs.rs");
 include!("../hardware_bugs.rs");
 
 /// No bug's number.
@@ -85,6 +86,7 @@ fn main() {
         CHANNELS_LAST_BUGS,
         PING_PONG_BUGS,
         SPLIT_BUGS,
+        NHWC_BUGS,
         HARDWARE_BUGS,
     ]
     .into_iter()

@@ -20,10 +20,10 @@ use super::implicit_gemm_launch::{
 use super::norm::optional;
 use super::pointwise::list;
 use super::rows::{Row, rows};
-use super::{Loaded, Outcome, Run, Tensor, compare, label, precision, same_bits};
+use super::{Failure, Loaded, Outcome, Run, Tensor, compare, label, precision, same_bits};
 
 /// What filters, steps, K blocks and K-vectors leave over, and everything in whole steps.
-fn table() -> [Row; 14] {
+fn table() -> [Row; 16] {
     rows! {
         // Whole steps; a group of infinities and NaN.
         [2, 16, 20], [1, 7, 9], [1, 3, 3], padding([0, 1, 1]);
@@ -52,6 +52,10 @@ fn table() -> [Row; 14] {
         [2, 8, 16], [3, 5, 7], [2, 3, 3], padding([1, 0, 1]), batch_norm();
         // Three planes of channels, and more taps than an MMA batch has steps.
         [1, 24, 70], [3, 5, 9], [3, 1, 5], stride([2, 1, 1]), padding([1, 0, 2]), batch_norm();
+        // Slices of the filter that are K blocks.
+        [1, 24, 72], [9, 17, 18], [3, 3, 3], stride([2; 3]), padding([1; 3]), dilation([1, 2, 1]);
+        // One step less in a K block than an MMA batch has.
+        [1, 64, 40], [1, 9, 31], [1, 1, 1], padding([0, 1, 0]), leaky_relu(0.25);
         // More filters than are resident, in several K blocks.
         [1, 136, 72], [1, 6, 10], [1, 3, 3], padding([0, 1, 1]), relu();
     }
@@ -130,6 +134,18 @@ pub(crate) fn matches<F: Operand>(run: &Run) -> Outcome {
     for (number, row) in table().iter().enumerate() {
         let case = case_of::<F>(row);
         check::<F>(run, &format!("row {number}"), row, &case)?;
+    }
+    Ok(())
+}
+
+/// Whole vectors of filters in warp-specialized tiles, to NCHW and to NHWC, and with filters in place.
+pub(crate) fn nhwc_and_in_place<F: Operand>(run: &Run) -> Outcome {
+    for (number, row) in table().iter().enumerate() {
+        let [_, channels, filters] = row.channels;
+        if channels % 8 == 0 && channels > 8 && filters % 8 == 0 {
+            let (name, case) = (format!("row {number}"), case_of::<F>(row));
+            check_tiles::<F>(run, &name, row, &case, vec![Some(WARP_SPECIALIZED)], 1)?;
+        }
     }
     Ok(())
 }
@@ -217,6 +233,20 @@ pub(super) fn drawn<F: Operand>(run: &Run, row: Row) -> Outcome {
 }
 
 fn check<F: Operand>(run: &Run, name: &str, row: &Row, case: &Case) -> Outcome {
+    // In f32 a store to NHWC applies no list, but the first, which is empty.
+    let lists = if size_of::<F::Stored>() == 2 { 6 } else { 1 };
+    check_tiles::<F>(run, name, row, case, tiles::<F>(row), lists)
+}
+
+/// The row with these tiles, and with the first so many of the lists behind a store to NHWC.
+fn check_tiles<F: Operand>(
+    run: &Run,
+    name: &str,
+    row: &Row,
+    case: &Case,
+    tiles: Vec<Option<GemmTile>>,
+    lists: usize,
+) -> Outcome {
     let wanted = wanted::<F>(case);
     let problem = case.problem().expect("a sound problem").steps[0].problem;
     let LayerProblem::Conv3d(conv) = problem else {
@@ -255,7 +285,7 @@ fn check<F: Operand>(run: &Run, name: &str, row: &Row, case: &Case) -> Outcome {
         assert!(config.is_some() || may_lack, "{name}, {tile:?}");
         config
     };
-    let lists = [
+    let all_lists = [
         vec![],
         vec![Layer::silu()],
         vec![Layer::hardswish()],
@@ -272,10 +302,7 @@ fn check<F: Operand>(run: &Run, name: &str, row: &Row, case: &Case) -> Outcome {
     let two_outputs = two_outputs.map(GemmConfig::without_norm);
     let is_deep = geometry.z > 1 && geometry.stride_d == 1;
     assert_eq!(two_outputs.is_some(), is_deep, "{name}");
-    for config in (tiles::<F>(row).into_iter())
-        .filter_map(of_tile)
-        .chain(two_outputs)
-    {
+    for config in (tiles.into_iter()).filter_map(of_tile).chain(two_outputs) {
         assert_eq!(config.moment_elements(), 0);
         let operands = prepare::<F>(run, &config, &x, &parameters[0])?;
         let bias = &parameters[1];
@@ -304,7 +331,7 @@ fn check<F: Operand>(run: &Run, name: &str, row: &Row, case: &Case) -> Outcome {
                 (&config, &devices),
                 tensors,
                 &y,
-                of_type::<F>(&lists),
+                &all_lists[..lists],
             )?;
         } else {
             let factors = Factors {
@@ -332,14 +359,6 @@ fn check<F: Operand>(run: &Run, name: &str, row: &Row, case: &Case) -> Outcome {
         }
     }
     Ok(())
-}
-
-/// The lists that results of this type go through: in f32 none but the first, which is empty.
-fn of_type<F: Operand>(lists: &[Vec<Layer>]) -> &[Vec<Layer>] {
-    match size_of::<F::Stored>() {
-        2 => lists,
-        _ => &lists[..1],
-    }
 }
 
 /// On devices whose tiles write it, an NHWC output has the bits of `y`, and with a list those of a kernel
@@ -390,7 +409,10 @@ pub(super) fn nhwc<F: Operand>(
             // Sums of two NaN may be either.
             for (got, wanted) in got.values()?.iter().zip(wanted.values()?) {
                 let is_same = got.to_bits() == wanted.to_bits() || got.is_nan() && wanted.is_nan();
-                assert!(is_same, "{what}: {got}, not {wanted} with the same bits");
+                if !is_same {
+                    let problem = format!("{what}: {got}, not {wanted} with the same bits");
+                    return Err(Failure(problem));
+                }
             }
         }
     }
