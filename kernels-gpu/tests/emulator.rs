@@ -213,6 +213,7 @@ tests! {
         checks::copy_strided::random::<f32, f32> => checks::copy_strided::random::<f16, f32>;
     far_elements_are_found_by_what_is_done_to_each: checks::far::elementwise;
     far_elements_are_found_by_what_moves_them: checks::far::moved;
+    far_elements_are_found_by_interleaving: checks::conv_transpose::far;
     far_elements_are_found_by_pools:
         checks::far_pools::images, checks::far_pools::volumes, checks::far_pools::nhwc, checks::far_pools::planes,
         checks::far_pools::channels;

@@ -104,10 +104,10 @@ impl<const D: usize> ConvTransposeSpec<D> {
                 });
             }
         }
-        for axis in 0..D {
+        for (axis, extent) in kernel_size.into_iter().enumerate() {
             let (stride, dilation) = (self.stride[axis], self.dilation[axis]);
             for (name, actual) in [
-                ("kernel_size", kernel_size[axis]),
+                ("kernel_size", extent),
                 ("stride", stride),
                 ("dilation", dilation),
             ] {

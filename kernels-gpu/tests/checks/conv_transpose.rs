@@ -2,8 +2,8 @@
 //! the results.
 
 use cuda_std::{Label, Storage};
-use launch_config::KernelGeometry;
-use launch_config::conv_transpose::{Class, MAX_CLASSES, PhaseFiltersGeometry};
+use launch_config::conv_transpose::{BLOCK_ITEMS, Class, MAX_CLASSES, PhaseFiltersGeometry};
+use launch_config::{KernelGeometry, VECTOR_ELEMENTS};
 use op_spec::graph::{Layer, LayerProblem};
 use op_spec::{ConvTransposeProblem, Layout};
 use oracle::Case;
@@ -13,6 +13,7 @@ use super::super::kernels::conv_transpose::{
     CONV_TRANSPOSE_FILTERS, CONV_TRANSPOSE_INTERLEAVE, CONV_TRANSPOSE_INTERLEAVE_NHWC,
 };
 use super::draws::Draw;
+use super::far::{blocks_are, far_blocks, number};
 use super::{Failure, Loaded, Outcome, Run, Tensor, case, compare, expected, label, same_bits};
 
 /// A transposed convolution of volumes.
@@ -291,4 +292,78 @@ fn check<T: Storage>(run: &Run, case: &Case) -> Outcome {
         arguments(&last, &y),
     )?;
     same_bits(&format!("{}, channels last", case.name), &y, &wanted)
+}
+
+/// Outputs of more elements than 32 bits count, of one class of two phases along rows and two along columns.
+pub(crate) fn far(run: &Run) -> Outcome {
+    let [n, c, k, side] = [3, 1, 4, 23_000];
+    let input = [n, c, 1, side, side];
+    let case = row(input, k, [1, 2, 2], [1, 2, 2]).layer();
+    let Layer::ConvTranspose3d(layer) = case else {
+        unreachable!("a layer of volumes");
+    };
+    let problem = layer.attributes.problem(&input, &[c, k, 1, 2, 2], None);
+    let problem = problem.expect("planes of less than 2^31 elements");
+    let g = problem
+        .geometry()
+        .expect("planes that are indexed with 31 bits");
+    assert_eq!(
+        g.classes().map(|class| class.number).collect::<Vec<_>>(),
+        [7]
+    );
+    let [side, k] = [side, k].map(|extent| extent as u64);
+    let pixels = side * side;
+    let results = run.computed::<f32>(g.n * 4 * k * pixels, number)?;
+    let none = std::ptr::null();
+    for layout in [Layout::Nchw, Layout::Nhwc] {
+        let y = run.sparse::<f32>(g.elements())?;
+        let arguments = (
+            none,
+            none,
+            none,
+            none,
+            none,
+            none,
+            none,
+            results.source(),
+            none,
+            y.ptr(),
+            g,
+        );
+        let family = match layout {
+            Layout::Nchw => &CONV_TRANSPOSE_INTERLEAVE,
+            Layout::Nhwc => &CONV_TRANSPOSE_INTERLEAVE_NHWC,
+        };
+        let span = u64::from(BLOCK_ITEMS) * VECTOR_ELEMENTS as u64;
+        let blocks = far_blocks(g.elements(), span);
+        run.launch_some(
+            family,
+            &[label::<f32>()],
+            g.shape(layout),
+            &blocks,
+            arguments,
+        )?;
+        let wanted = |index: u64| {
+            let plane = 4 * pixels;
+            let (sample, channel, pixel) = match layout {
+                Layout::Nchw => (index / plane / k, index / plane % k, index % plane),
+                Layout::Nhwc => (index / k / plane, index % k, index / k % plane),
+            };
+            let (p, q) = (pixel / (2 * side), pixel % (2 * side));
+            let of_class = (p % 2 * 2 + q % 2) * k + channel;
+            let pixel = p / 2 * side + q / 2;
+            number(match layout {
+                Layout::Nchw => (sample * 4 * k + of_class) * pixels + pixel,
+                Layout::Nhwc => (sample * pixels + pixel) * 4 * k + of_class,
+            })
+        };
+        blocks_are(
+            &format!("interleaved in {layout}"),
+            &y,
+            span,
+            &blocks,
+            wanted,
+        )?;
+    }
+    Ok(())
 }
