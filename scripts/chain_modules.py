@@ -3,7 +3,14 @@
 import torch
 from torch import nn
 
-CONVOLUTIONS = {"conv1d": nn.Conv1d, "conv2d": nn.Conv2d, "conv3d": nn.Conv3d}
+CONVOLUTIONS = {
+    "conv1d": nn.Conv1d,
+    "conv2d": nn.Conv2d,
+    "conv3d": nn.Conv3d,
+    "conv_transpose1d": nn.ConvTranspose1d,
+    "conv_transpose2d": nn.ConvTranspose2d,
+    "conv_transpose3d": nn.ConvTranspose3d,
+}
 # By spatial dimensions.
 INSTANCE_NORMS = {1: nn.InstanceNorm1d, 2: nn.InstanceNorm2d, 3: nn.InstanceNorm3d}
 BATCH_NORMS = {1: nn.BatchNorm1d, 2: nn.BatchNorm2d, 3: nn.BatchNorm3d}

@@ -21,6 +21,15 @@ const ROWS: &str = "
     conv3d 2x5x6 3x2x2x3x3 => input has rank 3, expected 5
     conv3d 1x2x4x5x6 3x2x3x3 => weight has rank 4, expected 5
     conv3d 1x2x4x5x6 3x2x2x3x3 stride=[1,0,1] => stride[1] is 0, minimum 1
+    conv_transpose1d 1x2x5x6 2x3x3 => input has rank 4, expected 3
+    conv_transpose2d 1x6x5x5 4x6x3x3 => weight[0] is 4, expected 6
+    conv_transpose2d 1x6x5x5 6x2x3x3 3 groups=2 => bias[0] is 3, expected 4
+    conv_transpose2d 1x6x5x5 6x4x3x3 output_padding=1 \
+        => output_padding[0] is 1, limit 0 (less than stride or dilation)
+    conv_transpose2d 1x6x5x1 6x4x3x1 padding=[0,1] \
+        => padding[1] is 1 on both sides, the output without padding has 1
+    conv_transpose3d 1x2x4x5x6 2x3x2x2x2 stride=[1,0,1] => stride[1] is 0, minimum 1
+    conv_transpose3d 1x2x4x5x6 2x3x2x2x2:f16 => weight is f16, must be f32
     group_norm 2x30x4 num_groups=4 => channels is 30, which is not a multiple of num_groups 4
     group_norm 2x30x4 num_groups=0 => num_groups is 0, minimum 1
     group_norm 2x30x4 num_groups=5 eps=-1e-5 => eps is -0.00001, minimum 0
@@ -106,7 +115,7 @@ fn refuses(stream: &Stream, operator: &str, row: &str) -> Outcome {
         .collect::<convfuse::Result<Vec<_>>>()?;
     // What a file must say, of which functions take another part.
     let others = match operator {
-        "conv1d" | "conv2d" | "conv3d" => "name=conv out_channels=1 kernel_size=1",
+        _ if operator.starts_with("conv") => "name=conv out_channels=1 kernel_size=1",
         "add" => "input=residual",
         _ if tensors.len() > 1 || operator.ends_with("norm") => "name=parameters",
         _ => "",

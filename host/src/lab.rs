@@ -13,8 +13,9 @@ use crate::model::{self, Options};
 use crate::operators::pointwise;
 use crate::ops::{
     adaptive_avg_pool2d, adaptive_avg_pool3d, add, avg_pool2d, avg_pool3d, batch_norm,
-    channel_reduction, conv1d_with, conv2d_with, conv3d_with, group_norm, instance_norm,
-    layer_norm, max_pool2d, max_pool3d, prelu, scale,
+    channel_reduction, conv_transpose1d_with, conv_transpose2d_with, conv_transpose3d_with,
+    conv1d_with, conv2d_with, conv3d_with, group_norm, instance_norm, layer_norm, max_pool2d,
+    max_pool3d, prelu, scale,
 };
 
 pub use crate::model::{explain_axes, forward_array_cut, launched_kernels};
@@ -87,6 +88,15 @@ pub fn layer(
         Layer::Conv1d(layer) => conv1d_with(x, weight(), second, &layer.attributes, options),
         Layer::Conv2d(layer) => conv2d_with(x, weight(), second, &layer.attributes, options),
         Layer::Conv3d(layer) => conv3d_with(x, weight(), second, &layer.attributes, options),
+        Layer::ConvTranspose1d(layer) => {
+            conv_transpose1d_with(x, weight(), second, &layer.attributes, options)
+        }
+        Layer::ConvTranspose2d(layer) => {
+            conv_transpose2d_with(x, weight(), second, &layer.attributes, options)
+        }
+        Layer::ConvTranspose3d(layer) => {
+            conv_transpose3d_with(x, weight(), second, &layer.attributes, options)
+        }
         Layer::GroupNorm(layer) => group_norm(x, first, second, &layer.attributes),
         Layer::InstanceNorm(layer) => instance_norm(x, first, second, &layer.attributes),
         Layer::LayerNorm(layer) => {

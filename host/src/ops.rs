@@ -28,7 +28,9 @@
 //! result may be infinite or NaN although the exact one is not.
 
 pub use crate::model::convolution::{
-    conv1d, conv1d_with, conv2d, conv2d_with, conv3d, conv3d_with,
+    conv_transpose1d, conv_transpose1d_with, conv_transpose2d, conv_transpose2d_with,
+    conv_transpose3d, conv_transpose3d_with, conv1d, conv1d_with, conv2d, conv2d_with, conv3d,
+    conv3d_with,
 };
 pub use crate::operators::add::add;
 pub use crate::operators::batch_norm::batch_norm;

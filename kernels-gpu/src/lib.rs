@@ -10,7 +10,7 @@
 //!
 //! | file | what it holds |
 //! |---|---|
-//! | `conv/`, `group_norm`, `layer_norm`, `batch_norm`, `scale`, `max_pool2d`, `pool`, `pointwise`, `channel_reduction` | the operators |
+//! | `conv/`, `conv_transpose`, `group_norm`, `layer_norm`, `batch_norm`, `scale`, `max_pool2d`, `pool`, `pointwise`, `channel_reduction` | the operators |
 //! | `fused/` | their fusions |
 //! | `one_launch/` | problems 85 and 79 of KernelBench in one launch each |
 //! | `copy_strided` | arrays with any strides, made dense |
@@ -33,6 +33,7 @@
 pub mod batch_norm;
 pub mod channel_reduction;
 pub mod conv;
+pub mod conv_transpose;
 pub mod copy_strided;
 pub mod fused;
 pub mod group_norm;

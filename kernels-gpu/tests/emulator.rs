@@ -54,6 +54,11 @@ tests! {
     conv_pad_puts_planes_of_any_length_into_any_pad:
         checks::conv_pad::matches::<f32>
             => checks::conv_pad::matches::<f16>, checks::conv_pad::matches::<bf16>;
+    conv_transpose_matches_on_ragged_shapes: checks::conv_transpose::matches::<f32>;
+    conv_transpose_matches_in_half_precision:
+        checks::conv_transpose::matches::<f16> => checks::conv_transpose::matches::<bf16>;
+    conv_transpose_matches_where_no_two_axes_are_alike:
+        checks::conv_transpose::drawn::<f32> => checks::conv_transpose::drawn::<bf16>;
     group_norm_matches_for_short_and_long_rows: checks::norm::group_norm::<f32>;
     group_norm_matches_in_half_precision: checks::norm::group_norm::<f16> => checks::norm::group_norm::<bf16>;
     layer_norm_matches_for_short_and_long_rows:
@@ -210,6 +215,7 @@ tests! {
         checks::copy_strided::random::<f32, f32> => checks::copy_strided::random::<f16, f32>;
     far_elements_are_found_by_what_is_done_to_each: checks::far::elementwise;
     far_elements_are_found_by_what_moves_them: checks::far::moved;
+    far_elements_are_found_by_interleaving: checks::conv_transpose::far;
     far_elements_are_found_by_pools:
         checks::far_pools::images, checks::far_pools::volumes, checks::far_pools::nhwc, checks::far_pools::planes,
         checks::far_pools::channels;

@@ -106,6 +106,12 @@ def _layer(
     match operator:
         case "conv1d" | "conv2d" | "conv3d":
             return _convolution(x, values, a, int(operator[-2]))
+        case "conv_transpose1d" | "conv_transpose2d" | "conv_transpose3d":
+            axes = int(operator[-2])
+            function = (F.conv_transpose1d, F.conv_transpose2d, F.conv_transpose3d)[axes - 1]
+            stride, padding = _each(a.get("stride", 1), axes), _each(a.get("padding", 0), axes)
+            more, dilation = _each(a.get("output_padding", 0), axes), _each(a.get("dilation", 1), axes)
+            return function(x, weight, bias, stride, padding, more, a.get("groups", 1), dilation)
         case "group_norm":
             return F.group_norm(x, a["num_groups"], weight, bias, a.get("eps", 1e-5))
         case "instance_norm":
@@ -181,14 +187,19 @@ def evaluate(
     return x
 
 
-def _windows(extent: Any, kernel: int, a: dict[str, Any], axis: int, axes: int) -> Any:
-    """How many windows there are along an axis."""
+def _windows(
+    extent: Any, kernel: int, a: dict[str, Any], axis: int, axes: int, transposed: bool
+) -> Any:
+    """How many windows there are along an axis, or outputs of a transposed convolution."""
     stride = _each(a.get("stride", a["kernel_size"] if "name" not in a else 1), axes)[axis]
     dilation = _each(a.get("dilation", 1), axes)[axis]
     padding = a.get("padding", 0)
     if padding == "same":
         return extent
     padding = 0 if padding == "valid" else _each(padding, axes)[axis]
+    if transposed:
+        more = _each(a.get("output_padding", 0), axes)[axis]
+        return (extent - 1) * stride - 2 * padding + dilation * (kernel - 1) + more + 1
     room = extent + 2 * padding - dilation * (kernel - 1) - 1
     if not a.get("ceil_mode", False):
         return room // stride + 1
@@ -215,7 +226,8 @@ def output_shape(chain: Parsed, shape: Sequence[Any], layers: int | None = None)
         kernel = _each(a["kernel_size"], axes)
         for axis in range(axes):
             extent = shape[first + axis]
-            shape[first + axis] = _windows(extent, kernel[axis], a, axis, axes)
+            transposed = operator.startswith("conv_transpose")
+            shape[first + axis] = _windows(extent, kernel[axis], a, axis, axes, transposed)
         if "out_channels" in a:
             shape[first - 1] = a["out_channels"]
     return shape

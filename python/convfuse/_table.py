@@ -216,8 +216,6 @@ def _only_converts(node: fx.Node) -> bool:
 @_row(aten.convolution.default, first="convolution")
 def _convolution(node: fx.Node, path: Path) -> None:
     a, x = arguments(node), path.known
-    if a["transposed"]:
-        raise Refused("transposed convolutions are no layers")
     if path.multiplies:
         raise Refused("a convolution begins a chain of its own")
     weight = value(a["weight"])
@@ -233,25 +231,31 @@ def _convolution(node: fx.Node, path: Path) -> None:
 
     name, padding, mode = path.fresh(), each("padding"), "zeros"
     if path.padding is not None:
+        if a["transposed"]:
+            raise Refused("padding in front of a transposed convolution")
         mode, more = path.padding
         if mode != "zeros" and any(padding):
             raise Refused("padded twice")
         padding = [a + b for a, b in zip(padding, more)]
     layer = {
         "name": name,
-        "out_channels": filters[0],
+        "out_channels": filters[1] * a["groups"] if a["transposed"] else filters[0],
         "kernel_size": filters[2:],
         "stride": each("stride"),
         "padding": padding,
-        "padding_mode": mode,
         "dilation": each("dilation"),
         "groups": a["groups"],
         "bias": a["bias"] is not None,
     }
+    operator = "conv_transpose" if a["transposed"] else "conv"
+    if a["transposed"]:
+        layer["output_padding"] = each("output_padding")
+    else:
+        layer["padding_mode"] = mode
     before, path.padding = path.padding, None
     try:
         weights = {"weight": _rounded_of(a["weight"]), "bias": _rounded_of(a["bias"])}
-        path.add({f"conv{axes}d": layer}, [node], **weights)
+        path.add({f"{operator}{axes}d": layer}, [node], **weights)
     except Refused:
         path.padding = before
         raise

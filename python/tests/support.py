@@ -61,6 +61,25 @@ BLOCKS = {
             {"prelu": {"name": "act"}},
         ],
     ),
+    "transposed": (
+        (2, 8, 9, 10),
+        8,
+        [
+            {
+                "conv_transpose2d": {
+                    "name": "up",
+                    "out_channels": 12,
+                    "kernel_size": [3, 4],
+                    "stride": 2,
+                    "padding": [0, 1],
+                    "output_padding": [1, 0],
+                    "groups": 2,
+                }
+            },
+            {"group_norm": {"name": "norm", "num_groups": 3}},
+            {"relu": {}},
+        ],
+    ),
     "residual": (
         (2, 16, 12, 14),
         16,

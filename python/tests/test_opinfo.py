@@ -26,8 +26,8 @@ BEHIND = (
     *("hardswish", "hardtanh", "relu6"),
 )
 
-# Of which every sample is PyTorch's: transposed, or with too few axes.
-NEVER = {"conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "layer_norm", "prelu"}
+# Of which every sample is PyTorch's: with too few axes.
+NEVER = {"layer_norm", "prelu"}
 
 # What PyTorch's samples of single values have: more of them are the same.
 MOST = 12

@@ -94,6 +94,17 @@ TAKEN = {
         VOLUME,
         ["conv3d instance_norm max_pool3d"],
     ),
+    "transposed": (
+        nn.Sequential(
+            nn.ConvTranspose2d(3, 8, 3, 2, 1, output_padding=1, bias=False),
+            nn.InstanceNorm2d(8),
+            nn.ReLU(),
+            nn.ConvTranspose2d(8, 6, (2, 3), (2, 1), groups=2, dilation=(1, 2)),
+            nn.Sigmoid(),
+        ),
+        IMAGE,
+        ["conv_transpose2d instance_norm relu", "conv_transpose2d sigmoid"],
+    ),
     "padding": (
         nn.Sequential(conv(padding="same"), nn.ReLU(), nn.Conv2d(8, 4, 3, padding=1), nn.ReLU()),
         IMAGE,
@@ -196,7 +207,6 @@ READERS = {
         Of(lambda own, x: own.a(x) * own.a(x).sum(), a=conv()),
         "one layer by itself",
     ),
-    "transposed": (nn.Sequential(nn.ConvTranspose2d(3, 8, 3), nn.ReLU()), "transposed"),
     "alone": (nn.Sequential(conv()), "one layer by itself"),
     "a norm's weight alone": (
         Of(

@@ -5,17 +5,19 @@
 
 use op_spec::{
     BatchNormProblem, ChannelReductionProblem, ChannelShape, ClampProblem, ConvProblem, ConvSpec,
-    GeluApproximation, GroupNormProblem, InstanceNormProblem, LayerNormProblem, MaxPool2dProblem,
-    Pad, PointwiseSpec, PoolProblem, Pooled, PreluProblem, Quantity, ScaleProblem, SpecError,
+    ConvTransposeProblem, ConvTransposeSpec, GeluApproximation, GroupNormProblem,
+    InstanceNormProblem, LayerNormProblem, MaxPool2dProblem, Pad, PointwiseSpec, PoolProblem,
+    Pooled, PreluProblem, Quantity, ScaleProblem, SpecError,
 };
 
 use crate::Presence;
 use crate::batch_norm::FoldGeometry;
 use crate::channel_reduction::ChannelReductionGeometry;
 use crate::conv::ConvGeometry;
+use crate::conv_transpose::{InterleaveGeometry, MAX_STEP};
 use crate::elementwise::{Bounds, ChannelGeometry};
 use crate::max_pool2d::{PoolGeometry, PoolTask};
-use crate::norm::NormGeometry;
+use crate::norm::{FAR, NormGeometry};
 use crate::pad::PadGeometry;
 use crate::pointwise::{Function, Step};
 use crate::pool::{PlaneGeometry, WindowGeometry, WindowResult};
@@ -83,6 +85,45 @@ impl<const D: usize> KernelGeometry for ConvProblem<D> {
             dilation_w,
             bias: Presence::of(self.bias),
         })
+    }
+}
+
+impl<const D: usize> KernelGeometry for ConvTransposeProblem<D> {
+    type Geometry = InterleaveGeometry;
+
+    fn geometry(&self) -> Result<InterleaveGeometry, SpecError> {
+        let operator = ConvTransposeSpec::<D>::OPERATOR;
+        check_plane(operator, "input plane", &self.input, &[0; D])?;
+        check_plane(operator, "filter plane", &self.kernel_size, &[0; D])?;
+        // Also of more than what any class convolves.
+        check_plane(
+            operator,
+            "output plane with padding",
+            &self.output,
+            &self.padding,
+        )?;
+        for (name, steps) in [("stride", self.stride), ("dilation", self.dilation)] {
+            for (axis, actual) in steps.into_iter().enumerate() {
+                if actual > MAX_STEP {
+                    return Err(SpecError::BeyondKernel {
+                        operator,
+                        quantity: Quantity::entry(name, axis),
+                        actual,
+                        limit: MAX_STEP,
+                    });
+                }
+            }
+        }
+        kernel_extent(operator, Quantity::scalar("in_channels"), self.c)?;
+        if self.k > FAR as usize {
+            return Err(SpecError::BeyondKernel {
+                operator,
+                quantity: Quantity::scalar("out_channels"),
+                actual: self.k,
+                limit: FAR as usize,
+            });
+        }
+        Ok(InterleaveGeometry::of(&self.as_conv_transpose3d()))
     }
 }
 

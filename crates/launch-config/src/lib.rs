@@ -16,6 +16,7 @@ pub mod batch_norm;
 pub mod channel_reduction;
 mod clusters;
 pub mod conv;
+pub mod conv_transpose;
 pub mod copy_strided;
 pub mod depthwise;
 pub mod elementwise;

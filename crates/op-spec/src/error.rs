@@ -179,6 +179,24 @@ spec_error! {
         /// The most that the mode can do for an input of this extent.
         limit: usize,
     }: "padding[{axis}] is {padding}, limit {limit} with padding_mode {mode}";
+    /// The output padding of a transposed convolution is not less than its stride or its dilation.
+    OutputPadding {
+        /// Spatial axis, counted from 0.
+        axis: usize,
+        /// The output padding.
+        output_padding: usize,
+        /// One less than the larger of stride and dilation.
+        limit: usize,
+    }: "output_padding[{axis}] is {output_padding}, limit {limit} (less than stride or dilation)";
+    /// The padding of a transposed convolution removes all of its output.
+    NoOutput {
+        /// Spatial axis, counted from 0.
+        axis: usize,
+        /// The padding, which both ends lack.
+        padding: usize,
+        /// Elements of the output without padding.
+        full: u128,
+    }: "padding[{axis}] is {padding} on both sides, the output without padding has {full}";
     /// A norm would divide by the deviation of a single value.
     SingleValue {
         /// What there is one of.

@@ -50,6 +50,7 @@ mod add;
 mod batch_norm;
 mod channel_reduction;
 mod conv;
+mod conv_transpose;
 #[cfg(feature = "graph")]
 pub mod data;
 #[cfg(feature = "graph")]
@@ -68,6 +69,10 @@ pub use batch_norm::{BatchNormProblem, BatchNormSpec};
 pub use channel_reduction::{ChannelReductionProblem, ChannelReductionSpec, ReductionOp};
 pub use conv::{
     Conv1dSpec, Conv2dSpec, Conv3dSpec, ConvProblem, ConvSpec, Pad, Padding, PaddingMode,
+};
+pub use conv_transpose::{
+    ConvTranspose1dSpec, ConvTranspose2dSpec, ConvTranspose3dSpec, ConvTransposeProblem,
+    ConvTransposeSpec,
 };
 pub use error::{Quantity, RankRule, SpecError};
 pub use group_norm::{GroupNormProblem, GroupNormSpec};

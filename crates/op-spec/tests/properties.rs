@@ -1,12 +1,14 @@
 //! Validation holds for any numbers at all: it never panics, and what passes it adds up.
 
 use launch_config::KernelGeometry;
+use launch_config::conv_transpose::PhaseFiltersGeometry;
 use launch_config::elementwise::Bounds;
 use launch_config::norm::NormGeometry;
 use op_spec::graph::presets::{KernelBench79, KernelBench85};
 use op_spec::{
-    ChannelReductionSpec, ClampSpec, Conv2dSpec, Conv3dSpec, ConvSpec, GroupNormSpec,
-    InstanceNormSpec, MAX_ELEMENTS, MaxPool2dSpec, ReductionOp, ScaleSpec,
+    ChannelReductionSpec, ClampSpec, Conv2dSpec, Conv3dSpec, ConvSpec, ConvTranspose2dSpec,
+    ConvTransposeProblem, GroupNormSpec, InstanceNormSpec, Layout, MAX_ELEMENTS, MaxPool2dSpec,
+    ReductionOp, ScaleSpec,
 };
 use proptest::array::{uniform2, uniform3};
 use proptest::collection::vec;
@@ -71,6 +73,29 @@ fn can_be_launched(geometry: &NormGeometry) {
     let _ = geometry.resident_launch(4);
 }
 
+/// The same for the classes of a transposed convolution, none of which has more products than it.
+fn transposed_can_be_launched(problem: &ConvTransposeProblem<2>) -> Result<(), TestCaseError> {
+    prop_assert!(problem.output_shape().elements() <= MAX_ELEMENTS);
+    prop_assert!(problem.output.iter().all(|&extent| extent > 0));
+    let Ok(geometry) = problem.geometry() else {
+        return Ok(());
+    };
+    let _ = [Layout::Nchw, Layout::Nhwc].map(|layout| geometry.shape(layout));
+    for class in geometry.classes() {
+        let volumes = problem.as_conv_transpose3d();
+        if let Ok(convolution) = class.convolution(&geometry, &volumes) {
+            let _ = convolution.geometry();
+            let filters = PhaseFiltersGeometry::of(&class, &geometry, &volumes);
+            let _ = filters.shape();
+            let extents = class.phases.map(|of| of.extent as usize);
+            prop_assert_eq!(convolution.output, extents);
+            let weight = convolution.weight_shape().elements() as u64;
+            prop_assert_eq!(weight, filters.filters() * filters.filter_elements());
+        }
+    }
+    Ok(())
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(4096))]
 
@@ -92,6 +117,59 @@ proptest! {
         if let Ok(problem) = volume.problem(&input, &weight, bias.as_deref()) {
             prop_assert!(problem.output_shape().elements() <= MAX_ELEMENTS);
             let _ = problem.geometry();
+        }
+    }
+
+    #[test]
+    fn any_transposed_convolution_is_judged(
+        steps in (uniform2(extent()), uniform2(extent())),
+        paddings in (uniform2(extent()), uniform2(extent())),
+        groups in extent(),
+        input in shape(),
+        weight in shape(),
+        bias in proptest::option::of(shape()),
+    ) {
+        let spec = ConvTranspose2dSpec::default()
+            .stride(steps.0)
+            .dilation(steps.1)
+            .padding(paddings.0)
+            .output_padding(paddings.1)
+            .groups(groups);
+        if let Ok(problem) = spec.problem(&input, &weight, bias.as_deref()) {
+            transposed_can_be_launched(&problem)?;
+        }
+    }
+
+    #[test]
+    fn a_transposed_convolution_has_the_extents_of_the_input_that_a_convolution_makes_its_input_of(
+        steps in (uniform2(1..5_usize), uniform2(1..4_usize)),
+        padding in uniform2(0..4_usize),
+        groups in 1..4_usize,
+        channels in (1..4_usize, 1..4_usize),
+        image in uniform2(1..30_usize),
+        kernel in uniform2(1..6_usize),
+    ) {
+        let (stride, dilation) = steps;
+        let spec = Conv2dSpec::default().stride(stride).padding(padding).dilation(dilation).groups(groups);
+        let weight = [channels.0 * groups, channels.1, kernel[0], kernel[1]];
+        let input = [2, channels.1 * groups, image[0], image[1]];
+        if let Ok(convolution) = spec.problem(&input, &weight, None) {
+            // What the convolution's windows leave over at the end.
+            let rest = |axis: usize| {
+                let window = (kernel[axis] - 1) * dilation[axis] + 1;
+                (image[axis] + 2 * padding[axis] - window) % stride[axis]
+            };
+            let transposed = ConvTranspose2dSpec::default()
+                .stride(stride)
+                .padding(padding)
+                .dilation(dilation)
+                .groups(groups)
+                .output_padding([rest(0), rest(1)])
+                .problem(&convolution.output_shape(), &weight, None);
+            let transposed = transposed.unwrap();
+            prop_assert_eq!(&*transposed.output_shape(), &input[..]);
+            prop_assert_eq!(transposed.multiply_adds(), convolution.multiply_adds());
+            transposed_can_be_launched(&transposed)?;
         }
     }
 

@@ -2,8 +2,9 @@
 
 use launch_config::KernelGeometry;
 use op_spec::{
-    BatchNormSpec, ChannelReductionSpec, ClampSpec, Conv2dSpec, Conv3dSpec, GroupNormSpec,
-    InstanceNormSpec, MAX_ELEMENTS, MaxPool2dSpec, PreluSpec, ReductionOp, ScaleSpec, SpecError,
+    BatchNormSpec, ChannelReductionSpec, ClampSpec, Conv2dSpec, Conv3dSpec, ConvTranspose1dSpec,
+    ConvTranspose2dSpec, GroupNormSpec, InstanceNormSpec, MAX_ELEMENTS, MaxPool2dSpec, PreluSpec,
+    ReductionOp, ScaleSpec, SpecError,
 };
 
 #[test]
@@ -62,6 +63,52 @@ fn conv3d_refuses_and_accepts() {
     }
     let problem = spec.problem(&[2, 3, 5, 6, 7], &[4, 3, 1, 2, 3], Some(&[4]));
     assert_eq!(*problem.unwrap().output_shape(), [2, 4, 5, 5, 5]);
+}
+
+#[test]
+fn conv_transpose_refuses() {
+    let spec = ConvTranspose2dSpec::default();
+    let (input, weight) = ([2, 6, 10, 12], [6, 4, 3, 3]);
+    let strided = spec.stride([2, 3]);
+    refused! {
+        spec.problem(&[6, 10, 12], &weight, None) => "conv_transpose2d: input has rank 3, expected 4";
+        spec.problem(&input, &[6, 4, 3], None) => "conv_transpose2d: weight has rank 3, expected 4";
+        spec.problem(&input, &[5, 4, 3, 3], None) => "conv_transpose2d: weight[0] is 5, expected 6";
+        spec.problem(&input, &weight, Some(&[5])) => "conv_transpose2d: bias[0] is 5, expected 4";
+        spec.problem(&input, &[6, 0, 3, 3], None) => "conv_transpose2d: out_channels is 0, minimum 1";
+        spec.problem(&input, &[6, 4, 3, 0], None) => "conv_transpose2d: kernel_size[1] is 0, minimum 1";
+        spec.problem(&[2, 6, 0, 12], &weight, None) => "conv_transpose2d: input[2] is 0, minimum 1";
+        spec.problem(&[2, 0, 10, 12], &[0, 4, 3, 3], None) => "conv_transpose2d: in_channels is 0, minimum 1";
+        spec.stride([1, 0]).problem(&input, &weight, None) => "conv_transpose2d: stride[1] is 0, minimum 1";
+        spec.dilation([0, 1]).problem(&input, &weight, None) => "conv_transpose2d: dilation[0] is 0, minimum 1";
+        spec.groups(0).problem(&input, &weight, None) => "conv_transpose2d: groups is 0, minimum 1";
+        spec.groups(4).problem(&input, &weight, None)
+            => "conv_transpose2d: in_channels is 6, which is not a multiple of groups 4";
+        spec.groups(3).check(6, 4, [3, 3])
+            => "conv_transpose2d: out_channels is 4, which is not a multiple of groups 3";
+        spec.output_padding([0, 1]).problem(&input, &weight, None)
+            => "conv_transpose2d: output_padding[1] is 1, limit 0 (less than stride or dilation)";
+        strided.output_padding(2).problem(&input, &weight, None)
+            => "conv_transpose2d: output_padding[0] is 2, limit 1 (less than stride or dilation)";
+        spec.padding([0, 7]).problem(&input, &weight, None)
+            => "conv_transpose2d: padding[1] is 7 on both sides, the output without padding has 14";
+        ConvTranspose1dSpec::default().stride(1 << 33).problem(&[1, 1, 1 << 33], &[1, 1, 1], None)
+            => "conv_transpose1d: output has more elements than memory addresses, limit 2305843009213693951";
+    }
+}
+
+#[test]
+fn conv_transpose_accepts() {
+    let spec = ConvTranspose2dSpec::default();
+    let shape = |spec: ConvTranspose2dSpec, input: [usize; 4], weight: [usize; 4]| {
+        spec.problem(&input, &weight, None).unwrap().output_shape()
+    };
+    assert_eq!(*shape(spec, [0, 3, 8, 9], [3, 4, 3, 2]), [0, 4, 10, 10]);
+    let strided = spec.stride([2, 1]).dilation([1, 3]).output_padding([1, 2]);
+    // (5 - 1) * 2 + 2 + 1 + 1 and (6 - 1) + 3 * 2 + 2 + 1.
+    assert_eq!(*shape(strided, [1, 2, 5, 6], [2, 7, 3, 3]), [1, 7, 12, 14]);
+    let grouped = spec.groups(3).padding([1, 0]);
+    assert_eq!(*shape(grouped, [2, 6, 4, 4], [6, 5, 3, 1]), [2, 15, 4, 4]);
 }
 
 #[test]

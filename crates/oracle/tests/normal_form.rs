@@ -71,8 +71,11 @@ impl<'a> Evaluation<'a> {
 
     /// Images are one voxel deep.
     fn convolved(&self, x: ArrayD<f64>) -> ArrayD<f64> {
-        let Some((layer, conv)) = self.form.convolution else {
-            return x;
+        let form = self.form;
+        let (layer, conv): (usize, &dyn Operator) = match (&form.convolution, &form.transposed) {
+            (Some((layer, conv)), _) => (*layer, conv),
+            (None, Some((layer, conv))) => (*layer, conv),
+            (None, None) => return x,
         };
         let parameters = self.parameters_of(layer);
         if x.ndim() == 5 {

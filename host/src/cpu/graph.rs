@@ -115,11 +115,13 @@ pub(crate) fn operator(
 /// The output shape of the form's convolution and reduction, each of which may be absent.
 fn output_shape(form: &NormalForm, input: &[usize]) -> Vec<usize> {
     let mut output = input.to_vec();
-    if let Some((_, conv)) = form.convolution {
+    let ordinary = form.convolution.map(|(_, conv)| (conv.k, conv.output));
+    let transposed = form.transposed.map(|(_, conv)| (conv.k, conv.output));
+    if let Some((channels, extents)) = ordinary.or(transposed) {
         // Of an image's output the first extent, its depth of one, is left out.
         let absent = 5 - input.len();
-        output[1] = conv.k;
-        output[2..].copy_from_slice(&conv.output[absent..]);
+        output[1] = channels;
+        output[2..].copy_from_slice(&extents[absent..]);
     }
     match form.epilogue.reduce {
         Some((_, Reduction::Pool(pool))) => output[2..].copy_from_slice(&pool.output_shape()[2..]),

@@ -10,6 +10,7 @@
 
 mod channel_reduction;
 mod conv;
+mod conv_transpose;
 mod graph;
 mod maps;
 mod max_pool2d;

@@ -5,12 +5,13 @@
 //! Tensors between two stages of a path are never whole.
 
 use ndarray::{ArrayD, ArrayViewD, IxDyn};
-use op_spec::ConvProblem;
 use op_spec::graph::{GraphProblem, NormalForm, Pointwise, Reduction};
+use op_spec::{ConvProblem, ConvTransposeProblem};
 use rayon::prelude::*;
 
 use super::channel_reduction::reduce_channels;
 use super::conv::{convolve_sample, fill_pad};
+use super::conv_transpose::convolve_transposed;
 use super::dense;
 use super::maps::{Map, Norm};
 use super::max_pool2d::pool_plane;
@@ -113,16 +114,33 @@ pub(super) struct Stage<'a> {
 }
 
 struct Convolution<'a> {
-    problem: ConvProblem<3>,
+    kind: Kind,
     weight: &'a [f32],
     bias: Option<&'a [f32]>,
+}
+
+enum Kind {
+    Ordinary(ConvProblem<3>),
+    Transposed(ConvTransposeProblem<3>),
 }
 
 impl Convolution<'_> {
     /// Elements of a padded sample, if padding is separate.
     fn padded_len(&self) -> usize {
-        let padded = self.problem.pad.map(|pad| pad.outer());
-        padded.map_or(0, |outer| self.problem.c * outer.iter().product::<usize>())
+        match &self.kind {
+            Kind::Ordinary(problem) => problem
+                .pad
+                .map_or(0, |pad| problem.c * pad.outer().iter().product::<usize>()),
+            Kind::Transposed(_) => 0,
+        }
+    }
+
+    /// Channels of a convolved sample, and elements of one.
+    fn output(&self) -> (usize, usize) {
+        match &self.kind {
+            Kind::Ordinary(problem) => (problem.k, problem.output_spatial()),
+            Kind::Transposed(problem) => (problem.k, problem.output.iter().product()),
+        }
     }
 }
 
@@ -174,16 +192,17 @@ impl<'a> Stage<'a> {
             behind: factors(&epilogue.affine),
             problem,
         });
-        let convolution = form.convolution.map(|(layer, problem)| Convolution {
+        let ordinary = form.convolution;
+        let ordinary = ordinary.map(|(layer, problem)| (layer, Kind::Ordinary(problem)));
+        let transposed = form.transposed;
+        let transposed = transposed.map(|(layer, problem)| (layer, Kind::Transposed(problem)));
+        let convolution = ordinary.or(transposed).map(|(layer, kind)| Convolution {
             weight: parameter(layer, 0).expect("a filter"),
             bias: parameter(layer, 1),
-            problem,
+            kind,
         });
         let (channels, plane) = match &convolution {
-            Some(convolution) => {
-                let problem = &convolution.problem;
-                (problem.k, problem.output_spatial())
-            }
+            Some(convolution) => convolution.output(),
             None => (input[1], input[2..].iter().product()),
         };
         Self {
@@ -268,13 +287,16 @@ impl<'a> Stage<'a> {
                 y.copy_from_slice(x);
                 Ok(())
             }
-            Some(of) => match &of.problem.pad {
-                None => convolve_sample(x, of.weight, of.bias, &of.problem, y),
-                Some(pad) => {
-                    let mut padded = zeroed(of.padded_len())?;
-                    fill_pad(x, pad, &mut padded);
-                    convolve_sample(&padded, of.weight, of.bias, &of.problem, y)
-                }
+            Some(of) => match &of.kind {
+                Kind::Transposed(problem) => convolve_transposed(x, of.weight, of.bias, problem, y),
+                Kind::Ordinary(problem) => match &problem.pad {
+                    None => convolve_sample(x, of.weight, of.bias, problem, y),
+                    Some(pad) => {
+                        let mut padded = zeroed(of.padded_len())?;
+                        fill_pad(x, pad, &mut padded);
+                        convolve_sample(&padded, of.weight, of.bias, problem, y)
+                    }
+                },
             },
         }
     }

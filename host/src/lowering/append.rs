@@ -27,7 +27,7 @@ use crate::operators::one_launch::{
 };
 use crate::operators::pointwise::{ListStep, steps};
 use crate::operators::{
-    self, Affine, ConvolutionParameters, Convolved, Preparations, pointwise, pool,
+    self, Affine, ConvolutionParameters, Convolved, Preparations, conv_transpose, pointwise, pool,
 };
 use crate::program::{ProgramBuilder, Value};
 use launch_config::norm::NormGeometry;
@@ -131,6 +131,7 @@ impl<'a> Appending<'a> {
             residual,
             factors: factors.map(|layer| self.first(layer)),
             layer,
+            class: 0,
             preparations: self.preparations,
         })
     }
@@ -239,6 +240,15 @@ impl<'a> Appending<'a> {
                 let (program, store) = (&mut *self.program, plan.store_epilogue());
                 let y = depthwise::append_nhwc(program, x, &parameters, geometry, store, output)?;
                 Produced::Convolved(y, None)
+            }
+            Producer::Transposed(transposed) => {
+                let filters = Filters {
+                    weight: self.first(start),
+                    bias: self.parameter(start, 1),
+                };
+                let (program, preparations) = (&mut *self.program, self.preparations);
+                let of = (start, filters);
+                return conv_transpose::append(program, x, of, preparations, transposed, output);
             }
         };
         self.epilogue(produced, lowered)

@@ -272,7 +272,7 @@ pub(super) fn with_norm(region: &Region<'_>, form: &Epilogue) -> Result<Plan, Re
 pub(super) fn of_tensor(region: &Region<'_>, form: &NormalForm) -> Result<Plan, Refusal> {
     let expected = "layers without a convolution that there are kernels for together";
     let refusal = Refusal::Layers { expected };
-    if form.convolution.is_some() {
+    if form.convolution.is_some() || form.transposed.is_some() {
         return Err(refusal);
     }
     let form = &form.epilogue;

@@ -3,6 +3,7 @@
 use launch_config::KernelGeometry;
 use std::fmt;
 
+use crate::operators::conv_transpose::Transposed;
 use crate::operators::implicit_gemm::Gemm;
 use crate::operators::one_launch::conv2d_group_norm_scale_max_pool_clamp::OneLaunch2d;
 use crate::operators::one_launch::conv3d_multiply_instance_norm_clamp_multiply_max::OneLaunch3d;
@@ -32,6 +33,8 @@ pub(super) enum Producer {
     DepthwiseNhwc(NhwcGeometry),
     /// A convolution by the kernels of its operator, on FMA units.
     Direct,
+    /// A transposed convolution, by convolutions of its phases.
+    Transposed(Transposed),
     /// The region's input, or its only layer by its operator's own kernels.
     Tensor,
 }
@@ -59,6 +62,7 @@ impl fmt::Display for Producer {
                 let (run, channels) = (geometry.blocks.run, 4 * geometry.blocks.block_vectors);
                 write!(f, "runs of {run} outputs, {channels} channels in a block")
             }
+            Producer::Transposed(transposed) => transposed.fmt(f),
             _ => Ok(()),
         }
     }

@@ -11,12 +11,13 @@ use launch_config::depthwise::nhwc::NhwcGeometry;
 use launch_config::implicit_gemm::{GemmConfig, RoundedEpilogue, combining};
 use launch_config::norm::NormGeometry;
 use op_spec::graph::NormalForm;
-use op_spec::{Layout, ReductionOp};
+use op_spec::{ConvProblem, ConvTransposeProblem, Layout, ReductionOp};
 
 use super::epilogue::{self, Plan, Pool, ReducedChannels, Store, Windows};
 use super::producer::{Producer, conv_geometry, norm_geometry};
 use super::region::Region;
 use crate::device::DType;
+use crate::operators::conv_transpose::{ClassKernels, Transposed};
 use crate::operators::fused::RowMoments;
 use crate::operators::implicit_gemm::Gemm;
 use crate::operators::one_launch::conv2d_group_norm_scale_max_pool_clamp::OneLaunch2d;
@@ -46,6 +47,7 @@ impl Lowered {
         let [reads, writes] = match &producer {
             Producer::ImplicitGemm(gemm) => [gemm.reads(), gemm.writes()],
             Producer::DepthwiseNhwc(_) => [Layout::Nhwc; 2],
+            Producer::Transposed(transposed) => [transposed.reads, transposed.writes],
             _ => [Layout::Nchw; 2],
         };
         Self {
@@ -85,10 +87,9 @@ impl Lowered {
                 Err("too few samples to fill the device with a block for each")
             }
             Producer::ImplicitGemm(gemm) => {
-                let conv = gemm.conv();
-                if DepthwiseGeometry::check(conv).is_ok() {
+                if DepthwiseGeometry::check(gemm.conv()).is_ok() {
                     Err("depthwise, of which tensor cores would multiply mostly zeros")
-                } else if !(gemm.is_one_sample() || GemmConfig::pays(conv)) {
+                } else if !pays_for_layout(gemm) {
                     Err("too few products for each value of the input to pay for its layout")
                 } else {
                     Ok(())
@@ -128,7 +129,7 @@ impl Row {
 }
 
 /// Every row, in order of preference.
-pub(super) const TABLE: [Row; 7] = [
+pub(super) const TABLE: [Row; 8] = [
     Row {
         name: "one-launch-2d",
         implements: "convolution, norm, scale, max_pool2d, clamp; `sm_90a`, 8 to 64 channels, 3x3 filters, width 128, height 10 to 133, pooling by 4",
@@ -205,7 +206,7 @@ pub(super) const TABLE: [Row; 7] = [
         implements: "a convolution of any shape and attribute whose halo tile fits shared memory, with a norm and what `tensor` does after a norm; or without a norm, perhaps with batch_norm, perhaps with a clamp or leaky_relu, and in 16 bits to NHWC with silu or hardswish, a residual, and a clamp or leaky_relu behind it",
         summary: "implicit GEMM on tensor cores, with moments where a norm follows",
         can_implement: |row, region, form| {
-            let (of, options) = (region.of, region.of.options.fused());
+            let of = region.of;
             let (layer, conv) = form.convolution.ok_or(row.other_layers())?;
             let strides = region.strides();
             let with_filters = |gemm: Gemm| match region.is_given_in_nhwc(layer) {
@@ -218,17 +219,7 @@ pub(super) const TABLE: [Row; 7] = [
                         && of.dtype != DType::F32
                         && RoundedEpilogue::of(&store.list).is_some())
             {
-                let conv = conv_geometry(&conv)?;
-                let (dtype, properties) = (of.dtype, of.properties);
-                let in_nhwc = match region.output {
-                    Layout::Nhwc => Gemm::in_nhwc(&conv, dtype, properties, options, strides).ok(),
-                    Layout::Nchw => None,
-                };
-                let gemm = match in_nhwc {
-                    Some(gemm) => gemm,
-                    None => Gemm::without_norm(&conv, dtype, properties, options, strides)?
-                        .writing(region.output, dtype, properties),
-                };
+                let gemm = gemm_alone(region, &conv_geometry(&conv)?, strides, region.output)?;
                 if store.list.is_empty() || gemm.writes() == Layout::Nhwc {
                     return Ok(Lowered::without_moments(
                         Producer::ImplicitGemm(with_filters(gemm)),
@@ -238,6 +229,7 @@ pub(super) const TABLE: [Row; 7] = [
             }
             behind_moments(region, form, |conv, windows, row_channels| {
                 let rows = (windows, row_channels);
+                let options = of.options.fused();
                 Gemm::with_moments(conv, rows, of.dtype, of.properties, options, strides)
                     .map(|gemm| Producer::ImplicitGemm(with_filters(gemm)))
             })
@@ -250,6 +242,18 @@ pub(super) const TABLE: [Row; 7] = [
         can_implement: |row, region, form| match form.convolution {
             Some(_) if region.layers.len() == 1 => {
                 Ok(Lowered::without_moments(Producer::Direct, Plan::Whole))
+            }
+            _ => Err(row.other_layers()),
+        },
+    },
+    Row {
+        name: "transposed",
+        implements: "a transposed convolution alone",
+        summary: "convolutions of phases by the kernels of a convolution alone, and a launch that interleaves them",
+        can_implement: |row, region, form| match form.transposed {
+            Some((_, problem)) if region.layers.len() == 1 => {
+                let producer = Producer::Transposed(transposed(region, &problem)?);
+                Ok(Lowered::without_moments(producer, Plan::Whole))
             }
             _ => Err(row.other_layers()),
         },
@@ -282,6 +286,77 @@ pub(super) const TABLE: [Row; 7] = [
         },
     },
 ];
+
+/// An implicit GEMM without a norm, of an input that has these strides if it is not dense NCHW, which writes
+/// `output` where it can.
+fn gemm_alone(
+    region: &Region<'_>,
+    conv: &ConvGeometry,
+    strides: Option<[i64; 5]>,
+    output: Layout,
+) -> Result<Gemm, Refusal> {
+    let (dtype, properties) = (region.of.dtype, region.of.properties);
+    let options = region.of.options.fused();
+    let in_nhwc = match output {
+        Layout::Nhwc => Gemm::in_nhwc(conv, dtype, properties, options, strides).ok(),
+        Layout::Nchw => None,
+    };
+    match in_nhwc {
+        Some(gemm) => Ok(gemm),
+        None => Ok(
+            Gemm::without_norm(conv, dtype, properties, options, strides)?
+                .writing(output, dtype, properties),
+        ),
+    }
+}
+
+/// Whether an implicit GEMM has enough products for the layout of its input.
+fn pays_for_layout(gemm: &Gemm) -> bool {
+    gemm.is_one_sample() || GemmConfig::pays(gemm.conv())
+}
+
+/// The kernels of a transposed convolution: for each class the first rows above that implement its convolution
+/// and pay. All classes read one layout and write one.
+fn transposed(
+    region: &Region<'_>,
+    problem: &ConvTransposeProblem<3>,
+) -> Result<Transposed, Refusal> {
+    let strides = region.strides();
+    for (strides, output) in [
+        (strides, region.output),
+        (strides, Layout::Nchw),
+        (None, region.output),
+    ] {
+        let choose = |conv: &ConvProblem<3>| class_kernels(region, conv, strides, output);
+        if let Some(transposed) = Transposed::new(problem, choose)? {
+            return Ok(transposed);
+        }
+    }
+    let choose = |conv: &ConvProblem<3>| class_kernels(region, conv, None, Layout::Nchw);
+    let transposed = Transposed::new(problem, choose)?;
+    Ok(transposed.expect("every kernel reads and writes NCHW"))
+}
+
+/// The kernels of one of its convolutions, of an input that has these strides if it is not dense NCHW.
+fn class_kernels(
+    region: &Region<'_>,
+    conv: &ConvProblem<3>,
+    strides: Option<[i64; 5]>,
+    output: Layout,
+) -> Result<ClassKernels, Refusal> {
+    let conv = conv_geometry(conv)?;
+    if let Ok(depthwise) = DepthwiseGeometry::new(&conv, None) {
+        return Ok(match NhwcGeometry::new(&conv) {
+            Ok(geometry) if strides.is_some() && region.is_dense_nhwc() => {
+                ClassKernels::DepthwiseNhwc(geometry)
+            }
+            _ => ClassKernels::Depthwise(depthwise),
+        });
+    }
+    let gemm = gemm_alone(region, &conv, strides, output).ok();
+    let gemm = gemm.filter(pays_for_layout);
+    Ok(gemm.map_or(ClassKernels::Direct, ClassKernels::ImplicitGemm))
+}
 
 /// A convolution with moments, and the plan behind its norm. `choose` gives the convolution's configuration,
 /// for the windows in which it pools (if any) and the channels of a row of the norm.

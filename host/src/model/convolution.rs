@@ -6,9 +6,12 @@ use crate::device::Tensor;
 #[cfg(doc)]
 use crate::error::Error;
 use crate::error::Result;
-use crate::graph::{Chain, ConvLayer, Layer, LayerProblem};
+use crate::graph::{Chain, ConvLayer, ConvTransposeLayer, Layer, LayerProblem};
 use crate::operators::launching::{checked, shape_of, single, with_or_without_batch};
-use crate::spec::{Conv1dSpec, Conv2dSpec, Conv3dSpec, ConvProblem, ConvSpec};
+use crate::spec::{
+    Conv1dSpec, Conv2dSpec, Conv3dSpec, ConvProblem, ConvSpec, ConvTranspose1dSpec,
+    ConvTranspose2dSpec, ConvTranspose3dSpec, ConvTransposeProblem, ConvTransposeSpec,
+};
 
 /// `y[n, k, p, q] = bias[k] + sum over c, r, s of x[n, c, h, w] * weight[k, c, r, s]` (a cross-correlation),
 /// with `h = p * stride - padding + r * dilation`, and zeros outside the image, or the values of
@@ -162,7 +165,154 @@ pub fn conv3d_with(
     run(Layer::Conv3d, x, weight, bias, spec, options)
 }
 
-/// The common implementation of all convolutions.
+/// `y[n, k, p, q] = bias[k] +` the sum of all `weight[c, k, r, s] * x[n, c, h, w]` with
+/// `p = h * stride - padding + r * dilation`, `q` likewise: the gradient of a convolution by its input, also
+/// called deconvolution.
+///
+/// *Shapes*: `x` is `(n, c, h, w)`, `weight` `(c, k / groups, r, s)`, `bias`, optional, `(k)`; the output is
+/// `(n, k, p, q)` with `p = (h - 1) stride - 2 padding + dilation (r - 1) + output_padding + 1`.
+///
+/// Without a batch, `x` is `(c, h, w)` and the output `(k, p, q)`.
+///
+/// *Numerics*: outputs whose positions have the same residue by the stride are an ordinary convolution with
+/// some of the taps. Their numerics are those of [`conv2d`], with the most taps that an output has. On the CPU
+/// device the terms of a sum are added tap by tap.
+/// *NaN* and infinities spread to every output that is a sum of their products. An output without products is
+/// the bias.
+///
+/// # Errors
+/// [`Error::Spec`]: attributes that PyTorch refuses, such as an output padding that neither stride nor
+/// dilation exceeds; padding that leaves no output. [`Error::DTypeMismatch`], [`Error::DeviceMismatch`].
+/// [`Error::NoKernels`] on a GPU for a stride or a dilation of more than 32,767.
+///
+/// # Examples
+/// ```
+/// use convfuse::{Device, Tensor, ops, spec::ConvTranspose2dSpec};
+/// use ndarray::array;
+///
+/// let stream = Device::best().stream()?;
+/// let x = Tensor::from_array(&stream, &array![[[[1.0f32, 2.0]]]])?;
+/// let weight = Tensor::from_array(&stream, &array![[[[1.0f32, 10.0], [100.0, 1000.0]]]])?;
+/// let spec = ConvTranspose2dSpec::default().stride(2);
+/// let y = ops::conv_transpose2d(&x, &weight, None, &spec)?.to_array::<f32>()?;
+/// let expected = array![[[[1.0, 10.0, 2.0, 20.0], [100.0, 1000.0, 200.0, 2000.0]]]];
+/// assert_eq!(y, expected.into_dyn());
+/// # Ok::<(), convfuse::Error>(())
+/// ```
+///
+/// As
+/// [`torch.nn.functional.conv_transpose2d`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.conv_transpose2d.html).
+pub fn conv_transpose2d(
+    x: &Tensor,
+    weight: &Tensor,
+    bias: Option<&Tensor>,
+    spec: &ConvTranspose2dSpec,
+) -> Result<Tensor> {
+    conv_transpose2d_with(x, weight, bias, spec, &Options::default())
+}
+
+/// [`conv_transpose2d`] by kernels that options choose, as of a model with this one layer. The CPU backend
+/// ignores them.
+///
+/// # Errors
+/// As there; [`Error::NoKernels`] for a row that cannot do it.
+pub fn conv_transpose2d_with(
+    x: &Tensor,
+    weight: &Tensor,
+    bias: Option<&Tensor>,
+    spec: &ConvTranspose2dSpec,
+    options: &Options,
+) -> Result<Tensor> {
+    run_transposed(Layer::ConvTranspose2d, x, weight, bias, spec, options)
+}
+
+/// [`conv_transpose2d`] for sequences: `x` is `(n, c, w)`, `weight` `(c, k / groups, s)`, the output
+/// `(n, k, q)`. All rules of `conv_transpose2d` hold.
+///
+/// # Examples
+/// ```
+/// use convfuse::{Device, Tensor, ops, spec::ConvTranspose1dSpec};
+/// use ndarray::array;
+///
+/// let stream = Device::best().stream()?;
+/// let x = Tensor::from_array(&stream, &array![[[1.0f32, 2.0, 3.0]]])?;
+/// let weight = Tensor::from_array(&stream, &array![[[1.0f32, 10.0, 100.0]]])?;
+/// let spec = ConvTranspose1dSpec::default().stride(2).padding(1);
+/// let y = ops::conv_transpose1d(&x, &weight, None, &spec)?;
+/// assert_eq!(y.to_array::<f32>()?, array![[[10.0, 102.0, 20.0, 203.0, 30.0]]].into_dyn());
+/// # Ok::<(), convfuse::Error>(())
+/// ```
+///
+/// As
+/// [`torch.nn.functional.conv_transpose1d`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.conv_transpose1d.html).
+pub fn conv_transpose1d(
+    x: &Tensor,
+    weight: &Tensor,
+    bias: Option<&Tensor>,
+    spec: &ConvTranspose1dSpec,
+) -> Result<Tensor> {
+    conv_transpose1d_with(x, weight, bias, spec, &Options::default())
+}
+
+/// [`conv_transpose1d`] by kernels that options choose, as [`conv_transpose2d_with`].
+///
+/// # Errors
+/// As [`conv_transpose2d_with`].
+pub fn conv_transpose1d_with(
+    x: &Tensor,
+    weight: &Tensor,
+    bias: Option<&Tensor>,
+    spec: &ConvTranspose1dSpec,
+    options: &Options,
+) -> Result<Tensor> {
+    run_transposed(Layer::ConvTranspose1d, x, weight, bias, spec, options)
+}
+
+/// [`conv_transpose2d`] with a depth: `x` is `(n, c, d, h, w)`, `weight` `(c, k / groups, t, r, s)`, the output
+/// `(n, k, z, p, q)`. All rules of `conv_transpose2d` hold.
+///
+/// # Examples
+/// ```
+/// use convfuse::{Device, Tensor, ops, spec::ConvTranspose3dSpec};
+/// use ndarray::{Array5, array};
+///
+/// let stream = Device::best().stream()?;
+/// let x = Tensor::from_array(&stream, &Array5::<f32>::ones((1, 1, 2, 3, 4)))?;
+/// let weight = Tensor::from_array(&stream, &Array5::<f32>::ones((1, 1, 2, 2, 2)))?;
+/// let bias = Tensor::from_array(&stream, &array![0.5f32])?;
+/// let spec = ConvTranspose3dSpec::default().stride(2);
+/// let y = ops::conv_transpose3d(&x, &weight, Some(&bias), &spec)?;
+/// assert_eq!(y.shape(), [1, 1, 4, 6, 8]);
+/// assert!(y.to_array::<f32>()?.iter().all(|&value| value == 1.5));
+/// # Ok::<(), convfuse::Error>(())
+/// ```
+///
+/// As
+/// [`torch.nn.functional.conv_transpose3d`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.conv_transpose3d.html).
+pub fn conv_transpose3d(
+    x: &Tensor,
+    weight: &Tensor,
+    bias: Option<&Tensor>,
+    spec: &ConvTranspose3dSpec,
+) -> Result<Tensor> {
+    conv_transpose3d_with(x, weight, bias, spec, &Options::default())
+}
+
+/// [`conv_transpose3d`] by kernels that options choose, as [`conv_transpose2d_with`].
+///
+/// # Errors
+/// As [`conv_transpose2d_with`].
+pub fn conv_transpose3d_with(
+    x: &Tensor,
+    weight: &Tensor,
+    bias: Option<&Tensor>,
+    spec: &ConvTranspose3dSpec,
+    options: &Options,
+) -> Result<Tensor> {
+    run_transposed(Layer::ConvTranspose3d, x, weight, bias, spec, options)
+}
+
+/// The common implementation of all convolutions but transposed ones.
 fn run<const D: usize>(
     layer: fn(ConvLayer<D>) -> Layer,
     x: &Tensor,
@@ -176,23 +326,63 @@ where
 {
     with_or_without_batch(x, D + 2, |x| {
         let problem = spec.problem(x.shape(), weight.shape(), shape_of(bias))?;
-        let (operator, parameters) = (
-            ConvSpec::<D>::OPERATOR,
-            [("weight", Some(weight)), ("bias", bias)],
-        );
-        if x.device().is_cpu() {
-            return single(operator, x, problem.into(), &parameters);
-        }
-        let mut kernel_size = [0; D];
-        kernel_size.copy_from_slice(&weight.shape()[2..]);
-        let layer = layer(
-            ConvLayer::new(operator, weight.shape()[0], kernel_size)
-                .attributes(*spec)
-                .bias(bias.is_some()),
-        );
-        let chain = Chain::new(x.shape()[1], [layer])?;
-        let tensors = checked(operator, x, &parameters)?.into_iter().flatten();
-        let model = Model::from_tensors(x.stream(), chain, tensors.collect(), x.dtype())?;
-        model.forward_with(x, options)
+        let operator = ConvSpec::<D>::OPERATOR;
+        let of = ConvLayer::new(operator, problem.k, problem.kernel_size);
+        let of = of.attributes(*spec).bias(bias.is_some());
+        run_layer(
+            operator,
+            (layer(of), problem.into()),
+            x,
+            weight,
+            bias,
+            options,
+        )
     })
+}
+
+/// The same for transposed ones.
+fn run_transposed<const D: usize>(
+    layer: fn(ConvTransposeLayer<D>) -> Layer,
+    x: &Tensor,
+    weight: &Tensor,
+    bias: Option<&Tensor>,
+    spec: &ConvTransposeSpec<D>,
+    options: &Options,
+) -> Result<Tensor>
+where
+    ConvTransposeProblem<D>: Into<LayerProblem>,
+{
+    with_or_without_batch(x, D + 2, |x| {
+        let problem = spec.problem(x.shape(), weight.shape(), shape_of(bias))?;
+        let operator = ConvTransposeSpec::<D>::OPERATOR;
+        let of = ConvTransposeLayer::new(operator, problem.k, problem.kernel_size);
+        let of = of.attributes(*spec).bias(bias.is_some());
+        run_layer(
+            operator,
+            (layer(of), problem.into()),
+            x,
+            weight,
+            bias,
+            options,
+        )
+    })
+}
+
+/// A layer of `x`, which has a batch, with its problem.
+fn run_layer(
+    operator: &'static str,
+    (layer, problem): (Layer, LayerProblem),
+    x: &Tensor,
+    weight: &Tensor,
+    bias: Option<&Tensor>,
+    options: &Options,
+) -> Result<Tensor> {
+    let parameters = [("weight", Some(weight)), ("bias", bias)];
+    if x.device().is_cpu() {
+        return single(operator, x, problem, &parameters);
+    }
+    let chain = Chain::new(x.shape()[1], [layer])?;
+    let tensors = checked(operator, x, &parameters)?.into_iter().flatten();
+    let model = Model::from_tensors(x.stream(), chain, tensors.collect(), x.dtype())?;
+    model.forward_with(x, options)
 }

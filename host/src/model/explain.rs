@@ -259,6 +259,9 @@ pub(crate) fn bytes_and_flop(graph: &Graph, problem: &GraphProblem, dtype: DType
         LayerProblem::Conv1d(problem) => problem.multiply_adds(),
         LayerProblem::Conv2d(problem) => problem.multiply_adds(),
         LayerProblem::Conv3d(problem) => problem.multiply_adds(),
+        LayerProblem::ConvTranspose1d(problem) => problem.multiply_adds(),
+        LayerProblem::ConvTranspose2d(problem) => problem.multiply_adds(),
+        LayerProblem::ConvTranspose3d(problem) => problem.multiply_adds(),
         _ => 0,
     });
     let flop = 2 * multiply_adds.sum::<u128>();

@@ -5,6 +5,7 @@ mod pad;
 use cuda_std::Label;
 use kernels_gpu::conv::CONV_DIRECT;
 use launch_config::KernelGeometry;
+use launch_config::conv::ConvGeometry;
 
 pub(crate) use pad::{append as append_pad, plan as plan_pad};
 
@@ -38,11 +39,31 @@ pub(crate) fn plan<const D: usize>(
         return Ok(());
     }
     plan_pad(plan, dtype, problem)?;
-    let geometry = problem.geometry()?;
-    let tile = geometry.direct_tile();
     // Sequences are images of one row.
-    let dimensions = Label::Number((D as u32).max(2));
-    let labels = [dimensions, tile.name().into(), dtype.label()];
+    plan_direct(plan, dtype, &problem.geometry()?, (D as u32).max(2))
+}
+
+/// Plans the launch of a convolution of volumes, or of images that are one voxel deep, which has outputs and no
+/// separate padding.
+pub(super) fn plan_volumes(
+    plan: &mut LaunchPlan,
+    dtype: DType,
+    problem: &ConvProblem<3>,
+) -> Result<()> {
+    let geometry = problem.geometry()?;
+    let are_images = [geometry.d, geometry.t, geometry.z] == [1; 3] && geometry.pad_d == 0;
+    let dimensions = if are_images { 2 } else { 3 };
+    plan_direct(plan, dtype, &geometry, dimensions)
+}
+
+fn plan_direct(
+    plan: &mut LaunchPlan,
+    dtype: DType,
+    geometry: &ConvGeometry,
+    dimensions: u32,
+) -> Result<()> {
+    let tile = geometry.direct_tile();
+    let labels = [Label::Number(dimensions), tile.name().into(), dtype.label()];
     plan.launch(&CONV_DIRECT, &labels, geometry.direct_shape(tile))
 }
 

@@ -1,6 +1,6 @@
 //! What cases are drawn from: every operator, and chains of the kinds that kernels are made for.
 
-use convfuse::graph::{Chain, ConvLayer, GraphError, Layer};
+use convfuse::graph::{Chain, ConvLayer, ConvTransposeLayer, GraphError, Layer};
 use convfuse::spec::{ClampSpec, ReductionOp};
 
 mod chains;
@@ -13,7 +13,7 @@ use chains::{
 use super::choices::Choices;
 use super::layers::{
     averages, batch_norm, channel_reduction, conv_attributes, function, group_norm, instance_norm,
-    layer_norm, max_pool2d, max_pool3d,
+    layer_norm, max_pool2d, max_pool3d, transposed_attributes,
 };
 
 /// The family of every reduction over channels.
@@ -86,6 +86,9 @@ pub const FAMILIES: &[Family] = &[
     Family::new("conv1d", conv1d),
     Family::new("conv2d", conv2d),
     Family::new("conv3d", conv3d),
+    Family::new("conv_transpose1d", conv_transpose1d),
+    Family::new("conv_transpose2d", conv_transpose2d),
+    Family::new("conv_transpose3d", conv_transpose3d),
     Family::new("group_norm", of_groups),
     Family::new("instance_norm", of_channels),
     Family::new("layer_norm", of_samples),
@@ -185,6 +188,34 @@ fn conv2d(c: &mut Choices) -> Plan {
 fn conv3d(c: &mut Choices) -> Plan {
     let (conv, channels) = any_conv(c, [3, 4, 4]);
     one(Layer::from(conv), shape(c, channels, 3, 1, 11))
+}
+
+/// A transposed convolution in groups, and its input's channels.
+fn any_transposed<const D: usize>(
+    c: &mut Choices,
+    most: [usize; D],
+) -> (ConvTransposeLayer<D>, usize) {
+    let (groups, of_group, filters) = (c.within(1, 3), c.within(1, 6), c.within(1, 9));
+    let kernel_size = most.map(|most| c.within(1, most));
+    let attributes = transposed_attributes(c, groups, kernel_size);
+    let conv = ConvTransposeLayer::new("up", groups * filters, kernel_size);
+    let conv = conv.attributes(attributes).bias(!c.once_in(3));
+    (conv, groups * of_group)
+}
+
+fn conv_transpose1d(c: &mut Choices) -> Plan {
+    let (conv, channels) = any_transposed(c, [9]);
+    one(Layer::from(conv), shape(c, channels, 1, 1, 60))
+}
+
+fn conv_transpose2d(c: &mut Choices) -> Plan {
+    let (conv, channels) = any_transposed(c, [5, 6]);
+    one(Layer::from(conv), shape(c, channels, 2, 1, 16))
+}
+
+fn conv_transpose3d(c: &mut Choices) -> Plan {
+    let (conv, channels) = any_transposed(c, [3, 4, 4]);
+    one(Layer::from(conv), shape(c, channels, 3, 1, 6))
 }
 
 /// Any tensor with channels: of few long planes, or of many short ones.

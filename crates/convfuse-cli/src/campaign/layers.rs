@@ -2,8 +2,8 @@
 
 use convfuse::graph::{ConvLayer, Layer};
 use convfuse::spec::{
-    AvgPoolSpec, ChannelReductionSpec, ClampSpec, ConvSpec, GeluApproximation, MaxPoolSpec,
-    Padding, PaddingMode, PointwiseSpec, ReductionOp,
+    AvgPoolSpec, ChannelReductionSpec, ClampSpec, ConvSpec, ConvTransposeSpec, GeluApproximation,
+    MaxPoolSpec, Padding, PaddingMode, PointwiseSpec, ReductionOp,
 };
 
 use super::choices::Choices;
@@ -37,6 +37,28 @@ pub(super) fn conv_attributes<const D: usize>(c: &mut Choices, groups: usize) ->
         false => spec.stride = c.each(1, 3),
     }
     spec
+}
+
+/// Attributes of a transposed convolution in `groups` groups. Its output may be padded by what strides and
+/// dilations allow. Mostly, padding leaves an output of any input.
+pub(super) fn transposed_attributes<const D: usize>(
+    c: &mut Choices,
+    groups: usize,
+    kernel_size: [usize; D],
+) -> ConvTransposeSpec<D> {
+    let (stride, dilation) = (c.each::<D>(1, 4), c.each::<D>(1, 3));
+    let axes = std::array::from_fn::<usize, D, _>(|axis| axis);
+    let reach = axes.map(|axis| dilation[axis] * (kernel_size[axis] - 1));
+    let most = match c.once_in(4) {
+        true => [3; D],
+        false => reach.map(|reach| reach / 2),
+    };
+    ConvTransposeSpec::default()
+        .stride(stride)
+        .dilation(dilation)
+        .padding(most.map(|most| c.within(0, most)))
+        .output_padding(axes.map(|axis| c.within(0, stride[axis].max(dilation[axis]) - 1)))
+        .groups(groups)
 }
 
 /// A convolution that keeps most of its input's extents, as those of networks do.

@@ -15,15 +15,16 @@ use super::file::unknown;
 use super::parameters::Wanted;
 use crate::{
     AdaptiveAvgPoolProblem, AdaptiveAvgPoolSpec, AddProblem, AvgPoolProblem, AvgPoolSpec,
-    BatchNormProblem, ChannelReductionProblem, ChannelReductionSpec, ConvProblem, GroupNormProblem,
-    InstanceNormProblem, LayerNormProblem, MaxPool2dProblem, MaxPool2dSpec, MaxPool3dProblem,
-    MaxPool3dSpec, PointwiseProblem, PointwiseSpec, PoolProblem, PreluProblem, Quantity,
-    ReductionOp, ScaleProblem, SpecError,
+    BatchNormProblem, ChannelReductionProblem, ChannelReductionSpec, ConvProblem,
+    ConvTransposeProblem, GroupNormProblem, InstanceNormProblem, LayerNormProblem,
+    MaxPool2dProblem, MaxPool2dSpec, MaxPool3dProblem, MaxPool3dSpec, PointwiseProblem,
+    PointwiseSpec, PoolProblem, PreluProblem, Quantity, ReductionOp, ScaleProblem, SpecError,
 };
 
 pub use crate::add::layer::AddLayer;
 pub use crate::batch_norm::layer::BatchNormLayer;
 pub use crate::conv::layer::ConvLayer;
+pub use crate::conv_transpose::layer::ConvTransposeLayer;
 pub use crate::group_norm::layer::GroupNormLayer;
 pub use crate::instance_norm::layer::InstanceNormLayer;
 pub use crate::layer_norm::layer::LayerNormLayer;
@@ -81,6 +82,8 @@ pub(crate) trait GraphLayer {
 pub(super) enum Role {
     /// Images are one voxel deep, sequences one voxel high as well.
     Convolution(ConvProblem<3>),
+    /// The same for these.
+    Transposed(ConvTransposeProblem<3>),
     Norm(GroupNormProblem),
     LayerNorm(LayerNormProblem),
     Factors(ScaleProblem),
@@ -271,6 +274,15 @@ layers! {
     /// A convolution of volumes.
     Conv3d(ConvLayer<3>) is "conv3d",
     |problem: ConvProblem<3>| Role::Convolution(problem);
+    /// A transposed convolution of sequences.
+    ConvTranspose1d(ConvTransposeLayer<1>) is "conv_transpose1d",
+    |problem: ConvTransposeProblem<1>| Role::Transposed(problem.as_conv_transpose3d());
+    /// A transposed convolution of images.
+    ConvTranspose2d(ConvTransposeLayer<2>) is "conv_transpose2d",
+    |problem: ConvTransposeProblem<2>| Role::Transposed(problem.as_conv_transpose3d());
+    /// A transposed convolution of volumes.
+    ConvTranspose3d(ConvTransposeLayer<3>) is "conv_transpose3d",
+    |problem: ConvTransposeProblem<3>| Role::Transposed(problem);
     /// A norm of groups of channels.
     GroupNorm(GroupNormLayer) is "group_norm",
     |problem: GroupNormProblem| Role::Norm(problem);

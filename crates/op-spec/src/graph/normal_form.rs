@@ -27,8 +27,8 @@ use core::fmt;
 use super::layer::{LayerProblem, Reduction, Role};
 use super::problem::GraphProblem;
 use crate::{
-    AddProblem, BatchNormProblem, ClampProblem, ConvProblem, GroupNormProblem, LayerNormProblem,
-    PointwiseProblem, PreluProblem, ScaleProblem,
+    AddProblem, BatchNormProblem, ClampProblem, ConvProblem, ConvTransposeProblem,
+    GroupNormProblem, LayerNormProblem, PointwiseProblem, PreluProblem, ScaleProblem,
 };
 
 /// A function of single values and, at most, their channel, or what a residual has at their place.
@@ -96,6 +96,8 @@ impl Pointwise {
 pub struct NormalForm {
     /// The convolution; images are one voxel deep.
     pub convolution: Option<(usize, ConvProblem<3>)>,
+    /// The transposed convolution in its place.
+    pub transposed: Option<(usize, ConvTransposeProblem<3>)>,
     /// What is done to its result, or, without a convolution, to the region's input.
     pub epilogue: Epilogue,
 }
@@ -172,13 +174,12 @@ impl NormalForm {
                 Err(refuse(rule))
             }
         };
-        let convolve = |form: &mut Self, problem| {
+        let comes_first = |form: &Self| {
             // Factors in front of a convolution are no part of the form.
-            if part != Part::Start || !form.epilogue.before.is_empty() {
-                return Err(refuse("a convolution comes first"));
+            match part == Part::Start && form.epilogue.before.is_empty() {
+                true => Ok(Part::Convolved),
+                false => Err(refuse("a convolution comes first")),
             }
-            form.convolution = Some((index, problem));
-            Ok(Part::Convolved)
         };
         let normalise = |form: &mut Self, problem| {
             before(
@@ -195,7 +196,16 @@ impl NormalForm {
             Ok(Part::Reduced)
         };
         match step.role() {
-            Role::Convolution(problem) => convolve(self, problem),
+            Role::Convolution(problem) => {
+                let part = comes_first(self)?;
+                self.convolution = Some((index, problem));
+                Ok(part)
+            }
+            Role::Transposed(problem) => {
+                let part = comes_first(self)?;
+                self.transposed = Some((index, problem));
+                Ok(part)
+            }
             Role::Norm(problem) => normalise(self, problem),
             Role::LayerNorm(problem) => {
                 let part = normalise(self, problem.as_group_norm())?;
@@ -268,6 +278,9 @@ impl fmt::Display for Summary<'_> {
         };
         if form.convolution.is_some() {
             part(f, format_args!("convolution"))?;
+        }
+        if form.transposed.is_some() {
+            part(f, format_args!("transposed convolution"))?;
         }
         if !epilogue.before.is_empty() {
             part(f, format_args!("factors"))?;

@@ -147,7 +147,12 @@ impl Reader {
             };
             all.insert(name.to_owned(), value.clone());
         }
-        if let [out_channels, _, kernel_size @ ..] = &self.shape("weight")[..] {
+        if let [first, second, kernel_size @ ..] = &self.shape("weight")[..] {
+            // A transposed convolution's filters have the output channels of a group behind the input's.
+            let out_channels = match self.header.op.starts_with("conv_transpose") {
+                true => all.get("groups").and_then(Value::as_u64).unwrap_or(1) as usize * second,
+                false => *first,
+            };
             all.insert("out_channels".to_owned(), json!(out_channels));
             all.insert("kernel_size".to_owned(), json!(kernel_size));
             all.insert("bias".to_owned(), json!(self.has("bias")));

@@ -19,14 +19,78 @@ use op_spec::{ConvProblem, Pad, PaddingMode};
 
 use super::operator::{Given, Operator, chained};
 use crate::Precision;
-use sums::{Terms, convolve};
+use sums::convolve;
+pub(super) use sums::{Terms, term};
 
 pub(super) use cases::{CONV1D, CONV2D, CONV3D};
+
+/// What the errors of a convolution depend on, of one of any kind.
+pub(super) trait Convolution {
+    /// The sums, with the bias.
+    fn sums(
+        &self,
+        x: &ArrayD<f64>,
+        weight: &ArrayD<f64>,
+        bias: Option<&ArrayD<f64>>,
+        terms: Terms,
+    ) -> ArrayD<f64>;
+
+    /// Of each group, the sums of what its windows hold, in one channel for each group.
+    fn windows(&self, x: &ArrayD<f64>) -> ArrayD<f64>;
+
+    /// The largest magnitude of each output channel's filter, and the sum of all.
+    fn filters(&self, weight: &ArrayD<f64>) -> Vec<(f64, f64)>;
+
+    /// Output channels of a group.
+    fn group_filters(&self) -> usize;
+
+    /// The most taps of an output element on each axis.
+    fn taps(&self) -> Vec<usize>;
+
+    /// Input channels of an output element.
+    fn channels(&self) -> usize;
+}
+
+impl<const D: usize> Convolution for ConvProblem<D> {
+    fn sums(
+        &self,
+        x: &ArrayD<f64>,
+        weight: &ArrayD<f64>,
+        bias: Option<&ArrayD<f64>>,
+        terms: Terms,
+    ) -> ArrayD<f64> {
+        sums_of(self, x, weight, bias, terms)
+    }
+
+    fn windows(&self, x: &ArrayD<f64>) -> ArrayD<f64> {
+        let mut of_groups = *self;
+        (of_groups.k, of_groups.bias) = (self.groups, false);
+        let ones = ArrayD::ones(&*of_groups.weight_shape());
+        sums_of(&of_groups, x, &ones, None, Terms::Magnitudes)
+    }
+
+    fn filters(&self, weight: &ArrayD<f64>) -> Vec<(f64, f64)> {
+        let filters = weight.outer_iter();
+        filters.map(|filter| finite(&filter)).collect()
+    }
+
+    fn group_filters(&self) -> usize {
+        self.k_per_group()
+    }
+
+    fn taps(&self) -> Vec<usize> {
+        self.kernel_size.to_vec()
+    }
+
+    fn channels(&self) -> usize {
+        self.c_per_group()
+    }
+}
 
 impl<const D: usize> Operator for ConvProblem<D> {
     fn reference(&self, x: &ArrayD<f64>, parameters: &[&ArrayD<f64>]) -> ArrayD<f64> {
         let bias = self.bias.then(|| parameters[1]);
-        sums_of(self, x, parameters[0], bias, Terms::Products)
+        self.sums(x, parameters[0], bias, Terms::Products)
     }
 
     fn tolerance(&self, of: &Given<'_>, t: ArrayD<f64>, precision: &Precision) -> ArrayD<f64> {
@@ -40,46 +104,7 @@ impl<const D: usize> Operator for ConvProblem<D> {
         t: Vec<ArrayD<f64>>,
         precisions: &[Precision],
     ) -> Vec<ArrayD<f64>> {
-        let &Given { x, parameters, .. } = of;
-        let weight = parameters[0];
-        let bias = self.bias.then(|| parameters[1]);
-        // The same for all precisions.
-        let magnitudes = sums_of(self, x, weight, None, Terms::Magnitudes);
-        let of_precision = |(t, precision): (ArrayD<f64>, &Precision)| {
-            let unit = off_by(self, precision) + precision.factors;
-            let mut tolerance = magnitudes.mapv(|v| v * unit);
-            // A bias is added as it is, once.
-            let of_bias = chained(self.reduction()) * precision.products;
-            for (k, mut tolerance) in tolerance.axis_iter_mut(Axis(1)).enumerate() {
-                tolerance += bias.map_or(0.0, |bias| of_bias * bias[k].abs());
-            }
-            if t.iter().any(|&t| t != 0.0) {
-                let passed_on = sums_of(self, &t, weight, None, Terms::Magnitudes);
-                tolerance.zip_mut_with(&passed_on, |own, passed_on| {
-                    *own += passed_on * (1.0 + unit)
-                });
-            }
-            if precision.factors_underflow != 0.0 {
-                let channels = tolerance.axis_iter_mut(Axis(1));
-                for (mut tolerance, filter) in channels.zip(weight.outer_iter()) {
-                    // An infinite element makes the result infinite, or is outside.
-                    let (_, sum) = finite(&filter);
-                    tolerance += precision.factors_underflow * sum;
-                }
-            }
-            if precision.factors_of_largest != 0.0 {
-                let magnitudes = x.mapv(f64::abs) + &t;
-                add_far_below(
-                    &mut tolerance,
-                    self,
-                    &magnitudes,
-                    weight,
-                    precision.factors_of_largest,
-                );
-            }
-            tolerance
-        };
-        t.into_iter().zip(precisions).map(of_precision).collect()
+        tolerances(self, of, t, precisions)
     }
 
     fn cost(&self) -> u64 {
@@ -87,11 +112,58 @@ impl<const D: usize> Operator for ConvProblem<D> {
     }
 }
 
+/// The tolerances of a convolution with parameters in PyTorch's order.
+pub(super) fn tolerances(
+    problem: &impl Convolution,
+    &Given { x, parameters, .. }: &Given<'_>,
+    t: Vec<ArrayD<f64>>,
+    precisions: &[Precision],
+) -> Vec<ArrayD<f64>> {
+    let (weight, bias) = (parameters[0], parameters.get(1));
+    // The same for all precisions.
+    let magnitudes = problem.sums(x, weight, None, Terms::Magnitudes);
+    let reduction = problem.channels() * problem.taps().iter().product::<usize>();
+    let of_precision = |(t, precision): (ArrayD<f64>, &Precision)| {
+        let unit = off_by(problem, reduction, precision) + precision.factors;
+        let mut tolerance = magnitudes.mapv(|v| v * unit);
+        // A bias is added as it is, once.
+        let of_bias = chained(reduction) * precision.products;
+        for (k, mut tolerance) in tolerance.axis_iter_mut(Axis(1)).enumerate() {
+            tolerance += bias.map_or(0.0, |bias| of_bias * bias[k].abs());
+        }
+        if t.iter().any(|&t| t != 0.0) {
+            let passed_on = problem.sums(&t, weight, None, Terms::Magnitudes);
+            tolerance.zip_mut_with(&passed_on, |own, passed_on| {
+                *own += passed_on * (1.0 + unit)
+            });
+        }
+        if precision.factors_underflow != 0.0 {
+            let channels = tolerance.axis_iter_mut(Axis(1));
+            // An infinite element makes the result infinite, or is outside.
+            for (mut tolerance, (_, sum)) in channels.zip(problem.filters(weight)) {
+                tolerance += precision.factors_underflow * sum;
+            }
+        }
+        if precision.factors_of_largest != 0.0 {
+            let magnitudes = x.mapv(f64::abs) + &t;
+            add_far_below(
+                &mut tolerance,
+                problem,
+                &magnitudes,
+                weight,
+                precision.factors_of_largest,
+            );
+        }
+        tolerance
+    };
+    t.into_iter().zip(precisions).map(of_precision).collect()
+}
+
 /// What a sum is off by in parts of the magnitudes of its terms: by the roundings of a chain of additions, or
 /// by what the instructions of tensor cores cut off.
-fn off_by<const D: usize>(problem: &ConvProblem<D>, precision: &Precision) -> f64 {
+fn off_by(problem: &impl Convolution, reduction: usize, precision: &Precision) -> f64 {
     match precision.cut {
-        0.0 => chained(problem.reduction()) * precision.products,
+        0.0 => chained(reduction) * precision.products,
         cut => {
             let instructions = precision.instructions * steps(problem);
             chained(0) * precision.products + (instructions as f64).sqrt() * cut
@@ -102,9 +174,12 @@ fn off_by<const D: usize>(problem: &ConvProblem<D>, precision: &Precision) -> f6
 /// The largest number of MMA steps that add to one sum. A step has 16 products, those of two K-vectors of
 /// eight channels: of two channel blocks at one tap, or of one channel block at two neighbouring taps,
 /// depending on the tile. Without a second K-vector, its products are 0.
-fn steps<const D: usize>(problem: &ConvProblem<D>) -> usize {
-    let (planes, taps) = (problem.c_per_group().div_ceil(8), problem.taps());
-    let columns = problem.kernel_size[D - 1];
+fn steps(problem: &impl Convolution) -> usize {
+    let (planes, extents) = (problem.channels().div_ceil(8), problem.taps());
+    let (taps, columns) = (
+        extents.iter().product::<usize>(),
+        extents[extents.len() - 1],
+    );
     let pairs = taps / columns * columns.div_ceil(2);
     (planes.div_ceil(2) * taps).max(planes * pairs)
 }
@@ -118,30 +193,22 @@ const LEAST_LARGEST: f64 = f32::MIN_POSITIVE as f64 * 256.0;
 
 /// Adds to a tolerance what factors lack that are far smaller than the largest of their sample, of what `x`
 /// has the magnitudes, or filter.
-fn add_far_below<const D: usize>(
+fn add_far_below(
     tolerance: &mut ArrayD<f64>,
-    problem: &ConvProblem<D>,
+    problem: &impl Convolution,
     x: &ArrayD<f64>,
     weight: &ArrayD<f64>,
     part: f64,
 ) {
-    // Of each group, the sums of magnitudes that its filters see.
-    let mut of_groups = *problem;
-    (of_groups.k, of_groups.bias) = (problem.groups, false);
-    let mut shape = weight.shape().to_vec();
-    shape[0] = problem.groups;
-    let windows = sums_of(&of_groups, x, &ArrayD::ones(shape), None, Terms::Magnitudes);
-    let largest_and_sum = |values| {
-        let (largest, sum) = finite(&values);
-        (largest.max(LEAST_LARGEST), sum)
-    };
-    let filters: Vec<(f64, f64)> = weight.outer_iter().map(largest_and_sum).collect();
+    let windows = problem.windows(x);
+    let filters = problem.filters(weight);
     let samples = tolerance.outer_iter_mut().zip(x.outer_iter());
     for ((mut tolerance, x), windows) in samples.zip(windows.outer_iter()) {
-        let (largest_x, _) = largest_and_sum(x);
+        let largest_x = finite(&x).0.max(LEAST_LARGEST);
         for (k, mut tolerance) in tolerance.outer_iter_mut().enumerate() {
             let (largest_w, sum_w) = filters[k];
-            let window = windows.index_axis(Axis(0), k / problem.k_per_group());
+            let largest_w = largest_w.max(LEAST_LARGEST);
+            let window = windows.index_axis(Axis(0), k / problem.group_filters());
             tolerance.zip_mut_with(&window, |t, window| {
                 *t += part * (largest_x * sum_w + largest_w * window);
             });
@@ -150,7 +217,7 @@ fn add_far_below<const D: usize>(
 }
 
 /// The largest magnitude of what is finite, and the sum of all.
-fn finite(values: &ArrayViewD<'_, f64>) -> (f64, f64) {
+pub(super) fn finite(values: &ArrayViewD<'_, f64>) -> (f64, f64) {
     let finite = values.iter().map(|v| v.abs()).filter(|v| v.is_finite());
     finite.fold((0.0, 0.0), |(largest, sum), v| (v.max(largest), sum + v))
 }
@@ -167,15 +234,13 @@ fn sums_of<const D: usize>(
     let (x, weight) = (as_volumes(x), as_volumes(weight));
     let within = problem.pad.map(|pad| within(&x, &pad));
     let x = within.as_ref().map_or(x, |within| within.view());
-    let mut y = convolve(&x, &weight, bias, &problem, terms).into_dyn();
-    while y.ndim() > D + 2 {
-        y = y.remove_axis(FIRST);
-    }
-    y
+    let y = convolve(&x, &weight, bias, &problem, terms).into_dyn();
+    let absent = y.ndim() - (D + 2);
+    (0..absent).fold(y, |y, _| y.remove_axis(FIRST))
 }
 
 /// Images as volumes that are one voxel deep, sequences as such that are one voxel high as well.
-fn as_volumes(x: &ArrayD<f64>) -> ArrayView5<'_, f64> {
+pub(super) fn as_volumes(x: &ArrayD<f64>) -> ArrayView5<'_, f64> {
     let mut x = x.view();
     while x.ndim() < 5 {
         x = x.insert_axis(FIRST);

@@ -12,6 +12,7 @@ pub mod add;
 pub mod batch_norm;
 pub mod channel_reduction;
 pub mod conv;
+pub mod conv_transpose;
 pub mod group_norm;
 pub mod instance_norm;
 pub mod layer_norm;
@@ -30,6 +31,9 @@ pub(crate) fn of(layer: &LayerProblem) -> &dyn Operator {
         LayerProblem::Conv1d(problem) => problem,
         LayerProblem::Conv2d(problem) => problem,
         LayerProblem::Conv3d(problem) => problem,
+        LayerProblem::ConvTranspose1d(problem) => problem,
+        LayerProblem::ConvTranspose2d(problem) => problem,
+        LayerProblem::ConvTranspose3d(problem) => problem,
         LayerProblem::GroupNorm(problem) => problem,
         LayerProblem::InstanceNorm(problem) => problem,
         LayerProblem::LayerNorm(problem) => problem,
@@ -60,6 +64,9 @@ const CASES: &[Cases] = &[
     conv::CONV1D,
     conv::CONV2D,
     conv::CONV3D,
+    conv_transpose::CONV_TRANSPOSE1D,
+    conv_transpose::CONV_TRANSPOSE2D,
+    conv_transpose::CONV_TRANSPOSE3D,
     group_norm::CASES,
     instance_norm::CASES,
     layer_norm::CASES,

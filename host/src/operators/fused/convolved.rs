@@ -26,6 +26,8 @@ pub(crate) struct Parameters<'a> {
     pub(crate) factors: Option<Value>,
     /// The layer that convolves.
     pub(crate) layer: usize,
+    /// The class of phases, of a transposed convolution; 0 of any other.
+    pub(crate) class: usize,
     /// The parameters that the chain's programs have prepared so far.
     pub(crate) preparations: &'a Preparations,
 }

@@ -17,8 +17,11 @@ pub(crate) enum Preparation {
     FoldedBatchNorm,
     /// Parameters of the one-launch kernel of a convolution, a norm, a scale, a pool and a clamp.
     OneLaunch(Precision),
+    /// Filters and bias of a class of phases of a transposed convolution.
+    PhaseFilters { class: usize },
     /// Filters in the operand layout of an implicit GEMM.
     Gemm {
+        class: usize,
         precision: Precision,
         tile: GemmTile,
         k_vector_channels: u32,

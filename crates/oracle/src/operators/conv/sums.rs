@@ -7,7 +7,7 @@ use rayon::prelude::*;
 
 /// What is added up.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Terms {
+pub(in super::super) enum Terms {
     Products,
     /// Their magnitudes, and the bias's.
     Magnitudes,
@@ -72,7 +72,7 @@ fn sums<const MAGNITUDES: bool>(
     y
 }
 
-fn term<const MAGNITUDES: bool>(weight: f64, x: f64) -> f64 {
+pub(in super::super) fn term<const MAGNITUDES: bool>(weight: f64, x: f64) -> f64 {
     let product = weight * x;
     if MAGNITUDES { product.abs() } else { product }
 }

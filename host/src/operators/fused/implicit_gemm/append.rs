@@ -25,6 +25,7 @@ pub(super) fn prepare(
 ) -> Result<[Value; 2]> {
     let &GemmConfig { geometry, tile, .. } = config;
     let form = Preparation::Gemm {
+        class: parameters.class,
         precision,
         tile,
         k_vector_channels: geometry.k_vector_channels,

@@ -1,0 +1,491 @@
+//! Transposed convolutions, as ordinary convolutions of stride 1 whose results are interleaved.
+//!
+//! Along an axis, input `x` and tap `k` add to output `y = stride * x + dilation * k - padding`. With
+//! `y + padding = stride * q + r`, the taps of residue `r` are those with `dilation * k = r` modulo the stride:
+//! every `n`-th from a first one on, where `n = stride / gcd(stride, dilation)`. The first tap is the *phase* of
+//! the residue, less than `n`. So the outputs of a phase are a convolution over `q` with `1 / n` of the taps,
+//! in reverse and `dilation / gcd` apart. A residue without taps has the bias alone.
+//!
+//! Phases of an axis have `K / n` taps, or one more. Phases with as many taps on each axis form a *class*, of
+//! which there are at most [`MAX_CLASSES`]. A class is one convolution: its output channels are the phases of
+//! the class times those of the transposed convolution, in the order (group, phase, channel of the group), so
+//! that it has the same groups. A launch interleaves the results of all classes. No product with a zero
+//! that is not the input's is computed, except for the zeros around it, which convolutions leave out.
+
+use super::reciprocal::Reciprocal;
+use super::{LaunchShape, Presence, VECTOR_ELEMENTS};
+use op_spec::{Conv3dSpec, ConvProblem, ConvTransposeProblem, Layout, SpecError};
+
+/// The most classes: two for each axis.
+pub const MAX_CLASSES: usize = 8;
+
+/// Threads of a block.
+pub const BLOCK_THREADS: u32 = 256;
+
+/// Blocks that a multiprocessor should hold.
+pub const MIN_BLOCKS: u32 = 4;
+
+/// Vectors, or single elements, that a thread writes.
+pub const ITEMS_PER_THREAD: u32 = 4;
+
+/// Vectors, or single elements, that a block writes.
+pub const BLOCK_ITEMS: u32 = BLOCK_THREADS * ITEMS_PER_THREAD;
+
+/// The largest stride and the largest dilation: products of two are indexed with 31 bits.
+pub const MAX_STEP: usize = (1 << 15) - 1;
+
+/// The limit for 32-bit positions of a block; see `norm::FAR`.
+const FAR: u64 = super::norm::FAR as u64;
+
+/// The phases of an axis with as many taps; none if these have no taps, or no output needs any.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AxisPhases {
+    /// The first of them.
+    pub first: u32,
+    /// How many there are.
+    pub count: u32,
+    /// Taps of each.
+    pub taps: u32,
+    /// Positions at both ends of the axis that no output needs, and the convolution leaves out.
+    pub cropped: u32,
+    /// Positions that it computes.
+    pub extent: u32,
+}
+
+/// An axis of a transposed convolution.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TransposedAxis {
+    /// Elements that both ends of the output lack.
+    pub padding: u32,
+    /// Output elements from one input element's products to those of the next.
+    pub stride: Reciprocal,
+    /// The greatest common divisor of stride and dilation. Residues that it does not divide have no taps.
+    pub common: Reciprocal,
+    /// How many phases there are, which is the distance of a phase's taps in the filter.
+    pub phases: Reciprocal,
+    /// The factor that makes a residue, divided by `common`, the phase, modulo `phases`.
+    pub inverse: u32,
+    /// Distance of a phase's taps in the input.
+    pub step: u32,
+    /// Phases with one tap more, and the others.
+    pub sides: [AxisPhases; 2],
+}
+
+/// Where the convolution of a class has an output element, along an axis.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PhasePosition {
+    /// Which of [`TransposedAxis::sides`].
+    pub side: u32,
+    /// The phase among those of the side.
+    pub phase: u32,
+    /// The position in the convolution's output, less than the side's extent, unless the element has no taps.
+    pub at: u32,
+}
+
+impl TransposedAxis {
+    /// Where output element `y` is; none if it has no taps in the input. `high_word` gives the upper 32 bits
+    /// of a product.
+    #[inline(always)]
+    pub fn position(
+        &self,
+        y: u32,
+        high_word: impl Fn(u32, u32) -> u32 + Copy,
+    ) -> Option<PhasePosition> {
+        let (q, residue) = self.stride.div_rem(y + self.padding, high_word);
+        let (residue, rest) = match self.common.divisor {
+            1 => (residue, 0),
+            _ => self.common.div_rem(residue, high_word),
+        };
+        let phase = match self.inverse {
+            1 => residue,
+            _ => self.phases.div_rem(residue * self.inverse, high_word).1,
+        };
+        // Of `stride * q + r`, what the first tap takes.
+        let first = match self.step {
+            1 => 0,
+            _ => self.phases.div_rem(phase * self.step, high_word).0,
+        };
+        let side = (phase >= self.sides[1].first) as u32;
+        let of = match side {
+            0 => &self.sides[0],
+            _ => &self.sides[1],
+        };
+        let at = q.wrapping_sub(first).wrapping_sub(of.cropped);
+        if rest != 0 || at >= of.extent {
+            return None;
+        }
+        Some(PhasePosition {
+            side,
+            phase: phase - of.first,
+            at,
+        })
+    }
+
+    /// An axis of an input of `input` elements and an output of `output`. Extents have 31 bits, steps 15.
+    fn new(
+        [input, output]: [usize; 2],
+        kernel_size: usize,
+        [stride, dilation]: [usize; 2],
+        padding: usize,
+    ) -> Self {
+        let common = greatest_common_divisor(stride, dilation);
+        let (phases, step) = (stride / common, dilation / common);
+        let mut inverses = 1..phases;
+        let inverse = inverses.find(|inverse| step * inverse % phases == 1);
+        let (split, taps) = (kernel_size % phases, kernel_size / phases);
+        let side = |first: usize, end: usize, taps: usize| {
+            let none = AxisPhases {
+                first: first as u32,
+                count: 0,
+                taps: 0,
+                cropped: 0,
+                extent: 0,
+            };
+            let reach = taps.saturating_sub(1) * step;
+            let full = input + reach;
+            let needed = (first..end).filter_map(|phase| {
+                let (before, residue) = (phase * dilation / stride, phase * dilation % stride);
+                let least = padding.saturating_sub(residue).div_ceil(stride);
+                let most = (padding + output).checked_sub(residue + 1)? / stride;
+                // The positions of the outputs of a phase, which begin before those with taps.
+                let least = least.saturating_sub(before);
+                let most = most.checked_sub(before)?.min(full.checked_sub(1)?);
+                (least <= most).then_some((least, most))
+            });
+            let both = needed.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
+            match both.filter(|_| taps > 0) {
+                None => none,
+                Some((least, most)) => {
+                    let cropped = least.min(full - 1 - most).min(reach);
+                    AxisPhases {
+                        count: (end - first) as u32,
+                        taps: taps as u32,
+                        cropped: cropped as u32,
+                        extent: (full - 2 * cropped) as u32,
+                        ..none
+                    }
+                }
+            }
+        };
+        Self {
+            padding: padding as u32,
+            stride: Reciprocal::of(stride as u32),
+            common: Reciprocal::of(common as u32),
+            phases: Reciprocal::of(phases as u32),
+            inverse: inverse.unwrap_or(1) as u32,
+            step: step as u32,
+            sides: [side(0, split, taps + 1), side(split, phases, taps)],
+        }
+    }
+}
+
+/// Of two numbers above 0.
+const fn greatest_common_divisor(a: usize, b: usize) -> usize {
+    match a % b {
+        0 => b,
+        rest => greatest_common_divisor(b, rest),
+    }
+}
+
+/// A class: phases with as many taps on each axis.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Class {
+    /// The place of its results among those of all classes.
+    pub number: usize,
+    /// Its phases on each axis, and their taps.
+    pub phases: [AxisPhases; 3],
+}
+
+impl Class {
+    /// Phases of all axes together.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.phases.iter().map(|of| of.count as usize).product()
+    }
+
+    /// Its convolution, for a transposed one with these extents and attributes.
+    ///
+    /// # Errors
+    /// More filters or outputs than can be counted.
+    pub fn convolution(
+        &self,
+        geometry: &InterleaveGeometry,
+        problem: &ConvTransposeProblem<3>,
+    ) -> Result<ConvProblem<3>, SpecError> {
+        let axes = [0, 1, 2].map(|axis| (&geometry.axes[axis], &self.phases[axis]));
+        let reach = |of: &TransposedAxis, phases: &AxisPhases| (phases.taps - 1) * of.step;
+        let [d, h, w] = problem.input;
+        let [t, r, s] = self.phases.map(|of| of.taps as usize);
+        let filters = problem.k.saturating_mul(self.count());
+        Conv3dSpec::default()
+            .padding(axes.map(|(of, phases)| (reach(of, phases) - phases.cropped) as usize))
+            .dilation(axes.map(|(of, _)| of.step as usize))
+            .groups(problem.groups)
+            .problem(
+                &[problem.n, problem.c, d, h, w],
+                &[filters, problem.c_per_group(), t, r, s],
+                problem.bias.then_some(&[filters][..]),
+            )
+    }
+}
+
+/// The by-value argument of the kernels that interleave the results of classes.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct InterleaveGeometry {
+    /// Samples.
+    pub n: u64,
+    /// Output channels, or vectors of them where the layout is NHWC, clamped to the range in which a block
+    /// divides.
+    pub pixel_items: Reciprocal,
+    /// Output channels of a group.
+    pub group_k: Reciprocal,
+    /// Output elements of a plane (or volume), clamped likewise.
+    pub near_plane: Reciprocal,
+    /// Output rows of a slice.
+    pub rows: Reciprocal,
+    /// Output columns.
+    pub columns: Reciprocal,
+    /// Output channels.
+    pub channels: u32,
+    /// Output elements of a plane (or volume).
+    pub plane: u32,
+    /// Elements that a thread of an NHWC launch writes at a time.
+    pub item_channels: u32,
+    /// The bias of each output channel.
+    pub bias: Presence,
+    /// The axes: slices, rows, columns.
+    pub axes: [TransposedAxis; 3],
+}
+
+impl InterleaveGeometry {
+    /// That of a problem whose extents are checked.
+    pub(crate) fn of(problem: &ConvTransposeProblem<3>) -> Self {
+        let axis = |axis: usize| {
+            TransposedAxis::new(
+                [problem.input[axis], problem.output[axis]],
+                problem.kernel_size[axis],
+                [problem.stride[axis], problem.dilation[axis]],
+                problem.padding[axis],
+            )
+        };
+        let (channels, group_k) = (problem.k as u32, problem.k_per_group() as u32);
+        let vector = VECTOR_ELEMENTS as u32;
+        let item_channels = match group_k.is_multiple_of(vector) {
+            true => vector,
+            false => 1,
+        };
+        let near = |length: u64| Reciprocal::of(length.clamp(1, FAR) as u32);
+        let [_, rows, columns] = problem.output.map(|extent| extent as u32);
+        let plane = problem.output.iter().product::<usize>() as u32;
+        Self {
+            n: problem.n as u64,
+            pixel_items: near((channels / item_channels).into()),
+            group_k: near(group_k.into()),
+            near_plane: near(plane.into()),
+            rows: Reciprocal::of(rows),
+            columns: Reciprocal::of(columns),
+            channels,
+            plane,
+            item_channels,
+            bias: Presence::of(problem.bias),
+            axes: [axis(0), axis(1), axis(2)],
+        }
+    }
+
+    /// The classes that have results.
+    pub fn classes(&self) -> impl Iterator<Item = Class> + '_ {
+        let class = |number: usize| Class {
+            number,
+            phases: [0, 1, 2].map(|axis| self.axes[axis].sides[number >> (2 - axis) & 1]),
+        };
+        let classes = (0..MAX_CLASSES).map(class);
+        classes.filter(|class| class.phases.iter().all(|of| of.extent > 0))
+    }
+
+    /// The only class, if its convolution has the output itself.
+    #[must_use]
+    pub fn is_convolution(&self) -> Option<Class> {
+        let mut classes = self.classes();
+        let class = classes.next().filter(|_| classes.next().is_none())?;
+        let [slices, rows, columns] = self.output();
+        let is_whole = [slices, rows, columns].into_iter().zip(&self.axes);
+        let is_whole = is_whole.zip(&class.phases).all(|((extent, axis), phases)| {
+            axis.stride.divisor == 1 && phases.cropped == axis.padding && phases.extent == extent
+        });
+        is_whole.then_some(class)
+    }
+
+    /// Output slices, rows and columns.
+    #[must_use]
+    pub const fn output(&self) -> [u32; 3] {
+        let (rows, columns) = (self.rows.divisor, self.columns.divisor);
+        [self.plane / (rows * columns), rows, columns]
+    }
+
+    /// Output elements.
+    pub const fn elements(&self) -> u64 {
+        self.n * self.channels as u64 * self.plane as u64
+    }
+
+    /// Launch of the kernel of a layout.
+    pub const fn shape(&self, layout: Layout) -> Option<LaunchShape> {
+        let items = match layout {
+            Layout::Nchw => self.elements().div_ceil(VECTOR_ELEMENTS as u64),
+            Layout::Nhwc => self.elements() / self.item_channels as u64,
+        };
+        LaunchShape::linear(items.div_ceil(BLOCK_ITEMS as u64), BLOCK_THREADS)
+    }
+}
+
+/// The by-value argument of the kernel that makes the filters and the bias of a class whose convolution can
+/// be counted.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PhaseFiltersGeometry {
+    /// Groups.
+    pub groups: u32,
+    /// Input channels of a group.
+    pub group_c: u32,
+    /// Output channels of a group, of the transposed convolution.
+    pub group_k: u32,
+    /// Filter extents of the transposed convolution.
+    pub kernel: [u32; 3],
+    /// Those of the class.
+    pub taps: [u32; 3],
+    /// The first phase of the class on each axis.
+    pub first: [u32; 3],
+    /// Phases of the class on each axis.
+    pub phases: [u32; 3],
+    /// Distance of a phase's taps on each axis.
+    pub distance: [u32; 3],
+    /// The bias of each output channel.
+    pub bias: Presence,
+}
+
+impl PhaseFiltersGeometry {
+    /// That of a class.
+    #[must_use]
+    pub fn of(
+        class: &Class,
+        geometry: &InterleaveGeometry,
+        problem: &ConvTransposeProblem<3>,
+    ) -> Self {
+        Self {
+            groups: problem.groups as u32,
+            group_c: problem.c_per_group() as u32,
+            group_k: problem.k_per_group() as u32,
+            kernel: problem.kernel_size.map(|extent| extent as u32),
+            taps: class.phases.map(|of| of.taps),
+            first: class.phases.map(|of| of.first),
+            phases: class.phases.map(|of| of.count),
+            distance: [0, 1, 2].map(|axis| geometry.axes[axis].phases.divisor),
+            bias: geometry.bias,
+        }
+    }
+
+    /// Filters of the class: its output channels.
+    pub const fn filters(&self) -> u64 {
+        let [d, h, w] = self.phases;
+        self.groups as u64 * (d as u64 * h as u64 * w as u64) * self.group_k as u64
+    }
+
+    /// Elements of a filter.
+    pub const fn filter_elements(&self) -> u64 {
+        let [t, r, s] = self.taps;
+        self.group_c as u64 * (t as u64 * r as u64 * s as u64)
+    }
+
+    /// Elements of the transposed convolution's weight.
+    pub const fn weight_elements(&self) -> u64 {
+        let [t, r, s] = self.kernel;
+        let channels = self.groups as u64 * self.group_c as u64 * self.group_k as u64;
+        channels * (t as u64 * r as u64 * s as u64)
+    }
+
+    /// Launch of the kernel, a thread for each element of the filters.
+    pub const fn shape(&self) -> Option<LaunchShape> {
+        let elements = self.filters() * self.filter_elements();
+        LaunchShape::linear(elements.div_ceil(BLOCK_THREADS as u64), BLOCK_THREADS)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    fn high_word(a: u32, b: u32) -> u32 {
+        ((u64::from(a) * u64::from(b)) >> 32) as u32
+    }
+
+    /// Input element and tap of every product of an output element, by the definition.
+    fn defined(
+        y: usize,
+        [input, kernel_size]: [usize; 2],
+        [stride, dilation]: [usize; 2],
+        padding: usize,
+    ) -> BTreeSet<(usize, usize)> {
+        let all = (0..input).flat_map(|x| (0..kernel_size).map(move |k| (x, k)));
+        all.filter(|(x, k)| stride * x + dilation * k == y + padding)
+            .collect()
+    }
+
+    /// The same, by phases.
+    fn by_phases(axis: &TransposedAxis, y: usize, input: usize) -> BTreeSet<(usize, usize)> {
+        let Some(position) = axis.position(y as u32, high_word) else {
+            return BTreeSet::new();
+        };
+        let of = &axis.sides[position.side as usize];
+        assert!(position.phase < of.count && position.at < of.extent);
+        let reach = (of.taps - 1) * axis.step;
+        let taps = (0..of.taps).filter_map(|j| {
+            // A convolution with symmetric padding, whose taps are reversed.
+            let x = (position.at + j * axis.step).checked_sub(reach - of.cropped)? as usize;
+            let tap = of.first + position.phase + (of.taps - 1 - j) * axis.phases.divisor;
+            (x < input).then_some((x, tap as usize))
+        });
+        taps.collect()
+    }
+
+    #[test]
+    fn phases_have_the_products_of_the_definition() {
+        let mut cropped = 0;
+        for (stride, dilation) in (1..7).flat_map(|s| (1..6).map(move |d| (s, d))) {
+            for (input, kernel_size) in (1..6).flat_map(|x| (1..8).map(move |k| (x, k))) {
+                for (padding, more) in [(0, 0), (1, 0), (2, 0), (4, 0), (0, 1), (3, 1)] {
+                    let full: usize =
+                        (input - 1) * stride + dilation * (kernel_size - 1) + 1 + more;
+                    let Some(output) = full.checked_sub(2 * padding).filter(|&extent| extent > 0)
+                    else {
+                        continue;
+                    };
+                    let steps = [stride, dilation];
+                    let axis = TransposedAxis::new([input, output], kernel_size, steps, padding);
+                    for y in 0..output {
+                        let wanted = defined(y, [input, kernel_size], steps, padding);
+                        let got = by_phases(&axis, y, input);
+                        assert_eq!(
+                            got, wanted,
+                            "output {y} of {input} by {kernel_size}, {steps:?}, {padding}"
+                        );
+                    }
+                    for side in &axis.sides {
+                        let reach = side.taps.saturating_sub(1) * axis.step;
+                        assert!(side.cropped <= reach);
+                        if side.extent > 0 {
+                            assert_eq!(side.extent + 2 * side.cropped, input as u32 + reach);
+                        }
+                        cropped += side.cropped;
+                    }
+                }
+            }
+        }
+        assert!(cropped > 0);
+    }
+}

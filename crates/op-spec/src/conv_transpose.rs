@@ -1,0 +1,317 @@
+//! Transposed convolution in one to three dimensions, as PyTorch defines it.
+
+#[cfg(feature = "graph")]
+pub(crate) mod layer;
+
+use crate::error::{Quantity, RankRule, SpecError, at_least_one};
+use crate::setters::{PerAxis, setters};
+use crate::shape::{Shape, elements, same_shape};
+
+/// Attributes of a transposed convolution over `D` spatial axes; see
+/// [`torch.nn.functional.conv_transpose2d`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.conv_transpose2d.html).
+///
+/// Extents come from the tensors: the filter's shape is `[c, k / groups, (t,) (r,) s]`.
+///
+/// ```
+/// use op_spec::ConvTranspose2dSpec;
+///
+/// let spec = ConvTranspose2dSpec::default().stride(2).padding(1).output_padding(1);
+/// let problem = spec.problem(&[2, 8, 15, 16], &[8, 64, 3, 3], None)?;
+/// assert_eq!(*problem.output_shape(), [2, 64, 30, 32]);
+/// # Ok::<(), op_spec::SpecError>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub struct ConvTransposeSpec<const D: usize> {
+    /// Output elements from one input element's products to those of the next, on each axis.
+    pub stride: [usize; D],
+    /// Elements that both ends of each axis of the output lack.
+    pub padding: [usize; D],
+    /// Elements that the end of each axis of the output has besides.
+    pub output_padding: [usize; D],
+    /// Step between the elements of a filter on each axis.
+    pub dilation: [usize; D],
+    /// Independent convolutions that input and output channels are split into.
+    pub groups: usize,
+}
+
+/// Attributes of a transposed convolution of sequences.
+pub type ConvTranspose1dSpec = ConvTransposeSpec<1>;
+/// Attributes of a transposed convolution of images.
+pub type ConvTranspose2dSpec = ConvTransposeSpec<2>;
+/// Attributes of a transposed convolution of volumes.
+pub type ConvTranspose3dSpec = ConvTransposeSpec<3>;
+
+impl<const D: usize> Default for ConvTransposeSpec<D> {
+    /// PyTorch's defaults: stride 1, no padding, no gaps, one group.
+    fn default() -> Self {
+        Self {
+            stride: [1; D],
+            padding: [0; D],
+            output_padding: [0; D],
+            dilation: [1; D],
+            groups: 1,
+        }
+    }
+}
+
+setters! {
+    [const D: usize] ConvTransposeSpec<D> {
+        /// With this step in the output.
+        stride(stride: impl Into<PerAxis<D>>) |spec| spec.stride = stride.into().0;
+        /// With so many elements less at both ends of all axes or of each.
+        padding(padding: impl Into<PerAxis<D>>) |spec| spec.padding = padding.into().0;
+        /// With so many elements more at the end of all axes or of each.
+        output_padding(more: impl Into<PerAxis<D>>) |spec| spec.output_padding = more.into().0;
+        /// With this step between the elements of a filter.
+        dilation(dilation: impl Into<PerAxis<D>>) |spec| spec.dilation = dilation.into().0;
+        /// With this number of groups.
+        groups(groups: usize) |spec| spec.groups = groups;
+    }
+}
+
+impl<const D: usize> ConvTransposeSpec<D> {
+    /// Name in errors.
+    pub const OPERATOR: &'static str = match D {
+        1 => "conv_transpose1d",
+        2 => "conv_transpose2d",
+        3 => "conv_transpose3d",
+        _ => "conv_transpose",
+    };
+
+    /// Checks what no input can make up for.
+    ///
+    /// # Errors
+    /// Stride, dilation, groups, channels or a filter extent of 0; channels that groups do not divide;
+    /// an output padding that neither stride nor dilation exceeds.
+    pub fn check(
+        &self,
+        in_channels: usize,
+        out_channels: usize,
+        kernel_size: [usize; D],
+    ) -> Result<(), SpecError> {
+        let operator = Self::OPERATOR;
+        at_least_one(operator, Quantity::scalar("groups"), self.groups)?;
+        for (quantity, actual) in [("in_channels", in_channels), ("out_channels", out_channels)] {
+            at_least_one(operator, Quantity::scalar(quantity), actual)?;
+            if !actual.is_multiple_of(self.groups) {
+                return Err(SpecError::NotMultiple {
+                    operator,
+                    quantity,
+                    actual,
+                    divisor_name: "groups",
+                    divisor: self.groups,
+                });
+            }
+        }
+        for (axis, extent) in kernel_size.into_iter().enumerate() {
+            let (stride, dilation) = (self.stride[axis], self.dilation[axis]);
+            for (name, actual) in [
+                ("kernel_size", extent),
+                ("stride", stride),
+                ("dilation", dilation),
+            ] {
+                at_least_one(operator, Quantity::entry(name, axis), actual)?;
+            }
+            let (output_padding, limit) = (self.output_padding[axis], stride.max(dilation) - 1);
+            if output_padding > limit {
+                return Err(SpecError::OutputPadding {
+                    operator,
+                    axis,
+                    output_padding,
+                    limit,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks the attributes against the shapes of input, filter and bias.
+    ///
+    /// An empty batch is accepted and gives an empty output. An input without channels is refused.
+    ///
+    /// # Errors
+    /// As [`check`](Self::check); wrong ranks; tensors that disagree; an empty image; padding that leaves no
+    /// output; outputs beyond [`MAX_ELEMENTS`](crate::MAX_ELEMENTS).
+    pub fn problem(
+        &self,
+        input: &[usize],
+        weight: &[usize],
+        bias: Option<&[usize]>,
+    ) -> Result<ConvTransposeProblem<D>, SpecError> {
+        let operator = Self::OPERATOR;
+        for (tensor, shape) in [("input", input), ("weight", weight)] {
+            if shape.len() != D + 2 {
+                return Err(SpecError::Rank {
+                    operator,
+                    tensor,
+                    actual: shape.len(),
+                    rule: RankRule::Exactly(D + 2),
+                });
+            }
+        }
+        let (n, c) = (input[0], input[1]);
+        let k = weight[1].saturating_mul(self.groups);
+        let spatial = |shape: &[usize]| core::array::from_fn(|axis| shape[axis + 2]);
+        let mut problem = ConvTransposeProblem {
+            n,
+            c,
+            k,
+            input: spatial(input),
+            kernel_size: spatial(weight),
+            output: [0; D],
+            stride: self.stride,
+            padding: self.padding,
+            dilation: self.dilation,
+            groups: self.groups,
+            bias: bias.is_some(),
+        };
+        self.check(c, k, problem.kernel_size)?;
+        if weight[0] != c {
+            return Err(SpecError::Mismatch {
+                operator,
+                quantity: Quantity::entry("weight", 0),
+                actual: weight[0],
+                expected: c,
+            });
+        }
+        if let Some(bias) = bias {
+            same_shape(operator, "bias", bias, &[k])?;
+        }
+        for axis in 0..D {
+            if n > 0 {
+                let quantity = Quantity::entry("input", axis + 2);
+                at_least_one(operator, quantity, problem.input[axis])?;
+            }
+            problem.output[axis] = self.output_extent(axis, &problem)?;
+        }
+        elements(operator, "input", input)?;
+        elements(operator, "weight", weight)?;
+        elements(operator, "output", &problem.output_shape())?;
+        Ok(problem)
+    }
+
+    /// `(input - 1) * stride - 2 * padding + dilation * (kernel_size - 1) + output_padding + 1`.
+    fn output_extent(
+        &self,
+        axis: usize,
+        problem: &ConvTransposeProblem<D>,
+    ) -> Result<usize, SpecError> {
+        let operator = Self::OPERATOR;
+        // 128 bits hold the product of any two extents. An axis of an empty batch may have no elements.
+        let steps = problem.input[axis].saturating_sub(1) as u128 * self.stride[axis] as u128;
+        let window = (problem.kernel_size[axis] - 1) as u128 * self.dilation[axis] as u128;
+        let full = (steps + 1)
+            .saturating_add(window)
+            .saturating_add(self.output_padding[axis] as u128);
+        let padding = self.padding[axis];
+        match full.checked_sub(2 * padding as u128) {
+            None | Some(0) => Err(SpecError::NoOutput {
+                operator,
+                axis,
+                padding,
+                full,
+            }),
+            Some(extent) => usize::try_from(extent).map_err(|_| SpecError::TooManyElements {
+                operator,
+                tensor: "output",
+            }),
+        }
+    }
+}
+
+/// A transposed convolution whose extents and attributes fit together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ConvTransposeProblem<const D: usize> {
+    /// Samples.
+    pub n: usize,
+    /// Input channels.
+    pub c: usize,
+    /// Output channels.
+    pub k: usize,
+    /// Input extents, `(d,) (h,) w`.
+    pub input: [usize; D],
+    /// Filter extents, `(t,) (r,) s`.
+    pub kernel_size: [usize; D],
+    /// Output extents, `(z,) (p,) q`.
+    pub output: [usize; D],
+    /// Output elements from one input element's products to those of the next.
+    pub stride: [usize; D],
+    /// Elements that both ends of the output lack.
+    pub padding: [usize; D],
+    /// Step between the elements of a filter.
+    pub dilation: [usize; D],
+    /// Independent convolutions.
+    pub groups: usize,
+    /// Whether a bias is added.
+    pub bias: bool,
+}
+
+impl<const D: usize> ConvTransposeProblem<D> {
+    /// The same transposed convolution of volumes: images are one voxel deep, sequences one voxel high as
+    /// well.
+    #[must_use]
+    pub fn as_conv_transpose3d(&self) -> ConvTransposeProblem<3> {
+        let lifted = |absent: usize, values: [usize; D]| {
+            let mut volume = [absent; 3];
+            volume[3 - D..].copy_from_slice(&values);
+            volume
+        };
+        ConvTransposeProblem {
+            n: self.n,
+            c: self.c,
+            k: self.k,
+            input: lifted(1, self.input),
+            kernel_size: lifted(1, self.kernel_size),
+            output: lifted(1, self.output),
+            stride: lifted(1, self.stride),
+            padding: lifted(0, self.padding),
+            dilation: lifted(1, self.dilation),
+            groups: self.groups,
+            bias: self.bias,
+        }
+    }
+
+    /// Shape of the input.
+    #[must_use]
+    pub fn input_shape(&self) -> Shape {
+        Shape::new(self.n, self.c, self.input)
+    }
+
+    /// Shape of the filter.
+    #[must_use]
+    pub fn weight_shape(&self) -> Shape {
+        Shape::new(self.c, self.k_per_group(), self.kernel_size)
+    }
+
+    /// Shape of the output.
+    #[must_use]
+    pub fn output_shape(&self) -> Shape {
+        Shape::new(self.n, self.k, self.output)
+    }
+
+    /// Input channels that one output element depends on.
+    #[must_use]
+    pub const fn c_per_group(&self) -> usize {
+        self.c / self.groups
+    }
+
+    /// Output channels of one group.
+    #[must_use]
+    pub const fn k_per_group(&self) -> usize {
+        self.k / self.groups
+    }
+
+    /// Filter elements per pair of channels.
+    #[must_use]
+    pub fn taps(&self) -> usize {
+        self.kernel_size.iter().product()
+    }
+
+    /// Multiplications of the whole convolution, those of the elements that the padding removes included.
+    #[must_use]
+    pub fn multiply_adds(&self) -> u128 {
+        self.input_shape().elements() as u128 * (self.k_per_group() * self.taps()) as u128
+    }
+}

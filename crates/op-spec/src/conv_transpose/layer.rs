@@ -1,0 +1,225 @@
+//! Transposed convolutions as layers of a chain.
+
+use alloc::string::String;
+use alloc::vec;
+use alloc::vec::Vec;
+
+use serde::{Deserialize, Serialize};
+
+use super::{ConvTransposeProblem, ConvTransposeSpec};
+use crate::SpecError;
+use crate::graph::Initialisation;
+use crate::graph::file::{Axes, AxesError, axes, is_one, is_true, one, yes};
+use crate::graph::layer::{Flow, GraphLayer, Layer, LayerProblem};
+use crate::graph::parameters::{Wanted, unless};
+use crate::setters::{PerAxis, setters};
+
+/// A transposed convolution, as `torch.nn.ConvTranspose1d`, `torch.nn.ConvTranspose2d` and
+/// `torch.nn.ConvTranspose3d` describe it; input channels are those of what it is given.
+///
+/// ```
+/// use op_spec::graph::{Chain, Layer};
+///
+/// let up = Layer::conv_transpose2d("up", 64, 2).stride(2);
+/// let chain = Chain::new(128, [up])?;
+/// assert_eq!(chain.problem(&[1, 128, 16, 20])?.output_shape(), [1, 64, 32, 40]);
+/// # Ok::<(), op_spec::graph::GraphError>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "ConvTransposeFile", into = "ConvTransposeFile")]
+#[non_exhaustive]
+pub struct ConvTransposeLayer<const D: usize> {
+    /// Prefix of its parameters: `name.weight`, `name.bias`.
+    pub name: String,
+    /// Channels of the output.
+    pub out_channels: usize,
+    /// Extents of the filter.
+    pub kernel_size: [usize; D],
+    /// Stride, paddings, dilation, groups.
+    pub attributes: ConvTransposeSpec<D>,
+    /// Whether it adds a bias.
+    pub bias: bool,
+}
+
+impl<const D: usize> ConvTransposeLayer<D> {
+    /// PyTorch's defaults: stride 1, no padding, no gaps, one group, a bias.
+    #[must_use]
+    pub fn new(
+        name: impl Into<String>,
+        out_channels: usize,
+        kernel_size: impl Into<PerAxis<D>>,
+    ) -> Self {
+        Self {
+            name: name.into(),
+            out_channels,
+            kernel_size: kernel_size.into().0,
+            attributes: ConvTransposeSpec::default(),
+            bias: true,
+        }
+    }
+
+    /// The shape of the filter for inputs with `in_channels` channels. The groups divide the output's.
+    #[must_use]
+    pub fn weight_shape(&self, in_channels: usize) -> Vec<usize> {
+        let of_group = self.out_channels / self.attributes.groups.max(1);
+        let mut shape = vec![in_channels, of_group];
+        shape.extend_from_slice(&self.kernel_size);
+        shape
+    }
+}
+
+setters! {
+    [const D: usize] ConvTransposeLayer<D> {
+        /// With these attributes.
+        attributes(attributes: ConvTransposeSpec<D>) |layer| layer.attributes = attributes;
+        /// With this step in the output.
+        stride(stride: impl Into<PerAxis<D>>) |layer| layer.attributes.stride = stride.into().0;
+        /// With so many elements less at both ends of all axes or of each.
+        padding(padding: impl Into<PerAxis<D>>) |layer| layer.attributes.padding = padding.into().0;
+        /// With so many elements more at the end of all axes or of each.
+        output_padding(more: impl Into<PerAxis<D>>) |layer| layer.attributes.output_padding = more.into().0;
+        /// With this step between the elements of a filter.
+        dilation(dilation: impl Into<PerAxis<D>>) |layer| layer.attributes.dilation = dilation.into().0;
+        /// With this number of groups.
+        groups(groups: usize) |layer| layer.attributes.groups = groups;
+        /// With a bias or without.
+        bias(bias: bool) |layer| layer.bias = bias;
+    }
+}
+
+impl Layer {
+    /// A transposed convolution of sequences, see [`ConvTransposeLayer::new`].
+    #[must_use]
+    pub fn conv_transpose1d(
+        name: impl Into<String>,
+        out_channels: usize,
+        kernel_size: impl Into<PerAxis<1>>,
+    ) -> ConvTransposeLayer<1> {
+        ConvTransposeLayer::new(name, out_channels, kernel_size)
+    }
+
+    /// A transposed convolution of images, see [`ConvTransposeLayer::new`].
+    #[must_use]
+    pub fn conv_transpose2d(
+        name: impl Into<String>,
+        out_channels: usize,
+        kernel_size: impl Into<PerAxis<2>>,
+    ) -> ConvTransposeLayer<2> {
+        ConvTransposeLayer::new(name, out_channels, kernel_size)
+    }
+
+    /// A transposed convolution of volumes, see [`ConvTransposeLayer::new`].
+    #[must_use]
+    pub fn conv_transpose3d(
+        name: impl Into<String>,
+        out_channels: usize,
+        kernel_size: impl Into<PerAxis<3>>,
+    ) -> ConvTransposeLayer<3> {
+        ConvTransposeLayer::new(name, out_channels, kernel_size)
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields, expecting = "an object of attributes")]
+struct ConvTransposeFile {
+    name: String,
+    out_channels: usize,
+    kernel_size: Axes,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stride: Option<Axes>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    padding: Option<Axes>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    output_padding: Option<Axes>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    dilation: Option<Axes>,
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    groups: usize,
+    #[serde(default = "yes", skip_serializing_if = "is_true")]
+    bias: bool,
+}
+
+#[doc(hidden)] // only for serde
+impl<const D: usize> TryFrom<ConvTransposeFile> for ConvTransposeLayer<D> {
+    type Error = AxesError;
+
+    fn try_from(file: ConvTransposeFile) -> Result<Self, AxesError> {
+        Ok(Self {
+            kernel_size: file.kernel_size.values("kernel_size")?,
+            attributes: ConvTransposeSpec {
+                stride: axes("stride", file.stride.as_ref(), 1)?,
+                padding: axes("padding", file.padding.as_ref(), 0)?,
+                output_padding: axes("output_padding", file.output_padding.as_ref(), 0)?,
+                dilation: axes("dilation", file.dilation.as_ref(), 1)?,
+                groups: file.groups,
+            },
+            name: file.name,
+            out_channels: file.out_channels,
+            bias: file.bias,
+        })
+    }
+}
+
+impl<const D: usize> From<ConvTransposeLayer<D>> for ConvTransposeFile {
+    fn from(layer: ConvTransposeLayer<D>) -> Self {
+        let attributes = layer.attributes;
+        Self {
+            name: layer.name,
+            out_channels: layer.out_channels,
+            kernel_size: Axes::of(&layer.kernel_size),
+            stride: Axes::unless(&attributes.stride, 1),
+            padding: Axes::unless(&attributes.padding, 0),
+            output_padding: Axes::unless(&attributes.output_padding, 0),
+            dilation: Axes::unless(&attributes.dilation, 1),
+            groups: attributes.groups,
+            bias: layer.bias,
+        }
+    }
+}
+
+impl<const D: usize> GraphLayer for ConvTransposeLayer<D>
+where
+    LayerProblem: From<ConvTransposeProblem<D>>,
+{
+    fn dimensions(&self) -> Option<usize> {
+        Some(D)
+    }
+
+    fn check(&self, channels: usize) -> Result<Option<usize>, SpecError> {
+        let (filters, kernel_size) = (self.out_channels, self.kernel_size);
+        self.attributes.check(channels, filters, kernel_size)?;
+        Ok(Some(filters))
+    }
+
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn parameters(&self, flow: &Flow) -> Vec<Wanted> {
+        let shape = self.weight_shape(flow.channels.unwrap_or(0));
+        // PyTorch takes the second extent for that of the inputs. An absurd filter is refused with its input.
+        let fan_in =
+            (shape[1..].iter()).fold(1, |product: usize, &extent| product.saturating_mul(extent));
+        let initialisation = Initialisation::Uniform { fan_in };
+        let wanted = |suffix, shape, absent_without| Wanted {
+            suffix,
+            shape,
+            initialisation,
+            absent_without,
+        };
+        let bias = vec![self.out_channels];
+        vec![
+            wanted(".weight", shape, None),
+            wanted(".bias", bias, unless(self.bias, "bias")),
+        ]
+    }
+
+    fn problem(&self, input: &[usize]) -> Result<(LayerProblem, Vec<usize>), SpecError> {
+        // Ranks are for the specification to refuse, which wants a filter to compare with.
+        let weight = self.weight_shape(input.get(1).copied().unwrap_or(0));
+        let bias = [self.out_channels];
+        let bias = self.bias.then_some(&bias[..]);
+        let problem = self.attributes.problem(input, &weight, bias)?;
+        Ok((problem.into(), problem.output_shape().to_vec()))
+    }
+}

@@ -1,0 +1,369 @@
+//! Transposed convolutions: the filters of their classes, direct convolutions, and the kernels that interleave
+//! the results.
+
+use cuda_std::{Label, Storage};
+use launch_config::conv_transpose::{BLOCK_ITEMS, Class, MAX_CLASSES, PhaseFiltersGeometry};
+use launch_config::{KernelGeometry, VECTOR_ELEMENTS};
+use op_spec::graph::{Layer, LayerProblem};
+use op_spec::{ConvTransposeProblem, Layout};
+use oracle::Case;
+
+use super::super::kernels::conv::CONV_DIRECT;
+use super::super::kernels::conv_transpose::{
+    CONV_TRANSPOSE_FILTERS, CONV_TRANSPOSE_INTERLEAVE, CONV_TRANSPOSE_INTERLEAVE_NHWC,
+};
+use super::draws::Draw;
+use super::far::{blocks_are, far_blocks, number};
+use super::{Failure, Loaded, Outcome, Run, Tensor, case, compare, expected, label, same_bits};
+
+/// A transposed convolution of volumes.
+#[derive(Debug, Clone, Copy)]
+struct Row {
+    /// `[n, c, d, h, w]`.
+    input: [usize; 5],
+    out_channels: usize,
+    kernel: [usize; 3],
+    stride: [usize; 3],
+    padding: [usize; 3],
+    output_padding: [usize; 3],
+    dilation: [usize; 3],
+    groups: usize,
+    bias: bool,
+}
+
+/// With these channels, extents and steps, and a bias.
+fn row(input: [usize; 5], out_channels: usize, kernel: [usize; 3], stride: [usize; 3]) -> Row {
+    Row {
+        input,
+        out_channels,
+        kernel,
+        stride,
+        padding: [0; 3],
+        output_padding: [0; 3],
+        dilation: [1; 3],
+        groups: 1,
+        bias: true,
+    }
+}
+
+fn rows() -> Vec<Row> {
+    vec![
+        row([1, 1, 1, 1, 1], 1, [1; 3], [1; 3]),
+        // One class; rows of a vector, of several, and that end within one.
+        row([2, 3, 1, 4, 8], 4, [1, 2, 2], [1, 2, 2]),
+        row([1, 2, 1, 3, 33], 3, [1, 1, 3], [1, 1, 3]),
+        // Sequences whose residues have no taps, at both ends of which there is more.
+        Row {
+            output_padding: [0, 0, 6],
+            ..row([2, 2, 1, 1, 19], 8, [1, 1, 2], [1, 1, 7])
+        },
+        // Two classes along each axis, of different extents; cropped on both sides, and more on one.
+        Row {
+            padding: [1, 1, 1],
+            output_padding: [1, 1, 1],
+            ..row([2, 3, 2, 3, 5], 8, [3; 3], [2; 3])
+        },
+        Row {
+            padding: [0, 2, 3],
+            dilation: [1, 3, 2],
+            bias: false,
+            ..row([1, 2, 1, 7, 9], 5, [1, 4, 5], [1, 2, 3])
+        },
+        // Stride and dilation have a divisor: some residues have no taps.
+        Row {
+            padding: [0, 1, 5],
+            dilation: [1, 2, 4],
+            ..row([1, 3, 1, 5, 11], 4, [1, 3, 4], [1, 4, 6])
+        },
+        // Groups of whole vectors of channels, and of less.
+        Row {
+            groups: 2,
+            padding: [0, 1, 0],
+            ..row([2, 4, 2, 3, 4], 16, [2, 3, 2], [2, 2, 1])
+        },
+        Row {
+            groups: 3,
+            bias: false,
+            ..row([1, 6, 1, 4, 13], 9, [1, 4, 3], [1, 3, 2])
+        },
+        // More than a block writes, of several planes.
+        row([1, 2, 1, 33, 35], 4, [1, 2, 3], [1, 2, 2]),
+        // Padding leaves little of what the classes would compute.
+        Row {
+            padding: [2, 5, 6],
+            ..row([1, 2, 3, 4, 5], 4, [3, 6, 7], [2, 3, 2])
+        },
+        // A stride of 1 that pads the output.
+        Row {
+            dilation: [1, 2, 3],
+            output_padding: [0, 1, 2],
+            ..row([1, 2, 1, 5, 6], 4, [1, 2, 3], [1, 1, 1])
+        },
+    ]
+}
+
+impl Row {
+    /// A small one of any attributes, with axes that differ.
+    fn drawn(draw: &mut Draw) -> Option<Self> {
+        let [d, h, w] = [draw.from(1, 4), draw.from(1, 6), draw.from(1, 9)];
+        let groups = draw.of(&[1, 1, 2, 3]);
+        let channels = [1, draw.from(1, 3), draw.of(&[1, 2, 3, 4, 8])].map(|of| groups * of);
+        let mut row = Row {
+            kernel: [0; 3].map(|_| draw.from(1, 5)),
+            stride: draw.apart([1, 2, 3]),
+            padding: [0; 3].map(|_| draw.from(0, 3)),
+            output_padding: [0; 3].map(|_| draw.from(0, 1)),
+            dilation: draw.apart([1, 2, 3]),
+            groups,
+            bias: draw.from(0, 2) > 0,
+            ..row(
+                [draw.from(1, 2), channels[1], d, h, w],
+                channels[2],
+                [1; 3],
+                [1; 3],
+            )
+        };
+        if draw.from(0, 1) == 0 {
+            row.dilation = [1; 3];
+        }
+        // An image.
+        if draw.from(0, 1) == 0 {
+            (row.input[2], row.kernel[0], row.stride[0]) = (1, 1, 1);
+            (row.padding[0], row.output_padding[0], row.dilation[0]) = (0, 0, 1);
+        }
+        let weight = [
+            row.input[1],
+            row.out_channels / groups,
+            row.kernel[0],
+            row.kernel[1],
+            row.kernel[2],
+        ];
+        let Layer::ConvTranspose3d(layer) = row.layer() else {
+            unreachable!("a layer of volumes");
+        };
+        let problem = layer.attributes.problem(&row.input, &weight, None);
+        problem.is_ok().then_some(row)
+    }
+
+    fn layer(&self) -> Layer {
+        Layer::from(
+            Layer::conv_transpose3d("up", self.out_channels, self.kernel)
+                .stride(self.stride)
+                .padding(self.padding)
+                .output_padding(self.output_padding)
+                .dilation(self.dilation)
+                .groups(self.groups)
+                .bias(self.bias),
+        )
+    }
+}
+
+/// Every row, with NaN and infinities in some.
+pub(crate) fn matches<T: Storage>(run: &Run) -> Outcome {
+    for (number, row) in rows().iter().enumerate() {
+        let case = case::<T>([row.layer()], &row.input);
+        check::<T>(run, &case)?;
+        if number % 2 == 1 {
+            check::<T>(run, &case.special())?;
+        }
+    }
+    Ok(())
+}
+
+/// Rows that are drawn.
+pub(crate) fn drawn<T: Storage>(run: &Run) -> Outcome {
+    let mut draw = Draw::new(23);
+    let mut rows = (0..).filter_map(|_| Row::drawn(&mut draw));
+    rows.by_ref()
+        .take(24)
+        .try_for_each(|row| check::<T>(run, &case::<T>([row.layer()], &row.input)))
+}
+
+fn problem(case: &Case) -> ConvTransposeProblem<3> {
+    match case.problem().expect("a valid case").steps[0].problem {
+        LayerProblem::ConvTranspose3d(problem) => problem,
+        other => panic!("no transposed convolution of volumes: {other:?}"),
+    }
+}
+
+/// The filters and the bias of a class, and its convolution of `x`.
+fn convolved<T: Storage>(
+    run: &Run,
+    problem: &ConvTransposeProblem<3>,
+    class: &Class,
+    Loaded { x, parameters }: &Loaded<T>,
+) -> Result<Tensor<T>, Failure> {
+    let geometry = problem.geometry().expect("a small case");
+    let g = PhaseFiltersGeometry::of(class, &geometry, problem);
+    let filters = run.empty::<T>((g.filters() * g.filter_elements()) as usize)?;
+    let of_bias = if problem.bias { g.filters() } else { 0 };
+    let phase_bias = run.empty::<T>(of_bias as usize)?;
+    let bias = parameters.get(1).map_or(std::ptr::null(), Tensor::source);
+    let arguments = (
+        parameters[0].source(),
+        bias,
+        filters.ptr(),
+        phase_bias.ptr(),
+        g,
+    );
+    run.launch(
+        &CONV_TRANSPOSE_FILTERS,
+        &[label::<T>()],
+        g.shape(),
+        arguments,
+    )?;
+
+    let convolution = class.convolution(&geometry, problem).expect("a small case");
+    let y = run.empty::<T>(convolution.output_shape().elements())?;
+    let conv = convolution.geometry().expect("a small case");
+    let tile = conv.direct_tile();
+    let labels = [Label::Number(3), tile.name().into(), label::<T>()];
+    let bias = match problem.bias {
+        true => phase_bias.source(),
+        false => std::ptr::null(),
+    };
+    let arguments = (x.source(), filters.source(), bias, y.ptr(), conv);
+    run.launch(&CONV_DIRECT, &labels, conv.direct_shape(tile), arguments)?;
+    Ok(y)
+}
+
+/// The case's output in NCHW, by the oracle, and in NHWC, by its bits.
+fn check<T: Storage>(run: &Run, case: &Case) -> Outcome {
+    let problem = problem(case);
+    let g = problem.geometry().expect("a small case");
+    let loaded = run.load::<T>(case)?;
+    let outputs = problem.output_shape().elements();
+    let mut results = [const { None }; MAX_CLASSES];
+    let mut last = [const { None }; MAX_CLASSES];
+    for class in g.classes() {
+        let y = convolved(run, &problem, &class, &loaded)?;
+        let channels = problem.k * class.count();
+        last[class.number] = Some(run.channels_last(&y, g.n, channels as u32)?);
+        results[class.number] = Some(y);
+    }
+    if let Some(class) = g.is_convolution() {
+        let y = results[class.number]
+            .as_ref()
+            .expect("a class with results");
+        compare(&format!("{} alone", case.name), y, &expected::<T>(case))?;
+    }
+    let bias = loaded
+        .parameters
+        .get(1)
+        .map_or(std::ptr::null(), Tensor::source);
+    let arguments = |results: &[Option<Tensor<T>>; MAX_CLASSES], y: &Tensor<T>| {
+        let of = |class: usize| {
+            results[class]
+                .as_ref()
+                .map_or(std::ptr::null(), Tensor::source)
+        };
+        (
+            of(0),
+            of(1),
+            of(2),
+            of(3),
+            of(4),
+            of(5),
+            of(6),
+            of(7),
+            bias,
+            y.ptr(),
+            g,
+        )
+    };
+    let y = run.empty::<T>(outputs)?;
+    let shape = g.shape(Layout::Nchw);
+    let labels = [label::<T>()];
+    run.launch(
+        &CONV_TRANSPOSE_INTERLEAVE,
+        &labels,
+        shape,
+        arguments(&results, &y),
+    )?;
+    compare(&case.name, &y, &expected::<T>(case))?;
+
+    let wanted = run.channels_last(&y, g.n, g.channels)?;
+    let y = run.empty::<T>(outputs)?;
+    let shape = g.shape(Layout::Nhwc);
+    run.launch(
+        &CONV_TRANSPOSE_INTERLEAVE_NHWC,
+        &labels,
+        shape,
+        arguments(&last, &y),
+    )?;
+    same_bits(&format!("{}, channels last", case.name), &y, &wanted)
+}
+
+/// Outputs of more elements than 32 bits count, of one class of two phases along rows and two along columns.
+pub(crate) fn far(run: &Run) -> Outcome {
+    let [n, c, k, side] = [3, 1, 4, 23_000];
+    let input = [n, c, 1, side, side];
+    let case = row(input, k, [1, 2, 2], [1, 2, 2]).layer();
+    let Layer::ConvTranspose3d(layer) = case else {
+        unreachable!("a layer of volumes");
+    };
+    let problem = layer.attributes.problem(&input, &[c, k, 1, 2, 2], None);
+    let problem = problem.expect("planes of less than 2^31 elements");
+    let g = problem
+        .geometry()
+        .expect("planes that are indexed with 31 bits");
+    assert_eq!(
+        g.classes().map(|class| class.number).collect::<Vec<_>>(),
+        [7]
+    );
+    let [side, k] = [side, k].map(|extent| extent as u64);
+    let pixels = side * side;
+    let results = run.computed::<f32>(g.n * 4 * k * pixels, number)?;
+    let none = std::ptr::null();
+    for layout in [Layout::Nchw, Layout::Nhwc] {
+        let y = run.sparse::<f32>(g.elements())?;
+        let arguments = (
+            none,
+            none,
+            none,
+            none,
+            none,
+            none,
+            none,
+            results.source(),
+            none,
+            y.ptr(),
+            g,
+        );
+        let family = match layout {
+            Layout::Nchw => &CONV_TRANSPOSE_INTERLEAVE,
+            Layout::Nhwc => &CONV_TRANSPOSE_INTERLEAVE_NHWC,
+        };
+        let span = u64::from(BLOCK_ITEMS) * VECTOR_ELEMENTS as u64;
+        let blocks = far_blocks(g.elements(), span);
+        run.launch_some(
+            family,
+            &[label::<f32>()],
+            g.shape(layout),
+            &blocks,
+            arguments,
+        )?;
+        let wanted = |index: u64| {
+            let plane = 4 * pixels;
+            let (sample, channel, pixel) = match layout {
+                Layout::Nchw => (index / plane / k, index / plane % k, index % plane),
+                Layout::Nhwc => (index / k / plane, index % k, index / k % plane),
+            };
+            let (p, q) = (pixel / (2 * side), pixel % (2 * side));
+            let of_class = (p % 2 * 2 + q % 2) * k + channel;
+            let pixel = p / 2 * side + q / 2;
+            number(match layout {
+                Layout::Nchw => (sample * 4 * k + of_class) * pixels + pixel,
+                Layout::Nhwc => (sample * pixels + pixel) * 4 * k + of_class,
+            })
+        };
+        blocks_are(
+            &format!("interleaved in {layout}"),
+            &y,
+            span,
+            &blocks,
+            wanted,
+        )?;
+    }
+    Ok(())
+}
