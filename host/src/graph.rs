@@ -27,8 +27,8 @@
 
 #[doc(inline)]
 pub use op_spec::graph::{
-    AbsentParameter, AddLayer, BatchNormLayer, ByIteration, ByTuple, Chain, ConvLayer, Graph,
-    GraphBuilder, GraphError, GraphInput, GraphProblem, GroupNormLayer, Initialisation,
+    AbsentParameter, AddLayer, Addend, BatchNormLayer, ByIteration, ByTuple, Chain, ConvLayer,
+    Graph, GraphBuilder, GraphError, GraphInput, GraphProblem, GroupNormLayer, Initialisation,
     InstanceNormLayer, Layer, LayerNormLayer, LayerProblem, Layers, Operand, Parameter, Partition,
     PartitionError, PreluLayer, Run, ScaleLayer, ShapedLayer, presets,
 };

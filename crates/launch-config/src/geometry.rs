@@ -307,16 +307,22 @@ impl Bounds {
 }
 
 impl Step {
-    /// A pointwise function as a list step. A clamp without bounds changes no value.
+    /// A pointwise function as a list step: a clamp or an affine function, if it is one. A clamp without
+    /// bounds changes no value.
     #[must_use]
     pub fn of(function: &PointwiseSpec) -> Self {
         if let Some(clamp) = function.as_clamp() {
             let (min, max) = clamp.bounds().unwrap_or((f64::NEG_INFINITY, f64::INFINITY));
             return Self::new(Function::Clamp, [min, max, 0.0]);
         }
+        if let Some([factor, summand]) = function.as_affine() {
+            return Self {
+                function: Function::Affine,
+                attributes: [factor, summand, 0.0],
+            };
+        }
         let plain = |function| Self::new(function, [0.0; 3]);
         match *function {
-            PointwiseSpec::Clamp(_) | PointwiseSpec::Relu {} => unreachable!("they are clamps"),
             PointwiseSpec::LeakyRelu { negative_slope } => {
                 Self::new(Function::LeakyRelu, [negative_slope, 0.0, 0.0])
             }
@@ -333,6 +339,7 @@ impl Step {
                 Self::new(Function::Softplus, [beta, threshold, 1.0 / beta])
             }
             PointwiseSpec::Mish {} => plain(Function::Mish),
+            PointwiseSpec::Hardsigmoid {} => plain(Function::Hardsigmoid),
             _ => unreachable!("every function has a step"),
         }
     }

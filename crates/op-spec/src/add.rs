@@ -37,11 +37,12 @@ pub(crate) mod layer {
     use alloc::string::String;
     use alloc::vec::Vec;
 
-    use serde::{Deserialize, Serialize};
+    use serde::de::Error;
+    use serde::{Deserialize, Deserializer, Serialize};
 
     use super::AddSpec;
-    use crate::SpecError;
     use crate::graph::layer::{GraphLayer, Layer, LayerProblem};
+    use crate::{PointwiseSpec, SpecError};
 
     /// The addition of another value of the graph, of exactly the shape of the first operand.
     #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -52,14 +53,80 @@ pub(crate) mod layer {
         pub input: String,
     }
 
-    impl Layer {
-        /// The addition of the value of this name: in a [`Graph`](crate::graph::Graph) any value, in a
+    /// The second operand of an addition.
+    #[derive(Clone, Debug, PartialEq)]
+    #[non_exhaustive]
+    pub enum Addend {
+        /// A constant.
+        Value(f64),
+        /// The value of this name: in a [`Graph`](crate::graph::Graph) any value, in a
         /// [`Chain`](crate::graph::Chain) a further input.
+        Input(String),
+    }
+
+    impl From<f64> for Addend {
+        fn from(value: f64) -> Self {
+            Self::Value(value)
+        }
+    }
+
+    impl From<&str> for Addend {
+        fn from(input: &str) -> Self {
+            Self::Input(input.into())
+        }
+    }
+
+    impl From<String> for Addend {
+        fn from(input: String) -> Self {
+            Self::Input(input)
+        }
+    }
+
+    impl Layer {
+        /// The addition of a constant, or of the value of this name.
+        ///
+        /// ```
+        /// use op_spec::graph::Layer;
+        ///
+        /// let [half, shortcut] = [Layer::add(0.5), Layer::add("shortcut")];
+        /// assert_eq!(half.operator(), shortcut.operator());
+        /// ```
         #[must_use]
-        pub fn add(input: impl Into<String>) -> Layer {
-            Layer::Add(AddLayer {
-                input: input.into(),
-            })
+        pub fn add(other: impl Into<Addend>) -> Layer {
+            match other.into() {
+                Addend::Value(value) => Layer::Pointwise(PointwiseSpec::Add { value }),
+                Addend::Input(input) => Layer::Add(AddLayer { input }),
+            }
+        }
+    }
+
+    /// The attributes as they are written down, of which one is given.
+    #[derive(Deserialize)]
+    #[serde(deny_unknown_fields, expecting = "an object of attributes")]
+    struct File {
+        value: Option<f64>,
+        input: Option<String>,
+    }
+
+    impl<'de> Deserialize<'de> for Addend {
+        fn deserialize<D: Deserializer<'de>>(file: D) -> Result<Self, D::Error> {
+            match File::deserialize(file)? {
+                File {
+                    value: Some(value),
+                    input: None,
+                } => Ok(value.into()),
+                File {
+                    value: None,
+                    input: Some(input),
+                } => Ok(input.into()),
+                File {
+                    value: None,
+                    input: None,
+                } => Err(D::Error::custom("missing field `value`, or `input`")),
+                _ => Err(D::Error::custom(
+                    "value and input are both given, expected one",
+                )),
+            }
         }
     }
 

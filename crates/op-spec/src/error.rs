@@ -200,6 +200,13 @@ spec_error! {
     }: "dim is {dim}, {}", crate::channel_reduction::EXPECTED;
     /// A clamp without any bound.
     NoBound {}: "min and max are both absent, at least one is needed";
+    /// A lower bound above the upper one, where PyTorch refuses that.
+    CrossedBounds {
+        /// The lower bound.
+        min_val: f64,
+        /// The upper bound.
+        max_val: f64,
+    }: "min_val is {min_val}, above max_val, which is {max_val}";
     /// A tensor has more elements than an address can reach.
     TooManyElements {
         /// Which of its tensors.

@@ -80,7 +80,8 @@ fn a_residual_is_a_file_and_back() {
         serde_json::from_str::<Chain>(&json)
     };
     says! {
-        read("{}") => "missing field `input`";
+        read("{}") => "add: missing field `value`, or `input`";
+        read(r#"{"input": "r", "value": 2}"#) => "add: value and input are both given, expected one";
         read(r#"{"input": "r", "alpha": 2}"#) => "unknown field `alpha`";
         read(r#"{"input": ""}"#) => "input is empty";
     }

@@ -184,6 +184,66 @@ pointwise! {
     /// below 0 give -0, as -0 does.
     pub fn mish() = PointwiseSpec::Mish {},
         "torch.nn.functional.mish", "mish(&x)" => "[-0.303_401, 0.0, 1.943_959]";
+
+    /// `y = min(max(x, min_val), max_val)`, elementwise.
+    ///
+    /// *Numerics*: those of [`clamp`]. A `min_val` above `max_val` is refused.
+    ///
+    /// *NaN* stays NaN.
+    ///
+    /// PyTorch's defaults are -1 and 1.
+    pub fn hardtanh(min_val: f64, max_val: f64) = PointwiseSpec::Hardtanh { min_val, max_val },
+        "torch.nn.functional.hardtanh", "hardtanh(&x, -0.5, 1.0)" => "[-0.5, 0.0, 1.0]";
+
+    /// `y = min(max(x + 3, 0), 6) / 6`, elementwise.
+    ///
+    /// *Numerics*: relative error up to 3 ulps of f32; results are rounded to the storage type.
+    ///
+    /// *NaN* stays NaN. Of the infinities it is 0 and 1.
+    pub fn hardsigmoid() = PointwiseSpec::Hardsigmoid {},
+        "torch.nn.functional.hardsigmoid", "hardsigmoid(&x)" => "[0.333_333, 0.5, 0.833_333]";
+
+    /// `y = x - value`, elementwise.
+    ///
+    /// *Numerics*: `value` is rounded to f32, then the difference; results are rounded to the storage type.
+    ///
+    /// *NaN*, infinities and the sign of zeros follow IEEE 754.
+    pub fn sub(value: f64) = PointwiseSpec::Sub { value },
+        "torch.sub", "sub(&x, 0.5)" => "[-1.5, -0.5, 1.5]";
+
+    /// `y = x * value`, elementwise.
+    ///
+    /// *Numerics*: `value` is rounded to f32, then the product; results are rounded to the storage type.
+    ///
+    /// *NaN*, infinities and the sign of zeros follow IEEE 754: an infinity times 0 is NaN.
+    pub fn mul(value: f64) = PointwiseSpec::Mul { value },
+        "torch.mul", "mul(&x, 0.5)" => "[-0.5, 0.0, 1.0]";
+
+    /// `y = x / value`, elementwise.
+    ///
+    /// *Numerics*: a product with `1 / value`. Both are rounded to f32, as PyTorch computes it on a GPU; on a
+    /// CPU it divides, which may differ in the last bit. The reciprocal of a number below `2^-128` is
+    /// infinite. Results are rounded to the storage type.
+    ///
+    /// *NaN*, infinities and the sign of zeros follow IEEE 754: 0 over 0 is NaN.
+    pub fn div(value: f64) = PointwiseSpec::Div { value },
+        "torch.div", "div(&x, 2.0)" => "[-0.5, 0.0, 1.0]";
+
+    /// `y = min(x, value)`, elementwise.
+    ///
+    /// *Numerics*: exact for f32; `value` is rounded to f32, results to the storage type.
+    ///
+    /// *NaN* stays NaN, and a `value` that is NaN makes all of `y` NaN.
+    pub fn minimum(value: f64) = PointwiseSpec::Minimum { value },
+        "torch.minimum", "minimum(&x, 0.5)" => "[-1.0, 0.0, 0.5]";
+
+    /// `y = max(x, value)`, elementwise.
+    ///
+    /// *Numerics*: exact for f32; `value` is rounded to f32, results to the storage type.
+    ///
+    /// *NaN* stays NaN, and a `value` that is NaN makes all of `y` NaN.
+    pub fn maximum(value: f64) = PointwiseSpec::Maximum { value },
+        "torch.maximum", "maximum(&x, 0.5)" => "[0.5, 0.5, 2.0]";
 }
 
 /// Runs any pointwise function.

@@ -112,6 +112,14 @@ fn functions() -> Vec<Layer> {
         Layer::softplus(-2.5, 30.0),
         Layer::softplus(2.0, 1.0),
         Layer::mish(),
+        Layer::hardtanh(-0.5, 0.25),
+        Layer::hardsigmoid(),
+        Layer::add(0.375),
+        Layer::sub(0.375),
+        Layer::mul(-0.75),
+        Layer::div(0.75),
+        Layer::minimum(0.375),
+        Layer::maximum(0.375),
     ]
 }
 

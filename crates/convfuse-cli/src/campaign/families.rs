@@ -119,6 +119,13 @@ pub const FAMILIES: &[Family] = &[
     Family::new("elu", |c| pointwise(c, 8)),
     Family::new("softplus", |c| pointwise(c, 9)),
     Family::new("mish", |c| pointwise(c, 10)),
+    Family::new("hardtanh", |c| pointwise(c, 11)),
+    Family::new("hardsigmoid", |c| pointwise(c, 12)),
+    Family::new("sub", |c| pointwise(c, 14)),
+    Family::new("mul", |c| pointwise(c, 15)),
+    Family::new("div", |c| pointwise(c, 16)),
+    Family::new("minimum", |c| pointwise(c, 17)),
+    Family::new("maximum", |c| pointwise(c, 18)),
     Family::new("kernelbench_85", kernelbench_85),
     Family::new("kernelbench_79", kernelbench_79),
     Family::new("one_launch_85", one_launch_85),
@@ -229,6 +236,9 @@ fn prelu(c: &mut Choices) -> Plan {
 }
 
 fn add(c: &mut Choices) -> Plan {
+    if c.once_in(3) {
+        return pointwise(c, 13);
+    }
     let channels = c.within(1, 20);
     one(Layer::add("other"), any(c, channels))
 }

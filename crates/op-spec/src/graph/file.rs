@@ -13,6 +13,7 @@ use serde::de::{DeserializeSeed, Error, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 
 use super::layer::Layer;
+use crate::add::layer::Addend;
 use crate::{InstanceNormSpec, PointwiseSpec};
 
 /// See [`Chain`](super::Chain) for an example.
@@ -70,7 +71,9 @@ impl<'de> Deserialize<'de> for Layer {
                     return Err(Error::custom("a layer has no operator, expected 1"));
                 };
                 let functions = PointwiseSpec::OPERATORS;
-                let layer = if functions.contains(&&*operator) {
+                let layer = if operator == "add" {
+                    file.next_value::<Addend>().map(Layer::add)
+                } else if functions.contains(&&*operator) {
                     let function = Named {
                         operator: Some(&operator),
                         attributes: &mut file,

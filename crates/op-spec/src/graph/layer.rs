@@ -21,7 +21,7 @@ use crate::{
     ReductionOp, ScaleProblem, SpecError,
 };
 
-pub use crate::add::layer::AddLayer;
+pub use crate::add::layer::{AddLayer, Addend};
 pub use crate::batch_norm::layer::BatchNormLayer;
 pub use crate::conv::layer::ConvLayer;
 pub use crate::group_norm::layer::GroupNormLayer;

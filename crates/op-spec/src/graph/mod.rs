@@ -51,8 +51,8 @@ pub use builder::GraphBuilder;
 pub use chain::{ByIteration, ByTuple, Chain, Layers};
 pub use error::GraphError;
 pub use layer::{
-    AddLayer, BatchNormLayer, ConvLayer, GroupNormLayer, InstanceNormLayer, Layer, LayerNormLayer,
-    LayerProblem, PreluLayer, Reduction, ScaleLayer,
+    AddLayer, Addend, BatchNormLayer, ConvLayer, GroupNormLayer, InstanceNormLayer, Layer,
+    LayerNormLayer, LayerProblem, PreluLayer, Reduction, ScaleLayer,
 };
 pub use normal_form::{Epilogue, NormalForm, NotNormal, Pointwise};
 pub use parameters::{AbsentParameter, Initialisation, Parameter};

@@ -1,4 +1,4 @@
-//! `y = x + residual`.
+//! `y = x + residual`. The addition of a constant is a [pointwise function](super::pointwise).
 //!
 //! *Condition*: `abs(y)`. *Passes on* `t` as it is, to which that of the residual has been added.
 
@@ -6,7 +6,7 @@ use ndarray::ArrayD;
 use op_spec::AddProblem;
 
 use super::operator::{Given, Operator, chained};
-use crate::cases::{cases, row};
+use crate::cases::{cases, row, rows};
 use crate::{Case, Cases, Precision};
 
 impl Operator for AddProblem {
@@ -25,7 +25,15 @@ impl Operator for AddProblem {
     }
 }
 
-pub(super) const CASES: Cases = cases!(
+pub(super) const CASES: Cases = Cases {
+    read: |file| match file.has("residual") {
+        true => file.case("add", "input=residual"),
+        false => file.case("add", ""),
+    },
+    ..OF_RESIDUALS
+};
+
+const OF_RESIDUALS: Cases = cases!(
     "add", "input=residual",
     smoke: "plain 2x3x5x7",
     ragged: "
@@ -37,7 +45,12 @@ pub(super) const CASES: Cases = cases!(
     realistic: "
         bottleneck 2x256x56x56
         last_block 2x512x7x7",
-    more: vec![cancelled()]
+    more: [rows("add", "value=0.3", "
+        value/plain 2x3x50
+        value/one_value 1x1
+        value/empty 0x3
+        value/primes 3x1031
+        value/nan_and_infinities 2x3x211 special"), vec![cancelled()]].concat()
 );
 
 /// The residual takes most of the value away, whose rounding is left.
