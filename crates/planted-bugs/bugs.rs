@@ -191,6 +191,9 @@ bugs! {
     "conv/pad.rs":
         pad_repeats_the_edge_that_it_mirrors, conv_pad::matches::<f32>,
             "if position < 0 {\n            «-position»\n" => "-position - 1";
+    "arithmetic.rs":
+        arithmetic_leaves_the_shift_before_it, arithmetic::matches::<f32>,
+            "«factor * shift» };" => "shift";
     "batch_norm.rs":
         batch_norm_adds_the_mean, batch_norm::matches::<f32>,
             "«(bias - mean * exact)» as f32" => "(bias + mean * exact)";

@@ -4,12 +4,14 @@
 //! this step refuses extents that no kernel can index, and nothing else.
 
 use op_spec::{
-    BatchNormProblem, ChannelReductionProblem, ChannelShape, ClampProblem, ConvProblem, ConvSpec,
-    GeluApproximation, GroupNormProblem, InstanceNormProblem, LayerNormProblem, MaxPool2dProblem,
-    Pad, PointwiseSpec, PoolProblem, Pooled, PreluProblem, Quantity, ScaleProblem, SpecError,
+    ArithmeticOperand, ArithmeticProblem, BatchNormProblem, ChannelReductionProblem, ChannelShape,
+    ClampProblem, ConvProblem, ConvSpec, GeluApproximation, GroupNormProblem, InstanceNormProblem,
+    LayerNormProblem, MaxPool2dProblem, Pad, PointwiseSpec, PoolProblem, Pooled, PreluProblem,
+    Quantity, ScaleProblem, SpecError,
 };
 
 use crate::Presence;
+use crate::arithmetic::ArithmeticFold;
 use crate::batch_norm::FoldGeometry;
 use crate::channel_reduction::ChannelReductionGeometry;
 use crate::conv::ConvGeometry;
@@ -275,6 +277,45 @@ impl PlaneGeometry {
     pub fn of(pool: &PoolProblem, divisor: f64) -> Self {
         let elements = pool.input.iter().product::<usize>();
         Self::new((pool.n * pool.c) as u64, elements as u64, divisor as f32)
+    }
+}
+
+impl KernelGeometry for ArithmeticProblem {
+    type Geometry = ChannelGeometry;
+
+    /// The argument of the kernel that applies a gain and a shift of each channel. An operand with a value for
+    /// each element has none, and counts as one for all.
+    fn geometry(&self) -> Result<ChannelGeometry, SpecError> {
+        let shape = match self.operand {
+            ArithmeticOperand::Channels { shape, .. } => shape,
+            _ => ChannelShape {
+                n: 1,
+                c: 1,
+                spatial: self.len(),
+            },
+        };
+        let (n, channels, spatial) = extents(&shape, self.operation.name())?;
+        Ok(ChannelGeometry::new(n, channels, spatial))
+    }
+}
+
+impl ArithmeticFold {
+    /// The argument of the kernel that folds the other operand into a gain and a shift of each channel,
+    /// behind such ones if `folded`.
+    ///
+    /// # Errors
+    /// [`SpecError::BeyondKernel`] if the channels exceed 32 bits.
+    pub fn of(problem: &ArithmeticProblem, folded: bool) -> Result<Self, SpecError> {
+        let channels = problem.geometry()?.channels;
+        Ok(Self {
+            channels,
+            values: match problem.operand {
+                ArithmeticOperand::Channels { values: 1, .. } => 1,
+                _ => channels,
+            },
+            operation: problem.operation,
+            folded: Presence::of(folded),
+        })
     }
 }
 

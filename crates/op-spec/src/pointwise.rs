@@ -142,8 +142,7 @@ pub enum GeluApproximation {
 }
 
 impl PointwiseSpec {
-    /// The names of all functions, but for those that are
-    /// [arithmetic with tensors](crate::arithmetic), too.
+    /// The names of all functions, but for [arithmetic](crate::ArithmeticOp).
     #[cfg(feature = "graph")]
     pub(crate) const OPERATORS: &[&str] = &[
         "clamp",
@@ -159,9 +158,6 @@ impl PointwiseSpec {
         "mish",
         "hardtanh",
         "hardsigmoid",
-        "sub",
-        "mul",
-        "div",
         "minimum",
         "maximum",
     ];
@@ -384,12 +380,6 @@ mod layer {
         hardtanh(min_val: f64, max_val: f64) = Layer::Pointwise(PointwiseSpec::Hardtanh { min_val, max_val });
         /// `clamp(x + 3, 0, 6) / 6`
         hardsigmoid() = Layer::Pointwise(PointwiseSpec::Hardsigmoid {});
-        /// Values less a constant.
-        sub(value: f64) = Layer::Pointwise(PointwiseSpec::Sub { value });
-        /// Values times a constant.
-        mul(value: f64) = Layer::Pointwise(PointwiseSpec::Mul { value });
-        /// Values over a constant.
-        div(value: f64) = Layer::Pointwise(PointwiseSpec::Div { value });
         /// The smaller of a value and a constant.
         minimum(value: f64) = Layer::Pointwise(PointwiseSpec::Minimum { value });
         /// The larger of a value and a constant.

@@ -2,8 +2,8 @@
 
 use op_spec::graph::presets::{KernelBench79, KernelBench85};
 use op_spec::graph::{
-    Chain, ConvLayer, GraphError, Initialisation, Layer, NormalForm, Partition, Pointwise,
-    Reduction,
+    BroadcastParameter, Chain, ConvLayer, GraphError, Initialisation, Layer, NormalForm, Partition,
+    Pointwise, Reduction,
 };
 use op_spec::{GeluApproximation, MaxPool2dSpec, SpecError};
 
@@ -183,6 +183,18 @@ fn attributes_that_pytorch_has_defaults_for_may_be_left_out() {
         (r#"{"hardsigmoid":{}}"#, Layer::hardsigmoid()),
         (r#"{"add":{"value":0.5}}"#, Layer::add(0.5)),
         (r#"{"sub":{"value":2}}"#, Layer::sub(2.0)),
+        (
+            r#"{"sub":{"name":"b"}}"#,
+            Layer::sub(BroadcastParameter::new("b")),
+        ),
+        (
+            r#"{"div":{"name":"d","shape":[2,1,1],"initialisation":"normal"}}"#,
+            Layer::div(
+                BroadcastParameter::new("d")
+                    .shape(&[2, 1, 1])
+                    .initialisation(Initialisation::Normal),
+            ),
+        ),
         (r#"{"mul":{"value":-0.0}}"#, Layer::mul(-0.0)),
         (r#"{"div":{"value":3.0}}"#, Layer::div(3.0)),
         (r#"{"minimum":{"value":1}}"#, Layer::minimum(1.0)),

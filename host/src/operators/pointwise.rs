@@ -203,32 +203,6 @@ pointwise! {
     pub fn hardsigmoid() = PointwiseSpec::Hardsigmoid {},
         "torch.nn.functional.hardsigmoid", "hardsigmoid(&x)" => "[0.333_333, 0.5, 0.833_333]";
 
-    /// `y = x - value`, elementwise.
-    ///
-    /// *Numerics*: `value` is rounded to f32, then the difference; results are rounded to the storage type.
-    ///
-    /// *NaN*, infinities and the sign of zeros follow IEEE 754.
-    pub fn sub(value: f64) = PointwiseSpec::Sub { value },
-        "torch.sub", "sub(&x, 0.5)" => "[-1.5, -0.5, 1.5]";
-
-    /// `y = x * value`, elementwise.
-    ///
-    /// *Numerics*: `value` is rounded to f32, then the product; results are rounded to the storage type.
-    ///
-    /// *NaN*, infinities and the sign of zeros follow IEEE 754: an infinity times 0 is NaN.
-    pub fn mul(value: f64) = PointwiseSpec::Mul { value },
-        "torch.mul", "mul(&x, 0.5)" => "[-0.5, 0.0, 1.0]";
-
-    /// `y = x / value`, elementwise.
-    ///
-    /// *Numerics*: a product with `1 / value`. Both are rounded to f32, as PyTorch computes it on a GPU; on a
-    /// CPU it divides, which may differ in the last bit. The reciprocal of a number below `2^-128` is
-    /// infinite. Results are rounded to the storage type.
-    ///
-    /// *NaN*, infinities and the sign of zeros follow IEEE 754: 0 over 0 is NaN.
-    pub fn div(value: f64) = PointwiseSpec::Div { value },
-        "torch.div", "div(&x, 2.0)" => "[-0.5, 0.0, 1.0]";
-
     /// `y = min(x, value)`, elementwise.
     ///
     /// *Numerics*: exact for f32; `value` is rounded to f32, results to the storage type.

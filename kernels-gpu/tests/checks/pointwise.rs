@@ -14,12 +14,12 @@ use super::{Failure, Loaded, Outcome, Run, case, compare, expected, label, round
 pub(super) fn list(layers: &[Layer]) -> ResidualList {
     let mut steps = layers.iter().filter_map(|layer| match layer {
         Layer::Pointwise(function) => Some(Step::of(function)),
-        Layer::Add(_) => None,
+        Layer::Arithmetic(_) => None,
         other => panic!("{} is no function of single values", other.operator()),
     });
     let functions = PointwiseList::take(&mut steps);
     assert!(steps.next().is_none(), "more than a list takes");
-    let adds = |layer: &Layer| matches!(layer, Layer::Add(_));
+    let adds = |layer: &Layer| matches!(layer, Layer::Arithmetic(_));
     let residual_at = layers.iter().position(adds);
     ResidualList {
         functions,

@@ -1,6 +1,6 @@
 //! Layers with any attributes.
 
-use convfuse::graph::{ConvLayer, Layer};
+use convfuse::graph::{BroadcastParameter, ConvLayer, Layer};
 use convfuse::spec::{
     AvgPoolSpec, ChannelReductionSpec, ClampSpec, ConvSpec, GeluApproximation, MaxPoolSpec,
     Padding, PaddingMode, PointwiseSpec, ReductionOp,
@@ -102,6 +102,16 @@ pub(super) fn clamp(c: &mut Choices) -> PointwiseSpec {
 /// The second operand of arithmetic: of both signs, and numbers that f32 has not.
 fn constant(c: &mut Choices) -> f64 {
     c.of([0.5, -0.3, 1.0, 2.0, -1.7, 1e-2, 37.0])
+}
+
+/// A parameter of arithmetic, of one value or of one for each channel.
+pub(super) fn parameter(c: &mut Choices) -> BroadcastParameter {
+    let parameter = BroadcastParameter::new("parameter");
+    match c.below(3) {
+        0 => parameter,
+        1 => parameter.shape(&[1]),
+        _ => parameter.shape(&[]),
+    }
 }
 
 /// How many pointwise functions there are.

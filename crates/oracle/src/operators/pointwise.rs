@@ -289,6 +289,9 @@ mod tests {
             PointwiseSpec::Add { value: 0.3 },
             PointwiseSpec::Sub { value },
             PointwiseSpec::Mul { value },
+            PointwiseSpec::Mul { value: 0.3 },
+            PointwiseSpec::Mul { value: 0.0 },
+            PointwiseSpec::Mul { value: -1.5 },
             PointwiseSpec::Div { value },
             PointwiseSpec::Div { value: 0.0 },
         ];

@@ -69,15 +69,6 @@ pub(crate) const CASES: &[Cases] = &[
     cases!("hardsigmoid", "", smoke: PLAIN, ragged: ANY, realistic: "squeeze 2x32x56x56",
         more: rows("hardsigmoid", "", "
             from_below_to_above 1x1031 scaled=5")),
-    cases!("sub", "value=0.3", smoke: PLAIN, ragged: ANY, realistic: "mean 2x32x56x56"),
-    cases!("mul", "value=0.3", smoke: PLAIN, ragged: ANY, realistic: "scaling 2x32x56x56",
-        more: rows("mul", "", "
-            value_of_0 1x211 value=0 special
-            negative_value 1x211 value=-1.5 special")),
-    cases!("div", "value=0.3", smoke: PLAIN, ragged: ANY, realistic: "scaling 2x32x56x56",
-        more: rows("div", "", "
-            value_of_0 1x211 value=0 special
-            negative_value 1x211 value=-1.5 special")),
     cases!("minimum", "value=0.3", smoke: PLAIN, ragged: ANY, realistic: "bound 2x32x56x56",
         more: vec![nan_value(Layer::minimum(f64::NAN))]),
     cases!("maximum", "value=-0.3", smoke: PLAIN, ragged: ANY, realistic: "bound 2x32x56x56",
