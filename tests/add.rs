@@ -1,6 +1,6 @@
-//! `add`, and models with residuals.
+//! Arithmetic, and models with residuals.
 
-use convfuse::graph::{Chain, Layer};
+use convfuse::graph::{BroadcastParameter, Chain, Layer};
 use convfuse::{
     DType, Error, Inputs, InputsError, Model, Options, PinnedArray, Replicas, Stream, Tensor, data,
     lab, ops,
@@ -10,6 +10,7 @@ use ndarray::{ArrayD, IxDyn, array};
 use oracle::Case;
 
 use crate::backend::{Backend, Outcome};
+use crate::chains;
 use crate::layouts::{self, WAYS, Way};
 use crate::suite::{bits, match_reference, says};
 
@@ -33,6 +34,11 @@ pub(crate) fn trials() -> Vec<Trial> {
             ("may_belong_to_another_stream", other_stream),
         ],
     ));
+    trials.extend(Backend::trials(
+        &Backend::DEVICES,
+        "arithmetic",
+        &[("is_part_of_a_convolutions_epilogue", epilogues)],
+    ));
     trials.push(Backend::Gpu.trial("residuals", "are_read_by_graphs", captured));
     for backend in Backend::DEVICES {
         trials.push(backend.trial("residuals", "match_reference_in_chains_of_files", files));
@@ -47,6 +53,56 @@ fn zeros(backend: Backend) -> Outcome {
     let y = ops::add(&x, &residual)?.to_array::<f32>()?;
     let signs: Vec<bool> = y.iter().map(|value| value.is_sign_negative()).collect();
     assert_eq!(signs, [false, false, false, true, false], "{y}");
+    Ok(())
+}
+
+/// A batch norm and operations with parameters in front of the first function run in the convolution's
+/// launch; behind a function an operation is a launch of its own.
+fn epilogues(backend: Backend) -> Outcome {
+    let stream = backend.stream()?;
+    let of_all = || BroadcastParameter::new("of_all").shape(&[1]);
+    let of_each = |name: &str| BroadcastParameter::new(name).shape(&[1, 16, 1, 1]);
+    for groups in [1, 16] {
+        let conv = || Layer::from(Layer::conv2d("conv", 16, 3).groups(groups));
+        let norm = || Layer::from(Layer::batch_norm("norm"));
+        let chains = [
+            (vec![conv(), Layer::add(of_each("bias"))], 1),
+            (vec![conv(), Layer::div(of_all()), Layer::relu()], 1),
+            (
+                vec![
+                    conv(),
+                    Layer::from(Layer::scale("scale")),
+                    Layer::sub(of_all()),
+                ],
+                1,
+            ),
+            (
+                vec![
+                    conv(),
+                    norm(),
+                    Layer::mul(of_each("gain")),
+                    Layer::add(of_each("shift")),
+                    Layer::mul(of_all()),
+                    Layer::leaky_relu(0.1),
+                ],
+                1,
+            ),
+            (vec![conv(), Layer::relu(), Layer::add(of_each("bias"))], 2),
+        ];
+        for (layers, regions) in chains {
+            let case = Case::of_graph(
+                "arithmetic/epilogue",
+                Chain::new(16, layers)?,
+                &[2, 16, 17, 19],
+            );
+            if backend != Backend::Cpu {
+                let model = chains::model(&stream, &case, DType::F32)?;
+                let facts = model.explain(case.x.shape(), &Options::default())?;
+                assert_eq!(facts.regions.len(), regions, "{facts}");
+            }
+            match_reference(backend, &[case], &[DType::F32, DType::F16, DType::BF16])?;
+        }
+    }
     Ok(())
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use convfuse::graph::{Chain, Graph, Layer};
+use convfuse::graph::{BroadcastParameter, Chain, Graph, Layer};
 use convfuse::model::{Explanation, Precision, Strategy};
 use convfuse::{DType, DeviceProperties, Model, Parameters, Stream, lab};
 use libtest_mimic::Trial;
@@ -52,6 +52,18 @@ fn problems() -> Result<Vec<(String, Graph, Vec<usize>)>, libtest_mimic::Failed>
         (
             "batch_norm",
             vec![conv(64, 1), Layer::batch_norm("norm").into(), Layer::relu()],
+            [2, 64, 40, 40],
+        ),
+        (
+            "arithmetic",
+            vec![
+                conv(64, 1),
+                Layer::batch_norm("norm").into(),
+                Layer::mul(BroadcastParameter::new("gain")),
+                Layer::sub(BroadcastParameter::new("shift").shape(&[1])),
+                Layer::relu(),
+                Layer::div(BroadcastParameter::new("divisor")),
+            ],
             [2, 64, 40, 40],
         ),
         ("few_samples", vec![conv(512, 3), norm()], [1, 512, 8, 8]),
@@ -115,6 +127,7 @@ fn announced(backend: Backend) -> Outcome {
         "plane_averages",
         "pointwise",
         "fold_batch_norm",
+        "fold_arithmetic",
         "fold_scale",
     ] {
         let is_seen = seen.iter().any(|seen| seen.starts_with(kernel));

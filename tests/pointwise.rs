@@ -5,7 +5,7 @@ use convfuse::model::Strategy;
 use convfuse::spec::{ClampSpec, GeluApproximation, PointwiseSpec};
 use convfuse::{DType, Tensor, data, lab, ops};
 use libtest_mimic::Trial;
-use ndarray::{IxDyn, array};
+use ndarray::{Array1, IxDyn, array};
 use oracle::Case;
 
 use crate::backend::{Backend, Outcome};
@@ -31,6 +31,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         &[
             ("treats_zeros_and_infinities_as_pytorch_does_on_a_gpu", ends),
             ("takes_a_launch_for_eight_functions", lists),
+            ("gives_arithmetic_with_constants_its_bits", arithmetic),
         ],
     );
     let all = of_clamp.into_iter().chain(of_relu).chain(of_leaky_relu);
@@ -164,6 +165,46 @@ fn ends(backend: Backend) -> Outcome {
         (elu(0.5), [-0.5, -0.5, -0.0, 0.0, 1000.0, INFINITY]),
         (elu(-2.0), [2.0, 2.0, 0.0, -0.0, 1000.0, INFINITY]),
         (elu(0.0), [-0.0, -0.0, -0.0, 0.0, 1000.0, INFINITY]),
+        (
+            PointwiseSpec::Hardsigmoid {},
+            [0.0, 0.0, 0.5, 0.5, 1.0, 1.0],
+        ),
+        (add(-0.0), [-INFINITY, -1000.0, -0.0, 0.0, 1000.0, INFINITY]),
+        (add(0.0), [-INFINITY, -1000.0, 0.0, 0.0, 1000.0, INFINITY]),
+        (
+            add(-1000.0),
+            [-INFINITY, -2000.0, -1000.0, -1000.0, 0.0, INFINITY],
+        ),
+        (
+            add(f64::INFINITY),
+            [f32::NAN, INFINITY, INFINITY, INFINITY, INFINITY, INFINITY],
+        ),
+        (sub(0.0), [-INFINITY, -1000.0, -0.0, 0.0, 1000.0, INFINITY]),
+        (sub(-0.0), [-INFINITY, -1000.0, 0.0, 0.0, 1000.0, INFINITY]),
+        (
+            sub(1000.0),
+            [-INFINITY, -2000.0, -1000.0, -1000.0, 0.0, INFINITY],
+        ),
+        (mul(0.0), [f32::NAN, -0.0, -0.0, 0.0, 0.0, f32::NAN]),
+        (mul(-0.0), [f32::NAN, 0.0, 0.0, -0.0, -0.0, f32::NAN]),
+        (mul(-2.0), [INFINITY, 2000.0, 0.0, -0.0, -2000.0, -INFINITY]),
+        (
+            mul(f64::INFINITY),
+            [-INFINITY, -INFINITY, f32::NAN, f32::NAN, INFINITY, INFINITY],
+        ),
+        (
+            div(0.0),
+            [-INFINITY, -INFINITY, f32::NAN, f32::NAN, INFINITY, INFINITY],
+        ),
+        (div(-0.5), [INFINITY, 2000.0, 0.0, -0.0, -2000.0, -INFINITY]),
+        (
+            div(f64::INFINITY),
+            [f32::NAN, -0.0, -0.0, 0.0, 0.0, f32::NAN],
+        ),
+        (minimum(1.0), [-INFINITY, -1000.0, -0.0, 0.0, 1.0, 1.0]),
+        (minimum(f64::NAN), [f32::NAN; 6]),
+        (maximum(-1.0), [-1.0, -1.0, -0.0, 0.0, 1000.0, INFINITY]),
+        (maximum(f64::NAN), [f32::NAN; 6]),
     ];
     let stream = backend.stream()?;
     for dtype in [DType::F32, DType::F16, DType::BF16] {
@@ -186,6 +227,55 @@ const fn gelu(approximate: GeluApproximation) -> PointwiseSpec {
 
 const fn elu(alpha: f64) -> PointwiseSpec {
     PointwiseSpec::Elu { alpha }
+}
+
+const fn add(value: f64) -> PointwiseSpec {
+    PointwiseSpec::Add { value }
+}
+
+const fn sub(value: f64) -> PointwiseSpec {
+    PointwiseSpec::Sub { value }
+}
+
+const fn mul(value: f64) -> PointwiseSpec {
+    PointwiseSpec::Mul { value }
+}
+
+const fn div(value: f64) -> PointwiseSpec {
+    PointwiseSpec::Div { value }
+}
+
+const fn minimum(value: f64) -> PointwiseSpec {
+    PointwiseSpec::Minimum { value }
+}
+
+const fn maximum(value: f64) -> PointwiseSpec {
+    PointwiseSpec::Maximum { value }
+}
+
+/// Arithmetic with a constant in f32 has the bits of the operation itself, of numbers of all magnitudes: a
+/// step with a factor of 1, or a summand of -0, adds no rounding. A division is a product.
+fn arithmetic(backend: Backend) -> Outcome {
+    let stream = backend.stream()?;
+    // Every exponent of finite numbers, with both signs and several fractions.
+    let numbers = (0..4096u32).map(|i| f32::from_bits(i.wrapping_mul(0x0010_1011) & 0xff7f_ffff));
+    let x = Array1::from_iter(numbers.filter(|x| x.is_finite())).into_dyn();
+    let tensor = Tensor::from_array(&stream, &x)?;
+    for value in [0.3, -0.3, 1.0, -1e-3, 3e4, 1e30, -1e-30] {
+        let c = value as f32;
+        let same = |y: Tensor, exact: &dyn Fn(f32) -> f32, what: &str| -> convfuse::Result<()> {
+            let (got, want) = (bits(&y.to_f32_array()?), bits(&x.mapv(exact)));
+            assert_eq!(got, want, "{what} {value}");
+            Ok(())
+        };
+        same(ops::add(&tensor, value)?, &|x| x + c, "add")?;
+        same(ops::sub(&tensor, value)?, &|x| x - c, "sub")?;
+        same(ops::mul(&tensor, value)?, &|x| x * c, "mul")?;
+        same(ops::div(&tensor, value)?, &|x| x * (1.0 / c), "div")?;
+        same(ops::minimum(&tensor, value)?, &|x| x.min(c), "minimum")?;
+        same(ops::maximum(&tensor, value)?, &|x| x.max(c), "maximum")?;
+    }
+    Ok(())
 }
 
 /// Ten functions are two launches; in f32, where nothing is rounded in between, they give the bits of ten

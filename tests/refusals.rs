@@ -51,9 +51,10 @@ const ROWS: &str = "
     prelu 4 4 => input has rank 1, minimum 2
     prelu 2x3x4 2x3x4 => weight has rank 3, expected 1
     prelu 2x3x4 3:f16 => weight is f16, must be f32
-    add 2x3x4 4 => residual has rank 1, expected 3
-    add 2x3x4 2x1x4 => residual[1] is 1, expected 3
-    add 2x3x4 2x3x4:f16 => residual is f16, must be f32
+    add 2x3x4 4 => other[0] is 4, expected 1
+    add 2x3x4 2x1x4 => other[0] is 2, expected 1
+    sub 2x3x4 2x3x4 => the other operand has a value for each element, expected one value or one for each channel
+    add 2x3x4 2x3x4:f16 => other is f16, must be f32
     max 2x0x3 dim=1 => channels is 0, minimum 1
     max 2x3x4 dim=-1 => dim is -1, expected the channels' dimension, 1; reductions over spatial dimensions \
         are pools, such as adaptive_avg_pool2d

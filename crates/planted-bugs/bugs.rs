@@ -61,6 +61,8 @@ bugs! {
         tail_of_a_normal_distribution_without_what_rounding_took, pointwise::all_magnitudes,
             "Exponential::of_product::<T>(magnitude, -0.5 * magnitude, NOTHING)"
                 => "Exponential::of::<T>(-0.5 * magnitude * magnitude)";
+        arithmetic_with_a_constant_has_no_summand, pointwise::lists::<f32>,
+            "Function::Affine => each(values, |x| fma(x, a, «b»))," => "0.0";
     "fused/group_norm_scale_pointwise.rs":
         vectors_across_planes_take_an_element_too_few_from_the_next, norm::functions::<f32>,
             "position + (i - first) as u32 >= segments.length()"
@@ -189,6 +191,9 @@ bugs! {
     "conv/pad.rs":
         pad_repeats_the_edge_that_it_mirrors, conv_pad::matches::<f32>,
             "if position < 0 {\n            «-position»\n" => "-position - 1";
+    "arithmetic.rs":
+        arithmetic_leaves_the_shift_before_it, arithmetic::matches::<f32>,
+            "«factor * shift» };" => "shift";
     "batch_norm.rs":
         batch_norm_adds_the_mean, batch_norm::matches::<f32>,
             "«(bias - mean * exact)» as f32" => "(bias + mean * exact)";

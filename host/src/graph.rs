@@ -27,8 +27,9 @@
 
 #[doc(inline)]
 pub use op_spec::graph::{
-    AbsentParameter, AddLayer, BatchNormLayer, ByIteration, ByTuple, Chain, ConvLayer,
-    ConvTransposeLayer, Graph, GraphBuilder, GraphError, GraphInput, GraphProblem, GroupNormLayer,
-    Initialisation, InstanceNormLayer, Layer, LayerNormLayer, LayerProblem, Layers, Operand,
-    Parameter, Partition, PartitionError, PreluLayer, Run, ScaleLayer, ShapedLayer, presets,
+    AbsentParameter, ArithmeticLayer, BatchNormLayer, BroadcastParameter, ByIteration, ByTuple,
+    Chain, ConvLayer, ConvTransposeLayer, Graph, GraphBuilder, GraphError, GraphInput,
+    GraphProblem, GroupNormLayer, Initialisation, InstanceNormLayer, Layer, LayerNormLayer,
+    LayerProblem, Layers, Operand, Other, OtherTensor, Parameter, Partition, PartitionError,
+    PreluLayer, Run, ScaleLayer, ShapedLayer, presets,
 };

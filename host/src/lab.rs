@@ -3,7 +3,7 @@
 
 use cuda_std::{Instance, KernelArgs};
 use launch_config::LaunchShape;
-use op_spec::graph::{Graph, GraphProblem, Layer};
+use op_spec::graph::{BroadcastParameter, Graph, GraphProblem, Layer, OtherTensor};
 
 use crate::device::{DType, DeviceProperties, Stream, Tensor};
 use crate::error::Result;
@@ -14,9 +14,10 @@ use crate::operators::pointwise;
 use crate::ops::{
     adaptive_avg_pool2d, adaptive_avg_pool3d, add, avg_pool2d, avg_pool3d, batch_norm,
     channel_reduction, conv_transpose1d_with, conv_transpose2d_with, conv_transpose3d_with,
-    conv1d_with, conv2d_with, conv3d_with, group_norm, instance_norm, layer_norm, max_pool2d,
-    max_pool3d, prelu, scale,
+    conv1d_with, conv2d_with, conv3d_with, div, group_norm, instance_norm, layer_norm, max_pool2d,
+    max_pool3d, mul, prelu, scale, sub,
 };
+use crate::spec::ArithmeticOp;
 
 pub use crate::model::{explain_axes, forward_array_cut, launched_kernels};
 
@@ -112,7 +113,22 @@ pub fn layer(
         Layer::Prelu(_) => prelu(x, weight()),
         Layer::MaxPool2d(pool) => max_pool2d(x, pool),
         Layer::ChannelReduction(reduction) => channel_reduction(x, reduction),
-        Layer::Add(_) => add(x, weight()),
+        Layer::Arithmetic(layer) => {
+            let channels = x.shape().get(1).copied();
+            let is_vector =
+                weight().shape().len() == 1 && weight().shape().first().copied() == channels;
+            let (true, OtherTensor::Parameter(BroadcastParameter { shape: None, .. })) =
+                (is_vector, &layer.other)
+            else {
+                return arithmetic(x, layer.operation, weight());
+            };
+            // In a chain that does not know its dimensions, values of channels have no extents of 1 behind.
+            let mut shape = vec![1; x.shape().len() - 1];
+            shape[0] = weight().shape()[0];
+            let strides = vec![1; shape.len()];
+            let other = as_strided(weight(), 0, &shape, &strides);
+            arithmetic(x, layer.operation, &other.expect("as many elements"))
+        }
         Layer::MaxPool3d(pool) => max_pool3d(x, pool),
         Layer::AvgPool2d(pool) => avg_pool2d(x, pool),
         Layer::AvgPool3d(pool) => avg_pool3d(x, pool),
@@ -120,6 +136,16 @@ pub fn layer(
         Layer::AdaptiveAvgPool3d(pool) => adaptive_avg_pool3d(x, pool),
         Layer::Pointwise(function) => pointwise::apply(x, function),
         _ => unreachable!("every layer has a function"),
+    }
+}
+
+fn arithmetic(x: &Tensor, operation: ArithmeticOp, other: &Tensor) -> Result<Tensor> {
+    match operation {
+        ArithmeticOp::Add => add(x, other),
+        ArithmeticOp::Sub => sub(x, other),
+        ArithmeticOp::Mul => mul(x, other),
+        ArithmeticOp::Div => div(x, other),
+        _ => unreachable!("every operation has a function"),
     }
 }
 

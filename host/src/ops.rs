@@ -32,7 +32,7 @@ pub use crate::model::convolution::{
     conv_transpose3d, conv_transpose3d_with, conv1d, conv1d_with, conv2d, conv2d_with, conv3d,
     conv3d_with,
 };
-pub use crate::operators::add::add;
+pub use crate::operators::arithmetic::{Other, add, div, mul, sub};
 pub use crate::operators::batch_norm::batch_norm;
 pub use crate::operators::channel_reduction::channel_reduction;
 pub use crate::operators::group_norm::group_norm;

@@ -10,7 +10,7 @@
 //!
 //! | file | what it holds |
 //! |---|---|
-//! | `conv/`, `conv_transpose`, `group_norm`, `layer_norm`, `batch_norm`, `scale`, `max_pool2d`, `pool`, `pointwise`, `channel_reduction` | the operators |
+//! | `conv/`, `conv_transpose`, `group_norm`, `layer_norm`, `batch_norm`, `arithmetic`, `scale`, `max_pool2d`, `pool`, `pointwise`, `channel_reduction` | the operators |
 //! | `fused/` | their fusions |
 //! | `one_launch/` | problems 85 and 79 of KernelBench in one launch each |
 //! | `copy_strided` | arrays with any strides, made dense |
@@ -30,6 +30,7 @@
 // A kernel takes each tensor as a pointer, and its body takes what the kernel takes.
 #![allow(clippy::too_many_arguments)]
 
+pub mod arithmetic;
 pub mod batch_norm;
 pub mod channel_reduction;
 pub mod conv;

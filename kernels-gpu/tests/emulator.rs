@@ -81,6 +81,8 @@ tests! {
         checks::elementwise::prelu::<f32> => checks::elementwise::prelu::<f16>, checks::elementwise::prelu::<bf16>;
     add_matches_and_works_in_place:
         checks::elementwise::add::<f32> => checks::elementwise::add::<f16>, checks::elementwise::add::<bf16>;
+    arithmetic_folds_its_parameter_behind_others:
+        checks::arithmetic::matches::<f32> => checks::arithmetic::matches::<f16>, checks::arithmetic::matches::<bf16>;
     batch_norm_folds_its_parameters_and_matches_in_place:
         checks::batch_norm::matches::<f32> => checks::batch_norm::matches::<f16>, checks::batch_norm::matches::<bf16>;
     clamp_keeps_nan_and_lets_the_upper_bound_win:

@@ -37,7 +37,7 @@ const KINDS: &[Kind] = &[
 ];
 
 /// Operators that have no file in one of their homes: what computes them there stands in another's.
-const WITH_ANOTHER: &[(&str, &str)] = &[("add", "kernels-gpu/src")];
+const WITH_ANOTHER: &[(&str, &str)] = &[];
 
 /// Names that hold no operator wherever they stand.
 const SUPPORT: &[&str] = &[

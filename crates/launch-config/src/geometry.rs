@@ -4,13 +4,14 @@
 //! this step refuses extents that no kernel can index, and nothing else.
 
 use op_spec::{
-    BatchNormProblem, ChannelReductionProblem, ChannelShape, ClampProblem, ConvProblem, ConvSpec,
-    ConvTransposeProblem, ConvTransposeSpec, GeluApproximation, GroupNormProblem,
-    InstanceNormProblem, LayerNormProblem, MaxPool2dProblem, Pad, PointwiseSpec, PoolProblem,
-    Pooled, PreluProblem, Quantity, ScaleProblem, SpecError,
+    ArithmeticOperand, ArithmeticProblem, BatchNormProblem, ChannelReductionProblem, ChannelShape,
+    ClampProblem, ConvProblem, ConvSpec, ConvTransposeProblem, ConvTransposeSpec,
+    GeluApproximation, GroupNormProblem, InstanceNormProblem, LayerNormProblem, MaxPool2dProblem,
+    Pad, PointwiseSpec, PoolProblem, Pooled, PreluProblem, Quantity, ScaleProblem, SpecError,
 };
 
 use crate::Presence;
+use crate::arithmetic::ArithmeticFold;
 use crate::batch_norm::FoldGeometry;
 use crate::channel_reduction::ChannelReductionGeometry;
 use crate::conv::ConvGeometry;
@@ -319,6 +320,45 @@ impl PlaneGeometry {
     }
 }
 
+impl KernelGeometry for ArithmeticProblem {
+    type Geometry = ChannelGeometry;
+
+    /// The argument of the kernel that applies a gain and a shift of each channel. An operand with a value for
+    /// each element has none, and counts as one for all.
+    fn geometry(&self) -> Result<ChannelGeometry, SpecError> {
+        let shape = match self.operand {
+            ArithmeticOperand::Channels { shape, .. } => shape,
+            _ => ChannelShape {
+                n: 1,
+                c: 1,
+                spatial: self.len(),
+            },
+        };
+        let (n, channels, spatial) = extents(&shape, self.operation.name())?;
+        Ok(ChannelGeometry::new(n, channels, spatial))
+    }
+}
+
+impl ArithmeticFold {
+    /// The argument of the kernel that folds the other operand into a gain and a shift of each channel,
+    /// behind such ones if `folded`.
+    ///
+    /// # Errors
+    /// [`SpecError::BeyondKernel`] if the channels exceed 32 bits.
+    pub fn of(problem: &ArithmeticProblem, folded: bool) -> Result<Self, SpecError> {
+        let channels = problem.geometry()?.channels;
+        Ok(Self {
+            channels,
+            values: match problem.operand {
+                ArithmeticOperand::Channels { values: 1, .. } => 1,
+                _ => channels,
+            },
+            operation: problem.operation,
+            folded: Presence::of(folded),
+        })
+    }
+}
+
 impl FoldGeometry {
     /// The argument of the kernel that folds the four parameters into two.
     ///
@@ -348,16 +388,22 @@ impl Bounds {
 }
 
 impl Step {
-    /// A pointwise function as a list step. A clamp without bounds changes no value.
+    /// A pointwise function as a list step: a clamp or an affine function, if it is one. A clamp without
+    /// bounds changes no value.
     #[must_use]
     pub fn of(function: &PointwiseSpec) -> Self {
         if let Some(clamp) = function.as_clamp() {
             let (min, max) = clamp.bounds().unwrap_or((f64::NEG_INFINITY, f64::INFINITY));
             return Self::new(Function::Clamp, [min, max, 0.0]);
         }
+        if let Some([factor, summand]) = function.as_affine() {
+            return Self {
+                function: Function::Affine,
+                attributes: [factor, summand, 0.0],
+            };
+        }
         let plain = |function| Self::new(function, [0.0; 3]);
         match *function {
-            PointwiseSpec::Clamp(_) | PointwiseSpec::Relu {} => unreachable!("they are clamps"),
             PointwiseSpec::LeakyRelu { negative_slope } => {
                 Self::new(Function::LeakyRelu, [negative_slope, 0.0, 0.0])
             }
@@ -374,6 +420,7 @@ impl Step {
                 Self::new(Function::Softplus, [beta, threshold, 1.0 / beta])
             }
             PointwiseSpec::Mish {} => plain(Function::Mish),
+            PointwiseSpec::Hardsigmoid {} => plain(Function::Hardsigmoid),
             _ => unreachable!("every function has a step"),
         }
     }

@@ -12,6 +12,7 @@
 #![no_std]
 
 mod arch;
+pub mod arithmetic;
 pub mod batch_norm;
 pub mod channel_reduction;
 mod clusters;

@@ -33,6 +33,10 @@ pub enum Function {
     Softplus,
     /// `x * tanh(ln(1 + e^x))`
     Mish,
+    /// `clamp(x + 3, 0, 6) / 6`
+    Hardsigmoid,
+    /// `fma(x, factor, summand)`
+    Affine,
 }
 
 /// A function with its attributes, rounded to f32. Unused attributes are 0.

@@ -45,6 +45,8 @@ pub enum RankRule {
     Exactly(usize),
     /// This many or more.
     AtLeast(usize),
+    /// This many or fewer.
+    AtMost(usize),
 }
 
 impl fmt::Display for RankRule {
@@ -52,6 +54,7 @@ impl fmt::Display for RankRule {
         match self {
             Self::Exactly(rank) => write!(f, "expected {rank}"),
             Self::AtLeast(rank) => write!(f, "minimum {rank}"),
+            Self::AtMost(rank) => write!(f, "limit {rank}"),
         }
     }
 }
@@ -218,6 +221,15 @@ spec_error! {
     }: "dim is {dim}, {}", crate::channel_reduction::EXPECTED;
     /// A clamp without any bound.
     NoBound {}: "min and max are both absent, at least one is needed";
+    /// A second operand with a value for each element, of another operation than an addition.
+    WholeOperand {}: "the other operand has a value for each element, expected one value or one for each channel";
+    /// A lower bound above the upper one, where PyTorch refuses that.
+    CrossedBounds {
+        /// The lower bound.
+        min_val: f64,
+        /// The upper bound.
+        max_val: f64,
+    }: "min_val is {min_val}, above max_val, which is {max_val}";
     /// A tensor has more elements than an address can reach.
     TooManyElements {
         /// Which of its tensors.

@@ -46,7 +46,7 @@ mod setters;
 mod shape;
 mod window;
 
-mod add;
+mod arithmetic;
 mod batch_norm;
 mod channel_reduction;
 mod conv;
@@ -64,7 +64,7 @@ mod pool;
 mod prelu;
 mod scale;
 
-pub use add::{AddProblem, AddSpec};
+pub use arithmetic::{ArithmeticOp, ArithmeticOperand, ArithmeticProblem, ArithmeticSpec};
 pub use batch_norm::{BatchNormProblem, BatchNormSpec};
 pub use channel_reduction::{ChannelReductionProblem, ChannelReductionSpec, ReductionOp};
 pub use conv::{

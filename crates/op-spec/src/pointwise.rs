@@ -75,6 +75,55 @@ pub enum PointwiseSpec {
     /// Values times the hyperbolic tangent of their softplus; see
     /// [`torch.nn.functional.mish`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.mish.html).
     Mish {},
+    /// Values limited to an interval whose bounds are both given; see
+    /// [`torch.nn.functional.hardtanh`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.hardtanh.html).
+    Hardtanh {
+        /// The lower bound, not above the upper one; PyTorch's default is -1.
+        #[cfg_attr(feature = "graph", serde(default = "layer::default_min_val"))]
+        min_val: f64,
+        /// The upper bound; PyTorch's default is 1.
+        #[cfg_attr(feature = "graph", serde(default = "layer::default_max_val"))]
+        max_val: f64,
+    },
+    /// A sigmoid made of straight lines; see
+    /// [`torch.nn.functional.hardsigmoid`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.hardsigmoid.html).
+    Hardsigmoid {},
+    /// Values plus a constant; see
+    /// [`torch.add`](https://docs.pytorch.org/docs/stable/generated/torch.add.html).
+    Add {
+        /// The constant, any number.
+        value: f64,
+    },
+    /// Values less a constant; see
+    /// [`torch.sub`](https://docs.pytorch.org/docs/stable/generated/torch.sub.html).
+    Sub {
+        /// The constant, any number.
+        value: f64,
+    },
+    /// Values times a constant; see
+    /// [`torch.mul`](https://docs.pytorch.org/docs/stable/generated/torch.mul.html).
+    Mul {
+        /// The constant, any number.
+        value: f64,
+    },
+    /// Values over a constant; see
+    /// [`torch.div`](https://docs.pytorch.org/docs/stable/generated/torch.div.html) without `rounding_mode`.
+    Div {
+        /// The constant, any number.
+        value: f64,
+    },
+    /// The smaller of a value and a constant; see
+    /// [`torch.minimum`](https://docs.pytorch.org/docs/stable/generated/torch.minimum.html).
+    Minimum {
+        /// The constant, any number; NaN makes all values NaN.
+        value: f64,
+    },
+    /// The larger of a value and a constant; see
+    /// [`torch.maximum`](https://docs.pytorch.org/docs/stable/generated/torch.maximum.html).
+    Maximum {
+        /// The constant, any number; NaN makes all values NaN.
+        value: f64,
+    },
 }
 
 /// How [`gelu`](PointwiseSpec::Gelu) computes a normal distribution.
@@ -93,7 +142,7 @@ pub enum GeluApproximation {
 }
 
 impl PointwiseSpec {
-    /// The names of all functions.
+    /// The names of all functions, but for [arithmetic](crate::ArithmeticOp).
     #[cfg(feature = "graph")]
     pub(crate) const OPERATORS: &[&str] = &[
         "clamp",
@@ -107,6 +156,10 @@ impl PointwiseSpec {
         "elu",
         "softplus",
         "mish",
+        "hardtanh",
+        "hardsigmoid",
+        "minimum",
+        "maximum",
     ];
 
     /// The operator's name.
@@ -124,16 +177,31 @@ impl PointwiseSpec {
             Self::Elu { .. } => "elu",
             Self::Softplus { .. } => "softplus",
             Self::Mish {} => "mish",
+            Self::Hardtanh { .. } => "hardtanh",
+            Self::Hardsigmoid {} => "hardsigmoid",
+            Self::Add { .. } => "add",
+            Self::Sub { .. } => "sub",
+            Self::Mul { .. } => "mul",
+            Self::Div { .. } => "div",
+            Self::Minimum { .. } => "minimum",
+            Self::Maximum { .. } => "maximum",
         }
     }
 
     /// Checks what no input can make up for.
     ///
     /// # Errors
-    /// A clamp without bounds.
+    /// A clamp without bounds; a hardtanh whose lower bound is above the upper one.
     pub fn check(&self) -> Result<(), SpecError> {
-        match self {
+        match *self {
             Self::Clamp(clamp) => clamp.bounds().map(drop),
+            Self::Hardtanh { min_val, max_val } if min_val > max_val => {
+                Err(SpecError::CrossedBounds {
+                    operator: self.operator(),
+                    min_val,
+                    max_val,
+                })
+            }
             // PyTorch takes any attributes of the others.
             _ => Ok(()),
         }
@@ -144,7 +212,24 @@ impl PointwiseSpec {
     #[must_use]
     pub const fn keeps_order(&self) -> bool {
         match self {
-            Self::Clamp(_) | Self::Relu {} | Self::Sigmoid {} | Self::Tanh {} => true,
+            Self::Clamp(_)
+            | Self::Relu {}
+            | Self::Sigmoid {}
+            | Self::Tanh {}
+            | Self::Hardtanh { .. }
+            | Self::Hardsigmoid {}
+            | Self::Minimum { .. }
+            | Self::Maximum { .. } => true,
+            // As a slope: the constant of a division is a factor, too. An infinite summand makes NaN of minus
+            // infinity alone, a negative one of infinity.
+            Self::Add { .. } | Self::Sub { .. } | Self::Mul { .. } | Self::Div { .. } => {
+                match self.as_affine() {
+                    Some([factor, summand]) => {
+                        factor > 0.0 && factor < f32::INFINITY && summand < f32::INFINITY
+                    }
+                    None => false,
+                }
+            }
             // A slope of 0 makes NaN of minus infinity alone, an infinite one of 0 alone. Kernels round it to
             // f32.
             Self::LeakyRelu { negative_slope } => {
@@ -175,6 +260,19 @@ impl PointwiseSpec {
                 min: Some(0.0),
                 max: None,
             }),
+            Self::Hardtanh { min_val, max_val } => Some(ClampSpec {
+                min: Some(*min_val),
+                max: Some(*max_val),
+            }),
+            // Two bounds that are NaN make NaN of all values, one alone would be ignored.
+            Self::Minimum { value } => Some(ClampSpec {
+                min: if value.is_nan() { Some(*value) } else { None },
+                max: Some(*value),
+            }),
+            Self::Maximum { value } => Some(ClampSpec {
+                min: Some(*value),
+                max: if value.is_nan() { Some(*value) } else { None },
+            }),
             // A slope of 0 makes no clamp of it either: minus infinity times 0 is NaN.
             Self::LeakyRelu { .. } => None,
             Self::Silu {}
@@ -184,7 +282,30 @@ impl PointwiseSpec {
             | Self::Hardswish {}
             | Self::Elu { .. }
             | Self::Softplus { .. }
-            | Self::Mish {} => None,
+            | Self::Mish {}
+            | Self::Hardsigmoid {}
+            | Self::Add { .. }
+            | Self::Sub { .. }
+            | Self::Mul { .. }
+            | Self::Div { .. } => None,
+        }
+    }
+
+    /// The factor and the summand of `fma(x, factor, summand)`, if this is the function: arithmetic with a
+    /// constant.
+    ///
+    /// The constant is rounded to f32, as PyTorch rounds a scalar. A factor of 1 and a summand of -0 change
+    /// neither a value nor its sign, so all but a division have the bits of the operation itself. A division
+    /// is a product with the constant's reciprocal in f32: PyTorch computes that on a GPU, and divides on a
+    /// CPU.
+    #[must_use]
+    pub const fn as_affine(&self) -> Option<[f32; 2]> {
+        match *self {
+            Self::Add { value } => Some([1.0, value as f32]),
+            Self::Sub { value } => Some([1.0, -(value as f32)]),
+            Self::Mul { value } => Some([value as f32, -0.0]),
+            Self::Div { value } => Some([1.0 / (value as f32), -0.0]),
+            _ => None,
         }
     }
 
@@ -255,6 +376,14 @@ mod layer {
         softplus(beta: f64, threshold: f64) = Layer::Pointwise(PointwiseSpec::Softplus { beta, threshold });
         /// Values times the hyperbolic tangent of `ln(1 + e^x)`.
         mish() = Layer::Pointwise(PointwiseSpec::Mish {});
+        /// Values limited to an interval.
+        hardtanh(min_val: f64, max_val: f64) = Layer::Pointwise(PointwiseSpec::Hardtanh { min_val, max_val });
+        /// `clamp(x + 3, 0, 6) / 6`
+        hardsigmoid() = Layer::Pointwise(PointwiseSpec::Hardsigmoid {});
+        /// The smaller of a value and a constant.
+        minimum(value: f64) = Layer::Pointwise(PointwiseSpec::Minimum { value });
+        /// The larger of a value and a constant.
+        maximum(value: f64) = Layer::Pointwise(PointwiseSpec::Maximum { value });
     }
 
     pub(super) const fn default_negative_slope() -> f64 {
@@ -271,6 +400,14 @@ mod layer {
 
     pub(super) const fn default_threshold() -> f64 {
         20.0
+    }
+
+    pub(super) const fn default_min_val() -> f64 {
+        -1.0
+    }
+
+    pub(super) const fn default_max_val() -> f64 {
+        1.0
     }
 
     impl GraphLayer for PointwiseSpec {

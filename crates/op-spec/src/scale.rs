@@ -29,6 +29,14 @@ pub struct ScaleProblem {
     pub shape: ChannelShape,
 }
 
+impl ScaleProblem {
+    /// A scaling of an input of this shape.
+    #[must_use]
+    pub const fn new(shape: ChannelShape) -> Self {
+        Self { shape }
+    }
+}
+
 #[cfg(feature = "graph")]
 pub(crate) mod layer {
     use alloc::string::String;

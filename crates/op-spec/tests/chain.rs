@@ -2,8 +2,8 @@
 
 use op_spec::graph::presets::{KernelBench79, KernelBench85};
 use op_spec::graph::{
-    Chain, ConvLayer, GraphError, Initialisation, Layer, NormalForm, Partition, Pointwise,
-    Reduction,
+    BroadcastParameter, Chain, ConvLayer, GraphError, Initialisation, Layer, NormalForm, Partition,
+    Pointwise, Reduction,
 };
 use op_spec::{GeluApproximation, MaxPool2dSpec, SpecError};
 
@@ -185,13 +185,38 @@ fn attributes_that_pytorch_has_defaults_for_may_be_left_out() {
         (r#"{"softplus":{}}"#, Layer::softplus(1.0, 20.0)),
         (r#"{"softplus":{"beta":-2}}"#, Layer::softplus(-2.0, 20.0)),
         (r#"{"mish":{}}"#, Layer::mish()),
+        (r#"{"hardtanh":{}}"#, Layer::hardtanh(-1.0, 1.0)),
+        (r#"{"hardtanh":{"max_val":6}}"#, Layer::hardtanh(-1.0, 6.0)),
+        (r#"{"hardsigmoid":{}}"#, Layer::hardsigmoid()),
+        (r#"{"add":{"value":0.5}}"#, Layer::add(0.5)),
+        (r#"{"sub":{"value":2}}"#, Layer::sub(2.0)),
+        (
+            r#"{"sub":{"name":"b"}}"#,
+            Layer::sub(BroadcastParameter::new("b")),
+        ),
+        (
+            r#"{"div":{"name":"d","shape":[2,1,1],"initialisation":"normal"}}"#,
+            Layer::div(
+                BroadcastParameter::new("d")
+                    .shape(&[2, 1, 1])
+                    .initialisation(Initialisation::Normal),
+            ),
+        ),
+        (r#"{"mul":{"value":-0.0}}"#, Layer::mul(-0.0)),
+        (r#"{"div":{"value":3.0}}"#, Layer::div(3.0)),
+        (r#"{"minimum":{"value":1}}"#, Layer::minimum(1.0)),
+        (r#"{"maximum":{"value":1}}"#, Layer::maximum(1.0)),
     ];
     for (json, layer) in rows {
         let chain = of_layers(json).unwrap();
         assert_eq!(chain.layers(), [layer]);
         assert_eq!(read(&written(&chain)).unwrap(), chain);
     }
-    says! { of_layers(r#"{"gelu":{"approximate":"sigmoid"}}"#) => "expected `none` or `tanh`"; }
+    says! {
+        of_layers(r#"{"gelu":{"approximate":"sigmoid"}}"#) => "expected `none` or `tanh`";
+        of_layers(r#"{"mul":{}}"#) => "mul: missing field `value`";
+        of_layers(r#"{"hardtanh":{"min_val":2}}"#) => "hardtanh: min_val is 2, above max_val, which is 1";
+    }
 }
 
 #[test]

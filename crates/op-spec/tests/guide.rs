@@ -55,6 +55,13 @@ fn constructed() -> Vec<Layer> {
         Layer::elu(1.0),
         Layer::softplus(1.0, 20.0),
         Layer::mish(),
+        Layer::hardtanh(-1.0, 1.0),
+        Layer::hardsigmoid(),
+        Layer::sub(0.5),
+        Layer::mul(0.5),
+        Layer::div(0.5),
+        Layer::minimum(0.5),
+        Layer::maximum(0.5),
     ];
     others
         .into_iter()
@@ -102,7 +109,7 @@ fn sample(operator: &str, attribute: &str) -> Value {
     match attribute {
         "name" | "input" => json!("x"),
         "normalized_shape" => json!([1, 4, 4]),
-        "dim" | "out_channels" | "kernel_size" | "num_groups" | "output_size" => json!(1),
+        "value" | "dim" | "out_channels" | "kernel_size" | "num_groups" | "output_size" => json!(1),
         _ => panic!("{operator}: {attribute} has no sample"),
     }
 }

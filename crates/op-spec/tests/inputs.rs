@@ -1,7 +1,7 @@
 //! Chains with further inputs: the residuals that layers add.
 
-use op_spec::AddSpec;
 use op_spec::graph::{Chain, ConvLayer, GraphError, Layer, NormalForm, Operand, Pointwise};
+use op_spec::{ArithmeticOp, ArithmeticOperand, ArithmeticProblem, ArithmeticSpec};
 
 fn block() -> Vec<Layer> {
     let conv = ConvLayer::new("conv", 8, [3, 3]);
@@ -59,14 +59,34 @@ fn a_residual_has_a_name_and_one_shape() {
 
 #[test]
 fn shapes_that_pytorch_would_repeat_are_refused() {
+    let add = ArithmeticSpec::new(ArithmeticOp::Add);
+    let sub = ArithmeticSpec::new(ArithmeticOp::Sub);
     refused! {
-        AddSpec.problem(&[2, 3, 4], &[3, 4]) => "add: residual has rank 2, expected 3";
-        AddSpec.problem(&[2, 3, 4], &[2, 1, 4]) => "add: residual[1] is 1, expected 3";
+        add.problem(&[2, 3, 4], &[3, 4]) => "add: other[1] is 4, expected 1";
+        add.problem(&[2, 3, 4], &[2, 1, 4]) => "add: other[0] is 2, expected 1";
+        add.problem(&[2, 3, 4], &[2, 1]) => "add: other[0] is 2, expected 3";
+        sub.problem(&[3, 4], &[1, 1, 1]) => "sub: other has rank 3, limit 2";
+        sub.problem(&[3, 4], &[3, 4])
+            => "sub: the other operand has a value for each element, expected one value or one for each channel";
     }
-    assert_eq!(AddSpec.problem(&[2, 3, 4], &[2, 3, 4]).unwrap().len, 24);
-    assert_eq!(AddSpec.problem(&[], &[]).unwrap().len, 1);
+    assert_eq!(add.problem(&[2, 3, 4], &[2, 3, 4]).unwrap().len(), 24);
+    assert_eq!(add.problem(&[], &[]).unwrap().len(), 1);
     let huge = [1 << 40, 1 << 40];
-    assert!(AddSpec.problem(&huge, &huge).is_err());
+    assert!(add.problem(&huge, &huge).is_err());
+    let values = |input: &[usize], other: &[usize]| match sub.problem(input, other).unwrap() {
+        ArithmeticProblem {
+            operand: ArithmeticOperand::Channels { values, .. },
+            ..
+        } => values,
+        other => panic!("{other:?}"),
+    };
+    for other in [&[3, 1, 1][..], &[1, 3, 1, 1]] {
+        assert_eq!(values(&[2, 3, 4, 5], other), 3);
+    }
+    for other in [&[][..], &[1], &[1, 1, 1]] {
+        assert_eq!(values(&[2, 3, 4, 5], other), 1);
+    }
+    assert_eq!((values(&[5, 4], &[4]), values(&[4], &[1])), (4, 1));
 }
 
 #[test]
@@ -80,8 +100,13 @@ fn a_residual_is_a_file_and_back() {
         serde_json::from_str::<Chain>(&json)
     };
     says! {
-        read("{}") => "missing field `input`";
+        read("{}") => "add: missing field `value`, `name` or `input`";
+        read(r#"{"input": "r", "value": 2}"#) => "add: expected only one of value, name and input";
         read(r#"{"input": "r", "alpha": 2}"#) => "unknown field `alpha`";
+        read(r#"{"value": 2, "shape": [1]}"#)
+            => "add: shape and initialisation are those of a parameter, which has a name";
+        read(r#"{"name": "r", "shape": [3]}"#)
+            => "add: the product of shape is 3, expected 1 or the channels, 2";
         read(r#"{"input": ""}"#) => "input is empty";
     }
 }

@@ -3,8 +3,8 @@
 use launch_config::KernelGeometry;
 use op_spec::{
     BatchNormSpec, ChannelReductionSpec, ClampSpec, Conv2dSpec, Conv3dSpec, ConvTranspose1dSpec,
-    ConvTranspose2dSpec, GroupNormSpec, InstanceNormSpec, MAX_ELEMENTS, MaxPool2dSpec, PreluSpec,
-    ReductionOp, ScaleSpec, SpecError,
+    ConvTranspose2dSpec, GroupNormSpec, InstanceNormSpec, MAX_ELEMENTS, MaxPool2dSpec,
+    PointwiseSpec, PreluSpec, ReductionOp, ScaleSpec, SpecError,
 };
 
 #[test]
@@ -241,6 +241,11 @@ fn clamp_resolves_its_bounds_as_pytorch_does() {
     let infinity = f64::INFINITY;
     refused! {
         bounds(None, None) => "clamp: min and max are both absent, at least one is needed";
+    }
+    let (min_val, max_val) = (0.5, -0.5);
+    let hardtanh = PointwiseSpec::Hardtanh { min_val, max_val };
+    refused! {
+        hardtanh.problem(&[2]) => "hardtanh: min_val is 0.5, above max_val, which is -0.5";
     }
     assert_eq!(bounds(Some(1.0), None), Ok((1.0, infinity)));
     assert_eq!(bounds(None, Some(1.0)), Ok((-infinity, 1.0)));

@@ -2,12 +2,15 @@
 //! convolution, one norm and one maximum.
 
 use ndarray::{ArrayD, Axis};
-use op_spec::graph::{Chain, ConvLayer, GraphProblem, Layer, NormalForm, Operand, Pointwise};
+use op_spec::graph::{
+    Chain, ChannelAffine, ConvLayer, GraphProblem, Layer, NormalForm, Operand, Pointwise,
+};
 use op_spec::{ChannelReductionSpec, ConvSpec, GroupNormProblem, PaddingMode, ReductionOp};
 use oracle::operators::Operator;
 use oracle::{Bounded, Case, Precision, layer_of};
 use proptest::bool::ANY;
 use proptest::collection::vec;
+use proptest::option;
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 
@@ -71,7 +74,7 @@ impl<'a> Evaluation<'a> {
 
     /// Images are one voxel deep.
     fn convolved(&self, x: ArrayD<f64>) -> ArrayD<f64> {
-        let form = self.form;
+        let form = &self.form;
         let (layer, conv): (usize, &dyn Operator) = match (&form.convolution, &form.transposed) {
             (Some((layer, conv)), _) => (*layer, conv),
             (None, Some((layer, conv))) => (*layer, conv),
@@ -161,7 +164,12 @@ impl<'a> Evaluation<'a> {
                     }
                     y
                 }
-                Pointwise::BatchNorm(problem) => problem.reference(y, &self.parameters_of(*layer)),
+                Pointwise::Affine(ChannelAffine::BatchNorm(problem)) => {
+                    problem.reference(y, &self.parameters_of(*layer))
+                }
+                Pointwise::Affine(ChannelAffine::Arithmetic(problem)) => {
+                    problem.reference(y, &self.parameters_of(*layer))
+                }
             };
         }
     }
@@ -184,6 +192,7 @@ prop_compose! {
         // Behind a maximum a clamp may be a relu.
         [early, late] in [[ANY; 3], [ANY; 3]],
         batch_norms in [ANY; 2],
+        arithmetic in option::of(prop_oneof![Just("add"), Just("sub"), Just("mul")]),
         // A slope for each channel before the reduction, and one for all after it.
         prelus in [ANY; 2],
     ) -> (Chain, Vec<usize>) {
@@ -221,6 +230,10 @@ prop_compose! {
         }));
         layers.extend(["own", "shared"].into_iter().take(behind).map(|name| Layer::scale(name).into()));
         layers.extend(batch_norms[0].then(|| Layer::batch_norm("early_statistics").into()));
+        layers.extend(arithmetic.map(|operation| {
+            let name = format!("name={}", ["every", "shared"][usize::from(operation == "mul")]);
+            layer_of(operation, &name).unwrap()
+        }));
         layers.extend(prelus[0].then(|| Layer::prelu("slopes", channels).into()));
         let [clamp, factor, residual] = early;
         layers.extend(clamp.then(|| Layer::clamp(-0.8, 0.7)));

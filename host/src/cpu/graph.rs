@@ -7,7 +7,7 @@ use ndarray::{ArrayD, ArrayViewD, Axis, CowArray, IxDyn};
 use op_spec::graph::{Graph, GraphProblem, LayerProblem, NormalForm, Operand, Reduction};
 
 use super::dense;
-use super::maps::{add, prelu};
+use super::maps::{arithmetic, prelu};
 use super::pointwise::pointwise;
 use super::stage::{Stage, run_stages, stages};
 use crate::error::Result;
@@ -94,8 +94,8 @@ pub(crate) fn operator(
     if let LayerProblem::Pointwise(problem) = problem {
         return pointwise(problem, x);
     }
-    if let (LayerProblem::Add(_), [Some(residual), ..]) = (problem, parameters) {
-        return add(x, residual.view());
+    if let (LayerProblem::Arithmetic(problem), [Some(other), ..]) = (problem, parameters) {
+        return arithmetic(problem, x, other.view());
     }
     if let (LayerProblem::Prelu(problem), [Some(weight), ..]) = (problem, parameters) {
         return prelu(problem, x, weight.view());

@@ -1,8 +1,11 @@
 //! Maps of a channel's values: the norm of its group, and pointwise functions.
 
 use ndarray::{ArrayD, ArrayViewD};
-use op_spec::graph::Pointwise;
-use op_spec::{BatchNormProblem, GroupNormProblem, PointwiseProblem, PreluProblem};
+use op_spec::graph::{ChannelAffine, Pointwise};
+use op_spec::{
+    ArithmeticOp, ArithmeticOperand, ArithmeticProblem, BatchNormProblem, GroupNormProblem,
+    PointwiseProblem, PreluProblem,
+};
 
 use super::dense;
 use super::moments::{Moments, normalize};
@@ -27,6 +30,8 @@ pub(super) enum Map<'a> {
     Elements(Option<&'a [f32]>, Option<&'a [f32]>),
     /// A batch norm with its parameters in PyTorch's order.
     BatchNorm(BatchNormProblem, [Option<&'a [f32]>; 4]),
+    /// An operation with one value, or one for each channel.
+    Arithmetic(ArithmeticOp, &'a [f32]),
     /// A residual, of all samples.
     Add(&'a [f32]),
 }
@@ -85,7 +90,12 @@ impl<'a> Map<'a> {
                 parameter(1).filter(|_| problem.bias),
             ),
             Pointwise::Residual(_) => Map::Add(parameter(0).expect("a residual")),
-            Pointwise::BatchNorm(problem) => Map::BatchNorm(*problem, [0, 1, 2, 3].map(parameter)),
+            Pointwise::Affine(ChannelAffine::BatchNorm(problem)) => {
+                Map::BatchNorm(*problem, [0, 1, 2, 3].map(parameter))
+            }
+            Pointwise::Affine(ChannelAffine::Arithmetic(problem)) => {
+                Map::Arithmetic(problem.operation, parameter(0).expect("the other operand"))
+            }
         }
     }
 
@@ -133,6 +143,13 @@ impl<'a> Map<'a> {
                 x.iter_mut()
                     .for_each(|v| *v = (f64::from(*v) * gain + shift) as f32);
             }
+            Map::Arithmetic(operation, others) => {
+                let other = others[if others.len() == 1 { 0 } else { c }];
+                let [gain, shift] = operation.gain_and_shift(other.into());
+                let (gain, shift) = (gain as f32, shift as f32);
+                // The gain is 1 or the shift -0, so there is one rounding.
+                x.iter_mut().for_each(|v| *v = *v * gain + shift);
+            }
             Map::Add(residual) => {
                 let residual = &residual[start..][..x.len()];
                 x.iter_mut().zip(residual).for_each(|(v, r)| *v += r);
@@ -141,11 +158,23 @@ impl<'a> Map<'a> {
     }
 }
 
-/// The sum of two tensors of one shape, of any rank.
-pub(super) fn add(x: ArrayViewD<'_, f32>, residual: ArrayViewD<'_, f32>) -> Result<ArrayD<f32>> {
-    let residual = dense(residual)?;
-    let sum = Map::Add(&residual);
-    in_parts(&x, TASK_ELEMENTS, |start, y| sum.apply(start, 0, y))
+/// Arithmetic of two tensors: of one shape, of any rank, or with an operand that is broadcast.
+pub(super) fn arithmetic(
+    problem: &ArithmeticProblem,
+    x: ArrayViewD<'_, f32>,
+    other: ArrayViewD<'_, f32>,
+) -> Result<ArrayD<f32>> {
+    let other = dense(other)?;
+    let ArithmeticOperand::Channels { shape, values } = problem.operand else {
+        let sum = Map::Add(&other);
+        return in_parts(&x, TASK_ELEMENTS, |start, y| sum.apply(start, 0, y));
+    };
+    let map = Map::Arithmetic(problem.operation, &other);
+    if values == 1 {
+        return in_parts(&x, TASK_ELEMENTS, |_, y| map.apply(0, 0, y));
+    }
+    let (c, spatial) = (shape.c, shape.spatial);
+    in_parts(&x, spatial, |start, y| map.apply(0, start / spatial % c, y))
 }
 
 /// `prelu`. With a single slope, the tensor may have any rank.

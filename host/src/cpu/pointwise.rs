@@ -77,7 +77,13 @@ pub(super) fn map(problem: &PointwiseProblem, values: &mut [f32]) {
             });
         }
         PointwiseSpec::Mish {} => wide(values, |x| x * x.exp().ln_1p().tanh()),
-        _ => unreachable!("every function is computed here"),
+        PointwiseSpec::Hardsigmoid {} => wide(values, |x| (x + 3.0).clamp(0.0, 6.0) / 6.0),
+        function => match (function.as_affine(), function.as_clamp()) {
+            // The factor is 1 or the summand -0, so there is one rounding.
+            (Some([factor, summand]), _) => each(values, |x| x * factor + summand),
+            (None, Some(bounds)) => clamp(&bounds, values),
+            (None, None) => unreachable!("every function is computed here"),
+        },
     }
 }
 

@@ -2,11 +2,12 @@
 
 use launch_config::KernelGeometry;
 use launch_config::implicit_gemm::RoundedEpilogue;
-use op_spec::graph::{LayerProblem, Operand};
+use op_spec::graph::{ChannelAffine, LayerProblem, Operand};
 use op_spec::{BatchNormProblem, Layout};
 
 use super::choice::Chosen;
 use super::epilogue::{Map, Plan, Pool, ReducedChannels, Store};
+use super::launches::{alone, geometry};
 use super::producer::Producer;
 use super::region::{Query, output_layout};
 use super::table::Lowered;
@@ -27,7 +28,8 @@ use crate::operators::one_launch::{
 };
 use crate::operators::pointwise::{ListStep, steps};
 use crate::operators::{
-    self, Affine, ConvolutionParameters, Convolved, Preparations, conv_transpose, pointwise, pool,
+    self, Affine, ConvolutionParameters, Convolved, Preparations, arithmetic, conv_transpose,
+    pointwise, pool,
 };
 use crate::program::{ProgramBuilder, Value};
 use launch_config::norm::NormGeometry;
@@ -73,7 +75,23 @@ impl<'a> Appending<'a> {
         }
     }
 
-    /// The parameters of the batch norm `layer`, as a factor and a summand for each channel.
+    /// The parameters of these layers, as a factor and a summand for each channel.
+    fn folded(&mut self, layers: &[(usize, ChannelAffine)]) -> Result<Option<Folded>> {
+        let mut folded = None;
+        for &(layer, affine) in layers {
+            folded = Some(match affine {
+                ChannelAffine::BatchNorm(problem) => self.folded_batch_norm(layer, &problem)?,
+                ChannelAffine::Arithmetic(problem) => {
+                    let (of, other) = ([layers[0].0, layer], self.first(layer));
+                    let (program, preparations) = (&mut *self.program, self.preparations);
+                    arithmetic::folded(program, preparations, of, other, folded, &problem)?
+                }
+            });
+        }
+        Ok(folded)
+    }
+
+    /// Those of the batch norm `layer`.
     fn folded_batch_norm(&mut self, layer: usize, problem: &BatchNormProblem) -> Result<Folded> {
         let statistics = Statistics {
             mean: self.first(layer),
@@ -103,10 +121,7 @@ impl<'a> Appending<'a> {
             _ => norm,
         };
         let folded = match plan {
-            Plan::Store(Store {
-                batch_norm: Some((layer, problem)),
-                ..
-            }) => Some(self.folded_batch_norm(*layer, problem)?),
+            Plan::Store(Store { affine, .. }) => self.folded(affine)?,
             _ => None,
         };
         let residual = match plan {
@@ -265,9 +280,10 @@ impl<'a> Appending<'a> {
     /// Appends a layer by its operator's own kernels.
     fn layer(&mut self, x: Value, layer: usize) -> Result<Value> {
         let problem = &self.of.problem.steps[layer].problem;
-        if let LayerProblem::BatchNorm(problem) = problem {
-            let folded = self.folded_batch_norm(layer, problem)?;
-            return batch_norm::append_folded(self.program, x, folded, problem);
+        if let Some(affine) = alone(problem) {
+            let folded = self.folded(&[(layer, affine)])?;
+            let folded = folded.expect("one layer is folded");
+            return batch_norm::append_folded(self.program, x, folded, geometry(&affine)?);
         }
         // A residual stands in the place of a parameter.
         let parameters = match self.of.graph.operands(layer).len() {

@@ -3,8 +3,8 @@
 //! Each type is one kind of epilogue that kernels implement. Its `of` accepts a region's form, or refuses it.
 
 use launch_config::pointwise::{ResidualList, Step};
-use op_spec::graph::{Epilogue, NormalForm, Pointwise, Reduction};
-use op_spec::{BatchNormProblem, PointwiseProblem, PreluProblem, ScaleProblem};
+use op_spec::graph::{ChannelAffine, Epilogue, NormalForm, Pointwise, Reduction};
+use op_spec::{ArithmeticOp, ArithmeticProblem, PointwiseProblem, PreluProblem, ScaleProblem};
 
 mod pool;
 
@@ -46,7 +46,9 @@ impl Plan {
     pub(super) fn summary(&self) -> &'static str {
         match self {
             Plan::Whole => "",
-            Plan::Store(_) => "batch norm, functions and residual before the result is written",
+            Plan::Store(_) => {
+                "batch norm, arithmetic, functions and residual before the result is written"
+            }
             Plan::Map(_) => "norm, scale or prelu, functions and residual in one launch",
             Plan::Pool(pool) if pool.norm.is_some() => {
                 "norm, scale, max_pool2d and clamp in one launch"
@@ -89,11 +91,13 @@ impl Plan {
     }
 }
 
-/// A batch norm, pointwise functions and a residual, applied before results are stored. Each may be absent.
-#[derive(Debug, Clone, Copy)]
+/// A batch norm, arithmetic with parameters, pointwise functions and a residual, applied before results are
+/// stored. Each may be absent.
+#[derive(Debug, Clone)]
 pub(super) struct Store {
-    /// The layer of the batch norm.
-    pub(super) batch_norm: Option<(usize, BatchNormProblem)>,
+    /// The layers that make the gain and the shift: a batch norm may be the first, and behind it there are
+    /// operations with one value or one for each channel.
+    pub(super) affine: Vec<(usize, ChannelAffine)>,
     /// The layer that adds a residual.
     pub(super) residual: Option<usize>,
     /// What is applied to accumulators, and to the rounded results.
@@ -104,16 +108,23 @@ pub(super) struct Store {
 impl Store {
     /// The plan for a form, if it is of this kind.
     pub(super) fn of(form: &Epilogue) -> Result<Store, Refusal> {
-        let expected =
-            "a convolution, perhaps batch_norm, perhaps up to eight functions and a residual";
+        let expected = "a convolution, perhaps batch_norm and arithmetic with parameters, perhaps up to eight functions and a residual";
         let refusal = Refusal::Layers { expected };
         if form.norm.is_some() || form.reduce.is_some() {
             return Err(refusal);
         }
-        let (batch_norm, rest) = match &form.list[..] {
-            [(layer, Pointwise::BatchNorm(problem)), rest @ ..] => (Some((*layer, *problem)), rest),
-            rest => (None, rest),
-        };
+        let affine = form.list.iter().enumerate();
+        let affine = affine.map_while(|(at, (layer, of))| match of {
+            Pointwise::Affine(ChannelAffine::BatchNorm(_)) if at > 0 => None,
+            Pointwise::Affine(affine) => Some((*layer, *affine)),
+            Pointwise::Scale(problem) => {
+                let product = ArithmeticProblem::of_channels(ArithmeticOp::Mul, problem.shape);
+                Some((*layer, ChannelAffine::Arithmetic(product)))
+            }
+            _ => None,
+        });
+        let affine: Vec<_> = affine.collect();
+        let rest = &form.list[affine.len()..];
         let first = match rest {
             [(_, Pointwise::Function(problem)), ..] => {
                 StoreEpilogue::of(Step::of(&problem.function))
@@ -126,12 +137,12 @@ impl Store {
             return Err(refusal);
         }
         Ok(Store {
-            batch_norm,
             residual,
             epilogue: StoreEpilogue {
-                gain_and_shift: Presence::of(batch_norm.is_some()),
+                gain_and_shift: Presence::of(!affine.is_empty()),
                 ..first.unwrap_or(StoreEpilogue::NONE)
             },
+            affine,
             list,
         })
     }

@@ -4,16 +4,17 @@
 //! [`append`](super::append) takes them one by one.
 
 use launch_config::KernelGeometry;
+use launch_config::elementwise::ChannelGeometry;
 use launch_config::norm::NormGeometry;
 use op_spec::Layout;
-use op_spec::graph::{LayerProblem, Operand};
+use op_spec::graph::{ChannelAffine, LayerProblem, NormalForm, Operand, Pointwise};
 
 use super::choice::Chosen;
 use super::epilogue::{Plan, Pool, Store};
 use super::producer::Producer;
 use super::region::{Query, output_layout};
 use super::table::Lowered;
-use crate::device::Order;
+use crate::device::{DType, Order};
 use crate::error::Result;
 use crate::operators::conv::plan_pad;
 use crate::operators::fused::group_norm_scale_pointwise::plan_normalising;
@@ -24,7 +25,9 @@ use crate::operators::fused::{
     scale_max_pool2d_clamp,
 };
 use crate::operators::pointwise::{ListStep, steps};
-use crate::operators::{self, batch_norm, group_norm, norm_statistics, pointwise, pool};
+use crate::operators::{
+    self, arithmetic, batch_norm, group_norm, norm_statistics, pointwise, pool,
+};
 use crate::program::{LaunchPlan, plan_reformat};
 
 /// Plans the launches of regions, which run in this order.
@@ -62,6 +65,30 @@ pub(super) fn plan_launches(query: Query<'_>, chosen: &mut [Chosen]) -> Result<(
         region.plan = plan;
     }
     Ok(())
+}
+
+/// The gain and the shift that a layer by itself is, if its parameters are folded into such.
+pub(super) fn alone(problem: &LayerProblem) -> Option<ChannelAffine> {
+    match &NormalForm::of_layer(*problem).epilogue.list[..] {
+        [(_, Pointwise::Affine(affine))] => Some(*affine),
+        _ => None,
+    }
+}
+
+/// What the kernel is given that applies a gain and a shift to a tensor.
+pub(super) fn geometry(affine: &ChannelAffine) -> Result<ChannelGeometry> {
+    Ok(match affine {
+        ChannelAffine::BatchNorm(problem) => problem.geometry()?,
+        ChannelAffine::Arithmetic(problem) => problem.geometry()?,
+    })
+}
+
+/// Plans the folding of a layer's parameters into a gain and a shift.
+fn plan_folding(plan: &mut LaunchPlan, dtype: DType, affine: &ChannelAffine) -> Result<()> {
+    match affine {
+        ChannelAffine::BatchNorm(problem) => batch_norm::plan_folding(plan, dtype, problem),
+        ChannelAffine::Arithmetic(problem) => arithmetic::plan_folding(plan, dtype, problem),
+    }
 }
 
 /// The layouts of a graph's values.
@@ -145,8 +172,8 @@ impl Planning<'_> {
         plan_reformat(&mut self.plan, (&shape, &order), layout, query.dtype)
     }
 
-    /// Plans the padding of the convolution `layer`, the folding of the batch norm in its store, and the
-    /// reformat of the residual there.
+    /// Plans the padding of the convolution `layer`, the folding of the gain and the shift in its store, and
+    /// the reformat of the residual there.
     fn convolution(&mut self, layer: usize, lowered: &Lowered) -> Result<()> {
         let plan = &lowered.plan;
         let (to, dtype) = (&mut self.plan, self.of.dtype);
@@ -156,12 +183,10 @@ impl Planning<'_> {
             LayerProblem::Conv3d(conv) => plan_pad(to, dtype, conv)?,
             _ => {}
         }
-        if let Plan::Store(Store {
-            batch_norm: Some((_, problem)),
-            ..
-        }) = plan
-        {
-            batch_norm::plan_folding(to, dtype, problem)?;
+        if let Plan::Store(Store { affine, .. }) = plan {
+            affine
+                .iter()
+                .try_for_each(|(_, of)| plan_folding(to, dtype, of))?;
         }
         if let Plan::Store(Store {
             residual: Some(layer),
@@ -192,9 +217,9 @@ impl Planning<'_> {
     fn layer(&mut self, layer: usize) -> Result<()> {
         let (query, dtype) = (self.of, self.of.dtype);
         let problem = &query.problem.steps[layer].problem;
-        if let LayerProblem::BatchNorm(problem) = problem {
-            batch_norm::plan_folding(&mut self.plan, dtype, problem)?;
-            return batch_norm::plan_map(&mut self.plan, dtype, problem);
+        if let Some(affine) = alone(problem) {
+            plan_folding(&mut self.plan, dtype, &affine)?;
+            return batch_norm::plan_map(&mut self.plan, dtype, &geometry(&affine)?);
         }
         if query.graph.operands(layer).len() == 2 {
             self.residual(layer, Layout::Nchw)?;

@@ -10,7 +10,7 @@ use crate::device::{DType, Tensor};
 use crate::error::Result;
 use crate::program::{LaunchPlan, ProgramBuilder, Value};
 use crate::spec::{BatchNormProblem, BatchNormSpec};
-use launch_config::elementwise;
+use launch_config::elementwise::{self, ChannelGeometry};
 
 /// `y = (x - running_mean[c]) / sqrt(running_var[c] + eps) * weight[c] + bias[c]`: batch normalisation at
 /// inference, one map for each channel.
@@ -79,7 +79,7 @@ pub(crate) struct Statistics {
     pub(crate) bias: Option<Value>,
 }
 
-/// Gain and shift of each channel of a batch norm, `fma(gain, x, shift)`: f32, `(c)`, for any storage type.
+/// Gain and shift of each channel, `fma(gain, x, shift)`: f32, `(c)`, for any storage type.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Folded {
     pub(crate) gain: Value,
@@ -93,7 +93,7 @@ pub(crate) fn plan(plan: &mut LaunchPlan, dtype: DType, problem: &BatchNormProbl
     }
     let shape = elementwise::fold_shape(FoldGeometry::of(problem)?.channels);
     plan.launch(&FOLD_BATCH_NORM, &[dtype.label()], shape)?;
-    plan_map(plan, dtype, problem)
+    plan_map(plan, dtype, &problem.geometry()?)
 }
 
 /// Plans the folding as a preparation.
@@ -110,9 +110,9 @@ pub(crate) fn plan_folding(
 pub(crate) fn plan_map(
     plan: &mut LaunchPlan,
     dtype: DType,
-    problem: &BatchNormProblem,
+    geometry: &ChannelGeometry,
 ) -> Result<()> {
-    let shape = elementwise::shape(problem.geometry()?.elements);
+    let shape = elementwise::shape(geometry.elements);
     plan.launch(&BATCH_NORM, &[dtype.label()], shape)
 }
 
@@ -181,7 +181,7 @@ pub(crate) fn append(
         return program.tensor_like(x);
     }
     let folded = fold(program, of, problem)?;
-    append_folded(program, x, folded, problem)
+    append_folded(program, x, folded, problem.geometry()?)
 }
 
 /// Appends the one launch that maps `x`.
@@ -189,9 +189,9 @@ pub(crate) fn append_folded(
     program: &mut ProgramBuilder,
     x: Value,
     folded: Folded,
-    problem: &BatchNormProblem,
+    geometry: ChannelGeometry,
 ) -> Result<Value> {
-    let (geometry, y) = (problem.geometry()?, program.tensor_like(x)?);
+    let y = program.tensor_like(x)?;
     let arguments = (x, folded.gain, folded.shift, y, geometry);
     // SAFETY: `x` and `y` have `geometry.elements` elements, gain and shift one per channel.
     Ok(unsafe { compute(program, &BATCH_NORM, y, arguments) })

@@ -1,7 +1,7 @@
 //! What each operator launches: functions that append an operator's launches to a program, and public
 //! functions that make a program of one operator and run it once ([`ops`](crate::ops)).
 
-pub(crate) mod add;
+pub(crate) mod arithmetic;
 pub(crate) mod batch_norm;
 pub(crate) mod channel_reduction;
 pub(crate) mod conv;
@@ -57,9 +57,7 @@ pub(crate) fn plan(plan: &mut LaunchPlan, dtype: DType, problem: &LayerProblem) 
         LayerProblem::AvgPool3d(problem) => pool::plan(plan, dtype, &problem.pool),
         LayerProblem::AdaptiveAvgPool2d(problem) => pool::plan(plan, dtype, &problem.pool),
         LayerProblem::AdaptiveAvgPool3d(problem) => pool::plan(plan, dtype, &problem.pool),
-        LayerProblem::Add(problem) => {
-            pointwise::plan(plan, dtype, problem.len as u64, &[ListStep::Residual(())])
-        }
+        LayerProblem::Arithmetic(problem) => arithmetic::plan(plan, dtype, problem),
         LayerProblem::Pointwise(problem) => {
             let list = [ListStep::<()>::Function(*problem)];
             pointwise::plan(plan, dtype, problem.len as u64, &list)
@@ -114,7 +112,7 @@ pub(crate) fn append(
         LayerProblem::AvgPool3d(problem) => pool::append(program, x, &problem.pool),
         LayerProblem::AdaptiveAvgPool2d(problem) => pool::append(program, x, &problem.pool),
         LayerProblem::AdaptiveAvgPool3d(problem) => pool::append(program, x, &problem.pool),
-        LayerProblem::Add(_) => pointwise::append(program, x, &[ListStep::Residual(weight())]),
+        LayerProblem::Arithmetic(problem) => arithmetic::append(program, x, weight(), problem),
         LayerProblem::Pointwise(problem) => {
             pointwise::append(program, x, &[ListStep::Function(*problem)])
         }

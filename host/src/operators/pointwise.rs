@@ -184,6 +184,40 @@ pointwise! {
     /// below 0 give -0, as -0 does.
     pub fn mish() = PointwiseSpec::Mish {},
         "torch.nn.functional.mish", "mish(&x)" => "[-0.303_401, 0.0, 1.943_959]";
+
+    /// `y = min(max(x, min_val), max_val)`, elementwise.
+    ///
+    /// *Numerics*: those of [`clamp`]. A `min_val` above `max_val` is refused.
+    ///
+    /// *NaN* stays NaN.
+    ///
+    /// PyTorch's defaults are -1 and 1.
+    pub fn hardtanh(min_val: f64, max_val: f64) = PointwiseSpec::Hardtanh { min_val, max_val },
+        "torch.nn.functional.hardtanh", "hardtanh(&x, -0.5, 1.0)" => "[-0.5, 0.0, 1.0]";
+
+    /// `y = min(max(x + 3, 0), 6) / 6`, elementwise.
+    ///
+    /// *Numerics*: relative error up to 3 ulps of f32; results are rounded to the storage type.
+    ///
+    /// *NaN* stays NaN. Of the infinities it is 0 and 1.
+    pub fn hardsigmoid() = PointwiseSpec::Hardsigmoid {},
+        "torch.nn.functional.hardsigmoid", "hardsigmoid(&x)" => "[0.333_333, 0.5, 0.833_333]";
+
+    /// `y = min(x, value)`, elementwise.
+    ///
+    /// *Numerics*: exact for f32; `value` is rounded to f32, results to the storage type.
+    ///
+    /// *NaN* stays NaN, and a `value` that is NaN makes all of `y` NaN.
+    pub fn minimum(value: f64) = PointwiseSpec::Minimum { value },
+        "torch.minimum", "minimum(&x, 0.5)" => "[-1.0, 0.0, 0.5]";
+
+    /// `y = max(x, value)`, elementwise.
+    ///
+    /// *Numerics*: exact for f32; `value` is rounded to f32, results to the storage type.
+    ///
+    /// *NaN* stays NaN, and a `value` that is NaN makes all of `y` NaN.
+    pub fn maximum(value: f64) = PointwiseSpec::Maximum { value },
+        "torch.maximum", "maximum(&x, 0.5)" => "[0.5, 0.5, 2.0]";
 }
 
 /// Runs any pointwise function.

@@ -107,6 +107,8 @@ fn step<T: Storage, const N: usize>(step: Step, values: [f32; N]) -> [f32; N] {
         }),
         Function::Softplus => each(values, |x| softplus::<T>(x, a, b, c)),
         Function::Mish => each(values, mish::<T>),
+        Function::Hardsigmoid => each(values, hardsigmoid),
+        Function::Affine => each(values, |x| fma(x, a, b)),
     }
 }
 
@@ -189,11 +191,17 @@ fn tanh(x: f32) -> f32 {
     with_sign(less_one * math::reciprocal_normal(less_one + 2.0), x)
 }
 
-/// `x` times a sixth of `x + 3` between 0 and 6; of minus infinity NaN.
+/// `x` times its hardsigmoid; of minus infinity NaN.
 #[inline(always)]
 pub(crate) fn hardswish(x: f32) -> f32 {
+    x * hardsigmoid(x)
+}
+
+/// A sixth of `x + 3` between 0 and 6.
+#[inline(always)]
+fn hardsigmoid(x: f32) -> f32 {
     let bounds = Bounds { min: 0.0, max: 6.0 };
-    x * (clamp(bounds, x + 3.0) * (1.0 / 6.0))
+    clamp(bounds, x + 3.0) * (1.0 / 6.0)
 }
 
 /// `ln(1 + e^(beta x)) / beta`, and `x` itself where `beta x` is above the threshold.

@@ -16,6 +16,7 @@ use op_spec::graph::{Chain, Layer};
 use oracle::data::signed;
 use oracle::{Bounded, Case, Expected, Precision};
 
+pub(crate) mod arithmetic;
 pub(crate) mod batch_norm;
 pub(crate) mod channel_reduction;
 pub(crate) mod combine;

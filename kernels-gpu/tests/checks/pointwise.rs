@@ -14,12 +14,12 @@ use super::{Failure, Loaded, Outcome, Run, case, compare, expected, label, round
 pub(super) fn list(layers: &[Layer]) -> ResidualList {
     let mut steps = layers.iter().filter_map(|layer| match layer {
         Layer::Pointwise(function) => Some(Step::of(function)),
-        Layer::Add(_) => None,
+        Layer::Arithmetic(_) => None,
         other => panic!("{} is no function of single values", other.operator()),
     });
     let functions = PointwiseList::take(&mut steps);
     assert!(steps.next().is_none(), "more than a list takes");
-    let adds = |layer: &Layer| matches!(layer, Layer::Add(_));
+    let adds = |layer: &Layer| matches!(layer, Layer::Arithmetic(_));
     let residual_at = layers.iter().position(adds);
     ResidualList {
         functions,
@@ -112,6 +112,14 @@ fn functions() -> Vec<Layer> {
         Layer::softplus(-2.5, 30.0),
         Layer::softplus(2.0, 1.0),
         Layer::mish(),
+        Layer::hardtanh(-0.5, 0.25),
+        Layer::hardsigmoid(),
+        Layer::add(0.375),
+        Layer::sub(0.375),
+        Layer::mul(-0.75),
+        Layer::div(0.75),
+        Layer::minimum(0.375),
+        Layer::maximum(0.375),
     ]
 }
 

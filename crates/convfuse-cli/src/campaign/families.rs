@@ -1,6 +1,8 @@
 //! What cases are drawn from: every operator, and chains of the kinds that kernels are made for.
 
-use convfuse::graph::{Chain, ConvLayer, ConvTransposeLayer, GraphError, Layer};
+use convfuse::graph::{
+    BroadcastParameter, Chain, ConvLayer, ConvTransposeLayer, GraphError, Layer,
+};
 use convfuse::spec::{ClampSpec, ReductionOp};
 
 mod chains;
@@ -13,7 +15,7 @@ use chains::{
 use super::choices::Choices;
 use super::layers::{
     averages, batch_norm, channel_reduction, conv_attributes, function, group_norm, instance_norm,
-    layer_norm, max_pool2d, max_pool3d, transposed_attributes,
+    layer_norm, max_pool2d, max_pool3d, parameter, transposed_attributes,
 };
 
 /// The family of every reduction over channels.
@@ -122,6 +124,13 @@ pub const FAMILIES: &[Family] = &[
     Family::new("elu", |c| pointwise(c, 8)),
     Family::new("softplus", |c| pointwise(c, 9)),
     Family::new("mish", |c| pointwise(c, 10)),
+    Family::new("hardtanh", |c| pointwise(c, 11)),
+    Family::new("hardsigmoid", |c| pointwise(c, 12)),
+    Family::new("sub", |c| arithmetic(c, 14, Layer::sub)),
+    Family::new("mul", |c| arithmetic(c, 15, Layer::mul)),
+    Family::new("div", |c| arithmetic(c, 16, Layer::div)),
+    Family::new("minimum", |c| pointwise(c, 17)),
+    Family::new("maximum", |c| pointwise(c, 18)),
     Family::new("kernelbench_85", kernelbench_85),
     Family::new("kernelbench_79", kernelbench_79),
     Family::new("one_launch_85", one_launch_85),
@@ -261,7 +270,20 @@ fn prelu(c: &mut Choices) -> Plan {
 
 fn add(c: &mut Choices) -> Plan {
     let channels = c.within(1, 20);
-    one(Layer::add("other"), any(c, channels))
+    match c.below(3) {
+        0 => one(Layer::add("other"), any(c, channels)),
+        1 => pointwise(c, 13),
+        _ => one(Layer::add(parameter(c)), any(c, channels)),
+    }
+}
+
+/// An operation with a constant, the pointwise function `number`, or with a parameter.
+fn arithmetic(c: &mut Choices, number: u32, layer: fn(BroadcastParameter) -> Layer) -> Plan {
+    if c.once_in(2) {
+        return pointwise(c, number);
+    }
+    let channels = c.within(1, 20);
+    one(layer(parameter(c)), any(c, channels))
 }
 
 fn pool(c: &mut Choices, dimensions: usize, layer: fn(&mut Choices, usize) -> Layer) -> Plan {

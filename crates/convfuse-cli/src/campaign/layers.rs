@@ -1,6 +1,6 @@
 //! Layers with any attributes.
 
-use convfuse::graph::{ConvLayer, Layer};
+use convfuse::graph::{BroadcastParameter, ConvLayer, Layer};
 use convfuse::spec::{
     AvgPoolSpec, ChannelReductionSpec, ClampSpec, ConvSpec, ConvTransposeSpec, GeluApproximation,
     MaxPoolSpec, Padding, PaddingMode, PointwiseSpec, ReductionOp,
@@ -121,8 +121,23 @@ pub(super) fn clamp(c: &mut Choices) -> PointwiseSpec {
     })
 }
 
+/// The second operand of arithmetic: of both signs, and numbers that f32 has not.
+fn constant(c: &mut Choices) -> f64 {
+    c.of([0.5, -0.3, 1.0, 2.0, -1.7, 1e-2, 37.0])
+}
+
+/// A parameter of arithmetic, of one value or of one for each channel.
+pub(super) fn parameter(c: &mut Choices) -> BroadcastParameter {
+    let parameter = BroadcastParameter::new("parameter");
+    match c.below(3) {
+        0 => parameter,
+        1 => parameter.shape(&[1]),
+        _ => parameter.shape(&[]),
+    }
+}
+
 /// How many pointwise functions there are.
-pub(super) const FUNCTIONS: u32 = 11;
+pub(super) const FUNCTIONS: u32 = 19;
 
 /// Behind the functions, and factors, among what is drawn.
 const SLOPE: u32 = FUNCTIONS + 1;
@@ -149,7 +164,18 @@ pub(super) fn function(c: &mut Choices, number: u32) -> Layer {
             beta: c.of([1.0, 0.5, 3.0]),
             threshold: c.of([20.0, 2.0, 0.0]),
         },
-        _ => PointwiseSpec::Mish {},
+        10 => PointwiseSpec::Mish {},
+        11 => PointwiseSpec::Hardtanh {
+            min_val: c.of([-1.0, 0.0, -0.5]),
+            max_val: c.of([1.0, 6.0, 0.0]),
+        },
+        12 => PointwiseSpec::Hardsigmoid {},
+        13 => PointwiseSpec::Add { value: constant(c) },
+        14 => PointwiseSpec::Sub { value: constant(c) },
+        15 => PointwiseSpec::Mul { value: constant(c) },
+        16 => PointwiseSpec::Div { value: constant(c) },
+        17 => PointwiseSpec::Minimum { value: constant(c) },
+        _ => PointwiseSpec::Maximum { value: constant(c) },
     })
 }
 

@@ -13,7 +13,7 @@ use serde::de::{DeserializeSeed, Error, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 
 use super::layer::Layer;
-use crate::{InstanceNormSpec, PointwiseSpec};
+use crate::{ArithmeticOp, InstanceNormSpec, PointwiseSpec};
 
 /// See [`Chain`](super::Chain) for an example.
 #[derive(Serialize, Deserialize)]
@@ -77,7 +77,9 @@ impl<'de> Deserialize<'de> for Layer {
                     return Err(Error::custom("a layer has no operator, expected 1"));
                 };
                 let functions = PointwiseSpec::OPERATORS;
-                let layer = if functions.contains(&&*operator) {
+                let layer = if let Some(operation) = ArithmeticOp::named(&operator) {
+                    file.next_value_seed(operation)
+                } else if functions.contains(&&*operator) {
                     let function = Named {
                         operator: Some(&operator),
                         attributes: &mut file,

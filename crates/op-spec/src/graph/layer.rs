@@ -9,19 +9,20 @@ use alloc::vec::Vec;
 use serde::Serialize;
 use serde::de::MapAccess;
 
+use super::ChannelAffine;
 use super::Operand;
 use super::error::GraphError;
 use super::file::unknown;
 use super::parameters::Wanted;
 use crate::{
-    AdaptiveAvgPoolProblem, AdaptiveAvgPoolSpec, AddProblem, AvgPoolProblem, AvgPoolSpec,
-    BatchNormProblem, ChannelReductionProblem, ChannelReductionSpec, ConvProblem,
+    AdaptiveAvgPoolProblem, AdaptiveAvgPoolSpec, ArithmeticOp, ArithmeticProblem, AvgPoolProblem,
+    AvgPoolSpec, BatchNormProblem, ChannelReductionProblem, ChannelReductionSpec, ConvProblem,
     ConvTransposeProblem, GroupNormProblem, InstanceNormProblem, LayerNormProblem,
     MaxPool2dProblem, MaxPool2dSpec, MaxPool3dProblem, MaxPool3dSpec, PointwiseProblem,
     PointwiseSpec, PoolProblem, PreluProblem, Quantity, ReductionOp, ScaleProblem, SpecError,
 };
 
-pub use crate::add::layer::AddLayer;
+pub use crate::arithmetic::layer::{ArithmeticLayer, BroadcastParameter, Other, OtherTensor};
 pub use crate::batch_norm::layer::BatchNormLayer;
 pub use crate::conv::layer::ConvLayer;
 pub use crate::conv_transpose::layer::ConvTransposeLayer;
@@ -79,7 +80,7 @@ pub(crate) trait GraphLayer {
 
 /// The part of a [normal form](super::NormalForm) that a layer can be.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Role {
+pub(crate) enum Role {
     /// Images are one voxel deep, sequences one voxel high as well.
     Convolution(ConvProblem<3>),
     /// The same for these.
@@ -87,10 +88,10 @@ pub(super) enum Role {
     Norm(GroupNormProblem),
     LayerNorm(LayerNormProblem),
     Factors(ScaleProblem),
-    Affine(BatchNormProblem),
+    Affine(ChannelAffine),
     Slopes(PreluProblem),
     Pointwise(PointwiseProblem),
-    Residual(AddProblem),
+    Residual(ArithmeticProblem),
     Reduction(Reduction),
 }
 
@@ -157,6 +158,9 @@ macro_rules! layers {
             /// A reduction over the channels. Files have it under its operation's name.
             #[serde(untagged)]
             ChannelReduction(ChannelReductionSpec),
+            /// Arithmetic with a tensor. Files have it under its operation's name.
+            #[serde(untagged)]
+            Arithmetic(ArithmeticLayer),
             /// A function of single values. It is written down under its own name.
             #[serde(untagged)]
             Pointwise(PointwiseSpec),
@@ -166,8 +170,10 @@ macro_rules! layers {
             /// The names of all operators.
             pub(super) fn operators() -> impl Iterator<Item = &'static str> {
                 let reductions = ReductionOp::ALL.iter().map(|operation| operation.name());
+                let arithmetic = ArithmeticOp::ALL.iter().map(|operation| operation.name());
                 let functions = PointwiseSpec::OPERATORS.iter().copied();
-                [$($operator),+].into_iter().chain(reductions).chain(functions)
+                let others = reductions.chain(arithmetic).chain(functions);
+                [$($operator),+].into_iter().chain(others)
             }
 
             /// The operator's name, as the functions that compute it have it.
@@ -176,6 +182,7 @@ macro_rules! layers {
                 match self {
                     $(Self::$Variant(_) => $operator,)+
                     Self::ChannelReduction(reduction) => reduction.operation.name(),
+                    Self::Arithmetic(arithmetic) => arithmetic.operation.name(),
                     Self::Pointwise(function) => function.operator(),
                 }
             }
@@ -190,11 +197,13 @@ macro_rules! layers {
                 match self {
                     $(Self::$Variant(layer) => layer,)+
                     Self::ChannelReduction(reduction) => reduction,
+                    Self::Arithmetic(arithmetic) => arithmetic,
                     Self::Pointwise(function) => function,
                 }
             }
 
-            /// Reads the attributes of one of [`operators`](Self::operators), but for pointwise functions.
+            /// Reads the attributes of one of [`operators`](Self::operators), but for arithmetic and
+            /// pointwise functions.
             pub(super) fn read<'de, A: MapAccess<'de>>(
                 operator: &str,
                 file: &mut A,
@@ -218,6 +227,7 @@ macro_rules! layers {
         pub enum LayerProblem {
             $($Variant($Problem),)+
             ChannelReduction(ChannelReductionProblem),
+            Arithmetic(ArithmeticProblem),
             Pointwise(PointwiseProblem),
         }
 
@@ -227,6 +237,7 @@ macro_rules! layers {
                 match self {
                     $(Self::$Variant($problem) => $role,)+
                     Self::ChannelReduction(problem) => Role::Reduction(Reduction::Channels(problem)),
+                    Self::Arithmetic(problem) => problem.role(),
                     Self::Pointwise(problem) => Role::Pointwise(problem),
                 }
             }
@@ -241,6 +252,12 @@ macro_rules! layers {
         impl From<ChannelReductionSpec> for Layer {
             fn from(reduction: ChannelReductionSpec) -> Self {
                 Self::ChannelReduction(reduction)
+            }
+        }
+
+        impl From<ArithmeticProblem> for LayerProblem {
+            fn from(problem: ArithmeticProblem) -> Self {
+                Self::Arithmetic(problem)
             }
         }
 
@@ -294,7 +311,7 @@ layers! {
     |problem: LayerNormProblem| Role::LayerNorm(problem);
     /// A norm of every channel by statistics that are parameters.
     BatchNorm(BatchNormLayer) is "batch_norm",
-    |problem: BatchNormProblem| Role::Affine(problem);
+    |problem: BatchNormProblem| Role::Affine(ChannelAffine::BatchNorm(problem));
     /// A product with one factor per channel.
     Scale(ScaleLayer) is "scale",
     |problem: ScaleProblem| Role::Factors(problem);
@@ -304,9 +321,6 @@ layers! {
     /// The maximum of windows of images.
     MaxPool2d(MaxPool2dSpec) is "max_pool2d",
     |problem: MaxPool2dProblem| Role::Reduction(Reduction::MaxPool2d(problem));
-    /// The addition of another value.
-    Add(AddLayer) is "add",
-    |problem: AddProblem| Role::Residual(problem);
     /// The maximum of windows of volumes.
     MaxPool3d(MaxPool3dSpec) is "max_pool3d",
     |problem: MaxPool3dProblem| Role::Reduction(Reduction::Pool(problem.pool));

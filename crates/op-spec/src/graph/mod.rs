@@ -51,10 +51,11 @@ pub use builder::GraphBuilder;
 pub use chain::{ByIteration, ByTuple, Chain, Layers};
 pub use error::GraphError;
 pub use layer::{
-    AddLayer, BatchNormLayer, ConvLayer, ConvTransposeLayer, GroupNormLayer, InstanceNormLayer,
-    Layer, LayerNormLayer, LayerProblem, PreluLayer, Reduction, ScaleLayer,
+    ArithmeticLayer, BatchNormLayer, BroadcastParameter, ConvLayer, ConvTransposeLayer,
+    GroupNormLayer, InstanceNormLayer, Layer, LayerNormLayer, LayerProblem, Other, OtherTensor,
+    PreluLayer, Reduction, ScaleLayer,
 };
-pub use normal_form::{Epilogue, NormalForm, NotNormal, Pointwise};
+pub use normal_form::{ChannelAffine, Epilogue, NormalForm, NotNormal, Pointwise};
 pub use parameters::{AbsentParameter, Initialisation, Parameter};
 pub use partition::{Partition, PartitionError, Run};
 pub use problem::{GraphInput, GraphProblem, ShapedLayer};

@@ -17,7 +17,8 @@
 //!    `m * y` need not exist. `m = 0` gives 0, as it does there.
 //! 4. Factors right after the norm join its weight and bias:
 //!    `(y * weight + bias) * m = y * (weight * m) + bias * m`.
-//! 5. A batch norm at inference multiplies and adds constants of the channels. It is part of the list.
+//! 5. A batch norm at inference multiplies and adds constants of the channels, and so does arithmetic with
+//!    parameters. It is part of the list; products with a value for each channel are factors.
 //! 6. The list holds pointwise functions, and additions of residuals, until a reduction follows; what is done
 //!    to the reduction's result is the part `after`.
 
@@ -27,9 +28,27 @@ use core::fmt;
 use super::layer::{LayerProblem, Reduction, Role};
 use super::problem::GraphProblem;
 use crate::{
-    AddProblem, BatchNormProblem, ClampProblem, ConvProblem, ConvTransposeProblem,
+    ArithmeticProblem, BatchNormProblem, ClampProblem, ConvProblem, ConvTransposeProblem,
     GroupNormProblem, LayerNormProblem, PointwiseProblem, PreluProblem, ScaleProblem,
 };
+
+/// `gain * x + shift` with constants of the channel.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum ChannelAffine {
+    /// A norm by statistics that are parameters.
+    BatchNorm(BatchNormProblem),
+    /// An operation with a parameter, of one value or one for each channel.
+    Arithmetic(ArithmeticProblem),
+}
+
+impl ChannelAffine {
+    const fn operator(&self) -> &'static str {
+        match self {
+            Self::BatchNorm(_) => "batch_norm",
+            Self::Arithmetic(problem) => problem.operation.name(),
+        }
+    }
+}
 
 /// A function of single values and, at most, their channel, or what a residual has at their place.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -41,9 +60,9 @@ pub enum Pointwise {
     /// Multiplies a value that is not above 0 by the slope of its channel, or of all.
     Prelu(PreluProblem),
     /// Adds a value of the same place of the layer's further input.
-    Residual(AddProblem),
+    Residual(ArithmeticProblem),
     /// Multiplies a value by a constant of its channel, and adds another.
-    BatchNorm(BatchNormProblem),
+    Affine(ChannelAffine),
     /// Multiplies a value by the weight of its index in the sample and adds the bias: the affine part of a
     /// layer norm.
     LayerAffine(LayerNormProblem),
@@ -56,7 +75,7 @@ impl Pointwise {
         match self {
             Self::Function(problem) => problem.function.keeps_order(),
             // A factor may be negative.
-            Self::Scale(_) | Self::BatchNorm(_) | Self::LayerAffine(_) => false,
+            Self::Scale(_) | Self::Affine(_) | Self::LayerAffine(_) => false,
             // So may a slope.
             Self::Prelu(_) => false,
             // What is added differs from place to place.
@@ -71,7 +90,7 @@ impl Pointwise {
             Self::Function(problem) => problem.as_clamp(),
             Self::Scale(_)
             | Self::Prelu(_)
-            | Self::BatchNorm(_)
+            | Self::Affine(_)
             | Self::LayerAffine(_)
             | Self::Residual(_) => None,
         }
@@ -82,8 +101,8 @@ impl Pointwise {
             Self::Function(problem) => problem.function.operator(),
             Self::Scale(_) => "scale",
             Self::Prelu(_) => "prelu",
-            Self::Residual(_) => "add",
-            Self::BatchNorm(_) => "batch_norm",
+            Self::Residual(problem) => problem.operation.name(),
+            Self::Affine(affine) => affine.operator(),
             Self::LayerAffine(_) => "affine of each element",
         }
     }
@@ -226,7 +245,7 @@ impl NormalForm {
                 Ok(part)
             }
             Role::Pointwise(problem) => Ok(self.map(index, Pointwise::Function(problem), part)),
-            Role::Affine(problem) => Ok(self.map(index, Pointwise::BatchNorm(problem), part)),
+            Role::Affine(affine) => Ok(self.map(index, Pointwise::Affine(affine), part)),
             Role::Slopes(problem) => Ok(self.map(index, Pointwise::Prelu(problem), part)),
             Role::Residual(problem) => Ok(self.map(index, Pointwise::Residual(problem), part)),
         }

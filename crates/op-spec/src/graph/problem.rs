@@ -6,8 +6,8 @@ use alloc::vec::Vec;
 use super::error::GraphError;
 use super::layer::LayerProblem;
 use super::{Graph, Operand};
-use crate::AddSpec;
 use crate::error::{Quantity, RankRule, SpecError};
+use crate::shape::same_shape;
 
 /// A further input of a graph whose shape is known.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
@@ -72,8 +72,10 @@ impl GraphProblem {
             let (problem, output) = layer.kind().problem(shape).map_err(refuse)?;
             for other in others {
                 match *other {
-                    Operand::Layer(layer) => same(shape, &steps[layer].output).map_err(refuse)?,
-                    Operand::Input(0) => same(shape, &first).map_err(refuse)?,
+                    Operand::Layer(layer) => {
+                        same(operator, shape, &steps[layer].output).map_err(refuse)?
+                    }
+                    Operand::Input(0) => same(operator, shape, &first).map_err(refuse)?,
                     Operand::Input(input) => {
                         let known = further[input - 1].get_or_insert_with(|| shape.clone());
                         if known != shape {
@@ -133,8 +135,8 @@ impl GraphProblem {
 }
 
 /// Checks that a layer's operands have one shape.
-fn same(first: &[usize], other: &[usize]) -> Result<(), SpecError> {
-    AddSpec.problem(first, other).map(drop)
+fn same(operator: &'static str, first: &[usize], other: &[usize]) -> Result<(), SpecError> {
+    same_shape(operator, "residual", other, first)
 }
 
 /// The graph's own number of channels, which its parameters follow, against the input's.

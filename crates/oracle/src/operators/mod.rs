@@ -8,7 +8,7 @@ use op_spec::graph::LayerProblem;
 
 use crate::Cases;
 
-pub mod add;
+pub mod arithmetic;
 pub mod batch_norm;
 pub mod channel_reduction;
 pub mod conv;
@@ -41,7 +41,7 @@ pub(crate) fn of(layer: &LayerProblem) -> &dyn Operator {
         LayerProblem::Scale(problem) => problem,
         LayerProblem::Prelu(problem) => problem,
         LayerProblem::MaxPool2d(problem) => problem,
-        LayerProblem::Add(problem) => problem,
+        LayerProblem::Arithmetic(problem) => problem,
         LayerProblem::MaxPool3d(problem) => &problem.pool,
         LayerProblem::AvgPool2d(problem) => &problem.pool,
         LayerProblem::AvgPool3d(problem) => &problem.pool,
@@ -56,10 +56,10 @@ pub(crate) fn of(layer: &LayerProblem) -> &dyn Operator {
 /// The cases of all operators.
 pub(crate) fn all() -> impl Iterator<Item = &'static Cases> {
     let others = channel_reduction::CASES.iter().chain(pointwise::CASES);
-    CASES.iter().chain(others)
+    CASES.iter().chain(arithmetic::CASES).chain(others)
 }
 
-/// Of all operators but for the reductions over channels and the pointwise functions.
+/// Of all operators but for arithmetic, the reductions over channels and the pointwise functions.
 const CASES: &[Cases] = &[
     conv::CONV1D,
     conv::CONV2D,
@@ -74,7 +74,6 @@ const CASES: &[Cases] = &[
     scale::CASES,
     prelu::CASES,
     max_pool2d::CASES,
-    add::CASES,
     pool::MAX_POOL3D,
     pool::AVG_POOL2D,
     pool::AVG_POOL3D,

@@ -14,6 +14,11 @@
 //! | elu | `y = x` above 0, else `alpha * (e^x - 1)` | `abs(y)`, 0 where `x` is surely positive | `t`, `abs(alpha) * t` if that is more and `x` not surely positive |
 //! | softplus | `y = x` where `beta * x > threshold`, else `ln(1 + e^(beta x)) / beta` | `(1 + abs(beta x)) * abs(y)`, for the rounding of `beta` | `t`; what is missing above the threshold, where `x` may be on either side |
 //! | mish | `y = x * tanh(ln(1 + e^x))` | `abs(y)` | `1.1 t` |
+//! | hardtanh | as clamp | as clamp | as clamp |
+//! | hardsigmoid | `y = clamp(x + 3, 0, 6) / 6` | `abs(y)` | `t / 6` |
+//! | add, sub | `y = x + value`, `y = x - value` | `abs(y) + abs(value)`, for the rounding of the value | `t` |
+//! | mul, div | `y = x * value`, `y = x / value` | `abs(y)` | `abs(value) * t`, `t / abs(value)` |
+//! | minimum, maximum | `y = min(x, value)`, `y = max(x, value)`; NaN stays, a value that is NaN wins | `abs(y)`, for the rounding of the value | `t`, nothing where the value surely wins |
 //!
 //! From silu on `y` comes from exponentials, polynomials and quotients, some 16 operations that follow one
 //! another, none of which cancels: so all errors are relative to `y`, also in the tails. NaN stays. What is a
@@ -63,6 +68,19 @@ impl Operator for PointwiseProblem {
             PointwiseSpec::Softplus { beta, threshold } if v * beta > threshold => v,
             PointwiseSpec::Softplus { beta, .. } => softplus(v * beta) / beta,
             PointwiseSpec::Mish {} => v * softplus(v).tanh(),
+            PointwiseSpec::Hardtanh { min_val, max_val } => v.clamp(min_val, max_val),
+            PointwiseSpec::Hardsigmoid {} => (v + 3.0).clamp(0.0, 6.0) / 6.0,
+            PointwiseSpec::Add { value } => v + value,
+            PointwiseSpec::Sub { value } => v - value,
+            PointwiseSpec::Mul { value } => v * value,
+            PointwiseSpec::Div { value } => v / value,
+            PointwiseSpec::Minimum { value } | PointwiseSpec::Maximum { value }
+                if value.is_nan() =>
+            {
+                value
+            }
+            PointwiseSpec::Minimum { value } => v.min(value),
+            PointwiseSpec::Maximum { value } => v.max(value),
             _ => unreachable!("{UNKNOWN}"),
         })
     }
@@ -82,6 +100,42 @@ impl Operator for PointwiseProblem {
                         *t = 0.0;
                     }
                     *t += precision.arithmetic * (y.abs() + *t);
+                }
+                PointwiseSpec::Hardtanh { min_val, max_val } => {
+                    if x + *t <= min_val || x - *t >= max_val {
+                        *t = 0.0;
+                    }
+                    *t += precision.arithmetic * (y.abs() + *t);
+                }
+                PointwiseSpec::Minimum { value } => {
+                    if x - *t >= value {
+                        *t = 0.0;
+                    }
+                    *t += precision.arithmetic * (y.abs() + *t);
+                }
+                PointwiseSpec::Maximum { value } => {
+                    if x + *t <= value {
+                        *t = 0.0;
+                    }
+                    *t += precision.arithmetic * (y.abs() + *t);
+                }
+                PointwiseSpec::Hardsigmoid {} => {
+                    *t /= 6.0;
+                    *t += chained(0) * precision.arithmetic * (y.abs() + *t);
+                }
+                PointwiseSpec::Add { value } | PointwiseSpec::Sub { value } => {
+                    let rounded = y.abs() + value.abs() + *t;
+                    *t += chained(0) * precision.arithmetic * rounded;
+                }
+                PointwiseSpec::Mul { value } => {
+                    *t *= value.abs();
+                    *t += chained(0) * precision.arithmetic * (y.abs() + *t);
+                }
+                PointwiseSpec::Div { value } => {
+                    if *t > 0.0 {
+                        *t /= value.abs();
+                    }
+                    *t += chained(0) * precision.arithmetic * (y.abs() + *t);
                 }
                 PointwiseSpec::Relu {} => {
                     if x + *t <= 0.0 {
@@ -226,8 +280,22 @@ mod tests {
             [Layer::Pointwise(function)] => *function,
             other => panic!("{other:?}"),
         });
-        let negative_slope = f64::INFINITY;
-        for function in of_cases.chain([PointwiseSpec::LeakyRelu { negative_slope }]) {
+        let value = f64::INFINITY;
+        let others = [
+            PointwiseSpec::LeakyRelu {
+                negative_slope: value,
+            },
+            PointwiseSpec::Add { value },
+            PointwiseSpec::Add { value: 0.3 },
+            PointwiseSpec::Sub { value },
+            PointwiseSpec::Mul { value },
+            PointwiseSpec::Mul { value: 0.3 },
+            PointwiseSpec::Mul { value: 0.0 },
+            PointwiseSpec::Mul { value: -1.5 },
+            PointwiseSpec::Div { value },
+            PointwiseSpec::Div { value: 0.0 },
+        ];
+        for function in of_cases.chain(others) {
             assert_eq!(function.keeps_order(), commutes(&function), "{function:?}");
         }
     }
@@ -264,6 +332,9 @@ mod tests {
             row("clamp", "", "surely 2x36 min=2 max=3"),
             row("relu", "", "surely 2x36 shifted=-2"),
             row("leaky_relu", "", "surely 2x36 negative_slope=0 shifted=-2"),
+            row("hardtanh", "", "surely 2x36 min_val=2 max_val=3"),
+            row("minimum", "", "surely 2x36 value=-2"),
+            row("maximum", "", "surely 2x36 value=2"),
         ] {
             let mut x = Bounded::exact(case.x.view());
             x.tolerance.fill(0.5);

@@ -15,6 +15,9 @@ pub(crate) enum Preparation {
     FoldedScale,
     /// A batch norm's parameters as a factor and a summand for each channel, in f32.
     FoldedBatchNorm,
+    /// A parameter of arithmetic as a factor and a summand for each channel, in f32, behind those of the
+    /// layers from `first` on.
+    FoldedArithmetic { first: usize },
     /// Parameters of the one-launch kernel of a convolution, a norm, a scale, a pool and a clamp.
     OneLaunch(Precision),
     /// Filters and bias of a class of phases of a transposed convolution.

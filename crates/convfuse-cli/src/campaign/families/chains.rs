@@ -7,7 +7,7 @@ use convfuse::spec::{Conv2dSpec, Conv3dSpec, GroupNormSpec, InstanceNormSpec, Ma
 use super::super::choices::Choices;
 use super::super::layers::{
     averages, batch_norm, channel_reduction, eps, function, functions, group_norm, instance_norm,
-    max_pool2d, max_pool3d, usual_conv,
+    max_pool2d, max_pool3d, parameter, usual_conv,
 };
 use super::{Plan, bounds, of_graph, shape};
 
@@ -241,6 +241,14 @@ pub(super) fn alone(c: &mut Choices) -> Plan {
     let mut layers = vec![Layer::from(conv)];
     if c.once_in(2) {
         layers.push(batch_norm(c, "norm"));
+    }
+    if c.once_in(3) {
+        let parameter = parameter(c);
+        layers.push(match c.below(3) {
+            0 => Layer::add(parameter),
+            1 => Layer::sub(parameter),
+            _ => Layer::mul(parameter),
+        });
     }
     let number = c.below(3);
     layers.push(function(c, number));

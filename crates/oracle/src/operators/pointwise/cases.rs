@@ -62,6 +62,17 @@ pub(crate) const CASES: &[Cases] = &[
             negative_threshold 1x211 threshold=-1 special
             high_threshold 1x211 beta=500 threshold=300 special")),
     cases!("mish", "", smoke: PLAIN, ragged: ANY, realistic: "yolo_v4 2x32x56x56"),
+    cases!("hardtanh", "", smoke: "plain 2x3x50 min_val=-0.25 max_val=0.5", ragged: ANY,
+        realistic: "relu6 2x32x56x56 min_val=0 max_val=6",
+        more: rows("hardtanh", "", "
+            equal_bounds 1x211 min_val=0.25 max_val=0.25 special")),
+    cases!("hardsigmoid", "", smoke: PLAIN, ragged: ANY, realistic: "squeeze 2x32x56x56",
+        more: rows("hardsigmoid", "", "
+            from_below_to_above 1x1031 scaled=5")),
+    cases!("minimum", "value=0.3", smoke: PLAIN, ragged: ANY, realistic: "bound 2x32x56x56",
+        more: vec![nan_value(Layer::minimum(f64::NAN))]),
+    cases!("maximum", "value=-0.3", smoke: PLAIN, ragged: ANY, realistic: "bound 2x32x56x56",
+        more: vec![nan_value(Layer::maximum(f64::NAN))]),
 ];
 
 /// A clamp whose upper bound is NaN, or the lower one beside an upper one.
@@ -69,4 +80,10 @@ fn nan_bound(name: &str, max: Option<f64>) -> Case {
     let (min, max) = max.map_or((None, Some(f64::NAN)), |max| (Some(f64::NAN), Some(max)));
     let layer = Layer::Pointwise(PointwiseSpec::Clamp(ClampSpec::new(min, max)));
     Case::of_layer(&format!("clamp/{name}"), layer, &[1, 101]).expect("a chain")
+}
+
+/// An operation with a value that is NaN.
+fn nan_value(layer: Layer) -> Case {
+    let name = format!("{}/nan_value", layer.operator());
+    Case::of_layer(&name, layer, &[1, 101]).expect("a chain")
 }

@@ -1,0 +1,134 @@
+//! `y = op(x, other)`, where `other` has the shape of `x`, a value for each channel, or one. Arithmetic with a
+//! constant is a [pointwise function](super::pointwise).
+//!
+//! *Condition*: `abs(y)`. *Passes on* `t` as it is, to which that of the residual has been added, times the
+//! magnitude of a factor, or over that of a divisor.
+
+use ndarray::{ArrayD, Axis};
+use op_spec::{ArithmeticOp, ArithmeticOperand, ArithmeticProblem};
+
+use super::operator::{Given, Operator, chained};
+use crate::cases::{cases, row, rows};
+use crate::{Case, Cases, Precision};
+
+impl Operator for ArithmeticProblem {
+    fn reference(&self, x: &ArrayD<f64>, parameters: &[&ArrayD<f64>]) -> ArrayD<f64> {
+        map(self, x, parameters[0], |x, other| {
+            self.operation.of(x, other)
+        })
+    }
+
+    fn tolerance(&self, of: &Given<'_>, t: ArrayD<f64>, precision: &Precision) -> ArrayD<f64> {
+        let &Given { y, parameters, .. } = of;
+        let passed_on = map(self, &t, parameters[0], |t, other| match self.operation {
+            ArithmeticOp::Mul if t > 0.0 => t * other.abs(),
+            ArithmeticOp::Div if t > 0.0 => t / other.abs(),
+            _ => t,
+        });
+        let magnitudes = y.mapv(f64::abs) + &passed_on;
+        magnitudes * (chained(0) * precision.arithmetic) + passed_on
+    }
+
+    fn cost(&self) -> u64 {
+        self.len() as u64
+    }
+}
+
+/// Each value with the other operand's at its place.
+fn map(
+    problem: &ArithmeticProblem,
+    x: &ArrayD<f64>,
+    other: &ArrayD<f64>,
+    f: impl Fn(f64, f64) -> f64,
+) -> ArrayD<f64> {
+    let mut y = x.to_owned();
+    match problem.operand {
+        ArithmeticOperand::Channels { values: 1, .. } => {
+            let other = other.first().expect("one value");
+            y.mapv_inplace(|v| f(v, *other));
+        }
+        ArithmeticOperand::Channels { .. } => {
+            for (mut channel, &other) in y.axis_iter_mut(Axis(1)).zip(other) {
+                channel.mapv_inplace(|v| f(v, other));
+            }
+        }
+        _ => y.zip_mut_with(other, |v, &other| *v = f(*v, other)),
+    }
+    y
+}
+
+const ADD: Cases = Cases {
+    read: |file| match file.has("residual") {
+        true => file.case("add", "input=residual"),
+        false if file.has("other") => file.case("add", "name=other"),
+        false => file.case("add", ""),
+    },
+    ..OF_RESIDUALS
+};
+
+const OF_RESIDUALS: Cases = cases!(
+    "add", "input=residual",
+    smoke: "plain 2x3x5x7",
+    ragged: "
+        empty_batch 0x3x5
+        matrix 5x13
+        one_value 1x1x1x1
+        primes 3x7x11x13x5
+        nan_and_infinities 2x3x29x31 special",
+    realistic: "
+        bottleneck 2x256x56x56
+        last_block 2x512x7x7",
+    more: [rows("add", "name=other", PARAMETERS), rows("add", "value=0.3", "
+        value/plain 2x3x50
+        value/one_value 1x1
+        value/empty 0x3
+        value/primes 3x1031
+        value/nan_and_infinities 2x3x211 special"), vec![cancelled()]].concat()
+);
+
+/// The residual takes most of the value away, whose rounding is left.
+fn cancelled() -> Case {
+    let mut case = row("add", "input=residual", "cancelled 2x5x41");
+    case.inputs = vec![case.x.mapv(|v| -v * 0.999)];
+    case
+}
+
+/// Parameters of every form.
+const PARAMETERS: &str = "
+    parameter/empty_batch 0x3x5
+    parameter/matrix 5x13
+    parameter/one_value 1x1x1x1
+    parameter/primes 3x7x11x13x5
+    parameter/of_all_channels 2x5x3x7 shape=[1]
+    parameter/scalar 2x5x37 shape=[]
+    parameter/with_an_axis_for_the_batch 2x5x3x7 shape=[1,5,1,1]
+    parameter/nan_and_infinities 2x3x29x31 special";
+
+/// The cases of an operation that has constants and parameters.
+macro_rules! operation {
+    ($name:literal) => {
+        Cases {
+            read: |file| match file.has("other") {
+                true => file.case($name, "name=other"),
+                false => file.case($name, ""),
+            },
+            ..cases!(
+                $name, "name=other",
+                smoke: "plain 2x3x5x7",
+                ragged: PARAMETERS,
+                realistic: "bottleneck 2x96x28x28",
+                more: [rows($name, "value=0.3", "
+                    value/plain 2x3x50
+                    value/one_value 1x1
+                    value/empty 0x3
+                    value/primes 3x1031
+                    value/nan_and_infinities 2x3x211 special"), rows($name, "", "
+                    value_of_0/special 1x211 value=0 special
+                    negative_value/special 1x211 value=-1.5 special")].concat()
+            )
+        }
+    };
+}
+
+/// The cases of all operations.
+pub(super) const CASES: &[Cases] = &[ADD, operation!("sub"), operation!("mul"), operation!("div")];

@@ -1,0 +1,220 @@
+//! Arithmetic: the other operand is a constant, a parameter that is broadcast, or a tensor of the same shape.
+
+use kernels_gpu::arithmetic::FOLD_ARITHMETIC;
+use launch_config::KernelGeometry;
+use launch_config::arithmetic::ArithmeticFold;
+use launch_config::elementwise;
+
+use super::batch_norm::{self, Folded};
+use super::fused::{Preparation, Preparations, prepared};
+use super::launching::single;
+use super::pointwise::{self, ListStep, apply};
+use super::scale;
+use crate::device::{DType, Tensor};
+use crate::error::Result;
+use crate::program::{LaunchPlan, ProgramBuilder, Value};
+use crate::spec::{
+    ArithmeticOp, ArithmeticOperand, ArithmeticProblem, ArithmeticSpec, PointwiseSpec, ScaleProblem,
+};
+
+/// The other operand of arithmetic: a number, or a tensor.
+#[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
+pub enum Other<'a> {
+    /// A number, which is rounded to f32.
+    Value(f64),
+    /// A tensor.
+    Tensor(&'a Tensor),
+}
+
+impl From<f64> for Other<'_> {
+    fn from(value: f64) -> Self {
+        Self::Value(value)
+    }
+}
+
+impl<'a> From<&'a Tensor> for Other<'a> {
+    fn from(tensor: &'a Tensor) -> Self {
+        Self::Tensor(tensor)
+    }
+}
+
+/// Defines the operations. What stands before one is the part of its documentation that is its own; the
+/// string is the example's call, the array what it gives for 1, 2 and 3.
+macro_rules! arithmetic {
+    ($(
+        $(#[$about:meta])+
+        pub fn $name:ident = $Operation:ident, $call:literal => $results:literal;
+    )*) => {$(
+        $(#[$about])+
+        ///
+        /// *Shapes*: any; the output has the input's. `other` is a number, or a tensor that PyTorch
+        /// broadcasts to `x` and that has one element, or one for each channel: `(c, 1, 1)` or
+        /// `(1, c, 1, 1)` for images.
+        ///
+        /// *NaN*, infinities and the sign of zeros follow IEEE 754.
+        ///
+        /// # Errors
+        /// [`Error::Spec`](crate::Error::Spec) for other shapes,
+        /// [`Error::DTypeMismatch`](crate::Error::DTypeMismatch),
+        /// [`Error::DeviceMismatch`](crate::Error::DeviceMismatch).
+        ///
+        /// # Examples
+        /// ```
+        /// use convfuse::{Device, Tensor, ops};
+        /// use ndarray::array;
+        ///
+        /// let stream = Device::best().stream()?;
+        /// let x = Tensor::from_array(&stream, &array![[1.0f32, 2.0, 3.0]])?;
+        /// let other = Tensor::from_array(&stream, &array![0.5f32, -2.0, 1.0])?;
+        #[doc = concat!("let y = ops::", $call, "?;")]
+        #[doc = concat!("assert_eq!(y.to_array::<f32>()?, array![", $results, "].into_dyn());")]
+        /// # Ok::<(), convfuse::Error>(())
+        /// ```
+        ///
+        /// As
+        #[doc = concat!("[`torch.", stringify!($name), "`](https://docs.pytorch.org/docs/stable/generated/torch.", stringify!($name), ".html).")]
+        pub fn $name<'a>(x: &Tensor, other: impl Into<Other<'a>>) -> Result<Tensor> {
+            match other.into() {
+                Other::Value(value) => apply(x, &PointwiseSpec::$Operation { value }),
+                Other::Tensor(other) => with_tensor(x, ArithmeticOp::$Operation, other),
+            }
+        }
+    )*};
+}
+
+arithmetic! {
+    /// `y = x + other`, element by element. `other` may also have the shape of `x`.
+    ///
+    /// *Numerics*: one rounding, and one to the storage type. A number is rounded to f32.
+    pub fn add = Add, "add(&x, &other)" => "[1.5, 0.0, 4.0]";
+
+    /// `y = x - other`, element by element.
+    ///
+    /// *Numerics*: one rounding, and one to the storage type. A number is rounded to f32.
+    pub fn sub = Sub, "sub(&x, &other)" => "[0.5, 4.0, 2.0]";
+
+    /// `y = x * other`, element by element.
+    ///
+    /// *Numerics*: one rounding, and one to the storage type. A number is rounded to f32.
+    pub fn mul = Mul, "mul(&x, &other)" => "[0.5, -4.0, 3.0]";
+
+    /// `y = x / other`, element by element.
+    ///
+    /// *Numerics*: a product with `1 / other`. Both are rounded to f32, as PyTorch computes the quotient by a
+    /// number on a GPU, and then to the storage type; a quotient may differ from it in the last bit. The
+    /// reciprocal of a number below `2^-128` is infinite.
+    pub fn div = Div, "div(&x, &other)" => "[2.0, -1.0, 3.0]";
+}
+
+fn with_tensor(x: &Tensor, operation: ArithmeticOp, other: &Tensor) -> Result<Tensor> {
+    let problem = ArithmeticSpec::new(operation).problem(x.shape(), other.shape())?;
+    let parameters = [("other", Some(other))];
+    single(operation.name(), x, problem.into(), &parameters)
+}
+
+/// The problem as a product with one factor per channel, if it is one.
+fn as_scale(problem: &ArithmeticProblem) -> Option<ScaleProblem> {
+    match problem.operand {
+        ArithmeticOperand::Channels { shape, values }
+            if problem.operation == ArithmeticOp::Mul && values == shape.c =>
+        {
+            Some(ScaleProblem::new(shape))
+        }
+        _ => None,
+    }
+}
+
+/// Plans the operator, including the folding of its parameter.
+pub(crate) fn plan(plan: &mut LaunchPlan, dtype: DType, problem: &ArithmeticProblem) -> Result<()> {
+    if let ArithmeticOperand::Elements(len) = problem.operand {
+        return pointwise::plan(plan, dtype, len as u64, &[ListStep::Residual(())]);
+    }
+    if let Some(problem) = as_scale(problem) {
+        return scale::plan(plan, dtype, &problem);
+    }
+    let geometry = problem.geometry()?;
+    if geometry.elements == 0 {
+        return Ok(());
+    }
+    let shape = elementwise::fold_shape(geometry.channels);
+    plan.launch(&FOLD_ARITHMETIC, &[dtype.label()], shape)?;
+    batch_norm::plan_map(plan, dtype, &geometry)
+}
+
+/// Plans the folding as a preparation.
+pub(crate) fn plan_folding(
+    plan: &mut LaunchPlan,
+    dtype: DType,
+    problem: &ArithmeticProblem,
+) -> Result<()> {
+    let shape = elementwise::fold_shape(problem.geometry()?.channels);
+    plan.preparation(&FOLD_ARITHMETIC, &[dtype.label()], shape)
+}
+
+/// Appends the one launch that folds the other operand into a gain and a shift of each channel, behind
+/// those of `before`.
+fn fold(
+    program: &mut ProgramBuilder,
+    other: Value,
+    before: Option<Folded>,
+    problem: &ArithmeticProblem,
+) -> Result<Folded> {
+    let geometry = ArithmeticFold::of(problem, before.is_some())?;
+    // The plan names the kernel for the tensors' type; parameters that each run is given may be f32.
+    let (_, shape) = program.next(&FOLD_ARITHMETIC);
+    let kernel = FOLD_ARITHMETIC.instance(&[program.dtype(other).label()])?;
+    let gain = program.tensor(&[geometry.channels as usize], DType::F32)?;
+    let shift = program.tensor_like(gain)?;
+    let [from_gain, from_shift] = [before.map(|of| of.gain), before.map(|of| of.shift)];
+    let arguments = (other, from_gain, from_shift, gain, shift, geometry);
+    // SAFETY: gains and shifts have an element for each channel, `other` as many as the geometry says.
+    unsafe { program.launch(kernel, shape, arguments) }
+    Ok(Folded { gain, shift })
+}
+
+/// The gain and the shift of the operation `layer` of a chain behind those of `before`, the first layer of
+/// which is `first`, [prepared] from the parameter.
+pub(crate) fn folded(
+    program: &mut ProgramBuilder,
+    preparations: &Preparations,
+    [first, layer]: [usize; 2],
+    other: Value,
+    before: Option<Folded>,
+    problem: &ArithmeticProblem,
+) -> Result<Folded> {
+    let known = [
+        Some(other),
+        before.map(|of| of.gain),
+        before.map(|of| of.shift),
+    ];
+    let append = |program: &mut ProgramBuilder, [other, gain, shift]: [Option<Value>; 3]| {
+        let other = other.expect("the parameter is not optional");
+        let before = gain.zip(shift).map(|(gain, shift)| Folded { gain, shift });
+        let Folded { gain, shift } = fold(program, other, before, problem)?;
+        Ok([gain, shift])
+    };
+    let of = (layer, Preparation::FoldedArithmetic { first });
+    let [gain, shift] = prepared(program, preparations, of, known, append)?;
+    Ok(Folded { gain, shift })
+}
+
+/// Appends the operator to a program, including the folding of its parameter.
+pub(crate) fn append(
+    program: &mut ProgramBuilder,
+    x: Value,
+    other: Value,
+    problem: &ArithmeticProblem,
+) -> Result<Value> {
+    if let ArithmeticOperand::Elements(_) = problem.operand {
+        return pointwise::append(program, x, &[ListStep::Residual(other)]);
+    }
+    if let Some(problem) = as_scale(problem) {
+        return scale::append(program, x, other, &problem);
+    }
+    if program.bytes(&[x]) == 0 {
+        return program.tensor_like(x);
+    }
+    let folded = fold(program, other, None, problem)?;
+    batch_norm::append_folded(program, x, folded, problem.geometry()?)
+}
