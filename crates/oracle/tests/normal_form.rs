@@ -71,7 +71,7 @@ impl<'a> Evaluation<'a> {
 
     /// Images are one voxel deep.
     fn convolved(&self, x: ArrayD<f64>) -> ArrayD<f64> {
-        let form = self.form;
+        let form = &self.form;
         let (layer, conv): (usize, &dyn Operator) = match (&form.convolution, &form.transposed) {
             (Some((layer, conv)), _) => (*layer, conv),
             (None, Some((layer, conv))) => (*layer, conv),
