@@ -18,8 +18,48 @@ pub(crate) fn trials() -> Vec<Trial> {
             ("inputs_are_multiplied_without_a_copy", without_a_copy),
             ("networks_reformat_nothing", reformats_nothing),
             ("depthwise_convolutions_and_pools_reformat_nothing", slides),
+            ("transposed_convolutions_reformat_nothing", transposes),
         ],
     )
+}
+
+/// Transposed convolutions, whose phases are implicit GEMMs or depthwise convolutions, have the bits of dense
+/// inputs, and read and write NHWC where these do.
+fn transposes(backend: Backend) -> Outcome {
+    let stream = backend.stream()?;
+    let last = way("channels last", channels_last);
+    let up = |filters, kernel: usize| Layer::conv_transpose2d("up", filters, kernel).stride(2);
+    // Classes of few products are reformatted, or not multiplied on tensor cores.
+    for (layer, channels, is_in_place) in [
+        (up(64, 2), 128, true),
+        (up(32, 3).padding(1).output_padding(1), 128, false),
+        (up(24, 3).stride(1).padding(1).groups(24), 24, true),
+    ] {
+        let is_depthwise = channels == 24;
+        let chain = Chain::new(channels, [layer])?;
+        let parameters = convfuse::Parameters::init(&chain, 3)?;
+        let mut values = data::signed(1, &[2, channels, 12, 20][..]);
+        values[[1, 5, 3, 4]] = f32::NAN;
+        for dtype in [DType::F16, DType::BF16, DType::F32] {
+            let model = Model::with_dtype(&stream, &chain, &parameters, dtype)?;
+            let options = Options::default();
+            let dense = Tensor::from_f32_array(&stream, &values, dtype)?;
+            let wanted = bits_of(&model.forward_with(&dense, &options)?)?;
+            let x = lying(&stream, &values, dtype, &last)?;
+            let y = model.forward_with(&x, &options)?;
+            assert_eq!(y.strides()[1], 1, "{:?}", y.strides());
+            assert_eq!(bits_of(&y)?, wanted, "{dtype}");
+            let explained = model.plan_for(&stream, &x, &options)?.explain()?;
+            let arch = stream.device().properties().arch;
+            let can = is_depthwise || arch.has_warpgroup_mma() && dtype != DType::F32;
+            if is_in_place && can {
+                let region = &explained.regions[0];
+                let layouts = (region.reads, region.writes);
+                assert_eq!(layouts, (Layout::Nhwc, Layout::Nhwc), "{explained}");
+            }
+        }
+    }
+    Ok(())
 }
 
 /// From channels-last inputs to a channels-last output without a copy, with the bits of dense inputs. The

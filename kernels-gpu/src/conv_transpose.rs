@@ -1,9 +1,9 @@
 //! `conv_transpose1d`, `conv_transpose2d` and `conv_transpose3d`: what is around the convolutions of their
 //! classes of phases, which `launch_config::conv_transpose` defines.
 //!
-//! A class's filters are every `n`-th tap of the weight, in reverse. Its convolution leaves the outputs of each
-//! phase side by side in a plane of their own. The kernels that interleave look up, for each output, in which
-//! class, phase and position it is: a pixel shuffle whose phases may have different extents.
+//! A class's filters are every `n`-th tap of the weight, in reverse. Its convolution leaves the outputs of
+//! each phase side by side in a plane of their own. The kernels that interleave look up, for each output, in
+//! which class, phase and position it is: a pixel shuffle whose phases may have different extents.
 
 use cuda_std::global::{Global, GlobalMut};
 use cuda_std::{Storage, bf16, f16, kernel, math, thread};
@@ -17,15 +17,16 @@ use crate::parts::index::{NearSegments, div_rem, div_rem_u64};
 use crate::parts::unroll::unroll;
 
 /// A thread copies an element of a class's filters `(groups * phases * k, c, t, r, s)` from the weight
-/// `(groups * c, k, t, r, s)`, where `c` and `k` are channels of a group. The first threads repeat the bias for
-/// each phase.
+/// `(groups * c, k, t, r, s)`, where `c` and `k` are channels of a group. The first threads repeat the bias
+/// for each phase.
 ///
 /// *Launch*: `g.shape()`. *Mapping*: neighbouring threads write neighbouring elements. *Barriers*: none.
 /// *Traffic*: each element of the class is read once and written once.
 ///
 /// # Safety
 /// `weight` has `g.weight_elements()` elements, `filters` `g.filters() * g.filter_elements()`. With a bias
-/// `bias` has `g.groups * g.group_k` elements and `phase_bias` `g.filters()`. Outputs are apart from all else.
+/// `bias` has `g.groups * g.group_k` elements and `phase_bias` `g.filters()`. Outputs are apart from all
+/// else.
 #[kernel(instances(T: [f32, f16, bf16]), max_threads = BLOCK_THREADS, min_blocks = MIN_BLOCKS)]
 pub unsafe fn conv_transpose_filters<T: Storage>(
     weight: *const T,
@@ -190,14 +191,15 @@ impl<T: Storage> Row<T> {
 /// A block writes up to four vectors a thread of the NCHW output `y`, from the classes' NCHW results.
 ///
 /// *Launch*: `g.shape(Layout::Nchw)`. *Mapping*: neighbouring threads write neighbouring vectors of four, and
-/// four vectors each, a block's width apart. A vector's elements are looked up one by one; what they share of a
-/// row is computed once. A warp's loads from each phase are of neighbouring elements. *Barriers*: none.
+/// four vectors each, a block's width apart. A vector's elements are looked up one by one; what they share of
+/// a row is computed once. A warp's loads from each phase are of neighbouring elements. *Barriers*: none.
 /// *Traffic*: each output is written once, and what it is made of is read once.
 ///
 /// # Safety
-/// `y` has `g.elements()` elements and starts on 16 bytes. Result `i` is the output of the convolution of class
-/// `i` of `g.classes()`, for each that has one; with a bias `bias` has `g.channels` elements. `y` is apart from
-/// them. A plane has less than 2^31 elements.
+/// `y` has `g.elements()` elements and starts on 16 bytes. Result `i` is the output of the convolution of
+/// class
+/// `i` of `g.classes()`, for each that has one; with a bias `bias` has `g.channels` elements. `y` is apart
+/// from them. A plane has less than 2^31 elements.
 #[kernel(instances(T: [f32, f16, bf16]), max_threads = BLOCK_THREADS, min_blocks = MIN_BLOCKS)]
 pub unsafe fn conv_transpose_interleave<T: Storage>(
     result_0: *const T,
@@ -356,8 +358,8 @@ pub unsafe fn conv_transpose_interleave_nhwc<T: Storage>(
     }
 }
 
-/// A pixel of NHWC results: the channels of its phase begin at `first`, and are `group_pitch` apart from group
-/// to group.
+/// A pixel of NHWC results: the channels of its phase begin at `first`, and are `group_pitch` apart from
+/// group to group.
 #[derive(Clone, Copy)]
 struct Pixel<T> {
     class: Global<T>,

@@ -1,8 +1,8 @@
 //! Transposed convolution as a matrix product whose results are added where they belong (col2im).
 //!
-//! For one sample and output channel, `columns [taps, position] = weight [taps, c] * x [c, position]` has what
-//! each input position adds to the output by each tap. Only some positions are done at a time, few enough for
-//! the columns to stay in the second-level cache.
+//! For one sample and output channel, `columns [taps, position] = weight [taps, c] * x [c, position]` has
+//! what each input position adds to the output by each tap. Only some positions are done at a time, few
+//! enough for the columns to stay in the second-level cache.
 
 use ndarray::linalg::general_mat_mul;
 use ndarray::{ArrayView2, ArrayViewMut2, ShapeBuilder, s};

@@ -16,10 +16,6 @@ use launch_config::norm::NormGeometry;
 
 /// The producer of a region's values.
 #[derive(Debug)]
-#[expect(
-    clippy::large_enum_variant,
-    reason = "there is one for each region of a program"
-)]
 pub(super) enum Producer {
     /// One kernel for the whole region, as in problem 85.
     OneLaunch2d(OneLaunch2d),

@@ -315,8 +315,8 @@ fn pays_for_layout(gemm: &Gemm) -> bool {
     gemm.is_one_sample() || GemmConfig::pays(gemm.conv())
 }
 
-/// The kernels of a transposed convolution: for each class the first rows above that implement its convolution
-/// and pay. All classes read one layout and write one.
+/// The kernels of a transposed convolution: for each class the first rows above that implement its
+/// convolution and pay. All classes read one layout and write one.
 fn transposed(
     region: &Region<'_>,
     problem: &ConvTransposeProblem<3>,

@@ -175,8 +175,8 @@ pub fn conv3d_with(
 /// Without a batch, `x` is `(c, h, w)` and the output `(k, p, q)`.
 ///
 /// *Numerics*: outputs whose positions have the same residue by the stride are an ordinary convolution with
-/// some of the taps. Their numerics are those of [`conv2d`], with the most taps that an output has. On the CPU
-/// device the terms of a sum are added tap by tap.
+/// some of the taps. Their numerics are those of [`conv2d`], with the most taps that an output has. On the
+/// CPU device the terms of a sum are added tap by tap.
 /// *NaN* and infinities spread to every output that is a sum of their products. An output without products is
 /// the bias.
 ///
@@ -268,7 +268,8 @@ pub fn conv_transpose1d_with(
     run_transposed(Layer::ConvTranspose1d, x, weight, bias, spec, options)
 }
 
-/// [`conv_transpose2d`] with a depth: `x` is `(n, c, d, h, w)`, `weight` `(c, k / groups, t, r, s)`, the output
+/// [`conv_transpose2d`] with a depth: `x` is `(n, c, d, h, w)`, `weight` `(c, k / groups, t, r, s)`, the
+/// output
 /// `(n, k, z, p, q)`. All rules of `conv_transpose2d` hold.
 ///
 /// # Examples

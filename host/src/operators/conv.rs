@@ -43,8 +43,8 @@ pub(crate) fn plan<const D: usize>(
     plan_direct(plan, dtype, &problem.geometry()?, (D as u32).max(2))
 }
 
-/// Plans the launch of a convolution of volumes, or of images that are one voxel deep, which has outputs and no
-/// separate padding.
+/// Plans the launch of a convolution of volumes, or of images that are one voxel deep, which has outputs and
+/// no separate padding.
 pub(super) fn plan_volumes(
     plan: &mut LaunchPlan,
     dtype: DType,

@@ -251,8 +251,9 @@ pub(crate) fn append(
     let order = Order::of_layout(output, transposed.writes)?;
     let y = program.tensor_as(output, dtype, order)?;
     let arguments = (a, b, c, d, e, f, g, h, filters.bias, y, *geometry);
-    // SAFETY: the results are the outputs of the geometry's classes in the layout of `y`, which has an element
-    // for each output; the bias is there if the geometry says so. `geometry()` refused planes of 2^31 elements.
+    // SAFETY: the results are the outputs of the geometry's classes in the layout of `y`, which has an
+    // element for each output; the bias is there if the geometry says so. `geometry()` refused planes of 2^31
+    // elements.
     unsafe {
         match transposed.writes {
             Layout::Nchw => {

@@ -1,5 +1,5 @@
-//! Transposed convolutions: the filters of their classes, direct convolutions, and the kernels that interleave
-//! the results.
+//! Transposed convolutions: the filters of their classes, direct convolutions, and the kernels that
+//! interleave the results.
 
 use cuda_std::{Label, Storage};
 use launch_config::conv_transpose::{BLOCK_ITEMS, Class, MAX_CLASSES, PhaseFiltersGeometry};

@@ -1,7 +1,7 @@
 //! `y[n, k, p, q] = bias[k] +` the sum of all `weight[c, k, r, s] * x[n, c, h, w]` with
 //! `p = h * stride - padding + r * dilation`, `q` likewise: each input element adds its products with the
-//! filter to the outputs from its place on. A transposed convolution of volumes has one dimension more, one of
-//! sequences one less; both are done as one of volumes.
+//! filter to the outputs from its place on. A transposed convolution of volumes has one dimension more, one
+//! of sequences one less; both are done as one of volumes.
 //!
 //! *Condition*, *Passes on*: as of a convolution, with the most taps that an output has.
 

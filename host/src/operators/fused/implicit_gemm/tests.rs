@@ -23,6 +23,7 @@ fn filters_without_norm(weight: Value, preparations: &Preparations) -> Parameter
         residual: None,
         factors: None,
         layer: 0,
+        class: 0,
         preparations,
     }
 }
