@@ -12,9 +12,9 @@ use crate::lowering;
 use crate::model::{self, Options};
 use crate::operators::pointwise;
 use crate::ops::{
-    adaptive_avg_pool2d, adaptive_avg_pool3d, add, avg_pool2d, avg_pool3d, batch_norm,
-    channel_reduction, conv1d_with, conv2d_with, conv3d_with, group_norm, instance_norm,
-    layer_norm, max_pool2d, max_pool3d, prelu, scale,
+    adaptive_avg_pool2d, adaptive_avg_pool3d, add, avg_pool2d, avg_pool3d, batch_norm, conv1d_with,
+    conv2d_with, conv3d_with, group_norm, instance_norm, layer_norm, max_pool2d, max_pool3d, prelu,
+    reduction, scale,
 };
 
 pub use crate::model::{explain_axes, forward_array_cut, launched_kernels};
@@ -101,7 +101,7 @@ pub fn layer(
         Layer::Scale(_) => scale(x, weight()),
         Layer::Prelu(_) => prelu(x, weight()),
         Layer::MaxPool2d(pool) => max_pool2d(x, pool),
-        Layer::ChannelReduction(reduction) => channel_reduction(x, reduction),
+        Layer::Reduction(spec) => reduction(x, spec),
         Layer::Add(_) => add(x, weight()),
         Layer::MaxPool3d(pool) => max_pool3d(x, pool),
         Layer::AvgPool2d(pool) => avg_pool2d(x, pool),

@@ -32,7 +32,6 @@ pub use crate::model::convolution::{
 };
 pub use crate::operators::add::add;
 pub use crate::operators::batch_norm::batch_norm;
-pub use crate::operators::channel_reduction::channel_reduction;
 pub use crate::operators::group_norm::group_norm;
 pub use crate::operators::instance_norm::instance_norm;
 pub use crate::operators::layer_norm::layer_norm;
@@ -43,4 +42,5 @@ pub use crate::operators::pool::{
 };
 pub use crate::operators::precision::Precision;
 pub use crate::operators::prelu::prelu;
+pub use crate::operators::reduction::reduction;
 pub use crate::operators::scale::scale;

@@ -18,11 +18,11 @@
 pub use op_spec::{
     AdaptiveAvgPool2dSpec, AdaptiveAvgPool3dSpec, AdaptiveAvgPoolProblem, AdaptiveAvgPoolSpec,
     AddProblem, AddSpec, AvgPool2dSpec, AvgPool3dSpec, AvgPoolProblem, AvgPoolSpec,
-    BatchNormProblem, BatchNormSpec, ChannelReductionProblem, ChannelReductionSpec, ChannelShape,
-    ClampProblem, ClampSpec, Conv1dSpec, Conv2dSpec, Conv3dSpec, ConvProblem, ConvSpec,
-    GeluApproximation, GroupNormProblem, GroupNormSpec, InstanceNormProblem, InstanceNormSpec,
-    LayerNormProblem, LayerNormSpec, Layout, MaxPool2dProblem, MaxPool2dSpec, MaxPool3dProblem,
-    MaxPool3dSpec, MaxPoolSpec, Pad, Padding, PaddingMode, PerAxis, PointwiseProblem,
-    PointwiseSpec, PoolProblem, Pooled, PreluProblem, PreluSpec, Quantity, RankRule, ReductionOp,
-    ScaleProblem, ScaleSpec, Shape, SpecError,
+    BatchNormProblem, BatchNormSpec, ChannelShape, ClampProblem, ClampSpec, Conv1dSpec, Conv2dSpec,
+    Conv3dSpec, ConvProblem, ConvSpec, Dims, GeluApproximation, GroupNormProblem, GroupNormSpec,
+    InstanceNormProblem, InstanceNormSpec, LayerNormProblem, LayerNormSpec, Layout,
+    MaxPool2dProblem, MaxPool2dSpec, MaxPool3dProblem, MaxPool3dSpec, MaxPoolSpec, Pad, Padding,
+    PaddingMode, Pass, PerAxis, PointwiseProblem, PointwiseSpec, PoolProblem, Pooled, PreluProblem,
+    PreluSpec, Quantity, RankRule, ReductionOp, ReductionProblem, ReductionSpec, ScaleProblem,
+    ScaleSpec, Shape, SpecError,
 };

@@ -34,7 +34,7 @@
 //! | `t`, `r`, `s` | filter depth (3-D only), height, width |
 //! | `z`, `p`, `q` | output depth (3-D only), height, width |
 //!
-//! Operators that treat all positions of a channel alike (norms, scale, channel maximum) see a
+//! Operators that treat all positions of a channel alike (norms, scale, prelu) see a
 //! tensor as `(n, c, spatial)`, whatever its rank.
 #![no_std]
 
@@ -48,7 +48,6 @@ mod window;
 
 mod add;
 mod batch_norm;
-mod channel_reduction;
 mod conv;
 #[cfg(feature = "graph")]
 pub mod data;
@@ -61,11 +60,11 @@ mod layout;
 mod pointwise;
 mod pool;
 mod prelu;
+mod reduction;
 mod scale;
 
 pub use add::{AddProblem, AddSpec};
 pub use batch_norm::{BatchNormProblem, BatchNormSpec};
-pub use channel_reduction::{ChannelReductionProblem, ChannelReductionSpec, ReductionOp};
 pub use conv::{
     Conv1dSpec, Conv2dSpec, Conv3dSpec, ConvProblem, ConvSpec, Pad, Padding, PaddingMode,
 };
@@ -81,6 +80,7 @@ pub use pool::{
     MaxPool3dProblem, MaxPool3dSpec, MaxPoolSpec, PoolProblem, Pooled,
 };
 pub use prelu::{PreluProblem, PreluSpec};
+pub use reduction::{Dims, Pass, ReductionOp, ReductionProblem, ReductionSpec};
 pub use scale::{ScaleProblem, ScaleSpec};
 pub use setters::PerAxis;
 pub use shape::{ChannelShape, MAX_ELEMENTS, Shape};

@@ -161,7 +161,7 @@ pub(super) const TABLE: [Row; 7] = [
             let (_, conv) = form.convolution.ok_or(row.other_layers())?;
             let reduced = ReducedChannels::of(region, &form.epilogue)?;
             let (_, norm) = reduced.norm.ok_or(row.other_layers())?;
-            if reduced.reduction.operation != ReductionOp::Max {
+            if reduced.reduction.operation() != ReductionOp::Max {
                 return Err(Refusal::Needs("max as the reduction over the channels"));
             }
             let of = region.of;

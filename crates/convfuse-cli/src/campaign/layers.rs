@@ -2,8 +2,8 @@
 
 use convfuse::graph::{ConvLayer, Layer};
 use convfuse::spec::{
-    AvgPoolSpec, ChannelReductionSpec, ClampSpec, ConvSpec, GeluApproximation, MaxPoolSpec,
-    Padding, PaddingMode, PointwiseSpec, ReductionOp,
+    AvgPoolSpec, ClampSpec, ConvSpec, GeluApproximation, MaxPoolSpec, Padding, PaddingMode,
+    PointwiseSpec, ReductionOp, ReductionSpec,
 };
 
 use super::choices::Choices;
@@ -12,7 +12,7 @@ use super::choices::Choices;
 pub(super) fn channel_reduction(c: &mut Choices) -> Layer {
     let operations = ReductionOp::ALL;
     let operation = operations[c.within(0, operations.len() - 1)];
-    let reduction = ChannelReductionSpec::new(operation, 1);
+    let reduction = ReductionSpec::new(operation, &[1]);
     reduction.keepdim(c.once_in(3)).into()
 }
 

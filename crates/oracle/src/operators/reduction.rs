@@ -1,11 +1,11 @@
-//! `y[n, ..]` is what the operation makes of `x[n, c, ..]` over `c`; NaN in any channel gives NaN.
+//! `y` is what the operation makes of `x` over the axes; NaN in any value gives NaN.
 //!
 //! *Condition*: of an operation that selects one of the values 0, of any other what it makes of the
-//! magnitudes. *Passes on* the largest `t` of the channels, or what the operation makes of them. The longest
-//! chain of additions is as long as there are channels.
+//! magnitudes. *Passes on* the largest `t` of the values, or what the operation makes of them. The longest
+//! chain of additions is as long as there are values.
 
 use ndarray::{ArrayD, ArrayView1, Axis, Zip};
-use op_spec::{ChannelReductionProblem, ReductionOp};
+use op_spec::{ReductionOp, ReductionProblem};
 
 use super::operator::{Given, Operator, chained};
 use crate::cases::cases;
@@ -33,31 +33,30 @@ fn reduced(operation: ReductionOp, values: ArrayView1<'_, f64>) -> f64 {
     }
 }
 
-/// What the operation makes of the channels at each position.
-fn of_channels(
-    problem: &ChannelReductionProblem,
-    operation: ReductionOp,
-    x: &ArrayD<f64>,
-) -> ArrayD<f64> {
-    let y = x.map_axis(Axis(1), |values| reduced(operation, values));
-    match problem.keepdim {
-        true => y.insert_axis(Axis(1)),
-        false => y,
+/// What the operation makes of `x`, axis by axis.
+fn of_axes(problem: &ReductionProblem, operation: ReductionOp, x: &ArrayD<f64>) -> ArrayD<f64> {
+    let mut y = x.clone();
+    for axis in problem.axes().rev() {
+        y = y.map_axis(Axis(axis), |values| reduced(operation, values));
+        if problem.keepdim {
+            y = y.insert_axis(Axis(axis));
+        }
     }
+    y
 }
 
-impl Operator for ChannelReductionProblem {
+impl Operator for ReductionProblem {
     fn reference(&self, x: &ArrayD<f64>, _: &[&ArrayD<f64>]) -> ArrayD<f64> {
-        of_channels(self, self.operation, x)
+        of_axes(self, self.operation, x)
     }
 
     fn tolerance(&self, of: &Given<'_>, t: ArrayD<f64>, precision: &Precision) -> ArrayD<f64> {
         if self.selects() {
-            return of_channels(self, ReductionOp::Max, &t);
+            return of_axes(self, ReductionOp::Max, &t);
         }
         let passed_on = self.reference(&t, &[]);
         let magnitudes = self.reference(&of.x.mapv(f64::abs), &[]) + &passed_on;
-        let mut own = magnitudes.mapv(|v| chained(self.shape.c) * precision.arithmetic * v);
+        let mut own = magnitudes.mapv(|v| chained(self.count) * precision.arithmetic * v);
         // Of what is infinite or NaN the tolerance is nothing anyway.
         Zip::from(&mut own).and(of.y).for_each(|own, y| {
             if !y.is_finite() {
@@ -72,7 +71,7 @@ impl Operator for ChannelReductionProblem {
     }
 
     fn cost(&self) -> u64 {
-        self.shape.elements() as u64
+        self.elements as u64
     }
 }
 
@@ -91,8 +90,23 @@ macro_rules! cases_of {
                 many_channels 1x521x3x7
                 kept_dimension 2x5x3x4 keepdim=true
                 counted_from_the_end 2x6x3x5 dim=[-3]
-                nan_and_infinities 2x11x7x13 special",
-            realistic: "maxout 2x16x14x30x30"
+                nan_and_infinities 2x11x7x13 special
+                images 3x5x7x9 dim=[2,3]
+                kept_images 2x3x8x12 dim=[-1,-2] keepdim=true
+                samples 3x4x5x6 dim=[1,2,3]
+                rows 2x3x5x37 dim=-1 special
+                columns 2x3x6x9 dim=2
+                depth 2x3x4x5x6 dim=[2] keepdim=true
+                one_row 2x3x1x1x70 dim=[2,4]
+                apart 2x3x4x5x6 dim=[1,3]
+                apart_and_kept 2x5x3x7 dim=[3,1] keepdim=true special
+                three_groups 1x3x2x4x2x5x2 dim=[1,3,5]
+                nothing_left 2x1x1 dim=[1,2]
+                several_parts 1x2x91x93 dim=[2,3]
+                several_parts_of_vectors 2x1x3x4096 dim=[2,3] special",
+            realistic: "maxout 2x16x14x30x30
+                pooled 2x64x56x56 dim=[2,3]
+                reduced_depth 2x24x22x30x30 dim=2"
         )
     };
 }
@@ -107,7 +121,7 @@ pub(super) const CASES: &[Cases] = &[
 #[cfg(test)]
 mod tests {
     use ndarray::array;
-    use op_spec::ChannelReductionSpec;
+    use op_spec::ReductionSpec;
 
     use super::*;
 
@@ -121,11 +135,11 @@ mod tests {
     fn nan_wins() {
         let (nan, minus) = (f64::NAN, f64::NEG_INFINITY);
         let x = array![[[1.0, nan, minus], [2.0, 7.0, minus]]].into_dyn();
-        let largest = ChannelReductionSpec::new(ReductionOp::Max, 1);
+        let largest = ReductionSpec::new(ReductionOp::Max, &[1]);
         let y = largest.problem(x.shape()).unwrap().reference(&x, &[]);
         assert!(y[[0, 0]] == 2.0 && y[[0, 1]].is_nan() && y[[0, 2]] == minus);
         for &operation in ReductionOp::ALL {
-            let spec = ChannelReductionSpec::new(operation, 1);
+            let spec = ReductionSpec::new(operation, &[1]);
             let y = spec.problem(x.shape()).unwrap().reference(&x, &[]);
             assert!(y[[0, 1]].is_nan(), "{}", operation.name());
         }
