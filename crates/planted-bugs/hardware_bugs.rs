@@ -65,7 +65,7 @@ bugs! {
             "        let plane = «(sample as usize * g.channels as usize + first as usize) * spatial»;"
                 => "(sample * g.channels + first).wrapping_mul(spatial as u32) as usize";
         maxima_start_in_32_bits, far_pools::channels,
-            "    let plane = «sample as usize * spatial»;\n    let stored"
+            "        plane: «sample as usize * spatial»,"
                 => "sample.wrapping_mul(spatial as u32) as usize";
     "conv/direct.rs":
         convolved_planes_start_in_32_bits, far_products::on_cores,
