@@ -75,6 +75,10 @@ bugs! {
             "math::max_nan(a, b)" => "math::max(a, b)";
         mean_over_channels_is_their_sum, channel_reduction::channel_reduction::<f32>,
             "combined / divisor" => "combined";
+        sums_of_exponentials_keep_their_scale, row_reduction::matches::<f32>,
+            "math::fma(sum_a, ratio, sum_b)" => "sum_a + sum_b";
+        logarithms_lose_the_largest_value, row_reduction::matches::<f32>,
+            "largest + ln_from_one(sum)" => "ln_from_one(sum)";
     "parts/channel_reduce.rs":
         channels_behind_the_last_four_are_left_out, channel_reduction::channel_reduction::<f32>,
             "            let mapped = map.apply(params, x[i]);\n            results[i] = «O::and_value(results[i], mapped)»;"

@@ -554,6 +554,7 @@ _REDUCTIONS = {
     aten.min.dim: "min",
     aten.sum.dim_IntList: "sum",
     aten.mean.dim: "mean",
+    aten.logsumexp.default: "logsumexp",
 }
 
 

@@ -152,6 +152,11 @@ TAKEN = {
         IMAGE,
         [f"{BEGIN} sum tanh sum"],
     ),
+    "logsumexp": (
+        Of(lambda own, x: own.a(x).logsumexp(1, keepdim=True).relu(), a=after()),
+        IMAGE,
+        [f"{BEGIN} logsumexp relu"],
+    ),
     "maxima apart": (Of(lambda own, x: own.a(x).amax((1, 3)), a=after()), IMAGE, [f"{BEGIN} max"]),
     "samples": (Of(lambda own, x: own.a(x).mean((1, 2, 3)), a=after()), IMAGE, [f"{BEGIN} mean"]),
     "a functional call": (

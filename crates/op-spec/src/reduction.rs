@@ -57,6 +57,8 @@ operations! {
     Sum = sum,
     /// The sum divided by the number of values; PyTorch's `torch.mean(x, dim)`.
     Mean = mean,
+    /// The logarithm of the sum of exponentials; PyTorch's `torch.logsumexp(x, dim)`.
+    LogSumExp = logsumexp,
 }
 
 impl ReductionOp {
@@ -65,7 +67,7 @@ impl ReductionOp {
     pub const fn selects(self) -> bool {
         match self {
             Self::Max | Self::Min => true,
-            Self::Sum | Self::Mean => false,
+            Self::Sum | Self::Mean | Self::LogSumExp => false,
         }
     }
 
@@ -76,47 +78,6 @@ impl ReductionOp {
         match self {
             Self::Mean => Self::Sum,
             other => other,
-        }
-    }
-
-    /// What a reduction starts with: combined with any value, it gives the value.
-    #[must_use]
-    pub const fn identity(self) -> f32 {
-        match self {
-            Self::Max => f32::NEG_INFINITY,
-            Self::Min => f32::INFINITY,
-            Self::Sum | Self::Mean => 0.0,
-        }
-    }
-
-    /// One step: what is known of some values, and what is known of others, become what is known of all.
-    #[must_use]
-    pub const fn combine(self, a: f32, b: f32) -> f32 {
-        match self {
-            Self::Max => {
-                if b > a || b.is_nan() {
-                    b
-                } else {
-                    a
-                }
-            }
-            Self::Min => {
-                if b < a || b.is_nan() {
-                    b
-                } else {
-                    a
-                }
-            }
-            Self::Sum | Self::Mean => a + b,
-        }
-    }
-
-    /// The result, from `count` values that are combined.
-    #[must_use]
-    pub const fn finish(self, combined: f32, count: usize) -> f32 {
-        match self {
-            Self::Max | Self::Min | Self::Sum => combined,
-            Self::Mean => combined / count as f32,
         }
     }
 }

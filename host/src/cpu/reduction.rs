@@ -3,6 +3,7 @@
 use op_spec::{ReductionOp, ReductionProblem};
 use rayon::prelude::*;
 
+use super::max_keeping_nan;
 use super::moments::sum;
 use crate::error::Result;
 use crate::host_memory::zeroed;
@@ -39,6 +40,7 @@ pub(super) fn reduce_sample(x: &[f32], y: &mut [f32], problem: &ReductionProblem
 }
 
 /// Makes one of `reduced` values, `inner` elements apart from each other. `count` is the divisor of a mean.
+/// Sums are float64.
 fn reduce(
     x: &[f32],
     y: &mut [f32],
@@ -47,14 +49,8 @@ fn reduce(
     count: usize,
 ) {
     if inner == 1 {
-        let of_row = |row: &[f32]| match operation {
-            ReductionOp::Sum | ReductionOp::Mean => sum(row, |v| v) as f32,
-            _ => row
-                .iter()
-                .fold(operation.identity(), |a, &b| operation.combine(a, b)),
-        };
         let rows = x.par_chunks_exact(reduced).zip(y);
-        rows.for_each(|(row, y)| *y = operation.finish(of_row(row), count));
+        rows.for_each(|(row, y)| *y = of_row(row, operation, count));
         return;
     }
     let planes = x
@@ -64,15 +60,88 @@ fn reduce(
         let tasks = y.par_chunks_mut(TASK_POSITIONS).enumerate();
         tasks.for_each(|(task, y)| {
             let part = task * TASK_POSITIONS..task * TASK_POSITIONS + y.len();
-            y.fill(operation.identity());
-            for values in x.chunks_exact(inner) {
-                for (reduced, &v) in y.iter_mut().zip(&values[part.clone()]) {
-                    *reduced = operation.combine(*reduced, v);
-                }
-            }
-            for reduced in y {
-                *reduced = operation.finish(*reduced, count);
-            }
+            let values = x.chunks_exact(inner).map(|values| &values[part.clone()]);
+            of_positions(values, y, operation, count);
         });
     });
+}
+
+/// What the operation makes of neighbouring values.
+fn of_row(row: &[f32], operation: ReductionOp, count: usize) -> f32 {
+    let largest = || row.iter().copied().fold(f32::NEG_INFINITY, max_keeping_nan);
+    match operation {
+        ReductionOp::Max => largest(),
+        ReductionOp::Min => -row
+            .iter()
+            .map(|&v| -v)
+            .fold(f32::NEG_INFINITY, max_keeping_nan),
+        ReductionOp::Sum => sum(row, |v| v) as f32,
+        ReductionOp::Mean => (sum(row, |v| v) / count as f64) as f32,
+        ReductionOp::LogSumExp => {
+            let pivot = pivot(largest());
+            (sum(row, |v| (v - pivot).exp()).ln() + pivot) as f32
+        }
+    }
+}
+
+/// The same at each position of `y`, whose values are at the same position of each of `values`.
+fn of_positions<'a>(
+    values: impl Iterator<Item = &'a [f32]> + Clone,
+    y: &mut [f32],
+    operation: ReductionOp,
+    count: usize,
+) {
+    let selected = |y: &mut [f32], sign: f32| {
+        y.fill(f32::NEG_INFINITY);
+        for values in values.clone() {
+            let pairs = y.iter_mut().zip(values);
+            pairs.for_each(|(y, &v)| *y = max_keeping_nan(*y, sign * v));
+        }
+        y.iter_mut().for_each(|y| *y *= sign);
+    };
+    match operation {
+        ReductionOp::Max => selected(y, 1.0),
+        ReductionOp::Min => selected(y, -1.0),
+        ReductionOp::Sum | ReductionOp::Mean => {
+            let divisor = if operation == ReductionOp::Mean {
+                count as f64
+            } else {
+                1.0
+            };
+            let sums = summed(values, y.len(), |_, v| v);
+            y.iter_mut()
+                .zip(sums)
+                .for_each(|(y, sum)| *y = (sum / divisor) as f32);
+        }
+        ReductionOp::LogSumExp => {
+            selected(y, 1.0);
+            let pivots: Vec<f64> = y.iter().map(|&largest| pivot(largest)).collect();
+            let sums = summed(values, y.len(), |at, v| (v - pivots[at]).exp());
+            let results = y.iter_mut().zip(sums.iter().zip(&pivots));
+            results.for_each(|(y, (sum, pivot))| *y = (sum.ln() + pivot) as f32);
+        }
+    }
+}
+
+/// The sum at each of `len` positions of what `of` makes of the position and each value.
+fn summed<'a>(
+    values: impl Iterator<Item = &'a [f32]>,
+    len: usize,
+    of: impl Fn(usize, f64) -> f64,
+) -> Vec<f64> {
+    let mut sums = vec![0.0; len];
+    for values in values {
+        for (at, (sum, &v)) in sums.iter_mut().zip(values).enumerate() {
+            *sum += of(at, f64::from(v));
+        }
+    }
+    sums
+}
+
+/// What is subtracted from values before exponentials are taken: the largest, unless it is infinite.
+fn pivot(largest: f32) -> f64 {
+    match largest.is_infinite() {
+        true => 0.0,
+        false => f64::from(largest),
+    }
 }

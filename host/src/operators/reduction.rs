@@ -23,7 +23,8 @@ use crate::spec::{ReductionOp, ReductionProblem, ReductionSpec};
 /// has any axes but the batch, and at least one value to reduce.
 ///
 /// *Numerics*: a result that is one of the values is exact. Any other is combined in f32, in an order that
-/// does not depend on the batch, and rounded once. A *NaN* among the values gives NaN.
+/// does not depend on the batch, and rounded once. Exponentials are those of distances from the largest value,
+/// so none overflows. A *NaN* among the values gives NaN.
 ///
 /// # Errors
 /// [`Error::Spec`](crate::Error::Spec) for a rank below 2, nothing to reduce, or a `dim` that is empty, names

@@ -5,6 +5,8 @@
 
 use cuda_std::math;
 
+use crate::parts::exponential::{Exponential, ln_from_one};
+
 /// An operation on several values.
 pub(crate) trait ReductionOperation {
     /// What is known of some values.
@@ -86,6 +88,54 @@ of_values! {
     Mean from 0.0, |a, b| a + b, |combined, divisor| combined / divisor;
 }
 
+/// The logarithm of the sum of exponentials: the largest value, and the sum of `e^(x - largest)`, of which each
+/// larger value rescales the sum. Both values infinite and of one sign count as equal.
+pub(crate) struct LogSumExp;
+
+impl LogSumExp {
+    /// `e^-|a - b|`.
+    #[inline(always)]
+    fn ratio(a: f32, b: f32) -> f32 {
+        if a == b {
+            1.0
+        } else {
+            Exponential::of::<f32>(-math::abs(a - b)).value()
+        }
+    }
+}
+
+impl ReductionOperation for LogSumExp {
+    type State = [f32; 2];
+
+    const NONE: [f32; 2] = [f32::NEG_INFINITY, 0.0];
+
+    #[inline(always)]
+    fn and_value(state: [f32; 2], value: f32) -> [f32; 2] {
+        Self::and(state, [value, 1.0])
+    }
+
+    #[inline(always)]
+    fn and([a, sum_a]: [f32; 2], [b, sum_b]: [f32; 2]) -> [f32; 2] {
+        let ratio = Self::ratio(a, b);
+        let sum = if b > a {
+            math::fma(sum_a, ratio, sum_b)
+        } else {
+            math::fma(sum_b, ratio, sum_a)
+        };
+        [math::max_nan(a, b), sum]
+    }
+
+    #[inline(always)]
+    fn map(state: [f32; 2], of: impl Fn(f32) -> f32) -> [f32; 2] {
+        state.map(of)
+    }
+
+    #[inline(always)]
+    fn partial([largest, sum]: [f32; 2]) -> f32 {
+        largest + ln_from_one(sum)
+    }
+}
+
 /// A kernel with an instance of its parameter `O` for each operation.
 macro_rules! of_each_operation {
     (
@@ -101,6 +151,7 @@ macro_rules! of_each_operation {
                     min: crate::parts::reduction_operations::Min,
                     sum: crate::parts::reduction_operations::Sum,
                     mean: crate::parts::reduction_operations::Mean,
+                    logsumexp: crate::parts::reduction_operations::LogSumExp,
                 ],
                 T: $types,
             ),

@@ -1,7 +1,8 @@
 //! `y` is what the operation makes of `x` over the axes; NaN in any value gives NaN.
 //!
-//! *Condition*: of an operation that selects one of the values 0, of any other what it makes of the
-//! magnitudes. *Passes on* the largest `t` of the values, or what the operation makes of them. The longest
+//! *Condition*: of an operation that selects one of the values 0, of a logarithm of exponentials 1 and its
+//! magnitude, of any other what it makes of the magnitudes. *Passes on* the largest `t` of the values, or what
+//! a sum or mean makes of them. The longest
 //! chain of additions is as long as there are values.
 
 use ndarray::{ArrayD, ArrayView1, Axis, Zip};
@@ -30,6 +31,11 @@ fn reduced(operation: ReductionOp, values: ArrayView1<'_, f64>) -> f64 {
         }),
         ReductionOp::Sum => values.sum(),
         ReductionOp::Mean => values.sum() / values.len() as f64,
+        ReductionOp::LogSumExp => {
+            let largest = reduced(ReductionOp::Max, values);
+            let pivot = if largest.is_infinite() { 0.0 } else { largest };
+            values.mapv(|v| (v - pivot).exp()).sum().ln() + pivot
+        }
     }
 }
 
@@ -53,6 +59,20 @@ impl Operator for ReductionProblem {
     fn tolerance(&self, of: &Given<'_>, t: ArrayD<f64>, precision: &Precision) -> ArrayD<f64> {
         if self.selects() {
             return of_axes(self, ReductionOp::Max, &t);
+        }
+        if self.operation == ReductionOp::LogSumExp {
+            // The sum of exponentials is off by roundings of its terms and of itself, and by those of the
+            // distances from the largest value, of which the weighted mean is `ln(count)` at most. The result
+            // rounds its own magnitude, as do those of parts, which are less by `ln(count)` at most.
+            let (most, ln) = (
+                of_axes(self, ReductionOp::Max, &t),
+                (self.count as f64).ln(),
+            );
+            let own = of.y.mapv(|y| match y.is_finite() {
+                true => (2.0 * chained(self.count) + 6.0 * (y.abs() + ln)) * precision.arithmetic,
+                false => 0.0,
+            });
+            return own + most;
         }
         let passed_on = self.reference(&t, &[]);
         let magnitudes = self.reference(&of.x.mapv(f64::abs), &[]) + &passed_on;
@@ -116,6 +136,7 @@ pub(super) const CASES: &[Cases] = &[
     cases_of!("min"),
     cases_of!("sum"),
     cases_of!("mean"),
+    cases_of!("logsumexp"),
 ];
 
 #[cfg(test)]
