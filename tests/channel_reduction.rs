@@ -1,6 +1,6 @@
 //! Reductions over channels.
 
-use convfuse::spec::{ChannelReductionSpec, ReductionOp};
+use convfuse::spec::{ReductionOp, ReductionSpec};
 use convfuse::{Tensor, f16, ops};
 use libtest_mimic::Trial;
 use ndarray::Array3;
@@ -30,8 +30,8 @@ fn wide(backend: Backend) -> Outcome {
         x[[0, channel, position]] = f16::from_f32(value);
     }
     let stream = backend.stream()?;
-    let max = ChannelReductionSpec::new(ReductionOp::Max, 1);
-    let y = ops::channel_reduction(&Tensor::from_array(&stream, &x)?, &max)?.to_array::<f16>()?;
+    let max = ReductionSpec::new(ReductionOp::Max, &[1]);
+    let y = ops::reduction(&Tensor::from_array(&stream, &x)?, &max)?.to_array::<f16>()?;
     for (_, position, value) in marks {
         assert_eq!(
             y[[0, position]],

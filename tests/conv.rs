@@ -48,7 +48,7 @@ fn chain(backend: Backend) -> Outcome {
         Layer::from(Layer::scale("scale")),
         Layer::relu(),
         Layer::from(Layer::batch_norm("batch_norm")),
-        Layer::from(Layer::max(1)),
+        Layer::from(Layer::max(&[1])),
     ];
     let case = Case::of_graph("conv1d/chain", Chain::new(5, layers)?, &[2, 5, 37]);
     match_reference(backend, &[case], &TYPES)

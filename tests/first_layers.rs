@@ -66,7 +66,7 @@ fn layers() -> Vec<(Layer, &'static [usize])> {
         (Layer::silu(), volume),
         (Layer::max_pool2d([3, 2]).into(), image),
         (Layer::avg_pool3d([2, 3, 1]).into(), volume),
-        (Layer::max(1).into(), volume),
+        (Layer::max(&[1]).into(), volume),
     ];
     convolutions.chain(others).collect()
 }

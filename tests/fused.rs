@@ -2,7 +2,7 @@
 //! the same device, and against the reference where values are special.
 
 use convfuse::graph::{Chain, Layer, Partition};
-use convfuse::spec::{ChannelReductionSpec, ReductionOp};
+use convfuse::spec::{ReductionOp, ReductionSpec};
 use convfuse::{DType, Options, Stream, Tensor, data, lab};
 use libtest_mimic::Trial;
 use ndarray::{Array1, IxDyn};
@@ -75,8 +75,8 @@ fn fusions() -> [(&'static str, Vec<Vec<Layer>>); 7] {
     });
     let reductions = |before: &[Layer]| {
         let operations = ReductionOp::ALL.iter();
-        let reductions = operations.map(|&operation| ChannelReductionSpec::new(operation, 1));
-        let with = |last: ChannelReductionSpec| [before, &[last.into()]].concat();
+        let reductions = operations.map(|&operation| ReductionSpec::new(operation, &[1]));
+        let with = |last: ReductionSpec| [before, &[last.into()]].concat();
         reductions.map(with).collect::<Vec<_>>()
     };
     let scale_norm_clamp_scale_reduction = norms.map(|affine| {

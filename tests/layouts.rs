@@ -1,7 +1,7 @@
 //! Tensors that lie in memory in other ways than kernels read: channels last, backwards, with gaps, from odd
 //! addresses.
 
-use convfuse::spec::{ChannelReductionSpec, ClampSpec, Conv2dSpec, GroupNormSpec, ReductionOp};
+use convfuse::spec::{ClampSpec, Conv2dSpec, GroupNormSpec, ReductionOp, ReductionSpec};
 use convfuse::{DType, Device, Model, Options, Stream, Tensor, data, lab, ops};
 use libtest_mimic::{Failed, Trial};
 use ndarray::{ArrayD, array};
@@ -180,7 +180,7 @@ fn operators(backend: Backend) -> Outcome {
             ops::conv2d(&x, &weight, Some(&bias), &Conv2dSpec::default())?,
             norm,
             ops::scale(&x, &factors)?,
-            ops::channel_reduction(&x, &ChannelReductionSpec::new(ReductionOp::Max, 1))?,
+            ops::reduction(&x, &ReductionSpec::new(ReductionOp::Max, &[1]))?,
             ops::clamp(&x, &ClampSpec::new(-0.5, 0.5))?,
         ];
         Ok(results.iter().map(bits_of).collect::<Result<_, _>>()?)

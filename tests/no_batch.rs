@@ -122,7 +122,7 @@ fn refusals(backend: Backend) -> Outcome {
             "layer 1: batch_norm: the input has no batch, expected one",
         ),
         (
-            Layer::max(1).into(),
+            Layer::max(&[1]).into(),
             "layer 1: max: the input has no batch, expected one",
         ),
     ] {

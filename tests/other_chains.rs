@@ -56,7 +56,7 @@ fn flat_79() -> Vec<Layer> {
     let (scale, norm) = (Layer::scale("scale"), Layer::instance_norm("norm"));
     let clamp = Layer::clamp(-0.5, 0.8);
     let convolution = conv("conv", 24);
-    let maximum = Layer::max(1);
+    let maximum = Layer::max(&[1]);
     vec![
         convolution,
         scale.clone().into(),
@@ -147,7 +147,7 @@ pub(crate) fn cases() -> Vec<(Case, &'static str)> {
         ),
     ];
     let first = layer_norm(&[8, 14, 17], false);
-    let maximum = || Layer::from(Layer::max(1));
+    let maximum = || Layer::from(Layer::max(&[1]));
     let by_tensors = [
         case("no_convolution", head()[2..].to_vec()),
         case("norm_first", vec![norm(), scale(), pool(3), clamp()]),

@@ -124,7 +124,7 @@ fn announced(backend: Backend) -> Outcome {
         "implicit_gemm_sm90",
         "group_norm_scale_resident",
         "group_norm_stats",
-        "plane_averages",
+        "row_reduction",
         "pointwise",
         "fold_batch_norm",
         "fold_arithmetic",

@@ -43,7 +43,7 @@ fn chains_with(function: &Layer) -> Vec<(Case, &'static str)> {
     let pool = || Layer::from(Layer::max_pool2d(2));
     let group_norm = || Layer::from(Layer::group_norm("norm", 2));
     let scale = || Layer::from(Layer::scale("scale"));
-    let maximum = || Layer::from(Layer::max(1));
+    let maximum = || Layer::from(Layer::max(&[1]));
     let f = || function.clone();
     let conv = || Layer::from(Layer::conv2d("conv", 24, 3));
     let case = |layers: Vec<Layer>| {

@@ -128,8 +128,11 @@ fn launches(backend: Backend) -> Outcome {
         Ok(launches.map(|launch| launch.kernel.to_owned()).collect())
     };
     let small = kernels(&[2, 3, 7, 7])?;
-    assert_eq!(small, ["pointwise_f32", "plane_sums_f32"]);
+    assert_eq!(small, ["pointwise_f32", "row_reduction_mean_f32"]);
     let large = kernels(&[2, 3, 128, 128])?;
-    assert_eq!(large[1..], ["plane_sums_f32", "plane_averages_f32"]);
+    assert_eq!(
+        large[1..],
+        ["row_reduction_sum_f32", "row_reduction_mean_f32"]
+    );
     Ok(())
 }

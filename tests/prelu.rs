@@ -151,7 +151,7 @@ fn blocks() -> Vec<Block> {
         ),
         (
             "behind_a_channel_maximum",
-            vec![norm(), Layer::max(1).into(), one()],
+            vec![norm(), Layer::max(&[1]).into(), one()],
             &["implicit-gemm", "tensor", "tensor"],
             "scale_f32",
         ),

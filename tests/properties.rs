@@ -187,7 +187,7 @@ fn random_fused(backend: Backend) -> Outcome {
                 ),
                 (
                     "clamp-scale-max",
-                    vec![clamp.clone(), scale.clone().into(), Layer::max(1).into()],
+                    vec![clamp.clone(), scale.clone().into(), Layer::max(&[1]).into()],
                 ),
             ] {
                 let case = fused::case(layers, &[n, groups * channels, image[0], image[1]]);

@@ -38,8 +38,6 @@ bugs! {
     "pool.rs":
         averages_count_what_hangs_over, pool::windows::<f32>,
             "count *= «end.min(last)» - start.max(first);" => "end";
-        sums_of_parts_are_read_in_part, pool::planes::<f32>,
-            "part += «WARP_THREADS as u64»;" => "2 * WARP_THREADS as u64";
     "pool/nhwc.rs":
         averages_of_a_run_are_all_by_the_first_divisor, pool::windows::<f32>,
             "divisor(g, [z, p, «q + o»])" => "q";
@@ -67,14 +65,25 @@ bugs! {
         vectors_across_planes_take_an_element_too_few_from_the_next, norm::functions::<f32>,
             "position + (i - first) as u32 >= segments.length()"
                 => "position + (i - first) as u32 > segments.length()";
-    "parts/channel_operations.rs":
+    "row_reduction.rs":
+        parts_of_rows_have_the_length_of_the_first, row_reduction::matches::<f32>,
+            "let len = «(g.elements - before).min(PART_ELEMENTS)» as usize;" => "g.elements.min(PART_ELEMENTS)";
+        rows_lose_the_elements_behind_the_last_loads, row_reduction::matches::<f32>,
+            "        if «at < len» {\n            states[i]" => "at + 1 < len";
+        lanes_of_rows_are_combined_in_part, row_reduction::matches::<f32>,
+            "let mut distance = «WARP_THREADS / 2»;" => "WARP_THREADS / 4";
+    "parts/reduction_operations.rs":
         max_over_channels_drops_nan, channel_reduction::channel_reduction::<f32>,
             "math::max_nan(a, b)" => "math::max(a, b)";
         mean_over_channels_is_their_sum, channel_reduction::channel_reduction::<f32>,
-            "combined / channels as f32" => "combined";
+            "combined / divisor" => "combined";
+        sums_of_exponentials_keep_their_scale, row_reduction::matches::<f32>,
+            "math::fma(sum_a, ratio, sum_b)" => "sum_a + sum_b";
+        logarithms_lose_the_largest_value, row_reduction::matches::<f32>,
+            "largest + ln_from_one(sum)" => "ln_from_one(sum)";
     "parts/channel_reduce.rs":
         channels_behind_the_last_four_are_left_out, channel_reduction::channel_reduction::<f32>,
-            "            let mapped = map.apply(params, x[i]);\n            results[i] = «O::combine(results[i], mapped)»;"
+            "            let mapped = map.apply(params, x[i]);\n            results[i] = «O::and_value(results[i], mapped)»;"
                 => "results[i]";
         channel_slices_meet_without_barrier, channel_reduction::channel_reduction::<f32>,
             "        «thread::sync_threads();»\n        if slice > 0 {" => "";

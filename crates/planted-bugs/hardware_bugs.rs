@@ -56,18 +56,16 @@ bugs! {
         pooled_volumes_start_in_32_bits, far_pools::volumes,
             "            plane: «(segments.first as usize + plane as usize) * plane_elements»,"
                 => "(segments.first as u32 + plane).wrapping_mul(plane_elements as u32) as usize";
-        averaged_planes_start_in_32_bits, far_pools::planes,
-            "    let first = «(plane * g.elements + before) as usize»;"
-                => "(plane * g.elements + before) as u32 as usize";
-        sums_of_parts_start_in_32_bits, far_pools::planes,
-            "of_lane += sums.load(«(plane * g.parts + part) as usize»);"
-                => "(plane * g.parts + part) as u32 as usize";
+    "row_reduction.rs":
+        rows_start_in_32_bits, far_pools::rows,
+            "        let first = «(row * g.elements + before) as usize»;"
+                => "(row * g.elements + before) as u32 as usize";
     "parts/channel_reduce.rs":
         channels_start_in_32_bits, far_pools::channels,
             "        let plane = «(sample as usize * g.channels as usize + first as usize) * spatial»;"
                 => "(sample * g.channels + first).wrapping_mul(spatial as u32) as usize";
         maxima_start_in_32_bits, far_pools::channels,
-            "    let plane = «sample as usize * spatial»;\n    let stored"
+            "        plane: «sample as usize * spatial»,"
                 => "sample.wrapping_mul(spatial as u32) as usize";
     "conv/direct.rs":
         convolved_planes_start_in_32_bits, far_products::on_cores,

@@ -34,7 +34,6 @@ pub use crate::model::convolution::{
 };
 pub use crate::operators::arithmetic::{Other, add, div, mul, sub};
 pub use crate::operators::batch_norm::batch_norm;
-pub use crate::operators::channel_reduction::channel_reduction;
 pub use crate::operators::group_norm::group_norm;
 pub use crate::operators::instance_norm::instance_norm;
 pub use crate::operators::layer_norm::layer_norm;
@@ -45,4 +44,5 @@ pub use crate::operators::pool::{
 };
 pub use crate::operators::precision::Precision;
 pub use crate::operators::prelu::prelu;
+pub use crate::operators::reduction::reduction;
 pub use crate::operators::scale::scale;

@@ -1,10 +1,12 @@
-//! Reductions over the channels: the largest channel at each position, for example.
+//! Reductions over the channels, or any axis with others behind it: the largest channel at each position, for
+//! example.
 
 use cuda_std::{Storage, bf16, f16, kernel, shared_array};
+use launch_config::ElementType;
 use launch_config::channel_reduction::{BLOCK_THREADS, ChannelReductionGeometry, MIN_BLOCKS};
 
-use crate::parts::channel_operations::{ChannelOperation, of_each_operation};
 use crate::parts::channel_reduce::{ChannelMap, MEETING_ELEMENTS, channel_reduce_block};
+use crate::parts::reduction_operations::{ReductionOperation, of_each_operation};
 
 shared_array! {
     /// The results of each slice of the channels.
@@ -40,13 +42,19 @@ of_each_operation! {
     /// *Traffic*: each element is read once, each result written once.
     ///
     /// # Safety
-    /// `x` and `y` are as large as the geometry says, apart, and start on 16 bytes.
+    /// `x` and `y`, which has elements of `g.output`, are as large as the geometry says, apart, and start on 16
+    /// bytes.
     #[kernel(instances(T: [f32, f16, bf16]), max_threads = BLOCK_THREADS, min_blocks = MIN_BLOCKS)]
-    pub unsafe fn channel_reduction<O: ChannelOperation, T: Storage>(
+    pub unsafe fn channel_reduction<O: ReductionOperation, T: Storage>(
         x: *const T,
         y: *mut T,
         g: &ChannelReductionGeometry,
     ) {
-        channel_reduce_block::<O, T, _>(x, y, g, Plain, CHANNEL_REDUCTION_MEETING.view());
+        let meeting = CHANNEL_REDUCTION_MEETING.view();
+        channel_reduce_block::<O, T, _>(x, g, Plain, meeting, |place, results| match g.output {
+            ElementType::F32 => place.store(y.cast::<f32>(), results),
+            ElementType::F16 => place.store(y.cast::<f16>(), results),
+            _ => place.store(y.cast::<bf16>(), results),
+        });
     }
 }

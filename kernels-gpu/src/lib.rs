@@ -10,13 +10,13 @@
 //!
 //! | file | what it holds |
 //! |---|---|
-//! | `conv/`, `conv_transpose`, `group_norm`, `layer_norm`, `batch_norm`, `arithmetic`, `scale`, `max_pool2d`, `pool`, `pointwise`, `channel_reduction` | the operators |
+//! | `conv/`, `conv_transpose`, `group_norm`, `layer_norm`, `batch_norm`, `arithmetic`, `scale`, `max_pool2d`, `pool`, `pointwise`, `channel_reduction`, `row_reduction` | the operators |
 //! | `fused/` | their fusions |
 //! | `one_launch/` | problems 85 and 79 of KernelBench in one launch each |
 //! | `copy_strided` | arrays with any strides, made dense |
 //! | `peak/` | no operators: what the device can do at most, for benchmarks |
 //! | `parts/`: `elementwise`, `normalise`, `pool`, `channel_reduce` | the loops that operators and fusions share |
-//! | `parts/`: `map`, `planes`, `channel_operations` | what these loops do with an element |
+//! | `parts/`: `map`, `planes`, `reduction_operations` | what these loops do with an element |
 //! | `parts/`: `pointwise`, `exponential` | lists of pointwise functions, and what these are made of |
 //! | `parts/`: `moments` | statistics |
 //! | `parts/`: `nhwc` | runs of outputs of channels-last tensors |
@@ -46,6 +46,7 @@ pub mod peak;
 pub mod pointwise;
 pub mod pool;
 pub mod prelu;
+pub mod row_reduction;
 pub mod scale;
 
 mod parts;

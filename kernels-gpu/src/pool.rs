@@ -1,19 +1,17 @@
-//! Pools: the maximum or the average of each window of images and volumes, and the average of whole planes.
+//! Pools: the maximum or the average of each window of images and volumes. The average of a whole plane is a
+//! reduction of a row.
 //!
 //! NaN in a window gives NaN, and so do infinities of both signs in an average. Padding is never loaded.
 //! Averages are f32 sums in a fixed order: over the columns of a row, the rows of a slice, and the slices.
-//! [`plane_sums()`] has the order for whole planes.
 
 use cuda_std::global::{Global, GlobalMut};
 use cuda_std::{Storage, bf16, f16, kernel, math, thread};
 use launch_config::pool::{
-    BLOCK_OUTPUTS, BLOCK_THREADS, BLOCK_WARPS, MIN_BLOCKS, OUTPUTS_PER_THREAD, PART_ELEMENTS,
-    PlaneGeometry, WINDOW_MIN_BLOCKS, WindowGeometry, WindowResult,
+    BLOCK_OUTPUTS, BLOCK_THREADS, OUTPUTS_PER_THREAD, WINDOW_MIN_BLOCKS, WindowGeometry,
+    WindowResult,
 };
-use launch_config::{VECTOR_ELEMENTS, WARP_THREADS};
 
-use crate::parts::index::{NearSegments, div_rem_u64};
-use crate::parts::lanes::sum_of_lanes;
+use crate::parts::index::NearSegments;
 use crate::parts::unroll::unroll;
 
 pub mod nhwc;
@@ -197,95 +195,4 @@ fn divisor(g: &WindowGeometry, output: [u32; 3]) -> f32 {
         count *= end.min(last) - start.max(first);
     });
     count as f32
-}
-
-/// A warp adds up a part of a plane: `PART_ELEMENTS` elements, fewer at the plane's end. If the plane has one
-/// part, the warp writes the average to `y`, else the sum to `sums`.
-///
-/// *Launch*: `g.shape()`. *Mapping*: a lane has four sums, each of every 128th element, which are added in
-/// pairs; then a butterfly adds those of the lanes. Loads are vectors of four where planes are aligned to
-/// them, else elements a warp's width apart. *Barriers*: none. *Traffic*: each element is read once, each sum
-/// written once.
-///
-/// # Safety
-/// `x` has `g.planes` planes of `g.elements` elements, more than 0, and starts on 16 bytes; `y` has
-/// `g.planes` elements, or, where planes have several parts, `sums` has `g.planes * g.parts`. They do not
-/// overlap.
-#[kernel(instances(T: [f32, f16, bf16]), max_threads = BLOCK_THREADS, min_blocks = MIN_BLOCKS)]
-pub unsafe fn plane_sums<T: Storage>(x: *const T, sums: *mut f32, y: *mut T, g: &PlaneGeometry) {
-    let x = Global::new(x, (g.planes * g.elements) as usize);
-    let part = thread::block_idx_x() as u64 * BLOCK_WARPS as u64
-        + (thread::thread_idx_x() / WARP_THREADS) as u64;
-    let lane = (thread::thread_idx_x() % WARP_THREADS) as usize;
-    if part >= g.planes * g.parts {
-        return;
-    }
-    let (plane, of_plane) = div_rem_u64(part, g.parts);
-    let before = of_plane * PART_ELEMENTS;
-    let len = (g.elements - before).min(PART_ELEMENTS) as usize;
-    let first = (plane * g.elements + before) as usize;
-    let mut four = [0.0f32; VECTOR_ELEMENTS];
-    if g.elements.is_multiple_of(VECTOR_ELEMENTS as u64) {
-        let mut at = lane * VECTOR_ELEMENTS;
-        while at < len {
-            let values = T::to_f32_vector(x.load_vec(first + at));
-            unroll!(4, |i| {
-                four[i] += values[i];
-            });
-            at += WARP_THREADS as usize * VECTOR_ELEMENTS;
-        }
-    } else {
-        let mut at = lane;
-        while at < len {
-            unroll!(4, |i| {
-                let at = at + i * WARP_THREADS as usize;
-                if at < len {
-                    four[i] += x.load(first + at).to_f32();
-                }
-            });
-            at += VECTOR_ELEMENTS * WARP_THREADS as usize;
-        }
-    }
-    let of_lane = (four[0] + four[1]) + (four[2] + four[3]);
-    let sum = sum_of_lanes::<WARP_THREADS>(of_lane);
-    if lane == 0 {
-        if g.parts == 1 {
-            let y = GlobalMut::new(y, g.planes as usize);
-            y.store(plane as usize, T::from_f32(sum / g.divisor));
-        } else {
-            let sums = GlobalMut::new(sums, (g.planes * g.parts) as usize);
-            sums.store(part as usize, sum);
-        }
-    }
-}
-
-/// A warp adds up the sums of a plane's parts, and writes the plane's average.
-///
-/// *Launch*: `g.sums_shape()`.
-/// *Mapping*: a lane adds up every 32nd sum, then a butterfly adds those of the lanes.
-/// *Barriers*: none.
-/// *Traffic*: each sum is read once, each average written once.
-///
-/// # Safety
-/// `sums` has `g.planes * g.parts` elements, `y` has `g.planes`. They do not overlap.
-#[kernel(instances(T: [f32, f16, bf16]), max_threads = BLOCK_THREADS, min_blocks = MIN_BLOCKS)]
-pub unsafe fn plane_averages<T: Storage>(sums: *const f32, y: *mut T, g: &PlaneGeometry) {
-    let sums = Global::new(sums, (g.planes * g.parts) as usize);
-    let y = GlobalMut::new(y, g.planes as usize);
-    let plane = thread::block_idx_x() as u64 * BLOCK_WARPS as u64
-        + (thread::thread_idx_x() / WARP_THREADS) as u64;
-    if plane >= g.planes {
-        return;
-    }
-    let lane = (thread::thread_idx_x() % WARP_THREADS) as u64;
-    let mut of_lane = 0.0f32;
-    let mut part = lane;
-    while part < g.parts {
-        of_lane += sums.load((plane * g.parts + part) as usize);
-        part += WARP_THREADS as u64;
-    }
-    let sum = sum_of_lanes::<WARP_THREADS>(of_lane);
-    if lane == 0 {
-        y.store(plane as usize, T::from_f32(sum / g.divisor));
-    }
 }

@@ -103,8 +103,10 @@ tests! {
         checks::max_pool2d::extremes_decide_what_all_elements_would;
     pool_matches_on_windows_of_any_attributes:
         checks::pool::windows::<f32> => checks::pool::windows::<f16>, checks::pool::windows::<bf16>;
-    plane_sums_match_for_planes_of_any_length:
-        checks::pool::planes::<f32> => checks::pool::planes::<f16>, checks::pool::planes::<bf16>;
+    row_reduction_matches_for_rows_of_any_length: checks::row_reduction::matches::<f32>;
+    row_reduction_matches_in_half_precision:
+        checks::row_reduction::matches::<f16> => checks::row_reduction::matches::<bf16>;
+    row_reduction_averages_by_any_divisor: checks::row_reduction::averages_by_any_divisor;
     channel_reduction_matches_alone_and_fused: checks::channel_reduction::channel_reduction::<f32>;
     channel_reduction_matches_in_half_precision:
         checks::channel_reduction::channel_reduction::<f16> => checks::channel_reduction::channel_reduction::<bf16>;
@@ -219,7 +221,7 @@ tests! {
     far_elements_are_found_by_what_moves_them: checks::far::moved;
     far_elements_are_found_by_interleaving: checks::conv_transpose::far;
     far_elements_are_found_by_pools:
-        checks::far_pools::images, checks::far_pools::volumes, checks::far_pools::nhwc, checks::far_pools::planes,
+        checks::far_pools::images, checks::far_pools::volumes, checks::far_pools::nhwc, checks::far_pools::rows,
         checks::far_pools::channels;
     far_elements_are_found_by_norms:
         checks::far_norms::statistics::<f32>, checks::far_norms::resident::<f32>

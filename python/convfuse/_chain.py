@@ -13,7 +13,7 @@ from torch.nn import functional as F
 
 from . import _native
 
-__all__ = ["Parsed", "evaluate", "output_shape", "parsed", "reduced_dim"]
+__all__ = ["Parsed", "evaluate", "output_shape", "parsed", "reduced_dims"]
 
 
 @dataclass(frozen=True)
@@ -75,10 +75,10 @@ def _convolution(x: torch.Tensor, values: dict[str, torch.Tensor], a: dict[str, 
     return function(x, weight, bias, stride, padding, dilation, groups)
 
 
-def reduced_dim(a: dict[str, Any]) -> int | None:
-    """The dimension that a layer of these attributes reduces, if it is a reduction."""
-    dim: Any = a.get("dim")
-    return dim[0] if isinstance(dim, list) else dim
+def reduced_dims(a: dict[str, Any]) -> list[int]:
+    """The dimensions that a layer of these attributes reduces: none unless it is a reduction."""
+    dim: Any = a.get("dim", [])
+    return dim if isinstance(dim, list) else [dim]
 
 
 def _pool(x: torch.Tensor, operator: str, a: dict[str, Any]) -> torch.Tensor:
@@ -161,7 +161,7 @@ def _layer(
         case _ if "dim" in a:
             # A reduction. Those of maxima and minima have their own names where they give no indices.
             function = getattr(torch, f"a{operator}", None) or getattr(torch, operator)
-            return function(x, dim=reduced_dim(a), keepdim=a.get("keepdim", False))
+            return function(x, dim=reduced_dims(a), keepdim=a.get("keepdim", False))
         case _:
             return _pool(x, operator, a)
 
@@ -215,9 +215,9 @@ def output_shape(chain: Parsed, shape: Sequence[Any], layers: int | None = None)
     for operator, a in chain.layers[:layers]:
         axes = int(operator[-2]) if operator.endswith("d") and operator[-2].isdigit() else 0
         if axes == 0:
-            dim = reduced_dim(a)
-            if dim is not None:
-                shape[dim : dim + 1 or None] = [1] if a.get("keepdim", False) else []
+            reduced = {dim % len(shape) for dim in reduced_dims(a)}
+            for dim in sorted(reduced, reverse=True):
+                shape[dim : dim + 1] = [1] if a.get("keepdim", False) else []
             continue
         first = len(shape) - axes
         if operator.startswith("adaptive"):

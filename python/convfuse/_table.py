@@ -537,12 +537,10 @@ def _expect_axes(path: Path, axes: int) -> None:
 def _mean(node: fx.Node, path: Path) -> None:
     a, dim = arguments(node), path.known.dim()
     over = sorted(one % dim for one in _numbers(a["dim"] or []))
-    if over == [1]:
-        _channel_reduction(node, path)
-        return
-    if over != list(range(2, dim)) or not a["keepdim"] or a["dtype"] is not None:
-        raise Refused("a mean over other axes than the channels, or all behind them")
-    path.add({f"adaptive_avg_pool{dim - 2}d": {"output_size": 1}}, [node])
+    if dim in (4, 5) and over == list(range(2, dim)) and a["keepdim"] and a["dtype"] is None:
+        path.add({f"adaptive_avg_pool{dim - 2}d": {"output_size": 1}}, [node])
+    else:
+        _reduction(node, path)
 
 
 @_row(aten._adaptive_avg_pool2d.default, aten._adaptive_avg_pool3d.default)
@@ -553,32 +551,32 @@ def _adaptive_average_pool(node: fx.Node, path: Path) -> None:
     path.add({f"adaptive_avg_pool{axes}d": {"output_size": 1}}, [node])
 
 
-_CHANNEL_REDUCTIONS = {
+_REDUCTIONS = {
     aten.amax.default: "max",
     aten.max.dim: "max",
     aten.amin.default: "min",
     aten.min.dim: "min",
     aten.sum.dim_IntList: "sum",
     aten.mean.dim: "mean",
+    aten.logsumexp.default: "logsumexp",
 }
 
 
 def _reduces_to_no_channels(layer: dict[str, Any]) -> bool:
     ((operator, attributes),) = layer.items()
-    return operator in _CHANNEL_REDUCTIONS.values() and not attributes.get("keepdim")
+    is_reduction = operator in _REDUCTIONS.values()
+    return is_reduction and 1 in attributes["dim"] and not attributes.get("keepdim")
 
 
-@_row(*(one for one in _CHANNEL_REDUCTIONS if one is not aten.mean.dim))
-def _channel_reduction(node: fx.Node, path: Path) -> None:
-    a, dim = arguments(node), path.known.dim()
+@_row(*(one for one in _REDUCTIONS if one is not aten.mean.dim))
+def _reduction(node: fx.Node, path: Path) -> None:
+    a, rank = arguments(node), path.known.dim()
     over = [a["dim"]] if isinstance(a["dim"], int) else _numbers(a["dim"] or [])
-    if dim < 3 or [one % dim for one in over] != [1]:
-        raise Refused("a reduction over other axes than the channels")
+    over = sorted(one % rank for one in over)
+    if not over or over[0] == 0:
+        raise Refused("a reduction over the batch")
     if a.get("dtype") is not None:
         raise Refused("a reduction of another type than its input")
-    path.channels  # noqa: B018
-    layer = {"dim": 1, "keepdim": True} if a["keepdim"] else {"dim": 1}
+    layer = {"dim": over, "keepdim": True} if a["keepdim"] else {"dim": over}
     several = node.target in (aten.max.dim, aten.min.dim)
-    path.add(
-        {_CHANNEL_REDUCTIONS[node.target]: layer}, [node, _result(node)] if several else [node]
-    )
+    path.add({_REDUCTIONS[node.target]: layer}, [node, _result(node)] if several else [node])

@@ -153,6 +153,23 @@ TAKEN = {
     ),
     "sum": (Of(lambda own, x: own.a(x).sum(1), a=after()), IMAGE, [f"{BEGIN} sum"]),
     "mean": (Of(lambda own, x: own.a(x).mean((1,), True), a=after()), IMAGE, [f"{BEGIN} mean"]),
+    "means of images": (
+        Of(lambda own, x: own.a(x).mean((2, 3)).max(1, keepdim=True)[0].relu(), a=after()),
+        IMAGE,
+        [f"{BEGIN} mean max relu"],
+    ),
+    "sums of columns and channels": (
+        Of(lambda own, x: own.a(x).sum(2).tanh().sum((-1, 1), keepdim=True), a=after()),
+        IMAGE,
+        [f"{BEGIN} sum tanh sum"],
+    ),
+    "logsumexp": (
+        Of(lambda own, x: own.a(x).logsumexp(1, keepdim=True).relu(), a=after()),
+        IMAGE,
+        [f"{BEGIN} logsumexp relu"],
+    ),
+    "maxima apart": (Of(lambda own, x: own.a(x).amax((1, 3)), a=after()), IMAGE, [f"{BEGIN} max"]),
+    "samples": (Of(lambda own, x: own.a(x).mean((1, 2, 3)), a=after()), IMAGE, [f"{BEGIN} mean"]),
     "a functional call": (
         Of(
             lambda own, x: F.group_norm(F.conv2d(x, own.weight), 2).relu(),
@@ -232,7 +249,7 @@ def test_what_is_not_taken_has_a_reason(name):
 
 
 def test_paths_end_where_the_table_does():
-    """Products of two values, numbers, sums that broadcast, pools whose indices are read, means of other axes."""
+    """Products of two values, numbers, sums that broadcast, pools whose indices are read, reductions over the batch."""
     ends = [
         lambda y: y * y.mean(),
         lambda y: y * 0.5,
@@ -240,8 +257,10 @@ def test_paths_end_where_the_table_does():
         lambda y: y + 1,
         lambda y: torch.add(y, torch.ones_like(y), alpha=2),
         lambda y: F.max_pool2d(y, 2, return_indices=True)[1],
-        lambda y: y.mean((1, 2)),
-        lambda y: y.amax((1, 2)),
+        lambda y: y.mean((0, 2)),
+        lambda y: y.amax(0),
+        lambda y: y.amax(),
+        lambda y: y.sum((2, 3), dtype=torch.float64),
         lambda y: F.selu(y),
         lambda y: F.pad(y, (1, 0, 1, 1)),
         lambda y: F.pad(y, (1, 1, 1, 1), value=1.0),

@@ -1,11 +1,12 @@
-//! Reductions over the channels, and the fusions that end in them.
+//! Reductions over the channels, and the fusions that end in them. Any axis with others behind it is reduced
+//! like the channels: what is before it counts as samples, and what is behind it as positions.
 //!
 //! A block owns consecutive positions of one sample and reduces all channels there. Where positions alone
 //! would leave most of the GPU idle, its threads also divide the channels among them, and combine their
 //! results in shared memory at the end. A maximum is the same in any order. A sum is not, so the batch has no
 //! part in how its channels are divided.
 
-use super::{LaunchShape, VECTOR_ELEMENTS, WARP_THREADS};
+use super::{ElementType, LaunchShape, VECTOR_ELEMENTS, WARP_THREADS};
 
 /// Threads of a block.
 pub const BLOCK_THREADS: u32 = 256;
@@ -27,7 +28,7 @@ const SLICE_CHANNELS: u32 = 4;
 
 /// The reduction over the channels of an `(n, channels, spatial)` tensor.
 #[repr(C)]
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ChannelReductionGeometry {
     /// Samples.
     pub n: u64,
@@ -41,6 +42,10 @@ pub struct ChannelReductionGeometry {
     pub lanes: u32,
     /// Blocks of a sample.
     pub tiles: u32,
+    /// The divisor of a mean.
+    pub divisor: f32,
+    /// The element type of the results. Fusions write that of their tensors.
+    pub output: ElementType,
 }
 
 impl ChannelReductionGeometry {
@@ -65,6 +70,18 @@ impl ChannelReductionGeometry {
             lanes,
             // A number beyond 32 bits is beyond a grid's limit, too.
             tiles: spatial.div_ceil(lanes as u64 * POSITIONS_PER_THREAD as u64) as u32,
+            divisor: channels as f32,
+            output: ElementType::F32,
+        }
+    }
+
+    /// The same with another divisor, and results of an element type.
+    #[must_use]
+    pub const fn with_results(self, divisor: f32, output: ElementType) -> Self {
+        Self {
+            divisor,
+            output,
+            ..self
         }
     }
 

@@ -4,10 +4,11 @@
 //! this step refuses extents that no kernel can index, and nothing else.
 
 use op_spec::{
-    ArithmeticOperand, ArithmeticProblem, BatchNormProblem, ChannelReductionProblem, ChannelShape,
-    ClampProblem, ConvProblem, ConvSpec, ConvTransposeProblem, ConvTransposeSpec,
-    GeluApproximation, GroupNormProblem, InstanceNormProblem, LayerNormProblem, MaxPool2dProblem,
-    Pad, PointwiseSpec, PoolProblem, Pooled, PreluProblem, Quantity, ScaleProblem, SpecError,
+    ArithmeticOperand, ArithmeticProblem, BatchNormProblem, ChannelShape, ClampProblem,
+    ConvProblem, ConvSpec, ConvTransposeProblem, ConvTransposeSpec, GeluApproximation,
+    GroupNormProblem, InstanceNormProblem, LayerNormProblem, MaxPool2dProblem, Pad, Pass,
+    PointwiseSpec, PoolProblem, Pooled, PreluProblem, Quantity, ReductionOp, ScaleProblem,
+    SpecError,
 };
 
 use crate::Presence;
@@ -21,7 +22,7 @@ use crate::max_pool2d::{PoolGeometry, PoolTask};
 use crate::norm::{FAR, NormGeometry};
 use crate::pad::PadGeometry;
 use crate::pointwise::{Function, Step};
-use crate::pool::{PlaneGeometry, WindowGeometry, WindowResult};
+use crate::pool::{WindowGeometry, WindowResult};
 use crate::reciprocal::Reciprocal;
 
 /// A problem with a by-value kernel argument.
@@ -243,18 +244,16 @@ impl KernelGeometry for LayerNormProblem {
     }
 }
 
-impl KernelGeometry for ChannelReductionProblem {
-    type Geometry = ChannelReductionGeometry;
-
-    fn geometry(&self) -> Result<ChannelReductionGeometry, SpecError> {
-        let (n, channels, spatial) = extents(&self.shape, self.operation.name())?;
-        let in_any_order = self.operation.selects();
-        Ok(ChannelReductionGeometry::new(
-            n,
-            channels,
-            spatial,
-            in_any_order,
-        ))
+impl ChannelReductionGeometry {
+    /// The argument of the kernels that reduce values which are not neighbours.
+    ///
+    /// # Errors
+    /// [`SpecError::BeyondKernel`] if there are more of them than 32 bits count.
+    pub fn of(operation: ReductionOp, pass: &Pass) -> Result<Self, SpecError> {
+        let quantity = Quantity::scalar("reduced elements");
+        let channels = kernel_extent(operation.name(), quantity, pass.reduced)?;
+        let (n, spatial) = (pass.outer as u64, pass.inner as u64);
+        Ok(Self::new(n, channels, spatial, operation.selects()))
     }
 }
 
@@ -308,15 +307,6 @@ impl PadGeometry {
             before: axes(&pad.before, 0)?,
             mode: pad.mode,
         })
-    }
-}
-
-impl PlaneGeometry {
-    /// The argument of the kernels for whole planes, with the divisor of [`PoolProblem::of_whole_planes`].
-    #[must_use]
-    pub fn of(pool: &PoolProblem, divisor: f64) -> Self {
-        let elements = pool.input.iter().product::<usize>();
-        Self::new((pool.n * pool.c) as u64, elements as u64, divisor as f32)
     }
 }
 

@@ -34,10 +34,11 @@ pub mod pointwise;
 pub mod pool;
 pub mod reciprocal;
 mod refusal;
+pub mod row_reduction;
 
 pub use arch::{Arch, f16_multiply_adds_per_cycle};
 pub use geometry::KernelGeometry;
-pub use mode::{AffineType, Presence};
+pub use mode::{AffineType, ElementType, Presence};
 pub use refusal::{Refusal, Rule};
 
 /// Elements that one vector access moves: 16 bytes of f32, 8 bytes of f16 or bf16.

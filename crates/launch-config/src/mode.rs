@@ -59,6 +59,18 @@ mode! {
     }
 }
 
+mode! {
+    /// The element type of a kernel's results.
+    pub ElementType {
+        /// f32.
+        F32 = 0,
+        /// f16.
+        F16 = 1,
+        /// bf16.
+        BF16 = 2,
+    }
+}
+
 impl AffineType {
     /// f32 if `is_f32`.
     #[must_use]

@@ -1,28 +1,21 @@
-//! Pools with any attributes, and averages of whole planes. (`max_pool2d` and its fusions have their own
-//! kernels, in `max_pool2d`.)
+//! Pools with any attributes. (`max_pool2d` and its fusions have their own kernels, in `max_pool2d`; averages
+//! of whole planes are reductions of rows, in `row_reduction`.)
 //!
 //! Images are volumes of depth 1. A thread computes [`OUTPUTS_PER_THREAD`] windows side by side, a block's
 //! width apart in the flattened output, so that a warp's windows are neighbours and the loads of several are
 //! in flight.
-//!
-//! The window kernel would leave the average of a whole plane to one thread. Instead, a plane is divided into
-//! *parts* of [`PART_ELEMENTS`], each of which a warp adds up. If there are several, a second kernel adds up
-//! these sums, with a warp for each plane. The parts depend on the plane's length alone, so a sample's
-//! averages are the same bits in any batch.
 
 use super::max_pool2d::PoolGeometry;
 use super::nhwc::{MAX_VECTORS, RunBlocks};
 use super::norm::FAR;
 use super::reciprocal::Reciprocal;
-use super::{LaunchShape, Refusal, WARP_THREADS};
+use super::{LaunchShape, Refusal};
 
 /// Threads of a block.
 pub const BLOCK_THREADS: u32 = 256;
 
-/// Blocks that a multiprocessor should hold.
-pub const MIN_BLOCKS: u32 = 4;
-
-/// Blocks of the kernel for windows. One more would leave too few registers on some architectures.
+/// Blocks of the kernel for windows that a multiprocessor should hold. One more would leave too few registers
+/// on some architectures.
 pub const WINDOW_MIN_BLOCKS: u32 = 3;
 
 /// Blocks of the kernel for averages of windows of channels-last tensors.
@@ -36,12 +29,6 @@ pub const OUTPUTS_PER_THREAD: usize = 4;
 
 /// Outputs of a block, consecutive ones.
 pub const BLOCK_OUTPUTS: u32 = BLOCK_THREADS * OUTPUTS_PER_THREAD as u32;
-
-/// Elements of a plane that a warp adds up.
-pub const PART_ELEMENTS: u64 = 4096;
-
-/// Warps of a block.
-pub const BLOCK_WARPS: u32 = BLOCK_THREADS / WARP_THREADS;
 
 /// The result of a window.
 #[repr(u32)]
@@ -180,42 +167,5 @@ impl NhwcWindowGeometry {
     #[must_use]
     pub fn shape(&self) -> Option<LaunchShape> {
         self.blocks.shape()
-    }
-}
-
-/// Averages of whole planes.
-#[repr(C)]
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct PlaneGeometry {
-    /// Planes: samples times channels.
-    pub planes: u64,
-    /// Elements of a plane.
-    pub elements: u64,
-    /// Parts of a plane.
-    pub parts: u64,
-    /// The divisor of sums.
-    pub divisor: f32,
-}
-
-impl PlaneGeometry {
-    /// The averages of `planes` planes of `elements` elements, by this divisor.
-    pub const fn new(planes: u64, elements: u64, divisor: f32) -> Self {
-        Self {
-            planes,
-            elements,
-            parts: elements.div_ceil(PART_ELEMENTS),
-            divisor,
-        }
-    }
-
-    /// Launch of the kernel that adds up parts.
-    pub const fn shape(&self) -> Option<LaunchShape> {
-        let warps = self.planes * self.parts;
-        LaunchShape::linear(warps.div_ceil(BLOCK_WARPS as u64), BLOCK_THREADS)
-    }
-
-    /// Launch of the kernel that adds up the sums of parts.
-    pub const fn sums_shape(&self) -> Option<LaunchShape> {
-        LaunchShape::linear(self.planes.div_ceil(BLOCK_WARPS as u64), BLOCK_THREADS)
     }
 }

@@ -214,11 +214,15 @@ spec_error! {
     }: "eps is {eps}, {}", if *takes_zero { "minimum 0" } else { "expected more than 0" };
     /// An average with a divisor of 0.
     ZeroDivisor {}: "divisor_override is 0, any other number may be given";
-    /// A reduction over another dimension than the channels'.
+    /// A reduction over the batch, over an axis that the input does not have, or twice over one.
     ReducedDimension {
-        /// The dimension, as PyTorch counts.
+        /// The axis, as PyTorch counts.
         dim: isize,
-    }: "dim is {dim}, {}", crate::channel_reduction::EXPECTED;
+    }: "dim is {dim}, {}", crate::reduction::EXPECTED;
+    /// A reduction over no axis, which to PyTorch is one over all axes.
+    ReducesNothing {}: "dim is [], {}", crate::reduction::EXPECTED;
+    /// A reduction over too many groups of axes that are not neighbours.
+    ReducedApart {}: "dim has axes apart from each other, limit {} groups of neighbours", crate::reduction::MAX_PASSES;
     /// A clamp without any bound.
     NoBound {}: "min and max are both absent, at least one is needed";
     /// A second operand with a value for each element, of another operation than an addition.

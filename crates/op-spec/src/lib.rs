@@ -34,7 +34,7 @@
 //! | `t`, `r`, `s` | filter depth (3-D only), height, width |
 //! | `z`, `p`, `q` | output depth (3-D only), height, width |
 //!
-//! Operators that treat all positions of a channel alike (norms, scale, channel maximum) see a
+//! Operators that treat all positions of a channel alike (norms, scale, prelu) see a
 //! tensor as `(n, c, spatial)`, whatever its rank.
 #![no_std]
 
@@ -48,7 +48,6 @@ mod window;
 
 mod arithmetic;
 mod batch_norm;
-mod channel_reduction;
 mod conv;
 mod conv_transpose;
 #[cfg(feature = "graph")]
@@ -62,11 +61,11 @@ mod layout;
 mod pointwise;
 mod pool;
 mod prelu;
+mod reduction;
 mod scale;
 
 pub use arithmetic::{ArithmeticOp, ArithmeticOperand, ArithmeticProblem, ArithmeticSpec};
 pub use batch_norm::{BatchNormProblem, BatchNormSpec};
-pub use channel_reduction::{ChannelReductionProblem, ChannelReductionSpec, ReductionOp};
 pub use conv::{
     Conv1dSpec, Conv2dSpec, Conv3dSpec, ConvProblem, ConvSpec, Pad, Padding, PaddingMode,
 };
@@ -86,6 +85,7 @@ pub use pool::{
     MaxPool3dProblem, MaxPool3dSpec, MaxPoolSpec, PoolProblem, Pooled,
 };
 pub use prelu::{PreluProblem, PreluSpec};
+pub use reduction::{Dims, Pass, ReductionOp, ReductionProblem, ReductionSpec};
 pub use scale::{ScaleProblem, ScaleSpec};
 pub use setters::PerAxis;
 pub use shape::{ChannelShape, MAX_ELEMENTS, Shape};

@@ -90,7 +90,7 @@ fn what_no_input_can_mend_is_refused_at_once() {
             => "layer 1: max_pool2d: spatial dimensions are 3, expected 2";
     }
     let late = [
-        Layer::from(Layer::max(1)),
+        Layer::from(Layer::max(&[1])),
         Layer::clamp(0.0, 1.0),
         Layer::from(Layer::scale("scale")),
     ];
@@ -313,7 +313,7 @@ fn both_presets_have_a_normal_form() {
     assert_eq!(of_79.epilogue.before[0].0, 1);
     assert!(matches!(
         of_79.epilogue.reduce,
-        Some((5, Reduction::Channels(_)))
+        Some((5, Reduction::Axes(_)))
     ));
 }
 

@@ -140,7 +140,7 @@ fn what_is_no_graph_is_refused() {
             => "layer 2: add: residual[2] is 3, expected 5";
     }
     let error = empty()
-        .layer("a", "x", Layer::max(1))
+        .layer("a", "x", Layer::max(&[1]))
         .layer("b", "a", Layer::group_norm("norm", 4))
         .build("b")
         .unwrap_err();

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use jsonschema::Validator;
 use op_spec::graph::{Chain, Layer};
-use op_spec::{ChannelReductionSpec, GeluApproximation, ReductionOp};
+use op_spec::{GeluApproximation, ReductionOp, ReductionSpec};
 use serde_json::{Map, Value, json};
 
 /// A file of the repository.
@@ -23,7 +23,7 @@ fn read(path: &str) -> String {
 /// The layers as their constructors make them. A constructor has the name of its operator.
 fn constructed() -> Vec<Layer> {
     let reductions = ReductionOp::ALL.iter();
-    let reductions = reductions.map(|&operation| ChannelReductionSpec::new(operation, 1));
+    let reductions = reductions.map(|&operation| ReductionSpec::new(operation, &[1]));
     let others = [
         Layer::from(Layer::conv1d("x", 1, 1)),
         Layer::from(Layer::conv2d("x", 1, 1)),
@@ -65,7 +65,7 @@ fn constructed() -> Vec<Layer> {
     ];
     others
         .into_iter()
-        .chain(reductions.map(Layer::ChannelReduction))
+        .chain(reductions.map(Layer::Reduction))
         .collect()
 }
 

@@ -1,7 +1,7 @@
 //! Layers as they are written in files of chains, and what chains make of them.
 
 use op_spec::graph::{Chain, Initialisation, Layer, NormalForm};
-use op_spec::{ChannelReductionSpec, MaxPool2dSpec, ReductionOp};
+use op_spec::{MaxPool2dSpec, ReductionOp, ReductionSpec};
 
 /// The chain of one layer on three channels.
 fn read(layer: &str) -> Result<Chain, String> {
@@ -179,7 +179,7 @@ fn an_input_without_a_batch_is_one_sample() {
     for (layer, operator) in [
         (Layer::from(Layer::group_norm("norm", 1)), "group_norm"),
         (Layer::batch_norm("norm").into(), "batch_norm"),
-        (Layer::max(1).into(), "max"),
+        (Layer::max(&[1]).into(), "max"),
         (Layer::prelu("act", 3).into(), "prelu"),
     ] {
         let chain = Chain::new(3, (conv("conv"), layer)).unwrap();
@@ -213,7 +213,7 @@ fn a_prelu_has_pytorchs_parameter_and_is_pointwise() {
         Layer::from(Layer::conv2d("conv", 6, 3)),
         Layer::from(Layer::instance_norm("norm")),
         Layer::from(Layer::prelu("act", 6)),
-        Layer::from(Layer::max(1)),
+        Layer::from(Layer::max(&[1])),
         Layer::from(Layer::prelu("last", 1)),
     ];
     let chain = Chain::new(3, layers).unwrap();
@@ -236,12 +236,12 @@ fn a_prelu_has_pytorchs_parameter_and_is_pointwise() {
     // One slope needs neither channels nor a batch.
     let chain = Chain::new(3, (Layer::conv2d("conv", 6, 3), Layer::prelu("act", 1))).unwrap();
     assert_eq!(chain.problem(&[3, 8, 9]).unwrap().output_shape(), [6, 6, 7]);
-    let late = Chain::new(3, (Layer::max(1), Layer::prelu("act", 3)));
+    let late = Chain::new(3, (Layer::max(&[1]), Layer::prelu("act", 3)));
     says! { late => "layer 1: prelu: the input has no channels"; }
 }
 
 #[test]
-fn a_reduction_is_written_as_pytorch_has_it_and_takes_the_channels_alone() {
+fn a_reduction_is_written_as_pytorch_has_it_and_takes_any_axes_but_the_batch() {
     for operation in ReductionOp::ALL.iter().map(|operation| operation.name()) {
         let reduction = |rest: &str| format!(r#"{{"{operation}":{{"dim":{rest}}}}}"#);
         for (given, again, output) in [
@@ -250,22 +250,37 @@ fn a_reduction_is_written_as_pytorch_has_it_and_takes_the_channels_alone() {
             ("-3", "-3", &[2, 8, 9]),
             (r#"1,"keepdim":false"#, "1", &[2, 8, 9]),
             (r#"1,"keepdim":true"#, r#"1,"keepdim":true"#, &[2, 1, 8, 9]),
+            ("2", "2", &[2, 3, 9]),
+            ("[3,2]", "[2,3]", &[2, 3]),
+            ("[-1,1]", "[1,-1]", &[2, 8]),
+            (
+                r#"[1,2,3],"keepdim":true"#,
+                r#"[1,2,3],"keepdim":true"#,
+                &[2, 1, 1, 1],
+            ),
         ] {
             let chain = read(&reduction(given)).unwrap();
             assert_eq!(written(&chain), reduction(again));
             assert_eq!(chain.layers()[0].operator(), operation);
             assert_eq!(chain.problem(&[2, 3, 8, 9]).unwrap().output_shape(), output);
         }
-        for other in ["0", "2", "[2, 3]", "[]"] {
-            let words = format!("layer 0: {operation}: dim is {other}, expected the channels");
+        for (other, dim) in [
+            ("0", "0"),
+            ("[2, 0]", "0"),
+            ("[]", "[]"),
+            ("[3, 2, 3]", "3"),
+        ] {
+            let expected = "expected axes of the input behind the batch, each once";
+            let words = format!("layer 0: {operation}: dim is {dim}, {expected}");
             let message = read(&reduction(other)).unwrap_err();
             assert!(message.contains(&words), "{message}");
-            assert!(message.contains("adaptive_avg_pool2d"), "{message}");
         }
-        // Counted from the end, it depends on the input which dimension that is.
-        let chain = read(&reduction("-3")).unwrap();
+        // It depends on the input which axis is counted from the end, and which there are.
+        let chain = read(&reduction("[-3, 2]")).unwrap();
         says! {
-            chain.problem(&[2, 3, 7, 8, 9]) => "dim is -3, expected the channels' dimension, 1";
+            chain.problem(&[2, 3, 8]) => "dim is -3, expected axes";
+            chain.problem(&[2, 3, 8, 9, 7]) => "dim is -3, expected axes";
+            read(&reduction("4")).unwrap().problem(&[2, 3, 8, 9]) => "dim is 4, expected axes";
             read(&format!(r#"{{"{operation}":{{}}}}"#)) => "missing field `dim`";
             read(&reduction(r#""c""#)) => "dim", "list of numbers";
             read(&reduction(r#"1,"keep_dim":true"#)) => "unknown field `keep_dim`";
@@ -277,7 +292,7 @@ fn a_reduction_is_written_as_pytorch_has_it_and_takes_the_channels_alone() {
 fn a_reduction_counted_from_the_end_needs_no_batch_and_may_leave_a_channel() {
     let conv = Layer::conv2d("conv", 6, [3, 2]);
     for &operation in ReductionOp::ALL {
-        let reduction = ChannelReductionSpec::new(operation, -3);
+        let reduction = ReductionSpec::new(operation, &[-3]);
         let chain = Chain::new(3, (conv.clone(), reduction)).unwrap();
         assert_eq!(chain.problem(&[3, 8, 9]).unwrap().output_shape(), [6, 8]);
         let layers = (
@@ -288,5 +303,49 @@ fn a_reduction_counted_from_the_end_needs_no_batch_and_may_leave_a_channel() {
         let chain = Chain::new(3, layers).unwrap();
         assert_eq!(chain.problem(&[3, 8, 9]).unwrap().output_shape(), [1, 6, 8]);
         assert_eq!(chain.parameters()[2].shape, [1, 1, 1]);
+    }
+}
+
+#[test]
+fn what_follows_a_reduction_sees_the_axes_that_are_left() {
+    let conv = || Layer::from(Layer::conv3d("conv", 6, [1, 3, 2]));
+    // Volumes become images, whose channels are pooled.
+    let layers = vec![conv(), Layer::min(&[2]).into(), Layer::max_pool2d(2).into()];
+    let chain = Chain::new(3, layers).unwrap();
+    let problem = chain.problem(&[2, 3, 5, 8, 9]).unwrap();
+    assert_eq!(problem.output_shape(), [2, 6, 3, 4]);
+    // What comes before the first layer of fixed dimensions has more of them.
+    let layers = (Layer::relu(), Layer::sum(&[-1]), Layer::max_pool2d(2));
+    let chain = Chain::new(3, layers).unwrap();
+    assert!(chain.lacks_batch(&[3, 8, 9, 4]) && !chain.lacks_batch(&[2, 3, 8, 9, 4]));
+    assert_eq!(
+        chain.problem(&[3, 8, 9, 4]).unwrap().output_shape(),
+        [3, 4, 4]
+    );
+    // Statistics and factors of the channels that are left.
+    let layers = vec![
+        conv(),
+        Layer::mean(&[-1, 2, 3]).into(),
+        Layer::batch_norm("norm").into(),
+        Layer::scale("factor").into(),
+        Layer::max(&[1]).into(),
+        Layer::tanh(),
+    ];
+    let chain = Chain::new(3, layers).unwrap();
+    assert_eq!(chain.parameters()[2].shape, [6]);
+    assert_eq!(chain.problem(&[2, 3, 5, 8, 9]).unwrap().output_shape(), [2]);
+    // One reduction after another, of what is axis 1 by then.
+    let layers = (Layer::max(&[1]), Layer::sum(&[1]));
+    let chain = Chain::new(3, layers).unwrap();
+    assert_eq!(chain.problem(&[2, 3, 8, 9]).unwrap().output_shape(), [2, 9]);
+    let nothing_left = Chain::new(3, (Layer::max(&[1, 2]), Layer::sum(&[1]))).unwrap();
+    let of_images = |layers: Vec<Layer>| Chain::new(3, layers);
+    says! {
+        nothing_left.problem(&[2, 3, 8]) => "layer 1: sum: input has rank 1, minimum 2";
+        of_images(vec![conv(), Layer::min(&[1, 2]).into(), Layer::relu(), Layer::scale("a").into()])
+            => "layer 3: scale: the input has no channels";
+        of_images(vec![conv(), Layer::min(&[2]).into(), Layer::max_pool3d(2).into()])
+            => "layer 2: max_pool3d", "2", "3";
+        of_images(vec![conv(), Layer::min(&[5]).into()]) => "layer 1: min: dim is 5, expected axes";
     }
 }

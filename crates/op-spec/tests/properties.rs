@@ -1,14 +1,15 @@
 //! Validation holds for any numbers at all: it never panics, and what passes it adds up.
 
 use launch_config::KernelGeometry;
+use launch_config::channel_reduction::ChannelReductionGeometry;
 use launch_config::conv_transpose::PhaseFiltersGeometry;
 use launch_config::elementwise::Bounds;
 use launch_config::norm::NormGeometry;
 use op_spec::graph::presets::{KernelBench79, KernelBench85};
 use op_spec::{
-    ChannelReductionSpec, ClampSpec, Conv2dSpec, Conv3dSpec, ConvSpec, ConvTranspose2dSpec,
-    ConvTransposeProblem, GroupNormSpec, InstanceNormSpec, Layout, MAX_ELEMENTS, MaxPool2dSpec,
-    ReductionOp, ScaleSpec,
+    ClampSpec, Conv2dSpec, Conv3dSpec, ConvSpec, ConvTranspose2dSpec, ConvTransposeProblem,
+    GroupNormSpec, InstanceNormSpec, Layout, MAX_ELEMENTS, MaxPool2dSpec, ReductionOp,
+    ReductionSpec, ScaleSpec,
 };
 use proptest::array::{uniform2, uniform3};
 use proptest::collection::vec;
@@ -239,8 +240,20 @@ proptest! {
             let _ = problem.geometry();
         }
         for &operation in ReductionOp::ALL {
-            if let Ok(problem) = ChannelReductionSpec::new(operation, 1).problem(&input) {
-                let _ = problem.geometry();
+            for dim in [&[1][..], &[-1], &[2, 3], &[1, -1]] {
+                let Ok(problem) = ReductionSpec::new(operation, dim).problem(&input) else {
+                    continue;
+                };
+                let passes = problem.passes();
+                let count: usize = passes.iter().map(|pass| pass.reduced).product();
+                prop_assert_eq!(count, problem.count);
+                let mut elements = problem.elements;
+                for pass in passes {
+                    prop_assert_eq!(pass.outer * pass.reduced * pass.inner, elements);
+                    elements = pass.outer * pass.inner;
+                    let _ = ChannelReductionGeometry::of(operation, pass);
+                }
+                prop_assert_eq!(elements, problem.output_elements());
             }
         }
         if let Ok(problem) = ClampSpec::new(min, max).problem(&input) {

@@ -2,9 +2,9 @@
 
 use launch_config::KernelGeometry;
 use op_spec::{
-    BatchNormSpec, ChannelReductionSpec, ClampSpec, Conv2dSpec, Conv3dSpec, ConvTranspose1dSpec,
-    ConvTranspose2dSpec, GroupNormSpec, InstanceNormSpec, MAX_ELEMENTS, MaxPool2dSpec,
-    PointwiseSpec, PreluSpec, ReductionOp, ScaleSpec, SpecError,
+    BatchNormSpec, ClampSpec, Conv2dSpec, Conv3dSpec, ConvTranspose1dSpec, ConvTranspose2dSpec,
+    GroupNormSpec, InstanceNormSpec, MAX_ELEMENTS, MaxPool2dSpec, PointwiseSpec, PreluSpec,
+    ReductionOp, ReductionSpec, ScaleSpec, SpecError,
 };
 
 #[test]
@@ -185,22 +185,49 @@ fn prelu_takes_one_slope_or_one_for_each_channel() {
 
 #[test]
 fn scale_and_max_refuse_and_accept() {
-    let max = |dim| ChannelReductionSpec::new(ReductionOp::Max, dim);
+    let max = |dim: &[isize]| ReductionSpec::new(ReductionOp::Max, dim);
+    let expected = "expected axes of the input behind the batch, each once";
     refused! {
         ScaleSpec.problem(&[2, 3, 4], &[4]) => "scale: scale[0] is 4, expected 3";
         ScaleSpec.problem(&[2], &[2]) => "scale: input has rank 1, minimum 2";
-        max(1).problem(&[2, 0, 4]) => "max: channels is 0, minimum 1";
-        max(1).problem(&[2]) => "max: input has rank 1, minimum 2";
-        max(-1).problem(&[2, 3, 4]) => "max: dim is -1, expected the channels' dimension, 1; \
-            reductions over spatial dimensions are pools, such as adaptive_avg_pool2d";
-        max(isize::MIN).problem(&[2, 3, 4]) => format!("max: dim is {}, expected the channels' dimension, 1; \
-            reductions over spatial dimensions are pools, such as adaptive_avg_pool2d", isize::MIN);
+        max(&[1]).problem(&[2, 0, 4]) => "max: input[1] is 0, minimum 1";
+        max(&[1, 2]).problem(&[2, 3, 0]) => "max: input[2] is 0, minimum 1";
+        max(&[1]).problem(&[2]) => "max: input has rank 1, minimum 2";
+        max(&[]).problem(&[2, 3]) => format!("max: dim is [], {expected}");
+        max(&[1, 0]).problem(&[2, 3]) => format!("max: dim is 0, {expected}");
+        max(&[1, -2]).problem(&[2, 3, 4]) => format!("max: dim is -2, {expected}");
+        max(&[3]).problem(&[2, 3, 4]) => format!("max: dim is 3, {expected}");
+        max(&[1, 1]).problem(&[2, 3, 4]) => format!("max: dim is 1, {expected}");
+        max(&[isize::MIN]).problem(&[2, 3, 4]) => format!("max: dim is {}, {expected}", isize::MIN);
+        max(&[isize::MAX]).problem(&[2, 3, 4]) => format!("max: dim is {}, {expected}", isize::MAX);
+        max(&[1]).problem(&[2, 1 << 40, 1 << 40])
+            => format!("max: input has more elements than memory addresses, limit {MAX_ELEMENTS}");
+        max(&[1, 3, 5, 7]).problem(&[2; 9])
+            => "max: dim has axes apart from each other, limit 3 groups of neighbours";
     }
     ScaleSpec.problem(&[0, 3], &[3]).unwrap();
     for (input, outputs) in [(&[2, 1][..], 2), (&[0, 1, 7], 0)] {
-        let problem = max(1 - input.len() as isize).problem(input).unwrap();
+        let problem = max(&[1 - input.len() as isize]).problem(input).unwrap();
         assert_eq!(problem.output_elements(), outputs);
     }
+    // Groups, the largest first. Axes of one element are part of any.
+    let passes = |dim: &[isize], input: &[usize]| {
+        let problem = max(dim).problem(input).unwrap();
+        let passes = problem.passes().iter();
+        passes
+            .map(|pass| [pass.outer, pass.reduced, pass.inner])
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(passes(&[2, 3], &[2, 3, 4, 5]), [[6, 20, 1]]);
+    assert_eq!(passes(&[1], &[2, 3, 4, 5]), [[2, 3, 20]]);
+    assert_eq!(passes(&[1, 3], &[2, 3, 1, 5]), [[2, 15, 1]]);
+    assert_eq!(passes(&[1, 3], &[2, 3, 4, 5]), [[24, 5, 1], [2, 3, 4]]);
+    assert_eq!(passes(&[-1, 1], &[2, 6, 4, 5, 3]), [[2, 6, 60], [40, 3, 1]]);
+    assert_eq!(passes(&[1], &[2, 1, 4]), [[2, 1, 4]]);
+    assert_eq!(
+        passes(&[1, 3, 5], &[1, 3, 2, 4, 2, 5, 7]),
+        [[48, 5, 7], [6, 4, 14], [1, 3, 28]]
+    );
 }
 
 #[test]

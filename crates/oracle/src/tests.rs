@@ -6,7 +6,7 @@ use ndarray::{ArrayD, Axis, IxDyn};
 use op_spec::graph::presets::{KernelBench79, KernelBench85};
 use op_spec::graph::{Chain, Layer};
 use op_spec::{
-    ChannelReductionSpec, Conv2dSpec, GroupNormSpec, InstanceNormSpec, MaxPool2dSpec, ReductionOp,
+    Conv2dSpec, GroupNormSpec, InstanceNormSpec, MaxPool2dSpec, ReductionOp, ReductionSpec,
     SpecError,
 };
 use proptest::prelude::*;
@@ -160,7 +160,7 @@ proptest! {
         let spec = MaxPool2dSpec::new([kernel; 2]).padding([kernel / 2; 2]);
         let pool = spec.problem(x.shape()).unwrap();
         prop_assert_eq!(pool.reference(&x, &[]).mapv(map), pool.reference(&x.mapv(map), &[]));
-        let channels = ChannelReductionSpec::new(ReductionOp::Max, 1).problem(x.shape()).unwrap();
+        let channels = ReductionSpec::new(ReductionOp::Max, &[1]).problem(x.shape()).unwrap();
         prop_assert_eq!(channels.reference(&x, &[]).mapv(map), channels.reference(&x.mapv(map), &[]));
     }
 

@@ -5,7 +5,7 @@ use ndarray::{ArrayD, Axis};
 use op_spec::graph::{
     Chain, ChannelAffine, ConvLayer, GraphProblem, Layer, NormalForm, Operand, Pointwise,
 };
-use op_spec::{ChannelReductionSpec, ConvSpec, GroupNormProblem, PaddingMode, ReductionOp};
+use op_spec::{ConvSpec, GroupNormProblem, PaddingMode, ReductionOp, ReductionSpec};
 use oracle::operators::Operator;
 use oracle::{Bounded, Case, Precision, layer_of};
 use proptest::bool::ANY;
@@ -177,16 +177,19 @@ impl<'a> Evaluation<'a> {
 
 const GROUPS: usize = 2;
 
+/// Axes that are reduced.
+const DIMS: [&[isize]; 6] = [&[1], &[2, 3], &[-1], &[1, -2], &[1, -1], &[2]];
+
 prop_compose! {
     /// A chain and its input's shape, by how often each part of a normal form stands in it: `norm` is none, a
-    /// group norm, an instance norm or a layer norm, `reduction` none, a pool or
-    /// one over the channels.
+    /// group norm, an instance norm or a layer norm, `reduction` none, a pool or one over axes.
     fn chains()(
         [volumes, convolution, bias, affine] in [ANY; 4],
         [before, behind] in [0..3_usize, 0..3],
         norm in 0..4_u32,
         reduction in 0..3_u32,
         (operation, keepdim) in (0..ReductionOp::ALL.len(), ANY),
+        dim in 0..DIMS.len(),
         per_group in 1..4_usize,
         n in 1..3_usize,
         // Behind a maximum a clamp may be a relu.
@@ -244,12 +247,14 @@ prop_compose! {
         match reduction {
             1 if !volumes => layers.push(Layer::max_pool2d([2, 3]).into()),
             2 => {
-                let reduction = ChannelReductionSpec::new(ReductionOp::ALL[operation], 1);
+                let reduction = ReductionSpec::new(ReductionOp::ALL[operation], DIMS[dim]);
                 layers.push(reduction.keepdim(keepdim).into());
             }
             _ => {}
         }
-        let has_channels = reduction != 2 || keepdim;
+        // Axes counted from the end are known where the rank is.
+        let is_known = convolution || DIMS[dim].iter().all(|&dim| dim > 0);
+        let has_channels = reduction != 2 || is_known && (keepdim || DIMS[dim][0] != 1);
         layers.extend((batch_norms[1] && has_channels).then(|| Layer::batch_norm("statistics").into()));
         layers.extend(prelus[1].then(|| Layer::prelu("slope", 1).into()));
         let [clamp, factor, residual] = late;

@@ -8,7 +8,6 @@
 //! Work is spread over rayon's threads. Its division depends on the problem alone, never on the number of
 //! threads or the batch, so results repeat bit for bit.
 
-mod channel_reduction;
 mod conv;
 mod conv_transpose;
 mod graph;
@@ -17,6 +16,7 @@ mod max_pool2d;
 mod moments;
 mod pointwise;
 mod pool;
+mod reduction;
 mod stage;
 
 use std::borrow::Cow;

@@ -9,13 +9,13 @@ use op_spec::graph::{GraphProblem, NormalForm, Pointwise, Reduction};
 use op_spec::{ConvProblem, ConvTransposeProblem};
 use rayon::prelude::*;
 
-use super::channel_reduction::reduce_channels;
 use super::conv::{convolve_sample, fill_pad};
 use super::conv_transpose::convolve_transposed;
 use super::dense;
 use super::maps::{Map, Norm};
 use super::max_pool2d::pool_plane;
 use super::pool::pool_sample;
+use super::reduction::reduce_sample;
 use crate::error::Result;
 use crate::host_memory::{affordable, reserve, resize, zeroed};
 
@@ -111,6 +111,8 @@ pub(super) struct Stage<'a> {
     mapped_len: usize,
     plane: usize,
     output_len: usize,
+    /// Extent of the output's second axis, the channels where it has some.
+    reduced_channels: usize,
 }
 
 struct Convolution<'a> {
@@ -203,7 +205,11 @@ impl<'a> Stage<'a> {
         });
         let (channels, plane) = match &convolution {
             Some(convolution) => convolution.output(),
-            None => (input[1], input[2..].iter().product()),
+            // Nothing but the batch may be left of what is reduced.
+            None => match &input[1..] {
+                [] => (1, 1),
+                [channels, spatial @ ..] => (*channels, spatial.iter().product()),
+            },
         };
         Self {
             convolution,
@@ -212,6 +218,10 @@ impl<'a> Stage<'a> {
             reduction: epilogue.reduce.map(|(_, reduction)| reduction),
             behind: maps(&epilogue.after),
             mapped_len: channels * plane,
+            reduced_channels: match output {
+                [_, c, ..] => *c,
+                _ => 1,
+            },
             plane,
             output_len: output[1..].iter().product(),
         }
@@ -244,12 +254,16 @@ impl<'a> Stage<'a> {
                 }
                 Ok(())
             }
-            Reduction::Channels(problem) => {
+            Reduction::Axes(problem) => {
                 self.map_groups(number, mapped);
-                reduce_channels(mapped, y, &problem);
-                // The output has one channel for factors, or none.
-                let behind = self.behind.iter();
-                behind.for_each(|map| map.apply(number * y.len(), 0, y));
+                reduce_sample(mapped, y, &problem)?;
+                // The channels that are left: all, one for factors, or none.
+                let channel = y.len() / self.reduced_channels;
+                for (c, y) in y.chunks_exact_mut(channel).enumerate() {
+                    let first = number * self.output_len + c * channel;
+                    let behind = self.behind.iter();
+                    behind.for_each(|map| map.apply(first, c, y));
+                }
                 Ok(())
             }
             Reduction::MaxPool2d(pool) => {

@@ -12,7 +12,8 @@ pub(super) use pool::{Pool, Windows};
 
 use super::region::Region;
 use crate::operators::pointwise::{ListStep, first_list};
-use crate::spec::{ChannelReductionProblem, ClampProblem, GroupNormProblem};
+use crate::operators::reduction::OfChannels;
+use crate::spec::{ClampProblem, GroupNormProblem};
 use launch_config::implicit_gemm::Epilogue as StoreEpilogue;
 use launch_config::{Presence, Refusal};
 
@@ -209,7 +210,7 @@ impl Map {
 pub(super) struct ReducedChannels {
     pub(super) norm: Option<(usize, GroupNormProblem)>,
     pub(super) clamp: ClampProblem,
-    pub(super) reduction: ChannelReductionProblem,
+    pub(super) reduction: OfChannels,
     /// The layer of the factors.
     pub(super) factors: usize,
 }
@@ -218,9 +219,10 @@ impl ReducedChannels {
     pub(super) fn of(region: &Region<'_>, form: &Epilogue) -> Result<ReducedChannels, Refusal> {
         let expected = "one factor, a norm of each channel, clamp, the same factor, a reduction over the channels";
         let refusal = Refusal::Layers { expected };
-        let Some((_, Reduction::Channels(reduction))) = form.reduce else {
+        let Some((_, Reduction::Axes(reduction))) = &form.reduce else {
             return Err(refusal);
         };
+        let reduction = OfChannels::new(reduction).ok_or(refusal)?;
         let [(_, function), (behind, Pointwise::Scale(_))] = form.list[..] else {
             return Err(refusal);
         };
@@ -303,7 +305,7 @@ pub(super) fn of_tensor(region: &Region<'_>, form: &NormalForm) -> Result<Plan, 
     }
     match form.reduce {
         Some((_, Reduction::MaxPool2d(_))) => Pool::of(region, form).map(Plan::Pool),
-        Some((_, Reduction::Channels(_))) => {
+        Some((_, Reduction::Axes(_))) => {
             ReducedChannels::of(region, form).map(Plan::ReducedChannels)
         }
         Some((_, Reduction::Pool(_))) => Err(refusal),

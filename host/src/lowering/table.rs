@@ -162,7 +162,7 @@ pub(super) const TABLE: [Row; 8] = [
             let (_, conv) = form.convolution.ok_or(row.other_layers())?;
             let reduced = ReducedChannels::of(region, &form.epilogue)?;
             let (_, norm) = reduced.norm.ok_or(row.other_layers())?;
-            if reduced.reduction.operation != ReductionOp::Max {
+            if reduced.reduction.operation() != ReductionOp::Max {
                 return Err(Refusal::Needs("max as the reduction over the channels"));
             }
             let of = region.of;

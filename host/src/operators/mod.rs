@@ -3,7 +3,6 @@
 
 pub(crate) mod arithmetic;
 pub(crate) mod batch_norm;
-pub(crate) mod channel_reduction;
 pub(crate) mod conv;
 pub(crate) mod conv_transpose;
 pub(crate) mod fused;
@@ -18,6 +17,7 @@ pub(crate) mod pointwise;
 pub(crate) mod pool;
 pub(crate) mod precision;
 pub(crate) mod prelu;
+pub(crate) mod reduction;
 pub(crate) mod scale;
 
 use launch_config::KernelGeometry;
@@ -51,7 +51,7 @@ pub(crate) fn plan(plan: &mut LaunchPlan, dtype: DType, problem: &LayerProblem) 
         LayerProblem::Scale(problem) => scale::plan(plan, dtype, problem),
         LayerProblem::Prelu(problem) => prelu::plan(plan, dtype, problem),
         LayerProblem::MaxPool2d(problem) => max_pool2d::plan(plan, dtype, problem),
-        LayerProblem::ChannelReduction(problem) => channel_reduction::plan(plan, dtype, problem),
+        LayerProblem::Reduction(problem) => reduction::plan(plan, dtype, problem),
         LayerProblem::MaxPool3d(problem) => pool::plan(plan, dtype, &problem.pool),
         LayerProblem::AvgPool2d(problem) => pool::plan(plan, dtype, &problem.pool),
         LayerProblem::AvgPool3d(problem) => pool::plan(plan, dtype, &problem.pool),
@@ -106,7 +106,7 @@ pub(crate) fn append(
         LayerProblem::Scale(problem) => scale::append(program, x, weight(), problem),
         LayerProblem::Prelu(problem) => prelu::append(program, x, weight(), problem),
         LayerProblem::MaxPool2d(problem) => max_pool2d::append(program, x, problem),
-        LayerProblem::ChannelReduction(problem) => channel_reduction::append(program, x, problem),
+        LayerProblem::Reduction(problem) => reduction::append(program, x, problem),
         LayerProblem::MaxPool3d(problem) => pool::append(program, x, &problem.pool),
         LayerProblem::AvgPool2d(problem) => pool::append(program, x, &problem.pool),
         LayerProblem::AvgPool3d(problem) => pool::append(program, x, &problem.pool),

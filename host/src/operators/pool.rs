@@ -4,11 +4,12 @@
 use std::ffi::c_void;
 
 use super::launching::{compute, single};
+use super::reduction::Steps;
 use cuda_std::Family;
+use kernels_gpu::pool::POOL;
 use kernels_gpu::pool::nhwc::{AVG_POOL_NHWC, MAX_POOL_NHWC};
-use kernels_gpu::pool::{PLANE_AVERAGES, PLANE_SUMS, POOL};
 use launch_config::KernelGeometry;
-use launch_config::pool::{NhwcWindowGeometry, PlaneGeometry, WindowGeometry};
+use launch_config::pool::{NhwcWindowGeometry, WindowGeometry};
 use op_spec::Layout;
 
 use crate::device::{DType, Order, Tensor};
@@ -180,44 +181,34 @@ pub fn adaptive_avg_pool3d(x: &Tensor, spec: &AdaptiveAvgPoolSpec<3>) -> Result<
 
 /// Plans the launches of a pool.
 pub(crate) fn plan(plan: &mut LaunchPlan, dtype: DType, problem: &PoolProblem) -> Result<()> {
-    let label = [dtype.label()];
-    let Some(divisor) = problem.of_whole_planes() else {
-        return plan.launch(&POOL, &label, problem.geometry()?.shape());
-    };
-    let g = PlaneGeometry::of(problem, divisor);
-    plan.launch(&PLANE_SUMS, &label, g.shape())?;
-    if g.parts > 1 {
-        plan.launch(&PLANE_AVERAGES, &label, g.sums_shape())?;
+    match problem.of_whole_planes() {
+        Some(divisor) => of_planes(problem, divisor, dtype).plan(plan),
+        None => plan.launch(&POOL, &[dtype.label()], problem.geometry()?.shape()),
     }
-    Ok(())
 }
 
-/// Appends a pool to a program: windows by one launch, the averages of whole planes by one or two.
+/// The reductions that average whole planes.
+fn of_planes(problem: &PoolProblem, divisor: f64, dtype: DType) -> Steps {
+    let elements = problem.input.iter().product::<usize>();
+    let planes = (problem.n * problem.c) as u64;
+    Steps::of_rows(planes, elements as u64, divisor as f32, dtype)
+}
+
+/// Appends a pool to a program: windows by one launch, the averages of whole planes as those of rows.
 pub(crate) fn append(
     program: &mut ProgramBuilder,
     x: Value,
     problem: &PoolProblem,
 ) -> Result<Value> {
-    let y = program.tensor(&problem.output_shape(), program.dtype(x))?;
-    let Some(divisor) = problem.of_whole_planes() else {
-        let geometry = problem.geometry()?;
-        // SAFETY: `x` and `y` have the problem's input and output shapes.
-        return Ok(unsafe { compute(program, &POOL, y, (x, y, geometry)) });
-    };
-    let g = PlaneGeometry::of(problem, divisor);
-    let parts = usize::try_from(g.planes * g.parts).unwrap_or(usize::MAX);
-    let sums = program.tensor(&[parts], DType::F32)?;
-    let (add_up, shape) = program.next(&PLANE_SUMS);
-    // Elements are read once, and few are written.
-    let bytes = program.bytes(&[x, if g.parts == 1 { y } else { sums }]);
-    // SAFETY: `x` has the geometry's planes, `y` an element and `sums` an element for each part of each of
-    // them.
-    unsafe { program.launch_moving(add_up, shape, (x, sums, y, g), bytes) };
-    if program.is_next(&PLANE_AVERAGES) {
-        // SAFETY: as above.
-        unsafe { compute(program, &PLANE_AVERAGES, y, (sums, y, g)) };
+    let output = problem.output_shape();
+    if let Some(divisor) = problem.of_whole_planes() {
+        let steps = of_planes(problem, divisor, program.dtype(x));
+        return steps.append(program, x, &output);
     }
-    Ok(y)
+    let y = program.tensor(&output, program.dtype(x))?;
+    let geometry = problem.geometry()?;
+    // SAFETY: `x` and `y` have the problem's input and output shapes.
+    Ok(unsafe { compute(program, &POOL, y, (x, y, geometry)) })
 }
 
 /// The windows of a pool of channels-last tensors, if there is a kernel for them. The kernels that average

@@ -6,9 +6,9 @@ use cuda_std::{Storage, bf16, f16, kernel, shared_array};
 use launch_config::channel_reduction::{BLOCK_THREADS, ChannelReductionGeometry, MIN_BLOCKS};
 use launch_config::elementwise::Bounds;
 
-use crate::parts::channel_operations::{ChannelOperation, of_each_operation};
 use crate::parts::channel_reduce::{ChannelMap, MEETING_ELEMENTS, channel_reduce_block};
 use crate::parts::map::clamp;
+use crate::parts::reduction_operations::{ReductionOperation, of_each_operation};
 
 shared_array! {
     /// The results of each slice of the channels.
@@ -52,7 +52,7 @@ of_each_operation! {
     /// # Safety
     /// As `channel_reduction`; `multiplier` has `g.channels` elements.
     #[kernel(instances(T: [f32, f16, bf16]), max_threads = BLOCK_THREADS, min_blocks = MIN_BLOCKS)]
-    pub unsafe fn clamp_multiply_channel_reduction<O: ChannelOperation, T: Storage>(
+    pub unsafe fn clamp_multiply_channel_reduction<O: ReductionOperation, T: Storage>(
         x: *const T,
         multiplier: *const T,
         y: *mut T,
@@ -64,6 +64,8 @@ of_each_operation! {
             bounds,
         };
         let meeting = CLAMP_MULTIPLY_CHANNEL_REDUCTION_MEETING.view();
-        channel_reduce_block::<O, T, _>(x, y, g, map, meeting);
+        channel_reduce_block::<O, T, _>(x, g, map, meeting, |place, results| {
+            place.store(y, results);
+        });
     }
 }

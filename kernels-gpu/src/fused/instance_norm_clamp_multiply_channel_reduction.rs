@@ -33,11 +33,11 @@ use launch_config::channel_reduction::{
 use launch_config::elementwise::Bounds;
 use launch_config::norm::NormGeometry;
 
-use crate::parts::channel_operations::{ChannelOperation, of_each_operation};
 use crate::parts::channel_reduce::{ChannelMap, MEETING_ELEMENTS, channel_reduce_block};
 use crate::parts::map::clamp;
 use crate::parts::moments;
 use crate::parts::planes::affine;
+use crate::parts::reduction_operations::{ReductionOperation, of_each_operation};
 
 shared_array! {
     /// The results of each slice of the channels.
@@ -132,7 +132,7 @@ of_each_operation! {
     /// have `g.channels` elements, weight and bias f32 ones where `norm` says so; `partials` is what the
     /// statistics kernel wrote for `x` with the geometry `norm`, whose rows are channels.
     #[kernel(instances(T: [f32, f16, bf16]), max_threads = BLOCK_THREADS, min_blocks = MIN_BLOCKS)]
-    pub unsafe fn instance_norm_clamp_multiply_channel_reduction<O: ChannelOperation, T: Storage>(
+    pub unsafe fn instance_norm_clamp_multiply_channel_reduction<O: ReductionOperation, T: Storage>(
         x: *const T,
         partials: *const f32,
         weight: *const T,
@@ -153,6 +153,8 @@ of_each_operation! {
             staged: INSTANCE_NORM_CHANNEL_REDUCTION_STAGED.view(),
         };
         let meeting = INSTANCE_NORM_CHANNEL_REDUCTION_MEETING.view();
-        channel_reduce_block::<O, T, _>(x, y, g, map, meeting);
+        channel_reduce_block::<O, T, _>(x, g, map, meeting, |place, results| {
+            place.store(y, results);
+        });
     }
 }

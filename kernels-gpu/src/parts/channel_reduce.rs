@@ -13,8 +13,8 @@ use launch_config::channel_reduction::{
     BLOCK_THREADS, ChannelReductionGeometry, POSITIONS_PER_THREAD, STAGED_CHANNELS,
 };
 
-use crate::parts::channel_operations::ChannelOperation;
 use crate::parts::index::div_rem;
+use crate::parts::reduction_operations::ReductionOperation;
 use crate::parts::unroll::unroll;
 
 /// Elements of shared memory for the results of all slices.
@@ -51,13 +51,13 @@ pub(crate) trait ChannelMap {
 /// The channels `first..first + count` are staged. `load` may load their planes, the first of which starts at
 /// `plane`.
 #[inline(always)]
-unsafe fn reduce_staged<O: ChannelOperation, T: Storage, M: ChannelMap>(
+unsafe fn reduce_staged<O: ReductionOperation, T: Storage, M: ChannelMap>(
     g: &ChannelReductionGeometry,
     map: &M,
     [first, count]: [u32; 2],
     slice: u32,
     plane: usize,
-    results: &mut [f32; POSITIONS_PER_THREAD],
+    results: &mut [O::State; POSITIONS_PER_THREAD],
     load: impl Fn(usize) -> [T; POSITIONS_PER_THREAD],
 ) {
     let step = g.slices as usize * g.spatial as usize;
@@ -72,7 +72,7 @@ unsafe fn reduce_staged<O: ChannelOperation, T: Storage, M: ChannelMap>(
             let params = map.params(first, channel + c as u32 * g.slices);
             let x = T::to_f32_vector(values[c]);
             unroll!(4, |i| {
-                results[i] = O::combine(results[i], map.apply(params, x[i]));
+                results[i] = O::and_value(results[i], map.apply(params, x[i]));
             });
         });
         plane += 4 * step;
@@ -83,29 +83,65 @@ unsafe fn reduce_staged<O: ChannelOperation, T: Storage, M: ChannelMap>(
         let x = T::to_f32_vector(load(plane));
         unroll!(4, |i| {
             let mapped = map.apply(params, x[i]);
-            results[i] = O::combine(results[i], mapped);
+            results[i] = O::and_value(results[i], mapped);
         });
         plane += step;
         channel += g.slices;
     }
 }
 
-/// Reduces all channels at the block's positions.
+/// Where a thread's results belong.
+pub(crate) struct Place {
+    /// Elements of the output.
+    len: usize,
+    /// The first one of the thread's sample, and those of the sample.
+    plane: usize,
+    spatial: usize,
+    /// The thread's first position, and the distance of its positions.
+    position: usize,
+    step: usize,
+    /// Whether the positions are a vector.
+    in_one: bool,
+}
+
+impl Place {
+    /// Stores the thread's results in `y`, rounded.
+    ///
+    /// # Safety
+    /// `y` has the output's elements and starts on 16 bytes.
+    #[inline(always)]
+    pub(crate) unsafe fn store<T: Storage>(&self, y: *mut T, results: [f32; POSITIONS_PER_THREAD]) {
+        let y = GlobalMut::new(y, self.len);
+        let stored = T::from_f32_vector(results);
+        if self.in_one {
+            if self.position < self.spatial {
+                y.store_vec(self.plane + self.position, stored);
+            }
+            return;
+        }
+        unroll!(4, |i| {
+            let position = self.position + i * self.step;
+            if position < self.spatial {
+                y.store(self.plane + position, stored[i]);
+            }
+        });
+    }
+}
+
+/// Reduces all channels at the block's positions. The threads that have results give them to `store`.
 ///
 /// # Safety
-/// All threads of the block call it. `x` has `g.n * g.channels` planes of `g.spatial` elements and
-/// `y` has `g.n`; both start on 16 bytes, and the extents are positive. `meeting` has
-/// [`MEETING_ELEMENTS`] that nobody else uses.
+/// All threads of the block call it. `x` has `g.n * g.channels` planes of `g.spatial` elements and starts on 16
+/// bytes, and the extents are positive. `meeting` has [`MEETING_ELEMENTS`] that nobody else uses.
 #[inline(always)]
-pub(crate) unsafe fn channel_reduce_block<O: ChannelOperation, T: Storage, M: ChannelMap>(
+pub(crate) unsafe fn channel_reduce_block<O: ReductionOperation, T: Storage, M: ChannelMap>(
     x: *const T,
-    y: *mut T,
     g: &ChannelReductionGeometry,
     map: M,
     meeting: Shared<f32>,
+    store: impl FnOnce(Place, [f32; POSITIONS_PER_THREAD]),
 ) {
     let x = Global::new(x, (g.n * g.channels as u64 * g.spatial) as usize);
-    let y = GlobalMut::new(y, (g.n * g.spatial) as usize);
     let spatial = g.spatial as usize;
     let thread = thread::thread_idx_x();
     let (slice, lane) = div_rem(thread, g.lanes);
@@ -126,7 +162,7 @@ pub(crate) unsafe fn channel_reduce_block<O: ChannelOperation, T: Storage, M: Ch
         apart[i] = (position + i * step).min(spatial - 1);
     });
 
-    let mut results = [O::IDENTITY; POSITIONS_PER_THREAD];
+    let mut results = [O::NONE; POSITIONS_PER_THREAD];
     let mut first = 0;
     while first < g.channels {
         let count = (g.channels - first).min(STAGED_CHANNELS);
@@ -148,7 +184,7 @@ pub(crate) unsafe fn channel_reduce_block<O: ChannelOperation, T: Storage, M: Ch
     // Equal in all threads, so the barrier is met by all or none.
     if g.slices > 1 {
         const VECTOR: u32 = POSITIONS_PER_THREAD as u32;
-        meeting.store_vec(thread * VECTOR, results);
+        meeting.store_vec(thread * VECTOR, results.map(O::partial));
         thread::sync_threads();
         if slice > 0 {
             return;
@@ -157,23 +193,18 @@ pub(crate) unsafe fn channel_reduce_block<O: ChannelOperation, T: Storage, M: Ch
         while other < BLOCK_THREADS {
             let theirs = meeting.load_vec::<POSITIONS_PER_THREAD>(other * VECTOR);
             unroll!(4, |i| {
-                results[i] = O::combine(results[i], theirs[i]);
+                results[i] = O::and_value(results[i], theirs[i]);
             });
             other += g.lanes;
         }
     }
-    let plane = sample as usize * spatial;
-    let stored = T::from_f32_vector(results.map(|result| O::finish(result, g.channels)));
-    if in_one {
-        if position < spatial {
-            y.store_vec(plane + position, stored);
-        }
-        return;
-    }
-    unroll!(4, |i| {
-        let position = position + i * step;
-        if position < spatial {
-            y.store(plane + position, stored[i]);
-        }
-    });
+    let place = Place {
+        len: g.n as usize * spatial,
+        plane: sample as usize * spatial,
+        spatial,
+        position,
+        step,
+        in_one,
+    };
+    store(place, results.map(|result| O::finish(result, g.divisor)));
 }

@@ -174,6 +174,19 @@ pub(super) fn ln_of_one_and(x: f32) -> f32 {
     fma(r, rest * rest, rest) + whole
 }
 
+/// `ln x` for a number `x >= 1`.
+#[inline(always)]
+pub(super) fn ln_from_one(x: f32) -> f32 {
+    const MANTISSA: u32 = (1 << 23) - 1;
+    let power = (x.to_bits() >> 23) as i32 - 127;
+    let mantissa = f32::from_bits(x.to_bits() & MANTISSA | 127 << 23);
+    fma(
+        power as f32,
+        core::f32::consts::LN_2,
+        ln_of_one_and(mantissa - 1.0),
+    )
+}
+
 /// `e^(x^2 / 2)` times the part of a normal distribution that lies beyond `x >= 0`: a function without a
 /// tail, which a polynomial of `(x - k) / (x + k)` gives.
 #[inline(always)]

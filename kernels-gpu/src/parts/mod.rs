@@ -1,6 +1,5 @@
 //! What operators and fusions are made of.
 
-pub(crate) mod channel_operations;
 pub(crate) mod channel_reduce;
 pub(crate) mod elementwise;
 pub(crate) mod exponential;
@@ -14,5 +13,6 @@ pub(crate) mod planes;
 pub(crate) mod pointwise;
 pub(crate) mod pool;
 pub(crate) mod prescale;
+pub(crate) mod reduction_operations;
 pub(crate) mod store;
 pub(crate) mod unroll;

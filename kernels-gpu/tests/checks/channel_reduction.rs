@@ -3,9 +3,9 @@
 use cuda_std::Storage;
 use launch_config::channel_reduction::ChannelReductionGeometry;
 use launch_config::elementwise::Bounds;
-use launch_config::{AffineType, KernelGeometry};
+use launch_config::{AffineType, ElementType};
 use op_spec::graph::Layer;
-use op_spec::{ChannelReductionSpec, ReductionOp};
+use op_spec::{ReductionOp, ReductionSpec};
 use oracle::{Case, Expected};
 
 use super::super::kernels::channel_reduction::*;
@@ -13,7 +13,8 @@ use super::super::kernels::fused::clamp_multiply_channel_reduction::*;
 use super::super::kernels::fused::instance_norm_clamp_multiply_channel_reduction::*;
 use super::norm::{Norm, optional, statistics};
 use super::{
-    Failure, Loaded, Outcome, Run, case, compare, expected, label, rounded_once, same_bits, stored,
+    Failure, Loaded, Outcome, Run, case, compare, element_type, expected, label, rounded_once,
+    same_bits, stored,
 };
 
 /// `(n, channels, spatial)`: one channel, one position, vectors and no vectors, a channel more than a warp
@@ -54,9 +55,9 @@ fn decide<T: Storage>(case: &mut Case, multiplier: Option<usize>) {
 
 /// The geometry of a case's last layer.
 fn geometry(case: &Case, operation: ReductionOp) -> ChannelReductionGeometry {
-    let problem = ChannelReductionSpec::new(operation, 1).problem(case.x.shape());
+    let problem = ReductionSpec::new(operation, &[1]).problem(case.x.shape());
     problem
-        .and_then(|problem| problem.geometry())
+        .and_then(|problem| ChannelReductionGeometry::of(operation, &problem.passes()[0]))
         .expect("extents that a kernel has")
 }
 
@@ -69,7 +70,7 @@ fn of_products<T: Storage>(case: &Case, operation: ReductionOp) -> Expected {
 }
 
 fn reduction(operation: ReductionOp) -> Layer {
-    ChannelReductionSpec::new(operation, 1).into()
+    ReductionSpec::new(operation, &[1]).into()
 }
 
 /// Plain, and clamped and multiplied.
@@ -93,9 +94,29 @@ fn of_values<T: Storage>(run: &Run, operation: ReductionOp) -> Outcome {
         let x = run.load::<T>(&plain)?.x;
         let g = geometry(&plain, operation);
         let y = run.empty::<T>(n * spatial)?;
-        let arguments = (x.source(), y.ptr(), g);
+        let arguments = (
+            x.source(),
+            y.ptr(),
+            g.with_results(c as f32, element_type::<T>()),
+        );
         run.launch(&CHANNEL_REDUCTION, &labels, g.shape(), arguments)?;
         compare(&plain.name, &y, &of_products::<T>(&plain, operation))?;
+        // Results between two steps are f32, and those of a mean have a divisor of their own.
+        let between = run.empty::<f32>(n * spatial)?;
+        let arguments = (
+            x.source(),
+            between.ptr(),
+            g.with_results(1.0, ElementType::F32),
+        );
+        run.launch(&CHANNEL_REDUCTION, &labels, g.shape(), arguments)?;
+        let divisor = if operation == ReductionOp::Mean {
+            c as f32
+        } else {
+            1.0
+        };
+        let rounded = between.values()?.into_iter().map(|value| value / divisor);
+        let rounded = run.tensor::<T>(&rounded.collect::<Vec<_>>())?;
+        same_bits(&format!("{} in f32", plain.name), &rounded, &y)?;
 
         let layers = [
             Layer::clamp(-0.5, 0.75),

@@ -3,17 +3,16 @@
 use launch_config::KernelGeometry;
 use launch_config::channel_reduction::ChannelReductionGeometry;
 use launch_config::max_pool2d::{BLOCK_OUTPUTS, OUTPUTS_PER_THREAD};
-use launch_config::pool::{
-    self, BLOCK_WARPS, NhwcWindowGeometry, PART_ELEMENTS, PlaneGeometry, WindowGeometry,
-    WindowResult,
-};
+use launch_config::pool::{self, NhwcWindowGeometry, WindowGeometry, WindowResult};
 use launch_config::reciprocal::Reciprocal;
+use launch_config::row_reduction::{BLOCK_WARPS, PART_ELEMENTS, RowGeometry};
 use op_spec::MaxPool2dSpec;
 
 use super::super::kernels::channel_reduction::CHANNEL_REDUCTION;
 use super::super::kernels::max_pool2d::MAX_POOL2D;
+use super::super::kernels::pool::POOL;
 use super::super::kernels::pool::nhwc::MAX_POOL_NHWC;
-use super::super::kernels::pool::{PLANE_AVERAGES, PLANE_SUMS, POOL};
+use super::super::kernels::row_reduction::ROW_REDUCTION;
 use super::far::{blocks_are, far_blocks, number};
 use super::{Outcome, Run, label};
 
@@ -156,40 +155,39 @@ pub(crate) fn nhwc(run: &Run) -> Outcome {
     )
 }
 
-/// Averages of planes.
-pub(crate) fn planes(run: &Run) -> Outcome {
-    let labels = [label::<f32>()];
-    // Planes of many parts, whose sums are exact, and of two values.
-    let g = PlaneGeometry::new(5, 1_900_000_001, 2.0);
+/// Averages of rows.
+pub(crate) fn rows(run: &Run) -> Outcome {
+    let labels = ["mean".into(), label::<f32>()];
+    // Rows of many parts, whose sums are exact, and of two values.
+    let g = RowGeometry {
+        divisor: 1.0,
+        ..RowGeometry::new(5, 1_900_000_001)
+    };
     let x = run.computed::<f32>(5 * g.elements, number)?;
-    let sums = run.sparse::<f32>(5 * g.parts)?;
-    let last = 5 * g.parts - 1;
+    let sums = run.sparse::<f32>(g.results())?;
+    let last = g.results() - 1;
     let span = u64::from(BLOCK_WARPS);
-    let arguments = (x.source(), sums.ptr(), std::ptr::null_mut(), g);
-    run.launch_some(&PLANE_SUMS, &labels, g.shape(), &[last / span], arguments)?;
-    sums.are("parts of planes", last..last + 1, |_| {
+    let arguments = (x.source(), sums.ptr(), g);
+    run.launch_some(
+        &ROW_REDUCTION,
+        &labels,
+        g.shape(),
+        &[last / span],
+        arguments,
+    )?;
+    sums.are("parts of rows", last..last + 1, |_| {
         let first = 4 * g.elements + (g.parts - 1) * PART_ELEMENTS;
         (first..5 * g.elements).map(number).sum()
     })?;
-    let planes = 2_500_000_001;
-    let g = PlaneGeometry::new(planes, 2, 2.0);
-    let x = run.computed::<f32>(2 * planes, number)?;
-    let y = run.sparse::<f32>(planes)?;
-    let arguments = (x.source(), std::ptr::null_mut(), y.ptr(), g);
-    let blocks = far_blocks(planes, span);
-    run.launch_some(&PLANE_SUMS, &labels, g.shape(), &blocks, arguments)?;
+    let rows = 2_500_000_001;
+    let g = RowGeometry::new(rows, 2);
+    let x = run.computed::<f32>(2 * rows, number)?;
+    let y = run.sparse::<f32>(rows)?;
+    let arguments = (x.source(), y.ptr(), g);
+    let blocks = far_blocks(rows, span);
+    run.launch_some(&ROW_REDUCTION, &labels, g.shape(), &blocks, arguments)?;
     let average = |index| (number(2 * index) + number(2 * index + 1)) / 2.0;
-    blocks_are("planes", &y, span, &blocks, average)?;
-    // Of sums that are there.
-    let g = PlaneGeometry::new(1_500_000_001, 3 * PART_ELEMENTS, 2.0);
-    let sums = run.computed::<f32>(3 * g.planes, number)?;
-    let y = run.sparse::<f32>(g.planes)?;
-    let blocks = far_blocks(g.planes, span);
-    let arguments = (sums.source(), y.ptr(), g);
-    run.launch_some(&PLANE_AVERAGES, &labels, g.sums_shape(), &blocks, arguments)?;
-    blocks_are("averages", &y, span, &blocks, |index| {
-        (0..3).map(|part| number(3 * index + part)).sum::<f32>() / 2.0
-    })
+    blocks_are("rows", &y, span, &blocks, average)
 }
 
 /// Maxima over channels.

@@ -10,7 +10,7 @@ use std::fmt;
 
 use cuda_std::emulator::{Buffer, Device, Fault, Launch};
 use cuda_std::{Family, KernelArgs, Label, NoInstance, Storage, bf16, f16};
-use launch_config::LaunchShape;
+use launch_config::{ElementType, LaunchShape};
 use ndarray::{Array1, ArrayD};
 use op_spec::graph::{Chain, Layer};
 use oracle::data::signed;
@@ -50,6 +50,7 @@ pub(crate) mod one_launch_corners;
 pub(crate) mod one_launch_nan;
 pub(crate) mod pointwise;
 pub(crate) mod pool;
+pub(crate) mod row_reduction;
 mod rows;
 pub(crate) mod warp_specialized_tiles;
 
@@ -224,6 +225,15 @@ fn value<T: Storage>(bytes: &[u8]) -> T {
 /// `x`, rounded to `T`.
 pub(crate) fn stored<T: Storage>(x: f32) -> f32 {
     T::from_f32(x).to_f32()
+}
+
+/// The element type that is `T`.
+pub(crate) fn element_type<T: Storage>() -> ElementType {
+    match label::<T>() {
+        Label::Name("f16") => ElementType::F16,
+        Label::Name("bf16") => ElementType::BF16,
+        _ => ElementType::F32,
+    }
 }
 
 /// Layers on values in `[-1, 1)` that `T` holds exactly: the input of seed 1, the parameters of those that

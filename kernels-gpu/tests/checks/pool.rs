@@ -1,15 +1,15 @@
-//! Windows of images and volumes, and whole planes.
+//! Windows of images and volumes.
 
 use cuda_std::Storage;
 use launch_config::KernelGeometry;
-use launch_config::pool::{BLOCK_OUTPUTS, NhwcWindowGeometry, PlaneGeometry, WindowGeometry};
+use launch_config::pool::{BLOCK_OUTPUTS, NhwcWindowGeometry, WindowGeometry};
 use launch_config::reciprocal::Reciprocal;
 use op_spec::graph::{Layer, LayerProblem};
-use op_spec::{AvgPoolSpec, MaxPool3dSpec, PoolProblem};
+use op_spec::{MaxPool3dSpec, PoolProblem};
 use oracle::Case;
 
+use super::super::kernels::pool::POOL;
 use super::super::kernels::pool::nhwc::{AVG_POOL_NHWC, MAX_POOL_NHWC};
-use super::super::kernels::pool::{PLANE_AVERAGES, PLANE_SUMS, POOL};
 use super::{Loaded, Outcome, Run, Tensor, case, compare, expected, label, same_bits};
 
 /// `[n, c, d, h, w]`, kernel, stride, padding, ceil_mode.
@@ -131,52 +131,6 @@ pub(super) fn nhwc<T: Storage>(
         };
         run.launch(family, &[label::<T>()], g.shape(), arguments)?;
         same_bits(&format!("{what}, channels last"), &y, &wanted)?;
-    }
-    Ok(())
-}
-
-/// Planes of a value and of a few, of vectors and of odd lengths, of one part, of exactly one and two, and of
-/// many.
-const PLANES: [[usize; 4]; 9] = [
-    [1, 1, 1, 1],
-    [3, 5, 1, 3],
-    [2, 9, 7, 7],
-    [1, 3, 16, 33],
-    [1, 2, 64, 64],
-    [1, 2, 17, 241],
-    [2, 1, 128, 64],
-    [1, 2, 91, 91],
-    [1, 1, 260, 520],
-];
-
-/// Averages of whole planes.
-pub(crate) fn planes<T: Storage>(run: &Run) -> Outcome {
-    for input in PLANES {
-        for divisor_override in [None, Some(7)] {
-            let spec = AvgPoolSpec::new([input[2], input[3]]).divisor_override(divisor_override);
-            let mut case = case::<T>([Layer::from(spec)], &input);
-            if input[2] == 7 {
-                case = case.special();
-            }
-            let problem = problem(&case);
-            let divisor = problem.of_whole_planes().expect("one window");
-            let g = PlaneGeometry::of(&problem, divisor);
-            let Loaded { x, .. } = run.load::<T>(&case)?;
-            let y = run.empty::<T>(g.planes as usize)?;
-            let sums = run.empty::<f32>((g.planes * g.parts) as usize)?;
-            let labels = [label::<T>()];
-            let arguments = (x.source(), sums.ptr(), y.ptr(), g);
-            run.launch(&PLANE_SUMS, &labels, g.shape(), arguments)?;
-            if g.parts > 1 {
-                let arguments = (sums.source(), y.ptr(), g);
-                run.launch(&PLANE_AVERAGES, &labels, g.sums_shape(), arguments)?;
-            }
-            compare(
-                &format!("{input:?} by {divisor}"),
-                &y,
-                &expected::<T>(&case),
-            )?;
-        }
     }
     Ok(())
 }

@@ -14,12 +14,12 @@ use chains::{
 
 use super::choices::Choices;
 use super::layers::{
-    averages, batch_norm, channel_reduction, conv_attributes, function, group_norm, instance_norm,
-    layer_norm, max_pool2d, max_pool3d, parameter, transposed_attributes,
+    averages, batch_norm, conv_attributes, function, group_norm, instance_norm, layer_norm,
+    max_pool2d, max_pool3d, parameter, reduction, transposed_attributes,
 };
 
-/// The family of every reduction over channels.
-const CHANNEL_REDUCTION: &str = "channel_reduction";
+/// The family of every reduction over axes.
+const REDUCTION: &str = "reduction";
 
 /// Layers and the shape of their input.
 pub(super) struct Plan {
@@ -69,8 +69,7 @@ impl Family {
     pub(super) fn has_cases_of(&self, name: &str) -> bool {
         let mut operations = ReductionOp::ALL.iter();
         self.name == name
-            || self.name == CHANNEL_REDUCTION
-                && operations.any(|operation| operation.name() == name)
+            || self.name == REDUCTION && operations.any(|operation| operation.name() == name)
     }
 
     /// That of case `number` of a campaign of these: each in turn.
@@ -112,7 +111,7 @@ pub const FAMILIES: &[Family] = &[
     Family::new("adaptive_avg_pool3d", |c| {
         pool(c, 3, |_, _| Layer::adaptive_avg_pool3d())
     }),
-    Family::new(CHANNEL_REDUCTION, over_channels),
+    Family::new(REDUCTION, over_axes),
     Family::new("relu", |c| pointwise(c, 0)),
     Family::new("clamp", |c| pointwise(c, 1)),
     Family::new("leaky_relu", |c| pointwise(c, 2)),
@@ -292,14 +291,14 @@ fn pool(c: &mut Choices, dimensions: usize, layer: fn(&mut Choices, usize) -> La
     one(layer, shape(c, channels, dimensions, 1, most))
 }
 
-fn over_channels(c: &mut Choices) -> Plan {
+fn over_axes(c: &mut Choices) -> Plan {
     let channels = c.within(1, 300);
     let mut input = any(c, channels);
     // Planes short enough for this many.
     while input.iter().product::<usize>() > 200_000 {
         input.pop();
     }
-    one(channel_reduction(c), input)
+    one(reduction(c, input.len()), input)
 }
 
 fn pointwise(c: &mut Choices, number: u32) -> Plan {

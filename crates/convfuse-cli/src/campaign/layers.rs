@@ -2,18 +2,38 @@
 
 use convfuse::graph::{BroadcastParameter, ConvLayer, Layer};
 use convfuse::spec::{
-    AvgPoolSpec, ChannelReductionSpec, ClampSpec, ConvSpec, ConvTransposeSpec, GeluApproximation,
-    MaxPoolSpec, Padding, PaddingMode, PointwiseSpec, ReductionOp,
+    AvgPoolSpec, ClampSpec, ConvSpec, ConvTransposeSpec, Dims, GeluApproximation, MaxPoolSpec,
+    Padding, PaddingMode, PointwiseSpec, ReductionOp, ReductionSpec,
 };
 
 use super::choices::Choices;
 
 /// A reduction over the channels.
-pub(super) fn channel_reduction(c: &mut Choices) -> Layer {
+pub(super) fn channel_reduction(c: &mut Choices) -> ReductionSpec {
     let operations = ReductionOp::ALL;
     let operation = operations[c.within(0, operations.len() - 1)];
-    let reduction = ChannelReductionSpec::new(operation, 1);
-    reduction.keepdim(c.once_in(3)).into()
+    ReductionSpec::new(operation, &[1]).keepdim(c.once_in(3))
+}
+
+/// A reduction of a tensor of this rank, over the channels or any axes.
+pub(super) fn reduction(c: &mut Choices, rank: usize) -> Layer {
+    let mut reduction = channel_reduction(c);
+    if c.once_in(2) {
+        let mut dim = Vec::new();
+        for axis in 1..rank as isize {
+            if c.once_in(2) {
+                // Some are counted from the end.
+                dim.push(if c.once_in(3) {
+                    axis - rank as isize
+                } else {
+                    axis
+                });
+            }
+        }
+        let dim = if dim.is_empty() { &[-1] } else { &dim[..] };
+        reduction.dim = Dims::new(dim);
+    }
+    reduction.into()
 }
 
 /// Attributes of a convolution in `groups` groups, most of them PyTorch's defaults.

@@ -25,7 +25,7 @@ fn of_factors(before: &str, behind: &str) -> Case {
         Layer::from(Layer::instance_norm("norm")),
         Layer::clamp(-0.5, 0.5),
         Layer::from(Layer::scale(behind)),
-        Layer::from(Layer::max(1)),
+        Layer::from(Layer::max(&[1])),
     ];
     let chain = Chain::new(3, layers).unwrap();
     Case::of_graph("volumes/factors", chain, &[2, 3, 5, 6, 7])

@@ -16,10 +16,10 @@ use super::file::unknown;
 use super::parameters::Wanted;
 use crate::{
     AdaptiveAvgPoolProblem, AdaptiveAvgPoolSpec, ArithmeticOp, ArithmeticProblem, AvgPoolProblem,
-    AvgPoolSpec, BatchNormProblem, ChannelReductionProblem, ChannelReductionSpec, ConvProblem,
-    ConvTransposeProblem, GroupNormProblem, InstanceNormProblem, LayerNormProblem,
-    MaxPool2dProblem, MaxPool2dSpec, MaxPool3dProblem, MaxPool3dSpec, PointwiseProblem,
-    PointwiseSpec, PoolProblem, PreluProblem, Quantity, ReductionOp, ScaleProblem, SpecError,
+    AvgPoolSpec, BatchNormProblem, ConvProblem, ConvTransposeProblem, GroupNormProblem,
+    InstanceNormProblem, LayerNormProblem, MaxPool2dProblem, MaxPool2dSpec, MaxPool3dProblem,
+    MaxPool3dSpec, PointwiseProblem, PointwiseSpec, PoolProblem, PreluProblem, Quantity,
+    ReductionOp, ReductionProblem, ReductionSpec, ScaleProblem, SpecError,
 };
 
 pub use crate::arithmetic::layer::{ArithmeticLayer, BroadcastParameter, Other, OtherTensor};
@@ -52,6 +52,21 @@ pub(crate) trait GraphLayer {
     /// Checks the attributes for an input with these channels, and gives the output's, if it has any.
     fn check(&self, channels: usize) -> Result<Option<usize>, SpecError> {
         Ok(Some(channels))
+    }
+
+    /// The axes that the output lacks.
+    fn lost_dimensions(&self) -> usize {
+        0
+    }
+
+    /// What the layer gives where it is given this, as far as it does not depend on the input.
+    fn flow(&self, given: &Flow) -> Result<Flow, SpecError> {
+        let output = self.check(given.channels.unwrap_or(0))?;
+        Ok(Flow {
+            // What has no channels does not get any.
+            channels: given.channels.and(output),
+            ..*given
+        })
     }
 
     /// The name under which the parameters are stored.
@@ -100,8 +115,8 @@ pub(crate) enum Role {
 pub enum Reduction {
     /// The maximum of windows of images.
     MaxPool2d(MaxPool2dProblem),
-    /// Of the channels.
-    Channels(ChannelReductionProblem),
+    /// Over axes, such as the channels.
+    Axes(ReductionProblem),
     /// Any other pool: the maximum of windows of volumes, and averages.
     Pool(PoolProblem),
 }
@@ -111,7 +126,7 @@ impl Reduction {
     pub(super) const fn operator(&self) -> &'static str {
         match self {
             Self::MaxPool2d(_) => "max_pool2d",
-            Self::Channels(problem) => problem.operation.name(),
+            Self::Axes(problem) => problem.operation.name(),
             Self::Pool(pool) => pool.operator,
         }
     }
@@ -155,9 +170,9 @@ macro_rules! layers {
                 #[serde(rename = $operator)]
                 $Variant($Layer),
             )+
-            /// A reduction over the channels. Files have it under its operation's name.
+            /// A reduction over axes. Files have it under its operation's name.
             #[serde(untagged)]
-            ChannelReduction(ChannelReductionSpec),
+            Reduction(ReductionSpec),
             /// Arithmetic with a tensor. Files have it under its operation's name.
             #[serde(untagged)]
             Arithmetic(ArithmeticLayer),
@@ -181,7 +196,7 @@ macro_rules! layers {
             pub const fn operator(&self) -> &'static str {
                 match self {
                     $(Self::$Variant(_) => $operator,)+
-                    Self::ChannelReduction(reduction) => reduction.operation.name(),
+                    Self::Reduction(reduction) => reduction.operation.name(),
                     Self::Arithmetic(arithmetic) => arithmetic.operation.name(),
                     Self::Pointwise(function) => function.operator(),
                 }
@@ -196,7 +211,7 @@ macro_rules! layers {
             pub(super) fn kind(&self) -> &dyn GraphLayer {
                 match self {
                     $(Self::$Variant(layer) => layer,)+
-                    Self::ChannelReduction(reduction) => reduction,
+                    Self::Reduction(reduction) => reduction,
                     Self::Arithmetic(arithmetic) => arithmetic,
                     Self::Pointwise(function) => function,
                 }
@@ -214,7 +229,7 @@ macro_rules! layers {
                         let mut operations = ReductionOp::ALL.iter();
                         let operation = operations.find(|operation| operation.name() == operator);
                         let operation = *operation.ok_or_else(|| unknown(operator))?;
-                        file.next_value_seed(operation).map(Self::ChannelReduction)
+                        file.next_value_seed(operation).map(Self::Reduction)
                     }
                 }
             }
@@ -226,7 +241,7 @@ macro_rules! layers {
         #[non_exhaustive]
         pub enum LayerProblem {
             $($Variant($Problem),)+
-            ChannelReduction(ChannelReductionProblem),
+            Reduction(ReductionProblem),
             Arithmetic(ArithmeticProblem),
             Pointwise(PointwiseProblem),
         }
@@ -236,7 +251,7 @@ macro_rules! layers {
             pub(super) fn role(self) -> Role {
                 match self {
                     $(Self::$Variant($problem) => $role,)+
-                    Self::ChannelReduction(problem) => Role::Reduction(Reduction::Channels(problem)),
+                    Self::Reduction(problem) => Role::Reduction(Reduction::Axes(problem)),
                     Self::Arithmetic(problem) => problem.role(),
                     Self::Pointwise(problem) => Role::Pointwise(problem),
                 }
@@ -249,9 +264,9 @@ macro_rules! layers {
             }
         })+
 
-        impl From<ChannelReductionSpec> for Layer {
-            fn from(reduction: ChannelReductionSpec) -> Self {
-                Self::ChannelReduction(reduction)
+        impl From<ReductionSpec> for Layer {
+            fn from(reduction: ReductionSpec) -> Self {
+                Self::Reduction(reduction)
             }
         }
 
@@ -273,9 +288,9 @@ macro_rules! layers {
             }
         })+
 
-        impl From<ChannelReductionProblem> for LayerProblem {
-            fn from(problem: ChannelReductionProblem) -> Self {
-                Self::ChannelReduction(problem)
+        impl From<ReductionProblem> for LayerProblem {
+            fn from(problem: ReductionProblem) -> Self {
+                Self::Reduction(problem)
             }
         }
     };
@@ -343,8 +358,21 @@ layers! {
 pub(crate) struct Flow {
     /// Channels, until a reduction over them.
     pub(crate) channels: Option<usize>,
-    /// Spatial dimensions, from the first layer on that has a fixed number of them.
+    /// Dimensions behind the first two, if some layer has a fixed number of them.
     pub(crate) dimensions: Option<usize>,
+}
+
+/// The dimensions of the first input behind batch and channels, as the first layer with a fixed number of them
+/// tells.
+pub(super) fn input_dimensions(layers: &[Layer], operands: &[Vec<Operand>]) -> Option<usize> {
+    let fixed = |(index, layer): (usize, &Layer)| Some((index, layer.kind().dimensions()?));
+    let (index, mut dimensions) = layers.iter().enumerate().find_map(fixed)?;
+    let mut operand = operands[index][0];
+    while let Operand::Layer(layer) = operand {
+        dimensions += layers[layer].kind().lost_dimensions();
+        operand = operands[layer][0];
+    }
+    Some(dimensions)
 }
 
 /// What each layer is given as its first operand.
@@ -356,24 +384,29 @@ pub(super) fn flow(
     layers: &[Layer],
     operands: &[Vec<Operand>],
 ) -> Result<Vec<Flow>, GraphError> {
-    // The first layer with a fixed number of dimensions tells that of the input, too.
-    let dimensions = layers.iter().find_map(|layer| layer.kind().dimensions());
+    let dimensions = input_dimensions(layers, operands);
     let mut flows = Vec::with_capacity(layers.len());
     // What each layer gives.
-    let mut given: Vec<Option<usize>> = Vec::with_capacity(layers.len());
+    let mut given: Vec<Flow> = Vec::with_capacity(layers.len());
     for (index, layer) in layers.iter().enumerate() {
-        let channels_of = |operand: &Operand| match *operand {
-            Operand::Input(0) => Some(in_channels),
-            // Those of further inputs follow from the first operand.
-            Operand::Input(_) => None,
+        let flow_of = |operand: &Operand| match *operand {
             Operand::Layer(layer) => given[layer],
+            Operand::Input(input) => Flow {
+                // Those of further inputs follow from the first operand.
+                channels: (input == 0).then_some(in_channels),
+                dimensions,
+            },
         };
-        let channels = channels_of(&operands[index][0]);
-        let others: Vec<_> = operands[index][1..].iter().map(channels_of).collect();
-        flows.push(Flow {
+        let flow = flow_of(&operands[index][0]);
+        let Flow {
             channels,
             dimensions,
-        });
+        } = flow;
+        let others = operands[index][1..]
+            .iter()
+            .map(|other| flow_of(other).channels);
+        let others: Vec<_> = others.collect();
+        flows.push(flow);
         let (operator, layer) = (layer.operator(), layer.kind());
         if channels.is_none() && layer.needs_channels() {
             return Err(GraphError::NoChannels {
@@ -407,13 +440,11 @@ pub(super) fn flow(
                 expected,
             });
         }
-        let output = layer.check(channels.unwrap_or(0));
-        let output = output.map_err(|source| GraphError::Layer {
+        let output = layer.flow(&flow);
+        given.push(output.map_err(|source| GraphError::Layer {
             layer: index,
             source,
-        })?;
-        // What has no channels does not get any.
-        given.push(channels.and(output));
+        })?);
     }
     Ok(flows)
 }

@@ -184,13 +184,12 @@ impl Graph {
         &self.inputs
     }
 
-    /// Whether an input of this shape has no batch: it has one dimension less than a batch of what the first
-    /// layer takes that has a fixed number of them, such as `(c, h, w)` for a graph with a `conv2d`. Its
-    /// output then has none either.
+    /// Whether an input of this shape has no batch: it has one dimension less than a batch of what the graph
+    /// takes, which follows from the first layer that has a fixed number of them, such as `(c, h, w)` for a
+    /// graph that begins with a `conv2d`. Its output then has none either.
     #[must_use]
     pub fn lacks_batch(&self, input: &[usize]) -> bool {
-        let mut layers = self.layers.iter();
-        let dimensions = layers.find_map(|layer| layer.kind().dimensions());
+        let dimensions = layer::input_dimensions(&self.layers, &self.operands);
         dimensions.is_some_and(|dimensions| input.len() == dimensions + 1)
     }
 

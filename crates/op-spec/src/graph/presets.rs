@@ -118,7 +118,7 @@ impl KernelBench79 {
                     .affine(self.affine),
                 PointwiseSpec::Clamp(self.clamp),
                 multiply,
-                Layer::max(1),
+                Layer::max(&[1]),
             ),
         )
     }

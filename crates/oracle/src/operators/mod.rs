@@ -2,7 +2,7 @@
 //! golden files.
 //!
 //! A new operator is a file, its `mod` line, an arm of `of` and a line of `CASES`; a pointwise function
-//! stands in `pointwise.rs` alone, an operation of reductions over channels in `channel_reduction.rs`.
+//! stands in `pointwise.rs` alone, an operation of reductions in `reduction.rs`.
 
 use op_spec::graph::LayerProblem;
 
@@ -10,7 +10,6 @@ use crate::Cases;
 
 pub mod arithmetic;
 pub mod batch_norm;
-pub mod channel_reduction;
 pub mod conv;
 pub mod conv_transpose;
 pub mod group_norm;
@@ -21,6 +20,7 @@ mod operator;
 pub mod pointwise;
 pub mod pool;
 pub mod prelu;
+pub mod reduction;
 pub mod scale;
 
 pub use operator::{Given, Operator};
@@ -47,7 +47,7 @@ pub(crate) fn of(layer: &LayerProblem) -> &dyn Operator {
         LayerProblem::AvgPool3d(problem) => &problem.pool,
         LayerProblem::AdaptiveAvgPool2d(problem) => &problem.pool,
         LayerProblem::AdaptiveAvgPool3d(problem) => &problem.pool,
-        LayerProblem::ChannelReduction(problem) => problem,
+        LayerProblem::Reduction(problem) => problem,
         LayerProblem::Pointwise(problem) => problem,
         _ => unreachable!("every operator is defined here"),
     }
@@ -55,11 +55,11 @@ pub(crate) fn of(layer: &LayerProblem) -> &dyn Operator {
 
 /// The cases of all operators.
 pub(crate) fn all() -> impl Iterator<Item = &'static Cases> {
-    let others = channel_reduction::CASES.iter().chain(pointwise::CASES);
+    let others = reduction::CASES.iter().chain(pointwise::CASES);
     CASES.iter().chain(arithmetic::CASES).chain(others)
 }
 
-/// Of all operators but for arithmetic, the reductions over channels and the pointwise functions.
+/// Of all operators but for arithmetic, the reductions and the pointwise functions.
 const CASES: &[Cases] = &[
     conv::CONV1D,
     conv::CONV2D,

@@ -152,7 +152,7 @@ fn residuals_are_cut_along(device: &Device) {
     let layers = [
         Layer::add("early"),
         Layer::relu(),
-        Layer::max(1).into(),
+        Layer::max(&[1]).into(),
         Layer::add("late"),
         Layer::add("more"),
         Layer::add("late"),

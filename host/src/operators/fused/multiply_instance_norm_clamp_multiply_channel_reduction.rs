@@ -1,26 +1,21 @@
 //! Multiply, `instance_norm`, `clamp`, multiply, a reduction over the channels.
 
 use kernels_gpu::fused::instance_norm_clamp_multiply_channel_reduction::INSTANCE_NORM_CLAMP_MULTIPLY_CHANNEL_REDUCTION;
-use launch_config::KernelGeometry;
 use launch_config::elementwise::Bounds;
 
 use crate::device::DType;
 use crate::error::Result;
-use crate::operators::channel_reduction::{labels, output};
 use crate::operators::launching::{Affine, compute};
 use crate::operators::norm_statistics::NormInput;
+use crate::operators::reduction::OfChannels;
 use crate::program::{LaunchPlan, ProgramBuilder, Value};
-use crate::spec::{ChannelReductionProblem, ClampProblem};
+use crate::spec::ClampProblem;
 
 /// Plans the kernel behind the statistics.
-pub(crate) fn plan(
-    plan: &mut LaunchPlan,
-    dtype: DType,
-    reduction: &ChannelReductionProblem,
-) -> Result<()> {
+pub(crate) fn plan(plan: &mut LaunchPlan, dtype: DType, reduction: &OfChannels) -> Result<()> {
     let family = &INSTANCE_NORM_CLAMP_MULTIPLY_CHANNEL_REDUCTION;
-    let labels = labels(reduction, dtype);
-    plan.launch(family, &labels, reduction.geometry()?.shape())
+    let labels = reduction.labels(dtype);
+    plan.launch(family, &labels, reduction.geometry.shape())
 }
 
 /// Appends `reduce(clamp(instance_norm(x * m[c], weight, bias)) * m[c])` behind the statistics of `x`,
@@ -33,15 +28,15 @@ pub(crate) fn append(
     input: &NormInput,
     factor: Value,
     clamp: &ClampProblem,
-    reduction: &ChannelReductionProblem,
+    reduction: &OfChannels,
 ) -> Result<Value> {
     let &NormInput {
         x, partials, norm, ..
     } = input;
     let Affine { weight, bias } = input.affine;
-    let (geometry, bounds) = (reduction.geometry()?, Bounds::of(clamp));
+    let (geometry, bounds) = (reduction.geometry, Bounds::of(clamp));
     let family = &INSTANCE_NORM_CLAMP_MULTIPLY_CHANNEL_REDUCTION;
-    let y = output(program, x, reduction)?;
+    let y = reduction.output(program, x)?;
     let arguments = (x, partials, weight, bias, factor, y, norm, geometry, bounds);
     // SAFETY: both geometries describe `x`, `y` has its shape without channels; the partial results are those
     // of `x`; weight and bias have a value per channel where the geometry says that they exist, and so has

@@ -7,7 +7,7 @@ use convfuse::spec::{Conv2dSpec, Conv3dSpec, GroupNormSpec, InstanceNormSpec, Ma
 use super::super::choices::Choices;
 use super::super::layers::{
     averages, batch_norm, channel_reduction, eps, function, functions, group_norm, instance_norm,
-    max_pool2d, max_pool3d, parameter, usual_conv,
+    max_pool2d, max_pool3d, parameter, reduction, usual_conv,
 };
 use super::{Plan, bounds, of_graph, shape};
 
@@ -61,7 +61,7 @@ pub(super) fn kernelbench_79(c: &mut Choices) -> Plan {
     input[2] = input[2].min(6);
     let mut plan = of_graph(chain.chain(), &input);
     let last = plan.layers.len() - 1;
-    plan.layers[last] = channel_reduction(c);
+    plan.layers[last] = channel_reduction(c).into();
     plan
 }
 
@@ -132,7 +132,7 @@ fn behind(c: &mut Choices, groups: usize, channels: usize, dimensions: usize) ->
     layers.extend(match (c.below(6), dimensions) {
         (1, 2) => Some(Layer::adaptive_avg_pool2d()),
         (1, 3) => Some(Layer::adaptive_avg_pool3d()),
-        (2, _) => Some(channel_reduction(c)),
+        (2, _) => Some(reduction(c, dimensions + 2)),
         _ => None,
     });
     layers

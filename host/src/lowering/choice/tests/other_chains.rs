@@ -1,7 +1,7 @@
 //! Chains that are no preset.
 
 use op_spec::graph::Layer;
-use op_spec::{ChannelReductionSpec, ReductionOp};
+use op_spec::{ReductionOp, ReductionSpec};
 
 use super::*;
 
@@ -52,7 +52,7 @@ fn other_chains() {
                     scale(),
                     clamp(),
                     pool(),
-                    Layer::max(1).into(),
+                    Layer::max(&[1]).into(),
                 ]),
                 &input,
                 ["tensor | tensor"; 3],
@@ -64,14 +64,14 @@ fn other_chains() {
                     pool(),
                     clamp(),
                     scale(),
-                    Layer::max(1).into(),
+                    Layer::max(&[1]).into(),
                 ]),
                 &input,
                 ["tensor | tensor | tensor"; 3],
             ),
             (
                 "a clamp before factor and maximum",
-                chain(vec![clamp(), scale(), Layer::max(1).into(), clamp()]),
+                chain(vec![clamp(), scale(), Layer::max(&[1]).into(), clamp()]),
                 &input,
                 ["tensor | tensor"; 3],
             ),
@@ -108,7 +108,7 @@ fn other_chains() {
     // One launch computes a maximum. Other operations are reduced behind the producers of any epilogue.
     for &operation in ReductionOp::ALL {
         let mut layers = of_79.layers().to_vec();
-        layers[5] = ChannelReductionSpec::new(operation, 1).into();
+        layers[5] = ReductionSpec::new(operation, &[1]).into();
         let chain = Chain::new(3, layers).unwrap();
         let options = Options::default();
         let rows = rows(&chain, &KernelBench79::INPUT, DType::F16, &H200, &options);

@@ -1,0 +1,453 @@
+//! Reductions over any axes but the batch.
+//!
+//! A new operation is a line of `operations!` and an arm of each of [`ReductionOp`]'s methods.
+
+use crate::error::{Quantity, RankRule, SpecError, at_least_one};
+use crate::setters::setters;
+use crate::shape::elements;
+
+/// What a reduction takes, in words.
+pub(crate) const EXPECTED: &str = "expected axes of the input behind the batch, each once";
+
+/// The most groups of neighbouring axes that a reduction takes.
+pub(crate) const MAX_PASSES: usize = 3;
+
+/// The operations, by PyTorch's names.
+macro_rules! operations {
+    ($($(#[$doc:meta])* $Variant:ident = $name:ident,)+) => {
+        /// What a reduction makes of several values.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum ReductionOp {$(
+            $(#[$doc])*
+            $Variant,
+        )+}
+
+        impl ReductionOp {
+            /// Every operation.
+            pub const ALL: &[Self] = &[$(Self::$Variant),+];
+
+            /// PyTorch's name, that of the layer in files of chains.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(Self::$Variant => stringify!($name),)+
+                }
+            }
+        }
+
+        #[cfg(feature = "graph")]
+        impl crate::graph::Layer {$(
+            $(#[$doc])*
+            ///
+            /// `dim` has the axes as PyTorch counts; they are left out of the output, see [`ReductionSpec`].
+            #[must_use]
+            pub const fn $name(dim: &[isize]) -> ReductionSpec {
+                ReductionSpec::new(ReductionOp::$Variant, dim)
+            }
+        )+}
+    };
+}
+
+operations! {
+    /// The largest; PyTorch's `torch.amax(x, dim)`. NaN wins.
+    Max = max,
+    /// The smallest; PyTorch's `torch.amin(x, dim)`. NaN wins.
+    Min = min,
+    /// The sum; PyTorch's `torch.sum(x, dim)`.
+    Sum = sum,
+    /// The sum divided by the number of values; PyTorch's `torch.mean(x, dim)`.
+    Mean = mean,
+    /// The logarithm of the sum of exponentials; PyTorch's `torch.logsumexp(x, dim)`.
+    LogSumExp = logsumexp,
+}
+
+impl ReductionOp {
+    /// Whether the result is one of the values, and no order of them changes it.
+    #[must_use]
+    pub const fn selects(self) -> bool {
+        match self {
+            Self::Max | Self::Min => true,
+            Self::Sum | Self::Mean | Self::LogSumExp => false,
+        }
+    }
+
+    /// The operation that makes of values what this one makes of its results: sums for a mean, whose divisor
+    /// is the last step's.
+    #[must_use]
+    pub const fn partial(self) -> Self {
+        match self {
+            Self::Mean => Self::Sum,
+            other => other,
+        }
+    }
+}
+
+/// Axes of a tensor as PyTorch counts them: from the first axis, or, below zero, from behind the last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Dims {
+    /// A bit for each axis that is counted from the first.
+    front: u64,
+    /// A bit for each that is counted from the end, the lowest for -1.
+    back: u64,
+    /// An axis that is given twice, or that no tensor has.
+    refused: Option<isize>,
+}
+
+impl Dims {
+    /// These axes, in any order.
+    #[must_use]
+    pub const fn new(dims: &[isize]) -> Self {
+        let mut new = Self {
+            front: 0,
+            back: 0,
+            refused: None,
+        };
+        let mut at = 0;
+        while at < dims.len() {
+            let dim = dims[at];
+            let (counted, bit) = if dim < 0 {
+                (&mut new.back, !dim)
+            } else {
+                (&mut new.front, dim)
+            };
+            if bit >= u64::BITS as isize || *counted >> bit & 1 == 1 {
+                new.refused = Some(dim);
+            } else {
+                *counted |= 1 << bit;
+            }
+            at += 1;
+        }
+        new
+    }
+
+    /// The axes: those counted from the first one, then those counted from the end.
+    pub fn iter(self) -> impl Iterator<Item = isize> {
+        let bits = |of: u64| (0..u64::BITS as isize).filter(move |bit| of >> bit & 1 == 1);
+        let back = bits(self.back).map(|bit| !bit);
+        bits(self.front).chain(back).chain(self.refused)
+    }
+
+    /// A bit for each axis of a tensor of this rank, or the axis that is the batch, is given twice, or is none
+    /// of the tensor's.
+    fn axes(self, rank: usize) -> Result<u64, isize> {
+        let mut axes = 0u64;
+        for dim in self.iter() {
+            let counted = if dim < 0 { rank } else { 0 };
+            match counted.checked_add_signed(dim) {
+                Some(axis) if (1..rank).contains(&axis) && axes >> axis & 1 == 0 => {
+                    axes |= 1 << axis;
+                }
+                _ => return Err(dim),
+            }
+        }
+        Ok(axes)
+    }
+}
+
+/// A reduction over axes, as PyTorch's functions of the operation's name have it:
+/// `torch.amax(x, dim=[2, 3])` is `ReductionSpec::new(ReductionOp::Max, &[2, 3])`.
+///
+/// *Shapes*: `(n, ..)` to the same without the axes, or, with `keepdim`, with an extent of 1 for each; any
+/// rank from 2 to 64, and at least one value to reduce.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub struct ReductionSpec {
+    /// What becomes of the values.
+    pub operation: ReductionOp,
+    /// The axes, any but the batch. PyTorch counts them from the first axis, or, below zero, from the end.
+    pub dim: Dims,
+    /// Whether the output keeps the axes, with an extent of 1 each; PyTorch's default is no.
+    pub keepdim: bool,
+}
+
+setters! {
+    [] ReductionSpec {
+        /// With the axes kept in the output, or not.
+        keepdim(keepdim: bool) |spec| spec.keepdim = keepdim;
+    }
+}
+
+impl ReductionSpec {
+    /// A reduction whose output lacks the axes `dim`.
+    #[must_use]
+    pub const fn new(operation: ReductionOp, dim: &[isize]) -> Self {
+        Self {
+            operation,
+            dim: Dims::new(dim),
+            keepdim: false,
+        }
+    }
+
+    /// Checks the attributes against the shape of the input.
+    ///
+    /// # Errors
+    /// Rank under 2; `dim` is empty, names the batch, an axis that the input does not have, or one twice; more
+    /// than three groups of neighbouring axes; nothing to reduce; more elements than memory addresses.
+    pub fn problem(&self, input: &[usize]) -> Result<ReductionProblem, SpecError> {
+        let operator = self.operation.name();
+        if input.len() < 2 {
+            return Err(SpecError::Rank {
+                operator,
+                tensor: "input",
+                actual: input.len(),
+                rule: RankRule::AtLeast(2),
+            });
+        }
+        let axes = self.axes(input.len())?;
+        let elements = elements(operator, "input", input)?;
+        let is_reduced = |axis: usize| axes >> axis & 1 == 1;
+        let mut count = 1;
+        for (axis, &extent) in input.iter().enumerate() {
+            if is_reduced(axis) {
+                at_least_one(operator, Quantity::entry("input", axis), extent)?;
+                count *= extent;
+            }
+        }
+
+        // Groups of reduced axes, with the elements of the kept axes before each. Axes of one element are
+        // part of any group.
+        let mut groups = [[1, 1]; MAX_PASSES];
+        let (mut len, mut kept) = (0, 1);
+        for (axis, &extent) in input.iter().enumerate().skip(1) {
+            if !is_reduced(axis) || extent == 1 {
+                kept *= extent;
+            } else if len > 0 && kept == 1 {
+                groups[len - 1][1] *= extent;
+            } else if len < MAX_PASSES {
+                groups[len] = [kept, extent];
+                (len, kept) = (len + 1, 1);
+            } else {
+                return Err(SpecError::ReducedApart { operator });
+            }
+        }
+        let len = len.max(1);
+        Ok(ReductionProblem {
+            operation: self.operation,
+            keepdim: self.keepdim,
+            n: input[0],
+            elements,
+            count,
+            axes,
+            passes: passes(input[0], groups, len, kept),
+            len,
+        })
+    }
+
+    /// A bit for each of the axes of an input of this rank.
+    fn axes(&self, rank: usize) -> Result<u64, SpecError> {
+        let operator = self.operation.name();
+        match self.dim.axes(rank) {
+            Ok(0) => Err(SpecError::ReducesNothing { operator }),
+            Ok(axes) => Ok(axes),
+            Err(dim) => Err(SpecError::ReducedDimension { operator, dim }),
+        }
+    }
+}
+
+/// The passes over the first `len` groups of `n` samples, each the elements before a group of reduced axes and
+/// those of the group, with `behind` elements behind the last: the largest group first, which leaves the least
+/// to the next.
+fn passes(
+    n: usize,
+    mut groups: [[usize; 2]; MAX_PASSES],
+    len: usize,
+    behind: usize,
+) -> [Pass; MAX_PASSES] {
+    let mut passes = [Pass {
+        outer: 0,
+        reduced: 1,
+        inner: 0,
+    }; MAX_PASSES];
+    for pass in &mut passes[..len] {
+        let largest = (0..len).max_by_key(|&at| (groups[at][1], len - at));
+        let at = largest.expect("a pass has a group");
+        let product = |groups: &[[usize; 2]]| groups.iter().flatten().product::<usize>();
+        *pass = Pass {
+            outer: n * product(&groups[..at]) * groups[at][0],
+            reduced: groups[at][1],
+            inner: product(&groups[at + 1..len]) * behind,
+        };
+        groups[at][1] = 1;
+    }
+    passes
+}
+
+/// The reduction of the middle axis of a tensor of three.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Pass {
+    /// Elements of the axes before the reduced one.
+    pub outer: usize,
+    /// Values of which one is made.
+    pub reduced: usize,
+    /// Elements of the axes behind it: the distance of these values.
+    pub inner: usize,
+}
+
+/// A reduction whose attributes and extents fit together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ReductionProblem {
+    /// What becomes of the values.
+    pub operation: ReductionOp,
+    /// Whether the output keeps the axes.
+    pub keepdim: bool,
+    /// Samples.
+    pub n: usize,
+    /// Elements of the input.
+    pub elements: usize,
+    /// Values of which each result is made.
+    pub count: usize,
+    /// A bit for each of the axes.
+    axes: u64,
+    passes: [Pass; MAX_PASSES],
+    /// The passes that there are.
+    len: usize,
+}
+
+impl ReductionProblem {
+    /// The steps of the reduction, one after the other: one for each group of neighbouring axes.
+    #[must_use]
+    pub fn passes(&self) -> &[Pass] {
+        &self.passes[..self.len]
+    }
+
+    /// The axes of the input that are reduced, the first one first.
+    pub fn axes(&self) -> impl DoubleEndedIterator<Item = usize> {
+        let axes = self.axes;
+        (0..u64::BITS as usize).filter(move |axis| axes >> axis & 1 == 1)
+    }
+
+    /// The reduction as one of the channels at all positions of each sample, if no other axis is reduced.
+    #[must_use]
+    pub fn of_channels(&self) -> Option<Pass> {
+        (self.axes == 1 << 1).then_some(self.passes[0])
+    }
+
+    /// Elements of the output.
+    #[must_use]
+    pub const fn output_elements(&self) -> usize {
+        self.elements / self.count
+    }
+}
+
+#[cfg(feature = "graph")]
+mod layer {
+    use alloc::vec::Vec;
+
+    use serde::de::DeserializeSeed;
+    use serde::ser::SerializeMap;
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    use super::{Dims, ReductionOp, ReductionProblem, ReductionSpec};
+    use crate::SpecError;
+    use crate::graph::file::is_false;
+    use crate::graph::layer::{Flow, GraphLayer, LayerProblem};
+
+    impl ReductionProblem {
+        /// The output's shape, of an input of the problem's shape.
+        #[must_use]
+        pub fn output_shape(&self, input: &[usize]) -> Vec<usize> {
+            let extents = input.iter().enumerate();
+            let reduced = extents.filter_map(|(axis, &extent)| match self.axes >> axis & 1 {
+                0 => Some(extent),
+                _ => self.keepdim.then_some(1),
+            });
+            reduced.collect()
+        }
+    }
+
+    /// The attributes as they are written down, under the operation's name.
+    #[derive(Serialize, Deserialize)]
+    #[serde(deny_unknown_fields, expecting = "an object of attributes")]
+    struct File {
+        dim: Dim,
+        #[serde(default, skip_serializing_if = "is_false")]
+        keepdim: bool,
+    }
+
+    /// A dimension, or a list of dimensions.
+    #[derive(Serialize, Deserialize)]
+    #[serde(
+        untagged,
+        expecting = "expected dim to be a number, or a list of numbers"
+    )]
+    enum Dim {
+        One(isize),
+        Several(Vec<isize>),
+    }
+
+    impl<'de> DeserializeSeed<'de> for ReductionOp {
+        type Value = ReductionSpec;
+
+        fn deserialize<D: Deserializer<'de>>(self, file: D) -> Result<Self::Value, D::Error> {
+            let File { dim, keepdim } = File::deserialize(file)?;
+            Ok(ReductionSpec {
+                operation: self,
+                dim: match dim {
+                    Dim::One(dim) => Dims::new(&[dim]),
+                    Dim::Several(dims) => Dims::new(&dims),
+                },
+                keepdim,
+            })
+        }
+    }
+
+    impl Serialize for ReductionSpec {
+        fn serialize<S: Serializer>(&self, file: S) -> Result<S::Ok, S::Error> {
+            let dims: Vec<_> = self.dim.iter().collect();
+            let attributes = File {
+                dim: match dims[..] {
+                    [dim] => Dim::One(dim),
+                    _ => Dim::Several(dims),
+                },
+                keepdim: self.keepdim,
+            };
+            let mut layer = file.serialize_map(Some(1))?;
+            layer.serialize_entry(self.operation.name(), &attributes)?;
+            layer.end()
+        }
+    }
+
+    impl GraphLayer for ReductionSpec {
+        fn needs_channels(&self) -> bool {
+            false
+        }
+
+        fn needs_batch(&self) -> bool {
+            // Counted from the first axis, an axis is another one without a batch.
+            self.dim.iter().any(|dim| dim >= 0)
+        }
+
+        fn lost_dimensions(&self) -> usize {
+            match self.keepdim {
+                true => 0,
+                false => self.dim.iter().count(),
+            }
+        }
+
+        fn flow(&self, given: &Flow) -> Result<Flow, SpecError> {
+            // Without a known rank, the axes that are counted from the first one are known.
+            let rank = given.dimensions.map(|dimensions| dimensions + 2);
+            let is_known = rank.is_some() || self.dim.back == 0;
+            let axes = self.axes(rank.unwrap_or(u64::BITS as usize))?;
+            let channels = match (is_known, axes >> 1 & 1) {
+                (true, 0) => given.channels,
+                (true, _) => self.keepdim.then_some(1),
+                // Perhaps the channels are left, and perhaps another axis.
+                (false, _) => None,
+            };
+            let lost = self.lost_dimensions();
+            Ok(Flow {
+                channels: given.channels.and(channels),
+                dimensions: given.dimensions.and_then(|all| all.checked_sub(lost)),
+            })
+        }
+
+        fn problem(&self, input: &[usize]) -> Result<(LayerProblem, Vec<usize>), SpecError> {
+            let problem = self.problem(input)?;
+            let output = problem.output_shape(input);
+            Ok((LayerProblem::Reduction(problem), output))
+        }
+    }
+}

@@ -1,0 +1,238 @@
+//! Reductions over axes.
+//!
+//! A step reduces neighbouring values by the kernel for rows, or values apart by that for channels. Long rows,
+//! and axes with others between them, take several steps; what is between two of them is f32.
+
+use cuda_std::Label;
+use kernels_gpu::channel_reduction::CHANNEL_REDUCTION;
+use kernels_gpu::row_reduction::ROW_REDUCTION;
+use launch_config::ElementType;
+use launch_config::channel_reduction::ChannelReductionGeometry;
+use launch_config::row_reduction::RowGeometry;
+
+use super::launching::{compute, single};
+use crate::device::{DType, Tensor};
+use crate::error::Result;
+use crate::program::{LaunchPlan, ProgramBuilder, Value};
+use crate::spec::{ReductionOp, ReductionProblem, ReductionSpec};
+
+/// `y` is what the operation makes of `x` over the axes `dim`, for each
+/// [`ReductionOp`](crate::spec::ReductionOp): the largest, for example.
+///
+/// *Shapes*: `(n, ..)` to the same without the axes, or, with `keepdim`, with an extent of 1 for each. `dim`
+/// has any axes but the batch, and at least one value to reduce.
+///
+/// *Numerics*: a result that is one of the values is exact. Any other is combined in f32, in an order that
+/// does not depend on the batch, and rounded once. Exponentials are those of distances from the largest value,
+/// so none overflows. A *NaN* among the values gives NaN.
+///
+/// # Errors
+/// [`Error::Spec`](crate::Error::Spec) for a rank below 2, nothing to reduce, or a `dim` that is empty, names
+/// the batch, an axis that `x` does not have, or one twice.
+///
+/// # Examples
+/// ```
+/// use convfuse::spec::{ReductionOp, ReductionSpec};
+/// use convfuse::{Device, Tensor, ops};
+/// use ndarray::array;
+///
+/// let stream = Device::best().stream()?;
+/// let x = Tensor::from_array(&stream, &array![[[1.0f32, 5.0], [4.0, 2.0]]])?;
+/// let largest = ReductionSpec::new(ReductionOp::Max, &[1]);
+/// let y = ops::reduction(&x, &largest)?;
+/// assert_eq!(y.to_array::<f32>()?, array![[4.0, 5.0]].into_dyn());
+/// let mean = ReductionSpec::new(ReductionOp::Mean, &[1, 2]).keepdim(true);
+/// let y = ops::reduction(&x, &mean)?;
+/// assert_eq!(y.to_array::<f32>()?, array![[[3.0]]].into_dyn());
+/// # Ok::<(), convfuse::Error>(())
+/// ```
+///
+/// As PyTorch's functions of the operations' names, such as
+/// [`torch.amax`](https://docs.pytorch.org/docs/stable/generated/torch.amax.html).
+pub fn reduction(x: &Tensor, spec: &ReductionSpec) -> Result<Tensor> {
+    let problem = spec.problem(x.shape())?;
+    single(spec.operation.name(), x, problem.into(), &[])
+}
+
+/// A launch.
+#[derive(Debug, Clone, Copy)]
+enum Step {
+    Rows(RowGeometry),
+    Channels(ChannelReductionGeometry),
+}
+
+/// The launches of a reduction, one after the other.
+#[derive(Debug)]
+pub(super) struct Steps {
+    operation: ReductionOp,
+    dtype: DType,
+    steps: Vec<Step>,
+}
+
+impl Steps {
+    /// The steps of a reduction of tensors of `dtype`.
+    fn of(problem: &ReductionProblem, dtype: DType) -> Result<Self> {
+        let mut steps = Vec::new();
+        for pass in problem.passes() {
+            if pass.inner == 1 {
+                push_rows(&mut steps, pass.outer as u64, pass.reduced as u64);
+            } else {
+                let geometry = ChannelReductionGeometry::of(problem.operation, pass)?;
+                steps.push(Step::Channels(geometry));
+            }
+        }
+        Ok(Self::with_results(
+            steps,
+            problem.operation,
+            problem.count as f32,
+            dtype,
+        ))
+    }
+
+    /// The steps that make of each row of a tensor of `dtype` its sum over `divisor`.
+    pub(super) fn of_rows(rows: u64, elements: u64, divisor: f32, dtype: DType) -> Self {
+        let mut steps = Vec::new();
+        push_rows(&mut steps, rows, elements);
+        Self::with_results(steps, ReductionOp::Mean, divisor, dtype)
+    }
+
+    /// The steps with the divisor of a mean, and with the element types of their results.
+    fn with_results(
+        mut steps: Vec<Step>,
+        operation: ReductionOp,
+        divisor: f32,
+        dtype: DType,
+    ) -> Self {
+        let last = steps.len() - 1;
+        for (at, step) in steps.iter_mut().enumerate() {
+            let output = match dtype {
+                DType::F16 if at == last => ElementType::F16,
+                DType::BF16 if at == last => ElementType::BF16,
+                _ => ElementType::F32,
+            };
+            match step {
+                Step::Rows(rows) => (rows.divisor, rows.output) = (divisor, output),
+                Step::Channels(channels) => *channels = channels.with_results(divisor, output),
+            }
+        }
+        Self {
+            operation,
+            dtype,
+            steps,
+        }
+    }
+
+    /// Plans the launches.
+    pub(super) fn plan(&self, plan: &mut LaunchPlan) -> Result<()> {
+        let last = self.steps.len() - 1;
+        for (at, step) in self.steps.iter().enumerate() {
+            let dtype = if at == 0 { self.dtype } else { DType::F32 };
+            let operation = match at == last {
+                true => self.operation,
+                false => self.operation.partial(),
+            };
+            let labels = [operation.name().into(), dtype.label()];
+            match step {
+                Step::Rows(rows) => plan.launch(&ROW_REDUCTION, &labels, rows.shape())?,
+                Step::Channels(channels) => {
+                    plan.launch(&CHANNEL_REDUCTION, &labels, channels.shape())?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Appends the reduction of `x` to a program. Its results have the shape `output`.
+    pub(super) fn append(
+        &self,
+        program: &mut ProgramBuilder,
+        x: Value,
+        output: &[usize],
+    ) -> Result<Value> {
+        let (mut x, last) = (x, self.steps.len() - 1);
+        for (at, step) in self.steps.iter().enumerate() {
+            let y = if at == last {
+                program.tensor(output, self.dtype)?
+            } else {
+                let results = match step {
+                    Step::Rows(rows) => rows.results(),
+                    Step::Channels(channels) => channels.n * channels.spatial,
+                };
+                let results = usize::try_from(results).unwrap_or(usize::MAX);
+                program.tensor(&[results], DType::F32)?
+            };
+            // SAFETY: `x` has the elements of the step's geometry, and `y` its results, of its type.
+            x = unsafe {
+                match *step {
+                    Step::Rows(rows) => compute(program, &ROW_REDUCTION, y, (x, y, rows)),
+                    Step::Channels(channels) => {
+                        compute(program, &CHANNEL_REDUCTION, y, (x, y, channels))
+                    }
+                }
+            };
+        }
+        Ok(x)
+    }
+}
+
+/// The steps of rows, of which those of long ones leave rows of their parts to the next.
+fn push_rows(steps: &mut Vec<Step>, rows: u64, elements: u64) {
+    let mut elements = elements;
+    loop {
+        let geometry = RowGeometry::new(rows, elements);
+        steps.push(Step::Rows(geometry));
+        if geometry.parts <= 1 {
+            return;
+        }
+        elements = geometry.parts;
+    }
+}
+
+/// Plans the launches.
+pub(crate) fn plan(plan: &mut LaunchPlan, dtype: DType, problem: &ReductionProblem) -> Result<()> {
+    Steps::of(problem, dtype)?.plan(plan)
+}
+
+/// Appends the operator to a program.
+pub(crate) fn append(
+    program: &mut ProgramBuilder,
+    x: Value,
+    problem: &ReductionProblem,
+) -> Result<Value> {
+    let output = problem.output_shape(program.shape(x));
+    Steps::of(problem, program.dtype(x))?.append(program, x, &output)
+}
+
+/// The reduction over the channels of a fusion.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct OfChannels {
+    problem: ReductionProblem,
+    pub(super) geometry: ChannelReductionGeometry,
+}
+
+impl OfChannels {
+    /// That of the problem, if it reduces the channels alone and there are kernels.
+    pub(crate) fn new(problem: &ReductionProblem) -> Option<Self> {
+        let geometry = ChannelReductionGeometry::of(problem.operation, &problem.of_channels()?);
+        Some(Self {
+            problem: *problem,
+            geometry: geometry.ok()?,
+        })
+    }
+
+    /// What the fusion does with the channels.
+    pub(crate) fn operation(&self) -> ReductionOp {
+        self.problem.operation
+    }
+
+    /// The labels of the kernels that reduce tensors of `dtype`.
+    pub(super) fn labels(&self, dtype: DType) -> [Label; 2] {
+        [self.operation().name().into(), dtype.label()]
+    }
+
+    /// The tensor of the reduced channels of `x`.
+    pub(super) fn output(&self, program: &mut ProgramBuilder, x: Value) -> Result<Value> {
+        let shape = self.problem.output_shape(program.shape(x));
+        program.tensor(&shape, program.dtype(x))
+    }
+}
