@@ -45,7 +45,7 @@ const ROWS: &str = "
     add 2x3x4 4 => residual has rank 1, expected 3
     add 2x3x4 2x1x4 => residual[1] is 1, expected 3
     add 2x3x4 2x3x4:f16 => residual is f16, must be f32
-    max 2x0x3 dim=1 => channels is 0, minimum 1
+    max 2x0x3 dim=1 => input[1] is 0, minimum 1
     max 2x3x4 dim=-1 => dim is -1, expected the channels' dimension, 1; reductions over spatial dimensions \
         are pools, such as adaptive_avg_pool2d
     max 2 dim=1 => input has rank 1, minimum 2
