@@ -55,7 +55,7 @@ const ROWS: &str = "
     add 2x3x4 2x1x4 => other[0] is 2, expected 1
     sub 2x3x4 2x3x4 => the other operand has a value for each element, expected one value or one for each channel
     add 2x3x4 2x3x4:f16 => other is f16, must be f32
-    max 2x0x3 dim=1 => channels is 0, minimum 1
+    max 2x0x3 dim=1 => input[1] is 0, minimum 1
     max 2x3x4 dim=-1 => dim is -1, expected the channels' dimension, 1; reductions over spatial dimensions \
         are pools, such as adaptive_avg_pool2d
     max 2 dim=1 => input has rank 1, minimum 2

@@ -56,7 +56,7 @@ bugs! {
         pooled_volumes_start_in_32_bits, far_pools::volumes,
             "            plane: «(segments.first as usize + plane as usize) * plane_elements»,"
                 => "(segments.first as u32 + plane).wrapping_mul(plane_elements as u32) as usize";
-    "row_reduction.rs":
+    "reduction.rs":
         rows_start_in_32_bits, far_pools::rows,
             "        let first = «(row * g.elements + before) as usize»;"
                 => "(row * g.elements + before) as u32 as usize";

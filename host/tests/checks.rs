@@ -5,7 +5,7 @@ use std::error::Error as _;
 
 use convfuse::graph::{Chain, Layer};
 use convfuse::ndarray::{ArrayD, IxDyn};
-use convfuse::spec::{AddSpec, GroupNormSpec};
+use convfuse::spec::{ArithmeticOp, ArithmeticSpec, GroupNormSpec};
 use convfuse::{
     DType, Device, Error, Inputs, Model, Options, Parameters, Result, Stream, Tensor, data, ops,
 };
@@ -307,7 +307,8 @@ fn what_kernels_can_do_the_cpu_does() {
         assert_eq!(format!("{plan:?}").lines().count(), 1);
         assert!(format!("{plan:#?}").starts_with("Plan(conv2d add relu, [2, 4, 6, 6] to "));
     }
-    assert_eq!(AddSpec.problem(&SHAPE, &SHAPE).unwrap().len, 288);
+    let add = ArithmeticSpec::new(ArithmeticOp::Add);
+    assert_eq!(add.problem(&SHAPE, &SHAPE).unwrap().len(), 288);
 }
 
 /// Views and joined tensors against ndarray's.

@@ -42,8 +42,8 @@ of_each_operation! {
     /// *Traffic*: each element is read once, each result written once.
     ///
     /// # Safety
-    /// `x` and `y`, which has elements of `g.output`, are as large as the geometry says, apart, and start on 16
-    /// bytes.
+    /// `x` and `y`, which has elements of `g.output`, are as large as the geometry says, apart, and start on
+    /// 16 bytes.
     #[kernel(instances(T: [f32, f16, bf16]), max_threads = BLOCK_THREADS, min_blocks = MIN_BLOCKS)]
     pub unsafe fn channel_reduction<O: ReductionOperation, T: Storage>(
         x: *const T,

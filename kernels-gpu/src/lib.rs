@@ -10,7 +10,7 @@
 //!
 //! | file | what it holds |
 //! |---|---|
-//! | `conv/`, `conv_transpose`, `group_norm`, `layer_norm`, `batch_norm`, `arithmetic`, `scale`, `max_pool2d`, `pool`, `pointwise`, `channel_reduction`, `row_reduction` | the operators |
+//! | `conv/`, `conv_transpose`, `group_norm`, `layer_norm`, `batch_norm`, `arithmetic`, `scale`, `max_pool2d`, `pool`, `pointwise`, `channel_reduction`, `reduction` | the operators |
 //! | `fused/` | their fusions |
 //! | `one_launch/` | problems 85 and 79 of KernelBench in one launch each |
 //! | `copy_strided` | arrays with any strides, made dense |
@@ -46,7 +46,7 @@ pub mod peak;
 pub mod pointwise;
 pub mod pool;
 pub mod prelu;
-pub mod row_reduction;
+pub mod reduction;
 pub mod scale;
 
 mod parts;

@@ -1,8 +1,8 @@
 //! Reductions of rows: of contiguous values to one.
 //!
-//! A row is divided into *parts* of [`PART_ELEMENTS`], each of which a warp reduces. If there are several, what
-//! they give is a row of its own, which the next launch reduces, and so on. The parts depend on the row's
-//! length alone, so a sample's results are the same bits in any batch.
+//! A row is divided into *parts* of [`PART_ELEMENTS`], each of which a warp reduces. If there are several,
+//! what they give is a row of its own, which the next launch reduces, and so on. The parts depend on the
+//! row's length alone, so a sample's results are the same bits in any batch.
 
 use super::{ElementType, LaunchShape, WARP_THREADS};
 

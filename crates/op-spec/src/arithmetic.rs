@@ -1,5 +1,5 @@
-//! Arithmetic of a tensor with another one: a parameter that PyTorch broadcasts, or a value of the same shape.
-//! Arithmetic with a constant is a [pointwise function](crate::PointwiseSpec).
+//! Arithmetic of a tensor with another one: a parameter that PyTorch broadcasts, or a value of the same
+//! shape. Arithmetic with a constant is a [pointwise function](crate::PointwiseSpec).
 
 use crate::error::{Quantity, RankRule, SpecError};
 use crate::shape::{ChannelShape, elements};

@@ -122,13 +122,13 @@ impl Dims {
 
     /// The axes: those counted from the first one, then those counted from the end.
     pub fn iter(self) -> impl Iterator<Item = isize> {
-        let bits = |of: u64| (0..u64::BITS as isize).filter(move |bit| of >> bit & 1 == 1);
-        let back = bits(self.back).map(|bit| !bit);
-        bits(self.front).chain(back).chain(self.refused)
+        let back = bits(self.back).map(|bit| !(bit as isize));
+        let front = bits(self.front).map(|bit| bit as isize);
+        front.chain(back).chain(self.refused)
     }
 
-    /// A bit for each axis of a tensor of this rank, or the axis that is the batch, is given twice, or is none
-    /// of the tensor's.
+    /// A bit for each axis of a tensor of this rank, or the axis that is the batch, is given twice, or is
+    /// none of the tensor's.
     fn axes(self, rank: usize) -> Result<u64, isize> {
         let mut axes = 0u64;
         for dim in self.iter() {
@@ -142,6 +142,11 @@ impl Dims {
         }
         Ok(axes)
     }
+}
+
+/// The bits that are set, the lowest first.
+fn bits(of: u64) -> impl DoubleEndedIterator<Item = usize> {
+    (0..u64::BITS as usize).filter(move |bit| of >> bit & 1 == 1)
 }
 
 /// A reduction over axes, as PyTorch's functions of the operation's name have it:
@@ -181,8 +186,8 @@ impl ReductionSpec {
     /// Checks the attributes against the shape of the input.
     ///
     /// # Errors
-    /// Rank under 2; `dim` is empty, names the batch, an axis that the input does not have, or one twice; more
-    /// than three groups of neighbouring axes; nothing to reduce; more elements than memory addresses.
+    /// Rank under 2; `dim` is empty, names the batch, an axis that the input does not have, or one twice;
+    /// more than three groups of neighbouring axes; nothing to reduce; more elements than memory addresses.
     pub fn problem(&self, input: &[usize]) -> Result<ReductionProblem, SpecError> {
         let operator = self.operation.name();
         if input.len() < 2 {
@@ -195,21 +200,17 @@ impl ReductionSpec {
         }
         let axes = self.axes(input.len())?;
         let elements = elements(operator, "input", input)?;
-        let is_reduced = |axis: usize| axes >> axis & 1 == 1;
         let mut count = 1;
-        for (axis, &extent) in input.iter().enumerate() {
-            if is_reduced(axis) {
-                at_least_one(operator, Quantity::entry("input", axis), extent)?;
-                count *= extent;
-            }
+        for axis in bits(axes) {
+            at_least_one(operator, Quantity::entry("input", axis), input[axis])?;
+            count *= input[axis];
         }
-
         // Groups of reduced axes, with the elements of the kept axes before each. Axes of one element are
         // part of any group.
         let mut groups = [[1, 1]; MAX_PASSES];
         let (mut len, mut kept) = (0, 1);
         for (axis, &extent) in input.iter().enumerate().skip(1) {
-            if !is_reduced(axis) || extent == 1 {
+            if axes >> axis & 1 == 0 || extent == 1 {
                 kept *= extent;
             } else if len > 0 && kept == 1 {
                 groups[len - 1][1] *= extent;
@@ -220,7 +221,6 @@ impl ReductionSpec {
                 return Err(SpecError::ReducedApart { operator });
             }
         }
-        let len = len.max(1);
         Ok(ReductionProblem {
             operation: self.operation,
             keepdim: self.keepdim,
@@ -228,8 +228,8 @@ impl ReductionSpec {
             elements,
             count,
             axes,
-            passes: passes(input[0], groups, len, kept),
-            len,
+            passes: passes(input[0], groups, len.max(1), kept),
+            len: len.max(1),
         })
     }
 
@@ -244,9 +244,9 @@ impl ReductionSpec {
     }
 }
 
-/// The passes over the first `len` groups of `n` samples, each the elements before a group of reduced axes and
-/// those of the group, with `behind` elements behind the last: the largest group first, which leaves the least
-/// to the next.
+/// The passes over the first `len` groups of `n` samples, each the elements before a group of reduced axes
+/// and those of the group, with `behind` elements behind the last: the largest group first, which leaves the
+/// least to the next.
 fn passes(
     n: usize,
     mut groups: [[usize; 2]; MAX_PASSES],
@@ -301,7 +301,6 @@ pub struct ReductionProblem {
     /// A bit for each of the axes.
     axes: u64,
     passes: [Pass; MAX_PASSES],
-    /// The passes that there are.
     len: usize,
 }
 
@@ -314,8 +313,7 @@ impl ReductionProblem {
 
     /// The axes of the input that are reduced, the first one first.
     pub fn axes(&self) -> impl DoubleEndedIterator<Item = usize> {
-        let axes = self.axes;
-        (0..u64::BITS as usize).filter(move |axis| axes >> axis & 1 == 1)
+        bits(self.axes)
     }
 
     /// The reduction as one of the channels at all positions of each sample, if no other axis is reduced.
@@ -348,12 +346,11 @@ mod layer {
         /// The output's shape, of an input of the problem's shape.
         #[must_use]
         pub fn output_shape(&self, input: &[usize]) -> Vec<usize> {
-            let extents = input.iter().enumerate();
-            let reduced = extents.filter_map(|(axis, &extent)| match self.axes >> axis & 1 {
+            let left = |(axis, &extent)| match self.axes >> axis & 1 {
                 0 => Some(extent),
                 _ => self.keepdim.then_some(1),
-            });
-            reduced.collect()
+            };
+            input.iter().enumerate().filter_map(left).collect()
         }
     }
 
@@ -428,7 +425,7 @@ mod layer {
 
         fn flow(&self, given: &Flow) -> Result<Flow, SpecError> {
             // Without a known rank, the axes that are counted from the first one are known.
-            let rank = given.dimensions.map(|dimensions| dimensions + 2);
+            let rank = given.dimensions.map(|all| all + 2);
             let is_known = rank.is_some() || self.dim.back == 0;
             let axes = self.axes(rank.unwrap_or(u64::BITS as usize))?;
             let channels = match (is_known, axes >> 1 & 1) {

@@ -1,11 +1,11 @@
 //! Reductions over axes.
 //!
-//! A step reduces neighbouring values by the kernel for rows, or values apart by that for channels. Long rows,
-//! and axes with others between them, take several steps; what is between two of them is f32.
+//! A step reduces neighbouring values by the kernel for rows, or values apart by that for channels. Long
+//! rows, and axes with others between them, take several steps; what is between two of them is f32.
 
 use cuda_std::Label;
 use kernels_gpu::channel_reduction::CHANNEL_REDUCTION;
-use kernels_gpu::row_reduction::ROW_REDUCTION;
+use kernels_gpu::reduction::ROW_REDUCTION;
 use launch_config::ElementType;
 use launch_config::channel_reduction::ChannelReductionGeometry;
 use launch_config::row_reduction::RowGeometry;
@@ -23,8 +23,8 @@ use crate::spec::{ReductionOp, ReductionProblem, ReductionSpec};
 /// has any axes but the batch, and at least one value to reduce.
 ///
 /// *Numerics*: a result that is one of the values is exact. Any other is combined in f32, in an order that
-/// does not depend on the batch, and rounded once. Exponentials are those of distances from the largest value,
-/// so none overflows. A *NaN* among the values gives NaN.
+/// does not depend on the batch, and rounded once. Exponentials are those of distances from the largest
+/// value, so none overflows. A *NaN* among the values gives NaN.
 ///
 /// # Errors
 /// [`Error::Spec`](crate::Error::Spec) for a rank below 2, nothing to reduce, or a `dim` that is empty, names

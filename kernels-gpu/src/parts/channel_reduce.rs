@@ -131,8 +131,8 @@ impl Place {
 /// Reduces all channels at the block's positions. The threads that have results give them to `store`.
 ///
 /// # Safety
-/// All threads of the block call it. `x` has `g.n * g.channels` planes of `g.spatial` elements and starts on 16
-/// bytes, and the extents are positive. `meeting` has [`MEETING_ELEMENTS`] that nobody else uses.
+/// All threads of the block call it. `x` has `g.n * g.channels` planes of `g.spatial` elements and starts on
+/// 16 bytes, and the extents are positive. `meeting` has [`MEETING_ELEMENTS`] that nobody else uses.
 #[inline(always)]
 pub(crate) unsafe fn channel_reduce_block<O: ReductionOperation, T: Storage, M: ChannelMap>(
     x: *const T,

@@ -88,8 +88,8 @@ of_values! {
     Mean from 0.0, |a, b| a + b, |combined, divisor| combined / divisor;
 }
 
-/// The logarithm of the sum of exponentials: the largest value, and the sum of `e^(x - largest)`, of which each
-/// larger value rescales the sum. Both values infinite and of one sign count as equal.
+/// The logarithm of the sum of exponentials: the largest value, and the sum of `e^(x - largest)`, of which
+/// each larger value rescales the sum. Both values infinite and of one sign count as equal.
 pub(crate) struct LogSumExp;
 
 impl LogSumExp {

@@ -12,7 +12,7 @@ use super::super::kernels::channel_reduction::CHANNEL_REDUCTION;
 use super::super::kernels::max_pool2d::MAX_POOL2D;
 use super::super::kernels::pool::POOL;
 use super::super::kernels::pool::nhwc::MAX_POOL_NHWC;
-use super::super::kernels::row_reduction::ROW_REDUCTION;
+use super::super::kernels::reduction::ROW_REDUCTION;
 use super::far::{blocks_are, far_blocks, number};
 use super::{Outcome, Run, label};
 

@@ -6,7 +6,7 @@ use launch_config::row_reduction::{PART_ELEMENTS, RowGeometry};
 use op_spec::graph::Layer;
 use op_spec::{ReductionOp, ReductionSpec};
 
-use super::super::kernels::row_reduction::ROW_REDUCTION;
+use super::super::kernels::reduction::ROW_REDUCTION;
 use super::{
     Failure, Outcome, Run, Tensor, case, compare, element_type, expected, label, rounded_once,
     same_bits,

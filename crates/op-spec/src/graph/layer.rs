@@ -362,8 +362,8 @@ pub(crate) struct Flow {
     pub(crate) dimensions: Option<usize>,
 }
 
-/// The dimensions of the first input behind batch and channels, as the first layer with a fixed number of them
-/// tells.
+/// The dimensions of the first input behind batch and channels, as the first layer with a fixed number of
+/// them tells.
 pub(super) fn input_dimensions(layers: &[Layer], operands: &[Vec<Operand>]) -> Option<usize> {
     let fixed = |(index, layer): (usize, &Layer)| Some((index, layer.kind().dimensions()?));
     let (index, mut dimensions) = layers.iter().enumerate().find_map(fixed)?;

@@ -1,8 +1,8 @@
 //! `y` is what the operation makes of `x` over the axes; NaN in any value gives NaN.
 //!
 //! *Condition*: of an operation that selects one of the values 0, of a logarithm of exponentials 1 and its
-//! magnitude, of any other what it makes of the magnitudes. *Passes on* the largest `t` of the values, or what
-//! a sum or mean makes of them. The longest
+//! magnitude, of any other what it makes of the magnitudes. *Passes on* the largest `t` of the values, or
+//! what a sum or mean makes of them. The longest
 //! chain of additions is as long as there are values.
 
 use ndarray::{ArrayD, ArrayView1, Axis, Zip};

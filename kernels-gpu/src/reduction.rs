@@ -21,10 +21,10 @@ type States<O> = [<O as ReductionOperation>::State; VECTOR_ELEMENTS];
 of_each_operation! {
     /// A warp reduces a part of a row: `PART_ELEMENTS` elements, fewer at the row's end.
     ///
-    /// *Launch*: `g.shape()`. *Mapping*: a lane reduces four series, each of every 128th element, and then these
-    /// in pairs; then a butterfly combines the lanes. Loads are vectors of four where rows are aligned to
-    /// them, else elements a warp's width apart. *Barriers*: none. *Traffic*: each element is read once, each
-    /// result written once.
+    /// *Launch*: `g.shape()`. *Mapping*: a lane reduces four series, each of every 128th element, and then
+    /// these in pairs; then a butterfly combines the lanes. Loads are vectors of four where rows are aligned
+    /// to them, else elements a warp's width apart. *Barriers*: none. *Traffic*: each element is read once,
+    /// each result written once.
     ///
     /// # Safety
     /// `x` has `g.rows` rows of `g.elements` elements, more than 0, and starts on 16 bytes; `y` has
