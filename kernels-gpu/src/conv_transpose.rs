@@ -200,7 +200,7 @@ impl<T: Storage> Row<T> {
 /// class
 /// `i` of `g.classes()`, for each that has one; with a bias `bias` has `g.channels` elements. `y` is apart
 /// from them. A plane has less than 2^31 elements.
-#[kernel(instances(T: [f32, f16, bf16]), max_threads = BLOCK_THREADS, min_blocks = MIN_BLOCKS)]
+#[kernel(instances(T: [f32, f16, bf16]), max_threads = BLOCK_THREADS)]
 pub unsafe fn conv_transpose_interleave<T: Storage>(
     result_0: *const T,
     result_1: *const T,

@@ -12,7 +12,6 @@ use op_spec::{
 };
 
 use crate::Presence;
-use crate::arithmetic::ArithmeticFold;
 use crate::batch_norm::FoldGeometry;
 use crate::channel_reduction::ChannelReductionGeometry;
 use crate::conv::ConvGeometry;
@@ -313,8 +312,8 @@ impl PadGeometry {
 impl KernelGeometry for ArithmeticProblem {
     type Geometry = ChannelGeometry;
 
-    /// The argument of the kernel that applies a gain and a shift of each channel. An operand with a value for
-    /// each element has none, and counts as one for all.
+    /// The argument of the kernel that applies a gain and a shift of each channel. An operand with a value
+    /// for each element has none, and counts as one for all.
     fn geometry(&self) -> Result<ChannelGeometry, SpecError> {
         let shape = match self.operand {
             ArithmeticOperand::Channels { shape, .. } => shape,
@@ -326,26 +325,6 @@ impl KernelGeometry for ArithmeticProblem {
         };
         let (n, channels, spatial) = extents(&shape, self.operation.name())?;
         Ok(ChannelGeometry::new(n, channels, spatial))
-    }
-}
-
-impl ArithmeticFold {
-    /// The argument of the kernel that folds the other operand into a gain and a shift of each channel,
-    /// behind such ones if `folded`.
-    ///
-    /// # Errors
-    /// [`SpecError::BeyondKernel`] if the channels exceed 32 bits.
-    pub fn of(problem: &ArithmeticProblem, folded: bool) -> Result<Self, SpecError> {
-        let channels = problem.geometry()?.channels;
-        Ok(Self {
-            channels,
-            values: match problem.operand {
-                ArithmeticOperand::Channels { values: 1, .. } => 1,
-                _ => channels,
-            },
-            operation: problem.operation,
-            folded: Presence::of(folded),
-        })
     }
 }
 

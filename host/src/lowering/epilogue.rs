@@ -13,7 +13,7 @@ pub(super) use pool::{Pool, Windows};
 use super::region::Region;
 use crate::operators::pointwise::{ListStep, first_list};
 use crate::operators::reduction::OfChannels;
-use crate::spec::{ClampProblem, GroupNormProblem};
+use crate::spec::{ClampProblem, GroupNormProblem, ReductionOp};
 use launch_config::implicit_gemm::Epilogue as StoreEpilogue;
 use launch_config::{Presence, Refusal};
 
@@ -223,6 +223,9 @@ impl ReducedChannels {
             return Err(refusal);
         };
         let reduction = OfChannels::new(reduction).ok_or(refusal)?;
+        if reduction.operation() == ReductionOp::LogSumExp {
+            return Err(Refusal::Needs("max, min, sum or mean as the reduction"));
+        }
         let [(_, function), (behind, Pointwise::Scale(_))] = form.list[..] else {
             return Err(refusal);
         };

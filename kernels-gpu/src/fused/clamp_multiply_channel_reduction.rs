@@ -41,6 +41,7 @@ impl<T: Storage> ChannelMap for ClampMultiply<T> {
 }
 
 of_each_operation! {
+    of values
     /// A block reduces all clamped and multiplied channels at consecutive positions of one sample.
     ///
     /// *Launch*: `g.shape()`.

@@ -117,6 +117,7 @@ impl<T: Storage> ChannelMap for NormClampMultiply<T> {
 }
 
 of_each_operation! {
+    of values
     /// A block reduces all multiplied, normalised, clamped and again multiplied channels at consecutive
     /// positions of one sample.
     ///

@@ -136,9 +136,32 @@ impl ReductionOperation for LogSumExp {
     }
 }
 
-/// A kernel with an instance of its parameter `O` for each operation.
+/// A kernel with an instance of its parameter `O` for each operation, or for each whose state is a value: the
+/// fusions have no registers for more.
 macro_rules! of_each_operation {
     (
+        $(#[doc = $doc:expr])*
+        #[kernel(instances(T: $types:tt), $($launch:tt)+)]
+        $($function:tt)+
+    ) => {
+        $crate::parts::reduction_operations::of_operations! {
+            [logsumexp: crate::parts::reduction_operations::LogSumExp,]
+            $(#[doc = $doc])*
+            #[kernel(instances(T: $types), $($launch)+)]
+            $($function)+
+        }
+    };
+    (
+        of values
+        $($kernel:tt)+
+    ) => {
+        $crate::parts::reduction_operations::of_operations! { [] $($kernel)+ }
+    };
+}
+
+macro_rules! of_operations {
+    (
+        [$($further:tt)*]
         $(#[doc = $doc:expr])*
         #[kernel(instances(T: $types:tt), $($launch:tt)+)]
         $($function:tt)+
@@ -151,7 +174,7 @@ macro_rules! of_each_operation {
                     min: crate::parts::reduction_operations::Min,
                     sum: crate::parts::reduction_operations::Sum,
                     mean: crate::parts::reduction_operations::Mean,
-                    logsumexp: crate::parts::reduction_operations::LogSumExp,
+                    $($further)*
                 ],
                 T: $types,
             ),
@@ -161,4 +184,4 @@ macro_rules! of_each_operation {
     };
 }
 
-pub(crate) use of_each_operation;
+pub(crate) use {of_each_operation, of_operations};

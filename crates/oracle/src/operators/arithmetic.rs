@@ -1,5 +1,5 @@
-//! `y = op(x, other)`, where `other` has the shape of `x`, a value for each channel, or one. Arithmetic with a
-//! constant is a [pointwise function](super::pointwise).
+//! `y = op(x, other)`, where `other` has the shape of `x`, a value for each channel, or one. Arithmetic with
+//! a constant is a [pointwise function](super::pointwise).
 //!
 //! *Condition*: `abs(y)`. *Passes on* `t` as it is, to which that of the residual has been added, times the
 //! magnitude of a factor, or over that of a divisor.

@@ -1,0 +1,352 @@
+//! Arithmetic with tensors as layers.
+
+use alloc::string::String;
+use alloc::vec;
+use alloc::vec::Vec;
+
+use serde::de::{DeserializeSeed, Error};
+use serde::ser::SerializeMap;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use super::{ArithmeticOp, ArithmeticOperand, ArithmeticProblem, ArithmeticSpec};
+use crate::graph::ChannelAffine;
+use crate::graph::Initialisation;
+use crate::graph::layer::{Flow, GraphLayer, Layer, LayerProblem, Role};
+use crate::graph::parameters::Wanted;
+use crate::setters::setters;
+use crate::{PointwiseSpec, Quantity, ScaleProblem, SpecError};
+
+/// A parameter that is the other operand of an operation, by PyTorch's rules of broadcasting.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct BroadcastParameter {
+    /// Its name. Layers of the same name share it.
+    pub name: String,
+    /// Its shape, of one element or of one for each channel; without it, one for each channel, such as
+    /// `(c, 1, 1)` for images.
+    pub shape: Option<Vec<usize>>,
+    /// What it is before training; without it, what changes no value.
+    pub initialisation: Option<Initialisation>,
+}
+
+impl BroadcastParameter {
+    /// A parameter with one value for each channel, which changes no value before training.
+    #[must_use]
+    pub fn new(name: impl Into<String>) -> Self {
+        Self {
+            name: name.into(),
+            shape: None,
+            initialisation: None,
+        }
+    }
+}
+
+setters! {
+    [] BroadcastParameter {
+        /// With this shape.
+        shape(shape: &[usize]) |parameter| parameter.shape = Some(shape.to_vec());
+        /// With these values before training.
+        initialisation(initialisation: Initialisation) |parameter|
+            parameter.initialisation = Some(initialisation);
+    }
+}
+
+/// The tensor that is the other operand of an operation.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum OtherTensor {
+    /// A parameter, which is broadcast.
+    Parameter(BroadcastParameter),
+    /// The value of this name, of exactly the shape of the first operand: in a
+    /// [`Graph`](crate::graph::Graph) any value, in a [`Chain`](crate::graph::Chain) a further input.
+    Input(String),
+}
+
+/// The other operand of an operation.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Other {
+    /// A constant.
+    Value(f64),
+    /// A tensor.
+    Tensor(OtherTensor),
+}
+
+impl From<f64> for Other {
+    fn from(value: f64) -> Self {
+        Self::Value(value)
+    }
+}
+
+impl From<&str> for Other {
+    fn from(input: &str) -> Self {
+        Self::Tensor(OtherTensor::Input(input.into()))
+    }
+}
+
+impl From<String> for Other {
+    fn from(input: String) -> Self {
+        Self::Tensor(OtherTensor::Input(input))
+    }
+}
+
+impl From<BroadcastParameter> for Other {
+    fn from(parameter: BroadcastParameter) -> Self {
+        Self::Tensor(OtherTensor::Parameter(parameter))
+    }
+}
+
+/// An operation with a tensor.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct ArithmeticLayer {
+    /// The operation.
+    pub operation: ArithmeticOp,
+    /// The other operand.
+    pub other: OtherTensor,
+}
+
+impl ArithmeticOp {
+    /// The operation with this name.
+    pub(crate) fn named(name: &str) -> Option<Self> {
+        Self::ALL
+            .into_iter()
+            .find(|operation| operation.name() == name)
+    }
+
+    /// The layer with this other operand: a constant makes it a pointwise function.
+    fn layer(self, other: Other) -> Layer {
+        match other {
+            Other::Value(value) => Layer::Pointwise(match self {
+                Self::Add => PointwiseSpec::Add { value },
+                Self::Sub => PointwiseSpec::Sub { value },
+                Self::Mul => PointwiseSpec::Mul { value },
+                Self::Div => PointwiseSpec::Div { value },
+            }),
+            Other::Tensor(other) => Layer::Arithmetic(ArithmeticLayer {
+                operation: self,
+                other,
+            }),
+        }
+    }
+
+    /// What changes no value.
+    const fn neutral(self) -> Initialisation {
+        match self {
+            Self::Add | Self::Sub => Initialisation::Zeros,
+            Self::Mul | Self::Div => Initialisation::Ones,
+        }
+    }
+}
+
+impl Layer {
+    /// The addition of a constant, of a parameter, or of the value of this name.
+    ///
+    /// ```
+    /// use op_spec::graph::{BroadcastParameter, Layer};
+    ///
+    /// let half = Layer::add(0.5);
+    /// let bias = Layer::add(BroadcastParameter::new("bias").shape(&[64, 1, 1]));
+    /// let shortcut = Layer::add("shortcut");
+    /// assert!([half, bias, shortcut].iter().all(|layer| layer.operator() == "add"));
+    /// ```
+    #[must_use]
+    pub fn add(other: impl Into<Other>) -> Layer {
+        ArithmeticOp::Add.layer(other.into())
+    }
+
+    /// The difference to a constant or a parameter.
+    #[must_use]
+    pub fn sub(other: impl Into<Other>) -> Layer {
+        ArithmeticOp::Sub.layer(other.into())
+    }
+
+    /// The product with a constant or a parameter.
+    #[must_use]
+    pub fn mul(other: impl Into<Other>) -> Layer {
+        ArithmeticOp::Mul.layer(other.into())
+    }
+
+    /// The quotient by a constant or a parameter.
+    #[must_use]
+    pub fn div(other: impl Into<Other>) -> Layer {
+        ArithmeticOp::Div.layer(other.into())
+    }
+}
+
+/// The attributes as they are written down: a value, a parameter with its name, or an input.
+#[derive(Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields, expecting = "an object of attributes")]
+struct File {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    value: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    shape: Option<Vec<usize>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    initialisation: Option<Initialisation>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    input: Option<String>,
+}
+
+impl<'de> DeserializeSeed<'de> for ArithmeticOp {
+    type Value = Layer;
+
+    fn deserialize<D: Deserializer<'de>>(self, file: D) -> Result<Layer, D::Error> {
+        let file = File::deserialize(file)?;
+        let is_parameter = file.shape.is_some() || file.initialisation.is_some();
+        let other = match (file.value, file.name, file.input) {
+            (Some(value), None, None) => Other::Value(value),
+            (None, None, Some(input)) => Other::from(input),
+            (None, Some(name), None) => {
+                return Ok(self.layer(Other::from(BroadcastParameter {
+                    name,
+                    shape: file.shape,
+                    initialisation: file.initialisation,
+                })));
+            }
+            (None, None, None) => {
+                return Err(D::Error::custom("missing field `value`, `name` or `input`"));
+            }
+            _ => {
+                return Err(D::Error::custom(
+                    "expected only one of value, name and input",
+                ));
+            }
+        };
+        match is_parameter {
+            true => Err(D::Error::custom(
+                "shape and initialisation are those of a parameter, which has a name",
+            )),
+            false => Ok(self.layer(other)),
+        }
+    }
+}
+
+impl Serialize for ArithmeticLayer {
+    fn serialize<S: Serializer>(&self, file: S) -> Result<S::Ok, S::Error> {
+        let mut attributes = File::default();
+        match self.other.clone() {
+            OtherTensor::Input(input) => attributes.input = Some(input),
+            OtherTensor::Parameter(parameter) => {
+                attributes.name = Some(parameter.name);
+                attributes.shape = parameter.shape;
+                attributes.initialisation = parameter.initialisation;
+            }
+        }
+        let mut layer = file.serialize_map(Some(1))?;
+        layer.serialize_entry(self.operation.name(), &attributes)?;
+        layer.end()
+    }
+}
+
+impl ArithmeticLayer {
+    /// The parameter, if the other operand is one.
+    pub(crate) const fn parameter(&self) -> Option<&BroadcastParameter> {
+        match &self.other {
+            OtherTensor::Parameter(parameter) => Some(parameter),
+            OtherTensor::Input(_) => None,
+        }
+    }
+
+    /// The shape of the parameter, if there is one and its shape is given.
+    fn shape(&self) -> Option<&[usize]> {
+        self.parameter()?.shape.as_deref()
+    }
+}
+
+impl GraphLayer for ArithmeticLayer {
+    fn needs_channels(&self) -> bool {
+        let is_one = |shape: &[usize]| shape.iter().all(|&extent| extent == 1);
+        self.parameter().is_some() && !self.shape().is_some_and(is_one)
+    }
+
+    fn needs_batch(&self) -> bool {
+        // It has an axis for the batch, which the output gets.
+        self.shape()
+            .is_some_and(|shape| matches!(shape, [1, _, ..]))
+    }
+
+    fn check(&self, channels: usize) -> Result<Option<usize>, SpecError> {
+        if let Some(shape) = self.shape() {
+            let actual = shape.iter().copied().fold(1, usize::saturating_mul);
+            if actual != 1 && actual != channels {
+                return Err(SpecError::OneOrEach {
+                    operator: self.operation.name(),
+                    quantity: Quantity::scalar("the product of shape"),
+                    actual,
+                    channels,
+                });
+            }
+        }
+        if self.parameter().is_none() {
+            ArithmeticSpec::new(self.operation).elementwise(&[])?;
+        }
+        Ok(Some(channels))
+    }
+
+    fn name(&self) -> &str {
+        self.parameter().map_or("", |parameter| &parameter.name)
+    }
+
+    fn parameters(&self, flow: &Flow) -> Vec<Wanted> {
+        let Some(parameter) = self.parameter() else {
+            return Vec::new();
+        };
+        let shape = parameter.shape.clone().unwrap_or_else(|| {
+            let mut shape = vec![flow.channels.unwrap_or(0)];
+            shape.resize(1 + flow.dimensions.unwrap_or(0), 1);
+            shape
+        });
+        let neutral = self.operation.neutral();
+        vec![Wanted {
+            suffix: "",
+            shape,
+            initialisation: parameter.initialisation.unwrap_or(neutral),
+            absent_without: None,
+        }]
+    }
+
+    fn operands(&self) -> &[String] {
+        match &self.other {
+            OtherTensor::Parameter(_) => &[],
+            OtherTensor::Input(input) => core::slice::from_ref(input),
+        }
+    }
+
+    fn commutes(&self) -> bool {
+        matches!(self.operation, ArithmeticOp::Add | ArithmeticOp::Mul)
+    }
+
+    fn problem(&self, input: &[usize]) -> Result<(LayerProblem, Vec<usize>), SpecError> {
+        let spec = ArithmeticSpec::new(self.operation);
+        let problem = match (self.parameter(), self.shape()) {
+            (None, _) => spec.elementwise(input)?,
+            (Some(_), Some(shape)) => spec.broadcast(input, shape)?,
+            (Some(_), None) => {
+                let mut shape = vec![1; input.len().saturating_sub(1)];
+                if let ([_, c, ..], Some(first)) = (input, shape.first_mut()) {
+                    *first = *c;
+                }
+                spec.broadcast(input, &shape)?
+            }
+        };
+        Ok((LayerProblem::Arithmetic(problem), input.to_vec()))
+    }
+}
+
+impl ArithmeticProblem {
+    /// The part of a normal form that the operation can be.
+    pub(crate) fn role(self) -> Role {
+        match self.operand {
+            ArithmeticOperand::Elements(_) => Role::Residual(self),
+            ArithmeticOperand::Channels { shape, values }
+                if self.operation == ArithmeticOp::Mul && values == shape.c =>
+            {
+                Role::Factors(ScaleProblem { shape })
+            }
+            ArithmeticOperand::Channels { .. } => Role::Affine(ChannelAffine::Arithmetic(self)),
+        }
+    }
+}
