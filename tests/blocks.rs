@@ -317,7 +317,7 @@ fn one_run(backend: Backend) -> Outcome {
                 (&["implicit-gemm", "tensor", "tensor"], "pointwise_f16")
             }
             "blocks/scale_before_groups" => (
-                &["implicit-gemm", "tensor", "tensor"],
+                &["implicit-gemm", "tensor"],
                 "group_norm_scale_pointwise_f16",
             ),
             "blocks/silu_before_a_pool" => (&["implicit-gemm", "tensor"], "max_pool2d_f16"),

@@ -56,8 +56,7 @@ const ROWS: &str = "
     sub 2x3x4 2x3x4 => the other operand has a value for each element, expected one value or one for each channel
     add 2x3x4 2x3x4:f16 => other is f16, must be f32
     max 2x0x3 dim=1 => input[1] is 0, minimum 1
-    max 2x3x4 dim=-1 => dim is -1, expected the channels' dimension, 1; reductions over spatial dimensions \
-        are pools, such as adaptive_avg_pool2d
+    max 2x3x4 dim=0 => dim is 0, expected axes of the input behind the batch, each once
     max 2 dim=1 => input has rank 1, minimum 2
     clamp 1 => min and max are both absent, at least one is needed
     max_pool2d 1x2x6x5 kernel_size=3 padding=[2,0] => padding[0] is 2, limit kernel_size[0] / 2 = 1
