@@ -1,6 +1,6 @@
 //! Reductions over channels, alone and with what comes before them.
 
-use cuda_std::Storage;
+use cuda_std::{Label, Storage, bf16, f16};
 use launch_config::channel_reduction::ChannelReductionGeometry;
 use launch_config::elementwise::Bounds;
 use launch_config::{AffineType, ElementType};
@@ -13,8 +13,8 @@ use super::super::kernels::fused::clamp_multiply_channel_reduction::*;
 use super::super::kernels::fused::instance_norm_clamp_multiply_channel_reduction::*;
 use super::norm::{Norm, optional, statistics};
 use super::{
-    Failure, Loaded, Outcome, Run, case, compare, element_type, expected, label, rounded_once,
-    same_bits, stored,
+    Failure, Loaded, Outcome, Run, Tensor, case, compare, element_type, expected, label,
+    rounded_once, same_bits, stored,
 };
 
 /// `(n, channels, spatial)`: one channel, one position, vectors and no vectors, a channel more than a warp
@@ -114,9 +114,16 @@ fn of_values<T: Storage>(run: &Run, operation: ReductionOp) -> Outcome {
         } else {
             1.0
         };
-        let rounded = between.values()?.into_iter().map(|value| value / divisor);
-        let rounded = run.tensor::<T>(&rounded.collect::<Vec<_>>())?;
+        let results = between.values()?.into_iter().map(|value| value / divisor);
+        let results: Vec<f32> = results.collect();
+        let rounded = run.tensor::<T>(&results)?;
         same_bits(&format!("{} in f32", plain.name), &rounded, &y)?;
+        // The last of several steps has f32 of the one before, and rounds.
+        if element_type::<T>() == ElementType::F32 {
+            let g = |output| g.with_results(c as f32, output);
+            rounds::<f16>(run, &labels, (&x, &g(ElementType::F16)), &results)?;
+            rounds::<bf16>(run, &labels, (&x, &g(ElementType::BF16)), &results)?;
+        }
         if operation == ReductionOp::LogSumExp {
             // No fusion has it.
             continue;
@@ -140,6 +147,19 @@ fn of_values<T: Storage>(run: &Run, operation: ReductionOp) -> Outcome {
         compare(&fused.name, &y, &of_products::<T>(&fused, operation))?;
     }
     Ok(())
+}
+
+/// A reduction of f32 to `T` has the results of one to f32, rounded.
+fn rounds<T: Storage>(
+    run: &Run,
+    labels: &[Label],
+    (x, g): (&Tensor<impl Storage>, &ChannelReductionGeometry),
+    results: &[f32],
+) -> Outcome {
+    let y = run.empty::<T>(results.len())?;
+    let arguments = (x.source(), y.ptr(), *g);
+    run.launch(&CHANNEL_REDUCTION, labels, g.shape(), arguments)?;
+    same_bits("rounded at the end", &run.tensor::<T>(results)?, &y)
 }
 
 /// Multiplied, normalised, clamped and multiplied again, with multipliers of either sign
