@@ -4,15 +4,15 @@ bugs! {
     NHWC_BUGS:
     "fused/implicit_gemm/sm90/produce.rs":
         filters_in_place_behind_a_k_block_are_those_of_the_next, implicit_gemm_without_norm::nhwc_and_in_place::<f16>,
-            "let plane = if plane < «g.k_block_planes» {" => "u32::MAX";
+            "let exists = plane < «g.k_block_planes»;" => "u32::MAX";
         filters_in_place_of_all_slices_are_those_of_the_first, implicit_gemm_without_norm::nhwc_and_in_place::<f16>,
-            "filter, «depth * g.taps + tap», 0, 0]" => "tap";
+            "K_VECTOR_VALUES, «depth * g.taps + tap»];" => "tap";
         filters_in_place_of_all_groups_are_those_of_the_first, implicit_gemm_without_norm::nhwc_and_in_place::<f16>,
             "let filter = «work.group * g.conv.group_k» +" => "0";
         filters_in_place_of_all_tiles_are_those_of_the_first, implicit_gemm_without_norm::nhwc_and_in_place::<f16>,
             "+ «tile * WARP_SPECIALIZED.filters()»;" => "0";
         filters_in_place_of_a_batch_are_those_of_its_first_step, implicit_gemm_without_norm::nhwc_and_in_place::<f16>,
-            "div_rem(«step + i», g.taps);" => "step";
+            "let [channel, tap] = batch.places[«i»];" => "0";
     "fused/implicit_gemm/fixup.rs":
         filters_in_place_are_dense_in_the_fix_up, implicit_gemm_without_norm::nhwc_and_in_place::<f16>,
             "                        «tap * conv.group_c + c»\n" => "c * conv.taps() + tap";

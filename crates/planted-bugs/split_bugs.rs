@@ -32,6 +32,6 @@ bugs! {
         split_halos_are_of_the_first_k_blocks, implicit_gemm::split::<f16>,
             "start_halo(work, memory, reformatted, &place, «k_block», state);" => "k_block - work.k_blocks()[0]";
         split_filters_are_of_the_first_k_blocks, implicit_gemm::split::<f16>,
-            "let at = («tile * g.k_blocks * g.mma_steps + step») * parts"
-                => "tile * g.k_blocks * g.mma_steps + step - work.k_blocks()[0] * g.mma_steps";
+            "let at = («tile * all_mma_steps + batch.step») * parts"
+                => "tile * all_mma_steps + batch.step - work.k_blocks()[0] * g.mma_steps";
 }

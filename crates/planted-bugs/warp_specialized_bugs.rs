@@ -44,11 +44,11 @@ bugs! {
         warp_specialized_tiles_of_two_outputs_are_a_slice_apart, warp_specialized_tiles::two_outputs::<f16>,
             "let z = place.z * «g.slice_stride()»" => "conv.stride_d";
         warp_specialized_filters_are_overwritten_in_use, implicit_gemm::warp_specialized::<f16>,
-            "            pipeline.empty(state.stage).wait(«state.parity ^ 1»);\n            let full" => "1";
+            "                pipeline.empty(state.stage).wait(«state.parity ^ 1»);\n                let full" => "1";
         warp_specialized_halo_is_overwritten_in_use, implicit_gemm::warp_specialized::<f16>,
             "    memory.halos().empty(state.stage).wait(«state.parity ^ 1»);\n    while k_vector" => "1";
         warp_specialized_filters_are_awaited_as_free_in_the_wrong_round, implicit_gemm::warp_specialized::<f16>,
-            "            pipeline.empty(state.stage).wait(«state.parity ^ 1»);\n            let full"
+            "                pipeline.empty(state.stage).wait(«state.parity ^ 1»);\n                let full"
                 => "state.parity";
         warp_specialized_halo_is_announced_before_it_arrives, implicit_gemm::warp_specialized::<f16>,
             "                «cp_async::wait_all();»\n" => "";

@@ -197,9 +197,8 @@ impl<T: Storage> Row<T> {
 ///
 /// # Safety
 /// `y` has `g.elements()` elements and starts on 16 bytes. Result `i` is the output of the convolution of
-/// class
-/// `i` of `g.classes()`, for each that has one; with a bias `bias` has `g.channels` elements. `y` is apart
-/// from them. A plane has less than 2^31 elements.
+/// class `i` of `g.classes()`, for each that has one; with a bias `bias` has `g.channels` elements. `y` is
+/// apart from them. A plane has less than 2^31 elements.
 #[kernel(instances(T: [f32, f16, bf16]), max_threads = BLOCK_THREADS)]
 pub unsafe fn conv_transpose_interleave<T: Storage>(
     result_0: *const T,

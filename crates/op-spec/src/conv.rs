@@ -94,24 +94,7 @@ impl<const D: usize> ConvSpec<D> {
 
     /// Checks the attributes against the numbers of channels.
     fn check_channels(&self, in_channels: usize, out_channels: usize) -> Result<(), SpecError> {
-        let operator = Self::OPERATOR;
-        at_least_one(operator, Quantity::scalar("groups"), self.groups)?;
-        let channels = [("in_channels", in_channels), ("out_channels", out_channels)];
-        for (quantity, actual) in channels {
-            at_least_one(operator, Quantity::scalar(quantity), actual)?;
-        }
-        for (quantity, actual) in channels {
-            if !actual.is_multiple_of(self.groups) {
-                return Err(SpecError::NotMultiple {
-                    operator,
-                    quantity,
-                    actual,
-                    divisor_name: "groups",
-                    divisor: self.groups,
-                });
-            }
-        }
-        Ok(())
+        check_channels(Self::OPERATOR, self.groups, [in_channels, out_channels])
     }
 
     /// Checks what no input can make up for.
@@ -208,9 +191,34 @@ impl<const D: usize> ConvSpec<D> {
     }
 }
 
+/// Checks the groups of a convolution against the numbers of channels of input and output.
+pub(crate) fn check_channels(
+    operator: &'static str,
+    groups: usize,
+    [in_channels, out_channels]: [usize; 2],
+) -> Result<(), SpecError> {
+    at_least_one(operator, Quantity::scalar("groups"), groups)?;
+    let channels = [("in_channels", in_channels), ("out_channels", out_channels)];
+    for (quantity, actual) in channels {
+        at_least_one(operator, Quantity::scalar(quantity), actual)?;
+    }
+    for (quantity, actual) in channels {
+        if !actual.is_multiple_of(groups) {
+            return Err(SpecError::NotMultiple {
+                operator,
+                quantity,
+                actual,
+                divisor_name: "groups",
+                divisor: groups,
+            });
+        }
+    }
+    Ok(())
+}
+
 /// Extents of a volume, which are `absent` on the axes that `values` lack: the last axis is that of columns
 /// in any dimension.
-fn lifted<const D: usize>(absent: usize, values: [usize; D]) -> [usize; 3] {
+pub(crate) fn lifted<const D: usize>(absent: usize, values: [usize; D]) -> [usize; 3] {
     let mut volume = [absent; 3];
     volume[3 - D..].copy_from_slice(&values);
     volume

@@ -3,6 +3,7 @@
 #[cfg(feature = "graph")]
 pub(crate) mod layer;
 
+use crate::conv::{check_channels, lifted};
 use crate::error::{Quantity, RankRule, SpecError, at_least_one};
 use crate::setters::{PerAxis, setters};
 use crate::shape::{Shape, elements, same_shape};
@@ -91,19 +92,7 @@ impl<const D: usize> ConvTransposeSpec<D> {
         kernel_size: [usize; D],
     ) -> Result<(), SpecError> {
         let operator = Self::OPERATOR;
-        at_least_one(operator, Quantity::scalar("groups"), self.groups)?;
-        for (quantity, actual) in [("in_channels", in_channels), ("out_channels", out_channels)] {
-            at_least_one(operator, Quantity::scalar(quantity), actual)?;
-            if !actual.is_multiple_of(self.groups) {
-                return Err(SpecError::NotMultiple {
-                    operator,
-                    quantity,
-                    actual,
-                    divisor_name: "groups",
-                    divisor: self.groups,
-                });
-            }
-        }
+        check_channels(operator, self.groups, [in_channels, out_channels])?;
         for (axis, extent) in kernel_size.into_iter().enumerate() {
             let (stride, dilation) = (self.stride[axis], self.dilation[axis]);
             for (name, actual) in [
@@ -253,11 +242,6 @@ impl<const D: usize> ConvTransposeProblem<D> {
     /// well.
     #[must_use]
     pub fn as_conv_transpose3d(&self) -> ConvTransposeProblem<3> {
-        let lifted = |absent: usize, values: [usize; D]| {
-            let mut volume = [absent; 3];
-            volume[3 - D..].copy_from_slice(&values);
-            volume
-        };
         ConvTransposeProblem {
             n: self.n,
             c: self.c,

@@ -321,20 +321,21 @@ fn transposed(
     region: &Region<'_>,
     problem: &ConvTransposeProblem<3>,
 ) -> Result<Transposed, Refusal> {
-    let strides = region.strides();
-    for (strides, output) in [
-        (strides, region.output),
+    let (strides, output) = (region.strides(), region.output);
+    let mut candidates = vec![
+        (strides, output),
         (strides, Layout::Nchw),
-        (None, region.output),
-    ] {
+        (None, output),
+        (None, Layout::Nchw),
+    ];
+    candidates.dedup();
+    for (strides, output) in candidates {
         let choose = |conv: &ConvProblem<3>| class_kernels(region, conv, strides, output);
         if let Some(transposed) = Transposed::new(problem, choose)? {
             return Ok(transposed);
         }
     }
-    let choose = |conv: &ConvProblem<3>| class_kernels(region, conv, None, Layout::Nchw);
-    let transposed = Transposed::new(problem, choose)?;
-    Ok(transposed.expect("every kernel reads and writes NCHW"))
+    unreachable!("every kernel reads and writes NCHW")
 }
 
 /// The kernels of one of its convolutions, of an input that has these strides if it is not dense NCHW.

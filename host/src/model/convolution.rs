@@ -269,8 +269,7 @@ pub fn conv_transpose1d_with(
 }
 
 /// [`conv_transpose2d`] with a depth: `x` is `(n, c, d, h, w)`, `weight` `(c, k / groups, t, r, s)`, the
-/// output
-/// `(n, k, z, p, q)`. All rules of `conv_transpose2d` hold.
+/// output `(n, k, z, p, q)`. All rules of `conv_transpose2d` hold.
 ///
 /// # Examples
 /// ```
@@ -327,17 +326,9 @@ where
 {
     with_or_without_batch(x, D + 2, |x| {
         let problem = spec.problem(x.shape(), weight.shape(), shape_of(bias))?;
-        let operator = ConvSpec::<D>::OPERATOR;
-        let of = ConvLayer::new(operator, problem.k, problem.kernel_size);
-        let of = of.attributes(*spec).bias(bias.is_some());
-        run_layer(
-            operator,
-            (layer(of), problem.into()),
-            x,
-            weight,
-            bias,
-            options,
-        )
+        let of = ConvLayer::new(ConvSpec::<D>::OPERATOR, problem.k, problem.kernel_size);
+        let layer = layer(of.attributes(*spec).bias(bias.is_some()));
+        run_layer((layer, problem.into()), x, weight, bias, options)
     })
 }
 
@@ -355,23 +346,15 @@ where
 {
     with_or_without_batch(x, D + 2, |x| {
         let problem = spec.problem(x.shape(), weight.shape(), shape_of(bias))?;
-        let operator = ConvTransposeSpec::<D>::OPERATOR;
-        let of = ConvTransposeLayer::new(operator, problem.k, problem.kernel_size);
-        let of = of.attributes(*spec).bias(bias.is_some());
-        run_layer(
-            operator,
-            (layer(of), problem.into()),
-            x,
-            weight,
-            bias,
-            options,
-        )
+        let name = ConvTransposeSpec::<D>::OPERATOR;
+        let of = ConvTransposeLayer::new(name, problem.k, problem.kernel_size);
+        let layer = layer(of.attributes(*spec).bias(bias.is_some()));
+        run_layer((layer, problem.into()), x, weight, bias, options)
     })
 }
 
 /// A layer of `x`, which has a batch, with its problem.
 fn run_layer(
-    operator: &'static str,
     (layer, problem): (Layer, LayerProblem),
     x: &Tensor,
     weight: &Tensor,
@@ -379,6 +362,7 @@ fn run_layer(
     options: &Options,
 ) -> Result<Tensor> {
     let parameters = [("weight", Some(weight)), ("bias", bias)];
+    let operator = layer.operator();
     if x.device().is_cpu() {
         return single(operator, x, problem, &parameters);
     }

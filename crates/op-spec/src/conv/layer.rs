@@ -243,6 +243,29 @@ impl<const D: usize> From<ConvLayer<D>> for ConvFile {
     }
 }
 
+/// The parameters of a convolution with a filter of this shape. PyTorch takes the second extent of any filter
+/// for that of the inputs.
+pub(crate) fn weight_and_bias(
+    shape: Vec<usize>,
+    out_channels: usize,
+    has_bias: bool,
+) -> Vec<Wanted> {
+    // An absurd filter is refused with its input; its bound is of no use.
+    let fan_in =
+        (shape[1..].iter()).fold(1, |product: usize, &extent| product.saturating_mul(extent));
+    let initialisation = Initialisation::Uniform { fan_in };
+    let wanted = |suffix, shape, absent_without| Wanted {
+        suffix,
+        shape,
+        initialisation,
+        absent_without,
+    };
+    vec![
+        wanted(".weight", shape, None),
+        wanted(".bias", vec![out_channels], unless(has_bias, "bias")),
+    ]
+}
+
 impl<const D: usize> GraphLayer for ConvLayer<D>
 where
     LayerProblem: From<ConvProblem<D>>,
@@ -263,21 +286,7 @@ where
 
     fn parameters(&self, flow: &Flow) -> Vec<Wanted> {
         let shape = self.weight_shape(flow.channels.unwrap_or(0));
-        // An absurd filter is refused with its input; its bound is of no use.
-        let fan_in =
-            (shape[1..].iter()).fold(1, |product: usize, &extent| product.saturating_mul(extent));
-        let initialisation = Initialisation::Uniform { fan_in };
-        let wanted = |suffix, shape, absent_without| Wanted {
-            suffix,
-            shape,
-            initialisation,
-            absent_without,
-        };
-        let bias = vec![self.out_channels];
-        vec![
-            wanted(".weight", shape, None),
-            wanted(".bias", bias, unless(self.bias, "bias")),
-        ]
+        weight_and_bias(shape, self.out_channels, self.bias)
     }
 
     fn problem(&self, input: &[usize]) -> Result<(LayerProblem, Vec<usize>), SpecError> {

@@ -8,10 +8,10 @@ use serde::{Deserialize, Serialize};
 
 use super::{ConvTransposeProblem, ConvTransposeSpec};
 use crate::SpecError;
-use crate::graph::Initialisation;
+use crate::conv::layer::weight_and_bias;
 use crate::graph::file::{Axes, AxesError, axes, is_one, is_true, one, yes};
 use crate::graph::layer::{Flow, GraphLayer, Layer, LayerProblem};
-use crate::graph::parameters::{Wanted, unless};
+use crate::graph::parameters::Wanted;
 use crate::setters::{PerAxis, setters};
 
 /// A transposed convolution, as `torch.nn.ConvTranspose1d`, `torch.nn.ConvTranspose2d` and
@@ -197,21 +197,7 @@ where
 
     fn parameters(&self, flow: &Flow) -> Vec<Wanted> {
         let shape = self.weight_shape(flow.channels.unwrap_or(0));
-        // PyTorch takes the second extent for that of the inputs. An absurd filter is refused with its input.
-        let fan_in =
-            (shape[1..].iter()).fold(1, |product: usize, &extent| product.saturating_mul(extent));
-        let initialisation = Initialisation::Uniform { fan_in };
-        let wanted = |suffix, shape, absent_without| Wanted {
-            suffix,
-            shape,
-            initialisation,
-            absent_without,
-        };
-        let bias = vec![self.out_channels];
-        vec![
-            wanted(".weight", shape, None),
-            wanted(".bias", bias, unless(self.bias, "bias")),
-        ]
+        weight_and_bias(shape, self.out_channels, self.bias)
     }
 
     fn problem(&self, input: &[usize]) -> Result<(LayerProblem, Vec<usize>), SpecError> {

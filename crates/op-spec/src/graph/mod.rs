@@ -35,6 +35,7 @@ mod builder;
 mod chain;
 mod error;
 pub(crate) mod file;
+mod flow;
 pub(crate) mod layer;
 mod normal_form;
 mod parameter_table;
@@ -104,7 +105,7 @@ impl Graph {
         if layers.is_empty() {
             return Err(GraphError::Empty);
         }
-        let flow = layer::flow(in_channels, &layers, &operands)?;
+        let flow = flow::flow(in_channels, &layers, &operands)?;
         let parameters = parameter_table::table(&layers, &flow)?;
         let paths = paths::paths(&layers, &mut operands);
         Ok(Graph {
@@ -189,7 +190,7 @@ impl Graph {
     /// graph that begins with a `conv2d`. Its output then has none either.
     #[must_use]
     pub fn lacks_batch(&self, input: &[usize]) -> bool {
-        let dimensions = layer::input_dimensions(&self.layers, &self.operands);
+        let dimensions = flow::input_dimensions(&self.layers, &self.operands);
         dimensions.is_some_and(|dimensions| input.len() == dimensions + 1)
     }
 

@@ -15,7 +15,6 @@ use launch_config::implicit_gemm::{
 use super::super::place::Place;
 use super::super::tables::k_block_place;
 use super::{Memory, PipelineState, Work};
-use crate::parts::index::div_rem;
 use crate::parts::unroll::unroll;
 
 /// K-vectors whose offsets a lane looks up before it copies the first of them.
@@ -28,42 +27,43 @@ pub(super) struct FilterSource<'a> {
     pub(super) boxes: &'a TensorMap,
 }
 
+/// An MMA batch: its first step in the whole reduction, and for each of its steps the channel and the tap at
+/// which filters in place have it.
+struct MmaBatch {
+    step: u32,
+    places: [[u32; 2]; MMA_BATCH_STEPS as usize],
+}
+
 impl FilterSource<'_> {
-    /// Copies the filters of tile `tile` of the group for the MMA batch that starts with step `step` to
-    /// shared memory.
+    /// Copies the filters of tile `tile` of the group for an MMA batch to shared memory.
     #[inline(always)]
     unsafe fn load(
         &self,
         work: &Work<'_>,
-        [tile, step]: [u32; 2],
+        tile: u32,
+        batch: &MmaBatch,
         parts: u32,
         to: SharedAddr,
         full: Barrier,
     ) {
         let g = work.g;
         if !g.filters.is_in_place() {
-            let at = (tile * g.k_blocks * g.mma_steps + step) * parts * (MMA_STEP_BYTES / 4);
+            let all_mma_steps = g.k_blocks * g.mma_steps;
+            let at = (tile * all_mma_steps + batch.step) * parts * (MMA_STEP_BYTES / 4);
             copy_bulk(to, self.operands, at as usize, mma_batch_bytes(parts), full);
             return;
         }
-        let (k_block, step) = div_rem(step, g.mma_steps);
-        let (first_plane, depth) = k_block_place(g, k_block);
         let filter = work.group * g.conv.group_k + tile * WARP_SPECIALIZED.filters();
-        let mut i = 0;
-        while i < MMA_BATCH_STEPS {
-            let (pair, tap) = div_rem(step + i, g.taps);
-            let plane = pair * MMA_STEP_K_VECTORS;
-            // Steps behind the last of a K block multiply by zeros, those of channels that do not exist.
-            let plane = if plane < g.k_block_planes {
-                first_plane + plane
-            } else {
-                g.planes
-            };
-            let at = [plane * K_VECTOR_VALUES, filter, depth * g.taps + tap, 0, 0];
-            let to = SharedAddr(to.0 + i * MMA_STEP_BYTES);
-            copy_box(to, self.boxes, at.map(|index| index as i32), full);
-            i += 1;
-        }
+        unroll!(3, |i| {
+            let [channel, tap] = batch.places[i];
+            let at = [channel, filter, tap, 0, 0].map(|index| index as i32);
+            copy_box(
+                SharedAddr(to.0 + i as u32 * MMA_STEP_BYTES),
+                self.boxes,
+                at,
+                full,
+            );
+        });
     }
 }
 
@@ -81,25 +81,46 @@ pub(super) unsafe fn load_filters(work: &Work<'_>, memory: &Memory, source: &Fil
     let mut state = PipelineState::FIRST;
     let mut work_tile = work.first_work_tile;
     while work_tile < g.work_tiles() as u32 {
-        let [first_k_block, end_k_block] = work.k_blocks();
-        let mut step = first_k_block * g.mma_steps;
-        while step < end_k_block * g.mma_steps {
-            // The phase of parity 1 of a new barrier counts as over: its stage is empty.
-            pipeline.empty(state.stage).wait(state.parity ^ 1);
-            let full = pipeline.full(state.stage);
-            full.arrive_expect(tiles * mma_batch_words * 4);
-            let mut tile = 0;
-            while tile < tiles {
-                // Behind the last tile of filters, that one again: its results are not written.
-                let from = (work.filter_tile + tile).min(g.filter_tiles - 1);
-                let to = memory
-                    .filters
-                    .addr((state.stage * tiles + tile) * mma_batch_words);
-                source.load(work, [from, step], parts, to, full);
-                tile += 1;
+        let [mut k_block, end_k_block] = work.k_blocks();
+        while k_block < end_k_block {
+            let (first_plane, depth) = k_block_place(g, k_block);
+            let (mut plane, mut tap, mut step) = (0, 0, 0);
+            while step < g.mma_steps {
+                let mut batch = MmaBatch {
+                    step: k_block * g.mma_steps + step,
+                    places: [[0; 2]; MMA_BATCH_STEPS as usize],
+                };
+                unroll!(3, |i| {
+                    // Steps behind the last of a K block multiply by zeros, those of channels that do not
+                    // exist.
+                    let exists = plane < g.k_block_planes;
+                    let of_step = if exists {
+                        first_plane + plane
+                    } else {
+                        g.planes
+                    };
+                    batch.places[i] = [of_step * K_VECTOR_VALUES, depth * g.taps + tap];
+                    tap += 1;
+                    if tap == g.taps {
+                        (plane, tap) = (plane + MMA_STEP_K_VECTORS, 0);
+                    }
+                });
+                // The phase of parity 1 of a new barrier counts as over: its stage is empty.
+                pipeline.empty(state.stage).wait(state.parity ^ 1);
+                let full = pipeline.full(state.stage);
+                full.arrive_expect(tiles * mma_batch_words * 4);
+                let mut tile = 0;
+                while tile < tiles {
+                    // Behind the last tile of filters, that one again: its results are not written.
+                    let from = (work.filter_tile + tile).min(g.filter_tiles - 1);
+                    let at = (state.stage * tiles + tile) * mma_batch_words;
+                    source.load(work, from, &batch, parts, memory.filters.addr(at), full);
+                    tile += 1;
+                }
+                state = state.next(&pipeline);
+                step += MMA_BATCH_STEPS;
             }
-            state = state.next(&pipeline);
-            step += MMA_BATCH_STEPS;
+            k_block += 1;
         }
         if pipeline.wraps == 0 {
             break;
@@ -107,6 +128,8 @@ pub(super) unsafe fn load_filters(work: &Work<'_>, memory: &Memory, source: &Fil
         work_tile += work.work_tile_step;
     }
 }
+
+const _: () = assert!(MMA_BATCH_STEPS == 3);
 
 /// Loads every `warps`-th halo tile of the block's work, from number `first` on. A warp waits for its own
 /// copies, so several warps keep memory busy. There are no more of them than stages: a warp two rounds of the

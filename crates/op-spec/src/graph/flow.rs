@@ -1,0 +1,104 @@
+//! Channels and dimensions of the values of a graph, as far as they do not depend on the input.
+
+use alloc::vec::Vec;
+
+use super::Operand;
+use super::error::GraphError;
+use super::layer::Layer;
+use crate::{Quantity, SpecError};
+
+/// What a layer is given, as far as it does not depend on the input.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Flow {
+    /// Channels, until a reduction over them.
+    pub(crate) channels: Option<usize>,
+    /// Dimensions behind the first two, if some layer has a fixed number of them.
+    pub(crate) dimensions: Option<usize>,
+}
+
+/// The dimensions of the first input behind batch and channels, as the first layer with a fixed number of
+/// them tells.
+pub(super) fn input_dimensions(layers: &[Layer], operands: &[Vec<Operand>]) -> Option<usize> {
+    let fixed = |(index, layer): (usize, &Layer)| Some((index, layer.kind().dimensions()?));
+    let (index, mut dimensions) = layers.iter().enumerate().find_map(fixed)?;
+    let mut operand = operands[index][0];
+    while let Operand::Layer(layer) = operand {
+        dimensions += layers[layer].kind().lost_dimensions();
+        operand = operands[layer][0];
+    }
+    Some(dimensions)
+}
+
+/// What each layer is given as its first operand.
+///
+/// # Errors
+/// Those of [`Chain::new`](super::Chain::new), but for parameters.
+pub(super) fn flow(
+    in_channels: usize,
+    layers: &[Layer],
+    operands: &[Vec<Operand>],
+) -> Result<Vec<Flow>, GraphError> {
+    let dimensions = input_dimensions(layers, operands);
+    let mut flows = Vec::with_capacity(layers.len());
+    // What each layer gives.
+    let mut given: Vec<Flow> = Vec::with_capacity(layers.len());
+    for (index, layer) in layers.iter().enumerate() {
+        let flow_of = |operand: &Operand| match *operand {
+            Operand::Layer(layer) => given[layer],
+            Operand::Input(input) => Flow {
+                // Those of further inputs follow from the first operand.
+                channels: (input == 0).then_some(in_channels),
+                dimensions,
+            },
+        };
+        let flow = flow_of(&operands[index][0]);
+        let Flow {
+            channels,
+            dimensions,
+        } = flow;
+        let others = operands[index][1..]
+            .iter()
+            .map(|other| flow_of(other).channels);
+        let others: Vec<_> = others.collect();
+        flows.push(flow);
+        let (operator, layer) = (layer.operator(), layer.kind());
+        if channels.is_none() && layer.needs_channels() {
+            return Err(GraphError::NoChannels {
+                layer: index,
+                operator,
+            });
+        }
+        for actual in others.into_iter().flatten() {
+            if let Some(expected) = channels
+                && actual != expected
+            {
+                let quantity = Quantity::entry("residual", 1);
+                return Err(GraphError::Layer {
+                    layer: index,
+                    source: SpecError::Mismatch {
+                        operator,
+                        quantity,
+                        actual,
+                        expected,
+                    },
+                });
+            }
+        }
+        if let (Some(actual), Some(expected)) = (dimensions, layer.dimensions())
+            && actual != expected
+        {
+            return Err(GraphError::Dimensions {
+                layer: index,
+                operator,
+                actual,
+                expected,
+            });
+        }
+        let output = layer.flow(&flow);
+        given.push(output.map_err(|source| GraphError::Layer {
+            layer: index,
+            source,
+        })?);
+    }
+    Ok(flows)
+}

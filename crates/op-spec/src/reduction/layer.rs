@@ -1,0 +1,118 @@
+//! Reductions as layers.
+
+use alloc::vec::Vec;
+
+use serde::de::DeserializeSeed;
+use serde::ser::SerializeMap;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use super::{Dims, ReductionOp, ReductionProblem, ReductionSpec};
+use crate::SpecError;
+use crate::graph::file::is_false;
+use crate::graph::layer::{Flow, GraphLayer, LayerProblem};
+
+impl ReductionProblem {
+    /// The output's shape, of an input of the problem's shape.
+    #[must_use]
+    pub fn output_shape(&self, input: &[usize]) -> Vec<usize> {
+        let left = |(axis, &extent)| match self.axes >> axis & 1 {
+            0 => Some(extent),
+            _ => self.keepdim.then_some(1),
+        };
+        input.iter().enumerate().filter_map(left).collect()
+    }
+}
+
+/// The attributes as they are written down, under the operation's name.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields, expecting = "an object of attributes")]
+struct File {
+    dim: Dim,
+    #[serde(default, skip_serializing_if = "is_false")]
+    keepdim: bool,
+}
+
+/// A dimension, or a list of dimensions.
+#[derive(Serialize, Deserialize)]
+#[serde(
+    untagged,
+    expecting = "expected dim to be a number, or a list of numbers"
+)]
+enum Dim {
+    One(isize),
+    Several(Vec<isize>),
+}
+
+impl<'de> DeserializeSeed<'de> for ReductionOp {
+    type Value = ReductionSpec;
+
+    fn deserialize<D: Deserializer<'de>>(self, file: D) -> Result<Self::Value, D::Error> {
+        let File { dim, keepdim } = File::deserialize(file)?;
+        Ok(ReductionSpec {
+            operation: self,
+            dim: match dim {
+                Dim::One(dim) => Dims::new(&[dim]),
+                Dim::Several(dims) => Dims::new(&dims),
+            },
+            keepdim,
+        })
+    }
+}
+
+impl Serialize for ReductionSpec {
+    fn serialize<S: Serializer>(&self, file: S) -> Result<S::Ok, S::Error> {
+        let dims: Vec<_> = self.dim.iter().collect();
+        let attributes = File {
+            dim: match dims[..] {
+                [dim] => Dim::One(dim),
+                _ => Dim::Several(dims),
+            },
+            keepdim: self.keepdim,
+        };
+        let mut layer = file.serialize_map(Some(1))?;
+        layer.serialize_entry(self.operation.name(), &attributes)?;
+        layer.end()
+    }
+}
+
+impl GraphLayer for ReductionSpec {
+    fn needs_channels(&self) -> bool {
+        false
+    }
+
+    fn needs_batch(&self) -> bool {
+        // Counted from the first axis, an axis is another one without a batch.
+        self.dim.iter().any(|dim| dim >= 0)
+    }
+
+    fn lost_dimensions(&self) -> usize {
+        match self.keepdim {
+            true => 0,
+            false => self.dim.iter().count(),
+        }
+    }
+
+    fn flow(&self, given: &Flow) -> Result<Flow, SpecError> {
+        // Without a known rank, the axes that are counted from the first one are known.
+        let rank = given.dimensions.map(|all| all + 2);
+        let is_known = rank.is_some() || self.dim.back == 0;
+        let axes = self.axes(rank.unwrap_or(u64::BITS as usize))?;
+        let channels = match (is_known, axes >> 1 & 1) {
+            (true, 0) => given.channels,
+            (true, _) => self.keepdim.then_some(1),
+            // Perhaps the channels are left, and perhaps another axis.
+            (false, _) => None,
+        };
+        let lost = self.lost_dimensions();
+        Ok(Flow {
+            channels: given.channels.and(channels),
+            dimensions: given.dimensions.and_then(|all| all.checked_sub(lost)),
+        })
+    }
+
+    fn problem(&self, input: &[usize]) -> Result<(LayerProblem, Vec<usize>), SpecError> {
+        let problem = self.problem(input)?;
+        let output = problem.output_shape(input);
+        Ok((LayerProblem::Reduction(problem), output))
+    }
+}
