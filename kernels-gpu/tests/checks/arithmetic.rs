@@ -11,7 +11,9 @@ use super::super::kernels::arithmetic::FOLD_ARITHMETIC;
 use super::super::kernels::batch_norm::BATCH_NORM;
 use super::elementwise::SHAPES;
 use super::norm::optional;
-use super::{Loaded, Outcome, Run, Tensor, case, compare, direct, expected, label, stored};
+use super::{
+    Loaded, Outcome, Run, Tensor, case, compare, direct, expected, label, same_bits, stored,
+};
 
 /// Every operation with a value for each channel and with one for all, to the last bit of f32, by itself and
 /// behind an affine function; then the map of every shape.
@@ -67,6 +69,11 @@ pub(crate) fn matches<T: Storage>(run: &Run) -> Outcome {
                 });
                 compare("folded behind", &behind[part], &direct::<f32>(wanted))?;
             }
+            // A shift of 0 keeps its sign, whatever the sign of the factor.
+            let zeros = run.tensor::<f32>(&vec![-0.0; c])?;
+            fold(Some([&before[0], &zeros]), &behind)?;
+            let wanted: Vec<f32> = (0..c).map(|c| (-0.0 + folded_of(c)[1]) as f32).collect();
+            same_bits("folded behind 0", &behind[1], &run.tensor::<f32>(&wanted)?)?;
             let wanted = expected::<T>(&case);
             let y = run.empty::<T>(case.x.len())?;
             let g = problem.geometry().expect("few channels");
