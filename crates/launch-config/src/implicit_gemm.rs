@@ -49,6 +49,7 @@ pub use epilogue::{Epilogue, EpilogueKind, RoundedEpilogue, RoundedFunction};
 pub use filters::FilterLoader;
 pub use layout::{Layout, OUTSIDE, PLACE_BITS, TILE_PADDING, TILE_WORDS};
 pub use operands::{MmaOperands, OperandFormat, PASSES, Prescale};
+pub use pixels::SECTOR_BYTES;
 pub use sm80::{M16N64, M16N256, M32N128, M64N32, M64N128};
 pub use sm90::block::STAGED_TILE_WORDS;
 pub use sm90::{W64N128, WARP_SPECIALIZED};

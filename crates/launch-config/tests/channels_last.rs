@@ -4,7 +4,8 @@
 use launch_config::conv::ConvGeometry;
 use launch_config::implicit_gemm::sm90::Residency;
 use launch_config::implicit_gemm::{
-    GemmConfig, GemmGeometry, KVectorStrides, Loader, OperandFormat, W64N128, WARP_SPECIALIZED,
+    EpilogueKind, GemmConfig, GemmGeometry, KVectorStrides, Loader, OperandFormat, W64N128,
+    WARP_SPECIALIZED,
 };
 use op_spec::{Conv3dSpec, ConvSpec};
 
@@ -179,7 +180,7 @@ fn nothing_that_decides_about_bits_changes() {
     // The last has one plane, of which two columns make a step.
     let one_plane = conv(8, [1, 60, 60], 3, Conv3dSpec::default());
     for (conv, planes) in [
-        (plain(), 4),
+        (conv(64, [1, 20, 34], 3, Conv3dSpec::default()), 4),
         (conv(24, [1, 20, 30], 3, Conv3dSpec::default()), 2),
         (conv(512, [1, 64, 64], 3, Conv3dSpec::default()), 4),
         (conv(32, [32, 32, 32], 3, spec(2, 1)), 4),
@@ -269,7 +270,8 @@ fn f32_is_rounded_on_its_way_where_that_pays() {
     let strides = nhwc_strides(&small, 64);
     assert_eq!(config.channels_last(strides, &HOPPER), None);
     let large = conv(64, [64; 3], 3, spec(2));
-    let config = GemmConfig::new_without_norm(&large, format, &HOPPER, None).expect("a config");
+    let config = GemmConfig::new_without_norm(&large, format, &HOPPER, None, EpilogueKind::STORE)
+        .expect("a config");
     assert_eq!(
         config.channels_last(nhwc_strides(&large, 64), &HOPPER),
         None

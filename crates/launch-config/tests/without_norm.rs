@@ -1,9 +1,13 @@
 //! Configs of the implicit GEMM without a norm.
 
-use launch_config::implicit_gemm::{GemmConfig, M32N128, OperandFormat, WARP_SPECIALIZED};
+use launch_config::implicit_gemm::{
+    EpilogueKind, GemmConfig, GemmGeometry, M32N128, OperandFormat, WARP_SPECIALIZED,
+};
 use op_spec::Conv3dSpec;
 
 use crate::{AMPERE, HOPPER, conv};
+
+const STORE: EpilogueKind = EpilogueKind::STORE;
 
 /// Without a norm, tiles are those whose kernels have a NaN/Inf fix-up pass, and there are no moments.
 #[test]
@@ -14,7 +18,7 @@ fn convolutions_alone_take_tiles_that_end_results() {
             let weight = [64, channels, 1, r, s];
             let geometry = conv([4, channels, 1, 56, 56], weight, Conv3dSpec::default());
             let without_norm =
-                |format| GemmConfig::new_without_norm(&geometry, format, &device, None);
+                |format| GemmConfig::new_without_norm(&geometry, format, &device, None, STORE);
             for format in [
                 OperandFormat::STORED,
                 OperandFormat::SCALED_F16,
@@ -24,7 +28,11 @@ fn convolutions_alone_take_tiles_that_end_results() {
                 let any =
                     GemmConfig::with_tile(&geometry, None, format, &device, without_norm.tile);
                 let any = any.expect("a tile");
-                assert_eq!(without_norm.geometry, any.without_norm().geometry);
+                let stored = GemmGeometry {
+                    epilogue: STORE,
+                    ..any.geometry
+                };
+                assert_eq!(without_norm.geometry, stored);
                 assert!(without_norm.tile.ends(format));
                 assert_eq!(without_norm.moment_elements(), 0);
                 assert!(any.moment_elements() > 0);
@@ -41,8 +49,13 @@ fn few_filters_of_scaled_f16_f32_take_a_small_tile_that_ends_results() {
         for channels in [1, 3, 32] {
             let weight = [32, channels, 3, 3, 3];
             let geometry = conv([2, channels, 64, 64, 64], weight, Conv3dSpec::default());
-            let without_norm =
-                GemmConfig::new_without_norm(&geometry, OperandFormat::SCALED_F16, &device, None);
+            let without_norm = GemmConfig::new_without_norm(
+                &geometry,
+                OperandFormat::SCALED_F16,
+                &device,
+                None,
+                STORE,
+            );
             let without_norm = without_norm.expect("a tile");
             let is_warp_specialized = device.arch.has_warpgroup_mma() && channels > 1;
             let wanted = match is_warp_specialized {

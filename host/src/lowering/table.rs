@@ -303,10 +303,7 @@ fn gemm_alone(
     };
     match in_nhwc {
         Some(gemm) => Ok(gemm),
-        None => Ok(
-            Gemm::without_norm(conv, dtype, properties, options, strides)?
-                .writing(output, dtype, properties),
-        ),
+        None => Gemm::without_norm(conv, dtype, properties, options, strides, output),
     }
 }
 

@@ -2,8 +2,8 @@
 //! norm and function before a result is written.
 
 use launch_config::implicit_gemm::{
-    Epilogue, GemmConfig, GemmDevice, GemmTile, M32N128, RoundedEpilogue, TILES, W64N128,
-    WARP_SPECIALIZED,
+    Epilogue, EpilogueKind, GemmConfig, GemmDevice, GemmTile, M32N128, RoundedEpilogue, TILES,
+    W64N128, WARP_SPECIALIZED,
 };
 use launch_config::pointwise::{self, Step};
 use launch_config::{KernelGeometry, Presence};
@@ -238,6 +238,12 @@ fn check<F: Operand>(run: &Run, name: &str, row: &Row, case: &Case) -> Outcome {
     check_tiles::<F>(run, name, row, case, tiles::<F>(row), lists)
 }
 
+/// The same config without a norm.
+pub(super) fn storing(mut config: GemmConfig) -> GemmConfig {
+    config.geometry.epilogue = EpilogueKind::STORE;
+    config
+}
+
 /// The row with these tiles, and with the first so many of the lists behind a store to NHWC.
 fn check_tiles<F: Operand>(
     run: &Run,
@@ -275,9 +281,12 @@ fn check_tiles<F: Operand>(
         let config = match tile {
             Some(tile) => {
                 let config = GemmConfig::with_tile(&geometry, None, F::OPERANDS, &DEVICE, tile);
-                config.map(GemmConfig::without_norm)
+                config.map(storing)
             }
-            None => GemmConfig::new_without_norm(&geometry, F::OPERANDS, &DEVICE, None).ok(),
+            None => {
+                let epilogue = EpilogueKind::STORE;
+                GemmConfig::new_without_norm(&geometry, F::OPERANDS, &DEVICE, None, epilogue).ok()
+            }
         };
         // Three parts of two planes with stride phases do not fit shared memory twice.
         let is_large = F::OPERANDS.parts == 3 && row.attributes.stride != [1; 3];
@@ -299,7 +308,7 @@ fn check_tiles<F: Operand>(
     ];
     // Where one output's zeros meet what is not finite in the other's window, too.
     let two_outputs = GemmConfig::with_two_outputs(&geometry, F::OPERANDS, &DEVICE);
-    let two_outputs = two_outputs.map(GemmConfig::without_norm);
+    let two_outputs = two_outputs.map(storing);
     let is_deep = geometry.z > 1 && geometry.stride_d == 1;
     assert_eq!(two_outputs.is_some(), is_deep, "{name}");
     for config in (tiles.into_iter()).filter_map(of_tile).chain(two_outputs) {

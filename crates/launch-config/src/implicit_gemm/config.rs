@@ -85,7 +85,8 @@ impl GemmConfig {
         batch: Option<u64>,
     ) -> Result<Self, Refusal> {
         let suits = |config: &Self| config.suits(device);
-        Self::of_tiles(conv, pool, format, device, batch, suits)
+        let results = (pool, EpilogueKind::MOMENTS);
+        Self::of_tiles(conv, results, format, device, batch, suits)
     }
 
     /// Whether the mainloop of its tile suits the problem.
@@ -93,10 +94,11 @@ impl GemmConfig {
         !self.tile.mainloop.is_warpgroup_mma() || self.suits_warpgroups(device)
     }
 
-    /// [`new`](Self::new) with only the configs that `takes` accepts.
+    /// [`new`](Self::new) with only the configs that `takes` accepts, where results are pooled in windows or
+    /// stored as the epilogue says.
     pub(super) fn of_tiles(
         conv: &ConvGeometry,
-        pool: Option<[u32; 2]>,
+        results: (Option<[u32; 2]>, EpilogueKind),
         format: OperandFormat,
         device: &GemmDevice,
         batch: Option<u64>,
@@ -111,7 +113,7 @@ impl GemmConfig {
         device
             .tiles()
             .flat_map(|tile| [1, 2].map(|outputs_d| (tile, outputs_d)))
-            .filter_map(|(tile, outputs_d)| input.config(tile, outputs_d, pool, format, device))
+            .filter_map(|(tile, outputs_d)| input.config(tile, outputs_d, results, format, device))
             .filter(takes)
             .map(|config| config.with_split_k(device, samples))
             .filter_map(|config| Some((config.cost(device, samples)?, config)))
@@ -135,7 +137,8 @@ impl GemmConfig {
         device: &GemmDevice,
         tile: GemmTile,
     ) -> Option<Self> {
-        ReformattedInput::new(conv)?.config(tile, 1, pool, format, device)
+        let results = (pool, EpilogueKind::MOMENTS);
+        ReformattedInput::new(conv)?.config(tile, 1, results, format, device)
     }
 
     /// The config with warp-specialized tiles that make two neighbouring outputs in depth, if that is
@@ -146,7 +149,8 @@ impl GemmConfig {
         format: OperandFormat,
         device: &GemmDevice,
     ) -> Option<Self> {
-        ReformattedInput::new(conv)?.config(WARP_SPECIALIZED, 2, None, format, device)
+        let results = (None, EpilogueKind::MOMENTS);
+        ReformattedInput::new(conv)?.config(WARP_SPECIALIZED, 2, results, format, device)
     }
 
     /// The config, if all of its launches are possible.
@@ -308,7 +312,7 @@ impl<'a> ReformattedInput<'a> {
         &self,
         tile: GemmTile,
         outputs_d: u32,
-        pool: Option<[u32; 2]>,
+        (pool, epilogue): (Option<[u32; 2]>, EpilogueKind),
         format: OperandFormat,
         device: &GemmDevice,
     ) -> Option<GemmConfig> {
@@ -382,7 +386,7 @@ impl<'a> ReformattedInput<'a> {
             } else {
                 Prescale::OPTIMISTIC
             },
-            epilogue: EpilogueKind::MOMENTS,
+            epilogue,
             k_vectors: KVectorStrides::REFORMATTED,
             staged_tiles: StagedTiles::NONE,
             filters: FilterLoader::PREPARED,

@@ -45,13 +45,15 @@ impl GemmConfig {
     /// Whether `wgmma` may be faster. Steps must have two K-vectors (with one plane: columns of taps that
     /// leave at most an eighth of their pairs empty), and there must be enough steps. A tile of one warpgroup
     /// needs room for a second block on the multiprocessor, because a single one leaves the tensor cores idle
-    /// between its MMA batches. Filters must fill three quarters of a warp-specialized tile.
+    /// between its MMA batches. Filters must fill three quarters of a warp-specialized tile, which needs no
+    /// number of steps without a norm: then its stores decide, and it has the better ones.
     pub(super) fn suits_warpgroups(&self, device: &GemmDevice) -> bool {
         let g = &self.geometry;
         let paired_columns = g.column_taps.next_multiple_of(MMA_STEP_K_VECTORS);
         let fills_pairs = 8 * g.column_taps >= 7 * paired_columns;
-        let pairs = g.planes > 1 || (g.pair_k_vectors > 0 && fills_pairs);
-        let mma_steps = pairs && g.k_blocks * g.mma_steps >= MIN_WARPGROUP_STEPS;
+        let stores = self.tile.is_warp_specialized() && g.epilogue.is_store();
+        let pairs = g.planes > 1 || (g.pair_k_vectors > 0 && (fills_pairs || stores));
+        let mma_steps = pairs && (g.k_blocks * g.mma_steps >= MIN_WARPGROUP_STEPS || stores);
         if !self.tile.is_warp_specialized() {
             return mma_steps && self.blocks_per_processor(device) > 1;
         }
@@ -70,7 +72,10 @@ impl GemmConfig {
         let mma_steps = u64::from(g.k_blocks) * u64::from(g.mma_steps);
         let consumer = outputs * mma_steps * products * self.tile.step_cost(device.rate())
             / STEP_COSTS_PER_CYCLE;
-        let finishing = outputs * RESULT_COST / STEP_COSTS_PER_CYCLE;
+        let mut finishing = outputs * RESULT_COST / STEP_COSTS_PER_CYCLE;
+        if g.epilogue.is_store() {
+            finishing += g.partial_sector_cycles(self.tile, self.format);
+        }
         if self.tile.is_warp_specialized() {
             return self.warp_specialized_cost(
                 device,

@@ -20,6 +20,8 @@ mode! {
         MOMENTS = 0,
         /// It stores them through an [`Epilogue`], after the NaN/Inf fix-up pass. There are no moments.
         STORE = 1,
+        /// The same, to an NHWC output.
+        STORE_NHWC = 2,
     }
 }
 
@@ -29,6 +31,12 @@ impl EpilogueKind {
     #[inline(always)]
     pub const fn is_store(self) -> bool {
         self.0 != Self::MOMENTS.0
+    }
+
+    /// Whether the output is NHWC.
+    #[must_use]
+    pub const fn is_nhwc(self) -> bool {
+        self.0 == Self::STORE_NHWC.0
     }
 }
 
@@ -137,7 +145,8 @@ impl RoundedEpilogue {
 
 impl GemmConfig {
     /// The config of a convolution without a norm, in `format` on a device: as [`new`](Self::new) without a
-    /// pool, of the tiles whose kernels have the fix-up pass, and without moments.
+    /// pool, of the tiles whose kernels have the fix-up pass, and without moments. `epilogue` says in which
+    /// layout results are stored; no kernel may be able to ([`writes_nhwc`](Self::writes_nhwc)).
     ///
     /// # Errors
     /// A format whose MMA steps multiply several parts; problems that [`new`](Self::new) refuses.
@@ -146,6 +155,7 @@ impl GemmConfig {
         format: OperandFormat,
         device: &GemmDevice,
         batch: Option<u64>,
+        epilogue: EpilogueKind,
     ) -> Result<Self, Refusal> {
         if format.step_parts() > 1 {
             return Err(Refusal::Needs(
@@ -153,8 +163,7 @@ impl GemmConfig {
             ));
         }
         let ends = |config: &Self| config.tile.ends(format) && config.suits(device);
-        let config = Self::of_tiles(conv, None, format, device, batch, ends)?;
-        Ok(config.without_norm())
+        Self::of_tiles(conv, (None, epilogue), format, device, batch, ends)
     }
 
     /// The config of a convolution without a norm from NHWC to NHWC of a 16-bit type, in warp-specialized
@@ -165,8 +174,8 @@ impl GemmConfig {
     pub fn new_in_nhwc(conv: &ConvGeometry, device: &GemmDevice) -> Result<Self, Refusal> {
         let takes = |config: &Self| config.tile.is_warp_specialized();
         let format = OperandFormat::STORED;
-        let config = Self::of_tiles(conv, None, format, device, Some(conv.n), takes)?;
-        Ok(config.without_norm())
+        let results = (None, EpilogueKind::STORE_NHWC);
+        Self::of_tiles(conv, results, format, device, Some(conv.n), takes)
     }
 
     /// Whether there is a kernel that writes an NHWC output of elements of so many bytes: a convolution
@@ -180,12 +189,5 @@ impl GemmConfig {
         self.geometry.epilogue.is_store()
             && (self.geometry.conv.group_k * element_bytes).is_multiple_of(K_VECTOR_BYTES)
             && (element_bytes == 2 || mainloop.shares_tile())
-    }
-
-    /// The same config for a convolution without a norm.
-    #[must_use]
-    pub const fn without_norm(mut self) -> Self {
-        self.geometry.epilogue = EpilogueKind::STORE;
-        self
     }
 }

@@ -19,8 +19,9 @@
 
 use super::tile::{INSTRUCTION_PIXELS, MMA_BATCH_STEPS};
 use super::{
-    ASSUMED_BATCH, GemmDevice, GemmGeometry, GemmTile, K_VECTOR_WORDS, MAX_HALO_K_VECTORS,
-    MMA_STEP_K_VECTORS, MmaOperands, OperandFormat, WARP_THREADS,
+    ASSUMED_BATCH, GemmDevice, GemmGeometry, GemmTile, K_VECTOR_BYTES, K_VECTOR_WORDS,
+    MAX_HALO_K_VECTORS, MMA_STEP_K_VECTORS, MmaOperands, OperandFormat, WARP_SPECIALIZED,
+    WARP_THREADS,
 };
 
 /// Chooses the extents of a tile's pixels: those with the least work for the whole plane, halo tiles
@@ -82,6 +83,16 @@ const WARP_SPECIALIZED_TAP_WEIGHT: u64 = 256;
 /// of the level-2 cache, so that there are twice as many stores. With 64 filters the epilogue of such a tile
 /// takes some 3,900 cycles longer on an H200 (128 channels of 512^2 in f16). Four units are a cycle.
 const HALF_SECTORS_WEIGHT: u64 = 15_000;
+
+/// Cycles of a multiprocessor for a sector of memory that is written in part. Memory reads it first: on an
+/// H100 64 to 128 channels of 126^2 took 2.48 ms in f32 where 128^2 took 0.76.
+const PARTIAL_SECTOR_CYCLES: u64 = 12;
+
+/// Four units of cost are a cycle.
+const UNITS_PER_CYCLE: u64 = 4;
+
+/// Bytes of a sector of memory.
+pub const SECTOR_BYTES: u32 = 32;
 
 /// Extent along one axis of the input that `outputs` neighbouring outputs touch.
 pub(super) fn reach(outputs: u32, stride: u32, taps: u32, dilation: u32) -> Option<u32> {
@@ -282,6 +293,37 @@ impl GemmGeometry {
         self.conv.q | self.tile_w | self.tile_pitch | self.slice_pitch
     }
 
+    /// Whether the pixels of a tile are a run: consecutive elements of the output.
+    #[must_use]
+    #[inline(always)]
+    pub const fn is_run(&self) -> bool {
+        self.tile_d == 1 && (self.tile_h == 1 || self.tile_w >= self.conv.q)
+    }
+
+    /// Whether tiles are written as runs of whole sectors, for results of `value_bytes`: not where rows begin
+    /// on sectors anyway.
+    #[must_use]
+    #[inline(always)]
+    pub const fn writes_runs(&self, value_bytes: u32) -> bool {
+        self.is_run() && !self.neighbours().is_multiple_of(SECTOR_BYTES / value_bytes)
+    }
+
+    /// Cycles that a tile takes longer because it writes sectors in parts: for each filter, at both ends of
+    /// each row that does not begin on a vector, or of the run.
+    pub(super) fn partial_sector_cycles(&self, tile: GemmTile, format: OperandFormat) -> u64 {
+        let value_bytes = if format.is_stored() { 2 } else { 4 };
+        let vector = K_VECTOR_BYTES / value_bytes;
+        let is_aligned = self.neighbours().is_multiple_of(vector);
+        let sectors = match (tile.is_warp_specialized(), self.is_run()) {
+            _ if self.epilogue.is_nhwc() || self.pool_h > 0 || is_aligned => 0,
+            (true, true) => 2,
+            (true, false) => 2 * self.tile_d * self.tile_h,
+            // A warp writes 32 values together.
+            (false, _) => 2 * self.tile_d * self.tile_h * self.tile_w.div_ceil(WARP_THREADS),
+        };
+        u64::from(tile.filters() * sectors) * PARTIAL_SECTOR_CYCLES
+    }
+
     /// Cost of all tiles of a plane, in arbitrary units, for tiles that are not warp-specialized.
     fn pixel_cost(&self, tile: GemmTile) -> u64 {
         let rows = u64::from(self.halo_rows());
@@ -327,10 +369,12 @@ impl GemmGeometry {
         let k_vectors = HALO_WEIGHT * u64::from(self.halo_k_vectors);
         let rows = WARP_SPECIALIZED_ROW_WEIGHT * u64::from(self.halo_rows());
         let mut tile = depth_k_blocks * (taps + k_vectors + rows);
+        // The other costs are for each plane.
+        let planes = u64::from(self.planes.max(1));
         if format.is_stored() && !self.neighbours().is_multiple_of(2 * INSTRUCTION_PIXELS) {
-            // The other costs are for each plane.
-            tile += HALF_SECTORS_WEIGHT / u64::from(self.planes.max(1));
+            tile += HALF_SECTORS_WEIGHT / planes;
         }
+        tile += UNITS_PER_CYCLE * self.partial_sector_cycles(WARP_SPECIALIZED, format) / planes;
         let work_tiles = ASSUMED_BATCH.checked_mul(self.pixel_tiles().into())?;
         let tiles = work_tiles.checked_mul(self.filter_sets().into())?;
         let multiprocessors = u64::from(device.multiprocessors);

@@ -59,6 +59,12 @@ const PING_PONG_STEP_BYTES: u32 = 2048;
 /// Cycles of sending accumulators to another block.
 const EXCHANGE_CYCLES: u64 = 2_500;
 
+/// Cycles of the tensor cores for an MMA step of a tile.
+const STEP_CYCLES: u64 = 128;
+
+/// Bytes of results that memory takes from a multiprocessor in a cycle.
+const WRITTEN_PER_CYCLE: u64 = 13;
+
 /// Cost of a filter in blocks of one tile, in hundredths of that in blocks of two: each halo tile is loaded
 /// for half as many filters.
 const ONE_TILE_COST: u64 = 115;
@@ -354,6 +360,25 @@ impl GemmConfig {
         (mainloop.residency.is_resident() || pays).then_some(mainloop)
     }
 
+    /// Whether warpgroups take turns although there are filters for two tiles of a block: with f32 results
+    /// and resident filters, if that is faster. Results are written while the other warpgroup multiplies, but
+    /// each tile of filters loads its own halo tiles.
+    fn alternates(&self, device: &GemmDevice) -> bool {
+        let (g, format) = (&self.geometry, self.format);
+        let mma_steps = u64::from(g.k_blocks) * u64::from(g.mma_steps);
+        let multiplying = mma_steps * STEP_CYCLES;
+        let outputs = u64::from(self.tile.filters() * self.tile.pixels());
+        let writing = 4 * outputs / WRITTEN_PER_CYCLE;
+        let copying =
+            u64::from(g.k_blocks) * u64::from(g.k_block_bytes(format.parts)) / COPIED_PER_CYCLE;
+        let together = copying.max(2 * multiplying) + 2 * writing;
+        let alternating = 2 * multiplying.max(writing).max(copying);
+        let ping_pong = || self.ping_pong_mainloop(device, g.work_tiles());
+        !format.is_stored()
+            && 10 * alternating < 9 * together
+            && ping_pong().is_some_and(|mainloop| mainloop.residency.is_resident())
+    }
+
     /// The mainloop of the cooperative schedule for blocks of `tiles` tiles.
     fn mainloop_of(&self, tiles: u32, device: &GemmDevice) -> Option<MainloopConfig> {
         let blocks = [tiles, self.split_k];
@@ -364,7 +389,7 @@ impl GemmConfig {
     pub(super) fn warp_specialized_tiles(&self, device: &GemmDevice) -> u32 {
         let g = &self.geometry;
         match g.warp_specialized_rounds(self.format, self.split_k, device, g.work_tiles()) {
-            Some([one, two]) if two <= one => 2,
+            Some([one, two]) if two <= one && !self.alternates(device) => 2,
             _ => 1,
         }
     }

@@ -20,7 +20,7 @@ use crate::program::LaunchPlan;
 use launch_config::Refusal;
 use launch_config::conv::ConvGeometry;
 use launch_config::implicit_gemm::sm90::{MainloopConfig, Residency, Schedule};
-use launch_config::implicit_gemm::{GemmConfig, GemmDevice, Loader, OperandFormat};
+use launch_config::implicit_gemm::{EpilogueKind, GemmConfig, GemmDevice, Loader, OperandFormat};
 use op_spec::Layout;
 
 /// The device properties that a config depends on.
@@ -52,8 +52,6 @@ pub(crate) struct Gemm {
     /// The mainloop of a warp-specialized tile.
     mainloop: Option<MainloopConfig>,
     shape: Option<LaunchShape>,
-    /// The layout of the output.
-    writes: Layout,
     /// Whether all samples are one.
     is_one_sample: bool,
 }
@@ -80,7 +78,8 @@ impl Gemm {
         Ok(Self::new(config, options.precision, &device, strides))
     }
 
-    /// A convolution without a norm, with exact infinities and NaN.
+    /// A convolution without a norm, with exact infinities and NaN, to an output of this layout where its
+    /// kernels can write it; else NCHW. The bits are the same.
     ///
     /// # Errors
     /// The rule that the convolution breaks.
@@ -90,11 +89,21 @@ impl Gemm {
         properties: &DeviceProperties,
         options: FusedOptions,
         strides: Option<[i64; 5]>,
+        output: Layout,
     ) -> Result<Self, Refusal> {
         let (device, batch) = (gemm_device(properties), batch(conv, options));
         let format = format(dtype, options, OperandFormat::BF16X3);
-        let config = GemmConfig::new_without_norm(conv, format, &device, batch)?;
-        Ok(Self::new(config, options.precision, &device, strides))
+        let choose = |epilogue| {
+            let config = GemmConfig::new_without_norm(conv, format, &device, batch, epilogue)?;
+            Ok(Self::new(config, options.precision, &device, strides))
+        };
+        if output == Layout::Nhwc {
+            let gemm = choose(EpilogueKind::STORE_NHWC)?;
+            if gemm.config.writes_nhwc(&device, dtype.size() as u32) {
+                return Ok(gemm);
+            }
+        }
+        choose(EpilogueKind::STORE)
     }
 
     /// A convolution without a norm from NHWC to NHWC of a 16-bit type, in tiles of pixels of several
@@ -117,9 +126,9 @@ impl Gemm {
         let device = gemm_device(properties);
         let config = GemmConfig::new_in_nhwc(&conv, &device)?;
         let gemm = Self::new(config, options.precision, &device, Some(strides));
-        let gemm = gemm.writing(Layout::Nhwc, dtype, properties);
-        match (gemm.reads(), gemm.writes()) {
-            (Layout::Nhwc, Layout::Nhwc) => Ok(Self {
+        let writes_nhwc = gemm.config.writes_nhwc(&device, dtype.size() as u32);
+        match gemm.reads() {
+            Layout::Nhwc if writes_nhwc => Ok(Self {
                 is_one_sample: true,
                 ..gemm
             }),
@@ -145,24 +154,8 @@ impl Gemm {
             shape: config.shape(device),
             config,
             precision,
-            writes: Layout::Nchw,
             is_one_sample: false,
         }
-    }
-
-    /// The same with an output of this layout, where its kernels can write it. The bits are the same.
-    pub(crate) fn writing(
-        self,
-        layout: Layout,
-        dtype: DType,
-        properties: &DeviceProperties,
-    ) -> Self {
-        let device = gemm_device(properties);
-        let writes = match self.config.writes_nhwc(&device, dtype.size() as u32) {
-            true => layout,
-            false => Layout::Nchw,
-        };
-        Self { writes, ..self }
     }
 
     /// Plans the launches, and the one that prepares the filters.
@@ -183,7 +176,7 @@ impl Gemm {
             return plan.launch(&IMPLICIT_GEMM, &[tile.into(), label], self.shape);
         };
         let labels = [mainloop.label().into(), label];
-        let launch = |plan: &mut LaunchPlan| match self.writes {
+        let launch = |plan: &mut LaunchPlan| match self.writes() {
             Layout::Nchw => plan.launch(&IMPLICIT_GEMM_SM90, &labels, self.shape),
             Layout::Nhwc => plan.launch(&IMPLICIT_GEMM_SM90_NHWC, &labels, self.shape),
         };
@@ -236,7 +229,10 @@ impl Gemm {
 
     /// The layout of the output.
     pub(crate) fn writes(&self) -> Layout {
-        self.writes
+        match self.config.geometry.epilogue.is_nhwc() {
+            true => Layout::Nhwc,
+            false => Layout::Nchw,
+        }
     }
 }
 

@@ -289,7 +289,8 @@ pub(super) struct PixelPlace {
     base: u32,
     /// Its packed coordinates in the tile.
     pub(super) coordinates: u32,
-    /// Its offset in the output plane from the tile's first pixel.
+    /// Its offset in the output plane from the tile's first pixel; beyond all of them for one that
+    /// is not used or is beside the output.
     pub(super) position: u32,
 }
 
@@ -313,7 +314,11 @@ impl PixelPlace {
         Self {
             base: if used { base } else { 0 },
             coordinates: if used { to_word(d, h, w) } else { OUTSIDE },
-            position: (d * outputs_d(g, tile) * conv.p + h) * conv.q + w,
+            position: if used && w < conv.q {
+                (d * outputs_d(g, tile) * conv.p + h) * conv.q + w
+            } else {
+                u32::MAX
+            },
         }
     }
 }

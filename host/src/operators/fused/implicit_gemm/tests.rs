@@ -65,7 +65,14 @@ fn filters_that_are_found_are_laid_out_as_if_they_were_prepared() {
                     };
                     let configs = [
                         Gemm::with_moments(&geometry, (None, 1), dtype, &properties, options, None),
-                        Gemm::without_norm(&geometry, dtype, &properties, options, None),
+                        Gemm::without_norm(
+                            &geometry,
+                            dtype,
+                            &properties,
+                            options,
+                            None,
+                            Layout::Nchw,
+                        ),
                     ];
                     for gemm in configs.into_iter().flatten() {
                         let config = gemm.config;

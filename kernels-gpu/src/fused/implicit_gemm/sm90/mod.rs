@@ -4,7 +4,7 @@
 //! `wgmma` with 64 filters and 128 or 256 pixels keeps the tensor cores busiest and leaves a thread no
 //! registers but for accumulators. So filters come through shared memory as well as the halo tile. Eight
 //! consumer warps (two warpgroups) multiply (`consume`) and run the epilogue of their tiles (`results`,
-//! `rows`, `pixel_rows`). Four producer warps load operands into two pipelines (`pipeline`): one warp loads
+//! `rows`, `runs`, `pixel_rows`). Four producer warps load operands into two pipelines (`pipeline`): one warp loads
 //! filters, prepared or in place (`produce`), three load halo tiles, in one of three ways:
 //!
 //! | halo tile | loaded by | file |
@@ -70,6 +70,7 @@ mod pixel_rows;
 mod produce;
 mod results;
 mod rows;
+mod runs;
 mod shared_rows;
 mod staged_f32;
 mod work;

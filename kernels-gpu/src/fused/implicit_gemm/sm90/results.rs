@@ -112,7 +112,7 @@ pub(super) struct Results<'a, F: Format, const SUMS: usize, const NHWC: bool> {
     pub(super) output: &'a Output<F, NHWC>,
     pub(super) g: GemmGeometry,
     pub(super) place: &'a Place,
-    first_half: u32,
+    pub(super) first_half: u32,
     pub(super) lane: u32,
     /// The warp's first filter among those of the block, and its channel.
     filter: u32,
@@ -214,18 +214,24 @@ impl<'a, F: Format, const SUMS: usize, const NHWC: bool> Results<'a, F, SUMS, NH
             if staged_tile < Self::STAGED_TILES {
                 // All lanes have read the previous staged tile.
                 warp::sync_warp(warp::ALL_LANES);
+                let first = half * HALF_PIXELS + staged_tile as u32 * Rows::<F::Stored>::PIXELS;
                 if NHWC {
                     self.store_pixels(sums, staged_tile);
+                } else if self.writes_runs() {
+                    self.store_run(sums, (staged_tile, first));
                 } else {
                     self.store(sums, staged_tile);
                 }
                 warp::sync_warp(warp::ALL_LANES);
-                if staged_tile + 1 == Self::STAGED_TILES && !is_without_norm::<F, NHWC>(g) {
+                // All values of the half have been rounded: f32 are as they are.
+                if staged_tile == 0 && !is_without_norm::<F, NHWC>(g) {
                     self.take_moments(sums, half, is_whole);
                 }
-                let first = half * HALF_PIXELS + staged_tile as u32 * Rows::<F::Stored>::PIXELS;
                 if NHWC {
                     self.write_pixels(first);
+                } else if self.writes_runs() {
+                    // Recomputed: it would else take registers beside the accumulators.
+                    self.write_run(&self.run(opaque::to_compiler(first)));
                 } else {
                     self.write(first);
                 }
