@@ -138,7 +138,6 @@ pub(crate) fn append(
         config,
         precision,
         mainloop,
-        writes,
         ..
     } = gemm;
     let config = &config;
@@ -154,7 +153,7 @@ pub(crate) fn append(
     };
     let (operands, filter_descales) = operands.map(<(Value, Value)>::from).unzip();
     let filters = operands.unwrap_or(parameters.filters.weight);
-    let y = program.tensor_as(output, dtype, Order::of_layout(output, writes)?)?;
+    let y = program.tensor_as(output, dtype, Order::of_layout(output, gemm.writes())?)?;
     let moments = program.tensor(&[config.moment_elements() as usize], DType::F32)?;
     let scales = Scales::of(program, config, mainloop)?;
     let (words, descales) = reformatted.map(<(Value, Value)>::from).unzip();
@@ -182,7 +181,7 @@ pub(crate) fn append(
         // size; the pipelines are those of the launch's shared memory. Without a norm, input and filters
         // exist. In NHWC `rounded` says whether there is a residual, which has the shape and layout of `y`.
         let launch = |program: &mut ProgramBuilder, recorded, descales, bytes_moved| unsafe {
-            match writes {
+            match gemm.writes() {
                 Layout::Nchw => {
                     let (kernel, shape) = program.next(&IMPLICIT_GEMM_SM90);
                     let arguments = (
