@@ -46,12 +46,14 @@ impl GemmConfig {
     /// leave at most an eighth of their pairs empty), and there must be enough steps. A tile of one warpgroup
     /// needs room for a second block on the multiprocessor, because a single one leaves the tensor cores idle
     /// between its MMA batches. Filters must fill three quarters of a warp-specialized tile, which needs no
-    /// number of steps without a norm: then its stores decide, and it has the better ones.
+    /// number of steps where results without a norm fill sectors of memory in part: it writes runs of them.
     pub(super) fn suits_warpgroups(&self, device: &GemmDevice) -> bool {
         let g = &self.geometry;
         let paired_columns = g.column_taps.next_multiple_of(MMA_STEP_K_VECTORS);
         let fills_pairs = 8 * g.column_taps >= 7 * paired_columns;
-        let stores = self.tile.is_warp_specialized() && g.epilogue.is_store();
+        let stores = self.tile.is_warp_specialized()
+            && g.epilogue.is_store()
+            && g.partial_sector_cycles(self.tile, self.format) > 0;
         let pairs = g.planes > 1 || (g.pair_k_vectors > 0 && (fills_pairs || stores));
         let mma_steps = pairs && (g.k_blocks * g.mma_steps >= MIN_WARPGROUP_STEPS || stores);
         if !self.tile.is_warp_specialized() {

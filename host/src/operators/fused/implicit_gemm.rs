@@ -94,7 +94,13 @@ impl Gemm {
         let (device, batch) = (gemm_device(properties), batch(conv, options));
         let format = format(dtype, options, OperandFormat::BF16X3);
         let choose = |epilogue| {
-            let config = GemmConfig::new_without_norm(conv, format, &device, batch, epilogue)?;
+            // Tiles differ in the order of their sums, and layouts have the same bits in the default.
+            let decides = match options.batch_invariant {
+                true => EpilogueKind::STORE,
+                false => epilogue,
+            };
+            let mut config = GemmConfig::new_without_norm(conv, format, &device, batch, decides)?;
+            config.geometry.epilogue = epilogue;
             Ok(Self::new(config, options.precision, &device, strides))
         };
         if output == Layout::Nhwc {

@@ -29,8 +29,9 @@ const WINDOW_WORDS: u32 = WRITTEN_WORDS / WARP_FILTERS;
 const WINDOW_VECTORS: u32 = 4 * WINDOW_WORDS / K_VECTOR_BYTES;
 const _: () = assert!(WINDOW_VECTORS == WARP_THREADS / 2 + 2);
 
-/// Vectors that a lane writes of all windows.
+/// Vectors that a lane writes of all windows, and how many of them are in flight at a time.
 const VECTORS_OF_LANE: u32 = WARP_FILTERS * WINDOW_VECTORS / WARP_THREADS;
+const TOGETHER: u32 = 3;
 const _: () = assert!(VECTORS_OF_LANE == 9);
 
 /// The part of a run that a staged tile holds: positions from the run's first output on.
@@ -175,32 +176,62 @@ impl<F: Format, const SUMS: usize, const NHWC: bool> Results<'_, F, SUMS, NHWC> 
     pub(super) unsafe fn write_run(&self, run: &Run) {
         let lane = opaque::to_compiler(self.lane);
         let words = self.rows.0.cast::<u32>();
+        // Behind the last part there is nothing to write.
+        let is_over = run.first == run.all;
+        let filters = if is_over { 0 } else { self.filters };
         let mut round = 0;
         while round < VECTORS_OF_LANE {
             opaque::not_unrolled();
-            let (filter, vector) = Self::vector_of(lane, round);
-            let window = self.window(run, filter);
-            let [begin, end] = window.written;
-            let from = vector * Self::VECTOR;
-            let y = self.output.y.wrapping_add(window.start);
-            if filter >= self.filters || run.first == run.all {
-                // There is no such output, or it has been written.
-            } else if begin <= from && from + Self::VECTOR <= end {
-                let values = words.load_vec::<4>(filter * WINDOW_WORDS + 4 * vector);
-                let to = y.wrapping_add(from as usize);
-                GlobalMut::<u32>::new(to.cast(), 4).store_vec(0, values);
-            } else {
-                unroll!(8, |i| {
-                    let at = from + i as u32;
-                    if (i as u32) < Self::VECTOR && (begin..end).contains(&at) {
-                        let value = self.rows.0.load(filter * Self::WINDOW + at);
-                        GlobalMut::new(y.wrapping_add(at as usize), 1).store(0, value);
-                    }
-                });
-            }
-            round = opaque::to_compiler(round + 1);
+            // All loads are issued before the first store waits for one.
+            let mut vectors = [[0u32; 4]; TOGETHER as usize];
+            let mut are_whole = [false; TOGETHER as usize];
+            unroll!(3, |i| {
+                let (filter, vector) = Self::vector_of(lane, round + i as u32);
+                let [begin, end] = self.window(run, filter).written;
+                let from = vector * Self::VECTOR;
+                are_whole[i] = begin <= from && from + Self::VECTOR <= end && filter < filters;
+                if are_whole[i] {
+                    vectors[i] = words.load_vec::<4>(filter * WINDOW_WORDS + 4 * vector);
+                }
+            });
+            unroll!(3, |i| {
+                let (filter, vector) = Self::vector_of(opaque::to_compiler(lane), round + i as u32);
+                let y = self.output.y.wrapping_add(self.window(run, filter).start);
+                let to = y.wrapping_add((vector * Self::VECTOR) as usize);
+                if are_whole[i] {
+                    GlobalMut::<u32>::new(to.cast(), 4).store_vec(0, vectors[i]);
+                }
+            });
+            round = opaque::to_compiler(round + TOGETHER);
+        }
+        if run.first == run.begin || run.is_last && !is_over {
+            self.write_ends(run, lane);
         }
         self.move_rest(run, lane);
+    }
+
+    /// Writes the values in front of the first whole vector of a run, and those behind the last one: two lanes
+    /// a filter.
+    #[inline(always)]
+    unsafe fn write_ends(&self, run: &Run, lane: u32) {
+        let filter = lane / 2;
+        let window = self.window(run, filter);
+        let [begin, end] = window.written;
+        let first = begin.next_multiple_of(Self::VECTOR).min(end);
+        let last = (end / Self::VECTOR * Self::VECTOR).max(first);
+        let [begin, end] = if lane.is_multiple_of(2) {
+            [begin, first]
+        } else {
+            [last, end]
+        };
+        let y = self.output.y.wrapping_add(window.start);
+        unroll!(8, |i| {
+            let at = begin + i as u32;
+            if (i as u32) < Self::VECTOR && at < end && filter < self.filters {
+                let value = self.rows.0.load(filter * Self::WINDOW + at);
+                GlobalMut::new(y.wrapping_add(at as usize), 1).store(0, value);
+            }
+        });
     }
 
     /// The filter and the vector of its window that a lane writes in round `round`: half a warp has the first
