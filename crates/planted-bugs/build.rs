@@ -28,6 +28,7 @@ include!("channels_last_bugs.rs");
 include!("ping_pong_bugs.rs");
 include!("split_bugs.rs");
 include!("nhwc_bugs.rs");
+include!("run_bugs.rs");
 include!("hardware_bugs.rs");
 
 /// What a library's root file says for the whole crate, and a module's must not say.
@@ -84,6 +85,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo::rerun-if-changed=ping_pong_bugs.rs");
     println!("cargo::rerun-if-changed=split_bugs.rs");
     println!("cargo::rerun-if-changed=nhwc_bugs.rs");
+    println!("cargo::rerun-if-changed=run_bugs.rs");
     println!("cargo::rerun-if-changed=hardware_bugs.rs");
     println!("cargo::rerun-if-changed=build.rs");
     // The copy is for the emulator, which has all that Hopper has; as in the build script of the kernels.
@@ -158,6 +160,7 @@ impl Copy {
             PING_PONG_BUGS,
             SPLIT_BUGS,
             NHWC_BUGS,
+            RUN_BUGS,
             HARDWARE_BUGS,
         ]
         .concat();

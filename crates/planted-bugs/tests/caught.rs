@@ -32,6 +32,7 @@ include!("../channels_last_bugs.rs");
 include!("../ping_pong_bugs.rs");
 include!("../split_bugs.rs");
 include!("../nhwc_bugs.rs");
+include!("../run_bugs.rs");
 include!("../hardware_bugs.rs");
 
 /// No bug's number.
@@ -87,6 +88,7 @@ fn main() {
         PING_PONG_BUGS,
         SPLIT_BUGS,
         NHWC_BUGS,
+        RUN_BUGS,
         HARDWARE_BUGS,
     ]
     .into_iter()

@@ -23,7 +23,7 @@ use super::rows::{Row, rows};
 use super::{Failure, Loaded, Outcome, Run, Tensor, compare, label, precision, same_bits};
 
 /// What filters, steps, K blocks and K-vectors leave over, and everything in whole steps.
-fn table() -> [Row; 16] {
+fn table() -> [Row; 18] {
     rows! {
         // Whole steps; a group of infinities and NaN.
         [2, 16, 20], [1, 7, 9], [1, 3, 3], padding([0, 1, 1]);
@@ -58,6 +58,10 @@ fn table() -> [Row; 16] {
         [1, 64, 40], [1, 9, 31], [1, 1, 1], padding([0, 1, 0]), leaky_relu(0.25);
         // More filters than are resident, in several K blocks.
         [1, 136, 72], [1, 6, 10], [1, 3, 3], padding([0, 1, 1]), relu();
+        // Rows of the output that are several runs each, and begin anywhere.
+        [1, 16, 20], [1, 2, 301], [1, 1, 3], relu();
+        // Runs of which a warp has few values at a time.
+        [1, 16, 9], [1, 20, 37], [1, 1, 2], dilation([1, 1, 30]);
     }
 }
 

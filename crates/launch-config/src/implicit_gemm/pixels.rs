@@ -91,6 +91,9 @@ const PARTIAL_SECTOR_CYCLES: u64 = 12;
 /// Four units of cost are a cycle.
 const UNITS_PER_CYCLE: u64 = 4;
 
+/// The most unused pixels between two rows of a run.
+const MAX_UNUSED_PIXELS: u32 = 16;
+
 /// Bytes of a sector of memory.
 pub const SECTOR_BYTES: u32 = 32;
 
@@ -99,6 +102,11 @@ pub(super) fn reach(outputs: u32, stride: u32, taps: u32, dilation: u32) -> Opti
     let last = (outputs - 1).checked_mul(stride)?;
     let window = (taps - 1).checked_mul(dilation)?;
     last.checked_add(window)?.checked_add(1)
+}
+
+/// Bytes of a result.
+const fn value_bytes(format: OperandFormat) -> u32 {
+    if format.is_stored() { 2 } else { 4 }
 }
 
 fn product<const N: usize>(extents: [u32; N]) -> Option<u32> {
@@ -293,26 +301,25 @@ impl GemmGeometry {
         self.conv.q | self.tile_w | self.tile_pitch | self.slice_pitch
     }
 
-    /// Whether the pixels of a tile are a run: consecutive elements of the output.
-    #[must_use]
-    #[inline(always)]
-    pub const fn is_run(&self) -> bool {
-        self.tile_d == 1 && (self.tile_h == 1 || self.tile_w >= self.conv.q)
+    /// Whether the pixels of a tile are a run: consecutive elements of the output, between whose rows there
+    /// are so few unused pixels that 64 pixels have more than a sector of results.
+    const fn is_run(&self) -> bool {
+        let are_rows = self.tile_w >= self.conv.q
+            && self.tile_pitch <= 2 * self.conv.q
+            && self.tile_pitch <= self.conv.q + MAX_UNUSED_PIXELS;
+        self.tile_d == 1 && (self.tile_h == 1 || are_rows)
     }
 
-    /// Whether tiles are written as runs of whole sectors, for results of `value_bytes`: not where rows begin
-    /// on sectors anyway.
-    #[must_use]
-    #[inline(always)]
-    pub const fn writes_runs(&self, value_bytes: u32) -> bool {
-        self.is_run() && !self.neighbours().is_multiple_of(SECTOR_BYTES / value_bytes)
+    /// Whether tiles are written as runs of whole sectors: not where rows begin on sectors anyway.
+    pub(super) const fn writes_runs(&self, format: OperandFormat) -> bool {
+        let sector = SECTOR_BYTES / value_bytes(format);
+        self.is_run() && !self.neighbours().is_multiple_of(sector)
     }
 
     /// Cycles that a tile takes longer because it writes sectors in parts: for each filter, at both ends of
     /// each row that does not begin on a vector, or of the run.
     pub(super) fn partial_sector_cycles(&self, tile: GemmTile, format: OperandFormat) -> u64 {
-        let value_bytes = if format.is_stored() { 2 } else { 4 };
-        let vector = K_VECTOR_BYTES / value_bytes;
+        let vector = K_VECTOR_BYTES / value_bytes(format);
         let is_aligned = self.neighbours().is_multiple_of(vector);
         let sectors = match (tile.is_warp_specialized(), self.is_run()) {
             _ if self.epilogue.is_nhwc() || self.pool_h > 0 || is_aligned => 0,

@@ -223,8 +223,8 @@ impl<'a, F: Format, const SUMS: usize, const NHWC: bool> Results<'a, F, SUMS, NH
                     self.store(sums, staged_tile);
                 }
                 warp::sync_warp(warp::ALL_LANES);
-                // All values of the half have been rounded: f32 are as they are.
                 if staged_tile == 0 && !is_without_norm::<F, NHWC>(g) {
+                    // All values of the half have been rounded: f32 are as they are.
                     self.take_moments(sums, half, is_whole);
                 }
                 if NHWC {

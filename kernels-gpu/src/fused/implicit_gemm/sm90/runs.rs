@@ -1,12 +1,10 @@
 //! The store of a warp's results where the output's rows do not begin on sectors of memory.
 //!
 //! Memory reads a sector of 32 bytes before it writes a part of it. Where the pixels of a tile are a run of
-//! the output ([`GemmGeometry::is_run`]), only the sectors at its two ends are shared with other tiles. So a
+//! the output (`GemmGeometry::runs`), only the sectors at its two ends are shared with other tiles. So a
 //! row of results in shared memory is a window of the output that begins on a sector: each value lies where
 //! its position in the output puts it. Whole sectors are written; the values behind the last one move to the
 //! front, and the next window begins with them.
-//!
-//! [`GemmGeometry::is_run`]: launch_config::implicit_gemm::GemmGeometry::is_run
 
 use core::mem::size_of;
 
@@ -14,7 +12,7 @@ use cuda_std::global::GlobalMut;
 use cuda_std::{Storage, opaque, warp};
 use launch_config::WARP_THREADS;
 use launch_config::implicit_gemm::sm90::{HALF_PIXELS, WARP_FILTERS, WRITTEN_WORDS};
-use launch_config::implicit_gemm::{GemmGeometry, K_VECTOR_BYTES, SECTOR_BYTES};
+use launch_config::implicit_gemm::{K_VECTOR_BYTES, SECTOR_BYTES};
 
 use super::super::format::Format;
 use super::results::{NO_PIXELS, Results};
@@ -68,11 +66,7 @@ impl<F: Format, const SUMS: usize, const NHWC: bool> Results<'_, F, SUMS, NHWC> 
     /// Whether the tile is written as a run.
     #[inline(always)]
     pub(super) fn writes_runs(&self) -> bool {
-        let g = GemmGeometry {
-            tile_w: opaque::to_compiler(self.g.tile_w),
-            ..self.g
-        };
-        !NHWC && g.writes_runs(size_of::<F::Stored>() as u32)
+        !NHWC && self.g.runs.is_present()
     }
 
     /// The part of the run in the pixels from `first` on that a staged tile has.

@@ -1,0 +1,16 @@
+// The mistakes of results that are written as runs; `bugs.rs` has those of other kernels.
+
+bugs! {
+    RUN_BUGS:
+    "fused/implicit_gemm/sm90/runs.rs":
+        runs_begin_where_their_part_begins, implicit_gemm::warp_specialized::<f16>,
+            "let own = «first as u32 % Self::SECTOR»;" => "0";
+        runs_begin_with_results_of_other_tiles, implicit_gemm::warp_specialized::<f16>,
+            "let begin = «(own + run.begin).saturating_sub(run.first)»;" => "0";
+        runs_end_with_whole_sectors, implicit_gemm::warp_specialized::<f16>,
+            "            «self.write_ends(run, lane);»" => "";
+        runs_leave_the_rest_of_a_part_behind, implicit_gemm_without_norm::matches::<ScaledF16>,
+            "«self.move_rest(run, lane);»" => "";
+        runs_have_the_pixels_beside_the_output, implicit_gemm::warp_specialized::<f16>,
+            "if «positions[j] < run.all» {" => "true";
+}
