@@ -20,7 +20,7 @@ from torch import fx
 from . import _native
 from ._chain import parsed
 from ._report import Entry
-from ._table import FIRST, ROWS, Path, Refused, operand, readers, same, value
+from ._table import FIRST, ROWS, Path, Refused, gate, operand, readers, same, value
 from .ops import RUN
 
 __all__ = ["NORMS", "Region", "find", "put", "tidy"]
@@ -212,8 +212,14 @@ class _Finder:
             if path.padding is None and path.known.dtype is path.dtype:
                 best = len(path.layers), len(path.inputs), len(path.nodes), path.last
             users = readers(path.last)
-            if len(users) != 1:
-                return best, f"its value has {len(users)} readers"
+            if len(users) > 1:
+                try:
+                    gate(path)
+                except Refused:
+                    return best, f"its value has {len(users)} readers"
+                continue
+            if not users:
+                return best, "its value has 0 readers"
             (user,) = users
             if user.op == "output":
                 return best, "the graph ends"
