@@ -275,7 +275,7 @@ def test_shapes_are_known_beforehand(name, size):
         {"max_pool2d": {"kernel_size": 3, "stride": 2, "padding": 1, "ceil_mode": True}},
         {"avg_pool2d": {"kernel_size": [2, 3], "ceil_mode": True}},
     ]
-    for more in ([], pools if len(shape) == 4 else []):
+    for more in ([], pools if len(shape) == 4 and name != "reductions" else []):
         text = chain_text(channels, *layers, *more)
         for given in ([*shape[:2], *[size] * (len(shape) - 2)], shape):
             assert output_shape(parsed(text), given) == _native.output_shape(text, list(given))
