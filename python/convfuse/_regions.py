@@ -311,5 +311,8 @@ def put(graph: fx.Graph, regions: Collection[Region], fast: bool, batch_invarian
         return
     # The operator's value may lie in memory otherwise than PyTorch's, and not be seen in another shape.
     for node in graph.nodes:
-        if node.op == "call_function" and node.target is aten.view.default:
+        if node.op == "call_function" and node.target in (
+            aten.view.default,
+            aten._unsafe_view.default,
+        ):
             node.target = aten.reshape.default

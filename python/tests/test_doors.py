@@ -421,6 +421,27 @@ def test_an_estimate_decides_without_a_device(dtype):
     assert program.options.batch_invariant is False
 
 
+@pytest.mark.parametrize("choice", ["all", "time"])
+def test_inductor_compiles_arithmetic_that_no_region_has(choice):
+    each = torch.rand(8, 1, 1) + 0.5
+
+    def end(y):
+        y = F.hardsigmoid(torch.minimum(y, torch.tensor(0.5))) - torch.rsub(y, each, alpha=2)
+        return (-y * y.sigmoid()).logsumexp(1) / y.mean((1, 2))[:, None]
+
+    model, x = nn.Sequential(nn.Conv2d(3, 8, 3), nn.GroupNorm(2, 8)).eval(), torch.randn(2, 3, 9, 9)
+    options = OPTIONS | {"choice": choice}
+    compiled = torch.compile(
+        lambda x: (end(model(x)), end(x.repeat(1, 3, 1, 1)[:, 1:])),
+        backend="convfuse",
+        options=options,
+    )
+    with torch.no_grad():
+        y, z = compiled(x)
+        expect_close(y, end(copy.deepcopy(model).double()(x.double())), factor=10)
+        expect_close(z, end(x.double().repeat(1, 3, 1, 1)[:, 1:]), factor=10)
+
+
 @pytest.mark.parametrize("layers", [[nn.SiLU()], [nn.GroupNorm(2, 8), nn.SiLU()]])
 def test_tangents_in_compiled_code_are_as_with_other_backends(kernels, layers):
     """Which refuse norms there."""

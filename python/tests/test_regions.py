@@ -493,6 +493,15 @@ def test_values_may_be_seen_in_another_shape_whatever_their_layout():
     assert chains(ours) == ["layer_norm relu"] * 2
 
 
+def test_copies_in_another_shape_are_of_any_layout():
+    layers = nn.Sequential(nn.BatchNorm2d(3), nn.Tanh())
+    plain = Of(lambda own, x: own.a(x).flatten(1).view(x.shape), a=layers).eval()
+    ours, x = fused(plain), torch.randn(IMAGE).to(memory_format=torch.channels_last)
+    with torch.no_grad():
+        expect_near(ours(x), exact_of(plain, x))
+    assert chains(ours) == ["batch_norm tanh"]
+
+
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_arithmetic_keeps_16_bits(dtype):
     """Numbers do not widen the type; parameters of another type are refused."""
