@@ -1,8 +1,8 @@
 """Regions of ATen graphs that become one call of the operator.
 
-A region is a path of values that nobody else reads, each of which is a layer of a chain by the table. It begins with a convolution or a
-norm and grows as long as there are layers; it ends at the last value that has the type of its input, so that nothing is rounded that
-PyTorch would not round.
+A region is a path of values that nobody else reads, each of which is a layer of a chain by the table; a value's product with a function of
+it counts as one where it is a layer. A region begins with a convolution or a norm and grows as long as there are layers; it ends at the
+last value that has the type of its input, so that nothing is rounded that PyTorch would not round.
 """
 
 from __future__ import annotations

@@ -455,9 +455,7 @@ def _with_tensor(layer: str, other: fx.Node, node: fx.Node, path: Path) -> None:
         if not same(known.shape, shape):
             raise Refused(f"a {layer} with a tensor that is broadcast otherwise than by channels")
     if known.dtype is not x.dtype:
-        raise Refused(
-            "a factor of another type" if layer == "mul" else "an operand of another type"
-        )
+        raise Refused("an operand of another type")
     path.expect_float32(layer, other)
     attributes: dict[str, Any] = {"shape": shape}
     if layer == "mul" and is_each and x.dim() > 2:
@@ -482,9 +480,9 @@ def _constant(one: Any) -> float | None:
         return _number(one)
     if one.target is aten.full.default:
         return _number(one.args[1]) if math.prod(_numbers(one.args[0])) == 1 else None
-    if one.target is aten.lift_fresh_copy.default:
-        one = one.args[0]
-    held = getattr(one.graph.owning_module, one.target, None) if one.op == "get_attr" else None
+    if one.target is not aten.lift_fresh_copy.default or one.args[0].op != "get_attr":
+        return None
+    held = getattr(one.graph.owning_module, one.args[0].target, None)
     if not isinstance(held, torch.Tensor) or isinstance(held, FakeTensor) or held.numel() != 1:
         return None
     with _disable_current_modes():
