@@ -94,6 +94,20 @@ def _pool(x: torch.Tensor, operator: str, a: dict[str, Any]) -> torch.Tensor:
     return function(x, kernel, stride, padding, ceil_mode, count, divisor)
 
 
+def _operand(
+    a: dict[str, Any], x: torch.Tensor, values: dict[str, torch.Tensor], lacks_batch: bool
+) -> float | torch.Tensor:
+    """The other operand of arithmetic: a constant, or a parameter as it is broadcast over ``x``."""
+    if a.get("value") is not None:
+        return a["value"]
+    other = values[a["name"]]
+    if other.numel() == 1 or (lacks_batch and other.dim() > x.dim()):
+        # Behind it there may be a batch of one.
+        return other
+    axes = x.dim() - (1 if lacks_batch else 2)
+    return other.reshape(-1, *[1] * axes)
+
+
 def _layer(
     operator: str,
     a: dict[str, Any],
@@ -110,7 +124,10 @@ def _layer(
             axes = int(operator[-2])
             function = (F.conv_transpose1d, F.conv_transpose2d, F.conv_transpose3d)[axes - 1]
             stride, padding = _each(a.get("stride", 1), axes), _each(a.get("padding", 0), axes)
-            more, dilation = _each(a.get("output_padding", 0), axes), _each(a.get("dilation", 1), axes)
+            more, dilation = (
+                _each(a.get("output_padding", 0), axes),
+                _each(a.get("dilation", 1), axes),
+            )
             return function(x, weight, bias, stride, padding, more, a.get("groups", 1), dilation)
         case "group_norm":
             return F.group_norm(x, a["num_groups"], weight, bias, a.get("eps", 1e-5))
@@ -124,12 +141,13 @@ def _layer(
         case "layer_norm":
             return F.layer_norm(x, a["normalized_shape"], weight, bias, a.get("eps", 1e-5))
         case "scale":
-            factor = values[name]
-            if lacks_batch and factor.dim() > x.dim():
-                # Behind it there is a batch of one.
-                return x * factor
-            axes = x.dim() - (1 if lacks_batch else 2)
-            return x * factor.reshape(-1, *[1] * axes)
+            return x * _operand(a, x, values, lacks_batch)
+        case "add" | "sub" | "mul" | "div":
+            return getattr(torch, operator)(x, _operand(a, x, values, lacks_batch))
+        case "minimum":
+            return torch.clamp(x, max=a["value"])
+        case "maximum":
+            return torch.clamp(x, min=a["value"])
         case "prelu":
             return F.prelu(x, weight)
         case "clamp":
@@ -148,6 +166,10 @@ def _layer(
             return torch.tanh(x)
         case "hardswish":
             return F.hardswish(x)
+        case "hardtanh":
+            return F.hardtanh(x, a.get("min_val", -1.0), a.get("max_val", 1.0))
+        case "hardsigmoid":
+            return F.hardsigmoid(x)
         case "elu":
             return F.elu(x, a.get("alpha", 1.0))
         case "softplus":
@@ -178,9 +200,11 @@ def evaluate(
     axes = chain.axes or axes
     values = dict(zip(chain.names, parameters, strict=True))
     further = dict(zip(chain.inputs, inputs, strict=True))
+    # Reductions count the batch.
+    may_lack = axes is not None and not any(reduced_dims(a) for _, a in chain.layers)
     for operator, attributes in chain.layers:
-        lacks_batch = axes is not None and x.dim() == axes + 1
-        if operator == "add":
+        lacks_batch = may_lack and x.dim() == axes + 1
+        if operator == "add" and attributes.get("input") is not None:
             x = x + further[attributes["input"]]
         else:
             x = _layer(operator, attributes, x, values, lacks_batch)

@@ -1,8 +1,8 @@
 """Regions of ATen graphs that become one call of the operator.
 
-A region is a path of values that nobody else reads, each of which is a layer of a chain by the table. It begins with a convolution or a
-norm and grows as long as there are layers; it ends at the last value that has the type of its input, so that nothing is rounded that
-PyTorch would not round.
+A region is a path of values that nobody else reads, each of which is a layer of a chain by the table; a value's product with a function of
+it counts as one where it is a layer. A region begins with a convolution or a norm and grows as long as there are layers; it ends at the
+last value that has the type of its input, so that nothing is rounded that PyTorch would not round.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from torch import fx
 from . import _native
 from ._chain import parsed
 from ._report import Entry
-from ._table import FIRST, ROWS, Path, Refused, operand, readers, same, value
+from ._table import FIRST, ROWS, Path, Refused, gate, operand, readers, same, value
 from .ops import RUN
 
 __all__ = ["NORMS", "Region", "find", "put", "tidy"]
@@ -212,8 +212,14 @@ class _Finder:
             if path.padding is None and path.known.dtype is path.dtype:
                 best = len(path.layers), len(path.inputs), len(path.nodes), path.last
             users = readers(path.last)
-            if len(users) != 1:
-                return best, f"its value has {len(users)} readers"
+            if len(users) > 1:
+                try:
+                    gate(path)
+                except Refused:
+                    return best, f"its value has {len(users)} readers"
+                continue
+            if not users:
+                return best, "its value has 0 readers"
             (user,) = users
             if user.op == "output":
                 return best, "the graph ends"
@@ -305,5 +311,8 @@ def put(graph: fx.Graph, regions: Collection[Region], fast: bool, batch_invarian
         return
     # The operator's value may lie in memory otherwise than PyTorch's, and not be seen in another shape.
     for node in graph.nodes:
-        if node.op == "call_function" and node.target is aten.view.default:
+        if node.op == "call_function" and node.target in (
+            aten.view.default,
+            aten._unsafe_view.default,
+        ):
             node.target = aten.reshape.default

@@ -13,7 +13,9 @@ from typing import Any
 
 import torch
 from torch import fx
+from torch._subclasses import FakeTensor
 from torch.fx.experimental.symbolic_shapes import statically_known_true
+from torch.utils._python_dispatch import _disable_current_modes
 
 from . import _native
 
@@ -24,6 +26,7 @@ __all__ = [
     "TYPES",
     "Path",
     "Refused",
+    "gate",
     "operand",
     "readers",
     "same",
@@ -144,7 +147,8 @@ class Path:
                 raise Refused(f"its parameters are float32 between tensors of {self.dtype}")
 
     def add(self, layer: dict[str, Any], nodes: Sequence[fx.Node], **parameters: fx.Node | None):
-        """Adds a layer that these nodes are, the last of which has its value, with its parameters by their suffixes."""
+        """Adds a layer that these nodes are, the last of which has its value, with its parameters by their suffixes. A layer of no nodes
+        is a part of what the next one is."""
         if self.padding is not None:
             raise Refused("padding without a convolution behind it")
         (operator,) = layer
@@ -157,13 +161,13 @@ class Path:
             raise Refused(str(error).removeprefix("convfuse: chain: ")) from None
         for suffix, one in parameters.items():
             if one is not None:
-                self.parameters[f"{name}.{suffix}" if suffix != "factor" else name] = one
+                self.parameters[f"{name}.{suffix}" if suffix != "operand" else name] = one
         self.follow(nodes)
 
     def follow(self, nodes: Sequence[fx.Node]) -> None:
-        """Goes on behind nodes, the last of which has the path's value from here on."""
+        """Goes on behind nodes, the last of which has the path's value from here on; it stays where there are none."""
         self.nodes.extend(nodes)
-        self.last = nodes[-1]
+        self.last = [self.last, *nodes][-1]
 
 
 Row = Callable[[fx.Node, Path], None]
@@ -387,22 +391,161 @@ def _layer_norm(node: fx.Node, path: Path) -> None:
     path.add({"layer_norm": layer}, [node, _result(node)], weight=weight, bias=bias)
 
 
-@_row(aten.mul.Tensor)
-def _scale(node: fx.Node, path: Path) -> None:
-    a, x = arguments(node), path.known
-    factor = a["other"] if a["self"] is path.last else a["self"]
-    if factor is path.last or not isinstance(factor, fx.Node):
-        raise Refused("a product with no factor for each channel")
-    shape, channels = value(factor).shape, path.channels
-    each = (channels, *[1] * (x.dim() - 2))
-    if x.dim() < 3 or not (same(shape, each) or same(shape, (1, *each))):
-        raise Refused("a product with no factor for each channel")
-    if value(factor).dtype is not x.dtype:
-        raise Refused("a factor of another type")
-    path.expect_float32("scale", factor)
+_ARITHMETIC = {
+    aten.add.Tensor: "add",
+    aten.add.Scalar: "add",
+    aten.sub.Tensor: "sub",
+    aten.sub.Scalar: "sub",
+    aten.rsub.Tensor: "sub",
+    aten.rsub.Scalar: "sub",
+    aten.mul.Tensor: "mul",
+    aten.mul.Scalar: "mul",
+    aten.div.Tensor: "div",
+    aten.div.Scalar: "div",
+    aten.minimum.default: "minimum",
+    aten.maximum.default: "maximum",
+}
+"""Functions of two operands, of which the path is one."""
+
+
+@_row(*_ARITHMETIC)
+def _arithmetic(node: fx.Node, path: Path) -> None:
+    layer, a = _ARITHMETIC[node.target], arguments(node)
+    left, right, alpha = a["self"], a["other"], _number(a.get("alpha", 1))
+    if node.target in (aten.rsub.Tensor, aten.rsub.Scalar):
+        left, right = right, left
+    if left is right:
+        raise Refused("a function of its value twice")
+    _expect_alike(node, path)
+    other = right if left is path.last else left
+    if left is not path.last:
+        if layer == "div":
+            raise Refused("a division by its value")
+        if layer == "sub":
+            layer, alpha = "add", -alpha
+        if alpha != 1:
+            path.add({"mul": {"value": alpha}}, [])
+            alpha = 1
+    constant = _constant(other)
+    if constant is not None:
+        path.add({layer: {"value": constant * alpha}}, [node])
+    elif alpha != 1:
+        raise Refused("a sum with a multiple of a tensor")
+    else:
+        _with_tensor(layer, other, node, path)
+
+
+def _with_tensor(layer: str, other: fx.Node, node: fx.Node, path: Path) -> None:
+    """Arithmetic with a tensor: a further input of the path's shape, or a parameter that is broadcast."""
+    x, known = path.known, value(other)
+    if known.device != x.device:
+        raise Refused("an operand on another device")
+    if layer == "add" and same(known.shape, x.shape):
+        if known.dtype is not path.dtype:
+            raise Refused("a sum with a tensor of another type")
+        path.add({"add": {"input": f"r{len(path.inputs)}"}}, [node])
+        path.inputs.append(other)
+        return
+    if layer in ("minimum", "maximum"):
+        raise Refused(f"a {layer} with no known number")
+    shape, is_each = [1] * known.dim(), False
+    if not same(known.shape, shape):
+        each, is_each = [path.channels, *[1] * (x.dim() - 2)], True
+        shape = each if known.dim() < x.dim() else [1, *each]
+        if not same(known.shape, shape):
+            raise Refused(f"a {layer} with a tensor that is broadcast otherwise than by channels")
+    if known.dtype is not x.dtype:
+        raise Refused("an operand of another type")
+    path.expect_float32(layer, other)
+    attributes: dict[str, Any] = {"shape": shape}
+    if layer == "mul" and is_each and x.dim() > 2:
+        layer, attributes = "scale", {}
     # Layers of one name have one parameter, which some kernels read once.
-    known = (name for name, one in path.parameters.items() if one is factor and "." not in name)
-    path.add({"scale": {"name": next(known, path.fresh())}}, [node], factor=factor)
+    alike = (one[layer]["name"] for one in path.layers if "name" in one.get(layer, {}))
+    name = next((one for one in alike if path.parameters[one] is other), path.fresh())
+    path.add({layer: {"name": name} | attributes}, [node], operand=other)
+
+
+def _expect_alike(node: fx.Node, path: Path) -> None:
+    """Refuses what gives another shape or type than it takes."""
+    if not same(value(node).shape, path.known.shape):
+        raise Refused("its value is broadcast")
+    if value(node).dtype is not path.known.dtype:
+        raise Refused("its value is of another type")
+
+
+def _constant(one: Any) -> float | None:
+    """The number that an operand is, or a tensor of one value that the program has as a constant; else none."""
+    if not isinstance(one, fx.Node):
+        return _number(one)
+    if one.target is aten.full.default:
+        return _number(one.args[1]) if math.prod(_numbers(one.args[0])) == 1 else None
+    if one.target is not aten.lift_fresh_copy.default or one.args[0].op != "get_attr":
+        return None
+    held = getattr(one.graph.owning_module, one.args[0].target, None)
+    if not isinstance(held, torch.Tensor) or isinstance(held, FakeTensor) or held.numel() != 1:
+        return None
+    with _disable_current_modes():
+        return _number(held.item())
+
+
+@_row(aten.neg.default)
+def _negation(node: fx.Node, path: Path) -> None:
+    path.add({"mul": {"value": -1}}, [node])
+
+
+_THREE, _SIX = {"add": {"value": 3.0}}, {"clamp": {"min": 0.0, "max": 6.0}}
+_ONE = {"clamp": {"min": 0.0, "max": 1.0}}
+_SIXTHS = ({"div": {"value": 6.0}}, {"mul": {"value": 1 / 6}})
+
+_GATES: tuple[tuple[list[dict[str, Any]], str], ...] = (
+    ([{"sigmoid": {}}], "silu"),
+    ([{"hardsigmoid": {}}], "hardswish"),
+    ([{"softplus": {"beta": 1.0, "threshold": 20.0}}, {"tanh": {}}], "mish"),
+    *(([_THREE, _SIX, sixth], "hardswish") for sixth in _SIXTHS),
+    *(([_THREE, sixth, _ONE], "hardswish") for sixth in _SIXTHS),
+)
+"""Functions whose product with their argument is a layer."""
+
+
+def gate(path: Path) -> None:
+    """Adds the layer that a value's product with a function of it is, if these two are the readers of the path's value."""
+    users = readers(path.last)
+    products = [one for one in users if one.target is aten.mul.Tensor]
+    if len(users) != 2 or len(products) != 1:
+        raise Refused(f"its value has {len(users)} readers")
+    (product,), side = products, Path(path.last)
+    user = users[0] if users[1] is product else users[1]
+    while user is not product:
+        user = _only_reader(user, side)
+    if side.layers == [_THREE, _SIX]:
+        # The division by 6 may be that of the product.
+        behind = Path(product)
+        _only_reader(_sole(product), behind)
+        side.layers += behind.layers
+        side.nodes += [product, *behind.nodes]
+    else:
+        side.nodes.append(product)
+    layer = next((layer for function, layer in _GATES if function == side.layers), None)
+    if layer is None:
+        raise Refused("its value has 2 readers")
+    path.add({layer: {}}, side.nodes)
+
+
+def _sole(node: fx.Node) -> fx.Node:
+    """The one reader of a value within a product with it."""
+    users = readers(node)
+    if len(users) != 1:
+        raise Refused("its value has 2 readers")
+    return users[0]
+
+
+def _only_reader(user: fx.Node, side: Path) -> fx.Node:
+    """Takes one more node of a function, and gives its reader."""
+    if user.target not in ROWS or len(side.layers) > 3:
+        raise Refused("its value has 2 readers")
+    ROWS[user.target](user, side)
+    return _sole(side.last)
 
 
 @_row(aten._prelu_kernel.default)
@@ -420,20 +563,6 @@ def _prelu(node: fx.Node, path: Path) -> None:
         path.expect_float32("prelu", slopes)
     layer = {"name": path.fresh(), "num_parameters": count}
     path.add({"prelu": layer}, [node], weight=stored)
-
-
-@_row(aten.add.Tensor)
-def _add(node: fx.Node, path: Path) -> None:
-    a, x = arguments(node), path.known
-    other = a["other"] if a["self"] is path.last else a["self"]
-    if other is path.last or not isinstance(other, fx.Node) or a["alpha"] != 1:
-        raise Refused("a sum with no tensor of its shape")
-    if not same(value(other).shape, x.shape):
-        raise Refused("a sum with a tensor of another shape")
-    if value(other).dtype is not path.dtype or value(other).device != x.device:
-        raise Refused("a sum with a tensor of another type")
-    path.add({"add": {"input": f"r{len(path.inputs)}"}}, [node])
-    path.inputs.append(other)
 
 
 @_row(aten._to_copy.default)
@@ -458,6 +587,7 @@ _ATTRIBUTES: dict[torch._ops.OpOverload, tuple[str, dict[str, str]]] = {
     aten.sigmoid.default: ("sigmoid", {}),
     aten.tanh.default: ("tanh", {}),
     aten.hardswish.default: ("hardswish", {}),
+    aten.hardsigmoid.default: ("hardsigmoid", {}),
     aten.mish.default: ("mish", {}),
     aten.leaky_relu.default: ("leaky_relu", {"negative_slope": "negative_slope"}),
     aten.softplus.default: ("softplus", {"beta": "beta", "threshold": "threshold"}),
@@ -466,12 +596,15 @@ _ATTRIBUTES: dict[torch._ops.OpOverload, tuple[str, dict[str, str]]] = {
     aten.clamp.default: ("clamp", {"min": "min", "max": "max"}),
     aten.clamp_min.default: ("clamp", {"min": "min"}),
     aten.clamp_max.default: ("clamp", {"max": "max"}),
+    aten.clamp.Tensor: ("clamp", {"min": "min", "max": "max"}),
+    aten.clamp_min.Tensor: ("clamp", {"min": "min"}),
+    aten.clamp_max.Tensor: ("clamp", {"max": "max"}),
 }
 """Functions of single values: the layer, and what its attributes are called in each."""
 
 
-POINTWISE = frozenset({*_ATTRIBUTES, aten.gelu.default})
-"""Functions of single values, of their type and shape."""
+POINTWISE = frozenset({*_ATTRIBUTES, *_ARITHMETIC, aten.neg.default, aten.gelu.default})
+"""Functions of single values, of their type and shape, where they have one operand."""
 
 
 @_row(*_ATTRIBUTES)
@@ -480,7 +613,12 @@ def _pointwise(node: fx.Node, path: Path) -> None:
     a = arguments(node)
     if layer == "elu" and (a["scale"], a["input_scale"]) != (1, 1):
         raise Refused("an elu with scales")
-    given = {ours: _number(a[theirs]) for theirs, ours in names.items() if a[theirs] is not None}
+    if a["self"] is not path.last:
+        raise Refused("a bound that depends on the input")
+    _expect_alike(node, path)
+    given = {ours: _constant(a[theirs]) for theirs, ours in names.items() if a[theirs] is not None}
+    if None in given.values():
+        raise Refused("an attribute is no known number")
     path.add({layer: given}, [node])
 
 

@@ -62,8 +62,10 @@ def flops(chain: str, shape: Sequence[int]) -> int:
     for index, (operator, attributes) in enumerate(known.layers):
         if operator.startswith("conv"):
             filters = shapes[f"{attributes['name']}.weight"]
-            outputs = output_shape(known, shape, index + 1)
-            total += 2 * math.prod(outputs) * math.prod(filters[1:])
+            # A transposed one has its products for each element that it takes.
+            is_transposed = operator.startswith("conv_transpose")
+            positions = output_shape(known, shape, index if is_transposed else index + 1)
+            total += 2 * math.prod(positions) * math.prod(filters[1:])
     return total
 
 

@@ -7,7 +7,7 @@ import random
 from typing import NamedTuple
 
 import torch
-from random_steps import ACTIVATIONS, CALLS, MAXIMA, PRODUCTS, SUMS, VIEWS, WRITES
+from random_steps import ACTIVATIONS, CALLS, PRODUCTS, REDUCTIONS, SUMS, VIEWS, WRITES
 from torch import nn
 from torch.nn import functional as F  # noqa: F401  steps name it
 
@@ -256,7 +256,7 @@ class Draw:
             "product": 5 if follows else 3,
             "view": 1,
             "write": 1,
-            "maximum": 0.7,
+            "reduction": 1,
             "again": 0.7,
             "block": 0 if inner else 1,
         }
@@ -286,8 +286,8 @@ class Draw:
             return self.pick(*VIEWS).format(o=other)
         if kind == "write":
             return self.pick(*WRITES)
-        if kind == "maximum":
-            return self.pick(*MAXIMA)
+        if kind == "reduction":
+            return self.pick(*REDUCTIONS)
         if kind == "again" and len(model.layers):
             return f"own.layers[{self.rng.randrange(len(model.layers))}](y)"
         if kind == "block":
@@ -327,7 +327,7 @@ class Draw:
                 del model.layers[layers:]
                 continue
             # NaN is not below it.
-            if not (0 < value.numel() < 20000 and value.abs().max() < LARGEST):
+            if not (value.dim() > 0 and 0 < value.numel() < 20000 and value.abs().max() < LARGEST):
                 del model.layers[layers:]
                 continue
             model.steps.append(step)

@@ -20,6 +20,7 @@ ACTIVATIONS = (
     "nn.Softplus(2.0, 1.5)",
     "nn.Mish()",
     "nn.Hardtanh(-0.75, 0.5)",
+    "nn.Hardsigmoid()",
     "nn.PReLU()",
     "nn.Identity()",
     "nn.Dropout(0.4)",
@@ -67,6 +68,17 @@ CALLS = (
     "F.dropout(y, p=0.5, training=own.training)",
     "y * 0.5",
     "2 * y - 1",
+    "2 - y",
+    "(y - 0.5) / 1.5",
+    "y.sub(0.5, alpha=2)",
+    "torch.rsub(y, 1, alpha=0.5)",
+    "torch.min(y, torch.tensor(0.5))",
+    "torch.maximum(torch.tensor(-0.5), y)",
+    "y.clamp(torch.tensor(-0.25))",
+    "y * torch.sigmoid(y)",
+    "y * F.relu6(y + 3) / 6",
+    "torch.clamp((y + 3) / 6, 0, 1) * y",
+    "y * torch.tanh(F.softplus(y))",
     "-y",
     "y + y.size(1)",
     "y * y.shape[-1]",
@@ -101,6 +113,9 @@ PRODUCTS = (
     "y * {p} * {q}",
     "y + {p}",
     "y / {p}",
+    "y - {p}",
+    "{p} - y",
+    "torch.rsub(y, {p}, alpha=2)",
 )
 
 # Whether what is made contiguous is a copy depends on the layout, which chains do not keep.
@@ -134,7 +149,7 @@ WRITES = (
     "(z[:1].clamp_(max=0.5), y)[1]",
 )
 
-MAXIMA = (
+REDUCTIONS = (
     "y.amax(1)",
     "torch.amax(y, 1)",
     "torch.amax(y, dim=1, keepdim=True)",
@@ -143,4 +158,12 @@ MAXIMA = (
     "y.max(1)[0]",
     "y.max(dim=1, keepdim=True).values",
     "y.amax(2)",
+    "y.amin((1, -1))",
+    "torch.min(y, -1, keepdim=True).values",
+    "y.sum(1)",
+    "y.sum((-2, -1))",
+    "y.mean((2, -1), keepdim=True)",
+    "y.mean([2, 3])",
+    "y.logsumexp(1)",
+    "torch.logsumexp(y, (-1, 1), True)",
 )

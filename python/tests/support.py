@@ -90,6 +90,39 @@ BLOCKS = {
             {"relu": {}},
         ],
     ),
+    "arithmetic": (
+        (2, 8, 9, 11),
+        8,
+        [
+            {"conv2d": {"name": "conv", "out_channels": 12, "kernel_size": 3}},
+            {"add": {"name": "shift", "shape": [12, 1, 1], "initialisation": "normal"}},
+            {"mul": {"name": "gain", "shape": [1, 12, 1, 1], "initialisation": "normal"}},
+            {"sub": {"name": "one", "shape": [1]}},
+            {"div": {"name": "divisor", "shape": [], "initialisation": {"constant": 1.7}}},
+            {"maximum": {"value": -2}},
+            {"hardtanh": {"min_val": -1.5, "max_val": 3}},
+            {"minimum": {"value": 2.5}},
+            {"add": {"value": 0.3}},
+            {"sub": {"value": 0.1}},
+            {"mul": {"value": 1.5}},
+            {"div": {"value": 0.7}},
+            {"sigmoid": {}},
+        ],
+    ),
+    "reductions": (
+        (2, 8, 9, 11),
+        8,
+        [
+            {"conv2d": {"name": "conv", "out_channels": 12, "kernel_size": 3}},
+            {"batch_norm": {"name": "norm"}},
+            {"mean": {"dim": -1}},
+            {"mul": {"name": "gain", "initialisation": "normal"}},
+            {"max": {"dim": 2}},
+            {"sub": {"name": "shift", "shape": [1, 12], "initialisation": "normal"}},
+            {"logsumexp": {"dim": [1], "keepdim": True}},
+            {"mul": {"value": 0.5}},
+        ],
+    ),
 }
 
 

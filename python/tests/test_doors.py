@@ -40,7 +40,7 @@ class Net(nn.Module):
 
 
 # Of that network, with norms.
-TAKEN = ["conv2d group_norm silu", "batch_norm prelu"]
+TAKEN = ["conv2d group_norm silu", "conv_transpose2d batch_norm prelu"]
 
 
 def net():
@@ -399,12 +399,14 @@ def test_what_is_left_to_inductor_is_said(kernels):
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
 def test_an_estimate_decides_without_a_device(dtype):
-    """Of a GPU that is not there: convolutions of float32 in full, norms with statistics, pools."""
+    """Of a GPU that is not there: convolutions of float32 in full, norms with statistics, pools by either name."""
 
     def function(x, weight):
         y = F.relu(F.conv2d(x, weight))
         y = F.silu(F.group_norm(F.conv2d(y, weight), 2))
-        return F.max_pool2d(F.relu(F.conv2d(y, weight)), 2)
+        y = F.max_pool2d(F.relu(F.conv2d(y, weight)), 2)
+        y = F.conv2d(y, weight).div(6).sum(1, keepdim=True) + y[..., 2:, 2:]
+        return F.conv2d(y, weight).mean((2, 3)) * 0.5
 
     with FakeTensorMode():
         x = torch.empty(2, 8, 16, 16, device="cuda", dtype=dtype)
@@ -414,8 +416,30 @@ def test_an_estimate_decides_without_a_device(dtype):
     program = _backend.Program.of(graph, options)
     program.estimate()
     taken = [one.taken for one in program.entries]
-    assert taken == [dtype is torch.float32, True, True]
+    is_full = dtype is torch.float32
+    assert taken == [is_full, True, True, is_full, True]
     assert program.options.batch_invariant is False
+
+
+@pytest.mark.parametrize("choice", ["all", "time"])
+def test_inductor_compiles_arithmetic_that_no_region_has(choice):
+    each = torch.rand(8, 1, 1) + 0.5
+
+    def end(y):
+        y = F.hardsigmoid(torch.minimum(y, torch.tensor(0.5))) - torch.rsub(y, each, alpha=2)
+        return (-y * y.sigmoid()).logsumexp(1) / y.mean((1, 2))[:, None]
+
+    model, x = nn.Sequential(nn.Conv2d(3, 8, 3), nn.GroupNorm(2, 8)).eval(), torch.randn(2, 3, 9, 9)
+    options = OPTIONS | {"choice": choice}
+    compiled = torch.compile(
+        lambda x: (end(model(x)), end(x.repeat(1, 3, 1, 1)[:, 1:])),
+        backend="convfuse",
+        options=options,
+    )
+    with torch.no_grad():
+        y, z = compiled(x)
+        expect_close(y, end(copy.deepcopy(model).double()(x.double())), factor=10)
+        expect_close(z, end(x.double().repeat(1, 3, 1, 1)[:, 1:]), factor=10)
 
 
 @pytest.mark.parametrize("layers", [[nn.SiLU()], [nn.GroupNorm(2, 8), nn.SiLU()]])

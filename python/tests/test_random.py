@@ -276,6 +276,7 @@ OPERATORS = {
         "prelu",
     ),
     *("clamp", "add", "scale", "max_pool2d", "avg_pool2d", "max"),
+    *("sub", "mul", "div", "minimum", "maximum", "hardsigmoid", "min", "sum", "mean", "logsumexp"),
 }
 
 

@@ -28,6 +28,14 @@ def conv(**options):
     return nn.Conv2d(3, 8, 3, **options)
 
 
+def gated(*functions_and_value):
+    """The value times a function of it, and so on."""
+    *functions, y = functions_and_value
+    for function in functions:
+        y = y * function(y)
+    return y
+
+
 def after(*layers):
     """Layers behind a convolution and a norm."""
     return nn.Sequential(conv(), nn.GroupNorm(2, 8), *layers)
@@ -178,6 +186,144 @@ TAKEN = {
         IMAGE,
         ["conv2d group_norm relu"],
     ),
+    "numbers": (
+        Of(lambda own, x: (2 - (own.a(x) + 1) * 0.5).sub_(0.25, alpha=3) / 3, a=after()),
+        IMAGE,
+        [f"{BEGIN} add mul mul add sub div"],
+    ),
+    "numbers by other names": (
+        Of(
+            lambda own, x: torch.rsub(torch.add(own.a(x), 1, alpha=0.5).neg(), 2, alpha=3),
+            a=after(),
+        ),
+        IMAGE,
+        [f"{BEGIN} add mul mul add"],
+    ),
+    "one value": (
+        Of(
+            lambda own, x: own.one - (own.a(x) * own.none + own.none) / own.one,
+            a=after(),
+            none=nn.Parameter(torch.tensor(0.75)),
+            one=nn.Parameter(torch.tensor([[[1.5]]])),
+        ),
+        IMAGE,
+        [f"{BEGIN} mul add div mul add"],
+    ),
+    "a value a channel": (
+        Of(
+            lambda own, x: torch.rsub((own.b + own.a(x) / own.c - own.c), own.b, alpha=2) * own.b,
+            a=after(),
+            b=nn.Parameter(torch.rand(8, 1, 1) + 0.5),
+            c=nn.Parameter(torch.rand(1, 8, 1, 1) + 0.5),
+        ),
+        IMAGE,
+        [f"{BEGIN} div add sub mul add scale"],
+    ),
+    "a value a channel of volumes": (
+        Of(
+            lambda own, x: own.a(x).sub(own.b).div(own.c),
+            a=nn.ConvTranspose3d(3, 5, 2, 2),
+            b=nn.Parameter(torch.rand(5, 1, 1, 1)),
+            c=nn.Parameter(torch.rand(1, 5, 1, 1, 1) + 0.5),
+        ),
+        VOLUME,
+        ["conv_transpose3d sub div"],
+    ),
+    "a value a channel that is computed": (
+        Of(
+            lambda own, x: own.a(x) * own.b(x.mean((0, 2, 3))).sigmoid().reshape(8, 1, 1),
+            a=after(),
+            b=nn.Linear(3, 8),
+        ),
+        IMAGE,
+        [f"{BEGIN} scale"],
+    ),
+    "a value a channel of each sample": (
+        Of(
+            lambda own, x: own.a(x) * own.b(x.mean((2, 3))).sigmoid()[..., None, None],
+            a=after(),
+            b=nn.Linear(3, 8),
+        ),
+        IMAGE,
+        [BEGIN],
+    ),
+    "limits": (
+        Of(
+            lambda own, x: torch.max(
+                torch.tensor(-0.5), torch.min(own.a(x), torch.tensor(0.75)).clamp_min(-0.6)
+            ),
+            a=after(),
+        ),
+        IMAGE,
+        [f"{BEGIN} minimum clamp maximum"],
+    ),
+    "limits that are tensors": (
+        Of(
+            lambda own, x: torch.clamp(own.a(x), torch.tensor(-0.5), torch.full((), 0.75)),
+            a=after(),
+        ),
+        IMAGE,
+        [f"{BEGIN} clamp"],
+    ),
+    "hardsigmoid": (after(nn.Hardsigmoid()), IMAGE, [f"{BEGIN} hardsigmoid"]),
+    "silu in parts": (
+        Of(lambda own, x: gated(torch.sigmoid, torch.sigmoid, own.a(x)), a=after()),
+        IMAGE,
+        [f"{BEGIN} silu silu"],
+    ),
+    "hardswish in parts": (
+        Of(
+            lambda own, x: gated(
+                F.hardsigmoid,
+                lambda y: F.relu6(y + 3) / 6,
+                lambda y: (3 + y).clamp(0, 6) * (1 / 6),
+                lambda y: torch.clamp((y + 3) / 6, 0, 1),
+                own.a(x),
+            ),
+            a=after(),
+        ),
+        IMAGE,
+        [f"{BEGIN} hardswish hardswish hardswish hardswish"],
+    ),
+    "hardswish in other parts": (
+        Of(lambda own, x: gated(lambda y: torch.clamp(y + 3, 0, 6), own.a(x)) / 6, a=after()),
+        IMAGE,
+        [f"{BEGIN} hardswish"],
+    ),
+    "mish in parts": (
+        Of(lambda own, x: gated(lambda y: torch.tanh(F.softplus(y)), own.a(x)).relu(), a=after()),
+        IMAGE,
+        [f"{BEGIN} mish relu"],
+    ),
+    "arithmetic behind reductions": (
+        Of(
+            lambda own, x: torch.logsumexp(own.a(x).mean([-1, -2], keepdim=True) + own.b, 1) * 10,
+            a=after(),
+            b=nn.Parameter(torch.rand(8, 1, 1)),
+        ),
+        IMAGE,
+        [f"{BEGIN} adaptive_avg_pool2d add logsumexp mul"],
+    ),
+    "arithmetic with channels that are left": (
+        Of(
+            lambda own, x: own.a(x).amin((2, -1)).sub(own.b) * own.c / own.d + 1,
+            a=after(),
+            b=nn.Parameter(torch.rand(8)),
+            c=nn.Parameter(torch.rand(1, 8)),
+            d=nn.Parameter(torch.rand(1) + 0.5),
+        ),
+        IMAGE,
+        [f"{BEGIN} min sub mul div add"],
+    ),
+    "arithmetic without channels": (
+        Of(
+            lambda own, x: (own.a(x).max(-3)[0] * own.b - 0.25) / own.b,
+            a=after(),
+            b=nn.Parameter(torch.rand(1, 1) + 0.5),
+        ),
+        IMAGE,
+        [f"{BEGIN} max mul sub div"],
+    ),
     "a sample without a batch": (nn.Sequential(conv(), nn.ReLU()), IMAGE[1:], []),
 }
 
@@ -221,7 +367,7 @@ def test_subclasses_of_layers_are_what_they_compute():
 
 READERS = {
     "several readers": (
-        Of(lambda own, x: own.a(x) * own.a(x).sum(), a=conv()),
+        Of(lambda own, x: gated(torch.sum, own.a(x)), a=conv()),
         "one layer by itself",
     ),
     "alone": (nn.Sequential(conv()), "one layer by itself"),
@@ -249,13 +395,31 @@ def test_what_is_not_taken_has_a_reason(name):
 
 
 def test_paths_end_where_the_table_does():
-    """Products of two values, numbers, sums that broadcast, pools whose indices are read, reductions over the batch."""
+    """Products of two values, sums that broadcast, pools whose indices are read, reductions over the batch."""
+    other, each = torch.rand(9, 10), torch.rand(8, 1, 1)
     ends = [
-        lambda y: y * y.mean(),
-        lambda y: y * 0.5,
+        lambda y: y * y.mean((2, 3), keepdim=True),
+        lambda y: y * y,
+        lambda y: y + y,
+        lambda y: y * other,
+        lambda y: y - torch.ones(2, 8, 9, 10),
+        lambda y: (2 / y).clamp(max=1),
+        lambda y: (each / y).clamp(max=0.25),
         lambda y: y + y[:1, :, :1, :1],
-        lambda y: y + 1,
         lambda y: torch.add(y, torch.ones_like(y), alpha=2),
+        lambda y: torch.sub(y, each, alpha=2),
+        lambda y: torch.add(y, each.double()),
+        lambda y: torch.mul(y, torch.tensor(2, dtype=torch.float64) * other.sum().double()),
+        lambda y: torch.mul(y, torch.arange(8).reshape(8, 1, 1)),
+        lambda y: torch.mul(y, torch.arange(3).sum()),
+        lambda y: torch.minimum(y, other.sum()),
+        lambda y: torch.maximum(y, each),
+        lambda y: torch.div(y, 0.5, rounding_mode="floor"),
+        lambda y: y * torch.tanh(y),
+        lambda y: y * F.softplus(y, 2.0).tanh(),
+        lambda y: y * torch.clamp(y + 3, 0, 6) / 7,
+        lambda y: y * y.sigmoid() + y,
+        lambda y: torch.stack([y * y.sigmoid(), y.sigmoid()]),
         lambda y: F.max_pool2d(y, 2, return_indices=True)[1],
         lambda y: y.mean((0, 2)),
         lambda y: y.amax(0),
@@ -265,7 +429,8 @@ def test_paths_end_where_the_table_does():
         lambda y: F.pad(y, (1, 0, 1, 1)),
         lambda y: F.pad(y, (1, 1, 1, 1), value=1.0),
         lambda y: y.flatten(1),
-        lambda y: y.clamp(min=y.new_zeros(())),
+        lambda y: y.clamp(min=each),
+        lambda y: torch.clamp(torch.tensor(0.5), y, y + 1),
     ]
     x = torch.randn(IMAGE)
     for index, end in enumerate(ends):
@@ -326,3 +491,46 @@ def test_values_may_be_seen_in_another_shape_whatever_their_layout():
         for order in (torch.contiguous_format, torch.channels_last):
             expect_near(ours(x.to(memory_format=order)), exact_of(plain, x))
     assert chains(ours) == ["layer_norm relu"] * 2
+
+
+def test_copies_in_another_shape_are_of_any_layout():
+    layers = nn.Sequential(nn.BatchNorm2d(3), nn.Tanh())
+    plain = Of(lambda own, x: own.a(x).flatten(1).view(x.shape), a=layers).eval()
+    ours, x = fused(plain), torch.randn(IMAGE).to(memory_format=torch.channels_last)
+    with torch.no_grad():
+        expect_near(ours(x), exact_of(plain, x))
+    assert chains(ours) == ["batch_norm tanh"]
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_arithmetic_keeps_16_bits(dtype):
+    """Numbers do not widen the type; parameters of another type are refused."""
+    torch.manual_seed(4)
+    each = nn.Parameter(torch.rand(8, 1, 1) + 0.5)
+    model = Of(
+        lambda own, x: (0.3 - own.a(x) * 1.7) / own.b + own.b.mean() + torch.tensor(0.1),
+        a=after(),
+        b=each,
+    )
+    model, x = model.eval().to(dtype), torch.randn(IMAGE, dtype=dtype)
+    ours = fused(model)
+    with torch.no_grad():
+        y = ours(x)
+        assert y.dtype is dtype
+        expect_near(y, exact_of(model, x))
+    assert chains(ours) == [f"{BEGIN} mul mul add div add add"]
+
+
+@pytest.mark.parametrize(
+    "end",
+    [lambda y, b: y + b[0, 0, 0], lambda y, b: (y / b[:1]).half(), lambda y, b: y.float() - b],
+)
+def test_parameters_of_float32_between_16_bits_are_refused(end):
+    model = Of(lambda own, x: end(own.a(x), x.new_ones(8, 1, 1).float() * 2), a=after())
+    model, x = model.eval().half(), torch.randn(IMAGE).half()
+    ours = fused(model)
+    with torch.no_grad():
+        y, z = ours(x), model(x)
+    assert y.dtype is z.dtype
+    torch.testing.assert_close(y, z, rtol=2e-2, atol=2e-2)
+    assert chains(ours) == [BEGIN]
