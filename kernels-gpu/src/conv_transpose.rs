@@ -3,17 +3,23 @@
 //!
 //! A class's filters are every `n`-th tap of the weight, in reverse. Its convolution leaves the outputs of
 //! each phase side by side in a plane of their own. The kernels that interleave look up, for each output, in
-//! which class, phase and position it is: a pixel shuffle whose phases may have different extents.
+//! which class, phase and position it is: a pixel shuffle whose phases may have different extents. They apply
+//! what stands behind the transposed convolution, as depthwise convolutions do: results are those of the classes,
+//! which are rounded already.
 
 use cuda_std::global::{Global, GlobalMut};
-use cuda_std::{Storage, bf16, f16, kernel, math, thread};
+use cuda_std::{Storage, bf16, f16, kernel, math, opaque, thread};
 use launch_config::VECTOR_ELEMENTS;
 use launch_config::conv_transpose::{
     AxisPhases, BLOCK_ITEMS, BLOCK_THREADS, InterleaveGeometry, MIN_BLOCKS, PhaseFiltersGeometry,
     PhasePosition, TransposedAxis,
 };
+use launch_config::implicit_gemm::Epilogue;
+use launch_config::pointwise::ResidualList;
 
 use crate::parts::index::{NearSegments, div_rem, div_rem_u64};
+use crate::parts::pointwise::apply_and_add;
+use crate::parts::store::{Store, StoreEpilogue};
 use crate::parts::unroll::unroll;
 
 /// A thread copies an element of a class's filters `(groups * phases * k, c, t, r, s)` from the weight
@@ -188,7 +194,97 @@ impl<T: Storage> Row<T> {
     }
 }
 
-/// A block writes up to four vectors a thread of the NCHW output `y`, from the classes' NCHW results.
+/// What is applied to results, those without taps included, before they are written.
+struct Ending<'a, T> {
+    store: Store<'a, T>,
+    /// Whether the store's epilogue changes values.
+    maps: bool,
+    /// Elements of the output.
+    elements: usize,
+    channels: usize,
+}
+
+impl<'a, T: Storage> Ending<'a, T> {
+    #[inline(always)]
+    fn new(store: Store<'a, T>, g: &InterleaveGeometry) -> Self {
+        Self {
+            maps: store.epilogue.epilogue != Epilogue::NONE,
+            store,
+            elements: g.elements() as usize,
+            channels: g.channels as usize,
+        }
+    }
+
+    /// Gain and shift of a channel.
+    ///
+    /// # Safety
+    /// The output has it, and the epilogue's tensors have an element for each.
+    #[inline(always)]
+    unsafe fn of_channel(&self, channel: u32) -> [f32; 2] {
+        self.store
+            .epilogue
+            .of_channel(channel as usize, self.channels)
+    }
+
+    /// What the epilogue makes of results, each with gain and shift of its channel, rounded.
+    #[inline(always)]
+    fn mapped<const N: usize>(&self, of_channels: [[f32; 2]; N], mut values: [T; N]) -> [T; N] {
+        unroll!(4, |i| {
+            if i < N {
+                let value = self.store.epilogue.map(of_channels[i], values[i].to_f32());
+                values[i] = T::from_f32(value);
+            }
+        });
+        values
+    }
+
+    /// What the list makes of them, where they are output elements from `at` on: `N` or those that there are.
+    ///
+    /// # Safety
+    /// The residual has an element for each of the output, if the list adds it. `N` is the length of a vector,
+    /// at which `at` is, or 1.
+    #[inline(always)]
+    unsafe fn listed<const N: usize>(&self, at: usize, mut values: [T; N]) -> [T; N] {
+        let list = self.store.list;
+        if list.is_empty() {
+            return values;
+        }
+        let mut added = [0.0; N];
+        if list.adds() {
+            let residual = Global::new(self.store.residual, self.elements);
+            if N == VECTOR_ELEMENTS && at + N <= self.elements {
+                let vector = T::to_f32_vector(residual.load_vec(at));
+                unroll!(4, |i| {
+                    if i < N {
+                        added[i] = vector[i];
+                    }
+                });
+            } else {
+                unroll!(4, |i| {
+                    if i < N && at + i < self.elements {
+                        added[i] = residual.load(at + i).to_f32();
+                    }
+                });
+            }
+        }
+        let mut rounded = [0.0; N];
+        unroll!(4, |i| {
+            if i < N {
+                rounded[i] = values[i].to_f32();
+            }
+        });
+        let listed = apply_and_add::<T, N>(list, rounded, added);
+        unroll!(4, |i| {
+            if i < N {
+                values[i] = T::from_f32(listed[i]);
+            }
+        });
+        values
+    }
+}
+
+/// A block writes up to four vectors a thread of the NCHW output `y`, from the classes' NCHW results through
+/// an epilogue and a list.
 ///
 /// *Launch*: `g.shape(Layout::Nchw)`. *Mapping*: neighbouring threads write neighbouring vectors of four, and
 /// four vectors each, a block's width apart. A vector's elements are looked up one by one; what they share of
@@ -196,9 +292,10 @@ impl<T: Storage> Row<T> {
 /// *Traffic*: each output is written once, and what it is made of is read once.
 ///
 /// # Safety
-/// `y` has `g.elements()` elements and starts on 16 bytes. Result `i` is the output of the convolution of
-/// class `i` of `g.classes()`, for each that has one; with a bias `bias` has `g.channels` elements. `y` is
-/// apart from them. A plane has less than 2^31 elements.
+/// `y` has `g.elements()` elements and starts on 16 bytes, and so does `residual` if the list adds it. Result
+/// `i` is the output of the convolution of class `i` of `g.classes()`, for each that has one; `bias` has
+/// `g.channels` elements with a bias, and so have `gain` and `shift` if the epilogue has them. `y` is apart
+/// from all of them. A plane has less than 2^31 elements.
 #[kernel(instances(T: [f32, f16, bf16]), max_threads = BLOCK_THREADS)]
 pub unsafe fn conv_transpose_interleave<T: Storage>(
     result_0: *const T,
@@ -210,8 +307,13 @@ pub unsafe fn conv_transpose_interleave<T: Storage>(
     result_6: *const T,
     result_7: *const T,
     bias: *const T,
+    gain: *const f32,
+    shift: *const f32,
+    residual: *const T,
     y: *mut T,
     g: &InterleaveGeometry,
+    epilogue: Epilogue,
+    list: &ResidualList,
 ) {
     let results = Results {
         classes: [
@@ -219,11 +321,27 @@ pub unsafe fn conv_transpose_interleave<T: Storage>(
         ],
         bias,
     };
+    let epilogue = StoreEpilogue {
+        gain,
+        shift,
+        epilogue,
+    };
+    let store = Store {
+        epilogue,
+        list,
+        residual,
+    };
+    let ending = Ending::new(store, g);
     let y = GlobalMut::new(y, g.elements() as usize);
     let vector = VECTOR_ELEMENTS as u32;
     let start = thread::block_idx_x() as u64 * (BLOCK_ITEMS * vector) as u64;
     let planes = NearSegments::from(start, g.plane as u64, &g.near_plane);
     let groups = NearSegments::from(planes.first, g.group_k.divisor as u64, &g.group_k);
+    let (_, first_channel) = div_rem_u64(planes.first, g.channels as u64);
+    let channel = |plane: u64| {
+        let begun = (plane - planes.first) as u32;
+        div_rem(first_channel as u32 + begun, g.channels).1
+    };
     // Plane and group, slice and row, column.
     let locate = |local: u32| {
         let (plane, position) = planes.position(local);
@@ -238,10 +356,11 @@ pub unsafe fn conv_transpose_interleave<T: Storage>(
         if at >= y.len() {
             return;
         }
+        let is_whole = at + VECTOR_ELEMENTS <= y.len();
+        let mut values = [T::from_f32(0.0); VECTOR_ELEMENTS];
         let (plane, row, q) = locate(local);
-        if q + vector <= g.columns.divisor && at + VECTOR_ELEMENTS <= y.len() {
+        if is_whole && q + vector <= g.columns.divisor {
             let row = Row::of(&results, g, plane, row);
-            let mut values = [T::from_f32(0.0); VECTOR_ELEMENTS];
             let mut has_taps = [false; VECTOR_ELEMENTS];
             if let Some(row) = row {
                 unroll!(4, |i| {
@@ -251,53 +370,68 @@ pub unsafe fn conv_transpose_interleave<T: Storage>(
                 });
             }
             if g.bias.is_present() && !(has_taps[0] && has_taps[1] && has_taps[2] && has_taps[3]) {
-                let bias = results.bias(g, channel(g, plane.0));
+                let bias = results.bias(g, channel(plane.0));
                 unroll!(4, |i| {
                     if !has_taps[i] {
                         values[i] = bias;
                     }
                 });
             }
-            y.store_vec(at, values);
+            if ending.maps {
+                let of_channel = ending.of_channel(channel(plane.0));
+                values = ending.mapped([of_channel; VECTOR_ELEMENTS], values);
+            }
         } else {
+            // Elements of several rows, perhaps of several channels: each comes in as the last of the vector.
             let mut i = 0;
-            while i < vector && at + (i as usize) < y.len() {
-                let (plane, row, q) = locate(local + i);
-                let row = Row::of(&results, g, plane, row);
-                let value = match row {
-                    Some(row) => row.load(&g.axes[2], q),
-                    None => None,
-                };
-                let value = match value {
-                    Some(value) => value,
-                    None => results.bias(g, channel(g, plane.0)),
-                };
-                y.store(at + i as usize, value);
+            while i < vector {
+                opaque::not_unrolled();
+                let [_, second, third, fourth] = values;
+                let mut value = T::from_f32(0.0);
+                if at + (i as usize) < y.len() {
+                    let (plane, row, q) = locate(local + i);
+                    let result = match Row::of(&results, g, plane, row) {
+                        Some(row) => row.load(&g.axes[2], q),
+                        None => None,
+                    };
+                    value = match result {
+                        Some(value) => value,
+                        None => results.bias(g, channel(plane.0)),
+                    };
+                    if ending.maps {
+                        let of_channel = ending.of_channel(channel(plane.0));
+                        [value] = ending.mapped([of_channel], [value]);
+                    }
+                }
+                values = [second, third, fourth, value];
                 i += 1;
             }
+        }
+        let values = ending.listed(at, values);
+        if is_whole {
+            y.store_vec(at, values);
+        } else {
+            unroll!(4, |i| {
+                if at + i < y.len() {
+                    y.store(at + i, values[i]);
+                }
+            });
         }
         local += BLOCK_THREADS * vector;
     }
 }
 
-/// The channel of a plane.
-///
-/// # Safety
-/// There are channels.
-#[inline(always)]
-unsafe fn channel(g: &InterleaveGeometry, plane: u64) -> u32 {
-    div_rem_u64(plane, g.channels as u64).1 as u32
-}
-
 /// A block writes up to four vectors of channels a thread of the NHWC output `y`, from the classes' NHWC
-/// results. Where groups have no whole vectors, a thread writes single elements.
+/// results through an epilogue and a list. Where groups have no whole vectors, a thread writes single
+/// elements.
 ///
 /// *Launch*: `g.shape(Layout::Nhwc)`. *Mapping*: neighbouring threads write neighbouring channels, then
 /// neighbouring pixels. *Barriers*: none. *Traffic*: as of [`fn@conv_transpose_interleave`]; loads and stores
 /// are of neighbouring channels.
 ///
 /// # Safety
-/// As for [`fn@conv_transpose_interleave`], with results and `y` channels last, which start on 16 bytes.
+/// As for [`fn@conv_transpose_interleave`], with results, `residual` and `y` channels last, which start on 16
+/// bytes.
 #[kernel(instances(T: [f32, f16, bf16]), max_threads = BLOCK_THREADS, min_blocks = MIN_BLOCKS)]
 pub unsafe fn conv_transpose_interleave_nhwc<T: Storage>(
     result_0: *const T,
@@ -309,8 +443,13 @@ pub unsafe fn conv_transpose_interleave_nhwc<T: Storage>(
     result_6: *const T,
     result_7: *const T,
     bias: *const T,
+    gain: *const f32,
+    shift: *const f32,
+    residual: *const T,
     y: *mut T,
     g: &InterleaveGeometry,
+    epilogue: Epilogue,
+    list: &ResidualList,
 ) {
     let results = Results {
         classes: [
@@ -318,6 +457,17 @@ pub unsafe fn conv_transpose_interleave_nhwc<T: Storage>(
         ],
         bias,
     };
+    let epilogue = StoreEpilogue {
+        gain,
+        shift,
+        epilogue,
+    };
+    let store = Store {
+        epilogue,
+        list,
+        residual,
+    };
+    let ending = Ending::new(store, g);
     let y = GlobalMut::new(y, g.elements() as usize);
     let start = thread::block_idx_x() as u64 * BLOCK_ITEMS as u64;
     let items = div_rem(g.channels, g.item_channels).0;
@@ -335,13 +485,17 @@ pub unsafe fn conv_transpose_interleave_nhwc<T: Storage>(
         let sample = samples.first + sample as u64;
         let place = Pixel::of(&results, g, sample, pixel as u32);
         if g.item_channels == 1 {
-            let value = match place {
+            let mut value = match place {
                 Some(place) => place.class.load(place.of_channel(g, k)),
                 None => results.bias(g, k),
             };
+            if ending.maps {
+                [value] = ending.mapped([ending.of_channel(k)], [value]);
+            }
+            let [value] = ending.listed(at, [value]);
             y.store(at, value);
         } else {
-            let values = match place {
+            let mut values = match place {
                 Some(place) => place.class.load_vec(place.of_channel(g, k)),
                 None => {
                     let mut values = [T::from_f32(0.0); VECTOR_ELEMENTS];
@@ -351,7 +505,11 @@ pub unsafe fn conv_transpose_interleave_nhwc<T: Storage>(
                     values
                 }
             };
-            y.store_vec(at, values);
+            if ending.maps {
+                let of_channels = [0, 1, 2, 3].map(|i| ending.of_channel(k + i));
+                values = ending.mapped(of_channels, values);
+            }
+            y.store_vec(at, ending.listed(at, values));
         }
         local += BLOCK_THREADS;
     }

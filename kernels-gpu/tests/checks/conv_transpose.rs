@@ -2,10 +2,14 @@
 //! interleave the results.
 
 use cuda_std::{Label, Storage};
-use launch_config::conv_transpose::{BLOCK_ITEMS, Class, MAX_CLASSES, PhaseFiltersGeometry};
-use launch_config::{KernelGeometry, VECTOR_ELEMENTS};
+use launch_config::conv_transpose::{
+    BLOCK_ITEMS, Class, InterleaveGeometry, MAX_CLASSES, PhaseFiltersGeometry,
+};
+use launch_config::implicit_gemm::Epilogue;
+use launch_config::pointwise::{ResidualList, Step};
+use launch_config::{KernelGeometry, Presence, VECTOR_ELEMENTS};
 use op_spec::graph::{Layer, LayerProblem};
-use op_spec::{ConvTransposeProblem, Layout};
+use op_spec::{ConvTransposeProblem, Layout, PointwiseSpec};
 use oracle::Case;
 
 use super::super::kernels::conv::CONV_DIRECT;
@@ -14,7 +18,13 @@ use super::super::kernels::conv_transpose::{
 };
 use super::draws::Draw;
 use super::far::{blocks_are, far_blocks, number};
-use super::{Failure, Loaded, Outcome, Run, Tensor, case, compare, expected, label, same_bits};
+use super::implicit_gemm_without_norm::folded;
+use super::norm::optional;
+use super::rows::{ADD, HARDSWISH, Listed, SILU, residual_list};
+use super::{
+    Failure, Loaded, Outcome, Run, Tensor, case, compare, expected, label, precision, same_bits,
+    stored,
+};
 
 /// A transposed convolution of volumes.
 #[derive(Debug, Clone, Copy)]
@@ -29,6 +39,10 @@ struct Row {
     dilation: [usize; 3],
     groups: usize,
     bias: bool,
+    /// A batch norm and a function behind it, and what the list does behind them.
+    batch_norm: bool,
+    function: Option<PointwiseSpec>,
+    list: &'static [Listed],
 }
 
 /// With these channels, extents and steps, and a bias.
@@ -43,6 +57,9 @@ fn row(input: [usize; 5], out_channels: usize, kernel: [usize; 3], stride: [usiz
         dilation: [1; 3],
         groups: 1,
         bias: true,
+        batch_norm: false,
+        function: None,
+        list: &[],
     }
 }
 
@@ -170,6 +187,121 @@ pub(crate) fn matches<T: Storage>(run: &Run) -> Outcome {
     Ok(())
 }
 
+/// With what stands behind them in the launch that interleaves: the same bits in both layouts.
+pub(crate) fn ended<T: Storage>(run: &Run) -> Outcome {
+    let two_classes = Row {
+        padding: [0, 1, 1],
+        output_padding: [0, 1, 1],
+        ..row([2, 3, 1, 5, 7], 8, [1, 3, 3], [1, 2, 2])
+    };
+    // Outputs without taps, and rows that end within a vector.
+    let gaps = Row {
+        output_padding: [0, 0, 2],
+        ..row([2, 2, 1, 3, 5], 6, [1, 1, 2], [1, 2, 3])
+    };
+    for row in [
+        Row {
+            batch_norm: true,
+            function: Some(PointwiseSpec::Relu {}),
+            ..two_classes
+        },
+        Row {
+            batch_norm: true,
+            list: &[SILU, ADD],
+            ..gaps
+        },
+        Row {
+            bias: false,
+            batch_norm: true,
+            list: &[ADD],
+            ..gaps
+        },
+        Row {
+            function: Some(PointwiseSpec::LeakyRelu {
+                negative_slope: 0.25,
+            }),
+            list: &[ADD, HARDSWISH],
+            ..two_classes
+        },
+        // Groups of whole vectors of channels; volumes.
+        Row {
+            groups: 2,
+            batch_norm: true,
+            function: Some(PointwiseSpec::Relu {}),
+            list: &[HARDSWISH, ADD],
+            ..row([2, 4, 2, 3, 3], 8, [2, 3, 2], [2, 2, 1])
+        },
+        // The output itself, more than a block writes, and a last vector that is not whole.
+        Row {
+            batch_norm: true,
+            list: &[HARDSWISH],
+            ..row([1, 2, 1, 33, 35], 5, [1, 2, 3], [1, 1, 1])
+        },
+        Row {
+            list: &[ADD],
+            ..row([1, 1, 1, 3, 5], 1, [1; 3], [1, 1, 3])
+        },
+    ] {
+        let mut layers = vec![row.layer()];
+        if row.batch_norm {
+            let norm = Layer::batch_norm("norm").eps(1e-3).affine(true);
+            layers.push(norm.into());
+        }
+        layers.extend(row.function.map(Layer::Pointwise));
+        layers.extend(row.list.iter().map(Listed::layer));
+        let mut case = case::<T>(layers, &row.input);
+        let of_layer = 1 + usize::from(row.bias);
+        if row.batch_norm {
+            case.parameters[of_layer + 1].mapv_inplace(|v| stored::<T>(v.abs() + 0.1));
+        }
+        check_ended::<T>(run, &row, &case)?;
+        check_ended::<T>(run, &row, &case.special())?;
+    }
+    Ok(())
+}
+
+/// One of them.
+fn check_ended<T: Storage>(run: &Run, row: &Row, case: &Case) -> Outcome {
+    let [gain, shift] = match row.batch_norm {
+        true => folded(case),
+        false => [vec![], vec![]],
+    };
+    let function = row.function.map(|function| Step::of(&function));
+    let epilogue = Epilogue {
+        gain_and_shift: Presence::of(row.batch_norm),
+        ..function.map_or(Epilogue::NONE, |step| {
+            Epilogue::of(step).expect("a slope or a bound")
+        })
+    };
+    let loaded = run.load::<T>(case)?;
+    let convolved = Convolved::new(run, &problem(case), &loaded)?;
+    let residual = loaded.parameters.get(case.parameters.len());
+    let ending = Ending {
+        gain: run.tensor(&gain)?,
+        shift: run.tensor(&shift)?,
+        epilogue,
+        list: residual_list(row.list),
+        residual,
+    };
+    let y = convolved.interleaved(run, Layout::Nchw, &ending)?;
+    let wanted = case.expected(&precision::<T>());
+    compare(
+        &case.name,
+        &y,
+        &wanted.expect("layers that take this input"),
+    )?;
+    let (n, channels) = (convolved.g.n, convolved.g.channels);
+    let residual = residual.map(|of| run.channels_last(of, n, channels));
+    let residual = residual.transpose()?;
+    let ending = Ending {
+        residual: residual.as_ref(),
+        ..ending
+    };
+    let last = convolved.interleaved(run, Layout::Nhwc, &ending)?;
+    let wanted = run.channels_last(&y, n, channels)?;
+    same_bits(&format!("{}, channels last", case.name), &last, &wanted)
+}
+
 /// Rows that are drawn.
 pub(crate) fn drawn<T: Storage>(run: &Run) -> Outcome {
     let mut draw = Draw::new(23);
@@ -227,70 +359,108 @@ fn convolved<T: Storage>(
     Ok(y)
 }
 
+/// The results of all classes, in both layouts.
+struct Convolved<T> {
+    g: InterleaveGeometry,
+    results: [[Option<Tensor<T>>; MAX_CLASSES]; 2],
+    bias: *const std::ffi::c_void,
+}
+
+/// What results go through before they are written.
+struct Ending<'a, T> {
+    gain: Tensor<f32>,
+    shift: Tensor<f32>,
+    epilogue: Epilogue,
+    list: ResidualList,
+    residual: Option<&'a Tensor<T>>,
+}
+
+impl<T: Storage> Ending<'_, T> {
+    /// Nothing.
+    fn none(run: &Run) -> Result<Self, Failure> {
+        Ok(Self {
+            gain: run.tensor(&[])?,
+            shift: run.tensor(&[])?,
+            epilogue: Epilogue::NONE,
+            list: ResidualList::EMPTY,
+            residual: None,
+        })
+    }
+}
+
+impl<T: Storage> Convolved<T> {
+    fn new(
+        run: &Run,
+        problem: &ConvTransposeProblem<3>,
+        loaded: &Loaded<T>,
+    ) -> Result<Self, Failure> {
+        let g = problem.geometry().expect("a small case");
+        let mut results = [const { [const { None }; MAX_CLASSES] }; 2];
+        for class in g.classes() {
+            let y = convolved(run, problem, &class, loaded)?;
+            let channels = problem.k * class.count();
+            results[1][class.number] = Some(run.channels_last(&y, g.n, channels as u32)?);
+            results[0][class.number] = Some(y);
+        }
+        Ok(Self {
+            g,
+            results,
+            bias: optional(problem.bias.then(|| &loaded.parameters[1])),
+        })
+    }
+
+    /// The output in a layout, which the residual has as well.
+    fn interleaved(
+        &self,
+        run: &Run,
+        layout: Layout,
+        ending: &Ending<'_, T>,
+    ) -> Result<Tensor<T>, Failure> {
+        let (results, family) = match layout {
+            Layout::Nchw => (&self.results[0], &CONV_TRANSPOSE_INTERLEAVE),
+            Layout::Nhwc => (&self.results[1], &CONV_TRANSPOSE_INTERLEAVE_NHWC),
+        };
+        let [a, b, c, d, e, f, g, h] = results.each_ref().map(|of| optional(of.as_ref()));
+        let y = run.empty::<T>(self.g.elements() as usize)?;
+        let arguments = (
+            a,
+            b,
+            c,
+            d,
+            e,
+            f,
+            g,
+            h,
+            self.bias,
+            ending.gain.source(),
+            ending.shift.source(),
+            optional(ending.residual),
+            y.ptr(),
+            self.g,
+            ending.epilogue,
+            ending.list,
+        );
+        run.launch(family, &[label::<T>()], self.g.shape(layout), arguments)?;
+        Ok(y)
+    }
+}
+
 /// The case's output in NCHW, by the oracle, and in NHWC, by its bits.
 fn check<T: Storage>(run: &Run, case: &Case) -> Outcome {
-    let problem = problem(case);
-    let g = problem.geometry().expect("a small case");
     let loaded = run.load::<T>(case)?;
-    let outputs = problem.output_shape().elements();
-    let mut results = [const { None }; MAX_CLASSES];
-    let mut last = [const { None }; MAX_CLASSES];
-    for class in g.classes() {
-        let y = convolved(run, &problem, &class, &loaded)?;
-        let channels = problem.k * class.count();
-        last[class.number] = Some(run.channels_last(&y, g.n, channels as u32)?);
-        results[class.number] = Some(y);
-    }
+    let convolved = Convolved::new(run, &problem(case), &loaded)?;
+    let (g, none) = (&convolved.g, Ending::none(run)?);
     if let Some(class) = g.is_convolution() {
-        let y = results[class.number]
+        let y = convolved.results[0][class.number]
             .as_ref()
             .expect("a class with results");
         compare(&format!("{} alone", case.name), y, &expected::<T>(case))?;
     }
-    let bias = loaded
-        .parameters
-        .get(1)
-        .map_or(std::ptr::null(), Tensor::source);
-    let arguments = |results: &[Option<Tensor<T>>; MAX_CLASSES], y: &Tensor<T>| {
-        let of = |class: usize| {
-            results[class]
-                .as_ref()
-                .map_or(std::ptr::null(), Tensor::source)
-        };
-        (
-            of(0),
-            of(1),
-            of(2),
-            of(3),
-            of(4),
-            of(5),
-            of(6),
-            of(7),
-            bias,
-            y.ptr(),
-            g,
-        )
-    };
-    let y = run.empty::<T>(outputs)?;
-    let shape = g.shape(Layout::Nchw);
-    let labels = [label::<T>()];
-    run.launch(
-        &CONV_TRANSPOSE_INTERLEAVE,
-        &labels,
-        shape,
-        arguments(&results, &y),
-    )?;
+    let y = convolved.interleaved(run, Layout::Nchw, &none)?;
     compare(&case.name, &y, &expected::<T>(case))?;
 
     let wanted = run.channels_last(&y, g.n, g.channels)?;
-    let y = run.empty::<T>(outputs)?;
-    let shape = g.shape(Layout::Nhwc);
-    run.launch(
-        &CONV_TRANSPOSE_INTERLEAVE_NHWC,
-        &labels,
-        shape,
-        arguments(&last, &y),
-    )?;
+    let y = convolved.interleaved(run, Layout::Nhwc, &none)?;
     same_bits(&format!("{}, channels last", case.name), &y, &wanted)
 }
 
@@ -327,8 +497,13 @@ pub(crate) fn far(run: &Run) -> Outcome {
             none,
             results.source(),
             none,
+            std::ptr::null(),
+            std::ptr::null(),
+            none,
             y.ptr(),
             g,
+            Epilogue::NONE,
+            ResidualList::EMPTY,
         );
         let family = match layout {
             Layout::Nchw => &CONV_TRANSPOSE_INTERLEAVE,
