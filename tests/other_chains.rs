@@ -168,6 +168,8 @@ pub(crate) fn cases() -> Vec<(Case, &'static str)> {
             Layer::add("residual"),
         ],
     );
+    let wide = Layer::conv_transpose2d("up", 64, 3).stride(2).padding(1);
+    let wide = Chain::new(64, [wide]);
     let by_phases = [
         case(
             "transposed_batch_norm",
@@ -195,6 +197,12 @@ pub(crate) fn cases() -> Vec<(Case, &'static str)> {
                 norm(),
                 Layer::relu(),
             ],
+        ),
+        // Classes that share a reformatted input.
+        Case::of_graph(
+            "other/transposed_wide",
+            wide.expect("a chain"),
+            &[2, 64, 6, 8],
         ),
         Case::of_graph(
             "other/transposed_volumes",
@@ -253,6 +261,13 @@ fn launches(backend: Backend) -> Outcome {
     for (case, first_row) in cases() {
         let model = chains::model(&stream, &case, DType::F32)?;
         let x = Tensor::from_array(&stream, &case.x)?;
+        let residual = case.inputs.first();
+        let residual = residual.map(|values| Tensor::from_array(&stream, values));
+        let residual = residual.transpose()?;
+        let inputs = || match &residual {
+            Some(residual) => Inputs::new(&x).with("residual", residual),
+            None => Inputs::new(&x),
+        };
         for strategy in Strategy::all(&case.graph) {
             let options = strategy.options();
             let explanation = model.explain(case.x.shape(), &options)?;
@@ -262,9 +277,9 @@ fn launches(backend: Backend) -> Outcome {
                 assert!(explanation.regions.len() <= single.regions.len());
             }
             // The first run may also prepare parameters.
-            drop(model.forward_with(&x, &options)?);
+            drop(model.forward_with(inputs(), &options)?);
             stream.take_counts();
-            drop(model.forward_with(&x, &options)?);
+            drop(model.forward_with(inputs(), &options)?);
             let counts = stream.take_counts();
             assert_eq!(explanation.launches.len() as u64, counts.launches);
             let moved = explanation.launches.iter().map(|launch| launch.bytes_moved);

@@ -334,7 +334,9 @@ fn transposed(
     ];
     candidates.dedup();
     for (strides, output) in candidates {
-        let choose = |conv: &ConvProblem<3>| class_kernels(region, conv, strides, output);
+        let choose = |conv: &ConvProblem<3>, is_reformatted: &dyn Fn(&Gemm) -> bool| {
+            class_kernels(region, conv, is_reformatted, strides, output)
+        };
         if let Some(transposed) = Transposed::new(problem, (store, region.of.dtype), choose)? {
             return Ok(transposed);
         }
@@ -342,10 +344,12 @@ fn transposed(
     unreachable!("every kernel reads and writes NCHW")
 }
 
-/// The kernels of one of its convolutions, of an input that has these strides if it is not dense NCHW.
+/// The kernels of one of its convolutions, of an input that has these strides if it is not dense NCHW. Where
+/// the input is reformatted already, an implicit GEMM need not pay for that.
 fn class_kernels(
     region: &Region<'_>,
     conv: &ConvProblem<3>,
+    is_reformatted: &dyn Fn(&Gemm) -> bool,
     strides: Option<[i64; 5]>,
     output: Layout,
 ) -> Result<ClassKernels, Refusal> {
@@ -359,7 +363,7 @@ fn class_kernels(
         });
     }
     let gemm = gemm_alone(region, &conv, strides, output).ok();
-    let gemm = gemm.filter(pays_for_layout);
+    let gemm = gemm.filter(|gemm| is_reformatted(gemm) || pays_for_layout(gemm));
     Ok(gemm.map_or(ClassKernels::Direct, ClassKernels::ImplicitGemm))
 }
 

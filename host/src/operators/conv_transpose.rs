@@ -75,6 +75,15 @@ struct PlannedClass {
     kernels: ClassKernels,
 }
 
+/// The number of the first of these classes that reformats the input as this implicit GEMM needs it.
+fn reformatted_by(classes: &[PlannedClass], gemm: &Gemm) -> Option<usize> {
+    let reformats = |planned: &&PlannedClass| match &planned.kernels {
+        ClassKernels::ImplicitGemm(first) => gemm.reformats_as(first),
+        _ => false,
+    };
+    Some(classes.iter().find(reformats)?.class.number)
+}
+
 /// A transposed convolution with all decisions about its launches.
 #[derive(Debug)]
 pub(crate) struct Transposed {
@@ -93,21 +102,23 @@ pub(crate) struct Transposed {
 
 impl Transposed {
     /// The classes of a transposed convolution with kernels that `choose` gives for each convolution; none if
-    /// these differ in what they read or write. Outputs of `dtype` go through `store`.
+    /// these differ in what they read or write. Outputs of `dtype` go through `store`. `choose` is also given
+    /// whether the input that an implicit GEMM reads has been reformatted for an earlier convolution.
     ///
     /// # Errors
     /// Extents that no kernel can index; what `choose` refuses.
     pub(crate) fn new(
         problem: &ConvTransposeProblem<3>,
         (store, dtype): ((Epilogue, ResidualList), DType),
-        choose: impl Fn(&ConvProblem<3>) -> Result<ClassKernels, Refusal>,
+        choose: impl Fn(&ConvProblem<3>, &dyn Fn(&Gemm) -> bool) -> Result<ClassKernels, Refusal>,
     ) -> Result<Option<Self>, Refusal> {
         let limit = |_| Refusal::Needs("planes, filters and steps that are indexed with 32 bits");
         let geometry = problem.geometry().map_err(limit)?;
-        let mut classes = Vec::new();
+        let mut classes: Vec<PlannedClass> = Vec::new();
         for class in geometry.classes() {
             let convolution = class.convolution(&geometry, problem).map_err(limit)?;
-            let kernels = choose(&convolution)?;
+            let is_reformatted = |gemm: &Gemm| reformatted_by(&classes, gemm).is_some();
+            let kernels = choose(&convolution, &is_reformatted)?;
             classes.push(PlannedClass {
                 class,
                 convolution,
@@ -141,11 +152,16 @@ impl Transposed {
     /// Plans the launches, and those that prepare the filters of each class.
     pub(crate) fn plan(&self, plan: &mut LaunchPlan, dtype: DType) -> Result<()> {
         let labels = [dtype.label()];
-        for planned in &self.classes {
+        for (index, planned) in self.classes.iter().enumerate() {
             let filters = PhaseFiltersGeometry::of(&planned.class, &self.geometry, &self.problem);
             plan.preparation(&CONV_TRANSPOSE_FILTERS, &labels, filters.shape())?;
             match &planned.kernels {
-                ClassKernels::ImplicitGemm(gemm) => gemm.plan(plan, dtype)?,
+                ClassKernels::ImplicitGemm(gemm) => {
+                    match reformatted_by(&self.classes[..index], gemm) {
+                        Some(_) => gemm.plan_product(plan, dtype)?,
+                        None => gemm.plan(plan, dtype)?,
+                    }
+                }
                 ClassKernels::Depthwise(geometry) => {
                     depthwise::plan(plan, dtype, geometry, self.class_store() != NO_STORE)?;
                 }
@@ -240,8 +256,8 @@ pub(crate) fn append(
         preparations,
         ..
     } = *parameters;
-    let mut results = [None; MAX_CLASSES];
-    for planned in &transposed.classes {
+    let (mut results, mut reformatted) = ([None; MAX_CLASSES], [None; MAX_CLASSES]);
+    for (index, planned) in transposed.classes.iter().enumerate() {
         let number = planned.class.number;
         let g = PhaseFiltersGeometry::of(&planned.class, geometry, problem);
         let [weight, bias] = prepare(program, preparations, layer, filters, (number, g))?;
@@ -266,7 +282,13 @@ pub(crate) fn append(
                 let rounded = RoundedEpilogue::of(&store.1);
                 let rounded = rounded.expect("its kernels take the list");
                 let epilogue = (store.0, rounded);
-                implicit_gemm::append(program, x, &parameters, gemm, epilogue, shape)?.y
+                let input = match reformatted_by(&transposed.classes[..index], gemm) {
+                    Some(first) => reformatted[first],
+                    None => implicit_gemm::reformat(program, x, gemm)?,
+                };
+                reformatted[number] = input;
+                let x = (x, input);
+                implicit_gemm::append_product(program, x, &parameters, gemm, epilogue, shape)?.y
             }
             ClassKernels::Depthwise(geometry) => {
                 depthwise::append(program, x, &parameters, geometry, store, shape)?.y

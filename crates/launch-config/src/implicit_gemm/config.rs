@@ -266,6 +266,33 @@ impl GemmConfig {
         planes * u64::from(k_vectors) * u64::from(K_VECTOR_WORDS)
     }
 
+    /// Whether both reformat the same input to the same words: with NHWC tiles, to channels-last values whatever
+    /// the padding; otherwise to padded planes of the same geometry.
+    #[must_use]
+    pub fn reformats_alike(&self, other: &Self) -> bool {
+        let reformatted = |config: &Self| {
+            let g = &config.geometry;
+            let conv = &g.conv;
+            let input = [conv.groups, conv.group_c, conv.d, conv.h, conv.w];
+            let padded = [
+                conv.pad_d,
+                conv.pad_h,
+                conv.pad_w,
+                conv.stride_w,
+                conv.dilation_w,
+                g.k_vector_channels,
+                g.reformatted_d,
+                g.reformatted_h,
+                g.used_w,
+                g.stride_phases,
+                g.stride_phase_columns,
+            ];
+            let padded = (!g.has_nhwc_tile()).then_some(padded);
+            (config.format, g.prescale, conv.n, input, g.planes, padded)
+        };
+        reformatted(self) == reformatted(other)
+    }
+
     /// 32-bit words of the filters in operand layout.
     #[must_use]
     pub const fn filter_words(&self) -> u64 {

@@ -4,6 +4,7 @@ use op_spec::graph::Layer;
 use op_spec::{ReductionOp, ReductionSpec};
 
 use super::*;
+use crate::operators::Precision;
 
 /// Chains that nothing was made for.
 #[test]
@@ -285,5 +286,45 @@ fn transposed_convolutions_of_one_convolution() {
             let is_last = last.starts_with("conv_transpose_interleave");
             assert_eq!(is_last, interleaves, "{:?}", region.facts);
         }
+    }
+}
+
+/// Classes that reformat the input alike read it reformatted once, whatever their padding.
+#[test]
+fn transposed_convolutions_reformat_once() {
+    let up = Layer::conv_transpose2d("up", 128, 3).stride(2).padding(1);
+    let chain = Chain::new(128, [up.output_padding(1)]).unwrap();
+    let launches = |dtype, properties: &DeviceProperties, precision| {
+        let options = Options::default().precision(precision);
+        let chosen = chosen(&chain, &[4, 128, 32, 32], dtype, properties, &options);
+        let mut launches = chosen.unwrap().remove(0).facts.launches;
+        launches.sort_unstable();
+        let kernels = launches.chunk_by(|a, b| a == b);
+        let counted = kernels.map(|alike| format!("{} {}", alike.len(), alike[0]));
+        counted.collect::<Vec<_>>().join(", ")
+    };
+    for (dtype, properties, precision, wanted) in [
+        (
+            DType::F16,
+            H200,
+            Precision::Accurate,
+            "1 conv_transpose_interleave_f16, 1 implicit_gemm_reformat_f16, 4 implicit_gemm_sm90_halves_f16",
+        ),
+        (
+            DType::F32,
+            H200,
+            Precision::Fast,
+            "1 conv_transpose_interleave_f32, 1 implicit_gemm_reformat_scaled_f16_f32, \
+             1 implicit_gemm_rescale_scaled_f16_f32, 4 implicit_gemm_sm90_halves_scaled_f16_f32",
+        ),
+        // Padded planes, whose padding differs.
+        (
+            DType::BF16,
+            A100,
+            Precision::Accurate,
+            "1 conv_transpose_interleave_bf16, 4 implicit_gemm_m64n128_bf16, 4 implicit_gemm_reformat_bf16",
+        ),
+    ] {
+        assert_eq!(launches(dtype, &properties, precision), wanted, "{dtype}");
     }
 }
