@@ -289,8 +289,8 @@ fn launches(backend: Backend) -> Outcome {
     Ok(())
 }
 
-/// Transposed convolutions with what the launch behind their convolutions does have the bits of launches apart,
-/// in either layout, type and math mode; in volumes there are outputs without taps.
+/// Transposed convolutions with what the launch behind their convolutions does have the bits of launches
+/// apart, in either layout, type and math mode; in volumes there are outputs without taps.
 fn transposed_apart(backend: Backend) -> Outcome {
     let stream = backend.stream()?;
     let flat = [

@@ -180,8 +180,9 @@ fn choose_path<'a>(
     Ok(())
 }
 
-/// Instead of a transposed convolution with some of what is behind it, one with less of that, where a row takes
-/// all of what is then left, such as factors and a norm of each channel, but none what is left by `region`.
+/// Instead of a transposed convolution with some of what is behind it, one with less of that, where a row
+/// takes all of what is then left, such as factors and a norm of each channel, but none what is left by
+/// `region`.
 fn shorter<'a>(
     query: Query<'a>,
     written: &mut [Layout],

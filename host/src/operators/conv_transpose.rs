@@ -3,9 +3,8 @@
 
 use std::fmt;
 
-use kernels_gpu::conv_transpose::{
-    CONV_TRANSPOSE_FILTERS, CONV_TRANSPOSE_INTERLEAVE, CONV_TRANSPOSE_INTERLEAVE_NHWC,
-};
+use kernels_gpu::conv_transpose::nhwc::CONV_TRANSPOSE_INTERLEAVE_NHWC;
+use kernels_gpu::conv_transpose::{CONV_TRANSPOSE_FILTERS, CONV_TRANSPOSE_INTERLEAVE};
 use launch_config::conv_transpose::{Class, InterleaveGeometry, MAX_CLASSES, PhaseFiltersGeometry};
 use launch_config::depthwise::DepthwiseGeometry;
 use launch_config::depthwise::nhwc::NhwcGeometry;

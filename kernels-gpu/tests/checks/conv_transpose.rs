@@ -6,47 +6,42 @@ use launch_config::conv_transpose::{
     BLOCK_ITEMS, Class, InterleaveGeometry, MAX_CLASSES, PhaseFiltersGeometry,
 };
 use launch_config::implicit_gemm::Epilogue;
-use launch_config::pointwise::{ResidualList, Step};
-use launch_config::{KernelGeometry, Presence, VECTOR_ELEMENTS};
+use launch_config::pointwise::ResidualList;
+use launch_config::{KernelGeometry, VECTOR_ELEMENTS};
 use op_spec::graph::{Layer, LayerProblem};
-use op_spec::{ConvTransposeProblem, Layout, PointwiseSpec};
+use op_spec::{ConvTransposeProblem, Layout};
 use oracle::Case;
 
 use super::super::kernels::conv::CONV_DIRECT;
-use super::super::kernels::conv_transpose::{
-    CONV_TRANSPOSE_FILTERS, CONV_TRANSPOSE_INTERLEAVE, CONV_TRANSPOSE_INTERLEAVE_NHWC,
-};
+use super::super::kernels::conv_transpose::nhwc::CONV_TRANSPOSE_INTERLEAVE_NHWC;
+use super::super::kernels::conv_transpose::{CONV_TRANSPOSE_FILTERS, CONV_TRANSPOSE_INTERLEAVE};
 use super::draws::Draw;
 use super::far::{blocks_are, far_blocks, number};
-use super::implicit_gemm_without_norm::folded;
 use super::norm::optional;
-use super::rows::{ADD, HARDSWISH, Listed, SILU, residual_list};
-use super::{
-    Failure, Loaded, Outcome, Run, Tensor, case, compare, expected, label, precision, same_bits,
-    stored,
-};
+use super::{Failure, Loaded, Outcome, Run, Tensor, case, compare, expected, label, same_bits};
 
 /// A transposed convolution of volumes.
 #[derive(Debug, Clone, Copy)]
-struct Row {
+pub(super) struct Row {
     /// `[n, c, d, h, w]`.
+    pub(super) input: [usize; 5],
+    pub(super) out_channels: usize,
+    pub(super) kernel: [usize; 3],
+    pub(super) stride: [usize; 3],
+    pub(super) padding: [usize; 3],
+    pub(super) output_padding: [usize; 3],
+    pub(super) dilation: [usize; 3],
+    pub(super) groups: usize,
+    pub(super) bias: bool,
+}
+
+/// With these channels, extents and steps, and a bias.
+pub(super) fn row(
     input: [usize; 5],
     out_channels: usize,
     kernel: [usize; 3],
     stride: [usize; 3],
-    padding: [usize; 3],
-    output_padding: [usize; 3],
-    dilation: [usize; 3],
-    groups: usize,
-    bias: bool,
-    /// A batch norm and a function behind it, and what the list does behind them.
-    batch_norm: bool,
-    function: Option<PointwiseSpec>,
-    list: &'static [Listed],
-}
-
-/// With these channels, extents and steps, and a bias.
-fn row(input: [usize; 5], out_channels: usize, kernel: [usize; 3], stride: [usize; 3]) -> Row {
+) -> Row {
     Row {
         input,
         out_channels,
@@ -57,9 +52,6 @@ fn row(input: [usize; 5], out_channels: usize, kernel: [usize; 3], stride: [usiz
         dilation: [1; 3],
         groups: 1,
         bias: true,
-        batch_norm: false,
-        function: None,
-        list: &[],
     }
 }
 
@@ -162,7 +154,7 @@ impl Row {
         problem.is_ok().then_some(row)
     }
 
-    fn layer(&self) -> Layer {
+    pub(super) fn layer(&self) -> Layer {
         Layer::from(
             Layer::conv_transpose3d("up", self.out_channels, self.kernel)
                 .stride(self.stride)
@@ -187,121 +179,6 @@ pub(crate) fn matches<T: Storage>(run: &Run) -> Outcome {
     Ok(())
 }
 
-/// With what stands behind them in the launch that interleaves: the same bits in both layouts.
-pub(crate) fn ended<T: Storage>(run: &Run) -> Outcome {
-    let two_classes = Row {
-        padding: [0, 1, 1],
-        output_padding: [0, 1, 1],
-        ..row([2, 3, 1, 5, 7], 8, [1, 3, 3], [1, 2, 2])
-    };
-    // Outputs without taps, and rows that end within a vector.
-    let gaps = Row {
-        output_padding: [0, 0, 2],
-        ..row([2, 2, 1, 3, 5], 6, [1, 1, 2], [1, 2, 3])
-    };
-    for row in [
-        Row {
-            batch_norm: true,
-            function: Some(PointwiseSpec::Relu {}),
-            ..two_classes
-        },
-        Row {
-            batch_norm: true,
-            list: &[SILU, ADD],
-            ..gaps
-        },
-        Row {
-            bias: false,
-            batch_norm: true,
-            list: &[ADD],
-            ..gaps
-        },
-        Row {
-            function: Some(PointwiseSpec::LeakyRelu {
-                negative_slope: 0.25,
-            }),
-            list: &[ADD, HARDSWISH],
-            ..two_classes
-        },
-        // Groups of whole vectors of channels; volumes.
-        Row {
-            groups: 2,
-            batch_norm: true,
-            function: Some(PointwiseSpec::Relu {}),
-            list: &[HARDSWISH, ADD],
-            ..row([2, 4, 2, 3, 3], 8, [2, 3, 2], [2, 2, 1])
-        },
-        // The output itself, more than a block writes, and a last vector that is not whole.
-        Row {
-            batch_norm: true,
-            list: &[HARDSWISH],
-            ..row([1, 2, 1, 33, 35], 5, [1, 2, 3], [1, 1, 1])
-        },
-        Row {
-            list: &[ADD],
-            ..row([1, 1, 1, 3, 5], 1, [1; 3], [1, 1, 3])
-        },
-    ] {
-        let mut layers = vec![row.layer()];
-        if row.batch_norm {
-            let norm = Layer::batch_norm("norm").eps(1e-3).affine(true);
-            layers.push(norm.into());
-        }
-        layers.extend(row.function.map(Layer::Pointwise));
-        layers.extend(row.list.iter().map(Listed::layer));
-        let mut case = case::<T>(layers, &row.input);
-        let of_layer = 1 + usize::from(row.bias);
-        if row.batch_norm {
-            case.parameters[of_layer + 1].mapv_inplace(|v| stored::<T>(v.abs() + 0.1));
-        }
-        check_ended::<T>(run, &row, &case)?;
-        check_ended::<T>(run, &row, &case.special())?;
-    }
-    Ok(())
-}
-
-/// One of them.
-fn check_ended<T: Storage>(run: &Run, row: &Row, case: &Case) -> Outcome {
-    let [gain, shift] = match row.batch_norm {
-        true => folded(case),
-        false => [vec![], vec![]],
-    };
-    let function = row.function.map(|function| Step::of(&function));
-    let epilogue = Epilogue {
-        gain_and_shift: Presence::of(row.batch_norm),
-        ..function.map_or(Epilogue::NONE, |step| {
-            Epilogue::of(step).expect("a slope or a bound")
-        })
-    };
-    let loaded = run.load::<T>(case)?;
-    let convolved = Convolved::new(run, &problem(case), &loaded)?;
-    let residual = loaded.parameters.get(case.parameters.len());
-    let ending = Ending {
-        gain: run.tensor(&gain)?,
-        shift: run.tensor(&shift)?,
-        epilogue,
-        list: residual_list(row.list),
-        residual,
-    };
-    let y = convolved.interleaved(run, Layout::Nchw, &ending)?;
-    let wanted = case.expected(&precision::<T>());
-    compare(
-        &case.name,
-        &y,
-        &wanted.expect("layers that take this input"),
-    )?;
-    let (n, channels) = (convolved.g.n, convolved.g.channels);
-    let residual = residual.map(|of| run.channels_last(of, n, channels));
-    let residual = residual.transpose()?;
-    let ending = Ending {
-        residual: residual.as_ref(),
-        ..ending
-    };
-    let last = convolved.interleaved(run, Layout::Nhwc, &ending)?;
-    let wanted = run.channels_last(&y, n, channels)?;
-    same_bits(&format!("{}, channels last", case.name), &last, &wanted)
-}
-
 /// Rows that are drawn.
 pub(crate) fn drawn<T: Storage>(run: &Run) -> Outcome {
     let mut draw = Draw::new(23);
@@ -311,7 +188,7 @@ pub(crate) fn drawn<T: Storage>(run: &Run) -> Outcome {
         .try_for_each(|row| check::<T>(run, &case::<T>([row.layer()], &row.input)))
 }
 
-fn problem(case: &Case) -> ConvTransposeProblem<3> {
+pub(super) fn problem(case: &Case) -> ConvTransposeProblem<3> {
     match case.problem().expect("a valid case").steps[0].problem {
         LayerProblem::ConvTranspose3d(problem) => problem,
         other => panic!("no transposed convolution of volumes: {other:?}"),
@@ -360,19 +237,19 @@ fn convolved<T: Storage>(
 }
 
 /// The results of all classes, in both layouts.
-struct Convolved<T> {
-    g: InterleaveGeometry,
-    results: [[Option<Tensor<T>>; MAX_CLASSES]; 2],
-    bias: *const std::ffi::c_void,
+pub(super) struct Convolved<T> {
+    pub(super) g: InterleaveGeometry,
+    pub(super) results: [[Option<Tensor<T>>; MAX_CLASSES]; 2],
+    pub(super) bias: *const std::ffi::c_void,
 }
 
 /// What results go through before they are written.
-struct Ending<'a, T> {
-    gain: Tensor<f32>,
-    shift: Tensor<f32>,
-    epilogue: Epilogue,
-    list: ResidualList,
-    residual: Option<&'a Tensor<T>>,
+pub(super) struct Ending<'a, T> {
+    pub(super) gain: Tensor<f32>,
+    pub(super) shift: Tensor<f32>,
+    pub(super) epilogue: Epilogue,
+    pub(super) list: ResidualList,
+    pub(super) residual: Option<&'a Tensor<T>>,
 }
 
 impl<T: Storage> Ending<'_, T> {
@@ -389,7 +266,7 @@ impl<T: Storage> Ending<'_, T> {
 }
 
 impl<T: Storage> Convolved<T> {
-    fn new(
+    pub(super) fn new(
         run: &Run,
         problem: &ConvTransposeProblem<3>,
         loaded: &Loaded<T>,
@@ -410,7 +287,7 @@ impl<T: Storage> Convolved<T> {
     }
 
     /// The output in a layout, which the residual has as well.
-    fn interleaved(
+    pub(super) fn interleaved(
         &self,
         run: &Run,
         layout: Layout,

@@ -4,8 +4,8 @@ use super::k_blocks::MAX_K_BLOCK_K_VECTORS;
 use super::pixels::{choose_pixels, reach};
 use super::{
     BLOCK_THREADS, EpilogueKind, FilterLoader, GemmGeometry, GemmTile, K_VECTOR_VALUES,
-    K_VECTOR_WORDS, KVectorStrides, MmaOperands, OperandFormat, Prescale, SCANNED_ELEMENTS,
-    SPREAD_THREADS, StagedTiles, WARP_SPECIALIZED, sm80, sm90,
+    KVectorStrides, MmaOperands, OperandFormat, Prescale, SCANNED_ELEMENTS, SPREAD_THREADS,
+    StagedTiles, WARP_SPECIALIZED, sm80, sm90,
 };
 use crate::conv::ConvGeometry;
 use crate::norm::{COMBINED_BY_WARP, COUNTED_ELEMENTS};
@@ -251,46 +251,6 @@ impl GemmConfig {
         let channels = g.conv.n * u64::from(g.conv.output_channels());
         let moments = channels / u64::from(g.moment_channels) * u64::from(self.moment_parts());
         moments * COUNTED_ELEMENTS as u64
-    }
-
-    /// 32-bit words of the reformatted input.
-    #[must_use]
-    pub fn reformatted_words(&self) -> u64 {
-        let g = &self.geometry;
-        let planes = g.conv.n * u64::from(g.conv.groups * g.planes * self.format.parts);
-        let k_vectors = if g.has_nhwc_tile() {
-            g.conv.input_pixels()
-        } else {
-            g.plane_k_vectors()
-        };
-        planes * u64::from(k_vectors) * u64::from(K_VECTOR_WORDS)
-    }
-
-    /// Whether both reformat the same input to the same words: with NHWC tiles, to channels-last values whatever
-    /// the padding; otherwise to padded planes of the same geometry.
-    #[must_use]
-    pub fn reformats_alike(&self, other: &Self) -> bool {
-        let reformatted = |config: &Self| {
-            let g = &config.geometry;
-            let conv = &g.conv;
-            let input = [conv.groups, conv.group_c, conv.d, conv.h, conv.w];
-            let padded = [
-                conv.pad_d,
-                conv.pad_h,
-                conv.pad_w,
-                conv.stride_w,
-                conv.dilation_w,
-                g.k_vector_channels,
-                g.reformatted_d,
-                g.reformatted_h,
-                g.used_w,
-                g.stride_phases,
-                g.stride_phase_columns,
-            ];
-            let padded = (!g.has_nhwc_tile()).then_some(padded);
-            (config.format, g.prescale, conv.n, input, g.planes, padded)
-        };
-        reformatted(self) == reformatted(other)
     }
 
     /// 32-bit words of the filters in operand layout.
