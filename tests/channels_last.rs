@@ -6,6 +6,7 @@ use convfuse::model::{Explanation, Precision, RegionFacts};
 use convfuse::spec::{Conv2dSpec, Layout, MaxPool2dSpec};
 use convfuse::{DType, Error, Inputs, Model, Options, Tensor, data};
 use libtest_mimic::Trial;
+use ndarray::Axis;
 
 use crate::backend::{Backend, Outcome};
 use crate::layouts::{Way, bits_of, channels_last, lying, way};
@@ -30,27 +31,51 @@ fn transposes(backend: Backend) -> Outcome {
     let last = way("channels last", channels_last);
     let up = |filters, kernel: usize| Layer::conv_transpose2d("up", filters, kernel).stride(2);
     // Classes of few products are reformatted, or not multiplied on tensor cores.
-    for (layer, channels, is_in_place) in [
-        (up(64, 2), 128, true),
-        (up(32, 3).padding(1).output_padding(1), 128, false),
-        (up(24, 3).stride(1).padding(1).groups(24), 24, true),
+    let wide = up(64, 3).padding(1).output_padding(1);
+    for (layer, channels, is_in_place, reformats) in [
+        (up(64, 2), 128, true, None),
+        (up(32, 3).padding(1).output_padding(1), 128, false, None),
+        // NHWC tiles of several classes, whose padding differs.
+        (wide, 128, false, Some(1)),
+        (up(24, 3).stride(1).padding(1).groups(24), 24, true, Some(0)),
     ] {
         let is_depthwise = channels == 24;
         let chain = Chain::new(channels, [layer])?;
         let parameters = convfuse::Parameters::init(&chain, 3)?;
         let mut values = data::signed(1, &[2, channels, 12, 20][..]);
         values[[1, 5, 3, 4]] = f32::NAN;
-        for dtype in [DType::F16, DType::BF16, DType::F32] {
+        // A sample that the optimistic scale does not suit.
+        values
+            .index_axis_mut(Axis(0), 1)
+            .mapv_inplace(|v| 200.0 * v);
+        for (dtype, precision) in [
+            (DType::F16, Precision::Accurate),
+            (DType::BF16, Precision::Accurate),
+            (DType::F32, Precision::Accurate),
+            (DType::F32, Precision::Fast),
+        ] {
             let model = Model::with_dtype(&stream, &chain, &parameters, dtype)?;
-            let options = Options::default();
+            let options = Options::default().precision(precision);
             let dense = Tensor::from_f32_array(&stream, &values, dtype)?;
             let wanted = bits_of(&model.forward_with(&dense, &options)?)?;
+            let explained = model.plan_for(&stream, &dense, &options)?.explain()?;
+            let is_reformat = |name: &str| name.starts_with("implicit_gemm_reformat");
+            let launches = explained.launches.iter();
+            let got = launches.filter(|launch| is_reformat(launch.kernel)).count();
+            // Of padded planes the padding differs.
+            let has_nhwc = dtype != DType::F32 || precision == Precision::Fast;
+            let arch = stream.device().properties().arch;
+            if let Some(wanted) = reformats
+                && arch.has_warpgroup_mma()
+                && has_nhwc
+            {
+                assert_eq!(got, wanted, "{explained}");
+            }
             let x = lying(&stream, &values, dtype, &last)?;
             let y = model.forward_with(&x, &options)?;
             assert_eq!(y.strides()[1], 1, "{:?}", y.strides());
             assert_eq!(bits_of(&y)?, wanted, "{dtype}");
             let explained = model.plan_for(&stream, &x, &options)?.explain()?;
-            let arch = stream.device().properties().arch;
             let can = is_depthwise || arch.has_warpgroup_mma() && dtype != DType::F32;
             if is_in_place && can {
                 let region = &explained.regions[0];

@@ -1,14 +1,15 @@
 //! Chains that have no name, and that no kernel was made for.
 
-use convfuse::graph::{Chain, Layer};
-use convfuse::model::Strategy;
+use convfuse::graph::{BroadcastParameter, Chain, Layer, Partition};
+use convfuse::model::{Precision, Strategy};
 use convfuse::spec::{Conv2dSpec, Padding, PaddingMode};
-use convfuse::{DType, Tensor};
+use convfuse::{DType, Inputs, Model, Options, Tensor, data};
 use libtest_mimic::Trial;
-use oracle::{Case, Precision};
+use oracle::Case;
 
 use crate::backend::{Backend, Outcome};
 use crate::chains;
+use crate::layouts::{bits_of, channels_last, lying, way};
 use crate::suite::in_every_type;
 
 pub(crate) fn trials() -> Vec<Trial> {
@@ -20,6 +21,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         &[
             ("take_the_fewest_launches_there_are", launches),
             ("do_functions_in_their_order", orders_of_functions),
+            ("have_the_bits_of_launches_apart", transposed_apart),
         ],
     ));
     trials
@@ -155,10 +157,64 @@ pub(crate) fn cases() -> Vec<(Case, &'static str)> {
         case("one_norm", vec![clamp(), group_norm(2), scale(), clamp()]),
         case("two_maxima", vec![pool(2), clamp(), maximum(), clamp()]),
     ];
+    let up = |strides| Layer::conv_transpose2d("up", 8, [3, 2]).stride(strides);
+    let volumes = Layer::conv_transpose3d("up", 8, [1, 3, 2]).stride([2, 2, 3]);
+    let volumes = Chain::new(
+        4,
+        [
+            Layer::from(volumes),
+            Layer::mul(BroadcastParameter::new("gain")),
+            Layer::hardswish(),
+            Layer::add("residual"),
+        ],
+    );
+    let wide = Layer::conv_transpose2d("up", 64, 3).stride(2).padding(1);
+    let wide = Chain::new(128, [wide.output_padding(1)]);
+    let by_phases = [
+        case(
+            "transposed_batch_norm",
+            vec![
+                Layer::from(up([2, 2])),
+                Layer::from(Layer::batch_norm("norm")),
+                Layer::relu(),
+            ],
+        ),
+        // Outputs without taps.
+        case(
+            "transposed_gaps",
+            vec![
+                Layer::from(up([1, 3]).bias(false)),
+                Layer::from(Layer::batch_norm("norm").affine(true)),
+                Layer::add("residual"),
+                Layer::sigmoid(),
+            ],
+        ),
+        case(
+            "transposed_normed",
+            vec![
+                Layer::from(up([2, 1])),
+                Layer::silu(),
+                norm(),
+                Layer::relu(),
+            ],
+        ),
+        // Classes that share a reformatted input.
+        Case::of_graph(
+            "other/transposed_wide",
+            wide.expect("a chain"),
+            &[1, 128, 12, 20],
+        ),
+        Case::of_graph(
+            "other/transposed_volumes",
+            volumes.expect("a chain"),
+            &[2, 4, 3, 4, 5],
+        ),
+    ];
     let of = |row: &'static str| move |case: Case| (case, row);
     let rows = by_gemm.into_iter().map(of("implicit-gemm"));
     let rows = rows.chain(direct.into_iter().map(of("direct")));
-    rows.chain(by_tensors.into_iter().map(of("tensor")))
+    let rows = rows.chain(by_tensors.into_iter().map(of("tensor")));
+    rows.chain(by_phases.into_iter().map(of("transposed")))
         .collect()
 }
 
@@ -190,7 +246,7 @@ fn orders_of_functions(backend: Backend) -> Outcome {
             let x = Tensor::from_array(&stream, &case.x)?;
             let y = chains::model(&stream, &case, DType::F32)?.forward(&x)?;
             let checked = case
-                .expected(&Precision::F16X2)?
+                .expected(&oracle::Precision::F16X2)?
                 .check(y.to_array()?.view());
             checked.map_err(|complaint| format!("{name}: {complaint}"))?;
         }
@@ -205,6 +261,13 @@ fn launches(backend: Backend) -> Outcome {
     for (case, first_row) in cases() {
         let model = chains::model(&stream, &case, DType::F32)?;
         let x = Tensor::from_array(&stream, &case.x)?;
+        let residual = case.inputs.first();
+        let residual = residual.map(|values| Tensor::from_array(&stream, values));
+        let residual = residual.transpose()?;
+        let inputs = || match &residual {
+            Some(residual) => Inputs::new(&x).with("residual", residual),
+            None => Inputs::new(&x),
+        };
         for strategy in Strategy::all(&case.graph) {
             let options = strategy.options();
             let explanation = model.explain(case.x.shape(), &options)?;
@@ -214,13 +277,89 @@ fn launches(backend: Backend) -> Outcome {
                 assert!(explanation.regions.len() <= single.regions.len());
             }
             // The first run may also prepare parameters.
-            drop(model.forward_with(&x, &options)?);
+            drop(model.forward_with(inputs(), &options)?);
             stream.take_counts();
-            drop(model.forward_with(&x, &options)?);
+            drop(model.forward_with(inputs(), &options)?);
             let counts = stream.take_counts();
             assert_eq!(explanation.launches.len() as u64, counts.launches);
             let moved = explanation.launches.iter().map(|launch| launch.bytes_moved);
             assert_eq!(moved.sum::<u64>(), counts.bytes_moved);
+        }
+    }
+    Ok(())
+}
+
+/// Transposed convolutions with what the launch behind their convolutions does have the bits of launches
+/// apart, in either layout, type and math mode; in volumes there are outputs without taps.
+fn transposed_apart(backend: Backend) -> Outcome {
+    let stream = backend.stream()?;
+    let flat = [
+        Layer::from(Layer::conv_transpose2d("up", 8, 3).stride(2).padding(1)),
+        Layer::from(Layer::batch_norm("norm")),
+        Layer::relu(),
+    ];
+    let volumes = [
+        Layer::from(Layer::conv_transpose3d("up", 8, [1, 2, 3]).stride([2, 1, 2])),
+        Layer::mul(BroadcastParameter::new("gain")),
+        Layer::hardswish(),
+        Layer::add("residual"),
+    ];
+    // One convolution, in which this list is not.
+    let whole = [
+        Layer::from(Layer::conv_transpose2d("up", 24, 3).padding(1)),
+        Layer::relu(),
+        Layer::mish(),
+    ];
+    let last = way("channels last", channels_last);
+    for (chain, shape, output, text) in [
+        (
+            Chain::new(8, flat)?,
+            &[2, 8, 6, 7][..],
+            None,
+            "conv_transpose2d | batch_norm | relu",
+        ),
+        (
+            Chain::new(8, volumes)?,
+            &[2, 8, 3, 4, 5],
+            Some([2, 8, 5, 5, 11]),
+            "conv_transpose3d | mul | hardswish add",
+        ),
+        (
+            Chain::new(32, whole)?,
+            &[2, 32, 6, 7],
+            None,
+            "conv_transpose2d | relu | mish",
+        ),
+    ] {
+        let parameters = convfuse::Parameters::init(&chain, 3)?;
+        let mut values = data::signed(1, shape);
+        values[[&[1, 5, 2], &vec![3; shape.len() - 3][..]]
+            .concat()
+            .as_slice()] = f32::NAN;
+        let residual = output.map(|output| data::signed(2, &output[..]));
+        for dtype in [DType::F32, DType::F16, DType::BF16] {
+            let model = Model::with_dtype(&stream, &chain, &parameters, dtype)?;
+            for precision in [Precision::Accurate, Precision::Fast] {
+                let options = Options::default().precision(precision);
+                let apart = options.clone().partition(Partition::parse(&chain, text)?);
+                for in_nhwc in [false, true] {
+                    let tensor = |values| match in_nhwc {
+                        true => lying(&stream, values, dtype, &last),
+                        false => Ok(Tensor::from_f32_array(&stream, values, dtype)?),
+                    };
+                    let x = tensor(&values)?;
+                    let residual = residual.as_ref().map(tensor).transpose()?;
+                    let inputs = || match &residual {
+                        Some(residual) => Inputs::new(&x).with("residual", residual),
+                        None => Inputs::new(&x),
+                    };
+                    let explained = model.plan_for(&stream, inputs(), &options)?.explain()?;
+                    assert_eq!(explained.regions.len(), 1, "{explained}");
+                    let got = bits_of(&model.forward_with(inputs(), &options)?)?;
+                    let wanted = bits_of(&model.forward_with(inputs(), &apart)?)?;
+                    assert_eq!(got, wanted, "{text}, {dtype}, NHWC: {in_nhwc}");
+                }
+            }
         }
     }
     Ok(())

@@ -3,18 +3,28 @@
 //!
 //! A class's filters are every `n`-th tap of the weight, in reverse. Its convolution leaves the outputs of
 //! each phase side by side in a plane of their own. The kernels that interleave look up, for each output, in
-//! which class, phase and position it is: a pixel shuffle whose phases may have different extents.
+//! which class, phase and position it is: a pixel shuffle whose phases may have different extents. They apply
+//! what stands behind the transposed convolution, as depthwise convolutions do: results are those of the
+//! classes, which are rounded already.
 
 use cuda_std::global::{Global, GlobalMut};
-use cuda_std::{Storage, bf16, f16, kernel, math, thread};
+use cuda_std::{Storage, bf16, f16, kernel, math, opaque, thread};
 use launch_config::VECTOR_ELEMENTS;
 use launch_config::conv_transpose::{
     AxisPhases, BLOCK_ITEMS, BLOCK_THREADS, InterleaveGeometry, MIN_BLOCKS, PhaseFiltersGeometry,
     PhasePosition, TransposedAxis,
 };
+use launch_config::implicit_gemm::Epilogue;
+use launch_config::pointwise::ResidualList;
 
 use crate::parts::index::{NearSegments, div_rem, div_rem_u64};
+use crate::parts::store::{Store, StoreEpilogue};
 use crate::parts::unroll::unroll;
+
+mod ending;
+pub mod nhwc;
+
+use ending::Ending;
 
 /// A thread copies an element of a class's filters `(groups * phases * k, c, t, r, s)` from the weight
 /// `(groups * c, k, t, r, s)`, where `c` and `k` are channels of a group. The first threads repeat the bias
@@ -188,7 +198,8 @@ impl<T: Storage> Row<T> {
     }
 }
 
-/// A block writes up to four vectors a thread of the NCHW output `y`, from the classes' NCHW results.
+/// A block writes up to four vectors a thread of the NCHW output `y`, from the classes' NCHW results through
+/// an epilogue and a list.
 ///
 /// *Launch*: `g.shape(Layout::Nchw)`. *Mapping*: neighbouring threads write neighbouring vectors of four, and
 /// four vectors each, a block's width apart. A vector's elements are looked up one by one; what they share of
@@ -196,9 +207,10 @@ impl<T: Storage> Row<T> {
 /// *Traffic*: each output is written once, and what it is made of is read once.
 ///
 /// # Safety
-/// `y` has `g.elements()` elements and starts on 16 bytes. Result `i` is the output of the convolution of
-/// class `i` of `g.classes()`, for each that has one; with a bias `bias` has `g.channels` elements. `y` is
-/// apart from them. A plane has less than 2^31 elements.
+/// `y` has `g.elements()` elements and starts on 16 bytes, and so does `residual` if the list adds it. Result
+/// `i` is the output of the convolution of class `i` of `g.classes()`, for each that has one; `bias` has
+/// `g.channels` elements with a bias, and so have `gain` and `shift` if the epilogue has them. `y` is apart
+/// from all of them. A plane has less than 2^31 elements.
 #[kernel(instances(T: [f32, f16, bf16]), max_threads = BLOCK_THREADS)]
 pub unsafe fn conv_transpose_interleave<T: Storage>(
     result_0: *const T,
@@ -210,8 +222,13 @@ pub unsafe fn conv_transpose_interleave<T: Storage>(
     result_6: *const T,
     result_7: *const T,
     bias: *const T,
+    gain: *const f32,
+    shift: *const f32,
+    residual: *const T,
     y: *mut T,
     g: &InterleaveGeometry,
+    epilogue: Epilogue,
+    list: &ResidualList,
 ) {
     let results = Results {
         classes: [
@@ -219,11 +236,27 @@ pub unsafe fn conv_transpose_interleave<T: Storage>(
         ],
         bias,
     };
+    let epilogue = StoreEpilogue {
+        gain,
+        shift,
+        epilogue,
+    };
+    let store = Store {
+        epilogue,
+        list,
+        residual,
+    };
+    let ending = Ending::new(store, g);
     let y = GlobalMut::new(y, g.elements() as usize);
     let vector = VECTOR_ELEMENTS as u32;
     let start = thread::block_idx_x() as u64 * (BLOCK_ITEMS * vector) as u64;
     let planes = NearSegments::from(start, g.plane as u64, &g.near_plane);
     let groups = NearSegments::from(planes.first, g.group_k.divisor as u64, &g.group_k);
+    let (_, first_channel) = div_rem_u64(planes.first, g.channels as u64);
+    let channel = |plane: u64| {
+        let begun = (plane - planes.first) as u32;
+        div_rem(first_channel as u32 + begun, g.channels).1
+    };
     // Plane and group, slice and row, column.
     let locate = |local: u32| {
         let (plane, position) = planes.position(local);
@@ -238,10 +271,11 @@ pub unsafe fn conv_transpose_interleave<T: Storage>(
         if at >= y.len() {
             return;
         }
+        let is_whole = at + VECTOR_ELEMENTS <= y.len();
+        let mut values = [T::from_f32(0.0); VECTOR_ELEMENTS];
         let (plane, row, q) = locate(local);
-        if q + vector <= g.columns.divisor && at + VECTOR_ELEMENTS <= y.len() {
+        if is_whole && q + vector <= g.columns.divisor {
             let row = Row::of(&results, g, plane, row);
-            let mut values = [T::from_f32(0.0); VECTOR_ELEMENTS];
             let mut has_taps = [false; VECTOR_ELEMENTS];
             if let Some(row) = row {
                 unroll!(4, |i| {
@@ -251,160 +285,53 @@ pub unsafe fn conv_transpose_interleave<T: Storage>(
                 });
             }
             if g.bias.is_present() && !(has_taps[0] && has_taps[1] && has_taps[2] && has_taps[3]) {
-                let bias = results.bias(g, channel(g, plane.0));
+                let bias = results.bias(g, channel(plane.0));
                 unroll!(4, |i| {
                     if !has_taps[i] {
                         values[i] = bias;
                     }
                 });
             }
-            y.store_vec(at, values);
+            if ending.maps {
+                let of_channel = ending.of_channel(channel(plane.0));
+                values = ending.mapped([of_channel; VECTOR_ELEMENTS], values);
+            }
         } else {
+            // Elements of several rows, perhaps of several channels: each comes in as the vector's last.
             let mut i = 0;
-            while i < vector && at + (i as usize) < y.len() {
-                let (plane, row, q) = locate(local + i);
-                let row = Row::of(&results, g, plane, row);
-                let value = match row {
-                    Some(row) => row.load(&g.axes[2], q),
-                    None => None,
-                };
-                let value = match value {
-                    Some(value) => value,
-                    None => results.bias(g, channel(g, plane.0)),
-                };
-                y.store(at + i as usize, value);
+            while i < vector {
+                opaque::not_unrolled();
+                let [_, second, third, fourth] = values;
+                let mut value = T::from_f32(0.0);
+                if at + (i as usize) < y.len() {
+                    let (plane, row, q) = locate(local + i);
+                    let result = match Row::of(&results, g, plane, row) {
+                        Some(row) => row.load(&g.axes[2], q),
+                        None => None,
+                    };
+                    value = match result {
+                        Some(value) => value,
+                        None => results.bias(g, channel(plane.0)),
+                    };
+                    if ending.maps {
+                        let of_channel = ending.of_channel(channel(plane.0));
+                        [value] = ending.mapped([of_channel], [value]);
+                    }
+                }
+                values = [second, third, fourth, value];
                 i += 1;
             }
         }
-        local += BLOCK_THREADS * vector;
-    }
-}
-
-/// The channel of a plane.
-///
-/// # Safety
-/// There are channels.
-#[inline(always)]
-unsafe fn channel(g: &InterleaveGeometry, plane: u64) -> u32 {
-    div_rem_u64(plane, g.channels as u64).1 as u32
-}
-
-/// A block writes up to four vectors of channels a thread of the NHWC output `y`, from the classes' NHWC
-/// results. Where groups have no whole vectors, a thread writes single elements.
-///
-/// *Launch*: `g.shape(Layout::Nhwc)`. *Mapping*: neighbouring threads write neighbouring channels, then
-/// neighbouring pixels. *Barriers*: none. *Traffic*: as of [`fn@conv_transpose_interleave`]; loads and stores
-/// are of neighbouring channels.
-///
-/// # Safety
-/// As for [`fn@conv_transpose_interleave`], with results and `y` channels last, which start on 16 bytes.
-#[kernel(instances(T: [f32, f16, bf16]), max_threads = BLOCK_THREADS, min_blocks = MIN_BLOCKS)]
-pub unsafe fn conv_transpose_interleave_nhwc<T: Storage>(
-    result_0: *const T,
-    result_1: *const T,
-    result_2: *const T,
-    result_3: *const T,
-    result_4: *const T,
-    result_5: *const T,
-    result_6: *const T,
-    result_7: *const T,
-    bias: *const T,
-    y: *mut T,
-    g: &InterleaveGeometry,
-) {
-    let results = Results {
-        classes: [
-            result_0, result_1, result_2, result_3, result_4, result_5, result_6, result_7,
-        ],
-        bias,
-    };
-    let y = GlobalMut::new(y, g.elements() as usize);
-    let start = thread::block_idx_x() as u64 * BLOCK_ITEMS as u64;
-    let items = div_rem(g.channels, g.item_channels).0;
-    let pixels = NearSegments::from(start, items as u64, &g.pixel_items);
-    let samples = NearSegments::from(pixels.first, g.plane as u64, &g.near_plane);
-    let mut local = thread::thread_idx_x();
-    while local < BLOCK_ITEMS {
-        let at = (start + local as u64) as usize * g.item_channels as usize;
-        if at >= y.len() {
-            return;
-        }
-        let (pixel, item) = pixels.position(local);
-        let k = item as u32 * g.item_channels;
-        let (sample, pixel) = samples.position(pixel);
-        let sample = samples.first + sample as u64;
-        let place = Pixel::of(&results, g, sample, pixel as u32);
-        if g.item_channels == 1 {
-            let value = match place {
-                Some(place) => place.class.load(place.of_channel(g, k)),
-                None => results.bias(g, k),
-            };
-            y.store(at, value);
-        } else {
-            let values = match place {
-                Some(place) => place.class.load_vec(place.of_channel(g, k)),
-                None => {
-                    let mut values = [T::from_f32(0.0); VECTOR_ELEMENTS];
-                    unroll!(4, |i| {
-                        values[i] = results.bias(g, k + i as u32);
-                    });
-                    values
-                }
-            };
+        let values = ending.listed(at, values);
+        if is_whole {
             y.store_vec(at, values);
+        } else {
+            unroll!(4, |i| {
+                if at + i < y.len() {
+                    y.store(at + i, values[i]);
+                }
+            });
         }
-        local += BLOCK_THREADS;
-    }
-}
-
-/// A pixel of NHWC results: the channels of its phase begin at `first`, and are `group_pitch` apart from
-/// group to group.
-#[derive(Clone, Copy)]
-struct Pixel<T> {
-    class: Global<T>,
-    first: u64,
-    group_pitch: u64,
-}
-
-impl<T: Storage> Pixel<T> {
-    /// Pixel `pixel` of sample `sample` of the output; none without taps.
-    ///
-    /// # Safety
-    /// The output has the pixel; the results are those of the geometry.
-    #[inline(always)]
-    unsafe fn of(
-        results: &Results<T>,
-        g: &InterleaveGeometry,
-        sample: u64,
-        pixel: u32,
-    ) -> Option<Self> {
-        let (row, q) = g.columns.div_rem(pixel, math::high_word);
-        let (z, p) = g.rows.div_rem(row, math::high_word);
-        let [slices, rows, columns] = &g.axes;
-        let z = position(slices, z)?;
-        let p = position(rows, p)?;
-        let q = position(columns, q)?;
-        let [of_z, of_p] = [side(slices, z.side), side(rows, p.side)];
-        let of_q = side(columns, q.side);
-        let [left, right] = results.of_row(z.side, p.side);
-        let pointer = if q.side == 0 { left } else { right };
-        let phases = (of_z.count * of_p.count * of_q.count) as u64;
-        let pixels = (of_z.extent * of_p.extent * of_q.extent) as u64;
-        let phase = (z.phase * of_p.count + p.phase) * of_q.count + q.phase;
-        let channels = g.channels as u64 * phases;
-        let at = (z.at * of_p.extent + p.at) * of_q.extent + q.at;
-        let group_k = g.group_k.divisor as u64;
-        Some(Self {
-            class: Global::new(pointer, (g.n * pixels * channels) as usize),
-            first: (sample * pixels + at as u64) * channels + phase as u64 * group_k,
-            group_pitch: group_k * (phases - 1),
-        })
-    }
-
-    /// Where channel `k` of the output is.
-    #[inline(always)]
-    fn of_channel(&self, g: &InterleaveGeometry, k: u32) -> usize {
-        let (group, _) = g.group_k.div_rem(k, math::high_word);
-        (self.first + group as u64 * self.group_pitch + k as u64) as usize
+        local += BLOCK_THREADS * vector;
     }
 }

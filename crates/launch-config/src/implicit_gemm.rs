@@ -36,6 +36,7 @@ mod layout;
 mod nhwc_tile;
 mod operands;
 mod pixels;
+mod reformatted;
 pub mod sm80;
 pub mod sm90;
 mod staged_f32;

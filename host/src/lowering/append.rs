@@ -257,13 +257,9 @@ impl<'a> Appending<'a> {
                 Produced::Convolved(y, None)
             }
             Producer::Transposed(transposed) => {
-                let filters = Filters {
-                    weight: self.first(start),
-                    bias: self.parameter(start, 1),
-                };
-                let (program, preparations) = (&mut *self.program, self.preparations);
-                let of = (start, filters);
-                return conv_transpose::append(program, x, of, preparations, transposed, output);
+                let parameters = self.convolution(start, lowered)?;
+                let program = &mut *self.program;
+                return conv_transpose::append(program, x, &parameters, transposed, output);
             }
         };
         self.epilogue(produced, lowered)

@@ -169,12 +169,34 @@ fn choose_path<'a>(
             Some(region) => region,
             None => choose_region(query, written, &rest[..1], None)?,
         };
+        if let Some(shorter) = shorter(query, written, rest, &region) {
+            region = shorter;
+        }
         let considered = &mut region.facts.considered;
         considered.splice(..0, considered_whole.drain(..));
         rest = &rest[region.layers.len()..];
         chosen.push(region);
     }
     Ok(())
+}
+
+/// Instead of a transposed convolution with some of what is behind it, one with less of that, where a row
+/// takes all of what is then left, such as factors and a norm of each channel, but none what is left by
+/// `region`.
+fn shorter<'a>(
+    query: Query<'a>,
+    written: &mut [Layout],
+    rest: &'a [usize],
+    region: &Chosen,
+) -> Option<Chosen> {
+    let len = region.layers.len();
+    let is_transposed = matches!(region.lowered.producer, Producer::Transposed(_));
+    let mut is_taken = |stop: usize| ask(query, written, &rest[stop..], None).is_ok();
+    if !is_transposed || len == rest.len() || is_taken(len) {
+        return None;
+    }
+    let stop = (1..len).rev().find(|&stop| is_taken(stop))?;
+    ask(query, written, &rest[..stop], None).ok()
 }
 
 /// Asks the table's rows for a region, or the one row that is named. Notes what the region writes.

@@ -143,7 +143,10 @@ impl Planning<'_> {
                 self.convolution(start, lowered)?;
                 depthwise::plan_nhwc(&mut self.plan, query.dtype, geometry)?;
             }
-            Producer::Transposed(transposed) => transposed.plan(&mut self.plan, query.dtype)?,
+            Producer::Transposed(transposed) => {
+                self.convolution(start, lowered)?;
+                transposed.plan(&mut self.plan, query.dtype)?;
+            }
         }
         let output = &query.problem.steps[last].output;
         self.epilogue(lowered, output)

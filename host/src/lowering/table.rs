@@ -8,8 +8,11 @@ use launch_config::Refusal;
 use launch_config::conv::ConvGeometry;
 use launch_config::depthwise::DepthwiseGeometry;
 use launch_config::depthwise::nhwc::NhwcGeometry;
-use launch_config::implicit_gemm::{GemmConfig, RoundedEpilogue, combining};
+use launch_config::implicit_gemm::{
+    Epilogue as StoreEpilogue, GemmConfig, RoundedEpilogue, combining,
+};
 use launch_config::norm::NormGeometry;
+use launch_config::pointwise::ResidualList;
 use op_spec::graph::NormalForm;
 use op_spec::{ConvProblem, ConvTransposeProblem, Layout, ReductionOp};
 
@@ -248,14 +251,14 @@ pub(super) const TABLE: [Row; 8] = [
     },
     Row {
         name: "transposed",
-        implements: "a transposed convolution alone",
+        implements: "a transposed convolution, perhaps with batch_norm and arithmetic with parameters, perhaps with up to eight functions and a residual",
         summary: "convolutions of phases by the kernels of a convolution alone, and a launch that interleaves them",
-        can_implement: |row, region, form| match form.transposed {
-            Some((_, problem)) if region.layers.len() == 1 => {
-                let producer = Producer::Transposed(transposed(region, &problem)?);
-                Ok(Lowered::without_moments(producer, Plan::Whole))
-            }
-            _ => Err(row.other_layers()),
+        can_implement: |row, region, form| {
+            let (_, problem) = form.transposed.ok_or(row.other_layers())?;
+            let plan = Plan::Store(Store::of(&form.epilogue)?);
+            let transposed = transposed(region, &problem, plan.store_epilogue())?;
+            let producer = Producer::Transposed(transposed);
+            Ok(Lowered::without_moments(producer, plan))
         },
     },
     Row {
@@ -313,10 +316,11 @@ fn pays_for_layout(gemm: &Gemm) -> bool {
 }
 
 /// The kernels of a transposed convolution: for each class the first rows above that implement its
-/// convolution and pay. All classes read one layout and write one.
+/// convolution and pay. All classes read one layout and write one. Outputs go through `store`.
 fn transposed(
     region: &Region<'_>,
     problem: &ConvTransposeProblem<3>,
+    store: (StoreEpilogue, ResidualList),
 ) -> Result<Transposed, Refusal> {
     let (strides, output) = (region.strides(), region.output);
     let mut candidates = vec![
@@ -327,18 +331,22 @@ fn transposed(
     ];
     candidates.dedup();
     for (strides, output) in candidates {
-        let choose = |conv: &ConvProblem<3>| class_kernels(region, conv, strides, output);
-        if let Some(transposed) = Transposed::new(problem, choose)? {
+        let choose = |conv: &ConvProblem<3>, is_reformatted: &dyn Fn(&Gemm) -> bool| {
+            class_kernels(region, conv, is_reformatted, strides, output)
+        };
+        if let Some(transposed) = Transposed::new(problem, (store, region.of.dtype), choose)? {
             return Ok(transposed);
         }
     }
     unreachable!("every kernel reads and writes NCHW")
 }
 
-/// The kernels of one of its convolutions, of an input that has these strides if it is not dense NCHW.
+/// The kernels of one of its convolutions, of an input that has these strides if it is not dense NCHW. Where
+/// the input is reformatted already, an implicit GEMM need not pay for that.
 fn class_kernels(
     region: &Region<'_>,
     conv: &ConvProblem<3>,
+    is_reformatted: &dyn Fn(&Gemm) -> bool,
     strides: Option<[i64; 5]>,
     output: Layout,
 ) -> Result<ClassKernels, Refusal> {
@@ -352,7 +360,7 @@ fn class_kernels(
         });
     }
     let gemm = gemm_alone(region, &conv, strides, output).ok();
-    let gemm = gemm.filter(pays_for_layout);
+    let gemm = gemm.filter(|gemm| is_reformatted(gemm) || pays_for_layout(gemm));
     Ok(gemm.map_or(ClassKernels::Direct, ClassKernels::ImplicitGemm))
 }
 

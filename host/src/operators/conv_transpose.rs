@@ -3,9 +3,8 @@
 
 use std::fmt;
 
-use kernels_gpu::conv_transpose::{
-    CONV_TRANSPOSE_FILTERS, CONV_TRANSPOSE_INTERLEAVE, CONV_TRANSPOSE_INTERLEAVE_NHWC,
-};
+use kernels_gpu::conv_transpose::nhwc::CONV_TRANSPOSE_INTERLEAVE_NHWC;
+use kernels_gpu::conv_transpose::{CONV_TRANSPOSE_FILTERS, CONV_TRANSPOSE_INTERLEAVE};
 use launch_config::conv_transpose::{Class, InterleaveGeometry, MAX_CLASSES, PhaseFiltersGeometry};
 use launch_config::depthwise::DepthwiseGeometry;
 use launch_config::depthwise::nhwc::NhwcGeometry;
@@ -18,7 +17,6 @@ use super::conv::{self, Filters};
 use super::fused::{
     ConvolutionParameters, Preparation, Preparations, depthwise, implicit_gemm, prepared,
 };
-use super::launching::Affine;
 use crate::device::{DType, Order};
 use crate::error::Result;
 use crate::operators::implicit_gemm::Gemm;
@@ -48,7 +46,25 @@ impl ClassKernels {
             Self::Depthwise(_) | Self::Direct => [Layout::Nchw; 2],
         }
     }
+
+    /// Whether they store results of a type through this epilogue and this list.
+    fn take(&self, store: &(Epilogue, ResidualList), dtype: DType) -> bool {
+        let (_, list) = store;
+        match self {
+            Self::ImplicitGemm(gemm) => {
+                list.is_empty()
+                    || gemm.writes() == Layout::Nhwc
+                        && dtype != DType::F32
+                        && RoundedEpilogue::of(list).is_some()
+            }
+            Self::Depthwise(_) | Self::DepthwiseNhwc(_) => true,
+            Self::Direct => *store == NO_STORE,
+        }
+    }
 }
+
+/// An epilogue and a list that change nothing.
+const NO_STORE: (Epilogue, ResidualList) = (Epilogue::NONE, ResidualList::EMPTY);
 
 /// A class with its convolution.
 #[derive(Debug)]
@@ -58,12 +74,26 @@ struct PlannedClass {
     kernels: ClassKernels,
 }
 
+/// The number of the first of these classes that reformats the input as this implicit GEMM needs it.
+fn reformatted_by(classes: &[PlannedClass], gemm: &Gemm) -> Option<usize> {
+    let reformats = |planned: &&PlannedClass| match &planned.kernels {
+        ClassKernels::ImplicitGemm(first) => gemm.reformats_as(first),
+        _ => false,
+    };
+    Some(classes.iter().find(reformats)?.class.number)
+}
+
 /// A transposed convolution with all decisions about its launches.
 #[derive(Debug)]
 pub(crate) struct Transposed {
     problem: ConvTransposeProblem<3>,
     geometry: InterleaveGeometry,
     classes: Vec<PlannedClass>,
+    /// What outputs go through before they are written, those without taps included.
+    store: (Epilogue, ResidualList),
+    /// Whether a launch writes the output from the results of the classes. Otherwise the only class's
+    /// convolution does.
+    interleaves: bool,
     /// The layouts of the input, and of the classes' results and the output.
     pub(crate) reads: Layout,
     pub(crate) writes: Layout,
@@ -71,20 +101,23 @@ pub(crate) struct Transposed {
 
 impl Transposed {
     /// The classes of a transposed convolution with kernels that `choose` gives for each convolution; none if
-    /// these differ in what they read or write.
+    /// these differ in what they read or write. Outputs of `dtype` go through `store`. `choose` is also given
+    /// whether the input that an implicit GEMM reads has been reformatted for an earlier convolution.
     ///
     /// # Errors
     /// Extents that no kernel can index; what `choose` refuses.
     pub(crate) fn new(
         problem: &ConvTransposeProblem<3>,
-        choose: impl Fn(&ConvProblem<3>) -> Result<ClassKernels, Refusal>,
+        (store, dtype): ((Epilogue, ResidualList), DType),
+        choose: impl Fn(&ConvProblem<3>, &dyn Fn(&Gemm) -> bool) -> Result<ClassKernels, Refusal>,
     ) -> Result<Option<Self>, Refusal> {
         let limit = |_| Refusal::Needs("planes, filters and steps that are indexed with 32 bits");
         let geometry = problem.geometry().map_err(limit)?;
-        let mut classes = Vec::new();
+        let mut classes: Vec<PlannedClass> = Vec::new();
         for class in geometry.classes() {
             let convolution = class.convolution(&geometry, problem).map_err(limit)?;
-            let kernels = choose(&convolution)?;
+            let is_reformatted = |gemm: &Gemm| reformatted_by(&classes, gemm).is_some();
+            let kernels = choose(&convolution, &is_reformatted)?;
             classes.push(PlannedClass {
                 class,
                 convolution,
@@ -94,30 +127,42 @@ impl Transposed {
         let mut layouts = classes.iter().map(|class| class.kernels.layouts());
         let [reads, writes] = layouts.next().unwrap_or([Layout::Nchw; 2]);
         let is_one = layouts.all(|other| other == [reads, writes]);
+        let mut kernels = classes.iter().map(|class| &class.kernels);
+        let is_convolution = geometry.is_convolution().is_some();
         Ok(is_one.then_some(Self {
             problem: *problem,
             geometry,
+            interleaves: !(is_convolution && kernels.all(|kernels| kernels.take(&store, dtype))),
             classes,
+            store,
             reads,
             writes,
         }))
     }
 
-    /// Whether the only convolution has the output itself.
-    fn is_convolution(&self) -> bool {
-        self.geometry.is_convolution().is_some()
+    /// What the results of classes go through before they are written.
+    fn class_store(&self) -> (Epilogue, ResidualList) {
+        match self.interleaves {
+            true => NO_STORE,
+            false => self.store,
+        }
     }
 
     /// Plans the launches, and those that prepare the filters of each class.
     pub(crate) fn plan(&self, plan: &mut LaunchPlan, dtype: DType) -> Result<()> {
         let labels = [dtype.label()];
-        for planned in &self.classes {
+        for (index, planned) in self.classes.iter().enumerate() {
             let filters = PhaseFiltersGeometry::of(&planned.class, &self.geometry, &self.problem);
             plan.preparation(&CONV_TRANSPOSE_FILTERS, &labels, filters.shape())?;
             match &planned.kernels {
-                ClassKernels::ImplicitGemm(gemm) => gemm.plan(plan, dtype)?,
+                ClassKernels::ImplicitGemm(gemm) => {
+                    match reformatted_by(&self.classes[..index], gemm) {
+                        Some(_) => gemm.plan_product(plan, dtype)?,
+                        None => gemm.plan(plan, dtype)?,
+                    }
+                }
                 ClassKernels::Depthwise(geometry) => {
-                    depthwise::plan(plan, dtype, geometry, false)?;
+                    depthwise::plan(plan, dtype, geometry, self.class_store() != NO_STORE)?;
                 }
                 ClassKernels::DepthwiseNhwc(geometry) => {
                     depthwise::plan_nhwc(plan, dtype, geometry)?;
@@ -125,7 +170,7 @@ impl Transposed {
                 ClassKernels::Direct => conv::plan_volumes(plan, dtype, &planned.convolution)?,
             }
         }
-        if self.is_convolution() {
+        if !self.interleaves {
             return Ok(());
         }
         let shape = self.geometry.shape(self.writes);
@@ -154,7 +199,10 @@ impl fmt::Display for Transposed {
                 ClassKernels::Direct => f.write_str("direct convolution")?,
             }
         }
-        Ok(())
+        f.write_str(match self.interleaves {
+            true => "; results are interleaved",
+            false => "",
+        })
     }
 }
 
@@ -183,52 +231,63 @@ fn prepare(
 }
 
 /// Appends a transposed convolution of `x`, which lies as it is read, to an output of the shape `output`.
+/// `parameters` are the layer's, with the tensors of what outputs go through.
 ///
 /// `transposed` was chosen for the shapes of `x` and of the parameters, and for the program's device.
 pub(crate) fn append(
     program: &mut ProgramBuilder,
     x: Value,
-    (layer, filters): (usize, Filters),
-    preparations: &Preparations,
+    parameters: &ConvolutionParameters<'_>,
     transposed: &Transposed,
     output: &[usize],
 ) -> Result<Value> {
-    let Transposed {
-        problem, geometry, ..
+    let &Transposed {
+        ref problem,
+        ref geometry,
+        store: (epilogue, list),
+        interleaves,
+        ..
     } = transposed;
     let dtype = program.dtype(x);
-    let mut results = [None; MAX_CLASSES];
-    for planned in &transposed.classes {
+    let ConvolutionParameters {
+        filters,
+        layer,
+        preparations,
+        ..
+    } = *parameters;
+    let (mut results, mut reformatted) = ([None; MAX_CLASSES], [None; MAX_CLASSES]);
+    for (index, planned) in transposed.classes.iter().enumerate() {
         let number = planned.class.number;
         let g = PhaseFiltersGeometry::of(&planned.class, geometry, problem);
         let [weight, bias] = prepare(program, preparations, layer, filters, (number, g))?;
-        let none = Affine {
-            weight: None,
-            bias: None,
-        };
         let parameters = ConvolutionParameters {
             filters: Filters {
                 weight,
                 bias: problem.bias.then_some(bias),
             },
-            norm: none,
-            folded: None,
-            residual: None,
-            factors: None,
-            layer,
+            folded: parameters.folded.filter(|_| !interleaves),
+            residual: parameters.residual.filter(|_| !interleaves),
             class: number,
-            preparations,
+            ..*parameters
         };
         let volumes = planned.convolution.output_shape();
-        let shape = match transposed.is_convolution() {
-            true => output,
-            false => &volumes[..],
+        let shape = match interleaves {
+            true => &volumes[..],
+            false => output,
         };
-        let store = (Epilogue::NONE, ResidualList::EMPTY);
+        let store = transposed.class_store();
         let y = match &planned.kernels {
             ClassKernels::ImplicitGemm(gemm) => {
-                let epilogue = (Epilogue::NONE, RoundedEpilogue::NONE);
-                implicit_gemm::append(program, x, &parameters, gemm, epilogue, shape)?.y
+                let rounded = RoundedEpilogue::of(&store.1);
+                let rounded = rounded.expect("its kernels take the list");
+                let epilogue = (store.0, rounded);
+                let input = match reformatted_by(&transposed.classes[..index], gemm) {
+                    Some(first) => reformatted[first],
+                    None => implicit_gemm::reformat(program, x, gemm)?,
+                };
+                reformatted[number] = input;
+                let x = (x, input);
+                implicit_gemm::append_product(program, x, &parameters, gemm, epilogue, shape)?.y
             }
             ClassKernels::Depthwise(geometry) => {
                 depthwise::append(program, x, &parameters, geometry, store, shape)?.y
@@ -242,7 +301,7 @@ pub(crate) fn append(
                 y
             }
         };
-        if transposed.is_convolution() {
+        if !interleaves {
             return Ok(y);
         }
         results[number] = Some(y);
@@ -250,10 +309,15 @@ pub(crate) fn append(
     let [a, b, c, d, e, f, g, h] = results;
     let order = Order::of_layout(output, transposed.writes)?;
     let y = program.tensor_as(output, dtype, order)?;
-    let arguments = (a, b, c, d, e, f, g, h, filters.bias, y, *geometry);
+    let (gain, shift) = parameters.gain_and_shift();
+    let (bias, residual) = (filters.bias, parameters.residual);
+    let arguments = (
+        a, b, c, d, e, f, g, h, bias, gain, shift, residual, y, *geometry, epilogue, list,
+    );
     // SAFETY: the results are the outputs of the geometry's classes in the layout of `y`, which has an
-    // element for each output; the bias is there if the geometry says so. `geometry()` refused planes of 2^31
-    // elements.
+    // element for each output; the bias is there if the geometry says so, gain and shift of each channel if
+    // the epilogue does; the list says whether there is a residual, of the shape and layout of `y`.
+    // `geometry()` refused planes of 2^31 elements.
     unsafe {
         match transposed.writes {
             Layout::Nchw => {

@@ -3,6 +3,7 @@
 use cuda_std::global::Global;
 use cuda_std::math;
 use launch_config::implicit_gemm::Epilogue;
+use launch_config::pointwise::ResidualList;
 
 use super::map::clamp;
 
@@ -13,6 +14,14 @@ pub(crate) struct StoreEpilogue {
     pub(crate) gain: *const f32,
     pub(crate) shift: *const f32,
     pub(crate) epilogue: Epilogue,
+}
+
+/// What results without a norm go through: the epilogue, then the list of what it gives, which is rounded.
+pub(crate) struct Store<'a, T> {
+    pub(crate) epilogue: StoreEpilogue,
+    pub(crate) list: &'a ResidualList,
+    /// What the list adds, if it adds anything.
+    pub(crate) residual: *const T,
 }
 
 /// Gain and shift that change no value, not even the sign of a zero.

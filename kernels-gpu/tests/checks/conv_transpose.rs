@@ -2,37 +2,46 @@
 //! interleave the results.
 
 use cuda_std::{Label, Storage};
-use launch_config::conv_transpose::{BLOCK_ITEMS, Class, MAX_CLASSES, PhaseFiltersGeometry};
+use launch_config::conv_transpose::{
+    BLOCK_ITEMS, Class, InterleaveGeometry, MAX_CLASSES, PhaseFiltersGeometry,
+};
+use launch_config::implicit_gemm::Epilogue;
+use launch_config::pointwise::ResidualList;
 use launch_config::{KernelGeometry, VECTOR_ELEMENTS};
 use op_spec::graph::{Layer, LayerProblem};
 use op_spec::{ConvTransposeProblem, Layout};
 use oracle::Case;
 
 use super::super::kernels::conv::CONV_DIRECT;
-use super::super::kernels::conv_transpose::{
-    CONV_TRANSPOSE_FILTERS, CONV_TRANSPOSE_INTERLEAVE, CONV_TRANSPOSE_INTERLEAVE_NHWC,
-};
+use super::super::kernels::conv_transpose::nhwc::CONV_TRANSPOSE_INTERLEAVE_NHWC;
+use super::super::kernels::conv_transpose::{CONV_TRANSPOSE_FILTERS, CONV_TRANSPOSE_INTERLEAVE};
 use super::draws::Draw;
 use super::far::{blocks_are, far_blocks, number};
+use super::norm::optional;
 use super::{Failure, Loaded, Outcome, Run, Tensor, case, compare, expected, label, same_bits};
 
 /// A transposed convolution of volumes.
 #[derive(Debug, Clone, Copy)]
-struct Row {
+pub(super) struct Row {
     /// `[n, c, d, h, w]`.
+    pub(super) input: [usize; 5],
+    pub(super) out_channels: usize,
+    pub(super) kernel: [usize; 3],
+    pub(super) stride: [usize; 3],
+    pub(super) padding: [usize; 3],
+    pub(super) output_padding: [usize; 3],
+    pub(super) dilation: [usize; 3],
+    pub(super) groups: usize,
+    pub(super) bias: bool,
+}
+
+/// With these channels, extents and steps, and a bias.
+pub(super) fn row(
     input: [usize; 5],
     out_channels: usize,
     kernel: [usize; 3],
     stride: [usize; 3],
-    padding: [usize; 3],
-    output_padding: [usize; 3],
-    dilation: [usize; 3],
-    groups: usize,
-    bias: bool,
-}
-
-/// With these channels, extents and steps, and a bias.
-fn row(input: [usize; 5], out_channels: usize, kernel: [usize; 3], stride: [usize; 3]) -> Row {
+) -> Row {
     Row {
         input,
         out_channels,
@@ -145,7 +154,7 @@ impl Row {
         problem.is_ok().then_some(row)
     }
 
-    fn layer(&self) -> Layer {
+    pub(super) fn layer(&self) -> Layer {
         Layer::from(
             Layer::conv_transpose3d("up", self.out_channels, self.kernel)
                 .stride(self.stride)
@@ -179,7 +188,7 @@ pub(crate) fn drawn<T: Storage>(run: &Run) -> Outcome {
         .try_for_each(|row| check::<T>(run, &case::<T>([row.layer()], &row.input)))
 }
 
-fn problem(case: &Case) -> ConvTransposeProblem<3> {
+pub(super) fn problem(case: &Case) -> ConvTransposeProblem<3> {
     match case.problem().expect("a valid case").steps[0].problem {
         LayerProblem::ConvTranspose3d(problem) => problem,
         other => panic!("no transposed convolution of volumes: {other:?}"),
@@ -227,70 +236,108 @@ fn convolved<T: Storage>(
     Ok(y)
 }
 
+/// The results of all classes, in both layouts.
+pub(super) struct Convolved<T> {
+    pub(super) g: InterleaveGeometry,
+    pub(super) results: [[Option<Tensor<T>>; MAX_CLASSES]; 2],
+    pub(super) bias: *const std::ffi::c_void,
+}
+
+/// What results go through before they are written.
+pub(super) struct Ending<'a, T> {
+    pub(super) gain: Tensor<f32>,
+    pub(super) shift: Tensor<f32>,
+    pub(super) epilogue: Epilogue,
+    pub(super) list: ResidualList,
+    pub(super) residual: Option<&'a Tensor<T>>,
+}
+
+impl<T: Storage> Ending<'_, T> {
+    /// Nothing.
+    fn none(run: &Run) -> Result<Self, Failure> {
+        Ok(Self {
+            gain: run.tensor(&[])?,
+            shift: run.tensor(&[])?,
+            epilogue: Epilogue::NONE,
+            list: ResidualList::EMPTY,
+            residual: None,
+        })
+    }
+}
+
+impl<T: Storage> Convolved<T> {
+    pub(super) fn new(
+        run: &Run,
+        problem: &ConvTransposeProblem<3>,
+        loaded: &Loaded<T>,
+    ) -> Result<Self, Failure> {
+        let g = problem.geometry().expect("a small case");
+        let mut results = [const { [const { None }; MAX_CLASSES] }; 2];
+        for class in g.classes() {
+            let y = convolved(run, problem, &class, loaded)?;
+            let channels = problem.k * class.count();
+            results[1][class.number] = Some(run.channels_last(&y, g.n, channels as u32)?);
+            results[0][class.number] = Some(y);
+        }
+        Ok(Self {
+            g,
+            results,
+            bias: optional(problem.bias.then(|| &loaded.parameters[1])),
+        })
+    }
+
+    /// The output in a layout, which the residual has as well.
+    pub(super) fn interleaved(
+        &self,
+        run: &Run,
+        layout: Layout,
+        ending: &Ending<'_, T>,
+    ) -> Result<Tensor<T>, Failure> {
+        let (results, family) = match layout {
+            Layout::Nchw => (&self.results[0], &CONV_TRANSPOSE_INTERLEAVE),
+            Layout::Nhwc => (&self.results[1], &CONV_TRANSPOSE_INTERLEAVE_NHWC),
+        };
+        let [a, b, c, d, e, f, g, h] = results.each_ref().map(|of| optional(of.as_ref()));
+        let y = run.empty::<T>(self.g.elements() as usize)?;
+        let arguments = (
+            a,
+            b,
+            c,
+            d,
+            e,
+            f,
+            g,
+            h,
+            self.bias,
+            ending.gain.source(),
+            ending.shift.source(),
+            optional(ending.residual),
+            y.ptr(),
+            self.g,
+            ending.epilogue,
+            ending.list,
+        );
+        run.launch(family, &[label::<T>()], self.g.shape(layout), arguments)?;
+        Ok(y)
+    }
+}
+
 /// The case's output in NCHW, by the oracle, and in NHWC, by its bits.
 fn check<T: Storage>(run: &Run, case: &Case) -> Outcome {
-    let problem = problem(case);
-    let g = problem.geometry().expect("a small case");
     let loaded = run.load::<T>(case)?;
-    let outputs = problem.output_shape().elements();
-    let mut results = [const { None }; MAX_CLASSES];
-    let mut last = [const { None }; MAX_CLASSES];
-    for class in g.classes() {
-        let y = convolved(run, &problem, &class, &loaded)?;
-        let channels = problem.k * class.count();
-        last[class.number] = Some(run.channels_last(&y, g.n, channels as u32)?);
-        results[class.number] = Some(y);
-    }
+    let convolved = Convolved::new(run, &problem(case), &loaded)?;
+    let (g, none) = (&convolved.g, Ending::none(run)?);
     if let Some(class) = g.is_convolution() {
-        let y = results[class.number]
+        let y = convolved.results[0][class.number]
             .as_ref()
             .expect("a class with results");
         compare(&format!("{} alone", case.name), y, &expected::<T>(case))?;
     }
-    let bias = loaded
-        .parameters
-        .get(1)
-        .map_or(std::ptr::null(), Tensor::source);
-    let arguments = |results: &[Option<Tensor<T>>; MAX_CLASSES], y: &Tensor<T>| {
-        let of = |class: usize| {
-            results[class]
-                .as_ref()
-                .map_or(std::ptr::null(), Tensor::source)
-        };
-        (
-            of(0),
-            of(1),
-            of(2),
-            of(3),
-            of(4),
-            of(5),
-            of(6),
-            of(7),
-            bias,
-            y.ptr(),
-            g,
-        )
-    };
-    let y = run.empty::<T>(outputs)?;
-    let shape = g.shape(Layout::Nchw);
-    let labels = [label::<T>()];
-    run.launch(
-        &CONV_TRANSPOSE_INTERLEAVE,
-        &labels,
-        shape,
-        arguments(&results, &y),
-    )?;
+    let y = convolved.interleaved(run, Layout::Nchw, &none)?;
     compare(&case.name, &y, &expected::<T>(case))?;
 
     let wanted = run.channels_last(&y, g.n, g.channels)?;
-    let y = run.empty::<T>(outputs)?;
-    let shape = g.shape(Layout::Nhwc);
-    run.launch(
-        &CONV_TRANSPOSE_INTERLEAVE_NHWC,
-        &labels,
-        shape,
-        arguments(&last, &y),
-    )?;
+    let y = convolved.interleaved(run, Layout::Nhwc, &none)?;
     same_bits(&format!("{}, channels last", case.name), &y, &wanted)
 }
 
@@ -327,8 +374,13 @@ pub(crate) fn far(run: &Run) -> Outcome {
             none,
             results.source(),
             none,
+            std::ptr::null(),
+            std::ptr::null(),
+            none,
             y.ptr(),
             g,
+            Epilogue::NONE,
+            ResidualList::EMPTY,
         );
         let family = match layout {
             Layout::Nchw => &CONV_TRANSPOSE_INTERLEAVE,

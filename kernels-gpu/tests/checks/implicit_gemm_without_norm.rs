@@ -115,17 +115,17 @@ fn wanted<F: Operand>(case: &Case) -> Expected {
     Expected::new(bounded.stored(&precision), &precision)
 }
 
-/// Gain and shift of the batch norm of a case, which is its second layer.
+/// Gain and shift of the batch norm of a case, its second layer, behind which no layer has parameters.
 pub(super) fn folded(case: &Case) -> [Vec<f32>; 2] {
     let problem = case.problem().expect("a sound problem").steps[1].problem;
     let LayerProblem::BatchNorm(problem) = problem else {
         unreachable!("a batch norm behind the convolution")
     };
-    let of = |index: usize, c: usize| f64::from(case.parameters[index][c]);
-    let channels = case.parameters[2].len();
+    let (_, of_norm) = case.parameters.split_at(case.parameters.len() - 4);
+    let channels = of_norm[0].len();
     let each = |which: usize| {
         let value = |c| {
-            let parameters = [of(2, c), of(3, c), of(4, c), of(5, c)];
+            let parameters = [0, 1, 2, 3].map(|index: usize| f64::from(of_norm[index][c]));
             problem.gain_and_shift(parameters, f64::sqrt)[which] as f32
         };
         (0..channels).map(value).collect()

@@ -42,6 +42,28 @@ pub(super) enum Listed {
     Function(PointwiseSpec),
 }
 
+impl Listed {
+    pub(super) fn layer(&self) -> Layer {
+        match self {
+            Listed::Add => Layer::add("residual"),
+            Listed::Function(function) => Layer::Pointwise(*function),
+        }
+    }
+}
+
+/// A list as kernels take it.
+pub(super) fn residual_list(list: &[Listed]) -> ResidualList {
+    let steps = list.iter().filter_map(|step| match step {
+        Listed::Add => None,
+        Listed::Function(function) => Some(Step::of(function)),
+    });
+    let adds = |step: &Listed| matches!(step, Listed::Add);
+    ResidualList {
+        functions: PointwiseList::take(&mut steps.into_iter()),
+        residual_at: (list.iter().position(adds)).map_or(ResidualList::NO_RESIDUAL, |at| at as u32),
+    }
+}
+
 /// What may stand behind a row's extents.
 impl<const D: usize> Row<D> {
     /// `[n, c, k]`, extents of input and filter; with a bias.
@@ -113,24 +135,12 @@ impl<const D: usize> Row<D> {
 
     /// The layers of the list.
     pub(super) fn listed(&self) -> impl Iterator<Item = Layer> {
-        self.list.iter().map(|step| match step {
-            Listed::Add => Layer::add("residual"),
-            Listed::Function(function) => Layer::Pointwise(*function),
-        })
+        self.list.iter().map(Listed::layer)
     }
 
     /// The list as kernels take it.
     pub(super) fn residual_list(&self) -> ResidualList {
-        let steps = self.list.iter().filter_map(|step| match step {
-            Listed::Add => None,
-            Listed::Function(function) => Some(Step::of(function)),
-        });
-        let adds = |step: &Listed| matches!(step, Listed::Add);
-        ResidualList {
-            functions: PointwiseList::take(&mut steps.into_iter()),
-            residual_at: (self.list.iter().position(adds))
-                .map_or(ResidualList::NO_RESIDUAL, |at| at as u32),
-        }
+        residual_list(self.list)
     }
 
     pub(super) fn times(mut self, factor: f32) -> Self {

@@ -9,7 +9,7 @@ mod chains;
 
 use chains::{
     alone, blocks, depthwise, kernelbench_79, kernelbench_85, long_sums, many_tiles, one_launch_79,
-    one_launch_85, tails, volumes, wide,
+    one_launch_85, tails, transposed, volumes, wide,
 };
 
 use super::choices::Choices;
@@ -142,6 +142,7 @@ pub const FAMILIES: &[Family] = &[
     Family::new("depthwise", depthwise),
     Family::new("alone", alone),
     Family::new("tails", tails),
+    Family::new("transposed", transposed),
 ];
 
 /// The shape of a tensor with these channels: a sample of `dimensions` dimensions of up to `most` elements

@@ -4,8 +4,8 @@ use super::k_blocks::MAX_K_BLOCK_K_VECTORS;
 use super::pixels::{choose_pixels, reach};
 use super::{
     BLOCK_THREADS, EpilogueKind, FilterLoader, GemmGeometry, GemmTile, K_VECTOR_VALUES,
-    K_VECTOR_WORDS, KVectorStrides, MmaOperands, OperandFormat, Prescale, SCANNED_ELEMENTS,
-    SPREAD_THREADS, StagedTiles, WARP_SPECIALIZED, sm80, sm90,
+    KVectorStrides, MmaOperands, OperandFormat, Prescale, SCANNED_ELEMENTS, SPREAD_THREADS,
+    StagedTiles, WARP_SPECIALIZED, sm80, sm90,
 };
 use crate::conv::ConvGeometry;
 use crate::norm::{COMBINED_BY_WARP, COUNTED_ELEMENTS};
@@ -255,19 +255,6 @@ impl GemmConfig {
         let channels = g.conv.n * u64::from(g.conv.output_channels());
         let moments = channels / u64::from(g.moment_channels) * u64::from(self.moment_parts());
         moments * COUNTED_ELEMENTS as u64
-    }
-
-    /// 32-bit words of the reformatted input.
-    #[must_use]
-    pub fn reformatted_words(&self) -> u64 {
-        let g = &self.geometry;
-        let planes = g.conv.n * u64::from(g.conv.groups * g.planes * self.format.parts);
-        let k_vectors = if g.has_nhwc_tile() {
-            g.conv.input_pixels()
-        } else {
-            g.plane_k_vectors()
-        };
-        planes * u64::from(k_vectors) * u64::from(K_VECTOR_WORDS)
     }
 
     /// 32-bit words of the filters in operand layout.

@@ -34,7 +34,7 @@ pub(crate) struct Parameters<'a> {
 
 impl Parameters<'_> {
     /// The folded batch norm's two tensors.
-    pub(super) fn gain_and_shift(&self) -> (Option<Value>, Option<Value>) {
+    pub(crate) fn gain_and_shift(&self) -> (Option<Value>, Option<Value>) {
         self.folded
             .map(|Folded { gain, shift }| (gain, shift))
             .unzip()

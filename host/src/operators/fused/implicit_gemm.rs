@@ -11,7 +11,7 @@ use std::fmt;
 
 use cuda_std::Label;
 
-pub(crate) use append::append;
+pub(crate) use append::{append, append_product, reformat};
 
 use crate::device::{DType, DeviceProperties, LaunchShape};
 use crate::error::Result;
@@ -166,6 +166,12 @@ impl Gemm {
 
     /// Plans the launches, and the one that prepares the filters.
     pub(crate) fn plan(&self, plan: &mut LaunchPlan, dtype: DType) -> Result<()> {
+        self.plan_reformat(plan, dtype)?;
+        self.plan_product(plan, dtype)
+    }
+
+    /// Plans the launches that reformat the input, if it is not read in place.
+    fn plan_reformat(&self, plan: &mut LaunchPlan, dtype: DType) -> Result<()> {
         let (config, g) = (&self.config, &self.config.geometry);
         let label = label(config, self.precision, dtype);
         if self.reads() == Layout::Nchw {
@@ -174,6 +180,13 @@ impl Gemm {
                 plan.launch(&IMPLICIT_GEMM_RESCALE, &[label], g.rescale_shape())?;
             }
         }
+        Ok(())
+    }
+
+    /// Plans the launches behind them, and the one that prepares the filters.
+    pub(crate) fn plan_product(&self, plan: &mut LaunchPlan, dtype: DType) -> Result<()> {
+        let (config, g) = (&self.config, &self.config.geometry);
+        let label = label(config, self.precision, dtype);
         if !self.has_filters_in_place() {
             plan.preparation(&IMPLICIT_GEMM_FILTERS, &[label], config.filters_shape())?;
         }
@@ -226,6 +239,12 @@ impl Gemm {
     /// Whether channels-last filters are read in place.
     pub(crate) fn has_filters_in_place(&self) -> bool {
         self.config.geometry.filters.is_in_place()
+    }
+
+    /// Whether both reformat the same input, and to the same values.
+    pub(crate) fn reformats_as(&self, other: &Self) -> bool {
+        let reformat = [self, other].map(|gemm| gemm.reads() == Layout::Nchw);
+        reformat == [true; 2] && self.config.reformats_alike(&other.config)
     }
 
     /// Whether tiles hold pixels of several samples.

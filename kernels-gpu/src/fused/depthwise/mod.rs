@@ -55,7 +55,7 @@ use launch_config::pointwise::ResidualList;
 use crate::parts::extrema::is_reversed;
 use crate::parts::index::div_rem;
 use crate::parts::moments::{Moments, WARP_SLOT, stored};
-use crate::parts::store::StoreEpilogue;
+use crate::parts::store::{Store, StoreEpilogue};
 use crate::parts::unroll::unroll;
 
 mod item;
@@ -126,13 +126,6 @@ pub unsafe fn depthwise_list<T: Storage>(
     };
     let (tensors, none) = ((x, weight, bias, y), ptr::null());
     convolve(tensors, (none, none), ptr::null_mut(), g, Some(&store));
-}
-
-/// What is applied to results without a norm.
-struct Store<'a, T> {
-    epilogue: StoreEpilogue,
-    list: &'a ResidualList,
-    residual: *const T,
 }
 
 /// The body of both kernels: without a norm if there is a `store`.

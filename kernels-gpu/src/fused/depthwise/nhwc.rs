@@ -40,11 +40,10 @@ use launch_config::implicit_gemm::Epilogue;
 use launch_config::nhwc::MAX_BLOCK_THREADS;
 use launch_config::pointwise::ResidualList;
 
-use super::Store;
 use crate::parts::index::div_rem;
 use crate::parts::nhwc::{BlockPlace, InputRow, Run, ThreadPlace, Vector};
 use crate::parts::pointwise::apply_and_add;
-use crate::parts::store::StoreEpilogue;
+use crate::parts::store::{Store, StoreEpilogue};
 use crate::parts::unroll::unroll;
 
 /// The most outputs of a run, and the inputs of a window, as a length.

@@ -9,7 +9,7 @@ use super::super::layers::{
     averages, batch_norm, channel_reduction, eps, function, functions, group_norm, instance_norm,
     max_pool2d, max_pool3d, parameter, reduction, usual_conv,
 };
-use super::{Plan, bounds, of_graph, shape};
+use super::{Plan, any_transposed, bounds, of_graph, shape};
 
 pub(super) fn kernelbench_85(c: &mut Choices) -> Plan {
     let (groups, of_group) = (c.within(1, 2), c.within(1, 19));
@@ -256,6 +256,35 @@ pub(super) fn alone(c: &mut Choices) -> Plan {
         layers,
         input: shape(c, groups * of_group, 2, 4, 32),
     }
+}
+
+/// A transposed convolution of images or volumes, and what the launch behind it does, perhaps before a norm.
+pub(super) fn transposed(c: &mut Choices) -> Plan {
+    let is_flat = !c.once_in(3);
+    let (mut layers, channels, input) = match is_flat {
+        true => {
+            let (conv, channels) = any_transposed(c, [4, 5]);
+            let input = shape(c, channels, 2, 1, 12);
+            (vec![Layer::from(conv.clone())], conv.out_channels, input)
+        }
+        false => {
+            let (conv, channels) = any_transposed(c, [3, 3, 3]);
+            let input = shape(c, channels, 3, 1, 5);
+            (vec![Layer::from(conv.clone())], conv.out_channels, input)
+        }
+    };
+    if c.once_in(2) {
+        layers.push(batch_norm(c, "statistics"));
+    }
+    if c.once_in(3) {
+        layers.push(Layer::mul(parameter(c)));
+    }
+    let (mut scales, mut inputs) = (vec!["scale"], vec!["residual"]);
+    layers.extend(functions(c, 3, &mut scales, &mut inputs));
+    if c.once_in(4) {
+        layers.extend(behind(c, 1, channels, if is_flat { 2 } else { 3 }));
+    }
+    Plan { layers, input }
 }
 
 /// What other libraries leave to fuse: chains without a convolution.

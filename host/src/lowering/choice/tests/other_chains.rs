@@ -4,6 +4,7 @@ use op_spec::graph::Layer;
 use op_spec::{ReductionOp, ReductionSpec};
 
 use super::*;
+use crate::operators::Precision;
 
 /// Chains that nothing was made for.
 #[test]
@@ -182,4 +183,148 @@ fn blocks() {
         &DTYPES,
         &Options::default(),
     );
+}
+
+/// Transposed convolutions take what is behind them, but neither a norm nor what is better done with others.
+#[test]
+fn transposed_convolutions() {
+    let up = || Layer::from(Layer::conv_transpose2d("up", 16, 3).stride(2));
+    let norm = |groups| Layer::from(Layer::group_norm("norm", groups));
+    let batch_norm = || Layer::from(Layer::batch_norm("batch_norm"));
+    let scale = || Layer::from(Layer::scale("scale"));
+    let each_channel = || Layer::from(Layer::instance_norm("each"));
+    let clamp = || Layer::clamp(-0.5, 0.5);
+    let maximum = || Layer::from(Layer::max(&[1]));
+    let interleave = "conv_transpose_interleave";
+    for (layers, regions) in [
+        (vec![up()], &["conv_transpose2d"][..]),
+        (
+            vec![up(), batch_norm(), Layer::relu()],
+            &["conv_transpose2d batch_norm relu"],
+        ),
+        (
+            vec![
+                up(),
+                scale(),
+                Layer::hardswish(),
+                Layer::add("residual"),
+                Layer::silu(),
+            ],
+            &["conv_transpose2d scale hardswish add silu"],
+        ),
+        (
+            vec![up(), norm(4), scale(), Layer::relu()],
+            &["conv_transpose2d", "group_norm scale relu"],
+        ),
+        (
+            vec![up(), Layer::relu(), norm(4), Layer::relu()],
+            &["conv_transpose2d relu", "group_norm relu"],
+        ),
+        (
+            vec![up(), clamp(), scale(), maximum()],
+            &["conv_transpose2d", "clamp scale max"],
+        ),
+        (
+            vec![up(), scale(), each_channel(), clamp(), scale(), maximum()],
+            &["conv_transpose2d", "scale instance_norm clamp scale max"],
+        ),
+        (
+            vec![up(), Layer::relu(), Layer::max_pool2d(2).into()],
+            &["conv_transpose2d relu", "max_pool2d"],
+        ),
+    ] {
+        let chain = Chain::new(8, layers).unwrap();
+        for (dtype, properties) in DTYPES.iter().zip([H200, A100, SM_86]) {
+            let chosen = chosen(
+                &chain,
+                &[2, 8, 9, 11],
+                *dtype,
+                &properties,
+                &Options::default(),
+            );
+            let chosen = chosen.unwrap();
+            let got: Vec<&str> = chosen.iter().map(|of| of.facts.layers.as_str()).collect();
+            assert_eq!(got, regions, "{dtype}");
+            let facts = &chosen[0].facts;
+            assert_eq!(facts.kernels, "transposed");
+            let last = facts.launches.last().unwrap();
+            assert!(last.starts_with(interleave), "{last}");
+            let all = facts
+                .launches
+                .iter()
+                .filter(|name| name.starts_with(interleave));
+            assert_eq!(all.count(), 1, "{:?}", facts.launches);
+        }
+    }
+}
+
+/// What has one class, whose convolution has the output itself, is interleaved where that cannot do what is
+/// behind it.
+#[test]
+fn transposed_convolutions_of_one_convolution() {
+    let one = |channels: usize, groups| {
+        let up = Layer::conv_transpose2d("up", channels, 3);
+        Layer::from(up.padding(1).groups(groups))
+    };
+    let batch_norm = || Layer::from(Layer::batch_norm("batch_norm"));
+    for (layers, interleaves) in [
+        (vec![one(64, 1)], false),
+        (vec![one(64, 1), batch_norm(), Layer::relu()], false),
+        (vec![one(64, 1), Layer::relu(), Layer::mish()], true),
+        (vec![one(32, 32), batch_norm(), Layer::mish()], false),
+        (vec![one(1, 1)], false),
+        (vec![one(1, 1), Layer::relu()], true),
+    ] {
+        let chain = Chain::new(32, layers).unwrap();
+        for properties in [H200, A100, SM_86] {
+            let input = [2, 32, 12, 20];
+            let chosen = chosen(&chain, &input, DType::F16, &properties, &Options::default());
+            let [region] = &chosen.unwrap()[..] else {
+                panic!("one region");
+            };
+            let last = region.facts.launches.last().unwrap();
+            let is_last = last.starts_with("conv_transpose_interleave");
+            assert_eq!(is_last, interleaves, "{:?}", region.facts);
+        }
+    }
+}
+
+/// Classes that reformat the input alike read it reformatted once, whatever their padding.
+#[test]
+fn transposed_convolutions_reformat_once() {
+    let up = Layer::conv_transpose2d("up", 128, 3).stride(2).padding(1);
+    let chain = Chain::new(128, [up.output_padding(1)]).unwrap();
+    let launches = |dtype, properties: &DeviceProperties, precision| {
+        let options = Options::default().precision(precision);
+        let chosen = chosen(&chain, &[4, 128, 32, 32], dtype, properties, &options);
+        let mut launches = chosen.unwrap().remove(0).facts.launches;
+        launches.sort_unstable();
+        let kernels = launches.chunk_by(|a, b| a == b);
+        let counted = kernels.map(|alike| format!("{} {}", alike.len(), alike[0]));
+        counted.collect::<Vec<_>>().join(", ")
+    };
+    for (dtype, properties, precision, wanted) in [
+        (
+            DType::F16,
+            H200,
+            Precision::Accurate,
+            "1 conv_transpose_interleave_f16, 1 implicit_gemm_reformat_f16, 4 implicit_gemm_sm90_halves_f16",
+        ),
+        (
+            DType::F32,
+            H200,
+            Precision::Fast,
+            "1 conv_transpose_interleave_f32, 1 implicit_gemm_reformat_scaled_f16_f32, \
+             1 implicit_gemm_rescale_scaled_f16_f32, 4 implicit_gemm_sm90_halves_scaled_f16_f32",
+        ),
+        // Padded planes, whose padding differs.
+        (
+            DType::BF16,
+            A100,
+            Precision::Accurate,
+            "1 conv_transpose_interleave_bf16, 4 implicit_gemm_m64n128_bf16, 4 implicit_gemm_reformat_bf16",
+        ),
+    ] {
+        assert_eq!(launches(dtype, &properties, precision), wanted, "{dtype}");
+    }
 }

@@ -49,8 +49,24 @@ pub(super) fn prepare(
     prepared(program, parameters.preparations, of, [Some(weight)], append)
 }
 
-/// Appends the reformat of `x`. Also returns the reciprocals of the samples' scales.
-fn reformat(program: &mut ProgramBuilder, x: Value, config: &GemmConfig) -> Result<[Value; 2]> {
+/// A reformatted input.
+#[derive(Clone, Copy)]
+pub(crate) struct Reformatted {
+    words: Value,
+    /// The reciprocals of the samples' scales.
+    descales: Value,
+}
+
+/// Appends the reformat of `x`; none if it is read in place.
+pub(crate) fn reformat(
+    program: &mut ProgramBuilder,
+    x: Value,
+    gemm: &Gemm,
+) -> Result<Option<Reformatted>> {
+    if gemm.reads() == Layout::Nhwc {
+        return Ok(None);
+    }
+    let config = &gemm.config;
     let g = &config.geometry;
     let words = program.tensor(&[config.reformatted_words() as usize], DType::F32)?;
     let samples = g.conv.n as usize;
@@ -76,7 +92,7 @@ fn reformat(program: &mut ProgramBuilder, x: Value, config: &GemmConfig) -> Resu
         // SAFETY: as above; `largest` was written by the kernel before. Only f32 is scaled.
         unsafe { program.launch_moving(rescale, shape, arguments, bytes_moved) }
     }
-    Ok([words, descales])
+    Ok(Some(Reformatted { words, descales }))
 }
 
 /// The scales of samples that the producer converts: their reciprocals, and the magnitudes that the first
@@ -131,6 +147,26 @@ pub(crate) fn append(
     x: Value,
     parameters: &Parameters<'_>,
     gemm: &Gemm,
+    epilogue: (Epilogue, RoundedEpilogue),
+    output: &[usize],
+) -> Result<Convolved> {
+    let reformatted = reformat(program, x, gemm)?;
+    append_product(
+        program,
+        (x, reformatted),
+        parameters,
+        gemm,
+        epilogue,
+        output,
+    )
+}
+
+/// The same of an input that was reformatted for `gemm`, or for one that reformats as it does.
+pub(crate) fn append_product(
+    program: &mut ProgramBuilder,
+    (x, reformatted): (Value, Option<Reformatted>),
+    parameters: &Parameters<'_>,
+    gemm: &Gemm,
     (epilogue, rounded): (Epilogue, RoundedEpilogue),
     output: &[usize],
 ) -> Result<Convolved> {
@@ -142,10 +178,6 @@ pub(crate) fn append(
     } = gemm;
     let config = &config;
     let is_channels_last = gemm.reads() == Layout::Nhwc;
-    let reformatted = match is_channels_last {
-        true => None,
-        false => Some(reformat(program, x, config)?),
-    };
     let (g, dtype) = (&config.geometry, program.dtype(x));
     let operands = match gemm.has_filters_in_place() {
         true => None,
@@ -156,7 +188,8 @@ pub(crate) fn append(
     let y = program.tensor_as(output, dtype, Order::of_layout(output, gemm.writes())?)?;
     let moments = program.tensor(&[config.moment_elements() as usize], DType::F32)?;
     let scales = Scales::of(program, config, mainloop)?;
-    let (words, descales) = reformatted.map(<(Value, Value)>::from).unzip();
+    let reformatted = reformatted.map(|Reformatted { words, descales }| (words, descales));
+    let (words, descales) = reformatted.unzip();
     let bytes_moved = program.bytes(&[words.unwrap_or(x), filters, y, moments]);
     let (bias, norm_weight) = (parameters.filters.bias, parameters.norm.weight);
     // The input itself, for the fix-up pass or for reading in place.

@@ -1,0 +1,45 @@
+//! The reformatted input of an implicit GEMM.
+
+use super::{GemmConfig, K_VECTOR_WORDS};
+
+impl GemmConfig {
+    /// 32-bit words of the reformatted input.
+    #[must_use]
+    pub fn reformatted_words(&self) -> u64 {
+        let g = &self.geometry;
+        let planes = g.conv.n * u64::from(g.conv.groups * g.planes * self.format.parts);
+        let k_vectors = if g.has_nhwc_tile() {
+            g.conv.input_pixels()
+        } else {
+            g.plane_k_vectors()
+        };
+        planes * u64::from(k_vectors) * u64::from(K_VECTOR_WORDS)
+    }
+
+    /// Whether both reformat the same input to the same words: with NHWC tiles, to channels-last values
+    /// whatever the padding; otherwise to padded planes of the same geometry.
+    #[must_use]
+    pub fn reformats_alike(&self, other: &Self) -> bool {
+        let reformatted = |config: &Self| {
+            let g = &config.geometry;
+            let conv = &g.conv;
+            let input = [conv.groups, conv.group_c, conv.d, conv.h, conv.w];
+            let padded = [
+                conv.pad_d,
+                conv.pad_h,
+                conv.pad_w,
+                conv.stride_w,
+                conv.dilation_w,
+                g.k_vector_channels,
+                g.reformatted_d,
+                g.reformatted_h,
+                g.used_w,
+                g.stride_phases,
+                g.stride_phase_columns,
+            ];
+            let padded = (!g.has_nhwc_tile()).then_some(padded);
+            (config.format, g.prescale, conv.n, input, g.planes, padded)
+        };
+        reformatted(self) == reformatted(other)
+    }
+}
