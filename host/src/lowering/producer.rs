@@ -30,7 +30,7 @@ pub(super) enum Producer {
     /// A convolution by the kernels of its operator, on FMA units.
     Direct,
     /// A transposed convolution, by convolutions of its phases.
-    Transposed(Transposed),
+    Transposed(Box<Transposed>),
     /// The region's input, or its only layer by its operator's own kernels.
     Tensor,
 }

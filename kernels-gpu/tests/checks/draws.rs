@@ -145,8 +145,12 @@ const KINDS: [(&str, Kind); 11] = [
     (
         "several tiles along each axis, the last of each a part",
         |config| {
-            let [d, h, w] = tiles(config);
-            [d, h, w].iter().all(|&(count, left)| count > 1 && left > 0)
+            // A tile of one slice leaves none.
+            let is_flat = config.geometry.tile_d == 1;
+            let [(d, left), h, w] = tiles(config);
+            d > 1
+                && (left > 0 || is_flat)
+                && [h, w].iter().all(|&(count, left)| count > 1 && left > 0)
         },
     ),
     (

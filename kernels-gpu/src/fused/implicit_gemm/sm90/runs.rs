@@ -204,8 +204,8 @@ impl<F: Format, const SUMS: usize, const NHWC: bool> Results<'_, F, SUMS, NHWC> 
         self.move_rest(run, lane);
     }
 
-    /// Writes the values in front of the first whole vector of a run, and those behind the last one: two lanes
-    /// a filter.
+    /// Writes the values in front of the first whole vector of a run, and those behind the last one: two
+    /// lanes a filter.
     #[inline(always)]
     unsafe fn write_ends(&self, run: &Run, lane: u32) {
         let filter = lane / 2;
