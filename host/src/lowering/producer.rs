@@ -16,6 +16,10 @@ use launch_config::norm::NormGeometry;
 
 /// The producer of a region's values.
 #[derive(Debug)]
+#[allow(
+    clippy::large_enum_variant,
+    reason = "a program has few of them, for as long as it is made"
+)]
 pub(super) enum Producer {
     /// One kernel for the whole region, as in problem 85.
     OneLaunch2d(OneLaunch2d),
@@ -30,7 +34,7 @@ pub(super) enum Producer {
     /// A convolution by the kernels of its operator, on FMA units.
     Direct,
     /// A transposed convolution, by convolutions of its phases.
-    Transposed(Box<Transposed>),
+    Transposed(Transposed),
     /// The region's input, or its only layer by its operator's own kernels.
     Tensor,
 }

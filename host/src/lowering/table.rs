@@ -257,7 +257,7 @@ pub(super) const TABLE: [Row; 8] = [
             let (_, problem) = form.transposed.ok_or(row.other_layers())?;
             let plan = Plan::Store(Store::of(&form.epilogue)?);
             let transposed = transposed(region, &problem, plan.store_epilogue())?;
-            let producer = Producer::Transposed(Box::new(transposed));
+            let producer = Producer::Transposed(transposed);
             Ok(Lowered::without_moments(producer, plan))
         },
     },
