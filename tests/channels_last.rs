@@ -313,7 +313,7 @@ fn without_a_copy(backend: Backend) -> Outcome {
     let norm = || Layer::from(Layer::group_norm("norm", 8));
     // What is wide on an emulated device is too little for all the multiprocessors of others.
     let (normed, grouped, without_norm) = match backend {
-        Backend::Emulator => ([2, 128, 12, 24], [64, 128], [17, 33]),
+        Backend::Emulator => ([2, 128, 12, 20], [64, 128], [17, 33]),
         _ => ([2, 128, 24, 40], [128, 256], [40, 66]),
     };
     // Where rounding takes no longer than reformatting.

@@ -374,7 +374,9 @@ impl GemmConfig {
         let together = copying.max(2 * multiplying) + 2 * writing;
         let alternating = 2 * multiplying.max(writing).max(copying);
         let ping_pong = || self.ping_pong_mainloop(device, g.work_tiles());
+        // Each tile of filters would convert the same pixels again.
         !format.is_stored()
+            && !g.is_converted_in_producer()
             && 10 * alternating < 9 * together
             && ping_pong().is_some_and(|mainloop| mainloop.residency.is_resident())
     }
