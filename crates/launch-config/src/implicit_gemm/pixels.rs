@@ -323,6 +323,8 @@ impl GemmGeometry {
         let is_aligned = self.neighbours().is_multiple_of(vector);
         let sectors = match (tile.is_warp_specialized(), self.is_run()) {
             _ if self.epilogue.is_nhwc() || self.pool_h > 0 || is_aligned => 0,
+            // Whole rows of vectors.
+            (true, true) if self.tile_w >= self.conv.q && self.conv.q.is_multiple_of(vector) => 0,
             (true, true) => 2,
             (true, false) => 2 * self.tile_d * self.tile_h,
             // A warp writes 32 values together.
