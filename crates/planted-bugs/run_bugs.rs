@@ -9,7 +9,7 @@ bugs! {
             "let begin = «(own + run.begin).saturating_sub(run.first)»;" => "0";
         runs_end_with_whole_sectors, implicit_gemm::warp_specialized::<f16>,
             "            «self.write_ends(run, lane);»" => "";
-        runs_leave_the_rest_of_a_part_behind, implicit_gemm_without_norm::matches::<ScaledF16>,
+        runs_leave_the_rest_of_a_part_behind, implicit_gemm_without_norm::nhwc_and_in_place::<f16>,
             "«self.move_rest(run, lane);»" => "";
         runs_have_the_pixels_beside_the_output, implicit_gemm::warp_specialized::<f16>,
             "if «positions[j] < run.all» {" => "true";
