@@ -171,18 +171,18 @@ bugs! {
         power_sums_come_from_other_blocks_without_a_barrier, conv3d_multiply_instance_norm_clamp_multiply_max::warpgroup_clusters::<f16>,
             "        «cluster::sync();»\n" => "thread::sync_threads();";
     "conv_transpose.rs":
-        interleaving_maps_by_the_channel_of_the_first_plane, conv_transpose_ended::matches::<f32>,
+        interleaving_maps_by_the_channel_of_the_first_plane, conv_transpose_epilogue::matches::<f32>,
             "div_rem(first_channel as u32 + «begun», g.channels).1" => "begun * 0";
-        outputs_without_taps_have_no_bias, conv_transpose_ended::matches::<f32>,
+        outputs_without_taps_have_no_bias, conv_transpose_epilogue::matches::<f32>,
             "None => «results.bias(g, channel(plane.0))»," => "T::from_f32(0.0)";
-        interleaving_maps_only_elements_of_whole_rows, conv_transpose_ended::matches::<f32>,
-            "[value] = «ending.mapped([of_channel], [value])»;" => "[value]";
-    "conv_transpose/ending.rs":
-        interleaving_adds_the_residual_of_the_first_element, conv_transpose_ended::matches::<f32>,
+        interleaving_maps_only_elements_of_whole_rows, conv_transpose_epilogue::matches::<f32>,
+            "[value] = «epilogue.mapped([of_channel], [value])»;" => "[value]";
+    "conv_transpose/epilogue.rs":
+        interleaving_adds_the_residual_of_the_first_element, conv_transpose_epilogue::matches::<f32>,
             "residual.load_vec(«at»)" => "0";
     "conv_transpose/nhwc.rs":
-        vectors_of_channels_have_one_gain, conv_transpose_ended::matches::<f32>,
-            "[0, 1, 2, 3].map(|i| ending.of_channel(«k + i»))" => "k + i * 0";
+        vectors_of_channels_have_one_gain, conv_transpose_epilogue::matches::<f32>,
+            "[0, 1, 2, 3].map(|i| epilogue.of_channel(«k + i»))" => "k + i * 0";
     "fused/depthwise/item.rs":
         depthwise_takes_padding_for_input, depthwise::matches::<f32>,
             "let inside = «is_column && h < conv.h»;" => "is_column && h <= conv.h";

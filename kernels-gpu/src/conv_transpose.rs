@@ -21,10 +21,10 @@ use crate::parts::index::{NearSegments, div_rem, div_rem_u64};
 use crate::parts::store::{Store, StoreEpilogue};
 use crate::parts::unroll::unroll;
 
-mod ending;
+mod epilogue;
 pub mod nhwc;
 
-use ending::Ending;
+use epilogue::OutputEpilogue;
 
 /// A thread copies an element of a class's filters `(groups * phases * k, c, t, r, s)` from the weight
 /// `(groups * c, k, t, r, s)`, where `c` and `k` are channels of a group. The first threads repeat the bias
@@ -246,7 +246,7 @@ pub unsafe fn conv_transpose_interleave<T: Storage>(
         list,
         residual,
     };
-    let ending = Ending::new(store, g);
+    let epilogue = OutputEpilogue::new(store, g);
     let y = GlobalMut::new(y, g.elements() as usize);
     let vector = VECTOR_ELEMENTS as u32;
     let start = thread::block_idx_x() as u64 * (BLOCK_ITEMS * vector) as u64;
@@ -292,9 +292,9 @@ pub unsafe fn conv_transpose_interleave<T: Storage>(
                     }
                 });
             }
-            if ending.maps {
-                let of_channel = ending.of_channel(channel(plane.0));
-                values = ending.mapped([of_channel; VECTOR_ELEMENTS], values);
+            if epilogue.maps {
+                let of_channel = epilogue.of_channel(channel(plane.0));
+                values = epilogue.mapped([of_channel; VECTOR_ELEMENTS], values);
             }
         } else {
             // Elements of several rows, perhaps of several channels: each comes in as the vector's last.
@@ -313,16 +313,16 @@ pub unsafe fn conv_transpose_interleave<T: Storage>(
                         Some(value) => value,
                         None => results.bias(g, channel(plane.0)),
                     };
-                    if ending.maps {
-                        let of_channel = ending.of_channel(channel(plane.0));
-                        [value] = ending.mapped([of_channel], [value]);
+                    if epilogue.maps {
+                        let of_channel = epilogue.of_channel(channel(plane.0));
+                        [value] = epilogue.mapped([of_channel], [value]);
                     }
                 }
                 values = [second, third, fourth, value];
                 i += 1;
             }
         }
-        let values = ending.listed(at, values);
+        let values = epilogue.listed(at, values);
         if is_whole {
             y.store_vec(at, values);
         } else {

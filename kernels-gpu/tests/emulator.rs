@@ -57,9 +57,9 @@ tests! {
     conv_transpose_matches_on_ragged_shapes: checks::conv_transpose::matches::<f32>;
     conv_transpose_matches_in_half_precision:
         checks::conv_transpose::matches::<f16> => checks::conv_transpose::matches::<bf16>;
-    conv_transpose_matches_with_what_is_behind_it: checks::conv_transpose_ended::matches::<f32>;
+    conv_transpose_matches_with_what_is_behind_it: checks::conv_transpose_epilogue::matches::<f32>;
     conv_transpose_matches_with_what_is_behind_it_in_half_precision:
-        checks::conv_transpose_ended::matches::<f16> => checks::conv_transpose_ended::matches::<bf16>;
+        checks::conv_transpose_epilogue::matches::<f16> => checks::conv_transpose_epilogue::matches::<bf16>;
     conv_transpose_matches_where_no_two_axes_are_alike:
         checks::conv_transpose::drawn::<f32> => checks::conv_transpose::drawn::<bf16>;
     group_norm_matches_for_short_and_long_rows: checks::norm::group_norm::<f32>;

@@ -7,7 +7,7 @@ use launch_config::conv_transpose::{BLOCK_ITEMS, BLOCK_THREADS, InterleaveGeomet
 use launch_config::implicit_gemm::Epilogue;
 use launch_config::pointwise::ResidualList;
 
-use super::ending::Ending;
+use super::epilogue::OutputEpilogue;
 use super::{Results, position, side};
 use crate::parts::index::{NearSegments, div_rem};
 use crate::parts::store::{Store, StoreEpilogue};
@@ -59,7 +59,7 @@ pub unsafe fn conv_transpose_interleave_nhwc<T: Storage>(
         list,
         residual,
     };
-    let ending = Ending::new(store, g);
+    let epilogue = OutputEpilogue::new(store, g);
     let y = GlobalMut::new(y, g.elements() as usize);
     let start = thread::block_idx_x() as u64 * BLOCK_ITEMS as u64;
     let items = div_rem(g.channels, g.item_channels).0;
@@ -81,10 +81,10 @@ pub unsafe fn conv_transpose_interleave_nhwc<T: Storage>(
                 Some(place) => place.class.load(place.of_channel(g, k)),
                 None => results.bias(g, k),
             };
-            if ending.maps {
-                [value] = ending.mapped([ending.of_channel(k)], [value]);
+            if epilogue.maps {
+                [value] = epilogue.mapped([epilogue.of_channel(k)], [value]);
             }
-            let [value] = ending.listed(at, [value]);
+            let [value] = epilogue.listed(at, [value]);
             y.store(at, value);
         } else {
             let mut values = match place {
@@ -97,11 +97,11 @@ pub unsafe fn conv_transpose_interleave_nhwc<T: Storage>(
                     values
                 }
             };
-            if ending.maps {
-                let of_channels = [0, 1, 2, 3].map(|i| ending.of_channel(k + i));
-                values = ending.mapped(of_channels, values);
+            if epilogue.maps {
+                let of_channels = [0, 1, 2, 3].map(|i| epilogue.of_channel(k + i));
+                values = epilogue.mapped(of_channels, values);
             }
-            y.store_vec(at, ending.listed(at, values));
+            y.store_vec(at, epilogue.listed(at, values));
         }
         local += BLOCK_THREADS;
     }

@@ -244,7 +244,7 @@ pub(super) struct Convolved<T> {
 }
 
 /// What results go through before they are written.
-pub(super) struct Ending<'a, T> {
+pub(super) struct OutputEpilogue<'a, T> {
     pub(super) gain: Tensor<f32>,
     pub(super) shift: Tensor<f32>,
     pub(super) epilogue: Epilogue,
@@ -252,7 +252,7 @@ pub(super) struct Ending<'a, T> {
     pub(super) residual: Option<&'a Tensor<T>>,
 }
 
-impl<T: Storage> Ending<'_, T> {
+impl<T: Storage> OutputEpilogue<'_, T> {
     /// Nothing.
     fn none(run: &Run) -> Result<Self, Failure> {
         Ok(Self {
@@ -291,7 +291,7 @@ impl<T: Storage> Convolved<T> {
         &self,
         run: &Run,
         layout: Layout,
-        ending: &Ending<'_, T>,
+        behind: &OutputEpilogue<'_, T>,
     ) -> Result<Tensor<T>, Failure> {
         let (results, family) = match layout {
             Layout::Nchw => (&self.results[0], &CONV_TRANSPOSE_INTERLEAVE),
@@ -309,13 +309,13 @@ impl<T: Storage> Convolved<T> {
             g,
             h,
             self.bias,
-            ending.gain.source(),
-            ending.shift.source(),
-            optional(ending.residual),
+            behind.gain.source(),
+            behind.shift.source(),
+            optional(behind.residual),
             y.ptr(),
             self.g,
-            ending.epilogue,
-            ending.list,
+            behind.epilogue,
+            behind.list,
         );
         run.launch(family, &[label::<T>()], self.g.shape(layout), arguments)?;
         Ok(y)
@@ -326,7 +326,7 @@ impl<T: Storage> Convolved<T> {
 fn check<T: Storage>(run: &Run, case: &Case) -> Outcome {
     let loaded = run.load::<T>(case)?;
     let convolved = Convolved::new(run, &problem(case), &loaded)?;
-    let (g, none) = (&convolved.g, Ending::none(run)?);
+    let (g, none) = (&convolved.g, OutputEpilogue::none(run)?);
     if let Some(class) = g.is_convolution() {
         let y = convolved.results[0][class.number]
             .as_ref()

@@ -42,7 +42,7 @@ fn table() -> [Row; 12] {
         // rounded.
         [1, 16, 8], [1, 65, 17], [1, 3, 3], stride([1, 2, 2]);
         // Large halo tiles, of which shared memory has two.
-        [1, 64, 9], [1, 60, 40], [1, 2, 2], dilation([1, 40, 20]);
+        [1, 64, 9], [1, 60, 38], [1, 2, 2], dilation([1, 40, 18]);
     }
 }
 
@@ -232,11 +232,7 @@ fn check<F: Operand>(run: &Run, what: &str, conv: &Convolution, config: &GemmCon
     let strides = strides(&conv.geometry);
     let x = laid_out::<F::Stored>(run, &conv.case.x, strides)?;
     for device in devices {
-        let Some(channels_last) = config.channels_last(strides, device) else {
-            // There may be no room for staged f32 beside a large halo tile.
-            assert!(!F::OPERANDS.is_stored(), "{what}: not in place");
-            continue;
-        };
+        let channels_last = config.channels_last(strides, device).expect("cells");
         same("unpacked", multiply(&channels_last, device, &operands, &x)?)?;
     }
     Ok(())

@@ -81,14 +81,14 @@ const WARP_SPECIALIZED_TAP_WEIGHT: u64 = 256;
 
 /// Weight of a tile whose 16-bit results are contiguous for at most eight pixels: 16 bytes, half of a sector
 /// of the level-2 cache, so that there are twice as many stores. With 64 filters the epilogue of such a tile
-/// takes some 3,900 cycles longer on an H200 (128 channels of 512^2 in f16). Four units are a cycle.
+/// takes some 3,900 cycles longer on an H200 (128 channels of 512^2 in f16).
 const HALF_SECTORS_WEIGHT: u64 = 15_000;
 
 /// Cycles of a multiprocessor for a sector of memory that is written in part. Memory reads it first: on an
 /// H100 64 to 128 channels of 126^2 took 2.48 ms in f32 where 128^2 took 0.76.
 const PARTIAL_SECTOR_CYCLES: u64 = 12;
 
-/// Four units of cost are a cycle.
+/// Units of the cost of a warp-specialized tile in a cycle.
 const UNITS_PER_CYCLE: u64 = 4;
 
 /// The most unused pixels between two rows of a run.

@@ -8,7 +8,7 @@ use op_spec::graph::Layer;
 use op_spec::{Layout, PointwiseSpec};
 use oracle::Case;
 
-use super::conv_transpose::{Convolved, Ending, Row, problem, row};
+use super::conv_transpose::{Convolved, OutputEpilogue, Row, problem, row};
 use super::implicit_gemm_without_norm::folded;
 use super::rows::{ADD, HARDSWISH, Listed, SILU, residual_list};
 use super::{Outcome, Run, case, compare, precision, same_bits, stored};
@@ -126,14 +126,14 @@ fn check<T: Storage>(run: &Run, row: &Ended, case: &Case) -> Outcome {
     let loaded = run.load::<T>(case)?;
     let convolved = Convolved::new(run, &problem(case), &loaded)?;
     let residual = loaded.parameters.get(case.parameters.len());
-    let ending = Ending {
+    let behind = OutputEpilogue {
         gain: run.tensor(&gain)?,
         shift: run.tensor(&shift)?,
         epilogue,
         list: residual_list(row.list),
         residual,
     };
-    let y = convolved.interleaved(run, Layout::Nchw, &ending)?;
+    let y = convolved.interleaved(run, Layout::Nchw, &behind)?;
     let wanted = case.expected(&precision::<T>());
     compare(
         &case.name,
@@ -143,11 +143,11 @@ fn check<T: Storage>(run: &Run, row: &Ended, case: &Case) -> Outcome {
     let (n, channels) = (convolved.g.n, convolved.g.channels);
     let residual = residual.map(|of| run.channels_last(of, n, channels));
     let residual = residual.transpose()?;
-    let ending = Ending {
+    let behind = OutputEpilogue {
         residual: residual.as_ref(),
-        ..ending
+        ..behind
     };
-    let last = convolved.interleaved(run, Layout::Nhwc, &ending)?;
+    let last = convolved.interleaved(run, Layout::Nhwc, &behind)?;
     let wanted = run.channels_last(&y, n, channels)?;
     same_bits(&format!("{}, channels last", case.name), &last, &wanted)
 }

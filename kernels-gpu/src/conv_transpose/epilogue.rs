@@ -11,7 +11,7 @@ use crate::parts::store::Store;
 use crate::parts::unroll::unroll;
 
 /// What is applied to results, those without taps included, before they are written.
-pub(super) struct Ending<'a, T> {
+pub(super) struct OutputEpilogue<'a, T> {
     store: Store<'a, T>,
     /// Whether the store's epilogue changes values.
     pub(super) maps: bool,
@@ -20,7 +20,7 @@ pub(super) struct Ending<'a, T> {
     channels: usize,
 }
 
-impl<'a, T: Storage> Ending<'a, T> {
+impl<'a, T: Storage> OutputEpilogue<'a, T> {
     #[inline(always)]
     pub(super) fn new(store: Store<'a, T>, g: &InterleaveGeometry) -> Self {
         Self {
