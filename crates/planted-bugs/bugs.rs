@@ -171,15 +171,19 @@ bugs! {
         power_sums_come_from_other_blocks_without_a_barrier, conv3d_multiply_instance_norm_clamp_multiply_max::warpgroup_clusters::<f16>,
             "        «cluster::sync();»\n" => "thread::sync_threads();";
     "conv_transpose.rs":
-        interleaving_maps_by_the_channel_of_the_first_plane, conv_transpose_epilogue::matches::<f32>,
-            "div_rem(first_channel as u32 + «begun», g.channels).1" => "begun * 0";
+        interleaving_maps_by_the_number_of_the_plane, conv_transpose_epilogue::matches::<f32>,
+            "let of_channel = epilogue.of_channel(«channel as u32»);" => "(plane % 2) as u32";
         outputs_without_taps_have_no_bias, conv_transpose_epilogue::matches::<f32>,
-            "None => «results.bias(g, channel(plane.0))»," => "T::from_f32(0.0)";
-        interleaving_maps_only_elements_of_whole_rows, conv_transpose_epilogue::matches::<f32>,
-            "[value] = «epilogue.mapped([of_channel], [value])»;" => "[value]";
+            "values = «[bias; 4]»;" => "[T::from_f32(0.0); 4]";
+        interleaving_takes_rows_beyond_the_last_of_a_phase, conv_transpose::matches::<f32>,
+            "let extent = if «at_row < slice.extents[0]» {" => "at_row <= slice.extents[0]";
+        interleaving_takes_columns_beyond_the_last_of_a_phase, conv_transpose::matches::<f32>,
+            "if «at < extent» {" => "at <= extent";
+        interleaving_does_not_follow_a_phase_along_rows, conv_transpose::matches::<f32>,
+            "at_row = at_row.wrapping_add(«tile.rows.position_step»);" => "tile.rows.step";
     "conv_transpose/epilogue.rs":
         interleaving_adds_the_residual_of_the_first_element, conv_transpose_epilogue::matches::<f32>,
-            "residual.load_vec(«at»)" => "0";
+            "self.residual().load_vec(«at»)" => "0";
     "conv_transpose/nhwc.rs":
         vectors_of_channels_have_one_gain, conv_transpose_epilogue::matches::<f32>,
             "[0, 1, 2, 3].map(|i| epilogue.of_channel(«k + i»))" => "k + i * 0";

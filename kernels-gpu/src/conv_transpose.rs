@@ -9,15 +9,14 @@
 
 use cuda_std::global::{Global, GlobalMut};
 use cuda_std::{Storage, bf16, f16, kernel, math, opaque, thread};
-use launch_config::VECTOR_ELEMENTS;
 use launch_config::conv_transpose::{
-    AxisPhases, BLOCK_ITEMS, BLOCK_THREADS, InterleaveGeometry, MIN_BLOCKS, PhaseFiltersGeometry,
-    PhasePosition, TransposedAxis,
+    BLOCK_THREADS, InterleaveGeometry, MIN_BLOCKS, PhaseFiltersGeometry, PhasePosition,
+    TransposedAxis,
 };
 use launch_config::implicit_gemm::Epilogue;
 use launch_config::pointwise::ResidualList;
 
-use crate::parts::index::{NearSegments, div_rem, div_rem_u64};
+use crate::parts::index::{div_rem, div_rem_u64};
 use crate::parts::store::{Store, StoreEpilogue};
 use crate::parts::unroll::unroll;
 
@@ -120,97 +119,80 @@ impl<T: Storage> Results<T> {
     }
 }
 
-/// The side of an axis that a position is on.
-#[inline(always)]
-fn side(axis: &TransposedAxis, side: u32) -> AxisPhases {
-    if side == 0 {
-        axis.sides[0]
-    } else {
-        axis.sides[1]
-    }
-}
-
 /// Where an axis has output element `y`.
 #[inline(always)]
 fn position(axis: &TransposedAxis, y: u32) -> Option<PhasePosition> {
     axis.position(y, math::high_word)
 }
 
-/// Part of a row of NCHW results: for either side of the columns, the class with the first element of the row
-/// in its first phase of columns.
+/// What a slice of an NCHW output takes from the results of a phase of rows and columns.
 #[derive(Clone, Copy)]
-struct Row<T> {
-    classes: [(Global<T>, u64); 2],
-    /// Elements from a phase of columns to the next.
-    pitches: [u64; 2],
+struct Slice<T> {
+    class: Global<T>,
+    /// Its first element.
+    first: u64,
+    /// Its rows and columns; none without taps.
+    extents: [u32; 2],
+    /// Where the rows and the columns of a thread begin.
+    at: [u32; 2],
 }
 
-impl<T: Storage> Row<T> {
-    /// Row `p` of slice `z` in plane `plane`, a plane of group `group` of its sample; none without taps.
+impl<T: Storage> Slice<T> {
+    /// Of slice `z` of channel `k` of group `group`, among the groups of all samples, what rows and columns
+    /// that begin at these take.
     ///
     /// # Safety
-    /// The output has the row; the results are those of the geometry.
+    /// The output has them; the results are those of the geometry.
     #[inline(always)]
     unsafe fn of(
         results: &Results<T>,
         g: &InterleaveGeometry,
-        (plane, group): (u64, u64),
-        [z, p]: [u32; 2],
-    ) -> Option<Self> {
+        (group, k, z): (u64, u32, Option<PhasePosition>),
+        [p, q]: [u32; 2],
+    ) -> Self {
         let [slices, rows, columns] = &g.axes;
-        let (z, p) = (position(slices, z)?, position(rows, p)?);
-        let (of_z, of_p) = (side(slices, z.side), side(rows, p.side));
-        let pointers = results.of_row(z.side, p.side);
-        let group_k = g.group_k.divisor as u64;
-        let of_class = |column: usize| {
-            let of = &columns.sides[column];
-            let phases = (of_z.count * of_p.count * of.count) as u64;
-            let elements = (of_z.extent * of_p.extent * of.extent) as u64;
-            // Planes of a group are those of its phases one after the other.
-            let phase = ((z.phase * of_p.count + p.phase) * of.count) as u64;
-            let first = plane + group_k * (group * phases.saturating_sub(1) + phase);
-            let row = ((z.at * of_p.extent + p.at) * of.extent) as u64;
-            let len = g.n * g.channels as u64 * phases * elements;
-            let class = Global::new(pointers[column], len as usize);
-            ((class, first * elements + row), group_k * elements)
+        let p = rows.phase(p, math::high_word);
+        let q = columns.phase(q, math::high_word);
+        let (Some(z), Some(p), Some(q)) = (z, p, q) else {
+            return Self {
+                class: Global::new(results.bias, 0),
+                first: 0,
+                extents: [0; 2],
+                at: [0; 2],
+            };
         };
-        let (first, second) = (of_class(0), of_class(1));
-        Some(Self {
-            classes: [first.0, second.0],
-            pitches: [first.1, second.1],
-        })
-    }
-
-    /// The element of column `q`; none without taps.
-    ///
-    /// # Safety
-    /// The output has the column.
-    #[inline(always)]
-    unsafe fn load(&self, columns: &TransposedAxis, q: u32) -> Option<T> {
-        let q = position(columns, q)?;
-        let ((class, first), pitch) = if q.side == 0 {
-            (self.classes[0], self.pitches[0])
-        } else {
-            (self.classes[1], self.pitches[1])
-        };
-        let at = first + q.phase as u64 * pitch + q.at as u64;
-        Some(class.load(at as usize))
+        let of_z = slices.side(z.side);
+        let of_p = rows.side(p.side);
+        let of_q = columns.side(q.side);
+        let [left, right] = results.of_row(z.side, p.side);
+        let phases = (of_z.count * of_p.count * of_q.count) as u64;
+        let elements = (of_z.extent * of_p.extent * of_q.extent) as u64;
+        // Planes of a group are those of its phases one after the other.
+        let phase = (z.phase * of_p.count + p.phase) * of_q.count + q.phase;
+        let plane = (group * phases + phase as u64) * g.group_k.divisor as u64 + k as u64;
+        let len = g.n * g.channels as u64 * phases * elements;
+        Self {
+            class: Global::new(if q.side == 0 { left } else { right }, len as usize),
+            first: plane * elements + (z.at * of_p.extent * of_q.extent) as u64,
+            extents: [of_p.extent, of_q.extent],
+            at: [p.at, q.at],
+        }
     }
 }
 
-/// A block writes up to four vectors a thread of the NCHW output `y`, from the classes' NCHW results through
-/// an epilogue and a list.
+/// A block writes a tile of rows and columns of some slices of the NCHW output `y`, from the classes' NCHW
+/// results through an epilogue and a list.
 ///
-/// *Launch*: `g.shape(Layout::Nchw)`. *Mapping*: neighbouring threads write neighbouring vectors of four, and
-/// four vectors each, a block's width apart. A vector's elements are looked up one by one; what they share of
-/// a row is computed once. A warp's loads from each phase are of neighbouring elements. *Barriers*: none.
+/// *Launch*: `g.shape(Layout::Nchw)`. *Mapping*: neighbouring threads write neighbouring columns; a thread
+/// writes rows and columns of one phase at a time, as far apart as its neighbours reach, so that what leads to
+/// them is computed once. A warp's loads from each phase are of neighbouring elements. *Barriers*: none.
 /// *Traffic*: each output is written once, and what it is made of is read once.
 ///
 /// # Safety
-/// `y` has `g.elements()` elements and starts on 16 bytes, and so does `residual` if the list adds it. Result
-/// `i` is the output of the convolution of class `i` of `g.classes()`, for each that has one; `bias` has
-/// `g.channels` elements with a bias, and so have `gain` and `shift` if the epilogue has them. `y` is apart
-/// from all of them. A plane has less than 2^31 elements.
+/// `y` has `g.elements()` elements, and so has `residual` if the list adds it. Result `i` is the output of the
+/// convolution of class `i` of `g.classes()`, for each that has one; `bias` has `g.channels` elements with a
+/// bias, and so have `gain` and `shift` if the epilogue has them. `y` is apart from all of them. A plane has
+/// less than 2^31 elements.
 #[kernel(instances(T: [f32, f16, bf16]), max_threads = BLOCK_THREADS)]
 pub unsafe fn conv_transpose_interleave<T: Storage>(
     result_0: *const T,
@@ -248,90 +230,73 @@ pub unsafe fn conv_transpose_interleave<T: Storage>(
     };
     let epilogue = OutputEpilogue::new(store, g);
     let y = GlobalMut::new(y, g.elements() as usize);
-    let vector = VECTOR_ELEMENTS as u32;
-    let start = thread::block_idx_x() as u64 * (BLOCK_ITEMS * vector) as u64;
-    let planes = NearSegments::from(start, g.plane as u64, &g.near_plane);
-    let groups = NearSegments::from(planes.first, g.group_k.divisor as u64, &g.group_k);
-    let (_, first_channel) = div_rem_u64(planes.first, g.channels as u64);
-    let channel = |plane: u64| {
-        let begun = (plane - planes.first) as u32;
-        div_rem(first_channel as u32 + begun, g.channels).1
-    };
-    // Plane and group, slice and row, column.
-    let locate = |local: u32| {
-        let (plane, position) = planes.position(local);
-        let group = groups.first + groups.locate(plane).0 as u64;
-        let (row, q) = g.columns.div_rem(position as u32, math::high_word);
-        let (z, p) = g.rows.div_rem(row, math::high_word);
-        ((planes.first + plane as u64, group), [z, p], q)
-    };
-    let mut local = thread::thread_idx_x() * vector;
-    while local < BLOCK_ITEMS * vector {
-        let at = start as usize + local as usize;
-        if at >= y.len() {
-            return;
-        }
-        let is_whole = at + VECTOR_ELEMENTS <= y.len();
-        let mut values = [T::from_f32(0.0); VECTOR_ELEMENTS];
-        let (plane, row, q) = locate(local);
-        if is_whole && q + vector <= g.columns.divisor {
-            let row = Row::of(&results, g, plane, row);
-            let mut has_taps = [false; VECTOR_ELEMENTS];
-            if let Some(row) = row {
-                unroll!(4, |i| {
-                    if let Some(value) = row.load(&g.axes[2], q + i as u32) {
-                        (values[i], has_taps[i]) = (value, true);
-                    }
-                });
-            }
-            if g.bias.is_present() && !(has_taps[0] && has_taps[1] && has_taps[2] && has_taps[3]) {
-                let bias = results.bias(g, channel(plane.0));
-                unroll!(4, |i| {
-                    if !has_taps[i] {
-                        values[i] = bias;
-                    }
-                });
-            }
-            if epilogue.maps {
-                let of_channel = epilogue.of_channel(channel(plane.0));
-                values = epilogue.mapped([of_channel; VECTOR_ELEMENTS], values);
-            }
+
+    let tile = &g.tile;
+    let (rest, column_run) = div_rem(thread::block_idx_x(), tile.columns.runs);
+    let (rest, column_tile) = div_rem(rest, tile.columns.tiles);
+    let (rest, row_run) = div_rem(rest, tile.rows.runs);
+    let (slices, row_tile) = div_rem(rest, tile.rows.tiles);
+    let thread = thread::thread_idx_x();
+    let (rest, lane) = tile.columns.divide(thread);
+    let (of_slice, of_row) = tile.rows.divide(rest);
+    let number = slices as u64 * tile.slices() as u64 + of_slice as u64;
+    if number >= g.all_slices() {
+        return;
+    }
+    let (plane, z) = div_rem_u64(number, g.slices as u64);
+    let (_, channel) = div_rem_u64(plane, g.channels as u64);
+    let (group, k) = div_rem_u64(plane, g.group_k.divisor as u64);
+    let of_slice = (group, k as u32, position(&g.axes[0], z as u32));
+    let bias = results.bias(g, channel as u32);
+    let of_channel = epilogue.of_channel(channel as u32);
+
+    let (first_row, rows_end) = tile
+        .rows
+        .of_thread(row_tile, row_run, of_row, g.rows.divisor);
+    let (first_column, columns_end) =
+        tile.columns
+            .of_thread(column_tile, column_run, lane, g.columns.divisor);
+    let slice = Slice::of(&results, g, of_slice, [first_row, first_column]);
+    let (row_step, column_step) = (tile.rows.step, tile.columns.step);
+    let position_step = tile.columns.position_step;
+    let (mut p, mut at_row) = (first_row, slice.at[0]);
+    while p < rows_end {
+        let of_y = (number * g.rows.divisor as u64 + p as u64) * g.columns.divisor as u64;
+        let of_row = slice.first + at_row.wrapping_mul(slice.extents[1]) as u64;
+        let extent = if at_row < slice.extents[0] {
+            slice.extents[1]
         } else {
-            // Elements of several rows, perhaps of several channels: each comes in as the vector's last.
-            let mut i = 0;
-            while i < vector {
-                opaque::not_unrolled();
-                let [_, second, third, fourth] = values;
-                let mut value = T::from_f32(0.0);
-                if at + (i as usize) < y.len() {
-                    let (plane, row, q) = locate(local + i);
-                    let result = match Row::of(&results, g, plane, row) {
-                        Some(row) => row.load(&g.axes[2], q),
-                        None => None,
-                    };
-                    value = match result {
-                        Some(value) => value,
-                        None => results.bias(g, channel(plane.0)),
-                    };
-                    if epilogue.maps {
-                        let of_channel = epilogue.of_channel(channel(plane.0));
-                        [value] = epilogue.mapped([of_channel], [value]);
-                    }
-                }
-                values = [second, third, fourth, value];
-                i += 1;
-            }
-        }
-        let values = epilogue.listed(at, values);
-        if is_whole {
-            y.store_vec(at, values);
-        } else {
+            0
+        };
+        let (mut column, mut at) = (first_column, slice.at[1]);
+        while column < columns_end {
+            opaque::not_unrolled();
+            let mut values = [bias; 4];
+            let mut added = [0.0; 4];
             unroll!(4, |i| {
-                if at + i < y.len() {
-                    y.store(at + i, values[i]);
+                let at = at.wrapping_add(i as u32 * position_step);
+                let column = column + i as u32 * column_step;
+                if column < columns_end {
+                    if at < extent {
+                        values[i] = slice.class.load((of_row + at as u64) as usize);
+                    }
+                    added[i] = epilogue.added((of_y + column as u64) as usize);
                 }
             });
+            if epilogue.maps {
+                values = epilogue.mapped([of_channel; 4], values);
+            }
+            values = epilogue.listed(values, added);
+            unroll!(4, |i| {
+                let column = column + i as u32 * column_step;
+                if column < columns_end {
+                    y.store((of_y + column as u64) as usize, values[i]);
+                }
+            });
+            column += 4 * column_step;
+            at = at.wrapping_add(4 * position_step);
         }
-        local += BLOCK_THREADS * vector;
+        p += row_step;
+        at_row = at_row.wrapping_add(tile.rows.position_step);
     }
 }

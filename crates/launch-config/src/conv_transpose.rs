@@ -25,11 +25,14 @@ pub const BLOCK_THREADS: u32 = 256;
 /// Blocks that a multiprocessor should hold.
 pub const MIN_BLOCKS: u32 = 4;
 
-/// Vectors, or single elements, that a thread writes.
-pub const ITEMS_PER_THREAD: u32 = 4;
+/// Vectors, or single elements, that a block writes where the layout is NHWC: four a thread.
+pub const BLOCK_ITEMS: u32 = BLOCK_THREADS * 4;
 
-/// Vectors, or single elements, that a block writes.
-pub const BLOCK_ITEMS: u32 = BLOCK_THREADS * ITEMS_PER_THREAD;
+/// About how many elements a thread writes where the layout is NCHW.
+const THREAD_ELEMENTS: u32 = 16;
+
+/// The most elements that a thread writes of a row where the layout is NCHW.
+const THREAD_COLUMNS: u32 = 32;
 
 /// The largest stride and the largest dilation: products of two are indexed with 31 bits.
 pub const MAX_STEP: usize = (1 << 15) - 1;
@@ -80,7 +83,7 @@ pub struct PhasePosition {
     pub side: u32,
     /// The phase among those of the side.
     pub phase: u32,
-    /// The position in the convolution's output, less than the side's extent, unless the element has no taps.
+    /// The position in the convolution's output: less than the side's extent where the element has taps.
     pub at: u32,
 }
 
@@ -89,6 +92,19 @@ impl TransposedAxis {
     /// of a product.
     #[inline(always)]
     pub fn position(
+        &self,
+        y: u32,
+        high_word: impl Fn(u32, u32) -> u32 + Copy,
+    ) -> Option<PhasePosition> {
+        let position = self.phase(y, high_word)?;
+        (position.at < self.side(position.side).extent).then_some(position)
+    }
+
+    /// Where the convolution of its phase would have output element `y`, which may be beyond either end; none
+    /// if the phase has no taps. An element that is a multiple of the stride further on has the same phase,
+    /// and a position that is this multiple further on.
+    #[inline(always)]
+    pub fn phase(
         &self,
         y: u32,
         high_word: impl Fn(u32, u32) -> u32 + Copy,
@@ -108,19 +124,24 @@ impl TransposedAxis {
             _ => self.phases.div_rem(phase * self.step, high_word).0,
         };
         let side = (phase >= self.sides[1].first) as u32;
-        let of = match side {
-            0 => &self.sides[0],
-            _ => &self.sides[1],
-        };
-        let at = q.wrapping_sub(first).wrapping_sub(of.cropped);
-        if rest != 0 || at >= of.extent {
+        let of = self.side(side);
+        if rest != 0 {
             return None;
         }
         Some(PhasePosition {
             side,
             phase: phase - of.first,
-            at,
+            at: q.wrapping_sub(first).wrapping_sub(of.cropped),
         })
+    }
+
+    /// One of the two sides.
+    #[inline(always)]
+    pub const fn side(&self, side: u32) -> &AxisPhases {
+        match side {
+            0 => &self.sides[0],
+            _ => &self.sides[1],
+        }
     }
 
     /// An axis of an input of `input` elements and an output of `output`. Extents have 31 bits, steps 15.
@@ -244,6 +265,8 @@ pub struct InterleaveGeometry {
     pub group_k: Reciprocal,
     /// Output elements of a plane (or volume), clamped likewise.
     pub near_plane: Reciprocal,
+    /// Output slices of a plane (or volume).
+    pub slices: u32,
     /// Output rows of a slice.
     pub rows: Reciprocal,
     /// Output columns.
@@ -256,8 +279,114 @@ pub struct InterleaveGeometry {
     pub item_channels: u32,
     /// The bias of each output channel.
     pub bias: Presence,
+    /// What a block of an NCHW launch writes.
+    pub tile: RowTile,
     /// The axes: slices, rows, columns.
     pub axes: [TransposedAxis; 3],
+}
+
+/// How the threads of the blocks of an NCHW launch are laid over the rows and the columns of a slice. A
+/// block's other threads are in further slices.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RowTile {
+    /// Rows.
+    pub rows: AxisTile,
+    /// Columns.
+    pub columns: AxisTile,
+}
+
+/// Threads along an axis. They are side by side, and each takes elements of one phase.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AxisTile {
+    /// The logarithm of the threads.
+    pub log_threads: u32,
+    /// Elements of a tile.
+    pub extent: u32,
+    /// Tiles of the axis.
+    pub tiles: u32,
+    /// Blocks that share a tile: each begins where the threads of the one before it end.
+    pub runs: u32,
+    /// Elements from one that a thread has to the next, which is a multiple of the stride.
+    pub step: u32,
+    /// Positions in the phase between them.
+    pub position_step: u32,
+}
+
+impl AxisTile {
+    /// Threads over `extent` elements, at most `most` of them a thread, whose phases repeat after `stride`
+    /// elements.
+    fn of(extent: u32, stride: u32, log_threads: u32, most: u32) -> Self {
+        let threads = 1 << log_threads;
+        let common = greatest_common_divisor(threads as usize, stride as usize) as u32;
+        let runs = stride / common;
+        let step = threads * runs;
+        let tiles = extent.div_ceil(step.saturating_mul(most));
+        let of_tile = extent.div_ceil(tiles).next_multiple_of(threads);
+        Self {
+            log_threads,
+            extent: of_tile,
+            tiles: extent.div_ceil(of_tile),
+            runs: runs.min(of_tile / threads),
+            step,
+            position_step: threads / common,
+        }
+    }
+
+    /// The number of a thread among all, as what is left for other axes and its number on this one.
+    #[inline(always)]
+    pub const fn divide(&self, thread: u32) -> (u32, u32) {
+        let of_axis = thread & ((1 << self.log_threads) - 1);
+        (thread >> self.log_threads, of_axis)
+    }
+
+    /// The first element of a thread, which may be beyond the last, and the end of its elements, in an axis of
+    /// `extent` elements.
+    #[inline(always)]
+    pub const fn of_thread(&self, tile: u32, run: u32, thread: u32, extent: u32) -> (u32, u32) {
+        let begin = tile * self.extent;
+        let end = begin + self.extent;
+        let first = begin + (run << self.log_threads) + thread;
+        (first, if end < extent { end } else { extent })
+    }
+
+    /// Blocks along the axis.
+    const fn blocks(&self) -> u64 {
+        self.tiles as u64 * self.runs as u64
+    }
+
+    /// The most elements of a thread.
+    const fn of_each(&self) -> u32 {
+        self.extent.div_ceil(self.step)
+    }
+}
+
+impl RowTile {
+    /// That of slices with these rows and columns, whose phases repeat after `strides` of them.
+    fn of([rows, columns]: [u32; 2], strides: [u32; 2]) -> Self {
+        let log = |count: u32| count.clamp(1, BLOCK_THREADS).next_power_of_two().ilog2();
+        let (log_all, log_warp) = (BLOCK_THREADS.ilog2(), 5);
+        // Few rows leave threads for longer parts of them.
+        let lanes = log(columns).min((log_all - log(rows)).max(log_warp));
+        let columns = AxisTile::of(columns, strides[1], lanes, THREAD_COLUMNS);
+        let most = (THREAD_ELEMENTS / columns.of_each()).max(1);
+        Self {
+            rows: AxisTile::of(rows, strides[0], log(rows).min(log_all - lanes), most),
+            columns,
+        }
+    }
+
+    /// Slices of a block.
+    #[inline(always)]
+    pub const fn slices(&self) -> u32 {
+        BLOCK_THREADS >> (self.columns.log_threads + self.rows.log_threads)
+    }
+
+    /// Blocks that write a slice.
+    const fn blocks(&self) -> u64 {
+        self.rows.blocks() * self.columns.blocks()
+    }
 }
 
 impl InterleaveGeometry {
@@ -278,19 +407,24 @@ impl InterleaveGeometry {
             false => 1,
         };
         let near = |length: u64| Reciprocal::of(length.clamp(1, FAR) as u32);
-        let [_, rows, columns] = problem.output.map(|extent| extent as u32);
-        let plane = problem.output.iter().product::<usize>() as u32;
+        let [slices, rows, columns] = problem.output.map(|extent| extent as u32);
+        let plane = slices * rows * columns;
         Self {
             n: problem.n as u64,
             pixel_items: near((channels / item_channels).into()),
             group_k: near(group_k.into()),
             near_plane: near(plane.into()),
+            slices,
             rows: Reciprocal::of(rows),
             columns: Reciprocal::of(columns),
             channels,
             plane,
             item_channels,
             bias: Presence::of(problem.bias),
+            tile: RowTile::of(
+                [rows, columns],
+                [problem.stride[1], problem.stride[2]].map(|stride| stride as u32),
+            ),
             axes: [axis(0), axis(1), axis(2)],
         }
     }
@@ -321,8 +455,7 @@ impl InterleaveGeometry {
     /// Output slices, rows and columns.
     #[must_use]
     pub const fn output(&self) -> [u32; 3] {
-        let (rows, columns) = (self.rows.divisor, self.columns.divisor);
-        [self.plane / (rows * columns), rows, columns]
+        [self.slices, self.rows.divisor, self.columns.divisor]
     }
 
     /// Output elements.
@@ -330,13 +463,22 @@ impl InterleaveGeometry {
         self.n * self.channels as u64 * self.plane as u64
     }
 
+    /// Output slices of all samples and channels.
+    pub const fn all_slices(&self) -> u64 {
+        self.n * self.channels as u64 * self.slices as u64
+    }
+
     /// Launch of the kernel of a layout.
     pub const fn shape(&self, layout: Layout) -> Option<LaunchShape> {
-        let items = match layout {
-            Layout::Nchw => self.elements().div_ceil(VECTOR_ELEMENTS as u64),
-            Layout::Nhwc => self.elements() / self.item_channels as u64,
+        let blocks = match layout {
+            Layout::Nchw => {
+                self.all_slices().div_ceil(self.tile.slices() as u64) * self.tile.blocks()
+            }
+            Layout::Nhwc => {
+                (self.elements() / self.item_channels as u64).div_ceil(BLOCK_ITEMS as u64)
+            }
         };
-        LaunchShape::linear(items.div_ceil(BLOCK_ITEMS as u64), BLOCK_THREADS)
+        LaunchShape::linear(blocks, BLOCK_THREADS)
     }
 }
 

@@ -58,34 +58,50 @@ impl<'a, T: Storage> OutputEpilogue<'a, T> {
         values
     }
 
-    /// What the list makes of them, where they are output elements from `at` on: `N` or those that there are.
+    /// What the list adds to output element `at`, if it adds anything.
     ///
     /// # Safety
-    /// The residual has an element for each of the output, if the list adds it. `N` is the length of a
-    /// vector, at which `at` is, or 1.
+    /// The residual has an element for each of the output, if the list adds it.
     #[inline(always)]
-    pub(super) unsafe fn listed<const N: usize>(&self, at: usize, mut values: [T; N]) -> [T; N] {
-        let list = self.store.list;
-        if list.is_empty() {
-            return values;
+    pub(super) unsafe fn added(&self, at: usize) -> f32 {
+        match self.store.list.adds() {
+            true => self.residual().load(at).to_f32(),
+            false => 0.0,
         }
-        let mut added = [0.0; N];
-        if list.adds() {
-            let residual = Global::new(self.store.residual, self.elements);
-            if N == VECTOR_ELEMENTS && at + N <= self.elements {
-                let vector = T::to_f32_vector(residual.load_vec(at));
-                unroll!(4, |i| {
-                    if i < N {
-                        added[i] = vector[i];
-                    }
-                });
-            } else {
-                unroll!(4, |i| {
-                    if i < N && at + i < self.elements {
-                        added[i] = residual.load(at + i).to_f32();
-                    }
-                });
-            }
+    }
+
+    /// The same of the vector from element `at` on.
+    ///
+    /// # Safety
+    /// As for [`added`](Self::added); `at` is a multiple of a vector's length.
+    #[inline(always)]
+    pub(super) unsafe fn added_vector(&self, at: usize) -> [f32; VECTOR_ELEMENTS] {
+        match self.store.list.adds() {
+            true => T::to_f32_vector(self.residual().load_vec(at)),
+            false => [0.0; VECTOR_ELEMENTS],
+        }
+    }
+
+    /// What the list adds.
+    ///
+    /// # Safety
+    /// As for [`added`](Self::added).
+    #[inline(always)]
+    unsafe fn residual(&self) -> Global<T> {
+        Global::new(self.store.residual, self.elements)
+    }
+
+    /// Whether there is a list.
+    #[inline(always)]
+    pub(super) fn lists(&self) -> bool {
+        !self.store.list.is_empty()
+    }
+
+    /// What the list makes of values, with what it adds to each.
+    #[inline(always)]
+    pub(super) fn listed<const N: usize>(&self, mut values: [T; N], added: [f32; N]) -> [T; N] {
+        if !self.lists() {
+            return values;
         }
         let mut rounded = [0.0; N];
         unroll!(4, |i| {
@@ -93,7 +109,7 @@ impl<'a, T: Storage> OutputEpilogue<'a, T> {
                 rounded[i] = values[i].to_f32();
             }
         });
-        let listed = apply_and_add::<T, N>(list, rounded, added);
+        let listed = apply_and_add::<T, N>(self.store.list, rounded, added);
         unroll!(4, |i| {
             if i < N {
                 values[i] = T::from_f32(listed[i]);

@@ -8,7 +8,7 @@ use launch_config::implicit_gemm::Epilogue;
 use launch_config::pointwise::ResidualList;
 
 use super::epilogue::OutputEpilogue;
-use super::{Results, position, side};
+use super::{Results, position};
 use crate::parts::index::{NearSegments, div_rem};
 use crate::parts::store::{Store, StoreEpilogue};
 use crate::parts::unroll::unroll;
@@ -84,7 +84,7 @@ pub unsafe fn conv_transpose_interleave_nhwc<T: Storage>(
             if epilogue.maps {
                 [value] = epilogue.mapped([epilogue.of_channel(k)], [value]);
             }
-            let [value] = epilogue.listed(at, [value]);
+            let [value] = epilogue.listed([value], [epilogue.added(at)]);
             y.store(at, value);
         } else {
             let mut values = match place {
@@ -101,7 +101,7 @@ pub unsafe fn conv_transpose_interleave_nhwc<T: Storage>(
                 let of_channels = [0, 1, 2, 3].map(|i| epilogue.of_channel(k + i));
                 values = epilogue.mapped(of_channels, values);
             }
-            y.store_vec(at, epilogue.listed(at, values));
+            y.store_vec(at, epilogue.listed(values, epilogue.added_vector(at)));
         }
         local += BLOCK_THREADS;
     }
@@ -134,8 +134,8 @@ impl<T: Storage> Pixel<T> {
         let z = position(slices, z)?;
         let p = position(rows, p)?;
         let q = position(columns, q)?;
-        let [of_z, of_p] = [side(slices, z.side), side(rows, p.side)];
-        let of_q = side(columns, q.side);
+        let [of_z, of_p] = [slices.side(z.side), rows.side(p.side)];
+        let of_q = columns.side(q.side);
         let [left, right] = results.of_row(z.side, p.side);
         let pointer = if q.side == 0 { left } else { right };
         let phases = (of_z.count * of_p.count * of_q.count) as u64;

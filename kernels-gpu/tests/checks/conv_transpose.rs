@@ -97,6 +97,9 @@ fn rows() -> Vec<Row> {
         },
         // More than a block writes, of several planes.
         row([1, 2, 1, 33, 35], 4, [1, 2, 3], [1, 2, 2]),
+        // Rows of several tiles, and phases that take several blocks a tile.
+        row([1, 1, 1, 5, 513], 2, [1, 3, 2], [1, 3, 2]),
+        row([2, 1, 2, 9, 23], 1, [1, 4, 3], [1, 5, 3]),
         // Padding leaves little of what the classes would compute.
         Row {
             padding: [2, 5, 6],
@@ -341,15 +344,24 @@ fn check<T: Storage>(run: &Run, case: &Case) -> Outcome {
     same_bits(&format!("{}, channels last", case.name), &y, &wanted)
 }
 
-/// Outputs of more elements than 32 bits count, of one class of two phases along rows and two along columns.
+/// Outputs of more elements than 32 bits count, of one class.
 pub(crate) fn far(run: &Run) -> Outcome {
-    let [n, c, k, side] = [3, 1, 4, 23_000];
-    let input = [n, c, 1, side, side];
-    let case = row(input, k, [1, 2, 2], [1, 2, 2]).layer();
-    let Layer::ConvTranspose3d(layer) = case else {
+    // Rows that whole tiles cover; two phases along rows and two along columns.
+    far_of(run, Layout::Nchw, [1, 1 << 29], [1, 2])?;
+    far_of(run, Layout::Nhwc, [23_000; 2], [2; 2])
+}
+
+/// Images of these extents, with as many phases along rows and columns.
+fn far_of(run: &Run, layout: Layout, image: [usize; 2], phases: [usize; 2]) -> Outcome {
+    let [n, c, k] = [3, 1, 4];
+    let input = [n, c, 1, image[0], image[1]];
+    let steps = [1, phases[0], phases[1]];
+    let Layer::ConvTranspose3d(layer) = row(input, k, steps, steps).layer() else {
         unreachable!("a layer of volumes");
     };
-    let problem = layer.attributes.problem(&input, &[c, k, 1, 2, 2], None);
+    let problem = layer
+        .attributes
+        .problem(&input, &[c, k, 1, phases[0], phases[1]], None);
     let problem = problem.expect("planes of less than 2^31 elements");
     let g = problem
         .geometry()
@@ -358,64 +370,73 @@ pub(crate) fn far(run: &Run) -> Outcome {
         g.classes().map(|class| class.number).collect::<Vec<_>>(),
         [7]
     );
-    let [side, k] = [side, k].map(|extent| extent as u64);
-    let pixels = side * side;
-    let results = run.computed::<f32>(g.n * 4 * k * pixels, number)?;
+    let [k, rows, columns] = [k, image[0], image[1]].map(|extent| extent as u64);
+    let [of_rows, of_columns] = phases.map(|phases| phases as u64);
+    let (pixels, all) = (rows * columns, of_rows * of_columns);
+    let results = run.computed::<f32>(g.n * all * k * pixels, number)?;
     let none = std::ptr::null();
-    for layout in [Layout::Nchw, Layout::Nhwc] {
-        let y = run.sparse::<f32>(g.elements())?;
-        let arguments = (
-            none,
-            none,
-            none,
-            none,
-            none,
-            none,
-            none,
-            results.source(),
-            none,
-            std::ptr::null(),
-            std::ptr::null(),
-            none,
-            y.ptr(),
-            g,
-            Epilogue::NONE,
-            ResidualList::EMPTY,
+    let y = run.sparse::<f32>(g.elements())?;
+    let arguments = (
+        none,
+        none,
+        none,
+        none,
+        none,
+        none,
+        none,
+        results.source(),
+        none,
+        std::ptr::null(),
+        std::ptr::null(),
+        none,
+        y.ptr(),
+        g,
+        Epilogue::NONE,
+        ResidualList::EMPTY,
+    );
+    let (family, span) = match layout {
+        Layout::Nchw => {
+            let tile = g.tile.columns;
+            assert_eq!((g.tile.slices(), tile.runs), (1, 1));
+            assert_eq!(tile.tiles * tile.extent, g.columns.divisor);
+            (&CONV_TRANSPOSE_INTERLEAVE, tile.extent)
+        }
+        Layout::Nhwc => (
+            &CONV_TRANSPOSE_INTERLEAVE_NHWC,
+            BLOCK_ITEMS * VECTOR_ELEMENTS as u32,
+        ),
+    };
+    let span = u64::from(span);
+    let blocks = far_blocks(g.elements(), span);
+    run.launch_some(
+        family,
+        &[label::<f32>()],
+        g.shape(layout),
+        &blocks,
+        arguments,
+    )?;
+    let wanted = |index: u64| {
+        let plane = all * pixels;
+        let (sample, channel, pixel) = match layout {
+            Layout::Nchw => (index / plane / k, index / plane % k, index % plane),
+            Layout::Nhwc => (index / k / plane, index % k, index / k % plane),
+        };
+        let (p, q) = (
+            pixel / (of_columns * columns),
+            pixel % (of_columns * columns),
         );
-        let family = match layout {
-            Layout::Nchw => &CONV_TRANSPOSE_INTERLEAVE,
-            Layout::Nhwc => &CONV_TRANSPOSE_INTERLEAVE_NHWC,
-        };
-        let span = u64::from(BLOCK_ITEMS) * VECTOR_ELEMENTS as u64;
-        let blocks = far_blocks(g.elements(), span);
-        run.launch_some(
-            family,
-            &[label::<f32>()],
-            g.shape(layout),
-            &blocks,
-            arguments,
-        )?;
-        let wanted = |index: u64| {
-            let plane = 4 * pixels;
-            let (sample, channel, pixel) = match layout {
-                Layout::Nchw => (index / plane / k, index / plane % k, index % plane),
-                Layout::Nhwc => (index / k / plane, index % k, index / k % plane),
-            };
-            let (p, q) = (pixel / (2 * side), pixel % (2 * side));
-            let of_class = (p % 2 * 2 + q % 2) * k + channel;
-            let pixel = p / 2 * side + q / 2;
-            number(match layout {
-                Layout::Nchw => (sample * 4 * k + of_class) * pixels + pixel,
-                Layout::Nhwc => (sample * pixels + pixel) * 4 * k + of_class,
-            })
-        };
-        blocks_are(
-            &format!("interleaved in {layout}"),
-            &y,
-            span,
-            &blocks,
-            wanted,
-        )?;
-    }
-    Ok(())
+        let of_class = (p % of_rows * of_columns + q % of_columns) * k + channel;
+        let pixel = p / of_rows * columns + q / of_columns;
+        number(match layout {
+            Layout::Nchw => (sample * all * k + of_class) * pixels + pixel,
+            Layout::Nhwc => (sample * pixels + pixel) * all * k + of_class,
+        })
+    };
+    blocks_are(
+        &format!("interleaved in {layout}"),
+        &y,
+        span,
+        &blocks,
+        wanted,
+    )
 }

@@ -1,6 +1,7 @@
 extern crate std;
 
 use std::collections::BTreeSet;
+use std::vec;
 
 use super::*;
 
@@ -70,4 +71,47 @@ fn phases_have_the_products_of_the_definition() {
         }
     }
     assert!(cropped > 0);
+}
+
+#[test]
+fn threads_take_each_element_once_and_elements_of_one_phase() {
+    let mut seen = [false; 4];
+    for (extent, stride) in [1, 2, 31, 32, 33, 100, 1025, 5000]
+        .into_iter()
+        .flat_map(|extent| [1, 2, 3, 4, 6, 12, 31, 64, 200].map(|stride| (extent, stride)))
+    {
+        for (log_threads, most) in (0..9).flat_map(|log| [1, 4, 32].map(|most| (log, most))) {
+            let tile = AxisTile::of(extent, stride, log_threads, most);
+            assert!(tile.of_each() <= most);
+            assert_eq!(tile.step, tile.position_step * stride);
+            let mut times = vec![0; extent as usize];
+            let blocks = (0..tile.tiles).flat_map(|of| (0..tile.runs).map(move |run| (of, run)));
+            for (of, run) in blocks {
+                for thread in 0..1 << log_threads {
+                    let (first, end) = tile.of_thread(of, run, thread, extent);
+                    for element in (first..end).step_by(tile.step as usize) {
+                        times[element as usize] += 1;
+                    }
+                }
+            }
+            assert!(times.iter().all(|&times| times == 1), "{tile:?}");
+            let kinds = [
+                tile.tiles > 1,
+                tile.runs > 1,
+                tile.runs > 1 && tile.tiles > 1,
+                tile.runs < tile.step >> log_threads,
+            ];
+            seen = [0, 1, 2, 3].map(|i| seen[i] || kinds[i]);
+        }
+    }
+    assert_eq!(seen, [true; 4]);
+}
+
+#[test]
+fn blocks_have_as_many_threads_in_rows_of_any_extent() {
+    for (rows, columns) in [(1, 1), (1, 5000), (3, 7), (40, 40), (5000, 1), (300, 2000)] {
+        let tile = RowTile::of([rows, columns], [2, 2]);
+        let threads = 1 << (tile.rows.log_threads + tile.columns.log_threads);
+        assert_eq!(threads * tile.slices(), BLOCK_THREADS, "{rows} x {columns}");
+    }
 }
