@@ -14,10 +14,10 @@ use launch_config::conv_transpose::{
     TransposedAxis,
 };
 use launch_config::implicit_gemm::Epilogue;
-use launch_config::pointwise::ResidualList;
+use launch_config::pointwise::OperandList;
 
 use crate::parts::index::{div_rem, div_rem_u64};
-use crate::parts::store::{Store, StoreEpilogue};
+use crate::parts::store::{GainAndShift, Store, StoreEpilogue};
 use crate::parts::unroll::unroll;
 
 mod epilogue;
@@ -191,7 +191,7 @@ impl<T: Storage> Slice<T> {
 /// # Safety
 /// `y` has `g.elements()` elements, and so has `residual` if the list adds it. Result `i` is the output of the
 /// convolution of class `i` of `g.classes()`, for each that has one; `bias` has `g.channels` elements with a
-/// bias, and so have `gain` and `shift` if the epilogue has them. `y` is apart from all of them. A plane has
+/// bias, and so have `gain` and `shift` if the epilogue has them, and those behind if the list has them. `y` is apart from all of them. A plane has
 /// less than 2^31 elements.
 #[kernel(instances(T: [f32, f16, bf16]), max_threads = BLOCK_THREADS)]
 pub unsafe fn conv_transpose_interleave<T: Storage>(
@@ -206,11 +206,13 @@ pub unsafe fn conv_transpose_interleave<T: Storage>(
     bias: *const T,
     gain: *const f32,
     shift: *const f32,
+    gain_behind: *const f32,
+    shift_behind: *const f32,
     residual: *const T,
     y: *mut T,
     g: &InterleaveGeometry,
     epilogue: Epilogue,
-    list: &ResidualList,
+    list: &OperandList,
 ) {
     let results = Results {
         classes: [
@@ -219,8 +221,7 @@ pub unsafe fn conv_transpose_interleave<T: Storage>(
         bias,
     };
     let epilogue = StoreEpilogue {
-        gain,
-        shift,
+        of_channels: GainAndShift { gain, shift },
         epilogue,
     };
     let store = Store {
@@ -228,7 +229,11 @@ pub unsafe fn conv_transpose_interleave<T: Storage>(
         list,
         residual,
     };
-    let epilogue = OutputEpilogue::new(store, g);
+    let behind = GainAndShift {
+        gain: gain_behind,
+        shift: shift_behind,
+    };
+    let epilogue = OutputEpilogue::new(store, behind, g);
     let y = GlobalMut::new(y, g.elements() as usize);
 
     let tile = &g.tile;
@@ -286,7 +291,7 @@ pub unsafe fn conv_transpose_interleave<T: Storage>(
             if epilogue.maps {
                 values = epilogue.mapped([of_channel; 4], values);
             }
-            values = epilogue.listed(values, added);
+            values = epilogue.listed(values, added, move |_| channel as u32);
             unroll!(4, |i| {
                 let column = column + i as u32 * column_step;
                 if column < columns_end {

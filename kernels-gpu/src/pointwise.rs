@@ -9,7 +9,7 @@ use launch_config::VECTOR_ELEMENTS;
 use launch_config::elementwise::{
     BLOCK_ELEMENTS, BLOCK_THREADS, MIN_BLOCKS, ROUND_ELEMENTS, VECTORS_PER_THREAD,
 };
-use launch_config::pointwise::{PointwiseList, ResidualList};
+use launch_config::pointwise::{OperandList, PointwiseList};
 
 use crate::parts::elementwise::block_start;
 use crate::parts::pointwise::{List, apply, apply_and_add};
@@ -48,7 +48,7 @@ pub unsafe fn pointwise_residual<T: Storage>(
     residual: *const T,
     y: *mut T,
     elements: u64,
-    list: &ResidualList,
+    list: &OperandList,
 ) {
     let residual = Global::new(residual, elements as usize);
     map(x, y, elements, List::WithResidual(list, residual));

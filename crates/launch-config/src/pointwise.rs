@@ -120,36 +120,47 @@ impl PointwiseList {
     }
 }
 
-/// A list of pointwise functions with the addition of a residual somewhere in it.
+/// A list of pointwise functions, and somewhere in it operations with further operands: the addition of a
+/// residual, and `fma(gain[c], x, shift[c])` with a gain and a shift of each channel. Either may be absent. If
+/// both stand at the same place, the residual is added first.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct ResidualList {
+pub struct OperandList {
     /// The functions.
     pub functions: PointwiseList,
-    /// The number of functions that come before the addition; [`NO_RESIDUAL`](Self::NO_RESIDUAL) without one.
+    /// The number of functions that come before the addition; [`ABSENT`](Self::ABSENT) without one.
     pub residual_at: u32,
+    /// The number of functions that come before gain and shift; [`ABSENT`](Self::ABSENT) without them.
+    pub affine_at: u32,
 }
 
-impl ResidualList {
-    /// `residual_at` of a list that adds nothing.
-    pub const NO_RESIDUAL: u32 = u32::MAX;
+impl OperandList {
+    /// The place of an operand that a list does not have.
+    pub const ABSENT: u32 = u32::MAX;
 
     /// Changes no value.
     pub const EMPTY: Self = Self {
         functions: PointwiseList::EMPTY,
-        residual_at: Self::NO_RESIDUAL,
+        residual_at: Self::ABSENT,
+        affine_at: Self::ABSENT,
     };
 
     /// Whether it adds a residual.
     #[must_use]
     pub const fn adds(&self) -> bool {
-        self.residual_at != Self::NO_RESIDUAL
+        self.residual_at != Self::ABSENT
+    }
+
+    /// Whether it has a gain and a shift of each channel.
+    #[must_use]
+    pub const fn is_affine(&self) -> bool {
+        self.affine_at != Self::ABSENT
     }
 
     /// Whether it changes no value.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
-        self.functions.is_empty() && !self.adds()
+        self.functions.is_empty() && !self.adds() && !self.is_affine()
     }
 }
 

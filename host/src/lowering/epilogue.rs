@@ -2,7 +2,7 @@
 //!
 //! Each type is one kind of epilogue that kernels implement. Its `of` accepts a region's form, or refuses it.
 
-use launch_config::pointwise::{ResidualList, Step};
+use launch_config::pointwise::{OperandList, Step};
 use op_spec::graph::{ChannelAffine, Epilogue, NormalForm, Pointwise, Reduction};
 use op_spec::{ArithmeticOp, ArithmeticProblem, PointwiseProblem, PreluProblem, ScaleProblem};
 
@@ -69,16 +69,16 @@ impl Plan {
     }
 
     /// What the producer applies before it stores its results.
-    pub(super) fn store_epilogue(&self) -> (StoreEpilogue, ResidualList) {
+    pub(super) fn store_epilogue(&self) -> (StoreEpilogue, OperandList) {
         match self {
             Plan::Store(store) => (store.epilogue, store.list),
-            _ => (StoreEpilogue::NONE, ResidualList::EMPTY),
+            _ => (StoreEpilogue::NONE, OperandList::EMPTY),
         }
     }
 
     /// Whether the producer applies anything before it stores its results.
     pub(super) fn has_store(&self) -> bool {
-        self.store_epilogue() != (StoreEpilogue::NONE, ResidualList::EMPTY)
+        self.store_epilogue() != (StoreEpilogue::NONE, OperandList::EMPTY)
     }
 
     /// The norm whose statistics it needs.
@@ -103,7 +103,7 @@ pub(super) struct Store {
     pub(super) residual: Option<usize>,
     /// What is applied to accumulators, and to the rounded results.
     pub(super) epilogue: StoreEpilogue,
-    pub(super) list: ResidualList,
+    pub(super) list: OperandList,
 }
 
 impl Store {

@@ -12,7 +12,7 @@ use launch_config::implicit_gemm::{
     Epilogue as StoreEpilogue, GemmConfig, RoundedEpilogue, combining,
 };
 use launch_config::norm::NormGeometry;
-use launch_config::pointwise::ResidualList;
+use launch_config::pointwise::OperandList;
 use op_spec::graph::NormalForm;
 use op_spec::{ConvProblem, ConvTransposeProblem, Layout, ReductionOp};
 
@@ -320,7 +320,7 @@ fn pays_for_layout(gemm: &Gemm) -> bool {
 fn transposed(
     region: &Region<'_>,
     problem: &ConvTransposeProblem<3>,
-    store: (StoreEpilogue, ResidualList),
+    store: (StoreEpilogue, OperandList),
 ) -> Result<Transposed, Refusal> {
     let (strides, output) = (region.strides(), region.output);
     let mut candidates = vec![

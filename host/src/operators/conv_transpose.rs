@@ -9,7 +9,7 @@ use launch_config::conv_transpose::{Class, InterleaveGeometry, MAX_CLASSES, Phas
 use launch_config::depthwise::DepthwiseGeometry;
 use launch_config::depthwise::nhwc::NhwcGeometry;
 use launch_config::implicit_gemm::{Epilogue, RoundedEpilogue};
-use launch_config::pointwise::ResidualList;
+use launch_config::pointwise::OperandList;
 use launch_config::{KernelGeometry, Refusal};
 use op_spec::Layout;
 
@@ -48,7 +48,7 @@ impl ClassKernels {
     }
 
     /// Whether they store results of a type through this epilogue and this list.
-    fn take(&self, store: &(Epilogue, ResidualList), dtype: DType) -> bool {
+    fn take(&self, store: &(Epilogue, OperandList), dtype: DType) -> bool {
         let (_, list) = store;
         match self {
             Self::ImplicitGemm(gemm) => {
@@ -64,7 +64,7 @@ impl ClassKernels {
 }
 
 /// An epilogue and a list that change nothing.
-const NO_STORE: (Epilogue, ResidualList) = (Epilogue::NONE, ResidualList::EMPTY);
+const NO_STORE: (Epilogue, OperandList) = (Epilogue::NONE, OperandList::EMPTY);
 
 /// A class with its convolution.
 #[derive(Debug)]
@@ -90,7 +90,7 @@ pub(crate) struct Transposed {
     geometry: InterleaveGeometry,
     classes: Vec<PlannedClass>,
     /// What outputs go through before they are written, those without taps included.
-    store: (Epilogue, ResidualList),
+    store: (Epilogue, OperandList),
     /// Whether a launch writes the output from the results of the classes. Otherwise the only class's
     /// convolution does.
     interleaves: bool,
@@ -108,7 +108,7 @@ impl Transposed {
     /// Extents that no kernel can index; what `choose` refuses.
     pub(crate) fn new(
         problem: &ConvTransposeProblem<3>,
-        (store, dtype): ((Epilogue, ResidualList), DType),
+        (store, dtype): ((Epilogue, OperandList), DType),
         choose: impl Fn(&ConvProblem<3>, &dyn Fn(&Gemm) -> bool) -> Result<ClassKernels, Refusal>,
     ) -> Result<Option<Self>, Refusal> {
         let limit = |_| Refusal::Needs("planes, filters and steps that are indexed with 32 bits");
@@ -141,7 +141,7 @@ impl Transposed {
     }
 
     /// What the results of classes go through before they are written.
-    fn class_store(&self) -> (Epilogue, ResidualList) {
+    fn class_store(&self) -> (Epilogue, OperandList) {
         match self.interleaves {
             true => NO_STORE,
             false => self.store,

@@ -11,7 +11,7 @@ use crate::error::Result;
 use crate::graph::LayerProblem;
 use crate::program::{LaunchPlan, ProgramBuilder, Value};
 use crate::spec::{ClampSpec, GeluApproximation, PointwiseProblem, PointwiseSpec};
-use launch_config::pointwise::{MAX_STEPS, PointwiseList, ResidualList, shape};
+use launch_config::pointwise::{MAX_STEPS, OperandList, PointwiseList, shape};
 
 /// `y = min(max(x, spec.min), spec.max)`, elementwise.
 ///
@@ -251,9 +251,9 @@ pub(crate) fn steps<R>(functions: &[PointwiseProblem]) -> Vec<ListStep<R>> {
 /// The first steps, as many as a list holds, the residual among them, and the other steps.
 pub(crate) fn first_list<R: Copy>(
     steps: &[ListStep<R>],
-) -> (ResidualList, Option<R>, &[ListStep<R>]) {
+) -> (OperandList, Option<R>, &[ListStep<R>]) {
     let mut functions = Vec::new();
-    let (mut residual, mut residual_at) = (None, ResidualList::NO_RESIDUAL);
+    let (mut residual, mut residual_at) = (None, OperandList::NO_RESIDUAL);
     let mut taken = 0;
     for step in steps {
         match step {
@@ -267,7 +267,7 @@ pub(crate) fn first_list<R: Copy>(
         }
         taken += 1;
     }
-    let list = ResidualList {
+    let list = OperandList {
         functions: PointwiseList::take(&mut functions.into_iter()),
         residual_at,
     };

@@ -2,17 +2,18 @@
 
 use cuda_std::Storage;
 use cuda_std::global::Global;
-use launch_config::VECTOR_ELEMENTS;
 use launch_config::conv_transpose::InterleaveGeometry;
 use launch_config::implicit_gemm::Epilogue;
 
-use crate::parts::pointwise::apply_and_add;
-use crate::parts::store::Store;
+use crate::parts::pointwise::apply_with;
+use crate::parts::store::{GainAndShift, Store};
 use crate::parts::unroll::unroll;
 
 /// What is applied to results, those without taps included, before they are written.
 pub(super) struct OutputEpilogue<'a, T> {
     store: Store<'a, T>,
+    /// Gain and shift of the list, if it has them.
+    behind: GainAndShift,
     /// Whether the store's epilogue changes values.
     pub(super) maps: bool,
     /// Elements of the output.
@@ -22,10 +23,11 @@ pub(super) struct OutputEpilogue<'a, T> {
 
 impl<'a, T: Storage> OutputEpilogue<'a, T> {
     #[inline(always)]
-    pub(super) fn new(store: Store<'a, T>, g: &InterleaveGeometry) -> Self {
+    pub(super) fn new(store: Store<'a, T>, behind: GainAndShift, g: &InterleaveGeometry) -> Self {
         Self {
             maps: store.epilogue.epilogue != Epilogue::NONE,
             store,
+            behind,
             elements: g.elements() as usize,
             channels: g.channels as usize,
         }
@@ -70,18 +72,6 @@ impl<'a, T: Storage> OutputEpilogue<'a, T> {
         }
     }
 
-    /// The same of the vector from element `at` on.
-    ///
-    /// # Safety
-    /// As for [`added`](Self::added); `at` is a multiple of a vector's length.
-    #[inline(always)]
-    pub(super) unsafe fn added_vector(&self, at: usize) -> [f32; VECTOR_ELEMENTS] {
-        match self.store.list.adds() {
-            true => T::to_f32_vector(self.residual().load_vec(at)),
-            false => [0.0; VECTOR_ELEMENTS],
-        }
-    }
-
     /// What the list adds.
     ///
     /// # Safety
@@ -97,9 +87,17 @@ impl<'a, T: Storage> OutputEpilogue<'a, T> {
         !self.store.list.is_empty()
     }
 
-    /// What the list makes of values, with what it adds to each.
+    /// What the list makes of values, with what it adds to each; `channel_of` says its channel.
+    ///
+    /// # Safety
+    /// As for [`of_channel`](Self::of_channel).
     #[inline(always)]
-    pub(super) fn listed<const N: usize>(&self, mut values: [T; N], added: [f32; N]) -> [T; N] {
+    pub(super) unsafe fn listed<const N: usize>(
+        &self,
+        mut values: [T; N],
+        added: [f32; N],
+        channel_of: impl Fn(usize) -> u32 + Copy,
+    ) -> [T; N] {
         if !self.lists() {
             return values;
         }
@@ -109,7 +107,19 @@ impl<'a, T: Storage> OutputEpilogue<'a, T> {
                 rounded[i] = values[i].to_f32();
             }
         });
-        let listed = apply_and_add::<T, N>(self.store.list, rounded, added);
+        let (behind, channels) = (self.behind, self.channels);
+        let of_channels = move || {
+            let mut of_channels = [[0.0; 2]; N];
+            unroll!(4, |i| {
+                if i < N {
+                    let channel = channel_of(i) as usize;
+                    of_channels[i] = behind.of_channel(channel, channels);
+                }
+            });
+            of_channels
+        };
+        let list = self.store.list;
+        let listed = apply_with::<T, N>(list, rounded, Some(added), Some(of_channels));
         unroll!(4, |i| {
             if i < N {
                 values[i] = T::from_f32(listed[i]);

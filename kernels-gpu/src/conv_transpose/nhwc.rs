@@ -1,16 +1,16 @@
 //! The interleaving of channels-last results.
 
 use cuda_std::global::{Global, GlobalMut};
-use cuda_std::{Storage, bf16, f16, kernel, math, thread};
+use cuda_std::{Storage, bf16, f16, kernel, math, opaque, thread};
 use launch_config::VECTOR_ELEMENTS;
 use launch_config::conv_transpose::{BLOCK_ITEMS, BLOCK_THREADS, InterleaveGeometry, MIN_BLOCKS};
 use launch_config::implicit_gemm::Epilogue;
-use launch_config::pointwise::ResidualList;
+use launch_config::pointwise::OperandList;
 
 use super::epilogue::OutputEpilogue;
 use super::{Results, position};
 use crate::parts::index::{NearSegments, div_rem};
-use crate::parts::store::{Store, StoreEpilogue};
+use crate::parts::store::{GainAndShift, Store, StoreEpilogue};
 use crate::parts::unroll::unroll;
 
 /// A block writes up to four vectors of channels a thread of the NHWC output `y`, from the classes' NHWC
@@ -37,11 +37,13 @@ pub unsafe fn conv_transpose_interleave_nhwc<T: Storage>(
     bias: *const T,
     gain: *const f32,
     shift: *const f32,
+    gain_behind: *const f32,
+    shift_behind: *const f32,
     residual: *const T,
     y: *mut T,
     g: &InterleaveGeometry,
     epilogue: Epilogue,
-    list: &ResidualList,
+    list: &OperandList,
 ) {
     let results = Results {
         classes: [
@@ -50,8 +52,7 @@ pub unsafe fn conv_transpose_interleave_nhwc<T: Storage>(
         bias,
     };
     let epilogue = StoreEpilogue {
-        gain,
-        shift,
+        of_channels: GainAndShift { gain, shift },
         epilogue,
     };
     let store = Store {
@@ -59,7 +60,11 @@ pub unsafe fn conv_transpose_interleave_nhwc<T: Storage>(
         list,
         residual,
     };
-    let epilogue = OutputEpilogue::new(store, g);
+    let behind = GainAndShift {
+        gain: gain_behind,
+        shift: shift_behind,
+    };
+    let epilogue = OutputEpilogue::new(store, behind, g);
     let y = GlobalMut::new(y, g.elements() as usize);
     let start = thread::block_idx_x() as u64 * BLOCK_ITEMS as u64;
     let items = div_rem(g.channels, g.item_channels).0;
@@ -84,7 +89,7 @@ pub unsafe fn conv_transpose_interleave_nhwc<T: Storage>(
             if epilogue.maps {
                 [value] = epilogue.mapped([epilogue.of_channel(k)], [value]);
             }
-            let [value] = epilogue.listed([value], [epilogue.added(at)]);
+            let [value] = epilogue.listed([value], [epilogue.added(at)], move |_| k);
             y.store(at, value);
         } else {
             let mut values = match place {
@@ -101,7 +106,19 @@ pub unsafe fn conv_transpose_interleave_nhwc<T: Storage>(
                 let of_channels = [0, 1, 2, 3].map(|i| epilogue.of_channel(k + i));
                 values = epilogue.mapped(of_channels, values);
             }
-            y.store_vec(at, epilogue.listed(values, epilogue.added_vector(at)));
+            if epilogue.lists() {
+                // One by one, which takes fewer registers: each comes in as the last.
+                let mut i = 0;
+                while i < VECTOR_ELEMENTS as u32 {
+                    opaque::not_unrolled();
+                    let [a, b, c, d] = values;
+                    let added = epilogue.added(at + i as usize);
+                    let [a] = epilogue.listed([a], [added], move |_| k + i);
+                    values = [b, c, d, a];
+                    i = opaque::to_compiler(i + 1);
+                }
+            }
+            y.store_vec(at, values);
         }
         local += BLOCK_THREADS;
     }

@@ -28,7 +28,7 @@ use cuda_std::global::{Global, GlobalMut};
 use cuda_std::{Storage, bf16, f16, kernel, thread};
 use launch_config::elementwise::{BLOCK_THREADS, MIN_BLOCKS};
 use launch_config::norm::{APPLY_VALUES, ApplyGeometry};
-use launch_config::pointwise::{PointwiseList, ResidualList};
+use launch_config::pointwise::{OperandList, PointwiseList};
 
 use crate::parts::index::NearSegments;
 use crate::parts::map::PlaneMap;
@@ -162,7 +162,7 @@ pub unsafe fn group_norm_scale_pointwise_residual<T: Vectors>(
     residual: *const T,
     y: *mut T,
     g: &ApplyGeometry,
-    list: &ResidualList,
+    list: &OperandList,
 ) {
     let tensors = NormTensors {
         partials,

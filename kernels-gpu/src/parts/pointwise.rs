@@ -10,7 +10,7 @@ use cuda_std::Storage;
 use cuda_std::global::Global;
 use cuda_std::math::{self, fma};
 use launch_config::elementwise::Bounds;
-use launch_config::pointwise::{Function, MAX_STEPS, PointwiseList, ResidualList, Step};
+use launch_config::pointwise::{Function, MAX_STEPS, OperandList, PointwiseList, Step};
 
 use super::exponential::{Exponential, exp_less_one, ln_of_one_and, scaled_tail, with_sign};
 use super::map::clamp;
@@ -23,7 +23,7 @@ const MAX_VALUES: usize = 16;
 #[derive(Clone, Copy)]
 pub(crate) enum List<'a, T> {
     Functions(&'a PointwiseList),
-    WithResidual(&'a ResidualList, Global<T>),
+    WithResidual(&'a OperandList, Global<T>),
 }
 
 /// Applies a list to values, for results that are stored as `T`.
@@ -43,20 +43,35 @@ pub(crate) fn apply<T: Storage, const N: usize>(
     values
 }
 
-/// The same, and adds `residual` where the list says so.
+/// The same of a list with operands: residuals of the values, and what gives the gain and the shift of each
+/// when they are wanted; none that the caller's lists do not have.
 #[inline(always)]
-pub(crate) fn apply_and_add<T: Storage, const N: usize>(
-    list: &ResidualList,
+pub(crate) fn apply_with<T: Storage, const N: usize>(
+    list: &OperandList,
     values: [f32; N],
-    residual: [f32; N],
+    residual: Option<[f32; N]>,
+    of_channels: Option<impl Fn() -> [[f32; 2]; N] + Copy>,
 ) -> [f32; N] {
     let mut values = values;
     let mut at = 0;
     loop {
-        if at == list.residual_at {
+        if let Some(residual) = residual
+            && at == list.residual_at
+        {
             unroll!(16, |i| {
                 if i < N {
                     values[i] += residual[i];
+                }
+            });
+        }
+        if let Some(of_channels) = of_channels
+            && at == list.affine_at
+        {
+            let of_channels = of_channels();
+            unroll!(16, |i| {
+                if i < N {
+                    let [gain, shift] = of_channels[i];
+                    values[i] = fma(gain, values[i], shift);
                 }
             });
         }
@@ -66,6 +81,17 @@ pub(crate) fn apply_and_add<T: Storage, const N: usize>(
         values = step::<T, N>(nth(&list.functions, at as usize), values);
         at += 1;
     }
+}
+
+/// The same of a list without gain and shift: adds `residual` where it says so.
+#[inline(always)]
+pub(crate) fn apply_and_add<T: Storage, const N: usize>(
+    list: &OperandList,
+    values: [f32; N],
+    residual: [f32; N],
+) -> [f32; N] {
+    let none = None::<fn() -> [[f32; 2]; N]>;
+    apply_with::<T, N>(list, values, Some(residual), none)
 }
 
 /// Step number `at`, by a branch: an array that is indexed by a variable would be copied to each thread's

@@ -3,23 +3,41 @@
 use cuda_std::global::Global;
 use cuda_std::math;
 use launch_config::implicit_gemm::Epilogue;
-use launch_config::pointwise::ResidualList;
+use launch_config::pointwise::OperandList;
 
 use super::map::clamp;
+
+/// The tensors of gain and shift of each channel, where there are any.
+#[derive(Clone, Copy)]
+pub(crate) struct GainAndShift {
+    pub(crate) gain: *const f32,
+    pub(crate) shift: *const f32,
+}
+
+impl GainAndShift {
+    /// Those of a channel of `channels`.
+    ///
+    /// # Safety
+    /// The tensors have an element for each channel.
+    #[inline(always)]
+    pub(crate) unsafe fn of_channel(&self, channel: usize, channels: usize) -> [f32; 2] {
+        let load = |values| Global::<f32>::new(values, channels).load_readonly(channel);
+        [load(self.gain), load(self.shift)]
+    }
+}
 
 /// The epilogue with its tensors.
 #[derive(Clone, Copy)]
 pub(crate) struct StoreEpilogue {
     /// Gain and shift of each channel, if the epilogue has them.
-    pub(crate) gain: *const f32,
-    pub(crate) shift: *const f32,
+    pub(crate) of_channels: GainAndShift,
     pub(crate) epilogue: Epilogue,
 }
 
 /// What results without a norm go through: the epilogue, then the list of what it gives, which is rounded.
 pub(crate) struct Store<'a, T> {
     pub(crate) epilogue: StoreEpilogue,
-    pub(crate) list: &'a ResidualList,
+    pub(crate) list: &'a OperandList,
     /// What the list adds, if it adds anything.
     pub(crate) residual: *const T,
 }
@@ -37,8 +55,7 @@ impl StoreEpilogue {
         if !self.epilogue.gain_and_shift.is_present() {
             return NOTHING;
         }
-        let load = |values| Global::<f32>::new(values, channels).load_readonly(channel);
-        [load(self.gain), load(self.shift)]
+        self.of_channels.of_channel(channel, channels)
     }
 
     /// The epilogue of a result, with gain and shift of its channel. NaN stays NaN.

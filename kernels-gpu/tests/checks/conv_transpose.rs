@@ -6,7 +6,7 @@ use launch_config::conv_transpose::{
     BLOCK_ITEMS, Class, InterleaveGeometry, MAX_CLASSES, PhaseFiltersGeometry,
 };
 use launch_config::implicit_gemm::Epilogue;
-use launch_config::pointwise::ResidualList;
+use launch_config::pointwise::OperandList;
 use launch_config::{KernelGeometry, VECTOR_ELEMENTS};
 use op_spec::graph::{Layer, LayerProblem};
 use op_spec::{ConvTransposeProblem, Layout};
@@ -251,7 +251,7 @@ pub(super) struct OutputEpilogue<'a, T> {
     pub(super) gain: Tensor<f32>,
     pub(super) shift: Tensor<f32>,
     pub(super) epilogue: Epilogue,
-    pub(super) list: ResidualList,
+    pub(super) list: OperandList,
     pub(super) residual: Option<&'a Tensor<T>>,
 }
 
@@ -262,7 +262,7 @@ impl<T: Storage> OutputEpilogue<'_, T> {
             gain: run.tensor(&[])?,
             shift: run.tensor(&[])?,
             epilogue: Epilogue::NONE,
-            list: ResidualList::EMPTY,
+            list: OperandList::EMPTY,
             residual: None,
         })
     }
@@ -392,7 +392,7 @@ fn far_of(run: &Run, layout: Layout, image: [usize; 2], phases: [usize; 2]) -> O
         y.ptr(),
         g,
         Epilogue::NONE,
-        ResidualList::EMPTY,
+        OperandList::EMPTY,
     );
     let (family, span) = match layout {
         Layout::Nchw => {

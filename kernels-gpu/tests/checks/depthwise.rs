@@ -6,7 +6,7 @@ use launch_config::depthwise::DepthwiseGeometry;
 use launch_config::depthwise::nhwc::NhwcGeometry;
 use launch_config::implicit_gemm::Epilogue;
 use launch_config::norm::COUNTED_ELEMENTS;
-use launch_config::pointwise::{ResidualList, Step};
+use launch_config::pointwise::{OperandList, Step};
 use launch_config::{KernelGeometry, Presence};
 use op_spec::graph::LayerProblem;
 use oracle::{Case, Precision};
@@ -114,7 +114,7 @@ struct Ended {
     gain: Tensor<f32>,
     shift: Tensor<f32>,
     epilogue: Epilogue,
-    list: ResidualList,
+    list: OperandList,
     /// Where the residual stands among what was loaded.
     residual: usize,
 }

@@ -10,7 +10,7 @@ use launch_config::depthwise::nhwc::NhwcGeometry;
 use launch_config::implicit_gemm::{
     Epilogue, GemmConfig, GemmDevice, GemmTile, M32N128, W64N128, WARP_SPECIALIZED,
 };
-use launch_config::pointwise::ResidualList;
+use launch_config::pointwise::OperandList;
 use op_spec::ConvSpec;
 
 use super::super::kernels::conv::CONV_DIRECT;
@@ -201,7 +201,7 @@ pub(crate) fn depthwise_nhwc(run: &Run) -> Outcome {
         y.ptr(),
         of,
         Epilogue::NONE,
-        ResidualList::EMPTY,
+        OperandList::EMPTY,
     );
     let shape = of.shape();
     let last = u64::from(shape.expect("few blocks").grid[0]) - 1;

@@ -2,7 +2,7 @@
 
 use cuda_std::Storage;
 use launch_config::pointwise::Step;
-use launch_config::pointwise::{MAX_STEPS, PointwiseList, ResidualList, shape};
+use launch_config::pointwise::{MAX_STEPS, OperandList, PointwiseList, shape};
 use op_spec::graph::Layer;
 use op_spec::{GeluApproximation, PointwiseSpec};
 
@@ -11,7 +11,7 @@ use super::norm::optional;
 use super::{Failure, Loaded, Outcome, Run, case, compare, expected, label, rounded_once};
 
 /// A list of layers: functions, and at most one residual.
-pub(super) fn list(layers: &[Layer]) -> ResidualList {
+pub(super) fn list(layers: &[Layer]) -> OperandList {
     let mut steps = layers.iter().filter_map(|layer| match layer {
         Layer::Pointwise(function) => Some(Step::of(function)),
         Layer::Arithmetic(_) => None,
@@ -21,9 +21,9 @@ pub(super) fn list(layers: &[Layer]) -> ResidualList {
     assert!(steps.next().is_none(), "more than a list takes");
     let adds = |layer: &Layer| matches!(layer, Layer::Arithmetic(_));
     let residual_at = layers.iter().position(adds);
-    ResidualList {
+    OperandList {
         functions,
-        residual_at: residual_at.map_or(ResidualList::NO_RESIDUAL, |at| at as u32),
+        residual_at: residual_at.map_or(OperandList::NO_RESIDUAL, |at| at as u32),
     }
 }
 

@@ -1,7 +1,7 @@
 //! Tables of convolutions, a line each.
 
 use cuda_std::Storage;
-use launch_config::pointwise::{PointwiseList, ResidualList, Step};
+use launch_config::pointwise::{OperandList, PointwiseList, Step};
 use op_spec::graph::{ConvLayer, Layer};
 use op_spec::{ConvSpec, PointwiseSpec};
 use oracle::Case;
@@ -52,15 +52,15 @@ impl Listed {
 }
 
 /// A list as kernels take it.
-pub(super) fn residual_list(list: &[Listed]) -> ResidualList {
+pub(super) fn residual_list(list: &[Listed]) -> OperandList {
     let steps = list.iter().filter_map(|step| match step {
         Listed::Add => None,
         Listed::Function(function) => Some(Step::of(function)),
     });
     let adds = |step: &Listed| matches!(step, Listed::Add);
-    ResidualList {
+    OperandList {
         functions: PointwiseList::take(&mut steps.into_iter()),
-        residual_at: (list.iter().position(adds)).map_or(ResidualList::NO_RESIDUAL, |at| at as u32),
+        residual_at: (list.iter().position(adds)).map_or(OperandList::NO_RESIDUAL, |at| at as u32),
     }
 }
 
@@ -139,7 +139,7 @@ impl<const D: usize> Row<D> {
     }
 
     /// The list as kernels take it.
-    pub(super) fn residual_list(&self) -> ResidualList {
+    pub(super) fn residual_list(&self) -> OperandList {
         residual_list(self.list)
     }
 

@@ -10,7 +10,7 @@ use super::{GemmConfig, GemmDevice, K_VECTOR_BYTES, OperandFormat};
 use crate::conv::ConvGeometry;
 use crate::elementwise::Bounds;
 use crate::mode::mode;
-use crate::pointwise::{Function, ResidualList, Step};
+use crate::pointwise::{Function, OperandList, Step};
 use crate::{Presence, Refusal};
 
 mode! {
@@ -118,7 +118,7 @@ impl RoundedEpilogue {
 
     /// The epilogue that a list is, if it is one.
     #[must_use]
-    pub fn of(list: &ResidualList) -> Option<Self> {
+    pub fn of(list: &OperandList) -> Option<Self> {
         let steps = &list.functions.steps()[..list.functions.len()];
         let (before, after) = match list.adds() {
             true => steps.split_at(list.residual_at as usize),

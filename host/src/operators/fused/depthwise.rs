@@ -13,7 +13,7 @@ use crate::program::{Arguments, LaunchPlan, ProgramBuilder, Value};
 use launch_config::depthwise::DepthwiseGeometry;
 use launch_config::depthwise::nhwc::NhwcGeometry;
 use launch_config::implicit_gemm::Epilogue;
-use launch_config::pointwise::ResidualList;
+use launch_config::pointwise::OperandList;
 
 /// Plans the convolution; `has_store` says whether an epilogue and a list are applied to its results.
 pub(crate) fn plan(
@@ -38,12 +38,12 @@ pub(crate) fn append(
     x: Value,
     parameters: &Parameters<'_>,
     geometry: &DepthwiseGeometry,
-    store: (Epilogue, ResidualList),
+    store: (Epilogue, OperandList),
     output: &[usize],
 ) -> Result<Convolved> {
     let dtype = program.dtype(x);
     let y = program.tensor(output, dtype)?;
-    if store != (Epilogue::NONE, ResidualList::EMPTY) {
+    if store != (Epilogue::NONE, OperandList::EMPTY) {
         // SAFETY: `x` and the filters have the shapes that the geometry was made from, which pools nothing.
         return unsafe {
             stored(
@@ -87,7 +87,7 @@ pub(crate) fn append_nhwc(
     x: Value,
     parameters: &Parameters<'_>,
     geometry: &NhwcGeometry,
-    store: (Epilogue, ResidualList),
+    store: (Epilogue, OperandList),
     output: &[usize],
 ) -> Result<Convolved> {
     let order = Order::of_layout(output, Layout::Nhwc)?;
@@ -117,7 +117,7 @@ type Stored<G> = (
     Value,
     G,
     Epilogue,
-    ResidualList,
+    OperandList,
 );
 
 /// Appends a convolution of `x` to `y` whose results are stored through the epilogue and the list.
@@ -130,7 +130,7 @@ unsafe fn stored<A: KernelArgs, G>(
     [x, y]: [Value; 2],
     parameters: &Parameters<'_>,
     geometry: G,
-    (epilogue, list): (Epilogue, ResidualList),
+    (epilogue, list): (Epilogue, OperandList),
 ) -> Result<Convolved>
 where
     Stored<G>: Arguments<A>,

@@ -50,12 +50,12 @@ use launch_config::depthwise::{
 };
 use launch_config::implicit_gemm::Epilogue;
 use launch_config::norm::COUNTED_ELEMENTS;
-use launch_config::pointwise::ResidualList;
+use launch_config::pointwise::OperandList;
 
 use crate::parts::extrema::is_reversed;
 use crate::parts::index::div_rem;
 use crate::parts::moments::{Moments, WARP_SLOT, stored};
-use crate::parts::store::{Store, StoreEpilogue};
+use crate::parts::store::{GainAndShift, Store, StoreEpilogue};
 use crate::parts::unroll::unroll;
 
 mod item;
@@ -113,12 +113,11 @@ pub unsafe fn depthwise_list<T: Storage>(
     y: *mut T,
     g: &DepthwiseGeometry,
     epilogue: Epilogue,
-    list: &ResidualList,
+    list: &OperandList,
 ) {
     let store = Store {
         epilogue: StoreEpilogue {
-            gain,
-            shift,
+            of_channels: GainAndShift { gain, shift },
             epilogue,
         },
         list,

@@ -38,12 +38,12 @@ use launch_config::depthwise::nhwc::{
 };
 use launch_config::implicit_gemm::Epilogue;
 use launch_config::nhwc::MAX_BLOCK_THREADS;
-use launch_config::pointwise::ResidualList;
+use launch_config::pointwise::OperandList;
 
 use crate::parts::index::div_rem;
 use crate::parts::nhwc::{BlockPlace, InputRow, Run, ThreadPlace, Vector};
 use crate::parts::pointwise::apply_and_add;
-use crate::parts::store::{Store, StoreEpilogue};
+use crate::parts::store::{GainAndShift, Store, StoreEpilogue};
 use crate::parts::unroll::unroll;
 
 /// The most outputs of a run, and the inputs of a window, as a length.
@@ -76,12 +76,11 @@ pub unsafe fn depthwise_nhwc<T: Storage>(
     y: *mut T,
     g: &NhwcGeometry,
     epilogue: Epilogue,
-    list: &ResidualList,
+    list: &OperandList,
 ) {
     let store = Store {
         epilogue: StoreEpilogue {
-            gain,
-            shift,
+            of_channels: GainAndShift { gain, shift },
             epilogue,
         },
         list,

@@ -4,7 +4,7 @@ use cuda_std::global::{Global, GlobalMut};
 use cuda_std::{Storage, math, opaque, thread, warp};
 use launch_config::WARP_THREADS;
 use launch_config::depthwise::DepthwiseGeometry;
-use launch_config::pointwise::ResidualList;
+use launch_config::pointwise::OperandList;
 
 use super::item::{Item, ROWS};
 use crate::parts::index::div_rem;
@@ -40,7 +40,7 @@ pub(super) unsafe fn write_rows<T: Storage>(
 /// As for [`write_rows`].
 #[inline(always)]
 pub(super) unsafe fn listed<T: Storage>(
-    list: &ResidualList,
+    list: &OperandList,
     residual: Global<T>,
     (g, item): (&DepthwiseGeometry, &Item),
     rows: u32,

@@ -13,24 +13,31 @@ use cuda_std::global::{Global, GlobalMut};
 use cuda_std::shared::Shared;
 use cuda_std::{Storage, math, opaque, thread, warp};
 use launch_config::WARP_THREADS;
+use launch_config::conv::ConvGeometry;
 use launch_config::implicit_gemm::{
     FilterLoader, GemmGeometry, K_VECTOR_VALUES, K_VECTOR_WORDS, Loader, OUTSIDE, RoundedEpilogue,
     RoundedFunction,
 };
 
+use launch_config::pointwise::OperandList;
+
 use super::format::Format;
 use super::place::Place;
 use super::tables::from_word;
 use crate::parts::index::div_rem;
-use crate::parts::pointwise::{hardswish, silu};
-use crate::parts::store::{StoreEpilogue, sloped};
+use crate::parts::pointwise::{apply_with, hardswish, silu};
+use crate::parts::store::{GainAndShift, StoreEpilogue, sloped};
 
 /// The original tensors of a convolution, and its epilogue.
 #[derive(Clone, Copy)]
-pub(super) struct WithoutNorm<T: Storage> {
+pub(super) struct WithoutNorm<'a, T: Storage> {
     pub(super) x: *const T,
     pub(super) weight: *const T,
     pub(super) store: StoreEpilogue,
+    /// What rounded results go through, which adds no residual.
+    pub(super) list: &'a OperandList,
+    /// Gain and shift of the list, if it has them.
+    pub(super) behind: GainAndShift,
     /// What rounded results of an NHWC output go through; no others do.
     pub(super) rounded: Option<Rounded<T>>,
 }
@@ -40,6 +47,24 @@ pub(super) struct WithoutNorm<T: Storage> {
 pub(super) struct Rounded<T> {
     pub(super) epilogue: RoundedEpilogue,
     pub(super) residual: *const T,
+}
+
+impl<T: Storage> WithoutNorm<'_, T> {
+    /// What the list makes of rounded results of a channel.
+    ///
+    /// # Safety
+    /// The output has the channel.
+    #[inline(always)]
+    pub(super) unsafe fn listed<const N: usize>(
+        &self,
+        values: [f32; N],
+        conv: &ConvGeometry,
+        channel: u32,
+    ) -> [f32; N] {
+        let (behind, channels) = (self.behind, conv.output_channels() as usize);
+        let of_channels = move || [behind.of_channel(channel as usize, channels); N];
+        apply_with::<T, N>(self.list, values, None, Some(of_channels))
+    }
 }
 
 /// A result, or NaN if it needs the fix-up. In the bf16x3 split, a large finite value may round to an
@@ -163,7 +188,7 @@ unsafe fn convolve<T: Storage, const WARP_SPECIALIZED: bool>(
 
 /// Results of a warp, of pixels of one tile.
 pub(super) struct Written<'a, T: Storage> {
-    pub(super) without_norm: &'a WithoutNorm<T>,
+    pub(super) without_norm: &'a WithoutNorm<'a, T>,
     pub(super) y: GlobalMut<T>,
     pub(super) g: &'a GemmGeometry,
     pub(super) place: &'a Place,
@@ -234,6 +259,11 @@ impl<T: Storage> Written<'_, T> {
                             self.channels.load_vec::<4>(filter * K_VECTOR_WORDS);
                         let value = self.without_norm.store.map([gain, shift], sum + bias);
                         let mut value = T::from_f32(value);
+                        if !self.without_norm.list.is_empty() {
+                            let listed = [value.to_f32()];
+                            let [listed] = self.without_norm.listed(listed, conv, channel);
+                            value = T::from_f32(listed);
+                        }
                         if let Some(Rounded { epilogue, residual }) = self.without_norm.rounded
                             && size_of::<T>() == 2
                         {

@@ -33,6 +33,7 @@ use launch_config::implicit_gemm::{
     BLOCK_THREADS, Epilogue, GemmGeometry, GemmTile, K_VECTOR_WORDS, OPERAND_ROWS, OPERAND_WORDS,
     OperandFormat, TILE_WORDS,
 };
+use launch_config::pointwise::OperandList;
 
 use super::fixup::WithoutNorm;
 use super::format::{Bf16, Bf16x3, F16, F16x2, Format, ScaledF16};
@@ -48,7 +49,7 @@ use super::tile::{M16N64, M16N256, M32N128, M64N32, M64N128, NO_SUMS, TileShape}
 use super::warpgroup::Warpgroup;
 use super::warps::Warps;
 use crate::parts::index::div_rem;
-use crate::parts::store::StoreEpilogue;
+use crate::parts::store::{GainAndShift, StoreEpilogue};
 
 /// A tile with its MMA implementation.
 pub(super) trait Multiplied: TileShape + Sized {
@@ -160,10 +161,13 @@ pub unsafe fn implicit_gemm<S: Multiplied, F: Format>(
     weight: *const F::Stored,
     gain: *const f32,
     shift: *const f32,
+    gain_behind: *const f32,
+    shift_behind: *const f32,
     y: *mut F::Stored,
     moments: *mut f32,
     g: &GemmGeometry,
     epilogue: Epilogue,
+    list: &OperandList,
 ) {
     let output = Output {
         bias,
@@ -172,14 +176,18 @@ pub unsafe fn implicit_gemm<S: Multiplied, F: Format>(
         y,
         moments,
         without_norm: WithoutNorm {
-            rounded: None,
             x,
             weight,
             store: StoreEpilogue {
-                gain,
-                shift,
+                of_channels: GainAndShift { gain, shift },
                 epilogue,
             },
+            list,
+            behind: GainAndShift {
+                gain: gain_behind,
+                shift: shift_behind,
+            },
+            rounded: None,
         },
     };
     let (parts, step_parts) = (F::OPERANDS.parts, F::OPERANDS.step_parts());

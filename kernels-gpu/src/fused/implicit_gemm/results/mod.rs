@@ -33,14 +33,14 @@ pub(super) const BEYOND: u32 = {
 const _: () = assert!(2 * MAX_PIXEL_OCTETS <= 32);
 
 /// Parameters and outputs of the epilogue.
-pub(super) struct Output<T: Storage> {
+pub(super) struct Output<'a, T: Storage> {
     pub(super) bias: *const T,
     pub(super) norm_weight: *const T,
     pub(super) scale: *const T,
     pub(super) y: *mut T,
     pub(super) moments: *mut f32,
     /// Parameters of a convolution without a norm.
-    pub(super) without_norm: WithoutNorm<T>,
+    pub(super) without_norm: WithoutNorm<'a, T>,
 }
 
 /// The epilogue's view of a block.
@@ -60,7 +60,7 @@ pub(super) struct Results<'a, F: Format, S: TileShape> {
     pub(super) moments: Shared<f32>,
     /// The values of the tile, a row for each filter.
     pub(super) tile: Shared<f32>,
-    pub(super) output: &'a Output<F::Stored>,
+    pub(super) output: &'a Output<'a, F::Stored>,
     pub(super) g: GemmGeometry,
     /// The warp's index along the filters, and along the pixels.
     pub(super) filter_warp: u32,

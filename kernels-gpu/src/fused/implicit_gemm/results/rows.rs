@@ -90,17 +90,29 @@ impl<F: Format, S: TileShape> Results<'_, F, S> {
                 seen |= value.is_nan();
                 self.output.without_norm.store.map(map, value)
             };
+            let is_there =
+                |i: usize| (i as u32) * step < S::TILE.pixels() && positions[i] != NOWHERE;
+            let mut values = [[0.0; 2]; 8];
             unroll!(8, |i| {
-                if (i as u32) * step < S::TILE.pixels() && positions[i] != NOWHERE {
-                    let pixel = lane * TOGETHER + i as u32 * step;
-                    let from = filter * Self::PITCH + pixel;
+                if is_there(i) {
+                    let from = filter * Self::PITCH + lane * TOGETHER + i as u32 * step;
+                    if TOGETHER == 2 {
+                        values[i] = self.tile.load_vec::<2>(from).map(&mut mapped);
+                    } else {
+                        values[i][0] = mapped(self.tile.load(from));
+                    }
+                }
+            });
+            if is_without_norm && !self.output.without_norm.list.is_empty() {
+                self.list(&mut values, filters.first_channel + filter);
+            }
+            unroll!(8, |i| {
+                if is_there(i) {
                     let to = plane + positions[i] as usize;
                     if TOGETHER == 2 {
-                        let values = self.tile.load_vec::<2>(from).map(&mut mapped);
-                        y.store_vec(to, F::Stored::from_f32_pair(values));
+                        y.store_vec(to, F::Stored::from_f32_pair(values[i]));
                     } else {
-                        let value = mapped(self.tile.load(from));
-                        y.store(to, F::Stored::from_f32(value));
+                        y.store(to, F::Stored::from_f32(values[i][0]));
                     }
                 }
             });
@@ -109,5 +121,23 @@ impl<F: Format, S: TileShape> Results<'_, F, S> {
             plane += (BLOCK_THREADS / WARP_THREADS) as usize * spatial;
         }
         seen
+    }
+
+    /// Rounds values of a channel to the storage type, and applies the list to them.
+    #[inline(always)]
+    unsafe fn list(&self, values: &mut [[f32; 2]; 8], channel: u32) {
+        let without_norm = &self.output.without_norm;
+        // Two pairs at a time, which move to the end: the list's code is written out for every value.
+        let mut round = 0;
+        while round < 4 {
+            opaque::not_unrolled();
+            let [first, second, ref rest @ ..] = *values;
+            let [[a, b], [c, d]] =
+                [first, second].map(|pair| F::Stored::to_f32_pair(F::Stored::from_f32_pair(pair)));
+            let [a, b, c, d] = without_norm.listed([a, b, c, d], &self.g.conv, channel);
+            let [e, f, g, h, i, j] = *rest;
+            *values = [e, f, g, h, i, j, [a, b], [c, d]];
+            round = opaque::to_compiler(round + 1);
+        }
     }
 }

@@ -122,6 +122,11 @@ pub(super) unsafe fn is_owner<const SUMS: usize>(
     unroll!(2, |half| {
         if half < SUMS / 64 {
             unroll!(16, |i| {
+                // The warp barrier keeps the compiler from moving loads up, which would take too many
+                // registers.
+                if i % 8 == 0 {
+                    warp::sync_warp(warp::ALL_LANES);
+                }
                 let from = partner + (16 * half + i) as u32 * LANES_WORDS;
                 let theirs = memory.exchange.load_vec::<4>(from);
                 unroll!(4, |j| {
@@ -135,8 +140,7 @@ pub(super) unsafe fn is_owner<const SUMS: usize>(
         unroll!(2, |half| {
             if half < SUMS / 64 {
                 unroll!(16, |i| {
-                    // The warp barrier keeps the compiler from moving loads up, which would take too many
-                    // registers.
+                    // As above.
                     if i % 8 == 0 {
                         warp::sync_warp(warp::ALL_LANES);
                     }

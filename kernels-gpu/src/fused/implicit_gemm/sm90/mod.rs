@@ -88,11 +88,12 @@ use launch_config::implicit_gemm::sm90::{BLOCK_THREADS, MainloopConfig, WARPS};
 use launch_config::implicit_gemm::{
     Epilogue, GemmGeometry, K_VECTOR_WORDS, RoundedEpilogue, WARP_SPECIALIZED,
 };
+use launch_config::pointwise::OperandList;
 
 use super::fixup::{Rounded, WithoutNorm};
 use super::format::{Bf16, Bf16x3, F16, F16x2, Format, ScaledF16};
 use super::tables::{has_nhwc_tile, may_convert_in_producer, rounds};
-use crate::parts::store::StoreEpilogue;
+use crate::parts::store::{GainAndShift, StoreEpilogue};
 use format::WarpSpecializedFormat;
 use memory::Memory;
 use pipeline::{Pipeline, PipelineState};
@@ -169,6 +170,8 @@ pub unsafe fn implicit_gemm_sm90<
     weight: *const F::Stored,
     gain: *const f32,
     shift: *const f32,
+    gain_behind: *const f32,
+    shift_behind: *const f32,
     y: *mut F::Stored,
     moments: *mut f32,
     largest: *mut u32,
@@ -177,6 +180,7 @@ pub unsafe fn implicit_gemm_sm90<
     g: &GemmGeometry,
     mainloop: MainloopConfig,
     epilogue: Epilogue,
+    list: &OperandList,
     recorded: u32,
 ) {
     let input = Input {
@@ -199,9 +203,13 @@ pub unsafe fn implicit_gemm_sm90<
             x,
             weight,
             store: StoreEpilogue {
-                gain,
-                shift,
+                of_channels: GainAndShift { gain, shift },
                 epilogue,
+            },
+            list,
+            behind: GainAndShift {
+                gain: gain_behind,
+                shift: shift_behind,
             },
             rounded: None,
         },
@@ -235,6 +243,8 @@ pub unsafe fn implicit_gemm_sm90_nhwc<
     weight: *const F::Stored,
     gain: *const f32,
     shift: *const f32,
+    gain_behind: *const f32,
+    shift_behind: *const f32,
     residual: *const F::Stored,
     y: *mut F::Stored,
     largest: *mut u32,
@@ -243,6 +253,7 @@ pub unsafe fn implicit_gemm_sm90_nhwc<
     g: &GemmGeometry,
     mainloop: MainloopConfig,
     epilogue: Epilogue,
+    list: &OperandList,
     rounded: RoundedEpilogue,
     recorded: u32,
 ) {
@@ -266,9 +277,13 @@ pub unsafe fn implicit_gemm_sm90_nhwc<
             x,
             weight,
             store: StoreEpilogue {
-                gain,
-                shift,
+                of_channels: GainAndShift { gain, shift },
                 epilogue,
+            },
+            list,
+            behind: GainAndShift {
+                gain: gain_behind,
+                shift: shift_behind,
             },
             rounded: Some(Rounded {
                 epilogue: rounded,

@@ -21,6 +21,7 @@ use super::shared_rows::Rows;
 use super::staged_f32::Scales;
 use super::{Made, Memory, Work, share_of, which_output};
 use crate::parts::moments::Moments;
+use crate::parts::pointwise::apply_with;
 use crate::parts::unroll::unroll;
 
 /// Octets of pixels of a half.
@@ -39,12 +40,12 @@ const _: () = assert!(HALF_OCTETS == 16);
 
 /// The output tensors, and the reciprocal scale of each sample. The output may be `NHWC`, where no norm
 /// follows.
-pub(super) struct Output<F: Format, const NHWC: bool> {
+pub(super) struct Output<'a, F: Format, const NHWC: bool> {
     pub(super) y: *mut F::Stored,
     pub(super) moments: *mut f32,
     pub(super) scales: Scales,
     /// Parameters of a convolution without a norm.
-    pub(super) without_norm: WithoutNorm<F::Stored>,
+    pub(super) without_norm: WithoutNorm<'a, F::Stored>,
 }
 
 /// Whether this is a convolution without a norm, which only some formats support.
@@ -65,7 +66,7 @@ pub(super) unsafe fn load_channels<F: Format, const NHWC: bool>(
     work: &Work<'_>,
     bias: *const F::Stored,
     descales: Global<f32>,
-    output: &Output<F, NHWC>,
+    output: &Output<'_, F, NHWC>,
 ) {
     let conv = &work.g.conv;
     let channels = conv.output_channels() as usize;
@@ -109,7 +110,7 @@ fn each_of_row<const SUMS: usize>(sums: &mut [f32; SUMS], i: usize, mut f: impl 
 /// pixel of half `first_half` on.
 pub(super) struct Results<'a, F: Format, const SUMS: usize, const NHWC: bool> {
     pub(super) memory: Memory,
-    pub(super) output: &'a Output<F, NHWC>,
+    pub(super) output: &'a Output<'a, F, NHWC>,
     pub(super) g: GemmGeometry,
     pub(super) place: &'a Place,
     pub(super) first_half: u32,
@@ -132,7 +133,7 @@ impl<'a, F: Format, const SUMS: usize, const NHWC: bool> Results<'a, F, SUMS, NH
     pub(super) unsafe fn new(
         work: &Work<'_>,
         mainloop: MainloopConfig,
-        output: &'a Output<F, NHWC>,
+        output: &'a Output<'a, F, NHWC>,
         place: &'a Place,
     ) -> Self {
         // Recomputed here: values derived from it would else take registers during the mainloop.
@@ -406,7 +407,50 @@ impl<'a, F: Format, const SUMS: usize, const NHWC: bool> Results<'a, F, SUMS, NH
                 seen |= seen_here && filter < self.filters;
             }
         });
+        if is_without_norm::<F, NHWC>(&self.g) && !self.output.without_norm.list.is_empty() {
+            self.list(sums);
+        }
         seen
+    }
+
+    /// Rounds the first [`HALF_SUMS`] accumulators to the storage type, and applies the list to them.
+    #[inline(always)]
+    unsafe fn list(&self, sums: &mut [f32; SUMS]) {
+        let without_norm = &self.output.without_norm;
+        let (behind, first, lane) = (without_norm.behind, self.channel, self.lane);
+        let channels = self.g.conv.output_channels();
+        // Pairs of values are of two filters in turn.
+        let of_channels = move || {
+            let of_row = |i: u32| {
+                let channels = opaque::to_compiler(channels);
+                let channel = first + opaque::to_compiler(lane) / 4 + ROW_FILTERS * i;
+                // Results of other filters are not written.
+                behind.of_channel(channel.min(channels - 1) as usize, channels as usize)
+            };
+            let [a, b] = [of_row(0), of_row(1)];
+            [a, a, b, b, a, a, b, b, a, a, b, b, a, a, b, b]
+        };
+        // A quarter at a time, each of which moves to the end: the list's code is written out for every value.
+        let mut quarter = 0;
+        while quarter < 4 {
+            opaque::not_unrolled();
+            let mut values = [0.0; 16];
+            unroll!(8, |pair| {
+                let rounded = F::Stored::from_f32_pair([sums[2 * pair], sums[2 * pair + 1]]);
+                [values[2 * pair], values[2 * pair + 1]] = F::Stored::to_f32_pair(rounded);
+            });
+            let list = without_norm.list;
+            let values = apply_with::<F::Stored, 16>(list, values, None, Some(of_channels));
+            unroll!(3, |q| {
+                unroll!(16, |i| {
+                    sums[16 * q + i] = sums[16 * (q + 1) + i];
+                });
+            });
+            unroll!(16, |i| {
+                sums[48 + i] = values[i];
+            });
+            quarter = opaque::to_compiler(quarter + 1);
+        }
     }
 
     /// Writes the moments of the warp's filter `filter`, combined with those of the filters behind it, over a
