@@ -1,7 +1,6 @@
 //! From lowered regions to the launches of a program.
 
 use launch_config::KernelGeometry;
-use launch_config::implicit_gemm::RoundedEpilogue;
 use op_spec::graph::{ChannelAffine, LayerProblem, Operand};
 use op_spec::{BatchNormProblem, Layout};
 
@@ -120,9 +119,12 @@ impl<'a> Appending<'a> {
             Plan::Pool(pool) if pool.in_producer => norm.narrow(self.program, self.of.dtype)?,
             _ => norm,
         };
-        let folded = match plan {
-            Plan::Store(Store { affine, .. }) => self.folded(affine)?,
-            _ => None,
+        let [folded, folded_behind] = match plan {
+            Plan::Store(store) => [
+                self.folded(&store.affine)?,
+                self.folded(&store.affine_behind)?,
+            ],
+            _ => [None; 2],
         };
         let residual = match plan {
             Plan::Store(Store {
@@ -143,6 +145,7 @@ impl<'a> Appending<'a> {
             },
             norm,
             folded,
+            folded_behind,
             residual,
             factors: factors.map(|layer| self.first(layer)),
             layer,
@@ -231,13 +234,10 @@ impl<'a> Appending<'a> {
             Producer::ImplicitGemm(gemm) => {
                 let x = self.padded(x, start)?;
                 let parameters = self.convolution(start, lowered)?;
-                let (epilogue, list) = plan.store_epilogue();
-                let rounded = RoundedEpilogue::of(&list);
-                let rounded = rounded.expect("the table takes no other list for this producer");
-                let epilogue = (epilogue, rounded);
+                let store = plan.store_epilogue();
                 let output = self.produced_shape(start, plan);
                 let program = &mut *self.program;
-                let gemm = implicit_gemm::append(program, x, &parameters, gemm, epilogue, output)?;
+                let gemm = implicit_gemm::append(program, x, &parameters, gemm, store, output)?;
                 Produced::Convolved(gemm, lowered.moments)
             }
             Producer::Depthwise(geometry) => {

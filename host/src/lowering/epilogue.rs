@@ -2,7 +2,7 @@
 //!
 //! Each type is one kind of epilogue that kernels implement. Its `of` accepts a region's form, or refuses it.
 
-use launch_config::pointwise::{OperandList, Step};
+use launch_config::pointwise::{MAX_STEPS, OperandList, PointwiseList, Step};
 use op_spec::graph::{ChannelAffine, Epilogue, NormalForm, Pointwise, Reduction};
 use op_spec::{ArithmeticOp, ArithmeticProblem, PointwiseProblem, PreluProblem, ScaleProblem};
 
@@ -11,7 +11,7 @@ mod pool;
 pub(super) use pool::{Pool, Windows};
 
 use super::region::Region;
-use crate::operators::pointwise::{ListStep, first_list};
+use crate::operators::pointwise::ListStep;
 use crate::operators::reduction::OfChannels;
 use crate::spec::{ClampProblem, GroupNormProblem, ReductionOp};
 use launch_config::implicit_gemm::Epilogue as StoreEpilogue;
@@ -96,9 +96,10 @@ impl Plan {
 /// stored. Each may be absent.
 #[derive(Debug, Clone)]
 pub(super) struct Store {
-    /// The layers that make the gain and the shift: a batch norm may be the first, and behind it there are
-    /// operations with one value or one for each channel.
+    /// The layers that make the gain and the shift of the epilogue.
     pub(super) affine: Vec<(usize, ChannelAffine)>,
+    /// The same of the gain and the shift of the list.
+    pub(super) affine_behind: Vec<(usize, ChannelAffine)>,
     /// The layer that adds a residual.
     pub(super) residual: Option<usize>,
     /// What is applied to accumulators, and to the rounded results.
@@ -114,29 +115,35 @@ impl Store {
         if form.norm.is_some() || form.reduce.is_some() {
             return Err(refusal);
         }
-        let affine = form.list.iter().enumerate();
-        let affine = affine.map_while(|(at, (layer, of))| match of {
-            Pointwise::Affine(ChannelAffine::BatchNorm(_)) if at > 0 => None,
-            Pointwise::Affine(affine) => Some((*layer, *affine)),
-            Pointwise::Scale(problem) => {
-                let product = ArithmeticProblem::of_channels(ArithmeticOp::Mul, problem.shape);
-                Some((*layer, ChannelAffine::Arithmetic(product)))
-            }
-            _ => None,
-        });
-        let affine: Vec<_> = affine.collect();
-        let rest = &form.list[affine.len()..];
+        let (affine, rest) = leading_affine(&form.list);
         let first = match rest {
             [(_, Pointwise::Function(problem)), ..] => {
                 StoreEpilogue::of(Step::of(&problem.function))
             }
             _ => None,
         };
-        let steps = list(&rest[usize::from(first.is_some())..], refusal)?;
-        let (list, residual, rest) = first_list(&steps);
-        if !rest.is_empty() {
-            return Err(refusal);
+        let mut rest = &rest[usize::from(first.is_some())..];
+        let (mut functions, mut list) = (Vec::new(), OperandList::EMPTY);
+        let (mut residual, mut affine_behind) = (None, Vec::new());
+        while let steps @ [(layer, step), behind @ ..] = rest {
+            let at = functions.len() as u32;
+            rest = behind;
+            match step {
+                Pointwise::Function(problem) if functions.len() < MAX_STEPS => {
+                    functions.push(Step::of(&problem.function));
+                }
+                // Where both are at one place, the residual comes first.
+                Pointwise::Residual(_) if !list.adds() && list.affine_at != at => {
+                    (residual, list.residual_at) = (Some(*layer), at);
+                }
+                Pointwise::Affine(_) | Pointwise::Scale(_) if !list.is_affine() => {
+                    list.affine_at = at;
+                    (affine_behind, rest) = leading_affine(steps);
+                }
+                _ => return Err(refusal),
+            }
         }
+        list.functions = PointwiseList::take(&mut functions.into_iter());
         Ok(Store {
             residual,
             epilogue: StoreEpilogue {
@@ -144,9 +151,30 @@ impl Store {
                 ..first.unwrap_or(StoreEpilogue::NONE)
             },
             affine,
+            affine_behind,
             list,
         })
     }
+}
+
+/// The layers at the head of a list that are a gain and a shift of each channel together, and the others: a
+/// batch norm may be the first, and behind it there are operations with one value or one for each channel.
+fn leading_affine(
+    list: &[(usize, Pointwise)],
+) -> (Vec<(usize, ChannelAffine)>, &[(usize, Pointwise)]) {
+    let affine = list.iter().enumerate();
+    let affine = affine.map_while(|(at, (layer, of))| match of {
+        Pointwise::Affine(ChannelAffine::BatchNorm(_)) if at > 0 => None,
+        Pointwise::Affine(affine) => Some((*layer, *affine)),
+        Pointwise::Scale(problem) => {
+            let product = ArithmeticProblem::of_channels(ArithmeticOp::Mul, problem.shape);
+            Some((*layer, ChannelAffine::Arithmetic(product)))
+        }
+        _ => None,
+    });
+    let affine: Vec<_> = affine.collect();
+    let rest = &list[affine.len()..];
+    (affine, rest)
 }
 
 /// A layer right after a norm with one parameter for each channel.

@@ -186,10 +186,9 @@ impl Planning<'_> {
             LayerProblem::Conv3d(conv) => plan_pad(to, dtype, conv)?,
             _ => {}
         }
-        if let Plan::Store(Store { affine, .. }) = plan {
-            affine
-                .iter()
-                .try_for_each(|(_, of)| plan_folding(to, dtype, of))?;
+        if let Plan::Store(store) = plan {
+            let mut affine = store.affine.iter().chain(&store.affine_behind);
+            affine.try_for_each(|(_, of)| plan_folding(to, dtype, of))?;
         }
         if let Plan::Store(Store {
             residual: Some(layer),

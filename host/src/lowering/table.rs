@@ -8,9 +8,7 @@ use launch_config::Refusal;
 use launch_config::conv::ConvGeometry;
 use launch_config::depthwise::DepthwiseGeometry;
 use launch_config::depthwise::nhwc::NhwcGeometry;
-use launch_config::implicit_gemm::{
-    Epilogue as StoreEpilogue, GemmConfig, RoundedEpilogue, combining,
-};
+use launch_config::implicit_gemm::{Epilogue as StoreEpilogue, GemmConfig, combining};
 use launch_config::norm::NormGeometry;
 use launch_config::pointwise::OperandList;
 use op_spec::graph::NormalForm;
@@ -19,7 +17,6 @@ use op_spec::{ConvProblem, ConvTransposeProblem, Layout, ReductionOp};
 use super::epilogue::{self, Plan, Pool, ReducedChannels, Store, Windows};
 use super::producer::{Producer, conv_geometry, norm_geometry};
 use super::region::Region;
-use crate::device::DType;
 use crate::operators::conv_transpose::{ClassKernels, Transposed};
 use crate::operators::fused::RowMoments;
 use crate::operators::implicit_gemm::Gemm;
@@ -190,7 +187,9 @@ pub(super) const TABLE: [Row; 8] = [
                 DepthwiseGeometry::new(conv, windows).map(Producer::Depthwise)
             };
             let (_, conv) = form.convolution.ok_or(row.other_layers())?;
-            if let Ok(store) = Store::of(&form.epilogue) {
+            if let Ok(store) = Store::of(&form.epilogue)
+                && !store.list.is_affine()
+            {
                 let conv = conv_geometry(&conv)?;
                 let is_padded = region.of.has_explicit_padding(region.layers[0]);
                 let producer = match NhwcGeometry::new(&conv) {
@@ -216,14 +215,9 @@ pub(super) const TABLE: [Row; 8] = [
                 true => gemm.with_filters_in_place(),
                 false => gemm,
             };
-            if let Ok(store) = Store::of(&form.epilogue)
-                && (store.list.is_empty()
-                    || region.output == Layout::Nhwc
-                        && of.dtype != DType::F32
-                        && RoundedEpilogue::of(&store.list).is_some())
-            {
+            if let Ok(store) = Store::of(&form.epilogue) {
                 let gemm = gemm_alone(region, &conv_geometry(&conv)?, strides, region.output)?;
-                if store.list.is_empty() || gemm.writes() == Layout::Nhwc {
+                if gemm.stores(&store.list, of.dtype) {
                     return Ok(Lowered::without_moments(
                         Producer::ImplicitGemm(with_filters(gemm)),
                         Plan::Store(store),

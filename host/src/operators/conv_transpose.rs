@@ -8,7 +8,7 @@ use kernels_gpu::conv_transpose::{CONV_TRANSPOSE_FILTERS, CONV_TRANSPOSE_INTERLE
 use launch_config::conv_transpose::{Class, InterleaveGeometry, MAX_CLASSES, PhaseFiltersGeometry};
 use launch_config::depthwise::DepthwiseGeometry;
 use launch_config::depthwise::nhwc::NhwcGeometry;
-use launch_config::implicit_gemm::{Epilogue, RoundedEpilogue};
+use launch_config::implicit_gemm::Epilogue;
 use launch_config::pointwise::OperandList;
 use launch_config::{KernelGeometry, Refusal};
 use op_spec::Layout;
@@ -51,13 +51,8 @@ impl ClassKernels {
     fn take(&self, store: &(Epilogue, OperandList), dtype: DType) -> bool {
         let (_, list) = store;
         match self {
-            Self::ImplicitGemm(gemm) => {
-                list.is_empty()
-                    || gemm.writes() == Layout::Nhwc
-                        && dtype != DType::F32
-                        && RoundedEpilogue::of(list).is_some()
-            }
-            Self::Depthwise(_) | Self::DepthwiseNhwc(_) => true,
+            Self::ImplicitGemm(gemm) => gemm.stores(list, dtype),
+            Self::Depthwise(_) | Self::DepthwiseNhwc(_) => !list.is_affine(),
             Self::Direct => *store == NO_STORE,
         }
     }
@@ -266,6 +261,7 @@ pub(crate) fn append(
                 bias: problem.bias.then_some(bias),
             },
             folded: parameters.folded.filter(|_| !interleaves),
+            folded_behind: parameters.folded_behind.filter(|_| !interleaves),
             residual: parameters.residual.filter(|_| !interleaves),
             class: number,
             ..*parameters
@@ -278,16 +274,13 @@ pub(crate) fn append(
         let store = transposed.class_store();
         let y = match &planned.kernels {
             ClassKernels::ImplicitGemm(gemm) => {
-                let rounded = RoundedEpilogue::of(&store.1);
-                let rounded = rounded.expect("its kernels take the list");
-                let epilogue = (store.0, rounded);
                 let input = match reformatted_by(&transposed.classes[..index], gemm) {
                     Some(first) => reformatted[first],
                     None => implicit_gemm::reformat(program, x, gemm)?,
                 };
                 reformatted[number] = input;
                 let x = (x, input);
-                implicit_gemm::append_product(program, x, &parameters, gemm, epilogue, shape)?.y
+                implicit_gemm::append_product(program, x, &parameters, gemm, store, shape)?.y
             }
             ClassKernels::Depthwise(geometry) => {
                 depthwise::append(program, x, &parameters, geometry, store, shape)?.y
@@ -309,14 +302,31 @@ pub(crate) fn append(
     let [a, b, c, d, e, f, g, h] = results;
     let order = Order::of_layout(output, transposed.writes)?;
     let y = program.tensor_as(output, dtype, order)?;
-    let (gain, shift) = parameters.gain_and_shift();
+    let [(gain, shift), (gain_behind, shift_behind)] = parameters.gains_and_shifts();
     let (bias, residual) = (filters.bias, parameters.residual);
     let arguments = (
-        a, b, c, d, e, f, g, h, bias, gain, shift, residual, y, *geometry, epilogue, list,
+        a,
+        b,
+        c,
+        d,
+        e,
+        f,
+        g,
+        h,
+        bias,
+        gain,
+        shift,
+        gain_behind,
+        shift_behind,
+        residual,
+        y,
+        *geometry,
+        epilogue,
+        list,
     );
     // SAFETY: the results are the outputs of the geometry's classes in the layout of `y`, which has an
     // element for each output; the bias is there if the geometry says so, gain and shift of each channel if
-    // the epilogue does; the list says whether there is a residual, of the shape and layout of `y`.
+    // the epilogue does, and those behind if the list does, which also says whether there is a residual, of the shape and layout of `y`.
     // `geometry()` refused planes of 2^31 elements.
     unsafe {
         match transposed.writes {

@@ -253,7 +253,7 @@ pub(crate) fn first_list<R: Copy>(
     steps: &[ListStep<R>],
 ) -> (OperandList, Option<R>, &[ListStep<R>]) {
     let mut functions = Vec::new();
-    let (mut residual, mut residual_at) = (None, OperandList::NO_RESIDUAL);
+    let (mut residual, mut residual_at) = (None, OperandList::ABSENT);
     let mut taken = 0;
     for step in steps {
         match step {
@@ -270,6 +270,7 @@ pub(crate) fn first_list<R: Copy>(
     let list = OperandList {
         functions: PointwiseList::take(&mut functions.into_iter()),
         residual_at,
+        ..OperandList::EMPTY
     };
     (list, residual, &steps[taken..])
 }

@@ -94,9 +94,9 @@ mode! {
     }
 }
 
-/// What results of 16 bits in NHWC go through once they are rounded: a function, the addition of a residual,
-/// and a slope and bounds. Each may be absent, and nothing is rounded in between. Other lists are a launch of
-/// their own: a store that walked over a list would take longer.
+/// What results of 16 bits in NHWC go through while they are written: a function, the addition of a residual,
+/// and a slope and bounds. Each may be absent, and nothing is rounded in between. Other lists, which add no
+/// residual, are applied to accumulators.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct RoundedEpilogue {
@@ -119,6 +119,9 @@ impl RoundedEpilogue {
     /// The epilogue that a list is, if it is one.
     #[must_use]
     pub fn of(list: &OperandList) -> Option<Self> {
+        if list.is_affine() {
+            return None;
+        }
         let steps = &list.functions.steps()[..list.functions.len()];
         let (before, after) = match list.adds() {
             true => steps.split_at(list.residual_at as usize),

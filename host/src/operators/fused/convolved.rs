@@ -18,8 +18,10 @@ use launch_config::norm::{COUNTED_ELEMENTS, NormGeometry};
 pub(crate) struct Parameters<'a> {
     pub(crate) filters: Filters,
     pub(crate) norm: Affine,
-    /// The folded parameters of a batch norm in the convolution's store.
+    /// The folded parameters of a batch norm, and of arithmetic, in the convolution's store.
     pub(crate) folded: Option<Folded>,
+    /// Those of the store's list.
+    pub(crate) folded_behind: Option<Folded>,
     /// The tensor that is added in the convolution's store.
     pub(crate) residual: Option<Value>,
     /// The factors of each channel; with several such layers, of the first.
@@ -33,11 +35,10 @@ pub(crate) struct Parameters<'a> {
 }
 
 impl Parameters<'_> {
-    /// The folded batch norm's two tensors.
-    pub(crate) fn gain_and_shift(&self) -> (Option<Value>, Option<Value>) {
-        self.folded
-            .map(|Folded { gain, shift }| (gain, shift))
-            .unzip()
+    /// The tensors of gain and shift of the store's epilogue, and of its list.
+    pub(crate) fn gains_and_shifts(&self) -> [(Option<Value>, Option<Value>); 2] {
+        let pair = |Folded { gain, shift }| (gain, shift);
+        [self.folded, self.folded_behind].map(|folded| folded.map(pair).unzip())
     }
 }
 

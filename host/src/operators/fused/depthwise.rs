@@ -137,7 +137,7 @@ where
 {
     let (kernel, shape) = program.next(family);
     let Filters { weight, bias } = parameters.filters;
-    let (gain, shift) = parameters.gain_and_shift();
+    let (gain, shift) = parameters.gains_and_shifts()[0];
     let residual = parameters.residual;
     let bytes_moved = program.bytes(&[x, y])
         + parameters.filters.bytes(program)

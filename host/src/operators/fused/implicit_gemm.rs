@@ -20,7 +20,10 @@ use crate::program::LaunchPlan;
 use launch_config::Refusal;
 use launch_config::conv::ConvGeometry;
 use launch_config::implicit_gemm::sm90::{MainloopConfig, Residency, Schedule};
-use launch_config::implicit_gemm::{EpilogueKind, GemmConfig, GemmDevice, Loader, OperandFormat};
+use launch_config::implicit_gemm::{
+    EpilogueKind, GemmConfig, GemmDevice, Loader, OperandFormat, RoundedEpilogue,
+};
+use launch_config::pointwise::OperandList;
 use op_spec::Layout;
 
 /// The device properties that a config depends on.
@@ -161,6 +164,22 @@ impl Gemm {
             config,
             precision,
             is_one_sample: false,
+        }
+    }
+
+    /// Whether results of a type are stored through this list. Only a store of 16 bits in NHWC adds a
+    /// residual.
+    pub(crate) fn stores(&self, list: &OperandList, dtype: DType) -> bool {
+        let (_, rounded) = self.lists(list, dtype);
+        !list.adds() || rounded != RoundedEpilogue::NONE
+    }
+
+    /// A list as what is applied to accumulators, and what is applied as results are written.
+    fn lists(&self, list: &OperandList, dtype: DType) -> (OperandList, RoundedEpilogue) {
+        let writes_halves = self.writes() == Layout::Nhwc && dtype != DType::F32;
+        match RoundedEpilogue::of(list).filter(|_| writes_halves) {
+            Some(rounded) => (OperandList::EMPTY, rounded),
+            None => (*list, RoundedEpilogue::NONE),
         }
     }
 

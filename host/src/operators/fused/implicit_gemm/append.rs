@@ -13,7 +13,8 @@ use crate::error::Result;
 use crate::operators::Precision;
 use crate::program::{BoxesOf, ProgramBuilder, Value};
 use launch_config::implicit_gemm::sm90::MainloopConfig;
-use launch_config::implicit_gemm::{Epilogue, GemmConfig, RoundedEpilogue};
+use launch_config::implicit_gemm::{Epilogue, GemmConfig};
+use launch_config::pointwise::OperandList;
 use op_spec::Layout;
 
 /// The filters in operand layout, and the reciprocals of their scales.
@@ -139,7 +140,7 @@ impl Scales {
 
 /// Appends the convolution of `x`. `x` may have any strides if it is read in place, and is dense otherwise;
 /// the output has the shape `output`. The bits do not depend on the loader. Without a norm, results are
-/// stored through `epilogue` and, in NHWC, through `rounded`.
+/// stored through an epilogue and a list that the kernels store ([`Gemm::stores`]).
 ///
 /// `gemm` was chosen for the shapes of `x` and of the parameters, and for the program's device.
 pub(crate) fn append(
@@ -147,18 +148,11 @@ pub(crate) fn append(
     x: Value,
     parameters: &Parameters<'_>,
     gemm: &Gemm,
-    epilogue: (Epilogue, RoundedEpilogue),
+    store: (Epilogue, OperandList),
     output: &[usize],
 ) -> Result<Convolved> {
     let reformatted = reformat(program, x, gemm)?;
-    append_product(
-        program,
-        (x, reformatted),
-        parameters,
-        gemm,
-        epilogue,
-        output,
-    )
+    append_product(program, (x, reformatted), parameters, gemm, store, output)
 }
 
 /// The same of an input that was reformatted for `gemm`, or for one that reformats as it does.
@@ -167,7 +161,7 @@ pub(crate) fn append_product(
     (x, reformatted): (Value, Option<Reformatted>),
     parameters: &Parameters<'_>,
     gemm: &Gemm,
-    (epilogue, rounded): (Epilogue, RoundedEpilogue),
+    (epilogue, list): (Epilogue, OperandList),
     output: &[usize],
 ) -> Result<Convolved> {
     let &Gemm {
@@ -195,7 +189,8 @@ pub(crate) fn append_product(
     // The input itself, for the fix-up pass or for reading in place.
     let x = (g.epilogue.is_store() || is_channels_last).then_some(x);
     let weight = (g.epilogue.is_store()).then_some(parameters.filters.weight);
-    let (gain, shift) = parameters.gain_and_shift();
+    let [(gain, shift), (gain_behind, shift_behind)] = parameters.gains_and_shifts();
+    let (list, rounded) = gemm.lists(&list, dtype);
     if let Some(mainloop) = mainloop {
         let lines = words.or(x).filter(|_| g.has_nhwc_tile());
         let in_boxes = lines.map(|value| BoxesOf {
@@ -210,7 +205,7 @@ pub(crate) fn append_product(
         let residual = parameters.residual;
         // SAFETY: reformatted input and filters are those of this config, or they are read in place by their
         // strides; bias, gain and shift have an element for each channel where they exist, and the
-        // epilogue says whether the last two do; `y` has an element for each output, `moments` the config's
+        // epilogue and the list say whether the last two do; `y` has an element for each output, `moments` the config's
         // size; the pipelines are those of the launch's shared memory. Without a norm, input and filters
         // exist. In NHWC `rounded` says whether there is a residual, which has the shape and layout of `y`.
         let launch = |program: &mut ProgramBuilder, recorded, descales, bytes_moved| unsafe {
@@ -227,6 +222,8 @@ pub(crate) fn append_product(
                         weight,
                         gain,
                         shift,
+                        gain_behind,
+                        shift_behind,
                         y,
                         moments,
                         largest,
@@ -235,6 +232,7 @@ pub(crate) fn append_product(
                         *g,
                         mainloop,
                         epilogue,
+                        list,
                         recorded,
                     );
                     program.launch_moving(kernel, shape, arguments, bytes_moved);
@@ -251,6 +249,8 @@ pub(crate) fn append_product(
                         weight,
                         gain,
                         shift,
+                        gain_behind,
+                        shift_behind,
                         residual,
                         y,
                         largest,
@@ -259,6 +259,7 @@ pub(crate) fn append_product(
                         *g,
                         mainloop,
                         epilogue,
+                        list,
                         rounded,
                         recorded,
                     );
@@ -287,10 +288,13 @@ pub(crate) fn append_product(
             weight,
             gain,
             shift,
+            gain_behind,
+            shift_behind,
             y,
             moments,
             *g,
             epilogue,
+            list,
         );
         // SAFETY: as above; norm weight and scale have an element for each channel where they exist, and with
         // pooling `y` has one for each window.

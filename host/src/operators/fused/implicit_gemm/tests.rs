@@ -9,7 +9,8 @@ use crate::operators::launching::Affine;
 use crate::program::{ProgramBuilder, Value};
 use crate::spec::Conv3dSpec;
 use launch_config::KernelGeometry;
-use launch_config::implicit_gemm::{Epilogue, RoundedEpilogue};
+use launch_config::implicit_gemm::Epilogue;
+use launch_config::pointwise::OperandList;
 
 /// The parameters of a chain's first layer that has filters alone.
 fn filters_without_norm(weight: Value, preparations: &Preparations) -> Parameters<'_> {
@@ -20,6 +21,7 @@ fn filters_without_norm(weight: Value, preparations: &Preparations) -> Parameter
             bias: None,
         },
         folded: None,
+        folded_behind: None,
         residual: None,
         factors: None,
         layer: 0,
@@ -150,7 +152,7 @@ fn launches_have_room_for_what_they_leave_to_each_other() {
                     input,
                     &parameters,
                     &gemm,
-                    (epilogue, RoundedEpilogue::NONE),
+                    (epilogue, OperandList::EMPTY),
                     &output,
                 )
                 .unwrap();
