@@ -262,46 +262,48 @@ pub unsafe fn conv_transpose_interleave<T: Storage>(
         tile.columns
             .of_thread(column_tile, column_run, lane, g.columns.divisor);
     let slice = Slice::of(&results, g, of_slice, [first_row, first_column]);
-    let (row_step, column_step) = (tile.rows.step, tile.columns.step);
-    let position_step = tile.columns.position_step;
-    let (mut p, mut at_row) = (first_row, slice.at[0]);
+    if first_column >= columns_end {
+        return;
+    }
+    // The next element, by columns and then by rows: its place in the slice of the output, and in the class's.
+    let (columns, [rows_of_class, columns_of_class]) = (g.columns.divisor, slice.extents);
+    let of_y = number * (g.rows.divisor * columns) as u64;
+    let (mut p, mut q) = (first_row, first_column);
+    let (mut row, [mut at_row, mut at]) = (p * columns, slice.at);
     while p < rows_end {
-        let of_y = (number * g.rows.divisor as u64 + p as u64) * g.columns.divisor as u64;
-        let of_row = slice.first + at_row.wrapping_mul(slice.extents[1]) as u64;
-        let extent = if at_row < slice.extents[0] {
-            slice.extents[1]
-        } else {
-            0
-        };
-        let (mut column, mut at) = (first_column, slice.at[1]);
-        while column < columns_end {
-            opaque::not_unrolled();
-            let mut values = [bias; 4];
-            let mut added = [0.0; 4];
-            unroll!(4, |i| {
-                let at = at.wrapping_add(i as u32 * position_step);
-                let column = column + i as u32 * column_step;
-                if column < columns_end {
-                    if at < extent {
-                        values[i] = slice.class.load((of_row + at as u64) as usize);
-                    }
-                    added[i] = epilogue.added((of_y + column as u64) as usize);
+        opaque::not_unrolled();
+        let mut places = [NOWHERE; 4];
+        let mut values = [bias; 4];
+        let mut added = [0.0; 4];
+        unroll!(4, |i| {
+            if p < rows_end {
+                places[i] = row + q;
+                if at_row < rows_of_class && at < columns_of_class {
+                    let place = at_row * columns_of_class + at;
+                    values[i] = slice.class.load((slice.first + place as u64) as usize);
                 }
-            });
-            if epilogue.maps {
-                values = epilogue.mapped([of_channel; 4], values);
+                added[i] = epilogue.added((of_y + places[i] as u64) as usize);
+                q += tile.columns.step;
+                at = at.wrapping_add(tile.columns.position_step);
+                if q >= columns_end {
+                    (q, at) = (first_column, slice.at[1]);
+                    p += tile.rows.step;
+                    row += tile.rows.step * columns;
+                    at_row = at_row.wrapping_add(tile.rows.position_step);
+                }
             }
-            values = epilogue.listed(values, added, move |_| channel as u32);
-            unroll!(4, |i| {
-                let column = column + i as u32 * column_step;
-                if column < columns_end {
-                    y.store((of_y + column as u64) as usize, values[i]);
-                }
-            });
-            column += 4 * column_step;
-            at = at.wrapping_add(4 * position_step);
+        });
+        if epilogue.maps {
+            values = epilogue.mapped([of_channel; 4], values);
         }
-        p += row_step;
-        at_row = at_row.wrapping_add(tile.rows.position_step);
+        values = epilogue.listed(values, added, move |_| channel as u32);
+        unroll!(4, |i| {
+            if places[i] != NOWHERE {
+                y.store((of_y + places[i] as u64) as usize, values[i]);
+            }
+        });
     }
 }
+
+/// The place of no element: a slice has less than 2^31.
+const NOWHERE: u32 = u32::MAX;

@@ -39,6 +39,17 @@ pub enum Function {
     Affine,
 }
 
+impl Function {
+    /// Whether it is computed from an exponential: then it takes some forty instructions, else a few.
+    #[must_use]
+    pub const fn has_exponential(self) -> bool {
+        !matches!(
+            self,
+            Self::Clamp | Self::LeakyRelu | Self::Hardswish | Self::Hardsigmoid | Self::Affine
+        )
+    }
+}
+
 /// A function with its attributes, rounded to f32. Unused attributes are 0.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq)]

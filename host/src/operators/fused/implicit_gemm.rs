@@ -168,10 +168,17 @@ impl Gemm {
     }
 
     /// Whether results of a type are stored through this list. Only a store of 16 bits in NHWC adds a
-    /// residual.
+    /// residual. The few warps of a warp-specialized tile take as long for an exponential as a launch of its
+    /// own, which a list with gain and shift saves two of; `docs/tuning.md` has the figures.
     pub(crate) fn stores(&self, list: &OperandList, dtype: DType) -> bool {
-        let (_, rounded) = self.lists(list, dtype);
-        !list.adds() || rounded != RoundedEpilogue::NONE
+        let (list, rounded) = self.lists(list, dtype);
+        let steps = list.functions.steps().iter().take(list.functions.len());
+        let exponentials = steps.filter(|step| step.function.has_exponential());
+        let is_quick = match self.mainloop {
+            Some(_) => exponentials.count() <= usize::from(list.is_affine()),
+            None => true,
+        };
+        rounded != RoundedEpilogue::NONE || !list.adds() && is_quick
     }
 
     /// A list as what is applied to accumulators, and what is applied as results are written.

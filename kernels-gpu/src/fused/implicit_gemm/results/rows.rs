@@ -3,7 +3,7 @@
 use cuda_std::global::GlobalMut;
 use cuda_std::{Storage, opaque};
 use launch_config::WARP_THREADS;
-use launch_config::implicit_gemm::{BLOCK_THREADS, K_VECTOR_WORDS};
+use launch_config::implicit_gemm::{BLOCK_THREADS, K_VECTOR_WORDS, M32N128, M64N128};
 
 use super::super::fixup::{Written, judged};
 use super::super::format::Format;
@@ -11,6 +11,11 @@ use super::super::place::{FilterSet, Place};
 use super::super::tile::TileShape;
 use super::{Results, is_inside, limits};
 use crate::parts::unroll::unroll;
+
+/// Values of a filter that a lane has, in tiles whose kernels support convolutions without a norm.
+const VALUES: u32 = 4;
+const _: () = assert!(VALUES * WARP_THREADS == M64N128.pixels());
+const _: () = assert!(VALUES * WARP_THREADS == M32N128.pixels());
 
 /// The position of a pixel beyond the output. No plane is that long.
 const NOWHERE: u32 = u32::MAX;
@@ -104,7 +109,7 @@ impl<F: Format, S: TileShape> Results<'_, F, S> {
                 }
             });
             if is_without_norm && !self.output.without_norm.list.is_empty() {
-                self.list(&mut values, filters.first_channel + filter);
+                self.list::<TOGETHER>(&mut values, filters.first_channel + filter);
             }
             unroll!(8, |i| {
                 if is_there(i) {
@@ -123,21 +128,28 @@ impl<F: Format, S: TileShape> Results<'_, F, S> {
         seen
     }
 
-    /// Rounds values of a channel to the storage type, and applies the list to them.
+    /// Rounds values of a channel to the storage type, and applies the list to them: the first of each pair,
+    /// or both.
     #[inline(always)]
-    unsafe fn list(&self, values: &mut [[f32; 2]; 8], channel: u32) {
+    unsafe fn list<const TOGETHER: u32>(&self, values: &mut [[f32; 2]; 8], channel: u32) {
+        // Tiles whose kernels support this have four values for a lane.
+        if S::TILE.pixels() != VALUES * WARP_THREADS {
+            return;
+        }
+        let [[a, b], [c, d], [e, _], [g, _], ..] = *values;
+        let pairs = if TOGETHER == 2 {
+            [[a, b], [c, d]]
+        } else {
+            [[a, c], [e, g]]
+        };
+        let rounded = pairs.map(|pair| F::Stored::to_f32_pair(F::Stored::from_f32_pair(pair)));
+        let ([a, b], [c, d]) = (rounded[0], rounded[1]);
         let without_norm = &self.output.without_norm;
-        // Two pairs at a time, which move to the end: the list's code is written out for every value.
-        let mut round = 0;
-        while round < 4 {
-            opaque::not_unrolled();
-            let [first, second, ref rest @ ..] = *values;
-            let [[a, b], [c, d]] =
-                [first, second].map(|pair| F::Stored::to_f32_pair(F::Stored::from_f32_pair(pair)));
-            let [a, b, c, d] = without_norm.listed([a, b, c, d], &self.g.conv, channel);
-            let [e, f, g, h, i, j] = *rest;
-            *values = [e, f, g, h, i, j, [a, b], [c, d]];
-            round = opaque::to_compiler(round + 1);
+        let [a, b, c, d] = without_norm.listed([a, b, c, d], &self.g.conv, channel);
+        if TOGETHER == 2 {
+            (values[0], values[1]) = ([a, b], [c, d]);
+        } else {
+            [values[0][0], values[1][0], values[2][0], values[3][0]] = [a, b, c, d];
         }
     }
 }
