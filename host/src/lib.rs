@@ -156,7 +156,7 @@ mod tensor_file;
 pub use contract::LaunchError;
 #[cfg(feature = "emulator")]
 #[doc(inline)]
-pub use cuda_std::emulator::Fault;
+pub use cuda_std::emulator::{Earlier, Fault, FaultKind, ThreadId};
 #[cfg(feature = "emulator")]
 pub use device::EmulatorOptions;
 pub use device::{

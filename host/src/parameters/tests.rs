@@ -1,8 +1,8 @@
 use std::fs;
 
 use ndarray::ArrayD;
-use op_spec::graph::{Chain, Layer};
 use op_spec::graph::presets::{KernelBench79, KernelBench85};
+use op_spec::graph::{Chain, Layer};
 use safetensors::tensor::{Dtype, TensorView};
 
 use super::*;

@@ -191,6 +191,7 @@ struct File {
     input: Option<String>,
 }
 
+#[doc(hidden)] // only for serde
 impl<'de> DeserializeSeed<'de> for ArithmeticOp {
     type Value = Layer;
 
