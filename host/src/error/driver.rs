@@ -5,7 +5,6 @@
 /// Its text does not need the driver, so it can be printed without one.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{call} failed with {name} ({code}){}", if self.is_fatal() { ": the device is lost to this process" } else { "" })]
-#[non_exhaustive]
 pub struct DriverError {
     /// The driver function, or cust's name for the step.
     pub call: &'static str,
