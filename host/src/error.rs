@@ -120,8 +120,13 @@ pub enum Error {
     },
 
     /// A requested kernel instance that this build does not have.
-    #[error(transparent)]
-    NoInstance(#[from] cuda_std::NoInstance),
+    #[error("{kernel}: no instance has the labels {labels}")]
+    NoInstance {
+        /// The kernel's name.
+        kernel: &'static str,
+        /// The labels that were asked for, such as element types.
+        labels: String,
+    },
 
     /// This build has no such kernel for the device.
     #[error("{kernel}: the PTX for {module} has no kernel of this name")]
@@ -393,6 +398,17 @@ impl Error {
 impl From<DriverError> for Error {
     fn from(error: DriverError) -> Error {
         Error::Driver(error)
+    }
+}
+
+#[doc(hidden)] // kernels are no part of the interface
+impl From<cuda_std::NoInstance> for Error {
+    fn from(none: cuda_std::NoInstance) -> Error {
+        let labels: Vec<String> = none.labels.iter().map(ToString::to_string).collect();
+        Error::NoInstance {
+            kernel: none.family,
+            labels: labels.join(", "),
+        }
     }
 }
 

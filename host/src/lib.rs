@@ -136,8 +136,16 @@ mod device;
 pub mod dlpack;
 mod dtype;
 mod error;
+/// What a [`Fault`] of the emulator consists of.
+#[cfg(feature = "emulator")]
+pub mod fault {
+    #[doc(inline)]
+    pub use cuda_std::emulator::{Earlier, FaultKind, ThreadId};
+}
 pub mod graph;
 mod host_memory;
+/// What the library does not have, and what to do instead.
+#[doc = ""]
 #[doc = include_str!("limits.md")]
 pub mod limits {}
 #[cfg(any(test, feature = "lab"))]

@@ -3,6 +3,7 @@
 
 pub(crate) mod given;
 
+use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -17,7 +18,22 @@ use given::{Given, check_shape, collected, in_order};
 use crate::tensor_file::{self, LoadOptions, Source, TensorFileError};
 
 /// A value for every parameter of a graph, in the shape that the graph's table gives it.
-#[derive(Clone, Debug, PartialEq)]
+///
+/// # Examples
+/// ```
+/// use convfuse::Parameters;
+/// use convfuse::graph::{Chain, Layer};
+/// use convfuse::ndarray::arr1;
+///
+/// let chain = Chain::new(2, (Layer::conv2d("conv", 4, 3), Layer::scale("scale")))?;
+/// let mut parameters = Parameters::init(&chain, 42)?;
+/// parameters.set("conv.bias", arr1(&[0.0, 1.0, 2.0, 3.0]).into_dyn())?;
+/// assert_eq!(parameters.get("conv.bias").unwrap()[3], 3.0);
+/// let names: Vec<&str> = parameters.iter().map(|(name, _)| name).collect();
+/// assert_eq!(names, ["conv.weight", "conv.bias", "scale"]);
+/// # Ok::<(), convfuse::Error>(())
+/// ```
+#[derive(Clone, PartialEq)]
 pub struct Parameters {
     table: Arc<[Parameter]>,
     /// The values in standard layout.
@@ -214,6 +230,15 @@ impl Parameters {
             values: rounded.collect::<Result<_, _>>()?,
             table: Arc::clone(&self.table),
         })
+    }
+}
+
+/// Names and shapes, in one line.
+impl fmt::Debug for Parameters {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let shaped = |Parameter { name, shape, .. }: &Parameter| format!("{name} {shape:?}");
+        let shaped: Vec<String> = self.table.iter().map(shaped).collect();
+        write!(f, "Parameters({})", shaped.join(", "))
     }
 }
 

@@ -44,7 +44,7 @@ impl Status {
             | Error::TooOld { .. }
             | Error::Jit { .. }
             | Error::MissingKernel { .. }
-            | Error::NoInstance(_)
+            | Error::NoInstance { .. }
             | Error::OutOfMemory { .. }
             | Error::Launch(_)
             | Error::Driver(_)

@@ -153,6 +153,7 @@ impl KernelGeometry for PoolProblem {
             Pooled::Average {
                 count_include_pad: false,
             } => (WindowResult::Average, 1.0),
+            _ => unreachable!("every pool has a result"),
         };
         Ok(WindowGeometry {
             planes: (self.n * self.c) as u64,

@@ -17,7 +17,8 @@ use crate::window::Window;
 /// Extents come from the tensors: the filter's shape is `[k, c / groups, (t,) (r,) s]`.
 ///
 /// ```
-/// use op_spec::{Conv2dSpec, Padding};
+/// # mod convfuse { pub use op_spec as spec; }
+/// use convfuse::spec::{Conv2dSpec, Padding};
 ///
 /// let spec = Conv2dSpec::default().stride([2, 1]).padding(1);
 /// assert_eq!(spec.padding, Padding::Each([1, 1]));

@@ -14,7 +14,8 @@ use crate::shape::{Shape, elements, same_shape};
 /// Extents come from the tensors: the filter's shape is `[c, k / groups, (t,) (r,) s]`.
 ///
 /// ```
-/// use op_spec::ConvTranspose2dSpec;
+/// # mod convfuse { pub use op_spec as spec; }
+/// use convfuse::spec::ConvTranspose2dSpec;
 ///
 /// let spec = ConvTranspose2dSpec::default().stride(2).padding(1).output_padding(1);
 /// let problem = spec.problem(&[2, 8, 15, 16], &[8, 64, 3, 3], None)?;

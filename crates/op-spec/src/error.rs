@@ -40,6 +40,7 @@ impl fmt::Display for Quantity {
 
 /// How many dimensions a tensor must have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum RankRule {
     /// This many.
     Exactly(usize),

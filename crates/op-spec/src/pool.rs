@@ -19,6 +19,7 @@ use crate::window::Window;
 
 /// What becomes of the elements of a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Pooled {
     /// The largest.
     Maximum,

@@ -20,6 +20,7 @@ macro_rules! operations {
     ($($(#[$doc:meta])* $Variant:ident = $name:ident,)+) => {
         /// What a reduction makes of several values.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[non_exhaustive]
         pub enum ReductionOp {$(
             $(#[$doc])*
             $Variant,
@@ -157,6 +158,17 @@ fn bits(of: u64) -> impl DoubleEndedIterator<Item = usize> {
 ///
 /// *Shapes*: `(n, ..)` to the same without the axes, or, with `keepdim`, with an extent of 1 for each; any
 /// rank from 2 to 64, and at least one value to reduce.
+///
+/// # Examples
+/// ```
+/// # mod convfuse { pub use op_spec as spec; }
+/// use convfuse::spec::{ReductionOp, ReductionSpec};
+///
+/// let mean = ReductionSpec::new(ReductionOp::Mean, &[2, 3]).keepdim(true);
+/// let problem = mean.problem(&[2, 8, 5, 6])?;
+/// assert_eq!(problem.output_elements(), 2 * 8);
+/// # Ok::<(), convfuse::spec::SpecError>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct ReductionSpec {

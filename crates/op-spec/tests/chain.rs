@@ -362,6 +362,9 @@ fn presets_refuse_what_their_operators_refuse() {
     odder.conv.groups = 3;
     refused! {
         of(plain, &[2, 8]) => "layer 0: conv2d: input has rank 2, expected 4";
+        // The rank comes before the channels.
+        of(plain, &[5, 6]) => "layer 0: conv2d: input has rank 2, expected 4";
+        of(plain, &[2, 3, 3, 3, 3]) => "layer 0: conv2d: input has rank 5, expected 4";
         of(plain, &[2, 8, 5, 30])
             => "layer 3: max_pool2d: dilated window spans 4 on spatial axis 0, padded input has 3";
         of(odd, &[2, 8, 30, 30])

@@ -81,6 +81,7 @@ fn of_row(row: &[f32], operation: ReductionOp, count: usize) -> f32 {
             let pivot = pivot(largest());
             (sum(row, |v| (v - pivot).exp()).ln() + pivot) as f32
         }
+        _ => unreachable!("every operation has an arm"),
     }
 }
 
@@ -120,6 +121,7 @@ fn of_positions<'a>(
             let results = y.iter_mut().zip(sums.iter().zip(&pivots));
             results.for_each(|(y, (sum, pivot))| *y = (sum.ln() + pivot) as f32);
         }
+        _ => unreachable!("every operation has an arm"),
     }
 }
 

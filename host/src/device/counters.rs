@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 /// Work that a [`Stream`](crate::Stream) has been given since the last
 /// [`take_counts`](crate::Stream::take_counts).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Counts {
     /// Kernel launches.
     pub launches: u64,

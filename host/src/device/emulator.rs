@@ -12,6 +12,17 @@ use crate::error::{Error, Result};
 use crate::host_memory::affordable;
 
 /// Options of the emulator.
+///
+/// # Examples
+/// ```
+/// use convfuse::{Arch, Device, EmulatorOptions};
+///
+/// let mut options = EmulatorOptions::new();
+/// options.seed = Some(7);
+/// options.arch = Arch::Sm80;
+/// let device = Device::emulator_with(options);
+/// assert_eq!(device.properties().arch, Arch::Sm80);
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct EmulatorOptions {

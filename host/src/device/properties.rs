@@ -11,6 +11,15 @@ const EMULATED_MULTIPROCESSORS: u32 = 16;
 
 /// The properties of a device by which kernels, tiles and launches are chosen. A choice needs no device, so
 /// it can be made for a device that is not present.
+///
+/// # Examples
+/// ```
+/// use convfuse::{Arch, Device, DeviceProperties};
+///
+/// let h200 = DeviceProperties::named("h200").unwrap();
+/// assert_eq!((h200.arch, h200.multiprocessors), (Arch::Sm90, 132));
+/// println!("{:?}", Device::best().properties());
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize)]
 #[non_exhaustive]
 pub struct DeviceProperties {

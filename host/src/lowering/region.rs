@@ -185,6 +185,7 @@ pub struct Considered {
 
 /// An answer of a row of the table.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub enum Verdict {
     /// It does the region.
     Taken,

@@ -1,8 +1,8 @@
 use std::fs;
 
 use ndarray::ArrayD;
-use op_spec::graph::Chain;
 use op_spec::graph::presets::{KernelBench79, KernelBench85};
+use op_spec::graph::{Chain, Layer};
 use safetensors::tensor::{Dtype, TensorView};
 
 use super::*;
@@ -147,6 +147,15 @@ fn a_block_of_a_checkpoint_is_loaded_by_its_prefix() {
             "{unnamed}"
         );
     }
+}
+
+#[test]
+fn parameters_are_shown_in_one_line() {
+    let chain = Chain::new(3, (Layer::conv2d("conv", 64, 3), Layer::scale("scale"))).unwrap();
+    assert_eq!(
+        format!("{:?}", Parameters::init(&chain, 1).unwrap()),
+        "Parameters(conv.weight [64, 3, 3, 3], conv.bias [64], scale [64, 1, 1])"
+    );
 }
 
 #[test]

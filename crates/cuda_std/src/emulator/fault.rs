@@ -10,6 +10,7 @@ pub(crate) type Place = &'static Location<'static>;
 ///
 /// It prints as one line: kernel, block, thread, source line, and what happened to which memory.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Fault {
     /// The kernel, if one was running.
     pub kernel: Option<&'static str>,

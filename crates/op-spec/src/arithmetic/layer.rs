@@ -143,7 +143,8 @@ impl Layer {
     /// The addition of a constant, of a parameter, or of the value of this name.
     ///
     /// ```
-    /// use op_spec::graph::{BroadcastParameter, Layer};
+    /// # use op_spec as convfuse;
+    /// use convfuse::graph::{BroadcastParameter, Layer};
     ///
     /// let half = Layer::add(0.5);
     /// let bias = Layer::add(BroadcastParameter::new("bias").shape(&[64, 1, 1]));
@@ -190,6 +191,7 @@ struct File {
     input: Option<String>,
 }
 
+#[doc(hidden)] // only for serde
 impl<'de> DeserializeSeed<'de> for ArithmeticOp {
     type Value = Layer;
 

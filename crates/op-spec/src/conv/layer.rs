@@ -19,7 +19,8 @@ use crate::setters::{PerAxis, setters};
 /// are those of what it is given.
 ///
 /// ```
-/// use op_spec::graph::{Chain, Layer};
+/// # use op_spec as convfuse;
+/// use convfuse::graph::{Chain, Layer};
 ///
 /// let conv = Layer::conv3d("conv", 32, 3).stride([1, 2, 2]).padding(1).bias(false);
 /// let chain = Chain::new(4, [conv])?;

@@ -18,7 +18,8 @@ use crate::setters::{PerAxis, setters};
 /// `torch.nn.ConvTranspose3d` describe it; input channels are those of what it is given.
 ///
 /// ```
-/// use op_spec::graph::{Chain, Layer};
+/// # use op_spec as convfuse;
+/// use convfuse::graph::{Chain, Layer};
 ///
 /// let up = Layer::conv_transpose2d("up", 64, 2).stride(2);
 /// let chain = Chain::new(128, [up])?;

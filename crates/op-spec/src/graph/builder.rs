@@ -8,6 +8,25 @@ use alloc::vec::Vec;
 use super::{Graph, GraphError, Layer, Node, Operand};
 
 /// A graph in the making; see [`Graph::builder`]. What is wrong is said by [`build`](Self::build).
+///
+/// # Examples
+/// Two branches, and a further input `mask`:
+/// ```
+/// # use op_spec as convfuse;
+/// use convfuse::graph::{Graph, Layer};
+///
+/// let graph = Graph::builder("x", 8)
+///     .input("mask")
+///     .layer("narrow", "x", Layer::conv2d("narrow", 16, 1))
+///     .layer("wide", "x", Layer::conv2d("wide", 16, 3).padding(1))
+///     .layer("sum", "narrow", Layer::add("wide"))
+///     .layer("y", "sum", Layer::add("mask"))
+///     .build("y")?;
+/// assert_eq!(graph.inputs(), ["mask"]);
+/// assert_eq!(graph.parameters()[0].name, "narrow.weight");
+/// assert_eq!(graph.problem(&[2, 8, 5, 6])?.output_shape(), [2, 16, 5, 6]);
+/// # Ok::<(), op_spec::graph::GraphError>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct GraphBuilder {
     in_channels: usize,

@@ -31,7 +31,8 @@ use super::{Graph, GraphError, Layer, Node, Operand};
 ///
 /// # Examples
 /// ```
-/// use op_spec::graph::{Chain, Layer};
+/// # use op_spec as convfuse;
+/// use convfuse::graph::{Chain, Layer};
 ///
 /// let chain = Chain::new(8, (
 ///     Layer::conv2d("conv", 64, 3),

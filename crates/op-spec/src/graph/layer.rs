@@ -156,7 +156,8 @@ macro_rules! layers {
         /// each, and is turned into a layer where one is asked for.
         ///
         /// ```
-        /// use op_spec::graph::Layer;
+        /// # use op_spec as convfuse;
+        /// use convfuse::graph::Layer;
         ///
         /// let norm = Layer::from(Layer::instance_norm("norm").affine(true).eps(1e-3));
         /// assert_eq!((norm.operator(), norm.name()), ("instance_norm", "norm"));

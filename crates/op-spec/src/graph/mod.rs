@@ -14,7 +14,8 @@
 //!
 //! # Examples
 //! ```
-//! use op_spec::graph::{Graph, Layer};
+//! # use op_spec as convfuse;
+//! use convfuse::graph::{Graph, Layer};
 //!
 //! let conv = |name: &str| Layer::conv2d(name, 64, 3).padding(1);
 //! // A residual block: relu(conv2(relu(conv1(x))) + x).
@@ -70,7 +71,7 @@ pub enum Operand {
     Layer(usize),
 }
 
-/// Layers that fit one another, in an order in which they can be computed. See the [module](self) for an
+/// Layers that fit one another, in an order in which they can be computed; see [`GraphBuilder`] for an
 /// example.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Graph {

@@ -24,7 +24,8 @@ pub struct Run {
 ///
 /// # Examples
 /// ```
-/// use op_spec::graph::{Chain, Layer, Partition};
+/// # use op_spec as convfuse;
+/// use convfuse::graph::{Chain, Layer, Partition};
 ///
 /// let chain = Chain::new(3, (Layer::conv2d("conv", 8, 3), Layer::relu()))?;
 /// let partition = Partition::parse(&chain, "conv2d @direct | relu")?;

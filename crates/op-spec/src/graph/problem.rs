@@ -68,8 +68,13 @@ impl GraphProblem {
                 layer: index,
                 source,
             };
-            check_channels(operator, shape, expected).map_err(refuse)?;
-            let (problem, output) = layer.kind().problem(shape).map_err(refuse)?;
+            let layer = layer.kind();
+            // A layer says itself that it takes no input of this rank, before anything about channels.
+            let rank = layer.dimensions().map(|dimensions| 2 + dimensions);
+            if rank.is_none_or(|rank| rank == shape.len()) {
+                check_channels(operator, shape, expected).map_err(refuse)?;
+            }
+            let (problem, output) = layer.problem(shape).map_err(refuse)?;
             for other in others {
                 match *other {
                     Operand::Layer(layer) => {

@@ -27,7 +27,8 @@ impl ClampSpec {
     /// Bounds, of which one may be absent.
     ///
     /// ```
-    /// use op_spec::ClampSpec;
+    /// # mod convfuse { pub use op_spec as spec; }
+    /// use convfuse::spec::ClampSpec;
     ///
     /// assert_eq!(ClampSpec::new(0.0, None).bounds()?, (0.0, f64::INFINITY));
     /// assert_eq!(ClampSpec::new(0.0, 6.0).bounds()?, (0.0, 6.0));

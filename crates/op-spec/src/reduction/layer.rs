@@ -43,6 +43,7 @@ enum Dim {
     Several(Vec<isize>),
 }
 
+#[doc(hidden)] // only for serde
 impl<'de> DeserializeSeed<'de> for ReductionOp {
     type Value = ReductionSpec;
 

@@ -36,6 +36,7 @@ fn reduced(operation: ReductionOp, values: ArrayView1<'_, f64>) -> f64 {
             let pivot = if largest.is_infinite() { 0.0 } else { largest };
             values.mapv(|v| (v - pivot).exp()).sum().ln() + pivot
         }
+        _ => unreachable!("every operation has an arm"),
     }
 }
 
