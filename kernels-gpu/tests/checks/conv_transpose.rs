@@ -250,6 +250,8 @@ pub(super) struct Convolved<T> {
 pub(super) struct OutputEpilogue<'a, T> {
     pub(super) gain: Tensor<f32>,
     pub(super) shift: Tensor<f32>,
+    /// Those of the list.
+    pub(super) behind: [Tensor<f32>; 2],
     pub(super) epilogue: Epilogue,
     pub(super) list: OperandList,
     pub(super) residual: Option<&'a Tensor<T>>,
@@ -261,6 +263,7 @@ impl<T: Storage> OutputEpilogue<'_, T> {
         Ok(Self {
             gain: run.tensor(&[])?,
             shift: run.tensor(&[])?,
+            behind: [run.tensor(&[])?, run.tensor(&[])?],
             epilogue: Epilogue::NONE,
             list: OperandList::EMPTY,
             residual: None,
@@ -314,6 +317,8 @@ impl<T: Storage> Convolved<T> {
             self.bias,
             behind.gain.source(),
             behind.shift.source(),
+            behind.behind[0].source(),
+            behind.behind[1].source(),
             optional(behind.residual),
             y.ptr(),
             self.g,
@@ -386,6 +391,8 @@ fn far_of(run: &Run, layout: Layout, image: [usize; 2], phases: [usize; 2]) -> O
         none,
         results.source(),
         none,
+        std::ptr::null(),
+        std::ptr::null(),
         std::ptr::null(),
         std::ptr::null(),
         none,

@@ -19,6 +19,8 @@ struct Ended {
     batch_norm: bool,
     function: Option<PointwiseSpec>,
     list: &'static [Listed],
+    /// Factors of each channel behind the list.
+    scale: bool,
 }
 
 impl Ended {
@@ -29,6 +31,7 @@ impl Ended {
             batch_norm: false,
             function: None,
             list: &[],
+            scale: false,
         }
     }
 }
@@ -69,7 +72,12 @@ pub(crate) fn matches<T: Storage>(run: &Run) -> Outcome {
                 negative_slope: 0.25,
             }),
             list: &[ADD, HARDSWISH],
+            scale: true,
             ..Ended::of(two_classes)
+        },
+        Ended {
+            scale: true,
+            ..Ended::of(gaps)
         },
         // Groups of whole vectors of channels; volumes.
         Ended {
@@ -99,6 +107,9 @@ pub(crate) fn matches<T: Storage>(run: &Run) -> Outcome {
         }
         layers.extend(row.function.map(Layer::Pointwise));
         layers.extend(row.list.iter().map(Listed::layer));
+        if row.scale {
+            layers.push(Layer::scale("behind").into());
+        }
         let mut case = case::<T>(layers, &row.of.input);
         let of_layer = 1 + usize::from(row.of.bias);
         if row.batch_norm {
@@ -126,11 +137,25 @@ fn check<T: Storage>(run: &Run, row: &Ended, case: &Case) -> Outcome {
     let loaded = run.load::<T>(case)?;
     let convolved = Convolved::new(run, &problem(case), &loaded)?;
     let residual = loaded.parameters.get(case.parameters.len());
+    let mut list = residual_list(row.list);
+    let mut factors = vec![];
+    if row.scale {
+        list.affine_at = list.functions.len() as u32;
+        factors = case
+            .parameters
+            .last()
+            .expect("factors")
+            .iter()
+            .copied()
+            .collect();
+    }
+    let shifts = vec![0.0; factors.len()];
     let behind = OutputEpilogue {
+        behind: [run.tensor(&factors)?, run.tensor(&shifts)?],
         gain: run.tensor(&gain)?,
         shift: run.tensor(&shift)?,
         epilogue,
-        list: residual_list(row.list),
+        list,
         residual,
     };
     let y = convolved.interleaved(run, Layout::Nchw, &behind)?;

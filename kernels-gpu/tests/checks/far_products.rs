@@ -310,6 +310,8 @@ fn implicit_gemm<F: Operand>(run: &Run, tile: GemmTile) -> Outcome {
             without_norm.weight.cast(),
             without_norm.gain,
             without_norm.shift,
+            without_norm.gain_behind,
+            without_norm.shift_behind,
             y.ptr(),
             moments.ptr(),
             std::ptr::null_mut(),
@@ -318,6 +320,7 @@ fn implicit_gemm<F: Operand>(run: &Run, tile: GemmTile) -> Outcome {
             g,
             mainloop,
             without_norm.epilogue,
+            without_norm.list,
             0,
         );
         let labels = [mainloop.label().into(), labels[0]];
@@ -335,10 +338,13 @@ fn implicit_gemm<F: Operand>(run: &Run, tile: GemmTile) -> Outcome {
             without_norm.weight.cast(),
             without_norm.gain,
             without_norm.shift,
+            without_norm.gain_behind,
+            without_norm.shift_behind,
             y.ptr(),
             moments.ptr(),
             g,
             without_norm.epilogue,
+            without_norm.list,
         );
         let labels = [tile.name().expect("a tile with kernels").into(), labels[0]];
         run.launch_some(&IMPLICIT_GEMM, &labels, shape, &[last], arguments)?;

@@ -6,6 +6,7 @@ use cuda_std::Label;
 use cuda_std::tensor_map::TensorMap;
 use launch_config::implicit_gemm::sm90::MainloopConfig;
 use launch_config::implicit_gemm::{Epilogue, GemmConfig, GemmDevice, Loader, RoundedEpilogue};
+use launch_config::pointwise::OperandList;
 
 use super::super::kernels::fused::implicit_gemm::*;
 use super::convolved::Factors;
@@ -102,6 +103,9 @@ pub(super) struct Ended<T> {
     pub(super) gain: *const f32,
     pub(super) shift: *const f32,
     pub(super) epilogue: Epilogue,
+    pub(super) list: OperandList,
+    pub(super) gain_behind: *const f32,
+    pub(super) shift_behind: *const f32,
 }
 
 impl<T> Ended<T> {
@@ -112,6 +116,9 @@ impl<T> Ended<T> {
         gain: std::ptr::null(),
         shift: std::ptr::null(),
         epilogue: Epilogue::NONE,
+        list: OperandList::EMPTY,
+        gain_behind: std::ptr::null(),
+        shift_behind: std::ptr::null(),
     };
 }
 
@@ -153,6 +160,8 @@ pub(super) fn multiply_warp_specialized<F: Operand>(
                 ended.weight.cast(),
                 ended.gain,
                 ended.shift,
+                ended.gain_behind,
+                ended.shift_behind,
                 y.ptr(),
                 moments.ptr(),
                 largest,
@@ -161,6 +170,7 @@ pub(super) fn multiply_warp_specialized<F: Operand>(
                 config.geometry,
                 mainloop,
                 ended.epilogue,
+                ended.list,
                 recorded,
             );
             run.launch(
@@ -203,6 +213,8 @@ pub(super) fn multiply_to_nhwc<F: Operand>(
                 ended.weight.cast(),
                 ended.gain,
                 ended.shift,
+                ended.gain_behind,
+                ended.shift_behind,
                 residual,
                 y.ptr(),
                 largest,
@@ -211,6 +223,7 @@ pub(super) fn multiply_to_nhwc<F: Operand>(
                 config.geometry,
                 mainloop,
                 ended.epilogue,
+                ended.list,
                 rounded,
                 recorded,
             );
@@ -297,10 +310,13 @@ pub(super) fn multiply<F: Operand>(
         ended.weight.cast(),
         ended.gain,
         ended.shift,
+        ended.gain_behind,
+        ended.shift_behind,
         y.ptr(),
         moments.ptr(),
         config.geometry,
         ended.epilogue,
+        ended.list,
     );
     let labels = [tile.into(), Label::Name(F::LABEL)];
     run.launch(&IMPLICIT_GEMM, &labels, config.shape(&DEVICE), arguments)

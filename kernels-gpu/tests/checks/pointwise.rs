@@ -23,7 +23,8 @@ pub(super) fn list(layers: &[Layer]) -> OperandList {
     let residual_at = layers.iter().position(adds);
     OperandList {
         functions,
-        residual_at: residual_at.map_or(OperandList::NO_RESIDUAL, |at| at as u32),
+        residual_at: residual_at.map_or(OperandList::ABSENT, |at| at as u32),
+        ..OperandList::EMPTY
     }
 }
 

@@ -60,7 +60,8 @@ pub(super) fn residual_list(list: &[Listed]) -> OperandList {
     let adds = |step: &Listed| matches!(step, Listed::Add);
     OperandList {
         functions: PointwiseList::take(&mut steps.into_iter()),
-        residual_at: (list.iter().position(adds)).map_or(OperandList::NO_RESIDUAL, |at| at as u32),
+        residual_at: (list.iter().position(adds)).map_or(OperandList::ABSENT, |at| at as u32),
+        ..OperandList::EMPTY
     }
 }
 
