@@ -87,7 +87,11 @@ fn epilogues(backend: Backend) -> Outcome {
                 ],
                 1,
             ),
-            (vec![conv(), Layer::relu(), Layer::add(of_each("bias"))], 2),
+            // Gain and shift behind a function: not in the store of a depthwise convolution.
+            (
+                vec![conv(), Layer::relu(), Layer::add(of_each("bias"))],
+                if groups == 1 { 1 } else { 2 },
+            ),
         ];
         for (layers, regions) in chains {
             let case = Case::of_graph(

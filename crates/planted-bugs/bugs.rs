@@ -176,14 +176,16 @@ bugs! {
         outputs_without_taps_have_no_bias, conv_transpose_epilogue::matches::<f32>,
             "values = «[bias; 4]»;" => "[T::from_f32(0.0); 4]";
         interleaving_takes_rows_beyond_the_last_of_a_phase, conv_transpose::matches::<f32>,
-            "let extent = if «at_row < slice.extents[0]» {" => "at_row <= slice.extents[0]";
+            "if «at_row < rows_of_class» &&" => "at_row <= rows_of_class";
         interleaving_takes_columns_beyond_the_last_of_a_phase, conv_transpose::matches::<f32>,
-            "if «at < extent» {" => "at <= extent";
+            "rows_of_class && «at < columns_of_class» {" => "at <= columns_of_class";
         interleaving_does_not_follow_a_phase_along_rows, conv_transpose::matches::<f32>,
             "at_row = at_row.wrapping_add(«tile.rows.position_step»);" => "tile.rows.step";
     "conv_transpose/epilogue.rs":
         interleaving_adds_the_residual_of_the_first_element, conv_transpose_epilogue::matches::<f32>,
-            "self.residual().load_vec(«at»)" => "0";
+            "self.residual().load(«at»)" => "0";
+        a_list_has_the_gain_of_the_first_channel, conv_transpose_epilogue::matches::<f32>,
+            "let channel = «channel_of(i)» as usize;" => "channel_of(i) * 0";
     "conv_transpose/nhwc.rs":
         vectors_of_channels_have_one_gain, conv_transpose_epilogue::matches::<f32>,
             "[0, 1, 2, 3].map(|i| epilogue.of_channel(«k + i»))" => "k + i * 0";

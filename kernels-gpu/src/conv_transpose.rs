@@ -183,16 +183,16 @@ impl<T: Storage> Slice<T> {
 /// A block writes a tile of rows and columns of some slices of the NCHW output `y`, from the classes' NCHW
 /// results through an epilogue and a list.
 ///
-/// *Launch*: `g.shape(Layout::Nchw)`. *Mapping*: neighbouring threads write neighbouring columns; a thread
-/// writes rows and columns of one phase at a time, as far apart as its neighbours reach, so that what leads to
-/// them is computed once. A warp's loads from each phase are of neighbouring elements. *Barriers*: none.
-/// *Traffic*: each output is written once, and what it is made of is read once.
+/// *Launch*: `g.shape(Layout::Nchw)`. *Mapping*: neighbouring threads write neighbouring columns. A thread
+/// writes rows and columns of one phase, as far apart as its neighbours reach, so that what leads to them is
+/// computed once; it has four elements in flight. A warp's loads from each phase are of neighbouring
+/// elements. *Barriers*: none. *Traffic*: each output is written once, and what it is made of is read once.
 ///
 /// # Safety
-/// `y` has `g.elements()` elements, and so has `residual` if the list adds it. Result `i` is the output of the
-/// convolution of class `i` of `g.classes()`, for each that has one; `bias` has `g.channels` elements with a
-/// bias, and so have `gain` and `shift` if the epilogue has them, and those behind if the list has them. `y` is apart from all of them. A plane has
-/// less than 2^31 elements.
+/// `y` has `g.elements()` elements, and so has `residual` if the list adds it. Result `i` is the output of
+/// the convolution of class `i` of `g.classes()`, for each that has one; `bias` has `g.channels` elements
+/// with a bias, and so have `gain` and `shift` if the epilogue has them, and those behind if the list has
+/// them. `y` is apart from all of them. A plane has less than 2^31 elements.
 #[kernel(instances(T: [f32, f16, bf16]), max_threads = BLOCK_THREADS)]
 pub unsafe fn conv_transpose_interleave<T: Storage>(
     result_0: *const T,
@@ -265,7 +265,8 @@ pub unsafe fn conv_transpose_interleave<T: Storage>(
     if first_column >= columns_end {
         return;
     }
-    // The next element, by columns and then by rows: its place in the slice of the output, and in the class's.
+    // The next element, by columns and then by rows: its place in the slice of the output, and in the
+    // class's.
     let (columns, [rows_of_class, columns_of_class]) = (g.columns.divisor, slice.extents);
     let of_y = number * (g.rows.divisor * columns) as u64;
     let (mut p, mut q) = (first_row, first_column);

@@ -132,8 +132,8 @@ impl PointwiseList {
 }
 
 /// A list of pointwise functions, and somewhere in it operations with further operands: the addition of a
-/// residual, and `fma(gain[c], x, shift[c])` with a gain and a shift of each channel. Either may be absent. If
-/// both stand at the same place, the residual is added first.
+/// residual, and `fma(gain[c], x, shift[c])` with a gain and a shift of each channel. Either may be absent.
+/// If both stand at the same place, the residual is added first.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct OperandList {

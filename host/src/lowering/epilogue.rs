@@ -157,11 +157,14 @@ impl Store {
     }
 }
 
+/// What a layer does, with the layer's number.
+type Numbered<T> = (usize, T);
+
 /// The layers at the head of a list that are a gain and a shift of each channel together, and the others: a
 /// batch norm may be the first, and behind it there are operations with one value or one for each channel.
 fn leading_affine(
-    list: &[(usize, Pointwise)],
-) -> (Vec<(usize, ChannelAffine)>, &[(usize, Pointwise)]) {
+    list: &[Numbered<Pointwise>],
+) -> (Vec<Numbered<ChannelAffine>>, &[Numbered<Pointwise>]) {
     let affine = list.iter().enumerate();
     let affine = affine.map_while(|(at, (layer, of))| match of {
         Pointwise::Affine(ChannelAffine::BatchNorm(_)) if at > 0 => None,

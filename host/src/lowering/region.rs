@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use op_spec::graph::{Graph, GraphProblem, LayerProblem, NormalForm, Operand};
+use op_spec::graph::{Graph, GraphProblem, Layer, LayerProblem, NormalForm, Operand};
 
 use super::Options;
 use op_spec::Layout;
@@ -36,6 +36,18 @@ pub(super) struct Region<'a> {
     pub(super) input: Layout,
     /// The layout that its output should have: that of its input, or of the graph's output.
     pub(super) output: Layout,
+}
+
+impl Region<'_> {
+    /// Whether a pointwise function takes what the region gives, so that a launch for functions follows.
+    pub(super) fn precedes_function(&self) -> bool {
+        let last = self.layers.last().map(|&layer| Operand::Layer(layer));
+        let mut layers = self.of.graph.layers().iter().enumerate();
+        layers.any(|(number, layer)| {
+            let operands = self.of.graph.operands(number).iter();
+            matches!(layer, Layer::Pointwise(_)) && operands.copied().any(|of| Some(of) == last)
+        })
+    }
 }
 
 impl Query<'_> {

@@ -217,7 +217,9 @@ pub(super) const TABLE: [Row; 8] = [
             };
             if let Ok(store) = Store::of(&form.epilogue) {
                 let gemm = gemm_alone(region, &conv_geometry(&conv)?, strides, region.output)?;
-                if gemm.stores(&store.list, of.dtype) {
+                if store.list.is_empty()
+                    || gemm.stores(&store.list, of.dtype) && !region.precedes_function()
+                {
                     return Ok(Lowered::without_moments(
                         Producer::ImplicitGemm(with_filters(gemm)),
                         Plan::Store(store),

@@ -326,8 +326,8 @@ pub(crate) fn append(
     );
     // SAFETY: the results are the outputs of the geometry's classes in the layout of `y`, which has an
     // element for each output; the bias is there if the geometry says so, gain and shift of each channel if
-    // the epilogue does, and those behind if the list does, which also says whether there is a residual, of the shape and layout of `y`.
-    // `geometry()` refused planes of 2^31 elements.
+    // the epilogue does, and those behind if the list does, which also says whether there is a residual, of
+    // the shape and layout of `y`. `geometry()` refused planes of 2^31 elements.
     unsafe {
         match transposed.writes {
             Layout::Nchw => {

@@ -42,6 +42,7 @@ pub(crate) mod implicit_gemm;
 pub(crate) mod implicit_gemm_channels_last;
 pub(crate) mod implicit_gemm_corners;
 mod implicit_gemm_launch;
+mod implicit_gemm_lists;
 pub(crate) mod implicit_gemm_nan;
 pub(crate) mod implicit_gemm_without_norm;
 pub(crate) mod max_pool2d;

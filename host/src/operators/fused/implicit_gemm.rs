@@ -168,14 +168,14 @@ impl Gemm {
     }
 
     /// Whether results of a type are stored through this list. Only a store of 16 bits in NHWC adds a
-    /// residual. The few warps of a warp-specialized tile take as long for an exponential as a launch of its
-    /// own, which a list with gain and shift saves two of; `docs/tuning.md` has the figures.
+    /// residual. The few warps of a warp-specialized tile take as long for exponentials as the launch that
+    /// they would save; a list with gain and shift saves two. `docs/tuning.md` has the figures.
     pub(crate) fn stores(&self, list: &OperandList, dtype: DType) -> bool {
         let (list, rounded) = self.lists(list, dtype);
         let steps = list.functions.steps().iter().take(list.functions.len());
         let exponentials = steps.filter(|step| step.function.has_exponential());
         let is_quick = match self.mainloop {
-            Some(_) => exponentials.count() <= usize::from(list.is_affine()),
+            Some(_) => exponentials.count() <= 2 * usize::from(list.is_affine()),
             None => true,
         };
         rounded != RoundedEpilogue::NONE || !list.adds() && is_quick

@@ -205,9 +205,10 @@ pub(crate) fn append_product(
         let residual = parameters.residual;
         // SAFETY: reformatted input and filters are those of this config, or they are read in place by their
         // strides; bias, gain and shift have an element for each channel where they exist, and the
-        // epilogue and the list say whether the last two do; `y` has an element for each output, `moments` the config's
-        // size; the pipelines are those of the launch's shared memory. Without a norm, input and filters
-        // exist. In NHWC `rounded` says whether there is a residual, which has the shape and layout of `y`.
+        // epilogue and the list say whether the last two do; `y` has an element for each output, `moments`
+        // the config's size; the pipelines are those of the launch's shared memory. Without a norm, input and
+        // filters exist. In NHWC `rounded` says whether there is a residual, which has the shape and layout
+        // of `y`.
         let launch = |program: &mut ProgramBuilder, recorded, descales, bytes_moved| unsafe {
             match gemm.writes() {
                 Layout::Nchw => {

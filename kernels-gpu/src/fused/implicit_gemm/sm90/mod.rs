@@ -63,6 +63,7 @@ mod boxes;
 mod cluster_reduce;
 mod consume;
 mod format;
+mod listed;
 mod memory;
 mod nhwc_tile;
 mod pipeline;
@@ -148,9 +149,9 @@ impl Share for Whole {
 /// `recorded` of 0, as all other launches have. `operands` and `filter_descales` are what the filters kernel
 /// wrote, or, where the geometry's filters are read in place, `filter_boxes` is the tensor map of its
 /// [`filter_boxes()`] over `weight`, and they are not read. `bias` is null or has an element for each output
-/// channel, `y` one for each output, and `moments` the config's `moment_elements()`. `x`, `weight`, `gain`
-/// and `shift` are otherwise as for `implicit_gemm`. `y` and `moments` overlap nothing else and start on 16
-/// bytes.
+/// channel, `y` one for each output, and `moments` the config's `moment_elements()`. `x`, `weight`, `gain`,
+/// `shift`, those behind and `list` are otherwise as for `implicit_gemm`. `y` and `moments` overlap nothing
+/// else and start on 16 bytes.
 #[kernel(
     instances(S: [halves: Halves], F: [f16x2_f32: F16x2, bf16x3_f32: Bf16x3]),
     instances(S: [halves: Halves, whole: Whole], F: [scaled_f16_f32: ScaledF16, f16: F16, bf16: Bf16]),
@@ -217,8 +218,8 @@ pub unsafe fn implicit_gemm_sm90<
     compute::<S, F, false>(&input, &output, g, mainloop);
 }
 
-/// The same without a norm, for an NHWC output: pixels have their channels side by side. Once they are
-/// rounded, results of 16 bits go through a function, and a residual is added.
+/// The same without a norm, for an NHWC output: pixels have their channels side by side. As they are written,
+/// results of 16 bits go through a function, and a residual is added.
 ///
 /// # Safety
 /// As for [`fn@implicit_gemm_sm90`], without moments. The groups have whole vectors of 16 bytes of output

@@ -21,7 +21,6 @@ use super::shared_rows::Rows;
 use super::staged_f32::Scales;
 use super::{Made, Memory, Work, share_of, which_output};
 use crate::parts::moments::Moments;
-use crate::parts::pointwise::apply_with;
 use crate::parts::unroll::unroll;
 
 /// Octets of pixels of a half.
@@ -31,7 +30,7 @@ pub(super) const HALF_OCTETS: u32 = HALF_PIXELS / 8;
 pub(super) const NO_PIXELS: u32 = OUTSIDE | BEYOND & ((1 << (2 * PLACE_BITS)) - 1);
 
 /// Filters of a row of accumulators: one for each quad of lanes.
-const ROW_FILTERS: u32 = WARP_THREADS / 4;
+pub(super) const ROW_FILTERS: u32 = WARP_THREADS / 4;
 const _: () = assert!(2 * ROW_FILTERS == WARP_FILTERS);
 
 /// Accumulators of a thread for a half of the tile: two pixels of each octet, for two filters.
@@ -411,46 +410,6 @@ impl<'a, F: Format, const SUMS: usize, const NHWC: bool> Results<'a, F, SUMS, NH
             self.list(sums);
         }
         seen
-    }
-
-    /// Rounds the first [`HALF_SUMS`] accumulators to the storage type, and applies the list to them.
-    #[inline(always)]
-    unsafe fn list(&self, sums: &mut [f32; SUMS]) {
-        let without_norm = &self.output.without_norm;
-        let (behind, first, lane) = (without_norm.behind, self.channel, self.lane);
-        let channels = self.g.conv.output_channels();
-        // Pairs of values are of two filters in turn.
-        let of_channels = move || {
-            let of_row = |i: u32| {
-                let channels = opaque::to_compiler(channels);
-                let channel = first + opaque::to_compiler(lane) / 4 + ROW_FILTERS * i;
-                // Results of other filters are not written.
-                behind.of_channel(channel.min(channels - 1) as usize, channels as usize)
-            };
-            let [a, b] = [of_row(0), of_row(1)];
-            [a, a, b, b, a, a, b, b, a, a, b, b, a, a, b, b]
-        };
-        // A quarter at a time, each of which moves to the end: the list's code is written out for every value.
-        let mut quarter = 0;
-        while quarter < 4 {
-            opaque::not_unrolled();
-            let mut values = [0.0; 16];
-            unroll!(8, |pair| {
-                let rounded = F::Stored::from_f32_pair([sums[2 * pair], sums[2 * pair + 1]]);
-                [values[2 * pair], values[2 * pair + 1]] = F::Stored::to_f32_pair(rounded);
-            });
-            let list = without_norm.list;
-            let values = apply_with::<F::Stored, 16>(list, values, None, Some(of_channels));
-            unroll!(3, |q| {
-                unroll!(16, |i| {
-                    sums[16 * q + i] = sums[16 * (q + 1) + i];
-                });
-            });
-            unroll!(16, |i| {
-                sums[48 + i] = values[i];
-            });
-            quarter = opaque::to_compiler(quarter + 1);
-        }
     }
 
     /// Writes the moments of the warp's filter `filter`, combined with those of the filters behind it, over a

@@ -1,0 +1,96 @@
+//! Implicit GEMMs that store their results through lists.
+
+use std::ffi::c_void;
+
+use launch_config::conv::ConvGeometry;
+use launch_config::pointwise::{self, OperandList};
+use op_spec::GeluApproximation;
+use op_spec::graph::Layer;
+
+use super::super::kernels::pointwise::POINTWISE_RESIDUAL;
+use super::implicit_gemm::Operand;
+use super::implicit_gemm_launch::Ended;
+use super::pointwise::list;
+use super::{Failure, Outcome, Run, Tensor, label, stored};
+
+/// What `multiply` makes through the first lists has the bits of what the lists make of `y`, an NCHW output:
+/// one that a kernel of its own applies, and functions in front of and behind gain and shift of each channel.
+pub(super) fn listed<F: Operand>(
+    run: &Run,
+    what: &str,
+    (conv, lists): (&ConvGeometry, usize),
+    ended: &Ended<F::Stored>,
+    y: &Tensor<F::Stored>,
+    multiply: impl Fn(&Ended<F::Stored>, &Tensor<F::Stored>) -> Outcome,
+) -> Outcome {
+    let (values, channels) = (y.values()?, conv.output_channels() as usize);
+    let pixels = conv.output_pixels() as usize;
+    let gain = |channel: usize| 0.5 * (channel % 7) as f32 - 0.75;
+    let shift = |channel: usize| 0.25 - 0.5 * (channel % 5) as f32;
+    let [gains, shifts] = [
+        run.tensor::<f32>(&(0..channels).map(gain).collect::<Vec<_>>())?,
+        run.tensor::<f32>(&(0..channels).map(shift).collect::<Vec<_>>())?,
+    ];
+    let affine = |index: usize, x: f32| {
+        let channel = index / pixels % channels;
+        gain(channel).mul_add(x, shift(channel))
+    };
+    let hardswish = |x: f32| match x.is_nan() {
+        true => x,
+        false => x * ((x + 3.0).clamp(0.0, 6.0) * (1.0 / 6.0)),
+    };
+    let leaky_relu = |x: f32| if x > 0.0 { x } else { x * 0.25 };
+    let mapped = |f: &dyn Fn(usize, f32) -> f32| {
+        let each = values.iter().enumerate().map(|(index, &x)| f(index, x));
+        run.tensor::<F::Stored>(&each.map(stored::<F::Stored>).collect::<Vec<_>>())
+    };
+
+    let gelu = list(&[Layer::gelu(GeluApproximation::None)]);
+    let by_itself = run.empty::<F::Stored>(values.len())?;
+    let len = values.len() as u64;
+    let none = std::ptr::null::<c_void>();
+    let arguments = (y.source(), none, by_itself.ptr(), len, gelu);
+    let (labels, shape) = ([label::<F::Stored>()], pointwise::shape(len));
+    run.launch(&POINTWISE_RESIDUAL, &labels, shape, arguments)?;
+    let behind = OperandList {
+        affine_at: 1,
+        ..list(&[Layer::hardswish()])
+    };
+    let before = OperandList {
+        affine_at: 0,
+        ..list(&[Layer::leaky_relu(0.25)])
+    };
+    for (name, list, wanted) in [
+        (
+            "hardswish, affine",
+            behind,
+            mapped(&|index, x| affine(index, hardswish(x)))?,
+        ),
+        (
+            "affine, leaky_relu",
+            before,
+            mapped(&|index, x| leaky_relu(affine(index, x)))?,
+        ),
+        ("gelu", gelu, by_itself),
+    ]
+    .into_iter()
+    .take(lists)
+    {
+        let ended = Ended {
+            list,
+            gain_behind: gains.source(),
+            shift_behind: shifts.source(),
+            ..*ended
+        };
+        let got = run.empty::<F::Stored>(values.len())?;
+        multiply(&ended, &got)?;
+        for (index, (got, wanted)) in got.values()?.iter().zip(wanted.values()?).enumerate() {
+            let is_same = got.to_bits() == wanted.to_bits() || got.is_nan() && wanted.is_nan();
+            if !is_same {
+                let problem = format!("{what}, {name}: {index} is {got}, not {wanted}");
+                return Err(Failure(problem));
+            }
+        }
+    }
+    Ok(())
+}
