@@ -195,7 +195,7 @@ fn epilogues() -> Vec<(Case, &'static str, usize)> {
     let inverted = [batch_norm(), silu(), add()];
     let normed = [group_norm(), silu(), add(), relu()];
     vec![
-        of("silu", &dense, 16, &[silu()], 2),
+        of("silu", &dense, 16, &[silu()], 1),
         of("residual", &dense, 14, &[add(), relu()], 2),
         of("mapped_residual", &dense, 9, &mapped, 2),
         of("two_residuals", &dense, 16, &[silu(), add(), other()], 2),
