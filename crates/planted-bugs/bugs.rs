@@ -178,7 +178,7 @@ bugs! {
         interleaving_takes_rows_beyond_the_last_of_a_phase, conv_transpose::matches::<f32>,
             "if «at_row < rows_of_class» &&" => "at_row <= rows_of_class";
         interleaving_takes_columns_beyond_the_last_of_a_phase, conv_transpose::matches::<f32>,
-            "rows_of_class && «at < columns_of_class» {" => "at <= columns_of_class";
+            "&& «at < columns_of_class» {" => "at <= columns_of_class";
         interleaving_does_not_follow_a_phase_along_rows, conv_transpose::matches::<f32>,
             "at_row = at_row.wrapping_add(«tile.rows.position_step»);" => "tile.rows.step";
     "conv_transpose/epilogue.rs":

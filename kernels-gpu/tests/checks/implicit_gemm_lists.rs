@@ -3,8 +3,7 @@
 use std::ffi::c_void;
 
 use launch_config::conv::ConvGeometry;
-use launch_config::pointwise::{self, OperandList};
-use op_spec::GeluApproximation;
+use launch_config::pointwise::{self, Function, OperandList, PointwiseList, Step};
 use op_spec::graph::Layer;
 
 use super::super::kernels::pointwise::POINTWISE_RESIDUAL;
@@ -12,6 +11,23 @@ use super::implicit_gemm::Operand;
 use super::implicit_gemm_launch::Ended;
 use super::pointwise::list;
 use super::{Failure, Outcome, Run, Tensor, label, stored};
+
+/// Every function that a list may have.
+const FUNCTIONS: [Function; 13] = [
+    Function::Hardswish,
+    Function::Silu,
+    Function::Gelu,
+    Function::GeluTanh,
+    Function::Softplus,
+    Function::Affine,
+    Function::LeakyRelu,
+    Function::Mish,
+    Function::Elu,
+    Function::Clamp,
+    Function::Hardsigmoid,
+    Function::Sigmoid,
+    Function::Tanh,
+];
 
 /// What `multiply` makes through the first lists has the bits of what the lists make of `y`, an NCHW output:
 /// one that a kernel of its own applies, and functions in front of and behind gain and shift of each channel.
@@ -21,7 +37,7 @@ pub(super) fn listed<F: Operand>(
     (conv, lists): (&ConvGeometry, usize),
     ended: &Ended<F::Stored>,
     y: &Tensor<F::Stored>,
-    multiply: impl Fn(&Ended<F::Stored>, &Tensor<F::Stored>) -> Outcome,
+    multiply: impl Fn(&Ended<F::Stored>) -> Result<Vec<f32>, Failure>,
 ) -> Outcome {
     let (values, channels) = (y.values()?, conv.output_channels() as usize);
     let pixels = conv.output_pixels() as usize;
@@ -45,13 +61,22 @@ pub(super) fn listed<F: Operand>(
         run.tensor::<F::Stored>(&each.map(stored::<F::Stored>).collect::<Vec<_>>())
     };
 
-    let gelu = list(&[Layer::gelu(GeluApproximation::None)]);
-    let by_itself = run.empty::<F::Stored>(values.len())?;
-    let len = values.len() as u64;
-    let none = std::ptr::null::<c_void>();
-    let arguments = (y.source(), none, by_itself.ptr(), len, gelu);
-    let (labels, shape) = ([label::<F::Stored>()], pointwise::shape(len));
-    run.launch(&POINTWISE_RESIDUAL, &labels, shape, arguments)?;
+    let by_itself = |list: OperandList| {
+        let wanted = run.empty::<F::Stored>(values.len())?;
+        let (none, len) = (std::ptr::null::<c_void>(), values.len() as u64);
+        let arguments = (y.source(), none, wanted.ptr(), len, list);
+        let (labels, shape) = ([label::<F::Stored>()], pointwise::shape(len));
+        run.launch(&POINTWISE_RESIDUAL, &labels, shape, arguments)?;
+        Ok::<_, Failure>(wanted)
+    };
+    // All functions, in two lists.
+    let [first, second] = [&FUNCTIONS[..8], &FUNCTIONS[8..]].map(|functions| {
+        let steps = functions.iter().map(|&of| Step::new(of, [0.5, 2.0, 2.0]));
+        OperandList {
+            functions: PointwiseList::take(&mut steps.into_iter()),
+            ..OperandList::EMPTY
+        }
+    });
     let behind = OperandList {
         affine_at: 1,
         ..list(&[Layer::hardswish()])
@@ -71,7 +96,8 @@ pub(super) fn listed<F: Operand>(
             before,
             mapped(&|index, x| leaky_relu(affine(index, x)))?,
         ),
-        ("gelu", gelu, by_itself),
+        ("functions", first, by_itself(first)?),
+        ("further functions", second, by_itself(second)?),
     ]
     .into_iter()
     .take(lists)
@@ -82,9 +108,8 @@ pub(super) fn listed<F: Operand>(
             shift_behind: shifts.source(),
             ..*ended
         };
-        let got = run.empty::<F::Stored>(values.len())?;
-        multiply(&ended, &got)?;
-        for (index, (got, wanted)) in got.values()?.iter().zip(wanted.values()?).enumerate() {
+        let got = multiply(&ended)?;
+        for (index, (got, wanted)) in got.iter().zip(wanted.values()?).enumerate() {
             let is_same = got.to_bits() == wanted.to_bits() || got.is_nan() && wanted.is_nan();
             if !is_same {
                 let problem = format!("{what}, {name}: {index} is {got}, not {wanted}");

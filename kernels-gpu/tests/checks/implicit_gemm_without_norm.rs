@@ -339,14 +339,15 @@ fn check_tiles<F: Operand>(
                 same_bits(&what, &other, &y)?;
             }
             let devices = [&FOR_WARP_SPECIALIZED_TILES, &FOR_SINGLE_TILES];
-            for (device, lists) in devices.into_iter().zip([3, 1]) {
+            for (device, lists) in devices.into_iter().zip([4, 1]) {
                 let of = (&geometry, lists);
-                listed::<F>(run, &what, of, &ended, &y, |ended, y| {
+                listed::<F>(run, &what, of, &ended, &y, |ended| {
                     let (config, operands) = (&config, &operands);
+                    let y = run.empty::<F::Stored>(elements)?;
                     multiply_warp_specialized::<F>(
-                        run, config, device, operands, bias, ended, y, &none,
+                        run, config, device, operands, bias, ended, &y, &none,
                     )?;
-                    Ok(())
+                    y.values()
                 })?;
             }
             let tensors = (&operands, bias, &ended);
@@ -364,8 +365,10 @@ fn check_tiles<F: Operand>(
                 scale: run.empty(0)?,
             };
             multiply::<F>(run, &config, &operands, bias, &factors, &ended, &y, &none)?;
-            listed::<F>(run, &what, (&geometry, 3), &ended, &y, |ended, y| {
-                multiply::<F>(run, &config, &operands, bias, &factors, ended, y, &none)
+            listed::<F>(run, &what, (&geometry, 4), &ended, &y, |ended| {
+                let y = run.empty::<F::Stored>(elements)?;
+                multiply::<F>(run, &config, &operands, bias, &factors, ended, &y, &none)?;
+                y.values()
             })?;
         }
         compare(&what, &y, &wanted)?;
@@ -407,15 +410,29 @@ pub(super) fn nhwc<F: Operand>(
     let conv = &config.geometry.conv;
     let channels = conv.output_channels() as usize;
     let (values, pixels) = (y.values()?, conv.output_pixels() as usize);
-    let in_nhwc = |index: usize| {
+    // The place in NCHW.
+    let place = |index: usize| {
         let (pixel, channel) = (index / channels, index % channels);
-        values[(pixel / pixels * channels + channel) * pixels + pixel % pixels]
+        (pixel / pixels * channels + channel) * pixels + pixel % pixels
     };
+    let in_nhwc = |index: usize| values[place(index)];
     let plain: Vec<f32> = (0..values.len()).map(in_nhwc).collect();
     let plain = run.tensor::<F::Stored>(&plain)?;
     let of_index = |index: usize| (index % 13) as f32 * 0.25 - 1.5;
     let residual: Vec<f32> = (0..values.len()).map(of_index).collect();
     let residual = run.tensor::<F::Stored>(&residual)?;
+    for device in devices.clone() {
+        listed::<F>(run, what, (conv, 1), ended, y, |ended| {
+            let got = run.empty::<F::Stored>(values.len())?;
+            let rounded = (RoundedEpilogue::NONE, std::ptr::null());
+            multiply_to_nhwc::<F>(run, config, device, operands, bias, ended, rounded, &got)?;
+            let (got, mut in_nchw) = (got.values()?, vec![0.0; values.len()]);
+            for (index, value) in got.into_iter().enumerate() {
+                in_nchw[place(index)] = value;
+            }
+            Ok(in_nchw)
+        })?;
+    }
     for layers in lists {
         let list = list(layers);
         let wanted = run.empty::<F::Stored>(values.len())?;
