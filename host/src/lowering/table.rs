@@ -205,7 +205,7 @@ pub(super) const TABLE: [Row; 8] = [
     },
     Row {
         name: "implicit-gemm",
-        implements: "a convolution of any shape and attribute whose halo tile fits shared memory, with a norm and what `tensor` does after a norm; or without a norm, perhaps with batch_norm and arithmetic with parameters, perhaps with a clamp or leaky_relu, and in 16 bits to NHWC with silu or hardswish, a residual, and a clamp or leaky_relu behind it",
+        implements: "a convolution of any shape and attribute whose halo tile fits shared memory, with a norm and what `tensor` does after a norm; or without a norm, perhaps with batch_norm and arithmetic with parameters, perhaps with up to eight functions and arithmetic with parameters among them (with exponentials, where that is faster than a launch of their own), and in 16 bits to NHWC with silu or hardswish, a residual, and a clamp or leaky_relu behind it",
         summary: "implicit GEMM on tensor cores, with moments where a norm follows",
         can_implement: |row, region, form| {
             let of = region.of;

@@ -11,7 +11,7 @@ use ndarray::ArrayD;
 use super::convolved::Convolution;
 use super::implicit_gemm::{DEVICE, FOR_SINGLE_TILES, FOR_WARP_SPECIALIZED_TILES, Operand};
 use super::implicit_gemm_launch::{Ended, Operands, multiply_warp_specialized, prepare};
-use super::implicit_gemm_without_norm::nhwc;
+use super::implicit_gemm_lists::nhwc;
 use super::implicit_gemm_without_norm::storing;
 use super::rows::{Row, rows};
 use super::{Failure, Loaded, Outcome, Run, Tensor, bits, same_bits};

@@ -3,12 +3,14 @@
 use std::ffi::c_void;
 
 use launch_config::conv::ConvGeometry;
+use launch_config::implicit_gemm::{GemmConfig, GemmDevice, RoundedEpilogue};
 use launch_config::pointwise::{self, Function, OperandList, PointwiseList, Step};
 use op_spec::graph::Layer;
 
 use super::super::kernels::pointwise::POINTWISE_RESIDUAL;
 use super::implicit_gemm::Operand;
-use super::implicit_gemm_launch::Ended;
+use super::implicit_gemm_launch::{Ended, Operands, multiply_to_nhwc};
+use super::norm::optional;
 use super::pointwise::list;
 use super::{Failure, Outcome, Run, Tensor, label, stored};
 
@@ -114,6 +116,78 @@ pub(super) fn listed<F: Operand>(
             if !is_same {
                 let problem = format!("{what}, {name}: {index} is {got}, not {wanted}");
                 return Err(Failure(problem));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// On devices whose tiles write it, an NHWC output has the bits of `y`, and with a list those of a kernel
+/// that applies the list to `y`.
+pub(super) fn nhwc<F: Operand>(
+    run: &Run,
+    what: &str,
+    (config, devices): (&GemmConfig, &[&GemmDevice]),
+    (operands, bias, ended): (&Operands, &Tensor<F::Stored>, &Ended<F::Stored>),
+    y: &Tensor<F::Stored>,
+    lists: &[Vec<Layer>],
+) -> Outcome {
+    let devices = devices.iter();
+    let devices = devices.filter(|d| config.writes_nhwc(d, size_of::<F::Stored>() as u32));
+    if devices.clone().next().is_none() {
+        return Ok(());
+    }
+    let conv = &config.geometry.conv;
+    let channels = conv.output_channels() as usize;
+    let (values, pixels) = (y.values()?, conv.output_pixels() as usize);
+    // The place in NCHW.
+    let place = |index: usize| {
+        let (pixel, channel) = (index / channels, index % channels);
+        (pixel / pixels * channels + channel) * pixels + pixel % pixels
+    };
+    let in_nhwc = |index: usize| values[place(index)];
+    let plain: Vec<f32> = (0..values.len()).map(in_nhwc).collect();
+    let plain = run.tensor::<F::Stored>(&plain)?;
+    let of_index = |index: usize| (index % 13) as f32 * 0.25 - 1.5;
+    let residual: Vec<f32> = (0..values.len()).map(of_index).collect();
+    let residual = run.tensor::<F::Stored>(&residual)?;
+    for device in devices.clone() {
+        listed::<F>(run, what, (conv, 1), ended, y, |ended| {
+            let got = run.empty::<F::Stored>(values.len())?;
+            let rounded = (RoundedEpilogue::NONE, std::ptr::null());
+            multiply_to_nhwc::<F>(run, config, device, operands, bias, ended, rounded, &got)?;
+            let (got, mut in_nchw) = (got.values()?, vec![0.0; values.len()]);
+            for (index, value) in got.into_iter().enumerate() {
+                in_nchw[place(index)] = value;
+            }
+            Ok(in_nchw)
+        })?;
+    }
+    for layers in lists {
+        let list = list(layers);
+        let wanted = run.empty::<F::Stored>(values.len())?;
+        let len = values.len() as u64;
+        let arguments = (plain.source(), residual.source(), wanted.ptr(), len, list);
+        let labels = [label::<F::Stored>()];
+        if !layers.is_empty() {
+            let shape = pointwise::shape(len);
+            run.launch(&POINTWISE_RESIDUAL, &labels, shape, arguments)?;
+        }
+        let wanted = if layers.is_empty() { &plain } else { &wanted };
+        for device in devices.clone() {
+            let got = run.empty::<F::Stored>(values.len())?;
+            let added = list.adds().then_some(&residual);
+            let rounded = RoundedEpilogue::of(&list).expect("a list that a store applies");
+            let rounded = (rounded, optional(added));
+            multiply_to_nhwc::<F>(run, config, device, operands, bias, ended, rounded, &got)?;
+            let what = format!("{what}, NHWC, {layers:?}");
+            // Sums of two NaN may be either.
+            for (got, wanted) in got.values()?.iter().zip(wanted.values()?) {
+                let is_same = got.to_bits() == wanted.to_bits() || got.is_nan() && wanted.is_nan();
+                if !is_same {
+                    let problem = format!("{what}: {got}, not {wanted} with the same bits");
+                    return Err(Failure(problem));
+                }
             }
         }
     }
