@@ -55,8 +55,14 @@ pub unsafe fn conv_transpose_filters<T: Storage>(
     let phases = g.phases[0] * g.phases[1] * g.phases[2];
     // Group, phase and channel of the group.
     let of_filter = |number: u64| {
-        let (number, k) = div_rem_u64(number, g.group_k as u64);
-        let (group, phase) = div_rem_u64(number, phases as u64);
+        let (group_k, phases) = (g.group_k as u64, phases as u64);
+        if g.shuffled.is_present() {
+            let (number, phase) = div_rem_u64(number, phases);
+            let (group, k) = div_rem_u64(number, group_k);
+            return (group, phase as u32, k);
+        }
+        let (number, k) = div_rem_u64(number, group_k);
+        let (group, phase) = div_rem_u64(number, phases);
         (group, phase as u32, k)
     };
     let (number, rest) = div_rem_u64(element, filter);
@@ -66,16 +72,19 @@ pub unsafe fn conv_transpose_filters<T: Storage>(
     let (c, t) = div_rem_u64(rest, g.taps[0] as u64);
     let (rows, column) = div_rem(phase, g.phases[2]);
     let (slice, row) = div_rem(rows, g.phases[1]);
-    // Of each axis the tap in the weight: later ones first.
+    // Of each axis the tap in the weight: later ones first. Some are beyond its end.
     let source = |axis: usize, phase: u32, tap: u64| {
-        let later = g.taps[axis] - 1 - tap as u32;
-        (g.first[axis] + phase + later * g.distance[axis]) as u64
+        (g.first[axis] + phase).wrapping_sub(tap as u32 * g.distance[axis])
     };
     let (t, r, s) = (source(0, slice, t), source(1, row, r), source(2, column, s));
     let channels = (group * g.group_c as u64 + c) * g.group_k as u64 + k;
-    let at = (channels * g.kernel[0] as u64 + t) * g.kernel[1] as u64 + r;
-    let at = at * g.kernel[2] as u64 + s;
-    filters.store(element as usize, weight.load(at as usize));
+    let at = (channels * g.kernel[0] as u64 + t as u64) * g.kernel[1] as u64 + r as u64;
+    let at = at * g.kernel[2] as u64 + s as u64;
+    let mut value = T::from_f32(0.0);
+    if s < g.kernel[2] {
+        value = weight.load(at as usize);
+    }
+    filters.store(element as usize, value);
     if g.bias.is_present() && element < all {
         let bias = Global::new(bias, (g.groups * g.group_k) as usize);
         let phase_bias = GlobalMut::new(phase_bias, all as usize);

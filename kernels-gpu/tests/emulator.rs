@@ -60,6 +60,11 @@ tests! {
     conv_transpose_matches_with_what_is_behind_it: checks::conv_transpose_epilogue::matches::<f32>;
     conv_transpose_matches_with_what_is_behind_it_in_half_precision:
         checks::conv_transpose_epilogue::matches::<f16> => checks::conv_transpose_epilogue::matches::<bf16>;
+    conv_transpose_matches_where_results_are_shuffled:
+        checks::conv_transpose_shuffled::matches::<ScaledF16>
+            => checks::conv_transpose_shuffled::matches::<f16>, checks::conv_transpose_shuffled::matches::<bf16>;
+    conv_transpose_matches_where_results_are_shuffled_in_accurate_f32:
+        checks::conv_transpose_shuffled::matches::<Bf16x3>;
     conv_transpose_matches_where_no_two_axes_are_alike:
         checks::conv_transpose::drawn::<f32> => checks::conv_transpose::drawn::<bf16>;
     group_norm_matches_for_short_and_long_rows: checks::norm::group_norm::<f32>;

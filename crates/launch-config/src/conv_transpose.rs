@@ -379,12 +379,15 @@ pub struct PhaseFiltersGeometry {
     pub kernel: [u32; 3],
     /// Those of the class.
     pub taps: [u32; 3],
-    /// The first phase of the class on each axis.
+    /// On each axis the element of the filter that is the first phase's first tap. The next phase has the
+    /// next element, and the next tap the element `distance` before. What is beyond the filter is 0.
     pub first: [u32; 3],
     /// Phases of the class on each axis.
     pub phases: [u32; 3],
     /// Distance of a phase's taps on each axis.
     pub distance: [u32; 3],
+    /// Filters are in the order (group, channel, phase) where they are shuffled, else (group, phase, channel).
+    pub shuffled: Presence,
     /// The bias of each output channel.
     pub bias: Presence,
 }
@@ -397,16 +400,29 @@ impl PhaseFiltersGeometry {
         geometry: &InterleaveGeometry,
         problem: &ConvTransposeProblem<3>,
     ) -> Self {
+        let axes = [0, 1, 2].map(|axis| (&class.phases[axis], geometry.axes[axis].phases.divisor));
+        Self {
+            taps: axes.map(|(of, _)| of.taps),
+            first: axes.map(|(of, distance)| of.first + (of.taps - 1) * distance),
+            phases: axes.map(|(of, _)| of.count),
+            distance: axes.map(|(_, distance)| distance),
+            ..Self::of_one_tap(problem)
+        }
+    }
+
+    /// The geometry for one phase of one tap.
+    fn of_one_tap(problem: &ConvTransposeProblem<3>) -> Self {
         Self {
             groups: problem.groups as u32,
             group_c: problem.c_per_group() as u32,
             group_k: problem.k_per_group() as u32,
             kernel: problem.kernel_size.map(|extent| extent as u32),
-            taps: class.phases.map(|of| of.taps),
-            first: class.phases.map(|of| of.first),
-            phases: class.phases.map(|of| of.count),
-            distance: [0, 1, 2].map(|axis| geometry.axes[axis].phases.divisor),
-            bias: geometry.bias,
+            taps: [1; 3],
+            first: [0; 3],
+            phases: [1; 3],
+            distance: [1; 3],
+            shuffled: Presence::ABSENT,
+            bias: Presence::of(problem.bias),
         }
     }
 
@@ -436,8 +452,10 @@ impl PhaseFiltersGeometry {
     }
 }
 
+mod shuffled;
 mod tile;
 
+pub use shuffled::{ShuffledClass, shuffled};
 use tile::greatest_common_divisor;
 pub use tile::{AxisTile, RowTile};
 

@@ -37,6 +37,7 @@ mod nhwc_tile;
 mod operands;
 mod pixels;
 mod reformatted;
+mod shuffle;
 pub mod sm80;
 pub mod sm90;
 mod staged_f32;
@@ -51,6 +52,7 @@ pub use filters::FilterLoader;
 pub use layout::{Layout, OUTSIDE, PLACE_BITS, TILE_PADDING, TILE_WORDS};
 pub use operands::{MmaOperands, OperandFormat, PASSES, Prescale};
 pub use pixels::SECTOR_BYTES;
+pub use shuffle::PixelShuffle;
 pub use sm80::{M16N64, M16N256, M32N128, M64N32, M64N128};
 pub use sm90::block::STAGED_TILE_WORDS;
 pub use sm90::{W64N128, WARP_SPECIALIZED};
@@ -211,6 +213,8 @@ pub struct GemmGeometry {
     pub moment_channels: u32,
     /// Whether tiles are written as runs of whole sectors of memory.
     pub runs: Presence,
+    /// How filters become columns of the output, where they do.
+    pub shuffle: PixelShuffle,
 }
 
 impl GemmGeometry {
@@ -224,6 +228,13 @@ impl GemmGeometry {
     #[must_use]
     pub const fn work_tiles(&self) -> u64 {
         self.conv.n * self.pixel_tiles() as u64
+    }
+
+    /// Results of all filters and pixels.
+    #[must_use]
+    pub const fn results(&self) -> u64 {
+        let channels = self.conv.output_channels() as u64;
+        self.conv.n * channels * self.conv.output_pixels() as u64
     }
 
     /// Tiles of filters of all groups.

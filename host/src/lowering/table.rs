@@ -4,8 +4,11 @@
 //! [`Lowered::pays`] tells whether an implementing row is preferred to the rows below it, or why not. Both
 //! depend on problem, layout, device properties and options only, and match forms, never names.
 
+use std::cell::Cell;
+
 use launch_config::Refusal;
 use launch_config::conv::ConvGeometry;
+use launch_config::conv_transpose::ShuffledClass;
 use launch_config::depthwise::DepthwiseGeometry;
 use launch_config::depthwise::nhwc::NhwcGeometry;
 use launch_config::implicit_gemm::{Epilogue as StoreEpilogue, GemmConfig, combining};
@@ -319,6 +322,15 @@ fn transposed(
     store: (StoreEpilogue, OperandList),
 ) -> Result<Transposed, Refusal> {
     let (strides, output) = (region.strides(), region.output);
+    let in_place = strides.is_some();
+    if output == Layout::Nchw
+        && let Some(transposed) = [strides, None]
+            .into_iter()
+            .take(1 + usize::from(in_place))
+            .find_map(|strides| shuffled(region, problem, store, strides))
+    {
+        return Ok(transposed);
+    }
     let mut candidates = vec![
         (strides, output),
         (strides, Layout::Nchw),
@@ -335,6 +347,29 @@ fn transposed(
         }
     }
     unreachable!("every kernel reads and writes NCHW")
+}
+
+/// The same by implicit GEMMs that shuffle their results into the output, of an input that has these strides if
+/// it is not dense NCHW, where that is possible and one of them pays for the layout of its input.
+fn shuffled(
+    region: &Region<'_>,
+    problem: &ConvTransposeProblem<3>,
+    store: (StoreEpilogue, OperandList),
+    strides: Option<[i64; 5]>,
+) -> Option<Transposed> {
+    let (dtype, properties) = (region.of.dtype, region.of.properties);
+    let options = region.of.options.fused();
+    let pays = Cell::new(false);
+    let choose = |class: &ShuffledClass| {
+        let conv = conv_geometry(&class.convolution).ok()?;
+        DepthwiseGeometry::check(&conv).is_err().then_some(())?;
+        let gemm =
+            Gemm::shuffled(&conv, class.shuffle, dtype, properties, options, strides).ok()?;
+        pays.set(pays.get() || pays_for_layout(&gemm));
+        Some(gemm)
+    };
+    let transposed = Transposed::shuffled(problem, (store, dtype), choose)?;
+    pays.get().then_some(transposed)
 }
 
 /// The kernels of one of its convolutions, of an input that has these strides if it is not dense NCHW. Where

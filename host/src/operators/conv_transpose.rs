@@ -1,11 +1,13 @@
-//! Transposed convolution in one to three dimensions: a convolution for each class of phases, whose results
-//! are interleaved.
+//! Transposed convolution in one to three dimensions: a convolution for each class of phases. Each shuffles its
+//! results into the output, or a launch interleaves them.
 
 use std::fmt;
 
 use kernels_gpu::conv_transpose::nhwc::CONV_TRANSPOSE_INTERLEAVE_NHWC;
 use kernels_gpu::conv_transpose::{CONV_TRANSPOSE_FILTERS, CONV_TRANSPOSE_INTERLEAVE};
-use launch_config::conv_transpose::{Class, InterleaveGeometry, MAX_CLASSES, PhaseFiltersGeometry};
+use launch_config::conv_transpose::{
+    InterleaveGeometry, MAX_CLASSES, PhaseFiltersGeometry, ShuffledClass, shuffled,
+};
 use launch_config::depthwise::DepthwiseGeometry;
 use launch_config::depthwise::nhwc::NhwcGeometry;
 use launch_config::implicit_gemm::Epilogue;
@@ -64,18 +66,20 @@ const NO_STORE: (Epilogue, OperandList) = (Epilogue::NONE, OperandList::EMPTY);
 /// A class with its convolution.
 #[derive(Debug)]
 struct PlannedClass {
-    class: Class,
+    /// Its number, which no other class of any of the layer's programs has with other filters.
+    number: usize,
+    filters: PhaseFiltersGeometry,
     convolution: ConvProblem<3>,
     kernels: ClassKernels,
 }
 
-/// The number of the first of these classes that reformats the input as this implicit GEMM needs it.
+/// The first of these classes that reformats the input as this implicit GEMM needs it.
 fn reformatted_by(classes: &[PlannedClass], gemm: &Gemm) -> Option<usize> {
     let reformats = |planned: &&PlannedClass| match &planned.kernels {
         ClassKernels::ImplicitGemm(first) => gemm.reformats_as(first),
         _ => false,
     };
-    Some(classes.iter().find(reformats)?.class.number)
+    classes.iter().position(|planned| reformats(&planned))
 }
 
 /// A transposed convolution with all decisions about its launches.
@@ -86,8 +90,8 @@ pub(crate) struct Transposed {
     classes: Vec<PlannedClass>,
     /// What outputs go through before they are written, those without taps included.
     store: (Epilogue, OperandList),
-    /// Whether a launch writes the output from the results of the classes. Otherwise the only class's
-    /// convolution does.
+    /// Whether a launch writes the output from the results of the classes. Otherwise their convolutions do:
+    /// that of the only class, or each its own elements.
     interleaves: bool,
     /// The layouts of the input, and of the classes' results and the output.
     pub(crate) reads: Layout,
@@ -114,7 +118,8 @@ impl Transposed {
             let is_reformatted = |gemm: &Gemm| reformatted_by(&classes, gemm).is_some();
             let kernels = choose(&convolution, &is_reformatted)?;
             classes.push(PlannedClass {
-                class,
+                number: class.number,
+                filters: PhaseFiltersGeometry::of(&class, &geometry, problem),
                 convolution,
                 kernels,
             });
@@ -135,6 +140,48 @@ impl Transposed {
         }))
     }
 
+    /// The same with implicit GEMMs that shuffle their results into an NCHW output; none where `choose` gives
+    /// none for one of their convolutions, where they read different layouts, or where they do not store
+    /// results through `store`.
+    pub(crate) fn shuffled(
+        problem: &ConvTransposeProblem<3>,
+        (store, dtype): ((Epilogue, OperandList), DType),
+        choose: impl Fn(&ShuffledClass) -> Option<Gemm>,
+    ) -> Option<Self> {
+        let geometry = problem.geometry().ok()?;
+        let mut classes = Vec::new();
+        for class in shuffled(problem)?.into_iter().flatten() {
+            let kernels = ClassKernels::ImplicitGemm(choose(&class)?);
+            if !kernels.take(&store, dtype) {
+                return None;
+            }
+            classes.push(PlannedClass {
+                number: MAX_CLASSES + class.number,
+                filters: class.filters,
+                convolution: class.convolution,
+                kernels,
+            });
+        }
+        let mut layouts = classes.iter().map(|class| class.kernels.layouts());
+        let [reads, writes] = layouts.next()?;
+        let is_one = layouts.all(|other| other == [reads, writes]);
+        is_one.then_some(Self {
+            problem: *problem,
+            geometry,
+            classes,
+            store,
+            interleaves: false,
+            reads,
+            writes,
+        })
+    }
+
+    /// Whether each class's convolution writes its own elements of the output.
+    fn is_shuffled(&self) -> bool {
+        let mut classes = self.classes.iter();
+        classes.any(|planned| planned.filters.shuffled.is_present())
+    }
+
     /// What the results of classes go through before they are written.
     fn class_store(&self) -> (Epilogue, OperandList) {
         match self.interleaves {
@@ -147,8 +194,7 @@ impl Transposed {
     pub(crate) fn plan(&self, plan: &mut LaunchPlan, dtype: DType) -> Result<()> {
         let labels = [dtype.label()];
         for (index, planned) in self.classes.iter().enumerate() {
-            let filters = PhaseFiltersGeometry::of(&planned.class, &self.geometry, &self.problem);
-            plan.preparation(&CONV_TRANSPOSE_FILTERS, &labels, filters.shape())?;
+            plan.preparation(&CONV_TRANSPOSE_FILTERS, &labels, planned.filters.shape())?;
             match &planned.kernels {
                 ClassKernels::ImplicitGemm(gemm) => {
                     match reformatted_by(&self.classes[..index], gemm) {
@@ -182,8 +228,9 @@ impl fmt::Display for Transposed {
             return f.write_str("no output has taps");
         }
         for (index, planned) in self.classes.iter().enumerate() {
-            let [t, r, s] = planned.class.phases.map(|of| of.taps);
-            let (separator, count) = (if index > 0 { "; " } else { "" }, planned.class.count());
+            let [t, r, s] = planned.filters.taps;
+            let separator = if index > 0 { "; " } else { "" };
+            let count: u32 = planned.filters.phases.iter().product();
             let phases = if count == 1 { "phase" } else { "phases" };
             write!(f, "{separator}{count} {phases} of {t}x{r}x{s} taps by ")?;
             match &planned.kernels {
@@ -194,9 +241,10 @@ impl fmt::Display for Transposed {
                 ClassKernels::Direct => f.write_str("direct convolution")?,
             }
         }
-        f.write_str(match self.interleaves {
-            true => "; results are interleaved",
-            false => "",
+        f.write_str(match (self.interleaves, self.is_shuffled()) {
+            (true, _) => "; results are interleaved",
+            (false, true) => "; results are shuffled into the output",
+            (false, false) => "",
         })
     }
 }
@@ -251,9 +299,9 @@ pub(crate) fn append(
         ..
     } = *parameters;
     let (mut results, mut reformatted) = ([None; MAX_CLASSES], [None; MAX_CLASSES]);
+    let mut y = None;
     for (index, planned) in transposed.classes.iter().enumerate() {
-        let number = planned.class.number;
-        let g = PhaseFiltersGeometry::of(&planned.class, geometry, problem);
+        let (number, g) = (planned.number, planned.filters);
         let [weight, bias] = prepare(program, preparations, layer, filters, (number, g))?;
         let parameters = ConvolutionParameters {
             filters: Filters {
@@ -272,15 +320,23 @@ pub(crate) fn append(
             false => output,
         };
         let store = transposed.class_store();
-        let y = match &planned.kernels {
+        y = Some(match &planned.kernels {
             ClassKernels::ImplicitGemm(gemm) => {
                 let input = match reformatted_by(&transposed.classes[..index], gemm) {
                     Some(first) => reformatted[first],
                     None => implicit_gemm::reformat(program, x, gemm)?,
                 };
-                reformatted[number] = input;
+                reformatted[index] = input;
+                // All of them shuffle their results into one output.
+                let y = match y.filter(|_| !interleaves) {
+                    Some(y) => y,
+                    None => {
+                        let order = Order::of_layout(shape, gemm.writes())?;
+                        program.tensor_as(shape, dtype, order)?
+                    }
+                };
                 let x = (x, input);
-                implicit_gemm::append_product(program, x, &parameters, gemm, store, shape)?.y
+                implicit_gemm::append_product(program, x, &parameters, gemm, store, y)?.y
             }
             ClassKernels::Depthwise(geometry) => {
                 depthwise::append(program, x, &parameters, geometry, store, shape)?.y
@@ -293,11 +349,13 @@ pub(crate) fn append(
                 program.see_as(y, shape);
                 y
             }
-        };
-        if !interleaves {
-            return Ok(y);
+        });
+        if interleaves {
+            results[number] = y;
         }
-        results[number] = Some(y);
+    }
+    if let Some(y) = y.filter(|_| !interleaves) {
+        return Ok(y);
     }
     let [a, b, c, d, e, f, g, h] = results;
     let order = Order::of_layout(output, transposed.writes)?;

@@ -15,6 +15,13 @@ pub(crate) struct GainAndShift {
 }
 
 impl GainAndShift {
+    /// Those of a kernel that has none.
+    #[cfg(hopper)]
+    pub(crate) const UNUSED: Self = Self {
+        gain: core::ptr::null(),
+        shift: core::ptr::null(),
+    };
+
     /// Those of a channel of `channels`.
     ///
     /// # Safety

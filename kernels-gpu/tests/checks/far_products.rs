@@ -306,12 +306,6 @@ fn implicit_gemm<F: Operand>(run: &Run, tile: GemmTile) -> Outcome {
             operands.source(),
             filter_descales.source(),
             none,
-            without_norm.x.cast(),
-            without_norm.weight.cast(),
-            without_norm.gain,
-            without_norm.shift,
-            without_norm.gain_behind,
-            without_norm.shift_behind,
             y.ptr(),
             moments.ptr(),
             std::ptr::null_mut(),
@@ -319,8 +313,6 @@ fn implicit_gemm<F: Operand>(run: &Run, tile: GemmTile) -> Outcome {
             TensorMap::NONE,
             g,
             mainloop,
-            without_norm.epilogue,
-            without_norm.list,
             0,
         );
         let labels = [mainloop.label().into(), labels[0]];

@@ -150,6 +150,25 @@ pub(super) fn multiply_warp_specialized<F: Operand>(
         ended,
         |map, mainloop, largest, recorded| {
             let labels = [mainloop.label().into(), Label::Name(F::LABEL)];
+            let shape = config.shape(device);
+            if !config.geometry.epilogue.is_store() {
+                let arguments = (
+                    of.reformatted.source(),
+                    of.descales.source(),
+                    of.operands.source(),
+                    of.filter_descales.source(),
+                    bias.source(),
+                    y.ptr(),
+                    moments.ptr(),
+                    largest,
+                    map,
+                    filter_map(config, ended),
+                    config.geometry,
+                    mainloop,
+                    recorded,
+                );
+                return run.launch(&IMPLICIT_GEMM_SM90, &labels, shape, arguments);
+            }
             let arguments = (
                 of.reformatted.source(),
                 of.descales.source(),
@@ -163,7 +182,6 @@ pub(super) fn multiply_warp_specialized<F: Operand>(
                 ended.gain_behind,
                 ended.shift_behind,
                 y.ptr(),
-                moments.ptr(),
                 largest,
                 map,
                 filter_map(config, ended),
@@ -173,12 +191,7 @@ pub(super) fn multiply_warp_specialized<F: Operand>(
                 ended.list,
                 recorded,
             );
-            run.launch(
-                &IMPLICIT_GEMM_SM90,
-                &labels,
-                config.shape(device),
-                arguments,
-            )
+            run.launch(&IMPLICIT_GEMM_SM90_STORE, &labels, shape, arguments)
         },
     )
 }

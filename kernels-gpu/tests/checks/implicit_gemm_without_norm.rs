@@ -96,7 +96,7 @@ fn case_of<F: Operand>(row: &Row) -> Case {
 }
 
 /// The expected output of the row's layers, with the tolerance of the format's products.
-fn wanted<F: Operand>(case: &Case) -> Expected {
+pub(super) fn wanted<F: Operand>(case: &Case) -> Expected {
     let precision_of_products = match F::OPERANDS.scaled {
         true => Precision::TF32,
         false => Precision {

@@ -26,6 +26,7 @@ pub(crate) mod conv3d_multiply_instance_norm_clamp_multiply_max;
 pub(crate) mod conv_pad;
 pub(crate) mod conv_transpose;
 pub(crate) mod conv_transpose_epilogue;
+pub(crate) mod conv_transpose_shuffled;
 pub(crate) mod convolved;
 pub(crate) mod copy_strided;
 pub(crate) mod counted;

@@ -4,8 +4,8 @@ use super::k_blocks::MAX_K_BLOCK_K_VECTORS;
 use super::pixels::{choose_pixels, reach};
 use super::{
     BLOCK_THREADS, EpilogueKind, FilterLoader, GemmGeometry, GemmTile, K_VECTOR_VALUES,
-    KVectorStrides, MmaOperands, OperandFormat, Prescale, SCANNED_ELEMENTS, SPREAD_THREADS,
-    StagedTiles, WARP_SPECIALIZED, sm80, sm90,
+    KVectorStrides, MmaOperands, OperandFormat, PixelShuffle, Prescale, SCANNED_ELEMENTS,
+    SPREAD_THREADS, StagedTiles, WARP_SPECIALIZED, sm80, sm90,
 };
 use crate::conv::ConvGeometry;
 use crate::norm::{COMBINED_BY_WARP, COUNTED_ELEMENTS};
@@ -380,6 +380,7 @@ impl<'a> ReformattedInput<'a> {
             outputs_d,
             moment_channels: 1,
             runs: Presence::ABSENT,
+            shuffle: PixelShuffle::NONE,
         };
         if geometry.taps > MAX_K_BLOCK_K_VECTORS {
             return None;

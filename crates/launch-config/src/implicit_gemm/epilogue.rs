@@ -22,6 +22,8 @@ mode! {
         STORE = 1,
         /// The same, to an NHWC output.
         STORE_NHWC = 2,
+        /// The same to an NCHW output, with a [`PixelShuffle`](super::PixelShuffle).
+        STORE_SHUFFLED = 3,
     }
 }
 
@@ -31,6 +33,12 @@ impl EpilogueKind {
     #[inline(always)]
     pub const fn is_store(self) -> bool {
         self.0 != Self::MOMENTS.0
+    }
+
+    /// Whether results are shuffled.
+    #[must_use]
+    pub const fn is_shuffled(self) -> bool {
+        self.0 == Self::STORE_SHUFFLED.0
     }
 
     /// Whether the output is NHWC.
@@ -189,7 +197,8 @@ impl GemmConfig {
         let Some(mainloop) = self.mainloop_config(device) else {
             return false;
         };
-        self.geometry.epilogue.is_store()
+        let epilogue = self.geometry.epilogue;
+        (epilogue.is_store() && !epilogue.is_shuffled())
             && (self.geometry.conv.group_k * element_bytes).is_multiple_of(K_VECTOR_BYTES)
             && (element_bytes == 2 || mainloop.shares_tile())
     }

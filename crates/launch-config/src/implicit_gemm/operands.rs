@@ -52,6 +52,12 @@ impl OperandFormat {
         self.parts == 1 && !self.scaled
     }
 
+    /// Bytes of a result.
+    #[must_use]
+    pub(super) const fn value_bytes(self) -> u32 {
+        if self.is_stored() { 2 } else { 4 }
+    }
+
     /// Parts of a value in an MMA step.
     #[must_use]
     pub const fn step_parts(self) -> u32 {

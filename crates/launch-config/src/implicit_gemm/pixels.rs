@@ -104,11 +104,6 @@ pub(super) fn reach(outputs: u32, stride: u32, taps: u32, dilation: u32) -> Opti
     last.checked_add(window)?.checked_add(1)
 }
 
-/// Bytes of a result.
-const fn value_bytes(format: OperandFormat) -> u32 {
-    if format.is_stored() { 2 } else { 4 }
-}
-
 fn product<const N: usize>(extents: [u32; N]) -> Option<u32> {
     extents
         .into_iter()
@@ -145,6 +140,9 @@ impl GemmGeometry {
             octet_k_vectors: INSTRUCTION_PIXELS,
             ..self.with_pixels([d, h, w])?
         };
+        if self.epilogue.is_shuffled() && !flat.has_rows_of_vectors() {
+            return None;
+        }
         let last_row =
             (conv.t - 1) * conv.dilation_d * flat.halo_h + (conv.r - 1) * conv.dilation_h;
         flat.for_warpgroup(max, last_row)
@@ -312,17 +310,18 @@ impl GemmGeometry {
 
     /// Whether tiles are written as runs of whole sectors: not where rows begin on sectors anyway.
     pub(super) const fn writes_runs(&self, format: OperandFormat) -> bool {
-        let sector = SECTOR_BYTES / value_bytes(format);
-        self.is_run() && !self.neighbours().is_multiple_of(sector)
+        let sector = SECTOR_BYTES / format.value_bytes();
+        !self.epilogue.is_shuffled() && self.is_run() && !self.neighbours().is_multiple_of(sector)
     }
 
     /// Cycles that a tile takes longer because it writes sectors in parts: for each filter, at both ends of
     /// each row that does not begin on a vector, or of the run.
     pub(super) fn partial_sector_cycles(&self, tile: GemmTile, format: OperandFormat) -> u64 {
-        let vector = K_VECTOR_BYTES / value_bytes(format);
+        let vector = K_VECTOR_BYTES / format.value_bytes();
         let is_aligned = self.neighbours().is_multiple_of(vector);
         let sectors = match (tile.is_warp_specialized(), self.is_run()) {
-            _ if self.epilogue.is_nhwc() || self.pool_h > 0 || is_aligned => 0,
+            _ if self.epilogue.is_nhwc() || self.epilogue.is_shuffled() => 0,
+            _ if self.pool_h > 0 || is_aligned => 0,
             // Whole rows of vectors.
             (true, true) if self.tile_w >= self.conv.q && self.conv.q.is_multiple_of(vector) => 0,
             (true, true) => 2,
@@ -380,7 +379,11 @@ impl GemmGeometry {
         let mut tile = depth_k_blocks * (taps + k_vectors + rows);
         // The other costs are for each plane.
         let planes = u64::from(self.planes.max(1));
-        if format.is_stored() && !self.neighbours().is_multiple_of(2 * INSTRUCTION_PIXELS) {
+        let pixels = match self.epilogue.is_shuffled() {
+            true => INSTRUCTION_PIXELS,
+            false => 2 * INSTRUCTION_PIXELS,
+        };
+        if format.is_stored() && !self.neighbours().is_multiple_of(pixels) {
             tile += HALF_SECTORS_WEIGHT / planes;
         }
         tile += UNITS_PER_CYCLE * self.partial_sector_cycles(WARP_SPECIALIZED, format) / planes;

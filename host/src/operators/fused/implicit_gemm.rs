@@ -4,7 +4,7 @@ mod append;
 
 use kernels_gpu::fused::implicit_gemm::{
     IMPLICIT_GEMM, IMPLICIT_GEMM_FILTERS, IMPLICIT_GEMM_REFORMAT, IMPLICIT_GEMM_RESCALE,
-    IMPLICIT_GEMM_SM90, IMPLICIT_GEMM_SM90_NHWC,
+    IMPLICIT_GEMM_SM90, IMPLICIT_GEMM_SM90_NHWC, IMPLICIT_GEMM_SM90_STORE,
 };
 
 use std::fmt;
@@ -21,7 +21,7 @@ use launch_config::Refusal;
 use launch_config::conv::ConvGeometry;
 use launch_config::implicit_gemm::sm90::{MainloopConfig, Residency, Schedule};
 use launch_config::implicit_gemm::{
-    EpilogueKind, GemmConfig, GemmDevice, Loader, OperandFormat, RoundedEpilogue,
+    EpilogueKind, GemmConfig, GemmDevice, Loader, OperandFormat, PixelShuffle, RoundedEpilogue,
 };
 use launch_config::pointwise::OperandList;
 use op_spec::Layout;
@@ -115,6 +115,24 @@ impl Gemm {
         choose(EpilogueKind::STORE)
     }
 
+    /// A convolution without a norm that shuffles its results into an NCHW output.
+    ///
+    /// # Errors
+    /// The rule that the convolution breaks.
+    pub(crate) fn shuffled(
+        conv: &ConvGeometry,
+        shuffle: PixelShuffle,
+        dtype: DType,
+        properties: &DeviceProperties,
+        options: FusedOptions,
+        strides: Option<[i64; 5]>,
+    ) -> Result<Self, Refusal> {
+        let (device, batch) = (gemm_device(properties), batch(conv, options));
+        let format = format(dtype, options, OperandFormat::BF16X3);
+        let config = GemmConfig::new_shuffled(conv, shuffle, format, &device, batch)?;
+        Ok(Self::new(config, options.precision, &device, strides))
+    }
+
     /// A convolution without a norm from NHWC to NHWC of a 16-bit type, in tiles of pixels of several
     /// samples, where results may depend on the batch.
     ///
@@ -175,6 +193,8 @@ impl Gemm {
         let steps = list.functions.steps().iter().take(list.functions.len());
         let exponentials = steps.filter(|step| step.function.has_exponential());
         let is_quick = match self.mainloop {
+            // The launch that would apply the list to the output reads it and writes it again.
+            Some(_) if self.config.geometry.shuffle.is_present() => true,
             Some(_) => exponentials.count() <= 2 * usize::from(list.is_affine()),
             None => true,
         };
@@ -222,7 +242,10 @@ impl Gemm {
         };
         let labels = [mainloop.label().into(), label];
         let launch = |plan: &mut LaunchPlan| match self.writes() {
-            Layout::Nchw => plan.launch(&IMPLICIT_GEMM_SM90, &labels, self.shape),
+            Layout::Nchw if !g.epilogue.is_store() => {
+                plan.launch(&IMPLICIT_GEMM_SM90, &labels, self.shape)
+            }
+            Layout::Nchw => plan.launch(&IMPLICIT_GEMM_SM90_STORE, &labels, self.shape),
             Layout::Nhwc => plan.launch(&IMPLICIT_GEMM_SM90_NHWC, &labels, self.shape),
         };
         launch(plan)?;

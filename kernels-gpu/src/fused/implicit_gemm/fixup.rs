@@ -13,10 +13,9 @@ use cuda_std::global::{Global, GlobalMut};
 use cuda_std::shared::Shared;
 use cuda_std::{Storage, math, opaque, thread, warp};
 use launch_config::WARP_THREADS;
-use launch_config::conv::ConvGeometry;
 use launch_config::implicit_gemm::{
-    FilterLoader, GemmGeometry, K_VECTOR_VALUES, K_VECTOR_WORDS, Loader, OUTSIDE, RoundedEpilogue,
-    RoundedFunction,
+    FilterLoader, GemmGeometry, K_VECTOR_VALUES, K_VECTOR_WORDS, Loader, OUTSIDE, PixelShuffle,
+    RoundedEpilogue, RoundedFunction,
 };
 
 use launch_config::pointwise::OperandList;
@@ -50,7 +49,21 @@ pub(super) struct Rounded<T> {
 }
 
 impl<T: Storage> WithoutNorm<'_, T> {
-    /// What the list makes of rounded results of a channel.
+    /// That of a kernel with a norm, which does not read it.
+    #[cfg(hopper)]
+    pub(super) const UNUSED: Self = Self {
+        x: core::ptr::null(),
+        weight: core::ptr::null(),
+        store: StoreEpilogue {
+            of_channels: GainAndShift::UNUSED,
+            epilogue: launch_config::implicit_gemm::Epilogue::NONE,
+        },
+        list: &OperandList::EMPTY,
+        behind: GainAndShift::UNUSED,
+        rounded: None,
+    };
+
+    /// What the list makes of rounded results of channel `channel` of `channels`.
     ///
     /// # Safety
     /// The output has the channel.
@@ -58,10 +71,9 @@ impl<T: Storage> WithoutNorm<'_, T> {
     pub(super) unsafe fn listed<const N: usize>(
         &self,
         values: [f32; N],
-        conv: &ConvGeometry,
-        channel: u32,
+        (channel, channels): (u32, u32),
     ) -> [f32; N] {
-        let (behind, channels) = (self.behind, conv.output_channels() as usize);
+        let (behind, channels) = (self.behind, channels as usize);
         let of_channels = move || [behind.of_channel(channel as usize, channels); N];
         apply_with::<T, N>(self.list, values, None, Some(of_channels))
     }
@@ -117,6 +129,7 @@ unsafe fn convolve<T: Storage, const WARP_SPECIALIZED: bool>(
     x: *const T,
     weight: *const T,
     g: &GemmGeometry,
+    shuffle: &PixelShuffle,
     (sample, channel): (u32, u32),
     [z, p, q]: [u32; 3],
 ) -> f32 {
@@ -149,7 +162,7 @@ unsafe fn convolve<T: Storage, const WARP_SPECIALIZED: bool>(
             let mut s = 0;
             while s < conv.s {
                 let w = (q * conv.stride_w + s * conv.dilation_w).wrapping_sub(conv.pad_w);
-                let inside = d < conv.d && h < conv.h && w < conv.w;
+                let inside = d < conv.d && h < conv.h && w < conv.w && shuffle.has_tap(channel, s);
                 let element = if !inside {
                     0
                 } else if is_channels_last {
@@ -225,6 +238,11 @@ impl<T: Storage> Written<'_, T> {
         }
         let (g, place) = (self.g, self.place);
         let conv = &g.conv;
+        let shuffle = match self.without_norm.rounded {
+            None if WARP_SPECIALIZED => g.shuffle,
+            _ => PixelShuffle::NONE,
+        };
+        let of_output = conv.output_channels() >> shuffle.shift;
         let mut filter = self.first_filter;
         while filter < self.filters_end {
             let channel = self.first_channel.wrapping_add(filter);
@@ -240,10 +258,16 @@ impl<T: Storage> Written<'_, T> {
                     place.z + d
                 };
                 let (z, p, q) = (slice, place.p + h, place.q + w);
-                if word != OUTSIDE && z < conv.z && p < conv.p && q < conv.q {
+                let is_inside = word != OUTSIDE && z < conv.z && p < conv.p && q < conv.q;
+                if is_inside && shuffle.has_column(channel, q) {
                     let at = ((z * conv.p + p) * conv.q + q) as usize;
                     let to = match self.without_norm.rounded {
                         Some(_) => (sample * pixels + at) * channels + channel as usize,
+                        None if shuffle.is_present() => {
+                            let [channel, at] = shuffle.place(channel, [z, p, q]);
+                            let plane = sample * of_output as usize + channel as usize;
+                            plane * shuffle.plane as usize + at as usize
+                        }
                         None => (sample * channels + channel as usize) * pixels + at,
                     };
                     if self.y.load(to).to_f32().is_nan() {
@@ -252,6 +276,7 @@ impl<T: Storage> Written<'_, T> {
                             self.without_norm.x,
                             self.without_norm.weight,
                             g,
+                            &shuffle,
                             of,
                             [z, p, q],
                         );
@@ -261,7 +286,8 @@ impl<T: Storage> Written<'_, T> {
                         let mut value = T::from_f32(value);
                         if !self.without_norm.list.is_empty() {
                             let listed = [value.to_f32()];
-                            let [listed] = self.without_norm.listed(listed, conv, channel);
+                            let channel = channel >> shuffle.shift;
+                            let [listed] = self.without_norm.listed(listed, (channel, of_output));
                             value = T::from_f32(listed);
                         }
                         if let Some(Rounded { epilogue, residual }) = self.without_norm.rounded

@@ -2,7 +2,7 @@
 
 use kernels_gpu::fused::implicit_gemm::{
     IMPLICIT_GEMM, IMPLICIT_GEMM_FILTERS, IMPLICIT_GEMM_REFORMAT, IMPLICIT_GEMM_RESCALE,
-    IMPLICIT_GEMM_SM90, IMPLICIT_GEMM_SM90_NHWC, boxes, filter_boxes,
+    IMPLICIT_GEMM_SM90, IMPLICIT_GEMM_SM90_NHWC, IMPLICIT_GEMM_SM90_STORE, boxes, filter_boxes,
 };
 
 use super::super::convolved::{Convolved, Parameters};
@@ -152,17 +152,20 @@ pub(crate) fn append(
     output: &[usize],
 ) -> Result<Convolved> {
     let reformatted = reformat(program, x, gemm)?;
-    append_product(program, (x, reformatted), parameters, gemm, store, output)
+    let order = Order::of_layout(output, gemm.writes())?;
+    let y = program.tensor_as(output, program.dtype(x), order)?;
+    append_product(program, (x, reformatted), parameters, gemm, store, y)
 }
 
-/// The same of an input that was reformatted for `gemm`, or for one that reformats as it does.
+/// The same of an input that was reformatted for `gemm`, or for one that reformats as it does, to `y`, which
+/// has the shape of the output. Several implicit GEMMs that shuffle their results may write it.
 pub(crate) fn append_product(
     program: &mut ProgramBuilder,
     (x, reformatted): (Value, Option<Reformatted>),
     parameters: &Parameters<'_>,
     gemm: &Gemm,
     (epilogue, list): (Epilogue, OperandList),
-    output: &[usize],
+    y: Value,
 ) -> Result<Convolved> {
     let &Gemm {
         config,
@@ -179,12 +182,15 @@ pub(crate) fn append_product(
     };
     let (operands, filter_descales) = operands.map(<(Value, Value)>::from).unzip();
     let filters = operands.unwrap_or(parameters.filters.weight);
-    let y = program.tensor_as(output, dtype, Order::of_layout(output, gemm.writes())?)?;
     let moments = program.tensor(&[config.moment_elements() as usize], DType::F32)?;
     let scales = Scales::of(program, config, mainloop)?;
     let reformatted = reformatted.map(|Reformatted { words, descales }| (words, descales));
     let (words, descales) = reformatted.unzip();
-    let bytes_moved = program.bytes(&[words.unwrap_or(x), filters, y, moments]);
+    let written = match g.shuffle.is_present() {
+        true => g.results() * dtype.size() as u64,
+        false => program.bytes(&[y]),
+    };
+    let bytes_moved = program.bytes(&[words.unwrap_or(x), filters, moments]) + written;
     let (bias, norm_weight) = (parameters.filters.bias, parameters.norm.weight);
     // The input itself, for the fix-up pass or for reading in place.
     let x = (g.epilogue.is_store() || is_channels_last).then_some(x);
@@ -211,8 +217,27 @@ pub(crate) fn append_product(
         // of `y`.
         let launch = |program: &mut ProgramBuilder, recorded, descales, bytes_moved| unsafe {
             match gemm.writes() {
-                Layout::Nchw => {
+                Layout::Nchw if !g.epilogue.is_store() => {
                     let (kernel, shape) = program.next(&IMPLICIT_GEMM_SM90);
+                    let arguments = (
+                        words,
+                        descales,
+                        operands,
+                        filter_descales,
+                        bias,
+                        y,
+                        moments,
+                        largest,
+                        in_boxes,
+                        filter_boxes,
+                        *g,
+                        mainloop,
+                        recorded,
+                    );
+                    program.launch_moving(kernel, shape, arguments, bytes_moved);
+                }
+                Layout::Nchw => {
+                    let (kernel, shape) = program.next(&IMPLICIT_GEMM_SM90_STORE);
                     let arguments = (
                         words,
                         descales,
@@ -226,7 +251,6 @@ pub(crate) fn append_product(
                         gain_behind,
                         shift_behind,
                         y,
-                        moments,
                         largest,
                         in_boxes,
                         filter_boxes,

@@ -145,7 +145,8 @@ impl<F: Format, S: TileShape> Results<'_, F, S> {
         let rounded = pairs.map(|pair| F::Stored::to_f32_pair(F::Stored::from_f32_pair(pair)));
         let ([a, b], [c, d]) = (rounded[0], rounded[1]);
         let without_norm = &self.output.without_norm;
-        let [a, b, c, d] = without_norm.listed([a, b, c, d], &self.g.conv, channel);
+        let [a, b, c, d] =
+            without_norm.listed([a, b, c, d], (channel, self.g.conv.output_channels()));
         if TOGETHER == 2 {
             (values[0], values[1]) = ([a, b], [c, d]);
         } else {

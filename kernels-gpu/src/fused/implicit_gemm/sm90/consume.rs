@@ -14,7 +14,7 @@ use super::super::tables::{may_convert_in_producer, span_shift};
 use super::cluster_reduce;
 use super::format::{Operands, WarpSpecializedFormat};
 use super::results::{HALF_SUMS, Output, Results};
-use super::{Memory, Pipeline, PipelineState, WARPGROUP_WARPS, Work, share_of};
+use super::{Ending, Memory, Pipeline, PipelineState, WARPGROUP_WARPS, Work, share_of};
 
 /// Units (16 bytes) of the filters of one part of an MMA step, and of eight filters of it.
 const MMA_STEP_UNITS: u32 = MMA_STEP_BYTES / wgmma::UNIT_BYTES;
@@ -111,14 +111,10 @@ impl Used {
 /// All threads of a warpgroup call it, after the barrier behind `prepare`; `warp` is the warp's number in the
 /// block.
 #[inline(always)]
-pub(super) unsafe fn consume<
-    F: WarpSpecializedFormat<SUMS>,
-    const SUMS: usize,
-    const NHWC: bool,
->(
+pub(super) unsafe fn consume<F: WarpSpecializedFormat<SUMS>, E: Ending, const SUMS: usize>(
     work: &Work<'_>,
     memory: &Memory,
-    output: &Output<F, NHWC>,
+    output: &Output<F, E>,
     warp: u32,
 ) {
     let g = work.g;
@@ -259,7 +255,7 @@ pub(super) unsafe fn consume<
                 tile: rounds.work_tile(round) - place.sample * g.pixel_tiles(),
                 ..place
             };
-            Results::<F, SUMS, NHWC>::new(work, memory.mainloop, output, &place).finish(sums);
+            Results::<F, E, SUMS>::new(work, memory.mainloop, output, &place).finish(sums);
         }
         round += 1;
     }

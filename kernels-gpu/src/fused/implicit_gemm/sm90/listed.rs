@@ -3,22 +3,25 @@
 use cuda_std::{Storage, opaque};
 
 use super::super::format::Format;
-use super::results::{ROW_FILTERS, Results};
+use super::Ending;
+use super::results::{ROW_FILTERS, Results, filter_shift};
 use crate::parts::pointwise::apply_with;
 use crate::parts::unroll::unroll;
 
-impl<F: Format, const SUMS: usize, const NHWC: bool> Results<'_, F, SUMS, NHWC> {
+impl<F: Format, E: Ending, const SUMS: usize> Results<'_, F, E, SUMS> {
     /// Rounds the accumulators of a half of the tile to the storage type, and applies the list to them.
     #[inline(always)]
     pub(super) unsafe fn list(&self, sums: &mut [f32; SUMS]) {
         let without_norm = &self.output.without_norm;
         let (behind, first, lane) = (without_norm.behind, self.channel, self.lane);
-        let channels = self.g.conv.output_channels();
+        let shift = filter_shift::<E>(&self.g);
+        let channels = self.g.conv.output_channels() >> shift;
         // Pairs of values are of two filters in turn.
         let of_channels = move || {
             let of_row = |i: u32| {
                 let channels = opaque::to_compiler(channels);
-                let channel = first + opaque::to_compiler(lane) / 4 + ROW_FILTERS * i;
+                let filter = first + opaque::to_compiler(lane) / 4 + ROW_FILTERS * i;
+                let channel = filter >> shift;
                 // Results of other filters are not written.
                 behind.of_channel(channel.min(channels - 1) as usize, channels as usize)
             };

@@ -73,12 +73,14 @@ mod results;
 mod rows;
 mod runs;
 mod shared_rows;
+mod shuffled;
 mod staged_f32;
 mod work;
 
 #[cfg(not(target_arch = "nvptx64"))]
 pub use boxes::{boxes, filter_boxes};
 
+use core::marker::PhantomData;
 use core::ptr;
 
 use cuda_std::global::Global;
@@ -131,6 +133,37 @@ impl Share for Whole {
     const SUMS: usize = 2 * HALF_SUMS;
 }
 
+/// What a kernel does with results.
+pub(super) trait Ending {
+    /// Whether a norm follows, so that it writes moments besides. A value that is not finite makes its sample
+    /// NaN anyway, so there is no fix-up.
+    const HAS_NORM: bool;
+    /// Whether the output is NHWC.
+    const IS_NHWC: bool;
+}
+
+/// With moments for a norm, to NCHW.
+pub(super) struct WithMoments;
+/// Without a norm, to NCHW.
+pub(super) struct Stored;
+/// Without a norm, to NHWC.
+pub(super) struct StoredNhwc;
+
+impl Ending for WithMoments {
+    const HAS_NORM: bool = true;
+    const IS_NHWC: bool = false;
+}
+
+impl Ending for Stored {
+    const HAS_NORM: bool = false;
+    const IS_NHWC: bool = false;
+}
+
+impl Ending for StoredNhwc {
+    const HAS_NORM: bool = false;
+    const IS_NHWC: bool = true;
+}
+
 /// A block, or a cluster, computes tiles of filters times pixels and the moments of each filter over each
 /// half of those pixels, and writes both.
 ///
@@ -140,25 +173,78 @@ impl Share for Whole {
 ///
 /// # Safety
 /// Where the input is reformatted, `reformatted` and `input_descales` are what the reformatting kernels of
-/// the same config wrote. Where it is read in place, `x` starts on 16 bytes and has
-/// `k_vectors.all_k_vectors(&conv)` K-vectors at the strides of the geometry's `k_vectors`, and `reformatted`
-/// is not read. Where halo tiles are NHWC, `boxes` is the tensor map of the geometry's [`boxes()`] over
-/// `reformatted` or over `x`; else it is not read. Where f32 is converted in the producer, a first launch
-/// writes `recorded` elements of `largest` for each tile of pixels of all samples, as many as the config's
-/// `recorded_of_tile`; the second launch, behind `implicit_gemm_rescale`, which wrote `input_descales`, has
-/// `recorded` of 0, as all other launches have. `operands` and `filter_descales` are what the filters kernel
-/// wrote, or, where the geometry's filters are read in place, `filter_boxes` is the tensor map of its
-/// [`filter_boxes()`] over `weight`, and they are not read. `bias` is null or has an element for each output
-/// channel, `y` one for each output, and `moments` the config's `moment_elements()`. `x`, `weight`, `gain`,
-/// `shift`, those behind and `list` are otherwise as for `implicit_gemm`. `y` and `moments` overlap nothing
-/// else and start on 16 bytes.
+/// the same config wrote. Where it is read in place, `reformatted` is not read. Where halo tiles are NHWC,
+/// `boxes` is the tensor map of the geometry's [`boxes()`] over `reformatted` or over the input; else it is
+/// not read. Where f32 is converted in the producer, a first launch writes `recorded` elements of `largest`
+/// for each tile of pixels of all samples, as many as the config's `recorded_of_tile`; the second launch,
+/// behind `implicit_gemm_rescale`, which wrote `input_descales`, has `recorded` of 0, as all other launches
+/// have. `operands` and `filter_descales` are what the filters kernel wrote, or, where the geometry's filters
+/// are read in place, `filter_boxes` is the tensor map of its [`filter_boxes()`] over the filters, and they
+/// are not read. `bias` is null or has an element for each output channel, `y` one for each output, and
+/// `moments` the config's `moment_elements()`. `y` and `moments` overlap nothing else and start on 16 bytes.
 #[kernel(
-    instances(S: [halves: Halves], F: [f16x2_f32: F16x2, bf16x3_f32: Bf16x3]),
+    instances(S: [halves: Halves], F: [f16x2_f32: F16x2]),
     instances(S: [halves: Halves, whole: Whole], F: [scaled_f16_f32: ScaledF16, f16: F16, bf16: Bf16]),
     max_threads = BLOCK_THREADS,
     min_blocks = 1
 )]
 pub unsafe fn implicit_gemm_sm90<
+    S: Share,
+    F: WarpSpecializedFormat<64> + WarpSpecializedFormat<128>,
+>(
+    reformatted: *const u32,
+    input_descales: *const f32,
+    operands: *const u32,
+    filter_descales: *const f32,
+    bias: *const F::Stored,
+    y: *mut F::Stored,
+    moments: *mut f32,
+    largest: *mut u32,
+    boxes: &TensorMap,
+    filter_boxes: &TensorMap,
+    g: &GemmGeometry,
+    mainloop: MainloopConfig,
+    recorded: u32,
+) {
+    let input = Input {
+        reformatted,
+        operands,
+        filter_descales,
+        bias,
+        boxes,
+        filter_boxes,
+    };
+    let output = Output::<F, WithMoments> {
+        y,
+        moments,
+        scales: Scales {
+            recorded,
+            descales: Global::new(input_descales, g.conv.n as usize),
+            largest,
+        },
+        without_norm: WithoutNorm::UNUSED,
+        ending: PhantomData,
+    };
+    compute::<S, F, WithMoments>(&input, &output, g, mainloop);
+}
+
+/// The same without a norm, so without moments. Results go through an epilogue and a list, and results that
+/// are NaN are computed again. With the geometry's `shuffle`, neighbouring filters make neighbouring columns
+/// of the output (`shuffled`).
+///
+/// # Safety
+/// As for [`fn@implicit_gemm_sm90`], without moments. Where the input is read in place, `x` starts on 16 bytes
+/// and has `k_vectors.all_k_vectors(&conv)` K-vectors at the strides of the geometry's `k_vectors`. `x`,
+/// `weight`, `gain`, `shift`, those behind and `list` are otherwise as for `implicit_gemm`. With a shuffle,
+/// `y` has the elements that it says, gain and shift one for each channel of `y`, and several launches may
+/// write the same `y`, each its own elements.
+#[kernel(
+    instances(S: [halves: Halves], F: [bf16x3_f32: Bf16x3]),
+    instances(S: [halves: Halves, whole: Whole], F: [scaled_f16_f32: ScaledF16, f16: F16, bf16: Bf16]),
+    max_threads = BLOCK_THREADS,
+    min_blocks = 1
+)]
+pub unsafe fn implicit_gemm_sm90_store<
     S: Share,
     F: WarpSpecializedFormat<64> + WarpSpecializedFormat<128>,
 >(
@@ -174,7 +260,6 @@ pub unsafe fn implicit_gemm_sm90<
     gain_behind: *const f32,
     shift_behind: *const f32,
     y: *mut F::Stored,
-    moments: *mut f32,
     largest: *mut u32,
     boxes: &TensorMap,
     filter_boxes: &TensorMap,
@@ -192,9 +277,9 @@ pub unsafe fn implicit_gemm_sm90<
         boxes,
         filter_boxes,
     };
-    let output = Output::<F, false> {
+    let output = Output::<F, Stored> {
         y,
-        moments,
+        moments: ptr::null_mut(),
         scales: Scales {
             recorded,
             descales: Global::new(input_descales, g.conv.n as usize),
@@ -214,15 +299,16 @@ pub unsafe fn implicit_gemm_sm90<
             },
             rounded: None,
         },
+        ending: PhantomData,
     };
-    compute::<S, F, false>(&input, &output, g, mainloop);
+    compute::<S, F, Stored>(&input, &output, g, mainloop);
 }
 
-/// The same without a norm, for an NHWC output: pixels have their channels side by side. As they are written,
-/// results of 16 bits go through a function, and a residual is added.
+/// The same for an NHWC output: pixels have their channels side by side. As they are written, results of 16
+/// bits go through a function, and a residual is added.
 ///
 /// # Safety
-/// As for [`fn@implicit_gemm_sm90`], without moments. The groups have whole vectors of 16 bytes of output
+/// As for [`fn@implicit_gemm_sm90_store`], without a shuffle. The groups have whole vectors of 16 bytes of output
 /// channels. `rounded` changes no result in f32. `residual` is NHWC, has an element for each output if
 /// `rounded` adds it, starts on 16 bytes and does not overlap `y`.
 #[kernel(
@@ -266,7 +352,7 @@ pub unsafe fn implicit_gemm_sm90_nhwc<
         boxes,
         filter_boxes,
     };
-    let output = Output::<F, true> {
+    let output = Output::<F, StoredNhwc> {
         y,
         moments: ptr::null_mut(),
         scales: Scales {
@@ -291,8 +377,9 @@ pub unsafe fn implicit_gemm_sm90_nhwc<
                 residual,
             }),
         },
+        ending: PhantomData,
     };
-    compute::<S, F, true>(&input, &output, g, mainloop);
+    compute::<S, F, StoredNhwc>(&input, &output, g, mainloop);
 }
 
 /// What a block reads besides the original tensors of a convolution without a norm.
@@ -305,15 +392,15 @@ struct Input<'a, F: Format> {
     filter_boxes: &'a TensorMap,
 }
 
-/// The body of both kernels.
+/// The body of the kernels.
 #[inline(always)]
 unsafe fn compute<
     S: Share,
     F: WarpSpecializedFormat<64> + WarpSpecializedFormat<128>,
-    const NHWC: bool,
+    E: Ending,
 >(
     input: &Input<'_, F>,
-    output: &Output<F, NHWC>,
+    output: &Output<F, E>,
     g: &GemmGeometry,
     mainloop: MainloopConfig,
 ) {
@@ -377,8 +464,8 @@ unsafe fn compute<
         registers::increase::<CONSUMER_REGISTERS>();
     }
     if S::SUMS > HALF_SUMS {
-        consume::consume::<F, 128, NHWC>(&work, &memory, output, warp);
+        consume::consume::<F, E, 128>(&work, &memory, output, warp);
     } else {
-        consume::consume::<F, 64, NHWC>(&work, &memory, output, warp);
+        consume::consume::<F, E, 64>(&work, &memory, output, warp);
     }
 }

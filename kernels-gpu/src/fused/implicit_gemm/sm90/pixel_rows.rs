@@ -18,6 +18,7 @@ use super::super::fixup::Rounded;
 use super::super::format::Format;
 use super::super::place::Place;
 use super::super::results::is_inside;
+use super::Ending;
 use super::results::{HALF_OCTETS, NO_PIXELS, Results};
 use super::shared_rows::Rows;
 use crate::parts::pointwise::{hardswish, silu};
@@ -55,7 +56,7 @@ impl<T: Storage> Pixels<T> {
     }
 }
 
-impl<F: Format, const SUMS: usize, const NHWC: bool> Results<'_, F, SUMS, NHWC> {
+impl<F: Format, E: Ending, const SUMS: usize> Results<'_, F, E, SUMS> {
     /// Octets of a staged tile.
     const OCTETS: usize = HALF_OCTETS as usize / Self::STAGED_TILES;
 
@@ -100,7 +101,7 @@ impl<F: Format, const SUMS: usize, const NHWC: bool> Results<'_, F, SUMS, NHWC> 
 
     /// The places of a lane's vectors in a staged tile.
     #[inline(always)]
-    unsafe fn places(&self, first: u32) -> Places<'_, F, SUMS, NHWC> {
+    unsafe fn places(&self, first: u32) -> Places<'_, F, E, SUMS> {
         // Recomputed for each half: values derived from these would else take too many registers.
         let lane = opaque::to_compiler(self.lane);
         let place = Place {
@@ -190,8 +191,8 @@ impl<F: Format, const SUMS: usize, const NHWC: bool> Results<'_, F, SUMS, NHWC> 
 }
 
 /// The places of a lane's vectors in the output, and in a residual.
-struct Places<'a, F: Format, const SUMS: usize, const NHWC: bool> {
-    of: &'a Results<'a, F, SUMS, NHWC>,
+struct Places<'a, F: Format, E: Ending, const SUMS: usize> {
+    of: &'a Results<'a, F, E, SUMS>,
     /// The pixel of the first vector.
     first: u32,
     limits: u32,
@@ -202,7 +203,7 @@ struct Places<'a, F: Format, const SUMS: usize, const NHWC: bool> {
     words: usize,
 }
 
-impl<F: Format, const SUMS: usize, const NHWC: bool> Places<'_, F, SUMS, NHWC> {
+impl<F: Format, E: Ending, const SUMS: usize> Places<'_, F, E, SUMS> {
     /// The first word of vector `i`, if it is in the output.
     #[inline(always)]
     unsafe fn word(&self, i: u32) -> Option<usize> {

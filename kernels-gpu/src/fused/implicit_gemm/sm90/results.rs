@@ -1,5 +1,7 @@
 //! The epilogue of a consumer warp: moments, and the output.
 
+use core::marker::PhantomData;
+
 use cuda_std::global::{Global, GlobalMut};
 use cuda_std::{Storage, math, opaque, thread, warp};
 use launch_config::WARP_THREADS;
@@ -19,7 +21,7 @@ use super::super::results::moments::Inside;
 use super::super::results::{BEYOND, in_order, is_inside, is_normal, is_within, limits};
 use super::shared_rows::Rows;
 use super::staged_f32::Scales;
-use super::{Made, Memory, Work, share_of, which_output};
+use super::{Ending, Made, Memory, Work, share_of, which_output};
 use crate::parts::moments::Moments;
 use crate::parts::unroll::unroll;
 
@@ -37,20 +39,36 @@ const _: () = assert!(2 * ROW_FILTERS == WARP_FILTERS);
 pub(super) const HALF_SUMS: usize = 4 * HALF_OCTETS as usize;
 const _: () = assert!(HALF_OCTETS == 16);
 
-/// The output tensors, and the reciprocal scale of each sample. The output may be `NHWC`, where no norm
-/// follows.
-pub(super) struct Output<'a, F: Format, const NHWC: bool> {
+/// The output tensors, and the reciprocal scale of each sample.
+pub(super) struct Output<'a, F: Format, E> {
     pub(super) y: *mut F::Stored,
     pub(super) moments: *mut f32,
     pub(super) scales: Scales,
     /// Parameters of a convolution without a norm.
     pub(super) without_norm: WithoutNorm<'a, F::Stored>,
+    pub(super) ending: PhantomData<E>,
 }
 
-/// Whether this is a convolution without a norm, which only some formats support.
+/// The binary logarithm of the filters of an output channel.
 #[inline(always)]
-fn is_without_norm<F: Format, const NHWC: bool>(g: &GemmGeometry) -> bool {
-    WARP_SPECIALIZED.ends(F::OPERANDS) && (NHWC || g.epilogue.is_store())
+pub(super) fn filter_shift<E: Ending>(g: &GemmGeometry) -> u32 {
+    if E::HAS_NORM || E::IS_NHWC {
+        0
+    } else {
+        g.shuffle.shift
+    }
+}
+
+/// Elements of the output.
+#[inline(always)]
+fn elements<E: Ending>(g: &GemmGeometry) -> usize {
+    let planes = g.conv.n as usize * (g.conv.output_channels() >> filter_shift::<E>(g)) as usize;
+    let plane = if filter_shift::<E>(g) > 0 {
+        g.shuffle.plane
+    } else {
+        g.conv.output_pixels()
+    };
+    planes * plane as usize
 }
 
 /// Loads the bias and the reciprocal scale of each of the block's filters to shared memory; for a convolution
@@ -60,12 +78,12 @@ fn is_without_norm<F: Format, const NHWC: bool>(g: &GemmGeometry) -> bool {
 /// All threads of the block make this call, and a barrier follows.
 #[cfg_attr(target_arch = "nvptx64", inline(always))]
 #[cfg_attr(not(target_arch = "nvptx64"), inline(never))]
-pub(super) unsafe fn load_channels<F: Format, const NHWC: bool>(
+pub(super) unsafe fn load_channels<F: Format, E: Ending>(
     memory: &Memory,
     work: &Work<'_>,
     bias: *const F::Stored,
     descales: Global<f32>,
-    output: &Output<'_, F, NHWC>,
+    output: &Output<'_, F, E>,
 ) {
     let conv = &work.g.conv;
     let channels = conv.output_channels() as usize;
@@ -82,9 +100,12 @@ pub(super) unsafe fn load_channels<F: Format, const NHWC: bool>(
             if F::OPERANDS.scaled {
                 of_channel[1] = descales.load_readonly(channel);
             }
-            if is_without_norm::<F, NHWC>(work.g) {
+            if !E::HAS_NORM {
                 let store = &output.without_norm.store;
-                [of_channel[2], of_channel[3]] = store.of_channel(channel, channels);
+                // Filters that become columns share a channel of the output.
+                let shift = filter_shift::<E>(work.g);
+                [of_channel[2], of_channel[3]] =
+                    store.of_channel(channel >> shift, channels >> shift);
             }
         }
         memory
@@ -107,9 +128,9 @@ fn each_of_row<const SUMS: usize>(sums: &mut [f32; SUMS], i: usize, mut f: impl 
 
 /// The results of a warp: `WARP_FILTERS` filters by the pixels that it has accumulators for, from the first
 /// pixel of half `first_half` on.
-pub(super) struct Results<'a, F: Format, const SUMS: usize, const NHWC: bool> {
+pub(super) struct Results<'a, F: Format, E: Ending, const SUMS: usize> {
     pub(super) memory: Memory,
-    pub(super) output: &'a Output<'a, F, NHWC>,
+    pub(super) output: &'a Output<'a, F, E>,
     pub(super) g: GemmGeometry,
     pub(super) place: &'a Place,
     pub(super) first_half: u32,
@@ -123,7 +144,7 @@ pub(super) struct Results<'a, F: Format, const SUMS: usize, const NHWC: bool> {
     pub(super) rows: Rows<F::Stored>,
 }
 
-impl<'a, F: Format, const SUMS: usize, const NHWC: bool> Results<'a, F, SUMS, NHWC> {
+impl<'a, F: Format, E: Ending, const SUMS: usize> Results<'a, F, E, SUMS> {
     /// Staged tiles of a half: the rows in shared memory hold one at a time.
     pub(super) const STAGED_TILES: usize = (HALF_PIXELS / Rows::<F::Stored>::PIXELS) as usize;
 
@@ -132,7 +153,7 @@ impl<'a, F: Format, const SUMS: usize, const NHWC: bool> Results<'a, F, SUMS, NH
     pub(super) unsafe fn new(
         work: &Work<'_>,
         mainloop: MainloopConfig,
-        output: &'a Output<'a, F, NHWC>,
+        output: &'a Output<'a, F, E>,
         place: &'a Place,
     ) -> Self {
         // Recomputed here: values derived from it would else take registers during the mainloop.
@@ -199,7 +220,7 @@ impl<'a, F: Format, const SUMS: usize, const NHWC: bool> Results<'a, F, SUMS, NH
                 });
             });
         }
-        if is_without_norm::<F, NHWC>(g) {
+        if !E::HAS_NORM {
             self.fix_up(seen);
         }
     }
@@ -208,27 +229,30 @@ impl<'a, F: Format, const SUMS: usize, const NHWC: bool> Results<'a, F, SUMS, NH
     /// returns whether one of its results needs the fix-up.
     #[inline(always)]
     unsafe fn finish_half(&self, sums: &mut [f32; SUMS], half: u32, is_whole: bool) -> bool {
-        let g = &self.g;
         let seen = self.scale(sums);
         unroll!(2, |staged_tile| {
             if staged_tile < Self::STAGED_TILES {
                 // All lanes have read the previous staged tile.
                 warp::sync_warp(warp::ALL_LANES);
                 let first = half * HALF_PIXELS + staged_tile as u32 * Rows::<F::Stored>::PIXELS;
-                if NHWC {
+                if E::IS_NHWC {
                     self.store_pixels(sums, staged_tile);
+                } else if self.is_shuffled() {
+                    self.store_shuffled(sums, staged_tile);
                 } else if self.writes_runs() {
                     self.store_run(sums, (staged_tile, first));
                 } else {
                     self.store(sums, staged_tile);
                 }
                 warp::sync_warp(warp::ALL_LANES);
-                if staged_tile == 0 && !is_without_norm::<F, NHWC>(g) {
+                if staged_tile == 0 && E::HAS_NORM {
                     // All values of the half have been rounded: f32 are as they are.
                     self.take_moments(sums, half, is_whole);
                 }
-                if NHWC {
+                if E::IS_NHWC {
                     self.write_pixels(first);
+                } else if self.is_shuffled() {
+                    self.write_shuffled(opaque::to_compiler(first));
                 } else if self.writes_runs() {
                     // Recomputed: it would else take registers beside the accumulators.
                     self.write_run(&self.run(opaque::to_compiler(first)));
@@ -353,11 +377,10 @@ impl<'a, F: Format, const SUMS: usize, const NHWC: bool> Results<'a, F, SUMS, NH
     #[inline(always)]
     unsafe fn fix_up(&self, seen: bool) {
         let g = &self.g;
-        let planes = g.conv.n as usize * g.conv.output_channels() as usize;
         let first_pixel = self.first_half * HALF_PIXELS;
         let written = Written {
             without_norm: &self.output.without_norm,
-            y: GlobalMut::new(self.output.y, planes * g.conv.output_pixels() as usize),
+            y: GlobalMut::new(self.output.y, elements::<E>(g)),
             g,
             place: self.place,
             output_d: self.output_d(),
@@ -393,20 +416,20 @@ impl<'a, F: Format, const SUMS: usize, const NHWC: bool> Results<'a, F, SUMS, NH
                 each_of_row(sums, i, |sum| sum * first);
             }
             each_of_row(sums, i, |sum| math::fma(sum, factor, bias));
-            if is_without_norm::<F, NHWC>(&self.g) {
+            if !E::HAS_NORM {
                 let mut seen_here = false;
                 each_of_row(sums, i, |sum| {
                     let value = judged::<F>(sum);
                     let mapped = self.output.without_norm.store.map([gain, shift], value);
                     // What is NaN stays NaN. Looking at the mapped value saves a register.
-                    seen_here |= if NHWC { mapped } else { value }.is_nan();
+                    seen_here |= if E::IS_NHWC { mapped } else { value }.is_nan();
                     mapped
                 });
                 // Results of other filters are not written.
                 seen |= seen_here && filter < self.filters;
             }
         });
-        if is_without_norm::<F, NHWC>(&self.g) && !self.output.without_norm.list.is_empty() {
+        if !E::HAS_NORM && !self.output.without_norm.list.is_empty() {
             self.list(sums);
         }
         seen

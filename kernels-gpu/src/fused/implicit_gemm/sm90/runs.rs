@@ -15,6 +15,7 @@ use launch_config::implicit_gemm::sm90::{HALF_PIXELS, WARP_FILTERS, WRITTEN_WORD
 use launch_config::implicit_gemm::{K_VECTOR_BYTES, SECTOR_BYTES};
 
 use super::super::format::Format;
+use super::Ending;
 use super::results::{NO_PIXELS, Results};
 use super::shared_rows::Rows;
 use crate::parts::index::div_rem;
@@ -57,7 +58,7 @@ struct Window {
     written: [u32; 2],
 }
 
-impl<F: Format, const SUMS: usize, const NHWC: bool> Results<'_, F, SUMS, NHWC> {
+impl<F: Format, E: Ending, const SUMS: usize> Results<'_, F, E, SUMS> {
     /// Values of a sector, of a vector and of a window.
     const SECTOR: u32 = SECTOR_BYTES / size_of::<F::Stored>() as u32;
     const VECTOR: u32 = K_VECTOR_BYTES / size_of::<F::Stored>() as u32;
@@ -66,7 +67,7 @@ impl<F: Format, const SUMS: usize, const NHWC: bool> Results<'_, F, SUMS, NHWC> 
     /// Whether the tile is written as a run.
     #[inline(always)]
     pub(super) fn writes_runs(&self) -> bool {
-        !NHWC && self.g.runs.is_present()
+        !E::IS_NHWC && self.g.runs.is_present()
     }
 
     /// The part of the run in the pixels from `first` on that a staged tile has.

@@ -1,0 +1,127 @@
+//! Transposed convolutions as convolutions that shuffle their results into the output.
+//!
+//! Output column `y = stride * q + phase` reads input columns `q + offset` through the taps
+//! `k = phase + padding - stride * offset` that are in the filter. All phases together read a few neighbouring
+//! columns, at most one more than a phase does. So a convolution over `q` with `stride` filters for each
+//! output channel, in which taps that a phase does not have are 0, computes whole rows of the output. Its
+//! tiles write neighbouring filters to neighbouring columns
+//! ([`PixelShuffle`]), and nothing has to interleave them.
+//!
+//! Each phase of rows and slices is a convolution of its own, with exactly its taps, that writes rows of the
+//! output `stride` apart.
+
+use super::PhaseFiltersGeometry;
+use crate::Presence;
+use crate::implicit_gemm::PixelShuffle;
+use op_spec::{Conv3dSpec, ConvProblem, ConvTransposeProblem};
+
+/// The most convolutions: four phases of rows, or two each of slices and rows.
+const MAX_CONVOLUTIONS: usize = 4;
+
+/// One of the convolutions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ShuffledClass {
+    /// Which one it is.
+    pub number: usize,
+    /// The convolution. Zeros follow the input as far as its windows reach.
+    pub convolution: ConvProblem<3>,
+    /// How its filters are made.
+    pub filters: PhaseFiltersGeometry,
+    /// Where its results go.
+    pub shuffle: PixelShuffle,
+}
+
+/// Taps of the phases from `first` to `last` of an axis: the first offset, and how many there are; none if a
+/// phase by itself has none, or begins beyond the input's first element.
+fn taps(
+    kernel_size: usize,
+    [stride, padding]: [usize; 2],
+    [first, last]: [usize; 2],
+) -> Option<[usize; 2]> {
+    let [kernel_size, stride, padding] = [kernel_size, stride, padding].map(|of| of as isize);
+    // Offsets with `0 <= phase + padding - stride * offset < kernel_size`.
+    let most = (last as isize + padding).div_euclid(stride);
+    let least = -(kernel_size - 1 - first as isize - padding).div_euclid(stride);
+    let before = usize::try_from(-least).ok()?;
+    let taps = usize::try_from(most - least + 1).ok()?;
+    (taps > 0).then_some([before, taps])
+}
+
+/// The convolutions of a transposed one whose extents are checked; none where it is not of this form: strides
+/// of 2 or 4 along columns, no dilation, few phases of rows and slices, each of which has taps.
+#[must_use]
+pub fn shuffled(
+    problem: &ConvTransposeProblem<3>,
+) -> Option<[Option<ShuffledClass>; MAX_CONVOLUTIONS]> {
+    let [of_slices, of_rows, of_columns] = problem.stride;
+    let is_of_form = matches!(of_columns, 2 | 4)
+        && of_slices * of_rows <= MAX_CONVOLUTIONS
+        && problem.dilation == [1; 3]
+        && problem.output.iter().all(|&extent| extent > 0);
+    if !is_of_form {
+        return None;
+    }
+    let axis = |axis: usize, phases: [usize; 2]| {
+        let steps = [problem.stride[axis], problem.padding[axis]];
+        taps(problem.kernel_size[axis], steps, phases)
+    };
+    let columns = axis(2, [0, of_columns - 1])?;
+    let [_, rows_of_output, columns_of_output] = problem.output.map(|extent| extent as u32);
+    let mut classes = [None; MAX_CONVOLUTIONS];
+    for (number, class) in classes.iter_mut().enumerate().take(of_slices * of_rows) {
+        let phases = [number / of_rows, number % of_rows, 0];
+        if (0..2).any(|axis| phases[axis] >= problem.output[axis]) {
+            continue;
+        }
+        let of = [axis(0, [phases[0]; 2])?, axis(1, [phases[1]; 2])?, columns];
+        let each = [0, 1, 2];
+        let padding = of.map(|[before, _]| before);
+        let taps = of.map(|[_, taps]| taps);
+        let output =
+            each.map(|axis| (problem.output[axis] - phases[axis]).div_ceil(problem.stride[axis]));
+        let first = each.map(|axis| {
+            (phases[axis] + problem.padding[axis] + problem.stride[axis] * padding[axis]) as u32
+        });
+        let filters = PhaseFiltersGeometry {
+            taps: taps.map(|taps| taps as u32),
+            first,
+            phases: [1, 1, of_columns as u32],
+            distance: problem.stride.map(|stride| stride as u32),
+            shuffled: Presence::PRESENT,
+            ..PhaseFiltersGeometry::of_one_tap(problem)
+        };
+        let [d, h, w] = problem.input;
+        let [t, r, s] = taps;
+        let filters_of_class = problem.k.checked_mul(of_columns)?;
+        // With padding that leaves outputs of any extents. The actual one is not the same at both ends.
+        let convolution = Conv3dSpec::default()
+            .padding(taps)
+            .groups(problem.groups)
+            .problem(
+                &[problem.n, problem.c, d, h, w],
+                &[filters_of_class, problem.c_per_group(), t, r, s],
+                problem.bias.then_some(&[filters_of_class][..]),
+            );
+        let mut convolution = convolution.ok()?;
+        (convolution.padding, convolution.output) = (padding, output);
+        let [slice, row, _] = phases.map(|phase| phase as u32);
+        let slice_elements = rows_of_output * columns_of_output;
+        let shuffle = PixelShuffle {
+            shift: of_columns.trailing_zeros(),
+            columns: columns_of_output,
+            plane: problem.output[0] as u32 * slice_elements,
+            slice: of_slices as u32 * slice_elements,
+            row: of_rows as u32 * columns_of_output,
+            first: slice * slice_elements + row * columns_of_output,
+            kernel_columns: problem.kernel_size[2] as u32,
+            first_tap: first[2],
+        };
+        *class = Some(ShuffledClass {
+            number,
+            convolution,
+            filters,
+            shuffle,
+        });
+    }
+    Some(classes)
+}

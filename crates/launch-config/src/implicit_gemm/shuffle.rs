@@ -1,0 +1,126 @@
+//! A pixel shuffle along columns in the store of an implicit GEMM.
+//!
+//! A transposed convolution of stride 2 is a convolution with two filters for each output channel, one for
+//! even and one for odd columns of the output (`conv_transpose::shuffled`). Its warp-specialized tiles store
+//! results of neighbouring filters as neighbouring columns, so that memory is written once, in order.
+
+use super::{EpilogueKind, GemmConfig, GemmDevice, GemmGeometry, K_VECTOR_BYTES, OperandFormat};
+use crate::Refusal;
+use crate::conv::ConvGeometry;
+
+/// The most pixels whose results a vector of the output has: two columns of each, in 16 bits.
+const VECTOR_PIXELS: u32 = K_VECTOR_BYTES / 2 / 2;
+
+/// Where results lie in an NCHW output whose columns are those of several neighbouring filters: filter
+/// `(channel << shift) + phase` makes columns `(q << shift) + phase` of its channel.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct PixelShuffle {
+    /// The binary logarithm of the number of filters of a channel; 0 where nothing is shuffled.
+    pub shift: u32,
+    /// Columns of the output. The last pixels of a row may have fewer than all of theirs.
+    pub columns: u32,
+    /// Elements of a plane (or volume) of the output.
+    pub plane: u32,
+    /// Elements from a slice of results to the next.
+    pub slice: u32,
+    /// Elements from a row of results to the next.
+    pub row: u32,
+    /// The first result's place in its plane.
+    pub first: u32,
+    /// Columns of the transposed filter, whose columns `first_tap + phase - (tap << shift)` are the taps of a
+    /// phase. A tap without a column is 0 and belongs to no window.
+    pub kernel_columns: u32,
+    /// See there. It may be beyond the filter's columns.
+    pub first_tap: u32,
+}
+
+impl PixelShuffle {
+    /// Nothing is shuffled.
+    pub const NONE: Self = Self {
+        shift: 0,
+        columns: 0,
+        plane: 0,
+        slice: 0,
+        row: 0,
+        first: 0,
+        kernel_columns: 0,
+        first_tap: 0,
+    };
+
+    /// Whether filters become columns.
+    #[must_use]
+    #[inline(always)]
+    pub const fn is_present(&self) -> bool {
+        self.shift > 0
+    }
+
+    /// The column among its pixel's that a filter makes.
+    #[must_use]
+    #[inline(always)]
+    pub const fn phase(&self, filter: u32) -> u32 {
+        filter & ((1 << self.shift) - 1)
+    }
+
+    /// Whether the output has the column that a filter makes of pixels of column `q`.
+    #[must_use]
+    #[inline(always)]
+    pub const fn has_column(&self, filter: u32, q: u32) -> bool {
+        !self.is_present() || (q << self.shift) + self.phase(filter) < self.columns
+    }
+
+    /// The channel of what a filter makes of a pixel, and the place in its plane.
+    #[must_use]
+    #[inline(always)]
+    pub const fn place(&self, filter: u32, [z, p, q]: [u32; 3]) -> [u32; 2] {
+        let column = (q << self.shift) + self.phase(filter);
+        let at = self.first + z * self.slice + p * self.row + column;
+        [filter >> self.shift, at]
+    }
+
+    /// Whether tap `tap` of a filter's columns is in its windows.
+    #[must_use]
+    #[inline(always)]
+    pub const fn has_tap(&self, filter: u32, tap: u32) -> bool {
+        let column = self.first_tap + self.phase(filter);
+        !self.is_present() || column.wrapping_sub(tap << self.shift) < self.kernel_columns
+    }
+}
+
+impl GemmConfig {
+    /// The config of a convolution without a norm in warp-specialized tiles that shuffle their results, in
+    /// `format` on a device.
+    ///
+    /// # Errors
+    /// Problems that [`new_without_norm`](Self::new_without_norm) refuses, and those that do not suit
+    /// warp-specialized tiles.
+    pub fn new_shuffled(
+        conv: &ConvGeometry,
+        shuffle: PixelShuffle,
+        format: OperandFormat,
+        device: &GemmDevice,
+        batch: Option<u64>,
+    ) -> Result<Self, Refusal> {
+        if format.step_parts() > 1 {
+            return Err(Refusal::Needs(
+                "one operand for each value in a step of a convolution without a norm",
+            ));
+        }
+        let takes = |config: &Self| config.tile.is_warp_specialized() && config.suits(device);
+        let results = (None, EpilogueKind::STORE_SHUFFLED);
+        let config = Self::of_tiles(conv, results, format, device, batch, takes)?;
+        let geometry = GemmGeometry {
+            shuffle,
+            ..config.geometry
+        };
+        Ok(Self { geometry, ..config })
+    }
+}
+
+impl GemmGeometry {
+    /// Whether the pixels of a vector of shuffled results, at most [`VECTOR_PIXELS`], are of one row of a tile.
+    pub(super) const fn has_rows_of_vectors(&self) -> bool {
+        let is_one_row = self.tile_h == 1 && self.tile_d == 1;
+        is_one_row || (self.tile_pitch | self.slice_pitch).is_multiple_of(VECTOR_PIXELS)
+    }
+}

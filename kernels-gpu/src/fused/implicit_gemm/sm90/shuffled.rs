@@ -1,0 +1,231 @@
+//! The store of a warp's results where neighbouring filters are neighbouring columns of the output.
+//!
+//! A row of results in shared memory has the columns of one channel: those that its filters make of each
+//! pixel side by side. Rows of the output may begin on any element, so a lane writes a whole vector of 16
+//! bytes of the output at a time, whose values lie in two vectors of the row, and shifts them together. The
+//! values at both ends of a row of the tile are written one by one.
+
+use core::mem::size_of;
+
+use cuda_std::global::GlobalMut;
+use cuda_std::{Storage, opaque};
+use launch_config::WARP_THREADS;
+use launch_config::implicit_gemm::K_VECTOR_BYTES;
+use launch_config::implicit_gemm::sm90::{HALF_PIXELS, WARP_FILTERS, WRITTEN_WORDS};
+
+use super::super::format::Format;
+use super::super::results::is_inside;
+use super::super::tables::from_word;
+use super::Ending;
+use super::results::Results;
+use super::shared_rows::Rows;
+use crate::parts::unroll::unroll;
+
+/// Words of shared memory for each filter of a row.
+const FILTER_WORDS: u32 = WRITTEN_WORDS / WARP_FILTERS;
+
+/// Rows that a lane has in flight to the output at a time.
+const ROWS_IN_FLIGHT: usize = 4;
+
+/// A vector that a lane writes to rows of the output: its columns of some pixels of the tile.
+struct Vector {
+    /// Its values in a row of shared memory.
+    first: u32,
+    /// The place of its first value in a plane of the output, where the row may begin within a vector.
+    position: u32,
+    /// Whether the values in front of it belong to the row of the tile, and were made by this warp.
+    follows: bool,
+    /// Its values up to the end of the row of the tile.
+    values: u32,
+    /// Whether the values behind it are not of this row of the tile, or not in shared memory.
+    is_last: bool,
+}
+
+impl<F: Format, E: Ending, const SUMS: usize> Results<'_, F, E, SUMS> {
+    /// Values of a vector.
+    const SHUFFLED: u32 = K_VECTOR_BYTES / size_of::<F::Stored>() as u32;
+
+    /// Values of shared memory for each filter of a row.
+    const OF_FILTER: u32 = FILTER_WORDS * Rows::<F::Stored>::OF_WORD;
+
+    /// Whether filters become columns.
+    #[inline(always)]
+    pub(super) fn is_shuffled(&self) -> bool {
+        !E::HAS_NORM && !E::IS_NHWC && self.g.shuffle.is_present()
+    }
+
+    /// Stores staged tile `staged_tile` of a half to rows of channels in shared memory.
+    #[inline(always)]
+    pub(super) unsafe fn store_shuffled(&self, sums: &[f32; SUMS], staged_tile: usize) {
+        let octets = HALF_PIXELS as usize / 8 / Self::STAGED_TILES;
+        let lane = opaque::to_compiler(self.lane);
+        let shuffle = self.g.shuffle;
+        let row = |i: u32| {
+            let filter = lane / 4 + 8 * i;
+            let channel = filter >> shuffle.shift;
+            (channel * Self::OF_FILTER << shuffle.shift) + shuffle.phase(filter)
+        };
+        let rows = [row(0), row(1)];
+        unroll!(16, |n| {
+            if n < octets {
+                let pixel = 8 * n as u32 + 2 * (lane % 4);
+                unroll!(2, |i| {
+                    let at = 4 * (octets * staged_tile + n) + 2 * i;
+                    let values = F::Stored::from_f32_pair([sums[at], sums[at + 1]]);
+                    unroll!(2, |j| {
+                        let column = (pixel + j as u32) << shuffle.shift;
+                        self.rows.0.store(rows[i] + column, values[j]);
+                    });
+                });
+            }
+        });
+    }
+
+    /// Writes the rows to the output, from pixel `first` of the tile on.
+    ///
+    /// # Safety
+    /// All lanes of the warp make this call, after a warp barrier behind the stores of the rows.
+    #[inline(always)]
+    pub(super) unsafe fn write_shuffled(&self, first: u32) {
+        let shift = opaque::to_compiler(self.g.shuffle.shift);
+        // The vectors of a row are one for each lane, or several.
+        let vectors = (Rows::<F::Stored>::PIXELS / Self::SHUFFLED) << shift;
+        let mut vector = opaque::to_compiler(self.lane);
+        while vector < vectors {
+            opaque::not_unrolled();
+            self.write_vectors(first, vector);
+            vector = opaque::to_compiler(vector + WARP_THREADS);
+        }
+    }
+
+    /// The lane's vector `number` of each row; none if its pixels are beside the output.
+    #[inline(always)]
+    unsafe fn vector(&self, first: u32, number: u32) -> Option<Vector> {
+        let (g, place, shuffle) = (&self.g, self.place, &self.g.shuffle);
+        let pixels = Self::SHUFFLED >> shuffle.shift;
+        let pixel = number * pixels;
+        let word = self.memory.pixels.load(first + pixel);
+        if !is_inside(self.limits(), word) {
+            return None;
+        }
+        let [d, h, w] = from_word(word);
+        let slice = self.first_slice() + d * g.outputs_d;
+        let column = (place.q + w) << shuffle.shift;
+        // The row of the tile ends before the next tile, or with the output.
+        let end = (place.q + g.tile_w.min(g.conv.q - place.q)) << shuffle.shift;
+        let values = end.min(shuffle.columns) - column;
+        Some(Vector {
+            first: number * Self::SHUFFLED,
+            position: shuffle.first + slice * shuffle.slice + (place.p + h) * shuffle.row + column,
+            follows: w > 0 && pixel > 0,
+            values: values.min(Self::SHUFFLED),
+            is_last: values <= Self::SHUFFLED || pixel + pixels == Rows::<F::Stored>::PIXELS,
+        })
+    }
+
+    /// Writes vector `number` of each row.
+    #[inline(always)]
+    unsafe fn write_vectors(&self, first: u32, number: u32) {
+        let Some(of_lane) = self.vector(first, number) else {
+            return;
+        };
+        let shuffle = &self.g.shuffle;
+        let words = self.rows.0.cast::<u32>();
+        let plane = shuffle.plane as usize;
+        let channels = self.filters >> shuffle.shift;
+        let pitch = Self::OF_FILTER << shuffle.shift;
+        let start = self.shuffled_plane() * plane + of_lane.position as usize;
+        let mut channel = 0;
+        while channel < channels {
+            opaque::not_unrolled();
+            // All loads are issued before the first store waits for one.
+            let mut vectors = [[[0u32; 4]; 2]; ROWS_IN_FLIGHT];
+            unroll!(4, |i| {
+                let at =
+                    ((channel + i as u32) * pitch + of_lane.first) / Rows::<F::Stored>::OF_WORD;
+                if channel + (i as u32) < channels {
+                    vectors[i][1] = words.load_vec::<4>(at);
+                    if of_lane.follows {
+                        vectors[i][0] = words.load_vec::<4>(at - 4);
+                    }
+                }
+            });
+            unroll!(4, |i| {
+                let channel = channel + i as u32;
+                if channel < channels {
+                    let place = start + channel as usize * plane;
+                    // Values of an aligned vector of the output that are in front of this place.
+                    let before = place as u32 % Self::SHUFFLED;
+                    let to = self.output.y.wrapping_add(place - before as usize);
+                    let [begin, end] = of_lane.written(before, Self::SHUFFLED);
+                    let mut single = begin;
+                    if begin == 0 && end >= Self::SHUFFLED {
+                        let values = shifted::<F::Stored>(vectors[i], before);
+                        GlobalMut::<u32>::new(to.cast(), 4).store_vec(0, values);
+                        single = Self::SHUFFLED;
+                    }
+                    let row = channel * pitch + of_lane.first;
+                    while single < end {
+                        opaque::not_unrolled();
+                        let value = self.rows.0.load(row + single - before);
+                        GlobalMut::new(to.wrapping_add(single as usize), 1).store(0, value);
+                        single += 1;
+                    }
+                }
+            });
+            channel = opaque::to_compiler(channel + ROWS_IN_FLIGHT as u32);
+        }
+    }
+
+    /// The plane of the output of the warp's first channel.
+    #[inline(always)]
+    fn shuffled_plane(&self) -> usize {
+        let shift = self.g.shuffle.shift;
+        let channels = (self.g.conv.output_channels() >> shift) as usize;
+        self.place.sample as usize * channels + (self.channel >> shift) as usize
+    }
+}
+
+impl Vector {
+    /// What a lane writes, counted from the aligned vector of the output that has the vector's first value
+    /// behind `before` others: the values that follow are written by the next lane.
+    #[inline(always)]
+    fn written(&self, before: u32, all: u32) -> [u32; 2] {
+        [
+            if self.follows { 0 } else { before },
+            if self.is_last {
+                before + self.values
+            } else {
+                all
+            },
+        ]
+    }
+}
+
+/// The last `before` values of type `T` of the first vector, and what of the second one fits behind them.
+#[inline(always)]
+fn shifted<T: Storage>([first, second]: [[u32; 4]; 2], before: u32) -> [u32; 4] {
+    let of_word = Rows::<T>::OF_WORD;
+    let words = before / of_word;
+    let [a, b, c, d] = first;
+    let [e, f, g, h] = second;
+    // By two words, by one, and by half of one.
+    let by_two = if words & 2 == 0 {
+        [c, d, e, f, g, h]
+    } else {
+        [a, b, c, d, e, f]
+    };
+    let [a, b, c, d, e, f] = by_two;
+    let by_one = if words & 1 == 0 {
+        [b, c, d, e, f]
+    } else {
+        [a, b, c, d, e]
+    };
+    let [last, ..] = by_one;
+    let [_, a, b, c, d] = by_one;
+    if before.is_multiple_of(of_word) {
+        return [a, b, c, d];
+    }
+    let half = |low: u32, high: u32| low >> 16 | high << 16;
+    [half(last, a), half(a, b), half(b, c), half(c, d)]
+}
