@@ -239,7 +239,11 @@ impl<T: Storage> Written<'_, T> {
         let (g, place) = (self.g, self.place);
         let conv = &g.conv;
         let shuffle = match self.without_norm.rounded {
-            None if WARP_SPECIALIZED => g.shuffle,
+            None if WARP_SPECIALIZED => PixelShuffle {
+                shift: opaque::to_compiler(g.shuffle.shift),
+                plane: opaque::to_compiler(g.shuffle.plane),
+                ..g.shuffle
+            },
             _ => PixelShuffle::NONE,
         };
         let of_output = conv.output_channels() >> shuffle.shift;

@@ -49,13 +49,20 @@ pub(super) struct Output<'a, F: Format, E> {
     pub(super) ending: PhantomData<E>,
 }
 
+/// Whether results have no norm. Of an NCHW output it is asked at run time: as one block with what surrounds
+/// them, epilogue and list would spill registers.
+#[inline(always)]
+fn is_without_norm<E: Ending>(g: &GemmGeometry) -> bool {
+    !E::HAS_NORM && (E::IS_NHWC || g.epilogue.is_store())
+}
+
 /// The binary logarithm of the filters of an output channel.
 #[inline(always)]
 pub(super) fn filter_shift<E: Ending>(g: &GemmGeometry) -> u32 {
     if E::HAS_NORM || E::IS_NHWC {
         0
     } else {
-        g.shuffle.shift
+        opaque::to_compiler(g.shuffle.shift)
     }
 }
 
@@ -416,7 +423,7 @@ impl<'a, F: Format, E: Ending, const SUMS: usize> Results<'a, F, E, SUMS> {
                 each_of_row(sums, i, |sum| sum * first);
             }
             each_of_row(sums, i, |sum| math::fma(sum, factor, bias));
-            if !E::HAS_NORM {
+            if is_without_norm::<E>(&self.g) {
                 let mut seen_here = false;
                 each_of_row(sums, i, |sum| {
                     let value = judged::<F>(sum);
@@ -429,7 +436,7 @@ impl<'a, F: Format, E: Ending, const SUMS: usize> Results<'a, F, E, SUMS> {
                 seen |= seen_here && filter < self.filters;
             }
         });
-        if !E::HAS_NORM && !self.output.without_norm.list.is_empty() {
+        if is_without_norm::<E>(&self.g) && !self.output.without_norm.list.is_empty() {
             self.list(sums);
         }
         seen

@@ -10,8 +10,8 @@ use core::mem::size_of;
 use cuda_std::global::GlobalMut;
 use cuda_std::{Storage, opaque};
 use launch_config::WARP_THREADS;
-use launch_config::implicit_gemm::K_VECTOR_BYTES;
 use launch_config::implicit_gemm::sm90::{HALF_PIXELS, WARP_FILTERS, WRITTEN_WORDS};
+use launch_config::implicit_gemm::{K_VECTOR_BYTES, PixelShuffle};
 
 use super::super::format::Format;
 use super::super::results::is_inside;
@@ -25,7 +25,7 @@ use crate::parts::unroll::unroll;
 const FILTER_WORDS: u32 = WRITTEN_WORDS / WARP_FILTERS;
 
 /// Rows that a lane has in flight to the output at a time.
-const ROWS_IN_FLIGHT: usize = 4;
+const ROWS_IN_FLIGHT: usize = 2;
 
 /// A vector that a lane writes to rows of the output: its columns of some pixels of the tile.
 struct Vector {
@@ -54,28 +54,42 @@ impl<F: Format, E: Ending, const SUMS: usize> Results<'_, F, E, SUMS> {
         !E::HAS_NORM && !E::IS_NHWC && self.g.shuffle.is_present()
     }
 
+    /// The shuffle. Recomputed each time: what depends on it alone would else take registers during the mainloop.
+    #[inline(always)]
+    fn shuffle(&self) -> PixelShuffle {
+        let shuffle = &self.g.shuffle;
+        PixelShuffle {
+            shift: opaque::to_compiler(shuffle.shift),
+            plane: opaque::to_compiler(shuffle.plane),
+            slice: opaque::to_compiler(shuffle.slice),
+            row: opaque::to_compiler(shuffle.row),
+            ..*shuffle
+        }
+    }
+
     /// Stores staged tile `staged_tile` of a half to rows of channels in shared memory.
     #[inline(always)]
     pub(super) unsafe fn store_shuffled(&self, sums: &[f32; SUMS], staged_tile: usize) {
         let octets = HALF_PIXELS as usize / 8 / Self::STAGED_TILES;
         let lane = opaque::to_compiler(self.lane);
-        let shuffle = self.g.shuffle;
+        let shuffle = self.shuffle();
         let row = |i: u32| {
             let filter = lane / 4 + 8 * i;
             let channel = filter >> shuffle.shift;
-            (channel * Self::OF_FILTER << shuffle.shift) + shuffle.phase(filter)
+            let column = (2 * (lane % 4)) << shuffle.shift;
+            ((channel * Self::OF_FILTER) << shuffle.shift) + shuffle.phase(filter) + column
         };
-        let rows = [row(0), row(1)];
+        // Moved on from octet to octet: the places of all of them would take registers beside the accumulators.
+        let mut places = [row(0), row(1)];
+        let next = opaque::to_compiler(1 << shuffle.shift);
         unroll!(16, |n| {
             if n < octets {
-                let pixel = 8 * n as u32 + 2 * (lane % 4);
                 unroll!(2, |i| {
                     let at = 4 * (octets * staged_tile + n) + 2 * i;
                     let values = F::Stored::from_f32_pair([sums[at], sums[at + 1]]);
-                    unroll!(2, |j| {
-                        let column = (pixel + j as u32) << shuffle.shift;
-                        self.rows.0.store(rows[i] + column, values[j]);
-                    });
+                    self.rows.0.store(places[i], values[0]);
+                    self.rows.0.store(places[i] + next, values[1]);
+                    places[i] = opaque::to_compiler(places[i] + 8 * next);
                 });
             }
         });
@@ -87,7 +101,7 @@ impl<F: Format, E: Ending, const SUMS: usize> Results<'_, F, E, SUMS> {
     /// All lanes of the warp make this call, after a warp barrier behind the stores of the rows.
     #[inline(always)]
     pub(super) unsafe fn write_shuffled(&self, first: u32) {
-        let shift = opaque::to_compiler(self.g.shuffle.shift);
+        let shift = self.shuffle().shift;
         // The vectors of a row are one for each lane, or several.
         let vectors = (Rows::<F::Stored>::PIXELS / Self::SHUFFLED) << shift;
         let mut vector = opaque::to_compiler(self.lane);
@@ -101,7 +115,7 @@ impl<F: Format, E: Ending, const SUMS: usize> Results<'_, F, E, SUMS> {
     /// The lane's vector `number` of each row; none if its pixels are beside the output.
     #[inline(always)]
     unsafe fn vector(&self, first: u32, number: u32) -> Option<Vector> {
-        let (g, place, shuffle) = (&self.g, self.place, &self.g.shuffle);
+        let (g, place, shuffle) = (&self.g, self.place, self.shuffle());
         let pixels = Self::SHUFFLED >> shuffle.shift;
         let pixel = number * pixels;
         let word = self.memory.pixels.load(first + pixel);
@@ -129,18 +143,18 @@ impl<F: Format, E: Ending, const SUMS: usize> Results<'_, F, E, SUMS> {
         let Some(of_lane) = self.vector(first, number) else {
             return;
         };
-        let shuffle = &self.g.shuffle;
+        let shuffle = self.shuffle();
         let words = self.rows.0.cast::<u32>();
         let plane = shuffle.plane as usize;
         let channels = self.filters >> shuffle.shift;
         let pitch = Self::OF_FILTER << shuffle.shift;
-        let start = self.shuffled_plane() * plane + of_lane.position as usize;
+        let start = self.shuffled_plane(&shuffle) * plane + of_lane.position as usize;
         let mut channel = 0;
         while channel < channels {
             opaque::not_unrolled();
             // All loads are issued before the first store waits for one.
             let mut vectors = [[[0u32; 4]; 2]; ROWS_IN_FLIGHT];
-            unroll!(4, |i| {
+            unroll!(2, |i| {
                 let at =
                     ((channel + i as u32) * pitch + of_lane.first) / Rows::<F::Stored>::OF_WORD;
                 if channel + (i as u32) < channels {
@@ -150,7 +164,7 @@ impl<F: Format, E: Ending, const SUMS: usize> Results<'_, F, E, SUMS> {
                     }
                 }
             });
-            unroll!(4, |i| {
+            unroll!(2, |i| {
                 let channel = channel + i as u32;
                 if channel < channels {
                     let place = start + channel as usize * plane;
@@ -179,10 +193,9 @@ impl<F: Format, E: Ending, const SUMS: usize> Results<'_, F, E, SUMS> {
 
     /// The plane of the output of the warp's first channel.
     #[inline(always)]
-    fn shuffled_plane(&self) -> usize {
-        let shift = self.g.shuffle.shift;
-        let channels = (self.g.conv.output_channels() >> shift) as usize;
-        self.place.sample as usize * channels + (self.channel >> shift) as usize
+    fn shuffled_plane(&self, shuffle: &PixelShuffle) -> usize {
+        let channels = (self.g.conv.output_channels() >> shuffle.shift) as usize;
+        self.place.sample as usize * channels + (self.channel >> shuffle.shift) as usize
     }
 }
 
