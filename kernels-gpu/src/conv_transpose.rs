@@ -74,7 +74,8 @@ pub unsafe fn conv_transpose_filters<T: Storage>(
     let (slice, row) = div_rem(rows, g.phases[1]);
     // Of each axis the tap in the weight: later ones first. Some are beyond its end.
     let source = |axis: usize, phase: u32, tap: u64| {
-        (g.first[axis] + phase).wrapping_sub(tap as u32 * g.distance[axis])
+        let first = g.first[axis].wrapping_add(phase);
+        first.wrapping_sub(tap as u32 * g.distance[axis])
     };
     let (t, r, s) = (source(0, slice, t), source(1, row, r), source(2, column, s));
     let channels = (group * g.group_c as u64 + c) * g.group_k as u64 + k;

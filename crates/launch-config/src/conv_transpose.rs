@@ -380,7 +380,8 @@ pub struct PhaseFiltersGeometry {
     /// Those of the class.
     pub taps: [u32; 3],
     /// On each axis the element of the filter that is the first phase's first tap. The next phase has the
-    /// next element, and the next tap the element `distance` before. What is beyond the filter is 0.
+    /// next element, and the next tap the element `distance` before. What is beyond the filter is 0, and
+    /// what is in front of it wraps.
     pub first: [u32; 3],
     /// Phases of the class on each axis.
     pub phases: [u32; 3],

@@ -53,6 +53,13 @@ fn rows() -> Vec<Row> {
             padding: [0, 1, 1],
             ..row([1, 40, 1, 7, 31], 24, [1, 4, 4], [1, 2, 2])
         },
+        // The first pixel lacks three columns, and the last one some; one column of a filter.
+        Row {
+            padding: [0, 0, 3],
+            output_padding: [0, 0, 2],
+            ..row([1, 24, 1, 2, 67], 16, [1, 1, 8], [1, 1, 4])
+        },
+        row([1, 16, 1, 2, 9], 32, [1, 1, 1], [1, 1, 2]),
         // An output of fewer rows than phases.
         Row {
             padding: [0, 1, 0],

@@ -1,11 +1,12 @@
 //! Transposed convolutions as convolutions that shuffle their results into the output.
 //!
-//! Output column `y = stride * q + phase` reads input columns `q + offset` through the taps
-//! `k = phase + padding - stride * offset` that are in the filter. All phases together read a few neighbouring
-//! columns, at most one more than a phase does. So a convolution over `q` with `stride` filters for each
-//! output channel, in which taps that a phase does not have are 0, computes whole rows of the output. Its
-//! tiles write neighbouring filters to neighbouring columns
-//! ([`PixelShuffle`]), and nothing has to interleave them.
+//! Output column `y = stride * q + phase - cropped` reads input columns `q + offset` through the taps
+//! `k = phase - cropped + padding - stride * offset` that are in the filter. All phases together read a few
+//! neighbouring columns. Which of them a pixel has is chosen by the columns of the output that its first
+//! pixel lacks, so that they read as few as possible. So a convolution over `q` with `stride` filters for
+//! each output channel, in which taps that a phase does not have are 0, computes whole rows of the output. Its
+//! tiles write neighbouring filters to neighbouring columns ([`PixelShuffle`]), and nothing has to interleave
+//! them.
 //!
 //! Each phase of rows and slices is a convolution of its own, with exactly its taps, that writes rows of the
 //! output `stride` apart.
@@ -36,12 +37,12 @@ pub struct ShuffledClass {
 fn taps(
     kernel_size: usize,
     [stride, padding]: [usize; 2],
-    [first, last]: [usize; 2],
+    [first, last]: [isize; 2],
 ) -> Option<[usize; 2]> {
     let [kernel_size, stride, padding] = [kernel_size, stride, padding].map(|of| of as isize);
     // Offsets with `0 <= phase + padding - stride * offset < kernel_size`.
-    let most = (last as isize + padding).div_euclid(stride);
-    let least = -(kernel_size - 1 - first as isize - padding).div_euclid(stride);
+    let most = (last + padding).div_euclid(stride);
+    let least = -(kernel_size - 1 - first - padding).div_euclid(stride);
     let before = usize::try_from(-least).ok()?;
     let taps = usize::try_from(most - least + 1).ok()?;
     (taps > 0).then_some([before, taps])
@@ -61,11 +62,16 @@ pub fn shuffled(
     if !is_of_form {
         return None;
     }
-    let axis = |axis: usize, phases: [usize; 2]| {
+    let axis = |axis: usize, phases: [isize; 2]| {
         let steps = [problem.stride[axis], problem.padding[axis]];
         taps(problem.kernel_size[axis], steps, phases)
     };
-    let columns = axis(2, [0, of_columns - 1])?;
+    // Rows that begin on vectors, if that costs no taps.
+    let columns = (0..of_columns as isize).filter_map(|cropped| {
+        let taps = axis(2, [-cropped, of_columns as isize - 1 - cropped])?;
+        Some((cropped as usize, taps))
+    });
+    let (cropped, columns) = columns.min_by_key(|(_, [_, taps])| *taps)?;
     let [_, rows_of_output, columns_of_output] = problem.output.map(|extent| extent as u32);
     let mut classes = [None; MAX_CONVOLUTIONS];
     for (number, class) in classes.iter_mut().enumerate().take(of_slices * of_rows) {
@@ -73,14 +79,18 @@ pub fn shuffled(
         if (0..2).any(|axis| phases[axis] >= problem.output[axis]) {
             continue;
         }
-        let of = [axis(0, [phases[0]; 2])?, axis(1, [phases[1]; 2])?, columns];
+        let of_phase = |of: usize| axis(of, [phases[of] as isize; 2]);
+        let of = [of_phase(0)?, of_phase(1)?, columns];
         let each = [0, 1, 2];
         let padding = of.map(|[before, _]| before);
         let taps = of.map(|[_, taps]| taps);
-        let output =
-            each.map(|axis| (problem.output[axis] - phases[axis]).div_ceil(problem.stride[axis]));
+        let mut output = problem.output;
+        output[2] += cropped;
+        let output = each.map(|axis| (output[axis] - phases[axis]).div_ceil(problem.stride[axis]));
         let first = each.map(|axis| {
-            (phases[axis] + problem.padding[axis] + problem.stride[axis] * padding[axis]) as u32
+            let of_tap = problem.padding[axis] + problem.stride[axis] * padding[axis];
+            let first = (phases[axis] + of_tap) as u32;
+            first.wrapping_sub(if axis == 2 { cropped as u32 } else { 0 })
         });
         let filters = PhaseFiltersGeometry {
             taps: taps.map(|taps| taps as u32),
@@ -108,6 +118,7 @@ pub fn shuffled(
         let slice_elements = rows_of_output * columns_of_output;
         let shuffle = PixelShuffle {
             shift: of_columns.trailing_zeros(),
+            cropped: cropped as u32,
             columns: columns_of_output,
             plane: problem.output[0] as u32 * slice_elements,
             slice: of_slices as u32 * slice_elements,

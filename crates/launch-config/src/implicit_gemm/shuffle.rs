@@ -12,12 +12,14 @@ use crate::conv::ConvGeometry;
 const VECTOR_PIXELS: u32 = K_VECTOR_BYTES / 2 / 2;
 
 /// Where results lie in an NCHW output whose columns are those of several neighbouring filters: filter
-/// `(channel << shift) + phase` makes columns `(q << shift) + phase` of its channel.
+/// `(channel << shift) + phase` makes columns `(q << shift) + phase - cropped` of its channel.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct PixelShuffle {
     /// The binary logarithm of the number of filters of a channel; 0 where nothing is shuffled.
     pub shift: u32,
+    /// Columns of each row's first pixel that the output lacks: fewer than a pixel has.
+    pub cropped: u32,
     /// Columns of the output. The last pixels of a row may have fewer than all of theirs.
     pub columns: u32,
     /// Elements of a plane (or volume) of the output.
@@ -31,7 +33,7 @@ pub struct PixelShuffle {
     /// Columns of the transposed filter, whose columns `first_tap + phase - (tap << shift)` are the taps of a
     /// phase. A tap without a column is 0 and belongs to no window.
     pub kernel_columns: u32,
-    /// See there. It may be beyond the filter's columns.
+    /// See there. It may be in front of the filter's columns, where it wraps, or behind them.
     pub first_tap: u32,
 }
 
@@ -39,6 +41,7 @@ impl PixelShuffle {
     /// Nothing is shuffled.
     pub const NONE: Self = Self {
         shift: 0,
+        cropped: 0,
         columns: 0,
         plane: 0,
         slice: 0,
@@ -62,19 +65,24 @@ impl PixelShuffle {
         filter & ((1 << self.shift) - 1)
     }
 
+    /// The column that a filter makes of pixels of column `q`; in front of the first it wraps.
+    #[inline(always)]
+    const fn column(&self, filter: u32, q: u32) -> u32 {
+        ((q << self.shift) + self.phase(filter)).wrapping_sub(self.cropped)
+    }
+
     /// Whether the output has the column that a filter makes of pixels of column `q`.
     #[must_use]
     #[inline(always)]
     pub const fn has_column(&self, filter: u32, q: u32) -> bool {
-        !self.is_present() || (q << self.shift) + self.phase(filter) < self.columns
+        !self.is_present() || self.column(filter, q) < self.columns
     }
 
-    /// The channel of what a filter makes of a pixel, and the place in its plane.
+    /// The channel of what a filter makes of a pixel, and the place in its plane, which has it.
     #[must_use]
     #[inline(always)]
     pub const fn place(&self, filter: u32, [z, p, q]: [u32; 3]) -> [u32; 2] {
-        let column = (q << self.shift) + self.phase(filter);
-        let at = self.first + z * self.slice + p * self.row + column;
+        let at = self.first + z * self.slice + p * self.row + self.column(filter, q);
         [filter >> self.shift, at]
     }
 
@@ -82,7 +90,7 @@ impl PixelShuffle {
     #[must_use]
     #[inline(always)]
     pub const fn has_tap(&self, filter: u32, tap: u32) -> bool {
-        let column = self.first_tap + self.phase(filter);
+        let column = self.first_tap.wrapping_add(self.phase(filter));
         !self.is_present() || column.wrapping_sub(tap << self.shift) < self.kernel_columns
     }
 }

@@ -8,7 +8,7 @@
 use core::mem::size_of;
 
 use cuda_std::global::GlobalMut;
-use cuda_std::{Storage, opaque};
+use cuda_std::{Storage, opaque, warp};
 use launch_config::WARP_THREADS;
 use launch_config::implicit_gemm::sm90::{HALF_PIXELS, WARP_FILTERS, WRITTEN_WORDS};
 use launch_config::implicit_gemm::{K_VECTOR_BYTES, PixelShuffle};
@@ -28,17 +28,87 @@ const FILTER_WORDS: u32 = WRITTEN_WORDS / WARP_FILTERS;
 const ROWS_IN_FLIGHT: usize = 2;
 
 /// A vector that a lane writes to rows of the output: its columns of some pixels of the tile.
+#[derive(Clone, Copy)]
 struct Vector {
-    /// Its values in a row of shared memory.
-    first: u32,
+    /// Its number in a row of shared memory.
+    number: u32,
     /// The place of its first value in a plane of the output, where the row may begin within a vector.
     position: u32,
-    /// Whether the values in front of it belong to the row of the tile, and were made by this warp.
-    follows: bool,
-    /// Its values up to the end of the row of the tile.
+    /// Values at its beginning that the output lacks.
+    cropped: u32,
+    /// Values of the vector in front of it that are of the same row of the tile and of the output; none where
+    /// they are not in shared memory.
+    in_front: u32,
+    /// Its values up to the end of the row of the tile; none where its pixels are beside the output.
     values: u32,
     /// Whether the values behind it are not of this row of the tile, or not in shared memory.
     is_last: bool,
+}
+
+impl Vector {
+    /// What a lane writes of vectors of `all` values, counted from the aligned vector of the output that has
+    /// the vector's first value behind `before` others: the values that follow are written by the next lane.
+    #[inline(always)]
+    fn written(&self, before: u32, all: u32) -> [u32; 2] {
+        [
+            if self.in_front > 0 {
+                before.saturating_sub(self.in_front)
+            } else {
+                before + self.cropped
+            },
+            if self.is_last {
+                before + self.values
+            } else {
+                all
+            },
+        ]
+    }
+
+    /// The vector of another lane.
+    ///
+    /// # Safety
+    /// All lanes of the warp make this call, for the same lane.
+    #[inline(always)]
+    unsafe fn of_lane(&self, lane: u32) -> Self {
+        let word = self.number
+            | self.values << 8
+            | self.cropped << 16
+            | self.in_front << 24
+            | u32::from(self.is_last) << 31;
+        let from = |value| warp::warp_shuffle_idx(warp::ALL_LANES, value, lane, WARP_THREADS).0;
+        let (position, word) = (from(self.position), from(word));
+        Self {
+            number: word & 0xff,
+            position,
+            cropped: word >> 16 & 0xff,
+            in_front: word >> 24 & 0x7f,
+            values: word >> 8 & 0xff,
+            is_last: word >> 31 != 0,
+        }
+    }
+}
+
+/// The rows of a warp's channels in the output.
+#[derive(Clone, Copy)]
+struct Channels {
+    /// The plane of the first channel, in elements of the output.
+    first: usize,
+    count: u32,
+    /// Elements of a plane.
+    plane: usize,
+    /// Values from a row in shared memory to the next.
+    pitch: u32,
+}
+
+impl Channels {
+    /// Where channel `channel` has the first value of a vector, and how many values of an aligned vector of
+    /// `all` values are in front of it. It may be in front of the output, where that lacks the value.
+    #[inline(always)]
+    fn place(&self, channel: u32, vector: &Vector, all: u32) -> (usize, u32) {
+        let position = vector.position as i32 as usize;
+        let place = (self.first + channel as usize * self.plane).wrapping_add(position);
+        (place, place as u32 % all)
+    }
 }
 
 impl<F: Format, E: Ending, const SUMS: usize> Results<'_, F, E, SUMS> {
@@ -101,117 +171,145 @@ impl<F: Format, E: Ending, const SUMS: usize> Results<'_, F, E, SUMS> {
     /// All lanes of the warp make this call, after a warp barrier behind the stores of the rows.
     #[inline(always)]
     pub(super) unsafe fn write_shuffled(&self, first: u32) {
-        let shift = self.shuffle().shift;
+        let shuffle = self.shuffle();
+        let of_output = (self.g.conv.output_channels() >> shuffle.shift) as usize;
+        let channel = self.place.sample as usize * of_output;
+        let channel = channel + (self.channel >> shuffle.shift) as usize;
+        let plane = shuffle.plane as usize;
+        let channels = Channels {
+            first: channel * plane,
+            count: self.filters >> shuffle.shift,
+            plane,
+            pitch: Self::OF_FILTER << shuffle.shift,
+        };
         // The vectors of a row are one for each lane, or several.
-        let vectors = (Rows::<F::Stored>::PIXELS / Self::SHUFFLED) << shift;
-        let mut vector = opaque::to_compiler(self.lane);
-        while vector < vectors {
+        let vectors = (Rows::<F::Stored>::PIXELS / Self::SHUFFLED) << shuffle.shift;
+        let mut number = 0;
+        while number < vectors {
             opaque::not_unrolled();
-            self.write_vectors(first, vector);
-            vector = opaque::to_compiler(vector + WARP_THREADS);
+            let vector = self.vector(first, number + opaque::to_compiler(self.lane));
+            self.write_vectors(&channels, &vector);
+            self.write_ends_of_rows(&channels, &vector);
+            number = opaque::to_compiler(number + WARP_THREADS);
         }
     }
 
-    /// The lane's vector `number` of each row; none if its pixels are beside the output.
+    /// The lane's vector `number` of each row.
     #[inline(always)]
-    unsafe fn vector(&self, first: u32, number: u32) -> Option<Vector> {
+    unsafe fn vector(&self, first: u32, number: u32) -> Vector {
         let (g, place, shuffle) = (&self.g, self.place, self.shuffle());
         let pixels = Self::SHUFFLED >> shuffle.shift;
         let pixel = number * pixels;
         let word = self.memory.pixels.load(first + pixel);
-        if !is_inside(self.limits(), word) {
-            return None;
-        }
         let [d, h, w] = from_word(word);
         let slice = self.first_slice() + d * g.outputs_d;
-        let column = (place.q + w) << shuffle.shift;
+        let q = place.q + w;
+        // The columns of the first pixel that the output lacks are in front of its first.
+        let column = (q << shuffle.shift).wrapping_sub(shuffle.cropped);
         // The row of the tile ends before the next tile, or with the output.
         let end = (place.q + g.tile_w.min(g.conv.q - place.q)) << shuffle.shift;
-        let values = end.min(shuffle.columns) - column;
-        Some(Vector {
-            first: number * Self::SHUFFLED,
-            position: shuffle.first + slice * shuffle.slice + (place.p + h) * shuffle.row + column,
-            follows: w > 0 && pixel > 0,
+        let end = (end - shuffle.cropped).min(shuffle.columns);
+        let values = if is_inside(self.limits(), word) {
+            end.wrapping_sub(column)
+        } else {
+            0
+        };
+        let position = shuffle.first + slice * shuffle.slice + (place.p + h) * shuffle.row;
+        Vector {
+            number,
+            position: position.wrapping_add(column),
+            cropped: if q == 0 { shuffle.cropped } else { 0 },
+            in_front: if w > 0 && pixel > 0 {
+                column.min(Self::SHUFFLED)
+            } else {
+                0
+            },
             values: values.min(Self::SHUFFLED),
             is_last: values <= Self::SHUFFLED || pixel + pixels == Rows::<F::Stored>::PIXELS,
-        })
+        }
     }
 
-    /// Writes vector `number` of each row.
+    /// Writes a vector of each row, where that is whole.
     #[inline(always)]
-    unsafe fn write_vectors(&self, first: u32, number: u32) {
-        let Some(of_lane) = self.vector(first, number) else {
+    unsafe fn write_vectors(&self, channels: &Channels, vector: &Vector) {
+        if vector.values == 0 {
             return;
-        };
-        let shuffle = self.shuffle();
+        }
         let words = self.rows.0.cast::<u32>();
-        let plane = shuffle.plane as usize;
-        let channels = self.filters >> shuffle.shift;
-        let pitch = Self::OF_FILTER << shuffle.shift;
-        let start = self.shuffled_plane(&shuffle) * plane + of_lane.position as usize;
         let mut channel = 0;
-        while channel < channels {
+        while channel < channels.count {
             opaque::not_unrolled();
             // All loads are issued before the first store waits for one.
             let mut vectors = [[[0u32; 4]; 2]; ROWS_IN_FLIGHT];
             unroll!(2, |i| {
-                let at =
-                    ((channel + i as u32) * pitch + of_lane.first) / Rows::<F::Stored>::OF_WORD;
-                if channel + (i as u32) < channels {
+                let row = (channel + i as u32) * channels.pitch + vector.number * Self::SHUFFLED;
+                let at = row / Rows::<F::Stored>::OF_WORD;
+                if channel + (i as u32) < channels.count {
                     vectors[i][1] = words.load_vec::<4>(at);
-                    if of_lane.follows {
+                    if vector.in_front > 0 {
                         vectors[i][0] = words.load_vec::<4>(at - 4);
                     }
                 }
             });
             unroll!(2, |i| {
                 let channel = channel + i as u32;
-                if channel < channels {
-                    let place = start + channel as usize * plane;
-                    // Values of an aligned vector of the output that are in front of this place.
-                    let before = place as u32 % Self::SHUFFLED;
+                let (place, before) = channels.place(channel, vector, Self::SHUFFLED);
+                if channel < channels.count && self.is_whole(vector, before) {
                     let to = self.output.y.wrapping_add(place - before as usize);
-                    let [begin, end] = of_lane.written(before, Self::SHUFFLED);
-                    let mut single = begin;
-                    if begin == 0 && end >= Self::SHUFFLED {
-                        let values = shifted::<F::Stored>(vectors[i], before);
-                        GlobalMut::<u32>::new(to.cast(), 4).store_vec(0, values);
-                        single = Self::SHUFFLED;
-                    }
-                    let row = channel * pitch + of_lane.first;
-                    while single < end {
-                        opaque::not_unrolled();
-                        let value = self.rows.0.load(row + single - before);
-                        GlobalMut::new(to.wrapping_add(single as usize), 1).store(0, value);
-                        single += 1;
-                    }
+                    let values = shifted::<F::Stored>(vectors[i], before);
+                    GlobalMut::<u32>::new(to.cast(), 4).store_vec(0, values);
                 }
             });
             channel = opaque::to_compiler(channel + ROWS_IN_FLIGHT as u32);
         }
     }
 
-    /// The plane of the output of the warp's first channel.
+    /// Whether a lane writes all of the aligned vector of the output that begins in front of its vector.
     #[inline(always)]
-    fn shuffled_plane(&self, shuffle: &PixelShuffle) -> usize {
-        let channels = (self.g.conv.output_channels() >> shuffle.shift) as usize;
-        self.place.sample as usize * channels + (self.channel >> shuffle.shift) as usize
+    fn is_whole(&self, vector: &Vector, before: u32) -> bool {
+        let [begin, end] = vector.written(before, Self::SHUFFLED);
+        begin == 0 && end >= Self::SHUFFLED
     }
-}
 
-impl Vector {
-    /// What a lane writes, counted from the aligned vector of the output that has the vector's first value
-    /// behind `before` others: the values that follow are written by the next lane.
+    /// Writes the values at the ends of rows that are not in whole vectors: those of each lane that has some,
+    /// by all lanes, of several rows at a time.
     #[inline(always)]
-    fn written(&self, before: u32, all: u32) -> [u32; 2] {
-        [
-            if self.follows { 0 } else { before },
-            if self.is_last {
-                before + self.values
-            } else {
-                all
-            },
-        ]
+    unsafe fn write_ends_of_rows(&self, channels: &Channels, vector: &Vector) {
+        let all = Self::SHUFFLED;
+        let (_, before) = channels.place(0, vector, all);
+        // Then all rows are alike.
+        let is_aligned = before == 0 && (channels.plane as u32).is_multiple_of(all);
+        let is_end = vector.in_front < all || vector.is_last;
+        let is_over = is_aligned && vector.cropped == 0 && vector.values == all;
+        let has_values = vector.values > 0 && is_end && !is_over;
+        let mut lanes = warp::warp_vote_ballot(warp::ALL_LANES, has_values);
+        let lane = opaque::to_compiler(self.lane);
+        // An aligned vector, and the one behind it.
+        let (row, value) = (lane / (2 * all), lane % (2 * all));
+        while lanes != 0 {
+            opaque::not_unrolled();
+            let vector = vector.of_lane(lanes.trailing_zeros());
+            lanes &= lanes - 1;
+            let mut first = 0;
+            while first < channels.count {
+                opaque::not_unrolled();
+                let channel = first + row;
+                let (place, before) = channels.place(channel, &vector, all);
+                let [begin, end] = vector.written(before, all);
+                let begin = if self.is_whole(&vector, before) {
+                    all
+                } else {
+                    begin
+                };
+                if channel < channels.count && (begin..end).contains(&value) {
+                    let of_row = channel * channels.pitch + vector.number * all;
+                    let value_at = self.rows.0.load(of_row + value - before);
+                    let to = self.output.y.wrapping_add(place - before as usize);
+                    GlobalMut::new(to.wrapping_add(value as usize), 1).store(0, value_at);
+                }
+                first += WARP_THREADS / (2 * all);
+            }
+        }
     }
 }
 
