@@ -59,6 +59,11 @@ fn rows() -> Vec<Row> {
             output_padding: [0, 0, 2],
             ..row([1, 24, 1, 2, 67], 16, [1, 1, 8], [1, 1, 4])
         },
+        Row {
+            padding: [0, 0, 3],
+            output_padding: [0, 0, 3],
+            ..row([1, 16, 1, 5, 2], 16, [1, 2, 8], [1, 1, 4])
+        },
         row([1, 16, 1, 2, 9], 32, [1, 1, 1], [1, 1, 2]),
         // An output of fewer rows than phases.
         Row {

@@ -8,7 +8,7 @@
 use core::mem::size_of;
 
 use cuda_std::global::GlobalMut;
-use cuda_std::{Storage, opaque, warp};
+use cuda_std::{Storage, opaque};
 use launch_config::WARP_THREADS;
 use launch_config::implicit_gemm::sm90::{HALF_PIXELS, WARP_FILTERS, WRITTEN_WORDS};
 use launch_config::implicit_gemm::{K_VECTOR_BYTES, PixelShuffle};
@@ -62,29 +62,6 @@ impl Vector {
                 all
             },
         ]
-    }
-
-    /// The vector of another lane.
-    ///
-    /// # Safety
-    /// All lanes of the warp make this call, for the same lane.
-    #[inline(always)]
-    unsafe fn of_lane(&self, lane: u32) -> Self {
-        let word = self.number
-            | self.values << 8
-            | self.cropped << 16
-            | self.in_front << 24
-            | u32::from(self.is_last) << 31;
-        let from = |value| warp::warp_shuffle_idx(warp::ALL_LANES, value, lane, WARP_THREADS).0;
-        let (position, word) = (from(self.position), from(word));
-        Self {
-            number: word & 0xff,
-            position,
-            cropped: word >> 16 & 0xff,
-            in_front: word >> 24 & 0x7f,
-            values: word >> 8 & 0xff,
-            is_last: word >> 31 != 0,
-        }
     }
 }
 
@@ -189,7 +166,6 @@ impl<F: Format, E: Ending, const SUMS: usize> Results<'_, F, E, SUMS> {
             opaque::not_unrolled();
             let vector = self.vector(first, number + opaque::to_compiler(self.lane));
             self.write_vectors(&channels, &vector);
-            self.write_ends_of_rows(&channels, &vector);
             number = opaque::to_compiler(number + WARP_THREADS);
         }
     }
@@ -229,7 +205,7 @@ impl<F: Format, E: Ending, const SUMS: usize> Results<'_, F, E, SUMS> {
         }
     }
 
-    /// Writes a vector of each row, where that is whole.
+    /// Writes a vector of each row.
     #[inline(always)]
     unsafe fn write_vectors(&self, channels: &Channels, vector: &Vector) {
         if vector.values == 0 {
@@ -254,62 +230,47 @@ impl<F: Format, E: Ending, const SUMS: usize> Results<'_, F, E, SUMS> {
             unroll!(2, |i| {
                 let channel = channel + i as u32;
                 let (place, before) = channels.place(channel, vector, Self::SHUFFLED);
-                if channel < channels.count && self.is_whole(vector, before) {
-                    let to = self.output.y.wrapping_add(place - before as usize);
+                let to = self
+                    .output
+                    .y
+                    .wrapping_add(place)
+                    .wrapping_sub(before as usize);
+                let [mut begin, end] = vector.written(before, Self::SHUFFLED);
+                let is_there = channel < channels.count;
+                if is_there && begin == 0 && end >= Self::SHUFFLED {
                     let values = shifted::<F::Stored>(vectors[i], before);
                     GlobalMut::<u32>::new(to.cast(), 4).store_vec(0, values);
+                    begin = Self::SHUFFLED;
+                }
+                while is_there && begin < end {
+                    opaque::not_unrolled();
+                    let row = channel * channels.pitch + vector.number * Self::SHUFFLED;
+                    self.write_single(to, [begin, end], row.wrapping_sub(before));
+                    begin += Self::SHUFFLED;
                 }
             });
             channel = opaque::to_compiler(channel + ROWS_IN_FLIGHT as u32);
         }
     }
 
-    /// Whether a lane writes all of the aligned vector of the output that begins in front of its vector.
+    /// Writes values one by one: those from `begin` to `end`, or as many as a vector has, of the aligned vector
+    /// of the output at `to` and of the one behind it. `first` is the place in shared memory of the value for
+    /// the beginning of the first.
     #[inline(always)]
-    fn is_whole(&self, vector: &Vector, before: u32) -> bool {
-        let [begin, end] = vector.written(before, Self::SHUFFLED);
-        begin == 0 && end >= Self::SHUFFLED
-    }
-
-    /// Writes the values at the ends of rows that are not in whole vectors: those of each lane that has some,
-    /// by all lanes, of several rows at a time.
-    #[inline(always)]
-    unsafe fn write_ends_of_rows(&self, channels: &Channels, vector: &Vector) {
-        let all = Self::SHUFFLED;
-        let (_, before) = channels.place(0, vector, all);
-        // Then all rows are alike.
-        let is_aligned = before == 0 && (channels.plane as u32).is_multiple_of(all);
-        let is_end = vector.in_front < all || vector.is_last;
-        let is_over = is_aligned && vector.cropped == 0 && vector.values == all;
-        let has_values = vector.values > 0 && is_end && !is_over;
-        let mut lanes = warp::warp_vote_ballot(warp::ALL_LANES, has_values);
-        let lane = opaque::to_compiler(self.lane);
-        // An aligned vector, and the one behind it.
-        let (row, value) = (lane / (2 * all), lane % (2 * all));
-        while lanes != 0 {
-            opaque::not_unrolled();
-            let vector = vector.of_lane(lanes.trailing_zeros());
-            lanes &= lanes - 1;
-            let mut first = 0;
-            while first < channels.count {
-                opaque::not_unrolled();
-                let channel = first + row;
-                let (place, before) = channels.place(channel, &vector, all);
-                let [begin, end] = vector.written(before, all);
-                let begin = if self.is_whole(&vector, before) {
-                    all
-                } else {
-                    begin
-                };
-                if channel < channels.count && (begin..end).contains(&value) {
-                    let of_row = channel * channels.pitch + vector.number * all;
-                    let value_at = self.rows.0.load(of_row + value - before);
-                    let to = self.output.y.wrapping_add(place - before as usize);
-                    GlobalMut::new(to.wrapping_add(value as usize), 1).store(0, value_at);
-                }
-                first += WARP_THREADS / (2 * all);
+    unsafe fn write_single(&self, to: *mut F::Stored, [begin, end]: [u32; 2], first: u32) {
+        let mut values = [F::Stored::from_f32(0.0); 8];
+        let to = to.wrapping_add(begin as usize);
+        let is_there = |i: usize| (i as u32) < Self::SHUFFLED && begin + (i as u32) < end;
+        unroll!(8, |i| {
+            if is_there(i) {
+                values[i] = self.rows.0.load(first.wrapping_add(begin + i as u32));
             }
-        }
+        });
+        unroll!(8, |i| {
+            if is_there(i) {
+                GlobalMut::new(to.wrapping_add(i), 1).store(0, values[i]);
+            }
+        });
     }
 }
 
