@@ -4,12 +4,12 @@
 //! even and one for odd columns of the output (`conv_transpose::shuffled`). Its warp-specialized tiles store
 //! results of neighbouring filters as neighbouring columns, so that memory is written once, in order.
 
-use super::{EpilogueKind, GemmConfig, GemmDevice, GemmGeometry, K_VECTOR_BYTES, OperandFormat};
+use super::{EpilogueKind, GemmConfig, GemmDevice, GemmGeometry, OperandFormat, SECTOR_BYTES};
 use crate::Refusal;
 use crate::conv::ConvGeometry;
 
-/// The most pixels whose results a vector of the output has: two columns of each, in 16 bits.
-const VECTOR_PIXELS: u32 = K_VECTOR_BYTES / 2 / 2;
+/// The most pixels whose results a sector of the output has: two columns of each, in 16 bits.
+const SECTOR_PIXELS: u32 = SECTOR_BYTES / 2 / 2;
 
 /// Where results lie in an NCHW output whose columns are those of several neighbouring filters: filter
 /// `(channel << shift) + phase` makes columns `(q << shift) + phase - cropped` of its channel.
@@ -126,9 +126,9 @@ impl GemmConfig {
 }
 
 impl GemmGeometry {
-    /// Whether the pixels of a vector of shuffled results, at most [`VECTOR_PIXELS`], are of one row of a tile.
-    pub(super) const fn has_rows_of_vectors(&self) -> bool {
+    /// Whether the pixels of a sector of shuffled results, at most [`SECTOR_PIXELS`], are of one row of a tile.
+    pub(super) const fn has_rows_of_sectors(&self) -> bool {
         let is_one_row = self.tile_h == 1 && self.tile_d == 1;
-        is_one_row || (self.tile_pitch | self.slice_pitch).is_multiple_of(VECTOR_PIXELS)
+        is_one_row || (self.tile_pitch | self.slice_pitch).is_multiple_of(SECTOR_PIXELS)
     }
 }

@@ -1,17 +1,19 @@
 //! The store of a warp's results where neighbouring filters are neighbouring columns of the output.
 //!
 //! A row of results in shared memory has the columns of one channel: those that its filters make of each
-//! pixel side by side. Rows of the output may begin on any element, so a lane writes a whole vector of 16
-//! bytes of the output at a time, whose values lie in two vectors of the row, and shifts them together. The
-//! values at both ends of a row of the tile are written one by one.
+//! pixel side by side. Rows of the output may begin on any element, and memory reads a sector before it writes
+//! a part of it. So two lanes write a whole sector of the output at a time, a vector of 16 bytes each. Its
+//! values lie in two vectors of the row, and are shifted together. The values at both ends of a row of the tile
+//! are written one by one.
 
 use core::mem::size_of;
 
 use cuda_std::global::GlobalMut;
+use cuda_std::shared::Shared;
 use cuda_std::{Storage, opaque};
 use launch_config::WARP_THREADS;
 use launch_config::implicit_gemm::sm90::{HALF_PIXELS, WARP_FILTERS, WRITTEN_WORDS};
-use launch_config::implicit_gemm::{K_VECTOR_BYTES, PixelShuffle};
+use launch_config::implicit_gemm::{K_VECTOR_BYTES, PixelShuffle, SECTOR_BYTES};
 
 use super::super::format::Format;
 use super::super::results::is_inside;
@@ -27,27 +29,28 @@ const FILTER_WORDS: u32 = WRITTEN_WORDS / WARP_FILTERS;
 /// Rows that a lane has in flight to the output at a time.
 const ROWS_IN_FLIGHT: usize = 2;
 
-/// A vector that a lane writes to rows of the output: its columns of some pixels of the tile.
+/// The columns of some pixels of the tile, as many values as a sector has. Two lanes write them to rows of the
+/// output.
 #[derive(Clone, Copy)]
-struct Vector {
-    /// Its number in a row of shared memory.
-    number: u32,
-    /// The place of its first value in a plane of the output, where the row may begin within a vector.
+struct Columns {
+    /// The first one in a row of shared memory.
+    first: u32,
+    /// The place of the first one in a plane of the output, where the row may begin within a sector.
     position: u32,
-    /// Values at its beginning that the output lacks.
+    /// Values at the beginning that the output lacks.
     cropped: u32,
-    /// Values of the vector in front of it that are of the same row of the tile and of the output; none where
-    /// they are not in shared memory.
+    /// Values in front of them, at most a sector, that are of the same row of the tile and of the output; none
+    /// where they are not in shared memory.
     in_front: u32,
-    /// Its values up to the end of the row of the tile; none where its pixels are beside the output.
+    /// Values up to the end of the row of the tile; none where the pixels are beside the output.
     values: u32,
-    /// Whether the values behind it are not of this row of the tile, or not in shared memory.
-    is_last: bool,
+    /// Whether the values behind them are not of this row of the tile, or not in shared memory.
+    are_last: bool,
 }
 
-impl Vector {
-    /// What a lane writes of vectors of `all` values, counted from the aligned vector of the output that has
-    /// the vector's first value behind `before` others: the values that follow are written by the next lane.
+impl Columns {
+    /// What the lanes write with sectors of `all` values, counted from the sector of the output that has the
+    /// first value behind `before` others: the values that follow are written by the next lanes.
     #[inline(always)]
     fn written(&self, before: u32, all: u32) -> [u32; 2] {
         [
@@ -56,7 +59,7 @@ impl Vector {
             } else {
                 before + self.cropped
             },
-            if self.is_last {
+            if self.are_last {
                 before + self.values
             } else {
                 all
@@ -78,19 +81,19 @@ struct Channels {
 }
 
 impl Channels {
-    /// Where channel `channel` has the first value of a vector, and how many values of an aligned vector of
-    /// `all` values are in front of it. It may be in front of the output, where that lacks the value.
+    /// Where channel `channel` has the first of these values. It may be in front of the output, where that
+    /// lacks the value.
     #[inline(always)]
-    fn place(&self, channel: u32, vector: &Vector, all: u32) -> (usize, u32) {
-        let position = vector.position as i32 as usize;
-        let place = (self.first + channel as usize * self.plane).wrapping_add(position);
-        (place, place as u32 % all)
+    fn place(&self, channel: u32, columns: &Columns) -> usize {
+        let position = columns.position as i32 as usize;
+        (self.first + channel as usize * self.plane).wrapping_add(position)
     }
 }
 
 impl<F: Format, E: Ending, const SUMS: usize> Results<'_, F, E, SUMS> {
-    /// Values of a vector.
-    const SHUFFLED: u32 = K_VECTOR_BYTES / size_of::<F::Stored>() as u32;
+    /// Values of a vector and of a sector.
+    const VECTOR_VALUES: u32 = K_VECTOR_BYTES / size_of::<F::Stored>() as u32;
+    const SECTOR_VALUES: u32 = SECTOR_BYTES / size_of::<F::Stored>() as u32;
 
     /// Values of shared memory for each filter of a row.
     const OF_FILTER: u32 = FILTER_WORDS * Rows::<F::Stored>::OF_WORD;
@@ -160,21 +163,24 @@ impl<F: Format, E: Ending, const SUMS: usize> Results<'_, F, E, SUMS> {
             pitch: Self::OF_FILTER << shuffle.shift,
         };
         // The vectors of a row are one for each lane, or several.
-        let vectors = (Rows::<F::Stored>::PIXELS / Self::SHUFFLED) << shuffle.shift;
+        let vectors = (Rows::<F::Stored>::PIXELS / Self::VECTOR_VALUES) << shuffle.shift;
         let mut number = 0;
         while number < vectors {
             opaque::not_unrolled();
-            let vector = self.vector(first, number + opaque::to_compiler(self.lane));
-            self.write_vectors(&channels, &vector);
+            let lane = opaque::to_compiler(self.lane);
+            let columns = self.columns(first, (number + lane) / 2);
+            if columns.values > 0 {
+                self.write_columns(&channels, &columns, lane % 2 * Self::VECTOR_VALUES);
+            }
             number = opaque::to_compiler(number + WARP_THREADS);
         }
     }
 
-    /// The lane's vector `number` of each row.
+    /// Those of sector `number` of each row in shared memory.
     #[inline(always)]
-    unsafe fn vector(&self, first: u32, number: u32) -> Vector {
+    unsafe fn columns(&self, first: u32, number: u32) -> Columns {
         let (g, place, shuffle) = (&self.g, self.place, self.shuffle());
-        let pixels = Self::SHUFFLED >> shuffle.shift;
+        let pixels = Self::SECTOR_VALUES >> shuffle.shift;
         let pixel = number * pixels;
         let word = self.memory.pixels.load(first + pixel);
         let [d, h, w] = from_word(word);
@@ -191,76 +197,92 @@ impl<F: Format, E: Ending, const SUMS: usize> Results<'_, F, E, SUMS> {
             0
         };
         let position = shuffle.first + slice * shuffle.slice + (place.p + h) * shuffle.row;
-        Vector {
-            number,
+        Columns {
+            first: number * Self::SECTOR_VALUES,
             position: position.wrapping_add(column),
             cropped: if q == 0 { shuffle.cropped } else { 0 },
             in_front: if w > 0 && pixel > 0 {
-                column.min(Self::SHUFFLED)
+                column.min(Self::SECTOR_VALUES)
             } else {
                 0
             },
-            values: values.min(Self::SHUFFLED),
-            is_last: values <= Self::SHUFFLED || pixel + pixels == Rows::<F::Stored>::PIXELS,
+            values: values.min(Self::SECTOR_VALUES),
+            are_last: values <= Self::SECTOR_VALUES || pixel + pixels == Rows::<F::Stored>::PIXELS,
         }
     }
 
-    /// Writes a vector of each row.
+    /// Writes the lane's half, from `half` on, of a sector of each row; behind the last values of a row, of the
+    /// next sector, too.
     #[inline(always)]
-    unsafe fn write_vectors(&self, channels: &Channels, vector: &Vector) {
-        if vector.values == 0 {
-            return;
-        }
+    unsafe fn write_columns(&self, channels: &Channels, columns: &Columns, half: u32) {
         let words = self.rows.0.cast::<u32>();
         let mut channel = 0;
         while channel < channels.count {
             opaque::not_unrolled();
             // All loads are issued before the first store waits for one.
             let mut vectors = [[[0u32; 4]; 2]; ROWS_IN_FLIGHT];
+            let mut of_rows = [(0, 0, [0; 2]); ROWS_IN_FLIGHT];
             unroll!(2, |i| {
-                let row = (channel + i as u32) * channels.pitch + vector.number * Self::SHUFFLED;
-                let at = row / Rows::<F::Stored>::OF_WORD;
-                if channel + (i as u32) < channels.count {
-                    vectors[i][1] = words.load_vec::<4>(at);
-                    if vector.in_front > 0 {
-                        vectors[i][0] = words.load_vec::<4>(at - 4);
+                let channel = channel + i as u32;
+                if channel < channels.count {
+                    let place = channels.place(channel, columns);
+                    let before = place as u32 % Self::SECTOR_VALUES;
+                    let [begin, end] = columns.written(before, Self::SECTOR_VALUES);
+                    of_rows[i] = (place, before, [begin, end]);
+                    if begin <= half && half + Self::VECTOR_VALUES <= end {
+                        let row = channel * channels.pitch + columns.first + half;
+                        vectors[i] = self.two_vectors(words, row - before);
                     }
                 }
             });
             unroll!(2, |i| {
-                let channel = channel + i as u32;
-                let (place, before) = channels.place(channel, vector, Self::SHUFFLED);
+                let (place, before, [begin, end]) = of_rows[i];
                 let to = self
                     .output
                     .y
                     .wrapping_add(place)
                     .wrapping_sub(before as usize);
-                let [mut begin, end] = vector.written(before, Self::SHUFFLED);
-                let is_there = channel < channels.count;
-                if is_there && begin == 0 && end >= Self::SHUFFLED {
-                    let values = shifted::<F::Stored>(vectors[i], before);
+                let behind = half + Self::VECTOR_VALUES;
+                if begin <= half && behind <= end {
+                    let shift = before % Self::VECTOR_VALUES;
+                    let values = shifted::<F::Stored>(vectors[i], shift);
+                    let to = to.wrapping_add(half as usize);
                     GlobalMut::<u32>::new(to.cast(), 4).store_vec(0, values);
-                    begin = Self::SHUFFLED;
+                } else if begin.max(half) < end.min(behind) {
+                    let row = (channel + i as u32) * channels.pitch + columns.first;
+                    let some = [begin.max(half), end.min(behind)];
+                    self.write_some(to, some, row.wrapping_sub(before));
                 }
-                while is_there && begin < end {
-                    opaque::not_unrolled();
-                    let row = channel * channels.pitch + vector.number * Self::SHUFFLED;
-                    self.write_single(to, [begin, end], row.wrapping_sub(before));
-                    begin += Self::SHUFFLED;
+                let half = half + Self::SECTOR_VALUES;
+                if half < end {
+                    let row = (channel + i as u32) * channels.pitch + columns.first;
+                    let some = [begin.max(half), end.min(half + Self::VECTOR_VALUES)];
+                    self.write_some(to, some, row.wrapping_sub(before));
                 }
             });
             channel = opaque::to_compiler(channel + ROWS_IN_FLIGHT as u32);
         }
     }
 
-    /// Writes values one by one: those from `begin` to `end`, or as many as a vector has, of the aligned vector
-    /// of the output at `to` and of the one behind it. `first` is the place in shared memory of the value for
-    /// the beginning of the first.
+    /// The vectors of shared memory that have the values of a vector that begins at `from`: the second one has
+    /// the last of them.
     #[inline(always)]
-    unsafe fn write_single(&self, to: *mut F::Stored, [begin, end]: [u32; 2], first: u32) {
+    unsafe fn two_vectors(&self, words: Shared<u32>, from: u32) -> [[u32; 4]; 2] {
+        let in_vector = from % Self::VECTOR_VALUES;
+        let first = (from - in_vector) / Rows::<F::Stored>::OF_WORD;
+        if in_vector == 0 {
+            return [[0; 4], words.load_vec::<4>(first)];
+        }
+        [words.load_vec::<4>(first), words.load_vec::<4>(first + 4)]
+    }
+
+    /// Writes values one by one: those from `begin` to `end`, at most a vector, counted from `to` on. `first`
+    /// is the place in shared memory of the value for `to`.
+    #[inline(always)]
+    unsafe fn write_some(&self, to: *mut F::Stored, [begin, end]: [u32; 2], first: u32) {
         let mut values = [F::Stored::from_f32(0.0); 8];
         let to = to.wrapping_add(begin as usize);
-        let is_there = |i: usize| (i as u32) < Self::SHUFFLED && begin + (i as u32) < end;
+        let is_there = |i: usize| (i as u32) < Self::VECTOR_VALUES && begin + (i as u32) < end;
         unroll!(8, |i| {
             if is_there(i) {
                 values[i] = self.rows.0.load(first.wrapping_add(begin + i as u32));
