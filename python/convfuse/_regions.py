@@ -242,8 +242,9 @@ def _is_read_within(node: fx.Node, region: set[fx.Node]) -> bool:
 
 
 def _expect_worth(operators: list[str]) -> None:
-    """Refuses what PyTorch computes in one launch as well."""
-    if len(operators) == 1 and operators[0] not in NORMS:
+    """Refuses what PyTorch computes in one launch as well. A transposed convolution takes it several."""
+    is_one = len(operators) == 1 and not operators[0].startswith("conv_transpose")
+    if is_one and operators[0] not in NORMS:
         raise Refused("one layer by itself, without a norm or an epilogue")
 
 

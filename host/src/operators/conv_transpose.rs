@@ -150,7 +150,7 @@ impl Transposed {
     ) -> Option<Self> {
         let geometry = problem.geometry().ok()?;
         let mut classes = Vec::new();
-        for class in shuffled(problem)?.into_iter().flatten() {
+        for class in shuffled(problem, dtype.size())?.into_iter().flatten() {
             let kernels = ClassKernels::ImplicitGemm(choose(&class)?);
             if !kernels.take(&store, dtype) {
                 return None;

@@ -1,19 +1,18 @@
 //! Transposed convolutions as convolutions that shuffle their results into the output.
 //!
-//! Output column `y = stride * q + phase - cropped` reads input columns `q + offset` through the taps
-//! `k = phase - cropped + padding - stride * offset` that are in the filter. All phases together read a few
-//! neighbouring columns. Which of them a pixel has is chosen by the columns of the output that its first
-//! pixel lacks, so that they read as few as possible. So a convolution over `q` with `stride` filters for
-//! each output channel, in which taps that a phase does not have are 0, computes whole rows of the output. Its
-//! tiles write neighbouring filters to neighbouring columns ([`PixelShuffle`]), and nothing has to interleave
-//! them.
+//! Output column `y = stride * q + phase` reads input columns `q + offset` through the taps
+//! `k = phase + padding - stride * offset` that are in the filter. All phases together read a few neighbouring
+//! columns. So a convolution over `q` with `stride` filters for each output channel, in which taps that a
+//! phase does not have are 0, computes whole rows of the output. Its tiles write neighbouring filters to
+//! neighbouring columns ([`PixelShuffle`]), and nothing has to interleave them. Rows of the output must be
+//! whole vectors: the ends of others would be written one by one, which took longer than the interleaving.
 //!
 //! Each phase of rows and slices is a convolution of its own, with exactly its taps, that writes rows of the
 //! output `stride` apart.
 
 use super::PhaseFiltersGeometry;
 use crate::Presence;
-use crate::implicit_gemm::PixelShuffle;
+use crate::implicit_gemm::{K_VECTOR_BYTES, PixelShuffle};
 use op_spec::{Conv3dSpec, ConvProblem, ConvTransposeProblem};
 
 /// The most convolutions: four phases of rows, or two each of slices and rows.
@@ -37,9 +36,10 @@ pub struct ShuffledClass {
 fn taps(
     kernel_size: usize,
     [stride, padding]: [usize; 2],
-    [first, last]: [isize; 2],
+    [first, last]: [usize; 2],
 ) -> Option<[usize; 2]> {
-    let [kernel_size, stride, padding] = [kernel_size, stride, padding].map(|of| of as isize);
+    let [kernel_size, stride, padding, first, last] =
+        [kernel_size, stride, padding, first, last].map(|of| of as isize);
     // Offsets with `0 <= phase + padding - stride * offset < kernel_size`.
     let most = (last + padding).div_euclid(stride);
     let least = -(kernel_size - 1 - first - padding).div_euclid(stride);
@@ -48,30 +48,27 @@ fn taps(
     (taps > 0).then_some([before, taps])
 }
 
-/// The convolutions of a transposed one whose extents are checked; none where it is not of this form: strides
-/// of 2 or 4 along columns, no dilation, few phases of rows and slices, each of which has taps.
+/// The convolutions of a transposed one whose extents are checked, for elements of so many bytes; none where it
+/// is not of this form: rows of the output that are whole vectors, strides of 2 or 4 along columns, no dilation, few phases of rows and slices, each of which has taps.
 #[must_use]
 pub fn shuffled(
     problem: &ConvTransposeProblem<3>,
+    element_bytes: usize,
 ) -> Option<[Option<ShuffledClass>; MAX_CONVOLUTIONS]> {
     let [of_slices, of_rows, of_columns] = problem.stride;
     let is_of_form = matches!(of_columns, 2 | 4)
+        && (problem.output[2] * element_bytes).is_multiple_of(K_VECTOR_BYTES as usize)
         && of_slices * of_rows <= MAX_CONVOLUTIONS
         && problem.dilation == [1; 3]
         && problem.output.iter().all(|&extent| extent > 0);
     if !is_of_form {
         return None;
     }
-    let axis = |axis: usize, phases: [isize; 2]| {
+    let axis = |axis: usize, phases: [usize; 2]| {
         let steps = [problem.stride[axis], problem.padding[axis]];
         taps(problem.kernel_size[axis], steps, phases)
     };
-    // Rows that begin on vectors, if that costs no taps.
-    let columns = (0..of_columns as isize).filter_map(|cropped| {
-        let taps = axis(2, [-cropped, of_columns as isize - 1 - cropped])?;
-        Some((cropped as usize, taps))
-    });
-    let (cropped, columns) = columns.min_by_key(|(_, [_, taps])| *taps)?;
+    let columns = axis(2, [0, of_columns - 1])?;
     let [_, rows_of_output, columns_of_output] = problem.output.map(|extent| extent as u32);
     let mut classes = [None; MAX_CONVOLUTIONS];
     for (number, class) in classes.iter_mut().enumerate().take(of_slices * of_rows) {
@@ -79,18 +76,14 @@ pub fn shuffled(
         if (0..2).any(|axis| phases[axis] >= problem.output[axis]) {
             continue;
         }
-        let of_phase = |of: usize| axis(of, [phases[of] as isize; 2]);
-        let of = [of_phase(0)?, of_phase(1)?, columns];
+        let of = [axis(0, [phases[0]; 2])?, axis(1, [phases[1]; 2])?, columns];
         let each = [0, 1, 2];
         let padding = of.map(|[before, _]| before);
         let taps = of.map(|[_, taps]| taps);
-        let mut output = problem.output;
-        output[2] += cropped;
-        let output = each.map(|axis| (output[axis] - phases[axis]).div_ceil(problem.stride[axis]));
+        let output =
+            each.map(|axis| (problem.output[axis] - phases[axis]).div_ceil(problem.stride[axis]));
         let first = each.map(|axis| {
-            let of_tap = problem.padding[axis] + problem.stride[axis] * padding[axis];
-            let first = (phases[axis] + of_tap) as u32;
-            first.wrapping_sub(if axis == 2 { cropped as u32 } else { 0 })
+            (phases[axis] + problem.padding[axis] + problem.stride[axis] * padding[axis]) as u32
         });
         let filters = PhaseFiltersGeometry {
             taps: taps.map(|taps| taps as u32),
@@ -118,8 +111,6 @@ pub fn shuffled(
         let slice_elements = rows_of_output * columns_of_output;
         let shuffle = PixelShuffle {
             shift: of_columns.trailing_zeros(),
-            cropped: cropped as u32,
-            columns: columns_of_output,
             plane: problem.output[0] as u32 * slice_elements,
             slice: of_slices as u32 * slice_elements,
             row: of_rows as u32 * columns_of_output,

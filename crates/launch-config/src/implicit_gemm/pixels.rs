@@ -140,7 +140,7 @@ impl GemmGeometry {
             octet_k_vectors: INSTRUCTION_PIXELS,
             ..self.with_pixels([d, h, w])?
         };
-        if self.epilogue.is_shuffled() && !flat.has_rows_of_sectors() {
+        if self.epilogue.is_shuffled() && !flat.has_rows_of_vectors() {
             return None;
         }
         let last_row =

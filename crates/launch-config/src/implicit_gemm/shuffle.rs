@@ -4,24 +4,20 @@
 //! even and one for odd columns of the output (`conv_transpose::shuffled`). Its warp-specialized tiles store
 //! results of neighbouring filters as neighbouring columns, so that memory is written once, in order.
 
-use super::{EpilogueKind, GemmConfig, GemmDevice, GemmGeometry, OperandFormat, SECTOR_BYTES};
+use super::{EpilogueKind, GemmConfig, GemmDevice, GemmGeometry, K_VECTOR_BYTES, OperandFormat};
 use crate::Refusal;
 use crate::conv::ConvGeometry;
 
-/// The most pixels whose results a sector of the output has: two columns of each, in 16 bits.
-const SECTOR_PIXELS: u32 = SECTOR_BYTES / 2 / 2;
+/// The most pixels whose results a vector of the output has: two columns of each, in 16 bits.
+const VECTOR_PIXELS: u32 = K_VECTOR_BYTES / 2 / 2;
 
 /// Where results lie in an NCHW output whose columns are those of several neighbouring filters: filter
-/// `(channel << shift) + phase` makes columns `(q << shift) + phase - cropped` of its channel.
+/// `(channel << shift) + phase` makes columns `(q << shift) + phase` of its channel.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct PixelShuffle {
     /// The binary logarithm of the number of filters of a channel; 0 where nothing is shuffled.
     pub shift: u32,
-    /// Columns of each row's first pixel that the output lacks: fewer than a pixel has.
-    pub cropped: u32,
-    /// Columns of the output. The last pixels of a row may have fewer than all of theirs.
-    pub columns: u32,
     /// Elements of a plane (or volume) of the output.
     pub plane: u32,
     /// Elements from a slice of results to the next.
@@ -41,8 +37,6 @@ impl PixelShuffle {
     /// Nothing is shuffled.
     pub const NONE: Self = Self {
         shift: 0,
-        cropped: 0,
-        columns: 0,
         plane: 0,
         slice: 0,
         row: 0,
@@ -65,24 +59,12 @@ impl PixelShuffle {
         filter & ((1 << self.shift) - 1)
     }
 
-    /// The column that a filter makes of pixels of column `q`; in front of the first it wraps.
-    #[inline(always)]
-    const fn column(&self, filter: u32, q: u32) -> u32 {
-        ((q << self.shift) + self.phase(filter)).wrapping_sub(self.cropped)
-    }
-
-    /// Whether the output has the column that a filter makes of pixels of column `q`.
-    #[must_use]
-    #[inline(always)]
-    pub const fn has_column(&self, filter: u32, q: u32) -> bool {
-        !self.is_present() || self.column(filter, q) < self.columns
-    }
-
-    /// The channel of what a filter makes of a pixel, and the place in its plane, which has it.
+    /// The channel of what a filter makes of a pixel, and the place in its plane.
     #[must_use]
     #[inline(always)]
     pub const fn place(&self, filter: u32, [z, p, q]: [u32; 3]) -> [u32; 2] {
-        let at = self.first + z * self.slice + p * self.row + self.column(filter, q);
+        let column = (q << self.shift) + self.phase(filter);
+        let at = self.first + z * self.slice + p * self.row + column;
         [filter >> self.shift, at]
     }
 
@@ -126,9 +108,12 @@ impl GemmConfig {
 }
 
 impl GemmGeometry {
-    /// Whether the pixels of a sector of shuffled results, at most [`SECTOR_PIXELS`], are of one row of a tile.
-    pub(super) const fn has_rows_of_sectors(&self) -> bool {
+    /// Whether the pixels of a vector of shuffled results, at most [`VECTOR_PIXELS`], are of one row of a tile,
+    /// where rows of the output are whole vectors.
+    pub(super) const fn has_rows_of_vectors(&self) -> bool {
+        let are_whole = self.tile_w >= self.conv.q || self.tile_w.is_multiple_of(VECTOR_PIXELS);
         let is_one_row = self.tile_h == 1 && self.tile_d == 1;
-        is_one_row || (self.tile_pitch | self.slice_pitch).is_multiple_of(SECTOR_PIXELS)
+        let pitches = self.tile_pitch | self.slice_pitch;
+        are_whole && (is_one_row || pitches.is_multiple_of(VECTOR_PIXELS))
     }
 }
