@@ -387,7 +387,8 @@ pub struct PhaseFiltersGeometry {
     pub phases: [u32; 3],
     /// Distance of a phase's taps on each axis.
     pub distance: [u32; 3],
-    /// Filters are in the order (group, channel, phase) where they are shuffled, else (group, phase, channel).
+    /// Filters are in the order (group, channel, phase) where they are shuffled, else (group, phase,
+    /// channel).
     pub shuffled: Presence,
     /// The bias of each output channel.
     pub bias: Presence,

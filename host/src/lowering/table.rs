@@ -251,7 +251,7 @@ pub(super) const TABLE: [Row; 8] = [
     Row {
         name: "transposed",
         implements: "a transposed convolution, perhaps with batch_norm and arithmetic with parameters, perhaps with up to eight functions and a residual",
-        summary: "convolutions of phases by the kernels of a convolution alone, and a launch that interleaves them",
+        summary: "convolutions of phases by the kernels of a convolution alone, which shuffle their results into rows of whole vectors, and a launch that interleaves others",
         can_implement: |row, region, form| {
             let (_, problem) = form.transposed.ok_or(row.other_layers())?;
             let plan = Plan::Store(Store::of(&form.epilogue)?);
@@ -349,8 +349,8 @@ fn transposed(
     unreachable!("every kernel reads and writes NCHW")
 }
 
-/// The same by implicit GEMMs that shuffle their results into the output, of an input that has these strides if
-/// it is not dense NCHW, where that is possible and one of them pays for the layout of its input.
+/// The same by implicit GEMMs that shuffle their results into the output, of an input that has these strides
+/// if it is not dense NCHW, where that is possible and one of them pays for the layout of its input.
 fn shuffled(
     region: &Region<'_>,
     problem: &ConvTransposeProblem<3>,

@@ -1,5 +1,5 @@
-//! Transposed convolution in one to three dimensions: a convolution for each class of phases. Each shuffles its
-//! results into the output, or a launch interleaves them.
+//! Transposed convolution in one to three dimensions: a convolution for each class of phases. Each shuffles
+//! its results into the output, or a launch interleaves them.
 
 use std::fmt;
 

@@ -1,11 +1,12 @@
 //! Transposed convolutions as convolutions that shuffle their results into the output.
 //!
 //! Output column `y = stride * q + phase` reads input columns `q + offset` through the taps
-//! `k = phase + padding - stride * offset` that are in the filter. All phases together read a few neighbouring
-//! columns. So a convolution over `q` with `stride` filters for each output channel, in which taps that a
-//! phase does not have are 0, computes whole rows of the output. Its tiles write neighbouring filters to
-//! neighbouring columns ([`PixelShuffle`]), and nothing has to interleave them. Rows of the output must be
-//! whole vectors: the ends of others would be written one by one, which took longer than the interleaving.
+//! `k = phase + padding - stride * offset` that are in the filter. All phases together read a few
+//! neighbouring columns. So a convolution over `q` with `stride` filters for each output channel, in which
+//! taps that a phase does not have are 0, computes whole rows of the output. Its tiles write neighbouring
+//! filters to neighbouring columns ([`PixelShuffle`]), and nothing has to interleave them. Rows of the output
+//! must be whole vectors: the ends of others would be written one by one, which took longer than the
+//! interleaving.
 //!
 //! Each phase of rows and slices is a convolution of its own, with exactly its taps, that writes rows of the
 //! output `stride` apart.
@@ -48,8 +49,9 @@ fn taps(
     (taps > 0).then_some([before, taps])
 }
 
-/// The convolutions of a transposed one whose extents are checked, for elements of so many bytes; none where it
-/// is not of this form: rows of the output that are whole vectors, strides of 2 or 4 along columns, no dilation, few phases of rows and slices, each of which has taps.
+/// The convolutions of a transposed one whose extents are checked, for elements of so many bytes; none where
+/// it is not of this form: rows of the output that are whole vectors, strides of 2 or 4 along columns, no
+/// dilation, few phases of rows and slices, each of which has taps.
 #[must_use]
 pub fn shuffled(
     problem: &ConvTransposeProblem<3>,

@@ -45,10 +45,9 @@ impl GemmConfig {
     /// Whether `wgmma` may be faster. Steps must have two K-vectors (with one plane: columns of taps that
     /// leave at most an eighth of their pairs empty), and there must be enough steps. A tile of one warpgroup
     /// needs room for a second block on the multiprocessor, because a single one leaves the tensor cores idle
-    /// between its MMA batches. Filters must fill three quarters of a warp-specialized tile, or half of one where
-    /// results are shuffled. It needs no
-    /// number of steps where results without a norm fill sectors of memory in part, of which it writes runs, or
-    /// are shuffled.
+    /// between its MMA batches. Filters must fill three quarters of a warp-specialized tile, or half of one
+    /// where results are shuffled. It needs no number of steps where results without a norm fill sectors of
+    /// memory in part, of which it writes runs, or are shuffled.
     pub(super) fn suits_warpgroups(&self, device: &GemmDevice) -> bool {
         let g = &self.geometry;
         let paired_columns = g.column_taps.next_multiple_of(MMA_STEP_K_VECTORS);

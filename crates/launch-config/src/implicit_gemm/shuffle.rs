@@ -108,8 +108,8 @@ impl GemmConfig {
 }
 
 impl GemmGeometry {
-    /// Whether the pixels of a vector of shuffled results, at most [`VECTOR_PIXELS`], are of one row of a tile,
-    /// where rows of the output are whole vectors.
+    /// Whether the pixels of a vector of shuffled results, at most [`VECTOR_PIXELS`], are of one row of a
+    /// tile, where rows of the output are whole vectors.
     pub(super) const fn has_rows_of_vectors(&self) -> bool {
         let are_whole = self.tile_w >= self.conv.q || self.tile_w.is_multiple_of(VECTOR_PIXELS);
         let is_one_row = self.tile_h == 1 && self.tile_d == 1;

@@ -313,14 +313,14 @@ fn transposed_convolutions_reformat_once() {
             DType::F16,
             H200,
             Precision::Accurate,
-            "1 conv_transpose_interleave_f16, 1 implicit_gemm_reformat_f16, 4 implicit_gemm_sm90_halves_f16",
+            "1 implicit_gemm_reformat_f16, 2 implicit_gemm_sm90_store_halves_f16",
         ),
         (
             DType::F32,
             H200,
             Precision::Fast,
-            "1 conv_transpose_interleave_f32, 1 implicit_gemm_reformat_scaled_f16_f32, \
-             1 implicit_gemm_rescale_scaled_f16_f32, 4 implicit_gemm_sm90_halves_scaled_f16_f32",
+            "1 implicit_gemm_reformat_scaled_f16_f32, 1 implicit_gemm_rescale_scaled_f16_f32, \
+             2 implicit_gemm_sm90_store_halves_scaled_f16_f32",
         ),
         // Padded planes, whose padding differs.
         (

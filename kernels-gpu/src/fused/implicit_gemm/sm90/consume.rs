@@ -255,7 +255,7 @@ pub(super) unsafe fn consume<F: WarpSpecializedFormat<SUMS>, E: Ending, const SU
                 tile: rounds.work_tile(round) - place.sample * g.pixel_tiles(),
                 ..place
             };
-            Results::<F, E, SUMS>::new(work, memory.mainloop, output, &place).finish(sums);
+            Results::<F, SUMS, E>::new(work, memory.mainloop, output, &place).finish(sums);
         }
         round += 1;
     }

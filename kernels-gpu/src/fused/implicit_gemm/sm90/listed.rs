@@ -8,7 +8,7 @@ use super::results::{ROW_FILTERS, Results, filter_shift};
 use crate::parts::pointwise::apply_with;
 use crate::parts::unroll::unroll;
 
-impl<F: Format, E: Ending, const SUMS: usize> Results<'_, F, E, SUMS> {
+impl<F: Format, const SUMS: usize, E: Ending> Results<'_, F, SUMS, E> {
     /// Rounds the accumulators of a half of the tile to the storage type, and applies the list to them.
     #[inline(always)]
     pub(super) unsafe fn list(&self, sums: &mut [f32; SUMS]) {

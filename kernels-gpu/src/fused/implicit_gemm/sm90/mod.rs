@@ -233,11 +233,11 @@ pub unsafe fn implicit_gemm_sm90<
 /// of the output (`shuffled`).
 ///
 /// # Safety
-/// As for [`fn@implicit_gemm_sm90`], without moments. Where the input is read in place, `x` starts on 16 bytes
-/// and has `k_vectors.all_k_vectors(&conv)` K-vectors at the strides of the geometry's `k_vectors`. `x`,
-/// `weight`, `gain`, `shift`, those behind and `list` are otherwise as for `implicit_gemm`. With a shuffle,
-/// `y` has the elements that it says, gain and shift one for each channel of `y`, and several launches may
-/// write the same `y`, each its own elements.
+/// As for [`fn@implicit_gemm_sm90`], without moments. Where the input is read in place, `x` starts on 16
+/// bytes and has `k_vectors.all_k_vectors(&conv)` K-vectors at the strides of the geometry's `k_vectors`.
+/// `x`, `weight`, `gain`, `shift`, those behind and `list` are otherwise as for `implicit_gemm`. With a
+/// shuffle, `y` has the elements that it says, gain and shift one for each channel of `y`, and several
+/// launches may write the same `y`, each its own elements.
 #[kernel(
     instances(S: [halves: Halves], F: [bf16x3_f32: Bf16x3]),
     instances(S: [halves: Halves, whole: Whole], F: [scaled_f16_f32: ScaledF16, f16: F16, bf16: Bf16]),
@@ -308,8 +308,8 @@ pub unsafe fn implicit_gemm_sm90_store<
 /// bits go through a function, and a residual is added.
 ///
 /// # Safety
-/// As for [`fn@implicit_gemm_sm90_store`], without a shuffle. The groups have whole vectors of 16 bytes of output
-/// channels. `rounded` changes no result in f32. `residual` is NHWC, has an element for each output if
+/// As for [`fn@implicit_gemm_sm90_store`], without a shuffle. The groups have whole vectors of 16 bytes of
+/// output channels. `rounded` changes no result in f32. `residual` is NHWC, has an element for each output if
 /// `rounded` adds it, starts on 16 bytes and does not overlap `y`.
 #[kernel(
     instances(S: [halves: Halves], F: [scaled_f16_f32: ScaledF16, bf16x3_f32: Bf16x3]),
@@ -464,8 +464,8 @@ unsafe fn compute<
         registers::increase::<CONSUMER_REGISTERS>();
     }
     if S::SUMS > HALF_SUMS {
-        consume::consume::<F, E, 128>(&work, &memory, output, warp);
+        consume::consume::<F, 128, E>(&work, &memory, output, warp);
     } else {
-        consume::consume::<F, E, 64>(&work, &memory, output, warp);
+        consume::consume::<F, 64, E>(&work, &memory, output, warp);
     }
 }

@@ -56,7 +56,7 @@ impl<T: Storage> Pixels<T> {
     }
 }
 
-impl<F: Format, E: Ending, const SUMS: usize> Results<'_, F, E, SUMS> {
+impl<F: Format, const SUMS: usize, E: Ending> Results<'_, F, SUMS, E> {
     /// Octets of a staged tile.
     const OCTETS: usize = HALF_OCTETS as usize / Self::STAGED_TILES;
 
@@ -101,7 +101,7 @@ impl<F: Format, E: Ending, const SUMS: usize> Results<'_, F, E, SUMS> {
 
     /// The places of a lane's vectors in a staged tile.
     #[inline(always)]
-    unsafe fn places(&self, first: u32) -> Places<'_, F, E, SUMS> {
+    unsafe fn places(&self, first: u32) -> Places<'_, F, SUMS, E> {
         // Recomputed for each half: values derived from these would else take too many registers.
         let lane = opaque::to_compiler(self.lane);
         let place = Place {
@@ -191,8 +191,8 @@ impl<F: Format, E: Ending, const SUMS: usize> Results<'_, F, E, SUMS> {
 }
 
 /// The places of a lane's vectors in the output, and in a residual.
-struct Places<'a, F: Format, E: Ending, const SUMS: usize> {
-    of: &'a Results<'a, F, E, SUMS>,
+struct Places<'a, F: Format, const SUMS: usize, E: Ending> {
+    of: &'a Results<'a, F, SUMS, E>,
     /// The pixel of the first vector.
     first: u32,
     limits: u32,
@@ -203,7 +203,7 @@ struct Places<'a, F: Format, E: Ending, const SUMS: usize> {
     words: usize,
 }
 
-impl<F: Format, E: Ending, const SUMS: usize> Places<'_, F, E, SUMS> {
+impl<F: Format, const SUMS: usize, E: Ending> Places<'_, F, SUMS, E> {
     /// The first word of vector `i`, if it is in the output.
     #[inline(always)]
     unsafe fn word(&self, i: u32) -> Option<usize> {

@@ -135,7 +135,7 @@ fn each_of_row<const SUMS: usize>(sums: &mut [f32; SUMS], i: usize, mut f: impl 
 
 /// The results of a warp: `WARP_FILTERS` filters by the pixels that it has accumulators for, from the first
 /// pixel of half `first_half` on.
-pub(super) struct Results<'a, F: Format, E: Ending, const SUMS: usize> {
+pub(super) struct Results<'a, F: Format, const SUMS: usize, E: Ending> {
     pub(super) memory: Memory,
     pub(super) output: &'a Output<'a, F, E>,
     pub(super) g: GemmGeometry,
@@ -151,7 +151,7 @@ pub(super) struct Results<'a, F: Format, E: Ending, const SUMS: usize> {
     pub(super) rows: Rows<F::Stored>,
 }
 
-impl<'a, F: Format, E: Ending, const SUMS: usize> Results<'a, F, E, SUMS> {
+impl<'a, F: Format, const SUMS: usize, E: Ending> Results<'a, F, SUMS, E> {
     /// Staged tiles of a half: the rows in shared memory hold one at a time.
     pub(super) const STAGED_TILES: usize = (HALF_PIXELS / Rows::<F::Stored>::PIXELS) as usize;
 

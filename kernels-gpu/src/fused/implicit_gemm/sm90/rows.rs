@@ -18,7 +18,7 @@ use crate::parts::unroll::unroll;
 /// Rows of a lane in flight to the output at a time.
 const ROWS_IN_FLIGHT: usize = 8;
 
-impl<F: Format, E: Ending, const SUMS: usize> Results<'_, F, E, SUMS> {
+impl<F: Format, const SUMS: usize, E: Ending> Results<'_, F, SUMS, E> {
     /// Writes the rows to the output, from pixel `first` of the tile on: 16 bytes at a time where enough
     /// pixels are contiguous in the output, else two words of 16-bit values, one word, or one value.
     ///

@@ -58,7 +58,7 @@ struct Window {
     written: [u32; 2],
 }
 
-impl<F: Format, E: Ending, const SUMS: usize> Results<'_, F, E, SUMS> {
+impl<F: Format, const SUMS: usize, E: Ending> Results<'_, F, SUMS, E> {
     /// Values of a sector, of a vector and of a window.
     const SECTOR: u32 = SECTOR_BYTES / size_of::<F::Stored>() as u32;
     const VECTOR: u32 = K_VECTOR_BYTES / size_of::<F::Stored>() as u32;

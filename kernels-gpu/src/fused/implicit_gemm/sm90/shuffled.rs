@@ -25,14 +25,15 @@ const FILTER_WORDS: u32 = WRITTEN_WORDS / WARP_FILTERS;
 /// Rows that a lane has in flight to the output at a time.
 const ROWS_IN_FLIGHT: usize = 4;
 
-impl<F: Format, E: Ending, const SUMS: usize> Results<'_, F, E, SUMS> {
+impl<F: Format, const SUMS: usize, E: Ending> Results<'_, F, SUMS, E> {
     /// Whether filters become columns.
     #[inline(always)]
     pub(super) fn is_shuffled(&self) -> bool {
         !E::HAS_NORM && !E::IS_NHWC && self.g.shuffle.is_present()
     }
 
-    /// The shuffle. Recomputed each time: what depends on it alone would else take registers during the mainloop.
+    /// The shuffle. Recomputed each time: what depends on it alone would else take registers during the
+    /// mainloop.
     #[inline(always)]
     fn shuffle(&self) -> PixelShuffle {
         let shuffle = &self.g.shuffle;
@@ -55,7 +56,8 @@ impl<F: Format, E: Ending, const SUMS: usize> Results<'_, F, E, SUMS> {
             let column = 2 * (lane % 4);
             ((row + column) << shuffle.shift) + shuffle.phase(filter)
         };
-        // Moved on from octet to octet: the places of all of them would take registers beside the accumulators.
+        // Moved on from octet to octet: the places of all of them would take registers beside the
+        // accumulators.
         let mut places = [row(0), row(1)];
         let next = opaque::to_compiler(1 << shuffle.shift);
         unroll!(16, |n| {
