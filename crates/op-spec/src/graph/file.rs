@@ -113,6 +113,7 @@ fn in_words(error: &impl fmt::Display) -> String {
         .replace("expected usize", "expected a whole number")
         .replace("expected f64", "expected a number")
         .replace("expected f32", "expected a number")
+        .replace("expected a sequence", "expected a list")
 }
 
 /// Whether there is an operator of this name.
@@ -191,7 +192,10 @@ impl fmt::Display for AxesError {
             actual,
             expected,
         } = self;
-        write!(f, "{name} has {actual} entries, expected 1 or {expected}")
+        write!(
+            f,
+            "{name} has {actual} entries, expected a number or {expected} entries"
+        )
     }
 }
 
