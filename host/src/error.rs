@@ -291,6 +291,17 @@ pub enum Error {
         rank: usize,
     },
 
+    /// A shape of another number of elements than the tensor's.
+    #[error(
+        "reshape: the tensor has shape {actual:?}, shape {wanted:?} must have as many elements"
+    )]
+    BadReshape {
+        /// The tensor's shape.
+        actual: Vec<usize>,
+        /// The shape that was asked for.
+        wanted: Vec<usize>,
+    },
+
     /// An operator on an empty list of tensors.
     #[error("{operator}: there are no tensors, must be at least one")]
     NoTensors {

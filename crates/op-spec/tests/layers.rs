@@ -183,7 +183,8 @@ fn an_input_without_a_batch_is_one_sample() {
         (Layer::prelu("act", 3).into(), "prelu"),
     ] {
         let chain = Chain::new(3, (conv("conv"), layer)).unwrap();
-        let words = format!("layer 1: {operator}: the input has no batch, expected one");
+        let words =
+            format!("layer 1: {operator}: the input has rank 3 and no batch, expected rank 4");
         refused! { chain.problem(&[3, 8, 9]) => words; }
     }
     // Without a layer that has a number of dimensions, the first axis is the batch.
