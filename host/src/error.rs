@@ -17,6 +17,21 @@ use crate::host_memory::NoMemory;
 /// An error's text is whole: it has that of the error that it is made of, which is then no
 /// [`source`](std::error::Error::source); a source is a further cause, such as the system's.
 ///
+/// # Examples
+/// ```
+/// use convfuse::graph::{Chain, GraphError, Layer};
+/// use convfuse::{Device, Error, Model, Tensor, data};
+///
+/// let stream = Device::best().stream()?;
+/// let model = Model::init(&stream, Chain::new(3, [Layer::conv2d("conv", 8, 3)])?, 1)?;
+/// let x = Tensor::from_array(&stream, &data::fill(1, (2, 4, 9, 9)))?;
+/// let error = model.forward(&x).unwrap_err();
+/// assert_eq!(error.to_string(), "layer 0: conv2d: input[1] is 4, expected 3");
+/// assert!(matches!(error, Error::Graph(GraphError::Layer { layer: 0, .. })));
+/// # Ok::<(), Error>(())
+/// ```
+///
+/// # What is left
 /// A refused argument leaves the device untouched; a lack of memory leaves it usable. Only a fault *inside* a
 /// kernel ([`Error::Driver`] with an illegal address, say) makes a GPU's context unusable. The emulator
 /// recovers from faults, too.
