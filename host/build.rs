@@ -45,8 +45,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         machine_code.display()
     );
     println!("cargo::rustc-env=CONVFUSE_PTX_ORIGIN={origin}");
-    // Of a build script's lines Cargo shows warnings alone. Any other line is in the script's output, which
-    // `cargo build -vv` shows.
+    // Of a build script's lines Cargo shows warnings alone. Any other line is in the script's output, the
+    // file `build/convfuse-*/output` of the target folder.
     match origin.notice() {
         Some(notice) => println!("cargo::warning={notice}"),
         None => println!("kernels: {origin}"),
