@@ -2,9 +2,9 @@
 //!
 //! They are those in host/ptx, which `cargo xtask ptx` made. Where the kernels' sources are there and have
 //! changed since, or `CUDA_BUILDER_RUSTC` names a compiler for devices, PTX is compiled now
-//! (crates/cuda_builder says what that takes). One line says which kernels the build has. Machine code is always
-//! that of host/ptx; the library leaves out what was made of other PTX. It finds them in these variables, at
-//! compile time:
+//! (crates/cuda_builder says what that takes). One line says which kernels the build has. Machine code is
+//! always that of host/ptx; the library leaves out what was made of other PTX. It finds them in these
+//! variables, at compile time:
 //!
 //! | variable | value |
 //! |---|---|

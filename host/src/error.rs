@@ -1,6 +1,7 @@
 //! The library's error type.
 
 mod driver;
+mod from;
 mod inputs;
 
 pub use driver::DriverError;
@@ -10,7 +11,6 @@ use op_spec::graph::Graph;
 
 use crate::contract::LaunchError;
 use crate::dtype::DType;
-use crate::host_memory::NoMemory;
 
 /// The error type of the library.
 ///
@@ -421,49 +421,8 @@ impl Error {
     }
 }
 
-impl From<DriverError> for Error {
-    fn from(error: DriverError) -> Error {
-        Error::Driver(error)
-    }
-}
-
-#[doc(hidden)] // kernels are no part of the interface
-impl From<cuda_std::NoInstance> for Error {
-    fn from(none: cuda_std::NoInstance) -> Error {
-        let labels: Vec<String> = none.labels.iter().map(ToString::to_string).collect();
-        Error::NoInstance {
-            kernel: none.family,
-            labels: labels.join(", "),
-        }
-    }
-}
-
-impl From<NoMemory> for Error {
-    fn from(
-        NoMemory {
-            requested,
-            available,
-        }: NoMemory,
-    ) -> Error {
-        Error::OutOfMemory {
-            device: "cpu".to_owned(),
-            requested,
-            available,
-        }
-    }
-}
-
 /// The argument that an error is about: the operator's name, and the argument's.
 pub(crate) type At = (&'static str, &'static str);
 
 /// The library's result type.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
-
-#[cfg(feature = "emulator")]
-impl From<cuda_std::emulator::Fault> for Error {
-    fn from(fault: cuda_std::emulator::Fault) -> Error {
-        tracing::error!(target: "convfuse::fault", %fault, "the emulator stopped a kernel");
-        // A fault is large; boxed, it keeps results small.
-        Error::Emulator(Box::new(fault))
-    }
-}
