@@ -2,9 +2,9 @@
 //!
 //! They are those in host/ptx, which `cargo xtask ptx` made. Where the kernels' sources are there and have
 //! changed since, or `CUDA_BUILDER_RUSTC` names a compiler for devices, PTX is compiled now
-//! (crates/cuda_builder says what that takes), and a line says that it is. Machine code is always that of
-//! host/ptx; the library leaves out what was made of other PTX. It finds them in these variables, at compile
-//! time:
+//! (crates/cuda_builder says what that takes). One line says which kernels the build has. Machine code is
+//! always that of host/ptx; the library leaves out what was made of other PTX. It finds them in these
+//! variables, at compile time:
 //!
 //! | variable | value |
 //! |---|---|
@@ -45,8 +45,11 @@ fn main() -> Result<(), Box<dyn Error>> {
         machine_code.display()
     );
     println!("cargo::rustc-env=CONVFUSE_PTX_ORIGIN={origin}");
-    if let Some(notice) = origin.notice() {
-        println!("cargo::warning={notice}");
+    // Of a build script's lines Cargo shows warnings alone. Any other line is in the script's output, the
+    // file `build/convfuse-*/output` of the target folder.
+    match origin.notice() {
+        Some(notice) => println!("cargo::warning={notice}"),
+        None => println!("kernels: {origin}"),
     }
     Ok(())
 }

@@ -269,7 +269,7 @@ fn reshapes(backend: Backend) -> Outcome {
         }
         says(
             x.reshape(&[7, 15]),
-            "reshape: the tensor has shape [4, 6, 5], must be [7, 15]",
+            "reshape: the tensor has shape [4, 6, 5], shape [7, 15] must have as many elements",
         )?;
     }
     Ok(())

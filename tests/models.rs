@@ -100,7 +100,7 @@ fn inputs(backend: Backend) -> Outcome {
     )?;
     says(
         forward(&[1, 3, 12], DType::F32),
-        "layer 1: group_norm: the input has no batch, expected one",
+        "layer 1: group_norm: the input has rank 3 and no batch, expected rank 4",
     )?;
     says(
         forward(&[1, 3, 5, 12], DType::F32),

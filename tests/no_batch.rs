@@ -115,15 +115,15 @@ fn refusals(backend: Backend) -> Outcome {
     for (layer, words) in [
         (
             Layer::from(Layer::group_norm("norm", 2)),
-            "layer 1: group_norm: the input has no batch, expected one",
+            "layer 1: group_norm: the input has rank 3 and no batch, expected rank 4",
         ),
         (
             Layer::batch_norm("norm").into(),
-            "layer 1: batch_norm: the input has no batch, expected one",
+            "layer 1: batch_norm: the input has rank 3 and no batch, expected rank 4",
         ),
         (
             Layer::max(&[1]).into(),
-            "layer 1: max: the input has no batch, expected one",
+            "layer 1: max: the input has rank 3 and no batch, expected rank 4",
         ),
     ] {
         let model = Model::init(&stream, &Chain::new(3, (conv(), layer))?, 3)?;

@@ -4,6 +4,15 @@
 //!
 //! If memory for an array is lacking, [`fill`], [`signed`] and [`normal`] panic. [`try_fill`], [`try_signed`]
 //! and [`try_normal`] return an error; they are for shapes from user input.
+//!
+//! # Examples
+//! ```
+//! use convfuse::data;
+//!
+//! let images = data::fill(42, (2, 3, 16, 16)); // samples, channels, rows, columns
+//! assert_eq!(images, data::fill(42, (2, 3, 16, 16)));
+//! assert!(images.iter().all(|value| (0.0..1.0).contains(value)));
+//! ```
 
 use ndarray::{Array, Dimension, IntoDimension};
 

@@ -1,6 +1,7 @@
 //! The library's error type.
 
 mod driver;
+mod from;
 mod inputs;
 
 pub use driver::DriverError;
@@ -10,13 +11,27 @@ use op_spec::graph::Graph;
 
 use crate::contract::LaunchError;
 use crate::dtype::DType;
-use crate::host_memory::NoMemory;
 
 /// The error type of the library.
 ///
 /// An error's text is whole: it has that of the error that it is made of, which is then no
 /// [`source`](std::error::Error::source); a source is a further cause, such as the system's.
 ///
+/// # Examples
+/// ```
+/// use convfuse::graph::{Chain, GraphError, Layer};
+/// use convfuse::{Device, Error, Model, Tensor, data};
+///
+/// let stream = Device::best().stream()?;
+/// let model = Model::init(&stream, Chain::new(3, [Layer::conv2d("conv", 8, 3)])?, 1)?;
+/// let x = Tensor::from_array(&stream, &data::fill(1, (2, 4, 9, 9)))?;
+/// let error = model.forward(&x).unwrap_err();
+/// assert_eq!(error.to_string(), "layer 0: conv2d: input[1] is 4, expected 3");
+/// assert!(matches!(error, Error::Graph(GraphError::Layer { layer: 0, .. })));
+/// # Ok::<(), Error>(())
+/// ```
+///
+/// # What is left
 /// A refused argument leaves the device untouched; a lack of memory leaves it usable. Only a fault *inside* a
 /// kernel ([`Error::Driver`] with an illegal address, say) makes a GPU's context unusable. The emulator
 /// recovers from faults, too.
@@ -291,6 +306,17 @@ pub enum Error {
         rank: usize,
     },
 
+    /// A shape of another number of elements than the tensor's.
+    #[error(
+        "reshape: the tensor has shape {actual:?}, shape {wanted:?} must have as many elements"
+    )]
+    BadReshape {
+        /// The tensor's shape.
+        actual: Vec<usize>,
+        /// The shape that was asked for.
+        wanted: Vec<usize>,
+    },
+
     /// An operator on an empty list of tensors.
     #[error("{operator}: there are no tensors, must be at least one")]
     NoTensors {
@@ -395,49 +421,8 @@ impl Error {
     }
 }
 
-impl From<DriverError> for Error {
-    fn from(error: DriverError) -> Error {
-        Error::Driver(error)
-    }
-}
-
-#[doc(hidden)] // kernels are no part of the interface
-impl From<cuda_std::NoInstance> for Error {
-    fn from(none: cuda_std::NoInstance) -> Error {
-        let labels: Vec<String> = none.labels.iter().map(ToString::to_string).collect();
-        Error::NoInstance {
-            kernel: none.family,
-            labels: labels.join(", "),
-        }
-    }
-}
-
-impl From<NoMemory> for Error {
-    fn from(
-        NoMemory {
-            requested,
-            available,
-        }: NoMemory,
-    ) -> Error {
-        Error::OutOfMemory {
-            device: "cpu".to_owned(),
-            requested,
-            available,
-        }
-    }
-}
-
 /// The argument that an error is about: the operator's name, and the argument's.
 pub(crate) type At = (&'static str, &'static str);
 
 /// The library's result type.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
-
-#[cfg(feature = "emulator")]
-impl From<cuda_std::emulator::Fault> for Error {
-    fn from(fault: cuda_std::emulator::Fault) -> Error {
-        tracing::error!(target: "convfuse::fault", %fault, "the emulator stopped a kernel");
-        // A fault is large; boxed, it keeps results small.
-        Error::Emulator(Box::new(fault))
-    }
-}

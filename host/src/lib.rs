@@ -49,6 +49,7 @@
 //! | | |
 //! |---|---|
 //! | [`graph::Layer`] | **all layers**, each with its constructor; [`graph`] puts them together |
+//! | [`guide`] | layers and attributes in one table, chain files, weights, layouts, math modes, troubleshooting |
 //! | [`limits`] | **missing** operators and platforms, and what to do instead |
 //! | [`Device`], [`Stream`], [`Tensor`] | a GPU, the CPU or the emulator; work in order; arrays on a device |
 //! | [`Model`], [`Plan`], [`Options`] | graphs with parameters; one shape, prepared; math modes and partitions |
@@ -59,9 +60,10 @@
 //! | [`raw`], `dlpack` | memory, streams and allocators of other libraries |
 //! | [`Error`] | typed errors with the actual value and the rule that it breaks |
 //!
-//! The repository has a guide, `docs/guide.md`: layers and their attributes in one table, chain files,
-//! layouts, math modes, weights, plans, threads and troubleshooting. Its README shows a whole project;
-//! `convfuse new` writes one.
+//! The repository's `README.md` shows a whole project, which `convfuse new` writes, the command line, and
+//! figures of speed. `host/examples` has a server, `examples/chains` files of chains,
+//! `docs/chain.schema.json` their JSON Schema, `python` the package for PyTorch. `DESIGN.md` says how kernels
+//! are chosen.
 //!
 //! # Features
 //!
@@ -144,6 +146,20 @@ pub mod fault {
 }
 pub mod graph;
 mod host_memory;
+/// The guide for users: layers, files, graphs, weights, layouts, math modes, plans, threads, troubleshooting.
+///
+/// [project]: crate#building
+/// [limits page]: crate::limits
+/// [speed]: crate#where-to-find-what
+/// [commands]: crate#where-to-find-what
+/// [schema]: crate#where-to-find-what
+/// [server]: crate#where-to-find-what
+/// [norm_silu]: crate#where-to-find-what
+/// [lowering]: crate#where-to-find-what
+/// [python]: crate#where-to-find-what
+#[doc = ""]
+#[doc = include_str!("guide.md")]
+pub mod guide {}
 /// What the library does not have, and what to do instead.
 #[doc = ""]
 #[doc = include_str!("limits.md")]

@@ -57,7 +57,7 @@ fn tensors_under_the_names_of_layers_are_refused_whether_strict_or_not() {
         &[&CONV[..], &NORM, &statistics, &others].concat(),
     );
     let of_layers = "(bytes): conv.bias: layer 0, conv1d, takes it only with \"bias\": true; \
-        norm.bias, norm.weight: layer 1, instance_norm, takes it only with \"affine\": true; \
+        norm.bias, norm.weight: layer 1, instance_norm, takes them only with \"affine\": true; \
         norm.running_mean: layer 1, instance_norm, has no such parameter, whatever its attributes";
     let loose = LoadOptions::default().strict(false);
     let refusal = |options: &LoadOptions| load(&chain(false, false), &bytes, options).unwrap_err();

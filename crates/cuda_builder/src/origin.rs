@@ -26,7 +26,7 @@ pub enum Origin {
 }
 
 impl Origin {
-    /// The line that a build should print. There is none for the shipped modules of the sources at hand.
+    /// The line that a build should warn with. There is none for the shipped modules of the sources at hand.
     pub fn notice(&self) -> Option<String> {
         let why = match self {
             Origin::Compiled { stale: true, .. } => {

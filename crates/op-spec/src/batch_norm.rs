@@ -168,7 +168,7 @@ pub(crate) mod layer {
         match bool::deserialize(file)? {
             true => Ok(true),
             false => Err(D::Error::custom(
-                "track_running_stats is false, expected true: statistics of the batch are for training",
+                "expected true: statistics of the batch are for training",
             )),
         }
     }

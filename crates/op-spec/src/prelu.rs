@@ -9,6 +9,7 @@ const OPERATOR: &str = "prelu";
 /// [`torch.nn.functional.prelu`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.prelu.html).
 /// No attributes: how many slopes there are is the shape of `weight`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub struct PreluSpec;
 
 impl PreluSpec {

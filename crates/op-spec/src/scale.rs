@@ -7,6 +7,7 @@ const OPERATOR: &str = "scale";
 
 /// Multiplies channel `c` by `scale[c]`; PyTorch's `x * scale.view(-1, 1, 1)`. No attributes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub struct ScaleSpec;
 
 impl ScaleSpec {

@@ -247,12 +247,21 @@ fn a_file_with_mistakes_is_refused_by_name() {
         of_layers(r#"{"scale": null}"#) => "layer 0: scale: invalid type: null, expected an object of attributes";
         of_layers(r#"{"mean": 1}"#) => "layer 0: mean: invalid type: integer `1`, expected an object of attributes";
         of_layers(r#"{"group_norm": {"name": "n", "num_groups": "3"}}"#)
-            => "group_norm: invalid type: string \"3\", expected a whole number";
+            => "group_norm: num_groups: invalid type: string \"3\", expected a whole number at line 1 column ";
         of_layers(r#"{"elu": {"alpha": "1"}}"#)
-            => "elu: invalid type: string \"1\", expected a number";
+            => "elu: alpha: invalid type: string \"1\", expected a number at line 1 column ";
+        of_layers(r#"{"conv2d": {"name": 3, "out_channels": 4, "kernel_size": 1}}"#)
+            => "layer 0: conv2d: name: invalid type: integer `3`, expected a string";
+        of_layers(r#"{"scale": {"name": "s", "initialisation": {"constant": "1"}}}"#)
+            => "layer 0: scale: initialisation: invalid type: string \"1\", expected a number";
+        of_layers(r#"{"mean": {"dim": "1"}}"#) => "layer 0: mean: dim: expected a whole number, or a list of them";
+        of_layers(r#"{"add": {"value": "1"}}"#) => "layer 0: add: value: invalid type: string \"1\"";
+        of_layers(r#"{"clamp": {"min": true}}"#) => "layer 0: clamp: min: invalid type: boolean `true`";
+        of_layers(r#"{"conv3d": {"name": "c", "out_channels": 4, "kernel_size": "3"}}"#)
+            => "layer 0: conv3d: kernel_size: expected a number that is not negative";
         of_layers("{}") => "no operator";
         of_layers(r#"{"relu": {}, "clamp": {"min": 0}}"#) => "relu and clamp";
-        of_layers(three) => "layer 0: conv2d: kernel_size has 3 entries, expected 1 or 2";
+        of_layers(three) => "layer 0: conv2d: kernel_size has 3 entries, expected a number or 2 entries";
         of_layers(r#"{"group_norm": {"name": "n", "num_groups": 3}}"#) => "num_groups 3";
     }
     let unknown = of_layers(r#"{"relu6": {}}"#).unwrap_err().to_string();

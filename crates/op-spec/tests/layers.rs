@@ -36,7 +36,7 @@ fn a_batch_norm_is_written_with_what_is_not_a_default() {
     }
     says! {
         read(r#"{"batch_norm":{"name":"bn","track_running_stats":false}}"#)
-            => "track_running_stats is false, expected true";
+            => "track_running_stats: expected true";
         read(r#"{"batch_norm":{"name":"bn","eps":-1}}"#) => "batch_norm: eps is -1, expected more than 0";
     }
 }
@@ -183,7 +183,8 @@ fn an_input_without_a_batch_is_one_sample() {
         (Layer::prelu("act", 3).into(), "prelu"),
     ] {
         let chain = Chain::new(3, (conv("conv"), layer)).unwrap();
-        let words = format!("layer 1: {operator}: the input has no batch, expected one");
+        let words =
+            format!("layer 1: {operator}: the input has rank 3 and no batch, expected rank 4");
         refused! { chain.problem(&[3, 8, 9]) => words; }
     }
     // Without a layer that has a number of dimensions, the first axis is the batch.
@@ -282,7 +283,7 @@ fn a_reduction_is_written_as_pytorch_has_it_and_takes_any_axes_but_the_batch() {
             chain.problem(&[2, 3, 8, 9, 7]) => "dim is -3, expected axes";
             read(&reduction("4")).unwrap().problem(&[2, 3, 8, 9]) => "dim is 4, expected axes";
             read(&format!(r#"{{"{operation}":{{}}}}"#)) => "missing field `dim`";
-            read(&reduction(r#""c""#)) => "dim", "list of numbers";
+            read(&reduction(r#""c""#)) => "dim: expected a whole number, or a list of them";
             read(&reduction(r#"1,"keep_dim":true"#)) => "unknown field `keep_dim`";
         }
     }

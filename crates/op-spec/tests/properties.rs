@@ -236,7 +236,7 @@ proptest! {
             }
             let _ = problem.as_group_norm().geometry();
         }
-        if let Ok(problem) = ScaleSpec.problem(&input, weight.unwrap_or(&[])) {
+        if let Ok(problem) = ScaleSpec::default().problem(&input, weight.unwrap_or(&[])) {
             let _ = problem.geometry();
         }
         for &operation in ReductionOp::ALL {

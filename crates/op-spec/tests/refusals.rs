@@ -169,16 +169,19 @@ fn instance_norm_refuses_and_accepts() {
 #[test]
 fn prelu_takes_one_slope_or_one_for_each_channel() {
     refused! {
-        PreluSpec.problem(&[2, 3, 4], &[4]) => "prelu: weight[0] is 4, expected 1 or the channels, 3";
-        PreluSpec.problem(&[2, 3, 4], &[3, 1]) => "prelu: weight has rank 2, expected 1";
-        PreluSpec.problem(&[3], &[3]) => "prelu: input has rank 1, minimum 2";
-        PreluSpec.problem(&[1 << 40, 1 << 40], &[1])
+        PreluSpec::default().problem(&[2, 3, 4], &[4]) => "prelu: weight[0] is 4, expected 1 or the channels, 3";
+        PreluSpec::default().problem(&[2, 3, 4], &[3, 1]) => "prelu: weight has rank 2, expected 1";
+        PreluSpec::default().problem(&[3], &[3]) => "prelu: input has rank 1, minimum 2";
+        PreluSpec::default().problem(&[1 << 40, 1 << 40], &[1])
             => format!("prelu: input has more elements than memory addresses, limit {MAX_ELEMENTS}");
     }
-    let each = PreluSpec.problem(&[2, 3, 4, 5], &[3]).unwrap().shape;
+    let each = PreluSpec::default()
+        .problem(&[2, 3, 4, 5], &[3])
+        .unwrap()
+        .shape;
     assert_eq!((each.n, each.c, each.spatial), (2, 3, 20));
     for (input, elements) in [(&[][..], 1), (&[7], 7), (&[2, 3, 4], 24), (&[0, 3], 0)] {
-        let all = PreluSpec.problem(input, &[1]).unwrap().shape;
+        let all = PreluSpec::default().problem(input, &[1]).unwrap().shape;
         assert_eq!((all.n, all.c, all.spatial), (1, 1, elements));
     }
 }
@@ -188,8 +191,8 @@ fn scale_and_max_refuse_and_accept() {
     let max = |dim: &[isize]| ReductionSpec::new(ReductionOp::Max, dim);
     let expected = "expected axes of the input behind the batch, each once";
     refused! {
-        ScaleSpec.problem(&[2, 3, 4], &[4]) => "scale: scale[0] is 4, expected 3";
-        ScaleSpec.problem(&[2], &[2]) => "scale: input has rank 1, minimum 2";
+        ScaleSpec::default().problem(&[2, 3, 4], &[4]) => "scale: scale[0] is 4, expected 3";
+        ScaleSpec::default().problem(&[2], &[2]) => "scale: input has rank 1, minimum 2";
         max(&[1]).problem(&[2, 0, 4]) => "max: input[1] is 0, minimum 1";
         max(&[1, 2]).problem(&[2, 3, 0]) => "max: input[2] is 0, minimum 1";
         max(&[1]).problem(&[2]) => "max: input has rank 1, minimum 2";
@@ -205,7 +208,7 @@ fn scale_and_max_refuse_and_accept() {
         max(&[1, 3, 5, 7]).problem(&[2; 9])
             => "max: dim has axes apart from each other, limit 3 groups of neighbours";
     }
-    ScaleSpec.problem(&[0, 3], &[3]).unwrap();
+    ScaleSpec::default().problem(&[0, 3], &[3]).unwrap();
     for (input, outputs) in [(&[2, 1][..], 2), (&[0, 1, 7], 0)] {
         let problem = max(&[1 - input.len() as isize]).problem(input).unwrap();
         assert_eq!(problem.output_elements(), outputs);

@@ -90,7 +90,7 @@ mod tests {
     #[test]
     fn an_operator_rounds_what_it_has_got() {
         // There may be 1 where next to nothing should be: its product with 3 is rounded in f32, then to f16.
-        let scale = ScaleSpec.problem(&[1, 1], &[1]).unwrap();
+        let scale = ScaleSpec::default().problem(&[1, 1], &[1]).unwrap();
         let factor = Array1::from(vec![3.0]).into_dyn();
         let (unit, arithmetic) = (Precision::F16.storage, Precision::F16.arithmetic);
         let most = 3.0 * (1.0 + arithmetic) * (1.0 + unit);

@@ -32,7 +32,8 @@ pub struct DeviceInfo {
     pub driver_version: Option<(u32, u32)>,
     /// The architecture of the kernels that the device runs, such as `sm_90a`.
     pub module: Option<&'static str>,
-    /// The origin of this build's PTX.
+    /// The origin of this build's PTX, in one line that begins with `shipped` for the kernels that the crate
+    /// carries, and with `compiled` for kernels that the build compiled.
     pub ptx_origin: &'static str,
     /// The kernels that this build carries.
     pub carried: Vec<Carried>,

@@ -329,9 +329,14 @@ impl fmt::Display for Explanation {
         }
         writeln!(f, "\nlaunches:")?;
         for launch in &self.launches {
+            let blocks = if launch.blocks == 1 {
+                "block"
+            } else {
+                "blocks"
+            };
             writeln!(
                 f,
-                "  {}\n    {} blocks of {} threads, {} bytes of shared memory each, {} bytes moved",
+                "  {}\n    {} {blocks} of {} threads, {} bytes of shared memory each, {} bytes moved",
                 launch.kernel,
                 launch.blocks,
                 launch.threads,

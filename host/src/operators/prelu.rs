@@ -42,7 +42,7 @@ use launch_config::elementwise;
 /// As
 /// [`torch.nn.functional.prelu`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.prelu.html).
 pub fn prelu(x: &Tensor, weight: &Tensor) -> Result<Tensor> {
-    let problem = PreluSpec.problem(x.shape(), weight.shape())?;
+    let problem = PreluSpec::default().problem(x.shape(), weight.shape())?;
     single("prelu", x, problem.into(), &[("weight", Some(weight))])
 }
 

@@ -35,7 +35,7 @@ use launch_config::elementwise;
 /// # Ok::<(), convfuse::Error>(())
 /// ```
 pub fn scale(x: &Tensor, scale: &Tensor) -> Result<Tensor> {
-    let problem = ScaleSpec.problem(x.shape(), scale.shape())?;
+    let problem = ScaleSpec::default().problem(x.shape(), scale.shape())?;
     single("scale", x, problem.into(), &[("scale", Some(scale))])
 }
 

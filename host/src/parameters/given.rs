@@ -12,14 +12,15 @@ use crate::host_memory::reserve;
 #[non_exhaustive]
 pub enum ParametersError {
     /// Parameters have no value.
-    #[error("missing: {}; given: {}{}", shaped(.parameters), listed(.given), hint(.prefix))]
+    #[error("missing: {}; given: {}{}", shaped(.parameters), listed(.given), hint(.prefixes))]
     Missing {
         /// All of them.
         parameters: Vec<Parameter>,
         /// The names of the given values, first those that end as a missing parameter's name.
         given: Vec<String>,
-        /// What would have to be put before the names of all parameters so that each has a value.
-        prefix: Option<String>,
+        /// What would have to be put before the names of all parameters so that each has a value: every
+        /// [prefix](crate::LoadOptions::prefix) that has the names of all, of whatever shapes.
+        prefixes: Vec<String>,
     },
     /// Values belong to no parameter.
     #[error("{}", unexpected(.names, .of_layers))]
@@ -96,9 +97,15 @@ fn listed(names: &[String]) -> String {
     }
 }
 
-fn hint(prefix: &Option<String>) -> String {
-    let told = |prefix: &String| format!("; with the prefix {prefix} all are there");
-    prefix.as_ref().map(told).unwrap_or_default()
+fn hint(prefixes: &[String]) -> String {
+    match prefixes {
+        [] => String::new(),
+        [prefix] => format!("; with the prefix {prefix} all are there"),
+        several => format!(
+            "; with each of these prefixes all are there: {}",
+            listed(several)
+        ),
+    }
 }
 
 fn unexpected(names: &[String], of_layers: &[LayerTensor]) -> String {
@@ -112,8 +119,9 @@ fn unexpected(names: &[String], of_layers: &[LayerTensor]) -> String {
         } = of_layer[0];
         // Writing to a string does not fail.
         let _ = write!(text, "{}: layer {layer}, {operator}, ", all.join(", "));
+        let them = if all.len() == 1 { "it" } else { "them" };
         let _ = match of_layer[0].attribute {
-            Some(attribute) => write!(text, "takes it only with \"{attribute}\": true; "),
+            Some(attribute) => write!(text, "takes {them} only with \"{attribute}\": true; "),
             None => write!(text, "has no such parameter, whatever its attributes; "),
         };
     }
@@ -177,22 +185,24 @@ pub(crate) fn in_order<V>(
     let missing = missing.filter(|parameter| position(&given, &parameter.name).is_err());
     let missing: Vec<Parameter> = missing.cloned().collect();
     if let Some(first) = missing.first() {
-        let mut prefixes = given.iter().filter_map(|given| {
-            let prefix = given.name.strip_suffix(&first.name)?;
-            Some(prefix).filter(|prefix| prefix.ends_with('.'))
-        });
-        let fits = |prefix: &&str| {
+        let fits = |prefix: &str| {
             let mut names = parameters.iter().map(|parameter| &parameter.name);
             names.all(|name| position(&given, &format!("{prefix}{name}")).is_ok())
         };
-        let prefix = prefixes.find(fits).map(str::to_owned);
+        let prefixes = given.iter().filter_map(|given| {
+            let prefix = given.name.strip_suffix(&first.name)?;
+            // Where a part of the name was taken away as a prefix already, it is a part of the whole one.
+            let known = given.found_as.strip_suffix(&given.name).unwrap_or("");
+            (prefix.ends_with('.') && fits(prefix)).then(|| format!("{known}{prefix}"))
+        });
+        let prefixes = prefixes.collect();
         let mut given: Vec<String> = given.into_iter().map(|given| given.found_as).collect();
         let is_alike = |given: &String| missing.iter().any(|one| given.ends_with(&one.name));
         given.sort_by_cached_key(|given| !is_alike(given));
         return Err(ParametersError::Missing {
             parameters: missing,
             given,
-            prefix,
+            prefixes,
         });
     }
     let mut values = Vec::with_capacity(parameters.len());

@@ -146,6 +146,13 @@ fn a_block_of_a_checkpoint_is_loaded_by_its_prefix() {
             unnamed.ends_with("; with the prefix down.0. all are there"),
             "{unnamed}"
         );
+        for part in ["down", "down."] {
+            let in_part = refusal(&LoadOptions::default().prefix(part));
+            assert!(
+                in_part.ends_with("; with the prefix down.0. all are there"),
+                "{in_part}"
+            );
+        }
     }
 }
 

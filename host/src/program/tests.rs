@@ -60,7 +60,7 @@ fn parameters_stay_only_where_a_launch_reads_them() {
     let mut program = ProgramBuilder::new(&device);
     let x = program.input(&[1, 2], DType::F32, &Order::Dense).unwrap();
     let [_, factors] = [&unused, &used].map(|tensor| program.parameter(tensor));
-    let problem = ScaleSpec.problem(&[1, 2], &[2]).unwrap();
+    let problem = ScaleSpec::default().problem(&[1, 2], &[2]).unwrap();
     program.plan(&plan(problem.into()));
     let y = scale::append(&mut program, x, factors, &problem).unwrap();
     let program = program.finish(&[y]);

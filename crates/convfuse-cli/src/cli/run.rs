@@ -29,25 +29,26 @@ pub(super) struct Arguments {
     #[arg(long, value_name = "FILE")]
     chain: PathBuf,
     /// The parameters, a safetensors file with PyTorch's names, in f64, f32, f16 or bf16; or the index of
-    /// several, model.safetensors.index.json
+    /// several, model.safetensors.index.json. A chain without parameters needs none
     #[arg(long, value_name = "FILE")]
-    parameters: PathBuf,
+    parameters: Option<PathBuf>,
     /// What stands before the parameters' names in the file of a whole network, such as encoder.0.; other
     /// tensors are passed over
     #[arg(
         long,
         value_name = "TEXT",
         default_value = "",
-        hide_default_value = true
+        hide_default_value = true,
+        requires = "parameters"
     )]
     prefix: String,
     /// Read tensors whose name, without the prefix, is or begins with FROM as if it had TO there; may be
     /// given several times, of which the first that fits a name counts
-    #[arg(long, value_name = "FROM=TO", value_parser = rule)]
+    #[arg(long, value_name = "FROM=TO", value_parser = rule, requires = "parameters")]
     rename: Vec<(String, String)>,
     /// Pass over tensors that belong to no parameter of the chain, as PyTorch does with strict=False. What is
     /// missing is refused always, and so are tensors under the name of a layer that does not take them
-    #[arg(long)]
+    #[arg(long, requires = "parameters")]
     not_strict: bool,
     /// The input, a .safetensors or .npy file. A safetensors file has the chain's further inputs under their
     /// names, and the first input under any other
@@ -159,18 +160,24 @@ impl FileInputs {
     }
 }
 
+/// The parameters of a chain that has none.
+fn without_file(chain: &Chain) -> Result<Parameters, Failure> {
+    let parameters = Parameters::new(chain, []).map_err(convfuse::Error::from);
+    parameters.map_err(|error| Failure::from(error).of("--parameters is not given"))
+}
+
 fn compute(arguments: &Arguments, out: &mut Out, found: &mut Found) -> Outcome {
     // All that can be checked is, before anything runs.
     let target = Target::new("--output", &arguments.output)?;
     let json = arguments.json.target(out)?;
     must_differ(("--json", json.as_ref()), ("--output", Some(&target)))?;
     for (option, path) in [
-        ("--chain", &arguments.chain),
-        ("--parameters", &arguments.parameters),
-        ("--input", &arguments.input),
+        ("--chain", Some(&*arguments.chain)),
+        ("--parameters", arguments.parameters.as_deref()),
+        ("--input", Some(&*arguments.input)),
     ] {
-        must_not_replace(("--output", Some(&target)), (option, Some(path)))?;
-        must_not_replace(("--json", json.as_ref()), (option, Some(path)))?;
+        must_not_replace(("--output", Some(&target)), (option, path))?;
+        must_not_replace(("--json", json.as_ref()), (option, path))?;
     }
     let format = Format::of(&arguments.output, &target)?;
     if target == Target::Stdout {
@@ -190,7 +197,10 @@ fn compute(arguments: &Arguments, out: &mut Out, found: &mut Found) -> Outcome {
     for (from, to) in &arguments.rename {
         options = options.rename(from, to);
     }
-    let parameters = Parameters::load_with(&chain, &arguments.parameters, &options)?;
+    let parameters = match &arguments.parameters {
+        Some(path) => Parameters::load_with(&chain, path, &options)?,
+        None => without_file(&chain)?,
+    };
     let output = problem.output_shape();
 
     // What has no batch goes at a time.

@@ -123,6 +123,24 @@ fn a_run_takes_a_block_of_a_checkpoint() {
 }
 
 #[test]
+fn a_chain_without_parameters_needs_no_file_of_them() {
+    let program = prepared();
+    program.file(
+        "pool.json",
+        r#"{"in_channels": 2, "layers": [{"max_pool2d": {"kernel_size": 2}}]}"#,
+    );
+    let run = "run --device cpu --input x.npy --output y.npy --chain";
+    let ran = program.right(&format!("{run} pool.json"));
+    assert!(ran.out.contains("[7, 2, 6, 5] to [7, 2, 3, 2]"), "{ran:?}");
+    program
+        .run(&format!("{run} chain.json"))
+        .was_refused(&["--parameters is not given: missing: conv.weight of shape [4, 2, 3, 3], "]);
+    let ran = program.run(&format!("{run} pool.json --not-strict"));
+    assert_eq!(ran.code, Some(2));
+    assert!(ran.err.contains("--parameters"), "{ran:?}");
+}
+
+#[test]
 fn what_does_not_fit_is_refused_before_it_runs() {
     let program = prepared();
     program.file("narrow.npy", npy("1, 3, 6, 5", [0.0; 90]));

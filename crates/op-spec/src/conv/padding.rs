@@ -4,6 +4,17 @@ use super::ConvSpec;
 use crate::error::{Quantity, SpecError, at_least_one};
 
 /// How far a convolution reads beyond its input.
+///
+/// # Examples
+/// ```
+/// # mod convfuse { pub use op_spec as spec; pub use op_spec::graph; }
+/// use convfuse::graph::Layer;
+/// use convfuse::spec::Padding;
+///
+/// let layer = Layer::conv2d("conv", 8, 3);
+/// assert_eq!(layer.clone().padding(1), layer.clone().padding(Padding::Each([1, 1])));
+/// assert_ne!(layer.clone().padding([0, 1]), layer.padding(Padding::Same));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Padding<const D: usize> {

@@ -67,7 +67,9 @@ graph_error! {
         layer: usize,
         /// Its operator.
         operator: &'static str,
-    }: "layer {layer}: {operator}: the input has no batch, expected one";
+        /// The rank of the graph's input.
+        rank: usize,
+    }: "layer {layer}: {operator}: the input has rank {rank} and no batch, expected rank {}", rank + 1;
     /// A layer with parameters has no name for them.
     NoName {
         /// Which one.

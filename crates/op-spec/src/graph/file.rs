@@ -13,6 +13,7 @@ use serde::de::{DeserializeSeed, Error, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 
 use super::layer::Layer;
+use super::naming::Naming;
 use crate::{ArithmeticOp, InstanceNormSpec, PointwiseSpec};
 
 /// See [`Chain`](super::Chain) for an example.
@@ -78,7 +79,7 @@ impl<'de> Deserialize<'de> for Layer {
                 };
                 let functions = PointwiseSpec::OPERATORS;
                 let layer = if let Some(operation) = ArithmeticOp::named(&operator) {
-                    file.next_value_seed(operation)
+                    file.next_value_seed(Naming(operation))
                 } else if functions.contains(&&*operator) {
                     let function = Named {
                         operator: Some(&operator),
@@ -112,6 +113,7 @@ fn in_words(error: &impl fmt::Display) -> String {
         .replace("expected usize", "expected a whole number")
         .replace("expected f64", "expected a number")
         .replace("expected f32", "expected a number")
+        .replace("expected a sequence", "expected a list")
 }
 
 /// Whether there is an operator of this name.
@@ -149,7 +151,7 @@ impl<'de, A: MapAccess<'de>> MapAccess<'de> for Named<'_, A> {
     }
 
     fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, A::Error> {
-        self.attributes.next_value_seed(seed)
+        self.attributes.next_value_seed(Naming(seed))
     }
 }
 
@@ -190,7 +192,10 @@ impl fmt::Display for AxesError {
             actual,
             expected,
         } = self;
-        write!(f, "{name} has {actual} entries, expected 1 or {expected}")
+        write!(
+            f,
+            "{name} has {actual} entries, expected a number or {expected} entries"
+        )
     }
 }
 

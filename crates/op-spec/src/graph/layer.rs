@@ -5,12 +5,14 @@
 
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::marker::PhantomData;
 
 use serde::Serialize;
 use serde::de::MapAccess;
 
 use super::ChannelAffine;
 use super::file::unknown;
+use super::naming::Naming;
 use super::parameters::Wanted;
 use crate::{
     AdaptiveAvgPoolProblem, AdaptiveAvgPoolSpec, ArithmeticOp, ArithmeticProblem, AvgPoolProblem,
@@ -224,12 +226,12 @@ macro_rules! layers {
                 file: &mut A,
             ) -> Result<Self, A::Error> {
                 match operator {
-                    $($operator => file.next_value().map(Self::$Variant),)+
+                    $($operator => file.next_value_seed(Naming(PhantomData)).map(Self::$Variant),)+
                     _ => {
                         let mut operations = ReductionOp::ALL.iter();
                         let operation = operations.find(|operation| operation.name() == operator);
                         let operation = *operation.ok_or_else(|| unknown(operator))?;
-                        file.next_value_seed(operation).map(Self::Reduction)
+                        file.next_value_seed(Naming(operation)).map(Self::Reduction)
                     }
                 }
             }

@@ -38,6 +38,7 @@ mod error;
 pub(crate) mod file;
 mod flow;
 pub(crate) mod layer;
+mod naming;
 mod normal_form;
 mod parameter_table;
 pub(crate) mod parameters;

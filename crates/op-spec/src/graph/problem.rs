@@ -51,7 +51,12 @@ impl GraphProblem {
             let mut layers = graph.layers().iter().enumerate();
             if let Some((layer, needing)) = layers.find(|(_, layer)| layer.kind().needs_batch()) {
                 let operator = needing.operator();
-                return Err(GraphError::NoBatch { layer, operator });
+                let rank = input.len();
+                return Err(GraphError::NoBatch {
+                    layer,
+                    operator,
+                    rank,
+                });
             }
             first.insert(0, 1);
         }

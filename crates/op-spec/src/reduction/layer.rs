@@ -34,10 +34,7 @@ struct File {
 
 /// A dimension, or a list of dimensions.
 #[derive(Serialize, Deserialize)]
-#[serde(
-    untagged,
-    expecting = "expected dim to be a number, or a list of numbers"
-)]
+#[serde(untagged, expecting = "expected a whole number, or a list of them")]
 enum Dim {
     One(isize),
     Several(Vec<isize>),

@@ -110,7 +110,9 @@ mod tests {
         let x = array![[-2.0, -2.0], [3.0, -4.0]].into_dyn();
         let of = |slopes: &[f64]| {
             let weight = ndarray::Array1::from(slopes.to_vec()).into_dyn();
-            let problem = PreluSpec.problem(&[2, 2], &[slopes.len()]).unwrap();
+            let problem = PreluSpec::default()
+                .problem(&[2, 2], &[slopes.len()])
+                .unwrap();
             problem.reference(&x, &[&weight])
         };
         assert_eq!(

@@ -166,7 +166,7 @@ impl Layout {
     /// The same elements in row-major order under another shape; `None` where they are not dense.
     ///
     /// # Errors
-    /// [`Error::ShapeMismatch`] for another number of elements.
+    /// [`Error::BadReshape`].
     pub(crate) fn reshape(&self, shape: &[usize]) -> Result<Option<Layout>> {
         // The product of non-zero extents must not overflow, even if another extent is 0.
         let product = |product: usize, &extent: &usize| product.checked_mul(extent.max(1));
@@ -174,11 +174,9 @@ impl Layout {
         let len = len.filter(|&len| len <= op_spec::MAX_ELEMENTS);
         let len = len.map(|len| if shape.contains(&0) { 0 } else { len });
         if len != Some(self.len()) {
-            return Err(Error::ShapeMismatch {
-                operator: "reshape",
-                argument: "the tensor",
+            return Err(Error::BadReshape {
                 actual: self.shape.to_vec(),
-                expected: shape.to_vec(),
+                wanted: shape.to_vec(),
             });
         }
         Ok(self.is_contiguous().then(|| Layout {

@@ -87,7 +87,7 @@ impl Tensor {
     /// The same elements under another shape; `None` where they are not contiguous.
     ///
     /// # Errors
-    /// [`Error::ShapeMismatch`] for another number of elements.
+    /// [`Error::BadReshape`] for another number of elements.
     pub(crate) fn reshaped(&self, shape: &[usize]) -> Result<Option<Tensor>> {
         let layout = self.layout.reshape(shape)?;
         Ok(layout.map(|layout| self.viewed(layout)))

@@ -60,7 +60,13 @@ impl<'a> Share<'a> {
     pub(super) fn chunks(&self, options: &Options, cut: &Cut) -> Result<Option<Chunks>> {
         if self.model.graph().lacks_batch(&self.input) {
             let operator = self.model.graph().layers()[0].operator();
-            return Err(GraphError::NoBatch { layer: 0, operator }.into());
+            let (layer, rank) = (0, self.input.len());
+            return Err(GraphError::NoBatch {
+                layer,
+                operator,
+                rank,
+            }
+            .into());
         }
         let problem = self.model.graph().problem(&self.input)?;
         if !self.model.device().is_gpu() && !cut.on_any_device || !options.batch_invariant {

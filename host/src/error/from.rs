@@ -1,0 +1,45 @@
+//! What becomes an error of the library.
+
+use super::{DriverError, Error};
+use crate::host_memory::NoMemory;
+
+impl From<DriverError> for Error {
+    fn from(error: DriverError) -> Error {
+        Error::Driver(error)
+    }
+}
+
+#[doc(hidden)] // kernels are no part of the interface
+impl From<cuda_std::NoInstance> for Error {
+    fn from(none: cuda_std::NoInstance) -> Error {
+        let labels: Vec<String> = none.labels.iter().map(ToString::to_string).collect();
+        Error::NoInstance {
+            kernel: none.family,
+            labels: labels.join(", "),
+        }
+    }
+}
+
+impl From<NoMemory> for Error {
+    fn from(
+        NoMemory {
+            requested,
+            available,
+        }: NoMemory,
+    ) -> Error {
+        Error::OutOfMemory {
+            device: "cpu".to_owned(),
+            requested,
+            available,
+        }
+    }
+}
+
+#[cfg(feature = "emulator")]
+impl From<cuda_std::emulator::Fault> for Error {
+    fn from(fault: cuda_std::emulator::Fault) -> Error {
+        tracing::error!(target: "convfuse::fault", %fault, "the emulator stopped a kernel");
+        // A fault is large; boxed, it keeps results small.
+        Error::Emulator(Box::new(fault))
+    }
+}
