@@ -16,6 +16,7 @@
 //! nothing: it appends the launches that were planned, of which a program refuses any other. `explain` prints
 //! them.
 
+mod alone;
 mod append;
 mod choice;
 mod epilogue;
@@ -24,6 +25,7 @@ mod options;
 mod producer;
 mod region;
 mod table;
+mod transposed;
 
 pub(crate) use append::Appending;
 #[cfg(any(test, feature = "lab"))]

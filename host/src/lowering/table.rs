@@ -4,23 +4,20 @@
 //! [`Lowered::pays`] tells whether an implementing row is preferred to the rows below it, or why not. Both
 //! depend on problem, layout, device properties and options only, and match forms, never names.
 
-use std::cell::Cell;
-
 use launch_config::Refusal;
 use launch_config::conv::ConvGeometry;
-use launch_config::conv_transpose::ShuffledClass;
 use launch_config::depthwise::DepthwiseGeometry;
 use launch_config::depthwise::nhwc::NhwcGeometry;
-use launch_config::implicit_gemm::{Epilogue as StoreEpilogue, GemmConfig, combining};
+use launch_config::implicit_gemm::{GemmConfig, combining};
 use launch_config::norm::NormGeometry;
-use launch_config::pointwise::OperandList;
 use op_spec::graph::NormalForm;
-use op_spec::{ConvProblem, ConvTransposeProblem, Layout, ReductionOp};
+use op_spec::{Layout, ReductionOp};
 
+use super::alone::{gemm_alone, pays_for_layout};
 use super::epilogue::{self, Plan, Pool, ReducedChannels, Store, Windows};
 use super::producer::{Producer, conv_geometry, norm_geometry};
 use super::region::Region;
-use crate::operators::conv_transpose::{ClassKernels, Transposed};
+use super::transposed::transposed;
 use crate::operators::fused::RowMoments;
 use crate::operators::implicit_gemm::Gemm;
 use crate::operators::one_launch::conv2d_group_norm_scale_max_pool_clamp::OneLaunch2d;
@@ -288,112 +285,6 @@ pub(super) const TABLE: [Row; 8] = [
         },
     },
 ];
-
-/// An implicit GEMM without a norm, of an input that has these strides if it is not dense NCHW, which writes
-/// `output` where it can.
-fn gemm_alone(
-    region: &Region<'_>,
-    conv: &ConvGeometry,
-    strides: Option<[i64; 5]>,
-    output: Layout,
-) -> Result<Gemm, Refusal> {
-    let (dtype, properties) = (region.of.dtype, region.of.properties);
-    let options = region.of.options.fused();
-    let in_nhwc = match output {
-        Layout::Nhwc => Gemm::in_nhwc(conv, dtype, properties, options, strides).ok(),
-        Layout::Nchw => None,
-    };
-    match in_nhwc {
-        Some(gemm) => Ok(gemm),
-        None => Gemm::without_norm(conv, dtype, properties, options, strides, output),
-    }
-}
-
-/// Whether an implicit GEMM has enough products for the layout of its input.
-fn pays_for_layout(gemm: &Gemm) -> bool {
-    gemm.is_one_sample() || GemmConfig::pays(gemm.conv())
-}
-
-/// The kernels of a transposed convolution: for each class the first rows above that implement its
-/// convolution and pay. All classes read one layout and write one. Outputs go through `store`.
-fn transposed(
-    region: &Region<'_>,
-    problem: &ConvTransposeProblem<3>,
-    store: (StoreEpilogue, OperandList),
-) -> Result<Transposed, Refusal> {
-    let (strides, output) = (region.strides(), region.output);
-    let in_place = strides.is_some();
-    if output == Layout::Nchw
-        && let Some(transposed) = [strides, None]
-            .into_iter()
-            .take(1 + usize::from(in_place))
-            .find_map(|strides| shuffled(region, problem, store, strides))
-    {
-        return Ok(transposed);
-    }
-    let mut candidates = vec![
-        (strides, output),
-        (strides, Layout::Nchw),
-        (None, output),
-        (None, Layout::Nchw),
-    ];
-    candidates.dedup();
-    for (strides, output) in candidates {
-        let choose = |conv: &ConvProblem<3>, is_reformatted: &dyn Fn(&Gemm) -> bool| {
-            class_kernels(region, conv, is_reformatted, strides, output)
-        };
-        if let Some(transposed) = Transposed::new(problem, (store, region.of.dtype), choose)? {
-            return Ok(transposed);
-        }
-    }
-    unreachable!("every kernel reads and writes NCHW")
-}
-
-/// The same by implicit GEMMs that shuffle their results into the output, of an input that has these strides
-/// if it is not dense NCHW, where that is possible and one of them pays for the layout of its input.
-fn shuffled(
-    region: &Region<'_>,
-    problem: &ConvTransposeProblem<3>,
-    store: (StoreEpilogue, OperandList),
-    strides: Option<[i64; 5]>,
-) -> Option<Transposed> {
-    let (dtype, properties) = (region.of.dtype, region.of.properties);
-    let options = region.of.options.fused();
-    let pays = Cell::new(false);
-    let choose = |class: &ShuffledClass| {
-        let conv = conv_geometry(&class.convolution).ok()?;
-        DepthwiseGeometry::check(&conv).is_err().then_some(())?;
-        let gemm =
-            Gemm::shuffled(&conv, class.shuffle, dtype, properties, options, strides).ok()?;
-        pays.set(pays.get() || pays_for_layout(&gemm));
-        Some(gemm)
-    };
-    let transposed = Transposed::shuffled(problem, (store, dtype), choose)?;
-    pays.get().then_some(transposed)
-}
-
-/// The kernels of one of its convolutions, of an input that has these strides if it is not dense NCHW. Where
-/// the input is reformatted already, an implicit GEMM need not pay for that.
-fn class_kernels(
-    region: &Region<'_>,
-    conv: &ConvProblem<3>,
-    is_reformatted: &dyn Fn(&Gemm) -> bool,
-    strides: Option<[i64; 5]>,
-    output: Layout,
-) -> Result<ClassKernels, Refusal> {
-    let conv = conv_geometry(conv)?;
-    if let Ok(depthwise) = DepthwiseGeometry::new(&conv, None) {
-        return Ok(match NhwcGeometry::new(&conv) {
-            Ok(geometry) if strides.is_some() && region.is_dense_nhwc() => {
-                ClassKernels::DepthwiseNhwc(geometry)
-            }
-            _ => ClassKernels::Depthwise(depthwise),
-        });
-    }
-    let gemm = gemm_alone(region, &conv, strides, output).ok();
-    let gemm = gemm.filter(|gemm| is_reformatted(gemm) || pays_for_layout(gemm));
-    Ok(gemm.map_or(ClassKernels::Direct, ClassKernels::ImplicitGemm))
-}
 
 /// A convolution with moments, and the plan behind its norm. `choose` gives the convolution's configuration,
 /// for the windows in which it pools (if any) and the channels of a row of the norm.

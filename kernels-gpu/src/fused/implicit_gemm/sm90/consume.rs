@@ -111,7 +111,7 @@ impl Used {
 /// All threads of a warpgroup call it, after the barrier behind `prepare`; `warp` is the warp's number in the
 /// block.
 #[inline(always)]
-pub(super) unsafe fn consume<F: WarpSpecializedFormat<SUMS>, E: Ending, const SUMS: usize>(
+pub(super) unsafe fn consume<F: WarpSpecializedFormat<SUMS>, const SUMS: usize, E: Ending>(
     work: &Work<'_>,
     memory: &Memory,
     output: &Output<F, E>,

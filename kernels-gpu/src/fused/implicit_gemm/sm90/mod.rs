@@ -60,8 +60,10 @@
 
 #[cfg(not(target_arch = "nvptx64"))]
 mod boxes;
+mod channels;
 mod cluster_reduce;
 mod consume;
+mod ending;
 mod format;
 mod listed;
 mod memory;
@@ -97,6 +99,7 @@ use super::fixup::{Rounded, WithoutNorm};
 use super::format::{Bf16, Bf16x3, F16, F16x2, Format, ScaledF16};
 use super::tables::{has_nhwc_tile, may_convert_in_producer, rounds};
 use crate::parts::store::{GainAndShift, StoreEpilogue};
+use ending::{Ending, Stored, StoredNhwc, WithMoments};
 use format::WarpSpecializedFormat;
 use memory::Memory;
 use pipeline::{Pipeline, PipelineState};
@@ -131,37 +134,6 @@ impl Share for Halves {
 
 impl Share for Whole {
     const SUMS: usize = 2 * HALF_SUMS;
-}
-
-/// What a kernel does with results.
-pub(super) trait Ending {
-    /// Whether a norm follows, so that it writes moments besides. A value that is not finite makes its sample
-    /// NaN anyway, so there is no fix-up.
-    const HAS_NORM: bool;
-    /// Whether the output is NHWC.
-    const IS_NHWC: bool;
-}
-
-/// With moments for a norm, to NCHW.
-pub(super) struct WithMoments;
-/// Without a norm, to NCHW.
-pub(super) struct Stored;
-/// Without a norm, to NHWC.
-pub(super) struct StoredNhwc;
-
-impl Ending for WithMoments {
-    const HAS_NORM: bool = true;
-    const IS_NHWC: bool = false;
-}
-
-impl Ending for Stored {
-    const HAS_NORM: bool = false;
-    const IS_NHWC: bool = false;
-}
-
-impl Ending for StoredNhwc {
-    const HAS_NORM: bool = false;
-    const IS_NHWC: bool = true;
 }
 
 /// A block, or a cluster, computes tiles of filters times pixels and the moments of each filter over each
@@ -413,7 +385,7 @@ unsafe fn compute<
     memory.prepare::<F>(g);
     let channels = g.conv.output_channels() as usize;
     let filter_descales = Global::new(input.filter_descales, channels);
-    results::load_channels(&memory, &work, input.bias, filter_descales, output);
+    channels::load_channels(&memory, &work, input.bias, filter_descales, output);
     if mainloop.split_k > 1 {
         cluster::sync();
     } else {

@@ -2,12 +2,12 @@
 
 use core::marker::PhantomData;
 
-use cuda_std::global::{Global, GlobalMut};
+use cuda_std::global::GlobalMut;
 use cuda_std::{Storage, math, opaque, thread, warp};
 use launch_config::WARP_THREADS;
 use launch_config::conv::ConvGeometry;
 use launch_config::implicit_gemm::sm90::{
-    BLOCK_THREADS, HALF_PIXELS, HALVES, MainloopConfig, WARP_FILTERS, WRITTEN_WORDS,
+    HALF_PIXELS, HALVES, MainloopConfig, WARP_FILTERS, WRITTEN_WORDS,
 };
 use launch_config::implicit_gemm::{
     GemmGeometry, K_VECTOR_WORDS, OUTSIDE, PLACE_BITS, WARP_SPECIALIZED,
@@ -76,50 +76,6 @@ fn elements<E: Ending>(g: &GemmGeometry) -> usize {
         g.conv.output_pixels()
     };
     planes * plane as usize
-}
-
-/// Loads the bias and the reciprocal scale of each of the block's filters to shared memory; for a convolution
-/// without a norm, gain and shift too.
-///
-/// # Safety
-/// All threads of the block make this call, and a barrier follows.
-#[cfg_attr(target_arch = "nvptx64", inline(always))]
-#[cfg_attr(not(target_arch = "nvptx64"), inline(never))]
-pub(super) unsafe fn load_channels<F: Format, E: Ending>(
-    memory: &Memory,
-    work: &Work<'_>,
-    bias: *const F::Stored,
-    descales: Global<f32>,
-    output: &Output<'_, F, E>,
-) {
-    let conv = &work.g.conv;
-    let channels = conv.output_channels() as usize;
-    let mut filter = thread::thread_idx_x();
-    while filter < memory.mainloop.tiles * WARP_SPECIALIZED.filters() {
-        // Results of filters beyond the last one are not written.
-        let mut of_channel = [0.0, 1.0, 0.0, 0.0];
-        let made = work.made_by(filter);
-        if made.filters > 0 {
-            let channel = made.channel as usize;
-            if conv.bias.is_present() {
-                of_channel[0] = Global::new(bias, channels).load_readonly(channel).to_f32();
-            }
-            if F::OPERANDS.scaled {
-                of_channel[1] = descales.load_readonly(channel);
-            }
-            if !E::HAS_NORM {
-                let store = &output.without_norm.store;
-                // Filters that become columns share a channel of the output.
-                let shift = filter_shift::<E>(work.g);
-                [of_channel[2], of_channel[3]] =
-                    store.of_channel(channel >> shift, channels >> shift);
-            }
-        }
-        memory
-            .channels
-            .store_vec(filter * K_VECTOR_WORDS, of_channel);
-        filter += BLOCK_THREADS;
-    }
 }
 
 /// Applies `f` to row `i` (one filter) of the first [`HALF_SUMS`] accumulators of a thread.

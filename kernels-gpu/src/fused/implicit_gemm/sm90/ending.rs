@@ -1,0 +1,32 @@
+//! What becomes of results.
+
+/// What a kernel does with results.
+pub(super) trait Ending {
+    /// Whether a norm follows, so that it writes moments besides. A value that is not finite makes its sample
+    /// NaN anyway, so there is no fix-up.
+    const HAS_NORM: bool;
+    /// Whether the output is NHWC.
+    const IS_NHWC: bool;
+}
+
+/// With moments for a norm, to NCHW.
+pub(super) struct WithMoments;
+/// Without a norm, to NCHW.
+pub(super) struct Stored;
+/// Without a norm, to NHWC.
+pub(super) struct StoredNhwc;
+
+impl Ending for WithMoments {
+    const HAS_NORM: bool = true;
+    const IS_NHWC: bool = false;
+}
+
+impl Ending for Stored {
+    const HAS_NORM: bool = false;
+    const IS_NHWC: bool = false;
+}
+
+impl Ending for StoredNhwc {
+    const HAS_NORM: bool = false;
+    const IS_NHWC: bool = true;
+}
