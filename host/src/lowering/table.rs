@@ -8,7 +8,7 @@ use launch_config::Refusal;
 use launch_config::conv::ConvGeometry;
 use launch_config::depthwise::DepthwiseGeometry;
 use launch_config::depthwise::nhwc::NhwcGeometry;
-use launch_config::implicit_gemm::{GemmConfig, combining};
+use launch_config::implicit_gemm::combining;
 use launch_config::norm::NormGeometry;
 use op_spec::graph::NormalForm;
 use op_spec::{Layout, ReductionOp};
