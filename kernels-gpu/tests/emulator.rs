@@ -109,6 +109,11 @@ tests! {
     row_reduction_matches_for_rows_of_any_length: checks::row_reduction::matches::<f32>;
     row_reduction_matches_in_half_precision:
         checks::row_reduction::matches::<f16> => checks::row_reduction::matches::<bf16>;
+    softmax_matches_for_series_of_any_length: checks::softmax::matches::<f32>;
+    softmax_matches_in_half_precision:
+        checks::softmax::matches::<f16> => checks::softmax::matches::<bf16>;
+    softmax_applies_lists:
+        checks::softmax::lists::<f32> => checks::softmax::lists::<f16>, checks::softmax::lists::<bf16>;
     row_reduction_averages_by_any_divisor: checks::row_reduction::averages_by_any_divisor;
     channel_reduction_matches_alone_and_fused: checks::channel_reduction::channel_reduction::<f32>;
     channel_reduction_matches_in_half_precision:

@@ -8,7 +8,7 @@ use op_spec::{
     ConvProblem, ConvSpec, ConvTransposeProblem, ConvTransposeSpec, GeluApproximation,
     GroupNormProblem, InstanceNormProblem, LayerNormProblem, MaxPool2dProblem, Pad, Pass,
     PointwiseSpec, PoolProblem, Pooled, PreluProblem, Quantity, ReductionOp, ScaleProblem,
-    SpecError,
+    SoftmaxProblem, SpecError,
 };
 
 use crate::Presence;
@@ -23,6 +23,8 @@ use crate::pad::PadGeometry;
 use crate::pointwise::{Function, Step};
 use crate::pool::{WindowGeometry, WindowResult};
 use crate::reciprocal::Reciprocal;
+use crate::series::SeriesGeometry;
+use crate::softmax::SoftmaxGeometry;
 
 /// A problem with a by-value kernel argument.
 pub trait KernelGeometry {
@@ -254,6 +256,34 @@ impl ChannelReductionGeometry {
         let channels = kernel_extent(operation.name(), quantity, pass.reduced)?;
         let (n, spatial) = (pass.outer as u64, pass.inner as u64);
         Ok(Self::new(n, channels, spatial, operation.selects()))
+    }
+}
+
+impl SoftmaxGeometry {
+    /// The argument of a softmax of a dense tensor, channels last if `is_nhwc`: then it is one of channels.
+    ///
+    /// # Errors
+    /// [`SpecError::BeyondKernel`] if there are more channels than 32 bits count.
+    pub fn of(problem: &SoftmaxProblem, is_nhwc: bool) -> Result<Self, SpecError> {
+        let quantity = Quantity::entry("input", 1);
+        let channels = kernel_extent(problem.operator(), quantity, problem.channels)?;
+        let pass = &problem.pass;
+        let extents = [pass.outer, pass.reduced, pass.inner];
+        let [outer, count, inner] = extents.map(|extent| extent as u64);
+        let series = if is_nhwc {
+            SeriesGeometry::new(outer * inner, count, 1)
+        } else {
+            SeriesGeometry::new(outer, count, inner)
+        };
+        Ok(Self {
+            series: if problem.is_of_channels() {
+                series.along_channels(channels)
+            } else {
+                let planes = (problem.n * problem.channels).max(1) as u64;
+                series.within_channels(channels, series.series / planes)
+            },
+            is_log: Presence::of(problem.is_log),
+        })
     }
 }
 

@@ -35,6 +35,8 @@ pub mod pool;
 pub mod reciprocal;
 mod refusal;
 pub mod row_reduction;
+pub mod series;
+pub mod softmax;
 
 pub use arch::{Arch, f16_multiply_adds_per_cycle};
 pub use geometry::KernelGeometry;

@@ -1,0 +1,130 @@
+//! Operators that take all values along an axis before they give any: softmax, for example.
+//!
+//! The values along the axis at one place of the others are a *series*. Threads of a block share a series and
+//! keep its values in registers, up to [`HELD`] each, so that a kernel reads them once; of longer series they
+//! take a *batch* at a time and read it again. How many threads share a series depends on its length alone,
+//! so results are the same bits in any batch of samples.
+
+use super::{LaunchShape, Presence};
+
+/// Threads of a block.
+pub const BLOCK_THREADS: u32 = 256;
+
+/// Blocks that a multiprocessor should hold.
+pub const MIN_BLOCKS: u32 = 2;
+
+/// Values that a thread holds at a time.
+pub const HELD: usize = 32;
+
+/// Values of a thread that go through a list of functions at a time.
+pub const MAPPED: usize = 8;
+
+/// Values of a row for which one more thread of a warp is spent.
+const SHARED_ROW_ELEMENTS: u64 = 16;
+
+/// The longest rows that threads of one warp hold.
+const WARP_ROW_ELEMENTS: u64 = 1024;
+
+/// The most threads that share a series whose values are apart: as many series as a warp has lanes are
+/// neighbours.
+const MAX_SLICES: u64 = 8;
+
+/// The values along an axis of a dense tensor, and how threads share them.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct SeriesGeometry {
+    /// Series: elements of all other axes.
+    pub series: u64,
+    /// Values of a series.
+    pub count: u64,
+    /// The distance of these values: elements of the axes behind.
+    pub inner: u64,
+    /// Threads that share a series, a power of two.
+    pub threads: u32,
+    /// Channels, for a gain and a shift of each. The channel of a value is its index in the series if
+    /// `along_channels`, else that of the series: one for each `series_per_channel` of them, over and over.
+    pub channels: u32,
+    /// Whether a series has the values of all channels at a position.
+    pub along_channels: Presence,
+    /// Neighbouring series of one channel.
+    pub series_per_channel: u64,
+}
+
+impl SeriesGeometry {
+    /// Series of `count` values, `inner` elements apart, in each of `outer` parts of a tensor, where gain and
+    /// shift are those of one channel.
+    #[must_use]
+    pub const fn new(outer: u64, count: u64, inner: u64) -> Self {
+        let threads = if inner > 1 {
+            least(count.div_ceil(HELD as u64), MAX_SLICES)
+        } else if count <= WARP_ROW_ELEMENTS {
+            least(count.div_ceil(SHARED_ROW_ELEMENTS), 32)
+        } else {
+            BLOCK_THREADS as u64
+        };
+        Self {
+            series: outer * inner,
+            count,
+            inner,
+            threads: threads.next_power_of_two() as u32,
+            channels: 1,
+            along_channels: Presence::ABSENT,
+            series_per_channel: 1,
+        }
+    }
+
+    /// The same where a series has the values of all `channels`.
+    #[must_use]
+    pub const fn along_channels(self, channels: u32) -> Self {
+        Self {
+            channels,
+            along_channels: Presence::PRESENT,
+            ..self
+        }
+    }
+
+    /// The same where each series is of one of the `channels`, of which each sample has
+    /// `series_per_channel`.
+    #[must_use]
+    pub const fn within_channels(self, channels: u32, series_per_channel: u64) -> Self {
+        Self {
+            channels,
+            series_per_channel,
+            ..self
+        }
+    }
+
+    /// Whether the values of a series are neighbours, as are threads that share one. Else neighbouring threads
+    /// have neighbouring series.
+    #[must_use]
+    #[inline(always)]
+    pub const fn is_of_rows(&self) -> bool {
+        self.inner == 1
+    }
+
+    /// Series of a block.
+    #[must_use]
+    #[inline(always)]
+    pub const fn block_series(&self) -> u32 {
+        BLOCK_THREADS / self.threads
+    }
+
+    /// Values that the threads of a series hold together.
+    #[must_use]
+    #[inline(always)]
+    pub const fn batch_values(&self) -> u64 {
+        self.threads as u64 * HELD as u64
+    }
+
+    /// Launch of the kernel.
+    #[must_use]
+    pub const fn shape(&self) -> Option<LaunchShape> {
+        let blocks = self.series.div_ceil(self.block_series() as u64);
+        LaunchShape::linear(if self.count == 0 { 0 } else { blocks }, BLOCK_THREADS)
+    }
+}
+
+/// The smaller one.
+const fn least(a: u64, b: u64) -> u64 {
+    if a < b { a } else { b }
+}

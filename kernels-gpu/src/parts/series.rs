@@ -1,0 +1,265 @@
+//! The values along an axis, which threads of a block share and keep in registers.
+
+use cuda_std::global::{Global, GlobalMut};
+use cuda_std::shared::Shared;
+use cuda_std::warp::{self, ALL_LANES};
+use cuda_std::{Storage, thread};
+use launch_config::pointwise::OperandList;
+use launch_config::series::{BLOCK_THREADS, HELD, MAPPED, SeriesGeometry};
+use launch_config::{VECTOR_ELEMENTS, WARP_THREADS};
+
+use crate::parts::index::{div_rem, div_rem_u64};
+use crate::parts::pointwise::apply_with;
+use crate::parts::store::GainAndShift;
+use crate::parts::unroll::unroll;
+
+/// The vectors that a thread holds.
+const VECTORS: u64 = (HELD / VECTOR_ELEMENTS) as u64;
+
+/// A thread's part of a series.
+#[derive(Clone, Copy)]
+pub(crate) struct Series<'a> {
+    pub(crate) g: &'a SeriesGeometry,
+    /// The series, or the last one for threads that have none and store nothing.
+    number: u64,
+    is_stored: bool,
+    /// Its first value in the tensor.
+    first: u64,
+    /// The thread among those that share it.
+    place: u32,
+    /// Whether it is whole vectors.
+    in_vectors: bool,
+}
+
+/// What a list takes besides values. The pointers of what it does not have may be null.
+#[derive(Clone, Copy)]
+pub(crate) struct Operands<'a, T> {
+    pub(crate) list: &'a OperandList,
+    pub(crate) residual: *const T,
+    pub(crate) of_channels: GainAndShift,
+}
+
+impl<'a> Series<'a> {
+    /// The thread's series.
+    ///
+    /// # Safety
+    /// The launch is `g.shape()`.
+    #[inline(always)]
+    pub(crate) unsafe fn of_thread(g: &'a SeriesGeometry) -> Self {
+        let thread = thread::thread_idx_x();
+        let ((of_block, place), first_of) = if g.is_of_rows() {
+            (div_rem(thread, g.threads), 1)
+        } else {
+            let (place, of_block) = div_rem(thread, g.block_series());
+            ((of_block, place), g.inner)
+        };
+        let wanted = thread::block_idx_x() as u64 * g.block_series() as u64 + of_block as u64;
+        let number = wanted.min(g.series - 1);
+        let (outer, position) = if g.is_of_rows() {
+            (number, 0)
+        } else {
+            div_rem_u64(number, first_of)
+        };
+        Self {
+            g,
+            number,
+            is_stored: wanted < g.series,
+            first: outer * g.count * g.inner + position,
+            place,
+            in_vectors: g.is_of_rows() && g.count.is_multiple_of(VECTOR_ELEMENTS as u64),
+        }
+    }
+
+    /// Elements of the tensor.
+    #[inline(always)]
+    pub(crate) fn elements(&self) -> usize {
+        (self.g.series * self.g.count) as usize
+    }
+
+    /// The index in the series of value `i` of the thread's in a batch; beyond its end there is none.
+    #[inline(always)]
+    fn index(&self, batch: u64, i: usize) -> u64 {
+        let (threads, place) = (self.g.threads as u64, self.place as u64);
+        if self.in_vectors {
+            let vector = batch * VECTORS + (i / VECTOR_ELEMENTS) as u64;
+            (vector * threads + place) * VECTOR_ELEMENTS as u64 + (i % VECTOR_ELEMENTS) as u64
+        } else {
+            (batch * HELD as u64 + i as u64) * threads + place
+        }
+    }
+
+    /// Value `index` of the series in the tensor.
+    #[inline(always)]
+    fn at(&self, index: u64) -> usize {
+        (self.first + index * self.g.inner) as usize
+    }
+
+    /// The thread's values in a batch, from number `start` on; `absent` for those beyond the series' end.
+    ///
+    /// # Safety
+    /// `x` has [`elements`](Self::elements) elements and starts on 16 bytes. `N` and `start` are whole
+    /// vectors.
+    #[inline(always)]
+    unsafe fn part<T: Storage, const N: usize>(
+        &self,
+        x: Global<T>,
+        batch: u64,
+        start: usize,
+        absent: f32,
+    ) -> [f32; N] {
+        let mut values = [absent; N];
+        unroll!(8, |v| {
+            let first = v * VECTOR_ELEMENTS;
+            if first < N && self.in_vectors {
+                let index = self.index(batch, start + first);
+                if index < self.g.count {
+                    let vector = T::to_f32_vector(x.load_vec(self.at(index)));
+                    unroll!(4, |i| {
+                        values[first + i] = vector[i];
+                    });
+                }
+            } else if first < N {
+                unroll!(4, |i| {
+                    let index = self.index(batch, start + first + i);
+                    if index < self.g.count {
+                        values[first + i] = x.load(self.at(index)).to_f32();
+                    }
+                });
+            }
+        });
+        values
+    }
+
+    /// The thread's values in a batch; `absent` for those beyond the series' end.
+    ///
+    /// # Safety
+    /// `x` has [`elements`](Self::elements) elements and starts on 16 bytes.
+    #[inline(always)]
+    pub(crate) unsafe fn load<T: Storage>(
+        &self,
+        x: Global<T>,
+        batch: u64,
+        absent: f32,
+    ) -> [f32; HELD] {
+        self.part::<T, HELD>(x, batch, 0, absent)
+    }
+
+    /// What `combine` makes of a number of each thread of the series, the same in all of them.
+    ///
+    /// # Safety
+    /// All threads of the block call it together. `meeting` has an element for each of them, which nobody
+    /// else uses.
+    #[inline(always)]
+    pub(crate) unsafe fn together(
+        &self,
+        own: f32,
+        meeting: Shared<f32>,
+        combine: impl Fn(f32, f32) -> f32,
+    ) -> f32 {
+        let g = self.g;
+        let mut all = own;
+        // The first of those in shared memory, their distance, and how many there are.
+        let (mut first, mut step, mut count) = (0, WARP_THREADS, g.threads / WARP_THREADS);
+        if g.is_of_rows() {
+            let mut distance = g.threads.min(WARP_THREADS) / 2;
+            while distance > 0 {
+                let (other, _) = warp::warp_shuffle_xor(ALL_LANES, all, distance, WARP_THREADS);
+                all = combine(all, other);
+                distance /= 2;
+            }
+        } else {
+            step = g.block_series();
+            (first, count) = (thread::thread_idx_x() & (step - 1), g.threads);
+        }
+        // Equal in all threads, so the barrier is met by all or none.
+        if count > 1 {
+            meeting.store(thread::thread_idx_x(), all);
+            thread::sync_threads();
+            all = meeting.load(first);
+            let mut other = first + step;
+            while other < BLOCK_THREADS {
+                all = combine(all, meeting.load(other));
+                other += step;
+            }
+        }
+        all
+    }
+
+    /// Stores what `map` makes of the thread's values in a batch, and then the list. `map` takes some of them
+    /// and the indices in the series that they have.
+    ///
+    /// # Safety
+    /// `y` and the residual, if the list adds it, have [`elements`](Self::elements) elements and start on 16
+    /// bytes. Gain and shift have a value for each channel, if the list has them.
+    #[inline(always)]
+    pub(crate) unsafe fn store<T: Storage>(
+        &self,
+        y: GlobalMut<T>,
+        batch: u64,
+        values: [f32; HELD],
+        operands: Operands<'_, T>,
+        map: impl Fn(u64, f32) -> f32,
+    ) {
+        let (g, list) = (self.g, operands.list);
+        let mut rest = values;
+        let mut start = 0;
+        // A few at a time, since the list's code is written out for every value.
+        while start < HELD && self.is_stored && self.index(batch, start) < g.count {
+            let mut mapped = [0.0; MAPPED];
+            unroll!(8, |i| {
+                mapped[i] = map(self.index(batch, start + i), rest[i]);
+            });
+            let mut added = [0.0; MAPPED];
+            if list.adds() {
+                let residual = Global::new(operands.residual, self.elements());
+                added = self.part::<T, MAPPED>(residual, batch, start, 0.0);
+            }
+            let of_channels = || {
+                let of_channel = |channel: u64| {
+                    operands
+                        .of_channels
+                        .of_channel(channel as usize, g.channels as usize)
+                };
+                if g.along_channels.is_present() {
+                    let last = g.count - 1;
+                    [0, 1, 2, 3, 4, 5, 6, 7]
+                        .map(|i| of_channel(self.index(batch, start + i).min(last)))
+                } else {
+                    let (plane, _) = div_rem_u64(self.number, g.series_per_channel);
+                    let (_, channel) = div_rem_u64(plane, g.channels as u64);
+                    [of_channel(channel); MAPPED]
+                }
+            };
+            let results = apply_with::<T, MAPPED>(list, mapped, Some(added), Some(of_channels));
+            unroll!(2, |v| {
+                let first = v * VECTOR_ELEMENTS;
+                let [a, b, c, d] = [0, 1, 2, 3].map(|i: usize| results[first + i]);
+                let stored = T::from_f32_vector([a, b, c, d]);
+                if self.in_vectors {
+                    let index = self.index(batch, start + first);
+                    if index < g.count {
+                        y.store_vec(self.at(index), stored);
+                    }
+                } else {
+                    unroll!(4, |i| {
+                        let index = self.index(batch, start + first + i);
+                        if index < g.count {
+                            y.store(self.at(index), stored[i]);
+                        }
+                    });
+                }
+            });
+            // An array that is indexed by a variable would be in local memory.
+            let taken = rest;
+            unroll!(16, |i| {
+                if i < HELD - MAPPED {
+                    rest[i] = taken[i + MAPPED];
+                }
+            });
+            unroll!(8, |i| {
+                rest[16 + i] = taken[16 + i + MAPPED];
+            });
+            start += MAPPED;
+        }
+    }
+}

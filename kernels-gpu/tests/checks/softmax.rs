@@ -1,0 +1,178 @@
+//! Softmax over axes of any length, and lists behind it.
+
+use cuda_std::Storage;
+use launch_config::pointwise::OperandList;
+use launch_config::softmax::SoftmaxGeometry;
+use op_spec::graph::{Layer, LayerProblem};
+
+use super::super::kernels::softmax::SOFTMAX;
+use super::norm::optional;
+use super::pointwise::list;
+use super::{Failure, Outcome, Run, Tensor, case, compare, expected, label, same_bits};
+
+/// Shapes, and the axes that share a sum. Rows of single values, about a vector, in one thread and in
+/// several, with whole vectors and without, of a warp and of a block, in one batch and in several; the same
+/// of columns. More series than a block has.
+const SHAPES: [(&[usize], &[isize]); 21] = [
+    (&[1, 1, 1], &[2]),
+    (&[1, 70, 3], &[2]),
+    (&[2, 150, 4], &[2]),
+    (&[1, 37, 15], &[2]),
+    (&[1, 9, 64], &[2]),
+    (&[1, 5, 77], &[2]),
+    (&[2, 3, 516], &[2]),
+    (&[1, 3, 1023], &[2]),
+    (&[1, 2, 1024], &[2]),
+    (&[1, 2, 1025], &[2]),
+    (&[1, 2, 92, 92], &[2, 3]),
+    (&[1, 1, 8192], &[2]),
+    (&[1, 2, 8195], &[1, 2]),
+    (&[3, 1, 5], &[1]),
+    (&[2, 6, 150], &[1]),
+    (&[1, 33, 7, 9], &[1]),
+    (&[2, 64, 2, 131], &[1]),
+    (&[1, 129, 35], &[1]),
+    (&[1, 256, 33], &[1]),
+    (&[2, 257, 3], &[1]),
+    (&[1, 700, 2, 3], &[1]),
+];
+
+/// The layer's geometry.
+fn geometry(layer: &Layer, input: &[usize], is_nhwc: bool) -> SoftmaxGeometry {
+    let chain = op_spec::graph::Chain::new(input[1], [layer.clone()]).expect("a layer");
+    let problem = chain.problem(input).expect("an input that fits");
+    let problem = match problem.steps[0].problem {
+        LayerProblem::Softmax(problem) => problem,
+        LayerProblem::LogSoftmax(problem) => problem.softmax,
+        other => panic!("{other:?}"),
+    };
+    SoftmaxGeometry::of(&problem, is_nhwc).expect("few channels")
+}
+
+/// What a list takes.
+struct Operands<'a, T> {
+    list: OperandList,
+    residual: Option<&'a Tensor<T>>,
+    gain_and_shift: Option<[&'a Tensor<f32>; 2]>,
+}
+
+fn launch<T: Storage>(
+    run: &Run,
+    x: &Tensor<T>,
+    g: SoftmaxGeometry,
+    operands: &Operands<'_, T>,
+) -> Result<Tensor<T>, Failure> {
+    let y = run.empty::<T>(x.len())?;
+    let [gain, shift] = [0, 1].map(|at: usize| optional(operands.gain_and_shift.map(|of| of[at])));
+    let residual = optional(operands.residual);
+    let arguments = (x.source(), residual, gain, shift, y.ptr(), g, operands.list);
+    run.launch(&SOFTMAX, &[label::<T>()], g.series.shape(), arguments)?;
+    Ok(y)
+}
+
+/// Both operators, on series with NaN and infinities and on others, and on the last sample alone.
+pub(crate) fn matches<T: Storage>(run: &Run) -> Outcome {
+    let none = Operands {
+        list: OperandList::EMPTY,
+        residual: None,
+        gain_and_shift: None,
+    };
+    for (shape, dim) in SHAPES {
+        for (layer, is_special) in [
+            (Layer::softmax(dim), false),
+            (Layer::softmax(dim), true),
+            (Layer::log_softmax(dim), true),
+        ] {
+            let mut case = case::<T>([layer.clone()], shape);
+            if is_special {
+                case = case.special();
+                // The first series is minus infinity alone, where it is a row.
+                let infinite = if dim == [2] { shape[2] } else { 0 };
+                case.x
+                    .iter_mut()
+                    .take(infinite)
+                    .for_each(|x| *x = f32::NEG_INFINITY);
+            } else {
+                case = case.scaled(30.0).rounded(super::stored::<T>);
+            }
+            let x = run.load::<T>(&case)?.x;
+            let y = launch(run, &x, geometry(&layer, shape, false), &none)?;
+            compare(&case.name, &y, &expected::<T>(&case))?;
+            if shape[0] == 1 || is_special {
+                continue;
+            }
+            let len = x.len() / shape[0];
+            let last = x.values()?.split_off(x.len() - len);
+            let of_one: Vec<usize> = [&[1], &shape[1..]].concat();
+            let alone = run.tensor::<T>(&last)?;
+            let alone = launch(run, &alone, geometry(&layer, &of_one, false), &none)?;
+            let last = run.tensor::<T>(&y.values()?[x.len() - len..])?;
+            same_bits(&format!("the last sample of {}", case.name), &alone, &last)?;
+        }
+    }
+    Ok(())
+}
+
+/// Functions, a residual, and gain and shift of each channel behind a softmax over the channels, over space
+/// and over rows, and of channels-last tensors.
+pub(crate) fn lists<T: Storage>(run: &Run) -> Outcome {
+    let functions = [
+        Layer::mul(3.0),
+        Layer::sigmoid(),
+        Layer::add("residual"),
+        Layer::tanh(),
+    ];
+    for (shape, dim) in [
+        (&[2, 43, 5, 7][..], &[1][..]),
+        (&[2, 260, 3, 2], &[1]),
+        (&[2, 5, 3, 20], &[-1]),
+        (&[2, 5, 3, 21], &[-1]),
+        (&[2, 3, 5, 6], &[2, 3]),
+        (&[2, 3, 5, 6], &[2]),
+        (&[1, 3, 8, 1027], &[2, 3]),
+    ] {
+        let softmax = Layer::softmax(dim);
+        let layers = [&[softmax.clone()], &functions[..]].concat();
+        let case_of_list = case::<T>(layers, shape);
+        let loaded = run.load::<T>(&case_of_list)?;
+        let operands = Operands {
+            list: list(&functions),
+            residual: loaded.parameters.first(),
+            gain_and_shift: None,
+        };
+        let g = geometry(&softmax, shape, false);
+        let y = launch(run, &loaded.x, g, &operands)?;
+        compare(&case_of_list.name, &y, &expected::<T>(&case_of_list))?;
+
+        // Parameters are f32 here and exact in `T`, so the layers' are the same.
+        let layers = [
+            softmax.clone(),
+            Layer::from(Layer::scale("gain")),
+            Layer::mul(0.5),
+        ];
+        let affine = case::<T>(layers, shape);
+        let loaded = run.load::<T>(&affine)?;
+        let gain = run.tensor::<f32>(&loaded.parameters[0].values()?)?;
+        let shift = run.tensor::<f32>(&vec![-0.0; gain.len()])?;
+        let operands = Operands {
+            list: OperandList {
+                affine_at: 0,
+                ..list(&[Layer::mul(0.5)])
+            },
+            residual: None,
+            gain_and_shift: Some([&gain, &shift]),
+        };
+        let y = launch(run, &loaded.x, g, &operands)?;
+        compare(&affine.name, &y, &expected::<T>(&affine))?;
+        if dim == [1] {
+            let (n, channels) = (shape[0] as u64, shape[1] as u32);
+            let x = run.channels_last(&loaded.x, n, channels)?;
+            let last = launch(run, &x, geometry(&softmax, shape, true), &operands)?;
+            // Back: what are channels there are pixels here.
+            let pixels = (shape[2] * shape[3]) as u32;
+            let dense = run.channels_last(&last, n, pixels)?;
+            compare(&affine.name, &dense, &expected::<T>(&affine))?;
+        }
+    }
+    Ok(())
+}
