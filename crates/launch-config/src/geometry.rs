@@ -280,7 +280,7 @@ impl SoftmaxGeometry {
                 series.along_channels(channels)
             } else {
                 let planes = (problem.n * problem.channels).max(1) as u64;
-                series.within_channels(channels, series.series / planes)
+                series.within_channels(channels, (series.series / planes).max(1))
             },
             is_log: Presence::of(problem.is_log),
         })

@@ -16,6 +16,7 @@ use super::maps::{Map, Norm};
 use super::max_pool2d::pool_plane;
 use super::pool::pool_sample;
 use super::reduction::reduce_sample;
+use super::softmax::softmax_sample;
 use crate::error::Result;
 use crate::host_memory::{affordable, reserve, resize, zeroed};
 
@@ -254,9 +255,13 @@ impl<'a> Stage<'a> {
                 }
                 Ok(())
             }
-            Reduction::Axes(problem) => {
+            Reduction::Axes(_) | Reduction::Softmax(_) => {
                 self.map_groups(number, mapped);
-                reduce_sample(mapped, y, &problem)?;
+                match reduction {
+                    Reduction::Axes(problem) => reduce_sample(mapped, y, &problem)?,
+                    Reduction::Softmax(problem) => softmax_sample(mapped, y, &problem),
+                    _ => unreachable!("one of both"),
+                }
                 // The channels that are left: all, one for factors, or none.
                 let channel = y.len() / self.reduced_channels;
                 for (c, y) in y.chunks_exact_mut(channel).enumerate() {

@@ -28,7 +28,7 @@ use crate::operators::one_launch::{
 use crate::operators::pointwise::{ListStep, steps};
 use crate::operators::{
     self, Affine, ConvolutionParameters, Convolved, Preparations, arithmetic, conv_transpose,
-    pointwise, pool,
+    pointwise, pool, softmax,
 };
 use crate::program::{ProgramBuilder, Value};
 use launch_config::norm::NormGeometry;
@@ -319,6 +319,17 @@ impl<'a> Appending<'a> {
                 // The folded norm always has weight and bias.
                 (norm.weight, norm.bias) = (true, true);
                 group_norm::append(self.program, produced.value(), affine, norm.geometry()?)
+            }
+            Plan::Softmax(of) => {
+                let folded = self.folded(&of.behind.affine)?;
+                let residual = of.behind.residual;
+                let residual = residual.map(|layer| self.residual(layer, lowered.writes));
+                let operands = softmax::Operands {
+                    list: of.behind.list,
+                    residual: residual.transpose()?,
+                    folded,
+                };
+                softmax::append(self.program, produced.value(), of.geometry, operands)
             }
             Plan::List(list) => {
                 let list = self.list(list, lowered.writes)?;

@@ -26,7 +26,7 @@ use crate::operators::fused::{
 };
 use crate::operators::pointwise::{ListStep, steps};
 use crate::operators::{
-    self, arithmetic, batch_norm, group_norm, norm_statistics, pointwise, pool,
+    self, arithmetic, batch_norm, group_norm, norm_statistics, pointwise, pool, softmax,
 };
 use crate::program::{LaunchPlan, plan_reformat};
 
@@ -267,6 +267,14 @@ impl Planning<'_> {
                     plan_fold_scale(&mut self.plan, dtype, norm.shape.c)?;
                 }
                 group_norm::plan(&mut self.plan, dtype, &norm.geometry()?)
+            }
+            Plan::Softmax(of) => {
+                let mut affine = of.behind.affine.iter();
+                affine.try_for_each(|(_, affine)| plan_folding(&mut self.plan, dtype, affine))?;
+                if let Some(layer) = of.behind.residual {
+                    self.residual(layer, lowered.writes)?;
+                }
+                softmax::plan(&mut self.plan, dtype, &of.geometry)
             }
             Plan::List(list) => {
                 self.residuals(list, lowered.writes)?;
