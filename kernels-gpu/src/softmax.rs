@@ -21,8 +21,8 @@ shared_array! {
     static SOFTMAX_SUM: [f32; BLOCK_THREADS as usize];
 }
 
-/// A block takes the softmax of consecutive series, or its logarithm, applies a list to it, with a residual and a gain and a
-/// shift of each channel in it, and writes the results to `y`.
+/// A block takes the softmax of consecutive series, or its logarithm, applies a list to it, with a residual
+/// and a gain and a shift of each channel in it, and writes the results to `y`.
 ///
 /// *Launch*: `g.series.shape()`.
 /// *Mapping*: `g.series.threads` threads share a series and hold up to 32 values each. Those of a row are
@@ -33,9 +33,9 @@ shared_array! {
 /// each result is written once, each element of the residual read once.
 ///
 /// # Safety
-/// `x` and `y` have `g.series.series * g.series.count` elements, more than 0, and so has `residual` if the list adds it.
-/// They start on 16 bytes and are apart from each other. If the list has them, `gain` and `shift` have a value
-/// for each channel.
+/// `x` and `y` have `g.series.series * g.series.count` elements, more than 0, and so has `residual` if the
+/// list adds it. They start on 16 bytes and `y` is apart from the others. If the list has them, `gain` and
+/// `shift` have a value for each channel.
 #[kernel(instances(T: [f32, f16, bf16]), max_threads = BLOCK_THREADS, min_blocks = MIN_BLOCKS)]
 pub unsafe fn softmax<T: Storage>(
     x: *const T,

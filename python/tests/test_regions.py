@@ -92,6 +92,21 @@ TAKEN = {
         IMAGE,
         ["conv2d layer_norm"],
     ),
+    "softmax": (
+        Of(
+            lambda own, x: ((own.a(x).softmax(1) + own.b) * 2).sigmoid(),
+            a=conv(),
+            b=nn.Parameter(torch.rand(8, 1, 1)),
+        ),
+        IMAGE,
+        ["conv2d softmax add mul sigmoid"],
+    ),
+    "softmax alone": (nn.LogSoftmax(-1), IMAGE, ["log_softmax"]),
+    "softmax of flattened axes": (
+        Of(lambda own, x: own.a(x).flatten(2).softmax(2).view(2, 8, 9, 10) * own.b, a=after(), b=nn.Parameter(torch.rand(1, 8, 1, 1))),
+        IMAGE,
+        [f"{BEGIN} softmax scale"],
+    ),
     "conv1d": (
         nn.Sequential(nn.Conv1d(3, 8, 3, 2, 1, 2), nn.InstanceNorm1d(8)),
         SIGNAL,
@@ -378,6 +393,7 @@ READERS = {
         ),
         "a weight or a bias alone",
     ),
+    "a softmax over the batch": (nn.Sequential(conv(), nn.Softmax(0)), "dim is 0"),
     "a layer norm over some axes": (nn.LayerNorm(12), "fewer axes than all"),
     "float64": (after().double(), "no kernels for torch.float64"),
 }

@@ -8,7 +8,7 @@ use op_spec::{
     ConvProblem, ConvSpec, ConvTransposeProblem, ConvTransposeSpec, GeluApproximation,
     GroupNormProblem, InstanceNormProblem, LayerNormProblem, MaxPool2dProblem, Pad, Pass,
     PointwiseSpec, PoolProblem, Pooled, PreluProblem, Quantity, ReductionOp, ScaleProblem,
-    SoftmaxProblem, SpecError,
+    SpecError,
 };
 
 use crate::Presence;
@@ -23,8 +23,6 @@ use crate::pad::PadGeometry;
 use crate::pointwise::{Function, Step};
 use crate::pool::{WindowGeometry, WindowResult};
 use crate::reciprocal::Reciprocal;
-use crate::series::SeriesGeometry;
-use crate::softmax::SoftmaxGeometry;
 
 /// A problem with a by-value kernel argument.
 pub trait KernelGeometry {
@@ -259,34 +257,6 @@ impl ChannelReductionGeometry {
     }
 }
 
-impl SoftmaxGeometry {
-    /// The argument of a softmax of a dense tensor, channels last if `is_nhwc`: then it is one of channels.
-    ///
-    /// # Errors
-    /// [`SpecError::BeyondKernel`] if there are more channels than 32 bits count.
-    pub fn of(problem: &SoftmaxProblem, is_nhwc: bool) -> Result<Self, SpecError> {
-        let quantity = Quantity::entry("input", 1);
-        let channels = kernel_extent(problem.operator(), quantity, problem.channels)?;
-        let pass = &problem.pass;
-        let extents = [pass.outer, pass.reduced, pass.inner];
-        let [outer, count, inner] = extents.map(|extent| extent as u64);
-        let series = if is_nhwc {
-            SeriesGeometry::new(outer * inner, count, 1)
-        } else {
-            SeriesGeometry::new(outer, count, inner)
-        };
-        Ok(Self {
-            series: if problem.is_of_channels() {
-                series.along_channels(channels)
-            } else {
-                let planes = (problem.n * problem.channels).max(1) as u64;
-                series.within_channels(channels, (series.series / planes).max(1))
-            },
-            is_log: Presence::of(problem.is_log),
-        })
-    }
-}
-
 macro_rules! of_channels {
     ($($Problem:ident($operator:literal): $Geometry:ident;)+) => {$(
         impl KernelGeometry for $Problem {
@@ -433,7 +403,7 @@ fn extents(shape: &ChannelShape, operator: &'static str) -> Result<(u64, u32, u6
 }
 
 /// `value` in 32 bits.
-fn kernel_extent(
+pub(crate) fn kernel_extent(
     operator: &'static str,
     quantity: Quantity,
     value: usize,

@@ -94,8 +94,8 @@ impl SeriesGeometry {
         }
     }
 
-    /// Whether the values of a series are neighbours, as are threads that share one. Else neighbouring threads
-    /// have neighbouring series.
+    /// Whether the values of a series are neighbours, as are threads that share one. Else neighbouring
+    /// threads have neighbouring series.
     #[must_use]
     #[inline(always)]
     pub const fn is_of_rows(&self) -> bool {

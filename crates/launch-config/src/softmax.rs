@@ -1,6 +1,9 @@
 //! `softmax` and `log_softmax`.
 
+use op_spec::{Quantity, SoftmaxProblem, SpecError};
+
 use super::Presence;
+use super::geometry::kernel_extent;
 use super::series::SeriesGeometry;
 
 /// A softmax of each series.
@@ -11,4 +14,32 @@ pub struct SoftmaxGeometry {
     pub series: SeriesGeometry,
     /// Whether logarithms are taken of the results.
     pub is_log: Presence,
+}
+
+impl SoftmaxGeometry {
+    /// The argument of a softmax of a dense tensor, channels last if `is_nhwc`: then it is one of channels.
+    ///
+    /// # Errors
+    /// [`SpecError::BeyondKernel`] if there are more channels than 32 bits count.
+    pub fn of(problem: &SoftmaxProblem, is_nhwc: bool) -> Result<Self, SpecError> {
+        let quantity = Quantity::entry("input", 1);
+        let channels = kernel_extent(problem.operator(), quantity, problem.channels)?;
+        let pass = &problem.pass;
+        let extents = [pass.outer, pass.reduced, pass.inner];
+        let [outer, count, inner] = extents.map(|extent| extent as u64);
+        let series = if is_nhwc {
+            SeriesGeometry::new(outer * inner, count, 1)
+        } else {
+            SeriesGeometry::new(outer, count, inner)
+        };
+        Ok(Self {
+            series: if problem.is_of_channels() {
+                series.along_channels(channels)
+            } else {
+                let planes = (problem.n * problem.channels).max(1) as u64;
+                series.within_channels(channels, (series.series / planes).max(1))
+            },
+            is_log: Presence::of(problem.is_log),
+        })
+    }
 }

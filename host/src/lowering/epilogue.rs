@@ -4,21 +4,19 @@
 
 use launch_config::pointwise::{MAX_STEPS, OperandList, PointwiseList, Step};
 use op_spec::graph::{ChannelAffine, Epilogue, NormalForm, Pointwise, Reduction};
-use op_spec::{
-    ArithmeticOp, ArithmeticProblem, Layout, PointwiseProblem, PreluProblem, ScaleProblem,
-    SoftmaxProblem,
-};
+use op_spec::{ArithmeticOp, ArithmeticProblem, PointwiseProblem, PreluProblem, ScaleProblem};
 
 mod pool;
+mod softmax;
 
 pub(super) use pool::{Pool, Windows};
+pub(super) use softmax::Softmax;
 
 use super::region::Region;
 use crate::operators::pointwise::ListStep;
 use crate::operators::reduction::OfChannels;
 use crate::spec::{ClampProblem, GroupNormProblem, ReductionOp};
 use launch_config::implicit_gemm::Epilogue as StoreEpilogue;
-use launch_config::softmax::SoftmaxGeometry;
 use launch_config::{Presence, Refusal};
 
 /// The plan of an epilogue.
@@ -186,42 +184,6 @@ impl Behind {
             affine,
             residual,
             list,
-        })
-    }
-}
-
-/// A softmax, or its logarithm, and a list behind it.
-#[derive(Debug, Clone)]
-pub(super) struct Softmax {
-    pub(super) geometry: SoftmaxGeometry,
-    pub(super) behind: Behind,
-    /// The layout of input and output.
-    pub(super) layout: Layout,
-}
-
-impl Softmax {
-    fn of(
-        region: &Region<'_>,
-        problem: &SoftmaxProblem,
-        form: &Epilogue,
-    ) -> Result<Softmax, Refusal> {
-        let expected = "softmax, perhaps arithmetic with parameters, up to eight functions and a residual behind it";
-        let refusal = Refusal::Layers { expected };
-        let behind = Behind::of(&form.after).ok_or(refusal)?;
-        let has_channels = problem.is_of_channels() || problem.is_within_channels();
-        let is_first = form.norm.is_none() && form.list.is_empty();
-        if !is_first || behind.list.is_affine() && !has_channels {
-            return Err(refusal);
-        }
-        let is_nhwc = problem.is_of_channels() && region.is_dense_nhwc();
-        Ok(Softmax {
-            geometry: SoftmaxGeometry::of(problem, is_nhwc)
-                .map_err(|_| Refusal::Needs("channels that are counted with 32 bits"))?,
-            behind,
-            layout: match is_nhwc {
-                true => Layout::Nhwc,
-                false => Layout::Nchw,
-            },
         })
     }
 }

@@ -16,8 +16,8 @@ use crate::spec::{LogSoftmaxSpec, SoftmaxSpec};
 /// *Shapes*: `(n, ..)` to the same; `dim` has any axes but the batch.
 ///
 /// *Numerics*: exponentials are those of distances from the largest value, so none overflows. They are summed
-/// in f32, in an order that does not depend on the batch, and results are rounded once. *NaN* among the values
-/// that share a sum gives NaN for all of them, and so do infinity, and minus infinity in all of them.
+/// in f32, in an order that does not depend on the batch, and results are rounded once. *NaN* among the
+/// values that share a sum gives NaN for all of them, and so do infinity, and minus infinity in all of them.
 ///
 /// # Errors
 /// [`Error::Spec`](crate::Error::Spec) for a rank below 2, or a `dim` that is empty, names the batch, an axis
@@ -36,7 +36,8 @@ use crate::spec::{LogSoftmaxSpec, SoftmaxSpec};
 /// # Ok::<(), convfuse::Error>(())
 /// ```
 ///
-/// As [`torch.nn.functional.softmax`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.softmax.html).
+/// As
+/// [`torch.nn.functional.softmax`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.softmax.html).
 pub fn softmax(x: &Tensor, spec: &SoftmaxSpec) -> Result<Tensor> {
     let problem = spec.problem(x.shape())?;
     single("softmax", x, problem.into(), &[])
@@ -62,7 +63,8 @@ pub fn softmax(x: &Tensor, spec: &SoftmaxSpec) -> Result<Tensor> {
 /// # Ok::<(), convfuse::Error>(())
 /// ```
 ///
-/// As [`torch.nn.functional.log_softmax`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.log_softmax.html).
+/// As
+/// [`torch.nn.functional.log_softmax`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.log_softmax.html).
 pub fn log_softmax(x: &Tensor, spec: &LogSoftmaxSpec) -> Result<Tensor> {
     let problem = spec.problem(x.shape())?;
     single("log_softmax", x, problem.into(), &[])
