@@ -233,8 +233,8 @@ bugs! {
         series_lose_the_values_of_the_last_warp, softmax::matches::<f32>,
             "while «other < BLOCK_THREADS» {" => "other + step < BLOCK_THREADS";
         series_lose_the_last_vector, softmax::matches::<f32>,
-            "                if «index < self.g.count» {\n                    let vector"
-                => "self.g.count > index + VECTOR_ELEMENTS as u64";
+            "                if first < N && «index < self.g.count» {"
+                => "self.g.count > index + VECTOR";
         series_are_stored_a_value_too_far, softmax::matches::<f32>,
             "                        if «index < g.count» {\n                            y.store(" => "index <= g.count";
         series_of_another_channel_take_its_gain, softmax::lists::<f32>,

@@ -56,26 +56,26 @@ pub unsafe fn softmax<T: Storage>(
         of_channels: GainAndShift { gain, shift },
     };
     let load = |batch| series.load(x, batch, f32::NEG_INFINITY);
-    let is_held = g.count <= g.batch_values();
+    let is_held = g.batches() == 1;
     let mut values = load(0);
     // Finite, so that minus infinity is at a distance from it.
     let mut largest = largest_of(f32::MIN, values);
     let mut sum = 0.0;
     if !is_held {
         let mut batch = 0;
-        while batch * g.batch_values() < g.count {
+        while batch < g.batches() {
             values = load(batch);
             let next = largest_of(largest, values);
             sum *= Exponential::of::<T>(largest - next).value();
             largest = next;
-            sum += sum_of(exponentials::<T>(values, largest));
+            sum += sum_of(exponentials::<T>(&series, batch, values, largest));
             batch += 1;
         }
     }
     let own = largest;
     largest = series.together(own, SOFTMAX_LARGEST.view(), math::max);
     if is_held {
-        let exponentials = exponentials::<T>(values, largest);
+        let exponentials = exponentials::<T>(&series, 0, values, largest);
         sum = sum_of(exponentials);
         if !is_log {
             values = exponentials;
@@ -92,11 +92,11 @@ pub unsafe fn softmax<T: Storage>(
         f32::NAN
     };
     let mut batch = 0;
-    while batch * g.batch_values() < g.count {
+    while batch < g.batches() {
         if !is_held {
             values = load(batch);
             if !is_log {
-                values = exponentials::<T>(values, largest);
+                values = exponentials::<T>(&series, batch, values, largest);
             }
         }
         series.store(y, batch, values, operands, |_, value| {
@@ -120,15 +120,25 @@ fn largest_of(largest: f32, values: [f32; HELD]) -> f32 {
     largest
 }
 
-/// `e^(x - largest)` of each value.
+/// `e^(x - largest)` of each value of a batch that the thread has, 0 in place of others.
 #[inline(always)]
-fn exponentials<T: Storage>(values: [f32; HELD], largest: f32) -> [f32; HELD] {
-    let mut values = values;
-    unroll!(16, |i| {
-        values[i] = Exponential::of::<T>(values[i] - largest).value();
-        values[i + 16] = Exponential::of::<T>(values[i + 16] - largest).value();
+fn exponentials<T: Storage>(
+    series: &Series<'_>,
+    batch: u32,
+    values: [f32; HELD],
+    largest: f32,
+) -> [f32; HELD] {
+    let mut exponentials = [0.0; HELD];
+    unroll!(4, |part| {
+        let first = part * (HELD / 4);
+        if series.has(batch, first) {
+            unroll!(8, |i| {
+                let distance = values[first + i] - largest;
+                exponentials[first + i] = Exponential::of::<T>(distance).value();
+            });
+        }
     });
-    values
+    exponentials
 }
 
 /// The sum of the values.

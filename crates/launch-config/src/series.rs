@@ -5,7 +5,7 @@
 //! take a *batch* at a time and read it again. How many threads share a series depends on its length alone,
 //! so results are the same bits in any batch of samples.
 
-use super::{LaunchShape, Presence};
+use super::{LaunchShape, Presence, WARP_THREADS};
 
 /// Threads of a block.
 pub const BLOCK_THREADS: u32 = 256;
@@ -20,14 +20,14 @@ pub const HELD: usize = 32;
 pub const MAPPED: usize = 8;
 
 /// Values of a row for which one more thread of a warp is spent.
-const SHARED_ROW_ELEMENTS: u64 = 16;
+const SHARED_ROW_ELEMENTS: u32 = 16;
 
 /// The longest rows that threads of one warp hold.
-const WARP_ROW_ELEMENTS: u64 = 1024;
+const WARP_ROW_ELEMENTS: u32 = 1024;
 
 /// The most threads that share a series whose values are apart: as many series as a warp has lanes are
 /// neighbours.
-const MAX_SLICES: u64 = 8;
+const MAX_SLICES: u32 = 8;
 
 /// The values along an axis of a dense tensor, and how threads share them.
 #[repr(C)]
@@ -36,9 +36,9 @@ pub struct SeriesGeometry {
     /// Series: elements of all other axes.
     pub series: u64,
     /// Values of a series.
-    pub count: u64,
+    pub count: u32,
     /// The distance of these values: elements of the axes behind.
-    pub inner: u64,
+    pub inner: u32,
     /// Threads that share a series, a power of two.
     pub threads: u32,
     /// Channels, for a gain and a shift of each. The channel of a value is its index in the series if
@@ -54,19 +54,19 @@ impl SeriesGeometry {
     /// Series of `count` values, `inner` elements apart, in each of `outer` parts of a tensor, where gain and
     /// shift are those of one channel.
     #[must_use]
-    pub const fn new(outer: u64, count: u64, inner: u64) -> Self {
+    pub const fn new(outer: u64, count: u32, inner: u32) -> Self {
         let threads = if inner > 1 {
-            least(count.div_ceil(HELD as u64), MAX_SLICES)
+            least(count.div_ceil(HELD as u32), MAX_SLICES)
         } else if count <= WARP_ROW_ELEMENTS {
-            least(count.div_ceil(SHARED_ROW_ELEMENTS), 32)
+            least(count.div_ceil(SHARED_ROW_ELEMENTS), WARP_THREADS)
         } else {
-            BLOCK_THREADS as u64
+            BLOCK_THREADS
         };
         Self {
-            series: outer * inner,
+            series: outer * inner as u64,
             count,
             inner,
-            threads: threads.next_power_of_two() as u32,
+            threads: threads.next_power_of_two(),
             channels: 1,
             along_channels: Presence::ABSENT,
             series_per_channel: 1,
@@ -112,8 +112,15 @@ impl SeriesGeometry {
     /// Values that the threads of a series hold together.
     #[must_use]
     #[inline(always)]
-    pub const fn batch_values(&self) -> u64 {
-        self.threads as u64 * HELD as u64
+    pub const fn batch_values(&self) -> u32 {
+        self.threads * HELD as u32
+    }
+
+    /// Batches of a series.
+    #[must_use]
+    #[inline(always)]
+    pub const fn batches(&self) -> u32 {
+        self.count.div_ceil(self.batch_values())
     }
 
     /// Launch of the kernel.
@@ -125,6 +132,6 @@ impl SeriesGeometry {
 }
 
 /// The smaller one.
-const fn least(a: u64, b: u64) -> u64 {
+const fn least(a: u32, b: u32) -> u32 {
     if a < b { a } else { b }
 }

@@ -20,15 +20,23 @@ impl SoftmaxGeometry {
     /// The argument of a softmax of a dense tensor, channels last if `is_nhwc`: then it is one of channels.
     ///
     /// # Errors
-    /// [`SpecError::BeyondKernel`] if there are more channels than 32 bits count.
+    /// [`SpecError::BeyondKernel`] if there are more channels, values that share a sum, or elements behind
+    /// them than kernels count with 32 bits.
     pub fn of(problem: &SoftmaxProblem, is_nhwc: bool) -> Result<Self, SpecError> {
         let quantity = Quantity::entry("input", 1);
         let channels = kernel_extent(problem.operator(), quantity, problem.channels)?;
         let pass = &problem.pass;
-        let extents = [pass.outer, pass.reduced, pass.inner];
-        let [outer, count, inner] = extents.map(|extent| extent as u64);
+        let quantity = |name| Quantity::scalar(name);
+        let count = kernel_extent(
+            problem.operator(),
+            quantity("elements of dim"),
+            pass.reduced,
+        )?;
+        let inner = quantity("elements behind dim");
+        let inner = kernel_extent(problem.operator(), inner, pass.inner)?;
+        let outer = pass.outer as u64;
         let series = if is_nhwc {
-            SeriesGeometry::new(outer * inner, count, 1)
+            SeriesGeometry::new(outer * inner as u64, count, 1)
         } else {
             SeriesGeometry::new(outer, count, inner)
         };

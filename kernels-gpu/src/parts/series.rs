@@ -14,7 +14,9 @@ use crate::parts::store::GainAndShift;
 use crate::parts::unroll::unroll;
 
 /// The vectors that a thread holds.
-const VECTORS: u64 = (HELD / VECTOR_ELEMENTS) as u64;
+const VECTORS: u32 = HELD as u32 / VECTOR;
+
+const VECTOR: u32 = VECTOR_ELEMENTS as u32;
 
 /// A thread's part of a series.
 #[derive(Clone, Copy)]
@@ -47,51 +49,57 @@ impl<'a> Series<'a> {
     #[inline(always)]
     pub(crate) unsafe fn of_thread(g: &'a SeriesGeometry) -> Self {
         let thread = thread::thread_idx_x();
-        let ((of_block, place), first_of) = if g.is_of_rows() {
-            (div_rem(thread, g.threads), 1)
+        let (of_block, place) = if g.is_of_rows() {
+            div_rem(thread, g.threads)
         } else {
             let (place, of_block) = div_rem(thread, g.block_series());
-            ((of_block, place), g.inner)
+            (of_block, place)
         };
         let wanted = thread::block_idx_x() as u64 * g.block_series() as u64 + of_block as u64;
         let number = wanted.min(g.series - 1);
         let (outer, position) = if g.is_of_rows() {
             (number, 0)
         } else {
-            div_rem_u64(number, first_of)
+            div_rem_u64(number, g.inner as u64)
         };
         Self {
             g,
             number,
             is_stored: wanted < g.series,
-            first: outer * g.count * g.inner + position,
+            first: outer * g.count as u64 * g.inner as u64 + position,
             place,
-            in_vectors: g.is_of_rows() && g.count.is_multiple_of(VECTOR_ELEMENTS as u64),
+            in_vectors: g.is_of_rows() && g.count.is_multiple_of(VECTOR),
         }
     }
 
     /// Elements of the tensor.
     #[inline(always)]
     pub(crate) fn elements(&self) -> usize {
-        (self.g.series * self.g.count) as usize
+        (self.g.series * self.g.count as u64) as usize
     }
 
     /// The index in the series of value `i` of the thread's in a batch; beyond its end there is none.
     #[inline(always)]
-    fn index(&self, batch: u64, i: usize) -> u64 {
-        let (threads, place) = (self.g.threads as u64, self.place as u64);
+    fn index(&self, batch: u32, i: usize) -> u32 {
+        let (threads, i) = (self.g.threads, i as u32);
         if self.in_vectors {
-            let vector = batch * VECTORS + (i / VECTOR_ELEMENTS) as u64;
-            (vector * threads + place) * VECTOR_ELEMENTS as u64 + (i % VECTOR_ELEMENTS) as u64
+            let vector = batch * VECTORS + i / VECTOR;
+            (vector * threads + self.place) * VECTOR + i % VECTOR
         } else {
-            (batch * HELD as u64 + i as u64) * threads + place
+            (batch * HELD as u32 + i) * threads + self.place
         }
+    }
+
+    /// Whether the thread has value `i` of a batch, or one behind it.
+    #[inline(always)]
+    pub(crate) fn has(&self, batch: u32, i: usize) -> bool {
+        self.index(batch, i) < self.g.count
     }
 
     /// Value `index` of the series in the tensor.
     #[inline(always)]
-    fn at(&self, index: u64) -> usize {
-        (self.first + index * self.g.inner) as usize
+    fn at(&self, index: u32) -> usize {
+        (self.first + index as u64 * self.g.inner as u64) as usize
     }
 
     /// The thread's values in a batch, from number `start` on; `absent` for those beyond the series' end.
@@ -103,30 +111,33 @@ impl<'a> Series<'a> {
     unsafe fn part<T: Storage, const N: usize>(
         &self,
         x: Global<T>,
-        batch: u64,
+        batch: u32,
         start: usize,
         absent: f32,
     ) -> [f32; N] {
         let mut values = [absent; N];
-        unroll!(8, |v| {
-            let first = v * VECTOR_ELEMENTS;
-            if first < N && self.in_vectors {
+        if self.in_vectors {
+            unroll!(8, |v| {
+                let first = v * VECTOR_ELEMENTS;
                 let index = self.index(batch, start + first);
-                if index < self.g.count {
+                if first < N && index < self.g.count {
                     let vector = T::to_f32_vector(x.load_vec(self.at(index)));
                     unroll!(4, |i| {
                         values[first + i] = vector[i];
                     });
                 }
-            } else if first < N {
+            });
+        } else {
+            unroll!(8, |v| {
                 unroll!(4, |i| {
-                    let index = self.index(batch, start + first + i);
-                    if index < self.g.count {
-                        values[first + i] = x.load(self.at(index)).to_f32();
+                    let of_part = v * VECTOR_ELEMENTS + i;
+                    let index = self.index(batch, start + of_part);
+                    if of_part < N && index < self.g.count {
+                        values[of_part] = x.load(self.at(index)).to_f32();
                     }
                 });
-            }
-        });
+            });
+        }
         values
     }
 
@@ -138,7 +149,7 @@ impl<'a> Series<'a> {
     pub(crate) unsafe fn load<T: Storage>(
         &self,
         x: Global<T>,
-        batch: u64,
+        batch: u32,
         absent: f32,
     ) -> [f32; HELD] {
         self.part::<T, HELD>(x, batch, 0, absent)
@@ -195,16 +206,16 @@ impl<'a> Series<'a> {
     pub(crate) unsafe fn store<T: Storage>(
         &self,
         y: GlobalMut<T>,
-        batch: u64,
+        batch: u32,
         values: [f32; HELD],
         operands: Operands<'_, T>,
-        map: impl Fn(u64, f32) -> f32,
+        map: impl Fn(u32, f32) -> f32,
     ) {
         let (g, list) = (self.g, operands.list);
         let mut rest = values;
         let mut start = 0;
         // A few at a time, since the list's code is written out for every value.
-        while start < HELD && self.is_stored && self.index(batch, start) < g.count {
+        while start < HELD && self.is_stored && self.has(batch, start) {
             let mut mapped = [0.0; MAPPED];
             unroll!(8, |i| {
                 mapped[i] = map(self.index(batch, start + i), rest[i]);
@@ -215,7 +226,7 @@ impl<'a> Series<'a> {
                 added = self.part::<T, MAPPED>(residual, batch, start, 0.0);
             }
             let of_channels = || {
-                let of_channel = |channel: u64| {
+                let of_channel = |channel: u32| {
                     operands
                         .of_channels
                         .of_channel(channel as usize, g.channels as usize)
@@ -227,7 +238,7 @@ impl<'a> Series<'a> {
                 } else {
                     let (plane, _) = div_rem_u64(self.number, g.series_per_channel);
                     let (_, channel) = div_rem_u64(plane, g.channels as u64);
-                    [of_channel(channel); MAPPED]
+                    [of_channel(channel as u32); MAPPED]
                 }
             };
             let results = apply_with::<T, MAPPED>(list, mapped, Some(added), Some(of_channels));
@@ -235,12 +246,10 @@ impl<'a> Series<'a> {
                 let first = v * VECTOR_ELEMENTS;
                 let [a, b, c, d] = [0, 1, 2, 3].map(|i: usize| results[first + i]);
                 let stored = T::from_f32_vector([a, b, c, d]);
-                if self.in_vectors {
-                    let index = self.index(batch, start + first);
-                    if index < g.count {
-                        y.store_vec(self.at(index), stored);
-                    }
-                } else {
+                let index = self.index(batch, start + first);
+                if self.in_vectors && index < g.count {
+                    y.store_vec(self.at(index), stored);
+                } else if !self.in_vectors {
                     unroll!(4, |i| {
                         let index = self.index(batch, start + first + i);
                         if index < g.count {

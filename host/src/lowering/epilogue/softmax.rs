@@ -34,7 +34,7 @@ impl Softmax {
         let is_nhwc = problem.is_of_channels() && region.is_dense_nhwc();
         Ok(Softmax {
             geometry: SoftmaxGeometry::of(problem, is_nhwc)
-                .map_err(|_| Refusal::Needs("channels that are counted with 32 bits"))?,
+                .map_err(|_| Refusal::Needs("axes that are counted with 32 bits"))?,
             behind,
             layout: match is_nhwc {
                 true => Layout::Nhwc,
