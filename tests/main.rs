@@ -46,7 +46,7 @@ mod prelu;
 mod properties;
 mod refusals;
 mod repeats;
-mod softmax;
+mod series;
 mod streams;
 
 use libtest_mimic::{Arguments, Trial};
@@ -85,7 +85,7 @@ fn main() {
         pointwise::trials(),
         pool::trials(),
         prelu::trials(),
-        softmax::trials(),
+        series::trials(),
         properties::trials(),
         refusals::trials(),
         repeats::trials(),

@@ -251,6 +251,15 @@ bugs! {
         softmax_of_minus_infinity_alone_is_infinite, softmax::matches::<f32>,
             "let logarithm = if «sum >= 1.0» {" => "sum >= 0.0";
     "layer_norm.rs":
+        rows_deviate_by_values_that_they_lack, layer_norm_rows::matches::<f32>,
+            "            if «row.has(batch, 2 * i + 1)» {" => "true";
+        rows_of_batches_keep_the_first, layer_norm_rows::matches::<f32>,
+            "values = row.load(x, «batch», 0.0);" => "0";
+        rows_take_the_sum_of_their_first_batch, layer_norm_rows::matches::<f32>,
+            "sum += «sum_of(row.load(x, batch, 0.0))»;" => "0.0";
+        rows_take_weights_in_the_type_of_tensors, layer_norm_rows::matches::<f16>,
+            "affine(values, rows.count as usize, index as usize, «g.affine_type»)"
+                => "launch_config::AffineType::TENSOR";
         layer_norm_takes_the_weight_of_a_place_in_its_block, norm::layer_norm::<f32>,
             "affine(values, row, «position as usize», g.norm.affine_type)" => "local as usize % row";
 }

@@ -10,7 +10,7 @@ use launch_config::series::{BLOCK_THREADS, HELD, MIN_BLOCKS};
 use launch_config::softmax::SoftmaxGeometry;
 
 use crate::parts::exponential::{Exponential, ln_from_one};
-use crate::parts::series::{Operands, Series};
+use crate::parts::series::{Operands, Series, sum_of};
 use crate::parts::store::GainAndShift;
 use crate::parts::unroll::unroll;
 
@@ -139,15 +139,4 @@ fn exponentials<T: Storage>(
         }
     });
     exponentials
-}
-
-/// The sum of the values.
-#[inline(always)]
-fn sum_of(values: [f32; HELD]) -> f32 {
-    let mut sums = [0.0; 2];
-    unroll!(16, |i| {
-        sums[0] += values[i];
-        sums[1] += values[i + 16];
-    });
-    sums[0] + sums[1]
 }

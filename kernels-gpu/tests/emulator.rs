@@ -109,6 +109,12 @@ tests! {
     row_reduction_matches_for_rows_of_any_length: checks::row_reduction::matches::<f32>;
     row_reduction_matches_in_half_precision:
         checks::row_reduction::matches::<f16> => checks::row_reduction::matches::<bf16>;
+    layer_norm_rows_match: checks::layer_norm_rows::matches::<f32>;
+    layer_norm_rows_match_in_half_precision:
+        checks::layer_norm_rows::matches::<f16> => checks::layer_norm_rows::matches::<bf16>;
+    layer_norm_rows_apply_lists:
+        checks::layer_norm_rows::lists::<f32>
+            => checks::layer_norm_rows::lists::<f16>, checks::layer_norm_rows::lists::<bf16>;
     softmax_matches_for_series_of_any_length: checks::softmax::matches::<f32>;
     softmax_matches_in_half_precision:
         checks::softmax::matches::<f16> => checks::softmax::matches::<bf16>;

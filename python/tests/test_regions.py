@@ -107,6 +107,12 @@ TAKEN = {
         IMAGE,
         [f"{BEGIN} softmax scale"],
     ),
+    "layer_norm of rows": (
+        nn.Sequential(conv(), nn.LayerNorm(10), nn.GELU()),
+        IMAGE,
+        ["conv2d layer_norm gelu"],
+    ),
+    "layer_norm of planes": (nn.Sequential(nn.LayerNorm([11, 12]), nn.ReLU()), IMAGE, ["layer_norm relu"]),
     "conv1d": (
         nn.Sequential(nn.Conv1d(3, 8, 3, 2, 1, 2), nn.InstanceNorm1d(8)),
         SIGNAL,
@@ -394,7 +400,7 @@ READERS = {
         "a weight or a bias alone",
     ),
     "a softmax over the batch": (nn.Sequential(conv(), nn.Softmax(0)), "dim is 0"),
-    "a layer norm over some axes": (nn.LayerNorm(12), "fewer axes than all"),
+    "a layer norm over the batch": (nn.LayerNorm(IMAGE), "over the batch"),
     "float64": (after().double(), "no kernels for torch.float64"),
 }
 

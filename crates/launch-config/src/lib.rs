@@ -23,6 +23,7 @@ pub mod depthwise;
 pub mod elementwise;
 mod geometry;
 pub mod implicit_gemm;
+pub mod layer_norm;
 pub mod max_pool2d;
 mod mode;
 pub mod nhwc;

@@ -5,6 +5,8 @@
 //! take a *batch* at a time and read it again. How many threads share a series depends on its length alone,
 //! so results are the same bits in any batch of samples.
 
+use op_spec::{Quantity, SpecError};
+
 use super::{LaunchShape, Presence, WARP_THREADS};
 
 /// Threads of a block.
@@ -29,6 +31,9 @@ const WARP_ROW_ELEMENTS: u32 = 1024;
 /// neighbours.
 const MAX_SLICES: u32 = 8;
 
+/// The most values of a series: indices of those behind the last batch fit 32 bits, too.
+const MAX_COUNT: usize = i32::MAX as usize;
+
 /// The values along an axis of a dense tensor, and how threads share them.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -51,6 +56,28 @@ pub struct SeriesGeometry {
 }
 
 impl SeriesGeometry {
+    /// The same as [`new`](Self::new) for the extents of a problem.
+    ///
+    /// # Errors
+    /// [`SpecError::BeyondKernel`] if there are more values in a series, or behind one, than kernels count.
+    pub fn of(operator: &'static str, extents: [usize; 3]) -> Result<Self, SpecError> {
+        let [outer, count, inner] = extents;
+        for (name, actual) in [
+            ("values of a series", count),
+            ("elements behind a value", inner),
+        ] {
+            if actual > MAX_COUNT {
+                return Err(SpecError::BeyondKernel {
+                    operator,
+                    quantity: Quantity::scalar(name),
+                    actual,
+                    limit: MAX_COUNT,
+                });
+            }
+        }
+        Ok(Self::new(outer as u64, count as u32, inner as u32))
+    }
+
     /// Series of `count` values, `inner` elements apart, in each of `outer` parts of a tensor, where gain and
     /// shift are those of one channel.
     #[must_use]

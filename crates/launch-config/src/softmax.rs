@@ -26,20 +26,11 @@ impl SoftmaxGeometry {
         let quantity = Quantity::entry("input", 1);
         let channels = kernel_extent(problem.operator(), quantity, problem.channels)?;
         let pass = &problem.pass;
-        let quantity = |name| Quantity::scalar(name);
-        let count = kernel_extent(
-            problem.operator(),
-            quantity("elements of dim"),
-            pass.reduced,
-        )?;
-        let inner = quantity("elements behind dim");
-        let inner = kernel_extent(problem.operator(), inner, pass.inner)?;
-        let outer = pass.outer as u64;
-        let series = if is_nhwc {
-            SeriesGeometry::new(outer * inner as u64, count, 1)
-        } else {
-            SeriesGeometry::new(outer, count, inner)
+        let series = match is_nhwc {
+            true => [pass.outer * pass.inner, pass.reduced, 1],
+            false => [pass.outer, pass.reduced, pass.inner],
         };
+        let series = SeriesGeometry::of(problem.operator(), series)?;
         Ok(Self {
             series: if problem.is_of_channels() {
                 series.along_channels(channels)

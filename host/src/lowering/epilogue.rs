@@ -7,10 +7,10 @@ use op_spec::graph::{ChannelAffine, Epilogue, NormalForm, Pointwise, Reduction};
 use op_spec::{ArithmeticOp, ArithmeticProblem, PointwiseProblem, PreluProblem, ScaleProblem};
 
 mod pool;
-mod softmax;
+mod series;
 
 pub(super) use pool::{Pool, Windows};
-pub(super) use softmax::Softmax;
+pub(super) use series::{Series, SeriesKernel};
 
 use super::region::Region;
 use crate::operators::pointwise::ListStep;
@@ -40,8 +40,8 @@ pub(super) enum Plan {
     NormScale(Map),
     /// A norm with the factors of the scale behind it in its weight and bias.
     FoldedScale(Map),
-    /// A softmax, or its logarithm, and a list behind it.
-    Softmax(Softmax),
+    /// A softmax, or a layer norm of rows, and a list behind it.
+    Series(Series),
     /// Pointwise functions and residuals.
     List(Vec<ListStep<usize>>),
 }
@@ -68,8 +68,8 @@ impl Plan {
             }
             Plan::NormScale(_) => "norm and scale, in one launch where a block holds a row",
             Plan::FoldedScale(_) => "norm whose weight and bias have the scale in them",
-            Plan::Softmax(_) => {
-                "softmax, arithmetic with parameters, functions and a residual in one launch"
+            Plan::Series(_) => {
+                "softmax or layer norm, arithmetic with parameters, functions and a residual in one launch"
             }
             Plan::List(_) => "pointwise functions and a residual, up to eight functions a launch",
         }
@@ -94,7 +94,7 @@ impl Plan {
             Plan::Map(map) | Plan::NormScale(map) | Plan::FoldedScale(map) => Some(map.norm),
             Plan::Pool(pool) => pool.norm,
             Plan::ReducedChannels(reduced) => reduced.norm,
-            Plan::Whole | Plan::Store(_) | Plan::Windows(_) | Plan::Softmax(_) | Plan::List(_) => {
+            Plan::Whole | Plan::Store(_) | Plan::Windows(_) | Plan::Series(_) | Plan::List(_) => {
                 None
             }
         }
@@ -354,8 +354,8 @@ pub(super) fn of_tensor(region: &Region<'_>, form: &NormalForm) -> Result<Plan, 
         return Err(refusal);
     }
     let form = &form.epilogue;
-    if let Some((_, Reduction::Softmax(problem))) = &form.reduce {
-        return Softmax::of(region, problem, form).map(Plan::Softmax);
+    if let Some((_, Reduction::Softmax(_) | Reduction::LayerNorm(_))) = &form.reduce {
+        return Series::of(region, form).map(Plan::Series);
     }
     if region.layers.len() == 1 {
         // A list takes elements in any order.
@@ -376,7 +376,7 @@ pub(super) fn of_tensor(region: &Region<'_>, form: &NormalForm) -> Result<Plan, 
         Some((_, Reduction::Axes(_))) => {
             ReducedChannels::of(region, form).map(Plan::ReducedChannels)
         }
-        Some((_, Reduction::Pool(_) | Reduction::Softmax(_))) => Err(refusal),
+        Some(_) => Err(refusal),
         None => list(&form.list, refusal).map(Plan::List),
     }
 }

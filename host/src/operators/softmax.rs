@@ -85,6 +85,13 @@ impl Operands {
         residual: None,
         folded: None,
     };
+
+    /// The gains and the shifts of the channels, if the list has them.
+    pub(super) fn gain_and_shift(&self) -> (Option<Value>, Option<Value>) {
+        self.folded
+            .map(|Folded { gain, shift }| (gain, shift))
+            .unzip()
+    }
 }
 
 /// Plans the launch.
@@ -99,14 +106,9 @@ pub(crate) fn append(
     geometry: SoftmaxGeometry,
     operands: Operands,
 ) -> Result<Value> {
-    let Operands {
-        list,
-        residual,
-        folded,
-    } = operands;
     let y = program.tensor_like(x)?;
-    let gain = folded.map(|folded| folded.gain);
-    let shift = folded.map(|folded| folded.shift);
+    let (gain, shift) = operands.gain_and_shift();
+    let (residual, list) = (operands.residual, operands.list);
     let arguments = (x, residual, gain, shift, y, geometry, list);
     // SAFETY: `x`, `y` and the residual have the elements of the geometry; the list's gain and shift have a
     // value for each channel.

@@ -272,3 +272,14 @@ impl<'a> Series<'a> {
         }
     }
 }
+
+/// The sum of a thread's values.
+#[inline(always)]
+pub(crate) fn sum_of(values: [f32; HELD]) -> f32 {
+    let mut sums = [0.0; 2];
+    unroll!(16, |i| {
+        sums[0] += values[i];
+        sums[1] += values[i + 16];
+    });
+    sums[0] + sums[1]
+}

@@ -45,6 +45,7 @@ mod implicit_gemm_launch;
 mod implicit_gemm_lists;
 pub(crate) mod implicit_gemm_nan;
 pub(crate) mod implicit_gemm_without_norm;
+pub(crate) mod layer_norm_rows;
 pub(crate) mod max_pool2d;
 pub(crate) mod norm;
 pub(crate) mod norm_f32_affine;

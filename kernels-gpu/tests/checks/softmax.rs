@@ -55,10 +55,24 @@ fn elements(shape: &[usize]) -> usize {
 }
 
 /// What a list takes.
-struct Operands<'a, T> {
-    list: OperandList,
-    residual: Option<&'a Tensor<T>>,
-    gain_and_shift: Option<[&'a Tensor<f32>; 2]>,
+pub(super) struct Operands<'a, T> {
+    pub(super) list: OperandList,
+    pub(super) residual: Option<&'a Tensor<T>>,
+    pub(super) gain_and_shift: Option<[&'a Tensor<f32>; 2]>,
+}
+
+impl<T: Storage> Operands<'_, T> {
+    /// Those of a list that changes nothing.
+    pub(super) const NONE: Self = Self {
+        list: OperandList::EMPTY,
+        residual: None,
+        gain_and_shift: None,
+    };
+
+    /// The gains and the shifts, if there are any.
+    pub(super) fn gains_and_shifts(&self) -> [*const f32; 2] {
+        [0, 1].map(|at: usize| optional(self.gain_and_shift.map(|of| of[at])))
+    }
 }
 
 fn launch<T: Storage>(
@@ -68,7 +82,7 @@ fn launch<T: Storage>(
     operands: &Operands<'_, T>,
 ) -> Result<Tensor<T>, Failure> {
     let y = run.empty::<T>(x.len())?;
-    let [gain, shift] = [0, 1].map(|at: usize| optional(operands.gain_and_shift.map(|of| of[at])));
+    let [gain, shift] = operands.gains_and_shifts();
     let residual = optional(operands.residual);
     let arguments = (x.source(), residual, gain, shift, y.ptr(), g, operands.list);
     run.launch(&SOFTMAX, &[label::<T>()], g.series.shape(), arguments)?;
@@ -77,11 +91,7 @@ fn launch<T: Storage>(
 
 /// Both operators, on series with NaN and infinities and on others, and on the last sample alone.
 pub(crate) fn matches<T: Storage>(run: &Run) -> Outcome {
-    let none = Operands {
-        list: OperandList::EMPTY,
-        residual: None,
-        gain_and_shift: None,
-    };
+    let none = Operands::NONE;
     for (shape, dim) in SHAPES {
         for (layer, is_special) in [
             (Layer::softmax(dim), false),

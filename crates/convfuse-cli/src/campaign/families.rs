@@ -251,7 +251,9 @@ fn of_channels(c: &mut Choices) -> Plan {
 fn of_samples(c: &mut Choices) -> Plan {
     let channels = c.within(1, 12);
     let input = any(c, channels);
-    one(layer_norm(c, "norm", &input[1..]), input)
+    // Of samples, or of the last axes.
+    let first = c.within(1, input.len() - 1);
+    one(layer_norm(c, "norm", &input[first..]), input)
 }
 
 fn by_statistics(c: &mut Choices) -> Plan {

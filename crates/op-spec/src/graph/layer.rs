@@ -121,6 +121,8 @@ pub enum Reduction {
     Pool(PoolProblem),
     /// Shares of a sum of exponentials, or their logarithms, as many as there are values.
     Softmax(SoftmaxProblem),
+    /// A norm of each of several rows of a sample.
+    LayerNorm(LayerNormProblem),
 }
 
 impl Reduction {
@@ -131,6 +133,7 @@ impl Reduction {
             Self::Axes(problem) => problem.operation.name(),
             Self::Pool(pool) => pool.operator,
             Self::Softmax(problem) => problem.operator(),
+            Self::LayerNorm(_) => "layer_norm",
         }
     }
 }
@@ -325,9 +328,12 @@ layers! {
     /// A norm of every channel by itself.
     InstanceNorm(InstanceNormLayer) is "instance_norm",
     |problem: InstanceNormProblem| Role::Norm(problem.as_group_norm());
-    /// A norm of every sample by itself.
+    /// A norm over the last axes: of every sample by itself, for example.
     LayerNorm(LayerNormLayer) is "layer_norm",
-    |problem: LayerNormProblem| Role::LayerNorm(problem);
+    |problem: LayerNormProblem| match problem.is_of_samples() {
+        true => Role::LayerNorm(problem),
+        false => Role::Reduction(Reduction::LayerNorm(problem)),
+    };
     /// A norm of every channel by statistics that are parameters.
     BatchNorm(BatchNormLayer) is "batch_norm",
     |problem: BatchNormProblem| Role::Affine(ChannelAffine::BatchNorm(problem));

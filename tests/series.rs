@@ -1,6 +1,7 @@
-//! Softmax with a list behind it, and behind convolutions.
+//! Softmax and layer norms of rows with lists behind them, and behind convolutions.
 
 use convfuse::graph::{BroadcastParameter, Chain, Layer};
+use convfuse::spec::GeluApproximation;
 use convfuse::{DType, Options, Tensor};
 use libtest_mimic::Trial;
 use oracle::Case;
@@ -12,11 +13,11 @@ use crate::suite::in_every_type;
 
 pub(crate) fn trials() -> Vec<Trial> {
     let cases = || cases().into_iter().map(|(case, _)| case).collect();
-    let mut trials = in_every_type("softmax_lists", cases);
+    let mut trials = in_every_type("series", cases);
     let name = "takes_the_list_behind_it_in_its_launch";
     trials.extend(Backend::trials(
         &Backend::KERNELS,
-        "softmax_lists",
+        "series",
         &[
             (name, launches),
             ("is_computed_in_channels_last_layout", in_channels_last),
@@ -29,7 +30,7 @@ pub(crate) fn trials() -> Vec<Trial> {
 fn cases() -> Vec<(Case, &'static [&'static str])> {
     let case = |name: &str, layers: Vec<Layer>, shape: &[usize]| {
         let chain = Chain::new(shape[1], layers).expect("a chain");
-        Case::of_graph(&format!("softmax/{name}"), chain, shape)
+        Case::of_graph(&format!("series/{name}"), chain, shape)
     };
     let up = Layer::conv_transpose2d("up", 21, 4).stride(2).padding(1);
     let conv = || Layer::from(Layer::conv2d("conv", 24, 3));
@@ -72,6 +73,32 @@ fn cases() -> Vec<(Case, &'static [&'static str])> {
                 &[2, 16, 11, 12],
             ),
             &["implicit-gemm", "tensor", "tensor", "tensor"],
+        ),
+        (
+            case(
+                "norm_of_rows",
+                vec![
+                    conv(),
+                    Layer::from(Layer::layer_norm("norm", &[10])),
+                    Layer::gelu(GeluApproximation::None),
+                    Layer::mul(0.5),
+                ],
+                &[2, 16, 9, 12],
+            ),
+            &["implicit-gemm", "tensor"],
+        ),
+        (
+            case(
+                "norm_of_planes",
+                vec![
+                    Layer::from(Layer::layer_norm("norm", &[5, 12]).bias(false)),
+                    Layer::add("residual"),
+                    Layer::from(Layer::scale("scale")),
+                    Layer::from(Layer::avg_pool2d(2)),
+                ],
+                &[2, 6, 5, 12],
+            ),
+            &["tensor", "tensor"],
         ),
         // There is no kernel for parameters of channels where a sum is over channels and more.
         (
@@ -123,7 +150,7 @@ fn in_channels_last(backend: Backend) -> Outcome {
             Layer::tanh(),
         ];
         let chain = Chain::new(20, layers)?;
-        let case = Case::of_graph("softmax/channels_last", chain, &[2, 20, 5, 6]);
+        let case = Case::of_graph("series/channels_last", chain, &[2, 20, 5, 6]);
         let model = chains::model(&stream, &case, DType::F32)?;
         let x = lying(&stream, &case.x, DType::F32, &last)?;
         let y = model.forward(&x)?;
