@@ -1,10 +1,11 @@
 //! `layer_norm`: each element of a row has a weight and a bias of its own.
 //!
-//! Where a sample has several rows, the threads of a row keep it in registers: one launch, which is followed by
-//! a list.
+//! Where a sample has several rows, the threads of a row keep it in registers: one launch, with a list behind
+//! the norm.
 //!
-//! Where rows are samples, there are two launches. The first is that of `group_norm`, whose rows these are; the second combines the splits of
-//! its rows and normalises. Without weight and bias it is a group norm of one group.
+//! Where rows are samples, there are two launches. The first is that of `group_norm`, whose rows these are;
+//! the second combines the splits of its rows and normalises. Without weight and bias it is a group norm of
+//! one group.
 
 use cuda_std::global::{Global, GlobalMut};
 use cuda_std::{Storage, bf16, f16, kernel, math, shared_array, thread};
@@ -29,20 +30,20 @@ shared_array! {
 }
 
 /// A block normalises consecutive rows of `x`, multiplies each element by the weight of its index in the row
-/// and adds the bias, applies a list, with a residual and a gain and a shift of each channel in it, and writes
-/// the results to `y`.
+/// and adds the bias, applies a list, with a residual and a gain and a shift of each channel in it, and
+/// writes the results to `y`.
 ///
 /// *Launch*: `g.rows.shape()`. *Mapping*: `g.rows.threads` neighbouring threads share a row and hold up to 32
 /// values each, as vectors of four where rows are aligned to them. *Barriers*: two if a row has threads of
 /// several warps. *Traffic*: each element is read once, three times if the threads of its row do not hold all
-/// at once, then mostly from cache; each result is written once, each element of the residual read once. Weight
-/// and bias are read once for each row, from cache but for the first.
+/// at once, then mostly from cache; each result is written once, each element of the residual read once.
+/// Weight and bias are read once for each row, from cache but for the first.
 ///
 /// # Safety
 /// `x` and `y` have `g.rows.series * g.rows.count` elements, more than 0, and so has `residual` if the list
 /// adds it. They start on 16 bytes and `y` is apart from the others. `weight` and `bias` have `g.rows.count`
-/// elements, f32 ones where the geometry says so, or are null. If the list has them, `gain` and `shift` have a
-/// value for each channel.
+/// elements, f32 ones where the geometry says so, or are null. If the list has them, `gain` and `shift` have
+/// a value for each channel.
 #[kernel(
     instances(T: [f32, f16, bf16]),
     max_threads = series::BLOCK_THREADS,

@@ -662,7 +662,7 @@ def _max_pool(node: fx.Node, path: Path) -> None:
 _AVERAGE_POOLS = {aten.avg_pool2d.default: 2, aten.avg_pool3d.default: 3}
 
 
-@_row(*_AVERAGE_POOLS)
+@_row(*_AVERAGE_POOLS, first="average pool")
 def _average_pool(node: fx.Node, path: Path) -> None:
     a, axes = arguments(node), _AVERAGE_POOLS[node.target]
     _expect_axes(path, axes)

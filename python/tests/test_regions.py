@@ -107,6 +107,7 @@ TAKEN = {
         IMAGE,
         [f"{BEGIN} softmax scale"],
     ),
+    "avg_pool2d in front": (nn.Sequential(nn.AvgPool2d(2), conv()), IMAGE, ["avg_pool2d conv2d"]),
     "layer_norm of rows": (
         nn.Sequential(conv(), nn.LayerNorm(10), nn.GELU()),
         IMAGE,

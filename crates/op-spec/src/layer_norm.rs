@@ -41,8 +41,8 @@ impl LayerNormSpec {
     /// and gives 0.
     ///
     /// # Errors
-    /// A `normalized_shape` that is not that of the input's last axes, or has the batch; parameters of another
-    /// shape; NaN or negative `eps`.
+    /// A `normalized_shape` that is not that of the input's last axes, or has the batch; parameters of
+    /// another shape; NaN or negative `eps`.
     pub fn problem(
         &self,
         input: &[usize],
@@ -91,7 +91,8 @@ pub struct LayerNormProblem {
     pub shape: ChannelShape,
     /// Channels of the input.
     pub channels: usize,
-    /// Rows of a sample, each of which is normalised by itself: 1 where all axes but the batch are normalised.
+    /// Rows of a sample, each of which is normalised by itself: 1 where all axes but the batch are
+    /// normalised.
     pub rows_per_sample: usize,
     /// Added to the variance.
     pub eps: f64,
@@ -135,13 +136,14 @@ pub(crate) mod layer {
 
     use serde::{Deserialize, Serialize};
 
-    use super::LayerNormSpec;
+    use super::{LayerNormSpec, OPERATOR};
     use crate::SpecError;
     use crate::graph::Initialisation;
     use crate::graph::file::{eps, is_true, written_as, yes};
     use crate::graph::layer::{Flow, GraphLayer, Layer, LayerProblem};
     use crate::graph::parameters::{Wanted, unless};
     use crate::setters::setters;
+    use crate::shape::same_shape;
 
     /// A layer norm over the last axes, as `torch.nn.LayerNorm` describes it.
     #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -208,9 +210,15 @@ pub(crate) mod layer {
             false
         }
 
-        fn check(&self, channels: usize) -> Result<Option<usize>, SpecError> {
-            let checked = self.attributes.check(&self.normalized_shape);
-            checked.map(|()| Some(channels))
+        fn flow(&self, given: &Flow) -> Result<Flow, SpecError> {
+            let shape = &self.normalized_shape[..];
+            self.attributes.check(shape)?;
+            if let (Some(dimensions), Some(channels)) = (given.dimensions, given.channels)
+                && shape.len() == dimensions + 1
+            {
+                same_shape(OPERATOR, "normalized_shape", &shape[..1], &[channels])?;
+            }
+            Ok(*given)
         }
 
         fn name(&self) -> &str {

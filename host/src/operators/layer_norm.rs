@@ -13,16 +13,17 @@ use crate::error::Result;
 use crate::program::{LaunchPlan, ProgramBuilder, Value};
 use crate::spec::{LayerNormProblem, LayerNormSpec};
 
-/// `y = (x - mean) / sqrt(var + eps) * weight + bias`, with mean and (biased) variance over the last axes: over
-/// channels and positions of each sample, for example.
+/// `y = (x - mean) / sqrt(var + eps) * weight + bias`, with mean and (biased) variance over the last axes:
+/// over channels and positions of each sample, for example.
 ///
-/// *Shapes*: `x` is `(n, c, *)`, `normalized_shape` has the extents of its last axes, never the batch; `weight`
-/// and `bias`, both optional, have it as well. The output has the input's shape. An `x` of `normalized_shape`
-/// itself is a single sample. A norm of channels and space with a
-/// weight and a bias for each *channel* is [`group_norm`](crate::ops::group_norm) with one group.
+/// *Shapes*: `x` is `(n, c, *)`, `normalized_shape` has the extents of its last axes, never the batch;
+/// `weight` and `bias`, both optional, have it as well. The output has the input's shape. An `x` of
+/// `normalized_shape` itself is a single sample. A norm of channels and space with a weight and a bias for
+/// each *channel* is [`group_norm`](crate::ops::group_norm) with one group.
 ///
 /// *Numerics*: as in [`group_norm`](crate::ops::group_norm), of which these are the statistics, and one
-/// rounding more where there is a weight or a bias. A *NaN* or an infinity makes all values NaN that share its mean.
+/// rounding more where there is a weight or a bias. A *NaN* or an infinity makes all values NaN that share
+/// its mean.
 ///
 /// # Errors
 /// [`Error::Spec`](crate::Error::Spec): a `normalized_shape` that is not that of the last axes, parameters of
@@ -84,8 +85,8 @@ pub(crate) fn append_rows(
     let (gain, shift) = operands.gain_and_shift();
     let (residual, list) = (operands.residual, operands.list);
     let arguments = (x, weight, bias, residual, gain, shift, y, geometry, list);
-    // SAFETY: `x`, `y` and the residual have the elements of the geometry, weight and bias those of a row; the
-    // list's gain and shift have a value for each channel.
+    // SAFETY: `x`, `y` and the residual have the elements of the geometry, weight and bias those of a row;
+    // the list's gain and shift have a value for each channel.
     Ok(unsafe { compute(program, &LAYER_NORM_ROWS, y, arguments) })
 }
 

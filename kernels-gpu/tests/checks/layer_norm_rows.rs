@@ -13,8 +13,8 @@ use super::softmax::Operands;
 use super::{Failure, Outcome, Run, Tensor, case, compare, expected, label, same_bits};
 
 /// Shapes, and how many of the last axes are normalised. Rows of single values, about a vector, in one thread
-/// and in several, with whole vectors and without, of a warp and of a block, in one batch and in several. More
-/// rows than a block has.
+/// and in several, with whole vectors and without, of a warp and of a block, in one batch and in several.
+/// More rows than a block has.
 const SHAPES: [(&[usize], usize); 13] = [
     (&[1, 3, 1], 1),
     (&[1, 70, 3], 1),
@@ -75,8 +75,8 @@ fn launch<T: Storage, P: Storage>(
     Ok(y)
 }
 
-/// With weight and bias, with one of them, and with none; with a mean far from 0 and with NaN; the bits of the
-/// last sample alone, and those of parameters in f32.
+/// With weight and bias, with one of them, and with none; with a mean far from 0 and with NaN; the bits of
+/// the last sample alone, and those of parameters in f32.
 pub(crate) fn matches<T: Storage>(run: &Run) -> Outcome {
     for (shape, axes) in SHAPES {
         let norm = layer(shape, axes);
