@@ -157,7 +157,7 @@ fn a_layer_norm_is_written_as_pytorch_has_it_and_has_parameters_of_its_shape() {
     refused! {
         read(last).unwrap().problem(&[2, 3, 5])
             => "layer 0: layer_norm: normalized_shape[0] is 4, expected 3";
-        read(last).unwrap().problem(&[4, 5])
+        read(last).unwrap().problem(&[2, 3])
             => "layer 0: layer_norm: normalized_shape has rank 2, expected 1";
     }
     says! {
