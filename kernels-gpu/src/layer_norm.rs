@@ -68,11 +68,11 @@ pub unsafe fn layer_norm_rows<T: Storage>(
         residual,
         of_channels: GainAndShift { gain, shift },
     };
-    let is_held = rows.batches() == 1;
+    let is_held = rows.batches == 1;
     let mut values = row.load(x, 0, 0.0);
     let mut sum = sum_of(values);
     let mut batch = 1;
-    while batch < rows.batches() {
+    while batch < rows.batches {
         sum += sum_of(row.load(x, batch, 0.0));
         batch += 1;
     }
@@ -80,7 +80,7 @@ pub unsafe fn layer_norm_rows<T: Storage>(
     let mean = row.together(sum, LAYER_NORM_SUM.view(), |a, b| a + b) / count;
     let mut squares = 0.0;
     batch = 0;
-    while batch < rows.batches() {
+    while batch < rows.batches {
         if !is_held {
             values = row.load(x, batch, mean);
         }
@@ -106,7 +106,7 @@ pub unsafe fn layer_norm_rows<T: Storage>(
         affine(values, rows.count as usize, index as usize, g.affine_type)
     };
     batch = 0;
-    while batch < rows.batches() {
+    while batch < rows.batches {
         if !is_held {
             values = row.load(x, batch, 0.0);
         }

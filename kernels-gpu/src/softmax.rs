@@ -56,14 +56,14 @@ pub unsafe fn softmax<T: Storage>(
         of_channels: GainAndShift { gain, shift },
     };
     let load = |batch| series.load(x, batch, f32::NEG_INFINITY);
-    let is_held = g.batches() == 1;
+    let is_held = g.batches == 1;
     let mut values = load(0);
     // Finite, so that minus infinity is at a distance from it.
     let mut largest = largest_of(f32::MIN, values);
     let mut sum = 0.0;
     if !is_held {
         let mut batch = 0;
-        while batch < g.batches() {
+        while batch < g.batches {
             values = load(batch);
             let next = largest_of(largest, values);
             sum *= Exponential::of::<T>(largest - next).value();
@@ -92,7 +92,7 @@ pub unsafe fn softmax<T: Storage>(
         f32::NAN
     };
     let mut batch = 0;
-    while batch < g.batches() {
+    while batch < g.batches {
         if !is_held {
             values = load(batch);
             if !is_log {

@@ -46,6 +46,10 @@ pub struct SeriesGeometry {
     pub inner: u32,
     /// Threads that share a series, a power of two.
     pub threads: u32,
+    /// Series of a block.
+    pub block_series: u32,
+    /// Batches of a series.
+    pub batches: u32,
     /// Channels, for a gain and a shift of each. The channel of a value is its index in the series if
     /// `along_channels`, else that of the series: one for each `series_per_channel` of them, over and over.
     pub channels: u32,
@@ -89,11 +93,14 @@ impl SeriesGeometry {
         } else {
             BLOCK_THREADS
         };
+        let threads = threads.next_power_of_two();
         Self {
             series: outer * inner as u64,
             count,
             inner,
-            threads: threads.next_power_of_two(),
+            threads,
+            block_series: BLOCK_THREADS / threads,
+            batches: count.div_ceil(threads * HELD as u32),
             channels: 1,
             along_channels: Presence::ABSENT,
             series_per_channel: 1,
@@ -129,31 +136,10 @@ impl SeriesGeometry {
         self.inner == 1
     }
 
-    /// Series of a block.
-    #[must_use]
-    #[inline(always)]
-    pub const fn block_series(&self) -> u32 {
-        BLOCK_THREADS / self.threads
-    }
-
-    /// Values that the threads of a series hold together.
-    #[must_use]
-    #[inline(always)]
-    pub const fn batch_values(&self) -> u32 {
-        self.threads * HELD as u32
-    }
-
-    /// Batches of a series.
-    #[must_use]
-    #[inline(always)]
-    pub const fn batches(&self) -> u32 {
-        self.count.div_ceil(self.batch_values())
-    }
-
     /// Launch of the kernel.
     #[must_use]
     pub const fn shape(&self) -> Option<LaunchShape> {
-        let blocks = self.series.div_ceil(self.block_series() as u64);
+        let blocks = self.series.div_ceil(self.block_series as u64);
         LaunchShape::linear(if self.count == 0 { 0 } else { blocks }, BLOCK_THREADS)
     }
 }

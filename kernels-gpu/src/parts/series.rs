@@ -52,10 +52,10 @@ impl<'a> Series<'a> {
         let (of_block, place) = if g.is_of_rows() {
             div_rem(thread, g.threads)
         } else {
-            let (place, of_block) = div_rem(thread, g.block_series());
+            let (place, of_block) = div_rem(thread, g.block_series);
             (of_block, place)
         };
-        let wanted = thread::block_idx_x() as u64 * g.block_series() as u64 + of_block as u64;
+        let wanted = thread::block_idx_x() as u64 * g.block_series as u64 + of_block as u64;
         let number = wanted.min(g.series - 1);
         let (outer, position) = if g.is_of_rows() {
             (number, 0)
@@ -179,7 +179,7 @@ impl<'a> Series<'a> {
                 distance /= 2;
             }
         } else {
-            step = g.block_series();
+            step = g.block_series;
             (first, count) = (thread::thread_idx_x() & (step - 1), g.threads);
         }
         // Equal in all threads, so the barrier is met by all or none.

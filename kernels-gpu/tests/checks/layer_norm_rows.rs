@@ -4,9 +4,11 @@ use cuda_std::Storage;
 use launch_config::AffineType;
 use launch_config::layer_norm::LayerNormGeometry;
 use launch_config::pointwise::OperandList;
+use launch_config::series::SeriesGeometry;
 use op_spec::graph::{Chain, Layer, LayerProblem};
 
 use super::super::kernels::layer_norm::LAYER_NORM_ROWS;
+use super::far::{blocks_are, far_blocks, number};
 use super::norm::optional;
 use super::pointwise::list;
 use super::softmax::Operands;
@@ -167,4 +169,41 @@ pub(crate) fn lists<T: Storage>(run: &Run) -> Outcome {
         compare(&scaled.name, &y, &expected::<T>(&scaled))?;
     }
     Ok(())
+}
+
+/// Pairs of -1 and 1, in a tensor of more elements than 32 bits count.
+pub(crate) fn far(run: &Run) -> Outcome {
+    let rows = SeriesGeometry::new(2_500_000_001, 2, 1);
+    let g = LayerNormGeometry {
+        rows,
+        eps: 0.0,
+        affine_type: AffineType::TENSOR,
+    };
+    let of = |index: u64| {
+        if (index % 2 == 1) == (number(index / 2) < 0.0) {
+            1.0
+        } else {
+            -1.0
+        }
+    };
+    let x = run.computed::<f32>(2 * rows.series, of)?;
+    let y = run.sparse::<f32>(2 * rows.series)?;
+    let span = 2 * u64::from(rows.block_series);
+    let blocks = far_blocks(2 * rows.series, span);
+    let (none, no_gain) = (std::ptr::null(), std::ptr::null());
+    let (x, y_ptr) = (x.source(), y.ptr());
+    let arguments = (
+        x,
+        none,
+        none,
+        none,
+        no_gain,
+        no_gain,
+        y_ptr,
+        g,
+        OperandList::EMPTY,
+    );
+    let labels = [label::<f32>()];
+    run.launch_some(&LAYER_NORM_ROWS, &labels, rows.shape(), &blocks, arguments)?;
+    blocks_are("rows", &y, span, &blocks, of)
 }

@@ -1,11 +1,14 @@
 //! Softmax over axes of any length, and lists behind it.
 
 use cuda_std::Storage;
+use launch_config::Presence;
 use launch_config::pointwise::OperandList;
+use launch_config::series::SeriesGeometry;
 use launch_config::softmax::SoftmaxGeometry;
 use op_spec::graph::{Chain, Layer, LayerProblem};
 
 use super::super::kernels::softmax::SOFTMAX;
+use super::far::{far_blocks, number};
 use super::norm::optional;
 use super::pointwise::list;
 use super::{Failure, Outcome, Run, Tensor, case, compare, expected, label, same_bits};
@@ -193,6 +196,55 @@ pub(crate) fn lists<T: Storage>(run: &Run) -> Outcome {
             let pixels = (shape[2] * shape[3]) as u32;
             let dense = run.channels_last(&last, n, pixels)?;
             compare(&affine.name, &dense, &expected::<T>(&affine))?;
+        }
+    }
+    Ok(())
+}
+
+/// Pairs of which one has it all, in tensors of more elements than 32 bits count: columns, then rows with a
+/// residual.
+pub(crate) fn far(run: &Run) -> Outcome {
+    let labels = [label::<f32>()];
+    let inner = 800_000_009;
+    for (inner, rows) in [(inner, false), (1, true)] {
+        let outer = if rows { 2_500_000_001 } else { 3 };
+        let series = SeriesGeometry::new(outer, 2, inner as u32);
+        let g = SoftmaxGeometry {
+            series,
+            is_log: Presence::ABSENT,
+        };
+        // The series of an element, and whether the element is the one that has it all.
+        let place = move |index: u64| {
+            let series = index / (2 * inner) * inner + index % inner;
+            (series, (index / inner % 2 == 1) == (number(series) < 0.0))
+        };
+        let x = run.computed::<f32>(2 * series.series, move |index| match place(index).1 {
+            true => 0.0,
+            false => f32::NEG_INFINITY,
+        })?;
+        let residual = run.computed::<f32>(x.len() as u64, number)?;
+        let y = run.sparse::<f32>(x.len() as u64)?;
+        let list = match rows {
+            true => list(&[Layer::add("residual")]),
+            false => OperandList::EMPTY,
+        };
+        let span = u64::from(series.block_series);
+        let blocks = far_blocks(series.series, span);
+        let none = std::ptr::null();
+        let (x, y_ptr) = (x.source(), y.ptr());
+        let arguments = (x, residual.source(), none, none, y_ptr, g, list);
+        run.launch_some(&SOFTMAX, &labels, series.shape(), &blocks, arguments)?;
+        let wanted = |index| {
+            let added = if rows { number(index) } else { 0.0 };
+            f32::from(u8::from(place(index).1)) + added
+        };
+        for block in blocks {
+            for number in block * span..series.series.min((block + 1) * span) {
+                let first = number / inner * 2 * inner + number % inner;
+                for index in [first, first + inner] {
+                    y.are("softmax", index..index + 1, wanted)?;
+                }
+            }
         }
     }
     Ok(())
