@@ -46,14 +46,19 @@ _ALONE, _EACH = 10.0, 0.01
 
 
 def is_worthwhile(region: Region, is_fast: bool) -> bool:
-    """An estimate of whether PyTorch is slower, from the records of ``docs/results``: at norms that read their input twice, softmax, pools that
-    leave a part of their input, means over positions among them, and products of float32 in full. Other convolutions are PyTorch's."""
+    """An estimate of whether PyTorch is slower, from the records of ``docs/results``: at norms that read their input twice, pools that
+    leave a part of their input, means over positions among them, softmax over other axes than the last, and products of float32 in full.
+    Other convolutions are PyTorch's."""
     if region.inputs[0].meta["val"].device.type == "cpu":
         # It was asked for.
         return True
     is_full = region.is_float32_product and not is_fast
+    last = region.inputs[0].meta["val"].dim() - 1
     return is_full or any(
-        one in NORMS | SOFTMAX or "pool" in one or (one == "mean" and 1 not in reduced_dims(a))
+        one in NORMS
+        or "pool" in one
+        or (one == "mean" and 1 not in reduced_dims(a))
+        or (one in SOFTMAX and last not in reduced_dims(a))
         for one, a in parsed(region.text).layers
     )
 

@@ -389,7 +389,9 @@ def _layer_norm(node: fx.Node, path: Path) -> None:
     a, x = arguments(node), path.known
     shape = _numbers(a["normalized_shape"])
     if x.dim() < 3 or not same(shape, x.shape[1:][-len(shape) :]):
-        raise Refused("a layer norm of sequences, or over the batch")
+        raise Refused("a layer norm over the batch")
+    if x.dim() == 3 and len(shape) == 1:
+        raise Refused("a layer norm of rows of sequences")
     weight, bias = a["weight"], a["bias"]
     if weight is None and bias is not None:
         raise Refused("a norm with a bias alone")
