@@ -86,14 +86,26 @@ impl SeriesGeometry {
     /// shift are those of one channel.
     #[must_use]
     pub const fn new(outer: u64, count: u32, inner: u32) -> Self {
-        let threads = if inner > 1 {
-            least(count.div_ceil(HELD as u32), MAX_SLICES)
-        } else if count <= WARP_ROW_ELEMENTS {
+        if inner > 1 {
+            return Self::in_slices(outer, count, inner);
+        }
+        let threads = if count <= WARP_ROW_ELEMENTS {
             least(count.div_ceil(SHARED_ROW_ELEMENTS), WARP_THREADS)
         } else {
             BLOCK_THREADS
         };
-        let threads = threads.next_power_of_two();
+        Self::shared_by(threads.next_power_of_two(), outer, count, inner)
+    }
+
+    /// The same, shared like series whose values are apart, so that results have the same bits: for rows that
+    /// are channels of a channels-last tensor.
+    #[must_use]
+    pub const fn in_slices(outer: u64, count: u32, inner: u32) -> Self {
+        let threads = least(count.div_ceil(HELD as u32), MAX_SLICES);
+        Self::shared_by(threads.next_power_of_two(), outer, count, inner)
+    }
+
+    const fn shared_by(threads: u32, outer: u64, count: u32, inner: u32) -> Self {
         Self {
             series: outer * inner as u64,
             count,

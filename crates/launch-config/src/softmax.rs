@@ -26,11 +26,11 @@ impl SoftmaxGeometry {
         let quantity = Quantity::entry("input", 1);
         let channels = kernel_extent(problem.operator(), quantity, problem.channels)?;
         let pass = &problem.pass;
-        let series = match is_nhwc {
-            true => [pass.outer * pass.inner, pass.reduced, 1],
-            false => [pass.outer, pass.reduced, pass.inner],
-        };
-        let series = SeriesGeometry::of(problem.operator(), series)?;
+        let extents = [pass.outer, pass.reduced, pass.inner];
+        let mut series = SeriesGeometry::of(problem.operator(), extents)?;
+        if is_nhwc && pass.inner > 1 {
+            series = SeriesGeometry::in_slices(series.series, series.count, 1);
+        }
         Ok(Self {
             series: if problem.is_of_channels() {
                 series.along_channels(channels)

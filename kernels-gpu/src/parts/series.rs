@@ -5,7 +5,7 @@ use cuda_std::shared::Shared;
 use cuda_std::warp::{self, ALL_LANES};
 use cuda_std::{Storage, thread};
 use launch_config::pointwise::OperandList;
-use launch_config::series::{BLOCK_THREADS, HELD, MAPPED, SeriesGeometry};
+use launch_config::series::{HELD, MAPPED, SeriesGeometry};
 use launch_config::{VECTOR_ELEMENTS, WARP_THREADS};
 
 use crate::parts::index::{div_rem, div_rem_u64};
@@ -29,7 +29,8 @@ pub(crate) struct Series<'a> {
     first: u64,
     /// The thread among those that share it.
     place: u32,
-    /// Whether it is whole vectors.
+    /// Whether its threads take four values in turn, else one, and whether these are a vector in memory.
+    in_fours: bool,
     in_vectors: bool,
 }
 
@@ -68,6 +69,7 @@ impl<'a> Series<'a> {
             is_stored: wanted < g.series,
             first: outer * g.count as u64 * g.inner as u64 + position,
             place,
+            in_fours: g.count.is_multiple_of(VECTOR),
             in_vectors: g.is_of_rows() && g.count.is_multiple_of(VECTOR),
         }
     }
@@ -82,7 +84,7 @@ impl<'a> Series<'a> {
     #[inline(always)]
     fn index(&self, batch: u32, i: usize) -> u32 {
         let (threads, i) = (self.g.threads, i as u32);
-        if self.in_vectors {
+        if self.in_fours {
             let vector = batch * VECTORS + i / VECTOR;
             (vector * threads + self.place) * VECTOR + i % VECTOR
         } else {
@@ -169,8 +171,6 @@ impl<'a> Series<'a> {
     ) -> f32 {
         let g = self.g;
         let mut all = own;
-        // The first of those in shared memory, their distance, and how many there are.
-        let (mut first, mut step, mut count) = (0, WARP_THREADS, g.threads / WARP_THREADS);
         if g.is_of_rows() {
             let mut distance = g.threads.min(WARP_THREADS) / 2;
             while distance > 0 {
@@ -178,20 +178,29 @@ impl<'a> Series<'a> {
                 all = combine(all, other);
                 distance /= 2;
             }
-        } else {
-            step = g.block_series;
-            (first, count) = (thread::thread_idx_x() & (step - 1), g.threads);
         }
+        // The first of those in shared memory, their distance, and how many there are.
+        let (first, step, count) = if g.is_of_rows() {
+            (0, WARP_THREADS, g.threads / WARP_THREADS)
+        } else {
+            let lane = thread::thread_idx_x() & (g.block_series - 1);
+            (lane, g.block_series, g.threads)
+        };
         // Equal in all threads, so the barrier is met by all or none.
         if count > 1 {
             meeting.store(thread::thread_idx_x(), all);
             thread::sync_threads();
-            all = meeting.load(first);
-            let mut other = first + step;
-            while other < BLOCK_THREADS {
-                all = combine(all, meeting.load(other));
-                other += step;
-            }
+            // By halves, as lanes are combined. There are 2, 4 or 8.
+            let of = |at: u32| meeting.load(first + at * step);
+            let half = |at: u32| combine(of(at), of(at + count / 2));
+            let quarter = |at: u32| match count {
+                2 => half(at),
+                _ => combine(half(at), half(at + count / 4)),
+            };
+            all = match count {
+                8 => combine(quarter(0), quarter(1)),
+                _ => quarter(0),
+            };
         }
         all
     }
