@@ -270,9 +270,7 @@ impl<'a> Series<'a> {
             // An array that is indexed by a variable would be in local memory.
             let taken = rest;
             unroll!(16, |i| {
-                if i < HELD - MAPPED {
-                    rest[i] = taken[i + MAPPED];
-                }
+                rest[i] = taken[i + MAPPED];
             });
             unroll!(8, |i| {
                 rest[16 + i] = taken[16 + i + MAPPED];
