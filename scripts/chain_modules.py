@@ -71,6 +71,19 @@ class Reduction(nn.Module):
         return self.function(x, dim=self.dim, keepdim=self.keepdim)
 
 
+class Softmax(nn.Module):
+    """PyTorch's softmax, or its logarithm, over neighbouring dimensions as over one."""
+
+    def __init__(self, name, dim):
+        super().__init__()
+        self.function, self.dim = getattr(torch, name), dim
+
+    def forward(self, x):
+        dims = self.dim if isinstance(self.dim, tuple) else (self.dim,)
+        first, last = min(one % x.dim() for one in dims), max(one % x.dim() for one in dims)
+        return self.function(x.flatten(first, last), first).view(x.shape)
+
+
 class Chain(nn.Sequential):
     """A chain's modules in their order, for inference."""
 
@@ -128,6 +141,8 @@ def module_of(operator, attributes, channels, dimensions):
         return Scale(channels, dimensions)
     if operator == "clamp":
         return Clamp(**attributes)
+    if operator in ("softmax", "log_softmax"):
+        return Softmax(operator, **attributes)
     if "dim" in attributes:
         return Reduction(operator, **attributes)
     if operator in OTHERS:

@@ -67,6 +67,8 @@ fn layers() -> Vec<(Layer, &'static [usize])> {
         (Layer::max_pool2d([3, 2]).into(), image),
         (Layer::avg_pool3d([2, 3, 1]).into(), volume),
         (Layer::max(&[1]).into(), volume),
+        (Layer::log_softmax(&[2, 3]), image),
+        (Layer::layer_norm("norm", &image[3..]).into(), image),
     ];
     convolutions.chain(others).collect()
 }

@@ -46,6 +46,7 @@ mod prelu;
 mod properties;
 mod refusals;
 mod repeats;
+mod series;
 mod streams;
 
 use libtest_mimic::{Arguments, Trial};
@@ -84,6 +85,7 @@ fn main() {
         pointwise::trials(),
         pool::trials(),
         prelu::trials(),
+        series::trials(),
         properties::trials(),
         refusals::trials(),
         repeats::trials(),

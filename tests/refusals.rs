@@ -36,7 +36,8 @@ const ROWS: &str = "
     group_norm 2x30x4 29 num_groups=5 => weight[0] is 29, expected 30
     instance_norm 2x3x1 => spatial elements is 1, minimum 2 (one value has no deviation)
     layer_norm 2x3x4 normalized_shape=[3,5] => normalized_shape[1] is 5, expected 4
-    layer_norm 2x3x4 normalized_shape=[4] => normalized_shape has rank 1, expected 2
+    layer_norm 2x3x4 normalized_shape=[3] => normalized_shape[0] is 3, expected 4
+    layer_norm 2x3x4 normalized_shape=[1,2,3,4] => normalized_shape has rank 4, expected 2
     layer_norm 2x3x4 normalized_shape=[] => normalized_shape has rank 0, minimum 1
     layer_norm 2x3x4 3 normalized_shape=[3,4] => weight has rank 1, expected 2
     layer_norm 2x3x4 normalized_shape=[3,4] eps=-1e-5 => eps is -0.00001, minimum 0

@@ -225,7 +225,41 @@ bugs! {
     "batch_norm.rs":
         batch_norm_adds_the_mean, batch_norm::matches::<f32>,
             "«(bias - mean * exact)» as f32" => "(bias + mean * exact)";
+    "parts/series.rs":
+        series_of_a_warp_are_combined_in_part, softmax::matches::<f32>,
+            "let mut distance = «g.threads.min(WARP_THREADS) / 2»;" => "g.threads.min(WARP_THREADS) / 4";
+        series_meet_without_barrier, softmax::matches::<f32>,
+            "            «thread::sync_threads();»\n            // By halves" => "";
+        series_lose_the_values_of_every_other_slice, softmax::matches::<f32>,
+            "8 => «combine(quarter(0), quarter(1))»," => "quarter(0)";
+        series_lose_the_last_vector, softmax::matches::<f32>,
+            "                if first < N && «index < self.g.count» {"
+                => "self.g.count > index + VECTOR";
+        series_are_stored_a_value_too_far, softmax::matches::<f32>,
+            "                        if «index < g.count» {\n                            y.store(" => "index <= g.count";
+        series_of_another_channel_take_its_gain, softmax::lists::<f32>,
+            "let (_, channel) = div_rem_u64(«plane», g.channels as u64);" => "plane + 1";
+        residuals_of_series_are_those_of_the_first_values, softmax::lists::<f32>,
+            "self.part::<T, MAPPED>(residual, batch, «start», 0.0)" => "0";
+    "softmax.rs":
+        softmax_of_a_batch_of_minus_infinity_is_nan, softmax::matches::<f32>,
+            "largest_of(«f32::MIN», values)" => "f32::NEG_INFINITY";
+        sums_of_threads_keep_their_own_scale, softmax::matches::<f32>,
+            "sum *= Exponential::of::<T>(«own - largest»).value();" => "0.0";
+        softmax_sums_batches_at_their_own_scale, softmax::matches::<f32>,
+            "sum *= Exponential::of::<T>(«largest - next»).value();" => "0.0";
+        softmax_of_minus_infinity_alone_is_infinite, softmax::matches::<f32>,
+            "let logarithm = if «sum >= 1.0» {" => "sum >= 0.0";
     "layer_norm.rs":
+        rows_deviate_by_values_that_they_lack, layer_norm_rows::matches::<f32>,
+            "            if «row.has(batch, 2 * i + 1)» {" => "true";
+        rows_of_batches_keep_the_first, layer_norm_rows::matches::<f32>,
+            "values = row.load(x, «batch», 0.0);" => "0";
+        rows_take_the_sum_of_their_first_batch, layer_norm_rows::matches::<f32>,
+            "sum += «sum_of(row.load(x, batch, 0.0))»;" => "0.0";
+        rows_take_weights_in_the_type_of_tensors, layer_norm_rows::matches::<f16>,
+            "affine(values, rows.count as usize, index as usize, «g.affine_type»)"
+                => "launch_config::AffineType::TENSOR";
         layer_norm_takes_the_weight_of_a_place_in_its_block, norm::layer_norm::<f32>,
             "affine(values, row, «position as usize», g.norm.affine_type)" => "local as usize % row";
 }

@@ -56,6 +56,10 @@ bugs! {
         pooled_volumes_start_in_32_bits, far_pools::volumes,
             "            plane: «(segments.first as usize + plane as usize) * plane_elements»,"
                 => "(segments.first as u32 + plane).wrapping_mul(plane_elements as u32) as usize";
+    "parts/series.rs":
+        series_start_in_32_bits, softmax::far,
+            "first: «outer * g.count as u64 * g.inner as u64 + position»,"
+                => "(outer * g.count as u64 * g.inner as u64 + position) as u32 as u64";
     "reduction.rs":
         rows_start_in_32_bits, far_pools::rows,
             "        let first = «(row * g.elements + before) as usize»;"

@@ -14,8 +14,8 @@ use crate::operators::pointwise;
 use crate::ops::{
     adaptive_avg_pool2d, adaptive_avg_pool3d, add, avg_pool2d, avg_pool3d, batch_norm,
     conv_transpose1d_with, conv_transpose2d_with, conv_transpose3d_with, conv1d_with, conv2d_with,
-    conv3d_with, div, group_norm, instance_norm, layer_norm, max_pool2d, max_pool3d, mul, prelu,
-    reduction, scale, sub,
+    conv3d_with, div, group_norm, instance_norm, layer_norm, log_softmax, max_pool2d, max_pool3d,
+    mul, prelu, reduction, scale, softmax, sub,
 };
 use crate::spec::ArithmeticOp;
 
@@ -112,6 +112,8 @@ pub fn layer(
         Layer::Scale(_) => scale(x, weight()),
         Layer::Prelu(_) => prelu(x, weight()),
         Layer::MaxPool2d(pool) => max_pool2d(x, pool),
+        Layer::Softmax(spec) => softmax(x, spec),
+        Layer::LogSoftmax(spec) => log_softmax(x, spec),
         Layer::Reduction(spec) => reduction(x, spec),
         Layer::Arithmetic(layer) => {
             let channels = x.shape().get(1).copied();

@@ -46,3 +46,4 @@ pub use crate::operators::precision::Precision;
 pub use crate::operators::prelu::prelu;
 pub use crate::operators::reduction::reduction;
 pub use crate::operators::scale::scale;
+pub use crate::operators::softmax::{log_softmax, softmax};

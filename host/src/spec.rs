@@ -23,8 +23,9 @@ pub use op_spec::{
     ConvTranspose1dSpec, ConvTranspose2dSpec, ConvTranspose3dSpec, ConvTransposeProblem,
     ConvTransposeSpec, Dims, GeluApproximation, GroupNormProblem, GroupNormSpec,
     InstanceNormProblem, InstanceNormSpec, LayerNormProblem, LayerNormSpec, Layout,
-    MaxPool2dProblem, MaxPool2dSpec, MaxPool3dProblem, MaxPool3dSpec, MaxPoolSpec, Pad, Padding,
-    PaddingMode, Pass, PerAxis, PointwiseProblem, PointwiseSpec, PoolProblem, Pooled, PreluProblem,
-    PreluSpec, Quantity, RankRule, ReductionOp, ReductionProblem, ReductionSpec, ScaleProblem,
-    ScaleSpec, Shape, SpecError,
+    LogSoftmaxProblem, LogSoftmaxSpec, MaxPool2dProblem, MaxPool2dSpec, MaxPool3dProblem,
+    MaxPool3dSpec, MaxPoolSpec, Pad, Padding, PaddingMode, Pass, PerAxis, PointwiseProblem,
+    PointwiseSpec, PoolProblem, Pooled, PreluProblem, PreluSpec, Quantity, RankRule, ReductionOp,
+    ReductionProblem, ReductionSpec, ScaleProblem, ScaleSpec, Shape, SoftmaxProblem, SoftmaxSpec,
+    SpecError,
 };

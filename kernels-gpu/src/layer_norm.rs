@@ -1,18 +1,123 @@
-//! `layer_norm` over channels and space: rows are samples, and each element has a weight and a bias of its
-//! own.
+//! `layer_norm`: each element of a row has a weight and a bias of its own.
 //!
-//! Two launches. The first is that of `group_norm`, whose rows these are; the second combines the splits of
-//! its rows and normalises. Without weight and bias it is a group norm of one group.
+//! Where a sample has several rows, the threads of a row keep it in registers: one launch, with a list behind
+//! the norm.
+//!
+//! Where rows are samples, there are two launches. The first is that of `group_norm`, whose rows these are;
+//! the second combines the splits of its rows and normalises. Without weight and bias it is a group norm of
+//! one group.
 
 use cuda_std::global::{Global, GlobalMut};
-use cuda_std::{Storage, bf16, f16, kernel, math, thread};
+use cuda_std::{Storage, bf16, f16, kernel, math, shared_array, thread};
 use launch_config::VECTOR_ELEMENTS;
 use launch_config::elementwise::{BLOCK_THREADS, MIN_BLOCKS, ROUND_ELEMENTS};
+use launch_config::layer_norm::LayerNormGeometry;
 use launch_config::norm::ApplyGeometry;
+use launch_config::pointwise::OperandList;
+use launch_config::series;
 
 use crate::parts::index::NearSegments;
 use crate::parts::map::PlaneMap;
 use crate::parts::planes::{Behind, NormTensors, Planes, affine};
+use crate::parts::series::{Operands, Series, sum_of};
+use crate::parts::store::GainAndShift;
+use crate::parts::unroll::unroll;
+
+shared_array! {
+    /// The sum of each thread, and that of its squared deviations.
+    static LAYER_NORM_SUM: [f32; series::BLOCK_THREADS as usize];
+    static LAYER_NORM_SQUARES: [f32; series::BLOCK_THREADS as usize];
+}
+
+/// A block normalises consecutive rows of `x`, multiplies each element by the weight of its index in the row
+/// and adds the bias, applies a list, with a residual and a gain and a shift of each channel in it, and
+/// writes the results to `y`.
+///
+/// *Launch*: `g.rows.shape()`. *Mapping*: `g.rows.threads` neighbouring threads share a row and hold up to 32
+/// values each, as vectors of four where rows are aligned to them. *Barriers*: two if a row has threads of
+/// several warps. *Traffic*: each element is read once, three times if the threads of its row do not hold all
+/// at once, then mostly from cache; each result is written once, each element of the residual read once.
+/// Weight and bias are read once for each row, from cache but for the first.
+///
+/// # Safety
+/// `x` and `y` have `g.rows.series * g.rows.count` elements, more than 0, and so has `residual` if the list
+/// adds it. They start on 16 bytes and `y` is apart from the others. `weight` and `bias` have `g.rows.count`
+/// elements, f32 ones where the geometry says so, or are null. If the list has them, `gain` and `shift` have
+/// a value for each channel.
+#[kernel(
+    instances(T: [f32, f16, bf16]),
+    max_threads = series::BLOCK_THREADS,
+    min_blocks = series::MIN_BLOCKS
+)]
+pub unsafe fn layer_norm_rows<T: Storage>(
+    x: *const T,
+    weight: *const T,
+    bias: *const T,
+    residual: *const T,
+    gain: *const f32,
+    shift: *const f32,
+    y: *mut T,
+    g: &LayerNormGeometry,
+    list: &OperandList,
+) {
+    let (rows, row) = (&g.rows, Series::of_thread(&g.rows));
+    let x = Global::new(x, row.elements());
+    let y = GlobalMut::new(y, row.elements());
+    let operands = Operands {
+        list,
+        residual,
+        of_channels: GainAndShift { gain, shift },
+    };
+    let is_held = rows.batches == 1;
+    let mut values = row.load(x, 0, 0.0);
+    let mut sum = sum_of(values);
+    let mut batch = 1;
+    while batch < rows.batches {
+        sum += sum_of(row.load(x, batch, 0.0));
+        batch += 1;
+    }
+    let count = rows.count as f32;
+    let mean = row.together(sum, LAYER_NORM_SUM.view(), |a, b| a + b) / count;
+    let mut squares = 0.0;
+    batch = 0;
+    while batch < rows.batches {
+        if !is_held {
+            values = row.load(x, batch, mean);
+        }
+        unroll!(16, |i| {
+            if row.has(batch, 2 * i) {
+                let deviation = values[2 * i] - mean;
+                squares = math::fma(deviation, deviation, squares);
+            }
+            if row.has(batch, 2 * i + 1) {
+                let deviation = values[2 * i + 1] - mean;
+                squares = math::fma(deviation, deviation, squares);
+            }
+        });
+        batch += 1;
+    }
+    let variance = row.together(squares, LAYER_NORM_SQUARES.view(), |a, b| a + b) / count;
+    let rstd = math::rsqrt(variance + g.eps);
+    let of_element = |values: *const T, index: u32, absent: f32| {
+        if values.is_null() {
+            return absent;
+        }
+        let index = index.min(rows.count - 1);
+        affine(values, rows.count as usize, index as usize, g.affine_type)
+    };
+    batch = 0;
+    while batch < rows.batches {
+        if !is_held {
+            values = row.load(x, batch, 0.0);
+        }
+        row.store(y, batch, values, operands, |index, value| {
+            let normalised = (value - mean) * rstd;
+            let weight = of_element(weight, index, 1.0);
+            math::fma(normalised, weight, of_element(bias, index, 0.0))
+        });
+        batch += 1;
+    }
+}
 
 /// A block normalises `g.block_elements` consecutive elements of `x` into `y`.
 ///

@@ -10,7 +10,7 @@
 //!
 //! | file | what it holds |
 //! |---|---|
-//! | `conv/`, `conv_transpose`, `group_norm`, `layer_norm`, `batch_norm`, `arithmetic`, `scale`, `max_pool2d`, `pool`, `pointwise`, `channel_reduction`, `reduction` | the operators |
+//! | `conv/`, `conv_transpose`, `group_norm`, `layer_norm`, `batch_norm`, `arithmetic`, `scale`, `max_pool2d`, `pool`, `pointwise`, `channel_reduction`, `reduction`, `softmax` | the operators |
 //! | `fused/` | their fusions |
 //! | `one_launch/` | problems 85 and 79 of KernelBench in one launch each |
 //! | `copy_strided` | arrays with any strides, made dense |
@@ -19,6 +19,7 @@
 //! | `parts/`: `map`, `planes`, `reduction_operations` | what these loops do with an element |
 //! | `parts/`: `pointwise`, `exponential` | lists of pointwise functions, and what these are made of |
 //! | `parts/`: `moments` | statistics |
+//! | `parts/`: `series` | values along an axis, in registers of several threads |
 //! | `parts/`: `nhwc` | runs of outputs of channels-last tensors |
 //! | `parts/`: `lanes`, `prescale` | what lanes of a warp combine; how f32 comes into f16's range |
 //! | `parts/`: `index`, `unroll` | arithmetic of positions, and loops that are written out |
@@ -48,5 +49,6 @@ pub mod pool;
 pub mod prelu;
 pub mod reduction;
 pub mod scale;
+pub mod softmax;
 
 mod parts;

@@ -114,6 +114,17 @@ tests! {
     row_reduction_matches_for_rows_of_any_length: checks::row_reduction::matches::<f32>;
     row_reduction_matches_in_half_precision:
         checks::row_reduction::matches::<f16> => checks::row_reduction::matches::<bf16>;
+    layer_norm_rows_match: checks::layer_norm_rows::matches::<f32>;
+    layer_norm_rows_match_in_half_precision:
+        checks::layer_norm_rows::matches::<f16> => checks::layer_norm_rows::matches::<bf16>;
+    layer_norm_rows_apply_lists:
+        checks::layer_norm_rows::lists::<f32>
+            => checks::layer_norm_rows::lists::<f16>, checks::layer_norm_rows::lists::<bf16>;
+    softmax_matches_for_series_of_any_length: checks::softmax::matches::<f32>;
+    softmax_matches_in_half_precision:
+        checks::softmax::matches::<f16> => checks::softmax::matches::<bf16>;
+    softmax_applies_lists:
+        checks::softmax::lists::<f32> => checks::softmax::lists::<f16>, checks::softmax::lists::<bf16>;
     row_reduction_averages_by_any_divisor: checks::row_reduction::averages_by_any_divisor;
     channel_reduction_matches_alone_and_fused: checks::channel_reduction::channel_reduction::<f32>;
     channel_reduction_matches_in_half_precision:
@@ -231,6 +242,7 @@ tests! {
     far_elements_are_found_by_pools:
         checks::far_pools::images, checks::far_pools::volumes, checks::far_pools::nhwc, checks::far_pools::rows,
         checks::far_pools::channels;
+    far_elements_are_found_by_series: checks::softmax::far, checks::layer_norm_rows::far;
     far_elements_are_found_by_norms:
         checks::far_norms::statistics::<f32>, checks::far_norms::resident::<f32>
             => checks::far_norms::statistics::<f16>;

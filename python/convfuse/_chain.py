@@ -13,7 +13,7 @@ from torch.nn import functional as F
 
 from . import _native
 
-__all__ = ["Parsed", "evaluate", "output_shape", "parsed", "reduced_dims"]
+__all__ = ["SOFTMAX", "Parsed", "evaluate", "output_shape", "parsed", "reduced_dims"]
 
 
 @dataclass(frozen=True)
@@ -75,8 +75,12 @@ def _convolution(x: torch.Tensor, values: dict[str, torch.Tensor], a: dict[str, 
     return function(x, weight, bias, stride, padding, dilation, groups)
 
 
+SOFTMAX = frozenset({"softmax", "log_softmax"})
+"""Layers over dimensions, which their outputs keep."""
+
+
 def reduced_dims(a: dict[str, Any]) -> list[int]:
-    """The dimensions that a layer of these attributes reduces: none unless it is a reduction."""
+    """The dimensions that a layer of these attributes is over: none unless it is a reduction or a softmax."""
     dim: Any = a.get("dim", [])
     return dim if isinstance(dim, list) else [dim]
 
@@ -180,6 +184,10 @@ def _layer(
             return F.adaptive_avg_pool2d(x, a["output_size"])
         case "adaptive_avg_pool3d":
             return F.adaptive_avg_pool3d(x, a["output_size"])
+        case "softmax" | "log_softmax":
+            dims = sorted(one % x.dim() for one in reduced_dims(a))
+            flat = x.flatten(dims[0], dims[-1])
+            return getattr(torch, operator)(flat, dims[0]).view(x.shape)
         case _ if "dim" in a:
             # A reduction. Those of maxima and minima have their own names where they give no indices.
             function = getattr(torch, f"a{operator}", None) or getattr(torch, operator)
@@ -238,6 +246,8 @@ def output_shape(chain: Parsed, shape: Sequence[Any], layers: int | None = None)
     shape = list(shape)
     for operator, a in chain.layers[:layers]:
         axes = int(operator[-2]) if operator.endswith("d") and operator[-2].isdigit() else 0
+        if operator in SOFTMAX:
+            continue
         if axes == 0:
             reduced = {dim % len(shape) for dim in reduced_dims(a)}
             for dim in sorted(reduced, reverse=True):

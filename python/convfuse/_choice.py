@@ -11,7 +11,7 @@ from typing import Any, Literal
 import torch
 from torch import fx
 
-from ._chain import parsed, reduced_dims
+from ._chain import SOFTMAX, parsed, reduced_dims
 from ._regions import NORMS, Region
 from ._report import Times
 from .ops import RUN
@@ -47,13 +47,18 @@ _ALONE, _EACH = 10.0, 0.01
 
 def is_worthwhile(region: Region, is_fast: bool) -> bool:
     """An estimate of whether PyTorch is slower, from the records of ``docs/results``: at norms that read their input twice, pools that
-    leave a part of their input, means over positions among them, and products of float32 in full. Other convolutions are PyTorch's."""
+    leave a part of their input, means over positions among them, softmax over other axes than the last, and products of float32 in full.
+    Other convolutions are PyTorch's."""
     if region.inputs[0].meta["val"].device.type == "cpu":
         # It was asked for.
         return True
     is_full = region.is_float32_product and not is_fast
+    last = region.inputs[0].meta["val"].dim() - 1
     return is_full or any(
-        one in NORMS or "pool" in one or (one == "mean" and 1 not in reduced_dims(a))
+        one in NORMS
+        or "pool" in one
+        or (one == "mean" and 1 not in reduced_dims(a))
+        or (one in SOFTMAX and last not in reduced_dims(a))
         for one, a in parsed(region.text).layers
     )
 

@@ -215,7 +215,7 @@ def fuse(
     With ``example_input`` (a tensor, or a tuple of arguments) regions are kept only if the whole model is faster by them, as calls and
     in a CUDA graph, and the model is left as it is if nothing makes it faster. Call ``fuse`` under the autocast that the model will run
     in. Without it, and with ``choice="estimate"``, regions are taken on a GPU where PyTorch is known to be slower; ``choice="all"`` takes
-    each region that has a norm, or a convolution and more.
+    each region that has a norm or a softmax, or a convolution and more.
 
     ``precision`` says how convolutions of float32 are multiplied: ``"accurate"``, ``"fast"`` (tf32 class), or
     ``"auto"``: as PyTorch's own convolutions would be, by the settings at the time of the call. That is fast on a GPU where the caller

@@ -1,7 +1,7 @@
 """Regions of ATen graphs that become one call of the operator.
 
 A region is a path of values that nobody else reads, each of which is a layer of a chain by the table; a value's product with a function of
-it counts as one where it is a layer. A region begins with a convolution or a norm and grows as long as there are layers; it ends at the
+it counts as one where it is a layer. A region begins with a convolution, a norm or a softmax and grows as long as there are layers; it ends at the
 last value that has the type of its input, so that nothing is rounded that PyTorch would not round.
 """
 
@@ -18,7 +18,7 @@ import torch
 from torch import fx
 
 from . import _native
-from ._chain import parsed
+from ._chain import SOFTMAX, parsed
 from ._report import Entry
 from ._table import FIRST, ROWS, Path, Refused, gate, operand, readers, same, value
 from .ops import RUN
@@ -244,7 +244,7 @@ def _is_read_within(node: fx.Node, region: set[fx.Node]) -> bool:
 def _expect_worth(operators: list[str]) -> None:
     """Refuses what PyTorch computes in one launch as well. A transposed convolution takes it several."""
     is_one = len(operators) == 1 and not operators[0].startswith("conv_transpose")
-    if is_one and operators[0] not in NORMS:
+    if is_one and operators[0] not in NORMS | SOFTMAX:
         raise Refused("one layer by itself, without a norm or an epilogue")
 
 

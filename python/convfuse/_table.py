@@ -348,9 +348,17 @@ def _norm_of_one_sample(node: fx.Node, path: Path) -> None:
 
 
 @_row(aten.view.default)
-def _instance_norm(node: fx.Node, path: Path) -> None:
+def _view(node: fx.Node, path: Path) -> None:
+    users = readers(node)
+    if len(users) == 1 and users[0].target in _SOFTMAX:
+        _softmax_of_view(node, users[0], path)
+    else:
+        _instance_norm(node, users, path)
+
+
+def _instance_norm(node: fx.Node, users: list[fx.Node], path: Path) -> None:
     # PyTorch gives an instance norm's samples to a batch norm as channels of one sample.
-    x, users = path.known, readers(node)
+    x = path.known
     is_norm = len(users) == 1 and users[0].target is aten._native_batch_norm_legit.no_stats
     if not is_norm or x.dim() < 3:
         raise Refused("a view")
@@ -380,8 +388,10 @@ def _batch_norm(node: fx.Node, path: Path) -> None:
 def _layer_norm(node: fx.Node, path: Path) -> None:
     a, x = arguments(node), path.known
     shape = _numbers(a["normalized_shape"])
-    if x.dim() < 3 or not same(shape, x.shape[1:]):
-        raise Refused("a layer norm over fewer axes than all but the batch")
+    if x.dim() < 3 or not same(shape, x.shape[1:][-len(shape) :]):
+        raise Refused("a layer norm over the batch")
+    if x.dim() == 3 and len(shape) == 1:
+        raise Refused("a layer norm of rows of sequences")
     weight, bias = a["weight"], a["bias"]
     if weight is None and bias is not None:
         raise Refused("a norm with a bias alone")
@@ -654,7 +664,7 @@ def _max_pool(node: fx.Node, path: Path) -> None:
 _AVERAGE_POOLS = {aten.avg_pool2d.default: 2, aten.avg_pool3d.default: 3}
 
 
-@_row(*_AVERAGE_POOLS)
+@_row(*_AVERAGE_POOLS, first="average pool")
 def _average_pool(node: fx.Node, path: Path) -> None:
     a, axes = arguments(node), _AVERAGE_POOLS[node.target]
     _expect_axes(path, axes)
@@ -687,6 +697,34 @@ def _adaptive_average_pool(node: fx.Node, path: Path) -> None:
     if _numbers(arguments(node)["output_size"]) != [1] * axes:
         raise Refused("an adaptive pool of another size than 1")
     path.add({f"adaptive_avg_pool{axes}d": {"output_size": 1}}, [node])
+
+
+_SOFTMAX = {aten._softmax.default: "softmax", aten._log_softmax.default: "log_softmax"}
+
+
+def _share(node: fx.Node, path: Path, over: Sequence[int], nodes: Sequence[fx.Node]) -> None:
+    if arguments(node)["half_to_float"]:
+        raise Refused("a softmax of another type than its input")
+    path.add({_SOFTMAX[node.target]: {"dim": list(over)}}, nodes)
+
+
+@_row(*_SOFTMAX, first="softmax")
+def _softmax(node: fx.Node, path: Path) -> None:
+    _share(node, path, [arguments(node)["dim"] % path.known.dim()], [node])
+
+
+def _softmax_of_view(view: fx.Node, node: fx.Node, path: Path) -> None:
+    """A softmax over neighbouring axes, which are one axis meanwhile."""
+    shape, flat = path.known.shape, value(view).shape
+    first = arguments(node)["dim"] % len(flat)
+    last = first + len(shape) - len(flat)
+    joined = (*shape[:first], math.prod(shape[first : last + 1]), *shape[last + 1 :])
+    back = readers(node)
+    if last < first or not same(flat, joined) or len(back) != 1:
+        raise Refused("a view")
+    if back[0].target is not aten.view.default or not same(value(back[0]).shape, shape):
+        raise Refused("a softmax whose result is not of its input's shape")
+    _share(node, path, range(first, last + 1), [view, node, back[0]])
 
 
 _REDUCTIONS = {

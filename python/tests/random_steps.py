@@ -165,5 +165,8 @@ REDUCTIONS = (
     "y.mean((2, -1), keepdim=True)",
     "y.mean([2, 3])",
     "y.logsumexp(1)",
+    "torch.softmax(y, 1)",
+    "F.log_softmax(y, -1)",
+    "y.flatten(2).softmax(-1).view(y.shape)",
     "torch.logsumexp(y, (-1, 1), True)",
 )

@@ -109,6 +109,18 @@ BLOCKS = {
             {"sigmoid": {}},
         ],
     ),
+    "softmax": (
+        (2, 8, 9, 11),
+        8,
+        [
+            {"softmax": {"dim": [2, 3]}},
+            {"scale": {"name": "scale", "initialisation": "normal"}},
+            {"conv2d": {"name": "conv", "out_channels": 12, "kernel_size": 3}},
+            {"log_softmax": {"dim": 1}},
+            {"add": {"name": "bias", "shape": [12, 1, 1], "initialisation": "normal"}},
+            {"sigmoid": {}},
+        ],
+    ),
     "reductions": (
         (2, 8, 9, 11),
         8,

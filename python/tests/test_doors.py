@@ -36,7 +36,7 @@ class Net(nn.Module):
     def forward(self, x):
         y = F.silu(self.norm(self.conv(x)), inplace=True)
         z = F.interpolate(self.act(self.last(self.up(y))), scale_factor=0.5)
-        return y + z, F.layer_norm(y, y.shape[3:]).mean()
+        return y + z, F.layer_norm(y, y.shape).mean()
 
 
 # Of that network, with norms.

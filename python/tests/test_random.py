@@ -277,6 +277,7 @@ OPERATORS = {
     ),
     *("clamp", "add", "scale", "max_pool2d", "avg_pool2d", "max"),
     *("sub", "mul", "div", "minimum", "maximum", "hardsigmoid", "min", "sum", "mean", "logsumexp"),
+    *("softmax", "log_softmax"),
 }
 
 

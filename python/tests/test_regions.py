@@ -92,6 +92,28 @@ TAKEN = {
         IMAGE,
         ["conv2d layer_norm"],
     ),
+    "softmax": (
+        Of(
+            lambda own, x: ((own.a(x).softmax(1) + own.b) * 2).sigmoid(),
+            a=conv(),
+            b=nn.Parameter(torch.rand(8, 1, 1)),
+        ),
+        IMAGE,
+        ["conv2d softmax add mul sigmoid"],
+    ),
+    "softmax alone": (nn.LogSoftmax(-1), IMAGE, ["log_softmax"]),
+    "softmax of flattened axes": (
+        Of(lambda own, x: own.a(x).flatten(2).softmax(2).view(2, 8, 9, 10) * own.b, a=after(), b=nn.Parameter(torch.rand(1, 8, 1, 1))),
+        IMAGE,
+        [f"{BEGIN} softmax scale"],
+    ),
+    "avg_pool2d in front": (nn.Sequential(nn.AvgPool2d(2), conv()), IMAGE, ["avg_pool2d conv2d"]),
+    "layer_norm of rows": (
+        nn.Sequential(conv(), nn.LayerNorm(10), nn.GELU()),
+        IMAGE,
+        ["conv2d layer_norm gelu"],
+    ),
+    "layer_norm of planes": (nn.Sequential(nn.LayerNorm([11, 12]), nn.ReLU()), IMAGE, ["layer_norm relu"]),
     "conv1d": (
         nn.Sequential(nn.Conv1d(3, 8, 3, 2, 1, 2), nn.InstanceNorm1d(8)),
         SIGNAL,
@@ -378,7 +400,8 @@ READERS = {
         ),
         "a weight or a bias alone",
     ),
-    "a layer norm over some axes": (nn.LayerNorm(12), "fewer axes than all"),
+    "a softmax over the batch": (nn.Sequential(conv(), nn.Softmax(0)), "dim is 0"),
+    "a layer norm over the batch": (nn.LayerNorm(IMAGE), "over the batch"),
     "float64": (after().double(), "no kernels for torch.float64"),
 }
 

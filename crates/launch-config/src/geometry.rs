@@ -403,7 +403,7 @@ fn extents(shape: &ChannelShape, operator: &'static str) -> Result<(u64, u32, u6
 }
 
 /// `value` in 32 bits.
-fn kernel_extent(
+pub(crate) fn kernel_extent(
     operator: &'static str,
     quantity: Quantity,
     value: usize,

@@ -23,6 +23,7 @@ pub mod depthwise;
 pub mod elementwise;
 mod geometry;
 pub mod implicit_gemm;
+pub mod layer_norm;
 pub mod max_pool2d;
 mod mode;
 pub mod nhwc;
@@ -35,6 +36,8 @@ pub mod pool;
 pub mod reciprocal;
 mod refusal;
 pub mod row_reduction;
+pub mod series;
+pub mod softmax;
 
 pub use arch::{Arch, f16_multiply_adds_per_cycle};
 pub use geometry::KernelGeometry;

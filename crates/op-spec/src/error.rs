@@ -223,7 +223,10 @@ spec_error! {
     /// A reduction over no axis, which to PyTorch is one over all axes.
     ReducesNothing {}: "dim is [], {}", crate::reduction::EXPECTED;
     /// A reduction over too many groups of axes that are not neighbours.
-    ReducedApart {}: "dim has axes apart from each other, limit {} groups of neighbours", crate::reduction::MAX_PASSES;
+    ReducedApart {
+        /// The most groups.
+        limit: usize,
+    }: "dim has axes apart from each other, limit {limit} groups of neighbours";
     /// A clamp without any bound.
     NoBound {}: "min and max are both absent, at least one is needed";
     /// A second operand with a value for each element, of another operation than an addition.

@@ -1,4 +1,4 @@
-//! Layer normalisation over channels and space: every sample by itself.
+//! Layer normalisation over the last axes: over channels and space, for example, every sample by itself.
 
 use crate::error::{RankRule, SpecError, check_eps};
 use crate::group_norm::GroupNormProblem;
@@ -11,9 +11,9 @@ eps_alone! {
     /// Attributes of layer normalisation; see
     /// [`torch.nn.functional.layer_norm`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.layer_norm.html).
     ///
-    /// Here `normalized_shape` is always all of the input's but the batch. What is meant by a norm of
-    /// channels and space with a weight for each *channel* is [`GroupNormSpec`](crate::GroupNormSpec) with
-    /// one group.
+    /// `normalized_shape` has the extents of the input's last axes, but never the batch. What is meant by a
+    /// norm of channels and space with a weight for each *channel* is
+    /// [`GroupNormSpec`](crate::GroupNormSpec) with one group.
     LayerNormSpec
 }
 
@@ -41,8 +41,8 @@ impl LayerNormSpec {
     /// and gives 0.
     ///
     /// # Errors
-    /// A `normalized_shape` that is not the input's without the batch (PyTorch also normalises fewer trailing
-    /// dimensions); parameters of another shape; NaN or negative `eps`.
+    /// A `normalized_shape` that is not that of the input's last axes, or has the batch; parameters of
+    /// another shape; NaN or negative `eps`.
     pub fn problem(
         &self,
         input: &[usize],
@@ -52,14 +52,30 @@ impl LayerNormSpec {
     ) -> Result<LayerNormProblem, SpecError> {
         self.check(normalized_shape)?;
         let shape = ChannelShape::new(OPERATOR, input)?;
-        same_shape(OPERATOR, "normalized_shape", normalized_shape, &input[1..])?;
+        let leading = input.len().saturating_sub(normalized_shape.len()).max(1);
+        same_shape(
+            OPERATOR,
+            "normalized_shape",
+            normalized_shape,
+            &input[leading..],
+        )?;
         for (name, parameter) in [("weight", weight), ("bias", bias)] {
             if let Some(parameter) = parameter {
                 same_shape(OPERATOR, name, parameter, normalized_shape)?;
             }
         }
+        let rows_per_sample = input[1..leading].iter().product();
         Ok(LayerNormProblem {
-            shape,
+            shape: match rows_per_sample {
+                1 => shape,
+                _ => ChannelShape {
+                    n: shape.n * rows_per_sample,
+                    c: 1,
+                    spatial: input[leading..].iter().product(),
+                },
+            },
+            channels: shape.c,
+            rows_per_sample,
             eps: self.eps,
             weight: weight.is_some(),
             bias: bias.is_some(),
@@ -71,17 +87,28 @@ impl LayerNormSpec {
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct LayerNormProblem {
-    /// Shape of input and output.
+    /// Shape of input and output. Where a sample has several rows, each counts as one of one channel.
     pub shape: ChannelShape,
+    /// Channels of the input.
+    pub channels: usize,
+    /// Rows of a sample, each of which is normalised by itself: 1 where all axes but the batch are
+    /// normalised.
+    pub rows_per_sample: usize,
     /// Added to the variance.
     pub eps: f64,
-    /// Whether the normalised values are multiplied by one value per element of a sample.
+    /// Whether the normalised values are multiplied by one value per element of a row.
     pub weight: bool,
-    /// Whether one value per element of a sample is added at the end.
+    /// Whether one value per element of a row is added at the end.
     pub bias: bool,
 }
 
 impl LayerNormProblem {
+    /// Whether samples are normalised as a whole.
+    #[must_use]
+    pub const fn is_of_samples(&self) -> bool {
+        self.rows_per_sample == 1
+    }
+
     /// Whether it has a weight or a bias, which no group norm has: one value per element.
     #[must_use]
     pub const fn is_affine(&self) -> bool {
@@ -118,15 +145,14 @@ pub(crate) mod layer {
     use crate::setters::setters;
     use crate::shape::same_shape;
 
-    /// A layer norm over channels and space, as `torch.nn.LayerNorm` describes it.
+    /// A layer norm over the last axes, as `torch.nn.LayerNorm` describes it.
     #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
     #[serde(from = "LayerNormFile", into = "LayerNormFile")]
     #[non_exhaustive]
     pub struct LayerNormLayer {
         /// Prefix of its parameters: `name.weight`, `name.bias`.
         pub name: String,
-        /// The shape of an input without its batch: channels, and the spatial extents. Parameters have it,
-        /// too.
+        /// The extents of the last axes, any but the batch. Parameters have this shape, too.
         pub normalized_shape: Vec<usize>,
         /// Eps.
         pub attributes: LayerNormSpec,
@@ -180,19 +206,19 @@ pub(crate) mod layer {
     written_as!(LayerNormFile: LayerNormLayer { name, normalized_shape, elementwise_affine, bias }, LayerNormSpec { eps });
 
     impl GraphLayer for LayerNormLayer {
-        fn dimensions(&self) -> Option<usize> {
-            self.normalized_shape.len().checked_sub(1)
+        fn needs_channels(&self) -> bool {
+            false
         }
 
-        fn check(&self, channels: usize) -> Result<Option<usize>, SpecError> {
-            self.attributes.check(&self.normalized_shape)?;
-            same_shape(
-                OPERATOR,
-                "normalized_shape",
-                &self.normalized_shape[..1],
-                &[channels],
-            )?;
-            Ok(Some(channels))
+        fn flow(&self, given: &Flow) -> Result<Flow, SpecError> {
+            let shape = &self.normalized_shape[..];
+            self.attributes.check(shape)?;
+            if let (Some(dimensions), Some(channels)) = (given.dimensions, given.channels)
+                && shape.len() == dimensions + 1
+            {
+                same_shape(OPERATOR, "normalized_shape", &shape[..1], &[channels])?;
+            }
+            Ok(*given)
         }
 
         fn name(&self) -> &str {

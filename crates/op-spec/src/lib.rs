@@ -63,6 +63,7 @@ mod pool;
 mod prelu;
 mod reduction;
 mod scale;
+mod softmax;
 
 pub use arithmetic::{ArithmeticOp, ArithmeticOperand, ArithmeticProblem, ArithmeticSpec};
 pub use batch_norm::{BatchNormProblem, BatchNormSpec};
@@ -89,3 +90,4 @@ pub use reduction::{Dims, Pass, ReductionOp, ReductionProblem, ReductionSpec};
 pub use scale::{ScaleProblem, ScaleSpec};
 pub use setters::PerAxis;
 pub use shape::{ChannelShape, MAX_ELEMENTS, Shape};
+pub use softmax::{LogSoftmaxProblem, LogSoftmaxSpec, SoftmaxProblem, SoftmaxSpec};

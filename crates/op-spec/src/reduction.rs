@@ -149,7 +149,7 @@ impl Dims {
 }
 
 /// The bits that are set, the lowest first.
-fn bits(of: u64) -> impl DoubleEndedIterator<Item = usize> {
+pub(crate) fn bits(of: u64) -> impl DoubleEndedIterator<Item = usize> {
     (0..u64::BITS as usize).filter(move |bit| of >> bit & 1 == 1)
 }
 
@@ -205,6 +205,52 @@ impl ReductionSpec {
     /// more than three groups of neighbouring axes; nothing to reduce; more elements than memory addresses.
     pub fn problem(&self, input: &[usize]) -> Result<ReductionProblem, SpecError> {
         let operator = self.operation.name();
+        let of = Grouped::of(operator, self.dim, input, MAX_PASSES)?;
+        for axis in bits(of.axes) {
+            at_least_one(operator, Quantity::entry("input", axis), input[axis])?;
+        }
+        Ok(ReductionProblem {
+            operation: self.operation,
+            keepdim: self.keepdim,
+            n: input[0],
+            elements: of.elements,
+            count: of.count,
+            axes: of.axes,
+            passes: of.passes,
+            len: of.len,
+        })
+    }
+}
+
+/// A bit for each of the axes `dim` of an input of this rank.
+pub(crate) fn axes(operator: &'static str, dim: Dims, rank: usize) -> Result<u64, SpecError> {
+    match dim.axes(rank) {
+        Ok(0) => Err(SpecError::ReducesNothing { operator }),
+        Ok(axes) => Ok(axes),
+        Err(dim) => Err(SpecError::ReducedDimension { operator, dim }),
+    }
+}
+
+/// Axes of an input, in groups of neighbours.
+pub(crate) struct Grouped {
+    /// A bit for each of the axes.
+    pub(crate) axes: u64,
+    /// Elements of the input, and those along the axes.
+    pub(crate) elements: usize,
+    pub(crate) count: usize,
+    /// A pass for each group, of which there are `len`.
+    pub(crate) passes: [Pass; MAX_PASSES],
+    len: usize,
+}
+
+impl Grouped {
+    /// The axes `dim` of an input of this shape, in up to `limit` groups.
+    pub(crate) fn of(
+        operator: &'static str,
+        dim: Dims,
+        input: &[usize],
+        limit: usize,
+    ) -> Result<Self, SpecError> {
         if input.len() < 2 {
             return Err(SpecError::Rank {
                 operator,
@@ -213,15 +259,10 @@ impl ReductionSpec {
                 rule: RankRule::AtLeast(2),
             });
         }
-        let axes = self.axes(input.len())?;
+        let axes = axes(operator, dim, input.len())?;
         let elements = elements(operator, "input", input)?;
-        let mut count = 1;
-        for axis in bits(axes) {
-            at_least_one(operator, Quantity::entry("input", axis), input[axis])?;
-            count *= input[axis];
-        }
-        // Groups of reduced axes, with the elements of the kept axes before each. Axes of one element are
-        // part of any group.
+        // Groups of axes, with the elements of the other axes before each. Axes of one element are part of
+        // any group.
         let mut groups = [[1, 1]; MAX_PASSES];
         let (mut len, mut kept) = (0, 1);
         for (axis, &extent) in input.iter().enumerate().skip(1) {
@@ -229,33 +270,21 @@ impl ReductionSpec {
                 kept *= extent;
             } else if len > 0 && kept == 1 {
                 groups[len - 1][1] *= extent;
-            } else if len < MAX_PASSES {
+            } else if len < limit {
                 groups[len] = [kept, extent];
                 (len, kept) = (len + 1, 1);
             } else {
-                return Err(SpecError::ReducedApart { operator });
+                return Err(SpecError::ReducedApart { operator, limit });
             }
         }
-        Ok(ReductionProblem {
-            operation: self.operation,
-            keepdim: self.keepdim,
-            n: input[0],
-            elements,
-            count,
+        let len = len.max(1);
+        Ok(Self {
             axes,
-            passes: passes(input[0], groups, len.max(1), kept),
-            len: len.max(1),
+            elements,
+            count: bits(axes).map(|axis| input[axis]).product(),
+            passes: passes(input[0], groups, len, kept),
+            len,
         })
-    }
-
-    /// A bit for each of the axes of an input of this rank.
-    fn axes(&self, rank: usize) -> Result<u64, SpecError> {
-        let operator = self.operation.name();
-        match self.dim.axes(rank) {
-            Ok(0) => Err(SpecError::ReducesNothing { operator }),
-            Ok(axes) => Ok(axes),
-            Err(dim) => Err(SpecError::ReducedDimension { operator, dim }),
-        }
     }
 }
 

@@ -37,6 +37,8 @@ fn constructed() -> Vec<Layer> {
         Layer::from(Layer::batch_norm("x")),
         Layer::from(Layer::scale("x")),
         Layer::from(Layer::prelu("x", 1)),
+        Layer::softmax(&[1]),
+        Layer::log_softmax(&[1]),
         Layer::from(Layer::max_pool2d(1)),
         Layer::add("x"),
         Layer::from(Layer::max_pool3d(1)),

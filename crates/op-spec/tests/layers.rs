@@ -150,9 +150,17 @@ fn a_layer_norm_is_written_as_pytorch_has_it_and_has_parameters_of_its_shape() {
     refused! {
         chain.problem(&[2, 3, 4, 6]) => "layer 0: layer_norm: normalized_shape[2] is 5, expected 6";
     }
+    let last = r#"{"layer_norm":{"name":"n","normalized_shape":[4,5]}}"#;
+    let problem = read(last).unwrap().problem(&[2, 3, 4, 5]).unwrap();
+    let form = NormalForm::of(&problem, 0..1).unwrap();
+    assert_eq!(form.summary().to_string(), "layer_norm");
+    refused! {
+        read(last).unwrap().problem(&[2, 3, 5])
+            => "layer 0: layer_norm: normalized_shape[0] is 4, expected 3";
+        read(last).unwrap().problem(&[2, 3])
+            => "layer 0: layer_norm: normalized_shape has rank 2, expected 1";
+    }
     says! {
-        read(r#"{"layer_norm":{"name":"n","normalized_shape":[4,5]}}"#)
-            => "normalized_shape[0] is 4, expected 3";
         read(r#"{"layer_norm":{"name":"n","normalized_shape":[]}}"#)
             => "normalized_shape has rank 0, minimum 1";
     }

@@ -3,8 +3,8 @@
 use launch_config::KernelGeometry;
 use op_spec::{
     BatchNormSpec, ClampSpec, Conv2dSpec, Conv3dSpec, ConvTranspose1dSpec, ConvTranspose2dSpec,
-    GroupNormSpec, InstanceNormSpec, MAX_ELEMENTS, MaxPool2dSpec, PointwiseSpec, PreluSpec,
-    ReductionOp, ReductionSpec, ScaleSpec, SpecError,
+    GroupNormSpec, InstanceNormSpec, LogSoftmaxSpec, MAX_ELEMENTS, MaxPool2dSpec, PointwiseSpec,
+    PreluSpec, ReductionOp, ReductionSpec, ScaleSpec, SoftmaxSpec, SpecError,
 };
 
 #[test]
@@ -189,6 +189,7 @@ fn prelu_takes_one_slope_or_one_for_each_channel() {
 #[test]
 fn scale_and_max_refuse_and_accept() {
     let max = |dim: &[isize]| ReductionSpec::new(ReductionOp::Max, dim);
+    let softmax = SoftmaxSpec::new;
     let expected = "expected axes of the input behind the batch, each once";
     refused! {
         ScaleSpec::default().problem(&[2, 3, 4], &[4]) => "scale: scale[0] is 4, expected 3";
@@ -199,6 +200,12 @@ fn scale_and_max_refuse_and_accept() {
         max(&[]).problem(&[2, 3]) => format!("max: dim is [], {expected}");
         max(&[1, 0]).problem(&[2, 3]) => format!("max: dim is 0, {expected}");
         max(&[1, -2]).problem(&[2, 3, 4]) => format!("max: dim is -2, {expected}");
+        softmax(&[0]).problem(&[2, 3]) => format!("softmax: dim is 0, {expected}");
+        softmax(&[]).problem(&[2, 3]) => format!("softmax: dim is [], {expected}");
+        softmax(&[1]).problem(&[2]) => "softmax: input has rank 1, minimum 2";
+        softmax(&[1, 3]).problem(&[2, 3, 4, 5]) =>
+            "softmax: dim has axes apart from each other, limit 1 groups of neighbours";
+        LogSoftmaxSpec::new(&[4]).problem(&[2, 3]) => format!("log_softmax: dim is 4, {expected}");
         max(&[3]).problem(&[2, 3, 4]) => format!("max: dim is 3, {expected}");
         max(&[1, 1]).problem(&[2, 3, 4]) => format!("max: dim is 1, {expected}");
         max(&[isize::MIN]).problem(&[2, 3, 4]) => format!("max: dim is {}, {expected}", isize::MIN);

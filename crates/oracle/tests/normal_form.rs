@@ -182,12 +182,12 @@ const DIMS: [&[isize]; 6] = [&[1], &[2, 3], &[-1], &[1, -2], &[1, -1], &[2]];
 
 prop_compose! {
     /// A chain and its input's shape, by how often each part of a normal form stands in it: `norm` is none, a
-    /// group norm, an instance norm or a layer norm, `reduction` none, a pool or one over axes.
+    /// group norm, an instance norm or a layer norm, `reduction` none, a pool, one over axes or a softmax.
     fn chains()(
         [volumes, convolution, bias, affine] in [ANY; 4],
         [before, behind] in [0..3_usize, 0..3],
         norm in 0..4_u32,
-        reduction in 0..3_u32,
+        reduction in 0..4_u32,
         (operation, keepdim) in (0..ReductionOp::ALL.len(), ANY),
         dim in 0..DIMS.len(),
         per_group in 1..4_usize,
@@ -250,6 +250,7 @@ prop_compose! {
                 let reduction = ReductionSpec::new(ReductionOp::ALL[operation], DIMS[dim]);
                 layers.push(reduction.keepdim(keepdim).into());
             }
+            3 => layers.push(Layer::softmax(&[1])),
             _ => {}
         }
         // Axes counted from the end are known where the rank is.

@@ -17,6 +17,7 @@ mod moments;
 mod pointwise;
 mod pool;
 mod reduction;
+mod softmax;
 mod stage;
 
 use std::borrow::Cow;

@@ -39,6 +39,17 @@ pub(super) fn sum(x: &[f32], f: impl Fn(f64) -> f64) -> f64 {
     lanes.iter().sum::<f64>() + rest
 }
 
+/// Normalises a row, whose elements have a weight and a bias each, where these exist.
+pub(super) fn normalize_row(x: &mut [f32], eps: f64, [weight, bias]: [Option<&[f32]>; 2]) {
+    let moments = Moments::of(x);
+    let rstd = moments.rstd(eps);
+    for (at, v) in x.iter_mut().enumerate() {
+        let of_element = |values: Option<&[f32]>, absent| values.map_or(absent, |v| v[at].into());
+        let gain = rstd * of_element(weight, 1.0);
+        *v = ((f64::from(*v) - moments.mean) * gain + of_element(bias, 0.0)) as f32;
+    }
+}
+
 /// `x = (x - mean) * gain + bias`, in float64 until the end.
 pub(super) fn normalize(x: &mut [f32], mean: f64, gain: f64, bias: f64) {
     for v in x {

@@ -14,8 +14,10 @@ use super::conv_transpose::convolve_transposed;
 use super::dense;
 use super::maps::{Map, Norm};
 use super::max_pool2d::pool_plane;
+use super::moments::normalize_row;
 use super::pool::pool_sample;
 use super::reduction::reduce_sample;
+use super::softmax::softmax_sample;
 use crate::error::Result;
 use crate::host_memory::{affordable, reserve, resize, zeroed};
 
@@ -106,6 +108,8 @@ pub(super) struct Stage<'a> {
     norm: Option<Norm<'a>>,
     pointwise: Vec<Map<'a>>,
     reduction: Option<Reduction>,
+    /// Weight and bias of a layer norm in the place of the reduction.
+    affine: [Option<&'a [f32]>; 2],
     behind: Vec<Map<'a>>,
     /// Elements of a convolved sample, and of one of its channels.
     mapped_len: usize,
@@ -216,6 +220,13 @@ impl<'a> Stage<'a> {
             norm,
             pointwise: maps(&epilogue.list),
             reduction: epilogue.reduce.map(|(_, reduction)| reduction),
+            affine: match epilogue.reduce {
+                Some((layer, Reduction::LayerNorm(problem))) => [
+                    parameter(layer, 0).filter(|_| problem.weight),
+                    parameter(layer, 1).filter(|_| problem.bias),
+                ],
+                _ => [None; 2],
+            },
             behind: maps(&epilogue.after),
             mapped_len: channels * plane,
             reduced_channels: match output {
@@ -254,9 +265,20 @@ impl<'a> Stage<'a> {
                 }
                 Ok(())
             }
-            Reduction::Axes(problem) => {
+            Reduction::Axes(_) | Reduction::Softmax(_) | Reduction::LayerNorm(_) => {
                 self.map_groups(number, mapped);
-                reduce_sample(mapped, y, &problem)?;
+                match reduction {
+                    Reduction::Axes(problem) => reduce_sample(mapped, y, &problem)?,
+                    Reduction::Softmax(problem) => softmax_sample(mapped, y, &problem),
+                    Reduction::LayerNorm(problem) => {
+                        y.copy_from_slice(mapped);
+                        let rows = y.par_chunks_exact_mut(problem.shape.spatial);
+                        rows.for_each(|row| {
+                            normalize_row(row, problem.eps, self.affine);
+                        });
+                    }
+                    _ => unreachable!("one of these"),
+                }
                 // The channels that are left: all, one for factors, or none.
                 let channel = y.len() / self.reduced_channels;
                 for (c, y) in y.chunks_exact_mut(channel).enumerate() {

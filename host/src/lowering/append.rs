@@ -5,7 +5,7 @@ use op_spec::graph::{ChannelAffine, LayerProblem, Operand};
 use op_spec::{BatchNormProblem, Layout};
 
 use super::choice::Chosen;
-use super::epilogue::{Map, Plan, Pool, ReducedChannels, Store};
+use super::epilogue::{Map, Plan, Pool, ReducedChannels, SeriesKernel, Store};
 use super::launches::{alone, geometry};
 use super::producer::Producer;
 use super::region::{Query, output_layout};
@@ -28,7 +28,7 @@ use crate::operators::one_launch::{
 use crate::operators::pointwise::{ListStep, steps};
 use crate::operators::{
     self, Affine, ConvolutionParameters, Convolved, Preparations, arithmetic, conv_transpose,
-    pointwise, pool,
+    layer_norm, pointwise, pool, softmax,
 };
 use crate::program::{ProgramBuilder, Value};
 use launch_config::norm::NormGeometry;
@@ -319,6 +319,26 @@ impl<'a> Appending<'a> {
                 // The folded norm always has weight and bias.
                 (norm.weight, norm.bias) = (true, true);
                 group_norm::append(self.program, produced.value(), affine, norm.geometry()?)
+            }
+            Plan::Series(of) => {
+                let folded = self.folded(&of.behind.affine)?;
+                let residual = of.behind.residual;
+                let residual = residual.map(|layer| self.residual(layer, lowered.writes));
+                let operands = softmax::Operands {
+                    list: of.behind.list,
+                    residual: residual.transpose()?,
+                    folded,
+                };
+                let x = produced.value();
+                match &of.kernel {
+                    SeriesKernel::Softmax(geometry) => {
+                        softmax::append(self.program, x, *geometry, operands)
+                    }
+                    SeriesKernel::LayerNorm(layer, problem) => {
+                        let affine = self.affine(*layer);
+                        layer_norm::append_rows(self.program, x, affine, problem, operands)
+                    }
+                }
             }
             Plan::List(list) => {
                 let list = self.list(list, lowered.writes)?;

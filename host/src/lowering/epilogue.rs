@@ -7,8 +7,10 @@ use op_spec::graph::{ChannelAffine, Epilogue, NormalForm, Pointwise, Reduction};
 use op_spec::{ArithmeticOp, ArithmeticProblem, PointwiseProblem, PreluProblem, ScaleProblem};
 
 mod pool;
+mod series;
 
 pub(super) use pool::{Pool, Windows};
+pub(super) use series::{Series, SeriesKernel};
 
 use super::region::Region;
 use crate::operators::pointwise::ListStep;
@@ -38,6 +40,8 @@ pub(super) enum Plan {
     NormScale(Map),
     /// A norm with the factors of the scale behind it in its weight and bias.
     FoldedScale(Map),
+    /// A softmax, or a layer norm of rows, and a list behind it.
+    Series(Series),
     /// Pointwise functions and residuals.
     List(Vec<ListStep<usize>>),
 }
@@ -64,6 +68,9 @@ impl Plan {
             }
             Plan::NormScale(_) => "norm and scale, in one launch where a block holds a row",
             Plan::FoldedScale(_) => "norm whose weight and bias have the scale in them",
+            Plan::Series(_) => {
+                "softmax or layer norm, arithmetic with parameters, functions and a residual in one launch"
+            }
             Plan::List(_) => "pointwise functions and a residual, up to eight functions a launch",
         }
     }
@@ -87,7 +94,9 @@ impl Plan {
             Plan::Map(map) | Plan::NormScale(map) | Plan::FoldedScale(map) => Some(map.norm),
             Plan::Pool(pool) => pool.norm,
             Plan::ReducedChannels(reduced) => reduced.norm,
-            Plan::Whole | Plan::Store(_) | Plan::Windows(_) | Plan::List(_) => None,
+            Plan::Whole | Plan::Store(_) | Plan::Windows(_) | Plan::Series(_) | Plan::List(_) => {
+                None
+            }
         }
     }
 }
@@ -122,9 +131,36 @@ impl Store {
             }
             _ => None,
         };
-        let mut rest = &rest[usize::from(first.is_some())..];
-        let (mut functions, mut list) = (Vec::new(), OperandList::EMPTY);
-        let (mut residual, mut affine_behind) = (None, Vec::new());
+        let rest = &rest[usize::from(first.is_some())..];
+        let behind = Behind::of(rest).ok_or(refusal)?;
+        Ok(Store {
+            residual: behind.residual,
+            epilogue: StoreEpilogue {
+                gain_and_shift: Presence::of(!affine.is_empty()),
+                ..first.unwrap_or(StoreEpilogue::NONE)
+            },
+            affine,
+            affine_behind: behind.affine,
+            list: behind.list,
+        })
+    }
+}
+
+/// A list with the layers of its operands.
+#[derive(Debug, Clone)]
+pub(super) struct Behind {
+    /// The layers that make its gain and its shift.
+    pub(super) affine: Vec<(usize, ChannelAffine)>,
+    /// The layer that adds a residual.
+    pub(super) residual: Option<usize>,
+    pub(super) list: OperandList,
+}
+
+impl Behind {
+    /// These functions, if a list has them.
+    fn of(functions: &[Numbered<Pointwise>]) -> Option<Behind> {
+        let (mut rest, mut functions, mut list) = (functions, Vec::new(), OperandList::EMPTY);
+        let (mut residual, mut affine) = (None, Vec::new());
         while let steps @ [(layer, step), behind @ ..] = rest {
             let at = functions.len() as u32;
             rest = behind;
@@ -138,20 +174,15 @@ impl Store {
                 }
                 Pointwise::Affine(_) | Pointwise::Scale(_) if !list.is_affine() => {
                     list.affine_at = at;
-                    (affine_behind, rest) = leading_affine(steps);
+                    (affine, rest) = leading_affine(steps);
                 }
-                _ => return Err(refusal),
+                _ => return None,
             }
         }
         list.functions = PointwiseList::take(&mut functions.into_iter());
-        Ok(Store {
-            residual,
-            epilogue: StoreEpilogue {
-                gain_and_shift: Presence::of(!affine.is_empty()),
-                ..first.unwrap_or(StoreEpilogue::NONE)
-            },
+        Some(Behind {
             affine,
-            affine_behind,
+            residual,
             list,
         })
     }
@@ -323,6 +354,9 @@ pub(super) fn of_tensor(region: &Region<'_>, form: &NormalForm) -> Result<Plan, 
         return Err(refusal);
     }
     let form = &form.epilogue;
+    if let Some((_, Reduction::Softmax(_) | Reduction::LayerNorm(_))) = &form.reduce {
+        return Series::of(region, form).map(Plan::Series);
+    }
     if region.layers.len() == 1 {
         // A list takes elements in any order.
         let is_list = form.norm.is_none() && form.reduce.is_none() && !form.list.is_empty();
@@ -342,7 +376,7 @@ pub(super) fn of_tensor(region: &Region<'_>, form: &NormalForm) -> Result<Plan, 
         Some((_, Reduction::Axes(_))) => {
             ReducedChannels::of(region, form).map(Plan::ReducedChannels)
         }
-        Some((_, Reduction::Pool(_))) => Err(refusal),
+        Some(_) => Err(refusal),
         None => list(&form.list, refusal).map(Plan::List),
     }
 }

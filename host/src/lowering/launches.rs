@@ -10,7 +10,7 @@ use op_spec::Layout;
 use op_spec::graph::{ChannelAffine, LayerProblem, NormalForm, Operand, Pointwise};
 
 use super::choice::Chosen;
-use super::epilogue::{Plan, Pool, Store};
+use super::epilogue::{Plan, Pool, SeriesKernel, Store};
 use super::producer::Producer;
 use super::region::{Query, output_layout};
 use super::table::Lowered;
@@ -26,7 +26,7 @@ use crate::operators::fused::{
 };
 use crate::operators::pointwise::{ListStep, steps};
 use crate::operators::{
-    self, arithmetic, batch_norm, group_norm, norm_statistics, pointwise, pool,
+    self, arithmetic, batch_norm, group_norm, layer_norm, norm_statistics, pointwise, pool, softmax,
 };
 use crate::program::{LaunchPlan, plan_reformat};
 
@@ -267,6 +267,21 @@ impl Planning<'_> {
                     plan_fold_scale(&mut self.plan, dtype, norm.shape.c)?;
                 }
                 group_norm::plan(&mut self.plan, dtype, &norm.geometry()?)
+            }
+            Plan::Series(of) => {
+                let mut affine = of.behind.affine.iter();
+                affine.try_for_each(|(_, affine)| plan_folding(&mut self.plan, dtype, affine))?;
+                if let Some(layer) = of.behind.residual {
+                    self.residual(layer, lowered.writes)?;
+                }
+                match &of.kernel {
+                    SeriesKernel::Softmax(geometry) => {
+                        softmax::plan(&mut self.plan, dtype, geometry)
+                    }
+                    SeriesKernel::LayerNorm(_, problem) => {
+                        layer_norm::plan_rows(&mut self.plan, dtype, problem)
+                    }
+                }
             }
             Plan::List(list) => {
                 self.residuals(list, lowered.writes)?;

@@ -259,7 +259,7 @@ pub(super) const TABLE: [Row; 8] = [
     },
     Row {
         name: "tensor",
-        implements: "layers without a convolution: one by itself; a norm with scale or prelu, functions and residuals; norm, scale, max_pool2d and functions; scale, norm, clamp, scale and a reduction over the channels as in problem 79; the last two without a norm; functions and residuals",
+        implements: "layers without a convolution: one by itself; a norm with scale or prelu, functions and residuals; norm, scale, max_pool2d and functions; scale, norm, clamp, scale and a reduction over the channels as in problem 79; the last two without a norm; softmax or a layer norm of rows, perhaps arithmetic with parameters, up to eight functions and a residual behind it; functions and residuals",
         summary: "kernels that read a tensor, after a launch for the statistics of a norm",
         can_implement: |_, region, form| {
             let plan = epilogue::of_tensor(region, form)?;
@@ -267,6 +267,7 @@ pub(super) const TABLE: [Row; 8] = [
             let layout = match plan {
                 Plan::List(_) if region.is_dense_nhwc() => Layout::Nhwc,
                 Plan::Windows(_) => Layout::Nhwc,
+                Plan::Series(ref series) => series.layout,
                 _ => Layout::Nchw,
             };
             Ok(Lowered::without_moments(Producer::Tensor, plan).in_layout(layout))

@@ -1,31 +1,33 @@
 //! Normalisation of each sample.
 
-use kernels_gpu::layer_norm::LAYER_NORM_APPLY;
-use launch_config::KernelGeometry;
+use kernels_gpu::layer_norm::{LAYER_NORM_APPLY, LAYER_NORM_ROWS};
+use launch_config::layer_norm::LayerNormGeometry;
+use launch_config::{AffineType, KernelGeometry};
 
 use super::group_norm;
 use super::launching::{Affine, compute, shape_of, single, with_or_without_batch};
 use super::norm_statistics::{self, NormInput};
+use super::softmax::Operands;
 use crate::device::{DType, Tensor};
 use crate::error::Result;
 use crate::program::{LaunchPlan, ProgramBuilder, Value};
 use crate::spec::{LayerNormProblem, LayerNormSpec};
 
-/// `y = (x - mean) / sqrt(var + eps) * weight[c, ..] + bias[c, ..]`, with mean and (biased) variance over the
-/// channels and positions of each sample.
+/// `y = (x - mean) / sqrt(var + eps) * weight + bias`, with mean and (biased) variance over the last axes:
+/// over channels and positions of each sample, for example.
 ///
-/// *Shapes*: `x` is `(n, c, *)`, `normalized_shape` is `(c, *)`, all of the input's but the batch; `weight`
-/// and `bias`, both optional, have it as well, one value for each element of a sample. The output has the
-/// input's shape. An `x` of `normalized_shape` itself is a single sample. A norm of channels and space with a
-/// weight and a bias for each *channel* is [`group_norm`](crate::ops::group_norm) with one group.
+/// *Shapes*: `x` is `(n, c, *)`, `normalized_shape` has the extents of its last axes, never the batch;
+/// `weight` and `bias`, both optional, have it as well. The output has the input's shape. An `x` of
+/// `normalized_shape` itself is a single sample. A norm of channels and space with a weight and a bias for
+/// each *channel* is [`group_norm`](crate::ops::group_norm) with one group.
 ///
 /// *Numerics*: as in [`group_norm`](crate::ops::group_norm), of which these are the statistics, and one
-/// rounding more where there is a weight or a bias. A *NaN* or an infinity makes its whole sample NaN.
+/// rounding more where there is a weight or a bias. A *NaN* or an infinity makes all values NaN that share
+/// its mean.
 ///
 /// # Errors
-/// [`Error::Spec`](crate::Error::Spec): a `normalized_shape` that is not the input's without the batch
-/// (PyTorch also normalises fewer trailing dimensions), parameters of another shape, `eps` that is negative
-/// or NaN. [`Error::DTypeMismatch`](crate::Error::DTypeMismatch),
+/// [`Error::Spec`](crate::Error::Spec): a `normalized_shape` that is not that of the last axes, parameters of
+/// another shape, `eps` that is negative or NaN. [`Error::DTypeMismatch`](crate::Error::DTypeMismatch),
 /// [`Error::DeviceMismatch`](crate::Error::DeviceMismatch).
 ///
 /// # Examples
@@ -59,8 +61,40 @@ pub fn layer_norm(
     })
 }
 
-/// Plans both launches.
+/// Plans the launch that normalises several rows of each sample.
+pub(crate) fn plan_rows(
+    plan: &mut LaunchPlan,
+    dtype: DType,
+    problem: &LayerNormProblem,
+) -> Result<()> {
+    let geometry = LayerNormGeometry::of(problem, AffineType::TENSOR)?;
+    plan.launch(&LAYER_NORM_ROWS, &[dtype.label()], geometry.rows.shape())
+}
+
+/// Appends that launch, with a list behind the norm. The residual has the layout of `x`.
+pub(crate) fn append_rows(
+    program: &mut ProgramBuilder,
+    x: Value,
+    affine: Affine,
+    problem: &LayerNormProblem,
+    operands: Operands,
+) -> Result<Value> {
+    let y = program.tensor_like(x)?;
+    let geometry = LayerNormGeometry::of(problem, affine.element_type(program, x))?;
+    let Affine { weight, bias } = affine;
+    let (gain, shift) = operands.gain_and_shift();
+    let (residual, list) = (operands.residual, operands.list);
+    let arguments = (x, weight, bias, residual, gain, shift, y, geometry, list);
+    // SAFETY: `x`, `y` and the residual have the elements of the geometry, weight and bias those of a row;
+    // the list's gain and shift have a value for each channel.
+    Ok(unsafe { compute(program, &LAYER_NORM_ROWS, y, arguments) })
+}
+
+/// Plans the launches.
 pub(crate) fn plan(plan: &mut LaunchPlan, dtype: DType, problem: &LayerNormProblem) -> Result<()> {
+    if !problem.is_of_samples() {
+        return plan_rows(plan, dtype, problem);
+    }
     if !problem.is_affine() {
         return group_norm::plan(plan, dtype, &problem.as_group_norm().geometry()?);
     }
@@ -73,13 +107,16 @@ pub(crate) fn plan(plan: &mut LaunchPlan, dtype: DType, problem: &LayerNormProbl
     plan.launch(&LAYER_NORM_APPLY, &[dtype.label()], shape)
 }
 
-/// Appends both launches.
+/// Appends the launches.
 pub(crate) fn append(
     program: &mut ProgramBuilder,
     x: Value,
     affine: Affine,
     problem: &LayerNormProblem,
 ) -> Result<Value> {
+    if !problem.is_of_samples() {
+        return append_rows(program, x, affine, problem, Operands::NONE);
+    }
     if !problem.is_affine() {
         return group_norm::append(program, x, affine, problem.as_group_norm().geometry()?);
     }

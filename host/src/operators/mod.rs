@@ -19,8 +19,10 @@ pub(crate) mod precision;
 pub(crate) mod prelu;
 pub(crate) mod reduction;
 pub(crate) mod scale;
+pub(crate) mod softmax;
 
 use launch_config::KernelGeometry;
+use launch_config::softmax::SoftmaxGeometry;
 
 use self::pointwise::ListStep;
 use crate::device::DType;
@@ -50,6 +52,12 @@ pub(crate) fn plan(plan: &mut LaunchPlan, dtype: DType, problem: &LayerProblem) 
         LayerProblem::BatchNorm(problem) => batch_norm::plan(plan, dtype, problem),
         LayerProblem::Scale(problem) => scale::plan(plan, dtype, problem),
         LayerProblem::Prelu(problem) => prelu::plan(plan, dtype, problem),
+        LayerProblem::Softmax(problem) => {
+            softmax::plan(plan, dtype, &SoftmaxGeometry::of(problem, false)?)
+        }
+        LayerProblem::LogSoftmax(problem) => {
+            softmax::plan(plan, dtype, &SoftmaxGeometry::of(&problem.softmax, false)?)
+        }
         LayerProblem::MaxPool2d(problem) => max_pool2d::plan(plan, dtype, problem),
         LayerProblem::Reduction(problem) => reduction::plan(plan, dtype, problem),
         LayerProblem::MaxPool3d(problem) => pool::plan(plan, dtype, &problem.pool),
@@ -105,6 +113,14 @@ pub(crate) fn append(
         }
         LayerProblem::Scale(problem) => scale::append(program, x, weight(), problem),
         LayerProblem::Prelu(problem) => prelu::append(program, x, weight(), problem),
+        LayerProblem::Softmax(problem) => {
+            let geometry = SoftmaxGeometry::of(problem, false)?;
+            softmax::append(program, x, geometry, softmax::Operands::NONE)
+        }
+        LayerProblem::LogSoftmax(problem) => {
+            let geometry = SoftmaxGeometry::of(&problem.softmax, false)?;
+            softmax::append(program, x, geometry, softmax::Operands::NONE)
+        }
         LayerProblem::MaxPool2d(problem) => max_pool2d::append(program, x, problem),
         LayerProblem::Reduction(problem) => reduction::append(program, x, problem),
         LayerProblem::MaxPool3d(problem) => pool::append(program, x, &problem.pool),

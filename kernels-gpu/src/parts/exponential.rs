@@ -76,7 +76,7 @@ const fn is_coarse<T>() -> bool {
 /// `e^x` for `x <= 0`, or NaN, times 2^64. It thus keeps all bits of an `e^x` that is subnormal in f32, for
 /// products that are normal.
 #[derive(Clone, Copy)]
-pub(super) struct Exponential(f32);
+pub(crate) struct Exponential(f32);
 
 impl Exponential {
     /// The inverse of the factor.
@@ -98,7 +98,7 @@ impl Exponential {
 
     /// `e^x`, for results that are stored as `T`.
     #[inline(always)]
-    pub(super) fn of<T: Storage>(x: f32) -> Self {
+    pub(crate) fn of<T: Storage>(x: f32) -> Self {
         if is_coarse::<T>() {
             return Self::coarse(x);
         }
@@ -122,7 +122,7 @@ impl Exponential {
 
     /// The number, which loses bits below 2^-126.
     #[inline(always)]
-    pub(super) fn value(self) -> f32 {
+    pub(crate) fn value(self) -> f32 {
         self.0 * Self::SCALE
     }
 
@@ -176,7 +176,7 @@ pub(super) fn ln_of_one_and(x: f32) -> f32 {
 
 /// `ln x` for a number `x >= 1`.
 #[inline(always)]
-pub(super) fn ln_from_one(x: f32) -> f32 {
+pub(crate) fn ln_from_one(x: f32) -> f32 {
     const MANTISSA: u32 = (1 << 23) - 1;
     let power = (x.to_bits() >> 23) as i32 - 127;
     let mantissa = f32::from_bits(x.to_bits() & MANTISSA | 127 << 23);

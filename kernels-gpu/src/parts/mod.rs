@@ -14,5 +14,6 @@ pub(crate) mod pointwise;
 pub(crate) mod pool;
 pub(crate) mod prescale;
 pub(crate) mod reduction_operations;
+pub(crate) mod series;
 pub(crate) mod store;
 pub(crate) mod unroll;

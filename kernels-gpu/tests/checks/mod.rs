@@ -46,6 +46,7 @@ mod implicit_gemm_launch;
 mod implicit_gemm_lists;
 pub(crate) mod implicit_gemm_nan;
 pub(crate) mod implicit_gemm_without_norm;
+pub(crate) mod layer_norm_rows;
 pub(crate) mod max_pool2d;
 pub(crate) mod norm;
 pub(crate) mod norm_f32_affine;
@@ -55,6 +56,7 @@ pub(crate) mod pointwise;
 pub(crate) mod pool;
 pub(crate) mod row_reduction;
 mod rows;
+pub(crate) mod softmax;
 pub(crate) mod warp_specialized_tiles;
 
 /// Why a check failed: what the emulator reported, or what differs.

@@ -112,6 +112,8 @@ pub const FAMILIES: &[Family] = &[
         pool(c, 3, |_, _| Layer::adaptive_avg_pool3d())
     }),
     Family::new(REDUCTION, over_axes),
+    Family::new("softmax", |c| shares(c, Layer::softmax)),
+    Family::new("log_softmax", |c| shares(c, Layer::log_softmax)),
     Family::new("relu", |c| pointwise(c, 0)),
     Family::new("clamp", |c| pointwise(c, 1)),
     Family::new("leaky_relu", |c| pointwise(c, 2)),
@@ -249,7 +251,9 @@ fn of_channels(c: &mut Choices) -> Plan {
 fn of_samples(c: &mut Choices) -> Plan {
     let channels = c.within(1, 12);
     let input = any(c, channels);
-    one(layer_norm(c, "norm", &input[1..]), input)
+    // Of samples, or of the last axes.
+    let first = c.within(1, input.len() - 1);
+    one(layer_norm(c, "norm", &input[first..]), input)
 }
 
 fn by_statistics(c: &mut Choices) -> Plan {
@@ -300,6 +304,23 @@ fn over_axes(c: &mut Choices) -> Plan {
         input.pop();
     }
     one(reduction(c, input.len()), input)
+}
+
+/// A softmax, or its logarithm, over any neighbouring axes.
+fn shares(c: &mut Choices, layer: fn(&[isize]) -> Layer) -> Plan {
+    let channels = c.within(1, 300);
+    let mut input = any(c, channels);
+    // Planes short enough for this many.
+    while input.iter().product::<usize>() > 200_000 {
+        input.pop();
+    }
+    let first = c.within(1, input.len() - 1);
+    let last = c.within(first, input.len() - 1);
+    let from_the_end = if c.once_in(3) { input.len() } else { 0 };
+    let dim: Vec<isize> = (first..=last)
+        .map(|axis| axis as isize - from_the_end as isize)
+        .collect();
+    one(layer(&dim), input)
 }
 
 fn pointwise(c: &mut Choices, number: u32) -> Plan {

@@ -17,9 +17,10 @@ use super::parameters::Wanted;
 use crate::{
     AdaptiveAvgPoolProblem, AdaptiveAvgPoolSpec, ArithmeticOp, ArithmeticProblem, AvgPoolProblem,
     AvgPoolSpec, BatchNormProblem, ConvProblem, ConvTransposeProblem, GroupNormProblem,
-    InstanceNormProblem, LayerNormProblem, MaxPool2dProblem, MaxPool2dSpec, MaxPool3dProblem,
-    MaxPool3dSpec, PointwiseProblem, PointwiseSpec, PoolProblem, PreluProblem, ReductionOp,
-    ReductionProblem, ReductionSpec, ScaleProblem, SpecError,
+    InstanceNormProblem, LayerNormProblem, LogSoftmaxProblem, LogSoftmaxSpec, MaxPool2dProblem,
+    MaxPool2dSpec, MaxPool3dProblem, MaxPool3dSpec, PointwiseProblem, PointwiseSpec, PoolProblem,
+    PreluProblem, ReductionOp, ReductionProblem, ReductionSpec, ScaleProblem, SoftmaxProblem,
+    SoftmaxSpec, SpecError,
 };
 
 pub(crate) use super::flow::Flow;
@@ -111,7 +112,7 @@ pub(crate) enum Role {
     Reduction(Reduction),
 }
 
-/// A reduction of several values to one.
+/// What each result needs several values for: mostly a reduction of these to one.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Reduction {
     /// The maximum of windows of images.
@@ -120,6 +121,10 @@ pub enum Reduction {
     Axes(ReductionProblem),
     /// Any other pool: the maximum of windows of volumes, and averages.
     Pool(PoolProblem),
+    /// Shares of a sum of exponentials, or their logarithms, as many as there are values.
+    Softmax(SoftmaxProblem),
+    /// A norm of each of several rows of a sample.
+    LayerNorm(LayerNormProblem),
 }
 
 impl Reduction {
@@ -129,6 +134,8 @@ impl Reduction {
             Self::MaxPool2d(_) => "max_pool2d",
             Self::Axes(problem) => problem.operation.name(),
             Self::Pool(pool) => pool.operator,
+            Self::Softmax(problem) => problem.operator(),
+            Self::LayerNorm(_) => "layer_norm",
         }
     }
 }
@@ -323,9 +330,12 @@ layers! {
     /// A norm of every channel by itself.
     InstanceNorm(InstanceNormLayer) is "instance_norm",
     |problem: InstanceNormProblem| Role::Norm(problem.as_group_norm());
-    /// A norm of every sample by itself.
+    /// A norm over the last axes: of every sample by itself, for example.
     LayerNorm(LayerNormLayer) is "layer_norm",
-    |problem: LayerNormProblem| Role::LayerNorm(problem);
+    |problem: LayerNormProblem| match problem.is_of_samples() {
+        true => Role::LayerNorm(problem),
+        false => Role::Reduction(Reduction::LayerNorm(problem)),
+    };
     /// A norm of every channel by statistics that are parameters.
     BatchNorm(BatchNormLayer) is "batch_norm",
     |problem: BatchNormProblem| Role::Affine(ChannelAffine::BatchNorm(problem));
@@ -335,6 +345,12 @@ layers! {
     /// A rectifier whose slope below 0 is a parameter, of all channels or of each.
     Prelu(PreluLayer) is "prelu",
     |problem: PreluProblem| Role::Slopes(problem);
+    /// Exponentials of values as shares of their sum over axes.
+    Softmax(SoftmaxSpec) is "softmax",
+    |problem: SoftmaxProblem| Role::Reduction(Reduction::Softmax(problem));
+    /// Logarithms of these.
+    LogSoftmax(LogSoftmaxSpec) is "log_softmax",
+    |problem: LogSoftmaxProblem| Role::Reduction(Reduction::Softmax(problem.softmax));
     /// The maximum of windows of images.
     MaxPool2d(MaxPool2dSpec) is "max_pool2d",
     |problem: MaxPool2dProblem| Role::Reduction(Reduction::MaxPool2d(problem));

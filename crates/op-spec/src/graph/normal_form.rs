@@ -20,7 +20,8 @@
 //! 5. A batch norm at inference multiplies and adds constants of the channels, and so does arithmetic with
 //!    parameters. It is part of the list; products with a value for each channel are factors.
 //! 6. The list holds pointwise functions, and additions of residuals, until a reduction follows; what is done
-//!    to the reduction's result is the part `after`.
+//!    to the reduction's result is the part `after`. A softmax stands in the place of a
+//!    reduction, and so does a layer norm of which a sample has several rows.
 
 use alloc::vec::Vec;
 use core::fmt;
@@ -133,7 +134,7 @@ pub struct Epilogue {
     pub affine: Vec<(usize, ScaleProblem)>,
     /// Functions of single values.
     pub list: Vec<(usize, Pointwise)>,
-    /// The reduction, over windows or over channels.
+    /// The reduction, over windows or over channels, or what stands in its place.
     pub reduce: Option<(usize, Reduction)>,
     /// Functions of the reduction's results.
     pub after: Vec<(usize, Pointwise)>,

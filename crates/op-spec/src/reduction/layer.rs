@@ -6,7 +6,7 @@ use serde::de::DeserializeSeed;
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::{Dims, ReductionOp, ReductionProblem, ReductionSpec};
+use super::{Dims, ReductionOp, ReductionProblem, ReductionSpec, axes};
 use crate::SpecError;
 use crate::graph::file::is_false;
 use crate::graph::layer::{Flow, GraphLayer, LayerProblem};
@@ -27,7 +27,7 @@ impl ReductionProblem {
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields, expecting = "an object of attributes")]
 struct File {
-    dim: Dim,
+    dim: Dims,
     #[serde(default, skip_serializing_if = "is_false")]
     keepdim: bool,
 }
@@ -40,6 +40,26 @@ enum Dim {
     Several(Vec<isize>),
 }
 
+impl<'de> Deserialize<'de> for Dims {
+    fn deserialize<D: Deserializer<'de>>(file: D) -> Result<Self, D::Error> {
+        Ok(match Dim::deserialize(file)? {
+            Dim::One(dim) => Dims::new(&[dim]),
+            Dim::Several(dims) => Dims::new(&dims),
+        })
+    }
+}
+
+impl Serialize for Dims {
+    fn serialize<S: Serializer>(&self, file: S) -> Result<S::Ok, S::Error> {
+        let dims: Vec<_> = self.iter().collect();
+        let dim = match dims[..] {
+            [dim] => Dim::One(dim),
+            _ => Dim::Several(dims),
+        };
+        dim.serialize(file)
+    }
+}
+
 #[doc(hidden)] // only for serde
 impl<'de> DeserializeSeed<'de> for ReductionOp {
     type Value = ReductionSpec;
@@ -48,10 +68,7 @@ impl<'de> DeserializeSeed<'de> for ReductionOp {
         let File { dim, keepdim } = File::deserialize(file)?;
         Ok(ReductionSpec {
             operation: self,
-            dim: match dim {
-                Dim::One(dim) => Dims::new(&[dim]),
-                Dim::Several(dims) => Dims::new(&dims),
-            },
+            dim,
             keepdim,
         })
     }
@@ -59,12 +76,8 @@ impl<'de> DeserializeSeed<'de> for ReductionOp {
 
 impl Serialize for ReductionSpec {
     fn serialize<S: Serializer>(&self, file: S) -> Result<S::Ok, S::Error> {
-        let dims: Vec<_> = self.dim.iter().collect();
         let attributes = File {
-            dim: match dims[..] {
-                [dim] => Dim::One(dim),
-                _ => Dim::Several(dims),
-            },
+            dim: self.dim,
             keepdim: self.keepdim,
         };
         let mut layer = file.serialize_map(Some(1))?;
@@ -94,7 +107,11 @@ impl GraphLayer for ReductionSpec {
         // Without a known rank, the axes that are counted from the first one are known.
         let rank = given.dimensions.map(|all| all + 2);
         let is_known = rank.is_some() || self.dim.back == 0;
-        let axes = self.axes(rank.unwrap_or(u64::BITS as usize))?;
+        let axes = axes(
+            self.operation.name(),
+            self.dim,
+            rank.unwrap_or(u64::BITS as usize),
+        )?;
         let channels = match (is_known, axes >> 1 & 1) {
             (true, 0) => given.channels,
             (true, _) => self.keepdim.then_some(1),

@@ -1,5 +1,6 @@
 //! [Group norm](super::group_norm) of one group, then `y = x̂ * weight[i] + bias[i]` with a weight and a bias
-//! for each element `i` of a sample.
+//! for each element `i` of a row, which is a
+//! sample or the last axes of one.
 //!
 //! *Condition*: that of the norm times `abs(weight)`, and `abs(y) + abs(bias)`. *Passes on* what the norm
 //! does, times `abs(weight)`.
@@ -42,7 +43,7 @@ impl Operator for LayerNormProblem {
         for (mut tolerance, y) in samples.zip(y.axis_iter(Axis(0))) {
             if let Some(weight) = weight {
                 Zip::from(&mut tolerance)
-                    .and(weight)
+                    .and_broadcast(weight)
                     .for_each(|t, weight| *t *= weight.abs());
             }
             if weight.is_some() || bias.is_some() {
@@ -52,7 +53,7 @@ impl Operator for LayerNormProblem {
             }
             if let Some(bias) = bias {
                 Zip::from(&mut tolerance)
-                    .and(bias)
+                    .and_broadcast(bias)
                     .for_each(|t, bias| *t += unit * bias.abs());
             }
         }
@@ -87,8 +88,18 @@ pub(super) const CASES: Cases = cases!(
         volume 2x6x3x5x7 normalized_shape=[6,3,5,7]
         long_rows 2x3x127x91 normalized_shape=[3,127,91]
         nan_inf 5x3x7x9 normalized_shape=[3,7,9] poisoned
+        last_axis 3x5x6x7 normalized_shape=[7]
+        last_axes 2x5x6x8 normalized_shape=[6,8] eps=1e-3
+        vectors 2x3x4x64 normalized_shape=[64] bias=false
+        rows_of_a_block 2x2x1x1111 normalized_shape=[1111] elementwise_affine=false bias=false
+        rows_of_batches 1x2x3x8200 normalized_shape=[3,8200] shifted=577
+        rows_of_one_value 2x3x5x1 normalized_shape=[1]
+        empty_rows 2x3x0 normalized_shape=[0]
+        volume_rows 2x3x4x5x6 normalized_shape=[5,6] special
+        rows_1000_times_deviation 2x4x33x36 normalized_shape=[36] shifted=577
         mean_1000_times_deviation 2x4x33x35 normalized_shape=[4,33,35] shifted=577",
     realistic: "
+        channels_last 2x14x14x384 normalized_shape=[384]
         spectrograms 2x64x62x62 normalized_shape=[64,62,62]
         images 2x48x56x56 normalized_shape=[48,56,56] eps=1e-6 elementwise_affine=false bias=false"
 );

@@ -22,6 +22,7 @@ pub mod pool;
 pub mod prelu;
 pub mod reduction;
 pub mod scale;
+pub mod softmax;
 
 pub use operator::{Given, Operator};
 
@@ -48,6 +49,8 @@ pub(crate) fn of(layer: &LayerProblem) -> &dyn Operator {
         LayerProblem::AdaptiveAvgPool2d(problem) => &problem.pool,
         LayerProblem::AdaptiveAvgPool3d(problem) => &problem.pool,
         LayerProblem::Reduction(problem) => problem,
+        LayerProblem::Softmax(problem) => problem,
+        LayerProblem::LogSoftmax(problem) => &problem.softmax,
         LayerProblem::Pointwise(problem) => problem,
         _ => unreachable!("every operator is defined here"),
     }
@@ -55,11 +58,12 @@ pub(crate) fn of(layer: &LayerProblem) -> &dyn Operator {
 
 /// The cases of all operators.
 pub(crate) fn all() -> impl Iterator<Item = &'static Cases> {
-    let others = reduction::CASES.iter().chain(pointwise::CASES);
+    let others = reduction::CASES.iter().chain(softmax::CASES);
+    let others = others.chain(pointwise::CASES);
     CASES.iter().chain(arithmetic::CASES).chain(others)
 }
 
-/// Of all operators but for arithmetic, the reductions and the pointwise functions.
+/// Of all operators but for arithmetic, the reductions, softmax and the pointwise functions.
 const CASES: &[Cases] = &[
     conv::CONV1D,
     conv::CONV2D,

@@ -1,0 +1,186 @@
+//! Exponentials of values as shares of their sum.
+
+use crate::error::SpecError;
+use crate::reduction::{Dims, Grouped, Pass, bits};
+
+/// Attributes of a softmax; see
+/// [`torch.nn.functional.softmax`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.softmax.html).
+///
+/// `dim` is an axis, or neighbouring axes that count as one, as after PyTorch's `flatten`.
+///
+/// # Examples
+/// ```
+/// # mod convfuse { pub use op_spec as spec; }
+/// use convfuse::spec::SoftmaxSpec;
+///
+/// let problem = SoftmaxSpec::new(&[1]).problem(&[2, 8, 5, 6])?;
+/// assert_eq!((problem.pass.reduced, problem.pass.inner), (8, 5 * 6));
+/// # Ok::<(), convfuse::spec::SpecError>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "graph", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(
+    feature = "graph",
+    serde(deny_unknown_fields, expecting = "an object of attributes")
+)]
+#[non_exhaustive]
+pub struct SoftmaxSpec {
+    /// The axes, any but the batch. PyTorch counts them from the first axis, or, below zero, from the end.
+    pub dim: Dims,
+}
+
+/// Attributes of the logarithm of a softmax, those of [`SoftmaxSpec`]; see
+/// [`torch.nn.functional.log_softmax`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.log_softmax.html).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "graph", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(
+    feature = "graph",
+    serde(deny_unknown_fields, expecting = "an object of attributes")
+)]
+#[non_exhaustive]
+pub struct LogSoftmaxSpec {
+    /// The axes, any but the batch. PyTorch counts them from the first axis, or, below zero, from the end.
+    pub dim: Dims,
+}
+
+macro_rules! over_axes {
+    ($($Spec:ident: $operator:literal, $is_log:literal, $Problem:ty, |$softmax:ident| $problem:expr;)+) => {$(
+        impl $Spec {
+            /// Over the axes `dim`.
+            #[must_use]
+            pub const fn new(dim: &[isize]) -> Self {
+                Self {
+                    dim: Dims::new(dim),
+                }
+            }
+
+            /// Checks the attributes against the shape of the input, any rank from 2 to 64.
+            ///
+            /// Empty inputs are accepted and give empty outputs.
+            ///
+            /// # Errors
+            /// Rank under 2; `dim` is empty, names the batch, an axis that the input does not have, or one
+            /// twice, or axes that are not neighbours; more elements than memory addresses.
+            pub fn problem(&self, input: &[usize]) -> Result<$Problem, SpecError> {
+                let of = Grouped::of($operator, self.dim, input, 1)?;
+                let $softmax = SoftmaxProblem {
+                    is_log: $is_log,
+                    n: input[0],
+                    channels: input[1],
+                    elements: of.elements,
+                    pass: of.passes[0],
+                    axes: of.axes,
+                };
+                Ok($problem)
+            }
+        }
+    )+};
+}
+
+over_axes! {
+    SoftmaxSpec: "softmax", false, SoftmaxProblem, |softmax| softmax;
+    LogSoftmaxSpec: "log_softmax", true, LogSoftmaxProblem, |softmax| LogSoftmaxProblem { softmax };
+}
+
+/// A softmax, or its logarithm, whose attributes and extents fit together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SoftmaxProblem {
+    /// Whether logarithms are taken of the results.
+    pub is_log: bool,
+    /// Samples.
+    pub n: usize,
+    /// Extent of the second axis.
+    pub channels: usize,
+    /// Elements of input and output.
+    pub elements: usize,
+    /// The values that share a sum, as the middle axis of a tensor of three.
+    pub pass: Pass,
+    /// A bit for each of the axes.
+    axes: u64,
+}
+
+/// The logarithm of a softmax.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LogSoftmaxProblem {
+    /// The softmax, which says that logarithms are taken.
+    pub softmax: SoftmaxProblem,
+}
+
+impl SoftmaxProblem {
+    /// The operator's name.
+    #[must_use]
+    pub const fn operator(&self) -> &'static str {
+        match self.is_log {
+            true => "log_softmax",
+            false => "softmax",
+        }
+    }
+
+    /// The axes, the first one first.
+    pub fn axes(&self) -> impl Iterator<Item = usize> {
+        bits(self.axes)
+    }
+
+    /// Whether the values that share a sum are those of all channels at a position.
+    #[must_use]
+    pub const fn is_of_channels(&self) -> bool {
+        self.axes == 1 << 1
+    }
+
+    /// Whether they are of one channel.
+    #[must_use]
+    pub const fn is_within_channels(&self) -> bool {
+        self.axes >> 1 & 1 == 0
+    }
+}
+
+#[cfg(feature = "graph")]
+pub(crate) mod layer {
+    use alloc::vec::Vec;
+
+    use super::{LogSoftmaxSpec, SoftmaxSpec};
+    use crate::SpecError;
+    use crate::graph::layer::{Flow, GraphLayer, Layer, LayerProblem, constructors};
+    use crate::reduction::axes;
+
+    constructors! {
+        /// A softmax over the axes `dim`, which count as one; see [`SoftmaxSpec`].
+        softmax(dim: &[isize]) = Layer::Softmax(SoftmaxSpec::new(dim));
+        /// Its logarithm; see [`LogSoftmaxSpec`].
+        log_softmax(dim: &[isize]) = Layer::LogSoftmax(LogSoftmaxSpec::new(dim));
+    }
+
+    macro_rules! graph_layers {
+        ($($Spec:ident: $operator:literal, $Variant:ident;)+) => {$(
+            impl GraphLayer for $Spec {
+                fn needs_channels(&self) -> bool {
+                    false
+                }
+
+                fn needs_batch(&self) -> bool {
+                    // Counted from the first axis, an axis is another one without a batch.
+                    self.dim.iter().any(|dim| dim >= 0)
+                }
+
+                fn flow(&self, given: &Flow) -> Result<Flow, SpecError> {
+                    let rank = given.dimensions.map_or(u64::BITS as usize, |all| all + 2);
+                    axes($operator, self.dim, rank).map(|_| *given)
+                }
+
+                fn problem(
+                    &self,
+                    input: &[usize],
+                ) -> Result<(LayerProblem, Vec<usize>), SpecError> {
+                    Ok((LayerProblem::$Variant(self.problem(input)?), input.to_vec()))
+                }
+            }
+        )+};
+    }
+
+    graph_layers! {
+        SoftmaxSpec: "softmax", Softmax;
+        LogSoftmaxSpec: "log_softmax", LogSoftmax;
+    }
+}

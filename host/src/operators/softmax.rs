@@ -1,0 +1,116 @@
+//! Softmax and its logarithm, with a list behind it.
+
+use kernels_gpu::softmax::SOFTMAX;
+use launch_config::pointwise::OperandList;
+use launch_config::softmax::SoftmaxGeometry;
+
+use super::batch_norm::Folded;
+use super::launching::{compute, single};
+use crate::device::{DType, Tensor};
+use crate::error::Result;
+use crate::program::{LaunchPlan, ProgramBuilder, Value};
+use crate::spec::{LogSoftmaxSpec, SoftmaxSpec};
+
+/// `y = e^x / sum(e^x)` with the sum over `dim`, several neighbouring axes of which count as one.
+///
+/// *Shapes*: `(n, ..)` to the same; `dim` has any axes but the batch.
+///
+/// *Numerics*: exponentials are those of distances from the largest value, so none overflows. They are summed
+/// in f32, in an order that does not depend on the batch, and results are rounded once. *NaN* among the
+/// values that share a sum gives NaN for all of them, and so do infinity, and minus infinity in all of them.
+///
+/// # Errors
+/// [`Error::Spec`](crate::Error::Spec) for a rank below 2, or a `dim` that is empty, names the batch, an axis
+/// that `x` does not have, or one twice, or whose axes are not neighbours.
+///
+/// # Examples
+/// ```
+/// use convfuse::spec::SoftmaxSpec;
+/// use convfuse::{Device, Tensor, ops};
+/// use ndarray::array;
+///
+/// let stream = Device::best().stream()?;
+/// let x = Tensor::from_array(&stream, &array![[0.5f32, 0.5, f32::NEG_INFINITY]])?;
+/// let y = ops::softmax(&x, &SoftmaxSpec::new(&[1]))?;
+/// assert_eq!(y.to_array::<f32>()?, array![[0.5, 0.5, 0.0]].into_dyn());
+/// # Ok::<(), convfuse::Error>(())
+/// ```
+///
+/// As
+/// [`torch.nn.functional.softmax`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.softmax.html).
+pub fn softmax(x: &Tensor, spec: &SoftmaxSpec) -> Result<Tensor> {
+    let problem = spec.problem(x.shape())?;
+    single("softmax", x, problem.into(), &[])
+}
+
+/// `y = x - ln(sum(e^x))` with the sum over `dim`: the logarithm of [`softmax`], also where that is 0 in f32.
+///
+/// *Shapes*, *Numerics*, *NaN*, *Errors*: as there.
+///
+/// # Errors
+/// As there.
+///
+/// # Examples
+/// ```
+/// use convfuse::spec::LogSoftmaxSpec;
+/// use convfuse::{Device, Tensor, ops};
+/// use ndarray::array;
+///
+/// let stream = Device::best().stream()?;
+/// let x = Tensor::from_array(&stream, &array![[0.5f32, -199.5]])?;
+/// let y = ops::log_softmax(&x, &LogSoftmaxSpec::new(&[1]))?;
+/// assert_eq!(y.to_array::<f32>()?, array![[0.0, -200.0]].into_dyn());
+/// # Ok::<(), convfuse::Error>(())
+/// ```
+///
+/// As
+/// [`torch.nn.functional.log_softmax`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.log_softmax.html).
+pub fn log_softmax(x: &Tensor, spec: &LogSoftmaxSpec) -> Result<Tensor> {
+    let problem = spec.problem(x.shape())?;
+    single("log_softmax", x, problem.into(), &[])
+}
+
+/// A list, with what it takes besides values.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Operands {
+    pub(crate) list: OperandList,
+    pub(crate) residual: Option<Value>,
+    pub(crate) folded: Option<Folded>,
+}
+
+impl Operands {
+    /// Those of a list that changes nothing.
+    pub(crate) const NONE: Self = Self {
+        list: OperandList::EMPTY,
+        residual: None,
+        folded: None,
+    };
+
+    /// The gains and the shifts of the channels, if the list has them.
+    pub(super) fn gain_and_shift(&self) -> (Option<Value>, Option<Value>) {
+        self.folded
+            .map(|Folded { gain, shift }| (gain, shift))
+            .unzip()
+    }
+}
+
+/// Plans the launch.
+pub(crate) fn plan(plan: &mut LaunchPlan, dtype: DType, geometry: &SoftmaxGeometry) -> Result<()> {
+    plan.launch(&SOFTMAX, &[dtype.label()], geometry.series.shape())
+}
+
+/// Appends the operator and a list behind it to a program. The residual has the layout of `x`.
+pub(crate) fn append(
+    program: &mut ProgramBuilder,
+    x: Value,
+    geometry: SoftmaxGeometry,
+    operands: Operands,
+) -> Result<Value> {
+    let y = program.tensor_like(x)?;
+    let (gain, shift) = operands.gain_and_shift();
+    let (residual, list) = (operands.residual, operands.list);
+    let arguments = (x, residual, gain, shift, y, geometry, list);
+    // SAFETY: `x`, `y` and the residual have the elements of the geometry; the list's gain and shift have a
+    // value for each channel.
+    Ok(unsafe { compute(program, &SOFTMAX, y, arguments) })
+}

@@ -1,0 +1,292 @@
+//! The values along an axis, which threads of a block share and keep in registers.
+
+use cuda_std::global::{Global, GlobalMut};
+use cuda_std::shared::Shared;
+use cuda_std::warp::{self, ALL_LANES};
+use cuda_std::{Storage, thread};
+use launch_config::pointwise::OperandList;
+use launch_config::series::{HELD, MAPPED, SeriesGeometry};
+use launch_config::{VECTOR_ELEMENTS, WARP_THREADS};
+
+use crate::parts::index::{div_rem, div_rem_u64};
+use crate::parts::pointwise::apply_with;
+use crate::parts::store::GainAndShift;
+use crate::parts::unroll::unroll;
+
+/// The vectors that a thread holds.
+const VECTORS: u32 = HELD as u32 / VECTOR;
+
+const VECTOR: u32 = VECTOR_ELEMENTS as u32;
+
+/// A thread's part of a series.
+#[derive(Clone, Copy)]
+pub(crate) struct Series<'a> {
+    pub(crate) g: &'a SeriesGeometry,
+    /// The series, or the last one for threads that have none and store nothing.
+    number: u64,
+    is_stored: bool,
+    /// Its first value in the tensor.
+    first: u64,
+    /// The thread among those that share it.
+    place: u32,
+    /// Whether its threads take four values in turn, else one, and whether these are a vector in memory.
+    in_fours: bool,
+    in_vectors: bool,
+}
+
+/// What a list takes besides values. The pointers of what it does not have may be null.
+#[derive(Clone, Copy)]
+pub(crate) struct Operands<'a, T> {
+    pub(crate) list: &'a OperandList,
+    pub(crate) residual: *const T,
+    pub(crate) of_channels: GainAndShift,
+}
+
+impl<'a> Series<'a> {
+    /// The thread's series.
+    ///
+    /// # Safety
+    /// The launch is `g.shape()`.
+    #[inline(always)]
+    pub(crate) unsafe fn of_thread(g: &'a SeriesGeometry) -> Self {
+        let thread = thread::thread_idx_x();
+        let (of_block, place) = if g.is_of_rows() {
+            div_rem(thread, g.threads)
+        } else {
+            let (place, of_block) = div_rem(thread, g.block_series);
+            (of_block, place)
+        };
+        let wanted = thread::block_idx_x() as u64 * g.block_series as u64 + of_block as u64;
+        let number = wanted.min(g.series - 1);
+        let (outer, position) = if g.is_of_rows() {
+            (number, 0)
+        } else {
+            div_rem_u64(number, g.inner as u64)
+        };
+        Self {
+            g,
+            number,
+            is_stored: wanted < g.series,
+            first: outer * g.count as u64 * g.inner as u64 + position,
+            place,
+            in_fours: g.count.is_multiple_of(VECTOR),
+            in_vectors: g.is_of_rows() && g.count.is_multiple_of(VECTOR),
+        }
+    }
+
+    /// Elements of the tensor.
+    #[inline(always)]
+    pub(crate) fn elements(&self) -> usize {
+        (self.g.series * self.g.count as u64) as usize
+    }
+
+    /// The index in the series of value `i` of the thread's in a batch; beyond its end there is none.
+    #[inline(always)]
+    fn index(&self, batch: u32, i: usize) -> u32 {
+        let (threads, i) = (self.g.threads, i as u32);
+        if self.in_fours {
+            let vector = batch * VECTORS + i / VECTOR;
+            (vector * threads + self.place) * VECTOR + i % VECTOR
+        } else {
+            (batch * HELD as u32 + i) * threads + self.place
+        }
+    }
+
+    /// Whether the thread has value `i` of a batch, or one behind it.
+    #[inline(always)]
+    pub(crate) fn has(&self, batch: u32, i: usize) -> bool {
+        self.index(batch, i) < self.g.count
+    }
+
+    /// Value `index` of the series in the tensor.
+    #[inline(always)]
+    fn at(&self, index: u32) -> usize {
+        (self.first + index as u64 * self.g.inner as u64) as usize
+    }
+
+    /// The thread's values in a batch, from number `start` on; `absent` for those beyond the series' end.
+    ///
+    /// # Safety
+    /// `x` has [`elements`](Self::elements) elements and starts on 16 bytes. `N` and `start` are whole
+    /// vectors.
+    #[inline(always)]
+    unsafe fn part<T: Storage, const N: usize>(
+        &self,
+        x: Global<T>,
+        batch: u32,
+        start: usize,
+        absent: f32,
+    ) -> [f32; N] {
+        let mut values = [absent; N];
+        if self.in_vectors {
+            unroll!(8, |v| {
+                let first = v * VECTOR_ELEMENTS;
+                let index = self.index(batch, start + first);
+                if first < N && index < self.g.count {
+                    let vector = T::to_f32_vector(x.load_vec(self.at(index)));
+                    unroll!(4, |i| {
+                        values[first + i] = vector[i];
+                    });
+                }
+            });
+        } else {
+            unroll!(8, |v| {
+                unroll!(4, |i| {
+                    let of_part = v * VECTOR_ELEMENTS + i;
+                    let index = self.index(batch, start + of_part);
+                    if of_part < N && index < self.g.count {
+                        values[of_part] = x.load(self.at(index)).to_f32();
+                    }
+                });
+            });
+        }
+        values
+    }
+
+    /// The thread's values in a batch; `absent` for those beyond the series' end.
+    ///
+    /// # Safety
+    /// `x` has [`elements`](Self::elements) elements and starts on 16 bytes.
+    #[inline(always)]
+    pub(crate) unsafe fn load<T: Storage>(
+        &self,
+        x: Global<T>,
+        batch: u32,
+        absent: f32,
+    ) -> [f32; HELD] {
+        self.part::<T, HELD>(x, batch, 0, absent)
+    }
+
+    /// What `combine` makes of a number of each thread of the series, the same in all of them.
+    ///
+    /// # Safety
+    /// All threads of the block call it together. `meeting` has an element for each of them, which nobody
+    /// else uses.
+    #[inline(always)]
+    pub(crate) unsafe fn together(
+        &self,
+        own: f32,
+        meeting: Shared<f32>,
+        combine: impl Fn(f32, f32) -> f32,
+    ) -> f32 {
+        let g = self.g;
+        let mut all = own;
+        if g.is_of_rows() {
+            let mut distance = g.threads.min(WARP_THREADS) / 2;
+            while distance > 0 {
+                let (other, _) = warp::warp_shuffle_xor(ALL_LANES, all, distance, WARP_THREADS);
+                all = combine(all, other);
+                distance /= 2;
+            }
+        }
+        // The first of those in shared memory, their distance, and how many there are.
+        let (first, step, count) = if g.is_of_rows() {
+            (0, WARP_THREADS, g.threads / WARP_THREADS)
+        } else {
+            let lane = thread::thread_idx_x() & (g.block_series - 1);
+            (lane, g.block_series, g.threads)
+        };
+        // Equal in all threads, so the barrier is met by all or none.
+        if count > 1 {
+            meeting.store(thread::thread_idx_x(), all);
+            thread::sync_threads();
+            // By halves, as lanes are combined. There are 2, 4 or 8.
+            let of = |at: u32| meeting.load(first + at * step);
+            let half = |at: u32| combine(of(at), of(at + count / 2));
+            let quarter = |at: u32| match count {
+                2 => half(at),
+                _ => combine(half(at), half(at + count / 4)),
+            };
+            all = match count {
+                8 => combine(quarter(0), quarter(1)),
+                _ => quarter(0),
+            };
+        }
+        all
+    }
+
+    /// Stores what `map` makes of the thread's values in a batch, and then the list. `map` takes some of them
+    /// and the indices in the series that they have.
+    ///
+    /// # Safety
+    /// `y` and the residual, if the list adds it, have [`elements`](Self::elements) elements and start on 16
+    /// bytes. Gain and shift have a value for each channel, if the list has them.
+    #[inline(always)]
+    pub(crate) unsafe fn store<T: Storage>(
+        &self,
+        y: GlobalMut<T>,
+        batch: u32,
+        values: [f32; HELD],
+        operands: Operands<'_, T>,
+        map: impl Fn(u32, f32) -> f32,
+    ) {
+        let (g, list) = (self.g, operands.list);
+        let mut rest = values;
+        let mut start = 0;
+        // A few at a time, since the list's code is written out for every value.
+        while start < HELD && self.is_stored && self.has(batch, start) {
+            let mut mapped = [0.0; MAPPED];
+            unroll!(8, |i| {
+                mapped[i] = map(self.index(batch, start + i), rest[i]);
+            });
+            let mut added = [0.0; MAPPED];
+            if list.adds() {
+                let residual = Global::new(operands.residual, self.elements());
+                added = self.part::<T, MAPPED>(residual, batch, start, 0.0);
+            }
+            let of_channels = || {
+                let of_channel = |channel: u32| {
+                    operands
+                        .of_channels
+                        .of_channel(channel as usize, g.channels as usize)
+                };
+                if g.along_channels.is_present() {
+                    let last = g.count - 1;
+                    [0, 1, 2, 3, 4, 5, 6, 7]
+                        .map(|i| of_channel(self.index(batch, start + i).min(last)))
+                } else {
+                    let (plane, _) = div_rem_u64(self.number, g.series_per_channel);
+                    let (_, channel) = div_rem_u64(plane, g.channels as u64);
+                    [of_channel(channel as u32); MAPPED]
+                }
+            };
+            let results = apply_with::<T, MAPPED>(list, mapped, Some(added), Some(of_channels));
+            unroll!(2, |v| {
+                let first = v * VECTOR_ELEMENTS;
+                let [a, b, c, d] = [0, 1, 2, 3].map(|i: usize| results[first + i]);
+                let stored = T::from_f32_vector([a, b, c, d]);
+                let index = self.index(batch, start + first);
+                if self.in_vectors && index < g.count {
+                    y.store_vec(self.at(index), stored);
+                } else if !self.in_vectors {
+                    unroll!(4, |i| {
+                        let index = self.index(batch, start + first + i);
+                        if index < g.count {
+                            y.store(self.at(index), stored[i]);
+                        }
+                    });
+                }
+            });
+            // An array that is indexed by a variable would be in local memory.
+            let taken = rest;
+            unroll!(16, |i| {
+                rest[i] = taken[i + MAPPED];
+            });
+            unroll!(8, |i| {
+                rest[16 + i] = taken[16 + i + MAPPED];
+            });
+            start += MAPPED;
+        }
+    }
+}
+
+/// The sum of a thread's values.
+#[inline(always)]
+pub(crate) fn sum_of(values: [f32; HELD]) -> f32 {
+    let mut sums = [0.0; 2];
+    unroll!(16, |i| {
+        sums[0] += values[i];
+        sums[1] += values[i + 16];
+    });
+    sums[0] + sums[1]
+}

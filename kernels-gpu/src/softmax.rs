@@ -1,0 +1,142 @@
+//! `softmax` and `log_softmax` over an axis: `y = e^x / sum(e^x)` and its logarithm, as PyTorch has them.
+//!
+//! Exponentials are those of distances from the largest value, so none overflows. A NaN or an infinity among
+//! the values gives NaN for all of them, and so do values that are all minus infinity.
+
+use cuda_std::global::{Global, GlobalMut};
+use cuda_std::{Storage, bf16, f16, kernel, math, shared_array};
+use launch_config::pointwise::OperandList;
+use launch_config::series::{BLOCK_THREADS, HELD, MIN_BLOCKS};
+use launch_config::softmax::SoftmaxGeometry;
+
+use crate::parts::exponential::{Exponential, ln_from_one};
+use crate::parts::series::{Operands, Series, sum_of};
+use crate::parts::store::GainAndShift;
+use crate::parts::unroll::unroll;
+
+shared_array! {
+    /// The largest value of each thread.
+    static SOFTMAX_LARGEST: [f32; BLOCK_THREADS as usize];
+    /// The sum of exponentials of each thread.
+    static SOFTMAX_SUM: [f32; BLOCK_THREADS as usize];
+}
+
+/// A block takes the softmax of consecutive series, or its logarithm, applies a list to it, with a residual
+/// and a gain and a shift of each channel in it, and writes the results to `y`.
+///
+/// *Launch*: `g.series.shape()`.
+/// *Mapping*: `g.series.threads` threads share a series and hold up to 32 values each. Those of a row are
+/// neighbours, and load vectors of four where rows are aligned to them. Else neighbouring threads have
+/// neighbouring series.
+/// *Barriers*: two if a series has threads of several warps.
+/// *Traffic*: each element is read once, twice if the threads of its series do not hold all values at once;
+/// each result is written once, each element of the residual read once.
+///
+/// # Safety
+/// `x` and `y` have `g.series.series * g.series.count` elements, more than 0, and so has `residual` if the
+/// list adds it. They start on 16 bytes and `y` is apart from the others. If the list has them, `gain` and
+/// `shift` have a value for each channel.
+#[kernel(instances(T: [f32, f16, bf16]), max_threads = BLOCK_THREADS, min_blocks = MIN_BLOCKS)]
+pub unsafe fn softmax<T: Storage>(
+    x: *const T,
+    residual: *const T,
+    gain: *const f32,
+    shift: *const f32,
+    y: *mut T,
+    g: &SoftmaxGeometry,
+    list: &OperandList,
+) {
+    let (is_log, g) = (g.is_log.is_present(), &g.series);
+    let series = Series::of_thread(g);
+    let x = Global::new(x, series.elements());
+    let y = GlobalMut::new(y, series.elements());
+    let operands = Operands {
+        list,
+        residual,
+        of_channels: GainAndShift { gain, shift },
+    };
+    let load = |batch| series.load(x, batch, f32::NEG_INFINITY);
+    let is_held = g.batches == 1;
+    let mut values = load(0);
+    // Finite, so that minus infinity is at a distance from it.
+    let mut largest = largest_of(f32::MIN, values);
+    let mut sum = 0.0;
+    if !is_held {
+        let mut batch = 0;
+        while batch < g.batches {
+            values = load(batch);
+            let next = largest_of(largest, values);
+            sum *= Exponential::of::<T>(largest - next).value();
+            largest = next;
+            sum += sum_of(exponentials::<T>(&series, batch, values, largest));
+            batch += 1;
+        }
+    }
+    let own = largest;
+    largest = series.together(own, SOFTMAX_LARGEST.view(), math::max);
+    if is_held {
+        let exponentials = exponentials::<T>(&series, 0, values, largest);
+        sum = sum_of(exponentials);
+        if !is_log {
+            values = exponentials;
+        }
+    } else {
+        sum *= Exponential::of::<T>(own - largest).value();
+    }
+    sum = series.together(sum, SOFTMAX_SUM.view(), |a, b| a + b);
+    // Without a finite largest value, the sum is 0 or NaN.
+    let factor = if sum >= 1.0 { 1.0 / sum } else { f32::NAN };
+    let logarithm = if sum >= 1.0 {
+        ln_from_one(sum)
+    } else {
+        f32::NAN
+    };
+    let mut batch = 0;
+    while batch < g.batches {
+        if !is_held {
+            values = load(batch);
+            if !is_log {
+                values = exponentials::<T>(&series, batch, values, largest);
+            }
+        }
+        series.store(y, batch, values, operands, |_, value| {
+            if is_log {
+                value - largest - logarithm
+            } else {
+                value * factor
+            }
+        });
+        batch += 1;
+    }
+}
+
+/// The largest of the values and `largest`. NaN counts as nothing: it makes the sum NaN.
+#[inline(always)]
+fn largest_of(largest: f32, values: [f32; HELD]) -> f32 {
+    let mut largest = largest;
+    unroll!(16, |i| {
+        largest = math::max(largest, math::max(values[i], values[i + 16]));
+    });
+    largest
+}
+
+/// `e^(x - largest)` of each value of a batch that the thread has, 0 in place of others.
+#[inline(always)]
+fn exponentials<T: Storage>(
+    series: &Series<'_>,
+    batch: u32,
+    values: [f32; HELD],
+    largest: f32,
+) -> [f32; HELD] {
+    let mut exponentials = [0.0; HELD];
+    unroll!(4, |part| {
+        let first = part * (HELD / 4);
+        if series.has(batch, first) {
+            unroll!(8, |i| {
+                let distance = values[first + i] - largest;
+                exponentials[first + i] = Exponential::of::<T>(distance).value();
+            });
+        }
+    });
+    exponentials
+}
