@@ -23,7 +23,7 @@ use std::borrow::Cow;
 
 use ndarray::ArrayViewD;
 
-pub(crate) use graph::{operator, run};
+pub(crate) use graph::{operator, run, run_renewing};
 
 use crate::error::Result;
 use crate::host_memory::reserve;

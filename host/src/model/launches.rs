@@ -3,11 +3,12 @@
 use std::fmt;
 use std::sync::Arc;
 
+use ndarray::{ArrayD, IxDyn};
 use op_spec::Layout;
 use op_spec::graph::{Graph, GraphProblem, Parameter};
 
 use super::inputs::{Inputs, orders};
-use super::programs::{Source, kernel_dtypes, program_of};
+use super::programs::{Source, kernel_dtypes, program_of, renewed_parameters};
 use super::{Explanation, Model, Options};
 use crate::cpu;
 use crate::device::raw::RawPointer;
@@ -56,9 +57,9 @@ const OPERATOR: &str = "launches";
 ///     let words = launches.workspace_bytes().div_ceil(4) as usize;
 ///     let workspace = Tensor::zeros(&stream, &[words], launches.dtype())?;
 ///     let addresses = parameters.iter().map(Tensor::as_raw).collect::<convfuse::Result<Vec<_>>>()?;
-///     let (inputs, output, workspace) = ([x.as_raw()?], y.as_raw()?, workspace.as_raw()?);
+///     let (inputs, outputs, workspace) = ([x.as_raw()?], [y.as_raw()?], workspace.as_raw()?);
 ///     // SAFETY: all memory is of the stream's own tensors, which nobody else has seen.
-///     unsafe { launches.run(&stream, &inputs, &addresses, output, workspace)? };
+///     unsafe { launches.run(&stream, &inputs, &addresses, &outputs, workspace)? };
 ///     println!("{}", y.to_array::<f32>()?.sum());
 /// }
 /// # Ok::<(), convfuse::Error>(())
@@ -73,6 +74,8 @@ pub struct Launches {
     orders: Vec<Order>,
     /// The element types and orders of the parameters that each run is given.
     given: Vec<(DType, Order)>,
+    /// The places of the parameters that each run renews.
+    renewed: Vec<usize>,
     runs: Runs,
     /// The streams that it ran on, each once, where parameters are kept.
     streams: Mutex<Vec<Stream>>,
@@ -164,6 +167,7 @@ impl Model {
             problem,
             orders,
             given: Vec::new(),
+            renewed: Vec::new(),
             runs: Runs::Kernels(program),
             streams: Mutex::default(),
         })
@@ -256,6 +260,7 @@ impl Launches {
             dtype,
             options: options.clone(),
             given,
+            renewed: renewed_parameters(graph, &problem),
             runs,
             streams: Mutex::default(),
             problem,
@@ -265,7 +270,8 @@ impl Launches {
 
     /// Queues one run on `stream`: from `inputs`, the first one and after it the further ones in the order
     /// of [`Graph::inputs`](crate::graph::Graph::inputs), and `parameters`, in the order of
-    /// [`Graph::parameters`] (none, if a [model](Model::launches) keeps them), to `output`. On a GPU it
+    /// [`Graph::parameters`] (none, if a [model](Model::launches) keeps them), to `outputs`: the graph's, and
+    /// after it what takes the place of each of the [`renewed`](Self::renewed) parameters. On a GPU it
     /// allocates nothing, waits for nothing, and calls nothing that CUDA graph capture forbids. On the CPU
     /// device the run is done when this returns.
     ///
@@ -275,24 +281,25 @@ impl Launches {
     ///
     /// # Errors
     /// [`DeviceMismatch`](crate::Error::DeviceMismatch) for a stream of another device;
-    /// [`InputsError::Count`]; [`ParametersError::Count`]; what a launch may run into.
+    /// [`InputsError::Count`]; [`InputsError::Outputs`]; [`ParametersError::Count`]; what a launch may run
+    /// into.
     ///
     /// # Safety
     /// `inputs` and `parameters` are addresses of the elements with all indices 0 of tensors of the shapes,
     /// strides and element types that this was made for, from multiples of 16 bytes where those were that it
-    /// was made with. `output` has [`output_shape`](Self::output_shape) densely in
-    /// [`output_layout`](Self::output_layout), from a multiple of 16 bytes on; `workspace` has
+    /// was made with. The first output has [`output_shape`](Self::output_shape) densely in
+    /// [`output_layout`](Self::output_layout), from a multiple of 16 bytes on; the others have the shapes of
+    /// their parameters, densely and in f32, and may be these, if they lie like that; `workspace` has
     /// [`workspace_bytes`](Self::workspace_bytes) from a multiple of 256 on. All are memory in the primary
     /// context of the stream's device, on the CPU device of this process, where elements lie on multiples of
-    /// their size; output and workspace overlap nothing else. What
-    /// is read was written, and what is written is used, in the order of `stream`. The stream outlives this,
+    /// their size; outputs and workspace overlap nothing else. What is read was written, and what is written is used, in the order of `stream`. The stream outlives this,
     /// and so does memory that was lent for a model's parameters.
     pub unsafe fn run(
         &self,
         stream: &Stream,
         inputs: &[RawPointer],
         parameters: &[RawPointer],
-        output: RawPointer,
+        outputs: &[RawPointer],
         workspace: RawPointer,
     ) -> Result<()> {
         self.device
@@ -310,6 +317,16 @@ impl Launches {
             let (actual, expected) = (parameters.len(), self.given.len());
             return Err(ParametersError::Count { actual, expected }.into());
         }
+        let expected = 1 + self.renewed.len();
+        if outputs.len() != expected {
+            let (operator, actual) = (OPERATOR, outputs.len());
+            return Err(InputsError::Outputs {
+                operator,
+                actual,
+                expected,
+            }
+            .into());
+        }
         match &self.runs {
             Runs::Kernels(program) => {
                 if program.keeps_parameters() {
@@ -317,11 +334,11 @@ impl Launches {
                 }
                 // SAFETY: the caller's promise; parameters that are kept are in order since this was made,
                 // and stay as the program's.
-                unsafe { program.launch_over(stream, [inputs, parameters], output, workspace) }
+                unsafe { program.launch_over(stream, [inputs, parameters], outputs, workspace) }
             }
             // SAFETY: the caller's promise.
             Runs::Backend(backend) => unsafe {
-                self.run_on_cpu(stream, backend, [inputs, parameters], output)
+                self.run_on_cpu(stream, backend, [inputs, parameters], outputs)
             },
         }
     }
@@ -335,7 +352,7 @@ impl Launches {
         stream: &Stream,
         backend: &Backend,
         [inputs, parameters]: [&[RawPointer]; 2],
-        output: RawPointer,
+        outputs: &[RawPointer],
     ) -> Result<()> {
         let inputs = backend.inputs.iter().zip(inputs);
         // SAFETY: the caller's promise.
@@ -352,12 +369,28 @@ impl Launches {
         let inputs = inputs.iter().map(Tensor::host_f32);
         let inputs = inputs.collect::<Result<Vec<_>>>()?;
         let views: Vec<_> = inputs.iter().map(|input| input.view()).collect();
-        let y = cpu::run(&self.graph, &self.problem, &values, &views)?;
-        let (shape, dtype, owner) = (self.output_shape(), self.dtype, Box::new(()));
-        // SAFETY: as above.
-        let mut target =
-            unsafe { Tensor::from_raw_parts(stream, output, shape, None, dtype, owner)? };
-        target.assign(Tensor::from_cpu(stream, y, dtype, self.output_layout())?)
+        let (y, renewed) = cpu::run_renewing(&self.graph, &self.problem, &values, &views)?;
+        let write = |output: RawPointer, y: ArrayD<f32>, dtype: DType, layout: Layout| {
+            let (shape, owner) = (y.shape().to_vec(), Box::new(()));
+            // SAFETY: as above.
+            let target =
+                unsafe { Tensor::from_raw_parts(stream, output, &shape, None, dtype, owner) };
+            target?.assign(Tensor::from_cpu(stream, y, dtype, layout)?)
+        };
+        write(outputs[0], y, self.dtype, self.output_layout())?;
+        for (&output, (_, values)) in outputs[1..].iter().zip(renewed) {
+            let values = ArrayD::from_shape_vec(IxDyn(&[values.len()]), values);
+            let values = values.expect("as many elements");
+            write(output, values, DType::F32, Layout::Nchw)?;
+        }
+        Ok(())
+    }
+
+    /// The parameters that each run renews, by their places in [`Graph::parameters`]: the running statistics
+    /// of batch norms in training. Those that a model keeps are not renewed.
+    #[must_use]
+    pub fn renewed(&self) -> &[usize] {
+        &self.renewed
     }
 
     /// Bytes that a run needs beside inputs, parameters and output.

@@ -68,9 +68,15 @@ impl Replicas {
         &self.models
     }
 
-    /// Which samples of a batch each device has: as many as every other, or one less.
+    /// Which samples of a batch each device has: as many as every other, or one less. The first device has
+    /// all of a graph [whose samples depend on each other](op_spec::graph::Graph::couples_samples).
     pub fn shares(&self, batch: usize) -> Vec<Range<usize>> {
         let count = self.models.len();
+        if self.models[0].graph().couples_samples() {
+            let mut shares = vec![batch..batch; count];
+            shares[0] = 0..batch;
+            return shares;
+        }
         let (each, left) = (batch / count, batch % count);
         let start = |index: usize| index * each + index.min(left);
         (0..count)

@@ -48,6 +48,11 @@ pub(crate) trait GraphLayer {
         false
     }
 
+    /// Whether what a sample gives depends on the others of its batch.
+    fn couples_samples(&self) -> bool {
+        false
+    }
+
     /// Checks the attributes for an input with these channels, and gives the output's, if it has any.
     fn check(&self, channels: usize) -> Result<Option<usize>, SpecError> {
         Ok(Some(channels))
@@ -324,9 +329,9 @@ layers! {
     /// A norm of every sample by itself.
     LayerNorm(LayerNormLayer) is "layer_norm",
     |problem: LayerNormProblem| Role::LayerNorm(problem);
-    /// A norm of every channel by statistics that are parameters.
+    /// A norm of every channel by statistics that are parameters, or by those of the batch.
     BatchNorm(BatchNormLayer) is "batch_norm",
-    |problem: BatchNormProblem| Role::Affine(ChannelAffine::BatchNorm(problem));
+    |problem: BatchNormProblem| problem.role();
     /// A product with one factor per channel.
     Scale(ScaleLayer) is "scale",
     |problem: ScaleProblem| Role::Factors(problem);

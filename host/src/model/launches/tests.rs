@@ -137,7 +137,7 @@ fn run(launches: &Launches, stream: &Stream, x: &Tensor, parameters: &[Tensor]) 
     let parameters: Vec<RawPointer> = parameters.iter().map(address).collect();
     let (output, workspace) = (y.output(), workspace.output());
     // SAFETY: all are tensors of the stream's, of the shapes and layouts that the launches were made for.
-    unsafe { launches.run(stream, &[address(x)], &parameters, output, workspace) }.unwrap();
+    unsafe { launches.run(stream, &[address(x)], &parameters, &[output], workspace) }.unwrap();
     y
 }
 
@@ -359,7 +359,7 @@ fn other_parameters_than_the_graph_has_are_refused() {
     let launches = given(&[2]).unwrap();
     let null = std::ptr::null_mut();
     // SAFETY: it is refused before an address is used.
-    let ran = unsafe { launches.run(&stream, &[null], &[], null, null) };
+    let ran = unsafe { launches.run(&stream, &[null], &[], &[null], null) };
     assert_eq!(
         refused(ran.map(|()| launches)),
         "parameters: there are 0 tensors, the model has 1 parameters"
@@ -407,7 +407,7 @@ fn runs_on_the_cpu_read_what_lies_in_memory() {
             let (output, nothing) = (y.as_mut_ptr().cast(), std::ptr::null_mut());
             // SAFETY: all are tensors of the shapes and layouts that the launches were made for, and the
             // output has more bytes than it takes.
-            unsafe { launches.run(&stream, &lying, &given, output, nothing) }.unwrap();
+            unsafe { launches.run(&stream, &lying, &given, &[output], nothing) }.unwrap();
             // SAFETY: as above; the vector outlives the tensor.
             let y = unsafe {
                 let (shape, layout) = (launches.output_shape(), launches.output_layout());
