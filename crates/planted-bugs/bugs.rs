@@ -225,6 +225,14 @@ bugs! {
     "batch_norm.rs":
         batch_norm_adds_the_mean, batch_norm::matches::<f32>,
             "«(bias - mean * exact)» as f32" => "(bias + mean * exact)";
+        batch_norm_leaves_out_samples_that_a_block_has_no_threads_for, batch_norm::by_batch::<f32>,
+            "        index += «STATS_THREADS as u64»;" => "samples * splits";
+        batch_norm_takes_the_moments_before_they_are_there, batch_norm::by_batch::<f32>,
+            "    «thread::sync_threads();»\n    let (mean, variance) = " => "";
+        batch_norm_renews_by_the_biased_variance, batch_norm::by_batch::<f32>,
+            "«(samples * norm.row_elements - 1)» as f32" => "(samples * norm.row_elements)";
+        batch_norm_counts_every_split_as_the_first, batch_norm::by_batch::<f32>,
+            "row(sample), «split as u32»" => "0 * split as u32";
     "layer_norm.rs":
         layer_norm_takes_the_weight_of_a_place_in_its_block, norm::layer_norm::<f32>,
             "affine(values, row, «position as usize», g.norm.affine_type)" => "local as usize % row";

@@ -105,7 +105,7 @@ pub fn layer(
             layer_norm(x, shape, first, second, &layer.attributes)
         }
         Layer::BatchNorm(layer) => {
-            let of_batch = layer.attributes.training || !layer.track_running_stats;
+            let of_batch = layer.is_by_batch();
             let head = if of_batch && !layer.affine { 0 } else { 2 };
             let (head, tail) = parameters.split_at(head);
             let (running, affine) = if of_batch { (tail, head) } else { (head, tail) };

@@ -12,9 +12,9 @@ import torch
 from torch import fx
 
 from ._chain import parsed, reduced_dims
-from ._regions import NORMS, Region
+from ._regions import Region, is_norm
 from ._report import Times
-from .ops import RUN
+from .ops import operator_of
 
 __all__ = [
     "CHOICES",
@@ -53,7 +53,7 @@ def is_worthwhile(region: Region, is_fast: bool) -> bool:
         return True
     is_full = region.is_float32_product and not is_fast
     return is_full or any(
-        one in NORMS or "pool" in one or (one == "mean" and 1 not in reduced_dims(a))
+        is_norm(one, a) or "pool" in one or (one == "mean" and 1 not in reduced_dims(a))
         for one, a in parsed(region.text).layers
     )
 
@@ -183,7 +183,7 @@ def _ways(
     fast = is_fast and region.is_float32_product
 
     def ours() -> Any:
-        return RUN(inputs, parameters, region.text, fast, batch_invariant)
+        return operator_of(region.text)(inputs, parameters, region.text, fast, batch_invariant)
 
     def theirs() -> Any:
         values = dict(given)

@@ -173,8 +173,8 @@ pub(crate) mod layer {
     use crate::SpecError;
     use crate::graph::file::{eps, is_false, is_true, written_as, yes};
     use crate::graph::layer::{Flow, GraphLayer, Layer, LayerProblem, Role};
-    use crate::graph::{ChannelAffine, Initialisation};
     use crate::graph::parameters::{Wanted, affine};
+    use crate::graph::{ChannelAffine, Initialisation};
     use crate::setters::setters;
 
     /// A batch norm, as `torch.nn.BatchNorm1d`, `torch.nn.BatchNorm2d` and `torch.nn.BatchNorm3d` describe it.
@@ -206,6 +206,14 @@ pub(crate) mod layer {
             affine(affine: bool) |layer| layer.affine = affine;
             /// With running statistics, or without, by those of each batch.
             track_running_stats(track: bool) |layer| layer.track_running_stats = track;
+        }
+    }
+
+    impl BatchNormLayer {
+        /// Whether the statistics are the batch's: in training, and without running ones.
+        #[must_use]
+        pub const fn is_by_batch(&self) -> bool {
+            self.attributes.training || !self.track_running_stats
         }
     }
 
@@ -265,7 +273,7 @@ pub(crate) mod layer {
         }
 
         fn couples_samples(&self) -> bool {
-            self.attributes.training || !self.track_running_stats
+            self.is_by_batch()
         }
 
         fn parameters(&self, flow: &Flow) -> Vec<Wanted> {
@@ -281,7 +289,7 @@ pub(crate) mod layer {
             ];
             running.retain(|_| self.track_running_stats);
             let mut affine = affine(flow.channels, self.affine);
-            match self.couples_samples() {
+            match self.is_by_batch() {
                 true => {
                     affine.extend(running);
                     affine

@@ -98,11 +98,20 @@ pub(crate) fn run_renewing(
             if let Some(norm) = by_batch(&part[0]).filter(|_| !x.is_empty()) {
                 let moments = Moments::of_batch(x, norm.shape.c, norm.shape.spatial);
                 if norm.momentum.is_some() {
-                    renew(&mut renewed, graph.parameters_of(part[0]), &moments, norm, parameters);
+                    renew(
+                        &mut renewed,
+                        graph.parameters_of(part[0]),
+                        &moments,
+                        norm,
+                        parameters,
+                    );
                 }
                 stages[0].count(moments);
             }
-            let [input, output] = [&problem.steps[part[0]].input, &problem.steps[part[part.len() - 1]].output];
+            let [input, output] = [
+                &problem.steps[part[0]].input,
+                &problem.steps[part[part.len() - 1]].output,
+            ];
             let x = ArrayViewD::from_shape(&input[..], x).expect("as many elements");
             y = Some(run_stages(&stages, x, output)?);
         }

@@ -50,7 +50,10 @@ impl Norm<'_> {
             }
         }
         let of_batch = self.of_batch.as_ref();
-        (self, of_batch.map_or_else(|| Moments::of(x), |moments| moments[first]))
+        (
+            self,
+            of_batch.map_or_else(|| Moments::of(x), |moments| moments[first]),
+        )
     }
 
     pub(super) fn normalise(&self, c: usize, moments: Moments, x: &mut [f32]) {

@@ -27,7 +27,8 @@ impl Moments {
         let of_channel = |c: usize| {
             let planes = || x.chunks_exact(spatial).skip(c).step_by(channels);
             let count = (planes().len() * spatial) as f64;
-            let over_batch = |f: &dyn Fn(f64) -> f64| planes().map(|x| sum(x, f)).sum::<f64>() / count;
+            let over_batch =
+                |f: &dyn Fn(f64) -> f64| planes().map(|x| sum(x, f)).sum::<f64>() / count;
             let mean = over_batch(&|v| v);
             let variance = over_batch(&|v| (v - mean) * (v - mean));
             Self { mean, variance }

@@ -6,8 +6,8 @@
 use launch_config::KernelGeometry;
 use launch_config::elementwise::ChannelGeometry;
 use launch_config::norm::NormGeometry;
-use op_spec::{GroupNormProblem, Layout};
 use op_spec::graph::{ChannelAffine, LayerProblem, NormalForm, Operand, Pointwise};
+use op_spec::{GroupNormProblem, Layout};
 
 use super::choice::Chosen;
 use super::epilogue::{Plan, Pool, Store};

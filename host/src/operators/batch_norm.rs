@@ -5,9 +5,9 @@ use launch_config::KernelGeometry;
 use launch_config::batch_norm::{BatchMoments, FoldGeometry};
 use launch_config::norm::NormGeometry;
 
+use super::MAX_PARAMETERS;
 use super::fused::group_norm_scale_pointwise::{Tail, normalise_and_map, plan_normalising};
 use super::fused::{Preparation, Preparations, prepared};
-use super::MAX_PARAMETERS;
 use super::launching::{Affine, compute, shape_of, single};
 use super::norm_statistics::{self, NormInput};
 use crate::device::{DType, Tensor};

@@ -199,7 +199,9 @@ impl Graph {
     /// statistics.
     #[must_use]
     pub fn couples_samples(&self) -> bool {
-        self.layers.iter().any(|layer| layer.kind().couples_samples())
+        self.layers
+            .iter()
+            .any(|layer| layer.kind().couples_samples())
     }
 
     /// All extents for a first input of this shape, `(n, in_channels, ..)`, or `(in_channels, ..)` where it

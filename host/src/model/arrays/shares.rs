@@ -63,7 +63,8 @@ impl<'a> Share<'a> {
             return Err(GraphError::NoBatch { layer: 0, operator }.into());
         }
         let problem = self.model.graph().problem(&self.input)?;
-        if !self.model.device().is_gpu() && !cut.on_any_device || !options.batch_invariant
+        if !self.model.device().is_gpu() && !cut.on_any_device
+            || !options.batch_invariant
             || self.model.graph().couples_samples()
         {
             return Ok(None);
