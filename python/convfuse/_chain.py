@@ -32,12 +32,6 @@ class Parsed:
         return next(sizes, None)
 
     @property
-    def renews(self) -> bool:
-        """Whether a run renews running statistics, in place."""
-        norms = [a for operator, a in self.layers if operator == "batch_norm"]
-        return any(a.get("training", False) and a.get("track_running_stats", True) for a in norms)
-
-    @property
     def names(self) -> tuple[str, ...]:
         """The names of the parameters, in their order."""
         return tuple(name for name, _, _ in self.parameters)

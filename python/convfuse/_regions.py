@@ -91,9 +91,7 @@ class Region:
             [nodes[one] for one in some] for some in (self.inputs, self.parameters, self.nodes)
         )
         renewed = {nodes[one]: nodes[new] for one, new in self.renewed.items()}
-        return replace(
-            self, inputs=inputs, parameters=parameters, nodes=own, renewed=renewed
-        )
+        return replace(self, inputs=inputs, parameters=parameters, nodes=own, renewed=renewed)
 
 
 def tidy(graph: fx.Graph) -> None:

@@ -29,9 +29,14 @@ _is_grad_enabled, _is_compiling = torch.is_grad_enabled, torch.compiler.is_compi
 _level = torch._C._functorch.maybe_current_level
 
 
+def renews(chain: str) -> bool:
+    """Whether a chain may renew running statistics."""
+    return '"training"' in chain
+
+
 def operator_of(chain: str) -> torch._ops.OpOverload:
     """The operator for a chain."""
-    return RUN_RENEWING if parsed(chain).renews else RUN
+    return RUN_RENEWING if renews(chain) else RUN
 
 
 @torch.library.register_fake("convfuse::run")

@@ -147,9 +147,10 @@ pub(crate) fn by_batch<T: Storage>(run: &Run) -> Outcome {
                 let (mean, size) = (x.sum() / count, x.mapv(f64::abs).sum() / count);
                 let m2 = x.mapv(|v| (v - mean).powi(2)).sum();
                 let of_mean = (mean, unit * size);
-                // A mean that is off by `t` adds `t^2` to the variance.
-                let of_variance = m2 / (count - 1.0);
-                let of_variance = (of_variance, unit * of_variance + (unit * size).powi(2));
+                // Means of parts that are off by `t` change deviations by as much.
+                let (of_variance, t) = (m2 / (count - 1.0), unit * size);
+                let off = unit * of_variance + 2.0 * t * of_variance.sqrt() + t * t;
+                let of_variance = (of_variance, off);
                 [of_mean, of_variance]
                     .into_iter()
                     .zip(&running)

@@ -121,13 +121,15 @@ pub(super) fn run(call: &Call<'_>, place: Place, dtype: DType) -> Result<TorchTe
     let workspace = Workspace::new(call.torch, plan.workspace_bytes, place).map_err(words)?;
     let address = workspace.address()?;
     let (inputs, parameters) = given.addresses.split_at(call.inputs.len());
-    let renewed = plan.launches.renewed().iter();
-    let mut outputs = vec![output.data_mut()?];
-    outputs.extend(renewed.map(|&slot| parameters[slot]));
-    // SAFETY: the key says that inputs and parameters lie as those that the plan was made for; output and
-    // workspace are fresh memory of the stream's, from multiples of 512 bytes on. PyTorch orders the uses of
-    // its memory by its current stream, and what it is given back below it uses again behind this run.
     // Running statistics are renewed in place.
+    let renewed = plan.launches.renewed().iter();
+    let renewed = renewed.map(|&slot| call.parameters[slot].data_mut());
+    let outputs = std::iter::once(output.data_mut()).chain(renewed);
+    let outputs = outputs.collect::<Result<Vec<_>, _>>()?;
+    // SAFETY: the key says that inputs and parameters lie as those that the plan was made for; output and
+    // workspace are fresh memory of the stream's, from multiples of 512 bytes on, and running statistics are
+    // dense. PyTorch orders the uses of its memory by its current stream, and what it is given back below it
+    // uses again behind this run.
     let launched = unsafe {
         plan.launches
             .run(&stream, inputs, parameters, &outputs, address)

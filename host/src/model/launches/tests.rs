@@ -451,9 +451,14 @@ fn batch_norms_in_training_renew_running_statistics() {
     let x: ArrayD<f32> = data::signed(1, &[37, 4, 4, 5][..]);
     let names: Vec<&str> = (chain.parameters().iter().map(|of| &*of.name)).collect();
     let given = values(&chain, 2);
-    let cpu = Device::cpu().stream().unwrap();
-    let mut outcomes: Vec<Vec<ArrayD<f32>>> = Vec::new();
-    for stream in [cpu, stream(Arch::Sm100), stream(Arch::Sm90)] {
+    let problem = chain.problem(x.shape()).unwrap();
+    let on_cpu = Parameters::of(&chain.parameters().into(), given.clone());
+    let (y, renewed) = cpu::run_renewing(chain.as_ref(), &problem, &on_cpu, &[x.view()]).unwrap();
+    let renewed = renewed
+        .into_values()
+        .map(|new| ArrayD::from_shape_vec(IxDyn(&[4]), new).unwrap());
+    let mut outcomes: Vec<Vec<ArrayD<f32>>> = vec![std::iter::once(y).chain(renewed).collect()];
+    for stream in [stream(Arch::Sm100), stream(Arch::Sm90)] {
         let parameters = tensors(&stream, &given, DType::F32);
         let on_device = Tensor::from_array(&stream, &x).unwrap();
         let options = Options::default();
