@@ -117,7 +117,8 @@ def test_what_is_not_the_same_is_left_to_pytorch():
         ours(small)
 
 
-def test_a_norm_that_is_called_twice_renews_twice():
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+def test_a_norm_that_is_called_twice_renews_twice(mode):
     class Twice(nn.Module):
         def __init__(self):
             super().__init__()
@@ -131,7 +132,7 @@ def test_a_norm_that_is_called_twice_renews_twice():
     ours, x = fused(plain), torch.randn(4, 3, 9, 10)
     for model in (plain, ours):
         model.train()
-    with torch.no_grad():
+    with mode():
         torch.testing.assert_close(ours(x), plain(x), rtol=1e-4, atol=1e-4)
     expect_same_buffers(ours, plain)
 

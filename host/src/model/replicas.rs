@@ -280,6 +280,7 @@ mod tests {
     use crate::data;
     use crate::dtype::DType;
     use op_spec::graph::presets::KernelBench79;
+    use op_spec::graph::{Chain, Layer};
 
     const SHAPE: [usize; 5] = [5, 3, 5, 6, 7];
 
@@ -365,6 +366,13 @@ mod tests {
         assert_eq!(replicas.shares(1), [0..1, 1..1, 1..1]);
         let none = Replicas::new(&replicas.models()[0], &[]);
         assert!(matches!(none, Err(Error::NoDevices)));
+        // Statistics of a batch are those of all its samples.
+        let norm = Layer::batch_norm("norm").training(true);
+        let chain = Chain::new(3, (norm, Layer::relu())).unwrap();
+        let coupled = Model::init(&cpus[0].stream().unwrap(), &chain, 3).unwrap();
+        let replicated = Replicas::new(&coupled, &cpus).unwrap();
+        assert_eq!(replicated.shares(8), [0..8, 8..8, 8..8]);
+        same_bits(&coupled, &cpus);
         let empty = ndarray::Array5::<f32>::zeros((0, 3, 5, 6, 7));
         let (one, all) = (&replicas.models()[0], &replicas);
         assert_eq!(
