@@ -239,9 +239,9 @@ pub(crate) fn of_layer(
     problem: &BatchNormProblem,
     parameters: [Option<Value>; MAX_PARAMETERS],
 ) -> (Affine, [Option<Value>; 2]) {
-    let mut parameters = parameters.into_iter();
+    let mut present = parameters.into_iter().flatten();
     let mut next = |is_there: bool| match is_there {
-        true => parameters.next().flatten(),
+        true => present.next(),
         false => None,
     };
     let affine = Affine {

@@ -137,7 +137,7 @@ fn another_number_of_inputs_is_refused() {
         let refused = unsafe {
             launches
                 .unwrap()
-                .run(&home, &[], &[], null_mut(), null_mut())
+                .run(&home, &[], &[], &[null_mut()], null_mut())
         };
         let Err(Error::Inputs(InputsError::Count {
             actual, expected, ..
