@@ -1,6 +1,6 @@
-//! `batch_norm`. At inference four parameters of a channel are two constants, by which each element is mapped.
-//! By the batch's statistics it is an instance norm whose rows have the moments of their channel in the whole
-//! batch.
+//! `batch_norm`. At inference four parameters of a channel are two constants, by which each element is
+//! mapped. By the batch's statistics it is an instance norm whose rows have the moments of their channel in
+//! the whole batch.
 //!
 //! The constants are made once per parameters, in f64, and kept in f32 whatever the tensors store. So a
 //! result has the error of one fma and of its two constants' rounding. A convolution's kernel can apply the

@@ -68,7 +68,8 @@ impl BatchNormSpec {
     ///
     /// # Errors
     /// Rank under 2; statistics or parameters that are not one value per channel; an `eps` of 0, NaN or a
-    /// negative one; in training, no momentum, an infinite or NaN one; a single value per channel where its statistics count.
+    /// negative one; in training, no momentum, an infinite or NaN one; a single value per channel where its
+    /// statistics count.
     pub fn problem(
         &self,
         input: &[usize],
@@ -177,7 +178,8 @@ pub(crate) mod layer {
     use crate::graph::{ChannelAffine, Initialisation};
     use crate::setters::setters;
 
-    /// A batch norm, as `torch.nn.BatchNorm1d`, `torch.nn.BatchNorm2d` and `torch.nn.BatchNorm3d` describe it.
+    /// A batch norm, as `torch.nn.BatchNorm1d`, `torch.nn.BatchNorm2d` and `torch.nn.BatchNorm3d` describe
+    /// it.
     #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
     #[serde(from = "BatchNormFile", into = "BatchNormFile")]
     #[non_exhaustive]

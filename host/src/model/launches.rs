@@ -3,21 +3,23 @@
 use std::fmt;
 use std::sync::Arc;
 
-use ndarray::{ArrayD, IxDyn};
 use op_spec::Layout;
-use op_spec::graph::{Graph, GraphProblem, Parameter};
+use op_spec::graph::{Graph, GraphProblem};
 
 use super::inputs::{Inputs, orders};
-use super::programs::{Source, kernel_dtypes, program_of, renewed_parameters};
+use super::programs::{Source, program_of, renewed_parameters};
 use super::{Explanation, Model, Options};
-use crate::cpu;
 use crate::device::raw::RawPointer;
 use crate::device::{DType, Device, Order, Stream, Tensor};
 use crate::error::{Error, InputsError, Result};
 use crate::lowering::{self, Query, output_layout};
-use crate::parameters::{Parameters, ParametersError, given::check_shape};
+use crate::parameters::{ParametersError, given::check_shape};
 use crate::program::Program;
 use crate::sync::{Mutex, lock, unlocked};
+
+mod backend;
+
+use backend::Backend;
 
 const OPERATOR: &str = "launches";
 
@@ -85,39 +87,6 @@ pub struct Launches {
 enum Runs {
     Kernels(Arc<Program>),
     Backend(Backend),
-}
-
-/// A run of the CPU backend.
-struct Backend {
-    inputs: Vec<Strided>,
-    /// With the element types that kernels take them in.
-    parameters: Vec<(Strided, DType)>,
-    table: Arc<[Parameter]>,
-}
-
-/// Shape, strides and element type of a tensor.
-struct Strided {
-    shape: Box<[usize]>,
-    strides: Box<[isize]>,
-    dtype: DType,
-}
-
-impl Strided {
-    fn of(tensor: &Tensor) -> Strided {
-        Strided {
-            shape: tensor.shape().into(),
-            strides: tensor.strides().into(),
-            dtype: tensor.dtype(),
-        }
-    }
-
-    /// # Safety
-    /// As for [`Tensor::from_raw_parts`]; the memory stays until nothing uses what is returned.
-    unsafe fn over(&self, stream: &Stream, address: RawPointer) -> Result<Tensor> {
-        let (shape, strides, owner) = (&self.shape, Some(&*self.strides), Box::new(()));
-        // SAFETY: the caller's promise.
-        unsafe { Tensor::from_raw_parts(stream, address, shape, strides, self.dtype, owner) }
-    }
 }
 
 /// Refuses devices without launches, and streams in capture.
@@ -231,13 +200,7 @@ impl Launches {
         let given = given.collect::<Result<Vec<_>>>()?;
         let problem = graph.problem(inputs[0].shape())?;
         let runs = if device.is_cpu() {
-            let stored: Vec<DType> = parameters.iter().map(Tensor::dtype).collect();
-            let dtypes = kernel_dtypes(graph, &stored, dtype);
-            Runs::Backend(Backend {
-                inputs: inputs.iter().map(|input| Strided::of(input)).collect(),
-                parameters: parameters.iter().map(Strided::of).zip(dtypes).collect(),
-                table: table.into(),
-            })
+            Runs::Backend(Backend::of(graph, &inputs, parameters, dtype))
         } else {
             let properties = device.properties();
             let query = Query {
@@ -292,8 +255,9 @@ impl Launches {
     /// their parameters, densely and in f32, and may be these, if they lie like that; `workspace` has
     /// [`workspace_bytes`](Self::workspace_bytes) from a multiple of 256 on. All are memory in the primary
     /// context of the stream's device, on the CPU device of this process, where elements lie on multiples of
-    /// their size; outputs and workspace overlap nothing else. What is read was written, and what is written is used, in the order of `stream`. The stream outlives this,
-    /// and so does memory that was lent for a model's parameters.
+    /// their size; outputs and workspace overlap nothing else. What is read was written, and what is written
+    /// is used, in the order of `stream`. The stream outlives this, and so does memory that was lent for a
+    /// model's parameters.
     pub unsafe fn run(
         &self,
         stream: &Stream,
@@ -341,49 +305,6 @@ impl Launches {
                 self.run_on_cpu(stream, backend, [inputs, parameters], outputs)
             },
         }
-    }
-
-    /// One run of the CPU backend.
-    ///
-    /// # Safety
-    /// As for [`run`](Self::run).
-    unsafe fn run_on_cpu(
-        &self,
-        stream: &Stream,
-        backend: &Backend,
-        [inputs, parameters]: [&[RawPointer]; 2],
-        outputs: &[RawPointer],
-    ) -> Result<()> {
-        let inputs = backend.inputs.iter().zip(inputs);
-        // SAFETY: the caller's promise.
-        let inputs = inputs.map(|(lie, &address)| unsafe { lie.over(stream, address) });
-        let inputs = inputs.collect::<Result<Vec<_>>>()?;
-        let values = backend.parameters.iter().zip(parameters);
-        let values = values.map(|((lie, dtype), &address)| {
-            // SAFETY: as above.
-            unsafe { lie.over(stream, address)? }
-                .to_dtype(*dtype)?
-                .to_f32_array()
-        });
-        let values = Parameters::of(&backend.table, values.collect::<Result<_>>()?);
-        let inputs = inputs.iter().map(Tensor::host_f32);
-        let inputs = inputs.collect::<Result<Vec<_>>>()?;
-        let views: Vec<_> = inputs.iter().map(|input| input.view()).collect();
-        let (y, renewed) = cpu::run_renewing(&self.graph, &self.problem, &values, &views)?;
-        let write = |output: RawPointer, y: ArrayD<f32>, dtype: DType, layout: Layout| {
-            let (shape, owner) = (y.shape().to_vec(), Box::new(()));
-            // SAFETY: as above.
-            let target =
-                unsafe { Tensor::from_raw_parts(stream, output, &shape, None, dtype, owner) };
-            target?.assign(Tensor::from_cpu(stream, y, dtype, layout)?)
-        };
-        write(outputs[0], y, self.dtype, self.output_layout())?;
-        for (&output, (_, values)) in outputs[1..].iter().zip(renewed) {
-            let values = ArrayD::from_shape_vec(IxDyn(&[values.len()]), values);
-            let values = values.expect("as many elements");
-            write(output, values, DType::F32, Layout::Nchw)?;
-        }
-        Ok(())
     }
 
     /// The parameters that each run renews, by their places in [`Graph::parameters`]: the running statistics

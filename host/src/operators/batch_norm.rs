@@ -26,14 +26,15 @@ use launch_config::elementwise::{self, ChannelGeometry};
 /// [`Launches::functional`](crate::model::Launches::functional) gives new ones.
 ///
 /// *Numerics*: by the batch's statistics as in [`group_norm`](crate::ops::group_norm), whose groups are the
-/// channels of all samples. By running ones, `gain = weight / sqrt(running_var + eps)` and `shift = bias - running_mean * gain` are
-/// computed in float64 and rounded to f32 once, also for 16-bit tensors. A result is `fma(gain, x, shift)`.
-/// So its error is at most `2^-23 * (|gain * x| + |shift|)`, and one rounding to the storage type.
+/// channels of all samples. By running ones, `gain = weight / sqrt(running_var + eps)` and
+/// `shift = bias - running_mean * gain` are computed in float64 and rounded to f32 once, also for 16-bit
+/// tensors. A result is `fma(gain, x, shift)`. So its error is at most `2^-23 * (|gain * x| + |shift|)`, and
+/// one rounding to the storage type.
 ///
 /// *NaN*: NaN stays NaN and affects no other element; NaN in a parameter makes its channel NaN, as does a
 /// variance below `-eps`. Infinities follow IEEE 754. If `running_var + eps` is 0 the gain is infinite;
-/// PyTorch's backends differ in that case. By the batch's statistics, NaN or an infinity makes its channel NaN
-/// in all samples.
+/// PyTorch's backends differ in that case. By the batch's statistics, NaN or an infinity makes its channel
+/// NaN in all samples.
 ///
 /// # Errors
 /// [`Error::Spec`](crate::Error::Spec): less than two dimensions, statistics or parameters of another length,

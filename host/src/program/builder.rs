@@ -1,6 +1,7 @@
 //! The builder of programs.
 
 mod copies;
+mod renewed;
 
 use std::collections::VecDeque;
 
@@ -281,17 +282,6 @@ impl ProgramBuilder {
     /// Bytes of all the values together.
     pub(crate) fn bytes(&self, values: &[Value]) -> u64 {
         values.iter().map(|&value| self.values[value.0].bytes).sum()
-    }
-
-    /// Notes that a parameter is renewed: `new` is to take its place.
-    pub(crate) fn renew(&mut self, parameter: Value, new: Value) {
-        self.renewed.push([parameter, new]);
-    }
-
-    /// What takes a parameter's place by now, if it was renewed.
-    pub(crate) fn renewed(&self, parameter: Value) -> Option<Value> {
-        let mut renewed = self.renewed.iter().rev();
-        renewed.find_map(|&[of, new]| (of == parameter).then_some(new))
     }
 
     /// Appends a launch of `kernel` that moves every value among its arguments once. A launch without blocks

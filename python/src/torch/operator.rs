@@ -1,4 +1,5 @@
-//! `torch.ops.convfuse.run`: a chain on tensors of PyTorch; and `run_`, which renews running statistics in place.
+//! `torch.ops.convfuse.run`: a chain on tensors of PyTorch; and `run_`, which renews running statistics in
+//! place.
 
 use std::any::Any;
 use std::cell::RefCell;

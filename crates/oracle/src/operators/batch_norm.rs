@@ -5,8 +5,8 @@
 //! by PyTorch's files as well, of whose epsilon they are off by `abs(running_mean * gain) + abs(bias)`, which
 //! may be far larger than `shift`. *Passes on* `t` as `t * abs(gain)`.
 //!
-//! By the batch's statistics it is a [group norm](super::group_norm) of one sample, whose groups are the channels
-//! of all samples.
+//! By the batch's statistics it is a [group norm](super::group_norm) of one sample, whose groups are the
+//! channels of all samples.
 
 use launch_config::norm::{SPLIT_ELEMENTS, STATS_THREADS};
 use ndarray::{ArrayD, Axis};
