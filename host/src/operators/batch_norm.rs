@@ -194,19 +194,21 @@ pub(crate) fn plan_of_batch(plan: &mut LaunchPlan, norm: NormGeometry) -> Result
     Ok(norm.of_batch())
 }
 
-/// Appends that launch, which renews the running statistics, mean and variance, if there are any.
+/// Appends that launch, which renews the running statistics, mean and variance, if each run is given them.
 pub(crate) fn of_batch(
     program: &mut ProgramBuilder,
     input: NormInput,
     running: [Option<Value>; 2],
     problem: &BatchNormProblem,
 ) -> Result<NormInput> {
-    let geometry = BatchMoments::new(input.norm, problem.momentum);
+    let given = running.map(|running| running.filter(|&value| !program.keeps(value)));
+    let momentum = problem.momentum.filter(|_| given != [None; 2]);
+    let geometry = BatchMoments::new(input.norm, momentum);
     let norm = input.norm.of_batch();
     let (kernel, shape) = program.next(&BATCH_NORM_MOMENTS);
     let moments = program.tensor(&[norm.partial_elements() as usize], DType::F32)?;
-    let ([mut known, mut renewed], running) = ([[None; 2]; 2], running.into_iter().flatten());
-    for (index, parameter) in running.enumerate() {
+    let [mut known, mut renewed] = [[None; 2]; 2];
+    for (index, parameter) in given.into_iter().flatten().enumerate() {
         // A norm of the same parameters may have been there before.
         let current = program.renewed(parameter).unwrap_or(parameter);
         let new = program.tensor(&[problem.shape.c], DType::F32)?;
