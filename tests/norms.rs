@@ -41,7 +41,8 @@ fn norms() -> [(&'static str, Layer, Norm); 4] {
                 let [mean, variance] = statistics else {
                     unreachable!("a batch norm has a mean and a variance");
                 };
-                ops::batch_norm(x, mean, variance, weight, bias, &BatchNormSpec::default())
+                let running = Some([mean, variance]);
+                ops::batch_norm(x, running, weight, bias, &BatchNormSpec::default())
             },
         ),
     ]
@@ -152,7 +153,8 @@ fn model(backend: Backend) -> Outcome {
         return Err("a batch norm has four parameters".into());
     };
     let (x, spec) = (upload(&case.x)?, BatchNormSpec::default());
-    let y = ops::batch_norm(&x, mean, variance, Some(weight), Some(bias), &spec)?;
+    let running = Some([mean, variance]);
+    let y = ops::batch_norm(&x, running, Some(weight), Some(bias), &spec)?;
     let wanted = ops::relu(&y)?.to_array::<f32>()?;
     let model = chains::model(&stream, &case, DType::F32)?;
     for _ in 0..2 {

@@ -55,6 +55,16 @@ fn problems() -> Result<Vec<(String, Graph, Vec<usize>)>, libtest_mimic::Failed>
             [2, 64, 40, 40],
         ),
         (
+            "batch_norm_by_the_batch",
+            vec![
+                conv(64, 3),
+                Layer::batch_norm("norm").training(true).into(),
+                Layer::silu(),
+                Layer::batch_norm("again").track_running_stats(false).into(),
+            ],
+            [2, 64, 40, 40],
+        ),
+        (
             "arithmetic",
             vec![
                 conv(64, 1),

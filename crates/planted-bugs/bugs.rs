@@ -225,6 +225,14 @@ bugs! {
     "batch_norm.rs":
         batch_norm_adds_the_mean, batch_norm::matches::<f32>,
             "«(bias - mean * exact)» as f32" => "(bias + mean * exact)";
+        batch_norm_leaves_out_samples_that_a_block_has_no_threads_for, batch_norm::by_batch::<f32>,
+            "        index += «STATS_THREADS as u64»;" => "samples * splits";
+        batch_norm_takes_the_moments_before_they_are_there, batch_norm::by_batch::<f32>,
+            "    «thread::sync_threads();»\n    let (mean, variance) = " => "";
+        batch_norm_renews_by_the_biased_variance, batch_norm::by_batch::<f32>,
+            "«(samples * norm.row_elements - 1)» as f32" => "(samples * norm.row_elements)";
+        batch_norm_counts_every_split_as_the_first, batch_norm::by_batch::<f32>,
+            "row(sample), «split as u32»" => "0 * split as u32";
     "parts/series.rs":
         series_of_a_warp_are_combined_in_part, softmax::matches::<f32>,
             "let mut distance = «g.threads.min(WARP_THREADS) / 2»;" => "g.threads.min(WARP_THREADS) / 4";

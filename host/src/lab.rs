@@ -105,9 +105,12 @@ pub fn layer(
             layer_norm(x, shape, first, second, &layer.attributes)
         }
         Layer::BatchNorm(layer) => {
-            let variance = second.unwrap_or_else(|| panic!("{name} has statistics"));
-            let [third, fourth] = [parameters.get(2), parameters.get(3)];
-            batch_norm(x, weight(), variance, third, fourth, &layer.attributes)
+            let of_batch = layer.is_by_batch();
+            let head = if of_batch && !layer.affine { 0 } else { 2 };
+            let (head, tail) = parameters.split_at(head);
+            let (running, affine) = if of_batch { (tail, head) } else { (head, tail) };
+            let running = running.first().zip(running.get(1)).map(<[_; 2]>::from);
+            batch_norm(x, running, affine.first(), affine.get(1), &layer.attributes)
         }
         Layer::Scale(_) => scale(x, weight()),
         Layer::Prelu(_) => prelu(x, weight()),

@@ -1,5 +1,6 @@
-//! `batch_norm` at inference: four parameters of a channel are two constants, by which each element is
-//! mapped.
+//! `batch_norm`. At inference four parameters of a channel are two constants, by which each element is
+//! mapped. By the batch's statistics it is an instance norm whose rows have the moments of their channel in
+//! the whole batch.
 //!
 //! The constants are made once per parameters, in f64, and kept in f32 whatever the tensors store. So a
 //! result has the error of one fma and of its two constants' rounding. A convolution's kernel can apply the
@@ -7,14 +8,27 @@
 
 use cuda_std::global::{Global, GlobalMut};
 use cuda_std::math::GpuFloat;
-use cuda_std::thread;
 use cuda_std::{Storage, bf16, f16, kernel};
-use launch_config::batch_norm::FoldGeometry;
+use cuda_std::{math, shared_array, thread};
+use launch_config::WARP_THREADS;
+use launch_config::batch_norm::{BatchMoments, FoldGeometry};
 use launch_config::elementwise::{BLOCK_THREADS, ChannelGeometry, FOLD_THREADS, MIN_BLOCKS};
+use launch_config::norm::{PARTIAL_ELEMENTS, STATS_THREADS};
 
 use crate::parts::elementwise::{block_start, map_block};
 use crate::parts::index::Channels;
 use crate::parts::map::ChannelAffine;
+use crate::parts::moments::{self, Moments, WARP_SLOT};
+
+/// Warps of the block that combines the moments of a channel.
+const MOMENTS_WARPS: u32 = STATS_THREADS / WARP_THREADS;
+
+shared_array! {
+    /// The moments of each warp.
+    static BATCH_NORM_WARPS: [f32; (MOMENTS_WARPS * WARP_SLOT) as usize];
+    /// Mean and variance of the channel.
+    static BATCH_NORM_CHANNEL: [f32; PARTIAL_ELEMENTS];
+}
 
 /// A block folds the parameters of `FOLD_THREADS` channels: `gain = weight / sqrt(running_var + eps)` and
 /// `shift = bias - running_mean * gain`, in f64, rounded once to f32.
@@ -86,4 +100,68 @@ pub unsafe fn batch_norm<T: Storage>(
         shift: Global::new(shift, g.channels as usize),
         channels: Channels::from(block_start(), g.spatial, g.channels),
     });
+}
+
+/// A block combines the moments of a channel's rows to those of the batch, which it writes for each row, and
+/// renews the channel's running statistics, of which the variance is the unbiased one.
+///
+/// *Launch*: `g.shape()`.
+/// *Mapping*: the partial results of the channel go to the threads in turn, and so do its rows.
+/// *Barriers*: two.
+/// *Traffic*: each partial result is read once; eight bytes are written per row, and eight are read and eight
+/// written per channel for running statistics.
+///
+/// # Safety
+/// `partials` has `g.norm.partial_elements()` elements and `of_batch` as many as two for each row; both start
+/// on 16 bytes. `running_mean` and `running_var`, and the two new ones, have one for each channel if they are
+/// said to exist; a new one may be the old one. Rows are channels, and have elements.
+#[kernel(max_threads = STATS_THREADS)]
+pub unsafe fn batch_norm_moments(
+    partials: *const f32,
+    of_batch: *mut f32,
+    running_mean: *const f32,
+    running_var: *const f32,
+    new_mean: *mut f32,
+    new_var: *mut f32,
+    g: BatchMoments,
+) {
+    let norm = &g.norm;
+    let partials = Global::new(partials, norm.partial_elements() as usize);
+    let of_batch = GlobalMut::new(of_batch, norm.rows as usize * PARTIAL_ELEMENTS);
+    let (channel, thread) = (thread::block_idx_x(), thread::thread_idx_x() as u64);
+    let (channels, samples) = (norm.channels as usize, g.samples());
+    let row = |sample: u64| sample * norm.channels as u64 + channel as u64;
+
+    let splits = norm.splits as u64;
+    let mut mine = Moments::EMPTY;
+    let mut index = thread;
+    while index < samples * splits {
+        let (sample, split) = (index / splits, index % splits);
+        mine = mine.and(moments::partial(partials, norm, row(sample), split as u32));
+        index += STATS_THREADS as u64;
+    }
+    let all = mine.of_block(BATCH_NORM_WARPS.view(), MOMENTS_WARPS);
+    let shared = BATCH_NORM_CHANNEL.view();
+    if thread == 0 {
+        shared.store(0, all.mean);
+        shared.store(1, all.variance());
+        if g.running.is_present() {
+            let at = channel as usize;
+            let renewed = |running: *const f32, value: f32| {
+                let running = Global::<f32>::new(running, channels).load(at);
+                math::fma(g.momentum, value, (1.0 - g.momentum) * running)
+            };
+            let unbiased = all.m2 / (samples * norm.row_elements - 1) as f32;
+            GlobalMut::new(new_mean, channels).store(at, renewed(running_mean, all.mean));
+            GlobalMut::new(new_var, channels).store(at, renewed(running_var, unbiased));
+        }
+    }
+    thread::sync_threads();
+    let (mean, variance) = (shared.load(0), shared.load(1));
+    let m2 = variance * norm.row_elements as f32;
+    let mut sample = thread;
+    while sample < samples {
+        of_batch.store_vec(row(sample) as usize * PARTIAL_ELEMENTS, [mean, m2]);
+        sample += STATS_THREADS as u64;
+    }
 }

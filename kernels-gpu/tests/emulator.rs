@@ -93,6 +93,8 @@ tests! {
         checks::arithmetic::matches::<f32> => checks::arithmetic::matches::<f16>, checks::arithmetic::matches::<bf16>;
     batch_norm_folds_its_parameters_and_matches_in_place:
         checks::batch_norm::matches::<f32> => checks::batch_norm::matches::<f16>, checks::batch_norm::matches::<bf16>;
+    batch_norm_by_the_batch_matches_and_renews_running_statistics:
+        checks::batch_norm::by_batch::<f32> => checks::batch_norm::by_batch::<f16>, checks::batch_norm::by_batch::<bf16>;
     clamp_keeps_nan_and_lets_the_upper_bound_win:
         checks::pointwise::clamp::<f32> => checks::pointwise::clamp::<f16>, checks::pointwise::clamp::<bf16>;
     pointwise_walks_over_lists_without_rounding_in_between:

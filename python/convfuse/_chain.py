@@ -140,8 +140,10 @@ def _layer(
             y = F.instance_norm(batch, weight=weight, bias=bias, eps=a.get("eps", 1e-5))
             return y.squeeze(0) if lacks_batch else y
         case "batch_norm":
-            mean, variance = values[f"{name}.running_mean"], values[f"{name}.running_var"]
-            return F.batch_norm(x, mean, variance, weight, bias, False, 0.0, a.get("eps", 1e-5))
+            mean, variance = values.get(f"{name}.running_mean"), values.get(f"{name}.running_var")
+            by_batch = a.get("training", False) or mean is None
+            momentum, eps = a.get("momentum", 0.1), a.get("eps", 1e-5)
+            return F.batch_norm(x, mean, variance, weight, bias, by_batch, momentum or 0.0, eps)
         case "layer_norm":
             return F.layer_norm(x, a["normalized_shape"], weight, bias, a.get("eps", 1e-5))
         case "scale":

@@ -12,9 +12,9 @@ import torch
 from torch import fx
 
 from ._chain import SOFTMAX, parsed, reduced_dims
-from ._regions import NORMS, Region
+from ._regions import Region, is_norm
 from ._report import Times
-from .ops import RUN
+from .ops import operator_of
 
 __all__ = [
     "CHOICES",
@@ -55,7 +55,7 @@ def is_worthwhile(region: Region, is_fast: bool) -> bool:
     is_full = region.is_float32_product and not is_fast
     last = region.inputs[0].meta["val"].dim() - 1
     return is_full or any(
-        one in NORMS
+        is_norm(one, a)
         or "pool" in one
         or (one == "mean" and 1 not in reduced_dims(a))
         or (one in SOFTMAX and last not in reduced_dims(a))
@@ -188,7 +188,7 @@ def _ways(
     fast = is_fast and region.is_float32_product
 
     def ours() -> Any:
-        return RUN(inputs, parameters, region.text, fast, batch_invariant)
+        return operator_of(region.text)(inputs, parameters, region.text, fast, batch_invariant)
 
     def theirs() -> Any:
         values = dict(given)

@@ -21,9 +21,9 @@ from . import _native
 from ._chain import SOFTMAX, parsed
 from ._report import Entry
 from ._table import FIRST, ROWS, Path, Refused, gate, operand, readers, same, value
-from .ops import RUN
+from .ops import operator_of
 
-__all__ = ["NORMS", "Region", "find", "put", "tidy"]
+__all__ = ["Region", "find", "is_norm", "put", "tidy"]
 
 aten = torch.ops.aten
 
@@ -36,8 +36,13 @@ _PADS = (
     aten.replication_pad3d.default,
 )
 
-NORMS = frozenset({"group_norm", "instance_norm", "layer_norm"})
-"""Norms that PyTorch computes in more than one pass over their input."""
+
+def is_norm(operator: str, attributes: dict[str, Any]) -> bool:
+    """Whether a layer is a norm that PyTorch computes in more than one pass over its input."""
+    if operator == "batch_norm":
+        return attributes.get("training", False) or not attributes.get("track_running_stats", True)
+    return operator in ("group_norm", "instance_norm", "layer_norm")
+
 
 # Of calls in graphs, whose names are part of the keys of inductor's cache on disk, which does not know the fake implementation.
 _KNOWN = b"".join(
@@ -65,6 +70,8 @@ class Region:
     """Those that go; the last one has the region's value."""
     is_dense: bool
     """Whether PyTorch's value is dense, and the operator's, which is channels-last if the input is."""
+    renewed: dict[fx.Node, fx.Node]
+    """New running statistics, by the parameters that a run writes them to."""
     entry: Entry
 
     @property
@@ -83,7 +90,8 @@ class Region:
         inputs, parameters, own = (
             [nodes[one] for one in some] for some in (self.inputs, self.parameters, self.nodes)
         )
-        return replace(self, inputs=inputs, parameters=parameters, nodes=own)
+        renewed = {nodes[one]: nodes[new] for one, new in self.renewed.items()}
+        return replace(self, inputs=inputs, parameters=parameters, nodes=own, renewed=renewed)
 
 
 def tidy(graph: fx.Graph) -> None:
@@ -160,9 +168,9 @@ class _Finder:
         nodes = path.nodes[:count]
         entry.chain, entry.reason = " ".join(path.operators), f"ends since {why}"
         try:
-            _expect_worth(path.operators)
+            _expect_worth(path.layers)
             _expect_shape(path, value(last))
-            self.move_extents(path.inputs, nodes)
+            self.move_extents(path, nodes)
         except Refused as refused:
             entry.reason = str(refused)
             return entry
@@ -177,17 +185,18 @@ class _Finder:
             parameters=parameters,
             nodes=nodes,
             is_dense=value(last).is_contiguous() and value(path.x).is_contiguous(),
+            renewed={one: new for one, new in path.renewed.items() if one in parameters},
             entry=entry,
         )
 
-    def move_extents(self, inputs: list[fx.Node], nodes: list[fx.Node]) -> None:
+    def move_extents(self, path: Path, nodes: list[fx.Node]) -> None:
         """Has extents of values within a region, which others read, be read of values that stay: its inputs, or its last one."""
-        own, last = set(nodes), nodes[-1]
+        own, last = {*nodes, *path.renewed.values()}, nodes[-1]
         for extent in [one for node in nodes[:-1] for one in node.users if one not in own]:
             if _is_read_within(extent, own):
                 continue
             known = extent.meta["val"]
-            for source in (*inputs, last):
+            for source in (*path.inputs, last):
                 axes = [i for i, one in enumerate(value(source).shape) if same([one], [known])]
                 behind = all(one > last for one in extent.users if not _is_read_within(one, own))
                 if axes and (source is not last or behind):
@@ -241,10 +250,12 @@ def _is_read_within(node: fx.Node, region: set[fx.Node]) -> bool:
     )
 
 
-def _expect_worth(operators: list[str]) -> None:
+def _expect_worth(layers: list[dict[str, Any]]) -> None:
     """Refuses what PyTorch computes in one launch as well. A transposed convolution takes it several."""
-    is_one = len(operators) == 1 and not operators[0].startswith("conv_transpose")
-    if is_one and operators[0] not in NORMS | SOFTMAX:
+    if len(layers) == 1 and not any(
+        is_norm(name, a) or name in SOFTMAX or name.startswith("conv_transpose")
+        for name, a in layers[0].items()
+    ):
         raise Refused("one layer by itself, without a norm or an epilogue")
 
 
@@ -303,10 +314,17 @@ def put(graph: fx.Graph, regions: Collection[Region], fast: bool, batch_invarian
         )
         with graph.inserting_before(last):
             arguments = inputs, parameters, region.text, is_fast, batch_invariant
-            call = graph.create_node("call_function", RUN, arguments, name=_NAME)
+            run = operator_of(region.text)
+            call = graph.create_node("call_function", run, arguments, name=_NAME)
         call.meta = {key: one for key, one in last.meta.items() if key not in _OF_THE_OPERATOR}
         last.replace_all_uses_with(call)
         calls[last] = call
+        for parameter, new in region.renewed.items():
+            new.replace_all_uses_with(parameter)
+            for node in [one for one in parameter.users if one.target is aten.copy_.default]:
+                if node.args[0] is node.args[1]:
+                    node.replace_all_uses_with(parameter)
+                    graph.erase_node(node)
     graph.eliminate_dead_code()
     if all(one.is_dense for one in regions):
         return

@@ -101,6 +101,8 @@ class Path:
         self.layers: list[dict[str, Any]] = []
         self.parameters: dict[str, fx.Node] = {}
         self.inputs = [x]
+        self.renewed: dict[fx.Node, fx.Node] = {}
+        """New running statistics, by the old ones."""
         self.padding: tuple[str, list[int]] | None = None
         """How the value is padded for the convolution that follows."""
 
@@ -196,10 +198,15 @@ def operand(node: fx.Node) -> fx.Node:
 
 def _result(node: fx.Node) -> fx.Node:
     """The first of several results, the only one that is read."""
-    users = list(node.users)
-    if len(users) != 1 or users[0].args[1] != 0:
+    results = _results(node)
+    if list(results) != [0]:
         raise Refused("more than its first result is read")
-    return users[0]
+    return results[0]
+
+
+def _results(node: fx.Node) -> dict[int, fx.Node]:
+    """Those of several results that are read, by their numbers."""
+    return {one.args[1]: one for one in node.users}
 
 
 def _rounded_of(node: fx.Node | None) -> fx.Node | None:
@@ -340,11 +347,19 @@ def _instance(norm: fx.Node, nodes: list[fx.Node], path: Path) -> None:
     path.add({"instance_norm": layer}, nodes, weight=weight, bias=bias)
 
 
-@_row(aten._native_batch_norm_legit.no_stats, first="instance norm")
-def _norm_of_one_sample(node: fx.Node, path: Path) -> None:
-    if not same(path.known.shape[:1], (1,)):
-        raise Refused("a batch norm with the statistics of its batch")
-    _instance(node, [node, _result(node)], path)
+@_row(aten._native_batch_norm_legit.no_stats, first="norm by statistics of its input")
+def _norm_without_running_statistics(node: fx.Node, path: Path) -> None:
+    if same(path.known.shape[:1], (1,)) and path.known.dim() > 2:
+        _instance(node, [node, _result(node)], path)
+        return
+    a = arguments(node)
+    if a["training"] is not True:
+        raise Refused("a batch norm without statistics")
+    weight, bias = a["weight"], a["bias"]
+    path.expect_float32("batch_norm", weight, bias)
+    layer = {"name": path.fresh(), "eps": _number(a["eps"]), "affine": _affine(weight, bias)}
+    layer["track_running_stats"] = False
+    path.add({"batch_norm": layer}, [node, _result(node)], weight=weight, bias=bias)
 
 
 @_row(aten.view.default)
@@ -382,6 +397,35 @@ def _batch_norm(node: fx.Node, path: Path) -> None:
     layer = {"name": path.fresh(), "eps": _number(a["eps"]), "affine": _affine(weight, bias)}
     values = {"weight": weight, "bias": bias, "running_mean": mean, "running_var": variance}
     path.add({"batch_norm": layer}, [node, _result(node)], **values)
+
+
+@_row(aten._native_batch_norm_legit_functional.default, first="batch norm")
+def _batch_norm_in_training(node: fx.Node, path: Path) -> None:
+    a, results = arguments(node), _results(node)
+    if a["training"] is not True:
+        raise Refused("a batch norm that renews statistics without training")
+    if 0 not in results or not set(results) <= {0, 3, 4}:
+        raise Refused("the statistics of its batch are read")
+    weight, bias = a["weight"], a["bias"]
+    running = (a["running_mean"], a["running_var"])
+    path.expect_float32("batch_norm", weight, bias, *running)
+    for one in running:
+        others = [user for user in one.users if user is not node and not _writes(user, one)]
+        if one.op != "placeholder" or others or not value(one).is_contiguous():
+            raise Refused("its running statistics are read elsewhere, or are no buffers")
+        if value(one).dtype is not torch.float32:
+            raise Refused(f"its running statistics are of {value(one).dtype}")
+    layer = {"name": path.fresh(), "eps": _number(a["eps"]), "affine": _affine(weight, bias)}
+    layer |= {"training": True, "momentum": _number(a["momentum"])}
+    values = {"running_mean": running[0], "running_var": running[1]}
+    path.add({"batch_norm": layer}, [node, results[0]], weight=weight, bias=bias, **values)
+    new = (results.get(number) for number in (3, 4))
+    path.renewed |= {old: one for old, one in zip(running, new) if one is not None}
+
+
+def _writes(node: fx.Node, target: fx.Node) -> bool:
+    """Whether a node writes to a tensor, and reads nothing of it."""
+    return node.target is aten.copy_.default and node.args[0] is target
 
 
 @_row(aten.native_layer_norm.default, first="layer norm")

@@ -17,7 +17,7 @@ from torch.nn.modules import module as _module
 from ._chain import Parsed, evaluate, parsed
 from ._precision import Precision, expect_precision, matrix_products_allow_tf32
 from ._table import TYPES
-from .ops import RUN, is_differentiated
+from .ops import RUN, RUN_RENEWING, is_differentiated, renews
 
 __all__ = [
     "Chain",
@@ -126,7 +126,8 @@ class ChainModule(nn.Module):
             return evaluate(self._parsed, x, parameters, inputs)
         precision = self._precision
         fast = matrix_products_allow_tf32() if precision == "auto" else precision == "fast"
-        return RUN([x, *inputs], parameters, self._chain, fast, self.batch_invariant)
+        run = RUN_RENEWING if renews(self._chain) else RUN
+        return run([x, *inputs], parameters, self._chain, fast, self.batch_invariant)
 
 
 def _is_left_to_pytorch(tensors: list[torch.Tensor]) -> bool:

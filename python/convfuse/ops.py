@@ -1,6 +1,6 @@
 """The operator ``torch.ops.convfuse.run``, and what PyTorch has to know of it beside its kernels.
 
-The operator is native: its kernels for CUDA and for the CPU are registered by the extension, without a line of Python in a call. Here are its
+``run_`` is the same for chains that renew running statistics, in place. The operator is native: its kernels for CUDA and for the CPU are registered by the extension, without a line of Python in a call. Here are its
 *fake* implementation, by which ``torch.compile`` and ``torch.export`` know its output, and its count of floating point operations.
 The operator is for inference: :func:`run` computes by PyTorch's own layers wherever derivatives are asked for.
 """
@@ -22,14 +22,26 @@ __all__ = ["run"]
 _native.register()
 
 RUN = torch.ops.convfuse.run.default
+RUN_RENEWING = torch.ops.convfuse.run_.default
 
 # Names that a call looks up once less.
 _is_grad_enabled, _is_compiling = torch.is_grad_enabled, torch.compiler.is_compiling
 _level = torch._C._functorch.maybe_current_level
 
 
+def renews(chain: str) -> bool:
+    """Whether a chain may renew running statistics."""
+    return '"training"' in chain
+
+
+def operator_of(chain: str) -> torch._ops.OpOverload:
+    """The operator for a chain."""
+    return RUN_RENEWING if renews(chain) else RUN
+
+
 @torch.library.register_fake("convfuse::run")
-def _(
+@torch.library.register_fake("convfuse::run_")
+def _fake(
     inputs: Sequence[torch.Tensor],
     parameters: Sequence[torch.Tensor],
     chain: str,
@@ -50,8 +62,8 @@ def _(
     return last.permute([0, x.dim() - 1, *range(1, x.dim() - 1)])
 
 
-@register_flop_formula(torch.ops.convfuse.run)
-def _(inputs, parameters, chain, fast, batch_invariant=False, *, out_shape=None, **named):
+@register_flop_formula([torch.ops.convfuse.run, torch.ops.convfuse.run_])
+def _flops(inputs, parameters, chain, fast, batch_invariant=False, *, out_shape=None, **named):
     return flops(chain, inputs[0])
 
 
@@ -95,9 +107,11 @@ def run(
     the device but the first call for a shape. ``fast`` rounds factors of f32 to 11 bits, as tf32 does. With
     ``batch_invariant`` a sample gives the same bits in any batch; otherwise kernels may be chosen by the batch.
 
+    A batch norm in training renews its running statistics, which are float32, in place.
+
     Where a derivative is asked for PyTorch's own layers compute the chain.
     """
     if is_differentiated([*inputs, *parameters]):
         x = inputs[0]
         return evaluate(parsed(chain), x, [one.to(x.dtype) for one in parameters], inputs[1:])
-    return RUN(list(inputs), list(parameters), chain, fast, batch_invariant)
+    return operator_of(chain)(list(inputs), list(parameters), chain, fast, batch_invariant)

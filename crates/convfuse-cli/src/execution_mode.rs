@@ -43,11 +43,10 @@ pub(crate) enum OperandFormat {
 impl OperandFormat {
     /// Those that a graph has; none without a convolution.
     pub(crate) fn of(graph: &Graph, math_mode: MathMode) -> Option<OperandFormat> {
-        let is_norm = |layer: &Layer| {
-            matches!(
-                layer,
-                Layer::GroupNorm(_) | Layer::InstanceNorm(_) | Layer::LayerNorm(_)
-            )
+        let is_norm = |layer: &Layer| match layer {
+            Layer::GroupNorm(_) | Layer::InstanceNorm(_) | Layer::LayerNorm(_) => true,
+            Layer::BatchNorm(norm) => norm.is_by_batch(),
+            _ => false,
         };
         has_convolution(graph).then(|| match math_mode {
             MathMode::Fast => OperandFormat::ScaledF16,

@@ -1,7 +1,9 @@
-//! `batch_norm` at inference: four parameters of a channel are folded into two, which one elementwise pass
-//! applies.
+//! `batch_norm`. At inference four parameters of a channel are folded into two, which one elementwise pass
+//! applies. By the batch's statistics it is a norm of each channel of each sample, but for one launch, which
+//! gives all samples the moments of the batch.
 
-use super::Presence;
+use super::norm::{NormGeometry, STATS_THREADS};
+use super::{LaunchShape, Presence};
 
 /// The four parameters of every channel.
 #[repr(C)]
@@ -17,4 +19,45 @@ pub struct FoldGeometry {
     pub bias: Presence,
     /// Always 0: padding, because kernel parameters must not have implicit padding.
     pub unused: u32,
+}
+
+/// The moments of each channel of each sample, of which those of the batch are made.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct BatchMoments {
+    /// The norm of each channel of each sample.
+    pub norm: NormGeometry,
+    /// The weight of the batch's statistics in the new running ones.
+    pub momentum: f32,
+    /// The running statistics, which are renewed where they are there.
+    pub running: Presence,
+}
+
+impl BatchMoments {
+    /// Of `norm`, which renews running statistics with this momentum, if with any.
+    #[must_use]
+    pub const fn new(norm: NormGeometry, momentum: Option<f64>) -> Self {
+        let (momentum, running) = match momentum {
+            Some(momentum) => (momentum as f32, true),
+            None => (0.0, false),
+        };
+        Self {
+            norm,
+            momentum,
+            running: Presence::of(running),
+        }
+    }
+
+    /// Samples of the batch.
+    #[must_use]
+    #[inline(always)]
+    pub const fn samples(&self) -> u64 {
+        self.norm.rows / self.norm.channels as u64
+    }
+
+    /// Launch of the kernel: a block for each channel.
+    #[must_use]
+    pub const fn shape(&self) -> Option<LaunchShape> {
+        LaunchShape::linear(self.norm.channels as u64, STATS_THREADS)
+    }
 }

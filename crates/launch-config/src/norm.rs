@@ -203,6 +203,16 @@ impl NormGeometry {
         }
     }
 
+    /// The same norm with one partial result for each row, which is that of the whole batch.
+    pub const fn of_batch(self) -> Self {
+        Self {
+            splits: 1,
+            split_elements: self.row_elements,
+            partials: Partials::UNCOUNTED,
+            ..self
+        }
+    }
+
     /// Elements of the tensor.
     pub const fn elements(&self) -> u64 {
         self.rows * self.row_elements

@@ -1,59 +1,105 @@
-//! Batch normalisation at inference: every channel by statistics that are known before.
+//! Batch normalisation: every channel by statistics that are known before, or by those of the batch.
 
 use crate::error::{SpecError, check_eps};
-use crate::setters::eps_alone;
+use crate::group_norm::GroupNormProblem;
+use crate::setters::setters;
 use crate::shape::ChannelShape;
 
 const OPERATOR: &str = "batch_norm";
 
-eps_alone! {
-    /// Attributes of batch normalisation at inference; see
-    /// [`torch.nn.functional.batch_norm`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.batch_norm.html)
-    /// with `training=False`.
-    ///
-    /// PyTorch's `momentum` says how training renews the running statistics, and has no part in this.
-    BatchNormSpec
+/// Attributes of batch normalisation; see
+/// [`torch.nn.functional.batch_norm`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.batch_norm.html).
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct BatchNormSpec {
+    /// Added to the variance.
+    pub eps: f64,
+    /// Whether the batch's statistics count even where there are running ones, which it then renews.
+    pub training: bool,
+    /// The weight of the batch's statistics in the new running ones. PyTorch's `None`, an average over all
+    /// batches, is for norms that renew nothing.
+    pub momentum: Option<f64>,
+}
+
+impl Default for BatchNormSpec {
+    /// PyTorch's `eps` of 1e-5 and momentum of 0.1, at inference.
+    fn default() -> Self {
+        Self {
+            eps: 1e-5,
+            training: false,
+            momentum: Some(0.1),
+        }
+    }
+}
+
+setters! {
+    [] BatchNormSpec {
+        /// With this number added to the variance.
+        eps(eps: f64) |spec| spec.eps = eps;
+        /// With the batch's statistics, which renew running ones, or at inference.
+        training(training: bool) |spec| spec.training = training;
+        /// With this weight of the batch's statistics in the new running ones.
+        momentum(momentum: impl Into<Option<f64>>) |spec| spec.momentum = momentum.into();
+    }
 }
 
 impl BatchNormSpec {
     /// Checks what no input can make up for.
     ///
     /// # Errors
-    /// an `eps` of 0, NaN or a negative one.
+    /// An `eps` of 0, NaN or a negative one; in training, no momentum, an infinite or NaN one.
     pub fn check(&self) -> Result<(), SpecError> {
-        check_eps(OPERATOR, self.eps, false)
+        check_eps(OPERATOR, self.eps, false)?;
+        match self.momentum {
+            Some(momentum) if momentum.is_finite() => Ok(()),
+            _ if !self.training => Ok(()),
+            momentum => Err(SpecError::Momentum {
+                operator: OPERATOR,
+                momentum,
+            }),
+        }
     }
 
-    /// Checks the attributes against the shapes of the input (any rank from 2), of the running statistics,
-    /// and of the optional weight and bias.
+    /// Checks the attributes against the shapes of the input (any rank from 2), of the running mean and
+    /// variance, and of the optional weight and bias. Without running statistics those of the batch count.
     ///
-    /// Empty batches and empty images are accepted and give empty outputs, and a single value per channel is
-    /// normalised like any other: statistics are not the input's.
+    /// Empty batches and empty images are accepted and give empty outputs. At inference a single value per
+    /// channel is normalised like any other: statistics are not the input's.
     ///
     /// # Errors
     /// Rank under 2; statistics or parameters that are not one value per channel; an `eps` of 0, NaN or a
-    /// negative one.
+    /// negative one; in training, no momentum, an infinite or NaN one; a single value per channel where its
+    /// statistics count.
     pub fn problem(
         &self,
         input: &[usize],
-        running_mean: &[usize],
-        running_var: &[usize],
+        running: Option<[&[usize]; 2]>,
         weight: Option<&[usize]>,
         bias: Option<&[usize]>,
     ) -> Result<BatchNormProblem, SpecError> {
         let shape = ChannelShape::new(OPERATOR, input)?;
+        let [mean, variance] = [0, 1].map(|index| running.map(|running| running[index]));
         for (name, parameter) in [
-            ("running_mean", Some(running_mean)),
-            ("running_var", Some(running_var)),
+            ("running_mean", mean),
+            ("running_var", variance),
             ("weight", weight),
             ("bias", bias),
         ] {
             shape.check_parameter(OPERATOR, name, parameter)?;
         }
         self.check()?;
+        let of_batch = self.training || running.is_none();
+        if of_batch && shape.n * shape.spatial == 1 {
+            return Err(SpecError::SingleValue {
+                operator: OPERATOR,
+                quantity: "values per channel",
+            });
+        }
         Ok(BatchNormProblem {
             shape,
             eps: self.eps,
+            of_batch,
+            momentum: running.and(self.momentum.filter(|_| of_batch)),
             weight: weight.is_some(),
             bias: bias.is_some(),
         })
@@ -68,6 +114,11 @@ pub struct BatchNormProblem {
     pub shape: ChannelShape,
     /// Added to the variance.
     pub eps: f64,
+    /// Whether the statistics are the batch's. Weight and bias are the first parameters then, and running
+    /// statistics the last ones; at inference it is the other way round.
+    pub of_batch: bool,
+    /// The weight of the batch's statistics in the new running ones, if it renews such.
+    pub momentum: Option<f64>,
     /// Whether the normalised values are multiplied by one value per channel.
     pub weight: bool,
     /// Whether one value per channel is added at the end.
@@ -87,6 +138,28 @@ impl BatchNormProblem {
         let gain = weight / sqrt(variance + self.eps);
         [gain, bias - mean * gain]
     }
+
+    /// A running statistic renewed by the batch's, `(1 - momentum) * running + momentum * of_batch`; it stays
+    /// where none is renewed.
+    #[must_use]
+    pub fn renewed(&self, running: f64, of_batch: f64) -> f64 {
+        let momentum = self.momentum.unwrap_or(0.0);
+        (1.0 - momentum) * running + momentum * of_batch
+    }
+
+    /// The norm by the batch's statistics as a norm of groups, which are the channels of all samples.
+    #[must_use]
+    pub fn as_group_norm(&self) -> GroupNormProblem {
+        GroupNormProblem {
+            shape: self.shape,
+            // Without channels there is nothing to group, and no group count to divide by.
+            num_groups: self.shape.c.max(1),
+            eps: self.eps,
+            over_batch: true,
+            weight: self.weight,
+            bias: self.bias,
+        }
+    }
 }
 
 #[cfg(feature = "graph")]
@@ -95,29 +168,30 @@ pub(crate) mod layer {
     use alloc::vec;
     use alloc::vec::Vec;
 
-    use serde::de::Error;
-    use serde::{Deserialize, Deserializer, Serialize};
+    use serde::{Deserialize, Serialize};
 
     use super::BatchNormSpec;
     use crate::SpecError;
-    use crate::graph::Initialisation;
-    use crate::graph::file::{eps, is_true, written_as, yes};
-    use crate::graph::layer::{Flow, GraphLayer, Layer, LayerProblem};
+    use crate::graph::file::{eps, is_false, is_true, written_as, yes};
+    use crate::graph::layer::{Flow, GraphLayer, Layer, LayerProblem, Role};
     use crate::graph::parameters::{Wanted, affine};
+    use crate::graph::{ChannelAffine, Initialisation};
     use crate::setters::setters;
 
-    /// A batch norm at inference, as `torch.nn.BatchNorm1d`, `torch.nn.BatchNorm2d` and
-    /// `torch.nn.BatchNorm3d` describe it.
+    /// A batch norm, as `torch.nn.BatchNorm1d`, `torch.nn.BatchNorm2d` and `torch.nn.BatchNorm3d` describe
+    /// it.
     #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
     #[serde(from = "BatchNormFile", into = "BatchNormFile")]
     #[non_exhaustive]
     pub struct BatchNormLayer {
         /// Prefix of its parameters: `name.running_mean`, `name.running_var`, `name.weight`, `name.bias`.
         pub name: String,
-        /// Eps.
+        /// Eps, and whether and how the batch renews running statistics.
         pub attributes: BatchNormSpec,
         /// Whether it has a weight and a bias.
         pub affine: bool,
+        /// Whether it has running statistics; without them those of the batch count.
+        pub track_running_stats: bool,
     }
 
     setters! {
@@ -126,19 +200,34 @@ pub(crate) mod layer {
             attributes(attributes: BatchNormSpec) |layer| layer.attributes = attributes;
             /// With this number added to the variance.
             eps(eps: f64) |layer| layer.attributes.eps = eps;
+            /// With the batch's statistics, which renew the running ones, or at inference.
+            training(training: bool) |layer| layer.attributes.training = training;
+            /// With this weight of the batch's statistics in the new running ones.
+            momentum(momentum: impl Into<Option<f64>>) |layer| layer.attributes.momentum = momentum.into();
             /// With weight and bias, or without.
             affine(affine: bool) |layer| layer.affine = affine;
+            /// With running statistics, or without, by those of each batch.
+            track_running_stats(track: bool) |layer| layer.track_running_stats = track;
+        }
+    }
+
+    impl BatchNormLayer {
+        /// Whether the statistics are the batch's: in training, and without running ones.
+        #[must_use]
+        pub const fn is_by_batch(&self) -> bool {
+            self.attributes.training || !self.track_running_stats
         }
     }
 
     impl Layer {
-        /// A batch norm with PyTorch's defaults: eps 1e-5, weight and bias.
+        /// A batch norm at inference with PyTorch's defaults: eps 1e-5, weight and bias.
         #[must_use]
         pub fn batch_norm(name: impl Into<String>) -> BatchNormLayer {
             BatchNormLayer {
                 name: name.into(),
                 attributes: BatchNormSpec::default(),
                 affine: true,
+                track_running_stats: true,
             }
         }
     }
@@ -151,29 +240,26 @@ pub(crate) mod layer {
         eps: f64,
         #[serde(default = "yes", skip_serializing_if = "is_true")]
         affine: bool,
-        /// Read, checked and left: without running statistics, those of the batch would count.
-        #[serde(
-            default = "yes",
-            skip_serializing_if = "is_true",
-            deserialize_with = "must_be_true"
-        )]
+        #[serde(default = "yes", skip_serializing_if = "is_true")]
         track_running_stats: bool,
-        /// Read and left: it says how training renews the statistics.
-        #[serde(default, skip_serializing)]
-        #[allow(dead_code)]
+        #[serde(default, skip_serializing_if = "is_false")]
+        training: bool,
+        #[serde(default = "momentum", skip_serializing_if = "is_default_momentum")]
         momentum: Option<f64>,
     }
 
-    fn must_be_true<'de, D: Deserializer<'de>>(file: D) -> Result<bool, D::Error> {
-        match bool::deserialize(file)? {
-            true => Ok(true),
-            false => Err(D::Error::custom(
-                "expected true: statistics of the batch are for training",
-            )),
-        }
+    fn momentum() -> Option<f64> {
+        BatchNormSpec::default().momentum
     }
 
-    written_as!(BatchNormFile: BatchNormLayer { name, affine }, BatchNormSpec { eps }, track_running_stats: true, momentum: None);
+    fn is_default_momentum(value: &Option<f64>) -> bool {
+        *value == momentum()
+    }
+
+    written_as!(
+        BatchNormFile: BatchNormLayer { name, affine, track_running_stats },
+        BatchNormSpec { eps, training, momentum }
+    );
 
     impl GraphLayer for BatchNormLayer {
         fn check(&self, channels: usize) -> Result<Option<usize>, SpecError> {
@@ -188,6 +274,10 @@ pub(crate) mod layer {
             &self.name
         }
 
+        fn couples_samples(&self) -> bool {
+            self.is_by_batch()
+        }
+
         fn parameters(&self, flow: &Flow) -> Vec<Wanted> {
             let statistic = |suffix, initialisation| Wanted {
                 suffix,
@@ -195,21 +285,40 @@ pub(crate) mod layer {
                 initialisation,
                 absent_without: None,
             };
-            let mut wanted = vec![
+            let mut running = vec![
                 statistic(".running_mean", Initialisation::Zeros),
                 statistic(".running_var", Initialisation::Ones),
             ];
-            wanted.extend(affine(flow.channels, self.affine));
-            wanted
+            running.retain(|_| self.track_running_stats);
+            let mut affine = affine(flow.channels, self.affine);
+            match self.is_by_batch() {
+                true => {
+                    affine.extend(running);
+                    affine
+                }
+                false => {
+                    running.extend(affine);
+                    running
+                }
+            }
         }
 
         fn problem(&self, input: &[usize]) -> Result<(LayerProblem, Vec<usize>), SpecError> {
             let vector = &[input.get(1).copied().unwrap_or(0)][..];
             let affine = self.affine.then_some(vector);
-            let problem = self
-                .attributes
-                .problem(input, vector, vector, affine, affine)?;
+            let running = self.track_running_stats.then_some([vector; 2]);
+            let problem = self.attributes.problem(input, running, affine, affine)?;
             Ok((LayerProblem::BatchNorm(problem), input.to_vec()))
+        }
+    }
+
+    impl super::BatchNormProblem {
+        /// The part of a normal form that the layer can be.
+        pub(crate) fn role(self) -> Role {
+            match self.of_batch {
+                true => Role::Norm(self.as_group_norm()),
+                false => Role::Affine(ChannelAffine::BatchNorm(self)),
+            }
         }
     }
 }

@@ -213,6 +213,11 @@ spec_error! {
         /// Whether it takes 0.
         takes_zero: bool,
     }: "eps is {eps}, {}", if *takes_zero { "minimum 0" } else { "expected more than 0" };
+    /// A batch norm in training without a finite momentum.
+    Momentum {
+        /// The momentum.
+        momentum: Option<f64>,
+    }: "momentum is {}, expected a finite number in training", if momentum.is_some() { "not finite" } else { "null" };
     /// An average with a divisor of 0.
     ZeroDivisor {}: "divisor_override is 0, any other number may be given";
     /// A reduction over the batch, over an axis that the input does not have, or twice over one.

@@ -81,6 +81,7 @@ impl GroupNormSpec {
             shape,
             num_groups: self.num_groups,
             eps: self.eps,
+            over_batch: false,
             weight: weight.is_some(),
             bias: bias.is_some(),
         })
@@ -97,6 +98,9 @@ pub struct GroupNormProblem {
     pub num_groups: usize,
     /// Added to the variance.
     pub eps: f64,
+    /// Whether groups of one number share their statistics over the batch, as in
+    /// [batch norm](crate::BatchNormProblem::as_group_norm).
+    pub over_batch: bool,
     /// Whether the normalised values are multiplied by one value per channel.
     pub weight: bool,
     /// Whether one value per channel is added at the end.
@@ -110,7 +114,7 @@ impl GroupNormProblem {
         self.shape.c / self.num_groups
     }
 
-    /// Values that one mean is taken over.
+    /// Values of a sample that one mean is taken over.
     #[must_use]
     pub const fn group_len(&self) -> usize {
         self.channels_per_group() * self.shape.spatial

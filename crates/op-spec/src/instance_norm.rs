@@ -79,6 +79,7 @@ impl InstanceNormProblem {
             // Without channels there is nothing to group, and no group count to divide by.
             num_groups: self.shape.c.max(1),
             eps: self.eps,
+            over_batch: false,
             weight: self.weight,
             bias: self.bias,
         }

@@ -122,6 +122,7 @@ impl LayerNormProblem {
             shape: self.shape,
             num_groups: 1,
             eps: self.eps,
+            over_batch: false,
             weight: false,
             bias: false,
         }

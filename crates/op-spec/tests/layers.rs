@@ -26,7 +26,15 @@ fn a_batch_norm_is_written_with_what_is_not_a_default() {
         ),
         (
             r#","eps":0.001,"momentum":null"#,
-            r#""eps":0.001"#.to_owned(),
+            r#""eps":0.001,"momentum":null"#.to_owned(),
+        ),
+        (
+            r#","training":true,"momentum":0.25"#,
+            format!(r#"{eps},"training":true,"momentum":0.25"#),
+        ),
+        (
+            r#","track_running_stats":false"#,
+            format!(r#"{eps},"track_running_stats":false"#),
         ),
     ] {
         let chain = read(&format!(r#"{{"batch_norm":{{"name":"bn"{given}}}}}"#)).unwrap();
@@ -35,8 +43,8 @@ fn a_batch_norm_is_written_with_what_is_not_a_default() {
         assert_eq!(read(&written(&chain)).unwrap(), chain);
     }
     says! {
-        read(r#"{"batch_norm":{"name":"bn","track_running_stats":false}}"#)
-            => "track_running_stats: expected true";
+        read(r#"{"batch_norm":{"name":"bn","training":true,"momentum":null}}"#)
+            => "batch_norm: momentum is null, expected a finite number in training";
         read(r#"{"batch_norm":{"name":"bn","eps":-1}}"#) => "batch_norm: eps is -1, expected more than 0";
     }
 }

@@ -315,20 +315,31 @@ fn batch_norm_refuses() {
     let spec = BatchNormSpec::default();
     let input = [2, 6, 10, 12];
     refused! {
-        spec.problem(&[6], &[6], &[6], None, None) => "batch_norm: input has rank 1, minimum 2";
-        spec.problem(&input, &[5], &[6], None, None) => "batch_norm: running_mean[0] is 5, expected 6";
-        spec.problem(&input, &[6], &[6, 1], None, None) => "batch_norm: running_var has rank 2, expected 1";
-        spec.problem(&input, &[6], &[6], Some(&[7]), None) => "batch_norm: weight[0] is 7, expected 6";
-        spec.problem(&input, &[6], &[6], None, Some(&[7])) => "batch_norm: bias[0] is 7, expected 6";
+        spec.problem(&[6], Some([&[6]; 2]), None, None) => "batch_norm: input has rank 1, minimum 2";
+        spec.problem(&input, Some([&[5], &[6]]), None, None) => "batch_norm: running_mean[0] is 5, expected 6";
+        spec.problem(&input, Some([&[6], &[6, 1]]), None, None) => "batch_norm: running_var has rank 2, expected 1";
+        spec.problem(&input, None, Some(&[7]), None) => "batch_norm: weight[0] is 7, expected 6";
+        spec.problem(&input, None, None, Some(&[7])) => "batch_norm: bias[0] is 7, expected 6";
+        spec.problem(&[1, 6, 1], None, None, None)
+            => "batch_norm: values per channel is 1, minimum 2 (one value has no deviation)";
+        spec.training(true).problem(&[1, 6], Some([&[6]; 2]), None, None)
+            => "batch_norm: values per channel is 1, minimum 2 (one value has no deviation)";
+        spec.training(true).momentum(None).problem(&input, Some([&[6]; 2]), None, None)
+            => "batch_norm: momentum is null, expected a finite number in training";
+        spec.training(true).momentum(f64::INFINITY).check()
+            => "batch_norm: momentum is not finite, expected a finite number in training";
     }
     for eps in [-1e-5, 0.0, f64::NAN] {
         let spec = BatchNormSpec::default().eps(eps);
-        let refusal = spec.problem(&input, &[6], &[6], None, None).unwrap_err();
+        let refusal = spec.problem(&input, None, None, None).unwrap_err();
         assert!(matches!(refusal, SpecError::Eps { .. }), "{refusal}");
     }
     // As at inference in PyTorch: a single value, an empty batch, no deviation.
     for input in [[1, 6, 1, 1], [0, 6, 3, 3], [2, 6, 0, 3]] {
         let spec = BatchNormSpec::default();
-        assert!(spec.problem(&input, &[6], &[6], None, None).is_ok());
+        assert!(spec.problem(&input, Some([&[6]; 2]), None, None).is_ok());
+        // By the batch's statistics only a single value is refused.
+        let by_batch = spec.problem(&input, None, None, None);
+        assert_eq!(by_batch.is_ok(), input != [1, 6, 1, 1]);
     }
 }

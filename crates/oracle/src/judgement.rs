@@ -20,13 +20,16 @@ impl Case {
         let problem = self.problem()?;
         let parameters = self.wide_parameters();
         let mut y = ArrayD::zeros(batched_output(&problem));
-        y.axis_chunks_iter_mut(Axis(0), 1)
+        let x = self.batched_x(&problem);
+        let count = self.samples_at_a_time(&x);
+        y.axis_chunks_iter_mut(Axis(0), count)
             .into_par_iter()
-            .zip(self.batched_x(&problem).axis_chunks_iter(Axis(0), 1))
+            .zip(x.axis_chunks_iter(Axis(0), count))
             .enumerate()
             .for_each(|(number, (mut y, x))| {
                 let mut inputs = vec![x.mapv(f64::from)];
-                inputs.extend(self.wide_inputs(&problem, number..number + 1));
+                let first = number * count;
+                inputs.extend(self.wide_inputs(&problem, first..first + x.len_of(Axis(0))));
                 let sample = self.walk(inputs, |index, x, residual| {
                     let mut parameters = self.parameters_of(index, &parameters);
                     parameters.extend(residual);
@@ -83,13 +86,15 @@ impl Case {
         let problem = self.problem()?;
         let parameters = self.wide_parameters();
         let x = self.batched_x(&problem);
-        let all = x.len_of(Axis(0)) * problem.steps.len();
+        let count = self.samples_at_a_time(&x);
+        let parts = x.len_of(Axis(0)).div_ceil(count);
+        let all = parts * problem.steps.len();
         let layers = AtomicUsize::new(0);
         let done = |count| progress(layers.fetch_add(count, Ordering::Relaxed) + count, all);
-        let samples: Vec<Computed> = (0..x.len_of(Axis(0)))
+        let samples: Vec<Computed> = (0..parts)
             .into_par_iter()
             .map(|number| {
-                let samples = number..number + 1;
+                let samples = number * count..(number + 1) * count;
                 let inputs = self.wide_inputs(&problem, samples.clone());
                 let x = x.slice_axis(Axis(0), samples.into());
                 self.computed(x, &problem, &parameters, inputs, precisions, &done)
@@ -240,6 +245,14 @@ impl Case {
         }
         let y = values.pop().flatten();
         y.expect("the last layer was done")
+    }
+
+    /// How many samples of a batch are computed together: all where they depend on each other.
+    fn samples_at_a_time(&self, x: &ArrayViewD<'_, f32>) -> usize {
+        match self.graph.couples_samples() {
+            true => x.len_of(Axis(0)).max(1),
+            false => 1,
+        }
     }
 
     /// The input as a batch, which is of one sample where it lacks one.

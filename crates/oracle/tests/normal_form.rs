@@ -1,7 +1,7 @@
 //! The normal form of a chain computes what its layers compute, on random chains with at most one
 //! convolution, one norm and one maximum.
 
-use ndarray::{ArrayD, Axis};
+use ndarray::{ArrayD, ArrayViewD, Axis};
 use op_spec::graph::{
     Chain, ChannelAffine, ConvLayer, GraphProblem, Layer, NormalForm, Operand, Pointwise,
 };
@@ -104,16 +104,18 @@ impl<'a> Evaluation<'a> {
             let factors = self.form.epilogue.affine.iter();
             factors.map(|&(layer, _)| self.factor(layer, c)).product()
         };
+        let moments = |channel: ArrayViewD<'_, f64>| {
+            let count = channel.len() as f64;
+            let mean = channel.sum() / count;
+            let variance = channel.mapv(|v| (v - mean).powi(2)).sum() / count;
+            (mean, variance)
+        };
+        let of_batch: Vec<(f64, f64)> = y.axis_iter(Axis(1)).map(moments).collect();
         for mut sample in y.axis_iter_mut(Axis(0)) {
-            let moments: Vec<(f64, f64)> = sample
-                .axis_iter(Axis(0))
-                .map(|channel| {
-                    let count = channel.len() as f64;
-                    let mean = channel.sum() / count;
-                    let variance = channel.mapv(|v| (v - mean).powi(2)).sum() / count;
-                    (mean, variance)
-                })
-                .collect();
+            let moments: Vec<(f64, f64)> = match norm.over_batch {
+                true => of_batch.clone(),
+                false => sample.axis_iter(Axis(0)).map(moments).collect(),
+            };
             let per_group = norm.channels_per_group();
             for (c, mut channel) in sample.axis_iter_mut(Axis(0)).enumerate() {
                 let weight = affine.first().filter(|_| norm.weight);
@@ -186,7 +188,7 @@ prop_compose! {
     fn chains()(
         [volumes, convolution, bias, affine] in [ANY; 4],
         [before, behind] in [0..3_usize, 0..3],
-        norm in 0..4_u32,
+        norm in 0..5_u32,
         reduction in 0..4_u32,
         (operation, keepdim) in (0..ReductionOp::ALL.len(), ANY),
         dim in 0..DIMS.len(),
@@ -226,6 +228,7 @@ prop_compose! {
                 let attributes = format!("elementwise_affine={affine} normalized_shape={extents}");
                 Some(("layer_norm", attributes))
             }
+            4 => Some(("batch_norm", format!("affine={affine} training=true"))),
             _ => None,
         }
         .map(|(norm, attributes)| {

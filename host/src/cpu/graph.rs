@@ -3,11 +3,15 @@
 //! The layers of a path run as [stages](super::stage), sample by sample. Tensors between paths are whole, and
 //! are kept until the last path that reads them is done.
 
+use std::collections::BTreeMap;
+
 use ndarray::{ArrayD, ArrayViewD, Axis, CowArray, IxDyn};
+use op_spec::BatchNormProblem;
 use op_spec::graph::{Graph, GraphProblem, LayerProblem, NormalForm, Operand, Reduction};
 
 use super::dense;
 use super::maps::{arithmetic, prelu};
+use super::moments::Moments;
 use super::pointwise::pointwise;
 use super::stage::{Stage, run_stages, stages};
 use crate::error::Result;
@@ -28,6 +32,26 @@ pub(crate) fn run(
     parameters: &Parameters,
     inputs: &[ArrayViewD<'_, f32>],
 ) -> Result<ArrayD<f32>> {
+    Ok(run_renewing(graph, problem, parameters, inputs)?.0)
+}
+
+/// What takes the place of parameters, by their places in the graph's table.
+pub(crate) type Renewed = BTreeMap<usize, Vec<f32>>;
+
+/// The same, with the parameters that it renews.
+///
+/// # Errors
+/// As [`run`].
+///
+/// # Panics
+/// As [`run`].
+pub(crate) fn run_renewing(
+    graph: &Graph,
+    problem: &GraphProblem,
+    parameters: &Parameters,
+    inputs: &[ArrayViewD<'_, f32>],
+) -> Result<(ArrayD<f32>, Renewed)> {
+    let mut renewed = Renewed::new();
     assert_eq!(inputs[0].shape(), problem.input_shape());
     let shapes = problem.inputs.iter().map(|input| &input.shape[..]);
     assert!(shapes.eq(inputs[1..].iter().map(|input| input.shape())));
@@ -62,12 +86,36 @@ pub(crate) fn run(
             Some(values.expect("standard layout"))
         };
         let (first, last) = (path[0], path[path.len() - 1]);
-        let shape = &problem.steps[first].input[..];
-        let x = ArrayViewD::from_shape(shape, value(graph.operands(first)[0]));
-        let x = x.expect("as many elements");
-        let stages = stages(problem, path, parameter);
-        let y = run_stages(&stages, x, &problem.steps[last].output)?;
-        outputs[last] = Some(y);
+        let mut y: Option<ArrayD<f32>> = None;
+        // Statistics of the batch are taken of a whole tensor.
+        let by_batch = |&layer: &usize| statistics_of_batch(&problem.steps[layer].problem);
+        for part in path.chunk_by(|_, layer| by_batch(layer).is_none()) {
+            let x = match &y {
+                Some(y) => y.as_slice().expect("standard layout"),
+                None => value(graph.operands(first)[0]),
+            };
+            let mut stages = stages(problem, part, parameter);
+            if let Some(norm) = by_batch(&part[0]).filter(|_| !x.is_empty()) {
+                let moments = Moments::of_batch(x, norm.shape.c, norm.shape.spatial);
+                if norm.momentum.is_some() {
+                    renew(
+                        &mut renewed,
+                        graph.parameters_of(part[0]),
+                        &moments,
+                        norm,
+                        parameters,
+                    );
+                }
+                stages[0].count(moments);
+            }
+            let [input, output] = [
+                &problem.steps[part[0]].input,
+                &problem.steps[part[part.len() - 1]].output,
+            ];
+            let x = ArrayViewD::from_shape(&input[..], x).expect("as many elements");
+            y = Some(run_stages(&stages, x, output)?);
+        }
+        outputs[last] = y;
         for (output, &last_read) in outputs[..last].iter_mut().zip(&last_reads) {
             if last_read <= number {
                 *output = None;
@@ -76,10 +124,42 @@ pub(crate) fn run(
     }
     let y = outputs.pop().flatten();
     let y = y.expect("the last layer ends a path");
-    Ok(match problem.is_batched {
+    let y = match problem.is_batched {
         true => y,
         false => y.remove_axis(Axis(0)),
-    })
+    };
+    Ok((y, renewed))
+}
+
+/// The norm by the batch's statistics that a layer is, if it is one.
+fn statistics_of_batch(problem: &LayerProblem) -> Option<&BatchNormProblem> {
+    match problem {
+        LayerProblem::BatchNorm(norm) if norm.of_batch => Some(norm),
+        _ => None,
+    }
+}
+
+/// Renews the running statistics of a norm, which are the last ones of its parameters.
+fn renew(
+    renewed: &mut Renewed,
+    slots: &[usize],
+    moments: &[Moments],
+    norm: &BatchNormProblem,
+    parameters: &Parameters,
+) {
+    let count = (norm.shape.n * norm.shape.spatial) as f64;
+    let running = &slots[slots.len() - 2..];
+    let of_batch: [fn(&Moments, f64) -> f64; 2] = [
+        |moments, _| moments.mean,
+        |moments, count| moments.variance * count / (count - 1.0),
+    ];
+    for (slot, of_batch) in running.iter().zip(of_batch) {
+        let values = renewed.entry(*slot);
+        let values = values.or_insert_with(|| parameters.values()[*slot].iter().copied().collect());
+        for (value, moments) in values.iter_mut().zip(moments) {
+            *value = norm.renewed(f64::from(*value), of_batch(moments, count)) as f32;
+        }
+    }
 }
 
 /// Runs a single operator on `x`, with its parameters in PyTorch's order, or its residual.
@@ -108,7 +188,11 @@ pub(crate) fn operator(
         *parameter = values?;
     }
     let parameters = parameters.each_ref().map(|values| values.as_deref());
-    let stage = Stage::new(form, x.shape(), &output, |_, index| parameters[index]);
+    let mut stage = Stage::new(form, x.shape(), &output, |_, index| parameters[index]);
+    if let Some(norm) = statistics_of_batch(problem).filter(|_| !x.is_empty()) {
+        let x = dense(x.view())?;
+        stage.count(Moments::of_batch(&x, norm.shape.c, norm.shape.spatial));
+    }
     run_stages(&[stage], x, &output)
 }
 

@@ -18,6 +18,8 @@ pub(super) struct Norm<'a> {
     pub(super) bias: Option<&'a [f32]>,
     pub(super) before: Vec<&'a [f32]>,
     pub(super) behind: Vec<&'a [f32]>,
+    /// Those of each channel in the whole batch, if they count.
+    pub(super) of_batch: Option<Vec<Moments>>,
 }
 
 /// A function of single values, with the parameters of its layer.
@@ -47,7 +49,11 @@ impl Norm<'_> {
                 maps.for_each(|map| map.apply(0, c, x));
             }
         }
-        (self, Moments::of(x))
+        let of_batch = self.of_batch.as_ref();
+        (
+            self,
+            of_batch.map_or_else(|| Moments::of(x), |moments| moments[first]),
+        )
     }
 
     pub(super) fn normalise(&self, c: usize, moments: Moments, x: &mut [f32]) {

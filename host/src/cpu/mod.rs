@@ -3,7 +3,8 @@
 //! Convolutions are matrix products: the windows of an image become the columns of a matrix (im2col), a
 //! cache-sized part at a time, and ndarray's `dot` multiplies the filters with it. Statistics of norms are
 //! float64, so a mean a thousand times the deviation costs no accuracy. Chains run sample by sample, so that
-//! layers after a convolution find its output in the cache.
+//! layers after a convolution find its output in the cache. Before a norm by the batch's statistics the whole
+//! batch is there.
 //!
 //! Work is spread over rayon's threads. Its division depends on the problem alone, never on the number of
 //! threads or the batch, so results repeat bit for bit.
@@ -24,7 +25,7 @@ use std::borrow::Cow;
 
 use ndarray::ArrayViewD;
 
-pub(crate) use graph::{operator, run};
+pub(crate) use graph::{operator, run, run_renewing};
 
 use crate::error::Result;
 use crate::host_memory::reserve;

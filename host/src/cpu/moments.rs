@@ -1,5 +1,7 @@
 //! Mean and deviation in float64.
 
+use rayon::prelude::*;
+
 /// Mean and reciprocal deviation of a group.
 #[derive(Clone, Copy)]
 pub(super) struct Moments {
@@ -18,6 +20,20 @@ impl Moments {
         let mean = sum(x, |v| v) / count;
         let variance = sum(x, |v| (v - mean) * (v - mean)) / count;
         Self { mean, variance }
+    }
+
+    /// The same of each channel over the batch, `x` being samples of channels of `spatial` elements.
+    pub(super) fn of_batch(x: &[f32], channels: usize, spatial: usize) -> Vec<Self> {
+        let of_channel = |c: usize| {
+            let planes = || x.chunks_exact(spatial).skip(c).step_by(channels);
+            let count = (planes().len() * spatial) as f64;
+            let over_batch =
+                |f: &dyn Fn(f64) -> f64| planes().map(|x| sum(x, f)).sum::<f64>() / count;
+            let mean = over_batch(&|v| v);
+            let variance = over_batch(&|v| (v - mean) * (v - mean));
+            Self { mean, variance }
+        };
+        (0..channels).into_par_iter().map(of_channel).collect()
     }
 
     /// `1 / sqrt(variance + eps)`.

@@ -14,7 +14,7 @@ use super::conv_transpose::convolve_transposed;
 use super::dense;
 use super::maps::{Map, Norm};
 use super::max_pool2d::pool_plane;
-use super::moments::normalize_row;
+use super::moments::{Moments, normalize_row};
 use super::pool::pool_sample;
 use super::reduction::reduce_sample;
 use super::softmax::softmax_sample;
@@ -196,6 +196,7 @@ impl<'a> Stage<'a> {
             bias: parameter(layer, 1).filter(|_| problem.bias),
             before: factors(&epilogue.before),
             behind: factors(&epilogue.affine),
+            of_batch: None,
             problem,
         });
         let ordinary = form.convolution;
@@ -236,6 +237,12 @@ impl<'a> Stage<'a> {
             plane,
             output_len: output[1..].iter().product(),
         }
+    }
+
+    /// Has the norm that the run begins with count these moments of each channel in the whole batch.
+    pub(super) fn count(&mut self, of_batch: Vec<Moments>) {
+        let norm = self.norm.as_mut().expect("the run begins with a norm");
+        norm.of_batch = Some(of_batch);
     }
 
     /// Sample `number`.

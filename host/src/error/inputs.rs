@@ -42,6 +42,16 @@ pub enum InputsError {
         /// Inputs of the chain.
         expected: usize,
     },
+    /// A number of addresses that is not the number of outputs.
+    #[error("{operator}: there are {actual} outputs, must be {expected}")]
+    Outputs {
+        /// The operator's name.
+        operator: &'static str,
+        /// Outputs that were given.
+        actual: usize,
+        /// Outputs of a run: the graph's, and parameters that are renewed.
+        expected: usize,
+    },
     /// One is given twice.
     #[error("{operator}: input {name} is given twice, must be once")]
     Repeated {

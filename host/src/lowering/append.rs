@@ -68,10 +68,23 @@ impl<'a> Appending<'a> {
 
     /// The weight and the bias of the norm `layer`.
     fn affine(&self, layer: usize) -> Affine {
-        Affine {
-            weight: self.parameter(layer, 0),
-            bias: self.parameter(layer, 1),
+        match &self.of.problem.steps[layer].problem {
+            LayerProblem::BatchNorm(problem) => self.of_batch_norm(layer, problem).0,
+            _ => Affine {
+                weight: self.parameter(layer, 0),
+                bias: self.parameter(layer, 1),
+            },
         }
+    }
+
+    /// The same of a norm by the batch's statistics, and the running ones that it renews.
+    fn of_batch_norm(
+        &self,
+        layer: usize,
+        problem: &BatchNormProblem,
+    ) -> (Affine, [Option<Value>; 2]) {
+        let parameters = std::array::from_fn(|index| self.parameter(layer, index));
+        batch_norm::of_layer(problem, parameters)
     }
 
     /// The parameters of these layers, as a factor and a summand for each channel.
@@ -355,11 +368,18 @@ impl<'a> Appending<'a> {
         norm: NormGeometry,
     ) -> Result<NormInput> {
         let affine = self.affine(layer);
-        match produced {
+        let input = match produced {
             Produced::Convolved(y, Some(moments)) => {
-                y.statistics(self.program, affine, norm, *moments)
+                y.statistics(self.program, affine, norm, *moments)?
             }
-            _ => norm_statistics::statistics(self.program, produced.value(), affine, norm),
+            _ => norm_statistics::statistics(self.program, produced.value(), affine, norm)?,
+        };
+        match &self.of.problem.steps[layer].problem {
+            LayerProblem::BatchNorm(problem) => {
+                let (_, running) = self.of_batch_norm(layer, problem);
+                batch_norm::of_batch(self.program, input, running, problem)
+            }
+            _ => Ok(input),
         }
     }
 

@@ -367,7 +367,9 @@ pub(super) fn of_tensor(region: &Region<'_>, form: &NormalForm) -> Result<Plan, 
     }
     if form.norm.is_some() {
         return Ok(match with_norm(region, form)? {
-            Plan::Map(map) if map.scale_alone().is_some() => Plan::NormScale(map),
+            Plan::Map(map) if map.scale_alone().is_some() && !map.norm.1.over_batch => {
+                Plan::NormScale(map)
+            }
             plan => plan,
         });
     }

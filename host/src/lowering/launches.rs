@@ -6,8 +6,8 @@
 use launch_config::KernelGeometry;
 use launch_config::elementwise::ChannelGeometry;
 use launch_config::norm::NormGeometry;
-use op_spec::Layout;
 use op_spec::graph::{ChannelAffine, LayerProblem, NormalForm, Operand, Pointwise};
+use op_spec::{GroupNormProblem, Layout};
 
 use super::choice::Chosen;
 use super::epilogue::{Plan, Pool, SeriesKernel, Store};
@@ -235,7 +235,7 @@ impl Planning<'_> {
         match &lowered.plan {
             Plan::Whole | Plan::Store(_) => Ok(()),
             Plan::Map(map) => {
-                let norm = self.statistics(lowered, map.norm.1.geometry()?)?;
+                let norm = self.statistics(lowered, &map.norm.1)?;
                 self.residuals(&map.list, lowered.writes)?;
                 plan_normalising(&mut self.plan, dtype, &norm, norm.spatial, &map.list)
             }
@@ -250,7 +250,7 @@ impl Planning<'_> {
                 let Some((_, norm)) = &max.norm else {
                     return clamp_multiply_channel_reduction::plan(&mut self.plan, dtype, of);
                 };
-                self.statistics(lowered, norm.geometry()?)?;
+                self.statistics(lowered, norm)?;
                 multiply_instance_norm_clamp_multiply_channel_reduction::plan(
                     &mut self.plan,
                     dtype,
@@ -292,23 +292,28 @@ impl Planning<'_> {
     }
 
     /// Plans the statistics of a norm of the producer's output. Returns the norm of these statistics.
-    fn statistics(&mut self, lowered: &Lowered, norm: NormGeometry) -> Result<NormGeometry> {
-        match lowered.moments {
+    fn statistics(&mut self, lowered: &Lowered, of: &GroupNormProblem) -> Result<NormGeometry> {
+        let norm = of.geometry()?;
+        let norm = match lowered.moments {
             Some(moments) => {
                 moments.plan(&mut self.plan, &norm)?;
-                Ok(moments.combined(norm))
+                moments.combined(norm)
             }
             None => {
                 norm_statistics::plan(&mut self.plan, self.of.dtype, &norm)?;
-                Ok(norm)
+                norm
             }
+        };
+        match of.over_batch {
+            true => batch_norm::plan_of_batch(&mut self.plan, norm),
+            false => Ok(norm),
         }
     }
 
     fn pool(&mut self, lowered: &Lowered, pool: &Pool) -> Result<()> {
         let dtype = self.of.dtype;
         let norm = match &pool.norm {
-            Some((_, norm)) => Some(self.statistics(lowered, norm.geometry()?)?),
+            Some((_, norm)) => Some(self.statistics(lowered, norm)?),
             None => None,
         };
         let plan = &mut self.plan;

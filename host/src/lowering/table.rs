@@ -141,6 +141,9 @@ pub(super) const TABLE: [Row; 8] = [
             else {
                 return Err(row.other_layers());
             };
+            if norm.over_batch {
+                return Err(row.other_layers());
+            }
             let of = region.of;
             let launch = OneLaunch2d::choose(
                 (&conv, &norm, &pool.pool, &clamp),
@@ -161,7 +164,8 @@ pub(super) const TABLE: [Row; 8] = [
         can_implement: |row, region, form| {
             let (_, conv) = form.convolution.ok_or(row.other_layers())?;
             let reduced = ReducedChannels::of(region, &form.epilogue)?;
-            let (_, norm) = reduced.norm.ok_or(row.other_layers())?;
+            let norm = reduced.norm.filter(|(_, norm)| !norm.over_batch);
+            let (_, norm) = norm.ok_or(row.other_layers())?;
             if reduced.reduction.operation() != ReductionOp::Max {
                 return Err(Refusal::Needs("max as the reduction over the channels"));
             }

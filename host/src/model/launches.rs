@@ -4,19 +4,22 @@ use std::fmt;
 use std::sync::Arc;
 
 use op_spec::Layout;
-use op_spec::graph::{Graph, GraphProblem, Parameter};
+use op_spec::graph::{Graph, GraphProblem};
 
 use super::inputs::{Inputs, orders};
-use super::programs::{Source, kernel_dtypes, program_of};
+use super::programs::{Source, program_of, renewed_parameters};
 use super::{Explanation, Model, Options};
-use crate::cpu;
 use crate::device::raw::RawPointer;
 use crate::device::{DType, Device, Order, Stream, Tensor};
 use crate::error::{Error, InputsError, Result};
 use crate::lowering::{self, Query, output_layout};
-use crate::parameters::{Parameters, ParametersError, given::check_shape};
+use crate::parameters::{ParametersError, given::check_shape};
 use crate::program::Program;
 use crate::sync::{Mutex, lock, unlocked};
+
+mod backend;
+
+use backend::Backend;
 
 const OPERATOR: &str = "launches";
 
@@ -56,9 +59,9 @@ const OPERATOR: &str = "launches";
 ///     let words = launches.workspace_bytes().div_ceil(4) as usize;
 ///     let workspace = Tensor::zeros(&stream, &[words], launches.dtype())?;
 ///     let addresses = parameters.iter().map(Tensor::as_raw).collect::<convfuse::Result<Vec<_>>>()?;
-///     let (inputs, output, workspace) = ([x.as_raw()?], y.as_raw()?, workspace.as_raw()?);
+///     let (inputs, outputs, workspace) = ([x.as_raw()?], [y.as_raw()?], workspace.as_raw()?);
 ///     // SAFETY: all memory is of the stream's own tensors, which nobody else has seen.
-///     unsafe { launches.run(&stream, &inputs, &addresses, output, workspace)? };
+///     unsafe { launches.run(&stream, &inputs, &addresses, &outputs, workspace)? };
 ///     println!("{}", y.to_array::<f32>()?.sum());
 /// }
 /// # Ok::<(), convfuse::Error>(())
@@ -73,6 +76,8 @@ pub struct Launches {
     orders: Vec<Order>,
     /// The element types and orders of the parameters that each run is given.
     given: Vec<(DType, Order)>,
+    /// The places of the parameters that each run renews.
+    renewed: Vec<usize>,
     runs: Runs,
     /// The streams that it ran on, each once, where parameters are kept.
     streams: Mutex<Vec<Stream>>,
@@ -82,39 +87,6 @@ pub struct Launches {
 enum Runs {
     Kernels(Arc<Program>),
     Backend(Backend),
-}
-
-/// A run of the CPU backend.
-struct Backend {
-    inputs: Vec<Strided>,
-    /// With the element types that kernels take them in.
-    parameters: Vec<(Strided, DType)>,
-    table: Arc<[Parameter]>,
-}
-
-/// Shape, strides and element type of a tensor.
-struct Strided {
-    shape: Box<[usize]>,
-    strides: Box<[isize]>,
-    dtype: DType,
-}
-
-impl Strided {
-    fn of(tensor: &Tensor) -> Strided {
-        Strided {
-            shape: tensor.shape().into(),
-            strides: tensor.strides().into(),
-            dtype: tensor.dtype(),
-        }
-    }
-
-    /// # Safety
-    /// As for [`Tensor::from_raw_parts`]; the memory stays until nothing uses what is returned.
-    unsafe fn over(&self, stream: &Stream, address: RawPointer) -> Result<Tensor> {
-        let (shape, strides, owner) = (&self.shape, Some(&*self.strides), Box::new(()));
-        // SAFETY: the caller's promise.
-        unsafe { Tensor::from_raw_parts(stream, address, shape, strides, self.dtype, owner) }
-    }
 }
 
 /// Refuses devices without launches, and streams in capture.
@@ -164,6 +136,7 @@ impl Model {
             problem,
             orders,
             given: Vec::new(),
+            renewed: Vec::new(),
             runs: Runs::Kernels(program),
             streams: Mutex::default(),
         })
@@ -227,13 +200,7 @@ impl Launches {
         let given = given.collect::<Result<Vec<_>>>()?;
         let problem = graph.problem(inputs[0].shape())?;
         let runs = if device.is_cpu() {
-            let stored: Vec<DType> = parameters.iter().map(Tensor::dtype).collect();
-            let dtypes = kernel_dtypes(graph, &stored, dtype);
-            Runs::Backend(Backend {
-                inputs: inputs.iter().map(|input| Strided::of(input)).collect(),
-                parameters: parameters.iter().map(Strided::of).zip(dtypes).collect(),
-                table: table.into(),
-            })
+            Runs::Backend(Backend::of(graph, &inputs, parameters, dtype))
         } else {
             let properties = device.properties();
             let query = Query {
@@ -256,6 +223,7 @@ impl Launches {
             dtype,
             options: options.clone(),
             given,
+            renewed: renewed_parameters(graph, &problem),
             runs,
             streams: Mutex::default(),
             problem,
@@ -265,7 +233,8 @@ impl Launches {
 
     /// Queues one run on `stream`: from `inputs`, the first one and after it the further ones in the order
     /// of [`Graph::inputs`](crate::graph::Graph::inputs), and `parameters`, in the order of
-    /// [`Graph::parameters`] (none, if a [model](Model::launches) keeps them), to `output`. On a GPU it
+    /// [`Graph::parameters`] (none, if a [model](Model::launches) keeps them), to `outputs`: the graph's, and
+    /// after it what takes the place of each of the [`renewed`](Self::renewed) parameters. On a GPU it
     /// allocates nothing, waits for nothing, and calls nothing that CUDA graph capture forbids. On the CPU
     /// device the run is done when this returns.
     ///
@@ -275,24 +244,26 @@ impl Launches {
     ///
     /// # Errors
     /// [`DeviceMismatch`](crate::Error::DeviceMismatch) for a stream of another device;
-    /// [`InputsError::Count`]; [`ParametersError::Count`]; what a launch may run into.
+    /// [`InputsError::Count`]; [`InputsError::Outputs`]; [`ParametersError::Count`]; what a launch may run
+    /// into.
     ///
     /// # Safety
     /// `inputs` and `parameters` are addresses of the elements with all indices 0 of tensors of the shapes,
     /// strides and element types that this was made for, from multiples of 16 bytes where those were that it
-    /// was made with. `output` has [`output_shape`](Self::output_shape) densely in
-    /// [`output_layout`](Self::output_layout), from a multiple of 16 bytes on; `workspace` has
+    /// was made with. The first output has [`output_shape`](Self::output_shape) densely in
+    /// [`output_layout`](Self::output_layout), from a multiple of 16 bytes on; the others have the shapes of
+    /// their parameters, densely and in f32, and may be these, if they lie like that; `workspace` has
     /// [`workspace_bytes`](Self::workspace_bytes) from a multiple of 256 on. All are memory in the primary
     /// context of the stream's device, on the CPU device of this process, where elements lie on multiples of
-    /// their size; output and workspace overlap nothing else. What
-    /// is read was written, and what is written is used, in the order of `stream`. The stream outlives this,
-    /// and so does memory that was lent for a model's parameters.
+    /// their size; outputs and workspace overlap nothing else. What is read was written, and what is written
+    /// is used, in the order of `stream`. The stream outlives this, and so does memory that was lent for a
+    /// model's parameters.
     pub unsafe fn run(
         &self,
         stream: &Stream,
         inputs: &[RawPointer],
         parameters: &[RawPointer],
-        output: RawPointer,
+        outputs: &[RawPointer],
         workspace: RawPointer,
     ) -> Result<()> {
         self.device
@@ -310,6 +281,16 @@ impl Launches {
             let (actual, expected) = (parameters.len(), self.given.len());
             return Err(ParametersError::Count { actual, expected }.into());
         }
+        let expected = 1 + self.renewed.len();
+        if outputs.len() != expected {
+            let (operator, actual) = (OPERATOR, outputs.len());
+            return Err(InputsError::Outputs {
+                operator,
+                actual,
+                expected,
+            }
+            .into());
+        }
         match &self.runs {
             Runs::Kernels(program) => {
                 if program.keeps_parameters() {
@@ -317,47 +298,20 @@ impl Launches {
                 }
                 // SAFETY: the caller's promise; parameters that are kept are in order since this was made,
                 // and stay as the program's.
-                unsafe { program.launch_over(stream, [inputs, parameters], output, workspace) }
+                unsafe { program.launch_over(stream, [inputs, parameters], outputs, workspace) }
             }
             // SAFETY: the caller's promise.
             Runs::Backend(backend) => unsafe {
-                self.run_on_cpu(stream, backend, [inputs, parameters], output)
+                self.run_on_cpu(stream, backend, [inputs, parameters], outputs)
             },
         }
     }
 
-    /// One run of the CPU backend.
-    ///
-    /// # Safety
-    /// As for [`run`](Self::run).
-    unsafe fn run_on_cpu(
-        &self,
-        stream: &Stream,
-        backend: &Backend,
-        [inputs, parameters]: [&[RawPointer]; 2],
-        output: RawPointer,
-    ) -> Result<()> {
-        let inputs = backend.inputs.iter().zip(inputs);
-        // SAFETY: the caller's promise.
-        let inputs = inputs.map(|(lie, &address)| unsafe { lie.over(stream, address) });
-        let inputs = inputs.collect::<Result<Vec<_>>>()?;
-        let values = backend.parameters.iter().zip(parameters);
-        let values = values.map(|((lie, dtype), &address)| {
-            // SAFETY: as above.
-            unsafe { lie.over(stream, address)? }
-                .to_dtype(*dtype)?
-                .to_f32_array()
-        });
-        let values = Parameters::of(&backend.table, values.collect::<Result<_>>()?);
-        let inputs = inputs.iter().map(Tensor::host_f32);
-        let inputs = inputs.collect::<Result<Vec<_>>>()?;
-        let views: Vec<_> = inputs.iter().map(|input| input.view()).collect();
-        let y = cpu::run(&self.graph, &self.problem, &values, &views)?;
-        let (shape, dtype, owner) = (self.output_shape(), self.dtype, Box::new(()));
-        // SAFETY: as above.
-        let mut target =
-            unsafe { Tensor::from_raw_parts(stream, output, shape, None, dtype, owner)? };
-        target.assign(Tensor::from_cpu(stream, y, dtype, self.output_layout())?)
+    /// The parameters that each run renews, by their places in [`Graph::parameters`]: the running statistics
+    /// of batch norms in training. Those that a model keeps are not renewed.
+    #[must_use]
+    pub fn renewed(&self) -> &[usize] {
+        &self.renewed
     }
 
     /// Bytes that a run needs beside inputs, parameters and output.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use op_spec::graph::{Graph, GraphInput, Layer};
+use op_spec::graph::{Graph, GraphInput, GraphProblem, Layer, LayerProblem};
 
 use super::Options;
 use crate::device::{DType, Device, Order, Tensor};
@@ -143,12 +143,35 @@ pub(super) fn program_of(
         program.see_as(value, &input.shape);
     }
     program.see_as(y, query.problem.output_shape());
+    let mut outputs = vec![y];
+    if let Source::Given = parameters {
+        let slots = renewed_parameters(query.graph, query.problem).into_iter();
+        let renewed = slots.map(|slot| program.renewed(values[slot]));
+        outputs.extend(renewed.map(|new| new.expect("a norm renews it")));
+    }
     let will_run = !matches!(parameters, Source::Absent(_));
     for region in chosen.iter().filter(|_| will_run) {
         let (layers, kernels) = (&*region.facts.layers, region.facts.kernels);
         tracing::debug!(target: "convfuse::choice", ?input, layers, kernels, "kernels are chosen");
     }
-    Ok(program.finish(&[y]))
+    Ok(program.finish(&outputs))
+}
+
+/// The parameters that a run renews, by their places in the graph's table. One without outputs renews none.
+pub(super) fn renewed_parameters(graph: &Graph, problem: &GraphProblem) -> Vec<usize> {
+    let mut renewed = Vec::new();
+    for (layer, step) in problem.steps.iter().enumerate() {
+        if let LayerProblem::BatchNorm(norm) = &step.problem
+            && norm.momentum.is_some()
+            && norm.shape.elements() > 0
+        {
+            let slots = graph.parameters_of(layer);
+            renewed.extend(&slots[slots.len() - 2..]);
+        }
+    }
+    renewed.sort_unstable();
+    renewed.dedup();
+    renewed
 }
 
 /// Programs that a model keeps, the last ones used. Plans keep theirs themselves. A program is some kilobytes

@@ -68,9 +68,15 @@ impl Replicas {
         &self.models
     }
 
-    /// Which samples of a batch each device has: as many as every other, or one less.
+    /// Which samples of a batch each device has: as many as every other, or one less. The first device has
+    /// all of a graph [whose samples depend on each other](op_spec::graph::Graph::couples_samples).
     pub fn shares(&self, batch: usize) -> Vec<Range<usize>> {
         let count = self.models.len();
+        if self.models[0].graph().couples_samples() {
+            let mut shares = vec![batch..batch; count];
+            shares[0] = 0..batch;
+            return shares;
+        }
         let (each, left) = (batch / count, batch % count);
         let start = |index: usize| index * each + index.min(left);
         (0..count)
@@ -274,6 +280,7 @@ mod tests {
     use crate::data;
     use crate::dtype::DType;
     use op_spec::graph::presets::KernelBench79;
+    use op_spec::graph::{Chain, Layer};
 
     const SHAPE: [usize; 5] = [5, 3, 5, 6, 7];
 
@@ -359,6 +366,13 @@ mod tests {
         assert_eq!(replicas.shares(1), [0..1, 1..1, 1..1]);
         let none = Replicas::new(&replicas.models()[0], &[]);
         assert!(matches!(none, Err(Error::NoDevices)));
+        // Statistics of a batch are those of all its samples.
+        let norm = Layer::batch_norm("norm").training(true);
+        let chain = Chain::new(3, (norm, Layer::relu())).unwrap();
+        let coupled = Model::init(&cpus[0].stream().unwrap(), &chain, 3).unwrap();
+        let replicated = Replicas::new(&coupled, &cpus).unwrap();
+        assert_eq!(replicated.shares(8), [0..8, 8..8, 8..8]);
+        same_bits(&coupled, &cpus);
         let empty = ndarray::Array5::<f32>::zeros((0, 3, 5, 6, 7));
         let (one, all) = (&replicas.models()[0], &replicas);
         assert_eq!(

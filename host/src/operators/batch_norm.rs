@@ -1,35 +1,45 @@
-//! Normalisation of every channel by statistics that are parameters.
+//! Normalisation of every channel by statistics that are parameters, or by those of the batch.
 
-use kernels_gpu::batch_norm::{BATCH_NORM, FOLD_BATCH_NORM};
+use kernels_gpu::batch_norm::{BATCH_NORM, BATCH_NORM_MOMENTS, FOLD_BATCH_NORM};
 use launch_config::KernelGeometry;
-use launch_config::batch_norm::FoldGeometry;
+use launch_config::batch_norm::{BatchMoments, FoldGeometry};
+use launch_config::norm::NormGeometry;
 
+use super::MAX_PARAMETERS;
+use super::fused::group_norm_scale_pointwise::{Tail, normalise_and_map, plan_normalising};
 use super::fused::{Preparation, Preparations, prepared};
-use super::launching::{compute, shape_of, single};
+use super::launching::{Affine, compute, shape_of, single};
+use super::norm_statistics::{self, NormInput};
 use crate::device::{DType, Tensor};
 use crate::error::Result;
 use crate::program::{LaunchPlan, ProgramBuilder, Value};
 use crate::spec::{BatchNormProblem, BatchNormSpec};
 use launch_config::elementwise::{self, ChannelGeometry};
 
-/// `y = (x - running_mean[c]) / sqrt(running_var[c] + eps) * weight[c] + bias[c]`: batch normalisation at
-/// inference, one map for each channel.
+/// `y = (x - mean[c]) / sqrt(var[c] + eps) * weight[c] + bias[c]` by the running statistics, `running` being
+/// their mean and variance, or by mean and (biased) variance of each channel over the batch and all positions
+/// where there are none, or in training.
 ///
-/// *Shapes*: `x` is `(n, c, *)` with any number of spatial dimensions, also none, `running_mean`,
-/// `running_var`, and the optional `weight` and `bias` are `(c)`; the output has the input's shape. This
-/// one function is `BatchNorm1d`, `BatchNorm2d` and `BatchNorm3d`.
+/// *Shapes*: `x` is `(n, c, *)` with any number of spatial dimensions, also none, `running`, and the optional
+/// `weight` and `bias` are `(c)`; the output has the input's shape. This one function is `BatchNorm1d`,
+/// `BatchNorm2d` and `BatchNorm3d`. It leaves running statistics as they are;
+/// [`Launches::functional`](crate::model::Launches::functional) gives new ones.
 ///
-/// *Numerics*: `gain = weight / sqrt(running_var + eps)` and `shift = bias - running_mean * gain` are
-/// computed in float64 and rounded to f32 once, also for 16-bit tensors. A result is `fma(gain, x, shift)`.
-/// So its error is at most `2^-23 * (|gain * x| + |shift|)`, and one rounding to the storage type.
+/// *Numerics*: by the batch's statistics as in [`group_norm`](crate::ops::group_norm), whose groups are the
+/// channels of all samples. By running ones, `gain = weight / sqrt(running_var + eps)` and
+/// `shift = bias - running_mean * gain` are computed in float64 and rounded to f32 once, also for 16-bit
+/// tensors. A result is `fma(gain, x, shift)`. So its error is at most `2^-23 * (|gain * x| + |shift|)`, and
+/// one rounding to the storage type.
 ///
 /// *NaN*: NaN stays NaN and affects no other element; NaN in a parameter makes its channel NaN, as does a
 /// variance below `-eps`. Infinities follow IEEE 754. If `running_var + eps` is 0 the gain is infinite;
-/// PyTorch's backends differ in that case.
+/// PyTorch's backends differ in that case. By the batch's statistics, NaN or an infinity makes its channel
+/// NaN in all samples.
 ///
 /// # Errors
 /// [`Error::Spec`](crate::Error::Spec): less than two dimensions, statistics or parameters of another length,
-/// `eps` that is negative, 0 or NaN. [`Error::DTypeMismatch`](crate::Error::DTypeMismatch),
+/// `eps` that is negative, 0 or NaN, a single value per channel by the batch's statistics.
+/// [`Error::DTypeMismatch`](crate::Error::DTypeMismatch),
 /// [`Error::DeviceMismatch`](crate::Error::DeviceMismatch).
 ///
 /// # Examples
@@ -42,32 +52,32 @@ use launch_config::elementwise::{self, ChannelGeometry};
 /// let mean = Tensor::from_array(&stream, &array![1.0f32, 20.0])?;
 /// let variance = Tensor::from_array(&stream, &array![3.0f32, 24.0])?;
 /// let spec = BatchNormSpec::default().eps(1.0);
-/// let y = ops::batch_norm(&x, &mean, &variance, None, None, &spec)?.to_array::<f32>()?;
+/// let y = ops::batch_norm(&x, Some([&mean, &variance]), None, None, &spec)?.to_array::<f32>()?;
 /// assert_eq!(y, array![[[0.0, 1.0], [-2.0, 2.0]]].into_dyn());
+/// let y = ops::batch_norm(&x, None, None, None, &spec.eps(0.25))?.to_array::<f32>()?;
+/// assert!((y[[0, 0, 1]] - 0.8f32.sqrt()).abs() < 1e-6);
 /// # Ok::<(), convfuse::Error>(())
 /// ```
 ///
 /// As
-/// [`torch.nn.functional.batch_norm`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.batch_norm.html)
-/// with `training=False`.
+/// [`torch.nn.functional.batch_norm`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.batch_norm.html).
 pub fn batch_norm(
     x: &Tensor,
-    running_mean: &Tensor,
-    running_var: &Tensor,
+    running: Option<[&Tensor; 2]>,
     weight: Option<&Tensor>,
     bias: Option<&Tensor>,
     spec: &BatchNormSpec,
 ) -> Result<Tensor> {
-    let statistics = [running_mean.shape(), running_var.shape()];
-    let [mean, variance] = statistics;
-    let problem = spec.problem(x.shape(), mean, variance, shape_of(weight), shape_of(bias))?;
-    let parameters = [
-        ("running_mean", Some(running_mean)),
-        ("running_var", Some(running_var)),
-        ("weight", weight),
-        ("bias", bias),
-    ];
-    single("batch_norm", x, problem.into(), &parameters)
+    let shapes = running.map(|running| running.map(Tensor::shape));
+    let problem = spec.problem(x.shape(), shapes, shape_of(weight), shape_of(bias))?;
+    let affine = [("weight", weight), ("bias", bias)];
+    let [mean, variance] = [0, 1].map(|index| running.map(|running| running[index]));
+    let running = [("running_mean", mean), ("running_var", variance)];
+    let parameters = match problem.of_batch {
+        true => [affine, running],
+        false => [running, affine],
+    };
+    single("batch_norm", x, problem.into(), parameters.as_flattened())
 }
 
 /// Running mean, running variance, weight and bias of a batch norm.
@@ -90,6 +100,12 @@ pub(crate) struct Folded {
 pub(crate) fn plan(plan: &mut LaunchPlan, dtype: DType, problem: &BatchNormProblem) -> Result<()> {
     if problem.geometry()?.elements == 0 {
         return Ok(());
+    }
+    if problem.of_batch {
+        let norm = problem.as_group_norm().geometry()?;
+        norm_statistics::plan(plan, dtype, &norm)?;
+        let norm = plan_of_batch(plan, norm)?;
+        return plan_normalising::<()>(plan, dtype, &norm, norm.spatial, &[]);
     }
     let shape = elementwise::fold_shape(FoldGeometry::of(problem)?.channels);
     plan.launch(&FOLD_BATCH_NORM, &[dtype.label()], shape)?;
@@ -168,6 +184,91 @@ pub(crate) fn folded(
     let of = (layer, Preparation::FoldedBatchNorm);
     let [gain, shift] = prepared(program, preparations, of, known, append)?;
     Ok(Folded { gain, shift })
+}
+
+/// Plans the launch that makes the moments of the rows of `norm` those of the batch. Returns the norm of
+/// these.
+pub(crate) fn plan_of_batch(plan: &mut LaunchPlan, norm: NormGeometry) -> Result<NormGeometry> {
+    let shape = BatchMoments::new(norm, None).shape();
+    plan.launch(&BATCH_NORM_MOMENTS, &[], shape)?;
+    Ok(norm.of_batch())
+}
+
+/// Appends that launch, which renews the running statistics, mean and variance, if each run is given them.
+pub(crate) fn of_batch(
+    program: &mut ProgramBuilder,
+    input: NormInput,
+    running: [Option<Value>; 2],
+    problem: &BatchNormProblem,
+) -> Result<NormInput> {
+    let given = running.map(|running| running.filter(|&value| !program.keeps(value)));
+    let momentum = problem.momentum.filter(|_| given != [None; 2]);
+    let geometry = BatchMoments::new(input.norm, momentum);
+    let norm = input.norm.of_batch();
+    let (kernel, shape) = program.next(&BATCH_NORM_MOMENTS);
+    let moments = program.tensor(&[norm.partial_elements() as usize], DType::F32)?;
+    let [mut known, mut renewed] = [[None; 2]; 2];
+    for (index, parameter) in given.into_iter().flatten().enumerate() {
+        // A norm of the same parameters may have been there before.
+        let current = program.renewed(parameter).unwrap_or(parameter);
+        let new = program.tensor(&[problem.shape.c], DType::F32)?;
+        known[index] = Some(program.converted(current, DType::F32)?);
+        renewed[index] = Some(new);
+        program.renew(parameter, new);
+    }
+    let ([mean, variance], [new_mean, new_variance]) = (known, renewed);
+    let arguments = (
+        input.partials,
+        moments,
+        mean,
+        variance,
+        new_mean,
+        new_variance,
+        geometry,
+    );
+    // SAFETY: the partial results are those of the norm's rows, which are channels, and `moments` has room
+    // for those of one each; running statistics have an element for each channel.
+    unsafe { program.launch(kernel, shape, arguments) }
+    Ok(NormInput {
+        partials: moments,
+        norm,
+        ..input
+    })
+}
+
+/// Weight and bias, and the running statistics that it renews, of the parameters of a norm by the batch's
+/// statistics.
+pub(crate) fn of_layer(
+    problem: &BatchNormProblem,
+    parameters: [Option<Value>; MAX_PARAMETERS],
+) -> (Affine, [Option<Value>; 2]) {
+    let mut present = parameters.into_iter().flatten();
+    let mut next = |is_there: bool| match is_there {
+        true => present.next(),
+        false => None,
+    };
+    let affine = Affine {
+        weight: next(problem.weight),
+        bias: next(problem.bias),
+    };
+    (affine, [(); 2].map(|()| next(problem.momentum.is_some())))
+}
+
+/// Appends the operator by the batch's statistics, with the running ones that it renews, if any.
+pub(crate) fn append_by_batch(
+    program: &mut ProgramBuilder,
+    x: Value,
+    affine: Affine,
+    running: [Option<Value>; 2],
+    problem: &BatchNormProblem,
+) -> Result<Value> {
+    if program.bytes(&[x]) == 0 {
+        return program.tensor_like(x);
+    }
+    let norm = problem.as_group_norm().geometry()?;
+    let input = norm_statistics::statistics(program, x, affine, norm)?;
+    let input = of_batch(program, input, running, problem)?;
+    normalise_and_map(program, &input, Tail::NONE)
 }
 
 /// Appends the operator to a program, including the folding of its parameters.

@@ -102,6 +102,11 @@ pub(crate) fn append(
             group_norm::append(program, x, affine, problem.geometry()?)
         }
         LayerProblem::LayerNorm(problem) => layer_norm::append(program, x, affine, problem),
+        LayerProblem::BatchNorm(problem) if problem.of_batch => {
+            let parameters = [first, second, third, fourth];
+            let (affine, running) = batch_norm::of_layer(problem, parameters);
+            batch_norm::append_by_batch(program, x, affine, running, problem)
+        }
         LayerProblem::BatchNorm(problem) => {
             let statistics = batch_norm::Statistics {
                 mean: weight(),

@@ -1,6 +1,7 @@
 //! The builder of programs.
 
 mod copies;
+mod renewed;
 
 use std::collections::VecDeque;
 
@@ -31,6 +32,8 @@ pub(crate) struct ProgramBuilder {
     planned: VecDeque<PlannedLaunch>,
     /// Preparations of parameters that are yet to be asked for.
     preparations: VecDeque<PlannedLaunch>,
+    /// Parameters, and what takes their place.
+    renewed: Vec<[Value; 2]>,
     is_explained: bool,
 }
 
@@ -55,6 +58,7 @@ impl ProgramBuilder {
             steps: Vec::new(),
             planned: VecDeque::new(),
             preparations: VecDeque::new(),
+            renewed: Vec::new(),
         }
     }
 

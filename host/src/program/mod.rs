@@ -280,7 +280,7 @@ impl Program {
         &self,
         stream: &Stream,
         [inputs, further]: [&[RawPointer]; 2],
-        output: RawPointer,
+        outputs: &[RawPointer],
         workspace: RawPointer,
     ) -> Result<()> {
         let input = |index: usize| match inputs.get(index) {
@@ -291,7 +291,7 @@ impl Program {
             _ if facts.bytes == 0 || facts.life.is_none() => std::ptr::null_mut(),
             Place::Input(index) => input(index).cast(),
             Place::Parameter(index) => self.parameters[index].reading().pointer::<u8>().cast_mut(),
-            Place::Output(_) => output.cast(),
+            Place::Output(index) => outputs[index].cast(),
             Place::Workspace(offset) => workspace.cast::<u8>().wrapping_add(offset as usize),
             Place::Absent => unreachable!("{EXPLAINED}"),
         };

@@ -128,7 +128,7 @@ fn a_stream_is_named_in_its_capture_and_in_that_of_another() {
             assert!(named.is_capturing().unwrap());
             let (x, y) = (x.as_raw().unwrap(), y.as_raw().unwrap());
             // SAFETY: x lies as the launches' input, y as their output, and both are of the stream.
-            unsafe { launches.run(&named, &[x], &[], y, null_mut()) }.unwrap();
+            unsafe { launches.run(&named, &[x], &[], &[y], null_mut()) }.unwrap();
         });
         // SAFETY: as above.
         let again = unsafe { Stream::from_raw(&device, raw) }.unwrap();

@@ -28,7 +28,7 @@ pub(crate) fn run(launches: &Launches, stream: &Stream, x: RawPointer) -> Result
     let (y, workspace) = outputs(launches, stream)?;
     // SAFETY: output and workspace are fresh tensors of the stream, which gives the workspace back after the
     // run.
-    unsafe { launches.run(stream, &[x], &[], y.as_raw()?, workspace.as_raw()?)? };
+    unsafe { launches.run(stream, &[x], &[], &[y.as_raw()?], workspace.as_raw()?)? };
     Ok(y)
 }
 
@@ -80,7 +80,7 @@ fn captures_refuse_to_prepare_and_take_what_was_prepared() {
         // The stream's first run of it is one in a capture.
         // SAFETY: all memory is the stream's own, and stays until the graph is gone.
         captured(&stream, || unsafe {
-            launches.run(&stream, &[raw], &[], output, workspace)
+            launches.run(&stream, &[raw], &[], &[output], workspace)
         })
         .unwrap();
     });
@@ -117,7 +117,7 @@ fn launches_that_are_given_parameters_take_no_memory_wait_for_nothing_and_run_in
         let (inputs, given) = ([address(&x)], parameters.iter().map(address));
         let given: Vec<RawPointer> = given.collect();
         // SAFETY: all memory is the stream's own, and stays until the graph is gone.
-        let run = || unsafe { launches.run(&stream, &inputs, &given, output, workspace) };
+        let run = || unsafe { launches.run(&stream, &inputs, &given, &[output], workspace) };
         let before = calls();
         run().unwrap();
         let [allocated, waited, launched] = before;
@@ -137,7 +137,7 @@ fn another_number_of_inputs_is_refused() {
         let refused = unsafe {
             launches
                 .unwrap()
-                .run(&home, &[], &[], null_mut(), null_mut())
+                .run(&home, &[], &[], &[null_mut()], null_mut())
         };
         let Err(Error::Inputs(InputsError::Count {
             actual, expected, ..

@@ -19,6 +19,8 @@ pub(crate) struct Call<'a> {
     pub(crate) chain: &'a str,
     pub(crate) is_fast: bool,
     pub(crate) is_batch_invariant: bool,
+    /// Whether running statistics may be written to.
+    pub(crate) is_renewing: bool,
 }
 
 impl Call<'_> {

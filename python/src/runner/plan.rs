@@ -74,6 +74,14 @@ fn plan(call: &Call<'_>, dtype: DType, is_fast: bool, stream: &Stream) -> Result
     let options = options(is_fast, call.is_batch_invariant).output_layout(call.layout()?);
     let launches = Launches::functional(stream, &chain, inputs, &parameters, &options);
     let launches = launches.map_err(said)?;
+    for &slot in launches.renewed() {
+        let (name, tensor) = (&chain.parameters()[slot].name, &parameters[slot]);
+        if tensor.dtype() != DType::F32 || !tensor.is_contiguous() {
+            return Err(format!(
+                "convfuse: {name}: a running statistic that is renewed must be float32, and dense"
+            ));
+        }
+    }
     let output_shape = launches.output_shape().iter();
     Ok(Plan {
         output_shape: output_shape.map(|&extent| extent as i64).collect(),
@@ -101,6 +109,9 @@ pub(super) fn run(call: &Call<'_>, place: Place, dtype: DType) -> Result<TorchTe
     given.read(call, place, is_fast)?;
     let make = || plan(call, dtype, is_fast, &stream);
     let plan = PLANS.get(call.chain, &given.key, make)?;
+    if !(plan.launches.renewed().is_empty() || call.is_renewing) {
+        return Err("convfuse: run: the chain renews running statistics, as run_ does".into());
+    }
     // What PyTorch says of memory in a forked child is that there is none left.
     let words = |words| stream.is_capturing().map_or_else(said, |_| words);
     let number = call.inputs[0].dtype_number()?;
@@ -110,13 +121,18 @@ pub(super) fn run(call: &Call<'_>, place: Place, dtype: DType) -> Result<TorchTe
     let workspace = Workspace::new(call.torch, plan.workspace_bytes, place).map_err(words)?;
     let address = workspace.address()?;
     let (inputs, parameters) = given.addresses.split_at(call.inputs.len());
+    // Running statistics are renewed in place.
+    let renewed = plan.launches.renewed().iter();
+    let renewed = renewed.map(|&slot| call.parameters[slot].data_mut());
+    let outputs = std::iter::once(output.data_mut()).chain(renewed);
+    let outputs = outputs.collect::<Result<Vec<_>, _>>()?;
     // SAFETY: the key says that inputs and parameters lie as those that the plan was made for; output and
-    // workspace are fresh memory of the stream's, from multiples of 512 bytes on. PyTorch orders the uses of
-    // its memory by its current stream, and what it is given back below it uses again behind this run.
+    // workspace are fresh memory of the stream's, from multiples of 512 bytes on, and running statistics are
+    // dense. PyTorch orders the uses of its memory by its current stream, and what it is given back below it
+    // uses again behind this run.
     let launched = unsafe {
-        let output = output.data_mut()?;
         plan.launches
-            .run(&stream, inputs, parameters, output, address)
+            .run(&stream, inputs, parameters, &outputs, address)
     };
     GIVEN.set(given);
     launched.map_err(said)?;

@@ -1,4 +1,5 @@
-//! `torch.ops.convfuse.run`: a chain on tensors of PyTorch.
+//! `torch.ops.convfuse.run`: a chain on tensors of PyTorch; and `run_`, which renews running statistics in
+//! place.
 
 use std::any::Any;
 use std::cell::RefCell;
@@ -19,6 +20,10 @@ use crate::runner::{self, Call};
 /// the same bits of a sample in any batch.
 const SCHEMA: &CStr =
     c"run(Tensor[] inputs, Tensor[] parameters, str chain, bool fast, bool batch_invariant=False) -> Tensor";
+
+/// The same, which writes to running statistics that the chain renews.
+const RENEWING: &CStr =
+    c"run_(Tensor[] inputs, Tensor(a!)[] parameters, str chain, bool fast, bool batch_invariant=False) -> Tensor";
 
 /// A list that was handed over.
 struct List<'a> {
@@ -93,7 +98,11 @@ fn pointer(value: Value) -> *mut c_void {
 ///
 /// # Safety
 /// The arguments are those of `SCHEMA`.
-unsafe fn call(torch: &'static Torch, arguments: [Value; 5]) -> Result<Value, String> {
+unsafe fn call(
+    torch: &'static Torch,
+    arguments: [Value; 5],
+    is_renewing: bool,
+) -> Result<Value, String> {
     let [inputs, parameters, chain, fast, batch_invariant] = arguments;
     let is_true = |value: Value| value & 0xff != 0;
     let list = |value| List {
@@ -116,6 +125,7 @@ unsafe fn call(torch: &'static Torch, arguments: [Value; 5]) -> Result<Value, St
         chain: text,
         is_fast: is_true(fast),
         is_batch_invariant: is_true(batch_invariant),
+        is_renewing,
     };
     runner::run(&call).map(TorchTensor::into_value)
 }
@@ -125,9 +135,13 @@ unsafe fn call(torch: &'static Torch, arguments: [Value; 5]) -> Result<Value, St
 /// An exception of C++ leaves through this frame, so it has nothing to drop, and what may have is never a
 /// part of it: the unwinder that this library is linked with need not be the one that the exception is thrown
 /// by.
-unsafe extern "C-unwind" fn run(stack: *mut Value, inputs: u64, _outputs: u64) {
+unsafe extern "C-unwind" fn run<const IS_RENEWING: bool>(
+    stack: *mut Value,
+    inputs: u64,
+    _outputs: u64,
+) {
     // SAFETY: the stack has as many values, which PyTorch made by the schema.
-    let message = unsafe { outcome(stack, inputs) };
+    let message = unsafe { outcome(stack, inputs, IS_RENEWING) };
     if !message.is_null() {
         // SAFETY: the message is the thread's until its next call.
         unsafe { raise(message) };
@@ -140,13 +154,13 @@ unsafe extern "C-unwind" fn run(stack: *mut Value, inputs: u64, _outputs: u64) {
 /// # Safety
 /// The stack has `inputs` values that PyTorch made by `SCHEMA`.
 #[inline(never)]
-unsafe fn outcome(stack: *mut Value, inputs: u64) -> *const c_char {
+unsafe fn outcome(stack: *mut Value, inputs: u64, is_renewing: bool) -> *const c_char {
     thread_local! {
         static MESSAGE: RefCell<CString> = RefCell::default();
     }
     let called = || match inputs {
         // SAFETY: the caller's promise.
-        5 => unsafe { call(torch()?, stack.cast::<[Value; 5]>().read()) },
+        5 => unsafe { call(torch()?, stack.cast::<[Value; 5]>().read(), is_renewing) },
         _ => Err(format!("convfuse: run has {inputs} arguments, must have 5")),
     };
     let called = catch_unwind(AssertUnwindSafe(called));
@@ -178,8 +192,11 @@ fn panicked(panic: &(dyn Any + Send)) -> String {
 fn register() -> PyResult<()> {
     static REGISTERED: OnceLock<Result<(), String>> = OnceLock::new();
     let registered = REGISTERED.get_or_init(|| {
-        let keys = [(c"CPU", run as _), (c"CUDA", run as _)];
-        torch()?.register(SCHEMA, c"run", &keys)
+        let operators = [
+            (c"run", SCHEMA, run::<false> as _),
+            (c"run_", RENEWING, run::<true> as _),
+        ];
+        torch()?.register(&operators, &[c"CPU", c"CUDA"])
     });
     registered.clone().map_err(PyImportError::new_err)
 }

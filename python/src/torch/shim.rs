@@ -250,9 +250,8 @@ impl Torch {
     /// In words, what PyTorch refuses.
     pub(crate) fn register(
         &self,
-        schema: &CStr,
-        name: &CStr,
-        functions: &[(&CStr, Boxed)],
+        operators: &[(&CStr, &CStr, Boxed)],
+        keys: &[&CStr],
     ) -> Result<(), String> {
         let (namespace, file) = (c"convfuse", c"convfuse/python/src/torch/shim.rs");
         let mut library = std::ptr::null_mut();
@@ -261,12 +260,14 @@ impl Torch {
             let made =
                 (self.shim.library_def_new)(namespace.as_ptr(), file.as_ptr(), 1, &mut library);
             done(made, "aoti_torch_library_init_def")?;
-            done(
-                (self.shim.library_def)(library, schema.as_ptr()),
-                "aoti_torch_library_def",
-            )?;
+            for (_, schema, _) in operators {
+                done(
+                    (self.shim.library_def)(library, schema.as_ptr()),
+                    "aoti_torch_library_def",
+                )?;
+            }
         }
-        for (key, function) in functions {
+        for key in keys {
             // SAFETY: as above; the functions have the signature of boxed ones, and stay, as this library is
             // never unloaded.
             unsafe {
@@ -278,8 +279,11 @@ impl Torch {
                     &mut library,
                 );
                 done(made, "aoti_torch_library_init_impl")?;
-                let given = (self.shim.library_impl)(library, name.as_ptr(), *function, BUILT_FOR);
-                done(given, "torch_library_impl")?;
+                for (name, _, function) in operators {
+                    let given =
+                        (self.shim.library_impl)(library, name.as_ptr(), *function, BUILT_FOR);
+                    done(given, "torch_library_impl")?;
+                }
             }
         }
         Ok(())

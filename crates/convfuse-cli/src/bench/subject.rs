@@ -137,6 +137,12 @@ fn parameters(chain: &Chain, seed: u64) -> Result<Parameters> {
             Layer::GroupNorm(_) | Layer::InstanceNorm(_) | Layer::LayerNorm(_) => {
                 &[(Part::NormWeight, 1.5), (Part::NormBias, 0.5)]
             }
+            Layer::BatchNorm(norm) if norm.is_by_batch() => &[
+                (Part::NormWeight, 1.5),
+                (Part::NormBias, 0.5),
+                (Part::Mean, 0.5),
+                (Part::Variance, 1.5),
+            ],
             Layer::BatchNorm(_) => &[
                 (Part::Mean, 0.5),
                 (Part::Variance, 1.5),

@@ -14,8 +14,8 @@ use chains::{
 
 use super::choices::Choices;
 use super::layers::{
-    averages, batch_norm, conv_attributes, function, group_norm, instance_norm, layer_norm,
-    max_pool2d, max_pool3d, parameter, reduction, transposed_attributes,
+    averages, batch_norm, batch_norm_by_batch, conv_attributes, function, group_norm,
+    instance_norm, layer_norm, max_pool2d, max_pool3d, parameter, reduction, transposed_attributes,
 };
 
 /// The family of every reduction over axes.
@@ -257,6 +257,12 @@ fn of_samples(c: &mut Choices) -> Plan {
 }
 
 fn by_statistics(c: &mut Choices) -> Plan {
+    if c.once_in(2) {
+        let (layer, channels) = (batch_norm_by_batch(c, "norm"), c.within(1, 20));
+        let dimensions = c.within(1, 3);
+        let most = [3000, 60, 14][dimensions - 1];
+        return one(layer, shape(c, channels, dimensions, 2, most));
+    }
     let (layer, channels) = (batch_norm(c, "norm"), c.within(1, 20));
     one(layer, any(c, channels))
 }

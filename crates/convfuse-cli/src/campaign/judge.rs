@@ -236,8 +236,8 @@ impl<'a> InputsOf<'a> {
         };
         let mut parts = Vec::new();
         let samples = case.x.shape()[0];
-        let is_batched = !case.graph.lacks_batch(case.x.shape());
-        if is_batched && (1..samples).contains(&generated.cut) {
+        let is_cut = !case.graph.lacks_batch(case.x.shape()) && !case.graph.couples_samples();
+        if is_cut && (1..samples).contains(&generated.cut) {
             for part in [0..generated.cut, generated.cut..samples] {
                 let slice = |values: &ArrayD<f32>| samples_of(values, &part);
                 let x = slice(&case.x);

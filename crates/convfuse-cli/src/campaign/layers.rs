@@ -129,6 +129,15 @@ pub(super) fn batch_norm(c: &mut Choices, name: &str) -> Layer {
     Layer::from(Layer::batch_norm(name).eps(eps(c)).affine(!c.once_in(3)))
 }
 
+/// By the batch's statistics: in training, or without running ones.
+pub(super) fn batch_norm_by_batch(c: &mut Choices, name: &str) -> Layer {
+    let norm = Layer::batch_norm(name).eps(eps(c)).affine(!c.once_in(3));
+    Layer::from(match c.once_in(2) {
+        true => norm.training(true),
+        false => norm.track_running_stats(false),
+    })
+}
+
 /// Bounds of both signs, of one, equal ones, and a minimum above the maximum.
 pub(super) fn clamp(c: &mut Choices) -> PointwiseSpec {
     let bounds = [-0.5, 0.75, 0.0, -2.0, 1e-3, 6.0, f64::INFINITY];

@@ -51,6 +51,11 @@ pub(crate) trait GraphLayer {
         false
     }
 
+    /// Whether what a sample gives depends on the others of its batch.
+    fn couples_samples(&self) -> bool {
+        false
+    }
+
     /// Checks the attributes for an input with these channels, and gives the output's, if it has any.
     fn check(&self, channels: usize) -> Result<Option<usize>, SpecError> {
         Ok(Some(channels))
@@ -336,9 +341,9 @@ layers! {
         true => Role::LayerNorm(problem),
         false => Role::Reduction(Reduction::LayerNorm(problem)),
     };
-    /// A norm of every channel by statistics that are parameters.
+    /// A norm of every channel by statistics that are parameters, or by those of the batch.
     BatchNorm(BatchNormLayer) is "batch_norm",
-    |problem: BatchNormProblem| Role::Affine(ChannelAffine::BatchNorm(problem));
+    |problem: BatchNormProblem| problem.role();
     /// A product with one factor per channel.
     Scale(ScaleLayer) is "scale",
     |problem: ScaleProblem| Role::Factors(problem);

@@ -196,6 +196,15 @@ impl Graph {
         dimensions.is_some_and(|dimensions| input.len() == dimensions + 1)
     }
 
+    /// Whether what a sample gives depends on the others of its batch, as in a batch norm by the batch's
+    /// statistics.
+    #[must_use]
+    pub fn couples_samples(&self) -> bool {
+        self.layers
+            .iter()
+            .any(|layer| layer.kind().couples_samples())
+    }
+
     /// All extents for a first input of this shape, `(n, in_channels, ..)`, or `(in_channels, ..)` where it
     /// [has no batch](Self::lacks_batch).
     ///

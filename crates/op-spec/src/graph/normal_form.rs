@@ -11,7 +11,8 @@
 //!
 //! 1. A convolution of images is a convolution of volumes that are one voxel deep.
 //! 2. An instance norm is a group norm with one group for each channel. A layer norm is a group norm of one
-//!    group; its weight and bias have a value for each element and are part of the list.
+//!    group; its weight and bias have a value for each element and are part of the list. A batch norm by the
+//!    batch's statistics is an instance norm whose groups share theirs over the batch.
 //! 3. Factors between convolution and norm stay factors:
 //!    `norm(m * y) = sign(m) * (y - mean) / sqrt(var + eps / m^2)` for an instance norm, so the tensor
 //!    `m * y` need not exist. `m = 0` gives 0, as it does there.

@@ -4,16 +4,25 @@
 //! *Condition*: `abs(gain * x) + abs(shift)`, whose constants are rounded once; they are computed in float64,
 //! by PyTorch's files as well, of whose epsilon they are off by `abs(running_mean * gain) + abs(bias)`, which
 //! may be far larger than `shift`. *Passes on* `t` as `t * abs(gain)`.
+//!
+//! By the batch's statistics it is a [group norm](super::group_norm) of one sample, whose groups are the
+//! channels of all samples.
 
+use launch_config::norm::{SPLIT_ELEMENTS, STATS_THREADS};
 use ndarray::{ArrayD, Axis};
-use op_spec::BatchNormProblem;
+use op_spec::{BatchNormProblem, GroupNormProblem};
 
+use super::group_norm::{Chained, longest_chain};
 use super::operator::{Given, Operator, chained};
 use crate::cases::{cases, row};
 use crate::{Case, Cases, Precision};
 
 impl Operator for BatchNormProblem {
     fn reference(&self, x: &ArrayD<f64>, parameters: &[&ArrayD<f64>]) -> ArrayD<f64> {
+        if self.of_batch {
+            let y = of_batch(self).reference(&swapped(x), parameters);
+            return swapped(&y);
+        }
         let mut y = x.to_owned();
         for (c, mut channel) in y.axis_iter_mut(Axis(1)).enumerate() {
             let [mean, variance, weight, bias] = of_channel(self, parameters, c);
@@ -24,7 +33,13 @@ impl Operator for BatchNormProblem {
     }
 
     fn tolerance(&self, of: &Given<'_>, mut t: ArrayD<f64>, precision: &Precision) -> ArrayD<f64> {
-        let &Given { x, parameters, .. } = of;
+        let &Given { x, y, parameters } = of;
+        if self.of_batch {
+            let (x, y) = (&swapped(x), &swapped(y));
+            let of = Given { x, y, parameters };
+            let unit = chained(longest_chain_of_batch(self)) * precision.arithmetic;
+            return swapped(&of_batch(self).tolerance_in(&of, swapped(&t), unit));
+        }
         let unit = chained(0) * precision.arithmetic;
         let channels = t.axis_iter_mut(Axis(1)).enumerate();
         for ((c, mut tolerance), x) in channels.zip(x.axis_iter(Axis(1))) {
@@ -44,6 +59,28 @@ impl Operator for BatchNormProblem {
     fn cost(&self) -> u64 {
         self.shape.elements() as u64
     }
+}
+
+/// The norm by the batch's statistics, of a tensor whose channels come first, as a norm of one sample.
+fn of_batch(problem: &BatchNormProblem) -> GroupNormProblem {
+    let mut norm = problem.as_group_norm();
+    (norm.shape.n, norm.shape.spatial) = (1, problem.shape.n * problem.shape.spatial);
+    norm
+}
+
+/// The tensor with channels and batch in each other's place.
+fn swapped(x: &ArrayD<f64>) -> ArrayD<f64> {
+    let mut x = x.view();
+    x.swap_axes(0, 1);
+    x.as_standard_layout().into_owned()
+}
+
+/// The longest chain of additions: the one within a channel of a sample, what one thread adds up of the
+/// results of these, and the tree over the block.
+fn longest_chain_of_batch(problem: &BatchNormProblem) -> usize {
+    let results = problem.shape.n * problem.shape.spatial.div_ceil(SPLIT_ELEMENTS as usize);
+    let of_thread = results.div_ceil(STATS_THREADS as usize);
+    longest_chain(problem.shape.spatial) + of_thread + STATS_THREADS.ilog2() as usize
 }
 
 /// Mean, variance, weight and bias of a channel.
@@ -68,11 +105,19 @@ pub(super) const CASES: Cases = cases!(
         sequence 3x5x101 affine=false
         primes 3x7x11x13x5
         least_eps 2x5x7x9 eps=1.1754943508222875e-38
+        of_batch 3x7x11x13 training=true
+        of_batch_empty_batch 0x3x5 training=true
+        of_batch_matrix 37x13 training=true affine=false
+        of_batch_untracked 5x3x101 track_running_stats=false eps=1e-3
+        of_batch_volume 2x3x5x7x9 track_running_stats=false affine=false
+        of_batch_long_rows 2x2x127x257 training=true
+        of_batch_mean_1000_times_deviation 4x3x9x13 training=true shifted=577
         nan_inf 2x7x9x11 special
         mean_1000_times_deviation 2x3x9x13 shifted=577",
     realistic: "
         resnet_stem 1x64x112x112
-        late_block 2x512x7x7",
+        late_block 2x512x7x7
+        of_batch_late_block 4x256x7x7 training=true",
     more: vec![special_parameters()]
 );
 
@@ -109,15 +154,28 @@ mod tests {
         let (mean, variance) = (vector(1.0, 5.0), vector(6.0, 13.0));
         let (weight, bias) = (vector(6.0, 8.0), vector(0.5, 1.0));
         let spec = BatchNormSpec::default().eps(3.0);
-        let [c, affine] = [&[2][..]; 2];
-        let problem = spec.problem(x.shape(), c, c, Some(affine), Some(affine));
+        let c = &[2][..];
+        let (running, affine) = (Some([c; 2]), Some(c));
+        let problem = spec.problem(x.shape(), running, affine, affine);
         let y = problem
             .unwrap()
             .reference(&x, &[&mean, &variance, &weight, &bias]);
         assert_eq!(y, array![[0.5, -3.0], [8.5, 1.0]].into_dyn());
-        let problem = spec.problem(x.shape(), c, c, None, Some(affine)).unwrap();
+        let problem = spec.problem(x.shape(), running, None, affine).unwrap();
         let y = problem.reference(&x, &[&mean, &variance, &bias]);
         let third = 4.0 / 3.0;
         assert_eq!(y, array![[0.5, 0.5], [0.5 + third, 1.0]].into_dyn());
+    }
+
+    #[test]
+    fn a_batch_norm_by_the_batch_worked_by_hand() {
+        let x = array![[1.0, 3.0], [5.0, 5.0]].into_dyn();
+        let (weight, bias) = (array![8.0, 2.0].into_dyn(), array![0.5, 1.0].into_dyn());
+        let spec = BatchNormSpec::default().eps(12.0);
+        let problem = spec.problem(x.shape(), None, Some(&[2]), Some(&[2]));
+        let y = problem.unwrap().reference(&x, &[&weight, &bias]);
+        let of_second = 2.0 / 13.0_f64.sqrt();
+        let expected = array![[-3.5, 1.0 - of_second], [4.5, 1.0 + of_second]].into_dyn();
+        assert!((y - expected).iter().all(|off| off.abs() < 1e-12));
     }
 }

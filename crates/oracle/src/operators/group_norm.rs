@@ -41,6 +41,23 @@ impl Operator for GroupNormProblem {
     }
 
     fn tolerance(&self, of: &Given<'_>, t: ArrayD<f64>, precision: &Precision) -> ArrayD<f64> {
+        let unit = chained(longest_chain(self.group_len())) * precision.arithmetic;
+        self.tolerance_in(of, t, unit)
+    }
+
+    fn cost(&self) -> u64 {
+        self.shape.elements() as u64
+    }
+}
+
+/// [`Operator::tolerance`] of group norms, and of other norms with their own chains of additions.
+pub(super) trait Chained {
+    /// The same in units of `unit`, which is the error of the chains.
+    fn tolerance_in(&self, of: &Given<'_>, t: ArrayD<f64>, unit: f64) -> ArrayD<f64>;
+}
+
+impl Chained for GroupNormProblem {
+    fn tolerance_in(&self, of: &Given<'_>, t: ArrayD<f64>, unit: f64) -> ArrayD<f64> {
         let &Given { x, y, parameters } = of;
         let mut tolerance = match t.is_standard_layout() {
             true => t,
@@ -51,7 +68,6 @@ impl Operator for GroupNormProblem {
         }
         let affine = Affine::new(self, parameters);
         let group_len = self.group_len();
-        let unit = chained(longest_chain(group_len)) * precision.arithmetic;
         let x = x.as_standard_layout();
         let groups = x.as_slice().expect("standard layout").par_chunks(group_len);
         let tolerances = tolerance.as_slice_mut().expect("standard layout");
@@ -79,10 +95,6 @@ impl Operator for GroupNormProblem {
                 }
             });
         tolerance
-    }
-
-    fn cost(&self) -> u64 {
-        self.shape.elements() as u64
     }
 }
 
@@ -195,7 +207,7 @@ impl Group {
 
 /// The longest chain of additions in a mean over `len` values: what one thread of the statistics
 /// kernel adds up, the tree over the block, and the splits in sequence.
-fn longest_chain(len: usize) -> usize {
+pub(super) fn longest_chain(len: usize) -> usize {
     let geometry = NormGeometry::new(1, 1, 1, len as u64, 0.0);
     let split = geometry.split_elements.min(geometry.row_elements);
     let tree = STATS_THREADS.ilog2() as usize;

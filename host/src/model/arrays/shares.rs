@@ -69,7 +69,10 @@ impl<'a> Share<'a> {
             .into());
         }
         let problem = self.model.graph().problem(&self.input)?;
-        if !self.model.device().is_gpu() && !cut.on_any_device || !options.batch_invariant {
+        if !self.model.device().is_gpu() && !cut.on_any_device
+            || !options.batch_invariant
+            || self.model.graph().couples_samples()
+        {
             return Ok(None);
         }
         let device = self.model.device();

@@ -48,6 +48,17 @@ fn through_chunks(model: &Model, x: &ArrayViewD<'_, f32>) -> ArrayD<f32> {
     fresh(&shares, &[x.view()], &Options::default(), &cut).unwrap()
 }
 
+#[test]
+fn a_batch_whose_statistics_count_is_not_cut() {
+    let norm = Layer::batch_norm("norm").track_running_stats(false);
+    let chain = Chain::new(3, (norm, Layer::relu())).unwrap();
+    let stream = Device::emulator().stream().unwrap();
+    let coupled = Model::init(&stream, &chain, 3).unwrap();
+    let shares = Share::whole(&coupled, &SHAPE);
+    let cut = small(sample_bytes(&model(&Device::emulator(), DType::F32)));
+    assert_eq!(shares[0].chunks(&Options::default(), &cut).unwrap(), None);
+}
+
 /// Seven samples: three chunks of two in two stages, and one that is left over.
 fn chunks_make_the_same_bits(device: &Device, dtype: DType) {
     let model = model(device, dtype);

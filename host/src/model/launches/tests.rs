@@ -9,6 +9,7 @@ use crate::{Error, data};
 use launch_config::Arch;
 
 mod filters_in_place;
+mod renewed;
 
 /// A chain, a partition of it, the shape of its input, a kernel that prepares parameters or reads them as
 /// they are on each architecture, and how many launches prepare parameters.
@@ -130,14 +131,27 @@ fn bits(tensor: &Tensor) -> Vec<u32> {
 
 /// The output of a run over memory of the emulator.
 fn run(launches: &Launches, stream: &Stream, x: &Tensor, parameters: &[Tensor]) -> Tensor {
+    run_renewing(launches, stream, x, parameters, &[])
+}
+
+/// The same, with the tensors that it writes renewed parameters to.
+fn run_renewing(
+    launches: &Launches,
+    stream: &Stream,
+    x: &Tensor,
+    parameters: &[Tensor],
+    renewed: &[Tensor],
+) -> Tensor {
     let y = Tensor::uninit(stream, launches.output_shape(), launches.dtype()).unwrap();
     let words = launches.workspace_bytes().div_ceil(4) as usize;
     let workspace = Tensor::uninit(stream, &[words], DType::F32).unwrap();
     let address = |tensor: &Tensor| tensor.reading().pointer::<u8>().cast_mut().cast();
     let parameters: Vec<RawPointer> = parameters.iter().map(address).collect();
-    let (output, workspace) = (y.output(), workspace.output());
+    let renewed = renewed.iter().map(Tensor::output);
+    let outputs: Vec<RawPointer> = std::iter::once(y.output()).chain(renewed).collect();
+    let workspace = workspace.output();
     // SAFETY: all are tensors of the stream's, of the shapes and layouts that the launches were made for.
-    unsafe { launches.run(stream, &[address(x)], &parameters, output, workspace) }.unwrap();
+    unsafe { launches.run(stream, &[address(x)], &parameters, &outputs, workspace) }.unwrap();
     y
 }
 
@@ -359,7 +373,7 @@ fn other_parameters_than_the_graph_has_are_refused() {
     let launches = given(&[2]).unwrap();
     let null = std::ptr::null_mut();
     // SAFETY: it is refused before an address is used.
-    let ran = unsafe { launches.run(&stream, &[null], &[], null, null) };
+    let ran = unsafe { launches.run(&stream, &[null], &[], &[null], null) };
     assert_eq!(
         refused(ran.map(|()| launches)),
         "parameters: there are 0 tensors, the model has 1 parameters"
@@ -407,7 +421,7 @@ fn runs_on_the_cpu_read_what_lies_in_memory() {
             let (output, nothing) = (y.as_mut_ptr().cast(), std::ptr::null_mut());
             // SAFETY: all are tensors of the shapes and layouts that the launches were made for, and the
             // output has more bytes than it takes.
-            unsafe { launches.run(&stream, &lying, &given, output, nothing) }.unwrap();
+            unsafe { launches.run(&stream, &lying, &given, &[output], nothing) }.unwrap();
             // SAFETY: as above; the vector outlives the tensor.
             let y = unsafe {
                 let (shape, layout) = (launches.output_shape(), launches.output_layout());
