@@ -16,7 +16,7 @@ use launch_config::elementwise::{BLOCK_THREADS, ChannelGeometry, FOLD_THREADS, M
 use launch_config::norm::{PARTIAL_ELEMENTS, STATS_THREADS};
 
 use crate::parts::elementwise::{block_start, map_block};
-use crate::parts::index::Channels;
+use crate::parts::index::{Channels, div_rem_u64};
 use crate::parts::map::ChannelAffine;
 use crate::parts::moments::{self, Moments, WARP_SLOT};
 
@@ -129,14 +129,15 @@ pub unsafe fn batch_norm_moments(
     let partials = Global::new(partials, norm.partial_elements() as usize);
     let of_batch = GlobalMut::new(of_batch, norm.rows as usize * PARTIAL_ELEMENTS);
     let (channel, thread) = (thread::block_idx_x(), thread::thread_idx_x() as u64);
-    let (channels, samples) = (norm.channels as usize, g.samples());
+    let channels = norm.channels as usize;
+    let (samples, _) = div_rem_u64(norm.rows, norm.channels as u64);
     let row = |sample: u64| sample * norm.channels as u64 + channel as u64;
 
     let splits = norm.splits as u64;
     let mut mine = Moments::EMPTY;
     let mut index = thread;
     while index < samples * splits {
-        let (sample, split) = (index / splits, index % splits);
+        let (sample, split) = div_rem_u64(index, splits);
         mine = mine.and(moments::partial(partials, norm, row(sample), split as u32));
         index += STATS_THREADS as u64;
     }

@@ -48,13 +48,6 @@ impl BatchMoments {
         }
     }
 
-    /// Samples of the batch.
-    #[must_use]
-    #[inline(always)]
-    pub const fn samples(&self) -> u64 {
-        self.norm.rows / self.norm.channels as u64
-    }
-
     /// Launch of the kernel: a block for each channel.
     #[must_use]
     pub const fn shape(&self) -> Option<LaunchShape> {
