@@ -6,8 +6,8 @@ use convfuse::spec::{Conv2dSpec, Conv3dSpec, GroupNormSpec, InstanceNormSpec, Ma
 
 use super::super::choices::Choices;
 use super::super::layers::{
-    averages, batch_norm, channel_reduction, eps, function, functions, group_norm, instance_norm,
-    max_pool2d, max_pool3d, parameter, reduction, usual_conv,
+    averages, batch_norm, batch_norm_by_batch, channel_reduction, eps, function, functions,
+    group_norm, instance_norm, max_pool2d, max_pool3d, parameter, reduction, usual_conv,
 };
 use super::{Plan, any_transposed, bounds, of_graph, shape};
 
@@ -107,6 +107,7 @@ fn any_norm(c: &mut Choices, groups: usize) -> Vec<Layer> {
             Layer::from(Layer::scale("before")),
             group_norm(c, "norm", groups),
         ],
+        5 if c.once_in(2) => vec![batch_norm_by_batch(c, "norm")],
         5 => vec![batch_norm(c, "norm")],
         _ => vec![group_norm(c, "norm", 1)],
     }
