@@ -8,7 +8,7 @@
 //! one group.
 
 use cuda_std::global::{Global, GlobalMut};
-use cuda_std::{Storage, bf16, f16, kernel, math, shared_array, thread};
+use cuda_std::{Storage, bf16, f16, kernel, math, opaque, shared_array, thread};
 use launch_config::VECTOR_ELEMENTS;
 use launch_config::elementwise::{BLOCK_THREADS, MIN_BLOCKS, ROUND_ELEMENTS};
 use launch_config::layer_norm::LayerNormGeometry;
@@ -68,7 +68,6 @@ pub unsafe fn layer_norm_rows<T: Storage>(
         residual,
         of_channels: GainAndShift { gain, shift },
     };
-    let is_held = rows.batches == 1;
     let mut values = row.load(x, 0, 0.0);
     let mut sum = sum_of(values);
     let mut batch = 1;
@@ -81,7 +80,8 @@ pub unsafe fn layer_norm_rows<T: Storage>(
     let mut squares = 0.0;
     batch = 0;
     while batch < rows.batches {
-        if !is_held {
+        opaque::not_unrolled();
+        if opaque::to_compiler(rows.batches) > 1 {
             values = row.load(x, batch, mean);
         }
         unroll!(16, |i| {
@@ -99,7 +99,8 @@ pub unsafe fn layer_norm_rows<T: Storage>(
     let variance = row.together(squares, LAYER_NORM_SQUARES.view(), |a, b| a + b) / count;
     let rstd = math::rsqrt(variance + g.eps);
     let of_element = |values: *const T, index: u32, absent: f32| {
-        if values.is_null() {
+        // Asked each time: loops would else be written out for either.
+        if opaque::to_compiler(u32::from(values.is_null())) != 0 {
             return absent;
         }
         let index = index.min(rows.count - 1);
@@ -107,7 +108,8 @@ pub unsafe fn layer_norm_rows<T: Storage>(
     };
     batch = 0;
     while batch < rows.batches {
-        if !is_held {
+        opaque::not_unrolled();
+        if opaque::to_compiler(rows.batches) > 1 {
             values = row.load(x, batch, 0.0);
         }
         row.store(y, batch, values, operands, |index, value| {

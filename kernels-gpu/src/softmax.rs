@@ -4,7 +4,7 @@
 //! the values gives NaN for all of them, and so do values that are all minus infinity.
 
 use cuda_std::global::{Global, GlobalMut};
-use cuda_std::{Storage, bf16, f16, kernel, math, shared_array};
+use cuda_std::{Storage, bf16, f16, kernel, math, opaque, shared_array};
 use launch_config::pointwise::OperandList;
 use launch_config::series::{BLOCK_THREADS, HELD, MIN_BLOCKS};
 use launch_config::softmax::SoftmaxGeometry;
@@ -93,7 +93,8 @@ pub unsafe fn softmax<T: Storage>(
     };
     let mut batch = 0;
     while batch < g.batches {
-        if !is_held {
+        opaque::not_unrolled();
+        if opaque::to_compiler(g.batches) > 1 {
             values = load(batch);
             if !is_log {
                 values = exponentials::<T>(&series, batch, values, largest);

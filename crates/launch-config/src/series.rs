@@ -12,8 +12,8 @@ use super::{LaunchShape, Presence, WARP_THREADS};
 /// Threads of a block.
 pub const BLOCK_THREADS: u32 = 256;
 
-/// Blocks that a multiprocessor should hold.
-pub const MIN_BLOCKS: u32 = 2;
+/// Blocks that a multiprocessor should hold: registers for the values that a thread holds matter more.
+pub const MIN_BLOCKS: u32 = 1;
 
 /// Values that a thread holds at a time.
 pub const HELD: usize = 32;

@@ -6,9 +6,9 @@
 //! A new function is an arm of `step`. Relative errors are a few ulps of f32 everywhere, or `2^-16` where
 //! results are stored in 16 bits; `exponential` says how.
 
-use cuda_std::Storage;
 use cuda_std::global::Global;
 use cuda_std::math::{self, fma};
+use cuda_std::{Storage, opaque};
 use launch_config::elementwise::Bounds;
 use launch_config::pointwise::{Function, MAX_STEPS, OperandList, PointwiseList, Step};
 
@@ -78,7 +78,13 @@ pub(crate) fn apply_with<T: Storage, const N: usize>(
         if at as usize == list.functions.len() {
             return values;
         }
-        values = step::<T, N>(nth(&list.functions, at as usize), values);
+        let mut next = nth(&list.functions, at as usize);
+        if residual.is_some() {
+            // Loaded with the others: a load behind the branches would be by one of eight addresses, for which
+            // the list would be copied to local memory.
+            next.attributes[2] = f32::from_bits(opaque::to_compiler(next.attributes[2].to_bits()));
+        }
+        values = step::<T, N>(next, values);
         at += 1;
     }
 }

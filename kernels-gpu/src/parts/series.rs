@@ -3,7 +3,7 @@
 use cuda_std::global::{Global, GlobalMut};
 use cuda_std::shared::Shared;
 use cuda_std::warp::{self, ALL_LANES};
-use cuda_std::{Storage, thread};
+use cuda_std::{Storage, opaque, thread};
 use launch_config::pointwise::OperandList;
 use launch_config::series::{HELD, MAPPED, SeriesGeometry};
 use launch_config::{VECTOR_ELEMENTS, WARP_THREADS};
@@ -27,10 +27,11 @@ pub(crate) struct Series<'a> {
     is_stored: bool,
     /// Its first value in the tensor.
     first: u64,
-    /// The thread among those that share it.
-    place: u32,
-    /// Whether its threads take four values in turn, else one, and whether these are a vector in memory.
-    in_fours: bool,
+    /// The index in the series of the thread's first value, and the distance of the four values from there on:
+    /// its threads take four values in turn, or one.
+    start: u32,
+    unit: u32,
+    /// Whether four values are a vector in memory.
     in_vectors: bool,
 }
 
@@ -63,14 +64,15 @@ impl<'a> Series<'a> {
         } else {
             div_rem_u64(number, g.inner as u64)
         };
+        let in_fours = g.count.is_multiple_of(VECTOR);
         Self {
             g,
             number,
             is_stored: wanted < g.series,
             first: outer * g.count as u64 * g.inner as u64 + position,
-            place,
-            in_fours: g.count.is_multiple_of(VECTOR),
-            in_vectors: g.is_of_rows() && g.count.is_multiple_of(VECTOR),
+            start: if in_fours { place * VECTOR } else { place },
+            unit: if in_fours { 1 } else { g.threads },
+            in_vectors: g.is_of_rows() && in_fours,
         }
     }
 
@@ -83,19 +85,21 @@ impl<'a> Series<'a> {
     /// The index in the series of value `i` of the thread's in a batch; beyond its end there is none.
     #[inline(always)]
     fn index(&self, batch: u32, i: usize) -> u32 {
-        let (threads, i) = (self.g.threads, i as u32);
-        if self.in_fours {
-            let vector = batch * VECTORS + i / VECTOR;
-            (vector * threads + self.place) * VECTOR + i % VECTOR
-        } else {
-            (batch * HELD as u32 + i) * threads + self.place
-        }
+        let i = i as u32;
+        let vector = batch * VECTORS + i / VECTOR;
+        self.start + vector * (VECTOR * self.g.threads) + i % VECTOR * self.unit
     }
 
     /// Whether the thread has value `i` of a batch, or one behind it.
     #[inline(always)]
     pub(crate) fn has(&self, batch: u32, i: usize) -> bool {
         self.index(batch, i) < self.g.count
+    }
+
+    /// Whether four values are a vector in memory. Asked each time: loops would else be written out for either.
+    #[inline(always)]
+    fn in_vectors(&self) -> bool {
+        opaque::to_compiler(u32::from(self.in_vectors)) != 0
     }
 
     /// Value `index` of the series in the tensor.
@@ -118,7 +122,7 @@ impl<'a> Series<'a> {
         absent: f32,
     ) -> [f32; N] {
         let mut values = [absent; N];
-        if self.in_vectors {
+        if self.in_vectors() {
             unroll!(8, |v| {
                 let first = v * VECTOR_ELEMENTS;
                 let index = self.index(batch, start + first);
@@ -225,12 +229,13 @@ impl<'a> Series<'a> {
         let mut start = 0;
         // A few at a time, since the list's code is written out for every value.
         while start < HELD && self.is_stored && self.has(batch, start) {
+            opaque::not_unrolled();
             let mut mapped = [0.0; MAPPED];
             unroll!(8, |i| {
                 mapped[i] = map(self.index(batch, start + i), rest[i]);
             });
             let mut added = [0.0; MAPPED];
-            if list.adds() {
+            if opaque::to_compiler(u32::from(list.adds())) != 0 {
                 let residual = Global::new(operands.residual, self.elements());
                 added = self.part::<T, MAPPED>(residual, batch, start, 0.0);
             }
@@ -240,25 +245,32 @@ impl<'a> Series<'a> {
                         .of_channels
                         .of_channel(channel as usize, g.channels as usize)
                 };
-                if g.along_channels.is_present() {
+                if opaque::to_compiler(g.along_channels.code()) != 0 {
                     let last = g.count - 1;
-                    [0, 1, 2, 3, 4, 5, 6, 7]
-                        .map(|i| of_channel(self.index(batch, start + i).min(last)))
+                    let mut each = [[0.0; 2]; MAPPED];
+                    unroll!(8, |i| {
+                        each[i] = of_channel(self.index(batch, start + i).min(last));
+                    });
+                    each
                 } else {
                     let (plane, _) = div_rem_u64(self.number, g.series_per_channel);
                     let (_, channel) = div_rem_u64(plane, g.channels as u64);
                     [of_channel(channel as u32); MAPPED]
                 }
             };
-            let results = apply_with::<T, MAPPED>(list, mapped, Some(added), Some(of_channels));
+            let mut results = mapped;
+            if !list.is_empty() {
+                results = apply_with::<T, MAPPED>(list, mapped, Some(added), Some(of_channels));
+            }
+            let in_vectors = self.in_vectors();
             unroll!(2, |v| {
                 let first = v * VECTOR_ELEMENTS;
                 let [a, b, c, d] = [0, 1, 2, 3].map(|i: usize| results[first + i]);
                 let stored = T::from_f32_vector([a, b, c, d]);
                 let index = self.index(batch, start + first);
-                if self.in_vectors && index < g.count {
+                if in_vectors && index < g.count {
                     y.store_vec(self.at(index), stored);
-                } else if !self.in_vectors {
+                } else if !in_vectors {
                     unroll!(4, |i| {
                         let index = self.index(batch, start + first + i);
                         if index < g.count {
@@ -275,7 +287,7 @@ impl<'a> Series<'a> {
             unroll!(8, |i| {
                 rest[16 + i] = taken[16 + i + MAPPED];
             });
-            start += MAPPED;
+            start = opaque::to_compiler(start as u32) as usize + MAPPED;
         }
     }
 }
