@@ -7,6 +7,7 @@ use op_spec::{BatchNormProblem, Layout};
 use super::choice::Chosen;
 use super::epilogue::{Map, Plan, Pool, ReducedChannels, SeriesKernel, Store};
 use super::launches::{alone, geometry};
+use super::produced::Produced;
 use super::producer::Producer;
 use super::region::{Query, output_layout};
 use super::table::Lowered;
@@ -15,7 +16,7 @@ use crate::operators::batch_norm::{self, Folded, Statistics};
 use crate::operators::conv::{Filters, append_pad};
 use crate::operators::fused::group_norm_scale_pointwise::{Tail, normalise_and_map};
 use crate::operators::fused::{
-    RowMoments, clamp_multiply_channel_reduction, depthwise, fold_scale, group_norm_scale,
+    clamp_multiply_channel_reduction, depthwise, fold_scale, group_norm_scale,
     group_norm_scale_max_pool2d_clamp, implicit_gemm, max_pool2d_clamp,
     multiply_instance_norm_clamp_multiply_channel_reduction, scale_max_pool2d_clamp,
 };
@@ -27,8 +28,8 @@ use crate::operators::one_launch::{
 };
 use crate::operators::pointwise::{ListStep, steps};
 use crate::operators::{
-    self, Affine, ConvolutionParameters, Convolved, Preparations, arithmetic, conv_transpose,
-    layer_norm, pointwise, pool, softmax,
+    self, Affine, ConvolutionParameters, Preparations, arithmetic, conv_transpose, layer_norm,
+    pointwise, pool, softmax,
 };
 use crate::program::{ProgramBuilder, Value};
 use launch_config::norm::NormGeometry;
@@ -44,13 +45,6 @@ pub(crate) struct Appending<'a> {
     /// The graph's parameters, in the order of its table.
     pub(crate) parameters: &'a [Value],
     pub(crate) preparations: &'a Preparations,
-}
-
-/// The output of a producer.
-enum Produced {
-    Tensor(Value),
-    /// A convolution's output with moments of each channel.
-    Convolved(Convolved, Option<RowMoments>),
 }
 
 impl<'a> Appending<'a> {
@@ -446,15 +440,6 @@ impl<'a> Appending<'a> {
                 let x = produced.value();
                 clamp_multiply_channel_reduction::append(self.program, x, factors, clamp, reduction)
             }
-        }
-    }
-}
-
-impl Produced {
-    fn value(&self) -> Value {
-        match self {
-            Produced::Tensor(x) => *x,
-            Produced::Convolved(convolved, _) => convolved.y,
         }
     }
 }

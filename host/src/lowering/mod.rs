@@ -22,6 +22,7 @@ mod choice;
 mod epilogue;
 mod launches;
 mod options;
+mod produced;
 mod producer;
 mod region;
 mod table;

@@ -80,8 +80,8 @@ pub(crate) fn apply_with<T: Storage, const N: usize>(
         }
         let mut next = nth(&list.functions, at as usize);
         if residual.is_some() {
-            // Loaded with the others: a load behind the branches would be by one of eight addresses, for which
-            // the list would be copied to local memory.
+            // Loaded with the others: a load behind the branches would be by one of eight addresses, for
+            // which the list would be copied to local memory.
             next.attributes[2] = f32::from_bits(opaque::to_compiler(next.attributes[2].to_bits()));
         }
         values = step::<T, N>(next, values);

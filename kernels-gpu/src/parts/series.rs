@@ -27,8 +27,8 @@ pub(crate) struct Series<'a> {
     is_stored: bool,
     /// Its first value in the tensor.
     first: u64,
-    /// The index in the series of the thread's first value, and the distance of the four values from there on:
-    /// its threads take four values in turn, or one.
+    /// The index in the series of the thread's first value, and the distance of the four values from there
+    /// on: its threads take four values in turn, or one.
     start: u32,
     unit: u32,
     /// Whether four values are a vector in memory.
@@ -96,7 +96,8 @@ impl<'a> Series<'a> {
         self.index(batch, i) < self.g.count
     }
 
-    /// Whether four values are a vector in memory. Asked each time: loops would else be written out for either.
+    /// Whether four values are a vector in memory. Asked each time: loops would else be written out for
+    /// either.
     #[inline(always)]
     fn in_vectors(&self) -> bool {
         opaque::to_compiler(u32::from(self.in_vectors)) != 0
