@@ -194,8 +194,8 @@ def test_no_memory_is_kept_between_calls():
 
 @pytest.mark.xfail(
     raises=AssertionError,
-    strict=True,
-    reason="2.4 times as long: each call prepares its filters in a launch of its own",
+    strict=False,
+    reason="up to 2.4 times as long, by the host: each call prepares its filters in a launch of its own",
 )
 def test_host_time_of_a_call():
     import time
@@ -280,7 +280,11 @@ def test_networks_match_float64(way, dtype, products_in_full):
     model = whole(way, model)
     with torch.no_grad():
         expect_close(model(x), expected)
-    assert chains(model) == ["group_norm silu conv2d group_norm silu", "conv2d add group_norm silu"]
+    assert chains(model) == [
+        "group_norm silu conv2d group_norm silu",
+        "conv2d add group_norm silu",
+        "conv_transpose2d",
+    ]
 
 
 def whole(way, model):
