@@ -102,7 +102,7 @@ fn are_close(got: &[u32], wanted: &[u32], dtype: DType) {
     let rounding = match dtype {
         DType::BF16 => 2.0_f32.powi(-8),
         DType::F16 => 2.0_f32.powi(-11),
-        DType::F32 => 2.0_f32.powi(-20),
+        _ => 2.0_f32.powi(-20),
     };
     assert_eq!(got.len(), wanted.len());
     for (got, wanted) in got.into_iter().zip(wanted) {
