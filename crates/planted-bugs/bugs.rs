@@ -152,6 +152,8 @@ bugs! {
             "if !«warp::warp_vote_any(warp::ALL_LANES, seen)» {" => "warp::warp_vote_any(warp::ALL_LANES, false)";
         implicit_gemm_convolves_again_without_the_bias, implicit_gemm_without_norm::matches::<Bf16x3>,
             "map([gain, shift], «sum + bias»)" => "sum";
+        shuffled_results_are_convolved_again_with_taps_of_other_phases, conv_transpose_shuffled::matches::<Bf16x3>,
+            "h < conv.h && w < conv.w && «shuffle.has_tap(channel, s)»" => "true";
     "fused/implicit_gemm/tables.rs":
         implicit_gemm_multiplies_other_parts_than_a_pass_has, implicit_gemm_without_norm::matches::<Bf16x3>,
             "in_halo += «part_of_pass(INPUT_PARTS, pass)» * g.halo_k_vectors;" => "0";
@@ -171,6 +173,8 @@ bugs! {
         power_sums_come_from_other_blocks_without_a_barrier, conv3d_multiply_instance_norm_clamp_multiply_max::warpgroup_clusters::<f16>,
             "        «cluster::sync();»\n" => "thread::sync_threads();";
     "conv_transpose.rs":
+        phases_read_taps_that_the_filter_lacks, conv_transpose_shuffled::matches::<Bf16x3>,
+            "if «s < g.kernel[2]» {" => "true";
         interleaving_maps_by_the_number_of_the_plane, conv_transpose_epilogue::matches::<f32>,
             "let of_channel = epilogue.of_channel(«channel as u32»);" => "(plane % 2) as u32";
         outputs_without_taps_have_no_bias, conv_transpose_epilogue::matches::<f32>,

@@ -1,4 +1,4 @@
-// The mistakes of results that are written as runs; `bugs.rs` has those of other kernels.
+// The mistakes of results that are written as runs, or shuffled; `bugs.rs` has those of other kernels.
 
 bugs! {
     RUN_BUGS:
@@ -13,4 +13,14 @@ bugs! {
             "«self.move_rest(run, lane);»" => "";
         runs_have_the_pixels_beside_the_output, implicit_gemm::warp_specialized::<f16>,
             "if «positions[j] < run.all» {" => "true";
+    "fused/implicit_gemm/sm90/shuffled.rs":
+        shuffled_columns_are_all_the_first_of_a_pixel, conv_transpose_shuffled::matches::<Bf16x3>,
+            "<< shuffle.shift) + «shuffle.phase(filter)»" => "0";
+        shuffled_rows_are_of_the_first_slice_of_a_tile, conv_transpose_shuffled::matches::<Bf16x3>,
+            "self.first_slice() + «d * g.outputs_d»" => "0";
+        shuffled_channels_beyond_the_last_are_written, conv_transpose_shuffled::matches::<Bf16x3>,
+            "if «(i as u32) < left» {" => "true";
+    "fused/implicit_gemm/sm90/listed.rs":
+        lists_have_the_gain_of_the_filter, conv_transpose_shuffled::matches::<Bf16x3>,
+            "let channel = «filter >> shift»;" => "filter";
 }

@@ -382,7 +382,7 @@ def test_calls_refuse_what_is_no_tensor_of_theirs(device):
                 module(one)
         with pytest.raises(RuntimeError):
             module(x.to("meta"))
-        with pytest.raises(RuntimeError, match="input has rank 0, minimum 2"):
+        with pytest.raises(RuntimeError, match="rank 0"):
             module(x.sum())
         assert module.to("meta")(x.to("meta")).shape == (2, 16, *x.shape[2:])
 
