@@ -10,10 +10,10 @@ use op_spec::{Quantity, SpecError};
 use super::{LaunchShape, Presence, WARP_THREADS};
 
 /// Threads of a block.
-pub const BLOCK_THREADS: u32 = 256;
+pub const BLOCK_THREADS: u32 = 128;
 
-/// Blocks that a multiprocessor should hold: registers for the values that a thread holds matter more.
-pub const MIN_BLOCKS: u32 = 1;
+/// Blocks that a multiprocessor should hold: as many as registers for the values that a thread holds allow.
+pub const MIN_BLOCKS: u32 = 3;
 
 /// Values that a thread holds at a time.
 pub const HELD: usize = 32;
@@ -21,14 +21,15 @@ pub const HELD: usize = 32;
 /// Values of a thread that go through a list of functions at a time.
 pub const MAPPED: usize = 8;
 
-/// Values of a row for which one more thread of a warp is spent.
-const SHARED_ROW_ELEMENTS: u32 = 16;
+/// Values of a row for which one more thread of a warp is spent: two vectors, so that threads of a short row
+/// read whole lines.
+const SHARED_ROW_ELEMENTS: u32 = 8;
 
 /// The longest rows that threads of one warp hold.
 const WARP_ROW_ELEMENTS: u32 = 1024;
 
-/// The most threads that share a series whose values are apart: as many series as a warp has lanes are
-/// neighbours.
+/// The most threads that share a series whose values are apart: then as many series are neighbours as fill two
+/// sectors.
 const MAX_SLICES: u32 = 8;
 
 /// The most values of a series: indices of those behind the last batch fit 32 bits, too.
