@@ -28,8 +28,8 @@ const SHARED_ROW_ELEMENTS: u32 = 8;
 /// The longest rows that threads of one warp hold.
 const WARP_ROW_ELEMENTS: u32 = 1024;
 
-/// The most threads that share a series whose values are apart: then as many series are neighbours as fill two
-/// sectors.
+/// The most threads that share a series whose values are apart: then as many series are neighbours as fill
+/// two sectors.
 const MAX_SLICES: u32 = 8;
 
 /// The most values of a series: indices of those behind the last batch fit 32 bits, too.
