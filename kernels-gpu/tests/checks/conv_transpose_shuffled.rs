@@ -21,7 +21,7 @@ fn rows() -> Vec<Row> {
         Row {
             padding: [0, 1, 1],
             output_padding: [0, 0, 1],
-            ..row([2, 16, 1, 5, 12], 20, [1, 3, 3], [1, 2, 2])
+            ..row([2, 16, 1, 5, 12], 22, [1, 3, 3], [1, 2, 2])
         },
         // Rows of several tiles; more filters than a tile has.
         Row {
