@@ -269,9 +269,6 @@ bugs! {
             "values = row.load(x, «batch», 0.0);" => "0";
         rows_take_the_sum_of_their_first_batch, layer_norm_rows::matches::<f32>,
             "sum += «sum_of(row.load(x, batch, 0.0))»;" => "0.0";
-        rows_take_weights_in_the_type_of_tensors, layer_norm_rows::matches::<f16>,
-            "affine(values, rows.count as usize, index as usize, «g.affine_type»)"
-                => "launch_config::AffineType::TENSOR";
         layer_norm_takes_the_weight_of_a_place_in_its_block, norm::layer_norm::<f32>,
             "affine(values, row, «position as usize», g.norm.affine_type)" => "local as usize % row";
 }
