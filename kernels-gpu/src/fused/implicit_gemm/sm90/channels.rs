@@ -8,7 +8,7 @@ use launch_config::implicit_gemm::{K_VECTOR_WORDS, WARP_SPECIALIZED};
 
 use super::super::format::Format;
 use super::results::{Output, filter_shift};
-use super::{Ending, Memory, Work};
+use super::{Memory, TileEpilogue, Work};
 
 /// Loads the bias and the reciprocal scale of each of the block's filters to shared memory; for a convolution
 /// without a norm, gain and shift too.
@@ -17,7 +17,7 @@ use super::{Ending, Memory, Work};
 /// All threads of the block make this call, and a barrier follows.
 #[cfg_attr(target_arch = "nvptx64", inline(always))]
 #[cfg_attr(not(target_arch = "nvptx64"), inline(never))]
-pub(super) unsafe fn load_channels<F: Format, E: Ending>(
+pub(super) unsafe fn load_channels<F: Format, E: TileEpilogue>(
     memory: &Memory,
     work: &Work<'_>,
     bias: *const F::Stored,

@@ -14,7 +14,7 @@ use super::super::tables::{may_convert_in_producer, span_shift};
 use super::cluster_reduce;
 use super::format::{Operands, WarpSpecializedFormat};
 use super::results::{HALF_SUMS, Output, Results};
-use super::{Ending, Memory, Pipeline, PipelineState, WARPGROUP_WARPS, Work, share_of};
+use super::{Memory, Pipeline, PipelineState, TileEpilogue, WARPGROUP_WARPS, Work, share_of};
 
 /// Units (16 bytes) of the filters of one part of an MMA step, and of eight filters of it.
 const MMA_STEP_UNITS: u32 = MMA_STEP_BYTES / wgmma::UNIT_BYTES;
@@ -111,7 +111,7 @@ impl Used {
 /// All threads of a warpgroup call it, after the barrier behind `prepare`; `warp` is the warp's number in the
 /// block.
 #[inline(always)]
-pub(super) unsafe fn consume<F: WarpSpecializedFormat<SUMS>, const SUMS: usize, E: Ending>(
+pub(super) unsafe fn consume<F: WarpSpecializedFormat<SUMS>, const SUMS: usize, E: TileEpilogue>(
     work: &Work<'_>,
     memory: &Memory,
     output: &Output<F, E>,

@@ -3,12 +3,12 @@
 use cuda_std::{Storage, opaque};
 
 use super::super::format::Format;
-use super::Ending;
+use super::TileEpilogue;
 use super::results::{ROW_FILTERS, Results, filter_shift};
 use crate::parts::pointwise::apply_with;
 use crate::parts::unroll::unroll;
 
-impl<F: Format, const SUMS: usize, E: Ending> Results<'_, F, SUMS, E> {
+impl<F: Format, const SUMS: usize, E: TileEpilogue> Results<'_, F, SUMS, E> {
     /// Rounds the accumulators of a half of the tile to the storage type, and applies the list to them.
     #[inline(always)]
     pub(super) unsafe fn list(&self, sums: &mut [f32; SUMS]) {

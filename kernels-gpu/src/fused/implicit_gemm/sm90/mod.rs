@@ -63,7 +63,6 @@ mod boxes;
 mod channels;
 mod cluster_reduce;
 mod consume;
-mod ending;
 mod format;
 mod listed;
 mod memory;
@@ -77,6 +76,7 @@ mod runs;
 mod shared_rows;
 mod shuffled;
 mod staged_f32;
+mod tile_epilogue;
 mod work;
 
 #[cfg(not(target_arch = "nvptx64"))]
@@ -99,13 +99,13 @@ use super::fixup::{Rounded, WithoutNorm};
 use super::format::{Bf16, Bf16x3, F16, F16x2, Format, ScaledF16};
 use super::tables::{has_nhwc_tile, may_convert_in_producer, rounds};
 use crate::parts::store::{GainAndShift, StoreEpilogue};
-use ending::{Ending, Stored, StoredNhwc, WithMoments};
 use format::WarpSpecializedFormat;
 use memory::Memory;
 use pipeline::{Pipeline, PipelineState};
 use produce::FilterSource;
 use results::{HALF_SUMS, Output};
 use staged_f32::{HALVES_VECTORS, Scales, VECTORS};
+use tile_epilogue::{Stored, StoredNhwc, TileEpilogue, WithMoments};
 use work::{Made, WARPGROUP_WARPS, Work, rank, share_of, which_output};
 
 /// Registers of a consumer thread and of a producer thread (`setmaxnreg`). Together they are no more than the
@@ -195,7 +195,7 @@ pub unsafe fn implicit_gemm_sm90<
             largest,
         },
         without_norm: WithoutNorm::UNUSED,
-        ending: PhantomData,
+        tile_epilogue: PhantomData,
     };
     compute::<S, F, WithMoments>(&input, &output, g, mainloop);
 }
@@ -271,7 +271,7 @@ pub unsafe fn implicit_gemm_sm90_store<
             },
             rounded: None,
         },
-        ending: PhantomData,
+        tile_epilogue: PhantomData,
     };
     compute::<S, F, Stored>(&input, &output, g, mainloop);
 }
@@ -349,7 +349,7 @@ pub unsafe fn implicit_gemm_sm90_nhwc<
                 residual,
             }),
         },
-        ending: PhantomData,
+        tile_epilogue: PhantomData,
     };
     compute::<S, F, StoredNhwc>(&input, &output, g, mainloop);
 }
@@ -369,7 +369,7 @@ struct Input<'a, F: Format> {
 unsafe fn compute<
     S: Share,
     F: WarpSpecializedFormat<64> + WarpSpecializedFormat<128>,
-    E: Ending,
+    E: TileEpilogue,
 >(
     input: &Input<'_, F>,
     output: &Output<F, E>,

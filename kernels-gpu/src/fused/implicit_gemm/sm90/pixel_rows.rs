@@ -18,7 +18,7 @@ use super::super::fixup::Rounded;
 use super::super::format::Format;
 use super::super::place::Place;
 use super::super::results::is_inside;
-use super::Ending;
+use super::TileEpilogue;
 use super::results::{HALF_OCTETS, NO_PIXELS, Results};
 use super::shared_rows::Rows;
 use crate::parts::pointwise::{hardswish, silu};
@@ -56,7 +56,7 @@ impl<T: Storage> Pixels<T> {
     }
 }
 
-impl<F: Format, const SUMS: usize, E: Ending> Results<'_, F, SUMS, E> {
+impl<F: Format, const SUMS: usize, E: TileEpilogue> Results<'_, F, SUMS, E> {
     /// Octets of a staged tile.
     const OCTETS: usize = HALF_OCTETS as usize / Self::STAGED_TILES;
 
@@ -191,7 +191,7 @@ impl<F: Format, const SUMS: usize, E: Ending> Results<'_, F, SUMS, E> {
 }
 
 /// The places of a lane's vectors in the output, and in a residual.
-struct Places<'a, F: Format, const SUMS: usize, E: Ending> {
+struct Places<'a, F: Format, const SUMS: usize, E: TileEpilogue> {
     of: &'a Results<'a, F, SUMS, E>,
     /// The pixel of the first vector.
     first: u32,
@@ -203,7 +203,7 @@ struct Places<'a, F: Format, const SUMS: usize, E: Ending> {
     words: usize,
 }
 
-impl<F: Format, const SUMS: usize, E: Ending> Places<'_, F, SUMS, E> {
+impl<F: Format, const SUMS: usize, E: TileEpilogue> Places<'_, F, SUMS, E> {
     /// The first word of vector `i`, if it is in the output.
     #[inline(always)]
     unsafe fn word(&self, i: u32) -> Option<usize> {

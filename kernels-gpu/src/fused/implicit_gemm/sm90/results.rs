@@ -21,7 +21,7 @@ use super::super::results::moments::Inside;
 use super::super::results::{BEYOND, in_order, is_inside, is_normal, is_within, limits};
 use super::shared_rows::Rows;
 use super::staged_f32::Scales;
-use super::{Ending, Made, Memory, Work, share_of, which_output};
+use super::{Made, Memory, TileEpilogue, Work, share_of, which_output};
 use crate::parts::moments::Moments;
 use crate::parts::unroll::unroll;
 
@@ -46,19 +46,19 @@ pub(super) struct Output<'a, F: Format, E> {
     pub(super) scales: Scales,
     /// Parameters of a convolution without a norm.
     pub(super) without_norm: WithoutNorm<'a, F::Stored>,
-    pub(super) ending: PhantomData<E>,
+    pub(super) tile_epilogue: PhantomData<E>,
 }
 
 /// Whether results have no norm. Of an NCHW output it is asked at run time: as one block with what surrounds
 /// them, epilogue and list would spill registers.
 #[inline(always)]
-fn is_without_norm<E: Ending>(g: &GemmGeometry) -> bool {
+fn is_without_norm<E: TileEpilogue>(g: &GemmGeometry) -> bool {
     !E::HAS_NORM && (E::IS_NHWC || g.epilogue.is_store())
 }
 
 /// The binary logarithm of the filters of an output channel.
 #[inline(always)]
-pub(super) fn filter_shift<E: Ending>(g: &GemmGeometry) -> u32 {
+pub(super) fn filter_shift<E: TileEpilogue>(g: &GemmGeometry) -> u32 {
     if E::HAS_NORM || E::IS_NHWC {
         0
     } else {
@@ -68,7 +68,7 @@ pub(super) fn filter_shift<E: Ending>(g: &GemmGeometry) -> u32 {
 
 /// Elements of the output.
 #[inline(always)]
-fn elements<E: Ending>(g: &GemmGeometry) -> usize {
+fn elements<E: TileEpilogue>(g: &GemmGeometry) -> usize {
     let planes = g.conv.n as usize * (g.conv.output_channels() >> filter_shift::<E>(g)) as usize;
     let plane = if filter_shift::<E>(g) > 0 {
         g.shuffle.plane
@@ -91,7 +91,7 @@ fn each_of_row<const SUMS: usize>(sums: &mut [f32; SUMS], i: usize, mut f: impl 
 
 /// The results of a warp: `WARP_FILTERS` filters by the pixels that it has accumulators for, from the first
 /// pixel of half `first_half` on.
-pub(super) struct Results<'a, F: Format, const SUMS: usize, E: Ending> {
+pub(super) struct Results<'a, F: Format, const SUMS: usize, E: TileEpilogue> {
     pub(super) memory: Memory,
     pub(super) output: &'a Output<'a, F, E>,
     pub(super) g: GemmGeometry,
@@ -107,7 +107,7 @@ pub(super) struct Results<'a, F: Format, const SUMS: usize, E: Ending> {
     pub(super) rows: Rows<F::Stored>,
 }
 
-impl<'a, F: Format, const SUMS: usize, E: Ending> Results<'a, F, SUMS, E> {
+impl<'a, F: Format, const SUMS: usize, E: TileEpilogue> Results<'a, F, SUMS, E> {
     /// Staged tiles of a half: the rows in shared memory hold one at a time.
     pub(super) const STAGED_TILES: usize = (HALF_PIXELS / Rows::<F::Stored>::PIXELS) as usize;
 

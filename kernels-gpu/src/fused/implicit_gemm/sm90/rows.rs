@@ -10,7 +10,7 @@ use launch_config::implicit_gemm::sm90::WARP_FILTERS;
 
 use super::super::format::Format;
 use super::super::results::is_inside;
-use super::Ending;
+use super::TileEpilogue;
 use super::results::Results;
 use super::shared_rows::Rows;
 use crate::parts::unroll::unroll;
@@ -18,7 +18,7 @@ use crate::parts::unroll::unroll;
 /// Rows of a lane in flight to the output at a time.
 const ROWS_IN_FLIGHT: usize = 8;
 
-impl<F: Format, const SUMS: usize, E: Ending> Results<'_, F, SUMS, E> {
+impl<F: Format, const SUMS: usize, E: TileEpilogue> Results<'_, F, SUMS, E> {
     /// Writes the rows to the output, from pixel `first` of the tile on: 16 bytes at a time where enough
     /// pixels are contiguous in the output, else two words of 16-bit values, one word, or one value.
     ///

@@ -15,7 +15,7 @@ use launch_config::implicit_gemm::sm90::{HALF_PIXELS, WARP_FILTERS, WRITTEN_WORD
 use launch_config::implicit_gemm::{K_VECTOR_BYTES, SECTOR_BYTES};
 
 use super::super::format::Format;
-use super::Ending;
+use super::TileEpilogue;
 use super::results::{NO_PIXELS, Results};
 use super::shared_rows::Rows;
 use crate::parts::index::div_rem;
@@ -58,7 +58,7 @@ struct Window {
     written: [u32; 2],
 }
 
-impl<F: Format, const SUMS: usize, E: Ending> Results<'_, F, SUMS, E> {
+impl<F: Format, const SUMS: usize, E: TileEpilogue> Results<'_, F, SUMS, E> {
     /// Values of a sector, of a vector and of a window.
     const SECTOR: u32 = SECTOR_BYTES / size_of::<F::Stored>() as u32;
     const VECTOR: u32 = K_VECTOR_BYTES / size_of::<F::Stored>() as u32;

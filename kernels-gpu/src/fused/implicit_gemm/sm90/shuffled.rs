@@ -14,7 +14,7 @@ use launch_config::implicit_gemm::{K_VECTOR_BYTES, PixelShuffle};
 use super::super::format::Format;
 use super::super::results::is_inside;
 use super::super::tables::from_word;
-use super::Ending;
+use super::TileEpilogue;
 use super::results::Results;
 use super::shared_rows::Rows;
 use crate::parts::unroll::unroll;
@@ -25,7 +25,7 @@ const FILTER_WORDS: u32 = WRITTEN_WORDS / WARP_FILTERS;
 /// Rows that a lane has in flight to the output at a time.
 const ROWS_IN_FLIGHT: usize = 4;
 
-impl<F: Format, const SUMS: usize, E: Ending> Results<'_, F, SUMS, E> {
+impl<F: Format, const SUMS: usize, E: TileEpilogue> Results<'_, F, SUMS, E> {
     /// Whether filters become columns.
     #[inline(always)]
     pub(super) fn is_shuffled(&self) -> bool {

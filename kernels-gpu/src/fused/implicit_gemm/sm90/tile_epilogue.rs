@@ -1,7 +1,7 @@
 //! What becomes of results.
 
 /// What a kernel does with results.
-pub(super) trait Ending {
+pub(super) trait TileEpilogue {
     /// Whether a norm follows, so that it writes moments besides. A value that is not finite makes its sample
     /// NaN anyway, so there is no fix-up.
     const HAS_NORM: bool;
@@ -16,17 +16,17 @@ pub(super) struct Stored;
 /// Without a norm, to NHWC.
 pub(super) struct StoredNhwc;
 
-impl Ending for WithMoments {
+impl TileEpilogue for WithMoments {
     const HAS_NORM: bool = true;
     const IS_NHWC: bool = false;
 }
 
-impl Ending for Stored {
+impl TileEpilogue for Stored {
     const HAS_NORM: bool = false;
     const IS_NHWC: bool = false;
 }
 
-impl Ending for StoredNhwc {
+impl TileEpilogue for StoredNhwc {
     const HAS_NORM: bool = false;
     const IS_NHWC: bool = true;
 }
