@@ -159,10 +159,9 @@ impl Boxes {
             on_16_bytes(stride, "a stride of the tensor")?;
         }
         let line = self.line_bytes();
-        let most = if self.is_swizzled == 1 { 64 } else { 128 };
-        if !(line.is_power_of_two() && (16..=most).contains(&line)) {
+        if !(line.is_power_of_two() && (16..=128).contains(&line)) {
             return Err(format!(
-                "a line of {line} bytes, neither 16 nor a power of two up to {most}"
+                "a line of {line} bytes, neither 16 nor a power of two up to 128"
             ));
         }
         Ok(())

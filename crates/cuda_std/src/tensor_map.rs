@@ -5,15 +5,19 @@
 //! Elements outside of the tensor are zeros, and count towards the barrier's bytes. Along each axis but the
 //! first a box may have a stride.
 //!
-//! A box has 16, 32, 64 or 128 bytes along its first axis, its *span*. Spans of up to 64 bytes may be
-//! *swizzled*: chunks of 16 bytes are exchanged within their span by their address, as `wgmma` reads them
+//! A box has 16, 32, 64 or 128 bytes along its first axis, its *span*. Spans may be *swizzled*: chunks of 16 bytes are exchanged within their span by their address, as `wgmma` reads them
 //! ([`crate::wgmma::MatrixLayout::swizzled`]).
+//!
+//! A box may also be written from shared memory to the tensor ([`store_box`]); elements outside of the tensor
+//! are left out. The thread that starts such stores commits them as a group ([`commit_stores`]) and waits
+//! until shared memory has been read ([`wait_stores_read`]). The next kernel sees what they wrote.
 //!
 //! On the device a map is 128 bytes in a format that the driver alone knows (`cuTensorMapEncodeTiled`), and a
 //! kernel has it as a parameter of type `&TensorMap`, in parameter memory. **Emulator**: [`Boxes::emulated`]
 //! makes a map, and copies are checked as other bulk copies are ([`crate::mbarrier`]): reads outside of the
 //! tensor's memory, reads of uninitialised bytes, and a source that changes before the copy has landed are
-//! reported.
+//! reported. So are a store's bytes that no fence shows to the asynchronous proxy, or that change before the
+//! wait, and a thread that ends before it.
 
 use crate::backend;
 pub use crate::common::{AXES, Boxes, TARGET_BYTES, TensorMap};
@@ -31,4 +35,21 @@ device_functions! {
     /// source. The barrier was initialised before, and expects the bytes in the same phase.
     unsafe fn copy_box(dst: SharedAddr, map: &TensorMap, at: [i32; AXES], barrier: Barrier) =
         backend::copy_box(dst.0, map, at, barrier.0.0);
+
+    /// Starts to write the box at these coordinates from shared memory, where it lies as [`copy_box`] puts it.
+    /// One thread calls it. `cp.async.bulk.tensor.5d.global.shared::cta.bulk_group`.
+    ///
+    /// # Safety
+    /// `map` is a parameter of the kernel, and describes allocated memory that nothing else accesses. `src` is
+    /// a multiple of 128 bytes. Whoever wrote the box executed [`crate::async_proxy::fence_shared`] before a
+    /// barrier that orders it before this call. Until [`wait_stores_read`] nobody writes the box.
+    unsafe fn store_box(src: SharedAddr, map: &TensorMap, at: [i32; AXES]) =
+        backend::store_box(src.0, map, at);
+
+    /// Makes the thread's stores since the last call a group. `cp.async.bulk.commit_group`.
+    fn commit_stores() = backend::commit_stores();
+
+    /// Waits until the stores of all but the thread's `LEFT` youngest groups have read shared memory.
+    /// `cp.async.bulk.wait_group.read`.
+    fn wait_stores_read[const LEFT: u32]() = backend::wait_stores_read::<LEFT>();
 }

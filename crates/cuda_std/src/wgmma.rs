@@ -16,9 +16,9 @@
 //! B of a step lies in shared memory as *core matrices*: eight columns of eight values of K, 16 bytes for
 //! each column, 128 bytes in all. Core matrices of neighbouring columns follow each other, or lie equally far
 //! apart; the two that divide K may lie anywhere ([`MatrixDescriptor`]). In the *swizzled* layout
-//! ([`MatrixLayout::swizzled`]) a column is 32 consecutive bytes within a span of 32 or 64 bytes. Its units
-//! of 16 bytes are exchanged: bit 4 of a unit's address is inverted if bit 7 is set, and in spans of 64 bytes
-//! bit 5 if bit 8 is. Tensor cores then read eight columns at once without bank conflicts.
+//! ([`MatrixLayout::swizzled`]) a column is 32 consecutive bytes within a span of 32, 64 or 128 bytes. Its
+//! units of 16 bytes are exchanged: bit 4 of a unit's address is inverted if bit 7 is set, in spans of 64
+//! bytes and more bit 5 if bit 8 is, and in spans of 128 bytes bit 6 if bit 9 is. Tensor cores then read eight columns at once without bank conflicts.
 //! [`crate::tensor_map::copy_box`] writes this layout.
 //!
 //! A thread that wrote B with ordinary stores executes [`crate::async_proxy::fence_shared`] before the
@@ -29,8 +29,8 @@
 //! ([`InFlight::wait`]). A warpgroup can thus work on one half of its columns while the tensor cores work on
 //! the other.
 //!
-//! With A in shared memory too, in the layout of B, there are chains of 128 columns
-//! ([`start_shared_n128_f16_9`]) and of 256 ([`add_shared_n256_f16_3`]). Their 64 and 128 results for each
+//! With A in shared memory too, in the layout of B, there are chains of 64 columns ([`add_shared_n64_f16_4`]),
+//! of 128 ([`start_shared_n128_f16_9`]) and of 256 ([`add_shared_n256_f16_3`]). Their up to 128 results for each
 //! thread would leave no registers to A. The widest instructions keep the tensor cores busiest. A chain may
 //! be added to an accumulator that is still in flight, so the tensor cores need not run empty between two
 //! chains.
@@ -72,14 +72,14 @@ impl MatrixLayout {
         }
     }
 
-    /// In lines of `1 << shift` units of 16 bytes, two or four, on multiples of as many: a column each, eight
-    /// one after the other, and the next eight `octet_units` behind their start. A matrix starts at any line,
-    /// or at its second half of four units.
+    /// In lines of `1 << shift` units of 16 bytes, two, four or eight, on multiples of as many: a column each,
+    /// eight one after the other, and the next eight `octet_units` behind their start. A matrix starts at any
+    /// pair of units of a line. Of lines of eight units the first of eight lies on 1024 bytes.
     #[must_use]
     #[inline(always)]
     pub const fn swizzled(shift: u32, octet_units: u32) -> Self {
-        // Tensor cores do not look at the distance along K. The highest bits are 3 for lines of 32 bytes, and
-        // 2 for 64.
+        // Tensor cores do not look at the distance along K. The highest bits are 3 for lines of 32 bytes,
+        // 2 for 64 and 1 for 128.
         Self {
             low: 1 << 16,
             high: octet_units | (4 - shift) << 30,
@@ -231,6 +231,10 @@ chains! {
     start_shared_n128_f16_9, "f16", 128, 9, shared, 64;
     add_shared_n128_f16_3, "f16", 128, 3, shared, 64, chain: InFlight<64> = chain.sums;
     add_shared_n128_bf16_3, "bf16", 128, 3, shared, 64, chain: InFlight<64> = chain.sums;
+    add_shared_n64_f16_4, "f16", 64, 4, shared, 32, chain: InFlight<32> = chain.sums;
+    add_shared_n64_bf16_4, "bf16", 64, 4, shared, 32, chain: InFlight<32> = chain.sums;
+    add_shared_n128_f16_4, "f16", 128, 4, shared, 64, chain: InFlight<64> = chain.sums;
+    add_shared_n128_bf16_4, "bf16", 128, 4, shared, 64, chain: InFlight<64> = chain.sums;
     add_shared_n256_f16_3, "f16", 256, 3, shared, 128, chain: InFlight<128> = chain.sums;
     add_shared_n256_bf16_3, "bf16", 256, 3, shared, 128, chain: InFlight<128> = chain.sums;
 }

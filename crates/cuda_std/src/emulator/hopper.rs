@@ -9,7 +9,7 @@ use super::views::GlobalView;
 use super::waiting::Setting;
 use super::wgmma::{self, RowsOfA};
 pub(crate) use super::wgmma_in_flight::ChainNumber;
-use super::{async_proxy, clusters, registers, transfers, wgmma_in_flight};
+use super::{async_proxy, box_stores, clusters, registers, transfers, wgmma_in_flight};
 use crate::common::{AXES, TensorMap};
 
 backend_functions! {
@@ -42,6 +42,10 @@ pub(crate) unsafe fn copy_bulk<T>(
 backend_functions! {
     unsafe fn copy_box(target: u32, map: &TensorMap, at: [i32; AXES], barrier: u32) =
         transfers::copy_box(target, map, at, barrier, Location::caller());
+    unsafe fn store_box(source: u32, map: &TensorMap, at: [i32; AXES]) =
+        box_stores::store_box(source, map, at, Location::caller());
+    fn commit_stores() = box_stores::commit(Location::caller());
+    fn wait_stores_read[const LEFT: u32]() = box_stores::wait_read(LEFT as usize, Location::caller());
 }
 
 #[track_caller]
@@ -103,6 +107,10 @@ chains! {
     registers add_f16_3, F16, 3, 32, d;
     registers add_bf16_3, Bf16, 3, 32, d;
     shared start_shared_n128_f16_9, F16, 9, 64 = [0.0; 64];
+    shared add_shared_n64_f16_4, F16, 4, 32;
+    shared add_shared_n64_bf16_4, Bf16, 4, 32;
+    shared add_shared_n128_f16_4, F16, 4, 64;
+    shared add_shared_n128_bf16_4, Bf16, 4, 64;
     shared add_shared_n128_f16_3, F16, 3, 64;
     shared add_shared_n128_bf16_3, Bf16, 3, 64;
     shared add_shared_n256_f16_3, F16, 3, 128;

@@ -80,6 +80,7 @@ mod access;
 mod async_proxy;
 mod atomics;
 mod barriers;
+mod box_stores;
 mod clock;
 mod clusters;
 mod copies;

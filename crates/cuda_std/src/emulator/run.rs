@@ -24,7 +24,9 @@ use super::launch::{Launch, Pulse, Stats, cluster_blocks, registers, validate};
 use super::memory::Memory;
 use super::region::Name;
 use super::signals::Guard;
-use super::{clusters, deadlock, lanes, mbarriers, panics, schedule, stamp, wgmma_in_flight};
+use super::{
+    box_stores, clusters, deadlock, lanes, mbarriers, panics, schedule, stamp, wgmma_in_flight,
+};
 use crate::{Instance, KernelArgs};
 
 /// A launch for the worker.
@@ -198,6 +200,7 @@ fn run_cluster(stacks: &mut Stacks, body: &dyn Fn()) -> Result<(), Fault> {
             done += 1;
             lanes::check_exit(with(), thread)?;
             wgmma_in_flight::check_end(with(), thread)?;
+            box_stores::check_end(with(), thread)?;
             clusters::leave(with(), thread)?;
             mbarriers::check_end(with(), thread)?;
         }

@@ -53,20 +53,8 @@ pub(crate) fn copy_to_blocks(
 
 /// Starts to copy the box of a tensor at these coordinates.
 pub(crate) fn copy_box(target: u32, map: &TensorMap, at: [i32; AXES], address: u32, place: Place) {
-    let (start, boxes) = Boxes::of_emulated(map);
-    let [of_span, of_rest @ ..] = boxes.counts();
-    let chunks = of_span / CHUNK_ELEMENTS;
-    let refuse =
-        |problem: String| -> ! { fail(place, FaultKind::Argument(format!("copy_box: {problem}"))) };
-    let is_swizzled = boxes.is_swizzled == 1;
-    if let Err(rule) = boxes.check(start) {
-        refuse(format!("there is no such tensor map: {rule}"));
-    }
-    if !target.is_multiple_of(TARGET_BYTES) {
-        refuse(format!(
-            "the target {target:#x} is no multiple of {TARGET_BYTES}"
-        ));
-    }
+    const WHAT: &str = "copy_box";
+    let (start, boxes) = checked_map(WHAT, target, map, place);
     mbarriers::touch(address, place);
     mbarriers::check_fence(address, place);
     let exec = with();
@@ -74,17 +62,59 @@ pub(crate) fn copy_box(target: u32, map: &TensorMap, at: [i32; AXES], address: u
     let region = exec.memory.find(start);
     let offset = region.map_or(0, |region| start - region.base);
     let region: *const Region = region.map_or(std::ptr::null(), |region| region);
-    let mut from = Vec::new();
-    let all = of_rest.iter().product::<u32>() * chunks;
-    for chunk in 0..all {
+    let from = box_chunks(target, &boxes, at, offset);
+    if region.is_null() && from.iter().any(Option::is_some) {
+        let text = format!("{WHAT}: the tensor at {start:#x} is in no allocation");
+        fail(place, FaultKind::Argument(text));
+    }
+    let token = exec.token();
+    let copy = Transaction::chunks(region, &from, (shared, to), place);
+    async_proxy::wrote(with(), copy.segment());
+    with().stats.async_copies += 1;
+    mbarriers::add(address, copy, token, place);
+}
+
+/// The tensor's address and the boxes of a map that `what` takes with a box at `shared`.
+pub(crate) fn checked_map(
+    what: &str,
+    shared: u32,
+    map: &TensorMap,
+    place: Place,
+) -> (usize, Boxes) {
+    let refuse =
+        |problem: String| -> ! { fail(place, FaultKind::Argument(format!("{what}: {problem}"))) };
+    let (start, boxes) = Boxes::of_emulated(map);
+    if let Err(rule) = boxes.check(start) {
+        refuse(format!("there is no such tensor map: {rule}"));
+    }
+    if !shared.is_multiple_of(TARGET_BYTES) {
+        refuse(format!(
+            "the box at {shared:#x} in shared memory is no multiple of {TARGET_BYTES}"
+        ));
+    }
+    (start, boxes)
+}
+
+/// For each chunk of a box that lies at `shared`, where it is in the tensor, whose first byte is at `offset`;
+/// nothing outside of the tensor.
+pub(crate) fn box_chunks(
+    shared: u32,
+    boxes: &Boxes,
+    at: [i32; AXES],
+    offset: usize,
+) -> Vec<Option<usize>> {
+    let [of_span, of_rest @ ..] = boxes.counts();
+    let chunks = of_span / CHUNK_ELEMENTS;
+    let is_swizzled = boxes.is_swizzled == 1;
+    let place_of = |chunk: u32| {
         // Swizzle: chunks are exchanged within their span, by bits 7 and up of their address.
-        let byte = target + chunk * CHUNK as u32;
+        let byte = shared + chunk * CHUNK as u32;
         let exchanged = if is_swizzled {
             (byte >> 3) & ((chunks - 1) * CHUNK as u32)
         } else {
             0
         };
-        let chunk = (byte ^ exchanged) - target;
+        let chunk = (byte ^ exchanged) - shared;
         let mut rest = chunk / CHUNK as u32 / chunks;
         let first = chunk / CHUNK as u32 % chunks * CHUNK_ELEMENTS;
         let mut source = Some(offset);
@@ -99,16 +129,10 @@ pub(crate) fn copy_box(target: u32, map: &TensorMap, at: [i32; AXES], address: u
             along(i + 1, rest % count * boxes.steps[i + 1], boxes.strides[i]);
             rest /= count;
         }
-        if source.is_some() && region.is_null() {
-            refuse(format!("the tensor at {start:#x} is in no allocation"));
-        }
-        from.push(source);
-    }
-    let token = exec.token();
-    let copy = Transaction::chunks(region, &from, (shared, to), place);
-    async_proxy::wrote(with(), copy.segment());
-    with().stats.async_copies += 1;
-    mbarriers::add(address, copy, token, place);
+        source
+    };
+    let all = of_rest.iter().product::<u32>() * chunks;
+    (0..all).map(place_of).collect()
 }
 
 fn check_copy(target: u32, bytes: u32, place: Place) {

@@ -30,8 +30,8 @@ const K_MATRICES: usize = K / ROW_VALUES;
 /// The bits of a descriptor without swizzle: start address, and strides along K and along M or N.
 const DESCRIPTOR_BITS: u64 = 0x3fff | 0x3fff << 16 | 0x3fff << 32;
 
-/// The swizzle bits of a descriptor, for spans of 32 and of 64 bytes. This crate's functions offer no others.
-const SWIZZLED: [u64; 2] = [3 << 62, 2 << 62];
+/// The swizzle bits of a descriptor, for spans of 32, 64 and 128 bytes. This crate's functions offer no others.
+const SWIZZLED: [u64; 3] = [3 << 62, 2 << 62, 1 << 62];
 
 /// The bits that are 0 in a start address, and in a stride along M or N, that are multiples of 32 bytes.
 const LINE_UNITS: u64 = 1 | 1 << 32;
@@ -269,8 +269,8 @@ fn line_addresses(
         let descriptor = descriptors[octet % descriptors.len()];
         let octet = (octet / descriptors.len()) as u32;
         let field = |shift: u32| ((descriptor >> shift & 0x3fff) as u32) << 4;
-        // One row of a core matrix, or with swizzle a span of two or four of them, in which chunks are
-        // exchanged by bits 7 and 8 of the absolute address. Tensor cores thus read the layout that copies of
+        // One row of a core matrix, or with swizzle a span of two, four or eight of them, in which chunks are
+        // exchanged by bits 7 to 9 of the absolute address. Tensor cores thus read the layout that copies of
         // boxes write.
         let chunks = match SWIZZLED.iter().position(|&bits| descriptor & bits == bits) {
             Some(doublings) => 2 << doublings,

@@ -50,7 +50,7 @@ fn chains(exec: &mut Exec) -> &mut Chains {
     &mut exec.extension::<AllChains>().0[thread]
 }
 
-/// The reads of a chain in shared memory.
+/// The reads of a chain, or of a store of a box, in shared memory.
 #[derive(Debug)]
 pub(crate) struct Flight {
     number: u64,
@@ -94,8 +94,8 @@ impl Flight {
         }
     }
 
-    /// Checks the reads again, of bytes that must not have changed since the start.
-    fn land(&self, place: Place) {
+    /// Checks the reads again, of bytes that must not have changed since the start of a `what`.
+    pub(crate) fn land(&self, what: &'static str, place: Place) {
         let mut before = self.writes.as_slice();
         for row in &self.rows {
             let (of_row, others) = before.split_at(ROW_BYTES >> row.shift);
@@ -105,7 +105,7 @@ impl Flight {
                 .flat_map(|&write| std::iter::repeat_n(write, parts));
             for (cell, (write, was)) in writes(row.address).zip(was).enumerate() {
                 if write != was {
-                    self.refuse(row.address, cell, place);
+                    self.refuse(row.address, cell, what, place);
                 }
             }
             before = others;
@@ -123,13 +123,13 @@ impl Flight {
         with().loaded = loaded;
     }
 
-    fn refuse(&self, row: u32, cell: usize, place: Place) -> ! {
+    fn refuse(&self, row: u32, cell: usize, by: &'static str, place: Place) -> ! {
         let (region, offset) = at(row);
         // SAFETY: shared regions live as long as the launch.
         let region = unsafe { &*region };
         let (what, earlier) = (
             "operand written before the wait",
-            with().earlier("chain", self.read),
+            with().earlier(by, self.read),
         );
         fail(
             place,
@@ -207,7 +207,7 @@ pub(crate) fn wait(chain: ChainNumber, left: u32, place: Place) {
         fail(place, FaultKind::Argument(text));
     }
     while let Some(flight) = next_finished() {
-        flight.land(place);
+        flight.land("chain", place);
     }
 }
 

@@ -43,3 +43,30 @@ pub(crate) unsafe fn copy_box(dst: u32, map: &TensorMap, at: [i32; AXES], barrie
         );
     }
 }
+
+#[inline(always)]
+pub(crate) unsafe fn store_box(src: u32, map: &TensorMap, at: [i32; AXES]) {
+    let map = core::ptr::from_ref(map);
+    let [a, b, c, d, e] = at;
+    // SAFETY: the caller gives a map in a parameter, and a box that is complete.
+    unsafe {
+        asm!(
+            "cp.async.bulk.tensor.5d.global.shared::cta.tile.bulk_group [{0}, {{{1}, {2}, {3}, {4}, {5}}}], [{6}];",
+            in(reg64) map, in(reg32) a, in(reg32) b, in(reg32) c, in(reg32) d, in(reg32) e, in(reg32) src,
+            options(nostack, preserves_flags),
+        );
+    }
+}
+
+instructions! {
+    [] fn commit_stores() = "cp.async.bulk.commit_group;";
+}
+
+/// With memory clobbered: what the stores read may be written from here on.
+#[inline(always)]
+pub(crate) fn wait_stores_read<const LEFT: u32>() {
+    // SAFETY: waits.
+    unsafe {
+        asm!("cp.async.bulk.wait_group.read {n};", n = const LEFT, options(nostack, preserves_flags))
+    }
+}

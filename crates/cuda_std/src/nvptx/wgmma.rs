@@ -196,6 +196,10 @@ macro_rules! with_steps {
         with_indices! { $sums, chain (shared $how $name, $sums 3, ($($arguments)*;
             (0 a0, b0) (1 a1, b1) (2 a2, b2))) }
     };
+    (shared 4, $how:tt $name:ident $sums:tt, ($($arguments:tt)*)) => {
+        with_indices! { $sums, chain (shared $how $name, $sums 4, ($($arguments)*;
+            (0 a0, b0) (1 a1, b1) (2 a2, b2) (3 a3, b3))) }
+    };
     (shared 8, $how:tt $name:ident $sums:tt, ($($arguments:tt)*)) => {
         with_indices! { $sums, chain (shared $how $name, $sums 8, ($($arguments)*;
             (0 a0, b0) (1 a1, b1) (2 a2, b2) (3 a3, b3) (4 a4, b4) (5 a5, b5) (6 a6, b6) (7 a7, b7))) }
@@ -231,6 +235,10 @@ chains! {
     add add_f16_3, "f16", "m64n64k16", 32, registers 3, "";
     add add_bf16_3, "bf16", "m64n64k16", 32, registers 3, "";
     start start_shared_n128_f16_9, "f16", "m64n128k16", 64, shared 9, "";
+    add add_shared_n64_f16_4, "f16", "m64n64k16", 32, shared 4, "";
+    add add_shared_n64_bf16_4, "bf16", "m64n64k16", 32, shared 4, "";
+    add add_shared_n128_f16_4, "f16", "m64n128k16", 64, shared 4, "";
+    add add_shared_n128_bf16_4, "bf16", "m64n128k16", 64, shared 4, "";
     add add_shared_n128_f16_3, "f16", "m64n128k16", 64, shared 3, "";
     add add_shared_n128_bf16_3, "bf16", "m64n128k16", 64, shared 3, "";
     add add_shared_n256_f16_3, "f16", "m64n256k16", 128, shared 3, "";

@@ -7,6 +7,7 @@
 )]
 
 mod barriers;
+mod box_stores;
 mod boxes;
 mod chains;
 mod clusters;

@@ -1,4 +1,4 @@
-//! Swizzled columns in spans of 32 and 64 bytes, at any address; and columns of which groups of eight
+//! Swizzled columns in spans of 32, 64 and 128 bytes, at any address; and columns of which groups of eight
 //! alternate between two matrices.
 
 use crate::support::{Product, faults, run_clean, run_faulty, shape, upload};
@@ -16,14 +16,14 @@ const THREADS: u32 = 128;
 
 /// Columns from eight to the next eight: ten, as in a halo tile with two columns more than are multiplied.
 const PITCH: u32 = 10;
-/// Spans, of up to 64 bytes.
+/// Spans, of up to 128 bytes.
 const PLACES: usize = 16 * PITCH as usize + 32;
 /// Words of a half of a column.
 const WORDS: u32 = K as u32 / 4;
 
 shared_array! {
     static ROWS_OF_A: [u32; ROWS * K / 2];
-    static PLACES_OF_B: [u32; PLACES * K];
+    static PLACES_OF_B: [u32; PLACES * 2 * K];
 }
 
 #[derive(Clone, Copy, PartialEq)]
@@ -37,7 +37,7 @@ enum Bug {
 }
 
 /// The first word of a chunk in a swizzled span of `1 << shift` chunks, whose first word is `word` without
-/// swizzle: bits 7 and 8 of the address are added to bits 4 and 5 without carry.
+/// swizzle: bits 7 and up of the address are added to bits 4 and up without carry.
 fn exchanged(word: u32, shift: u32) -> u32 {
     let chunks = (1 << shift) - 1;
     word ^ ((word >> 5 & chunks) << 2)
@@ -141,7 +141,7 @@ fn swizzled_columns_start_at_any_column() {
         )
     };
     for first in [0, 1, 3, 4, 7, 10, 31] {
-        for (shift, second_half) in [(1, 0), (2, 0), (2, 1)] {
+        for (shift, second_half) in [(1, 0), (2, 0), (2, 1), (3, 0), (3, 1), (3, 3)] {
             for lies in [0, 1].map(|in_turn| [shift, first, second_half, in_turn]) {
                 run_clean::<multiply>(&device, &shape(1, THREADS), arguments(lies, Bug::None));
                 product.assert_eq(&format!("{lies:?}"), &c, STEPS as f32, 0.0);

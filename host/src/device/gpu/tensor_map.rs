@@ -33,7 +33,7 @@ late_function! {
 /// `CU_TENSOR_MAP_DATA_TYPE_UINT16`: the meaning of the bits does not matter, since the fill is zeros.
 const UINT16: u32 = 1;
 
-/// `CU_TENSOR_MAP_SWIZZLE_32B`, and that of 64 bytes after it.
+/// `CU_TENSOR_MAP_SWIZZLE_32B`, and after it those of 64 and of 128 bytes.
 const SWIZZLE_32_BYTES: u32 = 1;
 
 /// The map of a tensor at `address`. The driver needs a current context.
@@ -45,7 +45,8 @@ pub(crate) fn encode(_current: &Current, boxes: &Boxes, address: *const u8) -> R
     let swizzle = match (boxes.is_swizzled, boxes.line_bytes()) {
         (0, _) | (_, 0..32) => 0,
         (_, 32..64) => SWIZZLE_32_BYTES,
-        _ => SWIZZLE_32_BYTES + 1,
+        (_, 64..128) => SWIZZLE_32_BYTES + 1,
+        _ => SWIZZLE_32_BYTES + 2,
     };
     let mut map = TensorMap::NONE;
     let result = match *ENCODE_TILED {
