@@ -30,7 +30,7 @@ bugs! {
             "self.may_begin(1).init(«WARPGROUP_WARPS»);" => "1";
         ping_pong_wait_for_all_warps_to_free_a_stage, warp_specialized_tiles::ping_pong::<f16>,
             "let consumer_warps = «self.mainloop.consumer_warps()»;" => "WARPS";
-    "fused/implicit_gemm/sm90/pipeline.rs":
+    "parts/pipeline.rs":
         ping_pong_leave_out_rounds_without_a_new_parity, warp_specialized_tiles::ping_pong::<f16>,
             "parity: «self.parity ^ (rounds & pipeline.wraps)»," => "self.parity";
         ping_pong_gives_resident_filters_a_new_parity, warp_specialized_tiles::ping_pong::<f16>,

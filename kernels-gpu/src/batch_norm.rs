@@ -7,7 +7,6 @@
 //! same two to its sums.
 
 use cuda_std::global::{Global, GlobalMut};
-use cuda_std::math::GpuFloat;
 use cuda_std::{Storage, bf16, f16, kernel};
 use cuda_std::{math, shared_array, thread};
 use launch_config::WARP_THREADS;
@@ -15,6 +14,7 @@ use launch_config::batch_norm::{BatchMoments, FoldGeometry};
 use launch_config::elementwise::{BLOCK_THREADS, ChannelGeometry, FOLD_THREADS, MIN_BLOCKS};
 use launch_config::norm::{PARTIAL_ELEMENTS, STATS_THREADS};
 
+use crate::parts::batch_norm::BatchNorm;
 use crate::parts::elementwise::{block_start, map_block};
 use crate::parts::index::{Channels, div_rem_u64};
 use crate::parts::map::ChannelAffine;
@@ -56,22 +56,15 @@ pub unsafe fn fold_batch_norm<T: Storage>(
         return;
     }
     let (at, len) = (channel as usize, g.channels as usize);
-    let of_channel = |values| f64::from(Global::<T>::new(values, len).load(at).to_f32());
-    let mean = of_channel(running_mean);
-    let variance = of_channel(running_var);
-    let weight = if g.weight.is_present() {
-        of_channel(weight)
-    } else {
-        1.0
+    let norm = BatchNorm {
+        running_mean,
+        running_var,
+        weight,
+        bias,
     };
-    let bias = if g.bias.is_present() {
-        of_channel(bias)
-    } else {
-        0.0
-    };
-    let exact = weight / GpuFloat::sqrt(variance + g.eps);
-    GlobalMut::new(gain, len).store(at, exact as f32);
-    GlobalMut::new(shift, len).store(at, (bias - mean * exact) as f32);
+    let [folded_gain, folded_shift] = norm.folded(at, &g);
+    GlobalMut::new(gain, len).store(at, folded_gain);
+    GlobalMut::new(shift, len).store(at, folded_shift);
 }
 
 /// A block maps `BLOCK_ELEMENTS` consecutive elements of `x` into `y` by `fma(gain, x, shift)` of their

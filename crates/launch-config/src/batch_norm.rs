@@ -21,6 +21,17 @@ pub struct FoldGeometry {
     pub unused: u32,
 }
 
+impl FoldGeometry {
+    /// That of no batch norm.
+    pub const NONE: Self = Self {
+        eps: 0.0,
+        channels: 0,
+        weight: Presence::ABSENT,
+        bias: Presence::ABSENT,
+        unused: 0,
+    };
+}
+
 /// The moments of each channel of each sample, of which those of the batch are made.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq)]

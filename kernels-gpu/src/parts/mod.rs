@@ -1,5 +1,6 @@
 //! What operators and fusions are made of.
 
+pub(crate) mod batch_norm;
 pub(crate) mod channel_reduce;
 pub(crate) mod elementwise;
 pub(crate) mod exponential;
@@ -9,6 +10,8 @@ pub(crate) mod lanes;
 pub(crate) mod map;
 pub(crate) mod moments;
 pub(crate) mod nhwc;
+#[cfg(hopper)]
+pub(crate) mod pipeline;
 pub(crate) mod planes;
 pub(crate) mod pointwise;
 pub(crate) mod pool;

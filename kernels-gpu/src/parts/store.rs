@@ -1,5 +1,10 @@
 //! The epilogue of a convolution without a norm that is applied to its f32 results before they are rounded.
 
+#[cfg(hopper)]
+use core::mem::transmute_copy;
+
+#[cfg(hopper)]
+use cuda_std::Storage;
 use cuda_std::global::Global;
 use cuda_std::math;
 use launch_config::implicit_gemm::Epilogue;
@@ -81,4 +86,20 @@ pub(crate) fn sloped(epilogue: &Epilogue, value: f32) -> f32 {
         value * epilogue.slope
     };
     clamp(epilogue.bounds, sloped)
+}
+
+/// The two values of 16 bits in a word.
+#[cfg(hopper)]
+#[inline(always)]
+pub(crate) fn pair_of<T: Storage>(word: u32) -> [f32; 2] {
+    // SAFETY: a word is two values of 16 bits; only such are asked for.
+    T::to_f32_pair(unsafe { transmute_copy::<[u32; 2], [T; 2]>(&[word, 0]) })
+}
+
+/// Two values of 16 bits in a word.
+#[cfg(hopper)]
+#[inline(always)]
+pub(crate) fn word_of<T: Storage>(values: [f32; 2]) -> u32 {
+    // SAFETY: as above.
+    unsafe { transmute_copy::<[T; 2], u32>(&T::from_f32_pair(values)) }
 }

@@ -10,9 +10,9 @@ use launch_config::implicit_gemm::{GemmGeometry, K_VECTOR_WORDS, OperandFormat, 
 
 use super::super::tables::{PixelPlace, has_nhwc_tile, offset, rounds, source, span_shift};
 use super::format::WarpSpecializedFormat;
-use super::pipeline::Pipeline;
 use super::{WARPGROUP_WARPS, nhwc_tile};
 use crate::parts::index::div_rem;
+use crate::parts::pipeline::Pipeline;
 
 /// Views of the parts that `WarpSpecializedLayout` describes.
 #[derive(Clone, Copy)]

@@ -4,7 +4,7 @@
 //! `wgmma` with 64 filters and 128 or 256 pixels keeps the tensor cores busiest and leaves a thread no
 //! registers but for accumulators. So filters come through shared memory as well as the halo tile. Eight
 //! consumer warps (two warpgroups) multiply (`consume`) and run the epilogue of their tiles (`results`,
-//! `rows`, `runs`, `pixel_rows`). Four producer warps load operands into two pipelines (`pipeline`): one warp
+//! `rows`, `runs`, `pixel_rows`). Four producer warps load operands into two pipelines (`parts::pipeline`): one warp
 //! loads filters, prepared or in place (`produce`), three load halo tiles, in one of three ways:
 //!
 //! | halo tile | loaded by | file |
@@ -67,7 +67,6 @@ mod format;
 mod listed;
 mod memory;
 mod nhwc_tile;
-mod pipeline;
 mod pixel_rows;
 mod produce;
 mod results;
@@ -98,10 +97,10 @@ use launch_config::pointwise::OperandList;
 use super::fixup::{Rounded, WithoutNorm};
 use super::format::{Bf16, Bf16x3, F16, F16x2, Format, ScaledF16};
 use super::tables::{has_nhwc_tile, may_convert_in_producer, rounds};
+use crate::parts::pipeline::{Pipeline, PipelineState};
 use crate::parts::store::{GainAndShift, StoreEpilogue};
 use format::WarpSpecializedFormat;
 use memory::Memory;
-use pipeline::{Pipeline, PipelineState};
 use produce::FilterSource;
 use results::{HALF_SUMS, Output};
 use staged_f32::{HALVES_VECTORS, Scales, VECTORS};

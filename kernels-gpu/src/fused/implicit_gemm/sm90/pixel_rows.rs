@@ -4,7 +4,7 @@
 //! Rows of the accumulators are filters. Shared memory has the transpose, a row of the warp's filters for
 //! each pixel, in vectors of 16 bytes. Lanes write the vectors of a pixel side by side: whole sectors.
 
-use core::mem::{size_of, transmute_copy};
+use core::mem::size_of;
 
 use cuda_std::global::{Global, GlobalMut};
 use cuda_std::shared::Shared;
@@ -22,7 +22,7 @@ use super::TileEpilogue;
 use super::results::{HALF_OCTETS, NO_PIXELS, Results};
 use super::shared_rows::Rows;
 use crate::parts::pointwise::{hardswish, silu};
-use crate::parts::store::sloped;
+use crate::parts::store::{pair_of, sloped, word_of};
 use crate::parts::unroll::unroll;
 
 /// Bytes of a vector.
@@ -75,7 +75,7 @@ impl<F: Format, const SUMS: usize, E: TileEpilogue> Results<'_, F, SUMS, E> {
             unroll!(8, |pair| {
                 let of = |i: usize| {
                     let at = first + 8 * pair + 2 * i;
-                    word::<F::Stored>([sums[at], sums[at + 1]])
+                    word_of::<F::Stored>([sums[at], sums[at + 1]])
                 };
                 let at = at + pair as u32 * 16 * WARP_FILTERS;
                 mma::stmatrix_x4_trans(pixels.0.addr(at), [of(0), of(1), of(2), of(3)]);
@@ -223,7 +223,7 @@ fn finished<T: Storage>(
     rows: [[u32; 4]; 2],
     added: [[u32; 4]; 2],
 ) -> [[u32; 4]; 2] {
-    let mut values = rows.map(|row| row.map(pair::<T>));
+    let mut values = rows.map(|row| row.map(pair_of::<T>));
     match epilogue.function {
         RoundedFunction::SILU => each(&mut values, silu::<T>),
         RoundedFunction::HARDSWISH => each(&mut values, hardswish),
@@ -232,13 +232,13 @@ fn finished<T: Storage>(
     if epilogue.residual.is_present() {
         unroll!(2, |i| {
             unroll!(4, |j| {
-                let ([a, b], [c, d]) = (values[i][j], pair::<T>(added[i][j]));
+                let ([a, b], [c, d]) = (values[i][j], pair_of::<T>(added[i][j]));
                 values[i][j] = [a + c, b + d];
             });
         });
         each(&mut values, |value| sloped(&epilogue.after, value));
     }
-    values.map(|row| row.map(word::<T>))
+    values.map(|row| row.map(word_of::<T>))
 }
 
 /// Applies `f` to all values.
@@ -249,18 +249,4 @@ fn each(values: &mut [[[f32; 2]; 4]; 2], f: impl Fn(f32) -> f32) {
             values[i][j] = values[i][j].map(&f);
         });
     });
-}
-
-/// The two values of 16 bits in a word.
-#[inline(always)]
-fn pair<T: Storage>(word: u32) -> [f32; 2] {
-    // SAFETY: a word is two values of 16 bits; only such are asked for.
-    T::to_f32_pair(unsafe { transmute_copy::<[u32; 2], [T; 2]>(&[word, 0]) })
-}
-
-/// Two values of 16 bits in a word.
-#[inline(always)]
-fn word<T: Storage>(values: [f32; 2]) -> u32 {
-    // SAFETY: as above.
-    unsafe { transmute_copy::<[T; 2], u32>(&T::from_f32_pair(values)) }
 }

@@ -8,17 +8,17 @@ use crate::parts::index::div_rem;
 
 /// A pipeline: two transaction barriers for each stage, `full` and `empty`.
 #[derive(Clone, Copy)]
-pub(super) struct Pipeline {
-    pub(super) barriers: Shared<u64>,
-    pub(super) first: u32,
-    pub(super) stages: u32,
+pub(crate) struct Pipeline {
+    pub(crate) barriers: Shared<u64>,
+    pub(crate) first: u32,
+    pub(crate) stages: u32,
     /// 0 if each stage is filled once and stays full, else 1.
-    pub(super) wraps: u32,
+    pub(crate) wraps: u32,
 }
 
 impl Pipeline {
     #[inline(always)]
-    pub(super) unsafe fn init(&self, producers: u32, consumers: u32) {
+    pub(crate) unsafe fn init(&self, producers: u32, consumers: u32) {
         let mut stage = 0;
         while stage < self.stages {
             opaque::not_unrolled();
@@ -29,31 +29,31 @@ impl Pipeline {
     }
 
     #[inline(always)]
-    pub(super) fn full(&self, stage: u32) -> Barrier {
+    pub(crate) fn full(&self, stage: u32) -> Barrier {
         Barrier::at(self.barriers, self.first + 2 * stage)
     }
 
     #[inline(always)]
-    pub(super) fn empty(&self, stage: u32) -> Barrier {
+    pub(crate) fn empty(&self, stage: u32) -> Barrier {
         Barrier::at(self.barriers, self.first + 2 * stage + 1)
     }
 }
 
 /// The next stage, and the parity of the phase of its barriers, which flips whenever the pipeline wraps.
 #[derive(Clone, Copy)]
-pub(super) struct PipelineState {
-    pub(super) stage: u32,
-    pub(super) parity: u32,
+pub(crate) struct PipelineState {
+    pub(crate) stage: u32,
+    pub(crate) parity: u32,
 }
 
 impl PipelineState {
-    pub(super) const FIRST: Self = Self {
+    pub(crate) const FIRST: Self = Self {
         stage: 0,
         parity: 0,
     };
 
     #[inline(always)]
-    pub(super) fn next(self, pipeline: &Pipeline) -> Self {
+    pub(crate) fn next(self, pipeline: &Pipeline) -> Self {
         if self.stage + 1 == pipeline.stages {
             Self {
                 stage: 0,
@@ -69,7 +69,7 @@ impl PipelineState {
 
     /// The state `stages` stages later.
     #[inline(always)]
-    pub(super) unsafe fn skip(self, stages: u32, pipeline: &Pipeline) -> Self {
+    pub(crate) unsafe fn skip(self, stages: u32, pipeline: &Pipeline) -> Self {
         let (rounds, stage) = div_rem(self.stage + stages, pipeline.stages);
         Self {
             stage,
