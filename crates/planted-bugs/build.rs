@@ -30,6 +30,7 @@ include!("split_bugs.rs");
 include!("nhwc_bugs.rs");
 include!("run_bugs.rs");
 include!("hardware_bugs.rs");
+include!("gemm_bugs.rs");
 
 /// What a library's root file says for the whole crate, and a module's must not say.
 const CRATE_ATTRIBUTES: [&str; 2] = [
@@ -87,6 +88,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo::rerun-if-changed=nhwc_bugs.rs");
     println!("cargo::rerun-if-changed=run_bugs.rs");
     println!("cargo::rerun-if-changed=hardware_bugs.rs");
+    println!("cargo::rerun-if-changed=gemm_bugs.rs");
     println!("cargo::rerun-if-changed=build.rs");
     // The copy is for the emulator, which has all that Hopper has; as in the build script of the kernels.
     println!("cargo::rustc-cfg=hopper");
@@ -162,6 +164,7 @@ impl Copy {
             NHWC_BUGS,
             RUN_BUGS,
             HARDWARE_BUGS,
+            GEMM_BUGS,
         ]
         .concat();
         for (number, bug) in bugs.iter().enumerate() {

@@ -260,6 +260,7 @@ tests! {
     depthwise_keeps_nan_of_windows:
         checks::depthwise_nan::windows::<f32>
             => checks::depthwise_nan::windows::<f16>, checks::depthwise_nan::windows::<bf16>;
+    gemm_matches: checks::gemm::matches::<f16> => checks::gemm::matches::<bf16>;
     depthwise_matches: checks::depthwise::matches::<f32>;
     depthwise_applies_its_epilogue: checks::depthwise::without_norm::<f32> => checks::depthwise::without_norm::<f16>, checks::depthwise::without_norm::<bf16>;
     depthwise_matches_in_half_precision: checks::depthwise::matches::<f16> => checks::depthwise::matches::<bf16>;

@@ -21,6 +21,7 @@ pub mod conv_transpose;
 pub mod copy_strided;
 pub mod depthwise;
 pub mod elementwise;
+pub mod gemm;
 mod geometry;
 pub mod implicit_gemm;
 pub mod layer_norm;

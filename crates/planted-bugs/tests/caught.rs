@@ -34,6 +34,7 @@ include!("../split_bugs.rs");
 include!("../nhwc_bugs.rs");
 include!("../run_bugs.rs");
 include!("../hardware_bugs.rs");
+include!("../gemm_bugs.rs");
 
 /// No bug's number.
 const NONE: u32 = u32::MAX;
@@ -90,6 +91,7 @@ fn main() {
         NHWC_BUGS,
         RUN_BUGS,
         HARDWARE_BUGS,
+        GEMM_BUGS,
     ]
     .into_iter()
     .flatten();

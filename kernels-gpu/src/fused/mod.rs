@@ -6,6 +6,8 @@
 pub mod clamp_multiply_channel_reduction;
 pub mod depthwise;
 pub mod fold_scale;
+#[cfg(hopper)]
+pub mod gemm;
 pub mod group_norm_scale_max_pool2d_clamp;
 pub mod group_norm_scale_pointwise;
 pub mod group_norm_scale_resident;

@@ -1,0 +1,428 @@
+//! Convolutions of one tap from NHWC to NHWC as plain matrix products (GEMM) on Hopper: the pixels of all
+//! samples are rows of one operand, the filters rows of the other.
+//!
+//! A block has two consumer warpgroups, a producer, and a writer for each consumer. Tensor maps load stages of
+//! both operands, 64 values of K at a time, and store tiles of the output. A sum has the same order in every
+//! tile, so the choice of a tile changes no bit, and may depend on the batch.
+
+use core::fmt;
+
+use super::conv::ConvGeometry;
+use super::implicit_gemm::sm90::{Residency, Schedule};
+use super::{LaunchShape, Presence, Refusal, WARP_THREADS};
+
+/// Warps of a warpgroup.
+pub const WARPGROUP_WARPS: u32 = 4;
+/// Consumer warpgroups of a block.
+pub const WARPGROUPS: u32 = 2;
+/// Consumer warps of a block.
+pub const WARPS: u32 = WARPGROUPS * WARPGROUP_WARPS;
+const WARPGROUP_THREADS: u32 = WARPGROUP_WARPS * WARP_THREADS;
+/// Threads of a block: a warpgroup more, which gives its registers to the consumers. Its first warp is the
+/// producer, the next two write the results of a consumer each.
+pub const BLOCK_THREADS: u32 = (WARPS + WARPGROUP_WARPS) * WARP_THREADS;
+
+/// Bytes of a line in shared memory: one row of an operand in a stage, or of the output, swizzled.
+pub const LINE_BYTES: u32 = 128;
+/// 16-bit values of a line: values of K in a stage, and output channels side by side in shared memory.
+pub const LINE_VALUES: u32 = LINE_BYTES / 2;
+/// MMA steps of a stage.
+pub const STAGE_STEPS: u32 = LINE_VALUES / 16;
+/// What a swizzled tile starts on in shared memory.
+pub const TILE_BYTES: u32 = 8 * LINE_BYTES;
+/// Values that a warpgroup keeps of each filter: gain and shift, and behind those of all filters the bias.
+pub const CHANNEL_VALUES: u32 = 3;
+
+/// The most stages. More of them gain nothing.
+const MAX_STAGES: u32 = 8;
+const MIN_STAGES: u32 = 2;
+/// The fewest stages beside filters that stay.
+const RESIDENT_STAGES: u32 = 4;
+
+/// Cycles of a launch until the first stage is there, and behind the last store.
+const START_CYCLES: u64 = 1_500;
+/// Cycles of a mainloop besides its products, and of an epilogue besides its values.
+const MAINLOOP_CYCLES: u64 = 400;
+const EPILOGUE_CYCLES: u64 = 400;
+/// Cycles of an epilogue for each value of a thread, and more of them for a residual.
+const VALUE_CYCLES: u64 = 6;
+const RESIDUAL_CYCLES: u64 = 4;
+/// Multiply-adds of a multiprocessor in a cycle.
+const MULTIPLY_ADDS_PER_CYCLE: u64 = 2048;
+/// Bytes that come from the level-2 cache to a multiprocessor in a cycle.
+const LOADED_PER_CYCLE: u64 = 64;
+/// Bytes of results that memory takes from a multiprocessor in a cycle, or gives for residuals.
+const WRITTEN_PER_CYCLE: u64 = 13;
+
+/// The tile of a warpgroup: rows of accumulators are pixels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WarpgroupTile {
+    /// Pixels, a multiple of the 64 rows of an MMA.
+    pub pixels: u32,
+    /// Filters, a multiple of the values of a line.
+    pub filters: u32,
+    /// The kernel's label.
+    pub label: &'static str,
+}
+
+/// The tiles that there are kernels for.
+pub const TILES: [WarpgroupTile; 4] = [
+    WarpgroupTile {
+        pixels: 64,
+        filters: 64,
+        label: "m64n64",
+    },
+    WarpgroupTile {
+        pixels: 64,
+        filters: 128,
+        label: "m64n128",
+    },
+    WarpgroupTile {
+        pixels: 128,
+        filters: 64,
+        label: "m128n64",
+    },
+    WarpgroupTile {
+        pixels: 128,
+        filters: 128,
+        label: "m128n128",
+    },
+];
+
+/// Pixels of the tiles that apply lists of functions: beside the accumulators of others there is no room for them.
+pub const LISTED_PIXELS: u32 = 64;
+
+/// The kernel's by-value argument.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GemmGeometry {
+    /// Pixels of all samples.
+    pub pixels: u32,
+    /// Input channels.
+    pub channels: u32,
+    /// Filters, which are the output channels.
+    pub filters: u32,
+    /// Pixels of a block's tile: those of one warpgroup's in the ping-pong schedule, else of both.
+    pub tile_pixels: u32,
+    /// Tiles of filters.
+    pub filter_tiles: u32,
+    /// Tiles of a block's size.
+    pub tiles: u32,
+    /// Stages of a tile.
+    pub k_blocks: u32,
+    /// Stages in shared memory.
+    pub stages: u32,
+    /// How the warpgroups share the tiles.
+    pub schedule: Schedule,
+    /// How long filters stay.
+    pub residency: Residency,
+    /// The bias.
+    pub bias: Presence,
+}
+
+/// Byte offsets of the parts of shared memory, from a multiple of [`TILE_BYTES`] on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GemmLayout {
+    /// The stages: the pixels of each, then its filters if they do not stay.
+    pub stages: u32,
+    /// Distance of the stages.
+    pub stage_bytes: u32,
+    /// Filters that stay, stage by stage.
+    pub filters: u32,
+    /// The tile of each warpgroup as it is stored.
+    pub results: u32,
+    /// Bias, gain and shift of the filters of each warpgroup's tile.
+    pub of_channels: u32,
+    /// Barriers: `full` and `empty` of each stage; for each warpgroup its turn, whether there is room for its
+    /// results, and whether they are there; whether filters that stay are there.
+    pub barriers: u32,
+    /// The end.
+    pub end: u32,
+}
+
+impl GemmGeometry {
+    /// The parts of shared memory, with tiles of warpgroups of this size.
+    #[must_use]
+    #[inline(always)]
+    pub const fn layout(&self, [pixels, filters]: [u32; 2]) -> GemmLayout {
+        let (streamed, resident) = if self.residency.is_resident() {
+            (0, self.k_blocks)
+        } else {
+            (filters, 0)
+        };
+        let stage_bytes = (self.tile_pixels + streamed) * LINE_BYTES;
+        let resident_at = self.stages * stage_bytes;
+        let results = resident_at + resident * filters * LINE_BYTES;
+        let of_channels = results + WARPGROUPS * pixels * filters * 2;
+        let barriers = of_channels + WARPGROUPS * filters * CHANNEL_VALUES * 4;
+        GemmLayout {
+            stages: 0,
+            stage_bytes,
+            filters: resident_at,
+            results,
+            of_channels,
+            barriers,
+            end: barriers + self.barriers() * 8,
+        }
+    }
+
+    /// Barriers of a block.
+    #[must_use]
+    #[inline(always)]
+    pub const fn barriers(&self) -> u32 {
+        2 * self.stages + 3 * WARPGROUPS + 1
+    }
+}
+
+/// A matrix product with its tile and launch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Gemm {
+    /// The by-value argument.
+    pub geometry: GemmGeometry,
+    /// The tile of a warpgroup.
+    pub tile: WarpgroupTile,
+    /// The launch.
+    pub shape: LaunchShape,
+}
+
+impl Gemm {
+    /// The product that a convolution without a norm is, from dense NHWC to dense NHWC of a 16-bit type, on a
+    /// device with warpgroup MMA. The tile is that of the least estimated time.
+    ///
+    /// Only tiles of [`LISTED_PIXELS`] pixels apply lists.
+    ///
+    /// # Errors
+    /// As [`in_tiles`](Self::in_tiles).
+    pub fn new(
+        conv: &ConvGeometry,
+        (adds_residual, has_list): (bool, bool),
+        multiprocessors: u32,
+        shared_bytes: u32,
+    ) -> Result<Self, Refusal> {
+        let mut best: Result<Self, Refusal> = Err(Refusal::Needs("a tile"));
+        let listed = |tile: &WarpgroupTile| !has_list || tile.pixels == LISTED_PIXELS;
+        for tile in TILES.into_iter().filter(listed) {
+            for schedule in [Schedule::PING_PONG, Schedule::COOPERATIVE] {
+                let gemm = Self::in_tiles(conv, (tile, schedule), multiprocessors, shared_bytes);
+                let cycles = |gemm: &Self| gemm.cycles(adds_residual);
+                best = match (best, gemm) {
+                    (Ok(best), Ok(gemm)) if cycles(&gemm) < cycles(&best) => Ok(gemm),
+                    (Ok(best), _) => Ok(best),
+                    (Err(_), gemm) => gemm,
+                };
+            }
+        }
+        best
+    }
+
+    /// The same in tiles of this size.
+    ///
+    /// # Errors
+    /// A convolution of another kind; channels that are no whole vectors of 16 bytes; more pixels than a tensor
+    /// map counts; too little shared memory.
+    pub fn in_tiles(
+        conv: &ConvGeometry,
+        (tile, schedule): (WarpgroupTile, Schedule),
+        multiprocessors: u32,
+        shared_bytes: u32,
+    ) -> Result<Self, Refusal> {
+        let [strides, pads] = [
+            [conv.stride_d, conv.stride_h, conv.stride_w],
+            [conv.pad_d, conv.pad_h, conv.pad_w],
+        ];
+        if conv.taps() != 1 || conv.groups != 1 || strides != [1; 3] || pads != [0; 3] {
+            return Err(Refusal::Needs("one tap, stride 1 and one group"));
+        }
+        let [channels, filters] = [conv.group_c, conv.group_k];
+        if !channels.is_multiple_of(8) || !filters.is_multiple_of(8) {
+            return Err(Refusal::Needs("channels in whole vectors of 16 bytes"));
+        }
+        let pixels = (conv.n).checked_mul(conv.output_pixels().into());
+        let pixels = pixels.filter(|&pixels| pixels < 1 << 31);
+        let pixels = pixels.ok_or(Refusal::Needs("less than 2^31 pixels"))? as u32;
+        let warpgroups = WARPGROUPS >> schedule.shift();
+        let tile_pixels = warpgroups * tile.pixels;
+        let filter_tiles = filters.div_ceil(tile.filters);
+        let tiles = pixels.div_ceil(tile_pixels).checked_mul(filter_tiles);
+        let geometry = GemmGeometry {
+            pixels,
+            channels,
+            filters,
+            tile_pixels,
+            filter_tiles,
+            tiles: tiles.ok_or(Refusal::Needs("less than 2^32 tiles"))?,
+            k_blocks: channels.div_ceil(LINE_VALUES),
+            stages: MIN_STAGES,
+            schedule,
+            residency: Residency::RESIDENT,
+            bias: conv.bias,
+        };
+        let launched = geometry.launched(tile, multiprocessors, shared_bytes);
+        launched.ok_or(Refusal::Needs("a tile that fits shared memory"))
+    }
+
+    /// The estimated cycles of a block. In the ping-pong schedule the epilogue of a tile runs beside the
+    /// mainloop of the next.
+    fn cycles(&self, adds_residual: bool) -> u64 {
+        let (g, tile) = (&self.geometry, self.tile);
+        let blocks = self.shape.grid[0].max(1);
+        let tiles = u64::from(g.tiles.div_ceil(blocks));
+        let results = u64::from(g.tile_pixels * tile.filters);
+        let k = u64::from(g.k_blocks * LINE_VALUES);
+        let multiplied = results * k / MULTIPLY_ADDS_PER_CYCLE;
+        let loaded = u64::from(g.tile_pixels + tile.filters) * 2 * k / LOADED_PER_CYCLE;
+        let residual = u64::from(adds_residual);
+        let written = (1 + residual) * 2 * results / WRITTEN_PER_CYCLE;
+        let mainloop = multiplied.max(loaded) + MAINLOOP_CYCLES;
+        let of_thread = u64::from(tile.pixels * tile.filters) / u64::from(WARPGROUP_THREADS);
+        let epilogue = EPILOGUE_CYCLES + of_thread * (VALUE_CYCLES + residual * RESIDUAL_CYCLES);
+        let all = if g.schedule.is_ping_pong() {
+            tiles * (written.max(multiplied).max(loaded) + (mainloop + epilogue) / 2)
+        } else {
+            tiles * (written.max(loaded) + mainloop + epilogue)
+        };
+        START_CYCLES + all + mainloop + epilogue
+    }
+}
+
+impl GemmGeometry {
+    /// With as many stages as shared memory has room for, if for enough, and the launch: a block for each
+    /// multiprocessor, all of whose tiles have the same filters, if there are so many.
+    fn launched(
+        self,
+        tile: WarpgroupTile,
+        multiprocessors: u32,
+        shared_bytes: u32,
+    ) -> Option<Gemm> {
+        let whole = multiprocessors - multiprocessors % self.filter_tiles;
+        let blocks = self
+            .tiles
+            .min(if whole > 0 { whole } else { multiprocessors });
+        // The parts start on a multiple of a swizzled tile's alignment.
+        let end = |g: &GemmGeometry| g.layout([tile.pixels, tile.filters]).end + TILE_BYTES;
+        let with_stages = |residency, least: u32| {
+            let of = |stages| GemmGeometry {
+                stages,
+                residency,
+                ..self
+            };
+            let mut all = (least..=MAX_STAGES).rev().map(of);
+            all.find(|g| end(g) <= shared_bytes)
+        };
+        // A block with several tiles of the same filters loads these once.
+        let stay = whole > 0 && self.tiles > blocks;
+        let resident = stay.then(|| with_stages(Residency::RESIDENT, RESIDENT_STAGES));
+        let resident = resident.flatten();
+        let geometry = resident.or_else(|| with_stages(Residency::STREAMED, MIN_STAGES))?;
+        Some(Gemm {
+            geometry,
+            tile,
+            shape: LaunchShape::linear(blocks.into(), BLOCK_THREADS)?.with_shared(end(&geometry)),
+        })
+    }
+}
+
+/// The configuration in words.
+impl fmt::Display for Gemm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (g, tile) = (&self.geometry, self.tile);
+        let schedule = match g.schedule.is_ping_pong() {
+            true => "ping-pong",
+            false => "cooperative",
+        };
+        write!(
+            f,
+            "tiles of {} pixels x {} filters for each warpgroup, {schedule}, {} stages{}",
+            tile.pixels,
+            tile.filters,
+            g.stages,
+            if g.residency.is_resident() {
+                ", resident filters"
+            } else {
+                ""
+            }
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::KernelGeometry;
+    use op_spec::ConvSpec;
+
+    fn conv(x: [usize; 4], k: usize, filter: usize) -> ConvGeometry {
+        let weight = [k, x[1], filter, filter];
+        let problem = ConvSpec::<2>::default().problem(&x, &weight, None);
+        let problem = problem.expect("a sound problem");
+        problem.geometry().expect("a small problem")
+    }
+
+    fn gemm(x: [usize; 4], k: usize) -> Result<Gemm, Refusal> {
+        Gemm::new(&conv(x, k, 1), (false, false), 132, 227 << 10)
+    }
+
+    #[test]
+    fn tiles_cover_all_results_and_fit_shared_memory() {
+        for x in [
+            [32, 64, 56, 56],
+            [1, 8, 1, 1],
+            [64, 960, 1, 1],
+            [3, 72, 7, 9],
+        ] {
+            for k in [8, 64, 72, 256, 2048] {
+                let gemm = gemm(x, k).expect("a product");
+                let g = gemm.geometry;
+                assert_eq!(g.pixels as usize, x[0] * x[2] * x[3]);
+                assert!(g.filter_tiles * gemm.tile.filters >= g.filters);
+                assert!(g.tiles / g.filter_tiles * g.tile_pixels >= g.pixels);
+                assert!(g.k_blocks * LINE_VALUES >= g.channels);
+                assert!(g.stages >= MIN_STAGES && gemm.shape.shared_bytes <= 227 << 10);
+                assert!(gemm.shape.grid[0] <= g.tiles.min(132));
+            }
+        }
+    }
+
+    #[test]
+    fn few_tiles_are_small_ones() {
+        let tile = |x, k| gemm(x, k).expect("a product").tile;
+        assert_eq!(tile([1, 512, 7, 7], 512).pixels, 64);
+        assert_eq!(tile([64, 512, 56, 56], 512).filters, 128);
+    }
+
+    #[test]
+    fn other_convolutions_are_refused() {
+        let refused =
+            |conv: &ConvGeometry| Gemm::new(conv, (false, false), 132, 227 << 10).is_err();
+        let good = conv([2, 16, 5, 5], 24, 1);
+        assert!(!refused(&good));
+        assert!(refused(&conv([2, 16, 5, 5], 24, 3)));
+        assert!(refused(&conv([2, 12, 5, 5], 24, 1)));
+        assert!(refused(&conv([2, 16, 5, 5], 20, 1)));
+        assert!(refused(&ConvGeometry {
+            stride_w: 2,
+            ..good
+        }));
+        assert!(refused(&ConvGeometry { pad_h: 1, ..good }));
+        assert!(refused(&ConvGeometry {
+            groups: 2,
+            group_c: 8,
+            group_k: 16,
+            ..good
+        }));
+        let most = ConvGeometry {
+            n: (1 << 31) - 1,
+            w: 1,
+            h: 1,
+            p: 1,
+            q: 1,
+            ..good
+        };
+        assert!(!refused(&most));
+        assert!(refused(&ConvGeometry { n: 1 << 31, ..most }));
+        assert!(refused(&ConvGeometry {
+            n: u64::MAX,
+            ..good
+        }));
+    }
+}

@@ -1,0 +1,127 @@
+//! The consumer warpgroups: the mainloop.
+
+use cuda_std::mbarrier::Barrier;
+use cuda_std::wgmma::{self, InFlight, MatrixDescriptor, MatrixLayout};
+use cuda_std::{opaque, thread};
+use launch_config::WARP_THREADS;
+use launch_config::gemm::{LINE_BYTES, STAGE_STEPS, WARPGROUP_WARPS};
+
+use super::results::Results;
+use super::{MMA_ROWS, Memory, Multiply, Output};
+use crate::parts::pipeline::PipelineState;
+
+/// Units (16 bytes) of a line, and of what a step reads of it.
+const LINE_UNITS: u32 = LINE_BYTES / wgmma::UNIT_BYTES;
+const STEP_UNITS: u32 = LINE_UNITS / STAGE_STEPS;
+
+/// The layout of both operands: lines of 128 bytes, swizzled.
+const LAYOUT: MatrixLayout = MatrixLayout::swizzled(LINE_UNITS.trailing_zeros(), 8 * LINE_UNITS);
+
+/// Arrives at a barrier for the warp.
+#[inline(always)]
+unsafe fn release(barrier: Barrier) {
+    if thread::thread_idx_x().is_multiple_of(WARP_THREADS) {
+        barrier.arrive();
+    }
+}
+
+/// The steps of a stage of the matrix whose first line starts at unit `first`.
+#[inline(always)]
+fn steps(first: u32) -> [MatrixDescriptor; STAGE_STEPS as usize] {
+    [0, 1, 2, 3].map(|step| MatrixDescriptor::laid_out(first + step * STEP_UNITS, LAYOUT))
+}
+const _: () = assert!(STAGE_STEPS == 4);
+
+/// The mainloop and the epilogue of all of the block's tiles that are the warpgroup's, in tiles of
+/// `BLOCKS * MMA_ROWS` pixels and `2 * SUMS` filters.
+///
+/// # Safety
+/// All threads of a warpgroup call it, after the barrier behind the initialisation; `warp` is the warp's number
+/// in the block.
+#[inline(always)]
+pub(super) unsafe fn consume<T: Multiply<SUMS>, const SUMS: usize, const BLOCKS: usize>(
+    memory: &Memory,
+    output: &Output<'_, T>,
+    warp: u32,
+) {
+    let g = &memory.g;
+    let number = warp / WARPGROUP_WARPS;
+    let ping_pong = g.schedule.shift();
+    let results = Results::<T, SUMS, BLOCKS>::new(memory, output, number);
+    let stages = memory.stages();
+    let [first_pixels, stage_units] = [
+        wgmma::unit(memory.stage(0)) + memory.first_pixel(number) * LINE_UNITS,
+        memory.layout.stage_bytes / wgmma::UNIT_BYTES,
+    ];
+    // Filters are behind the pixels of each stage, or stay.
+    let stay = g.residency.is_resident();
+    let [first_filters, filter_stage_units] = if stay {
+        let resident = wgmma::unit(memory.resident(0));
+        [resident, memory.filter_bytes() / wgmma::UNIT_BYTES]
+    } else {
+        let first = wgmma::unit(memory.stage(0)) + g.tile_pixels * LINE_UNITS;
+        [first, stage_units]
+    };
+    let mut state = PipelineState::FIRST;
+    // In the ping-pong schedule each warpgroup skips the stages of the other one's tiles.
+    if ping_pong * number == 1 {
+        state = state.skip(g.k_blocks, &stages);
+    }
+    let mut tile = memory.first_tile(number);
+    let (mut parity, mut of_filter) = (0, None);
+    while tile < g.tiles {
+        let [_, filter] = memory.start(tile);
+        if of_filter.replace(filter) != Some(filter) {
+            results.keep_channels(filter);
+            if stay {
+                memory.filters_are_there().wait(0);
+            }
+        }
+        if ping_pong == 1 {
+            // The phase of parity 1 of a new barrier counts as over, so the first warpgroup begins.
+            memory.turn(number).wait(parity ^ 1 ^ number);
+        }
+        // The second one is not used in tiles of one block. An array of both would be in local memory.
+        let [mut first, mut second] = [(); 2].map(|()| InFlight::at_rest(const { [0.0; SUMS] }));
+        let mut used = None;
+        let mut k_block = 0;
+        while k_block < g.k_blocks {
+            opaque::not_unrolled();
+            stages.full(state.stage).wait(state.parity);
+            let pixels = first_pixels + state.stage * stage_units;
+            let of_filters = if stay { k_block } else { state.stage };
+            let filters = steps(first_filters + of_filters * filter_stage_units);
+            first = T::add(first, &steps(pixels), &filters);
+            if BLOCKS == 1 {
+                first.wait_for_older::<1>();
+            } else {
+                second = T::add(second, &steps(pixels + MMA_ROWS * LINE_UNITS), &filters);
+                second.wait_for_older::<2>();
+            }
+            if let Some(stage) = used.replace(state.stage) {
+                release(stages.empty(stage));
+            }
+            state = state.next(&stages);
+            k_block = opaque::to_compiler(k_block + 1);
+        }
+        if ping_pong == 1 {
+            // The warp has waited for all stages of its tile; the next ones belong to the other warpgroup.
+            release(memory.turn(1 - number));
+            state = state.skip(g.k_blocks, &stages);
+        }
+        let sums = if BLOCKS == 1 {
+            [T::wait(first), const { [0.0; SUMS] }]
+        } else {
+            let second = T::wait(second);
+            [T::wait(first), second]
+        };
+        if let Some(stage) = used {
+            release(stages.empty(stage));
+        }
+        results.finish(sums, parity);
+        // The warp's results are there.
+        release(memory.there(number));
+        tile += memory.tile_step();
+        parity ^= 1;
+    }
+}

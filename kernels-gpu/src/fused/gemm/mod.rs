@@ -1,0 +1,446 @@
+//! A convolution of one tap from NHWC to NHWC as a plain matrix product (GEMM) on Hopper (sm_90a), with batch
+//! norm, function, residual and clamp in its epilogue.
+//!
+//! # Idea
+//! Pixels of all samples are the rows of A, filters the columns of B, and both lie as tensor cores want them:
+//! channels side by side. So tensor maps bring tiles of the tensors themselves to shared memory, and take tiles
+//! of the output from there; no thread computes an address. Zeros stand in for what is outside of a tensor, and
+//! nothing outside is stored.
+//!
+//! ```text
+//! producer, one thread:     if filters stay: copy their boxes
+//!                           for each tile of the block, for each 64 values of K:
+//!                               wait until the stage is empty; copy the boxes of pixels, and of filters otherwise
+//! consumers, a warpgroup:   for each of its tiles:
+//!                               if its filters are others than before: bias, gain and shift of them, from the
+//!                                   batch norm's statistics
+//!                               for each 64 values of K: wait until the stage is full; start 4 steps of wgmma;
+//!                                   release the stage before, whose steps are over
+//!                               wait until there is room for results, and the residual is there
+//!                               y = function(round(gain * (sum + bias) + shift)) + residual, in its place,
+//!                                   or a list of functions of it
+//! writers, one thread       for each tile of its warpgroup:
+//! for each warpgroup:           start to copy the residual to where the results will be
+//!                               wait until they are there; store them; wait until they have been read
+//! ```
+//! `launch_config::gemm` has the tiles and the map of shared memory.
+//!
+//! # Schedules
+//! *Ping-pong*: each warpgroup has every second tile of the block, so that one runs its epilogue while the other
+//! multiplies. Stages belong to one warpgroup for a whole tile; a barrier says whose turn it is, since a stage's
+//! barrier tells only the parity of its phase. *Cooperative*: a tile's pixels are halved between them.
+//!
+//! # Results that are not finite
+//! Products are of the window's own values and of zeros with zeros, so a result is infinite or NaN only where it
+//! should be.
+
+#[cfg(not(target_arch = "nvptx64"))]
+mod boxes;
+mod consume;
+mod results;
+mod write;
+
+#[cfg(not(target_arch = "nvptx64"))]
+pub use boxes::{boxes_of_filters, boxes_of_input, boxes_of_output};
+
+use core::ffi::c_void;
+
+use cuda_std::mbarrier::Barrier;
+use cuda_std::shared::{self, Shared, SharedAddr};
+use cuda_std::tensor_map::{TensorMap, copy_box};
+use cuda_std::wgmma::{self, InFlight, MatrixDescriptor};
+use cuda_std::{Storage, async_proxy, bf16, f16, kernel, opaque, registers, thread};
+use launch_config::batch_norm::FoldGeometry;
+use launch_config::gemm::{
+    BLOCK_THREADS, CHANNEL_VALUES, GemmGeometry, GemmLayout, LINE_BYTES, LINE_VALUES, STAGE_STEPS,
+    TILE_BYTES, WARPGROUP_WARPS, WARPGROUPS, WARPS,
+};
+use launch_config::implicit_gemm::{Epilogue, RoundedEpilogue};
+use launch_config::pointwise::PointwiseList;
+use launch_config::{AffineType, Presence, WARP_THREADS};
+
+use crate::parts::index::div_rem;
+use crate::parts::pipeline::{Pipeline, PipelineState};
+use crate::parts::store::{GainAndShift, StoreEpilogue};
+use consume::consume;
+use write::write;
+
+/// Registers of a consumer thread and of a producer thread (`setmaxnreg`).
+const CONSUMER_REGISTERS: u32 = 232;
+const PRODUCER_REGISTERS: u32 = 40;
+
+/// The thread that is the producer.
+const PRODUCER: u32 = WARPS * WARP_THREADS;
+
+/// The rows of an MMA.
+const MMA_ROWS: u32 = 64;
+
+/// The tile of a warpgroup.
+pub(super) trait Tile {
+    /// Pixels and filters.
+    const EXTENTS: [u32; 2];
+}
+
+macro_rules! tiles {
+    ($($Tile:ident: $pixels:literal $filters:literal;)*) => {$(
+        #[doc = concat!(stringify!($pixels), " pixels of ", stringify!($filters), " filters.")]
+        pub(super) struct $Tile;
+        impl Tile for $Tile {
+            const EXTENTS: [u32; 2] = [$pixels, $filters];
+        }
+    )*};
+}
+
+tiles! {
+    M64N64: 64 64;
+    M64N128: 64 128;
+    M128N64: 128 64;
+    M128N128: 128 128;
+}
+
+/// An element type, with products of 64 rows and `2 * SUMS` columns.
+pub(super) trait Multiply<const SUMS: usize>: Storage {
+    /// Adds the products of a stage to sums that may be in flight.
+    ///
+    /// # Safety
+    /// As for the functions of [`wgmma`].
+    unsafe fn add(
+        sums: InFlight<SUMS>,
+        a: &[MatrixDescriptor; STAGE_STEPS as usize],
+        b: &[MatrixDescriptor; STAGE_STEPS as usize],
+    ) -> InFlight<SUMS>;
+
+    /// Waits for all products.
+    ///
+    /// # Safety
+    /// All threads of the warpgroup make this call.
+    unsafe fn wait(sums: InFlight<SUMS>) -> [f32; SUMS];
+}
+
+macro_rules! multiply {
+    ($($T:ident $sums:literal $add:ident;)*) => {$(
+        impl Multiply<$sums> for $T {
+            #[inline(always)]
+            unsafe fn add(
+                sums: InFlight<$sums>,
+                a: &[MatrixDescriptor; STAGE_STEPS as usize],
+                b: &[MatrixDescriptor; STAGE_STEPS as usize],
+            ) -> InFlight<$sums> {
+                wgmma::$add(sums, a, b)
+            }
+
+            #[inline(always)]
+            unsafe fn wait(sums: InFlight<$sums>) -> [f32; $sums] {
+                sums.wait::<0>()
+            }
+        }
+    )*};
+}
+
+multiply! {
+    f16 32 add_shared_n64_f16_4;
+    f16 64 add_shared_n128_f16_4;
+    bf16 32 add_shared_n64_bf16_4;
+    bf16 64 add_shared_n128_bf16_4;
+}
+
+/// A batch norm that the kernel folds.
+#[derive(Clone, Copy)]
+struct Norm {
+    running: [*const c_void; 2],
+    affine: [*const c_void; 2],
+    geometry: FoldGeometry,
+    /// The element type of all of these.
+    ty: AffineType,
+    /// Whether there is one.
+    presence: Presence,
+}
+
+/// What becomes of sums.
+#[derive(Clone, Copy)]
+struct Output<'a, T> {
+    bias: *const T,
+    norm: Norm,
+    store: StoreEpilogue,
+    rounded: RoundedEpilogue,
+    /// Functions of rounded results, in place of `rounded`.
+    list: &'a PointwiseList,
+}
+
+/// A block computes tiles of pixels times filters of `y`.
+///
+/// *Launch*: `launch_config::gemm::Gemm`'s shape. *Mapping*, *schedules*: at the head of the module.
+/// *Barriers*: one of the block behind the initialisation; `full` and `empty` of each stage; for each warpgroup
+/// its turn, the room for its results and their being there, and a named barrier behind what it keeps of filters.
+/// *Traffic*: pixels once for each tile of filters, filters once for each tile of pixels, both mostly from the
+/// level-2 cache; the residual and the output once.
+///
+/// # Safety
+/// `x`, `filters`, `residual` and `y` are the tensor maps of the geometry's boxes over tensors of its extents;
+/// `y` overlaps no other, and `residual` is read only if `rounded` adds it. `bias`, `gain`, `shift`, running
+/// statistics, weight and bias of the norm have an element for each filter where they are said to exist. With a
+/// norm the epilogue has no gain and shift of its own. The list is empty, or `rounded` changes no result and the
+/// tile has [`LISTED_PIXELS`](launch_config::gemm::LISTED_PIXELS) pixels.
+#[kernel(
+    instances(W: [m64n64: M64N64, m64n128: M64N128, m128n64: M128N64, m128n128: M128N128], T: [f16, bf16]),
+    max_threads = BLOCK_THREADS,
+    min_blocks = 1
+)]
+pub unsafe fn gemm_sm90<W: Tile, T: Multiply<32> + Multiply<64>>(
+    x: &TensorMap,
+    filters: &TensorMap,
+    residual: &TensorMap,
+    y: &TensorMap,
+    bias: *const T,
+    gain: *const f32,
+    shift: *const f32,
+    running_mean: *const c_void,
+    running_var: *const c_void,
+    norm_weight: *const c_void,
+    norm_bias: *const c_void,
+    g: &GemmGeometry,
+    norm: FoldGeometry,
+    norm_type: AffineType,
+    has_norm: Presence,
+    epilogue: Epilogue,
+    rounded: RoundedEpilogue,
+    list: &PointwiseList,
+) {
+    let memory = Memory::of(g, W::EXTENTS);
+    if thread::thread_idx_x() == PRODUCER {
+        let consumers = WARPS >> g.schedule.shift();
+        memory.stages().init(1, consumers);
+        let mut warpgroup = 0;
+        while warpgroup < WARPGROUPS {
+            memory.turn(warpgroup).init(WARPGROUP_WARPS);
+            memory.room(warpgroup).init(1);
+            memory.there(warpgroup).init(WARPGROUP_WARPS);
+            warpgroup = opaque::to_compiler(warpgroup + 1);
+        }
+        memory.filters_are_there().init(1);
+        async_proxy::fence_shared();
+    }
+    thread::sync_threads();
+
+    let warp = opaque::uniform(thread::thread_idx_x() / WARP_THREADS);
+    if warp >= WARPS {
+        registers::decrease::<PRODUCER_REGISTERS>();
+        let number = warp - WARPS;
+        if !thread::thread_idx_x().is_multiple_of(WARP_THREADS) {
+            return;
+        }
+        if number == 0 {
+            produce(&memory, [x, filters]);
+        } else if number <= WARPGROUPS {
+            write(&memory, number - 1, (residual, rounded.residual), y);
+        }
+        return;
+    }
+    registers::increase::<CONSUMER_REGISTERS>();
+    let output = Output {
+        bias,
+        norm: Norm {
+            running: [running_mean, running_var],
+            affine: [norm_weight, norm_bias],
+            geometry: norm,
+            ty: norm_type,
+            presence: has_norm,
+        },
+        store: StoreEpilogue {
+            of_channels: GainAndShift { gain, shift },
+            epilogue,
+        },
+        rounded,
+        list,
+    };
+    match W::EXTENTS {
+        [64, 64] => consume::<T, 32, 1>(&memory, &output, warp),
+        [64, _] => consume::<T, 64, 1>(&memory, &output, warp),
+        [_, 64] => consume::<T, 32, 2>(&memory, &output, warp),
+        _ => consume::<T, 64, 2>(&memory, &output, warp),
+    }
+}
+
+/// Loads the stages of all of the block's tiles, one after the other.
+///
+/// # Safety
+/// One thread calls it, after the barrier behind the initialisation.
+#[inline(always)]
+unsafe fn produce(memory: &Memory, [x, filters]: [&TensorMap; 2]) {
+    let g = &memory.g;
+    let stages = memory.stages();
+    let mut state = PipelineState::FIRST;
+    let mut tile = thread::block_idx_x();
+    let stay = g.residency.is_resident();
+    if stay {
+        let [_, filter] = memory.start(tile).map(|at| at as i32);
+        let there = memory.filters_are_there();
+        there.arrive_expect(g.k_blocks * memory.filter_bytes());
+        let mut k_block = 0;
+        while k_block < g.k_blocks {
+            opaque::not_unrolled();
+            let channel = (k_block * LINE_VALUES) as i32;
+            copy_box(
+                memory.resident(k_block),
+                filters,
+                [channel, filter, 0, 0, 0],
+                there,
+            );
+            k_block = opaque::to_compiler(k_block + 1);
+        }
+    }
+    while tile < g.tiles {
+        let [pixel, filter] = memory.start(tile).map(|at| at as i32);
+        let mut k_block = 0;
+        while k_block < g.k_blocks {
+            opaque::not_unrolled();
+            // The phase of parity 1 of a new barrier counts as over: its stage is empty.
+            stages.empty(state.stage).wait(state.parity ^ 1);
+            let full = stages.full(state.stage);
+            full.arrive_expect(memory.layout.stage_bytes);
+            let channel = (k_block * LINE_VALUES) as i32;
+            let to = memory.stage(state.stage);
+            copy_box(to, x, [channel, pixel, 0, 0, 0], full);
+            if !stay {
+                let to = to.offset(g.tile_pixels * LINE_BYTES);
+                copy_box(to, filters, [channel, filter, 0, 0, 0], full);
+            }
+            state = state.next(&stages);
+            k_block = opaque::to_compiler(k_block + 1);
+        }
+        tile += thread::grid_dim_x();
+    }
+}
+
+/// The parts of shared memory that [`GemmLayout`] describes.
+#[derive(Clone, Copy)]
+struct Memory {
+    g: GemmGeometry,
+    layout: GemmLayout,
+    /// The tile of a warpgroup.
+    tile: [u32; 2],
+    /// What the parts start on, from the start of dynamic shared memory.
+    first: u32,
+}
+
+impl Memory {
+    #[inline(always)]
+    unsafe fn of(g: &GemmGeometry, tile: [u32; 2]) -> Self {
+        let start = shared::dynamic::<u32>(0, 0).addr(0).0;
+        Self {
+            g: *g,
+            layout: g.layout(tile),
+            tile,
+            first: start.wrapping_neg() % TILE_BYTES,
+        }
+    }
+
+    /// The first tile of a consumer warpgroup, and the distance of its tiles. In the ping-pong schedule the other
+    /// one has those between.
+    #[inline(always)]
+    unsafe fn first_tile(&self, number: u32) -> u32 {
+        thread::block_idx_x() + self.g.schedule.shift() * number * thread::grid_dim_x()
+    }
+
+    #[inline(always)]
+    unsafe fn tile_step(&self) -> u32 {
+        thread::grid_dim_x() << self.g.schedule.shift()
+    }
+
+    /// The first pixel of a consumer warpgroup in its tiles: in the cooperative schedule the second one has the
+    /// second half.
+    #[inline(always)]
+    unsafe fn first_pixel(&self, number: u32) -> u32 {
+        (1 - self.g.schedule.shift()) * number * self.tile[0]
+    }
+
+    /// The first pixel and the first filter of tile `tile` of the block's size. Neighbouring blocks have the same
+    /// pixels.
+    #[inline(always)]
+    unsafe fn start(&self, tile: u32) -> [u32; 2] {
+        let (pixel_tile, filter_tile) = div_rem(tile, self.g.filter_tiles);
+        [pixel_tile * self.g.tile_pixels, filter_tile * self.tile[1]]
+    }
+
+    #[inline(always)]
+    unsafe fn words<T: cuda_std::element::Element>(&self, at: u32, len: u32) -> Shared<T> {
+        shared::dynamic(self.first + at, len)
+    }
+
+    /// Bytes of a tile's filters in a stage.
+    #[inline(always)]
+    fn filter_bytes(&self) -> u32 {
+        self.tile[1] * LINE_BYTES
+    }
+
+    /// The filters that stay of stage `k_block` of each tile.
+    #[inline(always)]
+    unsafe fn resident(&self, k_block: u32) -> SharedAddr {
+        let words = self.g.k_blocks * self.filter_bytes() / 4;
+        let words = self.words::<u32>(self.layout.filters, words);
+        words.addr(k_block * self.filter_bytes() / 4)
+    }
+
+    /// The stage `stage`: its pixels, and behind them its filters.
+    #[inline(always)]
+    unsafe fn stage(&self, stage: u32) -> SharedAddr {
+        let bytes = self.layout.stage_bytes;
+        let words = self.words::<u32>(self.layout.stages + stage * bytes, bytes / 4);
+        words.addr(0)
+    }
+
+    /// The results of a warpgroup, line by line of [`LINE_VALUES`] filters.
+    #[inline(always)]
+    unsafe fn results(&self, warpgroup: u32) -> Shared<u32> {
+        let words = self.tile[0] * self.tile[1] / 2;
+        self.words(self.layout.results + warpgroup * words * 4, words)
+    }
+
+    /// Gain and shift of each filter of a warpgroup's tile, and behind them the bias of each.
+    #[inline(always)]
+    unsafe fn of_channels(&self, warpgroup: u32) -> Shared<f32> {
+        let values = self.tile[1] * CHANNEL_VALUES;
+        self.words(self.layout.of_channels + warpgroup * values * 4, values)
+    }
+
+    #[inline(always)]
+    unsafe fn barriers(&self) -> Shared<u64> {
+        self.words(self.layout.barriers, self.g.barriers())
+    }
+
+    #[inline(always)]
+    unsafe fn stages(&self) -> Pipeline {
+        Pipeline {
+            barriers: self.barriers(),
+            first: 0,
+            stages: self.g.stages,
+            wraps: 1,
+        }
+    }
+
+    /// In the ping-pong schedule: it is `warpgroup`'s turn, since the other warpgroup waits for no more stages.
+    #[inline(always)]
+    unsafe fn turn(&self, warpgroup: u32) -> Barrier {
+        Barrier::at(self.barriers(), 2 * self.g.stages + warpgroup)
+    }
+
+    /// There is room for `warpgroup`'s next results, and the residual is in their place.
+    #[inline(always)]
+    unsafe fn room(&self, warpgroup: u32) -> Barrier {
+        Barrier::at(self.barriers(), 2 * self.g.stages + WARPGROUPS + warpgroup)
+    }
+
+    /// `warpgroup`'s results are there.
+    #[inline(always)]
+    unsafe fn there(&self, warpgroup: u32) -> Barrier {
+        let first = 2 * (self.g.stages + WARPGROUPS);
+        Barrier::at(self.barriers(), first + warpgroup)
+    }
+
+    /// The filters that stay are there.
+    #[inline(always)]
+    unsafe fn filters_are_there(&self) -> Barrier {
+        let first = 2 * self.g.stages + 3 * WARPGROUPS;
+        Barrier::at(self.barriers(), first)
+    }
+}

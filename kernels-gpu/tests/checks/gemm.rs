@@ -1,0 +1,163 @@
+//! Convolutions of one tap from NHWC to NHWC as plain matrix products, in all tiles and schedules.
+
+use cuda_std::Storage;
+use cuda_std::tensor_map::TensorMap;
+use launch_config::batch_norm::FoldGeometry;
+use launch_config::gemm::{Gemm, LISTED_PIXELS, TILES};
+use launch_config::implicit_gemm::sm90::Schedule;
+use launch_config::implicit_gemm::{Epilogue, RoundedEpilogue};
+use launch_config::pointwise::{PointwiseList, Step};
+use launch_config::{AffineType, KernelGeometry, Presence};
+use op_spec::PointwiseSpec;
+use op_spec::graph::LayerProblem;
+use oracle::Case;
+
+use super::super::kernels::fused::gemm::{
+    GEMM_SM90, boxes_of_filters, boxes_of_input, boxes_of_output,
+};
+use super::implicit_gemm_without_norm::folded;
+use super::norm::optional;
+use super::rows::{ADD, HARDSWISH, Listed, Row, SILU, rows};
+use super::{Outcome, Run, Tensor, compare, label, precision};
+
+/// Shared memory of the device that tiles are chosen for.
+const SHARED_BYTES: u32 = 227 << 10;
+
+const SIGMOID: Listed = Listed::Function(PointwiseSpec::Sigmoid {});
+
+fn table() -> [Row; 10] {
+    rows! {
+        // Less than a tile in every way.
+        [1, 8, 8], [1, 1, 5], [1, 1, 1];
+        // A stage that is not full, filters that are not, pixels of several samples in a tile.
+        [3, 72, 24], [1, 5, 9], [1, 1, 1], batch_norm(), relu();
+        // More stages of a tile than shared memory has; no bias.
+        [1, 584, 16], [1, 3, 4], [1, 1, 1], without_bias(), batch_norm();
+        // Tiles of filters, the last one not full; several tiles of pixels for each block.
+        [2, 16, 200], [3, 13, 17], [1, 1, 1], batch_norm(), list(&[SILU, ADD]);
+        [2, 64, 136], [1, 21, 16], [1, 1, 1], leaky_relu(0.25), list(&[ADD, HARDSWISH]);
+        [1, 128, 64], [1, 19, 31], [1, 1, 1], batch_norm(), list(&[HARDSWISH]);
+        [1, 24, 128], [1, 11, 50], [1, 1, 1], without_bias(), list(&[ADD]);
+        [1, 40, 72], [2, 7, 9], [1, 1, 1], list(&[SILU]);
+        // Lists of other functions.
+        [3, 16, 72], [1, 1, 30], [1, 1, 1], batch_norm(), relu(), list(&[SIGMOID, HARDSWISH]);
+        [1, 8, 136], [1, 9, 9], [1, 1, 1], list(&[SIGMOID]);
+    }
+}
+
+/// All rows.
+pub(crate) fn matches<T: Storage>(run: &Run) -> Outcome {
+    for (number, row) in table().iter().enumerate() {
+        check::<T>(run, &format!("row {number}"), row, row.case::<T>())?;
+    }
+    // Values that are not finite, in the input and among the filters.
+    let row = table()[1];
+    let mut case = row.case::<T>().special();
+    case.parameters[0][[3, 5, 0, 0, 0]] = f32::INFINITY;
+    check::<T>(run, "special values", &row, case)
+}
+
+fn check<T: Storage>(run: &Run, what: &str, row: &Row, case: Case) -> Outcome {
+    let problem = case.problem().expect("a sound problem").steps[0].problem;
+    let LayerProblem::Conv3d(conv) = problem else {
+        unreachable!("a convolution of volumes")
+    };
+    let conv = conv.geometry().expect("a small problem");
+    let wanted = case.expected(&precision::<T>());
+    let wanted = wanted.expect("layers that take this input");
+    let loaded = run.load::<T>(&case)?;
+    let last = |tensor: &Tensor<T>| run.channels_last(tensor, conv.n, conv.output_channels());
+    let x = run.channels_last(&loaded.x, conv.n, conv.group_c)?;
+    let residual = loaded.parameters.get(case.parameters.len());
+    let residual = residual.map(last).transpose()?;
+    let filters = &loaded.parameters[0];
+    let outputs = (conv.n * u64::from(conv.output_pixels())) as usize;
+    // The norm's parameters are the last four. It has them as f32, as the tensors' type, or folded.
+    let first = case.parameters.len() - 4 * usize::from(row.batch_norm);
+    let norm = case
+        .problem()
+        .expect("a sound problem")
+        .steps
+        .get(1)
+        .map(|step| step.problem);
+    let fold = match norm {
+        Some(LayerProblem::BatchNorm(norm)) => FoldGeometry::of(&norm).expect("few channels"),
+        _ => FoldGeometry::NONE,
+    };
+    let in_f32 = |index: usize| {
+        let values: Vec<f32> = case.parameters[first + index].iter().copied().collect();
+        run.tensor::<f32>(&values)
+    };
+    let function = row.function.map(|function| Step::of(&function));
+    let ends = function.map_or(Epilogue::NONE, |step| {
+        Epilogue::of(step).expect("a slope or a bound")
+    });
+    let of_row = row.residual_list();
+    let (rounded, list) = match RoundedEpilogue::of(&of_row) {
+        Some(rounded) => (rounded, PointwiseList::EMPTY),
+        None => (RoundedEpilogue::NONE, of_row.functions),
+    };
+    let mut forms = 0;
+    for (tile, schedule) in TILES
+        .into_iter()
+        .flat_map(|tile| [Schedule::PING_PONG, Schedule::COOPERATIVE].map(|of| (tile, of)))
+    {
+        if !list.is_empty() && tile.pixels != LISTED_PIXELS {
+            continue;
+        }
+        // As few multiprocessors as make several tiles of a block.
+        let gemm = Gemm::in_tiles(&conv, (tile, schedule), 1 + forms % 3, SHARED_BYTES);
+        let gemm = gemm.expect("a product");
+        let y = run.empty::<T>(outputs * conv.group_k as usize)?;
+        let form = if row.batch_norm { forms % 3 } else { 3 };
+        forms += 1;
+        let folded_values = (form == 2).then(|| folded(&case));
+        let folded_values = folded_values
+            .map(|of| Ok::<_, super::Failure>([run.tensor::<f32>(&of[0])?, run.tensor(&of[1])?]));
+        let [gain, shift] = match folded_values.transpose()? {
+            Some([gain, shift]) => [Some(gain), Some(shift)],
+            None => [None, None],
+        };
+        let of_norm: [Option<Tensor<f32>>; 4] = match form {
+            0 => [in_f32(0)?, in_f32(1)?, in_f32(2)?, in_f32(3)?].map(Some),
+            _ => [const { None }; 4],
+        };
+        let parameter = |index: usize| match (&of_norm[index], form) {
+            (Some(tensor), _) => tensor.source(),
+            (None, 1) => loaded.parameters[first + index].source(),
+            (None, _) => std::ptr::null(),
+        };
+        let map = |boxes: cuda_std::tensor_map::Boxes, tensor: &Tensor<T>| {
+            boxes.emulated(tensor.source())
+        };
+        let arguments = (
+            map(boxes_of_input(&gemm), &x),
+            map(boxes_of_filters(&gemm), filters),
+            (residual.as_ref()).map_or(TensorMap::NONE, |of| map(boxes_of_output(&gemm), of)),
+            map(boxes_of_output(&gemm), &y),
+            optional(conv.bias.is_present().then(|| &loaded.parameters[1])),
+            optional(gain.as_ref()),
+            optional(shift.as_ref()),
+            parameter(0),
+            parameter(1),
+            parameter(2),
+            parameter(3),
+            gemm.geometry,
+            fold,
+            AffineType::of(form == 0),
+            Presence::of(form < 2),
+            Epilogue {
+                gain_and_shift: Presence::of(form == 2),
+                ..ends
+            },
+            rounded,
+            list,
+        );
+        let labels = [tile.label.into(), label::<T>()];
+        run.launch(&GEMM_SM90, &labels, Some(gemm.shape), arguments)?;
+        // Back to planes of channels.
+        let y = run.channels_last(&y, conv.n, conv.output_pixels())?;
+        compare(&format!("{what}, {gemm}"), &y, &wanted)?;
+    }
+    Ok(())
+}
