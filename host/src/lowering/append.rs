@@ -16,7 +16,7 @@ use crate::operators::batch_norm::{self, Folded, Statistics};
 use crate::operators::conv::{Filters, append_pad};
 use crate::operators::fused::group_norm_scale_pointwise::{Tail, normalise_and_map};
 use crate::operators::fused::{
-    clamp_multiply_channel_reduction, depthwise, fold_scale, group_norm_scale,
+    clamp_multiply_channel_reduction, depthwise, fold_scale, gemm, group_norm_scale,
     group_norm_scale_max_pool2d_clamp, implicit_gemm, max_pool2d_clamp,
     multiply_instance_norm_clamp_multiply_channel_reduction, scale_max_pool2d_clamp,
 };
@@ -97,14 +97,19 @@ impl<'a> Appending<'a> {
         Ok(folded)
     }
 
-    /// Those of the batch norm `layer`.
-    fn folded_batch_norm(&mut self, layer: usize, problem: &BatchNormProblem) -> Result<Folded> {
-        let statistics = Statistics {
+    /// Running statistics and parameters of the batch norm `layer`.
+    fn running(&self, layer: usize) -> Statistics {
+        Statistics {
             mean: self.first(layer),
             variance: (self.parameter(layer, 1)).expect("a batch norm has both statistics"),
             weight: self.parameter(layer, 2),
             bias: self.parameter(layer, 3),
-        };
+        }
+    }
+
+    /// Those of the batch norm `layer`.
+    fn folded_batch_norm(&mut self, layer: usize, problem: &BatchNormProblem) -> Result<Folded> {
+        let statistics = self.running(layer);
         let (program, preparations) = (&mut *self.program, self.preparations);
         batch_norm::folded(program, preparations, layer, statistics, problem)
     }
@@ -128,7 +133,10 @@ impl<'a> Appending<'a> {
         };
         let [folded, folded_behind] = match plan {
             Plan::Store(store) => [
-                self.folded(&store.affine)?,
+                match lowered.folded_by_producer() {
+                    Some(_) => None,
+                    None => self.folded(&store.affine)?,
+                },
                 self.folded(&store.affine_behind)?,
             ],
             _ => [None; 2],
@@ -237,6 +245,13 @@ impl<'a> Appending<'a> {
                 let x = self.padded(x, start)?;
                 let parameters = self.convolution(start, lowered)?;
                 return one_launch_3d::append(self.program, x, &parameters, output, launch);
+            }
+            Producer::Gemm(gemm) => {
+                let parameters = self.convolution(start, lowered)?;
+                let norm = lowered.folded_by_producer();
+                let norm = norm.map(|(layer, norm)| (self.running(layer), norm));
+                let (program, store) = (&mut *self.program, plan.store_epilogue());
+                return gemm::append(program, x, &parameters, norm, gemm, store, output);
             }
             Producer::ImplicitGemm(gemm) => {
                 let x = self.padded(x, start)?;

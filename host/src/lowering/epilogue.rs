@@ -15,7 +15,7 @@ pub(super) use series::{Series, SeriesKernel};
 use super::region::Region;
 use crate::operators::pointwise::ListStep;
 use crate::operators::reduction::OfChannels;
-use crate::spec::{ClampProblem, GroupNormProblem, ReductionOp};
+use crate::spec::{BatchNormProblem, ClampProblem, GroupNormProblem, ReductionOp};
 use launch_config::implicit_gemm::Epilogue as StoreEpilogue;
 use launch_config::{Presence, Refusal};
 
@@ -143,6 +143,14 @@ impl Store {
             affine_behind: behind.affine,
             list: behind.list,
         })
+    }
+
+    /// The batch norm that alone makes the gain and the shift of the epilogue, if one does.
+    pub(super) fn batch_norm(&self) -> Option<(usize, BatchNormProblem)> {
+        match self.affine[..] {
+            [(layer, ChannelAffine::BatchNorm(problem))] => Some((layer, problem)),
+            _ => None,
+        }
     }
 }
 

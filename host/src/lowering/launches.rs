@@ -19,7 +19,7 @@ use crate::error::Result;
 use crate::operators::conv::plan_pad;
 use crate::operators::fused::group_norm_scale_pointwise::plan_normalising;
 use crate::operators::fused::{
-    clamp_multiply_channel_reduction, depthwise, group_norm_scale,
+    clamp_multiply_channel_reduction, depthwise, gemm, group_norm_scale,
     group_norm_scale_max_pool2d_clamp, max_pool2d_clamp,
     multiply_instance_norm_clamp_multiply_channel_reduction, plan_fold_scale,
     scale_max_pool2d_clamp,
@@ -131,6 +131,10 @@ impl Planning<'_> {
                 launch.plan(&mut self.plan, query.dtype)?;
                 return Ok(());
             }
+            Producer::Gemm(gemm) => {
+                self.convolution(start, lowered)?;
+                gemm::plan(&mut self.plan, query.dtype, gemm)?;
+            }
             Producer::ImplicitGemm(gemm) => {
                 self.convolution(start, lowered)?;
                 gemm.plan(&mut self.plan, query.dtype)?;
@@ -187,7 +191,11 @@ impl Planning<'_> {
             _ => {}
         }
         if let Plan::Store(store) = plan {
-            let mut affine = store.affine.iter().chain(&store.affine_behind);
+            let folded = match lowered.folded_by_producer() {
+                Some(_) => &[][..],
+                None => &store.affine,
+            };
+            let mut affine = folded.iter().chain(&store.affine_behind);
             affine.try_for_each(|(_, of)| plan_folding(to, dtype, of))?;
         }
         if let Plan::Store(Store {

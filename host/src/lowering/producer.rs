@@ -12,6 +12,7 @@ use launch_config::Refusal;
 use launch_config::conv::ConvGeometry;
 use launch_config::depthwise::DepthwiseGeometry;
 use launch_config::depthwise::nhwc::NhwcGeometry;
+use launch_config::gemm::Gemm as PlainGemm;
 use launch_config::norm::NormGeometry;
 
 /// The producer of a region's values.
@@ -25,6 +26,8 @@ pub(super) enum Producer {
     OneLaunch2d(OneLaunch2d),
     /// The same, as in problem 79.
     OneLaunch3d(OneLaunch3d),
+    /// A convolution of one tap as a plain matrix product on tensor cores.
+    Gemm(PlainGemm),
     /// A convolution as an implicit GEMM on tensor cores.
     ImplicitGemm(Gemm),
     /// A depthwise convolution on FMA units.
@@ -54,6 +57,7 @@ impl Producer {
 impl fmt::Display for Producer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Producer::Gemm(gemm) => gemm.fmt(f),
             Producer::ImplicitGemm(gemm) => gemm.fmt(f),
             Producer::Depthwise(geometry) => {
                 write!(f, "{} blocks for each plane", geometry.plane_blocks)

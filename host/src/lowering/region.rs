@@ -124,6 +124,25 @@ impl Region<'_> {
             }
     }
 
+    /// Whether the region's input lies as a dense one in NHWC does, and its output may: in both layouts, if they
+    /// have one pixel.
+    pub(super) fn may_be_nhwc(&self) -> bool {
+        let first = self.layers[0];
+        let [input, output] = [
+            &self.of.problem.steps[first].input,
+            &self.of.problem.steps[self.layers[self.layers.len() - 1]].output,
+        ];
+        let has_one_pixel = |shape: &[usize]| shape[2..].iter().all(|&extent| extent == 1);
+        let is_dense = match self.of.graph.operands(first)[0] {
+            Operand::Layer(_) => true,
+            Operand::Input(number) => self.of.order(number) == Order::Dense,
+        };
+        match (has_one_pixel(input) && has_one_pixel(output), self.input) {
+            (true, Layout::Nchw) => is_dense,
+            _ => self.is_dense_nhwc() && self.output == Layout::Nhwc,
+        }
+    }
+
     /// The strides of the region's input, `(n, c, d, h, w)`, where it is not dense NCHW and starts on a
     /// vector.
     pub(super) fn strides(&self) -> Option<[i64; 5]> {

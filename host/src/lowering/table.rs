@@ -8,18 +8,20 @@ use launch_config::Refusal;
 use launch_config::conv::ConvGeometry;
 use launch_config::depthwise::DepthwiseGeometry;
 use launch_config::depthwise::nhwc::NhwcGeometry;
-use launch_config::implicit_gemm::combining;
+use launch_config::gemm::Gemm;
+use launch_config::implicit_gemm::{RoundedEpilogue, combining};
 use launch_config::norm::NormGeometry;
 use op_spec::graph::NormalForm;
-use op_spec::{Layout, ReductionOp};
+use op_spec::{BatchNormProblem, Layout, ReductionOp};
 
 use super::alone::{gemm_alone, pays_for_layout};
 use super::epilogue::{self, Plan, Pool, ReducedChannels, Store, Windows};
 use super::producer::{Producer, conv_geometry, norm_geometry};
 use super::region::Region;
 use super::transposed::transposed;
-use crate::operators::fused::RowMoments;
-use crate::operators::implicit_gemm::Gemm;
+use crate::device::DType;
+use crate::operators::fused::{RowMoments, gemm};
+use crate::operators::implicit_gemm::Gemm as ImplicitGemm;
 use crate::operators::one_launch::conv2d_group_norm_scale_max_pool_clamp::OneLaunch2d;
 use crate::operators::one_launch::conv3d_multiply_instance_norm_clamp_multiply_max::OneLaunch3d;
 
@@ -46,7 +48,7 @@ impl Lowered {
     fn with_moments(producer: Producer, plan: Plan, moments: Option<RowMoments>) -> Self {
         let [reads, writes] = match &producer {
             Producer::ImplicitGemm(gemm) => [gemm.reads(), gemm.writes()],
-            Producer::DepthwiseNhwc(_) => [Layout::Nhwc; 2],
+            Producer::DepthwiseNhwc(_) | Producer::Gemm(_) => [Layout::Nhwc; 2],
             Producer::Transposed(transposed) => [transposed.reads, transposed.writes],
             _ => [Layout::Nchw; 2],
         };
@@ -65,6 +67,14 @@ impl Lowered {
             reads: layout,
             writes: layout,
             ..self
+        }
+    }
+
+    /// The batch norm whose constants the producer makes itself.
+    pub(super) fn folded_by_producer(&self) -> Option<(usize, BatchNormProblem)> {
+        match (&self.producer, &self.plan) {
+            (Producer::Gemm(_), Plan::Store(store)) => store.batch_norm(),
+            _ => None,
         }
     }
 
@@ -129,7 +139,7 @@ impl Row {
 }
 
 /// Every row, in order of preference.
-pub(super) const TABLE: [Row; 8] = [
+pub(super) const TABLE: [Row; 9] = [
     Row {
         name: "one-launch-2d",
         implements: "convolution, norm, scale, max_pool2d, clamp; `sm_90a`, 8 to 64 channels, 3x3 filters, width 128, height 10 to 133, pooling by 4",
@@ -208,6 +218,35 @@ pub(super) const TABLE: [Row; 8] = [
         },
     },
     Row {
+        name: "gemm",
+        implements: "in 16 bits from NHWC to NHWC, on `sm_90a`: a convolution with filters of one tap, stride 1, one group and channels in whole vectors of eight, without a norm, perhaps with batch_norm and arithmetic with parameters, a clamp or leaky_relu; up to eight functions behind it, or silu or hardswish, a residual, and a clamp or leaky_relu",
+        summary: "a plain matrix product of pixels and filters on tensor cores",
+        can_implement: |row, region, form| {
+            let of = region.of;
+            let (_, conv) = form.convolution.ok_or(row.other_layers())?;
+            let store = Store::of(&form.epilogue)?;
+            if !region.may_be_nhwc()
+                || of.dtype == DType::F32
+                || !of.properties.arch.has_warpgroup_mma()
+                || of.has_explicit_padding(region.layers[0])
+            {
+                return Err(Refusal::Needs("16 bits, dense NHWC, and warpgroup MMA"));
+            }
+            if !gemm::applies(&store.list) {
+                return Err(row.other_layers());
+            }
+            let has_list = RoundedEpilogue::of(&store.list).is_none();
+            let gemm = Gemm::new(
+                &conv_geometry(&conv)?,
+                (store.residual.is_some(), has_list),
+                of.properties.multiprocessors,
+                of.properties.shared_bytes_per_block,
+            )?;
+            let lowered = Lowered::without_moments(Producer::Gemm(gemm), Plan::Store(store));
+            Ok(lowered.in_layout(region.input))
+        },
+    },
+    Row {
         name: "implicit-gemm",
         implements: "a convolution of any shape and attribute whose halo tile fits shared memory, with a norm and what `tensor` does after a norm; or without a norm, perhaps with batch_norm and arithmetic with parameters, perhaps with up to eight functions and arithmetic with parameters among them (with exponentials, where that is faster than a launch of their own), and in 16 bits to NHWC with silu or hardswish, a residual, and a clamp or leaky_relu behind it",
         summary: "implicit GEMM on tensor cores, with moments where a norm follows",
@@ -215,7 +254,7 @@ pub(super) const TABLE: [Row; 8] = [
             let of = region.of;
             let (layer, conv) = form.convolution.ok_or(row.other_layers())?;
             let strides = region.strides();
-            let with_filters = |gemm: Gemm| match region.is_given_in_nhwc(layer) {
+            let with_filters = |gemm: ImplicitGemm| match region.is_given_in_nhwc(layer) {
                 true => gemm.with_filters_in_place(),
                 false => gemm,
             };
@@ -233,7 +272,7 @@ pub(super) const TABLE: [Row; 8] = [
             behind_moments(region, form, |conv, windows, row_channels| {
                 let rows = (windows, row_channels);
                 let options = of.options.fused();
-                Gemm::with_moments(conv, rows, of.dtype, of.properties, options, strides)
+                ImplicitGemm::with_moments(conv, rows, of.dtype, of.properties, options, strides)
                     .map(|gemm| Producer::ImplicitGemm(with_filters(gemm)))
             })
         },

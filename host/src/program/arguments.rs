@@ -101,19 +101,45 @@ impl<T: Stored> Argument<*mut T> for Value {
     }
 }
 
-/// A value of which a kernel reads boxes.
+/// A value of which a kernel reads or writes boxes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct BoxesOf {
-    pub(crate) value: Value,
-    pub(crate) boxes: Boxes,
+    value: Value,
+    boxes: Boxes,
+    is_written: bool,
+}
+
+impl BoxesOf {
+    /// Boxes that are read.
+    pub(crate) const fn read(value: Value, boxes: Boxes) -> Self {
+        Self {
+            value,
+            boxes,
+            is_written: false,
+        }
+    }
+
+    /// Boxes that are written.
+    pub(crate) const fn written(value: Value, boxes: Boxes) -> Self {
+        Self {
+            value,
+            boxes,
+            is_written: true,
+        }
+    }
 }
 
 impl Argument<TensorMap> for Option<BoxesOf> {
     fn resolve(self, places: &mut dyn Places) -> Result<TensorMap> {
-        let Some(BoxesOf { value, boxes }) = self else {
+        let Some(BoxesOf {
+            value,
+            boxes,
+            is_written,
+        }) = self
+        else {
             return Ok(TensorMap::NONE);
         };
-        let address = places.address(value.used::<c_void>(false));
+        let address = places.address(value.used::<c_void>(is_written));
         places.tensor_map(&boxes, address)
     }
 }

@@ -8,6 +8,7 @@ pub(crate) mod clamp_multiply_channel_reduction;
 mod convolved;
 pub(crate) mod depthwise;
 mod fold_scale;
+pub(crate) mod gemm;
 pub(crate) mod group_norm_scale;
 pub(crate) mod group_norm_scale_max_pool2d_clamp;
 pub(crate) mod group_norm_scale_pointwise;

@@ -199,14 +199,9 @@ pub(crate) fn append_product(
     let (list, rounded) = gemm.lists(&list, dtype);
     if let Some(mainloop) = mainloop {
         let lines = words.or(x).filter(|_| g.has_nhwc_tile());
-        let in_boxes = lines.map(|value| BoxesOf {
-            value,
-            boxes: boxes(g),
-        });
-        let filter_boxes = gemm.has_filters_in_place().then(|| BoxesOf {
-            value: filters,
-            boxes: filter_boxes(g),
-        });
+        let in_boxes = lines.map(|value| BoxesOf::read(value, boxes(g)));
+        let in_place = gemm.has_filters_in_place();
+        let filter_boxes = in_place.then(|| BoxesOf::read(filters, filter_boxes(g)));
         let largest = scales.as_ref().map(|scales| scales.largest);
         let residual = parameters.residual;
         // SAFETY: reformatted input and filters are those of this config, or they are read in place by their
