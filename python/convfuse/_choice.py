@@ -47,20 +47,34 @@ _ALONE, _EACH = 10.0, 0.01
 
 def is_worthwhile(region: Region, is_fast: bool) -> bool:
     """An estimate of whether PyTorch is slower, from the records of ``docs/results``: at norms that read their input twice, pools that
-    leave a part of their input, means over positions among them, softmax over other axes than the last, and products of float32 in full.
-    Other convolutions are PyTorch's."""
+    leave a part of their input, means over positions among them, softmax over other axes than the last, products of float32 in full, and
+    channels-last convolutions of 16 bits whose filters have one tap. Other convolutions are PyTorch's."""
     if region.inputs[0].meta["val"].device.type == "cpu":
         # It was asked for.
         return True
     is_full = region.is_float32_product and not is_fast
     last = region.inputs[0].meta["val"].dim() - 1
-    return is_full or any(
+    return is_full or _is_matrix_product(region) or any(
         is_norm(one, a)
         or "pool" in one
         or (one == "mean" and 1 not in reduced_dims(a))
         or (one in SOFTMAX and last not in reduced_dims(a))
         for one, a in parsed(region.text).layers
     )
+
+
+def _is_matrix_product(region: Region) -> bool:
+    """Whether a region is a convolution of one tap of a channels-last tensor of 16 bits, with what is behind it, as a Hopper GPU has a
+    kernel for."""
+    operator, a = parsed(region.text).layers[0]
+    x = region.inputs[0].meta["val"]
+    if operator not in ("conv2d", "conv3d") or x.dtype is torch.float32 or x.stride(1) != 1:
+        return False
+    extents = [a["kernel_size"], a.get("stride", 1), a.get("groups", 1)]
+    ones = all(one in (1, [1] * (x.dim() - 2)) for one in extents)
+    if not ones or a.get("padding", 0) not in (0, [0] * (x.dim() - 2)) or x.shape[1] % 8:
+        return False
+    return torch.cuda.get_device_capability(x.device) == (9, 0)
 
 
 def measure(call: Callable[[], Any], device: torch.device, enough: float = _ENOUGH) -> Times:
