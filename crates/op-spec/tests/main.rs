@@ -21,6 +21,7 @@ mod graph;
 mod guide;
 mod inputs;
 mod layers;
+mod network;
 mod paddings;
 mod pool;
 mod properties;
