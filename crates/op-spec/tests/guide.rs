@@ -31,6 +31,8 @@ fn constructed() -> Vec<Layer> {
         Layer::from(Layer::conv_transpose1d("x", 1, 1)),
         Layer::from(Layer::conv_transpose2d("x", 1, 1)),
         Layer::from(Layer::conv_transpose3d("x", 1, 1)),
+        Layer::from(Layer::linear("x", 1, 1)),
+        Layer::flatten(),
         Layer::from(Layer::group_norm("x", 1)),
         Layer::from(Layer::instance_norm("x")),
         Layer::from(Layer::layer_norm("x", &[1])),
@@ -111,7 +113,8 @@ fn sample(operator: &str, attribute: &str) -> Value {
     match attribute {
         "name" | "input" => json!("x"),
         "normalized_shape" => json!([1, 4, 4]),
-        "value" | "dim" | "out_channels" | "kernel_size" | "num_groups" | "output_size" => json!(1),
+        "value" | "dim" | "in_features" | "out_features" | "out_channels" | "kernel_size"
+        | "num_groups" | "output_size" => json!(1),
         _ => panic!("{operator}: {attribute} has no sample"),
     }
 }

@@ -204,9 +204,16 @@ impl<'a> Appending<'a> {
     /// Appends the launches of a region.
     pub(crate) fn region(&mut self, region: &Chosen) -> Result<()> {
         self.program.plan(&region.plan);
-        let [start, last] = [region.layers[0], region.layers[region.layers.len() - 1]];
+        let last = |layers: &[usize]| layers[layers.len() - 1];
+        let (start, computed) = (region.layers[0], last(region.computed(self.of.problem)));
         let x = self.operand(self.of.graph.operands(start)[0]);
-        self.outputs[last] = Some(self.region_of(x, region, start, last)?);
+        let y = self.region_of(x, region, start, computed)?;
+        let last = last(&region.layers);
+        if last != computed {
+            // A flatten.
+            self.program.see_as(y, &self.of.problem.steps[last].output);
+        }
+        self.outputs[last] = Some(y);
         Ok(())
     }
 

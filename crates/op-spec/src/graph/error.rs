@@ -63,13 +63,13 @@ graph_error! {
         /// Dimensions that it takes.
         expected: usize,
     }: "layer {layer}: {operator}: spatial dimensions are {actual}, expected {expected}";
-    /// A layer needs channels, which an earlier layer reduces over.
+    /// A layer needs channels, which an earlier layer reduces over, or makes one with other axes.
     NoChannels {
         /// Which one.
         layer: usize,
         /// Its operator.
         operator: &'static str,
-    }: "layer {layer}: {operator}: the input has no channels, an earlier layer reduces over them";
+    }: "layer {layer}: {operator}: the input has no channels, or not known how many: an earlier layer reduces over them or flattens them";
     /// A layer takes the first axis for the batch, and the input has none.
     NoBatch {
         /// Which one.

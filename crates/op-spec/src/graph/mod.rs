@@ -59,8 +59,8 @@ pub use chain::{ByIteration, ByTuple, Chain, Layers};
 pub use error::GraphError;
 pub use layer::{
     ArithmeticLayer, BatchNormLayer, BroadcastParameter, ConvLayer, ConvTransposeLayer,
-    GroupNormLayer, InstanceNormLayer, Layer, LayerNormLayer, LayerProblem, Other, OtherTensor,
-    PreluLayer, Reduction, ScaleLayer,
+    GroupNormLayer, InstanceNormLayer, Layer, LayerNormLayer, LayerProblem, LinearLayer, Other,
+    OtherTensor, PreluLayer, Reduction, ScaleLayer,
 };
 pub use normal_form::{ChannelAffine, Epilogue, NormalForm, NotNormal, Pointwise};
 pub use parameters::{AbsentParameter, Initialisation, Parameter};
