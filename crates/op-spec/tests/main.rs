@@ -17,6 +17,7 @@ macro_rules! says {
 
 mod builders;
 mod chain;
+mod classifiers;
 mod graph;
 mod guide;
 mod inputs;

@@ -204,15 +204,12 @@ impl<'a> Appending<'a> {
     /// Appends the launches of a region.
     pub(crate) fn region(&mut self, region: &Chosen) -> Result<()> {
         self.program.plan(&region.plan);
-        let last = |layers: &[usize]| layers[layers.len() - 1];
-        let (start, computed) = (region.layers[0], last(region.computed(self.of.problem)));
+        let [start, last] = [region.layers[0], region.layers[region.layers.len() - 1]];
         let x = self.operand(self.of.graph.operands(start)[0]);
-        let y = self.region_of(x, region, start, computed)?;
-        let last = last(&region.layers);
-        if last != computed {
-            // A flatten.
-            self.program.see_as(y, &self.of.problem.steps[last].output);
-        }
+        let computed = region.computed(self.of.problem);
+        let y = self.region_of(x, region, start, computed[computed.len() - 1])?;
+        // A flatten changes the shape.
+        self.program.see_as(y, &self.of.problem.steps[last].output);
         self.outputs[last] = Some(y);
         Ok(())
     }

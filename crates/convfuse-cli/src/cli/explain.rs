@@ -21,8 +21,8 @@ pub(super) struct Arguments {
     device: Target,
     #[command(flatten)]
     layers: LayersFile,
-    /// The input's shape, such as 16,8,64,64; without a file of layers, its rank tells the problem, 85 for four
-    /// extents and 79 for five
+    /// The input's shape, such as 16,8,64,64; without a file of layers, its rank tells the problem, 85 for
+    /// four extents and 79 for five
     #[arg(long, value_name = "N,C,[D,]H,W", value_parser = shape)]
     shape: Shape,
     /// Element type of input, output and parameters: f32, f16, bf16

@@ -70,7 +70,7 @@ enum Command {
     /// Compares two files of tensors, or two records of bench; the exit status is 1 if they differ by more
     /// than is allowed.
     Compare(compare::Arguments),
-    /// Lists the kernels that a chain or a network takes for an input's shape, those that were considered, and the
+    /// Lists the kernels that layers take for an input's shape, those that were considered, and the
     /// reasons.
     Explain(Box<explain::Arguments>),
     /// Prints the devices of this machine, the kernels of this build, and how long the driver, the context,

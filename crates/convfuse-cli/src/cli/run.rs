@@ -48,8 +48,8 @@ pub(super) struct Arguments {
     /// given several times, of which the first that fits a name counts
     #[arg(long, value_name = "FROM=TO", value_parser = rule, requires = "parameters")]
     rename: Vec<(String, String)>,
-    /// Pass over tensors that belong to no parameter of the layers, as PyTorch does with strict=False. What is
-    /// missing is refused always, and so are tensors under the name of a layer that does not take them
+    /// Pass over tensors that belong to no parameter, as PyTorch does with strict=False. What is missing is
+    /// refused always, and so are tensors under the name of a layer that does not take them
     #[arg(long, requires = "parameters")]
     not_strict: bool,
     /// The input, a .safetensors or .npy file. A safetensors file has further inputs under their names, and

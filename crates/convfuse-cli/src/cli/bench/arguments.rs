@@ -41,9 +41,9 @@ pub(in crate::cli) struct Arguments {
     /// Have inputs whose channels are neighbours in memory, as in PyTorch's channels_last
     #[arg(long)]
     pub(super) channels_last: bool,
-    /// The input's shape, such as 16,8,64,64; its rank tells which pipeline it is for, where there is no file of layers. May be given several
-    /// times [default: the problem's own, 128,8,128,128 and 128,3,16,32,32; small ones in the emulator,
-    /// 1,8,20,20 and 1,3,6,8,8]
+    /// The input's shape, such as 16,8,64,64; its rank tells which pipeline it is for, without a file of
+    /// layers. May be given several times [default: the own ones of the problem, 128,8,128,128 and
+    /// 128,3,16,32,32; small ones in the emulator, 1,8,20,20 and 1,3,6,8,8]
     #[arg(long, value_name = "N,C,[D,]H,W", value_parser = shape)]
     pub(super) shape: Vec<Shape>,
     /// Run the problems in this JSON file instead: a list of objects with `input` (the shape) and, where
