@@ -72,6 +72,10 @@ pub(super) fn all(root: &Path) -> Result<Vec<Target>> {
                 "",
                 "",
             )?),
+            "network" => {
+                let networks = &root.join("examples/networks");
+                seeds.extend(self::seeds(networks, "damaged-", "", "")?);
+            }
             "golden" => {
                 seeds = self::seeds(&root.join("tests/golden"), "golden/", "", end)?;
                 seeds.retain(|(_, contents)| contents.len() <= MOST_GOLDEN);
