@@ -22,7 +22,7 @@ from torch import fx, nn
 
 from . import _native, arrays
 from ._regions import tidy, where
-from ._table import ROWS, WHOLE, Path, Refused, gate, operand, readers, value
+from ._table import POINTWISE, ROWS, WHOLE, Path, Refused, gate, operand, readers, value
 
 __all__ = ["ExportError", "Exported", "export"]
 
@@ -82,7 +82,7 @@ def export(
         program = program.run_decompositions(table)
         network = _Network(program, model)
         text, values = network.build()
-        error = _compare(model, examples, text, values) if check else None
+        error = _compare(model, examples, network.taken_inputs, text, values) if check else None
     base = File(path)
     base = base.with_suffix("") if base.suffix == ".json" else base
     files = Exported(*(base.with_name(base.name + one) for one in (".json", ".safetensors")), error)
@@ -126,14 +126,20 @@ class _Network:
         self.layers: list[dict[str, Any]] = []
         self.tensors: dict[str, torch.Tensor] = {}
         self.refused: list[str] = []
+        self.taken_inputs: list[int] = []
+        """Which inputs of the model the network has. What no operator reads is left out, but for the first one."""
 
     def build(self) -> tuple[str, dict[str, torch.Tensor]]:
         """The network in JSON, as the library writes it, and its parameters."""
         tidy(self.graph)
-        inputs, output = [], None
+        inputs, output, count = [], None, 0
         for node in self.graph.nodes:
             if node.op == "placeholder" and node.name in self.user_inputs:
+                count += 1
+                if inputs and not readers(node):
+                    continue
                 inputs.append(node)
+                self.taken_inputs.append(count - 1)
                 self.values[node] = self.fresh(node.name)
                 self.further.update(inputs[1:])
             elif node.op in ("placeholder", "get_attr"):
@@ -244,6 +250,8 @@ class _Network:
         target = node.target
         if target is aten._native_batch_norm_legit.no_stats and value(operand(node)).shape[0] == 1:
             raise Refused("a norm by statistics of one sample alone: give an example of two samples")
+        if target in _ADAPTIVE and _is_of_one_size(node):
+            return lambda one, path: path.follow([one])
         if target in WHOLE and target in ROWS:
 
             def either(one: fx.Node, path: Path) -> None:
@@ -273,10 +281,13 @@ class _Network:
             prefix = self.fresh(f"{where(path.nodes[0]) or name}.constant")
         for suffix, one in given.items():
             self.tensors[prefix + suffix] = self.tensor(one)
+        attributes = attributes | {"name": prefix}
         if name == "scale":
-            shape = list(value(next(iter(given.values()))).shape)
-            return {"mul": {"name": prefix, "shape": shape}}
-        return {name: attributes | {"name": prefix}}
+            name, attributes["shape"] = "mul", list(value(given[""]).shape)
+        if "shape" in attributes:
+            # Layers that share a parameter agree about what it is before training.
+            attributes["initialisation"] = "ones"
+        return {name: attributes}
 
     def prefix(self, given: dict[str, fx.Node]) -> str | None:
         """What the names of these parameters begin with, if it is the same for all, and their suffixes are those of a module."""
@@ -317,6 +328,28 @@ class _Network:
         self.values[node] = self.fresh(node.name)
 
 
+_ADAPTIVE = (aten._adaptive_avg_pool2d.default, aten._adaptive_avg_pool3d.default)
+
+
+def _is_of_one_size(node: fx.Node) -> bool:
+    """Whether an adaptive pool changes nothing, as in front of VGG's classifier: its output is as large as its input, and goes to a
+    linear map alone, which refuses whatever is of another size."""
+    if list(node.args[1]) != list(value(node.args[0]).shape[2:]):
+        return False
+    while True:
+        users = readers(node)
+        if len(users) != 1:
+            return False
+        if users[0].target is aten.linear.default:
+            return users[0].args[0] is node
+        if users[0].target not in _ALONG:
+            return False
+        (node,) = users
+
+
+_ALONG = frozenset({aten.view.default, aten.clone.default, aten.alias.default, *POINTWISE})
+
+
 def _listed(refused: list[str]) -> str:
     count = len(refused)
     what = "an operator is no layer" if count == 1 else f"{count} operators are no layers"
@@ -325,7 +358,11 @@ def _listed(refused: list[str]) -> str:
 
 
 def _compare(
-    model: nn.Module, examples: Sequence[torch.Tensor], text: str, values: dict[str, torch.Tensor]
+    model: nn.Module,
+    examples: Sequence[torch.Tensor],
+    taken: Sequence[int],
+    text: str,
+    values: dict[str, torch.Tensor],
 ) -> float:
     """How far the network's output for the example is off, in parts of the largest value of the model's."""
 
@@ -338,7 +375,7 @@ def _compare(
     given = [plain(one) for one in examples]
     want = plain(wide(*given))
     network = arrays.Model(text, {name: plain(one) for name, one in values.items()})
-    got = torch.from_dlpack(network(*given))
+    got = torch.from_dlpack(network(*(given[one] for one in taken)))
     if got.shape != want.shape:
         raise ExportError(f"convfuse: export: the network gives {tuple(got.shape)}, the model {tuple(want.shape)}")
     largest = want.nan_to_num(0, 0, 0).abs().max().item() if want.numel() else 0.0

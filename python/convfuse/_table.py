@@ -340,6 +340,11 @@ def _flatten(node: fx.Node, path: Path) -> None:
         raise Refused(f"a view of {tuple(x)} as {tuple(flat)}, expected the axes behind the batch as one")
 
 
+@_whole(aten.alias.default, aten.detach.default)
+def _same(node: fx.Node, path: Path) -> None:
+    path.follow([node])
+
+
 def _affine(weight: fx.Node | None, bias: fx.Node | None) -> bool:
     if (weight is None) != (bias is None):
         raise Refused("a norm with a weight or a bias alone")

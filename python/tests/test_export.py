@@ -151,6 +151,20 @@ def test_resnets_of_torchvision_are_networks(tmp_path):
         assert exported.error < 1e-4
 
 
+def test_an_adaptive_pool_that_changes_nothing_is_left_out(tmp_path):
+    head = nn.Flatten(), nn.Dropout(), nn.Linear(8 * 6 * 6, 5), nn.ReLU(), nn.Linear(5, 3)
+    model = nn.Sequential(nn.Conv2d(4, 8, 3), nn.AdaptiveAvgPool2d((6, 6)), *head)
+    exported = convfuse.export(model, torch.randn(2, 4, 8, 8), tmp_path / "net")
+    assert operators(exported) == ["conv2d", "flatten", "linear", "relu", "linear"]
+    # What it would pool is refused.
+    with pytest.raises(RuntimeError, match="linear: input.1. is 800, expected 288"):
+        ran(exported, torch.randn(1, 4, 12, 12))
+    with pytest.raises(convfuse.ExportError, match="an adaptive pool of another size than 1"):
+        convfuse.export(model, torch.randn(2, 4, 12, 12), tmp_path / "net")
+    with pytest.raises(convfuse.ExportError, match="an adaptive pool of another size than 1"):
+        convfuse.export(model[:2], torch.randn(2, 4, 8, 8), tmp_path / "net")
+
+
 class Functional(nn.Module):
     """Parameters that no module of PyTorch's has, constants, and parameters of which others are computed."""
 
@@ -166,7 +180,7 @@ class Functional(nn.Module):
     def forward(self, x):
         x = F.conv2d((x - self.mean) / 0.5, self.filters, padding=1)
         y = self.normed(F.gelu(x)) * self.gamma + self.shift
-        return self.act(y) * 2 - x
+        return self.act(y) * 2 - x + self.gamma
 
 
 def variants():
@@ -226,6 +240,12 @@ def test_further_inputs_are_added(tmp_path):
     assert len(content["inputs"]) == 1
     with torch.no_grad():
         close(ran(exported, *given), model(*given))
+    # One that nothing is computed of is none.
+    model = Lambda(lambda self, x, size, skip: F.relu(self.conv(x).reshape(size.shape) + skip))
+    given = given[0], torch.zeros(2, 8, 6, 6), given[1]
+    exported = convfuse.export(model, given, tmp_path / "net")
+    with torch.no_grad():
+        close(ran(exported, given[0], given[2]), model(*given))
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
