@@ -180,7 +180,8 @@ fn choose_path<'a>(
     };
     let mut rest = path;
     while !rest.is_empty() {
-        let mut stops = (2..=rest.len()).rev().filter(|&stop| stop < path.len());
+        let longest = longest(query.problem, rest);
+        let mut stops = (2..=longest).rev().filter(|&stop| stop < path.len());
         let several = stops.find_map(|stop| ask(query, written, &rest[..stop], None).ok());
         let mut region = match several {
             Some(region) => region,
@@ -195,6 +196,15 @@ fn choose_path<'a>(
         chosen.push(region);
     }
     Ok(())
+}
+
+/// How many of the first layers may be a region: as many as have a normal form, and a `flatten` behind them.
+fn longest(problem: &GraphProblem, layers: &[usize]) -> usize {
+    let Err(refused) = NormalForm::of(problem, layers.iter().copied()) else {
+        return layers.len();
+    };
+    let normal = layers.iter().take_while(|&&layer| layer != refused.layer);
+    normal.count() + usize::from(is_flatten(problem, refused.layer))
 }
 
 /// Instead of a transposed convolution with some of what is behind it, one with less of that, where a row
