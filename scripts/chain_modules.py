@@ -16,6 +16,8 @@ INSTANCE_NORMS = {1: nn.InstanceNorm1d, 2: nn.InstanceNorm2d, 3: nn.InstanceNorm
 BATCH_NORMS = {1: nn.BatchNorm1d, 2: nn.BatchNorm2d, 3: nn.BatchNorm3d}
 # Modules that need to know nothing but their attributes.
 OTHERS = {
+    "flatten": nn.Flatten,
+    "linear": nn.Linear,
     "layer_norm": nn.LayerNorm,
     "max_pool2d": nn.MaxPool2d,
     "max_pool3d": nn.MaxPool3d,

@@ -26,7 +26,11 @@ pub(crate) fn trials() -> Vec<Trial> {
     trials.extend(Backend::trials(
         &Backend::KERNELS,
         "layer_graphs",
-        &[("copy_an_input_once", copies), ("are_explained", explained)],
+        &[
+            ("copy_an_input_once", copies),
+            ("are_explained", explained),
+            ("flatten_without_a_launch", flattens),
+        ],
     ));
     trials.push(Backend::Gpu.trial("layer_graphs", "are_captured", captured));
     trials
@@ -85,6 +89,55 @@ fn dense() -> Graph {
     graph.build("y").expect("a graph")
 }
 
+/// A classifier as ResNets are: a stem, a block, and a head.
+fn classifier() -> Graph {
+    let graph = Graph::builder("x", 3)
+        .layer("stem", "x", conv("conv1", 16, 7, 2))
+        .layer("stem.bn", "stem", Layer::batch_norm("bn1"))
+        .layer("stem.relu", "stem.bn", Layer::relu())
+        .layer(
+            "pooled",
+            "stem.relu",
+            Layer::max_pool2d(3).stride(2).padding(1),
+        )
+        .layer("first", "pooled", conv("block.conv1", 32, 3, 2))
+        .layer("first.bn", "first", Layer::batch_norm("block.bn1"))
+        .layer("first.relu", "first.bn", Layer::relu())
+        .layer("second", "first.relu", conv("block.conv2", 32, 3, 1))
+        .layer("second.bn", "second", Layer::batch_norm("block.bn2"))
+        .layer("down", "pooled", conv("block.down", 32, 1, 2))
+        .layer("down.bn", "down", Layer::batch_norm("block.down_bn"))
+        .layer("sum", "second.bn", Layer::add("down.bn"))
+        .layer("block", "sum", Layer::relu())
+        .layer("averaged", "block", Layer::adaptive_avg_pool2d())
+        .layer("flat", "averaged", Layer::flatten())
+        .layer("y", "flat", Layer::linear("fc", 32, 10));
+    graph.build("y").expect("a graph")
+}
+
+/// Matrices of all positions: behind a convolution, of a value that others take as well, and of the input.
+fn flattened() -> Graph {
+    let features = 8 * 5 * 6;
+    let graph = Graph::builder("x", 8)
+        .layer("a", "x", conv("a", 8, 3, 1))
+        .layer("b", "a", Layer::relu())
+        .layer("flat.b", "b", Layer::flatten())
+        .layer("hidden", "flat.b", Layer::linear("fc1", features, 24))
+        .layer("active", "hidden", Layer::gelu(Default::default()))
+        .layer("c", "x", conv("c", 8, 1, 1))
+        .layer("d", "c", Layer::add("x"))
+        .layer("flat.c", "c", Layer::flatten())
+        .layer("flat.d", "d", Layer::flatten())
+        .layer("flat.x", "x", Layer::flatten())
+        .layer("e", "flat.c", Layer::add("flat.d"))
+        .layer("f", "e", Layer::add("flat.x"))
+        .layer("other", "f", Layer::linear("fc2", features, 24).bias(false))
+        .layer("sum", "active", Layer::add("other"))
+        .layer("z", "sum", Layer::linear("fc3", 24, 5))
+        .layer("y", "z", Layer::softmax(&[1]));
+    graph.build("y").expect("a graph")
+}
+
 pub(crate) fn cases() -> Vec<Case> {
     let case = |name: &str, graph: Graph, input: &[usize]| {
         Case::of_graph(&format!("layer_graphs/{name}"), graph, input).shifted(-0.5)
@@ -96,6 +149,9 @@ pub(crate) fn cases() -> Vec<Case> {
         case("dense_without_batch", dense_without_norms(), &[8, 7, 10]),
         case("empty_batch", basic(), &[0, 16, 5, 5]),
         case("special", dense(), &[2, 8, 7, 10]).special(),
+        case("classifier", classifier(), &[3, 3, 38, 33]),
+        case("flattened", flattened(), &[2, 8, 5, 6]),
+        case("flattened_empty_batch", flattened(), &[0, 8, 5, 6]),
     ]
 }
 
@@ -186,18 +242,33 @@ fn every_way(backend: Backend) -> Outcome {
 }
 
 /// The input of `basic`, whose channels are neighbours in memory, and that which is dense.
-fn both_orders(stream: &Stream, x: &ArrayD<f32>) -> Result<[Tensor; 2], Failed> {
-    let turned = layouts::lying(stream, x, DType::F32, &layouts::WAYS[0])?;
-    Ok([turned, Tensor::from_array(stream, x)?])
+fn both_orders(stream: &Stream, x: &ArrayD<f32>, dtype: DType) -> Result<[Tensor; 2], Failed> {
+    let turned = layouts::lying(stream, x, dtype, &layouts::WAYS[0])?;
+    Ok([turned, Tensor::from_f32_array(stream, x, dtype)?])
+}
+
+fn named_case(name: &str) -> Case {
+    let name = format!("layer_graphs/{name}");
+    let mut all = cases().into_iter();
+    all.find(|case| case.name == name)
+        .expect("a case of this name")
 }
 
 fn lying(backend: Backend) -> Outcome {
     let stream = backend.stream()?;
-    for case in &cases()[..2] {
-        let (model, ..) = loaded(case, &stream)?;
-        let [turned, dense] = both_orders(&stream, &case.x)?;
-        let [turned, dense] = [model.forward(&turned)?, model.forward(&dense)?];
-        assert!(bits(&turned.to_array::<f32>()?) == bits(&dense.to_array::<f32>()?));
+    for name in ["basic", "downsampling", "classifier", "flattened"] {
+        let case = &named_case(name);
+        for dtype in [DType::F32, DType::F16] {
+            let model = chains::model(&stream, case, dtype)?;
+            let [turned, dense] = both_orders(&stream, &case.x, dtype)?;
+            let given = |x| model.forward_with(x, &Options::default().output_layout(Layout::Nchw));
+            let [turned, dense] = [given(&turned)?, given(&dense)?];
+            assert!(
+                bits(&turned.to_f32_array()?) == bits(&dense.to_f32_array()?),
+                "{} in {dtype}",
+                case.name
+            );
+        }
     }
     Ok(())
 }
@@ -207,7 +278,7 @@ fn copies(backend: Backend) -> Outcome {
     let stream = backend.stream()?;
     let case = &cases()[0];
     let (model, ..) = loaded(case, &stream)?;
-    let [turned, _] = both_orders(&stream, &case.x)?;
+    let [turned, _] = both_orders(&stream, &case.x, DType::F32)?;
     let partition = "conv2d @direct | batch_norm | relu | conv2d | batch_norm | add | relu";
     let partition = Partition::parse(&case.graph, partition)?;
     let options = Options::default()
@@ -255,6 +326,44 @@ fn explained(backend: Backend) -> Outcome {
         refused.map(drop),
         "conv2d group_norm silu conv2d conv2d: no kernels: not each of them is the only one that takes what the one before gives",
     )
+}
+
+/// A flatten is part of the region before it, which launches what it launches without. Where others take its
+/// input, it is a copy.
+fn flattens(backend: Backend) -> Outcome {
+    let stream = backend.stream()?;
+    let explain = |name: &str| -> convfuse::Result<_> {
+        let case = named_case(name);
+        let (model, ..) = loaded(&case, &stream)?;
+        model.explain(case.x.shape(), &Options::default())
+    };
+    let classifier = explain("classifier")?;
+    let head: Vec<_> = classifier.regions.iter().rev().take(2).collect();
+    assert_eq!(
+        (&*head[1].value, &*head[1].layers),
+        ("flat", "adaptive_avg_pool2d flatten")
+    );
+    assert_eq!(head[1].launches.len(), 1);
+    let copies = |explanation: &convfuse::model::Explanation| {
+        let launches = explanation.launches.iter();
+        launches
+            .filter(|launch| launch.kernel.starts_with("copy_strided"))
+            .count()
+    };
+    assert_eq!(copies(&classifier), 0);
+    let flattened = explain("flattened")?;
+    let region = |value: &str| {
+        flattened
+            .regions
+            .iter()
+            .find(|of| of.value == value)
+            .expect("a region")
+    };
+    assert!(region("flat.b").layers.ends_with("relu flatten"));
+    assert_eq!(region("flat.c").layers, "flatten");
+    // Of `c`, which `d` takes as well, and of the input.
+    assert_eq!(copies(&flattened), 2);
+    Ok(())
 }
 
 fn captured(backend: Backend) -> Outcome {

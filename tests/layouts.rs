@@ -65,8 +65,9 @@ fn row_major(rank: usize) -> Vec<usize> {
 
 pub(crate) fn channels_last(rank: usize) -> Vec<usize> {
     let mut order = row_major(rank);
-    order.remove(1);
-    order.push(1);
+    if rank > 1 {
+        order[1..].rotate_left(1);
+    }
     order
 }
 

@@ -30,6 +30,6 @@ pub use op_spec::graph::{
     AbsentParameter, ArithmeticLayer, BatchNormLayer, BroadcastParameter, ByIteration, ByTuple,
     Chain, ConvLayer, ConvTransposeLayer, Graph, GraphBuilder, GraphError, GraphInput,
     GraphProblem, GroupNormLayer, Initialisation, InstanceNormLayer, Layer, LayerNormLayer,
-    LayerProblem, Layers, Operand, Other, OtherTensor, Parameter, Partition, PartitionError,
-    PreluLayer, Run, ScaleLayer, ShapedLayer, presets,
+    LayerProblem, Layers, LinearLayer, Operand, Other, OtherTensor, Parameter, Partition,
+    PartitionError, PreluLayer, Run, ScaleLayer, ShapedLayer, presets,
 };

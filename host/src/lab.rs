@@ -3,19 +3,19 @@
 
 use cuda_std::{Instance, KernelArgs};
 use launch_config::LaunchShape;
-use op_spec::graph::{BroadcastParameter, Graph, GraphProblem, Layer, OtherTensor};
+use op_spec::graph::{BroadcastParameter, Chain, Graph, GraphProblem, Layer, OtherTensor};
 
 use crate::device::{DType, DeviceProperties, Stream, Tensor};
 use crate::error::Result;
 use crate::host_memory;
 use crate::lowering;
-use crate::model::{self, Options};
+use crate::model::{self, Model, Options};
 use crate::operators::pointwise;
 use crate::ops::{
     adaptive_avg_pool2d, adaptive_avg_pool3d, add, avg_pool2d, avg_pool3d, batch_norm,
     conv_transpose1d_with, conv_transpose2d_with, conv_transpose3d_with, conv1d_with, conv2d_with,
-    conv3d_with, div, group_norm, instance_norm, layer_norm, log_softmax, max_pool2d, max_pool3d,
-    mul, prelu, reduction, scale, softmax, sub,
+    conv3d_with, div, group_norm, instance_norm, layer_norm, linear_with, log_softmax, max_pool2d,
+    max_pool3d, mul, prelu, reduction, scale, softmax, sub,
 };
 use crate::spec::ArithmeticOp;
 
@@ -86,6 +86,11 @@ pub fn layer(
     let name = layer.operator();
     let weight = || first.unwrap_or_else(|| panic!("{name} has a parameter"));
     match layer {
+        Layer::Linear(_) => linear_with(x, weight(), second, options),
+        Layer::Flatten(_) => {
+            let chain = Chain::new(x.shape().get(1).copied().unwrap_or(0), [layer.clone()])?;
+            Model::from_tensors(x.stream(), chain, Vec::new(), x.dtype())?.forward_with(x, options)
+        }
         Layer::Conv1d(layer) => conv1d_with(x, weight(), second, &layer.attributes, options),
         Layer::Conv2d(layer) => conv2d_with(x, weight(), second, &layer.attributes, options),
         Layer::Conv3d(layer) => conv3d_with(x, weight(), second, &layer.attributes, options),

@@ -30,7 +30,7 @@
 pub use crate::model::convolution::{
     conv_transpose1d, conv_transpose1d_with, conv_transpose2d, conv_transpose2d_with,
     conv_transpose3d, conv_transpose3d_with, conv1d, conv1d_with, conv2d, conv2d_with, conv3d,
-    conv3d_with,
+    conv3d_with, linear, linear_with,
 };
 pub use crate::operators::arithmetic::{Other, add, div, mul, sub};
 pub use crate::operators::batch_norm::batch_norm;

@@ -2,6 +2,7 @@
 
 ``convfuse.fuse(model)`` replaces the chains of layers in a model that run faster as one kernel, or a few, and leaves the rest as it
 is; ``convfuse.unfuse`` undoes it, ``convfuse.report`` says what was done. ``convfuse.nn`` has modules that are fused from the start.
+``convfuse.export(model, example, path)`` writes a whole model as a file that runs without Python.
 
 Everything needs PyTorch 2.10 or later but ``convfuse.arrays``, for arrays of other libraries, and ``import convfuse`` itself.
 """
@@ -22,9 +23,22 @@ except ModuleNotFoundError as error:
 
 if TYPE_CHECKING:
     from . import arrays, nn, ops
+    from ._export import Exported, ExportError, export
     from ._fuse import Report, fuse, report, unfuse
 
-__all__ = ["Report", "__version__", "arrays", "fuse", "nn", "ops", "report", "unfuse"]
+__all__ = [
+    "ExportError",
+    "Exported",
+    "Report",
+    "__version__",
+    "arrays",
+    "export",
+    "fuse",
+    "nn",
+    "ops",
+    "report",
+    "unfuse",
+]
 
 
 def __getattr__(name: str) -> Any:
@@ -36,6 +50,8 @@ def __getattr__(name: str) -> Any:
             return importlib.import_module(f".{name}", __name__)
         if name in ("fuse", "unfuse", "report", "Report"):
             return getattr(importlib.import_module("._fuse", __name__), name)
+        if name in ("export", "Exported", "ExportError"):
+            return getattr(importlib.import_module("._export", __name__), name)
     except ModuleNotFoundError as error:
         if error.name != "torch":
             raise

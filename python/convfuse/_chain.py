@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -133,6 +134,10 @@ def _layer(
                 _each(a.get("dilation", 1), axes),
             )
             return function(x, weight, bias, stride, padding, more, a.get("groups", 1), dilation)
+        case "linear":
+            return F.linear(x, weight, bias)
+        case "flatten":
+            return x.flatten(1)
         case "group_norm":
             return F.group_norm(x, a["num_groups"], weight, bias, a.get("eps", 1e-5))
         case "instance_norm":
@@ -249,6 +254,12 @@ def output_shape(chain: Parsed, shape: Sequence[Any], layers: int | None = None)
     for operator, a in chain.layers[:layers]:
         axes = int(operator[-2]) if operator.endswith("d") and operator[-2].isdigit() else 0
         if operator in SOFTMAX:
+            continue
+        if operator == "linear":
+            shape[-1] = a["out_features"]
+            continue
+        if operator == "flatten":
+            shape[1:] = [math.prod(shape[1:])]
             continue
         if axes == 0:
             reduced = {dim % len(shape) for dim in reduced_dims(a)}

@@ -5,8 +5,11 @@ __version__: str
 def normalized(text: str) -> str:
     """The chain in JSON as the library writes it down. ``ValueError`` says what is wrong with one that it refuses."""
 
+def network(text: str) -> str:
+    """The network in JSON, or the chain as one, as the library writes it down. ``ValueError`` says what is wrong with one that it refuses."""
+
 def parameters(text: str) -> list[tuple[str, list[int], str]]:
-    """Name, shape and initialisation (``uniform``, ``ones``, ``zeros``, ``normal``) of each parameter of a chain."""
+    """Name, shape and initialisation (``uniform``, ``ones``, ``zeros``, ``normal``) of each parameter of a chain or a network."""
 
 def inputs(text: str) -> list[str]:
     """The names of the inputs of a chain beside the first one."""

@@ -23,7 +23,7 @@ from ._report import Entry
 from ._table import FIRST, ROWS, Path, Refused, gate, operand, readers, same, value
 from .ops import operator_of
 
-__all__ = ["Region", "find", "is_norm", "put", "tidy"]
+__all__ = ["Region", "find", "is_norm", "put", "tidy", "where"]
 
 aten = torch.ops.aten
 
@@ -118,7 +118,7 @@ def tidy(graph: fx.Graph) -> None:
     graph.eliminate_dead_code()
 
 
-def _where(node: fx.Node) -> str:
+def where(node: fx.Node) -> str:
     """The path of the module that a node is of, as well as it is known."""
     stack = node.meta.get("nn_module_stack") or {}
     name = next(reversed(stack.values()), ("",))[0] if stack else ""
@@ -150,7 +150,7 @@ class _Finder:
 
     def region(self, node: fx.Node) -> Region | Entry:
         """The region that begins with a node, or why there is none."""
-        entry = Entry(_where(node), FIRST.get(node.target, "instance norm"), False, "")
+        entry = Entry(where(node), FIRST.get(node.target, "instance norm"), False, "")
         try:
             device = value(operand(node)).device.type
             if device != "cuda" and not (self.cpu and device == "cpu"):

@@ -24,6 +24,7 @@ __all__ = [
     "POINTWISE",
     "ROWS",
     "TYPES",
+    "WHOLE",
     "Path",
     "Refused",
     "gate",
@@ -179,6 +180,9 @@ ROWS: dict[Any, Row] = {}
 FIRST: dict[Any, str] = {}
 """What paths begin with, and what it is called."""
 
+WHOLE: dict[Any, Row] = {}
+"""Rows of operators that are layers of whole networks alone. In graphs of the two doors they stay PyTorch's."""
+
 
 def _row(*targets: torch._ops.OpOverload, first: str | None = None) -> Callable[[Row], Row]:
     def add(row: Row) -> Row:
@@ -186,6 +190,14 @@ def _row(*targets: torch._ops.OpOverload, first: str | None = None) -> Callable[
             ROWS[target] = row
             if first is not None:
                 FIRST[target] = first
+        return row
+
+    return add
+
+
+def _whole(*targets: torch._ops.OpOverload) -> Callable[[Row], Row]:
+    def add(row: Row) -> Row:
+        WHOLE.update(dict.fromkeys(targets, row))
         return row
 
     return add
@@ -301,6 +313,36 @@ def _reflect(node: fx.Node, path: Path) -> None:
 )
 def _replicate(node: fx.Node, path: Path) -> None:
     _pad(node, path, "replicate")
+
+
+@_whole(aten.linear.default)
+def _linear(node: fx.Node, path: Path) -> None:
+    a, x = arguments(node), path.known
+    weight = value(a["weight"])
+    if weight.dtype is not path.dtype:
+        raise Refused(f"a linear map of {weight.dtype} between {path.dtype}")
+    if x.dim() != 2:
+        raise Refused(f"a linear map of the last of {x.dim()} axes, expected 2")
+    features, channels = _numbers(weight.shape)
+    layer = {"name": path.fresh(), "in_features": channels, "out_features": features}
+    layer["bias"] = a["bias"] is not None
+    path.add({"linear": layer}, [node], weight=a["weight"], bias=a["bias"])
+
+
+@_whole(aten.view.default, aten._unsafe_view.default, aten.reshape.default, aten.flatten.using_ints)
+def _flatten(node: fx.Node, path: Path) -> None:
+    x, flat = path.known.shape, value(node).shape
+    if same(flat, x):
+        path.follow([node])
+    elif len(x) > 1 and same(flat, (x[0], math.prod(x[1:]))):
+        path.add({"flatten": {}}, [node])
+    else:
+        raise Refused(f"a view of {tuple(x)} as {tuple(flat)}, expected the axes behind the batch as one")
+
+
+@_whole(aten.alias.default, aten.detach.default)
+def _same(node: fx.Node, path: Path) -> None:
+    path.follow([node])
 
 
 def _affine(weight: fx.Node | None, bias: fx.Node | None) -> bool:

@@ -1,4 +1,4 @@
-"""Chains on arrays of NumPy, CuPy, JAX, and whoever else speaks DLPack. Needs no PyTorch.
+"""Chains and networks on arrays of NumPy, CuPy, JAX, and whoever else speaks DLPack. Needs no PyTorch.
 
 >>> import numpy as np
 >>> from convfuse import arrays
@@ -22,7 +22,7 @@ _CPU, _CUDA = 1, 2
 
 
 def parameters(chain: str | Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
-    """The names and shapes of a chain's parameters, in their order."""
+    """The names and shapes of the parameters of a chain or a network, in their order."""
     return {name: tuple(shape) for name, shape, _ in _native.parameters(_text(chain))}
 
 
@@ -65,9 +65,9 @@ def _importer(array: Any) -> Any:
 
 
 class Model:
-    """A chain with parameters on one device.
+    """A chain or a network with parameters on one device.
 
-    ``chain`` is a chain as a dictionary or in JSON; ``parameters`` are arrays by their names (:func:`parameters` lists them), all on the
+    ``chain`` is either as a dictionary or in JSON; ``parameters`` are arrays by their names (:func:`parameters` lists them), all on the
     device that the model is to run on, rounded to ``dtype`` where they are wider. They are laid out once: who writes to them
     makes a new model. ``device`` is the ordinal of a GPU for a chain without parameters.
     """

@@ -1,4 +1,4 @@
-//! Chains on arrays of other libraries, by DLPack.
+//! Chains and networks on arrays of other libraries, by DLPack.
 
 use std::ffi::{CStr, c_void};
 use std::ptr::NonNull;
@@ -11,7 +11,7 @@ use pyo3::exceptions::{PyBufferError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
 
-use crate::chains::{chain, options};
+use crate::chains::{graph, options};
 use crate::runner::must_not_be_forked;
 
 /// What DLPack calls the capsules of its two forms, before and after somebody took what is in them.
@@ -64,7 +64,7 @@ fn lent<M: Form>(
     tensor.map_err(failed)
 }
 
-/// A chain with parameters, to be run on arrays of one device.
+/// A chain or a network with parameters, to be run on arrays of one device.
 #[pyclass(frozen, module = "convfuse._native")]
 struct ArrayModel {
     model: Model,
@@ -81,7 +81,7 @@ impl ArrayModel {
         ordinal: Option<u32>,
         parameters: Vec<Bound<'_, PyCapsule>>,
     ) -> PyResult<Self> {
-        let chain = chain(text).map_err(PyValueError::new_err)?;
+        let graph = graph(text).map_err(PyValueError::new_err)?;
         let dtype = match dtype {
             "float32" => DType::F32,
             "float16" => DType::F16,
@@ -95,7 +95,7 @@ impl ArrayModel {
         let stream = stream(ordinal)?;
         let tensors = parameters.iter().map(|capsule| taken(&stream, capsule));
         let tensors: Vec<Tensor> = tensors.collect::<PyResult<_>>()?;
-        let made = Model::from_tensors(&stream, &chain, tensors, dtype);
+        let made = Model::from_tensors(&stream, &graph, tensors, dtype);
         Ok(ArrayModel {
             model: made.map_err(failed)?,
             stream,

@@ -1,8 +1,8 @@
-//! What Python asks of chains, in the form that chains have in files.
+//! What Python asks of chains and networks, in the form that they have in files.
 
 use std::ptr;
 
-use convfuse::graph::{Chain, Initialisation};
+use convfuse::graph::{Chain, Graph, Initialisation};
 use convfuse::model::Launches;
 use convfuse::{DType, Device, DeviceProperties, Inputs, Options, Stream, Tensor};
 use pyo3::exceptions::PyValueError;
@@ -13,17 +13,37 @@ pub(crate) fn chain(text: &str) -> Result<Chain, String> {
     serde_json::from_str(text).map_err(|error| format!("convfuse: chain: {error}"))
 }
 
+/// A network, or a chain, by what a file of it says. A network has a version.
+pub(crate) fn graph(text: &str) -> Result<Graph, String> {
+    #[derive(serde::Deserialize)]
+    struct Kind {
+        version: Option<serde::de::IgnoredAny>,
+    }
+    let is_network = serde_json::from_str::<Kind>(text).is_ok_and(|kind| kind.version.is_some());
+    match is_network {
+        true => serde_json::from_str(text).map_err(|error| format!("convfuse: network: {error}")),
+        false => chain(text).map(Graph::from),
+    }
+}
+
 fn refused(error: impl std::fmt::Display) -> PyErr {
     PyValueError::new_err(format!("convfuse: {error}"))
 }
 
-fn parsed(text: &str) -> PyResult<Chain> {
-    chain(text).map_err(PyValueError::new_err)
+fn parsed(text: &str) -> PyResult<Graph> {
+    graph(text).map_err(PyValueError::new_err)
 }
 
 /// The chain as the library writes it down.
 #[pyfunction]
 fn normalized(text: &str) -> PyResult<String> {
+    let chain = chain(text).map_err(PyValueError::new_err)?;
+    serde_json::to_string(&chain).map_err(refused)
+}
+
+/// The network as the library writes it down.
+#[pyfunction]
+fn network(text: &str) -> PyResult<String> {
     serde_json::to_string(&parsed(text)?).map_err(refused)
 }
 
@@ -133,6 +153,7 @@ pub(crate) fn options(fast: bool, batch_invariant: bool) -> Options {
 /// Adds the functions to the module.
 pub(crate) fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(normalized, module)?)?;
+    module.add_function(wrap_pyfunction!(network, module)?)?;
     module.add_function(wrap_pyfunction!(parameters, module)?)?;
     module.add_function(wrap_pyfunction!(inputs, module)?)?;
     module.add_function(wrap_pyfunction!(output_shape, module)?)?;

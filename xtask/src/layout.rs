@@ -37,7 +37,14 @@ const KINDS: &[Kind] = &[
 ];
 
 /// Operators that have no file in one of their homes: what computes them there stands in another's.
-const WITH_ANOTHER: &[(&str, &str)] = &[];
+const WITH_ANOTHER: &[(&str, &str)] = &[
+    // A convolution without spatial dimensions.
+    ("linear", "kernels-gpu/src"),
+    ("linear", "host/src/operators"),
+    // Another shape of the same memory, or a copy.
+    ("flatten", "kernels-gpu/src"),
+    ("flatten", "host/src/operators"),
+];
 
 /// Names that hold no operator wherever they stand.
 const SUPPORT: &[&str] = &[

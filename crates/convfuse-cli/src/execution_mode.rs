@@ -97,7 +97,7 @@ fn has_convolution(graph: &Graph) -> bool {
     let is_convolution = |layer: &Layer| {
         matches!(
             layer,
-            Layer::Conv1d(_) | Layer::Conv2d(_) | Layer::Conv3d(_)
+            Layer::Linear(_) | Layer::Conv1d(_) | Layer::Conv2d(_) | Layer::Conv3d(_)
         )
     };
     graph.layers().iter().any(is_convolution)
@@ -126,7 +126,7 @@ impl ExecutionMode {
     #[must_use]
     pub fn all(case: &Case, dtype: DType) -> Vec<ExecutionMode> {
         let kinds = match case.graph.layers() {
-            [Layer::Conv1d(_) | Layer::Conv2d(_) | Layer::Conv3d(_)] => {
+            [Layer::Linear(_) | Layer::Conv1d(_) | Layer::Conv2d(_) | Layer::Conv3d(_)] => {
                 let fast = (dtype == DType::F32).then_some(Kind::Conv(MathMode::Fast));
                 let accurate = Kind::Conv(MathMode::Accurate);
                 [Kind::Direct, accurate].into_iter().chain(fast).collect()

@@ -76,6 +76,7 @@ setters! {
 impl<const D: usize> ConvSpec<D> {
     /// Name in errors.
     pub const OPERATOR: &'static str = match D {
+        0 => "linear",
         1 => "conv1d",
         2 => "conv2d",
         3 => "conv3d",

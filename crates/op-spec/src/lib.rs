@@ -52,12 +52,15 @@ mod conv;
 mod conv_transpose;
 #[cfg(feature = "graph")]
 pub mod data;
+mod flatten;
 #[cfg(feature = "graph")]
 pub mod graph;
 mod group_norm;
 mod instance_norm;
 mod layer_norm;
 mod layout;
+#[cfg(feature = "graph")]
+mod linear;
 mod pointwise;
 mod pool;
 mod prelu;
@@ -75,6 +78,7 @@ pub use conv_transpose::{
     ConvTransposeSpec,
 };
 pub use error::{Quantity, RankRule, SpecError};
+pub use flatten::{FlattenProblem, FlattenSpec};
 pub use group_norm::{GroupNormProblem, GroupNormSpec};
 pub use instance_norm::{InstanceNormProblem, InstanceNormSpec};
 pub use layer_norm::{LayerNormProblem, LayerNormSpec};

@@ -117,10 +117,10 @@ fn what_is_no_graph_is_refused() {
         relu("", "x").build("") => "graph: a value has no name";
         relu("x", "x").build("x") => "graph: two values have the name x";
         empty().input("x").build("x") => "graph: two values have the name x";
-        relu("y", "z").build("y") => "layer 0: relu: there is no value z before it, only x";
-        empty().layer("y", "x", Layer::add("y")).build("y") => "layer 0: add: there is no value y before it, only x";
+        relu("y", "z").build("y") => "layer 0: y: relu: there is no value z before it, only x";
+        empty().layer("y", "x", Layer::add("y")).build("y") => "layer 0: y: add: there is no value y before it, only x";
         empty().input("z").layer("y", "z", Layer::add("x")).build("y")
-            => "layer 0: add: input z is its first operand, whose shape must be known";
+            => "layer 0: y: add: input z is its first operand, whose shape must be known";
         relu("y", "x").layer("z", "x", Layer::relu()).build("z")
             => "graph: no layer takes y, and it is not the output";
         relu("y", "x").layer("z", "y", Layer::relu()).build("y")
@@ -135,14 +135,18 @@ fn what_is_no_graph_is_refused() {
         branches.layer("c", "a", Layer::add("b")).build("c")
     };
     refused! {
-        sum(Layer::conv2d("n", 4, 3)) => "layer 2: add: residual[1] is 4, expected 8";
+        sum(Layer::conv2d("n", 4, 3)) => "layer 2: c: add: residual[1] is 4, expected 8";
         sum(Layer::conv2d("n", 8, 3)).unwrap().problem(&[2, 8, 5, 6])
-            => "layer 2: add: residual[2] is 3, expected 5";
+            => "layer 2: c: add: residual[2] is 3, expected 5";
     }
     let error = empty()
         .layer("a", "x", Layer::max(&[1]))
         .layer("b", "a", Layer::group_norm("norm", 4))
         .build("b")
         .unwrap_err();
-    assert!(matches!(error, GraphError::NoChannels { layer: 1, .. }));
+    let GraphError::Named { name, source } = error else {
+        panic!("{error}");
+    };
+    assert_eq!(name, "b");
+    assert!(matches!(*source, GraphError::NoChannels { layer: 1, .. }));
 }

@@ -4,13 +4,13 @@ use op_spec::graph::{Chain, Initialisation, Layer, NormalForm};
 use op_spec::{MaxPool2dSpec, ReductionOp, ReductionSpec};
 
 /// The chain of one layer on three channels.
-fn read(layer: &str) -> Result<Chain, String> {
+pub(super) fn read(layer: &str) -> Result<Chain, String> {
     let json = format!(r#"{{"in_channels":3,"layers":[{layer}]}}"#);
     serde_json::from_str(&json).map_err(|error| error.to_string())
 }
 
 /// The first layer as it is written down.
-fn written(chain: &Chain) -> String {
+pub(super) fn written(chain: &Chain) -> String {
     let layers = chain.layers();
     serde_json::to_string(&layers[0]).unwrap()
 }

@@ -17,10 +17,12 @@ macro_rules! says {
 
 mod builders;
 mod chain;
+mod classifiers;
 mod graph;
 mod guide;
 mod inputs;
 mod layers;
+mod network;
 mod paddings;
 mod pool;
 mod properties;

@@ -214,7 +214,11 @@ impl<'a> Appending<'a> {
         self.program.plan(&region.plan);
         let [start, last] = [region.layers[0], region.layers[region.layers.len() - 1]];
         let x = self.operand(self.of.graph.operands(start)[0]);
-        self.outputs[last] = Some(self.region_of(x, region, start, last)?);
+        let computed = region.computed(self.of.problem);
+        let y = self.region_of(x, region, start, computed[computed.len() - 1])?;
+        // A flatten changes the shape.
+        self.program.see_as(y, &self.of.problem.steps[last].output);
+        self.outputs[last] = Some(y);
         Ok(())
     }
 

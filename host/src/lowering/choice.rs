@@ -10,7 +10,7 @@ use launch_config::Refusal;
 use op_spec::Layout;
 #[cfg(any(test, feature = "lab"))]
 use op_spec::graph::Graph;
-use op_spec::graph::{NormalForm, Operand};
+use op_spec::graph::{GraphProblem, LayerProblem, NormalForm, Operand};
 
 #[cfg(any(test, feature = "lab"))]
 use super::Options;
@@ -33,11 +33,28 @@ pub(crate) struct Chosen {
 }
 
 impl Chosen {
+    /// The layers that kernels compute: all but a `flatten` at the end.
+    pub(super) fn computed(&self, problem: &GraphProblem) -> &[usize] {
+        computed(problem, &self.layers)
+    }
+
     /// The parameter, in the graph's table, that the producer reads in place where each run is given it.
     pub(crate) fn given_in_place(&self, of: Query<'_>) -> Option<usize> {
         let reads = matches!(&self.lowered.producer, Producer::ImplicitGemm(gemm) if gemm.has_filters_in_place());
         reads.then(|| of.graph.parameters_of(self.layers[0])[0])
     }
+}
+
+/// Layers without a `flatten` behind others, which is only another shape of what they give in NCHW.
+fn computed<'a>(problem: &GraphProblem, layers: &'a [usize]) -> &'a [usize] {
+    match layers {
+        [before @ .., last] if !before.is_empty() && is_flatten(problem, *last) => before,
+        all => all,
+    }
+}
+
+fn is_flatten(problem: &GraphProblem, layer: usize) -> bool {
+    matches!(problem.steps[layer].problem, LayerProblem::Flatten(_))
 }
 
 /// The kernels for a whole graph, in an order in which they can run, with all of their launches.
@@ -163,7 +180,8 @@ fn choose_path<'a>(
     };
     let mut rest = path;
     while !rest.is_empty() {
-        let mut stops = (2..=rest.len()).rev().filter(|&stop| stop < path.len());
+        let longest = longest(query.problem, rest);
+        let mut stops = (2..=longest).rev().filter(|&stop| stop < path.len());
         let several = stops.find_map(|stop| ask(query, written, &rest[..stop], None).ok());
         let mut region = match several {
             Some(region) => region,
@@ -178,6 +196,15 @@ fn choose_path<'a>(
         chosen.push(region);
     }
     Ok(())
+}
+
+/// How many of the first layers may be a region: as many as have a normal form, and a `flatten` behind them.
+fn longest(problem: &GraphProblem, layers: &[usize]) -> usize {
+    let Err(refused) = NormalForm::of(problem, layers.iter().copied()) else {
+        return layers.len();
+    };
+    let normal = layers.iter().take_while(|&&layer| layer != refused.layer);
+    normal.count() + usize::from(is_flatten(problem, refused.layer))
 }
 
 /// Instead of a transposed convolution with some of what is behind it, one with less of that, where a row
@@ -210,12 +237,16 @@ fn ask<'a>(
         Operand::Input(input) => query.input_layout(input, &query.problem.steps[layers[0]].input),
         Operand::Layer(layer) => written[layer],
     };
+    let last = layers[layers.len() - 1];
+    let computed = computed(query.problem, layers);
+    let is_flattened = is_flatten(query.problem, last);
     let region = Region {
         of: query,
-        form: NormalForm::of(query.problem, layers.iter().copied()).ok(),
-        layers,
+        form: NormalForm::of(query.problem, computed.iter().copied()).ok(),
+        layers: computed,
         input,
-        output: match layers[layers.len() - 1] + 1 == written.len() {
+        output: match last + 1 == written.len() {
+            _ if is_flattened => Layout::Nchw,
             true => output_layout(query.problem, &query.order(0), query.options),
             false => input,
         },
@@ -233,11 +264,15 @@ fn ask<'a>(
         match (row.can_implement)(row, &region, form) {
             Err(Refusal::Layers { .. }) if asked.is_none() => {}
             Err(refusal) => note(Verdict::Refused(refusal.to_string())),
+            Ok(lowered) if is_flattened && lowered.writes == Layout::Nhwc => {
+                note(Verdict::Refused(
+                    "writes NHWC, flatten needs NCHW".to_owned(),
+                ));
+            }
             Ok(lowered) => match lowered.pays(&region) {
                 Err(reason) if asked.is_none() => note(Verdict::Passed(reason.to_owned())),
                 _ => {
                     note(Verdict::Taken);
-                    let last = layers[layers.len() - 1];
                     written[last] = lowered.writes;
                     let facts = RegionFacts {
                         layers: query.operators(layers),

@@ -46,7 +46,7 @@ pub(super) fn plan_launches(query: Query<'_>, chosen: &mut [Chosen]) -> Result<(
             values: &mut values,
             plan: LaunchPlan::default(),
         };
-        planning.region(&region.layers, &region.lowered)?;
+        planning.region(region.computed(query.problem), &region.lowered)?;
         let last = region.layers[region.layers.len() - 1];
         planning.values.written[last] = region.lowered.writes;
         if index + 1 == regions {

@@ -312,6 +312,64 @@ pub fn conv_transpose3d_with(
     run_transposed(Layer::ConvTranspose3d, x, weight, bias, spec, options)
 }
 
+/// `y[n, k] = bias[k] + sum over c of x[n, c] * weight[k, c]`, a convolution without spatial dimensions.
+///
+/// *Shapes*: `x` is `(n, c)` or `(c)`, `weight` `(k, c)`, `bias`, optional, `(k)`; the output is `(n, k)` or
+/// `(k)`.
+///
+/// *Numerics*: those of [`conv2d`] with one tap.
+/// *NaN* and infinities spread to all outputs of their sample.
+///
+/// # Errors
+/// [`Error::Spec`]: other channels than those of `weight`. [`Error::DTypeMismatch`],
+/// [`Error::DeviceMismatch`].
+///
+/// # Examples
+/// ```
+/// use convfuse::{Device, Tensor, ops};
+/// use ndarray::array;
+///
+/// let stream = Device::best().stream()?;
+/// let x = Tensor::from_array(&stream, &array![[1.0f32, 2.0, 3.0]])?;
+/// let weight = Tensor::from_array(&stream, &array![[1.0f32, 10.0, 100.0], [1.0, 1.0, 1.0]])?;
+/// let bias = Tensor::from_array(&stream, &array![0.5f32, 0.0])?;
+/// let y = ops::linear(&x, &weight, Some(&bias))?;
+/// assert_eq!(y.to_array::<f32>()?, array![[321.5, 6.0]].into_dyn());
+/// # Ok::<(), convfuse::Error>(())
+/// ```
+///
+/// As
+/// [`torch.nn.functional.linear`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.linear.html)
+/// with one axis behind the batch.
+pub fn linear(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>) -> Result<Tensor> {
+    linear_with(x, weight, bias, &Options::default())
+}
+
+/// [`linear`] by kernels that options choose, as [`conv2d_with`].
+///
+/// # Errors
+/// As [`conv2d_with`].
+pub fn linear_with(
+    x: &Tensor,
+    weight: &Tensor,
+    bias: Option<&Tensor>,
+    options: &Options,
+) -> Result<Tensor> {
+    with_or_without_batch(x, 2, |x| {
+        let spec = ConvSpec::<0>::default();
+        let problem = spec.problem(x.shape(), weight.shape(), shape_of(bias))?;
+        let layer = Layer::linear(ConvSpec::<0>::OPERATOR, problem.c, problem.k);
+        let layer = Layer::from(layer.bias(bias.is_some()));
+        run_layer(
+            (layer, LayerProblem::Linear(problem)),
+            x,
+            weight,
+            bias,
+            options,
+        )
+    })
+}
+
 /// The common implementation of all convolutions but transposed ones.
 fn run<const D: usize>(
     layer: fn(ConvLayer<D>) -> Layer,

@@ -256,6 +256,7 @@ pub(crate) fn bytes_and_flop(graph: &Graph, problem: &GraphProblem, dtype: DType
     let elements = |shape: &[usize]| shape.iter().map(|&extent| extent as u64).product::<u64>();
     let values = shapes.map(elements).fold(0, u64::saturating_add);
     let multiply_adds = problem.steps.iter().map(|step| match &step.problem {
+        LayerProblem::Linear(problem) => problem.multiply_adds(),
         LayerProblem::Conv1d(problem) => problem.multiply_adds(),
         LayerProblem::Conv2d(problem) => problem.multiply_adds(),
         LayerProblem::Conv3d(problem) => problem.multiply_adds(),

@@ -68,7 +68,7 @@ impl Strategy {
             Some(Strategy { name, partition })
         };
         let layer = |layer: &Layer| match layer {
-            Layer::Conv1d(_) | Layer::Conv2d(_) | Layer::Conv3d(_) => {
+            Layer::Linear(_) | Layer::Conv1d(_) | Layer::Conv2d(_) | Layer::Conv3d(_) => {
                 format!("{} @direct", layer.operator())
             }
             _ => layer.operator().to_owned(),

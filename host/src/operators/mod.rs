@@ -28,7 +28,7 @@ use self::pointwise::ListStep;
 use crate::device::DType;
 use crate::error::Result;
 use crate::graph::LayerProblem;
-use crate::program::{LaunchPlan, ProgramBuilder, Value};
+use crate::program::{LaunchPlan, ProgramBuilder, Value, plan_dense_copy};
 
 pub(crate) use fused::{ConvolutionParameters, Convolved, Preparations, implicit_gemm};
 pub(crate) use launching::Affine;
@@ -46,6 +46,10 @@ pub(crate) fn plan(plan: &mut LaunchPlan, dtype: DType, problem: &LayerProblem) 
         LayerProblem::Conv1d(problem) => conv::plan(plan, dtype, problem),
         LayerProblem::Conv2d(problem) => conv::plan(plan, dtype, problem),
         LayerProblem::Conv3d(problem) => conv::plan(plan, dtype, problem),
+        LayerProblem::Linear(problem) => conv::plan(plan, dtype, problem),
+        LayerProblem::Flatten(problem) => {
+            plan_dense_copy(plan, dtype, problem.n * problem.features)
+        }
         LayerProblem::GroupNorm(problem) => group_norm::plan(plan, dtype, &problem.geometry()?),
         LayerProblem::InstanceNorm(problem) => group_norm::plan(plan, dtype, &problem.geometry()?),
         LayerProblem::LayerNorm(problem) => layer_norm::plan(plan, dtype, problem),
@@ -95,6 +99,12 @@ pub(crate) fn append(
         LayerProblem::Conv1d(problem) => conv::append(program, x, filters(), problem),
         LayerProblem::Conv2d(problem) => conv::append(program, x, filters(), problem),
         LayerProblem::Conv3d(problem) => conv::append(program, x, filters(), problem),
+        LayerProblem::Linear(problem) => conv::append(program, x, filters(), problem),
+        LayerProblem::Flatten(problem) => {
+            let y = program.copied(x, program.dtype(x))?;
+            program.see_as(y, &problem.output_shape());
+            Ok(y)
+        }
         LayerProblem::GroupNorm(problem) => {
             group_norm::append(program, x, affine, problem.geometry()?)
         }

@@ -41,6 +41,11 @@ const CHAIN: &[&str] = &[
     "run --device cpu --chain FILE --parameters parameters.safetensors --input input.npy --output output.npy",
     "bench --device cpu --chain FILE --shape 1,4,9,10 --repeats 1 --no-ceilings --no-reference --json record.json",
 ];
+const NETWORK: &[&str] = &[
+    "explain --device h200 --network FILE --shape 2,4,9,10",
+    "run --device cpu --network FILE --parameters parameters.safetensors --input input.npy --output output.npy",
+    "verify --device cpu --network FILE --shape 1,4,9,10",
+];
 const PROBLEMS: &[&str] = &[
     "bench --device cpu --problems FILE --repeats 1 --no-ceilings --no-reference --json record.json",
 ];
@@ -67,6 +72,10 @@ pub(super) fn all(root: &Path) -> Result<Vec<Target>> {
                 "",
                 "",
             )?),
+            "network" => {
+                let networks = &root.join("examples/networks");
+                seeds.extend(self::seeds(networks, "damaged-", "", "")?);
+            }
             "golden" => {
                 seeds = self::seeds(&root.join("tests/golden"), "golden/", "", end)?;
                 seeds.retain(|(_, contents)| contents.len() <= MOST_GOLDEN);
@@ -90,6 +99,7 @@ pub(super) fn all(root: &Path) -> Result<Vec<Target>> {
         target("input", Safetensors, "input", safetensors, INPUT, OF_RUN)?,
         target("array", Numpy, "input", ".npy", INPUT, OF_RUN)?,
         target("chain", Text, "chain", "", CHAIN, &OF_RUN[1..])?,
+        target("network", Text, "network", "", NETWORK, &OF_RUN[1..])?,
         target("problems", Text, "problems", "", PROBLEMS, &[])?,
         target("record", Text, "record", "", RECORD, OF_RECORD)?,
         target("golden", Safetensors, "", safetensors, GOLDEN, &[])?,

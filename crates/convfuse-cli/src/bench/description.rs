@@ -2,7 +2,7 @@
 
 use convfuse::{DType, Result, lab, ops};
 use op_spec::Padding;
-use op_spec::graph::Chain;
+use op_spec::graph::Graph;
 use op_spec::graph::presets::{KernelBench79, KernelBench85};
 use oracle::Case;
 use serde::{Serialize, Serializer};
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::report::MathMode;
 
-/// A chain on an input of a shape that it takes, and what the numbers are made from.
+/// Layers on an input of a shape that they take, and what the numbers are made from.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Description {
@@ -18,7 +18,7 @@ pub struct Description {
     pub number: Option<u32>,
     /// The layers.
     #[serde(skip)]
-    pub chain: Chain,
+    pub graph: Graph,
     /// The input's shape.
     pub input: Vec<usize>,
     /// The output's shape.
@@ -45,7 +45,7 @@ macro_rules! attributes {
             "out_channels": $problem.out_channels,
             "kernel_size": $problem.kernel_size,
             "stride": $problem.conv.stride,
-            "padding": written($problem.conv.padding),
+            "padding": written_padding($problem.conv.padding),
             "dilation": $problem.conv.dilation,
             "groups": $problem.conv.groups,
             "bias": $problem.bias,
@@ -80,7 +80,7 @@ impl Description {
         Ok(Description {
             number: Some(85),
             attributes,
-            ..Self::new(&problem.chain()?, shape, dtype, seed)?
+            ..Self::new(&problem.chain()?.into(), shape, dtype, seed)?
         })
     }
 
@@ -98,17 +98,17 @@ impl Description {
         Ok(Description {
             number: Some(79),
             attributes,
-            ..Self::new(&problem.chain()?, shape, dtype, seed)?
+            ..Self::new(&problem.chain()?.into(), shape, dtype, seed)?
         })
     }
 
-    /// A chain on an input of this shape.
+    /// Layers on an input of this shape.
     ///
     /// # Errors
-    /// [`Error::Graph`](convfuse::Error::Graph) for a shape that the chain refuses.
-    pub fn new(chain: &Chain, shape: &[usize], dtype: DType, seed: u64) -> Result<Description> {
-        let problem = chain.problem(shape)?;
-        let (bytes, flop) = lab::bytes_and_flop(chain, &problem, dtype);
+    /// [`Error::Graph`](convfuse::Error::Graph) for a shape that they refuse.
+    pub fn new(graph: &Graph, shape: &[usize], dtype: DType, seed: u64) -> Result<Description> {
+        let problem = graph.problem(shape)?;
+        let (bytes, flop) = lab::bytes_and_flop(graph, &problem, dtype);
         Ok(Description {
             number: None,
             input: shape.to_vec(),
@@ -116,11 +116,18 @@ impl Description {
             dtype,
             channels_last: false,
             seed,
-            attributes: serde_json::to_value(chain).unwrap_or_default(),
-            chain: chain.clone(),
+            attributes: written(graph).1,
+            graph: graph.clone(),
             flop,
             bytes,
         })
+    }
+
+    /// The problem's number, or what the kind of file is called that the layers are from.
+    #[must_use]
+    pub fn kind(&self) -> String {
+        let kind = || written(&self.graph).0.to_owned();
+        self.number.map_or_else(kind, |number| number.to_string())
     }
 
     /// What [`data::fill`](convfuse::data::fill) makes the input from.
@@ -145,8 +152,21 @@ impl Description {
     /// # Errors
     /// [`Error::OutOfMemory`](convfuse::Error::OutOfMemory)
     pub fn must_have_memory(&self) -> Result<()> {
-        let bytes = Case::bytes_of_graph(&self.chain, &self.input)?;
+        let bytes = Case::bytes_of_graph(&self.graph, &self.input)?;
         lab::must_have_memory(bytes.unwrap_or(usize::MAX))
+    }
+}
+
+/// Layers as JSON: what the kind of their file is called, and what is in it.
+#[must_use]
+pub fn written(graph: &Graph) -> (&'static str, Value) {
+    match graph.input() {
+        // A chain, whose values have no names.
+        "" => (
+            "chain",
+            json!({"in_channels": graph.in_channels(), "layers": graph.layers()}),
+        ),
+        _ => ("network", json!(graph)),
     }
 }
 
@@ -179,7 +199,7 @@ fn shown<S: Serializer>(dtype: &DType, serializer: S) -> Result<S::Ok, S::Error>
 }
 
 /// A padding as PyTorch is given it.
-fn written<const D: usize>(padding: Padding<D>) -> Value {
+fn written_padding<const D: usize>(padding: Padding<D>) -> Value {
     match padding {
         Padding::Each(each) => json!(each.as_slice()),
         Padding::Same => json!("same"),

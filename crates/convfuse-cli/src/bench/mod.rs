@@ -39,7 +39,7 @@ mod statistics;
 mod subject;
 
 pub use ceilings::Ceilings;
-pub use description::Description;
+pub use description::{Description, written};
 pub use measure::Run;
 pub use peak::CeilingsError;
 pub use protocol::Protocol;

@@ -142,7 +142,7 @@ impl Problem {
     pub fn of(description: &Description) -> Problem {
         Problem {
             title: None,
-            name: description.chain.operators(),
+            name: description.graph.operators(),
             input_seed: description.input_seed(),
             description: description.clone(),
             parameters: None,

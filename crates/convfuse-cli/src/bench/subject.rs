@@ -4,7 +4,7 @@ use convfuse::model::Model;
 use convfuse::{DType, Inputs, Parameters, Result, Stream, Tensor};
 use convfuse::{data, lab, ops};
 use ndarray::{ArrayD, IxDyn};
-use op_spec::graph::{Chain, Graph, Initialisation, Layer};
+use op_spec::graph::{Graph, Initialisation, Layer};
 use oracle::{Case, Expected};
 
 use super::description::{Description, Part};
@@ -29,12 +29,12 @@ impl Subject {
     /// What uploading may run into.
     pub fn new(stream: &Stream, description: &Description) -> Result<Self> {
         let Description {
-            chain, dtype, seed, ..
+            graph, dtype, seed, ..
         } = description;
         let (shape, dtype, seed) = (&description.input[..], *dtype, *seed);
-        let problem = chain.problem(shape)?;
-        let parameters = parameters(chain, seed)?;
-        let model = Model::with_dtype(stream, chain, &parameters, dtype)?;
+        let problem = graph.problem(shape)?;
+        let parameters = parameters(graph, seed)?;
+        let model = Model::with_dtype(stream, graph, &parameters, dtype)?;
         let further = problem.inputs.iter().zip(0u64..);
         let further = further.map(|(input, index)| {
             let seed = Part::Further.seed(seed.wrapping_add(index << 32));
@@ -42,8 +42,8 @@ impl Subject {
         });
         let case = Case {
             inputs: further.collect::<Result<_>>()?,
-            name: chain.operators(),
-            graph: chain.clone().into(),
+            name: graph.operators(),
+            graph: graph.clone(),
             parameters: parameters.values().to_vec(),
             x: data::try_fill(description.input_seed(), IxDyn(shape))?,
         };
@@ -128,11 +128,11 @@ fn channels_last(
 }
 
 /// PyTorch's initialisation, with random numbers for what would be all 1 or 0.
-fn parameters(chain: &Chain, seed: u64) -> Result<Parameters> {
-    let mut parameters = Parameters::init(chain, seed)?;
+fn parameters(graph: &Graph, seed: u64) -> Result<Parameters> {
+    let mut parameters = Parameters::init(graph, seed)?;
     let mut earlier = [0; 2];
-    for (index, layer) in chain.layers().iter().enumerate() {
-        let of_layer = chain.parameters_of(index);
+    for (index, layer) in graph.layers().iter().enumerate() {
+        let of_layer = graph.parameters_of(index);
         let sources: &[(Part, f32)] = match layer {
             Layer::GroupNorm(_) | Layer::InstanceNorm(_) | Layer::LayerNorm(_) => {
                 &[(Part::NormWeight, 1.5), (Part::NormBias, 0.5)]
@@ -159,7 +159,7 @@ fn parameters(chain: &Chain, seed: u64) -> Result<Parameters> {
         let seed = seed.wrapping_add(*earlier << 32);
         *earlier += 1;
         for (&slot, &(part, bound)) in of_layer.iter().zip(sources) {
-            let parameter = &chain.parameters()[slot];
+            let parameter = &graph.parameters()[slot];
             let values: ArrayD<f32> = data::try_signed(part.seed(seed), IxDyn(&parameter.shape))?;
             let values = match part {
                 Part::Variance => values.mapv(|value| 0.1 + value.abs() * bound),

@@ -8,8 +8,8 @@ use convfuse::spec::{ClampSpec, ReductionOp};
 mod chains;
 
 use chains::{
-    alone, blocks, depthwise, kernelbench_79, kernelbench_85, long_sums, many_tiles, one_launch_79,
-    one_launch_85, tails, transposed, volumes, wide,
+    alone, blocks, classifiers, depthwise, kernelbench_79, kernelbench_85, long_sums, many_tiles,
+    one_launch_79, one_launch_85, tails, transposed, volumes, wide,
 };
 
 use super::choices::Choices;
@@ -90,6 +90,8 @@ pub const FAMILIES: &[Family] = &[
     Family::new("conv_transpose1d", conv_transpose1d),
     Family::new("conv_transpose2d", conv_transpose2d),
     Family::new("conv_transpose3d", conv_transpose3d),
+    Family::new("linear", linear),
+    Family::new("flatten", flatten),
     Family::new("group_norm", of_groups),
     Family::new("instance_norm", of_channels),
     Family::new("layer_norm", of_samples),
@@ -145,6 +147,7 @@ pub const FAMILIES: &[Family] = &[
     Family::new("alone", alone),
     Family::new("tails", tails),
     Family::new("transposed", transposed),
+    Family::new("classifiers", classifiers),
 ];
 
 /// The shape of a tensor with these channels: a sample of `dimensions` dimensions of up to `most` elements
@@ -234,6 +237,17 @@ fn any(c: &mut Choices, channels: usize) -> Vec<usize> {
     let dimensions = c.within(0, 3);
     let most = [0, 3000, 60, 14][dimensions];
     shape(c, channels, dimensions, 1, most)
+}
+
+fn linear(c: &mut Choices) -> Plan {
+    let (channels, features) = (c.within(1, 150), c.within(1, 150));
+    let layer = Layer::linear("linear", channels, features).bias(!c.once_in(3));
+    one(layer.into(), vec![c.within(1, 70), channels])
+}
+
+fn flatten(c: &mut Choices) -> Plan {
+    let channels = c.within(1, 20);
+    one(Layer::flatten(), any(c, channels))
 }
 
 fn of_groups(c: &mut Choices) -> Plan {

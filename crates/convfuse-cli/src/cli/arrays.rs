@@ -89,17 +89,17 @@ fn measure<T: Element>(arguments: &Arguments, out: &mut Out, found: &mut Found) 
         title: None,
         input: input.clone(),
         attributes: Attributes::default(),
-        chain: None,
+        layers: None,
     };
-    let Description { chain, output, .. } = describe(&request, T::DTYPE, 0)?;
+    let Description { graph, output, .. } = describe(&request, T::DTYPE, 0)?;
     if input[0] == 0 {
         return Err(format!("--shape {input:?} has no samples, must have at least one").into());
     }
     let devices = arguments.devices.iter().map(|choice| choice.open());
     let devices = devices.collect::<convfuse::Result<Vec<Device>>>()?;
     let first = devices.first().ok_or(convfuse::Error::NoDevices)?;
-    let parameters = Parameters::init(&chain, 7).map_err(convfuse::Error::from)?;
-    let model = Model::with_dtype(&first.stream()?, &chain, &parameters, T::DTYPE)?;
+    let parameters = Parameters::init(&graph, 7).map_err(convfuse::Error::from)?;
+    let model = Model::with_dtype(&first.stream()?, &graph, &parameters, T::DTYPE)?;
     let x = data::try_fill(1, IxDyn(input))?;
     let mut host = Host {
         // The whole batch in one run.

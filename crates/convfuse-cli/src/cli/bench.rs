@@ -34,7 +34,7 @@ pub(super) fn run(arguments: &Arguments, out: &mut Out) -> Outcome {
     let json = arguments.json.target(out)?;
     let written = ("--json", json.as_ref());
     must_not_replace(written, ("--problems", arguments.problems.as_deref()))?;
-    must_not_replace(written, ("--chain", arguments.chain.as_deref()))?;
+    arguments.layers.must_stay(written)?;
     let old = arguments.compare.as_deref().map(read_record).transpose()?;
     let mut tasks = tasks(arguments)?;
     let stream = arguments.device.open()?.stream()?;
@@ -147,7 +147,7 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// Checks and times one chain on one input, every way that was asked for.
+    /// Checks and times the layers of a task on one input, every way that was asked for.
     fn task(&mut self, index: usize, task: &Task) -> Result<(), Failure> {
         let Task {
             description,
@@ -155,9 +155,7 @@ impl Bench<'_> {
             ..
         } = task;
         let subject = Subject::new(self.protocol.stream(), description)?;
-        let number = description
-            .number
-            .map_or("chain".to_owned(), |number| number.to_string());
+        let number = description.kind();
         let file = |what: &str| format!("{index}-{number}-{what}.safetensors");
         let label = {
             let mut report = locked(&self.report);

@@ -1,16 +1,15 @@
-//! `convfuse explain`: which kernels a chain takes, which were considered, and why.
-
-use std::path::PathBuf;
+//! `convfuse explain`: which kernels layers take, which were considered, and why.
 
 use convfuse::model::{Precision, Strategy};
 use convfuse::{DType, lab};
 use convfuse_cli::Status;
 use serde_json::json;
 
-use super::bench::{Attributes, Request, Shape, describe, dtype, read, shape};
+use super::bench::{Attributes, Request, Shape, describe, dtype, shape};
 use super::device::Target;
 use super::failure::{Failure, Outcome};
 use super::json::{Found, Json};
+use super::layers::LayersFile;
 use super::out::Out;
 
 /// Options of `explain`.
@@ -20,10 +19,10 @@ pub(super) struct Arguments {
     /// l40s, rtx4090, h100, h200, b200
     #[arg(long, default_value = "emulator")]
     device: Target,
-    /// The chain in this JSON file; without one, problem 85 for four extents and 79 for five
-    #[arg(long, value_name = "FILE")]
-    chain: Option<PathBuf>,
-    /// The input's shape, such as 16,8,64,64
+    #[command(flatten)]
+    layers: LayersFile,
+    /// The input's shape, such as 16,8,64,64; without a file of layers, its rank tells the problem, 85 for
+    /// four extents and 79 for five
     #[arg(long, value_name = "N,C,[D,]H,W", value_parser = shape)]
     shape: Shape,
     /// Element type of input, output and parameters: f32, f16, bf16
@@ -55,23 +54,23 @@ pub(super) fn run(arguments: &Arguments, out: &mut Out) -> Outcome {
 }
 
 fn explain(arguments: &Arguments, out: &mut Out, found: &mut Found) -> Outcome {
-    let chain = arguments.chain.as_deref().map(read).transpose()?;
+    let layers = arguments.layers.read()?;
     let request = Request {
         title: None,
         input: arguments.shape.0.clone(),
         attributes: arguments.attributes.clone(),
-        chain,
+        layers,
     };
     let description = describe(&request, arguments.dtype, 0)?;
-    let strategies = Strategy::parse(&description.chain, &arguments.strategy)?;
+    let strategies = Strategy::parse(&description.graph, &arguments.strategy)?;
     if strategies.is_empty() {
         return Err(Failure::Refused(format!(
             "--strategy {}: only other chains have it",
             arguments.strategy
         )));
     }
-    let (chain, input) = (&description.chain, &description.input[..]);
-    let problem = chain.problem(input)?;
+    let (graph, input) = (&description.graph, &description.input[..]);
+    let problem = graph.problem(input)?;
     // Nothing is computed, so a device that is named need not be there.
     let properties = match arguments.device {
         Target::Named(properties) => properties,
@@ -88,7 +87,7 @@ fn explain(arguments: &Arguments, out: &mut Out, found: &mut Found) -> Outcome {
         let options = strategy.options().precision(arguments.precision);
         let options = options.batch_invariant(!arguments.batch_dependent);
         let explanation =
-            lab::explain_axes(chain, arguments.dtype, input, &axes, &options, &properties)?;
+            lab::explain_axes(graph, arguments.dtype, input, &axes, &options, &properties)?;
         writeln!(out, "{explanation}")?;
         let mut record = json!(explanation);
         record["strategy"] = json!(strategy.name);

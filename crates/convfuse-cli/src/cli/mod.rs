@@ -16,6 +16,7 @@ mod files;
 mod info;
 mod interrupt;
 mod json;
+mod layers;
 mod new;
 mod out;
 mod progress;
@@ -64,12 +65,12 @@ enum Command {
     Bench(Box<bench::Arguments>),
     /// Times arrays of the host through a model, on one device and several, beside the copies alone.
     Arrays(arrays::Arguments),
-    /// Runs a chain with parameters from a file on an input from a file, in chunks of the batch.
+    /// Runs a chain or a network with parameters from a file on an input from a file, in chunks of the batch.
     Run(run::Arguments),
     /// Compares two files of tensors, or two records of bench; the exit status is 1 if they differ by more
     /// than is allowed.
     Compare(compare::Arguments),
-    /// Lists the kernels that a chain takes for an input's shape, those that were considered, and the
+    /// Lists the kernels that layers take for an input's shape, those that were considered, and the
     /// reasons.
     Explain(Box<explain::Arguments>),
     /// Prints the devices of this machine, the kernels of this build, and how long the driver, the context,

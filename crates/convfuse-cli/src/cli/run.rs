@@ -1,35 +1,37 @@
-//! `convfuse run`: a chain with parameters from a file, on an input from a file.
+//! `convfuse run`: a chain or a network with parameters from a file, on an input from a file.
 
 use std::path::PathBuf;
 use std::time::Instant;
 
-use convfuse::graph::{Chain, GraphProblem};
+use convfuse::graph::{Graph, GraphProblem};
 use convfuse::model::Precision;
 use convfuse::{DType, Inputs, LoadOptions, Model, Options, Parameters, lab};
 use convfuse_cli::Status;
+use convfuse_cli::bench::written;
 use ndarray::{ArrayD, IxDyn};
 use serde_json::json;
 
-use super::bench::{dtype, read};
+use super::bench::dtype;
 use super::device::Choice;
 use super::failure::{Failure, Outcome};
 use super::files::Target;
 use super::json::{Found, Json, must_differ, must_not_replace};
+use super::layers::{LayersFile, summary};
 use super::out::Out;
 use super::progress::Step;
 use super::tensors::{Format, TensorFile, TensorWriter};
 
 /// Options of `run`.
 #[derive(clap::Args)]
+#[command(mut_group("layers", |group| group.required(true)))]
 pub(super) struct Arguments {
     /// best, cpu, emulator, gpu, or gpu:ORDINAL
     #[arg(long, default_value = "best")]
     device: Choice,
-    /// The chain, a JSON file
-    #[arg(long, value_name = "FILE")]
-    chain: PathBuf,
+    #[command(flatten)]
+    layers: LayersFile,
     /// The parameters, a safetensors file with PyTorch's names, in f64, f32, f16 or bf16; or the index of
-    /// several, model.safetensors.index.json. A chain without parameters needs none
+    /// several, model.safetensors.index.json. Layers without parameters need none
     #[arg(long, value_name = "FILE")]
     parameters: Option<PathBuf>,
     /// What stands before the parameters' names in the file of a whole network, such as encoder.0.; other
@@ -46,12 +48,12 @@ pub(super) struct Arguments {
     /// given several times, of which the first that fits a name counts
     #[arg(long, value_name = "FROM=TO", value_parser = rule, requires = "parameters")]
     rename: Vec<(String, String)>,
-    /// Pass over tensors that belong to no parameter of the chain, as PyTorch does with strict=False. What is
-    /// missing is refused always, and so are tensors under the name of a layer that does not take them
+    /// Pass over tensors that belong to no parameter, as PyTorch does with strict=False. What is missing is
+    /// refused always, and so are tensors under the name of a layer that does not take them
     #[arg(long, requires = "parameters")]
     not_strict: bool,
-    /// The input, a .safetensors or .npy file. A safetensors file has the chain's further inputs under their
-    /// names, and the first input under any other
+    /// The input, a .safetensors or .npy file. A safetensors file has further inputs under their names, and
+    /// the first input under any other
     #[arg(long, value_name = "FILE")]
     input: PathBuf,
     /// The output, a .safetensors or .npy file, or - for safetensors on standard output. It is there as a
@@ -88,7 +90,7 @@ pub(super) fn run(arguments: &Arguments, out: &mut Out) -> Outcome {
     json.record("run", out, |out, found| compute(arguments, out, found))
 }
 
-/// The inputs of a chain in a file.
+/// The inputs of a graph in a file.
 struct FileInputs {
     file: TensorFile,
     /// Where each stands in the file, the first input first.
@@ -96,23 +98,23 @@ struct FileInputs {
 }
 
 impl FileInputs {
-    fn open(arguments: &Arguments, chain: &Chain) -> Result<FileInputs, Failure> {
+    fn open(arguments: &Arguments, graph: &Graph) -> Result<FileInputs, Failure> {
         let path = arguments.input.display();
         let file = TensorFile::open(&arguments.input)?;
         let names = || file.entries.iter().map(|entry| entry.name.as_str());
-        let is_first = |name: &str| !chain.inputs().iter().any(|further| further == name);
+        let is_first = |name: &str| !graph.inputs().iter().any(|further| further == name);
         let first: Vec<&str> = names().filter(|name| is_first(name)).collect();
         let [first] = first[..] else {
             let given: Vec<&str> = names().collect();
             return Err(Failure::Refused(format!(
-                "{path}: has {} tensors that are no further input of the chain, must have 1; given: {}",
+                "{path}: has {} tensors that are no further input, must have 1; given: {}",
                 first.len(),
                 given.join(", ")
             )));
         };
         let wanted = [first]
             .into_iter()
-            .chain(chain.inputs().iter().map(String::as_str));
+            .chain(graph.inputs().iter().map(String::as_str));
         let place = |wanted: &str| {
             let place = names().position(|name| name == wanted);
             place.ok_or_else(|| Failure::Refused(format!("{path}: input {wanted} is missing")))
@@ -125,7 +127,7 @@ impl FileInputs {
         &self.file.entries[self.places[input]].shape
     }
 
-    /// Refuses further inputs of other shapes than the chain gives them.
+    /// Refuses further inputs of other shapes than the graph gives them.
     fn must_fit(&self, arguments: &Arguments, problem: &GraphProblem) -> Result<(), Failure> {
         for (index, input) in problem.inputs.iter().enumerate() {
             let actual = self.shape(index + 1);
@@ -160,9 +162,9 @@ impl FileInputs {
     }
 }
 
-/// The parameters of a chain that has none.
-fn without_file(chain: &Chain) -> Result<Parameters, Failure> {
-    let parameters = Parameters::new(chain, []).map_err(convfuse::Error::from);
+/// The parameters of a graph that has none.
+fn without_file(graph: &Graph) -> Result<Parameters, Failure> {
+    let parameters = Parameters::new(graph, []).map_err(convfuse::Error::from);
     parameters.map_err(|error| Failure::from(error).of("--parameters is not given"))
 }
 
@@ -172,21 +174,22 @@ fn compute(arguments: &Arguments, out: &mut Out, found: &mut Found) -> Outcome {
     let json = arguments.json.target(out)?;
     must_differ(("--json", json.as_ref()), ("--output", Some(&target)))?;
     for (option, path) in [
-        ("--chain", Some(&*arguments.chain)),
         ("--parameters", arguments.parameters.as_deref()),
         ("--input", Some(&*arguments.input)),
     ] {
         must_not_replace(("--output", Some(&target)), (option, path))?;
         must_not_replace(("--json", json.as_ref()), (option, path))?;
     }
+    arguments.layers.must_stay(("--output", Some(&target)))?;
+    arguments.layers.must_stay(("--json", json.as_ref()))?;
     let format = Format::of(&arguments.output, &target)?;
     if target == Target::Stdout {
         out.be_silent();
     }
-    let chain: Chain = read(&arguments.chain)?;
-    let mut inputs = FileInputs::open(arguments, &chain)?;
+    let graph = arguments.layers.read()?.ok_or("has no layers")?;
+    let mut inputs = FileInputs::open(arguments, &graph)?;
     let input = inputs.shape(0).to_vec();
-    let problem = chain.problem(&input);
+    let problem = graph.problem(&input);
     let of_file = |failure: Failure| failure.of(arguments.input.display());
     let problem = problem.map_err(|error| of_file(error.into()))?;
     inputs.must_fit(arguments, &problem)?;
@@ -198,8 +201,8 @@ fn compute(arguments: &Arguments, out: &mut Out, found: &mut Found) -> Outcome {
         options = options.rename(from, to);
     }
     let parameters = match &arguments.parameters {
-        Some(path) => Parameters::load_with(&chain, path, &options)?,
-        None => without_file(&chain)?,
+        Some(path) => Parameters::load_with(&graph, path, &options)?,
+        None => without_file(&graph)?,
     };
     let output = problem.output_shape();
 
@@ -220,11 +223,11 @@ fn compute(arguments: &Arguments, out: &mut Out, found: &mut Found) -> Outcome {
     lab::must_have_memory(chunk.saturating_mul(sample_bytes).saturating_mul(4))?;
 
     let stream = arguments.device.open()?.stream()?;
-    let model = Model::with_dtype(&stream, &chain, &parameters, arguments.dtype)?;
+    let model = Model::with_dtype(&stream, &graph, &parameters, arguments.dtype)?;
     let options = Options::default().precision(arguments.precision);
     let mut file = TensorWriter::new(&target, format, arguments.dtype, output)?;
     let start = Instant::now();
-    let step = Step::start(format!("{} on {}", chain.operators(), stream.device()));
+    let step = Step::start(format!("{} on {}", summary(&graph), stream.device()));
     let mut done = 0;
     while done < samples {
         let end = samples.min(done + chunk);
@@ -233,7 +236,7 @@ fn compute(arguments: &Arguments, out: &mut Out, found: &mut Found) -> Outcome {
         let further = 1..inputs.places.len();
         let further = further.map(|index| inputs.read(index, part));
         let further = further.collect::<Result<Vec<_>, Failure>>()?;
-        let named = chain.inputs().iter().zip(&further);
+        let named = graph.inputs().iter().zip(&further);
         let given = named.fold(Inputs::new(&x), |given, (name, value)| {
             given.with(name, value)
         });
@@ -244,7 +247,8 @@ fn compute(arguments: &Arguments, out: &mut Out, found: &mut Found) -> Outcome {
     file.finish()?;
     step.done();
     found.note("device", json!(stream.device().info()));
-    found.note("chain", json!(chain));
+    let (kind, layers) = written(&graph);
+    found.note(kind, layers);
     found.note("input", json!(input));
     found.note("output", json!(output));
     found.note("dtype", arguments.dtype.to_string());
@@ -253,7 +257,7 @@ fn compute(arguments: &Arguments, out: &mut Out, found: &mut Found) -> Outcome {
     writeln!(
         out,
         "{}: {input:?} to {output:?}, {}, on {}",
-        chain.operators(),
+        summary(&graph),
         arguments.dtype,
         stream.device()
     )?;

@@ -5,23 +5,24 @@ use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
 use comfy_table::CellAlignment::{Left, Right};
-use convfuse::graph::Chain;
 use convfuse::{DType, Stream, lab};
 use convfuse_cli::{CaseFailure, ExecutionMode, Status, compare, rounded};
 use oracle::{Case, Expected, Precision, golden};
 use serde::Serialize;
 use serde_json::json;
 
-use super::bench::{Shape, read, say_of_cases, shape};
+use super::bench::{Shape, say_of_cases, shape};
 use super::device::Choice;
 use super::failure::{Failure, Outcome};
 use super::json::{Found, Json, file_name};
+use super::layers::LayersFile;
 use super::out::{Out, plain};
 use super::progress::Step;
 use super::table::aligned;
 
 /// Options of `verify`.
 #[derive(clap::Args)]
+#[command(mut_group("layers", |group| group.requires("shape").conflicts_with_all(["shapes", "golden", "only"])))]
 pub(super) struct Arguments {
     /// best, cpu, emulator, gpu, or gpu:ORDINAL
     #[arg(long, default_value = "best", conflicts_with = "emulator")]
@@ -38,11 +39,11 @@ pub(super) struct Arguments {
     /// Only cases whose name contains this
     #[arg(long, default_value = "")]
     only: String,
-    /// Run the chain in this JSON file instead, with random parameters, on a random input of every --shape
-    #[arg(long, value_name = "FILE", requires = "shape", conflicts_with_all = ["shapes", "golden", "only"])]
-    chain: Option<PathBuf>,
-    /// An input's shape for --chain, such as 2,8,64,64; may be given several times
-    #[arg(long, value_name = "N,C,[D,]H,W", value_parser = shape, requires = "chain")]
+    #[command(flatten)]
+    layers: LayersFile,
+    /// An input's shape for the layers in the file, which run in place of the tables, with random parameters;
+    /// may be given several times
+    #[arg(long, value_name = "N,C,[D,]H,W", value_parser = shape, requires = "layers")]
     shape: Vec<Shape>,
     #[command(flatten)]
     json: Json,
@@ -76,8 +77,8 @@ fn verify(arguments: &Arguments, out: &mut Out, found: &mut Found) -> Outcome {
         Choice::Emulator => Shapes::Ragged,
         _ => Shapes::Realistic,
     });
-    let (mut cases, source) = match &arguments.chain {
-        Some(path) => (cases_of_chain(path, &arguments.shape)?, "the file"),
+    let (mut cases, source) = match arguments.layers.path() {
+        Some(path) => (cases_of_file(path, arguments)?, "the file"),
         None => (cases(shapes), "the tables"),
     };
     cases.retain(|case| case.name.contains(&arguments.only));
@@ -145,14 +146,15 @@ fn cases(shapes: Shapes) -> Vec<Case> {
     cases
 }
 
-/// The chain in a file on inputs of these shapes.
-fn cases_of_chain(path: &Path, shapes: &[Shape]) -> Result<Vec<Case>, Failure> {
-    let chain: Chain = read(path)?;
+/// The layers in the file on inputs of all shapes.
+fn cases_of_file(path: &Path, arguments: &Arguments) -> Result<Vec<Case>, Failure> {
+    let (graph, shapes) = (arguments.layers.read()?, &arguments.shape);
+    let graph = graph.ok_or("has no layers")?;
     let name = file_name(path);
     // All are checked before the first is made.
     for Shape(shape) in shapes {
         let possible = || {
-            let bytes = Case::bytes_of_graph(&chain, shape)?;
+            let bytes = Case::bytes_of_graph(&graph, &shape[..])?;
             Ok(lab::must_have_memory(bytes.unwrap_or(usize::MAX))?)
         };
         let place = format!("{} {shape:?}", path.display());
@@ -160,7 +162,7 @@ fn cases_of_chain(path: &Path, shapes: &[Shape]) -> Result<Vec<Case>, Failure> {
     }
     let case = |Shape(shape): &Shape| {
         let name = format!("{name}/{shape:?}");
-        Case::of_graph(&name, chain.clone(), shape)
+        Case::of_graph(&name, graph.clone(), shape)
     };
     Ok(shapes.iter().map(case).collect())
 }

@@ -4,6 +4,7 @@
 mod campaign;
 mod compare;
 mod files;
+mod network;
 mod new;
 mod output;
 mod program;

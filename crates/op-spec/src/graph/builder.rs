@@ -1,9 +1,12 @@
 //! Graphs, layer by layer.
 
 use alloc::borrow::ToOwned;
+use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
+
+use serde::Serialize;
 
 use super::{Graph, GraphError, Layer, Node, Operand};
 
@@ -32,8 +35,44 @@ pub struct GraphBuilder {
     in_channels: usize,
     /// The first one first.
     inputs: Vec<String>,
-    /// Name of the output and of the first operand, and the layer.
-    layers: Vec<(String, String, Layer)>,
+    layers: Vec<Step>,
+}
+
+/// A layer with the names of its values.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Step {
+    /// That of the output.
+    pub(super) name: String,
+    /// That of the first operand.
+    pub(super) input: String,
+    pub(super) layer: Layer,
+}
+
+/// The values of a graph in the making.
+#[derive(Default)]
+struct Values {
+    /// Each with its name, and whether something takes it.
+    all: Vec<(String, Operand, bool)>,
+    by_name: BTreeMap<String, usize>,
+}
+
+impl Values {
+    /// Adds a value under a name that no other has.
+    fn define(&mut self, name: String, value: Operand) -> Result<(), GraphError> {
+        let known = self.by_name.insert(name.clone(), self.all.len());
+        if name.is_empty() || known.is_some() {
+            return Err(GraphError::ValueName { name });
+        }
+        self.all.push((name, value, false));
+        Ok(())
+    }
+
+    /// The value of this name, which something takes.
+    fn take(&mut self, name: &str) -> Option<Operand> {
+        let (_, value, is_taken) = &mut self.all[*self.by_name.get(name)?];
+        *is_taken = true;
+        Some(*value)
+    }
 }
 
 impl Graph {
@@ -65,7 +104,17 @@ impl GraphBuilder {
         input: impl Into<String>,
         layer: impl Into<Layer>,
     ) -> GraphBuilder {
-        self.layers.push((name.into(), input.into(), layer.into()));
+        self.layers.push(Step {
+            name: name.into(),
+            input: input.into(),
+            layer: layer.into(),
+        });
+        self
+    }
+
+    /// Adds layers.
+    pub(super) fn steps(mut self, steps: Vec<Step>) -> GraphBuilder {
+        self.layers.extend(steps);
         self
     }
 
@@ -81,43 +130,44 @@ impl GraphBuilder {
             inputs,
             layers,
         } = self;
-        // Every value so far, and whether something takes it.
-        let mut values: Vec<(String, Operand, bool)> = Vec::new();
+        let mut values = Values::default();
+        let first = inputs.first().cloned().unwrap_or_default();
         for (index, name) in inputs.into_iter().enumerate() {
-            define(&mut values, name, Operand::Input(index))?;
+            values.define(name, Operand::Input(index))?;
         }
-        let further = 1..values.len();
+        let further = 1..values.all.len();
         let mut nodes = Vec::with_capacity(layers.len());
-        for (index, (name, input, layer)) in layers.into_iter().enumerate() {
+        for (index, Step { name, input, layer }) in layers.into_iter().enumerate() {
             let mut operands = Vec::new();
             let names = layer.kind().operands();
             for operand in [&input].into_iter().chain(names) {
-                let Some(found) = values.iter().position(|(name, ..)| name == operand) else {
-                    return Err(GraphError::UnknownValue {
+                operands.push(values.take(operand).ok_or_else(|| {
+                    let known = values.all.iter().map(|(name, ..)| name.clone());
+                    let error = GraphError::UnknownValue {
                         layer: index,
                         operator: layer.operator(),
                         name: operand.clone(),
-                        known: values.into_iter().map(|(name, ..)| name).collect(),
-                    });
-                };
-                values[found].2 = true;
-                operands.push(values[found].1);
+                        known: known.collect(),
+                    };
+                    error.of(&name)
+                })?);
             }
             if matches!(operands[0], Operand::Input(1..)) {
-                return Err(GraphError::FurtherInput {
+                let error = GraphError::FurtherInput {
                     layer: index,
                     operator: layer.operator(),
                     name: input,
-                });
+                };
+                return Err(error.of(&name));
             }
-            define(&mut values, name.clone(), Operand::Layer(index))?;
+            values.define(name.clone(), Operand::Layer(index))?;
             nodes.push(Node {
                 name,
                 layer,
                 operands,
             });
         }
-        if let Some((name, Operand::Layer(_), is_taken)) = values.last_mut() {
+        if let Some((name, Operand::Layer(_), is_taken)) = values.all.last_mut() {
             if name != output {
                 return Err(GraphError::NotLast {
                     output: output.to_owned(),
@@ -126,25 +176,12 @@ impl GraphBuilder {
             }
             *is_taken = true;
         }
-        let unused = values.iter().find(|(_, _, is_taken)| !is_taken);
+        let unused = values.all.iter().find(|(_, _, is_taken)| !is_taken);
         if let (Some((name, ..)), false) = (unused, nodes.is_empty()) {
             let name = name.clone();
             return Err(GraphError::UnusedValue { name });
         }
-        let inputs = values.drain(further).map(|(name, ..)| name).collect();
-        Graph::new(in_channels, inputs, nodes)
+        let inputs = values.all.drain(further).map(|(name, ..)| name).collect();
+        Graph::new(in_channels, first, inputs, nodes)
     }
-}
-
-/// Adds a value under a name that no other has.
-fn define(
-    values: &mut Vec<(String, Operand, bool)>,
-    name: String,
-    value: Operand,
-) -> Result<(), GraphError> {
-    if name.is_empty() || values.iter().any(|(known, ..)| *known == name) {
-        return Err(GraphError::ValueName { name });
-    }
-    values.push((name, value, false));
-    Ok(())
 }

@@ -1,14 +1,16 @@
 //! Chains: lists of layers, each of which takes what the one before it gives.
 
-use alloc::borrow::ToOwned;
+use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::ops::Deref;
 
-use serde::{Deserialize, Serialize};
+use serde::de::Error;
+use serde::{Deserialize, Deserializer, Serialize};
 
 use super::file::ChainFile;
+use super::naming::object;
 use super::{Graph, GraphError, Layer, Node, Operand};
 
 /// A list of layers that fit one another: the simplest [`Graph`].
@@ -45,8 +47,8 @@ use super::{Graph, GraphError, Layer, Node, Operand};
 /// assert_eq!(chain.parameters()[0].name, "conv.weight");
 /// # Ok::<(), op_spec::graph::GraphError>(())
 /// ```
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(try_from = "ChainFile", into = "ChainFile")]
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(into = "ChainFile")]
 pub struct Chain(Graph);
 
 impl Chain {
@@ -60,6 +62,7 @@ impl Chain {
     /// different shapes; a further input without a name.
     pub fn new<By>(in_channels: usize, layers: impl Layers<By>) -> Result<Chain, GraphError> {
         let (mut inputs, mut nodes) = (Vec::<String>::new(), Vec::<Node>::new());
+        let mut known = BTreeMap::<String, usize>::new();
         for layer in layers.layers() {
             let mut operands = vec![match nodes.len() {
                 0 => Operand::Input(0),
@@ -72,9 +75,8 @@ impl Chain {
                         operator: layer.operator(),
                     });
                 }
-                let known = inputs.iter().position(|known| known == name);
-                let index = known.unwrap_or_else(|| {
-                    inputs.push((*name).to_owned());
+                let index = *known.entry(name.clone()).or_insert_with(|| {
+                    inputs.push(name.clone());
                     inputs.len() - 1
                 });
                 operands.push(Operand::Input(1 + index));
@@ -85,7 +87,7 @@ impl Chain {
                 operands,
             });
         }
-        Graph::new(in_channels, inputs, nodes).map(Chain)
+        Graph::new(in_channels, String::new(), inputs, nodes).map(Chain)
     }
 }
 
@@ -153,12 +155,10 @@ impl From<Chain> for Graph {
     }
 }
 
-#[doc(hidden)] // only for serde
-impl TryFrom<ChainFile> for Chain {
-    type Error = GraphError;
-
-    fn try_from(file: ChainFile) -> Result<Chain, GraphError> {
-        Chain::new(file.in_channels, file.layers)
+impl<'de> Deserialize<'de> for Chain {
+    fn deserialize<D: Deserializer<'de>>(file: D) -> Result<Chain, D::Error> {
+        let file: ChainFile = object(file)?;
+        Chain::new(file.in_channels, file.layers).map_err(D::Error::custom)
     }
 }
 

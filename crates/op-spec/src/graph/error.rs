@@ -1,5 +1,6 @@
 //! What a graph refuses.
 
+use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
@@ -18,6 +19,13 @@ macro_rules! graph_error {
         pub enum GraphError {
             /// There are no layers.
             Empty,
+            /// What is wrong with a layer of a graph in which layers have names.
+            Named {
+                /// The name of what the layer gives.
+                name: String,
+                /// What is wrong.
+                source: Box<GraphError>,
+            },
             $(
                 $(#[$doc])*
                 $Variant { $($(#[$field_doc])* $field: $ty,)+ },
@@ -28,6 +36,7 @@ macro_rules! graph_error {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 match self {
                     Self::Empty => f.write_str("graph: layers are none, minimum 1"),
+                    Self::Named { name, source } => write_named(f, name, source),
                     $(Self::$Variant { $($field),+ } => write!(f, $message $(, $value)?),)+
                 }
             }
@@ -54,13 +63,13 @@ graph_error! {
         /// Dimensions that it takes.
         expected: usize,
     }: "layer {layer}: {operator}: spatial dimensions are {actual}, expected {expected}";
-    /// A layer needs channels, which an earlier layer reduces over.
+    /// A layer needs channels, which an earlier layer reduces over, or makes one with other axes.
     NoChannels {
         /// Which one.
         layer: usize,
         /// Its operator.
         operator: &'static str,
-    }: "layer {layer}: {operator}: the input has no channels, an earlier layer reduces over them";
+    }: "layer {layer}: {operator}: the input has no channels, or not known how many: an earlier layer reduces over them or flattens them";
     /// A layer takes the first axis for the batch, and the input has none.
     NoBatch {
         /// Which one.
@@ -124,7 +133,7 @@ graph_error! {
         name: String,
         /// The values before it.
         known: Vec<String>,
-    }: "layer {layer}: {operator}: there is no value {name} before it, only {}", known.join(", ");
+    }: "layer {layer}: {operator}: there is no value {name} before it, only {}", in_short(known);
     /// A layer's first operand is a further input, whose shape follows from nothing.
     FurtherInput {
         /// Which one.
@@ -153,6 +162,69 @@ graph_error! {
         /// The parameter.
         name: String,
     }: "layer {layer}: {name} is initialised otherwise than by an earlier layer that shares it";
+}
+
+impl GraphError {
+    /// The layer that is refused, if it is one.
+    #[must_use]
+    pub fn layer(&self) -> Option<usize> {
+        match self {
+            Self::Named { source, .. } => source.layer(),
+            Self::Layer { layer, .. }
+            | Self::Dimensions { layer, .. }
+            | Self::NoChannels { layer, .. }
+            | Self::NoBatch { layer, .. }
+            | Self::NoName { layer, .. }
+            | Self::Shared { layer, .. }
+            | Self::NoInputName { layer, .. }
+            | Self::SharedInput { layer, .. }
+            | Self::UnknownValue { layer, .. }
+            | Self::FurtherInput { layer, .. }
+            | Self::SharedInitialisation { layer, .. } => Some(*layer),
+            Self::Empty
+            | Self::ValueName { .. }
+            | Self::UnusedValue { .. }
+            | Self::NotLast { .. } => None,
+        }
+    }
+
+    /// The error of the layer whose output has this name.
+    pub(super) fn of(self, name: &str) -> GraphError {
+        match name {
+            "" => self,
+            name => GraphError::Named {
+                name: name.into(),
+                source: Box::new(self),
+            },
+        }
+    }
+
+    /// The error, with the name of the layer's output among these.
+    pub(super) fn among(self, names: &[String]) -> GraphError {
+        let name = self.layer().and_then(|layer| names.get(layer));
+        match name {
+            Some(name) => self.of(name),
+            None => self,
+        }
+    }
+}
+
+/// Writes an error with a name behind the number of the layer, with which the errors of layers begin.
+fn write_named(f: &mut fmt::Formatter<'_>, name: &str, source: &GraphError) -> fmt::Result {
+    let text = alloc::format!("{source}");
+    match text.split_once(": ") {
+        Some((number, rest)) => write!(f, "{number}: {name}: {rest}"),
+        None => write!(f, "{name}: {text}"),
+    }
+}
+
+/// Values as a list, of which the last ones are enough where there are many.
+fn in_short(names: &[String]) -> String {
+    const MOST: usize = 16;
+    match names.len().checked_sub(MOST) {
+        None | Some(0) => names.join(", "),
+        Some(more) => alloc::format!("{} and {more} before these", names[more..].join(", ")),
+    }
 }
 
 // What a layer says is part of the message already.

@@ -1,4 +1,5 @@
-//! A chain as it is written down: one object for each layer, attributes that are PyTorch's defaults left out.
+//! Layers and chains as they are written down: one object for each layer, attributes that are PyTorch's
+//! defaults left out.
 //!
 //! How the attributes of a layer are written stands with it, in the file of its operator; here is what they
 //! share.
@@ -7,6 +8,7 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
+use core::marker::PhantomData;
 
 use serde::de::value::{MapAccessDeserializer, StrDeserializer};
 use serde::de::{DeserializeSeed, Error, MapAccess, SeqAccess, Visitor};
@@ -30,23 +32,34 @@ pub(super) struct ChainFile {
 }
 
 /// Reads a number, with words for what it should be.
-fn whole_number<'de, D: Deserializer<'de>>(file: D) -> Result<usize, D::Error> {
-    let number = usize::deserialize(file);
-    number.map_err(|error| Error::custom(format!("in_channels: {}", in_words(&error))))
+pub(super) fn whole_number<'de, D: Deserializer<'de>>(file: D) -> Result<usize, D::Error> {
+    usize::deserialize(file).map_err(|error| Error::custom(in_words(&error)))
+}
+
+/// What stands in a list of layers.
+pub(super) trait Numbered {
+    /// What such a list is called.
+    const KIND: &str;
+}
+
+impl Numbered for Layer {
+    const KIND: &str = "a list of layers";
 }
 
 /// Reads layers such that what is wrong with one names it.
-fn numbered<'de, D: Deserializer<'de>>(file: D) -> Result<Vec<Layer>, D::Error> {
-    struct Layers;
+pub(super) fn numbered<'de, T: Deserialize<'de> + Numbered, D: Deserializer<'de>>(
+    file: D,
+) -> Result<Vec<T>, D::Error> {
+    struct Layers<T>(PhantomData<T>);
 
-    impl<'de> Visitor<'de> for Layers {
-        type Value = Vec<Layer>;
+    impl<'de, T: Deserialize<'de> + Numbered> Visitor<'de> for Layers<T> {
+        type Value = Vec<T>;
 
         fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            f.write_str("a list of layers")
+            f.write_str(T::KIND)
         }
 
-        fn visit_seq<A: SeqAccess<'de>>(self, mut file: A) -> Result<Vec<Layer>, A::Error> {
+        fn visit_seq<A: SeqAccess<'de>>(self, mut file: A) -> Result<Vec<T>, A::Error> {
             let mut layers = Vec::new();
             loop {
                 let number = layers.len();
@@ -59,7 +72,7 @@ fn numbered<'de, D: Deserializer<'de>>(file: D) -> Result<Vec<Layer>, D::Error> 
         }
     }
 
-    file.deserialize_seq(Layers)
+    file.deserialize_seq(Layers(PhantomData))
 }
 
 impl<'de> Deserialize<'de> for Layer {

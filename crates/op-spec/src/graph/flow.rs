@@ -17,16 +17,22 @@ pub(crate) struct Flow {
 }
 
 /// The dimensions of the first input behind batch and channels, as the first layer with a fixed number of
-/// them tells.
+/// them tells behind which that of the input is known.
 pub(super) fn input_dimensions(layers: &[Layer], operands: &[Vec<Operand>]) -> Option<usize> {
-    let fixed = |(index, layer): (usize, &Layer)| Some((index, layer.kind().dimensions()?));
-    let (index, mut dimensions) = layers.iter().enumerate().find_map(fixed)?;
-    let mut operand = operands[index][0];
-    while let Operand::Layer(layer) = operand {
-        dimensions += layers[layer].kind().lost_dimensions();
-        operand = operands[layer][0];
+    // The axes that each layer's output lacks in comparison with the first input.
+    let mut lost: Vec<Option<usize>> = Vec::with_capacity(layers.len());
+    for (layer, operands) in layers.iter().zip(operands) {
+        let before = match operands[0] {
+            Operand::Layer(layer) => lost[layer],
+            Operand::Input(_) => Some(0),
+        };
+        let layer = layer.kind();
+        if let (Some(dimensions), Some(before)) = (layer.dimensions(), before) {
+            return Some(dimensions + before);
+        }
+        lost.push(before.and_then(|before| Some(before + layer.lost_dimensions()?)));
     }
-    Some(dimensions)
+    None
 }
 
 /// What each layer is given as its first operand.

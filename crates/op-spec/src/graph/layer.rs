@@ -16,11 +16,11 @@ use super::naming::Naming;
 use super::parameters::Wanted;
 use crate::{
     AdaptiveAvgPoolProblem, AdaptiveAvgPoolSpec, ArithmeticOp, ArithmeticProblem, AvgPoolProblem,
-    AvgPoolSpec, BatchNormProblem, ConvProblem, ConvTransposeProblem, GroupNormProblem,
-    InstanceNormProblem, LayerNormProblem, LogSoftmaxProblem, LogSoftmaxSpec, MaxPool2dProblem,
-    MaxPool2dSpec, MaxPool3dProblem, MaxPool3dSpec, PointwiseProblem, PointwiseSpec, PoolProblem,
-    PreluProblem, ReductionOp, ReductionProblem, ReductionSpec, ScaleProblem, SoftmaxProblem,
-    SoftmaxSpec, SpecError,
+    AvgPoolSpec, BatchNormProblem, ConvProblem, ConvTransposeProblem, FlattenProblem, FlattenSpec,
+    GroupNormProblem, InstanceNormProblem, LayerNormProblem, LogSoftmaxProblem, LogSoftmaxSpec,
+    MaxPool2dProblem, MaxPool2dSpec, MaxPool3dProblem, MaxPool3dSpec, PointwiseProblem,
+    PointwiseSpec, PoolProblem, PreluProblem, ReductionOp, ReductionProblem, ReductionSpec,
+    ScaleProblem, SoftmaxProblem, SoftmaxSpec, SpecError,
 };
 
 pub(crate) use super::flow::Flow;
@@ -31,6 +31,7 @@ pub use crate::conv_transpose::layer::ConvTransposeLayer;
 pub use crate::group_norm::layer::GroupNormLayer;
 pub use crate::instance_norm::layer::InstanceNormLayer;
 pub use crate::layer_norm::layer::LayerNormLayer;
+pub use crate::linear::LinearLayer;
 pub use crate::prelu::layer::PreluLayer;
 pub use crate::scale::layer::ScaleLayer;
 
@@ -61,9 +62,9 @@ pub(crate) trait GraphLayer {
         Ok(Some(channels))
     }
 
-    /// The axes that the output lacks.
-    fn lost_dimensions(&self) -> usize {
-        0
+    /// The axes that the output lacks, if these are as many for any input.
+    fn lost_dimensions(&self) -> Option<usize> {
+        Some(0)
     }
 
     /// What the layer gives where it is given this, as far as it does not depend on the input.
@@ -115,6 +116,8 @@ pub(crate) enum Role {
     Pointwise(PointwiseProblem),
     Residual(ArithmeticProblem),
     Reduction(Reduction),
+    /// Nothing but another shape.
+    Flatten,
 }
 
 /// What each result needs several values for: mostly a reduction of these to one.
@@ -329,6 +332,12 @@ layers! {
     /// A transposed convolution of volumes.
     ConvTranspose3d(ConvTransposeLayer<3>) is "conv_transpose3d",
     |problem: ConvTransposeProblem<3>| Role::Transposed(problem);
+    /// A linear map of the channels of each sample.
+    Linear(LinearLayer) is "linear",
+    |problem: ConvProblem<0>| Role::Convolution(problem.as_conv3d());
+    /// All axes behind the batch as one.
+    Flatten(FlattenSpec) is "flatten",
+    |_problem: FlattenProblem| Role::Flatten;
     /// A norm of groups of channels.
     GroupNorm(GroupNormLayer) is "group_norm",
     |problem: GroupNormProblem| Role::Norm(problem);

@@ -6,7 +6,7 @@
 //! that of its first input ([`Graph::problem`]), and its parameters are a table ([`Graph::parameters`]).
 //!
 //! A [`Chain`] is the simplest graph, in which each layer takes what the one before it gives. It is made of a
-//! list of layers, and can be written down as JSON.
+//! list of layers. Both can be written down as JSON.
 //!
 //! Layers along which no value is taken by others form a *path* ([`Graph::paths`]): what may be computed
 //! together is a part of one. A [`Partition`] says what is to be. [`NormalForm`] says what such layers
@@ -39,6 +39,7 @@ pub(crate) mod file;
 mod flow;
 pub(crate) mod layer;
 mod naming;
+mod network;
 mod normal_form;
 mod parameter_table;
 pub(crate) mod parameters;
@@ -50,13 +51,16 @@ mod problem;
 use alloc::string::String;
 use alloc::vec::Vec;
 
+use network::NetworkFile;
+use serde::Serialize;
+
 pub use builder::GraphBuilder;
 pub use chain::{ByIteration, ByTuple, Chain, Layers};
 pub use error::GraphError;
 pub use layer::{
     ArithmeticLayer, BatchNormLayer, BroadcastParameter, ConvLayer, ConvTransposeLayer,
-    GroupNormLayer, InstanceNormLayer, Layer, LayerNormLayer, LayerProblem, Other, OtherTensor,
-    PreluLayer, Reduction, ScaleLayer,
+    GroupNormLayer, InstanceNormLayer, Layer, LayerNormLayer, LayerProblem, LinearLayer, Other,
+    OtherTensor, PreluLayer, Reduction, ScaleLayer,
 };
 pub use normal_form::{ChannelAffine, Epilogue, NormalForm, NotNormal, Pointwise};
 pub use parameters::{AbsentParameter, Initialisation, Parameter};
@@ -74,9 +78,25 @@ pub enum Operand {
 
 /// Layers that fit one another, in an order in which they can be computed; see [`GraphBuilder`] for an
 /// example.
-#[derive(Clone, Debug, PartialEq)]
+///
+/// As JSON it is an object with the file's `version`, which is 1, the first `input` with its channels, the
+/// names of further `inputs`, if there are any, the `layers`, and the `output`. Each layer has the `name` of
+/// what it gives, that of its first operand as `input`, and the `layer` as a [`Chain`] has it. The values of
+/// a chain get names that are made up, numbers mostly.
+///
+/// ```json
+/// {"version": 1, "input": {"name": "x", "channels": 64}, "layers": [
+///     {"name": "convolved", "input": "x", "layer": {"conv2d": {"name": "conv", "out_channels": 64, "kernel_size": 1}}},
+///     {"name": "sum", "input": "convolved", "layer": {"add": {"input": "x"}}},
+///     {"name": "y", "input": "sum", "layer": {"relu": {}}}],
+///  "output": "y"}
+/// ```
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(into = "NetworkFile")]
 pub struct Graph {
     in_channels: usize,
+    /// The name of the first input; empty in a chain.
+    input: String,
     /// The names of the inputs beside the first.
     inputs: Vec<String>,
     layers: Vec<Layer>,
@@ -97,7 +117,12 @@ struct Node {
 
 impl Graph {
     /// The graph of these layers, of which the last one gives the output.
-    fn new(in_channels: usize, inputs: Vec<String>, nodes: Vec<Node>) -> Result<Graph, GraphError> {
+    fn new(
+        in_channels: usize,
+        input: String,
+        inputs: Vec<String>,
+        nodes: Vec<Node>,
+    ) -> Result<Graph, GraphError> {
         let (mut layers, mut names, mut operands) = (Vec::new(), Vec::new(), Vec::new());
         for node in nodes {
             layers.push(node.layer);
@@ -107,11 +132,13 @@ impl Graph {
         if layers.is_empty() {
             return Err(GraphError::Empty);
         }
-        let flow = flow::flow(in_channels, &layers, &operands)?;
-        let parameters = parameter_table::table(&layers, &flow)?;
+        let of_layer = |error: GraphError| error.among(&names);
+        let flow = flow::flow(in_channels, &layers, &operands).map_err(of_layer)?;
+        let parameters = parameter_table::table(&layers, &flow).map_err(of_layer)?;
         let paths = paths::paths(&layers, &mut operands);
         Ok(Graph {
             in_channels,
+            input,
             inputs,
             layers,
             names,
@@ -119,6 +146,12 @@ impl Graph {
             paths,
             parameters,
         })
+    }
+
+    /// The name of the first input; empty in a [`Chain`].
+    #[must_use]
+    pub fn input(&self) -> &str {
+        &self.input
     }
 
     /// Channels of the first input.
@@ -212,9 +245,10 @@ impl Graph {
     /// [`GraphError::NoBatch`] for a layer that takes the first axis for the batch, as PyTorch's `GroupNorm`,
     /// `BatchNorm2d` and `max(dim=1)` do, where there is none; [`GraphError::Layer`] with what the first
     /// layer that refuses its operands says; [`GraphError::SharedInput`] for layers that take the same
-    /// further input and are given different shapes.
+    /// further input and are given different shapes. Where layers have names, each of these is inside of
+    /// [`GraphError::Named`].
     pub fn problem(&self, input: &[usize]) -> Result<GraphProblem, GraphError> {
-        GraphProblem::new(self, input)
+        GraphProblem::new(self, input).map_err(|error| error.among(&self.names))
     }
 
     /// The operators' names, with spaces between.

@@ -1,12 +1,20 @@
-//! Reading attributes such that what is wrong with the value of one names it.
+//! Reading objects such that what is wrong with the value of a key names it.
 
 use alloc::format;
 use alloc::string::String;
 use core::fmt;
+use core::marker::PhantomData;
 
 use serde::de::value::StrDeserializer;
 use serde::de::{DeserializeSeed, Error, MapAccess, Visitor};
-use serde::{Deserializer, forward_to_deserialize_any};
+use serde::{Deserialize, Deserializer, forward_to_deserialize_any};
+
+/// Reads an object, whose keys are named, and which no list of their values stands for.
+pub(super) fn object<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
+    file: D,
+) -> Result<T, D::Error> {
+    Naming(PhantomData).deserialize(file)
+}
 
 /// A seed, a deserializer or a visitor of an object. An error in the value of an entry begins with its key.
 pub(super) struct Naming<T>(pub(super) T);
@@ -68,6 +76,10 @@ impl<'de, A: MapAccess<'de>> MapAccess<'de> for Entries<A> {
 
     fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, A::Error> {
         let value = self.file.next_value_seed(seed);
-        value.map_err(|error| Error::custom(format!("{}: {error}", self.key)))
+        value.map_err(|error| match &*self.key {
+            // These have numbers.
+            "layers" => error,
+            key => Error::custom(format!("{key}: {error}")),
+        })
     }
 }

@@ -23,6 +23,7 @@
 //! 6. The list holds pointwise functions, and additions of residuals, until a reduction follows; what is done
 //!    to the reduction's result is the part `after`. A softmax stands in the place of a
 //!    reduction, and so does a layer norm of which a sample has several rows.
+//! 7. A linear map is a convolution of images of one pixel. A `flatten` is a form by itself, without parts.
 
 use alloc::vec::Vec;
 use core::fmt;
@@ -149,6 +150,7 @@ enum Part {
     Normalised,
     Mapped,
     Reduced,
+    Flattened,
 }
 
 impl NormalForm {
@@ -195,6 +197,9 @@ impl NormalForm {
                 Err(refuse(rule))
             }
         };
+        if part == Part::Flattened {
+            return Err(refuse("flatten is by itself"));
+        }
         let comes_first = |form: &Self| {
             // Factors in front of a convolution are no part of the form.
             match part == Part::Start && form.epilogue.before.is_empty() {
@@ -236,6 +241,10 @@ impl NormalForm {
                 }
             }
             Role::Reduction(reduction) => reduce(self, reduction),
+            Role::Flatten => match part == Part::Start && self.epilogue.before.is_empty() {
+                true => Ok(Part::Flattened),
+                false => Err(refuse("flatten is by itself")),
+            },
             Role::Factors(problem) => {
                 let (scale, epilogue) = ((index, Pointwise::Scale(problem)), &mut self.epilogue);
                 match part {
@@ -243,6 +252,7 @@ impl NormalForm {
                     Part::Normalised => epilogue.affine.push((index, problem)),
                     Part::Mapped => epilogue.list.push(scale),
                     Part::Reduced => epilogue.after.push(scale),
+                    Part::Flattened => unreachable!("refused above"),
                 }
                 Ok(part)
             }

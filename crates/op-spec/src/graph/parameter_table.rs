@@ -1,6 +1,8 @@
 //! The parameters of a graph: one table that initialisation, checks, files and uploads walk over.
 
+use alloc::collections::BTreeMap;
 use alloc::format;
+use alloc::string::String;
 use alloc::vec::Vec;
 
 use super::error::GraphError;
@@ -21,6 +23,7 @@ pub(super) struct Table {
 /// The parameters of these layers.
 pub(super) fn table(layers: &[Layer], flow: &[Flow]) -> Result<Table, GraphError> {
     let mut table: Vec<Parameter> = Vec::new();
+    let mut by_name = BTreeMap::<String, usize>::new();
     let mut absent = Vec::new();
     let mut indices = Vec::with_capacity(layers.len());
     let mut stream = 0;
@@ -54,8 +57,7 @@ pub(super) fn table(layers: &[Layer], flow: &[Flow]) -> Result<Table, GraphError
                 });
             }
             let name = format!("{stored_as}{suffix}");
-            let known = table.iter().position(|parameter| parameter.name == name);
-            if let Some(known) = known {
+            if let Some(&known) = by_name.get(&name) {
                 let expected = &table[known];
                 if expected.shape != shape {
                     return Err(GraphError::Shared {
@@ -71,6 +73,7 @@ pub(super) fn table(layers: &[Layer], flow: &[Flow]) -> Result<Table, GraphError
                 of_layer.push(known);
                 continue;
             }
+            by_name.insert(name.clone(), table.len());
             of_layer.push(table.len());
             table.push(Parameter {
                 name,

@@ -20,6 +20,8 @@ pub(super) fn paths(layers: &[Layer], operands: &mut [Vec<Operand>]) -> Vec<Vec<
     let leads_on =
         |operand: &Operand| matches!(operand, Operand::Layer(layer) if uses[*layer] == 1);
     let mut paths: Vec<Vec<usize>> = Vec::new();
+    // Where each layer is.
+    let mut path_of: Vec<usize> = Vec::with_capacity(layers.len());
     for (index, operands) in operands.iter_mut().enumerate() {
         if layers[index].kind().commutes()
             && !leads_on(&operands[0])
@@ -27,13 +29,16 @@ pub(super) fn paths(layers: &[Layer], operands: &mut [Vec<Operand>]) -> Vec<Vec<
         {
             operands.swap(0, other);
         }
-        let path = paths.iter_mut().find(|path| {
-            let last = path.last().map(|&last| Operand::Layer(last));
-            leads_on(&operands[0]) && last == Some(operands[0])
-        });
-        match path {
-            Some(path) => path.push(index),
-            None => paths.push(vec![index]),
+        match operands[0] {
+            // Nothing else takes it, so it is the last of its path.
+            Operand::Layer(last) if leads_on(&operands[0]) => {
+                path_of.push(path_of[last]);
+                paths[path_of[last]].push(index);
+            }
+            _ => {
+                path_of.push(paths.len());
+                paths.push(vec![index]);
+            }
         }
     }
     paths.sort_by_key(|path| path.last().copied());

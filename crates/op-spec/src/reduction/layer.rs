@@ -86,6 +86,14 @@ impl Serialize for ReductionSpec {
     }
 }
 
+/// The axes that the output lacks.
+fn lost(spec: &ReductionSpec) -> usize {
+    match spec.keepdim {
+        true => 0,
+        false => spec.dim.iter().count(),
+    }
+}
+
 impl GraphLayer for ReductionSpec {
     fn needs_channels(&self) -> bool {
         false
@@ -96,11 +104,8 @@ impl GraphLayer for ReductionSpec {
         self.dim.iter().any(|dim| dim >= 0)
     }
 
-    fn lost_dimensions(&self) -> usize {
-        match self.keepdim {
-            true => 0,
-            false => self.dim.iter().count(),
-        }
+    fn lost_dimensions(&self) -> Option<usize> {
+        Some(lost(self))
     }
 
     fn flow(&self, given: &Flow) -> Result<Flow, SpecError> {
@@ -118,7 +123,7 @@ impl GraphLayer for ReductionSpec {
             // Perhaps the channels are left, and perhaps another axis.
             (false, _) => None,
         };
-        let lost = self.lost_dimensions();
+        let lost = lost(self);
         Ok(Flow {
             channels: given.channels.and(channels),
             dimensions: given.dimensions.and_then(|all| all.checked_sub(lost)),

@@ -147,7 +147,13 @@ impl Reader {
             };
             all.insert(name.to_owned(), value.clone());
         }
-        if let [first, second, kernel_size @ ..] = &self.shape("weight")[..] {
+        if let ("linear", [out_features, in_features]) =
+            (&*self.header.op, &self.shape("weight")[..])
+        {
+            all.insert("in_features".to_owned(), json!(in_features));
+            all.insert("out_features".to_owned(), json!(out_features));
+            all.insert("bias".to_owned(), json!(self.has("bias")));
+        } else if let [first, second, kernel_size @ ..] = &self.shape("weight")[..] {
             // A transposed convolution's filters have the output channels of a group behind the input's.
             let out_channels = match self.header.op.starts_with("conv_transpose") {
                 true => all.get("groups").and_then(Value::as_u64).unwrap_or(1) as usize * second,

@@ -178,7 +178,7 @@ fn steps(problem: &impl Convolution) -> usize {
     let (planes, extents) = (problem.channels().div_ceil(8), problem.taps());
     let (taps, columns) = (
         extents.iter().product::<usize>(),
-        extents[extents.len() - 1],
+        extents.last().copied().unwrap_or(1),
     );
     let pairs = taps / columns * columns.div_ceil(2);
     (planes.div_ceil(2) * taps).max(planes * pairs)

@@ -12,9 +12,11 @@ pub mod arithmetic;
 pub mod batch_norm;
 pub mod conv;
 pub mod conv_transpose;
+pub mod flatten;
 pub mod group_norm;
 pub mod instance_norm;
 pub mod layer_norm;
+pub mod linear;
 pub mod max_pool2d;
 mod operator;
 pub mod pointwise;
@@ -29,6 +31,8 @@ pub use operator::{Given, Operator};
 /// The operator of a layer.
 pub(crate) fn of(layer: &LayerProblem) -> &dyn Operator {
     match layer {
+        LayerProblem::Linear(problem) => problem,
+        LayerProblem::Flatten(problem) => problem,
         LayerProblem::Conv1d(problem) => problem,
         LayerProblem::Conv2d(problem) => problem,
         LayerProblem::Conv3d(problem) => problem,
@@ -71,6 +75,8 @@ const CASES: &[Cases] = &[
     conv_transpose::CONV_TRANSPOSE1D,
     conv_transpose::CONV_TRANSPOSE2D,
     conv_transpose::CONV_TRANSPOSE3D,
+    linear::CASES,
+    flatten::CASES,
     group_norm::CASES,
     instance_norm::CASES,
     layer_norm::CASES,

@@ -79,7 +79,7 @@ impl ProgramBuilder {
     }
 
     /// Appends the launch that makes a dense copy of `x` as `dtype`.
-    pub(super) fn copied(&mut self, x: Value, dtype: DType) -> Result<Value> {
+    pub(crate) fn copied(&mut self, x: Value, dtype: DType) -> Result<Value> {
         let ValueFacts { shape, order, .. } = &self.values[x.0];
         let (geometry, shape) = (copy_geometry(order, shape.iter().product())?, shape.clone());
         let y = self.tensor(&shape, dtype)?;
@@ -129,6 +129,14 @@ pub(super) fn plan_copy(
 ) -> Result<()> {
     let labels = dtypes.map(DType::label);
     plan.launch(&COPY_STRIDED, &labels, copy_geometry(order, len)?.shape())
+}
+
+/// Plans the launch that copies a dense tensor of so many elements.
+///
+/// # Errors
+/// [`TooManyBlocks`](crate::Error::TooManyBlocks)
+pub(crate) fn plan_dense_copy(plan: &mut LaunchPlan, dtype: DType, len: usize) -> Result<()> {
+    plan_copy(plan, &Order::Dense, len, [dtype; 2])
 }
 
 /// The copy of a tensor of layout `order`, and of `len` elements if it is dense.

@@ -302,3 +302,39 @@ pub(super) fn tails(c: &mut Choices) -> Plan {
         input: shape(c, norm_groups * m, 2, 2, 60),
     }
 }
+
+/// A convolution of images, perhaps a norm, a function and a pool, and what is made of all of its positions.
+pub(super) fn classifiers(c: &mut Choices) -> Plan {
+    let (channels, filters) = (c.within(1, 40), 8 * c.within(1, 5));
+    let input = shape(c, channels, 2, 2, 9);
+    let mut layers = vec![Layer::from(Layer::conv2d("conv", filters, 3).padding(1))];
+    match c.below(3) {
+        0 => layers.push(batch_norm(c, "norm")),
+        1 => layers.push(group_norm(c, "norm", 4)),
+        _ => {}
+    }
+    if c.once_in(2) {
+        layers.push(Layer::relu());
+    }
+    let positions = match c.once_in(2) {
+        true => {
+            layers.push(Layer::adaptive_avg_pool2d());
+            1
+        }
+        false => input[2] * input[3],
+    };
+    let hidden = c.within(1, 40);
+    layers.extend([
+        Layer::flatten(),
+        Layer::linear("first", filters * positions, hidden).into(),
+    ]);
+    if c.once_in(2) {
+        let number = c.below(5);
+        layers.push(function(c, number));
+        layers.push(Layer::linear("second", hidden, c.within(1, 12)).into());
+    }
+    if c.once_in(3) {
+        layers.push(Layer::softmax(&[1]));
+    }
+    Plan { layers, input }
+}

@@ -4,17 +4,19 @@ use std::path::PathBuf;
 
 use clap::{ArgGroup, ValueEnum};
 use convfuse::DType;
-use convfuse::graph::{Chain, PartitionError};
+use convfuse::graph::{Graph, PartitionError};
 use convfuse::model::{Options, Precision, Strategy};
 use convfuse_cli::bench::MathMode;
 
 use super::request::{Attributes, numbers};
 use crate::cli::device::Choice;
 use crate::cli::json::Json;
+use crate::cli::layers::LayersFile;
 
 /// Options of `bench`.
 #[derive(clap::Args)]
 #[command(group = ArgGroup::new("kept").args(["json", "save"]).multiple(true))]
+#[command(mut_group("layers", |group| group.requires("shape").conflicts_with("model")))]
 pub(in crate::cli) struct Arguments {
     /// best, cpu, emulator, gpu, or gpu:ORDINAL
     #[arg(long, default_value = "best")]
@@ -39,24 +41,18 @@ pub(in crate::cli) struct Arguments {
     /// Have inputs whose channels are neighbours in memory, as in PyTorch's channels_last
     #[arg(long)]
     pub(super) channels_last: bool,
-    /// The input's shape, such as 16,8,64,64; its rank tells which pipeline it is for. May be given several
-    /// times [default: the problem's own, 128,8,128,128 and 128,3,16,32,32; small ones in the emulator,
-    /// 1,8,20,20 and 1,3,6,8,8]
+    /// The input's shape, such as 16,8,64,64; its rank tells which pipeline it is for, without a file of
+    /// layers. May be given several times [default: the own ones of the problem, 128,8,128,128 and
+    /// 128,3,16,32,32; small ones in the emulator, 1,8,20,20 and 1,3,6,8,8]
     #[arg(long, value_name = "N,C,[D,]H,W", value_parser = shape)]
     pub(super) shape: Vec<Shape>,
     /// Run the problems in this JSON file instead: a list of objects with `input` (the shape) and, where
     /// wanted, `title` and `attributes` (an object with the attributes' names, such as `kernel_size`) or
     /// `chain` (as in a chain's file)
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["shape", "model", "chain"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["shape", "model", "layers"])]
     pub(super) problems: Option<PathBuf>,
-    /// Run the chain in this JSON file instead, on inputs of every --shape
-    #[arg(
-        long,
-        value_name = "FILE",
-        requires = "shape",
-        conflicts_with = "model"
-    )]
-    pub(super) chain: Option<PathBuf>,
+    #[command(flatten)]
+    pub(super) layers: LayersFile,
     /// Go on with what the emulator will take more than ten minutes for
     #[arg(long)]
     pub(in crate::cli) yes: bool,
@@ -148,18 +144,18 @@ impl Arguments {
     }
 }
 
-/// The ways to run a chain that were asked for.
+/// The ways to run layers that were asked for.
 ///
 /// # Errors
-/// What is neither a strategy's name nor a partition of the chain.
+/// What is neither a strategy's name nor a partition of the layers.
 pub(super) fn candidates(
     arguments: &Arguments,
-    chain: &Chain,
+    graph: &Graph,
     dtype: DType,
 ) -> Result<Vec<(Strategy, Options)>, PartitionError> {
     let mut candidates = Vec::new();
     for text in &arguments.strategy {
-        for strategy in Strategy::parse(chain, text)? {
+        for strategy in Strategy::parse(graph, text)? {
             let options = strategy.options();
             let options = options.batch_invariant(!arguments.batch_dependent);
             if !(strategy.has_precision() && dtype == DType::F32) {

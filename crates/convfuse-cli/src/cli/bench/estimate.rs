@@ -61,7 +61,7 @@ pub(super) fn must_end(
 
 fn estimate(arguments: &Arguments, task: &Task, device: &Device, protocol: &Protocol) -> Duration {
     let description = &task.description;
-    let Ok(problem) = description.chain.problem(&description.input) else {
+    let Ok(problem) = description.graph.problem(&description.input) else {
         return Duration::ZERO;
     };
     let math_mode = task.candidates.iter();

@@ -3,29 +3,34 @@
 use std::path::Path;
 use std::str::FromStr;
 
-use convfuse::graph::Chain;
 use convfuse::graph::presets::{KernelBench79, KernelBench85};
+use convfuse::graph::{Chain, Graph};
 use convfuse::spec::{
     ClampSpec, ConvSpec, GroupNormSpec, InstanceNormSpec, MaxPool2dSpec, Padding,
 };
-use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Deserializer};
 
 use crate::cli::failure::Failure;
 use crate::cli::files;
 
-/// One input, and the attributes of the problem, or the chain, that takes it.
+/// One input, and the attributes of the problem, or the layers, that take it.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(in crate::cli) struct Request {
     /// A name of its own, for the report.
     pub(in crate::cli) title: Option<String>,
-    /// The input's shape; its rank tells the problem, where there is no chain.
+    /// The input's shape; its rank tells the problem, where there are no layers.
     pub(in crate::cli) input: Vec<usize>,
     #[serde(default)]
     pub(in crate::cli) attributes: Attributes,
-    /// The layers, in place of a problem's.
-    pub(in crate::cli) chain: Option<Chain>,
+    /// The layers, in place of a problem's: a file has those of a chain.
+    #[serde(default, rename = "chain", deserialize_with = "chain")]
+    pub(in crate::cli) layers: Option<Graph>,
+}
+
+fn chain<'de, D: Deserializer<'de>>(file: D) -> Result<Option<Graph>, D::Error> {
+    Ok(Option::<Chain>::deserialize(file)?.map(Graph::from))
 }
 
 /// What is in a JSON file, such as a chain.

@@ -1,13 +1,12 @@
 //! What `bench` is to run, known and checked before anything runs.
 
-use convfuse::graph::Chain;
 use convfuse::graph::presets::{KernelBench79, KernelBench85};
 use convfuse::model::{Options, Strategy};
 use convfuse::{DType, Device, lab};
 use convfuse_cli::bench::Description;
 
 use super::arguments::{Arguments, Model, candidates};
-use super::request::{Attributes, Request, read, read_list};
+use super::request::{Attributes, Request, read_list};
 use crate::cli::device::Choice;
 use crate::cli::failure::Failure;
 use crate::cli::json::file_name;
@@ -35,7 +34,7 @@ pub(super) fn tasks(arguments: &Arguments) -> Result<Vec<Task>, Failure> {
             let task = || {
                 let mut description = describe(&request, dtype, arguments.seed)?;
                 description.channels_last = arguments.channels_last;
-                let candidates = candidates(arguments, &description.chain, dtype)?;
+                let candidates = candidates(arguments, &description.graph, dtype)?;
                 Ok(Task {
                     name: name.clone(),
                     title: request.title.clone(),
@@ -74,9 +73,9 @@ pub(super) fn must_be_possible(tasks: &mut [Task], device: &Device) -> Result<()
                 return Ok(());
             }
             for (strategy, options) in &*candidates {
-                let Description { chain, input, .. } = &*description;
+                let Description { graph, input, .. } = &*description;
                 let properties = &device.properties();
-                lab::must_have_kernels(chain, input, description.dtype, options, properties)
+                lab::must_have_kernels(graph, input, description.dtype, options, properties)
                     .map_err(|error| Failure::from(error).of(strategy))?;
             }
             Ok(())
@@ -103,16 +102,16 @@ fn requests(arguments: &Arguments) -> Result<Vec<(String, Request)>, Failure> {
         });
         return Ok(named.collect());
     }
-    if let Some(path) = &arguments.chain {
+    if let Some(path) = arguments.layers.path() {
         if has_attributes {
-            return Err("the layers of --chain have attributes of their own".into());
+            return Err("the layers of a file have attributes of their own".into());
         }
-        let chain: Chain = read(path)?;
+        let layers = arguments.layers.read()?;
         let request = |shape: &super::Shape| Request {
             title: Some(file_name(path)),
             input: shape.0.clone(),
             attributes: Attributes::default(),
-            chain: Some(chain.clone()),
+            layers: layers.clone(),
         };
         let named = |request: Request| (format!("{} {:?}", path.display(), request.input), request);
         return Ok(arguments.shape.iter().map(request).map(named).collect());
@@ -125,8 +124,7 @@ fn requests(arguments: &Arguments) -> Result<Vec<(String, Request)>, Failure> {
             Model::Both => rank == 4 || rank == 5,
         };
         if !fits {
-            let text =
-                "problem 85 takes 4, and problem 79 takes 5; other chains are given by --chain";
+            let text = "problem 85 takes 4, and problem 79 takes 5; others are given by --chain or --network";
             return Err(Failure::Refused(format!(
                 "--shape {shape:?} has {rank} extents, {text}"
             )));
@@ -145,7 +143,7 @@ fn requests(arguments: &Arguments) -> Result<Vec<(String, Request)>, Failure> {
             title: None,
             input,
             attributes: attributes.clone(),
-            chain: None,
+            layers: None,
         };
         (format!("{number} {:?}", request.input), request)
     };
@@ -175,14 +173,14 @@ pub(in crate::cli) fn describe(
     let Request {
         input,
         attributes,
-        chain,
+        layers,
         ..
     } = request;
-    Ok(match (chain, &input[..]) {
+    Ok(match (layers, &input[..]) {
         (Some(_), _) if *attributes != Attributes::default() => {
-            return Err("has attributes and a chain, must have one of them".into());
+            return Err("has attributes and layers, must have one of them".into());
         }
-        (Some(chain), _) => Description::new(chain, input, dtype, seed)?,
+        (Some(graph), _) => Description::new(graph, input, dtype, seed)?,
         (None, &[_, channels, _, _]) => {
             let problem = attributes.problem_85(channels)?;
             Description::of_85(&problem, input, dtype, seed)?

@@ -1,0 +1,78 @@
+//! Commands that take networks.
+
+use convfuse::data;
+
+use crate::program::{Program, npy};
+
+/// A residual block whose shortcut has a convolution, with a further input.
+const NETWORK: &str = r#"{"version": 1, "input": {"name": "x", "channels": 2}, "inputs": ["skip"], "layers": [
+    {"name": "a", "input": "x", "layer": {"conv2d": {"name": "conv", "out_channels": 4, "kernel_size": 3, "padding": 1}}},
+    {"name": "b", "input": "a", "layer": {"batch_norm": {"name": "bn"}}},
+    {"name": "shortcut", "input": "x", "layer": {"conv2d": {"name": "down", "out_channels": 4, "kernel_size": 1}}},
+    {"name": "sum", "input": "b", "layer": {"add": {"input": "shortcut"}}},
+    {"name": "active", "input": "sum", "layer": {"relu": {}}},
+    {"name": "y", "input": "active", "layer": {"add": {"input": "skip"}}}], "output": "y"}"#;
+
+#[test]
+fn a_network_runs_as_it_is_measured_and_verified() {
+    let program = Program::new();
+    // Without the further input, whose values bench makes up.
+    let network = NETWORK
+        .replace(r#""inputs": ["skip"], "#, "")
+        .replace(r#"{"input": "skip"}"#, r#"{"input": "shortcut"}"#);
+    program.file("net.json", network);
+    let bench = "bench --device cpu --network net.json --shape 5,2,6,7 --save . --json";
+    let record = program.right(bench).json();
+    let problem = &record["problems"][0];
+    assert_eq!(problem["attributes"]["version"], 1);
+    let x = data::fill(
+        problem["input_seed"].as_u64().expect("a seed"),
+        (5, 2, 6, 7),
+    );
+    program.file("x.npy", npy("5, 2, 6, 7", x));
+    let run = "run --device cpu --network net.json --parameters 0-network-parameters.safetensors --input x.npy";
+    program.right(&format!(
+        "{run} --output y.safetensors --chunk 2 --json run.json"
+    ));
+    let same = program.right("compare y.safetensors 0-network-cpu-accurate.safetensors");
+    assert!(same.out.contains("equal"), "{same:?}");
+    assert!(program.read("run.json").contains("\"network\": {"));
+    let verified =
+        program.right("verify --device cpu --network net.json --shape 2,2,5,5 --shape 1,2,9,8");
+    assert!(verified.out.contains("  net  "), "{verified:?}");
+    program.right("verify --emulator --network net.json --shape 1,2,5,5");
+    let explained =
+        program.right("explain --network net.json --shape 5,2,64,64 --device h200 --json");
+    let regions = &explained.json()["explanations"][0];
+    assert!(regions.to_string().contains("implicit-gemm"), "{regions}");
+}
+
+#[test]
+fn what_is_no_network_is_refused() {
+    let program = Program::new();
+    program.file("net.json", NETWORK);
+    program.file("x.npy", npy("1, 2, 6, 7", data::fill(1, (1, 2, 6, 7))));
+    let run = "run --device cpu --output y.npy --input";
+    let chain = r#"{"in_channels": 2, "layers": [{"relu": {}}]}"#;
+    program.file("chain.json", chain);
+    program
+        .run(&format!("{run} x.npy --network chain.json"))
+        .was_refused(&["chain.json: unknown field `in_channels`"]);
+    program
+        .run(&format!("{run} x.npy --chain net.json"))
+        .was_refused(&["net.json: unknown field `version`"]);
+    program
+        .run(&format!("{run} x.npy --network net.json"))
+        .was_refused(&["x.npy: input skip is missing"]);
+    program
+        .run("explain --network net.json --shape 1,3,6,7")
+        .was_refused(&["layer 0: a: conv2d: input[1] is 3, expected 2"]);
+    let wrong = NETWORK.replace("batch_norm\": {", "batch_norm\": {\"epsilon\": 1, ");
+    program.file("wrong.json", wrong);
+    program
+        .run("verify --network wrong.json --shape 1,2,6,7")
+        .was_refused(&["wrong.json: layer 1: b: batch_norm: unknown field `epsilon`"]);
+    program
+        .run("bench --network net.json --shape 1,2,6,7 --json net.json")
+        .was_refused(&["--json and --network are one file"]);
+}

@@ -1,0 +1,110 @@
+//! All axes behind the batch as one.
+
+use crate::error::{RankRule, SpecError};
+use crate::shape::elements;
+
+const OPERATOR: &str = "flatten";
+
+/// Makes all axes behind the first one a single axis; see
+/// [`torch.flatten`](https://docs.pytorch.org/docs/stable/generated/torch.flatten.html) with a `start_dim` of
+/// 1, as `torch.nn.Flatten` has it. No attributes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[cfg_attr(
+    feature = "graph",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(deny_unknown_fields, expecting = "an object of attributes")
+)]
+#[non_exhaustive]
+pub struct FlattenSpec {}
+
+impl FlattenSpec {
+    /// Checks the shape of the input. An empty batch is accepted.
+    ///
+    /// # Errors
+    /// Rank under 2; more elements than can be counted.
+    pub fn problem(&self, input: &[usize]) -> Result<FlattenProblem, SpecError> {
+        let [n, rest @ ..] = input else {
+            return Err(rank(input));
+        };
+        if rest.is_empty() {
+            return Err(rank(input));
+        }
+        elements(OPERATOR, "input", input)?;
+        Ok(FlattenProblem {
+            n: *n,
+            features: elements(OPERATOR, "sample", rest)?,
+        })
+    }
+}
+
+fn rank(input: &[usize]) -> SpecError {
+    SpecError::Rank {
+        operator: OPERATOR,
+        tensor: "input",
+        actual: input.len(),
+        rule: RankRule::AtLeast(2),
+    }
+}
+
+/// A flattening of a shape that it takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct FlattenProblem {
+    /// Samples.
+    pub n: usize,
+    /// Elements of a sample.
+    pub features: usize,
+}
+
+impl FlattenProblem {
+    /// Shape of the output.
+    #[must_use]
+    pub const fn output_shape(&self) -> [usize; 2] {
+        [self.n, self.features]
+    }
+}
+
+#[cfg(feature = "graph")]
+mod layer {
+    use alloc::vec::Vec;
+
+    use super::FlattenSpec;
+    use crate::error::SpecError;
+    use crate::graph::layer::{Flow, GraphLayer, Layer, LayerProblem};
+
+    impl Layer {
+        /// All axes behind the batch as one.
+        #[must_use]
+        pub const fn flatten() -> Layer {
+            Layer::Flatten(FlattenSpec {})
+        }
+    }
+
+    impl GraphLayer for FlattenSpec {
+        fn needs_channels(&self) -> bool {
+            false
+        }
+
+        fn needs_batch(&self) -> bool {
+            true
+        }
+
+        fn lost_dimensions(&self) -> Option<usize> {
+            None
+        }
+
+        fn flow(&self, given: &Flow) -> Result<Flow, SpecError> {
+            Ok(Flow {
+                // How many there are depends on the input's extents.
+                channels: given.channels.filter(|_| given.dimensions == Some(0)),
+                dimensions: Some(0),
+            })
+        }
+
+        fn problem(&self, input: &[usize]) -> Result<(LayerProblem, Vec<usize>), SpecError> {
+            let problem = FlattenSpec::problem(self, input)?;
+            let output = problem.output_shape().to_vec();
+            Ok((LayerProblem::Flatten(problem), output))
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! A linear map of the channels of each sample, which is a convolution without spatial dimensions.
+
+use alloc::string::String;
+use alloc::vec;
+use alloc::vec::Vec;
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Quantity, SpecError, at_least_one};
+use crate::graph::Initialisation;
+use crate::graph::file::{is_true, yes};
+use crate::graph::layer::{Flow, GraphLayer, Layer, LayerProblem};
+use crate::graph::parameters::{Wanted, unless};
+use crate::setters::setters;
+use crate::{ConvProblem, ConvSpec};
+
+const OPERATOR: &str = ConvSpec::<0>::OPERATOR;
+
+/// A linear map of the channels of inputs `(n, c)`, as `torch.nn.Linear` describes it.
+///
+/// ```
+/// # use op_spec as convfuse;
+/// use convfuse::graph::{Chain, Layer};
+///
+/// let chain = Chain::new(8, (
+///     Layer::adaptive_avg_pool2d(),
+///     Layer::flatten(),
+///     Layer::linear("fc", 8, 10),
+/// ))?;
+/// assert_eq!(chain.problem(&[2, 8, 5, 6])?.output_shape(), [2, 10]);
+/// assert_eq!(chain.parameters()[0].shape, [10, 8]);
+/// # Ok::<(), op_spec::graph::GraphError>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, expecting = "an object of attributes")]
+#[non_exhaustive]
+pub struct LinearLayer {
+    /// Prefix of its parameters: `name.weight`, `name.bias`.
+    pub name: String,
+    /// Channels of the input.
+    pub in_features: usize,
+    /// Channels of the output.
+    pub out_features: usize,
+    /// Whether it adds a bias; PyTorch's default is true.
+    #[serde(default = "yes", skip_serializing_if = "is_true")]
+    pub bias: bool,
+}
+
+setters! {
+    [] LinearLayer {
+        /// With a bias, or without one.
+        bias(bias: bool) |layer| layer.bias = bias;
+    }
+}
+
+impl Layer {
+    /// A linear map of `in_features` channels to `out_features`, with a bias.
+    #[must_use]
+    pub fn linear(name: impl Into<String>, in_features: usize, out_features: usize) -> LinearLayer {
+        LinearLayer {
+            name: name.into(),
+            in_features,
+            out_features,
+            bias: true,
+        }
+    }
+}
+
+impl LinearLayer {
+    /// Refuses inputs of other channels.
+    fn must_take(&self, actual: usize) -> Result<(), SpecError> {
+        match actual == self.in_features {
+            true => Ok(()),
+            false => Err(SpecError::Mismatch {
+                operator: OPERATOR,
+                quantity: Quantity::entry("input", 1),
+                actual,
+                expected: self.in_features,
+            }),
+        }
+    }
+}
+
+impl GraphLayer for LinearLayer {
+    fn dimensions(&self) -> Option<usize> {
+        Some(0)
+    }
+
+    fn needs_channels(&self) -> bool {
+        // It says itself how many they are.
+        false
+    }
+
+    fn flow(&self, given: &Flow) -> Result<Flow, SpecError> {
+        for (name, features) in [
+            ("in_features", self.in_features),
+            ("out_features", self.out_features),
+        ] {
+            at_least_one(OPERATOR, Quantity::scalar(name), features)?;
+        }
+        given
+            .channels
+            .map_or(Ok(()), |channels| self.must_take(channels))?;
+        Ok(Flow {
+            channels: Some(self.out_features),
+            dimensions: Some(0),
+        })
+    }
+
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn parameters(&self, _: &Flow) -> Vec<Wanted> {
+        let wanted = |suffix, shape, absent_without| Wanted {
+            suffix,
+            shape,
+            initialisation: Initialisation::Uniform {
+                fan_in: self.in_features,
+            },
+            absent_without,
+        };
+        let weight = vec![self.out_features, self.in_features];
+        vec![
+            wanted(".weight", weight, None),
+            wanted(".bias", vec![self.out_features], unless(self.bias, "bias")),
+        ]
+    }
+
+    fn problem(&self, input: &[usize]) -> Result<(LayerProblem, Vec<usize>), SpecError> {
+        if let &[_, channels] = input {
+            self.must_take(channels)?;
+        }
+        let bias = [self.out_features];
+        let bias = self.bias.then_some(&bias[..]);
+        let weight = [self.out_features, self.in_features];
+        let problem: ConvProblem<0> = ConvSpec::default().problem(input, &weight, bias)?;
+        Ok((
+            LayerProblem::Linear(problem),
+            problem.output_shape().to_vec(),
+        ))
+    }
+}

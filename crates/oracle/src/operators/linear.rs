@@ -1,0 +1,22 @@
+//! `y[n, k] = bias[k] + sum over c of weight[k, c] * x[n, c]`: a [convolution](super::conv) without spatial
+//! dimensions, as which it is computed and judged.
+
+use crate::Cases;
+use crate::cases::cases;
+
+pub(super) const CASES: Cases = cases!(
+    "linear", "name=linear",
+    smoke: "
+        plain 3x20 in_features=20 out_features=7",
+    ragged: "
+        one_value 1x1 in_features=1 out_features=1
+        no_bias 5x13 in_features=13 out_features=11 bias=false
+        empty_batch 0x5 in_features=5 out_features=3
+        without_batch 24 in_features=24 out_features=16
+        primes 37x131 in_features=131 out_features=67
+        batch_of_a_tile 64x64 in_features=64 out_features=64
+        nan_and_infinities 5x67 in_features=67 out_features=31 special",
+    realistic: "
+        mnist_head 4x84 in_features=84 out_features=10
+        resnet_head 2x512 in_features=512 out_features=1000"
+);

@@ -1,0 +1,434 @@
+"""Whole models as network files: ``torch.export`` reads a model, and each of its operators is a layer by the table.
+
+What the library reads afterwards is a graph of layers in JSON and parameters under the names of the model's ``state_dict``. No Python is
+needed to run it.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import operator
+import os
+import struct
+import tempfile
+from collections.abc import Iterable, Sequence
+from contextlib import contextmanager
+from pathlib import Path as File
+from typing import Any, NamedTuple
+
+import torch
+from torch import fx, nn
+
+from . import _native, arrays
+from ._regions import tidy, where
+from ._table import POINTWISE, ROWS, WHOLE, Path, Refused, gate, operand, readers, value
+
+__all__ = ["ExportError", "Exported", "export"]
+
+aten = torch.ops.aten
+
+_LARGEST_ERROR = 1e-3
+"""How far a result may be off, in parts of the largest value of PyTorch's: float32 sums in another order, through many layers."""
+
+_MOST_LISTED = 20
+
+_TYPES = {torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16"}
+"""Element types by their names in safetensors files."""
+
+
+class ExportError(ValueError):
+    """A model is no network of layers that the library has, or computes something else."""
+
+
+class Exported(NamedTuple):
+    """What :func:`export` wrote."""
+
+    network: File
+    """The graph of layers, JSON."""
+    parameters: File
+    """The parameters, a safetensors file."""
+    error: float | None
+    """The largest difference to what PyTorch gives for the example, in parts of its largest value; none without the check."""
+
+
+def export(
+    model: nn.Module,
+    example: torch.Tensor | Sequence[torch.Tensor],
+    path: str | os.PathLike[str],
+    *,
+    check: bool = True,
+) -> Exported:
+    """Writes a model as a network, ``path`` with the suffix ``.json``, and its parameters, with ``.safetensors``.
+
+    ``example`` is an input of the model, or a tuple of them: its further inputs are those that the network adds somewhere. Batch and
+    spatial extents of the network are free. The model is read as for inference: dropout is gone, and batch norms take their running
+    statistics. Parameters have the names of ``model.state_dict()``, so that later checkpoints of the model load without another
+    export. What is computed of parameters alone is computed once, and stored under the name of the layer that takes it.
+
+    With ``check`` the network runs on the CPU, in float32, and is compared with the model.
+
+    ``convfuse run --network NAME.json --parameters NAME.safetensors`` runs it, and ``serde_json::from_str::<Graph>`` reads it in Rust.
+
+    Raises :class:`ExportError` with the module and the operator of each place that is no layer of the library, and if the check finds
+    another result.
+    """
+    examples = (example,) if isinstance(example, torch.Tensor) else tuple(example)
+    with _evaluating(model), torch.no_grad():
+        program = torch.export.export(model, examples, strict=False)
+        table = torch.export.default_decompositions()
+        for one in (*ROWS, *WHOLE):
+            table.pop(one, None)
+        program = program.run_decompositions(table)
+        network = _Network(program, model)
+        text, values = network.build()
+        error = _compare(model, examples, network.taken_inputs, text, values) if check else None
+    base = File(path)
+    base = base.with_suffix("") if base.suffix == ".json" else base
+    files = Exported(*(base.with_name(base.name + one) for one in (".json", ".safetensors")), error)
+    _write(files.parameters, _safetensors(values))
+    _write(files.network, [_in_lines(text).encode()])
+    return files
+
+
+@contextmanager
+def _evaluating(model: nn.Module):
+    """The model as for inference, meanwhile."""
+    were = [(one, one.training) for one in model.modules()]
+    model.eval()
+    try:
+        yield
+    finally:
+        for one, training in were:
+            one.training = training
+
+
+class _Network:
+    """A network in the making."""
+
+    def __init__(self, program: torch.export.ExportedProgram, model: nn.Module) -> None:
+        self.graph = program.graph
+        self.classes = {name: type(one).__name__ for name, one in model.named_modules()}
+        self.is_leaf = {name for name, one in model.named_modules() if not list(one.children())}
+        signature = program.graph_signature
+        given = {**signature.inputs_to_parameters, **signature.inputs_to_buffers}
+        constants = getattr(signature, "inputs_to_lifted_tensor_constants", {})
+        self.names = {**given, **constants}
+        """What placeholders of parameters are called in the ``state_dict``."""
+        self.held = {**program.state_dict, **program.constants}
+        self.user_inputs = set(signature.user_inputs)
+        self.constants: set[fx.Node] = set()
+        self.further: set[fx.Node] = set()
+        """Inputs behind the first."""
+        self.values: dict[fx.Node, str] = {}
+        """The names of the values of nodes."""
+        self.taken: set[str] = set()
+        self.layers: list[dict[str, Any]] = []
+        self.tensors: dict[str, torch.Tensor] = {}
+        self.refused: list[str] = []
+        self.taken_inputs: list[int] = []
+        """Which inputs of the model the network has. What no operator reads is left out, but for the first one."""
+
+    def build(self) -> tuple[str, dict[str, torch.Tensor]]:
+        """The network in JSON, as the library writes it, and its parameters."""
+        tidy(self.graph)
+        inputs, output, count = [], None, 0
+        for node in self.graph.nodes:
+            if node.op == "placeholder" and node.name in self.user_inputs:
+                count += 1
+                if inputs and not readers(node):
+                    continue
+                inputs.append(node)
+                self.taken_inputs.append(count - 1)
+                self.values[node] = self.fresh(node.name)
+                self.further.update(inputs[1:])
+            elif node.op in ("placeholder", "get_attr"):
+                self.constants.add(node)
+            elif node.op == "output":
+                output = node.args[0]
+            elif all(one in self.constants for one in node.all_input_nodes):
+                self.constants.add(node)
+            elif node not in self.values:
+                self.add(node)
+        if self.refused:
+            raise ExportError(_listed(self.refused))
+        results = [one for one in output if one is not None]
+        if len(results) != 1 or results[0] not in self.values:
+            raise ExportError(f"convfuse: export: the model gives {len(results)} results, must give one tensor")
+        if not inputs or not self.layers:
+            raise ExportError("convfuse: export: the model has no layers")
+        known = value(inputs[0]).shape
+        content = {
+            "version": 1,
+            "input": {"name": self.values[inputs[0]], "channels": known[1]},
+            "inputs": [self.values[one] for one in inputs[1:]],
+            "layers": self.layers,
+            "output": self.values[results[0]],
+        }
+        try:
+            text = _native.network(json.dumps(content))
+            table = _native.parameters(text)
+        except ValueError as error:
+            raise ExportError(str(error).replace("convfuse: network", "convfuse: export", 1)) from None
+        return text, {name: self.tensors[name].reshape(shape) for name, shape, _ in table}
+
+    def fresh(self, name: str) -> str:
+        """A name that no value has: this one, or with a number."""
+        name = name or "y"
+        found, number = name, 1
+        while found in self.taken:
+            number += 1
+            found = f"{name}.{number}"
+        self.taken.add(found)
+        return found
+
+    def add(self, node: fx.Node) -> None:
+        """Adds the layers that a node is, perhaps with some behind it."""
+        if node.target is operator.getitem:
+            # A result of a node that was refused.
+            self.values[node] = self.values[node.args[0]]
+            return
+        try:
+            path = self.path(node)
+            layers = [self.renamed(layer, path) for layer in path.layers]
+        except Refused as refused:
+            self.refuse(node, str(refused))
+            return
+        self.append(path, layers)
+        for one in path.nodes:
+            self.values[one] = self.values[path.last]
+        self.gated(path.last)
+
+    def gated(self, x: fx.Node) -> None:
+        """Adds the layer that a value's product with a function of it is, if that is what its readers are."""
+        if len(readers(x)) != 2:
+            return
+        path = Path(x)
+        try:
+            gate(path)
+        except Refused:
+            return
+        self.append(path, path.layers)
+        for one in path.nodes:
+            self.values[one] = self.values[path.last]
+
+    def path(self, node: fx.Node) -> Path:
+        """The layers of a node behind the first of its operands that has such."""
+        reasons: list[Refused] = []
+        for x in node.all_input_nodes:
+            if x in self.constants or x in self.further:
+                continue
+            try:
+                return self.behind(node, x)
+            except Refused as refused:
+                reasons.append(refused)
+        raise reasons[0] if reasons else Refused(
+            "of further inputs alone, which a network can only add to other values"
+        )
+
+    def behind(self, node: fx.Node, x: fx.Node) -> Path:
+        """The layers of a node behind its operand ``x``, and of the convolution behind padding."""
+        path = Path(x)
+        self.row(node)(node, path)
+        while path.padding is not None:
+            users = readers(path.last)
+            if len(users) != 1 or users[0].target is not aten.convolution.default:
+                raise Refused("padding without a convolution behind it")
+            self.row(users[0])(users[0], path)
+        if value(path.last).dtype is not path.dtype:
+            raise Refused(f"from {path.dtype} to {value(path.last).dtype}")
+        for one in path.parameters.values():
+            if one not in self.constants:
+                raise Refused("an operand that depends on the input, where a layer has a parameter")
+        for one in path.inputs[1:]:
+            if one in self.constants:
+                raise Refused("a sum with a constant tensor that is not broadcast by channels")
+        return path
+
+    def row(self, node: fx.Node) -> Any:
+        """How a node becomes a layer."""
+        target = node.target
+        if target is aten._native_batch_norm_legit.no_stats and value(operand(node)).shape[0] == 1:
+            raise Refused("a norm by statistics of one sample alone: give an example of two samples")
+        if target in _ADAPTIVE and _is_of_one_size(node):
+            return lambda one, path: path.follow([one])
+        if target in WHOLE and target in ROWS:
+
+            def either(one: fx.Node, path: Path) -> None:
+                try:
+                    ROWS[target](one, path)
+                except Refused:
+                    WHOLE[target](one, path)
+
+            return either
+        found = ROWS.get(target) or WHOLE.get(target)
+        if found is None:
+            raise Refused("the library has no such layer")
+        return found
+
+    def renamed(self, layer: dict[str, Any], path: Path) -> dict[str, Any]:
+        """A layer under the name of the module whose parameters it has."""
+        ((name, attributes),) = layer.items()
+        own = attributes.get("name")
+        if own is None:
+            if "input" not in attributes:
+                return layer
+            other = path.inputs[int(attributes["input"].removeprefix("r"))]
+            return {name: attributes | {"input": self.values[other]}}
+        given = {key.removeprefix(own): one for key, one in path.parameters.items() if key == own or key.startswith(f"{own}.")}
+        prefix = self.prefix(given)
+        if prefix is None:
+            prefix = self.fresh(f"{where(path.nodes[0]) or name}.constant")
+        for suffix, one in given.items():
+            self.tensors[prefix + suffix] = self.tensor(one)
+        attributes = attributes | {"name": prefix}
+        if name == "scale":
+            name, attributes["shape"] = "mul", list(value(given[""]).shape)
+        if "shape" in attributes:
+            # Layers that share a parameter agree about what it is before training.
+            attributes["initialisation"] = "ones"
+        return {name: attributes}
+
+    def prefix(self, given: dict[str, fx.Node]) -> str | None:
+        """What the names of these parameters begin with, if it is the same for all, and their suffixes are those of a module."""
+        prefixes = set()
+        for suffix, one in given.items():
+            known = self.names.get(one.name)
+            if known is None or not known.endswith(suffix):
+                return None
+            prefixes.add(known.removesuffix(suffix))
+        return prefixes.pop() if len(prefixes) == 1 else None
+
+    def tensor(self, node: fx.Node) -> torch.Tensor:
+        """The value of a constant node."""
+        if node.op == "placeholder":
+            return self.held[self.names[node.name]].detach()
+        if node.op == "get_attr":
+            return getattr(self.graph.owning_module, node.target).detach()
+        arguments, named = fx.map_arg((node.args, node.kwargs), self.tensor)
+        return node.target(*arguments, **named)
+
+    def append(self, path: Path, layers: list[dict[str, Any]]) -> None:
+        """Adds the layers of a path behind the value that it begins with."""
+        before = self.values[path.x]
+        for layer in layers:
+            module, (name,) = where(path.nodes[0]) if path.nodes else "", layer
+            base = module if module in self.is_leaf and module else f"{module}.{name}".removeprefix(".")
+            now = self.fresh(base)
+            self.layers.append({"name": now, "input": before, "layer": layer})
+            before = now
+        self.values[path.last] = before
+
+    def refuse(self, node: fx.Node, why: str) -> None:
+        """Notes that a node is no layer, and goes on behind it."""
+        module = where(node)
+        kind = self.classes.get(module)
+        place = f"{module or 'the model'} ({kind})" if kind else module or "the model"
+        self.refused.append(f"{place}: {node.target}: {why}")
+        self.values[node] = self.fresh(node.name)
+
+
+_ADAPTIVE = (aten._adaptive_avg_pool2d.default, aten._adaptive_avg_pool3d.default)
+
+
+def _is_of_one_size(node: fx.Node) -> bool:
+    """Whether an adaptive pool changes nothing, as in front of VGG's classifier: its output is as large as its input, and goes to a
+    linear map alone, which refuses whatever is of another size."""
+    if list(node.args[1]) != list(value(node.args[0]).shape[2:]):
+        return False
+    while True:
+        users = readers(node)
+        if len(users) != 1:
+            return False
+        if users[0].target is aten.linear.default:
+            return users[0].args[0] is node
+        if users[0].target not in _ALONG:
+            return False
+        (node,) = users
+
+
+_ALONG = frozenset({aten.view.default, aten.clone.default, aten.alias.default, *POINTWISE})
+
+
+def _listed(refused: list[str]) -> str:
+    count = len(refused)
+    what = "an operator is no layer" if count == 1 else f"{count} operators are no layers"
+    lines = refused[:_MOST_LISTED] + (["..."] if count > _MOST_LISTED else [])
+    return f"convfuse: export: {what} of a network:\n  " + "\n  ".join(lines)
+
+
+def _compare(
+    model: nn.Module,
+    examples: Sequence[torch.Tensor],
+    taken: Sequence[int],
+    text: str,
+    values: dict[str, torch.Tensor],
+) -> float:
+    """How far the network's output for the example is off, in parts of the largest value of the model's."""
+
+    def plain(one: torch.Tensor) -> torch.Tensor:
+        return one.detach().to("cpu", torch.float32).contiguous()
+
+    wide = model
+    if any(one.device.type != "cpu" or one.dtype is not torch.float32 for one in values.values()):
+        wide = copy.deepcopy(model).to("cpu", torch.float32)
+    given = [plain(one) for one in examples]
+    want = plain(wide(*given))
+    network = arrays.Model(text, {name: plain(one) for name, one in values.items()})
+    got = torch.from_dlpack(network(*(given[one] for one in taken)))
+    if got.shape != want.shape:
+        raise ExportError(f"convfuse: export: the network gives {tuple(got.shape)}, the model {tuple(want.shape)}")
+    largest = want.nan_to_num(0, 0, 0).abs().max().item() if want.numel() else 0.0
+    difference = torch.where(torch.isclose(got, want, 0, 0, equal_nan=True), 0.0, (got - want).abs())
+    error = difference.max().item() / (largest or 1.0) if want.numel() else 0.0
+    if not error <= _LARGEST_ERROR:
+        raise ExportError(
+            f"convfuse: export: the network differs from the model by {error:.2g} of the largest value, limit {_LARGEST_ERROR}"
+        )
+    return error
+
+
+def _in_lines(text: str) -> str:
+    """JSON with a line for each layer."""
+    content = json.loads(text)
+    layers = ",\n".join(f"  {json.dumps(one)}" for one in content.pop("layers"))
+    output = json.dumps(content.pop("output"))
+    head = ",\n".join(f" {json.dumps(key)}: {json.dumps(one)}" for key, one in content.items())
+    return f'{{\n{head},\n "layers": [\n{layers}\n ],\n "output": {output}\n}}\n'
+
+
+def _safetensors(values: dict[str, torch.Tensor]) -> Iterable[bytes]:
+    """The bytes of a safetensors file."""
+    header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
+    end = 0
+    for name, one in values.items():
+        start, end = end, end + one.numel() * one.element_size()
+        shape = list(one.shape)
+        header[name] = {"dtype": _TYPES[one.dtype], "shape": shape, "data_offsets": [start, end]}
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    yield struct.pack("<Q", len(text)) + text
+    for one in values.values():
+        plain = one.detach().cpu().contiguous().reshape(-1)
+        yield plain.view(torch.uint8).numpy().tobytes() if plain.numel() else b""
+
+
+def _write(path: File, parts: Iterable[bytes]) -> None:
+    """Writes a file as a whole, or not at all."""
+    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
+        try:
+            for part in parts:
+                file.write(part)
+            file.close()
+            os.chmod(file.name, 0o666 & ~_umask())
+            os.replace(file.name, path)
+        except BaseException:
+            os.unlink(file.name)
+            raise
+
+
+def _umask() -> int:
+    """The permissions that new files lack."""
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
