@@ -226,9 +226,10 @@ bugs! {
     "arithmetic.rs":
         arithmetic_leaves_the_shift_before_it, arithmetic::matches::<f32>,
             "«factor * shift» };" => "shift";
-    "batch_norm.rs":
+    "parts/batch_norm.rs":
         batch_norm_adds_the_mean, batch_norm::matches::<f32>,
             "«(bias - mean * exact)» as f32" => "(bias + mean * exact)";
+    "batch_norm.rs":
         batch_norm_leaves_out_samples_that_a_block_has_no_threads_for, batch_norm::by_batch::<f32>,
             "        index += «STATS_THREADS as u64»;" => "samples * splits";
         batch_norm_takes_the_moments_before_they_are_there, batch_norm::by_batch::<f32>,

@@ -32,7 +32,7 @@ bugs! {
         gemm_adds_the_bias_of_the_other_filter, gemm::matches::<f16>,
             "sum + biases[«j»]" => "1 - j";
         gemm_lines_are_swizzled_alike, gemm::matches::<f16>,
-            "(n as u32 % 8 ^ «quad») * CHUNK_WORDS" => "0";
+            "((n as u32 % 8) ^ «quad») * CHUNK_WORDS" => "0";
         gemm_second_filters_are_in_the_first_part, gemm::matches::<f16>,
             "let part = «n as u32 / 8» * Self::PIXELS;" => "0";
         gemm_results_are_not_shown, gemm::matches::<f16>,

@@ -2,7 +2,7 @@
 
 bugs! {
     WARP_SPECIALIZED_BUGS:
-    "fused/implicit_gemm/sm90/pipeline.rs":
+    "parts/pipeline.rs":
         warp_specialized_pipeline_comes_round_without_a_new_parity, implicit_gemm::warp_specialized::<f16>,
             "parity: «self.parity ^ pipeline.wraps»," => "self.parity";
     "fused/implicit_gemm/sm90/results.rs":

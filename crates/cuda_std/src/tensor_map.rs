@@ -5,7 +5,8 @@
 //! Elements outside of the tensor are zeros, and count towards the barrier's bytes. Along each axis but the
 //! first a box may have a stride.
 //!
-//! A box has 16, 32, 64 or 128 bytes along its first axis, its *span*. Spans may be *swizzled*: chunks of 16 bytes are exchanged within their span by their address, as `wgmma` reads them
+//! A box has 16, 32, 64 or 128 bytes along its first axis, its *span*. Spans may be *swizzled*: chunks of 16
+//! bytes are exchanged within their span by their address, as `wgmma` reads them
 //! ([`crate::wgmma::MatrixLayout::swizzled`]).
 //!
 //! A box may also be written from shared memory to the tensor ([`store_box`]); elements outside of the tensor
@@ -36,13 +37,13 @@ device_functions! {
     unsafe fn copy_box(dst: SharedAddr, map: &TensorMap, at: [i32; AXES], barrier: Barrier) =
         backend::copy_box(dst.0, map, at, barrier.0.0);
 
-    /// Starts to write the box at these coordinates from shared memory, where it lies as [`copy_box`] puts it.
-    /// One thread calls it. `cp.async.bulk.tensor.5d.global.shared::cta.bulk_group`.
+    /// Starts to write the box at these coordinates from shared memory, where it lies as [`copy_box`] puts
+    /// it. One thread calls it. `cp.async.bulk.tensor.5d.global.shared::cta.bulk_group`.
     ///
     /// # Safety
-    /// `map` is a parameter of the kernel, and describes allocated memory that nothing else accesses. `src` is
-    /// a multiple of 128 bytes. Whoever wrote the box executed [`crate::async_proxy::fence_shared`] before a
-    /// barrier that orders it before this call. Until [`wait_stores_read`] nobody writes the box.
+    /// `map` is a parameter of the kernel, and describes allocated memory that nothing else accesses. `src`
+    /// is a multiple of 128 bytes. Whoever wrote the box executed [`crate::async_proxy::fence_shared`] before
+    /// a barrier that orders it before this call. Until [`wait_stores_read`] nobody writes the box.
     unsafe fn store_box(src: SharedAddr, map: &TensorMap, at: [i32; AXES]) =
         backend::store_box(src.0, map, at);
 

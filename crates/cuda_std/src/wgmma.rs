@@ -18,8 +18,8 @@
 //! apart; the two that divide K may lie anywhere ([`MatrixDescriptor`]). In the *swizzled* layout
 //! ([`MatrixLayout::swizzled`]) a column is 32 consecutive bytes within a span of 32, 64 or 128 bytes. Its
 //! units of 16 bytes are exchanged: bit 4 of a unit's address is inverted if bit 7 is set, in spans of 64
-//! bytes and more bit 5 if bit 8 is, and in spans of 128 bytes bit 6 if bit 9 is. Tensor cores then read eight columns at once without bank conflicts.
-//! [`crate::tensor_map::copy_box`] writes this layout.
+//! bytes and more bit 5 if bit 8 is, and in spans of 128 bytes bit 6 if bit 9 is. Tensor cores then read
+//! eight columns at once without bank conflicts. [`crate::tensor_map::copy_box`] writes this layout.
 //!
 //! A thread that wrote B with ordinary stores executes [`crate::async_proxy::fence_shared`] before the
 //! barrier that its readers wait at.
@@ -29,11 +29,11 @@
 //! ([`InFlight::wait`]). A warpgroup can thus work on one half of its columns while the tensor cores work on
 //! the other.
 //!
-//! With A in shared memory too, in the layout of B, there are chains of 64 columns ([`add_shared_n64_f16_4`]),
-//! of 128 ([`start_shared_n128_f16_9`]) and of 256 ([`add_shared_n256_f16_3`]). Their up to 128 results for each
-//! thread would leave no registers to A. The widest instructions keep the tensor cores busiest. A chain may
-//! be added to an accumulator that is still in flight, so the tensor cores need not run empty between two
-//! chains.
+//! With A in shared memory too, in the layout of B, there are chains of 64 columns
+//! ([`add_shared_n64_f16_4`]), of 128 ([`start_shared_n128_f16_9`]) and of 256 ([`add_shared_n256_f16_3`]).
+//! Their up to 128 results for each thread would leave no registers to A. The widest instructions keep the
+//! tensor cores busiest. A chain may be added to an accumulator that is still in flight, so the tensor cores
+//! need not run empty between two chains.
 //!
 //! **Emulator**: the 128 threads meet. It reports threads whose chains or addresses differ, and missing
 //! threads. Of B, and of A in shared memory, it reports reads outside of the block's shared memory, stores
@@ -72,9 +72,9 @@ impl MatrixLayout {
         }
     }
 
-    /// In lines of `1 << shift` units of 16 bytes, two, four or eight, on multiples of as many: a column each,
-    /// eight one after the other, and the next eight `octet_units` behind their start. A matrix starts at any
-    /// pair of units of a line. Of lines of eight units the first of eight lies on 1024 bytes.
+    /// In lines of `1 << shift` units of 16 bytes, two, four or eight, on multiples of as many: a column
+    /// each, eight one after the other, and the next eight `octet_units` behind their start. A matrix starts
+    /// at any pair of units of a line. Of lines of eight units the first of eight lies on 1024 bytes.
     #[must_use]
     #[inline(always)]
     pub const fn swizzled(shift: u32, octet_units: u32) -> Self {

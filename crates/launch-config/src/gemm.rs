@@ -1,9 +1,9 @@
 //! Convolutions of one tap from NHWC to NHWC as plain matrix products (GEMM) on Hopper: the pixels of all
 //! samples are rows of one operand, the filters rows of the other.
 //!
-//! A block has two consumer warpgroups, a producer, and a writer for each consumer. Tensor maps load stages of
-//! both operands, 64 values of K at a time, and store tiles of the output. A sum has the same order in every
-//! tile, so the choice of a tile changes no bit, and may depend on the batch.
+//! A block has two consumer warpgroups, a producer, and a writer for each consumer. Tensor maps load stages
+//! of both operands, 64 values of K at a time, and store tiles of the output. A sum has the same order in
+//! every tile, so the choice of a tile changes no bit, and may depend on the batch.
 
 use core::fmt;
 
@@ -89,7 +89,8 @@ pub const TILES: [WarpgroupTile; 4] = [
     },
 ];
 
-/// Pixels of the tiles that apply lists of functions: beside the accumulators of others there is no room for them.
+/// Pixels of the tiles that apply lists of functions: beside the accumulators of others there is no room for
+/// them.
 pub const LISTED_PIXELS: u32 = 64;
 
 /// The kernel's by-value argument.
@@ -218,8 +219,8 @@ impl Gemm {
     /// The same in tiles of this size.
     ///
     /// # Errors
-    /// A convolution of another kind; channels that are no whole vectors of 16 bytes; more pixels than a tensor
-    /// map counts; too little shared memory.
+    /// A convolution of another kind; channels that are no whole vectors of 16 bytes; more pixels than a
+    /// tensor map counts; too little shared memory.
     pub fn in_tiles(
         conv: &ConvGeometry,
         (tile, schedule): (WarpgroupTile, Schedule),

@@ -124,8 +124,8 @@ impl Region<'_> {
             }
     }
 
-    /// Whether the region's input lies as a dense one in NHWC does, and its output may: in both layouts, if they
-    /// have one pixel.
+    /// Whether the region's input lies as a dense one in NHWC does, and its output may: in both layouts, if
+    /// they have one pixel.
     pub(super) fn may_be_nhwc(&self) -> bool {
         let first = self.layers[0];
         let [input, output] = [

@@ -1,7 +1,7 @@
 //! Stores of boxes of a tensor from shared memory.
 //!
-//! A store reads its box and writes the tensor when it starts, on behalf of its thread. The box must not change
-//! until the wait that covers the store's group, like an operand of a chain in flight.
+//! A store reads its box and writes the tensor when it starts, on behalf of its thread. The box must not
+//! change until the wait that covers the store's group, like an operand of a chain in flight.
 
 use std::collections::VecDeque;
 
@@ -95,7 +95,8 @@ pub(crate) fn wait_read(left: usize, place: Place) {
     }
 }
 
-/// Called after `thread` has ended: all of its stores must have read shared memory, which ends with the block.
+/// Called after `thread` has ended: all of its stores must have read shared memory, which ends with the
+/// block.
 pub(crate) fn check_end(exec: &mut Exec, thread: u32) -> Result<(), Fault> {
     let stores = &exec.extension::<AllStores>().0[thread as usize];
     let left = stores.open.len() + stores.groups.iter().map(Vec::len).sum::<usize>();

@@ -30,7 +30,8 @@ const K_MATRICES: usize = K / ROW_VALUES;
 /// The bits of a descriptor without swizzle: start address, and strides along K and along M or N.
 const DESCRIPTOR_BITS: u64 = 0x3fff | 0x3fff << 16 | 0x3fff << 32;
 
-/// The swizzle bits of a descriptor, for spans of 32, 64 and 128 bytes. This crate's functions offer no others.
+/// The swizzle bits of a descriptor, for spans of 32, 64 and 128 bytes. This crate's functions offer no
+/// others.
 const SWIZZLED: [u64; 3] = [3 << 62, 2 << 62, 1 << 62];
 
 /// The bits that are 0 in a start address, and in a stride along M or N, that are multiples of 32 bytes.

@@ -34,8 +34,8 @@ enum Bug {
     Commit,
 }
 
-/// Writes 1, 2, 3, .. as words, line by line and swizzled, to the box at these coordinates, and the box of the
-/// next lines behind it.
+/// Writes 1, 2, 3, .. as words, line by line and swizzled, to the box at these coordinates, and the box of
+/// the next lines behind it.
 #[kernel(instances(N: [1]), max_threads = 32, min_blocks = 1)]
 unsafe fn store<const N: u32>(map: &TensorMap, at: [i32; AXES], is_swizzled: u32, bug: Bug) {
     unsafe {

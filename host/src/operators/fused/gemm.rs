@@ -26,8 +26,8 @@ pub(crate) fn applies(list: &OperandList) -> bool {
     RoundedEpilogue::of(list).is_some() || !(list.adds() || list.is_affine())
 }
 
-/// Appends the launch, which gives a tensor of shape `output`: the convolution of `x`, which is dense NHWC, with
-/// the batch norm or with the gain and the shift of `parameters`, and with the epilogue.
+/// Appends the launch, which gives a tensor of shape `output`: the convolution of `x`, which is dense NHWC,
+/// with the batch norm or with the gain and the shift of `parameters`, and with the epilogue.
 ///
 /// `gemm` was chosen for the shapes of `x` and of the parameters, and for the program's device.
 pub(crate) fn append(

@@ -36,8 +36,8 @@ const _: () = assert!(STAGE_STEPS == 4);
 /// `BLOCKS * MMA_ROWS` pixels and `2 * SUMS` filters.
 ///
 /// # Safety
-/// All threads of a warpgroup call it, after the barrier behind the initialisation; `warp` is the warp's number
-/// in the block.
+/// All threads of a warpgroup call it, after the barrier behind the initialisation; `warp` is the warp's
+/// number in the block.
 #[inline(always)]
 pub(super) unsafe fn consume<T: Multiply<SUMS>, const SUMS: usize, const BLOCKS: usize>(
     memory: &Memory,

@@ -3,9 +3,9 @@
 //!
 //! # Idea
 //! Pixels of all samples are the rows of A, filters the columns of B, and both lie as tensor cores want them:
-//! channels side by side. So tensor maps bring tiles of the tensors themselves to shared memory, and take tiles
-//! of the output from there; no thread computes an address. Zeros stand in for what is outside of a tensor, and
-//! nothing outside is stored.
+//! channels side by side. So tensor maps bring tiles of the tensors themselves to shared memory, and take
+//! tiles of the output from there; no thread computes an address. Zeros stand in for what is outside of a
+//! tensor, and nothing outside is stored.
 //!
 //! ```text
 //! producer, one thread:     if filters stay: copy their boxes
@@ -26,13 +26,14 @@
 //! `launch_config::gemm` has the tiles and the map of shared memory.
 //!
 //! # Schedules
-//! *Ping-pong*: each warpgroup has every second tile of the block, so that one runs its epilogue while the other
-//! multiplies. Stages belong to one warpgroup for a whole tile; a barrier says whose turn it is, since a stage's
-//! barrier tells only the parity of its phase. *Cooperative*: a tile's pixels are halved between them.
+//! *Ping-pong*: each warpgroup has every second tile of the block, so that one runs its epilogue while the
+//! other multiplies. Stages belong to one warpgroup for a whole tile; a barrier says whose turn it is, since
+//! a stage's barrier tells only the parity of its phase. *Cooperative*: a tile's pixels are halved between
+//! them.
 //!
 //! # Results that are not finite
-//! Products are of the window's own values and of zeros with zeros, so a result is infinite or NaN only where it
-//! should be.
+//! Products are of the window's own values and of zeros with zeros, so a result is infinite or NaN only where
+//! it should be.
 
 #[cfg(not(target_arch = "nvptx64"))]
 mod boxes;
@@ -170,17 +171,17 @@ struct Output<'a, T> {
 /// A block computes tiles of pixels times filters of `y`.
 ///
 /// *Launch*: `launch_config::gemm::Gemm`'s shape. *Mapping*, *schedules*: at the head of the module.
-/// *Barriers*: one of the block behind the initialisation; `full` and `empty` of each stage; for each warpgroup
-/// its turn, the room for its results and their being there, and a named barrier behind what it keeps of filters.
-/// *Traffic*: pixels once for each tile of filters, filters once for each tile of pixels, both mostly from the
-/// level-2 cache; the residual and the output once.
+/// *Barriers*: one of the block behind the initialisation; `full` and `empty` of each stage; for each
+/// warpgroup its turn, the room for its results and their being there, and a named barrier behind what it
+/// keeps of filters. *Traffic*: pixels once for each tile of filters, filters once for each tile of pixels,
+/// both mostly from the level-2 cache; the residual and the output once.
 ///
 /// # Safety
-/// `x`, `filters`, `residual` and `y` are the tensor maps of the geometry's boxes over tensors of its extents;
-/// `y` overlaps no other, and `residual` is read only if `rounded` adds it. `bias`, `gain`, `shift`, running
-/// statistics, weight and bias of the norm have an element for each filter where they are said to exist. With a
-/// norm the epilogue has no gain and shift of its own. The list is empty, or `rounded` changes no result and the
-/// tile has [`LISTED_PIXELS`](launch_config::gemm::LISTED_PIXELS) pixels.
+/// `x`, `filters`, `residual` and `y` are the tensor maps of the geometry's boxes over tensors of its
+/// extents; `y` overlaps no other, and `residual` is read only if `rounded` adds it. `bias`, `gain`, `shift`,
+/// running statistics, weight and bias of the norm have an element for each filter where they are said to
+/// exist. With a norm the epilogue has no gain and shift of its own. The list is empty, or `rounded` changes
+/// no result and the tile has [`LISTED_PIXELS`](launch_config::gemm::LISTED_PIXELS) pixels.
 #[kernel(
     instances(W: [m64n64: M64N64, m64n128: M64N128, m128n64: M128N64, m128n128: M128N128], T: [f16, bf16]),
     max_threads = BLOCK_THREADS,
@@ -335,8 +336,8 @@ impl Memory {
         }
     }
 
-    /// The first tile of a consumer warpgroup, and the distance of its tiles. In the ping-pong schedule the other
-    /// one has those between.
+    /// The first tile of a consumer warpgroup, and the distance of its tiles. In the ping-pong schedule the
+    /// other one has those between.
     #[inline(always)]
     unsafe fn first_tile(&self, number: u32) -> u32 {
         thread::block_idx_x() + self.g.schedule.shift() * number * thread::grid_dim_x()
@@ -347,15 +348,15 @@ impl Memory {
         thread::grid_dim_x() << self.g.schedule.shift()
     }
 
-    /// The first pixel of a consumer warpgroup in its tiles: in the cooperative schedule the second one has the
-    /// second half.
+    /// The first pixel of a consumer warpgroup in its tiles: in the cooperative schedule the second one has
+    /// the second half.
     #[inline(always)]
     unsafe fn first_pixel(&self, number: u32) -> u32 {
         (1 - self.g.schedule.shift()) * number * self.tile[0]
     }
 
-    /// The first pixel and the first filter of tile `tile` of the block's size. Neighbouring blocks have the same
-    /// pixels.
+    /// The first pixel and the first filter of tile `tile` of the block's size. Neighbouring blocks have the
+    /// same pixels.
     #[inline(always)]
     unsafe fn start(&self, tile: u32) -> [u32; 2] {
         let (pixel_tile, filter_tile) = div_rem(tile, self.g.filter_tiles);
@@ -418,7 +419,8 @@ impl Memory {
         }
     }
 
-    /// In the ping-pong schedule: it is `warpgroup`'s turn, since the other warpgroup waits for no more stages.
+    /// In the ping-pong schedule: it is `warpgroup`'s turn, since the other warpgroup waits for no more
+    /// stages.
     #[inline(always)]
     unsafe fn turn(&self, warpgroup: u32) -> Barrier {
         Barrier::at(self.barriers(), 2 * self.g.stages + warpgroup)

@@ -129,8 +129,8 @@ impl<'a, T: Storage, const SUMS: usize, const BLOCKS: usize> Results<'a, T, SUMS
         barrier::sync(1 + self.number, WARPGROUP_THREADS);
     }
 
-    /// Puts the results of a tile to shared memory, from the sums of its one or two blocks of rows. `parity` is
-    /// that of the warpgroup's tiles so far.
+    /// Puts the results of a tile to shared memory, from the sums of its one or two blocks of rows. `parity`
+    /// is that of the warpgroup's tiles so far.
     ///
     /// # Safety
     /// All threads of the warpgroup make this call.
@@ -181,8 +181,8 @@ impl<'a, T: Storage, const SUMS: usize, const BLOCKS: usize> Results<'a, T, SUMS
         }
     }
 
-    /// Applies to all sums what `f` gives for their octet of filters; it is given the number of the filter in the
-    /// lane's two.
+    /// Applies to all sums what `f` gives for their octet of filters; it is given the number of the filter in
+    /// the lane's two.
     #[inline(always)]
     unsafe fn each<F: Fn(usize, f32) -> f32>(
         &self,
@@ -203,8 +203,8 @@ impl<'a, T: Storage, const SUMS: usize, const BLOCKS: usize> Results<'a, T, SUMS
         });
     }
 
-    /// Rounds the sums, and applies the list to them, some at a time, which move to the end: the list's code is
-    /// written out for every value.
+    /// Rounds the sums, and applies the list to them, some at a time, which move to the end: the list's code
+    /// is written out for every value.
     #[inline(always)]
     unsafe fn list(&self, sums: &mut [f32; SUMS]) {
         let mut done = 0;
@@ -248,10 +248,10 @@ impl<'a, T: Storage, const SUMS: usize, const BLOCKS: usize> Results<'a, T, SUMS
             let part = n as u32 / 8 * Self::PIXELS;
             let line = part + row + MMA_ROWS * block as u32 + 8 * i as u32;
             // Bits 7 to 9 of an address are the line's number within eight.
-            line * LINE_WORDS + (n as u32 % 8 ^ quad) * CHUNK_WORDS + of_quad
+            line * LINE_WORDS + ((n as u32 % 8) ^ quad) * CHUNK_WORDS + of_quad
         };
-        // A few octets of filters at a time: all loads come before the first store, which the compiler would not
-        // exchange.
+        // A few octets of filters at a time: all loads come before the first store, which the compiler would
+        // not exchange.
         unroll!(8, |group| {
             if Self::GROUP * group < SUMS / 4 {
                 let mut added = [[[0; 2]; 2]; MOST_OCTETS];

@@ -11,8 +11,8 @@ use super::Memory;
 /// before has been read, and starts to copy the residual to its place.
 ///
 /// # Safety
-/// One thread calls it, after the barrier behind the initialisation. `residual` and `y` are tensor maps of the
-/// output's boxes, `residual` if there is one.
+/// One thread calls it, after the barrier behind the initialisation. `residual` and `y` are tensor maps of
+/// the output's boxes, `residual` if there is one.
 #[inline(always)]
 pub(super) unsafe fn write(
     memory: &Memory,

@@ -4,8 +4,8 @@
 //! `wgmma` with 64 filters and 128 or 256 pixels keeps the tensor cores busiest and leaves a thread no
 //! registers but for accumulators. So filters come through shared memory as well as the halo tile. Eight
 //! consumer warps (two warpgroups) multiply (`consume`) and run the epilogue of their tiles (`results`,
-//! `rows`, `runs`, `pixel_rows`). Four producer warps load operands into two pipelines (`parts::pipeline`): one warp
-//! loads filters, prepared or in place (`produce`), three load halo tiles, in one of three ways:
+//! `rows`, `runs`, `pixel_rows`). Four producer warps load operands into two pipelines (`parts::pipeline`):
+//! one warp loads filters, prepared or in place (`produce`), three load halo tiles, in one of three ways:
 //!
 //! | halo tile | loaded by | file |
 //! |---|---|---|
