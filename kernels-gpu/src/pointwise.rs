@@ -1,4 +1,4 @@
-//! The pointwise functions and the addition of a residual: each element by itself, wherever it stands.
+//! The pointwise functions and arithmetic with a residual: each element by itself, wherever it stands.
 //!
 //! A kernel applies a list of functions, and another one a list with a residual: `parts/pointwise.rs` has the
 //! functions.
@@ -12,7 +12,7 @@ use launch_config::elementwise::{
 use launch_config::pointwise::{OperandList, PointwiseList};
 
 use crate::parts::elementwise::block_start;
-use crate::parts::pointwise::{List, apply, apply_and_add};
+use crate::parts::pointwise::{List, apply, apply_with_residual};
 use crate::parts::unroll::unroll;
 
 /// Blocks fewer on a multiprocessor where a residual takes registers.
@@ -32,7 +32,7 @@ pub unsafe fn pointwise<T: Storage>(x: *const T, y: *mut T, elements: u64, list:
     map(x, y, elements, List::Functions(list));
 }
 
-/// A block applies a list of functions, in which a residual may be added, to `BLOCK_ELEMENTS` consecutive
+/// A block applies a list of functions, in which there may be a residual, to `BLOCK_ELEMENTS` consecutive
 /// elements of `x`, in f32, and writes the results to `y`.
 ///
 /// *Launch*: `pointwise::shape(elements)`. *Mapping*: four vectors a thread, a block's width apart; the list
@@ -40,7 +40,7 @@ pub unsafe fn pointwise<T: Storage>(x: *const T, y: *mut T, elements: u64, list:
 /// the residual is read once, each result written once.
 ///
 /// # Safety
-/// `x` and `y` have `elements` elements, and so has `residual` if the list adds it. They start on 16 bytes.
+/// `x` and `y` have `elements` elements, and so has `residual` if the list has it. They start on 16 bytes.
 /// `y` is `x`, or `residual`, or apart from them; `x` and `residual` may be the same.
 #[kernel(instances(T: [f32, f16, bf16]), max_threads = BLOCK_THREADS, min_blocks = MIN_BLOCKS - ROOMY)]
 pub unsafe fn pointwise_residual<T: Storage>(
@@ -88,9 +88,9 @@ unsafe fn map<T: Storage>(x: *const T, y: *mut T, elements: u64, list: List<'_, 
             List::WithResidual(list, residual) => {
                 let mut added = [[T::from_f32(0.0); VECTOR_ELEMENTS]; 2];
                 let first = first + 2 * done * ROUND_ELEMENTS;
-                if list.adds() && is_full {
+                if list.has_residual() && is_full {
                     added = [0, 1].map(|v| residual.load_vec(first + v * ROUND_ELEMENTS));
-                } else if list.adds() {
+                } else if list.has_residual() {
                     unroll!(8, |i| {
                         let at = first + i / VECTOR_ELEMENTS * ROUND_ELEMENTS + i % VECTOR_ELEMENTS;
                         if at < x.len() {
@@ -98,7 +98,7 @@ unsafe fn map<T: Storage>(x: *const T, y: *mut T, elements: u64, list: List<'_, 
                         }
                     });
                 }
-                apply_and_add::<T, _>(list, halves[0], pair(added[0], added[1]))
+                apply_with_residual::<T, _>(list, halves[0], pair(added[0], added[1]))
             }
         };
         halves = [halves[1], half];

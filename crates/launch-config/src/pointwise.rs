@@ -1,5 +1,7 @@
 //! Lists of pointwise functions, which kernels take by value and apply step by step.
 
+use op_spec::ArithmeticOp;
+
 use super::LaunchShape;
 use super::elementwise;
 
@@ -131,16 +133,18 @@ impl PointwiseList {
     }
 }
 
-/// A list of pointwise functions, and somewhere in it operations with further operands: the addition of a
-/// residual, and `fma(gain[c], x, shift[c])` with a gain and a shift of each channel. Either may be absent.
-/// If both stand at the same place, the residual is added first.
+/// A list of pointwise functions, and somewhere in it operations with further operands: arithmetic with a
+/// residual, a tensor of the same shape, and `fma(gain[c], x, shift[c])` with a gain and a shift of each
+/// channel. Either may be absent. If both stand at the same place, the residual comes first.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct OperandList {
     /// The functions.
     pub functions: PointwiseList,
-    /// The number of functions that come before the addition; [`ABSENT`](Self::ABSENT) without one.
+    /// The number of functions that come before the residual; [`ABSENT`](Self::ABSENT) without one.
     pub residual_at: u32,
+    /// The operation with the residual, which is its second operand.
+    pub residual_operation: ArithmeticOp,
     /// The number of functions that come before gain and shift; [`ABSENT`](Self::ABSENT) without them.
     pub affine_at: u32,
 }
@@ -153,12 +157,13 @@ impl OperandList {
     pub const EMPTY: Self = Self {
         functions: PointwiseList::EMPTY,
         residual_at: Self::ABSENT,
+        residual_operation: ArithmeticOp::Add,
         affine_at: Self::ABSENT,
     };
 
-    /// Whether it adds a residual.
+    /// Whether it has a residual.
     #[must_use]
-    pub const fn adds(&self) -> bool {
+    pub const fn has_residual(&self) -> bool {
         self.residual_at != Self::ABSENT
     }
 
@@ -171,7 +176,7 @@ impl OperandList {
     /// Whether it changes no value.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
-        self.functions.is_empty() && !self.adds() && !self.is_affine()
+        self.functions.is_empty() && !self.has_residual() && !self.is_affine()
     }
 }
 

@@ -66,8 +66,6 @@ fn shapes_that_pytorch_would_repeat_are_refused() {
         add.problem(&[2, 3, 4], &[2, 1, 4]) => "add: other[0] is 2, expected 1";
         add.problem(&[2, 3, 4], &[2, 1]) => "add: other[0] is 2, expected 3";
         sub.problem(&[3, 4], &[1, 1, 1]) => "sub: other has rank 3, limit 2";
-        sub.problem(&[3, 4], &[3, 4])
-            => "sub: the other operand has a value for each element, expected one value or one for each channel";
     }
     assert_eq!(add.problem(&[2, 3, 4], &[2, 3, 4]).unwrap().len(), 24);
     assert_eq!(add.problem(&[], &[]).unwrap().len(), 1);

@@ -34,8 +34,8 @@ pub(super) enum Map<'a> {
     BatchNorm(BatchNormProblem, [Option<&'a [f32]>; 4]),
     /// An operation with one value, or one for each channel.
     Arithmetic(ArithmeticOp, &'a [f32]),
-    /// A residual, of all samples.
-    Add(&'a [f32]),
+    /// An operation with a residual, of all samples.
+    Residual(ArithmeticOp, &'a [f32]),
 }
 
 impl Norm<'_> {
@@ -95,7 +95,9 @@ impl<'a> Map<'a> {
                 parameter(0).filter(|_| problem.weight),
                 parameter(1).filter(|_| problem.bias),
             ),
-            Pointwise::Residual(_) => Map::Add(parameter(0).expect("a residual")),
+            Pointwise::Residual(problem) => {
+                Map::Residual(problem.operation, parameter(0).expect("a residual"))
+            }
             Pointwise::Affine(ChannelAffine::BatchNorm(problem)) => {
                 Map::BatchNorm(*problem, [0, 1, 2, 3].map(parameter))
             }
@@ -156,9 +158,10 @@ impl<'a> Map<'a> {
                 // The gain is 1 or the shift -0, so there is one rounding.
                 x.iter_mut().for_each(|v| *v = *v * gain + shift);
             }
-            Map::Add(residual) => {
-                let residual = &residual[start..][..x.len()];
-                x.iter_mut().zip(residual).for_each(|(v, r)| *v += r);
+            Map::Residual(operation, residual) => {
+                let both = x.iter_mut().zip(&residual[start..]);
+                // Both are f32, so what float64 rounds of it is lost in rounding to f32.
+                both.for_each(|(v, &r)| *v = operation.of((*v).into(), r.into()) as f32);
             }
         }
     }
@@ -172,8 +175,8 @@ pub(super) fn arithmetic(
 ) -> Result<ArrayD<f32>> {
     let other = dense(other)?;
     let ArithmeticOperand::Channels { shape, values } = problem.operand else {
-        let sum = Map::Add(&other);
-        return in_parts(&x, TASK_ELEMENTS, |start, y| sum.apply(start, 0, y));
+        let map = Map::Residual(problem.operation, &other);
+        return in_parts(&x, TASK_ELEMENTS, |start, y| map.apply(start, 0, y));
     };
     let map = Map::Arithmetic(problem.operation, &other);
     if values == 1 {

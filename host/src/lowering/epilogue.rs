@@ -169,8 +169,9 @@ impl Behind {
                     functions.push(Step::of(&problem.function));
                 }
                 // Where both are at one place, the residual comes first.
-                Pointwise::Residual(_) if !list.adds() && list.affine_at != at => {
+                Pointwise::Residual(problem) if !list.has_residual() && list.affine_at != at => {
                     (residual, list.residual_at) = (Some(*layer), at);
+                    list.residual_operation = problem.operation;
                 }
                 Pointwise::Affine(_) | Pointwise::Scale(_) if !list.is_affine() => {
                     list.affine_at = at;
@@ -400,7 +401,7 @@ fn at_most_one(
 fn list(list: &[(usize, Pointwise)], refusal: Refusal) -> Result<Vec<ListStep<usize>>, Refusal> {
     let step = |(layer, pointwise): &(usize, Pointwise)| match pointwise {
         Pointwise::Function(problem) => Ok(ListStep::Function(*problem)),
-        Pointwise::Residual(_) => Ok(ListStep::Residual(*layer)),
+        Pointwise::Residual(problem) => Ok(ListStep::Residual(problem.operation, *layer)),
         _ => Err(refusal),
     };
     list.iter().map(step).collect()

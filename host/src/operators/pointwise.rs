@@ -10,7 +10,7 @@ use crate::device::{DType, Tensor};
 use crate::error::Result;
 use crate::graph::LayerProblem;
 use crate::program::{LaunchPlan, ProgramBuilder, Value};
-use crate::spec::{ClampSpec, GeluApproximation, PointwiseProblem, PointwiseSpec};
+use crate::spec::{ArithmeticOp, ClampSpec, GeluApproximation, PointwiseProblem, PointwiseSpec};
 use launch_config::pointwise::{MAX_STEPS, OperandList, PointwiseList, shape};
 
 /// `y = min(max(x, spec.min), spec.max)`, elementwise.
@@ -226,11 +226,11 @@ pub(crate) fn apply(x: &Tensor, function: &PointwiseSpec) -> Result<Tensor> {
     single(function.operator(), x, problem, &[])
 }
 
-/// A step of a list: a function, or the addition of a residual, which is known by an `R`.
+/// A step of a list: a function, or an operation with a residual, which is known by an `R`.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum ListStep<R> {
     Function(PointwiseProblem),
-    Residual(R),
+    Residual(ArithmeticOp, R),
 }
 
 impl<R> ListStep<R> {
@@ -238,7 +238,7 @@ impl<R> ListStep<R> {
     pub(crate) fn try_map<S>(self, of: impl FnOnce(R) -> Result<S>) -> Result<ListStep<S>> {
         Ok(match self {
             ListStep::Function(problem) => ListStep::Function(problem),
-            ListStep::Residual(residual) => ListStep::Residual(of(residual)?),
+            ListStep::Residual(operation, residual) => ListStep::Residual(operation, of(residual)?),
         })
     }
 }
@@ -253,25 +253,23 @@ pub(crate) fn first_list<R: Copy>(
     steps: &[ListStep<R>],
 ) -> (OperandList, Option<R>, &[ListStep<R>]) {
     let mut functions = Vec::new();
-    let (mut residual, mut residual_at) = (None, OperandList::ABSENT);
+    let (mut residual, mut list) = (None, OperandList::EMPTY);
     let mut taken = 0;
     for step in steps {
         match step {
             ListStep::Function(problem) if functions.len() < MAX_STEPS => {
                 functions.push(Step::of(&problem.function));
             }
-            ListStep::Residual(of) if residual.is_none() => {
-                (residual, residual_at) = (Some(*of), functions.len() as u32);
+            ListStep::Residual(operation, of) if residual.is_none() => {
+                residual = Some(*of);
+                list.residual_at = functions.len() as u32;
+                list.residual_operation = *operation;
             }
             _ => break,
         }
         taken += 1;
     }
-    let list = OperandList {
-        functions: PointwiseList::take(&mut functions.into_iter()),
-        residual_at,
-        ..OperandList::EMPTY
-    };
+    list.functions = PointwiseList::take(&mut functions.into_iter());
     (list, residual, &steps[taken..])
 }
 

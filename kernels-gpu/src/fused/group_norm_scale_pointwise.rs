@@ -33,7 +33,7 @@ use launch_config::pointwise::{OperandList, PointwiseList};
 use crate::parts::index::NearSegments;
 use crate::parts::map::PlaneMap;
 use crate::parts::planes::{Behind, NormTensors, Planes};
-use crate::parts::pointwise::{List, apply, apply_and_add};
+use crate::parts::pointwise::{List, apply, apply_with_residual};
 use crate::parts::unroll::unroll;
 
 /// From eight values of a thread to its next eight.
@@ -142,7 +142,7 @@ pub unsafe fn group_norm_scale_pointwise<T: Vectors>(
     normalise_block(x, tensors, y, g, List::Functions(list));
 }
 
-/// The same with a list that adds a residual. *Traffic*: each element of it is read once, too.
+/// The same with a list that has a residual. *Traffic*: each element of it is read once, too.
 ///
 /// # Safety
 /// As for [`fn@group_norm_scale_pointwise`]; `residual` has `g.elements` elements, starts on 16 bytes and is
@@ -279,11 +279,11 @@ unsafe fn normalise_block<T: Vectors>(
             List::Functions(list) => apply::<T, _>(list, values),
             List::WithResidual(list, residual) => {
                 let mut added = zeros;
-                if list.adds() {
+                if list.has_residual() {
                     let residual = residual.slice(start as usize, left as usize);
                     added = load_of(residual, at);
                 }
-                apply_and_add::<T, _>(list, values, to_f32(added))
+                apply_with_residual::<T, _>(list, values, to_f32(added))
             }
         };
         let stored = from_f32::<T>(values);
@@ -304,10 +304,10 @@ unsafe fn normalise_block<T: Vectors>(
             List::Functions(list) => apply::<T, _>(list, [value]),
             List::WithResidual(list, residual) => {
                 let mut added = 0.0;
-                if list.adds() {
+                if list.has_residual() {
                     added = residual.load(start as usize + at as usize).to_f32();
                 }
-                apply_and_add::<T, _>(list, [value], [added])
+                apply_with_residual::<T, _>(list, [value], [added])
             }
         };
         y.store(at as usize, T::from_f32(value));

@@ -11,6 +11,7 @@ use cuda_std::math::{self, fma};
 use cuda_std::{Storage, opaque};
 use launch_config::elementwise::Bounds;
 use launch_config::pointwise::{Function, MAX_STEPS, OperandList, PointwiseList, Step};
+use op_spec::ArithmeticOp;
 
 use super::exponential::{Exponential, exp_less_one, ln_of_one_and, scaled_tail, with_sign};
 use super::map::clamp;
@@ -58,11 +59,7 @@ pub(crate) fn apply_with<T: Storage, const N: usize>(
         if let Some(residual) = residual
             && at == list.residual_at
         {
-            unroll!(16, |i| {
-                if i < N {
-                    values[i] += residual[i];
-                }
-            });
+            values = with_others(list.residual_operation, values, residual);
         }
         if let Some(of_channels) = of_channels
             && at == list.affine_at
@@ -89,9 +86,9 @@ pub(crate) fn apply_with<T: Storage, const N: usize>(
     }
 }
 
-/// The same of a list without gain and shift: adds `residual` where it says so.
+/// The same of a list without gain and shift.
 #[inline(always)]
-pub(crate) fn apply_and_add<T: Storage, const N: usize>(
+pub(crate) fn apply_with_residual<T: Storage, const N: usize>(
     list: &OperandList,
     values: [f32; N],
     residual: [f32; N],
@@ -142,6 +139,37 @@ fn step<T: Storage, const N: usize>(step: Step, values: [f32; N]) -> [f32; N] {
         Function::Hardsigmoid => each(values, hardsigmoid),
         Function::Affine => each(values, |x| fma(x, a, b)),
     }
+}
+
+/// What an operation makes of values and of as many others, its second operands.
+#[inline(always)]
+fn with_others<const N: usize>(
+    operation: ArithmeticOp,
+    values: [f32; N],
+    others: [f32; N],
+) -> [f32; N] {
+    match operation {
+        ArithmeticOp::Add => both(values, others, |x, other| x + other),
+        ArithmeticOp::Sub => both(values, others, |x, other| x - other),
+        ArithmeticOp::Mul => both(values, others, |x, other| x * other),
+        _ => both(values, others, |x, other| x / other),
+    }
+}
+
+/// What `f` makes of each and the other at its place.
+#[inline(always)]
+fn both<const N: usize>(
+    mut values: [f32; N],
+    others: [f32; N],
+    f: impl Fn(f32, f32) -> f32,
+) -> [f32; N] {
+    const { assert!(N <= MAX_VALUES) };
+    unroll!(16, |i| {
+        if i < N {
+            values[i] = f(values[i], others[i]);
+        }
+    });
+    values
 }
 
 /// What `f` makes of each.

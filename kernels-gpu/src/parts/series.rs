@@ -214,7 +214,7 @@ impl<'a> Series<'a> {
     /// and the indices in the series that they have.
     ///
     /// # Safety
-    /// `y` and the residual, if the list adds it, have [`elements`](Self::elements) elements and start on 16
+    /// `y` and the residual, if the list has it, have [`elements`](Self::elements) elements and start on 16
     /// bytes. Gain and shift have a value for each channel, if the list has them.
     #[inline(always)]
     pub(crate) unsafe fn store<T: Storage>(
@@ -236,7 +236,7 @@ impl<'a> Series<'a> {
                 mapped[i] = map(self.index(batch, start + i), rest[i]);
             });
             let mut added = [0.0; MAPPED];
-            if opaque::to_compiler(u32::from(list.adds())) != 0 {
+            if opaque::to_compiler(u32::from(list.has_residual())) != 0 {
                 let residual = Global::new(operands.residual, self.elements());
                 added = self.part::<T, MAPPED>(residual, batch, start, 0.0);
             }

@@ -176,7 +176,7 @@ pub(super) fn nhwc<F: Operand>(
         let wanted = if layers.is_empty() { &plain } else { &wanted };
         for device in devices.clone() {
             let got = run.empty::<F::Stored>(values.len())?;
-            let added = list.adds().then_some(&residual);
+            let added = list.has_residual().then_some(&residual);
             let rounded = RoundedEpilogue::of(&list).expect("a list that a store applies");
             let rounded = (rounded, optional(added));
             multiply_to_nhwc::<F>(run, config, device, operands, bias, ended, rounded, &got)?;

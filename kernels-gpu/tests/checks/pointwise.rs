@@ -19,13 +19,16 @@ pub(super) fn list(layers: &[Layer]) -> OperandList {
     });
     let functions = PointwiseList::take(&mut steps);
     assert!(steps.next().is_none(), "more than a list takes");
-    let adds = |layer: &Layer| matches!(layer, Layer::Arithmetic(_));
-    let residual_at = layers.iter().position(adds);
-    OperandList {
+    let mut list = OperandList {
         functions,
-        residual_at: residual_at.map_or(OperandList::ABSENT, |at| at as u32),
         ..OperandList::EMPTY
+    };
+    for (at, layer) in layers.iter().enumerate() {
+        if let Layer::Arithmetic(layer) = layer {
+            (list.residual_at, list.residual_operation) = (at as u32, layer.operation);
+        }
     }
+    list
 }
 
 /// Bounds that are there, absent and crossed; NaN and infinities; blocks that are full and not.
@@ -70,6 +73,9 @@ pub(crate) fn lists<T: Storage>(run: &Run) -> Outcome {
     ]);
     all.push(vec![Layer::silu(), Layer::add("residual"), Layer::tanh()]);
     all.push(vec![Layer::add("residual"), Layer::sigmoid()]);
+    all.push(vec![Layer::tanh(), Layer::sub("residual"), Layer::silu()]);
+    all.push(vec![Layer::sigmoid(), Layer::mul("residual")]);
+    all.push(vec![Layer::div("residual"), Layer::tanh()]);
     all.push([vec![Layer::tanh(); MAX_STEPS], vec![Layer::add("residual")]].concat());
     for layers in all {
         let case = case::<T>(layers.clone(), &[1, 3, 1667]);
@@ -78,7 +84,7 @@ pub(crate) fn lists<T: Storage>(run: &Run) -> Outcome {
         let len = case.x.len() as u64;
         let residual = optional(parameters.first());
         let (list, labels) = (list(&layers), [label::<T>()]);
-        if list.adds() {
+        if list.has_residual() {
             let arguments = (x.source(), residual, y.ptr(), len, list);
             run.launch(&POINTWISE_RESIDUAL, &labels, shape(len), arguments)?;
         } else {

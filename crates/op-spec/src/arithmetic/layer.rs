@@ -156,19 +156,19 @@ impl Layer {
         ArithmeticOp::Add.layer(other.into())
     }
 
-    /// The difference to a constant or a parameter.
+    /// The difference to a constant, a parameter, or the value of this name, which is subtracted.
     #[must_use]
     pub fn sub(other: impl Into<Other>) -> Layer {
         ArithmeticOp::Sub.layer(other.into())
     }
 
-    /// The product with a constant or a parameter.
+    /// The product with a constant, a parameter, or the value of this name.
     #[must_use]
     pub fn mul(other: impl Into<Other>) -> Layer {
         ArithmeticOp::Mul.layer(other.into())
     }
 
-    /// The quotient by a constant or a parameter.
+    /// The quotient by a constant, a parameter, or the value of this name.
     #[must_use]
     pub fn div(other: impl Into<Other>) -> Layer {
         ArithmeticOp::Div.layer(other.into())
@@ -281,9 +281,6 @@ impl GraphLayer for ArithmeticLayer {
                     channels,
                 });
             }
-        }
-        if self.parameter().is_none() {
-            ArithmeticSpec::new(self.operation).elementwise(&[])?;
         }
         Ok(Some(channels))
     }

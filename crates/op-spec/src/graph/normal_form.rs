@@ -20,7 +20,7 @@
 //!    `(y * weight + bias) * m = y * (weight * m) + bias * m`.
 //! 5. A batch norm at inference multiplies and adds constants of the channels, and so does arithmetic with
 //!    parameters. It is part of the list; products with a value for each channel are factors.
-//! 6. The list holds pointwise functions, and additions of residuals, until a reduction follows; what is done
+//! 6. The list holds pointwise functions, and arithmetic with residuals, until a reduction follows; what is done
 //!    to the reduction's result is the part `after`. A softmax stands in the place of a
 //!    reduction, and so does a layer norm of which a sample has several rows.
 
@@ -61,7 +61,7 @@ pub enum Pointwise {
     Scale(ScaleProblem),
     /// Multiplies a value that is not above 0 by the slope of its channel, or of all.
     Prelu(PreluProblem),
-    /// Adds a value of the same place of the layer's further input.
+    /// An operation with a value of the same place of the layer's further input.
     Residual(ArithmeticProblem),
     /// Multiplies a value by a constant of its channel, and adds another.
     Affine(ChannelAffine),
@@ -80,7 +80,7 @@ impl Pointwise {
             Self::Scale(_) | Self::Affine(_) | Self::LayerAffine(_) => false,
             // So may a slope.
             Self::Prelu(_) => false,
-            // What is added differs from place to place.
+            // The operand differs from place to place.
             Self::Residual(_) => false,
         }
     }

@@ -198,7 +198,7 @@ impl Gemm {
             Some(_) => exponentials.count() <= 2 * usize::from(list.is_affine()),
             None => true,
         };
-        rounded != RoundedEpilogue::NONE || !list.adds() && is_quick
+        rounded != RoundedEpilogue::NONE || !list.has_residual() && is_quick
     }
 
     /// A list as what is applied to accumulators, and what is applied as results are written.

@@ -33,7 +33,7 @@ pub(super) struct WithoutNorm<'a, T: Storage> {
     pub(super) x: *const T,
     pub(super) weight: *const T,
     pub(super) store: StoreEpilogue,
-    /// What rounded results go through, which adds no residual.
+    /// What rounded results go through, which has no residual.
     pub(super) list: &'a OperandList,
     /// Gain and shift of the list, if it has them.
     pub(super) behind: GainAndShift,

@@ -131,7 +131,7 @@ const fn min_blocks(tile: GemmTile, format: OperandFormat) -> u32 {
 /// each output channel; `y` has an element for each output, or, with pooling, for each window; `moments` has
 /// the config's `moment_elements()`. Without a norm, `x` and `weight` are the original input and filters, and
 /// `gain` and `shift` have an element for each output channel if the epilogue has them, and those behind if
-/// the list does, which adds no residual; with a norm, none of these is accessed. `y` and `moments` overlap
+/// the list does, which has no residual; with a norm, none of these is accessed. `y` and `moments` overlap
 /// nothing else and start on 16 bytes.
 #[kernel(
     instances(
