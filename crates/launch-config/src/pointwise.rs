@@ -2,8 +2,8 @@
 
 use op_spec::ArithmeticOp;
 
-use super::LaunchShape;
 use super::elementwise;
+use super::{LaunchShape, Presence};
 
 /// The most steps of a list. A run of more functions takes several launches.
 pub const MAX_STEPS: usize = 8;
@@ -39,15 +39,52 @@ pub enum Function {
     Hardsigmoid,
     /// `fma(x, factor, summand)`
     Affine,
+    /// `x`, which is kept for later steps, in the place of a value that was kept before.
+    Keep,
+    /// `x` and the value that is kept: their sum,
+    AddKept,
+    /// their difference,
+    SubKept,
+    /// their product,
+    MulKept,
+    /// and their quotient.
+    DivKept,
 }
 
 impl Function {
     /// Whether it is computed from an exponential: then it takes some forty instructions, else a few.
     #[must_use]
     pub const fn has_exponential(self) -> bool {
-        !matches!(
+        matches!(
             self,
-            Self::Clamp | Self::LeakyRelu | Self::Hardswish | Self::Hardsigmoid | Self::Affine
+            Self::Silu
+                | Self::Gelu
+                | Self::GeluTanh
+                | Self::Sigmoid
+                | Self::Tanh
+                | Self::Elu
+                | Self::Softplus
+                | Self::Mish
+        )
+    }
+
+    /// The operation with the value that is kept.
+    #[must_use]
+    pub const fn of_kept(operation: ArithmeticOp) -> Self {
+        match operation {
+            ArithmeticOp::Add => Self::AddKept,
+            ArithmeticOp::Sub => Self::SubKept,
+            ArithmeticOp::Mul => Self::MulKept,
+            _ => Self::DivKept,
+        }
+    }
+
+    /// Whether it is an operation with the value that is kept.
+    #[must_use]
+    pub const fn takes_kept(self) -> bool {
+        matches!(
+            self,
+            Self::AddKept | Self::SubKept | Self::MulKept | Self::DivKept
         )
     }
 }
@@ -63,6 +100,12 @@ pub struct Step {
 }
 
 impl Step {
+    /// A function without attributes.
+    #[must_use]
+    pub const fn plain(function: Function) -> Self {
+        Self::new(function, [0.0; 3])
+    }
+
     /// A function with attributes, which are rounded.
     #[must_use]
     pub const fn new(function: Function, attributes: [f64; 3]) -> Self {
@@ -81,6 +124,8 @@ pub struct PointwiseList {
     /// The steps in use come first; the others are ignored.
     steps: [Step; MAX_STEPS],
     len: u32,
+    /// Whether one of them keeps a value.
+    keeps: Presence,
 }
 
 impl PointwiseList {
@@ -91,6 +136,7 @@ impl PointwiseList {
             attributes: [0.0; 3],
         }; MAX_STEPS],
         len: 0,
+        keeps: Presence::ABSENT,
     };
 
     /// Takes up to [`MAX_STEPS`] steps; the others stay in the iterator.
@@ -101,6 +147,9 @@ impl PointwiseList {
         {
             list.steps[list.len()] = step;
             list.len += 1;
+            if step.function == Function::Keep {
+                list.keeps = Presence::PRESENT;
+            }
         }
         list
     }
@@ -124,6 +173,13 @@ impl PointwiseList {
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.len == 0
+    }
+
+    /// Whether a value is kept for later steps.
+    #[must_use]
+    #[inline(always)]
+    pub const fn keeps(&self) -> Presence {
+        self.keeps
     }
 
     /// All steps, with unused ones behind them.

@@ -98,8 +98,10 @@ fn a_residual_is_a_file_and_back() {
         serde_json::from_str::<Chain>(&json)
     };
     says! {
-        read("{}") => "add: missing field `value`, `name` or `input`";
-        read(r#"{"input": "r", "value": 2}"#) => "add: expected only one of value, name and input";
+        read("{}") => "add: missing field `value`, `name`, `input` or `layer`";
+        read(r#"{"input": "r", "value": 2}"#) => "add: expected only one of value, name, input and layer";
+        read(r#"{"input": "r", "layer": 0}"#)
+            => "add: expected only one of value, name, input and layer";
         read(r#"{"input": "r", "alpha": 2}"#) => "unknown field `alpha`";
         read(r#"{"value": 2, "shape": [1]}"#)
             => "add: shape and initialisation are those of a parameter, which has a name";

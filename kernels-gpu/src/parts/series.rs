@@ -9,7 +9,7 @@ use launch_config::series::{HELD, MAPPED, SeriesGeometry};
 use launch_config::{VECTOR_ELEMENTS, WARP_THREADS};
 
 use crate::parts::index::{div_rem, div_rem_u64};
-use crate::parts::pointwise::apply_with;
+use crate::parts::pointwise::{Kept, apply_with};
 use crate::parts::store::GainAndShift;
 use crate::parts::unroll::unroll;
 
@@ -261,7 +261,13 @@ impl<'a> Series<'a> {
             };
             let mut results = mapped;
             if !list.is_empty() {
-                results = apply_with::<T, MAPPED>(list, mapped, Some(added), Some(of_channels));
+                results = apply_with::<T, MAPPED>(
+                    list,
+                    mapped,
+                    Some(added),
+                    Some(of_channels),
+                    Kept::Nothing,
+                );
             }
             let in_vectors = self.in_vectors();
             unroll!(2, |v| {

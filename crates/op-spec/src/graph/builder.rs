@@ -5,7 +5,7 @@ use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use super::{Graph, GraphError, Layer, Node, Operand};
+use super::{Graph, GraphError, Layer, Node, Operand, earlier};
 
 /// A graph in the making; see [`Graph::builder`]. What is wrong is said by [`build`](Self::build).
 ///
@@ -102,6 +102,11 @@ impl GraphBuilder {
                 };
                 values[found].2 = true;
                 operands.push(values[found].1);
+            }
+            if let Some(taken) = earlier(&layer, index)? {
+                let value = values.iter_mut().find(|(_, value, _)| *value == taken);
+                value.into_iter().for_each(|value| value.2 = true);
+                operands.push(taken);
             }
             if matches!(operands[0], Operand::Input(1..)) {
                 return Err(GraphError::FurtherInput {

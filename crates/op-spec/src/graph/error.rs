@@ -125,6 +125,15 @@ graph_error! {
         /// The values before it.
         known: Vec<String>,
     }: "layer {layer}: {operator}: there is no value {name} before it, only {}", known.join(", ");
+    /// A layer takes the output of a layer, by its number, that does not come before it.
+    LaterLayer {
+        /// Which one.
+        layer: usize,
+        /// Its operator.
+        operator: &'static str,
+        /// The other layer.
+        other: usize,
+    }: "layer {layer}: {operator}: layer {other} does not come before it";
     /// A layer's first operand is a further input, whose shape follows from nothing.
     FurtherInput {
         /// Which one.

@@ -42,7 +42,7 @@ use launch_config::pointwise::OperandList;
 
 use crate::parts::index::div_rem;
 use crate::parts::nhwc::{BlockPlace, InputRow, Run, ThreadPlace, Vector};
-use crate::parts::pointwise::apply_with_residual;
+use crate::parts::pointwise::{Kept, apply_with_residual};
 use crate::parts::store::{GainAndShift, Store, StoreEpilogue};
 use crate::parts::unroll::unroll;
 
@@ -319,6 +319,7 @@ unsafe fn write<T: Storage>(
             store.list,
             flat(values),
             flat(added),
+            Kept::Nothing,
         ));
         unroll!(4, |i| {
             if first + (i as u32) < run.len {

@@ -24,6 +24,8 @@
 //! - Each step adds two K-vectors to the accumulators. Where a K block has an odd number of them, the last
 //!   one meets filters of 0, as does everything beyond the last channel.
 
+use core::ptr;
+
 use cuda_std::global::Global;
 use cuda_std::shared;
 use cuda_std::{cp_async, kernel, opaque, thread};
@@ -184,6 +186,7 @@ pub unsafe fn implicit_gemm<S: Multiplied, F: Format>(
                 epilogue,
             },
             list,
+            residual: ptr::null(),
             behind: GainAndShift {
                 gain: gain_behind,
                 shift: shift_behind,
