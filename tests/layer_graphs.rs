@@ -1,7 +1,7 @@
 //! Models of graphs whose values several layers take: residual blocks, whose shortcut is the block's input,
 //! what another convolution makes of it, or an earlier value.
 
-use convfuse::graph::{Chain, Graph, Layer, Partition};
+use convfuse::graph::{BroadcastParameter, Chain, Graph, Layer, Partition};
 use convfuse::spec::{Conv2dSpec, Layout};
 use convfuse::{DType, Inputs, Model, Options, Parameters, Stream, Tensor};
 use libtest_mimic::{Failed, Trial};
@@ -46,6 +46,10 @@ fn conv(name: &str, channels: usize, kernel_size: usize, stride: usize) -> Layer
         .into()
 }
 
+fn depthwise() -> Layer {
+    Layer::conv2d("conv", 16, 3).padding(1).groups(16).into()
+}
+
 /// `relu(norm(conv(relu(norm(conv(x))))) + x)`, as ResNets have it.
 fn basic() -> Graph {
     let graph = Graph::builder("x", 16)
@@ -70,6 +74,45 @@ fn downsampling() -> Graph {
         .layer("shortcut", "halved", Layer::group_norm("norm2", 8))
         .layer("sum", "shortcut", Layer::add("second"))
         .layer("y", "sum", Layer::relu());
+    graph.build("y").expect("a graph")
+}
+
+/// `((y + b) + y) * y + y` of what a transposed convolution gives, whose rows are whole vectors.
+fn polynomial() -> Graph {
+    let up = Layer::conv_transpose2d("up", 8, 3).stride(2).padding(1);
+    let graph = Graph::builder("x", 8)
+        .layer("a", "x", up.output_padding(1))
+        .layer("b", "a", Layer::add(BroadcastParameter::new("bias")))
+        .layer("c", "b", Layer::add("a"))
+        .layer("d", "a", Layer::mul("c"))
+        .layer("y", "d", Layer::add("a"));
+    graph.build("y").expect("a graph")
+}
+
+/// Another sum, times a function of it, with a convolution and with a transposed one.
+fn gated(conv: impl Into<Layer>) -> Graph {
+    let graph = Graph::builder("x", 16)
+        .input("r")
+        .layer("a", "x", conv)
+        .layer("b", "a", Layer::add("r"))
+        .layer("c", "b", Layer::hardswish())
+        .layer("y", "b", Layer::mul("c"));
+    graph.build("y").expect("a graph")
+}
+
+/// Values that are kept behind a norm and behind a reduction, quotients, and products with what others give.
+fn kept() -> Graph {
+    let graph = Graph::builder("x", 8)
+        .layer("a", "x", conv("a", 8, 3, 1))
+        .layer("b", "a", Layer::group_norm("norm", 2))
+        .layer("c", "b", Layer::sigmoid())
+        .layer("d", "c", Layer::mul("b"))
+        .layer("e", "x", Layer::sigmoid())
+        .layer("f", "d", Layer::mul("e"))
+        .layer("g", "f", Layer::max_pool2d(2))
+        .layer("h", "g", Layer::softplus(1.0, 20.0))
+        .layer("i", "g", Layer::div("h"))
+        .layer("y", "i", Layer::sub("h"));
     graph.build("y").expect("a graph")
 }
 
@@ -152,6 +195,16 @@ pub(crate) fn cases() -> Vec<Case> {
         case("classifier", classifier(), &[3, 3, 38, 33]),
         case("flattened", flattened(), &[2, 8, 5, 6]),
         case("flattened_empty_batch", flattened(), &[0, 8, 5, 6]),
+        case("polynomial", polynomial(), &[2, 8, 5, 8]),
+        case("polynomial_of_other_rows", polynomial(), &[2, 8, 5, 7]).special(),
+        case("gated", gated(conv("a", 24, 3, 1)), &[2, 16, 9, 10]),
+        case(
+            "gated_and_shuffled",
+            gated(Layer::conv_transpose2d("up", 20, 2).stride(2)),
+            &[2, 16, 6, 12],
+        ),
+        case("depthwise_and_gated", gated(depthwise()), &[2, 16, 9, 8]),
+        case("kept", kept(), &[2, 8, 7, 10]),
     ]
 }
 
@@ -324,7 +377,7 @@ fn explained(backend: Backend) -> Outcome {
     let refused = model.explain(case.x.shape(), &Options::default().partition(partition));
     says(
         refused.map(drop),
-        "conv2d group_norm silu conv2d conv2d: no kernels: not each of them is the only one that takes what the one before gives",
+        "conv2d group_norm silu conv2d conv2d: no kernels: others take what one of them gives that is not the last",
     )
 }
 

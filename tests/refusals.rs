@@ -54,7 +54,6 @@ const ROWS: &str = "
     prelu 2x3x4 3:f16 => weight is f16, must be f32
     add 2x3x4 4 => other[0] is 4, expected 1
     add 2x3x4 2x1x4 => other[0] is 2, expected 1
-    sub 2x3x4 2x3x4 => the other operand has a value for each element, expected one value or one for each channel
     add 2x3x4 2x3x4:f16 => other is f16, must be f32
     max 2x0x3 dim=1 => input[1] is 0, minimum 1
     max 2x3x4 dim=0 => dim is 0, expected axes of the input behind the batch, each once

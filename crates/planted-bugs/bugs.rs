@@ -55,7 +55,11 @@ bugs! {
             "if «at < x.len()» {\n                y.store(" => "true";
     "parts/pointwise.rs":
         pointwise_takes_the_attributes_of_the_first_step, pointwise::lists::<f32>,
-            "values = step::<T, N>(nth(list, «at»), values);" => "0";
+            "[values, _] = step::<T, N>(nth(list, «at»), values, None);" => "0";
+        a_value_is_taken_in_the_place_of_the_kept_one, pointwise::lists::<f32>,
+            "Some(kept) => both(values, «kept», f)," => "values";
+        a_residual_is_what_is_subtracted_from, pointwise::lists::<f32>,
+            "ArithmeticOp::Sub => both(values, others, |x, other| «x - other»)," => "other - x";
         tail_of_a_normal_distribution_without_what_rounding_took, pointwise::all_magnitudes,
             "Exponential::of_product::<T>(magnitude, -0.5 * magnitude, NOTHING)"
                 => "Exponential::of::<T>(-0.5 * magnitude * magnitude)";
@@ -152,6 +156,8 @@ bugs! {
             "if !«warp::warp_vote_any(warp::ALL_LANES, seen)» {" => "warp::warp_vote_any(warp::ALL_LANES, false)";
         implicit_gemm_convolves_again_without_the_bias, implicit_gemm_without_norm::matches::<Bf16x3>,
             "map([gain, shift], «sum + bias»)" => "sum";
+        shuffled_results_are_convolved_again_without_their_residual, conv_transpose_shuffled::matches::<Bf16x3>,
+            "*residual = [«all.load(to).to_f32()»];" => "0.0";
         shuffled_results_are_convolved_again_with_taps_of_other_phases, conv_transpose_shuffled::matches::<Bf16x3>,
             "h < conv.h && w < conv.w && «shuffle.has_tap(channel, s)»" => "true";
     "fused/implicit_gemm/tables.rs":

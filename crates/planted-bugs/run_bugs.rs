@@ -14,6 +14,8 @@ bugs! {
         runs_have_the_pixels_beside_the_output, implicit_gemm::warp_specialized::<f16>,
             "if «positions[j] < run.all» {" => "true";
     "fused/implicit_gemm/sm90/shuffled.rs":
+        shuffled_rows_meet_the_residual_of_the_first, conv_transpose_shuffled::matches::<Bf16x3>,
+            "residuals = [«residuals[1]», residuals[2]" => "residuals[0]";
         shuffled_columns_are_all_the_first_of_a_pixel, conv_transpose_shuffled::matches::<Bf16x3>,
             "<< shuffle.shift) + «shuffle.phase(filter)»" => "0";
         shuffled_rows_are_of_the_first_slice_of_a_tile, conv_transpose_shuffled::matches::<Bf16x3>,

@@ -199,7 +199,7 @@ impl<T: Storage> Slice<T> {
 /// elements. *Barriers*: none. *Traffic*: each output is written once, and what it is made of is read once.
 ///
 /// # Safety
-/// `y` has `g.elements()` elements, and so has `residual` if the list adds it. Result `i` is the output of
+/// `y` has `g.elements()` elements, and so has `residual` if the list has it. Result `i` is the output of
 /// the convolution of class `i` of `g.classes()`, for each that has one; `bias` has `g.channels` elements
 /// with a bias, and so have `gain` and `shift` if the epilogue has them, and those behind if the list has
 /// them. `y` is apart from all of them. A plane has less than 2^31 elements.

@@ -1,7 +1,7 @@
-//! The pointwise functions and the addition of a residual: each element by itself, wherever it stands.
+//! The pointwise functions and arithmetic with a residual: each element by itself, wherever it stands.
 //!
-//! A kernel applies a list of functions, and another one a list with a residual: `parts/pointwise.rs` has the
-//! functions.
+//! A kernel applies a list of functions, another one a list with a residual, and a third one a list that
+//! keeps values as well: `parts/pointwise.rs` has the functions.
 
 use cuda_std::global::{Global, GlobalMut};
 use cuda_std::{Storage, bf16, f16, kernel, thread};
@@ -12,10 +12,10 @@ use launch_config::elementwise::{
 use launch_config::pointwise::{OperandList, PointwiseList};
 
 use crate::parts::elementwise::block_start;
-use crate::parts::pointwise::{List, apply, apply_and_add};
+use crate::parts::pointwise::{Kept, List, apply, apply_with_residual};
 use crate::parts::unroll::unroll;
 
-/// Blocks fewer on a multiprocessor where a residual takes registers.
+/// Blocks fewer on a multiprocessor where a residual takes registers, and where kept values do.
 const ROOMY: u32 = 1;
 
 /// A block applies a list of functions to `BLOCK_ELEMENTS` consecutive elements of `x`, in f32, and writes
@@ -32,7 +32,7 @@ pub unsafe fn pointwise<T: Storage>(x: *const T, y: *mut T, elements: u64, list:
     map(x, y, elements, List::Functions(list));
 }
 
-/// A block applies a list of functions, in which a residual may be added, to `BLOCK_ELEMENTS` consecutive
+/// A block applies a list of functions, in which there may be a residual, to `BLOCK_ELEMENTS` consecutive
 /// elements of `x`, in f32, and writes the results to `y`.
 ///
 /// *Launch*: `pointwise::shape(elements)`. *Mapping*: four vectors a thread, a block's width apart; the list
@@ -40,7 +40,7 @@ pub unsafe fn pointwise<T: Storage>(x: *const T, y: *mut T, elements: u64, list:
 /// the residual is read once, each result written once.
 ///
 /// # Safety
-/// `x` and `y` have `elements` elements, and so has `residual` if the list adds it. They start on 16 bytes.
+/// `x` and `y` have `elements` elements, and so has `residual` if the list has it. They start on 16 bytes.
 /// `y` is `x`, or `residual`, or apart from them; `x` and `residual` may be the same.
 #[kernel(instances(T: [f32, f16, bf16]), max_threads = BLOCK_THREADS, min_blocks = MIN_BLOCKS - ROOMY)]
 pub unsafe fn pointwise_residual<T: Storage>(
@@ -51,10 +51,36 @@ pub unsafe fn pointwise_residual<T: Storage>(
     list: &OperandList,
 ) {
     let residual = Global::new(residual, elements as usize);
-    map(x, y, elements, List::WithResidual(list, residual));
+    map(
+        x,
+        y,
+        elements,
+        List::WithResidual(list, residual, Kept::Nothing),
+    );
 }
 
-/// The body of both kernels.
+/// The same with lists that keep a value for later steps, and perhaps a residual.
+///
+/// # Safety
+/// As for [`fn@pointwise_residual`].
+#[kernel(instances(T: [f32, f16, bf16]), max_threads = BLOCK_THREADS, min_blocks = MIN_BLOCKS - 2 * ROOMY)]
+pub unsafe fn pointwise_kept<T: Storage>(
+    x: *const T,
+    residual: *const T,
+    y: *mut T,
+    elements: u64,
+    list: &OperandList,
+) {
+    let residual = Global::new(residual, elements as usize);
+    map(
+        x,
+        y,
+        elements,
+        List::WithResidual(list, residual, Kept::One),
+    );
+}
+
+/// The body of all three kernels.
 #[inline(always)]
 unsafe fn map<T: Storage>(x: *const T, y: *mut T, elements: u64, list: List<'_, T>) {
     let x = Global::new(x, elements as usize);
@@ -85,12 +111,12 @@ unsafe fn map<T: Storage>(x: *const T, y: *mut T, elements: u64, list: List<'_, 
     while done < halves.len() {
         let half = match list {
             List::Functions(list) => apply::<T, _>(list, halves[0]),
-            List::WithResidual(list, residual) => {
+            List::WithResidual(list, residual, keeps) => {
                 let mut added = [[T::from_f32(0.0); VECTOR_ELEMENTS]; 2];
                 let first = first + 2 * done * ROUND_ELEMENTS;
-                if list.adds() && is_full {
+                if list.has_residual() && is_full {
                     added = [0, 1].map(|v| residual.load_vec(first + v * ROUND_ELEMENTS));
-                } else if list.adds() {
+                } else if list.has_residual() {
                     unroll!(8, |i| {
                         let at = first + i / VECTOR_ELEMENTS * ROUND_ELEMENTS + i % VECTOR_ELEMENTS;
                         if at < x.len() {
@@ -98,7 +124,7 @@ unsafe fn map<T: Storage>(x: *const T, y: *mut T, elements: u64, list: List<'_, 
                         }
                     });
                 }
-                apply_and_add::<T, _>(list, halves[0], pair(added[0], added[1]))
+                apply_with_residual::<T, _>(list, halves[0], pair(added[0], added[1]), keeps)
             }
         };
         halves = [halves[1], half];

@@ -34,7 +34,7 @@ shared_array! {
 ///
 /// # Safety
 /// `x` and `y` have `g.series.series * g.series.count` elements, more than 0, and so has `residual` if the
-/// list adds it. They start on 16 bytes and `y` is apart from the others. If the list has them, `gain` and
+/// list has it. They start on 16 bytes and `y` is apart from the others. If the list has them, `gain` and
 /// `shift` have a value for each channel.
 #[kernel(instances(T: [f32, f16, bf16]), max_threads = BLOCK_THREADS, min_blocks = MIN_BLOCKS)]
 pub unsafe fn softmax<T: Storage>(

@@ -215,14 +215,20 @@ def evaluate(
     axes = chain.axes or axes
     values = dict(zip(chain.names, parameters, strict=True))
     further = dict(zip(chain.inputs, inputs, strict=True))
+    taken_again = {a["layer"] for _, a in chain.layers if a.get("layer") is not None}
+    earlier: dict[int, torch.Tensor] = {}
     # Reductions count the batch.
     may_lack = axes is not None and not any(reduced_dims(a) for _, a in chain.layers)
-    for operator, attributes in chain.layers:
+    for number, (operator, attributes) in enumerate(chain.layers):
         lacks_batch = may_lack and x.dim() == axes + 1
-        if operator == "add" and attributes.get("input") is not None:
-            x = x + further[attributes["input"]]
+        if attributes.get("input") is not None:
+            x = getattr(torch, operator)(x, further[attributes["input"]])
+        elif attributes.get("layer") is not None:
+            x = getattr(torch, operator)(x, earlier[attributes["layer"]])
         else:
             x = _layer(operator, attributes, x, values, lacks_batch)
+        if number in taken_again:
+            earlier[number] = x
     return x
 
 

@@ -1,8 +1,9 @@
 """Regions of ATen graphs that become one call of the operator.
 
 A region is a path of values that nobody else reads, each of which is a layer of a chain by the table; a value's product with a function of
-it counts as one where it is a layer. A region begins with a convolution, a norm or a softmax and grows as long as there are layers; it ends at the
-last value that has the type of its input, so that nothing is rounded that PyTorch would not round.
+it counts as one where it is a layer. Arithmetic may read an earlier value of the path again, where there are only functions in between. A
+region begins with a convolution, a norm or a softmax and grows as long as there are layers; it ends at the last value that has the type of
+its input, so that nothing is rounded that PyTorch would not round.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from torch import fx
 from . import _native
 from ._chain import SOFTMAX, parsed
 from ._report import Entry
-from ._table import FIRST, ROWS, Path, Refused, gate, operand, readers, same, value
+from ._table import FIRST, POINTWISE, ROWS, Path, Refused, gate, is_copy, operand, readers, same, value
 from .ops import operator_of
 
 __all__ = ["Region", "find", "is_norm", "put", "tidy", "where"]
@@ -95,7 +96,8 @@ class Region:
 
 
 def tidy(graph: fx.Graph) -> None:
-    """Takes out views and conversions that change nothing, and all but one of those that do the same, so that paths are not cut by them."""
+    """Takes out views, conversions and copies that change nothing, and all but one of those that do the same, so that paths are not cut by
+    them."""
     seen: dict[tuple[Any, ...], fx.Node] = {}
     for node in list(graph.nodes):
         if node.op != "call_function":
@@ -115,6 +117,10 @@ def tidy(graph: fx.Graph) -> None:
             known = seen.setdefault(key, node)
             if known is not node:
                 node.replace_all_uses_with(known)
+    for node in reversed(graph.nodes):
+        if node.op == "call_function" and is_copy(node):
+            node.replace_all_uses_with(node.args[0])
+            graph.erase_node(node)
     graph.eliminate_dead_code()
 
 
@@ -216,29 +222,34 @@ class _Finder:
     def grow(self, path: Path) -> tuple[tuple[int, int, int, fx.Node] | None, str]:
         """Goes on as far as there are layers. Gives how much of the path there was where its value last had the type of its input, and
         why it goes no further."""
-        best = None
+        best, why = None, ""
+        # The value that more than the next layer reads, and those readers who are not of the path yet.
+        missing: set[fx.Node] = set()
         while True:
-            if path.padding is None and path.known.dtype is path.dtype:
+            missing.difference_update(path.nodes)
+            if not missing and path.padding is None and path.known.dtype is path.dtype:
                 best = len(path.layers), len(path.inputs), len(path.nodes), path.last
             users = readers(path.last)
-            if len(users) > 1:
+            if len(users) > 1 and not missing:
                 try:
                     gate(path)
+                    continue
                 except Refused:
-                    return best, f"its value has {len(users)} readers"
-                continue
-            if not users:
-                return best, "its value has 0 readers"
-            (user,) = users
+                    missing, why = set(users), f"its value has {len(users)} readers"
+            elif len(users) != 1:
+                return best, why if missing else f"its value has {len(users)} readers"
+            user = min(users)
             if user.op == "output":
-                return best, "the graph ends"
+                return best, why if missing else "the graph ends"
             row = ROWS.get(user.target)
+            if missing and user.target not in POINTWISE:
+                return best, why
             if row is None or user in self.taken:
                 return best, f"{user.name} is no layer"
             try:
                 row(user, path)
             except Refused as refused:
-                return best, f"{user.name} is no layer of it: {refused}"
+                return best, why if missing else f"{user.name} is no layer of it: {refused}"
 
 
 def _is_read_within(node: fx.Node, region: set[fx.Node]) -> bool:

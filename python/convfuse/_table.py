@@ -28,6 +28,7 @@ __all__ = [
     "Path",
     "Refused",
     "gate",
+    "is_copy",
     "operand",
     "readers",
     "same",
@@ -87,7 +88,7 @@ def _number(one: Any) -> float:
 
 
 class Path:
-    """Layers that follow each other, each the only reader of the one before."""
+    """Layers that follow each other. Others than the next one read a layer's value only if they follow, too."""
 
     def __init__(self, x: fx.Node) -> None:
         self.x = x
@@ -102,6 +103,8 @@ class Path:
         self.layers: list[dict[str, Any]] = []
         self.parameters: dict[str, fx.Node] = {}
         self.inputs = [x]
+        self.values: dict[fx.Node, int] = {}
+        """The layers by their values."""
         self.renewed: dict[fx.Node, fx.Node] = {}
         """New running statistics, by the old ones."""
         self.padding: tuple[str, list[int]] | None = None
@@ -171,6 +174,8 @@ class Path:
         """Goes on behind nodes, the last of which has the path's value from here on; it stays where there are none."""
         self.nodes.extend(nodes)
         self.last = [self.last, *nodes][-1]
+        if nodes and self.layers:
+            self.values[self.last] = len(self.layers) - 1
 
 
 Row = Callable[[fx.Node, Path], None]
@@ -510,8 +515,6 @@ def _arithmetic(node: fx.Node, path: Path) -> None:
     left, right, alpha = a["self"], a["other"], _number(a.get("alpha", 1))
     if node.target in (aten.rsub.Tensor, aten.rsub.Scalar):
         left, right = right, left
-    if left is right:
-        raise Refused("a function of its value twice")
     _expect_alike(node, path)
     other = right if left is path.last else left
     if left is not path.last:
@@ -532,18 +535,23 @@ def _arithmetic(node: fx.Node, path: Path) -> None:
 
 
 def _with_tensor(layer: str, other: fx.Node, node: fx.Node, path: Path) -> None:
-    """Arithmetic with a tensor: a further input of the path's shape, or a parameter that is broadcast."""
+    """Arithmetic with a tensor: an earlier value of the path, a further input of the path's shape, or a parameter that is broadcast."""
     x, known = path.known, value(other)
     if known.device != x.device:
         raise Refused("an operand on another device")
-    if layer == "add" and same(known.shape, x.shape):
-        if known.dtype is not path.dtype:
-            raise Refused("a sum with a tensor of another type")
-        path.add({"add": {"input": f"r{len(path.inputs)}"}}, [node])
-        path.inputs.append(other)
-        return
     if layer in ("minimum", "maximum"):
         raise Refused(f"a {layer} with no known number")
+    if other in path.values:
+        if not same(known.shape, x.shape) or known.dtype is not x.dtype:
+            raise Refused("an earlier value of another shape or type")
+        path.add({layer: {"layer": path.values[other]}}, [node])
+        return
+    if same(known.shape, x.shape):
+        if known.dtype is not path.dtype:
+            raise Refused("an operand of the same shape and another type")
+        path.add({layer: {"input": f"r{len(path.inputs)}"}}, [node])
+        path.inputs.append(other)
+        return
     shape, is_each = [1] * known.dim(), False
     if not same(known.shape, shape):
         each, is_each = [path.channels, *[1] * (x.dim() - 2)], True
@@ -697,6 +705,20 @@ _ATTRIBUTES: dict[torch._ops.OpOverload, tuple[str, dict[str, str]]] = {
     aten.clamp_max.Tensor: ("clamp", {"max": "max"}),
 }
 """Functions of single values: the layer, and what its attributes are called in each."""
+
+
+_COPIES = (aten.clone.default, aten.detach.default)
+"""What gives a value as it is, where nothing writes to it."""
+
+
+def is_copy(node: fx.Node) -> bool:
+    """Whether a node gives its operand as it is, to functions of single values alone."""
+    if node.target not in _COPIES or not readers(node):
+        return False
+    order = arguments(node).get("memory_format")
+    return order in (None, torch.preserve_format) and all(
+        one.target in POINTWISE for one in readers(node)
+    )
 
 
 POINTWISE = frozenset({*_ATTRIBUTES, *_ARITHMETIC, aten.neg.default, aten.gelu.default})

@@ -36,6 +36,13 @@ def gated(*functions_and_value):
     return y
 
 
+def again(y, b):
+    """A value with copies of it in between."""
+    first = y.clone().detach()
+    y = (y + b + first) * first
+    return -(first.clone() - y) - first
+
+
 def after(*layers):
     """Layers behind a convolution and a norm."""
     return nn.Sequential(conv(), nn.GroupNorm(2, 8), *layers)
@@ -346,6 +353,44 @@ TAKEN = {
         IMAGE,
         [f"{BEGIN} max mul sub div"],
     ),
+    "products with functions of a value": (
+        Of(
+            lambda own, x: gated(
+                torch.tanh,
+                lambda y: F.softplus(y, 2.0).tanh(),
+                lambda y: torch.clamp(y + 3, 0, 6) / 7,
+                lambda y: y,
+                own.a(x),
+            ),
+            a=after(),
+        ),
+        IMAGE,
+        [f"{BEGIN} tanh mul softplus tanh mul add clamp div mul mul"],
+    ),
+    "a value that is read again and again": (
+        Of(lambda own, x: again(own.a(x), own.b), a=conv(), b=nn.Parameter(torch.rand(8, 1, 1))),
+        IMAGE,
+        ["conv2d add add mul mul add mul sub"],
+    ),
+    "a value divided by another": (
+        Of(lambda own, x: own.a(x) / (x[:, :1, :9, :10].expand(2, 8, 9, 10) + 9), a=after()),
+        IMAGE,
+        [f"{BEGIN} div"],
+    ),
+    "sums with a value of another kind": (
+        Of(lambda own, x: (y := own.a(x)) * y.sigmoid() + y - torch.ones(2, 8, 9, 10), a=after()),
+        IMAGE,
+        [f"{BEGIN} sigmoid mul add sub"],
+    ),
+    "products with what is computed before": (
+        Of(
+            lambda own, x: own.a(x) * own.b(x) - own.b(x),
+            a=after(nn.ReLU()),
+            b=nn.Sequential(conv(), nn.Sigmoid()),
+        ),
+        IMAGE,
+        [f"{BEGIN} relu mul sub", "conv2d sigmoid", "conv2d sigmoid"],
+    ),
     "a sample without a batch": (nn.Sequential(conv(), nn.ReLU()), IMAGE[1:], []),
 }
 
@@ -418,14 +463,15 @@ def test_what_is_not_taken_has_a_reason(name):
 
 
 def test_paths_end_where_the_table_does():
-    """Products of two values, sums that broadcast, pools whose indices are read, reductions over the batch."""
+    """Sums that broadcast, values that others read, pools whose indices are read, reductions over the batch."""
     other, each = torch.rand(9, 10), torch.rand(8, 1, 1)
     ends = [
         lambda y: y * y.mean((2, 3), keepdim=True),
-        lambda y: y * y,
-        lambda y: y + y,
         lambda y: y * other,
-        lambda y: y - torch.ones(2, 8, 9, 10),
+        lambda y: y - torch.ones(2, 8, 9, 10).double(),
+        lambda y: torch.stack([y, y * y.tanh()]),
+        lambda y: y * y.cumsum(1),
+        lambda y: (y.tanh() + y) * y.tanh().sum(),
         lambda y: (2 / y).clamp(max=1),
         lambda y: (each / y).clamp(max=0.25),
         lambda y: y + y[:1, :, :1, :1],
@@ -438,10 +484,6 @@ def test_paths_end_where_the_table_does():
         lambda y: torch.minimum(y, other.sum()),
         lambda y: torch.maximum(y, each),
         lambda y: torch.div(y, 0.5, rounding_mode="floor"),
-        lambda y: y * torch.tanh(y),
-        lambda y: y * F.softplus(y, 2.0).tanh(),
-        lambda y: y * torch.clamp(y + 3, 0, 6) / 7,
-        lambda y: y * y.sigmoid() + y,
         lambda y: torch.stack([y * y.sigmoid(), y.sigmoid()]),
         lambda y: F.max_pool2d(y, 2, return_indices=True)[1],
         lambda y: y.mean((0, 2)),
@@ -557,3 +599,47 @@ def test_parameters_of_float32_between_16_bits_are_refused(end):
     assert y.dtype is z.dtype
     torch.testing.assert_close(y, z, rtol=2e-2, atol=2e-2)
     assert chains(ours) == [BEGIN]
+
+
+class Sums(nn.Module):
+    """A transposed convolution, whose result is added, multiplied and added again (KernelBench, level 2, 20)."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv_transpose = nn.ConvTranspose3d(3, 8, 3, 2, 1, output_padding=1)
+        self.bias = nn.Parameter(torch.randn(8, 1, 1, 1))
+
+    def forward(self, x):
+        y = self.conv_transpose(x)
+        first = y.clone().detach()
+        return (y + self.bias + first) * first + first
+
+
+class SumTimesHardswish(nn.Module):
+    """A transposed convolution and another input, times a function of that (KernelBench, level 2, 26)."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv_transpose = nn.ConvTranspose3d(3, 8, 3, 2, 1, output_padding=1)
+
+    def forward(self, x, other):
+        y = self.conv_transpose(x) + other
+        return y * F.hardswish(y)
+
+
+@pytest.mark.parametrize(
+    ("model", "shapes", "chain"),
+    [
+        (Sums(), [VOLUME], "conv_transpose3d add add mul add"),
+        (SumTimesHardswish(), [VOLUME, (2, 8, 14, 16, 18)], "conv_transpose3d add hardswish mul"),
+    ],
+)
+def test_arithmetic_of_values_is_one_region(model, shapes, chain):
+    torch.manual_seed(3)
+    inputs = [torch.randn(shape) for shape in shapes]
+    ours = fused(model.eval())
+    with torch.no_grad():
+        expect_near(ours(*inputs), exact_of(model, *inputs))
+    assert chains(ours) == [chain]
+    (graph,) = calls(ours)
+    assert len(graph) == 1 and len(graph[0].args[0]) == len(inputs)

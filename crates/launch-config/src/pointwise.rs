@@ -1,7 +1,9 @@
 //! Lists of pointwise functions, which kernels take by value and apply step by step.
 
-use super::LaunchShape;
+use op_spec::ArithmeticOp;
+
 use super::elementwise;
+use super::{LaunchShape, Presence};
 
 /// The most steps of a list. A run of more functions takes several launches.
 pub const MAX_STEPS: usize = 8;
@@ -37,15 +39,52 @@ pub enum Function {
     Hardsigmoid,
     /// `fma(x, factor, summand)`
     Affine,
+    /// `x`, which is kept for later steps, in the place of a value that was kept before.
+    Keep,
+    /// `x` and the value that is kept: their sum,
+    AddKept,
+    /// their difference,
+    SubKept,
+    /// their product,
+    MulKept,
+    /// and their quotient.
+    DivKept,
 }
 
 impl Function {
     /// Whether it is computed from an exponential: then it takes some forty instructions, else a few.
     #[must_use]
     pub const fn has_exponential(self) -> bool {
-        !matches!(
+        matches!(
             self,
-            Self::Clamp | Self::LeakyRelu | Self::Hardswish | Self::Hardsigmoid | Self::Affine
+            Self::Silu
+                | Self::Gelu
+                | Self::GeluTanh
+                | Self::Sigmoid
+                | Self::Tanh
+                | Self::Elu
+                | Self::Softplus
+                | Self::Mish
+        )
+    }
+
+    /// The operation with the value that is kept.
+    #[must_use]
+    pub const fn of_kept(operation: ArithmeticOp) -> Self {
+        match operation {
+            ArithmeticOp::Add => Self::AddKept,
+            ArithmeticOp::Sub => Self::SubKept,
+            ArithmeticOp::Mul => Self::MulKept,
+            _ => Self::DivKept,
+        }
+    }
+
+    /// Whether it is an operation with the value that is kept.
+    #[must_use]
+    pub const fn takes_kept(self) -> bool {
+        matches!(
+            self,
+            Self::AddKept | Self::SubKept | Self::MulKept | Self::DivKept
         )
     }
 }
@@ -61,6 +100,12 @@ pub struct Step {
 }
 
 impl Step {
+    /// A function without attributes.
+    #[must_use]
+    pub const fn plain(function: Function) -> Self {
+        Self::new(function, [0.0; 3])
+    }
+
     /// A function with attributes, which are rounded.
     #[must_use]
     pub const fn new(function: Function, attributes: [f64; 3]) -> Self {
@@ -79,6 +124,8 @@ pub struct PointwiseList {
     /// The steps in use come first; the others are ignored.
     steps: [Step; MAX_STEPS],
     len: u32,
+    /// Whether one of them keeps a value.
+    keeps: Presence,
 }
 
 impl PointwiseList {
@@ -89,6 +136,7 @@ impl PointwiseList {
             attributes: [0.0; 3],
         }; MAX_STEPS],
         len: 0,
+        keeps: Presence::ABSENT,
     };
 
     /// Takes up to [`MAX_STEPS`] steps; the others stay in the iterator.
@@ -99,6 +147,9 @@ impl PointwiseList {
         {
             list.steps[list.len()] = step;
             list.len += 1;
+            if step.function == Function::Keep {
+                list.keeps = Presence::PRESENT;
+            }
         }
         list
     }
@@ -124,6 +175,13 @@ impl PointwiseList {
         self.len == 0
     }
 
+    /// Whether a value is kept for later steps.
+    #[must_use]
+    #[inline(always)]
+    pub const fn keeps(&self) -> Presence {
+        self.keeps
+    }
+
     /// All steps, with unused ones behind them.
     #[must_use]
     pub const fn steps(&self) -> &[Step; MAX_STEPS] {
@@ -131,16 +189,18 @@ impl PointwiseList {
     }
 }
 
-/// A list of pointwise functions, and somewhere in it operations with further operands: the addition of a
-/// residual, and `fma(gain[c], x, shift[c])` with a gain and a shift of each channel. Either may be absent.
-/// If both stand at the same place, the residual is added first.
+/// A list of pointwise functions, and somewhere in it operations with further operands: arithmetic with a
+/// residual, a tensor of the same shape, and `fma(gain[c], x, shift[c])` with a gain and a shift of each
+/// channel. Either may be absent. If both stand at the same place, the residual comes first.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct OperandList {
     /// The functions.
     pub functions: PointwiseList,
-    /// The number of functions that come before the addition; [`ABSENT`](Self::ABSENT) without one.
+    /// The number of functions that come before the residual; [`ABSENT`](Self::ABSENT) without one.
     pub residual_at: u32,
+    /// The operation with the residual, which is its second operand.
+    pub residual_operation: ArithmeticOp,
     /// The number of functions that come before gain and shift; [`ABSENT`](Self::ABSENT) without them.
     pub affine_at: u32,
 }
@@ -153,12 +213,13 @@ impl OperandList {
     pub const EMPTY: Self = Self {
         functions: PointwiseList::EMPTY,
         residual_at: Self::ABSENT,
+        residual_operation: ArithmeticOp::Add,
         affine_at: Self::ABSENT,
     };
 
-    /// Whether it adds a residual.
+    /// Whether it has a residual.
     #[must_use]
-    pub const fn adds(&self) -> bool {
+    pub const fn has_residual(&self) -> bool {
         self.residual_at != Self::ABSENT
     }
 
@@ -171,7 +232,7 @@ impl OperandList {
     /// Whether it changes no value.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
-        self.functions.is_empty() && !self.adds() && !self.is_affine()
+        self.functions.is_empty() && !self.has_residual() && !self.is_affine()
     }
 }
 

@@ -84,7 +84,7 @@ impl ArithmeticSpec {
     /// to it and that has one element, or one for each channel.
     ///
     /// # Errors
-    /// Another shape; an operand of the input's shape of another operation than an addition.
+    /// Another shape.
     pub fn problem(
         &self,
         input: &[usize],
@@ -98,13 +98,10 @@ impl ArithmeticSpec {
 
     /// The problem with an operand of the input's shape.
     pub(crate) fn elementwise(&self, input: &[usize]) -> Result<ArithmeticProblem, SpecError> {
-        let operator = self.operation.name();
-        if self.operation != ArithmeticOp::Add {
-            return Err(SpecError::WholeOperand { operator });
-        }
+        let elements = elements(self.operation.name(), "input", input)?;
         Ok(ArithmeticProblem {
             operation: self.operation,
-            operand: ArithmeticOperand::Elements(elements(operator, "input", input)?),
+            operand: ArithmeticOperand::Elements(elements),
         })
     }
 

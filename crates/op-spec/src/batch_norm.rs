@@ -278,6 +278,10 @@ pub(crate) mod layer {
             self.is_by_batch()
         }
 
+        fn is_pointwise(&self) -> bool {
+            !self.is_by_batch()
+        }
+
         fn parameters(&self, flow: &Flow) -> Vec<Wanted> {
             let statistic = |suffix, initialisation| Wanted {
                 suffix,

@@ -234,8 +234,6 @@ spec_error! {
     }: "dim has axes apart from each other, limit {limit} groups of neighbours";
     /// A clamp without any bound.
     NoBound {}: "min and max are both absent, at least one is needed";
-    /// A second operand with a value for each element, of another operation than an addition.
-    WholeOperand {}: "the other operand has a value for each element, expected one value or one for each channel";
     /// A lower bound above the upper one, where PyTorch refuses that.
     CrossedBounds {
         /// The lower bound.

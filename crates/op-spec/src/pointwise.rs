@@ -411,6 +411,10 @@ mod layer {
     }
 
     impl GraphLayer for PointwiseSpec {
+        fn is_pointwise(&self) -> bool {
+            true
+        }
+
         fn needs_channels(&self) -> bool {
             false
         }

@@ -128,6 +128,10 @@ pub(crate) mod layer {
     }
 
     impl GraphLayer for PreluLayer {
+        fn is_pointwise(&self) -> bool {
+            true
+        }
+
         fn needs_channels(&self) -> bool {
             self.num_parameters != 1
         }

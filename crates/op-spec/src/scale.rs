@@ -89,6 +89,10 @@ pub(crate) mod layer {
     }
 
     impl GraphLayer for ScaleLayer {
+        fn is_pointwise(&self) -> bool {
+            true
+        }
+
         fn name(&self) -> &str {
             &self.name
         }

@@ -2,7 +2,8 @@
 
 use op_spec::Padding;
 use op_spec::graph::{
-    Chain, ConvLayer, Graph, GraphBuilder, GraphError, Layer, NormalForm, Operand, Partition,
+    BroadcastParameter, Chain, ConvLayer, Graph, GraphBuilder, GraphError, Layer, NormalForm,
+    Operand, OtherTensor, Partition,
 };
 
 fn conv(name: &str) -> Layer {
@@ -63,14 +64,130 @@ fn a_path_ends_where_a_value_is_taken_by_others() {
         .build("d")
         .unwrap();
     assert_eq!(graph.paths(), [vec![0], vec![2], vec![1, 3]]);
-    // And one layer that takes it twice.
+    // Both are on the way to the sum, as a convolution is.
+    let sum = |between: Layer| {
+        Graph::builder("x", 8)
+            .layer("a", "x", conv("a"))
+            .layer("b", "a", between)
+            .layer("c", "b", Layer::add("a"))
+            .build("c")
+            .unwrap()
+    };
+    assert_eq!(sum(conv("b")).paths(), [vec![0], vec![1, 2]]);
+    assert_eq!(sum(Layer::relu()).paths(), [[0, 1, 2]]);
+}
+
+/// `((y + b) + y) * y + y`, and what cannot be done while one value is kept.
+#[test]
+fn a_path_leads_on_where_arithmetic_takes_a_value_again() {
+    let of = |layers: &[(&str, &str, Layer)]| {
+        let mut graph = Graph::builder("x", 8).layer("y", "x", conv("y"));
+        for (name, input, layer) in layers {
+            graph = graph.layer(*name, *input, layer.clone());
+        }
+        graph.build(layers[layers.len() - 1].0).unwrap()
+    };
+    let (y, layer) = (Operand::Layer(0), Operand::Layer);
+    let graph = of(&[
+        ("a", "y", Layer::add(BroadcastParameter::new("b"))),
+        ("b", "y", Layer::add("a")),
+        ("c", "b", Layer::mul("y")),
+        ("d", "y", Layer::add("c")),
+    ]);
+    assert_eq!(graph.paths(), [[0, 1, 2, 3, 4]]);
+    assert_eq!(graph.operands(2), [layer(1), y]);
+    assert_eq!(graph.operands(4), [layer(3), y]);
+    assert!(graph.is_closed(&[0]) && graph.is_closed(&[0, 1, 2, 3, 4]));
+    assert!(!graph.is_closed(&[0, 1]) && !graph.is_closed(&[0, 1, 2, 3]));
+    let problem = graph.problem(&[2, 8, 5, 6]).unwrap();
+    let form = |layers: &[usize]| NormalForm::of(&problem, layers.iter().copied());
+    let summary = |layers: &[usize]| form(layers).unwrap().summary().to_string();
+    assert_eq!(
+        summary(&[0, 1, 2, 3, 4]),
+        "convolution, keep, add, add, mul, add"
+    );
+    // From outside of the region it is a residual.
+    assert_eq!(summary(&[1, 2, 3, 4]), "add, add, mul, add");
+    // A value is taken twice by one layer.
+    let graph = of(&[("a", "y", Layer::mul("y")), ("b", "a", Layer::sub("a"))]);
+    assert_eq!(graph.paths(), [[0, 1, 2]]);
+    assert_eq!(graph.operands(1), [y; 2]);
+    // One after the other.
+    let graph = of(&[
+        ("a", "y", Layer::sigmoid()),
+        ("b", "a", Layer::mul("y")),
+        ("c", "b", Layer::tanh()),
+        ("d", "b", Layer::div("c")),
+        ("e", "d", Layer::relu()),
+    ]);
+    // The path leads through what is divided.
+    assert_eq!(graph.paths(), [vec![0, 1, 2], vec![3], vec![4, 5]]);
+    let graph = of(&[
+        ("a", "y", Layer::sigmoid()),
+        ("b", "a", Layer::mul("y")),
+        ("c", "b", Layer::tanh()),
+        ("d", "c", Layer::div("b")),
+        ("e", "d", Layer::relu()),
+    ]);
+    assert_eq!(graph.paths(), [[0, 1, 2, 3, 4, 5]]);
+    // Two at a time: the first is kept.
+    let graph = of(&[
+        ("a", "y", Layer::sigmoid()),
+        ("b", "a", Layer::mul("y")),
+        ("c", "b", Layer::add("a")),
+    ]);
+    assert_eq!(graph.paths(), [vec![0], vec![1, 2, 3]]);
+    let problem = graph.problem(&[2, 8, 5, 6]).unwrap();
+    let refused = NormalForm::of(&problem, 0..4).unwrap_err();
+    assert_eq!(refused.layer, 2);
+    // A norm in between.
+    let graph = of(&[
+        ("a", "y", Layer::group_norm("n", 2).into()),
+        ("b", "a", Layer::mul("y")),
+    ]);
+    assert_eq!(graph.paths(), [vec![0], vec![1, 2]]);
+    let problem = graph.problem(&[2, 8, 5, 6]).unwrap();
+    assert_eq!(NormalForm::of(&problem, 0..3).unwrap_err().layer, 1);
+    // A reduction in between, which keeps the shape.
+    let graph = of(&[
+        ("a", "y", Layer::softmax(&[1])),
+        ("b", "a", Layer::mul("y")),
+    ]);
+    let problem = graph.problem(&[2, 8, 5, 6]).unwrap();
+    assert_eq!(NormalForm::of(&problem, 0..3).unwrap_err().layer, 2);
+    // The layers of a path cut where another one needs a value of them.
+    let graph = of(&[
+        ("a", "y", Layer::sigmoid()),
+        ("b", "y", Layer::tanh()),
+        ("c", "a", Layer::mul("b")),
+    ]);
+    assert_eq!(graph.paths(), [vec![0], vec![2], vec![1, 3]]);
+}
+
+#[test]
+fn a_layer_takes_what_an_earlier_one_gives_by_its_number() {
+    let first = || OtherTensor::Layer(0);
+    let chain = Chain::new(8, (conv("a"), Layer::sigmoid(), Layer::mul(first()))).unwrap();
+    assert_eq!(chain.paths(), [[0, 1, 2]]);
+    assert_eq!(chain.operands(2), [Operand::Layer(1), Operand::Layer(0)]);
+    assert!(chain.inputs().is_empty());
+    let text = serde_json::to_string(&chain).unwrap();
+    assert!(text.contains(r#"{"mul":{"layer":0}}"#), "{text}");
+    assert_eq!(serde_json::from_str::<Chain>(&text).unwrap(), chain);
     let graph = Graph::builder("x", 8)
-        .layer("a", "x", conv("a"))
-        .layer("b", "a", Layer::add("a"))
+        .layer("a", "x", Layer::relu())
+        .layer("b", "x", Layer::sub(first()))
         .build("b")
         .unwrap();
-    assert_eq!(graph.paths(), [[0], [1]]);
-    assert_eq!(graph.operands(1), [Operand::Layer(0); 2]);
+    assert_eq!(graph.operands(1), [Operand::Input(0), Operand::Layer(0)]);
+    refused! {
+        Chain::new(8, [Layer::relu(), Layer::add(OtherTensor::Layer(1))])
+            => "layer 1: add: layer 1 does not come before it";
+        Graph::builder("x", 8).layer("a", "x", Layer::add(first())).build("a")
+            => "layer 0: a: add: layer 0 does not come before it";
+        Chain::new(8, (Layer::conv2d("a", 4, 1), Layer::conv2d("b", 8, 1), Layer::add(first())))
+            => "layer 2: add: residual[1] is 4, expected 8";
+    }
 }
 
 /// `identity + conv(x)` as well as `conv(x) + identity`.

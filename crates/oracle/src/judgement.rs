@@ -8,7 +8,7 @@ use op_spec::graph::{GraphError, GraphProblem, LayerProblem, Operand, ShapedLaye
 use rayon::prelude::*;
 
 use crate::bounded::store;
-use crate::operators::{Given, group_norm};
+use crate::operators::{Given, arithmetic, group_norm};
 use crate::{Bounded, Case, Expected, Precision, operators};
 
 impl Case {
@@ -377,20 +377,15 @@ impl Computed {
         }
     }
 
-    /// As [`Bounded::through`], with a residual that is added, which may be off itself.
+    /// As [`Bounded::through`], with a residual, which may be off itself.
     fn through<'a>(
-        mut self,
+        self,
         layer: &LayerProblem,
         mut parameters: Vec<&'a ArrayD<f64>>,
         residual: Option<&'a Computed>,
         precisions: &[Precision],
     ) -> Computed {
-        if let Some(residual) = residual {
-            for (tolerance, other) in self.tolerances.iter_mut().zip(&residual.tolerances) {
-                *tolerance += other;
-            }
-            parameters.push(&residual.values);
-        }
+        parameters.extend(residual.map(|residual| &residual.values));
         let (operator, parameters) = (operators::of(layer), &parameters[..]);
         let values = operator.reference(&self.values, parameters);
         let of = Given {
@@ -398,7 +393,16 @@ impl Computed {
             y: &values,
             parameters,
         };
-        let mut tolerances = operator.tolerances(&of, self.tolerances, precisions);
+        let mut tolerances = match (layer, residual) {
+            (LayerProblem::Arithmetic(problem), Some(residual)) => {
+                let both = self.tolerances.iter().zip(&residual.tolerances);
+                let both = both.zip(precisions).map(|((t, u), precision)| {
+                    arithmetic::tolerance_of_both(problem.operation, &of, [t, u], precision)
+                });
+                both.collect()
+            }
+            _ => operator.tolerances(&of, self.tolerances, precisions),
+        };
         for (tolerance, precision) in tolerances.iter_mut().zip(precisions) {
             where_finite(&values, tolerance);
             // The values of a selection are stored already.

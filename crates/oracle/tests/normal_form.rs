@@ -3,7 +3,8 @@
 
 use ndarray::{ArrayD, ArrayViewD, Axis};
 use op_spec::graph::{
-    Chain, ChannelAffine, ConvLayer, GraphProblem, Layer, NormalForm, Operand, Pointwise,
+    Chain, ChannelAffine, ConvLayer, GraphProblem, Layer, NormalForm, Operand, OtherTensor,
+    Pointwise,
 };
 use op_spec::{ConvSpec, GroupNormProblem, PaddingMode, ReductionOp, ReductionSpec};
 use oracle::operators::Operator;
@@ -149,8 +150,16 @@ impl<'a> Evaluation<'a> {
     }
 
     fn map(&self, y: &mut ArrayD<f64>, pointwise: &[(usize, Pointwise)]) {
+        let mut kept = None;
         for (layer, pointwise) in pointwise {
             *y = match pointwise {
+                Pointwise::Keep => {
+                    kept = Some(y.clone());
+                    continue;
+                }
+                Pointwise::Kept(problem) => {
+                    problem.reference(y, &[kept.as_ref().expect("a value is kept")])
+                }
                 Pointwise::Function(problem) => problem.reference(y, &[]),
                 Pointwise::Scale(problem) => problem.reference(y, &self.parameters_of(*layer)),
                 Pointwise::Prelu(problem) => problem.reference(y, &self.parameters_of(*layer)),
@@ -200,6 +209,8 @@ prop_compose! {
         arithmetic in option::of(prop_oneof![Just("add"), Just("sub"), Just("mul")]),
         // A slope for each channel before the reduction, and one for all after it.
         prelus in [ANY; 2],
+        // Products with functions of the factor, in the list and behind the reduction.
+        gates in [ANY; 2],
     ) -> (Chain, Vec<usize>) {
         let channels = GROUPS * per_group;
         let in_channels = if convolution { 2 } else { channels };
@@ -241,6 +252,14 @@ prop_compose! {
             layer_of(operation, &name).unwrap()
         }));
         layers.extend(prelus[0].then(|| Layer::prelu("slopes", channels).into()));
+        let gate = |layers: &mut Vec<Layer>, input: Option<&str>| {
+            if let (Some(input), Some(last)) = (input, layers.len().checked_sub(1)) {
+                layers.push(Layer::sigmoid());
+                layers.push(Layer::add(input));
+                layers.push(Layer::mul(OtherTensor::Layer(last)));
+            }
+        };
+        gate(&mut layers, gates[0].then_some("early_gate"));
         let [clamp, factor, residual] = early;
         layers.extend(clamp.then(|| Layer::clamp(-0.8, 0.7)));
         // Twice the same one, with a factor in between.
@@ -261,6 +280,7 @@ prop_compose! {
         let has_channels = reduction != 2 || is_known && (keepdim || DIMS[dim][0] != 1);
         layers.extend((batch_norms[1] && has_channels).then(|| Layer::batch_norm("statistics").into()));
         layers.extend(prelus[1].then(|| Layer::prelu("slope", 1).into()));
+        gate(&mut layers, gates[1].then_some("late_gate"));
         let [clamp, factor, residual] = late;
         // A factor needs channels.
         layers.extend((factor && has_channels).then(|| Layer::scale("last").into()));

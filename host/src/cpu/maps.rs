@@ -34,8 +34,12 @@ pub(super) enum Map<'a> {
     BatchNorm(BatchNormProblem, [Option<&'a [f32]>; 4]),
     /// An operation with one value, or one for each channel.
     Arithmetic(ArithmeticOp, &'a [f32]),
-    /// A residual, of all samples.
-    Add(&'a [f32]),
+    /// An operation with a residual, of all samples.
+    Residual(ArithmeticOp, &'a [f32]),
+    /// Keeps values for later maps.
+    Keep,
+    /// An operation with the values that are kept.
+    Kept(ArithmeticOp),
 }
 
 impl Norm<'_> {
@@ -95,7 +99,11 @@ impl<'a> Map<'a> {
                 parameter(0).filter(|_| problem.weight),
                 parameter(1).filter(|_| problem.bias),
             ),
-            Pointwise::Residual(_) => Map::Add(parameter(0).expect("a residual")),
+            Pointwise::Residual(problem) => {
+                Map::Residual(problem.operation, parameter(0).expect("a residual"))
+            }
+            Pointwise::Keep => Map::Keep,
+            Pointwise::Kept(problem) => Map::Kept(problem.operation),
             Pointwise::Affine(ChannelAffine::BatchNorm(problem)) => {
                 Map::BatchNorm(*problem, [0, 1, 2, 3].map(parameter))
             }
@@ -105,9 +113,30 @@ impl<'a> Map<'a> {
         }
     }
 
-    /// Applies the map to values of channel `c`. `start` is the index of the first value in the whole tensor.
-    /// Elementwise weights and biases need the whole channel.
-    pub(super) fn apply(&self, start: usize, c: usize, x: &mut [f32]) {
+    /// Applies maps, one after the other; otherwise as [`apply`](Self::apply).
+    pub(super) fn apply_all(maps: &[Self], start: usize, c: usize, x: &mut [f32]) {
+        let first = maps.iter().position(|map| matches!(map, Map::Keep));
+        // Elementwise weights and biases are those of a norm: no value is kept before them.
+        let (whole, parts) = maps.split_at(first.unwrap_or(maps.len()));
+        whole.iter().for_each(|map| map.apply(start, c, x));
+        if parts.is_empty() {
+            return;
+        }
+        let mut kept = [0.0; KEPT_ELEMENTS];
+        for (number, x) in x.chunks_mut(KEPT_ELEMENTS).enumerate() {
+            for map in parts {
+                match map {
+                    Map::Keep => kept[..x.len()].copy_from_slice(x),
+                    Map::Kept(operation) => combine(*operation, x, &kept),
+                    map => map.apply(start + number * KEPT_ELEMENTS, c, x),
+                }
+            }
+        }
+    }
+
+    /// Applies the map, which keeps no values, to values of channel `c`. `start` is the index of the first
+    /// value in the whole tensor. Elementwise weights and biases need the whole channel.
+    fn apply(&self, start: usize, c: usize, x: &mut [f32]) {
         match self {
             Map::Function(problem) => map(problem, x),
             Map::Scale(factors) => {
@@ -156,12 +185,20 @@ impl<'a> Map<'a> {
                 // The gain is 1 or the shift -0, so there is one rounding.
                 x.iter_mut().for_each(|v| *v = *v * gain + shift);
             }
-            Map::Add(residual) => {
-                let residual = &residual[start..][..x.len()];
-                x.iter_mut().zip(residual).for_each(|(v, r)| *v += r);
-            }
+            Map::Residual(operation, residual) => combine(*operation, x, &residual[start..]),
+            Map::Keep | Map::Kept(_) => unreachable!("these are applied with others"),
         }
     }
+}
+
+/// Values that are kept at a time.
+const KEPT_ELEMENTS: usize = 1024;
+
+/// An operation of each value with the other at its place.
+fn combine(operation: ArithmeticOp, x: &mut [f32], others: &[f32]) {
+    // Both are f32, so what float64 rounds of the result is lost in rounding to f32.
+    let both = x.iter_mut().zip(others);
+    both.for_each(|(v, &other)| *v = operation.of((*v).into(), other.into()) as f32);
 }
 
 /// Arithmetic of two tensors: of one shape, of any rank, or with an operand that is broadcast.
@@ -172,8 +209,8 @@ pub(super) fn arithmetic(
 ) -> Result<ArrayD<f32>> {
     let other = dense(other)?;
     let ArithmeticOperand::Channels { shape, values } = problem.operand else {
-        let sum = Map::Add(&other);
-        return in_parts(&x, TASK_ELEMENTS, |start, y| sum.apply(start, 0, y));
+        let map = Map::Residual(problem.operation, &other);
+        return in_parts(&x, TASK_ELEMENTS, |start, y| map.apply(start, 0, y));
     };
     let map = Map::Arithmetic(problem.operation, &other);
     if values == 1 {

@@ -267,8 +267,7 @@ impl<'a> Stage<'a> {
                 let pooled = y.len() / (self.mapped_len / self.plane);
                 for (c, y) in y.chunks_exact_mut(pooled).enumerate() {
                     let first = number * self.output_len + c * pooled;
-                    let behind = self.behind.iter();
-                    behind.for_each(|map| map.apply(first, c, y));
+                    Map::apply_all(&self.behind, first, c, y);
                 }
                 Ok(())
             }
@@ -290,8 +289,7 @@ impl<'a> Stage<'a> {
                 let channel = y.len() / self.reduced_channels;
                 for (c, y) in y.chunks_exact_mut(channel).enumerate() {
                     let first = number * self.output_len + c * channel;
-                    let behind = self.behind.iter();
-                    behind.for_each(|map| map.apply(first, c, y));
+                    Map::apply_all(&self.behind, first, c, y);
                 }
                 Ok(())
             }
@@ -309,8 +307,7 @@ impl<'a> Stage<'a> {
                             let y = planes.next().expect("a plane for each channel");
                             pool_plane(x, y, &pool, tall);
                             let first = number * self.output_len + c * pooled;
-                            let behind = self.behind.iter();
-                            behind.for_each(|map| map.apply(first, c, y));
+                            Map::apply_all(&self.behind, first, c, y);
                         });
                         Ok(())
                     })
@@ -372,8 +369,7 @@ impl<'a> Stage<'a> {
                 norm.normalise(c, *moments, x);
             }
             let start = number * self.mapped_len + c * self.plane;
-            let pointwise = self.pointwise.iter();
-            pointwise.for_each(|map| map.apply(start, c, x));
+            Map::apply_all(&self.pointwise, start, c, x);
             finish(c, x);
         }
     }

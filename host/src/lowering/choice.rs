@@ -87,14 +87,14 @@ fn choose_regions(query: Query<'_>) -> Result<Vec<Chosen>> {
     for run in partition.runs() {
         let layers: Vec<usize> = run.layers.clone().collect();
         let mut paths = query.graph.paths().iter();
-        let Some(layers) =
-            paths.find_map(|path| path.windows(layers.len()).find(|&part| part == layers))
+        let Some(layers) = paths
+            .find_map(|path| path.windows(layers.len()).find(|&part| part == layers))
+            .filter(|layers| query.graph.is_closed(layers))
         else {
             return Err(Error::NoKernels {
                 layers: query.operators(&layers),
                 asked: run.kernel.clone(),
-                reasons: "not each of them is the only one that takes what the one before gives"
-                    .to_owned(),
+                reasons: "others take what one of them gives that is not the last".to_owned(),
             });
         };
         chosen.push(choose_region(
@@ -233,6 +233,9 @@ fn ask<'a>(
     layers: &'a [usize],
     asked: Option<&str>,
 ) -> Result<Chosen, Vec<Considered>> {
+    if !query.graph.is_closed(layers) {
+        return Err(Vec::new());
+    }
     let input = match query.graph.operands(layers[0])[0] {
         Operand::Input(input) => query.input_layout(input, &query.problem.steps[layers[0]].input),
         Operand::Layer(layer) => written[layer],

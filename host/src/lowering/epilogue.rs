@@ -2,7 +2,7 @@
 //!
 //! Each type is one kind of epilogue that kernels implement. Its `of` accepts a region's form, or refuses it.
 
-use launch_config::pointwise::{MAX_STEPS, OperandList, PointwiseList, Step};
+use launch_config::pointwise::{Function, MAX_STEPS, OperandList, PointwiseList, Step};
 use op_spec::graph::{ChannelAffine, Epilogue, NormalForm, Pointwise, Reduction};
 use op_spec::{ArithmeticOp, ArithmeticProblem, PointwiseProblem, PreluProblem, ScaleProblem};
 
@@ -13,7 +13,7 @@ pub(super) use pool::{Pool, Windows};
 pub(super) use series::{Series, SeriesKernel};
 
 use super::region::Region;
-use crate::operators::pointwise::ListStep;
+use crate::operators::pointwise::{ListStep, keeps_in_launches};
 use crate::operators::reduction::OfChannels;
 use crate::spec::{BatchNormProblem, ClampProblem, GroupNormProblem, ReductionOp};
 use launch_config::implicit_gemm::Epilogue as StoreEpilogue;
@@ -176,9 +176,16 @@ impl Behind {
                 Pointwise::Function(problem) if functions.len() < MAX_STEPS => {
                     functions.push(Step::of(&problem.function));
                 }
+                Pointwise::Keep if functions.len() < MAX_STEPS => {
+                    functions.push(Step::plain(Function::Keep));
+                }
+                Pointwise::Kept(problem) if functions.len() < MAX_STEPS => {
+                    functions.push(Step::plain(Function::of_kept(problem.operation)));
+                }
                 // Where both are at one place, the residual comes first.
-                Pointwise::Residual(_) if !list.adds() && list.affine_at != at => {
+                Pointwise::Residual(problem) if !list.has_residual() && list.affine_at != at => {
                     (residual, list.residual_at) = (Some(*layer), at);
+                    list.residual_operation = problem.operation;
                 }
                 Pointwise::Affine(_) | Pointwise::Scale(_) if !list.is_affine() => {
                     list.affine_at = at;
@@ -247,7 +254,8 @@ impl Map {
         let norm = form.norm.ok_or(refusal)?;
         let before = at_most_one(&form.before, refusal)?;
         let is_each_channel = norm.1.channels_per_group() == 1;
-        if form.reduce.is_some() || before.is_some() && !is_each_channel {
+        let keeps = form.list.iter().any(|(_, of)| *of == Pointwise::Keep);
+        if form.reduce.is_some() || before.is_some() && !is_each_channel || keeps {
             return Err(refusal);
         }
         let factors = at_most_one(&form.affine, refusal)?;
@@ -408,10 +416,16 @@ fn at_most_one(
 fn list(list: &[(usize, Pointwise)], refusal: Refusal) -> Result<Vec<ListStep<usize>>, Refusal> {
     let step = |(layer, pointwise): &(usize, Pointwise)| match pointwise {
         Pointwise::Function(problem) => Ok(ListStep::Function(*problem)),
-        Pointwise::Residual(_) => Ok(ListStep::Residual(*layer)),
+        Pointwise::Keep => Ok(ListStep::Keep),
+        Pointwise::Kept(problem) => Ok(ListStep::Kept(problem.operation)),
+        Pointwise::Residual(problem) => Ok(ListStep::Residual(problem.operation, *layer)),
         _ => Err(refusal),
     };
-    list.iter().map(step).collect()
+    let steps: Result<Vec<_>, _> = list.iter().map(step).collect();
+    steps.and_then(|steps| match keeps_in_launches(&steps) {
+        true => Ok(steps),
+        false => Err(refusal),
+    })
 }
 
 /// The pointwise functions, if all of these are; others are refused.

@@ -216,7 +216,7 @@ impl Planning<'_> {
     /// Plans the reformats of the residuals of a list to a layout.
     fn residuals(&mut self, list: &[ListStep<usize>], layout: Layout) -> Result<()> {
         for step in list {
-            if let ListStep::Residual(layer) = step {
+            if let ListStep::Residual(_, layer) = step {
                 self.residual(*layer, layout)?;
             }
         }

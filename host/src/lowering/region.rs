@@ -24,8 +24,8 @@ pub(crate) struct Query<'a> {
     pub(crate) options: &'a Options,
 }
 
-/// Some layers that are to be computed together: each takes what the one before it gives, which nothing else
-/// takes.
+/// Some layers that are to be computed together: each takes what the one before it gives, which nothing but
+/// they takes.
 #[derive(Debug)]
 pub(super) struct Region<'a> {
     pub(super) of: Query<'a>,

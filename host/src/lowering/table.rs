@@ -208,6 +208,9 @@ pub(super) const TABLE: [Row; 9] = [
                 let is_padded = region.of.has_explicit_padding(region.layers[0]);
                 let producer = match NhwcGeometry::new(&conv) {
                     Ok(geometry) if region.is_dense_nhwc() && !is_padded => {
+                        if store.list.functions.keeps().is_present() {
+                            return Err(Refusal::Needs("a list that keeps no value in NHWC"));
+                        }
                         Producer::DepthwiseNhwc(geometry)
                     }
                     _ => producer(&conv, None)?,

@@ -48,9 +48,9 @@ macro_rules! arithmetic {
     )*) => {$(
         $(#[$about])+
         ///
-        /// *Shapes*: any; the output has the input's. `other` is a number, or a tensor that PyTorch
-        /// broadcasts to `x` and that has one element, or one for each channel: `(c, 1, 1)` or
-        /// `(1, c, 1, 1)` for images.
+        /// *Shapes*: any; the output has the input's. `other` is a number, a tensor of the shape of `x`, or
+        /// one that PyTorch broadcasts to `x` and that has one element, or one for each channel: `(c, 1, 1)`
+        /// or `(1, c, 1, 1)` for images.
         ///
         /// *NaN*, infinities and the sign of zeros follow IEEE 754.
         ///
@@ -84,7 +84,7 @@ macro_rules! arithmetic {
 }
 
 arithmetic! {
-    /// `y = x + other`, element by element. `other` may also have the shape of `x`.
+    /// `y = x + other`, element by element.
     ///
     /// *Numerics*: one rounding, and one to the storage type. A number is rounded to f32.
     pub fn add = Add, "add(&x, &other)" => "[1.5, 0.0, 4.0]";
@@ -101,9 +101,10 @@ arithmetic! {
 
     /// `y = x / other`, element by element.
     ///
-    /// *Numerics*: a product with `1 / other`. Both are rounded to f32, as PyTorch computes the quotient by a
-    /// number on a GPU, and then to the storage type; a quotient may differ from it in the last bit. The
-    /// reciprocal of a number below `2^-128` is infinite.
+    /// *Numerics*: by a tensor of the shape of `x` one rounding, and one to the storage type. Else a product
+    /// with `1 / other`. Both are rounded to f32, as PyTorch computes the quotient by a number on a GPU, and
+    /// then to the storage type; a quotient may differ from it in the last bit. The reciprocal of a number
+    /// below `2^-128` is infinite.
     pub fn div = Div, "div(&x, &other)" => "[2.0, -1.0, 3.0]";
 }
 
@@ -128,7 +129,8 @@ fn as_scale(problem: &ArithmeticProblem) -> Option<ScaleProblem> {
 /// Plans the operator, including the folding of its parameter.
 pub(crate) fn plan(plan: &mut LaunchPlan, dtype: DType, problem: &ArithmeticProblem) -> Result<()> {
     if let ArithmeticOperand::Elements(len) = problem.operand {
-        return pointwise::plan(plan, dtype, len as u64, &[ListStep::Residual(())]);
+        let step = ListStep::Residual(problem.operation, ());
+        return pointwise::plan(plan, dtype, len as u64, &[step]);
     }
     if let Some(problem) = as_scale(problem) {
         return scale::plan(plan, dtype, &problem);
@@ -207,7 +209,8 @@ pub(crate) fn append(
     problem: &ArithmeticProblem,
 ) -> Result<Value> {
     if let ArithmeticOperand::Elements(_) = problem.operand {
-        return pointwise::append(program, x, &[ListStep::Residual(other)]);
+        let step = ListStep::Residual(problem.operation, other);
+        return pointwise::append(program, x, &[step]);
     }
     if let Some(problem) = as_scale(problem) {
         return scale::append(program, x, other, &problem);

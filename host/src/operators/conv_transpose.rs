@@ -54,7 +54,8 @@ impl ClassKernels {
         let (_, list) = store;
         match self {
             Self::ImplicitGemm(gemm) => gemm.stores(list, dtype),
-            Self::Depthwise(_) | Self::DepthwiseNhwc(_) => !list.is_affine(),
+            Self::Depthwise(_) => !list.is_affine(),
+            Self::DepthwiseNhwc(_) => !list.is_affine() && !list.functions.keeps().is_present(),
             Self::Direct => *store == NO_STORE,
         }
     }

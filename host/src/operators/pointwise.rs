@@ -2,7 +2,7 @@
 //!
 //! A new function is a row of the list below. The CPU implementation is in `cpu/pointwise.rs`.
 
-use kernels_gpu::pointwise::{POINTWISE, POINTWISE_RESIDUAL};
+use kernels_gpu::pointwise::{POINTWISE, POINTWISE_KEPT, POINTWISE_RESIDUAL};
 use launch_config::pointwise::Step;
 
 use super::launching::{compute, single};
@@ -10,8 +10,8 @@ use crate::device::{DType, Tensor};
 use crate::error::Result;
 use crate::graph::LayerProblem;
 use crate::program::{LaunchPlan, ProgramBuilder, Value};
-use crate::spec::{ClampSpec, GeluApproximation, PointwiseProblem, PointwiseSpec};
-use launch_config::pointwise::{MAX_STEPS, OperandList, PointwiseList, shape};
+use crate::spec::{ArithmeticOp, ClampSpec, GeluApproximation, PointwiseProblem, PointwiseSpec};
+use launch_config::pointwise::{Function, MAX_STEPS, OperandList, PointwiseList, shape};
 
 /// `y = min(max(x, spec.min), spec.max)`, elementwise.
 ///
@@ -226,11 +226,14 @@ pub(crate) fn apply(x: &Tensor, function: &PointwiseSpec) -> Result<Tensor> {
     single(function.operator(), x, problem, &[])
 }
 
-/// A step of a list: a function, or the addition of a residual, which is known by an `R`.
+/// A step of a list: a function, or an operation with a residual, which is known by an `R`.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum ListStep<R> {
     Function(PointwiseProblem),
-    Residual(R),
+    /// Keeps a value for later steps, and an operation with what is kept.
+    Keep,
+    Kept(ArithmeticOp),
+    Residual(ArithmeticOp, R),
 }
 
 impl<R> ListStep<R> {
@@ -238,9 +241,27 @@ impl<R> ListStep<R> {
     pub(crate) fn try_map<S>(self, of: impl FnOnce(R) -> Result<S>) -> Result<ListStep<S>> {
         Ok(match self {
             ListStep::Function(problem) => ListStep::Function(problem),
-            ListStep::Residual(residual) => ListStep::Residual(of(residual)?),
+            ListStep::Keep => ListStep::Keep,
+            ListStep::Kept(operation) => ListStep::Kept(operation),
+            ListStep::Residual(operation, residual) => ListStep::Residual(operation, of(residual)?),
         })
     }
+}
+
+/// Whether no launch takes what an earlier one has kept.
+pub(crate) fn keeps_in_launches<R: Copy>(steps: &[ListStep<R>]) -> bool {
+    let mut steps = steps;
+    while !steps.is_empty() {
+        let (list, _, rest) = first_list(steps);
+        let mut functions = list.functions.steps()[..list.functions.len()].iter();
+        let first =
+            functions.find(|step| step.function == Function::Keep || step.function.takes_kept());
+        if first.is_some_and(|step| step.function.takes_kept()) {
+            return false;
+        }
+        steps = rest;
+    }
+    true
 }
 
 /// Functions as the steps of a list.
@@ -253,25 +274,27 @@ pub(crate) fn first_list<R: Copy>(
     steps: &[ListStep<R>],
 ) -> (OperandList, Option<R>, &[ListStep<R>]) {
     let mut functions = Vec::new();
-    let (mut residual, mut residual_at) = (None, OperandList::ABSENT);
+    let (mut residual, mut list) = (None, OperandList::EMPTY);
     let mut taken = 0;
     for step in steps {
-        match step {
-            ListStep::Function(problem) if functions.len() < MAX_STEPS => {
-                functions.push(Step::of(&problem.function));
-            }
-            ListStep::Residual(of) if residual.is_none() => {
-                (residual, residual_at) = (Some(*of), functions.len() as u32);
+        let function = match step {
+            ListStep::Function(problem) => Some(Step::of(&problem.function)),
+            ListStep::Keep => Some(Step::plain(Function::Keep)),
+            ListStep::Kept(operation) => Some(Step::plain(Function::of_kept(*operation))),
+            ListStep::Residual(..) => None,
+        };
+        match (step, function) {
+            (_, Some(function)) if functions.len() < MAX_STEPS => functions.push(function),
+            (ListStep::Residual(operation, of), _) if residual.is_none() => {
+                residual = Some(*of);
+                list.residual_at = functions.len() as u32;
+                list.residual_operation = *operation;
             }
             _ => break,
         }
         taken += 1;
     }
-    let list = OperandList {
-        functions: PointwiseList::take(&mut functions.into_iter()),
-        residual_at,
-        ..OperandList::EMPTY
-    };
+    list.functions = PointwiseList::take(&mut functions.into_iter());
     (list, residual, &steps[taken..])
 }
 
@@ -284,9 +307,12 @@ pub(crate) fn plan<R: Copy>(
 ) -> Result<()> {
     let mut steps = steps;
     while !steps.is_empty() {
-        let (_, residual, rest) = first_list(steps);
+        let (list, residual, rest) = first_list(steps);
         let label = [dtype.label()];
         match residual {
+            _ if list.functions.keeps().is_present() => {
+                plan.launch(&POINTWISE_KEPT, &label, shape(len))?
+            }
             Some(_) => plan.launch(&POINTWISE_RESIDUAL, &label, shape(len))?,
             None => plan.launch(&POINTWISE, &label, shape(len))?,
         }
@@ -310,6 +336,10 @@ pub(crate) fn append(
         // SAFETY: all values have `len` elements.
         value = unsafe {
             match residual {
+                _ if list.functions.keeps().is_present() => {
+                    let arguments = (value, residual, y, len, list);
+                    compute(program, &POINTWISE_KEPT, y, arguments)
+                }
                 Some(_) => {
                     let arguments = (value, residual, y, len, list);
                     compute(program, &POINTWISE_RESIDUAL, y, arguments)

@@ -5,7 +5,7 @@ use cuda_std::global::Global;
 use launch_config::conv_transpose::InterleaveGeometry;
 use launch_config::implicit_gemm::Epilogue;
 
-use crate::parts::pointwise::apply_with;
+use crate::parts::pointwise::{Kept, apply_with};
 use crate::parts::store::{GainAndShift, Store};
 use crate::parts::unroll::unroll;
 
@@ -60,19 +60,19 @@ impl<'a, T: Storage> OutputEpilogue<'a, T> {
         values
     }
 
-    /// What the list adds to output element `at`, if it adds anything.
+    /// The residual of output element `at`, if the list has one.
     ///
     /// # Safety
-    /// The residual has an element for each of the output, if the list adds it.
+    /// The residual has an element for each of the output, if the list has it.
     #[inline(always)]
     pub(super) unsafe fn added(&self, at: usize) -> f32 {
-        match self.store.list.adds() {
+        match self.store.list.has_residual() {
             true => self.residual().load(at).to_f32(),
             false => 0.0,
         }
     }
 
-    /// What the list adds.
+    /// The residual of the list.
     ///
     /// # Safety
     /// As for [`added`](Self::added).
@@ -87,7 +87,7 @@ impl<'a, T: Storage> OutputEpilogue<'a, T> {
         !self.store.list.is_empty()
     }
 
-    /// What the list makes of values, with what it adds to each; `channel_of` says its channel.
+    /// What the list makes of values, with the residual of each; `channel_of` says its channel.
     ///
     /// # Safety
     /// As for [`of_channel`](Self::of_channel).
@@ -119,7 +119,7 @@ impl<'a, T: Storage> OutputEpilogue<'a, T> {
             of_channels
         };
         let list = self.store.list;
-        let listed = apply_with::<T, N>(list, rounded, Some(added), Some(of_channels));
+        let listed = apply_with::<T, N>(list, rounded, Some(added), Some(of_channels), Kept::One);
         unroll!(4, |i| {
             if i < N {
                 values[i] = T::from_f32(listed[i]);

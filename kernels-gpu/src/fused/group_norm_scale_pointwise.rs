@@ -33,7 +33,7 @@ use launch_config::pointwise::{OperandList, PointwiseList};
 use crate::parts::index::NearSegments;
 use crate::parts::map::PlaneMap;
 use crate::parts::planes::{Behind, NormTensors, Planes};
-use crate::parts::pointwise::{List, apply, apply_and_add};
+use crate::parts::pointwise::{Kept, List, apply, apply_with_residual};
 use crate::parts::unroll::unroll;
 
 /// From eight values of a thread to its next eight.
@@ -142,7 +142,7 @@ pub unsafe fn group_norm_scale_pointwise<T: Vectors>(
     normalise_block(x, tensors, y, g, List::Functions(list));
 }
 
-/// The same with a list that adds a residual. *Traffic*: each element of it is read once, too.
+/// The same with a list that has a residual. *Traffic*: each element of it is read once, too.
 ///
 /// # Safety
 /// As for [`fn@group_norm_scale_pointwise`]; `residual` has `g.elements` elements, starts on 16 bytes and is
@@ -176,7 +176,13 @@ pub unsafe fn group_norm_scale_pointwise_residual<T: Vectors>(
         },
     };
     let residual = Global::new(residual, g.elements as usize);
-    normalise_block(x, tensors, y, g, List::WithResidual(list, residual));
+    normalise_block(
+        x,
+        tensors,
+        y,
+        g,
+        List::WithResidual(list, residual, Kept::Nothing),
+    );
 }
 
 /// The body of both kernels.
@@ -277,13 +283,13 @@ unsafe fn normalise_block<T: Vectors>(
         }
         let values = match list {
             List::Functions(list) => apply::<T, _>(list, values),
-            List::WithResidual(list, residual) => {
+            List::WithResidual(list, residual, keeps) => {
                 let mut added = zeros;
-                if list.adds() {
+                if list.has_residual() {
                     let residual = residual.slice(start as usize, left as usize);
                     added = load_of(residual, at);
                 }
-                apply_and_add::<T, _>(list, values, to_f32(added))
+                apply_with_residual::<T, _>(list, values, to_f32(added), keeps)
             }
         };
         let stored = from_f32::<T>(values);
@@ -302,12 +308,12 @@ unsafe fn normalise_block<T: Vectors>(
         let value = planes.apply(params, x.load(at as usize).to_f32());
         let [value] = match list {
             List::Functions(list) => apply::<T, _>(list, [value]),
-            List::WithResidual(list, residual) => {
+            List::WithResidual(list, residual, keeps) => {
                 let mut added = 0.0;
-                if list.adds() {
+                if list.has_residual() {
                     added = residual.load(start as usize + at as usize).to_f32();
                 }
-                apply_and_add::<T, _>(list, [value], [added])
+                apply_with_residual::<T, _>(list, [value], [added], keeps)
             }
         };
         y.store(at as usize, T::from_f32(value));

@@ -11,6 +11,7 @@ use cuda_std::math::{self, fma};
 use cuda_std::{Storage, opaque};
 use launch_config::elementwise::Bounds;
 use launch_config::pointwise::{Function, MAX_STEPS, OperandList, PointwiseList, Step};
+use op_spec::ArithmeticOp;
 
 use super::exponential::{Exponential, exp_less_one, ln_of_one_and, scaled_tail, with_sign};
 use super::map::clamp;
@@ -23,7 +24,15 @@ const MAX_VALUES: usize = 16;
 #[derive(Clone, Copy)]
 pub(crate) enum List<'a, T> {
     Functions(&'a PointwiseList),
-    WithResidual(&'a OperandList, Global<T>),
+    WithResidual(&'a OperandList, Global<T>, Kept),
+}
+
+/// Whether lists may keep a value for later steps, which takes as many registers as the values do. It is
+/// known when the kernel is compiled.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kept {
+    Nothing,
+    One,
 }
 
 /// Applies a list to values, for results that are stored as `T`.
@@ -37,32 +46,30 @@ pub(crate) fn apply<T: Storage, const N: usize>(
     let mut values = values;
     let mut at = 0;
     while at < list.len() {
-        values = step::<T, N>(nth(list, at), values);
+        [values, _] = step::<T, N>(nth(list, at), values, None);
         at += 1;
     }
     values
 }
 
 /// The same of a list with operands: residuals of the values, and what gives the gain and the shift of each
-/// when they are wanted; none that the caller's lists do not have.
+/// when they are wanted; none that the caller's lists do not have. They may keep what `keeps` says.
 #[inline(always)]
 pub(crate) fn apply_with<T: Storage, const N: usize>(
     list: &OperandList,
     values: [f32; N],
     residual: Option<[f32; N]>,
     of_channels: Option<impl Fn() -> [[f32; 2]; N] + Copy>,
+    keeps: Kept,
 ) -> [f32; N] {
     let mut values = values;
+    let mut kept = values;
     let mut at = 0;
     loop {
         if let Some(residual) = residual
             && at == list.residual_at
         {
-            unroll!(16, |i| {
-                if i < N {
-                    values[i] += residual[i];
-                }
-            });
+            values = with_others(list.residual_operation, values, residual);
         }
         if let Some(of_channels) = of_channels
             && at == list.affine_at
@@ -84,20 +91,22 @@ pub(crate) fn apply_with<T: Storage, const N: usize>(
             // which the list would be copied to local memory.
             next.attributes[2] = f32::from_bits(opaque::to_compiler(next.attributes[2].to_bits()));
         }
-        values = step::<T, N>(next, values);
+        let before = (keeps == Kept::One).then_some(kept);
+        [values, kept] = step::<T, N>(next, values, before);
         at += 1;
     }
 }
 
-/// The same of a list without gain and shift: adds `residual` where it says so.
+/// The same of a list without gain and shift.
 #[inline(always)]
-pub(crate) fn apply_and_add<T: Storage, const N: usize>(
+pub(crate) fn apply_with_residual<T: Storage, const N: usize>(
     list: &OperandList,
     values: [f32; N],
     residual: [f32; N],
+    keeps: Kept,
 ) -> [f32; N] {
     let none = None::<fn() -> [[f32; 2]; N]>;
-    apply_with::<T, N>(list, values, Some(residual), none)
+    apply_with::<T, N>(list, values, Some(residual), none, keeps)
 }
 
 /// Step number `at`, by a branch: an array that is indexed by a variable would be copied to each thread's
@@ -118,12 +127,17 @@ fn nth(list: &PointwiseList, at: usize) -> Step {
     }
 }
 
-/// On hosts one copy of it is enough.
+/// The values after a step, and those that are kept then, where lists keep any. On hosts one copy of it is
+/// enough.
 #[cfg_attr(target_arch = "nvptx64", inline(always))]
 #[cfg_attr(not(target_arch = "nvptx64"), inline(never))]
-fn step<T: Storage, const N: usize>(step: Step, values: [f32; N]) -> [f32; N] {
+fn step<T: Storage, const N: usize>(
+    step: Step,
+    values: [f32; N],
+    kept: Option<[f32; N]>,
+) -> [[f32; N]; 2] {
     let [a, b, c] = step.attributes;
-    match step.function {
+    let mapped = match step.function {
         Function::Clamp => each(values, |x| clamp(Bounds { min: a, max: b }, x)),
         Function::LeakyRelu => each(values, |x| if x > 0.0 { x } else { x * a }),
         Function::Silu => each(values, silu::<T>),
@@ -141,7 +155,57 @@ fn step<T: Storage, const N: usize>(step: Step, values: [f32; N]) -> [f32; N] {
         Function::Mish => each(values, mish::<T>),
         Function::Hardsigmoid => each(values, hardsigmoid),
         Function::Affine => each(values, |x| fma(x, a, b)),
+        Function::Keep => return [values; 2],
+        Function::AddKept => of_kept(values, kept, |x, other| x + other),
+        Function::SubKept => of_kept(values, kept, |x, other| x - other),
+        Function::MulKept => of_kept(values, kept, |x, other| x * other),
+        Function::DivKept => of_kept(values, kept, |x, other| x / other),
+    };
+    [mapped, kept.unwrap_or(mapped)]
+}
+
+/// What `f` makes of each and the one that is kept of it. Lists that keep nothing have no such step.
+#[inline(always)]
+fn of_kept<const N: usize>(
+    values: [f32; N],
+    kept: Option<[f32; N]>,
+    f: impl Fn(f32, f32) -> f32,
+) -> [f32; N] {
+    match kept {
+        Some(kept) => both(values, kept, f),
+        None => values,
     }
+}
+
+/// What an operation makes of values and of as many others, its second operands.
+#[inline(always)]
+fn with_others<const N: usize>(
+    operation: ArithmeticOp,
+    values: [f32; N],
+    others: [f32; N],
+) -> [f32; N] {
+    match operation {
+        ArithmeticOp::Add => both(values, others, |x, other| x + other),
+        ArithmeticOp::Sub => both(values, others, |x, other| x - other),
+        ArithmeticOp::Mul => both(values, others, |x, other| x * other),
+        _ => both(values, others, |x, other| x / other),
+    }
+}
+
+/// What `f` makes of each and the other at its place.
+#[inline(always)]
+fn both<const N: usize>(
+    mut values: [f32; N],
+    others: [f32; N],
+    f: impl Fn(f32, f32) -> f32,
+) -> [f32; N] {
+    const { assert!(N <= MAX_VALUES) };
+    unroll!(16, |i| {
+        if i < N {
+            values[i] = f(values[i], others[i]);
+        }
+    });
+    values
 }
 
 /// What `f` makes of each.

@@ -9,7 +9,7 @@ use launch_config::series::{HELD, MAPPED, SeriesGeometry};
 use launch_config::{VECTOR_ELEMENTS, WARP_THREADS};
 
 use crate::parts::index::{div_rem, div_rem_u64};
-use crate::parts::pointwise::apply_with;
+use crate::parts::pointwise::{Kept, apply_with};
 use crate::parts::store::GainAndShift;
 use crate::parts::unroll::unroll;
 
@@ -214,7 +214,7 @@ impl<'a> Series<'a> {
     /// and the indices in the series that they have.
     ///
     /// # Safety
-    /// `y` and the residual, if the list adds it, have [`elements`](Self::elements) elements and start on 16
+    /// `y` and the residual, if the list has it, have [`elements`](Self::elements) elements and start on 16
     /// bytes. Gain and shift have a value for each channel, if the list has them.
     #[inline(always)]
     pub(crate) unsafe fn store<T: Storage>(
@@ -236,7 +236,7 @@ impl<'a> Series<'a> {
                 mapped[i] = map(self.index(batch, start + i), rest[i]);
             });
             let mut added = [0.0; MAPPED];
-            if opaque::to_compiler(u32::from(list.adds())) != 0 {
+            if opaque::to_compiler(u32::from(list.has_residual())) != 0 {
                 let residual = Global::new(operands.residual, self.elements());
                 added = self.part::<T, MAPPED>(residual, batch, start, 0.0);
             }
@@ -261,7 +261,13 @@ impl<'a> Series<'a> {
             };
             let mut results = mapped;
             if !list.is_empty() {
-                results = apply_with::<T, MAPPED>(list, mapped, Some(added), Some(of_channels));
+                results = apply_with::<T, MAPPED>(
+                    list,
+                    mapped,
+                    Some(added),
+                    Some(of_channels),
+                    Kept::Nothing,
+                );
             }
             let in_vectors = self.in_vectors();
             unroll!(2, |v| {

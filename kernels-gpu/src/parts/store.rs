@@ -50,7 +50,7 @@ pub(crate) struct StoreEpilogue {
 pub(crate) struct Store<'a, T> {
     pub(crate) epilogue: StoreEpilogue,
     pub(crate) list: &'a OperandList,
-    /// What the list adds, if it adds anything.
+    /// The residual of the list, if it has one.
     pub(crate) residual: *const T,
 }
 

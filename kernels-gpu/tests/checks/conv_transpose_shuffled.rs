@@ -10,7 +10,7 @@ use super::super::kernels::conv_transpose::CONV_TRANSPOSE_FILTERS;
 use super::conv_transpose::{Row, problem, row};
 use super::implicit_gemm::{DEVICE, FOR_SINGLE_TILES, FOR_WARP_SPECIALIZED_TILES, Operand};
 use super::implicit_gemm_launch::{Ended, multiply_warp_specialized, prepare};
-use super::implicit_gemm_lists::listed;
+use super::implicit_gemm_lists::{Lists, listed};
 use super::implicit_gemm_without_norm::{folded, wanted};
 use super::{Failure, Loaded, Outcome, Run, case, compare, label, same_bits};
 
@@ -159,7 +159,12 @@ fn check<F: Operand>(run: &Run, case: &Case, number: usize) -> Outcome {
     let mut conv = classes[0].0.geometry.conv;
     conv.group_k = problem.k as u32;
     (conv.groups, conv.z, conv.p, conv.q) = (1, 1, 1, (elements / problem.n / problem.k) as u32);
-    listed::<F>(run, &what, (&conv, 2), &ended, &y, |ended| {
-        multiply(&FOR_WARP_SPECIALIZED_TILES, ended)?.values()
-    })
+    listed::<F>(
+        run,
+        &what,
+        (&conv, Lists::WithResidual, true),
+        &ended,
+        &y,
+        |ended| multiply(&FOR_WARP_SPECIALIZED_TILES, ended)?.values(),
+    )
 }

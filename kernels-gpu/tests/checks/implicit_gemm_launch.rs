@@ -106,6 +106,8 @@ pub(super) struct Ended<T> {
     pub(super) list: OperandList,
     pub(super) gain_behind: *const f32,
     pub(super) shift_behind: *const f32,
+    /// Of a list with a residual.
+    pub(super) residual: *const c_void,
 }
 
 impl<T> Ended<T> {
@@ -119,6 +121,7 @@ impl<T> Ended<T> {
         list: OperandList::EMPTY,
         gain_behind: std::ptr::null(),
         shift_behind: std::ptr::null(),
+        residual: std::ptr::null(),
     };
 }
 
@@ -181,6 +184,7 @@ pub(super) fn multiply_warp_specialized<F: Operand>(
                 ended.shift,
                 ended.gain_behind,
                 ended.shift_behind,
+                ended.residual,
                 y.ptr(),
                 largest,
                 map,

@@ -1,13 +1,12 @@
 //! Implicit GEMMs that store their results through lists.
 
-use std::ffi::c_void;
-
 use launch_config::conv::ConvGeometry;
 use launch_config::implicit_gemm::{GemmConfig, GemmDevice, RoundedEpilogue};
 use launch_config::pointwise::{self, Function, OperandList, PointwiseList, Step};
-use op_spec::graph::Layer;
+use op_spec::ArithmeticOp;
+use op_spec::graph::{Layer, OtherTensor};
 
-use super::super::kernels::pointwise::POINTWISE_RESIDUAL;
+use super::super::kernels::pointwise::{POINTWISE_KEPT, POINTWISE_RESIDUAL};
 use super::implicit_gemm::Operand;
 use super::implicit_gemm_launch::{Ended, Operands, multiply_to_nhwc};
 use super::norm::optional;
@@ -31,12 +30,36 @@ const FUNCTIONS: [Function; 13] = [
     Function::Tanh,
 ];
 
-/// What `multiply` makes through the first lists has the bits of what the lists make of `y`, an NCHW output:
-/// one that a kernel of its own applies, and functions in front of and behind gain and shift of each channel.
+/// What is kept, and taken again. Of finite values it makes no NaN, which would be convolved again.
+const KEPT: [Function; 8] = [
+    Function::Keep,
+    Function::Hardsigmoid,
+    Function::MulKept,
+    Function::AddKept,
+    Function::Keep,
+    Function::Sigmoid,
+    Function::SubKept,
+    Function::DivKept,
+];
+
+/// Which lists results go through.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Lists {
+    /// One with gain and shift in front, and one with these behind a function and a value that is kept.
+    Affine,
+    /// These, and others with all functions.
+    All,
+    /// The first two, and some with a residual.
+    WithResidual,
+}
+
+/// What `multiply` makes through lists has the bits of what the lists make of `y`, an NCHW output: some that
+/// a kernel of its own applies, and functions in front of and behind gain and shift of each channel. Some
+/// keep values, if `keeps` says that the kernel does.
 pub(super) fn listed<F: Operand>(
     run: &Run,
     what: &str,
-    (conv, lists): (&ConvGeometry, usize),
+    (conv, lists, keeps): (&ConvGeometry, Lists, bool),
     ended: &Ended<F::Stored>,
     y: &Tensor<F::Stored>,
     multiply: impl Fn(&Ended<F::Stored>) -> Result<Vec<f32>, Failure>,
@@ -63,16 +86,18 @@ pub(super) fn listed<F: Operand>(
         run.tensor::<F::Stored>(&each.map(stored::<F::Stored>).collect::<Vec<_>>())
     };
 
+    let of_index = |index: usize| (index % 11) as f32 * 0.5 - 2.5;
+    let residual = run.tensor::<F::Stored>(&(0..values.len()).map(of_index).collect::<Vec<_>>())?;
     let by_itself = |list: OperandList| {
         let wanted = run.empty::<F::Stored>(values.len())?;
-        let (none, len) = (std::ptr::null::<c_void>(), values.len() as u64);
-        let arguments = (y.source(), none, wanted.ptr(), len, list);
+        let len = values.len() as u64;
+        let arguments = (y.source(), residual.source(), wanted.ptr(), len, list);
         let (labels, shape) = ([label::<F::Stored>()], pointwise::shape(len));
-        run.launch(&POINTWISE_RESIDUAL, &labels, shape, arguments)?;
+        run.launch(&POINTWISE_KEPT, &labels, shape, arguments)?;
         Ok::<_, Failure>(wanted)
     };
     // All functions, in two lists.
-    let [first, second] = [&FUNCTIONS[..8], &FUNCTIONS[8..]].map(|functions| {
+    let [first, second, kept] = [&FUNCTIONS[..8], &FUNCTIONS[8..], &KEPT].map(|functions| {
         let steps = functions.iter().map(|&of| Step::new(of, [0.5, 2.0, 2.0]));
         OperandList {
             functions: PointwiseList::take(&mut steps.into_iter()),
@@ -80,8 +105,12 @@ pub(super) fn listed<F: Operand>(
         }
     });
     let behind = OperandList {
-        affine_at: 1,
-        ..list(&[Layer::hardswish()])
+        affine_at: 2,
+        ..list(&[
+            Layer::hardswish(),
+            Layer::mul(OtherTensor::Layer(0)),
+            Layer::relu(),
+        ])
     };
     let before = OperandList {
         affine_at: 0,
@@ -89,25 +118,54 @@ pub(super) fn listed<F: Operand>(
     };
     let mut all = vec![
         (
-            "hardswish, affine",
-            behind,
-            mapped(&|index, x| affine(index, hardswish(x)))?,
-        ),
-        (
             "affine, leaky_relu",
             before,
             mapped(&|index, x| leaky_relu(affine(index, x)))?,
         ),
+        (
+            "hardswish, affine, mul, relu",
+            behind,
+            mapped(&|index, x| {
+                let gate = hardswish(x);
+                let y = affine(index, gate) * gate;
+                if y.is_nan() || y > 0.0 { y } else { 0.0 }
+            })?,
+        ),
     ];
-    if lists > all.len() {
-        all.push(("functions", first, by_itself(first)?));
-        all.push(("further functions", second, by_itself(second)?));
+    match lists {
+        Lists::Affine => {}
+        Lists::All => {
+            all.push(("functions", first, by_itself(first)?));
+            all.push(("further functions", second, by_itself(second)?));
+            all.push(("kept values", kept, by_itself(kept)?));
+        }
+        Lists::WithResidual => {
+            let gated = [
+                Layer::add("residual"),
+                Layer::hardswish(),
+                Layer::mul(OtherTensor::Layer(0)),
+            ];
+            let gated = list(&gated);
+            all.push(("residual, hardswish, mul", gated, by_itself(gated)?));
+            let silu = list(&[Layer::silu(), Layer::div("residual"), Layer::tanh()]);
+            all.push(("silu, residual, tanh", silu, by_itself(silu)?));
+            let apart = OperandList {
+                residual_at: 0,
+                residual_operation: ArithmeticOp::Sub,
+                affine_at: 0,
+                ..OperandList::EMPTY
+            };
+            let wanted = mapped(&|index, x| affine(index, x - of_index(index)))?;
+            all.push(("sub, affine", apart, wanted));
+        }
     }
-    for (name, list, wanted) in all.into_iter().take(lists) {
+    all.retain(|(_, list, _)| keeps || !list.functions.keeps().is_present());
+    for (name, list, wanted) in all {
         let ended = Ended {
             list,
             gain_behind: gains.source(),
             shift_behind: shifts.source(),
+            residual: residual.source(),
             ..*ended
         };
         let got = multiply(&ended)?;
@@ -152,7 +210,7 @@ pub(super) fn nhwc<F: Operand>(
     let residual: Vec<f32> = (0..values.len()).map(of_index).collect();
     let residual = run.tensor::<F::Stored>(&residual)?;
     for device in devices.clone() {
-        listed::<F>(run, what, (conv, 1), ended, y, |ended| {
+        listed::<F>(run, what, (conv, Lists::Affine, false), ended, y, |ended| {
             let got = run.empty::<F::Stored>(values.len())?;
             let rounded = (RoundedEpilogue::NONE, std::ptr::null());
             multiply_to_nhwc::<F>(run, config, device, operands, bias, ended, rounded, &got)?;
@@ -176,7 +234,7 @@ pub(super) fn nhwc<F: Operand>(
         let wanted = if layers.is_empty() { &plain } else { &wanted };
         for device in devices.clone() {
             let got = run.empty::<F::Stored>(values.len())?;
-            let added = list.adds().then_some(&residual);
+            let added = list.has_residual().then_some(&residual);
             let rounded = RoundedEpilogue::of(&list).expect("a list that a store applies");
             let rounded = (rounded, optional(added));
             multiply_to_nhwc::<F>(run, config, device, operands, bias, ended, rounded, &got)?;

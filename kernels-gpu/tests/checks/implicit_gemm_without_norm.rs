@@ -13,7 +13,7 @@ use oracle::{Case, Expected, Precision};
 use super::convolved::Factors;
 use super::implicit_gemm::{DEVICE, FOR_SINGLE_TILES, FOR_WARP_SPECIALIZED_TILES, Operand};
 use super::implicit_gemm_launch::{Ended, multiply, multiply_warp_specialized, prepare};
-use super::implicit_gemm_lists::{listed, nhwc};
+use super::implicit_gemm_lists::{Lists, listed, nhwc};
 use super::rows::{Row, rows};
 use super::{Loaded, Outcome, Run, compare, precision, same_bits};
 
@@ -253,7 +253,10 @@ fn check_tiles<F: Operand>(
     lists: usize,
 ) -> Outcome {
     // By one kind of tile, only lists of which no other kernel is needed.
-    let most = if tiles.len() > 1 { 4 } else { 2 };
+    let most = match tiles.len() > 1 {
+        true => Lists::All,
+        false => Lists::Affine,
+    };
     let wanted = wanted::<F>(case);
     let problem = case.problem().expect("a sound problem").steps[0].problem;
     let LayerProblem::Conv3d(conv) = problem else {
@@ -335,8 +338,11 @@ fn check_tiles<F: Operand>(
                 same_bits(&what, &other, &y)?;
             }
             let devices = [&FOR_WARP_SPECIALIZED_TILES, &FOR_SINGLE_TILES];
-            for (device, lists) in devices.into_iter().zip([most, 1]) {
-                let of = (&geometry, lists);
+            for (device, lists) in devices.into_iter().zip([most, Lists::Affine]) {
+                // Beside the accumulators of a whole tile nothing is kept.
+                let mainloop = config.mainloop_config(device);
+                let keeps = mainloop.is_some_and(|mainloop| mainloop.shares_tile());
+                let of = (&geometry, lists, keeps);
                 listed::<F>(run, &what, of, &ended, &y, |ended| {
                     let (config, operands) = (&config, &operands);
                     let y = run.empty::<F::Stored>(elements)?;
@@ -361,11 +367,18 @@ fn check_tiles<F: Operand>(
                 scale: run.empty(0)?,
             };
             multiply::<F>(run, &config, &operands, bias, &factors, &ended, &y, &none)?;
-            listed::<F>(run, &what, (&geometry, 4), &ended, &y, |ended| {
-                let y = run.empty::<F::Stored>(elements)?;
-                multiply::<F>(run, &config, &operands, bias, &factors, ended, &y, &none)?;
-                y.values()
-            })?;
+            listed::<F>(
+                run,
+                &what,
+                (&geometry, Lists::All, true),
+                &ended,
+                &y,
+                |ended| {
+                    let y = run.empty::<F::Stored>(elements)?;
+                    multiply::<F>(run, &config, &operands, bias, &factors, ended, &y, &none)?;
+                    y.values()
+                },
+            )?;
         }
         compare(&what, &y, &wanted)?;
         if let Some(config) = config.with_filters_in_place() {

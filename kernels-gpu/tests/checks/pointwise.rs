@@ -1,31 +1,39 @@
 //! The pointwise functions, alone and in lists.
 
 use cuda_std::Storage;
-use launch_config::pointwise::Step;
-use launch_config::pointwise::{MAX_STEPS, OperandList, PointwiseList, shape};
-use op_spec::graph::Layer;
+use launch_config::pointwise::{Function, MAX_STEPS, OperandList, PointwiseList, Step, shape};
+use op_spec::graph::{Layer, OtherTensor};
 use op_spec::{GeluApproximation, PointwiseSpec};
 
-use super::super::kernels::pointwise::{POINTWISE, POINTWISE_RESIDUAL};
+use super::super::kernels::pointwise::{POINTWISE, POINTWISE_KEPT, POINTWISE_RESIDUAL};
 use super::norm::optional;
 use super::{Failure, Loaded, Outcome, Run, case, compare, expected, label, rounded_once};
 
-/// A list of layers: functions, and at most one residual.
+/// A list of layers: functions, at most one residual, and arithmetic with what an earlier layer gives.
 pub(super) fn list(layers: &[Layer]) -> OperandList {
-    let mut steps = layers.iter().filter_map(|layer| match layer {
-        Layer::Pointwise(function) => Some(Step::of(function)),
-        Layer::Arithmetic(_) => None,
-        other => panic!("{} is no function of single values", other.operator()),
-    });
-    let functions = PointwiseList::take(&mut steps);
-    assert!(steps.next().is_none(), "more than a list takes");
-    let adds = |layer: &Layer| matches!(layer, Layer::Arithmetic(_));
-    let residual_at = layers.iter().position(adds);
-    OperandList {
-        functions,
-        residual_at: residual_at.map_or(OperandList::ABSENT, |at| at as u32),
-        ..OperandList::EMPTY
+    let (mut steps, mut list) = (Vec::new(), OperandList::EMPTY);
+    for (number, layer) in layers.iter().enumerate() {
+        match layer {
+            Layer::Pointwise(function) => steps.push(Step::of(function)),
+            Layer::Arithmetic(layer) => match layer.other {
+                OtherTensor::Layer(_) => {
+                    steps.push(Step::plain(Function::of_kept(layer.operation)));
+                }
+                _ => {
+                    list.residual_at = steps.len() as u32;
+                    list.residual_operation = layer.operation;
+                }
+            },
+            other => panic!("{} is no function of single values", other.operator()),
+        }
+        let takes = |later: &Layer| matches!(later, Layer::Arithmetic(of) if of.other == OtherTensor::Layer(number));
+        if layers.iter().any(takes) {
+            steps.push(Step::plain(Function::Keep));
+        }
     }
+    assert!(steps.len() <= MAX_STEPS, "more than a list takes");
+    list.functions = PointwiseList::take(&mut steps.into_iter());
+    list
 }
 
 /// Bounds that are there, absent and crossed; NaN and infinities; blocks that are full and not.
@@ -70,6 +78,23 @@ pub(crate) fn lists<T: Storage>(run: &Run) -> Outcome {
     ]);
     all.push(vec![Layer::silu(), Layer::add("residual"), Layer::tanh()]);
     all.push(vec![Layer::add("residual"), Layer::sigmoid()]);
+    all.push(vec![Layer::tanh(), Layer::sub("residual"), Layer::silu()]);
+    all.push(vec![Layer::sigmoid(), Layer::mul("residual")]);
+    all.push(vec![Layer::div("residual"), Layer::tanh()]);
+    // `x * tanh(x)` and so on, with a residual in between or without; other values in the second place.
+    let first = || OtherTensor::Layer(0);
+    let arithmetic: [fn(OtherTensor) -> Layer; 4] =
+        [Layer::add, Layer::sub, Layer::mul, Layer::div];
+    for of_kept in arithmetic {
+        all.push(vec![Layer::tanh(), Layer::sigmoid(), of_kept(first())]);
+    }
+    all.push(vec![
+        Layer::leaky_relu(0.5),
+        Layer::add("residual"),
+        Layer::sub(first()),
+        Layer::sigmoid(),
+        Layer::mul(OtherTensor::Layer(2)),
+    ]);
     all.push([vec![Layer::tanh(); MAX_STEPS], vec![Layer::add("residual")]].concat());
     for layers in all {
         let case = case::<T>(layers.clone(), &[1, 3, 1667]);
@@ -78,9 +103,13 @@ pub(crate) fn lists<T: Storage>(run: &Run) -> Outcome {
         let len = case.x.len() as u64;
         let residual = optional(parameters.first());
         let (list, labels) = (list(&layers), [label::<T>()]);
-        if list.adds() {
+        if list.functions.keeps().is_present() || list.has_residual() {
+            let family = match list.functions.keeps().is_present() {
+                true => &POINTWISE_KEPT,
+                false => &POINTWISE_RESIDUAL,
+            };
             let arguments = (x.source(), residual, y.ptr(), len, list);
-            run.launch(&POINTWISE_RESIDUAL, &labels, shape(len), arguments)?;
+            run.launch(family, &labels, shape(len), arguments)?;
         } else {
             let arguments = (x.source(), y.ptr(), len, list.functions);
             run.launch(&POINTWISE, &labels, shape(len), arguments)?;

@@ -1,8 +1,6 @@
 //! What cases are drawn from: every operator, and chains of the kinds that kernels are made for.
 
-use convfuse::graph::{
-    BroadcastParameter, Chain, ConvLayer, ConvTransposeLayer, GraphError, Layer,
-};
+use convfuse::graph::{Chain, ConvLayer, ConvTransposeLayer, GraphError, Layer, Other};
 use convfuse::spec::{ClampSpec, ReductionOp};
 
 mod chains;
@@ -98,7 +96,7 @@ pub const FAMILIES: &[Family] = &[
     Family::new("batch_norm", by_statistics),
     Family::new("scale", scale),
     Family::new("prelu", prelu),
-    Family::new("add", add),
+    Family::new("add", |c| arithmetic(c, 13, Layer::add)),
     Family::new("max_pool2d", |c| pool(c, 2, max_pool2d)),
     Family::new("max_pool3d", |c| pool(c, 3, max_pool3d)),
     Family::new("avg_pool2d", |c| {
@@ -292,22 +290,14 @@ fn prelu(c: &mut Choices) -> Plan {
     one(Layer::prelu("prelu", slopes).into(), any(c, channels))
 }
 
-fn add(c: &mut Choices) -> Plan {
+/// An operation with a residual, with a constant, the pointwise function `number`, or with a parameter.
+fn arithmetic(c: &mut Choices, number: u32, layer: fn(Other) -> Layer) -> Plan {
     let channels = c.within(1, 20);
     match c.below(3) {
-        0 => one(Layer::add("other"), any(c, channels)),
-        1 => pointwise(c, 13),
-        _ => one(Layer::add(parameter(c)), any(c, channels)),
+        0 => one(layer("other".into()), any(c, channels)),
+        1 => pointwise(c, number),
+        _ => one(layer(parameter(c).into()), any(c, channels)),
     }
-}
-
-/// An operation with a constant, the pointwise function `number`, or with a parameter.
-fn arithmetic(c: &mut Choices, number: u32, layer: fn(BroadcastParameter) -> Layer) -> Plan {
-    if c.once_in(2) {
-        return pointwise(c, number);
-    }
-    let channels = c.within(1, 20);
-    one(layer(parameter(c)), any(c, channels))
 }
 
 fn pool(c: &mut Choices, dimensions: usize, layer: fn(&mut Choices, usize) -> Layer) -> Plan {

@@ -170,6 +170,7 @@ pub(super) const FUNCTIONS: u32 = 19;
 
 /// Behind the functions, and factors, among what is drawn.
 const SLOPE: u32 = FUNCTIONS + 1;
+const SUM: u32 = FUNCTIONS + 2;
 
 /// Pointwise function `number` with any attributes.
 pub(super) fn function(c: &mut Choices, number: u32) -> Layer {
@@ -208,7 +209,8 @@ pub(super) fn function(c: &mut Choices, number: u32) -> Layer {
     })
 }
 
-/// Up to `most` functions, factors, slopes of all channels together and, where `inputs` has names left, sums.
+/// Up to `most` functions, factors, slopes of all channels together and, where `inputs` has names left,
+/// arithmetic with these.
 pub(super) fn functions(
     c: &mut Choices,
     most: usize,
@@ -220,7 +222,12 @@ pub(super) fn functions(
         layers.extend(match c.below(FUNCTIONS + 4) {
             FUNCTIONS => scales.pop().map(|name| Layer::scale(name).into()),
             SLOPE => Some(Layer::prelu("slope", 1).into()),
-            number if number > FUNCTIONS => inputs.pop().map(Layer::add),
+            SUM => inputs.pop().map(Layer::add),
+            number if number > SUM => {
+                let layers: [fn(&str) -> Layer; 2] =
+                    [|other| Layer::sub(other), |other| Layer::mul(other)];
+                inputs.pop().map(c.of(layers))
+            }
             number => Some(function(c, number)),
         });
     }

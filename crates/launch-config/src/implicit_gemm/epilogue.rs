@@ -6,6 +6,8 @@
 //! So the implicit GEMM has a NaN/Inf fix-up pass, which recomputes results that are NaN; see `kernels_gpu`'s
 //! `implicit_gemm::fixup`.
 
+use op_spec::ArithmeticOp;
+
 use super::{GemmConfig, GemmDevice, K_VECTOR_BYTES, OperandFormat};
 use crate::conv::ConvGeometry;
 use crate::elementwise::Bounds;
@@ -127,11 +129,11 @@ impl RoundedEpilogue {
     /// The epilogue that a list is, if it is one.
     #[must_use]
     pub fn of(list: &OperandList) -> Option<Self> {
-        if list.is_affine() {
+        if list.is_affine() || list.residual_operation != ArithmeticOp::Add {
             return None;
         }
         let steps = &list.functions.steps()[..list.functions.len()];
-        let (before, after) = match list.adds() {
+        let (before, after) = match list.has_residual() {
             true => steps.split_at(list.residual_at as usize),
             false => (steps, &[][..]),
         };
@@ -148,7 +150,7 @@ impl RoundedEpilogue {
         };
         Some(Self {
             function,
-            residual: Presence::of(list.adds()),
+            residual: Presence::of(list.has_residual()),
             after,
         })
     }

@@ -60,6 +60,9 @@ pub enum OtherTensor {
     /// The value of this name, of exactly the shape of the first operand: in a
     /// [`Graph`](crate::graph::Graph) any value, in a [`Chain`](crate::graph::Chain) a further input.
     Input(String),
+    /// What the layer of this number gives, of exactly the shape of the first operand. Layers are counted
+    /// from 0, and it comes before this one.
+    Layer(usize),
 }
 
 /// The other operand of an operation.
@@ -87,6 +90,12 @@ impl From<&str> for Other {
 impl From<String> for Other {
     fn from(input: String) -> Self {
         Self::Tensor(OtherTensor::Input(input))
+    }
+}
+
+impl From<OtherTensor> for Other {
+    fn from(tensor: OtherTensor) -> Self {
+        Self::Tensor(tensor)
     }
 }
 
@@ -140,35 +149,38 @@ impl ArithmeticOp {
 }
 
 impl Layer {
-    /// The addition of a constant, of a parameter, or of the value of this name.
+    /// The addition of a constant, of a parameter, of the value of this name, or of what an earlier layer
+    /// gives.
     ///
     /// ```
     /// # use op_spec as convfuse;
-    /// use convfuse::graph::{BroadcastParameter, Layer};
+    /// use convfuse::graph::{BroadcastParameter, Layer, OtherTensor};
     ///
     /// let half = Layer::add(0.5);
     /// let bias = Layer::add(BroadcastParameter::new("bias").shape(&[64, 1, 1]));
     /// let shortcut = Layer::add("shortcut");
-    /// assert!([half, bias, shortcut].iter().all(|layer| layer.operator() == "add"));
+    /// let first = Layer::add(OtherTensor::Layer(0));
+    /// assert!([half, bias, shortcut, first].iter().all(|layer| layer.operator() == "add"));
     /// ```
     #[must_use]
     pub fn add(other: impl Into<Other>) -> Layer {
         ArithmeticOp::Add.layer(other.into())
     }
 
-    /// The difference to a constant or a parameter.
+    /// The difference to a constant, a parameter, or another value, as of [`add`](Self::add), which is
+    /// subtracted.
     #[must_use]
     pub fn sub(other: impl Into<Other>) -> Layer {
         ArithmeticOp::Sub.layer(other.into())
     }
 
-    /// The product with a constant or a parameter.
+    /// The product with a constant, a parameter, or another value, as of [`add`](Self::add).
     #[must_use]
     pub fn mul(other: impl Into<Other>) -> Layer {
         ArithmeticOp::Mul.layer(other.into())
     }
 
-    /// The quotient by a constant or a parameter.
+    /// The quotient by a constant, a parameter, or another value, as of [`add`](Self::add).
     #[must_use]
     pub fn div(other: impl Into<Other>) -> Layer {
         ArithmeticOp::Div.layer(other.into())
@@ -189,6 +201,8 @@ struct File {
     initialisation: Option<Initialisation>,
     #[serde(skip_serializing_if = "Option::is_none")]
     input: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    layer: Option<usize>,
 }
 
 #[doc(hidden)] // only for serde
@@ -198,22 +212,25 @@ impl<'de> DeserializeSeed<'de> for ArithmeticOp {
     fn deserialize<D: Deserializer<'de>>(self, file: D) -> Result<Layer, D::Error> {
         let file = File::deserialize(file)?;
         let is_parameter = file.shape.is_some() || file.initialisation.is_some();
-        let other = match (file.value, file.name, file.input) {
-            (Some(value), None, None) => Other::Value(value),
-            (None, None, Some(input)) => Other::from(input),
-            (None, Some(name), None) => {
+        let other = match (file.value, file.name, file.input, file.layer) {
+            (Some(value), None, None, None) => Other::Value(value),
+            (None, None, Some(input), None) => Other::from(input),
+            (None, None, None, Some(layer)) => Other::from(OtherTensor::Layer(layer)),
+            (None, Some(name), None, None) => {
                 return Ok(self.layer(Other::from(BroadcastParameter {
                     name,
                     shape: file.shape,
                     initialisation: file.initialisation,
                 })));
             }
-            (None, None, None) => {
-                return Err(D::Error::custom("missing field `value`, `name` or `input`"));
+            (None, None, None, None) => {
+                return Err(D::Error::custom(
+                    "missing field `value`, `name`, `input` or `layer`",
+                ));
             }
             _ => {
                 return Err(D::Error::custom(
-                    "expected only one of value, name and input",
+                    "expected only one of value, name, input and layer",
                 ));
             }
         };
@@ -231,6 +248,7 @@ impl Serialize for ArithmeticLayer {
         let mut attributes = File::default();
         match self.other.clone() {
             OtherTensor::Input(input) => attributes.input = Some(input),
+            OtherTensor::Layer(layer) => attributes.layer = Some(layer),
             OtherTensor::Parameter(parameter) => {
                 attributes.name = Some(parameter.name);
                 attributes.shape = parameter.shape;
@@ -248,7 +266,7 @@ impl ArithmeticLayer {
     pub(crate) const fn parameter(&self) -> Option<&BroadcastParameter> {
         match &self.other {
             OtherTensor::Parameter(parameter) => Some(parameter),
-            OtherTensor::Input(_) => None,
+            OtherTensor::Input(_) | OtherTensor::Layer(_) => None,
         }
     }
 
@@ -282,9 +300,6 @@ impl GraphLayer for ArithmeticLayer {
                 });
             }
         }
-        if self.parameter().is_none() {
-            ArithmeticSpec::new(self.operation).elementwise(&[])?;
-        }
         Ok(Some(channels))
     }
 
@@ -312,9 +327,20 @@ impl GraphLayer for ArithmeticLayer {
 
     fn operands(&self) -> &[String] {
         match &self.other {
-            OtherTensor::Parameter(_) => &[],
+            OtherTensor::Parameter(_) | OtherTensor::Layer(_) => &[],
             OtherTensor::Input(input) => core::slice::from_ref(input),
         }
+    }
+
+    fn earlier(&self) -> Option<usize> {
+        match &self.other {
+            OtherTensor::Layer(layer) => Some(*layer),
+            OtherTensor::Parameter(_) | OtherTensor::Input(_) => None,
+        }
+    }
+
+    fn is_pointwise(&self) -> bool {
+        true
     }
 
     fn commutes(&self) -> bool {

@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 
 use serde::Serialize;
 
-use super::{Graph, GraphError, Layer, Node, Operand};
+use super::{Graph, GraphError, Layer, Node, Operand, earlier};
 
 /// A graph in the making; see [`Graph::builder`]. What is wrong is said by [`build`](Self::build).
 ///
@@ -151,6 +151,11 @@ impl GraphBuilder {
                     };
                     error.of(&name)
                 })?);
+            }
+            if let Some(taken) = earlier(&layer, index).map_err(|error| error.of(&name))? {
+                let value = values.all.iter_mut().find(|(_, value, _)| *value == taken);
+                value.into_iter().for_each(|value| value.2 = true);
+                operands.push(taken);
             }
             if matches!(operands[0], Operand::Input(1..)) {
                 let error = GraphError::FurtherInput {

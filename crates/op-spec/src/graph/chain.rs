@@ -11,12 +11,13 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use super::file::ChainFile;
 use super::naming::object;
-use super::{Graph, GraphError, Layer, Node, Operand};
+use super::{Graph, GraphError, Layer, Node, Operand, earlier};
 
 /// A list of layers that fit one another: the simplest [`Graph`].
 ///
 /// Layers that take several values, such as [`Layer::add`], take further inputs of the chain beside what the
-/// layer before them gives.
+/// layer before them gives, or what a layer before that gives, by its number:
+/// [`OtherTensor::Layer`](super::OtherTensor::Layer).
 ///
 /// As JSON it is an object with `in_channels` and `layers`, a list of objects with one key each, the
 /// operator, whose value has the name and the attributes that are not PyTorch's defaults:
@@ -59,7 +60,7 @@ impl Chain {
     /// # Errors
     /// No layers; what a layer refuses whatever the input is; a layer for images after one that gives
     /// volumes; a layer that needs channels after a reduction over them; layers that share a parameter of
-    /// different shapes; a further input without a name.
+    /// different shapes; a further input without a name; a number that no earlier layer has.
     pub fn new<By>(in_channels: usize, layers: impl Layers<By>) -> Result<Chain, GraphError> {
         let (mut inputs, mut nodes) = (Vec::<String>::new(), Vec::<Node>::new());
         let mut known = BTreeMap::<String, usize>::new();
@@ -81,6 +82,7 @@ impl Chain {
                 });
                 operands.push(Operand::Input(1 + index));
             }
+            operands.extend(earlier(&layer, nodes.len())?);
             nodes.push(Node {
                 name: String::new(),
                 layer,

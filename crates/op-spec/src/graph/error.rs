@@ -134,6 +134,15 @@ graph_error! {
         /// The values before it.
         known: Vec<String>,
     }: "layer {layer}: {operator}: there is no value {name} before it, only {}", in_short(known);
+    /// A layer takes the output of a layer, by its number, that does not come before it.
+    LaterLayer {
+        /// Which one.
+        layer: usize,
+        /// Its operator.
+        operator: &'static str,
+        /// The other layer.
+        other: usize,
+    }: "layer {layer}: {operator}: layer {other} does not come before it";
     /// A layer's first operand is a further input, whose shape follows from nothing.
     FurtherInput {
         /// Which one.
@@ -180,6 +189,7 @@ impl GraphError {
             | Self::SharedInput { layer, .. }
             | Self::UnknownValue { layer, .. }
             | Self::FurtherInput { layer, .. }
+            | Self::LaterLayer { layer, .. }
             | Self::SharedInitialisation { layer, .. } => Some(*layer),
             Self::Empty
             | Self::ValueName { .. }

@@ -92,6 +92,16 @@ pub(crate) trait GraphLayer {
         &[]
     }
 
+    /// The number of the layer whose output it takes beside its first operand, if it is known by its number.
+    fn earlier(&self) -> Option<usize> {
+        None
+    }
+
+    /// Whether each value that it gives is made of the operands' values at its place, and of parameters.
+    fn is_pointwise(&self) -> bool {
+        false
+    }
+
     /// Whether the order of the operands does not matter.
     fn commutes(&self) -> bool {
         false

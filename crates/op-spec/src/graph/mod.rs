@@ -9,8 +9,8 @@
 //! list of layers. Both can be written down as JSON.
 //!
 //! Layers along which no value is taken by others form a *path* ([`Graph::paths`]): what may be computed
-//! together is a part of one. A [`Partition`] says what is to be. [`NormalForm`] says what such layers
-//! compute in the terms in which kernels are chosen.
+//! together is a part of one. Arithmetic may take a value of its own path again. A [`Partition`] says what is
+//! to be. [`NormalForm`] says what such layers compute in the terms in which kernels are chosen.
 //!
 //! # Examples
 //! ```
@@ -105,6 +105,8 @@ pub struct Graph {
     /// For each layer what it takes.
     operands: Vec<Vec<Operand>>,
     paths: Vec<Vec<usize>>,
+    /// For each layer the last one that takes its output; itself where none does.
+    last_readers: Vec<usize>,
     parameters: parameter_table::Table,
 }
 
@@ -113,6 +115,18 @@ struct Node {
     name: String,
     layer: Layer,
     operands: Vec<Operand>,
+}
+
+/// The output that layer `index` takes by its number, if it takes one so.
+fn earlier(layer: &Layer, index: usize) -> Result<Option<Operand>, GraphError> {
+    match layer.kind().earlier() {
+        Some(other) if other >= index => Err(GraphError::LaterLayer {
+            layer: index,
+            operator: layer.operator(),
+            other,
+        }),
+        other => Ok(other.map(Operand::Layer)),
+    }
 }
 
 impl Graph {
@@ -136,6 +150,14 @@ impl Graph {
         let flow = flow::flow(in_channels, &layers, &operands).map_err(of_layer)?;
         let parameters = parameter_table::table(&layers, &flow).map_err(of_layer)?;
         let paths = paths::paths(&layers, &mut operands);
+        let mut last_readers: Vec<usize> = (0..layers.len()).collect();
+        for (index, operands) in operands.iter().enumerate() {
+            for operand in operands {
+                if let Operand::Layer(layer) = *operand {
+                    last_readers[layer] = index;
+                }
+            }
+        }
         Ok(Graph {
             in_channels,
             input,
@@ -144,6 +166,7 @@ impl Graph {
             names,
             operands,
             paths,
+            last_readers,
             parameters,
         })
     }
@@ -185,11 +208,22 @@ impl Graph {
         &self.operands[layer]
     }
 
-    /// The layers cut into the longest paths along which each value is taken by the next layer alone. What
-    /// a path takes besides comes from inputs and from the last layers of earlier paths.
+    /// The layers cut into the longest paths along which each value is taken by the next layer alone, or by
+    /// later layers of the path as well, up to which there is nothing but arithmetic and functions of single
+    /// values. What a path takes besides comes from inputs and from the last layers of earlier paths.
     #[must_use]
     pub fn paths(&self) -> &[Vec<usize>] {
         &self.paths
+    }
+
+    /// Whether of these layers, a part of a [path](Self::paths), others take only what the last one gives.
+    ///
+    /// # Panics
+    /// If there are no such layers.
+    #[must_use]
+    pub fn is_closed(&self, layers: &[usize]) -> bool {
+        let (last, inner) = layers.split_last().expect("a part has a layer");
+        inner.iter().all(|&layer| self.last_readers[layer] <= *last)
     }
 
     /// Every parameter once, in the order in which the layers name them.

@@ -144,8 +144,12 @@ impl From<Graph> for NetworkFile {
         };
         let layers = graph.layers.iter().enumerate().map(|(index, layer)| {
             // Operands may stand in another order than the layer names them.
-            let mut operands: Vec<&String> =
-                (graph.operands[index].iter().copied().map(name_of)).collect();
+            let earlier = layer.kind().earlier().map(Operand::Layer);
+            let mut all = graph.operands[index].clone();
+            if let Some(at) = all.iter().rposition(|&operand| Some(operand) == earlier) {
+                all.remove(at);
+            }
+            let mut operands: Vec<&String> = all.into_iter().map(name_of).collect();
             for named in layer.kind().operands() {
                 if let Some(at) = operands.iter().rposition(|name| *name == named) {
                     operands.remove(at);

@@ -20,14 +20,16 @@
 //!    `(y * weight + bias) * m = y * (weight * m) + bias * m`.
 //! 5. A batch norm at inference multiplies and adds constants of the channels, and so does arithmetic with
 //!    parameters. It is part of the list; products with a value for each channel are factors.
-//! 6. The list holds pointwise functions, and additions of residuals, until a reduction follows; what is done
-//!    to the reduction's result is the part `after`. A softmax stands in the place of a
-//!    reduction, and so does a layer norm of which a sample has several rows.
-//! 7. A linear map is a convolution of images of one pixel. A `flatten` is a form by itself, without parts.
+//! 6. The list holds pointwise functions, and arithmetic with residuals, until a reduction follows; what is
+//!    done to the reduction's result is the part `after`. A softmax stands in the place of a reduction, and so
+//!    does a layer norm of which a sample has several rows.
+//! 7. A value of the region that arithmetic behind the next layer takes again is kept meanwhile, one at a time.
+//! 8. A linear map is a convolution of images of one pixel. A `flatten` is a form by itself, without parts.
 
 use alloc::vec::Vec;
 use core::fmt;
 
+use super::Operand;
 use super::layer::{LayerProblem, Reduction, Role};
 use super::problem::GraphProblem;
 use crate::{
@@ -62,8 +64,13 @@ pub enum Pointwise {
     Scale(ScaleProblem),
     /// Multiplies a value that is not above 0 by the slope of its channel, or of all.
     Prelu(PreluProblem),
-    /// Adds a value of the same place of the layer's further input.
+    /// An operation with a value of the same place of the layer's further input.
     Residual(ArithmeticProblem),
+    /// Keeps a value as it is, in the place of one that was kept before: what the layer gives that it is told
+    /// with, for later layers of the region.
+    Keep,
+    /// An operation with the value that is kept.
+    Kept(ArithmeticProblem),
     /// Multiplies a value by a constant of its channel, and adds another.
     Affine(ChannelAffine),
     /// Multiplies a value by the weight of its index in the sample and adds the bias: the affine part of a
@@ -81,8 +88,8 @@ impl Pointwise {
             Self::Scale(_) | Self::Affine(_) | Self::LayerAffine(_) => false,
             // So may a slope.
             Self::Prelu(_) => false,
-            // What is added differs from place to place.
-            Self::Residual(_) => false,
+            // The operand differs from place to place.
+            Self::Residual(_) | Self::Keep | Self::Kept(_) => false,
         }
     }
 
@@ -95,7 +102,9 @@ impl Pointwise {
             | Self::Prelu(_)
             | Self::Affine(_)
             | Self::LayerAffine(_)
-            | Self::Residual(_) => None,
+            | Self::Residual(_)
+            | Self::Keep
+            | Self::Kept(_) => None,
         }
     }
 
@@ -104,7 +113,8 @@ impl Pointwise {
             Self::Function(problem) => problem.function.operator(),
             Self::Scale(_) => "scale",
             Self::Prelu(_) => "prelu",
-            Self::Residual(problem) => problem.operation.name(),
+            Self::Residual(problem) | Self::Kept(problem) => problem.operation.name(),
+            Self::Keep => "keep",
             Self::Affine(affine) => affine.operator(),
             Self::LayerAffine(_) => "affine of each element",
         }
@@ -167,9 +177,46 @@ impl NormalForm {
     ) -> Result<NormalForm, NotNormal> {
         let mut form = NormalForm::default();
         let mut part = Part::Start;
-        for index in layers {
-            let step = problem.steps[index].problem;
-            part = form.append(index, step, part)?;
+        let layers: Vec<usize> = layers.into_iter().collect();
+        let mut kept = None;
+        for (at, &index) in layers.iter().enumerate() {
+            let step = &problem.steps[index];
+            let again = step.others.iter().find_map(|other| match other {
+                Operand::Layer(layer) if layers[..at].contains(layer) => Some(*layer),
+                _ => None,
+            });
+            part = match (again, step.problem) {
+                (None, layer) => {
+                    if !matches!(
+                        layer.role(),
+                        Role::Pointwise(_)
+                            | Role::Residual(_)
+                            | Role::Affine(_)
+                            | Role::Factors(_)
+                            | Role::Slopes(_)
+                    ) {
+                        kept = None;
+                    }
+                    form.append(index, layer, part)?
+                }
+                (again, LayerProblem::Arithmetic(of)) if again == kept => {
+                    form.map(index, Pointwise::Kept(of), part)
+                }
+                (Some(_), _) => {
+                    return Err(NotNormal {
+                        layer: index,
+                        rule: "one value is taken again at a time, by arithmetic, behind nothing but functions",
+                    });
+                }
+            };
+            let is_taken_again = |&later: &usize| {
+                let others = &problem.steps[later].others;
+                others.contains(&Operand::Layer(index))
+            };
+            if layers[at + 1..].iter().any(is_taken_again) {
+                kept = Some(index);
+                part = form.map(index, Pointwise::Keep, part);
+            }
         }
         form.settle_factors();
         Ok(form)

@@ -29,6 +29,8 @@ pub struct ShapedLayer {
     pub input: Vec<usize>,
     /// Shape of the output.
     pub output: Vec<usize>,
+    /// What the layer takes beside the first operand.
+    pub others: Vec<Operand>,
 }
 
 /// A graph whose extents are all known.
@@ -104,6 +106,7 @@ impl GraphProblem {
                 problem,
                 input,
                 output,
+                others: others.to_vec(),
             });
         }
         let inputs = graph.inputs().iter().zip(further).map(|(name, shape)| {

@@ -1,14 +1,16 @@
 //! `y = op(x, other)`, where `other` has the shape of `x`, a value for each channel, or one. Arithmetic with
 //! a constant is a [pointwise function](super::pointwise).
 //!
-//! *Condition*: `abs(y)`. *Passes on* `t` as it is, to which that of the residual has been added, times the
-//! magnitude of a factor, or over that of a divisor.
+//! *Condition*: `abs(y)`. *Passes on* `t` as it is, times the magnitude of a factor, or over that of a
+//! divisor. A residual may be off itself, by `u`: sums and differences pass on `t + u`, products
+//! `t * abs(other) + u * abs(x) + t * u`, quotients the most that both make together.
 
-use ndarray::{ArrayD, Axis};
+use ndarray::{ArrayD, Axis, Zip};
 use op_spec::{ArithmeticOp, ArithmeticOperand, ArithmeticProblem};
 
 use super::operator::{Given, Operator, chained};
 use crate::cases::{cases, row, rows};
+use crate::golden_file::Reader;
 use crate::{Case, Cases, Precision};
 
 impl Operator for ArithmeticProblem {
@@ -25,13 +27,40 @@ impl Operator for ArithmeticProblem {
             ArithmeticOp::Div if t > 0.0 => t / other.abs(),
             _ => t,
         });
-        let magnitudes = y.mapv(f64::abs) + &passed_on;
-        magnitudes * (chained(0) * precision.arithmetic) + passed_on
+        rounded(y, passed_on, precision)
     }
 
     fn cost(&self) -> u64 {
         self.len() as u64
     }
+}
+
+/// The tolerance with what the operation itself rounds.
+fn rounded(y: &ArrayD<f64>, passed_on: ArrayD<f64>, precision: &Precision) -> ArrayD<f64> {
+    let magnitudes = y.mapv(f64::abs) + &passed_on;
+    magnitudes * (chained(0) * precision.arithmetic) + passed_on
+}
+
+/// The tolerance where the input may be off by `t`, and the residual, the only parameter, by `u`.
+pub(crate) fn tolerance_of_both(
+    operation: ArithmeticOp,
+    of: &Given<'_>,
+    [t, u]: [&ArrayD<f64>; 2],
+    precision: &Precision,
+) -> ArrayD<f64> {
+    // What is exact may be infinite.
+    let times = |t: f64, magnitude: f64| if t > 0.0 { t * magnitude } else { 0.0 };
+    let values = Zip::from(of.x).and(of.parameters[0]).and(t).and(u);
+    let passed_on = values.map_collect(|x, other, &t, &u| match operation {
+        ArithmeticOp::Mul => times(t, other.abs()) + times(u, x.abs()) + t * u,
+        ArithmeticOp::Div if u == 0.0 => times(t, other.abs().recip()),
+        ArithmeticOp::Div if u < other.abs() => {
+            (t + times(u, (x / other).abs())) / (other.abs() - u)
+        }
+        ArithmeticOp::Div => f64::INFINITY,
+        _ => t + u,
+    });
+    rounded(of.y, passed_on, precision)
 }
 
 /// Each value with the other operand's at its place.
@@ -58,11 +87,7 @@ fn map(
 }
 
 const ADD: Cases = Cases {
-    read: |file| match file.has("residual") {
-        true => file.case("add", "input=residual"),
-        false if file.has("other") => file.case("add", "name=other"),
-        false => file.case("add", ""),
-    },
+    read: |file| file.case("add", of_other(file)),
     ..OF_RESIDUALS
 };
 
@@ -93,6 +118,15 @@ fn cancelled() -> Case {
     case
 }
 
+/// The attributes of an operation with what a golden file has.
+fn of_other(file: &Reader) -> &'static str {
+    match file.has("residual") {
+        true => "input=residual",
+        false if file.has("other") => "name=other",
+        false => "",
+    }
+}
+
 /// Parameters of every form.
 const PARAMETERS: &str = "
     parameter/empty_batch 0x3x5
@@ -108,10 +142,7 @@ const PARAMETERS: &str = "
 macro_rules! operation {
     ($name:literal) => {
         Cases {
-            read: |file| match file.has("other") {
-                true => file.case($name, "name=other"),
-                false => file.case($name, ""),
-            },
+            read: |file| file.case($name, of_other(file)),
             ..cases!(
                 $name, "name=other",
                 smoke: "plain 2x3x5x7",
@@ -122,7 +153,12 @@ macro_rules! operation {
                     value/one_value 1x1
                     value/empty 0x3
                     value/primes 3x1031
-                    value/nan_and_infinities 2x3x211 special"), rows($name, "", "
+                    value/nan_and_infinities 2x3x211 special"), rows($name, "input=residual", "
+                    residual/empty_batch 0x3x5
+                    residual/matrix 5x13
+                    residual/one_value 1x1x1x1
+                    residual/primes 3x7x11x13x5
+                    residual/nan_and_infinities 2x3x29x31 special"), rows($name, "", "
                     value_of_0/special 1x211 value=0 special
                     negative_value/special 1x211 value=-1.5 special")].concat()
             )

@@ -32,7 +32,10 @@ impl Series {
         let expected = "softmax or a layer norm of rows, perhaps arithmetic with parameters, up to eight functions and a residual behind it";
         let refusal = Refusal::Layers { expected };
         let behind = Behind::of(&form.after).ok_or(refusal)?;
-        if form.norm.is_some() || !form.list.is_empty() {
+        if form.norm.is_some()
+            || !form.list.is_empty()
+            || behind.list.functions.keeps().is_present()
+        {
             return Err(refusal);
         }
         let too_long = |_| Refusal::Needs("axes that are counted with 32 bits");

@@ -23,7 +23,8 @@ pub(crate) fn plan(plan: &mut LaunchPlan, dtype: DType, gemm: &Gemm) -> Result<(
 
 /// Whether the kernel applies a list.
 pub(crate) fn applies(list: &OperandList) -> bool {
-    RoundedEpilogue::of(list).is_some() || !(list.adds() || list.is_affine())
+    let is_plain = !(list.has_residual() || list.is_affine());
+    RoundedEpilogue::of(list).is_some() || is_plain && !list.functions.keeps().is_present()
 }
 
 /// Appends the launch, which gives a tensor of shape `output`: the convolution of `x`, which is dense NHWC,

@@ -185,20 +185,27 @@ impl Gemm {
         }
     }
 
-    /// Whether results of a type are stored through this list. Only a store of 16 bits in NHWC adds a
-    /// residual. The few warps of a warp-specialized tile take as long for exponentials as the launch that
-    /// they would save; a list with gain and shift saves two. `docs/tuning.md` has the figures.
+    /// Whether results of a type are stored through this list. Only a store that shuffles, and one of 16
+    /// bits in NHWC, have a residual. The few warps of a warp-specialized tile take as long for exponentials
+    /// as the launch that they would save; a list with gain and shift saves two. `docs/tuning.md` has the
+    /// figures.
     pub(crate) fn stores(&self, list: &OperandList, dtype: DType) -> bool {
         let (list, rounded) = self.lists(list, dtype);
         let steps = list.functions.steps().iter().take(list.functions.len());
         let exponentials = steps.filter(|step| step.function.has_exponential());
+        // The launch that would apply the list to the output reads it and writes it again.
+        let is_shuffled = self.mainloop.is_some() && self.config.geometry.shuffle.is_present();
         let is_quick = match self.mainloop {
-            // The launch that would apply the list to the output reads it and writes it again.
-            Some(_) if self.config.geometry.shuffle.is_present() => true,
+            Some(_) if is_shuffled => true,
             Some(_) => exponentials.count() <= 2 * usize::from(list.is_affine()),
             None => true,
         };
-        rounded != RoundedEpilogue::NONE || !list.adds() && is_quick
+        // Beside the accumulators of a whole tile, and in NHWC, a kept value would spill.
+        let has_room = |mainloop: &MainloopConfig| is_shuffled || mainloop.shares_tile();
+        let fits = !list.functions.keeps().is_present()
+            || self.writes() == Layout::Nchw && self.mainloop.as_ref().is_none_or(has_room);
+        rounded != RoundedEpilogue::NONE
+            || (is_shuffled || !list.has_residual()) && is_quick && fits
     }
 
     /// A list as what is applied to accumulators, and what is applied as results are written.

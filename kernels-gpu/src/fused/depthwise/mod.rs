@@ -101,7 +101,7 @@ pub unsafe fn depthwise<T: Storage>(
 ///
 /// # Safety
 /// As for [`fn@depthwise`]; nothing is pooled. `gain` and `shift` have a value for each channel if the
-/// epilogue has them, and `residual` has one for each output if the list adds it, and does not overlap `y`.
+/// epilogue has them, and `residual` has one for each output if the list has it, and does not overlap `y`.
 #[kernel(instances(T: [f32, f16, bf16]), max_threads = MAX_BLOCK_THREADS, min_blocks = MIN_BLOCKS)]
 pub unsafe fn depthwise_list<T: Storage>(
     x: *const T,

@@ -42,7 +42,7 @@ use launch_config::pointwise::OperandList;
 
 use crate::parts::index::div_rem;
 use crate::parts::nhwc::{BlockPlace, InputRow, Run, ThreadPlace, Vector};
-use crate::parts::pointwise::apply_and_add;
+use crate::parts::pointwise::{Kept, apply_with_residual};
 use crate::parts::store::{GainAndShift, Store, StoreEpilogue};
 use crate::parts::unroll::unroll;
 
@@ -61,7 +61,7 @@ const LISTED: usize = 4;
 /// *Traffic*: the input about once, the residual and each output once.
 ///
 /// # Safety
-/// `x`, `y` and, if the list adds it, `residual` are channels last, start on 16 bytes and are as large as the
+/// `x`, `y` and, if the list has it, `residual` are channels last, start on 16 bytes and are as large as the
 /// geometry says; `y` is apart from the others. `weight` has the taps of each channel side by side. `bias`
 /// has a value for each channel if the geometry has one, and so have `gain` and `shift` if the epilogue has
 /// them. Input and output have less than 2^31 pixels a sample.
@@ -307,7 +307,7 @@ unsafe fn write<T: Storage>(
             values[i] = T::to_f32_vector(ended(sums[i]));
         });
         let mut added = [[0.0; VECTOR_ELEMENTS]; LISTED];
-        if store.list.adds() {
+        if store.list.has_residual() {
             let residual = Global::new(store.residual, elements).slice(start, len);
             unroll!(4, |i| {
                 if first + (i as u32) < run.len {
@@ -315,10 +315,11 @@ unsafe fn write<T: Storage>(
                 }
             });
         }
-        let listed = vectors(apply_and_add::<T, 16>(
+        let listed = vectors(apply_with_residual::<T, 16>(
             store.list,
             flat(values),
             flat(added),
+            Kept::Nothing,
         ));
         unroll!(4, |i| {
             if first + (i as u32) < run.len {

@@ -8,7 +8,7 @@ use launch_config::pointwise::OperandList;
 
 use super::item::{Item, ROWS};
 use crate::parts::index::div_rem;
-use crate::parts::pointwise::apply_and_add;
+use crate::parts::pointwise::{Kept, apply_with_residual};
 use crate::parts::unroll::unroll;
 
 /// Writes the lane's first `rows` sums to the output plane `y`.
@@ -49,7 +49,7 @@ pub(super) unsafe fn listed<T: Storage>(
     let conv = &g.conv;
     let first = (item.z * conv.p + item.p) * conv.q + item.q;
     let mut added = [0.0; ROWS];
-    if list.adds() {
+    if list.has_residual() {
         unroll!(8, |i| {
             if (i as u32) < rows {
                 let at = first + i as u32 * conv.q;
@@ -62,7 +62,7 @@ pub(super) unsafe fn listed<T: Storage>(
     while half < 2 {
         opaque::not_unrolled();
         let ([a, b, c, d, rest @ ..], [e, f, g, h, rest_added @ ..]) = (sums, added);
-        let [a, b, c, d] = apply_and_add::<T, 4>(list, [a, b, c, d], [e, f, g, h]);
+        let [a, b, c, d] = apply_with_residual::<T, 4>(list, [a, b, c, d], [e, f, g, h], Kept::One);
         let ([i, j, k, l], [m, n, o, p]) = (rest, rest_added);
         (sums, added) = ([i, j, k, l, a, b, c, d], [m, n, o, p, e, f, g, h]);
         half += 1;

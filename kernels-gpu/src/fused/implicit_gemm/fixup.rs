@@ -24,7 +24,7 @@ use super::format::Format;
 use super::place::Place;
 use super::tables::from_word;
 use crate::parts::index::div_rem;
-use crate::parts::pointwise::{apply_with, hardswish, silu};
+use crate::parts::pointwise::{Kept, apply_with, hardswish, silu};
 use crate::parts::store::{GainAndShift, StoreEpilogue, sloped};
 
 /// The original tensors of a convolution, and its epilogue.
@@ -33,8 +33,9 @@ pub(super) struct WithoutNorm<'a, T: Storage> {
     pub(super) x: *const T,
     pub(super) weight: *const T,
     pub(super) store: StoreEpilogue,
-    /// What rounded results go through, which adds no residual.
+    /// What rounded results go through, and its residual, which only a shuffled output may have.
     pub(super) list: &'a OperandList,
+    pub(super) residual: *const T,
     /// Gain and shift of the list, if it has them.
     pub(super) behind: GainAndShift,
     /// What rounded results of an NHWC output go through; no others do.
@@ -59,11 +60,26 @@ impl<T: Storage> WithoutNorm<'_, T> {
             epilogue: launch_config::implicit_gemm::Epilogue::NONE,
         },
         list: &OperandList::EMPTY,
+        residual: core::ptr::null(),
         behind: GainAndShift::UNUSED,
         rounded: None,
     };
 
-    /// What the list makes of rounded results of channel `channel` of `channels`.
+    /// Whether the list has a residual. Asked each time: the answer would else take a register during the
+    /// mainloop.
+    #[inline(always)]
+    pub(super) fn has_residual(&self) -> bool {
+        opaque::to_compiler(self.list.residual_at) != OperandList::ABSENT
+    }
+
+    /// Whether the list keeps a value, asked each time as well.
+    #[cfg(hopper)]
+    #[inline(always)]
+    pub(super) fn keeps(&self) -> bool {
+        opaque::to_compiler(self.list.functions.keeps().code()) != 0
+    }
+
+    /// What the list makes of rounded results of channel `channel` of `channels`, with their residuals.
     ///
     /// # Safety
     /// The output has the channel.
@@ -71,11 +87,12 @@ impl<T: Storage> WithoutNorm<'_, T> {
     pub(super) unsafe fn listed<const N: usize>(
         &self,
         values: [f32; N],
+        residual: Option<[f32; N]>,
         (channel, channels): (u32, u32),
     ) -> [f32; N] {
         let (behind, channels) = (self.behind, channels as usize);
         let of_channels = move || [behind.of_channel(channel as usize, channels); N];
-        apply_with::<T, N>(self.list, values, None, Some(of_channels))
+        apply_with::<T, N>(self.list, values, residual, Some(of_channels), Kept::One)
     }
 }
 
@@ -288,9 +305,16 @@ impl<T: Storage> Written<'_, T> {
                         let value = self.without_norm.store.map([gain, shift], sum + bias);
                         let mut value = T::from_f32(value);
                         if !self.without_norm.list.is_empty() {
-                            let listed = [value.to_f32()];
-                            let channel = channel >> shuffle.shift;
-                            let [listed] = self.without_norm.listed(listed, (channel, of_output));
+                            let mut residual = WARP_SPECIALIZED.then_some([0.0]);
+                            if let Some(residual) = &mut residual
+                                && self.without_norm.has_residual()
+                            {
+                                let all = Global::new(self.without_norm.residual, self.y.len());
+                                *residual = [all.load(to).to_f32()];
+                            }
+                            let channel = (channel >> shuffle.shift, of_output);
+                            let values = [value.to_f32()];
+                            let [listed] = self.without_norm.listed(values, residual, channel);
                             value = T::from_f32(listed);
                         }
                         if let Some(Rounded { epilogue, residual }) = self.without_norm.rounded

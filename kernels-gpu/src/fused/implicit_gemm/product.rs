@@ -24,6 +24,8 @@
 //! - Each step adds two K-vectors to the accumulators. Where a K block has an odd number of them, the last
 //!   one meets filters of 0, as does everything beyond the last channel.
 
+use core::ptr;
+
 use cuda_std::global::Global;
 use cuda_std::shared;
 use cuda_std::{cp_async, kernel, opaque, thread};
@@ -131,7 +133,7 @@ const fn min_blocks(tile: GemmTile, format: OperandFormat) -> u32 {
 /// each output channel; `y` has an element for each output, or, with pooling, for each window; `moments` has
 /// the config's `moment_elements()`. Without a norm, `x` and `weight` are the original input and filters, and
 /// `gain` and `shift` have an element for each output channel if the epilogue has them, and those behind if
-/// the list does, which adds no residual; with a norm, none of these is accessed. `y` and `moments` overlap
+/// the list does, which has no residual; with a norm, none of these is accessed. `y` and `moments` overlap
 /// nothing else and start on 16 bytes.
 #[kernel(
     instances(
@@ -184,6 +186,7 @@ pub unsafe fn implicit_gemm<S: Multiplied, F: Format>(
                 epilogue,
             },
             list,
+            residual: ptr::null(),
             behind: GainAndShift {
                 gain: gain_behind,
                 shift: shift_behind,

@@ -1,6 +1,6 @@
 //! Chains that are no preset.
 
-use op_spec::graph::Layer;
+use op_spec::graph::{BroadcastParameter, Layer, OtherTensor};
 use op_spec::{ReductionOp, ReductionSpec};
 
 use super::*;
@@ -197,6 +197,7 @@ fn transposed_convolutions() {
     let each_channel = || Layer::from(Layer::instance_norm("each"));
     let clamp = || Layer::clamp(-0.5, 0.5);
     let maximum = || Layer::from(Layer::max(&[1]));
+    let first = || OtherTensor::Layer(0);
     let interleave = "conv_transpose_interleave";
     for (layers, regions) in [
         (vec![up()], &["conv_transpose2d"][..]),
@@ -213,6 +214,35 @@ fn transposed_convolutions() {
                 Layer::silu(),
             ],
             &["conv_transpose2d scale hardswish add silu"],
+        ),
+        (
+            vec![
+                up(),
+                Layer::add(BroadcastParameter::new("bias")),
+                Layer::add(first()),
+                Layer::mul(first()),
+                Layer::add(first()),
+            ],
+            &["conv_transpose2d add add mul add"],
+        ),
+        (
+            vec![
+                up(),
+                Layer::sub("residual"),
+                Layer::hardswish(),
+                Layer::mul(OtherTensor::Layer(1)),
+            ],
+            &["conv_transpose2d sub hardswish mul"],
+        ),
+        // The kernel that normalises keeps nothing.
+        (
+            vec![
+                up(),
+                norm(4),
+                Layer::tanh(),
+                Layer::div(OtherTensor::Layer(1)),
+            ],
+            &["conv_transpose2d", "group_norm", "tanh div"],
         ),
         (
             vec![up(), norm(4), scale(), Layer::relu()],

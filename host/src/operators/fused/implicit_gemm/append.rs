@@ -208,8 +208,8 @@ pub(crate) fn append_product(
         // strides; bias, gain and shift have an element for each channel where they exist, and the
         // epilogue and the list say whether the last two do; `y` has an element for each output, `moments`
         // the config's size; the pipelines are those of the launch's shared memory. Without a norm, input and
-        // filters exist. In NHWC `rounded` says whether there is a residual, which has the shape and layout
-        // of `y`.
+        // filters exist. The list, in NHWC `rounded`, says whether there is a residual, which has the shape
+        // and layout of `y`.
         let launch = |program: &mut ProgramBuilder, recorded, descales, bytes_moved| unsafe {
             match gemm.writes() {
                 Layout::Nchw if !g.epilogue.is_store() => {
@@ -245,6 +245,7 @@ pub(crate) fn append_product(
                         shift,
                         gain_behind,
                         shift_behind,
+                        residual,
                         y,
                         largest,
                         in_boxes,

@@ -146,7 +146,7 @@ impl<F: Format, S: TileShape> Results<'_, F, S> {
         let ([a, b], [c, d]) = (rounded[0], rounded[1]);
         let without_norm = &self.output.without_norm;
         let [a, b, c, d] =
-            without_norm.listed([a, b, c, d], (channel, self.g.conv.output_channels()));
+            without_norm.listed([a, b, c, d], None, (channel, self.g.conv.output_channels()));
         if TOGETHER == 2 {
             (values[0], values[1]) = ([a, b], [c, d]);
         } else {

@@ -4,8 +4,8 @@ use cuda_std::{Storage, opaque};
 
 use super::super::format::Format;
 use super::TileEpilogue;
-use super::results::{ROW_FILTERS, Results, filter_shift};
-use crate::parts::pointwise::apply_with;
+use super::results::{HALF_SUMS, ROW_FILTERS, Results, filter_shift};
+use crate::parts::pointwise::{Kept, apply_with};
 use crate::parts::unroll::unroll;
 
 impl<F: Format, const SUMS: usize, E: TileEpilogue> Results<'_, F, SUMS, E> {
@@ -39,7 +39,13 @@ impl<F: Format, const SUMS: usize, E: TileEpilogue> Results<'_, F, SUMS, E> {
                 [values[2 * pair], values[2 * pair + 1]] = F::Stored::to_f32_pair(rounded);
             });
             let list = without_norm.list;
-            let values = apply_with::<F::Stored, 16>(list, values, None, Some(of_channels));
+            let keeps = if E::IS_NHWC || SUMS > HALF_SUMS {
+                Kept::Nothing
+            } else {
+                Kept::One
+            };
+            let of_channels = Some(of_channels);
+            let values = apply_with::<F::Stored, 16>(list, values, None, of_channels, keeps);
             unroll!(3, |q| {
                 unroll!(16, |i| {
                     sums[16 * q + i] = sums[16 * (q + 1) + i];

@@ -208,7 +208,8 @@ pub unsafe fn implicit_gemm_sm90<
 /// bytes and has `k_vectors.all_k_vectors(&conv)` K-vectors at the strides of the geometry's `k_vectors`.
 /// `x`, `weight`, `gain`, `shift`, those behind and `list` are otherwise as for `implicit_gemm`. With a
 /// shuffle, `y` has the elements that it says, gain and shift one for each channel of `y`, and several
-/// launches may write the same `y`, each its own elements.
+/// launches may write the same `y`, each its own elements. Then the list may have a residual: `residual` has
+/// the elements of `y`, starts on 16 bytes and does not overlap it.
 #[kernel(
     instances(S: [halves: Halves], F: [bf16x3_f32: Bf16x3]),
     instances(S: [halves: Halves, whole: Whole], F: [scaled_f16_f32: ScaledF16, f16: F16, bf16: Bf16]),
@@ -230,6 +231,7 @@ pub unsafe fn implicit_gemm_sm90_store<
     shift: *const f32,
     gain_behind: *const f32,
     shift_behind: *const f32,
+    residual: *const F::Stored,
     y: *mut F::Stored,
     largest: *mut u32,
     boxes: &TensorMap,
@@ -264,6 +266,7 @@ pub unsafe fn implicit_gemm_sm90_store<
                 epilogue,
             },
             list,
+            residual,
             behind: GainAndShift {
                 gain: gain_behind,
                 shift: shift_behind,
@@ -339,6 +342,7 @@ pub unsafe fn implicit_gemm_sm90_nhwc<
                 epilogue,
             },
             list,
+            residual: ptr::null(),
             behind: GainAndShift {
                 gain: gain_behind,
                 shift: shift_behind,

@@ -68,7 +68,7 @@ pub(super) fn filter_shift<E: TileEpilogue>(g: &GemmGeometry) -> u32 {
 
 /// Elements of the output.
 #[inline(always)]
-fn elements<E: TileEpilogue>(g: &GemmGeometry) -> usize {
+pub(super) fn elements<E: TileEpilogue>(g: &GemmGeometry) -> usize {
     let planes = g.conv.n as usize * (g.conv.output_channels() >> filter_shift::<E>(g)) as usize;
     let plane = if filter_shift::<E>(g) > 0 {
         g.shuffle.plane
@@ -214,6 +214,8 @@ impl<'a, F: Format, const SUMS: usize, E: TileEpilogue> Results<'a, F, SUMS, E> 
                 }
                 if E::IS_NHWC {
                     self.write_pixels(first);
+                } else if self.is_listed_in_rows() {
+                    self.write_shuffled_through_list(opaque::to_compiler(first));
                 } else if self.is_shuffled() {
                     self.write_shuffled(opaque::to_compiler(first));
                 } else if self.writes_runs() {
@@ -392,7 +394,10 @@ impl<'a, F: Format, const SUMS: usize, E: TileEpilogue> Results<'a, F, SUMS, E> 
                 seen |= seen_here && filter < self.filters;
             }
         });
-        if is_without_norm::<E>(&self.g) && !self.output.without_norm.list.is_empty() {
+        if is_without_norm::<E>(&self.g)
+            && !self.output.without_norm.list.is_empty()
+            && !self.is_listed_in_rows()
+        {
             self.list(sums);
         }
         seen

@@ -1,22 +1,24 @@
 //! The store of a warp's results where neighbouring filters are neighbouring columns of the output.
 //!
 //! A row of results in shared memory has the columns of one channel: those that its filters make of each
-//! pixel side by side. Rows of the output are whole vectors of 16 bytes, which lanes copy.
+//! pixel side by side. Rows of the output are whole vectors of 16 bytes, which lanes copy. A list with a
+//! residual is applied on the way, to four neighbouring columns at a time: results are rounded already.
 
 use core::mem::size_of;
 
-use cuda_std::global::GlobalMut;
+use cuda_std::global::{Global, GlobalMut};
 use cuda_std::{Storage, opaque};
-use launch_config::WARP_THREADS;
 use launch_config::implicit_gemm::sm90::{HALF_PIXELS, WARP_FILTERS, WRITTEN_WORDS};
 use launch_config::implicit_gemm::{K_VECTOR_BYTES, PixelShuffle};
+use launch_config::{VECTOR_ELEMENTS, WARP_THREADS};
 
 use super::super::format::Format;
 use super::super::results::is_inside;
 use super::super::tables::from_word;
 use super::TileEpilogue;
-use super::results::Results;
+use super::results::{HALF_SUMS, Results, elements};
 use super::shared_rows::Rows;
+use crate::parts::pointwise::{Kept, apply_with};
 use crate::parts::unroll::unroll;
 
 /// Words of shared memory for each filter of a row.
@@ -30,6 +32,15 @@ impl<F: Format, const SUMS: usize, E: TileEpilogue> Results<'_, F, SUMS, E> {
     #[inline(always)]
     pub(super) fn is_shuffled(&self) -> bool {
         !E::HAS_NORM && !E::IS_NHWC && self.g.shuffle.is_present()
+    }
+
+    /// Whether the list is applied to rows as they are written: it has a residual, or keeps a value for which
+    /// there are no registers beside the accumulators of a whole tile.
+    #[inline(always)]
+    pub(super) fn is_listed_in_rows(&self) -> bool {
+        let without_norm = &self.output.without_norm;
+        self.is_shuffled()
+            && (without_norm.has_residual() || SUMS > HALF_SUMS && without_norm.keeps())
     }
 
     /// The shuffle. Recomputed each time: what depends on it alone would else take registers during the
@@ -79,11 +90,8 @@ impl<F: Format, const SUMS: usize, E: TileEpilogue> Results<'_, F, SUMS, E> {
     /// All lanes of the warp make this call, after a warp barrier behind the stores of the rows.
     #[inline(always)]
     pub(super) unsafe fn write_shuffled(&self, first: u32) {
-        let (g, place, shuffle) = (&self.g, self.place, self.shuffle());
+        let shuffle = self.shuffle();
         let of_vector = K_VECTOR_BYTES / size_of::<F::Stored>() as u32;
-        let of_output = (g.conv.output_channels() >> shuffle.shift) as usize;
-        let channel = place.sample as usize * of_output;
-        let channel = channel + (self.channel >> shuffle.shift) as usize;
         let plane = shuffle.plane as usize;
         let channels = self.filters >> shuffle.shift;
         let row_words = FILTER_WORDS << shuffle.shift;
@@ -94,14 +102,8 @@ impl<F: Format, const SUMS: usize, E: TileEpilogue> Results<'_, F, SUMS, E> {
         while vector < vectors {
             opaque::not_unrolled();
             let pixel = first + ((vector * of_vector) >> shuffle.shift);
-            let word = self.memory.pixels.load(pixel);
-            if is_inside(self.limits(), word) {
-                let [d, h, w] = from_word(word);
-                let slice = self.first_slice() + d * g.outputs_d;
-                let row = shuffle.first + slice * shuffle.slice + (place.p + h) * shuffle.row;
-                let position = row + ((place.q + w) << shuffle.shift);
-                let to = self.output.y.wrapping_add(channel * plane);
-                let mut to = to.wrapping_add(position as usize);
+            if let Some(first) = self.columns_of(&shuffle, pixel) {
+                let mut to = self.output.y.wrapping_add(first);
                 let mut from = vector * (K_VECTOR_BYTES / 4);
                 let mut left = channels;
                 while left > 0 {
@@ -118,6 +120,88 @@ impl<F: Format, const SUMS: usize, E: TileEpilogue> Results<'_, F, SUMS, E> {
                     });
                     from += ROWS_IN_FLIGHT as u32 * row_words;
                     left = left.saturating_sub(ROWS_IN_FLIGHT as u32);
+                }
+            }
+            vector = opaque::to_compiler(vector + WARP_THREADS);
+        }
+    }
+
+    /// Where the columns of pixel `pixel` of the tile begin in the output, for the warp's first channel; none
+    /// beyond the output's end.
+    #[inline(always)]
+    unsafe fn columns_of(&self, shuffle: &PixelShuffle, pixel: u32) -> Option<usize> {
+        let (g, place) = (&self.g, self.place);
+        let word = self.memory.pixels.load(pixel);
+        if !is_inside(self.limits(), word) {
+            return None;
+        }
+        let [d, h, w] = from_word(word);
+        let slice = self.first_slice() + d * g.outputs_d;
+        let row = shuffle.first + slice * shuffle.slice + (place.p + h) * shuffle.row;
+        let position = row + ((place.q + w) << shuffle.shift);
+        let of_output = (g.conv.output_channels() >> shuffle.shift) as usize;
+        let channel = place.sample as usize * of_output;
+        let channel = channel + (self.channel >> shuffle.shift) as usize;
+        Some(channel * shuffle.plane as usize + position as usize)
+    }
+
+    /// The same as [`write_shuffled`](Self::write_shuffled) through the list, four columns at a time.
+    ///
+    /// # Safety
+    /// As of that. The residual, if the list has one, has an element for each of the output, and starts on 16
+    /// bytes.
+    #[inline(always)]
+    pub(super) unsafe fn write_shuffled_through_list(&self, first: u32) {
+        const COLUMNS: u32 = VECTOR_ELEMENTS as u32;
+        let (shuffle, without_norm) = (self.shuffle(), &self.output.without_norm);
+        let elements = elements::<E>(&self.g);
+        let residual = Global::new(without_norm.residual, elements);
+        let y = GlobalMut::new(self.output.y, elements);
+        let has_residual = without_norm.has_residual();
+        let plane = shuffle.plane as usize;
+        let channels = self.filters >> shuffle.shift;
+        let row = (FILTER_WORDS * Rows::<F::Stored>::OF_WORD) << shuffle.shift;
+        let vectors = (Rows::<F::Stored>::PIXELS / COLUMNS) << shuffle.shift;
+        let mut vector = opaque::to_compiler(self.lane);
+        while vector < vectors {
+            opaque::not_unrolled();
+            let column = vector * COLUMNS;
+            let Some(first) = self.columns_of(&shuffle, first + (column >> shuffle.shift)) else {
+                vector = opaque::to_compiler(vector + WARP_THREADS);
+                continue;
+            };
+            let mut done = 0;
+            while done < channels {
+                opaque::not_unrolled();
+                let end = channels.min(done + ROWS_IN_FLIGHT as u32);
+                // Those of several rows are in flight while the first goes through the list.
+                let mut residuals = [[F::Stored::from_f32(0.0); VECTOR_ELEMENTS]; ROWS_IN_FLIGHT];
+                unroll!(4, |i| {
+                    let channel = done + i as u32;
+                    if has_residual && channel < end {
+                        residuals[i] = residual.load_vec(first + channel as usize * plane);
+                    }
+                });
+                while done < end {
+                    opaque::not_unrolled();
+                    let values = self.rows.0.load_vec::<VECTOR_ELEMENTS>(column + done * row);
+                    let channel = (self.channel >> shuffle.shift) + done;
+                    let of_output = self.g.conv.output_channels() >> shuffle.shift;
+                    let behind = without_norm.behind;
+                    let of_channels = move || {
+                        [behind.of_channel(channel as usize, of_output as usize); VECTOR_ELEMENTS]
+                    };
+                    let listed = apply_with::<F::Stored, VECTOR_ELEMENTS>(
+                        without_norm.list,
+                        F::Stored::to_f32_vector(values),
+                        Some(F::Stored::to_f32_vector(residuals[0])),
+                        Some(of_channels),
+                        Kept::One,
+                    );
+                    let to = first + done as usize * plane;
+                    y.store_vec(to, F::Stored::from_f32_vector(listed));
+                    residuals = [residuals[1], residuals[2], residuals[3], residuals[3]];
+                    done = opaque::to_compiler(done + 1);
                 }
             }
             vector = opaque::to_compiler(vector + WARP_THREADS);

@@ -1,0 +1,110 @@
+//! Values that arithmetic takes again, and residuals where results are shuffled.
+
+use op_spec::graph::{BroadcastParameter, Layer, OtherTensor};
+
+use super::*;
+
+/// Results that are shuffled meet a residual, and are kept, as they are written.
+#[test]
+fn transposed_convolutions_meet_a_residual_where_results_are_shuffled() {
+    let up = Layer::conv_transpose3d("up", 64, 3).stride(2).padding(1);
+    let up = Layer::from(up.output_padding(1));
+    let hardswish = [
+        up.clone(),
+        Layer::add("residual"),
+        Layer::hardswish(),
+        Layer::mul(OtherTensor::Layer(1)),
+    ];
+    let again = [
+        up,
+        Layer::add(BroadcastParameter::new("bias")),
+        Layer::mul(OtherTensor::Layer(0)),
+    ];
+    for (layers, channels) in [(&hardswish[..], 32), (&again, 16)] {
+        let chain = Chain::new(channels, layers.to_vec()).unwrap();
+        let input = [2, channels, 4, 16, 16];
+        let chosen = chosen(&chain, &input, DType::F32, &H200, &Options::default());
+        let [region] = &chosen.unwrap()[..] else {
+            panic!("one region");
+        };
+        let config = &region.facts.config;
+        assert!(
+            config.ends_with("results are shuffled into the output"),
+            "{config}"
+        );
+        let last = region.facts.launches.last().unwrap();
+        assert!(last.starts_with("implicit_gemm_sm90_store"), "{last}");
+    }
+}
+
+/// Where a kernel cannot keep a value, or a list is too long for it, the region ends with the value.
+#[test]
+fn values_are_kept_within_a_launch() {
+    let conv = |groups| Layer::from(Layer::conv2d("conv", 64, 3).padding(1).groups(groups));
+    let gated = |groups| {
+        vec![
+            conv(groups),
+            Layer::hardswish(),
+            Layer::mul(OtherTensor::Layer(0)),
+        ]
+    };
+    let long = || {
+        let functions = vec![Layer::relu(); 7];
+        [
+            vec![conv(1)],
+            functions,
+            vec![Layer::mul(OtherTensor::Layer(0))],
+        ]
+        .concat()
+    };
+    let functions = |behind: &[Layer]| {
+        let functions = [vec![Layer::tanh(); 6], vec![Layer::sigmoid()]].concat();
+        [functions, behind.to_vec()].concat()
+    };
+    let nhwc = Order::of_layout(&[2, 64, 20, 24], Layout::Nhwc).unwrap();
+    let names = |layers: Vec<Layer>, order: &Order| {
+        let chain = Chain::new(64, layers).unwrap();
+        let chosen = choose(Query {
+            graph: &chain,
+            problem: &chain.problem(&[2, 64, 20, 24]).unwrap(),
+            dtype: DType::F16,
+            orders: std::slice::from_ref(order),
+            given: &[],
+            properties: &H200,
+            options: &Options::default(),
+        });
+        let chosen = chosen.unwrap().into_iter().map(|of| of.facts);
+        chosen
+            .map(|facts| (facts.layers, facts.launches.len()))
+            .collect::<Vec<_>>()
+    };
+    let of = |layers: &str, launches| (layers.to_owned(), launches);
+    let whole = "conv2d hardswish mul";
+    let apart = [of("conv2d", 1), of("hardswish mul", 1)];
+    assert_eq!(names(gated(1), &Order::Dense), [of(whole, 2)]);
+    assert_eq!(names(gated(1), &nhwc), apart);
+    assert_eq!(names(gated(64), &Order::Dense), [of(whole, 1)]);
+    assert_eq!(names(gated(64), &nhwc), apart);
+    let seven = "relu relu relu relu relu relu relu mul";
+    assert_eq!(
+        names(long(), &Order::Dense),
+        [of("conv2d", 2), of(seven, 1)]
+    );
+    // The second launch begins with what it keeps.
+    let behind = [
+        Layer::relu(),
+        Layer::tanh(),
+        Layer::relu(),
+        Layer::mul(OtherTensor::Layer(8)),
+    ];
+    let seven = "tanh tanh tanh tanh tanh tanh sigmoid";
+    assert_eq!(
+        names(functions(&behind), &Order::Dense),
+        [of(&format!("{seven} relu tanh relu mul"), 2)]
+    );
+    let behind = [Layer::relu(), Layer::mul(OtherTensor::Layer(6))];
+    assert_eq!(
+        names(functions(&behind), &Order::Dense),
+        [of(seven, 1), of("relu mul", 1)]
+    );
+}
