@@ -1,8 +1,10 @@
 //! From lowered regions to the launches of a program.
 
+mod norms;
+
 use launch_config::KernelGeometry;
-use op_spec::graph::{ChannelAffine, LayerProblem, Operand};
-use op_spec::{BatchNormProblem, Layout};
+use op_spec::Layout;
+use op_spec::graph::{LayerProblem, Operand};
 
 use super::choice::Chosen;
 use super::epilogue::{Map, Plan, Pool, ReducedChannels, SeriesKernel, Store};
@@ -12,7 +14,7 @@ use super::producer::Producer;
 use super::region::{Query, output_layout};
 use super::table::Lowered;
 use crate::error::Result;
-use crate::operators::batch_norm::{self, Folded, Statistics};
+use crate::operators::batch_norm;
 use crate::operators::conv::{Filters, append_pad};
 use crate::operators::fused::group_norm_scale_pointwise::{Tail, normalise_and_map};
 use crate::operators::fused::{
@@ -28,8 +30,8 @@ use crate::operators::one_launch::{
 };
 use crate::operators::pointwise::{ListStep, steps};
 use crate::operators::{
-    self, Affine, ConvolutionParameters, Preparations, arithmetic, conv_transpose, layer_norm,
-    pointwise, pool, softmax,
+    self, Affine, ConvolutionParameters, Preparations, conv_transpose, layer_norm, pointwise, pool,
+    softmax,
 };
 use crate::program::{ProgramBuilder, Value};
 use launch_config::norm::NormGeometry;
@@ -58,60 +60,6 @@ impl<'a> Appending<'a> {
     fn first(&self, layer: usize) -> Value {
         self.parameter(layer, 0)
             .expect("the graph's table has the layer's first parameter")
-    }
-
-    /// The weight and the bias of the norm `layer`.
-    fn affine(&self, layer: usize) -> Affine {
-        match &self.of.problem.steps[layer].problem {
-            LayerProblem::BatchNorm(problem) => self.of_batch_norm(layer, problem).0,
-            _ => Affine {
-                weight: self.parameter(layer, 0),
-                bias: self.parameter(layer, 1),
-            },
-        }
-    }
-
-    /// The same of a norm by the batch's statistics, and the running ones that it renews.
-    fn of_batch_norm(
-        &self,
-        layer: usize,
-        problem: &BatchNormProblem,
-    ) -> (Affine, [Option<Value>; 2]) {
-        let parameters = std::array::from_fn(|index| self.parameter(layer, index));
-        batch_norm::of_layer(problem, parameters)
-    }
-
-    /// The parameters of these layers, as a factor and a summand for each channel.
-    fn folded(&mut self, layers: &[(usize, ChannelAffine)]) -> Result<Option<Folded>> {
-        let mut folded = None;
-        for &(layer, affine) in layers {
-            folded = Some(match affine {
-                ChannelAffine::BatchNorm(problem) => self.folded_batch_norm(layer, &problem)?,
-                ChannelAffine::Arithmetic(problem) => {
-                    let (of, other) = ([layers[0].0, layer], self.first(layer));
-                    let (program, preparations) = (&mut *self.program, self.preparations);
-                    arithmetic::folded(program, preparations, of, other, folded, &problem)?
-                }
-            });
-        }
-        Ok(folded)
-    }
-
-    /// Running statistics and parameters of the batch norm `layer`.
-    fn running(&self, layer: usize) -> Statistics {
-        Statistics {
-            mean: self.first(layer),
-            variance: (self.parameter(layer, 1)).expect("a batch norm has both statistics"),
-            weight: self.parameter(layer, 2),
-            bias: self.parameter(layer, 3),
-        }
-    }
-
-    /// Those of the batch norm `layer`.
-    fn folded_batch_norm(&mut self, layer: usize, problem: &BatchNormProblem) -> Result<Folded> {
-        let statistics = self.running(layer);
-        let (program, preparations) = (&mut *self.program, self.preparations);
-        batch_norm::folded(program, preparations, layer, statistics, problem)
     }
 
     /// The parameters of a region that begins with the convolution `layer`.

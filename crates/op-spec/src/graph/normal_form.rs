@@ -21,9 +21,10 @@
 //! 5. A batch norm at inference multiplies and adds constants of the channels, and so does arithmetic with
 //!    parameters. It is part of the list; products with a value for each channel are factors.
 //! 6. The list holds pointwise functions, and arithmetic with residuals, until a reduction follows; what is
-//!    done to the reduction's result is the part `after`. A softmax stands in the place of a reduction, and so
-//!    does a layer norm of which a sample has several rows.
-//! 7. A value of the region that arithmetic behind the next layer takes again is kept meanwhile, one at a time.
+//!    done to the reduction's result is the part `after`. A softmax stands in the place of a reduction, and
+//!    so does a layer norm of which a sample has several rows.
+//! 7. A value of the region that arithmetic behind the next layer takes again is kept meanwhile, one at a
+//!    time.
 //! 8. A linear map is a convolution of images of one pixel. A `flatten` is a form by itself, without parts.
 
 use alloc::vec::Vec;
