@@ -114,6 +114,7 @@ fn every_row_that_was_asked_is_kept() {
             "depthwise: filters of a group is 8, expected 1",
             "implicit-gemm: too few products for each value of the input to pay for its layout",
             "depthwise: filters of a group is 8, expected 1",
+            "gemm: needs 16 bits, dense NHWC, and warpgroup MMA",
             "implicit-gemm: too few products for each value of the input to pay for its layout",
             "direct: taken"
         ]
