@@ -58,7 +58,7 @@ fn partitions_say_which_regions_and_which_rows() {
         (
             "conv2d @no-such | group_norm scale max_pool2d clamp",
             "conv2d: no kernels called no-such: known are one-launch-2d, one-launch-3d, depthwise, \
-             implicit-gemm, direct, transposed, tensor, folded",
+             gemm, implicit-gemm, direct, transposed, tensor, folded",
         ),
     ] {
         assert_eq!(ask(&chain, &FULL_85, text), expected, "{text}");
