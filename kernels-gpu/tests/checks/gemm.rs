@@ -24,6 +24,7 @@ use super::{Outcome, Run, Tensor, compare, label, precision};
 const SHARED_BYTES: u32 = 227 << 10;
 
 const SIGMOID: Listed = Listed::Function(PointwiseSpec::Sigmoid {});
+const RELU: Listed = Listed::Function(PointwiseSpec::Relu {});
 
 fn table() -> [Row; 10] {
     rows! {
@@ -35,7 +36,7 @@ fn table() -> [Row; 10] {
         [1, 584, 16], [1, 3, 4], [1, 1, 1], without_bias(), batch_norm();
         // Tiles of filters, the last one not full; several tiles of pixels for each block.
         [2, 16, 200], [3, 13, 17], [1, 1, 1], batch_norm(), list(&[SILU, ADD]);
-        [2, 64, 136], [1, 21, 16], [1, 1, 1], leaky_relu(0.25), list(&[ADD, HARDSWISH]);
+        [2, 64, 136], [1, 21, 16], [1, 1, 1], leaky_relu(0.25), list(&[HARDSWISH, ADD, RELU]);
         [1, 128, 64], [1, 19, 31], [1, 1, 1], batch_norm(), list(&[HARDSWISH]);
         [1, 24, 128], [1, 11, 50], [1, 1, 1], without_bias(), list(&[ADD]);
         [1, 40, 72], [2, 7, 9], [1, 1, 1], list(&[SILU]);
@@ -95,7 +96,13 @@ fn check<T: Storage>(run: &Run, what: &str, row: &Row, case: Case) -> Outcome {
     let of_row = row.residual_list();
     let (rounded, list) = match RoundedEpilogue::of(&of_row) {
         Some(rounded) => (rounded, PointwiseList::EMPTY),
-        None => (RoundedEpilogue::NONE, of_row.functions),
+        None => {
+            assert!(
+                !of_row.has_residual(),
+                "{what}: the kernel has no such list"
+            );
+            (RoundedEpilogue::NONE, of_row.functions)
+        }
     };
     let mut forms = 0;
     for (tile, schedule) in TILES
