@@ -72,9 +72,10 @@
 //! 8. `atomics`, `clusters`, `registers`, `wgmma`: instructions that need another kind
 //! 9. `mbarriers`: transaction barriers, which need atomics, clusters and transactions
 //! 10. `deadlock`, `transfers`: waiting threads at all barriers; copies that report to a transaction barrier
-//! 11. `functions`, `hopper`, `run`: the functions that kernels call, and the run of a launch
-//! 12. `worker`: the OS thread of a device
-//! 13. `device`: devices, buffers and launches, for the host
+//! 11. `box_stores`: stores of boxes
+//! 12. `functions`, `hopper`, `run`: the functions that kernels call, and the run of a launch
+//! 13. `worker`: the OS thread of a device
+//! 14. `device`: devices, buffers and launches, for the host
 
 mod access;
 mod async_proxy;
