@@ -226,6 +226,9 @@ tests! {
         checks::conv3d_multiply_instance_norm_clamp_multiply_max::matches_on_warpgroups::<f16>
             => checks::conv3d_multiply_instance_norm_clamp_multiply_max::matches_on_warpgroups::<bf16>;
     peak_kernels_store_what_their_mma_batches_come_to: peak::copy, peak::fma, peak::mma, peak::wgmma;
+    copy_rows_keeps_the_bits_of_parts_of_rows:
+        checks::copy_rows::copies::<f32>
+            => checks::copy_rows::copies::<f16>, checks::copy_rows::copies::<bf16>;
     copy_strided_keeps_the_bits_of_any_array:
         checks::copy_strided::copies::<f32, f32>
             => checks::copy_strided::copies::<f16, f16>, checks::copy_strided::copies::<bf16, bf16>;

@@ -18,6 +18,7 @@ pub mod channel_reduction;
 mod clusters;
 pub mod conv;
 pub mod conv_transpose;
+pub mod copy_rows;
 pub mod copy_strided;
 pub mod depthwise;
 pub mod elementwise;

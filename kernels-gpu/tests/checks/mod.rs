@@ -28,6 +28,7 @@ pub(crate) mod conv_transpose;
 pub(crate) mod conv_transpose_epilogue;
 pub(crate) mod conv_transpose_shuffled;
 pub(crate) mod convolved;
+pub(crate) mod copy_rows;
 pub(crate) mod copy_strided;
 pub(crate) mod counted;
 pub(crate) mod depthwise;
