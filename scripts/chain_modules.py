@@ -145,7 +145,7 @@ def module_of(operator, attributes, channels, dimensions):
         return Clamp(**attributes)
     if operator in ("softmax", "log_softmax"):
         return Softmax(operator, **attributes)
-    if "dim" in attributes:
+    if "dim" in attributes and operator not in ("cat", "narrow"):
         return Reduction(operator, **attributes)
     if operator in OTHERS:
         return OTHERS[operator](**attributes)

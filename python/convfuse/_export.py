@@ -22,7 +22,7 @@ from torch import fx, nn
 
 from . import _native, arrays
 from ._regions import tidy, where
-from ._table import POINTWISE, ROWS, WHOLE, Path, Refused, gate, operand, readers, value
+from ._table import POINTWISE, ROWS, SPLITS, WHOLE, Path, Refused, gate, operand, part, readers, value
 
 __all__ = ["ExportError", "Exported", "export"]
 
@@ -77,7 +77,7 @@ def export(
     with _evaluating(model), torch.no_grad():
         program = torch.export.export(model, examples, strict=False)
         table = torch.export.default_decompositions()
-        for one in (*ROWS, *WHOLE):
+        for one in (*ROWS, *WHOLE, *SPLITS):
             table.pop(one, None)
         program = program.run_decompositions(table)
         network = _Network(program, model)
@@ -184,7 +184,10 @@ class _Network:
 
     def add(self, node: fx.Node) -> None:
         """Adds the layers that a node is, perhaps with some behind it."""
-        if node.target is operator.getitem:
+        if node.target in SPLITS:
+            # Its results are layers.
+            return
+        if node.target is operator.getitem and node.args[0].target not in SPLITS:
             # A result of a node that was refused.
             self.values[node] = self.values[node.args[0]]
             return
@@ -215,7 +218,8 @@ class _Network:
     def path(self, node: fx.Node) -> Path:
         """The layers of a node behind the first of its operands that has such."""
         reasons: list[Refused] = []
-        for x in node.all_input_nodes:
+        split = node.target is operator.getitem
+        for x in (node.args[0] if split else node).all_input_nodes:
             if x in self.constants or x in self.further:
                 continue
             try:
@@ -242,12 +246,14 @@ class _Network:
                 raise Refused("an operand that depends on the input, where a layer has a parameter")
         for one in path.inputs[1:]:
             if one in self.constants:
-                raise Refused("a sum with a constant tensor that is not broadcast by channels")
+                raise Refused("together with a constant tensor that is not broadcast by channels")
         return path
 
     def row(self, node: fx.Node) -> Any:
         """How a node becomes a layer."""
         target = node.target
+        if target is operator.getitem:
+            return part
         if target is aten._native_batch_norm_legit.no_stats and value(operand(node)).shape[0] == 1:
             raise Refused("a norm by statistics of one sample alone: give an example of two samples")
         if target in _ADAPTIVE and _is_of_one_size(node):
@@ -271,10 +277,11 @@ class _Network:
         ((name, attributes),) = layer.items()
         own = attributes.get("name")
         if own is None:
-            if "input" not in attributes:
-                return layer
-            other = path.inputs[int(attributes["input"].removeprefix("r"))]
-            return {name: attributes | {"input": self.values[other]}}
+            given = [attributes["input"]] if "input" in attributes else attributes.get("inputs", [])
+            others = [self.values[path.inputs[int(one.removeprefix("r"))]] for one in given]
+            if "inputs" in attributes:
+                return {name: attributes | {"inputs": others}}
+            return {name: attributes | dict(zip(["input"], others))}
         given = {key.removeprefix(own): one for key, one in path.parameters.items() if key == own or key.startswith(f"{own}.")}
         prefix = self.prefix(given)
         if prefix is None:

@@ -23,6 +23,7 @@ __all__ = [
     "FIRST",
     "POINTWISE",
     "ROWS",
+    "SPLITS",
     "TYPES",
     "WHOLE",
     "Path",
@@ -30,6 +31,7 @@ __all__ = [
     "gate",
     "is_copy",
     "operand",
+    "part",
     "readers",
     "same",
     "value",
@@ -343,6 +345,58 @@ def _flatten(node: fx.Node, path: Path) -> None:
         path.add({"flatten": {}}, [node])
     else:
         raise Refused(f"a view of {tuple(x)} as {tuple(flat)}, expected the axes behind the batch as one")
+
+
+@_whole(aten.cat.default)
+def _cat(node: fx.Node, path: Path) -> None:
+    a = arguments(node)
+    first, *others = a["tensors"]
+    dim = a["dim"] % path.known.dim()
+    if first is not path.x:
+        raise Refused("its first value is a constant, or a further input of the model")
+    if dim == 0:
+        raise Refused("values one behind the other along the batch")
+    if any(value(one).dtype is not path.dtype for one in others):
+        raise Refused("an operand of another type")
+    if not others:
+        path.follow([node])
+        return
+    names = [f"r{len(path.inputs) + number}" for number, _ in enumerate(others)]
+    path.inputs.extend(others)
+    path.add({"cat": {"inputs": names, "dim": dim}}, [node])
+
+
+def _narrow(node: fx.Node, path: Path, dim: int, start: int, length: int) -> None:
+    extents = path.known.shape
+    if length == extents[dim]:
+        path.follow([node])
+    elif dim == 0:
+        raise Refused("a part of the batch")
+    else:
+        path.add({"narrow": {"dim": dim, "start": start, "length": length}}, [node])
+
+
+@_whole(aten.slice.Tensor)
+def _slice(node: fx.Node, path: Path) -> None:
+    a, x = arguments(node), path.known
+    dim = a["dim"] % x.dim()
+    extent, length = _numbers([x.shape[dim], value(node).shape[dim]])
+    start = _numbers([a["start"] or 0])[0]
+    if a["step"] != 1:
+        raise Refused("every so many values of an axis")
+    _narrow(node, path, dim, start if start >= 0 else max(start + extent, 0), length)
+
+
+SPLITS = (aten.split_with_sizes.default, aten.split.Tensor)
+"""What gives several parts of a value."""
+
+
+def part(node: fx.Node, path: Path) -> None:
+    """Adds the layer that takes one of the parts that a value is split into."""
+    split, number = node.args
+    dim = arguments(split)["dim"] % path.known.dim()
+    lengths = _numbers([one.shape[dim] for one in split.meta["val"]])
+    _narrow(node, path, dim, sum(lengths[:number]), lengths[number])
 
 
 @_whole(aten.alias.default, aten.detach.default)
