@@ -28,7 +28,7 @@
 #[doc(inline)]
 pub use op_spec::graph::{
     AbsentParameter, ArithmeticLayer, BatchNormLayer, BroadcastParameter, ByIteration, ByTuple,
-    Chain, ConvLayer, ConvTransposeLayer, Graph, GraphBuilder, GraphError, GraphInput,
+    CatLayer, Chain, ConvLayer, ConvTransposeLayer, Graph, GraphBuilder, GraphError, GraphInput,
     GraphProblem, GroupNormLayer, Initialisation, InstanceNormLayer, Layer, LayerNormLayer,
     LayerProblem, Layers, LinearLayer, Operand, Other, OtherTensor, Parameter, Partition,
     PartitionError, PreluLayer, Run, ScaleLayer, ShapedLayer, presets,

@@ -232,6 +232,15 @@ spec_error! {
         /// The most groups.
         limit: usize,
     }: "dim has axes apart from each other, limit {limit} groups of neighbours";
+    /// A part of an axis goes beyond its end.
+    BeyondAxis {
+        /// The axis.
+        dim: usize,
+        /// The index behind the part.
+        end: usize,
+        /// The axis' extent.
+        extent: usize,
+    }: "start + length is {end}, limit {extent}, the input's extent on axis {dim}";
     /// A clamp without any bound.
     NoBound {}: "min and max are both absent, at least one is needed";
     /// A lower bound above the upper one, where PyTorch refuses that.

@@ -33,6 +33,8 @@ fn constructed() -> Vec<Layer> {
         Layer::from(Layer::conv_transpose3d("x", 1, 1)),
         Layer::from(Layer::linear("x", 1, 1)),
         Layer::flatten(),
+        Layer::cat(["x"], 1),
+        Layer::narrow(1, 0, 1),
         Layer::from(Layer::group_norm("x", 1)),
         Layer::from(Layer::instance_norm("x")),
         Layer::from(Layer::layer_norm("x", &[1])),
@@ -112,9 +114,11 @@ fn attributes(operator: &str) -> BTreeSet<String> {
 fn sample(operator: &str, attribute: &str) -> Value {
     match attribute {
         "name" | "input" => json!("x"),
+        "inputs" => json!(["x"]),
+        "start" => json!(0),
         "normalized_shape" => json!([1, 4, 4]),
-        "value" | "dim" | "in_features" | "out_features" | "out_channels" | "kernel_size"
-        | "num_groups" | "output_size" => json!(1),
+        "value" | "length" | "dim" | "in_features" | "out_features" | "out_channels"
+        | "kernel_size" | "num_groups" | "output_size" => json!(1),
         _ => panic!("{operator}: {attribute} has no sample"),
     }
 }

@@ -21,6 +21,7 @@ mod classifiers;
 mod graph;
 mod guide;
 mod inputs;
+mod joins;
 mod layers;
 mod network;
 mod paddings;

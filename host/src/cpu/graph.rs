@@ -77,9 +77,9 @@ pub(crate) fn run_renewing(
             }
         };
         let parameter = |layer: usize, index: usize| {
-            // A residual stands in the place of a parameter.
-            if let (&[_, residual], 0) = (graph.operands(layer), index) {
-                return Some(value(residual));
+            // What a layer takes besides stands in the place of parameters.
+            if let Some(&other) = graph.operands(layer).get(1 + index) {
+                return Some(value(other));
             }
             let slot = *graph.parameters_of(layer).get(index)?;
             let values = parameters.values()[slot].as_slice();

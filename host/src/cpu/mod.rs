@@ -17,6 +17,7 @@ mod max_pool2d;
 mod moments;
 mod pointwise;
 mod pool;
+mod rearranged;
 mod reduction;
 mod softmax;
 mod stage;

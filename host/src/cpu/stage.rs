@@ -16,6 +16,7 @@ use super::maps::{Map, Norm};
 use super::max_pool2d::pool_plane;
 use super::moments::{Moments, normalize_row};
 use super::pool::pool_sample;
+use super::rearranged::Rearranged;
 use super::reduction::reduce_sample;
 use super::softmax::softmax_sample;
 use crate::error::Result;
@@ -104,6 +105,7 @@ struct Buffers {
 
 /// A run of layers, with its parameters.
 pub(super) struct Stage<'a> {
+    rearranged: Option<Rearranged<'a>>,
     convolution: Option<Convolution<'a>>,
     norm: Option<Norm<'a>>,
     pointwise: Vec<Map<'a>>,
@@ -216,7 +218,13 @@ impl<'a> Stage<'a> {
                 [channels, spatial @ ..] => (*channels, spatial.iter().product()),
             },
         };
+        let rearranged = form.rearrangement;
+        let rearranged = rearranged.map(|(layer, of)| Rearranged {
+            of,
+            others: (0..).map_while(|index| parameter(layer, index)).collect(),
+        });
         Self {
+            rearranged,
             convolution,
             norm,
             pointwise: maps(&epilogue.list),
@@ -247,6 +255,10 @@ impl<'a> Stage<'a> {
 
     /// Sample `number`.
     fn run(&self, number: usize, x: &[f32], y: &mut [f32], mapped: &mut Vec<f32>) -> Result<()> {
+        if let Some(rearranged) = &self.rearranged {
+            rearranged.run(number, x, y);
+            return Ok(());
+        }
         let Some(reduction) = self.reduction else {
             self.convolve(x, y)?;
             self.map_groups(number, y);

@@ -13,6 +13,7 @@ use super::produced::Produced;
 use super::producer::Producer;
 use super::region::{Query, output_layout};
 use super::table::Lowered;
+use crate::device::Order;
 use crate::error::Result;
 use crate::operators::batch_norm;
 use crate::operators::conv::{Filters, append_pad};
@@ -30,8 +31,8 @@ use crate::operators::one_launch::{
 };
 use crate::operators::pointwise::{ListStep, steps};
 use crate::operators::{
-    self, Affine, ConvolutionParameters, Preparations, conv_transpose, layer_norm, pointwise, pool,
-    softmax,
+    self, Affine, ConvolutionParameters, Preparations, conv_transpose, copy_rows, layer_norm,
+    pointwise, pool, softmax,
 };
 use crate::program::{ProgramBuilder, Value};
 use launch_config::norm::NormGeometry;
@@ -293,6 +294,15 @@ impl<'a> Appending<'a> {
                 // The folded norm always has weight and bias.
                 (norm.weight, norm.bias) = (true, true);
                 group_norm::append(self.program, produced.value(), affine, norm.geometry()?)
+            }
+            Plan::Rows(rows) => {
+                let mut operands = vec![produced.value()];
+                for &other in &self.of.graph.operands(rows.layer)[1..] {
+                    let other = self.operand(other);
+                    operands.push(self.program.in_layout(other, rows.layout)?);
+                }
+                let order = Order::of_layout(&rows.output, rows.layout)?;
+                copy_rows::append(self.program, &operands, &rows.copies, &rows.output, order)
             }
             Plan::Series(of) => {
                 let folded = self.folded(&of.behind.affine)?;

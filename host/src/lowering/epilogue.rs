@@ -7,9 +7,11 @@ use op_spec::graph::{ChannelAffine, Epilogue, NormalForm, Pointwise, Reduction};
 use op_spec::{ArithmeticOp, ArithmeticProblem, PointwiseProblem, PreluProblem, ScaleProblem};
 
 mod pool;
+mod rows;
 mod series;
 
 pub(super) use pool::{Pool, Windows};
+pub(super) use rows::Rows;
 pub(super) use series::{Series, SeriesKernel};
 
 use super::region::Region;
@@ -44,6 +46,8 @@ pub(super) enum Plan {
     Series(Series),
     /// Pointwise functions and residuals.
     List(Vec<ListStep<usize>>),
+    /// Parts of rows, for a `cat` or a `narrow`.
+    Rows(Rows),
 }
 
 impl Plan {
@@ -72,6 +76,7 @@ impl Plan {
                 "softmax or layer norm, arithmetic with parameters, functions and a residual in one launch"
             }
             Plan::List(_) => "pointwise functions and a residual, up to eight functions a launch",
+            Plan::Rows(_) => "parts of rows, a launch for each operand",
         }
     }
 
@@ -94,9 +99,12 @@ impl Plan {
             Plan::Map(map) | Plan::NormScale(map) | Plan::FoldedScale(map) => Some(map.norm),
             Plan::Pool(pool) => pool.norm,
             Plan::ReducedChannels(reduced) => reduced.norm,
-            Plan::Whole | Plan::Store(_) | Plan::Windows(_) | Plan::Series(_) | Plan::List(_) => {
-                None
-            }
+            Plan::Whole
+            | Plan::Store(_)
+            | Plan::Windows(_)
+            | Plan::Series(_)
+            | Plan::List(_)
+            | Plan::Rows(_) => None,
         }
     }
 }
@@ -368,6 +376,9 @@ pub(super) fn of_tensor(region: &Region<'_>, form: &NormalForm) -> Result<Plan, 
     let refusal = Refusal::Layers { expected };
     if form.convolution.is_some() || form.transposed.is_some() {
         return Err(refusal);
+    }
+    if let Some(rows) = Rows::of(region, form) {
+        return Ok(Plan::Rows(rows));
     }
     let form = &form.epilogue;
     if let Some((_, Reduction::Softmax(_) | Reduction::LayerNorm(_))) = &form.reduce {

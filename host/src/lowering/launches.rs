@@ -26,7 +26,8 @@ use crate::operators::fused::{
 };
 use crate::operators::pointwise::{ListStep, steps};
 use crate::operators::{
-    self, arithmetic, batch_norm, group_norm, layer_norm, norm_statistics, pointwise, pool, softmax,
+    self, arithmetic, batch_norm, copy_rows, group_norm, layer_norm, norm_statistics, pointwise,
+    pool, softmax,
 };
 use crate::program::{LaunchPlan, plan_reformat};
 
@@ -290,6 +291,12 @@ impl Planning<'_> {
                         layer_norm::plan_rows(&mut self.plan, dtype, problem)
                     }
                 }
+            }
+            Plan::Rows(rows) => {
+                for &other in &query.graph.operands(rows.layer)[1..] {
+                    self.in_layout(other, rows.layout)?;
+                }
+                copy_rows::plan(&mut self.plan, dtype, &rows.copies)
             }
             Plan::List(list) => {
                 self.residuals(list, lowered.writes)?;

@@ -5,6 +5,7 @@ pub(crate) mod arithmetic;
 pub(crate) mod batch_norm;
 pub(crate) mod conv;
 pub(crate) mod conv_transpose;
+pub(crate) mod copy_rows;
 pub(crate) mod fused;
 pub(crate) mod group_norm;
 pub(crate) mod instance_norm;

@@ -90,6 +90,8 @@ pub const FAMILIES: &[Family] = &[
     Family::new("conv_transpose3d", conv_transpose3d),
     Family::new("linear", linear),
     Family::new("flatten", flatten),
+    Family::new("cat", cat),
+    Family::new("narrow", narrow),
     Family::new("group_norm", of_groups),
     Family::new("instance_norm", of_channels),
     Family::new("layer_norm", of_samples),
@@ -246,6 +248,26 @@ fn linear(c: &mut Choices) -> Plan {
 fn flatten(c: &mut Choices) -> Plan {
     let channels = c.within(1, 20);
     one(Layer::flatten(), any(c, channels))
+}
+
+/// The input and others of its shape, by a few names, along any axis but the batch.
+fn cat(c: &mut Choices) -> Plan {
+    let channels = c.within(1, 20);
+    let input = any(c, channels);
+    let others = c.within(1, 4);
+    let names: Vec<&str> = (0..others)
+        .map(|_| ["a", "b", "c"][c.within(0, 2)])
+        .collect();
+    one(Layer::cat(names, c.within(1, input.len() - 1)), input)
+}
+
+fn narrow(c: &mut Choices) -> Plan {
+    let channels = c.within(1, 40);
+    let input = any(c, channels);
+    let dim = c.within(1, input.len() - 1);
+    let start = c.within(0, input[dim] - 1);
+    let length = c.within(1, input[dim] - start);
+    one(Layer::narrow(dim, start, length), input)
 }
 
 fn of_groups(c: &mut Choices) -> Plan {

@@ -16,16 +16,18 @@ use super::naming::Naming;
 use super::parameters::Wanted;
 use crate::{
     AdaptiveAvgPoolProblem, AdaptiveAvgPoolSpec, ArithmeticOp, ArithmeticProblem, AvgPoolProblem,
-    AvgPoolSpec, BatchNormProblem, ConvProblem, ConvTransposeProblem, FlattenProblem, FlattenSpec,
-    GroupNormProblem, InstanceNormProblem, LayerNormProblem, LogSoftmaxProblem, LogSoftmaxSpec,
-    MaxPool2dProblem, MaxPool2dSpec, MaxPool3dProblem, MaxPool3dSpec, PointwiseProblem,
-    PointwiseSpec, PoolProblem, PreluProblem, ReductionOp, ReductionProblem, ReductionSpec,
-    ScaleProblem, SoftmaxProblem, SoftmaxSpec, SpecError,
+    AvgPoolSpec, BatchNormProblem, CatProblem, ConvProblem, ConvTransposeProblem, FlattenProblem,
+    FlattenSpec, GroupNormProblem, InstanceNormProblem, LayerNormProblem, LogSoftmaxProblem,
+    LogSoftmaxSpec, MaxPool2dProblem, MaxPool2dSpec, MaxPool3dProblem, MaxPool3dSpec,
+    NarrowProblem, NarrowSpec, PointwiseProblem, PointwiseSpec, PoolProblem, PreluProblem,
+    ReductionOp, ReductionProblem, ReductionSpec, ScaleProblem, SoftmaxProblem, SoftmaxSpec,
+    SpecError,
 };
 
 pub(crate) use super::flow::Flow;
 pub use crate::arithmetic::layer::{ArithmeticLayer, BroadcastParameter, Other, OtherTensor};
 pub use crate::batch_norm::layer::BatchNormLayer;
+pub use crate::cat::CatLayer;
 pub use crate::conv::layer::ConvLayer;
 pub use crate::conv_transpose::layer::ConvTransposeLayer;
 pub use crate::group_norm::layer::GroupNormLayer;
@@ -87,13 +89,20 @@ pub(crate) trait GraphLayer {
         Vec::new()
     }
 
-    /// The names of the values that the layer takes beside its first operand, of the same shape.
+    /// The names of the values that the layer takes beside its first operand, of the same shape but for the
+    /// [joined axis](Self::joined_axis).
     fn operands(&self) -> &[String] {
         &[]
     }
 
     /// The number of the layer whose output it takes beside its first operand, if it is known by its number.
     fn earlier(&self) -> Option<usize> {
+        None
+    }
+
+    /// The axis along which the layer puts its operands one behind the other, if it does. Its
+    /// [`problem`](Self::problem) is then that of their joint shape.
+    fn joined_axis(&self) -> Option<usize> {
         None
     }
 
@@ -126,8 +135,29 @@ pub(crate) enum Role {
     Pointwise(PointwiseProblem),
     Residual(ArithmeticProblem),
     Reduction(Reduction),
+    Rearrangement(Rearrangement),
+}
+
+/// Layers that pass values on as they are, in another order or with others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rearrangement {
     /// Nothing but another shape.
     Flatten,
+    /// Values one behind the other.
+    Cat(CatProblem),
+    /// A part of an axis.
+    Narrow(NarrowProblem),
+}
+
+impl Rearrangement {
+    /// The operator's name.
+    pub(super) const fn operator(&self) -> &'static str {
+        match self {
+            Self::Flatten => "flatten",
+            Self::Cat(_) => "cat",
+            Self::Narrow(_) => "narrow",
+        }
+    }
 }
 
 /// What each result needs several values for: mostly a reduction of these to one.
@@ -347,7 +377,13 @@ layers! {
     |problem: ConvProblem<0>| Role::Convolution(problem.as_conv3d());
     /// All axes behind the batch as one.
     Flatten(FlattenSpec) is "flatten",
-    |_problem: FlattenProblem| Role::Flatten;
+    |_problem: FlattenProblem| Role::Rearrangement(Rearrangement::Flatten);
+    /// Values one behind the other along an axis.
+    Cat(CatLayer) is "cat",
+    |problem: CatProblem| Role::Rearrangement(Rearrangement::Cat(problem));
+    /// A part of an axis.
+    Narrow(NarrowSpec) is "narrow",
+    |problem: NarrowProblem| Role::Rearrangement(Rearrangement::Narrow(problem));
     /// A norm of groups of channels.
     GroupNorm(GroupNormLayer) is "group_norm",
     |problem: GroupNormProblem| Role::Norm(problem);

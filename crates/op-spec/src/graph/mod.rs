@@ -58,9 +58,9 @@ pub use builder::GraphBuilder;
 pub use chain::{ByIteration, ByTuple, Chain, Layers};
 pub use error::GraphError;
 pub use layer::{
-    ArithmeticLayer, BatchNormLayer, BroadcastParameter, ConvLayer, ConvTransposeLayer,
+    ArithmeticLayer, BatchNormLayer, BroadcastParameter, CatLayer, ConvLayer, ConvTransposeLayer,
     GroupNormLayer, InstanceNormLayer, Layer, LayerNormLayer, LayerProblem, LinearLayer, Other,
-    OtherTensor, PreluLayer, Reduction, ScaleLayer,
+    OtherTensor, PreluLayer, Rearrangement, Reduction, ScaleLayer,
 };
 pub use normal_form::{ChannelAffine, Epilogue, NormalForm, NotNormal, Pointwise};
 pub use parameters::{AbsentParameter, Initialisation, Parameter};

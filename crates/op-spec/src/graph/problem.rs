@@ -25,7 +25,7 @@ pub struct GraphInput {
 pub struct ShapedLayer {
     /// What is to be computed.
     pub problem: LayerProblem,
-    /// Shape of the first operand, and of all others.
+    /// Shape of the first operand, and of all others where the layer does not join them along an axis.
     pub input: Vec<usize>,
     /// Shape of the output.
     pub output: Vec<usize>,
@@ -81,13 +81,17 @@ impl GraphProblem {
             if rank.is_none_or(|rank| rank == shape.len()) {
                 check_channels(operator, shape, expected).map_err(refuse)?;
             }
-            let (problem, output) = layer.problem(shape).map_err(refuse)?;
+            // The shape of what the operands are together, where the layer joins them.
+            let mut joint = shape.clone();
+            let joined = layer.joined_axis().filter(|&axis| axis < shape.len());
+            let made = match joined {
+                Some(_) => None,
+                None => Some(layer.problem(shape).map_err(refuse)?),
+            };
             for other in others {
-                match *other {
-                    Operand::Layer(layer) => {
-                        same(operator, shape, &steps[layer].output).map_err(refuse)?
-                    }
-                    Operand::Input(0) => same(operator, shape, &first).map_err(refuse)?,
+                let actual = match *other {
+                    Operand::Layer(layer) => &steps[layer].output,
+                    Operand::Input(0) => &first,
                     Operand::Input(input) => {
                         let known = further[input - 1].get_or_insert_with(|| shape.clone());
                         if known != shape {
@@ -98,9 +102,18 @@ impl GraphProblem {
                                 expected: known.clone(),
                             });
                         }
+                        shape
                     }
+                };
+                match joined {
+                    Some(axis) => join(operator, &mut joint, actual, axis).map_err(refuse)?,
+                    None => same_shape(operator, "residual", actual, shape).map_err(refuse)?,
                 }
             }
+            let (problem, output) = match made {
+                Some(made) => made,
+                None => layer.problem(&joint).map_err(refuse)?,
+            };
             let input = shape.clone();
             steps.push(ShapedLayer {
                 problem,
@@ -147,9 +160,20 @@ impl GraphProblem {
     }
 }
 
-/// Checks that a layer's operands have one shape.
-fn same(operator: &'static str, first: &[usize], other: &[usize]) -> Result<(), SpecError> {
-    same_shape(operator, "residual", other, first)
+/// Adds the extent of a further operand along the axis on which a layer joins them. The others are the same.
+fn join(
+    operator: &'static str,
+    joint: &mut [usize],
+    other: &[usize],
+    axis: usize,
+) -> Result<(), SpecError> {
+    let mut expected = joint.to_vec();
+    if let (Some(expected), Some(own)) = (expected.get_mut(axis), other.get(axis)) {
+        *expected = *own;
+    }
+    same_shape(operator, "operand", other, &expected)?;
+    joint[axis] = joint[axis].saturating_add(other[axis]);
+    Ok(())
 }
 
 /// The graph's own number of channels, which its parameters follow, against the input's.

@@ -10,6 +10,7 @@ use crate::Cases;
 
 pub mod arithmetic;
 pub mod batch_norm;
+pub mod cat;
 pub mod conv;
 pub mod conv_transpose;
 pub mod flatten;
@@ -18,6 +19,7 @@ pub mod instance_norm;
 pub mod layer_norm;
 pub mod linear;
 pub mod max_pool2d;
+pub mod narrow;
 mod operator;
 pub mod pointwise;
 pub mod pool;
@@ -33,6 +35,8 @@ pub(crate) fn of(layer: &LayerProblem) -> &dyn Operator {
     match layer {
         LayerProblem::Linear(problem) => problem,
         LayerProblem::Flatten(problem) => problem,
+        LayerProblem::Cat(problem) => problem,
+        LayerProblem::Narrow(problem) => problem,
         LayerProblem::Conv1d(problem) => problem,
         LayerProblem::Conv2d(problem) => problem,
         LayerProblem::Conv3d(problem) => problem,
@@ -77,6 +81,8 @@ const CASES: &[Cases] = &[
     conv_transpose::CONV_TRANSPOSE3D,
     linear::CASES,
     flatten::CASES,
+    cat::CASES,
+    narrow::CASES,
     group_norm::CASES,
     instance_norm::CASES,
     layer_norm::CASES,
