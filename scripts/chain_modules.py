@@ -18,6 +18,7 @@ BATCH_NORMS = {1: nn.BatchNorm1d, 2: nn.BatchNorm2d, 3: nn.BatchNorm3d}
 OTHERS = {
     "flatten": nn.Flatten,
     "linear": nn.Linear,
+    "upsample": nn.Upsample,
     "layer_norm": nn.LayerNorm,
     "max_pool2d": nn.MaxPool2d,
     "max_pool3d": nn.MaxPool3d,

@@ -15,7 +15,7 @@ use crate::ops::{
     adaptive_avg_pool2d, adaptive_avg_pool3d, add, avg_pool2d, avg_pool3d, batch_norm,
     conv_transpose1d_with, conv_transpose2d_with, conv_transpose3d_with, conv1d_with, conv2d_with,
     conv3d_with, div, group_norm, instance_norm, layer_norm, linear_with, log_softmax, max_pool2d,
-    max_pool3d, mul, prelu, reduction, scale, softmax, sub,
+    max_pool3d, mul, prelu, reduction, scale, softmax, sub, upsample,
 };
 use crate::spec::ArithmeticOp;
 
@@ -123,6 +123,7 @@ pub fn layer(
         Layer::Scale(_) => scale(x, weight()),
         Layer::Prelu(_) => prelu(x, weight()),
         Layer::MaxPool2d(pool) => max_pool2d(x, pool),
+        Layer::Upsample(spec) => upsample(x, spec),
         Layer::Softmax(spec) => softmax(x, spec),
         Layer::LogSoftmax(spec) => log_softmax(x, spec),
         Layer::Reduction(spec) => reduction(x, spec),

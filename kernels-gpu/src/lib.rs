@@ -10,7 +10,7 @@
 //!
 //! | file | what it holds |
 //! |---|---|
-//! | `conv/`, `conv_transpose`, `group_norm`, `layer_norm`, `batch_norm`, `arithmetic`, `scale`, `max_pool2d`, `pool`, `pointwise`, `channel_reduction`, `reduction`, `softmax` | the operators |
+//! | `conv/`, `conv_transpose`, `group_norm`, `layer_norm`, `batch_norm`, `arithmetic`, `scale`, `max_pool2d`, `pool`, `pointwise`, `channel_reduction`, `reduction`, `softmax`, `upsample` | the operators |
 //! | `fused/` | their fusions |
 //! | `one_launch/` | problems 85 and 79 of KernelBench in one launch each |
 //! | `copy_strided`, `copy_rows` | arrays with any strides, made dense; parts of rows |
@@ -51,5 +51,6 @@ pub mod prelu;
 pub mod reduction;
 pub mod scale;
 pub mod softmax;
+pub mod upsample;
 
 mod parts;

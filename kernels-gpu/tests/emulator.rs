@@ -127,6 +127,8 @@ tests! {
         checks::softmax::matches::<f16> => checks::softmax::matches::<bf16>;
     softmax_applies_lists:
         checks::softmax::lists::<f32> => checks::softmax::lists::<f16>, checks::softmax::lists::<bf16>;
+    upsample_matches_in_every_mode:
+        checks::upsample::matches::<f32> => checks::upsample::matches::<f16>, checks::upsample::matches::<bf16>;
     row_reduction_averages_by_any_divisor: checks::row_reduction::averages_by_any_divisor;
     channel_reduction_matches_alone_and_fused: checks::channel_reduction::channel_reduction::<f32>;
     channel_reduction_matches_in_half_precision:
@@ -247,6 +249,7 @@ tests! {
     far_elements_are_found_by_pools:
         checks::far_pools::images, checks::far_pools::volumes, checks::far_pools::nhwc, checks::far_pools::rows,
         checks::far_pools::channels;
+    far_elements_are_found_by_upsampling: checks::upsample::far;
     far_elements_are_found_by_series: checks::softmax::far, checks::layer_norm_rows::far;
     far_elements_are_found_by_norms:
         checks::far_norms::statistics::<f32>, checks::far_norms::resident::<f32>

@@ -138,6 +138,12 @@ def _layer(
             return F.linear(x, weight, bias)
         case "flatten":
             return x.flatten(1)
+        case "upsample":
+            mode = a.get("mode", "nearest")
+            corners = None if mode.startswith("nearest") else a.get("align_corners", False)
+            batch = x.unsqueeze(0) if lacks_batch else x
+            y = F.interpolate(batch, a.get("size"), a.get("scale_factor"), mode, corners)
+            return y.squeeze(0) if lacks_batch else y
         case "narrow":
             return x.narrow(a["dim"], a["start"], a["length"])
         case "group_norm":
@@ -270,6 +276,13 @@ def output_shape(chain: Parsed, shape: Sequence[Any], layers: int | None = None)
             continue
         if operator == "flatten":
             shape[1:] = [math.prod(shape[1:])]
+            continue
+        if operator == "upsample":
+            axes = len(shape) - 2
+            size, factor = a.get("size"), a.get("scale_factor")
+            to = _each(size, axes) if factor is None else None
+            by = [factor] * axes if isinstance(factor, (int, float)) else factor
+            shape[2:] = to or [math.floor(one * each) for one, each in zip(shape[2:], by)]
             continue
         if operator == "narrow":
             shape[a["dim"]] = a["length"]

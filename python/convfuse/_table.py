@@ -399,6 +399,32 @@ def part(node: fx.Node, path: Path) -> None:
     _narrow(node, path, dim, sum(lengths[:number]), lengths[number])
 
 
+_UPSAMPLE = {
+    aten.upsample_nearest1d.vec: "nearest",
+    aten.upsample_nearest2d.vec: "nearest",
+    aten.upsample_nearest3d.vec: "nearest",
+    aten._upsample_nearest_exact1d.vec: "nearest-exact",
+    aten._upsample_nearest_exact2d.vec: "nearest-exact",
+    aten._upsample_nearest_exact3d.vec: "nearest-exact",
+    aten.upsample_linear1d.vec: "linear",
+    aten.upsample_bilinear2d.vec: "bilinear",
+    aten.upsample_trilinear3d.vec: "trilinear",
+}
+
+
+@_whole(*_UPSAMPLE)
+def _upsample(node: fx.Node, path: Path) -> None:
+    a = arguments(node)
+    layer: dict[str, Any] = {"mode": _UPSAMPLE[node.target]}
+    if a["scale_factors"] is None:
+        layer["size"] = _numbers(a["output_size"])
+    else:
+        layer["scale_factor"] = [_number(one) for one in a["scale_factors"]]
+    if a.get("align_corners"):
+        layer["align_corners"] = True
+    path.add({"upsample": layer}, [node])
+
+
 @_whole(aten.alias.default, aten.detach.default)
 def _same(node: fx.Node, path: Path) -> None:
     path.follow([node])

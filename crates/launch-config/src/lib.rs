@@ -40,6 +40,7 @@ mod refusal;
 pub mod row_reduction;
 pub mod series;
 pub mod softmax;
+pub mod upsample;
 
 pub use arch::{Arch, f16_multiply_adds_per_cycle};
 pub use geometry::KernelGeometry;

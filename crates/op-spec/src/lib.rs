@@ -70,6 +70,7 @@ mod prelu;
 mod reduction;
 mod scale;
 mod softmax;
+mod upsample;
 
 pub use arithmetic::{ArithmeticOp, ArithmeticOperand, ArithmeticProblem, ArithmeticSpec};
 pub use batch_norm::{BatchNormProblem, BatchNormSpec};
@@ -101,3 +102,4 @@ pub use scale::{ScaleProblem, ScaleSpec};
 pub use setters::PerAxis;
 pub use shape::{AxisShape, ChannelShape, MAX_ELEMENTS, Shape};
 pub use softmax::{LogSoftmaxProblem, LogSoftmaxSpec, SoftmaxProblem, SoftmaxSpec};
+pub use upsample::{EachAxis, UpsampleAxis, UpsampleMode, UpsampleProblem, UpsampleSpec};

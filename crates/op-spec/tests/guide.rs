@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use jsonschema::Validator;
 use op_spec::graph::{Chain, Layer};
-use op_spec::{GeluApproximation, ReductionOp, ReductionSpec};
+use op_spec::{GeluApproximation, ReductionOp, ReductionSpec, UpsampleSpec};
 use serde_json::{Map, Value, json};
 
 /// A file of the repository.
@@ -35,6 +35,7 @@ fn constructed() -> Vec<Layer> {
         Layer::flatten(),
         Layer::cat(["x"], 1),
         Layer::narrow(1, 0, 1),
+        Layer::upsample(UpsampleSpec::scale_factor(2.0)),
         Layer::from(Layer::group_norm("x", 1)),
         Layer::from(Layer::instance_norm("x")),
         Layer::from(Layer::layer_norm("x", &[1])),
@@ -135,11 +136,15 @@ fn required(operator: &str) -> Map<String, Value> {
     given
 }
 
-/// What `clamp` needs besides: at least one of its bounds, which single attributes cannot say.
+/// What `clamp` and `upsample` need besides: at least one of the bounds, and either a size or a factor, which
+/// single attributes cannot say.
 fn valid(operator: &str) -> Map<String, Value> {
     let mut given = required(operator);
     if operator == "clamp" {
         given.insert("min".to_owned(), json!(0.0));
+    }
+    if operator == "upsample" {
+        given.insert("size".to_owned(), json!(1));
     }
     given
 }

@@ -28,3 +28,4 @@ mod paddings;
 mod pool;
 mod properties;
 mod refusals;
+mod upsample;

@@ -210,6 +210,7 @@ fn output_shape(form: &NormalForm, input: &[usize]) -> Vec<usize> {
     match form.epilogue.reduce {
         Some((_, Reduction::Pool(pool))) => output[2..].copy_from_slice(&pool.output_shape()[2..]),
         Some((_, Reduction::MaxPool2d(pool))) => output[2..].copy_from_slice(&pool.output),
+        Some((_, Reduction::Upsample(of))) => output[2..].copy_from_slice(&of.output_shape()[2..]),
         Some((_, Reduction::Axes(problem))) => return problem.output_shape(&output),
         Some((_, Reduction::Softmax(_) | Reduction::LayerNorm(_))) | None => {}
     }

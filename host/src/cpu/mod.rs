@@ -21,6 +21,7 @@ mod rearranged;
 mod reduction;
 mod softmax;
 mod stage;
+mod upsample;
 
 use std::borrow::Cow;
 

@@ -19,6 +19,7 @@ use super::pool::pool_sample;
 use super::rearranged::Rearranged;
 use super::reduction::reduce_sample;
 use super::softmax::softmax_sample;
+use super::upsample::upsample_sample;
 use crate::error::Result;
 use crate::host_memory::{affordable, reserve, resize, zeroed};
 
@@ -264,18 +265,21 @@ impl<'a> Stage<'a> {
             self.map_groups(number, y);
             return Ok(());
         };
-        if let Reduction::Pool(pool) = &reduction
-            && self.is_alone()
-        {
-            pool_sample(x, y, pool);
+        let of_windows = |x: &[f32], y: &mut [f32]| match &reduction {
+            Reduction::Pool(pool) => pool_sample(x, y, pool),
+            Reduction::Upsample(problem) => upsample_sample(x, y, problem),
+            _ => unreachable!("one of these"),
+        };
+        if matches!(reduction, Reduction::Pool(_) | Reduction::Upsample(_)) && self.is_alone() {
+            of_windows(x, y);
             return Ok(());
         }
         resize(mapped, self.mapped_len)?;
         self.convolve(x, mapped)?;
         match reduction {
-            Reduction::Pool(pool) => {
+            Reduction::Pool(_) | Reduction::Upsample(_) => {
                 self.map_groups(number, mapped);
-                pool_sample(mapped, y, &pool);
+                of_windows(mapped, y);
                 let pooled = y.len() / (self.mapped_len / self.plane);
                 for (c, y) in y.chunks_exact_mut(pooled).enumerate() {
                     let first = number * self.output_len + c * pooled;

@@ -7,7 +7,7 @@ use op_spec::Layout;
 use op_spec::graph::{LayerProblem, Operand};
 
 use super::choice::Chosen;
-use super::epilogue::{Map, Plan, Pool, ReducedChannels, SeriesKernel, Store};
+use super::epilogue::{Map, Plan, Pool, ReducedChannels, SeriesKernel, Store, WindowsKernel};
 use super::launches::{alone, geometry};
 use super::produced::Produced;
 use super::producer::Producer;
@@ -32,7 +32,7 @@ use crate::operators::one_launch::{
 use crate::operators::pointwise::{ListStep, steps};
 use crate::operators::{
     self, Affine, ConvolutionParameters, Preparations, conv_transpose, copy_rows, layer_norm,
-    pointwise, pool, softmax,
+    pointwise, pool, softmax, upsample,
 };
 use crate::program::{ProgramBuilder, Value};
 use launch_config::norm::NormGeometry;
@@ -272,7 +272,13 @@ impl<'a> Appending<'a> {
             Plan::Pool(pool) => self.pool(&produced, pool),
             Plan::Windows(windows) => {
                 let (program, x) = (&mut *self.program, produced.value());
-                let pooled = pool::append_nhwc(program, x, &windows.geometry, &windows.output)?;
+                let output = &windows.output;
+                let pooled = match &windows.kernel {
+                    WindowsKernel::Pool(windows) => pool::append_nhwc(program, x, windows, output)?,
+                    WindowsKernel::Upsample(geometry) => {
+                        upsample::append_nhwc(program, x, geometry, output)?
+                    }
+                };
                 pointwise::append(program, pooled, &steps(&windows.functions))
             }
             Plan::ReducedChannels(reduced) => self.reduce_channels(&produced, reduced),

@@ -10,7 +10,7 @@ mod pool;
 mod rows;
 mod series;
 
-pub(super) use pool::{Pool, Windows};
+pub(super) use pool::{Pool, Windows, WindowsKernel};
 pub(super) use rows::Rows;
 pub(super) use series::{Series, SeriesKernel};
 

@@ -10,7 +10,7 @@ use op_spec::graph::{ChannelAffine, LayerProblem, NormalForm, Operand, Pointwise
 use op_spec::{GroupNormProblem, Layout};
 
 use super::choice::Chosen;
-use super::epilogue::{Plan, Pool, SeriesKernel, Store};
+use super::epilogue::{Plan, Pool, SeriesKernel, Store, WindowsKernel};
 use super::producer::Producer;
 use super::region::{Query, output_layout};
 use super::table::Lowered;
@@ -27,7 +27,7 @@ use crate::operators::fused::{
 use crate::operators::pointwise::{ListStep, steps};
 use crate::operators::{
     self, arithmetic, batch_norm, copy_rows, group_norm, layer_norm, norm_statistics, pointwise,
-    pool, softmax,
+    pool, softmax, upsample,
 };
 use crate::program::{LaunchPlan, plan_reformat};
 
@@ -250,7 +250,14 @@ impl Planning<'_> {
             }
             Plan::Pool(pool) => self.pool(lowered, pool),
             Plan::Windows(windows) => {
-                pool::plan_nhwc(&mut self.plan, dtype, &windows.geometry)?;
+                match &windows.kernel {
+                    WindowsKernel::Pool(windows) => {
+                        pool::plan_nhwc(&mut self.plan, dtype, windows)?;
+                    }
+                    WindowsKernel::Upsample(geometry) => {
+                        upsample::plan_nhwc(&mut self.plan, dtype, geometry)?;
+                    }
+                }
                 let len = output.iter().map(|&extent| extent as u64).product();
                 pointwise::plan(&mut self.plan, dtype, len, &steps::<()>(&windows.functions))
             }

@@ -59,6 +59,7 @@ pub(crate) mod pool;
 pub(crate) mod row_reduction;
 mod rows;
 pub(crate) mod softmax;
+pub(crate) mod upsample;
 pub(crate) mod warp_specialized_tiles;
 
 /// Why a check failed: what the emulator reported, or what differs.

@@ -1,7 +1,7 @@
 //! What cases are drawn from: every operator, and chains of the kinds that kernels are made for.
 
 use convfuse::graph::{Chain, ConvLayer, ConvTransposeLayer, GraphError, Layer, Other};
-use convfuse::spec::{ClampSpec, ReductionOp};
+use convfuse::spec::{ClampSpec, ReductionOp, UpsampleMode, UpsampleSpec};
 
 mod chains;
 
@@ -113,6 +113,7 @@ pub const FAMILIES: &[Family] = &[
     Family::new("adaptive_avg_pool3d", |c| {
         pool(c, 3, |_, _| Layer::adaptive_avg_pool3d())
     }),
+    Family::new("upsample", upsample),
     Family::new(REDUCTION, over_axes),
     Family::new("softmax", |c| shares(c, Layer::softmax)),
     Family::new("log_softmax", |c| shares(c, Layer::log_softmax)),
@@ -259,6 +260,29 @@ fn cat(c: &mut Choices) -> Plan {
         .map(|_| ["a", "b", "c"][c.within(0, 2)])
         .collect();
     one(Layer::cat(names, c.within(1, input.len() - 1)), input)
+}
+
+/// To a size or by a factor, of every mode.
+fn upsample(c: &mut Choices) -> Plan {
+    let dimensions = c.within(1, 3);
+    let channels = c.within(1, 12);
+    let input = shape(c, channels, dimensions, 1, [400, 20, 6][dimensions - 1]);
+    let spec = match c.once_in(2) {
+        true => UpsampleSpec::size(c.within(1, [900, 40, 12][dimensions - 1])),
+        // Not below what leaves an axis of one value a value.
+        false => UpsampleSpec::scale_factor(1.0 + c.within(0, 20) as f64 * 0.13),
+    };
+    let linear = [
+        UpsampleMode::Linear,
+        UpsampleMode::Bilinear,
+        UpsampleMode::Trilinear,
+    ];
+    let spec = match c.below(4) {
+        0 => spec,
+        1 => spec.mode(UpsampleMode::NearestExact),
+        more => spec.mode(linear[dimensions - 1]).align_corners(more == 3),
+    };
+    one(Layer::upsample(spec), input)
 }
 
 fn narrow(c: &mut Choices) -> Plan {

@@ -21,7 +21,7 @@ use crate::{
     LogSoftmaxSpec, MaxPool2dProblem, MaxPool2dSpec, MaxPool3dProblem, MaxPool3dSpec,
     NarrowProblem, NarrowSpec, PointwiseProblem, PointwiseSpec, PoolProblem, PreluProblem,
     ReductionOp, ReductionProblem, ReductionSpec, ScaleProblem, SoftmaxProblem, SoftmaxSpec,
-    SpecError,
+    SpecError, UpsampleProblem, UpsampleSpec,
 };
 
 pub(crate) use super::flow::Flow;
@@ -173,6 +173,8 @@ pub enum Reduction {
     Softmax(SoftmaxProblem),
     /// A norm of each of several rows of a sample.
     LayerNorm(LayerNormProblem),
+    /// Nearest or interpolated values of images and the like.
+    Upsample(UpsampleProblem),
 }
 
 impl Reduction {
@@ -184,6 +186,7 @@ impl Reduction {
             Self::Pool(pool) => pool.operator,
             Self::Softmax(problem) => problem.operator(),
             Self::LayerNorm(_) => "layer_norm",
+            Self::Upsample(_) => "upsample",
         }
     }
 }
@@ -429,4 +432,7 @@ layers! {
     /// The average of each channel of volumes.
     AdaptiveAvgPool3d(AdaptiveAvgPoolSpec<3>) is "adaptive_avg_pool3d",
     |problem: AdaptiveAvgPoolProblem<3>| Role::Reduction(Reduction::Pool(problem.pool));
+    /// Nearest values of sequences, images and volumes, or interpolated ones.
+    Upsample(UpsampleSpec) is "upsample",
+    |problem: UpsampleProblem| Role::Reduction(Reduction::Upsample(problem));
 }

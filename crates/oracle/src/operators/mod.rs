@@ -27,6 +27,7 @@ pub mod prelu;
 pub mod reduction;
 pub mod scale;
 pub mod softmax;
+pub mod upsample;
 
 pub use operator::{Given, Operator};
 
@@ -57,6 +58,7 @@ pub(crate) fn of(layer: &LayerProblem) -> &dyn Operator {
         LayerProblem::AdaptiveAvgPool2d(problem) => &problem.pool,
         LayerProblem::AdaptiveAvgPool3d(problem) => &problem.pool,
         LayerProblem::Reduction(problem) => problem,
+        LayerProblem::Upsample(problem) => problem,
         LayerProblem::Softmax(problem) => problem,
         LayerProblem::LogSoftmax(problem) => &problem.softmax,
         LayerProblem::Pointwise(problem) => problem,
@@ -95,4 +97,5 @@ const CASES: &[Cases] = &[
     pool::AVG_POOL3D,
     pool::ADAPTIVE_AVG_POOL2D,
     pool::ADAPTIVE_AVG_POOL3D,
+    upsample::CASES,
 ];
