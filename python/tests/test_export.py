@@ -102,7 +102,10 @@ def ran(exported, *inputs):
     """What a network gives for inputs, by its files."""
     values = {name: one for name, (one, _) in stored(exported.parameters).items()}
     model = arrays.Model(exported.network.read_text(), values)
-    return torch.from_numpy(np.array(model(*(one.numpy() for one in inputs))))
+    found = model(*(one.numpy() for one in inputs))
+    if isinstance(found, tuple):
+        return tuple(torch.from_numpy(np.array(one)) for one in found)
+    return torch.from_numpy(np.array(found))
 
 
 def operators(exported):
@@ -307,9 +310,16 @@ def test_every_operator_that_is_no_layer_is_listed(tmp_path):
 
 
 def test_other_models_are_refused(tmp_path):
-    several = Lambda(lambda self, x: (self.conv(x), x))
+    passed = Lambda(lambda self, x: (self.conv(x), x))
+    twice = Lambda(lambda self, x: [self.conv(x)] * 2)
+    alone = Lambda(lambda self, x: (self.conv(x), self.conv.weight * 2))
     nothing = Lambda(lambda self, x: x)
-    for model, words in [(several, "gives 2 results"), (nothing, "no layers")]:
+    for model, words in [
+        (passed, "is no value that a layer gives"),
+        (twice, "is an output already"),
+        (alone, "does not depend on its input"),
+        (nothing, "no layers"),
+    ]:
         with pytest.raises(convfuse.ExportError, match=words):
             convfuse.export(model, torch.randn(2, 4, 8, 8), tmp_path / "net")
     # A norm of one sample's channels may be of the batch.

@@ -134,3 +134,39 @@ def test_interpolation_is_a_layer(tmp_path, attributes):
     layer = json.loads(exported.network.read_text())["layers"][1]["layer"]["upsample"]
     recomputed = "size" in attributes or "recompute_scale_factor" in attributes
     assert ("size" in layer) == recomputed and ("scale_factor" in layer) != recomputed
+
+
+class Pyramid(nn.Module):
+    """A backbone with a pyramid of features, as detectors have it, which gives all of its levels."""
+
+    def __init__(self):
+        super().__init__()
+        self.stem = nn.Sequential(nn.Conv2d(3, 8, 3, 2, 1), nn.ReLU())
+        self.body = nn.ModuleList(nn.Sequential(nn.Conv2d(8, 8, 3, 2, 1), nn.BatchNorm2d(8), nn.ReLU()) for _ in range(2))
+        self.lateral = nn.ModuleList(nn.Conv2d(8, 4, 1) for _ in range(3))
+        self.smooth = nn.ModuleList(nn.Conv2d(4, 4, 3, padding=1) for _ in range(3))
+
+    def forward(self, x):
+        levels = [self.stem(x)]
+        for block in self.body:
+            levels.append(block(levels[-1]))
+        merged = [self.lateral[2](levels[2])]
+        for level, lateral in zip(levels[1::-1], self.lateral[1::-1]):
+            merged.insert(0, lateral(level) + F.interpolate(merged[0], scale_factor=2, mode="nearest"))
+        names = [f"p{number}" for number in range(3)]
+        return dict(zip(names, (smooth(one) for smooth, one in zip(self.smooth, merged))))
+
+
+def test_a_pyramid_gives_all_of_its_levels(tmp_path):
+    model = trained(Pyramid())
+    exported = convfuse.export(model, torch.randn(2, 3, 16, 32), tmp_path / "pyramid")
+    assert exported.error < 1e-5
+    content = json.loads(exported.network.read_text())
+    assert [content["output"], *content["outputs"]] == ["smooth.0", "smooth.1", "smooth.2"]
+    x = torch.randn(1, 3, 24, 16)
+    with torch.no_grad():
+        wanted = model.eval()(x)
+    found = ran(exported, x)
+    assert len(found) == 3
+    for got, want in zip(found, wanted.values()):
+        close(got, want)

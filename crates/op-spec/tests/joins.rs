@@ -95,3 +95,41 @@ fn what_does_not_fit_is_refused() {
         .build("y");
     assert!(matches!(further, Err(GraphError::Named { .. })));
 }
+
+/// A pyramid: a value that layers take is an output, which ends a path, and so is one that nothing takes.
+#[test]
+fn a_graph_has_several_outputs() {
+    let conv = |name: &str| Layer::conv2d(name, 6, 3).padding(1).stride(2);
+    let builder = || {
+        Graph::builder("x", 6)
+            .layer("p1", "x", conv("a"))
+            .layer("active", "p1", Layer::relu())
+            .layer("p2", "active", conv("b"))
+            .layer("sum", "p2", Layer::add(1.0))
+            .layer("p3", "sum", Layer::mul("p2"))
+    };
+    let graph = builder().output("p3").output("p1").build("p2").unwrap();
+    assert_eq!(graph.outputs(), [2, 4, 0]);
+    assert_eq!(graph.paths(), [&[0][..], &[1, 2], &[3, 4]]);
+    assert!(graph.is_closed(&[1, 2]) && !graph.is_closed(&[2, 3]) && graph.is_closed(&[0]));
+    let problem = graph.problem(&[2, 6, 8, 8]).unwrap();
+    assert_eq!(problem.output_shape(), [2, 6, 2, 2]);
+    let shapes: Vec<&[usize]> = problem.output_shapes().collect();
+    assert_eq!(shapes, [[2, 6, 2, 2], [2, 6, 2, 2], [2, 6, 4, 4]]);
+    let single = graph.problem(&[6, 8, 8]).unwrap();
+    assert!(single.output_shapes().all(|shape| shape.len() == 3));
+    let file = serde_json::to_string(&graph).unwrap();
+    assert!(
+        file.ends_with(r#""output":"p2","outputs":["p3","p1"]}"#),
+        "{file}"
+    );
+    assert_eq!(serde_json::from_str::<Graph>(&file).unwrap(), graph);
+    // With one output, its value may be taken again by the path.
+    let graph = builder().build("p3").unwrap();
+    assert_eq!(graph.paths(), [[0, 1, 2, 3, 4]]);
+    refused! {
+        builder().output("p3").build("p3") => "graph: the output p3 is an output already";
+        builder().output("x").build("p3") => "graph: the output x is no value that a layer gives";
+        builder().build("p2") => "graph: no layer takes p3, and it is no output";
+    }
+}

@@ -205,7 +205,7 @@ impl Case {
         })
     }
 
-    /// The output of the last layer: `layer` gives each one's, by its number, first operand and the others.
+    /// The graph's first output: `layer` gives each one's, by its number, first operand and the others.
     fn walk<T: Clone>(&self, inputs: Vec<T>, mut layer: impl FnMut(usize, T, &[T]) -> T) -> T {
         let (inputs_len, layers) = (inputs.len(), self.graph.layers().len());
         let slot = |operand: &Operand| match *operand {
@@ -220,6 +220,8 @@ impl Case {
             let operands = self.graph.operands(index).iter();
             operands.for_each(|operand| reads[slot(operand)] += 1);
         }
+        let output = inputs_len + self.graph.outputs()[0];
+        reads[output] += 1;
         for index in 0..layers {
             let (first, others) = self.graph.operands(index).split_first().expect("one");
             let mut read = |operand: &Operand| {
@@ -235,8 +237,8 @@ impl Case {
             let others: Vec<T> = others.iter().map(read).collect();
             values[inputs_len + index] = Some(layer(index, x, &others));
         }
-        let y = values.pop().flatten();
-        y.expect("the last layer was done")
+        let y = values.swap_remove(output);
+        y.expect("its layer was done")
     }
 
     /// How many samples of a batch are computed together: all where they depend on each other.
@@ -293,8 +295,7 @@ impl Case {
 
 /// The output's shape with a batch.
 fn batched_output(problem: &GraphProblem) -> &[usize] {
-    let last = problem.steps.last();
-    &last.expect("a graph has a layer").output
+    &problem.steps[problem.outputs[0]].output
 }
 
 /// What was computed of a batch, as the input has it.

@@ -11,7 +11,7 @@ use super::epilogue::{Map, Plan, Pool, ReducedChannels, SeriesKernel, Store, Win
 use super::launches::{alone, geometry};
 use super::produced::Produced;
 use super::producer::Producer;
-use super::region::{Query, output_layout};
+use super::region::Query;
 use super::table::Lowered;
 use crate::device::Order;
 use crate::error::Result;
@@ -136,12 +136,15 @@ impl<'a> Appending<'a> {
         }
     }
 
-    /// The graph's output, which the last layer gives, in its layout.
-    pub(crate) fn output(&mut self) -> Result<Value> {
-        let last = self.of.graph.layers().len() - 1;
-        let y = self.operand(Operand::Layer(last));
-        let layout = output_layout(self.of.problem, &self.of.order(0), self.of.options);
-        self.program.in_layout(y, layout)
+    /// The graph's outputs, in their layouts.
+    pub(crate) fn outputs(&mut self) -> Result<Vec<Value>> {
+        let outputs = self.of.graph.outputs().iter().enumerate();
+        let output = |(index, &layer)| {
+            let y = self.operand(Operand::Layer(layer));
+            let layout = self.of.output_layout(index);
+            self.program.in_layout(y, layout)
+        };
+        outputs.map(output).collect()
     }
 
     /// The second operand of a layer that has two, as a dense tensor of a layout.

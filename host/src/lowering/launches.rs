@@ -12,7 +12,7 @@ use op_spec::{GroupNormProblem, Layout};
 use super::choice::Chosen;
 use super::epilogue::{Plan, Pool, SeriesKernel, Store, WindowsKernel};
 use super::producer::Producer;
-use super::region::{Query, output_layout};
+use super::region::Query;
 use super::table::Lowered;
 use crate::device::{DType, Order};
 use crate::error::Result;
@@ -51,9 +51,10 @@ pub(super) fn plan_launches(query: Query<'_>, chosen: &mut [Chosen]) -> Result<(
         let last = region.layers[region.layers.len() - 1];
         planning.values.written[last] = region.lowered.writes;
         if index + 1 == regions {
-            // The graph's output, which its last layer gives.
-            let layout = output_layout(query.problem, &query.order(0), query.options);
-            planning.in_layout(Operand::Layer(query.graph.layers().len() - 1), layout)?;
+            // The graph's outputs.
+            for (output, &layer) in query.graph.outputs().iter().enumerate() {
+                planning.in_layout(Operand::Layer(layer), query.output_layout(output))?;
+            }
         }
         let plan = planning.plan;
         let launched = plan

@@ -41,7 +41,9 @@ pub struct GraphProblem {
     pub steps: Vec<ShapedLayer>,
     /// The inputs beside the first one, in the order of [`Graph::inputs`].
     pub inputs: Vec<GraphInput>,
-    /// Whether the input, and with it the output, has a batch.
+    /// The layers that give the outputs, as [`Graph::outputs`] has them.
+    pub outputs: Vec<usize>,
+    /// Whether the input, and with it each output, has a batch.
     pub is_batched: bool,
 }
 
@@ -137,6 +139,7 @@ impl GraphProblem {
         Ok(GraphProblem {
             steps,
             inputs,
+            outputs: graph.outputs().to_vec(),
             is_batched,
         })
     }
@@ -148,10 +151,17 @@ impl GraphProblem {
         self.seen(&self.steps[0].input)
     }
 
-    /// Shape of the output.
+    /// Shape of the first output.
     #[must_use]
     pub fn output_shape(&self) -> &[usize] {
-        self.seen(&self.steps[self.steps.len() - 1].output)
+        self.seen(&self.steps[self.outputs[0]].output)
+    }
+
+    /// Shapes of all outputs, the first one's first.
+    pub fn output_shapes(&self) -> impl ExactSizeIterator<Item = &[usize]> {
+        self.outputs
+            .iter()
+            .map(|&layer| self.seen(&self.steps[layer].output))
     }
 
     /// A layer's shape as the input has it, with or without a batch.
