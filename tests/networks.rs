@@ -29,7 +29,8 @@ fn conv(name: &str, channels: usize) -> Layer {
     Layer::conv2d(name, channels, 3).padding(1).into()
 }
 
-/// A U-Net of so many channels: skips joined to what is upsampled, nearest and bilinear, and masks of two depths.
+/// A U-Net of so many channels: skips joined to what is upsampled, nearest and bilinear, and masks of two
+/// depths.
 fn unet(output: &str, width: usize) -> Graph {
     let nearest = Layer::upsample(UpsampleSpec::scale_factor(2.0));
     let bilinear = UpsampleSpec::scale_factor(2.0).mode(UpsampleMode::Bilinear);

@@ -266,20 +266,22 @@ impl<'a> Stage<'a> {
             return Ok(());
         };
         let of_windows = |x: &[f32], y: &mut [f32]| match &reduction {
-            Reduction::Pool(pool) => pool_sample(x, y, pool),
+            Reduction::Pool(pool) => {
+                pool_sample(x, y, pool);
+                Ok(())
+            }
             Reduction::Upsample(problem) => upsample_sample(x, y, problem),
             _ => unreachable!("one of these"),
         };
         if matches!(reduction, Reduction::Pool(_) | Reduction::Upsample(_)) && self.is_alone() {
-            of_windows(x, y);
-            return Ok(());
+            return of_windows(x, y);
         }
         resize(mapped, self.mapped_len)?;
         self.convolve(x, mapped)?;
         match reduction {
             Reduction::Pool(_) | Reduction::Upsample(_) => {
                 self.map_groups(number, mapped);
-                of_windows(mapped, y);
+                of_windows(mapped, y)?;
                 let pooled = y.len() / (self.mapped_len / self.plane);
                 for (c, y) in y.chunks_exact_mut(pooled).enumerate() {
                     let first = number * self.output_len + c * pooled;

@@ -3,22 +3,30 @@
 use op_spec::UpsampleProblem;
 use rayon::prelude::*;
 
+use crate::error::Result;
+use crate::host_memory::reserve;
+
 /// A sample whose channels are upsampled one by one.
-pub(super) fn upsample_sample(x: &[f32], y: &mut [f32], problem: &UpsampleProblem) {
+///
+/// # Errors
+/// [`OutOfMemory`](crate::Error::OutOfMemory).
+pub(super) fn upsample_sample(x: &[f32], y: &mut [f32], problem: &UpsampleProblem) -> Result<()> {
     let [input, output] = [problem.input, problem.output].map(|of| of.iter().product::<usize>());
     // Kernels and this have the same positions. Extents of planes that memory holds are far below 2^32.
-    let sources: [Vec<(usize, f32)>; 3] = std::array::from_fn(|axis| {
-        let source = |output: usize| {
+    let mut sources: [Vec<(usize, f32)>; 3] = [const { Vec::new() }; 3];
+    for (axis, sources) in sources.iter_mut().enumerate() {
+        *sources = reserve(problem.output[axis])?;
+        sources.extend((0..problem.output[axis]).map(|output| {
             let extent = problem.input[axis] as u32;
             let (first, weight) = problem.axes[axis].source(output as u32, extent);
             (first as usize, weight)
-        };
-        (0..problem.output[axis]).map(source).collect()
-    });
+        }));
+    }
     let planes = y
         .par_chunks_exact_mut(output)
         .zip(x.par_chunks_exact(input));
     planes.for_each(|(y, x)| upsample_plane(x, y, problem, &sources));
+    Ok(())
 }
 
 fn upsample_plane(

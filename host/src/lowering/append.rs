@@ -31,8 +31,8 @@ use crate::operators::one_launch::{
 };
 use crate::operators::pointwise::{ListStep, steps};
 use crate::operators::{
-    self, Affine, ConvolutionParameters, Preparations, conv_transpose, copy_rows, layer_norm,
-    pointwise, pool, softmax, upsample,
+    self, Affine, ConvolutionParameters, Preparations, conv_transpose, layer_norm, pointwise, pool,
+    rows, softmax, upsample,
 };
 use crate::program::{ProgramBuilder, Value};
 use launch_config::norm::NormGeometry;
@@ -304,14 +304,14 @@ impl<'a> Appending<'a> {
                 (norm.weight, norm.bias) = (true, true);
                 group_norm::append(self.program, produced.value(), affine, norm.geometry()?)
             }
-            Plan::Rows(rows) => {
+            Plan::Rows(plan) => {
                 let mut operands = vec![produced.value()];
-                for &other in &self.of.graph.operands(rows.layer)[1..] {
+                for &other in &self.of.graph.operands(plan.layer)[1..] {
                     let other = self.operand(other);
-                    operands.push(self.program.in_layout(other, rows.layout)?);
+                    operands.push(self.program.in_layout(other, plan.layout)?);
                 }
-                let order = Order::of_layout(&rows.output, rows.layout)?;
-                copy_rows::append(self.program, &operands, &rows.copies, &rows.output, order)
+                let order = Order::of_layout(&plan.output, plan.layout)?;
+                rows::append(self.program, &operands, &plan.copies, &plan.output, order)
             }
             Plan::Series(of) => {
                 let folded = self.folded(&of.behind.affine)?;

@@ -99,12 +99,7 @@ impl Plan {
             Plan::Map(map) | Plan::NormScale(map) | Plan::FoldedScale(map) => Some(map.norm),
             Plan::Pool(pool) => pool.norm,
             Plan::ReducedChannels(reduced) => reduced.norm,
-            Plan::Whole
-            | Plan::Store(_)
-            | Plan::Windows(_)
-            | Plan::Series(_)
-            | Plan::List(_)
-            | Plan::Rows(_) => None,
+            _ => None,
         }
     }
 }

@@ -26,8 +26,8 @@ use crate::operators::fused::{
 };
 use crate::operators::pointwise::{ListStep, steps};
 use crate::operators::{
-    self, arithmetic, batch_norm, copy_rows, group_norm, layer_norm, norm_statistics, pointwise,
-    pool, softmax, upsample,
+    self, arithmetic, batch_norm, group_norm, layer_norm, norm_statistics, pointwise, pool, rows,
+    softmax, upsample,
 };
 use crate::program::{LaunchPlan, plan_reformat};
 
@@ -300,11 +300,11 @@ impl Planning<'_> {
                     }
                 }
             }
-            Plan::Rows(rows) => {
-                for &other in &query.graph.operands(rows.layer)[1..] {
-                    self.in_layout(other, rows.layout)?;
+            Plan::Rows(plan) => {
+                for &other in &query.graph.operands(plan.layer)[1..] {
+                    self.in_layout(other, plan.layout)?;
                 }
-                copy_rows::plan(&mut self.plan, dtype, &rows.copies)
+                rows::plan(&mut self.plan, dtype, &plan.copies)
             }
             Plan::List(list) => {
                 self.residuals(list, lowered.writes)?;

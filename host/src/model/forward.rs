@@ -159,8 +159,8 @@ impl Model {
         Ok(problem.output_shape().to_vec())
     }
 
-    /// The output for `x`, on the stream of `x`, under the default options. Nothing waits for the device. Of a
-    /// graph with several outputs it is the first one; [`forward_all`](Self::forward_all) gives all.
+    /// The output for `x`, on the stream of `x`, under the default options. Nothing waits for the device. Of
+    /// a graph with several outputs it is the first one; [`forward_all`](Self::forward_all) gives all.
     ///
     /// An `x` without a batch gives an output without one, see [`Graph::lacks_batch`].
     ///

@@ -57,7 +57,8 @@ pub(super) struct Arguments {
     #[arg(long, value_name = "FILE")]
     input: PathBuf,
     /// The output, a .safetensors or .npy file, or - for safetensors on standard output. It is there as a
-    /// whole or not at all. Of a network with several outputs it is given once for each, in the network's order
+    /// whole or not at all. Of a network with several outputs it is given once for each, in the network's
+    /// order
     #[arg(long, value_name = "FILE", required = true)]
     output: Vec<PathBuf>,
     /// Element type to compute and store in: f32, f16, bf16 (which .npy stores as f32)

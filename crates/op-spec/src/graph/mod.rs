@@ -81,10 +81,10 @@ pub enum Operand {
 /// example.
 ///
 /// As JSON it is an object with the file's `version`, which is 1, the first `input` with its channels, the
-/// names of further `inputs`, if there are any, the `layers`, the `output`, and the names of further `outputs`,
-/// if there are any. Each layer has the `name` of
-/// what it gives, that of its first operand as `input`, and the `layer` as a [`Chain`] has it. The values of
-/// a chain get names that are made up, numbers mostly.
+/// names of further `inputs`, if there are any, the `layers`, the `output`, and the names of further
+/// `outputs`, if there are any. Each layer has the `name` of what it gives, that of its first operand as
+/// `input`, and the `layer` as a [`Chain`] has it. The values of a chain get names that are made up, numbers
+/// mostly.
 ///
 /// ```json
 /// {"version": 1, "input": {"name": "x", "channels": 64}, "layers": [
@@ -203,8 +203,8 @@ impl Graph {
         &self.layers
     }
 
-    /// The layers whose values are the graph's outputs, the first output's first. A [`Chain`] has one, that of
-    /// its last layer.
+    /// The layers whose values are the graph's outputs, the first output's first. A [`Chain`] has one, that
+    /// of its last layer.
     #[must_use]
     pub fn outputs(&self) -> &[usize] {
         &self.outputs
