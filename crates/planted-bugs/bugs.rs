@@ -233,6 +233,9 @@ bugs! {
             "between(a, row(d, behind(1)), «weight[1]»)" => "weight[2]";
         upsample_begins_planes_where_outputs_do, upsample::matches::<f32>,
             "* «g.input_units()» as usize,\n            unit," => "g.plane_units()";
+    "gate.rs":
+        gate_takes_the_factors_of_the_first_sample, gate::matches::<f32>,
+            "let first = (segments.first + «samples as u64») * g.pixel" => "0";
     "copy_rows.rs":
         rows_that_begin_in_a_block_are_counted_from_the_first_one, copy_rows::copies::<f32>,
             "let row = (segments.first + «rows as u64») * of.pitch;" => "0";

@@ -10,7 +10,7 @@
 //!
 //! | file | what it holds |
 //! |---|---|
-//! | `conv/`, `conv_transpose`, `group_norm`, `layer_norm`, `batch_norm`, `arithmetic`, `scale`, `max_pool2d`, `pool`, `pointwise`, `channel_reduction`, `reduction`, `softmax`, `upsample` | the operators |
+//! | `conv/`, `conv_transpose`, `group_norm`, `layer_norm`, `batch_norm`, `arithmetic`, `scale`, `max_pool2d`, `pool`, `pointwise`, `channel_reduction`, `reduction`, `softmax`, `upsample`, `gate` | the operators |
 //! | `fused/` | their fusions |
 //! | `one_launch/` | problems 85 and 79 of KernelBench in one launch each |
 //! | `copy_strided`, `copy_rows` | arrays with any strides, made dense; parts of rows |
@@ -39,6 +39,7 @@ pub mod conv_transpose;
 pub mod copy_rows;
 pub mod copy_strided;
 pub mod fused;
+pub mod gate;
 pub mod group_norm;
 pub mod instance_norm;
 pub mod layer_norm;

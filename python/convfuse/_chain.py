@@ -231,6 +231,8 @@ def evaluate(
         lacks_batch = may_lack and x.dim() == axes + 1
         if operator == "cat":
             x = torch.cat([x, *(further[one] for one in attributes["inputs"])], attributes["dim"])
+        elif operator == "gate":
+            x = x * further[attributes["input"]]
         elif attributes.get("input") is not None:
             x = getattr(torch, operator)(x, further[attributes["input"]])
         elif attributes.get("layer") is not None:

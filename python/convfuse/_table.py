@@ -347,6 +347,22 @@ def _flatten(node: fx.Node, path: Path) -> None:
         raise Refused(f"a view of {tuple(x)} as {tuple(flat)}, expected the axes behind the batch as one")
 
 
+@_whole(aten.mul.Tensor)
+def _gate(node: fx.Node, path: Path) -> None:
+    x = path.known.shape
+    operands = node.all_input_nodes
+    if len(operands) != 2 or operands[0] is operands[1]:
+        raise Refused("a product with a value that is broadcast")
+    (gate,) = (one for one in operands if one is not path.x)
+    channels = [*x[:2], *[1] * (len(x) - 2)]
+    if not same(value(gate).shape, channels) or not same(value(node).shape, x):
+        raise Refused("a product with a value that is broadcast otherwise than by the channels of samples")
+    if value(gate).dtype is not path.dtype or value(node).dtype is not path.dtype:
+        raise Refused("an operand of another type")
+    path.inputs.append(gate)
+    path.add({"gate": {"input": f"r{len(path.inputs) - 1}"}}, [node])
+
+
 @_whole(aten.cat.default)
 def _cat(node: fx.Node, path: Path) -> None:
     a = arguments(node)

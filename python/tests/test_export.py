@@ -271,13 +271,9 @@ class Blocks(nn.Module):
         return self.body(x)
 
 
-class Excite(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.conv = nn.Conv2d(8, 8, 1)
-
+class Outer(nn.Module):
     def forward(self, x):
-        return x * torch.sigmoid(self.conv(x.mean((2, 3), keepdim=True)))
+        return x * x.mean((1, 2), keepdim=True)
 
 
 class Joined(nn.Module):
@@ -291,7 +287,7 @@ class Joined(nn.Module):
         (nn.AdaptiveAvgPool2d(2), ["body.1.1 (AdaptiveAvgPool2d)", "an adaptive pool of another size than 1"]),
         (nn.Softshrink(), ["body.1.1 (Softshrink)"]),
         (nn.PixelShuffle(2), ["body.1.1 (PixelShuffle)", "aten.view.default: a view of"]),
-        (Excite(), ["body.1.1 (Excite)", "aten.mul.Tensor"]),
+        (Outer(), ["body.1.1 (Outer)", "aten.mul.Tensor", "broadcast otherwise"]),
         (Joined(), ["body.1.1 (Joined)", "aten.cat.default", "along the batch"]),
     ],
 )

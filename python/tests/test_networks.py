@@ -170,3 +170,29 @@ def test_a_pyramid_gives_all_of_its_levels(tmp_path):
     assert len(found) == 3
     for got, want in zip(found, wanted.values()):
         close(got, want)
+
+
+class Excite(nn.Module):
+    """Squeeze and excitation, as EfficientNet and MobileNetV3 have it."""
+
+    def __init__(self, channels, function):
+        super().__init__()
+        self.reduce, self.expand = nn.Conv2d(channels, 4, 1), nn.Conv2d(4, channels, 1)
+        self.function = function
+
+    def forward(self, x):
+        weights = self.function(self.expand(F.relu(self.reduce(x.mean((2, 3), keepdim=True)))))
+        return weights * x if isinstance(self.function, nn.Hardsigmoid) else x * weights
+
+
+@pytest.mark.parametrize("function", [nn.Sigmoid(), nn.Hardsigmoid()])
+def test_channels_are_excited(tmp_path, function):
+    block = nn.Sequential(
+        nn.Conv2d(3, 12, 1), nn.SiLU(), nn.Conv2d(12, 12, 3, padding=1, groups=12), nn.SiLU(),
+        Excite(12, function), nn.Conv2d(12, 6, 1),
+    )  # fmt: skip
+    exported = convfuse.export(block, torch.randn(2, 3, 8, 8), tmp_path / "net")
+    assert exported.error < 1e-5 and "gate" in operators(exported)
+    x = torch.randn(3, 3, 5, 6)
+    with torch.no_grad():
+        close(ran(exported, x), block(x))

@@ -22,6 +22,7 @@ pub mod copy_rows;
 pub mod copy_strided;
 pub mod depthwise;
 pub mod elementwise;
+pub mod gate;
 pub mod gemm;
 mod geometry;
 pub mod implicit_gemm;

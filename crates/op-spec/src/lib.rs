@@ -56,6 +56,8 @@ mod conv_transpose;
 pub mod data;
 mod flatten;
 #[cfg(feature = "graph")]
+mod gate;
+#[cfg(feature = "graph")]
 pub mod graph;
 mod group_norm;
 mod instance_norm;
@@ -85,6 +87,8 @@ pub use conv_transpose::{
 };
 pub use error::{Quantity, RankRule, SpecError};
 pub use flatten::{FlattenProblem, FlattenSpec};
+#[cfg(feature = "graph")]
+pub use gate::GateProblem;
 pub use group_norm::{GroupNormProblem, GroupNormSpec};
 pub use instance_norm::{InstanceNormProblem, InstanceNormSpec};
 pub use layer_norm::{LayerNormProblem, LayerNormSpec};

@@ -35,6 +35,7 @@ fn constructed() -> Vec<Layer> {
         Layer::flatten(),
         Layer::cat(["x"], 1),
         Layer::narrow(1, 0, 1),
+        Layer::gate("x"),
         Layer::upsample(UpsampleSpec::scale_factor(2.0)),
         Layer::from(Layer::group_norm("x", 1)),
         Layer::from(Layer::instance_norm("x")),

@@ -133,3 +133,32 @@ fn a_graph_has_several_outputs() {
         builder().build("p2") => "graph: no layer takes p3, and it is no output";
     }
 }
+
+#[test]
+fn a_gate_has_a_factor_for_each_channel_of_each_sample() {
+    let squeezed = |layer: Layer| {
+        Graph::builder("x", 4)
+            .layer("pooled", "x", layer)
+            .layer("weights", "pooled", Layer::sigmoid())
+            .layer("y", "x", Layer::gate("weights"))
+            .build("y")
+    };
+    let graph = squeezed(Layer::adaptive_avg_pool2d()).unwrap();
+    let problem = graph.problem(&[2, 4, 5, 6]).unwrap();
+    assert_eq!(problem.steps[2].input, [2, 4, 5, 6]);
+    // The product begins a path, since others take the input, and does not change places with the gate.
+    assert_eq!(graph.paths(), [&[0, 1][..], &[2]]);
+    assert_eq!(graph.operands(2), [Operand::Input(0), Operand::Layer(1)]);
+    let chain = Chain::new(4, [Layer::gate("gate")]).unwrap();
+    assert_eq!(
+        chain.problem(&[2, 4, 5, 6]).unwrap().inputs[0].shape,
+        [2, 4, 1, 1]
+    );
+    says! {
+        squeezed(Layer::relu()).unwrap().problem(&[2, 4, 5, 6])
+            => "layer 2: y: gate: residual[2] is 5, expected 1";
+        squeezed(Layer::mean(&[2, 3]).into()).unwrap().problem(&[2, 4, 5, 6])
+            => "layer 2: y: gate: residual has rank 2, expected 4";
+        squeezed(Layer::conv2d("c", 3, 1).into()) => "layer 2: y: gate: residual[1] is 3, expected 4";
+    }
+}

@@ -8,7 +8,7 @@ use op_spec::graph::{GraphError, GraphProblem, LayerProblem, Operand, ShapedLaye
 use rayon::prelude::*;
 
 use crate::bounded::store;
-use crate::operators::{Given, arithmetic, cat, group_norm};
+use crate::operators::{Given, arithmetic, cat, gate, group_norm};
 use crate::{Bounded, Case, Expected, Precision, operators};
 
 impl Case {
@@ -393,6 +393,12 @@ impl Computed {
                     arithmetic::tolerance_of_both(problem.operation, &of, [t, u], precision)
                 });
                 both.collect()
+            }
+            (LayerProblem::Gate(_), [residual]) => {
+                let both = self.tolerances.iter().zip(&residual.tolerances);
+                let both = both.zip(precisions);
+                both.map(|((t, u), precision)| gate::of_both(&of, [t, u], precision))
+                    .collect()
             }
             (LayerProblem::Cat(problem), others) => {
                 let each = self.tolerances.iter().enumerate();

@@ -9,6 +9,7 @@
 //! Work is spread over rayon's threads. Its division depends on the problem alone, never on the number of
 //! threads or the batch, so results repeat bit for bit.
 
+mod by_itself;
 mod conv;
 mod conv_transpose;
 mod graph;
@@ -17,7 +18,6 @@ mod max_pool2d;
 mod moments;
 mod pointwise;
 mod pool;
-mod rearranged;
 mod reduction;
 mod softmax;
 mod stage;

@@ -9,6 +9,7 @@ use op_spec::graph::{GraphProblem, NormalForm, Pointwise, Reduction};
 use op_spec::{ConvProblem, ConvTransposeProblem};
 use rayon::prelude::*;
 
+use super::by_itself::Alone;
 use super::conv::{convolve_sample, fill_pad};
 use super::conv_transpose::convolve_transposed;
 use super::dense;
@@ -16,7 +17,6 @@ use super::maps::{Map, Norm};
 use super::max_pool2d::pool_plane;
 use super::moments::{Moments, normalize_row};
 use super::pool::pool_sample;
-use super::rearranged::Rearranged;
 use super::reduction::reduce_sample;
 use super::softmax::softmax_sample;
 use super::upsample::upsample_sample;
@@ -106,7 +106,7 @@ struct Buffers {
 
 /// A run of layers, with its parameters.
 pub(super) struct Stage<'a> {
-    rearranged: Option<Rearranged<'a>>,
+    by_itself: Option<Alone<'a>>,
     convolution: Option<Convolution<'a>>,
     norm: Option<Norm<'a>>,
     pointwise: Vec<Map<'a>>,
@@ -219,13 +219,13 @@ impl<'a> Stage<'a> {
                 [channels, spatial @ ..] => (*channels, spatial.iter().product()),
             },
         };
-        let rearranged = form.rearrangement;
-        let rearranged = rearranged.map(|(layer, of)| Rearranged {
+        let by_itself = form.by_itself;
+        let by_itself = by_itself.map(|(layer, of)| Alone {
             of,
             others: (0..).map_while(|index| parameter(layer, index)).collect(),
         });
         Self {
-            rearranged,
+            by_itself,
             convolution,
             norm,
             pointwise: maps(&epilogue.list),
@@ -256,8 +256,8 @@ impl<'a> Stage<'a> {
 
     /// Sample `number`.
     fn run(&self, number: usize, x: &[f32], y: &mut [f32], mapped: &mut Vec<f32>) -> Result<()> {
-        if let Some(rearranged) = &self.rearranged {
-            rearranged.run(number, x, y);
+        if let Some(by_itself) = &self.by_itself {
+            by_itself.run(number, x, y);
             return Ok(());
         }
         let Some(reduction) = self.reduction else {

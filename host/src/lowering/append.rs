@@ -31,8 +31,8 @@ use crate::operators::one_launch::{
 };
 use crate::operators::pointwise::{ListStep, steps};
 use crate::operators::{
-    self, Affine, ConvolutionParameters, Preparations, conv_transpose, layer_norm, pointwise, pool,
-    rows, softmax, upsample,
+    self, Affine, ConvolutionParameters, Preparations, conv_transpose, gate, layer_norm, pointwise,
+    pool, rows, softmax, upsample,
 };
 use crate::program::{ProgramBuilder, Value};
 use launch_config::norm::NormGeometry;
@@ -303,6 +303,11 @@ impl<'a> Appending<'a> {
                 // The folded norm always has weight and bias.
                 (norm.weight, norm.bias) = (true, true);
                 group_norm::append(self.program, produced.value(), affine, norm.geometry()?)
+            }
+            Plan::Gate(plan) => {
+                let gate = self.residual(plan.layer, Layout::Nchw)?;
+                let (x, nhwc) = (produced.value(), plan.nhwc.as_ref());
+                gate::append(self.program, x, gate, &plan.problem, nhwc)
             }
             Plan::Rows(plan) => {
                 let mut operands = vec![produced.value()];

@@ -26,8 +26,8 @@ use crate::operators::fused::{
 };
 use crate::operators::pointwise::{ListStep, steps};
 use crate::operators::{
-    self, arithmetic, batch_norm, group_norm, layer_norm, norm_statistics, pointwise, pool, rows,
-    softmax, upsample,
+    self, arithmetic, batch_norm, gate, group_norm, layer_norm, norm_statistics, pointwise, pool,
+    rows, softmax, upsample,
 };
 use crate::program::{LaunchPlan, plan_reformat};
 
@@ -299,6 +299,10 @@ impl Planning<'_> {
                         layer_norm::plan_rows(&mut self.plan, dtype, problem)
                     }
                 }
+            }
+            Plan::Gate(plan) => {
+                self.residual(plan.layer, Layout::Nchw)?;
+                gate::plan(&mut self.plan, dtype, &plan.problem, plan.nhwc.as_ref())
             }
             Plan::Rows(plan) => {
                 for &other in &query.graph.operands(plan.layer)[1..] {

@@ -315,6 +315,7 @@ pub(super) const TABLE: [Row; 9] = [
                 Plan::Windows(_) => Layout::Nhwc,
                 Plan::Series(ref series) => series.layout,
                 Plan::Rows(ref rows) => rows.layout,
+                Plan::Gate(ref gate) => gate.layout(),
                 _ => Layout::Nchw,
             };
             Ok(Lowered::without_moments(Producer::Tensor, plan).in_layout(layout))

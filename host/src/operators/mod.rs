@@ -6,6 +6,7 @@ pub(crate) mod batch_norm;
 pub(crate) mod conv;
 pub(crate) mod conv_transpose;
 pub(crate) mod fused;
+pub(crate) mod gate;
 pub(crate) mod group_norm;
 pub(crate) mod instance_norm;
 pub(crate) mod launching;

@@ -40,6 +40,7 @@ pub(crate) mod far;
 pub(crate) mod far_norms;
 pub(crate) mod far_pools;
 pub(crate) mod far_products;
+pub(crate) mod gate;
 pub(crate) mod gemm;
 pub(crate) mod implicit_gemm;
 pub(crate) mod implicit_gemm_channels_last;

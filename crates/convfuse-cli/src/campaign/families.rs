@@ -92,6 +92,7 @@ pub const FAMILIES: &[Family] = &[
     Family::new("flatten", flatten),
     Family::new("cat", cat),
     Family::new("narrow", narrow),
+    Family::new("gate", gate),
     Family::new("group_norm", of_groups),
     Family::new("instance_norm", of_channels),
     Family::new("layer_norm", of_samples),
@@ -283,6 +284,11 @@ fn upsample(c: &mut Choices) -> Plan {
         more => spec.mode(linear[dimensions - 1]).align_corners(more == 3),
     };
     one(Layer::upsample(spec), input)
+}
+
+fn gate(c: &mut Choices) -> Plan {
+    let channels = c.within(1, 40);
+    one(Layer::gate("gate"), any(c, channels))
 }
 
 fn narrow(c: &mut Choices) -> Plan {

@@ -17,11 +17,11 @@ use super::parameters::Wanted;
 use crate::{
     AdaptiveAvgPoolProblem, AdaptiveAvgPoolSpec, ArithmeticOp, ArithmeticProblem, AvgPoolProblem,
     AvgPoolSpec, BatchNormProblem, CatProblem, ConvProblem, ConvTransposeProblem, FlattenProblem,
-    FlattenSpec, GroupNormProblem, InstanceNormProblem, LayerNormProblem, LogSoftmaxProblem,
-    LogSoftmaxSpec, MaxPool2dProblem, MaxPool2dSpec, MaxPool3dProblem, MaxPool3dSpec,
-    NarrowProblem, NarrowSpec, PointwiseProblem, PointwiseSpec, PoolProblem, PreluProblem,
-    ReductionOp, ReductionProblem, ReductionSpec, ScaleProblem, SoftmaxProblem, SoftmaxSpec,
-    SpecError, UpsampleProblem, UpsampleSpec,
+    FlattenSpec, GateProblem, GroupNormProblem, InstanceNormProblem, LayerNormProblem,
+    LogSoftmaxProblem, LogSoftmaxSpec, MaxPool2dProblem, MaxPool2dSpec, MaxPool3dProblem,
+    MaxPool3dSpec, NarrowProblem, NarrowSpec, PointwiseProblem, PointwiseSpec, PoolProblem,
+    PreluProblem, ReductionOp, ReductionProblem, ReductionSpec, ScaleProblem, SoftmaxProblem,
+    SoftmaxSpec, SpecError, UpsampleProblem, UpsampleSpec,
 };
 
 pub(crate) use super::flow::Flow;
@@ -30,6 +30,7 @@ pub use crate::batch_norm::layer::BatchNormLayer;
 pub use crate::cat::CatLayer;
 pub use crate::conv::layer::ConvLayer;
 pub use crate::conv_transpose::layer::ConvTransposeLayer;
+pub use crate::gate::GateLayer;
 pub use crate::group_norm::layer::GroupNormLayer;
 pub use crate::instance_norm::layer::InstanceNormLayer;
 pub use crate::layer_norm::layer::LayerNormLayer;
@@ -89,8 +90,7 @@ pub(crate) trait GraphLayer {
         Vec::new()
     }
 
-    /// The names of the values that the layer takes beside its first operand, of the same shape but for the
-    /// [joined axis](Self::joined_axis).
+    /// The names of the values that the layer takes beside its first operand.
     fn operands(&self) -> &[String] {
         &[]
     }
@@ -104,6 +104,11 @@ pub(crate) trait GraphLayer {
     /// [`problem`](Self::problem) is then that of their joint shape.
     fn joined_axis(&self) -> Option<usize> {
         None
+    }
+
+    /// The shape of the operands beside the first one, which has this shape.
+    fn other_shape(&self, input: &[usize]) -> Vec<usize> {
+        input.to_vec()
     }
 
     /// Whether each value that it gives is made of the operands' values at its place, and of parameters.
@@ -135,27 +140,31 @@ pub(crate) enum Role {
     Pointwise(PointwiseProblem),
     Residual(ArithmeticProblem),
     Reduction(Reduction),
-    Rearrangement(Rearrangement),
+    ByItself(ByItself),
 }
 
-/// Layers that pass values on as they are, in another order or with others.
+/// Layers that nothing is fused with: they pass values on as they are, in another order or with others, or
+/// multiply them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Rearrangement {
+pub enum ByItself {
     /// Nothing but another shape.
     Flatten,
     /// Values one behind the other.
     Cat(CatProblem),
     /// A part of an axis.
     Narrow(NarrowProblem),
+    /// A product with a factor for each channel of each sample.
+    Gate(GateProblem),
 }
 
-impl Rearrangement {
+impl ByItself {
     /// The operator's name.
     pub(super) const fn operator(&self) -> &'static str {
         match self {
             Self::Flatten => "flatten",
             Self::Cat(_) => "cat",
             Self::Narrow(_) => "narrow",
+            Self::Gate(_) => "gate",
         }
     }
 }
@@ -380,13 +389,16 @@ layers! {
     |problem: ConvProblem<0>| Role::Convolution(problem.as_conv3d());
     /// All axes behind the batch as one.
     Flatten(FlattenSpec) is "flatten",
-    |_problem: FlattenProblem| Role::Rearrangement(Rearrangement::Flatten);
+    |_problem: FlattenProblem| Role::ByItself(ByItself::Flatten);
     /// Values one behind the other along an axis.
     Cat(CatLayer) is "cat",
-    |problem: CatProblem| Role::Rearrangement(Rearrangement::Cat(problem));
+    |problem: CatProblem| Role::ByItself(ByItself::Cat(problem));
     /// A part of an axis.
     Narrow(NarrowSpec) is "narrow",
-    |problem: NarrowProblem| Role::Rearrangement(Rearrangement::Narrow(problem));
+    |problem: NarrowProblem| Role::ByItself(ByItself::Narrow(problem));
+    /// A product with a factor for each channel of each sample.
+    Gate(GateLayer) is "gate",
+    |problem: GateProblem| Role::ByItself(ByItself::Gate(problem));
     /// A norm of groups of channels.
     GroupNorm(GroupNormLayer) is "group_norm",
     |problem: GroupNormProblem| Role::Norm(problem);

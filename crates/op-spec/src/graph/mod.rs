@@ -59,9 +59,9 @@ pub use builder::GraphBuilder;
 pub use chain::{ByIteration, ByTuple, Chain, Layers};
 pub use error::GraphError;
 pub use layer::{
-    ArithmeticLayer, BatchNormLayer, BroadcastParameter, CatLayer, ConvLayer, ConvTransposeLayer,
-    GroupNormLayer, InstanceNormLayer, Layer, LayerNormLayer, LayerProblem, LinearLayer, Other,
-    OtherTensor, PreluLayer, Rearrangement, Reduction, ScaleLayer,
+    ArithmeticLayer, BatchNormLayer, BroadcastParameter, ByItself, CatLayer, ConvLayer,
+    ConvTransposeLayer, GateLayer, GroupNormLayer, InstanceNormLayer, Layer, LayerNormLayer,
+    LayerProblem, LinearLayer, Other, OtherTensor, PreluLayer, Reduction, ScaleLayer,
 };
 pub use normal_form::{ChannelAffine, Epilogue, NormalForm, NotNormal, Pointwise};
 pub use parameters::{AbsentParameter, Initialisation, Parameter};

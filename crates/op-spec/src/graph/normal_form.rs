@@ -26,13 +26,13 @@
 //! 7. A value of the region that arithmetic behind the next layer takes again is kept meanwhile, one at a
 //!    time.
 //! 8. A linear map is a convolution of images of one pixel.
-//!    A `flatten`, a `cat` and a `narrow` are forms by themselves, without other parts.
+//!    A `flatten`, a `cat`, a `narrow` and a `gate` are forms by themselves, without other parts.
 
 use alloc::vec::Vec;
 use core::fmt;
 
 use super::Operand;
-use super::layer::{LayerProblem, Rearrangement, Reduction, Role};
+use super::layer::{ByItself, LayerProblem, Reduction, Role};
 use super::problem::GraphProblem;
 use crate::{
     ArithmeticProblem, BatchNormProblem, ClampProblem, ConvProblem, ConvTransposeProblem,
@@ -132,8 +132,8 @@ pub struct NormalForm {
     pub convolution: Option<(usize, ConvProblem<3>)>,
     /// The transposed convolution in its place.
     pub transposed: Option<(usize, ConvTransposeProblem<3>)>,
-    /// A layer that passes values on as they are; there is nothing else then.
-    pub rearrangement: Option<(usize, Rearrangement)>,
+    /// A layer that nothing is fused with; there is nothing else then.
+    pub by_itself: Option<(usize, ByItself)>,
     /// What is done to its result, or, without a convolution, to the region's input.
     pub epilogue: Epilogue,
 }
@@ -156,8 +156,8 @@ pub struct Epilogue {
     pub after: Vec<(usize, Pointwise)>,
 }
 
-/// The rule that layers break which are together with one that passes values on.
-const BY_THEMSELVES: &str = "flatten, cat and narrow are by themselves";
+/// The rule that layers break which are together with one that is by itself.
+const BY_THEMSELVES: &str = "flatten, cat, narrow and gate are by themselves";
 
 /// Where in a normal form the layers have got to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -167,7 +167,7 @@ enum Part {
     Normalised,
     Mapped,
     Reduced,
-    Rearranged,
+    ByItself,
 }
 
 impl NormalForm {
@@ -251,7 +251,7 @@ impl NormalForm {
                 Err(refuse(rule))
             }
         };
-        if part == Part::Rearranged {
+        if part == Part::ByItself {
             return Err(refuse(BY_THEMSELVES));
         }
         let comes_first = |form: &Self| {
@@ -295,11 +295,10 @@ impl NormalForm {
                 }
             }
             Role::Reduction(reduction) => reduce(self, reduction),
-            Role::Rearrangement(of) => match part == Part::Start && self.epilogue.before.is_empty()
-            {
+            Role::ByItself(of) => match part == Part::Start && self.epilogue.before.is_empty() {
                 true => {
-                    self.rearrangement = Some((index, of));
-                    Ok(Part::Rearranged)
+                    self.by_itself = Some((index, of));
+                    Ok(Part::ByItself)
                 }
                 false => Err(refuse(BY_THEMSELVES)),
             },
@@ -310,7 +309,7 @@ impl NormalForm {
                     Part::Normalised => epilogue.affine.push((index, problem)),
                     Part::Mapped => epilogue.list.push(scale),
                     Part::Reduced => epilogue.after.push(scale),
-                    Part::Rearranged => unreachable!("refused above"),
+                    Part::ByItself => unreachable!("refused above"),
                 }
                 Ok(part)
             }
@@ -371,7 +370,7 @@ impl fmt::Display for Summary<'_> {
         if form.transposed.is_some() {
             part(f, format_args!("transposed convolution"))?;
         }
-        if let Some((_, of)) = &form.rearrangement {
+        if let Some((_, of)) = &form.by_itself {
             part(f, format_args!("{}", of.operator()))?;
         }
         if !epilogue.before.is_empty() {

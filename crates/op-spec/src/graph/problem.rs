@@ -15,7 +15,7 @@ use crate::shape::same_shape;
 pub struct GraphInput {
     /// Its name.
     pub name: String,
-    /// Its shape: that of the first operand of the layers that take it.
+    /// Its shape, which follows from the first operand of the layers that take it: mostly the same.
     pub shape: Vec<usize>,
 }
 
@@ -25,7 +25,7 @@ pub struct GraphInput {
 pub struct ShapedLayer {
     /// What is to be computed.
     pub problem: LayerProblem,
-    /// Shape of the first operand, and of all others where the layer does not join them along an axis.
+    /// Shape of the first operand. Others have the same, unless they are joined along an axis, or are a gate.
     pub input: Vec<usize>,
     /// Shape of the output.
     pub output: Vec<usize>,
@@ -90,26 +90,27 @@ impl GraphProblem {
                 Some(_) => None,
                 None => Some(layer.problem(shape).map_err(refuse)?),
             };
+            let wanted = layer.other_shape(shape);
             for other in others {
                 let actual = match *other {
                     Operand::Layer(layer) => &steps[layer].output,
                     Operand::Input(0) => &first,
                     Operand::Input(input) => {
-                        let known = further[input - 1].get_or_insert_with(|| shape.clone());
-                        if known != shape {
+                        let known = further[input - 1].get_or_insert_with(|| wanted.clone());
+                        if *known != wanted {
                             return Err(GraphError::SharedInput {
                                 layer: index,
                                 name: graph.inputs()[input - 1].clone(),
-                                actual: shape.clone(),
+                                actual: wanted.clone(),
                                 expected: known.clone(),
                             });
                         }
-                        shape
+                        &wanted
                     }
                 };
                 match joined {
                     Some(axis) => join(operator, &mut joint, actual, axis).map_err(refuse)?,
-                    None => same_shape(operator, "residual", actual, shape).map_err(refuse)?,
+                    None => same_shape(operator, "residual", actual, &wanted).map_err(refuse)?,
                 }
             }
             let (problem, output) = match made {

@@ -14,6 +14,7 @@ pub mod cat;
 pub mod conv;
 pub mod conv_transpose;
 pub mod flatten;
+pub mod gate;
 pub mod group_norm;
 pub mod instance_norm;
 pub mod layer_norm;
@@ -37,6 +38,7 @@ pub(crate) fn of(layer: &LayerProblem) -> &dyn Operator {
         LayerProblem::Linear(problem) => problem,
         LayerProblem::Flatten(problem) => problem,
         LayerProblem::Cat(problem) => problem,
+        LayerProblem::Gate(problem) => problem,
         LayerProblem::Narrow(problem) => problem,
         LayerProblem::Conv1d(problem) => problem,
         LayerProblem::Conv2d(problem) => problem,
@@ -85,6 +87,7 @@ const CASES: &[Cases] = &[
     flatten::CASES,
     cat::CASES,
     narrow::CASES,
+    gate::CASES,
     group_norm::CASES,
     instance_norm::CASES,
     layer_norm::CASES,

@@ -1,7 +1,7 @@
 //! Plans of layers that pass values on: copies of parts of rows.
 
 use launch_config::copy_rows::{RowsGeometry, RowsOf};
-use op_spec::graph::{NormalForm, Operand, Rearrangement};
+use op_spec::graph::{ByItself, NormalForm, Operand};
 use op_spec::{AxisShape, Layout};
 
 use crate::lowering::region::Region;
@@ -23,11 +23,11 @@ pub(in crate::lowering) struct Rows {
 impl Rows {
     /// The plan for a form, if it is of this kind.
     pub(in crate::lowering) fn of(region: &Region<'_>, form: &NormalForm) -> Option<Rows> {
-        let (layer, rearrangement) = form.rearrangement?;
-        let (shape, dim) = match rearrangement {
-            Rearrangement::Cat(problem) => (problem.shape, problem.dim),
-            Rearrangement::Narrow(problem) => (problem.shape, problem.spec.dim),
-            Rearrangement::Flatten => return None,
+        let (layer, by_itself) = form.by_itself?;
+        let (shape, dim) = match by_itself {
+            ByItself::Cat(problem) => (problem.shape, problem.dim),
+            ByItself::Narrow(problem) => (problem.shape, problem.spec.dim),
+            ByItself::Flatten | ByItself::Gate(_) => return None,
         };
         let layout = match region.is_dense_nhwc() && dim == 1 {
             true => Layout::Nhwc,
@@ -38,8 +38,8 @@ impl Rows {
             pitch: extent as u64 * step,
             start: start as u64 * step,
         };
-        let copies = match rearrangement {
-            Rearrangement::Narrow(problem) => {
+        let copies = match by_itself {
+            ByItself::Narrow(problem) => {
                 let [source, target] = [
                     part(problem.spec.start, shape.extent),
                     part(0, problem.spec.length),

@@ -1,19 +1,30 @@
-//! Layers that pass values on as they are.
+//! Layers that nothing is fused with.
 
-use op_spec::graph::Rearrangement;
+use op_spec::graph::ByItself;
 
 /// A layer with the whole tensors that it takes beside its input.
-pub(super) struct Rearranged<'a> {
-    pub(super) of: Rearrangement,
+pub(super) struct Alone<'a> {
+    pub(super) of: ByItself,
     pub(super) others: Vec<&'a [f32]>,
 }
 
-impl Rearranged<'_> {
+impl Alone<'_> {
     /// Sample `number`, of which the layer is given `x`.
     pub(super) fn run(&self, number: usize, x: &[f32], y: &mut [f32]) {
         match &self.of {
-            Rearrangement::Flatten => y.copy_from_slice(x),
-            Rearrangement::Narrow(problem) => {
+            ByItself::Flatten => y.copy_from_slice(x),
+            ByItself::Gate(problem) => {
+                let (channels, spatial) = (problem.shape.c, problem.shape.spatial);
+                if y.is_empty() {
+                    return;
+                }
+                let gate = &self.others[0][number * channels..][..channels];
+                let planes = x.chunks_exact(spatial).zip(y.chunks_exact_mut(spatial));
+                for ((x, y), &factor) in planes.zip(gate) {
+                    y.iter_mut().zip(x).for_each(|(y, x)| *y = x * factor);
+                }
+            }
+            ByItself::Narrow(problem) => {
                 let (inner, part) = (problem.shape.inner, problem.spec);
                 let row = problem.shape.extent * inner;
                 let (start, len) = (part.start * inner, part.length * inner);
@@ -24,7 +35,7 @@ impl Rearranged<'_> {
                     y.copy_from_slice(&x[start..start + len]);
                 }
             }
-            Rearrangement::Cat(problem) => {
+            ByItself::Cat(problem) => {
                 let shape = problem.shape;
                 if y.is_empty() {
                     return;
