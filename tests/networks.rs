@@ -40,7 +40,10 @@ fn unet(output: &str, width: usize) -> Graph {
         .layer("pool1", "skip1", Layer::max_pool2d(2))
         .layer("down2", "pool1", conv("down2", 2 * width))
         .layer("skip2", "down2", Layer::relu())
-        .layer("pool2", "skip2", Layer::max_pool2d(2))
+        .layer("average", "skip2", Layer::adaptive_avg_pool2d())
+        .layer("weights", "average", Layer::sigmoid())
+        .layer("excited", "skip2", Layer::gate("weights"))
+        .layer("pool2", "excited", Layer::max_pool2d(2))
         .layer("bottom", "pool2", conv("bottom", 2 * width))
         .layer("large2", "bottom", nearest)
         .layer("both2", "large2", Layer::cat(["skip2"], 1))
@@ -136,14 +139,14 @@ fn lying(backend: Backend) -> Outcome {
     Ok(())
 }
 
-/// On a GPU, values that are joined and upsampled stay channels last, as convolutions give them.
+/// On a GPU, values that are joined, upsampled and gated stay channels last, as convolutions give them.
 fn channels_last(_: Backend) -> Outcome {
     let properties = DeviceProperties::named("h200").expect("it has a name");
     let (input, axes) = ([2, 64, 128, 128], layouts::channels_last(4));
     let options = Options::default();
     let graph = unet("mask", 64);
     let explanation = lab::explain_axes(&graph, DType::F16, &input, &axes, &options, &properties)?;
-    for layers in ["cat", "upsample", "narrow"] {
+    for layers in ["cat", "upsample", "narrow", "gate"] {
         let regions = explanation.regions.iter();
         let mut found = regions.filter(|region| region.layers == layers).peekable();
         assert!(found.peek().is_some(), "{layers} is a region");

@@ -130,6 +130,7 @@ fn announced(backend: Backend) -> Outcome {
         "copy_strided",
         "copy_rows",
         "upsample_nhwc",
+        "gate_nhwc",
         "implicit_gemm_reformat",
         "implicit_gemm_rescale",
         "implicit_gemm_combine",
