@@ -1,15 +1,19 @@
-//! Convolutions of one tap from NHWC to NHWC as plain matrix products (GEMM) on Hopper: the pixels of all
-//! samples are rows of one operand, the filters rows of the other.
+//! Convolutions from NHWC to NHWC as matrix products (GEMM) on Hopper: the windows of all samples are rows of
+//! one operand, the filters rows of the other.
 //!
 //! A block has two consumer warpgroups, a producer, and a writer for each consumer. Tensor maps load stages
-//! of both operands, 64 values of K at a time, and store tiles of the output. A sum has the same order in
-//! every tile, so the choice of a tile changes no bit, and may depend on the batch.
+//! of both operands, 64 values of K at a time, and store tiles of the output. K runs over the channels of a
+//! tap first, then over the taps. A sum has the same order in every tile, so the choice of a tile changes no
+//! bit, and may depend on the batch.
 
 use core::fmt;
 
 use super::conv::ConvGeometry;
+use super::implicit_gemm::FilterLoader;
 use super::implicit_gemm::sm90::{Residency, Schedule};
-use super::{LaunchShape, Presence, Refusal, WARP_THREADS};
+use super::{LaunchShape, Refusal, WARP_THREADS};
+use crate::mode::mode;
+use op_spec::Quantity;
 
 /// Warps of a warpgroup.
 pub const WARPGROUP_WARPS: u32 = 4;
@@ -93,16 +97,26 @@ pub const TILES: [WarpgroupTile; 4] = [
 /// them.
 pub const LISTED_PIXELS: u32 = 64;
 
+mode! {
+    /// What the rows of the input's operand are.
+    pub Rows {
+        /// Pixels: the windows have one element, and lie side by side.
+        PIXELS = 0,
+        /// Windows, of which a tensor map in im2col mode brings one tap at a time.
+        WINDOWS = 1,
+    }
+}
+
 /// The kernel's by-value argument.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GemmGeometry {
-    /// Pixels of all samples.
+    /// The convolution.
+    pub conv: ConvGeometry,
+    /// The rows of the input's operand.
+    pub rows: Rows,
+    /// Output pixels of all samples.
     pub pixels: u32,
-    /// Input channels.
-    pub channels: u32,
-    /// Filters, which are the output channels.
-    pub filters: u32,
     /// Pixels of a block's tile: those of one warpgroup's in the ping-pong schedule, else of both.
     pub tile_pixels: u32,
     /// Tiles of filters.
@@ -117,8 +131,6 @@ pub struct GemmGeometry {
     pub schedule: Schedule,
     /// How long filters stay.
     pub residency: Residency,
-    /// The bias.
-    pub bias: Presence,
 }
 
 /// Byte offsets of the parts of shared memory, from a multiple of [`TILE_BYTES`] on.
@@ -167,6 +179,20 @@ impl GemmGeometry {
         }
     }
 
+    /// Input channels.
+    #[must_use]
+    #[inline(always)]
+    pub const fn channels(&self) -> u32 {
+        self.conv.group_c
+    }
+
+    /// Filters, which are the output channels.
+    #[must_use]
+    #[inline(always)]
+    pub const fn filters(&self) -> u32 {
+        self.conv.group_k
+    }
+
     /// Barriers of a block.
     #[must_use]
     #[inline(always)]
@@ -184,11 +210,84 @@ pub struct Gemm {
     pub tile: WarpgroupTile,
     /// The launch.
     pub shape: LaunchShape,
+    /// Whether the filters are read in place: those of one tap are, others unless they lie channels last.
+    pub filters: FilterLoader,
+}
+
+/// The windows of an axis, as tensor maps in im2col mode describe them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AxisWindows {
+    /// Where the first window begins, and the last one, counted from the last index of the axis on.
+    pub corners: [i32; 2],
+    /// From a window to the next.
+    pub step: u32,
+}
+
+impl AxisWindows {
+    /// Limits of tensor maps with three axes besides channels and samples.
+    const MOST_STEP: usize = 8;
+    const MOST_OFFSET: usize = 31;
+    const CORNERS: [i64; 2] = [-16, 15];
+
+    /// The windows along columns, rows and slices.
+    ///
+    /// # Errors
+    /// The rule of tensor maps that an axis breaks.
+    pub fn of(conv: &ConvGeometry) -> Result<[Self; 3], Refusal> {
+        let c = conv;
+        let axes = [
+            (
+                c.w,
+                c.q,
+                c.stride_w,
+                c.pad_w,
+                (c.s - 1).saturating_mul(c.dilation_w),
+            ),
+            (
+                c.h,
+                c.p,
+                c.stride_h,
+                c.pad_h,
+                (c.r - 1).saturating_mul(c.dilation_h),
+            ),
+            (
+                c.d,
+                c.z,
+                c.stride_d,
+                c.pad_d,
+                (c.t - 1).saturating_mul(c.dilation_d),
+            ),
+        ];
+        let mut windows = [Self {
+            corners: [0; 2],
+            step: 1,
+        }; 3];
+        for (axis, (extent, count, stride, pad, reach)) in axes.into_iter().enumerate() {
+            // One window has no next one.
+            let step = if count > 1 { stride } else { 1 };
+            let name = Quantity::entry("stride", 2 - axis);
+            Refusal::unless_at_most(name, step as usize, Self::MOST_STEP)?;
+            let name = Quantity::entry("(kernel_size - 1) * dilation", 2 - axis);
+            Refusal::unless_at_most(name, reach as usize, Self::MOST_OFFSET)?;
+            let first = -i64::from(pad);
+            let [count, extent, step_of] = [count, extent, step].map(i64::from);
+            let last = first + (count - 1) * step_of - (extent - 1);
+            let [least, most] = Self::CORNERS;
+            if first < least || extent == 0 || !(least..=most).contains(&last) {
+                return Err(Refusal::Needs("windows near the edges of the input"));
+            }
+            windows[axis] = Self {
+                corners: [first as i32, last as i32],
+                step,
+            };
+        }
+        Ok(windows)
+    }
 }
 
 impl Gemm {
-    /// The product that a convolution without a norm is, from dense NHWC to dense NHWC of a 16-bit type, on a
-    /// device with warpgroup MMA. The tile is that of the least estimated time.
+    /// The product that a convolution without a norm is, from dense NHWC to dense NHWC of a 16-bit type with
+    /// channels-last filters, on a device with warpgroup MMA. The tile is that of the least estimated time.
     ///
     /// Only tiles of [`LISTED_PIXELS`] pixels apply lists.
     ///
@@ -219,8 +318,8 @@ impl Gemm {
     /// The same in tiles of this size.
     ///
     /// # Errors
-    /// A convolution of another kind; channels that are no whole vectors of 16 bytes; more pixels than a
-    /// tensor map counts; too little shared memory.
+    /// Several groups; channels that are no whole vectors of 16 bytes; windows or pixels that a tensor map
+    /// cannot describe; too little shared memory.
     pub fn in_tiles(
         conv: &ConvGeometry,
         (tile, schedule): (WarpgroupTile, Schedule),
@@ -231,9 +330,16 @@ impl Gemm {
             [conv.stride_d, conv.stride_h, conv.stride_w],
             [conv.pad_d, conv.pad_h, conv.pad_w],
         ];
-        if conv.taps() != 1 || conv.groups != 1 || strides != [1; 3] || pads != [0; 3] {
-            return Err(Refusal::Needs("one tap, stride 1 and one group"));
+        if conv.groups != 1 {
+            return Err(Refusal::Needs("one group"));
         }
+        let is_pixel = conv.taps() == 1 && strides == [1; 3] && pads == [0; 3];
+        let rows = if is_pixel {
+            Rows::PIXELS
+        } else {
+            AxisWindows::of(conv)?;
+            Rows::WINDOWS
+        };
         let [channels, filters] = [conv.group_c, conv.group_k];
         if !channels.is_multiple_of(8) || !filters.is_multiple_of(8) {
             return Err(Refusal::Needs("channels in whole vectors of 16 bytes"));
@@ -246,20 +352,30 @@ impl Gemm {
         let filter_tiles = filters.div_ceil(tile.filters);
         let tiles = pixels.div_ceil(tile_pixels).checked_mul(filter_tiles);
         let geometry = GemmGeometry {
+            conv: *conv,
+            rows,
             pixels,
-            channels,
-            filters,
             tile_pixels,
             filter_tiles,
             tiles: tiles.ok_or(Refusal::Needs("less than 2^32 tiles"))?,
-            k_blocks: channels.div_ceil(LINE_VALUES),
+            k_blocks: (conv.taps())
+                .checked_mul(channels.div_ceil(LINE_VALUES))
+                .ok_or(Refusal::Needs("less than 2^32 stages of a tile"))?,
             stages: MIN_STAGES,
             schedule,
             residency: Residency::RESIDENT,
-            bias: conv.bias,
         };
         let launched = geometry.launched(tile, multiprocessors, shared_bytes);
         launched.ok_or(Refusal::Needs("a tile that fits shared memory"))
+    }
+
+    /// The same with channels-last filters.
+    #[must_use]
+    pub fn with_filters_in_place(self) -> Self {
+        Self {
+            filters: FilterLoader::IN_PLACE,
+            ..self
+        }
     }
 
     /// The estimated cycles of a block. In the ping-pong schedule the epilogue of a tile runs beside the
@@ -319,6 +435,10 @@ impl GemmGeometry {
             geometry,
             tile,
             shape: LaunchShape::linear(blocks.into(), BLOCK_THREADS)?.with_shared(end(&geometry)),
+            filters: match self.conv.taps() {
+                1 => FilterLoader::IN_PLACE,
+                _ => FilterLoader::PREPARED,
+            },
         })
     }
 }
@@ -375,9 +495,9 @@ mod tests {
                 let gemm = gemm(x, k).expect("a product");
                 let g = gemm.geometry;
                 assert_eq!(g.pixels as usize, x[0] * x[2] * x[3]);
-                assert!(g.filter_tiles * gemm.tile.filters >= g.filters);
+                assert!(g.filter_tiles * gemm.tile.filters >= g.filters());
                 assert!(g.tiles / g.filter_tiles * g.tile_pixels >= g.pixels);
-                assert!(g.k_blocks * LINE_VALUES >= g.channels);
+                assert!(g.k_blocks * LINE_VALUES >= g.channels());
                 assert!(g.stages >= MIN_STAGES && gemm.shape.shared_bytes <= 227 << 10);
                 assert!(gemm.shape.grid[0] <= g.tiles.min(132));
             }

@@ -40,7 +40,12 @@ impl Chosen {
 
     /// The parameter, in the graph's table, that the producer reads in place where each run is given it.
     pub(crate) fn given_in_place(&self, of: Query<'_>) -> Option<usize> {
-        let reads = matches!(&self.lowered.producer, Producer::ImplicitGemm(gemm) if gemm.has_filters_in_place());
+        let reads = match &self.lowered.producer {
+            Producer::ImplicitGemm(gemm) => gemm.has_filters_in_place(),
+            // Filters of one tap are the same in both layouts.
+            Producer::Gemm(gemm) => gemm.filters.is_in_place() && gemm.geometry.conv.taps() > 1,
+            _ => false,
+        };
         reads.then(|| of.graph.parameters_of(self.layers[0])[0])
     }
 }

@@ -1,7 +1,7 @@
-//! Convolutions of one tap from NHWC to NHWC as plain matrix products, in all tiles and schedules.
+//! Convolutions from NHWC to NHWC as matrix products, in all tiles and schedules.
 
 use cuda_std::Storage;
-use cuda_std::tensor_map::TensorMap;
+use cuda_std::tensor_map::{MapMode, TensorMap};
 use launch_config::batch_norm::FoldGeometry;
 use launch_config::gemm::{Gemm, LISTED_PIXELS, TILES};
 use launch_config::implicit_gemm::sm90::Schedule;
@@ -13,7 +13,7 @@ use op_spec::graph::LayerProblem;
 use oracle::Case;
 
 use super::super::kernels::fused::gemm::{
-    GEMM_SM90, boxes_of_filters, boxes_of_input, boxes_of_output,
+    GEMM_SM90, boxes_of_filters, boxes_of_output, map_of_input,
 };
 use super::implicit_gemm_without_norm::folded;
 use super::norm::optional;
@@ -26,7 +26,7 @@ const SHARED_BYTES: u32 = 227 << 10;
 const SIGMOID: Listed = Listed::Function(PointwiseSpec::Sigmoid {});
 const RELU: Listed = Listed::Function(PointwiseSpec::Relu {});
 
-fn table() -> [Row; 10] {
+fn table() -> [Row; 18] {
     rows! {
         // Less than a tile in every way.
         [1, 8, 8], [1, 1, 5], [1, 1, 1];
@@ -43,6 +43,20 @@ fn table() -> [Row; 10] {
         // Lists of other functions.
         [3, 16, 72], [1, 1, 30], [1, 1, 1], batch_norm(), relu(), list(&[SIGMOID, HARDSWISH]);
         [1, 8, 136], [1, 9, 9], [1, 1, 1], list(&[SIGMOID]);
+        // Windows: of several samples in a tile, at all edges; two stages of a tap, the second one not full.
+        [3, 72, 24], [1, 5, 9], [1, 3, 3], padding([0, 1, 1]), batch_norm(), relu();
+        // Strides, of which the last windows do not reach the edge.
+        [2, 16, 72], [1, 12, 11], [1, 3, 3], stride([1, 2, 3]), padding([0, 1, 1]), batch_norm(), list(&[SILU, ADD]);
+        [2, 64, 136], [1, 9, 12], [1, 1, 1], stride([1, 2, 2]), leaky_relu(0.25);
+        // Dilation, no padding, filters that are not square.
+        [1, 24, 64], [1, 17, 19], [1, 2, 5], dilation([1, 5, 3]), without_bias();
+        // Volumes.
+        [2, 8, 16], [4, 5, 6], [3, 3, 3], padding([1; 3]), list(&[ADD]);
+        [1, 16, 24], [7, 9, 8], [3, 2, 1], stride([2, 1, 4]), padding([1, 0, 0]), dilation([2, 1, 1]), batch_norm();
+        // Windows in the padding alone; more padding than the filter reaches.
+        [2, 40, 8], [1, 2, 3], [1, 3, 3], padding([0, 4, 5]), list(&[HARDSWISH]);
+        // The most that a tensor map takes of each: step, offset, and the lower corner.
+        [1, 8, 8], [1, 40, 33], [1, 1, 32], stride([1, 8, 1]), padding([0, 0, 16]), list(&[SIGMOID]);
     }
 }
 
@@ -71,7 +85,7 @@ fn check<T: Storage>(run: &Run, what: &str, row: &Row, case: Case) -> Outcome {
     let x = run.channels_last(&loaded.x, conv.n, conv.group_c)?;
     let residual = loaded.parameters.get(case.parameters.len());
     let residual = residual.map(last).transpose()?;
-    let filters = &loaded.parameters[0];
+    let filters = run.channels_last(&loaded.parameters[0], conv.group_k.into(), conv.group_c)?;
     let outputs = (conv.n * u64::from(conv.output_pixels())) as usize;
     // The norm's parameters are the last four. It has them as f32, as the tensors' type, or folded.
     let first = case.parameters.len() - 4 * usize::from(row.batch_norm);
@@ -134,14 +148,13 @@ fn check<T: Storage>(run: &Run, what: &str, row: &Row, case: Case) -> Outcome {
             (None, 1) => loaded.parameters[first + index].source(),
             (None, _) => std::ptr::null(),
         };
-        let map = |boxes: cuda_std::tensor_map::Boxes, tensor: &Tensor<T>| {
-            boxes.emulated(tensor.source())
-        };
+        let map = |mode: MapMode, tensor: &Tensor<T>| mode.emulated(tensor.source());
+        let of_output = boxes_of_output(&gemm).into();
         let arguments = (
-            map(boxes_of_input(&gemm), &x),
-            map(boxes_of_filters(&gemm), filters),
-            (residual.as_ref()).map_or(TensorMap::NONE, |of| map(boxes_of_output(&gemm), of)),
-            map(boxes_of_output(&gemm), &y),
+            map(map_of_input(&gemm), &x),
+            map(boxes_of_filters(&gemm).into(), &filters),
+            (residual.as_ref()).map_or(TensorMap::NONE, |of| map(of_output, of)),
+            map(of_output, &y),
             optional(conv.bias.is_present().then(|| &loaded.parameters[1])),
             optional(gain.as_ref()),
             optional(shift.as_ref()),

@@ -1,24 +1,65 @@
-//! A convolution of one tap from NHWC to NHWC as a plain matrix product.
+//! A convolution from NHWC to NHWC as a matrix product whose operands tensor maps load.
 
-use kernels_gpu::fused::gemm::{GEMM_SM90, boxes_of_filters, boxes_of_input, boxes_of_output};
+use kernels_gpu::copy_strided::COPY_STRIDED;
+use kernels_gpu::fused::gemm::{GEMM_SM90, boxes_of_filters, boxes_of_output, map_of_input};
 use launch_config::batch_norm::FoldGeometry;
 use launch_config::gemm::Gemm;
 use launch_config::implicit_gemm::{Epilogue, RoundedEpilogue};
 use launch_config::{AffineType, Presence};
 
 use super::convolved::Parameters;
+use super::preparation::{Preparation, prepared};
 use crate::device::{DType, Order};
 use crate::error::Result;
 use crate::operators::batch_norm::Statistics;
-use crate::program::{BoxesOf, LaunchPlan, ProgramBuilder, Value};
+use crate::program::{LaunchPlan, MapOf, ProgramBuilder, Value, channels_last};
 use crate::spec::BatchNormProblem;
 use launch_config::pointwise::{OperandList, PointwiseList};
 use op_spec::Layout;
 
-/// Plans the launch.
+/// Plans the launch, and the one that prepares the filters.
 pub(crate) fn plan(plan: &mut LaunchPlan, dtype: DType, gemm: &Gemm) -> Result<()> {
+    if !gemm.filters.is_in_place() {
+        let labels = [dtype.label(); 2];
+        plan.preparation(
+            &COPY_STRIDED,
+            &labels,
+            channels_last(extents(gemm))?.shape(),
+        )?;
+    }
     let labels = [gemm.tile.label.into(), dtype.label()];
     plan.launch(&GEMM_SM90, &labels, Some(gemm.shape))
+}
+
+/// Filters, channels and taps.
+fn extents(gemm: &Gemm) -> [usize; 3] {
+    let conv = &gemm.geometry.conv;
+    [conv.group_k, conv.group_c, conv.taps()].map(|extent| extent as usize)
+}
+
+/// The filters, channels last.
+fn filters(
+    program: &mut ProgramBuilder,
+    parameters: &Parameters<'_>,
+    gemm: &Gemm,
+) -> Result<Value> {
+    let weight = parameters.filters.weight;
+    if gemm.filters.is_in_place() {
+        return Ok(weight);
+    }
+    let of = (parameters.layer, Preparation::ChannelsLast);
+    let extents = extents(gemm);
+    let append = |program: &mut ProgramBuilder, [weight]: [Option<Value>; 1]| {
+        let weight = weight.expect("filters are not optional");
+        let y = program.tensor(&extents, program.dtype(weight))?;
+        let unused = program.tensor(&[0], DType::F32)?;
+        let (kernel, shape) = program.next(&COPY_STRIDED);
+        // SAFETY: `weight` is dense, and the geometry is that of its extents; `y` has as many elements.
+        unsafe { program.launch(kernel, shape, (weight, y, channels_last(extents)?)) };
+        Ok([y, unused])
+    };
+    let [filters, _] = prepared(program, parameters.preparations, of, [Some(weight)], append)?;
+    Ok(filters)
 }
 
 /// Whether the kernel applies a list.
@@ -42,7 +83,7 @@ pub(crate) fn append(
 ) -> Result<Value> {
     let order = Order::of_layout(output, Layout::Nhwc)?;
     let y = program.tensor_as(output, program.dtype(x), order)?;
-    let filters = parameters.filters;
+    let filters = filters(program, parameters, gemm)?;
     let [(gain, shift), _] = parameters.gains_and_shifts();
     let folding = norm.as_ref().map(|(_, problem)| FoldGeometry::of(problem));
     let folding = folding.transpose()?.unwrap_or(FoldGeometry::NONE);
@@ -60,16 +101,16 @@ pub(crate) fn append(
         Some(rounded) => (rounded, PointwiseList::EMPTY),
         None => (RoundedEpilogue::NONE, list.functions),
     };
-    let read: Vec<Value> = [x, filters.weight].into_iter().chain(residual).collect();
+    let read: Vec<Value> = [x, filters].into_iter().chain(residual).collect();
     let bytes_moved = program.bytes(&read) + program.bytes(&[y]);
     let [running_mean, running_var, norm_weight, norm_bias] = of_norm;
     let (kernel, shape) = program.next(&GEMM_SM90);
     let arguments = (
-        Some(BoxesOf::read(x, boxes_of_input(gemm))),
-        Some(BoxesOf::read(filters.weight, boxes_of_filters(gemm))),
-        residual.map(|residual| BoxesOf::read(residual, boxes_of_output(gemm))),
-        Some(BoxesOf::written(y, boxes_of_output(gemm))),
-        filters.bias,
+        Some(MapOf::read(x, map_of_input(gemm))),
+        Some(MapOf::read(filters, boxes_of_filters(gemm))),
+        residual.map(|residual| MapOf::read(residual, boxes_of_output(gemm))),
+        Some(MapOf::written(y, boxes_of_output(gemm))),
+        parameters.filters.bias,
         gain,
         shift,
         running_mean,
@@ -84,7 +125,7 @@ pub(crate) fn append(
         rounded,
         list,
     );
-    // SAFETY: `x`, the residual and `y` are dense NHWC and the filters dense, of the extents that `gemm` was
+    // SAFETY: `x`, the residual and `y` are dense NHWC and the filters channels last, of the extents that `gemm` was
     // chosen for; what exists of bias, gain, shift and the norm has an element for each filter.
     unsafe { program.launch_moving(kernel, shape, arguments, bytes_moved) }
     Ok(y)

@@ -32,16 +32,16 @@ impl<T: Storage> Output<'_, T> {
     /// filters that do not exist are not stored.
     #[inline(always)]
     unsafe fn of_filter(&self, filter: u32, g: &GemmGeometry) -> [f32; CHANNEL_VALUES as usize] {
-        if filter >= g.filters {
+        if filter >= g.filters() {
             return [0.0; CHANNEL_VALUES as usize];
         }
-        let (channel, channels) = (filter as usize, g.filters as usize);
+        let (channel, channels) = (filter as usize, g.filters() as usize);
         let [gain, shift] = if self.norm.presence.is_present() {
             self.norm.folded::<T>(channel)
         } else {
             self.store.of_channel(channel, channels)
         };
-        if !g.bias.is_present() {
+        if !g.conv.bias.is_present() {
             return [gain, shift, 0.0];
         }
         let bias = Global::new(self.bias, channels)
@@ -163,7 +163,7 @@ impl<'a, T: Storage, const SUMS: usize, const BLOCKS: usize> Results<'a, T, SUMS
         let Epilogue { slope, bounds, .. } = self.output.store.epilogue;
         // The first of the lane's two filters in each octet.
         let first = 2 * (self.thread % 4);
-        if self.memory.g.bias.is_present() && self.output.has_gain() {
+        if self.memory.g.conv.bias.is_present() && self.output.has_gain() {
             self.each(sums, |n| {
                 let biases = of_channels.load_vec::<2>(2 * Self::FILTERS + 8 * n + first);
                 move |j, sum| sum + biases[j]
