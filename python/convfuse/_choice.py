@@ -48,7 +48,7 @@ _ALONE, _EACH = 10.0, 0.01
 def is_worthwhile(region: Region, is_fast: bool) -> bool:
     """An estimate of whether PyTorch is slower, from the records of ``docs/results``: at norms that read their input twice, pools that
     leave a part of their input, means over positions among them, softmax over other axes than the last, products of float32 in full, and
-    channels-last convolutions of 16 bits whose filters have one tap. Other convolutions are PyTorch's."""
+    channels-last convolutions of 16 bits in one group. Other convolutions are PyTorch's."""
     if region.inputs[0].meta["val"].device.type == "cpu":
         # It was asked for.
         return True
@@ -64,15 +64,15 @@ def is_worthwhile(region: Region, is_fast: bool) -> bool:
 
 
 def _is_matrix_product(region: Region) -> bool:
-    """Whether a region is a convolution of one tap of a channels-last tensor of 16 bits, with what is behind it, as a Hopper GPU has a
-    kernel for."""
+    """Whether a region is a convolution of a channels-last tensor of 16 bits, with what is behind it, that a Hopper GPU has a kernel of
+    tensor maps for: one group, whole vectors of channels, and filters that are not few, unless they have one tap."""
     operator, a = parsed(region.text).layers[0]
     x = region.inputs[0].meta["val"]
     if operator not in ("conv2d", "conv3d") or x.dtype is torch.float32 or x.stride(1) != 1:
         return False
-    extents = [a["kernel_size"], a.get("stride", 1), a.get("groups", 1)]
-    ones = all(one in (1, [1] * (x.dim() - 2)) for one in extents)
-    if not ones or a.get("padding", 0) not in (0, [0] * (x.dim() - 2)) or x.shape[1] % 8:
+    is_one_tap = a["kernel_size"] in (1, [1] * (x.dim() - 2))
+    filters = a["out_channels"]
+    if a.get("groups", 1) != 1 or x.shape[1] % 8 or filters % 8 or (filters <= 32 and not is_one_tap):
         return False
     return torch.cuda.get_device_capability(x.device) == (9, 0)
 

@@ -378,6 +378,14 @@ impl Gemm {
         }
     }
 
+    /// Whether half of the smallest tile's filters do not exist, and these have several taps, so that products
+    /// decide the time. An implicit GEMM takes less then ([tuning.md](../../docs/tuning.md)).
+    #[must_use]
+    pub fn is_half_empty(&self) -> bool {
+        let g = &self.geometry;
+        g.conv.taps() > 1 && 2 * g.filters() <= LINE_VALUES
+    }
+
     /// The estimated cycles of a block. In the ping-pong schedule the epilogue of a tile runs beside the
     /// mainloop of the next.
     fn cycles(&self, adds_residual: bool) -> u64 {

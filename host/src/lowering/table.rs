@@ -96,6 +96,9 @@ impl Lowered {
             {
                 Err("too few samples to fill the device with a block for each")
             }
+            Producer::Gemm(gemm) if gemm.is_half_empty() => {
+                Err("at most 32 filters of several taps, which leave half of a tile empty")
+            }
             Producer::ImplicitGemm(gemm) => {
                 if DepthwiseGeometry::check(gemm.conv()).is_ok() {
                     Err("depthwise, of which tensor cores would multiply mostly zeros")
