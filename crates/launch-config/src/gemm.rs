@@ -6,14 +6,18 @@
 //! tap first, then over the taps. A sum has the same order in every tile, so the choice of a tile changes no
 //! bit, and may depend on the batch.
 
+mod few_channels;
+mod windows;
+
 use core::fmt;
 
 use super::conv::ConvGeometry;
-use super::implicit_gemm::FilterLoader;
 use super::implicit_gemm::sm90::{Residency, Schedule};
 use super::{LaunchShape, Refusal, WARP_THREADS};
 use crate::mode::mode;
-use op_spec::Quantity;
+
+pub use few_channels::{FewChannels, PAD_THREADS, PadChannelsGeometry, VECTOR_VALUES};
+pub use windows::AxisWindows;
 
 /// Warps of a warpgroup.
 pub const WARPGROUP_WARPS: u32 = 4;
@@ -210,79 +214,22 @@ pub struct Gemm {
     pub tile: WarpgroupTile,
     /// The launch.
     pub shape: LaunchShape,
-    /// Whether the filters are read in place: those of one tap are, others unless they lie channels last.
-    pub filters: FilterLoader,
+    /// How the filters lie.
+    pub filters: FilterOrder,
+    /// Where the channels are no whole vectors: what input and filters are made into first, which are those of
+    /// the geometry.
+    pub few_channels: Option<FewChannels>,
 }
 
-/// The windows of an axis, as tensor maps in im2col mode describe them.
+/// How filters lie, `(K, C, taps)`. The kernel reads them channels last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct AxisWindows {
-    /// Where the first window begins, and the last one, counted from the last index of the axis on.
-    pub corners: [i32; 2],
-    /// From a window to the next.
-    pub step: u32,
-}
-
-impl AxisWindows {
-    /// Limits of tensor maps with three axes besides channels and samples.
-    const MOST_STEP: usize = 8;
-    const MOST_OFFSET: usize = 31;
-    const CORNERS: [i64; 2] = [-16, 15];
-
-    /// The windows along columns, rows and slices.
-    ///
-    /// # Errors
-    /// The rule of tensor maps that an axis breaks.
-    pub fn of(conv: &ConvGeometry) -> Result<[Self; 3], Refusal> {
-        let c = conv;
-        let axes = [
-            (
-                c.w,
-                c.q,
-                c.stride_w,
-                c.pad_w,
-                (c.s - 1).saturating_mul(c.dilation_w),
-            ),
-            (
-                c.h,
-                c.p,
-                c.stride_h,
-                c.pad_h,
-                (c.r - 1).saturating_mul(c.dilation_h),
-            ),
-            (
-                c.d,
-                c.z,
-                c.stride_d,
-                c.pad_d,
-                (c.t - 1).saturating_mul(c.dilation_d),
-            ),
-        ];
-        let mut windows = [Self {
-            corners: [0; 2],
-            step: 1,
-        }; 3];
-        for (axis, (extent, count, stride, pad, reach)) in axes.into_iter().enumerate() {
-            // One window has no next one.
-            let step = if count > 1 { stride } else { 1 };
-            let name = Quantity::entry("stride", 2 - axis);
-            Refusal::unless_at_most(name, step as usize, Self::MOST_STEP)?;
-            let name = Quantity::entry("(kernel_size - 1) * dilation", 2 - axis);
-            Refusal::unless_at_most(name, reach as usize, Self::MOST_OFFSET)?;
-            let first = -i64::from(pad);
-            let [count, extent, step_of] = [count, extent, step].map(i64::from);
-            let last = first + (count - 1) * step_of - (extent - 1);
-            let [least, most] = Self::CORNERS;
-            if first < least || extent == 0 || !(least..=most).contains(&last) {
-                return Err(Refusal::Needs("windows near the edges of the input"));
-            }
-            windows[axis] = Self {
-                corners: [first as i32, last as i32],
-                step,
-            };
-        }
-        Ok(windows)
-    }
+pub enum FilterOrder {
+    /// They have one tap: the same in both orders.
+    OneTap,
+    /// Channels last.
+    ChannelsLast,
+    /// Channels before taps.
+    ChannelsFirst,
 }
 
 impl Gemm {
@@ -318,7 +265,7 @@ impl Gemm {
     /// The same in tiles of this size.
     ///
     /// # Errors
-    /// Several groups; channels that are no whole vectors of 16 bytes; windows or pixels that a tensor map
+    /// Several groups; filters that are no whole vectors of 16 bytes; windows or pixels that a tensor map
     /// cannot describe; too little shared memory.
     pub fn in_tiles(
         conv: &ConvGeometry,
@@ -326,6 +273,12 @@ impl Gemm {
         multiprocessors: u32,
         shared_bytes: u32,
     ) -> Result<Self, Refusal> {
+        let filters_of = match conv.taps() {
+            1 => FilterOrder::OneTap,
+            _ => FilterOrder::ChannelsFirst,
+        };
+        let few_channels = FewChannels::of(conv)?;
+        let conv = &few_channels.map_or(*conv, |few| few.conv);
         let [strides, pads] = [
             [conv.stride_d, conv.stride_h, conv.stride_w],
             [conv.pad_d, conv.pad_h, conv.pad_w],
@@ -333,7 +286,8 @@ impl Gemm {
         if conv.groups != 1 {
             return Err(Refusal::Needs("one group"));
         }
-        let is_pixel = conv.taps() == 1 && strides == [1; 3] && pads == [0; 3];
+        let is_dense = few_channels.is_none_or(|few| few.is_dense());
+        let is_pixel = is_dense && conv.taps() == 1 && strides == [1; 3] && pads == [0; 3];
         let rows = if is_pixel {
             Rows::PIXELS
         } else {
@@ -341,8 +295,8 @@ impl Gemm {
             Rows::WINDOWS
         };
         let [channels, filters] = [conv.group_c, conv.group_k];
-        if !channels.is_multiple_of(8) || !filters.is_multiple_of(8) {
-            return Err(Refusal::Needs("channels in whole vectors of 16 bytes"));
+        if !filters.is_multiple_of(8) {
+            return Err(Refusal::Needs("filters in whole vectors of 16 bytes"));
         }
         let pixels = (conv.n).checked_mul(conv.output_pixels().into());
         let pixels = pixels.filter(|&pixels| pixels < 1 << 31);
@@ -366,16 +320,22 @@ impl Gemm {
             residency: Residency::RESIDENT,
         };
         let launched = geometry.launched(tile, multiprocessors, shared_bytes);
-        launched.ok_or(Refusal::Needs("a tile that fits shared memory"))
+        let launched = launched.ok_or(Refusal::Needs("a tile that fits shared memory"))?;
+        Ok(Self {
+            filters: filters_of,
+            few_channels,
+            ..launched
+        })
     }
 
     /// The same with channels-last filters.
     #[must_use]
-    pub fn with_filters_in_place(self) -> Self {
-        Self {
-            filters: FilterLoader::IN_PLACE,
-            ..self
-        }
+    pub fn with_channels_last_filters(self) -> Self {
+        let filters = match self.filters {
+            FilterOrder::OneTap => FilterOrder::OneTap,
+            _ => FilterOrder::ChannelsLast,
+        };
+        Self { filters, ..self }
     }
 
     /// Whether half of the smallest tile's filters do not exist, and these have several taps, so that products
@@ -383,7 +343,7 @@ impl Gemm {
     #[must_use]
     pub fn is_half_empty(&self) -> bool {
         let g = &self.geometry;
-        g.conv.taps() > 1 && 2 * g.filters() <= LINE_VALUES
+        self.few_channels.is_none() && g.conv.taps() > 1 && 2 * g.filters() <= LINE_VALUES
     }
 
     /// The estimated cycles of a block. In the ping-pong schedule the epilogue of a tile runs beside the
@@ -443,10 +403,8 @@ impl GemmGeometry {
             geometry,
             tile,
             shape: LaunchShape::linear(blocks.into(), BLOCK_THREADS)?.with_shared(end(&geometry)),
-            filters: match self.conv.taps() {
-                1 => FilterLoader::IN_PLACE,
-                _ => FilterLoader::PREPARED,
-            },
+            filters: FilterOrder::ChannelsFirst,
+            few_channels: None,
         })
     }
 }
@@ -475,83 +433,4 @@ impl fmt::Display for Gemm {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::KernelGeometry;
-    use op_spec::ConvSpec;
-
-    fn conv(x: [usize; 4], k: usize, filter: usize) -> ConvGeometry {
-        let weight = [k, x[1], filter, filter];
-        let problem = ConvSpec::<2>::default().problem(&x, &weight, None);
-        let problem = problem.expect("a sound problem");
-        problem.geometry().expect("a small problem")
-    }
-
-    fn gemm(x: [usize; 4], k: usize) -> Result<Gemm, Refusal> {
-        Gemm::new(&conv(x, k, 1), (false, false), 132, 227 << 10)
-    }
-
-    #[test]
-    fn tiles_cover_all_results_and_fit_shared_memory() {
-        for x in [
-            [32, 64, 56, 56],
-            [1, 8, 1, 1],
-            [64, 960, 1, 1],
-            [3, 72, 7, 9],
-        ] {
-            for k in [8, 64, 72, 256, 2048] {
-                let gemm = gemm(x, k).expect("a product");
-                let g = gemm.geometry;
-                assert_eq!(g.pixels as usize, x[0] * x[2] * x[3]);
-                assert!(g.filter_tiles * gemm.tile.filters >= g.filters());
-                assert!(g.tiles / g.filter_tiles * g.tile_pixels >= g.pixels);
-                assert!(g.k_blocks * LINE_VALUES >= g.channels());
-                assert!(g.stages >= MIN_STAGES && gemm.shape.shared_bytes <= 227 << 10);
-                assert!(gemm.shape.grid[0] <= g.tiles.min(132));
-            }
-        }
-    }
-
-    #[test]
-    fn few_tiles_are_small_ones() {
-        let tile = |x, k| gemm(x, k).expect("a product").tile;
-        assert_eq!(tile([1, 512, 7, 7], 512).pixels, 64);
-        assert_eq!(tile([64, 512, 56, 56], 512).filters, 128);
-    }
-
-    #[test]
-    fn other_convolutions_are_refused() {
-        let refused =
-            |conv: &ConvGeometry| Gemm::new(conv, (false, false), 132, 227 << 10).is_err();
-        let good = conv([2, 16, 5, 5], 24, 1);
-        assert!(!refused(&good));
-        assert!(refused(&conv([2, 16, 5, 5], 24, 3)));
-        assert!(refused(&conv([2, 12, 5, 5], 24, 1)));
-        assert!(refused(&conv([2, 16, 5, 5], 20, 1)));
-        assert!(refused(&ConvGeometry {
-            stride_w: 2,
-            ..good
-        }));
-        assert!(refused(&ConvGeometry { pad_h: 1, ..good }));
-        assert!(refused(&ConvGeometry {
-            groups: 2,
-            group_c: 8,
-            group_k: 16,
-            ..good
-        }));
-        let most = ConvGeometry {
-            n: (1 << 31) - 1,
-            w: 1,
-            h: 1,
-            p: 1,
-            q: 1,
-            ..good
-        };
-        assert!(!refused(&most));
-        assert!(refused(&ConvGeometry { n: 1 << 31, ..most }));
-        assert!(refused(&ConvGeometry {
-            n: u64::MAX,
-            ..good
-        }));
-    }
-}
+mod tests;

@@ -22,6 +22,7 @@ use super::table::{Lowered, TABLE};
 use crate::device::{DType, DeviceProperties, Order};
 use crate::error::{Error, Result};
 use crate::program::LaunchPlan;
+use launch_config::gemm::FilterOrder;
 
 /// A region with its kernels, and the verdicts on the rows.
 pub(crate) struct Chosen {
@@ -42,8 +43,7 @@ impl Chosen {
     pub(crate) fn given_in_place(&self, of: Query<'_>) -> Option<usize> {
         let reads = match &self.lowered.producer {
             Producer::ImplicitGemm(gemm) => gemm.has_filters_in_place(),
-            // Filters of one tap are the same in both layouts.
-            Producer::Gemm(gemm) => gemm.filters.is_in_place() && gemm.geometry.conv.taps() > 1,
+            Producer::Gemm(gemm) => gemm.filters == FilterOrder::ChannelsLast,
             _ => false,
         };
         reads.then(|| of.graph.parameters_of(self.layers[0])[0])

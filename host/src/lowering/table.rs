@@ -225,7 +225,7 @@ pub(super) const TABLE: [Row; 9] = [
     },
     Row {
         name: "gemm",
-        implements: "in 16 bits from NHWC to NHWC, on `sm_90a`: a convolution of one group, channels in whole vectors of eight, strides of up to 8 and filters that reach over up to 32 elements, without a norm, perhaps with batch_norm and arithmetic with parameters, a clamp or leaky_relu; up to eight functions behind it, or silu or hardswish, a residual, and a clamp or leaky_relu",
+        implements: "in 16 bits from NHWC to NHWC, on `sm_90a`: a convolution of one group, output channels in whole vectors of eight, strides of up to 8 and filters that reach over up to 32 elements, without a norm, perhaps with batch_norm and arithmetic with parameters, a clamp or leaky_relu; up to eight functions behind it, or silu or hardswish, a residual, and a clamp or leaky_relu",
         summary: "a matrix product of windows and filters on tensor cores",
         can_implement: |row, region, form| {
             let of = region.of;
@@ -249,7 +249,7 @@ pub(super) const TABLE: [Row; 9] = [
                 of.properties.shared_bytes_per_block,
             )?;
             let gemm = match region.is_given_in_nhwc(layer) {
-                true => gemm.with_filters_in_place(),
+                true => gemm.with_channels_last_filters(),
                 false => gemm,
             };
             let lowered = Lowered::without_moments(Producer::Gemm(gemm), Plan::Store(store));

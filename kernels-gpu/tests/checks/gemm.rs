@@ -3,7 +3,8 @@
 use cuda_std::Storage;
 use cuda_std::tensor_map::{MapMode, TensorMap};
 use launch_config::batch_norm::FoldGeometry;
-use launch_config::gemm::{Gemm, LISTED_PIXELS, TILES};
+use launch_config::conv::ConvGeometry;
+use launch_config::gemm::{FewChannels, Gemm, LISTED_PIXELS, PadChannelsGeometry, TILES};
 use launch_config::implicit_gemm::sm90::Schedule;
 use launch_config::implicit_gemm::{Epilogue, RoundedEpilogue};
 use launch_config::pointwise::{PointwiseList, Step};
@@ -12,13 +13,14 @@ use op_spec::PointwiseSpec;
 use op_spec::graph::LayerProblem;
 use oracle::Case;
 
+use super::super::kernels::fused::gemm::pad_channels::GEMM_PAD_CHANNELS;
 use super::super::kernels::fused::gemm::{
     GEMM_SM90, boxes_of_filters, boxes_of_output, map_of_input,
 };
 use super::implicit_gemm_without_norm::folded;
 use super::norm::optional;
 use super::rows::{ADD, HARDSWISH, Listed, Row, SILU, rows};
-use super::{Outcome, Run, Tensor, compare, label, precision};
+use super::{Failure, Outcome, Run, Tensor, compare, label, precision, same_bits};
 
 /// Shared memory of the device that tiles are chosen for.
 const SHARED_BYTES: u32 = 227 << 10;
@@ -26,7 +28,7 @@ const SHARED_BYTES: u32 = 227 << 10;
 const SIGMOID: Listed = Listed::Function(PointwiseSpec::Sigmoid {});
 const RELU: Listed = Listed::Function(PointwiseSpec::Relu {});
 
-fn table() -> [Row; 18] {
+fn table() -> [Row; 24] {
     rows! {
         // Less than a tile in every way.
         [1, 8, 8], [1, 1, 5], [1, 1, 1];
@@ -57,6 +59,15 @@ fn table() -> [Row; 18] {
         [2, 40, 8], [1, 2, 3], [1, 3, 3], padding([0, 4, 5]), list(&[HARDSWISH]);
         // The most that a tensor map takes of each: step, offset, and the lower corner.
         [1, 8, 8], [1, 40, 33], [1, 1, 32], stride([1, 8, 1]), padding([0, 0, 16]), list(&[SIGMOID]);
+        // Few channels: a filter's row in a line, of which those of neighbouring windows overlap.
+        [2, 3, 24], [1, 13, 18], [1, 7, 7], stride([1, 2, 2]), padding([0, 3, 3]), batch_norm(), relu();
+        [1, 3, 72], [1, 9, 11], [1, 3, 3], padding([0, 1, 1]), list(&[SILU, ADD]);
+        // Lines side by side; columns at the end that no window has.
+        [2, 3, 16], [1, 9, 14], [1, 4, 4], stride([1, 4, 4]), without_bias();
+        // Volumes; one row of a filter; filters whose rows are longer than a line, and dilated ones.
+        [2, 1, 8], [4, 5, 6], [3, 3, 3], padding([1; 3]), leaky_relu(0.25);
+        [1, 2, 8], [1, 7, 40], [1, 1, 5], padding([0, 0, 2]);
+        [1, 12, 16], [1, 6, 9], [1, 2, 9], dilation([1, 1, 2]), padding([0, 1, 8]), batch_norm();
     }
 }
 
@@ -72,6 +83,30 @@ pub(crate) fn matches<T: Storage>(run: &Run) -> Outcome {
     check::<T>(run, "special values", &row, case)
 }
 
+/// Copies of input and filters, where channels are no whole vectors.
+fn few_channels<T: Storage>(
+    conv: &ConvGeometry,
+    run: &Run,
+    x: &Tensor<T>,
+    filters: &Tensor<T>,
+) -> Result<Option<[Tensor<T>; 2]>, Failure> {
+    let Some(few) = FewChannels::of(conv).expect("few vectors") else {
+        return Ok(None);
+    };
+    let padded = |source: &Tensor<T>, g: PadChannelsGeometry| {
+        let y = run.empty::<T>(g.elements() as usize)?;
+        let arguments = (source.source(), y.ptr(), g);
+        let labels = [label::<T>()];
+        run.launch(&GEMM_PAD_CHANNELS, &labels, g.shape(), arguments)?;
+        Ok::<_, Failure>(y)
+    };
+    let last = run.channels_last(filters, conv.group_k.into(), conv.group_c)?;
+    let copy = padded(&last, few.filters(true))?;
+    let of_first = padded(filters, few.filters(false))?;
+    same_bits("filters of either order", &copy, &of_first)?;
+    Ok(Some([padded(x, few.input)?, copy]))
+}
+
 fn check<T: Storage>(run: &Run, what: &str, row: &Row, case: Case) -> Outcome {
     let problem = case.problem().expect("a sound problem").steps[0].problem;
     let LayerProblem::Conv3d(conv) = problem else {
@@ -85,7 +120,16 @@ fn check<T: Storage>(run: &Run, what: &str, row: &Row, case: Case) -> Outcome {
     let x = run.channels_last(&loaded.x, conv.n, conv.group_c)?;
     let residual = loaded.parameters.get(case.parameters.len());
     let residual = residual.map(last).transpose()?;
-    let filters = run.channels_last(&loaded.parameters[0], conv.group_k.into(), conv.group_c)?;
+    let [x, filters] = match few_channels(&conv, run, &x, &loaded.parameters[0])? {
+        Some(copies) => copies,
+        None => {
+            let filters = &loaded.parameters[0];
+            [
+                x,
+                run.channels_last(filters, conv.group_k.into(), conv.group_c)?,
+            ]
+        }
+    };
     let outputs = (conv.n * u64::from(conv.output_pixels())) as usize;
     // The norm's parameters are the last four. It has them as f32, as the tensors' type, or folded.
     let first = case.parameters.len() - 4 * usize::from(row.batch_norm);
@@ -134,7 +178,7 @@ fn check<T: Storage>(run: &Run, what: &str, row: &Row, case: Case) -> Outcome {
         forms += 1;
         let folded_values = (form == 2).then(|| folded(&case));
         let folded_values = folded_values
-            .map(|of| Ok::<_, super::Failure>([run.tensor::<f32>(&of[0])?, run.tensor(&of[1])?]));
+            .map(|of| Ok::<_, Failure>([run.tensor::<f32>(&of[0])?, run.tensor(&of[1])?]));
         let [gain, shift] = match folded_values.transpose()? {
             Some([gain, shift]) => [Some(gain), Some(shift)],
             None => [None, None],

@@ -1,9 +1,11 @@
 //! A convolution from NHWC to NHWC as a matrix product whose operands tensor maps load.
 
 use kernels_gpu::copy_strided::COPY_STRIDED;
+use kernels_gpu::fused::gemm::pad_channels::GEMM_PAD_CHANNELS;
 use kernels_gpu::fused::gemm::{GEMM_SM90, boxes_of_filters, boxes_of_output, map_of_input};
 use launch_config::batch_norm::FoldGeometry;
-use launch_config::gemm::Gemm;
+use launch_config::copy_strided::CopyGeometry;
+use launch_config::gemm::{FilterOrder, Gemm, PadChannelsGeometry};
 use launch_config::implicit_gemm::{Epilogue, RoundedEpilogue};
 use launch_config::{AffineType, Presence};
 
@@ -17,49 +19,87 @@ use crate::spec::BatchNormProblem;
 use launch_config::pointwise::{OperandList, PointwiseList};
 use op_spec::Layout;
 
-/// Plans the launch, and the one that prepares the filters.
+/// Plans the launches, and the one that prepares the filters.
 pub(crate) fn plan(plan: &mut LaunchPlan, dtype: DType, gemm: &Gemm) -> Result<()> {
-    if !gemm.filters.is_in_place() {
-        let labels = [dtype.label(); 2];
-        plan.preparation(
-            &COPY_STRIDED,
-            &labels,
-            channels_last(extents(gemm))?.shape(),
-        )?;
+    let label = dtype.label();
+    match Filters::of(gemm)? {
+        Filters::InPlace => {}
+        Filters::Copied(copy) => plan.preparation(&COPY_STRIDED, &[label; 2], copy.shape())?,
+        Filters::Padded(copy) => plan.preparation(&GEMM_PAD_CHANNELS, &[label], copy.shape())?,
     }
-    let labels = [gemm.tile.label.into(), dtype.label()];
+    if let Some(few) = gemm.few_channels {
+        plan.launch(&GEMM_PAD_CHANNELS, &[label], few.input.shape())?;
+    }
+    let labels = [gemm.tile.label.into(), label];
     plan.launch(&GEMM_SM90, &labels, Some(gemm.shape))
 }
 
-/// Filters, channels and taps.
-fn extents(gemm: &Gemm) -> [usize; 3] {
-    let conv = &gemm.geometry.conv;
-    [conv.group_k, conv.group_c, conv.taps()].map(|extent| extent as usize)
+/// How the kernel comes by the filters.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Filters {
+    /// As they are.
+    InPlace,
+    /// As a copy with the channels last.
+    Copied(CopyGeometry),
+    /// As a copy with more channels.
+    Padded(PadChannelsGeometry),
 }
 
-/// The filters, channels last.
-fn filters(
-    program: &mut ProgramBuilder,
-    parameters: &Parameters<'_>,
-    gemm: &Gemm,
-) -> Result<Value> {
-    let weight = parameters.filters.weight;
-    if gemm.filters.is_in_place() {
-        return Ok(weight);
+impl Filters {
+    fn of(gemm: &Gemm) -> Result<Self> {
+        if let Some(few) = gemm.few_channels {
+            let is_channels_last = gemm.filters != FilterOrder::ChannelsFirst;
+            return Ok(Self::Padded(few.filters(is_channels_last)));
+        }
+        if gemm.filters != FilterOrder::ChannelsFirst {
+            return Ok(Self::InPlace);
+        }
+        let conv = &gemm.geometry.conv;
+        let extents = [conv.group_k, conv.group_c, conv.taps()];
+        channels_last(extents.map(|extent| extent as usize)).map(Self::Copied)
     }
-    let of = (parameters.layer, Preparation::ChannelsLast);
-    let extents = extents(gemm);
-    let append = |program: &mut ProgramBuilder, [weight]: [Option<Value>; 1]| {
-        let weight = weight.expect("filters are not optional");
-        let y = program.tensor(&extents, program.dtype(weight))?;
-        let unused = program.tensor(&[0], DType::F32)?;
-        let (kernel, shape) = program.next(&COPY_STRIDED);
-        // SAFETY: `weight` is dense, and the geometry is that of its extents; `y` has as many elements.
-        unsafe { program.launch(kernel, shape, (weight, y, channels_last(extents)?)) };
-        Ok([y, unused])
-    };
-    let [filters, _] = prepared(program, parameters.preparations, of, [Some(weight)], append)?;
-    Ok(filters)
+
+    /// Appends what prepares them.
+    fn append(
+        self,
+        program: &mut ProgramBuilder,
+        parameters: &Parameters<'_>,
+        gemm: &Gemm,
+    ) -> Result<Value> {
+        let weight = parameters.filters.weight;
+        if self == Self::InPlace {
+            return Ok(weight);
+        }
+        let of = (parameters.layer, Preparation::ChannelsLast);
+        let conv = &gemm.geometry.conv;
+        let extents = [conv.group_k, conv.taps(), conv.group_c].map(|extent| extent as usize);
+        let append = |program: &mut ProgramBuilder, [weight]: [Option<Value>; 1]| {
+            let weight = weight.expect("filters are not optional");
+            let y = program.tensor(&extents, program.dtype(weight))?;
+            let unused = program.tensor(&[0], DType::F32)?;
+            match self {
+                Self::InPlace => {}
+                Self::Copied(copy) => {
+                    let (kernel, shape) = program.next(&COPY_STRIDED);
+                    // SAFETY: `weight` is dense, and the geometry is that of its extents; `y` has as many
+                    // elements.
+                    unsafe { program.launch(kernel, shape, (weight, y, copy)) }
+                }
+                Self::Padded(copy) => pad(program, [weight, y], copy),
+            }
+            Ok([y, unused])
+        };
+        let [filters, _] = prepared(program, parameters.preparations, of, [Some(weight)], append)?;
+        Ok(filters)
+    }
+}
+
+/// Appends the copy of `x` to `y` that has more channels.
+fn pad(program: &mut ProgramBuilder, [x, y]: [Value; 2], copy: PadChannelsGeometry) {
+    let (kernel, shape) = program.next(&GEMM_PAD_CHANNELS);
+    let bytes_moved = program.bytes(&[x, y]);
+    // SAFETY: the geometry is that of `x`, and `y` has as many elements as it says.
+    unsafe { program.launch_moving(kernel, shape, (x, y, copy), bytes_moved) }
 }
 
 /// Whether the kernel applies a list.
@@ -83,7 +123,15 @@ pub(crate) fn append(
 ) -> Result<Value> {
     let order = Order::of_layout(output, Layout::Nhwc)?;
     let y = program.tensor_as(output, program.dtype(x), order)?;
-    let filters = filters(program, parameters, gemm)?;
+    let filters = Filters::of(gemm)?.append(program, parameters, gemm)?;
+    let x = match gemm.few_channels {
+        Some(few) => {
+            let copy = program.tensor(&[few.input.elements() as usize], program.dtype(x))?;
+            pad(program, [x, copy], few.input);
+            copy
+        }
+        None => x,
+    };
     let [(gain, shift), _] = parameters.gains_and_shifts();
     let folding = norm.as_ref().map(|(_, problem)| FoldGeometry::of(problem));
     let folding = folding.transpose()?.unwrap_or(FoldGeometry::NONE);

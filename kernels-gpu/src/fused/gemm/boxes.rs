@@ -28,8 +28,12 @@ pub fn map_of_input(gemm: &Gemm) -> MapMode {
         return boxes([g.pixels, g.channels()], g.tile_pixels).into();
     }
     let windows = AxisWindows::of(conv).expect("windows of a tensor map");
-    let column = 2 * u64::from(g.channels());
-    let row = column * u64::from(conv.w);
+    // Lines of few channels may overlap.
+    let [step, row] = match gemm.few_channels {
+        Some(few) => [few.window_step, 8 * few.input.row_vectors()],
+        None => [g.channels(), g.channels() * conv.w],
+    };
+    let [column, row] = [step, row].map(|elements| 2 * u64::from(elements));
     let slice = row * u64::from(conv.h);
     MapMode::Im2col(Im2col {
         // As many samples as there are pixels at most, less than 2^31.

@@ -42,6 +42,7 @@
 #[cfg(not(target_arch = "nvptx64"))]
 mod boxes;
 mod consume;
+pub mod pad_channels;
 mod produce;
 mod results;
 mod write;
