@@ -27,6 +27,9 @@ const SECTOR_PAIRS: u32 = 8;
 const MAX_PAIRS: u32 = 32;
 const MAX_ALL_PAIRS: u32 = 64;
 
+/// Elements from one row of shared memory to the next. Each has a value for each channel of a block.
+pub const PITCH: u32 = MAX_ALL_PAIRS * PAIR;
+
 /// What a block does before its first row, in rows of the input.
 const START_ROWS: u32 = 3;
 
@@ -150,10 +153,10 @@ impl RollingGeometry {
         u64::from(self.items.div_ceil(self.block_items)) * u64::from(self.channel_blocks)
     }
 
-    /// Elements between rows of shared memory, of which each has a value for each channel of a block.
+    /// Channels of a block.
     #[must_use]
     #[inline(always)]
-    pub const fn pitch(&self) -> u32 {
+    pub const fn block_channels(&self) -> u32 {
         self.block_pairs * PAIR
     }
 
@@ -161,7 +164,7 @@ impl RollingGeometry {
     #[must_use]
     pub fn shape(&self) -> Option<LaunchShape> {
         let rows = self.conv.taps() + PARAMETER_ROWS;
-        let bytes = rows * self.pitch() * size_of::<f32>() as u32;
+        let bytes = rows * PITCH * size_of::<f32>() as u32;
         let threads = self.block_items * self.block_pairs;
         Some(LaunchShape::linear(self.blocks(), threads)?.with_shared(bytes))
     }
@@ -188,7 +191,7 @@ fn block_pairs(pairs: u32) -> u32 {
 /// The configuration in words.
 impl fmt::Display for RollingGeometry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (rows, channels) = (self.segment_rows, self.pitch());
+        let (rows, channels) = (self.segment_rows, self.block_channels());
         write!(
             f,
             "runs of {RUN} outputs down segments of {rows} rows, {channels} channels in a block"
@@ -235,8 +238,8 @@ mod tests {
         ] {
             let conv = depthwise(n, channels, extent, filter, stride);
             let g = chosen(&conv);
-            assert!(g.channel_blocks * g.pitch() >= channels as u32);
-            assert!((g.channel_blocks - 1) * g.pitch() < channels as u32);
+            assert!(g.channel_blocks * g.block_channels() >= channels as u32);
+            assert!((g.channel_blocks - 1) * g.block_channels() < channels as u32);
             assert!(g.row_runs * RUN as u32 >= conv.q);
             assert!(g.segments * g.segment_rows >= conv.p);
             assert!((g.segments - 1) * g.segment_rows < conv.p);

@@ -114,6 +114,7 @@ pub unsafe fn depthwise_nhwc<T: Storage>(
         epilogue: &store.epilogue,
         channels: g.blocks.channels,
         taps: conv.taps(),
+        block_channels: pitch(g),
         pitch: pitch(g),
     };
     let filter = filters.stage(block.first_channel);

@@ -24,7 +24,7 @@
 //!         (row, next) = (next, the row behind it)
 //!         sums of rows p, p - 1, ... += the products of row and taps, of filter row r, S + r, ...
 //!     sum = the oldest sums + bias; sum = batch norm, slope and bounds of it, rounded
-//!     y = the epilogue's list of sum
+//!     y = silu or hardswish of sum, + the residual, slope and bounds of it
 //! ```
 //!
 //! Sums are f32, FMA in the order of the taps, and padding is multiplied as an input of 0: the results have
@@ -38,11 +38,10 @@ use cuda_std::{bf16, f16, kernel, math, opaque, thread};
 use launch_config::batch_norm::FoldGeometry;
 use launch_config::depthwise::nhwc::PARAMETER_ROWS;
 use launch_config::depthwise::rolling::{
-    MAX_BLOCK_THREADS, PAIR, RUN, RollingGeometry, min_blocks,
+    MAX_BLOCK_THREADS, PAIR, PITCH, RUN, RollingGeometry, min_blocks,
 };
 use launch_config::elementwise::Bounds;
-use launch_config::implicit_gemm::Epilogue;
-use launch_config::pointwise::OperandList;
+use launch_config::implicit_gemm::{Epilogue, RoundedEpilogue, RoundedFunction};
 use launch_config::{AffineType, Presence};
 
 use super::stage::Filters;
@@ -50,8 +49,8 @@ use crate::parts::batch_norm::Norm;
 use crate::parts::index::div_rem;
 use crate::parts::map::clamp;
 use crate::parts::pair::Pair;
-use crate::parts::pointwise::{Kept, apply_with_residual};
-use crate::parts::store::{GainAndShift, StoreEpilogue};
+use crate::parts::pointwise::{hardswish, silu};
+use crate::parts::store::{GainAndShift, StoreEpilogue, sloped};
 use crate::parts::unroll::unroll;
 
 /// The most rows and columns of a filter.
@@ -78,12 +77,11 @@ const _: () = assert!(RUN == 4 && MAX_INPUTS == 11 && PAIR == 2);
 /// output once.
 ///
 /// # Safety
-/// `x`, `y` and, if the list has it, `residual` are channels last, start on 16 bytes and are as large as the
+/// `x`, `y` and, if `rounded` adds it, `residual` are channels last, start on 16 bytes and are as large as the
 /// geometry says, whose filters and strides are these; `y` is apart from the others. `weight` has the taps of
 /// each channel side by side. `bias` has a value for each channel if the geometry has one, `gain` and `shift`
 /// if the epilogue has them, and the norm's tensors if there is a norm, and as far as it has them; then the
-/// epilogue has no gain and shift. Input and output have less than 2^31 pixels a sample. The list keeps no
-/// value.
+/// epilogue has no gain and shift. Input and output have less than 2^31 pixels a sample.
 #[kernel(
     instances(R: [3, 5], STRIDE: [1, 2], T: [f32, f16, bf16]),
     max_threads = MAX_BLOCK_THREADS,
@@ -106,7 +104,7 @@ pub unsafe fn depthwise_nhwc_rolling<T: Pair, const R: usize, const STRIDE: usiz
     norm_type: AffineType,
     has_norm: Presence,
     epilogue: Epilogue,
-    list: &OperandList,
+    rounded: RoundedEpilogue,
 ) {
     let conv = &g.conv;
     let channels = conv.groups;
@@ -134,7 +132,8 @@ pub unsafe fn depthwise_nhwc_rolling<T: Pair, const R: usize, const STRIDE: usiz
         epilogue: &of_channels,
         channels,
         taps: (R * R) as u32,
-        pitch: g.pitch(),
+        block_channels: g.block_channels(),
+        pitch: PITCH,
     };
     let filter = filters.stage(place.first_channel);
     thread::sync_threads();
@@ -146,37 +145,29 @@ pub unsafe fn depthwise_nhwc_rolling<T: Pair, const R: usize, const STRIDE: usiz
         y: GlobalMut::new(y, outputs),
         residual: Global::new(residual, outputs),
         filter: filter.slice(place.of_block, filter.len() - place.of_block),
-        pitch: g.pitch(),
         epilogue,
         has_gain: has_norm.is_present() || epilogue.gain_and_shift.is_present(),
-        list,
+        rounded,
         channels,
         row_elements: (conv.q * channels) as usize,
         offset: place.output_offset(g),
-        len: (conv.q - place.q).min(RUN as u32),
+        columns: input.columns,
     };
-    let mut taps = output.taps::<R>();
+    let taps = output.taps::<R>();
 
     // Rows of the output whose sums are in flight beside those of the newest one.
     let in_flight = R.div_ceil(STRIDE) as u32 - 1;
     let mut sums = [[[0.0; 2]; RUN]; MAX_FILTER];
     let mut begun = 0;
-    loop {
+    // No way out in between, in front of which the compiler would keep a row that is not multiplied yet.
+    while begun < place.rows + in_flight {
         opaque::not_unrolled();
         let is_complete = begun >= in_flight;
-        let added = if is_complete {
-            output.residual()
-        } else {
-            [T::ZERO; RUN]
-        };
         let next = input.next_row::<R, STRIDE>();
         accumulate::<T, R, STRIDE, 0>(&mut sums, &row, &taps);
         row = next;
         if is_complete {
-            output.write::<R>(sums[(R - 1) / STRIDE], added, &mut taps);
-            if begun - in_flight + 1 == place.rows {
-                return;
-            }
+            output.write::<R>(sums[(R - 1) / STRIDE]);
         }
         if STRIDE == 2 {
             let next = input.next_row::<R, STRIDE>();
@@ -258,7 +249,7 @@ impl Place {
         let item = of_items * g.block_items + of_block;
         let (segment, run) = div_rem(item, g.row_runs);
         let (sample, segment) = div_rem(segment, g.segments);
-        let first_channel = of_channels * g.pitch();
+        let first_channel = of_channels * g.block_channels();
         let channel = first_channel + PAIR * pair;
         let (p, q) = (segment * g.segment_rows, run * RUN as u32);
         let rows = if item < g.items && channel < conv.groups {
@@ -298,7 +289,8 @@ struct Input<T> {
     row_elements: usize,
     /// The element that the next row begins with: below zero, wrapped, in the padding.
     offset: usize,
-    /// Which inputs of a row are columns of the image, a bit for each.
+    /// Which inputs of a row are columns of the image, a bit for each, and behind them which outputs of the
+    /// run are columns of the output.
     columns: u32,
 }
 
@@ -322,6 +314,11 @@ impl<T: Pair> Input<T> {
         unroll!(11, |j| {
             if j < inputs(R, STRIDE) && place.w.wrapping_add(j as u32) < conv.w {
                 columns |= 1 << j;
+            }
+        });
+        unroll!(4, |i| {
+            if place.q + (i as u32) < conv.q {
+                columns |= 1 << (MAX_INPUTS + i);
             }
         });
         // Rows of the input in all windows; a segment without rows has none.
@@ -366,25 +363,24 @@ impl<T: Pair> Input<T> {
 }
 
 /// What a thread writes, and what becomes of sums before that.
-struct Output<'a, T> {
+struct Output<T> {
     y: GlobalMut<T>,
     residual: Global<T>,
-    /// Taps and parameters, from the thread's channels on, and the elements from one to the next.
+    /// Taps and parameters, from the thread's channels on.
     filter: Shared<f32>,
-    pitch: u32,
     epilogue: Epilogue,
     /// Whether channels have a gain and a shift.
     has_gain: bool,
-    list: &'a OperandList,
+    rounded: RoundedEpilogue,
     channels: u32,
     row_elements: usize,
     /// The element that the next row begins with.
     offset: usize,
-    /// How many outputs of the run the row has.
-    len: u32,
+    /// Which outputs of the run are columns of it: [`Input::columns`].
+    columns: u32,
 }
 
-impl<T: Pair> Output<'_, T> {
+impl<T: Pair> Output<T> {
     /// The taps of the thread's channels.
     #[inline(always)]
     unsafe fn taps<const R: usize>(&self) -> Taps {
@@ -392,40 +388,25 @@ impl<T: Pair> Output<'_, T> {
         unroll!(5, |r| {
             unroll!(5, |s| {
                 if r < R && s < R {
-                    taps[r][s] = self.filter.load_vec((r * R + s) as u32 * self.pitch);
+                    taps[r][s] = self.filter.load_vec((r * R + s) as u32 * PITCH);
                 }
             });
         });
         taps
     }
 
-    /// The residuals of the next row, if the list has any.
+    /// Whether the row has output `i` of the run.
     #[inline(always)]
-    unsafe fn residual(&self) -> [T::Raw; RUN] {
-        let mut added = [T::ZERO; RUN];
-        if self.list.has_residual() {
-            let channels = opaque::to_compiler(self.channels) as usize;
-            unroll!(4, |i| {
-                if (i as u32) < self.len {
-                    added[i] = T::load(self.residual, self.offset + channels * i);
-                }
-            });
-        }
-        added
+    fn has(&self, i: usize) -> bool {
+        self.columns >> (MAX_INPUTS + i) & 1 != 0
     }
 
-    /// Writes what the epilogue and its list make of the sums of the next row, and goes on to the one behind
-    /// it. The taps are loaded anew behind a list, which has their registers.
+    /// Writes what the epilogues make of the sums of the next row, and goes on to the one behind it.
     #[inline(always)]
-    unsafe fn write<const R: usize>(
-        &mut self,
-        mut values: RunValues,
-        added: [T::Raw; RUN],
-        taps: &mut Taps,
-    ) {
-        let row = (R * R) as u32 * self.pitch;
+    unsafe fn write<const R: usize>(&mut self, mut values: RunValues) {
+        let channels = opaque::to_compiler(self.channels) as usize;
         let [bias, gain, shift]: [[f32; 2]; PARAMETER_ROWS as usize] =
-            [0, 1, 2].map(|of| self.filter.load_vec(row + of * self.pitch));
+            [0, 1, 2].map(|row| self.filter.load_vec(((R * R) as u32 + row) * PITCH));
         each(&mut values, |c, value| value + bias[c]);
         if self.has_gain {
             each(&mut values, |c, value| math::fma(gain[c], value, shift[c]));
@@ -437,17 +418,31 @@ impl<T: Pair> Output<'_, T> {
         if bounds != Bounds::NONE {
             each(&mut values, |_, x| clamp(bounds, x));
         }
-        if !self.list.is_empty() {
-            let of_list = added.map(T::values);
-            let rounded = values.map(|pair| T::to_f32_pair(T::from_f32_pair(pair)));
-            let listed =
-                apply_with_residual::<T, 8>(self.list, flat(rounded), flat(of_list), Kept::Nothing);
-            values = pairs(listed);
-            *taps = self.taps::<R>();
+        let adds = self.rounded.residual.is_present();
+        if adds || self.rounded.function != RoundedFunction::NONE {
+            values = values.map(|pair| T::to_f32_pair(T::from_f32_pair(pair)));
+            match self.rounded.function {
+                RoundedFunction::SILU => each(&mut values, |_, x| silu::<T>(x)),
+                RoundedFunction::HARDSWISH => each(&mut values, |_, x| hardswish(x)),
+                _ => {}
+            }
         }
-        let channels = opaque::to_compiler(self.channels) as usize;
+        if adds {
+            let mut residuals = [T::ZERO; RUN];
+            unroll!(4, |i| {
+                if self.has(i) {
+                    residuals[i] = T::load(self.residual, self.offset + channels * i);
+                }
+            });
+            unroll!(4, |i| {
+                let added = T::values(residuals[i]);
+                unroll!(2, |c| {
+                    values[i][c] = sloped(&self.rounded.after, values[i][c] + added[c]);
+                });
+            });
+        }
         unroll!(4, |i| {
-            if (i as u32) < self.len {
+            if self.has(i) {
                 T::store(self.y, self.offset + channels * i, values[i]);
             }
         });
@@ -463,16 +458,4 @@ fn each(values: &mut RunValues, f: impl Fn(usize, f32) -> f32) {
             values[i][c] = f(c, values[i][c]);
         });
     });
-}
-
-/// The values of pairs.
-#[inline(always)]
-fn flat([[a, b], [c, d], [e, f], [g, h]]: RunValues) -> [f32; 2 * RUN] {
-    [a, b, c, d, e, f, g, h]
-}
-
-/// The pairs of values.
-#[inline(always)]
-fn pairs([a, b, c, d, e, f, g, h]: [f32; 2 * RUN]) -> RunValues {
-    [[a, b], [c, d], [e, f], [g, h]]
 }

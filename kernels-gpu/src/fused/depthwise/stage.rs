@@ -23,7 +23,8 @@ pub(super) struct Filters<'a, T> {
     pub(super) channels: u32,
     /// Taps of a channel.
     pub(super) taps: u32,
-    /// Channels of a block.
+    /// Channels of a block, and values from one row of shared memory to the next, which are no fewer.
+    pub(super) block_channels: u32,
     pub(super) pitch: u32,
 }
 
@@ -39,11 +40,12 @@ impl<T: Storage> Filters<'_, T> {
         let &Self {
             channels,
             taps,
+            block_channels,
             pitch,
             ..
         } = self;
         let filter = shared::dynamic::<f32>(0, (taps + PARAMETER_ROWS) * pitch);
-        let staged = pitch.min(channels - first_channel);
+        let staged = block_channels.min(channels - first_channel);
         let weight = Global::new(self.weight, channels as usize * taps as usize);
         let mut at = thread::thread_idx_x();
         while at < staged * taps {
