@@ -1,15 +1,14 @@
 //! A convolution of one tap from NHWC to NHWC as a plain matrix product.
 
 use kernels_gpu::fused::gemm::{GEMM_SM90, boxes_of_filters, boxes_of_input, boxes_of_output};
-use launch_config::batch_norm::FoldGeometry;
+use launch_config::Presence;
 use launch_config::gemm::Gemm;
 use launch_config::implicit_gemm::{Epilogue, RoundedEpilogue};
-use launch_config::{AffineType, Presence};
 
 use super::convolved::Parameters;
 use crate::device::{DType, Order};
 use crate::error::Result;
-use crate::operators::batch_norm::Statistics;
+use crate::operators::batch_norm::{FoldedInKernel, Statistics};
 use crate::program::{BoxesOf, LaunchPlan, ProgramBuilder, Value};
 use crate::spec::BatchNormProblem;
 use launch_config::pointwise::{OperandList, PointwiseList};
@@ -44,13 +43,7 @@ pub(crate) fn append(
     let y = program.tensor_as(output, program.dtype(x), order)?;
     let filters = parameters.filters;
     let [(gain, shift), _] = parameters.gains_and_shifts();
-    let folding = norm.as_ref().map(|(_, problem)| FoldGeometry::of(problem));
-    let folding = folding.transpose()?.unwrap_or(FoldGeometry::NONE);
-    let statistics = norm.map(|(statistics, _)| statistics);
-    let of_norm = statistics.map_or([None; 4], |of| {
-        [Some(of.mean), Some(of.variance), of.weight, of.bias]
-    });
-    let norm_type = of_norm[0].map_or(DType::F32, |mean| program.dtype(mean));
+    let norm = FoldedInKernel::of(program, norm)?;
     let epilogue = Epilogue {
         gain_and_shift: Presence::of(gain.is_some()),
         ..epilogue
@@ -62,7 +55,7 @@ pub(crate) fn append(
     };
     let read: Vec<Value> = [x, filters.weight].into_iter().chain(residual).collect();
     let bytes_moved = program.bytes(&read) + program.bytes(&[y]);
-    let [running_mean, running_var, norm_weight, norm_bias] = of_norm;
+    let [running_mean, running_var, norm_weight, norm_bias] = norm.values;
     let (kernel, shape) = program.next(&GEMM_SM90);
     let arguments = (
         Some(BoxesOf::read(x, boxes_of_input(gemm))),
@@ -77,9 +70,9 @@ pub(crate) fn append(
         norm_weight,
         norm_bias,
         gemm.geometry,
-        folding,
-        AffineType::of(norm_type == DType::F32),
-        Presence::of(running_mean.is_some()),
+        norm.geometry,
+        norm.ty,
+        norm.presence,
         epilogue,
         rounded,
         list,
