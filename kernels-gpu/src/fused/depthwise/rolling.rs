@@ -348,8 +348,7 @@ impl<T: Pair> Input<T> {
     #[inline(always)]
     unsafe fn next_row<const R: usize, const STRIDE: usize>(&mut self) -> [T::Raw; MAX_INPUTS] {
         let columns = if self.row < self.end { self.columns } else { 0 };
-        // Addresses of columns are not kept in registers from row to row.
-        let channels = opaque::to_compiler(self.channels) as usize;
+        let channels = self.channels as usize;
         let mut row = [T::ZERO; MAX_INPUTS];
         unroll!(11, |j| {
             if j < inputs(R, STRIDE) && columns >> j & 1 != 0 {
@@ -404,7 +403,7 @@ impl<T: Pair> Output<T> {
     /// Writes what the epilogues make of the sums of the next row, and goes on to the one behind it.
     #[inline(always)]
     unsafe fn write<const R: usize>(&mut self, mut values: RunValues) {
-        let channels = opaque::to_compiler(self.channels) as usize;
+        let channels = self.channels as usize;
         let [bias, gain, shift]: [[f32; 2]; PARAMETER_ROWS as usize] =
             [0, 1, 2].map(|row| self.filter.load_vec(((R * R) as u32 + row) * PITCH));
         each(&mut values, |c, value| value + bias[c]);
