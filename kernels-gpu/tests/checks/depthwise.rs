@@ -89,7 +89,7 @@ pub(crate) fn without_norm<T: Storage>(run: &Run) -> Outcome {
 /// The same by small square filters of channels-last images, down segments of any number of rows.
 pub(crate) fn rolling<T: Storage>(run: &Run) -> Outcome {
     const PADDED: [usize; 3] = [0, 1, 1];
-    let table: [Row; 12] = rows! {
+    let table: [Row; 15] = rows! {
         // Runs and rows that are not full, two samples in a block, all inputs of a thread in the image.
         [2, 64, 64], [1, 7, 19], [1, 3, 3], padding(PADDED), groups(64), batch_norm(), relu();
         // Rows fewer than the filter's, a pair of channels in a second block, no bias.
@@ -99,13 +99,17 @@ pub(crate) fn rolling<T: Storage>(run: &Run) -> Outcome {
         [2, 12, 12], [1, 9, 21], [1, 5, 5], stride([1, 2, 2]), padding([0, 2, 2]), groups(12), batch_norm(), list(&[SILU, ADD]);
         [1, 6, 6], [1, 12, 14], [1, 3, 3], stride([1, 2, 2]), padding(PADDED), groups(6), list(&[HARDSWISH]);
         [1, 2, 2], [1, 11, 12], [1, 3, 3], stride([1, 2, 2]), groups(2), batch_norm(), list(&[ADD]);
-        // Padding on one side alone is not to be had; none, and much more than windows need.
+        // No padding, and much more than windows need.
         [1, 4, 4], [1, 11, 9], [1, 3, 3], groups(4), list(&[SILU]);
         [1, 4, 4], [1, 4, 6], [1, 3, 3], padding([0, 9, 9]), groups(4), list(&[HARDSWISH, ADD]);
         [1, 8, 8], [1, 5, 3], [1, 5, 5], stride([1, 2, 2]), padding([0, 9, 2]), groups(8), relu();
         // A function behind the residual; one column, one row.
         [1, 10, 10], [1, 9, 1], [1, 5, 5], padding([0, 2, 2]), groups(10), batch_norm(), list(&[SILU, ADD, RELU]);
         [5, 2, 2], [1, 1, 13], [1, 3, 3], padding(PADDED), groups(2), without_bias(), list(&[ADD]);
+        // Taps that do not stay in registers.
+        [2, 6, 6], [1, 9, 11], [1, 7, 7], padding([0, 3, 3]), groups(6), batch_norm(), relu();
+        [1, 36, 36], [1, 3, 4], [1, 7, 7], padding([0, 3, 3]), groups(36), list(&[SILU, ADD]);
+        [1, 2, 2], [1, 8, 7], [1, 7, 7], groups(2), without_bias();
         // A list that the kernel does not have.
         [1, 4, 4], [1, 5, 5], [1, 3, 3], padding(PADDED), groups(4), list(&[SILU, RELU]);
     };

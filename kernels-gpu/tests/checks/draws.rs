@@ -376,7 +376,7 @@ pub(crate) fn depthwise_nhwc<T: Storage>(run: &Run) -> Outcome {
         let mut drawn = Row::drawn(&mut draw, false);
         let channels = 2 * draw.from(1, 9);
         drawn.channels[1..].fill(channels);
-        let (filter, stride) = (draw.of(&[3, 5]), draw.from(1, 2));
+        let (filter, stride) = draw.of(&[(3, 1), (3, 2), (5, 1), (5, 2), (7, 1)]);
         drawn.filter = [1, filter, filter];
         let padding = [0, draw.from(1, 3), draw.from(0, 3)];
         drawn.attributes = ConvSpec::default().groups(channels).padding(padding);

@@ -71,16 +71,16 @@ impl RollingGeometry {
     /// The geometry of a convolution on a device with so many multiprocessors. No result depends on these.
     ///
     /// # Errors
-    /// Any other convolution than a depthwise one of images by 3x3 or 5x5 taps without dilation, by one or
-    /// two rows and columns; an odd number of channels; tensors that are too large.
+    /// Any other convolution than a depthwise one of images without dilation, by 3x3 or 5x5 taps and one or
+    /// two rows and columns, or by 7x7 taps; an odd number of channels; tensors that are too large.
     pub fn new(conv: &ConvGeometry, multiprocessors: u32) -> Result<Self, Refusal> {
         DepthwiseGeometry::check(conv)?;
         let is_image = [conv.d, conv.z, conv.t] == [1; 3] && conv.pad_d == 0;
         let is_square = conv.r == conv.s && conv.stride_h == conv.stride_w;
-        let is_small = matches!(conv.r, 3 | 5) && matches!(conv.stride_h, 1 | 2);
+        let is_small = matches!((conv.r, conv.stride_h), (3 | 5, 1 | 2) | (7, 1));
         if !(is_image && is_square && is_small && [conv.dilation_h, conv.dilation_w] == [1; 2]) {
             return Err(Refusal::Needs(
-                "images, 3x3 or 5x5 taps, stride 1 or 2, and no dilation",
+                "images, 3x3 or 5x5 taps and stride 1 or 2, or 7x7 taps and stride 1, and no dilation",
             ));
         }
         let channels = conv.output_channels();
@@ -234,6 +234,7 @@ mod tests {
             (64, 72, 56, 5, 2),
             (64, 480, 14, 3, 1),
             (32, 1152, 7, 5, 1),
+            (32, 96, 56, 7, 1),
             (1, 2, 1, 3, 2),
         ] {
             let conv = depthwise(n, channels, extent, filter, stride);
@@ -289,7 +290,9 @@ mod tests {
         let conv = depthwise(2, 8, 9, 3, 1);
         assert!(of(&conv).is_ok());
         assert!(of(&depthwise(2, 8, 9, 5, 2)).is_ok());
-        assert!(of(&depthwise(2, 8, 9, 7, 1)).is_err());
+        assert!(of(&depthwise(2, 8, 9, 7, 1)).is_ok());
+        assert!(of(&depthwise(2, 8, 9, 7, 2)).is_err());
+        assert!(of(&depthwise(2, 8, 9, 9, 1)).is_err());
         assert!(of(&depthwise(2, 8, 9, 3, 3)).is_err());
         assert!(of(&depthwise(2, 7, 9, 3, 1)).is_err());
         assert!(of(&depthwise(0, 8, 9, 3, 1)).is_err());

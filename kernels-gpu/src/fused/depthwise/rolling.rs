@@ -10,8 +10,8 @@
 //! 2. Sums *roll*: a row of the input is loaded and converted once, and is multiplied for all rows of the
 //!    output whose windows have it. Of `R` rows of the filter and stride `S` these are `ceil(R / S)`. When the
 //!    sums of a row are complete, those of the next one take their place.
-//! 3. The taps of the pair stay in registers, and the next row of the input is in flight while a row is
-//!    multiplied. It is kept as it was loaded.
+//! 3. The next row of the input is in flight while a row is multiplied. It is kept as it was loaded. The taps
+//!    of the pair stay in registers, too, if they are no more than 25.
 //!
 //! ```text
 //! a block has items (a run of a segment of a sample), and up to 64 pairs of channels
@@ -53,17 +53,21 @@ use crate::parts::pointwise::{hardswish, silu};
 use crate::parts::store::{GainAndShift, StoreEpilogue, sloped};
 use crate::parts::unroll::unroll;
 
-/// The most rows and columns of a filter.
-const MAX_FILTER: usize = 5;
+/// The most rows and columns of a filter, and of one whose taps stay in registers.
+const MAX_FILTER: usize = 7;
+const MAX_KEPT_FILTER: usize = 5;
 
 /// The most inputs of a run in a row.
-const MAX_INPUTS: usize = (RUN - 1) * 2 + MAX_FILTER;
+const MAX_INPUTS: usize = (RUN - 1) * 2 + MAX_KEPT_FILTER;
 
-/// The taps of a pair of channels, by rows and columns of the filter.
-type Taps = [[[f32; 2]; MAX_FILTER]; MAX_FILTER];
+/// The taps of a pair of channels, by rows and columns of the filter, if they stay in registers.
+type Taps = [[[f32; 2]; MAX_KEPT_FILTER]; MAX_KEPT_FILTER];
 
 /// Values of a run.
 type RunValues = [[f32; 2]; RUN];
+
+/// Sums of the rows of the output that are in flight, of which the newest comes first.
+type Sums = [RunValues; MAX_FILTER];
 
 const _: () = assert!(RUN == 4 && MAX_INPUTS == 11 && PAIR == 2);
 
@@ -84,6 +88,7 @@ const _: () = assert!(RUN == 4 && MAX_INPUTS == 11 && PAIR == 2);
 /// epilogue has no gain and shift. Input and output have less than 2^31 pixels a sample.
 #[kernel(
     instances(R: [3, 5], STRIDE: [1, 2], T: [f32, f16, bf16]),
+    instances(R: [7], STRIDE: [1], T: [f32, f16, bf16]),
     max_threads = MAX_BLOCK_THREADS,
     min_blocks = min_blocks(R, size_of::<T>())
 )]
@@ -157,61 +162,95 @@ pub unsafe fn depthwise_nhwc_rolling<T: Pair, const R: usize, const STRIDE: usiz
 
     // Rows of the output whose sums are in flight beside those of the newest one.
     let in_flight = R.div_ceil(STRIDE) as u32 - 1;
-    let mut sums = [[[0.0; 2]; RUN]; MAX_FILTER];
+    let mut sums: Sums = [[[0.0; 2]; RUN]; MAX_FILTER];
     let mut begun = 0;
     // No way out in between, in front of which the compiler would keep a row that is not multiplied yet.
     while begun < place.rows + in_flight {
         opaque::not_unrolled();
         let is_complete = begun >= in_flight;
         let next = input.next_row::<R, STRIDE>();
-        accumulate::<T, R, STRIDE, 0>(&mut sums, &row, &taps);
+        accumulate::<T, R, STRIDE, 0>(&mut sums, &row, &taps, output.filter);
         row = next;
         if is_complete {
             output.write::<R>(sums[(R - 1) / STRIDE]);
         }
         if STRIDE == 2 {
             let next = input.next_row::<R, STRIDE>();
-            accumulate::<T, R, STRIDE, 1>(&mut sums, &row, &taps);
+            accumulate::<T, R, STRIDE, 1>(&mut sums, &row, &taps, output.filter);
             row = next;
         }
         begun += 1;
     }
 }
 
-/// Adds the products of a row of the input to the sums, of which those of the newest row of the output come
-/// first. `PHASE` is the row's number behind the start of that one's windows. A row of `PHASE` 0 begins them,
-/// and the others move on by a place.
+/// Adds the products of a row of the input to the sums. `PHASE` is the row's number behind the start of the
+/// windows of the newest row of the output. A row of `PHASE` 0 begins them, and the others move on by a place.
 #[inline(always)]
-fn accumulate<T: Pair, const R: usize, const STRIDE: usize, const PHASE: usize>(
-    sums: &mut [RunValues; MAX_FILTER],
+unsafe fn accumulate<T: Pair, const R: usize, const STRIDE: usize, const PHASE: usize>(
+    sums: &mut Sums,
     row: &[T::Raw; MAX_INPUTS],
     taps: &Taps,
+    filter: Shared<f32>,
 ) {
-    unroll!(11, |j| {
-        if j < inputs(R, STRIDE) {
-            let values = T::values(row[j]);
-            unroll!(4, |i| {
-                if j >= STRIDE * i && j - STRIDE * i < R {
-                    let s = j - STRIDE * i;
-                    unroll!(5, |newer| {
-                        // The oldest first, whose place the next one takes.
-                        let age = MAX_FILTER - 1 - newer;
-                        let r = PHASE + STRIDE * age;
-                        if r < R {
-                            let begins = PHASE == 0 && s == 0;
-                            unroll!(2, |c| {
-                                let before = match (begins, age) {
-                                    (true, 0) => 0.0,
-                                    (true, _) => sums[age - 1][i][c],
-                                    (false, _) => sums[age][i][c],
-                                };
-                                sums[age][i][c] = math::fma(values[c], taps[r][s][c], before);
-                            });
-                        }
+    if R <= MAX_KEPT_FILTER {
+        // Each input is converted when its turn comes.
+        unroll!(11, |j| {
+            if j < inputs(R, STRIDE) {
+                let values = T::values(row[j]);
+                unroll!(4, |i| {
+                    if j >= STRIDE * i && j - STRIDE * i < R {
+                        let s = j - STRIDE * i;
+                        unroll!(5, |newer| {
+                            let age = MAX_KEPT_FILTER - 1 - newer;
+                            let r = PHASE + STRIDE * age;
+                            if r < R {
+                                add::<PHASE>(sums, [age, s, i], values, taps[r][s]);
+                            }
+                        });
+                    }
+                });
+            }
+        });
+    } else {
+        // Each tap is loaded once.
+        let mut values = [[0.0; 2]; MAX_INPUTS];
+        unroll!(11, |j| {
+            if j < inputs(R, STRIDE) {
+                values[j] = T::values(row[j]);
+            }
+        });
+        unroll!(7, |newer| {
+            let age = MAX_FILTER - 1 - newer;
+            let r = PHASE + STRIDE * age;
+            if r < R {
+                unroll!(7, |s| {
+                    let tap = filter.load_vec((r * R + s) as u32 * PITCH);
+                    unroll!(4, |i| {
+                        add::<PHASE>(sums, [age, s, i], values[STRIDE * i + s], tap);
                     });
-                }
-            });
-        }
+                });
+            }
+        });
+    }
+}
+
+/// Adds the products of an input and a tap of column `s` to the sums of output `i` of age `age`. Those of the
+/// oldest come first, whose place the next ones take.
+#[inline(always)]
+fn add<const PHASE: usize>(
+    sums: &mut Sums,
+    [age, s, i]: [usize; 3],
+    values: [f32; 2],
+    tap: [f32; 2],
+) {
+    let begins = PHASE == 0 && s == 0;
+    unroll!(2, |c| {
+        let before = match (begins, age) {
+            (true, 0) => 0.0,
+            (true, _) => sums[age - 1][i][c],
+            (false, _) => sums[age][i][c],
+        };
+        sums[age][i][c] = math::fma(values[c], tap[c], before);
     });
 }
 
@@ -380,13 +419,13 @@ struct Output<T> {
 }
 
 impl<T: Pair> Output<T> {
-    /// The taps of the thread's channels.
+    /// The taps of the thread's channels, if they stay in registers.
     #[inline(always)]
     unsafe fn taps<const R: usize>(&self) -> Taps {
-        let mut taps = [[[0.0; 2]; MAX_FILTER]; MAX_FILTER];
+        let mut taps: Taps = [[[0.0; 2]; MAX_KEPT_FILTER]; MAX_KEPT_FILTER];
         unroll!(5, |r| {
             unroll!(5, |s| {
-                if r < R && s < R {
+                if R <= MAX_KEPT_FILTER && r < R && s < R {
                     taps[r][s] = self.filter.load_vec((r * R + s) as u32 * PITCH);
                 }
             });
