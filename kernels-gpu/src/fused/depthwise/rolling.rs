@@ -314,7 +314,8 @@ impl Place {
     fn output_offset(&self, g: &RollingGeometry) -> usize {
         let conv = &g.conv;
         let row = self.sample * conv.p as usize + self.p as usize;
-        (row * conv.q as usize + self.q as usize) * conv.groups as usize + self.channel as usize
+        let pixel = row * conv.q as usize + self.q as usize;
+        pixel * conv.groups as usize + self.channel as usize
     }
 }
 
@@ -360,19 +361,18 @@ impl<T: Pair> Input<T> {
                 columns |= 1 << (MAX_INPUTS + i);
             }
         });
-        // Rows of the input in all windows; a segment without rows has none.
-        let rows = (STRIDE as u32 * place.rows + R as u32).saturating_sub(STRIDE as u32);
-        let last = place
-            .h
-            .wrapping_add(rows)
-            .cast_signed()
-            .max(0)
-            .cast_unsigned();
+        // Behind the last row of the input in a window: above the image, wrapped, for windows in the padding.
+        let rows = STRIDE as u32 * place.rows + R as u32 - STRIDE as u32;
+        let last = place.h.wrapping_add(rows).cast_signed().max(0);
         Self {
             x,
             channels: conv.groups,
             row: place.h,
-            end: if place.rows == 0 { 0 } else { last.min(conv.h) },
+            end: if place.rows == 0 {
+                0
+            } else {
+                conv.h.min(last.cast_unsigned())
+            },
             // The product fits 32 bits: `RollingGeometry::new`.
             row_elements: (conv.w * conv.groups) as usize,
             offset: offset.wrapping_add(place.channel as usize),
