@@ -216,7 +216,7 @@ bugs! {
         channels_last_norms_are_those_of_the_first_channel, depthwise::rolling::<f32>,
             "self.norm.folded::<T>(«channel»)" => "first_channel as usize";
         channels_last_taps_begin_with_those_of_the_first_channel, depthwise::rolling::<f32>,
-            "weight.load_readonly(«first_channel as usize * taps as usize + at as usize»)" => "at as usize";
+            "let at = «first_channel as usize * taps as usize + at as usize»;" => "at as usize";
     "fused/depthwise/rolling.rs":
         sums_roll_with_filters_that_are_not_there_yet, depthwise::rolling::<f32>,
             "    «thread::sync_threads();»\n    if place.rows == 0 {" => "";

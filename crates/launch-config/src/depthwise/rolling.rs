@@ -27,8 +27,9 @@ const SECTOR_PAIRS: u32 = 8;
 const MAX_PAIRS: u32 = 32;
 const MAX_ALL_PAIRS: u32 = 64;
 
-/// Elements from one row of shared memory to the next. Each has a value for each channel of a block.
-pub const PITCH: u32 = MAX_ALL_PAIRS * PAIR;
+/// Elements from one row of shared memory to the next. Each has a value for each channel of a block; one pair
+/// more, for the taps of a channel would all be in one bank.
+pub const PITCH: u32 = (MAX_ALL_PAIRS + 1) * PAIR;
 
 /// What a block does before its first row, in rows of the input.
 const START_ROWS: u32 = 3;

@@ -2,13 +2,17 @@
 
 use cuda_std::global::Global;
 use cuda_std::shared::{self, Shared};
-use cuda_std::{Storage, thread};
+use cuda_std::{Storage, opaque, thread};
 use launch_config::Presence;
 use launch_config::depthwise::nhwc::PARAMETER_ROWS;
 
 use crate::parts::batch_norm::Norm;
 use crate::parts::index::div_rem;
 use crate::parts::store::StoreEpilogue;
+use crate::parts::unroll::unroll;
+
+/// Taps that a thread loads before it stores the first.
+const STAGED_AT_ONCE: usize = 8;
 
 /// The filters of channels-last tensors, and what gives the parameters of their epilogue.
 #[derive(Clone, Copy)]
@@ -47,12 +51,27 @@ impl<T: Storage> Filters<'_, T> {
         let filter = shared::dynamic::<f32>(0, (taps + PARAMETER_ROWS) * pitch);
         let staged = block_channels.min(channels - first_channel);
         let weight = Global::new(self.weight, channels as usize * taps as usize);
-        let mut at = thread::thread_idx_x();
-        while at < staged * taps {
-            let (channel, tap) = div_rem(at, taps);
-            let value = weight.load_readonly(first_channel as usize * taps as usize + at as usize);
-            filter.store(tap * pitch + channel, value.to_f32());
-            at += thread::block_dim_x();
+        let (step, end) = (thread::block_dim_x(), staged * taps);
+        let mut first = thread::thread_idx_x();
+        while first < end {
+            opaque::not_unrolled();
+            // All are on their way before the first is stored.
+            let mut values = [T::from_f32(0.0); STAGED_AT_ONCE];
+            unroll!(8, |i| {
+                let at = first + i as u32 * step;
+                if at < end {
+                    let at = first_channel as usize * taps as usize + at as usize;
+                    values[i] = weight.load_readonly(at);
+                }
+            });
+            unroll!(8, |i| {
+                let at = first + i as u32 * step;
+                if at < end {
+                    let (channel, tap) = div_rem(at, taps);
+                    filter.store(tap * pitch + channel, values[i].to_f32());
+                }
+            });
+            first += STAGED_AT_ONCE as u32 * step;
         }
         let mut at = thread::thread_idx_x();
         while at < staged {
