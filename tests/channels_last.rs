@@ -299,7 +299,7 @@ fn slides(backend: Backend) -> Outcome {
             assert!(explained.regions.iter().all(is_nhwc), "{explained}");
         }
     }
-    // Channels that are no whole vectors are left to the dense kernels.
+    // Channels that are no whole vectors: some kernels take pairs, the others dense tensors.
     let odd = Chain::new(6, sliding(6))?;
     let values = data::signed(2, &[1, 6, h, w][..]);
     let model = Model::with_dtype(

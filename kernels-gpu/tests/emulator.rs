@@ -263,6 +263,8 @@ tests! {
     gemm_matches: checks::gemm::matches::<f16> => checks::gemm::matches::<bf16>;
     depthwise_matches: checks::depthwise::matches::<f32>;
     depthwise_applies_its_epilogue: checks::depthwise::without_norm::<f32> => checks::depthwise::without_norm::<f16>, checks::depthwise::without_norm::<bf16>;
+    depthwise_rolls_its_sums_over_channels_last_images:
+        checks::depthwise::rolling::<f16> => checks::depthwise::rolling::<f32>, checks::depthwise::rolling::<bf16>;
     depthwise_matches_in_half_precision: checks::depthwise::matches::<f16> => checks::depthwise::matches::<bf16>;
     instance_norm_clamp_multiply_channel_reduction_matches: checks::channel_reduction::normed::<f32>;
     instance_norm_clamp_multiply_channel_reduction_matches_in_half_precision:

@@ -7,7 +7,7 @@
 use launch_config::Refusal;
 use launch_config::conv::ConvGeometry;
 use launch_config::depthwise::DepthwiseGeometry;
-use launch_config::depthwise::nhwc::NhwcGeometry;
+use launch_config::depthwise::nhwc::NhwcKernel;
 use launch_config::gemm::Gemm;
 use launch_config::implicit_gemm::{RoundedEpilogue, combining};
 use launch_config::norm::NormGeometry;
@@ -73,7 +73,9 @@ impl Lowered {
     /// The batch norm whose constants the producer makes itself.
     pub(super) fn folded_by_producer(&self) -> Option<(usize, BatchNormProblem)> {
         match (&self.producer, &self.plan) {
-            (Producer::Gemm(_), Plan::Store(store)) => store.batch_norm(),
+            (Producer::Gemm(_) | Producer::DepthwiseNhwc(_), Plan::Store(store)) => {
+                store.batch_norm()
+            }
             _ => None,
         }
     }
@@ -209,12 +211,13 @@ pub(super) const TABLE: [Row; 9] = [
             {
                 let conv = conv_geometry(&conv)?;
                 let is_padded = region.of.has_explicit_padding(region.layers[0]);
-                let producer = match NhwcGeometry::new(&conv) {
-                    Ok(geometry) if region.is_dense_nhwc() && !is_padded => {
-                        if store.list.functions.keeps().is_present() {
+                let multiprocessors = region.of.properties.multiprocessors;
+                let producer = match NhwcKernel::new(&conv, &store.list, multiprocessors) {
+                    Ok(kernel) if region.is_dense_nhwc() && !is_padded => {
+                        if !kernel.takes(&store.list) {
                             return Err(Refusal::Needs("a list that keeps no value in NHWC"));
                         }
-                        Producer::DepthwiseNhwc(geometry)
+                        Producer::DepthwiseNhwc(kernel)
                     }
                     _ => producer(&conv, None)?,
                 };

@@ -19,14 +19,13 @@ use super::super::kernels::fused::gemm::{
 };
 use super::implicit_gemm_without_norm::folded;
 use super::norm::optional;
-use super::rows::{ADD, HARDSWISH, Listed, Row, SILU, rows};
+use super::rows::{ADD, HARDSWISH, Listed, RELU, Row, SILU, rows};
 use super::{Failure, Outcome, Run, Tensor, compare, label, precision, same_bits};
 
 /// Shared memory of the device that tiles are chosen for.
 const SHARED_BYTES: u32 = 227 << 10;
 
 const SIGMOID: Listed = Listed::Function(PointwiseSpec::Sigmoid {});
-const RELU: Listed = Listed::Function(PointwiseSpec::Relu {});
 
 fn table() -> [Row; 24] {
     rows! {

@@ -3,17 +3,16 @@
 use kernels_gpu::copy_strided::COPY_STRIDED;
 use kernels_gpu::fused::gemm::pad_channels::GEMM_PAD_CHANNELS;
 use kernels_gpu::fused::gemm::{GEMM_SM90, boxes_of_filters, boxes_of_output, map_of_input};
-use launch_config::batch_norm::FoldGeometry;
+use launch_config::Presence;
 use launch_config::copy_strided::CopyGeometry;
 use launch_config::gemm::{FilterOrder, Gemm, PadChannelsGeometry};
 use launch_config::implicit_gemm::{Epilogue, RoundedEpilogue};
-use launch_config::{AffineType, Presence};
 
 use super::convolved::Parameters;
 use super::preparation::{Preparation, prepared};
 use crate::device::{DType, Order};
 use crate::error::Result;
-use crate::operators::batch_norm::Statistics;
+use crate::operators::batch_norm::{FoldedInKernel, Statistics};
 use crate::program::{LaunchPlan, MapOf, ProgramBuilder, Value, channels_last};
 use crate::spec::BatchNormProblem;
 use launch_config::pointwise::{OperandList, PointwiseList};
@@ -133,13 +132,7 @@ pub(crate) fn append(
         None => x,
     };
     let [(gain, shift), _] = parameters.gains_and_shifts();
-    let folding = norm.as_ref().map(|(_, problem)| FoldGeometry::of(problem));
-    let folding = folding.transpose()?.unwrap_or(FoldGeometry::NONE);
-    let statistics = norm.map(|(statistics, _)| statistics);
-    let of_norm = statistics.map_or([None; 4], |of| {
-        [Some(of.mean), Some(of.variance), of.weight, of.bias]
-    });
-    let norm_type = of_norm[0].map_or(DType::F32, |mean| program.dtype(mean));
+    let norm = FoldedInKernel::of(program, norm)?;
     let epilogue = Epilogue {
         gain_and_shift: Presence::of(gain.is_some()),
         ..epilogue
@@ -151,7 +144,7 @@ pub(crate) fn append(
     };
     let read: Vec<Value> = [x, filters].into_iter().chain(residual).collect();
     let bytes_moved = program.bytes(&read) + program.bytes(&[y]);
-    let [running_mean, running_var, norm_weight, norm_bias] = of_norm;
+    let [running_mean, running_var, norm_weight, norm_bias] = norm.values;
     let (kernel, shape) = program.next(&GEMM_SM90);
     let arguments = (
         Some(MapOf::read(x, map_of_input(gemm))),
@@ -166,9 +159,9 @@ pub(crate) fn append(
         norm_weight,
         norm_bias,
         gemm.geometry,
-        folding,
-        AffineType::of(norm_type == DType::F32),
-        Presence::of(running_mean.is_some()),
+        norm.geometry,
+        norm.ty,
+        norm.presence,
         epilogue,
         rounded,
         list,

@@ -66,6 +66,7 @@ use launch_config::implicit_gemm::{Epilogue, RoundedEpilogue};
 use launch_config::pointwise::PointwiseList;
 use launch_config::{AffineType, Presence, WARP_THREADS};
 
+use crate::parts::batch_norm::Norm;
 use crate::parts::index::div_rem;
 use crate::parts::pipeline::Pipeline;
 use crate::parts::store::{GainAndShift, StoreEpilogue};
@@ -150,18 +151,6 @@ multiply! {
     f16 64 add_shared_n128_f16_4;
     bf16 32 add_shared_n64_bf16_4;
     bf16 64 add_shared_n128_bf16_4;
-}
-
-/// A batch norm that the kernel folds.
-#[derive(Clone, Copy)]
-struct Norm {
-    running: [*const c_void; 2],
-    affine: [*const c_void; 2],
-    geometry: FoldGeometry,
-    /// The element type of all of these.
-    ty: AffineType,
-    /// Whether there is one.
-    presence: Presence,
 }
 
 /// What becomes of sums.

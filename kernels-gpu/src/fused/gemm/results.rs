@@ -7,8 +7,7 @@ use launch_config::elementwise::Bounds;
 use launch_config::gemm::{CHANNEL_VALUES, GemmGeometry, LINE_BYTES, WARPGROUP_WARPS};
 use launch_config::implicit_gemm::{Epilogue, RoundedFunction};
 
-use super::{MMA_ROWS, Memory, Norm, Output};
-use crate::parts::batch_norm::BatchNorm;
+use super::{MMA_ROWS, Memory, Output};
 use crate::parts::map::clamp;
 use crate::parts::pointwise::{apply, hardswish, silu};
 use crate::parts::store::{pair_of, sloped, word_of};
@@ -58,29 +57,6 @@ impl<T: Storage> Output<'_, T> {
     #[inline(always)]
     fn has_gain(&self) -> bool {
         self.norm.presence.is_present() || self.store.epilogue.gain_and_shift.is_present()
-    }
-}
-
-impl Norm {
-    /// The gain and the shift of a channel, whose parameters are f32 or of type `T`.
-    #[inline(always)]
-    unsafe fn folded<T: Storage>(&self, channel: usize) -> [f32; 2] {
-        if self.ty.is_f32() {
-            self.of::<f32>().folded(channel, &self.geometry)
-        } else {
-            self.of::<T>().folded(channel, &self.geometry)
-        }
-    }
-
-    #[inline(always)]
-    fn of<T>(&self) -> BatchNorm<T> {
-        let ([running_mean, running_var], [weight, bias]) = (self.running, self.affine);
-        BatchNorm {
-            running_mean: running_mean.cast(),
-            running_var: running_var.cast(),
-            weight: weight.cast(),
-            bias: bias.cast(),
-        }
     }
 }
 
