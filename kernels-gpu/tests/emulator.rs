@@ -261,6 +261,8 @@ tests! {
         checks::depthwise_nan::windows::<f32>
             => checks::depthwise_nan::windows::<f16>, checks::depthwise_nan::windows::<bf16>;
     gemm_matches: checks::gemm::matches::<f16> => checks::gemm::matches::<bf16>;
+    gemm_matches_of_windows:
+        checks::gemm::matches_of_windows::<f16> => checks::gemm::matches_of_windows::<bf16>;
     depthwise_matches: checks::depthwise::matches::<f32>;
     depthwise_applies_its_epilogue: checks::depthwise::without_norm::<f32> => checks::depthwise::without_norm::<f16>, checks::depthwise::without_norm::<bf16>;
     depthwise_rolls_its_sums_over_channels_last_images:

@@ -3,8 +3,9 @@
 //!
 //! A block has two consumer warpgroups, a producer, and a writer for each consumer. Tensor maps load stages
 //! of both operands, 64 values of K at a time, and store tiles of the output. K runs over the channels of a
-//! tap first, then over the taps. A sum has the same order in every tile, so the choice of a tile changes no
-//! bit, and may depend on the batch.
+//! tap first, then over the taps. A stage has as many channels of one tap, or half or a quarter as many of
+//! two or four taps, if these have no more. A sum has the same order in every tile, so the choice of a tile
+//! changes no bit, and may depend on the batch.
 
 mod few_channels;
 mod windows;
@@ -34,6 +35,10 @@ pub const BLOCK_THREADS: u32 = (WARPS + WARPGROUP_WARPS) * WARP_THREADS;
 pub const LINE_BYTES: u32 = 128;
 /// 16-bit values of a line: values of K in a stage, and output channels side by side in shared memory.
 pub const LINE_VALUES: u32 = LINE_BYTES / 2;
+/// 16-bit values of 16 bytes, the unit of matrix descriptors.
+pub const UNIT_VALUES: u32 = 8;
+/// The units of a line, as a power of two.
+const MOST_UNIT_SHIFT: u32 = (LINE_VALUES / UNIT_VALUES).trailing_zeros();
 /// MMA steps of a stage.
 pub const STAGE_STEPS: u32 = LINE_VALUES / 16;
 /// What a swizzled tile starts on in shared memory.
@@ -129,6 +134,8 @@ pub struct GemmGeometry {
     pub tiles: u32,
     /// Stages of a tile.
     pub k_blocks: u32,
+    /// Units of 16 bytes, as a power of two, that a stage has of a row and a tap side by side.
+    pub unit_shift: u32,
     /// Stages in shared memory.
     pub stages: u32,
     /// How the warpgroups share the tiles.
@@ -181,6 +188,42 @@ impl GemmGeometry {
             barriers,
             end: barriers + self.barriers() * 8,
         }
+    }
+
+    /// Channels that a stage has of a tap.
+    #[must_use]
+    #[inline(always)]
+    pub const fn stage_channels(&self) -> u32 {
+        UNIT_VALUES << self.unit_shift
+    }
+
+    /// Taps of a stage.
+    #[must_use]
+    #[inline(always)]
+    pub const fn stage_taps(&self) -> u32 {
+        LINE_VALUES / UNIT_VALUES >> self.unit_shift
+    }
+
+    /// Stages of a tile that has this many channels of a tap in each.
+    fn with_unit_shift(self, unit_shift: u32) -> Option<Self> {
+        let of = Self { unit_shift, ..self };
+        let parts = of.channels().div_ceil(of.stage_channels());
+        let parts = parts.checked_mul(of.conv.taps())?;
+        let k_blocks = parts.div_ceil(of.stage_taps());
+        Some(Self { k_blocks, ..of })
+    }
+
+    /// With as many channels of a tap in a stage as make it fewest stages, by a fifth at least: copies of fewer
+    /// bytes take longer.
+    fn with_fewest_stages(self) -> Option<Self> {
+        let mut best = self.with_unit_shift(MOST_UNIT_SHIFT)?;
+        for unit_shift in (1..MOST_UNIT_SHIFT).rev() {
+            let of = self.with_unit_shift(unit_shift)?;
+            if 5 * u64::from(of.k_blocks) <= 4 * u64::from(best.k_blocks) {
+                best = of;
+            }
+        }
+        Some(best)
     }
 
     /// Input channels.
@@ -294,7 +337,7 @@ impl Gemm {
             AxisWindows::of(conv)?;
             Rows::WINDOWS
         };
-        let [channels, filters] = [conv.group_c, conv.group_k];
+        let filters = conv.group_k;
         if !filters.is_multiple_of(8) {
             return Err(Refusal::Needs("filters in whole vectors of 16 bytes"));
         }
@@ -312,13 +355,14 @@ impl Gemm {
             tile_pixels,
             filter_tiles,
             tiles: tiles.ok_or(Refusal::Needs("less than 2^32 tiles"))?,
-            k_blocks: (conv.taps())
-                .checked_mul(channels.div_ceil(LINE_VALUES))
-                .ok_or(Refusal::Needs("less than 2^32 stages of a tile"))?,
+            k_blocks: 0,
+            unit_shift: MOST_UNIT_SHIFT,
             stages: MIN_STAGES,
             schedule,
             residency: Residency::RESIDENT,
         };
+        let geometry = geometry.with_fewest_stages();
+        let geometry = geometry.ok_or(Refusal::Needs("less than 2^32 stages of a tile"))?;
         let launched = geometry.launched(tile, multiprocessors, shared_bytes);
         let launched = launched.ok_or(Refusal::Needs("a tile that fits shared memory"))?;
         Ok(Self {

@@ -27,7 +27,8 @@ const SHARED_BYTES: u32 = 227 << 10;
 
 const SIGMOID: Listed = Listed::Function(PointwiseSpec::Sigmoid {});
 
-fn table() -> [Row; 24] {
+/// Filters of one tap.
+fn table() -> [Row; 10] {
     rows! {
         // Less than a tile in every way.
         [1, 8, 8], [1, 1, 5], [1, 1, 1];
@@ -44,6 +45,12 @@ fn table() -> [Row; 24] {
         // Lists of other functions.
         [3, 16, 72], [1, 1, 30], [1, 1, 1], batch_norm(), relu(), list(&[SIGMOID, HARDSWISH]);
         [1, 8, 136], [1, 9, 9], [1, 1, 1], list(&[SIGMOID]);
+    }
+}
+
+/// Windows of several elements, and few channels.
+fn windows() -> [Row; 14] {
+    rows! {
         // Windows: of several samples in a tile, at all edges; two stages of a tap, the second one not full.
         [3, 72, 24], [1, 5, 9], [1, 3, 3], padding([0, 1, 1]), batch_norm(), relu();
         // Strides, of which the last windows do not reach the edge.
@@ -70,16 +77,40 @@ fn table() -> [Row; 24] {
     }
 }
 
-/// All rows.
+/// All rows, in all tiles and schedules.
 pub(crate) fn matches<T: Storage>(run: &Run) -> Outcome {
     for (number, row) in table().iter().enumerate() {
-        check::<T>(run, &format!("row {number}"), row, row.case::<T>())?;
+        check::<T>(
+            run,
+            &format!("row {number}"),
+            (row, row.case::<T>()),
+            |_| true,
+        )?;
     }
-    // Values that are not finite, in the input and among the filters.
     let row = table()[1];
+    let case = special::<T>(&row, [3, 5, 0, 0, 0]);
+    check::<T>(run, "special values", (&row, case), |_| true)
+}
+
+/// All rows of windows, each in two tiles or schedules, or in one with a list.
+pub(crate) fn matches_of_windows<T: Storage>(run: &Run) -> Outcome {
+    for (number, row) in windows().iter().enumerate() {
+        let what = format!("row {number} of windows");
+        let forms = |form| form % 4 == number % 4;
+        check::<T>(run, &what, (row, row.case::<T>()), forms)?;
+    }
+    let row = windows()[0];
+    let case = special::<T>(&row, [3, 5, 0, 1, 2]);
+    check::<T>(run, "windows of special values", (&row, case), |form| {
+        form == 5
+    })
+}
+
+/// Values that are not finite, in the input and among the filters.
+fn special<T: Storage>(row: &Row, of_filters: [usize; 5]) -> Case {
     let mut case = row.case::<T>().special();
-    case.parameters[0][[3, 5, 0, 0, 0]] = f32::INFINITY;
-    check::<T>(run, "special values", &row, case)
+    case.parameters[0][of_filters] = f32::INFINITY;
+    case
 }
 
 /// Copies of input and filters, where channels are no whole vectors.
@@ -106,7 +137,12 @@ fn few_channels<T: Storage>(
     Ok(Some([padded(x, few.input)?, copy]))
 }
 
-fn check<T: Storage>(run: &Run, what: &str, row: &Row, case: Case) -> Outcome {
+fn check<T: Storage>(
+    run: &Run,
+    what: &str,
+    (row, case): (&Row, Case),
+    takes: impl Fn(usize) -> bool,
+) -> Outcome {
     let problem = case.problem().expect("a sound problem").steps[0].problem;
     let LayerProblem::Conv3d(conv) = problem else {
         unreachable!("a convolution of volumes")
@@ -162,10 +198,13 @@ fn check<T: Storage>(run: &Run, what: &str, row: &Row, case: Case) -> Outcome {
         }
     };
     let mut forms = 0;
-    for (tile, schedule) in TILES
+    let all = TILES
         .into_iter()
-        .flat_map(|tile| [Schedule::PING_PONG, Schedule::COOPERATIVE].map(|of| (tile, of)))
-    {
+        .flat_map(|tile| [Schedule::PING_PONG, Schedule::COOPERATIVE].map(|of| (tile, of)));
+    for (form, (tile, schedule)) in all.enumerate() {
+        if !takes(form) {
+            continue;
+        }
         if !list.is_empty() && tile.pixels != LISTED_PIXELS {
             continue;
         }

@@ -27,7 +27,7 @@ fn tiles_cover_all_results_and_fit_shared_memory() {
             assert_eq!(g.pixels as usize, x[0] * x[2] * x[3]);
             assert!(g.filter_tiles * gemm.tile.filters >= g.filters());
             assert!(g.tiles / g.filter_tiles * g.tile_pixels >= g.pixels);
-            assert!(g.k_blocks * LINE_VALUES >= g.channels());
+            assert!(g.k_blocks * LINE_VALUES >= g.channels() * g.conv.taps());
             assert!(g.stages >= MIN_STAGES && gemm.shape.shared_bytes <= 227 << 10);
             assert!(gemm.shape.grid[0] <= g.tiles.min(132));
         }

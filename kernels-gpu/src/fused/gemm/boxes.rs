@@ -42,7 +42,7 @@ pub fn map_of_input(gemm: &Gemm) -> MapMode {
         lower_corner: windows.map(|of| of.corners[0]),
         upper_corner: windows.map(|of| of.corners[1]),
         steps: windows.map(|of| of.step),
-        channels_per_pixel: LINE_VALUES,
+        channels_per_pixel: g.stage_channels(),
         pixels_per_column: g.tile_pixels,
         is_swizzled: 1,
     })
@@ -59,7 +59,7 @@ pub fn boxes_of_filters(gemm: &Gemm) -> Boxes {
     Boxes {
         extents: [g.channels(), taps, g.filters(), 1, 1],
         strides: [tap, filter, all, all],
-        reaches: [LINE_VALUES, 1, gemm.tile.filters, 1, 1],
+        reaches: [g.stage_channels(), 1, gemm.tile.filters, 1, 1],
         steps: [1; 5],
         is_swizzled: 1,
     }

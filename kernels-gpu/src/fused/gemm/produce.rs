@@ -1,14 +1,16 @@
 //! The producer: what loads the operands.
 
+use cuda_std::mbarrier::Barrier;
+use cuda_std::shared::SharedAddr;
 use cuda_std::tensor_map::{TensorMap, copy_box, copy_im2col};
-use cuda_std::{opaque, thread};
-use launch_config::gemm::{GemmGeometry, LINE_BYTES, LINE_VALUES, Rows};
+use cuda_std::{opaque, thread, wgmma};
+use launch_config::gemm::{GemmGeometry, LINE_BYTES, Rows};
 
 use super::Memory;
 use crate::parts::index::div_rem;
 use crate::parts::pipeline::PipelineState;
 
-/// Where a stage is in K.
+/// Where a part of a stage is in K.
 #[derive(Clone, Copy)]
 struct Depth {
     channel: u32,
@@ -26,7 +28,7 @@ impl Depth {
         offsets: [0; 3],
     };
 
-    /// The next stage's.
+    /// The next part's.
     #[inline(always)]
     fn next(self, g: &GemmGeometry) -> Self {
         let Self {
@@ -36,7 +38,7 @@ impl Depth {
             offsets: [mut w, mut h, mut d],
         } = self;
         let conv = &g.conv;
-        channel += LINE_VALUES;
+        channel += g.stage_channels();
         if channel >= g.channels() {
             channel = 0;
             tap += 1;
@@ -93,9 +95,22 @@ pub(super) unsafe fn produce(memory: &Memory, [x, filters]: [&TensorMap; 2]) {
     let mut state = PipelineState::FIRST;
     let mut tile = thread::block_idx_x();
     let stay = g.residency.is_resident();
-    let of_filters = |filter: i32, depth: &Depth| {
-        let [channel, tap] = [depth.channel, depth.tap].map(u32::cast_signed);
-        [channel, tap, filter, 0, 0]
+    // What a stage has of a tap, in bytes of shared memory, and how many of them.
+    let [part_of_pixels, part_of_filters] =
+        [g.tile_pixels, memory.tile[1]].map(|lines| (lines << g.unit_shift) * wgmma::UNIT_BYTES);
+    let (parts, taps) = (g.stage_taps(), g.conv.taps());
+    let copy_filters = |to: SharedAddr, filter: i32, mut depth: Depth, barrier: Barrier| {
+        let mut part = 0;
+        while part < parts {
+            opaque::not_unrolled();
+            // Behind the last tap there are zeros.
+            let [channel, tap] = [depth.channel, depth.tap].map(u32::cast_signed);
+            let to = to.offset(part * part_of_filters);
+            copy_box(to, filters, [channel, tap, filter, 0, 0], barrier);
+            depth = depth.next(g);
+            part = opaque::to_compiler(part + 1);
+        }
+        depth
     };
     if stay {
         let [_, filter] = memory.start(tile).map(u32::cast_signed);
@@ -104,9 +119,7 @@ pub(super) unsafe fn produce(memory: &Memory, [x, filters]: [&TensorMap; 2]) {
         let (mut k_block, mut depth) = (0, Depth::FIRST);
         while k_block < g.k_blocks {
             opaque::not_unrolled();
-            let to = memory.resident(k_block);
-            copy_box(to, filters, of_filters(filter, &depth), there);
-            depth = depth.next(g);
+            depth = copy_filters(memory.resident(k_block), filter, depth, there);
             k_block = opaque::to_compiler(k_block + 1);
         }
     }
@@ -120,21 +133,30 @@ pub(super) unsafe fn produce(memory: &Memory, [x, filters]: [&TensorMap; 2]) {
             stages.empty(state.stage).wait(state.parity ^ 1);
             let full = stages.full(state.stage);
             full.arrive_expect(memory.layout.stage_bytes);
-            let channel = depth.channel.cast_signed();
             let to = memory.stage(state.stage);
-            if g.rows == Rows::PIXELS {
-                copy_box(to, x, [channel, pixel, 0, 0, 0], full);
-            } else {
-                // At most 31 each: `AxisWindows`.
-                let offsets = depth.offsets.map(|offset| offset as u16);
-                copy_im2col(to, x, [channel, w, h, d, sample], offsets, full);
-            }
             if !stay {
-                let to = to.offset(g.tile_pixels * LINE_BYTES);
-                copy_box(to, filters, of_filters(filter, &depth), full);
+                copy_filters(to.offset(g.tile_pixels * LINE_BYTES), filter, depth, full);
+            }
+            let mut part = 0;
+            while part < parts {
+                opaque::not_unrolled();
+                let to = to.offset(part * part_of_pixels);
+                if g.rows == Rows::PIXELS {
+                    let channel = depth.channel.cast_signed();
+                    copy_box(to, x, [channel, pixel, 0, 0, 0], full);
+                } else {
+                    // At most 31 each: `AxisWindows`. Behind the last tap there are zeros.
+                    let (channel, offsets) = match depth.tap < taps {
+                        true => (depth.channel, depth.offsets.map(|offset| offset as u16)),
+                        false => (g.channels(), [0; 3]),
+                    };
+                    let at = [channel.cast_signed(), w, h, d, sample];
+                    copy_im2col(to, x, at, offsets, full);
+                }
+                depth = depth.next(g);
+                part = opaque::to_compiler(part + 1);
             }
             state = state.next(&stages);
-            depth = depth.next(g);
             k_block = opaque::to_compiler(k_block + 1);
         }
         tile += thread::grid_dim_x();
