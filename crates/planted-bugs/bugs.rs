@@ -232,6 +232,7 @@ bugs! {
             "let (p, q) = («segment * g.segment_rows», " => "segment * 0";
         runs_are_written_behind_the_row, depthwise::rolling::<f32>,
             "if «place.q + (i as u32) < conv.q» {" => "true";
+    "fused/depthwise/rolling/output.rs":
         rolling_adds_the_residual_of_the_first_output_of_a_run, depthwise::rolling::<f32>,
             "T::load(self.residual, self.offset + «channels * i»);" => "channels * 0 * i";
     "fused/depthwise/results.rs":

@@ -241,8 +241,8 @@ impl Ended {
         Ok(y)
     }
 
-    /// Wants the bits of `wanted` of channels-last tensors. `form` says how the kernel gets the batch norm: as
-    /// parameters in f32, as parameters of the tensors' type, or folded.
+    /// Wants the bits of `wanted` of channels-last tensors. `form` says how the kernel gets the batch norm:
+    /// as parameters in f32, as parameters of the tensors' type, or folded.
     fn nhwc<T: Storage>(
         &self,
         run: &Run,

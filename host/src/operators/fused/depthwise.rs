@@ -84,8 +84,8 @@ fn append_list(
         x, weight, bias, gain, shift, residual, y, *geometry, epilogue, list,
     );
     // SAFETY: `x` and the filters have the shapes that the geometry was made from, which pools nothing; bias,
-    // gain and shift have an element for each channel where they exist, and the epilogue says whether the last
-    // two do; the list says whether there is a residual, of the shape and layout of `y`.
+    // gain and shift have an element for each channel where they exist, and the epilogue says whether the
+    // last two do; the list says whether there is a residual, of the shape and layout of `y`.
     unsafe { program.launch_moving(kernel, shape, arguments, bytes_moved) }
     Ok(Convolved { y, moments })
 }
@@ -105,8 +105,8 @@ pub(crate) fn plan_nhwc(plan: &mut LaunchPlan, dtype: DType, kernel: &NhwcKernel
     }
 }
 
-/// Appends the convolution of `x`, which is dense NHWC, to an output of that layout and the shape `output`,
-/// with the batch norm or with the gain and the shift of `parameters`.
+/// Appends the convolution of `x`, which is dense NHWC, to an output of that layout and the shape
+/// `output`, with the batch norm or with the gain and the shift of `parameters`.
 ///
 /// `kernel` was chosen for the shapes of `x` and of the parameters, and for the list.
 pub(crate) fn append_nhwc(

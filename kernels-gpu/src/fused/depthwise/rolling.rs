@@ -4,12 +4,12 @@
 //! The outputs of a pixel need few products of each channel, so memory should be the limit: inputs are loaded
 //! about once, with many loads in flight, and little is executed besides the FMAs.
 //!
-//! 1. A thread has a pair of channels of a *run* of four outputs of a row, and goes down the rows of a
+//! 1. A thread has a pair of channels of a *run*, four outputs of a row, and goes down the rows of a
 //!    *segment*. Lanes are neighbouring pairs first, then neighbouring runs, so a warp's loads and stores are
 //!    whole sectors.
 //! 2. Sums *roll*: a row of the input is loaded and converted once, and is multiplied for all rows of the
-//!    output whose windows have it. Of `R` rows of the filter and stride `S` these are `ceil(R / S)`. When the
-//!    sums of a row are complete, those of the next one take their place.
+//!    output whose windows have it. Of `R` rows of the filter and stride `S` these are `ceil(R / S)`. When
+//!    the sums of a row are complete, those of the next one take their place.
 //! 3. The next row of the input is in flight while a row is multiplied. It is kept as it was loaded. The taps
 //!    of the pair stay in registers, too, if they are no more than 25.
 //!
@@ -30,28 +30,27 @@
 //! Sums are f32, FMA in the order of the taps, and padding is multiplied as an input of 0: the results have
 //! the bits of [`fn@super::depthwise_list`].
 
+mod output;
+
 use core::ffi::c_void;
 
 use cuda_std::global::{Global, GlobalMut};
 use cuda_std::shared::Shared;
 use cuda_std::{bf16, f16, kernel, math, opaque, thread};
 use launch_config::batch_norm::FoldGeometry;
-use launch_config::depthwise::nhwc::PARAMETER_ROWS;
 use launch_config::depthwise::rolling::{
     MAX_BLOCK_THREADS, PAIR, PITCH, RUN, RollingGeometry, min_blocks,
 };
-use launch_config::elementwise::Bounds;
-use launch_config::implicit_gemm::{Epilogue, RoundedEpilogue, RoundedFunction};
+use launch_config::implicit_gemm::{Epilogue, RoundedEpilogue};
 use launch_config::{AffineType, Presence};
 
 use super::stage::Filters;
 use crate::parts::batch_norm::Norm;
 use crate::parts::index::div_rem;
-use crate::parts::map::clamp;
 use crate::parts::pair::Pair;
-use crate::parts::pointwise::{hardswish, silu};
-use crate::parts::store::{GainAndShift, StoreEpilogue, sloped};
+use crate::parts::store::{GainAndShift, StoreEpilogue};
 use crate::parts::unroll::unroll;
+use output::Output;
 
 /// The most rows and columns of a filter, and of one whose taps stay in registers.
 const MAX_FILTER: usize = 7;
@@ -81,11 +80,11 @@ const _: () = assert!(RUN == 4 && MAX_INPUTS == 11 && PAIR == 2);
 /// output once.
 ///
 /// # Safety
-/// `x`, `y` and, if `rounded` adds it, `residual` are channels last, start on 16 bytes and are as large as the
-/// geometry says, whose filters and strides are these; `y` is apart from the others. `weight` has the taps of
-/// each channel side by side. `bias` has a value for each channel if the geometry has one, `gain` and `shift`
-/// if the epilogue has them, and the norm's tensors if there is a norm, and as far as it has them; then the
-/// epilogue has no gain and shift. Input and output have less than 2^31 pixels a sample.
+/// `x`, `y` and, if `rounded` adds it, `residual` are channels last, start on 16 bytes and are as large as
+/// the geometry says, whose filters and strides are these; `y` is apart from the others. `weight` has the
+/// taps of each channel side by side. `bias` has a value for each channel if the geometry has one, `gain` and
+/// `shift` if the epilogue has them, and the norm's tensors if there is a norm, and as far as it has them;
+/// then the epilogue has no gain and shift. Input and output have less than 2^31 pixels a sample.
 #[kernel(
     instances(R: [3, 5], STRIDE: [1, 2], T: [f32, f16, bf16]),
     instances(R: [7], STRIDE: [1], T: [f32, f16, bf16]),
@@ -184,7 +183,7 @@ pub unsafe fn depthwise_nhwc_rolling<T: Pair, const R: usize, const STRIDE: usiz
 }
 
 /// Adds the products of a row of the input to the sums. `PHASE` is the row's number behind the start of the
-/// windows of the newest row of the output. A row of `PHASE` 0 begins them, and the others move on by a place.
+/// windows of the newest row of the output. A row of `PHASE` 0 begins them, and the others move on by one.
 #[inline(always)]
 unsafe fn accumulate<T: Pair, const R: usize, const STRIDE: usize, const PHASE: usize>(
     sums: &mut Sums,
@@ -398,102 +397,4 @@ impl<T: Pair> Input<T> {
         self.offset = self.offset.wrapping_add(self.row_elements);
         row
     }
-}
-
-/// What a thread writes, and what becomes of sums before that.
-struct Output<T> {
-    y: GlobalMut<T>,
-    residual: Global<T>,
-    /// Taps and parameters, from the thread's channels on.
-    filter: Shared<f32>,
-    epilogue: Epilogue,
-    /// Whether channels have a gain and a shift.
-    has_gain: bool,
-    rounded: RoundedEpilogue,
-    channels: u32,
-    row_elements: usize,
-    /// The element that the next row begins with.
-    offset: usize,
-    /// Which outputs of the run are columns of it: [`Input::columns`].
-    columns: u32,
-}
-
-impl<T: Pair> Output<T> {
-    /// The taps of the thread's channels, if they stay in registers.
-    #[inline(always)]
-    unsafe fn taps<const R: usize>(&self) -> Taps {
-        let mut taps: Taps = [[[0.0; 2]; MAX_KEPT_FILTER]; MAX_KEPT_FILTER];
-        unroll!(5, |r| {
-            unroll!(5, |s| {
-                if R <= MAX_KEPT_FILTER && r < R && s < R {
-                    taps[r][s] = self.filter.load_vec((r * R + s) as u32 * PITCH);
-                }
-            });
-        });
-        taps
-    }
-
-    /// Whether the row has output `i` of the run.
-    #[inline(always)]
-    fn has(&self, i: usize) -> bool {
-        self.columns >> (MAX_INPUTS + i) & 1 != 0
-    }
-
-    /// Writes what the epilogues make of the sums of the next row, and goes on to the one behind it.
-    #[inline(always)]
-    unsafe fn write<const R: usize>(&mut self, mut values: RunValues) {
-        let channels = self.channels as usize;
-        let [bias, gain, shift]: [[f32; 2]; PARAMETER_ROWS as usize] =
-            [0, 1, 2].map(|row| self.filter.load_vec(((R * R) as u32 + row) * PITCH));
-        each(&mut values, |c, value| value + bias[c]);
-        if self.has_gain {
-            each(&mut values, |c, value| math::fma(gain[c], value, shift[c]));
-        }
-        let Epilogue { slope, bounds, .. } = self.epilogue;
-        if slope != 1.0 {
-            each(&mut values, |_, x| if x > 0.0 { x } else { x * slope });
-        }
-        if bounds != Bounds::NONE {
-            each(&mut values, |_, x| clamp(bounds, x));
-        }
-        let adds = self.rounded.residual.is_present();
-        if adds || self.rounded.function != RoundedFunction::NONE {
-            values = values.map(|pair| T::to_f32_pair(T::from_f32_pair(pair)));
-            match self.rounded.function {
-                RoundedFunction::SILU => each(&mut values, |_, x| silu::<T>(x)),
-                RoundedFunction::HARDSWISH => each(&mut values, |_, x| hardswish(x)),
-                _ => {}
-            }
-        }
-        if adds {
-            let mut residuals = [T::ZERO; RUN];
-            unroll!(4, |i| {
-                if self.has(i) {
-                    residuals[i] = T::load(self.residual, self.offset + channels * i);
-                }
-            });
-            unroll!(4, |i| {
-                let added = T::values(residuals[i]);
-                unroll!(2, |c| {
-                    values[i][c] = sloped(&self.rounded.after, values[i][c] + added[c]);
-                });
-            });
-        }
-        unroll!(4, |i| {
-            if self.has(i) {
-                T::store(self.y, self.offset + channels * i, values[i]);
-            }
-        });
-        self.offset += self.row_elements;
-    }
-}
-
-/// Applies to each value what `f` makes of it and the number of its channel.
-#[inline(always)]
-fn each(values: &mut RunValues, f: impl Fn(usize, f32) -> f32) {
-    unroll!(4, |i| {
-        unroll!(2, |c| {
-            values[i][c] = f(c, values[i][c]);
-        });
-    });
 }

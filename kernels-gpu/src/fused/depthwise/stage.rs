@@ -3,8 +3,8 @@
 use cuda_std::global::Global;
 use cuda_std::shared::{self, Shared};
 use cuda_std::{Storage, opaque, thread};
-use launch_config::Presence;
 use launch_config::depthwise::nhwc::PARAMETER_ROWS;
+use launch_config::{Presence, WARP_THREADS};
 
 use crate::parts::batch_norm::Norm;
 use crate::parts::index::div_rem;
@@ -51,8 +51,21 @@ impl<T: Storage> Filters<'_, T> {
         let filter = shared::dynamic::<f32>(0, (taps + PARAMETER_ROWS) * pitch);
         let staged = block_channels.min(channels - first_channel);
         let weight = Global::new(self.weight, channels as usize * taps as usize);
-        let (step, end) = (thread::block_dim_x(), staged * taps);
-        let mut first = thread::thread_idx_x();
+        // Some warps have the parameters, which take as long as the taps, and the others the taps. In a block
+        // of few threads all have both.
+        let (threads, number) = (thread::block_dim_x(), thread::thread_idx_x());
+        let of_parameters = staged.next_multiple_of(WARP_THREADS);
+        let before = if threads > of_parameters {
+            of_parameters
+        } else {
+            0
+        };
+        let (step, end) = (threads - before, staged * taps);
+        let mut first = if number < before {
+            end
+        } else {
+            number - before
+        };
         while first < end {
             opaque::not_unrolled();
             // All are on their way before the first is stored.
@@ -73,7 +86,7 @@ impl<T: Storage> Filters<'_, T> {
             });
             first += STAGED_AT_ONCE as u32 * step;
         }
-        let mut at = thread::thread_idx_x();
+        let mut at = number;
         while at < staged {
             let channel = (first_channel + at) as usize;
             let bias = if self.has_bias.is_present() {
@@ -91,7 +104,7 @@ impl<T: Storage> Filters<'_, T> {
             filter.store(row, bias);
             filter.store(row + pitch, gain);
             filter.store(row + 2 * pitch, shift);
-            at += thread::block_dim_x();
+            at += threads;
         }
         filter
     }
