@@ -52,6 +52,9 @@ const MIN_STAGES: u32 = 2;
 /// The fewest stages beside filters that stay.
 const RESIDENT_STAGES: u32 = 4;
 
+/// Stages of a tile up to which products do not decide its time.
+const FEW_STAGES: u32 = 8;
+
 /// Cycles of a launch until the first stage is there, and behind the last store.
 const START_CYCLES: u64 = 1_500;
 /// Cycles of a mainloop besides its products, and of an epilogue besides its values.
@@ -102,8 +105,8 @@ pub const TILES: [WarpgroupTile; 4] = [
     },
 ];
 
-/// Pixels of the tiles that apply lists of functions: beside the accumulators of others there is no room for
-/// them.
+/// Pixels of the tiles that apply lists of functions. Lists beside the accumulators of other tiles were not
+/// tried.
 pub const LISTED_PIXELS: u32 = 64;
 
 mode! {
@@ -147,9 +150,7 @@ pub struct GemmGeometry {
 /// Byte offsets of the parts of shared memory, from a multiple of [`TILE_BYTES`] on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GemmLayout {
-    /// The stages: the pixels of each, then its filters if they do not stay.
-    pub stages: u32,
-    /// Distance of the stages.
+    /// Distance of the stages, which come first: the pixels of each, then its filters if they do not stay.
     pub stage_bytes: u32,
     /// Filters that stay, stage by stage.
     pub filters: u32,
@@ -180,7 +181,6 @@ impl GemmGeometry {
         let of_channels = results + WARPGROUPS * pixels * filters * 2;
         let barriers = of_channels + WARPGROUPS * filters * CHANNEL_VALUES * 4;
         GemmLayout {
-            stages: 0,
             stage_bytes,
             filters: resident_at,
             results,
@@ -382,12 +382,12 @@ impl Gemm {
         Self { filters, ..self }
     }
 
-    /// Whether half of the smallest tile's filters do not exist, and these have several taps, so that products
-    /// decide the time. An implicit GEMM takes less then ([tuning.md](../../docs/tuning.md)).
+    /// Whether half of the smallest tile's filters do not exist, and products decide the time. An implicit GEMM
+    /// takes less then.
     #[must_use]
     pub fn is_half_empty(&self) -> bool {
         let g = &self.geometry;
-        self.few_channels.is_none() && g.conv.taps() > 1 && 2 * g.filters() <= LINE_VALUES
+        g.conv.taps() > 1 && 2 * g.filters() <= LINE_VALUES && g.k_blocks > FEW_STAGES
     }
 
     /// The estimated cycles of a block. In the ping-pong schedule the epilogue of a tile runs beside the

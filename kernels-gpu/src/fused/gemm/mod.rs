@@ -331,7 +331,7 @@ impl Memory {
     #[inline(always)]
     unsafe fn stage(&self, stage: u32) -> SharedAddr {
         let bytes = self.layout.stage_bytes;
-        let words = self.words::<u32>(self.layout.stages + stage * bytes, bytes / 4);
+        let words = self.words::<u32>(stage * bytes, bytes / 4);
         words.addr(0)
     }
 
