@@ -8,7 +8,7 @@ use launch_config::Refusal;
 use launch_config::conv::ConvGeometry;
 use launch_config::depthwise::DepthwiseGeometry;
 use launch_config::depthwise::nhwc::NhwcKernel;
-use launch_config::gemm::Gemm;
+use launch_config::gemm::{FilterOrder, Gemm};
 use launch_config::implicit_gemm::{RoundedEpilogue, combining};
 use launch_config::norm::NormGeometry;
 use op_spec::graph::NormalForm;
@@ -100,6 +100,11 @@ impl Lowered {
             }
             Producer::Gemm(gemm) if gemm.is_half_empty() => {
                 Err("at most 32 filters of several taps, which leave half of a tile empty")
+            }
+            Producer::Gemm(gemm)
+                if gemm.few_channels.is_some() && gemm.filters == FilterOrder::OneTap =>
+            {
+                Err("one tap of channels that a launch would pad first")
             }
             Producer::ImplicitGemm(gemm) => {
                 if DepthwiseGeometry::check(gemm.conv()).is_ok() {
