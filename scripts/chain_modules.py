@@ -18,6 +18,7 @@ BATCH_NORMS = {1: nn.BatchNorm1d, 2: nn.BatchNorm2d, 3: nn.BatchNorm3d}
 OTHERS = {
     "flatten": nn.Flatten,
     "linear": nn.Linear,
+    "upsample": nn.Upsample,
     "layer_norm": nn.LayerNorm,
     "max_pool2d": nn.MaxPool2d,
     "max_pool3d": nn.MaxPool3d,
@@ -145,7 +146,7 @@ def module_of(operator, attributes, channels, dimensions):
         return Clamp(**attributes)
     if operator in ("softmax", "log_softmax"):
         return Softmax(operator, **attributes)
-    if "dim" in attributes:
+    if "dim" in attributes and operator not in ("cat", "narrow"):
         return Reduction(operator, **attributes)
     if operator in OTHERS:
         return OTHERS[operator](**attributes)

@@ -33,6 +33,7 @@ mod kernelbench_85;
 mod layer_graphs;
 mod layouts;
 mod models;
+mod networks;
 mod no_batch;
 mod norms;
 mod other_chains;
@@ -71,6 +72,7 @@ fn main() {
         graphs::trials(),
         held::trials(),
         layer_graphs::trials(),
+        networks::trials(),
         no_batch::trials(),
         norms::trials(),
         kernelbench_85::trials(),

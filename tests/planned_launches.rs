@@ -9,7 +9,7 @@ use libtest_mimic::Trial;
 
 use crate::backend::{Backend, Outcome};
 use crate::layouts::channels_last;
-use crate::{layer_graphs, other_chains};
+use crate::{layer_graphs, networks, other_chains};
 
 pub(crate) fn trials() -> Vec<Trial> {
     let name = "are_all_in_the_configurations_of_regions";
@@ -21,7 +21,8 @@ pub(crate) fn trials() -> Vec<Trial> {
 fn problems() -> Result<Vec<(String, Graph, Vec<usize>)>, libtest_mimic::Failed> {
     let standard = oracle::smoke().into_iter().chain(oracle::ragged());
     let chains = other_chains::cases().into_iter().map(|(case, _)| case);
-    let cases = standard.chain(layer_graphs::cases()).chain(chains);
+    let graphs = layer_graphs::cases().into_iter().chain(networks::cases());
+    let cases = standard.chain(graphs).chain(chains);
     let mut problems: Vec<_> = cases
         .map(|case| {
             (
@@ -127,6 +128,8 @@ fn announced(backend: Backend) -> Outcome {
     for kernel in [
         "conv_pad",
         "copy_strided",
+        "copy_rows",
+        "upsample_nhwc",
         "implicit_gemm_reformat",
         "implicit_gemm_rescale",
         "implicit_gemm_combine",

@@ -249,6 +249,21 @@ bugs! {
             "if «of_row >= VECTOR_ELEMENTS as u64» {" => "of_row + 1 >= VECTOR_ELEMENTS as u64";
         copy_counts_on_from_indices_that_are_not_there_yet, copy_strided::random::<f32, f32>,
             "    «thread::sync_threads();»\n    let (mut source, mut target)" => "";
+    "upsample.rs":
+        upsample_takes_the_value_behind_the_last_one, upsample::matches::<f32>,
+            "let next = first[axis] + 1;\n        if «next < g.input[axis]» {" => "next <= g.input[axis]";
+        upsample_weighs_rows_by_the_weight_of_columns, upsample::matches::<f32>,
+            "between(a, row(d, behind(1)), «weight[1]»)" => "weight[2]";
+        upsample_begins_planes_where_outputs_do, upsample::matches::<f32>,
+            "* «g.input_units()» as usize,\n            unit," => "g.plane_units()";
+    "gate.rs":
+        gate_takes_the_factors_of_the_first_sample, gate::matches::<f32>,
+            "let first = (segments.first + «samples as u64») * g.pixel" => "0";
+    "copy_rows.rs":
+        rows_that_begin_in_a_block_are_counted_from_the_first_one, copy_rows::copies::<f32>,
+            "let row = (segments.first + «rows as u64») * of.pitch;" => "0";
+        rows_are_written_where_they_are_read, copy_rows::copies::<f32>,
+            "y.store_vec(at(&«g.target», local), values[v]);" => "g.source";
     "conv/pad.rs":
         pad_repeats_the_edge_that_it_mirrors, conv_pad::matches::<f32>,
             "if position < 0 {\n            «-position»\n" => "-position - 1";

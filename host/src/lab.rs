@@ -9,13 +9,13 @@ use crate::device::{DType, DeviceProperties, Stream, Tensor};
 use crate::error::Result;
 use crate::host_memory;
 use crate::lowering;
-use crate::model::{self, Model, Options};
+use crate::model::{self, Inputs, Model, Options};
 use crate::operators::pointwise;
 use crate::ops::{
     adaptive_avg_pool2d, adaptive_avg_pool3d, add, avg_pool2d, avg_pool3d, batch_norm,
     conv_transpose1d_with, conv_transpose2d_with, conv_transpose3d_with, conv1d_with, conv2d_with,
     conv3d_with, div, group_norm, instance_norm, layer_norm, linear_with, log_softmax, max_pool2d,
-    max_pool3d, mul, prelu, reduction, scale, softmax, sub,
+    max_pool3d, mul, prelu, reduction, scale, softmax, sub, upsample,
 };
 use crate::spec::ArithmeticOp;
 
@@ -68,8 +68,8 @@ pub fn as_strided(
     tensor.restrided(first, shape, strides)
 }
 
-/// Calls the operator function of a single layer, with its parameters in PyTorch's order, or its residual.
-/// `options` are for convolutions.
+/// Calls the operator function of a single layer, with its parameters in PyTorch's order, or what it takes
+/// beside `x`. `options` are for convolutions.
 ///
 /// # Errors
 /// Those of the function.
@@ -87,9 +87,12 @@ pub fn layer(
     let weight = || first.unwrap_or_else(|| panic!("{name} has a parameter"));
     match layer {
         Layer::Linear(_) => linear_with(x, weight(), second, options),
-        Layer::Flatten(_) => {
+        Layer::Flatten(_) | Layer::Cat(_) | Layer::Narrow(_) | Layer::Gate(_) => {
             let chain = Chain::new(x.shape().get(1).copied().unwrap_or(0), [layer.clone()])?;
-            Model::from_tensors(x.stream(), chain, Vec::new(), x.dtype())?.forward_with(x, options)
+            let further = chain.inputs().iter().zip(parameters);
+            let inputs = further.fold(Inputs::new(x), |inputs, (name, y)| inputs.with(name, y));
+            let model = Model::from_tensors(x.stream(), &chain, Vec::new(), x.dtype())?;
+            model.forward_with(inputs, options)
         }
         Layer::Conv1d(layer) => conv1d_with(x, weight(), second, &layer.attributes, options),
         Layer::Conv2d(layer) => conv2d_with(x, weight(), second, &layer.attributes, options),
@@ -120,6 +123,7 @@ pub fn layer(
         Layer::Scale(_) => scale(x, weight()),
         Layer::Prelu(_) => prelu(x, weight()),
         Layer::MaxPool2d(pool) => max_pool2d(x, pool),
+        Layer::Upsample(spec) => upsample(x, spec),
         Layer::Softmax(spec) => softmax(x, spec),
         Layer::LogSoftmax(spec) => log_softmax(x, spec),
         Layer::Reduction(spec) => reduction(x, spec),

@@ -47,3 +47,4 @@ pub use crate::operators::prelu::prelu;
 pub use crate::operators::reduction::reduction;
 pub use crate::operators::scale::scale;
 pub use crate::operators::softmax::{log_softmax, softmax};
+pub use crate::operators::upsample::upsample;

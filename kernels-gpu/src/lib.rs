@@ -10,10 +10,10 @@
 //!
 //! | file | what it holds |
 //! |---|---|
-//! | `conv/`, `conv_transpose`, `group_norm`, `layer_norm`, `batch_norm`, `arithmetic`, `scale`, `max_pool2d`, `pool`, `pointwise`, `channel_reduction`, `reduction`, `softmax` | the operators |
+//! | `conv/`, `conv_transpose`, `group_norm`, `layer_norm`, `batch_norm`, `arithmetic`, `scale`, `max_pool2d`, `pool`, `pointwise`, `channel_reduction`, `reduction`, `softmax`, `upsample`, `gate` | the operators |
 //! | `fused/` | their fusions |
 //! | `one_launch/` | problems 85 and 79 of KernelBench in one launch each |
-//! | `copy_strided` | arrays with any strides, made dense |
+//! | `copy_strided`, `copy_rows` | arrays with any strides, made dense; parts of rows |
 //! | `peak/` | no operators: what the device can do at most, for benchmarks |
 //! | `parts/`: `elementwise`, `normalise`, `pool`, `channel_reduce` | the loops that operators and fusions share |
 //! | `parts/`: `map`, `planes`, `reduction_operations` | what these loops do with an element |
@@ -36,8 +36,10 @@ pub mod batch_norm;
 pub mod channel_reduction;
 pub mod conv;
 pub mod conv_transpose;
+pub mod copy_rows;
 pub mod copy_strided;
 pub mod fused;
+pub mod gate;
 pub mod group_norm;
 pub mod instance_norm;
 pub mod layer_norm;
@@ -50,5 +52,6 @@ pub mod prelu;
 pub mod reduction;
 pub mod scale;
 pub mod softmax;
+pub mod upsample;
 
 mod parts;

@@ -129,6 +129,10 @@ tests! {
         checks::softmax::matches::<f16> => checks::softmax::matches::<bf16>;
     softmax_applies_lists:
         checks::softmax::lists::<f32> => checks::softmax::lists::<f16>, checks::softmax::lists::<bf16>;
+    gate_multiplies_channels_of_samples:
+        checks::gate::matches::<f32> => checks::gate::matches::<f16>, checks::gate::matches::<bf16>;
+    upsample_matches_in_every_mode:
+        checks::upsample::matches::<f32> => checks::upsample::matches::<f16>, checks::upsample::matches::<bf16>;
     row_reduction_averages_by_any_divisor: checks::row_reduction::averages_by_any_divisor;
     channel_reduction_matches_alone_and_fused: checks::channel_reduction::channel_reduction::<f32>;
     channel_reduction_matches_in_half_precision:
@@ -228,6 +232,9 @@ tests! {
         checks::conv3d_multiply_instance_norm_clamp_multiply_max::matches_on_warpgroups::<f16>
             => checks::conv3d_multiply_instance_norm_clamp_multiply_max::matches_on_warpgroups::<bf16>;
     peak_kernels_store_what_their_mma_batches_come_to: peak::copy, peak::fma, peak::mma, peak::wgmma;
+    copy_rows_keeps_the_bits_of_parts_of_rows:
+        checks::copy_rows::copies::<f32>
+            => checks::copy_rows::copies::<f16>, checks::copy_rows::copies::<bf16>;
     copy_strided_keeps_the_bits_of_any_array:
         checks::copy_strided::copies::<f32, f32>
             => checks::copy_strided::copies::<f16, f16>, checks::copy_strided::copies::<bf16, bf16>;
@@ -246,6 +253,7 @@ tests! {
     far_elements_are_found_by_pools:
         checks::far_pools::images, checks::far_pools::volumes, checks::far_pools::nhwc, checks::far_pools::rows,
         checks::far_pools::channels;
+    far_elements_are_found_by_upsampling: checks::upsample::far;
     far_elements_are_found_by_series: checks::softmax::far, checks::layer_norm_rows::far;
     far_elements_are_found_by_norms:
         checks::far_norms::statistics::<f32>, checks::far_norms::resident::<f32>

@@ -138,6 +138,14 @@ def _layer(
             return F.linear(x, weight, bias)
         case "flatten":
             return x.flatten(1)
+        case "upsample":
+            mode = a.get("mode", "nearest")
+            corners = None if mode.startswith("nearest") else a.get("align_corners", False)
+            batch = x.unsqueeze(0) if lacks_batch else x
+            y = F.interpolate(batch, a.get("size"), a.get("scale_factor"), mode, corners)
+            return y.squeeze(0) if lacks_batch else y
+        case "narrow":
+            return x.narrow(a["dim"], a["start"], a["length"])
         case "group_norm":
             return F.group_norm(x, a["num_groups"], weight, bias, a.get("eps", 1e-5))
         case "instance_norm":
@@ -221,7 +229,11 @@ def evaluate(
     may_lack = axes is not None and not any(reduced_dims(a) for _, a in chain.layers)
     for number, (operator, attributes) in enumerate(chain.layers):
         lacks_batch = may_lack and x.dim() == axes + 1
-        if attributes.get("input") is not None:
+        if operator == "cat":
+            x = torch.cat([x, *(further[one] for one in attributes["inputs"])], attributes["dim"])
+        elif operator == "gate":
+            x = x * further[attributes["input"]]
+        elif attributes.get("input") is not None:
             x = getattr(torch, operator)(x, further[attributes["input"]])
         elif attributes.get("layer") is not None:
             x = getattr(torch, operator)(x, earlier[attributes["layer"]])
@@ -266,6 +278,20 @@ def output_shape(chain: Parsed, shape: Sequence[Any], layers: int | None = None)
             continue
         if operator == "flatten":
             shape[1:] = [math.prod(shape[1:])]
+            continue
+        if operator == "upsample":
+            axes = len(shape) - 2
+            size, factor = a.get("size"), a.get("scale_factor")
+            to = _each(size, axes) if factor is None else None
+            by = [factor] * axes if isinstance(factor, (int, float)) else factor
+            shape[2:] = to or [math.floor(one * each) for one, each in zip(shape[2:], by)]
+            continue
+        if operator == "narrow":
+            shape[a["dim"]] = a["length"]
+            continue
+        if operator == "cat":
+            # Further inputs have the shape of the first operand.
+            shape[a["dim"]] = shape[a["dim"]] * (1 + len(a["inputs"]))
             continue
         if axes == 0:
             reduced = {dim % len(shape) for dim in reduced_dims(a)}

@@ -19,10 +19,11 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import fx, nn
+from torch.utils import _pytree as pytree
 
 from . import _native, arrays
 from ._regions import tidy, where
-from ._table import POINTWISE, ROWS, WHOLE, Path, Refused, gate, operand, readers, value
+from ._table import POINTWISE, ROWS, SPLITS, WHOLE, Path, Refused, gate, operand, part, readers, value
 
 __all__ = ["ExportError", "Exported", "export"]
 
@@ -62,7 +63,8 @@ def export(
     """Writes a model as a network, ``path`` with the suffix ``.json``, and its parameters, with ``.safetensors``.
 
     ``example`` is an input of the model, or a tuple of them: its further inputs are those that the network adds somewhere. Batch and
-    spatial extents of the network are free. The model is read as for inference: dropout is gone, and batch norms take their running
+    spatial extents of the network are free, unless the model upsamples to a size. Several results of the model, in tuples, lists and
+    dictionaries, are the network's outputs in their order. The model is read as for inference: dropout is gone, and batch norms take their running
     statistics. Parameters have the names of ``model.state_dict()``, so that later checkpoints of the model load without another
     export. What is computed of parameters alone is computed once, and stored under the name of the layer that takes it.
 
@@ -77,7 +79,7 @@ def export(
     with _evaluating(model), torch.no_grad():
         program = torch.export.export(model, examples, strict=False)
         table = torch.export.default_decompositions()
-        for one in (*ROWS, *WHOLE):
+        for one in (*ROWS, *WHOLE, *SPLITS):
             table.pop(one, None)
         program = program.run_decompositions(table)
         network = _Network(program, model)
@@ -153,8 +155,8 @@ class _Network:
         if self.refused:
             raise ExportError(_listed(self.refused))
         results = [one for one in output if one is not None]
-        if len(results) != 1 or results[0] not in self.values:
-            raise ExportError(f"convfuse: export: the model gives {len(results)} results, must give one tensor")
+        if not results or any(one not in self.values for one in results):
+            raise ExportError("convfuse: export: the model gives no tensors, or one that does not depend on its input")
         if not inputs or not self.layers:
             raise ExportError("convfuse: export: the model has no layers")
         known = value(inputs[0]).shape
@@ -164,6 +166,7 @@ class _Network:
             "inputs": [self.values[one] for one in inputs[1:]],
             "layers": self.layers,
             "output": self.values[results[0]],
+            "outputs": [self.values[one] for one in results[1:]],
         }
         try:
             text = _native.network(json.dumps(content))
@@ -184,7 +187,10 @@ class _Network:
 
     def add(self, node: fx.Node) -> None:
         """Adds the layers that a node is, perhaps with some behind it."""
-        if node.target is operator.getitem:
+        if node.target in SPLITS:
+            # Its results are layers.
+            return
+        if node.target is operator.getitem and node.args[0].target not in SPLITS:
             # A result of a node that was refused.
             self.values[node] = self.values[node.args[0]]
             return
@@ -215,7 +221,8 @@ class _Network:
     def path(self, node: fx.Node) -> Path:
         """The layers of a node behind the first of its operands that has such."""
         reasons: list[Refused] = []
-        for x in node.all_input_nodes:
+        split = node.target is operator.getitem
+        for x in (node.args[0] if split else node).all_input_nodes:
             if x in self.constants or x in self.further:
                 continue
             try:
@@ -242,12 +249,14 @@ class _Network:
                 raise Refused("an operand that depends on the input, where a layer has a parameter")
         for one in path.inputs[1:]:
             if one in self.constants:
-                raise Refused("a sum with a constant tensor that is not broadcast by channels")
+                raise Refused("together with a constant tensor that is not broadcast by channels")
         return path
 
     def row(self, node: fx.Node) -> Any:
         """How a node becomes a layer."""
         target = node.target
+        if target is operator.getitem:
+            return part
         if target is aten._native_batch_norm_legit.no_stats and value(operand(node)).shape[0] == 1:
             raise Refused("a norm by statistics of one sample alone: give an example of two samples")
         if target in _ADAPTIVE and _is_of_one_size(node):
@@ -271,10 +280,11 @@ class _Network:
         ((name, attributes),) = layer.items()
         own = attributes.get("name")
         if own is None:
-            if "input" not in attributes:
-                return layer
-            other = path.inputs[int(attributes["input"].removeprefix("r"))]
-            return {name: attributes | {"input": self.values[other]}}
+            given = [attributes["input"]] if "input" in attributes else attributes.get("inputs", [])
+            others = [self.values[path.inputs[int(one.removeprefix("r"))]] for one in given]
+            if "inputs" in attributes:
+                return {name: attributes | {"inputs": others}}
+            return {name: attributes | dict(zip(["input"], others))}
         given = {key.removeprefix(own): one for key, one in path.parameters.items() if key == own or key.startswith(f"{own}.")}
         prefix = self.prefix(given)
         if prefix is None:
@@ -364,18 +374,29 @@ def _compare(
     text: str,
     values: dict[str, torch.Tensor],
 ) -> float:
-    """How far the network's output for the example is off, in parts of the largest value of the model's."""
+    """How far the network's outputs for the example are off, in parts of the largest value of the model's."""
 
     def plain(one: torch.Tensor) -> torch.Tensor:
         return one.detach().to("cpu", torch.float32).contiguous()
+
+    def tensors(results: Any) -> list[torch.Tensor]:
+        return [one for one in pytree.tree_leaves(results) if isinstance(one, torch.Tensor)]
 
     wide = model
     if any(one.device.type != "cpu" or one.dtype is not torch.float32 for one in values.values()):
         wide = copy.deepcopy(model).to("cpu", torch.float32)
     given = [plain(one) for one in examples]
-    want = plain(wide(*given))
+    wanted = [plain(one) for one in tensors(wide(*given))]
     network = arrays.Model(text, {name: plain(one) for name, one in values.items()})
-    got = torch.from_dlpack(network(*(given[one] for one in taken)))
+    found = network(*(given[one] for one in taken))
+    found = [torch.from_dlpack(one) for one in (found if isinstance(found, tuple) else (found,))]
+    if len(found) != len(wanted):
+        raise ExportError(f"convfuse: export: the network gives {len(found)} tensors, the model {len(wanted)}")
+    return max(_error(got, want) for got, want in zip(found, wanted))
+
+
+def _error(got: torch.Tensor, want: torch.Tensor) -> float:
+    """How far one output is off."""
     if got.shape != want.shape:
         raise ExportError(f"convfuse: export: the network gives {tuple(got.shape)}, the model {tuple(want.shape)}")
     largest = want.nan_to_num(0, 0, 0).abs().max().item() if want.numel() else 0.0
@@ -392,9 +413,10 @@ def _in_lines(text: str) -> str:
     """JSON with a line for each layer."""
     content = json.loads(text)
     layers = ",\n".join(f"  {json.dumps(one)}" for one in content.pop("layers"))
-    output = json.dumps(content.pop("output"))
+    tail = {key: content.pop(key) for key in ("output", "outputs") if key in content}
+    tail = ",\n".join(f" {json.dumps(key)}: {json.dumps(one)}" for key, one in tail.items())
     head = ",\n".join(f" {json.dumps(key)}: {json.dumps(one)}" for key, one in content.items())
-    return f'{{\n{head},\n "layers": [\n{layers}\n ],\n "output": {output}\n}}\n'
+    return f'{{\n{head},\n "layers": [\n{layers}\n ],\n{tail}\n}}\n'
 
 
 def _safetensors(values: dict[str, torch.Tensor]) -> Iterable[bytes]:

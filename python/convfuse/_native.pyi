@@ -39,8 +39,8 @@ class ArrayModel:
     def __init__(
         self, text: str, dtype: str, ordinal: int | None, parameters: list[object]
     ) -> None: ...
-    def run(self, inputs: list[object], fast: bool) -> Array:
-        """The output for the capsules of the first input and of the further ones."""
+    def run(self, inputs: list[object], fast: bool) -> list[Array]:
+        """The outputs for the capsules of the first input and of the further ones."""
 
 class Array:
     """What a model computed, for whoever takes it by DLPack. Its elements must not be written to."""

@@ -23,6 +23,7 @@ __all__ = [
     "FIRST",
     "POINTWISE",
     "ROWS",
+    "SPLITS",
     "TYPES",
     "WHOLE",
     "Path",
@@ -30,6 +31,7 @@ __all__ = [
     "gate",
     "is_copy",
     "operand",
+    "part",
     "readers",
     "same",
     "value",
@@ -343,6 +345,100 @@ def _flatten(node: fx.Node, path: Path) -> None:
         path.add({"flatten": {}}, [node])
     else:
         raise Refused(f"a view of {tuple(x)} as {tuple(flat)}, expected the axes behind the batch as one")
+
+
+@_whole(aten.mul.Tensor)
+def _gate(node: fx.Node, path: Path) -> None:
+    x = path.known.shape
+    operands = node.all_input_nodes
+    if len(operands) != 2 or operands[0] is operands[1]:
+        raise Refused("a product with a value that is broadcast")
+    (gate,) = (one for one in operands if one is not path.x)
+    channels = [*x[:2], *[1] * (len(x) - 2)]
+    if not same(value(gate).shape, channels) or not same(value(node).shape, x):
+        raise Refused("a product with a value that is broadcast otherwise than by the channels of samples")
+    if value(gate).dtype is not path.dtype or value(node).dtype is not path.dtype:
+        raise Refused("an operand of another type")
+    path.inputs.append(gate)
+    path.add({"gate": {"input": f"r{len(path.inputs) - 1}"}}, [node])
+
+
+@_whole(aten.cat.default)
+def _cat(node: fx.Node, path: Path) -> None:
+    a = arguments(node)
+    first, *others = a["tensors"]
+    dim = a["dim"] % path.known.dim()
+    if first is not path.x:
+        raise Refused("its first value is a constant, or a further input of the model")
+    if dim == 0:
+        raise Refused("values one behind the other along the batch")
+    if any(value(one).dtype is not path.dtype for one in others):
+        raise Refused("an operand of another type")
+    if not others:
+        path.follow([node])
+        return
+    names = [f"r{len(path.inputs) + number}" for number, _ in enumerate(others)]
+    path.inputs.extend(others)
+    path.add({"cat": {"inputs": names, "dim": dim}}, [node])
+
+
+def _narrow(node: fx.Node, path: Path, dim: int, start: int, length: int) -> None:
+    extents = path.known.shape
+    if length == extents[dim]:
+        path.follow([node])
+    elif dim == 0:
+        raise Refused("a part of the batch")
+    else:
+        path.add({"narrow": {"dim": dim, "start": start, "length": length}}, [node])
+
+
+@_whole(aten.slice.Tensor)
+def _slice(node: fx.Node, path: Path) -> None:
+    a, x = arguments(node), path.known
+    dim = a["dim"] % x.dim()
+    extent, length = _numbers([x.shape[dim], value(node).shape[dim]])
+    start = _numbers([a["start"] or 0])[0]
+    if a["step"] != 1:
+        raise Refused("every so many values of an axis")
+    _narrow(node, path, dim, start if start >= 0 else max(start + extent, 0), length)
+
+
+SPLITS = (aten.split_with_sizes.default, aten.split.Tensor)
+"""What gives several parts of a value."""
+
+
+def part(node: fx.Node, path: Path) -> None:
+    """Adds the layer that takes one of the parts that a value is split into."""
+    split, number = node.args
+    dim = arguments(split)["dim"] % path.known.dim()
+    lengths = _numbers([one.shape[dim] for one in split.meta["val"]])
+    _narrow(node, path, dim, sum(lengths[:number]), lengths[number])
+
+
+_UPSAMPLE = {
+    aten.upsample_nearest1d.vec: "nearest",
+    aten.upsample_nearest2d.vec: "nearest",
+    aten.upsample_nearest3d.vec: "nearest",
+    aten._upsample_nearest_exact1d.vec: "nearest-exact",
+    aten._upsample_nearest_exact2d.vec: "nearest-exact",
+    aten._upsample_nearest_exact3d.vec: "nearest-exact",
+    aten.upsample_linear1d.vec: "linear",
+    aten.upsample_bilinear2d.vec: "bilinear",
+    aten.upsample_trilinear3d.vec: "trilinear",
+}
+
+
+@_whole(*_UPSAMPLE)
+def _upsample(node: fx.Node, path: Path) -> None:
+    a = arguments(node)
+    layer: dict[str, Any] = {"mode": _UPSAMPLE[node.target]}
+    if a["scale_factors"] is None:
+        layer["size"] = _numbers(a["output_size"])
+    else:
+        layer["scale_factor"] = [_number(one) for one in a["scale_factors"]]
+    if a.get("align_corners"):
+        layer["align_corners"] = True
+    path.add({"upsample": layer}, [node])
 
 
 @_whole(aten.alias.default, aten.detach.default)

@@ -94,10 +94,12 @@ class Model:
         self._fast = precision == "fast"
 
     def __call__(self, x: Any, *inputs: Any) -> Any:
-        """The output for ``x`` and the residuals that the chain adds, as an array of the kind that ``x`` is.
+        """The output for ``x`` and the further inputs that the layers take, as an array of the kind that ``x`` is; a tuple of all outputs
+        of a network that has several.
 
         Nothing is copied, and on a GPU nothing waits on the host: the library's stream waits for what was to be written, and
         whoever takes the output for it. The output is not to be written to.
         """
         capsules = [_capsule(one, self._ordinal) for one in (x, *inputs)]
-        return _importer(x)(self._model.run(capsules, self._fast))
+        outputs = tuple(map(_importer(x), self._model.run(capsules, self._fast)))
+        return outputs[0] if len(outputs) == 1 else outputs

@@ -102,13 +102,13 @@ impl ArrayModel {
         })
     }
 
-    /// The output for the capsules of the first input and of the further ones.
+    /// The outputs for the capsules of the first input and of the further ones.
     fn run(
         &self,
         py: Python<'_>,
         inputs: Vec<Bound<'_, PyCapsule>>,
         fast: bool,
-    ) -> PyResult<Array> {
+    ) -> PyResult<Vec<Array>> {
         if self.stream.device().is_cpu() {
             must_not_be_forked().map_err(PyRuntimeError::new_err)?;
         }
@@ -125,8 +125,8 @@ impl ArrayModel {
         let inputs = further.fold(Inputs::new(&tensors[0]), |inputs, (name, tensor)| {
             inputs.with(name, tensor)
         });
-        let y = py.detach(|| self.model.forward_with(inputs, &options(fast, true)));
-        Ok(Array(y.map_err(failed)?))
+        let outputs = py.detach(|| self.model.forward_all(inputs, &options(fast, true)));
+        Ok(outputs.map_err(failed)?.into_iter().map(Array).collect())
     }
 }
 

@@ -44,6 +44,11 @@ const WITH_ANOTHER: &[(&str, &str)] = &[
     // Another shape of the same memory, or a copy.
     ("flatten", "kernels-gpu/src"),
     ("flatten", "host/src/operators"),
+    // Copies of parts of rows.
+    ("cat", "kernels-gpu/src"),
+    ("cat", "host/src/operators"),
+    ("narrow", "kernels-gpu/src"),
+    ("narrow", "host/src/operators"),
 ];
 
 /// Names that hold no operator wherever they stand.

@@ -417,7 +417,7 @@ pub(crate) fn kernel_extent(
 }
 
 /// Refuses a padded plane (or volume) whose positions do not fit signed 32-bit integers.
-fn check_plane(
+pub(crate) fn check_plane(
     operator: &'static str,
     name: &'static str,
     extents: &[usize],

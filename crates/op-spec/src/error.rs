@@ -232,6 +232,33 @@ spec_error! {
         /// The most groups.
         limit: usize,
     }: "dim has axes apart from each other, limit {limit} groups of neighbours";
+    /// A part of an axis goes beyond its end.
+    BeyondAxis {
+        /// The axis.
+        dim: usize,
+        /// The index behind the part.
+        end: usize,
+        /// The axis' extent.
+        extent: usize,
+    }: "start + length is {end}, limit {extent}, the input's extent on axis {dim}";
+    /// An upsampling to a size by a factor, or without either.
+    SizeOrFactor {
+        /// Whether there are both.
+        both: bool,
+    }: "size and scale_factor are {}, expected one of them",
+        if *both { "both given" } else { "both absent" };
+    /// Corners of values that are not interpolated.
+    AlignCorners {
+        /// The mode.
+        mode: &'static str,
+    }: "align_corners is true with mode {mode}, expected a mode that interpolates";
+    /// A factor that is no finite number above 0.
+    ScaleFactor {
+        /// Spatial axis, counted from 0.
+        axis: usize,
+        /// The factor.
+        scale_factor: f64,
+    }: "scale_factor[{axis}] is {scale_factor}, expected a finite number above 0";
     /// A clamp without any bound.
     NoBound {}: "min and max are both absent, at least one is needed";
     /// A lower bound above the upper one, where PyTorch refuses that.

@@ -48,11 +48,15 @@ mod window;
 
 mod arithmetic;
 mod batch_norm;
+#[cfg(feature = "graph")]
+mod cat;
 mod conv;
 mod conv_transpose;
 #[cfg(feature = "graph")]
 pub mod data;
 mod flatten;
+#[cfg(feature = "graph")]
+mod gate;
 #[cfg(feature = "graph")]
 pub mod graph;
 mod group_norm;
@@ -61,15 +65,19 @@ mod layer_norm;
 mod layout;
 #[cfg(feature = "graph")]
 mod linear;
+mod narrow;
 mod pointwise;
 mod pool;
 mod prelu;
 mod reduction;
 mod scale;
 mod softmax;
+mod upsample;
 
 pub use arithmetic::{ArithmeticOp, ArithmeticOperand, ArithmeticProblem, ArithmeticSpec};
 pub use batch_norm::{BatchNormProblem, BatchNormSpec};
+#[cfg(feature = "graph")]
+pub use cat::CatProblem;
 pub use conv::{
     Conv1dSpec, Conv2dSpec, Conv3dSpec, ConvProblem, ConvSpec, Pad, Padding, PaddingMode,
 };
@@ -79,10 +87,13 @@ pub use conv_transpose::{
 };
 pub use error::{Quantity, RankRule, SpecError};
 pub use flatten::{FlattenProblem, FlattenSpec};
+#[cfg(feature = "graph")]
+pub use gate::GateProblem;
 pub use group_norm::{GroupNormProblem, GroupNormSpec};
 pub use instance_norm::{InstanceNormProblem, InstanceNormSpec};
 pub use layer_norm::{LayerNormProblem, LayerNormSpec};
 pub use layout::Layout;
+pub use narrow::{NarrowProblem, NarrowSpec};
 pub use pointwise::{ClampProblem, ClampSpec, GeluApproximation, PointwiseProblem, PointwiseSpec};
 pub use pool::{
     AdaptiveAvgPool2dSpec, AdaptiveAvgPool3dSpec, AdaptiveAvgPoolProblem, AdaptiveAvgPoolSpec,
@@ -93,5 +104,6 @@ pub use prelu::{PreluProblem, PreluSpec};
 pub use reduction::{Dims, Pass, ReductionOp, ReductionProblem, ReductionSpec};
 pub use scale::{ScaleProblem, ScaleSpec};
 pub use setters::PerAxis;
-pub use shape::{ChannelShape, MAX_ELEMENTS, Shape};
+pub use shape::{AxisShape, ChannelShape, MAX_ELEMENTS, Shape};
 pub use softmax::{LogSoftmaxProblem, LogSoftmaxSpec, SoftmaxProblem, SoftmaxSpec};
+pub use upsample::{EachAxis, UpsampleAxis, UpsampleMode, UpsampleProblem, UpsampleSpec};

@@ -3,7 +3,7 @@
 use core::fmt;
 use core::ops::Deref;
 
-use crate::error::{Quantity, RankRule, SpecError};
+use crate::error::{Quantity, RankRule, SpecError, at_least_one};
 
 /// The most elements a tensor may have: the largest count whose bytes an address difference can express where
 /// each is an f32. Others may have no more: what is made of them on the way is f32.
@@ -130,6 +130,56 @@ impl ChannelShape {
         shape: Option<&[usize]>,
     ) -> Result<(), SpecError> {
         shape.map_or(Ok(()), |shape| same_shape(operator, name, shape, &[self.c]))
+    }
+}
+
+/// A tensor as operators see it that treat one axis apart from the others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AxisShape {
+    /// Samples.
+    pub n: usize,
+    /// Elements of the axes between the batch and the axis.
+    pub outer: usize,
+    /// The extent of the axis.
+    pub extent: usize,
+    /// Elements of the axes behind it.
+    pub inner: usize,
+}
+
+impl AxisShape {
+    /// Reads `shape` around the axis `dim`.
+    ///
+    /// # Errors
+    /// [`SpecError::TooSmall`] for the batch, [`SpecError::Rank`] for an axis that the shape does not have,
+    /// [`SpecError::TooManyElements`] over [`MAX_ELEMENTS`].
+    pub(crate) fn new(
+        operator: &'static str,
+        dim: usize,
+        shape: &[usize],
+    ) -> Result<Self, SpecError> {
+        at_least_one(operator, Quantity::scalar("dim"), dim)?;
+        if dim >= shape.len() {
+            return Err(SpecError::Rank {
+                operator,
+                tensor: "input",
+                actual: shape.len(),
+                rule: RankRule::AtLeast(dim.saturating_add(1)),
+            });
+        }
+        elements(operator, "input", shape)?;
+        let product = |extents: &[usize]| extents.iter().product();
+        Ok(Self {
+            n: shape[0],
+            outer: product(&shape[1..dim]),
+            extent: shape[dim],
+            inner: product(&shape[dim + 1..]),
+        })
+    }
+
+    /// Product of the extents.
+    #[must_use]
+    pub const fn elements(&self) -> usize {
+        self.n * self.outer * self.extent * self.inner
     }
 }
 

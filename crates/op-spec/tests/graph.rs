@@ -239,12 +239,12 @@ fn what_is_no_graph_is_refused() {
         empty().input("z").layer("y", "z", Layer::add("x")).build("y")
             => "layer 0: y: add: input z is its first operand, whose shape must be known";
         relu("y", "x").layer("z", "x", Layer::relu()).build("z")
-            => "graph: no layer takes y, and it is not the output";
+            => "graph: no layer takes y, and it is no output";
         relu("y", "x").layer("z", "y", Layer::relu()).build("y")
-            => "graph: the output is y, must be z, which the last layer gives";
+            => "graph: no layer takes z, and it is no output";
         relu("y", "x").input("r").build("y")
-            => "graph: no layer takes r, and it is not the output";
-        relu("y", "x").build("z") => "graph: the output is z, must be y, which the last layer gives";
+            => "graph: no layer takes r, and it is no output";
+        relu("y", "x").build("z") => "graph: the output z is no value that a layer gives";
     }
     // What layers say of their operands.
     let sum = |b| {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use jsonschema::Validator;
 use op_spec::graph::{Chain, Layer};
-use op_spec::{GeluApproximation, ReductionOp, ReductionSpec};
+use op_spec::{GeluApproximation, ReductionOp, ReductionSpec, UpsampleSpec};
 use serde_json::{Map, Value, json};
 
 /// A file of the repository.
@@ -33,6 +33,10 @@ fn constructed() -> Vec<Layer> {
         Layer::from(Layer::conv_transpose3d("x", 1, 1)),
         Layer::from(Layer::linear("x", 1, 1)),
         Layer::flatten(),
+        Layer::cat(["x"], 1),
+        Layer::narrow(1, 0, 1),
+        Layer::gate("x"),
+        Layer::upsample(UpsampleSpec::scale_factor(2.0)),
         Layer::from(Layer::group_norm("x", 1)),
         Layer::from(Layer::instance_norm("x")),
         Layer::from(Layer::layer_norm("x", &[1])),
@@ -112,9 +116,11 @@ fn attributes(operator: &str) -> BTreeSet<String> {
 fn sample(operator: &str, attribute: &str) -> Value {
     match attribute {
         "name" | "input" => json!("x"),
+        "inputs" => json!(["x"]),
+        "start" => json!(0),
         "normalized_shape" => json!([1, 4, 4]),
-        "value" | "dim" | "in_features" | "out_features" | "out_channels" | "kernel_size"
-        | "num_groups" | "output_size" => json!(1),
+        "value" | "length" | "dim" | "in_features" | "out_features" | "out_channels"
+        | "kernel_size" | "num_groups" | "output_size" => json!(1),
         _ => panic!("{operator}: {attribute} has no sample"),
     }
 }
@@ -131,11 +137,15 @@ fn required(operator: &str) -> Map<String, Value> {
     given
 }
 
-/// What `clamp` needs besides: at least one of its bounds, which single attributes cannot say.
+/// What `clamp` and `upsample` need besides: at least one of the bounds, and either a size or a factor, which
+/// single attributes cannot say.
 fn valid(operator: &str) -> Map<String, Value> {
     let mut given = required(operator);
     if operator == "clamp" {
         given.insert("min".to_owned(), json!(0.0));
+    }
+    if operator == "upsample" {
+        given.insert("size".to_owned(), json!(1));
     }
     given
 }

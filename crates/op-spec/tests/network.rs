@@ -120,7 +120,7 @@ fn errors_name_the_layer_and_the_attribute() {
         of_layers(r#"{"relu": {}}"#) => "layer 0: unknown field `relu`";
         of_layers(&relu("y", "z")) => "layer 0: y: relu: there is no value z before it, only x";
         of_layers(&[relu("a", "x"), relu("a", "a")].join(",")) => "graph: two values have the name a";
-        of_layers(&[relu("a", "x"), relu("z", "a")].join(", ")) => "graph: the output is y, must be z";
+        of_layers(&[relu("a", "x"), relu("z", "a")].join(", ")) => "graph: the output y is no value that a layer gives";
         of_layers("") => "graph: layers are none, minimum 1";
         read("[]") => "expected a network, an object with version, input, layers and output";
         read(r#"{"version": 2, "layer": []}"#) => "version: is 2, expected 1";

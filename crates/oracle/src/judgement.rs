@@ -8,7 +8,7 @@ use op_spec::graph::{GraphError, GraphProblem, LayerProblem, Operand, ShapedLaye
 use rayon::prelude::*;
 
 use crate::bounded::store;
-use crate::operators::{Given, arithmetic, group_norm};
+use crate::operators::{Given, arithmetic, cat, gate, group_norm};
 use crate::{Bounded, Case, Expected, Precision, operators};
 
 impl Case {
@@ -30,9 +30,9 @@ impl Case {
                 let mut inputs = vec![x.mapv(f64::from)];
                 let first = number * count;
                 inputs.extend(self.wide_inputs(&problem, first..first + x.len_of(Axis(0))));
-                let sample = self.walk(inputs, |index, x, residual| {
+                let sample = self.walk(inputs, |index, x, others| {
                     let mut parameters = self.parameters_of(index, &parameters);
-                    parameters.extend(residual);
+                    parameters.extend(others);
                     operators::of(&problem.steps[index].problem).reference(&x, &parameters)
                 });
                 y.assign(&sample);
@@ -186,7 +186,7 @@ impl Case {
             }
             _ => None,
         };
-        self.walk(inputs.collect(), |index, x, residual| {
+        self.walk(inputs.collect(), |index, x, others| {
             let of_layer = self.parameters_of(index, parameters);
             let y = if index
                 .checked_sub(1)
@@ -198,24 +198,15 @@ impl Case {
                 let x = x.bounded();
                 x.through_folded(norm, &of_layer, scale, precision).into()
             } else {
-                x.through(
-                    &problem.steps[index].problem,
-                    of_layer,
-                    residual,
-                    precisions,
-                )
+                x.through(&problem.steps[index].problem, of_layer, others, precisions)
             };
             done(1);
             y
         })
     }
 
-    /// The output of the last layer: `layer` gives each one's, by its number, first operand and residual.
-    fn walk<T: Clone>(
-        &self,
-        inputs: Vec<T>,
-        mut layer: impl FnMut(usize, T, Option<&T>) -> T,
-    ) -> T {
+    /// The graph's first output: `layer` gives each one's, by its number, first operand and the others.
+    fn walk<T: Clone>(&self, inputs: Vec<T>, mut layer: impl FnMut(usize, T, &[T]) -> T) -> T {
         let (inputs_len, layers) = (inputs.len(), self.graph.layers().len());
         let slot = |operand: &Operand| match *operand {
             Operand::Input(input) => input,
@@ -229,6 +220,8 @@ impl Case {
             let operands = self.graph.operands(index).iter();
             operands.for_each(|operand| reads[slot(operand)] += 1);
         }
+        let output = inputs_len + self.graph.outputs()[0];
+        reads[output] += 1;
         for index in 0..layers {
             let (first, others) = self.graph.operands(index).split_first().expect("one");
             let mut read = |operand: &Operand| {
@@ -240,11 +233,12 @@ impl Case {
                 }
                 .expect("it was given before")
             };
-            let (x, residual) = (read(first), others.first().map(read));
-            values[inputs_len + index] = Some(layer(index, x, residual.as_ref()));
+            let x = read(first);
+            let others: Vec<T> = others.iter().map(read).collect();
+            values[inputs_len + index] = Some(layer(index, x, &others));
         }
-        let y = values.pop().flatten();
-        y.expect("the last layer was done")
+        let y = values.swap_remove(output);
+        y.expect("its layer was done")
     }
 
     /// How many samples of a batch are computed together: all where they depend on each other.
@@ -301,8 +295,7 @@ impl Case {
 
 /// The output's shape with a batch.
 fn batched_output(problem: &GraphProblem) -> &[usize] {
-    let last = problem.steps.last();
-    &last.expect("a graph has a layer").output
+    &problem.steps[problem.outputs[0]].output
 }
 
 /// What was computed of a batch, as the input has it.
@@ -330,7 +323,7 @@ impl Bounded {
             .through(
                 layer,
                 parameters.to_vec(),
-                None,
+                &[],
                 std::slice::from_ref(precision),
             )
             .bounded()
@@ -377,15 +370,15 @@ impl Computed {
         }
     }
 
-    /// As [`Bounded::through`], with a residual, which may be off itself.
+    /// As [`Bounded::through`], with further operands, which may be off themselves.
     fn through<'a>(
         self,
         layer: &LayerProblem,
         mut parameters: Vec<&'a ArrayD<f64>>,
-        residual: Option<&'a Computed>,
+        others: &'a [Computed],
         precisions: &[Precision],
     ) -> Computed {
-        parameters.extend(residual.map(|residual| &residual.values));
+        parameters.extend(others.iter().map(|other| &other.values));
         let (operator, parameters) = (operators::of(layer), &parameters[..]);
         let values = operator.reference(&self.values, parameters);
         let of = Given {
@@ -393,13 +386,27 @@ impl Computed {
             y: &values,
             parameters,
         };
-        let mut tolerances = match (layer, residual) {
-            (LayerProblem::Arithmetic(problem), Some(residual)) => {
+        let mut tolerances = match (layer, others) {
+            (LayerProblem::Arithmetic(problem), [residual]) => {
                 let both = self.tolerances.iter().zip(&residual.tolerances);
                 let both = both.zip(precisions).map(|((t, u), precision)| {
                     arithmetic::tolerance_of_both(problem.operation, &of, [t, u], precision)
                 });
                 both.collect()
+            }
+            (LayerProblem::Gate(_), [residual]) => {
+                let both = self.tolerances.iter().zip(&residual.tolerances);
+                let both = both.zip(precisions);
+                both.map(|((t, u), precision)| gate::of_both(&of, [t, u], precision))
+                    .collect()
+            }
+            (LayerProblem::Cat(problem), others) => {
+                let each = self.tolerances.iter().enumerate();
+                let each = each.map(|(index, t)| {
+                    let others = others.iter().map(|other| &other.tolerances[index]);
+                    cat::joined(problem, t, others)
+                });
+                each.collect()
             }
             _ => operator.tolerances(&of, self.tolerances, precisions),
         };

@@ -19,7 +19,7 @@ use crate::operators::MAX_PARAMETERS;
 use crate::parameters::Parameters;
 
 /// What the layers of `graph` make of `inputs`, the first one and the further ones, whose shapes are the
-/// problem's: f32, statistics in float64.
+/// problem's: all outputs, f32, statistics in float64.
 ///
 /// # Errors
 /// [`OutOfMemory`](crate::Error::OutOfMemory).
@@ -31,7 +31,7 @@ pub(crate) fn run(
     problem: &GraphProblem,
     parameters: &Parameters,
     inputs: &[ArrayViewD<'_, f32>],
-) -> Result<ArrayD<f32>> {
+) -> Result<Vec<ArrayD<f32>>> {
     Ok(run_renewing(graph, problem, parameters, inputs)?.0)
 }
 
@@ -50,7 +50,7 @@ pub(crate) fn run_renewing(
     problem: &GraphProblem,
     parameters: &Parameters,
     inputs: &[ArrayViewD<'_, f32>],
-) -> Result<(ArrayD<f32>, Renewed)> {
+) -> Result<(Vec<ArrayD<f32>>, Renewed)> {
     let mut renewed = Renewed::new();
     assert_eq!(inputs[0].shape(), problem.input_shape());
     let shapes = problem.inputs.iter().map(|input| &input.shape[..]);
@@ -68,6 +68,9 @@ pub(crate) fn run_renewing(
             }
         }
     }
+    for &output in graph.outputs() {
+        last_reads[output] = usize::MAX;
+    }
     for (number, path) in graph.paths().iter().enumerate() {
         let value = |operand: Operand| match operand {
             Operand::Input(input) => &*inputs[input],
@@ -77,9 +80,9 @@ pub(crate) fn run_renewing(
             }
         };
         let parameter = |layer: usize, index: usize| {
-            // A residual stands in the place of a parameter.
-            if let (&[_, residual], 0) = (graph.operands(layer), index) {
-                return Some(value(residual));
+            // What a layer takes besides stands in the place of parameters.
+            if let Some(&other) = graph.operands(layer).get(1 + index) {
+                return Some(value(other));
             }
             let slot = *graph.parameters_of(layer).get(index)?;
             let values = parameters.values()[slot].as_slice();
@@ -122,13 +125,14 @@ pub(crate) fn run_renewing(
             }
         }
     }
-    let y = outputs.pop().flatten();
-    let y = y.expect("the last layer ends a path");
-    let y = match problem.is_batched {
-        true => y,
-        false => y.remove_axis(Axis(0)),
-    };
-    Ok((y, renewed))
+    let given = graph.outputs().iter().map(|&output| {
+        let y = outputs[output].take().expect("an output ends a path, once");
+        match problem.is_batched {
+            true => y,
+            false => y.remove_axis(Axis(0)),
+        }
+    });
+    Ok((given.collect(), renewed))
 }
 
 /// The norm by the batch's statistics that a layer is, if it is one.
@@ -210,6 +214,7 @@ fn output_shape(form: &NormalForm, input: &[usize]) -> Vec<usize> {
     match form.epilogue.reduce {
         Some((_, Reduction::Pool(pool))) => output[2..].copy_from_slice(&pool.output_shape()[2..]),
         Some((_, Reduction::MaxPool2d(pool))) => output[2..].copy_from_slice(&pool.output),
+        Some((_, Reduction::Upsample(of))) => output[2..].copy_from_slice(&of.output_shape()[2..]),
         Some((_, Reduction::Axes(problem))) => return problem.output_shape(&output),
         Some((_, Reduction::Softmax(_) | Reduction::LayerNorm(_))) | None => {}
     }

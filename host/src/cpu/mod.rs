@@ -9,6 +9,7 @@
 //! Work is spread over rayon's threads. Its division depends on the problem alone, never on the number of
 //! threads or the batch, so results repeat bit for bit.
 
+mod by_itself;
 mod conv;
 mod conv_transpose;
 mod graph;
@@ -20,6 +21,7 @@ mod pool;
 mod reduction;
 mod softmax;
 mod stage;
+mod upsample;
 
 use std::borrow::Cow;
 

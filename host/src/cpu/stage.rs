@@ -9,6 +9,7 @@ use op_spec::graph::{GraphProblem, NormalForm, Pointwise, Reduction};
 use op_spec::{ConvProblem, ConvTransposeProblem};
 use rayon::prelude::*;
 
+use super::by_itself::Alone;
 use super::conv::{convolve_sample, fill_pad};
 use super::conv_transpose::convolve_transposed;
 use super::dense;
@@ -18,6 +19,7 @@ use super::moments::{Moments, normalize_row};
 use super::pool::pool_sample;
 use super::reduction::reduce_sample;
 use super::softmax::softmax_sample;
+use super::upsample::upsample_sample;
 use crate::error::Result;
 use crate::host_memory::{affordable, reserve, resize, zeroed};
 
@@ -104,6 +106,7 @@ struct Buffers {
 
 /// A run of layers, with its parameters.
 pub(super) struct Stage<'a> {
+    by_itself: Option<Alone<'a>>,
     convolution: Option<Convolution<'a>>,
     norm: Option<Norm<'a>>,
     pointwise: Vec<Map<'a>>,
@@ -216,7 +219,13 @@ impl<'a> Stage<'a> {
                 [channels, spatial @ ..] => (*channels, spatial.iter().product()),
             },
         };
+        let by_itself = form.by_itself;
+        let by_itself = by_itself.map(|(layer, of)| Alone {
+            of,
+            others: (0..).map_while(|index| parameter(layer, index)).collect(),
+        });
         Self {
+            by_itself,
             convolution,
             norm,
             pointwise: maps(&epilogue.list),
@@ -247,23 +256,32 @@ impl<'a> Stage<'a> {
 
     /// Sample `number`.
     fn run(&self, number: usize, x: &[f32], y: &mut [f32], mapped: &mut Vec<f32>) -> Result<()> {
+        if let Some(by_itself) = &self.by_itself {
+            by_itself.run(number, x, y);
+            return Ok(());
+        }
         let Some(reduction) = self.reduction else {
             self.convolve(x, y)?;
             self.map_groups(number, y);
             return Ok(());
         };
-        if let Reduction::Pool(pool) = &reduction
-            && self.is_alone()
-        {
-            pool_sample(x, y, pool);
-            return Ok(());
+        let of_windows = |x: &[f32], y: &mut [f32]| match &reduction {
+            Reduction::Pool(pool) => {
+                pool_sample(x, y, pool);
+                Ok(())
+            }
+            Reduction::Upsample(problem) => upsample_sample(x, y, problem),
+            _ => unreachable!("one of these"),
+        };
+        if matches!(reduction, Reduction::Pool(_) | Reduction::Upsample(_)) && self.is_alone() {
+            return of_windows(x, y);
         }
         resize(mapped, self.mapped_len)?;
         self.convolve(x, mapped)?;
         match reduction {
-            Reduction::Pool(pool) => {
+            Reduction::Pool(_) | Reduction::Upsample(_) => {
                 self.map_groups(number, mapped);
-                pool_sample(mapped, y, &pool);
+                of_windows(mapped, y)?;
                 let pooled = y.len() / (self.mapped_len / self.plane);
                 for (c, y) in y.chunks_exact_mut(pooled).enumerate() {
                     let first = number * self.output_len + c * pooled;

@@ -7,12 +7,13 @@ use op_spec::Layout;
 use op_spec::graph::{LayerProblem, Operand};
 
 use super::choice::Chosen;
-use super::epilogue::{Map, Plan, Pool, ReducedChannels, SeriesKernel, Store};
+use super::epilogue::{Map, Plan, Pool, ReducedChannels, SeriesKernel, Store, WindowsKernel};
 use super::launches::{alone, geometry};
 use super::produced::Produced;
 use super::producer::Producer;
-use super::region::{Query, output_layout};
+use super::region::Query;
 use super::table::Lowered;
+use crate::device::Order;
 use crate::error::Result;
 use crate::operators::batch_norm;
 use crate::operators::conv::{Filters, append_pad};
@@ -30,8 +31,8 @@ use crate::operators::one_launch::{
 };
 use crate::operators::pointwise::{ListStep, steps};
 use crate::operators::{
-    self, Affine, ConvolutionParameters, Preparations, conv_transpose, layer_norm, pointwise, pool,
-    softmax,
+    self, Affine, ConvolutionParameters, Preparations, conv_transpose, gate, layer_norm, pointwise,
+    pool, rows, softmax, upsample,
 };
 use crate::program::{ProgramBuilder, Value};
 use launch_config::norm::NormGeometry;
@@ -135,12 +136,15 @@ impl<'a> Appending<'a> {
         }
     }
 
-    /// The graph's output, which the last layer gives, in its layout.
-    pub(crate) fn output(&mut self) -> Result<Value> {
-        let last = self.of.graph.layers().len() - 1;
-        let y = self.operand(Operand::Layer(last));
-        let layout = output_layout(self.of.problem, &self.of.order(0), self.of.options);
-        self.program.in_layout(y, layout)
+    /// The graph's outputs, in their layouts.
+    pub(crate) fn outputs(&mut self) -> Result<Vec<Value>> {
+        let outputs = self.of.graph.outputs().iter().enumerate();
+        let output = |(index, &layer)| {
+            let y = self.operand(Operand::Layer(layer));
+            let layout = self.of.output_layout(index);
+            self.program.in_layout(y, layout)
+        };
+        outputs.map(output).collect()
     }
 
     /// The second operand of a layer that has two, as a dense tensor of a layout.
@@ -279,7 +283,13 @@ impl<'a> Appending<'a> {
             Plan::Pool(pool) => self.pool(&produced, pool),
             Plan::Windows(windows) => {
                 let (program, x) = (&mut *self.program, produced.value());
-                let pooled = pool::append_nhwc(program, x, &windows.geometry, &windows.output)?;
+                let output = &windows.output;
+                let pooled = match &windows.kernel {
+                    WindowsKernel::Pool(windows) => pool::append_nhwc(program, x, windows, output)?,
+                    WindowsKernel::Upsample(geometry) => {
+                        upsample::append_nhwc(program, x, geometry, output)?
+                    }
+                };
                 pointwise::append(program, pooled, &steps(&windows.functions))
             }
             Plan::ReducedChannels(reduced) => self.reduce_channels(&produced, reduced),
@@ -301,6 +311,20 @@ impl<'a> Appending<'a> {
                 // The folded norm always has weight and bias.
                 (norm.weight, norm.bias) = (true, true);
                 group_norm::append(self.program, produced.value(), affine, norm.geometry()?)
+            }
+            Plan::Gate(plan) => {
+                let gate = self.residual(plan.layer, Layout::Nchw)?;
+                let (x, nhwc) = (produced.value(), plan.nhwc.as_ref());
+                gate::append(self.program, x, gate, &plan.problem, nhwc)
+            }
+            Plan::Rows(plan) => {
+                let mut operands = vec![produced.value()];
+                for &other in &self.of.graph.operands(plan.layer)[1..] {
+                    let other = self.operand(other);
+                    operands.push(self.program.in_layout(other, plan.layout)?);
+                }
+                let order = Order::of_layout(&plan.output, plan.layout)?;
+                rows::append(self.program, &operands, &plan.copies, &plan.output, order)
             }
             Plan::Series(of) => {
                 let folded = self.folded(&of.behind.affine)?;

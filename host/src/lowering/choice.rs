@@ -16,7 +16,7 @@ use op_spec::graph::{GraphProblem, LayerProblem, NormalForm, Operand};
 use super::Options;
 use super::launches::plan_launches;
 use super::producer::Producer;
-use super::region::{Considered, Query, Region, RegionFacts, Verdict, output_layout};
+use super::region::{Considered, Query, Region, RegionFacts, Verdict};
 use super::table::{Lowered, TABLE};
 #[cfg(any(test, feature = "lab"))]
 use crate::device::{DType, DeviceProperties, Order};
@@ -253,10 +253,15 @@ fn ask<'a>(
         form: NormalForm::of(query.problem, computed.iter().copied()).ok(),
         layers: computed,
         input,
-        output: match last + 1 == written.len() {
+        output: match query
+            .graph
+            .outputs()
+            .iter()
+            .position(|&layer| layer == last)
+        {
             _ if is_flattened => Layout::Nchw,
-            true => output_layout(query.problem, &query.order(0), query.options),
-            false => input,
+            Some(output) => query.output_layout(output),
+            None => input,
         },
     };
     let mut considered = Vec::new();

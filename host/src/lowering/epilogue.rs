@@ -6,16 +6,21 @@ use launch_config::pointwise::{Function, MAX_STEPS, OperandList, PointwiseList, 
 use op_spec::graph::{ChannelAffine, Epilogue, NormalForm, Pointwise, Reduction};
 use op_spec::{ArithmeticOp, ArithmeticProblem, PointwiseProblem, PreluProblem, ScaleProblem};
 
+mod gate;
 mod pool;
+mod reduced_channels;
+mod rows;
 mod series;
 
-pub(super) use pool::{Pool, Windows};
+pub(super) use gate::Gate;
+pub(super) use pool::{Pool, Windows, WindowsKernel};
+pub(super) use reduced_channels::ReducedChannels;
+pub(super) use rows::Rows;
 pub(super) use series::{Series, SeriesKernel};
 
 use super::region::Region;
 use crate::operators::pointwise::{ListStep, keeps_in_launches};
-use crate::operators::reduction::OfChannels;
-use crate::spec::{BatchNormProblem, ClampProblem, GroupNormProblem, ReductionOp};
+use crate::spec::{BatchNormProblem, GroupNormProblem};
 use launch_config::implicit_gemm::Epilogue as StoreEpilogue;
 use launch_config::{Presence, Refusal};
 
@@ -44,6 +49,10 @@ pub(super) enum Plan {
     Series(Series),
     /// Pointwise functions and residuals.
     List(Vec<ListStep<usize>>),
+    /// Parts of rows, for a `cat` or a `narrow`.
+    Rows(Rows),
+    /// A gate.
+    Gate(Gate),
 }
 
 impl Plan {
@@ -72,6 +81,8 @@ impl Plan {
                 "softmax or layer norm, arithmetic with parameters, functions and a residual in one launch"
             }
             Plan::List(_) => "pointwise functions and a residual, up to eight functions a launch",
+            Plan::Rows(_) => "parts of rows, a launch for each operand",
+            Plan::Gate(_) => "a product with the channels of another value",
         }
     }
 
@@ -94,9 +105,7 @@ impl Plan {
             Plan::Map(map) | Plan::NormScale(map) | Plan::FoldedScale(map) => Some(map.norm),
             Plan::Pool(pool) => pool.norm,
             Plan::ReducedChannels(reduced) => reduced.norm,
-            Plan::Whole | Plan::Store(_) | Plan::Windows(_) | Plan::Series(_) | Plan::List(_) => {
-                None
-            }
+            _ => None,
         }
     }
 }
@@ -282,59 +291,6 @@ impl Map {
     }
 }
 
-/// `reduce(clamp(norm(x * m)) * m)` over the channels with a norm of single channels; without the norm
-/// `reduce(clamp(x) * m)`.
-#[derive(Debug, Clone)]
-pub(super) struct ReducedChannels {
-    pub(super) norm: Option<(usize, GroupNormProblem)>,
-    pub(super) clamp: ClampProblem,
-    pub(super) reduction: OfChannels,
-    /// The layer of the factors.
-    pub(super) factors: usize,
-}
-
-impl ReducedChannels {
-    pub(super) fn of(region: &Region<'_>, form: &Epilogue) -> Result<ReducedChannels, Refusal> {
-        let expected = "one factor, a norm of each channel, clamp, the same factor, a reduction over the channels";
-        let refusal = Refusal::Layers { expected };
-        let Some((_, Reduction::Axes(reduction))) = &form.reduce else {
-            return Err(refusal);
-        };
-        let reduction = OfChannels::new(reduction).ok_or(refusal)?;
-        if reduction.operation() == ReductionOp::LogSumExp {
-            return Err(Refusal::Needs("max, min, sum or mean as the reduction"));
-        }
-        let [(_, function), (behind, Pointwise::Scale(_))] = form.list[..] else {
-            return Err(refusal);
-        };
-        let clamp = function.as_clamp().ok_or(refusal)?;
-        if !form.affine.is_empty() || !form.after.is_empty() {
-            return Err(refusal);
-        }
-        if let Some((_, norm)) = form.norm {
-            let [(before, _)] = form.before[..] else {
-                return Err(refusal);
-            };
-            if norm.channels_per_group() != 1 {
-                return Err(refusal);
-            }
-            let [first, second] =
-                [before, behind].map(|layer| region.of.graph.parameters_of(layer));
-            if first != second {
-                return Err(Refusal::Needs(
-                    "the same factor before the norm and behind the clamp",
-                ));
-            }
-        }
-        Ok(ReducedChannels {
-            norm: form.norm,
-            clamp,
-            reduction,
-            factors: behind,
-        })
-    }
-}
-
 /// The plan behind a producer with moments: the first kind with a norm that accepts the form.
 ///
 /// # Errors
@@ -368,6 +324,12 @@ pub(super) fn of_tensor(region: &Region<'_>, form: &NormalForm) -> Result<Plan, 
     let refusal = Refusal::Layers { expected };
     if form.convolution.is_some() || form.transposed.is_some() {
         return Err(refusal);
+    }
+    if let Some(rows) = Rows::of(region, form) {
+        return Ok(Plan::Rows(rows));
+    }
+    if let Some(gate) = Gate::of(region, form) {
+        return Ok(Plan::Gate(gate));
     }
     let form = &form.epilogue;
     if let Some((_, Reduction::Softmax(_) | Reduction::LayerNorm(_))) = &form.reduce {

@@ -10,9 +10,9 @@ use op_spec::graph::{ChannelAffine, LayerProblem, NormalForm, Operand, Pointwise
 use op_spec::{GroupNormProblem, Layout};
 
 use super::choice::Chosen;
-use super::epilogue::{Plan, Pool, SeriesKernel, Store};
+use super::epilogue::{Plan, Pool, SeriesKernel, Store, WindowsKernel};
 use super::producer::Producer;
-use super::region::{Query, output_layout};
+use super::region::Query;
 use super::table::Lowered;
 use crate::device::{DType, Order};
 use crate::error::Result;
@@ -26,7 +26,8 @@ use crate::operators::fused::{
 };
 use crate::operators::pointwise::{ListStep, steps};
 use crate::operators::{
-    self, arithmetic, batch_norm, group_norm, layer_norm, norm_statistics, pointwise, pool, softmax,
+    self, arithmetic, batch_norm, gate, group_norm, layer_norm, norm_statistics, pointwise, pool,
+    rows, softmax, upsample,
 };
 use crate::program::{LaunchPlan, plan_reformat};
 
@@ -50,9 +51,10 @@ pub(super) fn plan_launches(query: Query<'_>, chosen: &mut [Chosen]) -> Result<(
         let last = region.layers[region.layers.len() - 1];
         planning.values.written[last] = region.lowered.writes;
         if index + 1 == regions {
-            // The graph's output, which its last layer gives.
-            let layout = output_layout(query.problem, &query.order(0), query.options);
-            planning.in_layout(Operand::Layer(query.graph.layers().len() - 1), layout)?;
+            // The graph's outputs.
+            for (output, &layer) in query.graph.outputs().iter().enumerate() {
+                planning.in_layout(Operand::Layer(layer), query.output_layout(output))?;
+            }
         }
         let plan = planning.plan;
         let launched = plan
@@ -249,7 +251,14 @@ impl Planning<'_> {
             }
             Plan::Pool(pool) => self.pool(lowered, pool),
             Plan::Windows(windows) => {
-                pool::plan_nhwc(&mut self.plan, dtype, &windows.geometry)?;
+                match &windows.kernel {
+                    WindowsKernel::Pool(windows) => {
+                        pool::plan_nhwc(&mut self.plan, dtype, windows)?;
+                    }
+                    WindowsKernel::Upsample(geometry) => {
+                        upsample::plan_nhwc(&mut self.plan, dtype, geometry)?;
+                    }
+                }
                 let len = output.iter().map(|&extent| extent as u64).product();
                 pointwise::plan(&mut self.plan, dtype, len, &steps::<()>(&windows.functions))
             }
@@ -290,6 +299,16 @@ impl Planning<'_> {
                         layer_norm::plan_rows(&mut self.plan, dtype, problem)
                     }
                 }
+            }
+            Plan::Gate(plan) => {
+                self.residual(plan.layer, Layout::Nchw)?;
+                gate::plan(&mut self.plan, dtype, &plan.problem, plan.nhwc.as_ref())
+            }
+            Plan::Rows(plan) => {
+                for &other in &query.graph.operands(plan.layer)[1..] {
+                    self.in_layout(other, plan.layout)?;
+                }
+                rows::plan(&mut self.plan, dtype, &plan.copies)
             }
             Plan::List(list) => {
                 self.residuals(list, lowered.writes)?;

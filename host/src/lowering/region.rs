@@ -100,10 +100,23 @@ fn layout_of(order: &Order, shape: &[usize]) -> Layout {
     }
 }
 
-/// The layout of the output of a graph whose first input has this order. Without a batch it is NCHW.
-pub(crate) fn output_layout(problem: &GraphProblem, first: &Order, options: &Options) -> Layout {
+impl Query<'_> {
+    /// The layout of an output of the graph.
+    pub(super) fn output_layout(&self, output: usize) -> Layout {
+        output_layout(self.problem, output, &self.order(0), self.options)
+    }
+}
+
+/// The layout of an output of a graph whose first input has this order. Without a batch it is NCHW.
+pub(crate) fn output_layout(
+    problem: &GraphProblem,
+    output: usize,
+    first: &Order,
+    options: &Options,
+) -> Layout {
     let input = &problem.steps[0].input;
-    let has_its_axes = problem.output_shape().len() == input.len();
+    let output = &problem.steps[problem.outputs[output]].output;
+    let has_its_axes = output.len() == input.len();
     match options.output_layout {
         _ if !(problem.is_batched && has_its_axes) => Layout::Nchw,
         Some(layout) => layout,

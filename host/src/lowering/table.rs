@@ -329,6 +329,8 @@ pub(super) const TABLE: [Row; 9] = [
                 Plan::List(_) if region.is_dense_nhwc() => Layout::Nhwc,
                 Plan::Windows(_) => Layout::Nhwc,
                 Plan::Series(ref series) => series.layout,
+                Plan::Rows(ref rows) => rows.layout,
+                Plan::Gate(ref gate) => gate.layout(),
                 _ => Layout::Nchw,
             };
             Ok(Lowered::without_moments(Producer::Tensor, plan).in_layout(layout))

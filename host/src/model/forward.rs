@@ -159,7 +159,8 @@ impl Model {
         Ok(problem.output_shape().to_vec())
     }
 
-    /// The output for `x`, on the stream of `x`, under the default options. Nothing waits for the device.
+    /// The output for `x`, on the stream of `x`, under the default options. Nothing waits for the device. Of
+    /// a graph with several outputs it is the first one; [`forward_all`](Self::forward_all) gives all.
     ///
     /// An `x` without a batch gives an output without one, see [`Graph::lacks_batch`].
     ///
@@ -192,18 +193,55 @@ impl Model {
         self.forward_arranged(&inputs, options)
     }
 
-    /// The same for all inputs in the graph's order.
+    /// All outputs of the graph, in the order of [`Graph::outputs`]; otherwise as
+    /// [`forward_with`](Self::forward_with).
+    ///
+    /// # Errors
+    /// As there.
+    ///
+    /// # Examples
+    /// ```
+    /// use convfuse::graph::{Graph, Layer};
+    /// use convfuse::{Device, Model, Options, Tensor, data};
+    ///
+    /// let stream = Device::best().stream()?;
+    /// let graph = Graph::builder("x", 3)
+    ///     .layer("features", "x", Layer::conv2d("conv", 8, 3))
+    ///     .layer("small", "features", Layer::max_pool2d(2))
+    ///     .output("features")
+    ///     .build("small")?;
+    /// let model = Model::init(&stream, &graph, 7)?;
+    /// let x = Tensor::from_array(&stream, &data::fill(1, (2, 3, 6, 8)))?;
+    /// let outputs = model.forward_all(&x, &Options::default())?;
+    /// assert_eq!(outputs[0].shape(), [2, 8, 2, 3]);
+    /// assert_eq!(outputs[1].shape(), [2, 8, 4, 6]);
+    /// # Ok::<(), convfuse::Error>(())
+    /// ```
+    pub fn forward_all<'a>(
+        &self,
+        inputs: impl Into<Inputs<&'a Tensor>>,
+        options: &Options,
+    ) -> Result<Vec<Tensor>> {
+        let inputs = inputs.into().arranged(OPERATOR, self.graph().inputs())?;
+        self.forward_all_arranged(&inputs, options)
+    }
+
+    /// The first output, for all inputs in the graph's order.
     pub(super) fn forward_arranged(&self, inputs: &[&Tensor], options: &Options) -> Result<Tensor> {
+        Ok(self.forward_all_arranged(inputs, options)?.remove(0))
+    }
+
+    /// All outputs, for all inputs in the graph's order.
+    fn forward_all_arranged(&self, inputs: &[&Tensor], options: &Options) -> Result<Vec<Tensor>> {
         let orders = self.orders(OPERATOR, inputs, &self.stream)?;
         let x = inputs[0];
         if x.device().is_cpu() {
             let problem = self.graph().problem(x.shape())?;
-            let layout = lowering::output_layout(&problem, &orders[0], options);
+            let layout = |output| lowering::output_layout(&problem, output, &orders[0], options);
             return self.run_on_cpu(inputs, x.stream(), layout);
         }
         let program = self.program(x.shape(), &orders, options)?;
-        let mut outputs = program.run_once(OPERATOR, x.stream(), inputs)?;
-        Ok(outputs.remove(0))
+        program.run_once(OPERATOR, x.stream(), inputs)
     }
 
     /// How these inputs lie. Refuses those of another element type, those that are not on the device of
@@ -286,20 +324,23 @@ impl Model {
         Explanation::of_query(query, &stored)
     }
 
-    /// One pass of the CPU backend, whose result belongs to `stream` and has this layout.
+    /// One pass of the CPU backend, whose results belong to `stream` and have these layouts.
     pub(super) fn run_on_cpu(
         &self,
         inputs: &[&Tensor],
         stream: &Stream,
-        layout: Layout,
-    ) -> Result<Tensor> {
+        layout: impl Fn(usize) -> Layout,
+    ) -> Result<Vec<Tensor>> {
         let (shared, x) = (&*self.shared, inputs[0]);
         let problem = shared.graph.problem(x.shape())?;
         let values = inputs.iter().map(|input| input.host_f32());
         let values = values.collect::<Result<Vec<_>>>()?;
         let views: Vec<_> = values.iter().map(|values| values.view()).collect();
-        let y = cpu::run(&shared.graph, &problem, self.parameters()?, &views)?;
-        Tensor::from_cpu(stream, y, x.dtype(), layout)
+        let outputs = cpu::run(&shared.graph, &problem, self.parameters()?, &views)?;
+        let outputs = outputs.into_iter().enumerate();
+        outputs
+            .map(|(output, y)| Tensor::from_cpu(stream, y, x.dtype(), layout(output)))
+            .collect()
     }
 
     /// The launches for a first input of this shape where the inputs lie like this, on a device that runs

@@ -281,7 +281,7 @@ impl Launches {
             let (actual, expected) = (parameters.len(), self.given.len());
             return Err(ParametersError::Count { actual, expected }.into());
         }
-        let expected = 1 + self.renewed.len();
+        let expected = self.graph.outputs().len() + self.renewed.len();
         if outputs.len() != expected {
             let (operator, actual) = (OPERATOR, outputs.len());
             return Err(InputsError::Outputs {
@@ -323,16 +323,27 @@ impl Launches {
         }
     }
 
-    /// The shape of what it computes.
+    /// The shape of what it computes, of the first output if there are several.
     #[must_use]
     pub fn output_shape(&self) -> &[usize] {
         self.problem.output_shape()
     }
 
-    /// The layout of the output, in which it is dense.
+    /// The layout of the first output, in which it is dense.
     #[must_use]
     pub fn output_layout(&self) -> Layout {
-        output_layout(&self.problem, &self.orders[0], &self.options)
+        self.layout_of_output(0)
+    }
+
+    fn layout_of_output(&self, output: usize) -> Layout {
+        output_layout(&self.problem, output, &self.orders[0], &self.options)
+    }
+
+    /// The shapes of the graph's outputs, and the layouts in which they are dense, in the order of
+    /// [`Graph::outputs`].
+    pub fn outputs(&self) -> impl ExactSizeIterator<Item = (&[usize], Layout)> {
+        let shapes = self.problem.output_shapes().enumerate();
+        shapes.map(|(output, shape)| (shape, self.layout_of_output(output)))
     }
 
     /// The element type of inputs and output.

@@ -18,6 +18,7 @@
 //! ```
 
 mod arrays;
+mod captured;
 mod comparison;
 pub(crate) mod convolution;
 mod explain;
@@ -32,6 +33,7 @@ mod strategy;
 
 #[cfg(any(test, feature = "lab"))]
 pub use arrays::forward_array_cut;
+pub use captured::Captured;
 pub use comparison::{Comparison, Difference, Tolerance};
 #[cfg(any(test, feature = "lab"))]
 pub(crate) use explain::bytes_and_flop;
@@ -41,7 +43,7 @@ pub use explain::{explain_axes, launched_kernels};
 pub use forward::Model;
 pub use inputs::Inputs;
 pub use launches::Launches;
-pub use plan::{Captured, Plan};
+pub use plan::Plan;
 pub use replicas::{ReplicaPlans, Replicas};
 pub use strategy::Strategy;
 

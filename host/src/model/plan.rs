@@ -2,13 +2,13 @@
 
 use std::fmt;
 
-use ndarray::{ArrayBase, Data, Dimension};
 use op_spec::Layout;
 use op_spec::graph::{Graph, GraphInput, GraphProblem};
 
+use super::captured::{CAPTURED, Captured};
 use super::inputs::{Inputs, of_input};
 use super::{Explanation, Model, Options};
-use crate::device::{DType, GpuGraph, Order, Stream, Tensor, in_memory};
+use crate::device::{DType, Order, Stream, Tensor, in_memory};
 use crate::error::{InputsError, Result};
 use crate::lowering::output_layout;
 use crate::program::{Ready, expect_input, expect_output};
@@ -135,15 +135,33 @@ impl Plan {
     /// # Errors
     /// As [`Tensor::zeros`].
     pub fn output(&self) -> Result<Tensor> {
-        let (layout, dtype) = (self.output_layout(), self.model.dtype());
-        let shape = in_memory(self.output_shape(), layout);
-        Tensor::zeros(&self.stream, &shape, dtype)?.laid_out(layout)
+        self.new_output(0, self.output_shape())
     }
 
-    /// The layout of the output, in which it is dense.
+    /// The same for each of the graph's outputs, in the order of [`Graph::outputs`].
+    ///
+    /// # Errors
+    /// As [`Tensor::zeros`].
+    pub fn outputs(&self) -> Result<Vec<Tensor>> {
+        let shapes = self.problem.output_shapes().enumerate();
+        shapes
+            .map(|(output, shape)| self.new_output(output, shape))
+            .collect()
+    }
+
+    fn new_output(&self, output: usize, shape: &[usize]) -> Result<Tensor> {
+        let (layout, dtype) = (self.layout_of_output(output), self.model.dtype());
+        Tensor::zeros(&self.stream, &in_memory(shape, layout), dtype)?.laid_out(layout)
+    }
+
+    /// The layout of the first output, in which it is dense.
     #[must_use]
     pub fn output_layout(&self) -> Layout {
-        output_layout(&self.problem, &self.orders[0], &self.options)
+        self.layout_of_output(0)
+    }
+
+    fn layout_of_output(&self, output: usize) -> Layout {
+        output_layout(&self.problem, output, &self.orders[0], &self.options)
     }
 
     /// Queues one run from these inputs to `y` on the plan's stream.
@@ -169,13 +187,47 @@ impl Plan {
         y: &mut Tensor,
     ) -> Result<()> {
         let inputs = inputs.into().arranged(OPERATOR, self.graph().inputs())?;
-        self.execute_arranged(&inputs, y)
+        self.execute_arranged(&inputs, &mut [y])
+    }
+
+    /// The same to all outputs of the graph, in the order of [`Graph::outputs`];
+    /// [`outputs`](Self::outputs) makes such tensors.
+    ///
+    /// # Errors
+    /// As [`execute`](Self::execute); [`InputsError::Outputs`] for another number of outputs.
+    pub fn execute_all<'a>(
+        &mut self,
+        inputs: impl Into<Inputs<&'a Tensor>>,
+        outputs: &mut [Tensor],
+    ) -> Result<()> {
+        let inputs = inputs.into().arranged(OPERATOR, self.graph().inputs())?;
+        let mut outputs: Vec<&mut Tensor> = outputs.iter_mut().collect();
+        self.execute_arranged(&inputs, &mut outputs)
+    }
+
+    /// Refuses another number of outputs than the graph has.
+    fn must_be_outputs(&self, operator: &'static str, actual: usize) -> Result<()> {
+        let expected = self.problem.outputs.len();
+        match actual == expected {
+            true => Ok(()),
+            false => Err(InputsError::Outputs {
+                operator,
+                actual,
+                expected,
+            }
+            .into()),
+        }
     }
 
     /// The same for all inputs in the graph's order.
-    pub(super) fn execute_arranged(&mut self, inputs: &[&Tensor], y: &mut Tensor) -> Result<()> {
+    pub(super) fn execute_arranged(
+        &mut self,
+        inputs: &[&Tensor],
+        outputs: &mut [&mut Tensor],
+    ) -> Result<()> {
+        self.must_be_outputs(OPERATOR, outputs.len())?;
         if let Some(program) = &mut self.program {
-            return program.run(OPERATOR, inputs, &mut [y]);
+            return program.run(OPERATOR, inputs, outputs);
         }
         // The checks of a program, in its order.
         let (dtype, names) = (self.model.dtype(), self.graph().inputs());
@@ -185,18 +237,21 @@ impl Plan {
             let fits = expect_input(OPERATOR, shape, dtype, order, inputs[index]);
             of_input(names, index, fits)?;
         }
-        let shape = self.problem.output_shape();
-        let order = Order::of_layout(shape, self.output_layout())?;
-        expect_output(OPERATOR, shape, dtype, &order, y)?;
-        y.rewrite((OPERATOR, "output"), &self.stream)?;
+        for (index, (shape, y)) in self.problem.output_shapes().zip(&*outputs).enumerate() {
+            let order = Order::of_layout(shape, self.layout_of_output(index))?;
+            expect_output(OPERATOR, shape, dtype, &order, y)?;
+        }
+        for y in &mut *outputs {
+            y.rewrite((OPERATOR, "output"), &self.stream)?;
+        }
         for (index, input) in inputs.iter().enumerate() {
             let is_here = input.same_device((OPERATOR, "input"), &self.stream);
             of_input(names, index, is_here)?;
         }
-        y.assign(
-            self.model
-                .run_on_cpu(inputs, &self.stream, self.output_layout())?,
-        )
+        let layout = |output| self.layout_of_output(output);
+        let values = self.model.run_on_cpu(inputs, &self.stream, layout)?;
+        let mut both = outputs.iter_mut().zip(values);
+        both.try_for_each(|(y, value)| y.assign(value))
     }
 
     /// The plan as a CUDA graph that reads these inputs, tensors of the plan's own stream, and writes to an
@@ -210,26 +265,38 @@ impl Plan {
     /// [`TensorInUse`](crate::Error::TensorInUse) for an input of another stream; those of
     /// [`execute`](Plan::execute).
     pub fn capture(self, inputs: impl Into<Inputs<Tensor>>) -> Result<Captured> {
-        let y = self.output()?;
-        self.capture_into(inputs, y)
+        let outputs = self.outputs()?;
+        self.capture_all_into(inputs, outputs)
     }
 
     /// The same with an output that is there, over memory of another library for example.
     ///
     /// # Errors
     /// As [`capture`](Self::capture); of the output, those of [`execute`](Self::execute).
-    pub fn capture_into(
+    pub fn capture_into(self, inputs: impl Into<Inputs<Tensor>>, y: Tensor) -> Result<Captured> {
+        self.capture_all_into(inputs, vec![y])
+    }
+
+    /// The same with all outputs of the graph, in the order of [`Graph::outputs`].
+    ///
+    /// # Errors
+    /// As [`capture_into`](Self::capture_into); [`InputsError::Outputs`] for another number of outputs.
+    pub fn capture_all_into(
         self,
         inputs: impl Into<Inputs<Tensor>>,
-        mut y: Tensor,
+        mut outputs: Vec<Tensor>,
     ) -> Result<Captured> {
+        self.must_be_outputs(CAPTURED, outputs.len())?;
         let inputs = inputs.into().arranged(CAPTURED, self.graph().inputs())?;
         let stream = self.stream.clone();
-        y.rewrite((CAPTURED, "output"), &stream)?;
+        for y in &mut outputs {
+            y.rewrite((CAPTURED, "output"), &stream)?;
+        }
         let graph = stream.capture(|recorder| match &self.program {
             Some(program) => {
                 let inputs: Vec<&Tensor> = inputs.iter().collect();
-                program.record(CAPTURED, recorder, &inputs, &[&y])
+                let outputs: Vec<&Tensor> = outputs.iter().collect();
+                program.record(CAPTURED, recorder, &inputs, &outputs)
             }
             None => Ok(()),
         })?;
@@ -238,7 +305,7 @@ impl Plan {
             graph,
             plan,
             inputs,
-            y,
+            outputs,
         })
     }
 
@@ -278,7 +345,7 @@ impl Plan {
         &self.problem.inputs
     }
 
-    /// The shape of what it computes.
+    /// The shape of what it computes, of the first output if there are several.
     pub fn output_shape(&self) -> &[usize] {
         self.problem.output_shape()
     }
@@ -297,102 +364,5 @@ impl fmt::Debug for Plan {
             f,
             "Plan({layers}, {input:?} to {output:?}, {dtype} on {stream:?})"
         )
-    }
-}
-
-/// A plan with its inputs and output as one CUDA graph: a replay costs the host one call, however many
-/// launches it has.
-///
-/// Made by [`Plan::capture`]. It owns all memory that the graph refers to; dropping it waits for the last
-/// replay.
-///
-/// # Examples
-/// ```
-/// use convfuse::graph::presets::KernelBench79;
-/// use convfuse::{Device, Model, Options, Tensor, data};
-///
-/// let stream = Device::best().stream()?;
-/// let model = Model::init(&stream, &KernelBench79::default().chain()?, 7)?;
-/// let plan = model.plan(&stream, &[1, 3, 5, 6, 7], &Options::default())?;
-/// let x = Tensor::from_array(&stream, &data::fill(0, (1, 3, 5, 6, 7)))?;
-/// match plan.capture(x) {
-///     Ok(mut captured) => {
-///         for seed in 0..3 {
-///             captured.write(&data::fill(seed, (1, 3, 5, 6, 7)))?;
-///             captured.replay()?;
-///             println!("{}", captured.output().to_array::<f32>()?.sum());
-///         }
-///     }
-///     Err(error) => println!("{error}"), // where there is no GPU
-/// }
-/// # Ok::<(), convfuse::Error>(())
-/// ```
-pub struct Captured {
-    // Dropped first: it waits for what it works on.
-    graph: GpuGraph,
-    plan: Plan,
-    /// In the graph's order, the first one first.
-    inputs: Vec<Tensor>,
-    y: Tensor,
-}
-
-const CAPTURED: &str = "captured plan";
-
-impl Captured {
-    /// Overwrites the first input, in stream order, and returns once `values` has been read.
-    ///
-    /// # Errors
-    /// [`ShapeMismatch`](crate::Error::ShapeMismatch); [`TensorInUse`](crate::Error::TensorInUse) while other
-    /// handles share the input.
-    pub fn write<S: Data<Elem = f32>, D: Dimension>(
-        &mut self,
-        values: &ArrayBase<S, D>,
-    ) -> Result<()> {
-        self.inputs[0].overwrite((CAPTURED, "input"), values)
-    }
-
-    /// The same for the further input of this name.
-    ///
-    /// # Errors
-    /// [`InputsError::Unknown`](crate::InputsError::Unknown); of that input, those of [`write`](Self::write),
-    /// as [`NamedInput`](crate::Error::NamedInput).
-    pub fn write_input<S: Data<Elem = f32>, D: Dimension>(
-        &mut self,
-        name: &str,
-        values: &ArrayBase<S, D>,
-    ) -> Result<()> {
-        let names = self.plan.graph().inputs();
-        let Some(index) = names.iter().position(|known| known == name) else {
-            return Err(InputsError::Unknown {
-                operator: CAPTURED,
-                name: name.to_owned(),
-                known: names.to_vec(),
-            }
-            .into());
-        };
-        let written = self.inputs[1 + index].overwrite((CAPTURED, "input"), values);
-        written.map_err(|error| error.of_input(name))
-    }
-
-    /// Queues one run on the plan's stream.
-    ///
-    /// # Errors
-    /// [`TensorInUse`](crate::Error::TensorInUse) while other handles share the output.
-    pub fn replay(&mut self) -> Result<()> {
-        self.y.rewrite((CAPTURED, "output"), &self.plan.stream)?;
-        self.graph.launch()
-    }
-
-    /// The output of the last replay. A replay refuses to write to it while a clone of it is held.
-    pub fn output(&self) -> &Tensor {
-        &self.y
-    }
-}
-
-impl fmt::Debug for Captured {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Captured")
-            .field("plan", &self.plan)
-            .finish_non_exhaustive()
     }
 }

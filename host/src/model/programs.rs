@@ -137,13 +137,14 @@ pub(super) fn program_of(
     for region in chosen {
         appending.region(region)?;
     }
-    let y = appending.output()?;
+    let mut outputs = appending.outputs()?;
     program.see_as(x, input);
     for (&value, input) in further.iter().zip(&query.problem.inputs) {
         program.see_as(value, &input.shape);
     }
-    program.see_as(y, query.problem.output_shape());
-    let mut outputs = vec![y];
+    for (&y, shape) in outputs.iter().zip(query.problem.output_shapes()) {
+        program.see_as(y, shape);
+    }
     if let Source::Given = parameters {
         let slots = renewed_parameters(query.graph, query.problem).into_iter();
         let renewed = slots.map(|slot| program.renewed(values[slot]));

@@ -260,7 +260,7 @@ impl ReplicaPlans {
         let mut each = self.plans.iter_mut().zip(ys).enumerate();
         each.try_for_each(|(index, (plan, y))| {
             let inputs: Vec<&Tensor> = inputs.iter().map(|tensors| &tensors[index]).collect();
-            plan.execute_arranged(&inputs, y)
+            plan.execute_arranged(&inputs, &mut [y])
         })
     }
 

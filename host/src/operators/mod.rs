@@ -6,6 +6,7 @@ pub(crate) mod batch_norm;
 pub(crate) mod conv;
 pub(crate) mod conv_transpose;
 pub(crate) mod fused;
+pub(crate) mod gate;
 pub(crate) mod group_norm;
 pub(crate) mod instance_norm;
 pub(crate) mod launching;
@@ -18,8 +19,10 @@ pub(crate) mod pool;
 pub(crate) mod precision;
 pub(crate) mod prelu;
 pub(crate) mod reduction;
+pub(crate) mod rows;
 pub(crate) mod scale;
 pub(crate) mod softmax;
+pub(crate) mod upsample;
 
 use launch_config::KernelGeometry;
 use launch_config::softmax::SoftmaxGeometry;
@@ -63,6 +66,7 @@ pub(crate) fn plan(plan: &mut LaunchPlan, dtype: DType, problem: &LayerProblem) 
             softmax::plan(plan, dtype, &SoftmaxGeometry::of(&problem.softmax, false)?)
         }
         LayerProblem::MaxPool2d(problem) => max_pool2d::plan(plan, dtype, problem),
+        LayerProblem::Upsample(problem) => upsample::plan(plan, dtype, problem),
         LayerProblem::Reduction(problem) => reduction::plan(plan, dtype, problem),
         LayerProblem::MaxPool3d(problem) => pool::plan(plan, dtype, &problem.pool),
         LayerProblem::AvgPool2d(problem) => pool::plan(plan, dtype, &problem.pool),
@@ -137,6 +141,7 @@ pub(crate) fn append(
             softmax::append(program, x, geometry, softmax::Operands::NONE)
         }
         LayerProblem::MaxPool2d(problem) => max_pool2d::append(program, x, problem),
+        LayerProblem::Upsample(problem) => upsample::append(program, x, problem),
         LayerProblem::Reduction(problem) => reduction::append(program, x, problem),
         LayerProblem::MaxPool3d(problem) => pool::append(program, x, &problem.pool),
         LayerProblem::AvgPool2d(problem) => pool::append(program, x, &problem.pool),

@@ -9,6 +9,7 @@ use std::ops::Range;
 use cuda_std::emulator::Launch;
 use cuda_std::{Family, KernelArgs, Label, Storage};
 use launch_config::LaunchShape;
+use launch_config::copy_rows::{RowsGeometry, RowsOf};
 use launch_config::copy_strided::{Collapsed, CopyGeometry};
 use launch_config::elementwise::{BLOCK_ELEMENTS, ChannelGeometry, shape};
 use launch_config::norm::NormGeometry;
@@ -17,6 +18,7 @@ use op_spec::graph::Layer;
 use op_spec::{Conv2dSpec, PaddingMode};
 
 use super::super::kernels::conv::CONV_PAD;
+use super::super::kernels::copy_rows::COPY_ROWS;
 use super::super::kernels::copy_strided::COPY_STRIDED;
 use super::super::kernels::fused::group_norm_scale_pointwise::GROUP_NORM_SCALE_POINTWISE;
 use super::super::kernels::pointwise::{POINTWISE, POINTWISE_RESIDUAL};
@@ -193,7 +195,7 @@ pub(crate) fn elementwise(run: &Run) -> Outcome {
     })
 }
 
-/// Padded planes, and strided copies.
+/// Padded planes, strided copies, and parts of rows.
 pub(crate) fn moved(run: &Run) -> Outcome {
     let labels = [label::<f32>()];
     let (planes, inner) = (4, [44_000, 45_001]);
@@ -250,6 +252,24 @@ pub(crate) fn moved(run: &Run) -> Outcome {
         // The last elements are the last block's, whatever its tile.
         let what = format!("{shape:?} by {strides:?}");
         y.are(&what, g.elements - 3..g.elements, from)?;
+    }
+
+    // Parts of rows, of single elements and of vectors.
+    for (elements, pitch, start) in [(50_021, 50_023, 2), (50_020, 50_024, 4)] {
+        let rows = 90_000;
+        let [source, target] =
+            [(pitch, start), (elements, 0)].map(|(pitch, start)| RowsOf { pitch, start });
+        let g = RowsGeometry::new(rows, elements, source, target);
+        let x = run.computed::<f32>(rows * pitch, number)?;
+        let y = run.sparse::<f32>(rows * elements)?;
+        let grid = u64::from(g.shape().expect("few blocks").grid[0]);
+        let arguments = (x.source(), y.ptr(), g);
+        run.launch_some(&COPY_ROWS, &labels, g.shape(), &[grid - 1], arguments)?;
+        let last = rows * elements;
+        let what = format!("{elements} of each row");
+        y.are(&what, last - 3..last, |index| {
+            number(index / elements * pitch + start + index % elements)
+        })?;
     }
     Ok(())
 }

@@ -28,6 +28,7 @@ pub(crate) mod conv_transpose;
 pub(crate) mod conv_transpose_epilogue;
 pub(crate) mod conv_transpose_shuffled;
 pub(crate) mod convolved;
+pub(crate) mod copy_rows;
 pub(crate) mod copy_strided;
 pub(crate) mod counted;
 pub(crate) mod depthwise;
@@ -39,6 +40,7 @@ pub(crate) mod far;
 pub(crate) mod far_norms;
 pub(crate) mod far_pools;
 pub(crate) mod far_products;
+pub(crate) mod gate;
 pub(crate) mod gemm;
 pub(crate) mod implicit_gemm;
 pub(crate) mod implicit_gemm_channels_last;
@@ -58,6 +60,7 @@ pub(crate) mod pool;
 pub(crate) mod row_reduction;
 mod rows;
 pub(crate) mod softmax;
+pub(crate) mod upsample;
 pub(crate) mod warp_specialized_tiles;
 
 /// Why a check failed: what the emulator reported, or what differs.

@@ -1,7 +1,7 @@
 //! What cases are drawn from: every operator, and chains of the kinds that kernels are made for.
 
 use convfuse::graph::{Chain, ConvLayer, ConvTransposeLayer, GraphError, Layer, Other};
-use convfuse::spec::{ClampSpec, ReductionOp};
+use convfuse::spec::{ClampSpec, ReductionOp, UpsampleMode, UpsampleSpec};
 
 mod chains;
 
@@ -90,6 +90,9 @@ pub const FAMILIES: &[Family] = &[
     Family::new("conv_transpose3d", conv_transpose3d),
     Family::new("linear", linear),
     Family::new("flatten", flatten),
+    Family::new("cat", cat),
+    Family::new("narrow", narrow),
+    Family::new("gate", gate),
     Family::new("group_norm", of_groups),
     Family::new("instance_norm", of_channels),
     Family::new("layer_norm", of_samples),
@@ -111,6 +114,7 @@ pub const FAMILIES: &[Family] = &[
     Family::new("adaptive_avg_pool3d", |c| {
         pool(c, 3, |_, _| Layer::adaptive_avg_pool3d())
     }),
+    Family::new("upsample", upsample),
     Family::new(REDUCTION, over_axes),
     Family::new("softmax", |c| shares(c, Layer::softmax)),
     Family::new("log_softmax", |c| shares(c, Layer::log_softmax)),
@@ -246,6 +250,54 @@ fn linear(c: &mut Choices) -> Plan {
 fn flatten(c: &mut Choices) -> Plan {
     let channels = c.within(1, 20);
     one(Layer::flatten(), any(c, channels))
+}
+
+/// The input and others of its shape, by a few names, along any axis but the batch.
+fn cat(c: &mut Choices) -> Plan {
+    let channels = c.within(1, 20);
+    let input = any(c, channels);
+    let others = c.within(1, 4);
+    let names: Vec<&str> = (0..others)
+        .map(|_| ["a", "b", "c"][c.within(0, 2)])
+        .collect();
+    one(Layer::cat(names, c.within(1, input.len() - 1)), input)
+}
+
+/// To a size or by a factor, of every mode.
+fn upsample(c: &mut Choices) -> Plan {
+    let dimensions = c.within(1, 3);
+    let channels = c.within(1, 12);
+    let input = shape(c, channels, dimensions, 1, [400, 20, 6][dimensions - 1]);
+    let spec = match c.once_in(2) {
+        true => UpsampleSpec::size(c.within(1, [900, 40, 12][dimensions - 1])),
+        // Not below what leaves an axis of one value a value.
+        false => UpsampleSpec::scale_factor(1.0 + c.within(0, 20) as f64 * 0.13),
+    };
+    let linear = [
+        UpsampleMode::Linear,
+        UpsampleMode::Bilinear,
+        UpsampleMode::Trilinear,
+    ];
+    let spec = match c.below(4) {
+        0 => spec,
+        1 => spec.mode(UpsampleMode::NearestExact),
+        more => spec.mode(linear[dimensions - 1]).align_corners(more == 3),
+    };
+    one(Layer::upsample(spec), input)
+}
+
+fn gate(c: &mut Choices) -> Plan {
+    let channels = c.within(1, 40);
+    one(Layer::gate("gate"), any(c, channels))
+}
+
+fn narrow(c: &mut Choices) -> Plan {
+    let channels = c.within(1, 40);
+    let input = any(c, channels);
+    let dim = c.within(1, input.len() - 1);
+    let start = c.within(0, input[dim] - 1);
+    let length = c.within(1, input[dim] - start);
+    one(Layer::narrow(dim, start, length), input)
 }
 
 fn of_groups(c: &mut Choices) -> Plan {

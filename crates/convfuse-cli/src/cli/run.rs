@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use convfuse::graph::{Graph, GraphProblem};
 use convfuse::model::Precision;
-use convfuse::{DType, Inputs, LoadOptions, Model, Options, Parameters, lab};
+use convfuse::{DType, Inputs, LoadOptions, Model, Options, Parameters, Tensor, lab};
 use convfuse_cli::Status;
 use convfuse_cli::bench::written;
 use ndarray::{ArrayD, IxDyn};
@@ -57,9 +57,10 @@ pub(super) struct Arguments {
     #[arg(long, value_name = "FILE")]
     input: PathBuf,
     /// The output, a .safetensors or .npy file, or - for safetensors on standard output. It is there as a
-    /// whole or not at all
-    #[arg(long, value_name = "FILE")]
-    output: PathBuf,
+    /// whole or not at all. Of a network with several outputs it is given once for each, in the network's
+    /// order
+    #[arg(long, value_name = "FILE", required = true)]
+    output: Vec<PathBuf>,
     /// Element type to compute and store in: f32, f16, bf16 (which .npy stores as f32)
     #[arg(long, default_value = "f32", value_parser = dtype)]
     dtype: DType,
@@ -168,25 +169,84 @@ fn without_file(graph: &Graph) -> Result<Parameters, Failure> {
     parameters.map_err(|error| Failure::from(error).of("--parameters is not given"))
 }
 
+/// Where the outputs are written to, and how.
+fn targets(arguments: &Arguments, json: Option<&Target>) -> Result<Vec<(Target, Format)>, Failure> {
+    let mut targets: Vec<(Target, Format)> = Vec::new();
+    for path in &arguments.output {
+        let target = Target::new("--output", path)?;
+        let written = ("--output", Some(&target));
+        must_differ(("--json", json), written)?;
+        for (option, path) in [
+            ("--parameters", arguments.parameters.as_deref()),
+            ("--input", Some(&*arguments.input)),
+        ] {
+            must_not_replace(written, (option, path))?;
+            must_not_replace(("--json", json), (option, path))?;
+        }
+        for (other, _) in &targets {
+            must_differ(("one --output", Some(other)), ("another", Some(&target)))?;
+        }
+        arguments.layers.must_stay(written)?;
+        let format = Format::of(path, &target)?;
+        targets.push((target, format));
+    }
+    arguments.layers.must_stay(("--json", json))?;
+    Ok(targets)
+}
+
+/// Refuses another number of files than the graph has outputs.
+fn must_be_each(targets: &[(Target, Format)], graph: &Graph) -> Result<(), Failure> {
+    let (actual, expected) = (targets.len(), graph.outputs().len());
+    if actual == expected {
+        return Ok(());
+    }
+    let names = graph.outputs().iter().map(|&layer| graph.name_of(layer));
+    let names = match names.clone().any(|name| !name.is_empty()) {
+        true => format!(": {}", names.collect::<Vec<_>>().join(", ")),
+        false => String::new(),
+    };
+    Err(Failure::Refused(format!(
+        "--output is given {actual} times, must be once for each of {expected} outputs{names}"
+    )))
+}
+
+/// All outputs for these inputs, as a file has them.
+fn outputs_of(
+    model: &Model,
+    x: &ArrayD<f32>,
+    further: &[(&String, ArrayD<f32>)],
+    options: &Options,
+) -> Result<Vec<ArrayD<f32>>, Failure> {
+    if model.graph().outputs().len() == 1 {
+        let given = further.iter().fold(Inputs::new(x), |given, (name, value)| {
+            given.with(name, value)
+        });
+        return Ok(vec![model.forward_array_with(given, options)?]);
+    }
+    let upload = |array: &ArrayD<f32>| Tensor::from_f32_array(model.stream(), array, model.dtype());
+    let x = upload(x)?;
+    let further = further
+        .iter()
+        .map(|(name, array)| Ok((*name, upload(array)?)));
+    let further = further.collect::<convfuse::Result<Vec<_>>>()?;
+    let named = further.iter();
+    let inputs = named.fold(Inputs::new(&x), |inputs, (name, tensor)| {
+        inputs.with(name, tensor)
+    });
+    let outputs = model.forward_all(inputs, options)?;
+    let outputs = outputs.iter().map(|y| y.to_f32_array());
+    Ok(outputs.collect::<convfuse::Result<_>>()?)
+}
+
 fn compute(arguments: &Arguments, out: &mut Out, found: &mut Found) -> Outcome {
     // All that can be checked is, before anything runs.
-    let target = Target::new("--output", &arguments.output)?;
     let json = arguments.json.target(out)?;
-    must_differ(("--json", json.as_ref()), ("--output", Some(&target)))?;
-    for (option, path) in [
-        ("--parameters", arguments.parameters.as_deref()),
-        ("--input", Some(&*arguments.input)),
-    ] {
-        must_not_replace(("--output", Some(&target)), (option, path))?;
-        must_not_replace(("--json", json.as_ref()), (option, path))?;
-    }
-    arguments.layers.must_stay(("--output", Some(&target)))?;
-    arguments.layers.must_stay(("--json", json.as_ref()))?;
-    let format = Format::of(&arguments.output, &target)?;
-    if target == Target::Stdout {
+    let targets = targets(arguments, json.as_ref())?;
+    if targets.iter().any(|(target, _)| *target == Target::Stdout) {
         out.be_silent();
     }
     let graph = arguments.layers.read()?.ok_or("has no layers")?;
+    must_be_each(&targets, &graph)?;
     let mut inputs = FileInputs::open(arguments, &graph)?;
     let input = inputs.shape(0).to_vec();
     let problem = graph.problem(&input);
@@ -204,13 +264,12 @@ fn compute(arguments: &Arguments, out: &mut Out, found: &mut Found) -> Outcome {
         Some(path) => Parameters::load_with(&graph, path, &options)?,
         None => without_file(&graph)?,
     };
-    let output = problem.output_shape();
-
     // What has no batch goes at a time.
     let samples = if problem.is_batched { input[0] } else { 1 };
     let elements = |shape: &[usize]| shape.iter().product::<usize>();
     let further = problem.inputs.iter().map(|input| elements(&input.shape));
-    let all = elements(&input) + elements(output) + further.sum::<usize>();
+    let outputs = problem.output_shapes().map(elements);
+    let all = elements(&input) + outputs.sum::<usize>() + further.sum::<usize>();
     let sample_bytes = (all / samples.max(1))
         .max(1)
         .saturating_mul(size_of::<f32>());
@@ -225,7 +284,11 @@ fn compute(arguments: &Arguments, out: &mut Out, found: &mut Found) -> Outcome {
     let stream = arguments.device.open()?.stream()?;
     let model = Model::with_dtype(&stream, &graph, &parameters, arguments.dtype)?;
     let options = Options::default().precision(arguments.precision);
-    let mut file = TensorWriter::new(&target, format, arguments.dtype, output)?;
+    let shapes = targets.iter().zip(problem.output_shapes());
+    let files = shapes.map(|((target, format), shape)| {
+        TensorWriter::new(target, *format, arguments.dtype, shape)
+    });
+    let mut files = files.collect::<Result<Vec<_>, Failure>>()?;
     let start = Instant::now();
     let step = Step::start(format!("{} on {}", summary(&graph), stream.device()));
     let mut done = 0;
@@ -234,23 +297,28 @@ fn compute(arguments: &Arguments, out: &mut Out, found: &mut Found) -> Outcome {
         let part = problem.is_batched.then_some((done, end));
         let x = inputs.read(0, part)?;
         let further = 1..inputs.places.len();
-        let further = further.map(|index| inputs.read(index, part));
+        let further =
+            further.map(|index| Ok((&graph.inputs()[index - 1], inputs.read(index, part)?)));
         let further = further.collect::<Result<Vec<_>, Failure>>()?;
-        let named = graph.inputs().iter().zip(&further);
-        let given = named.fold(Inputs::new(&x), |given, (name, value)| {
-            given.with(name, value)
-        });
-        file.write(&model.forward_array_with(given, &options)?)?;
+        let outputs = outputs_of(&model, &x, &further, &options)?;
+        for (file, output) in files.iter_mut().zip(&outputs) {
+            file.write(output)?;
+        }
         done = end;
         step.at(done, samples, "samples");
     }
-    file.finish()?;
+    files.into_iter().try_for_each(TensorWriter::finish)?;
     step.done();
     found.note("device", json!(stream.device().info()));
     let (kind, layers) = written(&graph);
     found.note(kind, layers);
     found.note("input", json!(input));
+    let output = problem.output_shape();
     found.note("output", json!(output));
+    let further: Vec<&[usize]> = problem.output_shapes().skip(1).collect();
+    if !further.is_empty() {
+        found.note("outputs", json!(further));
+    }
     found.note("dtype", arguments.dtype.to_string());
     found.note("chunk", chunk);
     found.note("seconds", start.elapsed().as_secs_f64());

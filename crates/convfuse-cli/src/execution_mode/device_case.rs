@@ -99,7 +99,7 @@ impl Executable<'_> {
     pub fn run(&self, x: &Tensor, further: &[Tensor]) -> convfuse::Result<Tensor> {
         match self {
             Executable::Operator(layer, parameters, options) => {
-                // A residual stands in the place of a parameter.
+                // What a layer takes besides stands in the place of parameters.
                 let parameters = parameters.iter().chain(further).cloned();
                 let parameters: Vec<Tensor> = parameters.collect();
                 lab::layer(x, layer, &parameters, options)

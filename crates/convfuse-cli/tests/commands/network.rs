@@ -76,3 +76,50 @@ fn what_is_no_network_is_refused() {
         .run("bench --network net.json --shape 1,2,6,7 --json net.json")
         .was_refused(&["--json and --network are one file"]);
 }
+
+#[test]
+fn every_output_has_a_file() {
+    let program = Program::new();
+    let network = NETWORK
+        .replace(r#""inputs": ["skip"], "#, "")
+        .replace(r#"{"input": "skip"}"#, r#"{"input": "shortcut"}"#)
+        .replace(
+            r#""output": "y""#,
+            r#""output": "sum", "outputs": ["y", "shortcut"]"#,
+        );
+    program.file("net.json", network);
+    let shape = "--shape 3,2,6,7";
+    program.right(&format!(
+        "bench --device cpu --network net.json {shape} --save ."
+    ));
+    program.file("x.npy", npy("3, 2, 6, 7", data::fill(1, (3, 2, 6, 7))));
+    let run = "run --device cpu --network net.json --parameters 0-network-parameters.safetensors --input x.npy";
+    program.right(&format!(
+        "{run} --output a.npy --output b.safetensors --output c.npy --chunk 2"
+    ));
+    program.right(&format!(
+        "{run} --output 1.npy --output 2.safetensors --output 3.npy"
+    ));
+    for (one, other) in [
+        ("a.npy", "1.npy"),
+        ("b.safetensors", "2.safetensors"),
+        ("c.npy", "3.npy"),
+    ] {
+        let same = program.right(&format!("compare {one} {other}"));
+        assert!(same.out.contains("equal"), "{same:?}");
+    }
+    for (files, words) in [
+        (
+            "--output d.npy",
+            "--output is given 1 times, must be once for each of 3 outputs: sum, y, shortcut",
+        ),
+        (
+            "--output d.npy --output d.npy --output e.npy",
+            "one --output and another are one file",
+        ),
+    ] {
+        program.run(&format!("{run} {files}")).was_refused(&[words]);
+    }
+    assert!(!program.names().contains(&"d.npy".to_owned()));
+    program.right(&format!("verify --device cpu --network net.json {shape}"));
+}

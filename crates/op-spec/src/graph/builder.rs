@@ -36,6 +36,8 @@ pub struct GraphBuilder {
     /// The first one first.
     inputs: Vec<String>,
     layers: Vec<Step>,
+    /// The further ones.
+    outputs: Vec<String>,
 }
 
 /// A layer with the names of its values.
@@ -83,6 +85,7 @@ impl Graph {
             in_channels,
             inputs: vec![input.into()],
             layers: Vec::new(),
+            outputs: Vec::new(),
         }
     }
 }
@@ -92,6 +95,27 @@ impl GraphBuilder {
     #[must_use]
     pub fn input(mut self, name: impl Into<String>) -> GraphBuilder {
         self.inputs.push(name.into());
+        self
+    }
+
+    /// Adds a further output: the value of this name, which layers may take as well.
+    ///
+    /// ```
+    /// # use op_spec as convfuse;
+    /// use convfuse::graph::{Graph, Layer};
+    ///
+    /// let graph = Graph::builder("x", 3)
+    ///     .layer("features", "x", Layer::conv2d("conv", 8, 3))
+    ///     .layer("small", "features", Layer::max_pool2d(2))
+    ///     .output("features")
+    ///     .build("small")?;
+    /// let names: Vec<&str> = graph.outputs().iter().map(|&layer| graph.name_of(layer)).collect();
+    /// assert_eq!(names, ["small", "features"]);
+    /// # Ok::<(), op_spec::graph::GraphError>(())
+    /// ```
+    #[must_use]
+    pub fn output(mut self, name: impl Into<String>) -> GraphBuilder {
+        self.outputs.push(name.into());
         self
     }
 
@@ -118,17 +142,19 @@ impl GraphBuilder {
         self
     }
 
-    /// The graph whose output is the value `output`, that of its last layer.
+    /// The graph whose first output is the value `output`, and whose further ones were [added](Self::output).
     ///
     /// # Errors
     /// Those of [`Chain::new`](super::Chain::new); a name that two values have; a layer that takes a value
     /// which no earlier layer gives, or a further input in place of its first operand; a value that no layer
-    /// takes; an output that is not the last layer's; operands of an addition with different channels.
+    /// takes, and that is no output; an output that no layer gives, or that is one already; operands of an
+    /// addition with different channels.
     pub fn build(self, output: &str) -> Result<Graph, GraphError> {
         let GraphBuilder {
             in_channels,
             inputs,
             layers,
+            outputs: further_outputs,
         } = self;
         let mut values = Values::default();
         let first = inputs.first().cloned().unwrap_or_default();
@@ -172,14 +198,22 @@ impl GraphBuilder {
                 operands,
             });
         }
-        if let Some((name, Operand::Layer(_), is_taken)) = values.all.last_mut() {
-            if name != output {
-                return Err(GraphError::NotLast {
-                    output: output.to_owned(),
-                    last: name.clone(),
-                });
+        let mut outputs = Vec::new();
+        if !nodes.is_empty() {
+            for name in [output]
+                .into_iter()
+                .chain(further_outputs.iter().map(|name| &**name))
+            {
+                match values.take(name) {
+                    Some(Operand::Layer(layer)) if !outputs.contains(&layer) => outputs.push(layer),
+                    value => {
+                        return Err(GraphError::Output {
+                            name: name.to_owned(),
+                            is_repeated: matches!(value, Some(Operand::Layer(_))),
+                        });
+                    }
+                }
             }
-            *is_taken = true;
         }
         let unused = values.all.iter().find(|(_, _, is_taken)| !is_taken);
         if let (Some((name, ..)), false) = (unused, nodes.is_empty()) {
@@ -187,6 +221,6 @@ impl GraphBuilder {
             return Err(GraphError::UnusedValue { name });
         }
         let inputs = values.all.drain(further).map(|(name, ..)| name).collect();
-        Graph::new(in_channels, first, inputs, nodes)
+        Graph::new(in_channels, first, inputs, nodes, outputs)
     }
 }

@@ -89,7 +89,7 @@ impl Chain {
                 operands,
             });
         }
-        Graph::new(in_channels, String::new(), inputs, nodes).map(Chain)
+        Graph::new(in_channels, String::new(), inputs, nodes, Vec::new()).map(Chain)
     }
 }
 

@@ -152,18 +152,21 @@ graph_error! {
         /// The input.
         name: String,
     }: "layer {layer}: {operator}: input {name} is its first operand, whose shape must be known";
-    /// No layer takes a value, and it is not the graph's output.
+    /// No layer takes a value, and it is no output of the graph.
     UnusedValue {
         /// Its name.
         name: String,
-    }: "graph: no layer takes {name}, and it is not the output";
-    /// The output of a graph is not that of its last layer.
-    NotLast {
-        /// The output that was asked for.
-        output: String,
-        /// The output of the last layer.
-        last: String,
-    }: "graph: the output is {output}, must be {last}, which the last layer gives";
+    }: "graph: no layer takes {name}, and it is no output";
+    /// An output of a graph is no value that a layer gives, or is an output already.
+    Output {
+        /// The value's name.
+        name: String,
+        /// Whether it is an output already.
+        is_repeated: bool,
+    }: "graph: the output {name} {}", match is_repeated {
+        true => "is an output already",
+        false => "is no value that a layer gives",
+    };
     /// The same as [`Shared`](Self::Shared), where the shapes agree and the initialisations do not.
     SharedInitialisation {
         /// The later layer.
@@ -194,7 +197,7 @@ impl GraphError {
             Self::Empty
             | Self::ValueName { .. }
             | Self::UnusedValue { .. }
-            | Self::NotLast { .. } => None,
+            | Self::Output { .. } => None,
         }
     }
 

@@ -62,10 +62,12 @@ pub(super) fn flow(
             channels,
             dimensions,
         } = flow;
-        let others = operands[index][1..]
-            .iter()
-            .map(|other| flow_of(other).channels);
-        let others: Vec<_> = others.collect();
+        // Further inputs have the shape of the first operand.
+        let others = operands[index][1..].iter().map(|other| match other {
+            Operand::Input(1..) => channels,
+            other => flow_of(other).channels,
+        });
+        let others: Vec<Option<usize>> = others.collect();
         flows.push(flow);
         let (operator, layer) = (layer.operator(), layer.kind());
         if channels.is_none() && layer.needs_channels() {
@@ -74,7 +76,8 @@ pub(super) fn flow(
                 operator,
             });
         }
-        for actual in others.into_iter().flatten() {
+        let is_joined = layer.joined_axis() == Some(1);
+        for &actual in others.iter().flatten().filter(|_| !is_joined) {
             if let Some(expected) = channels
                 && actual != expected
             {
@@ -100,7 +103,14 @@ pub(super) fn flow(
                 expected,
             });
         }
-        let output = layer.flow(&flow);
+        let joint = |sum: Option<usize>, other: &Option<usize>| sum?.checked_add((*other)?);
+        let output = layer.flow(&match is_joined {
+            true => Flow {
+                channels: others.iter().fold(channels, joint),
+                ..flow
+            },
+            false => flow,
+        });
         given.push(output.map_err(|source| GraphError::Layer {
             layer: index,
             source,

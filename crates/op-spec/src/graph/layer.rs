@@ -16,18 +16,21 @@ use super::naming::Naming;
 use super::parameters::Wanted;
 use crate::{
     AdaptiveAvgPoolProblem, AdaptiveAvgPoolSpec, ArithmeticOp, ArithmeticProblem, AvgPoolProblem,
-    AvgPoolSpec, BatchNormProblem, ConvProblem, ConvTransposeProblem, FlattenProblem, FlattenSpec,
-    GroupNormProblem, InstanceNormProblem, LayerNormProblem, LogSoftmaxProblem, LogSoftmaxSpec,
-    MaxPool2dProblem, MaxPool2dSpec, MaxPool3dProblem, MaxPool3dSpec, PointwiseProblem,
-    PointwiseSpec, PoolProblem, PreluProblem, ReductionOp, ReductionProblem, ReductionSpec,
-    ScaleProblem, SoftmaxProblem, SoftmaxSpec, SpecError,
+    AvgPoolSpec, BatchNormProblem, CatProblem, ConvProblem, ConvTransposeProblem, FlattenProblem,
+    FlattenSpec, GateProblem, GroupNormProblem, InstanceNormProblem, LayerNormProblem,
+    LogSoftmaxProblem, LogSoftmaxSpec, MaxPool2dProblem, MaxPool2dSpec, MaxPool3dProblem,
+    MaxPool3dSpec, NarrowProblem, NarrowSpec, PointwiseProblem, PointwiseSpec, PoolProblem,
+    PreluProblem, ReductionOp, ReductionProblem, ReductionSpec, ScaleProblem, SoftmaxProblem,
+    SoftmaxSpec, SpecError, UpsampleProblem, UpsampleSpec,
 };
 
 pub(crate) use super::flow::Flow;
 pub use crate::arithmetic::layer::{ArithmeticLayer, BroadcastParameter, Other, OtherTensor};
 pub use crate::batch_norm::layer::BatchNormLayer;
+pub use crate::cat::CatLayer;
 pub use crate::conv::layer::ConvLayer;
 pub use crate::conv_transpose::layer::ConvTransposeLayer;
+pub use crate::gate::GateLayer;
 pub use crate::group_norm::layer::GroupNormLayer;
 pub use crate::instance_norm::layer::InstanceNormLayer;
 pub use crate::layer_norm::layer::LayerNormLayer;
@@ -87,7 +90,7 @@ pub(crate) trait GraphLayer {
         Vec::new()
     }
 
-    /// The names of the values that the layer takes beside its first operand, of the same shape.
+    /// The names of the values that the layer takes beside its first operand.
     fn operands(&self) -> &[String] {
         &[]
     }
@@ -95,6 +98,17 @@ pub(crate) trait GraphLayer {
     /// The number of the layer whose output it takes beside its first operand, if it is known by its number.
     fn earlier(&self) -> Option<usize> {
         None
+    }
+
+    /// The axis along which the layer puts its operands one behind the other, if it does. Its
+    /// [`problem`](Self::problem) is then that of their joint shape.
+    fn joined_axis(&self) -> Option<usize> {
+        None
+    }
+
+    /// The shape of the operands beside the first one, which has this shape.
+    fn other_shape(&self, input: &[usize]) -> Vec<usize> {
+        input.to_vec()
     }
 
     /// Whether each value that it gives is made of the operands' values at its place, and of parameters.
@@ -126,8 +140,33 @@ pub(crate) enum Role {
     Pointwise(PointwiseProblem),
     Residual(ArithmeticProblem),
     Reduction(Reduction),
+    ByItself(ByItself),
+}
+
+/// Layers that nothing is fused with: they pass values on as they are, in another order or with others, or
+/// multiply them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ByItself {
     /// Nothing but another shape.
     Flatten,
+    /// Values one behind the other.
+    Cat(CatProblem),
+    /// A part of an axis.
+    Narrow(NarrowProblem),
+    /// A product with a factor for each channel of each sample.
+    Gate(GateProblem),
+}
+
+impl ByItself {
+    /// The operator's name.
+    pub(super) const fn operator(&self) -> &'static str {
+        match self {
+            Self::Flatten => "flatten",
+            Self::Cat(_) => "cat",
+            Self::Narrow(_) => "narrow",
+            Self::Gate(_) => "gate",
+        }
+    }
 }
 
 /// What each result needs several values for: mostly a reduction of these to one.
@@ -143,6 +182,8 @@ pub enum Reduction {
     Softmax(SoftmaxProblem),
     /// A norm of each of several rows of a sample.
     LayerNorm(LayerNormProblem),
+    /// Nearest or interpolated values of images and the like.
+    Upsample(UpsampleProblem),
 }
 
 impl Reduction {
@@ -154,6 +195,7 @@ impl Reduction {
             Self::Pool(pool) => pool.operator,
             Self::Softmax(problem) => problem.operator(),
             Self::LayerNorm(_) => "layer_norm",
+            Self::Upsample(_) => "upsample",
         }
     }
 }
@@ -347,7 +389,16 @@ layers! {
     |problem: ConvProblem<0>| Role::Convolution(problem.as_conv3d());
     /// All axes behind the batch as one.
     Flatten(FlattenSpec) is "flatten",
-    |_problem: FlattenProblem| Role::Flatten;
+    |_problem: FlattenProblem| Role::ByItself(ByItself::Flatten);
+    /// Values one behind the other along an axis.
+    Cat(CatLayer) is "cat",
+    |problem: CatProblem| Role::ByItself(ByItself::Cat(problem));
+    /// A part of an axis.
+    Narrow(NarrowSpec) is "narrow",
+    |problem: NarrowProblem| Role::ByItself(ByItself::Narrow(problem));
+    /// A product with a factor for each channel of each sample.
+    Gate(GateLayer) is "gate",
+    |problem: GateProblem| Role::ByItself(ByItself::Gate(problem));
     /// A norm of groups of channels.
     GroupNorm(GroupNormLayer) is "group_norm",
     |problem: GroupNormProblem| Role::Norm(problem);
@@ -393,4 +444,7 @@ layers! {
     /// The average of each channel of volumes.
     AdaptiveAvgPool3d(AdaptiveAvgPoolSpec<3>) is "adaptive_avg_pool3d",
     |problem: AdaptiveAvgPoolProblem<3>| Role::Reduction(Reduction::Pool(problem.pool));
+    /// Nearest values of sequences, images and volumes, or interpolated ones.
+    Upsample(UpsampleSpec) is "upsample",
+    |problem: UpsampleProblem| Role::Reduction(Reduction::Upsample(problem));
 }

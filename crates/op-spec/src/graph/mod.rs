@@ -49,6 +49,7 @@ pub mod presets;
 mod problem;
 
 use alloc::string::String;
+use alloc::vec;
 use alloc::vec::Vec;
 
 use network::NetworkFile;
@@ -58,9 +59,9 @@ pub use builder::GraphBuilder;
 pub use chain::{ByIteration, ByTuple, Chain, Layers};
 pub use error::GraphError;
 pub use layer::{
-    ArithmeticLayer, BatchNormLayer, BroadcastParameter, ConvLayer, ConvTransposeLayer,
-    GroupNormLayer, InstanceNormLayer, Layer, LayerNormLayer, LayerProblem, LinearLayer, Other,
-    OtherTensor, PreluLayer, Reduction, ScaleLayer,
+    ArithmeticLayer, BatchNormLayer, BroadcastParameter, ByItself, CatLayer, ConvLayer,
+    ConvTransposeLayer, GateLayer, GroupNormLayer, InstanceNormLayer, Layer, LayerNormLayer,
+    LayerProblem, LinearLayer, Other, OtherTensor, PreluLayer, Reduction, ScaleLayer,
 };
 pub use normal_form::{ChannelAffine, Epilogue, NormalForm, NotNormal, Pointwise};
 pub use parameters::{AbsentParameter, Initialisation, Parameter};
@@ -80,9 +81,10 @@ pub enum Operand {
 /// example.
 ///
 /// As JSON it is an object with the file's `version`, which is 1, the first `input` with its channels, the
-/// names of further `inputs`, if there are any, the `layers`, and the `output`. Each layer has the `name` of
-/// what it gives, that of its first operand as `input`, and the `layer` as a [`Chain`] has it. The values of
-/// a chain get names that are made up, numbers mostly.
+/// names of further `inputs`, if there are any, the `layers`, the `output`, and the names of further
+/// `outputs`, if there are any. Each layer has the `name` of what it gives, that of its first operand as
+/// `input`, and the `layer` as a [`Chain`] has it. The values of a chain get names that are made up, numbers
+/// mostly.
 ///
 /// ```json
 /// {"version": 1, "input": {"name": "x", "channels": 64}, "layers": [
@@ -104,8 +106,11 @@ pub struct Graph {
     names: Vec<String>,
     /// For each layer what it takes.
     operands: Vec<Vec<Operand>>,
+    /// The layers that give the outputs, the first output's first.
+    outputs: Vec<usize>,
     paths: Vec<Vec<usize>>,
-    /// For each layer the last one that takes its output; itself where none does.
+    /// For each layer the last one that takes its output; itself where none does, and no layer's number where
+    /// it is an output of the graph.
     last_readers: Vec<usize>,
     parameters: parameter_table::Table,
 }
@@ -130,12 +135,13 @@ fn earlier(layer: &Layer, index: usize) -> Result<Option<Operand>, GraphError> {
 }
 
 impl Graph {
-    /// The graph of these layers, of which the last one gives the output.
+    /// The graph of these layers, of which some give the outputs; the last one, if none is named.
     fn new(
         in_channels: usize,
         input: String,
         inputs: Vec<String>,
         nodes: Vec<Node>,
+        outputs: Vec<usize>,
     ) -> Result<Graph, GraphError> {
         let (mut layers, mut names, mut operands) = (Vec::new(), Vec::new(), Vec::new());
         for node in nodes {
@@ -149,7 +155,11 @@ impl Graph {
         let of_layer = |error: GraphError| error.among(&names);
         let flow = flow::flow(in_channels, &layers, &operands).map_err(of_layer)?;
         let parameters = parameter_table::table(&layers, &flow).map_err(of_layer)?;
-        let paths = paths::paths(&layers, &mut operands);
+        let outputs = match outputs.is_empty() {
+            true => vec![layers.len() - 1],
+            false => outputs,
+        };
+        let paths = paths::paths(&layers, &mut operands, &outputs);
         let mut last_readers: Vec<usize> = (0..layers.len()).collect();
         for (index, operands) in operands.iter().enumerate() {
             for operand in operands {
@@ -158,6 +168,9 @@ impl Graph {
                 }
             }
         }
+        for &output in &outputs {
+            last_readers[output] = usize::MAX;
+        }
         Ok(Graph {
             in_channels,
             input,
@@ -165,6 +178,7 @@ impl Graph {
             layers,
             names,
             operands,
+            outputs,
             paths,
             last_readers,
             parameters,
@@ -183,10 +197,17 @@ impl Graph {
         self.in_channels
     }
 
-    /// The layers, each after those whose outputs it takes. The last one gives the graph's output.
+    /// The layers, each after those whose outputs it takes.
     #[must_use]
     pub fn layers(&self) -> &[Layer] {
         &self.layers
+    }
+
+    /// The layers whose values are the graph's outputs, the first output's first. A [`Chain`] has one, that
+    /// of its last layer.
+    #[must_use]
+    pub fn outputs(&self) -> &[usize] {
+        &self.outputs
     }
 
     /// The name of a layer's output; empty in a [`Chain`].

@@ -35,6 +35,8 @@ pub(super) struct NetworkFile {
     #[serde(deserialize_with = "numbered")]
     layers: Vec<Step>,
     output: String,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    outputs: Vec<String>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -129,6 +131,8 @@ impl<'de> Deserialize<'de> for Graph {
             .inputs
             .into_iter()
             .fold(Graph::builder(name, channels), GraphBuilder::input);
+        let outputs = file.outputs.into_iter();
+        let builder = outputs.fold(builder, GraphBuilder::output);
         let graph = builder.steps(file.layers).build(&file.output);
         graph.map_err(D::Error::custom)
     }
@@ -162,10 +166,12 @@ impl From<Graph> for NetworkFile {
             }
         });
         let layers = layers.collect();
+        let mut outputs = graph.outputs.iter().map(|&layer| names[layer].clone());
         NetworkFile {
             version: VERSION,
             layers,
-            output: names.last().cloned().unwrap_or_default(),
+            output: outputs.next().unwrap_or_default(),
+            outputs: outputs.collect(),
             input: FirstInput {
                 name: first,
                 channels: graph.in_channels,

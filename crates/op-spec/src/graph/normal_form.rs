@@ -25,13 +25,14 @@
 //!    so does a layer norm of which a sample has several rows.
 //! 7. A value of the region that arithmetic behind the next layer takes again is kept meanwhile, one at a
 //!    time.
-//! 8. A linear map is a convolution of images of one pixel. A `flatten` is a form by itself, without parts.
+//! 8. A linear map is a convolution of images of one pixel.
+//!    A `flatten`, a `cat`, a `narrow` and a `gate` are forms by themselves, without other parts.
 
 use alloc::vec::Vec;
 use core::fmt;
 
 use super::Operand;
-use super::layer::{LayerProblem, Reduction, Role};
+use super::layer::{ByItself, LayerProblem, Reduction, Role};
 use super::problem::GraphProblem;
 use crate::{
     ArithmeticProblem, BatchNormProblem, ClampProblem, ConvProblem, ConvTransposeProblem,
@@ -131,6 +132,8 @@ pub struct NormalForm {
     pub convolution: Option<(usize, ConvProblem<3>)>,
     /// The transposed convolution in its place.
     pub transposed: Option<(usize, ConvTransposeProblem<3>)>,
+    /// A layer that nothing is fused with; there is nothing else then.
+    pub by_itself: Option<(usize, ByItself)>,
     /// What is done to its result, or, without a convolution, to the region's input.
     pub epilogue: Epilogue,
 }
@@ -153,6 +156,9 @@ pub struct Epilogue {
     pub after: Vec<(usize, Pointwise)>,
 }
 
+/// The rule that layers break which are together with one that is by itself.
+const BY_THEMSELVES: &str = "flatten, cat, narrow and gate are by themselves";
+
 /// Where in a normal form the layers have got to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Part {
@@ -161,7 +167,7 @@ enum Part {
     Normalised,
     Mapped,
     Reduced,
-    Flattened,
+    ByItself,
 }
 
 impl NormalForm {
@@ -245,8 +251,8 @@ impl NormalForm {
                 Err(refuse(rule))
             }
         };
-        if part == Part::Flattened {
-            return Err(refuse("flatten is by itself"));
+        if part == Part::ByItself {
+            return Err(refuse(BY_THEMSELVES));
         }
         let comes_first = |form: &Self| {
             // Factors in front of a convolution are no part of the form.
@@ -289,9 +295,12 @@ impl NormalForm {
                 }
             }
             Role::Reduction(reduction) => reduce(self, reduction),
-            Role::Flatten => match part == Part::Start && self.epilogue.before.is_empty() {
-                true => Ok(Part::Flattened),
-                false => Err(refuse("flatten is by itself")),
+            Role::ByItself(of) => match part == Part::Start && self.epilogue.before.is_empty() {
+                true => {
+                    self.by_itself = Some((index, of));
+                    Ok(Part::ByItself)
+                }
+                false => Err(refuse(BY_THEMSELVES)),
             },
             Role::Factors(problem) => {
                 let (scale, epilogue) = ((index, Pointwise::Scale(problem)), &mut self.epilogue);
@@ -300,7 +309,7 @@ impl NormalForm {
                     Part::Normalised => epilogue.affine.push((index, problem)),
                     Part::Mapped => epilogue.list.push(scale),
                     Part::Reduced => epilogue.after.push(scale),
-                    Part::Flattened => unreachable!("refused above"),
+                    Part::ByItself => unreachable!("refused above"),
                 }
                 Ok(part)
             }
@@ -360,6 +369,9 @@ impl fmt::Display for Summary<'_> {
         }
         if form.transposed.is_some() {
             part(f, format_args!("transposed convolution"))?;
+        }
+        if let Some((_, of)) = &form.by_itself {
+            part(f, format_args!("{}", of.operator()))?;
         }
         if !epilogue.before.is_empty() {
             part(f, format_args!("factors"))?;

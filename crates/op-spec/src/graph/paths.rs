@@ -10,8 +10,12 @@ use super::{Layer, Operand};
 ///
 /// Paths depend on each other in one direction alone: of a path others take nothing but the last value, and
 /// it comes after everything that the path takes.
-pub(super) fn paths(layers: &[Layer], operands: &mut [Vec<Operand>]) -> Vec<Vec<usize>> {
-    let leads_on = kept(layers, operands);
+pub(super) fn paths(
+    layers: &[Layer],
+    operands: &mut [Vec<Operand>],
+    outputs: &[usize],
+) -> Vec<Vec<usize>> {
+    let leads_on = kept(layers, operands, outputs);
     let mut paths: Vec<Vec<usize>> = Vec::new();
     for (index, operands) in operands.iter_mut().enumerate() {
         let ending = |operand: &Operand| {
@@ -38,8 +42,9 @@ pub(super) fn paths(layers: &[Layer], operands: &mut [Vec<Operand>]) -> Vec<Vec<
 
 /// Whether a path leads on through each layer: a layer takes its output, once, or all that take it lie on one
 /// path of arithmetic and functions. Such paths share no layers, so that one value is kept at a time; their
-/// operands are put such that the path leads through the first one.
-fn kept(layers: &[Layer], operands: &mut [Vec<Operand>]) -> Vec<bool> {
+/// operands are put such that the path leads through the first one. No path leads on through an output of the
+/// graph.
+fn kept(layers: &[Layer], operands: &mut [Vec<Operand>], outputs: &[usize]) -> Vec<bool> {
     let mut readers: Vec<Vec<usize>> = vec![Vec::new(); layers.len()];
     for (index, operands) in operands.iter().enumerate() {
         for operand in operands {
@@ -50,13 +55,18 @@ fn kept(layers: &[Layer], operands: &mut [Vec<Operand>]) -> Vec<bool> {
     }
     let mut leads_on: Vec<bool> = readers.iter().map(|readers| readers.len() == 1).collect();
     let mut is_between = vec![false; layers.len()];
-    for layer in 0..layers.len() {
+    let mut is_output = vec![false; layers.len()];
+    for &output in outputs {
+        (leads_on[output], is_output[output]) = (false, true);
+    }
+    for layer in (0..layers.len()).filter(|&layer| !is_output[layer]) {
         let Some(&last) = readers[layer].get(1..).and_then(<[usize]>::last) else {
             continue;
         };
         let (mut steps, mut before) = (Vec::new(), layer);
         let is_kept = loop {
             let next = match &readers[before][..] {
+                _ if is_output[before] => break false,
                 [next] => *next,
                 [next, ..] if before == layer => *next,
                 _ => break false,

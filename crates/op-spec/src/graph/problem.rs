@@ -15,7 +15,7 @@ use crate::shape::same_shape;
 pub struct GraphInput {
     /// Its name.
     pub name: String,
-    /// Its shape: that of the first operand of the layers that take it.
+    /// Its shape, which follows from the first operand of the layers that take it: mostly the same.
     pub shape: Vec<usize>,
 }
 
@@ -25,7 +25,7 @@ pub struct GraphInput {
 pub struct ShapedLayer {
     /// What is to be computed.
     pub problem: LayerProblem,
-    /// Shape of the first operand, and of all others.
+    /// Shape of the first operand. Others have the same, unless they are joined along an axis, or are a gate.
     pub input: Vec<usize>,
     /// Shape of the output.
     pub output: Vec<usize>,
@@ -41,7 +41,9 @@ pub struct GraphProblem {
     pub steps: Vec<ShapedLayer>,
     /// The inputs beside the first one, in the order of [`Graph::inputs`].
     pub inputs: Vec<GraphInput>,
-    /// Whether the input, and with it the output, has a batch.
+    /// The layers that give the outputs, as [`Graph::outputs`] has them.
+    pub outputs: Vec<usize>,
+    /// Whether the input, and with it each output, has a batch.
     pub is_batched: bool,
 }
 
@@ -81,26 +83,40 @@ impl GraphProblem {
             if rank.is_none_or(|rank| rank == shape.len()) {
                 check_channels(operator, shape, expected).map_err(refuse)?;
             }
-            let (problem, output) = layer.problem(shape).map_err(refuse)?;
+            // The shape of what the operands are together, where the layer joins them.
+            let mut joint = shape.clone();
+            let joined = layer.joined_axis().filter(|&axis| axis < shape.len());
+            let made = match joined {
+                Some(_) => None,
+                None => Some(layer.problem(shape).map_err(refuse)?),
+            };
+            let wanted = layer.other_shape(shape);
             for other in others {
-                match *other {
-                    Operand::Layer(layer) => {
-                        same(operator, shape, &steps[layer].output).map_err(refuse)?
-                    }
-                    Operand::Input(0) => same(operator, shape, &first).map_err(refuse)?,
+                let actual = match *other {
+                    Operand::Layer(layer) => &steps[layer].output,
+                    Operand::Input(0) => &first,
                     Operand::Input(input) => {
-                        let known = further[input - 1].get_or_insert_with(|| shape.clone());
-                        if known != shape {
+                        let known = further[input - 1].get_or_insert_with(|| wanted.clone());
+                        if *known != wanted {
                             return Err(GraphError::SharedInput {
                                 layer: index,
                                 name: graph.inputs()[input - 1].clone(),
-                                actual: shape.clone(),
+                                actual: wanted.clone(),
                                 expected: known.clone(),
                             });
                         }
+                        &wanted
                     }
+                };
+                match joined {
+                    Some(axis) => join(operator, &mut joint, actual, axis).map_err(refuse)?,
+                    None => same_shape(operator, "residual", actual, &wanted).map_err(refuse)?,
                 }
             }
+            let (problem, output) = match made {
+                Some(made) => made,
+                None => layer.problem(&joint).map_err(refuse)?,
+            };
             let input = shape.clone();
             steps.push(ShapedLayer {
                 problem,
@@ -124,6 +140,7 @@ impl GraphProblem {
         Ok(GraphProblem {
             steps,
             inputs,
+            outputs: graph.outputs().to_vec(),
             is_batched,
         })
     }
@@ -135,10 +152,17 @@ impl GraphProblem {
         self.seen(&self.steps[0].input)
     }
 
-    /// Shape of the output.
+    /// Shape of the first output.
     #[must_use]
     pub fn output_shape(&self) -> &[usize] {
-        self.seen(&self.steps[self.steps.len() - 1].output)
+        self.seen(&self.steps[self.outputs[0]].output)
+    }
+
+    /// Shapes of all outputs, the first one's first.
+    pub fn output_shapes(&self) -> impl ExactSizeIterator<Item = &[usize]> {
+        self.outputs
+            .iter()
+            .map(|&layer| self.seen(&self.steps[layer].output))
     }
 
     /// A layer's shape as the input has it, with or without a batch.
@@ -147,9 +171,20 @@ impl GraphProblem {
     }
 }
 
-/// Checks that a layer's operands have one shape.
-fn same(operator: &'static str, first: &[usize], other: &[usize]) -> Result<(), SpecError> {
-    same_shape(operator, "residual", other, first)
+/// Adds the extent of a further operand along the axis on which a layer joins them. The others are the same.
+fn join(
+    operator: &'static str,
+    joint: &mut [usize],
+    other: &[usize],
+    axis: usize,
+) -> Result<(), SpecError> {
+    let mut expected = joint.to_vec();
+    if let (Some(expected), Some(own)) = (expected.get_mut(axis), other.get(axis)) {
+        *expected = *own;
+    }
+    same_shape(operator, "operand", other, &expected)?;
+    joint[axis] = joint[axis].saturating_add(other[axis]);
+    Ok(())
 }
 
 /// The graph's own number of channels, which its parameters follow, against the input's.

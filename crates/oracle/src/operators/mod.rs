@@ -10,14 +10,17 @@ use crate::Cases;
 
 pub mod arithmetic;
 pub mod batch_norm;
+pub mod cat;
 pub mod conv;
 pub mod conv_transpose;
 pub mod flatten;
+pub mod gate;
 pub mod group_norm;
 pub mod instance_norm;
 pub mod layer_norm;
 pub mod linear;
 pub mod max_pool2d;
+pub mod narrow;
 mod operator;
 pub mod pointwise;
 pub mod pool;
@@ -25,6 +28,7 @@ pub mod prelu;
 pub mod reduction;
 pub mod scale;
 pub mod softmax;
+pub mod upsample;
 
 pub use operator::{Given, Operator};
 
@@ -33,6 +37,9 @@ pub(crate) fn of(layer: &LayerProblem) -> &dyn Operator {
     match layer {
         LayerProblem::Linear(problem) => problem,
         LayerProblem::Flatten(problem) => problem,
+        LayerProblem::Cat(problem) => problem,
+        LayerProblem::Gate(problem) => problem,
+        LayerProblem::Narrow(problem) => problem,
         LayerProblem::Conv1d(problem) => problem,
         LayerProblem::Conv2d(problem) => problem,
         LayerProblem::Conv3d(problem) => problem,
@@ -53,6 +60,7 @@ pub(crate) fn of(layer: &LayerProblem) -> &dyn Operator {
         LayerProblem::AdaptiveAvgPool2d(problem) => &problem.pool,
         LayerProblem::AdaptiveAvgPool3d(problem) => &problem.pool,
         LayerProblem::Reduction(problem) => problem,
+        LayerProblem::Upsample(problem) => problem,
         LayerProblem::Softmax(problem) => problem,
         LayerProblem::LogSoftmax(problem) => &problem.softmax,
         LayerProblem::Pointwise(problem) => problem,
@@ -77,6 +85,9 @@ const CASES: &[Cases] = &[
     conv_transpose::CONV_TRANSPOSE3D,
     linear::CASES,
     flatten::CASES,
+    cat::CASES,
+    narrow::CASES,
+    gate::CASES,
     group_norm::CASES,
     instance_norm::CASES,
     layer_norm::CASES,
@@ -89,4 +100,5 @@ const CASES: &[Cases] = &[
     pool::AVG_POOL3D,
     pool::ADAPTIVE_AVG_POOL2D,
     pool::ADAPTIVE_AVG_POOL3D,
+    upsample::CASES,
 ];

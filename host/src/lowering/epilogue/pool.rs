@@ -1,8 +1,10 @@
 //! Plans of epilogues that pool.
 
+use launch_config::KernelGeometry;
 use launch_config::Refusal;
 use launch_config::elementwise::Bounds;
 use launch_config::pool::NhwcWindowGeometry;
+use launch_config::upsample::UpsampleGeometry;
 use op_spec::PointwiseProblem;
 use op_spec::graph::{Epilogue, LayerProblem, Pointwise, Reduction};
 
@@ -79,10 +81,32 @@ impl Pool {
     }
 }
 
+/// The kernel of windows of a channels-last tensor.
+#[derive(Debug, Clone)]
+pub(in crate::lowering) enum WindowsKernel {
+    /// Their maxima or averages.
+    Pool(NhwcWindowGeometry),
+    /// Values around positions.
+    Upsample(UpsampleGeometry),
+}
+
+impl WindowsKernel {
+    /// For a layer, if there is one.
+    fn of(problem: &LayerProblem) -> Option<WindowsKernel> {
+        match problem {
+            LayerProblem::Upsample(of) => {
+                let geometry = of.geometry().ok()?.channels_last(of.c).ok()?;
+                Some(Self::Upsample(geometry))
+            }
+            _ => nhwc_windows(problem).map(Self::Pool),
+        }
+    }
+}
+
 /// `functions` of windows of a channels-last tensor.
 #[derive(Debug, Clone)]
 pub(in crate::lowering) struct Windows {
-    pub(in crate::lowering) geometry: NhwcWindowGeometry,
+    pub(in crate::lowering) kernel: WindowsKernel,
     /// Functions of what comes of each window.
     pub(in crate::lowering) functions: Vec<PointwiseProblem>,
     /// Shape of the result.
@@ -101,9 +125,11 @@ impl Windows {
             _ => return None,
         };
         let last = region.layers[region.layers.len() - 1];
-        let geometry = region.is_dense_nhwc().then(|| nhwc_windows(&problem))??;
+        let kernel = region
+            .is_dense_nhwc()
+            .then(|| WindowsKernel::of(&problem))??;
         Some(Windows {
-            geometry,
+            kernel,
             functions,
             output: region.output_of(last).to_vec(),
         })

@@ -71,7 +71,9 @@ impl<T: Element> Stage<T> {
         match &mut self.ready {
             Some(ready) => ready.run(OPERATOR, &inputs, &mut [&mut self.y]),
             None => {
-                self.y = model.run_on_cpu(&inputs, self.y.stream(), Layout::Nchw)?;
+                let layout = |_| Layout::Nchw;
+                let outputs = model.run_on_cpu(&inputs, self.y.stream(), layout)?;
+                self.y = outputs.into_iter().next().expect("a graph has an output");
                 Ok(())
             }
         }

@@ -72,6 +72,7 @@ impl<'a> Share<'a> {
         if !self.model.device().is_gpu() && !cut.on_any_device
             || !options.batch_invariant
             || self.model.graph().couples_samples()
+            || self.model.graph().outputs().len() > 1
         {
             return Ok(None);
         }

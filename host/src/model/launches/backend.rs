@@ -92,7 +92,7 @@ impl Launches {
         let inputs = inputs.iter().map(Tensor::host_f32);
         let inputs = inputs.collect::<Result<Vec<_>>>()?;
         let views: Vec<_> = inputs.iter().map(|input| input.view()).collect();
-        let (y, renewed) = cpu::run_renewing(&self.graph, &self.problem, &values, &views)?;
+        let (ys, renewed) = cpu::run_renewing(&self.graph, &self.problem, &values, &views)?;
         let write = |output: RawPointer, y: ArrayD<f32>, dtype: DType, layout: Layout| {
             let (shape, owner) = (y.shape().to_vec(), Box::new(()));
             // SAFETY: as above.
@@ -100,8 +100,11 @@ impl Launches {
                 unsafe { Tensor::from_raw_parts(stream, output, &shape, None, dtype, owner) };
             target?.assign(Tensor::from_cpu(stream, y, dtype, layout)?)
         };
-        write(outputs[0], y, self.dtype, self.output_layout())?;
-        for (&output, (_, values)) in outputs[1..].iter().zip(renewed) {
+        let (given, new) = outputs.split_at(ys.len());
+        for (index, (&output, y)) in given.iter().zip(ys).enumerate() {
+            write(output, y, self.dtype, self.layout_of_output(index))?;
+        }
+        for (&output, (_, values)) in new.iter().zip(renewed) {
             let values = ArrayD::from_shape_vec(IxDyn(&[values.len()]), values);
             let values = values.expect("as many elements");
             write(output, values, DType::F32, Layout::Nchw)?;

@@ -28,7 +28,7 @@ fn batch_norms_in_training_renew_running_statistics() {
     let renewed = renewed
         .into_values()
         .map(|new| ArrayD::from_shape_vec(IxDyn(&[4]), new).unwrap());
-    let mut outcomes: Vec<Vec<ArrayD<f32>>> = vec![std::iter::once(y).chain(renewed).collect()];
+    let mut outcomes: Vec<Vec<ArrayD<f32>>> = vec![y.into_iter().chain(renewed).collect()];
     let devices = [
         (Arch::Sm100, DType::F32),
         (Arch::Sm90, DType::F32),

@@ -1,0 +1,114 @@
+//! A part of an axis.
+
+use crate::error::{Quantity, SpecError, at_least_one};
+use crate::shape::AxisShape;
+
+const OPERATOR: &str = "narrow";
+
+/// The values whose index along the axis `dim` is from `start` on, `length` of them; see
+/// [`torch.narrow`](https://docs.pytorch.org/docs/stable/generated/torch.narrow.html). PyTorch's `chunk` and
+/// `split` are several of these.
+///
+/// *Numerics*: none; every value is passed on as it is, NaN among them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(
+    feature = "graph",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(deny_unknown_fields, expecting = "an object of attributes")
+)]
+#[non_exhaustive]
+pub struct NarrowSpec {
+    /// The axis, counted from 0 for the batch, which is refused: 1 for the channels.
+    pub dim: usize,
+    /// The first index.
+    pub start: usize,
+    /// How many there are.
+    pub length: usize,
+}
+
+impl NarrowSpec {
+    /// The part of the axis `dim` from `start` on that has this length.
+    #[must_use]
+    pub const fn new(dim: usize, start: usize, length: usize) -> Self {
+        Self { dim, start, length }
+    }
+
+    /// Checks the shape of the input. An empty batch is accepted.
+    ///
+    /// # Errors
+    /// `dim` is the batch, or an axis that the input does not have; the part is empty, or goes beyond the
+    /// axis; more elements than can be counted.
+    pub fn problem(&self, input: &[usize]) -> Result<NarrowProblem, SpecError> {
+        let shape = AxisShape::new(OPERATOR, self.dim, input)?;
+        self.check_extent(shape.extent)?;
+        Ok(NarrowProblem { shape, spec: *self })
+    }
+
+    /// Refuses an empty part, and one beyond an axis of this extent.
+    fn check_extent(&self, extent: usize) -> Result<(), SpecError> {
+        at_least_one(OPERATOR, Quantity::scalar("length"), self.length)?;
+        let end = self.start.saturating_add(self.length);
+        match end <= extent {
+            true => Ok(()),
+            false => Err(SpecError::BeyondAxis {
+                operator: OPERATOR,
+                dim: self.dim,
+                end,
+                extent,
+            }),
+        }
+    }
+}
+
+/// A part of an axis of an input that has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct NarrowProblem {
+    /// The input.
+    pub shape: AxisShape,
+    /// The part.
+    pub spec: NarrowSpec,
+}
+
+#[cfg(feature = "graph")]
+mod layer {
+    use alloc::vec::Vec;
+
+    use super::{NarrowSpec, OPERATOR};
+    use crate::error::{Quantity, SpecError, at_least_one};
+    use crate::graph::Layer;
+    use crate::graph::layer::{Flow, GraphLayer, LayerProblem, constructors};
+
+    constructors! {
+        /// The part of the axis `dim` from the index `start` on that has this length; see [`NarrowSpec`].
+        narrow(dim: usize, start: usize, length: usize) = Layer::Narrow(NarrowSpec::new(dim, start, length));
+    }
+
+    impl GraphLayer for NarrowSpec {
+        fn needs_channels(&self) -> bool {
+            false
+        }
+
+        fn needs_batch(&self) -> bool {
+            // The axis is counted from the batch.
+            true
+        }
+
+        fn flow(&self, given: &Flow) -> Result<Flow, SpecError> {
+            at_least_one(OPERATOR, Quantity::scalar("dim"), self.dim)?;
+            let of_channels = given.channels.filter(|_| self.dim == 1);
+            of_channels.map_or(Ok(()), |channels| self.check_extent(channels))?;
+            Ok(Flow {
+                channels: of_channels.map(|_| self.length).or(given.channels),
+                ..*given
+            })
+        }
+
+        fn problem(&self, input: &[usize]) -> Result<(LayerProblem, Vec<usize>), SpecError> {
+            let problem = NarrowSpec::problem(self, input)?;
+            let mut output = input.to_vec();
+            output[self.dim] = self.length;
+            Ok((LayerProblem::Narrow(problem), output))
+        }
+    }
+}

@@ -1,0 +1,448 @@
+//! Upsampling of sequences, images and volumes: nearest values, and linear interpolation.
+
+use crate::error::{Quantity, RankRule, SpecError, at_least_one};
+use crate::setters::setters;
+use crate::shape::{Shape, elements};
+
+const OPERATOR: &str = "upsample";
+
+/// A value for all spatial axes, or one for each: of sequences, images or volumes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[cfg_attr(
+    feature = "graph",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(
+        untagged,
+        expecting = "expected a number, or a list of one for each spatial axis"
+    )
+)]
+pub enum EachAxis<T> {
+    /// For all.
+    All(T),
+    /// Of sequences.
+    One([T; 1]),
+    /// Of images.
+    Two([T; 2]),
+    /// Of volumes.
+    Three([T; 3]),
+}
+
+macro_rules! each_axis {
+    ($($T:ty),+) => {$(
+        impl From<$T> for EachAxis<$T> {
+            fn from(all: $T) -> Self {
+                Self::All(all)
+            }
+        }
+
+        impl From<[$T; 1]> for EachAxis<$T> {
+            fn from(each: [$T; 1]) -> Self {
+                Self::One(each)
+            }
+        }
+
+        impl From<[$T; 2]> for EachAxis<$T> {
+            fn from(each: [$T; 2]) -> Self {
+                Self::Two(each)
+            }
+        }
+
+        impl From<[$T; 3]> for EachAxis<$T> {
+            fn from(each: [$T; 3]) -> Self {
+                Self::Three(each)
+            }
+        }
+    )+};
+}
+
+each_axis!(usize, f64);
+
+impl<T: Copy> EachAxis<T> {
+    /// How many axes have a value of their own, if not any number of axes has the same one.
+    const fn axes(&self) -> Option<usize> {
+        match self {
+            Self::All(_) => None,
+            Self::One(_) => Some(1),
+            Self::Two(_) => Some(2),
+            Self::Three(_) => Some(3),
+        }
+    }
+
+    /// The value of an axis of so many as have one.
+    fn of(&self, axis: usize) -> T {
+        match self {
+            Self::All(all) => *all,
+            Self::One(each) => each[axis],
+            Self::Two(each) => each[axis],
+            Self::Three(each) => each[axis],
+        }
+    }
+}
+
+/// How values between those of the input are made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[cfg_attr(
+    feature = "graph",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(rename_all = "kebab-case")
+)]
+#[non_exhaustive]
+pub enum UpsampleMode {
+    /// The value at `floor(output * scale)` of each axis.
+    #[default]
+    Nearest,
+    /// The value at `floor((output + 0.5) * scale)` of each axis.
+    NearestExact,
+    /// Linear interpolation of sequences.
+    Linear,
+    /// Of images.
+    Bilinear,
+    /// Of volumes.
+    Trilinear,
+}
+
+impl UpsampleMode {
+    /// PyTorch's name.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Nearest => "nearest",
+            Self::NearestExact => "nearest-exact",
+            Self::Linear => "linear",
+            Self::Bilinear => "bilinear",
+            Self::Trilinear => "trilinear",
+        }
+    }
+
+    /// The spatial dimensions of a mode that interpolates.
+    const fn dimensions(self) -> Option<usize> {
+        match self {
+            Self::Nearest | Self::NearestExact => None,
+            Self::Linear => Some(1),
+            Self::Bilinear => Some(2),
+            Self::Trilinear => Some(3),
+        }
+    }
+}
+
+/// Upsampling to a size, or by a factor; see
+/// [`torch.nn.Upsample`](https://docs.pytorch.org/docs/stable/generated/torch.nn.Upsample.html) and
+/// `torch.nn.functional.interpolate`, whose other modes are refused. Outputs may be smaller than inputs.
+///
+/// *Shapes*: `(n, c, ..)` with one to three spatial axes to `(n, c, ..)`, each of which has the extent of
+/// `size`, or `floor(input * scale_factor)`.
+///
+/// *Numerics*: positions are computed in f32 by PyTorch's formulas: `output * scale` and
+/// `(output + 0.5) * scale` of nearest values, `(output + 0.5) * scale - 0.5`, at least 0, of linear
+/// interpolation, or `output * scale` with `align_corners`. The scale is `1 / scale_factor`, or
+/// `input / output`, with `align_corners` `(input - 1) / (output - 1)`. *NaN* and infinities of the values
+/// around a position give NaN where a weight of 0 meets them, as in PyTorch.
+///
+/// ```
+/// # mod convfuse { pub use op_spec as spec; }
+/// use convfuse::spec::{UpsampleMode, UpsampleSpec};
+///
+/// let spec = UpsampleSpec::scale_factor(2.0).mode(UpsampleMode::Bilinear);
+/// assert_eq!(*spec.problem(&[2, 8, 5, 7])?.output_shape(), [2, 8, 10, 14]);
+/// # Ok::<(), op_spec::SpecError>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[cfg_attr(
+    feature = "graph",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(deny_unknown_fields, expecting = "an object of attributes")
+)]
+#[non_exhaustive]
+pub struct UpsampleSpec {
+    /// The output's extents.
+    #[cfg_attr(
+        feature = "graph",
+        serde(default, skip_serializing_if = "Option::is_none")
+    )]
+    pub size: Option<EachAxis<usize>>,
+    /// What the input's extents are multiplied by. There is either a size or a factor.
+    #[cfg_attr(
+        feature = "graph",
+        serde(default, skip_serializing_if = "Option::is_none")
+    )]
+    pub scale_factor: Option<EachAxis<f64>>,
+    /// How values are made.
+    #[cfg_attr(feature = "graph", serde(default, skip_serializing_if = "is_nearest"))]
+    pub mode: UpsampleMode,
+    /// Whether the first and the last values of an axis stay at its ends, which linear modes alone take.
+    #[cfg_attr(
+        feature = "graph",
+        serde(default, skip_serializing_if = "crate::graph::file::is_false")
+    )]
+    pub align_corners: bool,
+}
+
+#[cfg(feature = "graph")]
+fn is_nearest(mode: &UpsampleMode) -> bool {
+    *mode == UpsampleMode::Nearest
+}
+
+setters! {
+    [] UpsampleSpec {
+        /// With this mode.
+        mode(mode: UpsampleMode) |spec| spec.mode = mode;
+        /// With the first and the last values at the ends of each axis, or not.
+        align_corners(align_corners: bool) |spec| spec.align_corners = align_corners;
+    }
+}
+
+impl UpsampleSpec {
+    const NEAREST: Self = Self {
+        size: None,
+        scale_factor: None,
+        mode: UpsampleMode::Nearest,
+        align_corners: false,
+    };
+
+    /// To an output of these extents: one for all axes, or one for each. Nearest values.
+    #[must_use]
+    pub fn size(size: impl Into<EachAxis<usize>>) -> Self {
+        Self {
+            size: Some(size.into()),
+            ..Self::NEAREST
+        }
+    }
+
+    /// By a factor, or one for each axis. Nearest values.
+    #[must_use]
+    pub fn scale_factor(scale_factor: impl Into<EachAxis<f64>>) -> Self {
+        Self {
+            scale_factor: Some(scale_factor.into()),
+            ..Self::NEAREST
+        }
+    }
+
+    /// The spatial dimensions that it takes, if not any.
+    fn dimensions(&self) -> Option<usize> {
+        let size = self.size.and_then(|size| size.axes());
+        let factor = self.scale_factor.and_then(|factor| factor.axes());
+        self.mode.dimensions().or(size).or(factor)
+    }
+
+    /// Checks what does not depend on the input.
+    fn check(&self) -> Result<(), SpecError> {
+        let operator = OPERATOR;
+        if self.size.is_some() == self.scale_factor.is_some() {
+            return Err(SpecError::SizeOrFactor {
+                operator,
+                both: self.size.is_some(),
+            });
+        }
+        if self.align_corners && self.mode.dimensions().is_none() {
+            return Err(SpecError::AlignCorners {
+                operator,
+                mode: self.mode.name(),
+            });
+        }
+        let size = self.size.and_then(|size| size.axes());
+        let factor = self.scale_factor.and_then(|factor| factor.axes());
+        for (name, axes) in [
+            ("entries of size", size),
+            ("entries of scale_factor", factor),
+        ] {
+            if let (Some(actual), Some(expected)) = (axes, self.mode.dimensions())
+                && actual != expected
+            {
+                return Err(SpecError::Mismatch {
+                    operator,
+                    quantity: Quantity::scalar(name),
+                    actual,
+                    expected,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks the shape of the input. An empty batch is accepted.
+    ///
+    /// # Errors
+    /// Neither or both of `size` and `scale_factor`; `align_corners` of a mode that does not interpolate; a
+    /// rank that is not that of the mode or of the attributes, or not from 3 to 5; extents of 0 of input or
+    /// output; a factor that is no finite number above 0; more elements than can be counted.
+    pub fn problem(&self, input: &[usize]) -> Result<UpsampleProblem, SpecError> {
+        self.check()?;
+        let operator = OPERATOR;
+        let refuse = |rule| SpecError::Rank {
+            operator,
+            tensor: "input",
+            actual: input.len(),
+            rule,
+        };
+        let [n, c, extents @ ..] = input else {
+            return Err(refuse(RankRule::AtLeast(3)));
+        };
+        let dimensions = extents.len();
+        match self.dimensions() {
+            Some(expected) if dimensions != expected => {
+                return Err(refuse(RankRule::Exactly(expected + 2)));
+            }
+            _ if dimensions == 0 => return Err(refuse(RankRule::AtLeast(3))),
+            _ if dimensions > 3 => return Err(refuse(RankRule::AtMost(5))),
+            _ => {}
+        }
+        elements(operator, "input", input)?;
+        let mut problem = UpsampleProblem {
+            n: *n,
+            c: *c,
+            dimensions,
+            input: [1; 3],
+            output: [1; 3],
+            axes: [UpsampleAxis::NONE; 3],
+            is_linear: self.mode.dimensions().is_some(),
+        };
+        for (axis, &extent) in extents.iter().enumerate() {
+            at_least_one(operator, Quantity::entry("input", 2 + axis), extent)?;
+            let factor = self.scale_factor.map(|factor| factor.of(axis));
+            if let Some(scale_factor) =
+                factor.filter(|factor| !(*factor > 0.0 && factor.is_finite()))
+            {
+                return Err(SpecError::ScaleFactor {
+                    operator,
+                    axis,
+                    scale_factor,
+                });
+            }
+            let output = match (self.size, factor) {
+                (Some(size), _) => size.of(axis),
+                // The conversion rounds down.
+                (None, factor) => (extent as f64 * factor.unwrap_or(1.0)) as usize,
+            };
+            at_least_one(operator, Quantity::entry("output", 2 + axis), output)?;
+            let at = 3 - dimensions + axis;
+            (problem.input[at], problem.output[at]) = (extent, output);
+            problem.axes[at] = UpsampleAxis::new(self, factor, extent, output);
+        }
+        elements(operator, "output", &problem.output_shape())?;
+        Ok(problem)
+    }
+}
+
+/// Where along an axis the values of an output come from: at `(output + before) * scale - behind`, in f32.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct UpsampleAxis {
+    /// Steps of the input for a step of the output.
+    pub scale: f32,
+    /// Added to the output's index.
+    pub before: f32,
+    /// Taken off the position.
+    pub behind: f32,
+}
+
+impl UpsampleAxis {
+    /// An axis that is not there.
+    const NONE: Self = Self {
+        scale: 1.0,
+        before: 0.0,
+        behind: 0.0,
+    };
+
+    fn new(spec: &UpsampleSpec, factor: Option<f64>, input: usize, output: usize) -> Self {
+        let (before, behind) = match spec.mode {
+            UpsampleMode::Nearest => (0.0, 0.0),
+            UpsampleMode::NearestExact => (0.5, 0.0),
+            _ if spec.align_corners => (0.0, 0.0),
+            _ => (0.5, 0.5),
+        };
+        let scale = match factor {
+            _ if spec.align_corners && output == 1 => 0.0,
+            _ if spec.align_corners => (input - 1) as f32 / (output - 1) as f32,
+            Some(factor) => (1.0 / factor) as f32,
+            None => input as f32 / output as f32,
+        };
+        Self {
+            scale,
+            before,
+            behind,
+        }
+    }
+
+    /// The index of the value in front of the position of `output`, or at it, on an axis of the extent
+    /// `input`, and the weight of the value behind it.
+    #[must_use]
+    #[inline(always)]
+    pub fn source(&self, output: u32, input: u32) -> (u32, f32) {
+        let position = (output as f32 + self.before) * self.scale - self.behind;
+        let position = if position > 0.0 { position } else { 0.0 };
+        // The conversion rounds down.
+        let rounded = position as u32;
+        let first = if rounded < input { rounded } else { input - 1 };
+        let weight = position - first as f32;
+        (first, if weight < 1.0 { weight } else { 1.0 })
+    }
+}
+
+/// An upsampling of a shape that it takes. Axes are depth, height, width; those that are not there have an
+/// extent of 1.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct UpsampleProblem {
+    /// Samples.
+    pub n: usize,
+    /// Channels.
+    pub c: usize,
+    /// Spatial axes of the input.
+    pub dimensions: usize,
+    /// Their extents.
+    pub input: [usize; 3],
+    /// Extents of the output.
+    pub output: [usize; 3],
+    /// Where the output's values come from.
+    pub axes: [UpsampleAxis; 3],
+    /// Whether it interpolates.
+    pub is_linear: bool,
+}
+
+impl UpsampleProblem {
+    /// Shape of the output.
+    #[must_use]
+    pub fn output_shape(&self) -> Shape {
+        let [z, p, q] = self.output;
+        match self.dimensions {
+            1 => Shape::new(self.n, self.c, [q]),
+            2 => Shape::new(self.n, self.c, [p, q]),
+            _ => Shape::new(self.n, self.c, [z, p, q]),
+        }
+    }
+}
+
+#[cfg(feature = "graph")]
+mod layer {
+    use alloc::vec::Vec;
+
+    use super::UpsampleSpec;
+    use crate::error::SpecError;
+    use crate::graph::Layer;
+    use crate::graph::layer::{GraphLayer, LayerProblem};
+
+    impl Layer {
+        /// Upsampling, such as `UpsampleSpec::scale_factor(2.0)`; see [`UpsampleSpec`].
+        #[must_use]
+        pub const fn upsample(spec: UpsampleSpec) -> Layer {
+            Layer::Upsample(spec)
+        }
+    }
+
+    impl GraphLayer for UpsampleSpec {
+        fn dimensions(&self) -> Option<usize> {
+            UpsampleSpec::dimensions(self)
+        }
+
+        fn check(&self, channels: usize) -> Result<Option<usize>, SpecError> {
+            UpsampleSpec::check(self)?;
+            Ok(Some(channels))
+        }
+
+        fn problem(&self, input: &[usize]) -> Result<(LayerProblem, Vec<usize>), SpecError> {
+            let problem = UpsampleSpec::problem(self, input)?;
+            let output = problem.output_shape().to_vec();
+            Ok((LayerProblem::Upsample(problem), output))
+        }
+    }
+}

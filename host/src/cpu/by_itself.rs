@@ -1,0 +1,61 @@
+//! Layers that nothing is fused with.
+
+use op_spec::graph::ByItself;
+
+/// A layer with the whole tensors that it takes beside its input.
+pub(super) struct Alone<'a> {
+    pub(super) of: ByItself,
+    pub(super) others: Vec<&'a [f32]>,
+}
+
+impl Alone<'_> {
+    /// Sample `number`, of which the layer is given `x`.
+    pub(super) fn run(&self, number: usize, x: &[f32], y: &mut [f32]) {
+        match &self.of {
+            ByItself::Flatten => y.copy_from_slice(x),
+            ByItself::Gate(problem) => {
+                let (channels, spatial) = (problem.shape.c, problem.shape.spatial);
+                if y.is_empty() {
+                    return;
+                }
+                let gate = &self.others[0][number * channels..][..channels];
+                let planes = x.chunks_exact(spatial).zip(y.chunks_exact_mut(spatial));
+                for ((x, y), &factor) in planes.zip(gate) {
+                    y.iter_mut().zip(x).for_each(|(y, x)| *y = x * factor);
+                }
+            }
+            ByItself::Narrow(problem) => {
+                let (inner, part) = (problem.shape.inner, problem.spec);
+                let row = problem.shape.extent * inner;
+                let (start, len) = (part.start * inner, part.length * inner);
+                if y.is_empty() {
+                    return;
+                }
+                for (x, y) in x.chunks_exact(row).zip(y.chunks_exact_mut(len)) {
+                    y.copy_from_slice(&x[start..start + len]);
+                }
+            }
+            ByItself::Cat(problem) => {
+                let shape = problem.shape;
+                if y.is_empty() {
+                    return;
+                }
+                let of_sample = |all: &&'_ [f32]| {
+                    let len = all.len() / shape.n;
+                    number * len..(number + 1) * len
+                };
+                let others = self.others.iter().map(|all| &all[of_sample(all)]);
+                let mut start = 0;
+                for operand in std::iter::once(x).chain(others) {
+                    let len = operand.len() / shape.outer;
+                    let rows = y.chunks_exact_mut(shape.extent * shape.inner);
+                    // A value without elements has no rows.
+                    for (operand, y) in operand.chunks_exact(len.max(1)).zip(rows) {
+                        y[start..start + len].copy_from_slice(operand);
+                    }
+                    start += len;
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! Plans of layers that pass values on: copies of parts of rows.
+
+use launch_config::copy_rows::{RowsGeometry, RowsOf};
+use op_spec::graph::{ByItself, NormalForm, Operand};
+use op_spec::{AxisShape, Layout};
+
+use crate::lowering::region::Region;
+
+/// Copies of parts of rows, which together are the region's output: one for each operand of a `cat`, one for
+/// a `narrow`.
+#[derive(Debug, Clone)]
+pub(in crate::lowering) struct Rows {
+    /// The layer.
+    pub(in crate::lowering) layer: usize,
+    /// The layout of all operands and of the output.
+    pub(in crate::lowering) layout: Layout,
+    /// A copy for each operand.
+    pub(in crate::lowering) copies: Vec<RowsGeometry>,
+    /// Shape of the output.
+    pub(in crate::lowering) output: Vec<usize>,
+}
+
+impl Rows {
+    /// The plan for a form, if it is of this kind.
+    pub(in crate::lowering) fn of(region: &Region<'_>, form: &NormalForm) -> Option<Rows> {
+        let (layer, by_itself) = form.by_itself?;
+        let (shape, dim) = match by_itself {
+            ByItself::Cat(problem) => (problem.shape, problem.dim),
+            ByItself::Narrow(problem) => (problem.shape, problem.spec.dim),
+            ByItself::Flatten | ByItself::Gate(_) => return None,
+        };
+        let layout = match region.is_dense_nhwc() && dim == 1 {
+            true => Layout::Nhwc,
+            false => Layout::Nchw,
+        };
+        let (rows, step) = rows_and_step(&shape, layout);
+        let part = |start: usize, extent: usize| RowsOf {
+            pitch: extent as u64 * step,
+            start: start as u64 * step,
+        };
+        let copies = match by_itself {
+            ByItself::Narrow(problem) => {
+                let [source, target] = [
+                    part(problem.spec.start, shape.extent),
+                    part(0, problem.spec.length),
+                ];
+                vec![RowsGeometry::new(rows, target.pitch, source, target)]
+            }
+            _ => {
+                let mut start = 0;
+                let operands = region.of.graph.operands(layer).iter();
+                let copies = operands.map(|operand| {
+                    let extent = match *operand {
+                        Operand::Input(input) => region.of.input_shape(input)[dim],
+                        Operand::Layer(layer) => region.output_of(layer)[dim],
+                    };
+                    let [source, target] = [part(0, extent), part(start, shape.extent)];
+                    start += extent;
+                    RowsGeometry::new(rows, source.pitch, source, target)
+                });
+                copies.collect()
+            }
+        };
+        Some(Rows {
+            layer,
+            layout,
+            copies,
+            output: region.output_of(layer).to_vec(),
+        })
+    }
+}
+
+/// The rows of a tensor that has this shape around an axis, in which the elements of one index are side by
+/// side, and how many these are.
+fn rows_and_step(shape: &AxisShape, layout: Layout) -> (u64, u64) {
+    match layout {
+        Layout::Nchw => ((shape.n * shape.outer) as u64, shape.inner as u64),
+        // The axis is that of the channels.
+        Layout::Nhwc => ((shape.n * shape.inner) as u64, 1),
+    }
+}

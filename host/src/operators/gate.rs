@@ -1,0 +1,58 @@
+//! Products with one factor for each channel of each sample.
+
+use kernels_gpu::gate::GATE_NHWC;
+use launch_config::gate::GateGeometry;
+use op_spec::Layout;
+
+use super::launching::compute;
+use super::scale;
+use crate::device::{DType, Order};
+use crate::error::Result;
+use crate::program::{LaunchPlan, ProgramBuilder, Value};
+use crate::spec::{ChannelShape, GateProblem, ScaleProblem};
+
+/// The gate of a dense tensor, whose planes have a factor each.
+fn of_planes(problem: &GateProblem) -> ScaleProblem {
+    let ChannelShape { n, c, spatial } = problem.shape;
+    ScaleProblem::new(ChannelShape {
+        n: 1,
+        c: n * c,
+        spatial,
+    })
+}
+
+/// Plans the launch: for channels-last tensors if there is a geometry, else for dense ones.
+///
+/// # Errors
+/// Extents that no kernel can index; more blocks than a launch takes.
+pub(crate) fn plan(
+    plan: &mut LaunchPlan,
+    dtype: DType,
+    problem: &GateProblem,
+    nhwc: Option<&GateGeometry>,
+) -> Result<()> {
+    match nhwc {
+        Some(geometry) => plan.launch(&GATE_NHWC, &[dtype.label()], geometry.shape()),
+        None => scale::plan(plan, dtype, &of_planes(problem)),
+    }
+}
+
+/// Appends the product of `x`, which lies as it was planned for, and a dense gate. The result has the layout
+/// of `x`.
+pub(crate) fn append(
+    program: &mut ProgramBuilder,
+    x: Value,
+    gate: Value,
+    problem: &GateProblem,
+    nhwc: Option<&GateGeometry>,
+) -> Result<Value> {
+    let Some(geometry) = nhwc else {
+        return scale::append(program, x, gate, &of_planes(problem));
+    };
+    let shape = program.shape(x).to_vec();
+    let order = Order::of_layout(&shape, Layout::Nhwc)?;
+    let y = program.tensor_as(&shape, program.dtype(x), order)?;
+    // SAFETY: `x` and `y` have the problem's shape with channels last, `gate` a value for each of its samples
+    // and channels.
+    Ok(unsafe { compute(program, &GATE_NHWC, y, (x, gate, y, *geometry)) })
+}

@@ -1,0 +1,38 @@
+//! Copies of parts of rows: what `cat` and `narrow` launch.
+
+use kernels_gpu::copy_rows::COPY_ROWS;
+use launch_config::copy_rows::RowsGeometry;
+
+use crate::device::{DType, Order};
+use crate::error::Result;
+use crate::program::{LaunchPlan, ProgramBuilder, Value};
+
+/// Plans a launch for each copy.
+///
+/// # Errors
+/// [`TooManyBlocks`](crate::Error::TooManyBlocks)
+pub(crate) fn plan(plan: &mut LaunchPlan, dtype: DType, copies: &[RowsGeometry]) -> Result<()> {
+    let labels = [dtype.label()];
+    let mut copies = copies.iter();
+    copies.try_for_each(|copy| plan.launch(&COPY_ROWS, &labels, copy.shape()))
+}
+
+/// Appends the copies, one of each operand, which together write the output of this shape and order.
+pub(crate) fn append(
+    program: &mut ProgramBuilder,
+    operands: &[Value],
+    copies: &[RowsGeometry],
+    output: &[usize],
+    order: Order,
+) -> Result<Value> {
+    let dtype = program.dtype(operands[0]);
+    let y = program.tensor_as(output, dtype, order)?;
+    for (&x, copy) in operands.iter().zip(copies) {
+        let element = dtype.size() as u64;
+        let bytes = 2 * copy.units() * u64::from(copy.unit_elements) * element;
+        let (kernel, shape) = program.next(&COPY_ROWS);
+        // SAFETY: the copy is of rows of `x` into rows of `y`, which have their shapes in the same layout.
+        unsafe { program.launch_moving(kernel, shape, (x, y, *copy), bytes) };
+    }
+    Ok(y)
+}

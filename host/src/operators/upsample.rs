@@ -1,0 +1,86 @@
+//! Upsampling of sequences, images and volumes.
+
+use kernels_gpu::upsample::{UPSAMPLE, UPSAMPLE_NHWC};
+use launch_config::KernelGeometry;
+use launch_config::upsample::UpsampleGeometry;
+use op_spec::Layout;
+
+use super::launching::{compute, single};
+use crate::device::{DType, Order, Tensor};
+use crate::error::Result;
+use crate::program::{LaunchPlan, ProgramBuilder, Value};
+use crate::spec::{UpsampleProblem, UpsampleSpec};
+
+/// `y[n, c, ..]` is the value of `x[n, c, ..]` nearest to a position, or interpolated linearly around it.
+///
+/// *Shapes*: `(n, c, ..)` with one to three spatial axes to `(n, c, ..)`, each of which has the extent of
+/// `size`, or `floor(input * scale_factor)`.
+///
+/// *Numerics*: positions are computed in f32 by PyTorch's formulas, see [`UpsampleSpec`]. Nearest values are
+/// passed on as they are. Interpolation is in f32, along the columns first. *NaN* and infinities around a
+/// position give NaN where a weight of 0 meets them, as in PyTorch.
+///
+/// # Errors
+/// [`Error::Spec`](crate::Error::Spec): a rank that is not that of the mode, extents of 0, neither or both of
+/// a size and a factor, a factor that is no finite number above 0, `align_corners` of nearest values.
+///
+/// # Examples
+/// ```
+/// use convfuse::{Device, Tensor, ops, spec::{UpsampleMode, UpsampleSpec}};
+/// use ndarray::arr3;
+///
+/// let stream = Device::best().stream()?;
+/// let x = Tensor::from_array(&stream, &arr3(&[[[1.0f32, 3.0]]]))?;
+/// let nearest = ops::upsample(&x, &UpsampleSpec::scale_factor(2.0))?;
+/// assert_eq!(nearest.to_array::<f32>()?, arr3(&[[[1.0, 1.0, 3.0, 3.0]]]).into_dyn());
+/// let linear = UpsampleSpec::size(3).mode(UpsampleMode::Linear).align_corners(true);
+/// let linear = ops::upsample(&x, &linear)?;
+/// assert_eq!(linear.to_array::<f32>()?, arr3(&[[[1.0, 2.0, 3.0]]]).into_dyn());
+/// # Ok::<(), convfuse::Error>(())
+/// ```
+///
+/// As
+/// [`torch.nn.functional.interpolate`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.interpolate.html).
+pub fn upsample(x: &Tensor, spec: &UpsampleSpec) -> Result<Tensor> {
+    single("upsample", x, spec.problem(x.shape())?.into(), &[])
+}
+
+/// Plans the launch.
+pub(crate) fn plan(plan: &mut LaunchPlan, dtype: DType, problem: &UpsampleProblem) -> Result<()> {
+    let shape = problem.geometry()?.shape();
+    plan.launch(&UPSAMPLE, &[dtype.label()], shape)
+}
+
+/// Appends the operator to a program.
+pub(crate) fn append(
+    program: &mut ProgramBuilder,
+    x: Value,
+    problem: &UpsampleProblem,
+) -> Result<Value> {
+    let geometry = problem.geometry()?;
+    let y = program.tensor(&problem.output_shape(), program.dtype(x))?;
+    // SAFETY: `x` and `y` have the problem's input and output shapes.
+    Ok(unsafe { compute(program, &UPSAMPLE, y, (x, y, geometry)) })
+}
+
+/// Plans the launch for channels-last tensors.
+pub(crate) fn plan_nhwc(
+    plan: &mut LaunchPlan,
+    dtype: DType,
+    geometry: &UpsampleGeometry,
+) -> Result<()> {
+    plan.launch(&UPSAMPLE_NHWC, &[dtype.label()], geometry.shape())
+}
+
+/// Appends the operator of `x`, which is dense NHWC, to an output of that layout and the shape `output`.
+pub(crate) fn append_nhwc(
+    program: &mut ProgramBuilder,
+    x: Value,
+    geometry: &UpsampleGeometry,
+    output: &[usize],
+) -> Result<Value> {
+    let order = Order::of_layout(output, Layout::Nhwc)?;
+    let y = program.tensor_as(output, program.dtype(x), order)?;
+    // SAFETY: `x` and `y` have the problem's input and output shapes.
+    Ok(unsafe { compute(program, &UPSAMPLE_NHWC, y, (x, y, *geometry)) })
+}
