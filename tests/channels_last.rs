@@ -114,8 +114,8 @@ fn are_close(got: &[u32], wanted: &[u32], (dtype, precision): (DType, Precision)
     }
 }
 
-/// From channels-last inputs to a channels-last output without a copy; in f32, where kernels are the same, with
-/// the bits of dense inputs. The option asks for the other layout.
+/// From channels-last inputs to a channels-last output without a copy; in f32, where kernels are the same,
+/// with the bits of dense inputs. The option asks for the other layout.
 fn reformats_nothing(backend: Backend) -> Outcome {
     let stream = backend.stream()?;
     let [h, w] = match backend {

@@ -1,4 +1,5 @@
-// The mistakes of convolutions as matrix products that tensor maps feed; `bugs.rs` has those of other kernels.
+// The mistakes of convolutions as matrix products that tensor maps feed; `bugs.rs` has those of other
+// kernels.
 
 bugs! {
     GEMM_BUGS:

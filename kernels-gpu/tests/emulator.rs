@@ -16,8 +16,8 @@ use cuda_std::{bf16, f16};
 const ORDERS: [Option<u64>; 3] = [None, Some(1), Some(2)];
 
 /// Runs a check in these orders; where a variable chooses among all of them, `natural` or `shuffled`, in
-/// those that it leaves, and where it says `rest`, in these but the natural one. `cargo xtask` sets it, to see
-/// what the tests reach or notice in the least time, and continuous integration behind that.
+/// those that it leaves, and where it says `rest`, in these but the natural one. `cargo xtask` sets it, to
+/// see what the tests reach or notice in the least time, and continuous integration behind that.
 fn run_in(orders: &[Option<u64>], check: fn(&Run) -> Outcome) {
     let chosen = std::env::var("CONVFUSE_TEST_ORDER").ok();
     let runs = |seed: &Option<u64>| match chosen.as_deref() {

@@ -168,8 +168,9 @@ impl MapMode {
     }
 
     /// Checks what `cuTensorMapEncodeTiled` and `cuTensorMapEncodeIm2col` ask of a tensor at `address`
-    /// ([their documentation](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TENSOR__MEMORY.html)),
-    /// and what [`tensor_map`](crate::tensor_map) asks of a line.
+    /// ([their
+    /// documentation](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TENSOR__MEMORY.html)), and
+    /// what [`tensor_map`](crate::tensor_map) asks of a line.
     ///
     /// # Errors
     /// The rule that is broken, in words.

@@ -8,6 +8,7 @@
 //! changes no bit, and may depend on the batch.
 
 mod few_channels;
+mod stages;
 mod windows;
 
 use core::fmt;
@@ -37,8 +38,6 @@ pub const LINE_BYTES: u32 = 128;
 pub const LINE_VALUES: u32 = LINE_BYTES / 2;
 /// 16-bit values of 16 bytes, the unit of matrix descriptors.
 pub const UNIT_VALUES: u32 = 8;
-/// The units of a line, as a power of two.
-const MOST_UNIT_SHIFT: u32 = (LINE_VALUES / UNIT_VALUES).trailing_zeros();
 /// MMA steps of a stage.
 pub const STAGE_STEPS: u32 = LINE_VALUES / 16;
 /// What a swizzled tile starts on in shared memory.
@@ -190,42 +189,6 @@ impl GemmGeometry {
         }
     }
 
-    /// Channels that a stage has of a tap.
-    #[must_use]
-    #[inline(always)]
-    pub const fn stage_channels(&self) -> u32 {
-        UNIT_VALUES << self.unit_shift
-    }
-
-    /// Taps of a stage.
-    #[must_use]
-    #[inline(always)]
-    pub const fn stage_taps(&self) -> u32 {
-        LINE_VALUES / UNIT_VALUES >> self.unit_shift
-    }
-
-    /// Stages of a tile that has this many channels of a tap in each.
-    fn with_unit_shift(self, unit_shift: u32) -> Option<Self> {
-        let of = Self { unit_shift, ..self };
-        let parts = of.channels().div_ceil(of.stage_channels());
-        let parts = parts.checked_mul(of.conv.taps())?;
-        let k_blocks = parts.div_ceil(of.stage_taps());
-        Some(Self { k_blocks, ..of })
-    }
-
-    /// With as many channels of a tap in a stage as make it fewest stages, by a fifth at least: copies of fewer
-    /// bytes take longer.
-    fn with_fewest_stages(self) -> Option<Self> {
-        let mut best = self.with_unit_shift(MOST_UNIT_SHIFT)?;
-        for unit_shift in (1..MOST_UNIT_SHIFT).rev() {
-            let of = self.with_unit_shift(unit_shift)?;
-            if 5 * u64::from(of.k_blocks) <= 4 * u64::from(best.k_blocks) {
-                best = of;
-            }
-        }
-        Some(best)
-    }
-
     /// Input channels.
     #[must_use]
     #[inline(always)]
@@ -259,8 +222,8 @@ pub struct Gemm {
     pub shape: LaunchShape,
     /// How the filters lie.
     pub filters: FilterOrder,
-    /// Where the channels are no whole vectors: what input and filters are made into first, which are those of
-    /// the geometry.
+    /// Where the channels are no whole vectors: what input and filters are made into first, which are those
+    /// of the geometry.
     pub few_channels: Option<FewChannels>,
 }
 
@@ -356,7 +319,7 @@ impl Gemm {
             filter_tiles,
             tiles: tiles.ok_or(Refusal::Needs("less than 2^32 tiles"))?,
             k_blocks: 0,
-            unit_shift: MOST_UNIT_SHIFT,
+            unit_shift: 0,
             stages: MIN_STAGES,
             schedule,
             residency: Residency::RESIDENT,
@@ -382,8 +345,8 @@ impl Gemm {
         Self { filters, ..self }
     }
 
-    /// Whether half of the smallest tile's filters do not exist, and products decide the time. An implicit GEMM
-    /// takes less then.
+    /// Whether half of the smallest tile's filters do not exist, and products decide the time. An implicit
+    /// GEMM takes less then.
     #[must_use]
     pub fn is_half_empty(&self) -> bool {
         let g = &self.geometry;

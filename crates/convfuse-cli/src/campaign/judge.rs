@@ -258,8 +258,8 @@ impl<'a> InputsOf<'a> {
         })
     }
 
-    /// The bits of `got` do not depend on how the input lies, nor on which samples are done together. In 16 bits
-    /// channels-last inputs have kernels of their own, whose results are as near to what is wanted.
+    /// The bits of `got` do not depend on how the input lies, nor on which samples are done together. In 16
+    /// bits channels-last inputs have kernels of their own, whose results are as near to what is wanted.
     fn must_repeat(
         &self,
         ready: &Executable<'_>,

@@ -1,8 +1,8 @@
 //! Inputs of few channels, such as images of three colours, as operands of a matrix product.
 //!
-//! Lines of an operand are whole vectors of 16 bytes. Where channels are none, a launch copies the input first,
-//! with zeros for the channels that are missing. Where it can, it puts the padding around the columns, too:
-//! then all columns of a filter's row lie side by side in the copy, and a line has them all. Lines of
+//! Lines of an operand are whole vectors of 16 bytes. Where channels are none, a launch copies the input
+//! first, with zeros for the channels that are missing. Where it can, it puts the padding around the columns,
+//! too: then all columns of a filter's row lie side by side in the copy, and a line has them all. Lines of
 //! neighbouring windows overlap.
 
 use super::super::conv::ConvGeometry;

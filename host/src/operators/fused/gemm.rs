@@ -166,8 +166,8 @@ pub(crate) fn append(
         rounded,
         list,
     );
-    // SAFETY: `x`, the residual and `y` are dense NHWC and the filters channels last, of the extents that `gemm` was
-    // chosen for; what exists of bias, gain, shift and the norm has an element for each filter.
+    // SAFETY: `x`, the residual and `y` are dense NHWC and the filters channels last, of the extents that
+    // `gemm` was chosen for; what exists of bias, gain, shift and the norm has an element for each filter.
     unsafe { program.launch_moving(kernel, shape, arguments, bytes_moved) }
     Ok(y)
 }

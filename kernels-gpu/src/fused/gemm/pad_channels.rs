@@ -13,8 +13,8 @@ use crate::parts::unroll::unroll;
 /// of `y` is written once, each of `x` read once.
 ///
 /// # Safety
-/// `x` has `g.source_elements()` at the strides of `g`, and `y` has `g.elements()` and starts on 16 bytes; the
-/// two do not overlap.
+/// `x` has `g.source_elements()` at the strides of `g`, and `y` has `g.elements()` and starts on 16 bytes;
+/// the two do not overlap.
 #[kernel(instances(T: [f16, bf16]), max_threads = PAD_THREADS, min_blocks = 8)]
 pub unsafe fn gemm_pad_channels<T: Storage>(x: *const T, y: *mut T, g: &PadChannelsGeometry) {
     let x = Global::new(x, g.source_elements() as usize);
