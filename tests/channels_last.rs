@@ -114,8 +114,8 @@ fn are_close(got: &[u32], wanted: &[u32], (dtype, precision): (DType, Precision)
     }
 }
 
-/// From channels-last inputs to a channels-last output without a copy, with the bits of dense inputs. The
-/// option asks for the other layout, which costs one copy.
+/// From channels-last inputs to a channels-last output without a copy; in f32, where kernels are the same,
+/// with the bits of dense inputs. The option asks for the other layout.
 fn reformats_nothing(backend: Backend) -> Outcome {
     let stream = backend.stream()?;
     let [h, w] = match backend {
@@ -166,7 +166,15 @@ fn reformats_nothing(backend: Backend) -> Outcome {
             return Err("an output of four axes".into());
         };
         assert_eq!(y.strides()[1], 1, "{:?}", y.strides());
-        assert_eq!(bits_of(&y)?, wanted, "{dtype}");
+        // f32 is read in place only where that is faster.
+        let arch = stream.device().properties().arch;
+        let needs_no_copy = arch.has_warpgroup_mma() && dtype != DType::F32;
+        let compare = |got: &[u32]| match needs_no_copy {
+            true => are_close(got, &wanted, (dtype, Precision::Fast)),
+            false => assert_eq!(got, wanted, "{dtype}"),
+        };
+        let of_run = bits_of(&y)?;
+        compare(&of_run);
         let explained = model.plan_for(&stream, inputs(), &fast)?.explain()?;
         let copies = |explained: &Explanation| {
             let launches = explained.launches.iter();
@@ -174,9 +182,6 @@ fn reformats_nothing(backend: Backend) -> Outcome {
                 .filter(|launch| launch.kernel.contains("copy"))
                 .count()
         };
-        // f32 is read in place only where that is faster.
-        let arch = stream.device().properties().arch;
-        let needs_no_copy = arch.has_warpgroup_mma() && dtype != DType::F32;
         if needs_no_copy {
             assert_eq!(copies(&explained), 0, "{explained}");
             let gemms = explained.regions.iter();
@@ -191,7 +196,7 @@ fn reformats_nothing(backend: Backend) -> Outcome {
         let mut y = plan.output()?;
         assert!(y.is_contiguous() && y.shape() == [n, k, p, q]);
         plan.execute(inputs(), &mut y)?;
-        assert_eq!(bits_of(&y)?, wanted, "{dtype}");
+        compare(&bits_of(&y)?);
         if needs_no_copy {
             assert_eq!(copies(&plan.explain()?), 0);
         }
@@ -218,7 +223,7 @@ fn reformats_nothing(backend: Backend) -> Outcome {
         ));
         let mut y = plan.output()?;
         plan.execute(inputs(), &mut y)?;
-        assert_eq!(bits_of(&y)?, wanted, "{dtype}");
+        assert_eq!(bits_of(&y)?, of_run, "{dtype}");
     }
     Ok(())
 }
@@ -299,7 +304,7 @@ fn slides(backend: Backend) -> Outcome {
             assert!(explained.regions.iter().all(is_nhwc), "{explained}");
         }
     }
-    // Channels that are no whole vectors are left to the dense kernels.
+    // Channels that are no whole vectors: some kernels take pairs, the others dense tensors.
     let odd = Chain::new(6, sliding(6))?;
     let values = data::signed(2, &[1, 6, h, w][..]);
     let model = Model::with_dtype(

@@ -212,6 +212,29 @@ bugs! {
             "window[first] = row.load_or(«w», 0.0);" => "w.wrapping_sub(1)";
         depthwise_adds_the_residuals_of_the_first_outputs_of_a_run, depthwise::without_norm::<f32>,
             "residual.load_vec(at(«first + i as u32»))" => "i as u32";
+    "fused/depthwise/stage.rs":
+        channels_last_norms_are_those_of_the_first_channel, depthwise::rolling::<f32>,
+            "self.norm.folded::<T>(«channel»)" => "first_channel as usize";
+        channels_last_taps_begin_with_those_of_the_first_channel, depthwise::rolling::<f32>,
+            "let at = «first_channel as usize * taps as usize + at as usize»;" => "at as usize";
+    "fused/depthwise/rolling.rs":
+        sums_roll_with_filters_that_are_not_there_yet, depthwise::rolling::<f32>,
+            "    «thread::sync_threads();»\n    if place.rows == 0 {" => "";
+        sums_roll_on_where_a_row_begins, depthwise::rolling::<f32>,
+            "(true, 0) => «0.0»," => "sums[age][i][c]";
+        sums_roll_over_rows_behind_the_image, depthwise::rolling::<f32>,
+            "«conv.h».min(last.cast_unsigned())" => "(conv.h + 1)";
+        sums_roll_over_columns_behind_the_image, depthwise::rolling::<f32>,
+            "place.w.wrapping_add(j as u32) < «conv.w» {" => "conv.w + 1";
+        sums_roll_over_too_few_rows, depthwise::rolling::<f32>,
+            "place.rows + «R as u32» - STRIDE as u32;" => "R as u32 - 1";
+        segments_all_begin_with_the_first_row, depthwise::rolling::<f32>,
+            "let (p, q) = («segment * g.segment_rows», " => "segment * 0";
+        runs_are_written_behind_the_row, depthwise::rolling::<f32>,
+            "if «place.q + (i as u32) < conv.q» {" => "true";
+    "fused/depthwise/rolling/output.rs":
+        rolling_adds_the_residual_of_the_first_output_of_a_run, depthwise::rolling::<f32>,
+            "T::load(self.residual, self.offset + «channels * i»);" => "channels * 0 * i";
     "fused/depthwise/results.rs":
         depthwise_adds_the_residual_of_the_first_row, depthwise::without_norm::<f32>,
             "                let at = first + «i as u32 * conv.q»;\n                added[i]" => "0";

@@ -1,20 +1,45 @@
-// The mistakes of convolutions of one tap as plain matrix products; `bugs.rs` has those of other kernels.
+// The mistakes of convolutions as matrix products that tensor maps feed; `bugs.rs` has those of other
+// kernels.
 
 bugs! {
     GEMM_BUGS:
     "fused/gemm/mod.rs":
-        gemm_announces_too_few_bytes, gemm::matches::<f16>,
-            "full.arrive_expect(«memory.layout.stage_bytes»);" => "memory.layout.stage_bytes - 16";
-        gemm_fills_stages_that_are_read, gemm::matches::<f16>,
-            "            «stages.empty(state.stage).wait(state.parity ^ 1);»\n" => "";
         gemm_multiplies_the_first_filters_alone, gemm::matches::<f16>,
             "[pixel_tile * self.g.tile_pixels, «filter_tile * self.tile[1]»]" => "0";
         gemm_warpgroups_have_the_same_half, gemm::matches::<f16>,
             "(1 - self.g.schedule.shift()) * «number» * self.tile[0]" => "0";
         gemm_parts_start_anywhere, gemm::matches::<f16>,
             "first: «start.wrapping_neg() % TILE_BYTES»," => "128";
-        gemm_filters_stay_as_those_of_the_first_stage, gemm::matches::<f16>,
-            "copy_box(\n                memory.resident(k_block),\n                filters,\n                [«channel», filter, 0, 0, 0]," => "0";
+    "fused/gemm/produce.rs":
+        gemm_announces_too_few_bytes, gemm::matches::<f16>,
+            "full.arrive_expect(«memory.layout.stage_bytes»);" => "memory.layout.stage_bytes - 16";
+        gemm_fills_stages_that_are_read, gemm::matches::<f16>,
+            "            «stages.empty(state.stage).wait(state.parity ^ 1);»\n" => "";
+        gemm_filters_are_all_those_of_the_first_channels, gemm::matches::<f16>,
+            "[«channel», tap, filter, 0, 0]" => "0";
+        gemm_filters_are_all_those_of_the_first_tap, gemm::matches_of_windows::<f16>,
+            "[depth.channel, «depth.tap»].map" => "0 * depth.tap";
+        gemm_pixels_are_all_those_of_the_first_tap, gemm::matches_of_windows::<f16>,
+            "depth.offsets.map(|offset| «offset as u16»)" => "0 * offset as u16";
+        gemm_windows_begin_behind_the_padding, gemm::matches_of_windows::<f16>,
+            "first(q, conv.stride_w, «conv.pad_w»)" => "0";
+        gemm_windows_are_side_by_side, gemm::matches_of_windows::<f16>,
+            "first(p, «conv.stride_h», conv.pad_h)" => "1";
+        gemm_columns_of_taps_are_side_by_side, gemm::matches_of_windows::<f16>,
+            "w += «conv.dilation_w»;" => "1";
+        gemm_slices_of_taps_are_side_by_side, gemm::matches_of_windows::<f16>,
+            "d += «conv.dilation_d»;" => "1";
+        gemm_rows_of_taps_end_late, gemm::matches_of_windows::<f16>,
+            "if s == «conv.s» {" => "conv.s + 1";
+        gemm_puts_all_taps_of_a_stage_to_its_start, gemm::matches_of_windows::<f16>,
+            "to.offset(part * «part_of_pixels»)" => "0";
+        gemm_multiplies_pixels_behind_the_last_tap, gemm::matches_of_windows::<f16>,
+            "false => («g.channels()», [0; 3])" => "0";
+    "fused/gemm/pad_channels.rs":
+        gemm_pads_columns_behind_alone, gemm::matches_of_windows::<f16>,
+            "column.wrapping_sub(«g.lead»)" => "0";
+        gemm_pads_with_the_next_pixel, gemm::matches_of_windows::<f16>,
+            "if column < g.columns && «channel < g.channels» {" => "channel < g.channels + 1";
     "fused/gemm/consume.rs":
         gemm_releases_stages_before_they_are_read, gemm::matches::<f16>,
             "if let Some(stage) = «used.replace(state.stage)» {" => "{ used.replace(state.stage); Some(state.stage) }";
@@ -23,9 +48,11 @@ bugs! {
         gemm_multiplies_the_filters_of_the_first_stage, gemm::matches::<f16>,
             "steps(first_filters + «of_filters» * filter_stage_units)" => "0";
         gemm_multiplies_the_first_rows_twice, gemm::matches::<f16>,
-            "&steps(pixels + «MMA_ROWS * LINE_UNITS»)" => "0";
+            "of_pixels.steps(pixels + «(MMA_ROWS << g.unit_shift)»)" => "0";
         gemm_steps_are_all_the_first, gemm::matches::<f16>,
-            "laid_out(first + «step * STEP_UNITS», LAYOUT)" => "0";
+            "laid_out(first + «step», self.layout)" => "0 * step";
+        gemm_taps_of_a_stage_are_side_by_side, gemm::matches_of_windows::<f16>,
+            "(step >> shift) * «(lines << unit_shift)»" => "STEP_UNITS";
     "fused/gemm/results.rs":
         gemm_has_no_bias, gemm::matches::<f16>,
             "[gain, «bias», 0.0]" => "shift";

@@ -88,6 +88,13 @@ bugs! {
     "parts/nhwc.rs":
         nhwc_rows_are_found_in_32_bits, far_products::depthwise_nhwc,
             "[«row * elements» + channel, " => "(row as u32).wrapping_mul(elements as u32) as usize";
+    "fused/depthwise/rolling.rs":
+        rolling_reads_in_32_bits, far_products::depthwise_nhwc,
+            "let offset = «pixel.wrapping_mul(conv.groups as usize)»;"
+                => "(pixel as u32).wrapping_mul(conv.groups) as usize";
+        rolling_writes_in_32_bits, far_products::depthwise_nhwc,
+            "        «pixel * conv.groups as usize» + self.channel as usize"
+                => "(pixel as u32).wrapping_mul(conv.groups) as usize";
     "fused/implicit_gemm/reformat.rs":
         k_vectors_are_reformatted_from_32_bits, far_products::warp_specialized::<f16>,
             "            .slice(«first_plane * plane_elements», channels * plane_elements);"

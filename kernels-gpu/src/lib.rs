@@ -20,7 +20,7 @@
 //! | `parts/`: `pointwise`, `exponential` | lists of pointwise functions, and what these are made of |
 //! | `parts/`: `moments` | statistics |
 //! | `parts/`: `series` | values along an axis, in registers of several threads |
-//! | `parts/`: `nhwc` | runs of outputs of channels-last tensors |
+//! | `parts/`: `nhwc`, `pair` | runs of outputs, and pairs of channels, of channels-last tensors |
 //! | `parts/`: `lanes`, `prescale` | what lanes of a warp combine; how f32 comes into f16's range |
 //! | `parts/`: `index`, `unroll` | arithmetic of positions, and loops that are written out |
 #![no_std]

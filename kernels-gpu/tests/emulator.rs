@@ -16,14 +16,16 @@ use cuda_std::{bf16, f16};
 const ORDERS: [Option<u64>; 3] = [None, Some(1), Some(2)];
 
 /// Runs a check in these orders; where a variable chooses among all of them, `natural` or `shuffled`, in
-/// those that it leaves. `cargo xtask` sets it, to see what the tests reach or notice in the least time.
+/// those that it leaves, and where it says `rest`, in these but the natural one. `cargo xtask` sets it, to
+/// see what the tests reach or notice in the least time, and continuous integration behind that.
 fn run_in(orders: &[Option<u64>], check: fn(&Run) -> Outcome) {
     let chosen = std::env::var("CONVFUSE_TEST_ORDER").ok();
     let runs = |seed: &Option<u64>| match chosen.as_deref() {
         None => orders.contains(seed),
         Some("natural") => seed.is_none(),
         Some("shuffled") => seed.is_some(),
-        Some(other) => panic!("CONVFUSE_TEST_ORDER is {other}, neither natural nor shuffled"),
+        Some("rest") => seed.is_some() && orders.contains(seed),
+        Some(other) => panic!("CONVFUSE_TEST_ORDER is {other}: natural, shuffled or rest"),
     };
     for seed in ORDERS.into_iter().filter(runs) {
         if let Err(failure) = check(&Run::new(seed)) {
@@ -269,8 +271,12 @@ tests! {
         checks::depthwise_nan::windows::<f32>
             => checks::depthwise_nan::windows::<f16>, checks::depthwise_nan::windows::<bf16>;
     gemm_matches: checks::gemm::matches::<f16> => checks::gemm::matches::<bf16>;
+    gemm_matches_of_windows:
+        checks::gemm::matches_of_windows::<f16> => checks::gemm::matches_of_windows::<bf16>;
     depthwise_matches: checks::depthwise::matches::<f32>;
     depthwise_applies_its_epilogue: checks::depthwise::without_norm::<f32> => checks::depthwise::without_norm::<f16>, checks::depthwise::without_norm::<bf16>;
+    depthwise_rolls_its_sums_over_channels_last_images:
+        checks::depthwise::rolling::<f16> => checks::depthwise::rolling::<f32>, checks::depthwise::rolling::<bf16>;
     depthwise_matches_in_half_precision: checks::depthwise::matches::<f16> => checks::depthwise::matches::<bf16>;
     instance_norm_clamp_multiply_channel_reduction_matches: checks::channel_reduction::normed::<f32>;
     instance_norm_clamp_multiply_channel_reduction_matches_in_half_precision:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 import time
 from collections.abc import Callable, Collection, Sequence
@@ -48,13 +49,13 @@ _ALONE, _EACH = 10.0, 0.01
 def is_worthwhile(region: Region, is_fast: bool) -> bool:
     """An estimate of whether PyTorch is slower, from the records of ``docs/results``: at norms that read their input twice, pools that
     leave a part of their input, means over positions among them, softmax over other axes than the last, products of float32 in full, and
-    channels-last convolutions of 16 bits whose filters have one tap. Other convolutions are PyTorch's."""
+    convolutions of channels-last tensors of 16 bits in one group, or depthwise ones. Other convolutions are PyTorch's."""
     if region.inputs[0].meta["val"].device.type == "cpu":
         # It was asked for.
         return True
     is_full = region.is_float32_product and not is_fast
     last = region.inputs[0].meta["val"].dim() - 1
-    return is_full or _is_matrix_product(region) or any(
+    return is_full or _is_of_tensor_maps(region) or _is_depthwise(region) or any(
         is_norm(one, a)
         or "pool" in one
         or (one == "mean" and 1 not in reduced_dims(a))
@@ -63,18 +64,42 @@ def is_worthwhile(region: Region, is_fast: bool) -> bool:
     )
 
 
-def _is_matrix_product(region: Region) -> bool:
-    """Whether a region is a convolution of one tap of a channels-last tensor of 16 bits, with what is behind it, as a Hopper GPU has a
-    kernel for."""
+def _channels_last(region: Region) -> tuple[dict[str, Any], int] | None:
+    """Attributes and input channels of a convolution of a channels-last tensor of 16 bits, if a region begins with one."""
     operator, a = parsed(region.text).layers[0]
     x = region.inputs[0].meta["val"]
     if operator not in ("conv2d", "conv3d") or x.dtype is torch.float32 or x.stride(1) != 1:
+        return None
+    return a, int(x.shape[1])
+
+
+def _is_of_tensor_maps(region: Region) -> bool:
+    """Whether a region begins with a convolution in one group that a Hopper GPU has a kernel of tensor maps for, which is faster unless
+    filters are few and have many elements."""
+    of = _channels_last(region)
+    if of is None or of[0].get("groups", 1) != 1:
         return False
-    extents = [a["kernel_size"], a.get("stride", 1), a.get("groups", 1)]
-    ones = all(one in (1, [1] * (x.dim() - 2)) for one in extents)
-    if not ones or a.get("padding", 0) not in (0, [0] * (x.dim() - 2)) or x.shape[1] % 8:
+    a, channels = of
+    taps = math.prod(_extents_of(a["kernel_size"], region))
+    if a["out_channels"] % 8 or (a["out_channels"] <= 32 and taps > 1 and taps * channels > 512):
         return False
-    return torch.cuda.get_device_capability(x.device) == (9, 0)
+    return torch.cuda.get_device_capability(region.inputs[0].meta["val"].device) == (9, 0)
+
+
+def _is_depthwise(region: Region) -> bool:
+    """Whether a region begins with a depthwise convolution of images with small square filters."""
+    of = _channels_last(region)
+    if of is None:
+        return False
+    a, channels = of
+    extents = set(_extents_of(a["kernel_size"], region))
+    is_square = len(extents) == 1 and extents <= {3, 5, 7}
+    return is_square and a.get("groups", 1) == channels == a["out_channels"] and channels % 2 == 0
+
+
+def _extents_of(value: int | list[int], region: Region) -> list[int]:
+    """An attribute for each axis behind the channels."""
+    return value if isinstance(value, list) else [value] * (region.inputs[0].meta["val"].dim() - 2)
 
 
 def measure(call: Callable[[], Any], device: torch.device, enough: float = _ENOUGH) -> Times:

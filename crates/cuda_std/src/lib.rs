@@ -66,6 +66,7 @@ pub mod emulator;
 mod family;
 #[cfg(not(target_arch = "nvptx64"))]
 mod launchable;
+mod map_modes;
 #[cfg(target_arch = "nvptx64")]
 mod nvptx;
 

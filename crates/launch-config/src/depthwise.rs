@@ -4,6 +4,7 @@
 //! items of one output channel of one sample. `kernels_gpu::fused::depthwise` says how.
 
 pub mod nhwc;
+pub mod rolling;
 
 use super::conv::ConvGeometry;
 use super::norm::COUNTED_ELEMENTS;

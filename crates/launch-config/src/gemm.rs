@@ -1,15 +1,25 @@
-//! Convolutions of one tap from NHWC to NHWC as plain matrix products (GEMM) on Hopper: the pixels of all
-//! samples are rows of one operand, the filters rows of the other.
+//! Convolutions from NHWC to NHWC as matrix products (GEMM) on Hopper: the windows of all samples are rows of
+//! one operand, the filters rows of the other.
 //!
 //! A block has two consumer warpgroups, a producer, and a writer for each consumer. Tensor maps load stages
-//! of both operands, 64 values of K at a time, and store tiles of the output. A sum has the same order in
-//! every tile, so the choice of a tile changes no bit, and may depend on the batch.
+//! of both operands, 64 values of K at a time, and store tiles of the output. K runs over the channels of a
+//! tap first, then over the taps. A stage has as many channels of one tap, or half or a quarter as many of
+//! two or four taps, if these have no more. A sum has the same order in every tile, so the choice of a tile
+//! changes no bit, and may depend on the batch.
+
+mod few_channels;
+mod stages;
+mod windows;
 
 use core::fmt;
 
 use super::conv::ConvGeometry;
 use super::implicit_gemm::sm90::{Residency, Schedule};
-use super::{LaunchShape, Presence, Refusal, WARP_THREADS};
+use super::{LaunchShape, Refusal, WARP_THREADS};
+use crate::mode::mode;
+
+pub use few_channels::{FewChannels, PAD_THREADS, PadChannelsGeometry, VECTOR_VALUES};
+pub use windows::AxisWindows;
 
 /// Warps of a warpgroup.
 pub const WARPGROUP_WARPS: u32 = 4;
@@ -26,6 +36,8 @@ pub const BLOCK_THREADS: u32 = (WARPS + WARPGROUP_WARPS) * WARP_THREADS;
 pub const LINE_BYTES: u32 = 128;
 /// 16-bit values of a line: values of K in a stage, and output channels side by side in shared memory.
 pub const LINE_VALUES: u32 = LINE_BYTES / 2;
+/// 16-bit values of 16 bytes, the unit of matrix descriptors.
+pub const UNIT_VALUES: u32 = 8;
 /// MMA steps of a stage.
 pub const STAGE_STEPS: u32 = LINE_VALUES / 16;
 /// What a swizzled tile starts on in shared memory.
@@ -38,6 +50,9 @@ const MAX_STAGES: u32 = 8;
 const MIN_STAGES: u32 = 2;
 /// The fewest stages beside filters that stay.
 const RESIDENT_STAGES: u32 = 4;
+
+/// Stages of a tile up to which products do not decide its time.
+const FEW_STAGES: u32 = 8;
 
 /// Cycles of a launch until the first stage is there, and behind the last store.
 const START_CYCLES: u64 = 1_500;
@@ -89,20 +104,30 @@ pub const TILES: [WarpgroupTile; 4] = [
     },
 ];
 
-/// Pixels of the tiles that apply lists of functions: beside the accumulators of others there is no room for
-/// them.
+/// Pixels of the tiles that apply lists of functions. Lists beside the accumulators of other tiles were not
+/// tried.
 pub const LISTED_PIXELS: u32 = 64;
+
+mode! {
+    /// What the rows of the input's operand are.
+    pub Rows {
+        /// Pixels: the windows have one element, and lie side by side.
+        PIXELS = 0,
+        /// Windows, of which a tensor map in im2col mode brings one tap at a time.
+        WINDOWS = 1,
+    }
+}
 
 /// The kernel's by-value argument.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GemmGeometry {
-    /// Pixels of all samples.
+    /// The convolution.
+    pub conv: ConvGeometry,
+    /// The rows of the input's operand.
+    pub rows: Rows,
+    /// Output pixels of all samples.
     pub pixels: u32,
-    /// Input channels.
-    pub channels: u32,
-    /// Filters, which are the output channels.
-    pub filters: u32,
     /// Pixels of a block's tile: those of one warpgroup's in the ping-pong schedule, else of both.
     pub tile_pixels: u32,
     /// Tiles of filters.
@@ -111,22 +136,20 @@ pub struct GemmGeometry {
     pub tiles: u32,
     /// Stages of a tile.
     pub k_blocks: u32,
+    /// Units of 16 bytes, as a power of two, that a stage has of a row and a tap side by side.
+    pub unit_shift: u32,
     /// Stages in shared memory.
     pub stages: u32,
     /// How the warpgroups share the tiles.
     pub schedule: Schedule,
     /// How long filters stay.
     pub residency: Residency,
-    /// The bias.
-    pub bias: Presence,
 }
 
 /// Byte offsets of the parts of shared memory, from a multiple of [`TILE_BYTES`] on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GemmLayout {
-    /// The stages: the pixels of each, then its filters if they do not stay.
-    pub stages: u32,
-    /// Distance of the stages.
+    /// Distance of the stages, which come first: the pixels of each, then its filters if they do not stay.
     pub stage_bytes: u32,
     /// Filters that stay, stage by stage.
     pub filters: u32,
@@ -157,7 +180,6 @@ impl GemmGeometry {
         let of_channels = results + WARPGROUPS * pixels * filters * 2;
         let barriers = of_channels + WARPGROUPS * filters * CHANNEL_VALUES * 4;
         GemmLayout {
-            stages: 0,
             stage_bytes,
             filters: resident_at,
             results,
@@ -165,6 +187,20 @@ impl GemmGeometry {
             barriers,
             end: barriers + self.barriers() * 8,
         }
+    }
+
+    /// Input channels.
+    #[must_use]
+    #[inline(always)]
+    pub const fn channels(&self) -> u32 {
+        self.conv.group_c
+    }
+
+    /// Filters, which are the output channels.
+    #[must_use]
+    #[inline(always)]
+    pub const fn filters(&self) -> u32 {
+        self.conv.group_k
     }
 
     /// Barriers of a block.
@@ -184,11 +220,27 @@ pub struct Gemm {
     pub tile: WarpgroupTile,
     /// The launch.
     pub shape: LaunchShape,
+    /// How the filters lie.
+    pub filters: FilterOrder,
+    /// Where the channels are no whole vectors: what input and filters are made into first, which are those
+    /// of the geometry.
+    pub few_channels: Option<FewChannels>,
+}
+
+/// How filters lie, `(K, C, taps)`. The kernel reads them channels last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FilterOrder {
+    /// They have one tap: the same in both orders.
+    OneTap,
+    /// Channels last.
+    ChannelsLast,
+    /// Channels before taps.
+    ChannelsFirst,
 }
 
 impl Gemm {
-    /// The product that a convolution without a norm is, from dense NHWC to dense NHWC of a 16-bit type, on a
-    /// device with warpgroup MMA. The tile is that of the least estimated time.
+    /// The product that a convolution without a norm is, from dense NHWC to dense NHWC of a 16-bit type with
+    /// channels-last filters, on a device with warpgroup MMA. The tile is that of the least estimated time.
     ///
     /// Only tiles of [`LISTED_PIXELS`] pixels apply lists.
     ///
@@ -219,24 +271,38 @@ impl Gemm {
     /// The same in tiles of this size.
     ///
     /// # Errors
-    /// A convolution of another kind; channels that are no whole vectors of 16 bytes; more pixels than a
-    /// tensor map counts; too little shared memory.
+    /// Several groups; filters that are no whole vectors of 16 bytes; windows or pixels that a tensor map
+    /// cannot describe; too little shared memory.
     pub fn in_tiles(
         conv: &ConvGeometry,
         (tile, schedule): (WarpgroupTile, Schedule),
         multiprocessors: u32,
         shared_bytes: u32,
     ) -> Result<Self, Refusal> {
+        let filters_of = match conv.taps() {
+            1 => FilterOrder::OneTap,
+            _ => FilterOrder::ChannelsFirst,
+        };
+        let few_channels = FewChannels::of(conv)?;
+        let conv = &few_channels.map_or(*conv, |few| few.conv);
         let [strides, pads] = [
             [conv.stride_d, conv.stride_h, conv.stride_w],
             [conv.pad_d, conv.pad_h, conv.pad_w],
         ];
-        if conv.taps() != 1 || conv.groups != 1 || strides != [1; 3] || pads != [0; 3] {
-            return Err(Refusal::Needs("one tap, stride 1 and one group"));
+        if conv.groups != 1 {
+            return Err(Refusal::Needs("one group"));
         }
-        let [channels, filters] = [conv.group_c, conv.group_k];
-        if !channels.is_multiple_of(8) || !filters.is_multiple_of(8) {
-            return Err(Refusal::Needs("channels in whole vectors of 16 bytes"));
+        let is_dense = few_channels.is_none_or(|few| few.is_dense());
+        let is_pixel = is_dense && conv.taps() == 1 && strides == [1; 3] && pads == [0; 3];
+        let rows = if is_pixel {
+            Rows::PIXELS
+        } else {
+            AxisWindows::of(conv)?;
+            Rows::WINDOWS
+        };
+        let filters = conv.group_k;
+        if !filters.is_multiple_of(8) {
+            return Err(Refusal::Needs("filters in whole vectors of 16 bytes"));
         }
         let pixels = (conv.n).checked_mul(conv.output_pixels().into());
         let pixels = pixels.filter(|&pixels| pixels < 1 << 31);
@@ -246,20 +312,45 @@ impl Gemm {
         let filter_tiles = filters.div_ceil(tile.filters);
         let tiles = pixels.div_ceil(tile_pixels).checked_mul(filter_tiles);
         let geometry = GemmGeometry {
+            conv: *conv,
+            rows,
             pixels,
-            channels,
-            filters,
             tile_pixels,
             filter_tiles,
             tiles: tiles.ok_or(Refusal::Needs("less than 2^32 tiles"))?,
-            k_blocks: channels.div_ceil(LINE_VALUES),
+            k_blocks: 0,
+            unit_shift: 0,
             stages: MIN_STAGES,
             schedule,
             residency: Residency::RESIDENT,
-            bias: conv.bias,
         };
+        let geometry = geometry.with_fewest_stages();
+        let geometry = geometry.ok_or(Refusal::Needs("less than 2^32 stages of a tile"))?;
         let launched = geometry.launched(tile, multiprocessors, shared_bytes);
-        launched.ok_or(Refusal::Needs("a tile that fits shared memory"))
+        let launched = launched.ok_or(Refusal::Needs("a tile that fits shared memory"))?;
+        Ok(Self {
+            filters: filters_of,
+            few_channels,
+            ..launched
+        })
+    }
+
+    /// The same with channels-last filters.
+    #[must_use]
+    pub fn with_channels_last_filters(self) -> Self {
+        let filters = match self.filters {
+            FilterOrder::OneTap => FilterOrder::OneTap,
+            _ => FilterOrder::ChannelsLast,
+        };
+        Self { filters, ..self }
+    }
+
+    /// Whether half of the smallest tile's filters do not exist, and products decide the time. An implicit
+    /// GEMM takes less then.
+    #[must_use]
+    pub fn is_half_empty(&self) -> bool {
+        let g = &self.geometry;
+        g.conv.taps() > 1 && 2 * g.filters() <= LINE_VALUES && g.k_blocks > FEW_STAGES
     }
 
     /// The estimated cycles of a block. In the ping-pong schedule the epilogue of a tile runs beside the
@@ -319,6 +410,8 @@ impl GemmGeometry {
             geometry,
             tile,
             shape: LaunchShape::linear(blocks.into(), BLOCK_THREADS)?.with_shared(end(&geometry)),
+            filters: FilterOrder::ChannelsFirst,
+            few_channels: None,
         })
     }
 }
@@ -347,83 +440,4 @@ impl fmt::Display for Gemm {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::KernelGeometry;
-    use op_spec::ConvSpec;
-
-    fn conv(x: [usize; 4], k: usize, filter: usize) -> ConvGeometry {
-        let weight = [k, x[1], filter, filter];
-        let problem = ConvSpec::<2>::default().problem(&x, &weight, None);
-        let problem = problem.expect("a sound problem");
-        problem.geometry().expect("a small problem")
-    }
-
-    fn gemm(x: [usize; 4], k: usize) -> Result<Gemm, Refusal> {
-        Gemm::new(&conv(x, k, 1), (false, false), 132, 227 << 10)
-    }
-
-    #[test]
-    fn tiles_cover_all_results_and_fit_shared_memory() {
-        for x in [
-            [32, 64, 56, 56],
-            [1, 8, 1, 1],
-            [64, 960, 1, 1],
-            [3, 72, 7, 9],
-        ] {
-            for k in [8, 64, 72, 256, 2048] {
-                let gemm = gemm(x, k).expect("a product");
-                let g = gemm.geometry;
-                assert_eq!(g.pixels as usize, x[0] * x[2] * x[3]);
-                assert!(g.filter_tiles * gemm.tile.filters >= g.filters);
-                assert!(g.tiles / g.filter_tiles * g.tile_pixels >= g.pixels);
-                assert!(g.k_blocks * LINE_VALUES >= g.channels);
-                assert!(g.stages >= MIN_STAGES && gemm.shape.shared_bytes <= 227 << 10);
-                assert!(gemm.shape.grid[0] <= g.tiles.min(132));
-            }
-        }
-    }
-
-    #[test]
-    fn few_tiles_are_small_ones() {
-        let tile = |x, k| gemm(x, k).expect("a product").tile;
-        assert_eq!(tile([1, 512, 7, 7], 512).pixels, 64);
-        assert_eq!(tile([64, 512, 56, 56], 512).filters, 128);
-    }
-
-    #[test]
-    fn other_convolutions_are_refused() {
-        let refused =
-            |conv: &ConvGeometry| Gemm::new(conv, (false, false), 132, 227 << 10).is_err();
-        let good = conv([2, 16, 5, 5], 24, 1);
-        assert!(!refused(&good));
-        assert!(refused(&conv([2, 16, 5, 5], 24, 3)));
-        assert!(refused(&conv([2, 12, 5, 5], 24, 1)));
-        assert!(refused(&conv([2, 16, 5, 5], 20, 1)));
-        assert!(refused(&ConvGeometry {
-            stride_w: 2,
-            ..good
-        }));
-        assert!(refused(&ConvGeometry { pad_h: 1, ..good }));
-        assert!(refused(&ConvGeometry {
-            groups: 2,
-            group_c: 8,
-            group_k: 16,
-            ..good
-        }));
-        let most = ConvGeometry {
-            n: (1 << 31) - 1,
-            w: 1,
-            h: 1,
-            p: 1,
-            q: 1,
-            ..good
-        };
-        assert!(!refused(&most));
-        assert!(refused(&ConvGeometry { n: 1 << 31, ..most }));
-        assert!(refused(&ConvGeometry {
-            n: u64::MAX,
-            ..good
-        }));
-    }
-}
+mod tests;

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use cuda_std::tensor_map::{Boxes, TensorMap};
+use cuda_std::tensor_map::{MapMode, TensorMap};
 
 use super::emulator::Emulator;
 #[cfg(feature = "emulator")]
@@ -84,14 +84,14 @@ impl Device {
         Ok(Device(Kind::Gpu(gpu)))
     }
 
-    /// The tensor map of a tensor at `address`, for copies of boxes.
+    /// The tensor map of a tensor at `address`.
     ///
     /// # Errors
     /// On a GPU, errors of the driver.
-    pub(crate) fn tensor_map(&self, boxes: &Boxes, address: *const u8) -> Result<TensorMap> {
+    pub(crate) fn tensor_map(&self, mode: &MapMode, address: *const u8) -> Result<TensorMap> {
         match self.kind() {
-            Kind::Gpu(gpu) => gpu::tensor_map(&gpu.make_current()?, boxes, address),
-            Kind::Cpu(_) | Kind::Emulator(_) => Ok(boxes.emulated(address)),
+            Kind::Gpu(gpu) => gpu::tensor_map(&gpu.make_current()?, mode, address),
+            Kind::Cpu(_) | Kind::Emulator(_) => Ok(mode.emulated(address)),
         }
     }
 

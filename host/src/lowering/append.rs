@@ -227,12 +227,20 @@ impl<'a> Appending<'a> {
                 let y = depthwise::append(program, x, &parameters, geometry, epilogue, output)?;
                 Produced::Convolved(y, lowered.moments)
             }
-            Producer::DepthwiseNhwc(geometry) => {
+            Producer::DepthwiseNhwc(kernel) => {
                 let parameters = self.convolution(start, lowered)?;
-                let output = self.produced_shape(start, plan);
+                let norm = lowered.folded_by_producer();
+                let norm = norm.map(|(layer, norm)| (self.running(layer), norm));
                 let (program, store) = (&mut *self.program, plan.store_epilogue());
-                let y = depthwise::append_nhwc(program, x, &parameters, geometry, store, output)?;
-                Produced::Convolved(y, None)
+                return depthwise::append_nhwc(
+                    program,
+                    x,
+                    &parameters,
+                    norm,
+                    kernel,
+                    store,
+                    output,
+                );
             }
             Producer::Transposed(transposed) => {
                 let parameters = self.convolution(start, lowered)?;

@@ -22,6 +22,7 @@ use super::table::{Lowered, TABLE};
 use crate::device::{DType, DeviceProperties, Order};
 use crate::error::{Error, Result};
 use crate::program::LaunchPlan;
+use launch_config::gemm::FilterOrder;
 
 /// A region with its kernels, and the verdicts on the rows.
 pub(crate) struct Chosen {
@@ -40,7 +41,11 @@ impl Chosen {
 
     /// The parameter, in the graph's table, that the producer reads in place where each run is given it.
     pub(crate) fn given_in_place(&self, of: Query<'_>) -> Option<usize> {
-        let reads = matches!(&self.lowered.producer, Producer::ImplicitGemm(gemm) if gemm.has_filters_in_place());
+        let reads = match &self.lowered.producer {
+            Producer::ImplicitGemm(gemm) => gemm.has_filters_in_place(),
+            Producer::Gemm(gemm) => gemm.filters == FilterOrder::ChannelsLast,
+            _ => false,
+        };
         reads.then(|| of.graph.parameters_of(self.layers[0])[0])
     }
 }

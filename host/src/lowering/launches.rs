@@ -145,9 +145,9 @@ impl Planning<'_> {
                 self.convolution(start, lowered)?;
                 depthwise::plan(&mut self.plan, query.dtype, geometry, plan.has_store())?;
             }
-            Producer::DepthwiseNhwc(geometry) => {
+            Producer::DepthwiseNhwc(kernel) => {
                 self.convolution(start, lowered)?;
-                depthwise::plan_nhwc(&mut self.plan, query.dtype, geometry)?;
+                depthwise::plan_nhwc(&mut self.plan, query.dtype, kernel)?;
             }
             Producer::Transposed(transposed) => {
                 self.convolution(start, lowered)?;

@@ -11,7 +11,7 @@ use crate::spec::{ConvProblem, GroupNormProblem};
 use launch_config::Refusal;
 use launch_config::conv::ConvGeometry;
 use launch_config::depthwise::DepthwiseGeometry;
-use launch_config::depthwise::nhwc::NhwcGeometry;
+use launch_config::depthwise::nhwc::NhwcKernel;
 use launch_config::gemm::Gemm as PlainGemm;
 use launch_config::norm::NormGeometry;
 
@@ -33,7 +33,7 @@ pub(super) enum Producer {
     /// A depthwise convolution on FMA units.
     Depthwise(DepthwiseGeometry),
     /// The same of a channels-last tensor.
-    DepthwiseNhwc(NhwcGeometry),
+    DepthwiseNhwc(NhwcKernel),
     /// A convolution by the kernels of its operator, on FMA units.
     Direct,
     /// A transposed convolution, by convolutions of its phases.
@@ -62,10 +62,7 @@ impl fmt::Display for Producer {
             Producer::Depthwise(geometry) => {
                 write!(f, "{} blocks for each plane", geometry.plane_blocks)
             }
-            Producer::DepthwiseNhwc(geometry) => {
-                let (run, channels) = (geometry.blocks.run, 4 * geometry.blocks.block_vectors);
-                write!(f, "runs of {run} outputs, {channels} channels in a block")
-            }
+            Producer::DepthwiseNhwc(kernel) => kernel.fmt(f),
             Producer::Transposed(transposed) => transposed.fmt(f),
             _ => Ok(()),
         }

@@ -7,8 +7,8 @@
 use launch_config::Refusal;
 use launch_config::conv::ConvGeometry;
 use launch_config::depthwise::DepthwiseGeometry;
-use launch_config::depthwise::nhwc::NhwcGeometry;
-use launch_config::gemm::Gemm;
+use launch_config::depthwise::nhwc::NhwcKernel;
+use launch_config::gemm::{FilterOrder, Gemm};
 use launch_config::implicit_gemm::{RoundedEpilogue, combining};
 use launch_config::norm::NormGeometry;
 use op_spec::graph::NormalForm;
@@ -73,7 +73,9 @@ impl Lowered {
     /// The batch norm whose constants the producer makes itself.
     pub(super) fn folded_by_producer(&self) -> Option<(usize, BatchNormProblem)> {
         match (&self.producer, &self.plan) {
-            (Producer::Gemm(_), Plan::Store(store)) => store.batch_norm(),
+            (Producer::Gemm(_) | Producer::DepthwiseNhwc(_), Plan::Store(store)) => {
+                store.batch_norm()
+            }
             _ => None,
         }
     }
@@ -95,6 +97,14 @@ impl Lowered {
                 if !(launch.fills || region.of.options.batch_invariant) =>
             {
                 Err("too few samples to fill the device with a block for each")
+            }
+            Producer::Gemm(gemm) if gemm.is_half_empty() => {
+                Err("at most 32 filters of several taps, which leave half of a tile empty")
+            }
+            Producer::Gemm(gemm)
+                if gemm.few_channels.is_some() && gemm.filters == FilterOrder::OneTap =>
+            {
+                Err("one tap of channels that a launch would pad first")
             }
             Producer::ImplicitGemm(gemm) => {
                 if DepthwiseGeometry::check(gemm.conv()).is_ok() {
@@ -206,12 +216,13 @@ pub(super) const TABLE: [Row; 9] = [
             {
                 let conv = conv_geometry(&conv)?;
                 let is_padded = region.of.has_explicit_padding(region.layers[0]);
-                let producer = match NhwcGeometry::new(&conv) {
-                    Ok(geometry) if region.is_dense_nhwc() && !is_padded => {
-                        if store.list.functions.keeps().is_present() {
+                let multiprocessors = region.of.properties.multiprocessors;
+                let producer = match NhwcKernel::new(&conv, &store.list, multiprocessors) {
+                    Ok(kernel) if region.is_dense_nhwc() && !is_padded => {
+                        if !kernel.takes(&store.list) {
                             return Err(Refusal::Needs("a list that keeps no value in NHWC"));
                         }
-                        Producer::DepthwiseNhwc(geometry)
+                        Producer::DepthwiseNhwc(kernel)
                     }
                     _ => producer(&conv, None)?,
                 };
@@ -222,11 +233,11 @@ pub(super) const TABLE: [Row; 9] = [
     },
     Row {
         name: "gemm",
-        implements: "in 16 bits from NHWC to NHWC, on `sm_90a`: a convolution with filters of one tap, stride 1, one group and channels in whole vectors of eight, without a norm, perhaps with batch_norm and arithmetic with parameters, a clamp or leaky_relu; up to eight functions behind it, or silu or hardswish, a residual, and a clamp or leaky_relu",
-        summary: "a plain matrix product of pixels and filters on tensor cores",
+        implements: "in 16 bits from NHWC to NHWC, on `sm_90a`: a convolution of one group, output channels in whole vectors of eight, strides of up to 8 and filters that reach over up to 32 elements, without a norm, perhaps with batch_norm and arithmetic with parameters, a clamp or leaky_relu; up to eight functions behind it, or silu or hardswish, a residual, and a clamp or leaky_relu",
+        summary: "a matrix product of windows and filters on tensor cores",
         can_implement: |row, region, form| {
             let of = region.of;
-            let (_, conv) = form.convolution.ok_or(row.other_layers())?;
+            let (layer, conv) = form.convolution.ok_or(row.other_layers())?;
             let store = Store::of(&form.epilogue)?;
             if !region.may_be_nhwc()
                 || of.dtype == DType::F32
@@ -245,6 +256,10 @@ pub(super) const TABLE: [Row; 9] = [
                 of.properties.multiprocessors,
                 of.properties.shared_bytes_per_block,
             )?;
+            let gemm = match region.is_given_in_nhwc(layer) {
+                true => gemm.with_channels_last_filters(),
+                false => gemm,
+            };
             let lowered = Lowered::without_moments(Producer::Gemm(gemm), Plan::Store(store));
             Ok(lowered.in_layout(region.input))
         },

@@ -5,7 +5,7 @@ use std::cell::Cell;
 use launch_config::Refusal;
 use launch_config::conv_transpose::ShuffledClass;
 use launch_config::depthwise::DepthwiseGeometry;
-use launch_config::depthwise::nhwc::NhwcGeometry;
+use launch_config::depthwise::nhwc::NhwcKernel;
 use launch_config::implicit_gemm::Epilogue as StoreEpilogue;
 use launch_config::pointwise::OperandList;
 use op_spec::{ConvProblem, ConvTransposeProblem, Layout};
@@ -42,7 +42,7 @@ pub(super) fn transposed(
     candidates.dedup();
     for (strides, output) in candidates {
         let choose = |conv: &ConvProblem<3>, is_reformatted: &dyn Fn(&Gemm) -> bool| {
-            class_kernels(region, conv, is_reformatted, strides, output)
+            class_kernels(region, conv, is_reformatted, (strides, output), &store.1)
         };
         if let Some(transposed) = Transposed::new(problem, (store, region.of.dtype), choose)? {
             return Ok(transposed);
@@ -74,20 +74,22 @@ fn shuffled(
     pays.get().then_some(transposed)
 }
 
-/// The kernels of one of its convolutions, of an input that has these strides if it is not dense NCHW. Where
-/// the input is reformatted already, an implicit GEMM need not pay for that.
+/// The kernels of one of its convolutions, of an input that has these strides if it is not dense NCHW, to
+/// results that go through this list. Where the input is reformatted already, an implicit GEMM need not pay
+/// for that.
 fn class_kernels(
     region: &Region<'_>,
     conv: &ConvProblem<3>,
     is_reformatted: &dyn Fn(&Gemm) -> bool,
-    strides: Option<[i64; 5]>,
-    output: Layout,
+    (strides, output): (Option<[i64; 5]>, Layout),
+    list: &OperandList,
 ) -> Result<ClassKernels, Refusal> {
     let conv = conv_geometry(conv)?;
     if let Ok(depthwise) = DepthwiseGeometry::new(&conv, None) {
-        return Ok(match NhwcGeometry::new(&conv) {
-            Ok(geometry) if strides.is_some() && region.is_dense_nhwc() => {
-                ClassKernels::DepthwiseNhwc(geometry)
+        let multiprocessors = region.of.properties.multiprocessors;
+        return Ok(match NhwcKernel::new(&conv, list, multiprocessors) {
+            Ok(kernel) if strides.is_some() && region.is_dense_nhwc() => {
+                ClassKernels::DepthwiseNhwc(kernel)
             }
             _ => ClassKernels::Depthwise(depthwise),
         });

@@ -15,6 +15,7 @@ use crate::error::Result;
 use crate::program::{LaunchPlan, ProgramBuilder, Value};
 use crate::spec::{BatchNormProblem, BatchNormSpec};
 use launch_config::elementwise::{self, ChannelGeometry};
+use launch_config::{AffineType, Presence};
 
 /// `y = (x - mean[c]) / sqrt(var[c] + eps) * weight[c] + bias[c]` by the running statistics, `running` being
 /// their mean and variance, or by mean and (biased) variance of each channel over the batch and all positions
@@ -87,6 +88,39 @@ pub(crate) struct Statistics {
     pub(crate) variance: Value,
     pub(crate) weight: Option<Value>,
     pub(crate) bias: Option<Value>,
+}
+
+/// A batch norm that a kernel of another operator folds, as such kernels take it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct FoldedInKernel {
+    /// Running mean, running variance, weight and bias.
+    pub(crate) values: [Option<Value>; 4],
+    pub(crate) geometry: FoldGeometry,
+    pub(crate) ty: AffineType,
+    pub(crate) presence: Presence,
+}
+
+impl FoldedInKernel {
+    /// That of a norm, if there is one.
+    pub(crate) fn of(
+        program: &ProgramBuilder,
+        norm: Option<(Statistics, BatchNormProblem)>,
+    ) -> Result<Self> {
+        let Some((of, problem)) = norm else {
+            return Ok(Self {
+                values: [None; 4],
+                geometry: FoldGeometry::NONE,
+                ty: AffineType::F32,
+                presence: Presence::ABSENT,
+            });
+        };
+        Ok(Self {
+            values: [Some(of.mean), Some(of.variance), of.weight, of.bias],
+            geometry: FoldGeometry::of(&problem)?,
+            ty: AffineType::of(program.dtype(of.mean) == DType::F32),
+            presence: Presence::PRESENT,
+        })
+    }
 }
 
 /// Gain and shift of each channel, `fma(gain, x, shift)`: f32, `(c)`, for any storage type.

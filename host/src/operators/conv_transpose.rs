@@ -9,7 +9,7 @@ use launch_config::conv_transpose::{
     InterleaveGeometry, MAX_CLASSES, PhaseFiltersGeometry, ShuffledClass, shuffled,
 };
 use launch_config::depthwise::DepthwiseGeometry;
-use launch_config::depthwise::nhwc::NhwcGeometry;
+use launch_config::depthwise::nhwc::NhwcKernel;
 use launch_config::implicit_gemm::Epilogue;
 use launch_config::pointwise::OperandList;
 use launch_config::{KernelGeometry, Refusal};
@@ -35,7 +35,7 @@ pub(crate) enum ClassKernels {
     ImplicitGemm(Gemm),
     Depthwise(DepthwiseGeometry),
     /// Of channels-last tensors.
-    DepthwiseNhwc(NhwcGeometry),
+    DepthwiseNhwc(NhwcKernel),
     Direct,
 }
 
@@ -55,7 +55,7 @@ impl ClassKernels {
         match self {
             Self::ImplicitGemm(gemm) => gemm.stores(list, dtype),
             Self::Depthwise(_) => !list.is_affine(),
-            Self::DepthwiseNhwc(_) => !list.is_affine() && !list.functions.keeps().is_present(),
+            Self::DepthwiseNhwc(kernel) => kernel.takes(list),
             Self::Direct => *store == NO_STORE,
         }
     }
@@ -206,8 +206,8 @@ impl Transposed {
                 ClassKernels::Depthwise(geometry) => {
                     depthwise::plan(plan, dtype, geometry, self.class_store() != NO_STORE)?;
                 }
-                ClassKernels::DepthwiseNhwc(geometry) => {
-                    depthwise::plan_nhwc(plan, dtype, geometry)?;
+                ClassKernels::DepthwiseNhwc(kernel) => {
+                    depthwise::plan_nhwc(plan, dtype, kernel)?;
                 }
                 ClassKernels::Direct => conv::plan_volumes(plan, dtype, &planned.convolution)?,
             }
@@ -342,8 +342,8 @@ pub(crate) fn append(
             ClassKernels::Depthwise(geometry) => {
                 depthwise::append(program, x, &parameters, geometry, store, shape)?.y
             }
-            ClassKernels::DepthwiseNhwc(geometry) => {
-                depthwise::append_nhwc(program, x, &parameters, geometry, store, shape)?.y
+            ClassKernels::DepthwiseNhwc(kernel) => {
+                depthwise::append_nhwc(program, x, &parameters, None, kernel, store, shape)?
             }
             ClassKernels::Direct => {
                 let y = conv::append(program, x, parameters.filters, &planned.convolution)?;

@@ -6,7 +6,7 @@
 
 use std::ffi::c_void;
 
-use cuda_std::tensor_map::{Boxes, TensorMap};
+use cuda_std::tensor_map::{MapMode, TensorMap};
 
 use super::Value;
 use crate::device::DType;
@@ -58,8 +58,8 @@ pub(crate) trait Places {
     /// The address of a value for this use.
     fn address(&mut self, used: Use) -> *mut u8;
 
-    /// The tensor map for boxes of a tensor at this address.
-    fn tensor_map(&mut self, boxes: &Boxes, address: *const u8) -> Result<TensorMap>;
+    /// The tensor map of a tensor at this address.
+    fn tensor_map(&mut self, mode: &MapMode, address: *const u8) -> Result<TensorMap>;
 }
 
 /// An argument that becomes a kernel's parameter of type `T` when the program runs.
@@ -101,46 +101,46 @@ impl<T: Stored> Argument<*mut T> for Value {
     }
 }
 
-/// A value of which a kernel reads or writes boxes.
+/// A value that a kernel reads or writes through a tensor map.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct BoxesOf {
+pub(crate) struct MapOf {
     value: Value,
-    boxes: Boxes,
+    mode: MapMode,
     is_written: bool,
 }
 
-impl BoxesOf {
-    /// Boxes that are read.
-    pub(crate) const fn read(value: Value, boxes: Boxes) -> Self {
+impl MapOf {
+    /// Of a value that is read.
+    pub(crate) fn read(value: Value, mode: impl Into<MapMode>) -> Self {
         Self {
             value,
-            boxes,
+            mode: mode.into(),
             is_written: false,
         }
     }
 
-    /// Boxes that are written.
-    pub(crate) const fn written(value: Value, boxes: Boxes) -> Self {
+    /// Of a value that is written.
+    pub(crate) fn written(value: Value, mode: impl Into<MapMode>) -> Self {
         Self {
             value,
-            boxes,
+            mode: mode.into(),
             is_written: true,
         }
     }
 }
 
-impl Argument<TensorMap> for Option<BoxesOf> {
+impl Argument<TensorMap> for Option<MapOf> {
     fn resolve(self, places: &mut dyn Places) -> Result<TensorMap> {
-        let Some(BoxesOf {
+        let Some(MapOf {
             value,
-            boxes,
+            mode,
             is_written,
         }) = self
         else {
             return Ok(TensorMap::NONE);
         };
         let address = places.address(value.used::<c_void>(is_written));
-        places.tensor_map(&boxes, address)
+        places.tensor_map(&mode, address)
     }
 }
 
@@ -154,7 +154,7 @@ impl Places for Uses {
         std::ptr::null_mut()
     }
 
-    fn tensor_map(&mut self, _: &Boxes, _: *const u8) -> Result<TensorMap> {
+    fn tensor_map(&mut self, _: &MapMode, _: *const u8) -> Result<TensorMap> {
         Ok(TensorMap::NONE)
     }
 }

@@ -5,7 +5,7 @@ mod renewed;
 
 use std::collections::VecDeque;
 
-use cuda_std::tensor_map::{Boxes, TensorMap};
+use cuda_std::tensor_map::{MapMode, TensorMap};
 use cuda_std::{Family, Instance, KernelArgs};
 
 use super::arguments::{Arguments, Places, Use};
@@ -15,7 +15,7 @@ use super::{Input, Launch, Place, Program, Step, Value, ValueFacts};
 use crate::device::{DType, Device, LaunchShape, Order, Stream, Tensor};
 use crate::error::Result;
 use copies::plan_copy;
-pub(crate) use copies::{plan_dense_copy, plan_reformat};
+pub(crate) use copies::{channels_last, plan_dense_copy, plan_reformat};
 
 /// A program under construction.
 ///
@@ -416,8 +416,8 @@ impl Places for Addresses<'_> {
         self.addresses[used.value.0]
     }
 
-    fn tensor_map(&mut self, boxes: &Boxes, address: *const u8) -> Result<TensorMap> {
-        self.stream.device().tensor_map(boxes, address)
+    fn tensor_map(&mut self, mode: &MapMode, address: *const u8) -> Result<TensorMap> {
+        self.stream.device().tensor_map(mode, address)
     }
 }
 

@@ -1,9 +1,12 @@
 //! A batch norm by its running statistics, as two constants of each channel.
 
+use core::ffi::c_void;
+
 use cuda_std::Storage;
 use cuda_std::global::Global;
 use cuda_std::math::GpuFloat;
 use launch_config::batch_norm::FoldGeometry;
+use launch_config::{AffineType, Presence};
 
 /// Running statistics, weight and bias of each channel.
 #[derive(Clone, Copy)]
@@ -38,5 +41,45 @@ impl<T: Storage> BatchNorm<T> {
         };
         let exact = weight / GpuFloat::sqrt(variance + g.eps);
         [exact as f32, (bias - mean * exact) as f32]
+    }
+}
+
+/// A batch norm that a kernel of another operator folds.
+#[derive(Clone, Copy)]
+pub(crate) struct Norm {
+    /// Running mean and variance.
+    pub(crate) running: [*const c_void; 2],
+    /// Weight and bias.
+    pub(crate) affine: [*const c_void; 2],
+    pub(crate) geometry: FoldGeometry,
+    /// The element type of all of these.
+    pub(crate) ty: AffineType,
+    /// Whether there is one.
+    pub(crate) presence: Presence,
+}
+
+impl Norm {
+    /// The gain and the shift of a channel, whose parameters are f32 or of type `T`.
+    ///
+    /// # Safety
+    /// As for [`BatchNorm::folded`]; there is a norm.
+    #[inline(always)]
+    pub(crate) unsafe fn folded<T: Storage>(&self, channel: usize) -> [f32; 2] {
+        if self.ty.is_f32() {
+            self.of::<f32>().folded(channel, &self.geometry)
+        } else {
+            self.of::<T>().folded(channel, &self.geometry)
+        }
+    }
+
+    #[inline(always)]
+    fn of<T>(&self) -> BatchNorm<T> {
+        let ([running_mean, running_var], [weight, bias]) = (self.running, self.affine);
+        BatchNorm {
+            running_mean: running_mean.cast(),
+            running_var: running_var.cast(),
+            weight: weight.cast(),
+            bias: bias.cast(),
+        }
     }
 }

@@ -10,6 +10,7 @@ pub(crate) mod lanes;
 pub(crate) mod map;
 pub(crate) mod moments;
 pub(crate) mod nhwc;
+pub(crate) mod pair;
 #[cfg(hopper)]
 pub(crate) mod pipeline;
 pub(crate) mod planes;

@@ -10,8 +10,13 @@ macro_rules! unroll {
     (2, |$i:ident| $body:block) => { $crate::parts::unroll::repeat!(|$i| $body; 0 1) };
     (3, |$i:ident| $body:block) => { $crate::parts::unroll::repeat!(|$i| $body; 0 1 2) };
     (4, |$i:ident| $body:block) => { $crate::parts::unroll::repeat!(|$i| $body; 0 1 2 3) };
+    (5, |$i:ident| $body:block) => { $crate::parts::unroll::repeat!(|$i| $body; 0 1 2 3 4) };
+    (7, |$i:ident| $body:block) => { $crate::parts::unroll::repeat!(|$i| $body; 0 1 2 3 4 5 6) };
     (8, |$i:ident| $body:block) => { $crate::parts::unroll::repeat!(|$i| $body; 0 1 2 3 4 5 6 7) };
     (9, |$i:ident| $body:block) => { $crate::parts::unroll::repeat!(|$i| $body; 0 1 2 3 4 5 6 7 8) };
+    (11, |$i:ident| $body:block) => {
+        $crate::parts::unroll::repeat!(|$i| $body; 0 1 2 3 4 5 6 7 8 9 10)
+    };
     (16, |$i:ident| $body:block) => {
         $crate::parts::unroll::repeat!(|$i| $body; 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15)
     };

@@ -1,23 +1,28 @@
 //! The depthwise convolution with moments and windows.
 
-use cuda_std::Storage;
+use cuda_std::{Label, Storage};
+use launch_config::batch_norm::FoldGeometry;
 use launch_config::conv::ConvGeometry;
 use launch_config::depthwise::DepthwiseGeometry;
-use launch_config::depthwise::nhwc::NhwcGeometry;
-use launch_config::implicit_gemm::Epilogue;
+use launch_config::depthwise::nhwc::{NhwcGeometry, NhwcKernel};
+use launch_config::depthwise::rolling::RollingGeometry;
+use launch_config::implicit_gemm::{Epilogue, RoundedEpilogue};
 use launch_config::norm::COUNTED_ELEMENTS;
 use launch_config::pointwise::{OperandList, Step};
-use launch_config::{KernelGeometry, Presence};
+use launch_config::{AffineType, KernelGeometry, Presence};
 use op_spec::graph::LayerProblem;
 use oracle::{Case, Precision};
 
 use super::super::kernels::fused::depthwise::nhwc::DEPTHWISE_NHWC;
+use super::super::kernels::fused::depthwise::rolling::DEPTHWISE_NHWC_ROLLING;
 use super::super::kernels::fused::depthwise::{DEPTHWISE, DEPTHWISE_LIST};
 use super::convolved::Convolution;
 use super::implicit_gemm_without_norm::folded;
 use super::norm::optional;
-use super::rows::{ADD, HARDSWISH, Row, SILU, rows};
-use super::{Failure, Loaded, Outcome, Run, Tensor, combine, compare, label, precision, same_bits};
+use super::rows::{ADD, HARDSWISH, RELU, Row, SILU, rows};
+use super::{
+    Failure, Loaded, Outcome, Run, Tensor, combine, compare, label, precision, same_numbers,
+};
 
 fn table() -> [Row; 10] {
     rows! {
@@ -81,6 +86,39 @@ pub(crate) fn without_norm<T: Storage>(run: &Run) -> Outcome {
     Ok(())
 }
 
+/// The same by small square filters of channels-last images, down segments of any number of rows.
+pub(crate) fn rolling<T: Storage>(run: &Run) -> Outcome {
+    const PADDED: [usize; 3] = [0, 1, 1];
+    let table: [Row; 15] = rows! {
+        // Runs and rows that are not full, two samples in a block, all inputs of a thread in the image.
+        [2, 64, 64], [1, 7, 19], [1, 3, 3], padding(PADDED), groups(64), batch_norm(), relu();
+        // Rows fewer than the filter's, a pair of channels in a second block, no bias.
+        [1, 66, 66], [1, 2, 5], [1, 5, 5], padding([0, 2, 2]), groups(66), batch_norm(), without_bias();
+        [3, 130, 130], [1, 3, 4], [1, 3, 3], padding(PADDED), groups(130), leaky_relu(0.25);
+        // By two rows and columns, of which the input has an even and an odd number.
+        [2, 12, 12], [1, 9, 21], [1, 5, 5], stride([1, 2, 2]), padding([0, 2, 2]), groups(12), batch_norm(), list(&[SILU, ADD]);
+        [1, 6, 6], [1, 12, 14], [1, 3, 3], stride([1, 2, 2]), padding(PADDED), groups(6), list(&[HARDSWISH]);
+        [1, 2, 2], [1, 11, 12], [1, 3, 3], stride([1, 2, 2]), groups(2), batch_norm(), list(&[ADD]);
+        // No padding, and much more than windows need.
+        [1, 4, 4], [1, 11, 9], [1, 3, 3], groups(4), list(&[SILU]);
+        [1, 4, 4], [1, 4, 6], [1, 3, 3], padding([0, 9, 9]), groups(4), list(&[HARDSWISH, ADD]);
+        [1, 8, 8], [1, 5, 3], [1, 5, 5], stride([1, 2, 2]), padding([0, 9, 2]), groups(8), relu();
+        // A function behind the residual; one column, one row.
+        [1, 10, 10], [1, 9, 1], [1, 5, 5], padding([0, 2, 2]), groups(10), batch_norm(), list(&[SILU, ADD, RELU]);
+        [5, 2, 2], [1, 1, 13], [1, 3, 3], padding(PADDED), groups(2), without_bias(), list(&[ADD]);
+        // Taps that do not stay in registers.
+        [2, 6, 6], [1, 9, 11], [1, 7, 7], padding([0, 3, 3]), groups(6), batch_norm(), relu();
+        [1, 36, 36], [1, 3, 4], [1, 7, 7], padding([0, 3, 3]), groups(36), list(&[SILU, ADD]);
+        [1, 2, 2], [1, 8, 7], [1, 7, 7], groups(2), without_bias();
+        // A list that the kernel does not have.
+        [1, 4, 4], [1, 5, 5], [1, 3, 3], padding(PADDED), groups(4), list(&[SILU, RELU]);
+    };
+    for (number, row) in table.into_iter().enumerate() {
+        check_without_norm::<T>(run, &format!("row {number}"), &row)?;
+    }
+    Ok(())
+}
+
 /// One of them.
 pub(super) fn check_without_norm<T: Storage>(run: &Run, what: &str, row: &Row) -> Outcome {
     let mut case = row.case::<T>();
@@ -89,23 +127,26 @@ pub(super) fn check_without_norm<T: Storage>(run: &Run, what: &str, row: &Row) -
     let y = ended.list(run, &x)?;
     let wanted = case.expected(&precision::<T>());
     compare(what, &y, &wanted.expect("layers that take this input"))?;
-    let Ok(mut g) = NhwcGeometry::new(&ended.geometry) else {
-        assert_ne!(row.channels[1] % 4, 0, "{what}: refused");
-        return Ok(());
-    };
-    ended.nhwc(run, what, g, &x, &y)?;
+    let kernels = ended.kernels();
+    let of_channels = row.channels[1] % 4;
+    assert!(of_channels != 0 || !kernels.is_empty(), "{what}: refused");
+    for (index, kernel) in kernels.iter().enumerate() {
+        ended.nhwc(run, what, (kernel, index % 3), &x, &y)?;
+    }
 
-    // Padding is multiplied. Blocks take several rounds.
+    // Padding is multiplied.
     case = case.special();
     let weights = case.parameters[0].iter_mut();
     weights
         .step_by(13)
         .for_each(|weight| *weight = f32::INFINITY);
-    g.blocks.block_runs *= 2;
-    g.blocks.sample_blocks = g.blocks.sample_runs.div_ceil(g.blocks.block_runs);
     let x = run.load::<T>(&case)?;
     let y = ended.list(run, &x)?;
-    ended.nhwc(run, &format!("{what} of special values"), g, &x, &y)
+    for (index, kernel) in kernels.iter().enumerate() {
+        let what = format!("{what} of special values");
+        ended.nhwc(run, &what, (kernel, (index + 1) % 3), &x, &y)?;
+    }
+    Ok(())
 }
 
 /// A convolution without a norm, with all that its results go through.
@@ -113,6 +154,9 @@ struct Ended {
     geometry: ConvGeometry,
     gain: Tensor<f32>,
     shift: Tensor<f32>,
+    /// The batch norm, if there is one, and its parameters in f32.
+    fold: Option<FoldGeometry>,
+    norm: Vec<Tensor<f32>>,
     epilogue: Epilogue,
     list: OperandList,
     /// Where the residual stands among what was loaded.
@@ -121,19 +165,30 @@ struct Ended {
 
 impl Ended {
     fn new(run: &Run, row: &Row, case: &Case) -> Result<Self, Failure> {
-        let problem = case.problem().expect("a sound problem").steps[0].problem;
-        let LayerProblem::Conv3d(conv) = problem else {
+        let steps = &case.problem().expect("a sound problem").steps;
+        let LayerProblem::Conv3d(conv) = steps[0].problem else {
             unreachable!("a convolution of volumes")
+        };
+        let fold = match steps.get(1).map(|step| step.problem) {
+            Some(LayerProblem::BatchNorm(norm)) => Some(FoldGeometry::of(&norm)),
+            _ => None,
         };
         let [gain, shift] = match row.batch_norm {
             true => folded(case),
             false => [vec![], vec![]],
         };
+        let first = case.parameters.len() - 4 * usize::from(row.batch_norm);
+        let norm = case.parameters[first..].iter().map(|values| {
+            let values: Vec<f32> = values.iter().copied().collect();
+            run.tensor(&values)
+        });
         let function = row.function.map(|function| Step::of(&function));
         Ok(Self {
             geometry: conv.geometry().expect("a small problem"),
             gain: run.tensor(&gain)?,
             shift: run.tensor(&shift)?,
+            fold: fold.transpose().expect("few channels"),
+            norm: norm.collect::<Result<_, _>>()?,
             epilogue: Epilogue {
                 gain_and_shift: Presence::of(row.batch_norm),
                 ..function.map_or(Epilogue::NONE, |step| {
@@ -143,6 +198,27 @@ impl Ended {
             list: row.residual_list(),
             residual: case.parameters.len(),
         })
+    }
+
+    /// The kernels for channels-last tensors that have the list, in several ways.
+    fn kernels(&self) -> Vec<NhwcKernel> {
+        let mut kernels = Vec::new();
+        if let Ok(mut g) = NhwcGeometry::new(&self.geometry) {
+            kernels.push(NhwcKernel::Runs(g));
+            // Blocks take several rounds.
+            g.blocks.block_runs *= 2;
+            g.blocks.sample_blocks = g.blocks.sample_runs.div_ceil(g.blocks.block_runs);
+            kernels.push(NhwcKernel::Runs(g));
+        }
+        if let Ok(g) = RollingGeometry::new(&self.geometry, 1) {
+            let mut rows = vec![g.segment_rows, 1, 2, self.geometry.p];
+            rows.sort_unstable();
+            rows.dedup();
+            let rows = rows.into_iter();
+            kernels.extend(rows.map(|rows| NhwcKernel::Rolling(g.in_segments_of(rows))));
+        }
+        kernels.retain(|kernel| kernel.takes(&self.list));
+        kernels
     }
 
     /// The outputs for dense tensors.
@@ -165,12 +241,13 @@ impl Ended {
         Ok(y)
     }
 
-    /// Wants the bits of `wanted` of channels-last tensors.
+    /// Wants the bits of `wanted` of channels-last tensors. `form` says how the kernel gets the batch norm:
+    /// as parameters in f32, as parameters of the tensors' type, or folded.
     fn nhwc<T: Storage>(
         &self,
         run: &Run,
         what: &str,
-        g: NhwcGeometry,
+        (kernel, form): (&NhwcKernel, usize),
         loaded: &Loaded<T>,
         wanted: &Tensor<T>,
     ) -> Outcome {
@@ -179,20 +256,60 @@ impl Ended {
         let x = last(&loaded.x)?;
         let residual = loaded.parameters.get(self.residual).map(last).transpose()?;
         let y = run.empty::<T>(self.outputs())?;
-        let arguments = (
-            x.source(),
-            loaded.parameters[0].source(),
-            self.bias(loaded),
-            self.gain.source(),
-            self.shift.source(),
-            optional(residual.as_ref()),
-            y.ptr(),
-            g,
-            self.epilogue,
-            self.list,
-        );
-        run.launch(&DEPTHWISE_NHWC, &[label::<T>()], g.shape(), arguments)?;
-        same_bits(&format!("{what}, channels last"), &y, &last(wanted)?)
+        let fold = self.fold.filter(|_| form < 2);
+        let first = self.residual - self.norm.len();
+        let of_norm = |index: usize| match (fold, form) {
+            (None, _) => std::ptr::null(),
+            (_, 0) => self.norm[index].source(),
+            _ => loaded.parameters[first + index].source(),
+        };
+        let is_folded = fold.is_none();
+        let of_channels = |tensor: &Tensor<f32>| match is_folded {
+            true => tensor.source(),
+            false => std::ptr::null(),
+        };
+        let epilogue = Epilogue {
+            gain_and_shift: Presence::of(self.fold.is_some() && is_folded),
+            ..self.epilogue
+        };
+        macro_rules! arguments {
+            ($g:expr, $list:expr) => {
+                (
+                    x.source(),
+                    loaded.parameters[0].source(),
+                    self.bias(loaded),
+                    of_channels(&self.gain),
+                    of_channels(&self.shift),
+                    of_norm(0),
+                    of_norm(1),
+                    of_norm(2),
+                    of_norm(3),
+                    optional(residual.as_ref()),
+                    y.ptr(),
+                    $g,
+                    fold.unwrap_or(FoldGeometry::NONE),
+                    AffineType::of(form == 0),
+                    Presence::of(!is_folded),
+                    epilogue,
+                    $list,
+                )
+            };
+        }
+        match *kernel {
+            NhwcKernel::Runs(g) => {
+                let arguments = arguments!(g, self.list);
+                run.launch(&DEPTHWISE_NHWC, &[label::<T>()], g.shape(), arguments)?;
+            }
+            NhwcKernel::Rolling(g) => {
+                let [r, stride] = [g.conv.r, g.conv.stride_h].map(Label::Number);
+                let rounded = RoundedEpilogue::of(&self.list).expect("a list that it has");
+                let arguments = arguments!(g, rounded);
+                let labels = [r, stride, label::<T>()];
+                run.launch(&DEPTHWISE_NHWC_ROLLING, &labels, g.shape(), arguments)?;
+            }
+        }
+        let what = format!("{what}, channels last, form {form}, {kernel}");
+        same_numbers(&what, &y, &last(wanted)?)
     }
 
     fn bias<T: Storage, P>(&self, loaded: &Loaded<T>) -> *const P {

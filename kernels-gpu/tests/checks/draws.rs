@@ -12,6 +12,7 @@ use launch_config::implicit_gemm::{
     GemmConfig, GemmTile, MMA_STEP_K_VECTORS, MmaOperands, OperandFormat, PROMOTION_MMA_STEPS,
     TILES, WARP_SPECIALIZED,
 };
+use op_spec::ConvSpec;
 use op_spec::graph::Layer;
 
 use super::convolved::{Bf16x3, Convolution, F16x2, ScaledF16};
@@ -368,6 +369,19 @@ pub(crate) fn depthwise_nhwc<T: Storage>(run: &Run) -> Outcome {
             drawn.attributes.dilation[2] = 1;
             drawn.attributes.stride[2] = draw.from(1, 2);
         }
+        depthwise::check_without_norm::<T>(run, &format!("{drawn:?}"), &drawn)?;
+    }
+    // Small square filters of images.
+    for _ in 0..12 {
+        let mut drawn = Row::drawn(&mut draw, false);
+        let channels = 2 * draw.from(1, 9);
+        drawn.channels[1..].fill(channels);
+        let (filter, stride) = draw.of(&[(3, 1), (3, 2), (5, 1), (5, 2), (7, 1)]);
+        drawn.filter = [1, filter, filter];
+        let padding = [0, draw.from(1, 3), draw.from(0, 3)];
+        drawn.attributes = ConvSpec::default().groups(channels).padding(padding);
+        drawn.attributes.stride = [1, stride, stride];
+        drawn.input = [1, draw.from(filter, 12), draw.from(filter, 20)];
         depthwise::check_without_norm::<T>(run, &format!("{drawn:?}"), &drawn)?;
     }
     Ok(())

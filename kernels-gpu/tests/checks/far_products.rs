@@ -3,19 +3,22 @@
 
 use cuda_std::tensor_map::TensorMap;
 use cuda_std::{Label, Storage};
-use launch_config::KernelGeometry;
+use launch_config::batch_norm::FoldGeometry;
 use launch_config::conv::{ChannelTile, ConvGeometry, TILE_PIXELS};
 use launch_config::depthwise::DepthwiseGeometry;
 use launch_config::depthwise::nhwc::NhwcGeometry;
+use launch_config::depthwise::rolling::RollingGeometry;
 use launch_config::implicit_gemm::{
-    Epilogue, GemmConfig, GemmDevice, GemmTile, M32N128, W64N128, WARP_SPECIALIZED,
+    Epilogue, GemmConfig, GemmDevice, GemmTile, M32N128, RoundedEpilogue, W64N128, WARP_SPECIALIZED,
 };
 use launch_config::pointwise::OperandList;
+use launch_config::{AffineType, KernelGeometry, Presence};
 use op_spec::ConvSpec;
 
 use super::super::kernels::conv::CONV_DIRECT;
 use super::super::kernels::fused::depthwise::DEPTHWISE;
 use super::super::kernels::fused::depthwise::nhwc::DEPTHWISE_NHWC;
+use super::super::kernels::fused::depthwise::rolling::DEPTHWISE_NHWC_ROLLING;
 use super::super::kernels::fused::implicit_gemm::*;
 use super::far::number;
 use super::implicit_gemm::{DEVICE, Operand};
@@ -186,39 +189,54 @@ pub(crate) fn depthwise(run: &Run) -> Outcome {
 /// The same of channels-last tensors.
 pub(crate) fn depthwise_nhwc(run: &Run) -> Outcome {
     let g = geometry([3, 8, 8], [1, 10_000, 70_001], [1, 3, 3], 8);
-    let of = NhwcGeometry::new(&g).expect("a geometry");
     let x = run.computed::<f32>(inputs(&g), number)?;
     let (values, weight) = filters::<f32>(run, &g)?;
-    let y = run.sparse::<f32>(outputs(&g))?;
     let none = std::ptr::null();
-    let arguments = (
-        x.source(),
-        weight.source(),
-        none,
-        std::ptr::null(),
-        std::ptr::null(),
-        none,
-        y.ptr(),
-        of,
-        Epilogue::NONE,
-        OperandList::EMPTY,
-    );
-    let shape = of.shape();
-    let last = u64::from(shape.expect("few blocks").grid[0]) - 1;
-    run.launch_some(
-        &DEPTHWISE_NHWC,
-        &[label::<f32>()],
-        shape,
-        &[last],
-        arguments,
-    )?;
+    macro_rules! launch_last {
+        ($family:expr, $labels:expr, $of:expr, $list:expr) => {{
+            let y = run.sparse::<f32>(outputs(&g))?;
+            let arguments = (
+                x.source(),
+                weight.source(),
+                none,
+                std::ptr::null(),
+                std::ptr::null(),
+                std::ptr::null(),
+                std::ptr::null(),
+                std::ptr::null(),
+                std::ptr::null(),
+                none,
+                y.ptr(),
+                $of,
+                FoldGeometry::NONE,
+                AffineType::F32,
+                Presence::ABSENT,
+                Epilogue::NONE,
+                $list,
+            );
+            let shape = $of.shape();
+            let last = u64::from(shape.expect("few blocks").grid[0]) - 1;
+            run.launch_some($family, $labels, shape, &[last], arguments)?;
+            y
+        }};
+    }
+    let runs = NhwcGeometry::new(&g).expect("a geometry");
+    let labels = [label::<f32>()];
+    let by_runs = launch_last!(&DEPTHWISE_NHWC, &labels, runs, OperandList::EMPTY);
+    let rolling = RollingGeometry::new(&g, 132).expect("a geometry");
+    let labels = [Label::Number(3), Label::Number(1), label::<f32>()];
+    let none = RoundedEpilogue::NONE;
+    let by_rolling = launch_last!(&DEPTHWISE_NHWC_ROLLING, &labels, rolling, none);
     let (all, channels) = (outputs(&g), u64::from(g.output_channels()));
     let pixels = u64::from(g.output_pixels());
-    y.are("depthwise", all - 3 * channels..all, |index| {
-        let (pixel, channel) = (index / channels, index % channels);
-        let plane = pixel / pixels * channels + channel;
-        convolved_of(&g, &values, plane * pixels + pixel % pixels, channels_last)
-    })
+    for y in [by_runs, by_rolling] {
+        y.are("depthwise", all - 3 * channels..all, |index| {
+            let (pixel, channel) = (index / channels, index % channels);
+            let plane = pixel / pixels * channels + channel;
+            convolved_of(&g, &values, plane * pixels + pixel % pixels, channels_last)
+        })?;
+    }
+    Ok(())
 }
 
 /// On tensor cores, in warp-specialized tiles.

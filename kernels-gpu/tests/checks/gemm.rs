@@ -1,9 +1,10 @@
-//! Convolutions of one tap from NHWC to NHWC as plain matrix products, in all tiles and schedules.
+//! Convolutions from NHWC to NHWC as matrix products, in all tiles and schedules.
 
 use cuda_std::Storage;
-use cuda_std::tensor_map::TensorMap;
+use cuda_std::tensor_map::{MapMode, TensorMap};
 use launch_config::batch_norm::FoldGeometry;
-use launch_config::gemm::{Gemm, LISTED_PIXELS, TILES};
+use launch_config::conv::ConvGeometry;
+use launch_config::gemm::{FewChannels, Gemm, LISTED_PIXELS, PadChannelsGeometry, TILES};
 use launch_config::implicit_gemm::sm90::Schedule;
 use launch_config::implicit_gemm::{Epilogue, RoundedEpilogue};
 use launch_config::pointwise::{PointwiseList, Step};
@@ -12,20 +13,21 @@ use op_spec::PointwiseSpec;
 use op_spec::graph::LayerProblem;
 use oracle::Case;
 
+use super::super::kernels::fused::gemm::pad_channels::GEMM_PAD_CHANNELS;
 use super::super::kernels::fused::gemm::{
-    GEMM_SM90, boxes_of_filters, boxes_of_input, boxes_of_output,
+    GEMM_SM90, boxes_of_filters, boxes_of_output, map_of_input,
 };
 use super::implicit_gemm_without_norm::folded;
 use super::norm::optional;
-use super::rows::{ADD, HARDSWISH, Listed, Row, SILU, rows};
-use super::{Outcome, Run, Tensor, compare, label, precision};
+use super::rows::{ADD, HARDSWISH, Listed, RELU, Row, SILU, rows};
+use super::{Failure, Outcome, Run, Tensor, compare, label, precision, same_bits};
 
 /// Shared memory of the device that tiles are chosen for.
 const SHARED_BYTES: u32 = 227 << 10;
 
 const SIGMOID: Listed = Listed::Function(PointwiseSpec::Sigmoid {});
-const RELU: Listed = Listed::Function(PointwiseSpec::Relu {});
 
+/// Filters of one tap.
 fn table() -> [Row; 10] {
     rows! {
         // Less than a tile in every way.
@@ -46,19 +48,103 @@ fn table() -> [Row; 10] {
     }
 }
 
-/// All rows.
-pub(crate) fn matches<T: Storage>(run: &Run) -> Outcome {
-    for (number, row) in table().iter().enumerate() {
-        check::<T>(run, &format!("row {number}"), row, row.case::<T>())?;
+/// Windows of several elements, and few channels.
+fn windows() -> [Row; 14] {
+    rows! {
+        // Windows: of several samples in a tile, at all edges; two stages of a tap, the second one not full.
+        [3, 72, 24], [1, 5, 9], [1, 3, 3], padding([0, 1, 1]), batch_norm(), relu();
+        // Strides, of which the last windows do not reach the edge.
+        [2, 16, 72], [1, 12, 11], [1, 3, 3], stride([1, 2, 3]), padding([0, 1, 1]), batch_norm(), list(&[SILU, ADD]);
+        [2, 64, 136], [1, 9, 12], [1, 1, 1], stride([1, 2, 2]), leaky_relu(0.25);
+        // Dilation, no padding, filters that are not square.
+        [1, 24, 64], [1, 17, 19], [1, 2, 5], dilation([1, 5, 3]), without_bias();
+        // Volumes.
+        [2, 8, 16], [4, 5, 6], [3, 3, 3], padding([1; 3]), list(&[ADD]);
+        [1, 16, 24], [7, 9, 8], [3, 2, 1], stride([2, 1, 4]), padding([1, 0, 0]), dilation([2, 1, 1]), batch_norm();
+        // Windows in the padding alone; more padding than the filter reaches.
+        [2, 40, 8], [1, 2, 3], [1, 3, 3], padding([0, 4, 5]), list(&[HARDSWISH]);
+        // The most that a tensor map takes of each: step, offset, and the lower corner.
+        [1, 8, 8], [1, 40, 33], [1, 1, 32], stride([1, 8, 1]), padding([0, 0, 16]), list(&[SIGMOID]);
+        // Few channels: a filter's row in a line, of which those of neighbouring windows overlap.
+        [2, 3, 24], [1, 13, 18], [1, 7, 7], stride([1, 2, 2]), padding([0, 3, 3]), batch_norm(), relu();
+        [1, 3, 72], [1, 9, 11], [1, 3, 3], padding([0, 1, 1]), list(&[SILU, ADD]);
+        // Lines side by side; columns at the end that no window has.
+        [2, 3, 16], [1, 9, 14], [1, 4, 4], stride([1, 4, 4]), without_bias();
+        // Volumes; one row of a filter; filters whose rows are longer than a line, and dilated ones.
+        [2, 1, 8], [4, 5, 6], [3, 3, 3], padding([1; 3]), leaky_relu(0.25);
+        [1, 2, 8], [1, 7, 40], [1, 1, 5], padding([0, 0, 2]);
+        [1, 12, 16], [1, 6, 9], [1, 2, 9], dilation([1, 1, 2]), padding([0, 1, 8]), batch_norm();
     }
-    // Values that are not finite, in the input and among the filters.
-    let row = table()[1];
-    let mut case = row.case::<T>().special();
-    case.parameters[0][[3, 5, 0, 0, 0]] = f32::INFINITY;
-    check::<T>(run, "special values", &row, case)
 }
 
-fn check<T: Storage>(run: &Run, what: &str, row: &Row, case: Case) -> Outcome {
+/// All rows, in all tiles and schedules.
+pub(crate) fn matches<T: Storage>(run: &Run) -> Outcome {
+    for (number, row) in table().iter().enumerate() {
+        check::<T>(
+            run,
+            &format!("row {number}"),
+            (row, row.case::<T>()),
+            |_| true,
+        )?;
+    }
+    let row = table()[1];
+    let case = special::<T>(&row, [3, 5, 0, 0, 0]);
+    check::<T>(run, "special values", (&row, case), |_| true)
+}
+
+/// All rows of windows, each in two tiles or schedules, or in one with a list.
+pub(crate) fn matches_of_windows<T: Storage>(run: &Run) -> Outcome {
+    for (number, row) in windows().iter().enumerate() {
+        let what = format!("row {number} of windows");
+        let forms = |form| form % 4 == number % 4;
+        check::<T>(run, &what, (row, row.case::<T>()), forms)?;
+    }
+    let row = windows()[0];
+    let mut case = special::<T>(&row, [3, 5, 0, 1, 2]);
+    // Of the first channels: whatever is multiplied behind the last tap is none of them.
+    case.x[[1, 5, 0, 2, 4]] = f32::INFINITY;
+    check::<T>(run, "windows of special values", (&row, case), |form| {
+        form == 5
+    })
+}
+
+/// Values that are not finite, in the input and among the filters.
+fn special<T: Storage>(row: &Row, of_filters: [usize; 5]) -> Case {
+    let mut case = row.case::<T>().special();
+    case.parameters[0][of_filters] = f32::INFINITY;
+    case
+}
+
+/// Copies of input and filters, where channels are no whole vectors.
+fn few_channels<T: Storage>(
+    conv: &ConvGeometry,
+    run: &Run,
+    x: &Tensor<T>,
+    filters: &Tensor<T>,
+) -> Result<Option<[Tensor<T>; 2]>, Failure> {
+    let Some(few) = FewChannels::of(conv).expect("few vectors") else {
+        return Ok(None);
+    };
+    let padded = |source: &Tensor<T>, g: PadChannelsGeometry| {
+        let y = run.empty::<T>(g.elements() as usize)?;
+        let arguments = (source.source(), y.ptr(), g);
+        let labels = [label::<T>()];
+        run.launch(&GEMM_PAD_CHANNELS, &labels, g.shape(), arguments)?;
+        Ok::<_, Failure>(y)
+    };
+    let last = run.channels_last(filters, conv.group_k.into(), conv.group_c)?;
+    let copy = padded(&last, few.filters(true))?;
+    let of_first = padded(filters, few.filters(false))?;
+    same_bits("filters of either order", &copy, &of_first)?;
+    Ok(Some([padded(x, few.input)?, copy]))
+}
+
+fn check<T: Storage>(
+    run: &Run,
+    what: &str,
+    (row, case): (&Row, Case),
+    takes: impl Fn(usize) -> bool,
+) -> Outcome {
     let problem = case.problem().expect("a sound problem").steps[0].problem;
     let LayerProblem::Conv3d(conv) = problem else {
         unreachable!("a convolution of volumes")
@@ -71,7 +157,16 @@ fn check<T: Storage>(run: &Run, what: &str, row: &Row, case: Case) -> Outcome {
     let x = run.channels_last(&loaded.x, conv.n, conv.group_c)?;
     let residual = loaded.parameters.get(case.parameters.len());
     let residual = residual.map(last).transpose()?;
-    let filters = &loaded.parameters[0];
+    let [x, filters] = match few_channels(&conv, run, &x, &loaded.parameters[0])? {
+        Some(copies) => copies,
+        None => {
+            let filters = &loaded.parameters[0];
+            [
+                x,
+                run.channels_last(filters, conv.group_k.into(), conv.group_c)?,
+            ]
+        }
+    };
     let outputs = (conv.n * u64::from(conv.output_pixels())) as usize;
     // The norm's parameters are the last four. It has them as f32, as the tensors' type, or folded.
     let first = case.parameters.len() - 4 * usize::from(row.batch_norm);
@@ -105,10 +200,13 @@ fn check<T: Storage>(run: &Run, what: &str, row: &Row, case: Case) -> Outcome {
         }
     };
     let mut forms = 0;
-    for (tile, schedule) in TILES
+    let all = TILES
         .into_iter()
-        .flat_map(|tile| [Schedule::PING_PONG, Schedule::COOPERATIVE].map(|of| (tile, of)))
-    {
+        .flat_map(|tile| [Schedule::PING_PONG, Schedule::COOPERATIVE].map(|of| (tile, of)));
+    for (form, (tile, schedule)) in all.enumerate() {
+        if !takes(form) {
+            continue;
+        }
         if !list.is_empty() && tile.pixels != LISTED_PIXELS {
             continue;
         }
@@ -120,7 +218,7 @@ fn check<T: Storage>(run: &Run, what: &str, row: &Row, case: Case) -> Outcome {
         forms += 1;
         let folded_values = (form == 2).then(|| folded(&case));
         let folded_values = folded_values
-            .map(|of| Ok::<_, super::Failure>([run.tensor::<f32>(&of[0])?, run.tensor(&of[1])?]));
+            .map(|of| Ok::<_, Failure>([run.tensor::<f32>(&of[0])?, run.tensor(&of[1])?]));
         let [gain, shift] = match folded_values.transpose()? {
             Some([gain, shift]) => [Some(gain), Some(shift)],
             None => [None, None],
@@ -134,14 +232,13 @@ fn check<T: Storage>(run: &Run, what: &str, row: &Row, case: Case) -> Outcome {
             (None, 1) => loaded.parameters[first + index].source(),
             (None, _) => std::ptr::null(),
         };
-        let map = |boxes: cuda_std::tensor_map::Boxes, tensor: &Tensor<T>| {
-            boxes.emulated(tensor.source())
-        };
+        let map = |mode: MapMode, tensor: &Tensor<T>| mode.emulated(tensor.source());
+        let of_output = boxes_of_output(&gemm).into();
         let arguments = (
-            map(boxes_of_input(&gemm), &x),
-            map(boxes_of_filters(&gemm), filters),
-            (residual.as_ref()).map_or(TensorMap::NONE, |of| map(boxes_of_output(&gemm), of)),
-            map(boxes_of_output(&gemm), &y),
+            map(map_of_input(&gemm), &x),
+            map(boxes_of_filters(&gemm).into(), &filters),
+            (residual.as_ref()).map_or(TensorMap::NONE, |of| map(of_output, of)),
+            map(of_output, &y),
             optional(conv.bias.is_present().then(|| &loaded.parameters[1])),
             optional(gain.as_ref()),
             optional(shift.as_ref()),

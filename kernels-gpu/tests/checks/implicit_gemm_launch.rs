@@ -3,7 +3,7 @@
 use std::ffi::c_void;
 
 use cuda_std::Label;
-use cuda_std::tensor_map::TensorMap;
+use cuda_std::tensor_map::{MapMode, TensorMap};
 use launch_config::implicit_gemm::sm90::MainloopConfig;
 use launch_config::implicit_gemm::{Epilogue, GemmConfig, GemmDevice, Loader, RoundedEpilogue};
 use launch_config::pointwise::OperandList;
@@ -128,7 +128,7 @@ impl<T> Ended<T> {
 /// The tensor map of filters that are read in place.
 fn filter_map<T>(config: &GemmConfig, ended: &Ended<T>) -> TensorMap {
     match config.geometry.filters.is_in_place() {
-        true => filter_boxes(&config.geometry).emulated(ended.weight.cast()),
+        true => MapMode::Tiled(filter_boxes(&config.geometry)).emulated(ended.weight.cast()),
         false => TensorMap::NONE,
     }
 }
@@ -268,8 +268,10 @@ fn launch<F: Operand>(
     let g = &config.geometry;
     let map = match g.k_vectors.loader {
         Loader::REFORMAT_TO_PLANES => TensorMap::NONE,
-        Loader::REFORMAT_TO_NHWC => boxes(g).emulated(of.reformatted.source::<u32>().cast()),
-        _ => boxes(g).emulated(ended.x.cast()),
+        Loader::REFORMAT_TO_NHWC => {
+            MapMode::Tiled(boxes(g)).emulated(of.reformatted.source::<u32>().cast())
+        }
+        _ => MapMode::Tiled(boxes(g)).emulated(ended.x.cast()),
     };
     let rounds = g.is_converted_in_producer();
     let recorded = if rounds {

@@ -384,14 +384,33 @@ pub(crate) fn compare<T: Storage>(what: &str, got: &Tensor<T>, expected: &Expect
 
 /// Compares two tensors bit by bit.
 pub(crate) fn same_bits<T: Storage>(what: &str, got: &Tensor<T>, wanted: &Tensor<T>) -> Outcome {
+    same(what, got, wanted, |_| false)
+}
+
+/// The same bits, but for those of NaN, of which hosts have several where devices have one.
+pub(crate) fn same_numbers<T: Storage>(what: &str, got: &Tensor<T>, wanted: &Tensor<T>) -> Outcome {
+    same(what, got, wanted, |both| both.iter().all(|x| x.is_nan()))
+}
+
+/// The same bits, but for values that are `equal`.
+fn same<T: Storage>(
+    what: &str,
+    got: &Tensor<T>,
+    wanted: &Tensor<T>,
+    equal: impl Fn(&[f32; 2]) -> bool,
+) -> Outcome {
     let [got, wanted] = [got.bytes()?, wanted.bytes()?];
     assert_eq!(got.len(), wanted.len(), "{what}: other lengths");
     let pairs = got
         .chunks_exact(size_of::<T>())
         .zip(wanted.chunks_exact(size_of::<T>()));
     for (index, (got, wanted)) in pairs.enumerate() {
-        if got != wanted {
-            let [got, wanted] = [got, wanted].map(|bytes| value::<T>(bytes).to_f32());
+        if got == wanted {
+            continue;
+        }
+        let both = [got, wanted].map(|bytes| value::<T>(bytes).to_f32());
+        if !equal(&both) {
+            let [got, wanted] = both;
             return Err(Failure(format!(
                 "{what}: element {index} is {got}, not {wanted} with the same bits"
             )));

@@ -32,6 +32,7 @@ pub(super) struct Row<const D: usize = 3> {
 
 pub(super) const ADD: Listed = Listed::Add;
 pub(super) const SILU: Listed = Listed::Function(PointwiseSpec::Silu {});
+pub(super) const RELU: Listed = Listed::Function(PointwiseSpec::Relu {});
 pub(super) const HARDSWISH: Listed = Listed::Function(PointwiseSpec::Hardswish {});
 
 /// A step of an epilogue's list.
@@ -180,7 +181,8 @@ impl Row {
         layers.extend(self.listed());
         let mut case = case::<T>(layers, &self.shape());
         if self.batch_norm {
-            case.parameters[3].mapv_inplace(|v| stored::<T>(v.abs() + 0.1));
+            let variance = 2 + usize::from(self.has_bias);
+            case.parameters[variance].mapv_inplace(|v| stored::<T>(v.abs() + 0.1));
         }
         case
     }

@@ -42,6 +42,13 @@ impl MemoryLayout {
         Some(MemoryLayout { axes, gaps, first })
     }
 
+    /// Whether channels are neighbours, and nothing is left out.
+    pub(super) fn is_channels_last(&self) -> bool {
+        let mut axes: Vec<usize> = (0..self.axes.len()).collect();
+        axes[1..].rotate_left(1);
+        self.axes == axes && self.first == 0 && self.gaps.iter().all(|&gap| gap == 0)
+    }
+
     /// A tensor of these values with this layout. The elements between them are NaN.
     pub(super) fn upload(
         &self,

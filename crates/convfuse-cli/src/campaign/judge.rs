@@ -154,7 +154,7 @@ impl GeneratedCase {
         }
 
         match is_looked_at {
-            true => inputs.must_repeat(&ready, &got, verdict),
+            true => inputs.must_repeat(&ready, &got, wanted, verdict),
             false => Ok(()),
         }
     }
@@ -214,7 +214,7 @@ impl GeneratedCase {
 }
 
 /// The inputs of a case on a device, uploaded once for all modes: as they are, and otherwise, which must not
-/// change a bit of the output.
+/// change a bit of the output, unless the kernels for that layout add in another order.
 struct InputsOf<'a> {
     whole: DeviceCase<'a>,
     /// How the first one lies otherwise, and the tensor that does.
@@ -258,21 +258,25 @@ impl<'a> InputsOf<'a> {
         })
     }
 
-    /// The bits of `got` do not depend on how the input lies, nor on which samples are done together.
+    /// The bits of `got` do not depend on how the input lies, nor on which samples are done together. In 16
+    /// bits channels-last inputs have kernels of their own, whose results are as near to what is wanted.
     fn must_repeat(
         &self,
         ready: &Executable<'_>,
         got: &ArrayD<f32>,
+        wanted: &Expected,
         verdict: &mut Verdict,
     ) -> Result<(), CaseFailure> {
         if let Some((layout, x)) = &self.laid_out {
             let laid_out = output(ready, x, &self.whole.further)?;
             verdict.runs += 1;
-            must_be_same(
-                got,
-                &laid_out,
-                &format!("where the input lies as {layout:?}"),
-            )?;
+            let what = format!("where the input lies as {layout:?}");
+            if x.dtype() != DType::F32 && layout.is_channels_last() {
+                let agreement = wanted.check(laid_out.view());
+                agreement.map_err(|how| CaseFailure::wrong(format!("{how} {what}")))?;
+            } else {
+                must_be_same(got, &laid_out, &what)?;
+            }
         }
         for (part, x, further) in &self.parts {
             let alone = output(ready, x, further)?;

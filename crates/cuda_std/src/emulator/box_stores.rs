@@ -10,10 +10,10 @@ use super::fault::{Fault, FaultKind, Place};
 use super::region::Region;
 use super::schedule::fault_of;
 use super::transactions::CHUNK;
-use super::transfers::{box_chunks, checked_map};
+use super::transfers::{box_chunks, checked_map, other_mode};
 use super::wgmma_in_flight::Flight;
 use super::{access, async_proxy};
-use crate::common::{AXES, TensorMap};
+use crate::map_modes::{AXES, MapMode, TensorMap};
 
 /// The stores of one thread.
 #[derive(Debug, Default)]
@@ -44,7 +44,10 @@ fn stores(exec: &mut Exec) -> &mut Stores {
 pub(crate) fn store_box(source: u32, map: &TensorMap, at: [i32; AXES], place: Place) {
     const WHAT: &str = "store_box";
     with().tick(place);
-    let (start, boxes) = checked_map(WHAT, source, map, place);
+    let (start, mode) = checked_map(WHAT, source, map, place);
+    let MapMode::Tiled(boxes) = mode else {
+        other_mode(WHAT, place)
+    };
     if !(2 * boxes.extents[0] as usize).is_multiple_of(CHUNK) {
         let text = format!("{WHAT}: a tensor with whole chunks of {CHUNK} bytes is modelled alone");
         fail(place, FaultKind::Argument(text));

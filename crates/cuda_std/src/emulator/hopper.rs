@@ -10,7 +10,7 @@ use super::waiting::Setting;
 use super::wgmma::{self, RowsOfA};
 pub(crate) use super::wgmma_in_flight::ChainNumber;
 use super::{async_proxy, box_stores, clusters, registers, transfers, wgmma_in_flight};
-use crate::common::{AXES, TensorMap};
+use crate::map_modes::{AXES, SPATIAL_AXES, TensorMap};
 
 backend_functions! {
     fn fence_async_proxy() = async_proxy::fence(Location::caller());
@@ -42,6 +42,8 @@ pub(crate) unsafe fn copy_bulk<T>(
 backend_functions! {
     unsafe fn copy_box(target: u32, map: &TensorMap, at: [i32; AXES], barrier: u32) =
         transfers::copy_box(target, map, at, barrier, Location::caller());
+    unsafe fn copy_im2col(target: u32, map: &TensorMap, at: [i32; AXES], offsets: [u16; SPATIAL_AXES], barrier: u32) =
+        transfers::copy_im2col(target, map, (at, offsets), barrier, Location::caller());
     unsafe fn store_box(source: u32, map: &TensorMap, at: [i32; AXES]) =
         box_stores::store_box(source, map, at, Location::caller());
     fn commit_stores() = box_stores::commit(Location::caller());

@@ -5,7 +5,7 @@ use super::fault::{FaultKind, Place};
 use super::region::Region;
 use super::transactions::{CHUNK, Transaction};
 use super::{access, async_proxy, clusters, mbarriers};
-use crate::common::{AXES, Boxes, TARGET_BYTES, TensorMap};
+use crate::map_modes::{AXES, Boxes, Im2col, MapMode, SPATIAL_AXES, TARGET_BYTES, TensorMap};
 
 /// Elements of a 16-byte chunk of a box.
 const CHUNK_ELEMENTS: u32 = CHUNK as u32 / 2;
@@ -54,17 +54,129 @@ pub(crate) fn copy_to_blocks(
 /// Starts to copy the box of a tensor at these coordinates.
 pub(crate) fn copy_box(target: u32, map: &TensorMap, at: [i32; AXES], address: u32, place: Place) {
     const WHAT: &str = "copy_box";
-    let (start, boxes) = checked_map(WHAT, target, map, place);
+    let (start, mode) = checked_map(WHAT, target, map, place);
+    let MapMode::Tiled(boxes) = mode else {
+        other_mode(WHAT, place)
+    };
+    let chunks = |offset| box_chunks(target, &boxes, at, offset);
+    copy_chunks(WHAT, (target, start), chunks, address, place);
+}
+
+/// Starts to copy elements of windows, from the window that begins at these coordinates on: those at these
+/// offsets.
+pub(crate) fn copy_im2col(
+    target: u32,
+    map: &TensorMap,
+    (at, offsets): ([i32; AXES], [u16; SPATIAL_AXES]),
+    address: u32,
+    place: Place,
+) {
+    const WHAT: &str = "copy_im2col";
+    /// Offsets have five bits each.
+    const MOST_OFFSET: u16 = 31;
+    let (start, mode) = checked_map(WHAT, target, map, place);
+    let MapMode::Im2col(windows) = mode else {
+        other_mode(WHAT, place)
+    };
+    if offsets.iter().any(|&offset| offset > MOST_OFFSET) {
+        let text = format!("{WHAT}: offsets {offsets:?}, limit {MOST_OFFSET}");
+        fail(place, FaultKind::Argument(text));
+    }
+    let Some(lines) = lines_of_windows(&windows, at, offsets) else {
+        let text = format!("{WHAT}: no window begins at {at:?}");
+        fail(place, FaultKind::Argument(text));
+    };
+    let line_chunks = windows.channels_per_pixel / CHUNK_ELEMENTS;
+    let is_swizzled = windows.is_swizzled == 1;
+    let chunks = |offset: usize| {
+        let of_chunk = |line: u32, chunk: u32| {
+            let first = i64::from(at[0]) + i64::from(chunk * CHUNK_ELEMENTS);
+            let is_inside = (0..i64::from(windows.extents[0])).contains(&first);
+            let line = lines[line as usize].filter(|_| is_inside)?;
+            Some(offset + line + 2 * first as usize)
+        };
+        swizzled(
+            target,
+            [lines.len() as u32, line_chunks],
+            is_swizzled,
+            of_chunk,
+        )
+    };
+    copy_chunks(WHAT, (target, start), chunks, address, place);
+}
+
+/// Where the first channel of each line is in the tensor, from its first byte on; nothing outside of it. None
+/// if no window begins there.
+fn lines_of_windows(
+    windows: &Im2col,
+    at: [i32; AXES],
+    offsets: [u16; SPATIAL_AXES],
+) -> Option<Vec<Option<usize>>> {
+    let [_, spatial @ .., samples] = windows.extents.map(i64::from);
+    let corners = |axis: usize| {
+        let lower = i64::from(windows.lower_corner[axis]);
+        (
+            lower,
+            spatial[axis] - 1 + i64::from(windows.upper_corner[axis]),
+        )
+    };
+    let [_, mut window @ .., mut sample] = at.map(i64::from);
+    let begins = |axis: usize| {
+        let (lower, upper) = corners(axis);
+        let step = i64::from(windows.steps[axis]);
+        (lower..=upper).contains(&window[axis]) && (window[axis] - lower) % step == 0
+    };
+    if !(0..SPATIAL_AXES).all(begins) {
+        return None;
+    }
+    let line = |window: &[i64; SPATIAL_AXES], sample: i64| {
+        let mut bytes = sample * windows.strides[SPATIAL_AXES] as i64;
+        for axis in 0..SPATIAL_AXES {
+            let index = window[axis] + i64::from(offsets[axis]);
+            bytes += index * windows.strides[axis] as i64;
+            if !(0..spatial[axis]).contains(&index) {
+                return None;
+            }
+        }
+        (0..samples).contains(&sample).then_some(bytes as usize)
+    };
+    let lines = (0..windows.pixels_per_column).map(|_| {
+        let from = line(&window, sample);
+        let mut axis = 0;
+        while axis < SPATIAL_AXES {
+            let (lower, upper) = corners(axis);
+            window[axis] += i64::from(windows.steps[axis]);
+            if window[axis] <= upper {
+                break;
+            }
+            window[axis] = lower;
+            axis += 1;
+        }
+        sample += i64::from(axis == SPATIAL_AXES);
+        from
+    });
+    Some(lines.collect())
+}
+
+/// Starts to copy chunks of the tensor at `start`, which `chunks` gives where the tensor's offset in its
+/// allocation is known.
+fn copy_chunks(
+    what: &str,
+    (target, start): (u32, usize),
+    chunks: impl Fn(usize) -> Vec<Option<usize>>,
+    address: u32,
+    place: Place,
+) {
     mbarriers::touch(address, place);
     mbarriers::check_fence(address, place);
     let exec = with();
-    let (shared, to) = access::own_shared("copy_box: the target", target, place);
+    let (shared, to) = access::own_shared("copy of boxes: the target", target, place);
     let region = exec.memory.find(start);
     let offset = region.map_or(0, |region| start - region.base);
     let region: *const Region = region.map_or(std::ptr::null(), |region| region);
-    let from = box_chunks(target, &boxes, at, offset);
+    let from = chunks(offset);
     if region.is_null() && from.iter().any(Option::is_some) {
-        let text = format!("{WHAT}: the tensor at {start:#x} is in no allocation");
+        let text = format!("{what}: the tensor at {start:#x} is in no allocation");
         fail(place, FaultKind::Argument(text));
     }
     let token = exec.token();
@@ -74,17 +186,23 @@ pub(crate) fn copy_box(target: u32, map: &TensorMap, at: [i32; AXES], address: u
     mbarriers::add(address, copy, token, place);
 }
 
-/// The tensor's address and the boxes of a map that `what` takes with a box at `shared`.
+/// Reports that `what` was given a map of the other mode.
+pub(crate) fn other_mode(what: &str, place: Place) -> ! {
+    let text = format!("{what}: the tensor map is of another mode");
+    fail(place, FaultKind::Argument(text))
+}
+
+/// The tensor's address and the mode of a map that `what` takes with lines at `shared`.
 pub(crate) fn checked_map(
     what: &str,
     shared: u32,
     map: &TensorMap,
     place: Place,
-) -> (usize, Boxes) {
+) -> (usize, MapMode) {
     let refuse =
         |problem: String| -> ! { fail(place, FaultKind::Argument(format!("{what}: {problem}"))) };
-    let (start, boxes) = Boxes::of_emulated(map);
-    if let Err(rule) = boxes.check(start) {
+    let (start, mode) = MapMode::of_emulated(map);
+    if let Err(rule) = mode.check(start) {
         refuse(format!("there is no such tensor map: {rule}"));
     }
     if !shared.is_multiple_of(TARGET_BYTES) {
@@ -92,7 +210,7 @@ pub(crate) fn checked_map(
             "the box at {shared:#x} in shared memory is no multiple of {TARGET_BYTES}"
         ));
     }
-    (start, boxes)
+    (start, mode)
 }
 
 /// For each chunk of a box that lies at `shared`, where it is in the tensor, whose first byte is at `offset`;
@@ -104,19 +222,8 @@ pub(crate) fn box_chunks(
     offset: usize,
 ) -> Vec<Option<usize>> {
     let [of_span, of_rest @ ..] = boxes.counts();
-    let chunks = of_span / CHUNK_ELEMENTS;
-    let is_swizzled = boxes.is_swizzled == 1;
-    let place_of = |chunk: u32| {
-        // Swizzle: chunks are exchanged within their span, by bits 7 and up of their address.
-        let byte = shared + chunk * CHUNK as u32;
-        let exchanged = if is_swizzled {
-            (byte >> 3) & ((chunks - 1) * CHUNK as u32)
-        } else {
-            0
-        };
-        let chunk = (byte ^ exchanged) - shared;
-        let mut rest = chunk / CHUNK as u32 / chunks;
-        let first = chunk / CHUNK as u32 % chunks * CHUNK_ELEMENTS;
+    let place_of = |line: u32, chunk: u32| {
+        let mut rest = line;
         let mut source = Some(offset);
         let mut along = |axis: usize, index: u32, bytes: u64| {
             let index = i64::from(at[axis]) + i64::from(index);
@@ -124,15 +231,38 @@ pub(crate) fn box_chunks(
             source = source.filter(|_| is_inside);
             source = source.map(|source| source + index as usize * bytes as usize);
         };
-        along(0, first, 2);
+        along(0, chunk * CHUNK_ELEMENTS, 2);
         for (i, count) in of_rest.into_iter().enumerate() {
             along(i + 1, rest % count * boxes.steps[i + 1], boxes.strides[i]);
             rest /= count;
         }
         source
     };
-    let all = of_rest.iter().product::<u32>() * chunks;
-    (0..all).map(place_of).collect()
+    let lines = of_rest.iter().product::<u32>();
+    let extents = [lines, of_span / CHUNK_ELEMENTS];
+    swizzled(shared, extents, boxes.is_swizzled == 1, place_of)
+}
+
+/// What `place_of` says of each chunk of lines that lie at `shared`: of the line and of the chunk in it. A
+/// power of two of chunks make a line.
+fn swizzled(
+    shared: u32,
+    [lines, chunks]: [u32; 2],
+    is_swizzled: bool,
+    place_of: impl Fn(u32, u32) -> Option<usize>,
+) -> Vec<Option<usize>> {
+    let of_chunk = |chunk: u32| {
+        // Swizzle: chunks are exchanged within their span, by bits 7 and up of their address.
+        let byte = shared + chunk * CHUNK as u32;
+        let exchanged = if is_swizzled {
+            (byte >> 3) & ((chunks - 1) * CHUNK as u32)
+        } else {
+            0
+        };
+        let chunk = ((byte ^ exchanged) - shared) / CHUNK as u32;
+        place_of(chunk / chunks, chunk % chunks)
+    };
+    (0..lines * chunks).map(of_chunk).collect()
 }
 
 fn check_copy(target: u32, bytes: u32, place: Place) {

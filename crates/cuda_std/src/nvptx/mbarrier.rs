@@ -3,7 +3,7 @@
 use core::arch::asm;
 
 use super::memory::GlobalView;
-use crate::common::{AXES, TensorMap};
+use crate::map_modes::{AXES, SPATIAL_AXES, TensorMap};
 
 instructions! {
     [] unsafe fn mbarrier_init(reg32 address: u32, reg32 arrivals: u32) =
@@ -39,6 +39,28 @@ pub(crate) unsafe fn copy_box(dst: u32, map: &TensorMap, at: [i32; AXES], barrie
         asm!(
             "cp.async.bulk.tensor.5d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [{0}], [{1}, {{{2}, {3}, {4}, {5}, {6}}}], [{7}];",
             in(reg32) dst, in(reg64) map, in(reg32) a, in(reg32) b, in(reg32) c, in(reg32) d, in(reg32) e, in(reg32) barrier,
+            options(nostack, preserves_flags),
+        );
+    }
+}
+
+#[inline(always)]
+pub(crate) unsafe fn copy_im2col(
+    dst: u32,
+    map: &TensorMap,
+    at: [i32; AXES],
+    offsets: [u16; SPATIAL_AXES],
+    barrier: u32,
+) {
+    let map = core::ptr::from_ref(map);
+    let [a, b, c, d, e] = at;
+    let [w, h, z] = offsets;
+    // SAFETY: the caller gives a map in a parameter, memory for the lines, and an initialised barrier.
+    unsafe {
+        asm!(
+            "cp.async.bulk.tensor.5d.shared::cluster.global.im2col.mbarrier::complete_tx::bytes [{0}], [{1}, {{{2}, {3}, {4}, {5}, {6}}}], [{7}], {{{8}, {9}, {10}}};",
+            in(reg32) dst, in(reg64) map, in(reg32) a, in(reg32) b, in(reg32) c, in(reg32) d, in(reg32) e, in(reg32) barrier,
+            in(reg16) w, in(reg16) h, in(reg16) z,
             options(nostack, preserves_flags),
         );
     }

@@ -4,7 +4,9 @@ use crate::support::{download, faults, run_clean, run_faulty, shape, upload};
 use cuda_std::async_proxy;
 use cuda_std::emulator::Device;
 use cuda_std::prelude::*;
-use cuda_std::tensor_map::{AXES, Boxes, TensorMap, commit_stores, store_box, wait_stores_read};
+use cuda_std::tensor_map::{
+    AXES, Boxes, MapMode, TensorMap, commit_stores, store_box, wait_stores_read,
+};
 
 /// Elements of a line, lines of a box, and words of the box.
 const LINE: u32 = 64;
@@ -100,7 +102,7 @@ fn boxes_are_written_inside_of_the_tensor() {
             let boxes = boxes(extents, is_swizzled);
             let pitch = boxes.strides[0] as usize / 4;
             let y = upload(&device, &vec![0u32; pitch * extents[1] as usize]);
-            let map = boxes.emulated(y.ptr::<u8>());
+            let map = MapMode::Tiled(boxes).emulated(y.ptr::<u8>());
             let coordinates = [at[0], at[1], 0, 0, 0];
             run_clean::<store<1>>(
                 &device,
@@ -130,7 +132,7 @@ fn what_a_store_does_wrong_is_reported() {
     let fault = |extents: [u32; 2], bug| {
         let boxes = boxes(extents, 0);
         let y = upload(&device, &vec![0u32; boxes.strides[1] as usize / 4]);
-        let map = boxes.emulated(y.ptr::<u8>());
+        let map = MapMode::Tiled(boxes).emulated(y.ptr::<u8>());
         run_faulty::<store<1>>(&device, &shape(1, 32), (map, [0; AXES], 0, bug))
     };
     faults! {

@@ -5,7 +5,7 @@ use cuda_std::async_proxy;
 use cuda_std::emulator::{Buffer, Device};
 use cuda_std::mbarrier::Barrier;
 use cuda_std::prelude::*;
-use cuda_std::tensor_map::{AXES, Boxes, TensorMap, copy_box};
+use cuda_std::tensor_map::{AXES, Boxes, MapMode, TensorMap, copy_box};
 
 /// Words of the target, of which a box has less.
 const WORDS: usize = 1024;
@@ -125,7 +125,7 @@ fn boxes_are_dense_and_zero_outside_of_the_tensor() {
             [-8, 0, 0, 0, 1],
         ] {
             let y = device.alloc(4 * WORDS).unwrap();
-            let map = tensor.boxes.emulated(x.ptr::<u8>());
+            let map = MapMode::Tiled(tensor.boxes).emulated(x.ptr::<u8>());
             let words = counts.iter().product::<u32>() / 2;
             let arguments = (map, y.ptr::<u32>(), at, words, Bug::None);
             run_clean::<bring<1>>(&device, &shape(1, 32), arguments);
@@ -173,7 +173,7 @@ fn what_a_copy_does_wrong_is_reported() {
         let arguments = (map, y.ptr::<u32>(), at, words, bug);
         run_faulty::<bring<1>>(&device, &shape(1, 32), arguments)
     };
-    let map = tensor.boxes.emulated(x.ptr::<u8>());
+    let map = MapMode::Tiled(tensor.boxes).emulated(x.ptr::<u8>());
     faults! {
         fault(map, [0; 5], Bug::Target) => Argument, "no multiple of 128";
         fault(map, [0; 5], Bug::Wait) => InFlight;
@@ -195,7 +195,7 @@ fn tensor_maps_keep_the_limits_of_the_driver() {
         let mut boxes = tensor.boxes;
         change(&mut boxes);
         let words = boxes.counts().iter().product::<u32>() / 2;
-        let map = boxes.emulated(x.ptr::<u8>().wrapping_add(offset));
+        let map = MapMode::Tiled(boxes).emulated(x.ptr::<u8>().wrapping_add(offset));
         (map, y.ptr::<u32>(), [0; AXES], words, Bug::None)
     };
     let at_the_limits = |boxes: &mut Boxes| {

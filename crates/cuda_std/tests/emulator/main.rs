@@ -15,6 +15,7 @@ mod copies;
 mod endings;
 mod exchanges;
 mod families;
+mod im2col;
 mod mbarriers;
 mod memory;
 mod multicast;

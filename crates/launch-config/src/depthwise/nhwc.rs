@@ -2,10 +2,15 @@
 //!
 //! `kernels_gpu::fused::depthwise::nhwc` says how runs are computed.
 
+use core::fmt;
+
 use super::super::conv::ConvGeometry;
+use super::super::implicit_gemm::RoundedEpilogue;
 use super::super::nhwc::{MAX_VECTORS, RunBlocks};
+use super::super::pointwise::OperandList;
 use super::super::{LaunchShape, Refusal, VECTOR_ELEMENTS};
 use super::DepthwiseGeometry;
+use super::rolling::RollingGeometry;
 use crate::mode::mode;
 
 /// Blocks that a multiprocessor should hold.
@@ -35,7 +40,55 @@ mode! {
     }
 }
 
-/// The kernel's by-value argument.
+/// A kernel for a convolution of channels-last tensors, with its launch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NhwcKernel {
+    /// Down the rows of images, by small square filters, to results that go through a [`RoundedEpilogue`].
+    Rolling(RollingGeometry),
+    /// Run by run, to results that go through any list without gain and shift that keeps no value.
+    Runs(NhwcGeometry),
+}
+
+impl NhwcKernel {
+    /// The kernel for a convolution whose results go through this list, if one [takes](Self::takes) it, on a
+    /// device with so many multiprocessors.
+    ///
+    /// # Errors
+    /// A convolution that is not depthwise; what [`RunBlocks::new`] refuses.
+    pub fn new(
+        conv: &ConvGeometry,
+        list: &OperandList,
+        multiprocessors: u32,
+    ) -> Result<Self, Refusal> {
+        if RoundedEpilogue::of(list).is_some()
+            && let Ok(geometry) = RollingGeometry::new(conv, multiprocessors)
+        {
+            return Ok(Self::Rolling(geometry));
+        }
+        NhwcGeometry::new(conv).map(Self::Runs)
+    }
+
+    /// Whether results may go through this list.
+    #[must_use]
+    pub fn takes(&self, list: &OperandList) -> bool {
+        match self {
+            Self::Rolling(_) => RoundedEpilogue::of(list).is_some(),
+            Self::Runs(_) => !list.is_affine() && !list.functions.keeps().is_present(),
+        }
+    }
+}
+
+/// The configuration in words.
+impl fmt::Display for NhwcKernel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Rolling(geometry) => geometry.fmt(f),
+            Self::Runs(geometry) => geometry.fmt(f),
+        }
+    }
+}
+
+/// The by-value argument of the kernel that goes run by run.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NhwcGeometry {
@@ -82,11 +135,22 @@ impl NhwcGeometry {
     }
 }
 
+/// The configuration in words.
+impl fmt::Display for NhwcGeometry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (run, vectors) = (self.blocks.run, self.blocks.block_vectors);
+        let channels = vectors * VECTOR_ELEMENTS as u32;
+        write!(f, "runs of {run} outputs, {channels} channels in a block")
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::KernelGeometry;
+    use crate::pointwise::{PointwiseList, Step};
     use op_spec::ConvSpec;
+    use op_spec::PointwiseSpec;
 
     fn depthwise(filter: [usize; 3], stride: usize, dilation: usize) -> ConvGeometry {
         let [t, r, s] = filter;
@@ -110,6 +174,37 @@ mod tests {
             let shape = g.shape().expect("a small grid");
             assert!(shape.shared_bytes <= SHARED_BYTES);
         }
+    }
+
+    #[test]
+    fn kernels_suit_filter_and_list() {
+        let list = |function| OperandList {
+            functions: PointwiseList::take(&mut [Step::of(&function)].into_iter()),
+            ..OperandList::EMPTY
+        };
+        let [silu, tanh] = [PointwiseSpec::Silu {}, PointwiseSpec::Tanh {}].map(list);
+        let chosen = |conv: &ConvGeometry, list| NhwcKernel::new(conv, list, 132);
+        let image = ConvGeometry {
+            d: 1,
+            z: 1,
+            ..depthwise([1, 3, 3], 1, 1)
+        };
+        for (conv, list, is_rolling) in [
+            (image, &OperandList::EMPTY, true),
+            (image, &silu, true),
+            (image, &tanh, false),
+            (depthwise([1, 3, 3], 1, 1), &silu, false),
+        ] {
+            let kernel = chosen(&conv, list).expect("a kernel");
+            assert_eq!(matches!(kernel, NhwcKernel::Rolling(_)), is_rolling);
+            assert!(kernel.takes(list));
+        }
+        let affine = OperandList {
+            affine_at: 0,
+            ..silu
+        };
+        let kernel = chosen(&image, &affine).expect("a kernel");
+        assert!(!kernel.takes(&affine));
     }
 
     #[test]

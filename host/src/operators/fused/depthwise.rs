@@ -1,18 +1,22 @@
 //! A depthwise convolution on FMA units, with moments for a norm, or of channels-last tensors without one.
 
 use super::convolved::{Convolved, Parameters};
-use cuda_std::{Family, KernelArgs};
+use cuda_std::Label;
 use kernels_gpu::fused::depthwise::nhwc::DEPTHWISE_NHWC;
+use kernels_gpu::fused::depthwise::rolling::DEPTHWISE_NHWC_ROLLING;
 use kernels_gpu::fused::depthwise::{DEPTHWISE, DEPTHWISE_LIST};
 use op_spec::Layout;
 
 use crate::device::{DType, Order};
 use crate::error::Result;
+use crate::operators::batch_norm::{FoldedInKernel, Statistics};
 use crate::operators::conv::Filters;
-use crate::program::{Arguments, LaunchPlan, ProgramBuilder, Value};
+use crate::program::{LaunchPlan, ProgramBuilder, Value};
+use crate::spec::BatchNormProblem;
+use launch_config::Presence;
 use launch_config::depthwise::DepthwiseGeometry;
-use launch_config::depthwise::nhwc::NhwcGeometry;
-use launch_config::implicit_gemm::Epilogue;
+use launch_config::depthwise::nhwc::NhwcKernel;
+use launch_config::implicit_gemm::{Epilogue, RoundedEpilogue};
 use launch_config::pointwise::OperandList;
 
 /// Plans the convolution; `has_store` says whether an epilogue and a list are applied to its results.
@@ -44,17 +48,7 @@ pub(crate) fn append(
     let dtype = program.dtype(x);
     let y = program.tensor(output, dtype)?;
     if store != (Epilogue::NONE, OperandList::EMPTY) {
-        // SAFETY: `x` and the filters have the shapes that the geometry was made from, which pools nothing.
-        return unsafe {
-            stored(
-                program,
-                &DEPTHWISE_LIST,
-                [x, y],
-                parameters,
-                *geometry,
-                store,
-            )
-        };
+        return append_list(program, [x, y], parameters, geometry, store);
     }
     let Filters { weight, bias } = parameters.filters;
     let bytes_moved = program.bytes(&[x, y]) + parameters.filters.bytes(program);
@@ -70,72 +64,15 @@ pub(crate) fn append(
     Ok(Convolved { y, moments })
 }
 
-/// Plans the convolution of a channels-last tensor.
-pub(crate) fn plan_nhwc(
-    plan: &mut LaunchPlan,
-    dtype: DType,
-    geometry: &NhwcGeometry,
-) -> Result<()> {
-    plan.launch(&DEPTHWISE_NHWC, &[dtype.label()], geometry.shape())
-}
-
-/// Appends the convolution of `x`, which is dense NHWC, to an output of that layout and the shape `output`.
-///
-/// `geometry` belongs to the shapes of `x` and of the parameters.
-pub(crate) fn append_nhwc(
+/// Appends the convolution of `x` to `y`, whose results are stored through an epilogue and a list.
+fn append_list(
     program: &mut ProgramBuilder,
-    x: Value,
-    parameters: &Parameters<'_>,
-    geometry: &NhwcGeometry,
-    store: (Epilogue, OperandList),
-    output: &[usize],
-) -> Result<Convolved> {
-    let order = Order::of_layout(output, Layout::Nhwc)?;
-    let y = program.tensor_as(output, program.dtype(x), order)?;
-    // SAFETY: `x` and the filters have the shapes that the geometry was made from.
-    unsafe {
-        stored(
-            program,
-            &DEPTHWISE_NHWC,
-            [x, y],
-            parameters,
-            *geometry,
-            store,
-        )
-    }
-}
-
-/// What a kernel without a norm takes: input, filters, bias, gain, shift, residual, output, geometry,
-/// epilogue and list.
-type Stored<G> = (
-    Value,
-    Value,
-    Option<Value>,
-    Option<Value>,
-    Option<Value>,
-    Option<Value>,
-    Value,
-    G,
-    Epilogue,
-    OperandList,
-);
-
-/// Appends a convolution of `x` to `y` whose results are stored through the epilogue and the list.
-///
-/// # Safety
-/// `x`, `y`, which has the layout of `x`, and the filters have the shapes that the geometry was made from.
-unsafe fn stored<A: KernelArgs, G>(
-    program: &mut ProgramBuilder,
-    family: &Family<A>,
     [x, y]: [Value; 2],
     parameters: &Parameters<'_>,
-    geometry: G,
+    geometry: &DepthwiseGeometry,
     (epilogue, list): (Epilogue, OperandList),
-) -> Result<Convolved>
-where
-    Stored<G>: Arguments<A>,
-{
-    let (kernel, shape) = program.next(family);
+) -> Result<Convolved> {
+    let (kernel, shape) = program.next(&DEPTHWISE_LIST);
     let Filters { weight, bias } = parameters.filters;
     let (gain, shift) = parameters.gains_and_shifts()[0];
     let residual = parameters.residual;
@@ -144,11 +81,92 @@ where
         + residual.map_or(0, |residual| program.bytes(&[residual]));
     let moments = program.tensor(&[0], DType::F32)?;
     let arguments = (
-        x, weight, bias, gain, shift, residual, y, geometry, epilogue, list,
+        x, weight, bias, gain, shift, residual, y, *geometry, epilogue, list,
     );
-    // SAFETY: for input, filters and output the caller's to grant; bias, gain and shift have an element for
-    // each channel where they exist, and the epilogue says whether the last two do; the list says whether
-    // there is a residual, of the shape and layout of `y`.
+    // SAFETY: `x` and the filters have the shapes that the geometry was made from, which pools nothing; bias,
+    // gain and shift have an element for each channel where they exist, and the epilogue says whether the
+    // last two do; the list says whether there is a residual, of the shape and layout of `y`.
     unsafe { program.launch_moving(kernel, shape, arguments, bytes_moved) }
     Ok(Convolved { y, moments })
+}
+
+/// Plans the convolution of a channels-last tensor.
+pub(crate) fn plan_nhwc(plan: &mut LaunchPlan, dtype: DType, kernel: &NhwcKernel) -> Result<()> {
+    match kernel {
+        NhwcKernel::Rolling(geometry) => {
+            let conv = &geometry.conv;
+            let [r, stride] = [conv.r, conv.stride_h].map(Label::Number);
+            let labels = [r, stride, dtype.label()];
+            plan.launch(&DEPTHWISE_NHWC_ROLLING, &labels, geometry.shape())
+        }
+        NhwcKernel::Runs(geometry) => {
+            plan.launch(&DEPTHWISE_NHWC, &[dtype.label()], geometry.shape())
+        }
+    }
+}
+
+/// Appends the convolution of `x`, which is dense NHWC, to an output of that layout and the shape
+/// `output`, with the batch norm or with the gain and the shift of `parameters`.
+///
+/// `kernel` was chosen for the shapes of `x` and of the parameters, and for the list.
+pub(crate) fn append_nhwc(
+    program: &mut ProgramBuilder,
+    x: Value,
+    parameters: &Parameters<'_>,
+    norm: Option<(Statistics, BatchNormProblem)>,
+    kernel: &NhwcKernel,
+    (epilogue, list): (Epilogue, OperandList),
+    output: &[usize],
+) -> Result<Value> {
+    let order = Order::of_layout(output, Layout::Nhwc)?;
+    let y = program.tensor_as(output, program.dtype(x), order)?;
+    let Filters { weight, bias } = parameters.filters;
+    let (gain, shift) = parameters.gains_and_shifts()[0];
+    let norm = FoldedInKernel::of(program, norm)?;
+    let epilogue = Epilogue {
+        gain_and_shift: Presence::of(gain.is_some()),
+        ..epilogue
+    };
+    let residual = parameters.residual;
+    let bytes_moved = program.bytes(&[x, y])
+        + parameters.filters.bytes(program)
+        + residual.map_or(0, |residual| program.bytes(&[residual]));
+    let [mean, variance, norm_weight, norm_bias] = norm.values;
+    macro_rules! append {
+        ($family:expr, $geometry:expr, $list:expr) => {{
+            let (kernel, shape) = program.next($family);
+            let arguments = (
+                x,
+                weight,
+                bias,
+                gain,
+                shift,
+                mean,
+                variance,
+                norm_weight,
+                norm_bias,
+                residual,
+                y,
+                $geometry,
+                norm.geometry,
+                norm.ty,
+                norm.presence,
+                epilogue,
+                $list,
+            );
+            // SAFETY: `x`, the residual and `y` are dense NHWC and the filters dense, of the extents that the
+            // geometry was made from; what exists of bias, gain, shift and the norm has an element for each
+            // channel, and the epilogue, the folding and the list say what exists.
+            unsafe { program.launch_moving(kernel, shape, arguments, bytes_moved) }
+        }};
+    }
+    match *kernel {
+        NhwcKernel::Rolling(geometry) => {
+            // It was chosen for a list that is one.
+            let rounded = RoundedEpilogue::of(&list).unwrap_or(RoundedEpilogue::NONE);
+            append!(&DEPTHWISE_NHWC_ROLLING, geometry, rounded);
+        }
+        NhwcKernel::Runs(geometry) => append!(&DEPTHWISE_NHWC, geometry, list),
+    }
+    Ok(y)
 }

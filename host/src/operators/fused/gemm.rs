@@ -1,24 +1,104 @@
-//! A convolution of one tap from NHWC to NHWC as a plain matrix product.
+//! A convolution from NHWC to NHWC as a matrix product whose operands tensor maps load.
 
-use kernels_gpu::fused::gemm::{GEMM_SM90, boxes_of_filters, boxes_of_input, boxes_of_output};
-use launch_config::batch_norm::FoldGeometry;
-use launch_config::gemm::Gemm;
+use kernels_gpu::copy_strided::COPY_STRIDED;
+use kernels_gpu::fused::gemm::pad_channels::GEMM_PAD_CHANNELS;
+use kernels_gpu::fused::gemm::{GEMM_SM90, boxes_of_filters, boxes_of_output, map_of_input};
+use launch_config::Presence;
+use launch_config::copy_strided::CopyGeometry;
+use launch_config::gemm::{FilterOrder, Gemm, PadChannelsGeometry};
 use launch_config::implicit_gemm::{Epilogue, RoundedEpilogue};
-use launch_config::{AffineType, Presence};
 
 use super::convolved::Parameters;
+use super::preparation::{Preparation, prepared};
 use crate::device::{DType, Order};
 use crate::error::Result;
-use crate::operators::batch_norm::Statistics;
-use crate::program::{BoxesOf, LaunchPlan, ProgramBuilder, Value};
+use crate::operators::batch_norm::{FoldedInKernel, Statistics};
+use crate::program::{LaunchPlan, MapOf, ProgramBuilder, Value, channels_last};
 use crate::spec::BatchNormProblem;
 use launch_config::pointwise::{OperandList, PointwiseList};
 use op_spec::Layout;
 
-/// Plans the launch.
+/// Plans the launches, and the one that prepares the filters.
 pub(crate) fn plan(plan: &mut LaunchPlan, dtype: DType, gemm: &Gemm) -> Result<()> {
-    let labels = [gemm.tile.label.into(), dtype.label()];
+    let label = dtype.label();
+    match Filters::of(gemm)? {
+        Filters::InPlace => {}
+        Filters::Copied(copy) => plan.preparation(&COPY_STRIDED, &[label; 2], copy.shape())?,
+        Filters::Padded(copy) => plan.preparation(&GEMM_PAD_CHANNELS, &[label], copy.shape())?,
+    }
+    if let Some(few) = gemm.few_channels {
+        plan.launch(&GEMM_PAD_CHANNELS, &[label], few.input.shape())?;
+    }
+    let labels = [gemm.tile.label.into(), label];
     plan.launch(&GEMM_SM90, &labels, Some(gemm.shape))
+}
+
+/// How the kernel comes by the filters.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Filters {
+    /// As they are.
+    InPlace,
+    /// As a copy with the channels last.
+    Copied(CopyGeometry),
+    /// As a copy with more channels.
+    Padded(PadChannelsGeometry),
+}
+
+impl Filters {
+    fn of(gemm: &Gemm) -> Result<Self> {
+        if let Some(few) = gemm.few_channels {
+            let is_channels_last = gemm.filters != FilterOrder::ChannelsFirst;
+            return Ok(Self::Padded(few.filters(is_channels_last)));
+        }
+        if gemm.filters != FilterOrder::ChannelsFirst {
+            return Ok(Self::InPlace);
+        }
+        let conv = &gemm.geometry.conv;
+        let extents = [conv.group_k, conv.group_c, conv.taps()];
+        channels_last(extents.map(|extent| extent as usize)).map(Self::Copied)
+    }
+
+    /// Appends what prepares them.
+    fn append(
+        self,
+        program: &mut ProgramBuilder,
+        parameters: &Parameters<'_>,
+        gemm: &Gemm,
+    ) -> Result<Value> {
+        let weight = parameters.filters.weight;
+        if self == Self::InPlace {
+            return Ok(weight);
+        }
+        let of = (parameters.layer, Preparation::ChannelsLast);
+        let conv = &gemm.geometry.conv;
+        let extents = [conv.group_k, conv.taps(), conv.group_c].map(|extent| extent as usize);
+        let append = |program: &mut ProgramBuilder, [weight]: [Option<Value>; 1]| {
+            let weight = weight.expect("filters are not optional");
+            let y = program.tensor(&extents, program.dtype(weight))?;
+            let unused = program.tensor(&[0], DType::F32)?;
+            match self {
+                Self::InPlace => {}
+                Self::Copied(copy) => {
+                    let (kernel, shape) = program.next(&COPY_STRIDED);
+                    // SAFETY: `weight` is dense, and the geometry is that of its extents; `y` has as many
+                    // elements.
+                    unsafe { program.launch(kernel, shape, (weight, y, copy)) }
+                }
+                Self::Padded(copy) => pad(program, [weight, y], copy),
+            }
+            Ok([y, unused])
+        };
+        let [filters, _] = prepared(program, parameters.preparations, of, [Some(weight)], append)?;
+        Ok(filters)
+    }
+}
+
+/// Appends the copy of `x` to `y` that has more channels.
+fn pad(program: &mut ProgramBuilder, [x, y]: [Value; 2], copy: PadChannelsGeometry) {
+    let (kernel, shape) = program.next(&GEMM_PAD_CHANNELS);
+    let bytes_moved = program.bytes(&[x, y]);
+    // SAFETY: the geometry is that of `x`, and `y` has as many elements as it says.
+    unsafe { program.launch_moving(kernel, shape, (x, y, copy), bytes_moved) }
 }
 
 /// Whether the kernel applies a list.
@@ -42,15 +122,17 @@ pub(crate) fn append(
 ) -> Result<Value> {
     let order = Order::of_layout(output, Layout::Nhwc)?;
     let y = program.tensor_as(output, program.dtype(x), order)?;
-    let filters = parameters.filters;
+    let filters = Filters::of(gemm)?.append(program, parameters, gemm)?;
+    let x = match gemm.few_channels {
+        Some(few) => {
+            let copy = program.tensor(&[few.input.elements() as usize], program.dtype(x))?;
+            pad(program, [x, copy], few.input);
+            copy
+        }
+        None => x,
+    };
     let [(gain, shift), _] = parameters.gains_and_shifts();
-    let folding = norm.as_ref().map(|(_, problem)| FoldGeometry::of(problem));
-    let folding = folding.transpose()?.unwrap_or(FoldGeometry::NONE);
-    let statistics = norm.map(|(statistics, _)| statistics);
-    let of_norm = statistics.map_or([None; 4], |of| {
-        [Some(of.mean), Some(of.variance), of.weight, of.bias]
-    });
-    let norm_type = of_norm[0].map_or(DType::F32, |mean| program.dtype(mean));
+    let norm = FoldedInKernel::of(program, norm)?;
     let epilogue = Epilogue {
         gain_and_shift: Presence::of(gain.is_some()),
         ..epilogue
@@ -60,16 +142,16 @@ pub(crate) fn append(
         Some(rounded) => (rounded, PointwiseList::EMPTY),
         None => (RoundedEpilogue::NONE, list.functions),
     };
-    let read: Vec<Value> = [x, filters.weight].into_iter().chain(residual).collect();
+    let read: Vec<Value> = [x, filters].into_iter().chain(residual).collect();
     let bytes_moved = program.bytes(&read) + program.bytes(&[y]);
-    let [running_mean, running_var, norm_weight, norm_bias] = of_norm;
+    let [running_mean, running_var, norm_weight, norm_bias] = norm.values;
     let (kernel, shape) = program.next(&GEMM_SM90);
     let arguments = (
-        Some(BoxesOf::read(x, boxes_of_input(gemm))),
-        Some(BoxesOf::read(filters.weight, boxes_of_filters(gemm))),
-        residual.map(|residual| BoxesOf::read(residual, boxes_of_output(gemm))),
-        Some(BoxesOf::written(y, boxes_of_output(gemm))),
-        filters.bias,
+        Some(MapOf::read(x, map_of_input(gemm))),
+        Some(MapOf::read(filters, boxes_of_filters(gemm))),
+        residual.map(|residual| MapOf::read(residual, boxes_of_output(gemm))),
+        Some(MapOf::written(y, boxes_of_output(gemm))),
+        parameters.filters.bias,
         gain,
         shift,
         running_mean,
@@ -77,15 +159,15 @@ pub(crate) fn append(
         norm_weight,
         norm_bias,
         gemm.geometry,
-        folding,
-        AffineType::of(norm_type == DType::F32),
-        Presence::of(running_mean.is_some()),
+        norm.geometry,
+        norm.ty,
+        norm.presence,
         epilogue,
         rounded,
         list,
     );
-    // SAFETY: `x`, the residual and `y` are dense NHWC and the filters dense, of the extents that `gemm` was
-    // chosen for; what exists of bias, gain, shift and the norm has an element for each filter.
+    // SAFETY: `x`, the residual and `y` are dense NHWC and the filters channels last, of the extents that
+    // `gemm` was chosen for; what exists of bias, gain, shift and the norm has an element for each filter.
     unsafe { program.launch_moving(kernel, shape, arguments, bytes_moved) }
     Ok(y)
 }

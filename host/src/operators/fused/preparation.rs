@@ -20,6 +20,8 @@ pub(crate) enum Preparation {
     FoldedArithmetic { first: usize },
     /// Parameters of the one-launch kernel of a convolution, a norm, a scale, a pool and a clamp.
     OneLaunch(Precision),
+    /// Filters with their channels last.
+    ChannelsLast,
     /// Filters and bias of a class of phases of a transposed convolution.
     PhaseFilters { class: usize },
     /// Filters in the operand layout of an implicit GEMM.

@@ -119,6 +119,11 @@ fn with_channels_last(shape: &[usize]) -> Result<Order> {
     Order::of_axes(&seen, &axes)
 }
 
+/// The copy of a dense tensor of so many samples, channels and pixels that lays it out channels last.
+pub(crate) fn channels_last(extents: [usize; 3]) -> Result<CopyGeometry> {
+    copy_geometry(&with_channels_last(&extents)?, 0)
+}
+
 /// Plans the launch that copies a tensor of layout `order`, and of `len` elements if it is dense, from the
 /// first of two element types to the second.
 pub(super) fn plan_copy(

@@ -61,6 +61,8 @@ use crate::parts::unroll::unroll;
 mod item;
 pub mod nhwc;
 mod results;
+pub mod rolling;
+mod stage;
 
 use item::{Item, convolve_edge, convolve_inner};
 use results::{listed, write_rows, write_windows};

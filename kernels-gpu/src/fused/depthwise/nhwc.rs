@@ -29,18 +29,22 @@
 //! Sums are f32, FMA in the order of the taps, and padding is multiplied as an input of 0: the results have
 //! the bits of [`fn@super::depthwise_list`].
 
+use core::ffi::c_void;
+
 use cuda_std::global::{Global, GlobalMut};
-use cuda_std::shared::{self, Shared};
+use cuda_std::shared::Shared;
 use cuda_std::{Storage, bf16, f16, kernel, math, opaque, thread};
-use launch_config::VECTOR_ELEMENTS;
+use launch_config::batch_norm::FoldGeometry;
 use launch_config::depthwise::nhwc::{
     LOADED_RUN, MIN_BLOCKS, NhwcGeometry, PARAMETER_ROWS, RunInputs, WINDOW_INPUTS,
 };
 use launch_config::implicit_gemm::Epilogue;
 use launch_config::nhwc::MAX_BLOCK_THREADS;
 use launch_config::pointwise::OperandList;
+use launch_config::{AffineType, Presence, VECTOR_ELEMENTS};
 
-use crate::parts::index::div_rem;
+use super::stage::Filters;
+use crate::parts::batch_norm::Norm;
 use crate::parts::nhwc::{BlockPlace, InputRow, Run, ThreadPlace, Vector};
 use crate::parts::pointwise::{Kept, apply_with_residual};
 use crate::parts::store::{GainAndShift, Store, StoreEpilogue};
@@ -63,8 +67,9 @@ const LISTED: usize = 4;
 /// # Safety
 /// `x`, `y` and, if the list has it, `residual` are channels last, start on 16 bytes and are as large as the
 /// geometry says; `y` is apart from the others. `weight` has the taps of each channel side by side. `bias`
-/// has a value for each channel if the geometry has one, and so have `gain` and `shift` if the epilogue has
-/// them. Input and output have less than 2^31 pixels a sample.
+/// has a value for each channel if the geometry has one, `gain` and `shift` if the epilogue has them, and the
+/// norm's tensors if there is a norm, and as far as it has them; then the epilogue has no gain and shift.
+/// Input and output have less than 2^31 pixels a sample.
 #[kernel(instances(T: [f32, f16, bf16]), max_threads = MAX_BLOCK_THREADS, min_blocks = MIN_BLOCKS)]
 pub unsafe fn depthwise_nhwc<T: Storage>(
     x: *const T,
@@ -72,9 +77,16 @@ pub unsafe fn depthwise_nhwc<T: Storage>(
     bias: *const T,
     gain: *const f32,
     shift: *const f32,
+    running_mean: *const c_void,
+    running_var: *const c_void,
+    norm_weight: *const c_void,
+    norm_bias: *const c_void,
     residual: *const T,
     y: *mut T,
     g: &NhwcGeometry,
+    norm: FoldGeometry,
+    norm_type: AffineType,
+    has_norm: Presence,
     epilogue: Epilogue,
     list: &OperandList,
 ) {
@@ -88,7 +100,24 @@ pub unsafe fn depthwise_nhwc<T: Storage>(
     };
     let conv = &g.conv;
     let block = BlockPlace::of(&g.blocks);
-    let filter = stage(weight, bias, &store, g, block.first_channel);
+    let filters = Filters {
+        weight,
+        bias,
+        has_bias: conv.bias,
+        norm: Norm {
+            running: [running_mean, running_var],
+            affine: [norm_weight, norm_bias],
+            geometry: norm,
+            ty: norm_type,
+            presence: has_norm,
+        },
+        epilogue: &store.epilogue,
+        channels: g.blocks.channels,
+        taps: conv.taps(),
+        block_channels: pitch(g),
+        pitch: pitch(g),
+    };
+    let filter = filters.stage(block.first_channel);
     thread::sync_threads();
 
     let Some(place) = block.of_thread(&g.blocks) else {
@@ -119,48 +148,6 @@ pub unsafe fn depthwise_nhwc<T: Storage>(
 #[inline(always)]
 fn pitch(g: &NhwcGeometry) -> u32 {
     g.blocks.block_vectors * VECTOR_ELEMENTS as u32
-}
-
-/// Copies the taps and parameters of the block's channels to shared memory.
-///
-/// # Safety
-/// As for [`fn@depthwise_nhwc`]. A barrier follows before they are read.
-#[inline(always)]
-unsafe fn stage<T: Storage>(
-    weight: *const T,
-    bias: *const T,
-    store: &Store<'_, T>,
-    g: &NhwcGeometry,
-    first_channel: u32,
-) -> Shared<f32> {
-    let (channels, taps, pitch) = (g.blocks.channels, g.conv.taps(), pitch(g));
-    let filter = shared::dynamic::<f32>(0, (taps + PARAMETER_ROWS) * pitch);
-    let staged = pitch.min(channels - first_channel);
-    let weight = Global::new(weight, channels as usize * taps as usize);
-    let mut at = thread::thread_idx_x();
-    while at < staged * taps {
-        let (channel, tap) = div_rem(at, taps);
-        let value = weight.load_readonly(first_channel as usize * taps as usize + at as usize);
-        filter.store(tap * pitch + channel, value.to_f32());
-        at += thread::block_dim_x();
-    }
-    let mut at = thread::thread_idx_x();
-    while at < staged {
-        let channel = (first_channel + at) as usize;
-        let bias = if g.conv.bias.is_present() {
-            let bias = Global::new(bias, channels as usize);
-            bias.load_readonly(channel).to_f32()
-        } else {
-            0.0
-        };
-        let [gain, shift] = store.epilogue.of_channel(channel, channels as usize);
-        let row = taps * pitch + at;
-        filter.store(row, bias);
-        filter.store(row + pitch, gain);
-        filter.store(row + 2 * pitch, shift);
-        at += thread::block_dim_x();
-    }
-    filter
 }
 
 /// In place of a stride: inputs are loaded for each tap.

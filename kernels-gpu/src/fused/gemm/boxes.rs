@@ -1,7 +1,7 @@
-//! The boxes of the tensors of a product, for their tensor maps.
+//! The tensor maps of a product.
 
-use cuda_std::tensor_map::Boxes;
-use launch_config::gemm::{Gemm, LINE_VALUES};
+use cuda_std::tensor_map::{Boxes, Im2col, MapMode};
+use launch_config::gemm::{AxisWindows, Gemm, LINE_VALUES, Rows};
 
 /// Boxes of `lines` lines of a matrix of `rows` rows of `columns` values.
 fn boxes([rows, columns]: [u32; 2], lines: u32) -> Boxes {
@@ -16,23 +16,58 @@ fn boxes([rows, columns]: [u32; 2], lines: u32) -> Boxes {
     }
 }
 
-/// The boxes of the input, NHWC: pixels and channels.
+/// The map of the input, NHWC: pixels, or windows, and channels.
+///
+/// # Panics
+/// If the product's windows are none of a tensor map, which [`Gemm::new`] refuses.
 #[must_use]
-pub fn boxes_of_input(gemm: &Gemm) -> Boxes {
+pub fn map_of_input(gemm: &Gemm) -> MapMode {
     let g = &gemm.geometry;
-    boxes([g.pixels, g.channels], g.tile_pixels)
+    let conv = &g.conv;
+    if g.rows == Rows::PIXELS {
+        return boxes([g.pixels, g.channels()], g.tile_pixels).into();
+    }
+    let windows = AxisWindows::of(conv).expect("windows of a tensor map");
+    // Lines of few channels may overlap.
+    let [step, row] = match gemm.few_channels {
+        Some(few) => [few.window_step, 8 * few.input.row_vectors()],
+        None => [g.channels(), g.channels() * conv.w],
+    };
+    let [column, row] = [step, row].map(|elements| 2 * u64::from(elements));
+    let slice = row * u64::from(conv.h);
+    MapMode::Im2col(Im2col {
+        // As many samples as there are pixels at most, less than 2^31.
+        extents: [g.channels(), conv.w, conv.h, conv.d, conv.n as u32],
+        strides: [column, row, slice, slice * u64::from(conv.d)],
+        lower_corner: windows.map(|of| of.corners[0]),
+        upper_corner: windows.map(|of| of.corners[1]),
+        steps: windows.map(|of| of.step),
+        channels_per_pixel: g.stage_channels(),
+        pixels_per_column: g.tile_pixels,
+        is_swizzled: 1,
+    })
 }
 
-/// The boxes of the filters: filters and channels.
+/// The boxes of the filters, channels last: filters, of one tap, and channels.
 #[must_use]
 pub fn boxes_of_filters(gemm: &Gemm) -> Boxes {
     let g = &gemm.geometry;
-    boxes([g.filters, g.channels], gemm.tile.filters)
+    let taps = g.conv.taps();
+    let tap = 2 * u64::from(g.channels());
+    let filter = tap * u64::from(taps);
+    let all = filter * u64::from(g.filters());
+    Boxes {
+        extents: [g.channels(), taps, g.filters(), 1, 1],
+        strides: [tap, filter, all, all],
+        reaches: [g.stage_channels(), 1, gemm.tile.filters, 1, 1],
+        steps: [1; 5],
+        is_swizzled: 1,
+    }
 }
 
 /// The boxes of the output and of a residual, NHWC: pixels and filters.
 #[must_use]
 pub fn boxes_of_output(gemm: &Gemm) -> Boxes {
     let g = &gemm.geometry;
-    boxes([g.pixels, g.filters], gemm.tile.pixels)
+    boxes([g.pixels, g.filters()], gemm.tile.pixels)
 }

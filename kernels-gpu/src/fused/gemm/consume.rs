@@ -10,12 +10,8 @@ use super::results::Results;
 use super::{MMA_ROWS, Memory, Multiply, Output};
 use crate::parts::pipeline::PipelineState;
 
-/// Units (16 bytes) of a line, and of what a step reads of it.
-const LINE_UNITS: u32 = LINE_BYTES / wgmma::UNIT_BYTES;
-const STEP_UNITS: u32 = LINE_UNITS / STAGE_STEPS;
-
-/// The layout of both operands: lines of 128 bytes, swizzled.
-const LAYOUT: MatrixLayout = MatrixLayout::swizzled(LINE_UNITS.trailing_zeros(), 8 * LINE_UNITS);
+/// Units (16 bytes) that a step reads of a line.
+const STEP_UNITS: u32 = LINE_BYTES / wgmma::UNIT_BYTES / STAGE_STEPS;
 
 /// Arrives at a barrier for the warp.
 #[inline(always)]
@@ -25,12 +21,35 @@ unsafe fn release(barrier: Barrier) {
     }
 }
 
-/// The steps of a stage of the matrix whose first line starts at unit `first`.
-#[inline(always)]
-fn steps(first: u32) -> [MatrixDescriptor; STAGE_STEPS as usize] {
-    [0, 1, 2, 3].map(|step| MatrixDescriptor::laid_out(first + step * STEP_UNITS, LAYOUT))
+/// An operand in stages: parts of so many swizzled lines, of a tap each.
+#[derive(Clone, Copy)]
+struct Operand {
+    layout: MatrixLayout,
+    /// Where steps start, in units behind the first line.
+    steps: [u32; STAGE_STEPS as usize],
 }
 const _: () = assert!(STAGE_STEPS == 4);
+
+impl Operand {
+    #[inline(always)]
+    fn new(lines: u32, unit_shift: u32) -> Self {
+        // One, two or four steps of a line.
+        let shift = unit_shift - STEP_UNITS.trailing_zeros();
+        let of_line = (1 << shift) - 1;
+        let start =
+            |step: u32| (step >> shift) * (lines << unit_shift) + (step & of_line) * STEP_UNITS;
+        Self {
+            layout: MatrixLayout::swizzled(unit_shift, 8 << unit_shift),
+            steps: [0, 1, 2, 3].map(start),
+        }
+    }
+
+    /// The steps of a stage whose first line starts at unit `first`.
+    #[inline(always)]
+    fn steps(&self, first: u32) -> [MatrixDescriptor; STAGE_STEPS as usize] {
+        (self.steps).map(|step| MatrixDescriptor::laid_out(first + step, self.layout))
+    }
+}
 
 /// The mainloop and the epilogue of all of the block's tiles that are the warpgroup's, in tiles of
 /// `BLOCKS * MMA_ROWS` pixels and `2 * SUMS` filters.
@@ -50,7 +69,7 @@ pub(super) unsafe fn consume<T: Multiply<SUMS>, const SUMS: usize, const BLOCKS:
     let results = Results::<T, SUMS, BLOCKS>::new(memory, output, number);
     let stages = memory.stages();
     let [first_pixels, stage_units] = [
-        wgmma::unit(memory.stage(0)) + memory.first_pixel(number) * LINE_UNITS,
+        wgmma::unit(memory.stage(0)) + (memory.first_pixel(number) << g.unit_shift),
         memory.layout.stage_bytes / wgmma::UNIT_BYTES,
     ];
     // Filters are behind the pixels of each stage, or stay.
@@ -59,9 +78,11 @@ pub(super) unsafe fn consume<T: Multiply<SUMS>, const SUMS: usize, const BLOCKS:
         let resident = wgmma::unit(memory.resident(0));
         [resident, memory.filter_bytes() / wgmma::UNIT_BYTES]
     } else {
-        let first = wgmma::unit(memory.stage(0)) + g.tile_pixels * LINE_UNITS;
+        let first = wgmma::unit(memory.stage(0)) + g.tile_pixels * LINE_BYTES / wgmma::UNIT_BYTES;
         [first, stage_units]
     };
+    let of_pixels = Operand::new(g.tile_pixels, g.unit_shift);
+    let of_tile = Operand::new(2 * SUMS as u32, g.unit_shift);
     let mut state = PipelineState::FIRST;
     // In the ping-pong schedule each warpgroup skips the stages of the other one's tiles.
     if ping_pong * number == 1 {
@@ -90,12 +111,13 @@ pub(super) unsafe fn consume<T: Multiply<SUMS>, const SUMS: usize, const BLOCKS:
             stages.full(state.stage).wait(state.parity);
             let pixels = first_pixels + state.stage * stage_units;
             let of_filters = if stay { k_block } else { state.stage };
-            let filters = steps(first_filters + of_filters * filter_stage_units);
-            first = T::add(first, &steps(pixels), &filters);
+            let filters = of_tile.steps(first_filters + of_filters * filter_stage_units);
+            first = T::add(first, &of_pixels.steps(pixels), &filters);
             if BLOCKS == 1 {
                 first.wait_for_older::<1>();
             } else {
-                second = T::add(second, &steps(pixels + MMA_ROWS * LINE_UNITS), &filters);
+                let rows = of_pixels.steps(pixels + (MMA_ROWS << g.unit_shift));
+                second = T::add(second, &rows, &filters);
                 second.wait_for_older::<2>();
             }
             if let Some(stage) = used.replace(state.stage) {

@@ -1,16 +1,20 @@
-//! A convolution of one tap from NHWC to NHWC as a plain matrix product (GEMM) on Hopper (sm_90a), with batch
-//! norm, function, residual and clamp in its epilogue.
+//! A convolution from NHWC to NHWC as a matrix product (GEMM) on Hopper (sm_90a), with batch norm, function,
+//! residual and clamp in its epilogue.
 //!
 //! # Idea
-//! Pixels of all samples are the rows of A, filters the columns of B, and both lie as tensor cores want them:
-//! channels side by side. So tensor maps bring tiles of the tensors themselves to shared memory, and take
-//! tiles of the output from there; no thread computes an address. Zeros stand in for what is outside of a
-//! tensor, and nothing outside is stored.
+//! The windows of all samples are the rows of A, filters the columns of B, and both lie as tensor cores want
+//! them: channels side by side. So tensor maps bring tiles of the tensors themselves to shared memory, and
+//! take tiles of the output from there; no thread computes an address. Zeros stand in for what is outside of
+//! a tensor, and nothing outside is stored.
+//!
+//! K runs over the channels of a tap, then over the taps. Of a tile's windows the tensor map, in im2col mode,
+//! brings the same tap at a time, 64 channels of it. Windows of one element that lie side by side are pixels;
+//! then the input is a matrix, and its map is of boxes.
 //!
 //! ```text
 //! producer, one thread:     if filters stay: copy their boxes
-//!                           for each tile of the block, for each 64 values of K:
-//!                               wait until the stage is empty; copy the boxes of pixels, and of filters otherwise
+//!                           for each tile of the block, for each tap, for each 64 channels:
+//!                               wait until the stage is empty; copy those of the windows, and of filters otherwise
 //! consumers, a warpgroup:   for each of its tiles:
 //!                               if its filters are others than before: bias, gain and shift of them, from the
 //!                                   batch norm's statistics
@@ -38,32 +42,36 @@
 #[cfg(not(target_arch = "nvptx64"))]
 mod boxes;
 mod consume;
+pub mod pad_channels;
+mod produce;
 mod results;
 mod write;
 
 #[cfg(not(target_arch = "nvptx64"))]
-pub use boxes::{boxes_of_filters, boxes_of_input, boxes_of_output};
+pub use boxes::{boxes_of_filters, boxes_of_output, map_of_input};
 
 use core::ffi::c_void;
 
 use cuda_std::mbarrier::Barrier;
 use cuda_std::shared::{self, Shared, SharedAddr};
-use cuda_std::tensor_map::{TensorMap, copy_box};
+use cuda_std::tensor_map::TensorMap;
 use cuda_std::wgmma::{self, InFlight, MatrixDescriptor};
 use cuda_std::{Storage, async_proxy, bf16, f16, kernel, opaque, registers, thread};
 use launch_config::batch_norm::FoldGeometry;
 use launch_config::gemm::{
-    BLOCK_THREADS, CHANNEL_VALUES, GemmGeometry, GemmLayout, LINE_BYTES, LINE_VALUES, STAGE_STEPS,
-    TILE_BYTES, WARPGROUP_WARPS, WARPGROUPS, WARPS,
+    BLOCK_THREADS, CHANNEL_VALUES, GemmGeometry, GemmLayout, LINE_BYTES, STAGE_STEPS, TILE_BYTES,
+    WARPGROUP_WARPS, WARPGROUPS, WARPS,
 };
 use launch_config::implicit_gemm::{Epilogue, RoundedEpilogue};
 use launch_config::pointwise::PointwiseList;
 use launch_config::{AffineType, Presence, WARP_THREADS};
 
+use crate::parts::batch_norm::Norm;
 use crate::parts::index::div_rem;
-use crate::parts::pipeline::{Pipeline, PipelineState};
+use crate::parts::pipeline::Pipeline;
 use crate::parts::store::{GainAndShift, StoreEpilogue};
 use consume::consume;
+use produce::produce;
 use write::write;
 
 /// Registers of a consumer thread and of a producer thread (`setmaxnreg`).
@@ -143,18 +151,6 @@ multiply! {
     f16 64 add_shared_n128_f16_4;
     bf16 32 add_shared_n64_bf16_4;
     bf16 64 add_shared_n128_bf16_4;
-}
-
-/// A batch norm that the kernel folds.
-#[derive(Clone, Copy)]
-struct Norm {
-    running: [*const c_void; 2],
-    affine: [*const c_void; 2],
-    geometry: FoldGeometry,
-    /// The element type of all of these.
-    ty: AffineType,
-    /// Whether there is one.
-    presence: Presence,
 }
 
 /// What becomes of sums.
@@ -262,57 +258,6 @@ pub unsafe fn gemm_sm90<W: Tile, T: Multiply<32> + Multiply<64>>(
     }
 }
 
-/// Loads the stages of all of the block's tiles, one after the other.
-///
-/// # Safety
-/// One thread calls it, after the barrier behind the initialisation.
-#[inline(always)]
-unsafe fn produce(memory: &Memory, [x, filters]: [&TensorMap; 2]) {
-    let g = &memory.g;
-    let stages = memory.stages();
-    let mut state = PipelineState::FIRST;
-    let mut tile = thread::block_idx_x();
-    let stay = g.residency.is_resident();
-    if stay {
-        let [_, filter] = memory.start(tile).map(|at| at as i32);
-        let there = memory.filters_are_there();
-        there.arrive_expect(g.k_blocks * memory.filter_bytes());
-        let mut k_block = 0;
-        while k_block < g.k_blocks {
-            opaque::not_unrolled();
-            let channel = (k_block * LINE_VALUES) as i32;
-            copy_box(
-                memory.resident(k_block),
-                filters,
-                [channel, filter, 0, 0, 0],
-                there,
-            );
-            k_block = opaque::to_compiler(k_block + 1);
-        }
-    }
-    while tile < g.tiles {
-        let [pixel, filter] = memory.start(tile).map(|at| at as i32);
-        let mut k_block = 0;
-        while k_block < g.k_blocks {
-            opaque::not_unrolled();
-            // The phase of parity 1 of a new barrier counts as over: its stage is empty.
-            stages.empty(state.stage).wait(state.parity ^ 1);
-            let full = stages.full(state.stage);
-            full.arrive_expect(memory.layout.stage_bytes);
-            let channel = (k_block * LINE_VALUES) as i32;
-            let to = memory.stage(state.stage);
-            copy_box(to, x, [channel, pixel, 0, 0, 0], full);
-            if !stay {
-                let to = to.offset(g.tile_pixels * LINE_BYTES);
-                copy_box(to, filters, [channel, filter, 0, 0, 0], full);
-            }
-            state = state.next(&stages);
-            k_block = opaque::to_compiler(k_block + 1);
-        }
-        tile += thread::grid_dim_x();
-    }
-}
-
 /// The parts of shared memory that [`GemmLayout`] describes.
 #[derive(Clone, Copy)]
 struct Memory {
@@ -386,7 +331,7 @@ impl Memory {
     #[inline(always)]
     unsafe fn stage(&self, stage: u32) -> SharedAddr {
         let bytes = self.layout.stage_bytes;
-        let words = self.words::<u32>(self.layout.stages + stage * bytes, bytes / 4);
+        let words = self.words::<u32>(stage * bytes, bytes / 4);
         words.addr(0)
     }
 

@@ -7,8 +7,7 @@ use launch_config::elementwise::Bounds;
 use launch_config::gemm::{CHANNEL_VALUES, GemmGeometry, LINE_BYTES, WARPGROUP_WARPS};
 use launch_config::implicit_gemm::{Epilogue, RoundedFunction};
 
-use super::{MMA_ROWS, Memory, Norm, Output};
-use crate::parts::batch_norm::BatchNorm;
+use super::{MMA_ROWS, Memory, Output};
 use crate::parts::map::clamp;
 use crate::parts::pointwise::{apply, hardswish, silu};
 use crate::parts::store::{pair_of, sloped, word_of};
@@ -32,16 +31,16 @@ impl<T: Storage> Output<'_, T> {
     /// filters that do not exist are not stored.
     #[inline(always)]
     unsafe fn of_filter(&self, filter: u32, g: &GemmGeometry) -> [f32; CHANNEL_VALUES as usize] {
-        if filter >= g.filters {
+        if filter >= g.filters() {
             return [0.0; CHANNEL_VALUES as usize];
         }
-        let (channel, channels) = (filter as usize, g.filters as usize);
+        let (channel, channels) = (filter as usize, g.filters() as usize);
         let [gain, shift] = if self.norm.presence.is_present() {
             self.norm.folded::<T>(channel)
         } else {
             self.store.of_channel(channel, channels)
         };
-        if !g.bias.is_present() {
+        if !g.conv.bias.is_present() {
             return [gain, shift, 0.0];
         }
         let bias = Global::new(self.bias, channels)
@@ -58,29 +57,6 @@ impl<T: Storage> Output<'_, T> {
     #[inline(always)]
     fn has_gain(&self) -> bool {
         self.norm.presence.is_present() || self.store.epilogue.gain_and_shift.is_present()
-    }
-}
-
-impl Norm {
-    /// The gain and the shift of a channel, whose parameters are f32 or of type `T`.
-    #[inline(always)]
-    unsafe fn folded<T: Storage>(&self, channel: usize) -> [f32; 2] {
-        if self.ty.is_f32() {
-            self.of::<f32>().folded(channel, &self.geometry)
-        } else {
-            self.of::<T>().folded(channel, &self.geometry)
-        }
-    }
-
-    #[inline(always)]
-    fn of<T>(&self) -> BatchNorm<T> {
-        let ([running_mean, running_var], [weight, bias]) = (self.running, self.affine);
-        BatchNorm {
-            running_mean: running_mean.cast(),
-            running_var: running_var.cast(),
-            weight: weight.cast(),
-            bias: bias.cast(),
-        }
     }
 }
 
@@ -163,7 +139,7 @@ impl<'a, T: Storage, const SUMS: usize, const BLOCKS: usize> Results<'a, T, SUMS
         let Epilogue { slope, bounds, .. } = self.output.store.epilogue;
         // The first of the lane's two filters in each octet.
         let first = 2 * (self.thread % 4);
-        if self.memory.g.bias.is_present() && self.output.has_gain() {
+        if self.memory.g.conv.bias.is_present() && self.output.has_gain() {
             self.each(sums, |n| {
                 let biases = of_channels.load_vec::<2>(2 * Self::FILTERS + 8 * n + first);
                 move |j, sum| sum + biases[j]

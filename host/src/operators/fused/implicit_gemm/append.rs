@@ -11,7 +11,7 @@ use super::Gemm;
 use crate::device::{DType, Order};
 use crate::error::Result;
 use crate::operators::Precision;
-use crate::program::{BoxesOf, ProgramBuilder, Value};
+use crate::program::{MapOf, ProgramBuilder, Value};
 use launch_config::implicit_gemm::sm90::MainloopConfig;
 use launch_config::implicit_gemm::{Epilogue, GemmConfig};
 use launch_config::pointwise::OperandList;
@@ -199,9 +199,9 @@ pub(crate) fn append_product(
     let (list, rounded) = gemm.lists(&list, dtype);
     if let Some(mainloop) = mainloop {
         let lines = words.or(x).filter(|_| g.has_nhwc_tile());
-        let in_boxes = lines.map(|value| BoxesOf::read(value, boxes(g)));
+        let in_boxes = lines.map(|value| MapOf::read(value, boxes(g)));
         let in_place = gemm.has_filters_in_place();
-        let filter_boxes = in_place.then(|| BoxesOf::read(filters, filter_boxes(g)));
+        let filter_boxes = in_place.then(|| MapOf::read(filters, filter_boxes(g)));
         let largest = scales.as_ref().map(|scales| scales.largest);
         let residual = parameters.residual;
         // SAFETY: reformatted input and filters are those of this config, or they are read in place by their

@@ -1,0 +1,44 @@
+//! What a stage of a product has of K.
+
+use super::{GemmGeometry, LINE_VALUES, UNIT_VALUES};
+
+/// The units of a line, as a power of two.
+const MOST_UNIT_SHIFT: u32 = (LINE_VALUES / UNIT_VALUES).trailing_zeros();
+
+impl GemmGeometry {
+    /// Channels that a stage has of a tap.
+    #[must_use]
+    #[inline(always)]
+    pub const fn stage_channels(&self) -> u32 {
+        UNIT_VALUES << self.unit_shift
+    }
+
+    /// Taps of a stage.
+    #[must_use]
+    #[inline(always)]
+    pub const fn stage_taps(&self) -> u32 {
+        (LINE_VALUES / UNIT_VALUES) >> self.unit_shift
+    }
+
+    /// Stages of a tile that has this many channels of a tap in each.
+    fn with_unit_shift(self, unit_shift: u32) -> Option<Self> {
+        let of = Self { unit_shift, ..self };
+        let parts = of.channels().div_ceil(of.stage_channels());
+        let parts = parts.checked_mul(of.conv.taps())?;
+        let k_blocks = parts.div_ceil(of.stage_taps());
+        Some(Self { k_blocks, ..of })
+    }
+
+    /// With as many channels of a tap in a stage as make it fewest stages, by a fifth at least: copies of
+    /// fewer bytes take longer.
+    pub(super) fn with_fewest_stages(self) -> Option<Self> {
+        let mut best = self.with_unit_shift(MOST_UNIT_SHIFT)?;
+        for unit_shift in (1..MOST_UNIT_SHIFT).rev() {
+            let of = self.with_unit_shift(unit_shift)?;
+            if 5 * u64::from(of.k_blocks) <= 4 * u64::from(best.k_blocks) {
+                best = of;
+            }
+        }
+        Some(best)
+    }
+}
