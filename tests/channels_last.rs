@@ -95,7 +95,7 @@ fn transposes(backend: Backend) -> Outcome {
 
 /// Sums of a few hundred products in another order, or on other units: within two roundings of the largest
 /// value, and NaN where that is NaN.
-fn are_close(got: &[u32], wanted: &[u32], (dtype, precision): (DType, Precision)) {
+pub(crate) fn are_close(got: &[u32], wanted: &[u32], (dtype, precision): (DType, Precision)) {
     let values = |bits: &[u32]| bits.iter().copied().map(f32::from_bits).collect::<Vec<_>>();
     let (got, wanted) = (values(got), values(wanted));
     let largest = wanted.iter().filter(|v| !v.is_nan());
