@@ -29,6 +29,7 @@ mod first_layers;
 mod fused;
 mod graphs;
 mod held;
+mod images;
 mod kernelbench_85;
 mod layer_graphs;
 mod layouts;
@@ -78,6 +79,7 @@ fn main() {
         kernelbench_85::trials(),
         layouts::trials(),
         channels_last::trials(),
+        images::trials(),
         models::trials(),
         other_chains::trials(),
         partitions::trials(),

@@ -1,0 +1,68 @@
+//! Channels-last images of three colours, whose channels are padded in front of tensor cores.
+
+use convfuse::graph::{Chain, ConvLayer, Layer};
+use convfuse::model::Precision;
+use convfuse::spec::Conv2dSpec;
+use convfuse::{DType, Model, Options, Tensor, data};
+use libtest_mimic::Trial;
+
+use crate::backend::{Backend, Outcome};
+use crate::channels_last::are_close;
+use crate::layouts::{bits_of, channels_last, lying, way};
+
+pub(crate) fn trials() -> Vec<Trial> {
+    Backend::trials(
+        &Backend::KERNELS,
+        "images",
+        &[("of_three_colours_are_padded_once", pads_images)],
+    )
+}
+
+/// Images of three colours, of several sizes by one model, whose filters are prepared once: channels are
+/// padded in front of the first convolution, and nothing is reformatted.
+fn pads_images(backend: Backend) -> Outcome {
+    let stream = backend.stream()?;
+    let conv = |name: &str, filters, kernel: usize, stride| {
+        let mut conv = ConvLayer::<2>::new(name, filters, [kernel; 2]);
+        conv.attributes = Conv2dSpec::default()
+            .stride([stride; 2])
+            .padding(kernel / 2);
+        Layer::from(conv)
+    };
+    let chain = Chain::new(
+        3,
+        [
+            conv("stem", 40, 7, 2),
+            Layer::from(Layer::batch_norm("norm")),
+            Layer::relu(),
+            conv("next", 24, 3, 1),
+            Layer::silu(),
+        ],
+    )?;
+    let last = way("channels last", channels_last);
+    let options = Options::default();
+    for dtype in [DType::F16, DType::BF16] {
+        let parameters = convfuse::Parameters::init(&chain, 3)?;
+        let model = Model::with_dtype(&stream, &chain, &parameters, dtype)?;
+        for [n, h, w] in [[2, 13, 18], [1, 9, 31], [2, 13, 18]] {
+            let values = data::signed(1, &[n, 3, h, w][..]);
+            let dense = Tensor::from_f32_array(&stream, &values, dtype)?;
+            let wanted = bits_of(&model.forward_with(&dense, &options)?)?;
+            let x = lying(&stream, &values, dtype, &last)?;
+            let got = bits_of(&model.forward_with(&x, &options)?)?;
+            are_close(&got, &wanted, (dtype, Precision::Fast));
+            if stream.device().properties().arch.has_warpgroup_mma() {
+                let explained = model.plan_for(&stream, &x, &options)?.explain()?;
+                let kernels = explained.launches.iter().map(|launch| launch.kernel);
+                let kinds = ["gemm_pad_channels", "gemm_sm90", "gemm_sm90"];
+                let pairs = kernels.clone().zip(kinds);
+                assert!(
+                    kernels.count() == kinds.len()
+                        && pairs.into_iter().all(|(name, kind)| name.starts_with(kind)),
+                    "{explained}"
+                );
+            }
+        }
+    }
+    Ok(())
+}
