@@ -157,10 +157,11 @@ tests! {
             => checks::implicit_gemm_without_norm::matches::<bf16>;
     implicit_gemm_writes_nhwc_and_reads_filters_in_place:
         checks::implicit_gemm_without_norm::nhwc_and_in_place::<f16>;
-    implicit_gemm_keeps_magnitudes_to_windows_in_parts:
-        checks::implicit_gemm_without_norm::matches::<Bf16x3>, checks::implicit_gemm_without_norm::magnitudes::<Bf16x3>;
+    implicit_gemm_keeps_magnitudes_to_windows_in_parts: checks::implicit_gemm_without_norm::magnitudes::<Bf16x3>;
     implicit_gemm_keeps_scales_to_samples_and_filters_where_no_norm_follows:
-        checks::implicit_gemm_without_norm::matches::<ScaledF16>, checks::implicit_gemm_without_norm::scales::<ScaledF16>;
+        checks::implicit_gemm_without_norm::scales::<ScaledF16>;
+    implicit_gemm_matches_in_parts_where_no_norm_follows: checks::implicit_gemm_without_norm::matches::<Bf16x3>;
+    implicit_gemm_matches_with_scales_where_no_norm_follows: checks::implicit_gemm_without_norm::matches::<ScaledF16>;
     implicit_gemm_reformats_k_vectors_of_few_channels:
         checks::implicit_gemm_corners::few_channels::<F16x2>
             => checks::implicit_gemm_corners::few_channels::<ScaledF16>,
@@ -226,7 +227,8 @@ tests! {
     implicit_gemm_fills_and_frees_all_stages_of_warp_specialized_tiles_in_half_precision:
         checks::implicit_gemm::warp_specialized::<f16> => checks::implicit_gemm::warp_specialized::<bf16>;
     implicit_gemm_gives_the_same_bits_on_nhwc_halo_tiles:
-        checks::implicit_gemm_channels_last::same_bits_as_reformatted::<f16>,
+        checks::implicit_gemm_channels_last::same_bits_as_reformatted::<f16>;
+    implicit_gemm_gives_the_same_bits_on_nhwc_halo_tiles_with_scales:
         checks::implicit_gemm_channels_last::same_bits_as_reformatted::<ScaledF16>;
     conv3d_multiply_instance_norm_clamp_multiply_max_matches_on_warpgroups:
         checks::conv3d_multiply_instance_norm_clamp_multiply_max::matches_on_warpgroups::<f16>
