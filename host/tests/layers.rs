@@ -35,7 +35,7 @@ fn folders_import_nothing_that_builds_on_them() {
     let outside = |folder, path| Folder::read(&source(folder), path).unwrap().outside();
     let beneath = ["contract", "dtype", "error", "host_memory", "sync"].map(str::to_owned);
     assert_eq!(outside("host/src/device", "crate::device"), beneath.into());
-    let beneath = ["Instance", "Kernel", "KernelArgs", "common"].map(str::to_owned);
+    let beneath = ["Instance", "Kernel", "KernelArgs", "common", "map_modes"].map(str::to_owned);
     assert_eq!(
         outside("crates/cuda_std/src/emulator", "crate::emulator"),
         beneath.into()
