@@ -33,8 +33,6 @@ bugs! {
             "if s == «conv.s» {" => "conv.s + 1";
         gemm_puts_all_taps_of_a_stage_to_its_start, gemm::matches_of_windows::<f16>,
             "to.offset(part * «part_of_pixels»)" => "0";
-        gemm_multiplies_pixels_behind_the_last_tap, gemm::matches_of_windows::<f16>,
-            "false => («g.channels()», [0; 3])" => "0";
     "fused/gemm/pad_channels.rs":
         gemm_pads_columns_behind_alone, gemm::matches_of_windows::<f16>,
             "column.wrapping_sub(«g.lead»)" => "0";

@@ -48,11 +48,14 @@ fn every_kind_has_cases_in_every_table_and_their_names_are_unique() {
 }
 
 #[test]
-fn the_case_of_an_operator_is_a_chain_of_one_layer() {
+fn the_case_of_an_operator_ends_with_its_layer() {
     for cases in operators::all() {
         for case in (cases.ragged)() {
-            assert_eq!(case.graph.layers().len(), 1, "{}", case.name);
-            assert_eq!(case.graph.operators(), cases.kind);
+            let last = case.graph.layers().len() - 1;
+            assert!(case.graph.operators().ends_with(cases.kind));
+            // Only what joins several values has layers in front that make them.
+            let joins = case.graph.operands(last).len() > 1;
+            assert!(last == 0 || joins, "{}", case.name);
         }
     }
 }
