@@ -142,12 +142,14 @@ fn im2col(windows: &Im2col, swizzle: u32, address: *const c_void) -> Result<Tens
         None => sys::CUresult::CUDA_ERROR_NOT_FOUND,
     };
     check("cuTensorMapEncodeIm2col", result)?;
-    let mut version = 0;
-    // SAFETY: the pointer is to a number.
-    unsafe { cu!(cuDriverGetVersion(&raw mut version))? };
     let bytes = windows.strides[AXES - 2].saturating_mul(extents[AXES - 1]);
-    if version <= LAST_WITH_SMALL_BIT && bytes < SMALL_BYTES {
-        map.0[1] &= !SMALL_BIT;
+    if bytes < SMALL_BYTES {
+        let mut version = 0;
+        // SAFETY: the pointer is to a number.
+        unsafe { cu!(cuDriverGetVersion(&raw mut version))? };
+        if version <= LAST_WITH_SMALL_BIT {
+            map.0[1] &= !SMALL_BIT;
+        }
     }
     Ok(map)
 }
