@@ -34,12 +34,12 @@ pub(crate) fn plan(plan: &mut LaunchPlan, dtype: DType, gemm: &Gemm) -> Result<(
 }
 
 /// How the kernel comes by the filters.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 enum Filters {
     /// As they are.
     InPlace,
     /// As a copy with the channels last.
-    Copied(CopyGeometry),
+    Copied(Box<CopyGeometry>),
     /// As a copy with more channels.
     Padded(PadChannelsGeometry),
 }
@@ -55,7 +55,8 @@ impl Filters {
         }
         let conv = &gemm.geometry.conv;
         let extents = [conv.group_k, conv.group_c, conv.taps()];
-        channels_last(extents.map(|extent| extent as usize)).map(Self::Copied)
+        let copy = channels_last(extents.map(|extent| extent as usize))?;
+        Ok(Self::Copied(Box::new(copy)))
     }
 
     /// Appends what prepares them.
@@ -82,7 +83,7 @@ impl Filters {
                     let (kernel, shape) = program.next(&COPY_STRIDED);
                     // SAFETY: `weight` is dense, and the geometry is that of its extents; `y` has as many
                     // elements.
-                    unsafe { program.launch(kernel, shape, (weight, y, copy)) }
+                    unsafe { program.launch(kernel, shape, (weight, y, *copy)) }
                 }
                 Self::Padded(copy) => pad(program, [weight, y], copy),
             }
