@@ -120,10 +120,10 @@ impl FewChannels {
     /// With a filter's row in a line.
     fn with_rows_in_lines(conv: &ConvGeometry) -> Option<Self> {
         let fits = |&channels: &u32| {
-            let line = conv.s.checked_mul(channels);
+            let [line, step] = [conv.s, conv.stride_w].map(|columns| columns.checked_mul(channels));
             channels >= conv.group_c
                 && line.is_some_and(|line| line <= LINE_VALUES)
-                && (channels * conv.stride_w).is_multiple_of(VECTOR_VALUES)
+                && step.is_some_and(|step| step.is_multiple_of(VECTOR_VALUES))
         };
         if conv.dilation_w != 1 {
             return None;

@@ -113,6 +113,16 @@ fn few_channels_become_lines_of_whole_vectors() {
     // Rows that are longer than a line, and channels that are more than a vector.
     assert_eq!(few(3, 9, 1), (8, 8, 9));
     assert_eq!(few(12, 3, 1), (16, 16, 3));
+    // Steps of less than 2^32 elements, and of more.
+    let of = conv([2, 3, 20, 40], 24, 3);
+    let filters = |stride_w| {
+        let few = FewChannels::of(&ConvGeometry { stride_w, q: 1, ..of });
+        let few = few.expect("few vectors").expect("3 channels");
+        (few.conv.group_c, few.conv.s)
+    };
+    assert_eq!(filters(1 << 29), (16, 1));
+    assert_eq!(filters((1 << 29) + 1), (8, 3));
+    assert_eq!(filters(u32::MAX), (8, 3));
     let whole = conv([2, 16, 20, 40], 24, 3);
     assert_eq!(FewChannels::of(&whole), Ok(None));
 }

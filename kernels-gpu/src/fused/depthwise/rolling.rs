@@ -115,7 +115,7 @@ pub unsafe fn depthwise_nhwc_rolling<T: Pair, const R: usize, const STRIDE: usiz
     let place = Place::of::<STRIDE>(g);
     let inputs = conv.n as usize * conv.input_pixels() as usize * channels as usize;
     let mut input = Input::of::<R, STRIDE>(Global::new(x, inputs), g, &place);
-    // On its way while the filters are.
+    // In flight while the filters are.
     let mut row = input.next_row::<R, STRIDE>();
 
     let of_channels = StoreEpilogue {

@@ -68,7 +68,7 @@ impl<T: Storage> Filters<'_, T> {
         };
         while first < end {
             opaque::not_unrolled();
-            // All are on their way before the first is stored.
+            // All are in flight before the first is stored.
             let mut values = [T::from_f32(0.0); STAGED_AT_ONCE];
             unroll!(8, |i| {
                 let at = first + i as u32 * step;
