@@ -160,9 +160,9 @@ pub(super) fn listed<F: Operand>(
         }
     }
     all.retain(|(_, list, _)| keeps || !list.functions.keeps().is_present());
-    for (name, list, wanted) in all {
+    for (name, list, wanted) in run.variants(what, &all) {
         let ended = Ended {
-            list,
+            list: *list,
             gain_behind: gains.source(),
             shift_behind: shifts.source(),
             residual: residual.source(),
@@ -221,7 +221,7 @@ pub(super) fn nhwc<F: Operand>(
             Ok(in_nchw)
         })?;
     }
-    for layers in lists {
+    for layers in run.variants(what, lists) {
         let list = list(layers);
         let wanted = run.empty::<F::Stored>(values.len())?;
         let len = values.len() as u64;

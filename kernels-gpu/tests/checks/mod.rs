@@ -113,6 +113,18 @@ impl Run {
         }
     }
 
+    /// The variants of a check `what` that run, where they differ in arithmetic and hardly in what is accessed
+    /// when: all in natural order, and one in a shuffled order, not the same for every check.
+    pub(crate) fn variants<'a, V>(&self, what: &str, all: &'a [V]) -> &'a [V] {
+        match (self.seed, all.len()) {
+            (None, _) | (_, 0) => all,
+            (Some(_), len) => {
+                let one = what.bytes().map(usize::from).sum::<usize>() % len;
+                &all[one..=one]
+            }
+        }
+    }
+
     /// A tensor of `values`, rounded to `T`.
     pub(crate) fn tensor<T: Storage>(&self, values: &[f32]) -> Result<Tensor<T>, Failure> {
         let tensor = self.empty(values.len())?;
