@@ -286,8 +286,8 @@ impl From<Error> for CaseFailure {
     }
 }
 
-/// Executes a case in all modes that the stream's device supports, and compares all outputs of each with what is
-/// `expected` at its precision. What cannot be expected is [refused](Status::Refused).
+/// Executes a case in all modes that the stream's device supports, and compares all outputs with what is
+/// `expected` at the mode's precision. What cannot be expected is [refused](Status::Refused).
 pub fn compare<E: fmt::Display>(
     case: &Case,
     dtype: DType,
