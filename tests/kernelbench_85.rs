@@ -54,7 +54,7 @@ fn one_launch(backend: Backend, shapes: &[[usize; 4]]) -> Outcome {
                 if backend == Backend::Emulator && launches != 2 {
                     complaints.push(format!("{shape:?} {mode}: {launches} launches"));
                 }
-                let verdict = expected.check(got.view());
+                let verdict = expected.check_all(&got);
                 complaints.extend(
                     verdict
                         .err()

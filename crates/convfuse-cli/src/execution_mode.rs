@@ -219,17 +219,17 @@ impl ExecutionMode {
         }
     }
 
-    /// Executes the case on the stream's device, and waits for the result.
+    /// Executes the case on the stream's device, and waits for all of its outputs.
     ///
     /// Inputs and parameters are rounded to the element type first; a fair expectation comes from
     /// [`rounded`].
     ///
     /// # Errors
     /// What the layers refuse, and what may go wrong on a device.
-    pub fn run(&self, case: &Case, stream: &Stream) -> convfuse::Result<ArrayD<f32>> {
+    pub fn run(&self, case: &Case, stream: &Stream) -> convfuse::Result<Vec<ArrayD<f32>>> {
         let uploaded = DeviceCase::new(case, stream, self.dtype)?;
-        let y = self.ready(&uploaded)?.run(&uploaded.x, &uploaded.further)?;
-        y.to_f32_array()
+        let ready = self.ready(&uploaded)?;
+        arrays(&ready.run(&uploaded.x, &uploaded.further)?)
     }
 
     /// The case's layers with their parameters on its device, for any input. Modes that execute a model share
@@ -286,8 +286,8 @@ impl From<Error> for CaseFailure {
     }
 }
 
-/// Executes a case in all modes that the stream's device supports, and compares each result with what is
-/// `expected` at its precision. What cannot be expected is [refused](Status::Refused).
+/// Executes a case in all modes that the stream's device supports, and compares all outputs with what is
+/// `expected` at the mode's precision. What cannot be expected is [refused](Status::Refused).
 pub fn compare<E: fmt::Display>(
     case: &Case,
     dtype: DType,
@@ -312,7 +312,7 @@ pub fn compare<E: fmt::Display>(
         });
         let wanted = wanted[at].1.as_ref().map_err(CaseFailure::clone);
         let result = wanted.and_then(|wanted| {
-            let checked = wanted.check(mode.run(case, stream)?.view());
+            let checked = wanted.check_all(&mode.run(case, stream)?);
             checked.map_err(CaseFailure::wrong)
         });
         (mode, result)
@@ -343,6 +343,11 @@ pub fn named<'a>(graph: &Graph, x: &'a Tensor, further: &'a [Tensor]) -> Inputs<
     further.fold(Inputs::new(x), |inputs, (name, tensor)| {
         inputs.with(name, tensor)
     })
+}
+
+/// All outputs, widened to f32.
+pub(crate) fn arrays(outputs: &[Tensor]) -> convfuse::Result<Vec<ArrayD<f32>>> {
+    outputs.iter().map(Tensor::to_f32_array).collect()
 }
 
 /// The case on inputs and parameters rounded to what `dtype` can hold.

@@ -178,11 +178,15 @@ impl Case {
             for input in &problem.inputs {
                 inputs = inputs.checked_add(elements(&input.shape)?)?;
             }
-            // Of inputs and parameters a copy in f32 and one that is rounded, of the output values,
+            let mut outputs = 0usize;
+            for output in problem.output_shapes() {
+                outputs = outputs.checked_add(elements(output)?)?;
+            }
+            // Of inputs and parameters a copy in f32 and one that is rounded, of the outputs values,
             // tolerances and their copies, of a layer values, tolerances and magnitudes of what it reads and
             // makes, and of the parameters.
             let single = inputs.checked_add(parameters)?.checked_mul(2)?;
-            let double = elements(problem.output_shape())?.checked_mul(4)?;
+            let double = outputs.checked_mul(4)?;
             let layers = layer.checked_add(parameters)?.checked_mul(4)?;
             let layers = layers.checked_add(left.checked_mul(2)?)?;
             let double = double.checked_add(layers.checked_mul(at_once)?)?;

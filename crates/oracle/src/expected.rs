@@ -4,9 +4,16 @@ use ndarray::{ArrayD, ArrayViewD, IxDyn};
 
 use crate::{Bounded, Precision};
 
-/// What a computation should give: values and, for each, how far off it may be.
+/// What a computation should give: of each output values and, for each, how far off it may be.
 #[derive(Clone, Debug)]
 pub struct Expected {
+    /// Under their layers' names, which are empty in a chain; at least one.
+    outputs: Vec<(String, Output)>,
+}
+
+/// What one output should be.
+#[derive(Clone, Debug)]
+struct Output {
     shape: Vec<usize>,
     /// Which elements of the flattened output are known, all of them if absent.
     index: Option<Vec<usize>>,
@@ -17,7 +24,7 @@ pub struct Expected {
     precision: Precision,
 }
 
-/// How well a result agrees.
+/// How well a result agrees, with all of its outputs.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Agreement {
     /// The largest difference between finite elements.
@@ -28,10 +35,37 @@ pub struct Agreement {
     pub elements: usize,
 }
 
+impl Agreement {
+    /// That of two outputs together.
+    fn and(self, other: Agreement) -> Agreement {
+        Agreement {
+            largest_error: self.largest_error.max(other.largest_error),
+            tolerance_used: self.tolerance_used.max(other.tolerance_used),
+            elements: self.elements + other.elements,
+        }
+    }
+}
+
 /// How a result disagrees.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Disagreement {
+    /// There is another number of outputs.
+    #[error("there are {actual} outputs, expected {expected}")]
+    Outputs {
+        /// How many there are.
+        actual: usize,
+        /// How many there should be.
+        expected: usize,
+    },
+    /// One of several outputs disagrees, the first that does.
+    #[error("output {name}: {how}")]
+    Output {
+        /// The name of its layer.
+        name: String,
+        /// How it disagrees.
+        how: Box<Disagreement>,
+    },
     /// The output has another shape.
     #[error("output has shape {actual:?}, expected {expected:?}")]
     Shape {
@@ -103,93 +137,176 @@ fn in_order(values: ArrayD<f64>) -> Vec<f64> {
 }
 
 impl Expected {
-    /// Values with tolerances for arithmetic of this precision.
+    /// The values of one output, with tolerances for arithmetic of this precision.
     #[must_use]
     pub fn new(bounded: Bounded, precision: &Precision) -> Self {
+        Self::of_outputs([(String::new(), bounded)], precision)
+    }
+
+    /// The same of several outputs, at least one, under their layers' names.
+    pub(crate) fn of_outputs(
+        outputs: impl IntoIterator<Item = (String, Bounded)>,
+        precision: &Precision,
+    ) -> Self {
+        let output = |(name, bounded): (String, Bounded)| {
+            let output = Output {
+                shape: bounded.values.shape().to_vec(),
+                index: None,
+                values: in_order(bounded.values),
+                tolerance: in_order(bounded.tolerance),
+                mean: None,
+                precision: *precision,
+            };
+            (name, output)
+        };
         Self {
-            shape: bounded.values.shape().to_vec(),
-            index: None,
-            values: in_order(bounded.values),
-            tolerance: in_order(bounded.tolerance),
-            mean: None,
-            precision: *precision,
+            outputs: outputs.into_iter().map(output).collect(),
         }
     }
 
-    /// Shape of the output.
-    #[must_use]
-    pub fn shape(&self) -> &[usize] {
-        &self.shape
+    /// The first output.
+    fn first(&self) -> &Output {
+        &self.outputs[0].1
     }
 
-    /// The same tolerances around other values: all elements, or those at `index` of the
+    /// The only output.
+    fn only(&self) -> Result<&Output, Disagreement> {
+        self.must_be(1)?;
+        Ok(self.first())
+    }
+
+    fn must_be(&self, actual: usize) -> Result<(), Disagreement> {
+        match self.outputs.len() {
+            expected if expected == actual => Ok(()),
+            expected => Err(Disagreement::Outputs { actual, expected }),
+        }
+    }
+
+    /// Shape of the first output.
+    #[must_use]
+    pub fn shape(&self) -> &[usize] {
+        &self.first().shape
+    }
+
+    /// The same tolerances around other values of the only output: all elements, or those at `index` of the
     /// flattened output. Values that are not finite lose their tolerance.
     ///
     /// # Panics
-    /// If the numbers of values do not fit, or an index lies outside.
+    /// If there are several outputs, the numbers of values do not fit, or an index lies outside.
     #[must_use]
     pub fn around(&self, values: Vec<f64>, index: Option<Vec<usize>>) -> Self {
+        let [(name, output)] = &self.outputs[..] else {
+            panic!("values of {} outputs are not known", self.outputs.len());
+        };
         assert!(
-            self.index.is_none(),
+            output.index.is_none(),
             "tolerances are known for all elements"
         );
         let tolerance = match &index {
-            Some(index) => index.iter().map(|&i| self.tolerance[i]).collect(),
-            None => self.tolerance.clone(),
+            Some(index) => index.iter().map(|&i| output.tolerance[i]).collect(),
+            None => output.tolerance.clone(),
         };
         assert_eq!(values.len(), tolerance.len());
-        Self {
-            shape: self.shape.clone(),
+        let output = Output {
+            shape: output.shape.clone(),
             index,
             values,
             tolerance,
             mean: None,
-            precision: self.precision,
+            precision: output.precision,
+        };
+        Self {
+            outputs: vec![(name.clone(), output)],
         }
     }
 
-    /// Expects this mean of the whole output, too. The elements' tolerances bound the mean's,
+    /// Expects this mean of the whole first output, too. The elements' tolerances bound the mean's,
     /// with what float64 may lose in adding the elements up.
     #[must_use]
     pub(crate) fn with_mean(mut self, mean: f64, of: &Self) -> Self {
-        let count = of.tolerance.len().max(1) as f64;
+        let of = &of.first().tolerance;
+        let count = of.len().max(1) as f64;
         let own = (4.0 + count.sqrt().sqrt()) * f64::EPSILON * mean.abs();
-        let tolerance = of.tolerance.iter().sum::<f64>() / count + own;
-        self.mean = Some((mean, tolerance));
+        let tolerance = of.iter().sum::<f64>() / count + own;
+        self.outputs[0].1.mean = Some((mean, tolerance));
         self
     }
 
-    /// Compares an f32 result.
+    /// Compares an f32 result of one output.
     ///
     /// # Errors
-    /// [`Disagreement`] with the worst element.
+    /// [`Disagreement`] with the worst element; [`Disagreement::Outputs`] where several are expected.
     pub fn check(&self, got: ArrayViewD<'_, f32>) -> Result<Agreement, Disagreement> {
-        self.check_shape(got.shape())?;
-        let got = got.as_standard_layout();
-        let got = got.as_slice().expect("standard layout is contiguous");
-        self.compare(|i| f64::from(got[i]))
+        self.only()?.check(got)
     }
 
-    /// Compares an f32 result whose elements are given in row-major order.
+    /// Compares all outputs of an f32 result, in the graph's order.
     ///
     /// # Errors
-    /// [`Disagreement`] with the worst element.
-    pub fn check_elements(&self, got: &[f32]) -> Result<Agreement, Disagreement> {
-        if got.len() != self.shape.iter().product::<usize>() {
-            self.check_shape(&[got.len()])?;
+    /// [`Disagreement`] with the worst element of the first output that disagrees, and with the output's name
+    /// where there are several.
+    pub fn check_all(&self, got: &[ArrayD<f32>]) -> Result<Agreement, Disagreement> {
+        self.must_be(got.len())?;
+        let mut agreement = Agreement::default();
+        for ((name, output), got) in self.outputs.iter().zip(got) {
+            let of_output = |how| match self.outputs.len() {
+                1 => how,
+                _ => Disagreement::Output {
+                    name: name.clone(),
+                    how: Box::new(how),
+                },
+            };
+            agreement = agreement.and(output.check(got.view()).map_err(of_output)?);
         }
-        self.compare(|i| f64::from(got[i]))
+        Ok(agreement)
     }
 
-    /// Compares a float64 result.
+    /// Compares an f32 result of one output whose elements are given in row-major order.
     ///
     /// # Errors
-    /// [`Disagreement`] with the worst element.
+    /// As [`check`](Self::check).
+    pub fn check_elements(&self, got: &[f32]) -> Result<Agreement, Disagreement> {
+        let output = self.only()?;
+        if got.len() != output.shape.iter().product::<usize>() {
+            output.check_shape(&[got.len()])?;
+        }
+        output.compare(|i| f64::from(got[i]))
+    }
+
+    /// Compares a float64 result of one output.
+    ///
+    /// # Errors
+    /// As [`check`](Self::check).
     pub fn check_f64(&self, got: ArrayViewD<'_, f64>) -> Result<Agreement, Disagreement> {
+        let output = self.only()?;
+        output.check_shape(got.shape())?;
+        let got = got.as_standard_layout();
+        let got = got.as_slice().expect("standard layout is contiguous");
+        output.compare(|i| got[i])
+    }
+
+    /// The values of the first output as an array, if all are known.
+    #[must_use]
+    pub fn values(&self) -> Option<ArrayD<f64>> {
+        let Output {
+            index: None,
+            shape,
+            values,
+            ..
+        } = self.first()
+        else {
+            return None;
+        };
+        ArrayD::from_shape_vec(IxDyn(shape), values.clone()).ok()
+    }
+}
+
+impl Output {
+    fn check(&self, got: ArrayViewD<'_, f32>) -> Result<Agreement, Disagreement> {
         self.check_shape(got.shape())?;
         let got = got.as_standard_layout();
         let got = got.as_slice().expect("standard layout is contiguous");
-        self.compare(|i| got[i])
+        self.compare(|i| f64::from(got[i]))
     }
 
     fn check_shape(&self, shape: &[usize]) -> Result<(), Disagreement> {
@@ -284,15 +401,6 @@ impl Expected {
         }
         coordinates
     }
-
-    /// The values as an array, if all are known.
-    #[must_use]
-    pub fn values(&self) -> Option<ArrayD<f64>> {
-        if self.index.is_some() {
-            return None;
-        }
-        ArrayD::from_shape_vec(IxDyn(&self.shape), self.values.clone()).ok()
-    }
 }
 
 #[cfg(test)]
@@ -301,14 +409,47 @@ mod tests {
     use ndarray::arr1;
 
     fn expected(values: &[f64], tolerance: f64) -> Expected {
-        Expected {
-            shape: vec![values.len()],
-            index: None,
-            values: values.to_vec(),
-            tolerance: vec![tolerance; values.len()],
-            mean: None,
-            precision: Precision::F32,
+        Expected::new(bounded(values, tolerance), &Precision::F32)
+    }
+
+    fn bounded(values: &[f64], tolerance: f64) -> Bounded {
+        Bounded {
+            values: arr1(values).into_dyn(),
+            tolerance: arr1(&vec![tolerance; values.len()]).into_dyn(),
         }
+    }
+
+    #[test]
+    fn every_output_is_compared() {
+        let outputs = [
+            ("y".to_owned(), bounded(&[1.0, 2.0], 0.5)),
+            ("skip".to_owned(), bounded(&[3.0], 0.25)),
+        ];
+        let expected = Expected::of_outputs(outputs, &Precision::F32);
+        let check = |second: &[f32]| {
+            let got = [arr1(&[1.0, 2.125]).into_dyn(), arr1(second).into_dyn()];
+            expected.check_all(&got)
+        };
+        let agreement = Agreement {
+            largest_error: 0.125,
+            tolerance_used: 0.5,
+            elements: 3,
+        };
+        assert_eq!(check(&[3.125]), Ok(agreement));
+        let told = |second| check(second).unwrap_err().to_string();
+        assert!(
+            told(&[3.5]).starts_with("output skip: 1 of 1 elements are off"),
+            "{}",
+            told(&[3.5])
+        );
+        assert_eq!(
+            told(&[3.0, 3.0]),
+            "output skip: output has shape [2], expected [1]"
+        );
+        let one = arr1(&[1.0, 2.0]).into_dyn();
+        let of_one = "there are 1 outputs, expected 2";
+        assert_eq!(expected.check(one.view()).unwrap_err().to_string(), of_one);
+        assert_eq!(expected.check_all(&[one]).unwrap_err().to_string(), of_one);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! What the output of a case should be: its layers' operators, in the graph's order.
+//! What the outputs of a case should be: its layers' operators, in the graph's order.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -12,14 +12,14 @@ use crate::operators::{Given, arithmetic, cat, gate, group_norm};
 use crate::{Bounded, Case, Expected, Precision, operators};
 
 impl Case {
-    /// The output in float64, one sample after the other.
+    /// The first output in float64, one sample after the other.
     ///
     /// # Errors
     /// As [`problem`](Self::problem).
     pub fn reference(&self) -> Result<ArrayD<f64>, GraphError> {
         let problem = self.problem()?;
         let parameters = self.wide_parameters();
-        let mut y = ArrayD::zeros(batched_output(&problem));
+        let mut y = ArrayD::zeros(&problem.steps[problem.outputs[0]].output[..]);
         let x = self.batched_x(&problem);
         let count = self.samples_at_a_time(&x);
         y.axis_chunks_iter_mut(Axis(0), count)
@@ -35,12 +35,12 @@ impl Case {
                     parameters.extend(others);
                     operators::of(&problem.steps[index].problem).reference(&x, &parameters)
                 });
-                y.assign(&sample);
+                y.assign(&sample[0]);
             });
         Ok(seen(y, &problem))
     }
 
-    /// The same with the tolerance that `precision` asks for, element by element.
+    /// All outputs with the tolerance that `precision` asks for, element by element.
     ///
     /// # Errors
     /// As [`problem`](Self::problem).
@@ -91,7 +91,7 @@ impl Case {
         let all = parts * problem.steps.len();
         let layers = AtomicUsize::new(0);
         let done = |count| progress(layers.fetch_add(count, Ordering::Relaxed) + count, all);
-        let samples: Vec<Computed> = (0..parts)
+        let samples: Vec<Vec<Computed>> = (0..parts)
             .into_par_iter()
             .map(|number| {
                 let samples = number * count..(number + 1) * count;
@@ -100,11 +100,11 @@ impl Case {
                 self.computed(x, &problem, &parameters, inputs, precisions, &done)
             })
             .collect();
-        let shape = batched_output(&problem);
-        let whole = |of: &dyn Fn(&Computed) -> &ArrayD<f64>| {
+        let whole = |output: usize, of: &dyn Fn(&Computed) -> &ArrayD<f64>| {
+            let shape = &problem.steps[problem.outputs[output]].output[..];
             let mut elements = Vec::with_capacity(shape.iter().product());
             for sample in &samples {
-                let sample = of(sample).as_standard_layout();
+                let sample = of(&sample[output]).as_standard_layout();
                 elements
                     .extend_from_slice(sample.as_slice().expect("standard layout is contiguous"));
             }
@@ -112,16 +112,19 @@ impl Case {
             seen(whole.expect("as many elements as the output has"), &problem)
         };
         let expected = precisions.iter().enumerate().map(|(index, precision)| {
-            let bounded = Bounded {
-                values: whole(&|sample| &sample.values),
-                tolerance: whole(&|sample| &sample.tolerances[index]),
-            };
-            Expected::new(bounded, precision)
+            let outputs = problem.outputs.iter().enumerate().map(|(output, &layer)| {
+                let bounded = Bounded {
+                    values: whole(output, &|sample| &sample.values),
+                    tolerance: whole(output, &|sample| &sample.tolerances[index]),
+                };
+                (self.graph.name_of(layer).to_owned(), bounded)
+            });
+            Expected::of_outputs(outputs, precision)
         });
         Ok(expected.collect())
     }
 
-    /// What a kernel should give that does all layers and stores nothing but the output.
+    /// What a kernel should give that does all layers and stores nothing but the first output.
     ///
     /// # Errors
     /// As [`problem`](Self::problem).
@@ -138,7 +141,7 @@ impl Case {
     /// As [`problem`](Self::problem).
     pub fn bounded_of_one_kernel(&self, precision: &Precision) -> Result<Bounded, GraphError> {
         let problem = self.problem()?;
-        let y = self.computed(
+        let mut y = self.computed(
             self.batched_x(&problem),
             &problem,
             &self.wide_parameters(),
@@ -146,7 +149,7 @@ impl Case {
             &[precision.unstored()],
             &|_| (),
         );
-        let y = y.bounded();
+        let y = y.swap_remove(0).bounded();
         let y = Bounded {
             values: seen(y.values, &problem),
             tolerance: seen(y.tolerance, &problem),
@@ -159,7 +162,7 @@ impl Case {
         })
     }
 
-    /// What some samples come to. `done` is told how many layers are done more.
+    /// What some samples come to, output by output. `done` is told how many layers are done more.
     fn computed(
         &self,
         x: ArrayViewD<'_, f32>,
@@ -168,7 +171,7 @@ impl Case {
         further: Vec<ArrayD<f64>>,
         precisions: &[Precision],
         done: &dyn Fn(usize),
-    ) -> Computed {
+    ) -> Vec<Computed> {
         let Bounded { values, .. } = Bounded::exact(x);
         let exact = |values: ArrayD<f64>| Computed {
             tolerances: vec![ArrayD::zeros(values.shape()); precisions.len()],
@@ -205,8 +208,8 @@ impl Case {
         })
     }
 
-    /// The graph's first output: `layer` gives each one's, by its number, first operand and the others.
-    fn walk<T: Clone>(&self, inputs: Vec<T>, mut layer: impl FnMut(usize, T, &[T]) -> T) -> T {
+    /// The graph's outputs: `layer` gives each one's, by its number, first operand and the others.
+    fn walk<T: Clone>(&self, inputs: Vec<T>, mut layer: impl FnMut(usize, T, &[T]) -> T) -> Vec<T> {
         let (inputs_len, layers) = (inputs.len(), self.graph.layers().len());
         let slot = |operand: &Operand| match *operand {
             Operand::Input(input) => input,
@@ -220,8 +223,9 @@ impl Case {
             let operands = self.graph.operands(index).iter();
             operands.for_each(|operand| reads[slot(operand)] += 1);
         }
-        let output = inputs_len + self.graph.outputs()[0];
-        reads[output] += 1;
+        let outputs = self.graph.outputs().iter();
+        let outputs = outputs.map(|&layer| inputs_len + layer);
+        outputs.clone().for_each(|output| reads[output] += 1);
         for index in 0..layers {
             let (first, others) = self.graph.operands(index).split_first().expect("one");
             let mut read = |operand: &Operand| {
@@ -237,8 +241,8 @@ impl Case {
             let others: Vec<T> = others.iter().map(read).collect();
             values[inputs_len + index] = Some(layer(index, x, &others));
         }
-        let y = values.swap_remove(output);
-        y.expect("its layer was done")
+        let taken = outputs.map(|output| values[output].take());
+        taken.map(|y| y.expect("its layer was done")).collect()
     }
 
     /// How many samples of a batch are computed together: all where they depend on each other.
@@ -291,11 +295,6 @@ impl Case {
         let costs = steps.map(|step| operators::of(&step.problem).cost());
         costs.fold(0, u64::saturating_add)
     }
-}
-
-/// The output's shape with a batch.
-fn batched_output(problem: &GraphProblem) -> &[usize] {
-    &problem.steps[problem.outputs[0]].output
 }
 
 /// What was computed of a batch, as the input has it.

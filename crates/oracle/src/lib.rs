@@ -3,7 +3,7 @@
 //!
 //! A [`Case`] is a chain of layers, its parameters and an input; the case of a single operator is a chain of
 //! one layer. Its [`reference`](Case::reference) is float64 in loops that can be read against the operators'
-//! definitions. Its [`expected`](Case::expected) output has a tolerance for every single element, see
+//! definitions. Its [`expected`](Case::expected) outputs have a tolerance for every single element, see
 //! [`Bounded`], and comparing with it says where a result is off and by how much.
 //!
 //! What is known of an operator stands in one file of [`operators`]: its reference, how errors pass through

@@ -250,7 +250,8 @@ pub fn launched_kernels(
 pub(crate) fn bytes_and_flop(graph: &Graph, problem: &GraphProblem, dtype: DType) -> (u64, u64) {
     let parameters = graph.parameters().iter();
     let shapes = parameters.map(|parameter| parameter.shape.as_slice());
-    let shapes = shapes.chain([problem.input_shape(), problem.output_shape()]);
+    let shapes = shapes.chain([problem.input_shape()]);
+    let shapes = shapes.chain(problem.output_shapes());
     let shapes = shapes.chain(problem.inputs.iter().map(|input| input.shape.as_slice()));
     // Each can be counted, but perhaps not all together.
     let elements = |shape: &[usize]| shape.iter().map(|&extent| extent as u64).product::<u64>();

@@ -21,7 +21,7 @@ pub struct Description {
     pub graph: Graph,
     /// The input's shape.
     pub input: Vec<usize>,
-    /// The output's shape.
+    /// The first output's shape.
     pub output: Vec<usize>,
     /// Element type of inputs, output and parameters.
     #[serde(serialize_with = "shown")]
@@ -34,7 +34,7 @@ pub struct Description {
     pub attributes: Value,
     /// Operations of one pass of the convolutions.
     pub flop: u64,
-    /// Bytes that any implementation must move: inputs, output, parameters.
+    /// Bytes that any implementation must move: inputs, outputs, parameters.
     pub bytes: u64,
 }
 

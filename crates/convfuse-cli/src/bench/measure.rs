@@ -3,11 +3,13 @@
 use convfuse::Result;
 use convfuse::model::{Options, Strategy};
 use ndarray::ArrayD;
+use op_spec::graph::Graph;
 use oracle::Expected;
 use serde::Serialize;
 use xxhash_rust::xxh3::Xxh3;
 
 use super::{Protocol, Subject, Summary};
+use crate::execution_mode::arrays;
 use crate::{Status, told};
 
 /// What a strategy did.
@@ -26,26 +28,27 @@ pub struct Run {
     pub extra_bytes: u64,
     /// Bytes that its kernels read and write, by their own account.
     pub bytes_moved: u64,
-    /// The hash of the output's bits, so that two runs can be compared without their outputs: XXH3 with 128
-    /// bits and seed 0, as 32 hexadecimal digits, of the elements in row-major order, each widened to f32
-    /// (f16 and bf16 exactly) and taken as its four bytes, the lowest first. Absent if there was no output.
+    /// The hash of the outputs' bits, so that two runs can be compared without their outputs: XXH3 with 128
+    /// bits and seed 0, as 32 hexadecimal digits, of one output after the other in the graph's order, its
+    /// elements in row-major order, each widened to f32 (f16 and bf16 exactly) and taken as its four bytes,
+    /// the lowest first. Absent if there was no output.
     pub output_hash: Option<String>,
-    /// The largest difference from the float64 reference.
+    /// The largest difference of any output from the float64 reference.
     pub largest_error: Option<f64>,
-    /// The largest part of its tolerance that any element uses.
+    /// The largest part of its tolerance that any element of any output uses.
     pub tolerance_used: Option<f64>,
     /// What went wrong.
     pub complaint: Option<String>,
     /// What the run came to: whether its result is wrong, or something else happened.
     pub status: Status,
-    /// The output, widened to f32.
+    /// All outputs, widened to f32; none if something went wrong.
     #[serde(skip)]
-    pub output: Option<ArrayD<f32>>,
+    pub outputs: Vec<ArrayD<f32>>,
 }
 
 impl Subject {
-    /// Runs the model under a strategy: prepares a plan, compares its output with `expected` if there is
-    /// such, and times it if that agrees. A failure is in [`complaint`](Run::complaint), so that
+    /// Runs the model under a strategy: prepares a plan, compares its outputs with `expected` if there is
+    /// such, and times it if those agree. A failure is in [`complaint`](Run::complaint), so that
     /// other strategies can go on.
     pub fn measure(
         &self,
@@ -81,18 +84,17 @@ impl Subject {
     ) -> Result<()> {
         let stream = protocol.stream().clone();
         let mut plan = self.model.plan_for(&stream, self.inputs(), options)?;
-        let mut outputs = plan.outputs()?;
+        let mut tensors = plan.outputs()?;
         stream.take_counts();
-        plan.execute_all(self.inputs(), &mut outputs)?;
+        plan.execute_all(self.inputs(), &mut tensors)?;
         let counts = stream.take_counts();
         run.launches = counts.launches;
         run.bytes_moved = counts.bytes_moved;
         run.extra_bytes = plan.workspace_bytes();
 
-        // Judged and kept is the first one.
-        let output = outputs[0].to_f32_array()?;
-        run.output_hash = Some(hash(&output));
-        match expected.map(|expected| expected.check(output.view())) {
+        let outputs = arrays(&tensors)?;
+        run.output_hash = Some(hash(&outputs));
+        match expected.map(|expected| expected.check_all(&outputs)) {
             None => {}
             Some(Ok(agreement)) => {
                 run.largest_error = Some(agreement.largest_error);
@@ -104,23 +106,36 @@ impl Subject {
                 return Ok(());
             }
         }
-        let time = protocol.time(|| plan.execute_all(self.inputs(), &mut outputs))?;
-        let same = |(a, b): (&f32, &f32)| a.to_bits() == b.to_bits();
-        if output.iter().zip(&outputs[0].to_f32_array()?).all(same) {
-            run.time = Some(time);
-            run.output = Some(output);
-        } else {
-            run.complaint = Some("the output differs from run to run".to_owned());
-            run.status = Status::Wrong;
+        let time = protocol.time(|| plan.execute_all(self.inputs(), &mut tensors))?;
+        match different(self.graph(), &outputs, &arrays(&tensors)?) {
+            None => {
+                run.time = Some(time);
+                run.outputs = outputs;
+            }
+            Some(which) => {
+                run.complaint = Some(format!("the output{which} differs from run to run"));
+                run.status = Status::Wrong;
+            }
         }
         Ok(())
     }
 }
 
+/// The first output whose bits two runs do not share: where there are several, its name after a space.
+fn different(graph: &Graph, one: &[ArrayD<f32>], other: &[ArrayD<f32>]) -> Option<String> {
+    let same = |(a, b): (&f32, &f32)| a.to_bits() == b.to_bits();
+    let mut pairs = one.iter().zip(other);
+    let at = pairs.position(|(one, other)| !one.iter().zip(other).all(same))?;
+    Some(match graph.outputs() {
+        [_] => String::new(),
+        outputs => format!(" {}", graph.name_of(outputs[at])),
+    })
+}
+
 /// What [`Run::output_hash`] describes.
-fn hash(output: &ArrayD<f32>) -> String {
+fn hash(outputs: &[ArrayD<f32>]) -> String {
     let mut hasher = Xxh3::new();
-    for value in output {
+    for value in outputs.iter().flatten() {
         hasher.update(&value.to_le_bytes());
     }
     format!("{:032x}", hasher.digest128())
@@ -129,7 +144,11 @@ fn hash(output: &ArrayD<f32>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bench::Description;
+    use convfuse::{DType, Device, ops};
     use ndarray::{Array, IxDyn};
+    use op_spec::graph::Layer;
+    use std::slice;
     use xxhash_rust::xxh3::xxh3_128;
 
     #[test]
@@ -138,13 +157,76 @@ mod tests {
         let bytes = [
             0, 0, 0x80, 0x3f, 0, 0, 0, 0x40, 0, 0, 0x40, 0x40, 0, 0, 0, 0x80,
         ];
-        assert_eq!(hash(&output), format!("{:032x}", xxh3_128(&bytes)));
+        let of = |output: &ArrayD<f32>| hash(slice::from_ref(output));
+        assert_eq!(of(&output), format!("{:032x}", xxh3_128(&bytes)));
         let positive = output.mapv(f32::abs);
-        assert_ne!(hash(&output), hash(&positive));
-        assert_ne!(hash(&output), hash(&output.t().to_owned()));
+        assert_ne!(of(&output), of(&positive));
+        assert_ne!(of(&output), of(&output.t().to_owned()));
         // The order is that of the indices, whatever the order in memory.
         let mut transposed = output.t().as_standard_layout().into_owned();
         transposed.swap_axes(0, 1);
-        assert_eq!(hash(&output), hash(&transposed));
+        assert_eq!(of(&output), of(&transposed));
+    }
+
+    #[test]
+    fn every_output_counts() {
+        let outputs = [1.0, 2.0].map(|value| Array::from_elem(IxDyn(&[2, 2]), value));
+        let mut others = outputs.clone();
+        others[1][[1, 1]] = 3.0;
+        assert_ne!(hash(&outputs), hash(&others));
+        assert_ne!(hash(&outputs), hash(&outputs[..1]));
+        let graph = |further: &[&str]| {
+            let graph = Graph::builder("x", 2)
+                .layer("small", "x", Layer::max_pool2d(2))
+                .layer("y", "small", Layer::relu());
+            let further = further.iter();
+            let graph = further.fold(graph, |graph, &name| graph.output(name));
+            graph.build("y").unwrap()
+        };
+        let of = |further: &[&str], one, other| different(&graph(further), one, other);
+        assert_eq!(of(&["small"], &outputs, &outputs), None);
+        let small = Some(" small".to_owned());
+        assert_eq!(of(&["small"], &outputs, &others), small);
+        assert_eq!(of(&[], &outputs[1..], &others[1..]), Some(String::new()));
+    }
+
+    #[test]
+    fn a_wrong_second_output_is_reported_and_not_timed() {
+        let stream = Device::cpu().stream().unwrap();
+        let mut protocol = Protocol::new(&stream).unwrap();
+        let subject = |second: &str| {
+            let graph = Graph::builder("x", 2)
+                .layer("a", "x", Layer::clamp(0.0, 0.5))
+                .layer("b", "a", Layer::tanh())
+                .layer("y", "b", Layer::relu())
+                .output(second)
+                .build("y")
+                .unwrap();
+            let description = Description::new(&graph, &[2, 2, 5], DType::F32, 1).unwrap();
+            Subject::new(&stream, &description).unwrap()
+        };
+        let judged = subject("a");
+        let strategy = &Strategy::all(judged.graph())[0];
+        let mut measured = |wanted: &Subject| {
+            let expected = wanted.expected(ops::Precision::Accurate).unwrap();
+            judged.measure(
+                strategy,
+                &Options::default(),
+                Some(&expected),
+                &mut protocol,
+            )
+        };
+        let right = measured(&judged);
+        assert_eq!((right.complaint, right.status), (None, Status::Right));
+        assert_eq!(right.outputs.len(), 2);
+        assert_eq!(right.output_hash, Some(hash(&right.outputs)));
+        let wrong = measured(&subject("b"));
+        let complaint = wrong.complaint.unwrap();
+        assert!(
+            complaint.starts_with("output b: ") && complaint.contains("elements are off"),
+            "{complaint}"
+        );
+        assert_eq!((wrong.status, wrong.time), (Status::Wrong, None));
+        assert!(wrong.outputs.is_empty());
     }
 }

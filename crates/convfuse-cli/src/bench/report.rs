@@ -95,13 +95,13 @@ pub struct Score {
     pub math_mode: MathMode,
     /// Operations of one pass of the convolution, per second.
     pub flop_per_s: Option<f64>,
-    /// Bytes of input, output and parameters, per second.
+    /// Bytes of inputs, outputs and parameters, per second.
     pub bytes_per_s: Option<f64>,
     /// The least time that the ceilings allow.
     pub floor_s: Option<f64>,
     /// That time over the median.
     pub fraction_of_ceiling: Option<f64>,
-    /// The file with the output, if there is one.
+    /// The file with all outputs, if there is one: `output`, or under their names where there are several.
     pub output: Option<PathBuf>,
 }
 

@@ -67,7 +67,7 @@ impl Subject {
         self.model.graph()
     }
 
-    /// The float64 reference of the output, with the tolerance of the element type's arithmetic.
+    /// The float64 reference of all outputs, with the tolerance of the element type's arithmetic.
     ///
     /// # Errors
     /// None for a subject that could be made.

@@ -7,7 +7,7 @@ mod chains;
 
 use chains::{
     alone, blocks, classifiers, depthwise, kernelbench_79, kernelbench_85, long_sums, many_tiles,
-    one_launch_79, one_launch_85, tails, transposed, volumes, wide,
+    one_launch_79, one_launch_85, tails, transposed, two_outputs, volumes, wide,
 };
 
 use super::choices::Choices;
@@ -23,6 +23,8 @@ const REDUCTION: &str = "reduction";
 pub(super) struct Plan {
     pub(super) layers: Vec<Layer>,
     pub(super) input: Vec<usize>,
+    /// A layer before the last one that gives a further output.
+    pub(super) output: Option<usize>,
 }
 
 /// Cases of one kind.
@@ -150,6 +152,7 @@ pub const FAMILIES: &[Family] = &[
     Family::new("tails", tails),
     Family::new("transposed", transposed),
     Family::new("classifiers", classifiers),
+    Family::new("outputs", two_outputs),
 ];
 
 /// The shape of a tensor with these channels: a sample of `dimensions` dimensions of up to `most` elements
@@ -170,6 +173,7 @@ fn one(layer: Layer, input: Vec<usize>) -> Plan {
     Plan {
         layers: vec![layer],
         input,
+        output: None,
     }
 }
 
@@ -178,6 +182,7 @@ fn of_graph(chain: Result<Chain, GraphError>, input: &[usize]) -> Plan {
     Plan {
         layers,
         input: input.to_vec(),
+        output: None,
     }
 }
 

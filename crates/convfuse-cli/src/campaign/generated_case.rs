@@ -1,6 +1,6 @@
 //! A randomly generated case: layers, values, the input's layout in memory, and how its batch is cut.
 
-use convfuse::graph::{Chain, GraphError, Layer};
+use convfuse::graph::{Chain, Graph, GraphError, Layer};
 use convfuse::{DType, Stream, Tensor, lab};
 use ndarray::{ArrayD, ArrayViewMutD, IxDyn, ShapeBuilder};
 use oracle::Case;
@@ -152,10 +152,14 @@ impl GeneratedCase {
             _ => Some(u64::from(c.below(1 << 16))),
         };
         let cut = c.within(0, 3);
-        let Plan { layers, input } = (family.draw)(c);
+        let Plan {
+            layers,
+            input,
+            output,
+        } = (family.draw)(c);
         let layout = MemoryLayout::draw(c, input.len());
         let name = format!("{}/{}", family.name, c.below(1 << 16));
-        let case = match case(&name, layers, input, most)? {
+        let case = match case(&name, layers, output, input, most)? {
             Ok(mut case) => {
                 if !case.x.is_empty() {
                     values::draw(c, &mut case, dtype);
@@ -183,7 +187,13 @@ impl GeneratedCase {
     pub fn summary(&self) -> String {
         let of = |layers: &[Layer], input: &[usize]| format!("{layers:?} of {input:?}");
         let what = match &self.case {
-            Ok(case) => of(case.graph.layers(), case.x.shape()),
+            Ok(case) => {
+                let what = of(case.graph.layers(), case.x.shape());
+                match case.graph.outputs() {
+                    [_, further] => format!("{what}, with the output of layer {further}"),
+                    _ => what,
+                }
+            }
             Err(impossible) => of(&impossible.layers, &impossible.input),
         };
         let layout = match &self.layout {
@@ -198,12 +208,13 @@ impl GeneratedCase {
 fn case(
     name: &str,
     layers: Vec<Layer>,
+    output: Option<usize>,
     input: Vec<usize>,
     most: u64,
 ) -> Option<Result<Case, Box<Impossible>>> {
     let channels = input[1];
-    let chain = match Chain::new(channels, layers.clone()) {
-        Ok(chain) => chain,
+    let graph = match graph(channels, &layers, output) {
+        Ok(graph) => graph,
         Err(refusal) => {
             return Some(Err(Box::new(Impossible {
                 layers,
@@ -212,18 +223,42 @@ fn case(
             })));
         }
     };
-    let cost = chain.problem(&input).map_or(0, |p| Case::cost_of(&p));
+    let cost = graph.problem(&input).map_or(0, |p| Case::cost_of(&p));
     (cost <= most).then(|| {
         Ok(match <[Layer; 1]>::try_from(layers) {
             // Values of both signs in all that it has.
             Ok([layer]) => match Case::of_layer(name, layer, &input) {
                 Ok(case) => case,
-                Err(_) => Case::of_graph(name, chain, &input),
+                Err(_) => Case::of_graph(name, graph, &input),
             },
             Err(_) => {
-                let case = Case::of_graph(name, chain, &input);
+                let case = Case::of_graph(name, graph, &input);
                 case.scaled(2.0).shifted(-1.0)
             }
         })
     })
+}
+
+/// A chain, or the graph of its layers where one of those before the last gives a further output.
+pub(super) fn graph(
+    channels: usize,
+    layers: &[Layer],
+    output: Option<usize>,
+) -> Result<Graph, GraphError> {
+    let chain = Graph::from(Chain::new(channels, layers.to_vec())?);
+    let Some(output) = output else {
+        return Ok(chain);
+    };
+    // No input is named like these.
+    let value = |layer: usize| layer.to_string();
+    let inputs = chain.inputs().iter();
+    let mut builder = inputs.fold(Graph::builder("x", channels), |builder, name| {
+        builder.input(name)
+    });
+    let mut before = "x".to_owned();
+    for (index, layer) in layers.iter().enumerate() {
+        builder = builder.layer(value(index), &before, layer.clone());
+        before = value(index);
+    }
+    builder.output(value(output)).build(&before)
 }

@@ -11,7 +11,7 @@ use ndarray::{ArrayD, Axis, Slice};
 use oracle::{Case, Expected, Precision};
 
 use super::generated_case::{GeneratedCase, Impossible, MemoryLayout};
-use crate::execution_mode::{CaseFailure, DeviceCase, Executable, ExecutionMode};
+use crate::execution_mode::{CaseFailure, DeviceCase, Executable, ExecutionMode, arrays};
 
 /// Where cases are done.
 #[derive(Debug, Clone)]
@@ -138,8 +138,8 @@ impl GeneratedCase {
     ) -> Result<(), CaseFailure> {
         let whole = &inputs.whole;
         let ready = mode.ready(whole)?;
-        let got = output(&ready, &whole.x, &whole.further)?;
-        let agreement = wanted.check(got.view()).map_err(CaseFailure::wrong)?;
+        let got = outputs(&ready, &whole.x, &whole.further)?;
+        let agreement = wanted.check_all(&got).map_err(CaseFailure::wrong)?;
         verdict.runs += 1;
         verdict.elements += agreement.elements;
         let of_precision = match self.dtype {
@@ -214,7 +214,7 @@ impl GeneratedCase {
 }
 
 /// The inputs of a case on a device, uploaded once for all modes: as they are, and otherwise, which must not
-/// change a bit of the output, unless the kernels for that layout add in another order.
+/// change a bit of the outputs, unless the kernels for that layout add in another order.
 struct InputsOf<'a> {
     whole: DeviceCase<'a>,
     /// How the first one lies otherwise, and the tensor that does.
@@ -263,26 +263,27 @@ impl<'a> InputsOf<'a> {
     fn must_repeat(
         &self,
         ready: &Executable<'_>,
-        got: &ArrayD<f32>,
+        got: &[ArrayD<f32>],
         wanted: &Expected,
         verdict: &mut Verdict,
     ) -> Result<(), CaseFailure> {
         if let Some((layout, x)) = &self.laid_out {
-            let laid_out = output(ready, x, &self.whole.further)?;
+            let laid_out = outputs(ready, x, &self.whole.further)?;
             verdict.runs += 1;
             let what = format!("where the input lies as {layout:?}");
             if x.dtype() != DType::F32 && layout.is_channels_last() {
-                let agreement = wanted.check(laid_out.view());
+                let agreement = wanted.check_all(&laid_out);
                 agreement.map_err(|how| CaseFailure::wrong(format!("{how} {what}")))?;
             } else {
                 must_be_same(got, &laid_out, &what)?;
             }
         }
         for (part, x, further) in &self.parts {
-            let alone = output(ready, x, further)?;
+            let alone = outputs(ready, x, further)?;
             verdict.runs += 1;
             let what = format!("where samples {part:?} are done by themselves");
-            must_be_same(&samples_of(got, part), &alone, &what)?;
+            let of_part: Vec<_> = got.iter().map(|y| samples_of(y, part)).collect();
+            must_be_same(&of_part, &alone, &what)?;
         }
         Ok(())
     }
@@ -294,29 +295,93 @@ fn samples_of(values: &ArrayD<f32>, part: &Range<usize>) -> ArrayD<f32> {
     values.slice_axis(Axis(0), part).to_owned()
 }
 
-fn output(
+fn outputs(
     ready: &Executable<'_>,
     x: &Tensor,
     further: &[Tensor],
-) -> Result<ArrayD<f32>, CaseFailure> {
-    Ok(ready.run(x, further)?.to_f32_array()?)
+) -> Result<Vec<ArrayD<f32>>, CaseFailure> {
+    Ok(arrays(&ready.run(x, further)?)?)
 }
 
-/// Fails unless both are the same bits; NaN is NaN.
-fn must_be_same(one: &ArrayD<f32>, other: &ArrayD<f32>, what: &str) -> Result<(), CaseFailure> {
-    if one.shape() != other.shape() {
-        let (one, other) = (one.shape(), other.shape());
-        return Err(CaseFailure::wrong(format!(
-            "{other:?} {what}, {one:?} without"
-        )));
-    }
-    let bits = |v: &f32| if v.is_nan() { u32::MAX } else { v.to_bits() };
-    let mut pairs = one.iter().zip(other).enumerate();
-    match pairs.find(|(_, (one, other))| bits(one) != bits(other)) {
-        None => Ok(()),
-        Some((index, (one, other))) => {
-            let text = format!("element {index} is {other:e} {what}, {one:e} without");
-            Err(CaseFailure::wrong(text))
+/// Fails unless the outputs of both are the same bits; NaN is NaN.
+fn must_be_same(one: &[ArrayD<f32>], other: &[ArrayD<f32>], what: &str) -> Result<(), CaseFailure> {
+    let which = |number| match one.len() {
+        1 => String::new(),
+        _ => format!("output {number}: "),
+    };
+    for (number, (one, other)) in one.iter().zip(other).enumerate() {
+        let wrong = |text| Err(CaseFailure::wrong(format!("{}{text}", which(number))));
+        if one.shape() != other.shape() {
+            let (one, other) = (one.shape(), other.shape());
+            return wrong(format!("{other:?} {what}, {one:?} without"));
         }
+        let bits = |v: &f32| if v.is_nan() { u32::MAX } else { v.to_bits() };
+        let mut pairs = one.iter().zip(other).enumerate();
+        if let Some((index, (one, other))) =
+            pairs.find(|(_, (one, other))| bits(one) != bits(other))
+        {
+            return wrong(format!(
+                "element {index} is {other:e} {what}, {one:e} without"
+            ));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use convfuse::graph::Layer;
+    use ndarray::arr1;
+
+    use super::super::families::FAMILIES;
+    use super::super::generated_case::graph;
+    use super::*;
+    use crate::Status;
+
+    #[test]
+    fn a_wrong_second_output_is_noticed() {
+        let layers = [Layer::clamp(0.0, 0.5), Layer::tanh(), Layer::relu()];
+        let case = |output| {
+            let graph = graph(2, &layers, Some(output)).unwrap();
+            Case::of_graph("outputs/judged", graph, &[3, 2, 5])
+        };
+        let generated = GeneratedCase {
+            family: FAMILIES.last().unwrap(),
+            choices: Vec::new(),
+            case: Ok(case(1)),
+            dtype: DType::F32,
+            layout: None,
+            cut: 1,
+            look: 0,
+            schedule: None,
+        };
+        let device = Device::emulator();
+        let stream = device.stream().unwrap();
+        let judged = case(1);
+        let inputs = InputsOf::new(&generated, &judged, &stream).unwrap();
+        let modes = ExecutionMode::all_on(&device, &judged, DType::F32);
+        assert!(!modes.is_empty());
+        for mode in modes {
+            let run = |wanted: &Case| {
+                let wanted = wanted.expected(&mode.precision()).unwrap();
+                let verdict = &mut Verdict::default();
+                let ran = generated.run(&inputs, &mode, &wanted, true, verdict);
+                ran.map(|()| (verdict.runs, verdict.elements))
+            };
+            // Both outputs of the whole and of two parts.
+            assert_eq!(run(&judged), Ok((3, 60)), "{mode}");
+            let trouble = run(&case(0)).unwrap_err();
+            assert_eq!(trouble.status, Status::Wrong);
+        }
+    }
+
+    #[test]
+    fn bits_of_every_output_are_compared() {
+        let [one, other] = [1.0, 2.0].map(|value| arr1(&[value]).into_dyn());
+        let both = [one.clone(), other];
+        assert_eq!(must_be_same(&both, &both, "again"), Ok(()));
+        let trouble = must_be_same(&both, &[one.clone(), one], "again");
+        let text = "output 1: element 0 is 1e0 again, 2e0 without";
+        assert_eq!(trouble, Err(CaseFailure::wrong(text)));
     }
 }

@@ -7,9 +7,9 @@ mod print;
 mod request;
 mod tasks;
 
-use std::fs;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::{fs, mem};
 
 pub(super) use arguments::{Arguments, Shape, dtype, not_negative, repeats, shape};
 pub(super) use compare::{read as read_record, text as comparison_text};
@@ -188,12 +188,17 @@ impl Bench<'_> {
             }
             let mut run = subject.measure(strategy, options, wanted.as_ref(), &mut self.protocol);
             step.done();
-            let output = run.output.take();
+            let outputs = mem::take(&mut run.outputs);
             let mut path = None;
-            if let (Some(folder), Some(output)) = (&self.arguments.save, output) {
+            if let (Some(folder), false) = (&self.arguments.save, outputs.is_empty()) {
                 let what = format!("{}-{}", run.strategy, math_mode.name());
                 let to = folder.join(file(&what));
-                save_all(&to, [("output", &output)])?;
+                let graph = subject.graph();
+                let names = graph.outputs().iter().map(|&layer| match outputs.len() {
+                    1 => "output",
+                    _ => graph.name_of(layer),
+                });
+                save_all(&to, names.zip(&outputs))?;
                 path = Some(to);
             }
             let mut report = locked(&self.report);

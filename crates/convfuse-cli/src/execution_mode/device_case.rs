@@ -92,20 +92,20 @@ pub enum Executable<'a> {
 }
 
 impl Executable<'_> {
-    /// The output for an input and its further ones.
+    /// All outputs for an input and its further ones.
     ///
     /// # Errors
     /// What the layers refuse, and what may go wrong on a device.
-    pub fn run(&self, x: &Tensor, further: &[Tensor]) -> convfuse::Result<Tensor> {
+    pub fn run(&self, x: &Tensor, further: &[Tensor]) -> convfuse::Result<Vec<Tensor>> {
         match self {
             Executable::Operator(layer, parameters, options) => {
                 // What a layer takes besides stands in the place of parameters.
                 let parameters = parameters.iter().chain(further).cloned();
                 let parameters: Vec<Tensor> = parameters.collect();
-                lab::layer(x, layer, &parameters, options)
+                Ok(vec![lab::layer(x, layer, &parameters, options)?])
             }
             Executable::Model(model, options) => {
-                model.forward_with(named(model.graph(), x, further), options)
+                model.forward_all(named(model.graph(), x, further), options)
             }
         }
     }

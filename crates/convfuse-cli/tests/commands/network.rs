@@ -1,5 +1,7 @@
 //! Commands that take networks.
 
+use std::fs;
+
 use convfuse::data;
 
 use crate::program::{Program, npy};
@@ -89,25 +91,42 @@ fn every_output_has_a_file() {
         );
     program.file("net.json", network);
     let shape = "--shape 3,2,6,7";
-    program.right(&format!(
-        "bench --device cpu --network net.json {shape} --save ."
-    ));
-    program.file("x.npy", npy("3, 2, 6, 7", data::fill(1, (3, 2, 6, 7))));
+    let record = program
+        .right(&format!(
+            "bench --device cpu --network net.json {shape} --save . --json"
+        ))
+        .json();
+    let seed = record["problems"][0]["input_seed"].as_u64();
+    let x = data::fill(seed.expect("a seed"), (3, 2, 6, 7));
+    program.file("x.npy", npy("3, 2, 6, 7", x));
     let run = "run --device cpu --network net.json --parameters 0-network-parameters.safetensors --input x.npy";
     program.right(&format!(
         "{run} --output a.npy --output b.safetensors --output c.npy --chunk 2"
     ));
     program.right(&format!(
-        "{run} --output 1.npy --output 2.safetensors --output 3.npy"
+        "{run} --output 1.safetensors --output 2.safetensors --output 3.safetensors"
     ));
     for (one, other) in [
-        ("a.npy", "1.npy"),
+        ("a.npy", "1.safetensors"),
         ("b.safetensors", "2.safetensors"),
-        ("c.npy", "3.npy"),
+        ("c.npy", "3.safetensors"),
     ] {
         let same = program.right(&format!("compare {one} {other}"));
         assert!(same.out.contains("equal"), "{same:?}");
     }
+    // What was measured is saved, all outputs in one file.
+    let parts = |name: &str| {
+        let bytes = fs::read(program.path(name)).expect("a file");
+        let (len, rest) = bytes.split_first_chunk().expect("the length of the head");
+        let (head, data) = rest.split_at(u64::from_le_bytes(*len) as usize);
+        (String::from_utf8_lossy(head).into_owned(), data.to_vec())
+    };
+    let (head, saved) = parts("0-network-cpu-accurate.safetensors");
+    for name in ["sum", "y", "shortcut"] {
+        assert!(head.contains(&format!("\"{name}\"")), "{head}");
+    }
+    let outputs = ["1", "2", "3"].map(|name| parts(&format!("{name}.safetensors")).1);
+    assert!(saved == outputs.concat());
     for (files, words) in [
         (
             "--output d.npy",

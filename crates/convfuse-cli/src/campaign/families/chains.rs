@@ -164,6 +164,7 @@ where
     Plan {
         layers,
         input: shape(c, groups * of_group, D, 3, most_input),
+        output: None,
     }
 }
 
@@ -194,7 +195,11 @@ fn conv_block(
     let mut layers = vec![Layer::from(conv)];
     layers.extend(behind(c, groups, filters, 2));
     debug_assert_eq!(input[1], channels);
-    Plan { layers, input }
+    Plan {
+        layers,
+        input,
+        output: None,
+    }
 }
 
 /// Many channels and pixels, as warp-specialized tiles need them.
@@ -231,6 +236,7 @@ pub(super) fn depthwise(c: &mut Choices) -> Plan {
     Plan {
         layers,
         input: shape(c, channels, 2, 5, 70),
+        output: None,
     }
 }
 
@@ -256,6 +262,7 @@ pub(super) fn alone(c: &mut Choices) -> Plan {
     Plan {
         layers,
         input: shape(c, groups * of_group, 2, 4, 32),
+        output: None,
     }
 }
 
@@ -285,7 +292,11 @@ pub(super) fn transposed(c: &mut Choices) -> Plan {
     if c.once_in(4) {
         layers.extend(behind(c, 1, channels, if is_flat { 2 } else { 3 }));
     }
-    Plan { layers, input }
+    Plan {
+        layers,
+        input,
+        output: None,
+    }
 }
 
 /// What other libraries leave to fuse: chains without a convolution.
@@ -300,6 +311,7 @@ pub(super) fn tails(c: &mut Choices) -> Plan {
     Plan {
         layers,
         input: shape(c, norm_groups * m, 2, 2, 60),
+        output: None,
     }
 }
 
@@ -336,5 +348,19 @@ pub(super) fn classifiers(c: &mut Choices) -> Plan {
     if c.once_in(3) {
         layers.push(Layer::softmax(&[1]));
     }
-    Plan { layers, input }
+    Plan {
+        layers,
+        input,
+        output: None,
+    }
+}
+
+/// A block, and a further output before its last layer.
+pub(super) fn two_outputs(c: &mut Choices) -> Plan {
+    let mut plan = blocks(c);
+    if plan.layers.len() < 2 {
+        plan.layers.push(Layer::relu());
+    }
+    plan.output = Some(c.within(0, plan.layers.len() - 2));
+    plan
 }
