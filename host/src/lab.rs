@@ -8,8 +8,8 @@ use op_spec::graph::{BroadcastParameter, Chain, Graph, GraphProblem, Layer, Othe
 use crate::device::{DType, DeviceProperties, Stream, Tensor};
 use crate::error::Result;
 use crate::host_memory;
-use crate::lowering;
-use crate::model::{self, Inputs, Model, Options};
+use crate::lowering::{self, Work};
+use crate::model::{Inputs, Model, Options};
 use crate::operators::pointwise;
 use crate::ops::{
     adaptive_avg_pool2d, adaptive_avg_pool3d, add, avg_pool2d, avg_pool3d, batch_norm,
@@ -167,7 +167,8 @@ fn arithmetic(x: &Tensor, operation: ArithmeticOp, other: &Tensor) -> Result<Ten
 /// the convolutions.
 #[must_use]
 pub fn bytes_and_flop(graph: &Graph, problem: &GraphProblem, dtype: DType) -> (u64, u64) {
-    model::bytes_and_flop(graph, problem, dtype)
+    let Work { bytes, flop } = Work::of_all(graph, problem, dtype);
+    (bytes, flop)
 }
 
 /// Whether there are kernels for a graph on inputs of this shape under these options, on a device of these

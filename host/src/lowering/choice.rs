@@ -18,6 +18,7 @@ use super::launches::plan_launches;
 use super::producer::Producer;
 use super::region::{Considered, Query, Region, RegionFacts, Verdict};
 use super::table::{Lowered, TABLE};
+use super::work::Work;
 #[cfg(any(test, feature = "lab"))]
 use crate::device::{DType, DeviceProperties, Order};
 use crate::error::{Error, Result};
@@ -287,6 +288,8 @@ fn ask<'a>(
                 _ => {
                     note(Verdict::Taken);
                     written[last] = lowered.writes;
+                    let of = (layers, &[last][..]);
+                    let work = Work::of(query.graph, query.problem, query.dtype, of);
                     let facts = RegionFacts {
                         layers: query.operators(layers),
                         value: query.graph.name_of(last).to_owned(),
@@ -297,6 +300,9 @@ fn ask<'a>(
                         config: lowered.config(),
                         launches: Vec::new(),
                         preparations: Vec::new(),
+                        bytes: work.bytes,
+                        flop: work.flop,
+                        least_s: query.least_s(work),
                         considered,
                     };
                     return Ok(Chosen {

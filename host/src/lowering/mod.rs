@@ -27,6 +27,7 @@ mod producer;
 mod region;
 mod table;
 mod transposed;
+mod work;
 
 pub(crate) use append::Appending;
 #[cfg(any(test, feature = "lab"))]
@@ -35,6 +36,7 @@ pub(crate) use choice::{Chosen, choose};
 pub use options::Options;
 pub use region::{Considered, RegionFacts, Verdict};
 pub(crate) use region::{Query, output_layout};
+pub(crate) use work::Work;
 
 #[cfg(doc)]
 use self::{epilogue::Plan, producer::Producer, table::Lowered};

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use op_spec::graph::{Graph, GraphInput, GraphProblem, LayerProblem, NormalForm};
+use op_spec::graph::{Graph, GraphInput, NormalForm};
 use serde::{Serialize, Serializer};
 use serde_json::json;
 
@@ -12,8 +12,7 @@ use super::Options;
 use super::programs::{Source, program_of};
 use crate::device::{DType, Device, DeviceProperties, Order};
 use crate::error::Result;
-use crate::lowering::{self, Chosen, Considered, Query, RegionFacts, Verdict};
-use crate::operators::Precision;
+use crate::lowering::{self, Chosen, Considered, Query, RegionFacts, Verdict, Work};
 use crate::program::{Program, Step};
 
 /// Seconds that a launch takes at the least.
@@ -98,6 +97,9 @@ fn regions<S: Serializer>(regions: &[RegionFacts], serializer: S) -> Result<S::O
             "config": region.config,
             "launches": region.launches,
             "preparations": region.preparations,
+            "bytes": region.bytes,
+            "flop": region.flop,
+            "least_s": region.least_s,
             "considered": region.considered.iter().map(considered).collect::<Vec<_>>(),
         })
     }))
@@ -165,14 +167,8 @@ impl Explanation {
 
     pub(super) fn new(query: Query<'_>, chosen: Vec<Chosen>, program: &Program) -> Explanation {
         let (graph, problem, dtype) = (query.graph, query.problem, query.dtype);
-        let (bytes, flop) = bytes_and_flop(graph, problem, dtype);
-        let products = match (dtype, query.options.precision) {
-            (DType::F32, Precision::Accurate) => 3,
-            _ => 1,
-        };
-        let multiply_adds = flop / 2 * products;
-        let least_s = query.properties.least_s(bytes, multiply_adds);
-        let least_s = least_s.map(|least| least.max(LAUNCH_S));
+        let work = Work::of_all(graph, problem, dtype);
+        let least_s = query.least_s(work).map(|least| least.max(LAUNCH_S));
         let launch = |step: &Step| LaunchFacts {
             kernel: step.kernel,
             blocks: step.shape.grid.map(u64::from).iter().product(),
@@ -195,8 +191,8 @@ impl Explanation {
             regions: chosen.into_iter().map(|region| region.facts).collect(),
             launches: program.steps().iter().map(launch).collect(),
             workspace_bytes: program.workspace_bytes(),
-            bytes,
-            flop,
+            bytes: work.bytes,
+            flop: work.flop,
             least_s,
         }
     }
@@ -245,32 +241,6 @@ pub fn launched_kernels(
     Ok(program.steps().iter().map(|step| step.kernel).collect())
 }
 
-/// Lower bounds for any implementation: bytes of inputs, output and parameters, each once, and operations of
-/// the convolutions' products.
-pub(crate) fn bytes_and_flop(graph: &Graph, problem: &GraphProblem, dtype: DType) -> (u64, u64) {
-    let parameters = graph.parameters().iter();
-    let shapes = parameters.map(|parameter| parameter.shape.as_slice());
-    let shapes = shapes.chain([problem.input_shape()]);
-    let shapes = shapes.chain(problem.output_shapes());
-    let shapes = shapes.chain(problem.inputs.iter().map(|input| input.shape.as_slice()));
-    // Each can be counted, but perhaps not all together.
-    let elements = |shape: &[usize]| shape.iter().map(|&extent| extent as u64).product::<u64>();
-    let values = shapes.map(elements).fold(0, u64::saturating_add);
-    let multiply_adds = problem.steps.iter().map(|step| match &step.problem {
-        LayerProblem::Linear(problem) => problem.multiply_adds(),
-        LayerProblem::Conv1d(problem) => problem.multiply_adds(),
-        LayerProblem::Conv2d(problem) => problem.multiply_adds(),
-        LayerProblem::Conv3d(problem) => problem.multiply_adds(),
-        LayerProblem::ConvTranspose1d(problem) => problem.multiply_adds(),
-        LayerProblem::ConvTranspose2d(problem) => problem.multiply_adds(),
-        LayerProblem::ConvTranspose3d(problem) => problem.multiply_adds(),
-        _ => 0,
-    });
-    let flop = 2 * multiply_adds.sum::<u128>();
-    let flop = u64::try_from(flop).unwrap_or(u64::MAX);
-    (values.saturating_mul(dtype.size() as u64), flop)
-}
-
 impl fmt::Display for Explanation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Explanation { input, output, .. } = self;
@@ -305,6 +275,9 @@ impl fmt::Display for Explanation {
                 config,
                 launches,
                 preparations,
+                bytes,
+                flop,
+                least_s,
                 considered,
             } = region;
             writeln!(f)?;
@@ -324,6 +297,14 @@ impl fmt::Display for Explanation {
             if !preparations.is_empty() {
                 let kernels = preparations.join(", ");
                 writeln!(f, "  prepares parameters once by {kernels}")?;
+            }
+            write!(f, "  {bytes} bytes")?;
+            if *flop > 0 {
+                write!(f, ", {:.3} GFLOP", *flop as f64 / 1e9)?;
+            }
+            match least_s {
+                Some(least) => writeln!(f, ", at least {:.1} us", least * 1e6)?,
+                None => writeln!(f)?,
             }
             for considered in considered {
                 writeln!(f, "  {:<26} {}", considered.kernels, considered.verdict)?;

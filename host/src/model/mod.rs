@@ -36,7 +36,6 @@ pub use arrays::forward_array_cut;
 pub use captured::Captured;
 pub use comparison::{Comparison, Difference, Tolerance};
 #[cfg(any(test, feature = "lab"))]
-pub(crate) use explain::bytes_and_flop;
 pub use explain::{Explanation, LaunchFacts};
 #[cfg(any(test, feature = "lab"))]
 pub use explain::{explain_axes, launched_kernels};

@@ -8,7 +8,7 @@ use op_spec::graph::{Graph, GraphInput, GraphProblem};
 use super::captured::{CAPTURED, Captured};
 use super::inputs::{Inputs, of_input};
 use super::{Explanation, Model, Options};
-use crate::device::{DType, Order, Stream, Tensor, in_memory};
+use crate::device::{DType, Event, Order, Stream, Tensor, in_memory};
 use crate::error::{InputsError, Result};
 use crate::lowering::output_layout;
 use crate::program::{Ready, expect_input, expect_output};
@@ -205,6 +205,52 @@ impl Plan {
         self.execute_arranged(&inputs, &mut outputs)
     }
 
+    /// The same, with events in front of each launch and behind the last one. The times between them are
+    /// those of the launches, in the order of [`Explanation::launches`](super::Explanation): an event keeps a
+    /// launch from beginning before the one in front of it is complete, so together they take longer than a
+    /// run without events.
+    ///
+    /// # Errors
+    /// [`Unsupported`](crate::Error::Unsupported) on the CPU device, which launches nothing; those of
+    /// [`execute_all`](Self::execute_all).
+    ///
+    /// # Examples
+    /// ```
+    /// use convfuse::graph::presets::KernelBench79;
+    /// use convfuse::{Device, Model, Options, Tensor, data};
+    ///
+    /// let stream = Device::best().stream()?;
+    /// let model = Model::init(&stream, &KernelBench79::default().chain()?, 7)?;
+    /// let x = Tensor::from_array(&stream, &data::fill(1, (1, 3, 5, 6, 7)))?;
+    /// let mut plan = model.plan_for(&stream, &x, &Options::default())?;
+    /// let mut outputs = plan.outputs()?;
+    /// if stream.device().is_gpu() {
+    ///     let events = plan.execute_with_events(&x, &mut outputs)?;
+    ///     for (launch, between) in plan.explain()?.launches.iter().zip(events.windows(2)) {
+    ///         println!("{}: {:?}", launch.kernel, between[1].since(&between[0])?);
+    ///     }
+    /// }
+    /// # Ok::<(), convfuse::Error>(())
+    /// ```
+    pub fn execute_with_events<'a>(
+        &mut self,
+        inputs: impl Into<Inputs<&'a Tensor>>,
+        outputs: &mut [Tensor],
+    ) -> Result<Vec<Event>> {
+        let inputs = inputs.into().arranged(OPERATOR, self.graph().inputs())?;
+        self.must_be_outputs(OPERATOR, outputs.len())?;
+        let Some(program) = &mut self.program else {
+            return Err(self.stream.device().without("launches to time"));
+        };
+        let mut outputs: Vec<&mut Tensor> = outputs.iter_mut().collect();
+        let mut events = Vec::with_capacity(program.program().steps().len() + 1);
+        let stream = &self.stream;
+        let mut record = || stream.record().map(|event| events.push(event));
+        program.run(OPERATOR, &inputs, &mut outputs, &mut record)?;
+        record()?;
+        Ok(events)
+    }
+
     /// Refuses another number of outputs than the graph has.
     fn must_be_outputs(&self, operator: &'static str, actual: usize) -> Result<()> {
         let expected = self.problem.outputs.len();
@@ -227,7 +273,7 @@ impl Plan {
     ) -> Result<()> {
         self.must_be_outputs(OPERATOR, outputs.len())?;
         if let Some(program) = &mut self.program {
-            return program.run(OPERATOR, inputs, outputs);
+            return program.run(OPERATOR, inputs, outputs, &mut || Ok(()));
         }
         // The checks of a program, in its order.
         let (dtype, names) = (self.model.dtype(), self.graph().inputs());

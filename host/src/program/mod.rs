@@ -216,7 +216,14 @@ impl Program {
         // Open until the last launch is queued.
         let inputs = self.open_inputs(operator, inputs, stream)?;
         let parameters = open(&self.parameters, (operator, "parameter"), stream)?;
-        self.launch(stream, &inputs, &parameters, &written, workspace.as_ref())?;
+        self.launch(
+            stream,
+            &inputs,
+            &parameters,
+            &written,
+            workspace.as_ref(),
+            &mut || Ok(()),
+        )?;
         Ok(outputs)
     }
 
@@ -305,7 +312,7 @@ impl Program {
         Ok(())
     }
 
-    /// Queues the launches. Inputs and outputs match the program; inputs and parameters were written in the
+    /// Queues the launches, and calls `before` in front of each. Inputs and outputs match the program; inputs and parameters were written in the
     /// order of `stream`; outputs and workspace belong to `stream`, and no other work uses them. Without a
     /// workspace, every intermediate value has an allocation of its own during its live range.
     fn launch(
@@ -315,6 +322,7 @@ impl Program {
         parameters: &[Reading<'_>],
         outputs: &[&Tensor],
         workspace: Option<&Tensor>,
+        before: &mut dyn FnMut() -> Result<()>,
     ) -> Result<()> {
         assert_eq!(
             (inputs.len(), outputs.len()),
@@ -348,6 +356,7 @@ impl Program {
                     }
                 }
             }
+            before()?;
             // SAFETY: inputs and outputs have the shapes and element types of their values, parameters are
             // those that the program was made with; the workspace has `workspace_bytes`, in which `pack` gave
             // each value its bytes and no two that live together the same; inputs and parameters are open for

@@ -41,7 +41,7 @@ impl Ready {
         &self.program
     }
 
-    /// Queues the launches on the stream, to which the outputs belong.
+    /// Queues the launches on the stream, to which the outputs belong, and calls `before` in front of each.
     ///
     /// # Errors
     /// `ShapeMismatch`, `DTypeMismatch` and `LayoutMismatch` for tensors that do not match the program,
@@ -52,6 +52,7 @@ impl Ready {
         operator: &'static str,
         inputs: &[&Tensor],
         outputs: &mut [&mut Tensor],
+        before: &mut dyn FnMut() -> Result<()>,
     ) -> Result<()> {
         let (program, stream) = (&*self.program, &self.stream);
         program.expect_inputs(operator, inputs)?;
@@ -70,6 +71,7 @@ impl Ready {
             &parameters,
             &outputs,
             Some(&self.workspace),
+            before,
         )
     }
 
@@ -99,6 +101,7 @@ impl Ready {
             &parameters,
             outputs,
             Some(&self.workspace),
+            &mut || Ok(()),
         )
     }
 

@@ -32,6 +32,7 @@ mod ceilings;
 mod description;
 mod measure;
 mod peak;
+mod profile;
 mod protocol;
 mod record;
 mod report;
@@ -42,6 +43,7 @@ pub use ceilings::Ceilings;
 pub use description::{Description, written};
 pub use measure::Run;
 pub use peak::CeilingsError;
+pub use profile::{Profile, RegionTime};
 pub use protocol::Protocol;
 pub use record::{
     Comparison, Finding, Record, RecordDevice, RecordError, RecordFlaw, RunComparison,

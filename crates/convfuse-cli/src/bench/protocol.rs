@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use convfuse::{DType, Result, Stream, Tensor};
+use convfuse::{DType, Event, Result, Stream, Tensor};
 use launch_config::peak::COPY_BLOCK_ELEMENTS;
 
 use super::{Summary, peak};
@@ -24,6 +24,9 @@ pub struct Protocol {
     stream: Stream,
     flush: Option<(Tensor, Tensor)>,
 }
+
+/// How many launches with events a host surely queues while a flush runs.
+const SPANS_OF_A_FLUSH: usize = 16;
 
 /// What a flush writes at least.
 const FLUSH_BYTES: u64 = 256 << 20;
@@ -91,6 +94,35 @@ impl Protocol {
             None => host_times(repeats, run)?,
         };
         Ok(Summary::of(&times).expect("there was at least one repetition"))
+    }
+
+    /// Times the spans between the events that `run` records on this protocol's stream, `spans` of them, the
+    /// same number in each repetition.
+    ///
+    /// # Errors
+    /// Those of `run`, and of the device.
+    pub fn time_spans(
+        &mut self,
+        spans: usize,
+        mut run: impl FnMut() -> Result<Vec<Event>>,
+    ) -> Result<Vec<Summary>> {
+        let mut times = vec![Vec::new(); spans];
+        for repeat in 0..self.warm_ups + self.repeats.max(1) {
+            // The device stays busy until the host has queued all.
+            for _ in 0..=spans / SPANS_OF_A_FLUSH {
+                self.flush()?;
+            }
+            let events = run()?;
+            if repeat >= self.warm_ups {
+                for (times, span) in times.iter_mut().zip(events.windows(2)) {
+                    times.push(span[1].since(&span[0])?);
+                }
+            }
+        }
+        let summaries = times.iter().map(|times| Summary::of(times));
+        Ok(summaries
+            .map(|summary| summary.expect("there was a repetition"))
+            .collect())
     }
 
     /// All repetitions are queued before the first is waited for.

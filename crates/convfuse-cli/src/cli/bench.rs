@@ -16,7 +16,7 @@ pub(super) use compare::{read as read_record, text as comparison_text};
 use convfuse::model::{Options, Precision, Strategy};
 use convfuse_cli::Status;
 use convfuse_cli::bench::{Ceilings, Problem, Protocol, Report, Subject};
-pub(super) use estimate::say_of_cases;
+pub(super) use estimate::{must_end_soon, say_of_cases};
 pub(super) use request::{Attributes, Request, read};
 pub(super) use tasks::{EMULATED_79, EMULATED_85, describe};
 use tasks::{Task, must_be_possible, tasks};

@@ -1,10 +1,13 @@
-//! The layers that a command runs: those of a chain or of a network, in a file.
+//! The layers that a command runs, those of a chain or of a network in a file, and how they are run.
 
 use std::path::{Path, PathBuf};
 
+use convfuse::DType;
 use convfuse::graph::{Chain, Graph};
+use convfuse::model::{Options, Precision, Strategy};
+use convfuse_cli::bench::Description;
 
-use super::bench::read;
+use super::bench::{Attributes, Request, Shape, describe, dtype, read, shape};
 use super::failure::Failure;
 use super::files::Target;
 use super::json::must_not_replace;
@@ -48,5 +51,67 @@ impl LayersFile {
     pub(super) fn must_stay(&self, written: (&str, Option<&Target>)) -> Result<(), Failure> {
         must_not_replace(written, ("--chain", self.chain.as_deref()))?;
         must_not_replace(written, ("--network", self.network.as_deref()))
+    }
+}
+
+/// Options of commands about one run of layers by kernels.
+#[derive(clap::Args)]
+pub(super) struct RunRequest {
+    #[command(flatten)]
+    layers: LayersFile,
+    /// The input's shape, such as 16,8,64,64; without a file of layers, its rank tells the problem, 85 for
+    /// four extents and 79 for five
+    #[arg(long, value_name = "N,C,[D,]H,W", value_parser = shape)]
+    shape: Shape,
+    /// Element type of input, output and parameters: f32, f16, bf16
+    #[arg(long, default_value = "f32", value_parser = dtype)]
+    dtype: DType,
+    /// For an input whose channels are neighbours in memory, as in PyTorch's channels_last
+    #[arg(long)]
+    channels_last: bool,
+    /// A strategy's name, or a partition such as "conv2d | group_norm scale | max_pool2d clamp"
+    #[arg(long, default_value = Strategy::FUSED)]
+    strategy: String,
+    /// Math mode of fused f32 convolutions: accurate, fast
+    #[arg(long, default_value_t)]
+    precision: Precision,
+    /// Let kernels be chosen by the batch
+    #[arg(long)]
+    batch_dependent: bool,
+    #[command(flatten)]
+    attributes: Attributes,
+}
+
+/// Why the CPU is no device for such a command.
+pub(super) const NO_KERNELS: &str = "--device: the cpu runs no kernels; name another device";
+
+impl RunRequest {
+    /// What is to run, and the ways to run it, at least one.
+    pub(super) fn read(&self) -> Result<(Description, Vec<(Strategy, Options)>), Failure> {
+        let request = Request {
+            title: None,
+            input: self.shape.0.clone(),
+            attributes: self.attributes.clone(),
+            layers: self.layers.read()?,
+        };
+        let mut description = describe(&request, self.dtype, 0)?;
+        description.channels_last = self.channels_last;
+        let strategies = Strategy::parse(&description.graph, &self.strategy)?;
+        if strategies.is_empty() {
+            return Err(Failure::Refused(format!(
+                "--strategy {}: only other chains have it",
+                self.strategy
+            )));
+        }
+        let ways = strategies.into_iter().map(|strategy| {
+            let options = strategy.options().precision(self.precision);
+            (strategy, options.batch_invariant(!self.batch_dependent))
+        });
+        Ok((description, ways.collect()))
+    }
+
+    /// Refuses what is written where the layers are read.
+    pub(super) fn must_stay(&self, written: (&str, Option<&Target>)) -> Result<(), Failure> {
+        self.layers.must_stay(written)
     }
 }

@@ -19,6 +19,7 @@ mod json;
 mod layers;
 mod new;
 mod out;
+mod profile;
 mod progress;
 mod run;
 mod table;
@@ -73,6 +74,9 @@ enum Command {
     /// Lists the kernels that layers take for an input's shape, those that were considered, and the
     /// reasons.
     Explain(Box<explain::Arguments>),
+    /// Times each launch of one run, and tells by region where the time goes, beside the least time that the
+    /// device allows.
+    Profile(Box<profile::Arguments>),
     /// Prints the devices of this machine, the kernels of this build, and how long the driver, the context,
     /// the kernels of problems 85 and 79 and their first results take.
     Info(info::Arguments),
@@ -114,6 +118,7 @@ fn command(command: Option<Command>, start: Instant, out: &mut Out) -> Outcome {
         Some(Command::Compare(arguments)) => compare::run(&arguments, out),
         Some(Command::Completions(arguments)) => completions::run(&arguments, out),
         Some(Command::Explain(arguments)) => explain::run(&arguments, out),
+        Some(Command::Profile(arguments)) => profile::run(&arguments, out),
         Some(Command::New(arguments)) => new::run(&arguments, out),
         Some(Command::Info(arguments)) => info::run(&arguments, start, out),
     }

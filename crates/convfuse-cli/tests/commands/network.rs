@@ -142,3 +142,67 @@ fn every_output_has_a_file() {
     assert!(!program.names().contains(&"d.npy".to_owned()));
     program.right(&format!("verify --device cpu --network net.json {shape}"));
 }
+
+#[test]
+fn a_profile_tells_the_time_of_every_region() {
+    let program = Program::new();
+    // Names that SVG and a terminal would take for something else.
+    let network = NETWORK.replace(r#""y""#, r#""<y\u001b>&""#);
+    program.file("net.json", network);
+    let profile = "profile --device emulator --network net.json --shape 2,2,6,7 --repeats 3";
+    let ran = program.right(&format!("{profile} --svg net.svg --json profile.json"));
+    let record: serde_json::Value =
+        serde_json::from_str(&program.read("profile.json")).expect("JSON");
+    let profile_of = &record["profiles"][0];
+    let (regions, launches) = (&profile_of["regions"], &profile_of["launches"]);
+    let times = profile_of["launch_times"].as_array().expect("times");
+    assert_eq!(launches.as_array().map(Vec::len), Some(times.len()));
+    let all: f64 = times
+        .iter()
+        .filter_map(|time| time["median"].as_f64())
+        .sum();
+    assert!(
+        all > 0.0 && times.iter().all(|time| time["repeats"] == 3),
+        "{record}"
+    );
+    let picture = program.read("net.svg");
+    for region in regions.as_array().expect("regions") {
+        let name = region["value"].as_str().expect("a name");
+        let name = name.replace('\u{1b}', "\\u{1b}");
+        assert!(ran.out.contains(&format!("\n  {name} ")), "{name}: {ran:?}");
+        let name = name
+            .replace('&', "&amp;")
+            .replace('<', "&lt;")
+            .replace('>', "&gt;");
+        assert!(picture.contains(&name), "{name}: {picture}");
+    }
+    assert!(picture.starts_with("<svg"), "{picture}");
+    let on_stdout = program.right(&format!("{profile} --svg -"));
+    assert!(on_stdout.out.starts_with("<svg"), "{on_stdout:?}");
+    let emulated = "--device emulator --shape 2,2,6,7";
+    for (options, words) in [
+        (
+            "--device cpu --shape 2,2,6,7",
+            "--device: the cpu runs no kernels",
+        ),
+        (
+            &format!("{emulated} --strategy all --svg net.svg"),
+            "--svg draws one strategy",
+        ),
+        (
+            &format!("{emulated} --svg net.json"),
+            "--svg and --network are one file",
+        ),
+        (
+            &format!("{emulated} --svg a.svg --json a.svg"),
+            "--json and --svg are one file",
+        ),
+        (
+            "--device emulator --shape 64,2,1000,1000",
+            "give a smaller --shape",
+        ),
+    ] {
+        let ran = program.run(&format!("profile --network net.json {options}"));
+        ran.was_refused(&[words]);
+    }
+}

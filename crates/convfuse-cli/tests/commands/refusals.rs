@@ -84,7 +84,12 @@ fn a_refusal_leaves_the_record_of_before() {
     }
     assert_eq!(program.names(), ["a.json"]);
     for many in ["0", "18446744073709551615"] {
-        for command in ["bench --repeats", "demo --runs", "arrays --repeats"] {
+        for command in [
+            "bench --repeats",
+            "demo --runs",
+            "arrays --repeats",
+            "profile --repeats",
+        ] {
             let ran = program.run(&format!("{command} {many}"));
             assert_eq!((ran.code, &*ran.out), (Some(2), ""), "{ran:?}");
         }
@@ -99,6 +104,7 @@ fn every_command_has_a_record() {
         ("verify", "verify --device cpu --shapes smoke --only clamp"),
         ("arrays", "arrays --devices cpu --shape 2,8,9,9 --repeats 1"),
         ("explain", "explain --shape 1,8,9,9"),
+        ("profile", "profile --device emulator --shape 1,8,9,9"),
         ("bench", "demo --device emulator --runs 1"),
     ] {
         let ran = program.right(&format!("{arguments} --json"));
@@ -211,6 +217,7 @@ fn shapes_that_cannot_be_counted_together_are_no_panic() {
         "bench --device emulator",
         "verify --device cpu",
         "explain",
+        "profile --device emulator",
     ] {
         let ran = program.run(&format!(
             "{command} --chain chain.json --shape 1000000000000000000,2"

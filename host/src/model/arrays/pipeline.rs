@@ -69,7 +69,7 @@ impl<T: Element> Stage<T> {
     fn run(&mut self, model: &Model) -> Result<()> {
         let inputs: Vec<&Tensor> = self.inputs.iter().collect();
         match &mut self.ready {
-            Some(ready) => ready.run(OPERATOR, &inputs, &mut [&mut self.y]),
+            Some(ready) => ready.run(OPERATOR, &inputs, &mut [&mut self.y], &mut || Ok(())),
             None => {
                 let layout = |_| Layout::Nchw;
                 let outputs = model.run_on_cpu(&inputs, self.y.stream(), layout)?;

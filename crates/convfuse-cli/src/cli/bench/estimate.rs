@@ -117,6 +117,27 @@ pub(in crate::cli) fn say_of_cases<'a>(
     }
 }
 
+/// The same for runs of one problem. Refuses those that take the emulator more than minutes.
+pub(in crate::cli) fn must_end_soon(
+    problem: &GraphProblem,
+    runs: usize,
+    device: &Device,
+) -> Result<(), Failure> {
+    let all = seconds(runs as f64 * run_s(problem, device));
+    let text = || format!("{device} will take about {}", roughly(all));
+    match all {
+        _ if all > MUST_BE_ASKED => {
+            return Err(Failure::Refused(format!(
+                "{}: give a smaller --shape",
+                text()
+            )));
+        }
+        _ if all >= WORTH_SAYING => say(format_args!("{}", text())),
+        _ => {}
+    }
+    Ok(())
+}
+
 /// As [`Case::cost_of`], of what kernels do: they read every element of a pooling window, inside of
 /// the image or not.
 fn kernels_cost(problem: &GraphProblem) -> f64 {

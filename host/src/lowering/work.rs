@@ -1,0 +1,85 @@
+//! Lower bounds for any implementation of layers.
+
+use std::collections::HashSet;
+
+use op_spec::graph::{Graph, GraphProblem, LayerProblem, Operand};
+
+use super::region::Query;
+use crate::device::DType;
+use crate::operators::Precision;
+
+/// What layers move and compute at the least.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Work {
+    /// Bytes of what is read from elsewhere, of parameters, and of what others read, each once.
+    pub(crate) bytes: u64,
+    /// Operations of the convolutions' products.
+    pub(crate) flop: u64,
+}
+
+impl Work {
+    /// That of a whole graph.
+    pub(crate) fn of_all(graph: &Graph, problem: &GraphProblem, dtype: DType) -> Work {
+        let all: Vec<usize> = (0..graph.layers().len()).collect();
+        Work::of(graph, problem, dtype, (&all, &problem.outputs))
+    }
+
+    /// That of `layers`, in ascending order, of which others take what those of `written` give.
+    pub(crate) fn of(
+        graph: &Graph,
+        problem: &GraphProblem,
+        dtype: DType,
+        (layers, written): (&[usize], &[usize]),
+    ) -> Work {
+        let is_inside = |operand: &Operand| matches!(operand, Operand::Layer(layer) if layers.binary_search(layer).is_ok());
+        let operands = layers.iter().flat_map(|&layer| graph.operands(layer));
+        let read: HashSet<Operand> = operands.filter(|of| !is_inside(of)).copied().collect();
+        let slots = layers.iter().flat_map(|&layer| graph.parameters_of(layer));
+        let slots: HashSet<usize> = slots.copied().collect();
+        let read = read.into_iter().map(|operand| match operand {
+            Operand::Input(0) => problem.input_shape(),
+            Operand::Input(further) => &problem.inputs[further - 1].shape,
+            Operand::Layer(layer) => &problem.steps[layer].output,
+        });
+        let parameters = slots
+            .into_iter()
+            .map(|slot| &graph.parameters()[slot].shape[..]);
+        let written = written
+            .iter()
+            .map(|&layer| &problem.steps[layer].output[..]);
+        // Each can be counted, but perhaps not all together.
+        let elements = |shape: &[usize]| shape.iter().map(|&extent| extent as u64).product::<u64>();
+        let values = read.chain(parameters).chain(written).map(elements);
+        let values = values.fold(0, u64::saturating_add);
+        let multiply_adds = layers
+            .iter()
+            .map(|&layer| match &problem.steps[layer].problem {
+                LayerProblem::Linear(problem) => problem.multiply_adds(),
+                LayerProblem::Conv1d(problem) => problem.multiply_adds(),
+                LayerProblem::Conv2d(problem) => problem.multiply_adds(),
+                LayerProblem::Conv3d(problem) => problem.multiply_adds(),
+                LayerProblem::ConvTranspose1d(problem) => problem.multiply_adds(),
+                LayerProblem::ConvTranspose2d(problem) => problem.multiply_adds(),
+                LayerProblem::ConvTranspose3d(problem) => problem.multiply_adds(),
+                _ => 0,
+            });
+        let flop = 2 * multiply_adds.sum::<u128>();
+        Work {
+            bytes: values.saturating_mul(dtype.size() as u64),
+            flop: u64::try_from(flop).unwrap_or(u64::MAX),
+        }
+    }
+}
+
+impl Query<'_> {
+    /// The least time that the device allows for this by its data sheet, where its rates are known. An
+    /// accurate product of f32 is three of 16-bit operands.
+    pub(crate) fn least_s(&self, work: Work) -> Option<f64> {
+        let products = match (self.dtype, self.options.precision) {
+            (DType::F32, Precision::Accurate) => 3,
+            _ => 1,
+        };
+        let multiply_adds = (work.flop / 2).saturating_mul(products);
+        self.properties.least_s(work.bytes, multiply_adds)
+    }
+}
