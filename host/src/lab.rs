@@ -87,7 +87,11 @@ pub fn layer(
     let weight = || first.unwrap_or_else(|| panic!("{name} has a parameter"));
     match layer {
         Layer::Linear(_) => linear_with(x, weight(), second, options),
-        Layer::Flatten(_) | Layer::Cat(_) | Layer::Narrow(_) | Layer::Gate(_) => {
+        Layer::Flatten(_)
+        | Layer::Cat(_)
+        | Layer::Narrow(_)
+        | Layer::Gate(_)
+        | Layer::Shuffle(_) => {
             let chain = Chain::new(x.shape().get(1).copied().unwrap_or(0), [layer.clone()])?;
             let further = chain.inputs().iter().zip(parameters);
             let inputs = further.fold(Inputs::new(x), |inputs, (name, y)| inputs.with(name, y));
