@@ -164,8 +164,8 @@ pub struct ShuffleProblem {
 }
 
 impl ShuffleProblem {
-    /// The axes of the input and those of the output, outermost first as they lie densely in this layout: each
-    /// an index into [`extents`](Self::extents).
+    /// The axes of the input and those of the output, outermost first as they lie densely in this layout:
+    /// each an index into [`extents`](Self::extents).
     #[must_use]
     pub fn axes(&self, layout: Layout) -> [[usize; 6]; 2] {
         // In NCHW, and how many of them are channels.

@@ -81,8 +81,8 @@ impl ProgramBuilder {
         self.copied_as(x, &order, dtype, &shape, Order::Dense)
     }
 
-    /// Appends the launch that writes what `x` is where it is `seen` in an order of its own memory, row-major,
-    /// to a tensor of as many elements, of this type, shape and order.
+    /// Appends the launch that copies `x`, as it is `seen` in an order of its own memory, row-major to the
+    /// memory of a tensor of as many elements that has this type, shape and order.
     pub(crate) fn copied_as(
         &mut self,
         x: Value,
@@ -94,8 +94,8 @@ impl ProgramBuilder {
         let geometry = copy_geometry(seen, shape.iter().product())?;
         let y = self.tensor_as(shape, dtype, order)?;
         let (kernel, shape) = self.next(&COPY_STRIDED);
-        // SAFETY: `seen` is an order of what `x` has in memory, which thus has what the geometry says; `y` has
-        // as many elements.
+        // SAFETY: `seen` is an order of what `x` has in memory, which thus has what the geometry says; `y`
+        // has as many elements.
         unsafe { self.launch(kernel, shape, (x, y, geometry)) };
         Ok(y)
     }
