@@ -22,6 +22,8 @@ fn shapes_are_those_of_pytorch() {
     let layers = [Layer::from(PIXELS), Layer::conv2d("conv", 5, 1).into()];
     let chain = Chain::new(12, layers).unwrap();
     assert_eq!(chain.parameters()[0].shape, [5, 3, 1, 1]);
+    let alone = Chain::new(12, [Layer::from(PIXELS)]).unwrap();
+    assert!(alone.lacks_batch(&[12, 5, 7]));
     assert_eq!(
         chain.problem(&[12, 5, 7]).unwrap().output_shape(),
         [5, 10, 14]
