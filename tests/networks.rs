@@ -29,8 +29,8 @@ fn conv(name: &str, channels: usize) -> Layer {
     Layer::conv2d(name, channels, 3).padding(1).into()
 }
 
-/// A U-Net of so many channels: skips joined to what is upsampled, nearest and bilinear, and masks of two
-/// depths.
+/// A U-Net of so many channels: skips joined to what is upsampled, nearest and bilinear, shuffled channels of
+/// blocks of pixels, and masks of two depths.
 fn unet(width: usize) -> Graph {
     let nearest = Layer::upsample(UpsampleSpec::scale_factor(2.0));
     let bilinear = UpsampleSpec::scale_factor(2.0).mode(UpsampleMode::Bilinear);
@@ -55,7 +55,10 @@ fn unet(width: usize) -> Graph {
             Layer::upsample(bilinear.align_corners(true)),
         )
         .layer("both1", "skip1", Layer::cat(["large1"], 1))
-        .layer("up1", "both1", conv("up1", width))
+        .layer("blocks", "both1", Layer::pixel_unshuffle(2))
+        .layer("mixed", "blocks", Layer::channel_shuffle(4))
+        .layer("pixels", "mixed", Layer::pixel_shuffle(2))
+        .layer("up1", "pixels", conv("up1", width))
         .layer("class", "up1", Layer::narrow(1, 0, 2))
         .layer("mask", "class", Layer::softmax(&[1]));
     let further = ["up1", "active2", "skip2"].into_iter();
@@ -134,14 +137,19 @@ fn lying(backend: Backend) -> Outcome {
     Ok(())
 }
 
-/// On a GPU, values that are joined, upsampled and gated stay channels last, as convolutions give them.
+/// On a GPU, values that are joined, upsampled, gated and shuffled stay channels last, as convolutions give
+/// them.
 fn channels_last(_: Backend) -> Outcome {
     let properties = DeviceProperties::named("h200").expect("it has a name");
     let (input, axes) = ([2, 64, 128, 128], layouts::channels_last(4));
     let options = Options::default();
     let graph = unet(64);
     let explanation = lab::explain_axes(&graph, DType::F16, &input, &axes, &options, &properties)?;
-    for layers in ["cat", "upsample", "narrow", "gate"] {
+    let shuffles = ["channel_shuffle", "pixel_shuffle", "pixel_unshuffle"];
+    for layers in ["cat", "upsample", "narrow", "gate"]
+        .into_iter()
+        .chain(shuffles)
+    {
         let regions = explanation.regions.iter();
         let mut found = regions.filter(|region| region.layers == layers).peekable();
         assert!(found.peek().is_some(), "{layers} is a region");

@@ -87,8 +87,15 @@ pub fn layer(
     let weight = || first.unwrap_or_else(|| panic!("{name} has a parameter"));
     match layer {
         Layer::Linear(_) => linear_with(x, weight(), second, options),
-        Layer::Flatten(_) | Layer::Cat(_) | Layer::Narrow(_) | Layer::Gate(_) => {
-            let chain = Chain::new(x.shape().get(1).copied().unwrap_or(0), [layer.clone()])?;
+        Layer::Flatten(_)
+        | Layer::Cat(_)
+        | Layer::Narrow(_)
+        | Layer::Gate(_)
+        | Layer::Shuffle(_) => {
+            // Pixels may lack a batch.
+            let lacks_batch = name.starts_with("pixel_") && x.shape().len() == 3;
+            let channels = x.shape().get(usize::from(!lacks_batch)).copied();
+            let chain = Chain::new(channels.unwrap_or(0), [layer.clone()])?;
             let further = chain.inputs().iter().zip(parameters);
             let inputs = further.fold(Inputs::new(x), |inputs, (name, y)| inputs.with(name, y));
             let model = Model::from_tensors(x.stream(), &chain, Vec::new(), x.dtype())?;

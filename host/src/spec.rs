@@ -27,6 +27,7 @@ pub use op_spec::{
     MaxPool2dProblem, MaxPool2dSpec, MaxPool3dProblem, MaxPool3dSpec, MaxPoolSpec, NarrowProblem,
     NarrowSpec, Pad, Padding, PaddingMode, Pass, PerAxis, PointwiseProblem, PointwiseSpec,
     PoolProblem, Pooled, PreluProblem, PreluSpec, Quantity, RankRule, ReductionOp,
-    ReductionProblem, ReductionSpec, ScaleProblem, ScaleSpec, Shape, SoftmaxProblem, SoftmaxSpec,
-    SpecError, UpsampleAxis, UpsampleMode, UpsampleProblem, UpsampleSpec,
+    ReductionProblem, ReductionSpec, ScaleProblem, ScaleSpec, Shape, ShuffleProblem, ShuffleSpec,
+    SoftmaxProblem, SoftmaxSpec, SpecError, UpsampleAxis, UpsampleMode, UpsampleProblem,
+    UpsampleSpec,
 };

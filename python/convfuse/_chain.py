@@ -29,8 +29,12 @@ class Parsed:
     @property
     def axes(self) -> int | None:
         """How many axes the layer that says it takes behind the channels."""
-        sizes = (int(operator[-2]) for operator, _ in self.layers if operator[-2].isdigit())
-        return next(sizes, None)
+        for operator, _ in self.layers:
+            if operator in ("pixel_shuffle", "pixel_unshuffle"):
+                return 2
+            if operator[-2].isdigit():
+                return int(operator[-2])
+        return None
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -146,6 +150,8 @@ def _layer(
             return y.squeeze(0) if lacks_batch else y
         case "narrow":
             return x.narrow(a["dim"], a["start"], a["length"])
+        case "channel_shuffle" | "pixel_shuffle" | "pixel_unshuffle":
+            return getattr(F, operator)(x, *a.values())
         case "group_norm":
             return F.group_norm(x, a["num_groups"], weight, bias, a.get("eps", 1e-5))
         case "instance_norm":
@@ -288,6 +294,16 @@ def output_shape(chain: Parsed, shape: Sequence[Any], layers: int | None = None)
             continue
         if operator == "narrow":
             shape[a["dim"]] = a["length"]
+            continue
+        if operator == "channel_shuffle":
+            continue
+        if operator == "pixel_shuffle":
+            factor = a["upscale_factor"]
+            shape[-3:] = [shape[-3] // factor**2, shape[-2] * factor, shape[-1] * factor]
+            continue
+        if operator == "pixel_unshuffle":
+            factor = a["downscale_factor"]
+            shape[-3:] = [shape[-3] * factor**2, shape[-2] // factor, shape[-1] // factor]
             continue
         if operator == "cat":
             # Further inputs have the shape of the first operand.

@@ -336,15 +336,74 @@ def _linear(node: fx.Node, path: Path) -> None:
     path.add({"linear": layer}, [node], weight=a["weight"], bias=a["bias"])
 
 
-@_whole(aten.view.default, aten._unsafe_view.default, aten.reshape.default, aten.flatten.using_ints)
+_VIEWS = (aten.view.default, aten._unsafe_view.default, aten.reshape.default, aten.flatten.using_ints)
+
+
+@_whole(*_VIEWS)
 def _flatten(node: fx.Node, path: Path) -> None:
     x, flat = path.known.shape, value(node).shape
     if same(flat, x):
         path.follow([node])
     elif len(x) > 1 and same(flat, (x[0], math.prod(x[1:]))):
         path.add({"flatten": {}}, [node])
+    elif len(flat) > len(x):
+        _shuffle_of_views(node, path)
     else:
         raise Refused(f"a view of {tuple(x)} as {tuple(flat)}, expected the axes behind the batch as one")
+
+
+_SHUFFLES = {
+    aten.channel_shuffle.default: "groups",
+    aten.native_channel_shuffle.default: "groups",
+    aten.pixel_shuffle.default: "upscale_factor",
+    aten.pixel_unshuffle.default: "downscale_factor",
+}
+"""Shuffles of channels and pixels, and what their one attribute is called."""
+
+
+@_whole(*_SHUFFLES)
+def _shuffle(node: fx.Node, path: Path) -> None:
+    name, attribute = node.target._opname.removeprefix("native_"), _SHUFFLES[node.target]
+    if attribute != "groups" and path.known.dim() != 4:
+        raise Refused("pixels of other than a batch of images")
+    path.add({name: {attribute: _numbers([arguments(node)[attribute]])[0]}}, [node])
+
+
+def _shuffle_of_views(split: fx.Node, path: Path) -> None:
+    """A shuffle as it is written by hand: axes are split by a view, permuted, and joined by another view."""
+    x, parts, nodes = path.known.shape, value(split).shape, [split]
+    refused = Refused(f"a view of {tuple(x)} as {tuple(parts)} that is no shuffle of channels or pixels")
+    order = list(range(len(parts)))
+    while nodes[-1] is split or nodes[-1].target not in _VIEWS:
+        users = readers(nodes[-1])
+        if len(users) != 1:
+            raise refused
+        (node,) = users
+        if node.target is aten.permute.default:
+            order = [order[one] for one in node.args[1]]
+        elif node.target is aten.transpose.int:
+            a, b = node.args[1:]
+            order[a], order[b] = order[b], order[a]
+        elif node.target is not aten.clone.default and node.target not in _VIEWS:
+            raise refused
+        nodes.append(node)
+    found = value(node).shape
+    if len(x) > 2 and len(parts) == len(x) + 1:
+        n, groups, channels, *spatial = parts
+        known = (n, groups * channels, *spatial)
+        if order == [0, 2, 1, *range(3, len(parts))] and same(x, known) and same(found, x):
+            path.add({"channel_shuffle": {"groups": groups}}, nodes)
+            return
+    if len(x) == 4 and len(parts) == 6:
+        n, c, r, also, h, w = parts
+        if order == [0, 1, 4, 2, 5, 3] and r == also and same(found, (n, c, h * r, w * r)):
+            path.add({"pixel_shuffle": {"upscale_factor": r}}, nodes)
+            return
+        n, c, h, r, w, also = parts
+        if order == [0, 1, 3, 5, 2, 4] and r == also and same(found, (n, c * r * r, h, w)):
+            path.add({"pixel_unshuffle": {"downscale_factor": r}}, nodes)
+            return
+    raise refused
 
 
 @_whole(aten.mul.Tensor)
@@ -877,6 +936,15 @@ def _average_pool(node: fx.Node, path: Path) -> None:
     if a["divisor_override"] is not None:
         layer["divisor_override"] = a["divisor_override"]
     path.add({f"avg_pool{axes}d": layer}, [node])
+
+
+@_whole(aten.adaptive_max_pool2d.default, aten.adaptive_max_pool3d.default)
+def _adaptive_max_pool(node: fx.Node, path: Path) -> None:
+    rank = path.known.dim()
+    _expect_axes(path, 3 if node.target is aten.adaptive_max_pool3d.default else 2)
+    if any(one != 1 for one in arguments(node)["output_size"]):
+        raise Refused("an adaptive pool of another size than 1")
+    path.add({"max": {"dim": list(range(2, rank)), "keepdim": True}}, [node, _result(node)])
 
 
 def _expect_axes(path: Path, axes: int) -> None:

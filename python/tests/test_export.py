@@ -286,7 +286,8 @@ class Joined(nn.Module):
     [
         (nn.AdaptiveAvgPool2d(2), ["body.1.1 (AdaptiveAvgPool2d)", "an adaptive pool of another size than 1"]),
         (nn.Softshrink(), ["body.1.1 (Softshrink)"]),
-        (nn.PixelShuffle(2), ["body.1.1 (PixelShuffle)", "aten.view.default: a view of"]),
+        (nn.AdaptiveMaxPool2d(2), ["body.1.1 (AdaptiveMaxPool2d)", "an adaptive pool of another size than 1"]),
+        (nn.Unflatten(1, (2, 4)), ["body.1.1 (Unflatten)", "aten.view.default: a view of", "no shuffle"]),
         (Outer(), ["body.1.1 (Outer)", "aten.mul.Tensor", "broadcast otherwise"]),
         (Joined(), ["body.1.1 (Joined)", "aten.cat.default", "along the batch"]),
     ],

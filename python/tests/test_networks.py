@@ -136,6 +136,110 @@ def test_interpolation_is_a_layer(tmp_path, attributes):
     assert ("size" in layer) == recomputed and ("scale_factor" in layer) != recomputed
 
 
+class ShuffleBlock(nn.Module):
+    """The block of ShuffleNetV2, with the shuffle that torchvision writes."""
+
+    def __init__(self, channels, stride=1):
+        super().__init__()
+        half = channels // 2
+        self.stride = stride
+
+        def depthwise(width):
+            return nn.Conv2d(width, width, 3, stride, 1, groups=width, bias=False), nn.BatchNorm2d(width)
+
+        def pointwise(width):
+            return nn.Conv2d(width, half, 1, bias=False), nn.BatchNorm2d(half), nn.ReLU(inplace=True)
+
+        self.branch1 = nn.Sequential(*depthwise(channels), *pointwise(channels)) if stride > 1 else nn.Sequential()
+        width = channels if stride > 1 else half
+        self.branch2 = nn.Sequential(*pointwise(width), *depthwise(half), *pointwise(half))
+
+    def forward(self, x):
+        if self.stride == 1:
+            x1, x2 = x.chunk(2, dim=1)
+            out = torch.cat((x1, self.branch2(x2)), dim=1)
+        else:
+            out = torch.cat((self.branch1(x), self.branch2(x)), dim=1)
+        batchsize, num_channels, height, width = out.size()
+        out = out.view(batchsize, 2, num_channels // 2, height, width)
+        out = torch.transpose(out, 1, 2).contiguous()
+        return out.view(batchsize, num_channels, height, width)
+
+
+def test_a_shuffle_net_is_a_network(tmp_path):
+    stem = nn.Sequential(nn.Conv2d(3, 8, 3, 2, 1, bias=False), nn.BatchNorm2d(8), nn.ReLU(inplace=True))
+    model = trained(nn.Sequential(stem, ShuffleBlock(8, 2), ShuffleBlock(8), ShuffleBlock(8)))
+    exported = convfuse.export(model, torch.randn(2, 3, 16, 24), tmp_path / "net")
+    assert exported.error < 1e-5
+    found = operators(exported)
+    assert [found.count(one) for one in ("channel_shuffle", "cat", "narrow")] == [3, 3, 4]
+    x = torch.randn(1, 3, 20, 12)
+    with torch.no_grad():
+        close(ran(exported, x), model.eval()(x))
+
+
+def test_a_network_of_super_resolution(tmp_path):
+    espcn = nn.Sequential(
+        nn.Conv2d(1, 8, 5, padding=2), nn.Tanh(), nn.Conv2d(8, 4, 3, padding=1), nn.Tanh(),
+        nn.Conv2d(4, 9, 3, padding=1), nn.PixelShuffle(3),
+    )  # fmt: skip
+    exported = convfuse.export(espcn, torch.randn(2, 1, 6, 8), tmp_path / "net")
+    assert exported.error < 1e-5 and operators(exported)[-1] == "pixel_shuffle"
+    x = torch.randn(1, 1, 5, 7)
+    with torch.no_grad():
+        close(ran(exported, x), espcn(x))
+
+
+def shuffles():
+    """Shuffles as PyTorch's functions, and as views."""
+
+    def pixels(self, x):
+        n, c, h, w = x.shape
+        return x.reshape(n, 1, 2, 2, h, w).permute(0, 1, 4, 2, 5, 3).reshape(n, 1, 2 * h, 2 * w).relu()
+
+    def blocks(self, x):
+        n, c, h, w = x.shape
+        y = x.view(n, c, h // 2, 2, w // 2, 2).permute(0, 1, 3, 5, 2, 4)
+        return F.relu(y.reshape(n, c * 4, h // 2, w // 2))
+
+    return {
+        "focus": (lambda self, x: F.silu(F.conv2d(F.pixel_unshuffle(x, 2), self.conv.weight.view(18, 16, 1, 1))), ["pixel_unshuffle", "conv2d", "silu"]),
+        "pixels": (pixels, ["pixel_shuffle", "relu"]),
+        "blocks": (blocks, ["pixel_unshuffle", "relu"]),
+        "channels": (lambda self, x: F.channel_shuffle(self.conv(x), 4), ["conv2d", "channel_shuffle"]),
+        "joined": (lambda self, x: self.conv(x).unflatten(1, (4, 2)).transpose(2, 1).flatten(1, 2) * 2, ["conv2d", "channel_shuffle", "mul"]),
+        "of_volumes": (lambda self, x: F.channel_shuffle(x.tanh(), 2), ["tanh", "channel_shuffle"]),
+        "greatest": (lambda self, x: F.adaptive_max_pool2d(self.conv(x), 1), ["conv2d", "max"]),
+        "maxima": (lambda self, x: self.conv(x).amax((2, 3), keepdim=True), ["conv2d", "max"]),
+    }
+
+
+@pytest.mark.parametrize("name", shuffles())
+def test_channels_and_pixels_are_shuffled(tmp_path, name):
+    forward, wanted = shuffles()[name]
+    model, extents = Lambda(forward), (4, 6, 2) if name == "of_volumes" else (4, 6)
+    exported = convfuse.export(model, torch.randn(2, 4, *extents), tmp_path / "net")
+    assert exported.error < 1e-6 and operators(exported) == wanted
+    x = torch.randn(3, 4, *(2 * one for one in extents))
+    with torch.no_grad():
+        close(ran(exported, x), model(x), 1e-6)
+
+
+@pytest.mark.parametrize("order", [(0, 1, 4, 3, 5, 2), (0, 1, 4, 2, 3, 5)])
+def test_other_permutations_are_no_shuffles(tmp_path, order):
+    def turned(self, x):
+        n, c, h, w = x.shape
+        return self.conv(x.reshape(n, c, 2, h // 2, 2, w // 2).permute(order).reshape(x.shape))
+
+    def read_twice(self, x):
+        y = x.reshape(len(x), 2, 2, *x.shape[2:])
+        return self.conv(y.transpose(1, 2).reshape(x.shape)) + y.sum((1, 2)).unsqueeze(1)
+
+    for forward in (turned, read_twice):
+        with pytest.raises(convfuse.ExportError, match="that is no shuffle of channels or pixels"):
+            convfuse.export(Lambda(forward), torch.randn(2, 4, 4, 4), tmp_path / "net")
+
+
 class Pyramid(nn.Module):
     """A backbone with a pyramid of features, as detectors have it, which gives all of its levels."""
 

@@ -49,6 +49,8 @@ const WITH_ANOTHER: &[(&str, &str)] = &[
     ("cat", "host/src/operators"),
     ("narrow", "kernels-gpu/src"),
     ("narrow", "host/src/operators"),
+    // Copies of split axes.
+    ("shuffle", "kernels-gpu/src"),
 ];
 
 /// Names that hold no operator wherever they stand.

@@ -71,6 +71,7 @@ mod pool;
 mod prelu;
 mod reduction;
 mod scale;
+mod shuffle;
 mod softmax;
 mod upsample;
 
@@ -105,5 +106,6 @@ pub use reduction::{Dims, Pass, ReductionOp, ReductionProblem, ReductionSpec};
 pub use scale::{ScaleProblem, ScaleSpec};
 pub use setters::PerAxis;
 pub use shape::{AxisShape, ChannelShape, MAX_ELEMENTS, Shape};
+pub use shuffle::{ShuffleProblem, ShuffleSpec};
 pub use softmax::{LogSoftmaxProblem, LogSoftmaxSpec, SoftmaxProblem, SoftmaxSpec};
 pub use upsample::{EachAxis, UpsampleAxis, UpsampleMode, UpsampleProblem, UpsampleSpec};

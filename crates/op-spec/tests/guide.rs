@@ -36,6 +36,9 @@ fn constructed() -> Vec<Layer> {
         Layer::cat(["x"], 1),
         Layer::narrow(1, 0, 1),
         Layer::gate("x"),
+        Layer::channel_shuffle(1),
+        Layer::pixel_shuffle(1),
+        Layer::pixel_unshuffle(1),
         Layer::upsample(UpsampleSpec::scale_factor(2.0)),
         Layer::from(Layer::group_norm("x", 1)),
         Layer::from(Layer::instance_norm("x")),
@@ -120,7 +123,8 @@ fn sample(operator: &str, attribute: &str) -> Value {
         "start" => json!(0),
         "normalized_shape" => json!([1, 4, 4]),
         "value" | "length" | "dim" | "in_features" | "out_features" | "out_channels"
-        | "kernel_size" | "num_groups" | "output_size" => json!(1),
+        | "kernel_size" | "num_groups" | "output_size" | "groups" | "upscale_factor"
+        | "downscale_factor" => json!(1),
         _ => panic!("{operator}: {attribute} has no sample"),
     }
 }

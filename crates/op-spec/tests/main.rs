@@ -28,4 +28,5 @@ mod paddings;
 mod pool;
 mod properties;
 mod refusals;
+mod shuffles;
 mod upsample;

@@ -1,6 +1,7 @@
 //! Layers that nothing is fused with.
 
 use op_spec::graph::ByItself;
+use op_spec::{Layout, ShuffleProblem};
 
 /// A layer with the whole tensors that it takes beside its input.
 pub(super) struct Alone<'a> {
@@ -24,6 +25,7 @@ impl Alone<'_> {
                     y.iter_mut().zip(x).for_each(|(y, x)| *y = x * factor);
                 }
             }
+            ByItself::Shuffle(problem) => shuffle_sample(problem, x, y),
             ByItself::Narrow(problem) => {
                 let (inner, part) = (problem.shape.inner, problem.spec);
                 let row = problem.shape.extent * inner;
@@ -57,5 +59,29 @@ impl Alone<'_> {
                 }
             }
         }
+    }
+}
+
+/// A sample whose split axes come in another sequence.
+fn shuffle_sample(problem: &ShuffleProblem, x: &[f32], y: &mut [f32]) {
+    let ([input, output], extents) = (problem.axes(Layout::Nchw), problem.extents);
+    let (mut strides, mut stride) = ([0; 6], 1);
+    for axis in input.into_iter().rev() {
+        strides[axis] = stride;
+        stride *= extents[axis];
+    }
+    // The first axis is the batch, the last one the output's rows.
+    let [_, outer @ .., row] = output;
+    if y.is_empty() {
+        return;
+    }
+    for (number, y) in y.chunks_exact_mut(extents[row]).enumerate() {
+        let (mut rest, mut start) = (number, 0);
+        for axis in outer.into_iter().rev() {
+            start += rest % extents[axis] * strides[axis];
+            rest /= extents[axis];
+        }
+        let x = x[start..].iter().step_by(strides[row]);
+        y.iter_mut().zip(x).for_each(|(y, x)| *y = *x);
     }
 }

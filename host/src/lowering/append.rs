@@ -32,7 +32,7 @@ use crate::operators::one_launch::{
 use crate::operators::pointwise::{ListStep, steps};
 use crate::operators::{
     self, Affine, ConvolutionParameters, Preparations, conv_transpose, gate, layer_norm, pointwise,
-    pool, rows, softmax, upsample,
+    pool, rows, shuffle, softmax, upsample,
 };
 use crate::program::{ProgramBuilder, Value};
 use launch_config::norm::NormGeometry;
@@ -325,6 +325,10 @@ impl<'a> Appending<'a> {
                 }
                 let order = Order::of_layout(&plan.output, plan.layout)?;
                 rows::append(self.program, &operands, &plan.copies, &plan.output, order)
+            }
+            Plan::Shuffle(of) => {
+                let (program, x) = (&mut *self.program, produced.value());
+                shuffle::append(program, x, &of.problem, of.layout, &of.output)
             }
             Plan::Series(of) => {
                 let folded = self.folded(&of.behind.affine)?;

@@ -15,7 +15,7 @@ mod series;
 pub(super) use gate::Gate;
 pub(super) use pool::{Pool, Windows, WindowsKernel};
 pub(super) use reduced_channels::ReducedChannels;
-pub(super) use rows::Rows;
+pub(super) use rows::{Rows, Shuffle};
 pub(super) use series::{Series, SeriesKernel};
 
 use super::region::Region;
@@ -51,6 +51,8 @@ pub(super) enum Plan {
     List(Vec<ListStep<usize>>),
     /// Parts of rows, for a `cat` or a `narrow`.
     Rows(Rows),
+    /// A shuffle of channels or pixels.
+    Shuffle(Shuffle),
     /// A gate.
     Gate(Gate),
 }
@@ -82,6 +84,7 @@ impl Plan {
             }
             Plan::List(_) => "pointwise functions and a residual, up to eight functions a launch",
             Plan::Rows(_) => "parts of rows, a launch for each operand",
+            Plan::Shuffle(_) => "a copy of split axes in another sequence",
             Plan::Gate(_) => "a product with the channels of another value",
         }
     }
@@ -327,6 +330,9 @@ pub(super) fn of_tensor(region: &Region<'_>, form: &NormalForm) -> Result<Plan, 
     }
     if let Some(rows) = Rows::of(region, form) {
         return Ok(Plan::Rows(rows));
+    }
+    if let Some(shuffle) = Shuffle::of(region, form) {
+        return Ok(Plan::Shuffle(shuffle));
     }
     if let Some(gate) = Gate::of(region, form) {
         return Ok(Plan::Gate(gate));

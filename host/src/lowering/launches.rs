@@ -27,7 +27,7 @@ use crate::operators::fused::{
 use crate::operators::pointwise::{ListStep, steps};
 use crate::operators::{
     self, arithmetic, batch_norm, gate, group_norm, layer_norm, norm_statistics, pointwise, pool,
-    rows, softmax, upsample,
+    rows, shuffle, softmax, upsample,
 };
 use crate::program::{LaunchPlan, plan_reformat};
 
@@ -310,6 +310,7 @@ impl Planning<'_> {
                 }
                 rows::plan(&mut self.plan, dtype, &plan.copies)
             }
+            Plan::Shuffle(of) => shuffle::plan(&mut self.plan, dtype, &of.problem, of.layout),
             Plan::List(list) => {
                 self.residuals(list, lowered.writes)?;
                 let len = output.iter().map(|&extent| extent as u64).product();

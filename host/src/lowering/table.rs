@@ -330,6 +330,7 @@ pub(super) const TABLE: [Row; 9] = [
                 Plan::Windows(_) => Layout::Nhwc,
                 Plan::Series(ref series) => series.layout,
                 Plan::Rows(ref rows) => rows.layout,
+                Plan::Shuffle(ref shuffle) => shuffle.layout,
                 Plan::Gate(ref gate) => gate.layout(),
                 _ => Layout::Nchw,
             };

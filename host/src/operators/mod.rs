@@ -21,6 +21,7 @@ pub(crate) mod prelu;
 pub(crate) mod reduction;
 pub(crate) mod rows;
 pub(crate) mod scale;
+pub(crate) mod shuffle;
 pub(crate) mod softmax;
 pub(crate) mod upsample;
 

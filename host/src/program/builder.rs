@@ -14,8 +14,7 @@ use super::planned::{LaunchPlan, PlannedLaunch};
 use super::{Input, Launch, Place, Program, Step, Value, ValueFacts};
 use crate::device::{DType, Device, LaunchShape, Order, Stream, Tensor};
 use crate::error::Result;
-use copies::plan_copy;
-pub(crate) use copies::{channels_last, plan_dense_copy, plan_reformat};
+pub(crate) use copies::{channels_last, plan_copy, plan_dense_copy, plan_reformat};
 
 /// A program under construction.
 ///

@@ -27,7 +27,9 @@ use std::fmt;
 use op_spec::Layout;
 
 pub(crate) use arguments::{Arguments, MapOf};
-pub(crate) use builder::{ProgramBuilder, channels_last, plan_dense_copy, plan_reformat};
+pub(crate) use builder::{
+    ProgramBuilder, channels_last, plan_copy, plan_dense_copy, plan_reformat,
+};
 pub(crate) use planned::LaunchPlan;
 pub(crate) use prepared::PreparedParameters;
 pub(crate) use ready::Ready;

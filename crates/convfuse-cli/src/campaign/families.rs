@@ -95,6 +95,9 @@ pub const FAMILIES: &[Family] = &[
     Family::new("cat", cat),
     Family::new("narrow", narrow),
     Family::new("gate", gate),
+    Family::new("channel_shuffle", channel_shuffle),
+    Family::new("pixel_shuffle", pixel_shuffle),
+    Family::new("pixel_unshuffle", pixel_unshuffle),
     Family::new("group_norm", of_groups),
     Family::new("instance_norm", of_channels),
     Family::new("layer_norm", of_samples),
@@ -303,6 +306,26 @@ fn narrow(c: &mut Choices) -> Plan {
     let start = c.within(0, input[dim] - 1);
     let length = c.within(1, input[dim] - start);
     one(Layer::narrow(dim, start, length), input)
+}
+
+fn channel_shuffle(c: &mut Choices) -> Plan {
+    let (groups, of_group, dimensions) = (c.within(1, 9), c.within(1, 12), c.within(1, 3));
+    let most = [3000, 60, 14][dimensions - 1];
+    let input = shape(c, groups * of_group, dimensions, 1, most);
+    one(Layer::channel_shuffle(groups), input)
+}
+
+fn pixel_shuffle(c: &mut Choices) -> Plan {
+    let (factor, channels) = (c.within(1, 4), c.within(1, 9));
+    let input = shape(c, channels * factor * factor, 2, 1, 20);
+    one(Layer::pixel_shuffle(factor), input)
+}
+
+fn pixel_unshuffle(c: &mut Choices) -> Plan {
+    let (factor, channels) = (c.within(1, 4), c.within(1, 9));
+    let mut input = shape(c, channels, 2, 1, 20);
+    input[2..].iter_mut().for_each(|extent| *extent *= factor);
+    one(Layer::pixel_unshuffle(factor), input)
 }
 
 fn of_groups(c: &mut Choices) -> Plan {

@@ -16,7 +16,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use super::layer::Layer;
 use super::naming::Naming;
-use crate::{ArithmeticOp, InstanceNormSpec, PointwiseSpec};
+use crate::{ArithmeticOp, InstanceNormSpec, PointwiseSpec, ShuffleSpec};
 
 /// See [`Chain`](super::Chain) for an example.
 #[derive(Serialize, Deserialize)]
@@ -90,16 +90,12 @@ impl<'de> Deserialize<'de> for Layer {
                 let Some(operator) = file.next_key::<String>()? else {
                     return Err(Error::custom("a layer has no operator, expected 1"));
                 };
-                let functions = PointwiseSpec::OPERATORS;
                 let layer = if let Some(operation) = ArithmeticOp::named(&operator) {
                     file.next_value_seed(Naming(operation))
-                } else if functions.contains(&&*operator) {
-                    let function = Named {
-                        operator: Some(&operator),
-                        attributes: &mut file,
-                    };
-                    let function = MapAccessDeserializer::new(function);
-                    PointwiseSpec::deserialize(function).map(Layer::Pointwise)
+                } else if PointwiseSpec::OPERATORS.contains(&&*operator) {
+                    named(&operator, &mut file).map(Layer::Pointwise)
+                } else if ShuffleSpec::OPERATORS.contains(&&*operator) {
+                    named(&operator, &mut file).map(Layer::Shuffle)
                 } else {
                     Layer::read(&operator, &mut file)
                 };
@@ -141,6 +137,17 @@ pub(super) fn unknown<E: Error>(operator: &str) -> E {
         "unknown operator `{operator}`, expected one of `{}`",
         known.join("`, `")
     ))
+}
+
+/// Reads one of several operators whose name was read already.
+fn named<'de, T: Deserialize<'de>, A: MapAccess<'de>>(
+    operator: &str,
+    attributes: &mut A,
+) -> Result<T, A::Error> {
+    T::deserialize(MapAccessDeserializer::new(Named {
+        operator: Some(operator),
+        attributes,
+    }))
 }
 
 /// An operator whose name was read already, and its attributes.

@@ -20,8 +20,8 @@ use crate::{
     FlattenSpec, GateProblem, GroupNormProblem, InstanceNormProblem, LayerNormProblem,
     LogSoftmaxProblem, LogSoftmaxSpec, MaxPool2dProblem, MaxPool2dSpec, MaxPool3dProblem,
     MaxPool3dSpec, NarrowProblem, NarrowSpec, PointwiseProblem, PointwiseSpec, PoolProblem,
-    PreluProblem, ReductionOp, ReductionProblem, ReductionSpec, ScaleProblem, SoftmaxProblem,
-    SoftmaxSpec, SpecError, UpsampleProblem, UpsampleSpec,
+    PreluProblem, ReductionOp, ReductionProblem, ReductionSpec, ScaleProblem, ShuffleProblem,
+    ShuffleSpec, SoftmaxProblem, SoftmaxSpec, SpecError, UpsampleProblem, UpsampleSpec,
 };
 
 pub(crate) use super::flow::Flow;
@@ -155,6 +155,8 @@ pub enum ByItself {
     Narrow(NarrowProblem),
     /// A product with a factor for each channel of each sample.
     Gate(GateProblem),
+    /// Axes that are split, and their parts joined in another order.
+    Shuffle(ShuffleProblem),
 }
 
 impl ByItself {
@@ -165,6 +167,7 @@ impl ByItself {
             Self::Cat(_) => "cat",
             Self::Narrow(_) => "narrow",
             Self::Gate(_) => "gate",
+            Self::Shuffle(problem) => problem.spec.operator(),
         }
     }
 }
@@ -215,6 +218,16 @@ macro_rules! constructors {
 
 pub(crate) use constructors;
 
+macro_rules! conversions {
+    ($($From:ty => $To:ident::$Variant:ident;)+) => {$(
+        impl From<$From> for $To {
+            fn from(one: $From) -> Self {
+                Self::$Variant(one)
+            }
+        }
+    )+};
+}
+
 macro_rules! layers {
     ($(
         $(#[$doc:meta])*
@@ -245,6 +258,9 @@ macro_rules! layers {
             /// Arithmetic with a tensor. Files have it under its operation's name.
             #[serde(untagged)]
             Arithmetic(ArithmeticLayer),
+            /// A shuffle of channels or pixels. It is written down under its own name.
+            #[serde(untagged)]
+            Shuffle(ShuffleSpec),
             /// A function of single values. It is written down under its own name.
             #[serde(untagged)]
             Pointwise(PointwiseSpec),
@@ -255,8 +271,9 @@ macro_rules! layers {
             pub(super) fn operators() -> impl Iterator<Item = &'static str> {
                 let reductions = ReductionOp::ALL.iter().map(|operation| operation.name());
                 let arithmetic = ArithmeticOp::ALL.iter().map(|operation| operation.name());
-                let functions = PointwiseSpec::OPERATORS.iter().copied();
-                let others = reductions.chain(arithmetic).chain(functions);
+                let named = [ShuffleSpec::OPERATORS, PointwiseSpec::OPERATORS];
+                let named = named.into_iter().flatten().copied();
+                let others = reductions.chain(arithmetic).chain(named);
                 [$($operator),+].into_iter().chain(others)
             }
 
@@ -267,6 +284,7 @@ macro_rules! layers {
                     $(Self::$Variant(_) => $operator,)+
                     Self::Reduction(reduction) => reduction.operation.name(),
                     Self::Arithmetic(arithmetic) => arithmetic.operation.name(),
+                    Self::Shuffle(shuffle) => shuffle.operator(),
                     Self::Pointwise(function) => function.operator(),
                 }
             }
@@ -282,12 +300,13 @@ macro_rules! layers {
                     $(Self::$Variant(layer) => layer,)+
                     Self::Reduction(reduction) => reduction,
                     Self::Arithmetic(arithmetic) => arithmetic,
+                    Self::Shuffle(shuffle) => shuffle,
                     Self::Pointwise(function) => function,
                 }
             }
 
-            /// Reads the attributes of one of [`operators`](Self::operators), but for arithmetic and
-            /// pointwise functions.
+            /// Reads the attributes of one of [`operators`](Self::operators), but for arithmetic, shuffles
+            /// and pointwise functions.
             pub(super) fn read<'de, A: MapAccess<'de>>(
                 operator: &str,
                 file: &mut A,
@@ -312,6 +331,7 @@ macro_rules! layers {
             $($Variant($Problem),)+
             Reduction(ReductionProblem),
             Arithmetic(ArithmeticProblem),
+            Shuffle(ShuffleProblem),
             Pointwise(PointwiseProblem),
         }
 
@@ -322,45 +342,20 @@ macro_rules! layers {
                     $(Self::$Variant($problem) => $role,)+
                     Self::Reduction(problem) => Role::Reduction(Reduction::Axes(problem)),
                     Self::Arithmetic(problem) => problem.role(),
+                    Self::Shuffle(problem) => Role::ByItself(ByItself::Shuffle(problem)),
                     Self::Pointwise(problem) => Role::Pointwise(problem),
                 }
             }
         }
 
-        $(impl From<$Layer> for Layer {
-            fn from(layer: $Layer) -> Self {
-                Self::$Variant(layer)
-            }
-        })+
-
-        impl From<ReductionSpec> for Layer {
-            fn from(reduction: ReductionSpec) -> Self {
-                Self::Reduction(reduction)
-            }
-        }
-
-        impl From<ArithmeticProblem> for LayerProblem {
-            fn from(problem: ArithmeticProblem) -> Self {
-                Self::Arithmetic(problem)
-            }
-        }
-
-        impl From<PointwiseSpec> for Layer {
-            fn from(function: PointwiseSpec) -> Self {
-                Self::Pointwise(function)
-            }
-        }
-
-        $(impl From<$Problem> for LayerProblem {
-            fn from(problem: $Problem) -> Self {
-                Self::$Variant(problem)
-            }
-        })+
-
-        impl From<ReductionProblem> for LayerProblem {
-            fn from(problem: ReductionProblem) -> Self {
-                Self::Reduction(problem)
-            }
+        conversions! {
+            $($Layer => Layer::$Variant;)+
+            ReductionSpec => Layer::Reduction;
+            ShuffleSpec => Layer::Shuffle;
+            PointwiseSpec => Layer::Pointwise;
+            $($Problem => LayerProblem::$Variant;)+
+            ReductionProblem => LayerProblem::Reduction;
+            ArithmeticProblem => LayerProblem::Arithmetic;
         }
     };
 }

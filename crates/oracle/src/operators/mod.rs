@@ -27,6 +27,7 @@ pub mod pool;
 pub mod prelu;
 pub mod reduction;
 pub mod scale;
+pub mod shuffle;
 pub mod softmax;
 pub mod upsample;
 
@@ -40,6 +41,7 @@ pub(crate) fn of(layer: &LayerProblem) -> &dyn Operator {
         LayerProblem::Cat(problem) => problem,
         LayerProblem::Gate(problem) => problem,
         LayerProblem::Narrow(problem) => problem,
+        LayerProblem::Shuffle(problem) => problem,
         LayerProblem::Conv1d(problem) => problem,
         LayerProblem::Conv2d(problem) => problem,
         LayerProblem::Conv3d(problem) => problem,
@@ -88,6 +90,9 @@ const CASES: &[Cases] = &[
     cat::CASES,
     narrow::CASES,
     gate::CASES,
+    shuffle::CHANNEL_SHUFFLE,
+    shuffle::PIXEL_SHUFFLE,
+    shuffle::PIXEL_UNSHUFFLE,
     group_norm::CASES,
     instance_norm::CASES,
     layer_norm::CASES,

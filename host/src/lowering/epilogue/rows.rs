@@ -1,8 +1,8 @@
-//! Plans of layers that pass values on: copies of parts of rows.
+//! Plans of layers that pass values on: copies of parts of rows, and of split axes.
 
 use launch_config::copy_rows::{RowsGeometry, RowsOf};
 use op_spec::graph::{ByItself, NormalForm, Operand};
-use op_spec::{AxisShape, Layout};
+use op_spec::{AxisShape, Layout, ShuffleProblem};
 
 use crate::lowering::region::Region;
 
@@ -27,7 +27,7 @@ impl Rows {
         let (shape, dim) = match by_itself {
             ByItself::Cat(problem) => (problem.shape, problem.dim),
             ByItself::Narrow(problem) => (problem.shape, problem.spec.dim),
-            ByItself::Flatten | ByItself::Gate(_) => return None,
+            ByItself::Flatten | ByItself::Gate(_) | ByItself::Shuffle(_) => return None,
         };
         let layout = match region.is_dense_nhwc() && dim == 1 {
             true => Layout::Nhwc,
@@ -66,6 +66,35 @@ impl Rows {
             layout,
             copies,
             output: region.output_of(layer).to_vec(),
+        })
+    }
+}
+
+/// A shuffle of channels or pixels, in the layout of its input.
+#[derive(Debug, Clone)]
+pub(in crate::lowering) struct Shuffle {
+    pub(in crate::lowering) problem: ShuffleProblem,
+    /// The layout of input and output.
+    pub(in crate::lowering) layout: Layout,
+    /// Shape of the output.
+    pub(in crate::lowering) output: Vec<usize>,
+}
+
+impl Shuffle {
+    /// The plan for a form, if it is of this kind.
+    pub(in crate::lowering) fn of(region: &Region<'_>, form: &NormalForm) -> Option<Shuffle> {
+        let (layer, ByItself::Shuffle(problem)) = form.by_itself? else {
+            return None;
+        };
+        let layout = match region.is_dense_nhwc() {
+            true => Layout::Nhwc,
+            false => Layout::Nchw,
+        };
+        let output = region.output_of(layer).to_vec();
+        Some(Shuffle {
+            problem,
+            layout,
+            output,
         })
     }
 }

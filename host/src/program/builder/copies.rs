@@ -47,12 +47,8 @@ impl ProgramBuilder {
         }
         let dense = self.in_order(x)?;
         let (shape, dtype) = (self.shape(x).to_vec(), self.dtype(x));
-        let geometry = copy_geometry(&with_channels_last(&shape)?, 0)?;
-        let y = self.tensor_as(&shape, dtype, wanted)?;
-        let (kernel, shape) = self.next(&COPY_STRIDED);
-        // SAFETY: the geometry is that of `dense`, seen with the channels as the last axis; `y` has as many
-        // elements, in the sequence of those axes.
-        unsafe { self.launch(kernel, shape, (dense, y, geometry)) };
+        let seen = with_channels_last(&shape)?;
+        let y = self.copied_as(dense, &seen, dtype, &shape, wanted)?;
         self.values[x.0].nhwc = Some(y);
         Ok(y)
     }
@@ -81,10 +77,25 @@ impl ProgramBuilder {
     /// Appends the launch that makes a dense copy of `x` as `dtype`.
     pub(crate) fn copied(&mut self, x: Value, dtype: DType) -> Result<Value> {
         let ValueFacts { shape, order, .. } = &self.values[x.0];
-        let (geometry, shape) = (copy_geometry(order, shape.iter().product())?, shape.clone());
-        let y = self.tensor(&shape, dtype)?;
+        let (shape, order) = (shape.clone(), *order);
+        self.copied_as(x, &order, dtype, &shape, Order::Dense)
+    }
+
+    /// Appends the launch that copies `x`, as it is `seen` in an order of its own memory, row-major to the
+    /// memory of a tensor of as many elements that has this type, shape and order.
+    pub(crate) fn copied_as(
+        &mut self,
+        x: Value,
+        seen: &Order,
+        dtype: DType,
+        shape: &[usize],
+        order: Order,
+    ) -> Result<Value> {
+        let geometry = copy_geometry(seen, shape.iter().product())?;
+        let y = self.tensor_as(shape, dtype, order)?;
         let (kernel, shape) = self.next(&COPY_STRIDED);
-        // SAFETY: `x` has its order, whose memory thus has what the geometry says; `y` has as many elements.
+        // SAFETY: `seen` is an order of what `x` has in memory, which thus has what the geometry says; `y`
+        // has as many elements.
         unsafe { self.launch(kernel, shape, (x, y, geometry)) };
         Ok(y)
     }
@@ -126,7 +137,10 @@ pub(crate) fn channels_last(extents: [usize; 3]) -> Result<CopyGeometry> {
 
 /// Plans the launch that copies a tensor of layout `order`, and of `len` elements if it is dense, from the
 /// first of two element types to the second.
-pub(super) fn plan_copy(
+///
+/// # Errors
+/// [`TooManyBlocks`](crate::Error::TooManyBlocks)
+pub(crate) fn plan_copy(
     plan: &mut LaunchPlan,
     order: &Order,
     len: usize,

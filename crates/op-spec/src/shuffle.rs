@@ -1,0 +1,243 @@
+//! Shuffles of channels and pixels: axes are split, and their parts joined in another order.
+
+use crate::error::{Quantity, RankRule, SpecError, at_least_one};
+use crate::layout::Layout;
+use crate::shape::elements;
+
+/// A shuffle of channels or pixels, with PyTorch's attributes.
+///
+/// *Numerics*: none; every value is passed on as it is, NaN among them.
+///
+/// ```
+/// # mod convfuse { pub use op_spec as spec; }
+/// use convfuse::spec::ShuffleSpec;
+///
+/// let problem = ShuffleSpec::PixelShuffle { upscale_factor: 3 }.problem(&[2, 18, 5, 7])?;
+/// assert_eq!(problem.extents, [2, 2, 3, 3, 5, 7]);
+/// # Ok::<(), op_spec::SpecError>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(
+    feature = "graph",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(
+        rename_all = "snake_case",
+        deny_unknown_fields,
+        expecting = "an object of attributes"
+    )
+)]
+#[non_exhaustive]
+pub enum ShuffleSpec {
+    /// The channels of all groups in turn: `(n, groups * c, ..)` to `(n, c * groups, ..)`, with at least one
+    /// spatial axis; see
+    /// [`torch.nn.ChannelShuffle`](https://docs.pytorch.org/docs/stable/generated/torch.nn.ChannelShuffle.html).
+    ChannelShuffle {
+        /// Into how many groups the channels are divided.
+        groups: usize,
+    },
+    /// Channels as blocks of `r = upscale_factor` by `r` pixels: `(n, c * r * r, h, w)` to
+    /// `(n, c, h * r, w * r)`; see
+    /// [`torch.nn.PixelShuffle`](https://docs.pytorch.org/docs/stable/generated/torch.nn.PixelShuffle.html).
+    PixelShuffle {
+        /// Rows and columns of a block.
+        upscale_factor: usize,
+    },
+    /// Blocks of `r = downscale_factor` by `r` pixels as channels: `(n, c, h * r, w * r)` to
+    /// `(n, c * r * r, h, w)`; see
+    /// [`torch.nn.PixelUnshuffle`](https://docs.pytorch.org/docs/stable/generated/torch.nn.PixelUnshuffle.html).
+    PixelUnshuffle {
+        /// Rows and columns of a block.
+        downscale_factor: usize,
+    },
+}
+
+impl ShuffleSpec {
+    /// The names of all shuffles.
+    #[cfg(feature = "graph")]
+    pub(crate) const OPERATORS: &[&str] = &["channel_shuffle", "pixel_shuffle", "pixel_unshuffle"];
+
+    /// The operator's name.
+    #[must_use]
+    pub const fn operator(&self) -> &'static str {
+        match self {
+            Self::ChannelShuffle { .. } => "channel_shuffle",
+            Self::PixelShuffle { .. } => "pixel_shuffle",
+            Self::PixelUnshuffle { .. } => "pixel_unshuffle",
+        }
+    }
+
+    /// Checks the shape of the input. An empty batch is accepted.
+    ///
+    /// # Errors
+    /// An attribute of 0; another rank than 4, of a channel shuffle under 3; channels, of the pixel unshuffle
+    /// rows or columns, that cannot be divided; more elements than can be counted.
+    pub fn problem(&self, input: &[usize]) -> Result<ShuffleProblem, SpecError> {
+        let operator = self.operator();
+        let rank = |rule| SpecError::Rank {
+            operator,
+            tensor: "input",
+            actual: input.len(),
+            rule,
+        };
+        elements(operator, "input", input)?;
+        let (extents, output) = match (*self, input) {
+            (Self::ChannelShuffle { groups }, &[n, c, ref spatial @ ..]) if !spatial.is_empty() => {
+                self.channels(c)?;
+                let spatial = spatial.iter().product();
+                ([n, groups, c / groups, 1, 1, spatial], [n, c, 1, spatial])
+            }
+            (Self::ChannelShuffle { .. }, _) => return Err(rank(RankRule::AtLeast(3))),
+            (Self::PixelShuffle { upscale_factor: r }, &[n, c, h, w]) => {
+                let c = self.channels(c)?;
+                let [rows, columns] = [h, w].map(|extent| extent.saturating_mul(r));
+                ([n, c, r, r, h, w], [n, c, rows, columns])
+            }
+            (Self::PixelUnshuffle { downscale_factor }, &[n, c, h, w]) => {
+                let (r, channels) = (downscale_factor, self.channels(c)?);
+                let attribute = "downscale_factor";
+                let h = self.divided(("input's height", h), (attribute, r))?;
+                let w = self.divided(("input's width", w), (attribute, r))?;
+                ([n, c, r, r, h, w], [n, channels, h, w])
+            }
+            _ => return Err(rank(RankRule::Exactly(4))),
+        };
+        elements(operator, "output", &output)?;
+        Ok(ShuffleProblem {
+            spec: *self,
+            extents,
+        })
+    }
+
+    /// The channels of the output, where the input has so many.
+    fn channels(&self, channels: usize) -> Result<usize, SpecError> {
+        let (attribute, factor) = match *self {
+            Self::ChannelShuffle { groups } => ("groups", groups),
+            Self::PixelShuffle { upscale_factor } => ("upscale_factor", upscale_factor),
+            Self::PixelUnshuffle { downscale_factor } => ("downscale_factor", downscale_factor),
+        };
+        let operator = self.operator();
+        at_least_one(operator, Quantity::scalar(attribute), factor)?;
+        let channels = ("channels", channels);
+        match self {
+            Self::ChannelShuffle { .. } => {
+                let of_group = self.divided(channels, (attribute, factor))?;
+                Ok(of_group * factor)
+            }
+            Self::PixelShuffle { .. } => {
+                let pixels = factor.saturating_mul(factor);
+                self.divided(channels, ("upscale_factor squared", pixels))
+            }
+            Self::PixelUnshuffle { .. } => {
+                elements(operator, "output", &[channels.1, factor, factor])
+            }
+        }
+    }
+
+    /// A quantity divided by another one, both with their names.
+    fn divided(
+        &self,
+        (quantity, actual): (&'static str, usize),
+        (divisor_name, divisor): (&'static str, usize),
+    ) -> Result<usize, SpecError> {
+        match actual.is_multiple_of(divisor) {
+            true => Ok(actual / divisor),
+            false => Err(SpecError::NotMultiple {
+                operator: self.operator(),
+                quantity,
+                actual,
+                divisor_name,
+                divisor,
+            }),
+        }
+    }
+}
+
+/// A shuffle of an input that it takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ShuffleProblem {
+    /// The shuffle.
+    pub spec: ShuffleSpec,
+    /// What the axes are split into: `(n, c, r, r, h, w)` for pixels, `(n, groups, c, 1, 1, spatial)` for
+    /// channels.
+    pub extents: [usize; 6],
+}
+
+impl ShuffleProblem {
+    /// The axes of the input and those of the output, outermost first as they lie densely in this layout:
+    /// each an index into [`extents`](Self::extents).
+    #[must_use]
+    pub fn axes(&self, layout: Layout) -> [[usize; 6]; 2] {
+        // In NCHW, and how many of them are channels.
+        let split = ([0, 1, 2, 3, 4, 5], 3);
+        let pixels = ([0, 1, 4, 2, 5, 3], 1);
+        let sides = match self.spec {
+            ShuffleSpec::ChannelShuffle { .. } => [split, ([0, 2, 1, 3, 4, 5], 3)],
+            ShuffleSpec::PixelShuffle { .. } => [split, pixels],
+            ShuffleSpec::PixelUnshuffle { .. } => [pixels, split],
+        };
+        sides.map(|(mut axes, channels)| {
+            if layout == Layout::Nhwc {
+                axes[1..].rotate_left(channels);
+            }
+            axes
+        })
+    }
+
+    /// Product of the extents.
+    #[must_use]
+    pub fn elements(&self) -> usize {
+        match self.extents.contains(&0) {
+            true => 0,
+            false => self.extents.iter().product(),
+        }
+    }
+}
+
+#[cfg(feature = "graph")]
+mod layer {
+    use alloc::vec;
+    use alloc::vec::Vec;
+
+    use super::ShuffleSpec;
+    use crate::error::SpecError;
+    use crate::graph::Layer;
+    use crate::graph::layer::{GraphLayer, LayerProblem, constructors};
+
+    constructors! {
+        /// The channels of so many groups in turn; see [`ShuffleSpec::ChannelShuffle`].
+        channel_shuffle(groups: usize) = Layer::Shuffle(ShuffleSpec::ChannelShuffle { groups });
+        /// Channels as blocks of pixels; see [`ShuffleSpec::PixelShuffle`].
+        pixel_shuffle(upscale_factor: usize) = Layer::Shuffle(ShuffleSpec::PixelShuffle { upscale_factor });
+        /// Blocks of pixels as channels; see [`ShuffleSpec::PixelUnshuffle`].
+        pixel_unshuffle(downscale_factor: usize) = Layer::Shuffle(ShuffleSpec::PixelUnshuffle { downscale_factor });
+    }
+
+    impl GraphLayer for ShuffleSpec {
+        fn dimensions(&self) -> Option<usize> {
+            match self {
+                Self::ChannelShuffle { .. } => None,
+                Self::PixelShuffle { .. } | Self::PixelUnshuffle { .. } => Some(2),
+            }
+        }
+
+        fn needs_batch(&self) -> bool {
+            self.dimensions().is_none()
+        }
+
+        fn check(&self, channels: usize) -> Result<Option<usize>, SpecError> {
+            self.channels(channels).map(Some)
+        }
+
+        fn problem(&self, input: &[usize]) -> Result<(LayerProblem, Vec<usize>), SpecError> {
+            let problem = ShuffleSpec::problem(self, input)?;
+            let [n, c, r, _, h, w] = problem.extents;
+            let output = match self {
+                Self::ChannelShuffle { .. } => input.to_vec(),
+                Self::PixelShuffle { .. } => vec![n, c, h * r, w * r],
+                Self::PixelUnshuffle { .. } => vec![n, c * r * r, h, w],
+            };
+            Ok((LayerProblem::Shuffle(problem), output))
+        }
+    }
+}

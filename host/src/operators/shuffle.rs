@@ -1,0 +1,44 @@
+//! Shuffles of channels and pixels: one copy each, of split axes in another sequence.
+
+use op_spec::Layout;
+
+use crate::device::{DType, Order};
+use crate::error::Result;
+use crate::program::{LaunchPlan, ProgramBuilder, Value, plan_copy};
+use crate::spec::ShuffleProblem;
+
+/// Plans the launch for a dense input in this layout.
+///
+/// # Errors
+/// [`TooManyBlocks`](crate::Error::TooManyBlocks)
+pub(crate) fn plan(
+    plan: &mut LaunchPlan,
+    dtype: DType,
+    problem: &ShuffleProblem,
+    layout: Layout,
+) -> Result<()> {
+    let seen = seen(problem, layout)?;
+    plan_copy(plan, &seen, problem.elements(), [dtype; 2])
+}
+
+/// Appends the shuffle of `x`, which lies densely in this layout, to an output of this shape and the same
+/// layout.
+pub(crate) fn append(
+    program: &mut ProgramBuilder,
+    x: Value,
+    problem: &ShuffleProblem,
+    layout: Layout,
+    output: &[usize],
+) -> Result<Value> {
+    let order = Order::of_layout(output, layout)?;
+    let seen = seen(problem, layout)?;
+    program.copied_as(x, &seen, program.dtype(x), output, order)
+}
+
+/// The order of the input where its axes are seen in the sequence in which the output has them in memory.
+fn seen(problem: &ShuffleProblem, layout: Layout) -> Result<Order> {
+    let [input, output] = problem.axes(layout);
+    let place = |axis: usize| output.iter().position(|&other| other == axis);
+    let places = input.map(|axis| place(axis).expect("both have all axes"));
+    Order::of_axes(&output.map(|axis| problem.extents[axis]), &places)
+}
