@@ -1,4 +1,5 @@
-//! Networks with skips that are concatenated, with upsampling and with several outputs.
+//! Networks with skips that are concatenated, with upsampling and with several outputs, and those of
+//! `examples/networks`.
 
 use convfuse::graph::{Graph, Layer};
 use convfuse::spec::{Layout, UpsampleMode, UpsampleSpec};
@@ -73,27 +74,58 @@ fn case(output: &str) -> Case {
     Case::of_graph("networks/unet", unet(output, 8), &INPUT).shifted(-0.5)
 }
 
+/// A file of `examples/networks`.
+macro_rules! file {
+    ($name:literal, $input:expr) => {{
+        let text = include_str!(concat!("../examples/networks/", $name, ".json"));
+        let graph: Graph = serde_json::from_str(text).expect("a network");
+        Case::of_graph(concat!("networks/", $name), graph, &$input).shifted(-0.5)
+    }};
+}
+
+/// The pyramid with each output as the first one.
+fn pyramid(output: &str) -> Case {
+    let mut case = file!("pyramid", [1, 3, 16, 16]);
+    let mut file = serde_json::to_value(&case.graph).expect("a network");
+    let names = ["smooth1", "smooth2", "smooth3"];
+    file["outputs"] = names.into_iter().filter(|&name| name != output).collect();
+    file["output"] = output.into();
+    case.graph = serde_json::from_value(file).expect("a network");
+    case
+}
+
 pub(crate) fn cases() -> Vec<Case> {
-    vec![case("mask")]
+    vec![
+        case("mask"),
+        file!("resnet", [1, 3, 9, 12]),
+        pyramid("smooth1"),
+        file!("vae_decoder", [1, 4, 2, 3]),
+    ]
 }
 
 /// All outputs are what the reference gives, also of a plan, whose intermediate values share memory.
 fn outputs(backend: Backend) -> Outcome {
+    outputs_of(backend, "mask", case)?;
+    outputs_of(backend, "smooth1", pyramid)
+}
+
+/// Of a network as cases with each output as the first one, beginning with this.
+fn outputs_of(backend: Backend, first: &str, of: fn(&str) -> Case) -> Outcome {
     let stream = backend.stream()?;
-    let case = case("mask");
+    let case = of(first);
     let (_, precision) = DTYPES[0];
     let model = chains::model(&stream, &case, DType::F32)?;
     let x = Tensor::from_array(&stream, &case.x)?;
     let all = model.forward_all(&x, &Options::default())?;
     assert!(bits(&model.forward(&x)?.to_array::<f32>()?) == bits(&all[0].to_array::<f32>()?));
-    let mut plan = model.plan(&stream, &INPUT, &Options::default())?;
+    let mut plan = model.plan(&stream, case.x.shape(), &Options::default())?;
     let mut planned = plan.outputs()?;
     plan.execute_all(&x, &mut planned)?;
     let graph = model.graph();
     assert_eq!(all.len(), graph.outputs().len());
     for ((&layer, y), planned) in graph.outputs().iter().zip(&all).zip(&planned) {
         let (name, y) = (graph.name_of(layer), y.to_array::<f32>()?);
-        let expected = self::case(name).expected(&precision)?;
+        let expected = of(name).expected(&precision)?;
         expected
             .check(y.view())
             .map_err(|error| format!("{name}: {error}"))?;
@@ -103,7 +135,8 @@ fn outputs(backend: Backend) -> Outcome {
         );
     }
     let refused = plan.execute(&x, &mut planned[0]).unwrap_err();
-    assert_eq!(refused.to_string(), "plan: there are 1 outputs, must be 4");
+    let words = format!("plan: there are 1 outputs, must be {}", all.len());
+    assert_eq!(refused.to_string(), words);
     // Arrays are those of the first output.
     let y = model.forward_array(&case.x)?;
     assert!(bits(&y) == bits(&all[0].to_array::<f32>()?));
