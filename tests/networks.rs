@@ -1,4 +1,5 @@
-//! Networks with skips that are concatenated, with upsampling and with several outputs.
+//! Networks with skips that are concatenated, with upsampling and with several outputs, and those of
+//! `examples/networks`.
 
 use convfuse::graph::{Graph, Layer};
 use convfuse::spec::{Layout, UpsampleMode, UpsampleSpec};
@@ -72,20 +73,38 @@ fn case() -> Case {
     Case::of_graph("networks/unet", unet(8), &INPUT).shifted(-0.5)
 }
 
+/// A file of `examples/networks`.
+macro_rules! file {
+    ($name:literal, $input:expr) => {{
+        let text = include_str!(concat!("../examples/networks/", $name, ".json"));
+        let graph: Graph = serde_json::from_str(text).expect("a network");
+        Case::of_graph(concat!("networks/", $name), graph, &$input).shifted(-0.5)
+    }};
+}
+
 pub(crate) fn cases() -> Vec<Case> {
-    vec![case()]
+    vec![
+        case(),
+        file!("resnet", [1, 3, 9, 12]),
+        file!("pyramid", [1, 3, 16, 16]),
+        file!("vae_decoder", [1, 4, 2, 3]),
+    ]
 }
 
 /// All outputs are what the reference gives, also of a plan, whose intermediate values share memory.
 fn outputs(backend: Backend) -> Outcome {
+    outputs_of(backend, &case())?;
+    outputs_of(backend, &file!("pyramid", [1, 3, 16, 16]))
+}
+
+fn outputs_of(backend: Backend, case: &Case) -> Outcome {
     let stream = backend.stream()?;
-    let case = case();
     let (_, precision) = DTYPES[0];
-    let model = chains::model(&stream, &case, DType::F32)?;
+    let model = chains::model(&stream, case, DType::F32)?;
     let x = Tensor::from_array(&stream, &case.x)?;
     let all = model.forward_all(&x, &Options::default())?;
     assert!(bits(&model.forward(&x)?.to_array::<f32>()?) == bits(&all[0].to_array::<f32>()?));
-    let mut plan = model.plan(&stream, &INPUT, &Options::default())?;
+    let mut plan = model.plan(&stream, case.x.shape(), &Options::default())?;
     let mut planned = plan.outputs()?;
     plan.execute_all(&x, &mut planned)?;
     let graph = model.graph();
@@ -101,7 +120,8 @@ fn outputs(backend: Backend) -> Outcome {
         );
     }
     let refused = plan.execute(&x, &mut planned[0]).unwrap_err();
-    assert_eq!(refused.to_string(), "plan: there are 1 outputs, must be 4");
+    let words = format!("plan: there are 1 outputs, must be {}", all.len());
+    assert_eq!(refused.to_string(), words);
     // Arrays are those of the first output.
     let y = model.forward_array(&case.x)?;
     assert!(bits(&y) == bits(&all[0].to_array::<f32>()?));
@@ -164,7 +184,7 @@ fn channels_last(_: Backend) -> Outcome {
 fn captured(backend: Backend) -> Outcome {
     let stream = backend.stream()?;
     let case = case();
-    let model = chains::model(&stream, &case, DType::F32)?;
+    let model = chains::model(&stream, case, DType::F32)?;
     let x = Tensor::from_array(&stream, &case.x)?;
     let all = model.forward_all(&x, &Options::default())?;
     let plan = model.plan(&stream, &INPUT, &Options::default())?;

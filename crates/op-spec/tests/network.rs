@@ -219,12 +219,16 @@ fn the_guides_example_is_a_network_that_the_schema_takes() {
 
 #[test]
 fn the_schema_takes_every_network_of_the_repository() {
-    let files = ["examples/networks/resnet.json", "tests/corpus/network.json"];
-    let shapes: [&[usize]; 2] = [&[2, 10], &[2, 6, 4, 4]];
-    for (file, output) in files.into_iter().zip(shapes) {
+    let files: [(&str, &[usize]); 4] = [
+        ("examples/networks/pyramid.json", &[2, 16, 4, 8]),
+        ("examples/networks/resnet.json", &[2, 10]),
+        ("examples/networks/vae_decoder.json", &[2, 3, 64, 128]),
+        ("tests/corpus/network.json", &[2, 6, 8, 16]),
+    ];
+    for (file, output) in files {
         let file: Value = serde_json::from_str(&file_of_repository(file)).unwrap();
         let graph: Graph = serde_json::from_value(file.clone()).unwrap();
-        let problem = graph.problem(&[2, graph.in_channels(), 8, 7]).unwrap();
+        let problem = graph.problem(&[2, graph.in_channels(), 16, 32]).unwrap();
         assert_eq!(problem.output_shape(), output);
         with_validator(|schema| assert!(schema.is_valid(&file)));
     }

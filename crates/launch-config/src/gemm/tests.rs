@@ -116,7 +116,11 @@ fn few_channels_become_lines_of_whole_vectors() {
     // Steps of less than 2^32 elements, and of more.
     let of = conv([2, 3, 20, 40], 24, 3);
     let filters = |stride_w| {
-        let few = FewChannels::of(&ConvGeometry { stride_w, q: 1, ..of });
+        let few = FewChannels::of(&ConvGeometry {
+            stride_w,
+            q: 1,
+            ..of
+        });
         let few = few.expect("few vectors").expect("3 channels");
         (few.conv.group_c, few.conv.s)
     };
