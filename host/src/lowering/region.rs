@@ -217,8 +217,8 @@ pub struct RegionFacts {
     pub bytes: u64,
     /// Operations of its convolutions.
     pub flop: u64,
-    /// The least time that the device allows for these by its data sheet, without what a launch takes. Nothing where
-    /// its rates are not known.
+    /// The least time that the device allows for these by its data sheet, without what a launch takes.
+    /// Nothing where its rates are not known.
     pub least_s: Option<f64>,
     /// The rows that were asked, from top to bottom. Those for other layers are left out.
     pub considered: Vec<Considered>,

@@ -314,10 +314,10 @@ impl Program {
         Ok(())
     }
 
-    /// Queues the launches, and calls `before` in front of each. Inputs and outputs match the program; inputs and
-    /// parameters were written in the order of `stream`; outputs and workspace belong to `stream`, and no other
-    /// work uses them. Without a workspace, every intermediate value has an allocation of its own during its live
-    /// range.
+    /// Queues the launches, and calls `before` in front of each. Inputs and outputs match the program; inputs
+    /// and parameters were written in the order of `stream`; outputs and workspace belong to `stream`, and no
+    /// other work uses them. Without a workspace, every intermediate value has an allocation of its own
+    /// during its live range.
     fn launch(
         &self,
         stream: &Stream,

@@ -113,8 +113,8 @@ impl Run {
         }
     }
 
-    /// The variants of a check `what` that run, where they differ in arithmetic and hardly in what is accessed
-    /// when: all in natural order, and one in a shuffled order, not the same for every check.
+    /// The variants of a check `what` that run, where they differ in arithmetic and hardly in what is
+    /// accessed when: all in natural order, and one in a shuffled order, not the same for every check.
     pub(crate) fn variants<'a, V>(&self, what: &str, all: &'a [V]) -> &'a [V] {
         match (self.seed, all.len()) {
             (None, _) | (_, 0) => all,
