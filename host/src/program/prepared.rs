@@ -65,6 +65,16 @@ impl<L: PartialEq> PreparedParameters<L> {
         known.push((layout, handles));
         Ok(prepared)
     }
+
+    /// The keys that were asked for, but for those whose tensors were gone when another was prepared.
+    #[cfg(test)]
+    pub(crate) fn keys(&self) -> Vec<L>
+    where
+        L: Clone,
+    {
+        let known = lock(&self.0);
+        known.iter().map(|(key, _)| key.clone()).collect()
+    }
 }
 
 #[cfg(test)]
