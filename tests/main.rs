@@ -48,6 +48,7 @@ mod prelu;
 mod properties;
 mod refusals;
 mod repeats;
+mod sequences;
 mod series;
 mod streams;
 
@@ -93,6 +94,7 @@ fn main() {
         properties::trials(),
         refusals::trials(),
         repeats::trials(),
+        sequences::trials(),
         streams::trials(),
     ];
     let trials: Vec<Trial> = (longest.into_iter().flatten())

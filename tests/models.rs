@@ -2,13 +2,11 @@
 
 use convfuse::graph::Parameter;
 use convfuse::graph::presets::KernelBench85;
-use convfuse::model::{Precision, Strategy};
+use convfuse::model::Strategy;
 use convfuse::spec::GroupNormSpec;
-use convfuse::{
-    Counts, DType, Error, Model, Options, Parameters, ParametersError, Stream, Tensor, data,
-};
+use convfuse::{Counts, DType, Error, Model, Parameters, ParametersError, Stream, Tensor, data};
 use libtest_mimic::Trial;
-use ndarray::{ArrayD, IxDyn};
+use ndarray::ArrayD;
 
 use crate::backend::{Backend, Outcome};
 use crate::chains::{preset_79, preset_85, presets};
@@ -31,10 +29,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     trials.extend(Backend::trials(
         &Backend::KERNELS,
         "models",
-        &[
-            (name, fusing_pays),
-            ("keep_apart_what_options_ask_for", options_apart),
-        ],
+        &[(name, fusing_pays)],
     ));
     trials
 }
@@ -110,45 +105,6 @@ fn inputs(backend: Backend) -> Outcome {
         forward(&[1, 3, 12, 12], DType::F16),
         "model: input is f16, must be f32",
     )
-}
-
-/// An output, and the bytes of a plan's workspace.
-fn given(model: &Model, x: &Tensor, options: &Options) -> convfuse::Result<(ArrayD<f32>, u64)> {
-    let plan = model.plan(model.stream(), x.shape(), options)?;
-    let y = model.forward_with(x, options)?.to_array()?;
-    Ok((y, plan.workspace_bytes()))
-}
-
-/// A model keeps programs and prepared parameters apart by options and shapes: its results equal those of a
-/// fresh model, in either order, on a shape for a one-launch kernel and on another.
-fn options_apart(backend: Backend) -> Outcome {
-    let stream = backend.stream()?;
-    let fast = Options::default().precision(Precision::Fast);
-    let unfused = Strategy::all(&preset_85().chain)[0].options();
-    let ways = [
-        Options::default(),
-        fast.clone(),
-        fast.batch_invariant(false),
-        unfused,
-    ];
-    let chain = preset_85().chain;
-    let mut asked = Vec::new();
-    for shape in [[1, 8, 10, 128], [1, 8, 7, 9]] {
-        let x = Tensor::from_array(&stream, &data::fill(1, IxDyn(&shape)))?;
-        for options in &ways {
-            let fresh = Model::init(&stream, &chain, 1)?;
-            asked.push((x.clone(), options, given(&fresh, &x, options)?));
-        }
-    }
-    let (there, back) = (asked.iter(), asked.iter().rev());
-    for asked in [there.collect::<Vec<_>>(), back.collect()] {
-        let model = Model::init(&stream, &chain, 1)?;
-        for (x, options, wanted) in asked {
-            let is_same = given(&model, x, options)? == *wanted;
-            assert!(is_same, "{:?}, {options:?}", x.shape());
-        }
-    }
-    Ok(())
 }
 
 /// What is done to the values of parameters.

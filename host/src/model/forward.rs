@@ -368,6 +368,12 @@ impl Model {
         }
     }
 
+    /// Parameters as fused kernels take them.
+    #[cfg(test)]
+    pub(super) fn preparations(&self) -> &Preparations {
+        &self.shared.preparations
+    }
+
     fn query<'a>(
         &'a self,
         problem: &'a GraphProblem,

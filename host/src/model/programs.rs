@@ -248,6 +248,9 @@ impl Programs {
 }
 
 #[cfg(test)]
+mod sequences;
+
+#[cfg(test)]
 mod tests {
     use std::sync::Barrier;
     use std::sync::atomic::{AtomicUsize, Ordering};

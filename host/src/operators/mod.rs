@@ -34,6 +34,8 @@ use crate::error::Result;
 use crate::graph::LayerProblem;
 use crate::program::{LaunchPlan, ProgramBuilder, Value, plan_dense_copy};
 
+#[cfg(test)]
+pub(crate) use fused::Preparation;
 pub(crate) use fused::{ConvolutionParameters, Convolved, Preparations, implicit_gemm};
 pub(crate) use launching::Affine;
 pub(crate) use precision::{FusedOptions, Precision};

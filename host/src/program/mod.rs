@@ -165,6 +165,12 @@ impl Program {
         !self.parameters.is_empty()
     }
 
+    /// Parameters that are the same tensors in every run.
+    #[cfg(test)]
+    pub(crate) fn parameters(&self) -> &[Tensor] {
+        &self.parameters
+    }
+
     /// A workspace for runs on `stream`.
     pub(crate) fn workspace(&self, stream: &Stream) -> Result<Tensor> {
         let word = DType::F32.size() as u64;

@@ -7,7 +7,31 @@ use crate::sync::{Mutex, lock};
 /// Prepared parameters that the programs of a model share, by key. This map holds weak handles, so the last
 /// program that uses a key's tensors frees them.
 #[derive(Debug)]
-pub(crate) struct PreparedParameters<L>(Mutex<Vec<(L, Vec<WeakTensor>)>>);
+pub(crate) struct PreparedParameters<L>(Mutex<Vec<(L, Vec<Handle>)>>);
+
+/// A handle of a prepared tensor.
+#[derive(Debug)]
+enum Handle {
+    Weak(WeakTensor),
+    /// One without elements, which no program need hold, since no launch reads it.
+    Empty(Tensor),
+}
+
+impl Handle {
+    fn of(tensor: &Tensor) -> Self {
+        match tensor.is_empty() {
+            true => Self::Empty(tensor.clone()),
+            false => Self::Weak(tensor.downgrade()),
+        }
+    }
+
+    fn upgrade(&self) -> Option<Tensor> {
+        match self {
+            Self::Weak(weak) => weak.upgrade(),
+            Self::Empty(tensor) => Some(tensor.clone()),
+        }
+    }
+}
 
 impl<L> Default for PreparedParameters<L> {
     fn default() -> Self {
@@ -25,8 +49,8 @@ impl<L: PartialEq> PreparedParameters<L> {
         // Held while `prepare` queues its launches, so that two threads do not both prepare.
         let mut known = lock(&self.0);
         let mut found = None;
-        known.retain(|(other, weak)| {
-            let tensors: Option<Vec<Tensor>> = weak.iter().map(WeakTensor::upgrade).collect();
+        known.retain(|(other, handles)| {
+            let tensors: Option<Vec<Tensor>> = handles.iter().map(Handle::upgrade).collect();
             let is_there = tensors.is_some();
             if *other == layout {
                 found = tensors;
@@ -37,8 +61,46 @@ impl<L: PartialEq> PreparedParameters<L> {
             return Ok(found);
         }
         let prepared = prepare()?;
-        let weak = prepared.iter().map(Tensor::downgrade).collect();
-        known.push((layout, weak));
+        let handles = prepared.iter().map(Handle::of).collect();
+        known.push((layout, handles));
         Ok(prepared)
+    }
+
+    /// The keys that were asked for, but for those whose tensors were gone when another was prepared.
+    #[cfg(test)]
+    pub(crate) fn keys(&self) -> Vec<L>
+    where
+        L: Clone,
+    {
+        let known = lock(&self.0);
+        known.iter().map(|(key, _)| key.clone()).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::{DType, Device};
+
+    /// A program keeps tensors that its launches read, which one without elements is not among.
+    #[test]
+    fn what_has_no_elements_is_there_as_long_as_what_was_prepared_with_it() {
+        let stream = Device::cpu().stream().unwrap();
+        let known = PreparedParameters::default();
+        let get = |key, prepares: &mut usize| {
+            let tensors = known.get(key, || {
+                *prepares += 1;
+                let tensor = |len| Tensor::zeros(&stream, &[len], DType::F32);
+                Ok(vec![tensor(3)?, tensor(0)?])
+            });
+            tensors.unwrap().remove(0)
+        };
+        let mut prepares = 0;
+        let kept = get(1, &mut prepares);
+        drop(get(1, &mut prepares));
+        assert_eq!(prepares, 1);
+        drop(kept);
+        drop(get(1, &mut prepares));
+        assert_eq!(prepares, 2);
     }
 }

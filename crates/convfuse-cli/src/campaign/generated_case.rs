@@ -1,8 +1,8 @@
 //! A randomly generated case: layers, values, the input's layout in memory, and how its batch is cut.
 
 use convfuse::graph::{Chain, Graph, GraphError, Layer};
-use convfuse::{DType, Stream, Tensor, lab};
-use ndarray::{ArrayD, ArrayViewMutD, IxDyn, ShapeBuilder};
+use convfuse::{DType, Stream, Tensor, data, lab};
+use ndarray::{ArrayD, ArrayViewMutD, Axis, IxDyn, ShapeBuilder, Slice};
 use oracle::Case;
 
 use super::choices::Choices;
@@ -97,6 +97,8 @@ pub struct GeneratedCase {
     pub(super) look: usize,
     /// The order of the emulator's threads.
     pub(super) schedule: Option<u64>,
+    /// Another input of the same layers, which is smaller, if they take one.
+    pub(super) another: Option<Case>,
 }
 
 /// A chain that is refused whatever the input.
@@ -159,6 +161,7 @@ impl GeneratedCase {
         } = (family.draw)(c);
         let layout = MemoryLayout::draw(c, input.len());
         let name = format!("{}/{}", family.name, c.below(1 << 16));
+        let rank = input.len();
         let case = match case(&name, layers, output, input, most)? {
             Ok(mut case) => {
                 if !case.x.is_empty() {
@@ -170,6 +173,8 @@ impl GeneratedCase {
         };
         // A multiple of most numbers of modes.
         let look = c.below(120) as usize;
+        let fewer: Vec<usize> = (2..rank).map(|_| c.within(0, 5)).collect();
+        let another = case.as_ref().ok().and_then(|case| smaller(case, &fewer));
         Some(GeneratedCase {
             family,
             choices: c.taken().to_vec(),
@@ -179,6 +184,7 @@ impl GeneratedCase {
             cut,
             look,
             schedule,
+            another: another.map(|case| round(case, dtype)),
         })
     }
 
@@ -200,8 +206,37 @@ impl GeneratedCase {
             None => String::new(),
             Some(layout) => format!(", {layout:?}"),
         };
-        format!("{what}, {}{layout}, cut at {}", self.dtype, self.cut)
+        let another = match &self.another {
+            None => String::new(),
+            Some(case) => format!(", then of {:?}", case.x.shape()),
+        };
+        let (dtype, cut) = (self.dtype, self.cut);
+        format!("{what}, {dtype}{layout}, cut at {cut}{another}")
     }
+}
+
+/// The case with this many elements fewer along each axis of space, of which one at the least is left; none
+/// where no axis has more, or where the graph refuses that.
+fn smaller(case: &Case, fewer: &[usize]) -> Option<Case> {
+    let mut x = case.x.clone();
+    for (axis, &fewer) in (2..).zip(fewer) {
+        let left = x.shape()[axis]
+            .saturating_sub(fewer)
+            .max(1)
+            .min(x.shape()[axis]);
+        x = x.slice_axis(Axis(axis), Slice::from(..left)).to_owned();
+    }
+    let is_smaller = !x.is_empty() && x.len() < case.x.len();
+    let problem = case.graph.problem(x.shape()).ok().filter(|_| is_smaller)?;
+    let shapes = problem.inputs.iter().map(|input| IxDyn(&input.shape));
+    let inputs = (1..).zip(shapes);
+    Some(Case {
+        inputs: inputs
+            .map(|(seed, shape)| data::signed(seed, shape))
+            .collect(),
+        x,
+        ..case.clone()
+    })
 }
 
 /// The case, if it costs no more than `most`; what refuses its input costs nothing.

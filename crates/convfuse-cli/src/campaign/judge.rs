@@ -104,6 +104,8 @@ impl GeneratedCase {
         }
         let expected = case.expected_at(&different).map_err(Error::from)?;
         let inputs = InputsOf::new(self, case, &stream)?;
+        // The mode that was drawn, so that all have their turn.
+        let drawn = self.look % modes.len();
         for (number, mode) in modes.iter().enumerate() {
             let at = different
                 .iter()
@@ -113,19 +115,46 @@ impl GeneratedCase {
                 text: format!("{mode}: {}", trouble.text),
                 ..trouble
             };
-            let is_looked_at = self.looks_at(number, &precisions);
+            // For the last one of each precision, too, which has the fewest launches.
+            let is_last = !precisions[number + 1..].contains(&precisions[number]);
+            let is_looked_at = is_last || number == drawn;
             let done = self.run(&inputs, mode, wanted, is_looked_at, verdict);
             done.map_err(of_mode)?;
+            if let Some(another) = self.another.as_ref().filter(|_| number == drawn) {
+                let done = self.must_serve(another, &inputs, mode, verdict);
+                done.map_err(of_mode)?;
+            }
         }
         Ok(())
     }
 
-    /// Whether it is looked at for this of the modes that have these precisions what must not change a bit:
-    /// for the one that was drawn, so that all have their turn, and for the last of each precision, which has
-    /// the fewest launches.
-    fn looks_at(&self, number: usize, precisions: &[Precision]) -> bool {
-        let is_last = !precisions[number + 1..].contains(&precisions[number]);
-        is_last || number == self.look % precisions.len()
+    /// What has computed the case in a mode computes another input as what has computed nothing before.
+    fn must_serve(
+        &self,
+        other: &Case,
+        inputs: &InputsOf<'_>,
+        mode: &ExecutionMode,
+        verdict: &mut Verdict,
+    ) -> Result<(), CaseFailure> {
+        let stream = inputs.whole.x.stream();
+        let fresh = DeviceCase::new(other, stream, self.dtype)?;
+        let run = |of: &DeviceCase<'_>| output(&mode.ready(of)?, &fresh.x, &fresh.further);
+        let what = format!("behind that of {:?}", inputs.whole.x.shape());
+        match (run(&fresh), run(&inputs.whole)) {
+            (Ok(alone), Ok(behind)) => {
+                verdict.runs += 1;
+                must_be_same(&alone, &behind, &format!("{:?} {what}", other.x.shape()))
+            }
+            // A partition that has kernels for the case alone.
+            (Err(alone), Err(behind)) if alone == behind => Ok(()),
+            (Err(alone), behind) => {
+                let behind = behind.err();
+                Err(CaseFailure::wrong(format!(
+                    "{behind:?} {what}, {alone:?} without"
+                )))
+            }
+            (Ok(_), Err(behind)) => Err(behind),
+        }
     }
 
     fn run(

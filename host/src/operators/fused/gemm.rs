@@ -70,9 +70,11 @@ impl Filters {
         if self == Self::InPlace {
             return Ok(weight);
         }
-        let of = (parameters.layer, Preparation::ChannelsLast);
         let conv = &gemm.geometry.conv;
-        let extents = [conv.group_k, conv.taps(), conv.group_c].map(|extent| extent as usize);
+        let (taps, channels) = (conv.taps(), conv.group_c);
+        let form = Preparation::ChannelsLast { taps, channels };
+        let of = (parameters.layer, form);
+        let extents = [conv.group_k, taps, channels].map(|extent| extent as usize);
         let append = |program: &mut ProgramBuilder, [weight]: [Option<Value>; 1]| {
             let weight = weight.expect("filters are not optional");
             let y = program.tensor(&extents, program.dtype(weight))?;

@@ -20,8 +20,9 @@ pub(crate) enum Preparation {
     FoldedArithmetic { first: usize },
     /// Parameters of the one-launch kernel of a convolution, a norm, a scale, a pool and a clamp.
     OneLaunch(Precision),
-    /// Filters with their channels last.
-    ChannelsLast,
+    /// Filters with their channels last, of these extents. Those of few channels are padded in one of two
+    /// ways, by the size of the copy of the input.
+    ChannelsLast { taps: u32, channels: u32 },
     /// Filters and bias of a class of phases of a transposed convolution.
     PhaseFilters { class: usize },
     /// Filters in the operand layout of an implicit GEMM.

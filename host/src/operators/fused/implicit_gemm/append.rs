@@ -18,7 +18,7 @@ use launch_config::pointwise::OperandList;
 use op_spec::Layout;
 
 /// The filters in operand layout, and the reciprocals of their scales.
-pub(super) fn prepare(
+fn prepare(
     program: &mut ProgramBuilder,
     parameters: &Parameters<'_>,
     config: &GemmConfig,

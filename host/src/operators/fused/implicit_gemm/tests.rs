@@ -1,6 +1,5 @@
 use super::super::convolved::Parameters;
 use super::super::preparation::Preparations;
-use super::append::prepare;
 use super::*;
 use crate::data;
 use crate::device::{Device, Tensor};
@@ -27,82 +26,6 @@ fn filters_without_norm(weight: Value, preparations: &Preparations) -> Parameter
         layer: 0,
         class: 0,
         preparations,
-    }
-}
-
-/// Filters in the layout of a config's GEMM: the prepared tensors, and the parts of them that are compared.
-fn prepared_for(weight: &Tensor, preparations: &Preparations, gemm: &Gemm) -> [Tensor; 2] {
-    let mut plan = LaunchPlan::default();
-    gemm.plan(&mut plan, weight.dtype()).unwrap();
-    plan.launches.clear();
-    let mut program = ProgramBuilder::new(weight.device());
-    program.plan(&plan);
-    let parameters = filters_without_norm(program.parameter(weight), preparations);
-    let prepared = prepare(&mut program, &parameters, &gemm.config, gemm.precision).unwrap();
-    prepared.map(|value| program.known(value).expect("it is kept").clone())
-}
-
-/// A layer's filters are prepared once for all sizes of the input, ways and precisions in which they are laid
-/// out alike. What is found for one is what would be prepared for it.
-#[test]
-fn filters_that_are_found_are_laid_out_as_if_they_were_prepared() {
-    let device = Device::emulator();
-    let stream = device.stream().unwrap();
-    let properties = device.properties();
-    for [channels, filters] in [[3, 5], [72, 5], [40, 70]] {
-        for dtype in [DType::F32, DType::F16] {
-            let shape = [filters, channels, 2, 3, 3];
-            let values = data::signed(1, shape);
-            let weight = Tensor::from_f32_array(&stream, &values, dtype).unwrap();
-            let (all, mut held) = (Preparations::default(), Vec::new());
-            let mut layouts = Vec::new();
-            for extent in [3, 4, 5, 7, 9, 12, 16, 23, 40, 70] {
-                let input = [2, channels, 3, extent, extent + 5];
-                let problem = Conv3dSpec::default().problem(&input, &shape, None);
-                let geometry = problem.unwrap().geometry().unwrap();
-                for precision in Precision::ALL {
-                    let options = FusedOptions {
-                        precision,
-                        batch_invariant: true,
-                    };
-                    let configs = [
-                        Gemm::with_moments(&geometry, (None, 1), dtype, &properties, options, None),
-                        Gemm::without_norm(
-                            &geometry,
-                            dtype,
-                            &properties,
-                            options,
-                            None,
-                            Layout::Nchw,
-                        ),
-                    ];
-                    for gemm in configs.into_iter().flatten() {
-                        let config = gemm.config;
-                        let found = prepared_for(&weight, &all, &gemm);
-                        let fresh = Preparations::default();
-                        let wanted = prepared_for(&weight, &fresh, &gemm);
-                        let bits = |tensor: &Tensor| {
-                            let values = tensor.to_array::<f32>().unwrap();
-                            values.iter().map(|x| x.to_bits()).collect::<Vec<_>>()
-                        };
-                        // What undoes scales is there where values are scaled.
-                        for index in 0..1 + usize::from(config.format.scaled) {
-                            let of = [&found[index], &wanted[index]].map(bits);
-                            assert!(of[0] == of[1], "{extent} {dtype} {config:?}");
-                        }
-                        layouts.push((config.tile, config.geometry.k_block_planes));
-                        held.push(found);
-                    }
-                }
-            }
-            let other_planes =
-                |(tile, planes)| layouts.iter().any(|&(t, p)| t == tile && p != planes);
-            let is_told_apart = layouts.iter().any(|&layout| other_planes(layout));
-            assert!(
-                is_told_apart || channels == 3,
-                "{channels} {dtype}: {layouts:?}"
-            );
-        }
     }
 }
 

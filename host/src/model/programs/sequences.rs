@@ -1,0 +1,353 @@
+//! The programs of one model for many inputs, one after another, are those that each input has alone, and
+//! read the same parameters. Nothing is run but what prepares these.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use launch_config::Arch;
+use op_spec::graph::presets::KernelBench85;
+use op_spec::graph::{BroadcastParameter, Chain, Layer, Partition};
+use op_spec::{Layout, data};
+
+use crate::device::{DType, Device, EmulatorOptions, Order, Stream, Tensor};
+use crate::model::{Model, Options, Precision};
+use crate::operators::Preparation;
+use crate::parameters::Parameters;
+use crate::program::Program;
+
+/// A chain, with what one model of it is asked for.
+struct Case {
+    chain: Chain,
+    dtypes: &'static [DType],
+    inputs: Vec<Vec<usize>>,
+    partitions: &'static [&'static str],
+}
+
+/// Chains with parameters of every kind of preparation, and inputs for which these have different forms.
+fn cases() -> Vec<Case> {
+    let case = |channels, layers: Vec<Layer>, dtypes, inputs: &[&[usize]], partitions| Case {
+        chain: Chain::new(channels, layers).expect("a chain"),
+        dtypes,
+        inputs: inputs.iter().map(|input| input.to_vec()).collect(),
+        partitions,
+    };
+    let conv = |filters, kernel: usize| Layer::conv2d("conv", filters, kernel);
+    let instance = || Layer::from(Layer::instance_norm("norm"));
+    let batch = || Layer::from(Layer::batch_norm("norm"));
+    let mut cases = vec![
+        // One launch of problem 85, and launches apart.
+        Case {
+            chain: KernelBench85::default().chain().expect("a chain"),
+            dtypes: &ALL,
+            inputs: [[1, 8, 10, 128], [9, 8, 30, 128], [1, 8, 7, 9]]
+                .map(Vec::from)
+                .into(),
+            partitions: &["conv2d @direct | group_norm scale @folded | max_pool2d clamp"],
+        },
+        // Filters of few channels, padded in either way: the copy of the longest input with whole rows of the
+        // filter in a line would have 2^32 vectors.
+        case(
+            3,
+            vec![
+                conv(40, 7).stride(2).padding(3).into(),
+                batch(),
+                Layer::relu(),
+            ],
+            &[DType::F16, DType::BF16],
+            &[&[2, 3, 13, 18], &[1 << 10, 3, 1 << 20, 1], &[1, 3, 9, 31]],
+            &[],
+        ),
+        // Channels are side by side with those of other columns only where some window has these.
+        case(
+            3,
+            vec![conv(24, 3).dilation(5).padding(5).into(), instance()],
+            &[DType::F32, DType::F16],
+            &[&[1, 3, 9, 4], &[1, 3, 9, 9], &[2, 3, 20, 33]],
+            &[
+                "conv2d instance_norm @implicit-gemm",
+                "conv2d @implicit-gemm | instance_norm",
+            ],
+        ),
+        // Copies of filters with their channels last, operands in groups.
+        case(
+            32,
+            vec![
+                conv(24, 3).into(),
+                Layer::silu(),
+                Layer::conv2d("next", 48, 1).groups(2).into(),
+            ],
+            &ALL,
+            &[&[2, 32, 6, 7], &[1, 32, 12, 16], &[1, 32, 60, 90]],
+            &[],
+        ),
+        // Factors and summands of channels, behind those of several layers before.
+        case(
+            16,
+            vec![
+                conv(24, 3).into(),
+                batch(),
+                Layer::mul(BroadcastParameter::new("gain")),
+                Layer::add(BroadcastParameter::new("shift")),
+                Layer::relu(),
+            ],
+            &[DType::F32, DType::F16],
+            &[&[2, 16, 6, 7], &[1, 16, 12, 16]],
+            &["conv2d batch_norm mul | add | relu"],
+        ),
+        // Phases that are interleaved, or shuffled into rows of whole vectors.
+        case(
+            32,
+            vec![
+                Layer::conv_transpose2d("up", 24, 3).stride(2).into(),
+                batch(),
+            ],
+            &[DType::F32, DType::F16],
+            &[
+                &[2, 32, 6, 7],
+                &[1, 32, 12, 20],
+                &[1, 32, 1, 1],
+                &[3, 32, 5, 16],
+            ],
+            &[],
+        ),
+        case(
+            16,
+            vec![
+                Layer::conv_transpose2d("up", 24, 4)
+                    .stride(2)
+                    .padding(1)
+                    .into(),
+                Layer::relu(),
+            ],
+            &[DType::F32, DType::F16],
+            &[&[2, 16, 6, 7], &[1, 16, 12, 20], &[1, 16, 1, 1]],
+            &[],
+        ),
+    ];
+    // Operands of all tiles, in K blocks of single slices of the filters or of all, and of two outputs.
+    for (channels, filters) in [(3, 5), (40, 70)] {
+        let extents = [3, 5, 9, 12, 16, 40];
+        cases.push(Case {
+            chain: Chain::new(
+                channels,
+                vec![Layer::conv3d("conv", filters, [2, 3, 3]).into(), instance()],
+            )
+            .expect("a chain"),
+            dtypes: &[DType::F32, DType::F16],
+            inputs: extents
+                .map(|extent| vec![2, channels, 3, extent, extent + 5])
+                .into(),
+            partitions: &["conv3d @implicit-gemm | instance_norm"],
+        });
+    }
+    // Warp-specialized tiles.
+    for (filters, dtypes) in [(32, &[DType::F32, DType::F16][..]), (64, &[DType::F16])] {
+        cases.push(case(
+            64,
+            vec![Layer::conv3d("conv", filters, 3).into(), instance()],
+            dtypes,
+            &[
+                &[1, 64, 3, 5, 6],
+                &[1, 64, 8, 8, 8],
+                &[1, 64, 8, 16, 16],
+                &[2, 64, 16, 16, 16],
+                &[1, 64, 5, 40, 44],
+                &[1, 64, 4, 70, 64],
+            ],
+            &["conv3d @implicit-gemm | instance_norm"],
+        ));
+    }
+    cases
+}
+
+const ALL: [DType; 3] = [DType::F32, DType::F16, DType::BF16];
+
+/// The most that a model is asked for.
+const SETTINGS: usize = 24;
+
+/// An input's shape and layout, and options.
+#[derive(Debug)]
+struct Setting {
+    input: Vec<usize>,
+    orders: Vec<Order>,
+    options: Options,
+}
+
+impl Case {
+    /// Inputs in both layouts under all options, in an order of `seed`.
+    fn settings(&self, dtype: DType, seed: u64) -> Vec<Setting> {
+        let precisions = match dtype {
+            DType::F32 => &Precision::ALL[..],
+            _ => &Precision::ALL[..1],
+        };
+        let parsed = self.partitions.iter().map(|text| {
+            let partition = Partition::parse(&self.chain, text);
+            Options::default().partition(partition.expect("a partition"))
+        });
+        let mut options = vec![
+            Options::default(),
+            Options::default().batch_invariant(false),
+            Options::default().output_layout(Layout::Nhwc),
+        ];
+        options.extend(parsed);
+        let mut settings = Vec::new();
+        for input in &self.inputs {
+            for layout in [Layout::Nchw, Layout::Nhwc] {
+                for options in &options {
+                    settings.extend(precisions.iter().map(|&precision| Setting {
+                        input: input.clone(),
+                        orders: vec![Order::of_layout(input, layout).expect("few axes")],
+                        options: options.clone().precision(precision),
+                    }));
+                }
+            }
+        }
+        for at in (1..settings.len()).rev() {
+            let other = data::uniform(seed, at as u64) * (at + 1) as f32;
+            settings.swap(at, other as usize);
+        }
+        settings.truncate(SETTINGS);
+        settings
+    }
+
+    fn model(&self, stream: &Stream, dtype: DType) -> Model {
+        let parameters = Parameters::init(&self.chain, 1).expect("few parameters");
+        Model::with_dtype(stream, &self.chain, &parameters, dtype).expect("a model")
+    }
+}
+
+/// The fields of a kind of preparation, by name.
+fn fields(preparation: &Preparation) -> (&'static str, Vec<(&'static str, String)>) {
+    macro_rules! named {
+        ($($field:ident),*) => { vec![$((stringify!($field), format!("{:?}", $field))),*] };
+    }
+    match preparation {
+        Preparation::FoldedScale => ("FoldedScale", Vec::new()),
+        Preparation::FoldedBatchNorm => ("FoldedBatchNorm", Vec::new()),
+        Preparation::FoldedArithmetic { first } => ("FoldedArithmetic", named!(first)),
+        Preparation::OneLaunch(precision) => ("OneLaunch", named!(precision)),
+        Preparation::ChannelsLast { taps, channels } => ("ChannelsLast", named!(taps, channels)),
+        Preparation::PhaseFilters { class } => ("PhaseFilters", named!(class)),
+        Preparation::Gemm {
+            class,
+            precision,
+            tile,
+            k_vector_channels,
+            k_block_planes,
+            slice_planes,
+            passes,
+            depth_k_blocks,
+            outputs_d,
+        } => (
+            "Gemm",
+            named!(
+                class,
+                precision,
+                tile,
+                k_vector_channels,
+                k_block_planes,
+                slice_planes,
+                passes,
+                depth_k_blocks,
+                outputs_d
+            ),
+        ),
+    }
+}
+
+/// Adds the kinds of the keys of one model, each with the sets of fields in which two keys of a layer differ.
+fn tell_apart(keys: &[(usize, Preparation)], told: &mut BTreeMap<&'static str, BTreeSet<String>>) {
+    for (index, (layer, key)) in keys.iter().enumerate() {
+        let (kind, of) = fields(key);
+        let told = told.entry(kind).or_default();
+        for (other_layer, other) in &keys[..index] {
+            let (other_kind, other) = fields(other);
+            if (layer, kind) == (other_layer, other_kind) {
+                let both = of.iter().zip(&other);
+                let differ = both.filter(|(one, other)| one != other);
+                let names: Vec<&str> = differ.map(|((name, _), _)| *name).collect();
+                told.insert(names.join(" "));
+            }
+        }
+    }
+}
+
+/// A shape, an element type and bits. There are none where nothing writes them: what undoes scales, if there
+/// are none.
+type Contents = (Vec<usize>, DType, Option<Vec<u32>>);
+
+/// The launches of a program, the bytes of its workspace, and its parameters.
+fn contents(program: &Program) -> (Vec<String>, u64, Vec<Contents>) {
+    let launches = program.steps().iter();
+    let launches =
+        launches.map(|step| format!("{} {:?} {}", step.kernel, step.shape, step.bytes_moved));
+    let of = |tensor: &Tensor| {
+        let values = tensor.to_f32_array().ok();
+        let bits = values.map(|values| values.iter().map(|value| value.to_bits()).collect());
+        (tensor.shape().to_vec(), tensor.dtype(), bits)
+    };
+    let parameters = program.parameters().iter().map(of).collect();
+    (launches.collect(), program.workspace_bytes(), parameters)
+}
+
+/// Kinds of preparations, each with sets of fields in which alone two forms of the same parameters differ.
+const TOLD_APART: [(&str, &[&str]); 7] = [
+    ("FoldedScale", &[]),
+    ("FoldedBatchNorm", &[]),
+    ("FoldedArithmetic", &["first"]),
+    ("OneLaunch", &["precision"]),
+    ("ChannelsLast", &["taps channels"]),
+    ("PhaseFilters", &["class"]),
+    (
+        "Gemm",
+        &[
+            "class",
+            "precision",
+            "tile",
+            "k_vector_channels",
+            "k_block_planes slice_planes",
+            "passes",
+            "depth_k_blocks",
+            "tile outputs_d",
+        ],
+    ),
+];
+
+#[test]
+fn programs_of_a_sequence_are_those_of_fresh_models() {
+    let mut told = BTreeMap::new();
+    for arch in [Arch::Sm80, Arch::Sm90] {
+        let options = EmulatorOptions {
+            arch,
+            ..EmulatorOptions::new()
+        };
+        let stream = Device::emulator_with(options).stream().expect("a stream");
+        for (number, case) in cases().iter().enumerate() {
+            for &dtype in case.dtypes {
+                let model = case.model(&stream, dtype);
+                // Held, so that nothing prepared is given back.
+                let mut programs = Vec::new();
+                for setting in case.settings(dtype, number as u64) {
+                    let Setting {
+                        input,
+                        orders,
+                        options,
+                    } = &setting;
+                    let program = |model: &Model| model.program(input, orders, options);
+                    let fresh = program(&case.model(&stream, dtype)).expect("kernels");
+                    let program = program(&model).expect("kernels");
+                    let is_same = contents(&program) == contents(&fresh);
+                    let layers = case.chain.operators();
+                    assert!(is_same, "{arch:?} {layers} {dtype} {setting:?}");
+                    programs.push(program);
+                }
+                tell_apart(&model.preparations().keys(), &mut told);
+            }
+        }
+    }
+    for (kind, each) in TOLD_APART {
+        let told = told.get(kind).unwrap_or_else(|| panic!("no {kind}"));
+        for fields in each {
+            assert!(told.contains(*fields), "{kind}, {fields}: {told:#?}");
+        }
+    }
+}
