@@ -184,7 +184,7 @@ fn channels_last(_: Backend) -> Outcome {
 fn captured(backend: Backend) -> Outcome {
     let stream = backend.stream()?;
     let case = case();
-    let model = chains::model(&stream, case, DType::F32)?;
+    let model = chains::model(&stream, &case, DType::F32)?;
     let x = Tensor::from_array(&stream, &case.x)?;
     let all = model.forward_all(&x, &Options::default())?;
     let plan = model.plan(&stream, &INPUT, &Options::default())?;

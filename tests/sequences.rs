@@ -149,7 +149,7 @@ fn sequences() -> Vec<Sequence> {
         Sequence {
             name: "problem_85",
             chain: preset_85().chain,
-            inputs: &[&[2, 8, 7, 9], &[1, 8, 10, 128]],
+            inputs: &[&[1, 8, 7, 9], &[2, 8, 6, 11], &[1, 8, 10, 128]],
             partitions: &["conv2d @direct | group_norm scale @folded | max_pool2d clamp"],
             preparations: [
                 &[

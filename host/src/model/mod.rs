@@ -35,7 +35,6 @@ mod strategy;
 pub use arrays::forward_array_cut;
 pub use captured::Captured;
 pub use comparison::{Comparison, Difference, Tolerance};
-#[cfg(any(test, feature = "lab"))]
 pub use explain::{Explanation, LaunchFacts};
 #[cfg(any(test, feature = "lab"))]
 pub use explain::{explain_axes, launched_kernels};

@@ -138,7 +138,7 @@ impl GeneratedCase {
     ) -> Result<(), CaseFailure> {
         let stream = inputs.whole.x.stream();
         let fresh = DeviceCase::new(other, stream, self.dtype)?;
-        let run = |of: &DeviceCase<'_>| output(&mode.ready(of)?, &fresh.x, &fresh.further);
+        let run = |of: &DeviceCase<'_>| outputs(&mode.ready(of)?, &fresh.x, &fresh.further);
         let what = format!("behind that of {:?}", inputs.whole.x.shape());
         match (run(&fresh), run(&inputs.whole)) {
             (Ok(alone), Ok(behind)) => {
@@ -375,6 +375,7 @@ mod tests {
             Case::of_graph("outputs/judged", graph, &[3, 2, 5])
         };
         let generated = GeneratedCase {
+            another: None,
             family: FAMILIES.last().unwrap(),
             choices: Vec::new(),
             case: Ok(case(1)),

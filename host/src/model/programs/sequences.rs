@@ -186,7 +186,6 @@ impl Case {
         let mut options = vec![
             Options::default(),
             Options::default().batch_invariant(false),
-            Options::default().output_layout(Layout::Nhwc),
         ];
         options.extend(parsed);
         let mut settings = Vec::new();
