@@ -122,12 +122,9 @@ fn reformats_nothing(backend: Backend) -> Outcome {
         Backend::Emulator => [12, 20],
         _ => [24, 40],
     };
-    let conv = |name: &str, filters, kernel: usize, stride| {
-        let mut conv = ConvLayer::<2>::new(name, filters, [kernel; 2]);
-        conv.attributes = Conv2dSpec::default()
-            .stride([stride; 2])
-            .padding(kernel / 2);
-        Layer::from(conv)
+    let conv = |name: &str, filters, kernel: usize, stride: usize| {
+        let conv = Layer::conv2d(name, filters, kernel).stride(stride);
+        Layer::from(conv.padding(kernel / 2))
     };
     let chain = Chain::new(
         128,

@@ -1,8 +1,7 @@
 //! Channels-last images of three colours, whose channels are padded in front of tensor cores.
 
-use convfuse::graph::{Chain, ConvLayer, Layer};
+use convfuse::graph::{Chain, Layer};
 use convfuse::model::Precision;
-use convfuse::spec::Conv2dSpec;
 use convfuse::{DType, Model, Options, Tensor, data};
 use libtest_mimic::Trial;
 
@@ -22,12 +21,9 @@ pub(crate) fn trials() -> Vec<Trial> {
 /// padded in front of the first convolution, and nothing is reformatted.
 fn pads_images(backend: Backend) -> Outcome {
     let stream = backend.stream()?;
-    let conv = |name: &str, filters, kernel: usize, stride| {
-        let mut conv = ConvLayer::<2>::new(name, filters, [kernel; 2]);
-        conv.attributes = Conv2dSpec::default()
-            .stride([stride; 2])
-            .padding(kernel / 2);
-        Layer::from(conv)
+    let conv = |name: &str, filters, kernel: usize, stride: usize| {
+        let conv = Layer::conv2d(name, filters, kernel).stride(stride);
+        Layer::from(conv.padding(kernel / 2))
     };
     let chain = Chain::new(
         3,

@@ -17,7 +17,7 @@ use crate::ops::{
     conv3d_with, div, group_norm, instance_norm, layer_norm, linear_with, log_softmax, max_pool2d,
     max_pool3d, mul, prelu, reduction, scale, softmax, sub, upsample,
 };
-use crate::spec::ArithmeticOp;
+use crate::spec::{ArithmeticOp, ShuffleSpec};
 
 pub use crate::model::{explain_axes, forward_array_cut, launched_kernels};
 
@@ -93,7 +93,12 @@ pub fn layer(
         | Layer::Gate(_)
         | Layer::Shuffle(_) => {
             // Pixels may lack a batch.
-            let lacks_batch = name.starts_with("pixel_") && x.shape().len() == 3;
+            use ShuffleSpec::{PixelShuffle, PixelUnshuffle};
+            let is_of_pixels = matches!(
+                layer,
+                Layer::Shuffle(PixelShuffle { .. } | PixelUnshuffle { .. })
+            );
+            let lacks_batch = is_of_pixels && x.shape().len() == 3;
             let channels = x.shape().get(usize::from(!lacks_batch)).copied();
             let chain = Chain::new(channels.unwrap_or(0), [layer.clone()])?;
             let further = chain.inputs().iter().zip(parameters);

@@ -83,3 +83,34 @@ impl Query<'_> {
         self.properties.least_s(work.bytes, multiply_adds)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use op_spec::graph::Layer;
+
+    #[test]
+    fn values_count_once_where_layers_read_and_write_them() {
+        let graph = Graph::builder("x", 2)
+            .layer("a", "x", Layer::conv2d("conv", 4, 1).bias(false))
+            .layer("b", "a", Layer::relu())
+            .layer("c", "b", Layer::add("a"))
+            .build("c")
+            .expect("a graph");
+        let problem = graph.problem(&[3, 2, 5, 5]).expect("an input");
+        // x has 150 elements, a, b and c have 300, and the filters 8.
+        let of = |layers: &[usize]| {
+            let written = &layers[layers.len() - 1..];
+            Work::of(&graph, &problem, DType::F16, (layers, written))
+        };
+        let work = |values: u64, flop| Work {
+            bytes: 2 * values,
+            flop,
+        };
+        assert_eq!(of(&[0]), work(150 + 8 + 300, 2 * 3 * 25 * 2 * 4));
+        assert_eq!(of(&[1, 2]), work(300 + 300, 0));
+        assert_eq!(of(&[2]), work(300 + 300 + 300, 0));
+        let all = Work::of_all(&graph, &problem, DType::F16);
+        assert_eq!(all, of(&[0, 1, 2]));
+    }
+}

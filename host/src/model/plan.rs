@@ -207,8 +207,8 @@ impl Plan {
 
     /// The same, with events in front of each launch and behind the last one. The times between them are
     /// those of the launches, in the order of [`Explanation::launches`](super::Explanation): an event keeps a
-    /// launch from beginning before the one in front of it is complete, so together they take longer than a
-    /// run without events.
+    /// launch from beginning before the one in front of it is complete, so together they may take longer than
+    /// a run without events.
     ///
     /// # Errors
     /// [`Unsupported`](crate::Error::Unsupported) on the CPU device, which launches nothing; those of

@@ -15,8 +15,8 @@ pub struct Profile {
     pub explanation: Explanation,
     /// The whole run, without events between its launches.
     pub time: Summary,
-    /// Its launches, in order, each between two events. Together they take longer than the whole, in which a
-    /// launch may begin before the one in front of it is complete.
+    /// Its launches, in order, each between two events. Together they may take longer than the whole, in
+    /// which a launch may begin before the one in front of it is complete.
     pub launch_times: Vec<Summary>,
 }
 
@@ -32,6 +32,8 @@ pub struct RegionTime<'a> {
     pub launches: usize,
     /// The sum of the medians of its launches, in seconds.
     pub seconds: f64,
+    /// Its part of the time of all launches; 0 where there are none.
+    pub share: f64,
     /// The least time that the device allows for it, in seconds, where its rates are known.
     pub least_s: Option<f64>,
 }
@@ -40,9 +42,11 @@ impl Profile {
     /// The regions, in order.
     pub fn regions(&self) -> impl Iterator<Item = RegionTime<'_>> {
         let mut times = self.launch_times.iter();
+        let all = self.seconds_of_launches().max(f64::MIN_POSITIVE);
         self.explanation.regions.iter().map(move |region| {
             let launches = region.launches.len();
             let times = times.by_ref().take(launches);
+            let seconds = seconds_of(times);
             RegionTime {
                 name: match &*region.value {
                     "" => &region.layers,
@@ -50,7 +54,8 @@ impl Profile {
                 },
                 kernels: region.kernels,
                 launches,
-                seconds: times.map(|time| time.median).sum(),
+                seconds,
+                share: seconds / all,
                 least_s: region.least_s,
             }
         })
@@ -59,8 +64,13 @@ impl Profile {
     /// The sum over all launches of their medians, in seconds.
     #[must_use]
     pub fn seconds_of_launches(&self) -> f64 {
-        self.launch_times.iter().map(|time| time.median).sum()
+        seconds_of(&self.launch_times)
     }
+}
+
+/// The sum of the medians. Of no numbers `sum` makes -0.
+fn seconds_of<'a>(times: impl IntoIterator<Item = &'a Summary>) -> f64 {
+    times.into_iter().fold(0.0, |sum, time| sum + time.median)
 }
 
 impl Subject {

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use convfuse::{DType, Event, Result, Stream, Tensor};
+use convfuse::{DType, Event, Result, Stream, Tensor, lab};
 use launch_config::peak::COPY_BLOCK_ELEMENTS;
 
 use super::{Summary, peak};
@@ -25,7 +25,8 @@ pub struct Protocol {
     flush: Option<(Tensor, Tensor)>,
 }
 
-/// How many launches with events a host surely queues while a flush runs.
+/// Launches with events for each flush in front of them: few enough that a host should have queued them all
+/// when the flushes are done.
 const SPANS_OF_A_FLUSH: usize = 16;
 
 /// What a flush writes at least.
@@ -100,12 +101,14 @@ impl Protocol {
     /// same number in each repetition.
     ///
     /// # Errors
-    /// Those of `run`, and of the device.
+    /// [`OutOfMemory`](convfuse::Error::OutOfMemory) for the times; those of `run`, and of the device.
     pub fn time_spans(
         &mut self,
         spans: usize,
         mut run: impl FnMut() -> Result<Vec<Event>>,
     ) -> Result<Vec<Summary>> {
+        let all = spans.saturating_mul(self.repeats);
+        lab::must_have_memory(all.saturating_mul(size_of::<Duration>()))?;
         let mut times = vec![Vec::new(); spans];
         for repeat in 0..self.warm_ups + self.repeats.max(1) {
             // The device stays busy until the host has queued all.

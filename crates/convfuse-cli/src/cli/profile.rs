@@ -138,17 +138,17 @@ fn table(profile: &Profile) -> Table {
         ("least us", Right),
         ("of least", Right),
     ]);
-    let all = profile.seconds_of_launches();
     for region in profile.regions() {
         let least = region.least_s;
         let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
-        let of_least = least.map(|least| 100.0 * least / region.seconds);
+        let of_least = least.filter(|_| region.seconds > 0.0);
+        let of_least = of_least.map(|least| 100.0 * least / region.seconds);
         table.add_row([
             plain(region.name),
             region.kernels.to_owned(),
             region.launches.to_string(),
             format!("{:.1}", region.seconds * 1e6),
-            format!("{:.1} %", 100.0 * region.seconds / all),
+            format!("{:.1} %", 100.0 * region.share),
             or_dash(least.map(|least| format!("{:.1}", least * 1e6))),
             or_dash(of_least.map(|percent| format!("{percent:.0} %"))),
         ]);

@@ -29,10 +29,9 @@ pub(super) fn of(profile: &Profile, title: &str) -> String {
     let longest = times.flatten().fold(f64::MIN_POSITIVE, f64::max);
     let length = |seconds: f64| seconds / longest * LONGEST;
     let height = TOP + ROW * (regions.len() as f64 + 0.5);
-    let all = profile.seconds_of_launches();
     let under = format!(
         "regions: {:.1} us together; the whole run: {:.1} us; mark: the least time by the data sheet",
-        all * 1e6,
+        profile.seconds_of_launches() * 1e6,
         profile.time.median * 1e6
     );
     let mut picture = Document::new()
@@ -60,7 +59,7 @@ pub(super) fn of(profile: &Profile, title: &str) -> String {
         let time = format!(
             "{:.1} us, {:.1} %",
             region.seconds * 1e6,
-            100.0 * region.seconds / all
+            100.0 * region.share
         );
         let name = Text::new(short(region.name))
             .set("x", LEFT - 8.0)
