@@ -46,6 +46,7 @@ mod pointwise;
 mod pool;
 mod prelu;
 mod properties;
+mod reduced;
 mod refusals;
 mod repeats;
 mod sequences;
@@ -92,6 +93,7 @@ fn main() {
         prelu::trials(),
         series::trials(),
         properties::trials(),
+        reduced::trials(),
         refusals::trials(),
         repeats::trials(),
         sequences::trials(),

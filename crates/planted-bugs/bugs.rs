@@ -159,7 +159,7 @@ bugs! {
         shuffled_results_are_convolved_again_without_their_residual, conv_transpose_shuffled::matches::<Bf16x3>,
             "*residual = [«all.load(to).to_f32()»];" => "0.0";
         shuffled_results_are_convolved_again_with_taps_of_other_phases, conv_transpose_shuffled::matches::<Bf16x3>,
-            "h < conv.h && w < conv.w && «shuffle.has_tap(channel, s)»" => "true";
+            "h < conv.h && w < conv.w && «shuffle.has_tap(channel, [t, r, s])»" => "true";
     "fused/implicit_gemm/tables.rs":
         implicit_gemm_multiplies_other_parts_than_a_pass_has, implicit_gemm_without_norm::matches::<Bf16x3>,
             "in_halo += «part_of_pass(INPUT_PARTS, pass)» * g.halo_k_vectors;" => "0";
@@ -180,7 +180,7 @@ bugs! {
             "        «cluster::sync();»\n" => "thread::sync_threads();";
     "conv_transpose.rs":
         phases_read_taps_that_the_filter_lacks, conv_transpose_shuffled::matches::<Bf16x3>,
-            "if «s < g.kernel[2]» {" => "true";
+            "r < g.kernel[1] && «s < g.kernel[2]» {" => "true";
         interleaving_maps_by_the_number_of_the_plane, conv_transpose_epilogue::matches::<f32>,
             "let of_channel = epilogue.of_channel(«channel as u32»);" => "(plane % 2) as u32";
         outputs_without_taps_have_no_bias, conv_transpose_epilogue::matches::<f32>,

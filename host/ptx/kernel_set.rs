@@ -21,13 +21,7 @@ pub(crate) fn kernel_set(package: &Path) -> KernelSet {
         crate_path: root.join("kernels-gpu"),
         sources: sources.iter().map(|path| root.join(path)).collect(),
         archs: vec![Arch::Sm80, Arch::Sm90a],
-        machine_code: vec![
-            Arch::Sm80,
-            Arch::Sm86,
-            Arch::Sm90a,
-            Arch::Sm100,
-            Arch::Sm120,
-        ],
+        machine_code: vec![Arch::Sm80, Arch::Sm90a, Arch::Sm100, Arch::Sm120],
         shipped: package.join("ptx"),
         target_dir: None,
     }

@@ -82,7 +82,7 @@ pub unsafe fn conv_transpose_filters<T: Storage>(
     let at = (channels * g.kernel[0] as u64 + t as u64) * g.kernel[1] as u64 + r as u64;
     let at = at * g.kernel[2] as u64 + s as u64;
     let mut value = T::from_f32(0.0);
-    if s < g.kernel[2] {
+    if t < g.kernel[0] && r < g.kernel[1] && s < g.kernel[2] {
         value = weight.load(at as usize);
     }
     filters.store(element as usize, value);

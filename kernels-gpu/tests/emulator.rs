@@ -162,6 +162,10 @@ tests! {
         checks::implicit_gemm_without_norm::scales::<ScaledF16>;
     implicit_gemm_matches_in_parts_where_no_norm_follows: checks::implicit_gemm_without_norm::matches::<Bf16x3>;
     implicit_gemm_matches_with_scales_where_no_norm_follows: checks::implicit_gemm_without_norm::matches::<ScaledF16>;
+    implicit_gemm_reduces_what_it_would_write:
+        checks::implicit_gemm_reduced::matches::<ScaledF16>
+            => checks::implicit_gemm_reduced::matches::<f16>, checks::implicit_gemm_reduced::matches::<bf16>;
+    implicit_gemm_reduces_what_it_would_write_in_parts: checks::implicit_gemm_reduced::matches::<Bf16x3>;
     implicit_gemm_reformats_k_vectors_of_few_channels:
         checks::implicit_gemm_corners::few_channels::<F16x2>
             => checks::implicit_gemm_corners::few_channels::<ScaledF16>,

@@ -369,7 +369,7 @@ mod shuffled;
 mod tile;
 
 pub use filters::PhaseFiltersGeometry;
-pub use shuffled::{ShuffledClass, shuffled};
+pub use shuffled::{ShuffledClass, reduced, shuffled};
 use tile::greatest_common_divisor;
 pub use tile::{AxisTile, RowTile};
 

@@ -1,6 +1,6 @@
 //! The maximum of windows of images and volumes.
 
-use super::{Attributes, MaxPool3dProblem, Pooled, batch_of};
+use super::{Attributes, MaxPool3dProblem, PoolProblem, Pooled, batch_of};
 use crate::SpecError;
 use crate::setters::{PerAxis, setters};
 use crate::shape::{Shape, elements};
@@ -160,6 +160,25 @@ impl MaxPool2dProblem {
     #[must_use]
     pub fn input_shape(&self) -> Shape {
         Shape::new(self.n, self.c, self.input)
+    }
+
+    /// The same pool of volumes that are one voxel deep.
+    #[must_use]
+    pub fn of_volumes(&self) -> PoolProblem {
+        let volume = |depth: usize, [h, w]: [usize; 2]| [depth, h, w];
+        PoolProblem {
+            operator: "max_pool2d",
+            dimensions: 2,
+            n: self.n,
+            c: self.c,
+            input: volume(1, self.input),
+            output: volume(1, self.output),
+            kernel_size: volume(1, self.kernel_size),
+            stride: volume(1, self.stride),
+            padding: volume(0, self.padding),
+            dilation: volume(1, self.dilation),
+            pooled: Pooled::Maximum,
+        }
     }
 
     /// Shape of the output.

@@ -328,6 +328,18 @@ pub struct Pass {
     pub inner: usize,
 }
 
+impl Pass {
+    /// That of a tensor with these extents.
+    #[must_use]
+    pub const fn new(outer: usize, reduced: usize, inner: usize) -> Self {
+        Self {
+            outer,
+            reduced,
+            inner,
+        }
+    }
+}
+
 /// A reduction whose attributes and extents fit together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]

@@ -1,13 +1,14 @@
 //! From lowered regions to the launches of a program.
 
 mod norms;
+mod pools;
 
 use launch_config::KernelGeometry;
 use op_spec::Layout;
 use op_spec::graph::{LayerProblem, Operand};
 
 use super::choice::Chosen;
-use super::epilogue::{Map, Plan, Pool, ReducedChannels, SeriesKernel, Store, WindowsKernel};
+use super::epilogue::{Map, Plan, SeriesKernel, Store, WindowsKernel};
 use super::launches::{alone, geometry};
 use super::produced::Produced;
 use super::producer::Producer;
@@ -18,11 +19,7 @@ use crate::error::Result;
 use crate::operators::batch_norm;
 use crate::operators::conv::{Filters, append_pad};
 use crate::operators::fused::group_norm_scale_pointwise::{Tail, normalise_and_map};
-use crate::operators::fused::{
-    clamp_multiply_channel_reduction, depthwise, fold_scale, gemm, group_norm_scale,
-    group_norm_scale_max_pool2d_clamp, implicit_gemm, max_pool2d_clamp,
-    multiply_instance_norm_clamp_multiply_channel_reduction, scale_max_pool2d_clamp,
-};
+use crate::operators::fused::{depthwise, fold_scale, gemm, group_norm_scale, implicit_gemm};
 use crate::operators::group_norm;
 use crate::operators::norm_statistics::{self, NormInput};
 use crate::operators::one_launch::{
@@ -213,7 +210,10 @@ impl<'a> Appending<'a> {
                 let x = self.padded(x, start)?;
                 let parameters = self.convolution(start, lowered)?;
                 let store = plan.store_epilogue();
-                let output = self.produced_shape(start, plan);
+                let output = match plan {
+                    Plan::Store(store) => store.produced(output),
+                    _ => self.produced_shape(start, plan),
+                };
                 let program = &mut *self.program;
                 let gemm = implicit_gemm::append(program, x, &parameters, gemm, store, output)?;
                 Produced::Convolved(gemm, lowered.moments)
@@ -245,10 +245,15 @@ impl<'a> Appending<'a> {
             Producer::Transposed(transposed) => {
                 let parameters = self.convolution(start, lowered)?;
                 let program = &mut *self.program;
-                return conv_transpose::append(program, x, &parameters, transposed, output);
+                let produced = match plan {
+                    Plan::Store(store) => store.produced(output),
+                    _ => output,
+                };
+                let y = conv_transpose::append(program, x, &parameters, transposed, produced)?;
+                Produced::Tensor(y)
             }
         };
-        self.epilogue(produced, lowered)
+        self.epilogue(produced, lowered, output)
     }
 
     /// The shape of what the producer, a convolution, writes.
@@ -275,9 +280,18 @@ impl<'a> Appending<'a> {
         operators::append(self.program, x, problem, parameters)
     }
 
-    /// Appends the epilogue of a producer.
-    fn epilogue(&mut self, produced: Produced, lowered: &Lowered) -> Result<Value> {
+    /// Appends the epilogue of a producer, whose result has the shape `output`.
+    fn epilogue(
+        &mut self,
+        produced: Produced,
+        lowered: &Lowered,
+        output: &[usize],
+    ) -> Result<Value> {
         match &lowered.plan {
+            Plan::Store(Store {
+                further: Some(further),
+                ..
+            }) => further.steps.append(self.program, produced.value(), output),
             Plan::Whole | Plan::Store(_) => Ok(produced.value()),
             Plan::Map(map) => self.map(&produced, map, lowered.writes),
             Plan::Pool(pool) => self.pool(&produced, pool),
@@ -392,57 +406,5 @@ impl<'a> Appending<'a> {
             list: &list,
         };
         normalise_and_map(self.program, &input, tail)
-    }
-
-    fn pool(&mut self, produced: &Produced, pool: &Pool) -> Result<Value> {
-        let scale = pool.factors.map(|layer| self.first(layer));
-        let input = match &pool.norm {
-            Some((layer, norm)) => Some(self.statistics(produced, *layer, norm.geometry()?)?),
-            None => None,
-        };
-        if let (Some(input), true) = (&input, pool.in_producer) {
-            let tail = Tail {
-                scale,
-                list: &steps(&pool.functions),
-                ..Tail::NONE
-            };
-            return normalise_and_map(self.program, input, tail);
-        }
-        let (bounds, rest) = pool.bounds_and_rest();
-        let (program, x, of) = (&mut *self.program, produced.value(), &pool.pool);
-        let pooled = match (input, scale) {
-            (Some(input), scale) => {
-                group_norm_scale_max_pool2d_clamp::append(program, &input, scale, of, bounds)?
-            }
-            (None, Some(scale)) => scale_max_pool2d_clamp::append(program, x, scale, of, bounds)?,
-            (None, None) => max_pool2d_clamp::append(program, x, of, bounds)?,
-        };
-        pointwise::append(program, pooled, &steps(rest))
-    }
-
-    fn reduce_channels(&mut self, produced: &Produced, of: &ReducedChannels) -> Result<Value> {
-        let factors = self.first(of.factors);
-        let ReducedChannels {
-            norm,
-            clamp,
-            reduction,
-            ..
-        } = of;
-        match norm {
-            Some((layer, norm)) => {
-                let input = self.statistics(produced, *layer, norm.geometry()?)?;
-                multiply_instance_norm_clamp_multiply_channel_reduction::append(
-                    self.program,
-                    &input,
-                    factors,
-                    clamp,
-                    reduction,
-                )
-            }
-            None => {
-                let x = produced.value();
-                clamp_multiply_channel_reduction::append(self.program, x, factors, clamp, reduction)
-            }
-        }
     }
 }

@@ -20,6 +20,7 @@ pub(super) use series::{Series, SeriesKernel};
 
 use super::region::Region;
 use crate::operators::pointwise::{ListStep, keeps_in_launches};
+use crate::operators::reduction::Steps;
 use crate::spec::{BatchNormProblem, GroupNormProblem};
 use launch_config::implicit_gemm::Epilogue as StoreEpilogue;
 use launch_config::{Presence, Refusal};
@@ -126,6 +127,16 @@ pub(super) struct Store {
     /// What is applied to accumulators, and to the rounded results.
     pub(super) epilogue: StoreEpilogue,
     pub(super) list: OperandList,
+    /// What reduces the producer's results further.
+    pub(super) further: Option<Further>,
+}
+
+/// Launches that reduce what a producer has reduced in its tiles.
+#[derive(Debug, Clone)]
+pub(super) struct Further {
+    /// The shape of the producer's output.
+    pub(super) shape: Vec<usize>,
+    pub(super) steps: Steps,
 }
 
 impl Store {
@@ -154,7 +165,20 @@ impl Store {
             affine,
             affine_behind: behind.affine,
             list: behind.list,
+            further: None,
         })
+    }
+
+    /// The shape of the producer's output, where the region's has the shape `output`.
+    pub(super) fn produced<'a>(&'a self, output: &'a [usize]) -> &'a [usize] {
+        self.further
+            .as_ref()
+            .map_or(output, |further| &further.shape)
+    }
+
+    /// The same with launches behind it.
+    pub(super) fn reduced_by(self, further: Option<Further>) -> Self {
+        Self { further, ..self }
     }
 
     /// The batch norm that alone makes the gain and the shift of the epilogue, if one does.

@@ -243,6 +243,10 @@ impl Planning<'_> {
     fn epilogue(&mut self, lowered: &Lowered, output: &[usize]) -> Result<()> {
         let (query, dtype) = (self.of, self.of.dtype);
         match &lowered.plan {
+            Plan::Store(Store {
+                further: Some(further),
+                ..
+            }) => further.steps.plan(&mut self.plan),
             Plan::Whole | Plan::Store(_) => Ok(()),
             Plan::Map(map) => {
                 let norm = self.statistics(lowered, &map.norm.1)?;

@@ -24,6 +24,7 @@ mod launches;
 mod options;
 mod produced;
 mod producer;
+mod reduced;
 mod region;
 mod table;
 mod transposed;

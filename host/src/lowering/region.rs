@@ -125,6 +125,11 @@ pub(crate) fn output_layout(
 }
 
 impl Region<'_> {
+    /// The axes of what its first layer gives, with the batch.
+    pub(super) fn axes(&self) -> usize {
+        self.of.problem.steps[self.layers[0]].output.len()
+    }
+
     /// Whether the region's input lies densely in NHWC.
     pub(super) fn is_dense_nhwc(&self) -> bool {
         let first = self.layers[0];

@@ -17,6 +17,7 @@ use op_spec::{BatchNormProblem, Layout, ReductionOp};
 use super::alone::{gemm_alone, pays_for_layout};
 use super::epilogue::{self, Plan, Pool, ReducedChannels, Store, Windows};
 use super::producer::{Producer, conv_geometry, norm_geometry};
+use super::reduced;
 use super::region::Region;
 use super::transposed::transposed;
 use crate::device::DType;
@@ -266,7 +267,7 @@ pub(super) const TABLE: [Row; 9] = [
     },
     Row {
         name: "implicit-gemm",
-        implements: "a convolution of any shape and attribute whose halo tile fits shared memory, with a norm and what `tensor` does after a norm; or without a norm, perhaps with batch_norm and arithmetic with parameters, perhaps with up to eight functions and arithmetic with parameters among them (with exponentials, where that is faster than a launch of their own), and in 16 bits to NHWC with silu or hardswish, a residual, and a clamp or leaky_relu behind it",
+        implements: "a convolution of any shape and attribute whose halo tile fits shared memory, with a norm and what `tensor` does after a norm; or without a norm, perhaps with batch_norm and arithmetic with parameters, perhaps with up to eight functions and arithmetic with parameters among them (with exponentials, where that is faster than a launch of their own), and in 16 bits to NHWC with silu or hardswish, a residual, and a clamp or leaky_relu behind it; or, from NCHW to NCHW on `sm_90a`, with a pool of windows of 1, 2, 4 or 8 rows and columns side by side at the end, or a reduction over channels, space or both",
         summary: "implicit GEMM on tensor cores, with moments where a norm follows",
         can_implement: |row, region, form| {
             let of = region.of;
@@ -276,6 +277,11 @@ pub(super) const TABLE: [Row; 9] = [
                 true => gemm.with_filters_in_place(),
                 false => gemm,
             };
+            if form.epilogue.reduce.is_some() && form.epilogue.norm.is_none() {
+                let (gemm, store) = reduced::convolution(region, &conv, &form.epilogue)?;
+                let producer = Producer::ImplicitGemm(with_filters(gemm));
+                return Ok(Lowered::without_moments(producer, Plan::Store(store)));
+            }
             if let Ok(store) = Store::of(&form.epilogue) {
                 let gemm = gemm_alone(region, &conv_geometry(&conv)?, strides, region.output)?;
                 if store.list.is_empty()
@@ -308,10 +314,15 @@ pub(super) const TABLE: [Row; 9] = [
     },
     Row {
         name: "transposed",
-        implements: "a transposed convolution, perhaps with batch_norm and arithmetic with parameters, perhaps with up to eight functions and a residual",
+        implements: "a transposed convolution, perhaps with batch_norm and arithmetic with parameters, perhaps with up to eight functions and a residual; or, from NCHW to NCHW on `sm_90a`, with a pool of windows of whole strides side by side at the end",
         summary: "convolutions of phases by the kernels of a convolution alone, which shuffle their results into rows of whole vectors, and a launch that interleaves others",
         can_implement: |row, region, form| {
             let (_, problem) = form.transposed.ok_or(row.other_layers())?;
+            if form.epilogue.reduce.is_some() {
+                let (transposed, store) = reduced::transposed(region, &problem, &form.epilogue)?;
+                let producer = Producer::Transposed(transposed);
+                return Ok(Lowered::without_moments(producer, Plan::Store(store)));
+            }
             let plan = Plan::Store(Store::of(&form.epilogue)?);
             let transposed = transposed(region, &problem, plan.store_epilogue())?;
             let producer = Producer::Transposed(transposed);

@@ -177,10 +177,40 @@ impl Transposed {
         })
     }
 
+    /// The same with one implicit GEMM of all phases that reduces its results; none where it does not store
+    /// results through `store`.
+    pub(crate) fn reduced(
+        problem: &ConvTransposeProblem<3>,
+        class: &ShuffledClass,
+        gemm: Gemm,
+        (store, dtype): ((Epilogue, OperandList), DType),
+    ) -> Option<Self> {
+        let [reads, writes] = [gemm.reads(), gemm.writes()];
+        let kernels = ClassKernels::ImplicitGemm(gemm);
+        kernels.take(&store, dtype).then_some(())?;
+        Some(Self {
+            problem: *problem,
+            geometry: problem.geometry().ok()?,
+            classes: vec![PlannedClass {
+                number: MAX_CLASSES + class.number,
+                filters: class.filters,
+                convolution: class.convolution,
+                kernels,
+            }],
+            store,
+            interleaves: false,
+            reads,
+            writes,
+        })
+    }
+
     /// Whether each class's convolution writes its own elements of the output.
     fn is_shuffled(&self) -> bool {
         let mut classes = self.classes.iter();
-        classes.any(|planned| planned.filters.shuffled.is_present())
+        classes.any(|planned| match &planned.kernels {
+            ClassKernels::ImplicitGemm(gemm) => gemm.is_shuffled(),
+            _ => false,
+        })
     }
 
     /// What the results of classes go through before they are written.

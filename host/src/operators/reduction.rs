@@ -14,7 +14,7 @@ use super::launching::{compute, single};
 use crate::device::{DType, Tensor};
 use crate::error::Result;
 use crate::program::{LaunchPlan, ProgramBuilder, Value};
-use crate::spec::{ReductionOp, ReductionProblem, ReductionSpec};
+use crate::spec::{Pass, ReductionOp, ReductionProblem, ReductionSpec};
 
 /// `y` is what the operation makes of `x` over the axes `dim`, for each
 /// [`ReductionOp`](crate::spec::ReductionOp): the largest, for example.
@@ -62,8 +62,8 @@ enum Step {
 }
 
 /// The launches of a reduction, one after the other.
-#[derive(Debug)]
-pub(super) struct Steps {
+#[derive(Debug, Clone)]
+pub(crate) struct Steps {
     operation: ReductionOp,
     dtype: DType,
     steps: Vec<Step>,
@@ -72,21 +72,31 @@ pub(super) struct Steps {
 impl Steps {
     /// The steps of a reduction of tensors of `dtype`.
     fn of(problem: &ReductionProblem, dtype: DType) -> Result<Self> {
+        let divisor = problem.count as f32;
+        Self::of_passes(problem.passes(), problem.operation, divisor, dtype)
+    }
+
+    /// The steps of passes, one after the other, over a tensor of `dtype`. The sum of a mean is divided by
+    /// `divisor`.
+    ///
+    /// # Errors
+    /// Extents that no kernel can index.
+    pub(crate) fn of_passes(
+        passes: &[Pass],
+        operation: ReductionOp,
+        divisor: f32,
+        dtype: DType,
+    ) -> Result<Self> {
         let mut steps = Vec::new();
-        for pass in problem.passes() {
+        for pass in passes {
             if pass.inner == 1 {
                 push_rows(&mut steps, pass.outer as u64, pass.reduced as u64);
             } else {
-                let geometry = ChannelReductionGeometry::of(problem.operation, pass)?;
+                let geometry = ChannelReductionGeometry::of(operation, pass)?;
                 steps.push(Step::Channels(geometry));
             }
         }
-        Ok(Self::with_results(
-            steps,
-            problem.operation,
-            problem.count as f32,
-            dtype,
-        ))
+        Ok(Self::with_results(steps, operation, divisor, dtype))
     }
 
     /// The steps that make of each row of a tensor of `dtype` its sum over `divisor`.
@@ -123,7 +133,7 @@ impl Steps {
     }
 
     /// Plans the launches.
-    pub(super) fn plan(&self, plan: &mut LaunchPlan) -> Result<()> {
+    pub(crate) fn plan(&self, plan: &mut LaunchPlan) -> Result<()> {
         let last = self.steps.len() - 1;
         for (at, step) in self.steps.iter().enumerate() {
             let dtype = if at == 0 { self.dtype } else { DType::F32 };
@@ -143,7 +153,7 @@ impl Steps {
     }
 
     /// Appends the reduction of `x` to a program. Its results have the shape `output`.
-    pub(super) fn append(
+    pub(crate) fn append(
         &self,
         program: &mut ProgramBuilder,
         x: Value,

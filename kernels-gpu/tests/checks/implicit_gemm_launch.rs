@@ -5,7 +5,9 @@ use std::ffi::c_void;
 use cuda_std::Label;
 use cuda_std::tensor_map::{MapMode, TensorMap};
 use launch_config::implicit_gemm::sm90::MainloopConfig;
-use launch_config::implicit_gemm::{Epilogue, GemmConfig, GemmDevice, Loader, RoundedEpilogue};
+use launch_config::implicit_gemm::{
+    Epilogue, GemmConfig, GemmDevice, Loader, ReducedResults, RoundedEpilogue,
+};
 use launch_config::pointwise::OperandList;
 
 use super::super::kernels::fused::implicit_gemm::*;
@@ -250,6 +252,55 @@ pub(super) fn multiply_to_nhwc<F: Operand>(
                 config.shape(device),
                 arguments,
             )
+        },
+    )
+}
+
+/// The same with results that are reduced.
+#[expect(clippy::too_many_arguments, reason = "as many as the kernel has")]
+pub(super) fn multiply_reduced<F: Operand>(
+    run: &Run,
+    config: &GemmConfig,
+    device: &GemmDevice,
+    of: &Operands,
+    bias: &Tensor<F::Stored>,
+    ended: &Ended<F::Stored>,
+    reduced: &ReducedResults,
+    y: &Tensor<F::Stored>,
+) -> Result<u32, Failure> {
+    launch::<F>(
+        run,
+        config,
+        device,
+        of,
+        ended,
+        |map, mainloop, largest, recorded| {
+            let labels = [mainloop.label().into(), Label::Name(F::LABEL)];
+            let arguments = (
+                of.reformatted.source(),
+                of.descales.source(),
+                of.operands.source(),
+                of.filter_descales.source(),
+                bias.source(),
+                ended.x.cast(),
+                ended.weight.cast(),
+                ended.gain,
+                ended.shift,
+                ended.gain_behind,
+                ended.shift_behind,
+                y.ptr(),
+                largest,
+                map,
+                filter_map(config, ended),
+                config.geometry,
+                mainloop,
+                ended.epilogue,
+                ended.list,
+                *reduced,
+                recorded,
+            );
+            let shape = config.shape(device);
+            run.launch(&IMPLICIT_GEMM_SM90_REDUCE, &labels, shape, arguments)
         },
     )
 }

@@ -75,7 +75,7 @@ fn tiles<F: Operand>(row: &Row) -> Vec<Option<GemmTile>> {
 }
 
 /// The row's layers, its input strewn with values that are not finite.
-fn case_of<F: Operand>(row: &Row) -> Case {
+pub(super) fn case_of<F: Operand>(row: &Row) -> Case {
     let mut case = row.case::<F::Stored>();
     // At the end of each row, so that every part of a tile meets some beside its windows.
     for (index, x) in case.x.indexed_iter_mut() {

@@ -48,6 +48,7 @@ pub(crate) mod implicit_gemm_corners;
 mod implicit_gemm_launch;
 mod implicit_gemm_lists;
 pub(crate) mod implicit_gemm_nan;
+pub(crate) mod implicit_gemm_reduced;
 pub(crate) mod implicit_gemm_without_norm;
 pub(crate) mod layer_norm_rows;
 pub(crate) mod max_pool2d;

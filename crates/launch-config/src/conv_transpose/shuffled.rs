@@ -13,7 +13,7 @@
 
 use super::PhaseFiltersGeometry;
 use crate::Presence;
-use crate::implicit_gemm::{K_VECTOR_BYTES, PixelShuffle};
+use crate::implicit_gemm::{K_VECTOR_BYTES, MAX_REDUCED_FILTERS, PhaseTaps, PixelShuffle};
 use op_spec::{Conv3dSpec, ConvProblem, ConvTransposeProblem};
 
 /// The most convolutions: four phases of rows, or two each of slices and rows.
@@ -22,7 +22,7 @@ const MAX_CONVOLUTIONS: usize = 4;
 /// One of the convolutions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ShuffledClass {
-    /// Which one it is.
+    /// Which one it is; that of all phases comes behind the others.
     pub number: usize,
     /// The convolution. Zeros follow the input as far as its windows reach.
     pub convolution: ConvProblem<3>,
@@ -66,11 +66,6 @@ pub fn shuffled(
     if !is_of_form {
         return None;
     }
-    let axis = |axis: usize, phases: [usize; 2]| {
-        let steps = [problem.stride[axis], problem.padding[axis]];
-        taps(problem.kernel_size[axis], steps, phases)
-    };
-    let columns = axis(2, [0, of_columns - 1])?;
     let [_, rows_of_output, columns_of_output] = problem.output.map(|extent| extent as u32);
     let mut classes = [None; MAX_CONVOLUTIONS];
     for (number, class) in classes.iter_mut().enumerate().take(of_slices * of_rows) {
@@ -78,54 +73,96 @@ pub fn shuffled(
         if (0..2).any(|axis| phases[axis] >= problem.output[axis]) {
             continue;
         }
-        let of = [axis(0, [phases[0]; 2])?, axis(1, [phases[1]; 2])?, columns];
-        let each = [0, 1, 2];
-        let padding = of.map(|[before, _]| before);
-        let taps = of.map(|[_, taps]| taps);
-        let output =
-            each.map(|axis| (problem.output[axis] - phases[axis]).div_ceil(problem.stride[axis]));
-        let first = each.map(|axis| {
-            (phases[axis] + problem.padding[axis] + problem.stride[axis] * padding[axis]) as u32
-        });
-        let filters = PhaseFiltersGeometry {
-            taps: taps.map(|taps| taps as u32),
-            first,
-            phases: [1, 1, of_columns as u32],
-            distance: problem.stride.map(|stride| stride as u32),
-            shuffled: Presence::PRESENT,
-            ..PhaseFiltersGeometry::of_one_tap(problem)
-        };
-        let [d, h, w] = problem.input;
-        let [t, r, s] = taps;
-        let filters_of_class = problem.k.checked_mul(of_columns)?;
-        // With padding that leaves outputs of any extents. The actual one is not the same at both ends.
-        let convolution = Conv3dSpec::default()
-            .padding(taps)
-            .groups(problem.groups)
-            .problem(
-                &[problem.n, problem.c, d, h, w],
-                &[filters_of_class, problem.c_per_group(), t, r, s],
-                problem.bias.then_some(&[filters_of_class][..]),
-            );
-        let mut convolution = convolution.ok()?;
-        (convolution.padding, convolution.output) = (padding, output);
+        let output = [0, 1, 2]
+            .map(|axis| (problem.output[axis] - phases[axis]).div_ceil(problem.stride[axis]));
         let [slice, row, _] = phases.map(|phase| phase as u32);
         let slice_elements = rows_of_output * columns_of_output;
-        let shuffle = PixelShuffle {
-            shift: of_columns.trailing_zeros(),
-            plane: problem.output[0] as u32 * slice_elements,
-            slice: of_slices as u32 * slice_elements,
-            row: of_rows as u32 * columns_of_output,
-            first: slice * slice_elements + row * columns_of_output,
-            kernel_columns: problem.kernel_size[2] as u32,
-            first_tap: first[2],
-        };
+        let of_class = of_phases(problem, (phases, [1, 1, of_columns]), output)?;
         *class = Some(ShuffledClass {
             number,
-            convolution,
-            filters,
-            shuffle,
+            shuffle: PixelShuffle {
+                plane: problem.output[0] as u32 * slice_elements,
+                slice: of_slices as u32 * slice_elements,
+                row: of_rows as u32 * columns_of_output,
+                first: slice * slice_elements + row * columns_of_output,
+                ..of_class.shuffle
+            },
+            ..of_class
         });
     }
     Some(classes)
+}
+
+/// The convolution of a transposed one whose extents are checked, with a filter for each phase of a channel;
+/// none where it is not of this form: no dilation, strides that are powers of two, few phases, each axis with
+/// taps. Its results are those of all phases at the first `positions` of each axis.
+#[must_use]
+pub fn reduced(problem: &ConvTransposeProblem<3>, positions: [usize; 3]) -> Option<ShuffledClass> {
+    let phases: usize = problem.stride.iter().product();
+    let is_of_form = problem.stride.iter().all(|stride| stride.is_power_of_two())
+        && phases <= MAX_REDUCED_FILTERS as usize
+        && problem.dilation == [1; 3];
+    if !is_of_form {
+        return None;
+    }
+    of_phases(problem, ([0; 3], problem.stride), positions)
+}
+
+/// The convolution of so many phases on each axis from a first one on, for the first `output` positions; none
+/// where [`taps`] has none, or where it has more filters or outputs than can be counted.
+fn of_phases(
+    problem: &ConvTransposeProblem<3>,
+    (first_phase, phases): ([usize; 3], [usize; 3]),
+    output: [usize; 3],
+) -> Option<ShuffledClass> {
+    let axis = |axis: usize| {
+        let steps = [problem.stride[axis], problem.padding[axis]];
+        let last = first_phase[axis] + phases[axis] - 1;
+        taps(problem.kernel_size[axis], steps, [first_phase[axis], last])
+    };
+    let of = [axis(0)?, axis(1)?, axis(2)?];
+    let padding = of.map(|[before, _]| before);
+    let taps = of.map(|[_, taps]| taps);
+    let first = [0, 1, 2].map(|axis| {
+        let before = problem.padding[axis] + problem.stride[axis] * padding[axis];
+        (first_phase[axis] + before) as u32
+    });
+    let filters = PhaseFiltersGeometry {
+        taps: taps.map(|taps| taps as u32),
+        first,
+        phases: phases.map(|phases| phases as u32),
+        distance: problem.stride.map(|stride| stride as u32),
+        shuffled: Presence::PRESENT,
+        ..PhaseFiltersGeometry::of_one_tap(problem)
+    };
+    let [d, h, w] = problem.input;
+    let [t, r, s] = taps;
+    let count: usize = phases.iter().product();
+    let filters_of_class = problem.k.checked_mul(count)?;
+    // With padding that leaves outputs of any extents. The actual one is not the same at both ends.
+    let convolution = Conv3dSpec::default()
+        .padding(taps)
+        .groups(problem.groups)
+        .problem(
+            &[problem.n, problem.c, d, h, w],
+            &[filters_of_class, problem.c_per_group(), t, r, s],
+            problem.bias.then_some(&[filters_of_class][..]),
+        );
+    let mut convolution = convolution.ok()?;
+    (convolution.padding, convolution.output) = (padding, output);
+    Some(ShuffledClass {
+        number: MAX_CONVOLUTIONS,
+        convolution,
+        filters,
+        shuffle: PixelShuffle {
+            shift: count.trailing_zeros(),
+            taps: [0, 1, 2].map(|axis| PhaseTaps {
+                shift: phases[axis].trailing_zeros(),
+                kernel: problem.kernel_size[axis] as u32,
+                first: first[axis],
+                distance: problem.stride[axis] as u32,
+            }),
+            ..PixelShuffle::NONE
+        },
+    })
 }

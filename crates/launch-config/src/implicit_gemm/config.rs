@@ -2,6 +2,7 @@
 
 use super::k_blocks::MAX_K_BLOCK_K_VECTORS;
 use super::pixels::{choose_pixels, reach};
+use super::reformatted::k_vector_channels;
 use super::{
     BLOCK_THREADS, EpilogueKind, FilterLoader, GemmGeometry, GemmTile, K_VECTOR_VALUES,
     KVectorStrides, MmaOperands, OperandFormat, PixelShuffle, Prescale, SCANNED_ELEMENTS,
@@ -109,6 +110,10 @@ impl GemmConfig {
         }
         let indexed = Refusal::Needs("indices of 32 bits");
         let input = ReformattedInput::new(conv).ok_or(indexed)?;
+        let input = match results.1.is_reduced() {
+            true => input.with_pairs(),
+            false => input,
+        };
         let samples = batch.unwrap_or(ASSUMED_BATCH);
         device
             .tiles()
@@ -294,6 +299,20 @@ impl<'a> ReformattedInput<'a> {
         })
     }
 
+    /// The same with K-vectors of single columns, if all columns of a filter are in one: MMA steps of
+    /// warpgroups need two.
+    fn with_pairs(self) -> Self {
+        let columns = K_VECTOR_VALUES / self.k_vector_channels;
+        let has_one = self.conv.s > 1 && self.conv.s <= columns;
+        Self {
+            k_vector_channels: match has_one {
+                true => K_VECTOR_VALUES,
+                false => self.k_vector_channels,
+            },
+            ..self
+        }
+    }
+
     /// The config with this tile, and so many neighbouring outputs in depth.
     fn config(
         &self,
@@ -315,7 +334,7 @@ impl<'a> ReformattedInput<'a> {
             return None;
         }
         // A warp-specialized tile's results are never all in shared memory.
-        if tile.is_warp_specialized() && pool.is_some() {
+        if pool.is_some() && tile.is_warp_specialized() != epilogue.is_reduced() {
             return None;
         }
         let stride_phases = conv.stride_w.min(self.used_w);
@@ -421,23 +440,4 @@ fn two_outputs(conv: &ConvGeometry, tile: GemmTile) -> Option<ConvGeometry> {
         stride_d: 2,
         ..*conv
     })
-}
-
-/// Channels of a pixel that share a K-vector with other columns of the filter's reach, or all eight.
-///
-/// A K-vector of several columns may hold columns outside of the window that uses it; their filter values are
-/// 0. These columns must belong to another window of the sample, or an infinity there would have an effect
-/// that it has not in PyTorch. So all columns within reach must be used.
-const fn k_vector_channels(conv: &ConvGeometry) -> u32 {
-    let all_used = if conv.stride_w == 1 {
-        conv.dilation_w <= conv.q
-    } else {
-        conv.dilation_w == 1 && conv.stride_w <= conv.s
-    };
-    match conv.group_c {
-        1 if all_used && conv.s > 4 => 1,
-        1 | 2 if all_used && conv.s > 2 => 2,
-        1..=4 if all_used && conv.s > 1 => 4,
-        _ => K_VECTOR_VALUES,
-    }
 }

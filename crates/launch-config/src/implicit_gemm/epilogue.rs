@@ -26,6 +26,8 @@ mode! {
         STORE_NHWC = 2,
         /// The same to an NCHW output, with a [`PixelShuffle`](super::PixelShuffle).
         STORE_SHUFFLED = 3,
+        /// It reduces them before it stores them, as [`ReducedResults`](super::ReducedResults) say.
+        STORE_REDUCED = 4,
     }
 }
 
@@ -41,6 +43,12 @@ impl EpilogueKind {
     #[must_use]
     pub const fn is_shuffled(self) -> bool {
         self.0 == Self::STORE_SHUFFLED.0
+    }
+
+    /// Whether results are reduced.
+    #[must_use]
+    pub const fn is_reduced(self) -> bool {
+        self.0 == Self::STORE_REDUCED.0
     }
 
     /// Whether the output is NHWC.
@@ -200,7 +208,7 @@ impl GemmConfig {
             return false;
         };
         let epilogue = self.geometry.epilogue;
-        (epilogue.is_store() && !epilogue.is_shuffled())
+        (epilogue.is_store() && !epilogue.is_shuffled() && !epilogue.is_reduced())
             && (self.geometry.conv.group_k * element_bytes).is_multiple_of(K_VECTOR_BYTES)
             && (element_bytes == 2 || mainloop.shares_tile())
     }

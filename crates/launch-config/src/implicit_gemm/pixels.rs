@@ -140,7 +140,8 @@ impl GemmGeometry {
             octet_k_vectors: INSTRUCTION_PIXELS,
             ..self.with_pixels([d, h, w])?
         };
-        if self.epilogue.is_shuffled() && !flat.has_rows_of_vectors() {
+        if self.epilogue.is_reduced() || self.epilogue.is_shuffled() && !flat.has_rows_of_vectors()
+        {
             return None;
         }
         let last_row =
@@ -162,7 +163,10 @@ impl GemmGeometry {
         if tile.is_warp_specialized() {
             // No deeper than needed for the same number of tiles.
             let deepest = (max / (strips * h)).min(conv.z);
-            d = conv.z.div_ceil(conv.z.div_ceil(deepest));
+            d = match self.epilogue.is_reduced() {
+                true => self.slices_of_windows(strips, deepest)?,
+                false => conv.z.div_ceil(conv.z.div_ceil(deepest)),
+            };
         }
         let extents = self.with_extents([d, h, w])?;
         let strip_columns = extents.halo_columns - w + w.min(INSTRUCTION_PIXELS);
@@ -178,6 +182,9 @@ impl GemmGeometry {
             stride_phase_rows: h.checked_add(reached / conv.stride_h)?,
             ..extents
         };
+        if self.epilogue.is_reduced() && !octets.has_whole_windows() {
+            return None;
+        }
         let all = |depth_k_blocks: u32| {
             let octets = Self {
                 depth_k_blocks,
@@ -311,7 +318,10 @@ impl GemmGeometry {
     /// Whether tiles are written as runs of whole sectors: not where rows begin on sectors anyway.
     pub(super) const fn writes_runs(&self, format: OperandFormat) -> bool {
         let sector = SECTOR_BYTES / format.value_bytes();
-        !self.epilogue.is_shuffled() && self.is_run() && !self.neighbours().is_multiple_of(sector)
+        !self.epilogue.is_shuffled()
+            && !self.epilogue.is_reduced()
+            && self.is_run()
+            && !self.neighbours().is_multiple_of(sector)
     }
 
     /// Cycles that a tile takes longer because it writes sectors in parts: for each filter, at both ends of
@@ -383,7 +393,10 @@ impl GemmGeometry {
             true => INSTRUCTION_PIXELS,
             false => 2 * INSTRUCTION_PIXELS,
         };
-        if format.is_stored() && !self.neighbours().is_multiple_of(pixels) {
+        if format.is_stored()
+            && !self.epilogue.is_reduced()
+            && !self.neighbours().is_multiple_of(pixels)
+        {
             tile += HALF_SECTORS_WEIGHT / planes;
         }
         tile += UNITS_PER_CYCLE * self.partial_sector_cycles(WARP_SPECIALIZED, format) / planes;

@@ -1,6 +1,7 @@
 //! The reformatted input of an implicit GEMM.
 
-use super::{GemmConfig, K_VECTOR_WORDS};
+use super::{GemmConfig, K_VECTOR_VALUES, K_VECTOR_WORDS};
+use crate::conv::ConvGeometry;
 
 impl GemmConfig {
     /// 32-bit words of the reformatted input.
@@ -41,5 +42,24 @@ impl GemmConfig {
             (config.format, g.prescale, conv.n, input, g.planes, padded)
         };
         reformatted(self) == reformatted(other)
+    }
+}
+
+/// Channels of a pixel that share a K-vector with other columns of the filter's reach, or all eight.
+///
+/// A K-vector of several columns may hold columns outside of the window that uses it; their filter values are
+/// 0. These columns must belong to another window of the sample, or an infinity there would have an effect
+/// that it has not in PyTorch. So all columns within reach must be used.
+pub(super) const fn k_vector_channels(conv: &ConvGeometry) -> u32 {
+    let all_used = if conv.stride_w == 1 {
+        conv.dilation_w <= conv.q
+    } else {
+        conv.dilation_w == 1 && conv.stride_w <= conv.s
+    };
+    match conv.group_c {
+        1 if all_used && conv.s > 4 => 1,
+        1 | 2 if all_used && conv.s > 2 => 2,
+        1..=4 if all_used && conv.s > 1 => 4,
+        _ => K_VECTOR_VALUES,
     }
 }

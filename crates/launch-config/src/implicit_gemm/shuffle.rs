@@ -26,11 +26,40 @@ pub struct PixelShuffle {
     pub row: u32,
     /// The first result's place in its plane.
     pub first: u32,
-    /// Columns of the transposed filter, whose columns `first_tap + phase - (tap << shift)` are the taps of a
-    /// phase. A tap without a column is 0 and belongs to no window.
-    pub kernel_columns: u32,
-    /// See there. It may be in front of the filter's columns, where it wraps, or behind them.
-    pub first_tap: u32,
+    /// The taps of phases along depth, rows and columns.
+    pub taps: [PhaseTaps; 3],
+}
+
+/// The taps of a filter along an axis that are in the windows of its phase, of all phases that have filters.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct PhaseTaps {
+    /// The binary logarithm of the phases of the axis that have filters.
+    pub shift: u32,
+    /// Elements of the transposed filter, whose elements `first + phase - tap * distance` are the taps of a
+    /// phase. A tap without an element is 0 and belongs to no window.
+    pub kernel: u32,
+    /// See there. It may be in front of the filter's elements, where it wraps, or behind them.
+    pub first: u32,
+    /// See there.
+    pub distance: u32,
+}
+
+impl PhaseTaps {
+    /// One phase that has every tap.
+    pub const ALL: Self = Self {
+        shift: 0,
+        kernel: u32::MAX,
+        first: 0,
+        distance: 0,
+    };
+
+    /// Whether a phase has a tap.
+    #[inline(always)]
+    const fn has(&self, phase: u32, tap: u32) -> bool {
+        let first = self.first.wrapping_add(phase);
+        first.wrapping_sub(tap * self.distance) < self.kernel
+    }
 }
 
 impl PixelShuffle {
@@ -41,18 +70,17 @@ impl PixelShuffle {
         slice: 0,
         row: 0,
         first: 0,
-        kernel_columns: 0,
-        first_tap: 0,
+        taps: [PhaseTaps::ALL; 3],
     };
 
-    /// Whether filters become columns.
+    /// Whether an output channel has several filters.
     #[must_use]
     #[inline(always)]
     pub const fn is_present(&self) -> bool {
         self.shift > 0
     }
 
-    /// The column among its pixel's that a filter makes.
+    /// Which of its channel's filters a filter is: where they become columns, the column among its pixel's.
     #[must_use]
     #[inline(always)]
     pub const fn phase(&self, filter: u32) -> u32 {
@@ -68,12 +96,15 @@ impl PixelShuffle {
         [filter >> self.shift, at]
     }
 
-    /// Whether tap `tap` of a filter's columns is in its windows.
+    /// Whether a tap, of depth, rows and columns, is in a filter's windows.
     #[must_use]
     #[inline(always)]
-    pub const fn has_tap(&self, filter: u32, tap: u32) -> bool {
-        let column = self.first_tap.wrapping_add(self.phase(filter));
-        !self.is_present() || column.wrapping_sub(tap << self.shift) < self.kernel_columns
+    pub const fn has_tap(&self, filter: u32, [t, r, s]: [u32; 3]) -> bool {
+        let [depth, rows, columns] = &self.taps;
+        let phase = self.phase(filter);
+        let (of_rows, of_columns) = (phase >> columns.shift, phase & ((1 << columns.shift) - 1));
+        let (of_depth, of_rows) = (of_rows >> rows.shift, of_rows & ((1 << rows.shift) - 1));
+        depth.has(of_depth, t) && rows.has(of_rows, r) && columns.has(of_columns, s)
     }
 }
 

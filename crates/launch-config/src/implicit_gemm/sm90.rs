@@ -238,8 +238,8 @@ impl GemmGeometry {
 
     /// The time of `work_tiles` tiles of pixels in blocks of one tile and of two, in clusters of `split_k`,
     /// in hundredths of the time of a tile. `u64::MAX` for two where they are impossible: for split values,
-    /// whose accumulators leave registers for one tile; for filters that make two outputs in depth, which
-    /// have one tile in a group; and where shared memory has no room.
+    /// and results that are reduced, beside which registers have room for one tile; for filters that make two
+    /// outputs in depth, which have one tile in a group; and where shared memory has no room.
     pub(super) fn warp_specialized_rounds(
         &self,
         format: OperandFormat,
@@ -252,7 +252,8 @@ impl GemmGeometry {
             Some(clusters.div_ceil(clusters_at_once(split_k, device)))
         };
         let two = self.mainloop_config(format, [2, split_k], device.shared_bytes);
-        if format.parts > 1 || self.outputs_d > 1 || two.is_none() {
+        let halves = self.epilogue.is_reduced() || self.outputs_d > 1;
+        if format.parts > 1 || halves || two.is_none() {
             return Some([rounds(1)?.checked_mul(100)?, u64::MAX]);
         }
         let one = rounds(1)?.checked_mul(ONE_TILE_COST)?;
@@ -350,7 +351,8 @@ impl GemmConfig {
         let (g, format) = (&self.geometry, self.format);
         let tiles = work_tiles.checked_mul(g.warp_specialized_sets(1).into())?;
         let has_two = tiles > u64::from(device.multiprocessors);
-        if format.parts > 1 || self.split_k > 1 || !has_two {
+        let takes_turns = format.parts == 1 && self.split_k == 1 && !g.epilogue.is_reduced();
+        if !takes_turns || !has_two {
             return None;
         }
         let mainloop = g.max_stages(format, [1, 1], Schedule::PING_PONG, device.shared_bytes)?;

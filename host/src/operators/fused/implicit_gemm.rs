@@ -4,7 +4,8 @@ mod append;
 
 use kernels_gpu::fused::implicit_gemm::{
     IMPLICIT_GEMM, IMPLICIT_GEMM_FILTERS, IMPLICIT_GEMM_REFORMAT, IMPLICIT_GEMM_RESCALE,
-    IMPLICIT_GEMM_SM90, IMPLICIT_GEMM_SM90_NHWC, IMPLICIT_GEMM_SM90_STORE,
+    IMPLICIT_GEMM_SM90, IMPLICIT_GEMM_SM90_NHWC, IMPLICIT_GEMM_SM90_REDUCE,
+    IMPLICIT_GEMM_SM90_STORE,
 };
 
 use std::fmt;
@@ -21,7 +22,8 @@ use launch_config::Refusal;
 use launch_config::conv::ConvGeometry;
 use launch_config::implicit_gemm::sm90::{MainloopConfig, Residency, Schedule};
 use launch_config::implicit_gemm::{
-    EpilogueKind, GemmConfig, GemmDevice, Loader, OperandFormat, PixelShuffle, RoundedEpilogue,
+    EpilogueKind, GemmConfig, GemmDevice, Loader, OperandFormat, PixelShuffle, ReducedResults,
+    ResultReduction, RoundedEpilogue,
 };
 use launch_config::pointwise::OperandList;
 use op_spec::Layout;
@@ -57,6 +59,8 @@ pub(crate) struct Gemm {
     shape: Option<LaunchShape>,
     /// Whether all samples are one.
     is_one_sample: bool,
+    /// How results are reduced before they are written, if they are.
+    reduced: Option<ReducedResults>,
 }
 
 impl Gemm {
@@ -133,6 +137,28 @@ impl Gemm {
         Ok(Self::new(config, options.precision, &device, strides))
     }
 
+    /// A convolution without a norm that reduces its results before it writes them, to an NCHW output.
+    /// `shuffle` says which filters are phases of a channel.
+    ///
+    /// # Errors
+    /// The rule that the convolution breaks.
+    pub(crate) fn reduced(
+        conv: &ConvGeometry,
+        (reduced, shuffle): (ReducedResults, PixelShuffle),
+        dtype: DType,
+        properties: &DeviceProperties,
+        options: FusedOptions,
+        strides: Option<[i64; 5]>,
+    ) -> Result<Self, Refusal> {
+        let (device, batch) = (gemm_device(properties), batch(conv, options));
+        let format = format(dtype, options, OperandFormat::BF16X3);
+        let config = GemmConfig::new_reduced(conv, (&reduced, shuffle), format, &device, batch)?;
+        Ok(Self {
+            reduced: Some(reduced),
+            ..Self::new(config, options.precision, &device, strides)
+        })
+    }
+
     /// A convolution without a norm from NHWC to NHWC of a 16-bit type, in tiles of pixels of several
     /// samples, where results may depend on the batch.
     ///
@@ -182,6 +208,7 @@ impl Gemm {
             config,
             precision,
             is_one_sample: false,
+            reduced: None,
         }
     }
 
@@ -194,9 +221,9 @@ impl Gemm {
         let steps = list.functions.steps().iter().take(list.functions.len());
         let exponentials = steps.filter(|step| step.function.has_exponential());
         // The launch that would apply the list to the output reads it and writes it again.
-        let is_shuffled = self.mainloop.is_some() && self.config.geometry.shuffle.is_present();
+        let is_shuffled = self.mainloop.is_some() && self.config.geometry.epilogue.is_shuffled();
         let is_quick = match self.mainloop {
-            Some(_) if is_shuffled => true,
+            Some(_) if is_shuffled || self.reduced.is_some() => true,
             Some(_) => exponentials.count() <= 2 * usize::from(list.is_affine()),
             None => true,
         };
@@ -252,6 +279,9 @@ impl Gemm {
             Layout::Nchw if !g.epilogue.is_store() => {
                 plan.launch(&IMPLICIT_GEMM_SM90, &labels, self.shape)
             }
+            Layout::Nchw if self.reduced.is_some() => {
+                plan.launch(&IMPLICIT_GEMM_SM90_REDUCE, &labels, self.shape)
+            }
             Layout::Nchw => plan.launch(&IMPLICIT_GEMM_SM90_STORE, &labels, self.shape),
             Layout::Nhwc => plan.launch(&IMPLICIT_GEMM_SM90_NHWC, &labels, self.shape),
         };
@@ -301,6 +331,11 @@ impl Gemm {
     pub(crate) fn reformats_as(&self, other: &Self) -> bool {
         let reformat = [self, other].map(|gemm| gemm.reads() == Layout::Nchw);
         reformat == [true; 2] && self.config.reformats_alike(&other.config)
+    }
+
+    /// Whether results are shuffled into the output.
+    pub(crate) fn is_shuffled(&self) -> bool {
+        self.config.geometry.epilogue.is_shuffled()
     }
 
     /// Whether tiles hold pixels of several samples.
@@ -373,7 +408,24 @@ impl fmt::Display for Gemm {
         f.write_str(match self.has_filters_in_place() {
             true => ", channels-last filters read in place",
             false => "",
-        })
+        })?;
+        let Some(reduced) = &self.reduced else {
+            return Ok(());
+        };
+        let operation = match reduced.operation {
+            ResultReduction::MAX => "maxima",
+            ResultReduction::MIN => "minima",
+            _ => "sums",
+        };
+        write!(f, "; written are {operation}")?;
+        if reduced.log_filters > 0 {
+            write!(f, " of {} filters", 1 << reduced.log_filters)?;
+        }
+        let [rows, columns] = reduced.window();
+        match rows * columns {
+            1 => Ok(()),
+            _ => write!(f, " of windows of {rows}x{columns}"),
+        }
     }
 }
 

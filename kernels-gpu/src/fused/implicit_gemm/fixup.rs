@@ -94,6 +94,33 @@ impl<T: Storage> WithoutNorm<'_, T> {
         let of_channels = move || [behind.of_channel(channel as usize, channels); N];
         apply_with::<T, N>(self.list, values, residual, Some(of_channels), Kept::One)
     }
+
+    /// The result of a channel of a sample at a pixel of the output, computed from the original tensors, as
+    /// it goes through epilogue and list: with bias, reciprocal of its scale, gain and shift of its filter,
+    /// and with its residual.
+    ///
+    /// # Safety
+    /// The output has the channel and the pixel. Only `WARP_SPECIALIZED` tiles have channels-last inputs.
+    #[inline(always)]
+    pub(super) unsafe fn recomputed<const WARP_SPECIALIZED: bool>(
+        &self,
+        g: &GemmGeometry,
+        shuffle: &PixelShuffle,
+        of: (u32, u32),
+        pixel: [u32; 3],
+        [bias, _, gain, shift]: [f32; 4],
+        residual: Option<[f32; 1]>,
+    ) -> T {
+        let sum = convolve::<T, WARP_SPECIALIZED>(self.x, self.weight, g, shuffle, of, pixel);
+        let value = T::from_f32(self.store.map([gain, shift], sum + bias));
+        if self.list.is_empty() {
+            return value;
+        }
+        let of_output = g.conv.output_channels() >> shuffle.shift;
+        let channel = (of.1 >> shuffle.shift, of_output);
+        let [listed] = self.listed([value.to_f32()], residual, channel);
+        T::from_f32(listed)
+    }
 }
 
 /// A result, or NaN if it needs the fix-up. In the bf16x3 split, a large finite value may round to an
@@ -179,7 +206,8 @@ unsafe fn convolve<T: Storage, const WARP_SPECIALIZED: bool>(
             let mut s = 0;
             while s < conv.s {
                 let w = (q * conv.stride_w + s * conv.dilation_w).wrapping_sub(conv.pad_w);
-                let inside = d < conv.d && h < conv.h && w < conv.w && shuffle.has_tap(channel, s);
+                let inside =
+                    d < conv.d && h < conv.h && w < conv.w && shuffle.has_tap(channel, [t, r, s]);
                 let element = if !inside {
                     0
                 } else if is_channels_last {
@@ -291,32 +319,22 @@ impl<T: Storage> Written<'_, T> {
                         None => (sample * channels + channel as usize) * pixels + at,
                     };
                     if self.y.load(to).to_f32().is_nan() {
-                        let of = (place.sample, channel);
-                        let sum = convolve::<T, WARP_SPECIALIZED>(
-                            self.without_norm.x,
-                            self.without_norm.weight,
+                        let mut residual = WARP_SPECIALIZED.then_some([0.0]);
+                        if let Some(residual) = &mut residual
+                            && self.without_norm.has_residual()
+                        {
+                            let all = Global::new(self.without_norm.residual, self.y.len());
+                            *residual = [all.load(to).to_f32()];
+                        }
+                        let constants = self.channels.load_vec::<4>(filter * K_VECTOR_WORDS);
+                        let mut value = self.without_norm.recomputed::<WARP_SPECIALIZED>(
                             g,
                             &shuffle,
-                            of,
+                            (place.sample, channel),
                             [z, p, q],
+                            constants,
+                            residual,
                         );
-                        let [bias, _, gain, shift] =
-                            self.channels.load_vec::<4>(filter * K_VECTOR_WORDS);
-                        let value = self.without_norm.store.map([gain, shift], sum + bias);
-                        let mut value = T::from_f32(value);
-                        if !self.without_norm.list.is_empty() {
-                            let mut residual = WARP_SPECIALIZED.then_some([0.0]);
-                            if let Some(residual) = &mut residual
-                                && self.without_norm.has_residual()
-                            {
-                                let all = Global::new(self.without_norm.residual, self.y.len());
-                                *residual = [all.load(to).to_f32()];
-                            }
-                            let channel = (channel >> shuffle.shift, of_output);
-                            let values = [value.to_f32()];
-                            let [listed] = self.without_norm.listed(values, residual, channel);
-                            value = T::from_f32(listed);
-                        }
                         if let Some(Rounded { epilogue, residual }) = self.without_norm.rounded
                             && size_of::<T>() == 2
                         {

@@ -54,7 +54,7 @@ impl GemmConfig {
     }
 
     /// The config with this split-K, if each block has enough MMA batches, and room for the others'
-    /// accumulators.
+    /// accumulators. Results that are reduced have none: kernels would spill.
     #[must_use]
     pub fn split_by(self, split_k: u32, device: &GemmDevice) -> Option<Self> {
         let split = Self { split_k, ..self };
@@ -64,6 +64,7 @@ impl GemmConfig {
         if !SPLIT_K.contains(&split_k)
             || split_k > device.multiprocessors
             || !self.tile.is_warp_specialized()
+            || self.geometry.epilogue.is_reduced()
         {
             return None;
         }

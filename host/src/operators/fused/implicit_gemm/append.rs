@@ -2,7 +2,8 @@
 
 use kernels_gpu::fused::implicit_gemm::{
     IMPLICIT_GEMM, IMPLICIT_GEMM_FILTERS, IMPLICIT_GEMM_REFORMAT, IMPLICIT_GEMM_RESCALE,
-    IMPLICIT_GEMM_SM90, IMPLICIT_GEMM_SM90_NHWC, IMPLICIT_GEMM_SM90_STORE, boxes, filter_boxes,
+    IMPLICIT_GEMM_SM90, IMPLICIT_GEMM_SM90_NHWC, IMPLICIT_GEMM_SM90_REDUCE,
+    IMPLICIT_GEMM_SM90_STORE, boxes, filter_boxes,
 };
 
 use super::super::convolved::{Convolved, Parameters};
@@ -171,6 +172,7 @@ pub(crate) fn append_product(
         config,
         precision,
         mainloop,
+        reduced,
         ..
     } = gemm;
     let config = &config;
@@ -186,7 +188,7 @@ pub(crate) fn append_product(
     let scales = Scales::of(program, config, mainloop)?;
     let reformatted = reformatted.map(|Reformatted { words, descales }| (words, descales));
     let (words, descales) = reformatted.unzip();
-    let written = match g.shuffle.is_present() {
+    let written = match g.epilogue.is_shuffled() {
         true => g.results() * dtype.size() as u64,
         false => program.bytes(&[y]),
     };
@@ -205,11 +207,11 @@ pub(crate) fn append_product(
         let largest = scales.as_ref().map(|scales| scales.largest);
         let residual = parameters.residual;
         // SAFETY: reformatted input and filters are those of this config, or they are read in place by their
-        // strides; bias, gain and shift have an element for each channel where they exist, and the
-        // epilogue and the list say whether the last two do; `y` has an element for each output, `moments`
-        // the config's size; the pipelines are those of the launch's shared memory. Without a norm, input and
-        // filters exist. The list, in NHWC `rounded`, says whether there is a residual, which has the shape
-        // and layout of `y`.
+        // strides; bias, gain and shift have an element for each channel where they exist, and the epilogue
+        // and the list say whether the last two do; `y` has an element for each output, `moments` the
+        // config's size, or for each result that `reduced` leaves; the pipelines are those of the launch's
+        // shared memory. Without a norm, input and filters exist. The list, in NHWC `rounded`, says whether
+        // there is a residual, which has the shape and layout of `y`.
         let launch = |program: &mut ProgramBuilder, recorded, descales, bytes_moved| unsafe {
             match gemm.writes() {
                 Layout::Nchw if !g.epilogue.is_store() => {
@@ -227,6 +229,33 @@ pub(crate) fn append_product(
                         filter_boxes,
                         *g,
                         mainloop,
+                        recorded,
+                    );
+                    program.launch_moving(kernel, shape, arguments, bytes_moved);
+                }
+                Layout::Nchw if let Some(reduced) = reduced => {
+                    let (kernel, shape) = program.next(&IMPLICIT_GEMM_SM90_REDUCE);
+                    let arguments = (
+                        words,
+                        descales,
+                        operands,
+                        filter_descales,
+                        bias,
+                        x,
+                        weight,
+                        gain,
+                        shift,
+                        gain_behind,
+                        shift_behind,
+                        y,
+                        largest,
+                        in_boxes,
+                        filter_boxes,
+                        *g,
+                        mainloop,
+                        epilogue,
+                        list,
+                        reduced,
                         recorded,
                     );
                     program.launch_moving(kernel, shape, arguments, bytes_moved);

@@ -3,9 +3,9 @@
 //! # Idea
 //! `wgmma` with 64 filters and 128 or 256 pixels keeps the tensor cores busiest and leaves a thread no
 //! registers but for accumulators. So filters come through shared memory as well as the halo tile. Eight
-//! consumer warps (two warpgroups) multiply (`consume`) and run the epilogue of their tiles (`results`,
-//! `rows`, `runs`, `pixel_rows`). Four producer warps load operands into two pipelines (`parts::pipeline`):
-//! one warp loads filters, prepared or in place (`produce`), three load halo tiles, in one of three ways:
+//! consumer warps (two warpgroups) multiply (`consume`) and run the epilogue of their tiles (`results`, and
+//! the store of each kernel). Four producer warps load operands into two pipelines (`parts::pipeline`): one
+//! warp loads filters, prepared or in place (`produce`), three load halo tiles, in one of three ways:
 //!
 //! | halo tile | loaded by | file |
 //! |---|---|---|
@@ -25,7 +25,7 @@
 //!                                           behind the last MMA batch of a K block
 //!                                   epilogue: value = accumulator * descale + bias; moments; y = value
 //! ```
-//! `launch_config::implicit_gemm::sm90` has the tiles, the pipelines' stages and the layout of shared memory.
+//! `launch_config::implicit_gemm::sm90` has the tiles, the stages and the layout of shared memory.
 //!
 //! # Accumulators
 //! Tensor cores accumulate 16-bit operands and scaled f16 by themselves. An MMA batch of the f16x2 split
@@ -55,8 +55,7 @@
 //! warpgroup. `cluster_reduce` has its own.
 //!
 //! # Invariants
-//! - A warp's results have shared memory of their own.
-//! - A stage is filled in the order in which it is read, whichever producer fills it.
+//! A warp's results have shared memory of their own. A stage is filled in the order in which it is read.
 
 #[cfg(not(target_arch = "nvptx64"))]
 mod boxes;
@@ -69,6 +68,8 @@ mod memory;
 mod nhwc_tile;
 mod pixel_rows;
 mod produce;
+mod reduced;
+mod reduced_fixup;
 mod results;
 mod rows;
 mod runs;
@@ -83,6 +84,7 @@ pub use boxes::{boxes, filter_boxes};
 
 use core::marker::PhantomData;
 use core::ptr;
+pub use reduced::*;
 
 use cuda_std::global::Global;
 use cuda_std::tensor_map::TensorMap;
@@ -107,8 +109,7 @@ use staged_f32::{HALVES_VECTORS, Scales, VECTORS};
 use tile_epilogue::{Stored, StoredNhwc, TileEpilogue, WithMoments};
 use work::{Made, WARPGROUP_WARPS, Work, rank, share_of, which_output};
 
-/// Registers of a consumer thread and of a producer thread (`setmaxnreg`). Together they are no more than the
-/// block starts with.
+/// Registers of a consumer thread and of a producer thread (`setmaxnreg`): together those of a new block.
 const CONSUMER_REGISTERS: u32 = 224;
 const PRODUCER_REGISTERS: u32 = 56;
 
@@ -194,6 +195,7 @@ pub unsafe fn implicit_gemm_sm90<
             largest,
         },
         without_norm: WithoutNorm::UNUSED,
+        reduced: None,
         tile_epilogue: PhantomData,
     };
     compute::<S, F, WithMoments>(&input, &output, g, mainloop);
@@ -273,6 +275,7 @@ pub unsafe fn implicit_gemm_sm90_store<
             },
             rounded: None,
         },
+        reduced: None,
         tile_epilogue: PhantomData,
     };
     compute::<S, F, Stored>(&input, &output, g, mainloop);
@@ -352,12 +355,13 @@ pub unsafe fn implicit_gemm_sm90_nhwc<
                 residual,
             }),
         },
+        reduced: None,
         tile_epilogue: PhantomData,
     };
     compute::<S, F, StoredNhwc>(&input, &output, g, mainloop);
 }
 
-/// What a block reads besides the original tensors of a convolution without a norm.
+/// What a block reads besides the original tensors.
 struct Input<'a, F: Format> {
     reformatted: *const u32,
     operands: *const u32,

@@ -10,7 +10,8 @@ use launch_config::implicit_gemm::sm90::{
     HALF_PIXELS, HALVES, MainloopConfig, WARP_FILTERS, WRITTEN_WORDS,
 };
 use launch_config::implicit_gemm::{
-    GemmGeometry, K_VECTOR_WORDS, OUTSIDE, PLACE_BITS, WARP_SPECIALIZED,
+    GemmGeometry, K_VECTOR_WORDS, OUTSIDE, PLACE_BITS, REDUCED_PIXELS, ReducedResults,
+    WARP_SPECIALIZED,
 };
 use launch_config::norm::COUNTED_ELEMENTS;
 
@@ -46,6 +47,8 @@ pub(super) struct Output<'a, F: Format, E> {
     pub(super) scales: Scales,
     /// Parameters of a convolution without a norm.
     pub(super) without_norm: WithoutNorm<'a, F::Stored>,
+    /// How results are reduced, where they are.
+    pub(super) reduced: Option<ReducedResults>,
     pub(super) tile_epilogue: PhantomData<E>,
 }
 
@@ -99,7 +102,7 @@ pub(super) struct Results<'a, F: Format, const SUMS: usize, E: TileEpilogue> {
     pub(super) first_half: u32,
     pub(super) lane: u32,
     /// The warp's first filter among those of the block, and its channel.
-    filter: u32,
+    pub(super) filter: u32,
     pub(super) channel: u32,
     /// The number of the warp's filters that exist.
     pub(super) filters: u32,
@@ -109,7 +112,13 @@ pub(super) struct Results<'a, F: Format, const SUMS: usize, E: TileEpilogue> {
 
 impl<'a, F: Format, const SUMS: usize, E: TileEpilogue> Results<'a, F, SUMS, E> {
     /// Staged tiles of a half: the rows in shared memory hold one at a time.
-    pub(super) const STAGED_TILES: usize = (HALF_PIXELS / Rows::<F::Stored>::PIXELS) as usize;
+    pub(super) const STAGED_TILES: usize = (HALF_PIXELS / Self::STAGED_PIXELS) as usize;
+
+    /// Their pixels. Results that are reduced are f32 there.
+    const STAGED_PIXELS: u32 = match E::IS_REDUCED {
+        true => REDUCED_PIXELS,
+        false => Rows::<F::Stored>::PIXELS,
+    };
 
     /// The results of this thread's warp.
     #[inline(always)]
@@ -183,7 +192,9 @@ impl<'a, F: Format, const SUMS: usize, E: TileEpilogue> Results<'a, F, SUMS, E> 
                 });
             });
         }
-        if !E::HAS_NORM {
+        if E::IS_REDUCED {
+            self.fix_up_windows(seen);
+        } else if !E::HAS_NORM {
             self.fix_up(seen);
         }
     }
@@ -197,8 +208,10 @@ impl<'a, F: Format, const SUMS: usize, E: TileEpilogue> Results<'a, F, SUMS, E> 
             if staged_tile < Self::STAGED_TILES {
                 // All lanes have read the previous staged tile.
                 warp::sync_warp(warp::ALL_LANES);
-                let first = half * HALF_PIXELS + staged_tile as u32 * Rows::<F::Stored>::PIXELS;
-                if E::IS_NHWC {
+                let first = half * HALF_PIXELS + staged_tile as u32 * Self::STAGED_PIXELS;
+                if E::IS_REDUCED {
+                    self.store_windows(sums, staged_tile);
+                } else if E::IS_NHWC {
                     self.store_pixels(sums, staged_tile);
                 } else if self.is_shuffled() {
                     self.store_shuffled(sums, staged_tile);
@@ -212,7 +225,9 @@ impl<'a, F: Format, const SUMS: usize, E: TileEpilogue> Results<'a, F, SUMS, E> 
                     // All values of the half have been rounded: f32 are as they are.
                     self.take_moments(sums, half, is_whole);
                 }
-                if E::IS_NHWC {
+                if E::IS_REDUCED {
+                    self.write_windows(opaque::to_compiler(first));
+                } else if E::IS_NHWC {
                     self.write_pixels(first);
                 } else if self.is_listed_in_rows() {
                     self.write_shuffled_through_list(opaque::to_compiler(first));
@@ -283,7 +298,7 @@ impl<'a, F: Format, const SUMS: usize, E: TileEpilogue> Results<'a, F, SUMS, E> 
 
     /// Index of the warp's filters among neighbouring outputs in depth.
     #[inline(always)]
-    fn output_d(&self) -> u32 {
+    pub(super) fn output_d(&self) -> u32 {
         which_output(&self.g, self.filter)
     }
 

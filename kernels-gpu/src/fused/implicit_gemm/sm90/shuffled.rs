@@ -31,7 +31,7 @@ impl<F: Format, const SUMS: usize, E: TileEpilogue> Results<'_, F, SUMS, E> {
     /// Whether filters become columns.
     #[inline(always)]
     pub(super) fn is_shuffled(&self) -> bool {
-        !E::HAS_NORM && !E::IS_NHWC && self.g.shuffle.is_present()
+        !E::HAS_NORM && !E::IS_NHWC && !E::IS_REDUCED && self.g.shuffle.is_present()
     }
 
     /// Whether the list is applied to rows as they are written: it has a residual, or keeps a value for which

@@ -1,0 +1,276 @@
+//! Convolutions, transposed ones among them, whose results a pool or a reduction takes before they are
+//! written.
+
+use convfuse::graph::{BroadcastParameter, Chain, Layer};
+use convfuse::spec::{Conv2dSpec, Padding, PaddingMode};
+use convfuse::{DType, DeviceProperties, Options, Tensor};
+use libtest_mimic::Trial;
+use ndarray::ArrayD;
+use oracle::Case;
+
+use crate::backend::{Backend, Outcome};
+use crate::chains;
+use crate::suite::in_every_type;
+
+pub(crate) fn trials() -> Vec<Trial> {
+    let cases = || cases().into_iter().map(|(case, _)| case).collect();
+    let mut trials = in_every_type("reduced", cases);
+    trials.extend(Backend::trials(
+        &Backend::ARCHITECTURES,
+        "reduced",
+        &[("has_infinities_where_windows_have_them", not_finite)],
+    ));
+    trials.push(Backend::Emulator.trial("reduced", "is_written_once", launches));
+    trials
+}
+
+/// Chains, with what their first region is on devices with warpgroup MMA.
+fn cases() -> Vec<(Case, &'static str)> {
+    let case = |name: &str, layers: Vec<Layer>, shape: &[usize]| {
+        let chain = Chain::new(shape[1], layers).expect("a chain");
+        Case::of_graph(&format!("reduced/{name}"), chain, shape)
+    };
+    let conv = |filters| Layer::from(Layer::conv2d("conv", filters, 3));
+    let strided = Conv2dSpec::default().stride([2, 1]).dilation([1, 2]);
+    let circular = Conv2dSpec::default().padding([1, 2]);
+    let up = |channels| Layer::conv_transpose2d("up", channels, 3);
+    let parameter = |name: &str| BroadcastParameter::new(name);
+    vec![
+        (
+            case(
+                "maxima",
+                vec![conv(40), Layer::relu(), Layer::max_pool2d(2).into()],
+                &[2, 16, 13, 19],
+            ),
+            "conv2d relu max_pool2d",
+        ),
+        (
+            case(
+                "partial_windows",
+                vec![conv(64), Layer::max_pool2d([2, 4]).ceil_mode(true).into()],
+                &[2, 8, 11, 23],
+            ),
+            "conv2d max_pool2d",
+        ),
+        (
+            case(
+                "averages",
+                vec![
+                    conv(72),
+                    Layer::batch_norm("norm").into(),
+                    Layer::tanh(),
+                    Layer::sub(parameter("shift")),
+                    Layer::avg_pool2d([4, 2]).into(),
+                    Layer::sigmoid(),
+                ],
+                &[2, 16, 19, 16],
+            ),
+            "conv2d batch_norm tanh sub avg_pool2d",
+        ),
+        (
+            case(
+                "divided",
+                vec![
+                    Layer::conv2d("conv", 64, [3, 2])
+                        .attributes(strided)
+                        .groups(2)
+                        .bias(false)
+                        .into(),
+                    Layer::avg_pool2d(8).divisor_override(-5).into(),
+                ],
+                &[1, 32, 36, 27],
+            ),
+            "conv2d avg_pool2d",
+        ),
+        (
+            case(
+                "padded",
+                vec![
+                    Layer::conv2d("conv", 48, 3)
+                        .attributes(circular.padding_mode(PaddingMode::Circular))
+                        .into(),
+                    Layer::max_pool2d([1, 2]).into(),
+                ],
+                &[2, 16, 6, 9],
+            ),
+            "conv2d max_pool2d",
+        ),
+        (
+            case(
+                "volumes",
+                vec![
+                    Layer::conv3d("conv", 32, 3).padding(Padding::Same).into(),
+                    Layer::leaky_relu(-0.5),
+                    Layer::max_pool3d([1, 2, 2]).into(),
+                ],
+                &[1, 16, 5, 6, 9],
+            ),
+            "conv3d leaky_relu max_pool3d",
+        ),
+        (
+            case(
+                "phases",
+                vec![
+                    up(18).stride(2).padding(1).output_padding(1).into(),
+                    Layer::mul(parameter("gain")),
+                    Layer::max_pool2d(2).into(),
+                ],
+                &[2, 16, 9, 11],
+            ),
+            "conv_transpose2d mul max_pool2d",
+        ),
+        (
+            case(
+                "phases_and_pixels",
+                vec![
+                    up(16).stride([1, 2]).into(),
+                    Layer::avg_pool2d([2, 4]).into(),
+                ],
+                &[2, 16, 10, 11],
+            ),
+            "conv_transpose2d avg_pool2d",
+        ),
+        (
+            case(
+                "phases_of_volumes",
+                vec![
+                    Layer::conv_transpose3d("up", 8, [3, 2, 5])
+                        .stride(2)
+                        .padding([1, 0, 2])
+                        .into(),
+                    Layer::avg_pool3d(2).into(),
+                    Layer::clamp(-0.2, 0.3),
+                ],
+                &[2, 8, 3, 5, 7],
+            ),
+            "conv_transpose3d avg_pool3d",
+        ),
+        (
+            case(
+                "sixteen_phases",
+                vec![up(4).stride(4).into(), Layer::max_pool2d(4).into()],
+                &[1, 16, 5, 9],
+            ),
+            "conv_transpose2d max_pool2d",
+        ),
+        // Windows of several slices take a launch more.
+        (
+            case(
+                "windows_of_slices",
+                vec![
+                    Layer::conv3d("conv", 32, 3).into(),
+                    Layer::max_pool3d([3, 2, 2]).into(),
+                ],
+                &[2, 16, 10, 7, 10],
+            ),
+            "conv3d max_pool3d",
+        ),
+        (
+            case(
+                "slices_of_phases",
+                vec![
+                    Layer::conv_transpose3d("up", 8, 2).stride(2).into(),
+                    Layer::avg_pool3d([4, 2, 2]).into(),
+                ],
+                &[1, 16, 6, 4, 5],
+            ),
+            "conv_transpose3d avg_pool3d",
+        ),
+        // So do more channels than a warp has.
+        (
+            case(
+                "minimum_of_channels",
+                vec![
+                    conv(72),
+                    Layer::mul(2.0),
+                    Layer::min(&[1]).into(),
+                    Layer::tanh(),
+                ],
+                &[2, 16, 9, 13],
+            ),
+            "conv2d mul min",
+        ),
+        (
+            case(
+                "maximum_of_channels",
+                vec![
+                    Layer::conv1d("conv", 41, 3).into(),
+                    Layer::max(&[1]).keepdim(true).into(),
+                ],
+                &[2, 16, 300],
+            ),
+            "conv1d max",
+        ),
+        (
+            case(
+                "mean_of_space",
+                vec![
+                    conv(40),
+                    Layer::sigmoid(),
+                    Layer::mean(&[2, 3]).keepdim(true).into(),
+                    Layer::relu(),
+                ],
+                &[2, 16, 12, 21],
+            ),
+            "conv2d sigmoid mean",
+        ),
+        (
+            case(
+                "adaptive",
+                vec![
+                    Layer::conv3d("conv", 40, [3, 3, 1]).into(),
+                    Layer::adaptive_avg_pool3d(),
+                ],
+                &[2, 16, 6, 5, 3],
+            ),
+            "conv3d adaptive_avg_pool3d",
+        ),
+        (
+            case(
+                "sum_of_all",
+                vec![conv(40), Layer::sum(&[1, 2, 3]).into()],
+                &[2, 16, 7, 9],
+            ),
+            "conv2d sum",
+        ),
+    ]
+}
+
+/// The first region has the pool, and its launch is the only one behind those for the input.
+fn launches(backend: Backend) -> Outcome {
+    let stream = backend.stream()?;
+    for (case, layers) in cases() {
+        let model = chains::model(&stream, &case, DType::F32)?;
+        let properties = DeviceProperties::named("h100").expect("an H100 has a name");
+        let options = Options::default();
+        let facts = model.explain_for(case.x.shape(), &options, &properties)?;
+        assert_eq!(facts.regions[0].layers, layers, "{}", case.name);
+        let reduced = facts.launches.iter();
+        let reduced = reduced.filter(|launch| launch.kernel.contains("implicit_gemm_sm90_reduce"));
+        assert_eq!(reduced.count(), 1, "{facts}");
+    }
+    Ok(())
+}
+
+/// Values that are not finite are in the results of the windows that have them, and in no others.
+fn not_finite(backend: Backend) -> Outcome {
+    let stream = backend.stream()?;
+    for (mut case, _) in cases() {
+        let len = case.x.len();
+        let values = case.x.as_slice_mut().expect("a dense array");
+        values[len / 3] = f32::INFINITY;
+        values[len / 2] = f32::NEG_INFINITY;
+        values[len - 7] = f32::NAN;
+        let model = chains::model(&stream, &case, DType::F32)?;
+        let x = Tensor::from_array(&stream, &case.x)?;
+        let wanted = case.expected(&oracle::Precision::F32)?;
+        let y: ArrayD<f32> = model.forward(&x)?.to_array()?;
+        // A reduction over space has all of them.
+        let is_finite = y.iter().any(|value| value.is_finite());
+        assert!(is_finite || y.len() <= 80, "{}", case.name);
+        wanted
+            .check(y.view())
+            .map_err(|complaint| format!("{}: {complaint}", case.name))?;
+    }
+    Ok(())
+}
