@@ -162,11 +162,19 @@ impl Tiling {
         let phases: usize = stride.iter().product();
         let all = each.map(|axis| output[axis].div_ceil(stride[axis]));
         let (pixels, windows, of_channels) = match target.over {
-            Over::Windows { window, output } => {
+            Over::Windows {
+                window,
+                output: windows,
+            } => {
                 if each.iter().any(|&axis| window[axis] % stride[axis] != 0) {
                     return Err(Refusal::Needs("windows of whole strides"));
                 }
-                (each.map(|axis| window[axis] / stride[axis]), output, 1)
+                // Some phases of a partial window are beyond the output, where the tile would take them.
+                let is_partial = |&axis: &usize| windows[axis] * window[axis] > output[axis];
+                if phases > 1 && each.iter().any(is_partial) {
+                    return Err(Refusal::Needs("whole windows of phases"));
+                }
+                (each.map(|axis| window[axis] / stride[axis]), windows, 1)
             }
             Over::Axes {
                 channels: is_over_channels,
