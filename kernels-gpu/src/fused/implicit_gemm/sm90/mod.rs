@@ -73,6 +73,7 @@ mod reduced_fixup;
 mod results;
 mod rows;
 mod runs;
+mod share;
 mod shared_rows;
 mod shuffled;
 mod staged_f32;
@@ -104,7 +105,8 @@ use crate::parts::store::{GainAndShift, StoreEpilogue};
 use format::WarpSpecializedFormat;
 use memory::Memory;
 use produce::FilterSource;
-use results::{HALF_SUMS, Output};
+use results::Output;
+use share::{Halves, Share, Whole};
 use staged_f32::{HALVES_VECTORS, Scales, VECTORS};
 use tile_epilogue::{Stored, StoredNhwc, TileEpilogue, WithMoments};
 use work::{Made, WARPGROUP_WARPS, Work, rank, share_of, which_output};
@@ -116,25 +118,6 @@ const PRODUCER_REGISTERS: u32 = 56;
 /// The same where producers may convert f32.
 const CONSUMER_REGISTERS_BESIDE_CONVERSION: u32 = 216;
 const CONVERTING_PRODUCER_REGISTERS: u32 = 72;
-
-/// The share of a tile's pixels that a warpgroup has.
-pub(super) trait Share {
-    const SUMS: usize;
-}
-
-/// Half of the pixels; the other warpgroup has the other half.
-pub(super) struct Halves;
-/// All pixels. The other warpgroup has another tile: further filters and the same pixels, or, in the
-/// ping-pong schedule, the block's next tile of pixels.
-pub(super) struct Whole;
-
-impl Share for Halves {
-    const SUMS: usize = HALF_SUMS;
-}
-
-impl Share for Whole {
-    const SUMS: usize = 2 * HALF_SUMS;
-}
 
 /// A block, or a cluster, computes tiles of filters times pixels and the moments of each filter over each
 /// half of those pixels, and writes both.
@@ -410,7 +393,7 @@ unsafe fn compute<
         if warp > WARPS && rounds::<F>(g) {
             let warp = warp - WARPS - 1;
             // The emulator's program has room for one of them.
-            if S::SUMS == HALF_SUMS && cfg!(target_arch = "nvptx64") {
+            if S::IS_HALF && cfg!(target_arch = "nvptx64") {
                 staged_f32::convert::<F, HALVES_VECTORS>(&work, &memory, input.boxes, scales, warp);
             } else {
                 staged_f32::convert::<F, VECTORS>(&work, &memory, input.boxes, scales, warp);
@@ -442,9 +425,5 @@ unsafe fn compute<
     } else {
         registers::increase::<CONSUMER_REGISTERS>();
     }
-    if S::SUMS > HALF_SUMS {
-        consume::consume::<F, 128, E>(&work, &memory, output, warp);
-    } else {
-        consume::consume::<F, 64, E>(&work, &memory, output, warp);
-    }
+    S::consume::<F, E>(&work, &memory, output, warp);
 }

@@ -18,9 +18,9 @@ use super::super::fixup::Rounded;
 use super::super::format::Format;
 use super::super::place::Place;
 use super::super::results::is_inside;
-use super::TileEpilogue;
 use super::results::{HALF_OCTETS, NO_PIXELS, Results};
 use super::shared_rows::Rows;
+use super::tile_epilogue::StoredNhwc;
 use crate::parts::pointwise::{hardswish, silu};
 use crate::parts::store::{pair_of, sloped, word_of};
 use crate::parts::unroll::unroll;
@@ -56,7 +56,7 @@ impl<T: Storage> Pixels<T> {
     }
 }
 
-impl<F: Format, const SUMS: usize, E: TileEpilogue> Results<'_, F, SUMS, E> {
+impl<F: Format, const SUMS: usize> Results<'_, F, SUMS, StoredNhwc> {
     /// Octets of a staged tile.
     const OCTETS: usize = HALF_OCTETS as usize / Self::STAGED_TILES;
 
@@ -101,7 +101,7 @@ impl<F: Format, const SUMS: usize, E: TileEpilogue> Results<'_, F, SUMS, E> {
 
     /// The places of a lane's vectors in a staged tile.
     #[inline(always)]
-    unsafe fn places(&self, first: u32) -> Places<'_, F, SUMS, E> {
+    unsafe fn places(&self, first: u32) -> Places<'_, F, SUMS> {
         // Recomputed for each half: values derived from these would else take too many registers.
         let lane = opaque::to_compiler(self.lane);
         let place = Place {
@@ -191,8 +191,8 @@ impl<F: Format, const SUMS: usize, E: TileEpilogue> Results<'_, F, SUMS, E> {
 }
 
 /// The places of a lane's vectors in the output, and in a residual.
-struct Places<'a, F: Format, const SUMS: usize, E: TileEpilogue> {
-    of: &'a Results<'a, F, SUMS, E>,
+struct Places<'a, F: Format, const SUMS: usize> {
+    of: &'a Results<'a, F, SUMS, StoredNhwc>,
     /// The pixel of the first vector.
     first: u32,
     limits: u32,
@@ -203,7 +203,7 @@ struct Places<'a, F: Format, const SUMS: usize, E: TileEpilogue> {
     words: usize,
 }
 
-impl<F: Format, const SUMS: usize, E: TileEpilogue> Places<'_, F, SUMS, E> {
+impl<F: Format, const SUMS: usize> Places<'_, F, SUMS> {
     /// The first word of vector `i`, if it is in the output.
     #[inline(always)]
     unsafe fn word(&self, i: u32) -> Option<usize> {

@@ -26,7 +26,7 @@ use super::format::WarpSpecializedFormat;
 use super::results::{Output, Results};
 use super::shared_rows::Rows;
 use super::staged_f32::Scales;
-use super::tile_epilogue::{Reduced, TileEpilogue};
+use super::tile_epilogue::Reduced;
 use super::{Halves, Input, Share, compute};
 use crate::parts::store::{GainAndShift, StoreEpilogue};
 use crate::parts::unroll::unroll;
@@ -154,7 +154,7 @@ pub(super) fn finished(reduced: &ReducedResults, value: f32) -> f32 {
     }
 }
 
-impl<F: Format, const SUMS: usize, E: TileEpilogue> Results<'_, F, SUMS, E> {
+impl<F: Format, const SUMS: usize> Results<'_, F, SUMS, Reduced> {
     /// The reduction. Its logarithms are recomputed each time: what depends on them alone would else take
     /// registers during the mainloop.
     #[inline(always)]

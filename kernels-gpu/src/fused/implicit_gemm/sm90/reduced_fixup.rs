@@ -8,9 +8,9 @@ use launch_config::implicit_gemm::{K_VECTOR_WORDS, PixelShuffle, REDUCED_PIXELS,
 use super::super::format::Format;
 use super::reduced::{Window, combined, finished, is_sum};
 use super::results::{HALF_SUMS, Results};
-use super::tile_epilogue::TileEpilogue;
+use super::tile_epilogue::Reduced;
 
-impl<F: Format, const SUMS: usize, E: TileEpilogue> Results<'_, F, SUMS, E> {
+impl<F: Format, const SUMS: usize> Results<'_, F, SUMS, Reduced> {
     /// Computes the windows that the warp wrote again whose result is NaN, from the original tensors, if a
     /// lane has `seen` a NaN.
     ///

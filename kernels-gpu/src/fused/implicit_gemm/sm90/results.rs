@@ -3,15 +3,14 @@
 use core::marker::PhantomData;
 
 use cuda_std::global::GlobalMut;
-use cuda_std::{Storage, math, opaque, thread, warp};
+use cuda_std::{math, opaque, thread, warp};
 use launch_config::WARP_THREADS;
 use launch_config::conv::ConvGeometry;
 use launch_config::implicit_gemm::sm90::{
     HALF_PIXELS, HALVES, MainloopConfig, WARP_FILTERS, WRITTEN_WORDS,
 };
 use launch_config::implicit_gemm::{
-    GemmGeometry, K_VECTOR_WORDS, OUTSIDE, PLACE_BITS, REDUCED_PIXELS, ReducedResults,
-    WARP_SPECIALIZED,
+    GemmGeometry, K_VECTOR_WORDS, OUTSIDE, PLACE_BITS, ReducedResults, WARP_SPECIALIZED,
 };
 use launch_config::norm::COUNTED_ELEMENTS;
 
@@ -55,7 +54,7 @@ pub(super) struct Output<'a, F: Format, E> {
 /// Whether results have no norm. Of an NCHW output it is asked at run time: as one block with what surrounds
 /// them, epilogue and list would spill registers.
 #[inline(always)]
-fn is_without_norm<E: TileEpilogue>(g: &GemmGeometry) -> bool {
+pub(super) fn is_without_norm<E: TileEpilogue>(g: &GemmGeometry) -> bool {
     !E::HAS_NORM && (E::IS_NHWC || g.epilogue.is_store())
 }
 
@@ -114,9 +113,9 @@ impl<'a, F: Format, const SUMS: usize, E: TileEpilogue> Results<'a, F, SUMS, E> 
     /// Staged tiles of a half: the rows in shared memory hold one at a time.
     pub(super) const STAGED_TILES: usize = (HALF_PIXELS / Self::STAGED_PIXELS) as usize;
 
-    /// Their pixels. Results that are reduced are f32 there.
-    const STAGED_PIXELS: u32 = match E::IS_REDUCED {
-        true => REDUCED_PIXELS,
+    /// Their pixels.
+    const STAGED_PIXELS: u32 = match E::STAGES_F32 {
+        true => Rows::<f32>::PIXELS,
         false => Rows::<F::Stored>::PIXELS,
     };
 
@@ -192,11 +191,7 @@ impl<'a, F: Format, const SUMS: usize, E: TileEpilogue> Results<'a, F, SUMS, E> 
                 });
             });
         }
-        if E::IS_REDUCED {
-            self.fix_up_windows(seen);
-        } else if !E::HAS_NORM {
-            self.fix_up(seen);
-        }
+        E::fix_up(self, seen);
     }
 
     /// Writes half `half` of the pixels, whose accumulators are the first [`HALF_SUMS`]. Without a norm,
@@ -209,57 +204,16 @@ impl<'a, F: Format, const SUMS: usize, E: TileEpilogue> Results<'a, F, SUMS, E> 
                 // All lanes have read the previous staged tile.
                 warp::sync_warp(warp::ALL_LANES);
                 let first = half * HALF_PIXELS + staged_tile as u32 * Self::STAGED_PIXELS;
-                if E::IS_REDUCED {
-                    self.store_windows(sums, staged_tile);
-                } else if E::IS_NHWC {
-                    self.store_pixels(sums, staged_tile);
-                } else if self.is_shuffled() {
-                    self.store_shuffled(sums, staged_tile);
-                } else if self.writes_runs() {
-                    self.store_run(sums, (staged_tile, first));
-                } else {
-                    self.store(sums, staged_tile);
-                }
+                E::stage(self, sums, staged_tile, first);
                 warp::sync_warp(warp::ALL_LANES);
                 if staged_tile == 0 && E::HAS_NORM {
                     // All values of the half have been rounded: f32 are as they are.
                     self.take_moments(sums, half, is_whole);
                 }
-                if E::IS_REDUCED {
-                    self.write_windows(opaque::to_compiler(first));
-                } else if E::IS_NHWC {
-                    self.write_pixels(first);
-                } else if self.is_listed_in_rows() {
-                    self.write_shuffled_through_list(opaque::to_compiler(first));
-                } else if self.is_shuffled() {
-                    self.write_shuffled(opaque::to_compiler(first));
-                } else if self.writes_runs() {
-                    // Recomputed: it would else take registers beside the accumulators.
-                    self.write_run(&self.run(opaque::to_compiler(first)));
-                } else {
-                    self.write(first);
-                }
+                E::write(self, first);
             }
         });
         seen
-    }
-
-    /// Stores staged tile `staged_tile` of a half to shared memory, and rounds its accumulators to the
-    /// storage type, so that moments are those of the values that the norm will read.
-    #[inline(always)]
-    unsafe fn store(&self, sums: &mut [f32; SUMS], staged_tile: usize) {
-        let octets = HALF_OCTETS as usize / Self::STAGED_TILES;
-        let places = self.rows.of_lane(self.lane);
-        unroll!(16, |n| {
-            if n < octets {
-                unroll!(2, |i| {
-                    let at = 4 * (octets * staged_tile + n) + 2 * i;
-                    let values = F::Stored::from_f32_pair([sums[at], sums[at + 1]]);
-                    places.store(i, n, values);
-                    [sums[at], sums[at + 1]] = F::Stored::to_f32_pair(values);
-                });
-            }
-        });
     }
 
     /// Writes the moments of the warp's filters over half `half` of the tile's pixels, one for each
@@ -355,7 +309,7 @@ impl<'a, F: Format, const SUMS: usize, E: TileEpilogue> Results<'a, F, SUMS, E> 
 
     /// Recomputes NaN results that the warp wrote, if a lane has `seen` one.
     #[inline(always)]
-    unsafe fn fix_up(&self, seen: bool) {
+    pub(super) unsafe fn fix_up(&self, seen: bool) {
         let g = &self.g;
         let first_pixel = self.first_half * HALF_PIXELS;
         let written = Written {
@@ -409,12 +363,7 @@ impl<'a, F: Format, const SUMS: usize, E: TileEpilogue> Results<'a, F, SUMS, E> 
                 seen |= seen_here && filter < self.filters;
             }
         });
-        if is_without_norm::<E>(&self.g)
-            && !self.output.without_norm.list.is_empty()
-            && !self.is_listed_in_rows()
-        {
-            self.list(sums);
-        }
+        E::apply_list(self, sums);
         seen
     }
 

@@ -4,14 +4,14 @@
 //! the filter exists.
 
 use cuda_std::global::GlobalMut;
-use cuda_std::opaque;
+use cuda_std::{Storage, opaque};
 use launch_config::WARP_THREADS;
 use launch_config::implicit_gemm::sm90::WARP_FILTERS;
 
 use super::super::format::Format;
 use super::super::results::is_inside;
 use super::TileEpilogue;
-use super::results::Results;
+use super::results::{HALF_OCTETS, Results};
 use super::shared_rows::Rows;
 use crate::parts::unroll::unroll;
 
@@ -19,13 +19,59 @@ use crate::parts::unroll::unroll;
 const ROWS_IN_FLIGHT: usize = 8;
 
 impl<F: Format, const SUMS: usize, E: TileEpilogue> Results<'_, F, SUMS, E> {
+    /// Stores staged tile `number` of a half, whose pixels are those from `first` on, to rows in shared
+    /// memory, or to windows of the output where the tile is written as a run.
+    ///
+    /// # Safety
+    /// As of [`TileEpilogue::stage`].
+    #[inline(always)]
+    pub(super) unsafe fn stage_rows(&self, sums: &mut [f32; SUMS], number: usize, first: u32) {
+        if self.writes_runs() {
+            self.store_run(sums, (number, first));
+        } else {
+            self.store(sums, number);
+        }
+    }
+
+    /// Writes these rows, or windows.
+    ///
+    /// # Safety
+    /// As of [`TileEpilogue::write`].
+    #[inline(always)]
+    pub(super) unsafe fn write_rows(&self, first: u32) {
+        if self.writes_runs() {
+            // Recomputed: it would else take registers beside the accumulators.
+            self.write_run(&self.run(opaque::to_compiler(first)));
+        } else {
+            self.write(first);
+        }
+    }
+
+    /// Stores staged tile `staged_tile` of a half to shared memory, and rounds its accumulators to the
+    /// storage type, so that moments are those of the values that the norm will read.
+    #[inline(always)]
+    unsafe fn store(&self, sums: &mut [f32; SUMS], staged_tile: usize) {
+        let octets = HALF_OCTETS as usize / Self::STAGED_TILES;
+        let places = self.rows.of_lane(self.lane);
+        unroll!(16, |n| {
+            if n < octets {
+                unroll!(2, |i| {
+                    let at = 4 * (octets * staged_tile + n) + 2 * i;
+                    let values = F::Stored::from_f32_pair([sums[at], sums[at + 1]]);
+                    places.store(i, n, values);
+                    [sums[at], sums[at + 1]] = F::Stored::to_f32_pair(values);
+                });
+            }
+        });
+    }
+
     /// Writes the rows to the output, from pixel `first` of the tile on: 16 bytes at a time where enough
     /// pixels are contiguous in the output, else two words of 16-bit values, one word, or one value.
     ///
     /// # Safety
     /// All lanes of the warp make this call, after a warp barrier behind the stores of the rows.
     #[inline(always)]
-    pub(super) unsafe fn write(&self, first: u32) {
+    unsafe fn write(&self, first: u32) {
         let g = &self.g;
         let (values, words) = (self.rows.0, self.rows.0.cast::<u32>());
         let of_word = Rows::<F::Stored>::OF_WORD;

@@ -67,7 +67,7 @@ impl<F: Format, const SUMS: usize, E: TileEpilogue> Results<'_, F, SUMS, E> {
     /// Whether the tile is written as a run.
     #[inline(always)]
     pub(super) fn writes_runs(&self) -> bool {
-        !E::IS_NHWC && !E::IS_REDUCED && self.g.runs.is_present()
+        self.g.runs.is_present()
     }
 
     /// The part of the run in the pixels from `first` on that a staged tile has.

@@ -15,9 +15,9 @@ use launch_config::{VECTOR_ELEMENTS, WARP_THREADS};
 use super::super::format::Format;
 use super::super::results::is_inside;
 use super::super::tables::from_word;
-use super::TileEpilogue;
 use super::results::{HALF_SUMS, Results, elements};
 use super::shared_rows::Rows;
+use super::tile_epilogue::Stored;
 use crate::parts::pointwise::{Kept, apply_with};
 use crate::parts::unroll::unroll;
 
@@ -27,11 +27,11 @@ const FILTER_WORDS: u32 = WRITTEN_WORDS / WARP_FILTERS;
 /// Rows that a lane has in flight to the output at a time.
 const ROWS_IN_FLIGHT: usize = 4;
 
-impl<F: Format, const SUMS: usize, E: TileEpilogue> Results<'_, F, SUMS, E> {
+impl<F: Format, const SUMS: usize> Results<'_, F, SUMS, Stored> {
     /// Whether filters become columns.
     #[inline(always)]
     pub(super) fn is_shuffled(&self) -> bool {
-        !E::HAS_NORM && !E::IS_NHWC && !E::IS_REDUCED && self.g.shuffle.is_present()
+        self.g.shuffle.is_present()
     }
 
     /// Whether the list is applied to rows as they are written: it has a residual, or keeps a value for which
@@ -154,7 +154,7 @@ impl<F: Format, const SUMS: usize, E: TileEpilogue> Results<'_, F, SUMS, E> {
     pub(super) unsafe fn write_shuffled_through_list(&self, first: u32) {
         const COLUMNS: u32 = VECTOR_ELEMENTS as u32;
         let (shuffle, without_norm) = (self.shuffle(), &self.output.without_norm);
-        let elements = elements::<E>(&self.g);
+        let elements = elements::<Stored>(&self.g);
         let residual = Global::new(without_norm.residual, elements);
         let y = GlobalMut::new(self.output.y, elements);
         let has_residual = without_norm.has_residual();

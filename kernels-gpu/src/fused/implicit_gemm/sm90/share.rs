@@ -1,0 +1,62 @@
+//! The share of a tile's pixels that a warpgroup has.
+
+use super::consume::consume;
+use super::format::WarpSpecializedFormat;
+use super::results::{HALF_SUMS, Output};
+use super::{Memory, TileEpilogue, Work};
+
+/// The share of a tile's pixels that a warpgroup has.
+pub(super) trait Share {
+    /// Whether it is half of them.
+    const IS_HALF: bool;
+
+    /// [`consume()`] with accumulators for that share.
+    ///
+    /// # Safety
+    /// As of that.
+    unsafe fn consume<F, E: TileEpilogue>(
+        work: &Work<'_>,
+        memory: &Memory,
+        output: &Output<F, E>,
+        warp: u32,
+    ) where
+        F: WarpSpecializedFormat<64> + WarpSpecializedFormat<128>;
+}
+
+/// Half of the pixels; the other warpgroup has the other half.
+pub(super) struct Halves;
+/// All pixels. The other warpgroup has another tile: further filters and the same pixels, or, in the
+/// ping-pong schedule, the block's next tile of pixels.
+pub(super) struct Whole;
+
+impl Share for Halves {
+    const IS_HALF: bool = true;
+
+    #[inline(always)]
+    unsafe fn consume<F, E: TileEpilogue>(
+        work: &Work<'_>,
+        memory: &Memory,
+        output: &Output<F, E>,
+        warp: u32,
+    ) where
+        F: WarpSpecializedFormat<64> + WarpSpecializedFormat<128>,
+    {
+        consume::<F, HALF_SUMS, E>(work, memory, output, warp);
+    }
+}
+
+impl Share for Whole {
+    const IS_HALF: bool = false;
+
+    #[inline(always)]
+    unsafe fn consume<F, E: TileEpilogue>(
+        work: &Work<'_>,
+        memory: &Memory,
+        output: &Output<F, E>,
+        warp: u32,
+    ) where
+        F: WarpSpecializedFormat<64> + WarpSpecializedFormat<128>,
+    {
+        consume::<F, { 2 * HALF_SUMS }, E>(work, memory, output, warp);
+    }
+}
