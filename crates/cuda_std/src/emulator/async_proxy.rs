@@ -5,9 +5,9 @@ use std::collections::HashSet;
 
 use super::exec::{Exec, Extension, fail, with};
 use super::fault::{FaultKind, Place};
-use super::region::Region;
 use super::stamp;
 use super::vector_clocks::Now;
+use super::wgmma_in_flight::{ROW_BYTES, Row};
 
 /// The state of the proxy in the running cluster.
 #[derive(Debug)]
@@ -84,27 +84,17 @@ pub(crate) fn is_shown(exec: &mut Exec, stamp: u64) -> bool {
     exec.extension::<Proxy>().is_shown(stamp, &now)
 }
 
-/// Checks that the writes of the `bytes` bytes at each of these addresses are visible to the proxy.
-pub(crate) fn check(addresses: impl Iterator<Item = u32>, bytes: usize, place: Place) {
+/// Checks that the writes of these rows of shared memory are visible to the proxy.
+pub(crate) fn check(rows: &[Row], place: Place) {
     let exec = with();
     let now = exec.now;
     // The result depends on the write stamp alone, and neighbouring cells usually have the same.
     let mut fine = None;
-    for address in addresses {
-        // Addresses outside are reported when they are read.
-        let Some(region) = exec.shared_at(address) else {
-            continue;
-        };
-        let offset = address as usize - region.base;
-        let region: *const Region = region;
-        // SAFETY: shared regions live as long as the launch.
-        let region = unsafe { &*region };
-        let proxy = exec.extension::<Proxy>();
-        let (first, last) = (
-            offset >> region.shift(),
-            (offset + bytes - 1) >> region.shift(),
-        );
-        for index in first..=last.min((region.len() - 1) >> region.shift()) {
+    for row in rows {
+        let (region, proxy) = (row.region(), exec.extension::<Proxy>());
+        // What is beyond the region is reported when it is read.
+        let end = (row.offset + ROW_BYTES).min(region.len());
+        for index in row.offset >> region.shift()..end.div_ceil(1 << region.shift()) {
             // SAFETY: `index` is at most that of the region's last byte.
             let write = unsafe { (*region.cell(index)).write };
             if fine == Some(write) {

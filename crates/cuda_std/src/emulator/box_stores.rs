@@ -4,6 +4,7 @@
 //! change until the wait that covers the store's group, like an operand of a chain in flight.
 
 use std::collections::VecDeque;
+use std::rc::Rc;
 
 use super::exec::{Exec, Extension, fail, with};
 use super::fault::{Fault, FaultKind, Place};
@@ -11,8 +12,8 @@ use super::region::Region;
 use super::schedule::fault_of;
 use super::transactions::CHUNK;
 use super::transfers::{box_chunks, checked_map, other_mode};
-use super::wgmma_in_flight::Flight;
-use super::{access, async_proxy};
+use super::wgmma_in_flight::{Flight, Row};
+use super::{access, wgmma_in_flight};
 use crate::map_modes::{AXES, MapMode, TensorMap};
 
 /// The stores of one thread.
@@ -61,16 +62,16 @@ pub(crate) fn store_box(source: u32, map: &TensorMap, at: [i32; AXES], place: Pl
         fail(place, FaultKind::Argument(text));
     }
     let addresses = || (source..).step_by(CHUNK).take(chunks.len());
-    async_proxy::check(addresses(), CHUNK, place);
+    let rows = wgmma_in_flight::rows(WHAT, addresses(), place);
+    let flight = Flight::new([rows, Rc::default()], place);
     for (address, to) in addresses().zip(&chunks) {
-        let row = access::read_row(WHAT, address, place);
         if let &Some(to) = to {
+            let row = Row::at(WHAT, address, place).words();
             let to = access::write(region, to, CHUNK, place);
             // SAFETY: `write` checked the 16 bytes and their alignment.
             unsafe { to.cast::<[u32; 4]>().write(row) };
         }
     }
-    let flight = Flight::new(addresses(), place);
     let stores = stores(with());
     stores.open.push(flight);
     stores.place = Some(place);

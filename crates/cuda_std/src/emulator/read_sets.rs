@@ -135,10 +135,13 @@ impl ReadSets {
 }
 
 fn stamps(entry: WarpReads, warp: usize) -> impl Iterator<Item = u64> {
-    (0..32)
-        .filter(move |lane| entry.lanes >> lane & 1 == 1)
-        .map(move |lane| {
-            let thread = warp as u32 * 32 + lane;
-            stamp::segment(entry.time, thread) | stamp::with_place(entry.place as usize)
-        })
+    let mut left = entry.lanes;
+    std::iter::from_fn(move || {
+        if left == 0 {
+            return None;
+        }
+        let thread = warp as u32 * 32 + left.trailing_zeros();
+        left &= left - 1;
+        Some(stamp::segment(entry.time, thread) | stamp::with_place(entry.place as usize))
+    })
 }

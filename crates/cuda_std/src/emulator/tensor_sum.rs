@@ -98,7 +98,10 @@ fn add_in_loops<const K: usize>(start: f32, a: &Line<K>, b: &Line<K>) -> f32 {
         // No sum is more than twice `BEYOND`, or less than twice `NONE`.
         largest = largest.max(a.exponents[k].wrapping_add(b.exponents[k]));
     }
-    // Infinities and NaN have the largest exponent, zeros the smallest.
+    // Infinities and NaN have the largest exponent, zeros the smallest. To 0, no zero adds anything.
+    if largest < LEAST && start.to_bits() == 0 {
+        return 0.0;
+    }
     if !(LEAST..=MOST).contains(&largest) {
         return add_rounding(start, a, b);
     }
@@ -202,6 +205,7 @@ mod tests {
             assert!(sum(1.0, [(2.0, 1.0), (0.0, value)]).is_nan());
         }
         assert_eq!(sum(0.0, [(0.0, 1.0)]), 0.0);
+        assert_eq!(sum(0.0, [(-1.0, 0.0); 2]).to_bits(), 0);
         assert_eq!(sum(-0.0, []).to_bits(), 1 << 31);
     }
 }

@@ -7,14 +7,15 @@
 //! signal the end of a chain.
 
 use std::ops::Range;
+use std::rc::Rc;
 
 use super::exec::{Exec, Extension, WARPGROUP, fail, with};
 use super::fault::{FaultKind, Place};
 use super::shared_memory::mapped;
 use super::tensor_sum;
 use super::waiting::{Chain, Waiting};
-use super::wgmma_in_flight::{Flight, ROW_BYTES};
-use super::{access, async_proxy, schedule, tensor, wgmma_in_flight};
+use super::wgmma_in_flight::{Flight, ROW_BYTES, Row};
+use super::{schedule, tensor, wgmma_in_flight};
 
 const THREADS: usize = WARPGROUP as usize;
 const WARP: usize = 32;
@@ -65,8 +66,9 @@ struct Meeting {
     finished: u64,
     /// A of each step. Lanes 0, or threads with A in registers, fill in their part.
     rows: Vec<[Line; ROWS]>,
-    /// B of each step, as the first lane 0 read it. A change before the other lanes 0 read it is a race.
+    /// B of each step, as the first lane 0 read it, and its rows.
     columns: Vec<Vec<Line>>,
+    b_rows: Option<Rc<[Row]>>,
 }
 
 /// The chain at which threads of each warpgroup have arrived.
@@ -133,6 +135,7 @@ pub(crate) fn multiply(
         finished,
         rows: vec![[Line::ZERO; ROWS]; steps],
         columns: Vec::new(),
+        b_rows: None,
     });
     if meeting.chain != chain || meeting.a != a || meeting.b != b {
         let mine = whereabouts(&chain, a, &b);
@@ -157,26 +160,32 @@ pub(crate) fn multiply(
     if in_block % WARP == 0 {
         let warp = in_block % THREADS / WARP;
         let own = warp * WARP_ROWS..(warp + 1) * WARP_ROWS;
-        // B's values are needed once, but the reads of each warp are checked.
-        let first = meeting.columns.is_empty();
-        let columns: Vec<_> = (b.iter())
-            .map(|b| read(&chain, b, 0..chain.columns, first, place))
-            .collect();
+        let a: Vec<_> = a.iter().map(std::slice::from_ref).collect();
+        let of_a = rows_of(&chain, &a, own.clone(), place);
+        // B is the same for all warps, but the reads of each are checked.
+        let of_b = match &meeting.b_rows {
+            Some(rows) => Rc::clone(rows),
+            None => {
+                let b: Vec<_> = b.iter().map(Vec::as_slice).collect();
+                let rows = rows_of(&chain, &b, 0..chain.columns, place);
+                let meeting = self::meeting(with(), warpgroup).as_mut();
+                meeting.expect("this thread has come").b_rows = Some(Rc::clone(&rows));
+                rows
+            }
+        };
+        flight = Some(Flight::new([of_a, of_b], place));
         let rows: Vec<_> = (a.iter())
-            .map(|a| read(&chain, std::slice::from_ref(a), own.clone(), true, place))
+            .map(|a| values(&chain, a, own.clone(), place))
             .collect();
-        let of_a = a
-            .iter()
-            .flat_map(|a| line_addresses(std::slice::from_ref(a), own.clone()));
-        let of_b = b.iter().flat_map(|b| line_addresses(b, 0..chain.columns));
-        flight = Some(Flight::new(of_a.chain(of_b).flatten(), place));
         let meeting = self::meeting(with(), warpgroup).as_mut();
         let meeting = meeting.expect("this thread has come");
-        if first {
-            meeting.columns = columns;
-        }
         for (all, rows) in meeting.rows.iter_mut().zip(rows) {
             all[own.clone()].copy_from_slice(&rows);
+        }
+        // A change before the other lanes 0 read it is a race.
+        if meeting.columns.is_empty() {
+            let columns = (b.iter()).map(|b| values(&chain, b, 0..chain.columns, place));
+            meeting.columns = columns.collect();
         }
     }
     let exec = with();
@@ -214,15 +223,9 @@ fn fill_in(rows: &mut [Line; ROWS], kind: tensor::Kind, thread: u32, words: &[u3
     }
 }
 
-/// Checks the reads of an operand's lines. Returns the values if they are `needed`.
-fn read(
-    chain: &Chain,
-    descriptors: &[u64],
-    lines: Range<usize>,
-    needed: bool,
-    place: Place,
-) -> Vec<Line> {
-    for descriptor in descriptors {
+/// The rows of core matrices of an operand's lines, in all steps.
+fn rows_of(chain: &Chain, steps: &[&[u64]], lines: Range<usize>, place: Place) -> Rc<[Row]> {
+    for descriptor in steps.iter().copied().flatten() {
         let swizzle = descriptor & !DESCRIPTOR_BITS;
         let is_swizzled = SWIZZLED.contains(&swizzle);
         let problem = match swizzle {
@@ -234,27 +237,25 @@ fn read(
             format!("{chain}: a start or a distance in descriptor {descriptor:#x} is {problem}");
         fail(place, FaultKind::Argument(text));
     }
-    let addresses = || line_addresses(descriptors, lines.clone());
-    async_proxy::check(addresses().flatten(), ROW_BYTES, place);
-    let mut values = Vec::with_capacity(if needed { lines.len() } else { 0 });
-    for addresses in addresses() {
+    let addresses = (steps.iter()).flat_map(|step| line_addresses(step, lines.clone()).flatten());
+    wgmma_in_flight::rows(chain, addresses, place)
+}
+
+/// The values of an operand's lines in a step, which were read before.
+fn values(chain: &Chain, descriptors: &[u64], lines: Range<usize>, place: Place) -> Vec<Line> {
+    let of_line = |addresses: [u32; K_MATRICES]| {
         let mut line = Line::ZERO;
         for (matrix, address) in addresses.into_iter().enumerate() {
-            let words = access::read_row(chain, address, place);
-            if !needed {
-                continue;
-            }
+            let words = Row::at(chain, address, place).words();
             for (i, word) in words.into_iter().enumerate() {
                 let [low, high] = tensor::halves(chain.kind, word);
                 line.set(ROW_VALUES * matrix + 2 * i, low);
                 line.set(ROW_VALUES * matrix + 2 * i + 1, high);
             }
         }
-        if needed {
-            values.push(line);
-        }
-    }
-    values
+        line
+    };
+    line_addresses(descriptors, lines).map(of_line).collect()
 }
 
 /// For each line (row of A or column of B) of an operand, the addresses of its 16-byte chunks along K. With

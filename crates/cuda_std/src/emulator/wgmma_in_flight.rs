@@ -6,13 +6,14 @@
 //! the second read. So the result does not depend on the order in which the two run.
 
 use std::collections::VecDeque;
+use std::fmt::Display;
+use std::rc::Rc;
 
-use super::access;
 use super::exec::{Exec, Extension, fail, with};
 use super::fault::{Fault, FaultKind, Place};
 use super::region::Region;
 use super::schedule::fault_of;
-use super::stamp;
+use super::{access, async_proxy, stamp};
 
 /// The number of a thread's chain, from 0; none for no chain.
 #[derive(Debug, Clone, Copy)]
@@ -50,62 +51,112 @@ fn chains(exec: &mut Exec) -> &mut Chains {
     &mut exec.extension::<AllChains>().0[thread]
 }
 
+/// Bytes of a row of a core matrix.
+pub(crate) const ROW_BYTES: usize = 16;
+
+/// A row of a core matrix, in the current block's shared memory.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Row {
+    region: *const Region,
+    pub(crate) offset: usize,
+}
+
+impl Row {
+    /// The row at an address that `what` takes.
+    pub(crate) fn at(what: impl Display, address: u32, place: Place) -> Self {
+        let (region, offset) = access::own_shared(format_args!("{what}:"), address, place);
+        Self { region, offset }
+    }
+
+    #[inline(always)]
+    pub(crate) fn region(&self) -> &Region {
+        // SAFETY: shared regions live as long as the launch.
+        unsafe { &*self.region }
+    }
+
+    /// Its words, if it was read before.
+    pub(crate) fn words(&self) -> [u32; 4] {
+        // SAFETY: the read has checked the 16 bytes and their alignment.
+        unsafe { (self.region().data().add(self.offset).cast::<[u32; 4]>()).read() }
+    }
+
+    /// Checks a read of the row.
+    fn read(&self, place: Place) {
+        access::read(self.region, self.offset, ROW_BYTES, place);
+    }
+
+    /// The write stamps of its cells, if it was read before.
+    #[inline(always)]
+    fn writes(&self) -> impl Iterator<Item = u64> {
+        let region = self.region();
+        let cells = self.offset >> region.shift()..(self.offset + ROW_BYTES) >> region.shift();
+        // SAFETY: the row was read, so it is inside of the region.
+        cells.map(|cell| unsafe { (*region.cell(cell)).write & !stamp::BYTES })
+    }
+}
+
+/// The rows at these addresses, each of them once.
+pub(crate) fn rows(
+    what: impl Display,
+    addresses: impl Iterator<Item = u32>,
+    place: Place,
+) -> Rc<[Row]> {
+    let mut addresses: Vec<u32> = addresses.collect();
+    addresses.sort_unstable();
+    addresses.dedup();
+    let rows = (addresses.into_iter()).map(|address| Row::at(&what, address, place));
+    rows.collect()
+}
+
 /// The reads of a chain, or of a store of a box, in shared memory.
 #[derive(Debug)]
 pub(crate) struct Flight {
     number: u64,
     /// The stamp of the reads.
     read: u64,
-    /// Rows of core matrices.
-    rows: Vec<Row>,
-    /// The write stamps of their cells.
+    /// The rows, and the write stamps of their cells.
+    rows: [Rc<[Row]>; 2],
     writes: Vec<u64>,
+    /// Cells of a row at the start. A narrower access splits them.
+    cells: Vec<u8>,
 }
-
-/// A row of a core matrix.
-#[derive(Debug)]
-struct Row {
-    address: u32,
-    /// Cells had `1 << shift` bytes at the start. A narrower access splits them.
-    shift: u32,
-}
-
-/// Bytes of a row of a core matrix.
-pub(crate) const ROW_BYTES: usize = 16;
 
 impl Flight {
-    /// The rows that the current thread has just read for its warp.
-    pub(crate) fn new(rows: impl Iterator<Item = u32>, place: Place) -> Self {
-        let mut rows: Vec<u32> = rows.collect();
-        rows.sort_unstable();
-        rows.dedup();
-        let writes = (rows.iter()).flat_map(|&row| writes(row)).collect();
-        let rows = rows.into_iter().map(|address| {
-            let (region, _) = at(address);
-            // SAFETY: shared regions live as long as the launch.
-            let shift = unsafe { &*region }.shift();
-            Row { address, shift }
-        });
+    /// Reads the rows through the asynchronous proxy, on behalf of the current thread.
+    pub(crate) fn new(rows: [Rc<[Row]>; 2], place: Place) -> Self {
+        let (mut writes, mut cells) = (Vec::new(), Vec::new());
+        for rows in &rows {
+            async_proxy::check(rows, place);
+            for row in rows.iter() {
+                row.read(place);
+                let before = writes.len();
+                writes.extend(row.writes());
+                cells.push((writes.len() - before) as u8);
+            }
+        }
         Self {
             number: 0,
             read: with().stamp(place),
-            rows: rows.collect(),
+            rows,
             writes,
+            cells,
         }
+    }
+
+    /// The rows.
+    fn rows(&self) -> impl Iterator<Item = &Row> {
+        self.rows.iter().flat_map(|rows| rows.iter())
     }
 
     /// Checks the reads again, of bytes that must not have changed since the start of a `what`.
     pub(crate) fn land(&self, what: &'static str, place: Place) {
         let mut before = self.writes.as_slice();
-        for row in &self.rows {
-            let (of_row, others) = before.split_at(ROW_BYTES >> row.shift);
-            let parts = (writes(row.address).count() / of_row.len()).max(1);
-            let was = of_row
-                .iter()
-                .flat_map(|&write| std::iter::repeat_n(write, parts));
-            for (cell, (write, was)) in writes(row.address).zip(was).enumerate() {
-                if write != was {
-                    self.refuse(row.address, cell, what, place);
+        for (row, &cells) in self.rows().zip(&self.cells) {
+            let (of_row, others) = before.split_at(cells.into());
+            let parts = (ROW_BYTES >> row.region().shift()) / of_row.len();
+            for (cell, write) in row.writes().enumerate() {
+                if write != of_row[cell / parts] {
+                    self.refuse(row, cell, what, place);
                 }
             }
             before = others;
@@ -116,42 +167,21 @@ impl Flight {
             return;
         }
         let loaded = exec.loaded;
-        for row in &self.rows {
-            let (region, offset) = at(row.address);
-            access::read(region, offset, ROW_BYTES, place);
-        }
+        self.rows().for_each(|row| row.read(place));
         with().loaded = loaded;
     }
 
-    fn refuse(&self, row: u32, cell: usize, by: &'static str, place: Place) -> ! {
-        let (region, offset) = at(row);
-        // SAFETY: shared regions live as long as the launch.
-        let region = unsafe { &*region };
+    fn refuse(&self, row: &Row, cell: usize, by: &'static str, place: Place) -> ! {
+        let region = row.region();
         let (what, earlier) = (
             "operand written before the wait",
             with().earlier(by, self.read),
         );
         fail(
             place,
-            region.in_flight(what, offset + (cell << region.shift()), earlier),
+            region.in_flight(what, row.offset + (cell << region.shift()), earlier),
         )
     }
-}
-
-/// The region and offset of a row.
-fn at(row: u32) -> (*const Region, usize) {
-    let region = with().shared_at(row).expect("it was read");
-    (region, row as usize - region.base)
-}
-
-/// The write stamps of a row's cells.
-fn writes(row: u32) -> impl Iterator<Item = u64> {
-    let (region, offset) = at(row);
-    // SAFETY: shared regions live as long as the launch.
-    let region = unsafe { &*region };
-    let cells = offset >> region.shift()..(offset + ROW_BYTES) >> region.shift();
-    // SAFETY: the row was read, so it is inside of the region.
-    cells.map(|cell| unsafe { (*region.cell(cell)).write & !stamp::BYTES })
 }
 
 /// Counts a chain of the current thread, and keeps the reads that it made for its warp.
