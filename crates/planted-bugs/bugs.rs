@@ -290,8 +290,12 @@ bugs! {
         series_lose_the_values_of_every_other_slice, softmax::matches::<f32>,
             "8 => «combine(quarter(0), quarter(1))»," => "quarter(0)";
         series_lose_the_last_vector, softmax::matches::<f32>,
-            "                if first < N && «index < self.g.count» {"
+            "if first < N && «index < self.g.count» {\n                    let vector = T::to_f32_vector(x."
                 => "self.g.count > index + VECTOR";
+        parameters_of_series_are_taken_for_vectors, layer_norm_rows::matches::<f32>,
+            "if self.in_vectors() && «is_aligned» {" => "true";
+        parameters_of_series_lack_the_last_value, layer_norm_rows::matches::<f32>,
+            "if i < N && «index < self.g.count» {" => "index + 1 < self.g.count";
         series_are_stored_a_value_too_far, softmax::matches::<f32>,
             "                        if «index < g.count» {\n                            y.store(" => "index <= g.count";
         series_of_another_channel_take_its_gain, softmax::lists::<f32>,

@@ -7,6 +7,8 @@
 //! the second combines the splits of its rows and normalises. Without weight and bias it is a group norm of
 //! one group.
 
+use core::mem::size_of;
+
 use cuda_std::global::{Global, GlobalMut};
 use cuda_std::{Storage, bf16, f16, kernel, math, opaque, shared_array, thread};
 use launch_config::VECTOR_ELEMENTS;
@@ -14,7 +16,7 @@ use launch_config::elementwise::{BLOCK_THREADS, MIN_BLOCKS, ROUND_ELEMENTS};
 use launch_config::layer_norm::LayerNormGeometry;
 use launch_config::norm::ApplyGeometry;
 use launch_config::pointwise::OperandList;
-use launch_config::series;
+use launch_config::series::{self, MAPPED};
 
 use crate::parts::index::NearSegments;
 use crate::parts::map::PlaneMap;
@@ -98,13 +100,15 @@ pub unsafe fn layer_norm_rows<T: Storage>(
     }
     let variance = row.together(squares, LAYER_NORM_SQUARES.view(), |a, b| a + b) / count;
     let rstd = math::rsqrt(variance + g.eps);
-    let of_element = |values: *const T, index: u32, absent: f32| {
+    let of_elements = |values: *const T, batch: u32, start: usize, absent: f32| {
         // Asked each time: loops would else be written out for either.
         if opaque::to_compiler(u32::from(values.is_null())) != 0 {
-            return absent;
+            [absent; MAPPED]
+        } else if size_of::<T>() < size_of::<f32>() && g.affine_type.is_f32() {
+            row.of_indices(values.cast::<f32>(), batch, start, absent)
+        } else {
+            row.of_indices(values, batch, start, absent)
         }
-        let index = index.min(rows.count - 1);
-        affine(values, rows.count as usize, index as usize, g.affine_type)
     };
     batch = 0;
     while batch < rows.batches {
@@ -112,10 +116,15 @@ pub unsafe fn layer_norm_rows<T: Storage>(
         if opaque::to_compiler(rows.batches) > 1 {
             values = row.load(x, batch, 0.0);
         }
-        row.store(y, batch, values, operands, |index, value| {
-            let normalised = (value - mean) * rstd;
-            let weight = of_element(weight, index, 1.0);
-            math::fma(normalised, weight, of_element(bias, index, 0.0))
+        row.store(y, batch, values, operands, |start, values| {
+            let weights = of_elements(weight, batch, start, 1.0);
+            let biases = of_elements(bias, batch, start, 0.0);
+            let mut normalised = values;
+            unroll!(8, |i| {
+                let value = (values[i] - mean) * rstd;
+                normalised[i] = math::fma(value, weights[i], biases[i]);
+            });
+            normalised
         });
         batch += 1;
     }

@@ -100,12 +100,11 @@ pub unsafe fn softmax<T: Storage>(
                 values = exponentials::<T>(&series, batch, values, largest);
             }
         }
-        series.store(y, batch, values, operands, |_, value| {
-            if is_log {
-                value - largest - logarithm
-            } else {
-                value * factor
-            }
+        series.store(y, batch, values, operands, |_, values| {
+            values.map(|value| match is_log {
+                true => value - largest - logarithm,
+                false => value * factor,
+            })
         });
         batch += 1;
     }

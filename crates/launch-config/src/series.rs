@@ -21,9 +21,9 @@ pub const HELD: usize = 32;
 /// Values of a thread that go through a list of functions at a time.
 pub const MAPPED: usize = 8;
 
-/// Values of a row for which one more thread of a warp is spent: two vectors, so that threads of a short row
-/// read whole lines.
-const SHARED_ROW_ELEMENTS: u32 = 8;
+/// Values of a row for which one more thread of a warp is spent: four vectors. A thread with fewer has too
+/// little under way to memory, and one with more reads less than a sector of a row at a time.
+const SHARED_ROW_ELEMENTS: u32 = 16;
 
 /// The longest rows that threads of one warp hold.
 const WARP_ROW_ELEMENTS: u32 = 1024;

@@ -1,5 +1,7 @@
 //! The values along an axis, which threads of a block share and keep in registers.
 
+use core::mem::size_of;
+
 use cuda_std::global::{Global, GlobalMut};
 use cuda_std::shared::Shared;
 use cuda_std::warp::{self, ALL_LANES};
@@ -162,6 +164,45 @@ impl<'a> Series<'a> {
         self.part::<T, HELD>(x, batch, 0, absent)
     }
 
+    /// The thread's `N` values in a batch, from number `start` on, of an array that has one for each index of
+    /// the series; `absent` for those beyond its end.
+    ///
+    /// # Safety
+    /// `values` has `g.count` elements. `N` and `start` are whole vectors.
+    #[inline(always)]
+    pub(crate) unsafe fn of_indices<T: Storage, const N: usize>(
+        &self,
+        values: *const T,
+        batch: u32,
+        start: usize,
+        absent: f32,
+    ) -> [f32; N] {
+        let array = Global::new(values, self.g.count as usize);
+        let is_aligned = (values as usize).is_multiple_of(VECTOR_ELEMENTS * size_of::<T>());
+        let mut of_indices = [absent; N];
+        if self.in_vectors() && is_aligned {
+            unroll!(2, |v| {
+                let first = v * VECTOR_ELEMENTS;
+                let index = self.index(batch, start + first);
+                if first < N && index < self.g.count {
+                    let vector = array.load_vec_readonly(index as usize);
+                    let vector = T::to_f32_vector(vector);
+                    unroll!(4, |i| {
+                        of_indices[first + i] = vector[i];
+                    });
+                }
+            });
+        } else {
+            unroll!(8, |i| {
+                let index = self.index(batch, start + i);
+                if i < N && index < self.g.count {
+                    of_indices[i] = array.load_readonly(index as usize).to_f32();
+                }
+            });
+        }
+        of_indices
+    }
+
     /// What `combine` makes of a number of each thread of the series, the same in all of them.
     ///
     /// # Safety
@@ -211,7 +252,7 @@ impl<'a> Series<'a> {
     }
 
     /// Stores what `map` makes of the thread's values in a batch, and then the list. `map` takes some of them
-    /// and the indices in the series that they have.
+    /// and the number of the first.
     ///
     /// # Safety
     /// `y` and the residual, if the list has it, have [`elements`](Self::elements) elements and start on 16
@@ -223,7 +264,7 @@ impl<'a> Series<'a> {
         batch: u32,
         values: [f32; HELD],
         operands: Operands<'_, T>,
-        map: impl Fn(u32, f32) -> f32,
+        map: impl Fn(usize, [f32; MAPPED]) -> [f32; MAPPED],
     ) {
         let (g, list) = (self.g, operands.list);
         let mut rest = values;
@@ -231,10 +272,11 @@ impl<'a> Series<'a> {
         // A few at a time, since the list's code is written out for every value.
         while start < HELD && self.is_stored && self.has(batch, start) {
             opaque::not_unrolled();
-            let mut mapped = [0.0; MAPPED];
+            let mut some = [0.0; MAPPED];
             unroll!(8, |i| {
-                mapped[i] = map(self.index(batch, start + i), rest[i]);
+                some[i] = rest[i];
             });
+            let mapped = map(start, some);
             let mut added = [0.0; MAPPED];
             if opaque::to_compiler(u32::from(list.has_residual())) != 0 {
                 let residual = Global::new(operands.residual, self.elements());

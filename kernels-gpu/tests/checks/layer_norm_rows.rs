@@ -1,5 +1,7 @@
 //! Layer norms of several rows of a sample, and lists behind them.
 
+use std::ffi::c_void;
+
 use cuda_std::Storage;
 use launch_config::AffineType;
 use launch_config::layer_norm::LayerNormGeometry;
@@ -49,17 +51,16 @@ fn geometry(layer: &Layer, input: &[usize], of: AffineType) -> LayerNormGeometry
     }
 }
 
-/// Launches the kernel with weight and bias, each if present, of the type `P`.
-fn launch<T: Storage, P: Storage>(
+/// Launches the kernel with weight and bias, which may be null.
+fn launch<T: Storage>(
     run: &Run,
     x: &Tensor<T>,
-    [weight, bias]: [Option<&Tensor<P>>; 2],
+    [weight, bias]: [*const c_void; 2],
     g: LayerNormGeometry,
     operands: &Operands<'_, T>,
 ) -> Result<Tensor<T>, Failure> {
     let y = run.empty::<T>(x.len())?;
     let [gain, shift] = operands.gains_and_shifts();
-    let (weight, bias) = (optional(weight), optional(bias));
     let residual = optional(operands.residual);
     let (x, y_ptr) = (x.source(), y.ptr());
     let arguments = (
@@ -99,14 +100,24 @@ pub(crate) fn matches<T: Storage>(run: &Run) -> Outcome {
             }
             let loaded = run.load::<T>(&case)?;
             let (x, parameters) = (&loaded.x, &loaded.parameters);
-            let affine = [0, 1].map(|at: usize| has[at].then_some(&parameters[at]));
+            let affine = [0, 1].map(|at: usize| optional(has[at].then_some(&parameters[at])));
             let y = launch(run, x, affine, g, &Operands::NONE)?;
             compare(&case.name, &y, &expected::<T>(&case))?;
             let wide = run.load::<f32>(&case)?.parameters;
-            let affine_in_f32 = [0, 1].map(|at: usize| has[at].then_some(&wide[at]));
+            let affine_in_f32 = [0, 1].map(|at: usize| optional(has[at].then_some(&wide[at])));
             let of_f32 = geometry(&norm, shape, AffineType::F32);
             let in_f32 = launch(run, x, affine_in_f32, of_f32, &Operands::NONE)?;
             same_bits(&case.name, &in_f32, &y)?;
+            // Behind an element, so that they begin on no vector.
+            let behind =
+                |at: usize| run.tensor::<T>(&[&[0.0], &parameters[at].values()?[..]].concat());
+            let behind = [behind(0)?, behind(1)?];
+            let affine_behind = [0, 1].map(|at: usize| match has[at] {
+                true => behind[at].source::<T>().wrapping_add(1).cast(),
+                false => std::ptr::null(),
+            });
+            let shifted = launch(run, x, affine_behind, g, &Operands::NONE)?;
+            same_bits(&case.name, &shifted, &y)?;
             if shape[0] == 1 || is_poisoned {
                 continue;
             }
@@ -142,7 +153,13 @@ pub(crate) fn lists<T: Storage>(run: &Run) -> Outcome {
             residual: Some(residual),
             ..Operands::NONE
         };
-        let y = launch(run, &loaded.x, [Some(weight), Some(bias)], g, &operands)?;
+        let y = launch(
+            run,
+            &loaded.x,
+            [weight.source(), bias.source()],
+            g,
+            &operands,
+        )?;
         compare(&behind.name, &y, &expected::<T>(&behind))?;
 
         let layers = [
@@ -165,7 +182,13 @@ pub(crate) fn lists<T: Storage>(run: &Run) -> Outcome {
             gain_and_shift: Some([&gain, &shift]),
             ..Operands::NONE
         };
-        let y = launch(run, &loaded.x, [Some(weight), Some(bias)], g, &operands)?;
+        let y = launch(
+            run,
+            &loaded.x,
+            [weight.source(), bias.source()],
+            g,
+            &operands,
+        )?;
         compare(&scaled.name, &y, &expected::<T>(&scaled))?;
     }
     Ok(())
