@@ -21,12 +21,8 @@ pub const HELD: usize = 32;
 /// Values of a thread that go through a list of functions at a time.
 pub const MAPPED: usize = 8;
 
-/// Values of a row for which one more thread of a warp is spent: four vectors. A thread with fewer has too
-/// little under way to memory, and one with more reads less than a sector of a row at a time.
-const SHARED_ROW_ELEMENTS: u32 = 16;
-
 /// The longest rows that threads of one warp hold.
-const WARP_ROW_ELEMENTS: u32 = 1024;
+const WARP_ROW_ELEMENTS: u32 = WARP_THREADS * HELD as u32;
 
 /// The most threads that share a series whose values are apart: then as many series are neighbours as fill
 /// two sectors.
@@ -90,8 +86,9 @@ impl SeriesGeometry {
         if inner > 1 {
             return Self::in_slices(outer, count, inner);
         }
+        // As few as hold a row: what a thread holds is what it has under way to memory.
         let threads = if count <= WARP_ROW_ELEMENTS {
-            least(count.div_ceil(SHARED_ROW_ELEMENTS), WARP_THREADS)
+            count.div_ceil(HELD as u32)
         } else {
             BLOCK_THREADS
         };
