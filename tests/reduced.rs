@@ -245,6 +245,61 @@ fn cases() -> Vec<(Case, &'static str)> {
             ),
             "conv2d sum",
         ),
+        // One window, whose stride does not count.
+        (
+            case(
+                "one_window",
+                vec![conv(40), Layer::max_pool2d([2, 8]).stride([1, 3]).into()],
+                &[2, 16, 4, 12],
+            ),
+            "conv2d max_pool2d",
+        ),
+        // The last window has fewer slices, or there are three phases, or a group has one channel.
+        (
+            case(
+                "partial_slices",
+                vec![
+                    Layer::conv3d("conv", 32, 3).into(),
+                    Layer::max_pool3d([3, 2, 2]).ceil_mode(true).into(),
+                ],
+                &[1, 16, 10, 7, 10],
+            ),
+            "conv3d",
+        ),
+        (
+            case(
+                "three_phases",
+                vec![
+                    up(16).stride([1, 3]).into(),
+                    Layer::avg_pool2d([1, 3]).into(),
+                ],
+                &[1, 16, 5, 6],
+            ),
+            "conv_transpose2d",
+        ),
+        (
+            case(
+                "depthwise",
+                vec![
+                    Layer::conv2d("conv", 32, 3).groups(32).into(),
+                    Layer::max_pool2d(2).into(),
+                ],
+                &[1, 32, 10, 12],
+            ),
+            "conv2d",
+        ),
+        (
+            case(
+                "features",
+                vec![
+                    Layer::linear("linear", 32, 72).into(),
+                    Layer::relu(),
+                    Layer::max(&[1]).into(),
+                ],
+                &[9, 32],
+            ),
+            "linear relu max",
+        ),
     ]
 }
 

@@ -5,9 +5,9 @@ use std::collections::HashSet;
 
 use super::exec::{Exec, Extension, fail, with};
 use super::fault::{FaultKind, Place};
+use super::matrix_rows::{ROW_BYTES, Row};
 use super::stamp;
 use super::vector_clocks::Now;
-use super::wgmma_in_flight::{ROW_BYTES, Row};
 
 /// The state of the proxy in the running cluster.
 #[derive(Debug)]

@@ -8,12 +8,13 @@ use std::rc::Rc;
 
 use super::exec::{Exec, Extension, fail, with};
 use super::fault::{Fault, FaultKind, Place};
+use super::matrix_rows::Row;
 use super::region::Region;
 use super::schedule::fault_of;
 use super::transactions::CHUNK;
 use super::transfers::{box_chunks, checked_map, other_mode};
-use super::wgmma_in_flight::{Flight, Row};
-use super::{access, wgmma_in_flight};
+use super::wgmma_in_flight::Flight;
+use super::{access, matrix_rows};
 use crate::map_modes::{AXES, MapMode, TensorMap};
 
 /// The stores of one thread.
@@ -62,7 +63,7 @@ pub(crate) fn store_box(source: u32, map: &TensorMap, at: [i32; AXES], place: Pl
         fail(place, FaultKind::Argument(text));
     }
     let addresses = || (source..).step_by(CHUNK).take(chunks.len());
-    let rows = wgmma_in_flight::rows(WHAT, addresses(), place);
+    let rows = matrix_rows::rows(WHAT, addresses(), place);
     let flight = Flight::new([rows, Rc::default()], place);
     for (address, to) in addresses().zip(&chunks) {
         if let &Some(to) = to {

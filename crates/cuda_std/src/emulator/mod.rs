@@ -67,15 +67,15 @@
 //! 4. `exec`: the running launch: threads, steps, the fault, and the extensions of modules above it
 //! 5. `clock`, `numbers`, `panics`, `signals`: happens-before, numbers of threads, panics and signals
 //! 6. `access`, `schedule`: the checks of an access; the scheduler of threads
-//! 7. `async_proxy`, `barriers`, `copies`, `lanes`, `transactions`, `views`, `wgmma_in_flight`: instructions
-//!    by kind
-//! 8. `atomics`, `clusters`, `registers`, `wgmma`: instructions that need another kind
-//! 9. `mbarriers`: transaction barriers, which need atomics, clusters and transactions
-//! 10. `deadlock`, `transfers`: waiting threads at all barriers; copies that report to a transaction barrier
-//! 11. `box_stores`: stores of boxes
-//! 12. `functions`, `hopper`, `run`: the functions that kernels call, and the run of a launch
-//! 13. `worker`: the OS thread of a device
-//! 14. `device`: devices, buffers and launches, for the host
+//! 7. `matrix_rows`: what asynchronous operations read
+//! 8. `async_proxy`, `barriers`, `copies`, `lanes`, `transactions`, `views`: instructions by kind
+//! 9. `atomics`, `clusters`, `registers`, `wgmma_in_flight`: instructions that need another kind
+//! 10. `mbarriers`, `wgmma`: transaction barriers, which need atomics, clusters and transactions; chains
+//! 11. `deadlock`, `transfers`: waiting threads at all barriers; copies that report to a transaction barrier
+//! 12. `box_stores`: stores of boxes
+//! 13. `functions`, `hopper`, `run`: the functions that kernels call, and the run of a launch
+//! 14. `worker`: the OS thread of a device
+//! 15. `device`: devices, buffers and launches, for the host
 
 mod access;
 mod async_proxy;
@@ -96,6 +96,7 @@ mod lanes;
 mod launch;
 mod locations;
 mod math;
+mod matrix_rows;
 mod mbarriers;
 mod memory;
 mod numbers;

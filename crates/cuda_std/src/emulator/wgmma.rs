@@ -11,11 +11,12 @@ use std::rc::Rc;
 
 use super::exec::{Exec, Extension, WARPGROUP, fail, with};
 use super::fault::{FaultKind, Place};
+use super::matrix_rows::{ROW_BYTES, Row};
 use super::shared_memory::mapped;
 use super::tensor_sum;
 use super::waiting::{Chain, Waiting};
-use super::wgmma_in_flight::{Flight, ROW_BYTES, Row};
-use super::{schedule, tensor, wgmma_in_flight};
+use super::wgmma_in_flight::Flight;
+use super::{matrix_rows, schedule, tensor, wgmma_in_flight};
 
 const THREADS: usize = WARPGROUP as usize;
 const WARP: usize = 32;
@@ -238,7 +239,7 @@ fn rows_of(chain: &Chain, steps: &[&[u64]], lines: Range<usize>, place: Place) -
         fail(place, FaultKind::Argument(text));
     }
     let addresses = (steps.iter()).flat_map(|step| line_addresses(step, lines.clone()).flatten());
-    wgmma_in_flight::rows(chain, addresses, place)
+    matrix_rows::rows(chain, addresses, place)
 }
 
 /// The values of an operand's lines in a step, which were read before.

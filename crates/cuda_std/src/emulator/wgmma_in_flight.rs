@@ -6,14 +6,13 @@
 //! the second read. So the result does not depend on the order in which the two run.
 
 use std::collections::VecDeque;
-use std::fmt::Display;
 use std::rc::Rc;
 
 use super::exec::{Exec, Extension, fail, with};
 use super::fault::{Fault, FaultKind, Place};
-use super::region::Region;
+use super::matrix_rows::{ROW_BYTES, Row};
 use super::schedule::fault_of;
-use super::{access, async_proxy, stamp};
+use super::{async_proxy, stamp};
 
 /// The number of a thread's chain, from 0; none for no chain.
 #[derive(Debug, Clone, Copy)]
@@ -49,63 +48,6 @@ impl Extension for AllChains {
 fn chains(exec: &mut Exec) -> &mut Chains {
     let thread = exec.thread as usize;
     &mut exec.extension::<AllChains>().0[thread]
-}
-
-/// Bytes of a row of a core matrix.
-pub(crate) const ROW_BYTES: usize = 16;
-
-/// A row of a core matrix, in the current block's shared memory.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Row {
-    region: *const Region,
-    pub(crate) offset: usize,
-}
-
-impl Row {
-    /// The row at an address that `what` takes.
-    pub(crate) fn at(what: impl Display, address: u32, place: Place) -> Self {
-        let (region, offset) = access::own_shared(format_args!("{what}:"), address, place);
-        Self { region, offset }
-    }
-
-    #[inline(always)]
-    pub(crate) fn region(&self) -> &Region {
-        // SAFETY: shared regions live as long as the launch.
-        unsafe { &*self.region }
-    }
-
-    /// Its words, if it was read before.
-    pub(crate) fn words(&self) -> [u32; 4] {
-        // SAFETY: the read has checked the 16 bytes and their alignment.
-        unsafe { (self.region().data().add(self.offset).cast::<[u32; 4]>()).read() }
-    }
-
-    /// Checks a read of the row.
-    fn read(&self, place: Place) {
-        access::read(self.region, self.offset, ROW_BYTES, place);
-    }
-
-    /// The write stamps of its cells, if it was read before.
-    #[inline(always)]
-    fn writes(&self) -> impl Iterator<Item = u64> {
-        let region = self.region();
-        let cells = self.offset >> region.shift()..(self.offset + ROW_BYTES) >> region.shift();
-        // SAFETY: the row was read, so it is inside of the region.
-        cells.map(|cell| unsafe { (*region.cell(cell)).write & !stamp::BYTES })
-    }
-}
-
-/// The rows at these addresses, each of them once.
-pub(crate) fn rows(
-    what: impl Display,
-    addresses: impl Iterator<Item = u32>,
-    place: Place,
-) -> Rc<[Row]> {
-    let mut addresses: Vec<u32> = addresses.collect();
-    addresses.sort_unstable();
-    addresses.dedup();
-    let rows = (addresses.into_iter()).map(|address| Row::at(&what, address, place));
-    rows.collect()
 }
 
 /// The reads of a chain, or of a store of a box, in shared memory.

@@ -124,22 +124,11 @@ impl GemmConfig {
         device: &GemmDevice,
         batch: Option<u64>,
     ) -> Result<Self, Refusal> {
-        if format.step_parts() > 1 {
-            return Err(Refusal::Needs(
-                "one operand for each value in a step of a convolution without a norm",
-            ));
-        }
         if !conv.group_k.is_multiple_of(1 << reduced.log_filters) && conv.groups > 1 {
             return Err(Refusal::Needs("groups of whole sets of reduced filters"));
         }
-        let takes = |config: &Self| config.tile.is_warp_specialized() && config.suits(device);
         let results = (Some(reduced.window()), EpilogueKind::STORE_REDUCED);
-        let config = Self::of_tiles(conv, results, format, device, batch, takes)?;
-        let geometry = GemmGeometry {
-            shuffle,
-            ..config.geometry
-        };
-        Ok(Self { geometry, ..config })
+        Self::of_phases(conv, (shuffle, results), format, device, batch)
     }
 }
 

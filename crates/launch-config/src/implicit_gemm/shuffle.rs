@@ -122,13 +122,28 @@ impl GemmConfig {
         device: &GemmDevice,
         batch: Option<u64>,
     ) -> Result<Self, Refusal> {
+        let results = (None, EpilogueKind::STORE_SHUFFLED);
+        Self::of_phases(conv, (shuffle, results), format, device, batch)
+    }
+
+    /// The config of a convolution without a norm in warp-specialized tiles, whose neighbouring filters are
+    /// phases of a channel, with these results.
+    ///
+    /// # Errors
+    /// As of [`new_shuffled`](Self::new_shuffled).
+    pub(super) fn of_phases(
+        conv: &ConvGeometry,
+        (shuffle, results): (PixelShuffle, (Option<[u32; 2]>, EpilogueKind)),
+        format: OperandFormat,
+        device: &GemmDevice,
+        batch: Option<u64>,
+    ) -> Result<Self, Refusal> {
         if format.step_parts() > 1 {
             return Err(Refusal::Needs(
                 "one operand for each value in a step of a convolution without a norm",
             ));
         }
         let takes = |config: &Self| config.tile.is_warp_specialized() && config.suits(device);
-        let results = (None, EpilogueKind::STORE_SHUFFLED);
         let config = Self::of_tiles(conv, results, format, device, batch, takes)?;
         let geometry = GemmGeometry {
             shuffle,
