@@ -37,7 +37,7 @@ impl Tensor {
     /// else over the memory of [`contiguous`](Self::contiguous).
     ///
     /// # Errors
-    /// [`Error::ShapeMismatch`](crate::Error::ShapeMismatch) for another number of elements; those of
+    /// [`Error::BadReshape`](crate::Error::BadReshape) for another number of elements; those of
     /// [`contiguous`](Self::contiguous).
     pub fn reshape(&self, shape: &[usize]) -> Result<Tensor> {
         if let Some(view) = self.reshaped(shape)? {

@@ -256,7 +256,8 @@ pub enum Error {
 
     /// A tensor with another memory layout than the plan was made for.
     #[error(
-        "{operator}: the {argument} is {actual}, must be {expected}: give the tensor that contiguous() makes of it to a plan for contiguous ones, or make a plan for tensors such as this one by Model::plan_for"
+        "{operator}: the {argument} is {actual}, must be {expected}: {}",
+        way_out(argument)
     )]
     LayoutMismatch {
         /// The operator's name.
@@ -426,3 +427,14 @@ pub(crate) type At = (&'static str, &'static str);
 
 /// The library's result type.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// What helps against a tensor with another memory layout.
+fn way_out(argument: &str) -> &'static str {
+    match argument.starts_with("output") {
+        true => "Plan::output() allocates one; Options::output_layout chooses among layouts",
+        false => {
+            "give the tensor that contiguous() makes of it to a plan for contiguous ones, or make a plan for \
+             tensors such as this one by Model::plan_for"
+        }
+    }
+}

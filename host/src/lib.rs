@@ -153,6 +153,7 @@ mod host_memory;
 /// [speed]: crate#where-to-find-what
 /// [commands]: crate#where-to-find-what
 /// [schema]: crate#where-to-find-what
+/// [network schema]: crate#where-to-find-what
 /// [server]: crate#where-to-find-what
 /// [norm_silu]: crate#where-to-find-what
 /// [lowering]: crate#where-to-find-what

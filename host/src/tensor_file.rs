@@ -37,6 +37,12 @@ pub enum TensorFileError {
         /// What the system says.
         source: std::io::Error,
     },
+    /// The file is an archive, not a safetensors file.
+    #[error("{}: is a zip archive, as torch.save writes, must be a safetensors file: safetensors.torch.save_file(model.state_dict(), PATH) writes one", .path.display())]
+    Archive {
+        /// The file.
+        path: PathBuf,
+    },
     /// The file is not a whole safetensors file.
     #[error("{}: is not a complete safetensors file", .path.display())]
     Format {

@@ -36,7 +36,7 @@ fn chains() -> Vec<(Chain, Vec<usize>)> {
 #[test]
 fn a_choice_follows_from_problem_and_properties() {
     for (chain, input) in chains() {
-        for (name, properties) in DeviceProperties::NAMED {
+        for &(name, properties) in DeviceProperties::NAMED {
             for dtype in [DType::F32, DType::F16] {
                 let options = Options::default();
                 let explanation = Explanation::of(&chain, dtype, &input, &options, &properties);

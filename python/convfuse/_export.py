@@ -148,6 +148,8 @@ class _Network:
                 self.constants.add(node)
             elif node.op == "output":
                 output = node.args[0]
+            elif node.target in _CHECKS:
+                continue
             elif all(one in self.constants for one in node.all_input_nodes):
                 self.constants.add(node)
             elif node not in self.values:
@@ -234,14 +236,25 @@ class _Network:
         )
 
     def behind(self, node: fx.Node, x: fx.Node) -> Path:
-        """The layers of a node behind its operand ``x``, and of the convolution behind padding."""
+        """The layers of a node behind its operand ``x``."""
+        rows = self.rows(node)
+        for row in rows:
+            try:
+                return self.by(row, node, x)
+            except Refused:
+                if row is rows[-1]:
+                    raise
+        raise Refused("the library has no such layer")
+
+    def by(self, row: Any, node: fx.Node, x: fx.Node) -> Path:
+        """The layers that a row of the table makes of a node behind its operand ``x``, and of the convolution behind padding."""
         path = Path(x)
-        self.row(node)(node, path)
+        row(node, path)
         while path.padding is not None:
             users = readers(path.last)
             if len(users) != 1 or users[0].target is not aten.convolution.default:
                 raise Refused("padding without a convolution behind it")
-            self.row(users[0])(users[0], path)
+            ROWS[users[0].target](users[0], path)
         if value(path.last).dtype is not path.dtype:
             raise Refused(f"from {path.dtype} to {value(path.last).dtype}")
         for one in path.parameters.values():
@@ -252,28 +265,16 @@ class _Network:
                 raise Refused("together with a constant tensor that is not broadcast by channels")
         return path
 
-    def row(self, node: fx.Node) -> Any:
-        """How a node becomes a layer."""
+    def rows(self, node: fx.Node) -> list[Any]:
+        """How a node may become layers: each way that it may, until one does."""
         target = node.target
         if target is operator.getitem:
-            return part
+            return [part]
         if target is aten._native_batch_norm_legit.no_stats and value(operand(node)).shape[0] == 1:
             raise Refused("a norm by statistics of one sample alone: give an example of two samples")
         if target in _ADAPTIVE and _is_of_one_size(node):
-            return lambda one, path: path.follow([one])
-        if target in WHOLE and target in ROWS:
-
-            def either(one: fx.Node, path: Path) -> None:
-                try:
-                    ROWS[target](one, path)
-                except Refused:
-                    WHOLE[target](one, path)
-
-            return either
-        found = ROWS.get(target) or WHOLE.get(target)
-        if found is None:
-            raise Refused("the library has no such layer")
-        return found
+            return [lambda one, path: path.follow([one])]
+        return [table[target] for table in (ROWS, WHOLE) if target in table]
 
     def renamed(self, layer: dict[str, Any], path: Path) -> dict[str, Any]:
         """A layer under the name of the module whose parameters it has."""
@@ -337,6 +338,9 @@ class _Network:
         self.refused.append(f"{place}: {node.target}: {why}")
         self.values[node] = self.fresh(node.name)
 
+
+_CHECKS = (aten._assert_tensor_metadata.default, aten._assert_async.msg, aten._assert_scalar.default)
+"""What gives no value."""
 
 _ADAPTIVE = (aten._adaptive_avg_pool2d.default, aten._adaptive_avg_pool3d.default)
 

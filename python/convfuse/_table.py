@@ -293,6 +293,9 @@ def _convolution(node: fx.Node, path: Path) -> None:
 
 def _pad(node: fx.Node, path: Path, mode: str) -> None:
     pads = _numbers(arguments(node)["pad" if mode == "zeros" else "padding"])
+    if not any(pads):
+        path.follow([node])
+        return
     axes = path.known.dim() - 2
     pairs = [(0, 0)] * (axes - len(pads) // 2) + list(zip(pads[-2::-2], pads[::-2]))
     if axes < 1 or len(pairs) != axes or any(a != b or a < 0 for a, b in pairs):
@@ -439,6 +442,19 @@ def _cat(node: fx.Node, path: Path) -> None:
     names = [f"r{len(path.inputs) + number}" for number, _ in enumerate(others)]
     path.inputs.extend(others)
     path.add({"cat": {"inputs": names, "dim": dim}}, [node])
+
+
+@_whole(aten.repeat.default)
+def _repeat(node: fx.Node, path: Path) -> None:
+    samples, channels, *others = _numbers(node.args[1])
+    if samples != 1 or len(others) != path.known.dim() - 2 or any(one != 1 for one in others):
+        raise Refused("repeated otherwise than along the channels")
+    if channels == 1:
+        path.follow([node])
+        return
+    names = [f"r{len(path.inputs) + number}" for number in range(channels - 1)]
+    path.inputs.extend([path.x] * (channels - 1))
+    path.add({"cat": {"inputs": names, "dim": 1}}, [node])
 
 
 def _narrow(node: fx.Node, path: Path, dim: int, start: int, length: int) -> None:
@@ -632,9 +648,16 @@ def _writes(node: fx.Node, target: fx.Node) -> bool:
 
 @_row(aten.native_layer_norm.default, first="layer norm")
 def _layer_norm(node: fx.Node, path: Path) -> None:
+    if path.known.dim() < 3:
+        raise Refused("a layer norm of features")
+    _norm_of_last_axes(node, path)
+
+
+@_whole(aten.native_layer_norm.default)
+def _norm_of_last_axes(node: fx.Node, path: Path) -> None:
     a, x = arguments(node), path.known
     shape = _numbers(a["normalized_shape"])
-    if x.dim() < 3 or not same(shape, x.shape[1:][-len(shape) :]):
+    if not same(shape, x.shape[1:][-len(shape) :]):
         raise Refused("a layer norm over the batch")
     if x.dim() == 3 and len(shape) == 1:
         raise Refused("a layer norm of rows of sequences")

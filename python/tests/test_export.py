@@ -147,9 +147,9 @@ def test_resnet_50_is_a_network(tmp_path):
     assert operators(exported).count("conv2d") == 53
 
 
-def test_resnets_of_torchvision_are_networks(tmp_path):
+def test_networks_of_torchvision_are_networks(tmp_path):
     models = pytest.importorskip("torchvision.models")
-    for build in (models.resnet18, models.resnet50, models.vgg11_bn):
+    for build in (models.resnet18, models.mobilenet_v3_small, models.densenet121):
         exported = convfuse.export(build(), torch.randn(1, 3, 64, 64), tmp_path / build.__name__)
         assert exported.error < 1e-4
 
@@ -200,7 +200,11 @@ def variants():
     )  # fmt: skip
     gated = Lambda(lambda self, x: (lambda y: y * torch.sigmoid(y))(self.conv(x)))
     pooled = Lambda(lambda self, x: self.conv(x).mean((2, 3)) + 1)
-    return {"mobile": mobile, "norms": norms, "functional": Functional(), "gated": gated, "pooled": pooled}
+    # Padding by nothing, channels that are repeated, and a norm of features.
+    kept = Lambda(lambda self, x: F.pad(self.conv(x), [0] * 4, "replicate") + x.repeat(1, 2, 1, 1))
+    head = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.LayerNorm(4), nn.Linear(4, 6))
+    known = {"mobile": mobile, "norms": norms, "functional": Functional(), "gated": gated, "pooled": pooled}
+    return known | {"kept": kept, "head": head}
 
 
 class Lambda(nn.Module):
@@ -211,6 +215,26 @@ class Lambda(nn.Module):
 
     def forward(self, *inputs):
         return self.run(self, *inputs)
+
+
+def test_one_sample_is_example_enough(tmp_path):
+    class Excitation(nn.Module):
+        """Its gate has the shape of a parameter for each channel, where there is one sample."""
+
+        def __init__(self):
+            super().__init__()
+            self.conv, self.squeeze = nn.Conv2d(4, 8, 3), nn.Conv2d(8, 8, 1)
+
+        def forward(self, x):
+            x = self.conv(x)
+            return torch.sigmoid(self.squeeze(x.mean((2, 3), keepdim=True))) * x
+
+    model = trained(Excitation())
+    exported = convfuse.export(model, torch.randn(1, 4, 8, 8), tmp_path / "net")
+    assert operators(exported)[-1] == "gate"
+    x = torch.randn(3, 4, 9, 7)
+    with torch.no_grad():
+        close(ran(exported, x), model(x))
 
 
 @pytest.mark.parametrize("name", variants())
@@ -281,6 +305,11 @@ class Joined(nn.Module):
         return torch.cat([x, x.tanh()], 0)
 
 
+class Repeated(nn.Module):
+    def forward(self, x):
+        return x.repeat(1, 1, 2, 1)
+
+
 @pytest.mark.parametrize(
     "part, words",
     [
@@ -290,6 +319,7 @@ class Joined(nn.Module):
         (nn.Unflatten(1, (2, 4)), ["body.1.1 (Unflatten)", "aten.view.default: a view of", "no shuffle"]),
         (Outer(), ["body.1.1 (Outer)", "aten.mul.Tensor", "broadcast otherwise"]),
         (Joined(), ["body.1.1 (Joined)", "aten.cat.default", "along the batch"]),
+        (Repeated(), ["body.1.1 (Repeated)", "aten.repeat.default", "otherwise than along the channels"]),
     ],
 )
 def test_what_is_no_layer_is_named_by_module_and_operator(tmp_path, part, words):

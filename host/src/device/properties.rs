@@ -69,7 +69,7 @@ const fn gpu(
 impl DeviceProperties {
     /// GPUs by name, for choices without the device. Sources: CUDA's table of compute capabilities
     /// for shared memory, NVIDIA's data sheets for the rest (A100: 80 GB SXM; H100 and H200: SXM).
-    pub const NAMED: [(&str, DeviceProperties); 7] = [
+    pub const NAMED: &[(&str, DeviceProperties)] = &[
         ("a10", gpu((8, 6), [72, 99, 6], [600, 1695])),
         ("a100", gpu((8, 0), [108, 163, 40], [2039, 1410])),
         ("l40s", gpu((8, 9), [142, 99, 96], [864, 2520])),
@@ -82,10 +82,10 @@ impl DeviceProperties {
     /// The device of this name in [`NAMED`](Self::NAMED).
     #[must_use]
     pub fn named(name: &str) -> Option<DeviceProperties> {
-        let mut named = Self::NAMED.into_iter();
+        let mut named = Self::NAMED.iter();
         named
             .find(|(known, _)| *known == name)
-            .map(|(_, properties)| properties)
+            .map(|&(_, properties)| properties)
     }
 
     /// The lower bound in seconds for moving these bytes and computing these multiply-adds of 16-bit

@@ -283,7 +283,7 @@ impl Model {
     ///
     /// let stream = Device::cpu().stream()?;
     /// let model = Model::init(&stream, &KernelBench79::default().chain()?, 7)?;
-    /// for (name, properties) in DeviceProperties::NAMED {
+    /// for &(name, properties) in DeviceProperties::NAMED {
     ///     let explanation = model.explain_for(&[128, 3, 16, 32, 32], &Options::default(), &properties)?;
     ///     println!("{name}: {}", explanation.regions[0].kernels);
     /// }

@@ -185,6 +185,7 @@ impl<'a> TensorFile<'a> {
                 head,
             }),
             Err(HeadFlaw::Io(source)) => Err(TensorFileError::Read { path, source }),
+            Err(HeadFlaw::Archive) => Err(TensorFileError::Archive { path }),
             Err(HeadFlaw::Format(source)) => Err(TensorFileError::Format {
                 path,
                 source: source.into(),
@@ -290,8 +291,12 @@ impl<'a> Bytes<'a> {
 /// Errors of reading a file's header.
 enum HeadFlaw {
     Io(io::Error),
+    Archive,
     Format(SafeTensorError),
 }
+
+/// What a zip archive begins with.
+const ZIP: &[u8] = b"PK\x03\x04";
 
 /// The largest header, by the format.
 const MOST_HEAD: u64 = 100_000_000;
@@ -305,6 +310,9 @@ fn head(bytes: &mut Bytes<'_>) -> Result<(u64, Metadata), HeadFlaw> {
         return flaw(SafeTensorError::HeaderTooSmall);
     }
     let count = bytes.part(0, COUNT as usize).map_err(HeadFlaw::Io)?;
+    if count.starts_with(ZIP) {
+        return Err(HeadFlaw::Archive);
+    }
     let head_len = u64::from_le_bytes(word(&count));
     if head_len > MOST_HEAD {
         return flaw(SafeTensorError::HeaderTooLarge);
