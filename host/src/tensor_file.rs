@@ -13,6 +13,7 @@ use safetensors::tensor::{Dtype, SafeTensorError, View};
 
 use crate::dtype::as_bytes;
 use crate::parameters::ParametersError;
+use crate::parameters::given::listed;
 
 pub use options::LoadOptions;
 pub(crate) use reader::{Source, read};
@@ -86,6 +87,16 @@ pub enum TensorFileError {
         path: PathBuf,
         /// The mismatch.
         defect: ParametersError,
+    },
+    /// No tensor's name begins with the prefix.
+    #[error("{}: no tensor's name begins with {prefix}; given: {}", .path.display(), listed(.given))]
+    Prefix {
+        /// The file.
+        path: PathBuf,
+        /// The [prefix](LoadOptions::prefix).
+        prefix: String,
+        /// The names of the tensors.
+        given: Vec<String>,
     },
     /// A tensor holds another element type.
     #[error("{}: {name} holds {actual}, expected {expected}", .path.display())]

@@ -146,7 +146,9 @@ fn choose_region<'a>(
     asked: Option<&str>,
 ) -> Result<Chosen> {
     ask(query, written, layers, asked).map_err(|considered| {
-        let reason = |Considered { kernels, verdict }: &Considered| match verdict {
+        let reason = |Considered {
+                          kernels, verdict, ..
+                      }: &Considered| match verdict {
             Verdict::Refused(reason) | Verdict::Passed(reason) => {
                 Some(format!("{kernels}: {reason}"))
             }
@@ -270,6 +272,7 @@ fn ask<'a>(
     for row in TABLE.iter().filter(|row| is_asked(row.name)) {
         let mut note = |verdict| {
             considered.push(Considered {
+                layers: query.operators(layers),
                 kernels: row.name,
                 verdict,
             });

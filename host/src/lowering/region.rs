@@ -233,6 +233,8 @@ pub struct RegionFacts {
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Considered {
+    /// The operators of the layers that it was asked for: those of the region, or more that it might have had.
+    pub layers: String,
     /// The row.
     pub kernels: &'static str,
     /// Its answer.

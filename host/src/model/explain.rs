@@ -84,7 +84,10 @@ fn regions<S: Serializer>(regions: &[RegionFacts], serializer: S) -> Result<S::O
             Verdict::Passed(reason) => ("passed", Some(reason)),
             Verdict::Refused(rule) => ("refused", Some(rule)),
         };
-        json!({ "kernels": considered.kernels, "verdict": verdict, "reason": reason })
+        let Considered {
+            layers, kernels, ..
+        } = considered;
+        json!({ "layers": layers, "kernels": kernels, "verdict": verdict, "reason": reason })
     };
     serializer.collect_seq(regions.iter().map(|region| {
         json!({
@@ -306,7 +309,12 @@ impl fmt::Display for Explanation {
                 Some(least) => writeln!(f, ", at least {:.1} us", least * 1e6)?,
                 None => writeln!(f)?,
             }
+            let mut asked = layers;
             for considered in considered {
+                if considered.layers != *asked {
+                    asked = &considered.layers;
+                    writeln!(f, "  for {asked}:")?;
+                }
                 writeln!(f, "  {:<26} {}", considered.kernels, considered.verdict)?;
             }
         }

@@ -88,7 +88,7 @@ fn shaped(parameters: &[Parameter]) -> String {
 }
 
 /// The first of the names, which may be a whole network's.
-fn listed(names: &[String]) -> String {
+pub(crate) fn listed(names: &[String]) -> String {
     const MOST: usize = 12;
     match names.len() {
         0 => "nothing".to_owned(),

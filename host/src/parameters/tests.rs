@@ -139,6 +139,10 @@ fn a_block_of_a_checkpoint_is_loaded_by_its_prefix() {
         let missing = refusal(&LoadOptions::default().prefix("up.0.").strict(false));
         let all = ": missing: conv.bias of shape [64], group_norm.weight of shape [64], group_norm.bias of shape [64], scale of shape [64, 1, 1]; given: up.0.conv.weight";
         assert!(missing.ends_with(all), "{missing}");
+        let none = refusal(&LoadOptions::default().prefix("enc.").strict(false));
+        let all =
+            ": no tensor's name begins with enc.; given: down.0.conv.bias, down.0.conv.weight, ";
+        assert!(none.contains(all), "{none}");
         let unnamed = refusal(&LoadOptions::default().strict(false));
         let hint = "; given: down.0.conv.bias, down.0.conv.weight, down.0.group_norm.bias, ";
         assert!(unnamed.contains(hint), "{unnamed}");

@@ -22,7 +22,7 @@ use crate::dtype::DType;
 #[derive(Clone)]
 #[must_use]
 pub struct LoadOptions {
-    prefix: String,
+    pub(super) prefix: String,
     renames: Vec<Rename>,
     pub(super) is_strict: bool,
     pub(crate) dtype: DType,

@@ -34,6 +34,16 @@ pub(crate) fn read(
 ) -> Result<Vec<ArrayD<f32>>, TensorFileError> {
     let mut files = Files::open(source)?;
     let at = files.path.clone();
+    let is_known = |(name, _): &(String, usize)| name.starts_with(&options.prefix);
+    if !files.names.is_empty() && !files.names.iter().any(is_known) {
+        let mut given: Vec<String> = files.names.into_iter().map(|(name, _)| name).collect();
+        given.sort_unstable();
+        return Err(TensorFileError::Prefix {
+            path: at,
+            prefix: options.prefix.clone(),
+            given,
+        });
+    }
     let defective = |defect| TensorFileError::Parameters {
         path: at.clone(),
         defect,

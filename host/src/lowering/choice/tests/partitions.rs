@@ -87,7 +87,9 @@ fn every_row_that_was_asked_is_kept() {
     let answers = |chain: &Graph, input: &[usize], properties| -> Vec<String> {
         let runs = chosen(chain, input, DType::F32, properties, &default).unwrap();
         let considered = runs[0].facts.considered.iter();
-        let answer = |Considered { kernels, verdict }: &Considered| match verdict {
+        let answer = |Considered {
+                          kernels, verdict, ..
+                      }: &Considered| match verdict {
             Verdict::Taken => format!("{kernels}: taken"),
             Verdict::Passed(reason) | Verdict::Refused(reason) => format!("{kernels}: {reason}"),
         };
