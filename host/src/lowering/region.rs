@@ -233,7 +233,7 @@ pub struct RegionFacts {
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Considered {
-    /// The operators of the layers that it was asked for: those of the region, or more that it might have had.
+    /// The operators of the layers that it was asked for: those of the region, or more.
     pub layers: String,
     /// The row.
     pub kernels: &'static str,
