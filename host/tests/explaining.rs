@@ -56,6 +56,18 @@ fn a_choice_follows_from_problem_and_properties() {
     }
 }
 
+/// Kernels that were asked for more layers than the region has are listed as such, before its own.
+#[test]
+fn kernels_are_listed_by_the_layers_that_they_were_asked_for() {
+    let (stem, input) = chains().remove(2);
+    let h100 = DeviceProperties::named("h100").unwrap();
+    let explanation = Explanation::of(&stem, DType::F32, &input, &Options::default(), &h100);
+    let text = explanation.unwrap().to_string();
+    let whole = text.find("\n  for conv2d batch_norm relu max_pool2d:\n");
+    let region = text.find("\n  for conv2d batch_norm relu:\n");
+    assert!(whole.is_some() && whole < region, "{text}");
+}
+
 /// Parameters in other forms, which a device would compute, are only counted.
 #[test]
 fn prepared_parameters_need_no_device() {

@@ -446,9 +446,11 @@ def _cat(node: fx.Node, path: Path) -> None:
 
 @_whole(aten.repeat.default)
 def _repeat(node: fx.Node, path: Path) -> None:
-    samples, channels, *others = _numbers(node.args[1])
-    if samples != 1 or len(others) != path.known.dim() - 2 or any(one != 1 for one in others):
+    repeats = _numbers(node.args[1])
+    axes = path.known.dim()
+    if len(repeats) != axes or axes < 2 or repeats[1] < 1 or any(one != 1 for one in (repeats[0], *repeats[2:])):
         raise Refused("repeated otherwise than along the channels")
+    channels = repeats[1]
     if channels == 1:
         path.follow([node])
         return

@@ -200,8 +200,8 @@ def variants():
     )  # fmt: skip
     gated = Lambda(lambda self, x: (lambda y: y * torch.sigmoid(y))(self.conv(x)))
     pooled = Lambda(lambda self, x: self.conv(x).mean((2, 3)) + 1)
-    # Padding by nothing, channels that are repeated, and a norm of features.
-    kept = Lambda(lambda self, x: F.pad(self.conv(x), [0] * 4, "replicate") + x.repeat(1, 2, 1, 1))
+    # Padding by nothing, a check of a type, channels that are repeated, and a norm of features.
+    kept = Lambda(lambda self, x: F.pad(self.conv(x), [0] * 4, "replicate").to(torch.float32) + x.repeat(1, 2, 1, 1))
     head = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.LayerNorm(4), nn.Linear(4, 6))
     known = {"mobile": mobile, "norms": norms, "functional": Functional(), "gated": gated, "pooled": pooled}
     return known | {"kept": kept, "head": head}

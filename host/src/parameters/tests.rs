@@ -143,6 +143,10 @@ fn a_block_of_a_checkpoint_is_loaded_by_its_prefix() {
         let all =
             ": no tensor's name begins with enc.; given: down.0.conv.bias, down.0.conv.weight, ";
         assert!(none.contains(all), "{none}");
+        let relu = Chain::new(64, [Layer::relu()]).unwrap();
+        let of_none = LoadOptions::default().prefix("enc.");
+        let nothing = Parameters::load_with(&relu, &path, &of_none).unwrap();
+        assert_eq!(nothing.iter().count(), 0);
         let unnamed = refusal(&LoadOptions::default().strict(false));
         let hint = "; given: down.0.conv.bias, down.0.conv.weight, down.0.group_norm.bias, ";
         assert!(unnamed.contains(hint), "{unnamed}");

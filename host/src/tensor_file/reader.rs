@@ -35,7 +35,8 @@ pub(crate) fn read(
     let mut files = Files::open(source)?;
     let at = files.path.clone();
     let is_known = |(name, _): &(String, usize)| name.starts_with(&options.prefix);
-    if !files.names.is_empty() && !files.names.iter().any(is_known) {
+    let is_empty = graph.parameters().is_empty() || files.names.is_empty();
+    if !is_empty && !files.names.iter().any(is_known) {
         let mut given: Vec<String> = files.names.into_iter().map(|(name, _)| name).collect();
         given.sort_unstable();
         return Err(TensorFileError::Prefix {
@@ -320,10 +321,10 @@ fn head(bytes: &mut Bytes<'_>) -> Result<(u64, Metadata), HeadFlaw> {
         return flaw(SafeTensorError::HeaderTooSmall);
     }
     let count = bytes.part(0, COUNT as usize).map_err(HeadFlaw::Io)?;
-    if count.starts_with(ZIP) {
+    let head_len = u64::from_le_bytes(word(&count));
+    if head_len > MOST_HEAD && count.starts_with(ZIP) {
         return Err(HeadFlaw::Archive);
     }
-    let head_len = u64::from_le_bytes(word(&count));
     if head_len > MOST_HEAD {
         return flaw(SafeTensorError::HeaderTooLarge);
     }
