@@ -43,10 +43,11 @@ fn under_limits<T: PartialEq>(test: &str, step: u64, program: impl Fn() -> Resul
         let mut child = Command::new(env::current_exe().unwrap());
         child.args([test, "--exact", "--nocapture"]).env(CHILD, "1");
         // What is large goes back to the system, and no thread has room of its own in reserve: the next
-        // attempt has to ask. What is small stays, as a program that lacks a few bytes is ended by Rust,
-        // whatever it is.
+        // attempt has to ask. What is small has room from the start, as a program that lacks a few bytes is
+        // ended by Rust, whatever it is.
         child
             .env("MALLOC_MMAP_THRESHOLD_", "65536")
+            .env("MALLOC_TOP_PAD_", "16777216")
             .env("MALLOC_TRIM_THRESHOLD_", "1073741824")
             .env("MALLOC_ARENA_MAX", "1");
         let output = child.output().unwrap();

@@ -138,12 +138,17 @@ pub(crate) fn locate(
         fail(place, region.misaligned(what, offset, bytes));
     }
     if bytes < 1 << region.shift() && !region.split_for(bytes) {
-        let object = region.describe();
-        fail(place, FaultKind::HostMemory { object });
+        no_host_memory(region, place);
     }
     let shift = region.shift();
     let first = offset >> shift;
     first..first + (bytes >> shift)
+}
+
+#[cold]
+fn no_host_memory(region: &Region, place: Place) -> ! {
+    let object = region.describe();
+    fail(place, FaultKind::HostMemory { object })
 }
 
 #[cold]
@@ -239,13 +244,17 @@ impl Exec {
             if second < self.now.cluster_start {
                 cell.reads = [second, me];
             }
-        } else if let Some(set) =
-            self.read_sets[space].create(stamp::time(self.now.me), self.now.base)
-        {
-            for read in [second, me] {
-                self.read_sets[space].add(read_sets::number(set), read, &self.now);
+        } else {
+            match self.read_sets[space].create(stamp::time(self.now.me), self.now.base) {
+                Ok(Some(set)) => {
+                    for read in [second, me] {
+                        self.read_sets[space].add(read_sets::number(set), read, &self.now);
+                    }
+                    cell.reads[1] = set;
+                }
+                Ok(None) => {}
+                Err(_) => no_host_memory(region, place),
             }
-            cell.reads[1] = set;
         }
     }
 

@@ -226,8 +226,8 @@ pub enum FaultKind {
         /// Bytes that the device has.
         limit: u64,
     },
-    /// The host has no memory for the shadow of an allocation.
-    #[error("the host has no memory to note single bytes of {object}")]
+    /// The host has no memory for the shadow of a region, or for the readers of a cell.
+    #[error("the host has no memory to note the accesses to {object}")]
     HostMemory {
         /// The allocation.
         object: String,

@@ -4,7 +4,7 @@
 //! that are ordered before it, since any access ordered after the later read is ordered after those too.
 //! Reads before the block's last barrier are dropped at the next use.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, TryReserveError};
 
 use super::stamp;
 use super::vector_clocks::Now;
@@ -52,16 +52,20 @@ impl ReadSets {
         self.extra.clear();
     }
 
-    /// Makes an empty set, and returns the stamp that stands for it. `None` if there are too many.
-    pub(crate) fn create(&mut self, now: u64, base: u64) -> Option<u64> {
+    /// Makes an empty set, and returns the stamp that stands for it. `None` if there are too many, `Err` if the
+    /// host has no memory for it.
+    pub(crate) fn create(&mut self, now: u64, base: u64) -> Result<Option<u64>, TryReserveError> {
         let number = self.bases.len();
         if number >= MOST {
-            return None;
+            return Ok(None);
         }
+        self.bases.try_reserve(1)?;
+        self.reads.try_reserve(self.warps)?;
         self.bases.push(base);
         self.reads
             .resize((number + 1) * self.warps, WarpReads::default());
-        Some((now * stamp::TIME) | ((number as u64) << NUMBER_SHIFT) | stamp::FLAG)
+        let set = (number as u64) << NUMBER_SHIFT;
+        Ok(Some((now * stamp::TIME) | set | stamp::FLAG))
     }
 
     pub(crate) fn base(&self, set: usize) -> u64 {
